@@ -13,7 +13,7 @@ use crate::protocol::figures::Numbers;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) stats: QueueStats,
-    /// Of what is claimed, what waits for a free slot of its node.
+    /// Claimed turns that wait for a free slot of their node.
     pub(crate) prefetched: u64,
 }
 

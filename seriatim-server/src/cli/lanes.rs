@@ -123,7 +123,7 @@ impl Lanes {
             return Ok(());
         }
         if page.rows.is_empty() {
-            say(format!("no such lanes of {}", self.queue));
+            say(format!("no such lanes in {}", self.queue));
         } else {
             say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
         }
@@ -254,7 +254,7 @@ fn broken_off(error: Error, done: u64) -> Failure {
     if done == 0 {
         return failure;
     }
-    let told = format!("{failure} ({} before it done)", count(done, "lane"));
+    let told = format!("{failure} ({} done before it)", count(done, "lane"));
     failure.reworded(told)
 }
 

@@ -335,7 +335,7 @@ impl Config {
                     "{place}: `name`: cron[{first}] has the same name, by which nodes know whether a time was already pushed: use different names"
                 )));
             }
-            // What no queue declares is made by the first push, of the mode that fits it.
+            // The first push creates an undeclared queue, in the mode that fits.
             let Some(queue) = self.queues.get(entry.queue()) else { continue };
             let Some(mode) = queue.mode.or(self.defaults.mode) else { continue };
             let (queue, is_keyed) = (entry.queue(), mode.is_keyed());

@@ -68,7 +68,7 @@ pub(super) struct Entry {
     target: String,
     request_id: Option<String>,
     status: u16,
-    /// To how many it was done.
+    /// How many objects it changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
     /// Refused requests before this one that have no line.
@@ -81,7 +81,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// To how many an action was done, beside the answer that says so.
+/// How many objects an action changed; travels with the answer.
 #[derive(Clone, Copy)]
 pub(super) struct Count(pub(super) u64);
 

@@ -129,7 +129,7 @@ async fn trigger(
     Ok(Answer::of(&Triggered { job_id: pushed.job_id, status: status.into() }))
 }
 
-/// Speaks of `lock_key`, `args` and the rest, as the client does.
+/// Names the fields as the client does: `lock_key`, `args` and so on.
 fn in_its_words(error: seriatim::Error) -> Problem {
     let name = match error.field() {
         Some("key") => "lock_key",

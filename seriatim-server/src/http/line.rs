@@ -51,7 +51,7 @@ struct Stage {
     is_all_sent: bool,
     /// All that was sent is read, and the body has no end.
     is_cut: bool,
-    /// Who reads the body.
+    /// The reader of the body.
     body: Option<Waker>,
     /// The answer is made, but not all of it is written.
     is_ending: bool,
@@ -268,7 +268,7 @@ impl Body for Told {
     }
 }
 
-/// What is read and written.
+/// The stream of a connection.
 pub(super) struct Watched<S> {
     stream: S,
     line: Arc<Line>,

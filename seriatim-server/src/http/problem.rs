@@ -10,9 +10,9 @@ use seriatim::{Error, ErrorKind};
 use crate::app::error as app;
 use crate::protocol::document::Problem as Document;
 
-/// What a problem document is called in `Content-Type`.
+/// The media type of a problem document.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
-/// After what another try is worth it, where nothing else is known.
+/// When to try again, if nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Why a request was not carried out.
@@ -67,7 +67,7 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     }
 
-    /// Another try is worth it after so long.
+    /// When to try again.
     pub(super) fn after(mut self, wait: Duration) -> Self {
         self.retry_after = wait;
         self

@@ -83,10 +83,10 @@ fn job_of(input: JobInput, queue: &str, trace: Option<&str>) -> seriatim::Result
     Ok(job)
 }
 
-/// The trace context of a request; what is none is ignored, as the standard says.
+/// The trace context of a request; an invalid one is ignored, as the standard demands.
 pub(super) fn traceparent(headers: &HeaderMap) -> Option<String> {
-    let said = headers.get("traceparent")?.to_str().ok()?;
-    crate::trace::id(said).map(|_| said.to_owned())
+    let text = headers.get("traceparent")?.to_str().ok()?;
+    crate::trace::id(text).map(|_| text.to_owned())
 }
 
 /// Pushes a job or an array of them.

@@ -1,4 +1,4 @@
-//! What the store said of its queues a moment ago, for requests that must know them and not ask each time.
+//! The store's queues as of a moment ago, for requests that need them and do not read them each time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use super::problem::Problem;
 
 use crate::base::lock::lock;
 
-/// How long that is taken to hold: a store may be emptied, and other servers change it.
+/// How long they are used: a store may be emptied, and other servers change it.
 pub(super) const KNOWN_FOR: Duration = Duration::from_secs(10);
 
 /// The queues, as they were read last.
@@ -26,21 +26,21 @@ pub(super) struct Known {
 }
 
 impl Seen {
-    /// What was read within [`KNOWN_FOR`].
+    /// Those read within [`KNOWN_FOR`].
     pub(super) fn recent(&self) -> Option<Arc<Known>> {
         let last = lock(&self.0);
         let (at, known) = last.as_ref()?;
         (at.elapsed() < KNOWN_FOR).then(|| known.clone())
     }
 
-    /// Asks the store.
+    /// Reads them from the store.
     pub(super) async fn read(&self, store: &dyn Store) -> Result<Arc<Known>, Problem> {
         let known = Arc::new(Known::new(store.queues().await?));
         *lock(&self.0) = Some((Instant::now(), known.clone()));
         Ok(known)
     }
 
-    /// What was read a moment ago, or else what the store says now.
+    /// Those read a moment ago, or else those of the store now.
     pub(super) async fn known(&self, store: &dyn Store) -> Result<Arc<Known>, Problem> {
         match self.recent() {
             Some(known) => Ok(known),
@@ -48,7 +48,7 @@ impl Seen {
         }
     }
 
-    /// The same, and what the store says now if one of these numbers was not read.
+    /// The same, and those of the store now if one of these numbers was not read.
     pub(super) async fn with(
         &self,
         store: &dyn Store,
@@ -82,8 +82,8 @@ impl Known {
     }
 }
 
-/// Refuses a lease that is longer than one of these queues allows. The store refuses or cuts it too: this tells
-/// it before anything is done.
+/// Refuses a lease that is longer than one of these queues allows. The store refuses or cuts it too: this
+/// refuses it before anything is done.
 pub(super) fn check_lease<'a>(
     lease: Duration,
     mut queues: impl Iterator<Item = &'a QueueView>,

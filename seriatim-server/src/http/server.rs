@@ -36,7 +36,7 @@ use crate::config::{HttpConfig, LISTEN_DEFAULT};
 
 /// A pause after a connection could not be accepted, as when there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How often the log says that connections cannot be accepted.
+/// How often it is logged that connections cannot be accepted.
 const REFUSED_TOLD_INTERVAL: Duration = Duration::from_secs(10);
 /// File descriptors that a server needs besides those of its connections.
 const OTHER_FILES: u64 = 512;

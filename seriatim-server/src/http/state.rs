@@ -51,7 +51,7 @@ pub(crate) struct App {
     draining: watch::Sender<bool>,
 }
 
-/// What is answered to those who want to know the API.
+/// The API's description.
 pub(super) struct Described {
     pub(super) document: Bytes,
     pub(super) page: Bytes,

@@ -1,4 +1,4 @@
-//! What a schema says that no derive can: the types of the library, and rules between fields.
+//! Parts of schemas that cannot be derived: types of the library, and rules between fields.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;

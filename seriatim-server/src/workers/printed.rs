@@ -15,7 +15,7 @@ const LINES_MAX: u64 = 500;
 const BYTES_MAX: usize = 128 << 10;
 /// How long that lasts. Then what was left out is counted in a line, and it begins anew.
 const PERIOD: Duration = Duration::from_secs(10);
-/// What of one line goes to the log, in bytes.
+/// Most bytes of a line in the log.
 const LINE_BYTES_MAX: usize = 8 << 10;
 
 /// Where the lines of a program go.
@@ -29,7 +29,7 @@ pub(crate) struct Printed {
 }
 
 impl Printed {
-    /// Without a `pid` for a program that runs once for each call: all calls share what may be said.
+    /// Without a `pid` for a program that runs once for each call: all calls share the budget.
     pub(crate) fn new(queue: Arc<str>, pid: Option<u32>) -> Self {
         let budget = || Arc::new(Mutex::new(Budget::new(Instant::now())));
         Self { queue, pid, output: budget(), warnings: budget() }
@@ -101,7 +101,7 @@ impl Budget {
     }
 
     /// How many lines were left out in the period that has ended, if it has, and whether this one
-    /// may be said.
+    /// may be logged.
     fn take(&mut self, now: Instant, bytes: usize) -> (u64, bool) {
         let mut left_out = 0;
         if self.ends <= now {

@@ -232,7 +232,7 @@ impl Process {
         self.printed.finish();
         let status = status.map_or_else(|e| e.to_string(), |status| status.to_string());
         let words = lock(&tail).text();
-        let words = words.map(|words| format!("; it said:\n{words}")).unwrap_or_default();
+        let words = words.map(|words| format!("; its last output:\n{words}")).unwrap_or_default();
         self.close(End { text: format!("{status}{words}").into(), is_ours });
     }
 

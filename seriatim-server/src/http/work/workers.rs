@@ -26,7 +26,7 @@ const BEATS_PER_LEASE: u32 = 3;
 const WORKER_BYTES_MAX: usize = 256;
 /// The name of a worker in schemas: printable ASCII.
 pub(super) const WORKER_PATTERN: &str = "^[ -~]{1,256}$";
-/// After what it is worth to try again with another name.
+/// When to try again with another name.
 const FULL_RETRY: Duration = Duration::from_secs(60);
 
 /// By the token that they come with, and by name.

@@ -20,7 +20,7 @@ use crate::trace::context::of_job;
 
 /// Most links of a span to the pushes that its jobs came from.
 pub(super) const LINKS_MAX: usize = 64;
-/// What of an error stands in a span, in bytes.
+/// Most bytes of an error in a span.
 const ERROR_BYTES_MAX: usize = 1_024;
 
 tokio::task_local! {

@@ -11,7 +11,7 @@ use crate::base::outgoing::{self, with_causes};
 
 // How long a request may take is the carrier's to say, for all its tries together.
 
-/// What of an answer is read, in bytes: it says at most how many spans were refused.
+/// How much of an answer is read: it contains at most the number of refused spans.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// Why the last request failed, which the exporter does not report.
