@@ -92,7 +92,7 @@ impl Context {
         turns: &[Settlement],
     ) -> Result<()> {
         let (env, store) = (&self.call.env, &**self.store());
-        let request = Settle { now: None, turns: turns.to_vec() };
+        let request = Settle::now(turns.to_vec());
         if !transaction.settle(store, request).await?.iter().all(Settled::is_ok) {
             let message = "another node had taken this claim over: nothing was written";
             return Err(Error::new(ErrorKind::Conflict, message));

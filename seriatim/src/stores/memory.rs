@@ -70,7 +70,7 @@ impl Memory {
 #[async_trait]
 impl Store for Memory {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "memory", shared: false, claim_split: None }
+        Capabilities { name: "memory", shared: false, claim_split: None, goes_on: true }
     }
 
     async fn now(&self) -> Result<Timestamp> {
@@ -134,7 +134,10 @@ impl Consumer for Memory {
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
         request.validate()?;
-        let settled = self.open()?.settle(self.at(request.now), &request.turns);
+        let (now, mut state) = (self.at(request.now), self.open()?);
+        let mut settled = state.settle(now, &request.turns);
+        state.go_on(now, &request, &mut settled);
+        drop(state);
         self.bell.ring();
         Ok(settled)
     }

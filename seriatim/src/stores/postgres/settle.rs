@@ -26,8 +26,8 @@ pub(super) fn answers(rows: &[Row], turns: &[Settlement]) -> Result<Vec<Settled>
         };
         // The row of a turn comes before those of its jobs.
         match (cancelled(row, turn)?, entry) {
-            (Some(job), Settled::Ok { cancelled }) => cancelled.push(job),
-            (_, entry) => *entry = Settled::Ok { cancelled: Vec::new() },
+            (Some(job), Settled::Ok { cancelled, .. }) => cancelled.push(job),
+            (_, entry) => *entry = Settled::ok(Vec::new()),
         }
     }
     Ok(settled)

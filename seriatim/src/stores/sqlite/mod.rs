@@ -234,7 +234,7 @@ fn check_folder(path: &Path) -> Result<()> {
 #[async_trait]
 impl Store for Sqlite {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "sqlite", shared: true, claim_split: None }
+        Capabilities { name: "sqlite", shared: true, claim_split: None, goes_on: false }
     }
 
     async fn now(&self) -> Result<Timestamp> {

@@ -42,7 +42,7 @@ impl Tx<'_> {
             };
             let is_done = settlement.is_all_done() && self.settle_done(&queue, settlement)?;
             let answer = match is_done {
-                true => Settled::Ok { cancelled: Vec::new() },
+                true => Settled::ok(Vec::new()),
                 false => self.settle_one(settlement)?,
             };
             if answer.is_ok() {
@@ -107,7 +107,7 @@ impl Tx<'_> {
             let done = self.drop_closed(&mut work)?;
             self.delta(work.queue.number).processed += done;
             self.finish_turn(work, settlement, Vec::new())?;
-            return Ok(Settled::Ok { cancelled: Vec::new() });
+            return Ok(Settled::ok(Vec::new()));
         }
         let closed = self.take_closed(&mut work)?;
         let mut cancelled = Vec::new();
@@ -131,7 +131,7 @@ impl Tx<'_> {
         delta.processed += fates.iter().filter(|fate| **fate == Fate::Done).count() as i64;
         delta.failed += i64::from(settlement.has_failed(fates));
         self.finish_turn(work, settlement, kept)?;
-        Ok(Settled::Ok { cancelled })
+        Ok(Settled::ok(cancelled))
     }
 
     /// Deletes the jobs of a done turn and returns their number.
