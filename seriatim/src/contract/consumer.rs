@@ -143,15 +143,15 @@ pub struct Settle {
 ///
 /// - A lane is claimed only if the settlement took effect, and if a claim could take it: it is due, not held, not
 ///   paused, without earlier crashes, and not routed elsewhere.
-/// - A lane stays behind while a lane with a better priority is ready in its queue. It does not stay behind lanes of
-///   its own priority, so the caller limits how long a lane goes on.
+/// - A lane stays behind if a lane with a better priority was ready in its queue when the call began. It does not stay
+///   behind lanes of its own priority, so the caller limits how long a lane goes on.
 /// - Nothing fails because of it. A node that is gone, or a ticket that was given up, gets no turns.
 /// - A store may return no turns ([`Capabilities::goes_on`](crate::store::Capabilities::goes_on)).
 #[derive(Clone, Debug)]
 pub struct GoOn {
     /// The claim. `lanes_max` is the number of lanes that may go on; `crashed_max` and `bytes_max` are ignored.
     pub claim: Claim,
-    /// The places of the lanes' settlements in [`Settle::turns`].
+    /// The places of the lanes' settlements in [`Settle::turns`], ascending.
     pub places: Vec<usize>,
 }
 

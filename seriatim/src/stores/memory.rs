@@ -135,8 +135,9 @@ impl Consumer for Memory {
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
         request.validate()?;
         let (now, mut state) = (self.at(request.now), self.open()?);
+        let best = state.best_priorities(&request);
         let mut settled = state.settle(now, &request.turns);
-        state.go_on(now, &request, &mut settled);
+        state.go_on(now, &request, &best, &mut settled);
         drop(state);
         self.bell.ring();
         Ok(settled)

@@ -100,18 +100,27 @@ impl State {
             .min()
     }
 
+    /// For each queue of [`Settle::go_on`], the best priority of its ready lanes, before anything is settled.
+    pub(in crate::stores) fn best_priorities(&self, request: &Settle) -> Vec<Option<u16>> {
+        let best = |go_on: &GoOn| {
+            let queue = self.queue(&go_on.claim.queue).ok()?.number;
+            self.best_place(queue, &go_on.claim, false).map(|((priority, ..), _)| priority)
+        };
+        request.go_on.iter().map(best).collect()
+    }
+
     /// Claims the next turns of the lanes that go on: see [`GoOn`].
     pub(in crate::stores) fn go_on(
         &mut self,
         now: Timestamp,
         request: &Settle,
+        best: &[Option<u16>],
         settled: &mut [Settled],
     ) {
-        for GoOn { claim, places } in &request.go_on {
+        for (GoOn { claim, places }, best) in request.go_on.iter().zip(best) {
             let checked = self.check_node(&claim.node, claim.ticket);
             let Ok(row) = checked.and_then(|()| self.queue_to_claim(claim)) else { continue };
             let (queue, paused) = (row.number, row.paused);
-            let Some(((best, ..), _)) = self.best_place(queue, claim, false) else { continue };
             let mut left = if paused { 0 } else { claim.lanes_max.min(CLAIM_LANES_MAX) };
             for place in places {
                 let (Some(settlement), Some(Settled::Ok { next, .. })) =
@@ -119,7 +128,7 @@ impl State {
                 else {
                     continue;
                 };
-                if left > 0 && self.may_go_on(settlement.lane, queue, claim, best) {
+                if left > 0 && self.may_go_on(settlement.lane, queue, claim, *best) {
                     let room = &mut Room::unlimited();
                     *next = self.claim_lane(now, settlement.lane.number, claim, room).map(Box::new);
                     left -= usize::from(next.is_some());
@@ -128,11 +137,13 @@ impl State {
         }
     }
 
-    fn may_go_on(&self, lane: LaneId, queue: u32, claim: &Claim, best: u16) -> bool {
+    fn may_go_on(&self, lane: LaneId, queue: u32, claim: &Claim, best: Option<u16>) -> bool {
         let known = self.lanes.get(&lane.number).filter(|known| known.id == lane);
         let ready = known.and_then(|lane| lane.position.ready);
         let is_free = |(class, priority, _): (u32, u16, Timestamp)| {
-            class % 2 == 0 && self.may_take(class / 2, claim) && priority <= best
+            class % 2 == 0
+                && self.may_take(class / 2, claim)
+                && best.is_none_or(|best| priority <= best)
         };
         lane.queue == queue && ready.is_some_and(is_free)
     }
