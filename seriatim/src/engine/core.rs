@@ -76,7 +76,7 @@ pub(in crate::engine) struct Core {
     pub(in crate::engine) troubles: Troubles,
     /// For each source, whether this node prefers it.
     preferred: Mutex<Vec<bool>>,
-    /// An operator or the program told the node to take no more work.
+    /// The node was asked to take no more work.
     pub(in crate::engine) quiet: AtomicBool,
     /// Notified when the engine must stop.
     pub(in crate::engine) stop_requested: Notify,
@@ -106,7 +106,7 @@ impl Core {
     ) -> Self {
         let periodic = std::mem::take(&mut hooks.periodic);
         let periodic = periodic.into_iter().map(|one| (one, Account::default())).collect();
-        let env = Arc::new(CallEnv::new(store.clone(), hooks.codec.take()));
+        let env = Arc::new(CallEnv::new(store.clone(), hooks.codec.take(), hooks.exhausted.take()));
         let limits = sources.iter().map(Source::concurrency);
         let dispatch =
             Dispatch::new(limits, settings.scheduler, settings.concurrency, settings.prefetch_max);
@@ -263,7 +263,7 @@ impl Core {
 
     /// Whether settled turns must be reported to an observer or a hook.
     pub(in crate::engine) fn keeps_witness(&self) -> bool {
-        self.observer.is_some() || self.hooks.reports_exhausted
+        self.observer.is_some() || self.env.exhausted.is_some()
     }
 
     /// Stops the engine because one of its tasks ended, which it cannot work without.

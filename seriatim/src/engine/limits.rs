@@ -33,7 +33,7 @@ pub(in crate::engine) const CANCEL_GRACE: Duration = Duration::from_secs(5);
 pub(in crate::engine) const OUTAGE_WAIT_MIN: Duration = Duration::from_millis(50);
 /// The longest wait after a store error.
 pub(in crate::engine) const OUTAGE_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long a worker that cannot start its handler takes no work.
+/// How long a node takes no jobs of a queue whose worker cannot start.
 pub(in crate::engine) const UNSTARTABLE_PAUSE: Duration = Duration::from_secs(30);
 /// How often progress is sent, if there is some and no heartbeat is due.
 pub(in crate::engine) const PROGRESS_EVERY: Duration = Duration::from_secs(1);
