@@ -21,7 +21,7 @@ const DONE: &str =
     "DELETE FROM lane WHERE id = ?1 AND tok = ?2 AND st = 2 AND n = 0 AND flags = 0 AND q = ?3";
 /// The same in `accumulate`, with items: all are closed if nothing has arrived meanwhile.
 const DONE_WITH_ITEMS: &str =
-    "DELETE FROM lane WHERE id = ?1 AND tok = ?2 AND st = 2 AND flags = 0 AND q = ?3 AND next_due IS NULL
+    "DELETE FROM lane WHERE id = ?1 AND tok = ?2 AND st = 2 AND flags IN (0, 64) AND q = ?3 AND next_due IS NULL
      RETURNING seq IS NOT NULL";
 /// The lane's only job is done, and its queue keeps finished jobs.
 const KEEP_DONE: &str = include_str!("sql/keep_done.sql");
@@ -173,7 +173,8 @@ impl Tx<'_> {
             work.unseat();
             gone += 1;
         }
-        if work.row.head.items > 0 {
+        if work.row.head.flags & flag::CLOSED_ITEMS != 0 {
+            work.row.head.flags &= !flag::CLOSED_ITEMS;
             let sql = "DELETE FROM item WHERE lane = ?1 AND gen < ?2";
             let items = self.execute(sql, params![work.row.head.id, work.row.head.open])? as i64;
             work.row.head.items -= items;
@@ -192,7 +193,8 @@ impl Tx<'_> {
             jobs.retain(|job| Some(job.seq) != slot.as_ref().map(|slot| slot.seq));
             jobs.extend(slot);
         }
-        if work.row.head.items > 0 {
+        if work.row.head.flags & flag::CLOSED_ITEMS != 0 {
+            work.row.head.flags &= !flag::CLOSED_ITEMS;
             let sql = "DELETE FROM item WHERE lane = ?1 AND gen < ?2";
             let gone = self.execute(sql, params![work.row.head.id, work.row.head.open])?;
             work.row.head.items -= gone as i64;
