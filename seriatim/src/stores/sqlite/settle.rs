@@ -117,7 +117,7 @@ impl Tx<'_> {
             let done = self.drop_closed(&mut work)?;
             self.delta(work.queue.number).processed += done;
             self.finish_turn(&mut work, settlement, Vec::new())?;
-            let next = self.store_settled(work, place, going_on)?;
+            let next = self.store_settled(work, (place, settlement), going_on)?;
             return Ok(Settled::Ok { cancelled: Vec::new(), next });
         }
         let closed = self.take_closed(&mut work)?;
@@ -142,7 +142,7 @@ impl Tx<'_> {
         delta.processed += fates.iter().filter(|fate| **fate == Fate::Done).count() as i64;
         delta.failed += i64::from(settlement.has_failed(fates));
         self.finish_turn(&mut work, settlement, kept)?;
-        let next = self.store_settled(work, place, going_on)?;
+        let next = self.store_settled(work, (place, settlement), going_on)?;
         Ok(Settled::Ok { cancelled, next })
     }
 
@@ -150,7 +150,7 @@ impl Tx<'_> {
     fn store_settled(
         &mut self,
         mut work: Work,
-        place: usize,
+        (place, settlement): (usize, &Settlement),
         going_on: &mut GoingOn<'_>,
     ) -> Result<Option<Box<Turn>>> {
         if work.is_empty() {
@@ -158,7 +158,10 @@ impl Tx<'_> {
             return Ok(None);
         }
         self.position(&mut work)?;
-        let next = self.next_turn(&mut work, place, going_on)?;
+        let next = match settlement.is_all_done() {
+            true => self.next_turn(&mut work, place, going_on)?,
+            false => None,
+        };
         if next.is_none() {
             self.ring();
         }

@@ -128,7 +128,8 @@ impl State {
                 else {
                     continue;
                 };
-                if left > 0 && self.may_go_on(settlement.lane, queue, claim, *best) {
+                let is_done = settlement.is_all_done();
+                if is_done && left > 0 && self.may_go_on(settlement.lane, queue, claim, *best) {
                     let room = &mut Room::unlimited();
                     *next = self.claim_lane(now, settlement.lane.number, claim, room).map(Box::new);
                     left -= usize::from(next.is_some());
