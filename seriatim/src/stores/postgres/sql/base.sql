@@ -50,7 +50,8 @@ END $$;
 -- snapshot is older than its locks.
 CREATE FUNCTION seriatim.lock_lanes(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM FROM seriatim.lane WHERE number = ANY (_lanes) ORDER BY queue, key, number FOR UPDATE;
+  PERFORM FROM seriatim.lane WHERE number = ANY (_lanes)
+    ORDER BY CASE WHEN key IS NOT NULL THEN queue END, key, number FOR UPDATE;
 END $$;
 
 -- The number of a queue. An error if it does not exist.
@@ -128,30 +129,54 @@ BEGIN
   WHERE number = ANY (_lanes) AND (payload IS NOT NULL OR taken IS NOT NULL);
 END $$;
 
+-- The change of a lane's position. Without a class it is not ready.
+CREATE TYPE seriatim.move AS (
+  queue int, number bigint, was_class int, was_priority smallint, was_at bigint, class int, priority smallint, at bigint
+);
+
+-- Carries moves out in `ready`, for those who have locked the lanes and written their positions.
+CREATE FUNCTION seriatim.move_ready(_moves seriatim.move[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM seriatim.ready r
+  USING unnest(_moves) m
+  CROSS JOIN LATERAL (SELECT x.ctid AS row FROM seriatim.ready x
+    WHERE x.queue = m.queue AND x.class = m.was_class AND x.priority = m.was_priority AND x.at = m.was_at
+      AND x.number = m.number OFFSET 0) x
+  WHERE r.ctid = x.row;
+  INSERT INTO seriatim.ready (queue, class, priority, at, number)
+    SELECT m.queue, m.class, m.priority, m.at, m.number FROM unnest(_moves) m WHERE m.class IS NOT NULL;
+END $$;
+
 -- Puts unclaimed lanes at their positions and removes empty ones. The caller has locked their rows. _done also ends
 -- their claims, which have no jobs left.
 CREATE FUNCTION seriatim.place(_lanes bigint[], _now bigint, _done boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+  _moves seriatim.move[];
 BEGIN
-  DELETE FROM seriatim.lane l
-  WHERE l.number = ANY (_lanes) AND (_done OR NOT l.claimed) AND l.payload IS NULL
-    AND NOT EXISTS (SELECT FROM seriatim.item i WHERE i.lane = l.number);
-
-  UPDATE seriatim.lane l SET class = l.route * 2, wake = NULL
-  WHERE l.number = ANY (_lanes) AND NOT l.claimed AND l.payload IS NOT NULL
-    AND l.class IS NULL AND l.due <= _now;
-
+  WITH gone AS (
+    DELETE FROM seriatim.lane l
+    WHERE l.number = ANY (_lanes) AND (_done OR NOT l.claimed) AND l.payload IS NULL
+      AND NOT EXISTS (SELECT FROM seriatim.item i WHERE i.lane = l.number)
+    RETURNING l.queue, l.number, l.class, l.priority, l.at
+  ), due AS (
+    UPDATE seriatim.lane l SET class = l.route * 2, wake = NULL
+    WHERE l.number = ANY (_lanes) AND NOT l.claimed AND l.payload IS NOT NULL
+      AND l.class IS NULL AND l.due <= _now
+    RETURNING l.queue, l.number, l.class, l.priority, l.at
+  ), placed AS (
   UPDATE seriatim.lane l
   SET class = CASE WHEN NOT p.stopped AND p.due <= _now THEN p.class END,
     at = CASE WHEN NOT p.stopped THEN p.due END,
     wake = CASE WHEN p.stopped THEN NULL WHEN p.due <= _now THEN p.next_run_at ELSE p.due END,
     priority = p.priority, due = p.due,
     retry_count = p.retry_count, crashes = p.crashes, error = p.error,
-    claimed = false, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
+    claimed = false, batch = NULL, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
     beat_at = NULL, next_due = CASE WHEN _done THEN NULL ELSE l.next_due END, taken = NULL,
     progress = CASE WHEN _done THEN NULL ELSE l.progress END
   FROM (
-    SELECT n.row, n.held OR n.paused AS stopped, h.next_run_at,
+    SELECT n.row, n.class AS was_class, n.priority AS was_priority, n.at AS was_at, n.held OR n.paused AS stopped,
+      h.next_run_at,
       CASE WHEN q.mode <> 1 THEN h.run_at WHEN _done THEN coalesce(n.next_due, n.due) ELSE n.due
         END AS due,
       CASE WHEN q.mode = 1 THEN h.priority_min ELSE h.priority END AS priority,
@@ -172,21 +197,34 @@ BEGIN
     -- Most pushes to a waiting lane do not change its position.
     AND (_done OR p.stopped OR l.class IS NULL OR p.due > _now
       OR (l.class, l.at, l.priority, l.due, l.retry_count, l.crashes, l.error, l.wake) IS DISTINCT FROM
-        (p.class, p.due, p.priority, p.due, p.retry_count, p.crashes, p.error, p.next_run_at));
+        (p.class, p.due, p.priority, p.due, p.retry_count, p.crashes, p.error, p.next_run_at))
+  RETURNING l.queue, l.number, p.was_class, p.was_priority, p.was_at, l.class, l.priority, l.at
+  )
+  SELECT array_agg(m.moved::seriatim.move) INTO _moves FROM (
+    SELECT ROW(queue, number, class, priority, at, NULL::int, NULL::smallint, NULL::bigint) AS moved
+    FROM gone WHERE class IS NOT NULL
+    UNION ALL
+    SELECT ROW(queue, number, NULL::int, NULL::smallint, NULL::bigint, class, priority, at) FROM due
+    UNION ALL
+    SELECT ROW(p.*) FROM placed p
+    WHERE (was_class, was_priority, was_at) IS DISTINCT FROM (class, priority, at)
+      AND (was_class IS NOT NULL OR class IS NOT NULL)) m;
+  IF _moves IS NOT NULL THEN
+    PERFORM seriatim.move_ready(_moves);
+  END IF;
 END $$;
 
 -- When the first lane of a queue is or was due: the index has it for each group of ready ones.
 CREATE FUNCTION seriatim.first_due(_queue int) RETURNS bigint LANGUAGE sql STABLE AS $$
-  WITH RECURSIVE ready AS (
-    (SELECT class, priority, at FROM seriatim.lane WHERE queue = _queue AND class IS NOT NULL
-      ORDER BY class, priority, at LIMIT 1)
+  WITH RECURSIVE first AS (
+    (SELECT class, priority, at FROM seriatim.ready WHERE queue = _queue ORDER BY class, priority, at LIMIT 1)
     UNION ALL
-    SELECT n.class, n.priority, n.at FROM ready r CROSS JOIN LATERAL (
-      SELECT class, priority, at FROM seriatim.lane
-      WHERE queue = _queue AND class IS NOT NULL AND (class, priority) > (r.class, r.priority)
+    SELECT n.class, n.priority, n.at FROM first r CROSS JOIN LATERAL (
+      SELECT class, priority, at FROM seriatim.ready
+      WHERE queue = _queue AND (class, priority) > (r.class, r.priority)
       ORDER BY class, priority, at LIMIT 1) n
   )
-  SELECT least((SELECT min(at) FROM ready),
+  SELECT least((SELECT min(at) FROM first),
     (SELECT min(wake) FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL))
 $$;
 

@@ -26,14 +26,13 @@ BEGIN
         ELSE greatest(l.until, seriatim.later(_t, seriatim.capped(l.queue, w.extend))) END
     FROM unnest(_lane, _queue, _token, _progress, _extend) w (lane, queue, token, progress, extend)
     CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = w.lane OFFSET 0) n
-    -- The cast prevents a scan of an index of claimed lanes that the planner believes to be short.
-    WHERE l.ctid = n.row AND l.queue = w.queue AND l.token = w.token AND l.claimed::int = 1
+    WHERE l.ctid = n.row AND l.queue = w.queue AND l.token = w.token AND l.claimed
     RETURNING l.number)
   SELECT coalesce(array_agg(number), '{}') INTO _named FROM beat;
   SELECT coalesce(array_agg(w.place ORDER BY w.place), '{}') INTO o_lost
   FROM unnest(_lane, _queue, _token) WITH ORDINALITY w (lane, queue, token, place)
   WHERE NOT EXISTS (SELECT FROM seriatim.lane l
-    WHERE l.number = w.lane AND l.queue = w.queue AND l.token = w.token AND l.claimed::int = 1);
+    WHERE l.number = w.lane AND l.queue = w.queue AND l.token = w.token AND l.claimed);
   SELECT array_agg(n.lane), array_agg(n.queue), array_agg(n.token), array_agg(n.seq),
     array_agg(n.created_at)
   INTO o_lane, o_queue, o_token, o_seq, o_created_at

@@ -113,7 +113,10 @@ $$;
 -- leave versions that all have to be scanned.
 CREATE FUNCTION seriatim.arrive(_lanes bigint[], _run_at bigint[], _priority smallint[],
   _status smallint[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _moves seriatim.move[];
 BEGIN
+  WITH arrived AS (
   UPDATE seriatim.lane l
   SET next_due = CASE
       WHEN NOT l.claimed THEN l.next_due
@@ -137,9 +140,16 @@ BEGIN
     CROSS JOIN LATERAL (SELECT n.queue FROM seriatim.lane n WHERE n.number = g.lane OFFSET 0) n
     JOIN seriatim.queue q ON q.number = n.queue AND q.mode = 1
   ) a
-  CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = a.lane OFFSET 0) n
+  CROSS JOIN LATERAL (SELECT n.ctid AS row, n.priority FROM seriatim.lane n WHERE n.number = a.lane OFFSET 0) n
   WHERE l.ctid = n.row AND (a.rule OR CASE WHEN l.claimed THEN l.next_due IS NULL
-      ELSE l.due < 0 OR a.priority < l.priority END);
+      ELSE l.due < 0 OR a.priority < l.priority END)
+  RETURNING l.queue, l.number, l.class AS was_class, n.priority AS was_priority, l.at AS was_at, l.class, l.priority, l.at
+  )
+  SELECT array_agg(ROW(a.*)::seriatim.move) INTO _moves
+  FROM arrived a WHERE class IS NOT NULL AND was_priority <> priority;
+  IF _moves IS NOT NULL THEN
+    PERFORM seriatim.move_ready(_moves);
+  END IF;
 END $$;
 
 -- Inserts a packed lane for each job that is the first of its lane, and locks the existing lanes, all in one order.
@@ -161,6 +171,10 @@ BEGIN
         coalesce(w.score, _now / 1e6::float8), _now, w.options, w.lease_ttl, w.payload
       FROM unnest(_seqs, _queue, _routes, _run_at, _priority, _task, _score, _options, _lease_ttl,
         _payload) w (seq, queue, route, run_at, priority, task, score, options, lease_ttl, payload);
+    INSERT INTO seriatim.ready (queue, class, priority, at, number)
+      SELECT w.queue, w.route * 2, w.priority, w.run_at, w.seq
+      FROM unnest(_seqs, _queue, _routes, _run_at, _priority) w (seq, queue, route, run_at, priority)
+      WHERE w.run_at <= _now;
     RETURN _seqs;
   END IF;
   WITH stored AS (
@@ -179,7 +193,10 @@ BEGIN
       WHERE w.nth = 1 OR w.key IS NULL
       ORDER BY w.queue, w.key, w.seq
     ON CONFLICT (queue, key) WHERE key IS NOT NULL DO UPDATE SET token = l.token WHERE false
-    RETURNING l.number)
+    RETURNING l.queue, l.class, l.priority, l.at, l.number
+  ), due AS (
+    INSERT INTO seriatim.ready (queue, class, priority, at, number)
+      SELECT queue, class, priority, at, number FROM stored WHERE class IS NOT NULL)
   SELECT array_agg(number) INTO _stored FROM stored;
   RETURN coalesce(_stored, '{}');
 END $$;

@@ -4,8 +4,9 @@
 -- Merges: 0 min, 1 max, 2 none.
 --
 -- The order of locks, which prevents deadlocks among these functions:
---   the table queue → a queue's advisory lock → routes → node rows → lanes by (queue, key, number)
---   → idempotency by (queue, key, name) → all rows below a lane → tally.
+--   the table queue → a queue's advisory lock → routes → node rows → lanes: by (queue, key), then those without a
+--   key by number
+--   → idempotency by (queue, key, name) → all rows below a lane → batches → tally.
 -- Only the session that has locked the row of a lane may read and write its jobs.
 
 CREATE TABLE seriatim.meta (
@@ -65,14 +66,15 @@ CREATE TABLE seriatim.lane (
   retry_count int NOT NULL DEFAULT -1,
   crashes int NOT NULL DEFAULT 0,
   error text,
-  -- Its position, set by place(): ready if it has a class, ordered by (priority, at, number); to be computed again at
+  -- Its position, set by place(): if it has a class, it is ready and has a row in `ready`; to be computed again at
   -- wake. Neither while it is claimed, held or paused.
   class int,
   priority smallint NOT NULL DEFAULT 0,
   at bigint,
   wake bigint,
-  -- Its claim.
+  -- Its claim, and the row of `batch` that lists it.
   claimed boolean NOT NULL DEFAULT false,
+  batch bigint,
   holder text COLLATE "C",
   own_lease boolean,
   ttl bigint,
@@ -93,16 +95,37 @@ CREATE TABLE seriatim.lane (
   options text,
   lease_ttl bigint,
   payload bytea
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
+-- No index has a column that a claim or the end of one changes: then these write no index (HOT updates).
 CREATE UNIQUE INDEX lane_key ON seriatim.lane (queue, key) WHERE key IS NOT NULL;
-CREATE INDEX lane_ready ON seriatim.lane (queue, class, priority, at, number) WHERE class IS NOT NULL;
 CREATE INDEX lane_wake ON seriatim.lane (queue, wake) WHERE wake IS NOT NULL;
-CREATE INDEX lane_claimed ON seriatim.lane (number) WHERE claimed;
 -- For listings. The condition restricts it to queries with `number > 0`: for a search of one lane, a plan made while
 -- the table was small could scan the whole index. The indexes below have conditions for the same reason: a search of
 -- one job names no queue or lane.
 CREATE INDEX lane_age ON seriatim.lane (queue, number) WHERE number > 0;
+
+-- The ready lanes, best first. Written by those who hold the lane's lock: it says what the lane's row says.
+CREATE TABLE seriatim.ready (
+  queue int NOT NULL,
+  class int NOT NULL,
+  priority smallint NOT NULL,
+  at bigint NOT NULL,
+  number bigint NOT NULL,
+  PRIMARY KEY (queue, class, priority, at, number)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+-- Where to find claimed lanes: one row for each call that claimed some, under its token. A lane's own row says whether
+-- it is still claimed; `remaining` is how many are, or more. `own`, `ttl` and `until` are those of the shortest lease.
+CREATE TABLE seriatim.batch (
+  token bigint PRIMARY KEY,
+  node text COLLATE "C" NOT NULL,
+  own boolean NOT NULL,
+  ttl bigint NOT NULL,
+  until bigint NOT NULL,
+  remaining int NOT NULL,
+  lanes bigint[] NOT NULL
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 -- Jobs that have not ended: open (waiting) or closed (owned by the lane's claim).
 CREATE TABLE seriatim.item (
@@ -216,6 +239,12 @@ RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
   SELECT _closed OR CASE WHEN _taken IS NULL THEN false WHEN _mode = 1 THEN _seq <= _taken
     ELSE _seq = _taken END
 $$;
+
+CREATE VIEW seriatim.claimed_lane AS
+SELECT l.*
+FROM seriatim.batch b
+CROSS JOIN LATERAL unnest(b.lanes) u (number)
+CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = u.number AND n.batch = b.token OFFSET 0) l;
 
 -- The jobs of claimed lanes, as their holders get them, one row per job.
 CREATE VIEW seriatim.turn_job AS

@@ -53,5 +53,5 @@ SELECT n.id AS node, n.info::jsonb->>'name' AS name, n.info::jsonb->>'host' AS h
   (n.info::jsonb->>'pid')::int AS pid, n.info::jsonb->>'version' AS version,
   seriatim.time_of(n.beat_at) AS heartbeat_at, n.dead_at IS NULL AS alive,
   (ARRAY['quiet', 'stop'])[n.command + 1] AS told,
-  (SELECT count(*) FROM seriatim.lane l WHERE l.claimed AND l.holder = n.id) AS lanes
+  (SELECT count(*) FROM seriatim.claimed_lane l WHERE l.holder = n.id) AS lanes
 FROM seriatim.node n;
