@@ -44,7 +44,7 @@ pub(super) fn all_pushed(rows: &[tokio_postgres::Row]) -> Result<Vec<Pushed>> {
 }
 
 fn pushed(row: &tokio_postgres::Row) -> Result<Pushed> {
-    let status = match column::<i16>(row, "o_status")? {
+    let status = match column::<_, i16>(row, "o_status")? {
         0 => PushStatus::Queued,
         1 => PushStatus::Merged,
         _ => PushStatus::Duplicate,

@@ -46,12 +46,35 @@ BEGIN
   END IF;
 END $$;
 
--- Locks lanes in the order common to all functions. Read the lanes and their jobs in a later statement: this one's
--- snapshot is older than its locks.
+-- Locks lanes in the order common to all functions, and unfolds light claims. Read the lanes and their jobs in a later
+-- statement: this one's snapshot is older than its locks.
 CREATE FUNCTION seriatim.lock_lanes(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM FROM seriatim.lane WHERE number = ANY (_lanes)
     ORDER BY CASE WHEN key IS NOT NULL THEN queue END, key, number FOR UPDATE;
+  PERFORM seriatim.unfold(_lanes);
+END $$;
+
+-- Writes the light claims of these lanes, which the caller has locked, into the lanes' rows. Those that wait are kept
+-- from claims until the caller's transaction ends.
+CREATE FUNCTION seriatim.unfold(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM seriatim.lane WHERE number = ANY (_lanes) AND token = 0 AND key IS NULL) THEN
+    RETURN;
+  END IF;
+  -- Waits for claims under way: the next statement sees them.
+  PERFORM FROM seriatim.lane l
+    CROSS JOIN LATERAL (SELECT FROM seriatim.ready r
+      WHERE r.queue = l.queue AND r.class = l.class AND r.priority = l.priority AND r.at = l.at AND r.number = l.number
+      FOR UPDATE) r
+    WHERE l.number = ANY (_lanes) AND l.token = 0 AND l.key IS NULL;
+  UPDATE seriatim.lane l
+  SET token = b.token, batch = b.token, claimed = true, holder = b.node, own_lease = b.own, ttl = b.ttl,
+    until = b.until, claimed_at = b.claimed_at, beat_at = b.claimed_at, class = NULL, at = NULL
+  FROM (SELECT u.number, x.* FROM seriatim.batch x CROSS JOIN LATERAL unnest(x.lanes) u (number)
+    WHERE x.light AND CASE WHEN u.number IN (SELECT unnest(_lanes)) THEN true END OFFSET 0) b
+  CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = b.number AND n.token = 0 OFFSET 0) n
+  WHERE l.ctid = n.row;
 END $$;
 
 -- The number of a queue. An error if it does not exist.
@@ -121,9 +144,14 @@ BEGIN
   UPDATE seriatim.item i SET closed = true
   FROM (SELECT * FROM seriatim.lane WHERE number = ANY (_lanes) AND taken IS NOT NULL OFFSET 0) l
   CROSS JOIN LATERAL (SELECT x.mode FROM seriatim.queue x WHERE x.number = l.queue OFFSET 0) q
-  CROSS JOIN LATERAL (SELECT x.ctid AS row FROM seriatim.item x
-    WHERE x.lane = l.number AND seriatim.owns(q.mode, l.taken, x.closed, x.seq) OFFSET 0) x
-  WHERE i.ctid = x.row;
+  CROSS JOIN LATERAL seriatim.owned(l.number, q.mode, l.taken) x
+  WHERE i.seq = x.seq AND NOT i.closed;
+  UPDATE seriatim.ready r SET light = false
+  FROM (SELECT * FROM seriatim.lane WHERE number = ANY (_lanes) AND payload IS NOT NULL AND class IS NOT NULL OFFSET 0) l
+  CROSS JOIN LATERAL (SELECT x.ctid AS row FROM seriatim.ready x
+    WHERE x.queue = l.queue AND x.class = l.class AND x.priority = l.priority AND x.at = l.at AND x.number = l.number
+      AND x.light OFFSET 0) x
+  WHERE r.ctid = x.row;
   UPDATE seriatim.lane SET taken = NULL, packed_run_at = NULL, digest = NULL, task = NULL, score = NULL,
     created_at = NULL, options = NULL, lease_ttl = NULL, payload = NULL
   WHERE number = ANY (_lanes) AND (payload IS NOT NULL OR taken IS NOT NULL);
@@ -200,13 +228,13 @@ BEGIN
         (p.class, p.due, p.priority, p.due, p.retry_count, p.crashes, p.error, p.next_run_at))
   RETURNING l.queue, l.number, p.was_class, p.was_priority, p.was_at, l.class, l.priority, l.at
   )
-  SELECT array_agg(m.moved::seriatim.move) INTO _moves FROM (
-    SELECT ROW(queue, number, class, priority, at, NULL::int, NULL::smallint, NULL::bigint) AS moved
+  SELECT array_agg(m.moved) INTO _moves FROM (
+    SELECT ROW(queue, number, class, priority, at, NULL, NULL, NULL)::seriatim.move AS moved
     FROM gone WHERE class IS NOT NULL
     UNION ALL
-    SELECT ROW(queue, number, NULL::int, NULL::smallint, NULL::bigint, class, priority, at) FROM due
+    SELECT ROW(queue, number, NULL, NULL, NULL, class, priority, at)::seriatim.move FROM due
     UNION ALL
-    SELECT ROW(p.*) FROM placed p
+    SELECT ROW(p.*)::seriatim.move FROM placed p
     WHERE (was_class, was_priority, was_at) IS DISTINCT FROM (class, priority, at)
       AND (was_class IS NOT NULL OR class IS NOT NULL)) m;
   IF _moves IS NOT NULL THEN
@@ -228,14 +256,28 @@ CREATE FUNCTION seriatim.first_due(_queue int) RETURNS bigint LANGUAGE sql STABL
     (SELECT min(wake) FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL))
 $$;
 
+-- The lowest number of the waiting jobs of a lane in accumulate. Most have the default, which is in no index: then the
+-- first job tells.
+CREATE FUNCTION seriatim.priority_of(_lane bigint) RETURNS smallint LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  _other smallint := (SELECT priority FROM seriatim.item
+    WHERE NOT closed AND NOT loose AND priority <> 100 AND CASE WHEN priority <> 100 THEN lane END = _lane
+    ORDER BY priority LIMIT 1);
+BEGIN
+  IF _other < 100 THEN
+    RETURN _other;
+  END IF;
+  RETURN coalesce((SELECT priority FROM seriatim.item WHERE lane = _lane AND NOT closed AND priority = 100
+    ORDER BY score, seq LIMIT 1), _other);
+END $$;
+
 -- The job that defines a lane's position, and in exclusive when another job may replace it.
 CREATE FUNCTION seriatim.head(_lane bigint, _mode smallint, _now bigint)
 RETURNS TABLE (run_at bigint, priority smallint, retry_count int, crashes int, error text, route int,
   priority_min smallint, next_run_at bigint)
 LANGUAGE sql STABLE AS $$
   SELECT h.run_at, h.priority, h.retry_count, h.crashes, h.error, h.route,
-    CASE WHEN _mode = 1 THEN (SELECT min(i.priority) FROM seriatim.item i
-      WHERE i.lane = _lane AND NOT i.closed) END,
+    CASE WHEN _mode = 1 THEN seriatim.priority_of(_lane) END,
     CASE WHEN _mode = 3 THEN (SELECT min(i.run_at) FROM seriatim.item i
       WHERE i.lane = _lane AND i.loose AND NOT i.closed AND i.run_at > _now) END
   FROM (

@@ -86,10 +86,45 @@ END $$;
 
 -- Lists the claim of these lanes.
 CREATE FUNCTION seriatim.list_batch(_token bigint, _node text, _own boolean, _ttl bigint, _now bigint,
-  _lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+  _light boolean, _lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO seriatim.batch (token, node, own, ttl, until, remaining, lanes)
-    VALUES (_token, _node, _own, _ttl, seriatim.later(_now, _ttl), cardinality(_lanes), _lanes);
+  INSERT INTO seriatim.batch (token, node, own, ttl, until, claimed_at, light, remaining, lanes)
+    VALUES (_token, _node, _own, _ttl, seriatim.later(_now, _ttl), _now, _light, cardinality(_lanes), _lanes);
+END $$;
+
+-- The same where lanes have no keys: locks their rows in `ready`. Nobody keeps such a lane locked for long, so the
+-- lanes that are not light are locked afterwards, and left out if another call has them.
+CREATE FUNCTION seriatim.lock_light(_queue int, _routes int[], _lanes_max int, _crashed_max int, _own boolean,
+  OUT o_lanes bigint[], OUT o_spots tid[], OUT o_light boolean, OUT o_priority smallint,
+  OUT o_at bigint, OUT o_number bigint) LANGUAGE plpgsql AS $$
+DECLARE
+  _locked bigint[];
+BEGIN
+  WITH best AS (
+    SELECT w.crashed, x.*
+    FROM (SELECT r * 2 AS class, 0 AS crashed, _lanes_max AS most FROM unnest(_routes) r
+      UNION ALL SELECT r * 2 + 1, 1, least(_crashed_max, _lanes_max) FROM unnest(_routes) r) w
+    CROSS JOIN LATERAL (
+      SELECT r.number, r.priority, r.at, r.ctid AS spot, r.light FROM seriatim.ready r
+      WHERE r.queue = _queue AND r.class = w.class
+      ORDER BY r.priority, r.at, r.number LIMIT w.most FOR UPDATE SKIP LOCKED) x
+  ), ranked AS (
+    SELECT *, row_number() OVER (PARTITION BY crashed ORDER BY priority, at, number) AS rank FROM best
+  ), chosen AS (
+    SELECT * FROM ranked WHERE crashed = 0 OR rank <= _crashed_max
+    ORDER BY priority, at, number LIMIT _lanes_max
+  )
+  -- The chosen ones are in order.
+  SELECT array_agg(number), array_agg(spot), bool_and(light) AND NOT _own, max(priority),
+    (array_agg(at))[count(*)], (array_agg(number))[count(*)]
+  INTO o_lanes, o_spots, o_light, o_priority, o_at, o_number FROM chosen;
+  IF o_light THEN
+    RETURN;
+  END IF;
+  _locked := ARRAY(SELECT number FROM seriatim.lane WHERE number = ANY (o_lanes) FOR UPDATE SKIP LOCKED);
+  SELECT array_agg(number ORDER BY place), array_agg(spot ORDER BY place) INTO o_lanes, o_spots
+  FROM unnest(o_lanes, o_spots) WITH ORDINALITY w (number, spot, place)
+  WHERE CASE WHEN number IN (SELECT unnest(_locked)) THEN true END;
 END $$;
 
 -- Takes locked lanes out of `ready`. A row that another call moved away and back while the lane was being locked is
@@ -98,8 +133,8 @@ CREATE FUNCTION seriatim.take_ready(_lanes bigint[], _spots tid[]) RETURNS void 
 DECLARE
   _found int;
 BEGIN
-  DELETE FROM seriatim.ready r USING unnest(_lanes, _spots) s (number, row)
-  WHERE r.ctid = s.row AND r.number = s.number;
+  DELETE FROM seriatim.ready
+  WHERE ctid = ANY (_spots) AND CASE WHEN number IN (SELECT unnest(_lanes)) THEN true END;
   GET DIAGNOSTICS _found = ROW_COUNT;
   IF _found < cardinality(_lanes) THEN
     PERFORM seriatim.move_ready(ARRAY(
@@ -277,7 +312,8 @@ BEGIN
   FROM (
     SELECT DISTINCT ON (c.lane) c.*, max(c.lease_ttl) OVER (PARTITION BY c.lane) AS longest
     FROM unnest(_lanes) w (number)
-    CROSS JOIN LATERAL (SELECT * FROM seriatim.item i WHERE i.lane = w.number AND i.closed OFFSET 0) c
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.item i
+      WHERE i.closed AND CASE WHEN i.closed THEN i.lane END = w.number OFFSET 0) c
     ORDER BY c.lane, c.score, c.seq
   ) first
   CROSS JOIN LATERAL (SELECT first.longest AS lease_ttl, first.run_at, first.retry_count,
@@ -377,8 +413,7 @@ LANGUAGE sql STABLE AS $$
     WHERE l.payload IS NOT NULL
     UNION ALL
     SELECT i.seq, i.created_at, i.task, i.payload, i.score, i.priority, i.run_at, i.attempts + 1, i.options
-    FROM seriatim.item i
-    WHERE i.lane = l.number AND seriatim.owns(q.mode, l.taken, i.closed, i.seq)) j
+    FROM seriatim.owned(l.number, q.mode, l.taken) i) j
   ORDER BY w.place, j.score, j.seq
 $$;
 
@@ -399,6 +434,7 @@ DECLARE
   _spots tid[];
   _token bigint;
   _packed boolean;
+  _light boolean;
   _ready int;
   _priority smallint;
   _at bigint;
@@ -418,8 +454,13 @@ BEGIN
     RETURN;
   END IF;
   PERFORM seriatim.promote(_q.number, _t, _promote_max);
-  SELECT * INTO _lanes, _spots, _packed, _priority, _at, _number
-  FROM seriatim.lock_ready(_q.number, _routes, _lanes_max, _crashed_max);
+  IF _q.mode = 0 THEN
+    SELECT * INTO _lanes, _spots, _light, _priority, _at, _number
+    FROM seriatim.lock_light(_q.number, _routes, _lanes_max, _crashed_max, _own OR _room IS NOT NULL);
+  ELSE
+    SELECT * INTO _lanes, _spots, _packed, _priority, _at, _number
+    FROM seriatim.lock_ready(_q.number, _routes, _lanes_max, _crashed_max);
+  END IF;
   -- A lane may have been freed after this call began, so the time of the claim is when its lane was locked.
   _t := coalesce(_now, seriatim.clock());
   IF _room IS NOT NULL THEN
@@ -431,9 +472,14 @@ BEGIN
   IF _lanes IS NOT NULL THEN
     _token := nextval('seriatim.token');
     PERFORM seriatim.take_ready(_lanes, _spots[:cardinality(_lanes)]);
-    PERFORM seriatim.list_batch(_token, _node, _own, _ttl, _t, _lanes);
+    PERFORM seriatim.list_batch(_token, _node, _own, _ttl, _t, coalesce(_light, false), _lanes);
   END IF;
-  IF _packed THEN
+  IF _light THEN
+    RETURN QUERY
+      SELECT NULL::bigint, NULL::boolean, l.number, l.queue, _name, l.key, _token, l.retry_count, l.crashes, l.error, _t,
+        l.number, l.created_at, l.task, l.payload, l.score, l.priority, l.packed_run_at, 1, l.options
+      FROM seriatim.lane l WHERE l.number = ANY (_lanes) ORDER BY l.priority, l.packed_run_at, l.number;
+  ELSIF _packed THEN
     RETURN QUERY SELECT NULL::bigint, NULL::boolean, t.*
       FROM seriatim.hold_packed(_q, _lanes, _token, _node, _own, _ttl, _t) t;
   ELSIF _lanes IS NOT NULL THEN
@@ -455,7 +501,7 @@ BEGIN
   END IF;
   PERFORM seriatim.leave_batches(ARRAY(SELECT batch FROM seriatim.lane WHERE number = ANY (_lanes)));
   _token := nextval('seriatim.token');
-  PERFORM seriatim.list_batch(_token, _node, _own, _ttl, _now, _lanes);
+  PERFORM seriatim.list_batch(_token, _node, _own, _ttl, _now, false, _lanes);
   UPDATE seriatim.lane SET token = _token, batch = _token, holder = _node, own_lease = _own, ttl = _ttl,
     until = seriatim.later(_now, _ttl)
   WHERE number = ANY (_lanes);
@@ -484,6 +530,15 @@ BEGIN
     RETURN;
   END IF;
   PERFORM seriatim.draw_tokens();
+  -- Light claims of dead nodes first become like the others.
+  PERFORM seriatim.unfold(ARRAY(
+    SELECT l.number
+    FROM (SELECT b.* FROM seriatim.batch b LEFT JOIN seriatim.node n ON n.id = b.node
+      WHERE b.light AND (n.id IS NULL OR seriatim.later(n.beat_at, b.ttl) < _t) ORDER BY b.token OFFSET 0) b
+    CROSS JOIN LATERAL unnest(b.lanes) u (number)
+    CROSS JOIN LATERAL (SELECT l.number FROM seriatim.lane l WHERE l.number = u.number AND l.token = 0
+      FOR UPDATE SKIP LOCKED) l
+    LIMIT _lanes_max));
   SELECT array_agg(number) INTO _lanes FROM (
     SELECT l.number
     FROM (SELECT b.*, n.beat_at FROM seriatim.batch b LEFT JOIN seriatim.node n ON n.id = b.node
@@ -510,8 +565,8 @@ DECLARE
 BEGIN
   PERFORM seriatim.draw_tokens();
   IF _lane IS NOT NULL OR _key IS NOT NULL THEN
-    _lanes := ARRAY(SELECT number FROM seriatim.lane WHERE number = _lane AND queue = _number AND claimed_at <= _made_by
-      UNION ALL SELECT number FROM seriatim.lane WHERE queue = _number AND key = _key AND claimed_at <= _made_by);
+    _lanes := ARRAY(SELECT number FROM seriatim.lane WHERE number = _lane AND queue = _number
+      UNION ALL SELECT number FROM seriatim.lane WHERE queue = _number AND key = _key);
   ELSE
     _lanes := ARRAY(SELECT number FROM seriatim.claimed_lane
       WHERE claimed_at <= _made_by AND (_number IS NULL OR queue = _number) AND (_node IS NULL OR holder = _node)

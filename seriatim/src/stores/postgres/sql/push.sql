@@ -171,9 +171,9 @@ BEGIN
         coalesce(w.score, _now / 1e6::float8), _now, w.options, w.lease_ttl, w.payload
       FROM unnest(_seqs, _queue, _routes, _run_at, _priority, _task, _score, _options, _lease_ttl,
         _payload) w (seq, queue, route, run_at, priority, task, score, options, lease_ttl, payload);
-    INSERT INTO seriatim.ready (queue, class, priority, at, number)
-      SELECT w.queue, w.route * 2, w.priority, w.run_at, w.seq
-      FROM unnest(_seqs, _queue, _routes, _run_at, _priority) w (seq, queue, route, run_at, priority)
+    INSERT INTO seriatim.ready (queue, class, priority, at, number, light)
+      SELECT w.queue, w.route * 2, w.priority, w.run_at, w.seq, w.lease_ttl IS NULL
+      FROM unnest(_seqs, _queue, _routes, _run_at, _priority, _lease_ttl) w (seq, queue, route, run_at, priority, lease_ttl)
       WHERE w.run_at <= _now;
     RETURN _seqs;
   END IF;

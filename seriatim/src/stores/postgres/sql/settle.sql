@@ -38,7 +38,8 @@ BEGIN
           (e).mode <> 1 AND coalesce((e).owner = i.seq, false) AS owned,
           coalesce((_except->>format('%s:%s', (e).place, i.seq))::smallint, (e).rest) AS fate
         FROM unnest(_endings) e
-        CROSS JOIN LATERAL (SELECT * FROM seriatim.item o WHERE o.lane = (e).lane AND o.closed OFFSET 0) i) x
+        CROSS JOIN LATERAL (SELECT * FROM seriatim.item o
+          WHERE o.closed AND CASE WHEN o.closed THEN o.lane END = (e).lane OFFSET 0) i) x
     ) f);
 END $$;
 
@@ -77,7 +78,7 @@ BEGIN
     error = CASE WHEN e.mode = 1 AND e.kept THEN e.error END
   FROM (
     SELECT s.*,
-      EXISTS (SELECT FROM seriatim.item i WHERE i.lane = s.lane AND i.closed) AS kept,
+      EXISTS (SELECT FROM seriatim.item i WHERE i.closed AND CASE WHEN i.closed THEN i.lane END = s.lane) AS kept,
       EXISTS (SELECT FROM seriatim.item i WHERE i.seq = s.owner AND i.lane = s.lane AND i.closed)
         AS owner_kept
     FROM unnest(_endings) s
@@ -143,12 +144,25 @@ DECLARE
   _lanes bigint[] := _lane;
   _of int[] := _queue;
   _tokens bigint[] := _token;
+  -- Those of light claims.
+  _light bigint[];
+  _light_of int[];
+  _light_tokens bigint[];
   _kept boolean := EXISTS (SELECT FROM seriatim.queue WHERE number = ANY (_queue) AND retain > 0);
 BEGIN
   IF _x_place <> '{}' OR 0 <> ANY (_rest) THEN
     SELECT array_agg(lane), array_agg(queue), array_agg(token) INTO _lanes, _of, _tokens
     FROM unnest(_lane, _queue, _token, _rest) WITH ORDINALITY u (lane, queue, token, rest, place)
     WHERE rest = 0 AND place <> ALL (_x_place);
+  END IF;
+  SELECT array_agg(w.lane), array_agg(w.queue), array_agg(w.token) INTO _light, _light_of, _light_tokens
+  FROM unnest(_lanes, _of, _tokens) w (lane, queue, token)
+  WHERE CASE WHEN (w.lane, w.token) IN (
+    SELECT u.number, b.token FROM seriatim.batch b CROSS JOIN LATERAL unnest(b.lanes) u (number)
+    WHERE b.token = ANY (ARRAY(SELECT DISTINCT unnest(_tokens))) AND b.light) THEN true END;
+  IF _kept AND _light IS NOT NULL THEN
+    PERFORM seriatim.lock_lanes(_light);
+    _light := NULL;
   END IF;
   IF _kept THEN
     INSERT INTO seriatim.ended
@@ -164,15 +178,22 @@ BEGIN
   WITH gone AS (
     -- In the CASE, the list of turns becomes a hash table that each lane is looked up in.
     DELETE FROM seriatim.lane l
-    WHERE l.number = ANY (_lanes) AND l.claimed AND l.payload IS NOT NULL
-      AND CASE WHEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lanes, _of, _tokens)) THEN true END
+    WHERE l.number = ANY (_lanes) AND l.payload IS NOT NULL
+      AND CASE WHEN l.claimed THEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lanes, _of, _tokens))
+        WHEN l.token = 0 THEN (l.number, l.queue) IN (SELECT * FROM unnest(_light, _light_of)) END
     RETURNING l.number, l.queue, l.token, l.batch
   )
   SELECT coalesce(array_agg(g.number), '{}'), coalesce(array_agg(g.queue), '{}'), array_agg(g.token), array_agg(g.batch)
   INTO _numbers, _queues, _tokens, o_batches FROM gone g;
+  IF _light IS NOT NULL THEN
+    o_batches := o_batches || ARRAY(SELECT w.token FROM unnest(_light, _light_tokens) w (lane, token)
+      WHERE CASE WHEN w.lane IN (SELECT unnest(_numbers)) THEN true END);
+  END IF;
   o_places := CASE WHEN cardinality(_numbers) = cardinality(_lane) THEN ARRAY(SELECT generate_subscripts(_lane, 1))
     ELSE ARRAY(SELECT min(u.place)::int FROM unnest(_lane, _token) WITH ORDINALITY u (lane, token, place)
-      WHERE CASE WHEN (u.lane, u.token) IN (SELECT * FROM unnest(_numbers, _tokens)) THEN true END GROUP BY u.lane) END;
+      WHERE CASE WHEN u.lane IN (SELECT unnest(_numbers)) THEN (u.lane, u.token) IN (
+        SELECT * FROM unnest(_numbers, _tokens) UNION ALL SELECT * FROM unnest(_light, _light_tokens)) END
+      GROUP BY u.lane) END;
   IF cardinality(o_places) < cardinality(_lane) THEN
     WITH turn AS MATERIALIZED (
       SELECT DISTINCT ON (w.lane) w.place::int, l.*, q.mode, q.retain
@@ -220,8 +241,8 @@ BEGIN
 END $$;
 
 -- The arrays have one entry per settlement; _x_… one per exception, whose _x_place is the settlement's place. Returns
--- one row per settlement carried out (the others were stale), and one per job that ended cancelled because it was
--- flagged.
+-- one row per settlement carried out (the others were stale), or one with place 0 for all, and one per job that ended
+-- cancelled because it was flagged.
 CREATE FUNCTION seriatim.settle(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _owner bigint[], _due_kind smallint[], _due_in bigint[], _retry_count int[],
   _crashes int[], _error text[], _counted boolean[], _hold boolean[], _x_place int[], _x_seq bigint[],
@@ -246,10 +267,11 @@ BEGIN
   IF 0 = ANY (_rest) THEN
     SELECT * INTO _ended, _batches FROM seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place);
     PERFORM seriatim.leave_batches(_batches);
-    RETURN QUERY SELECT p, NULL::bigint, NULL::bigint FROM unnest(_ended) p;
     IF cardinality(_ended) = cardinality(_lane) THEN
+      RETURN QUERY SELECT 0, NULL::bigint, NULL::bigint;
       RETURN;
     END IF;
+    RETURN QUERY SELECT p, NULL::bigint, NULL::bigint FROM unnest(_ended) p;
   END IF;
   PERFORM seriatim.lock_lanes(_lane);
   PERFORM seriatim.unpack(_lane);

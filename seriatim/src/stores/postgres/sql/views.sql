@@ -40,7 +40,7 @@ SELECT q.name AS queue, l.key,
   CASE WHEN l.claimed THEN l.token END AS token, l.holder AS node,
   seriatim.time_of(l.claimed_at) AS claimed_at,
   CASE WHEN l.own_lease THEN seriatim.time_of(l.until) END AS lease_until, l.progress
-FROM seriatim.lane l
+FROM seriatim.lane_now l
 JOIN seriatim.queue q ON q.number = l.queue;
 
 CREATE VIEW seriatim.morgue AS

@@ -47,7 +47,7 @@ impl Watched {
     async fn read(&self) -> HashMap<String, i64> {
         let counted = "SELECT relname::text, pg_stat_get_xact_tuples_returned(oid) FROM pg_class \
             WHERE relnamespace = 'seriatim'::regnamespace AND relkind IN ('i', 'r') \
-              AND relname ~ '^(lane|item|ended|alias)'";
+              AND relname ~ '^(lane|item|ended|alias|ready|batch)'";
         let rows = self.store.pool.query(counted, &[]).await.unwrap();
         rows.iter().map(|row| (row.get(0), row.get(1))).collect()
     }
