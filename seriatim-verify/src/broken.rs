@@ -169,6 +169,11 @@ impl Wrapper for Broken {
         &self.inner
     }
 
+    fn capabilities(&self) -> Capabilities {
+        // The faults are in its claims.
+        Capabilities { goes_on: false, ..self.inner.capabilities() }
+    }
+
     async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
         let (mut answers, mut jobs) = (Vec::new(), Vec::new());
         for job in request.jobs {

@@ -63,7 +63,11 @@ impl Hand {
     pub(crate) async fn end(&self, turn: &Turn, outcome: Outcome) {
         let queue = self.queues.iter().find(|queue| *queue.name == *turn.queue).unwrap();
         let turns = vec![plan(turn, queue, &outcome.into(), &|_| WAIT)];
-        let settled = self.store.settle(Settle { now: Some(self.now), turns }).await.unwrap();
+        let settled = self
+            .store
+            .settle(Settle { now: Some(self.now), turns, ..Settle::default() })
+            .await
+            .unwrap();
         assert!(settled[0].is_ok());
     }
 

@@ -155,7 +155,8 @@ impl World {
         let wait = |_| Duration::from_secs(3);
         let settlement: Settlement = plan(turn, &self.queue, &outcome.into(), &wait);
         let sent_at = self.tick();
-        let request = Settle { now: Some(self.now), turns: vec![settlement.clone()] };
+        let request =
+            Settle { now: Some(self.now), turns: vec![settlement.clone()], ..Settle::default() };
         let answer = self.store.settle(request).await.unwrap().remove(0);
         let fates = turn
             .jobs

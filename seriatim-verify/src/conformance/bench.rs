@@ -136,7 +136,15 @@ impl Bench {
     }
 
     pub async fn settle(&mut self, turns: Vec<Settlement>) -> Vec<Settled> {
-        let request = Settle { now: Some(self.now), turns };
+        self.settle_and_go_on(turns, Vec::new()).await
+    }
+
+    pub async fn settle_and_go_on(
+        &mut self,
+        turns: Vec<Settlement>,
+        go_on: Vec<GoOn>,
+    ) -> Vec<Settled> {
+        let request = Settle { now: Some(self.now), turns, go_on };
         self.store.settle(request).await.expect("the settle is answered")
     }
 

@@ -437,7 +437,7 @@ async fn a_flagged_job_that_ends_done_succeeded(mut bench: Bench) {
     let turn = bench.one().await;
     bench.cancel(id).await;
     assert!(bench.job(id).await.cancel_requested);
-    assert_eq!(bench.end(&turn, Outcome::Done).await, Settled::Ok { cancelled: vec![] });
+    assert_eq!(bench.end(&turn, Outcome::Done).await, Settled::ok(vec![]));
     assert_eq!(bench.state(id).await, Some(seriatim::store::JobState::Succeeded));
 }
 
@@ -447,7 +447,7 @@ async fn a_flagged_job_that_fails_ends_cancelled_and_the_rest_is_retried(mut ben
     let turn = bench.one().await;
     let id = turn.jobs[0].id;
     bench.cancel(id).await;
-    assert_eq!(bench.end(&turn, failure()).await, Settled::Ok { cancelled: vec![id] });
+    assert_eq!(bench.end(&turn, failure()).await, Settled::ok(vec![id]));
     assert_eq!(bench.state(id).await, Some(seriatim::store::JobState::Canceled));
     bench.pass(WAIT);
     let turn = bench.one().await;

@@ -18,6 +18,7 @@ mod case;
 mod claiming;
 mod ending;
 mod figures;
+mod going_on;
 mod leasing;
 mod people;
 mod pushing;
@@ -34,6 +35,7 @@ pub fn cases() -> Vec<Case> {
         pushing::cases(),
         claiming::cases(),
         ending::cases(),
+        going_on::cases(),
         leasing::cases(),
         people::cases(),
         views::cases(),

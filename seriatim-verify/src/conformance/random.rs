@@ -295,16 +295,39 @@ impl Pair {
         let pairs = chosen.iter().zip(&verdicts);
         let model = pairs.clone().map(|((turn, _), v)| plan(&self.model, turn, v)).collect();
         let real = pairs.map(|((_, turn), v)| plan(&self.real, turn, v)).collect();
-        let (model, real) = (self.model.settle(model).await, self.real.settle(real).await);
+        let go_on = self.random_go_on(rng, chosen.len());
+        let (mut model, mut real) = (
+            self.model.settle_and_go_on(model, go_on.clone()).await,
+            self.real.settle_and_go_on(real, go_on).await,
+        );
+        let next = |settled: &mut Settled| match settled {
+            Settled::Ok { next, .. } => next.take().map(|turn| *turn),
+            Settled::Stale => None,
+        };
+        let following: Vec<Turn> = model.iter_mut().filter_map(next).collect();
+        let real_following: Vec<Turn> = real.iter_mut().filter_map(next).collect();
+        self.same_turns(&following, &real_following);
+        self.turns.extend(following.into_iter().zip(real_following));
         let flat = |settled: &Settled, find: &dyn Fn(JobId) -> Option<usize>| match settled {
             Settled::Stale => None,
-            Settled::Ok { cancelled } => {
+            Settled::Ok { cancelled, .. } => {
                 Some(cancelled.iter().map(|id| find(*id)).collect::<Vec<_>>())
             }
         };
         let model: Vec<_> = model.iter().map(|s| flat(s, &|id| self.ordinal(id))).collect();
         let real: Vec<_> = real.iter().map(|s| flat(s, &|id| self.real_ordinal(id))).collect();
         self.same("the answer to a settle", (&verdicts, model), (&verdicts, real));
+    }
+
+    /// Sometimes, the claim by which some lanes of a batch go on.
+    fn random_go_on(&self, rng: &mut Rng, turns: usize) -> Vec<GoOn> {
+        let wanted = rng.bool();
+        if !wanted || !self.real.store.capabilities().goes_on {
+            return Vec::new();
+        }
+        let places: Vec<usize> = (0..turns).filter(|_| rng.u8(0..4) > 0).collect();
+        let claim = self.model.claim_request(&self.queue.name, rng.usize(1..4));
+        vec![GoOn { claim, places }]
     }
 
     fn random_ids(&self, rng: &mut Rng) -> Option<Ids> {

@@ -50,6 +50,11 @@ impl Wrapper for Scribe {
         let aliases = self.world.aliases(&turns).await;
         let settled = self.inner().settle(request).await?;
         self.world.settled(&turns, &settled, &aliases);
+        let next = |settled: &Settled| match settled {
+            Settled::Ok { next, .. } => next.as_deref().cloned(),
+            Settled::Stale => None,
+        };
+        self.world.claimed(&settled.iter().filter_map(next).collect::<Vec<_>>());
         Ok(settled)
     }
 

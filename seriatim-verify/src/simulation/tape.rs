@@ -291,7 +291,7 @@ fn fates(
     aliases: &[(JobId, JobId)],
 ) -> Vec<JobFate> {
     let cancelled = match settled {
-        Settled::Ok { cancelled } => cancelled.as_slice(),
+        Settled::Ok { cancelled, .. } => cancelled.as_slice(),
         Settled::Stale => &[],
     };
     let fate = |id: JobId| match cancelled.contains(&id) {

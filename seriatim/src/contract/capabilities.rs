@@ -14,6 +14,9 @@ pub struct Capabilities {
     /// A claim of more lanes than this is sent as two concurrent claims of half the size, because a server with
     /// several cores answers them sooner. `None`: one claim is as fast.
     pub claim_split: Option<usize>,
+    /// Whether a lane can go on with its next turn in the step that settles its last one: see
+    /// [`GoOn`](crate::store::GoOn).
+    pub goes_on: bool,
 }
 
 /// A secret that all users of a store share. `Debug` does not show it. See [`crate::store::Store::secret`].

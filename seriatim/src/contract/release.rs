@@ -41,7 +41,7 @@ pub async fn release_claims(store: &dyn Store, claims: ClaimSelection) -> Result
             crash(turn, &known.map_or_else(implied, |view| view.queue.clone()), WHY)
         };
         let full = turns.len() >= lanes_max;
-        store.settle(Settle { now: None, turns: turns.iter().map(settlement).collect() }).await?;
+        store.settle(Settle::now(turns.iter().map(settlement).collect())).await?;
         if !full {
             return Ok(count);
         }

@@ -84,11 +84,11 @@ pub(in crate::engine) struct Core {
     pub(in crate::engine) gone: Notify,
     /// Notified after a heartbeat under a new id.
     pub(in crate::engine) renamed: Notify,
-    /// A rescue may have taken effect although its answer was lost.
-    pub(in crate::engine) rescue_unanswered: AtomicBool,
-    /// Locked by a rescue, and while the store's list of lanes held by this node is compared with the node's own
-    /// list.
-    pub(in crate::engine) claiming: tokio::sync::Mutex<()>,
+    /// A rescue, or a settle with lanes that go on, may have taken effect although its answer was lost.
+    pub(in crate::engine) claims_unanswered: AtomicBool,
+    /// Locked for reading by rescues and by settles with lanes that go on; for writing, while the store's list of
+    /// lanes held by this node is compared with the node's own list.
+    pub(in crate::engine) claiming: tokio::sync::RwLock<()>,
     node: Mutex<NodeId>,
     /// The ticket of the last claim or rescue.
     ticket: AtomicU64,
@@ -137,8 +137,8 @@ impl Core {
             stop_requested: Notify::new(),
             gone: Notify::new(),
             renamed: Notify::new(),
-            rescue_unanswered: AtomicBool::new(false),
-            claiming: tokio::sync::Mutex::new(()),
+            claims_unanswered: AtomicBool::new(false),
+            claiming: tokio::sync::RwLock::new(()),
             node: Mutex::new(node),
             ticket: AtomicU64::new(0),
             store_time: Mutex::new((Instant::now(), Timestamp::of_this_machine())),
@@ -183,6 +183,17 @@ impl Core {
     pub(in crate::engine) fn store_now(&self) -> Timestamp {
         let (at, time) = *lock(&self.store_time);
         time + at.elapsed()
+    }
+
+    /// Whether this node may claim lanes of a source now.
+    pub(in crate::engine) fn takes_from(&self, source: usize) -> bool {
+        let source = &self.sources[source];
+        let lease = source.definition().and_then(|queue| queue.lease);
+        !self.quiet.load(Ordering::Relaxed)
+            && source.paused_until().is_none()
+            && source.stands()
+            // If heartbeats fail, lanes claimed now could not be started.
+            && self.lease.stands(lease.unwrap_or(self.settings.lease))
     }
 
     /// The time until the store's clock shows `time`.

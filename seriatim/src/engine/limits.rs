@@ -7,6 +7,9 @@ pub(in crate::engine) const PREFETCH_LANES_MAX: usize = 1_000;
 /// Most lanes that a node holds: waiting, running and not yet settled. At this number it stops claiming, so that
 /// unsettled turns cannot pile up during an outage of the store.
 pub(in crate::engine) const HELD_LANES_MAX: usize = 4_000;
+/// How long a lane may go on from turn to turn, from its claim on. Then it gets in line behind the lanes of its
+/// priority, where other nodes can claim it.
+pub(in crate::engine) const GO_ON_FOR: Duration = Duration::from_millis(100);
 /// The time after which a request is repeated that the store refused for a lasting reason.
 pub(in crate::engine) const PUT_ASIDE_FOR: Duration = Duration::from_secs(30);
 /// Most turns that are put aside without counting as held. More of them count and stop the claims, because then the

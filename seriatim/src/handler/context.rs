@@ -74,7 +74,7 @@ impl Context {
         let done =
             |turn| plan(turn, &self.call.queue, &self.call.done_verdict(turn), &|_| Duration::ZERO);
         let turns: Vec<Settlement> = self.call.turns.iter().map(done).collect();
-        let request = Settle { now: None, turns: turns.clone() };
+        let request = Settle::now(turns.clone());
         let taken_over = match transaction.settle(&**self.store(), request).await {
             Ok(settled) if settled.iter().all(Settled::is_ok) => None,
             Ok(_) => Some(Error::new(

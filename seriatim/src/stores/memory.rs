@@ -74,7 +74,7 @@ impl Memory {
 #[async_trait]
 impl Store for Memory {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "memory", shared: false, claim_split: None }
+        Capabilities { name: "memory", shared: false, claim_split: None, goes_on: true }
     }
 
     async fn now(&self) -> Result<Timestamp> {
@@ -138,7 +138,11 @@ impl Consumer for Memory {
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
         request.validate()?;
-        let settled = self.open()?.settle(self.at(request.now), &request.turns);
+        let (now, mut state) = (self.at(request.now), self.open()?);
+        let best = state.best_priorities(&request);
+        let mut settled = state.settle(now, &request.turns);
+        state.go_on(now, &request, &best, &mut settled);
+        drop(state);
         self.bell.ring();
         Ok(settled)
     }

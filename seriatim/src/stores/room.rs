@@ -16,6 +16,11 @@ impl Room {
         Self { left: request.bytes_max.unwrap_or(usize::MAX), is_full: false }
     }
 
+    /// No limit but those of each turn.
+    pub(in crate::stores) fn unlimited() -> Self {
+        Self { left: usize::MAX, is_full: false }
+    }
+
     /// Reserves the bytes of a turn with these payloads. False if they do not fit.
     pub(in crate::stores) fn take(&mut self, payloads: impl Iterator<Item = usize>) -> bool {
         let bytes = payloads.map(|bytes| bytes + CLAIM_JOB_BYTES).sum();

@@ -133,7 +133,7 @@ impl Bench<'_> {
 
     async fn settle(&self, turns: &[Turn]) -> Result<(), Failure> {
         let turns = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
-        self.store.settle(Settle { now: None, turns }).await?;
+        self.store.settle(Settle::now(turns)).await?;
         Ok(())
     }
 }

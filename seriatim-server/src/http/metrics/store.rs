@@ -105,10 +105,13 @@ impl Wrapper for Metered {
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
         let asked = self.journal.wanted(&request.turns);
+        let node = request.go_on.first().map(|go_on| go_on.claim.node.clone());
         let settled = self.timed(Timed::Settle, "settle", self.inner.settle(request)).await?;
         for (settlement, settled) in asked.iter().zip(&settled) {
-            if let Settled::Ok { cancelled } = settled {
-                self.journal.settled(settlement, cancelled);
+            let Settled::Ok { cancelled, next } = settled else { continue };
+            self.journal.settled(settlement, cancelled);
+            if let (Some(turn), Some(node)) = (next, &node) {
+                self.journal.claimed(std::slice::from_ref(turn), node);
             }
         }
         Ok(settled)

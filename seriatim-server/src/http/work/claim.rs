@@ -352,7 +352,7 @@ impl Order {
             Some(expired(turn, &queue.queue))
         });
         let turns = ended.collect();
-        self.app.store.settle(Settle { now: None, turns }).await?;
+        self.app.store.settle(Settle::now(turns)).await?;
         taken.turns.retain(|turn| !is_over(turn));
         Ok(true)
     }

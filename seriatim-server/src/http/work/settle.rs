@@ -101,7 +101,7 @@ pub(super) async fn settle(
     let turns: Vec<Settlement> = settlements.iter().flatten().cloned().collect();
     let mut settled = match turns.is_empty() {
         true => Vec::new(),
-        false => app.store.settle(Settle { now: None, turns }).await?,
+        false => app.store.settle(Settle::now(turns)).await?,
     }
     .into_iter();
     let now = app.store.now().await?;
@@ -109,7 +109,7 @@ pub(super) async fn settle(
     let ends = settlements.iter().zip(&found).zip(&said.results.0);
     let statuses = ends.map(|((one, turn), Object(ended))| {
         match (one.as_ref().and_then(|_| settled.next()), one, turn) {
-            (Some(Settled::Ok { cancelled }), Some(settlement), Some(turn)) => {
+            (Some(Settled::Ok { cancelled, .. }), Some(settlement), Some(turn)) => {
                 let jobs = turn.jobs.iter().map(|job| job.id);
                 app.settled(Some(settlement.ending(jobs, &cancelled)));
                 let took = now.since(turn.claimed_at);

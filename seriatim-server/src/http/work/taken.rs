@@ -203,7 +203,7 @@ async fn try_release(store: &dyn Store, turns: &[Turn]) -> seriatim::Result<()> 
         Some(seriatim::store::release(turn, &queue.queue))
     };
     let turns: Vec<Settlement> = turns.iter().filter_map(settlement).collect();
-    store.settle(Settle { now: None, turns }).await.map(drop)
+    store.settle(Settle::now(turns)).await.map(drop)
 }
 
 /// The end of a turn of which every job had expired before it was claimed.

@@ -172,7 +172,7 @@ async fn finish(rig: &Rig, mut turns: Vec<Turn>) {
     while !turns.is_empty() {
         let settlements =
             turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
-        let settled = rig.direct.settle(Settle { now: None, turns: settlements }).await.unwrap();
+        let settled = rig.direct.settle(Settle::now(settlements)).await.unwrap();
         assert!(settled.iter().all(Settled::is_ok), "{settled:?}");
         turns = rig.claim(&rig.direct).await.unwrap().turns;
     }
@@ -188,7 +188,7 @@ async fn a_settle_counts_once_whoever_repeats_it(server: Server) {
             rig.direct.push(Push { now: None, jobs }).await.unwrap();
             let turn = rig.claim(&rig.direct).await.unwrap().turns.remove(0);
             let settlement = Settlement::done(turn.lane, turn.token);
-            let request = Settle { now: None, turns: vec![settlement] };
+            let request = Settle::now(vec![settlement]);
             current.replace(Some(request.clone()));
             rig.cut.settle(request).await
         };

@@ -89,7 +89,7 @@ async fn handled(database: &impl Database, rival: bool) -> (Summary, Option<Erro
                 let done = |turn: &crate::store::Turn| Settlement::done(turn.lane, turn.token);
                 let turns = ctx.turns().iter().map(done).collect();
                 if rival {
-                    let settled = store.settle(Settle { now: None, turns }).await.unwrap();
+                    let settled = store.settle(Settle::now(turns)).await.unwrap();
                     assert!(settled.iter().all(Settled::is_ok));
                 }
             };

@@ -309,7 +309,7 @@ fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
     core.held.remove(settlements);
     let sent_at = Timestamp::of_this_machine();
     for (turn, settlement) in call.turns.iter().zip(settlements) {
-        let settled = Settled::Ok { cancelled: Vec::new() };
+        let settled = Settled::ok(Vec::new());
         core.counters
             .settled([Jobs::of(turn, settlement).ending(settlement, &settled)].into_iter());
         core.hooks.turn_log.settled(turn, settlement, &[]);

@@ -165,12 +165,20 @@ impl Dispatch {
         let place = state.next_place;
         state.next_place += 1;
         state.buffers[source].add(turns, place, want.lanes);
-        let calls = state.buffers[source].calls();
-        let idle = state.concurrency - state.busy;
-        drop(state);
-        for _ in 0..calls.min(idle).max(1) {
-            self.work.notify_one();
+        state.wake_slots(source, &self.work);
+    }
+
+    /// Adds the next turns of lanes that go on. Returns them if the pool is closed.
+    pub(in crate::engine) fn go_on(&self, source: usize, turns: Vec<Turn>) -> Vec<Turn> {
+        let mut state = lock(&self.state);
+        if state.closed || turns.is_empty() {
+            return turns;
         }
+        let place = state.next_place;
+        state.next_place += 1;
+        state.buffers[source].go_on(turns, place);
+        state.wake_slots(source, &self.work);
+        Vec::new()
     }
 
     /// Takes the turns that have waited too long.
@@ -213,6 +221,13 @@ impl Dispatch {
 }
 
 impl State {
+    /// Wakes as many idle slots as the source has calls.
+    fn wake_slots(&self, source: usize, work: &Notify) {
+        let calls = self.buffers[source].calls();
+        let idle = self.concurrency - self.busy;
+        (0..calls.min(idle).max(1)).for_each(|_| work.notify_one());
+    }
+
     fn pick(&mut self) -> Option<Picked> {
         // The reserved slot opens once the fetcher has asked for a crashed lane.
         if self.busy + usize::from(self.reserved.is_some()) >= self.concurrency {

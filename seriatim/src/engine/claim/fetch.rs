@@ -118,16 +118,16 @@ impl Fetcher {
     /// to claim, because these lanes may be all that it has. False if that failed.
     async fn reconcile(&mut self) -> bool {
         let core = self.core.clone();
-        let of_rescue = core.rescue_unanswered.swap(false, Ordering::AcqRel);
+        let of_others = core.claims_unanswered.swap(false, Ordering::AcqRel);
         let is_due = |look: &Look| look.suspect && !look.is_aside();
-        if !of_rescue && !self.looks.iter().any(is_due) {
+        if !of_others && !self.looks.iter().any(is_due) {
             return true;
         }
         let suspects: Vec<&str> = (core.sources.iter().zip(&self.looks))
             .filter_map(|(source, look)| is_due(look).then_some(&*source.name))
             .collect();
         // A rescue takes lanes from all queues.
-        let is_suspect = |queue: &str| of_rescue || suspects.contains(&queue);
+        let is_suspect = |queue: &str| of_others || suspects.contains(&queue);
         match reconcile(&core, &core.node(), is_suspect).await {
             Ok(failed) => {
                 for (source, look) in core.sources.iter().zip(&mut self.looks) {
@@ -138,13 +138,13 @@ impl Fetcher {
                             put_aside(&core, source, look, error);
                         }
                         // It stays suspect only if this round did not check it.
-                        None => look.suspect &= !of_rescue && !suspects.contains(&&*source.name),
+                        None => look.suspect &= !of_others && !suspects.contains(&&*source.name),
                     }
                 }
                 true
             }
             Err(error) => {
-                core.rescue_unanswered.fetch_or(of_rescue, Ordering::AcqRel);
+                core.claims_unanswered.fetch_or(of_others, Ordering::AcqRel);
                 self.wait_after(error).await;
                 false
             }
@@ -215,20 +215,11 @@ impl Fetcher {
     fn want(&self, place: usize, first: bool) -> Want {
         let (core, look) = (&self.core, &self.looks[place]);
         let source = &core.sources[place];
-        if look.next != Next::Now
-            || core.quiet.load(Ordering::Relaxed)
-            || source.paused_until().is_some()
-            || !source.stands()
-        {
+        if look.next != Next::Now || !core.takes_from(place) {
             core.dispatch.unreserve(place);
             return Want::default();
         }
         let definition = source.definition();
-        let lease = definition.as_ref().and_then(|queue| queue.lease);
-        if !core.lease.stands(lease.unwrap_or(core.settings.lease)) {
-            // Heartbeats fail: lanes claimed now could not be started.
-            return Want::default();
-        }
         let held =
             core.held.count() - core.settles.aside().min(PUT_ASIDE_MAX).min(core.held.count());
         let most = HELD_LANES_MAX.saturating_sub(held).min(look.most);
@@ -400,7 +391,8 @@ fn put_aside(core: &Core, source: &Source, look: &mut Look, error: &Error) {
     core.troubles.set(TroubleKind::ClaimsPutAside, Some(queue), queue, &text);
 }
 
-fn request(core: &Core, place: usize, node: NodeId, want: Want) -> Claim {
+/// The claim of lanes of a source.
+pub(in crate::engine) fn request(core: &Core, place: usize, node: NodeId, want: Want) -> Claim {
     let source = &core.sources[place];
     let lease = source.definition().and_then(|queue| queue.lease);
     Claim {

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::time::Instant;
+
 use crate::lock::lock;
 use crate::model::id::{LaneId, Token};
 use crate::model::settle::Settlement;
@@ -12,18 +14,28 @@ use crate::model::turn::Turn;
 /// Lanes from their claim to the answer to their settlement.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Held {
-    lanes: Mutex<HashMap<LaneId, Token>>,
+    /// Each with the token of its claim, and since when the node has it without a break.
+    lanes: Mutex<HashMap<LaneId, (Token, Instant)>>,
     doubled: AtomicBool,
 }
 
 impl Held {
     pub(in crate::engine) fn add(&self, turns: &[Turn]) {
-        let mut lanes = lock(&self.lanes);
-        for turn in turns {
-            if lanes.insert(turn.lane, turn.token).is_some() {
-                self.doubled.store(true, Ordering::Relaxed);
-            }
+        let now = Instant::now();
+        turns.iter().for_each(|turn| self.add_since(turn, now));
+    }
+
+    /// Adds the next turn of a lane that goes on.
+    pub(in crate::engine) fn add_since(&self, turn: &Turn, since: Instant) {
+        if lock(&self.lanes).insert(turn.lane, (turn.token, since)).is_some() {
+            self.doubled.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Since when the node has the lane of this turn, if it still has it.
+    pub(in crate::engine) fn since(&self, turn: &Settlement) -> Option<Instant> {
+        let (token, since) = *lock(&self.lanes).get(&turn.lane)?;
+        (token == turn.token).then_some(since)
     }
 
     pub(in crate::engine) fn remove<'s>(
@@ -32,18 +44,19 @@ impl Held {
     ) {
         let mut lanes = lock(&self.lanes);
         for settlement in settlements {
-            if lanes.get(&settlement.lane) == Some(&settlement.token) {
+            let held = lanes.get(&settlement.lane).map(|(token, _)| *token);
+            if held == Some(settlement.token) {
                 lanes.remove(&settlement.lane);
             }
         }
     }
 
     pub(in crate::engine) fn contains(&self, lane: LaneId, token: Token) -> bool {
-        lock(&self.lanes).get(&lane) == Some(&token)
+        lock(&self.lanes).get(&lane).is_some_and(|(held, _)| *held == token)
     }
 
     pub(in crate::engine) fn tokens(&self) -> Vec<Token> {
-        lock(&self.lanes).values().copied().collect()
+        lock(&self.lanes).values().map(|(token, _)| *token).collect()
     }
 
     pub(in crate::engine) fn count(&self) -> usize {

@@ -21,7 +21,7 @@ pub(in crate::engine) async fn reconcile(
     node: &NodeId,
     is_suspect: impl Fn(&str) -> bool,
 ) -> Result<Vec<(String, Error)>> {
-    let _no_rescue = core.claiming.lock().await;
+    let _no_rescue = core.claiming.write().await;
     let given_up = GiveUp { node: node.clone(), ticket: core.last_ticket() };
     core.store.give_up(given_up).await?;
     let views = core.store.queues().await?;

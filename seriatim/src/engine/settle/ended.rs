@@ -18,6 +18,8 @@ pub(in crate::engine) struct Ended {
     pub(super) witness: Option<(Arc<Call>, usize)>,
     /// Whether the store refused it before.
     pub(super) aside: bool,
+    /// The queue, if the lane may have a next turn and nothing failed in this one.
+    pub(super) may_go_on: Option<Arc<str>>,
 }
 
 impl Ended {
@@ -30,12 +32,15 @@ impl Ended {
         let jobs = Jobs::of(&call.turns[place], &settlement);
         let wanted = observed || TurnLog::logs(&settlement);
         let witness = wanted.then(|| (call.clone(), place));
-        Self { settlement, jobs: Some(jobs), witness, aside: false }
+        let turn = &call.turns[place];
+        let goes_on = turn.key.is_some() && settlement.is_all_done();
+        let may_go_on = goes_on.then(|| turn.queue.clone());
+        Self { settlement, jobs: Some(jobs), witness, aside: false, may_go_on }
     }
 
     /// A turn that observers and the log ignore.
     pub(super) fn unseen(settlement: Settlement) -> Self {
-        Self { settlement, jobs: None, witness: None, aside: false }
+        Self { settlement, jobs: None, witness: None, aside: false, may_go_on: None }
     }
 }
 
@@ -66,7 +71,7 @@ impl Jobs {
             (Settled::Ok { .. }, Self::Done(done)) => {
                 Some(Ending { kind: EndKind::Done, done: *done })
             }
-            (Settled::Ok { cancelled }, Self::Each(jobs)) => {
+            (Settled::Ok { cancelled, .. }, Self::Each(jobs)) => {
                 Some(settlement.ending(jobs.iter().copied(), cancelled))
             }
         }

@@ -13,6 +13,7 @@ use crate::engine::limits::PUT_ASIDE_FOR;
 use crate::engine::outage::{Pauses, will_pass};
 use crate::engine::settle::ended::Ended;
 use crate::engine::settle::exhausted::announce;
+use crate::engine::settle::going_on::GoingOn;
 use crate::model::clock::Timestamp;
 use crate::model::error::Error;
 use crate::model::id::LaneId;
@@ -41,10 +42,17 @@ fn take_doubled(ended: &mut Vec<Ended>) -> Vec<Ended> {
 
 async fn settle(core: &Core, ended: Vec<Ended>) {
     report_sending(core, &ended).await;
+    let going_on = GoingOn::of(core, &ended);
     let (turns, rest): (Vec<Settlement>, Vec<_>) =
         ended.into_iter().map(|one| (one.settlement, (one.jobs, one.witness, one.aside))).unzip();
     let sent_at = Timestamp::of_this_machine();
-    let (settled, repeated) = send(core, &turns).await;
+    let (settled, repeated) = match going_on {
+        Some(going_on) => match going_on.settle(core, &turns).await {
+            Ok(settled) => (settled.into_iter().map(Some).collect(), false),
+            Err(error) => send_again(core, &turns, error).await,
+        },
+        None => send(core, &turns).await,
+    };
     core.held.remove(answered(&turns, &settled));
     let endings =
         turns.iter().zip(&settled).zip(&rest).filter_map(|((turn, settled), (jobs, ..))| {
@@ -54,7 +62,7 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
     for ((settlement, settled), (jobs, witness, aside)) in turns.into_iter().zip(settled).zip(rest)
     {
         let Some(settled) = settled else {
-            core.settles.put_aside(Ended { settlement, jobs, witness, aside });
+            core.settles.put_aside(Ended { jobs, witness, aside, ..Ended::unseen(settlement) });
             continue;
         };
         if aside {
@@ -67,7 +75,7 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
         let known = settled.is_ok() || !repeated;
         let (true, Some((call, place))) = (known, witness) else { continue };
         let turn = &call.turns[place];
-        if let Settled::Ok { cancelled } = &settled {
+        if let Settled::Ok { cancelled, .. } = &settled {
             core.hooks.turn_log.settled(turn, &settlement, cancelled);
         }
         if let Some(observer) = &core.observer {
@@ -108,20 +116,34 @@ pub(in crate::engine) async fn send(
     core: &Core,
     turns: &[Settlement],
 ) -> (Vec<Option<Settled>>, bool) {
+    match core.store.settle(Settle::now(turns.to_vec())).await {
+        Ok(settled) => {
+            core.outage.succeeded();
+            (settled.into_iter().map(Some).collect(), false)
+        }
+        Err(error) => send_again(core, turns, error).await,
+    }
+}
+
+/// The same after a first attempt failed.
+async fn send_again(
+    core: &Core,
+    turns: &[Settlement],
+    mut error: Error,
+) -> (Vec<Option<Settled>>, bool) {
     let mut pauses = Pauses::default();
-    let mut repeated = false;
-    loop {
-        match core.store.settle(Settle { now: None, turns: turns.to_vec() }).await {
+    while will_pass(&error) {
+        core.outage.failed("settling", &error);
+        tokio::time::sleep(pauses.next()).await;
+        match core.store.settle(Settle::now(turns.to_vec())).await {
             Ok(settled) => {
                 core.outage.succeeded();
-                return (settled.into_iter().map(Some).collect(), repeated);
+                return (settled.into_iter().map(Some).collect(), true);
             }
-            Err(error) if !will_pass(&error) => return (split(core, turns, &error).await, true),
-            Err(error) => core.outage.failed("settling", &error),
+            Err(again) => error = again,
         }
-        repeated = true;
-        tokio::time::sleep(pauses.next()).await;
     }
+    (split(core, turns, &error).await, true)
 }
 
 /// Splits a refused batch in halves until the refused turns are alone.

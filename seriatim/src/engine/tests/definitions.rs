@@ -55,7 +55,7 @@ async fn a_queue_that_a_push_made_is_converted_while_the_engine_runs_when_nothin
         "{reported:?}"
     );
     let turns = vec![Settlement::done(held[0].lane, held[0].token)];
-    rig.settle(Settle { now: None, turns }).await.unwrap();
+    rig.settle(Settle::now(turns)).await.unwrap();
     log.reaches(3).await;
     assert_eq!(log.lines()[1..], ["orders [3]", "orders [2]"], "in the order of fifo");
     let orders = view(&rig, "orders").await;

@@ -86,7 +86,7 @@ impl Maintenance {
     /// Rescues claims whose lease has expired, and settles them as crashes.
     async fn rescue(&self) -> Result<usize> {
         let core = &self.core;
-        let claiming = core.claiming.lock().await;
+        let claiming = core.claiming.read().await;
         let request = Rescue {
             now: None,
             node: core.node(),
@@ -96,7 +96,7 @@ impl Maintenance {
         };
         let turns = core.store.rescue(request).await.inspect_err(|error| {
             if may_have_been_done(error) {
-                core.rescue_unanswered.store(true, Ordering::Release);
+                core.claims_unanswered.store(true, Ordering::Release);
             }
         })?;
         core.held.add(&turns);
@@ -123,7 +123,7 @@ impl Maintenance {
         let settled = keep_refused(core, &settlements, settled);
         for (place, settled) in settled {
             let (turn, settlement) = (&turns[place], &settlements[place]);
-            if let Settled::Ok { cancelled } = &settled {
+            if let Settled::Ok { cancelled, .. } = &settled {
                 core.hooks.turn_log.settled(turn, settlement, cancelled);
             }
             if let (true, Some(observer)) = (settled.is_ok() || !repeated, &core.observer) {

@@ -111,7 +111,7 @@ impl Deletion {
             }
         }
         work.save_tally().await?;
-        Ok(turns.iter().map(|_| Settled::Ok { cancelled: Vec::new() }).collect())
+        Ok(turns.iter().map(|_| Settled::ok(Vec::new())).collect())
     }
 }
 

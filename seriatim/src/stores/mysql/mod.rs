@@ -126,7 +126,7 @@ impl Mysql {
 #[async_trait]
 impl Store for Mysql {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "mysql", shared: true, claim_split: Some(CLAIM_SPLIT) }
+        Capabilities { name: "mysql", shared: true, claim_split: Some(CLAIM_SPLIT), goes_on: false }
     }
 
     async fn now(&self) -> Result<Timestamp> {

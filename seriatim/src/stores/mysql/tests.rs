@@ -88,7 +88,7 @@ async fn claim(store: &Mysql, queue: &str, lanes_max: usize) -> Claimed {
 
 async fn done(store: &Mysql, turns: &[Turn]) -> Vec<Settled> {
     let turns = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
-    store.settle(Settle { now: None, turns }).await.unwrap()
+    store.settle(Settle::now(turns)).await.unwrap()
 }
 
 fn job(key: &str, tag: u32) -> Job {
@@ -127,7 +127,7 @@ async fn a_settle_of_which_the_last_statement_fails_is_an_error_and_undone() {
                  SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not today'";
     other.query_drop(fails).await.unwrap();
     let turns = vec![Settlement::done(turn.lane, turn.token)];
-    store.settle(Settle { now: None, turns }).await.unwrap_err();
+    store.settle(Settle::now(turns)).await.unwrap_err();
     other.query_drop("DROP TRIGGER fails").await.unwrap();
     assert!(done(&store, &[turn]).await[0].is_ok(), "the turn goes on under its token");
 }
@@ -488,6 +488,6 @@ async fn a_lane_of_many_jobs_is_read_in_part() {
     let outcome = crate::Outcome::Retry { error: "no".into(), retry_in: Some(Duration::ZERO) };
     let settlement =
         crate::store::plan(&turn, &Queue::accumulate("q"), &outcome.into(), &|_| LEASE);
-    assert!(store.settle(Settle { now: None, turns: vec![settlement] }).await.unwrap()[0].is_ok());
+    assert!(store.settle(Settle::now(vec![settlement])).await.unwrap()[0].is_ok());
     assert_eq!(claim(&store, "q", 1).await.turns[0].jobs.len(), 600, "equal ones are one");
 }

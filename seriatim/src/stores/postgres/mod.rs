@@ -124,7 +124,12 @@ impl Postgres {
 #[async_trait]
 impl Store for Postgres {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "postgres", shared: true, claim_split: Some(CLAIM_SPLIT) }
+        Capabilities {
+            name: "postgres",
+            shared: true,
+            claim_split: Some(CLAIM_SPLIT),
+            goes_on: false,
+        }
     }
 
     async fn now(&self) -> Result<Timestamp> {

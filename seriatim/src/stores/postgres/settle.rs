@@ -18,7 +18,7 @@ pub(super) const SETTLE: &str = "SELECT * FROM seriatim.settle($1, $2, $3, $4, $
 
 /// The result of each turn.
 pub(super) fn answers(rows: &[Row], turns: &[Settlement]) -> Result<Vec<Settled>> {
-    let done = || Settled::Ok { cancelled: Vec::new() };
+    let done = || Settled::ok(Vec::new());
     let mut settled = vec![Settled::Stale; turns.len()];
     for row in rows {
         let place = column::<_, i32>(row, "o_place")? as usize;
@@ -32,7 +32,7 @@ pub(super) fn answers(rows: &[Row], turns: &[Settlement]) -> Result<Vec<Settled>
         };
         // The row of a turn comes before those of its jobs.
         match (cancelled(row, turn)?, entry) {
-            (Some(job), Settled::Ok { cancelled }) => cancelled.push(job),
+            (Some(job), Settled::Ok { cancelled, .. }) => cancelled.push(job),
             (_, entry) => *entry = done(),
         }
     }

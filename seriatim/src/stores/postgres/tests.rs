@@ -78,7 +78,7 @@ async fn claim(store: &Postgres, queue: &str, lanes_max: usize) -> Claimed {
 
 async fn done(store: &Postgres, turns: &[Turn]) -> Vec<Settled> {
     let turns = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
-    store.settle(Settle { now: None, turns }).await.unwrap()
+    store.settle(Settle::now(turns)).await.unwrap()
 }
 
 fn job(key: &str, tag: u32) -> Job {
@@ -451,7 +451,7 @@ async fn texts_that_postgresql_cannot_hold_are_kept_as_well_as_can_be() {
     let turn = claim(&store, "q", 1).await.turns.remove(0);
     let outcome = crate::Outcome::Retry { error: "a\0b".into(), retry_in: Some(Duration::ZERO) };
     let settlement = crate::store::plan(&turn, &Queue::exclusive("q"), &outcome.into(), &|_| LEASE);
-    let settled = store.settle(Settle { now: None, turns: vec![settlement] }).await.unwrap();
+    let settled = store.settle(Settle::now(vec![settlement])).await.unwrap();
     assert!(settled[0].is_ok());
     let job = store.job(turn.jobs[0].id).await.unwrap().unwrap();
     assert_eq!(job.error.as_deref(), Some("a\u{FFFD}b"));

@@ -32,7 +32,7 @@ impl Redis {
                 cancelled @ redis::Value::Array(_) => Fields::of(cancelled)?.ids_here(shard)?,
                 _ => continue,
             };
-            settled.push((place, Settled::Ok { cancelled }));
+            settled.push((place, Settled::ok(cancelled)));
         }
         Ok(settled)
     }

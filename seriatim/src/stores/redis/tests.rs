@@ -79,7 +79,7 @@ async fn claim(store: &Redis, lanes_max: usize) -> Vec<Turn> {
 
 fn settle_done(turns: &[Turn]) -> Settle {
     let turns = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
-    Settle { now: None, turns }
+    Settle::now(turns)
 }
 
 async fn done(store: &Redis, turns: &[Turn]) -> Vec<Settled> {
@@ -565,7 +565,14 @@ async fn claims_of_all_shards_are_rescued_flagged_and_buried() {
     };
     // Flagged jobs end cancelled; the next claim gets the others, one per key, and buries them.
     let turns = rescued.iter().map(settle).collect();
-    assert!(store.settle(Settle { now, turns }).await.unwrap().iter().all(Settled::is_ok));
+    assert!(
+        store
+            .settle(Settle { now, turns, ..Settle::default() })
+            .await
+            .unwrap()
+            .iter()
+            .all(Settled::is_ok)
+    );
     let request = Claim { now, node: "m".into(), ..claim_request("q", 100) };
     let mut turns = Vec::new();
     loop {
@@ -576,7 +583,14 @@ async fn claims_of_all_shards_are_rescued_flagged_and_buried() {
         }
         turns.extend(got.iter().map(settle));
     }
-    assert!(store.settle(Settle { now, turns }).await.unwrap().iter().all(Settled::is_ok));
+    assert!(
+        store
+            .settle(Settle { now, turns, ..Settle::default() })
+            .await
+            .unwrap()
+            .iter()
+            .all(Settled::is_ok)
+    );
     assert!(!store.heartbeat(beat).await.unwrap().alive);
 
     let selected = |which| Selected { now, queue: "q".into(), which };

@@ -9,8 +9,9 @@ use async_trait::async_trait;
 use rusqlite::{Row, params};
 
 use super::Sqlite;
+use super::lane::Work;
 use super::push::micros;
-use super::row::{Sql, TAKEN, score_rank};
+use super::row::{Job, Sql, TAKEN, score_rank};
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::{check_ticket, node_gone, undeclared};
 use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
@@ -59,6 +60,20 @@ impl OpenJob {
         })
     }
 
+    fn of(job: &Job) -> Self {
+        Self {
+            seq: job.seq,
+            created: job.created,
+            score: job.score,
+            prio: job.prio,
+            run_at: job.run_at,
+            attempts: job.attempts,
+            task: job.task.clone(),
+            options: job.options.clone(),
+            payload: job.payload.clone(),
+        }
+    }
+
     /// (score, arrival): the order of execution.
     fn rank(&self) -> (i64, i64) {
         (score_rank(self.score), self.seq)
@@ -80,7 +95,7 @@ impl OpenJob {
 
 /// A claimable lane.
 #[derive(Debug)]
-struct Candidate {
+pub(super) struct Candidate {
     id: i64,
     key: Option<Arc<str>>,
     class: i64,
@@ -98,6 +113,23 @@ const CANDIDATE_COLUMNS: &str = "id, key, class, prio, due, open, n, retry, cras
 const CANDIDATE_COUNT: usize = 10;
 
 impl Candidate {
+    pub(super) fn of(work: &Work) -> Self {
+        let head = &work.row.head;
+        Self {
+            id: head.id,
+            key: head.key.clone(),
+            class: head.class,
+            prio: head.prio,
+            due: head.due,
+            open: head.open,
+            items: head.items,
+            retry: head.retry,
+            crashes: head.crashes,
+            error: head.error.clone(),
+            slot: work.row.slot.as_ref().map(OpenJob::of),
+        }
+    }
+
     fn read(row: &Row<'_>) -> Sql<Self> {
         let slot = match row.get_ref(CANDIDATE_COUNT)? {
             rusqlite::types::ValueRef::Null => None,
@@ -121,7 +153,7 @@ impl Candidate {
 
 /// How a claim updates the row of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Close {
+pub(super) enum Close {
     /// The slot's job is taken, perhaps with items that are marked individually.
     Slot,
     /// All jobs are taken: the lane's boundary moves.
@@ -175,12 +207,12 @@ impl Chosen {
 }
 
 /// The jobs that a turn takes from a lane.
-struct Taken {
+pub(super) struct Taken {
     lane: Candidate,
     jobs: Vec<TurnJob>,
-    close: Close,
-    leaves_some: bool,
-    ttl: i64,
+    pub close: Close,
+    pub leaves_some: bool,
+    pub ttl: i64,
 }
 
 /// One row of `claim`: lanes with the same token and the same ttl.
@@ -191,6 +223,21 @@ pub(super) struct ClaimRow {
 }
 
 impl ClaimRow {
+    /// The row for a lane with this ttl. An own lease is extended per lane, so each lane needs its own row.
+    pub(super) fn of(
+        rows: &mut Vec<Self>,
+        own: bool,
+        ttl: i64,
+        token: impl FnOnce() -> i64,
+    ) -> &mut Self {
+        let known = rows.iter().position(|row| !own && row.ttl == ttl);
+        let place = known.unwrap_or_else(|| {
+            rows.push(Self { token: token(), ttl, lanes: Vec::new() });
+            rows.len() - 1
+        });
+        &mut rows[place]
+    }
+
     pub(super) fn add(&mut self, lane: i64) {
         self.lanes.extend_from_slice(&lane.to_le_bytes());
     }
@@ -208,7 +255,7 @@ impl Consumer for Sqlite {
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
         request.validate()?;
-        self.change(move |tx| tx.at(request.now).settle(&request.turns)).await
+        self.change(move |tx| tx.at(request.now).settle(&request)).await
     }
 
     async fn give_up(&self, request: GiveUp) -> Result<()> {
@@ -219,11 +266,7 @@ impl Consumer for Sqlite {
 impl Tx<'_> {
     pub(super) fn claim(&mut self, request: &Claim) -> Result<Claimed> {
         self.check_node(&request.node, request.ticket)?;
-        let queue = self.known_queue(&request.queue)?;
-        if request.declared && !queue.declared {
-            return Err(undeclared(&request.queue));
-        }
-        queue.queue.check_lease(request.lease.ttl())?;
+        let queue = self.queue_to_claim(request)?;
         if queue.paused {
             return Ok(Claimed::default());
         }
@@ -244,6 +287,14 @@ impl Tx<'_> {
         };
         let next_due = next_due.map(Timestamp::from_micros);
         Ok(Claimed { turns, next_due, cut: room.is_full })
+    }
+
+    pub(super) fn queue_to_claim(&mut self, request: &Claim) -> Result<QueueRow> {
+        let queue = self.known_queue(&request.queue)?;
+        if request.declared && !queue.declared {
+            return Err(undeclared(&request.queue));
+        }
+        queue.queue.check_lease(request.lease.ttl()).map(|()| queue)
     }
 
     /// Refuses a node that has sent no heartbeat or is dead, and a ticket that was given up.
@@ -281,7 +332,7 @@ impl Tx<'_> {
     }
 
     /// The classes of ready lanes that the caller may take.
-    fn classes(&mut self, queue: u32, request: &Claim) -> Result<Vec<i64>> {
+    pub(super) fn classes(&mut self, queue: u32, request: &Claim) -> Result<Vec<i64>> {
         let sql = "SELECT class FROM lane INDEXED BY lane_ready WHERE q = ?1 AND st = 0 AND class > ?2 ORDER BY class LIMIT 1";
         let mut classes = Vec::new();
         let mut last = -1;
@@ -294,7 +345,7 @@ impl Tx<'_> {
         Ok(classes)
     }
 
-    fn may_take(&mut self, route: i64, request: &Claim) -> Result<bool> {
+    pub(super) fn may_take(&mut self, route: i64, request: &Claim) -> Result<bool> {
         let Some((node, group)) = self.route_of(route)? else { return Ok(false) };
         Ok(node.is_none_or(|node| request.node_name.as_ref() == Some(&node))
             && group.is_none_or(|group| request.groups.contains(&group)))
@@ -342,7 +393,7 @@ impl Tx<'_> {
     }
 
     /// Chooses the jobs of a lane's turn. `None` if they do not fit.
-    fn choose(
+    pub(super) fn choose(
         &mut self,
         queue: &QueueRow,
         request: &Claim,
@@ -487,7 +538,6 @@ impl Tx<'_> {
         taken: Vec<Taken>,
     ) -> Result<Vec<Turn>> {
         let Some(first) = taken.first() else { return Ok(Vec::new()) };
-        // An own lease is extended per lane, so each lane needs its own row.
         let own = matches!(request.lease, Lease::Own { .. });
         let (close, ttl) = (first.close, first.ttl);
         let alike = |t: &Taken| t.close == close && t.ttl == ttl && !t.leaves_some;
@@ -498,14 +548,9 @@ impl Tx<'_> {
         let mut rows: Vec<ClaimRow> = Vec::new();
         let mut turns = Vec::with_capacity(taken.len());
         for taken in taken {
-            let place = rows.iter().position(|row| !own && row.ttl == taken.ttl);
-            let place = place.unwrap_or_else(|| {
-                let token = self.next_token();
-                rows.push(ClaimRow { token, ttl: taken.ttl, lanes: Vec::new() });
-                rows.len() - 1
-            });
-            let (id, token) = (taken.lane.id, rows[place].token);
-            rows[place].add(id);
+            let row = ClaimRow::of(&mut rows, own, taken.ttl, || self.next_token());
+            let (id, token) = (taken.lane.id, row.token);
+            row.add(id);
             if at_once.is_none() {
                 let next_due = taken.leaves_some.then_some(taken.lane.due);
                 self.execute(taken.close.statement(), params![token, self.now, id, next_due])?;
@@ -538,7 +583,7 @@ impl Tx<'_> {
     }
 }
 
-fn turn(queue: &QueueRow, taken: Taken, token: i64, now: i64) -> Turn {
+pub(super) fn turn(queue: &QueueRow, taken: Taken, token: i64, now: i64) -> Turn {
     let lane = taken.lane;
     Turn {
         lane: LaneId { queue: queue.number, shard: 0, number: lane.id as u64 },

@@ -13,7 +13,8 @@ use crate::model::error::Result;
 use crate::model::queue::{Mode, Queue};
 
 const SAVE: &str = "UPDATE lane SET st = ?2, class = ?3, prio = ?4, due = ?5, wake = ?6, tok = ?7, open = ?8, n = ?9,
- flags = ?10, retry = ?11, crashes = ?12, error = ?13, next_due = ?14, route = ?15, claimed_at = ?16 WHERE id = ?1";
+ flags = ?10, retry = ?11, crashes = ?12, error = ?13, next_due = ?14, route = ?15, claimed_at = ?16,
+ beat_at = ?17 WHERE id = ?1";
 
 const SAVE_WITH_SLOT: &str = include_str!("sql/save_lane.sql");
 
@@ -69,9 +70,8 @@ impl Tx<'_> {
 
     /// Stores a lane at its current position, or deletes it if it is empty.
     pub(super) fn save(&mut self, mut work: Work) -> Result<()> {
-        let head = &work.row.head;
-        if !head.is_claimed() && work.row.slot.is_none() && head.items == 0 {
-            self.execute("DELETE FROM lane WHERE id = ?1", [head.id])?;
+        if work.is_empty() {
+            self.execute("DELETE FROM lane WHERE id = ?1", [work.row.head.id])?;
             self.delta(work.queue.number).lanes -= 1;
             return Ok(());
         }
@@ -79,6 +79,11 @@ impl Tx<'_> {
         if !work.row.head.is_claimed() {
             self.ring();
         }
+        self.write(&work)
+    }
+
+    /// Stores a lane as it is.
+    pub(super) fn write(&self, work: &Work) -> Result<()> {
         let h = &work.row.head;
         if !work.slot_changed {
             let values = params![
@@ -97,7 +102,8 @@ impl Tx<'_> {
                 h.error,
                 h.next_due,
                 h.route,
-                h.claimed_at
+                h.claimed_at,
+                h.beat_at
             ];
             return self.execute(SAVE, values).map(drop);
         }
@@ -119,6 +125,7 @@ impl Tx<'_> {
             h.next_due,
             h.route,
             h.claimed_at,
+            h.beat_at,
             j.map(|j| j.seq),
             j.map(|j| j.gen_),
             j.map(|j| j.created),
@@ -140,7 +147,7 @@ impl Tx<'_> {
     }
 
     /// Computes the lane's position and puts its first job into the slot.
-    fn position(&mut self, work: &mut Work) -> Result<()> {
+    pub(super) fn position(&mut self, work: &mut Work) -> Result<()> {
         let head = &mut work.row.head;
         head.wake = None;
         if head.is_claimed() {
@@ -379,6 +386,12 @@ impl Tx<'_> {
 }
 
 impl Work {
+    /// Whether the lane has no claim and no jobs.
+    pub(super) fn is_empty(&self) -> bool {
+        let head = &self.row.head;
+        !head.is_claimed() && self.row.slot.is_none() && head.items == 0
+    }
+
     pub(super) fn definition(&self) -> &Queue {
         &self.queue.queue
     }

@@ -9,6 +9,7 @@ mod body;
 mod claim;
 mod fault;
 mod file;
+mod going_on;
 mod lane;
 mod migrate;
 mod nodes;
@@ -234,7 +235,7 @@ fn check_folder(path: &Path) -> Result<()> {
 #[async_trait]
 impl Store for Sqlite {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "sqlite", shared: true, claim_split: None }
+        Capabilities { name: "sqlite", shared: true, claim_split: None, goes_on: true }
     }
 
     async fn now(&self) -> Result<Timestamp> {

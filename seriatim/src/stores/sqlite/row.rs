@@ -151,8 +151,8 @@ fn sortable(number: i64) -> [u8; 8] {
 }
 
 /// The columns of a lane's head, in the order of [`Head::read`].
-pub(super) const HEAD_COLUMNS: &str = "id, q, key, st, class, prio, due, wake, tok, open, n, flags, retry, crashes, error, next_due, route, claimed_at";
-pub(super) const HEAD_COUNT: usize = 18;
+pub(super) const HEAD_COLUMNS: &str = "id, q, key, st, class, prio, due, wake, tok, open, n, flags, retry, crashes, error, next_due, route, claimed_at, beat_at";
+pub(super) const HEAD_COUNT: usize = 19;
 
 /// A lane without its jobs.
 #[derive(Clone, Debug)]
@@ -176,6 +176,7 @@ pub(super) struct Head {
     pub next_due: Option<i64>,
     pub route: i64,
     pub claimed_at: Option<i64>,
+    pub beat_at: Option<i64>,
 }
 
 impl Head {
@@ -199,6 +200,7 @@ impl Head {
             next_due: row.get(15)?,
             route: row.get(16)?,
             claimed_at: row.get(17)?,
+            beat_at: row.get(18)?,
         })
     }
 

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use rusqlite::params;
 
+use super::going_on::GoingOn;
 use super::lane::Work;
 use super::push::micros;
 use super::row::{Job, flag, state};
 use super::tx::{QueueRow, Tx};
-use crate::contract::{JobState, Settled};
+use crate::contract::{JobState, Settle, Settled};
 use crate::model::error::Result;
 use crate::model::queue::Mode;
 use crate::model::settle::{Due, Fate, Keep, Settlement};
+use crate::model::turn::Turn;
 
 /// The common case: the lane's only job is done and its queue keeps no finished jobs.
 const DONE: &str =
@@ -25,12 +27,14 @@ const DONE_WITH_ITEMS: &str =
 const KEEP_DONE: &str = include_str!("sql/keep_done.sql");
 
 impl Tx<'_> {
-    pub(super) fn settle(&mut self, turns: &[Settlement]) -> Result<Vec<Settled>> {
+    pub(super) fn settle(&mut self, request: &Settle) -> Result<Vec<Settled>> {
+        let turns = &request.turns;
+        let mut going_on = GoingOn::of(self, request)?;
         let mut settled = Vec::with_capacity(turns.len());
         // Number of settled lanes per claim row.
         let mut claims: BTreeMap<i64, i64> = BTreeMap::new();
         let mut last: Option<QueueRow> = None;
-        for settlement in turns {
+        for (place, settlement) in turns.iter().enumerate() {
             let number = settlement.lane.queue;
             let queue = match last.take().filter(|row| row.number == number) {
                 Some(row) => Some(row),
@@ -42,8 +46,8 @@ impl Tx<'_> {
             };
             let is_done = settlement.is_all_done() && self.settle_done(&queue, settlement)?;
             let answer = match is_done {
-                true => Settled::Ok { cancelled: Vec::new() },
-                false => self.settle_one(settlement)?,
+                true => Settled::ok(Vec::new()),
+                false => self.settle_one(settlement, place, &mut going_on)?,
             };
             if answer.is_ok() {
                 *claims.entry(settlement.token.0).or_default() += 1;
@@ -52,6 +56,7 @@ impl Tx<'_> {
             last = Some(queue);
         }
         self.release_claims(&claims)?;
+        going_on.store(self)?;
         Ok(settled)
     }
 
@@ -91,7 +96,12 @@ impl Tx<'_> {
         Ok(true)
     }
 
-    fn settle_one(&mut self, settlement: &Settlement) -> Result<Settled> {
+    fn settle_one(
+        &mut self,
+        settlement: &Settlement,
+        place: usize,
+        going_on: &mut GoingOn<'_>,
+    ) -> Result<Settled> {
         let Some(mut work) = self.lane(settlement.lane.number as i64)? else {
             return Ok(Settled::Stale);
         };
@@ -106,8 +116,9 @@ impl Tx<'_> {
         {
             let done = self.drop_closed(&mut work)?;
             self.delta(work.queue.number).processed += done;
-            self.finish_turn(work, settlement, Vec::new())?;
-            return Ok(Settled::Ok { cancelled: Vec::new() });
+            self.finish_turn(&mut work, settlement, Vec::new())?;
+            let next = self.store_settled(work, place, going_on)?;
+            return Ok(Settled::Ok { cancelled: Vec::new(), next });
         }
         let closed = self.take_closed(&mut work)?;
         let mut cancelled = Vec::new();
@@ -130,8 +141,29 @@ impl Tx<'_> {
         let delta = self.delta(work.queue.number);
         delta.processed += fates.iter().filter(|fate| **fate == Fate::Done).count() as i64;
         delta.failed += i64::from(settlement.has_failed(fates));
-        self.finish_turn(work, settlement, kept)?;
-        Ok(Settled::Ok { cancelled })
+        self.finish_turn(&mut work, settlement, kept)?;
+        let next = self.store_settled(work, place, going_on)?;
+        Ok(Settled::Ok { cancelled, next })
+    }
+
+    /// Stores a lane whose turn has ended: at its position, or under a new claim if it goes on.
+    fn store_settled(
+        &mut self,
+        mut work: Work,
+        place: usize,
+        going_on: &mut GoingOn<'_>,
+    ) -> Result<Option<Box<Turn>>> {
+        if work.is_empty() {
+            self.save(work)?;
+            return Ok(None);
+        }
+        self.position(&mut work)?;
+        let next = self.next_turn(&mut work, place, going_on)?;
+        if next.is_none() {
+            self.ring();
+        }
+        self.write(&work)?;
+        Ok(next.map(Box::new))
     }
 
     /// Deletes the jobs of a done turn and returns their number.
@@ -257,16 +289,16 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Returns kept jobs to the lane, and the lane to its position.
+    /// Ends the claim, and returns kept jobs to the lane.
     fn finish_turn(
         &mut self,
-        mut work: Work,
+        work: &mut Work,
         settlement: &Settlement,
         kept: Vec<Job>,
     ) -> Result<()> {
         let keep = &settlement.keep;
         let owner = |job: &Job| keep.job == Some(job.id(work.queue.number));
-        if kept.is_empty() && head_has_progress(&work) {
+        if kept.is_empty() && head_has_progress(work) {
             work.row.head.flags &= !flag::PROGRESS;
             self.execute("UPDATE lane SET progress = NULL WHERE id = ?1", [work.row.head.id])?;
         }
@@ -278,18 +310,18 @@ impl Tx<'_> {
             head.flags |= flag::HELD;
         }
         if mode == Mode::Accumulate {
-            settle_lane_state(&mut work, self.now, keep, !kept.is_empty());
+            settle_lane_state(work, self.now, keep, !kept.is_empty());
         }
         self.delta(work.queue.number).jobs += kept.len() as i64;
         for mut job in kept {
             if mode != Mode::Accumulate && keep.job == Some(job.id(work.queue.number)) {
                 settle_job_state(&mut job, self.now, keep);
             }
-            self.unite(&mut work, job)?;
+            self.unite(work, job)?;
         }
-        self.settle_priority(&mut work)?;
+        self.settle_priority(work)?;
         self.delta(work.queue.number).running -= 1;
-        self.save(work)
+        Ok(())
     }
 }
 

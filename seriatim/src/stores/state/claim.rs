@@ -7,7 +7,9 @@ use super::State;
 use super::lane::Hold;
 use crate::contract::errors::{check_ticket, node_gone};
 use crate::contract::release::{NO_LEASE, NOBODY};
-use crate::contract::{Claim, ClaimSelection, Claimed, GiveUp, Lease, QueueDue, Release, Rescue};
+use crate::contract::{
+    Claim, ClaimSelection, Claimed, GiveUp, GoOn, Lease, QueueDue, Release, Rescue, Settle, Settled,
+};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{LaneId, NodeId, Token};
@@ -78,6 +80,17 @@ impl State {
         request: &Claim,
         crashed: bool,
     ) -> Option<(u32, u64)> {
+        let ((_, _, number), class) = self.best_place(queue, request, crashed)?;
+        Some((class, number))
+    }
+
+    /// The place of that lane, and its class.
+    fn best_place(
+        &self,
+        queue: u32,
+        request: &Claim,
+        crashed: bool,
+    ) -> Option<((u16, Timestamp, u64), u32)> {
         let classes = self.ready.range((queue, 0)..=(queue, u32::MAX));
         classes
             .filter(|((_, class), _)| {
@@ -85,7 +98,54 @@ impl State {
             })
             .filter_map(|((_, class), lanes)| Some((*lanes.first()?, *class)))
             .min()
-            .map(|((_, _, number), class)| (class, number))
+    }
+
+    /// For each queue of [`Settle::go_on`], the best priority of its ready lanes, before anything is settled.
+    pub(in crate::stores) fn best_priorities(&self, request: &Settle) -> Vec<Option<u16>> {
+        let best = |go_on: &GoOn| {
+            let queue = self.queue(&go_on.claim.queue).ok()?.number;
+            self.best_place(queue, &go_on.claim, false).map(|((priority, ..), _)| priority)
+        };
+        request.go_on.iter().map(best).collect()
+    }
+
+    /// Claims the next turns of the lanes that go on: see [`GoOn`].
+    pub(in crate::stores) fn go_on(
+        &mut self,
+        now: Timestamp,
+        request: &Settle,
+        best: &[Option<u16>],
+        settled: &mut [Settled],
+    ) {
+        for (GoOn { claim, places }, best) in request.go_on.iter().zip(best) {
+            let checked = self.check_node(&claim.node, claim.ticket);
+            let Ok(row) = checked.and_then(|()| self.queue_to_claim(claim)) else { continue };
+            let (queue, paused) = (row.number, row.paused);
+            let mut left = if paused { 0 } else { claim.lanes_max.min(CLAIM_LANES_MAX) };
+            for place in places {
+                let (Some(settlement), Some(Settled::Ok { next, .. })) =
+                    (request.turns.get(*place), settled.get_mut(*place))
+                else {
+                    continue;
+                };
+                if left > 0 && self.may_go_on(settlement.lane, queue, claim, *best) {
+                    let room = &mut Room::unlimited();
+                    *next = self.claim_lane(now, settlement.lane.number, claim, room).map(Box::new);
+                    left -= usize::from(next.is_some());
+                }
+            }
+        }
+    }
+
+    fn may_go_on(&self, lane: LaneId, queue: u32, claim: &Claim, best: Option<u16>) -> bool {
+        let known = self.lanes.get(&lane.number).filter(|known| known.id == lane);
+        let ready = known.and_then(|lane| lane.position.ready);
+        let is_free = |(class, priority, _): (u32, u16, Timestamp)| {
+            class % 2 == 0
+                && self.may_take(class / 2, claim)
+                && best.is_none_or(|best| priority <= best)
+        };
+        lane.queue == queue && ready.is_some_and(is_free)
     }
 
     pub(in crate::stores) fn may_take(&self, route: u32, request: &Claim) -> bool {

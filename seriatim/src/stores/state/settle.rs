@@ -51,7 +51,7 @@ impl State {
         }
         self.return_to_lane(now, lane, &settlement.keep, kept);
         self.count(queue, settlement, &fates);
-        Settled::Ok { cancelled }
+        Settled::ok(cancelled)
     }
 
     /// Ends the claim that the settlement names, if its token is current.

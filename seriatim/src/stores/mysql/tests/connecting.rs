@@ -109,7 +109,7 @@ async fn people_may_look_at_the_views_with_any_client() {
         let of = if turn.key.as_deref() == Some("bad") { &mut dead } else { &mut freed };
         of.push(crate::store::plan(turn, &Queue::exclusive("q"), &outcome.into(), &|_| LEASE));
     }
-    store.settle(Settle { now: None, turns: [dead, freed].concat() }).await.unwrap();
+    store.settle(Settle::now([dead, freed].concat())).await.unwrap();
     let mut own = session(&database).await;
     let sql = "SELECT job_key, task, state, CAST(payload AS CHAR) FROM seriatim_jobs ORDER BY seq";
     let rows: Vec<(String, Option<String>, String, String)> = own.query(sql).await.unwrap();

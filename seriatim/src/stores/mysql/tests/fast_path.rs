@@ -75,7 +75,7 @@ async fn a_turn_that_is_settled_twice_in_one_call_ends_once() {
     let turns = two_turns(&store).await;
     let mut twice = settlements(&turns[..1]);
     twice.extend(settlements(&turns));
-    let settled = store.settle(Settle { now: None, turns: twice }).await.unwrap();
+    let settled = store.settle(Settle::now(twice)).await.unwrap();
     let settled: Vec<bool> = settled.iter().map(Settled::is_ok).collect();
     assert_eq!(settled, [true, false, true]);
 }

@@ -124,7 +124,7 @@ async fn a_transaction_that_sees_the_past_settles_what_was_claimed_since() {
     let turn = claim(&store, "q", 1).await.turns.remove(0);
     push(&store, vec![job("k", 3)]).await;
     let turns = vec![Settlement::done(turn.lane, turn.token)];
-    let settled = transaction.settle(&*store, Settle { now: None, turns }).await.unwrap();
+    let settled = transaction.settle(&*store, Settle::now(turns)).await.unwrap();
     assert!(settled.iter().all(Settled::is_ok));
     Transaction::commit(transaction, &*store).await.unwrap();
     let next = claim(&store, "q", 1).await.turns.remove(0);

@@ -215,7 +215,7 @@ async fn people_see_with_sql_what_the_store_says() {
     let outcome = crate::Outcome::Bury { error: "no such order".into() };
     let dead = turns.iter().find(|turn| turn.key.as_deref() == Some("dead")).unwrap();
     let settlement = crate::store::plan(dead, &Queue::fifo("q"), &outcome.into(), &|_| LEASE);
-    store.settle(Settle { now: None, turns: vec![settlement] }).await.unwrap();
+    store.settle(Settle::now(vec![settlement])).await.unwrap();
 
     let client = session().await;
     let rows = |sql: &str| {

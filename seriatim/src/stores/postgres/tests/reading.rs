@@ -118,7 +118,7 @@ async fn calls(watched: &Watched, mode: Mode, lanes: usize) {
         let definition = Queue::new(&*queue, mode);
         let plan =
             |turn| crate::store::plan(turn, &definition, &outcome.clone().into(), &|_| LEASE);
-        let request = Settle { now: None, turns: turns.iter().map(plan).collect() };
+        let request = Settle::now(turns.iter().map(plan).collect());
         watched.call(&of("a settle"), store.settle(request)).await;
     }
 }

@@ -54,7 +54,7 @@ fn failed(turn: &Turn) -> Settlement {
 }
 
 async fn fail(store: &Redis, turn: &Turn) {
-    let settled = store.settle(Settle { now: None, turns: vec![failed(turn)] }).await.unwrap();
+    let settled = store.settle(Settle::now(vec![failed(turn)])).await.unwrap();
     assert!(settled[0].is_ok());
 }
 

@@ -22,7 +22,7 @@ async fn filled() -> Arc<Redis> {
     }
     let settle = async |turns: &[Turn], end: &dyn Fn(Settlement) -> Settlement| {
         let turns = turns.iter().map(|turn| end(Settlement::done(turn.lane, turn.token))).collect();
-        let settled = store.settle(Settle { now: None, turns }).await.unwrap();
+        let settled = store.settle(Settle::now(turns)).await.unwrap();
         assert!(settled.iter().all(Settled::is_ok));
     };
     for dead in turns[..DEAD].chunks(DEAD / 2) {

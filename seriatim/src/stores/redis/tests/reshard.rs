@@ -149,7 +149,7 @@ async fn bury(store: &Redis, turns: &[Turn]) {
         ..Settlement::done(turn.lane, turn.token)
     };
     let turns = turns.iter().map(bury).collect();
-    store.settle(Settle { now: None, turns }).await.unwrap();
+    store.settle(Settle::now(turns)).await.unwrap();
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ async fn bury_all(store: &Redis, lanes: usize) {
         ..Settlement::done(turn.lane, turn.token)
     };
     let turns = turns.iter().map(bury).collect();
-    store.settle(Settle { now: None, turns }).await.unwrap();
+    store.settle(Settle::now(turns)).await.unwrap();
 }
 
 /// Claims and settles until nothing is left; returns the number of jobs.

@@ -1,0 +1,95 @@
+//! Lanes that go on: the next turn of a lane is claimed in the step that settles its last one.
+
+use std::sync::atomic::Ordering;
+
+use tokio::time::Instant;
+
+use crate::contract::{GoOn, Settle, Settled};
+use crate::engine::claim::dispatch::Want;
+use crate::engine::claim::fetch;
+use crate::engine::core::Core;
+use crate::engine::limits::GO_ON_FOR;
+use crate::engine::settle::ended::Ended;
+use crate::model::error::Result;
+use crate::model::id::NodeId;
+use crate::model::settle::Settlement;
+use crate::model::turn::Turn;
+
+/// The lanes of a batch that may go on.
+pub(super) struct GoingOn {
+    node: NodeId,
+    /// For each queue its source, and when the lanes were first claimed, in the order of their places.
+    sources: Vec<(usize, Vec<Instant>)>,
+    claims: Vec<GoOn>,
+}
+
+impl GoingOn {
+    /// Chooses them. `None` if there are none.
+    pub(super) fn of(core: &Core, ended: &[Ended]) -> Option<Self> {
+        if !core.store.capabilities().goes_on || core.phases.is_draining() {
+            return None;
+        }
+        let node = core.node();
+        let mut going_on = Self { node, sources: Vec::new(), claims: Vec::new() };
+        for (place, one) in ended.iter().enumerate() {
+            let Some(queue) = &one.may_go_on else { continue };
+            let since = core.held.since(&one.settlement);
+            let Some(since) = since.filter(|since| since.elapsed() < GO_ON_FOR) else { continue };
+            let known = going_on.claims.iter().position(|known| known.claim.queue == *queue);
+            let Some(at) = known.or_else(|| going_on.add_queue(core, queue)) else { continue };
+            going_on.claims[at].places.push(place);
+            going_on.claims[at].claim.lanes_max += 1;
+            going_on.sources[at].1.push(since);
+        }
+        (!going_on.claims.is_empty()).then_some(going_on)
+    }
+
+    fn add_queue(&mut self, core: &Core, queue: &str) -> Option<usize> {
+        let source = core.sources.iter().position(|source| *source.name == *queue)?;
+        if !core.takes_from(source) {
+            return None;
+        }
+        let claim = fetch::request(core, source, self.node.clone(), Want::default());
+        self.claims.push(GoOn { claim, places: Vec::new() });
+        self.sources.push((source, Vec::new()));
+        Some(self.claims.len() - 1)
+    }
+
+    /// Settles the batch, and hands the next turns to the slots. Repeating it after an error is safe, but then the
+    /// lanes do not go on.
+    pub(super) async fn settle(self, core: &Core, turns: &[Settlement]) -> Result<Vec<Settled>> {
+        // While lanes are compared with the store's list, none may be claimed.
+        let Ok(claiming) = core.claiming.try_read() else {
+            return core.store.settle(Settle::now(turns.to_vec())).await;
+        };
+        let request = Settle { now: None, turns: turns.to_vec(), go_on: self.claims.clone() };
+        let answer = core.store.settle(request).await;
+        let mut settled = answer.inspect_err(|error| {
+            if fetch::may_have_been_done(error) {
+                core.claims_unanswered.store(true, Ordering::Release);
+            }
+        })?;
+        core.held.remove(turns);
+        let renamed = core.node() != self.node;
+        for (go_on, (source, since)) in self.claims.iter().zip(&self.sources) {
+            let mut next = Vec::new();
+            for (place, since) in go_on.places.iter().zip(since) {
+                let Some(turn) = take_next(&mut settled[*place]) else { continue };
+                core.held.add_since(&turn, *since);
+                next.push(turn);
+            }
+            // Claimed under an id that was given up: no heartbeat would extend the lease.
+            let left = if renamed { next } else { core.dispatch.go_on(*source, next) };
+            core.release(*source, left);
+        }
+        drop(claiming);
+        Ok(settled)
+    }
+}
+
+fn take_next(settled: &mut Settled) -> Option<Turn> {
+    match settled {
+        Settled::Ok { next, .. } => next.take().map(|turn| *turn),
+        Settled::Stale => None,
+    }
+}
