@@ -50,9 +50,14 @@ END $$;
 -- statement: this one's snapshot is older than its locks.
 CREATE FUNCTION seriatim.lock_lanes(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+  PERFORM seriatim.lock_rows(_lanes);
+  PERFORM seriatim.unfold(_lanes);
+END $$;
+
+CREATE FUNCTION seriatim.lock_rows(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   PERFORM FROM seriatim.lane WHERE number = ANY (_lanes)
     ORDER BY CASE WHEN key IS NOT NULL THEN queue END, key, number FOR UPDATE;
-  PERFORM seriatim.unfold(_lanes);
 END $$;
 
 -- Writes the light claims of these lanes, which the caller has locked, into the lanes' rows. Those that wait are kept

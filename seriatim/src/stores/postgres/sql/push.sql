@@ -13,7 +13,7 @@ BEGIN
     WHERE (w.node IS NOT NULL OR w.grp IS NOT NULL) AND NOT EXISTS (
       SELECT FROM seriatim.route r
       WHERE r.node = coalesce(w.node, '') AND r.consumer_group = coalesce(w.grp, ''))
-    ORDER BY n, g
+    ORDER BY n COLLATE "C", g COLLATE "C"
   ON CONFLICT DO NOTHING;
   -- A new statement: it sees a row that a concurrent push inserted first.
   RETURN (
@@ -39,7 +39,7 @@ BEGIN
         SELECT r.o_seq FROM seriatim.remembered(queue, key, name, _now) r) IS NULL), min(place))) f
   )
   INSERT INTO seriatim.lane AS l (number, queue, key, due, route)
-    SELECT number, queue, key, -1, route FROM fresh ORDER BY queue, key
+    SELECT number, queue, key, -1, route FROM fresh ORDER BY queue, key COLLATE "C"
   ON CONFLICT (queue, key) WHERE key IS NOT NULL DO UPDATE SET token = l.token;
   RETURN ARRAY(
     SELECT l.number FROM unnest(_queue, _key) WITH ORDINALITY w (queue, key, place)
@@ -94,7 +94,7 @@ BEGIN
     SELECT DISTINCT w.queue, coalesce(w.key, '') AS k, w.name, 0, 0, 0
     FROM unnest(_queue, _key, _name) w (queue, key, name)
     WHERE w.name IS NOT NULL
-    ORDER BY w.queue, k, w.name
+    ORDER BY w.queue, k COLLATE "C", w.name COLLATE "C"
   ON CONFLICT (queue, key, name) DO UPDATE SET until = i.until;
 END $$;
 
@@ -191,7 +191,7 @@ BEGIN
           options, lease_ttl, payload)
         JOIN seriatim.queue q ON q.number = u.queue) w
       WHERE w.nth = 1 OR w.key IS NULL
-      ORDER BY w.queue, w.key, w.seq
+      ORDER BY w.queue, w.key COLLATE "C", w.seq
     ON CONFLICT (queue, key) WHERE key IS NOT NULL DO UPDATE SET token = l.token WHERE false
     RETURNING l.queue, l.class, l.priority, l.at, l.number
   ), due AS (

@@ -7,7 +7,7 @@
 --   the table queue → a queue's advisory lock → routes → node rows → lanes: by (queue, key), then those without a
 --   key by number
 --   → idempotency by (queue, key, name) → all rows below a lane → batches → tally.
--- Only the session that has locked the row of a lane may read and write its jobs.
+-- Texts in the order of COLLATE "C", whatever the database's is. Only the session that has locked the row of a lane may read and write its jobs.
 
 CREATE TABLE seriatim.meta (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),

@@ -206,8 +206,8 @@ BEGIN
     ), gone_all AS (
       DELETE FROM seriatim.item i USING turn t
       CROSS JOIN LATERAL (SELECT o.ctid AS row FROM seriatim.item o
-        WHERE o.lane = t.number AND o.seq <= t.taken OFFSET 0) o
-      WHERE t.mode = 1 AND i.ctid = o.row
+        WHERE o.lane = CASE WHEN t.mode = 1 THEN t.number END AND o.seq <= t.taken OFFSET 0) o
+      WHERE i.ctid = o.row
       RETURNING i.*, t.key, t.claimed_at, t.retain
     ), gone_one AS (
       DELETE FROM seriatim.item i USING turn t
@@ -257,12 +257,16 @@ DECLARE
   _keyed int[];
 BEGIN
   PERFORM seriatim.check_isolation();
-  -- Lanes without a key are locked only by administrative actions, in the same order as settle_done().
-  -- Only those of parallel have none.
-  _keyed := ARRAY(SELECT number FROM seriatim.queue WHERE number = ANY (_queue) AND mode <> 0);
-  IF _keyed <> '{}' THEN
-    PERFORM seriatim.lock_lanes(ARRAY(
-      SELECT lane FROM unnest(_lane, _queue) w (lane, queue) WHERE w.queue = ANY (_keyed)));
+  -- Before anything is written, in the common order. If all end as done, settle_done() locks the lanes without a key
+  -- (those of parallel queues) as it deletes them, in the same order.
+  IF 0 <> ANY (_rest) OR _x_place <> '{}' THEN
+    PERFORM seriatim.lock_rows(_lane);
+  ELSE
+    _keyed := ARRAY(SELECT number FROM seriatim.queue WHERE number = ANY (_queue) AND mode <> 0);
+    IF _keyed <> '{}' THEN
+      PERFORM seriatim.lock_rows(ARRAY(
+        SELECT lane FROM unnest(_lane, _queue) w (lane, queue) WHERE w.queue = ANY (_keyed)));
+    END IF;
   END IF;
   IF 0 = ANY (_rest) THEN
     SELECT * INTO _ended, _batches FROM seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place);

@@ -87,7 +87,8 @@ BEGIN
   DELETE FROM seriatim.batch WHERE token IN (
     SELECT b.token FROM seriatim.batch b
     WHERE NOT EXISTS (SELECT FROM unnest(b.lanes) u (number)
-      CROSS JOIN LATERAL (SELECT FROM seriatim.lane l WHERE l.number = u.number AND l.batch = b.token OFFSET 0) l)
+      CROSS JOIN LATERAL (SELECT FROM seriatim.lane l
+        WHERE l.number = u.number AND (l.batch = b.token OR b.light AND l.token = 0) OFFSET 0) l)
     LIMIT _rows_max FOR UPDATE OF b SKIP LOCKED);
 END $$;
 
