@@ -21,6 +21,8 @@ mod connecting;
 mod deletion;
 mod emptied;
 mod giving_up;
+mod light;
+mod locks;
 mod reading;
 mod transactions;
 

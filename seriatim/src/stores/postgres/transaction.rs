@@ -11,7 +11,7 @@ use crate::contract::{Push, Pushed, Settle, Settled, Store, Transaction};
 use crate::model::error::{Error, ErrorKind, Result};
 
 /// The number of the user's transaction.
-const NUMBER: &str = "SELECT pg_current_xact_id()::text";
+const NUMBER: &str = "SELECT txid_current()";
 
 #[async_trait]
 impl Transaction for tokio_postgres::Transaction<'_> {

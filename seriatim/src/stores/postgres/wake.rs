@@ -26,7 +26,7 @@ const LAST_SEND_MAX: Duration = Duration::from_secs(1);
 
 /// Which of these transactions are in progress.
 const STILL_OPEN: &str =
-    "SELECT n FROM unnest($1::text[]) n WHERE pg_xact_status(n::xid8) = 'in progress'";
+    "SELECT n FROM unnest($1::bigint[]) n WHERE txid_status(n) = 'in progress'";
 
 /// The connection for wake-ups. It ends with the store.
 pub(super) struct Link {
@@ -51,7 +51,7 @@ struct Notices {
     sent: AtomicU64,
     news: Notify,
     /// The numbers of users' open transactions with pushes: their ends are looked for every [`PAUSE`].
-    open: Mutex<Vec<String>>,
+    open: Mutex<Vec<i64>>,
 }
 
 impl Notices {
@@ -66,7 +66,7 @@ impl Notices {
         (times > self.sent.load(Ordering::Acquire)).then_some(times)
     }
 
-    fn open(&self) -> MutexGuard<'_, Vec<String>> {
+    fn open(&self) -> MutexGuard<'_, Vec<i64>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -94,7 +94,7 @@ impl Link {
     }
 
     /// Wakes the nodes of all processes when this transaction commits.
-    pub(super) fn follow(&self, number: String) {
+    pub(super) fn follow(&self, number: i64) {
         if self.way.is_some() {
             self.notices.open().push(number);
             self.notices.news.notify_one();
@@ -229,8 +229,8 @@ async fn end_of_any(client: &Client, notices: &Notices) -> Result<bool, tokio_po
     if open.is_empty() {
         return Ok(false);
     }
-    let rows = client.query_typed(STILL_OPEN, &[(&open, Type::TEXT_ARRAY)]).await?;
-    let still: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    let rows = client.query_typed(STILL_OPEN, &[(&open, Type::INT8_ARRAY)]).await?;
+    let still: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
     notices.open().retain(|number| still.contains(number) || !open.contains(number));
     Ok(still.len() < open.len())
 }

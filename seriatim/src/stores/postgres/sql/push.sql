@@ -8,12 +8,12 @@ BEGIN
     RETURN array_fill(0, ARRAY[cardinality(_node)]);
   END IF;
   INSERT INTO seriatim.route (node, consumer_group)
-    SELECT DISTINCT coalesce(w.node, '') AS n, coalesce(w.grp, '') AS g
+    SELECT DISTINCT coalesce(w.node, '') COLLATE "C" AS n, coalesce(w.grp, '') COLLATE "C" AS g
     FROM unnest(_node, _group) w (node, grp)
     WHERE (w.node IS NOT NULL OR w.grp IS NOT NULL) AND NOT EXISTS (
       SELECT FROM seriatim.route r
       WHERE r.node = coalesce(w.node, '') AND r.consumer_group = coalesce(w.grp, ''))
-    ORDER BY n COLLATE "C", g COLLATE "C"
+    ORDER BY n, g
   ON CONFLICT DO NOTHING;
   -- A new statement: it sees a row that a concurrent push inserted first.
   RETURN (
@@ -91,10 +91,10 @@ CREATE FUNCTION seriatim.take_names(_queue int[], _key text[], _name text[]) RET
 LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO seriatim.idempotency AS i (queue, key, name, seq, created_at, until)
-    SELECT DISTINCT w.queue, coalesce(w.key, '') AS k, w.name, 0, 0, 0
+    SELECT DISTINCT w.queue, coalesce(w.key, '') COLLATE "C" AS k, w.name COLLATE "C" AS n, 0, 0, 0
     FROM unnest(_queue, _key, _name) w (queue, key, name)
     WHERE w.name IS NOT NULL
-    ORDER BY w.queue, k COLLATE "C", w.name COLLATE "C"
+    ORDER BY w.queue, k, n
   ON CONFLICT (queue, key, name) DO UPDATE SET until = i.until;
 END $$;
 
