@@ -32,8 +32,8 @@ impl Actions for Postgres {
         let now = request.now.map(micros);
         let keys: JobKeys = request.jobs.into_iter().collect();
         for row in self.pool.query(CANCEL, &[&now, &keys.seq, &keys.queue, &keys.millis]).await? {
-            let place = column::<i64>(&row, "o_place")? as usize - 1;
-            let answer = match column::<i16>(&row, "o_answer")? {
+            let place = column::<_, i64>(&row, "o_place")? as usize - 1;
+            let answer = match column::<_, i16>(&row, "o_answer")? {
                 0 => Cancelled::Now,
                 1 => Cancelled::Flagged,
                 2 => Cancelled::Ended,
@@ -135,5 +135,5 @@ impl<'a> Which<'a> {
 }
 
 pub(super) fn acted(row: &Row) -> Result<Acted> {
-    Ok(Acted { count: column::<i64>(row, "o_count")? as u64, more: column(row, "o_more")? })
+    Ok(Acted { count: column::<_, i64>(row, "o_count")? as u64, more: column(row, "o_more")? })
 }

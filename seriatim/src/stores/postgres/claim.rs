@@ -59,8 +59,8 @@ impl Consumer for Postgres {
         let Some((last, jobs)) = rows.split_last() else {
             return Ok(Claimed::default());
         };
-        let cut = column::<Option<bool>>(last, "o_cut")?.unwrap_or(false);
-        Ok(Claimed { next_due: time(last, "o_next_due")?, turns: turns(jobs, true)?, cut })
+        let cut = column::<_, Option<bool>>(last, "o_cut")?.unwrap_or(false);
+        Ok(Claimed { next_due: time(last, "o_next_due")?, turns: turns(jobs, 2, true)?, cut })
     }
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {

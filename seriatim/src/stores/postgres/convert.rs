@@ -1,10 +1,12 @@
 //! Conversion between columns and the types of the contract.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Row;
+use tokio_postgres::row::RowIndex;
 use tokio_postgres::types::FromSql;
 
 use crate::model::clock::Timestamp;
@@ -12,30 +14,32 @@ use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId};
 use crate::model::job::JobOptions;
 
-/// A column of a row. `Corrupt` if it cannot be read.
-pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T> {
-    row.try_get(name).map_err(|e| {
-        Error::new(ErrorKind::Corrupt, format!("column {name} of PostgreSQL cannot be read"))
+/// A column of a row, by name or, where there are many rows, by place. `Corrupt` if it cannot be read.
+pub(super) fn column<'a, I, T>(row: &'a Row, place: I) -> Result<T>
+where
+    I: RowIndex + fmt::Display + Copy,
+    T: FromSql<'a>,
+{
+    row.try_get(place).map_err(|e| {
+        Error::new(ErrorKind::Corrupt, format!("column {place} of PostgreSQL cannot be read"))
             .because(e)
     })
 }
 
 /// A nullable time.
 pub(super) fn time(row: &Row, name: &str) -> Result<Option<Timestamp>> {
-    Ok(column::<Option<i64>>(row, name)?.map(Timestamp::from_micros))
+    Ok(column::<_, Option<i64>>(row, name)?.map(Timestamp::from_micros))
 }
 
 /// A nullable text.
 pub(super) fn text(row: &Row, name: &str) -> Result<Option<Arc<str>>> {
-    Ok(column::<Option<&str>>(row, name)?.map(Arc::from))
+    Ok(column::<_, Option<&str>>(row, name)?.map(Arc::from))
 }
 
 /// The options of a job.
-pub(super) fn options(row: &Row) -> Result<Option<Box<JobOptions>>> {
+pub(super) fn options(text: Option<&str>) -> Result<Option<Box<JobOptions>>> {
     let wrong = |e| Error::new(ErrorKind::Corrupt, "a job's options cannot be read").because(e);
-    column::<Option<&str>>(row, "options")?
-        .map(|text| serde_json::from_str(text).map(Box::new).map_err(wrong))
-        .transpose()
+    text.map(|text| serde_json::from_str(text).map(Box::new).map_err(wrong)).transpose()
 }
 
 pub(super) fn job_id(created_at: i64, queue: i32, seq: i64) -> JobId {

@@ -1,38 +1,17 @@
-//! Creating and upgrading the schema.
+//! Creating the schema.
 
 use super::error;
 use super::pool::{Pool, in_schema};
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// The steps from each version to the next. A released step never changes: a later change is a new step.
-const STEPS: [&[&str]; 7] = [
-    BEFORE_RELEASE,
-    BEFORE_RELEASE,
-    BEFORE_RELEASE,
-    FIRST,
-    SECRET,
-    TAKEN_BACK,
-    CLAIMS_WITHIN_BYTES,
-];
-/// The version that this build reads and writes.
-const VERSION: usize = STEPS.len();
+/// The version that this build reads and writes. There is no upgrade from an earlier one.
+const VERSION: usize = 8;
+/// What [`version`] answers when all tables were emptied, its own too.
+const EMPTIED: usize = 0;
 
-/// Versions 1 to 3 were never released and cannot be upgraded.
-const BEFORE_RELEASE: &[&str] = &[];
+const SCHEMA: &str = include_str!("sql/schema.sql");
 
-/// The version that [`FIRST`] creates.
-const FIRST_RELEASED: usize = 4;
-
-const FIRST: &[&str] = &[include_str!("sql/schema.sql")];
-
-/// Repeatable: it runs again if all tables were emptied.
-const SECRET: &[&str] = &[include_str!("sql/secret.sql")];
-/// Deletion of queues, and `lease_max`. Repeatable for the same reason.
-const TAKEN_BACK: &[&str] = &[include_str!("sql/taken_back.sql")];
-/// Changes only functions.
-const CLAIMS_WITHIN_BYTES: &[&str] = &[];
-
-/// Scripts without data: every upgrade runs them after the steps.
+/// Scripts without data, which may run again.
 const FUNCTIONS: &[&str] = &[
     include_str!("sql/drop.sql"),
     include_str!("sql/base.sql"),
@@ -48,7 +27,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/entry.sql"),
 ];
 
-/// Creates or upgrades everything in one transaction, one node at a time.
+/// Creates everything in one transaction, one node at a time.
 pub(super) async fn migrate(pool: &Pool) -> Result<()> {
     let mut loan = pool.lend().await?;
     let Some(client) = loan.client() else {
@@ -61,13 +40,11 @@ pub(super) async fn migrate(pool: &Pool) -> Result<()> {
     // `LOCAL`: a pooler may share the session between clients.
     let quiet = "SET LOCAL client_min_messages = warning; SET LOCAL search_path = pg_catalog";
     step.batch_execute(quiet).await.map_err(error::of_driver)?;
-    let found = match version(&step, &pool.schema).await? {
+    let tables = match version(&step, &pool.schema).await? {
         Some(VERSION) => return Ok(()),
-        Some(other) if !(FIRST_RELEASED..=VERSION).contains(&other) => {
-            return Err(other_version(other));
-        }
-        Some(older) => older,
-        None => 0,
+        Some(EMPTIED) => None,
+        Some(other) => return Err(other_version(other)),
+        None => Some(&SCHEMA),
     };
     // Not `IF NOT EXISTS`: that requires the right to create even if the schema exists.
     let exists = sql("SELECT to_regnamespace(rtrim('seriatim.', '.')) IS NOT NULL");
@@ -75,8 +52,7 @@ pub(super) async fn migrate(pool: &Pool) -> Result<()> {
         let create = format!("CREATE SCHEMA {}", pool.schema);
         step.batch_execute(&create).await.map_err(error::of_driver)?;
     }
-    let scripts: Vec<&str> = [&STEPS[found..].concat()[..], FUNCTIONS].concat();
-    for script in scripts {
+    for script in tables.into_iter().chain(FUNCTIONS) {
         step.batch_execute(&sql(script)).await.map_err(error::of_driver)?;
     }
     let done = format!(
@@ -113,8 +89,7 @@ async fn version(step: &tokio_postgres::Transaction<'_>, schema: &str) -> Result
     }
     let version = in_schema("SELECT version FROM seriatim.meta", schema);
     let rows = step.query_typed(&version, &[]).await.map_err(error::of_driver)?;
-    // All tables were emptied, so the version is unknown: repeat the steps after the first, which can be repeated.
-    Ok(Some(rows.first().map_or(FIRST_RELEASED, |row| row.get::<_, i32>(0) as usize)))
+    Ok(Some(rows.first().map_or(EMPTIED, |row| row.get::<_, i32>(0) as usize)))
 }
 
 async fn is_true(step: &tokio_postgres::Transaction<'_>, sql: &str) -> Result<bool> {

@@ -24,7 +24,8 @@ mod turn;
 mod views;
 mod wake;
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use convert::column;
@@ -50,6 +51,8 @@ pub struct Postgres {
     pool: Pool,
     bell: Bell,
     wake: wake::Link,
+    /// Queues that pushes in users' transactions need not create.
+    queues: Mutex<HashSet<String>>,
 }
 
 impl Postgres {
@@ -90,7 +93,7 @@ impl Postgres {
         let bell = Bell::default();
         let (listen, tls) = (options.listen.clone(), options.tls.clone());
         let wake = wake::Link::open(listen, tls, &options.schema, bell.clone());
-        let store = Self { pool: Pool::new(options), bell, wake };
+        let store = Self { pool: Pool::new(options), bell, wake, queues: Mutex::default() };
         store.pool.lend().await?;
         Ok(store)
     }
@@ -161,7 +164,7 @@ impl Store for Postgres {
     fn heartbeat_line(&self) -> Option<Opening> {
         let bell = Bell::default();
         let wake = wake::Link::none();
-        let line = Arc::new(Self { pool: self.pool.alone(), bell, wake });
+        let line = Arc::new(Self { pool: self.pool.alone(), bell, wake, queues: Mutex::default() });
         Some(Box::pin(async move { Ok(line as SharedStore) }))
     }
 

@@ -72,7 +72,7 @@ impl Fleet for Postgres {
             let message = "the rescuing node was itself declared dead: take a new id";
             return Err(Error::new(ErrorKind::NodeGone, message));
         }
-        turns(jobs, false)
+        turns(jobs, 2, false)
     }
 
     async fn release(&self, request: Release) -> Result<Vec<Turn>> {
@@ -90,7 +90,7 @@ impl Fleet for Postgres {
         let lanes_max = count(request.lanes_max, CLAIM_LANES_MAX);
         let params: super::pool::Params<'_> =
             &[&now, &name, &key, &queue, &number, &node, &made_by, &NOBODY, &lanes_max];
-        turns(&self.pool.query(RELEASE, params).await?, false)
+        turns(&self.pool.query(RELEASE, params).await?, 0, false)
     }
 
     async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
@@ -122,7 +122,7 @@ impl Fleet for Postgres {
         let row = self.pool.query_one(SWEEP, &[&now, &rows_max, &shown]).await?;
         Ok(Swept {
             expired: job_ids(&row, "o_expired", "o_expired_queue", "o_expired_created_at")?,
-            completed: column::<i64>(&row, "o_completed")? as u64,
+            completed: column::<_, i64>(&row, "o_completed")? as u64,
             dead: job_ids(&row, "o_dead", "o_dead_queue", "o_dead_created_at")?,
             more: column(&row, "o_more")?,
         })
@@ -135,10 +135,10 @@ pub(super) fn command(number: Option<i16>) -> Option<Command> {
 
 /// One notice per lane; the jobs of a lane are adjacent.
 fn notices(row: &Row) -> Result<Vec<CancelNotice>> {
-    let list = |name| column::<Option<Vec<i64>>>(row, name).map(Option::unwrap_or_default);
+    let list = |name| column::<_, Option<Vec<i64>>>(row, name).map(Option::unwrap_or_default);
     let (lanes, tokens, seqs) = (list("o_lane")?, list("o_token")?, list("o_seq")?);
     let created_at = list("o_created_at")?;
-    let queues = column::<Option<Vec<i32>>>(row, "o_queue")?.unwrap_or_default();
+    let queues = column::<_, Option<Vec<i32>>>(row, "o_queue")?.unwrap_or_default();
     let mut notices: Vec<CancelNotice> = Vec::new();
     let rows = lanes.iter().zip(&queues).zip(&tokens).zip(&seqs).zip(&created_at);
     for ((((lane, queue), token), seq), created_at) in rows {

@@ -1,5 +1,7 @@
 //! Pushing jobs.
 
+use std::collections::HashSet;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,6 +22,8 @@ use crate::stores::json::json;
 pub(super) const PUSH: &str = "SELECT * FROM seriatim.push($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
     $13, $14, $15, $16, $17)";
 
+const MAKE_QUEUES: &str = "SELECT seriatim.queues_for($1::text::jsonb)";
+
 /// The modes, indexed by their numbers in the store.
 pub(super) const MODES: [Mode; 4] = Mode::ALL;
 
@@ -39,12 +43,30 @@ impl Producer for Postgres {
     }
 }
 
+impl Postgres {
+    /// Creates the queues of a batch that this process has not seen yet: made in the user's transaction, a queue would keep
+    /// others from making and changing queues until the end of that.
+    pub(super) async fn make_queues(&self, batch: &PushBatch<'_>, jobs: &[Job]) -> Result<()> {
+        let seen = |job: &Job| self.seen_queues().contains(&*job.queue);
+        if jobs.iter().all(seen) {
+            return Ok(());
+        }
+        self.pool.query_or(MAKE_QUEUES, &[&batch.policies], |e| push_error(e, jobs)).await?;
+        self.seen_queues().extend(jobs.iter().map(|job| job.queue.clone()));
+        Ok(())
+    }
+
+    fn seen_queues(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 pub(super) fn all_pushed(rows: &[tokio_postgres::Row]) -> Result<Vec<Pushed>> {
     rows.iter().map(pushed).collect()
 }
 
 fn pushed(row: &tokio_postgres::Row) -> Result<Pushed> {
-    let status = match column::<i16>(row, "o_status")? {
+    let status = match column::<_, i16>(row, "o_status")? {
         0 => PushStatus::Queued,
         1 => PushStatus::Merged,
         _ => PushStatus::Duplicate,

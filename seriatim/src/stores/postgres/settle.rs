@@ -18,16 +18,22 @@ pub(super) const SETTLE: &str = "SELECT * FROM seriatim.settle($1, $2, $3, $4, $
 
 /// The result of each turn.
 pub(super) fn answers(rows: &[Row], turns: &[Settlement]) -> Result<Vec<Settled>> {
+    let done = || Settled::ok(Vec::new());
     let mut settled = vec![Settled::Stale; turns.len()];
     for row in rows {
-        let place = column::<i32>(row, "o_place")? as usize - 1;
+        let place = column::<_, i32>(row, "o_place")? as usize;
+        if place == 0 {
+            settled.fill(done());
+            continue;
+        }
+        let place = place - 1;
         let (Some(entry), Some(turn)) = (settled.get_mut(place), turns.get(place)) else {
             continue;
         };
         // The row of a turn comes before those of its jobs.
         match (cancelled(row, turn)?, entry) {
             (Some(job), Settled::Ok { cancelled, .. }) => cancelled.push(job),
-            (_, entry) => *entry = Settled::ok(Vec::new()),
+            (_, entry) => *entry = done(),
         }
     }
     Ok(settled)

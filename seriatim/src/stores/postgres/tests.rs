@@ -21,6 +21,8 @@ mod connecting;
 mod deletion;
 mod emptied;
 mod giving_up;
+mod light;
+mod locks;
 mod reading;
 mod transactions;
 
@@ -122,7 +124,7 @@ async fn a_store_of_a_newer_version_is_refused() {
     session().await.batch_execute(&newer).await.unwrap();
     let error = store.migrate().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 7"));
+    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 8"));
 }
 
 /// Pushers and workers of several processes on few keys: each job is delivered exactly once, in its pusher's order,
@@ -332,17 +334,18 @@ async fn tokens_do_not_repeat_while_they_are_reseeded() {
                 if turns.is_empty() {
                     return tokens;
                 }
-                tokens.extend(turns.iter().map(|turn| turn.token));
+                tokens.push(turns[0].token);
             }
         })
     };
     let claimers = [claimer(store.clone()), claimer(store.clone())];
-    let mut all = std::collections::HashSet::new();
+    let (mut all, mut claims) = (std::collections::HashSet::new(), 0);
     for claimer in claimers {
         let tokens = claimer.await.unwrap();
+        claims += tokens.len();
         all.extend(tokens);
     }
-    assert_eq!(all.len(), 500, "each lane has its own token");
+    assert_eq!(all.len(), claims, "each claim has its own token");
     for reseeder in reseeders {
         reseeder.await.unwrap();
     }

@@ -2,12 +2,16 @@
 
 use async_trait::async_trait;
 
+use super::convert::column;
 use super::params::typed;
 use super::push::PushBatch;
 use super::settle::SettleBatch;
-use super::{Postgres, error, push, settle, wake};
+use super::{Postgres, error, push, settle};
 use crate::contract::{Push, Pushed, Settle, Settled, Store, Transaction};
 use crate::model::error::{Error, ErrorKind, Result};
+
+/// The number of the user's transaction.
+const NUMBER: &str = "SELECT txid_current()";
 
 #[async_trait]
 impl Transaction for tokio_postgres::Transaction<'_> {
@@ -18,12 +22,15 @@ impl Transaction for tokio_postgres::Transaction<'_> {
             return Ok(Vec::new());
         }
         let batch = PushBatch::new(request.now, &request.jobs)?;
+        store.make_queues(&batch, &request.jobs).await?;
         let text = store.pool.text(push::PUSH);
         let rows = self.query_typed(&text, &typed(&batch.params())).await;
         let rows = rows.map_err(|e| push::push_error(e, &request.jobs))?;
-        // Delivered on commit, also to this process.
-        let notify = format!("NOTIFY {}", wake::channel(&store.pool.schema));
-        self.batch_execute(&notify).await.map_err(error::of_driver)?;
+        // Not by NOTIFY: it would make commits of the whole server wait for each other.
+        let row = self.query_typed(NUMBER, &[]).await.map_err(error::of_driver)?;
+        if let Some(row) = row.first() {
+            store.wake.follow(column(row, 0)?);
+        }
         push::all_pushed(&rows)
     }
 
@@ -36,14 +43,14 @@ impl Transaction for tokio_postgres::Transaction<'_> {
         let batch = SettleBatch::new(request.now, &request.turns);
         let text = store.pool.text(settle::SETTLE);
         let rows = self.query_typed(&text, &typed(&batch.params())).await;
-        let notify = format!("NOTIFY {}", wake::channel(&store.pool.schema));
         let rows = rows.map_err(error::common)?;
-        self.batch_execute(&notify).await.map_err(error::of_driver)?;
         settle::answers(&rows, &request.turns)
     }
 
-    async fn commit(self, _: &dyn Store) -> Result<()> {
-        self.commit().await.map_err(error::of_driver)
+    async fn commit(self, store: &dyn Store) -> Result<()> {
+        self.commit().await.map_err(error::of_driver)?;
+        ours(store)?.ring();
+        Ok(())
     }
 
     async fn rollback(self) -> Result<()> {

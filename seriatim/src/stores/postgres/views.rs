@@ -31,14 +31,16 @@ const QUEUES: &str = "SELECT * FROM seriatim.queue ORDER BY name";
 const QUEUE: &str = "SELECT number FROM seriatim.queue WHERE name = $1";
 const JOB: &str = "SELECT v.* FROM seriatim.resolve($1, $2, $3) r \
     JOIN seriatim.job_view v ON v.seq = r.o_seq";
-const STATS: &str = "SELECT q.name, q.mode, q.paused, coalesce($1, seriatim.clock()) AS now, \
-    l.lanes, l.claimed, l.retrying, \
+const STATS: &str = "WITH claimed AS ( \
+      SELECT queue, count(*) AS claimed FROM seriatim.claimed_lane GROUP BY queue) \
+    SELECT q.name, q.mode, q.paused, coalesce($1, seriatim.clock()) AS now, \
+    l.lanes, coalesce(c.claimed, 0) AS claimed, l.retrying, \
     seriatim.first_due(q.number) AS due, \
     l.packed + (SELECT count(*) FROM seriatim.item i WHERE i.queue = q.number) AS jobs, \
     (SELECT count(*) FROM seriatim.ended e WHERE e.queue = q.number AND e.state = 3) AS dead, \
     t.processed, t.failed \
-    FROM seriatim.queue q \
-    CROSS JOIN LATERAL (SELECT count(*) AS lanes, count(*) FILTER (WHERE claimed) AS claimed, \
+    FROM seriatim.queue q LEFT JOIN claimed c ON c.queue = q.number \
+    CROSS JOIN LATERAL (SELECT count(*) AS lanes, \
       count(*) FILTER (WHERE payload IS NOT NULL) AS packed, \
       count(*) FILTER (WHERE retry_count >= 0) AS retrying \
       FROM seriatim.lane l WHERE l.queue = q.number AND l.number > 0) l \
@@ -102,7 +104,7 @@ impl Views for Postgres {
     async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
         let names: Vec<_> = queues.iter().map(|name| kept(name)).collect();
         let due = |row: &Row| {
-            let queue = Arc::from(column::<&str>(row, "name")?);
+            let queue = Arc::from(column::<_, &str>(row, "name")?);
             Ok(QueueDue { queue, due: time(row, "due")? })
         };
         self.pool.query(DUE, &[&names]).await?.iter().map(due).collect()
@@ -159,7 +161,7 @@ impl Views for Postgres {
         let params: super::pool::Params<'_> =
             &[&queue, &states, &key, &place, &last, &limit, &bytes_max];
         let rows = self.pool.query(sql, params).await?;
-        let found = rows.first().map_or(Ok(0), |row| column::<i64>(row, "found"))?;
+        let found = rows.first().map_or(Ok(0), |row| column::<_, i64>(row, "found"))?;
         page(&rows, most, found as usize, "seq", job_view)
     }
 
@@ -173,7 +175,7 @@ impl Views for Postgres {
     async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
         let (number, queue) = (lane_number(lane), lane.queue as i32);
         let rows = self.pool.query(TURN, &[&number, &queue, &token.0]).await?;
-        Ok(turns(&rows, true)?.pop())
+        Ok(turns(&rows, 0, true)?.pop())
     }
 
     async fn nodes(&self) -> Result<Vec<NodeView>> {
@@ -204,7 +206,7 @@ fn page<T>(
     let shown = &rows[..rows.len().min(most as usize)];
     let next = match shown.last().filter(|_| found > shown.len()) {
         Some(last) => {
-            Some(Cursor::behind(column::<i64>(last, number)?, column::<&str>(last, "place")?))
+            Some(Cursor::behind(column::<_, i64>(last, number)?, column::<_, &str>(last, "place")?))
         }
         None => None,
     };
@@ -216,7 +218,7 @@ fn queue_view(row: &Row) -> Result<QueueView> {
         |e| Error::new(ErrorKind::Corrupt, "a queue's definition cannot be read").because(e);
     let queue: Queue = serde_json::from_str(column(row, "definition")?).map_err(wrong)?;
     Ok(QueueView {
-        number: column::<i32>(row, "number")? as u32,
+        number: column::<_, i32>(row, "number")? as u32,
         queue,
         declared: column(row, "declared")?,
         paused: column(row, "paused")?,
@@ -224,11 +226,11 @@ fn queue_view(row: &Row) -> Result<QueueView> {
 }
 
 fn stats(row: &Row) -> Result<QueueStats> {
-    let number = |name| column::<i64>(row, name).map(|n| n as u64);
+    let number = |name| column::<_, i64>(row, name).map(|n| n as u64);
     let now = Timestamp::from_micros(column(row, "now")?);
     Ok(QueueStats {
-        queue: Arc::from(column::<&str>(row, "name")?),
-        mode: MODES.get(column::<i16>(row, "mode")? as usize).copied(),
+        queue: Arc::from(column::<_, &str>(row, "name")?),
+        mode: MODES.get(column::<_, i16>(row, "mode")? as usize).copied(),
         paused: column(row, "paused")?,
         lanes: number("lanes")?,
         jobs: number("jobs")?,
@@ -255,10 +257,10 @@ fn lane_view(row: &Row) -> Result<LaneView> {
         key: text(row, "key")?,
         state,
         due: time(row, "due")?,
-        priority: column::<i16>(row, "urgency")? as u16,
-        jobs: column::<i64>(row, "jobs")? as u64,
+        priority: column::<_, i16>(row, "urgency")? as u16,
+        jobs: column::<_, i64>(row, "jobs")? as u64,
         retry_count: column(row, "retry_count")?,
-        crashes: column::<i32>(row, "crashes")? as u32,
+        crashes: column::<_, i32>(row, "crashes")? as u32,
         error: text(row, "error")?,
         token: claimed.then_some(Token(token)),
         node: text(row, "holder")?.map(NodeId),
@@ -268,7 +270,7 @@ fn lane_view(row: &Row) -> Result<LaneView> {
 }
 
 fn job_view(row: &Row) -> Result<JobView> {
-    let state = match column::<i16>(row, "state")? {
+    let state = match column::<_, i16>(row, "state")? {
         0 => JobState::Queued,
         1 => JobState::Running,
         2 => JobState::Succeeded,
@@ -277,17 +279,17 @@ fn job_view(row: &Row) -> Result<JobView> {
     };
     Ok(JobView {
         id: job_id(column(row, "created_at")?, column(row, "queue")?, column(row, "seq")?),
-        queue: Arc::from(column::<&str>(row, "name")?),
+        queue: Arc::from(column::<_, &str>(row, "name")?),
         key: text(row, "key")?,
         task: text(row, "task")?,
         state,
-        payload: Payload::from_bytes(column::<Vec<u8>>(row, "payload")?),
+        payload: Payload::from_bytes(column::<_, Vec<u8>>(row, "payload")?),
         score: column(row, "score")?,
-        priority: column::<i16>(row, "priority")? as u16,
+        priority: column::<_, i16>(row, "priority")? as u16,
         run_at: Timestamp::from_micros(column(row, "run_at")?),
-        attempt: column::<i32>(row, "attempt")? as u32,
+        attempt: column::<_, i32>(row, "attempt")? as u32,
         retry_count: column(row, "retry_count")?,
-        crashes: column::<i32>(row, "crashes")? as u32,
+        crashes: column::<_, i32>(row, "crashes")? as u32,
         error: text(row, "error")?,
         cancel_requested: column(row, "flagged")?,
         created_at: Timestamp::from_micros(column(row, "created_at")?),
@@ -295,7 +297,7 @@ fn job_view(row: &Row) -> Result<JobView> {
         finished_at: time(row, "finished_at")?,
         heartbeat_at: time(row, "heartbeat_at")?,
         progress: text(row, "progress")?,
-        options: options(row)?,
+        options: options(column(row, "options")?)?,
     })
 }
 
@@ -305,7 +307,7 @@ fn node_view(row: &Row) -> Result<NodeView> {
     Ok(NodeView {
         info,
         heartbeat_at: gone::as_it_was(Timestamp::from_micros(column(row, "beat_at")?)),
-        dead: column::<Option<i64>>(row, "dead_at")?.is_some(),
+        dead: column::<_, Option<i64>>(row, "dead_at")?.is_some(),
         command: command(column(row, "command")?),
     })
 }

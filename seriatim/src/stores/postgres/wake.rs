@@ -1,7 +1,7 @@
 //! Wake-ups between processes: LISTEN and NOTIFY, on a separate connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use futures_util::stream::poll_fn;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config};
 
 use super::tls::Tls;
@@ -22,6 +23,10 @@ const RECONNECT: Duration = Duration::from_secs(1);
 
 /// Limit for sending pending wake-ups when the store closes. After that, nodes find the jobs by polling.
 const LAST_SEND_MAX: Duration = Duration::from_secs(1);
+
+/// Which of these transactions are in progress.
+const STILL_OPEN: &str =
+    "SELECT n FROM unnest($1::bigint[]) n WHERE txid_status(n) = 'in progress'";
 
 /// The connection for wake-ups. It ends with the store.
 pub(super) struct Link {
@@ -45,6 +50,8 @@ struct Notices {
     times: AtomicU64,
     sent: AtomicU64,
     news: Notify,
+    /// The numbers of users' open transactions with pushes: their ends are looked for every [`PAUSE`].
+    open: Mutex<Vec<i64>>,
 }
 
 impl Notices {
@@ -57,6 +64,10 @@ impl Notices {
     fn unsent(&self) -> Option<u64> {
         let times = self.times.load(Ordering::Acquire);
         (times > self.sent.load(Ordering::Acquire)).then_some(times)
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<i64>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sent(&self, times: u64) {
@@ -82,6 +93,14 @@ impl Link {
         self.notices.add();
     }
 
+    /// Wakes the nodes of all processes when this transaction commits.
+    pub(super) fn follow(&self, number: i64) {
+        if self.way.is_some() {
+            self.notices.open().push(number);
+            self.notices.news.notify_one();
+        }
+    }
+
     /// Sends pending wake-ups and ends. Otherwise the jobs of a process that pushes and exits would be found only by
     /// polling.
     pub(super) async fn close(&self) {
@@ -92,9 +111,10 @@ impl Link {
     }
 
     fn has_unsent(&self) -> Option<Way> {
-        let times = self.notices.unsent()?;
-        self.notices.sent(times);
-        self.way.clone()
+        let open = !std::mem::take(&mut *self.notices.open()).is_empty();
+        let times = self.notices.unsent();
+        times.into_iter().for_each(|times| self.notices.sent(times));
+        if open || times.is_some() { self.way.clone() } else { None }
     }
 
     fn end(&self) {
@@ -188,12 +208,29 @@ async fn send(
     // Wake-ups before this one were missed.
     bell.ring();
     loop {
-        let Some(times) = notices.unsent() else {
+        if end_of_any(&client, notices).await? {
+            notices.add();
+        }
+        if let Some(times) = notices.unsent() {
+            client.batch_execute(&send).await?;
+            notices.sent(times);
+        } else if notices.open().is_empty() {
             notices.news.notified().await;
             continue;
-        };
-        client.batch_execute(&send).await?;
-        notices.sent(times);
+        }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Forgets the users' transactions that have ended, and tells whether there were any. One that was rolled back wakes nodes for
+/// nothing.
+async fn end_of_any(client: &Client, notices: &Notices) -> Result<bool, tokio_postgres::Error> {
+    let open = notices.open().clone();
+    if open.is_empty() {
+        return Ok(false);
+    }
+    let rows = client.query_typed(STILL_OPEN, &[(&open, Type::INT8_ARRAY)]).await?;
+    let still: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+    notices.open().retain(|number| still.contains(number) || !open.contains(number));
+    Ok(still.len() < open.len())
 }

@@ -46,11 +46,40 @@ BEGIN
   END IF;
 END $$;
 
--- Locks lanes in the order common to all functions. Read the lanes and their jobs in a later statement: this one's
--- snapshot is older than its locks.
+-- Locks lanes in the order common to all functions, and unfolds light claims. Read the lanes and their jobs in a later
+-- statement: this one's snapshot is older than its locks.
 CREATE FUNCTION seriatim.lock_lanes(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM FROM seriatim.lane WHERE number = ANY (_lanes) ORDER BY queue, key, number FOR UPDATE;
+  PERFORM seriatim.lock_rows(_lanes);
+  PERFORM seriatim.unfold(_lanes);
+END $$;
+
+CREATE FUNCTION seriatim.lock_rows(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM seriatim.lane WHERE number = ANY (_lanes)
+    ORDER BY CASE WHEN key IS NOT NULL THEN queue END, key, number FOR UPDATE;
+END $$;
+
+-- Writes the light claims of these lanes, which the caller has locked, into the lanes' rows. Those that wait are kept
+-- from claims until the caller's transaction ends.
+CREATE FUNCTION seriatim.unfold(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM seriatim.lane WHERE number = ANY (_lanes) AND token = 0 AND key IS NULL) THEN
+    RETURN;
+  END IF;
+  -- Waits for claims under way: the next statement sees them.
+  PERFORM FROM seriatim.lane l
+    CROSS JOIN LATERAL (SELECT FROM seriatim.ready r
+      WHERE r.queue = l.queue AND r.class = l.class AND r.priority = l.priority AND r.at = l.at AND r.number = l.number
+      FOR UPDATE) r
+    WHERE l.number = ANY (_lanes) AND l.token = 0 AND l.key IS NULL;
+  UPDATE seriatim.lane l
+  SET token = b.token, batch = b.token, claimed = true, holder = b.node, own_lease = b.own, ttl = b.ttl,
+    until = b.until, claimed_at = b.claimed_at, beat_at = b.claimed_at, class = NULL, at = NULL
+  FROM (SELECT u.number, x.* FROM seriatim.batch x CROSS JOIN LATERAL unnest(x.lanes) u (number)
+    WHERE x.light AND CASE WHEN u.number IN (SELECT unnest(_lanes)) THEN true END OFFSET 0) b
+  CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = b.number AND n.token = 0 OFFSET 0) n
+  WHERE l.ctid = n.row;
 END $$;
 
 -- The number of a queue. An error if it does not exist.
@@ -120,38 +149,67 @@ BEGIN
   UPDATE seriatim.item i SET closed = true
   FROM (SELECT * FROM seriatim.lane WHERE number = ANY (_lanes) AND taken IS NOT NULL OFFSET 0) l
   CROSS JOIN LATERAL (SELECT x.mode FROM seriatim.queue x WHERE x.number = l.queue OFFSET 0) q
-  CROSS JOIN LATERAL (SELECT x.ctid AS row FROM seriatim.item x
-    WHERE x.lane = l.number AND seriatim.owns(q.mode, l.taken, x.closed, x.seq) OFFSET 0) x
-  WHERE i.ctid = x.row;
+  CROSS JOIN LATERAL seriatim.owned(l.number, q.mode, l.taken) x
+  WHERE i.seq = x.seq AND NOT i.closed;
+  UPDATE seriatim.ready r SET light = false
+  FROM (SELECT * FROM seriatim.lane WHERE number = ANY (_lanes) AND payload IS NOT NULL AND class IS NOT NULL OFFSET 0) l
+  CROSS JOIN LATERAL (SELECT x.ctid AS row FROM seriatim.ready x
+    WHERE x.queue = l.queue AND x.class = l.class AND x.priority = l.priority AND x.at = l.at AND x.number = l.number
+      AND x.light OFFSET 0) x
+  WHERE r.ctid = x.row;
   UPDATE seriatim.lane SET taken = NULL, packed_run_at = NULL, digest = NULL, task = NULL, score = NULL,
     created_at = NULL, options = NULL, lease_ttl = NULL, payload = NULL
   WHERE number = ANY (_lanes) AND (payload IS NOT NULL OR taken IS NOT NULL);
+END $$;
+
+-- The change of a lane's position. Without a class it is not ready.
+CREATE TYPE seriatim.move AS (
+  queue int, number bigint, was_class int, was_priority smallint, was_at bigint, class int, priority smallint, at bigint
+);
+
+-- Carries moves out in `ready`, for those who have locked the lanes and written their positions.
+CREATE FUNCTION seriatim.move_ready(_moves seriatim.move[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM seriatim.ready r
+  USING unnest(_moves) m
+  CROSS JOIN LATERAL (SELECT x.ctid AS row FROM seriatim.ready x
+    WHERE x.queue = m.queue AND x.class = m.was_class AND x.priority = m.was_priority AND x.at = m.was_at
+      AND x.number = m.number OFFSET 0) x
+  WHERE r.ctid = x.row;
+  INSERT INTO seriatim.ready (queue, class, priority, at, number)
+    SELECT m.queue, m.class, m.priority, m.at, m.number FROM unnest(_moves) m WHERE m.class IS NOT NULL;
 END $$;
 
 -- Puts unclaimed lanes at their positions and removes empty ones. The caller has locked their rows. _done also ends
 -- their claims, which have no jobs left.
 CREATE FUNCTION seriatim.place(_lanes bigint[], _now bigint, _done boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+  _moves seriatim.move[];
 BEGIN
-  DELETE FROM seriatim.lane l
-  WHERE l.number = ANY (_lanes) AND (_done OR NOT l.claimed) AND l.payload IS NULL
-    AND NOT EXISTS (SELECT FROM seriatim.item i WHERE i.lane = l.number);
-
-  UPDATE seriatim.lane l SET class = l.route * 2, wake = NULL
-  WHERE l.number = ANY (_lanes) AND NOT l.claimed AND l.payload IS NOT NULL
-    AND l.class IS NULL AND l.due <= _now;
-
+  WITH gone AS (
+    DELETE FROM seriatim.lane l
+    WHERE l.number = ANY (_lanes) AND (_done OR NOT l.claimed) AND l.payload IS NULL
+      AND NOT EXISTS (SELECT FROM seriatim.item i WHERE i.lane = l.number)
+    RETURNING l.queue, l.number, l.class, l.priority, l.at
+  ), due AS (
+    UPDATE seriatim.lane l SET class = l.route * 2, wake = NULL
+    WHERE l.number = ANY (_lanes) AND NOT l.claimed AND l.payload IS NOT NULL
+      AND l.class IS NULL AND l.due <= _now
+    RETURNING l.queue, l.number, l.class, l.priority, l.at
+  ), placed AS (
   UPDATE seriatim.lane l
   SET class = CASE WHEN NOT p.stopped AND p.due <= _now THEN p.class END,
     at = CASE WHEN NOT p.stopped THEN p.due END,
     wake = CASE WHEN p.stopped THEN NULL WHEN p.due <= _now THEN p.next_run_at ELSE p.due END,
     priority = p.priority, due = p.due,
     retry_count = p.retry_count, crashes = p.crashes, error = p.error,
-    claimed = false, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
+    claimed = false, batch = NULL, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
     beat_at = NULL, next_due = CASE WHEN _done THEN NULL ELSE l.next_due END, taken = NULL,
     progress = CASE WHEN _done THEN NULL ELSE l.progress END
   FROM (
-    SELECT n.row, n.held OR n.paused AS stopped, h.next_run_at,
+    SELECT n.row, n.class AS was_class, n.priority AS was_priority, n.at AS was_at, n.held OR n.paused AS stopped,
+      h.next_run_at,
       CASE WHEN q.mode <> 1 THEN h.run_at WHEN _done THEN coalesce(n.next_due, n.due) ELSE n.due
         END AS due,
       CASE WHEN q.mode = 1 THEN h.priority_min ELSE h.priority END AS priority,
@@ -172,23 +230,51 @@ BEGIN
     -- Most pushes to a waiting lane do not change its position.
     AND (_done OR p.stopped OR l.class IS NULL OR p.due > _now
       OR (l.class, l.at, l.priority, l.due, l.retry_count, l.crashes, l.error, l.wake) IS DISTINCT FROM
-        (p.class, p.due, p.priority, p.due, p.retry_count, p.crashes, p.error, p.next_run_at));
+        (p.class, p.due, p.priority, p.due, p.retry_count, p.crashes, p.error, p.next_run_at))
+  RETURNING l.queue, l.number, p.was_class, p.was_priority, p.was_at, l.class, l.priority, l.at
+  )
+  SELECT array_agg(m.moved) INTO _moves FROM (
+    SELECT ROW(queue, number, class, priority, at, NULL, NULL, NULL)::seriatim.move AS moved
+    FROM gone WHERE class IS NOT NULL
+    UNION ALL
+    SELECT ROW(queue, number, NULL, NULL, NULL, class, priority, at)::seriatim.move FROM due
+    UNION ALL
+    SELECT ROW(p.*)::seriatim.move FROM placed p
+    WHERE (was_class, was_priority, was_at) IS DISTINCT FROM (class, priority, at)
+      AND (was_class IS NOT NULL OR class IS NOT NULL)) m;
+  IF _moves IS NOT NULL THEN
+    PERFORM seriatim.move_ready(_moves);
+  END IF;
 END $$;
 
 -- When the first lane of a queue is or was due: the index has it for each group of ready ones.
 CREATE FUNCTION seriatim.first_due(_queue int) RETURNS bigint LANGUAGE sql STABLE AS $$
-  WITH RECURSIVE ready AS (
-    (SELECT class, priority, at FROM seriatim.lane WHERE queue = _queue AND class IS NOT NULL
-      ORDER BY class, priority, at LIMIT 1)
+  WITH RECURSIVE first AS (
+    (SELECT class, priority, at FROM seriatim.ready WHERE queue = _queue ORDER BY class, priority, at LIMIT 1)
     UNION ALL
-    SELECT n.class, n.priority, n.at FROM ready r CROSS JOIN LATERAL (
-      SELECT class, priority, at FROM seriatim.lane
-      WHERE queue = _queue AND class IS NOT NULL AND (class, priority) > (r.class, r.priority)
+    SELECT n.class, n.priority, n.at FROM first r CROSS JOIN LATERAL (
+      SELECT class, priority, at FROM seriatim.ready
+      WHERE queue = _queue AND (class, priority) > (r.class, r.priority)
       ORDER BY class, priority, at LIMIT 1) n
   )
-  SELECT least((SELECT min(at) FROM ready),
+  SELECT least((SELECT min(at) FROM first),
     (SELECT min(wake) FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL))
 $$;
+
+-- The lowest number of the waiting jobs of a lane in accumulate. Most have the default, which is in no index: then the
+-- first job tells.
+CREATE FUNCTION seriatim.priority_of(_lane bigint) RETURNS smallint LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  _other smallint := (SELECT priority FROM seriatim.item
+    WHERE NOT closed AND NOT loose AND priority <> 100 AND CASE WHEN priority <> 100 THEN lane END = _lane
+    ORDER BY priority LIMIT 1);
+BEGIN
+  IF _other < 100 THEN
+    RETURN _other;
+  END IF;
+  RETURN coalesce((SELECT priority FROM seriatim.item WHERE lane = _lane AND NOT closed AND priority = 100
+    ORDER BY score, seq LIMIT 1), _other);
+END $$;
 
 -- The job that defines a lane's position, and in exclusive when another job may replace it.
 CREATE FUNCTION seriatim.head(_lane bigint, _mode smallint, _now bigint)
@@ -196,8 +282,7 @@ RETURNS TABLE (run_at bigint, priority smallint, retry_count int, crashes int, e
   priority_min smallint, next_run_at bigint)
 LANGUAGE sql STABLE AS $$
   SELECT h.run_at, h.priority, h.retry_count, h.crashes, h.error, h.route,
-    CASE WHEN _mode = 1 THEN (SELECT min(i.priority) FROM seriatim.item i
-      WHERE i.lane = _lane AND NOT i.closed) END,
+    CASE WHEN _mode = 1 THEN seriatim.priority_of(_lane) END,
     CASE WHEN _mode = 3 THEN (SELECT min(i.run_at) FROM seriatim.item i
       WHERE i.lane = _lane AND i.loose AND NOT i.closed AND i.run_at > _now) END
   FROM (

@@ -53,28 +53,111 @@ BEGIN
 END $$;
 
 -- Locks the best ready lanes over the given classes, best first. Each class is probed separately, so that the index
--- returns each in order without a scan. Skips locked lanes. The ctids stay valid until this transaction changes the
--- rows.
+-- returns each in order without a scan. Skips locked lanes, and those that another call has moved since. The ctids of
+-- their rows in `ready` stay valid until this transaction changes the rows.
 CREATE FUNCTION seriatim.lock_ready(_queue int, _routes int[], _lanes_max int, _crashed_max int,
-  OUT o_lanes bigint[], OUT o_rows tid[], OUT o_packed boolean) LANGUAGE plpgsql AS $$
+  OUT o_lanes bigint[], OUT o_spots tid[], OUT o_packed boolean, OUT o_priority smallint,
+  OUT o_at bigint, OUT o_number bigint) LANGUAGE plpgsql AS $$
 BEGIN
   WITH best AS (
     SELECT w.crashed, x.*
     FROM (SELECT r * 2 AS class, 0 AS crashed, _lanes_max AS most FROM unnest(_routes) r
       UNION ALL SELECT r * 2 + 1, 1, least(_crashed_max, _lanes_max) FROM unnest(_routes) r) w
     CROSS JOIN LATERAL (
-      SELECT number, priority, at, l.ctid AS row, payload IS NOT NULL AS packed FROM seriatim.lane l
-      WHERE l.queue = _queue AND l.class = w.class
-      ORDER BY priority, at, number LIMIT w.most FOR UPDATE SKIP LOCKED) x
+      SELECT r.number, r.priority, r.at, r.spot, l.packed
+      FROM (SELECT x.*, x.ctid AS spot FROM seriatim.ready x WHERE x.queue = _queue AND x.class = w.class
+        ORDER BY x.priority, x.at, x.number OFFSET 0) r
+      CROSS JOIN LATERAL (
+        SELECT n.payload IS NOT NULL AS packed FROM seriatim.lane n
+        WHERE n.number = r.number AND n.class = r.class AND n.priority = r.priority AND n.at = r.at
+        FOR UPDATE SKIP LOCKED) l
+      LIMIT w.most) x
   ), ranked AS (
     SELECT *, row_number() OVER (PARTITION BY crashed ORDER BY priority, at, number) AS rank FROM best
   ), chosen AS (
     SELECT * FROM ranked WHERE crashed = 0 OR rank <= _crashed_max
     ORDER BY priority, at, number LIMIT _lanes_max
   )
-  SELECT array_agg(number ORDER BY priority, at, number), array_agg(row ORDER BY priority, at, number),
-    bool_and(packed)
-  INTO o_lanes, o_rows, o_packed FROM chosen;
+  -- The chosen ones are in order.
+  SELECT array_agg(number), array_agg(spot), bool_and(packed), max(priority),
+    (array_agg(at))[count(*)], (array_agg(number))[count(*)]
+  INTO o_lanes, o_spots, o_packed, o_priority, o_at, o_number FROM chosen;
+END $$;
+
+-- Lists the claim of these lanes.
+CREATE FUNCTION seriatim.list_batch(_token bigint, _node text, _own boolean, _ttl bigint, _now bigint,
+  _light boolean, _lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO seriatim.batch (token, node, own, ttl, until, claimed_at, light, remaining, lanes)
+    VALUES (_token, _node, _own, _ttl, seriatim.later(_now, _ttl), _now, _light, cardinality(_lanes), _lanes);
+END $$;
+
+-- The same where lanes have no keys: locks their rows in `ready`. Nobody keeps such a lane locked for long, so the
+-- lanes that are not light are locked afterwards, and left out if another call has them.
+CREATE FUNCTION seriatim.lock_light(_queue int, _routes int[], _lanes_max int, _crashed_max int, _own boolean,
+  OUT o_lanes bigint[], OUT o_spots tid[], OUT o_light boolean, OUT o_priority smallint,
+  OUT o_at bigint, OUT o_number bigint) LANGUAGE plpgsql AS $$
+DECLARE
+  _locked bigint[];
+BEGIN
+  WITH best AS (
+    SELECT w.crashed, x.*
+    FROM (SELECT r * 2 AS class, 0 AS crashed, _lanes_max AS most FROM unnest(_routes) r
+      UNION ALL SELECT r * 2 + 1, 1, least(_crashed_max, _lanes_max) FROM unnest(_routes) r) w
+    CROSS JOIN LATERAL (
+      SELECT r.number, r.priority, r.at, r.ctid AS spot, r.light FROM seriatim.ready r
+      WHERE r.queue = _queue AND r.class = w.class
+      ORDER BY r.priority, r.at, r.number LIMIT w.most FOR UPDATE SKIP LOCKED) x
+  ), ranked AS (
+    SELECT *, row_number() OVER (PARTITION BY crashed ORDER BY priority, at, number) AS rank FROM best
+  ), chosen AS (
+    SELECT * FROM ranked WHERE crashed = 0 OR rank <= _crashed_max
+    ORDER BY priority, at, number LIMIT _lanes_max
+  )
+  -- The chosen ones are in order.
+  SELECT array_agg(number), array_agg(spot), bool_and(light) AND NOT _own, max(priority),
+    (array_agg(at))[count(*)], (array_agg(number))[count(*)]
+  INTO o_lanes, o_spots, o_light, o_priority, o_at, o_number FROM chosen;
+  IF o_light THEN
+    RETURN;
+  END IF;
+  _locked := ARRAY(SELECT number FROM seriatim.lane WHERE number = ANY (o_lanes) FOR UPDATE SKIP LOCKED);
+  SELECT array_agg(number ORDER BY place), array_agg(spot ORDER BY place) INTO o_lanes, o_spots
+  FROM unnest(o_lanes, o_spots) WITH ORDINALITY w (number, spot, place)
+  WHERE CASE WHEN number IN (SELECT unnest(_locked)) THEN true END;
+END $$;
+
+-- Takes locked lanes out of `ready`. A row that another call moved away and back while the lane was being locked is
+-- not where it was found.
+CREATE FUNCTION seriatim.take_ready(_lanes bigint[], _spots tid[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _found int;
+BEGIN
+  DELETE FROM seriatim.ready
+  WHERE ctid = ANY (_spots) AND CASE WHEN number IN (SELECT unnest(_lanes)) THEN true END;
+  GET DIAGNOSTICS _found = ROW_COUNT;
+  IF _found < cardinality(_lanes) THEN
+    PERFORM seriatim.move_ready(ARRAY(
+      SELECT ROW(l.queue, l.number, l.class, l.priority, l.at, NULL, NULL, NULL)::seriatim.move
+      FROM unnest(_lanes) w (number)
+      CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) l));
+  END IF;
+END $$;
+
+-- Counts ended claims of lanes, one entry each. A row that another transaction has locked keeps too high a count, and
+-- the sweep removes it.
+CREATE FUNCTION seriatim.leave_batches(_tokens bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  WITH ended AS MATERIALIZED (
+    SELECT b.*, c.lanes
+    FROM (SELECT token, count(*) AS lanes FROM unnest(_tokens) token GROUP BY token ORDER BY token) c
+    CROSS JOIN LATERAL (SELECT n.ctid AS row, n.remaining FROM seriatim.batch n WHERE n.token = c.token
+      FOR UPDATE SKIP LOCKED) b
+  ), counted AS (
+    UPDATE seriatim.batch b SET remaining = b.remaining - e.lanes FROM ended e
+    WHERE b.ctid = e.row AND e.remaining > e.lanes
+  )
+  DELETE FROM seriatim.batch b USING ended e WHERE b.ctid = e.row AND e.remaining <= e.lanes;
 END $$;
 
 -- The jobs that a turn of a lane takes, best first: in accumulate all waiting ones; in fifo, while the lane is in
@@ -137,32 +220,33 @@ CREATE TYPE seriatim.taken AS (
   priority smallint, run_at bigint, attempt int, options text
 );
 
--- The claims, in four forms. Tokens are drawn under the locks of the lanes: otherwise a later claim of a lane could
--- get a lower one.
+-- The claims, in four forms, all under one token. It is drawn under the locks of the lanes: otherwise a later claim of
+-- a lane could get a lower one.
 
--- Packed lanes: one statement writes the claim and returns the turns. It sorts by the given order, since an UPDATE has
--- the planner's.
-CREATE FUNCTION seriatim.hold_packed(_name text, _lanes bigint[], _rows tid[], _node text, _own boolean,
+-- Packed lanes: one statement writes the claim and returns the turns. It sorts by position, since an UPDATE has the
+-- planner's order.
+CREATE FUNCTION seriatim.hold_packed(_q seriatim.queue, _lanes bigint[], _token bigint, _node text, _own boolean,
   _ttl bigint, _now bigint) RETURNS SETOF seriatim.taken LANGUAGE plpgsql AS $$
+DECLARE
+  _until bigint := seriatim.later(_now, _ttl);
 BEGIN
   RETURN QUERY WITH held AS (
     UPDATE seriatim.lane l
-    SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
-      ttl = greatest(_ttl, seriatim.capped(l.queue, l.lease_ttl)),
-      until = seriatim.later(_now, greatest(_ttl, seriatim.capped(l.queue, l.lease_ttl))),
+    SET token = _token, batch = _token, claimed = true, holder = _node, own_lease = _own,
+      ttl = CASE WHEN l.lease_ttl > _ttl THEN least(l.lease_ttl, _q.lease_max) ELSE _ttl END,
+      until = CASE WHEN l.lease_ttl > _ttl THEN seriatim.later(_now, least(l.lease_ttl, _q.lease_max)) ELSE _until END,
       claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL
-    FROM unnest(_lanes, _rows) WITH ORDINALITY w (number, row, place)
-    WHERE l.ctid = w.row AND l.number = w.number AND l.payload IS NOT NULL
-    RETURNING w.place, l.*
-  )
-  SELECT l.number, l.queue, _name, l.key, l.token, l.retry_count, l.crashes, l.error, l.claimed_at,
+    WHERE l.number = ANY (_lanes) AND l.payload IS NOT NULL
+    RETURNING l.number, l.queue, l.key, l.retry_count, l.crashes, l.error,
+    l.created_at, l.task, l.payload, l.score, l.priority, l.packed_run_at, l.options)
+    SELECT l.number, l.queue, _q.name, l.key, _token, l.retry_count, l.crashes, l.error, _now,
     l.number, l.created_at, l.task, l.payload, l.score, l.priority, l.packed_run_at, 1, l.options
-  FROM held l ORDER BY l.place;
+    FROM held l ORDER BY l.priority, l.packed_run_at, l.number;
 END $$;
 
 -- In accumulate, if all waiting jobs are taken: later arrivals have higher numbers. Returns the lanes of which only a
 -- part can be taken.
-CREATE FUNCTION seriatim.hold_whole(_lanes bigint[], _node text, _own boolean, _ttl bigint,
+CREATE FUNCTION seriatim.hold_whole(_lanes bigint[], _token bigint, _node text, _own boolean, _ttl bigint,
   _now bigint, _jobs_max int, _bytes_max bigint) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
   _parts bigint[];
@@ -180,7 +264,7 @@ BEGIN
         LIMIT _jobs_max + 1) i) o
   ), held AS (
     UPDATE seriatim.lane l
-    SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
+    SET token = _token, batch = _token, claimed = true, holder = _node, own_lease = _own,
       ttl = greatest(_ttl, seriatim.capped(l.queue, k.ttl)), until = seriatim.later(_now, greatest(_ttl, seriatim.capped(l.queue, k.ttl))),
       claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL, next_due = NULL,
       taken = k.last
@@ -193,11 +277,11 @@ BEGIN
 END $$;
 
 -- If a turn is one job. A ready lane stays ready if the clock steps back.
-CREATE FUNCTION seriatim.hold_one(_lanes bigint[], _mode smallint, _node text, _own boolean,
+CREATE FUNCTION seriatim.hold_one(_lanes bigint[], _mode smallint, _token bigint, _node text, _own boolean,
   _ttl bigint, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE seriatim.lane l
-  SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
+  SET token = _token, batch = _token, claimed = true, holder = _node, own_lease = _own,
     ttl = greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl)), until = seriatim.later(_now, greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl))),
     claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL, next_due = NULL,
     taken = h.seq, due = h.run_at, retry_count = h.retry_count, crashes = h.crashes, error = h.error,
@@ -210,11 +294,11 @@ BEGIN
 END $$;
 
 -- For lanes whose jobs have been marked closed.
-CREATE FUNCTION seriatim.hold_lanes(_lanes bigint[], _mode smallint, _node text, _own boolean,
+CREATE FUNCTION seriatim.hold_lanes(_lanes bigint[], _mode smallint, _token bigint, _node text, _own boolean,
   _ttl bigint, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE seriatim.lane l
-  SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
+  SET token = _token, batch = _token, claimed = true, holder = _node, own_lease = _own,
     ttl = greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl)),
     until = seriatim.later(_now, greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl))),
     claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL,
@@ -228,7 +312,8 @@ BEGIN
   FROM (
     SELECT DISTINCT ON (c.lane) c.*, max(c.lease_ttl) OVER (PARTITION BY c.lane) AS longest
     FROM unnest(_lanes) w (number)
-    CROSS JOIN LATERAL (SELECT * FROM seriatim.item i WHERE i.lane = w.number AND i.closed OFFSET 0) c
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.item i
+      WHERE i.closed AND CASE WHEN i.closed THEN i.lane END = w.number OFFSET 0) c
     ORDER BY c.lane, c.score, c.seq
   ) first
   CROSS JOIN LATERAL (SELECT first.longest AS lease_ttl, first.run_at, first.retry_count,
@@ -238,15 +323,25 @@ BEGIN
 END $$;
 
 -- When a claim of this queue may next find something. Each class is asked for its first lane: any lane would do, but
--- then the planner may scan all lanes of the queue.
-CREATE FUNCTION seriatim.next_due(_queue int, _routes int[], _now bigint) RETURNS bigint
+-- then the planner may scan all lanes of the queue. The first look begins behind the last lane taken: before it, the
+-- index still has all that this call took.
+CREATE FUNCTION seriatim.next_due(_queue int, _routes int[], _now bigint, _priority smallint, _at bigint,
+  _number bigint) RETURNS bigint
 LANGUAGE plpgsql AS $$
 BEGIN
+  IF EXISTS (
+    SELECT FROM unnest(_routes) r CROSS JOIN LATERAL (VALUES (r * 2), (r * 2 + 1)) c (class)
+    CROSS JOIN LATERAL (
+      SELECT FROM seriatim.ready l
+      WHERE l.queue = _queue AND l.class = c.class AND (l.priority, l.at, l.number) > (_priority, _at, _number)
+      ORDER BY priority, at, number LIMIT 1) x) THEN
+    RETURN _now;
+  END IF;
   RETURN (
     SELECT CASE WHEN EXISTS (
         SELECT FROM unnest(_routes) r CROSS JOIN LATERAL (VALUES (r * 2), (r * 2 + 1)) c (class)
         CROSS JOIN LATERAL (
-          SELECT FROM seriatim.lane l WHERE l.queue = _queue AND l.class = c.class
+          SELECT FROM seriatim.ready l WHERE l.queue = _queue AND l.class = c.class
           ORDER BY priority, at, number LIMIT 1) x) THEN _now
       ELSE (SELECT min(wake) FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL) END);
 END $$;
@@ -277,32 +372,30 @@ END $$;
 
 -- Claims locked lanes, each in the cheapest form. Separate statements after the lanes are locked: their snapshots
 -- include everything that a push committed before the lock.
-CREATE FUNCTION seriatim.hold(_q seriatim.queue, _lanes bigint[], _node text, _own boolean,
+CREATE FUNCTION seriatim.hold(_q seriatim.queue, _lanes bigint[], _token bigint, _node text, _own boolean,
   _ttl bigint, _now bigint, _jobs_max int, _bytes_max bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _packed bigint[];
-  _rows tid[];
 BEGIN
   SELECT array_agg(l.number) FILTER (WHERE payload IS NOT NULL),
-    array_agg(l.ctid) FILTER (WHERE payload IS NOT NULL),
     array_agg(l.number) FILTER (WHERE payload IS NULL)
-  INTO _packed, _rows, _lanes FROM seriatim.lane l WHERE l.number = ANY (_lanes);
+  INTO _packed, _lanes FROM seriatim.lane l WHERE l.number = ANY (_lanes);
   IF _packed IS NOT NULL THEN
-    PERFORM FROM seriatim.hold_packed(_q.name, _packed, _rows, _node, _own, _ttl, _now);
+    PERFORM FROM seriatim.hold_packed(_q, _packed, _token, _node, _own, _ttl, _now);
   END IF;
   IF _lanes IS NULL THEN
     RETURN;
   END IF;
   IF seriatim.takes_one(_q) THEN
-    PERFORM seriatim.hold_one(_lanes, _q.mode, _node, _own, _ttl, _now);
+    PERFORM seriatim.hold_one(_lanes, _q.mode, _token, _node, _own, _ttl, _now);
     RETURN;
   END IF;
   IF _q.mode = 1 THEN
-    _lanes := seriatim.hold_whole(_lanes, _node, _own, _ttl, _now, _jobs_max, _bytes_max);
+    _lanes := seriatim.hold_whole(_lanes, _token, _node, _own, _ttl, _now, _jobs_max, _bytes_max);
   END IF;
   IF _lanes IS NOT NULL THEN
     PERFORM seriatim.close_jobs(_lanes, _q.mode, _q.take, _now, _jobs_max, _bytes_max);
-    PERFORM seriatim.hold_lanes(_lanes, _q.mode, _node, _own, _ttl, _now);
+    PERFORM seriatim.hold_lanes(_lanes, _q.mode, _token, _node, _own, _ttl, _now);
   END IF;
 END $$;
 
@@ -320,8 +413,7 @@ LANGUAGE sql STABLE AS $$
     WHERE l.payload IS NOT NULL
     UNION ALL
     SELECT i.seq, i.created_at, i.task, i.payload, i.score, i.priority, i.run_at, i.attempts + 1, i.options
-    FROM seriatim.item i
-    WHERE i.lane = l.number AND seriatim.owns(q.mode, l.taken, i.closed, i.seq)) j
+    FROM seriatim.owned(l.number, q.mode, l.taken) i) j
   ORDER BY w.place, j.score, j.seq
 $$;
 
@@ -339,9 +431,14 @@ DECLARE
   _q seriatim.queue;
   _routes int[] := seriatim.routes_of(_node_name, _groups);
   _lanes bigint[];
-  _rows tid[];
+  _spots tid[];
+  _token bigint;
   _packed boolean;
+  _light boolean;
   _ready int;
+  _priority smallint;
+  _at bigint;
+  _number bigint;
 BEGIN
   PERFORM seriatim.check_node(_node, _ticket);
   SELECT * INTO _q FROM seriatim.shared_queue(_name);
@@ -357,8 +454,13 @@ BEGIN
     RETURN;
   END IF;
   PERFORM seriatim.promote(_q.number, _t, _promote_max);
-  SELECT * INTO _lanes, _rows, _packed
-  FROM seriatim.lock_ready(_q.number, _routes, _lanes_max, _crashed_max);
+  IF _q.mode = 0 THEN
+    SELECT * INTO _lanes, _spots, _light, _priority, _at, _number
+    FROM seriatim.lock_light(_q.number, _routes, _lanes_max, _crashed_max, _own OR _room IS NOT NULL);
+  ELSE
+    SELECT * INTO _lanes, _spots, _packed, _priority, _at, _number
+    FROM seriatim.lock_ready(_q.number, _routes, _lanes_max, _crashed_max);
+  END IF;
   -- A lane may have been freed after this call began, so the time of the claim is when its lane was locked.
   _t := coalesce(_now, seriatim.clock());
   IF _room IS NOT NULL THEN
@@ -367,15 +469,42 @@ BEGIN
     _packed := false;
     o_cut := coalesce(cardinality(_lanes), 0) < _ready;
   END IF;
-  IF _packed THEN
+  IF _lanes IS NOT NULL THEN
+    _token := nextval('seriatim.token');
+    PERFORM seriatim.take_ready(_lanes, _spots[:cardinality(_lanes)]);
+    PERFORM seriatim.list_batch(_token, _node, _own, _ttl, _t, coalesce(_light, false), _lanes);
+  END IF;
+  IF _light THEN
+    RETURN QUERY
+      SELECT NULL::bigint, NULL::boolean, l.number, l.queue, _name, l.key, _token, l.retry_count, l.crashes, l.error, _t,
+        l.number, l.created_at, l.task, l.payload, l.score, l.priority, l.packed_run_at, 1, l.options
+      FROM seriatim.lane l WHERE l.number = ANY (_lanes) ORDER BY l.priority, l.packed_run_at, l.number;
+  ELSIF _packed THEN
     RETURN QUERY SELECT NULL::bigint, NULL::boolean, t.*
-      FROM seriatim.hold_packed(_q.name, _lanes, _rows, _node, _own, _ttl, _t) t;
+      FROM seriatim.hold_packed(_q, _lanes, _token, _node, _own, _ttl, _t) t;
   ELSIF _lanes IS NOT NULL THEN
-    PERFORM seriatim.hold(_q, _lanes, _node, _own, _ttl, _t, _jobs_max, _bytes_max);
+    PERFORM seriatim.hold(_q, _lanes, _token, _node, _own, _ttl, _t, _jobs_max, _bytes_max);
     RETURN QUERY SELECT NULL::bigint, NULL::boolean, t.* FROM seriatim.turns_of(_lanes) t;
   END IF;
-  o_next_due := seriatim.next_due(_q.number, _routes, _t);
+  o_next_due := seriatim.next_due(_q.number, _routes, _t, _priority, _at, _number);
   RETURN NEXT;
+END $$;
+
+-- Gives claimed lanes, which the caller has locked, a new token and another holder.
+CREATE FUNCTION seriatim.take_over(_lanes bigint[], _node text, _own boolean, _ttl bigint, _now bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  _token bigint;
+BEGIN
+  IF coalesce(cardinality(_lanes), 0) = 0 THEN
+    RETURN;
+  END IF;
+  PERFORM seriatim.leave_batches(ARRAY(SELECT batch FROM seriatim.lane WHERE number = ANY (_lanes)));
+  _token := nextval('seriatim.token');
+  PERFORM seriatim.list_batch(_token, _node, _own, _ttl, _now, false, _lanes);
+  UPDATE seriatim.lane SET token = _token, batch = _token, holder = _node, own_lease = _own, ttl = _ttl,
+    until = seriatim.later(_now, _ttl)
+  WHERE number = ANY (_lanes);
 END $$;
 
 -- Declares silent nodes dead, then takes their expired claims and expired own leases under new tokens, which fences
@@ -401,14 +530,27 @@ BEGIN
     RETURN;
   END IF;
   PERFORM seriatim.draw_tokens();
+  -- Light claims of dead nodes first become like the others.
+  PERFORM seriatim.unfold(ARRAY(
+    SELECT l.number
+    FROM (SELECT b.* FROM seriatim.batch b LEFT JOIN seriatim.node n ON n.id = b.node
+      WHERE b.light AND (n.id IS NULL OR seriatim.later(n.beat_at, b.ttl) < _t) ORDER BY b.token OFFSET 0) b
+    CROSS JOIN LATERAL unnest(b.lanes) u (number)
+    CROSS JOIN LATERAL (SELECT l.number FROM seriatim.lane l WHERE l.number = u.number AND l.token = 0
+      FOR UPDATE SKIP LOCKED) l
+    LIMIT _lanes_max));
   SELECT array_agg(number) INTO _lanes FROM (
-    SELECT l.number FROM seriatim.lane l LEFT JOIN seriatim.node n ON n.id = l.holder
-    WHERE l.claimed AND CASE WHEN l.own_lease THEN l.until < _t
-      ELSE n.id IS NULL OR seriatim.later(n.beat_at, l.ttl) < _t END
-    ORDER BY l.number LIMIT _lanes_max FOR UPDATE OF l SKIP LOCKED) x;
-  UPDATE seriatim.lane SET token = nextval('seriatim.token'), holder = _node, own_lease = false,
-    ttl = _ttl, until = seriatim.later(_t, _ttl)
-  WHERE number = ANY (_lanes);
+    SELECT l.number
+    FROM (SELECT b.*, n.beat_at FROM seriatim.batch b LEFT JOIN seriatim.node n ON n.id = b.node
+      WHERE CASE WHEN b.own THEN b.until < _t ELSE n.id IS NULL OR seriatim.later(n.beat_at, b.ttl) < _t END
+      ORDER BY b.token OFFSET 0) b
+    CROSS JOIN LATERAL unnest(b.lanes) u (number)
+    CROSS JOIN LATERAL (SELECT l.number FROM seriatim.lane l
+      WHERE l.number = u.number AND l.batch = b.token AND CASE WHEN b.own THEN l.until < _t
+        ELSE b.beat_at IS NULL OR seriatim.later(b.beat_at, l.ttl) < _t END
+      FOR UPDATE SKIP LOCKED) l
+    LIMIT _lanes_max) x;
+  PERFORM seriatim.take_over(_lanes, _node, false, _ttl, _t);
   RETURN QUERY SELECT NULL::bigint, false, t.* FROM seriatim.turns_of(_lanes) t;
 END $$;
 
@@ -422,14 +564,17 @@ DECLARE
   _lanes bigint[];
 BEGIN
   PERFORM seriatim.draw_tokens();
-  _lanes := ARRAY(SELECT number FROM seriatim.lane
-    WHERE claimed AND claimed_at <= _made_by AND (_number IS NULL OR queue = _number) AND (_key IS NULL OR key = _key)
-      AND (_lane IS NULL OR number = _lane) AND (_node IS NULL OR holder = _node)
-    ORDER BY number LIMIT _lanes_max);
+  IF _lane IS NOT NULL OR _key IS NOT NULL THEN
+    _lanes := ARRAY(SELECT number FROM seriatim.lane WHERE number = _lane AND queue = _number
+      UNION ALL SELECT number FROM seriatim.lane WHERE queue = _number AND key = _key);
+  ELSE
+    _lanes := ARRAY(SELECT number FROM seriatim.claimed_lane
+      WHERE claimed_at <= _made_by AND (_number IS NULL OR queue = _number) AND (_node IS NULL OR holder = _node)
+      ORDER BY number LIMIT _lanes_max);
+  END IF;
   PERFORM seriatim.lock_lanes(_lanes);
   _lanes := ARRAY(SELECT number FROM seriatim.lane
     WHERE number = ANY (_lanes) AND claimed AND claimed_at <= _made_by AND (_node IS NULL OR holder = _node) ORDER BY number);
-  UPDATE seriatim.lane SET token = nextval('seriatim.token'), holder = _nobody, own_lease = true, ttl = 0, until = _t
-  WHERE number = ANY (_lanes);
+  PERFORM seriatim.take_over(_lanes, _nobody, true, 0, _t);
   RETURN QUERY SELECT t.* FROM seriatim.turns_of(_lanes) t;
 END $$;

@@ -15,7 +15,7 @@ BEGIN
   LOCK TABLE seriatim.queue IN SHARE ROW EXCLUSIVE MODE;
   _number := seriatim.queue_number(_name);
   PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _number);
-  SELECT count(*) INTO _claimed FROM seriatim.lane WHERE queue = _number AND claimed AND number > 0;
+  SELECT count(*) INTO _claimed FROM seriatim.claimed_lane WHERE queue = _number;
   IF _claimed > 0 THEN
     RAISE EXCEPTION 'lanes are claimed' USING ERRCODE = 'SR011', DETAIL = _claimed;
   END IF;
@@ -33,6 +33,9 @@ BEGIN
     PERFORM seriatim.lock_lanes(_lanes);
     -- A packed lane is one job.
     o_count := o_count + (SELECT count(*) FROM seriatim.lane WHERE number = ANY (_lanes) AND payload IS NOT NULL);
+    PERFORM seriatim.move_ready(ARRAY(
+      SELECT ROW(queue, number, class, priority, at, NULL, NULL, NULL)::seriatim.move
+      FROM seriatim.lane WHERE number = ANY (_lanes) AND class IS NOT NULL));
     DELETE FROM seriatim.lane WHERE number = ANY (_lanes);
     o_more := cardinality(_lanes) = _rows_max;
   END IF;

@@ -1,5 +1,5 @@
 -- Drops what every upgrade creates again: the public views, the functions, and their result types. The views of
--- schema.sql depend on owns(), which stays.
+-- schema.sql depend on owns() and owned(), which stay.
 DROP VIEW IF EXISTS seriatim.jobs, seriatim.lanes, seriatim.morgue, seriatim.nodes;
 DO $$
 DECLARE
@@ -7,9 +7,9 @@ DECLARE
 BEGIN
   FOR _function IN
     SELECT p.oid FROM pg_catalog.pg_proc p
-    WHERE p.pronamespace = rtrim('seriatim.', '.')::regnamespace AND p.proname <> 'owns'
+    WHERE p.pronamespace = rtrim('seriatim.', '.')::regnamespace AND p.proname NOT IN ('owns', 'owned')
   LOOP
     EXECUTE pg_catalog.format('DROP FUNCTION %s', _function);
   END LOOP;
 END $$;
-DROP TYPE IF EXISTS seriatim.taken, seriatim.ending, seriatim.fated;
+DROP TYPE IF EXISTS seriatim.move, seriatim.taken, seriatim.ending, seriatim.fated;

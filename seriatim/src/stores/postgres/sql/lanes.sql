@@ -5,7 +5,7 @@ SELECT l.*, PLACE::text AS place,
     (SELECT count(*) FROM seriatim.item i WHERE i.lane = l.number) END AS jobs,
   CASE WHEN q.mode = 1 AND l.payload IS NULL THEN (SELECT min(i.priority) FROM seriatim.item i
     WHERE i.lane = l.number) ELSE l.priority END AS urgency
-FROM seriatim.lane l JOIN seriatim.queue q ON q.number = l.queue
+FROM seriatim.lane_now l JOIN seriatim.queue q ON q.number = l.queue
 WHERE l.queue = $1 AND l.number > 0 AND ($2::text IS NULL OR l.key = $2) AND (NOT $3 OR l.claimed)
   AND ($7::smallint IS NULL
     OR NOT l.claimed AND CASE WHEN l.paused THEN 2 WHEN l.held THEN 1 ELSE 0 END = $7)

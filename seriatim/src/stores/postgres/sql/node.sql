@@ -8,6 +8,7 @@ CREATE FUNCTION seriatim.heartbeat(_now bigint, _node text, _info text, _lease b
 LANGUAGE plpgsql AS $$
 DECLARE
   _t bigint := coalesce(_now, seriatim.clock());
+  _free bigint[];
   _named bigint[];
 BEGIN
   INSERT INTO seriatim.node AS n (id, info, lease, beat_at, dead_at)
@@ -18,22 +19,25 @@ BEGIN
     beat_at = CASE WHEN n.dead_at IS NULL THEN greatest(n.beat_at, _t) ELSE n.beat_at END,
     dead_at = coalesce(n.dead_at, excluded.dead_at)
   RETURNING n.dead_at IS NULL, n.command INTO o_alive, o_command;
-  PERFORM seriatim.lock_lanes(_lane);
+  -- Lanes that a user's open transaction has locked are left to the next heartbeat.
+  _free := ARRAY(SELECT number FROM seriatim.lane WHERE number = ANY (_lane) FOR UPDATE SKIP LOCKED);
+  PERFORM seriatim.unfold(_free);
   WITH beat AS (
     UPDATE seriatim.lane l
     SET beat_at = _t, progress = coalesce(w.progress, l.progress),
       until = CASE WHEN w.extend IS NULL THEN l.until
         ELSE greatest(l.until, seriatim.later(_t, seriatim.capped(l.queue, w.extend))) END
-    FROM unnest(_lane, _queue, _token, _progress, _extend) w (lane, queue, token, progress, extend)
+    FROM (SELECT * FROM unnest(_lane, _queue, _token, _progress, _extend) w (lane, queue, token, progress, extend)
+      WHERE CASE WHEN lane IN (SELECT unnest(_free)) THEN true END OFFSET 0) w
     CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = w.lane OFFSET 0) n
-    -- The cast prevents a scan of an index of claimed lanes that the planner believes to be short.
-    WHERE l.ctid = n.row AND l.queue = w.queue AND l.token = w.token AND l.claimed::int = 1
+    WHERE l.ctid = n.row AND l.queue = w.queue AND l.token = w.token AND l.claimed
     RETURNING l.number)
   SELECT coalesce(array_agg(number), '{}') INTO _named FROM beat;
   SELECT coalesce(array_agg(w.place ORDER BY w.place), '{}') INTO o_lost
   FROM unnest(_lane, _queue, _token) WITH ORDINALITY w (lane, queue, token, place)
   WHERE NOT EXISTS (SELECT FROM seriatim.lane l
-    WHERE l.number = w.lane AND l.queue = w.queue AND l.token = w.token AND l.claimed::int = 1);
+    WHERE l.number = w.lane AND l.queue = w.queue AND (l.token = w.token AND l.claimed OR l.token = 0 AND EXISTS (
+      SELECT FROM seriatim.batch b WHERE b.token = w.token AND b.light AND w.lane = ANY (b.lanes))));
   SELECT array_agg(n.lane), array_agg(n.queue), array_agg(n.token), array_agg(n.seq),
     array_agg(n.created_at)
   INTO o_lane, o_queue, o_token, o_seq, o_created_at

@@ -8,7 +8,7 @@ BEGIN
     RETURN array_fill(0, ARRAY[cardinality(_node)]);
   END IF;
   INSERT INTO seriatim.route (node, consumer_group)
-    SELECT DISTINCT coalesce(w.node, '') AS n, coalesce(w.grp, '') AS g
+    SELECT DISTINCT coalesce(w.node, '') COLLATE "C" AS n, coalesce(w.grp, '') COLLATE "C" AS g
     FROM unnest(_node, _group) w (node, grp)
     WHERE (w.node IS NOT NULL OR w.grp IS NOT NULL) AND NOT EXISTS (
       SELECT FROM seriatim.route r
@@ -39,7 +39,7 @@ BEGIN
         SELECT r.o_seq FROM seriatim.remembered(queue, key, name, _now) r) IS NULL), min(place))) f
   )
   INSERT INTO seriatim.lane AS l (number, queue, key, due, route)
-    SELECT number, queue, key, -1, route FROM fresh ORDER BY queue, key
+    SELECT number, queue, key, -1, route FROM fresh ORDER BY queue, key COLLATE "C"
   ON CONFLICT (queue, key) WHERE key IS NOT NULL DO UPDATE SET token = l.token;
   RETURN ARRAY(
     SELECT l.number FROM unnest(_queue, _key) WITH ORDINALITY w (queue, key, place)
@@ -91,10 +91,10 @@ CREATE FUNCTION seriatim.take_names(_queue int[], _key text[], _name text[]) RET
 LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO seriatim.idempotency AS i (queue, key, name, seq, created_at, until)
-    SELECT DISTINCT w.queue, coalesce(w.key, '') AS k, w.name, 0, 0, 0
+    SELECT DISTINCT w.queue, coalesce(w.key, '') COLLATE "C" AS k, w.name COLLATE "C" AS n, 0, 0, 0
     FROM unnest(_queue, _key, _name) w (queue, key, name)
     WHERE w.name IS NOT NULL
-    ORDER BY w.queue, k, w.name
+    ORDER BY w.queue, k, n
   ON CONFLICT (queue, key, name) DO UPDATE SET until = i.until;
 END $$;
 
@@ -113,7 +113,10 @@ $$;
 -- leave versions that all have to be scanned.
 CREATE FUNCTION seriatim.arrive(_lanes bigint[], _run_at bigint[], _priority smallint[],
   _status smallint[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _moves seriatim.move[];
 BEGIN
+  WITH arrived AS (
   UPDATE seriatim.lane l
   SET next_due = CASE
       WHEN NOT l.claimed THEN l.next_due
@@ -137,9 +140,16 @@ BEGIN
     CROSS JOIN LATERAL (SELECT n.queue FROM seriatim.lane n WHERE n.number = g.lane OFFSET 0) n
     JOIN seriatim.queue q ON q.number = n.queue AND q.mode = 1
   ) a
-  CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = a.lane OFFSET 0) n
+  CROSS JOIN LATERAL (SELECT n.ctid AS row, n.priority FROM seriatim.lane n WHERE n.number = a.lane OFFSET 0) n
   WHERE l.ctid = n.row AND (a.rule OR CASE WHEN l.claimed THEN l.next_due IS NULL
-      ELSE l.due < 0 OR a.priority < l.priority END);
+      ELSE l.due < 0 OR a.priority < l.priority END)
+  RETURNING l.queue, l.number, l.class AS was_class, n.priority AS was_priority, l.at AS was_at, l.class, l.priority, l.at
+  )
+  SELECT array_agg(ROW(a.*)::seriatim.move) INTO _moves
+  FROM arrived a WHERE class IS NOT NULL AND was_priority <> priority;
+  IF _moves IS NOT NULL THEN
+    PERFORM seriatim.move_ready(_moves);
+  END IF;
 END $$;
 
 -- Inserts a packed lane for each job that is the first of its lane, and locks the existing lanes, all in one order.
@@ -161,6 +171,10 @@ BEGIN
         coalesce(w.score, _now / 1e6::float8), _now, w.options, w.lease_ttl, w.payload
       FROM unnest(_seqs, _queue, _routes, _run_at, _priority, _task, _score, _options, _lease_ttl,
         _payload) w (seq, queue, route, run_at, priority, task, score, options, lease_ttl, payload);
+    INSERT INTO seriatim.ready (queue, class, priority, at, number, light)
+      SELECT w.queue, w.route * 2, w.priority, w.run_at, w.seq, w.lease_ttl IS NULL
+      FROM unnest(_seqs, _queue, _routes, _run_at, _priority, _lease_ttl) w (seq, queue, route, run_at, priority, lease_ttl)
+      WHERE w.run_at <= _now;
     RETURN _seqs;
   END IF;
   WITH stored AS (
@@ -177,9 +191,12 @@ BEGIN
           options, lease_ttl, payload)
         JOIN seriatim.queue q ON q.number = u.queue) w
       WHERE w.nth = 1 OR w.key IS NULL
-      ORDER BY w.queue, w.key, w.seq
+      ORDER BY w.queue, w.key COLLATE "C", w.seq
     ON CONFLICT (queue, key) WHERE key IS NOT NULL DO UPDATE SET token = l.token WHERE false
-    RETURNING l.number)
+    RETURNING l.queue, l.class, l.priority, l.at, l.number
+  ), due AS (
+    INSERT INTO seriatim.ready (queue, class, priority, at, number)
+      SELECT queue, class, priority, at, number FROM stored WHERE class IS NOT NULL)
   SELECT array_agg(number) INTO _stored FROM stored;
   RETURN coalesce(_stored, '{}');
 END $$;

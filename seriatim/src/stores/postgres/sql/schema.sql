@@ -4,13 +4,20 @@
 -- Merges: 0 min, 1 max, 2 none.
 --
 -- The order of locks, which prevents deadlocks among these functions:
---   the table queue → a queue's advisory lock → routes → node rows → lanes by (queue, key, number)
---   → idempotency by (queue, key, name) → all rows below a lane → tally.
--- Only the session that has locked the row of a lane may read and write its jobs.
+--   the table queue → a queue's advisory lock → routes → node rows → lanes: by (queue, key), then those without a
+--   key by number
+--   → idempotency by (queue, key, name) → all rows below a lane → batches → tally.
+-- Texts in the order of COLLATE "C", whatever the database's is. Only the session that has locked the row of a lane may read and write its jobs.
 
 CREATE TABLE seriatim.meta (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
   version int NOT NULL
+);
+
+-- The secret that the servers of a store share. No view shows it.
+CREATE TABLE seriatim.secret (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  bytes bytea NOT NULL
 );
 
 -- Numbers of jobs (in order of arrival) and of lanes; never reused.
@@ -29,9 +36,13 @@ CREATE TABLE seriatim.queue (
   retain_dead bigint NOT NULL,
   retain_dead_max bigint NOT NULL,
   idempotency_ttl bigint NOT NULL,
+  -- The longest lease.
+  lease_max bigint NOT NULL,
   definition text NOT NULL,
   declared boolean NOT NULL,
-  paused boolean NOT NULL DEFAULT false
+  paused boolean NOT NULL DEFAULT false,
+  -- It is being deleted.
+  closing boolean NOT NULL DEFAULT false
 );
 
 -- Counters of a queue. Several rows per queue, so that settles do not wait for one row.
@@ -65,14 +76,15 @@ CREATE TABLE seriatim.lane (
   retry_count int NOT NULL DEFAULT -1,
   crashes int NOT NULL DEFAULT 0,
   error text,
-  -- Its position, set by place(): ready if it has a class, ordered by (priority, at, number); to be computed again at
+  -- Its position, set by place(): if it has a class, it is ready and has a row in `ready`; to be computed again at
   -- wake. Neither while it is claimed, held or paused.
   class int,
   priority smallint NOT NULL DEFAULT 0,
   at bigint,
   wake bigint,
-  -- Its claim.
+  -- Its claim, and the row of `batch` that lists it.
   claimed boolean NOT NULL DEFAULT false,
+  batch bigint,
   holder text COLLATE "C",
   own_lease boolean,
   ttl bigint,
@@ -93,16 +105,45 @@ CREATE TABLE seriatim.lane (
   options text,
   lease_ttl bigint,
   payload bytea
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
+-- No index has a column that a claim or the end of one changes: then these write no index (HOT updates).
 CREATE UNIQUE INDEX lane_key ON seriatim.lane (queue, key) WHERE key IS NOT NULL;
-CREATE INDEX lane_ready ON seriatim.lane (queue, class, priority, at, number) WHERE class IS NOT NULL;
 CREATE INDEX lane_wake ON seriatim.lane (queue, wake) WHERE wake IS NOT NULL;
-CREATE INDEX lane_claimed ON seriatim.lane (number) WHERE claimed;
 -- For listings. The condition restricts it to queries with `number > 0`: for a search of one lane, a plan made while
 -- the table was small could scan the whole index. The indexes below have conditions for the same reason: a search of
 -- one job names no queue or lane.
 CREATE INDEX lane_age ON seriatim.lane (queue, number) WHERE number > 0;
+
+-- The ready lanes, best first. It says what the lane's row says, and is written under the lane's lock, except that a
+-- claim takes `light` rows out under their own locks: see `batch`. Light: its lane has no key, one packed job without
+-- a lease of its own, and was never claimed (token 0).
+CREATE TABLE seriatim.ready (
+  queue int NOT NULL,
+  class int NOT NULL,
+  priority smallint NOT NULL,
+  at bigint NOT NULL,
+  number bigint NOT NULL,
+  light boolean NOT NULL DEFAULT false,
+  PRIMARY KEY (queue, class, priority, at, number)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+-- Claims: one row for each call that claimed lanes, under its token. A light claim is only this row: it holds the lanes
+-- that it names and that still have token 0, and writes no lane. The others say in the row of each lane that it is
+-- claimed; this one only helps to find it. Who has to write a lane under a light claim first unfolds the claim into the
+-- lane's row: see unfold(). `remaining` is how many lanes are still claimed, or more. `own`, `ttl` and `until` are those
+-- of the shortest lease.
+CREATE TABLE seriatim.batch (
+  token bigint PRIMARY KEY,
+  node text COLLATE "C" NOT NULL,
+  own boolean NOT NULL,
+  ttl bigint NOT NULL,
+  until bigint NOT NULL,
+  claimed_at bigint NOT NULL,
+  light boolean NOT NULL,
+  remaining int NOT NULL,
+  lanes bigint[] NOT NULL
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 -- Jobs that have not ended: open (waiting) or closed (owned by the lane's claim).
 CREATE TABLE seriatim.item (
@@ -137,6 +178,11 @@ CREATE INDEX item_order ON seriatim.item (lane, score, seq) WHERE lane IS NOT NU
 CREATE INDEX item_urgency ON seriatim.item (lane, priority, run_at, seq) WHERE loose AND NOT closed;
 CREATE INDEX item_later ON seriatim.item (lane, run_at, seq) WHERE loose AND NOT closed;
 CREATE UNIQUE INDEX item_equal ON seriatim.item (lane, digest) WHERE merging AND NOT closed;
+-- The jobs of claims, and those with another priority than 100, the default, where all jobs of a lane are taken together.
+-- Expressions: a search for the jobs of a lane cannot use another index for them and pass by all that wait.
+CREATE INDEX item_closed ON seriatim.item ((CASE WHEN closed THEN lane END)) WHERE closed;
+CREATE INDEX item_priority ON seriatim.item ((CASE WHEN priority <> 100 THEN lane END), priority)
+  WHERE priority <> 100 AND NOT loose AND NOT closed;
 CREATE INDEX item_flagged ON seriatim.item (lane) WHERE flagged;
 CREATE INDEX item_expiry ON seriatim.item (expires_at, seq) WHERE expires_at IS NOT NULL AND NOT closed;
 CREATE INDEX item_arrival ON seriatim.item (queue, seq) WHERE queue IS NOT NULL;
@@ -217,8 +263,47 @@ RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     ELSE _seq = _taken END
 $$;
 
+-- The jobs that a lane's claim owns. What waits behind them is not read.
+CREATE FUNCTION seriatim.owned(_lane bigint, _mode smallint, _taken bigint) RETURNS SETOF seriatim.item
+LANGUAGE sql STABLE AS $$
+  SELECT * FROM seriatim.item WHERE closed AND CASE WHEN closed THEN lane END = _lane
+  UNION ALL
+  SELECT * FROM seriatim.item WHERE seq = CASE WHEN _mode <> 1 THEN _taken END AND NOT closed
+  UNION ALL
+  SELECT * FROM seriatim.item
+  WHERE lane = CASE WHEN _mode = 1 AND _taken IS NOT NULL THEN _lane END AND seq <= _taken AND NOT closed
+$$;
+
+-- Claimed lanes.
+CREATE VIEW seriatim.claimed_lane AS
+SELECT l.number, l.queue, l.key, b.token, b.claimed_at, b.node AS holder
+FROM seriatim.batch b
+CROSS JOIN LATERAL unnest(b.lanes) u (number)
+CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n
+  WHERE n.number = u.number AND (n.batch = b.token OR b.light AND n.token = 0) OFFSET 0) l;
+
+-- Lanes, with light claims in the form of the others.
+CREATE VIEW seriatim.lane_now AS
+SELECT l.number, l.queue, l.key, coalesce(b.token, l.token) AS token, l.held, l.paused, l.due, l.priority,
+  l.retry_count, l.crashes, l.error, l.claimed OR b.token IS NOT NULL AS claimed,
+  coalesce(l.holder, b.node) AS holder, coalesce(l.own_lease, b.own) AS own_lease, coalesce(l.until, b.until) AS until,
+  coalesce(l.claimed_at, b.claimed_at) AS claimed_at, coalesce(l.beat_at, b.claimed_at) AS beat_at, l.progress, l.taken,
+  l.packed_run_at, l.task, l.score, l.created_at, l.options, l.payload
+FROM seriatim.lane l
+LEFT JOIN (SELECT u.number, b.* FROM seriatim.batch b CROSS JOIN LATERAL unnest(b.lanes) u (number) WHERE b.light) b
+  ON b.number = l.number AND l.token = 0;
+
 -- The jobs of claimed lanes, as their holders get them, one row per job.
 CREATE VIEW seriatim.turn_job AS
+SELECT l.number AS lane, l.queue, q.name, l.key, b.token, l.retry_count, l.crashes, l.error,
+  b.claimed_at, l.number AS seq, l.created_at, l.task, l.payload, l.score, l.priority,
+  l.packed_run_at AS run_at, 1 AS attempt, l.options
+FROM seriatim.batch b
+CROSS JOIN LATERAL unnest(b.lanes) u (number)
+JOIN seriatim.lane l ON l.number = u.number AND l.token = 0
+JOIN seriatim.queue q ON q.number = l.queue
+WHERE b.light
+UNION ALL
 SELECT l.number AS lane, l.queue, q.name, l.key, l.token, l.retry_count, l.crashes, l.error,
   l.claimed_at, l.number AS seq, l.created_at, l.task, l.payload, l.score, l.priority,
   l.packed_run_at AS run_at, 1 AS attempt, l.options
@@ -231,7 +316,7 @@ SELECT l.number, l.queue, q.name, l.key, l.token, l.retry_count, l.crashes, l.er
   i.attempts + 1, i.options
 FROM seriatim.lane l
 JOIN seriatim.queue q ON q.number = l.queue
-JOIN seriatim.item i ON i.lane = l.number AND seriatim.owns(q.mode, l.taken, i.closed, i.seq)
+CROSS JOIN LATERAL seriatim.owned(l.number, q.mode, l.taken) i
 WHERE l.claimed;
 
 -- Jobs that have not ended, in either form of storage.
@@ -250,7 +335,7 @@ UNION ALL
 SELECT l.number, l.queue, l.key, l.task, l.claimed, l.payload, l.score, l.priority, l.packed_run_at, 0,
   l.retry_count, l.crashes, l.error, false, l.created_at, NULL, l.claimed_at, l.own_lease, l.beat_at,
   l.holder, l.progress, l.options, q.name
-FROM seriatim.lane l
+FROM seriatim.lane_now l
 JOIN seriatim.queue q ON q.number = l.queue
 WHERE l.payload IS NOT NULL AND l.number > 0;
 

@@ -4,7 +4,7 @@
 CREATE TYPE seriatim.ending AS (
   place int, lane bigint, mode smallint, merge smallint, retain bigint, claimed_at bigint,
   rest smallint, owner bigint, due_kind smallint, due_in bigint, retry_count int, crashes int,
-  error text, counted boolean, hold boolean
+  error text, counted boolean, hold boolean, batch bigint
 );
 
 -- The fate of one closed job, with all data needed for it: joining the arrays of a batch with each other takes
@@ -38,7 +38,8 @@ BEGIN
           (e).mode <> 1 AND coalesce((e).owner = i.seq, false) AS owned,
           coalesce((_except->>format('%s:%s', (e).place, i.seq))::smallint, (e).rest) AS fate
         FROM unnest(_endings) e
-        CROSS JOIN LATERAL (SELECT * FROM seriatim.item o WHERE o.lane = (e).lane AND o.closed OFFSET 0) i) x
+        CROSS JOIN LATERAL (SELECT * FROM seriatim.item o
+          WHERE o.closed AND CASE WHEN o.closed THEN o.lane END = (e).lane OFFSET 0) i) x
     ) f);
 END $$;
 
@@ -67,7 +68,7 @@ CREATE FUNCTION seriatim.free_lanes(_endings seriatim.ending[], _now bigint) RET
 LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE seriatim.lane l
-  SET claimed = false, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
+  SET claimed = false, batch = NULL, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
     beat_at = NULL, progress = CASE WHEN e.kept THEN l.progress END, next_due = NULL,
     held = l.held OR e.hold AND e.kept AND (e.owner IS NULL OR e.owner_kept),
     due = CASE WHEN e.mode <> 1 THEN l.due WHEN NOT e.kept THEN coalesce(l.next_due, l.due)
@@ -77,7 +78,7 @@ BEGIN
     error = CASE WHEN e.mode = 1 AND e.kept THEN e.error END
   FROM (
     SELECT s.*,
-      EXISTS (SELECT FROM seriatim.item i WHERE i.lane = s.lane AND i.closed) AS kept,
+      EXISTS (SELECT FROM seriatim.item i WHERE i.closed AND CASE WHEN i.closed THEN i.lane END = s.lane) AS kept,
       EXISTS (SELECT FROM seriatim.item i WHERE i.seq = s.owner AND i.lane = s.lane AND i.closed)
         AS owner_kept
     FROM unnest(_endings) s
@@ -134,35 +135,66 @@ END $$;
 -- Ends turns with all jobs done in the compact forms: a packed lane, or a claim that owns its jobs by one number. The
 -- caller has locked the lanes that have a key. Returns the places.
 CREATE FUNCTION seriatim.settle_done(_now bigint, _lane bigint[], _queue int[], _token bigint[],
-  _rest smallint[], _x_place int[]) RETURNS int[] LANGUAGE plpgsql AS $$
+  _rest smallint[], _x_place int[], OUT o_places int[], OUT o_batches bigint[]) LANGUAGE plpgsql AS $$
 DECLARE
-  _places int[];
   _queues int[]; -- one entry per done job
   _more int[];
   _numbers bigint[];
+  -- The turns that end as done altogether.
+  _lanes bigint[] := _lane;
+  _of int[] := _queue;
+  _tokens bigint[] := _token;
+  -- Those of light claims.
+  _light bigint[];
+  _light_of int[];
+  _light_tokens bigint[];
   _kept boolean := EXISTS (SELECT FROM seriatim.queue WHERE number = ANY (_queue) AND retain > 0);
 BEGIN
-  WITH gone AS (
-    DELETE FROM seriatim.lane l
-    USING (SELECT * FROM unnest(_lane, _queue, _token, _rest)
-        WITH ORDINALITY u (lane, queue, token, rest, place)
-      WHERE u.rest = 0 AND (_x_place = '{}' OR u.place <> ALL (_x_place)) ORDER BY lane) w
-    CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = w.lane OFFSET 0) n
-    -- The cast prevents a scan of an index of claimed lanes that the planner believes to be short.
-    WHERE l.ctid = n.row AND l.queue = w.queue AND l.token = w.token AND l.claimed::int = 1
-      AND l.payload IS NOT NULL
-    RETURNING l.*, w.place
-  ), ended AS (
+  IF _x_place <> '{}' OR 0 <> ANY (_rest) THEN
+    SELECT array_agg(lane), array_agg(queue), array_agg(token) INTO _lanes, _of, _tokens
+    FROM unnest(_lane, _queue, _token, _rest) WITH ORDINALITY u (lane, queue, token, rest, place)
+    WHERE rest = 0 AND place <> ALL (_x_place);
+  END IF;
+  SELECT array_agg(w.lane), array_agg(w.queue), array_agg(w.token) INTO _light, _light_of, _light_tokens
+  FROM unnest(_lanes, _of, _tokens) w (lane, queue, token)
+  WHERE CASE WHEN (w.lane, w.token) IN (
+    SELECT u.number, b.token FROM seriatim.batch b CROSS JOIN LATERAL unnest(b.lanes) u (number)
+    WHERE b.token = ANY (ARRAY(SELECT DISTINCT unnest(_tokens))) AND b.light) THEN true END;
+  IF _kept AND _light IS NOT NULL THEN
+    PERFORM seriatim.lock_lanes(_light);
+    _light := NULL;
+  END IF;
+  IF _kept THEN
     INSERT INTO seriatim.ended
       SELECT g.number, g.queue, g.key, 2, _now, seriatim.later(_now, q.retain), g.digest, g.task,
         g.score, g.priority, g.packed_run_at, g.created_at, g.claimed_at, 1, -1, 0, NULL, g.options,
         g.lease_ttl, NULL, g.route, false, g.payload
-      FROM gone g JOIN seriatim.queue q ON q.number = g.queue AND q.retain > 0
-      WHERE _kept
+      FROM (SELECT * FROM seriatim.lane l
+        WHERE l.number = ANY (_lanes) AND l.claimed AND l.payload IS NOT NULL
+          AND CASE WHEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lanes, _of, _tokens)) THEN true END
+        ORDER BY number FOR UPDATE) g
+      JOIN seriatim.queue q ON q.number = g.queue AND q.retain > 0;
+  END IF;
+  WITH gone AS (
+    -- In the CASE, the list of turns becomes a hash table that each lane is looked up in.
+    DELETE FROM seriatim.lane l
+    WHERE l.number = ANY (_lanes) AND l.payload IS NOT NULL
+      AND CASE WHEN l.claimed THEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lanes, _of, _tokens))
+        WHEN l.token = 0 THEN (l.number, l.queue) IN (SELECT * FROM unnest(_light, _light_of)) END
+    RETURNING l.number, l.queue, l.token, l.batch
   )
-  SELECT coalesce(array_agg(g.place::int), '{}'), coalesce(array_agg(g.queue), '{}')
-  INTO _places, _queues FROM gone g;
-  IF cardinality(_places) < cardinality(_lane) THEN
+  SELECT coalesce(array_agg(g.number), '{}'), coalesce(array_agg(g.queue), '{}'), array_agg(g.token), array_agg(g.batch)
+  INTO _numbers, _queues, _tokens, o_batches FROM gone g;
+  IF _light IS NOT NULL THEN
+    o_batches := o_batches || ARRAY(SELECT w.token FROM unnest(_light, _light_tokens) w (lane, token)
+      WHERE CASE WHEN w.lane IN (SELECT unnest(_numbers)) THEN true END);
+  END IF;
+  o_places := CASE WHEN cardinality(_numbers) = cardinality(_lane) THEN ARRAY(SELECT generate_subscripts(_lane, 1))
+    ELSE ARRAY(SELECT min(u.place)::int FROM unnest(_lane, _token) WITH ORDINALITY u (lane, token, place)
+      WHERE CASE WHEN u.lane IN (SELECT unnest(_numbers)) THEN (u.lane, u.token) IN (
+        SELECT * FROM unnest(_numbers, _tokens) UNION ALL SELECT * FROM unnest(_light, _light_tokens)) END
+      GROUP BY u.lane) END;
+  IF cardinality(o_places) < cardinality(_lane) THEN
     WITH turn AS MATERIALIZED (
       SELECT DISTINCT ON (w.lane) w.place::int, l.*, q.mode, q.retain
       FROM unnest(_lane, _queue, _token, _rest) WITH ORDINALITY w (lane, queue, token, rest, place)
@@ -174,8 +206,8 @@ BEGIN
     ), gone_all AS (
       DELETE FROM seriatim.item i USING turn t
       CROSS JOIN LATERAL (SELECT o.ctid AS row FROM seriatim.item o
-        WHERE o.lane = t.number AND o.seq <= t.taken OFFSET 0) o
-      WHERE t.mode = 1 AND i.ctid = o.row
+        WHERE o.lane = CASE WHEN t.mode = 1 THEN t.number END AND o.seq <= t.taken OFFSET 0) o
+      WHERE i.ctid = o.row
       RETURNING i.*, t.key, t.claimed_at, t.retain
     ), gone_one AS (
       DELETE FROM seriatim.item i USING turn t
@@ -195,22 +227,22 @@ BEGIN
       DELETE FROM seriatim.alias
       WHERE of_seq = ANY (ARRAY(SELECT g.seq FROM gone g WHERE g.retain = 0))
     )
-    SELECT array_agg(t.place), array_agg(t.number), _queues || ARRAY(SELECT g.queue FROM gone g)
-    INTO _more, _numbers, _queues FROM turn t;
+    SELECT array_agg(t.place), array_agg(t.number), o_batches || array_agg(t.batch),
+      _queues || ARRAY(SELECT g.queue FROM gone g)
+    INTO _more, _numbers, o_batches, _queues FROM turn t;
     IF _more IS NOT NULL THEN
       PERFORM seriatim.place(_numbers, _now, true);
-      _places := _places || _more;
+      o_places := o_places || _more;
     END IF;
   END IF;
   INSERT INTO seriatim.tally AS t (queue, slot, processed, failed)
     SELECT q, pg_backend_pid() % 32, count(*), 0 FROM unnest(_queues) q GROUP BY q ORDER BY q
   ON CONFLICT (queue, slot) DO UPDATE SET processed = t.processed + excluded.processed;
-  RETURN _places;
 END $$;
 
 -- The arrays have one entry per settlement; _x_… one per exception, whose _x_place is the settlement's place. Returns
--- one row per settlement carried out (the others were stale), and one per job that ended cancelled because it was
--- flagged.
+-- one row per settlement carried out (the others were stale), or one with place 0 for all, and one per job that ended
+-- cancelled because it was flagged.
 CREATE FUNCTION seriatim.settle(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _owner bigint[], _due_kind smallint[], _due_in bigint[], _retry_count int[],
   _crashes int[], _error text[], _counted boolean[], _hold boolean[], _x_place int[], _x_seq bigint[],
@@ -221,23 +253,34 @@ DECLARE
   _endings seriatim.ending[];
   _fates seriatim.fated[];
   _ended int[];
+  _batches bigint[];
+  _keyed int[];
 BEGIN
   PERFORM seriatim.check_isolation();
-  -- Lanes without a key are locked only by administrative actions, in the same order as settle_done().
-  PERFORM seriatim.lock_lanes(ARRAY(
-    -- The cast: see settle_done().
-    SELECT number FROM seriatim.lane WHERE number = ANY (_lane) AND (key IS NOT NULL)::int = 1));
+  -- Before anything is written, in the common order. If all end as done, settle_done() locks the lanes without a key
+  -- (those of parallel queues) as it deletes them, in the same order.
+  IF 0 <> ANY (_rest) OR _x_place <> '{}' THEN
+    PERFORM seriatim.lock_rows(_lane);
+  ELSE
+    _keyed := ARRAY(SELECT number FROM seriatim.queue WHERE number = ANY (_queue) AND mode <> 0);
+    IF _keyed <> '{}' THEN
+      PERFORM seriatim.lock_rows(ARRAY(
+        SELECT lane FROM unnest(_lane, _queue) w (lane, queue) WHERE w.queue = ANY (_keyed)));
+    END IF;
+  END IF;
   IF 0 = ANY (_rest) THEN
-    _ended := seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place);
-    RETURN QUERY SELECT p, NULL::bigint, NULL::bigint FROM unnest(_ended) p;
+    SELECT * INTO _ended, _batches FROM seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place);
+    PERFORM seriatim.leave_batches(_batches);
     IF cardinality(_ended) = cardinality(_lane) THEN
+      RETURN QUERY SELECT 0, NULL::bigint, NULL::bigint;
       RETURN;
     END IF;
+    RETURN QUERY SELECT p, NULL::bigint, NULL::bigint FROM unnest(_ended) p;
   END IF;
   PERFORM seriatim.lock_lanes(_lane);
   PERFORM seriatim.unpack(_lane);
   SELECT array_agg(ROW(w.place, w.lane, q.mode, q.merge, q.retain, l.claimed_at, w.rest, w.owner,
-    w.due_kind, w.due_in, w.retry_count, w.crashes, w.error, w.counted, w.hold)::seriatim.ending)
+    w.due_kind, w.due_in, w.retry_count, w.crashes, w.error, w.counted, w.hold, l.batch)::seriatim.ending)
   INTO _endings
   FROM (
     SELECT DISTINCT ON (lane) * FROM unnest(_lane, _queue, _token, _rest, _owner, _due_kind, _due_in,
@@ -261,6 +304,7 @@ BEGIN
   PERFORM seriatim.count_turns(_fates, ARRAY(
     SELECT x.place FROM unnest(_x_place, _x_fate) x (place, fate) WHERE x.fate = 2));
   PERFORM seriatim.place(ARRAY(SELECT lane FROM unnest(_endings)), _t);
+  PERFORM seriatim.leave_batches(ARRAY(SELECT batch FROM unnest(_endings)));
   RETURN QUERY SELECT e.place, NULL::bigint, NULL::bigint FROM unnest(_endings) e;
   RETURN QUERY SELECT f.place, f.seq, f.created_at FROM unnest(_fates) f
     WHERE f.cancelled ORDER BY f.place, f.score, f.seq;

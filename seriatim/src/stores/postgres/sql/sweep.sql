@@ -66,7 +66,8 @@ BEGIN
   PERFORM seriatim.forget(o_seq);
 END $$;
 
--- Deletes expired idempotency keys without a stored job, and nodes that died more than _node_shown ago.
+-- Deletes expired idempotency keys without a stored job, nodes that died more than _node_shown ago, and batches
+-- without a claimed lane, which leave_batches() could not count.
 CREATE FUNCTION seriatim.sweep_rest(_now bigint, _rows_max int, _node_shown bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -83,6 +84,12 @@ BEGIN
   DELETE FROM seriatim.node WHERE id IN (
     SELECT id FROM seriatim.node WHERE seriatim.later(dead_at, _node_shown) <= _now AND dead_at IS NOT NULL
     LIMIT _rows_max FOR UPDATE SKIP LOCKED);
+  DELETE FROM seriatim.batch WHERE token IN (
+    SELECT b.token FROM seriatim.batch b
+    WHERE NOT EXISTS (SELECT FROM unnest(b.lanes) u (number)
+      CROSS JOIN LATERAL (SELECT FROM seriatim.lane l
+        WHERE l.number = u.number AND (l.batch = b.token OR b.light AND l.token = 0) OFFSET 0) l)
+    LIMIT _rows_max FOR UPDATE OF b SKIP LOCKED);
 END $$;
 
 CREATE FUNCTION seriatim.sweep(_now bigint, _rows_max int, _node_shown bigint,

@@ -40,7 +40,7 @@ SELECT q.name AS queue, l.key,
   CASE WHEN l.claimed THEN l.token END AS token, l.holder AS node,
   seriatim.time_of(l.claimed_at) AS claimed_at,
   CASE WHEN l.own_lease THEN seriatim.time_of(l.until) END AS lease_until, l.progress
-FROM seriatim.lane l
+FROM seriatim.lane_now l
 JOIN seriatim.queue q ON q.number = l.queue;
 
 CREATE VIEW seriatim.morgue AS
@@ -53,5 +53,5 @@ SELECT n.id AS node, n.info::jsonb->>'name' AS name, n.info::jsonb->>'host' AS h
   (n.info::jsonb->>'pid')::int AS pid, n.info::jsonb->>'version' AS version,
   seriatim.time_of(n.beat_at) AS heartbeat_at, n.dead_at IS NULL AS alive,
   (ARRAY['quiet', 'stop'])[n.command + 1] AS told,
-  (SELECT count(*) FROM seriatim.lane l WHERE l.claimed AND l.holder = n.id) AS lanes
+  (SELECT count(*) FROM seriatim.claimed_lane l WHERE l.holder = n.id) AS lanes
 FROM seriatim.node n;

@@ -8,8 +8,10 @@ use seriatim_testkit::PostgresOptions;
 use tokio_postgres::NoTls;
 
 use super::*;
-use crate::contract::{Actions, Beat, Cancel, Consumer, Fleet, Producer};
-use crate::{Mode, Outcome};
+use crate::contract::{
+    Actions, Beat, Cancel, ClaimSelection, Consumer, Fleet, Producer, Release, Views,
+};
+use crate::{DueRule, Mode, Outcome};
 
 /// Lanes in each measured call.
 const BATCH: usize = 100;
@@ -47,9 +49,19 @@ impl Watched {
     async fn read(&self) -> HashMap<String, i64> {
         let counted = "SELECT relname::text, pg_stat_get_xact_tuples_returned(oid) FROM pg_class \
             WHERE relnamespace = 'seriatim'::regnamespace AND relkind IN ('i', 'r') \
-              AND relname ~ '^(lane|item|ended|alias)'";
+              AND relname ~ '^(lane|item|ended|alias|ready|batch)'";
         let rows = self.store.pool.query(counted, &[]).await.unwrap();
         rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+    }
+
+    /// Runs a call and counts what it read.
+    async fn counted<T>(&self, call: impl Future<Output = crate::Result<T>>) -> (T, i64) {
+        self.store.pool.query("BEGIN", &[]).await.unwrap();
+        let before: i64 = self.read().await.values().sum();
+        let answer = call.await.unwrap();
+        let after: i64 = self.read().await.values().sum();
+        self.store.pool.query("COMMIT", &[]).await.unwrap();
+        (answer, after - before)
     }
 
     /// Runs a call and notes whether it read too much.
@@ -212,4 +224,80 @@ async fn calls_read_little_when_they_were_planned_for_drained_tables() {
 #[tokio::test]
 async fn calls_read_little_when_nothing_was_claimed_as_they_were_planned() {
     little_is_read(Planned::Idle).await;
+}
+
+/// Jobs that wait in a lane, and more of them.
+const DEPTHS: [u32; 2] = [10, 10_000];
+/// Index entries that a call may read more where more jobs wait: the pages of the index are other ones.
+const SLACK: i64 = 40;
+
+/// The index entries that each call on one lane reads, behind which this many jobs wait.
+async fn entries_read(store: &Arc<Postgres>, queue: Queue, depth: u32) -> Vec<(&'static str, i64)> {
+    let watched = Watched { store: store.clone(), found: Mutex::default() };
+    let (name, mode) = (queue.name.clone(), queue.mode);
+    declare(store, queue.clone()).await;
+    let job = |tag: u32| Job::new(&*name, &tag).unwrap().key("deep");
+    push_many(store, (0..depth).map(job).collect()).await;
+    let mut found = Vec::new();
+    let push_one = |job| store.push(Push { now: None, jobs: vec![job] });
+    let (_, read) = watched.counted(push_one(job(depth))).await;
+    found.push(("push", read));
+    let (_, read) = watched.counted(push_one(job(depth + 1).idempotency_key("one"))).await;
+    found.push(("a named push", read));
+    // A claim in accumulate takes all that waits.
+    if mode == Mode::Accumulate {
+        return found;
+    }
+    let settle = |turn: &Turn, outcome: Outcome| {
+        let plan = crate::store::plan(turn, &queue, &outcome.into(), &|_| Duration::ZERO);
+        store.settle(Settle::now(vec![plan]))
+    };
+    let retry = || Outcome::Retry { error: "e".into(), retry_in: Some(Duration::ZERO) };
+    for (ends, outcome) in
+        [("a settle", Outcome::Done), ("a failure", retry()), ("its end", Outcome::Done)]
+    {
+        let (claimed, read) = watched.counted(store.claim(claiming(&name, 1))).await;
+        found.push(("a claim", read));
+        let turn = &claimed.turns[0];
+        let (_, read) = watched.counted(push_one(job(depth + 2))).await;
+        found.push(("a push meanwhile", read));
+        let (seen, read) = watched.counted(store.turn(turn.lane, turn.token)).await;
+        found.push(("a look at the turn", read));
+        assert_eq!(seen.unwrap().jobs.len(), turn.jobs.len());
+        let claims = ClaimSelection::Lane(turn.lane);
+        let release = Release { now: None, claims, made_by: None, lanes_max: 1 };
+        let (taken, read) = watched.counted(store.release(release)).await;
+        found.push(("a release", read));
+        let (_, read) = watched.counted(settle(&taken[0], outcome)).await;
+        found.push((ends, read));
+    }
+    found
+}
+
+#[tokio::test]
+async fn what_waits_behind_is_not_read() {
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let queues = |depth: u32| {
+        [
+            Queue::fifo(format!("fifo-{depth}")),
+            Queue::fifo(format!("several-{depth}")).take(3),
+            Queue::exclusive(format!("exclusive-{depth}")),
+            Queue::accumulate(format!("accumulate-{depth}")),
+            Queue::accumulate(format!("earliest-{depth}")).due(DueRule::Earliest),
+        ]
+    };
+    let mut much = Vec::new();
+    for (few, many) in queues(DEPTHS[0]).into_iter().zip(queues(DEPTHS[1])) {
+        let name = many.name.clone();
+        let few = entries_read(&store, few, DEPTHS[0]).await;
+        let many = entries_read(&store, many, DEPTHS[1]).await;
+        for ((call, few), (_, many)) in few.into_iter().zip(many) {
+            if many > few + SLACK {
+                much.push(format!("{call} in {name}: {few}, then {many}"));
+            }
+        }
+    }
+    assert!(much.is_empty(), "{}", much.join("\n"));
 }

@@ -1,0 +1,131 @@
+//! Locks: their order, and what an open transaction of a user holds up.
+
+use tokio::time::timeout;
+
+use super::*;
+use crate::contract::{Actions, Beat, Cancel, Cancelled};
+use crate::model::id::LaneId;
+
+/// More than a call takes that waits for nobody.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Locks a lane's row until the session ends.
+async fn lock(schema: &str, lane: &str) -> tokio_postgres::Client {
+    let client = session().await;
+    let sql = format!("BEGIN; SELECT FROM seriatim.lane WHERE {lane} FOR UPDATE");
+    client.batch_execute(&in_schema(&sql, schema)).await.unwrap();
+    client
+}
+
+/// Nobody has locked the lane's row.
+async fn is_free(client: &tokio_postgres::Client, schema: &str, lane: &str) -> bool {
+    let sql = format!("SELECT FROM seriatim.lane WHERE {lane} FOR UPDATE NOWAIT");
+    client.batch_execute(&in_schema(&sql, schema)).await.is_ok()
+}
+
+#[tokio::test]
+async fn pushes_lock_lanes_in_one_order_in_a_database_with_another_collation() {
+    let (schema, server) = (new_schema(), session().await);
+    let create = format!(
+        "CREATE DATABASE {schema} LOCALE_PROVIDER icu ICU_LOCALE 'en-US' TEMPLATE template0 ENCODING 'UTF8'"
+    );
+    server.batch_execute(&create).await.unwrap();
+    let (base, _) =
+        url().rsplit_once('/').map(|(base, rest)| (base.to_owned(), rest.to_owned())).unwrap();
+    let url = format!("{base}/{schema}?schema={schema}");
+    let store = Arc::new(Postgres::connect(&url).await.unwrap());
+    store.migrate().await.unwrap();
+    let (client, driver) =
+        tokio_postgres::connect(&format!("{base}/{schema}"), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(driver);
+    push(&store, vec![job("alice", 1), job("Bob", 1)]).await;
+    for named in [false, true] {
+        let sql = "BEGIN; SELECT FROM seriatim.lane WHERE key = 'Bob' FOR UPDATE";
+        client.batch_execute(&in_schema(sql, &schema)).await.unwrap();
+        let pusher = tokio::spawn({
+            let (store, name) = (store.clone(), format!("n{named}"));
+            let one = move |key| match named {
+                true => job(key, 2).idempotency_key(name.clone()),
+                false => job(key, 2),
+            };
+            async move { push(&store, vec![one("alice"), one("Bob")]).await }
+        });
+        until_waiting(&server, &schema, 1).await;
+        // A settle of both locks Bob first, everywhere.
+        assert!(is_free(&client, &schema, "key = 'alice'").await, "named: {named}");
+        client.batch_execute("COMMIT").await.unwrap();
+        pusher.await.unwrap();
+    }
+    store.close().await.unwrap();
+    server.batch_execute(&format!("DROP DATABASE {schema} WITH (FORCE)")).await.unwrap();
+}
+
+/// A running job in each of two queues. The lane of the second queue is the older one.
+async fn two_queues(schema: &str) -> (Arc<Postgres>, Vec<Turn>) {
+    let store = open(schema).await;
+    for queue in ["first", "second"] {
+        declare(&store, Queue::parallel(queue)).await;
+    }
+    let mut turns = Vec::new();
+    for queue in ["second", "first"] {
+        push(&store, vec![Job::new(queue, &0).unwrap()]).await;
+        turns.extend(claim(&store, queue, 1).await.turns);
+    }
+    (store, turns)
+}
+
+fn number(lane: LaneId) -> String {
+    format!("number = {}", lane.number)
+}
+
+#[tokio::test]
+async fn cancels_and_settles_lock_lanes_without_a_key_in_one_order() {
+    let schema = new_schema();
+    let server = session().await;
+    let (store, turns) = two_queues(&schema).await;
+    let (older, younger) = (number(turns[0].lane), number(turns[1].lane));
+    let jobs = turns.iter().map(|turn| turn.jobs[0].id).rev().collect();
+    let ends = turns.iter().rev().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
+    let cancel = Cancel { now: None, jobs };
+    let one = store.clone();
+    let cancels =
+        async move { assert_eq!(one.cancel(cancel).await.unwrap(), [Cancelled::Flagged; 2]) };
+    let settles = async move {
+        assert!(store.settle(Settle::now(ends)).await.unwrap().iter().all(Settled::is_ok));
+    };
+    let calls: [(_, futures_util::future::BoxFuture<'static, ()>); 2] =
+        [("cancel", Box::pin(cancels)), ("settle", Box::pin(settles))];
+    for (name, call) in calls {
+        let holder = lock(&schema, &older).await;
+        let call = tokio::spawn(call);
+        until_waiting(&server, &schema, 1).await;
+        assert!(is_free(&holder, &schema, &younger).await, "{name}");
+        holder.batch_execute("ROLLBACK").await.unwrap();
+        call.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_open_transaction_on_a_running_lane_does_not_hold_up_heartbeats() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1), job("b", 1)]).await;
+    let turns = claim(&store, "q", 2).await.turns;
+    let holder = lock(&schema, "key = 'a'").await;
+    let beat = |turn: &Turn| Beat {
+        lane: turn.lane,
+        token: turn.token,
+        progress: Some("half".into()),
+        extend: None,
+    };
+    let node = NodeInfo::new("n".into(), LEASE);
+    let request = Heartbeat { now: None, node, beats: turns.iter().map(beat).collect() };
+    let pulse =
+        timeout(SOON, store.heartbeat(request)).await.expect("it waits for nobody").unwrap();
+    assert!(pulse.alive && pulse.lost.is_empty());
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    let sql = in_schema("SELECT key FROM seriatim.lane WHERE progress = 'half'", &schema);
+    let told = holder.query(&sql, &[]).await.unwrap();
+    assert_eq!(told.iter().map(|row| row.get::<_, &str>(0)).collect::<Vec<_>>(), ["b"]);
+}
