@@ -69,7 +69,7 @@ impl Consumer for Postgres {
         if turns.is_empty() {
             return Ok(Vec::new());
         }
-        let batch = SettleBatch::new(request.now, turns);
+        let batch = SettleBatch::new(&request);
         let rows = self.pool.query(SETTLE, &batch.params()).await?;
         self.ring();
         answers(&rows, turns)

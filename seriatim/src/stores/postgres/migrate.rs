@@ -18,6 +18,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/queue.sql"),
     include_str!("sql/push.sql"),
     include_str!("sql/claim.sql"),
+    include_str!("sql/going_on.sql"),
     include_str!("sql/settle.sql"),
     include_str!("sql/node.sql"),
     include_str!("sql/actions.sql"),

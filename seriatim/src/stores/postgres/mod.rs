@@ -131,7 +131,7 @@ impl Store for Postgres {
             name: "postgres",
             shared: true,
             claim_split: Some(CLAIM_SPLIT),
-            goes_on: false,
+            goes_on: true,
         }
     }
 

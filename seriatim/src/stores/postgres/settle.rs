@@ -1,32 +1,40 @@
 //! Settling turns.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use serde_json::json;
 use tokio_postgres::Row;
 
-use super::convert::{column, job_id, kept, lane_number, micros, micros_of};
+use super::convert::{column, count, job_id, kept, lane_number, micros, micros_of};
 use super::params::Param;
-use crate::contract::Settled;
-use crate::model::clock::Timestamp;
+use super::turn;
+use crate::contract::{GoOn, Lease, Settle, Settled};
 use crate::model::error::Result;
-use crate::model::id::JobId;
+use crate::model::id::{JobId, LaneId};
+use crate::model::limits::{CLAIM_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use crate::model::settle::{Due, Fate, Settlement};
 
-pub(super) const SETTLE: &str = "SELECT * FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
-    $12, $13, $14, $15, $16)";
+pub(super) const SETTLE: &str = "SELECT o_place, o_seq, o_created_at, (turn).* \
+    FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17::text::jsonb)";
+
+/// The first column of a job of a next turn.
+const TURN: usize = 3;
 
 /// The result of each turn.
 pub(super) fn answers(rows: &[Row], turns: &[Settlement]) -> Result<Vec<Settled>> {
     let done = || Settled::ok(Vec::new());
     let mut settled = vec![Settled::Stale; turns.len()];
-    for row in rows {
-        let place = column::<_, i32>(row, "o_place")? as usize;
+    for (at, row) in rows.iter().enumerate() {
+        let place = column::<_, i32>(row, "o_place")?;
         if place == 0 {
             settled.fill(done());
             continue;
         }
-        let place = place - 1;
+        let Ok(place) = usize::try_from(place - 1) else {
+            hand_over(&rows[at..], turns, &mut settled)?;
+            break;
+        };
         let (Some(entry), Some(turn)) = (settled.get_mut(place), turns.get(place)) else {
             continue;
         };
@@ -37,6 +45,41 @@ pub(super) fn answers(rows: &[Row], turns: &[Settlement]) -> Result<Vec<Settled>
         }
     }
     Ok(settled)
+}
+
+/// Adds the next turns, whose jobs are the rows.
+fn hand_over(rows: &[Row], turns: &[Settlement], settled: &mut [Settled]) -> Result<()> {
+    let places: HashMap<LaneId, usize> =
+        turns.iter().enumerate().map(|(place, turn)| (turn.lane, place)).collect();
+    for turn in turn::turns(rows, TURN, true)? {
+        let entry = places.get(&turn.lane).and_then(|place| settled.get_mut(*place));
+        if let Some(Settled::Ok { next, .. }) = entry {
+            *next = Some(Box::new(turn));
+        }
+    }
+    Ok(())
+}
+
+/// The claims of the lanes that go on, as JSON.
+fn claims(go_on: &[GoOn]) -> Option<String> {
+    let claim = |GoOn { claim, places }: &GoOn| {
+        json!({
+            "queue": kept(&claim.queue),
+            "node": kept(&claim.node.0),
+            "node_name": claim.node_name.as_deref().map(kept),
+            "groups": claim.groups.iter().map(|group| kept(group)).collect::<Vec<_>>(),
+            "own": matches!(claim.lease, Lease::Own { .. }),
+            "ttl": micros_of(claim.lease.ttl()),
+            "declared": claim.declared,
+            "ticket": claim.ticket,
+            "lanes_max": count(claim.lanes_max, CLAIM_LANES_MAX),
+            "jobs_max": TURN_JOBS_MAX,
+            "bytes_max": TURN_BYTES_MAX,
+            "places": places.iter().map(|place| place + 1).collect::<Vec<_>>(),
+        })
+    };
+    let claims: Vec<_> = go_on.iter().map(claim).collect();
+    (!claims.is_empty()).then(|| serde_json::Value::from(claims).to_string())
 }
 
 fn cancelled(row: &Row, turn: &Settlement) -> Result<Option<JobId>> {
@@ -65,12 +108,14 @@ pub(super) struct SettleBatch<'a> {
     x_place: Vec<i32>,
     x_seq: Vec<i64>,
     x_fate: Vec<i16>,
+    claims: Option<String>,
 }
 
 impl<'a> SettleBatch<'a> {
-    pub(super) fn new(now: Option<Timestamp>, turns: &'a [Settlement]) -> Self {
-        let mut batch = Self { now: now.map(micros), ..Self::default() };
-        for (place, turn) in turns.iter().enumerate() {
+    pub(super) fn new(request: &'a Settle) -> Self {
+        let now = request.now.map(micros);
+        let mut batch = Self { now, claims: claims(&request.go_on), ..Self::default() };
+        for (place, turn) in request.turns.iter().enumerate() {
             batch.add(turn);
             batch.except(place as i32 + 1, turn);
         }
@@ -108,7 +153,7 @@ impl<'a> SettleBatch<'a> {
         }
     }
 
-    pub(super) fn params(&self) -> [&dyn Param; 16] {
+    pub(super) fn params(&self) -> [&dyn Param; 17] {
         [
             &self.now,
             &self.lane,
@@ -126,6 +171,7 @@ impl<'a> SettleBatch<'a> {
             &self.x_place,
             &self.x_seq,
             &self.x_fate,
+            &self.claims,
         ]
     }
 }

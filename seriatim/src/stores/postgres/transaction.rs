@@ -40,7 +40,7 @@ impl Transaction for tokio_postgres::Transaction<'_> {
         if request.turns.is_empty() {
             return Ok(Vec::new());
         }
-        let batch = SettleBatch::new(request.now, &request.turns);
+        let batch = SettleBatch::new(&request);
         let text = store.pool.text(settle::SETTLE);
         let rows = self.query_typed(&text, &typed(&batch.params())).await;
         let rows = rows.map_err(error::common)?;

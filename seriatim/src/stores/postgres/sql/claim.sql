@@ -1,10 +1,10 @@
 -- Claiming lanes, and rescuing expired claims.
 
--- Refuses a node without a heartbeat or declared dead. Takes no lock: a node declared dead at this moment gets an
--- expired claim, which the next rescue takes. Also refuses a ticket that was given up: a call with a ticket holds its
--- node's lock shared until it ends, and give_up() takes the lock exclusively. So the row is read by a separate
--- statement after the lock.
-CREATE FUNCTION seriatim.check_node(_node text, _ticket bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- The error for a node without a heartbeat or declared dead; NULL if it may claim. Takes no lock: a node declared dead
+-- at this moment gets an expired claim, which the next rescue takes. Also for a ticket that was given up: a call with a
+-- ticket holds its node's lock shared until it ends, and give_up() takes the lock exclusively. So the row is read by a
+-- separate statement after the lock.
+CREATE FUNCTION seriatim.refused_as(_node text, _ticket bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   _given_up bigint;
 BEGIN
@@ -12,11 +12,16 @@ BEGIN
     PERFORM pg_advisory_xact_lock_shared(hashtext('node seriatim.'), hashtext(_node));
   END IF;
   SELECT given_up INTO _given_up FROM seriatim.node WHERE id = _node AND dead_at IS NULL;
-  IF NOT FOUND THEN
-    RAISE EXCEPTION 'the node is not registered or dead' USING ERRCODE = 'SR004';
-  END IF;
-  IF _ticket BETWEEN 1 AND _given_up THEN
-    RAISE EXCEPTION 'the call was given up' USING ERRCODE = 'SR008';
+  RETURN CASE WHEN NOT FOUND THEN 'SR004' WHEN _ticket BETWEEN 1 AND _given_up THEN 'SR008' END;
+END $$;
+
+-- Refuses such a node.
+CREATE FUNCTION seriatim.check_node(_node text, _ticket bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _refused text := seriatim.refused_as(_node, _ticket);
+BEGIN
+  IF _refused IS NOT NULL THEN
+    RAISE EXCEPTION 'the node is not registered or dead, or the call was given up' USING ERRCODE = _refused;
   END IF;
 END $$;
 

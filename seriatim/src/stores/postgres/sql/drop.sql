@@ -12,4 +12,4 @@ BEGIN
     EXECUTE pg_catalog.format('DROP FUNCTION %s', _function);
   END LOOP;
 END $$;
-DROP TYPE IF EXISTS seriatim.move, seriatim.taken, seriatim.ending, seriatim.fated;
+DROP TYPE IF EXISTS seriatim.move, seriatim.taken, seriatim.going_on, seriatim.ending, seriatim.fated;

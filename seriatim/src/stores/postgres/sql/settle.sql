@@ -135,7 +135,8 @@ END $$;
 -- Ends turns with all jobs done in the compact forms: a packed lane, or a claim that owns its jobs by one number. The
 -- caller has locked the lanes that have a key. Returns the places.
 CREATE FUNCTION seriatim.settle_done(_now bigint, _lane bigint[], _queue int[], _token bigint[],
-  _rest smallint[], _x_place int[], OUT o_places int[], OUT o_batches bigint[]) LANGUAGE plpgsql AS $$
+  _rest smallint[], _x_place int[], _going_on seriatim.going_on[],
+  OUT o_places int[], OUT o_batches bigint[], OUT o_went bigint[]) LANGUAGE plpgsql AS $$
 DECLARE
   _queues int[]; -- one entry per done job
   _more int[];
@@ -150,6 +151,7 @@ DECLARE
   _light_tokens bigint[];
   _kept boolean := EXISTS (SELECT FROM seriatim.queue WHERE number = ANY (_queue) AND retain > 0);
 BEGIN
+  o_went := '{}';
   IF _x_place <> '{}' OR 0 <> ANY (_rest) THEN
     SELECT array_agg(lane), array_agg(queue), array_agg(token) INTO _lanes, _of, _tokens
     FROM unnest(_lane, _queue, _token, _rest) WITH ORDINALITY u (lane, queue, token, rest, place)
@@ -231,7 +233,8 @@ BEGIN
       _queues || ARRAY(SELECT g.queue FROM gone g)
     INTO _more, _numbers, o_batches, _queues FROM turn t;
     IF _more IS NOT NULL THEN
-      PERFORM seriatim.place(_numbers, _now, true);
+      o_went := seriatim.go_on(_going_on, _numbers, _now);
+      PERFORM seriatim.place(seriatim.without(_numbers, o_went), _now, true);
       o_places := o_places || _more;
     END IF;
   END IF;
@@ -242,13 +245,16 @@ END $$;
 
 -- The arrays have one entry per settlement; _x_… one per exception, whose _x_place is the settlement's place. Returns
 -- one row per settlement carried out (the others were stale), or one with place 0 for all, and one per job that ended
--- cancelled because it was flagged.
+-- cancelled because it was flagged. Then, with place -1, the jobs of the next turns of lanes that go on.
 CREATE FUNCTION seriatim.settle(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _owner bigint[], _due_kind smallint[], _due_in bigint[], _retry_count int[],
   _crashes int[], _error text[], _counted boolean[], _hold boolean[], _x_place int[], _x_seq bigint[],
-  _x_fate smallint[])
-RETURNS TABLE (o_place int, o_seq bigint, o_created_at bigint) LANGUAGE plpgsql AS $$
+  _x_fate smallint[], _claims jsonb)
+RETURNS TABLE (o_place int, o_seq bigint, o_created_at bigint, turn seriatim.taken) LANGUAGE plpgsql AS $$
 DECLARE
+  _going_on seriatim.going_on[] := '{}';
+  _went bigint[] := '{}';
+  _on bigint[];
   _t bigint := coalesce(_now, seriatim.clock());
   _endings seriatim.ending[];
   _fates seriatim.fated[];
@@ -257,6 +263,9 @@ DECLARE
   _keyed int[];
 BEGIN
   PERFORM seriatim.check_isolation();
+  IF _claims IS NOT NULL THEN
+    _going_on := seriatim.lanes_going_on(_claims, _lane);
+  END IF;
   -- Before anything is written, in the common order. If all end as done, settle_done() locks the lanes without a key
   -- (those of parallel queues) as it deletes them, in the same order.
   IF 0 <> ANY (_rest) OR _x_place <> '{}' THEN
@@ -269,13 +278,15 @@ BEGIN
     END IF;
   END IF;
   IF 0 = ANY (_rest) THEN
-    SELECT * INTO _ended, _batches FROM seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place);
+    SELECT * INTO _ended, _batches, _went
+    FROM seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place, _going_on);
     PERFORM seriatim.leave_batches(_batches);
     IF cardinality(_ended) = cardinality(_lane) THEN
-      RETURN QUERY SELECT 0, NULL::bigint, NULL::bigint;
+      RETURN QUERY SELECT 0, NULL::bigint, NULL::bigint, NULL::seriatim.taken;
+      RETURN QUERY SELECT -1, NULL::bigint, NULL::bigint, t FROM seriatim.turns_of(_went) t;
       RETURN;
     END IF;
-    RETURN QUERY SELECT p, NULL::bigint, NULL::bigint FROM unnest(_ended) p;
+    RETURN QUERY SELECT p, NULL::bigint, NULL::bigint, NULL::seriatim.taken FROM unnest(_ended) p;
   END IF;
   PERFORM seriatim.lock_lanes(_lane);
   PERFORM seriatim.unpack(_lane);
@@ -292,6 +303,7 @@ BEGIN
   JOIN seriatim.queue q ON q.number = l.queue
   WHERE l.queue = w.queue AND l.token = w.token AND l.claimed;
   IF _endings IS NULL THEN
+    RETURN QUERY SELECT -1, NULL::bigint, NULL::bigint, t FROM seriatim.turns_of(_went) t;
     RETURN;
   END IF;
   _fates := seriatim.fates_of(_endings, (
@@ -303,9 +315,12 @@ BEGIN
   -- Before place() removes the empty lanes.
   PERFORM seriatim.count_turns(_fates, ARRAY(
     SELECT x.place FROM unnest(_x_place, _x_fate) x (place, fate) WHERE x.fate = 2));
-  PERFORM seriatim.place(ARRAY(SELECT lane FROM unnest(_endings)), _t);
+  _on := seriatim.go_on(_going_on, ARRAY(
+    SELECT e.lane FROM unnest(_endings) e WHERE e.rest = 0 AND e.place <> ALL (_x_place)), _t);
+  PERFORM seriatim.place(seriatim.without(ARRAY(SELECT lane FROM unnest(_endings)), _on), _t);
   PERFORM seriatim.leave_batches(ARRAY(SELECT batch FROM unnest(_endings)));
-  RETURN QUERY SELECT e.place, NULL::bigint, NULL::bigint FROM unnest(_endings) e;
-  RETURN QUERY SELECT f.place, f.seq, f.created_at FROM unnest(_fates) f
+  RETURN QUERY SELECT e.place, NULL::bigint, NULL::bigint, NULL::seriatim.taken FROM unnest(_endings) e;
+  RETURN QUERY SELECT f.place, f.seq, f.created_at, NULL::seriatim.taken FROM unnest(_fates) f
     WHERE f.cancelled ORDER BY f.place, f.score, f.seq;
+  RETURN QUERY SELECT -1, NULL::bigint, NULL::bigint, t FROM seriatim.turns_of(_went || _on) t;
 END $$;

@@ -1,0 +1,106 @@
+-- Lanes that go on: a settle claims their next turns.
+
+-- The lanes of one queue that may go on, and the claim. `best`: the best priority of the lanes that were ready before.
+CREATE TYPE seriatim.going_on AS (
+  q seriatim.queue, routes int[], best smallint, node text, own boolean, ttl bigint, lanes bigint[],
+  lanes_max int, jobs_max int, bytes_max bigint
+);
+
+-- Reads them before anything is locked or written. Nothing fails because of them: what a claim would refuse does not
+-- go on.
+CREATE FUNCTION seriatim.lanes_going_on(_claims jsonb, _lane bigint[]) RETURNS seriatim.going_on[]
+LANGUAGE plpgsql AS $$
+DECLARE
+  _all seriatim.going_on[] := '{}';
+  _one seriatim.going_on;
+  _q seriatim.queue;
+  _c jsonb;
+BEGIN
+  FOR _c IN SELECT * FROM jsonb_array_elements(_claims) LOOP
+    SELECT * INTO _q FROM seriatim.queue WHERE name = _c->>'queue';
+    CONTINUE WHEN NOT FOUND;
+    PERFORM seriatim.share_queue(_q.number);
+    -- A statement after the lock: it may have been changed or deleted meanwhile.
+    SELECT * INTO _q FROM seriatim.queue WHERE number = _q.number;
+    CONTINUE WHEN NOT FOUND OR _q.paused
+      OR (_c->>'declared')::boolean AND NOT _q.declared OR (_c->>'ttl')::bigint > _q.lease_max
+      OR seriatim.refused_as(_c->>'node', (_c->>'ticket')::bigint) IS NOT NULL;
+    _one.q := _q;
+    _one.routes := seriatim.routes_of(_c->>'node_name', ARRAY(SELECT jsonb_array_elements_text(_c->'groups')));
+    _one.best := (SELECT min(x.priority) FROM unnest(_one.routes) r CROSS JOIN LATERAL (
+      SELECT priority FROM seriatim.ready WHERE queue = _q.number AND class = r * 2
+      ORDER BY priority, at, number LIMIT 1) x);
+    _one.node := _c->>'node';
+    _one.own := (_c->>'own')::boolean;
+    _one.ttl := (_c->>'ttl')::bigint;
+    _one.lanes := ARRAY(SELECT _lane[place::int] FROM jsonb_array_elements_text(_c->'places') place);
+    _one.lanes_max := (_c->>'lanes_max')::int;
+    _one.jobs_max := (_c->>'jobs_max')::int;
+    _one.bytes_max := (_c->>'bytes_max')::bigint;
+    _all := _all || _one;
+  END LOOP;
+  IF _all <> '{}' THEN
+    PERFORM seriatim.draw_tokens();
+  END IF;
+  RETURN _all;
+END $$;
+
+-- Claims the next turns of those of `_done` that may go on. They are locked, and have no position and no jobs of
+-- their last turns. Returns them.
+CREATE FUNCTION seriatim.go_on(_all seriatim.going_on[], _done bigint[], _now bigint) RETURNS bigint[]
+LANGUAGE plpgsql AS $$
+DECLARE
+  _one seriatim.going_on;
+  _lanes bigint[];
+  _went bigint[] := '{}';
+  _progress boolean;
+  _token bigint;
+BEGIN
+  FOREACH _one IN ARRAY _all LOOP
+    SELECT array_agg(x.number ORDER BY x.place), bool_or(x.progress IS NOT NULL) INTO _lanes, _progress FROM (
+      SELECT w.number, w.place, l.progress
+      FROM unnest(_one.lanes) WITH ORDINALITY w (number, place)
+      CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) l
+      CROSS JOIN LATERAL seriatim.head(l.number, (_one.q).mode, _now) h
+      WHERE CASE WHEN w.number IN (SELECT unnest(_done)) THEN true END
+        AND l.queue = (_one.q).number AND NOT l.held AND NOT l.paused AND l.payload IS NULL
+        AND CASE WHEN (_one.q).mode = 1 THEN coalesce(l.next_due, l.due) ELSE h.run_at END <= _now
+        AND ((_one.q).mode = 1 OR h.crashes = 0)
+        AND coalesce(CASE WHEN (_one.q).mode = 1 THEN h.priority_min ELSE h.priority END <= _one.best, true)
+        AND CASE WHEN (_one.q).mode IN (1, 2) THEN l.route ELSE h.route END = ANY (_one.routes)
+      ORDER BY w.place LIMIT _one.lanes_max) x;
+    CONTINUE WHEN _lanes IS NULL;
+    IF _progress THEN
+      UPDATE seriatim.lane SET progress = NULL WHERE number = ANY (_lanes);
+    END IF;
+    _token := nextval('seriatim.token');
+    PERFORM seriatim.list_batch(_token, _one.node, _one.own, _one.ttl, _now, false, _lanes);
+    IF seriatim.takes_one(_one.q) THEN
+      PERFORM seriatim.hold_one(_lanes, (_one.q).mode, _token, _one.node, _one.own, _one.ttl, _now);
+    ELSE
+      UPDATE seriatim.lane l
+      SET due = CASE WHEN (_one.q).mode = 1 THEN coalesce(l.next_due, l.due) ELSE h.run_at END, next_due = NULL,
+        priority = CASE WHEN (_one.q).mode = 1 THEN h.priority_min ELSE h.priority END,
+        retry_count = CASE WHEN (_one.q).mode = 1 THEN -1 ELSE h.retry_count END,
+        crashes = 0, error = CASE WHEN (_one.q).mode = 1 THEN NULL ELSE h.error END
+      FROM unnest(_lanes) w (number)
+      CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) n
+      CROSS JOIN LATERAL seriatim.head(w.number, (_one.q).mode, _now) h
+      WHERE l.ctid = n.row;
+      PERFORM seriatim.hold(_one.q, _lanes, _token, _one.node, _one.own, _one.ttl, _now,
+        _one.jobs_max, _one.bytes_max);
+    END IF;
+    _went := _went || _lanes;
+  END LOOP;
+  RETURN _went;
+END $$;
+
+-- These lanes without those.
+CREATE FUNCTION seriatim.without(_lanes bigint[], _those bigint[]) RETURNS bigint[] LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF _those = '{}' THEN
+    RETURN _lanes;
+  END IF;
+  RETURN ARRAY(SELECT number FROM unnest(_lanes) number
+    WHERE CASE WHEN number IN (SELECT unnest(_those)) THEN false ELSE true END);
+END $$;
