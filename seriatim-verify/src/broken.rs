@@ -1,13 +1,12 @@
 //! Stores with a defect, each wrapping a correct one: the checker must find the defect in a recorded history.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use seriatim::store::*;
-use seriatim::{
-    Job, JobId, Payload, Result, SharedStore,
-    store::{Fate, LaneId, Settlement, Token, Turn},
-};
+use seriatim::{Job, JobId, Payload, Result, SharedStore};
+
+use crate::lock::lock;
 
 /// The token that [`Fault::TokenNotGrowing`] gives to every claim.
 const TOKEN: Token = Token(1);
@@ -74,20 +73,16 @@ impl Broken {
         self.fault == fault
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether the defect happens this time: each `every`th.
     fn strikes(&self, fault: Fault, every: u64) -> bool {
-        let mut seen = self.seen();
+        let mut seen = lock(&self.seen);
         seen.count += u64::from(self.has(fault));
         self.has(fault) && seen.count.is_multiple_of(every)
     }
 
     /// Records delivered turns and changes them as the defect requires.
     fn hand_out(&self, mut turns: Vec<Turn>) -> Vec<Turn> {
-        self.seen().turns.extend(turns.iter().map(|turn| (turn.lane, turn.clone())));
+        lock(&self.seen).turns.extend(turns.iter().map(|turn| (turn.lane, turn.clone())));
         turns.iter_mut().for_each(|turn| turn.token = self.shown(turn.token));
         turns
     }
@@ -99,14 +94,14 @@ impl Broken {
     /// The token in the inner store for a caller's token.
     fn meant(&self, lane: LaneId, token: Token) -> Token {
         let is_blind = self.has(Fault::NoFence) || self.has(Fault::TokenNotGrowing);
-        let newest = self.seen().turns.get(&lane).map(|turn| turn.token);
+        let newest = lock(&self.seen).turns.get(&lane).map(|turn| turn.token);
         newest.filter(|_| is_blind).unwrap_or(token)
     }
 
     /// The first running turn among the `wanted` ones, as its holder got it.
     async fn under_way(&self, wanted: impl Fn(&Turn) -> bool + Send) -> Option<Turn> {
         let held: Vec<(LaneId, Token)> = {
-            let seen = self.seen();
+            let seen = lock(&self.seen);
             let wanted = seen.turns.values().filter(|turn| turn.key.is_some() && wanted(turn));
             wanted.map(|turn| (turn.lane, turn.token)).collect()
         };
@@ -147,7 +142,7 @@ impl Broken {
             return;
         }
         let kept = turn.jobs.iter().filter(|job| settlement.fate_of(job.id) == Fate::Keep);
-        self.seen().detained.extend(kept.map(|job| (turn.queue.clone(), job.id)));
+        lock(&self.seen).detained.extend(kept.map(|job| (turn.queue.clone(), job.id)));
         let exceptions = settlement.exceptions.iter_mut().map(|(_, fate)| fate);
         let kept = exceptions.chain([&mut settlement.rest]).filter(|fate| **fate == Fate::Keep);
         kept.for_each(|fate| *fate = Fate::Bury);
@@ -155,7 +150,7 @@ impl Broken {
 
     /// Requeues buried jobs after others had their turn.
     async fn let_go(&self, now: Option<seriatim::Timestamp>) -> Result<()> {
-        let detained = std::mem::take(&mut self.seen().detained);
+        let detained = std::mem::take(&mut lock(&self.seen).detained);
         for (queue, job) in detained {
             let which = Selection::Jobs(vec![job]);
             self.inner.requeue(Selected { now, queue, which }).await?;

@@ -10,5 +10,6 @@ pub mod checker;
 pub mod conformance;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
 pub mod limit;
+mod lock;
 #[cfg(feature = "simulation")]
 pub mod simulation;

@@ -1,12 +1,13 @@
 //! Pushes jobs. Single pushes of concurrent callers go to the store as one batch.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OnceCell, oneshot};
 
 use crate::contract::{Declaration, Push, Pushed, SharedStore, Transaction, declare_each};
 use crate::handler::codec::Codec;
+use crate::lock::lock;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::job::Job;
@@ -156,10 +157,7 @@ impl Client {
 
     /// Pushes a batch of at most 10,000 jobs, all or none. Returns one answer for each job, in order.
     pub async fn push_all(&self, mut jobs: Vec<Job>) -> Result<Vec<Pushed>> {
-        for (place, job) in jobs.iter_mut().enumerate() {
-            self.shared.around.pass(job).map_err(|error| of_batch(error, place))?;
-        }
-        self.shared.declare().await?;
+        self.shared.prepare(&mut jobs).await?;
         self.shared.push(jobs).await
     }
 
@@ -170,15 +168,12 @@ impl Client {
         transaction: &mut impl Transaction,
         mut jobs: Vec<Job>,
     ) -> Result<Vec<Pushed>> {
-        for (place, job) in jobs.iter_mut().enumerate() {
-            self.shared.around.pass(job).map_err(|error| of_batch(error, place))?;
-        }
-        self.shared.declare().await?;
+        self.shared.prepare(&mut jobs).await?;
         transaction.push(&*self.shared.store, Push { now: None, jobs }).await
     }
 
     fn lead(&self) -> Option<Leading> {
-        let mut line = self.shared.line();
+        let mut line = lock(&self.shared.line);
         if line.led {
             return None;
         }
@@ -189,7 +184,7 @@ impl Client {
     async fn follow(&self, job: Job) -> Result<Pushed> {
         let (answer, answered) = oneshot::channel();
         let led = {
-            let mut line = self.shared.line();
+            let mut line = lock(&self.shared.line);
             line.waiting.push_back(Waiting { job, answer });
             std::mem::replace(&mut line.led, true)
         };
@@ -220,7 +215,7 @@ struct Leading(Arc<Shared>);
 
 impl Drop for Leading {
     fn drop(&mut self) {
-        let mut line = self.0.line();
+        let mut line = lock(&self.0.line);
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) if !line.waiting.is_empty() => {
                 runtime.spawn(push_groups(self.0.clone()));
@@ -241,6 +236,16 @@ async fn push_groups(shared: Arc<Shared>) {
 }
 
 impl Shared {
+    /// Takes the jobs of a batch through what is around the client; declares its queues.
+    async fn prepare(&self, jobs: &mut [Job]) -> Result<()> {
+        for (place, job) in jobs.iter_mut().enumerate() {
+            // The error names `jobs[7].key`, not `key`.
+            let of_batch = |error: Error| error.in_field(format!("jobs[{place}]"));
+            self.around.pass(job).map_err(of_batch)?;
+        }
+        self.declare().await
+    }
+
     /// Declares the client's queues before its first push; concurrent pushes wait.
     async fn declare(&self) -> Result<()> {
         let queues = &self.around.queues;
@@ -257,13 +262,9 @@ impl Shared {
         self.declared.get_or_try_init(declare).await.map(drop)
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The next group. `None` ends the leadership: no caller waits.
     fn next_group(&self) -> Option<Vec<Waiting>> {
-        let mut line = self.line();
+        let mut line = lock(&self.line);
         let mut bytes = 0;
         let fits = line.waiting.iter().take(GROUP_JOBS_MAX).take_while(|waiting| {
             bytes += waiting.job.payload.as_bytes().len();
@@ -328,11 +329,6 @@ fn of_single(error: Error) -> Error {
     let field = field.trim_start_matches('.').to_owned();
     let bare = Error::new(error.kind(), error.message().to_owned());
     if field.is_empty() { bare } else { bare.in_field(field) }
-}
-
-/// An error of one job of a batch names `jobs[7].key`, not `key`.
-fn of_batch(error: Error, place: usize) -> Error {
-    error.in_field(format!("jobs[{place}]"))
 }
 
 /// A copy of the error for another caller. Causes cannot be cloned, so the text includes them.

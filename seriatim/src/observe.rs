@@ -10,8 +10,9 @@ use crate::model::turn::Turn;
 
 /// Observes one client or engine. Its methods run in their tasks: they must be quick and must not block.
 ///
-/// For one turn the order is `started`, `ended`, `settling`, `settled`. A turn that never started is only settled (as
-/// a release), as is a rescued one (as a crash).
+/// For one turn the order is `started`, `ended`, `settling`, `settled`. For one that never started it is `settling`,
+/// `settled` (a release); for a rescued one `rescued`, `settling`, `settled` (a crash). `settled` is left out if a
+/// settlement was sent again and the repeat is stale: the first one may have taken effect.
 pub trait Observer: Send + Sync + 'static {
     /// The store answered a push that was sent at `sent_at`. After a transient error it is unknown whether the jobs
     /// are stored.

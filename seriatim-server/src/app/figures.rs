@@ -13,7 +13,7 @@ use crate::protocol::figures::Numbers;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) stats: QueueStats,
-    /// Of what is claimed, what waits for a free slot of its node.
+    /// Claimed turns that wait for a free slot of their node.
     pub(crate) prefetched: u64,
 }
 
@@ -95,10 +95,10 @@ pub(crate) fn busiest(mut all: Vec<Figures>, most: usize) -> (Vec<Figures>, Opti
     (all, Some(others))
 }
 
-/// The document of these queues, with their sum.
-pub(crate) fn statistics(all: &[Figures]) -> Stats {
+/// The document of these queues. Its sum includes `others`, which it does not list.
+pub(crate) fn statistics(listed: &[Figures], others: Option<&Figures>) -> Stats {
     let mut total = Figures::default();
-    all.iter().for_each(|of| total.add(of));
+    listed.iter().chain(others).for_each(|of| total.add(of));
     let named = |of: &Figures| (of.stats.queue.clone(), NamedFigures::new(&of.stats, of.numbers()));
-    Stats { total: total.numbers().into(), by_worker: all.iter().map(named).collect() }
+    Stats { total: total.numbers().into(), by_worker: listed.iter().map(named).collect() }
 }

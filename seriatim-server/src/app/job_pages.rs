@@ -10,6 +10,7 @@ use seriatim::store::Store;
 use seriatim::store::{JobFilter, JobOrder, JobQuery, JobState, JobView, Page};
 
 use super::error::Error;
+use super::find;
 
 /// In which state jobs are listed.
 #[derive(Clone, Copy, Debug, Default, ValueEnum, Deserialize, JsonSchema)]
@@ -61,17 +62,19 @@ pub(crate) struct Wanted<'a> {
 
 /// A page, and where the next one begins.
 pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<JobView>, Error> {
+    let queues = match wanted.queue {
+        Some(queue) => vec![find::queue(store, queue).await?],
+        None => store.queues().await?,
+    };
     let (first, mut after) = match wanted.after.map(|cursor| cursor.split_once('/')) {
         None => ("", None),
         Some(Some((queue, cursor))) => (queue, Some(cursor.to_owned()).filter(|c| !c.is_empty())),
         Some(None) => return Err(Error::Cursor),
     };
-    let queues = store.queues().await?;
     let names: Vec<Arc<str>> = queues
         .iter()
         .map(|view| view.queue.name.as_str().into())
-        .filter(|name: &Arc<str>| wanted.queue.is_none_or(|queue| **name == *queue))
-        .filter(|name| **name >= *first)
+        .filter(|name: &Arc<str>| **name >= *first)
         .collect();
     let mut rows = Vec::new();
     for (i, name) in names.iter().enumerate() {

@@ -13,6 +13,10 @@ pub(crate) async fn amended(
     change: Change,
 ) -> Result<JobView, Error> {
     waiting(&find::job(store, id).await?)?;
+    changed(store, id, change).await
+}
+
+async fn changed(store: &dyn Store, id: JobId, change: Change) -> Result<JobView, Error> {
     store.amend(Amend { now: None, job: id, change }).await?;
     find::job(store, id).await
 }
@@ -35,7 +39,7 @@ pub(crate) async fn retried(store: &dyn Store, id: JobId) -> Result<JobView, Err
     }
     waiting(&job)?;
     stands_still(store, &job).await?;
-    amended(store, id, Change::RunAt(store.now().await?)).await
+    changed(store, id, Change::RunAt(store.now().await?)).await
 }
 
 /// Refuses a job whose lane is held or paused: another time would not make it run.

@@ -1,10 +1,9 @@
 //! The jobs of a lane, as they are shown with it.
 
 use seriatim::store::{JobFilter, JobOrder, JobQuery, JobState, JobView};
-use seriatim::{Mode, store::Store};
+use seriatim::{Mode, Queue, store::Store};
 
 use super::error::Error;
-use super::find;
 
 /// Jobs of a lane that are shown with it.
 const JOBS_SHOWN: usize = 100;
@@ -14,13 +13,13 @@ const ENDED_SHOWN: usize = 10;
 /// Those that are claimed and those that wait, in the order in which they are handed over.
 pub(crate) async fn of(
     store: &dyn Store,
-    queue: &str,
+    queue: &Queue,
     key: &str,
 ) -> Result<(Vec<JobView>, Vec<JobView>), Error> {
-    let live = JobQuery::new(queue, JobFilter::Live);
+    let live = JobQuery::new(queue.name.as_str(), JobFilter::Live);
     let query = JobQuery { key: Some(key.to_owned()), rows_max: JOBS_SHOWN, ..live };
     let mut jobs = store.jobs(query).await?.rows;
-    match find::queue(store, queue).await?.queue.mode {
+    match queue.mode {
         Mode::Exclusive => jobs.sort_by_key(|job| (job.priority, job.run_at, job.id)),
         _ => jobs.sort_by(|a, b| a.score.total_cmp(&b.score)),
     }

@@ -9,7 +9,7 @@ use seriatim::store::{JobOrder, JobQuery, JobState, JobView, Page};
 use super::error::Error;
 use super::find;
 
-/// By what the dead are listed.
+/// The order in which dead jobs are listed.
 #[derive(Clone, Copy, Debug, Default, ValueEnum, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]

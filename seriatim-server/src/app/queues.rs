@@ -1,28 +1,35 @@
 //! The queues, as they are listed and shown.
 
-use seriatim::store::Store;
-use seriatim::store::{NodeView, QueueView};
+use std::collections::HashMap;
+
+use seriatim::store::{NodeView, QueueView, Store};
 
 use super::error::Error;
 use super::figures::Figures;
 use super::{find, troubles};
 use crate::protocol::document::{Queue, Queues};
 
-/// All queues with their figures; one that was made this moment may have none yet.
-pub(crate) async fn with_figures(store: &dyn Store) -> Result<Vec<(QueueView, Figures)>, Error> {
-    let (views, figures) = (store.queues().await?, Figures::all(store).await?);
-    let of = |view: &QueueView| {
-        figures.iter().find(|of| *of.stats.queue == *view.queue.name).cloned().unwrap_or_default()
+/// All queues with their figures, and the nodes. A queue that was made this moment may have no figures yet.
+pub(crate) async fn with_figures(
+    store: &dyn Store,
+) -> Result<(Vec<(QueueView, Figures)>, Vec<NodeView>), Error> {
+    let (views, stats, nodes) =
+        (store.queues().await?, store.stats(None).await?, store.nodes().await?);
+    let figures = Figures::of(stats, &nodes).into_iter();
+    let mut figures: HashMap<_, _> = figures.map(|of| (of.stats.queue.clone(), of)).collect();
+    let with = |view: QueueView| {
+        let of = figures.remove(view.queue.name.as_str()).unwrap_or_default();
+        (view, of)
     };
-    Ok(views.into_iter().map(|view| (of(&view), view)).map(|(of, view)| (view, of)).collect())
+    Ok((views.into_iter().map(with).collect(), nodes))
 }
 
 /// All queues, as a JSON document.
 pub(crate) async fn all(store: &dyn Store) -> Result<Queues, Error> {
-    let queues = with_figures(store).await?;
-    let (nodes, now) = (store.nodes().await?, store.now().await?);
+    let (queues, nodes) = with_figures(store).await?;
+    let mut troubles = troubles::by_queue(&nodes, store.now().await?);
     let document = |(view, figures): &(QueueView, Figures)| {
-        let troubles = troubles::of_queue(&nodes, now, &view.queue.name);
+        let troubles = troubles.remove(view.queue.name.as_str()).unwrap_or_default();
         Queue::new(view, figures.numbers(), troubles)
     };
     Ok(Queues { queues: queues.iter().map(document).collect() })
@@ -32,7 +39,7 @@ pub(crate) async fn all(store: &dyn Store) -> Result<Queues, Error> {
 pub(crate) async fn one(store: &dyn Store, name: &str) -> Result<Queue, Error> {
     let (view, figures) = find::queue_with_figures(store, name).await?;
     let nodes = workers(store, name).await?;
-    let troubles = troubles::of_queue(&nodes, store.now().await?, name);
+    let troubles = troubles::by_queue(&nodes, store.now().await?).remove(name).unwrap_or_default();
     Ok(Queue::new(&view, figures.numbers(), troubles).in_full(view.queue, &nodes))
 }
 

@@ -1,4 +1,4 @@
-//! By what lanes are listed, and a range of it.
+//! The order in which lanes are listed, and a range of it.
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use seriatim::store::{LaneOrder, LanePlace};
 use super::error::Error;
 use crate::base::time;
 
-/// By what lanes are listed.
+/// The order in which lanes are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]

@@ -1,5 +1,7 @@
 //! Troubles that nodes report.
 
+use std::collections::HashMap;
+
 use seriatim::Timestamp;
 use seriatim::store::{NodeView, Trouble, TroubleKind};
 
@@ -12,7 +14,8 @@ pub(crate) fn of(
     nodes: &[NodeView],
     now: Timestamp,
 ) -> impl Iterator<Item = (&NodeView, &Trouble)> {
-    let living = nodes.iter().filter(move |node| !node.dead && !is_late(node, now));
+    let reporting = nodes.iter().filter(|node| !node.dead && !node.info.troubles.is_empty());
+    let living = reporting.filter(move |node| !is_late(node, now));
     living.flat_map(|node| node.info.troubles.iter().map(move |trouble| (node, trouble)))
 }
 
@@ -34,11 +37,17 @@ pub(crate) fn line(trouble: &Trouble, now: Timestamp) -> String {
     format!("{}{what}: {} (for {age}{often})", trouble.about, trouble.text)
 }
 
-/// The troubles of a queue, as JSON documents.
-pub(crate) fn of_queue(nodes: &[NodeView], now: Timestamp, queue: &str) -> Vec<document::Trouble> {
-    let concerns = |trouble: &Trouble| trouble.queue.as_deref() == Some(queue);
-    of(nodes, now)
-        .filter(|(_, trouble)| concerns(trouble))
-        .map(|(node, trouble)| document::Trouble::of_node(trouble, &node.info.id))
-        .collect()
+/// The troubles by queue, as JSON documents.
+pub(crate) fn by_queue(
+    nodes: &[NodeView],
+    now: Timestamp,
+) -> HashMap<&str, Vec<document::Trouble>> {
+    let mut queues: HashMap<_, Vec<_>> = HashMap::new();
+    for (node, trouble) in of(nodes, now) {
+        if let Some(queue) = trouble.queue.as_deref() {
+            let document = document::Trouble::of_node(trouble, &node.info.id);
+            queues.entry(queue).or_default().push(document);
+        }
+    }
+    queues
 }

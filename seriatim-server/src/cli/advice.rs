@@ -22,12 +22,12 @@ impl From<Error> for Failure {
             ),
             Error::NoNode(_) => format!("{error}: `seriatim nodes` lists them"),
             Error::NotWaiting { job, queue, state: JobState::Dead } => {
-                format!("{error}: requeue it with `seriatim morgue {queue} requeue {job}`")
+                format!("{error}: requeue it with `seriatim morgue requeue {queue} {job}`")
             }
             Error::StandsStill { queue, key, state } => {
                 let action = if *state == LaneState::Paused { "resume" } else { "retry" };
                 let key = one_line(key);
-                format!("{error}: `seriatim lanes {queue} {action} {key}` resumes it")
+                format!("{error}: `seriatim lanes {action} {queue} {key}` resumes it")
             }
             Error::Cursor => format!("--after: {error}"),
             Error::Unranged { .. } => "--from and --to need --by key, due or retries".to_owned(),

@@ -8,10 +8,10 @@ use seriatim_verify::checker::{Judgement, check_files};
 use crate::cli::output::{Failure, say};
 
 const BROKEN: &str = "the history violates a guarantee";
-const UNDECIDED: &str = "no promise is broken in what is recorded, but not everything could be judged \
-     (docs/history.md says what a complete history holds)";
-const STRANGERS: &str = "\"never pushed\" also counts what was pushed by a program that records no history, \
-     or one whose history is not among these files";
+const UNDECIDED: &str = "no violation was found, but the history is incomplete, so not everything could be checked \
+     (docs/history.md describes a complete history)";
+const STRANGERS: &str = "\"never pushed\" also counts jobs of programs that record no history, \
+     or whose history is not among these files";
 
 #[derive(Args)]
 pub(crate) struct Check {

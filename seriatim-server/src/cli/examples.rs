@@ -125,22 +125,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-
-    /// The words of a command line, without quotes, up to `>` or `|`.
-    fn words(line: &str) -> Vec<String> {
-        let mut words: Vec<String> = Vec::new();
-        let (mut word, mut quoted) = (String::new(), false);
-        for c in line.chars() {
-            match c {
-                '\'' => quoted = !quoted,
-                ' ' if !quoted => words.push(std::mem::take(&mut word)),
-                '>' | '|' if !quoted => break,
-                c => word.push(c),
-            }
-        }
-        words.extend((!word.is_empty()).then_some(word));
-        words
-    }
+    use crate::cli::tests::words;
 
     #[test]
     fn every_command_has_examples_and_the_program_understands_each() {

@@ -135,9 +135,6 @@ impl Jobs {
     }
 
     async fn list(&self, store: &dyn Store) -> Result<(), Failure> {
-        if let Some(queue) = &self.queue {
-            find::queue(store, queue).await?;
-        }
         let wanted = Wanted {
             queue: self.queue.as_deref(),
             status: self.state,

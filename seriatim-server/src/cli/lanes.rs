@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use seriatim::store::{ClaimSelection, JobView, LaneAction, LaneSelection, LaneView, Page};
 use seriatim::{
-    Timestamp,
+    Queue, Timestamp,
     store::{LaneId, Store},
 };
 
@@ -91,10 +91,10 @@ impl Lanes {
         self.common
             .store
             .using(async |store| {
-                find::queue(&*store, &self.queue).await?;
+                let queue = find::queue(&*store, &self.queue).await?.queue;
                 match &self.action {
                     None => self.list(&*store).await,
-                    Some(Action::Show { key }) => self.show(&*store, key).await,
+                    Some(Action::Show { key }) => self.show(&*store, &queue, key).await,
                     Some(Action::Pause(which)) => self.act(&*store, which, LaneAction::Pause).await,
                     Some(Action::Resume(which)) => {
                         self.act(&*store, which, LaneAction::Resume).await
@@ -123,7 +123,7 @@ impl Lanes {
             return Ok(());
         }
         if page.rows.is_empty() {
-            say(format!("no such lanes of {}", self.queue));
+            say(format!("no such lanes in {}", self.queue));
         } else {
             say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
         }
@@ -146,11 +146,11 @@ impl Lanes {
         Ok(lane_pages::page(store, wanted).await?)
     }
 
-    async fn show(&self, store: &dyn Store, key: &str) -> Result<(), Failure> {
+    async fn show(&self, store: &dyn Store, queue: &Queue, key: &str) -> Result<(), Failure> {
         let Some(lane) = find::known_lane(store, &self.queue, key).await? else {
-            return self.show_ended(store, key).await;
+            return self.show_ended(store, queue, key).await;
         };
-        let (claimed, waiting) = lane_jobs::of(store, &self.queue, key).await?;
+        let (claimed, waiting) = lane_jobs::of(store, queue, key).await?;
         if self.common.json {
             let lane = document::Lane::of_queue(lane, self.queue.as_str().into());
             say_json(&lane.with_jobs(claimed, waiting));
@@ -176,23 +176,23 @@ impl Lanes {
     }
 
     /// The key has nothing left to do, usually because its jobs are done. This is no error.
-    async fn show_ended(&self, store: &dyn Store, key: &str) -> Result<(), Failure> {
+    async fn show_ended(&self, store: &dyn Store, queue: &Queue, key: &str) -> Result<(), Failure> {
         let ended = lane_jobs::ended(store, &self.queue, key).await?;
         if self.common.json {
             say_json(&document::EndedLane::new(&self.queue, key, ended));
             return Ok(());
         }
-        let (queue, shown) = (&self.queue, one_line(key));
-        say(format!("queue {queue} has no waiting or claimed jobs with key {shown:?}"));
+        let (name, shown) = (&self.queue, one_line(key));
+        say(format!("queue {name} has no waiting or claimed jobs with key {shown:?}"));
         if !ended.is_empty() {
             let table = jobs::table(&ended, store.now().await?);
             say(format!("\nlast ended:\n{}", table.render(Terminal::of_stdout())));
             return Ok(());
         }
-        let keeps = find::queue(store, queue).await?.queue.retention();
+        let keeps = queue.retention();
         say(match keeps.is_zero() {
             true => format!(
-                "none is dead, and {queue} keeps no finished jobs (retain_completed): all were done or canceled"
+                "none is dead, and {name} keeps no finished jobs (retain_completed): all were done or canceled"
             ),
             false => format!(
                 "none is dead, and none has ended in the last {}",
@@ -254,7 +254,7 @@ fn broken_off(error: Error, done: u64) -> Failure {
     if done == 0 {
         return failure;
     }
-    let told = format!("{failure} ({} before it done)", count(done, "lane"));
+    let told = format!("{failure} ({} done before it)", count(done, "lane"));
     failure.reworded(told)
 }
 

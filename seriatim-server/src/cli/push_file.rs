@@ -277,9 +277,9 @@ impl Pusher<'_> {
             false => format!("{}:{line}", self.path.display()),
         };
         let before = match self.pushed {
-            0 => "nothing is pushed".to_owned(),
-            1 => format!("1 job before it was pushed; continue with --from-line {go_on}"),
-            jobs => format!("{jobs} jobs before it were pushed; continue with --from-line {go_on}"),
+            0 => "nothing was pushed".to_owned(),
+            1 => format!("1 job was pushed before it; continue with --from-line {go_on}"),
+            jobs => format!("{jobs} jobs were pushed before it; continue with --from-line {go_on}"),
         };
         Failure::failed(format!("{place}: {error} ({before})"))
     }

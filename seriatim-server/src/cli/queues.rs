@@ -47,13 +47,13 @@ enum Action {
         /// The queue
         queue: String,
     },
-    /// Splits a queue into another number of shards, without downtime
+    /// Changes the number of shards of a queue, without downtime
     Reshard {
         /// The queue
         queue: String,
-        /// How many: 1 to 4096
+        /// The number of shards: 1 to 4096
         shards: u16,
-        /// Wait until the shards of earlier numbers are empty
+        /// Wait until the old shards are empty
         #[arg(long)]
         wait: bool,
     },
@@ -195,10 +195,10 @@ async fn reshard(
         });
         return Ok(());
     }
-    say(format!("{queue} is split into {}", count(now.shards.into(), "shard")));
+    say(format!("{queue} now has {}", count(now.shards.into(), "shard")));
     if now.older > 0 {
         say(format!(
-            "still in shards of earlier numbers: {} and {}; pushes check those shards until they are empty",
+            "{} and {} are still in old shards: pushes check those too until they are empty",
             count(now.lanes_left, "lane"),
             count(now.idempotency_keys_left, "idempotency key")
         ));
@@ -211,7 +211,7 @@ async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
         say_json(&all(&*store).await?);
         return Ok(());
     }
-    let views = with_figures(&*store).await?;
+    let (views, nodes) = with_figures(&*store).await?;
     if views.is_empty() {
         say("no queues: a push or a [queues] entry of the configuration creates one");
         return Ok(());
@@ -232,7 +232,7 @@ async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
         table.row(row(view, figures));
     }
     say(table.render(Terminal::of_stdout()));
-    let (nodes, now) = (store.nodes().await?, store.now().await?);
+    let now = store.now().await?;
     for (view, _) in &views {
         troubles::say_all(&nodes, now, Some(&view.queue.name));
     }

@@ -21,7 +21,7 @@ impl Stats {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let figures = self.store.using(async |store| Ok(Figures::all(&*store).await?)).await?;
         if self.json {
-            say_json(&statistics(&figures));
+            say_json(&statistics(&figures, None));
             return Ok(());
         }
         if figures.is_empty() {

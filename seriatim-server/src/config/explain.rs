@@ -13,8 +13,7 @@ pub(super) fn explain(name: &str, path: &str, error: &toml::de::Error) -> SetupE
     let (shown, message) = (error.to_string(), error.message());
     // All but the last line shows the place in the file.
     let place = shown.trim_end().strip_suffix(message.trim_end()).unwrap_or_default().trim_end();
-    // What stands there may be a secret, with tokens one that was written there by mistake: it is named
-    // and not shown.
+    // The value may be a secret, perhaps a token that was written there by mistake: it is not shown.
     let holds_secrets = |part: &str| path.contains(&format!("].{part}."));
     let is_secret = path.starts_with("http.tokens")
         || ["env", "headers"].into_iter().any(holds_secrets)

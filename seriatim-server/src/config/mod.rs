@@ -20,7 +20,9 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
-use seriatim::limits::{ATTEMPTS_MAX, QUEUES_MAX, TURN_JOBS_MAX};
+use seriatim::limits::{
+    ATTEMPTS_MAX, BATCH_SIZE_MAX, CRASHES_MAX, QUEUES_MAX, SHARDS_MAX, TURN_JOBS_MAX, WEIGHT_MAX,
+};
 use seriatim::names::did_you_mean;
 use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, engine::Scheduler};
 use toml::{Table, Value};
@@ -33,7 +35,7 @@ pub(crate) use cron::CronConfig;
 pub(crate) use environment::{Environment, is_variable};
 use explain::explain;
 pub(crate) use explain::{closest, in_words};
-use length::{LengthText, length};
+use length::length;
 #[cfg(test)]
 pub(crate) use log::DEFAULT_LEVEL;
 pub(crate) use log::{LogFilter, LogFormat, log_of_variable};
@@ -197,7 +199,7 @@ pub(crate) struct QueueConfig {
     #[schemars(range(min = 1, max = TURN_JOBS_MAX))]
     take: Option<u32>,
     /// Most lanes of a handler call. Default: 1
-    #[schemars(range(min = 1, max = 10_000))]
+    #[schemars(range(min = 1, max = BATCH_SIZE_MAX))]
     batch_size: Option<u32>,
     /// Retries after the first try. Default: 25
     #[schemars(range(max = ATTEMPTS_MAX))]
@@ -209,39 +211,39 @@ pub(crate) struct QueueConfig {
     #[schemars(with = "Option<Foreign<Exhaustion>>")]
     exhausted: Option<Exhaustion>,
     /// A job is buried after so many crashes
-    #[schemars(range(min = 1, max = 1_000))]
+    #[schemars(range(min = 1, max = CRASHES_MAX))]
     max_crashes: Option<u32>,
     /// How long a handler may take. Default: no limit
     #[serde(deserialize_with = "length")]
-    #[schemars(with = "Option<LengthText>")]
+    #[schemars(with = "Option<Foreign<Duration>>")]
     timeout: Option<Duration>,
     /// How long a claim stands without a heartbeat. Default: the node's lease
     #[serde(deserialize_with = "length")]
-    #[schemars(with = "Option<LengthText>")]
+    #[schemars(with = "Option<Foreign<Duration>>")]
     lease: Option<Duration>,
     /// The longest lease that a claim or job may ask for. Default: 1h
     #[serde(deserialize_with = "length")]
-    #[schemars(with = "Option<LengthText>")]
+    #[schemars(with = "Option<Foreign<Duration>>")]
     lease_max: Option<Duration>,
     /// How long finished jobs are kept. Default: 1h in exclusive, 0 elsewhere
     #[serde(deserialize_with = "length")]
-    #[schemars(with = "Option<LengthText>")]
+    #[schemars(with = "Option<Foreign<Duration>>")]
     retain_completed: Option<Duration>,
     /// How long dead jobs are kept
     #[serde(deserialize_with = "length")]
-    #[schemars(with = "Option<LengthText>")]
+    #[schemars(with = "Option<Foreign<Duration>>")]
     retain_dead: Option<Duration>,
     /// Most dead jobs kept
     retain_dead_max: Option<u64>,
     /// How long an idempotency key is remembered at least
     #[serde(deserialize_with = "length")]
-    #[schemars(with = "Option<LengthText>")]
+    #[schemars(with = "Option<Foreign<Duration>>")]
     idempotency_ttl: Option<Duration>,
     /// The share under the weighted scheduler. Default: 1
-    #[schemars(range(min = 1, max = 1_000))]
+    #[schemars(range(min = 1, max = WEIGHT_MAX))]
     weight: Option<u32>,
     /// Parts of a new queue. Default: 1
-    #[schemars(range(min = 1, max = 4_096))]
+    #[schemars(range(min = 1, max = SHARDS_MAX))]
     shards: Option<u16>,
 }
 
@@ -333,7 +335,7 @@ impl Config {
                     "{place}: `name`: cron[{first}] has the same name, by which nodes know whether a time was already pushed: use different names"
                 )));
             }
-            // What no queue declares is made by the first push, of the mode that fits it.
+            // The first push creates an undeclared queue, in the mode that fits.
             let Some(queue) = self.queues.get(entry.queue()) else { continue };
             let Some(mode) = queue.mode.or(self.defaults.mode) else { continue };
             let (queue, is_keyed) = (entry.queue(), mode.is_keyed());

@@ -278,7 +278,7 @@ pub(super) async fn identify(mut request: Request, next: Next) -> Response {
     response
 }
 
-/// What each log line of a request says of it.
+/// The fields of a request in each of its log lines.
 fn span(request: &Request) -> tracing::Span {
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
     let request_id = header("x-request-id");

@@ -6,7 +6,7 @@ mod asked;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -19,6 +19,7 @@ use super::auth::Who;
 use super::caller::{Peer, REQUEST_ID};
 use super::limits::{AUDIT_REFUSED_PER_SECOND_MAX, off_thread};
 use crate::app::chain::Chain;
+use crate::base::lock::lock;
 use crate::base::text::one_line;
 use crate::base::time::absolute;
 use crate::config::{Audited, Role};
@@ -67,7 +68,7 @@ pub(super) struct Entry {
     target: String,
     request_id: Option<String>,
     status: u16,
-    /// To how many it was done.
+    /// How many objects it changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
     /// Refused requests before this one that have no line.
@@ -80,7 +81,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// To how many an action was done, beside the answer that says so.
+/// How many objects an action changed; travels with the answer.
 #[derive(Clone, Copy)]
 pub(super) struct Count(pub(super) u64);
 
@@ -96,10 +97,6 @@ impl Audit {
         !method.is_safe() && (self.what == Audited::All || !is_traffic)
     }
 
-    fn storm(&self) -> MutexGuard<'_, Storm> {
-        self.storm.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Writes a line. It is in the file when this is ready. Whether it could be written.
     pub(super) async fn write(
         &self,
@@ -109,7 +106,7 @@ impl Audit {
     ) -> bool {
         entry.status = status.as_u16();
         entry.count = count.map(|Count(count)| count);
-        entry.left_out = std::mem::take(&mut self.storm().left_out);
+        entry.left_out = std::mem::take(&mut lock(&self.storm).left_out);
         // Texts and numbers only: nothing of it can fail to be written.
         let line = serde_json::to_string(&entry).unwrap_or_default();
         let Some(file) = self.file.clone() else {
@@ -117,7 +114,7 @@ impl Audit {
             return true;
         };
         let append = move || {
-            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut file = lock(&file);
             file.append(&line)
                 .inspect_err(|error| tracing::error!(%error, "cannot write the audit log: {line}"))
                 .is_ok()
@@ -129,7 +126,7 @@ impl Audit {
     /// Writes down a request that was refused, unless there are too many of them.
     pub(super) async fn refused(&self, entry: Entry, status: StatusCode) {
         let is_written = {
-            let (mut storm, now) = (self.storm(), Instant::now());
+            let (mut storm, now) = (lock(&self.storm), Instant::now());
             if storm.since.is_none_or(|since| now - since >= Duration::from_secs(1)) {
                 (storm.since, storm.written) = (Some(now), 0);
             }

@@ -62,7 +62,7 @@ pub(crate) struct KnownToken {
     scope: Scope,
 }
 
-/// Who asks.
+/// The caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     /// Whether no token is needed.
@@ -81,7 +81,7 @@ impl KnownToken {
     }
 }
 
-/// Who is let in.
+/// Decides who may call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guard {
     pub(crate) tokens: Vec<KnownToken>,
@@ -172,7 +172,7 @@ fn refuse_other_sites(is_local: bool, method: &Method, headers: &HeaderMap) -> R
         return Ok(());
     }
     let origin = text(ORIGIN)?.map(|origin| origin.split_once("://").map_or("", |(_, rest)| rest));
-    // What is typed or scripted has none; what a browser sends of another site's page says so.
+    // Scripts and typed addresses send none; a browser sends it for pages of other sites.
     let site = text(HeaderName::from_static("sec-fetch-site"))?;
     let is_own = site.is_none_or(|site| matches!(site, "same-origin" | "none"));
     if !is_own || origin.is_some_and(|origin| origin != host) {

@@ -19,7 +19,7 @@ pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 #[derive(Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
 
-/// Who has one share: the bearers of a token, or what comes from an address without one.
+/// Callers that share a budget: the bearers of a token, or an address without one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Party {
     Token(Arc<str>),
@@ -62,7 +62,7 @@ impl Caller {
 }
 
 impl Class {
-    /// By what is asked for, not by who asks: an admin's push is a push. None: a probe.
+    /// Depends on the request, not on the caller: an admin's push is a push. `None`: a probe.
     pub(super) fn of(access: Access) -> Option<Self> {
         match access {
             Access::Open => None,

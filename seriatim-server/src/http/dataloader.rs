@@ -108,11 +108,7 @@ async fn trigger(
     Json(trigger): Json<Trigger>,
 ) -> Result<Answer<Triggered>, Problem> {
     let mut job = trigger.into_job()?;
-    caller.scope.check_queue(&job.queue)?;
-    job.options
-        .consumer_group
-        .as_deref()
-        .map_or(Ok(()), |group| caller.scope.check_group(group))?;
+    caller.scope.check_job(&job)?;
     let sending = app.traces.sending(&job.queue, traceparent(&headers));
     job.options.traceparent = sending.traceparent();
     let pushed = match app.queues.makes(&*app.store, &job.queue).await {
@@ -133,7 +129,7 @@ async fn trigger(
     Ok(Answer::of(&Triggered { job_id: pushed.job_id, status: status.into() }))
 }
 
-/// Speaks of `lock_key`, `args` and the rest, as the client does.
+/// Names the fields as the client does: `lock_key`, `args` and so on.
 fn in_its_words(error: seriatim::Error) -> Problem {
     let name = match error.field() {
         Some("key") => "lock_key",

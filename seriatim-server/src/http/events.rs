@@ -33,7 +33,7 @@ use crate::protocol::value::Time;
 pub(super) const EVENTS_PATH: &str = "/api/v1/events";
 /// What a stream of events is called in `Content-Type`.
 const EVENT_STREAM: &str = "text/event-stream";
-/// After what a browser comes back, in milliseconds.
+/// When a browser reconnects, in milliseconds.
 const RETRY: &str = "retry: 2000\n\n";
 
 pub(super) fn routes() -> Vec<Route> {

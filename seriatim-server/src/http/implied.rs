@@ -1,7 +1,7 @@
 //! Queues that pushes create: the server reports them, and limits their number.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use seriatim::store::{QueueView, declare_each};
@@ -9,6 +9,8 @@ use seriatim::{Queue, store::Store};
 
 use super::problem::Problem;
 use super::seen::{KNOWN_FOR, Seen};
+
+use crate::base::lock::lock;
 
 /// The queues that this server knows.
 #[derive(Default)]
@@ -75,7 +77,7 @@ impl Queues {
 
     /// Whether there is room for one more undeclared queue.
     fn may_make(&self, views: &[QueueView], name: &str) -> bool {
-        let mut making = self.making();
+        let mut making = lock(&self.making);
         let declared: HashSet<&String> =
             views.iter().filter(|view| view.declared).map(|view| &view.queue.name).collect();
         making.retain(|name, since| since.elapsed() < KNOWN_FOR && !declared.contains(name));
@@ -91,10 +93,6 @@ impl Queues {
     /// A queue was deleted: its name means none from here on.
     pub(super) fn forget(&self, name: &str) {
         self.seen.forget();
-        self.making().remove(name);
-    }
-
-    fn making(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
-        self.making.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.making).remove(name);
     }
 }

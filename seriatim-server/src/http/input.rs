@@ -160,7 +160,7 @@ impl<T: JsonSchema, const MAX: usize> JsonSchema for AtMost<T, MAX> {
     }
 }
 
-/// Reads a list one element after the other, at most so many; `take` says what is wrong with one.
+/// Reads a list one element after the other, at most so many; `take` returns what is wrong with one.
 pub(super) struct Elements<T, F> {
     pub(super) max: usize,
     pub(super) take: F,
@@ -219,7 +219,7 @@ pub(super) fn parse_with<'de, S: DeserializeSeed<'de>>(
     Ok(value)
 }
 
-/// The field is where reading stopped, or the one that the message says is missing or unknown.
+/// The field is where reading stopped, or the missing or unknown one that the message names.
 fn of_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> Problem {
     let (path, detail) = (error.path().to_string(), error.inner().to_string());
     let path = Some(path.as_str()).filter(|path| *path != "." && *path != "?").unwrap_or_default();

@@ -77,9 +77,6 @@ async fn list(
         }
         None => {}
     }
-    if let Some(queue) = &listing.queue {
-        find::queue(&*app.store, queue).await?;
-    }
     let wanted = Wanted {
         queue: listing.queue.as_deref(),
         status: listing.state,

@@ -21,6 +21,13 @@ use crate::protocol::document::{Done, Lane, Lanes};
 use crate::protocol::schema::Foreign;
 
 pub(super) fn routes() -> Vec<Route> {
+    type App = State<Shared>;
+    type Name = Part<String>;
+    type Lane = Query<Which>;
+    let pause = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::Pause);
+    let resume = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::Resume);
+    let retry = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::RunNow);
+    let delete = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::Delete);
     vec![
         Route::get("/api/v1/queues/{queue}/lanes", Access::Read, list)
             .says("The lanes of a queue, in order; by retry_count only those that have failed, most retries first"),
@@ -105,9 +112,8 @@ async fn pages(
         rows_max: rows_max(listing.limit)?,
     };
     let page = lane_pages::page(store, wanted).await?;
-    let bytes_of =
-        |lane: &LaneView| JOB_BYTES + lane.progress.as_ref().map_or(0, |text| text.len());
-    let bytes = page.rows.iter().map(bytes_of).sum();
+    let size = |lane: &LaneView| JOB_BYTES + lane.progress.as_ref().map_or(0, |text| text.len());
+    let bytes = page.rows.iter().map(size).sum();
     Answer::written(bytes, move || page.into()).await
 }
 
@@ -125,9 +131,9 @@ async fn show(
     Query(OfKey { key }): Query<OfKey>,
 ) -> Result<Answer<Lane>, Problem> {
     let store = &*app.store;
-    find::queue(store, &queue).await?;
+    let view = find::queue(store, &queue).await?;
     let lane = find::lane(store, &queue, &key).await?;
-    let (claimed, waiting) = lane_jobs::of(store, &queue, &key).await?;
+    let (claimed, waiting) = lane_jobs::of(store, &view.queue, &key).await?;
     let jobs = claimed.iter().chain(&waiting);
     let bytes = jobs.map(bytes_of).sum();
     let document = move || Lane::of_queue(lane, queue.into()).with_jobs(claimed, waiting);
@@ -145,23 +151,6 @@ struct Which {
     #[schemars(with = "Option<Foreign<LaneId>>")]
     lane: Option<LaneId>,
 }
-
-macro_rules! action {
-    ($name:ident, $action:expr) => {
-        async fn $name(
-            State(app): State<Shared>,
-            Part(queue): Part<String>,
-            Query(which): Query<Which>,
-        ) -> Result<Answer<Done>, Problem> {
-            act(&*app.store, &queue, which, $action).await
-        }
-    };
-}
-
-action!(pause, LaneAction::Pause);
-action!(resume, LaneAction::Resume);
-action!(retry, LaneAction::RunNow);
-action!(delete, LaneAction::Delete);
 
 async fn release(
     State(app): State<Shared>,
@@ -189,11 +178,11 @@ impl Which {
 }
 
 async fn act(
-    store: &dyn Store,
-    queue: &str,
-    which: Which,
+    State(app): State<Shared>,
+    Part(queue): Part<String>,
+    Query(which): Query<Which>,
     action: LaneAction,
 ) -> Result<Answer<Done>, Problem> {
-    find::queue(store, queue).await?;
-    Ok(Answer::done(lanes::act(store, queue, which.chosen()?, action).await?))
+    find::queue(&*app.store, &queue).await?;
+    Ok(Answer::done(lanes::act(&*app.store, &queue, which.chosen()?, action).await?))
 }

@@ -43,7 +43,7 @@ pub(super) const BODIES_BYTES: ByClass<Shares> = ByClass {
     readers: Shares { all: 4 << 20, party: 2 << 20 },
     admins: Shares { all: 16 << 20, party: 8 << 20 },
 };
-/// What is made of a large body may have one such part more than it, for which there is room from the beginning.
+/// The jobs made of a large body may take one such part more than the body; the room is reserved from the beginning.
 const MADE_OF_BODY_PART: u32 = 16;
 /// What a job in memory counts, besides its payload.
 pub(super) const JOB_BYTES: usize = 1 << 10;
@@ -206,8 +206,8 @@ impl Budgets {
         self.bodies.of(caller.class).try_take(&caller.party, bytes).ok_or_else(full)
     }
 
-    /// Reads a body of at most so many bytes. One that says how long it is waits for others of its party, and
-    /// then has room for all of it: were it to take that bit by bit, several large ones would refuse each other.
+    /// Reads a body of at most so many bytes. One that announces its length waits for others of its party,
+    /// and then has room for all of it: if it took room bit by bit, several large ones would refuse each other.
     pub(super) async fn read(
         &self,
         caller: &Caller,
@@ -219,7 +219,7 @@ impl Budgets {
             return Err(Problem::too_large(bytes_max));
         }
         let pool = self.bodies.of(caller.class);
-        // What is made of a large body has little more.
+        // The jobs made of a large body take little more than it.
         let room = announced as u32 + announced as u32 / MADE_OF_BODY_PART;
         let share = pool.take(&caller.party, room, ANSWER_WAIT_MAX).await;
         let mut read = Body { bytes: Bytes::new(), share: Some(share.ok_or_else(full)?) };

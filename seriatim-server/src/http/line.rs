@@ -8,13 +8,15 @@ use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
+
+use crate::base::lock::lock;
 
 /// The connections that wait for their clients, oldest first, by where they come from.
 #[derive(Default)]
@@ -49,7 +51,7 @@ struct Stage {
     is_all_sent: bool,
     /// All that was sent is read, and the body has no end.
     is_cut: bool,
-    /// Who reads the body.
+    /// The reader of the body.
     body: Option<Waker>,
     /// The answer is made, but not all of it is written.
     is_ending: bool,
@@ -57,14 +59,10 @@ struct Stage {
 }
 
 impl Lines {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Closes the connection that has waited longest, of the address that has most of them. Whether
     /// there was one.
     pub(super) fn close_one(&self) -> bool {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.0);
         let Some(lines) = waiting.from.values_mut().max_by_key(|lines| lines.len()) else {
             return false;
         };
@@ -72,7 +70,7 @@ impl Lines {
         if lines.is_empty() {
             waiting.from.remove(&line.from);
         }
-        *line.place() = None;
+        *lock(&line.place) = None;
         line.closed.notify_one();
         true
     }
@@ -93,14 +91,10 @@ impl Line {
         line
     }
 
-    fn place(&self) -> MutexGuard<'_, Option<u64>> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// From now on it waits for its client.
     fn waits(self: &Arc<Self>) {
-        let mut waiting = self.all.waiting();
-        let mut place = self.place();
+        let mut waiting = lock(&self.all.0);
+        let mut place = lock(&self.place);
         if place.is_none() {
             let next = waiting.next;
             waiting.next += 1;
@@ -111,8 +105,8 @@ impl Line {
 
     /// It does not wait for its client any more.
     fn works(&self) {
-        let mut waiting = self.all.waiting();
-        let Some(place) = self.place().take() else { return };
+        let mut waiting = lock(&self.all.0);
+        let Some(place) = lock(&self.place).take() else { return };
         if let Some(lines) = waiting.from.get_mut(&self.from) {
             lines.remove(&place);
             if lines.is_empty() {
@@ -123,7 +117,7 @@ impl Line {
 
     fn stage(&self, change: impl FnOnce(&mut Stage)) {
         let reader = {
-            let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut stage = lock(&self.stage);
             change(&mut stage);
             let may_end = !stage.is_under_way || stage.is_cut;
             if may_end { stage.reader.take() } else { None }
@@ -137,7 +131,7 @@ impl Line {
         self.is_left.store(true, Ordering::Release);
         self.left.notify_waiters();
         let body = {
-            let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut stage = lock(&self.stage);
             if !stage.is_under_way || stage.is_cut {
                 return true;
             }
@@ -274,7 +268,7 @@ impl Body for Told {
     }
 }
 
-/// What is read and written.
+/// The stream of a connection.
 pub(super) struct Watched<S> {
     stream: S,
     line: Arc<Line>,

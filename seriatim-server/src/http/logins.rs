@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::limits::{LOGINS_ADDRESSES_MAX, LOGINS_FAILED_MAX, LOGINS_WINDOW};
+
+use crate::base::lock::lock;
 
 /// What addresses tried.
 #[derive(Default)]
@@ -23,17 +25,13 @@ struct Tried {
 }
 
 impl Logins {
-    fn all(&self) -> MutexGuard<'_, HashMap<IpAddr, Tried>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether the token that was sent from there may be used. `token` is the name of the one that it
     /// is, if it is any. What is left of the window, if it may not.
     ///
     /// An address beyond its limit may still use tokens that it has used before: a client that shares
     /// its address with a guesser keeps working.
     pub(super) fn admit(&self, from: IpAddr, token: Option<&str>) -> Result<(), Duration> {
-        let (mut all, now) = (self.all(), Instant::now());
+        let (mut all, now) = (lock(&self.0), Instant::now());
         if token.is_none() && !all.contains_key(&from) && all.len() >= LOGINS_ADDRESSES_MAX {
             let silent = all.iter().min_by_key(|(_, tried)| tried.last).map(|(from, _)| *from);
             silent.and_then(|from| all.remove(&from));
@@ -103,6 +101,6 @@ mod tests {
         for i in 0..LOGINS_ADDRESSES_MAX as u32 + 10 {
             let _ = logins.admit(IpAddr::from(i.to_be_bytes()), None);
         }
-        assert_eq!(logins.all().len(), LOGINS_ADDRESSES_MAX);
+        assert_eq!(lock(&logins.0).len(), LOGINS_ADDRESSES_MAX);
     }
 }

@@ -13,6 +13,11 @@ use crate::app::nodes;
 use crate::protocol::document::{Node, NodeCommanded, NodeReleased, Nodes};
 
 pub(super) fn routes() -> Vec<Route> {
+    type App = State<Shared>;
+    type Name = Part<String>;
+    let quiet = |app: App, node: Name| send(app, node, Command::Quiet);
+    let resume = |app: App, node: Name| send(app, node, Command::Resume);
+    let stop = |app: App, node: Name| send(app, node, Command::Stop);
     vec![
         Route::get("/api/v1/nodes", Access::Read, list_all)
             .says("All nodes that are alive, or died or stopped in the last day"),
@@ -45,21 +50,14 @@ async fn show(
     Ok(Answer::of(&nodes::one(&*app.store, &node).await?))
 }
 
-macro_rules! command {
-    ($name:ident, $command:expr) => {
-        async fn $name(
-            State(app): State<Shared>,
-            Part(node): Part<String>,
-        ) -> Result<Answer<NodeCommanded>, Problem> {
-            let node = nodes::command(&*app.store, &node, $command).await?;
-            Ok(Answer::of(&NodeCommanded { node, command: $command }))
-        }
-    };
+async fn send(
+    State(app): State<Shared>,
+    Part(node): Part<String>,
+    command: Command,
+) -> Result<Answer<NodeCommanded>, Problem> {
+    let node = nodes::command(&*app.store, &node, command).await?;
+    Ok(Answer::of(&NodeCommanded { node, command }))
 }
-
-command!(quiet, Command::Quiet);
-command!(resume, Command::Resume);
-command!(stop, Command::Stop);
 
 async fn release(
     State(app): State<Shared>,

@@ -1,13 +1,15 @@
 //! What many share: so much for all, and of it so much for each party, so that none takes all of it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::caller::Party;
+
+use crate::base::lock::lock;
 
 /// From so many parties on, those that hold nothing are forgotten when another one comes.
 const PARTIES_KEPT: usize = 256;
@@ -51,7 +53,7 @@ impl Pool {
     }
 
     fn share_of(&self, party: &Party) -> Arc<Semaphore> {
-        let mut parties = self.parties.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parties = lock(&self.parties);
         if let Some(share) = parties.get(party).and_then(Weak::upgrade) {
             return share;
         }

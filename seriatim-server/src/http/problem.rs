@@ -10,9 +10,9 @@ use seriatim::{Error, ErrorKind};
 use crate::app::error as app;
 use crate::protocol::document::Problem as Document;
 
-/// What a problem document is called in `Content-Type`.
+/// The media type of a problem document.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
-/// After what another try is worth it, where nothing else is known.
+/// When to try again, if nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Why a request was not carried out.
@@ -67,7 +67,7 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     }
 
-    /// Another try is worth it after so long.
+    /// When to try again.
     pub(super) fn after(mut self, wait: Duration) -> Self {
         self.retry_after = wait;
         self
@@ -159,9 +159,10 @@ impl From<app::Error> for Problem {
             E::NotWaiting { queue, state: JobState::Dead, .. } => {
                 ("", format!("{error}: requeue it with POST /api/v1/queues/{queue}/morgue/requeue"))
             }
-            E::StandsStill { queue, state, .. } => {
+            E::StandsStill { queue, key, state } => {
                 let action = if *state == LaneState::Paused { "resume" } else { "retry" };
-                let path = format!("/api/v1/queues/{queue}/lane/{action}");
+                let key: String = form_urlencoded::byte_serialize(key.as_bytes()).collect();
+                let path = format!("/api/v1/queues/{queue}/lane/{action}?key={key}");
                 ("", format!("{error}: resume it with POST {path}"))
             }
             E::Cursor => ("after", "use `next` of the page before".to_owned()),
@@ -231,6 +232,16 @@ mod tests {
         for error in errors {
             let detail = Problem::from(error).document.detail;
             assert!(!detail.contains("`seriatim") && !detail.contains("--"), "{detail}");
+        }
+    }
+
+    #[test]
+    fn a_lane_that_stands_still_is_answered_with_the_request_that_resumes_it() {
+        for (state, action) in [(LaneState::Paused, "resume"), (LaneState::Held, "retry")] {
+            let (queue, key) = ("orders".into(), "a&b c".to_owned());
+            let problem = Problem::from(app::Error::StandsStill { queue, key, state });
+            let advice = format!("POST /api/v1/queues/orders/lane/{action}?key=a%26b+c");
+            assert!(problem.document.detail.ends_with(&advice), "{problem:?}");
         }
     }
 }

@@ -71,14 +71,6 @@ struct Target<'a> {
     scope: &'a Scope,
 }
 
-impl Target<'_> {
-    /// Refuses a job that is bound to a group which is not the token's.
-    fn check(&self, job: &Job) -> Result<(), Problem> {
-        let group = job.options.consumer_group.as_deref();
-        group.map_or(Ok(()), |group| self.scope.check_group(group))
-    }
-}
-
 /// The job, in the trace of its request unless it names its own.
 fn job_of(input: JobInput, queue: &str, trace: Option<&str>) -> seriatim::Result<Job> {
     let mut job = input.into_job(queue)?;
@@ -91,10 +83,10 @@ fn job_of(input: JobInput, queue: &str, trace: Option<&str>) -> seriatim::Result
     Ok(job)
 }
 
-/// The trace context of a request; what is none is ignored, as the standard says.
+/// The trace context of a request; an invalid one is ignored, as the standard demands.
 pub(super) fn traceparent(headers: &HeaderMap) -> Option<String> {
-    let said = headers.get("traceparent")?.to_str().ok()?;
-    crate::trace::id(said).map(|_| said.to_owned())
+    let text = headers.get("traceparent")?.to_str().ok()?;
+    crate::trace::id(text).map(|_| text.to_owned())
 }
 
 /// Pushes a job or an array of them.
@@ -119,7 +111,8 @@ async fn at_once(
     let jobs = off_thread(held.bytes.len(), read).await??;
     for (i, job) in jobs.iter().enumerate() {
         let place = |problem: Problem| problem.inside(&format!("jobs[{i}]"));
-        target.check(job).map_err(|problem| if is_array { place(problem) } else { problem })?;
+        let checked = target.scope.check_job(job);
+        checked.map_err(|problem| if is_array { place(problem) } else { problem })?;
     }
     // The text is copied by now; what was made of it takes its place.
     held.bytes.clear();
@@ -223,7 +216,7 @@ impl<'a> Loading<'a> {
             return Ok(());
         }
         let read = self.read(text).await;
-        match read.and_then(|job| self.target.check(&job).map(|()| job)) {
+        match read.and_then(|job| self.target.scope.check_job(&job).map(|()| job)) {
             Ok(job) => self.jobs.push(job),
             Err(problem) => return Err(self.stop(problem).await),
         }

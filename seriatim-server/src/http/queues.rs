@@ -22,6 +22,12 @@ use crate::config::QueueConfig;
 use crate::protocol::document::{self, Done, QueueDeleted, QueuePaused, Queues};
 
 pub(super) fn routes() -> Vec<Route> {
+    type App = State<Shared>;
+    type Name = Part<String>;
+    let pause = |app: App, name: Name| set_paused(app, name, true);
+    let resume = |app: App, name: Name| set_paused(app, name, false);
+    let bury_failed = |app: App, name: Name| on_failed(app, name, LaneAction::Bury);
+    let delete_failed = |app: App, name: Name| on_failed(app, name, LaneAction::Delete);
     vec![
         Route::get("/api/v1/queues", Access::Read, list_all).says("All queues").keeps_scope(),
         Route::put("/api/v1/queues", Access::Admin, define_all)
@@ -88,10 +94,8 @@ async fn define(
     Part(name): Part<String>,
     Json(settings): Json<QueueConfig>,
 ) -> Result<Answer<document::Queue>, Problem> {
-    let known = app.store.queues().await?;
-    let mode = known.iter().find(|view| view.queue.name == name).map(|view| view.queue.mode);
-    let queues = vec![settings.define(&name, mode)?];
-    declare(&app, queues).await?;
+    let mode = find::known(&*app.store, &name).await?.map(|view| view.queue.mode);
+    declare(&app, vec![settings.define(&name, mode)?]).await?;
     Ok(Answer::of(&queues::one(&*app.store, &name).await?))
 }
 
@@ -146,33 +150,21 @@ async fn perform_all_now(
     Ok(Answer::done(act::on_all(&app.store, &queue, LaneAction::RunNow).await?))
 }
 
-macro_rules! set_paused {
-    ($name:ident, $paused:literal) => {
-        async fn $name(
-            State(app): State<Shared>,
-            Part(queue): Part<String>,
-        ) -> Result<Answer<QueuePaused>, Problem> {
-            find::queue(&*app.store, &queue).await?;
-            app.store.pause_queue(queue.as_str().into(), $paused).await?;
-            Ok(Answer::of(&QueuePaused { queue, paused: $paused }))
-        }
-    };
+async fn set_paused(
+    State(app): State<Shared>,
+    Part(queue): Part<String>,
+    paused: bool,
+) -> Result<Answer<QueuePaused>, Problem> {
+    find::queue(&*app.store, &queue).await?;
+    app.store.pause_queue(queue.as_str().into(), paused).await?;
+    Ok(Answer::of(&QueuePaused { queue, paused }))
 }
 
-set_paused!(pause, true);
-set_paused!(resume, false);
-
-macro_rules! on_failed {
-    ($name:ident, $action:expr) => {
-        async fn $name(
-            State(app): State<Shared>,
-            Part(queue): Part<String>,
-        ) -> Result<Answer<Done>, Problem> {
-            find::queue(&*app.store, &queue).await?;
-            Ok(Answer::done(act::on_failed(&*app.store, &queue, $action).await?))
-        }
-    };
+async fn on_failed(
+    State(app): State<Shared>,
+    Part(queue): Part<String>,
+    action: LaneAction,
+) -> Result<Answer<Done>, Problem> {
+    find::queue(&*app.store, &queue).await?;
+    Ok(Answer::done(act::on_failed(&*app.store, &queue, action).await?))
 }
-
-on_failed!(bury_failed, LaneAction::Bury);
-on_failed!(delete_failed, LaneAction::Delete);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use seriatim::JobId;
+use seriatim::{Job, JobId};
 
 use super::problem::Problem;
 
@@ -74,6 +74,13 @@ impl Scope {
             "this token may not use the consumer group {group:?}: it is limited to the groups {may}"
         );
         Err(Problem::new(StatusCode::FORBIDDEN, detail).about("consumer_group"))
+    }
+
+    /// Refuses a job of a queue or a consumer group that is not the token's.
+    pub(super) fn check_job(&self, job: &Job) -> Result<(), Problem> {
+        self.check_queue(&job.queue)?;
+        let group = job.options.consumer_group.as_deref();
+        group.map_or(Ok(()), |group| self.check_group(group))
     }
 
     /// Refuses something that is about more than the token's queues.

@@ -1,7 +1,7 @@
-//! What the store said of its queues a moment ago, for requests that must know them and not ask each time.
+//! The store's queues as of a moment ago, for requests that need them and do not read them each time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use seriatim::store::QueueView;
@@ -9,7 +9,9 @@ use seriatim::store::Store;
 
 use super::problem::Problem;
 
-/// How long that is taken to hold: a store may be emptied, and other servers change it.
+use crate::base::lock::lock;
+
+/// How long they are used: a store may be emptied, and other servers change it.
 pub(super) const KNOWN_FOR: Duration = Duration::from_secs(10);
 
 /// The queues, as they were read last.
@@ -24,25 +26,21 @@ pub(super) struct Known {
 }
 
 impl Seen {
-    fn last(&self) -> MutexGuard<'_, Option<(Instant, Arc<Known>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What was read within [`KNOWN_FOR`].
+    /// Those read within [`KNOWN_FOR`].
     pub(super) fn recent(&self) -> Option<Arc<Known>> {
-        let last = self.last();
+        let last = lock(&self.0);
         let (at, known) = last.as_ref()?;
         (at.elapsed() < KNOWN_FOR).then(|| known.clone())
     }
 
-    /// Asks the store.
+    /// Reads them from the store.
     pub(super) async fn read(&self, store: &dyn Store) -> Result<Arc<Known>, Problem> {
         let known = Arc::new(Known::new(store.queues().await?));
-        *self.last() = Some((Instant::now(), known.clone()));
+        *lock(&self.0) = Some((Instant::now(), known.clone()));
         Ok(known)
     }
 
-    /// What was read a moment ago, or else what the store says now.
+    /// Those read a moment ago, or else those of the store now.
     pub(super) async fn known(&self, store: &dyn Store) -> Result<Arc<Known>, Problem> {
         match self.recent() {
             Some(known) => Ok(known),
@@ -50,7 +48,7 @@ impl Seen {
         }
     }
 
-    /// The same, and what the store says now if one of these numbers was not read.
+    /// The same, and those of the store now if one of these numbers was not read.
     pub(super) async fn with(
         &self,
         store: &dyn Store,
@@ -64,7 +62,7 @@ impl Seen {
 
     /// This server changed what there is.
     pub(super) fn forget(&self) {
-        *self.last() = None;
+        *lock(&self.0) = None;
     }
 }
 
@@ -84,8 +82,8 @@ impl Known {
     }
 }
 
-/// Refuses a lease that is longer than one of these queues allows. The store refuses or cuts it too: this tells
-/// it before anything is done.
+/// Refuses a lease that is longer than one of these queues allows. The store refuses or cuts it too: this
+/// refuses it before anything is done.
 pub(super) fn check_lease<'a>(
     lease: Duration,
     mut queues: impl Iterator<Item = &'a QueueView>,

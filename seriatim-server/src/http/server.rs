@@ -36,7 +36,7 @@ use crate::config::{HttpConfig, LISTEN_DEFAULT};
 
 /// A pause after a connection could not be accepted, as when there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How often the log says that connections cannot be accepted.
+/// How often it is logged that connections cannot be accepted.
 const REFUSED_TOLD_INTERVAL: Duration = Duration::from_secs(10);
 /// File descriptors that a server needs besides those of its connections.
 const OTHER_FILES: u64 = 512;
@@ -145,14 +145,8 @@ fn listen(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
         // again.
         socket.listen(CONNECTIONS_MAX as u32)
     };
-    let mut found = Err(io::ErrorKind::AddrNotAvailable.into());
-    for address in addresses {
-        found = on(address);
-        if found.is_ok() {
-            break;
-        }
-    }
-    found
+    let none = Err(io::ErrorKind::AddrNotAvailable.into());
+    addresses.iter().fold(none, |found, address| found.or_else(|_| on(address)))
 }
 
 /// The addresses of `HOST:PORT`; of several the first that is free is listened on.

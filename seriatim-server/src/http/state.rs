@@ -1,6 +1,6 @@
 //! What all requests share.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use axum::body::Bytes;
 use seriatim::{
@@ -18,6 +18,7 @@ use super::logins::Logins;
 use super::metrics::meter::Meter;
 use super::metrics::store::Metered;
 use super::work::workers::Workers;
+use crate::base::lock::lock;
 use crate::journal::Journal;
 use crate::trace::Traces;
 
@@ -50,7 +51,7 @@ pub(crate) struct App {
     draining: watch::Sender<bool>,
 }
 
-/// What is answered to those who want to know the API.
+/// The API's description.
 pub(super) struct Described {
     pub(super) document: Bytes,
     pub(super) page: Bytes,
@@ -120,12 +121,12 @@ impl App {
 
     /// Counts a turn that a remote worker has settled; none if that was stale.
     pub(super) fn settled(&self, ending: Option<Ending>) {
-        self.remote.lock().unwrap_or_else(PoisonError::into_inner).count(ending);
+        lock(&self.remote).count(ending);
     }
 
     /// What remote workers did through this process.
     pub(crate) fn remote(&self) -> Summary {
-        *self.remote.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.remote)
     }
 
     /// From now on only what holders of claims need is answered.

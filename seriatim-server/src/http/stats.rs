@@ -22,5 +22,5 @@ pub(super) fn routes() -> Vec<Route> {
 async fn stats(State(app): State<Shared>, caller: Caller) -> Result<Answer<Stats>, Problem> {
     let mut figures = Figures::all(&*app.store).await?;
     figures.retain(|of| caller.scope.has_queue(&of.stats.queue));
-    Answer::written(figures.len() * JOB_BYTES, move || statistics(&figures)).await
+    Answer::written(figures.len() * JOB_BYTES, move || statistics(&figures, None)).await
 }

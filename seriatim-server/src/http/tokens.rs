@@ -112,7 +112,7 @@ fn secret(place: &str, variable: &str) -> Result<String, SetupError> {
         SetupError::invalid(format!("variable {variable}: its value is not UTF-8 text"))
     })?;
     let secret = value.trim();
-    // What else there is no header can carry.
+    // A header can carry nothing else.
     if secret.len() < TOKEN_BYTES_MIN || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(SetupError::invalid(format!(
             "{place}: the variable {variable} must contain the token: at least {TOKEN_BYTES_MIN} ASCII characters without spaces"

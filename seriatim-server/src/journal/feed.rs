@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use seriatim::{
 use tokio::sync::{broadcast, watch};
 
 use crate::app::figures::{Figures, busiest, statistics};
+use crate::base::lock::lock;
 use crate::base::text::{cut, one_line};
 use crate::base::time::absolute;
 use crate::protocol::document::Stats;
@@ -138,14 +139,10 @@ impl Feed {
         self.sender.receiver_count() > 0
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Listens from now on, after the kept messages behind `last`.
     pub(crate) fn listen(&self, last: Option<u64>) -> Hearing {
         // Under the lock, so that no message is lost or sent twice.
-        let line = self.line();
+        let line = lock(&self.line);
         let behind = |told: &&Arc<Told>| last.is_some_and(|last| told.id > last);
         let is_ours = last.is_some_and(|last| line.recent.iter().any(|told| told.id == last));
         let missed = line.recent.iter().filter(|_| is_ours).filter(behind).cloned().collect();
@@ -175,7 +172,7 @@ impl Feed {
     }
 
     fn tell(&self, queue: Arc<str>, data: &str) {
-        let mut line = self.line();
+        let mut line = lock(&self.line);
         let text = format!("id: {}\nevent: turn\ndata: {data}\n\n", line.next).into();
         let told = Arc::new(Told { id: line.next, queue, text });
         line.keep(&told);
@@ -184,7 +181,7 @@ impl Feed {
     }
 
     fn admit(&self) -> bool {
-        let mut line = self.line();
+        let mut line = lock(&self.line);
         if line.second.elapsed() >= Duration::from_secs(1) {
             (line.second, line.turns) = (Instant::now(), 0);
         }
@@ -196,13 +193,10 @@ impl Feed {
 
     /// The figures of the queues. They have no id: a returning listener gets new ones.
     pub(crate) fn stats(&self, figures: Vec<Figures>) {
-        let left_out = std::mem::take(&mut self.line().left_out);
+        let left_out = std::mem::take(&mut lock(&self.line).left_out);
         let queues_left_out = figures.len().saturating_sub(STATS_QUEUES_MAX);
-        let (mut figures, others) = busiest(figures, STATS_QUEUES_MAX);
-        // The sums are those of all queues; only the busiest are named.
-        let by_worker = statistics(&figures).by_worker;
-        figures.extend(others);
-        let stats = Stats { by_worker, ..statistics(&figures) };
+        let (listed, others) = busiest(figures, STATS_QUEUES_MAX);
+        let stats = statistics(&listed, others.as_ref());
         let told = StatsTold { stats, turns_left_out: left_out, queues_left_out };
         let document = serde_json::to_string(&told).unwrap_or_default();
         self.stats.send_replace(format!("event: stats\ndata: {document}\n\n").into());
@@ -302,8 +296,10 @@ mod tests {
         assert!(told.contains(r#""queues_left_out":9000"#) && told.contains("q-9999\""));
         assert!(told.contains(r#""jobs":49995000"#), "the sum is that of all");
         assert!(told.len() < 1 << 19, "{}", told.len());
-        assert!(feed.line().recent.is_empty());
+        assert!(lock(&feed.line).recent.is_empty());
         (0..TURNS_PER_SECOND_MAX).for_each(|_| turn(&feed));
-        assert!(feed.line().recent_bytes <= RECENT_BYTES_MAX && feed.line().recent_bytes > 0);
+        assert!(
+            lock(&feed.line).recent_bytes <= RECENT_BYTES_MAX && lock(&feed.line).recent_bytes > 0
+        );
     }
 }

@@ -8,7 +8,7 @@ mod event;
 mod feed;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use seriatim::store::{Cancelled, Change, PushStatus, Pushed, QueueView};
 use seriatim::{
@@ -16,6 +16,7 @@ use seriatim::{
     store::{EndKind, Fate, LaneId, NodeId, Settlement, Token, Turn},
 };
 
+use crate::base::lock::lock;
 use crate::protocol::document::Event;
 
 pub(crate) use book::{Book, Limits, Search};
@@ -60,10 +61,6 @@ impl Journal {
 
     fn is_idle(&self) -> bool {
         self.book.is_none() && !self.feed.is_heard()
-    }
-
-    fn held(&self) -> MutexGuard<'_, BTreeMap<(Token, LaneId), Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self, event: &Event<'_>) {
@@ -127,7 +124,7 @@ impl Journal {
         }
         let jobs = turn.jobs.iter().map(|job| (job.id, job.attempt)).collect();
         let held = Held { queue: turn.queue.clone(), key: turn.key.clone(), jobs };
-        let mut all = self.held();
+        let mut all = lock(&self.held);
         all.insert((turn.token, turn.lane), held);
         if all.len() > HELD_TURNS_MAX {
             all.pop_first();
@@ -141,7 +138,9 @@ impl Journal {
 
     /// The store has applied a settlement and canceled these of its jobs.
     pub(crate) fn settled(&self, settlement: &Settlement, cancelled: &[JobId]) {
-        let Some(turn) = self.held().remove(&(settlement.token, settlement.lane)) else { return };
+        let Some(turn) = lock(&self.held).remove(&(settlement.token, settlement.lane)) else {
+            return;
+        };
         let keep = &settlement.keep;
         let error = keep.error.as_deref();
         let kept = match (keep.counted, keep.hold) {

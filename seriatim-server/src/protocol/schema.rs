@@ -1,7 +1,8 @@
-//! What a schema says that no derive can: the types of the library, and rules between fields.
+//! Parts of schemas that cannot be derived: types of the library, and rules between fields.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
@@ -56,6 +57,7 @@ described! {
     JobId => json_schema!({ "type": "string", "format": "uuid" }),
     LaneId => json_schema!({ "type": "string", "pattern": "^[0-9]{1,5}-[0-9]{1,5}-[0-9]{1,15}$" }),
     NodeId => json_schema!({ "type": "string" }),
+    Duration => json_schema!({ "type": "string", "pattern": LENGTH_PATTERN }),
     Token => json_schema!({ "type": "integer" }),
     Mode => one_of(Mode::ALL),
     Merge => one_of([Merge::Min, Merge::Max, Merge::None]),
@@ -79,7 +81,7 @@ described! {
 impl Described for Backoff {
     const NAME: Option<&'static str> = Some("Backoff");
     fn schema() -> Schema {
-        let length = json!({ "type": "string", "pattern": LENGTH_PATTERN });
+        let length = Duration::schema();
         json_schema!({
             "type": "object",
             "properties": {
@@ -112,8 +114,7 @@ pub(crate) fn at_most_one(schema: &mut Schema, names: &[&str]) {
 
 /// An object has exactly one of these fields; null is none.
 pub(crate) fn exactly_one(schema: &mut Schema, names: &[&str]) {
-    at_most_one(schema, names);
-    schema.insert("anyOf".to_owned(), names.iter().map(|name| present(name)).collect());
+    schema.insert("oneOf".to_owned(), names.iter().map(|name| present(name)).collect());
 }
 
 /// A field may have other names; an object uses one of them.

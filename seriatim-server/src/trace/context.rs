@@ -5,7 +5,7 @@ use seriatim::store::{Turn, TurnJob};
 /// Bytes of `00-TRACE-PARENT-FLAGS`.
 const BYTES: usize = 55;
 
-/// The trace id of a `traceparent`; none if it is not one, which the standard says to ignore.
+/// The trace id of a `traceparent`; `None` if it is invalid, which the standard demands to ignore.
 pub(crate) fn id(traceparent: &str) -> Option<&str> {
     let parts: Vec<&str> = traceparent.split('-').collect();
     let [version, trace, parent, flags] = parts[..] else { return None };

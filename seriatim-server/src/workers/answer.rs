@@ -25,7 +25,7 @@ const LANE_FIELDS: [&str; 5] = ["lane", "outcome", "error", "retry_in", "done"];
 const ANSWER: &str = r#"{"type":"result","results":[{"lane":…,"outcome":…}]}"#;
 /// How much of a wrong value an error shows, in bytes.
 const SHOWN_BYTES_MAX: usize = 80;
-/// How much of what the reader of JSON says of a line.
+/// Most bytes kept of the JSON reader's message.
 const SHOWN_ERROR_BYTES_MAX: usize = 200;
 /// A `type` that differs from another one by at most so many letters was meant to be that one.
 const SLIP_MAX: usize = 2;
@@ -46,7 +46,7 @@ pub(crate) enum Heard {
         batch: Option<String>,
         said: Said,
     },
-    /// Something with a result in it that is not a message: what it says is lost unless an answer follows.
+    /// Looks like a result, but is no message: lost unless an answer follows.
     Suspect(String),
     Fault(Fault),
 }
@@ -380,7 +380,7 @@ impl Held {
         })
     }
 
-    /// Refuses an answer that speaks of what was not handed over.
+    /// Refuses an answer that names a lane or job that was not handed over.
     pub(crate) fn check(&self, said: &Said) -> Result<(), String> {
         let Said::Results(results) = said else { return Ok(()) };
         for (place, LaneResult { lane, done, outcome }) in results.iter().enumerate() {
@@ -408,7 +408,7 @@ impl Held {
 }
 
 impl Said {
-    /// What it says of a lane; nothing where it does not name it.
+    /// Its result for a lane; `None` if it does not name the lane.
     fn of(&self, lane: LaneId) -> Option<(usize, &Outcome)> {
         match self {
             Self::Done => Some((0, &Outcome::Done)),

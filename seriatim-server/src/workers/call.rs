@@ -159,7 +159,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// It has said something of the call, or the call is over.
+    /// It has answered to the call, or the call is over.
     fn is_heard(&mut self) {
         if std::mem::take(&mut self.is_told_silent) {
             self.told.is_heard(&self.process.queue, self.process.pid);

@@ -148,7 +148,7 @@ fn complain(line: &Line, tail: &mut Tail, printed: &Printed) {
     tail.add(&line.text);
 }
 
-/// The exit code says how all lanes end, but for those that the answer names.
+/// The exit code decides how all lanes end, except those that the answer names.
 fn conclude(
     answer: Reading,
     status: ExitStatus,

@@ -44,7 +44,7 @@ const CONFINED: [&str; 4] = ["-protocol_whitelist", "file", "-format_whitelist",
 /// Longest extension of an output, in bytes.
 const EXTENSION_BYTES_MAX: usize = 16;
 
-/// What a payload says.
+/// The payload of a job.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Order {

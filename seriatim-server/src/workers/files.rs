@@ -79,7 +79,7 @@ impl Progress {
 
 /// Works on one job.
 pub(crate) trait FileWorker {
-    /// What a payload says.
+    /// The payload of a job.
     type Payload: DeserializeOwned + Send;
 
     fn run(&self, job: FileJob<Self::Payload>) -> impl Future<Output = Result<(), Trouble>> + Send;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -11,6 +11,8 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::{leftovers, program};
+
+use crate::base::lock::lock;
 
 /// How long a program that is to end gets after SIGTERM before SIGKILL. Shorter than the engine's
 /// patience with its handlers, so that it is gone before its lanes can run elsewhere.
@@ -37,7 +39,7 @@ impl Group {
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.envs(leftovers::mark());
         // Locked meanwhile: the reaper of orphans must not find this child.
-        let mut living = living();
+        let mut living = lock(&LIVING);
         let child = command.process_group(0).kill_on_drop(true).spawn().map_err(|error| {
             let command = command.as_std();
             let path = command.get_envs().find(|(name, _)| *name == "PATH");
@@ -114,23 +116,19 @@ impl Drop for Group {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
         if let Some(leader) = self.leader {
-            living().remove(&leader.as_raw_pid());
+            lock(&LIVING).remove(&leader.as_raw_pid());
         }
     }
 }
 
 /// Kills every group, for a process that ends without dropping anything.
 pub(crate) fn kill_all() {
-    for leader in living().iter().filter_map(|number| Pid::from_raw(*number)) {
+    for leader in lock(&LIVING).iter().filter_map(|number| Pid::from_raw(*number)) {
         let _ = kill_process_group(leader, Signal::KILL);
     }
 }
 
 /// Does something with the numbers of all leaders, while none is started.
 pub(crate) fn with_leaders<T>(look: impl FnOnce(&BTreeSet<i32>) -> T) -> T {
-    look(&living())
-}
-
-fn living() -> MutexGuard<'static, BTreeSet<i32>> {
-    LIVING.lock().unwrap_or_else(PoisonError::into_inner)
+    look(&lock(&LIVING))
 }

@@ -21,11 +21,11 @@ use crate::base::outgoing::{self, with_causes};
 use crate::config::HttpSettings;
 use crate::trace;
 
-/// What of an answer is read, in bytes: it is only for the error text.
+/// Most bytes read of an answer, which is only for the error text.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// What of an answer stands in the error, in bytes.
+/// Most bytes of an answer in the error.
 const ERROR_BYTES_MAX: usize = 512;
-/// A server that says "retry after 0 seconds" is not asked without a pause.
+/// A server that answers "retry after 0 seconds" is not asked again without a pause.
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 /// How long after its push a job is put off without counting a failure: a server that is never ready
 /// must not keep it for ever.

@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 /// Longest line that is read as a message, in bytes. A result for the 10,000 lanes of the largest
 /// call fits.
 pub(crate) const LINE_BYTES_MAX: usize = 4 << 20;
-/// What of a line goes to the log, in bytes.
+/// Most bytes of a line in the log.
 pub(crate) const LOG_LINE_BYTES_MAX: usize = 8 << 10;
 /// Lines of stderr that become the error.
 pub(crate) const ERROR_LINES_MAX: usize = 20;

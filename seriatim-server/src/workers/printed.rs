@@ -1,11 +1,12 @@
 //! What worker programs print, in the log: one bounded line for each of theirs, and no more of them than
 //! people can read.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+use crate::base::lock::lock;
 use crate::base::text::one_line;
 
 /// Lines that go to the log within [`PERIOD`].
@@ -14,7 +15,7 @@ const LINES_MAX: u64 = 500;
 const BYTES_MAX: usize = 128 << 10;
 /// How long that lasts. Then what was left out is counted in a line, and it begins anew.
 const PERIOD: Duration = Duration::from_secs(10);
-/// What of one line goes to the log, in bytes.
+/// Most bytes of a line in the log.
 const LINE_BYTES_MAX: usize = 8 << 10;
 
 /// Where the lines of a program go.
@@ -28,7 +29,7 @@ pub(crate) struct Printed {
 }
 
 impl Printed {
-    /// Without a `pid` for a program that runs once for each call: all calls share what may be said.
+    /// Without a `pid` for a program that runs once for each call: all calls share the budget.
     pub(crate) fn new(queue: Arc<str>, pid: Option<u32>) -> Self {
         let budget = || Arc::new(Mutex::new(Budget::new(Instant::now())));
         Self { queue, pid, output: budget(), warnings: budget() }
@@ -100,7 +101,7 @@ impl Budget {
     }
 
     /// How many lines were left out in the period that has ended, if it has, and whether this one
-    /// may be said.
+    /// may be logged.
     fn take(&mut self, now: Instant, bytes: usize) -> (u64, bool) {
         let mut left_out = 0;
         if self.ends <= now {
@@ -116,10 +117,6 @@ impl Budget {
         }
         (left_out, may)
     }
-}
-
-fn lock(budget: &Mutex<Budget>) -> std::sync::MutexGuard<'_, Budget> {
-    budget.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A text on one line, its control characters written out, and not longer than [`LINE_BYTES_MAX`].

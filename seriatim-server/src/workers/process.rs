@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -19,6 +19,7 @@ use super::group::{DRAIN_MAX, Group};
 use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
 use super::messages::{self, Call};
 use super::printed::Printed;
+use crate::base::lock::lock;
 use crate::base::text::one_line;
 use crate::config::Launch;
 
@@ -144,7 +145,7 @@ impl Process {
 
     /// Whether it may be given calls.
     pub(crate) fn is_open(&self) -> bool {
-        *self.order.borrow() == Order::Work && !self.calls().has_ended
+        *self.order.borrow() == Order::Work && !lock(&self.calls).has_ended
     }
 
     /// Whether it has ever answered a call: it is not broken as such.
@@ -183,7 +184,7 @@ impl Process {
 
     /// False when the process has ended, and the call is answered so.
     fn register(&self, batch: &str, open: Open) -> bool {
-        let mut calls = self.calls();
+        let mut calls = lock(&self.calls);
         if calls.has_ended {
             let _ = open.answer.send(Answer::NeverSent);
             return false;
@@ -230,8 +231,8 @@ impl Process {
         self.hand_on();
         self.printed.finish();
         let status = status.map_or_else(|e| e.to_string(), |status| status.to_string());
-        let words = tail.lock().unwrap_or_else(PoisonError::into_inner).text();
-        let words = words.map(|words| format!("; it said:\n{words}")).unwrap_or_default();
+        let words = lock(&tail).text();
+        let words = words.map(|words| format!("; its last output:\n{words}")).unwrap_or_default();
         self.close(End { text: format!("{status}{words}").into(), is_ours });
     }
 
@@ -284,7 +285,7 @@ impl Process {
     }
 
     fn close(&self, end: End) {
-        let mut calls = self.calls();
+        let mut calls = lock(&self.calls);
         calls.has_ended = true;
         for (_, open) in calls.open.drain() {
             let answer = if open.is_sent { Answer::Ended(end.clone()) } else { Answer::NeverSent };
@@ -321,7 +322,7 @@ impl Process {
     }
 
     fn mark(&self, batch: Option<&str>, is_sent: bool) {
-        let mut calls = self.calls();
+        let mut calls = lock(&self.calls);
         if let Some(open) = batch.and_then(|batch| calls.open.get_mut(batch)) {
             open.is_sent = is_sent;
         }
@@ -347,7 +348,7 @@ impl Process {
         let mut lines = Lines::new(stderr, LOG_LINE_BYTES_MAX);
         while let Some(line) = lines.next().await {
             self.printed.line("stderr", &line.text);
-            tail.lock().unwrap_or_else(PoisonError::into_inner).add(&line.text);
+            lock(&tail).add(&line.text);
         }
     }
 
@@ -393,7 +394,7 @@ impl Process {
         batch: &str,
         tell: impl FnOnce(&mut Open) -> Result<(), String>,
     ) -> Result<(), String> {
-        match self.calls().open.get_mut(batch) {
+        match lock(&self.calls).open.get_mut(batch) {
             Some(open) => tell(open),
             None => {
                 self.warn(&format!("a message about call {batch:?}, which it does not have: already answered, or a wrong name"));
@@ -406,7 +407,7 @@ impl Process {
     fn found(&self, Fault { batch, is_final, why }: Fault) {
         self.warn(&format!("invalid answer: {why}"));
         let why: Arc<str> = why.into();
-        let mut calls = self.calls();
+        let mut calls = lock(&self.calls);
         if let Some(batch) = batch {
             match calls.open.get_mut(&batch) {
                 None => self.warn(&format!("it names call {batch:?}, which it does not have")),
@@ -423,7 +424,7 @@ impl Process {
 
     /// Hands the answers on that have arrived.
     fn hand_on(&self) {
-        let mut calls = self.calls();
+        let mut calls = lock(&self.calls);
         let answered = calls.open.extract_if(|_, open| open.said.is_some());
         for (_, Open { said, news, answer, .. }) in answered {
             self.has_answered.store(true, Ordering::Relaxed);
@@ -435,10 +436,6 @@ impl Process {
             // A call that was given up has no receiver.
             let _ = answer.send(said);
         }
-    }
-
-    fn calls(&self) -> MutexGuard<'_, Calls> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn warn(&self, what: &str) {

@@ -1,4 +1,4 @@
-//! Whether a program can be started: looked up as a start would, and said in words where it cannot.
+//! Whether a program can be started: looked up as a start would, with the reason in words if it cannot.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -18,7 +18,7 @@ const PART_DIGITS: usize = 16;
 /// What a copy keeps of the rights of its source. It has another owner, as whom nothing is to run.
 const RIGHTS: u32 = 0o777;
 
-/// What a payload says.
+/// The payload of a job.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Order {

@@ -1,11 +1,13 @@
 //! Assigns calls to the processes of one worker.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use seriatim::engine::Unstartable;
 use tokio::sync::Notify;
 
 use super::process::Process;
+
+use crate::base::lock::lock;
 
 /// The places of all processes of one worker.
 pub(crate) struct Seats {
@@ -75,7 +77,7 @@ impl Seats {
     }
 
     fn ticket(&self) -> Ticket<'_> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.tickets += 1;
         Ticket { seats: self, number: state.tickets, failures_before: state.failures }
     }
@@ -85,7 +87,7 @@ impl Seats {
         ticket: &Ticket<'_>,
         alone: bool,
     ) -> Option<Result<Seat, Unstartable>> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let per_process = self.per_process;
         let found = if alone { state.alone(ticket.number) } else { state.shared(per_process) };
         if let Some(place) = found {
@@ -104,13 +106,13 @@ impl Seats {
     /// A process is ready for calls.
     pub(crate) fn add(&self, process: Arc<Process>) {
         let place = Place { process, used: 0, is_closed: false, kept_for: None };
-        self.state().places.push(place);
+        lock(&self.state).places.push(place);
         self.changed.notify_waiters();
     }
 
     /// No new calls for a process.
     pub(crate) fn close(&self, process: &Arc<Process>) {
-        for place in self.state().places.iter_mut().filter(|place| place.is_of(process)) {
+        for place in lock(&self.state).places.iter_mut().filter(|place| place.is_of(process)) {
             place.is_closed = true;
         }
         self.changed.notify_waiters();
@@ -122,7 +124,8 @@ impl Seats {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if !self.state().places.iter().any(|place| place.is_of(process) && place.used > 0) {
+            if !lock(&self.state).places.iter().any(|place| place.is_of(process) && place.used > 0)
+            {
                 return;
             }
             changed.await;
@@ -131,21 +134,17 @@ impl Seats {
 
     /// A process has ended.
     pub(crate) fn remove(&self, process: &Arc<Process>) {
-        self.state().places.retain(|place| !place.is_of(process));
+        lock(&self.state).places.retain(|place| !place.is_of(process));
         self.changed.notify_waiters();
     }
 
     /// No process could be started: fails the waiting calls, unless another process runs.
     pub(crate) fn failed(&self, why: &str) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.failures += 1;
         why.clone_into(&mut state.trouble);
         drop(state);
         self.changed.notify_waiters();
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -186,7 +185,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut state = self.seats.state();
+        let mut state = lock(&self.seats.state);
         if let Some(place) = state.places.iter_mut().find(|place| place.is_of(&self.process)) {
             place.used -= self.used;
         }
@@ -197,7 +196,7 @@ impl Drop for Seat {
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        for place in &mut self.seats.state().places {
+        for place in &mut lock(&self.seats.state).places {
             if place.kept_for == Some(self.number) {
                 place.kept_for = None;
             }

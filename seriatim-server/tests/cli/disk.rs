@@ -61,7 +61,7 @@ fn a_full_disk_is_told_and_what_was_there_stays() {
     assert!(output.status.success(), "{said}");
     assert!(said.contains("the disk is full: nothing was written; free some space"), "{said}");
     let (_, rest) = said.split_once("ndjson:").unwrap();
-    let (before, _) = rest.split_once(" jobs before it were pushed").unwrap();
+    let (before, _) = rest.split_once(" jobs were pushed before it").unwrap();
     let pushed: u64 = before.rsplit('(').next().unwrap().parse().unwrap();
     let lengths: Vec<u64> = said
         .lines()

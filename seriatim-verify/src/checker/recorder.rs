@@ -1,7 +1,7 @@
 //! Writes a history while it happens.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use seriatim::store::{JobQuery, JobState, Pushed, Settled, Store};
 use seriatim::{
@@ -11,6 +11,7 @@ use seriatim::{
 };
 
 use super::history::{Event, Handed, JobFate, PushResult};
+use crate::lock::lock;
 
 /// Records the events of one process as JSON lines. All recorders of a history must use the same clock: this one uses
 /// the machine's.
@@ -33,7 +34,7 @@ impl<W: Write + Send + 'static> Recorder<W> {
 
     /// Records an event. A write error is logged, and the history is judged as torn.
     pub fn record(&self, event: &Event) {
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = lock(&self.out);
         let written = serde_json::to_writer(&mut *out, event).map_err(std::io::Error::from);
         if let Err(error) = written.and_then(|()| out.write_all(b"\n")) {
             tracing::error!(%error, "the history cannot be written");
@@ -81,7 +82,7 @@ impl<W: Write + Send + 'static> Recorder<W> {
             }
         }
         self.record(&Event::FinalEnd {});
-        self.out.lock().unwrap_or_else(PoisonError::into_inner).flush().unwrap_or_default();
+        lock(&self.out).flush().unwrap_or_default();
         Ok(())
     }
 

@@ -149,7 +149,7 @@ async fn a_held_a_failed_and_a_paused_lane_do_not_go_on(mut bench: Bench) {
     let failed = bench.planned(&turn, failure());
     let go_on = vec![GoOn { claim, places: vec![0] }];
     let settled = bench.settle_and_go_on(vec![failed], go_on).await.remove(0);
-    assert_eq!(next(settled), None, "its retry is not due");
+    assert_eq!(next(settled), None, "its turn failed");
     bench.pass(WAIT);
     let turn = bench.one().await;
     bench.store.pause_queue("q".into(), true).await.unwrap();

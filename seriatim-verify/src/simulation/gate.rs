@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::alarm::Alarm;
+use crate::lock::lock;
 
 /// Most polls of one node's tasks while no time passes.
 const POLLS_AT_ONCE_MAX: u64 = 200_000;
@@ -71,12 +72,12 @@ impl Gate {
 
     /// Stops all its tasks at their next poll.
     pub(super) fn shut(&self) {
-        self.lock().shut = true;
+        lock(&self.state).shut = true;
     }
 
     /// Resumes them.
     pub(super) fn open(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.shut = false;
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
@@ -101,16 +102,12 @@ impl Gate {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
     /// Whether a task may be polled now. If not, it is woken later.
     fn admits(&self, waker: &Waker) -> bool {
         if self.alarm.is_raised() {
             return false;
         }
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.shut {
             if !state.waiting.iter().any(|known| known.will_wake(waker)) {
                 state.waiting.push(waker.clone());

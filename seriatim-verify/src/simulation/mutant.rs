@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use seriatim::store::{
-    GiveUp, Heartbeat, LaneQuery, LaneView, Page, Pulse, Rescue, Settle, Settled, Wrapper,
+    GiveUp, Heartbeat, LaneQuery, LaneView, Page, Pulse, Rescue, Settle, Settled, Turn, Wrapper,
 };
-use seriatim::{Result, SharedStore, store::Turn};
+use seriatim::{Result, SharedStore};
 
 /// A defect of the runtime, to show that liveness runs find it. It is injected between an engine and its store, with
 /// the effect that the defect would have.

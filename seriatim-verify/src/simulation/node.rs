@@ -16,7 +16,8 @@ use super::gate::Gate;
 use super::handler;
 use super::scene::NodePlan;
 use super::wire::Wire;
-use super::world::{World, lock};
+use super::world::World;
+use crate::lock::lock;
 
 /// How long an engine may take to stop beyond its configured wait: it flushes for 5 s.
 const STOP_SLACK: Duration = Duration::from_secs(7);

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use seriatim::store::*;
-use seriatim::{Result, SharedStore, store::Turn};
+use seriatim::{Result, SharedStore};
 
 use super::world::World;
 

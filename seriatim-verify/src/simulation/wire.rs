@@ -11,7 +11,8 @@ use seriatim::{Error, ErrorKind, Result, SharedStore};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::scribe::Scribe;
-use super::world::{Outage, World, lock};
+use super::world::{Outage, World};
+use crate::lock::lock;
 
 /// Most calls of one connection within one second of virtual time.
 const CALLS_PER_SECOND_MAX: u64 = 3_000;

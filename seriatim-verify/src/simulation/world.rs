@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -16,6 +16,7 @@ use super::clock::{START, StoreClock};
 use super::scene::{Happening, Scene};
 use super::tape::Tape;
 use super::{Mutant, Options};
+use crate::lock::lock;
 
 /// The longest time between the loss of an answer and the execution. All late calls run before anything counts as
 /// stuck.
@@ -186,8 +187,4 @@ impl World {
             tape.note(format!("# {seconds:9.3} {}", text()));
         }
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -141,8 +141,8 @@ pub struct Settle {
 
 /// Claims the next turns of lanes in the step that settles their turns: one transaction instead of two.
 ///
-/// - A lane is claimed only if the settlement took effect, and if a claim could take it: it is due, not held, not
-///   paused, without earlier crashes, and not routed elsewhere.
+/// - A lane is claimed only if the settlement took effect and ends all jobs of the turn as done, and if a claim could
+///   take the lane: it is due, not held, not paused, without earlier crashes, and not routed elsewhere.
 /// - A lane stays behind if a lane with a better priority was ready in its queue when the call began. It does not stay
 ///   behind lanes of its own priority, so the caller limits how long a lane goes on.
 /// - Nothing fails because of it. A node that is gone, or a ticket that was given up, gets no turns.

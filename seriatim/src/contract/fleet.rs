@@ -219,6 +219,22 @@ impl Command {
     pub(crate) fn kept(self) -> Option<Self> {
         (self != Self::Resume).then_some(self)
     }
+
+    /// Its name in a store, as in JSON.
+    #[cfg(any(feature = "mysql", feature = "redis"))]
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Quiet => "quiet",
+            Self::Stop => "stop",
+            Self::Resume => "resume",
+        }
+    }
+
+    /// The command of this name, if there is one.
+    #[cfg(any(feature = "mysql", feature = "redis"))]
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::Quiet, Self::Stop, Self::Resume].into_iter().find(|command| command.as_str() == name)
+    }
 }
 
 /// See [`Fleet::declare_dead`].

@@ -270,7 +270,7 @@ pub enum JobState {
     Running,
     /// It is done.
     Succeeded,
-    /// It is in the morgue. (`GET /jobs/{id}/status` says `failed`, as Dataloader does.)
+    /// It is in the morgue. (`GET /jobs/{id}/status` answers `failed`, as Dataloader does.)
     Dead,
     /// It was cancelled, or it expired.
     Canceled,
@@ -423,9 +423,9 @@ pub struct NodeView {
 pub enum NodeState {
     /// It works.
     Alive,
-    /// An operator told it to take no more work.
+    /// An operator asked it to take no more work.
     Quiet,
-    /// An operator told it to stop.
+    /// An operator asked it to stop.
     Stopping,
     /// Its last heartbeat is older than its lease: it will be declared dead.
     Late,

@@ -1,4 +1,4 @@
-//! Wake-ups: hints that a lane may be due sooner than the last claim said.
+//! Wake-ups: hints that a lane may be due sooner than the last claim reported.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

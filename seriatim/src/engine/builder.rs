@@ -280,7 +280,10 @@ impl EngineBuilder {
         self
     }
 
-    /// Runs for every job of this engine's queues that is buried or dropped, usually because its retries are used up.
+    /// Runs for every job that this engine buries or drops when it settles a turn, usually because its retries are
+    /// used up. This includes the claims that the engine rescues, of any queue. Jobs that an operator buries are not
+    /// reported.
+    ///
     /// Runs at least once, even if the process dies meanwhile: each call is a job of the queue `seriatim.exhausted`,
     /// which this engine also handles. If the hook fails, it is retried like any handler.
     pub fn on_retries_exhausted<F, Fut>(mut self, hook: F) -> Self
@@ -288,7 +291,7 @@ impl EngineBuilder {
         F: Fn(Exhausted) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        self.hooks.reports_exhausted = true;
+        self.hooks.exhausted = Some(exhausted::calls);
         let worker = exhausted::worker(self.store.clone(), hook);
         self.queue(exhausted::queue()).with(worker)
     }

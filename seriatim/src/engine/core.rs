@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::contract::{NodeView, QueueView, SharedStore, Store};
+use crate::contract::{Claim, Lease, NodeView, QueueView, SharedStore, Store};
 use crate::engine::call::flags::Flags;
 use crate::engine::call::running::Running;
 use crate::engine::claim::dispatch::Dispatch;
@@ -76,7 +76,7 @@ pub(in crate::engine) struct Core {
     pub(in crate::engine) troubles: Troubles,
     /// For each source, whether this node prefers it.
     preferred: Mutex<Vec<bool>>,
-    /// An operator or the program told the node to take no more work.
+    /// The node was asked to take no more work.
     pub(in crate::engine) quiet: AtomicBool,
     /// Notified when the engine must stop.
     pub(in crate::engine) stop_requested: Notify,
@@ -106,7 +106,7 @@ impl Core {
     ) -> Self {
         let periodic = std::mem::take(&mut hooks.periodic);
         let periodic = periodic.into_iter().map(|one| (one, Account::default())).collect();
-        let env = Arc::new(CallEnv::new(store.clone(), hooks.codec.take()));
+        let env = Arc::new(CallEnv::new(store.clone(), hooks.codec.take(), hooks.exhausted.take()));
         let limits = sources.iter().map(Source::concurrency);
         let dispatch =
             Dispatch::new(limits, settings.scheduler, settings.concurrency, settings.prefetch_max);
@@ -196,6 +196,25 @@ impl Core {
             && self.lease.stands(lease.unwrap_or(self.settings.lease))
     }
 
+    /// A claim of no lanes of a source yet.
+    pub(in crate::engine) fn claim_of(&self, source: usize, node: NodeId) -> Claim {
+        let source = &self.sources[source];
+        let lease = source.definition().and_then(|queue| queue.lease);
+        Claim {
+            now: None,
+            queue: source.name.clone(),
+            node,
+            node_name: Some(self.settings.node_name.clone()),
+            groups: self.settings.groups.clone(),
+            lanes_max: 0,
+            crashed_max: 0,
+            bytes_max: None,
+            lease: Lease::Node { ttl: lease.unwrap_or(self.settings.lease) },
+            declared: source.is_declared(),
+            ticket: self.next_ticket(),
+        }
+    }
+
     /// The time until the store's clock shows `time`.
     pub(in crate::engine) fn until(&self, time: Timestamp) -> Duration {
         time.since(self.store_now())
@@ -244,7 +263,7 @@ impl Core {
 
     /// Whether settled turns must be reported to an observer or a hook.
     pub(in crate::engine) fn keeps_witness(&self) -> bool {
-        self.observer.is_some() || self.hooks.reports_exhausted
+        self.observer.is_some() || self.env.exhausted.is_some()
     }
 
     /// Stops the engine because one of its tasks ended, which it cannot work without.

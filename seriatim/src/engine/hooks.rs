@@ -11,6 +11,7 @@ use crate::engine::settle::turn_log::TurnLog;
 use crate::engine::shield::shielded;
 use crate::engine::upkeep::periodic::Periodic;
 use crate::handler::codec::Codec;
+use crate::handler::env::ExhaustedCalls;
 use crate::handler::failure::Failure;
 use crate::handler::middleware::Middleware;
 
@@ -42,8 +43,8 @@ pub(in crate::engine) struct Hooks {
     pub(in crate::engine) before_takeover: Option<Arc<BeforeTakeover>>,
     /// Shared with other code that settles, such as an HTTP API.
     pub(in crate::engine) turn_log: Arc<TurnLog>,
-    /// Whether a hook for exhausted jobs is set.
-    pub(in crate::engine) reports_exhausted: bool,
+    /// Set if there is a hook for exhausted jobs.
+    pub(in crate::engine) exhausted: Option<ExhaustedCalls>,
 }
 
 impl Hooks {

@@ -9,22 +9,22 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::call::slot;
-use super::claim::fetch;
-use super::settle::settler;
-use super::upkeep::{declaring, guard, maintenance, repeat};
 use crate::contract::SharedStore;
 use crate::engine::builder::EngineBuilder;
+use crate::engine::call::slot;
+use crate::engine::claim::fetch;
 use crate::engine::core::Core;
 use crate::engine::handle::Handle;
 use crate::engine::hooks::OnStart;
-use crate::engine::limits::FLUSH_MAX;
+use crate::engine::limits::{FLUSH_MAX, SETTLERS};
 use crate::engine::outage::Pauses;
+use crate::engine::settle::settler;
 use crate::engine::shield::shielded_future;
 use crate::engine::summary::Summary;
 use crate::engine::upkeep::beats::Beats;
 use crate::engine::upkeep::definitions::Definitions;
 use crate::engine::upkeep::heartbeat::Pulser;
+use crate::engine::upkeep::{declaring, guard, maintenance, repeat};
 use crate::handler::control::Stop;
 use crate::lock::lock;
 use crate::machine;
@@ -115,8 +115,10 @@ impl Engine {
         for place in 0..core.periodic.len() {
             spawn(&mut periodic, &core, "periodic", repeat::run(core.clone(), place));
         }
-        let mut settler = JoinSet::new();
-        spawn(&mut settler, &core, "settle", settler::run(core.clone()));
+        let mut settlers = JoinSet::new();
+        for _ in 0..SETTLERS {
+            spawn(&mut settlers, &core, "settle", settler::run(core.clone()));
+        }
         let mut slots = JoinSet::new();
         for _ in 0..core.settings.concurrency {
             spawn(&mut slots, &core, "slot", slot::run(core.clone()));
@@ -134,7 +136,7 @@ impl Engine {
             periodic.abort_all();
         }
         core.settles.close();
-        let _ = timeout(FLUSH_MAX, settler.join_next()).await;
+        let _ = timeout(FLUSH_MAX, join_all(&mut settlers)).await;
         upkeep.end().await;
         core.hooks.turn_log.log_left_out(true);
         let unsettled = core.held.count();

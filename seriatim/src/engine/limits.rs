@@ -7,6 +7,8 @@ pub(in crate::engine) const PREFETCH_LANES_MAX: usize = 1_000;
 /// Most lanes that a node holds: waiting, running and not yet settled. At this number it stops claiming, so that
 /// unsettled turns cannot pile up during an outage of the store.
 pub(in crate::engine) const HELD_LANES_MAX: usize = 4_000;
+/// Most settles on their way to the store: while it carries out one, others gather for the next.
+pub(in crate::engine) const SETTLERS: usize = 2;
 /// How long a lane may go on from turn to turn, from its claim on. Then it gets in line behind the lanes of its
 /// priority, where other nodes can claim it.
 pub(in crate::engine) const GO_ON_FOR: Duration = Duration::from_millis(100);
@@ -33,7 +35,7 @@ pub(in crate::engine) const CANCEL_GRACE: Duration = Duration::from_secs(5);
 pub(in crate::engine) const OUTAGE_WAIT_MIN: Duration = Duration::from_millis(50);
 /// The longest wait after a store error.
 pub(in crate::engine) const OUTAGE_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long a worker that cannot start its handler takes no work.
+/// How long a node takes no jobs of a queue whose worker cannot start.
 pub(in crate::engine) const UNSTARTABLE_PAUSE: Duration = Duration::from_secs(30);
 /// How often progress is sent, if there is some and no heartbeat is due.
 pub(in crate::engine) const PROGRESS_EVERY: Duration = Duration::from_secs(1);

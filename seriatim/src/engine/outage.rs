@@ -61,6 +61,12 @@ pub(in crate::engine) fn will_pass(error: &Error) -> bool {
     error.is_transient() || error.kind() == ErrorKind::ReadOnly
 }
 
+/// Whether a call that failed with `error` may have taken effect.
+pub(in crate::engine) fn may_have_been_done(error: &Error) -> bool {
+    use ErrorKind::{Invalid, NodeGone, NotFound, ReadOnly, Unsupported};
+    !matches!(error.kind(), Invalid | NodeGone | NotFound | ReadOnly | Unsupported)
+}
+
 /// The growing pauses of one task.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Pauses {

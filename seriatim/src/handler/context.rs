@@ -8,14 +8,15 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::call::Call;
-use super::control::Stop;
-use crate::contract::{Settle, Settled, SharedStore, Transaction};
+use crate::contract::{Push, Settle, Settled, SharedStore, Transaction};
 use crate::handler::batch::Lane;
+use crate::handler::call::Call;
+use crate::handler::control::Stop;
 use crate::handler::steps::Steps;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId};
-use crate::model::limits::PROGRESS_BYTES_MAX;
+use crate::model::job::Job;
+use crate::model::limits::{PROGRESS_BYTES_MAX, PUSH_JOBS_MAX};
 use crate::model::settle::{Settlement, plan};
 use crate::model::turn::Turn;
 
@@ -74,22 +75,34 @@ impl Context {
         let done =
             |turn| plan(turn, &self.call.queue, &self.call.done_verdict(turn), &|_| Duration::ZERO);
         let turns: Vec<Settlement> = self.call.turns.iter().map(done).collect();
-        let request = Settle::now(turns.clone());
-        let taken_over = match transaction.settle(&**self.store(), request).await {
-            Ok(settled) if settled.iter().all(Settled::is_ok) => None,
-            Ok(_) => Some(Error::new(
-                ErrorKind::Conflict,
-                "another node had taken this claim over: nothing was written",
-            )),
-            Err(error) => Some(error),
-        };
-        if let Some(error) = taken_over {
+        if let Err(error) = self.settle_in(&mut transaction, &turns).await {
             // Releases its locks now. If that fails, the connection is broken and the server ends the transaction.
             let _ = transaction.rollback().await;
             return Err(error);
         }
         transaction.commit(&**self.store()).await?;
         self.call.control.commit(turns);
+        Ok(())
+    }
+
+    /// Settles all turns, and pushes the calls of the engine's hook for jobs that cannot be decoded.
+    async fn settle_in(
+        &self,
+        transaction: &mut impl Transaction,
+        turns: &[Settlement],
+    ) -> Result<()> {
+        let (env, store) = (&self.call.env, &**self.store());
+        let request = Settle::now(turns.to_vec());
+        if !transaction.settle(store, request).await?.iter().all(Settled::is_ok) {
+            let message = "another node had taken this claim over: nothing was written";
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        let Some(exhausted) = env.exhausted else { return Ok(()) };
+        let settled = self.call.turns.iter().zip(turns);
+        let jobs: Vec<Job> = settled.flat_map(|(turn, end)| exhausted(env, turn, end)).collect();
+        for jobs in jobs.chunks(PUSH_JOBS_MAX) {
+            transaction.push(store, Push { now: None, jobs: jobs.to_vec() }).await?;
+        }
         Ok(())
     }
 

@@ -58,13 +58,13 @@ struct Notes {
 }
 
 impl Control {
-    /// Tells the handler to end.
+    /// Asks the handler to stop.
     pub(crate) fn stop(&self, reason: Stop) {
         self.stop.fetch_max(reason as u8, Ordering::AcqRel);
         self.changed.notify_waiters();
     }
 
-    /// Why the call must end.
+    /// Why the call is asked to stop.
     pub(crate) fn reason(&self) -> Option<Stop> {
         Stop::from_u8(self.stop.load(Ordering::Acquire))
     }
@@ -89,7 +89,7 @@ impl Control {
         notes.flagged.iter().any(|(name, jobs)| *name == lane && jobs.contains(&job))
     }
 
-    /// Waits until more than `known` jobs are flagged, or the call must end.
+    /// Waits until more than `known` jobs are flagged, or the call is asked to stop.
     pub(crate) async fn flagged(&self, known: usize) -> Vec<(LaneId, Vec<JobId>)> {
         self.wait_for(|| {
             let notes = lock(&self.notes);
@@ -154,7 +154,7 @@ impl Control {
         self.changed.notify_waiters();
     }
 
-    /// Waits until all progress so far has arrived, or the call must end.
+    /// Waits until all progress so far has arrived, or the call is asked to stop.
     pub(crate) async fn all_arrived(&self) {
         let reported = lock(&self.notes).reported;
         let ready = || lock(&self.notes).arrived >= reported || self.reason().is_some();

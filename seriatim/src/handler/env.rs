@@ -8,11 +8,20 @@ use tokio::sync::Notify;
 
 use crate::contract::SharedStore;
 use crate::handler::codec::Codec;
+use crate::model::error::Result;
+use crate::model::job::Job;
+use crate::model::settle::Settlement;
+use crate::model::turn::Turn;
+
+/// The calls of a hook for the jobs that a settlement buries or drops.
+pub(crate) type ExhaustedCalls = fn(&CallEnv, &Turn, &Settlement) -> Vec<Job>;
 
 pub(crate) struct CallEnv {
     pub(crate) store: SharedStore,
     /// Decodes payloads; `None`: they are read as stored.
     pub(crate) codec: Option<Arc<dyn Codec>>,
+    /// Set if the engine has a hook for exhausted jobs.
+    pub(crate) exhausted: Option<ExhaustedCalls>,
     /// Notified when progress should be sent immediately.
     pub(crate) hurry: Notify,
     /// The node is stopping: calls that can be resumed elsewhere should end.
@@ -20,8 +29,21 @@ pub(crate) struct CallEnv {
 }
 
 impl CallEnv {
-    pub(crate) fn new(store: SharedStore, codec: Option<Arc<dyn Codec>>) -> Self {
-        Self { store, codec, hurry: Notify::new(), draining: AtomicBool::new(false) }
+    pub(crate) fn new(
+        store: SharedStore,
+        codec: Option<Arc<dyn Codec>>,
+        exhausted: Option<ExhaustedCalls>,
+    ) -> Self {
+        let (hurry, draining) = (Notify::new(), AtomicBool::new(false));
+        Self { store, codec, exhausted, hurry, draining }
+    }
+
+    /// A job that the engine pushes, as a client with the same codec pushes it.
+    pub(crate) fn encoded(&self, mut job: Job) -> Result<Job> {
+        if let Some(codec) = &self.codec {
+            job.payload = codec.encode(&job.payload)?;
+        }
+        Ok(job)
     }
 }
 

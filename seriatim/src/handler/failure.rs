@@ -7,8 +7,8 @@ use std::fmt;
 /// `anyhow::Error` and `eyre::Report` into it.
 pub type Failure = Box<dyn StdError + Send + Sync>;
 
-/// A failure of the worker itself, not of the jobs: the jobs are returned uncounted, and the worker takes no jobs for
-/// 30 s.
+/// A failure of the worker itself, not of the jobs: the jobs are returned uncounted, and this node takes no jobs of
+/// the queue for 30 s.
 #[derive(Debug)]
 pub struct Unstartable(pub String);
 

@@ -67,12 +67,6 @@ impl Outcomes {
     }
 }
 
-impl From<()> for Outcomes {
-    fn from((): ()) -> Self {
-        Self::new()
-    }
-}
-
 impl From<Outcome> for Outcomes {
     fn from(outcome: Outcome) -> Self {
         Self::all(outcome)

@@ -15,14 +15,14 @@ pub const KEY_BYTES_MAX: usize = 512;
 pub const NAME_BYTES_MAX: usize = 256;
 /// Largest payload of one job, in bytes as stored (after any codec).
 pub const PAYLOAD_BYTES_MAX: usize = 4 << 20;
-/// Deepest nesting of a JSON payload.
-pub const PAYLOAD_DEPTH_MAX: usize = 120;
 /// Most jobs in one push.
 pub const PUSH_JOBS_MAX: usize = 10_000;
 /// Most payload bytes in one push.
 pub const PUSH_BYTES_MAX: usize = 64 << 20;
 /// Most lanes in one claim.
 pub const CLAIM_LANES_MAX: usize = 10_000;
+/// Most lanes in one call of a handler.
+pub const BATCH_SIZE_MAX: u32 = 10_000;
 /// Most jobs in one turn.
 pub const TURN_JOBS_MAX: usize = 10_000;
 /// Most payload bytes in one turn; a single job may be larger.
@@ -53,6 +53,12 @@ pub const LEASE_MAX: Duration = Duration::from_secs(3_600);
 
 /// Most attempts of a job, and most retries of a queue.
 pub const ATTEMPTS_MAX: u32 = 1_000_000;
+/// Most crashes after which a queue buries a job.
+pub const CRASHES_MAX: u32 = 1_000;
+/// The largest weight of a queue.
+pub const WEIGHT_MAX: u32 = 1_000;
+/// Most shards of a queue.
+pub const SHARDS_MAX: u16 = 4_096;
 /// Most lanes that one claim promotes from scheduled to ready. If more become due between two claims, the next claims
 /// promote the rest, earliest due first.
 pub const PROMOTE_LANES_MAX: usize = 10_000;

@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::error::{Error, Result};
 use crate::model::job::validate_queue_name;
-use crate::model::limits::{ATTEMPTS_MAX, DELAY_MAX, LEASE_MAX, TURN_JOBS_MAX};
+use crate::model::limits::{
+    ATTEMPTS_MAX, BATCH_SIZE_MAX, CRASHES_MAX, DELAY_MAX, LEASE_MAX, SHARDS_MAX, TURN_JOBS_MAX,
+    WEIGHT_MAX,
+};
 use crate::model::retry::{Backoff, Exhaustion};
 
 /// How a queue orders and excludes its jobs.
@@ -440,11 +443,11 @@ impl Queue {
         only("take", self.take == 1, Mode::Fifo)?;
         let ranges = [
             ("take", u64::from(self.take), 1, TURN_JOBS_MAX as u64),
-            ("batch_size", u64::from(self.batch_size), 1, 10_000),
-            ("max_crashes", u64::from(self.max_crashes), 1, 1_000),
+            ("batch_size", u64::from(self.batch_size), 1, u64::from(BATCH_SIZE_MAX)),
+            ("max_crashes", u64::from(self.max_crashes), 1, u64::from(CRASHES_MAX)),
             ("max_retries", u64::from(self.max_retries), 0, u64::from(ATTEMPTS_MAX)),
-            ("weight", u64::from(self.weight), 1, 1_000),
-            ("shards", u64::from(self.shards), 1, 4_096),
+            ("weight", u64::from(self.weight), 1, u64::from(WEIGHT_MAX)),
+            ("shards", u64::from(self.shards), 1, u64::from(SHARDS_MAX)),
         ];
         for (field, value, least, most) in ranges {
             if !(least..=most).contains(&value) {

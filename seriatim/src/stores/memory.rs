@@ -3,13 +3,14 @@
 //! Written to be read: it implements every rule of `docs/store-contract.md` in the simplest form, and the conformance
 //! suite compares the other stores with it step by step. One mutex guards the whole state, so every method is atomic.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::state::State;
 use crate::contract::*;
+use crate::lock::lock;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId, NodeId, Token};
@@ -57,13 +58,8 @@ impl Memory {
         now.unwrap_or_else(|| (self.clock)())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic under the lock is a defect of the store: let tests report it instead of failing on a poisoned lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn open(&self) -> Result<MutexGuard<'_, State>> {
-        let state = self.lock();
+        let state = lock(&self.state);
         if state.closed {
             return Err(Error::new(ErrorKind::Unavailable, "the store has been closed"));
         }
@@ -98,7 +94,7 @@ impl Store for Memory {
     }
 
     async fn close(&self) -> Result<()> {
-        self.lock().closed = true;
+        lock(&self.state).closed = true;
         Ok(())
     }
 }
@@ -142,8 +138,11 @@ impl Consumer for Memory {
         let best = state.best_priorities(&request);
         let mut settled = state.settle(now, &request.turns);
         state.go_on(now, &request, &best, &mut settled);
+        let rings = request.turns.iter().any(|turn| state.is_waiting(turn.lane));
         drop(state);
-        self.bell.ring();
+        if rings {
+            self.bell.ring();
+        }
         Ok(settled)
     }
 

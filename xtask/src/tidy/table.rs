@@ -144,9 +144,7 @@ impl<'a> Table<'a> {
         let mut faults = Vec::new();
         let mut fault = |text: String| faults.push(format!("{FILE}: {}: {text}", self.sources));
         for (room, places) in &self.places {
-            for place in
-                places.iter().filter(|place| !files.iter().any(|file| is_within(file, place)))
-            {
+            for place in places.iter().filter(|place| !exists(place, files)) {
                 fault(format!("`{room} = {place}`: there is no such file or folder"));
             }
         }

@@ -1,4 +1,4 @@
-//! What is measured, with which jobs.
+//! The measurements and their jobs.
 
 use std::time::Duration;
 

@@ -81,7 +81,7 @@ fn tell_slow(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
         names(lanes)
     );
     let advice = format!(
-        "`seriatim lanes {queue} show KEY` shows its progress and jobs, `seriatim jobs cancel ID` ends it; set a `timeout` to end such turns"
+        "`seriatim lanes show {queue} KEY` shows its progress and jobs, `seriatim jobs cancel ID` ends it; set a `timeout` to end such turns"
     );
     Finding::new(Severity::Warning, format!("queue {queue}"), found, advice)
 }
@@ -89,14 +89,14 @@ fn tell_slow(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
 fn tell_held(queue: &str, lanes: &[&Running]) -> Finding {
     let found = format!("{} held, its retries used up: {}", are(lanes.len()), names(lanes));
     let advice = format!(
-        "check its error (`seriatim lanes {queue} show KEY`), then `seriatim lanes {queue} retry KEY`"
+        "check its error (`seriatim lanes show {queue} KEY`), then `seriatim lanes retry {queue} KEY`"
     );
     Finding::new(Severity::Serious, format!("queue {queue}"), found, advice)
 }
 
 fn tell_paused(queue: &str, lanes: &[&Running]) -> Finding {
     let found = format!("{} paused: {}", are(lanes.len()), names(lanes));
-    let advice = format!("resume it with `seriatim lanes {queue} resume KEY`");
+    let advice = format!("resume it with `seriatim lanes resume {queue} KEY`");
     Finding::new(Severity::Warning, format!("queue {queue}"), found, advice)
 }
 

@@ -58,7 +58,7 @@ fn morgue(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
     let error = latest.first().and_then(|job| job.error.as_deref()).unwrap_or("no error is known");
     let error = cut(error, ERROR_COLUMNS);
     let advice = format!(
-        "`seriatim morgue {name}` shows them; when the cause is fixed, `seriatim morgue {name} requeue --all`"
+        "`seriatim morgue {name}` shows them; when the cause is fixed, `seriatim morgue requeue {name} --all`"
     );
     if new == 0 {
         let found = format!("{} in the morgue", count(queue.dead, "job"));

@@ -69,7 +69,7 @@ impl Failure {
         Self { message: message.to_string(), ..self }
     }
 
-    /// It failed, and the output already says why.
+    /// It failed, and the output already explains why.
     pub(crate) fn silent() -> Self {
         Self::failed("")
     }

@@ -17,7 +17,7 @@ use seriatim::{
     store::Memory,
 };
 use seriatim_verify::checker::Recorder;
-use signals::{dump_when_asked, told_to_stop};
+use signals::{dump_when_asked, stop_requested};
 use watch::Watch;
 
 use super::args::{StoreArg, without_password};
@@ -110,7 +110,7 @@ impl Serve {
         start_log(format, self.log_level.clone(), config.log.level.clone())?;
         let traces = Traces::start()?;
         let journal = journal(&config.journal)?;
-        let mut stop = Box::pin(told_to_stop()?);
+        let mut stop = Box::pin(stop_requested()?);
         let url = self.store.url_with(&config);
         let queues = config.declared()?;
         // Mistakes are reported before anything is created, awaited or listened to.
@@ -382,7 +382,7 @@ fn turns_in_words(of: &Summary) -> String {
     );
     let more = [
         (of.put_off, "put off or given back"),
-        (of.cancelled, "cancelled or expired"),
+        (of.cancelled, "canceled or expired"),
         (of.stale, "refused: another node had taken them over"),
         (of.unsettled, "not settled: they run again when their leases expire"),
     ];

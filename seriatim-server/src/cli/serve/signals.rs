@@ -14,7 +14,7 @@ use crate::workers;
 const ONE_SIGNAL: Duration = Duration::from_millis(500);
 
 /// Resolves at the first SIGTERM or SIGINT; the second ends the process immediately.
-pub(crate) fn told_to_stop() -> Result<impl Future<Output = ()>, SetupError> {
+pub(crate) fn stop_requested() -> Result<impl Future<Output = ()>, SetupError> {
     let (mut term, mut interrupt) =
         (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     Ok(async move {
@@ -28,7 +28,7 @@ pub(crate) fn told_to_stop() -> Result<impl Future<Output = ()>, SetupError> {
                 any(&mut term, &mut interrupt).await;
             }
             tracing::warn!(
-                "stopped immediately: running turns will be taken over when their leases expire"
+                "stopped immediately: other nodes take over the running turns when their leases expire"
             );
             workers::kill_all();
             std::process::exit(1);

@@ -1,7 +1,7 @@
 //! Observes the engine.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use seriatim::store::{Pushed, Settled};
@@ -11,6 +11,7 @@ use seriatim::{
     store::{LaneId, Settlement, Token, Turn, Verdict},
 };
 
+use crate::base::lock::lock;
 use crate::http::Meter;
 use crate::trace::Traces;
 
@@ -32,10 +33,6 @@ impl Watch {
     ) -> Self {
         Self { meter, traces, recorder, began: Mutex::default() }
     }
-
-    fn began(&self) -> MutexGuard<'_, HashMap<(LaneId, Token), Instant>> {
-        self.began.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Observer for Watch {
@@ -44,12 +41,12 @@ impl Observer for Watch {
     }
 
     fn started(&self, turn: &Turn) {
-        self.began().insert((turn.lane, turn.token), Instant::now());
+        lock(&self.began).insert((turn.lane, turn.token), Instant::now());
         self.recorder.iter().for_each(|to| to.started(turn));
     }
 
     fn ended(&self, turn: &Turn, verdict: &Verdict) {
-        if let Some(began) = self.began().remove(&(turn.lane, turn.token)) {
+        if let Some(began) = lock(&self.began).remove(&(turn.lane, turn.token)) {
             self.meter.handled(&turn.queue, began.elapsed());
         }
         self.traces.ended(turn, verdict);
@@ -69,7 +66,7 @@ impl Observer for Watch {
     }
 
     fn lost(&self, tokens: &[Token]) {
-        self.began().retain(|(_, token), _| !tokens.contains(token));
+        lock(&self.began).retain(|(_, token), _| !tokens.contains(token));
         self.recorder.iter().for_each(|to| to.lost(tokens));
     }
 }

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use seriatim::ErrorKind;
 
 use super::text::head;
+
+use crate::base::lock::lock;
 
 /// Upper bounds of the latency buckets, in microseconds.
 const BUCKETS_US: [u64; 12] =
@@ -153,10 +155,6 @@ impl Histogram {
             "{name}_bucket{{{label},le=\"+Inf\"}} {all}\n{name}_sum{{{label}}} {sum}\n{name}_count{{{label}}} {all}"
         );
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

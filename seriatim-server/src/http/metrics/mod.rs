@@ -11,8 +11,8 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use seriatim::Error;
-use seriatim::store::{NodeState, NodeView};
+use seriatim::store::{NodeState, NodeView, QueueStats};
+use seriatim::{Error, Timestamp};
 use tokio::time::timeout;
 
 use text::head;
@@ -22,7 +22,7 @@ use super::route::Route;
 use super::state::Shared;
 use crate::app::figures::{Figures, busiest};
 use crate::journal::Book;
-use crate::protocol::figures::ALL;
+use crate::protocol::figures::{ALL, Numbers};
 
 /// A store that has not answered by then is away.
 const STORE_MAX: Duration = Duration::from_secs(2);
@@ -52,48 +52,39 @@ async fn metrics(State(app): State<Shared>) -> Response {
         let _ = writeln!(text, "seriatim_spans_lost_total {lost}");
     }
     // What this process counted is of use above all when the store is away.
-    let asked = async { Ok::<_, Error>((app.store.stats(None).await?, nodes(&app).await?)) };
+    let store = &app.store;
+    let asked = async {
+        Ok::<_, Error>((store.stats(None).await?, store.nodes().await?, store.now().await?))
+    };
     let answer = timeout(STORE_MAX, asked).await;
     let is_up = matches!(answer, Ok(Ok(_)));
     head(&mut text, "store_up", "gauge", "1 if the store has answered");
     let _ = writeln!(text, "seriatim_store_up {}", u8::from(is_up));
-    if let Ok(Ok((stats, nodes))) = answer {
-        let views: Vec<NodeView> = nodes.iter().map(|(view, _)| view.clone()).collect();
-        let (mut queues, others) = busiest(Figures::of(stats, &views), QUEUES_MAX);
+    if let Ok(Ok((stats, nodes, now))) = answer {
+        let (mut queues, others) = busiest(Figures::of(stats, &nodes), QUEUES_MAX);
         // Of ten thousand queues there would be 13 MB.
         queues.extend(others);
         write_queues(&mut text, &queues);
-        write_nodes(&mut text, &nodes);
+        write_nodes(&mut text, &nodes, now);
     }
     let head = [(header::CONTENT_TYPE, HeaderValue::from_static(TEXT))];
     (head, text).into_response()
 }
 
-/// All nodes of the store, and the state of each.
-async fn nodes(app: &Shared) -> Result<Vec<(NodeView, NodeState)>, Error> {
-    let (nodes, now) = (app.store.nodes().await?, app.store.now().await?);
-    Ok(nodes
-        .into_iter()
-        .map(|node| (node.state(now), node))
-        .map(|(state, node)| (node, state))
-        .collect())
-}
-
-fn write_nodes(text: &mut String, nodes: &[(NodeView, NodeState)]) {
+fn write_nodes(text: &mut String, nodes: &[NodeView], now: Timestamp) {
     head(text, "nodes", "gauge", "Nodes of the store by state, remote workers too");
     let mut states: BTreeMap<&str, usize> =
         ["alive", "late", "quiet", "stopping"].map(|state| (state, 0)).into();
-    for (_, state) in nodes {
-        *states.entry(state.as_str()).or_default() += 1;
+    for node in nodes {
+        *states.entry(node.state(now).as_str()).or_default() += 1;
     }
     for (state, count) in states {
         let _ = writeln!(text, "seriatim_nodes{{state=\"{state}\"}} {count}");
     }
-    let at_work = |(_, state): &&(NodeView, NodeState)| {
-        !matches!(state, NodeState::Dead | NodeState::Stopped)
-    };
+    let at_work =
+        |node: &&NodeView| !matches!(node.state(now), NodeState::Dead | NodeState::Stopped);
     let sum = |number: fn(&NodeView) -> u32| -> u64 {
-        nodes.iter().filter(at_work).map(|(node, _)| u64::from(number(node))).sum()
+        nodes.iter().filter(at_work).map(|node| u64::from(number(node))).sum()
     };
     head(
         text,
@@ -107,15 +98,17 @@ fn write_nodes(text: &mut String, nodes: &[(NodeView, NodeState)]) {
 }
 
 fn write_queues(text: &mut String, queues: &[Figures]) {
+    let queues: Vec<_> = queues.iter().map(|of| (&of.stats, of.numbers())).collect();
+    let queues = queues.as_slice();
     for figure in ALL {
         let (kind, end) = if figure.grows { ("counter", "_total") } else { ("gauge", "") };
-        let of = |queue: &Figures| (figure.of)(&queue.numbers()).to_string();
+        let of = |_: &QueueStats, numbers: &Numbers| (figure.of)(numbers).to_string();
         write_queue(text, &format!("queue_{}{end}", figure.name), kind, figure.says, queues, of);
     }
-    let lag = |of: &Figures| of.stats.lag.as_secs_f64().to_string();
+    let lag = |_: &QueueStats, numbers: &Numbers| numbers.lag.to_string();
     let says = "How long the oldest due lane has been due";
     write_queue(text, "queue_lag_seconds", "gauge", says, queues, lag);
-    let paused = |of: &Figures| u8::from(of.stats.paused).to_string();
+    let paused = |stats: &QueueStats, _: &Numbers| u8::from(stats.paused).to_string();
     write_queue(text, "queue_paused", "gauge", "1 if the queue is paused", queues, paused);
 }
 
@@ -124,12 +117,12 @@ fn write_queue(
     name: &str,
     kind: &str,
     says: &str,
-    queues: &[Figures],
-    number: impl Fn(&Figures) -> String,
+    queues: &[(&QueueStats, Numbers)],
+    number: impl Fn(&QueueStats, &Numbers) -> String,
 ) {
     head(text, name, kind, says);
-    for of in queues {
-        let (queue, number) = (&of.stats.queue, number(of));
+    for (stats, numbers) in queues {
+        let (queue, number) = (&stats.queue, number(stats, numbers));
         let _ = writeln!(text, "seriatim_{name}{{queue=\"{queue}\"}} {number}");
     }
 }

@@ -174,7 +174,7 @@ impl Order {
         }
     }
 
-    /// Claims what is there, of the queue that has waited longest first. Also says when there may
+    /// Claims what is there, from the queue that has waited longest first. Also returns when there may
     /// be more.
     async fn look(&self) -> Result<(Taken, Option<Timestamp>), Problem> {
         let mut taken = Taken::new(self.app.clone());
@@ -203,7 +203,7 @@ impl Order {
         Ok(next_due)
     }
 
-    /// Of one queue what there is, as far as it is wanted and there is room, and when there may be more.
+    /// Claims lanes of one queue as far as they are wanted and there is room; returns when there may be more.
     async fn take_of(
         &self,
         queue: &Arc<str>,

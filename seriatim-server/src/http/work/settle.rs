@@ -8,7 +8,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::DELAY_MAX;
-use seriatim::store::{QueueView, Settle, Settled};
+use seriatim::store::{Settle, Settled};
 use seriatim::{
     Error, Outcome,
     engine::TurnLog,
@@ -20,6 +20,7 @@ use super::super::input::{AtMost, BulkJson, Object};
 use super::super::limits::NAMED_LANES_MAX;
 use super::super::problem::Problem;
 use super::super::route::Answer;
+use super::super::seen::Known;
 use super::super::state::{App, Shared};
 use super::secret::{Named, refused};
 use super::taken::drop_payloads;
@@ -84,7 +85,10 @@ pub(super) async fn settle(
 ) -> Result<Answer<document::Settled>, Problem> {
     said.check()?;
     said.check_secrets(&app, &caller).await?;
-    let queues = app.store.queues().await?;
+    let numbers = said.results.0.iter().map(|Object(ended)| ended.lane.queue);
+    let known = app.queues.seen.with(&*app.store, numbers).await?;
+    // Before anything is settled: a failure behind that would be answered as if nothing was.
+    let now = app.store.now().await?;
     let find = |Object(ended): &Object<Ended>| {
         let (store, lane, token) = (app.store.clone(), ended.lane, ended.token);
         async move { Ok::<_, Error>(store.turn(lane, token).await?.map(without_payloads)) }
@@ -96,7 +100,7 @@ pub(super) async fn settle(
         .0
         .iter()
         .zip(&found)
-        .map(|(Object(ended), turn)| ended.settlement(turn.as_ref()?, &queues))
+        .map(|(Object(ended), turn)| ended.settlement(turn.as_ref()?, &known))
         .collect();
     let turns: Vec<Settlement> = settlements.iter().flatten().cloned().collect();
     let mut settled = match turns.is_empty() {
@@ -104,7 +108,6 @@ pub(super) async fn settle(
         false => app.store.settle(Settle::now(turns)).await?,
     }
     .into_iter();
-    let now = app.store.now().await?;
     // One that has no turn was stale before it got to the store.
     let ends = settlements.iter().zip(&found).zip(&said.results.0);
     let statuses = ends.map(|((one, turn), Object(ended))| {
@@ -190,8 +193,8 @@ impl Said {
 
 impl Ended {
     /// How the turn ends; none if its queue is gone.
-    fn settlement(&self, turn: &Turn, queues: &[QueueView]) -> Option<Settlement> {
-        let queue = &queues.iter().find(|view| *view.queue.name == *turn.queue)?.queue;
+    fn settlement(&self, turn: &Turn, known: &Known) -> Option<Settlement> {
+        let queue = &known.numbered(self.lane.queue)?.queue;
         // Those that had expired when it was claimed were never handed over.
         let expired = turn.jobs.iter().filter(|job| job.has_expired(turn.claimed_at));
         let verdict = Verdict {

@@ -1,7 +1,7 @@
 //! The remote workers that this process knows, each as a node of the store.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use seriatim::store::{Beat, Heartbeat, NodeInfo, Pulse};
@@ -18,13 +18,15 @@ use super::super::limits::{
 use super::super::problem::Problem;
 use super::secret::Secrets;
 
+use crate::base::lock::lock;
+
 /// How often per lease a worker's node sends a heartbeat to the store.
 const BEATS_PER_LEASE: u32 = 3;
 /// Longest name of a worker, in bytes.
 const WORKER_BYTES_MAX: usize = 256;
 /// The name of a worker in schemas: printable ASCII.
 pub(super) const WORKER_PATTERN: &str = "^[ -~]{1,256}$";
-/// After what it is worth to try again with another name.
+/// When to try again with another name.
 const FULL_RETRY: Duration = Duration::from_secs(60);
 
 /// By the token that they come with, and by name.
@@ -93,13 +95,9 @@ pub(super) fn lease(seconds: Option<f64>) -> Result<Option<Duration>, Problem> {
 }
 
 impl Workers {
-    fn all(&self) -> MutexGuard<'_, ByToken> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The lease that the worker's last claim asked for.
     pub(super) fn lease_of(&self, worker: &Remote) -> Duration {
-        let all = self.all();
+        let all = lock(&self.known);
         let known = all.get(&worker.bearer).and_then(|workers| workers.get(&worker.name));
         known.map_or(LEASE_DEFAULT, |known| known.lease)
     }
@@ -161,7 +159,7 @@ impl Workers {
     }
 
     fn change(&self, worker: &Remote, change: impl FnOnce(&mut Known)) -> Result<Known, Problem> {
-        let mut all = self.all();
+        let mut all = lock(&self.known);
         let workers = all.entry(worker.bearer.clone()).or_default();
         if !workers.contains_key(&worker.name) && workers.len() >= WORKERS_PER_TOKEN_MAX {
             workers.retain(|_, known| known.heard_at.elapsed() < WORKER_SILENT_MAX);
@@ -224,6 +222,6 @@ mod tests {
         assert!(call("other", "w").is_ok());
         tokio::time::advance(WORKER_SILENT_MAX).await;
         assert!(call("robot", "one more").is_ok());
-        assert_eq!(workers.all()[&Some("robot".into())].len(), 1);
+        assert_eq!(lock(&workers.known)[&Some("robot".into())].len(), 1);
     }
 }

@@ -1,7 +1,7 @@
 //! The spans of handler calls.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use opentelemetry::trace::{
     Link, Span as _, SpanContext, SpanKind, Status, TraceContextExt, Tracer,
@@ -15,11 +15,12 @@ use seriatim::{
 
 use super::attribute;
 use super::span_context::{context_of, traceparent_of};
+use crate::base::lock::lock;
 use crate::trace::context::of_job;
 
 /// Most links of a span to the pushes that its jobs came from.
 pub(super) const LINKS_MAX: usize = 64;
-/// What of an error stands in a span, in bytes.
+/// Most bytes of an error in a span.
 const ERROR_BYTES_MAX: usize = 1_024;
 
 tokio::task_local! {
@@ -78,19 +79,15 @@ impl Calls {
             error: None,
         };
         let call = Arc::new(Mutex::new(call));
-        let mut open = self.open();
+        let mut open = lock(&self.open);
         open.extend(turns.iter().map(|turn| ((turn.lane, turn.token), call.clone())));
         context
     }
 
     /// A turn has ended. Of one whose handler never began nothing is known here.
     pub(super) fn ended(&self, turn: &Turn, verdict: &Verdict) {
-        let Some(call) = self.open().remove(&(turn.lane, turn.token)) else { return };
-        call.lock().unwrap_or_else(PoisonError::into_inner).ended(verdict);
-    }
-
-    fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        let Some(call) = lock(&self.open).remove(&(turn.lane, turn.token)) else { return };
+        lock(&call).ended(verdict);
     }
 }
 
@@ -271,7 +268,7 @@ mod tests {
         assert_eq!(said(attribute::LANES_FAILED).unwrap(), "2");
         assert_eq!(said(attribute::MESSAGE_COUNT).unwrap(), "3");
         assert_eq!(span.span_context.trace_id().to_string(), contexts(1)[0][3..35]);
-        assert!(calls.open().is_empty());
+        assert!(lock(&calls.open).is_empty());
     }
 
     #[test]

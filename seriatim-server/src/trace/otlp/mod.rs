@@ -12,7 +12,7 @@ mod span_context;
 mod wire;
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use opentelemetry::trace::TracerProvider;
@@ -25,6 +25,7 @@ use seriatim::{
     store::{Turn, Verdict},
 };
 
+use crate::base::lock::lock;
 use crate::base::setup_error::SetupError;
 use calls::{Calls, LINKS_MAX};
 use outbox::{Outbox, Post};
@@ -101,7 +102,7 @@ impl Traces {
         let Some(exporting) = &self.0 else { return };
         // It only closes the outbox, which cannot fail.
         let _ = exporting.provider.shutdown();
-        let post = exporting.post.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let post = lock(&exporting.post).take();
         let Some(mut post) = post else { return };
         if tokio::time::timeout(FLUSH_MAX, &mut post).await.is_err() {
             post.abort();

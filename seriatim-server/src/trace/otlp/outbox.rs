@@ -2,7 +2,7 @@
 //! counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use opentelemetry::Context;
@@ -16,6 +16,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::settings::Settings;
 use super::wire::{Trouble, Wire};
+
+use crate::base::lock::lock;
 
 /// Spans that wait; while so many do, new ones are dropped.
 const SPANS_WAITING_MAX: usize = 4_096;
@@ -67,7 +69,7 @@ impl SpanProcessor for Outbox {
     fn on_start(&self, _: &mut Span, _: &Context) {}
 
     fn on_end(&self, span: SpanData) {
-        let spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        let spans = lock(&self.spans);
         if spans.as_ref().is_none_or(|spans| spans.try_send(span).is_err()) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -80,7 +82,7 @@ impl SpanProcessor for Outbox {
 
     fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
         // Without a sender the carrier ends when it has sent what waits.
-        self.spans.lock().unwrap_or_else(PoisonError::into_inner).take();
+        lock(&self.spans).take();
         Ok(())
     }
 }

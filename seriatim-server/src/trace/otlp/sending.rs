@@ -1,6 +1,6 @@
 //! The span of a request that pushes.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use axum::http::StatusCode;
 use opentelemetry::trace::{Span as _, SpanKind, Status, TraceContextExt, Tracer};
@@ -11,6 +11,8 @@ use seriatim::store::Pushed;
 
 use super::attribute;
 use super::span_context::{context_of, traceparent_of};
+
+use crate::base::lock::lock;
 
 /// A request that pushes; its span ends with it.
 pub(crate) struct Sending {
@@ -72,7 +74,7 @@ impl Sending {
 
     fn tell(&self, what: impl FnOnce(&mut Producing)) {
         if let Some(span) = &self.span {
-            what(&mut span.lock().unwrap_or_else(PoisonError::into_inner));
+            what(&mut lock(span));
         }
     }
 }

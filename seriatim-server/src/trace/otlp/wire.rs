@@ -1,16 +1,17 @@
 //! The exporter's requests, over the HTTP client of this program.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use http_body_util::{BodyExt, Full, Limited};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 
+use crate::base::lock::lock;
 use crate::base::outgoing::{self, with_causes};
 
 // How long a request may take is the carrier's to say, for all its tries together.
 
-/// What of an answer is read, in bytes: it says at most how many spans were refused.
+/// How much of an answer is read: it contains at most the number of refused spans.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// Why the last request failed, which the exporter does not report.
@@ -19,11 +20,11 @@ pub(super) struct Trouble(Arc<Mutex<Option<String>>>);
 
 impl Trouble {
     pub(super) fn take(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0).take()
     }
 
     fn set(&self, why: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        *lock(&self.0) = why;
     }
 }
 

@@ -157,14 +157,14 @@ async fn n12_a_job_is_rescheduled_reassigned_retried_and_deleted() {
     assert_ne!(house.json(&["jobs", "retry", &id])["run_at"], at);
     house.text(&["lanes", "mails", "pause", "ann"]);
     let paused = house.refused(&["jobs", "retry", &id], 1);
-    assert!(paused.contains("`seriatim lanes mails resume ann`"), "{paused}");
+    assert!(paused.contains("`seriatim lanes resume mails ann`"), "{paused}");
     assert!(house.refused(&["jobs", "delete", &id], 2).contains("--yes"));
     assert_eq!(house.json(&["jobs", "delete", &id, "--yes"])["deleted"], true);
     let dead = house.hand.push(order(1, 1).max_retries(0)).await.to_string();
     house.hand.fail_all("orders", "no stock").await;
     let refused = house.refused(&["jobs", "reschedule", &dead, "--in", "5m"], 1);
     assert!(
-        refused.contains("but dead: requeue it with `seriatim morgue orders requeue"),
+        refused.contains("but dead: requeue it with `seriatim morgue requeue orders"),
         "{refused}"
     );
     assert_eq!(house.json(&["jobs", "retry", &dead])["status"], "queued");

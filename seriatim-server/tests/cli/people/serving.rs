@@ -95,12 +95,12 @@ async fn a_bad_line_is_named_and_what_stands_before_it_is_pushed() {
         said.contains("standard input, line 4: unknown key `kye` (did you mean `key`?)"),
         "{said}"
     );
-    assert!(said.contains("(2 jobs before it were pushed; continue with --from-line 4)"), "{said}");
+    assert!(said.contains("(2 jobs were pushed before it; continue with --from-line 4)"), "{said}");
     // A key is wanted: only the store knows. Its batch is refused as a whole.
     let said = push(&format!("{}{{\"payload\":2}}\n{good}", good.repeat(1_200)));
     assert!(said.contains("standard input, line 1201: key: is needed"), "{said}");
     assert!(
-        said.contains("(1000 jobs before it were pushed; continue with --from-line 1001)"),
+        said.contains("(1000 jobs were pushed before it; continue with --from-line 1001)"),
         "{said}"
     );
     assert_eq!(house.json(&["queues", "show", "mails"])["jobs"], 1_002);

@@ -36,5 +36,5 @@ async fn a_queue_in_redis_is_split_and_says_what_is_left() {
     assert_eq!((&told["shards"], &told["older"]), (&json!(8), &json!(1)));
     assert!(told["lanes_left"].as_u64().is_some_and(|left| left > 0), "{told}");
     let said = text(&run(&["queues", "reshard", &name, "8"]));
-    assert!(said.contains("is split into 8 shards") && said.contains("lanes"), "{said}");
+    assert!(said.contains("now has 8 shards") && said.contains("lanes"), "{said}");
 }

@@ -10,7 +10,9 @@ use futures_util::future::BoxFuture;
 use crate::contract::{Declare, Push, Pushed, Settle, Settled, SharedStore};
 use crate::model::error::{ErrorKind, Result};
 use crate::{
-    Batch, Client, Context, Engine, Failure, Job, Queue, engine::Summary, store::Settlement,
+    Batch, Client, Context, Engine, Failure, Job, Queue,
+    engine::{Exhausted, Summary},
+    store::Settlement,
 };
 
 /// A database for one test, with a store in it and a table of whole numbers.
@@ -117,6 +119,37 @@ pub(crate) async fn writes_and_the_end_of_a_job_hold_together(database: impl Dat
     assert_eq!(database.written().await, 1);
     let stats = &database.open().await.stats(None).await.unwrap()[0];
     assert_eq!((stats.jobs, stats.processed), (0, 1));
+}
+
+pub(crate) async fn the_hook_hears_of_a_job_that_could_not_be_decoded(database: impl Database) {
+    let store = database.open().await;
+    let queue = Queue::fifo("q").take(2);
+    store.declare(Declare { now: None, queues: vec![queue.clone()] }).await.unwrap();
+    let undecodable = Job::new("q", "not a number").unwrap().key("k");
+    let jobs = vec![job("k", 7), undecodable];
+    let pushed = store.push(Push { now: None, jobs }).await.unwrap();
+    let (heard, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let (node, writer) = (database.open().await, database.clone());
+    let engine = Engine::builder(node)
+        .queue(queue)
+        .worker("q", move |batch: Batch<i32>, ctx: Context| {
+            let database = writer.clone();
+            async move {
+                let numbers: Vec<i32> = batch.payloads().copied().collect();
+                let ended = database.commit_with(&ctx, &numbers, Box::pin(async {})).await;
+                ended.map_err(Failure::from)
+            }
+        })
+        .on_retries_exhausted(move |exhausted: Exhausted| {
+            heard.send(exhausted.job_id).unwrap();
+            async { Ok(()) }
+        });
+    let hears = async move {
+        let hears = tokio::time::timeout(Duration::from_secs(20), hears.recv());
+        assert_eq!(hears.await.unwrap(), Some(pushed[1].job_id));
+    };
+    engine.run_until(hears).await.unwrap();
+    assert_eq!(database.written().await, 1);
 }
 
 pub(crate) async fn whose_claim_was_taken_over_writes_nothing(database: impl Database) {

@@ -44,7 +44,7 @@ impl Running {
         calls.by_number.values().map(|(call, since)| (call.clone(), since.elapsed())).collect()
     }
 
-    /// Tells the calls selected by `which` to end. Returns their number.
+    /// Asks the calls selected by `which` to stop. Returns their number.
     pub(in crate::engine) fn stop(&self, reason: Stop, which: impl Fn(&Call) -> bool) -> usize {
         let calls = lock(&self.calls);
         let picked = calls.by_number.values().map(|(call, _)| call);

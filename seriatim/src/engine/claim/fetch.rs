@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use crate::contract::{Claim, Claimed, Lease, TroubleKind, Wakeups};
+use crate::contract::{Claim, Claimed, TroubleKind, Wakeups};
 use crate::engine::claim::dispatch::Want;
 use crate::engine::claim::reconcile::reconcile;
 use crate::engine::claim::scheduler::Scheduler;
@@ -17,10 +17,9 @@ use crate::engine::core::Core;
 use crate::engine::limits::{
     HELD_LANES_MAX, PREFETCH_LANES_MAX, PUT_ASIDE_FOR, PUT_ASIDE_MAX, REST_MIN,
 };
-use crate::engine::outage::{Pauses, will_pass};
+use crate::engine::outage::{Pauses, may_have_been_done, will_pass};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind};
-use crate::model::id::NodeId;
 
 /// When to ask a source again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +51,6 @@ impl Look {
     fn is_aside(&self) -> bool {
         self.aside_until.is_some_and(|until| until > Instant::now())
     }
-}
-
-/// Whether a call that failed with `error` may have taken effect.
-pub(in crate::engine) fn may_have_been_done(error: &Error) -> bool {
-    use ErrorKind::{Invalid, NodeGone, NotFound, ReadOnly, Unsupported};
-    !matches!(error.kind(), Invalid | NodeGone | NotFound | ReadOnly | Unsupported)
 }
 
 /// Claims until the engine drains.
@@ -231,7 +224,11 @@ impl Fetcher {
         let node = core.node();
         self.looks[place].asked = core.store_now();
         let parts = want.split(core.store.capabilities().claim_split);
-        let request = |part| request(&core, place, node.clone(), part);
+        let request = |part: Want| Claim {
+            lanes_max: part.lanes,
+            crashed_max: part.crashed,
+            ..core.claim_of(place, node.clone())
+        };
         let claims = parts.into_iter().map(|part| core.store.claim(request(part)));
         let (mut answers, mut error) = (Vec::new(), None);
         for answer in join_all(claims).await {
@@ -389,25 +386,6 @@ fn put_aside(core: &Core, source: &Source, look: &mut Look, error: &Error) {
     tracing::error!(%error, queue, again_s, "the store refuses claims of this queue: it is put aside and asked again");
     let text = format!("the store refuses claims: {error}");
     core.troubles.set(TroubleKind::ClaimsPutAside, Some(queue), queue, &text);
-}
-
-/// The claim of lanes of a source.
-pub(in crate::engine) fn request(core: &Core, place: usize, node: NodeId, want: Want) -> Claim {
-    let source = &core.sources[place];
-    let lease = source.definition().and_then(|queue| queue.lease);
-    Claim {
-        now: None,
-        queue: source.name.clone(),
-        node,
-        node_name: Some(core.settings.node_name.clone()),
-        groups: core.settings.groups.clone(),
-        lanes_max: want.lanes,
-        crashed_max: want.crashed,
-        bytes_max: None,
-        lease: Lease::Node { ttl: lease.unwrap_or(core.settings.lease) },
-        declared: source.is_declared(),
-        ticket: core.next_ticket(),
-    }
 }
 
 /// Merges the answers of concurrent claims into one, best lanes first.

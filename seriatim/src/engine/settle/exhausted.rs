@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract::{JobState, Push, SharedStore};
 use crate::engine::core::Core;
+use crate::engine::shield::shielded;
 use crate::handler::batch::Batch;
+use crate::handler::env::CallEnv;
 use crate::handler::failure::Failure;
 use crate::handler::worker::Worker;
 use crate::model::error::Result;
@@ -82,10 +84,16 @@ pub(in crate::engine) async fn announce<'t>(
     core: &Core,
     turns: impl Iterator<Item = (&'t Turn, &'t Settlement)>,
 ) {
-    if !core.hooks.reports_exhausted {
-        return;
-    }
-    let jobs: Vec<Job> = turns.flat_map(|(turn, settlement)| calls(turn, settlement)).collect();
+    let Some(calls) = core.env.exhausted else { return };
+    let of = |(turn, settlement)| {
+        shielded(|| calls(&core.env, turn, settlement)).unwrap_or_else(|text| {
+            tracing::error!(
+                "the codec panicked: {text}; the hook for exhausted jobs is not called"
+            );
+            Vec::new()
+        })
+    };
+    let jobs: Vec<Job> = turns.flat_map(of).collect();
     for jobs in jobs.chunks(PUSH_JOBS_MAX) {
         let push = || core.store.push(Push { now: None, jobs: jobs.to_vec() });
         if let Err(error) =
@@ -96,7 +104,8 @@ pub(in crate::engine) async fn announce<'t>(
     }
 }
 
-fn calls(turn: &Turn, settlement: &Settlement) -> Vec<Job> {
+/// The hook's calls for the jobs that a settlement buries or drops.
+pub(in crate::engine) fn calls(env: &CallEnv, turn: &Turn, settlement: &Settlement) -> Vec<Job> {
     if settlement.is_all_done() || &*turn.queue == QUEUE {
         return Vec::new();
     }
@@ -105,7 +114,10 @@ fn calls(turn: &Turn, settlement: &Settlement) -> Vec<Job> {
     let call = |exhausted: Exhausted| {
         // Includes the attempts: a job that is requeued and exhausted again has more.
         let name = format!("{}/{}", exhausted.job_id, exhausted.attempts);
-        Some(Job::new(QUEUE, &exhausted).ok()?.idempotency_key(name))
+        let job = Job::new(QUEUE, &exhausted).map(|job| job.idempotency_key(name));
+        job.and_then(|job| env.encoded(job))
+            .inspect_err(|error| tracing::error!(%error, job = %exhausted.job_id, "the hook for exhausted jobs is not called"))
+            .ok()
     };
     let exhausted = ended.map(|job| Exhausted {
         job_id: job.id,

@@ -5,10 +5,9 @@ use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
 use crate::contract::{GoOn, Settle, Settled};
-use crate::engine::claim::dispatch::Want;
-use crate::engine::claim::fetch;
 use crate::engine::core::Core;
 use crate::engine::limits::GO_ON_FOR;
+use crate::engine::outage::may_have_been_done;
 use crate::engine::settle::ended::Ended;
 use crate::model::error::Result;
 use crate::model::id::NodeId;
@@ -49,7 +48,7 @@ impl GoingOn {
         if !core.takes_from(source) {
             return None;
         }
-        let claim = fetch::request(core, source, self.node.clone(), Want::default());
+        let claim = core.claim_of(source, self.node.clone());
         self.claims.push(GoOn { claim, places: Vec::new() });
         self.sources.push((source, Vec::new()));
         Some(self.claims.len() - 1)
@@ -65,7 +64,7 @@ impl GoingOn {
         let request = Settle { now: None, turns: turns.to_vec(), go_on: self.claims.clone() };
         let answer = core.store.settle(request).await;
         let mut settled = answer.inspect_err(|error| {
-            if fetch::may_have_been_done(error) {
+            if may_have_been_done(error) {
                 core.claims_unanswered.store(true, Ordering::Release);
             }
         })?;

@@ -59,7 +59,7 @@ impl Settles {
         self.aside.load(Ordering::Relaxed)
     }
 
-    /// Lets the settler end once it has settled all turns.
+    /// Lets the settlers end once they have settled all turns.
     pub(in crate::engine) fn close(&self) {
         lock(&self.waiting).closed = true;
         self.some.notify_one();
@@ -77,6 +77,8 @@ impl Settles {
                     return Some(std::mem::take(&mut waiting.ended));
                 }
                 if waiting.closed {
+                    // The other settlers end, too.
+                    self.some.notify_one();
                     return None;
                 }
                 waiting.aside_again
@@ -98,8 +100,11 @@ impl Waiting {
         if !last && self.aside_again.is_none_or(|time| time > Instant::now()) {
             return None;
         }
-        self.tried |= last;
         self.aside_again = None;
-        (!self.aside.is_empty()).then(|| std::mem::take(&mut self.aside))
+        if self.aside.is_empty() {
+            return None;
+        }
+        self.tried |= last;
+        Some(std::mem::take(&mut self.aside))
     }
 }

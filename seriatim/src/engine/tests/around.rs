@@ -80,12 +80,12 @@ async fn l12_client_middleware_computes_the_key_and_refuses() {
     assert_eq!(refused.to_string(), "jobs[1].payload: must name its order");
 }
 
-/// Encodes numbers as text with a marker in front.
+/// Encodes payloads as text with a marker in front.
 struct Marked;
 
 impl Codec for Marked {
     fn encode(&self, payload: &Payload) -> Result<Payload> {
-        Payload::from_json_text(&format!("\"~{}\"", String::from_utf8_lossy(payload.as_bytes())))
+        Payload::json(&format!("~{}", String::from_utf8_lossy(payload.as_bytes())))
     }
 
     fn decode(&self, stored: &Payload) -> Result<Payload, Failure> {
@@ -114,6 +114,25 @@ async fn l14_a_codec_stands_between_payloads_and_the_store() {
     running.stop().await;
     assert_eq!(log.lines(), ["[17]"]);
     assert_eq!(rig.job(plain).await.unwrap().unwrap().state, JobState::Dead);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_engine_pushes_itself_goes_through_its_codec() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let (ticks, dead) = (log.clone(), log.clone());
+    let cron = Cron::new("tick", "*/10 * * * *", Job::new("mail", &5).unwrap().max_retries(0));
+    let builder = engine(&rig).codec(Marked).cron(cron.unwrap());
+    let builder = builder.worker("mail", move |batch: Batch<u32>| {
+        ticks.add(format!("{:?}", batch.payloads().collect::<Vec<_>>()));
+        async { Err::<(), Failure>("no stamps".into()) }
+    });
+    let running = Running::start(builder.on_retries_exhausted(move |exhausted: Exhausted| {
+        dead.add(format!("{:?}", exhausted.error));
+        async { Ok(()) }
+    }));
+    log.reaches(2).await;
+    running.stop().await;
+    assert_eq!(log.lines(), ["[5]", "Some(\"no stamps\")"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@ mod calls;
 mod clock;
 mod definitions;
 mod faults;
+mod going_on;
 mod leases;
 mod loading;
 mod logging;

@@ -7,6 +7,7 @@ use crate::contract::{Push, QueueView};
 use crate::cron::{Cron, Missed};
 use crate::engine::core::Core;
 use crate::engine::limits::{CRON_LATE_MARGIN, CRON_LOOK_BACK_MAX, CRON_REMEMBERED_MIN};
+use crate::engine::shield::shielded;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
 use crate::model::queue::{Mode, Queue};
@@ -100,7 +101,9 @@ async fn attempt(core: &Core, cron: &Cron, tick: Timestamp) -> Result<()> {
         tracing::warn!(%cron, late, "skipped a tick: the store may no longer know whether it has run");
         return Ok(());
     }
-    let jobs = vec![cron.job_at(tick)];
+    let encoded = shielded(|| core.env.encoded(cron.job_at(tick)));
+    let panicked = |text| Error::invalid("payload", format!("the codec panicked: {text}"));
+    let jobs = vec![encoded.map_err(panicked)??];
     core.store.push(Push { now: None, jobs }).await.map(drop)
 }
 

@@ -242,7 +242,7 @@ impl Pulser {
         }
     }
 
-    /// Reacts to being declared dead by other nodes: its jobs may run elsewhere already. Tells all its calls to end,
+    /// Reacts to being declared dead by other nodes: its jobs may run elsewhere already. Asks all its calls to stop,
     /// and continues under a new id.
     async fn rename(&mut self, store: &dyn Store) -> Result<()> {
         let core = self.core.clone();

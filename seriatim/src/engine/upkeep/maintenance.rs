@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::contract::{Lead, QueueView, Rescue, Settled, Sweep};
-use crate::engine::claim::fetch::may_have_been_done;
 use crate::engine::core::Core;
 use crate::engine::limits::{DEFINITIONS_EVERY, RESCUE_LANES_MAX, SWEEP_EVERY, SWEEP_ROWS_MAX};
+use crate::engine::outage::may_have_been_done;
 use crate::engine::settle::exhausted::announce;
 use crate::engine::settle::settler::{keep_refused, send};
 use crate::engine::upkeep::neighbours::Neighbours;

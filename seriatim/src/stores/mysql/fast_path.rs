@@ -2,12 +2,13 @@
 //! a settle are on it and done, the first statements delete their lanes, and the settle commits if none was missing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::error::{Fail, Try};
 use super::sql::{list, literals};
 use super::work::{Known, Work};
 use crate::contract::Settled;
+use crate::lock::lock;
 use crate::model::settle::Settlement;
 use crate::stores::state::QueueRow;
 
@@ -32,7 +33,7 @@ pub(super) struct Deletion {
 
 impl FastPath {
     pub(super) fn add(&self, lanes: Vec<FastLane>) {
-        let mut known = self.lanes();
+        let mut known = lock(&self.0);
         if known.len() + lanes.len() > LANES_MAX {
             known.clear();
         }
@@ -44,7 +45,7 @@ impl FastPath {
         if turns.iter().any(|turn| is_kept(&known.queues, turn)) {
             return None;
         }
-        let mut known = self.lanes();
+        let mut known = lock(&self.0);
         let lanes: Vec<Option<FastLane>> =
             turns.iter().map(|turn| known.remove_entry(&turn.lane.number)).collect();
         drop(known);
@@ -85,10 +86,6 @@ impl FastPath {
         };
         let all: Vec<String> = keys.iter().map(lock).chain(claims.iter().map(delete)).collect();
         Some(Deletion { sql: all.join(";"), statements: claims.len() })
-    }
-
-    fn lanes(&self) -> MutexGuard<'_, HashMap<u64, Option<Arc<str>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

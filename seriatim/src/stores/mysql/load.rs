@@ -377,11 +377,7 @@ impl Work<'_> {
             let info: NodeInfo = row.json()?.ok_or_else(super::sql::corrupt)?;
             let beat_at = Timestamp::from_micros(row.int()?);
             let dead_at = row.maybe_int()?.map(Timestamp::from_micros);
-            let command = row.maybe_text()?.and_then(|text| match &*text {
-                "quiet" => Some(Command::Quiet),
-                "stop" => Some(Command::Stop),
-                _ => None,
-            });
+            let command = row.maybe_text()?.and_then(|name| Command::named(&name));
             let id = info.id.clone();
             self.state.nodes.insert(id, NodeRow { info, beat_at, dead_at, command, given_up: 0 });
         }

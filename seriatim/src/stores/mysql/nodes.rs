@@ -118,12 +118,8 @@ async fn flagged(work: &mut Work<'_>, node: &NodeId, named: &BTreeSet<u64>) -> T
 async fn command_node(work: &mut Work<'_>, node: &NodeId, command: Command) -> Try<()> {
     work.load_nodes(Some(&node.0), "FOR UPDATE").await?;
     work.state.command_node(node, command)?;
-    let word = match command.kept() {
-        Some(Command::Stop) => "'stop'",
-        Some(_) => "'quiet'",
-        None => "NULL",
-    };
-    let sql = format!("UPDATE seriatim_node SET command = {word} WHERE id = {}", text(&node.0));
+    let name = command.kept().map_or("NULL".to_owned(), |command| text(command.as_str()));
+    let sql = format!("UPDATE seriatim_node SET command = {name} WHERE id = {}", text(&node.0));
     work.run(&sql).await?;
     Ok(())
 }

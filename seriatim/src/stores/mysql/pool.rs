@@ -1,7 +1,7 @@
 //! A small pool of connections, opened on demand.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::error::Try;
 use super::options::Options;
+use crate::lock::lock;
 use crate::model::error::{Error, ErrorKind};
 
 /// How many seconds a statement waits for a locked row.
@@ -84,7 +85,7 @@ impl Pool {
     pub(super) async fn lend(&self) -> Try<Loan<'_>> {
         let closed = |_| Error::new(ErrorKind::Unavailable, "the store has been closed");
         let place = self.places.acquire().await.map_err(closed)?;
-        let idle = self.idle().pop();
+        let idle = lock(&self.idle).pop();
         let conn = match idle {
             Some(conn) => conn,
             None => self.connect().await?,
@@ -98,7 +99,7 @@ impl Pool {
         let mut loan = self.lend().await?;
         match loan.run(sql).await {
             Err(fail) if !fail.leaves_connection() => {
-                self.idle().clear();
+                lock(&self.idle).clear();
                 loan.conn = self.connect().await?;
                 let answers = loan.run(sql).await?;
                 Ok((loan, answers))
@@ -161,11 +162,7 @@ impl Pool {
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.places.close();
-        self.idle().clear();
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Conn>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.idle).clear();
     }
 }
 
@@ -173,7 +170,7 @@ impl Loan<'_> {
     /// Runs statements in order, in one round trip. The first failure ends it.
     pub(super) async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
         #[cfg(test)]
-        self.pool.statements.lock().unwrap_or_else(PoisonError::into_inner).push(sql.to_owned());
+        lock(&self.pool.statements).push(sql.to_owned());
         run(&mut self.conn, sql).await
     }
 
@@ -186,7 +183,7 @@ impl Loan<'_> {
     /// Returns the connection to the pool. No transaction may be open.
     pub(super) fn give_back(self) {
         if !self.pool.closed.load(Ordering::Relaxed) {
-            self.pool.idle().push(self.conn);
+            lock(&self.pool.idle).push(self.conn);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Wake-ups between processes: while there are listeners, one task polls when lanes of all queues are due.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use super::Inner;
 use super::work::Lock;
 use crate::contract::QueueDue;
+use crate::lock::lock;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 
@@ -24,14 +25,14 @@ impl Poll {
     /// Starts polling, unless it is running.
     pub(super) fn start(&self, store: &Arc<Inner>) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let mut task = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut task = lock(&self.0);
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             *task = Some(runtime.spawn(ask(Arc::downgrade(store))));
         }
     }
 
     pub(super) fn stop(&self) {
-        if let Some(task) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(task) = lock(&self.0).take() {
             task.abort();
         }
     }

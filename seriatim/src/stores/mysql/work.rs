@@ -2,7 +2,7 @@
 //! (`stores/state`), lets the model run the operation, and writes the differences (`save.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use mysql_async::Row;
 
@@ -12,6 +12,7 @@ use super::job_row::JobRow;
 use super::lane_row::{Known as Parts, LANE_COLUMNS, LaneRow, st};
 use super::pool::{Answer, Pool, Session};
 use super::sql::{CLOCK, Columns, LIST_MAX, STATEMENT_BYTES_MAX, list, literals};
+use crate::lock::lock;
 use crate::model::clock::Timestamp;
 use crate::model::queue::Mode;
 use crate::stores::state::{QueueRow, State};
@@ -78,7 +79,7 @@ pub(super) struct Work<'a> {
 impl Definitions {
     /// The definitions as last read.
     pub(super) fn known(&self) -> Known {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 }
 
@@ -146,14 +147,14 @@ impl<'a> Work<'a> {
     /// Loads the queues and routes into the model.
     async fn define(&mut self, definitions: &Definitions) -> Try<()> {
         let known = {
-            let known = definitions.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = lock(&definitions.0);
             (known.stamp == self.stamp).then(|| (known.queues.clone(), known.routes.clone()))
         };
         let (queues, routes) = match known {
             Some(known) => known,
             None => {
                 let read = self.read_definitions().await?;
-                let mut known = definitions.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut known = lock(&definitions.0);
                 // Read without a lock, they may be newer than the version: do not cache them under it.
                 if self.lock != Lock::Look && known.stamp < self.stamp {
                     *known =

@@ -37,7 +37,7 @@ impl Fleet for Redis {
         args.text(&request.node.id.0).micros(request.node.lease).text(&info);
         let mut answer = self.link.call(&GLOBAL_BEAT, &self.global(""), &args).await?;
         let (now, alive) = (answer.time()?, answer.flag()?);
-        let command = answer.opt_text()?.as_deref().and_then(command_of);
+        let command = answer.opt_text()?.as_deref().and_then(Command::named);
         let mut pulse = Pulse { alive, command, ..Pulse::default() };
         let mut lost = Vec::new();
         let flags = answer.list()?;
@@ -100,11 +100,7 @@ impl Fleet for Redis {
 
     async fn command_node(&self, node: NodeId, command: Command) -> Result<()> {
         let mut args = Args::default();
-        args.text(&node.0).text(match command.kept() {
-            Some(Command::Stop) => "stop",
-            Some(_) => "quiet",
-            None => "",
-        });
+        args.text(&node.0).text(command.kept().map_or("", Command::as_str));
         let sent = self.link.run(&GLOBAL_COMMAND, &self.global(""), &args).await?;
         match single(sent)?.flag()? {
             true => Ok(()),
@@ -157,13 +153,5 @@ impl Redis {
             pairs.push((fields.text()?, fields.text()?));
         }
         Ok(pairs)
-    }
-}
-
-pub(super) fn command_of(text: &str) -> Option<Command> {
-    match text {
-        "quiet" => Some(Command::Quiet),
-        "stop" => Some(Command::Stop),
-        _ => None,
     }
 }

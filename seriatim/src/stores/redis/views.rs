@@ -10,13 +10,12 @@ use redis::Value;
 use super::Redis;
 use super::args::Args;
 use super::link::{LANES, STATS, TURN, VIEW};
-use super::nodes::command_of;
 use super::page::{Chosen, Entry, Rows, job_entry, lane_entry, runs};
 use super::queues::Known;
 use super::reply::{Fields, Shard, corrupt, name_job, score_of};
 use crate::contract::{
-    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneQuery, LaneState, LaneView, NodeInfo,
-    NodeView, Page, QueueDue, QueueStats, QueueView, Store, Views,
+    Command, JobFilter, JobOrder, JobQuery, JobState, JobView, LaneQuery, LaneState, LaneView,
+    NodeInfo, NodeView, Page, QueueDue, QueueStats, QueueView, Store, Views,
 };
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -170,7 +169,7 @@ impl Views for Redis {
                 info,
                 heartbeat_at: gone::as_it_was(Timestamp::from_micros(beat)),
                 dead: dead.contains(&id),
-                command: commands.get(&id).and_then(|text| command_of(text)),
+                command: commands.get(&id).and_then(|name| Command::named(name)),
             })
         };
         infos.into_iter().map(view).collect()

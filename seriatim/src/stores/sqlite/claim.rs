@@ -11,7 +11,7 @@ use rusqlite::{Row, params};
 use super::Sqlite;
 use super::lane::Work;
 use super::push::micros;
-use super::row::{Job, Sql, TAKEN, score_rank};
+use super::row::{Job, Sql, TAKEN, flag, score_rank};
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::{check_ticket, node_gone, undeclared};
 use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
@@ -167,15 +167,15 @@ impl Close {
         match self {
             Self::Slot => {
                 "UPDATE lane SET st = 2, wake = NULL, tok = ?1, gen = -1, claimed_at = ?2, beat_at = ?2,
-                 next_due = ?4 WHERE id = ?3"
+                 next_due = ?4, flags = flags | ?5 WHERE id = ?3"
             }
             Self::All => {
                 "UPDATE lane SET st = 2, wake = NULL, tok = ?1, open = ?1, claimed_at = ?2, beat_at = ?2,
-                 next_due = ?4 WHERE id = ?3"
+                 next_due = ?4, flags = flags | ?5 WHERE id = ?3"
             }
             Self::Items => {
                 "UPDATE lane SET st = 2, wake = NULL, tok = ?1, claimed_at = ?2, beat_at = ?2,
-                 next_due = ?4 WHERE id = ?3"
+                 next_due = ?4, flags = flags | ?5 WHERE id = ?3"
             }
         }
     }
@@ -213,6 +213,8 @@ pub(super) struct Taken {
     pub close: Close,
     pub leaves_some: bool,
     pub ttl: i64,
+    /// The flags that the lane gets.
+    pub flags: i64,
 }
 
 /// One row of `claim`: lanes with the same token and the same ttl.
@@ -432,6 +434,8 @@ impl Tx<'_> {
         if !room.take(jobs.iter().map(|job| job.payload.as_bytes().len())) {
             return Ok(None);
         }
+        let owns_items = !chosen.marked.is_empty() || chosen.close == Close::All && lane.items > 0;
+        let flags = if owns_items { flag::CLOSED_ITEMS } else { 0 };
         for seq in chosen.marked {
             self.execute("UPDATE item SET gen = ?2 WHERE seq = ?1", params![seq, TAKEN])?;
         }
@@ -439,7 +443,7 @@ impl Tx<'_> {
         let own = own.unwrap_or_default().min(queue.queue.lease_max);
         let ttl = micros(request.lease.ttl().max(own));
         let (close, leaves_some) = (chosen.close, chosen.leaves_some);
-        Ok(Some(Taken { lane, jobs, close, leaves_some, ttl }))
+        Ok(Some(Taken { lane, jobs, close, leaves_some, ttl, flags }))
     }
 
     /// All waiting jobs by score, within the limits, with the task of the first.
@@ -540,7 +544,10 @@ impl Tx<'_> {
         let Some(first) = taken.first() else { return Ok(Vec::new()) };
         let own = matches!(request.lease, Lease::Own { .. });
         let (close, ttl) = (first.close, first.ttl);
-        let alike = |t: &Taken| t.close == close && t.ttl == ttl && !t.leaves_some;
+        let alike = |t: &Taken| {
+            let plain = !t.leaves_some && (close == Close::All || t.flags == 0);
+            plain && t.close == close && t.ttl == ttl
+        };
         let at_once = match classes {
             [_] if !own && taken.iter().all(alike) => close.statement_for_all(),
             _ => None,
@@ -553,7 +560,10 @@ impl Tx<'_> {
             row.add(id);
             if at_once.is_none() {
                 let next_due = taken.leaves_some.then_some(taken.lane.due);
-                self.execute(taken.close.statement(), params![token, self.now, id, next_due])?;
+                self.execute(
+                    taken.close.statement(),
+                    params![token, self.now, id, next_due, taken.flags],
+                )?;
             }
             turns.push(turn(queue, taken, token, self.now));
         }

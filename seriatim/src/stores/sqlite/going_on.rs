@@ -99,6 +99,7 @@ impl Tx<'_> {
         (head.st, head.wake, head.token) = (state::CLAIMED, None, token);
         (head.claimed_at, head.beat_at) = (Some(self.now), Some(self.now));
         head.next_due = taken.leaves_some.then_some(head.due);
+        head.flags |= taken.flags;
         match taken.close {
             Close::Slot => {
                 if let Some(slot) = work.slot_mut() {

@@ -180,6 +180,12 @@ impl Tx<'_> {
     fn seat_first(&mut self, work: &mut Work) -> Result<Option<i64>> {
         match work.queue.queue.mode {
             Mode::Parallel | Mode::Accumulate => Ok(None),
+            Mode::Fifo if work.row.slot.is_none() => {
+                if work.row.head.items > 0 {
+                    self.take_first(work)?;
+                }
+                Ok(None)
+            }
             Mode::Fifo => {
                 if work.row.head.items > 0
                     && let Some(first) = self.first_item(work, work.row.head.open)?
@@ -230,6 +236,20 @@ impl Tx<'_> {
             let order = job.order(&work.queue.queue);
             let sql = "UPDATE item SET gen = ?2, ord = ?3 WHERE seq = ?1";
             self.execute(sql, params![job.seq, job.gen_, order])?;
+        }
+        Ok(())
+    }
+
+    /// Moves the first item into the free slot.
+    fn take_first(&mut self, work: &mut Work) -> Result<()> {
+        let sql = format!(
+            "DELETE FROM item WHERE seq = (SELECT seq FROM item WHERE lane = ?1 AND gen = ?2 ORDER BY ord LIMIT 1)
+             RETURNING {JOB_COLUMNS}"
+        );
+        let place = params![work.row.head.id, work.row.head.open];
+        if let Some(first) = self.first(&sql, place, |row| Job::read(row, 0))? {
+            work.row.head.items -= 1;
+            work.set_slot(first);
         }
         Ok(())
     }

@@ -29,6 +29,7 @@ pub(super) mod flag {
     pub(crate) const FLAGGED: i64 = 8;
     pub(crate) const BODIES: i64 = 16;
     pub(crate) const PROGRESS: i64 = 32;
+    pub(crate) const CLOSED_ITEMS: i64 = 64;
 }
 
 /// The generation of jobs that a claim closed individually; below every lane's `open`.

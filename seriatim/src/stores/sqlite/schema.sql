@@ -44,7 +44,8 @@ CREATE TABLE lane (
   open       INTEGER NOT NULL DEFAULT 0, -- jobs with a lower generation are closed: owned by the claim
   n          INTEGER NOT NULL DEFAULT 0, -- rows in item
   flags      INTEGER NOT NULL DEFAULT 0, -- 1 held, 2 paused, 4 some job has aliases, 8 some job is flagged,
-                                       -- 16 some payload is in body, 32 there is progress
+                                       -- 16 some payload is in body, 32 there is progress,
+                                       -- 64 the claim owns jobs in item
   retry      INTEGER NOT NULL DEFAULT -1, -- these three: the lane's in `accumulate`, else the slot's
   crashes    INTEGER NOT NULL DEFAULT 0,
   error      TEXT,

@@ -21,7 +21,7 @@ const DONE: &str =
     "DELETE FROM lane WHERE id = ?1 AND tok = ?2 AND st = 2 AND n = 0 AND flags = 0 AND q = ?3";
 /// The same in `accumulate`, with items: all are closed if nothing has arrived meanwhile.
 const DONE_WITH_ITEMS: &str =
-    "DELETE FROM lane WHERE id = ?1 AND tok = ?2 AND st = 2 AND flags = 0 AND q = ?3 AND next_due IS NULL
+    "DELETE FROM lane WHERE id = ?1 AND tok = ?2 AND st = 2 AND flags IN (0, 64) AND q = ?3 AND next_due IS NULL
      RETURNING seq IS NOT NULL";
 /// The lane's only job is done, and its queue keeps finished jobs.
 const KEEP_DONE: &str = include_str!("sql/keep_done.sql");
@@ -117,7 +117,7 @@ impl Tx<'_> {
             let done = self.drop_closed(&mut work)?;
             self.delta(work.queue.number).processed += done;
             self.finish_turn(&mut work, settlement, Vec::new())?;
-            let next = self.store_settled(work, place, going_on)?;
+            let next = self.store_settled(work, (place, settlement), going_on)?;
             return Ok(Settled::Ok { cancelled: Vec::new(), next });
         }
         let closed = self.take_closed(&mut work)?;
@@ -142,7 +142,7 @@ impl Tx<'_> {
         delta.processed += fates.iter().filter(|fate| **fate == Fate::Done).count() as i64;
         delta.failed += i64::from(settlement.has_failed(fates));
         self.finish_turn(&mut work, settlement, kept)?;
-        let next = self.store_settled(work, place, going_on)?;
+        let next = self.store_settled(work, (place, settlement), going_on)?;
         Ok(Settled::Ok { cancelled, next })
     }
 
@@ -150,7 +150,7 @@ impl Tx<'_> {
     fn store_settled(
         &mut self,
         mut work: Work,
-        place: usize,
+        (place, settlement): (usize, &Settlement),
         going_on: &mut GoingOn<'_>,
     ) -> Result<Option<Box<Turn>>> {
         if work.is_empty() {
@@ -158,7 +158,10 @@ impl Tx<'_> {
             return Ok(None);
         }
         self.position(&mut work)?;
-        let next = self.next_turn(&mut work, place, going_on)?;
+        let next = match settlement.is_all_done() {
+            true => self.next_turn(&mut work, place, going_on)?,
+            false => None,
+        };
         if next.is_none() {
             self.ring();
         }
@@ -173,7 +176,8 @@ impl Tx<'_> {
             work.unseat();
             gone += 1;
         }
-        if work.row.head.items > 0 {
+        if work.row.head.flags & flag::CLOSED_ITEMS != 0 {
+            work.row.head.flags &= !flag::CLOSED_ITEMS;
             let sql = "DELETE FROM item WHERE lane = ?1 AND gen < ?2";
             let items = self.execute(sql, params![work.row.head.id, work.row.head.open])? as i64;
             work.row.head.items -= items;
@@ -192,7 +196,8 @@ impl Tx<'_> {
             jobs.retain(|job| Some(job.seq) != slot.as_ref().map(|slot| slot.seq));
             jobs.extend(slot);
         }
-        if work.row.head.items > 0 {
+        if work.row.head.flags & flag::CLOSED_ITEMS != 0 {
+            work.row.head.flags &= !flag::CLOSED_ITEMS;
             let sql = "DELETE FROM item WHERE lane = ?1 AND gen < ?2";
             let gone = self.execute(sql, params![work.row.head.id, work.row.head.open])?;
             work.row.head.items -= gone as i64;

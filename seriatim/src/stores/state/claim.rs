@@ -128,13 +128,21 @@ impl State {
                 else {
                     continue;
                 };
-                if left > 0 && self.may_go_on(settlement.lane, queue, claim, *best) {
+                let is_done = settlement.is_all_done();
+                if is_done && left > 0 && self.may_go_on(settlement.lane, queue, claim, *best) {
                     let room = &mut Room::unlimited();
                     *next = self.claim_lane(now, settlement.lane.number, claim, room).map(Box::new);
                     left -= usize::from(next.is_some());
                 }
             }
         }
+    }
+
+    /// Whether a claim can take this lane, now or later.
+    pub(in crate::stores) fn is_waiting(&self, lane: LaneId) -> bool {
+        let known = self.lanes.get(&lane.number).filter(|known| known.id == lane);
+        let position = known.map(|lane| lane.position).unwrap_or_default();
+        position.ready.is_some() || position.wake.is_some()
     }
 
     fn may_go_on(&self, lane: LaneId, queue: u32, claim: &Claim, best: Option<u16>) -> bool {

@@ -79,6 +79,11 @@ async fn a_handlers_writes_and_the_end_of_its_job_hold_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handlers_transaction_calls_the_hook_for_a_job_that_could_not_be_decoded() {
+    both::the_hook_hears_of_a_job_that_could_not_be_decoded(Schema::new().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_whose_claim_was_taken_over_writes_nothing() {
     both::whose_claim_was_taken_over_writes_nothing(Schema::new().await).await;
 }
