@@ -26,13 +26,6 @@ pub(super) const ALLOWED: &[Allowed] = &[
         size_max: 0,
         reason: "time is virtual here: the tests let it pass by a sleep, which takes no real time",
     },
-    Allowed {
-        rule: RuleName::LongSql,
-        path: "seriatim/src/stores/postgres/views.rs",
-        item: "STATS",
-        size_max: 15,
-        reason: "beside the code that reads its columns; it belongs in sql/views.sql",
-    },
 ];
 
 impl Allowed {

@@ -60,7 +60,9 @@ impl Consumer for Postgres {
             return Ok(Claimed::default());
         };
         let cut = column::<_, Option<bool>>(last, "o_cut")?.unwrap_or(false);
-        Ok(Claimed { next_due: time(last, "o_next_due")?, turns: turns(jobs, 2, true)?, cut })
+        let turns = turns(jobs, 2, true)?;
+        self.claims.add(turns.len(), &self.pool);
+        Ok(Claimed { next_due: time(last, "o_next_due")?, turns, cut })
     }
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {

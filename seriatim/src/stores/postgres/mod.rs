@@ -21,6 +21,7 @@ mod tests;
 mod tls;
 mod transaction;
 mod turn;
+mod vacuum;
 mod views;
 mod wake;
 
@@ -53,6 +54,7 @@ pub struct Postgres {
     wake: wake::Link,
     /// Queues that pushes in users' transactions need not create.
     queues: Mutex<HashSet<String>>,
+    claims: vacuum::Claims,
 }
 
 impl Postgres {
@@ -93,7 +95,13 @@ impl Postgres {
         let bell = Bell::default();
         let (listen, tls) = (options.listen.clone(), options.tls.clone());
         let wake = wake::Link::open(listen, tls, &options.schema, bell.clone());
-        let store = Self { pool: Pool::new(options), bell, wake, queues: Mutex::default() };
+        let store = Self {
+            pool: Pool::new(options),
+            bell,
+            wake,
+            queues: Mutex::default(),
+            claims: vacuum::Claims::default(),
+        };
         store.pool.lend().await?;
         Ok(store)
     }
@@ -164,7 +172,13 @@ impl Store for Postgres {
     fn heartbeat_line(&self) -> Option<Opening> {
         let bell = Bell::default();
         let wake = wake::Link::none();
-        let line = Arc::new(Self { pool: self.pool.alone(), bell, wake, queues: Mutex::default() });
+        let line = Arc::new(Self {
+            pool: self.pool.alone(),
+            bell,
+            wake,
+            queues: Mutex::default(),
+            claims: vacuum::Claims::default(),
+        });
         Some(Box::pin(async move { Ok(line as SharedStore) }))
     }
 

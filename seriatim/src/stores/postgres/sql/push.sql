@@ -310,10 +310,13 @@ BEGIN
     _routes, _payload, _seqs, _t);
   PERFORM seriatim.arrive(_lanes, _run_at, _priority, array_fill(0::smallint, ARRAY[cardinality(_lanes)]));
   -- An arrival in accumulate moves its lane only through arrive(): reading the lane's jobs at each push would cost
-  -- more with each waiting job.
+  -- more with each waiting job. One in fifo moves its lane only if it is the first now.
   PERFORM seriatim.place(ARRAY(
     SELECT l.number FROM seriatim.lane l JOIN seriatim.queue q ON q.number = l.queue
-    WHERE l.number = ANY (_distinct) AND NOT l.claimed AND (q.mode <> 1 OR q.earliest)), _t);
+    WHERE l.number = ANY (_distinct) AND NOT l.claimed AND CASE q.mode WHEN 1 THEN q.earliest
+      WHEN 2 THEN CASE WHEN (SELECT i.seq FROM seriatim.item i WHERE i.lane = l.number AND NOT i.closed
+        ORDER BY i.score, i.seq LIMIT 1) IN (SELECT unnest(_seqs)) THEN true END
+      ELSE true END), _t);
   RETURN QUERY
     SELECT CASE WHEN i.seq <> w.seq THEN 1 ELSE 0 END::smallint, w.queue, coalesce(i.created_at, _t),
       coalesce(i.seq, w.seq)

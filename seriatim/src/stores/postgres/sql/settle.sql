@@ -187,7 +187,9 @@ BEGIN
   )
   SELECT coalesce(array_agg(g.number), '{}'), coalesce(array_agg(g.queue), '{}'), array_agg(g.token), array_agg(g.batch)
   INTO _numbers, _queues, _tokens, o_batches FROM gone g;
-  IF _light IS NOT NULL THEN
+  IF cardinality(_light) = cardinality(_lanes) AND cardinality(_numbers) = cardinality(_lanes) THEN
+    o_batches := _light_tokens;
+  ELSIF _light IS NOT NULL THEN
     o_batches := o_batches || ARRAY(SELECT w.token FROM unnest(_light, _light_tokens) w (lane, token)
       WHERE CASE WHEN w.lane IN (SELECT unnest(_numbers)) THEN true END);
   END IF;

@@ -122,3 +122,22 @@ async fn every_job_ends_once_among_claims_cancels_and_releases() {
         assert_eq!(rows(&schema, table).await, 0, "{table}");
     }
 }
+
+#[tokio::test]
+async fn claims_do_not_pass_by_all_that_were_claimed_before_until_autovacuum_comes() {
+    let schema = new_schema();
+    let store = filled(&schema, 0).await;
+    for _ in 0..10 {
+        push(&store, (0..2_000).map(|i| Job::new("q", &i).unwrap()).collect()).await;
+        for _ in 0..2 {
+            let turns = claim(&store, "q", 1_000).await.turns;
+            assert_eq!(done(&store, &turns).await.len(), 1_000);
+        }
+    }
+    let (client, sql) =
+        (session().await, "SELECT pg_stat_get_vacuum_count('seriatim.ready'::regclass)");
+    let sql = in_schema(sql, &schema);
+    while client.query_one(&sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        tokio::task::yield_now().await;
+    }
+}
