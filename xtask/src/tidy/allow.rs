@@ -18,15 +18,13 @@ pub(super) struct Allowed {
 }
 
 /// Shorten this list; add to it only with a convincing reason.
-pub(super) const ALLOWED: &[Allowed] = &[
-    Allowed {
-        rule: RuleName::SleepInTest,
-        path: "seriatim/src/engine/tests/rig.rs",
-        item: "",
-        size_max: 0,
-        reason: "time is virtual here: the tests let it pass by a sleep, which takes no real time",
-    },
-];
+pub(super) const ALLOWED: &[Allowed] = &[Allowed {
+    rule: RuleName::SleepInTest,
+    path: "seriatim/src/engine/tests/rig.rs",
+    item: "",
+    size_max: 0,
+    reason: "time is virtual here: the tests let it pass by a sleep, which takes no real time",
+}];
 
 impl Allowed {
     /// Whether this entry is about `finding`, whatever its size.

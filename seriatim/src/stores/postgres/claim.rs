@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::convert::{column, count, kept, micros, micros_of, time};
-use super::settle::{SETTLE, SettleBatch, answers};
+use super::settle::{SETTLE, SettleBatch, answer};
 use super::turn::turns;
 use super::{Postgres, error};
 use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
@@ -73,8 +73,11 @@ impl Consumer for Postgres {
         }
         let batch = SettleBatch::new(&request);
         let rows = self.pool.query(SETTLE, &batch.params()).await?;
-        self.ring();
-        answers(&rows, turns)
+        let answer = answer(&rows, turns)?;
+        if answer.waits {
+            self.ring();
+        }
+        Ok(answer.settled)
     }
 
     async fn give_up(&self, request: GiveUp) -> Result<()> {

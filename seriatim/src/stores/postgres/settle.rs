@@ -21,30 +21,57 @@ pub(super) const SETTLE: &str = "SELECT o_place, o_seq, o_created_at, (turn).* \
 /// The first column of a job of a next turn.
 const TURN: usize = 3;
 
-/// The result of each turn.
-pub(super) fn answers(rows: &[Row], turns: &[Settlement]) -> Result<Vec<Settled>> {
+/// The answer to a settle.
+pub(super) struct Answer {
+    /// The result of each turn.
+    pub(super) settled: Vec<Settled>,
+    /// Whether a settled lane waits for a claim.
+    pub(super) waits: bool,
+}
+
+/// What a row of the answer is.
+enum RowKind {
+    All,
+    Waits,
+    NextTurns,
+    Turn(usize),
+}
+
+impl RowKind {
+    fn of(row: &Row) -> Result<Self> {
+        Ok(match column::<_, i32>(row, "o_place")? {
+            0 => Self::All,
+            -2 => Self::Waits,
+            place => usize::try_from(place - 1).map_or(Self::NextTurns, Self::Turn),
+        })
+    }
+}
+
+/// Reads the answer to a settle of these turns.
+pub(super) fn answer(rows: &[Row], turns: &[Settlement]) -> Result<Answer> {
     let done = || Settled::ok(Vec::new());
-    let mut settled = vec![Settled::Stale; turns.len()];
+    let (mut settled, mut waits) = (vec![Settled::Stale; turns.len()], false);
     for (at, row) in rows.iter().enumerate() {
-        let place = column::<_, i32>(row, "o_place")?;
-        if place == 0 {
-            settled.fill(done());
-            continue;
-        }
-        let Ok(place) = usize::try_from(place - 1) else {
-            hand_over(&rows[at..], turns, &mut settled)?;
-            break;
-        };
-        let (Some(entry), Some(turn)) = (settled.get_mut(place), turns.get(place)) else {
-            continue;
-        };
-        // The row of a turn comes before those of its jobs.
-        match (cancelled(row, turn)?, entry) {
-            (Some(job), Settled::Ok { cancelled, .. }) => cancelled.push(job),
-            (_, entry) => *entry = done(),
+        match RowKind::of(row)? {
+            RowKind::All => settled.fill(done()),
+            RowKind::Waits => waits = true,
+            RowKind::NextTurns => {
+                hand_over(&rows[at..], turns, &mut settled)?;
+                break;
+            }
+            RowKind::Turn(place) => {
+                let (Some(entry), Some(turn)) = (settled.get_mut(place), turns.get(place)) else {
+                    continue;
+                };
+                // The row of a turn comes before those of its jobs.
+                match (cancelled(row, turn)?, entry) {
+                    (Some(job), Settled::Ok { cancelled, .. }) => cancelled.push(job),
+                    (_, entry) => *entry = done(),
+                }
+            }
         }
     }
-    Ok(settled)
+    Ok(Answer { settled, waits })
 }
 
 /// Adds the next turns, whose jobs are the rows.

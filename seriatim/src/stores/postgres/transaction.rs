@@ -44,7 +44,7 @@ impl Transaction for tokio_postgres::Transaction<'_> {
         let text = store.pool.text(settle::SETTLE);
         let rows = self.query_typed(&text, &typed(&batch.params())).await;
         let rows = rows.map_err(error::common)?;
-        settle::answers(&rows, &request.turns)
+        Ok(settle::answer(&rows, &request.turns)?.settled)
     }
 
     async fn commit(self, store: &dyn Store) -> Result<()> {

@@ -181,11 +181,12 @@ BEGIN
 END $$;
 
 -- Puts unclaimed lanes at their positions and removes empty ones. The caller has locked their rows. _done also ends
--- their claims, which have no jobs left.
-CREATE FUNCTION seriatim.place(_lanes bigint[], _now bigint, _done boolean DEFAULT false) RETURNS void
+-- their claims, which have no jobs left. Returns whether one of them now waits.
+CREATE FUNCTION seriatim.place(_lanes bigint[], _now bigint, _done boolean DEFAULT false) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
   _moves seriatim.move[];
+  _wait boolean;
 BEGIN
   WITH gone AS (
     DELETE FROM seriatim.lane l
@@ -233,7 +234,7 @@ BEGIN
         (p.class, p.due, p.priority, p.due, p.retry_count, p.crashes, p.error, p.next_run_at))
   RETURNING l.queue, l.number, p.was_class, p.was_priority, p.was_at, l.class, l.priority, l.at
   )
-  SELECT array_agg(m.moved) INTO _moves FROM (
+  SELECT array_agg(m.moved), EXISTS (SELECT FROM due) OR EXISTS (SELECT FROM placed) INTO _moves, _wait FROM (
     SELECT ROW(queue, number, class, priority, at, NULL, NULL, NULL)::seriatim.move AS moved
     FROM gone WHERE class IS NOT NULL
     UNION ALL
@@ -245,6 +246,7 @@ BEGIN
   IF _moves IS NOT NULL THEN
     PERFORM seriatim.move_ready(_moves);
   END IF;
+  RETURN _wait;
 END $$;
 
 -- When the first lane of a queue is or was due: the index has it for each group of ready ones.

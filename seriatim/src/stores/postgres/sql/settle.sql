@@ -136,7 +136,7 @@ END $$;
 -- caller has locked the lanes that have a key. Returns the places.
 CREATE FUNCTION seriatim.settle_done(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _x_place int[], _going_on seriatim.going_on[],
-  OUT o_places int[], OUT o_batches bigint[], OUT o_went bigint[]) LANGUAGE plpgsql AS $$
+  OUT o_places int[], OUT o_batches bigint[], OUT o_went bigint[], OUT o_wait boolean) LANGUAGE plpgsql AS $$
 DECLARE
   _queues int[]; -- one entry per done job
   _more int[];
@@ -236,7 +236,7 @@ BEGIN
     INTO _more, _numbers, o_batches, _queues FROM turn t;
     IF _more IS NOT NULL THEN
       o_went := seriatim.go_on(_going_on, _numbers, _now);
-      PERFORM seriatim.place(seriatim.without(_numbers, o_went), _now, true);
+      o_wait := seriatim.place(seriatim.without(_numbers, o_went), _now, true);
       o_places := o_places || _more;
     END IF;
   END IF;
@@ -247,7 +247,8 @@ END $$;
 
 -- The arrays have one entry per settlement; _x_… one per exception, whose _x_place is the settlement's place. Returns
 -- one row per settlement carried out (the others were stale), or one with place 0 for all, and one per job that ended
--- cancelled because it was flagged. Then, with place -1, the jobs of the next turns of lanes that go on.
+-- cancelled because it was flagged. Then, with place -2, whether a settled lane now waits,
+-- and with place -1 the jobs of the next turns of lanes that go on.
 CREATE FUNCTION seriatim.settle(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _owner bigint[], _due_kind smallint[], _due_in bigint[], _retry_count int[],
   _crashes int[], _error text[], _counted boolean[], _hold boolean[], _x_place int[], _x_seq bigint[],
@@ -257,6 +258,7 @@ DECLARE
   _going_on seriatim.going_on[] := '{}';
   _went bigint[] := '{}';
   _on bigint[];
+  _wait boolean;
   _t bigint := coalesce(_now, seriatim.clock());
   _endings seriatim.ending[];
   _fates seriatim.fated[];
@@ -280,11 +282,12 @@ BEGIN
     END IF;
   END IF;
   IF 0 = ANY (_rest) THEN
-    SELECT * INTO _ended, _batches, _went
+    SELECT * INTO _ended, _batches, _went, _wait
     FROM seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place, _going_on);
     PERFORM seriatim.leave_batches(_batches);
     IF cardinality(_ended) = cardinality(_lane) THEN
       RETURN QUERY SELECT 0, NULL::bigint, NULL::bigint, NULL::seriatim.taken;
+      RETURN QUERY SELECT -2, NULL::bigint, NULL::bigint, NULL::seriatim.taken WHERE _wait;
       RETURN QUERY SELECT -1, NULL::bigint, NULL::bigint, t FROM seriatim.turns_of(_went) t;
       RETURN;
     END IF;
@@ -305,6 +308,7 @@ BEGIN
   JOIN seriatim.queue q ON q.number = l.queue
   WHERE l.queue = w.queue AND l.token = w.token AND l.claimed;
   IF _endings IS NULL THEN
+    RETURN QUERY SELECT -2, NULL::bigint, NULL::bigint, NULL::seriatim.taken WHERE _wait;
     RETURN QUERY SELECT -1, NULL::bigint, NULL::bigint, t FROM seriatim.turns_of(_went) t;
     RETURN;
   END IF;
@@ -319,10 +323,11 @@ BEGIN
     SELECT x.place FROM unnest(_x_place, _x_fate) x (place, fate) WHERE x.fate = 2));
   _on := seriatim.go_on(_going_on, ARRAY(
     SELECT e.lane FROM unnest(_endings) e WHERE e.rest = 0 AND e.place <> ALL (_x_place)), _t);
-  PERFORM seriatim.place(seriatim.without(ARRAY(SELECT lane FROM unnest(_endings)), _on), _t);
+  _wait := seriatim.place(seriatim.without(ARRAY(SELECT lane FROM unnest(_endings)), _on), _t) OR _wait;
   PERFORM seriatim.leave_batches(ARRAY(SELECT batch FROM unnest(_endings)));
   RETURN QUERY SELECT e.place, NULL::bigint, NULL::bigint, NULL::seriatim.taken FROM unnest(_endings) e;
   RETURN QUERY SELECT f.place, f.seq, f.created_at, NULL::seriatim.taken FROM unnest(_fates) f
     WHERE f.cancelled ORDER BY f.place, f.score, f.seq;
+  RETURN QUERY SELECT -2, NULL::bigint, NULL::bigint, NULL::seriatim.taken WHERE _wait;
   RETURN QUERY SELECT -1, NULL::bigint, NULL::bigint, t FROM seriatim.turns_of(_went || _on) t;
 END $$;
