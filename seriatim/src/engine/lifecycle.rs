@@ -116,7 +116,8 @@ impl Engine {
             spawn(&mut periodic, &core, "periodic", repeat::run(core.clone(), place));
         }
         let mut settlers = JoinSet::new();
-        for _ in 0..SETTLERS {
+        let several = core.store.capabilities().claim_split.is_some();
+        for _ in 0..if several { SETTLERS } else { 1 } {
             spawn(&mut settlers, &core, "settle", settler::run(core.clone()));
         }
         let mut slots = JoinSet::new();

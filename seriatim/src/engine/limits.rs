@@ -7,7 +7,8 @@ pub(in crate::engine) const PREFETCH_LANES_MAX: usize = 1_000;
 /// Most lanes that a node holds: waiting, running and not yet settled. At this number it stops claiming, so that
 /// unsettled turns cannot pile up during an outage of the store.
 pub(in crate::engine) const HELD_LANES_MAX: usize = 4_000;
-/// Most settles on their way to the store: while it carries out one, others gather for the next.
+/// Most settles on their way to a store that answers concurrent calls sooner
+/// ([`Capabilities::claim_split`](crate::store::Capabilities::claim_split)).
 pub(in crate::engine) const SETTLERS: usize = 2;
 /// How long a lane may go on from turn to turn, from its claim on. Then it gets in line behind the lanes of its
 /// priority, where other nodes can claim it.
