@@ -44,6 +44,8 @@ struct Load {
     pushed: AtomicU64,
     handled: AtomicU64,
     enough: AtomicBool,
+    /// Whether the producers have ended, so that `pushed` is final.
+    all_pushed: AtomicBool,
 }
 
 fn queue() -> Queue {
@@ -99,7 +101,7 @@ async fn work(store: SharedStore, load: Arc<Load>, recorder: Recorder<Buffer>) {
     let stop = async move {
         until(|| {
             let pushed = done.pushed.load(Ordering::SeqCst);
-            done.enough.load(Ordering::SeqCst) && done.handled.load(Ordering::SeqCst) >= pushed
+            done.all_pushed.load(Ordering::SeqCst) && done.handled.load(Ordering::SeqCst) >= pushed
         })
         .await;
     };
@@ -130,13 +132,13 @@ async fn numbers_of_shards_change_under_load(url: &str) {
     let (load, buffer) = (Arc::new(Load::default()), Buffer::default());
     let recorder = Recorder::new("admin", buffer.clone());
     recorder.queue(&queue());
-    let mut tasks = Vec::new();
+    let (mut producers, mut engines) = (Vec::new(), Vec::new());
     for me in 0..2 {
         let (store, pusher) = (open_at(url, &prefix).await, recorder.for_actor(format!("p{me}")));
-        tasks.push(tokio::spawn(push_until_enough(store, load.clone(), pusher, me)));
+        producers.push(tokio::spawn(push_until_enough(store, load.clone(), pusher, me)));
         let store = open_at(url, &prefix).await;
         let recorder = recorder.for_actor(format!("e{me}"));
-        tasks.push(tokio::spawn(work(store, load.clone(), recorder)));
+        engines.push(tokio::spawn(work(store, load.clone(), recorder)));
     }
     for shards in [16, 3] {
         let (pushed, handled) =
@@ -151,8 +153,12 @@ async fn numbers_of_shards_change_under_load(url: &str) {
     let handled = load.handled.load(Ordering::SeqCst);
     until(|| load.handled.load(Ordering::SeqCst) >= handled + BETWEEN).await;
     load.enough.store(true, Ordering::SeqCst);
-    for task in tasks {
-        task.await.unwrap();
+    for producer in producers {
+        producer.await.unwrap();
+    }
+    load.all_pushed.store(true, Ordering::SeqCst);
+    for engine in engines {
+        engine.await.unwrap();
     }
     assert_eq!(admin.stats(None).await.unwrap()[0].jobs, 0);
     let drained = admin.reshard("q".into(), 3).await.unwrap();
