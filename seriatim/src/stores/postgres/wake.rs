@@ -1,7 +1,8 @@
 //! Wake-ups between processes: LISTEN and NOTIFY, on a separate connection.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -15,12 +16,15 @@ use tokio_postgres::{AsyncMessage, Client, Config};
 
 use super::tls::Tls;
 use crate::contract::Bell;
+use crate::lock::lock;
 
 /// At most one NOTIFY in this time: each takes a server-wide lock when it commits.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time between attempts to reconnect. Meanwhile nodes poll.
 const RECONNECT: Duration = Duration::from_secs(1);
 
+/// Most open transactions of users whose ends are looked for. The jobs of others are found by polling.
+const OPEN_MAX: usize = 1_000;
 /// Limit for sending pending wake-ups when the store closes. After that, nodes find the jobs by polling.
 const LAST_SEND_MAX: Duration = Duration::from_secs(1);
 
@@ -51,7 +55,7 @@ struct Notices {
     sent: AtomicU64,
     news: Notify,
     /// The numbers of users' open transactions with pushes: their ends are looked for every [`PAUSE`].
-    open: Mutex<Vec<i64>>,
+    open: Mutex<BTreeSet<i64>>,
 }
 
 impl Notices {
@@ -66,8 +70,8 @@ impl Notices {
         (times > self.sent.load(Ordering::Acquire)).then_some(times)
     }
 
-    fn open(&self) -> MutexGuard<'_, Vec<i64>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> MutexGuard<'_, BTreeSet<i64>> {
+        lock(&self.open)
     }
 
     fn sent(&self, times: u64) {
@@ -95,8 +99,9 @@ impl Link {
 
     /// Wakes the nodes of all processes when this transaction commits.
     pub(super) fn follow(&self, number: i64) {
-        if self.way.is_some() {
-            self.notices.open().push(number);
+        let mut open = self.notices.open();
+        // A transaction with many pushes is followed once.
+        if self.way.is_some() && open.len() < OPEN_MAX && open.insert(number) {
             self.notices.news.notify_one();
         }
     }
@@ -118,7 +123,7 @@ impl Link {
     }
 
     fn end(&self) {
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let task = lock(&self.task).take();
         if let Some(task) = task {
             task.abort();
         }
@@ -225,7 +230,7 @@ async fn send(
 /// Forgets the users' transactions that have ended, and tells whether there were any. One that was rolled back wakes nodes for
 /// nothing.
 async fn end_of_any(client: &Client, notices: &Notices) -> Result<bool, tokio_postgres::Error> {
-    let open = notices.open().clone();
+    let open: Vec<i64> = notices.open().iter().copied().collect();
     if open.is_empty() {
         return Ok(false);
     }

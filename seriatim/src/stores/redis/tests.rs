@@ -563,16 +563,10 @@ async fn claims_of_all_shards_are_rescued_flagged_and_buried() {
         rest: crate::store::Fate::Bury,
         ..Settlement::done(turn.lane, turn.token)
     };
+    let at = async |turns| store.settle(Settle { now, turns, ..Settle::default() }).await.unwrap();
     // Flagged jobs end cancelled; the next claim gets the others, one per key, and buries them.
     let turns = rescued.iter().map(settle).collect();
-    assert!(
-        store
-            .settle(Settle { now, turns, ..Settle::default() })
-            .await
-            .unwrap()
-            .iter()
-            .all(Settled::is_ok)
-    );
+    assert!(at(turns).await.iter().all(Settled::is_ok));
     let request = Claim { now, node: "m".into(), ..claim_request("q", 100) };
     let mut turns = Vec::new();
     loop {
@@ -583,14 +577,7 @@ async fn claims_of_all_shards_are_rescued_flagged_and_buried() {
         }
         turns.extend(got.iter().map(settle));
     }
-    assert!(
-        store
-            .settle(Settle { now, turns, ..Settle::default() })
-            .await
-            .unwrap()
-            .iter()
-            .all(Settled::is_ok)
-    );
+    assert!(at(turns).await.iter().all(Settled::is_ok));
     assert!(!store.heartbeat(beat).await.unwrap().alive);
 
     let selected = |which| Selected { now, queue: "q".into(), which };

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod deletion;
+mod upgrade;
 
 use std::time::Duration;
 
