@@ -144,11 +144,11 @@ impl Dispatch {
         state.want(source, most, first)
     }
 
-    /// Releases the slot that was kept free for a queue from which nothing can be claimed now; otherwise it would
-    /// stay empty.
-    pub(in crate::engine) fn unreserve(&self, source: usize) {
+    /// Releases the slot that is kept free for a queue, if nothing can be claimed from it now; otherwise the slot
+    /// would stay empty.
+    pub(in crate::engine) fn unreserve(&self, is_idle: impl FnOnce(usize) -> bool) {
         let mut state = lock(&self.state);
-        if state.reserved == Some(source) {
+        if state.reserved.is_some_and(is_idle) {
             state.reserved = None;
             drop(state);
             self.work.notify_one();

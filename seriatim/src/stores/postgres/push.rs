@@ -12,7 +12,7 @@ use super::params::Param;
 use super::queues::policy;
 use super::{Postgres, error};
 use crate::contract::errors::other_route;
-use crate::contract::{Producer, Push, PushStatus, Pushed, validate_job, validate_push};
+use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_job, validate_push};
 use crate::lock::lock;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
@@ -40,7 +40,7 @@ impl Producer for Postgres {
         let params = batch.params();
         let refused = |e| push_error(e, &request.jobs);
         let rows = self.pool.query_or(PUSH, &params, refused).await?;
-        self.ring();
+        self.ring(&Wake::of_jobs(&request.jobs));
         all_pushed(&rows)
     }
 }
