@@ -16,6 +16,22 @@ pub(crate) fn list(root: &Path) -> Result<BTreeSet<String>, String> {
     Ok(files)
 }
 
+/// Replaces what a page has between the lines `<!-- MARK -->` and `<!-- /MARK -->`.
+pub(crate) fn replace_part(root: &Path, page: &str, mark: &str, part: &str) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("{page}: {e}");
+    let text = fs::read_to_string(root.join(page)).map_err(failed)?;
+    let text = replaced(&text, mark, part)
+        .ok_or_else(|| format!("{page}: has no <!-- {mark} --> followed by <!-- /{mark} -->"))?;
+    fs::write(root.join(page), text).map_err(failed)
+}
+
+fn replaced(page: &str, mark: &str, part: &str) -> Option<String> {
+    let (begin, end) = (format!("<!-- {mark} -->"), format!("<!-- /{mark} -->"));
+    let (before, rest) = page.split_once(&begin)?;
+    let (_, after) = rest.split_once(&end)?;
+    Some(format!("{before}{begin}\n{}\n{end}{after}", part.trim_end()))
+}
+
 fn from_git(root: &Path) -> Option<BTreeSet<String>> {
     let output = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -40,4 +56,16 @@ fn walk(root: &Path, directory: &Path, files: &mut BTreeSet<String>) -> std::io:
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::replaced;
+
+    #[test]
+    fn a_part_replaces_the_former_one() {
+        let page = "a\n<!-- x -->\nold\n<!-- /x -->\nb\n";
+        assert_eq!(replaced(page, "x", "new\n").unwrap(), "a\n<!-- x -->\nnew\n<!-- /x -->\nb\n");
+        assert_eq!(replaced("no marks", "x", "new"), None);
+    }
 }

@@ -1,5 +1,6 @@
 //! Developer commands: `cargo xtask help` lists them.
 
+mod campaign;
 mod cargo;
 mod coverage;
 mod deny;
@@ -34,6 +35,9 @@ Developer commands of Seriatim.
     cargo xtask faults [--jobs N]
                                 kills, pauses and restarts processes and servers under a load of
                                 20,000 jobs (or N) in each mode, and checks each history
+    cargo xtask campaign --hours N [--store NAME]... [--jobs N] [--seed S] [--write]
+                                the same again and again with other seeds, on SQLite too, and
+                                the figures of all runs
     cargo xtask fuzz --minutes N [--seed S]
                                 fuzzes all parsers of foreign input (HTTP, workers, configuration, files, URLs,
                                 …) for N minutes in total: no panic, no 5xx, no hang, no memory growth
@@ -87,6 +91,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["names", "--write"] => names::write(&root())?,
         ["coverage"] => coverage::run(&root())?,
         ["deny"] => deny::run(&root())?,
+        ["campaign", rest @ ..] => campaign::run(&root(), rest)?,
         ["faults", rest @ ..] => faults::run(&root(), rest)?,
         ["fuzz", rest @ ..] => fuzz::run(&root(), rest)?,
         ["seeds"] => seeds::run(&root())?,

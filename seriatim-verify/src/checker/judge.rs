@@ -185,7 +185,24 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
     facts.maybes = sent.into_values().collect();
     facts.turns.sort_by_key(|turn| (turn.at, turn.token));
     facts.settles.sort_by_key(|settled| settled.at);
+    report.recoveries_ms = recoveries_ms(&facts.turns);
     facts
+}
+
+/// For each turn whose process died: the time until the next turn of its key or job. `turns` are in their order.
+fn recoveries_ms(turns: &[Turn<'_>]) -> Vec<u64> {
+    let mut dead: HashMap<&Entity, i64> = HashMap::new();
+    let mut all = Vec::new();
+    for turn in turns {
+        if let Some(died_at) = dead.remove(&turn.entity) {
+            all.push(turn.at.saturating_sub(died_at).max(0) as u64 / 1_000);
+        }
+        if turn.died {
+            dead.insert(&turn.entity, turn.until);
+        }
+    }
+    all.sort_unstable();
+    all
 }
 
 fn gather_settle<'h>(event: &'h Event, facts: &mut Facts<'h>) {

@@ -75,6 +75,8 @@ pub struct Report {
     pub duplicates: BTreeMap<String, u64>,
     /// Claims taken over from dead or paused nodes.
     pub rescued: u64,
+    /// For each turn whose process died: milliseconds until the key's next turn started. In ascending order.
+    pub recoveries_ms: Vec<u64>,
     /// Settles refused because the claim had been taken over.
     pub refused: u64,
     /// Incomplete lines of the history.
@@ -100,6 +102,13 @@ impl Report {
     /// The number of violations of one judgement.
     pub fn violations(&self, judgement: Judgement) -> u64 {
         self.verdicts.get(&judgement).map_or(0, |verdict| verdict.violations)
+    }
+
+    /// This part of the recoveries took at most so many milliseconds; 0 if there were none.
+    pub fn recovery_ms(&self, part: f64) -> u64 {
+        let last = self.recoveries_ms.len().saturating_sub(1);
+        let place = (last as f64 * part).round() as usize;
+        self.recoveries_ms.get(place).copied().unwrap_or(0)
     }
 
     pub(super) fn violate(&mut self, judgement: Judgement, what: impl FnOnce() -> String) {
@@ -133,6 +142,13 @@ impl fmt::Display for Report {
             f,
             "claims taken over        {:>9}   ({} late settles refused)",
             self.rescued, self.refused
+        )?;
+        writeln!(
+            f,
+            "recoveries               {:>9}   (from death to the key's next turn: median {} ms, 99 % within {} ms)",
+            self.recoveries_ms.len(),
+            self.recovery_ms(0.5),
+            self.recovery_ms(0.99)
         )?;
         for judgement in Judgement::ALL {
             let verdict = self.verdicts.get(&judgement).cloned().unwrap_or_default();

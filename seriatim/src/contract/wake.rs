@@ -61,7 +61,8 @@ impl Wake {
         }
     }
 
-    fn add(&mut self, queue: &str) {
+    /// Adds a queue.
+    pub fn add(&mut self, queue: &str) {
         let Self::Queues(queues) = self else { return };
         if queues.contains(queue) {
             return;

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use super::contestants::Group;
+use crate::files;
 
-const BEGIN: &str = "<!-- bench-peers -->";
-const END: &str = "<!-- /bench-peers -->";
+const MARK: &str = "bench-peers";
 const PAGE: &str = "docs/performance.md";
 const CHARTS: &str = "docs/charts";
 
@@ -51,23 +51,14 @@ pub(super) fn tables(compared: &[Compared]) -> String {
 /// Writes the tables into the page, and the charts beside it.
 pub(super) fn write(root: &Path, compared: &[Compared], about: &str) -> Result<(), String> {
     let failed = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
-    let (page, charts) = (root.join(PAGE), root.join(CHARTS));
-    let text = fs::read_to_string(&page).map_err(|e| failed(&page, e))?;
-    let text = replaced(&text, &format!("{about}\n\n{}", tables(compared)))
-        .ok_or_else(|| format!("{PAGE}: has no {BEGIN} followed by {END}"))?;
-    fs::write(&page, text).map_err(|e| failed(&page, e))?;
+    files::replace_part(root, PAGE, MARK, &format!("{about}\n\n{}", tables(compared)))?;
+    let charts = root.join(CHARTS);
     fs::create_dir_all(&charts).map_err(|e| failed(&charts, e))?;
     for (group, rates) in compared {
         let path = charts.join(chart_name(group));
         fs::write(&path, chart(group, rates)).map_err(|e| failed(&path, e))?;
     }
     Ok(())
-}
-
-fn replaced(page: &str, part: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n{}\n{END}{after}", part.trim_end()))
 }
 
 fn chart_name(group: &Group) -> String {
@@ -157,18 +148,11 @@ fn largest(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::contestants::GROUPS;
-    use super::{BEGIN, END, Rates, cell, chart, replaced, verdict};
+    use super::{Rates, cell, chart, verdict};
 
     #[test]
     fn a_cell_has_the_median_and_the_range() {
         assert_eq!(cell(&[30_200.0, 1_000.0, 2_040.0]), "2.0 k (1.0 k–30 k)");
-    }
-
-    #[test]
-    fn the_tables_replace_the_former_ones() {
-        let page = format!("a\n{BEGIN}\nold\n{END}\nb\n");
-        assert_eq!(replaced(&page, "new\n").unwrap(), format!("a\n{BEGIN}\nnew\n{END}\nb\n"));
-        assert_eq!(replaced("no marks", "new"), None);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! server itself restarts: judged by the histories of all.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +23,10 @@ use crate::site::{PATIENCE, QUEUE, Serving, Site, eventually, happens};
 /// Names how many jobs a run has; few by default, so that all tests stay quick.
 const JOBS_VARIABLE: &str = "SERIATIM_FAULT_JOBS";
 const JOBS: u64 = 2_000;
+/// Names the seed of what happens when; at random if unset.
+const SEED_VARIABLE: &str = "SERIATIM_FAULT_SEED";
+/// Names a file to which each judged run adds a line of JSON with its figures.
+const FIGURES_VARIABLE: &str = "SERIATIM_FAULT_FIGURES";
 /// Keys of a run: at least so many, and one for so many jobs.
 const KEYS_MIN: u64 = 500;
 const JOBS_PER_KEY: u64 = 50;
@@ -53,6 +59,8 @@ pub(super) struct Fleet {
     nodes: Vec<Serving>,
     histories: Vec<String>,
     pub(super) jobs: u64,
+    /// What was done to it, by name.
+    faults: BTreeMap<&'static str, u64>,
 }
 
 impl Fleet {
@@ -71,7 +79,8 @@ impl Fleet {
         store.declare(Declare { now: None, queues: vec![queue.clone()] }).await.unwrap();
         let recorder = site.recorder(&queue);
         let jobs = std::env::var(JOBS_VARIABLE).map_or(JOBS, |jobs| jobs.parse().unwrap());
-        Self { site, store, recorder, nodes: Vec::new(), histories: Vec::new(), jobs }
+        let (nodes, histories, faults) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Self { site, store, recorder, nodes, histories, jobs, faults }
     }
 
     fn start_node(&mut self) {
@@ -193,7 +202,17 @@ impl Fleet {
         let report = check_files(&files).unwrap();
         assert_eq!(report.pushes + report.unknown, self.jobs, "{report}");
         println!("{report}");
+        self.add_figures(&report);
         report
+    }
+
+    fn add_figures(&self, report: &Report) {
+        let Some(path) = std::env::var_os(FIGURES_VARIABLE) else { return };
+        let line = json!({
+            "store": self.store.capabilities().name, "faults": self.faults, "report": report,
+        });
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        writeln!(file, "{line}").unwrap();
     }
 }
 
@@ -258,6 +277,9 @@ enum Blow {
     Reshard(u16),
 }
 
+const FILE_BLOWS: [Blow; 6] =
+    [Blow::Kill, Blow::Pause, Blow::Stop, Blow::Kill, Blow::Pause, Blow::Kill];
+
 const BLOWS: [Blow; 7] =
     [Blow::Kill, Blow::Pause, Blow::Stop, Blow::Server, Blow::Kill, Blow::Pause, Blow::Kill];
 
@@ -285,11 +307,25 @@ impl Blow {
     fn of(server: &Server) -> &'static [Self] {
         match server {
             Server::Redis(_) => &REDIS_BLOWS,
-            _ => &BLOWS,
+            Server::Sqlite(_) => &FILE_BLOWS,
+            Server::Postgres(_) | Server::Mysql(_) => &BLOWS,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "node killed",
+            Self::Pause => "node paused beyond its lease",
+            Self::Stop => "node stopped",
+            Self::Server => "server killed",
+            Self::Disconnect => "all connections closed",
+            Self::Forget => "scripts forgotten",
+            Self::Reshard(_) => "resharded",
         }
     }
 
     async fn fall(self, fleet: &mut Fleet, server: &mut Server) {
+        *fleet.faults.entry(self.name()).or_default() += 1;
         let victim = fastrand::usize(..fleet.nodes.len());
         match self {
             Self::Kill => {
@@ -330,7 +366,14 @@ async fn reshard(store: &SharedStore, shards: u16) {
     eventually("the queue has as many shards", is_done).await;
 }
 
+fn seed() {
+    if let Ok(seed) = std::env::var(SEED_VARIABLE) {
+        fastrand::seed(seed.parse().unwrap());
+    }
+}
+
 async fn nothing_is_lost_and_nothing_overlaps(mut server: Server, mode: Mode) {
+    seed();
     let (blows, mut queue) = (Blow::of(&server), Queue::new(QUEUE, mode));
     if matches!(server, Server::Redis(_)) {
         queue.shards = REDIS_SHARDS;
@@ -340,7 +383,11 @@ async fn nothing_is_lost_and_nothing_overlaps(mut server: Server, mode: Mode) {
     let (pushing, allowed) = fleet.push(mode);
     let jobs = fleet.jobs as usize;
     let share = jobs / (blows.len() + 1);
-    for blow in blows {
+    let mut blows = blows.to_vec();
+    if std::env::var_os(SEED_VARIABLE).is_some() {
+        fastrand::shuffle(&mut blows);
+    }
+    for blow in &blows {
         fleet.is_up().await;
         allowed.add_permits(share);
         blow.fall(&mut fleet, &mut server).await;
@@ -354,6 +401,7 @@ async fn nothing_is_lost_and_nothing_overlaps(mut server: Server, mode: Mode) {
 
 /// Breaks a connection every now and then, before or after the server has seen a request.
 async fn nothing_is_lost_over_bad_connections(server: Server) {
+    seed();
     let mode = Mode::Fifo;
     let proxy = Proxy::start(server.port()).unwrap();
     let mut fleet =
@@ -375,6 +423,7 @@ async fn nothing_is_lost_over_bad_connections(server: Server) {
     cutting.await;
     pushing.await.unwrap();
     assert!(proxy.cuts() > 10, "{} cuts", proxy.cuts());
+    fleet.faults.insert("connection cut", proxy.cuts());
     let first = fleet.histories[0].clone();
     let log = fleet.log(&first);
     fleet.judge().await;
@@ -391,6 +440,10 @@ macro_rules! on_each_server {
 }
 
 on_each_server! {
+    sqlite_parallel_survives_dead_nodes: nothing_is_lost_and_nothing_overlaps(sqlite, Parallel);
+    sqlite_accumulate_survives_dead_nodes: nothing_is_lost_and_nothing_overlaps(sqlite, Accumulate);
+    sqlite_fifo_survives_dead_nodes: nothing_is_lost_and_nothing_overlaps(sqlite, Fifo);
+    sqlite_exclusive_survives_dead_nodes: nothing_is_lost_and_nothing_overlaps(sqlite, Exclusive);
     postgres_parallel_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(postgres, Parallel);
     postgres_accumulate_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(postgres, Accumulate);
     postgres_fifo_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(postgres, Fifo);

@@ -15,9 +15,15 @@ pub(crate) enum Server {
     Postgres(Postgres),
     Mysql(Mysql),
     Redis(Redis),
+    /// A file that all nodes open. It has no server that could fail.
+    Sqlite(tempfile::TempDir),
 }
 
 impl Server {
+    pub(crate) fn sqlite() -> Self {
+        Self::Sqlite(tempfile::tempdir().unwrap())
+    }
+
     pub(crate) fn postgres() -> Self {
         let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
         Self::Postgres(Postgres::start_with(options).unwrap())
@@ -38,6 +44,7 @@ impl Server {
             Self::Postgres(server) => server.url(),
             Self::Mysql(server) => server.url(),
             Self::Redis(server) => server.url(),
+            Self::Sqlite(folder) => format!("sqlite:{}", folder.path().join("jobs.db").display()),
         }
     }
 
@@ -46,6 +53,7 @@ impl Server {
             Self::Postgres(server) => server.port(),
             Self::Mysql(server) => server.port(),
             Self::Redis(server) => server.port(),
+            Self::Sqlite(_) => panic!("a file has no port"),
         }
     }
 
@@ -55,6 +63,7 @@ impl Server {
             Self::Postgres(server) => server.stop(),
             Self::Mysql(server) => server.stop(),
             Self::Redis(server) => server.stop(),
+            Self::Sqlite(_) => panic!("a file has no server"),
         }
         .unwrap();
     }
@@ -81,6 +90,7 @@ impl Server {
             Self::Postgres(server) => server.kill().and_then(|()| server.restart()),
             Self::Mysql(server) => server.kill().and_then(|()| server.restart()),
             Self::Redis(server) => server.kill().and_then(|()| server.restart()),
+            Self::Sqlite(_) => panic!("a file has no server"),
         }
         .unwrap();
     }

@@ -104,7 +104,7 @@ impl Tx<'_> {
         }
         self.position(&mut work)?;
         if !work.row.head.is_claimed() {
-            self.ring();
+            self.ring(&work.queue.name);
         }
         self.write(&work)
     }

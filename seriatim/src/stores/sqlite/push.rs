@@ -143,7 +143,7 @@ impl Tx<'_> {
         if self.open_with(queue, key, &job)? {
             let delta = self.delta(queue.number);
             (delta.lanes, delta.jobs) = (delta.lanes + 1, delta.jobs + 1);
-            self.ring();
+            self.ring(&queue.name);
             return Ok(None);
         }
         let Some(mut work) = self.lane_of_key(queue.number, key.unwrap_or_default())? else {

@@ -110,7 +110,7 @@ impl Tx<'_> {
         if row.closing {
             return Err(is_closing(name));
         }
-        self.ring();
+        self.ring(name);
         self.store_queue(QueueRow { paused, ..row })
     }
 

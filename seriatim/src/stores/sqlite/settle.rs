@@ -123,7 +123,7 @@ impl Tx<'_> {
             false => None,
         };
         if next.is_none() {
-            self.ring();
+            self.ring(&work.queue.name);
         }
         self.write(&work)?;
         Ok(next.map(Box::new))

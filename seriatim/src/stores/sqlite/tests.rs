@@ -11,7 +11,7 @@ mod upgrade;
 use std::time::Duration;
 
 use super::Sqlite;
-use crate::contract::{Claim, Lease, NodeInfo, Producer, Push, Store, Views};
+use crate::contract::{Claim, Lease, NodeInfo, Producer, Push, Store, Views, Wake};
 use crate::model::error::ErrorKind;
 use crate::model::job::Job;
 
@@ -56,6 +56,19 @@ async fn pushes_of_another_process_are_heard() {
     }
     here.close().await.unwrap();
     there.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_push_wakes_the_listeners_of_its_queue_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Sqlite::open(folder.path().join("jobs.db")).unwrap();
+    store.migrate().await.unwrap();
+    let mut mail = store.wakeups().only(["mail".into()]);
+    let mut orders = store.wakeups().only(["orders".into()]);
+    store.push(push(1)).await.unwrap();
+    assert_eq!(mail.wait(Duration::from_secs(5)).await, Some(Wake::of(["mail"])));
+    assert_eq!(orders.wait(Duration::ZERO).await, None);
+    store.close().await.unwrap();
 }
 
 #[cfg(unix)]

@@ -276,11 +276,9 @@ impl Writer {
 
     fn commit_together(&mut self, definitions: &mut Definitions, mut group: Vec<Box<dyn Task>>) {
         let error = match self.attempt(definitions, &mut group) {
-            Ok(rings) => {
+            Ok(wake) => {
                 group.into_iter().for_each(|task| task.answer(None));
-                if rings {
-                    self.bell.ring(&Wake::All);
-                }
+                self.bell.ring(&wake);
                 return;
             }
             Err(error) => error,
@@ -295,9 +293,9 @@ impl Writer {
         group.into_iter().for_each(|task| task.answer(Some(&error)));
     }
 
-    /// Runs all tasks in one transaction and undoes failed ones individually. Returns whether a lane may have become
-    /// claimable, or why nothing was committed.
-    fn attempt(&self, definitions: &mut Definitions, group: &mut [Box<dyn Task>]) -> Result<bool> {
+    /// Runs all tasks in one transaction and undoes failed ones individually. Returns which queues may have
+    /// claimable lanes now, or why nothing was committed.
+    fn attempt(&self, definitions: &mut Definitions, group: &mut [Box<dyn Task>]) -> Result<Wake> {
         self.file.check()?;
         let result = run_all(&self.connection, definitions, group);
         if result.is_err() {
@@ -336,7 +334,7 @@ fn run_all(
     connection: &Connection,
     definitions: &mut Definitions,
     group: &mut [Box<dyn Task>],
-) -> Result<bool> {
+) -> Result<Wake> {
     let say = |sql| connection.prepare_cached(sql).and_then(|mut s| s.execute([]).map(drop));
     say("BEGIN IMMEDIATE").map_err(translate)?;
     let mut tx = Tx::begin(connection, definitions)?;
@@ -354,9 +352,9 @@ fn run_all(
         }
         say("RELEASE task").map_err(translate)?;
     }
-    let rings = tx.finish()?;
+    let wake = tx.finish()?;
     say("COMMIT").map_err(translate)?;
-    Ok(rings)
+    Ok(wake)
 }
 
 fn read_all(connection: Connection, file: &FileCheck, line: &Line<Message>) {

@@ -7,6 +7,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, para
 
 use super::fault::translate;
 use super::row::Sql;
+use crate::contract::Wake;
 use crate::contract::errors::no_queue;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
@@ -90,7 +91,7 @@ struct Meta {
 pub(super) struct Mark {
     meta: Meta,
     deltas: BTreeMap<u32, Delta>,
-    rings: bool,
+    wake: Wake,
 }
 
 /// A transaction, and the time of its current operation.
@@ -101,7 +102,7 @@ pub(super) struct Tx<'c> {
     stored: Meta,
     meta: Meta,
     deltas: BTreeMap<u32, Delta>,
-    rings: bool,
+    wake: Wake,
     /// Whether the connection only reads.
     pub is_reader: bool,
 }
@@ -127,7 +128,7 @@ impl<'c> Tx<'c> {
             stored: meta,
             meta,
             deltas,
-            rings: false,
+            wake: Wake::of([]),
             is_reader: false,
         })
     }
@@ -138,13 +139,13 @@ impl<'c> Tx<'c> {
         self
     }
 
-    /// Records that a lane may have become claimable.
-    pub(super) fn ring(&mut self) {
-        self.rings = true;
+    /// Records that a lane of this queue may have become claimable.
+    pub(super) fn ring(&mut self, queue: &str) {
+        self.wake.add(queue);
     }
 
     pub(super) fn mark(&self) -> Mark {
-        Mark { meta: self.meta, deltas: self.deltas.clone(), rings: self.rings }
+        Mark { meta: self.meta, deltas: self.deltas.clone(), wake: self.wake.clone() }
     }
 
     /// Restores the state of the mark, after its writes were undone.
@@ -152,13 +153,13 @@ impl<'c> Tx<'c> {
         if self.meta.version != mark.meta.version {
             self.definitions.forget();
         }
-        (self.meta, self.deltas, self.rings) = (mark.meta, mark.deltas, mark.rings);
+        (self.meta, self.deltas, self.wake) = (mark.meta, mark.deltas, mark.wake);
     }
 
-    /// Stores the counters. Returns whether a lane may have become claimable.
-    pub(super) fn finish(mut self) -> Result<bool> {
+    /// Stores the counters. Returns which queues may have claimable lanes now.
+    pub(super) fn finish(mut self) -> Result<Wake> {
         self.flush()?;
-        Ok(self.rings)
+        Ok(self.wake)
     }
 
     /// Stores the counters, so that statements see them.

@@ -1,0 +1,246 @@
+//! `cargo xtask campaign`: the tests with real faults, again and again with other seeds, for hours.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::{Failure, cargo, files, packages, step};
+
+const STORES: [&str; 4] = ["sqlite", "postgres", "mysql", "redis"];
+const JOBS: u64 = 20_000;
+const USAGE: &str = "usage: cargo xtask campaign --hours N [--store sqlite|postgres|mysql|redis]... [--jobs N] [--seed S] \
+    [--write]; N may be a fraction; --write: the figures into docs/reliability.md";
+const PAGE: &str = "docs/reliability.md";
+const MARK: &str = "campaign";
+
+struct Options {
+    length: Duration,
+    stores: Vec<&'static str>,
+    jobs: u64,
+    seed: u64,
+    write: bool,
+}
+
+/// What happened on one store.
+#[derive(Default)]
+struct Figures {
+    runs: u64,
+    failed: u64,
+    pushes: u64,
+    deliveries: u64,
+    violations: u64,
+    rescued: u64,
+    faults: BTreeMap<String, u64>,
+    duplicates: BTreeMap<String, u64>,
+    recoveries_ms: Vec<u64>,
+}
+
+/// `args`: see [`USAGE`].
+pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
+    let options = parse(args)?;
+    packages::ensure()?;
+    let folder = root.join("target/campaign");
+    let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
+    fs::create_dir_all(&folder).map_err(failed)?;
+    let started = Instant::now();
+    let mut all: BTreeMap<&str, Figures> = BTreeMap::new();
+    let mut seed = options.seed;
+    while started.elapsed() < options.length {
+        for store in &options.stores {
+            step::announce(&format!("{store}, seed {seed}"));
+            let figures = all.entry(store).or_default();
+            one_round(root, &folder, store, seed, options.jobs, figures)?;
+        }
+        seed += 1;
+    }
+    let minutes = started.elapsed().as_secs() / 60;
+    let about = format!(
+        "{minutes} minutes, seeds {} to {}, {} jobs a run: `cargo xtask campaign`.",
+        options.seed,
+        seed - 1,
+        options.jobs
+    );
+    let text = format!("{about}\n\n{}", table(&all));
+    println!("\n{text}");
+    if options.write {
+        files::replace_part(root, PAGE, MARK, &text)?;
+    }
+    match all.values().map(|figures| figures.failed).sum::<u64>() {
+        0 => Ok(()),
+        n => Err(Failure::Failed(format!("{n} rounds failed: see {}", folder.display()))),
+    }
+}
+
+fn parse(args: &[&str]) -> Result<Options, Failure> {
+    let usage = || Failure::Usage(USAGE.into());
+    let seed = std::process::id().into();
+    let mut options =
+        Options { length: Duration::ZERO, stores: Vec::new(), jobs: JOBS, seed, write: false };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().copied().ok_or_else(usage);
+        match *arg {
+            "--hours" => {
+                let hours: f64 = value()?.parse().map_err(|_| usage())?;
+                let length = Duration::try_from_secs_f64(hours * 3_600.0);
+                options.length = length.map_err(|_| usage())?;
+            }
+            "--store" => {
+                let name = value()?;
+                let known = STORES.iter().find(|store| **store == name).ok_or_else(usage)?;
+                options.stores.push(known);
+            }
+            "--jobs" => options.jobs = value()?.parse().map_err(|_| usage())?,
+            "--seed" => options.seed = value()?.parse().map_err(|_| usage())?,
+            "--write" => options.write = true,
+            _ => return Err(usage()),
+        }
+    }
+    if options.length.is_zero() || options.jobs == 0 {
+        return Err(usage());
+    }
+    if options.stores.is_empty() {
+        options.stores = STORES.to_vec();
+    }
+    Ok(options)
+}
+
+/// All tests of one store. What a failed round printed is kept.
+fn one_round(
+    root: &Path,
+    folder: &Path,
+    store: &str,
+    seed: u64,
+    jobs: u64,
+    figures: &mut Figures,
+) -> Result<(), String> {
+    let (lines, log) = files_of(folder, store, seed);
+    let _ = fs::remove_file(&lines);
+    let output = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
+    let errors = output.try_clone().map_err(|e| format!("{}: {e}", log.display()))?;
+    let filter = format!("test(faults::fleet::{store}_)");
+    let args =
+        ["nextest", "run", "--package", "seriatim-server", "--profile", "faults", "-E", &filter];
+    let mut command = cargo::command(root, &args);
+    command.arg("--no-fail-fast").stdout(output).stderr(errors);
+    command.env("SERIATIM_FAULT_JOBS", jobs.to_string());
+    command.env("SERIATIM_FAULT_SEED", seed.to_string()).env("SERIATIM_FAULT_FIGURES", &lines);
+    let status = command.status().map_err(|e| e.to_string())?;
+    if status.success() {
+        let _ = fs::remove_file(&log);
+    } else {
+        figures.failed += 1;
+        eprintln!("FAILED: {}", log.display());
+    }
+    for line in fs::read_to_string(&lines).unwrap_or_default().lines() {
+        let line: Value =
+            serde_json::from_str(line).map_err(|e| format!("{}: {e}", lines.display()))?;
+        figures.add(&line);
+    }
+    Ok(())
+}
+
+/// The figures of a round, and what it printed.
+fn files_of(folder: &Path, store: &str, seed: u64) -> (PathBuf, PathBuf) {
+    let name = format!("{store}-{seed}");
+    (folder.join(format!("{name}.ndjson")), folder.join(format!("{name}.log")))
+}
+
+impl Figures {
+    /// Adds a line that a test wrote.
+    fn add(&mut self, line: &Value) {
+        let report = &line["report"];
+        let number = |value: &Value| value.as_u64().unwrap_or(0);
+        self.runs += 1;
+        self.pushes += number(&report["pushes"]);
+        self.deliveries += number(&report["deliveries"]);
+        self.rescued += number(&report["rescued"]);
+        let verdicts = report["verdicts"].as_object().into_iter().flatten();
+        self.violations += verdicts.map(|(_, one)| number(&one["violations"])).sum::<u64>();
+        for (counts, of) in
+            [(&mut self.faults, &line["faults"]), (&mut self.duplicates, &report["duplicates"])]
+        {
+            for (name, count) in of.as_object().into_iter().flatten() {
+                *counts.entry(name.clone()).or_default() += number(count);
+            }
+        }
+        let recoveries = report["recoveries_ms"].as_array().into_iter().flatten();
+        self.recoveries_ms.extend(recoveries.map(number));
+        self.recoveries_ms.sort_unstable();
+    }
+
+    fn recovery(&self, part: f64) -> String {
+        let last = self.recoveries_ms.len().saturating_sub(1);
+        let place = (last as f64 * part).round() as usize;
+        self.recoveries_ms
+            .get(place)
+            .map_or("–".to_owned(), |ms| format!("{:.2} s", *ms as f64 / 1_000.0))
+    }
+}
+
+fn table(all: &BTreeMap<&str, Figures>) -> String {
+    let mut text = String::from(
+        "| store | runs (failed) | jobs | deliveries | claims taken over | recovery, median; 99 % | violations |\n\
+         |---|---|---|---|---|---|---|\n",
+    );
+    for (store, figures) in all {
+        let Figures { runs, failed, pushes, deliveries, rescued, violations, .. } = figures;
+        let (median, most) = (figures.recovery(0.5), figures.recovery(0.99));
+        let _ = writeln!(
+            text,
+            "| {store} | {runs} ({failed}) | {pushes} | {deliveries} | {rescued} | {median}; {most} | {violations} |"
+        );
+    }
+    for (store, figures) in all {
+        let _ = writeln!(
+            text,
+            "\n{store}: {}. Delivered again: {}.",
+            listed(&figures.faults),
+            listed(&figures.duplicates)
+        );
+    }
+    text
+}
+
+fn listed(counts: &BTreeMap<String, u64>) -> String {
+    let each: Vec<String> =
+        counts.iter().map(|(name, count)| format!("{count} × {name}")).collect();
+    if each.is_empty() { "nothing".to_owned() } else { each.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Figures, parse, table};
+
+    #[test]
+    fn runs_are_summed_and_violations_are_told() {
+        let line = serde_json::json!({
+            "faults": { "node killed": 3 },
+            "report": {
+                "pushes": 10, "deliveries": 12, "rescued": 2, "recoveries_ms": [40, 10],
+                "duplicates": { "a crash": 2 },
+                "verdicts": { "overlap": { "violations": 0 }, "loss": { "violations": 1 } },
+            },
+        });
+        let mut figures = Figures::default();
+        figures.add(&line);
+        figures.add(&line);
+        let text = table(&[("sqlite", figures)].into());
+        assert!(text.contains("| sqlite | 2 (0) | 20 | 24 | 4 | 0.04 s; 0.04 s | 2 |"), "{text}");
+        assert!(text.contains("6 × node killed. Delivered again: 4 × a crash."), "{text}");
+    }
+
+    #[test]
+    fn a_campaign_without_a_length_or_with_an_unknown_store_is_refused() {
+        assert!(parse(&["--hours", "0.5", "--store", "mysql", "--write"]).is_ok());
+        for args in
+            [&["--hours", "0"][..], &["--store", "mysql"], &["--hours", "1", "--store", "x"]]
+        {
+            assert!(parse(args).is_err(), "{args:?}");
+        }
+    }
+}
