@@ -15,7 +15,7 @@ use crate::model::id::{JobId, LaneId};
 use crate::model::limits::{CLAIM_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use crate::model::settle::{Due, Fate, Settlement};
 
-pub(super) const SETTLE: &str = "SELECT o_place, o_seq, o_created_at, (turn).* \
+pub(super) const SETTLE: &str = "SELECT * \
     FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17::text::jsonb)";
 
 /// The first column of a job of a next turn.
@@ -33,7 +33,7 @@ pub(super) struct Answer {
 enum RowKind {
     All,
     Waits,
-    NextTurns,
+    NextTurn,
     Turn(usize),
 }
 
@@ -42,7 +42,7 @@ impl RowKind {
         Ok(match column::<_, i32>(row, "o_place")? {
             0 => Self::All,
             -2 => Self::Waits,
-            place => usize::try_from(place - 1).map_or(Self::NextTurns, Self::Turn),
+            place => usize::try_from(place - 1).map_or(Self::NextTurn, Self::Turn),
         })
     }
 }
@@ -51,14 +51,12 @@ impl RowKind {
 pub(super) fn answer(rows: &[Row], turns: &[Settlement]) -> Result<Answer> {
     let done = || Settled::ok(Vec::new());
     let (mut settled, mut waits) = (vec![Settled::Stale; turns.len()], false);
-    for (at, row) in rows.iter().enumerate() {
+    let mut next = Vec::new();
+    for row in rows {
         match RowKind::of(row)? {
             RowKind::All => settled.fill(done()),
             RowKind::Waits => waits = true,
-            RowKind::NextTurns => {
-                hand_over(&rows[at..], turns, &mut settled)?;
-                break;
-            }
+            RowKind::NextTurn => next.push(row),
             RowKind::Turn(place) => {
                 let (Some(entry), Some(turn)) = (settled.get_mut(place), turns.get(place)) else {
                     continue;
@@ -71,11 +69,15 @@ pub(super) fn answer(rows: &[Row], turns: &[Settlement]) -> Result<Answer> {
             }
         }
     }
+    hand_over(next, turns, &mut settled)?;
     Ok(Answer { settled, waits })
 }
 
 /// Adds the next turns, whose jobs are the rows.
-fn hand_over(rows: &[Row], turns: &[Settlement], settled: &mut [Settled]) -> Result<()> {
+fn hand_over(rows: Vec<&Row>, turns: &[Settlement], settled: &mut [Settled]) -> Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
     let places: HashMap<LaneId, usize> =
         turns.iter().enumerate().map(|(place, turn)| (turn.lane, place)).collect();
     for turn in turn::turns(rows, TURN, true)? {

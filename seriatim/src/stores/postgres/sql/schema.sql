@@ -143,7 +143,10 @@ CREATE TABLE seriatim.batch (
   light boolean NOT NULL,
   remaining int NOT NULL,
   lanes bigint[] NOT NULL
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0,
+  toast_tuple_target = 8160);
+-- Compressing numbers costs more than it saves, and a row is soon deleted.
+ALTER TABLE seriatim.batch ALTER COLUMN lanes SET STORAGE EXTERNAL;
 
 -- Jobs that have not ended: open (waiting) or closed (owned by the lane's claim).
 CREATE TABLE seriatim.item (
