@@ -16,7 +16,7 @@ use crate::model::limits::{CLAIM_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use crate::model::settle::{Due, Fate, Settlement};
 
 pub(super) const SETTLE: &str = "SELECT * \
-    FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17::text::jsonb)";
+    FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17::text::jsonb, $18)";
 
 /// The first column of a job of a next turn.
 const TURN: usize = 3;
@@ -33,6 +33,7 @@ pub(super) struct Answer {
 enum RowKind {
     All,
     Waits,
+    Busy(usize),
     NextTurn,
     Turn(usize),
 }
@@ -42,6 +43,7 @@ impl RowKind {
         Ok(match column::<_, i32>(row, "o_place")? {
             0 => Self::All,
             -2 => Self::Waits,
+            -3 => Self::Busy(column::<_, i64>(row, "o_seq")? as usize - 1),
             place => usize::try_from(place - 1).map_or(Self::NextTurn, Self::Turn),
         })
     }
@@ -57,6 +59,11 @@ pub(super) fn answer(rows: &[Row], turns: &[Settlement]) -> Result<Answer> {
             RowKind::All => settled.fill(done()),
             RowKind::Waits => waits = true,
             RowKind::NextTurn => next.push(row),
+            RowKind::Busy(place) => {
+                if let Some(entry) = settled.get_mut(place) {
+                    *entry = Settled::Busy;
+                }
+            }
             RowKind::Turn(place) => {
                 let (Some(entry), Some(turn)) = (settled.get_mut(place), turns.get(place)) else {
                     continue;
@@ -138,12 +145,14 @@ pub(super) struct SettleBatch<'a> {
     x_seq: Vec<i64>,
     x_fate: Vec<i16>,
     claims: Option<String>,
+    skip_locked: bool,
 }
 
 impl<'a> SettleBatch<'a> {
     pub(super) fn new(request: &'a Settle) -> Self {
         let now = request.now.map(micros);
-        let mut batch = Self { now, claims: claims(&request.go_on), ..Self::default() };
+        let (claims, skip_locked) = (claims(&request.go_on), request.skip_locked);
+        let mut batch = Self { now, claims, skip_locked, ..Self::default() };
         for (place, turn) in request.turns.iter().enumerate() {
             batch.add(turn);
             batch.except(place as i32 + 1, turn);
@@ -182,7 +191,7 @@ impl<'a> SettleBatch<'a> {
         }
     }
 
-    pub(super) fn params(&self) -> [&dyn Param; 17] {
+    pub(super) fn params(&self) -> [&dyn Param; 18] {
         [
             &self.now,
             &self.lane,
@@ -201,6 +210,7 @@ impl<'a> SettleBatch<'a> {
             &self.x_seq,
             &self.x_fate,
             &self.claims,
+            &self.skip_locked,
         ]
     }
 }

@@ -193,8 +193,9 @@ BEGIN
 END $$;
 
 -- Ends turns of lanes with keys, in the compact forms: a packed lane, or a claim that owns its jobs by one number.
--- Locks the lanes. o_freed: those to be placed. They are still claimed, and have no job of their claim left.
-CREATE FUNCTION seriatim.end_keyed(_now bigint, _lane bigint[], _queue int[], _token bigint[],
+-- Locks the lanes; with _skip it leaves out those that another transaction has locked. o_freed: those to be placed.
+-- They are still claimed, and have no job of their claim left.
+CREATE FUNCTION seriatim.end_keyed(_now bigint, _lane bigint[], _queue int[], _token bigint[], _skip boolean,
   OUT o_lanes bigint[], OUT o_tokens bigint[], OUT o_queues int[], OUT o_freed bigint[]) LANGUAGE plpgsql AS $$
 DECLARE
   _packed bigint[];
@@ -206,6 +207,9 @@ DECLARE
 BEGIN
   SELECT coalesce(array_agg(number) FILTER (WHERE mode = 1), '{}'), bool_or(retain > 0) INTO _accumulate, _kept
   FROM seriatim.queue WHERE number = ANY (_queue);
+  IF NOT _skip THEN
+    PERFORM seriatim.lock_rows(_lane);
+  END IF;
   SELECT coalesce(array_agg(l.number), '{}'), coalesce(array_agg(l.token), '{}'),
     coalesce(array_agg(l.queue) FILTER (WHERE l.packed), '{}'),
     coalesce(array_agg(l.number) FILTER (WHERE NOT l.packed), '{}'),
@@ -216,7 +220,7 @@ BEGIN
   INTO o_lanes, o_tokens, o_queues, o_freed, _packed, _seqs, _whole, _last
   FROM (SELECT l.number, l.token, l.queue, l.claimed, l.taken, l.payload IS NOT NULL AS packed,
       l.queue = ANY (_accumulate) AS whole
-    FROM seriatim.lane l WHERE l.number = ANY (_lane) ORDER BY l.queue, l.key, l.number FOR UPDATE) l
+    FROM seriatim.lane l WHERE l.number = ANY (_lane) FOR UPDATE SKIP LOCKED) l
   WHERE l.claimed AND (l.packed OR l.taken IS NOT NULL)
     AND CASE WHEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lane, _queue, _token)) THEN true END;
   -- Statements after the locks: their snapshots include everything that a push committed before.
@@ -263,7 +267,7 @@ END $$;
 -- Ends turns with all jobs done, if their claims have a compact form. Returns their places and tokens, and the lanes
 -- to be placed: see end_keyed().
 CREATE FUNCTION seriatim.settle_done(_now bigint, _lane bigint[], _queue int[], _token bigint[],
-  _rest smallint[], _x_place int[], OUT o_places int[], OUT o_tokens bigint[], OUT o_freed bigint[])
+  _rest smallint[], _x_place int[], _skip boolean, OUT o_places int[], OUT o_tokens bigint[], OUT o_freed bigint[])
 LANGUAGE plpgsql AS $$
 DECLARE
   -- The turns that end as done altogether.
@@ -289,7 +293,7 @@ BEGIN
   INTO _parallel, _others FROM seriatim.queue WHERE number = ANY (_of);
   IF _others <> '{}' THEN
     SELECT o_lanes, k.o_tokens, o_queues, k.o_freed INTO _ended, o_tokens, _queues, o_freed
-    FROM seriatim.end_keyed(_now, _lanes, _of, _tokens) k;
+    FROM seriatim.end_keyed(_now, _lanes, _of, _tokens, _skip) k;
     IF _parallel <> '{}' THEN
       SELECT array_agg(lane), array_agg(queue), array_agg(token) INTO _lanes, _of, _tokens
       FROM unnest(_lanes, _of, _tokens) u (lane, queue, token) WHERE queue = ANY (_parallel);
@@ -305,6 +309,29 @@ BEGIN
     ELSE ARRAY(SELECT min(u.place)::int FROM unnest(_lane, _token) WITH ORDINALITY u (lane, token, place)
       WHERE CASE WHEN (u.lane, u.token) IN (SELECT * FROM unnest(_ended, o_tokens)) THEN true END GROUP BY u.lane) END;
   PERFORM seriatim.count_done(_queues);
+END $$;
+
+-- Locks lanes, and returns those with a key that another transaction keeps locked. Short locks are waited for, in the
+-- queue of those who want the row: without that, pushes could pass by for ever. Longer ones are those of users.
+CREATE FUNCTION seriatim.lock_most(_lanes bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+  _was text := current_setting('lock_timeout');
+  _free bigint[];
+  _busy bigint[];
+BEGIN
+  _free := ARRAY(SELECT number FROM seriatim.lane WHERE number = ANY (_lanes) AND key IS NOT NULL FOR UPDATE SKIP LOCKED);
+  _busy := ARRAY(SELECT number FROM seriatim.lane WHERE number = ANY (_lanes) AND key IS NOT NULL
+    AND CASE WHEN number IN (SELECT unnest(_free)) THEN false ELSE true END);
+  IF _busy <> '{}' THEN
+    BEGIN
+      PERFORM set_config('lock_timeout', '50ms', true);
+      PERFORM seriatim.lock_rows(_busy);
+      PERFORM set_config('lock_timeout', _was, true);
+    EXCEPTION WHEN lock_not_available THEN
+      RETURN _busy;
+    END;
+  END IF;
+  RETURN '{}';
 END $$;
 
 -- Locks the lanes of turns that do not end in the compact forms, gives their jobs rows, and returns those turns whose
@@ -332,12 +359,13 @@ END $$;
 
 -- The arrays have one entry per settlement; _x_… one per exception, whose _x_place is the settlement's place. Returns
 -- one row per settlement carried out (the others were stale), or one with place 0 for all, and one per job that ended
--- cancelled because it was flagged; with place -1 the jobs of the next turns of lanes that go on; and one with place -2
--- if a settled lane now waits.
+-- cancelled because it was flagged; with place -1 the jobs of the next turns of lanes that go on; one with place -2
+-- if a settled lane now waits; and with place -3 those (in o_seq) whose lanes another transaction has locked, with
+-- _skip.
 CREATE FUNCTION seriatim.settle(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _owner bigint[], _due_kind smallint[], _due_in bigint[], _retry_count int[],
   _crashes int[], _error text[], _counted boolean[], _hold boolean[], _x_place int[], _x_seq bigint[],
-  _x_fate smallint[], _claims jsonb)
+  _x_fate smallint[], _claims jsonb, _skip boolean)
 RETURNS TABLE (o_place int, o_seq bigint, o_created_at bigint, lane bigint, queue int, name text, key text,
   token bigint, retry_count int, crashes int, error text, claimed_at bigint, seq bigint,
   created_at bigint, task text, payload bytea, score float8, priority smallint, run_at bigint,
@@ -356,6 +384,8 @@ DECLARE
   _went bigint[];
   _wait boolean := false;
   _left bigint[] := _lane;
+  _busy bigint[] := '{}';
+  _mixed boolean := 0 <> ANY (_rest) OR _x_place <> '{}';
   _endings seriatim.ending[];
   _fates seriatim.fated[] := '{}';
 BEGIN
@@ -364,15 +394,29 @@ BEGIN
     _going_on := seriatim.lanes_going_on(_claims, _lane);
   END IF;
   -- Before anything is written, in the common order. If all end as done, settle_done() locks them, in the same order.
-  IF 0 <> ANY (_rest) OR _x_place <> '{}' THEN
-    PERFORM seriatim.lock_rows(_lane);
+  IF _mixed THEN
+    IF _skip THEN
+      _busy := seriatim.lock_most(_lane);
+      IF _busy <> '{}' THEN
+        -- Their turns are not settled, even if they become free now.
+        _token := ARRAY(SELECT CASE WHEN lane IN (SELECT unnest(_busy)) THEN -1 ELSE token END
+          FROM unnest(_lane, _token) WITH ORDINALITY w (lane, token, place) ORDER BY place);
+      END IF;
+    END IF;
+    PERFORM seriatim.lock_rows(seriatim.without(_lane, _busy));
   END IF;
   IF 0 = ANY (_rest) THEN
-    SELECT * INTO _ended, _tokens, _freed FROM seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place);
+    SELECT * INTO _ended, _tokens, _freed FROM seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place, _skip);
     _left := CASE WHEN cardinality(_ended) < cardinality(_lane) THEN ARRAY(
       SELECT lane FROM unnest(_lane) WITH ORDINALITY w (lane, place)
       WHERE CASE WHEN place IN (SELECT unnest(_ended)) THEN false ELSE true END) ELSE '{}' END;
     _left := seriatim.without(_left, _freed);
+  END IF;
+  IF _skip AND _left <> '{}' THEN
+    IF NOT _mixed THEN
+      _busy := seriatim.lock_most(_left);
+    END IF;
+    _left := seriatim.without(_left, _busy);
   END IF;
   IF _left <> '{}' THEN
     _endings := seriatim.endings_of(_left, _lane, _queue, _token, _rest, _owner, _due_kind, _due_in, _retry_count,
@@ -399,6 +443,10 @@ BEGIN
   IF _endings IS NOT NULL THEN
     RETURN QUERY SELECT f.place, f.seq, f.created_at, (NULL::seriatim.taken).* FROM unnest(_fates) f
       WHERE f.cancelled ORDER BY f.place, f.score, f.seq;
+  END IF;
+  IF _busy <> '{}' THEN
+    RETURN QUERY SELECT -3, w.place, NULL::bigint, (NULL::seriatim.taken).*
+      FROM unnest(_lane) WITH ORDINALITY w (lane, place) WHERE CASE WHEN w.lane IN (SELECT unnest(_busy)) THEN true END;
   END IF;
   IF _going_on <> '{}' AND (_freed <> '{}' OR _endings IS NOT NULL) THEN
     _new := ARRAY(SELECT nextval('seriatim.token') FROM generate_subscripts(_going_on, 1));
