@@ -10,6 +10,12 @@ CREATE FUNCTION seriatim.later(_at bigint, _length bigint) RETURNS bigint LANGUA
   SELECT least(_at + _length, 9007199254740991)
 $$;
 
+-- Changes with each start of a server, and with each failover: then the last tokens may be lost. A session may not
+-- notice either, if a pooler or proxy keeps it.
+CREATE FUNCTION seriatim.server_mark() RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) || ' ' || extract(epoch FROM pg_postmaster_start_time())
+$$;
+
 -- Raises the token sequence to the clock, because a failover to an asynchronous standby can lose the last tokens.
 -- Reading and setting the sequence are two steps: whoever draws tokens holds this lock shared, so that nothing is
 -- drawn between them and the sequence cannot step back.
@@ -22,11 +28,17 @@ BEGIN
   IF (SELECT last_value < _now FROM seriatim.token) THEN
     PERFORM setval('seriatim.token', _now);
   END IF;
+  INSERT INTO seriatim.seeded (mark) VALUES (seriatim.server_mark())
+  ON CONFLICT (one) DO UPDATE SET mark = excluded.mark;
 END $$;
 
--- A shared lock for drawing tokens, held until the transaction ends: see reseed().
+-- A shared lock for drawing tokens, held until the transaction ends: see reseed(). Before, it raises them if this is
+-- another server than the last time.
 CREATE FUNCTION seriatim.draw_tokens() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+  IF NOT EXISTS (SELECT FROM seriatim.seeded WHERE mark = seriatim.server_mark()) THEN
+    PERFORM seriatim.reseed();
+  END IF;
   PERFORM pg_advisory_xact_lock_shared(hashtext('seriatim.'), 0);
 END $$;
 
@@ -80,6 +92,20 @@ BEGIN
     WHERE x.light AND CASE WHEN u.number IN (SELECT unnest(_lanes)) THEN true END OFFSET 0) b
   CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = b.number AND n.token = 0 OFFSET 0) n
   WHERE l.ctid = n.row;
+END $$;
+
+-- Replaces up to _rows_max rows of tally by their sums: one session at a time.
+CREATE FUNCTION seriatim.fold(_rows_max int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(hashtext('tally seriatim.'), 0) THEN
+    RETURN;
+  END IF;
+  WITH gone AS (
+    DELETE FROM seriatim.tally WHERE ctid = ANY (ARRAY(SELECT ctid FROM seriatim.tally LIMIT _rows_max))
+    RETURNING *
+  )
+  INSERT INTO seriatim.tally (queue, lanes, jobs, claimed, dead, processed, failed)
+    SELECT queue, sum(lanes), sum(jobs), sum(claimed), sum(dead), sum(processed), sum(failed) FROM gone GROUP BY queue;
 END $$;
 
 -- The number of a queue. An error if it does not exist.
@@ -193,6 +219,8 @@ BEGIN
     WHERE l.number = ANY (_lanes) AND (_done OR NOT l.claimed) AND l.payload IS NULL
       AND NOT EXISTS (SELECT FROM seriatim.item i WHERE i.lane = l.number)
     RETURNING l.queue, l.number, l.class, l.priority, l.at
+  ), counted AS (
+    INSERT INTO seriatim.tally (queue, lanes) SELECT queue, -count(*) FROM gone GROUP BY queue
   ), due AS (
     UPDATE seriatim.lane l SET class = l.route * 2, wake = NULL
     WHERE l.number = ANY (_lanes) AND NOT l.claimed AND l.payload IS NOT NULL
@@ -318,7 +346,8 @@ BEGIN
   UPDATE seriatim.alias SET of_seq = _older WHERE of_seq = _newer;
   INSERT INTO seriatim.alias (seq, queue, created_at, of_seq)
     SELECT seq, queue, created_at, _older FROM seriatim.item WHERE seq = _newer;
-  DELETE FROM seriatim.item WHERE seq = _newer;
+  WITH gone AS (DELETE FROM seriatim.item WHERE seq = _newer RETURNING queue)
+  INSERT INTO seriatim.tally (queue, jobs) SELECT queue, -1 FROM gone;
 END $$;
 
 -- Records the end of waiting jobs, or forgets them immediately. The caller has locked their lanes.
@@ -337,13 +366,21 @@ BEGIN
     SELECT i.seq FROM (SELECT * FROM seriatim.item WHERE seq = ANY (_jobs) OFFSET 0) i
     JOIN seriatim.queue q ON q.number = i.queue
     WHERE q.retain = 0));
-  DELETE FROM seriatim.item WHERE seq = ANY (_jobs);
+  PERFORM seriatim.drop_items(_jobs);
+END $$;
+
+-- Deletes jobs that have not ended, and counts them.
+CREATE FUNCTION seriatim.drop_items(_jobs bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  WITH gone AS (DELETE FROM seriatim.item WHERE seq = ANY (_jobs) RETURNING queue)
+  INSERT INTO seriatim.tally (queue, jobs) SELECT queue, -count(*) FROM gone GROUP BY queue;
 END $$;
 
 -- Removes all traces of these jobs and their aliases.
 CREATE FUNCTION seriatim.forget(_jobs bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   DELETE FROM seriatim.alias WHERE of_seq = ANY (_jobs);
-  DELETE FROM seriatim.item WHERE seq = ANY (_jobs);
-  DELETE FROM seriatim.ended WHERE seq = ANY (_jobs);
+  PERFORM seriatim.drop_items(_jobs);
+  WITH gone AS (DELETE FROM seriatim.ended WHERE seq = ANY (_jobs) RETURNING queue, state)
+  INSERT INTO seriatim.tally (queue, dead) SELECT queue, -count(*) FROM gone WHERE state = 3 GROUP BY queue;
 END $$;

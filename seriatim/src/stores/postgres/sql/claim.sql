@@ -287,6 +287,7 @@ END $$;
 CREATE FUNCTION seriatim.hold_one(_q seriatim.queue, _lanes bigint[], _token bigint, _node text, _own boolean,
   _ttl bigint, _now bigint, _routes int[], _best smallint) RETURNS SETOF seriatim.taken LANGUAGE plpgsql AS $$
 DECLARE
+  _number int := _q.number;
   _mode smallint := _q.mode;
   _name text := _q.name;
   _lease_max bigint := _q.lease_max;
@@ -313,6 +314,9 @@ BEGIN
     INSERT INTO seriatim.batch (token, node, own, ttl, until, claimed_at, light, remaining, lanes)
       SELECT _token, _node, _own, _ttl, _until, _now, false, count(*), array_agg(number) FROM held
       HAVING _routes IS NOT NULL AND count(*) > 0
+  ), counted AS (
+    INSERT INTO seriatim.tally (queue, claimed)
+      SELECT _number, count(*) FROM held HAVING _routes IS NOT NULL AND count(*) > 0
   )
   SELECT h.number, h.queue, _name, h.key, _token, h.retry_count, h.crashes, h.error, _now, h.seq, h.created_at, h.task,
     h.payload, h.score, h.priority, h.run_at, h.attempts + 1, h.options
@@ -503,6 +507,7 @@ BEGIN
     _token := nextval('seriatim.token');
     PERFORM seriatim.take_ready(_lanes, _spots[:cardinality(_lanes)]);
     PERFORM seriatim.list_batch(_token, _node, _own, _ttl, _t, coalesce(_light, false), _lanes);
+    INSERT INTO seriatim.tally (queue, claimed) VALUES (_q.number, cardinality(_lanes));
   END IF;
   IF _light THEN
     RETURN QUERY

@@ -38,9 +38,13 @@ BEGIN
       ORDER BY coalesce(min(place) FILTER (WHERE name IS NULL OR (
         SELECT r.o_seq FROM seriatim.remembered(queue, key, name, _now) r) IS NULL), min(place))) f
   )
-  INSERT INTO seriatim.lane AS l (number, queue, key, due, route)
-    SELECT number, queue, key, -1, route FROM fresh ORDER BY queue, key COLLATE "C"
-  ON CONFLICT (queue, key) WHERE key IS NOT NULL DO UPDATE SET token = l.token;
+  , opened AS (
+    INSERT INTO seriatim.lane AS l (number, queue, key, due, route)
+      SELECT number, queue, key, -1, route FROM fresh ORDER BY queue, key COLLATE "C"
+    ON CONFLICT (queue, key) WHERE key IS NOT NULL DO UPDATE SET token = l.token
+    RETURNING l.queue, l.number)
+  INSERT INTO seriatim.tally (queue, lanes)
+    SELECT queue, count(*) FROM opened WHERE CASE WHEN number IN (SELECT number FROM fresh) THEN true END GROUP BY queue;
   RETURN ARRAY(
     SELECT l.number FROM unnest(_queue, _key) WITH ORDINALITY w (queue, key, place)
     LEFT JOIN seriatim.lane l ON l.queue = w.queue AND l.key = w.key ORDER BY w.place);
@@ -175,6 +179,7 @@ BEGIN
       SELECT w.queue, w.route * 2, w.priority, w.run_at, w.seq, w.lease_ttl IS NULL
       FROM unnest(_seqs, _queue, _routes, _run_at, _priority, _lease_ttl) w (seq, queue, route, run_at, priority, lease_ttl)
       WHERE w.run_at <= _now;
+    INSERT INTO seriatim.tally (queue, lanes, jobs) SELECT q, count(*), count(*) FROM unnest(_queue) q GROUP BY q;
     RETURN _seqs;
   END IF;
   WITH stored AS (
@@ -196,7 +201,9 @@ BEGIN
     RETURNING l.queue, l.class, l.priority, l.at, l.number
   ), due AS (
     INSERT INTO seriatim.ready (queue, class, priority, at, number)
-      SELECT queue, class, priority, at, number FROM stored WHERE class IS NOT NULL)
+      SELECT queue, class, priority, at, number FROM stored WHERE class IS NOT NULL
+  ), counted AS (
+    INSERT INTO seriatim.tally (queue, lanes, jobs) SELECT queue, count(*), count(*) FROM stored GROUP BY queue)
   SELECT array_agg(number) INTO _stored FROM stored;
   RETURN coalesce(_stored, '{}');
 END $$;
@@ -220,7 +227,8 @@ BEGIN
       SELECT seq, queue, lane, false, mode = 3, digest, task, score, priority, run_at, _now, options,
         lease_ttl, route, payload
       FROM job WHERE NOT merging ORDER BY seq
-  )
+    RETURNING queue
+  ), merged AS (
   -- Equal jobs of the batch merge first: a statement can merge into a row only once.
   INSERT INTO seriatim.item AS i (seq, queue, lane, merging, loose, digest, task, score, priority, run_at,
       created_at, options, lease_ttl, route, payload)
@@ -237,7 +245,15 @@ BEGIN
   ON CONFLICT (lane, digest) WHERE merging AND NOT closed DO UPDATE
     SET score = CASE WHEN (SELECT q.merge FROM seriatim.queue q WHERE q.number = excluded.queue) = 0
         THEN least(i.score, excluded.score) ELSE greatest(i.score, excluded.score) END,
-      priority = least(i.priority, excluded.priority);
+      priority = least(i.priority, excluded.priority)
+  RETURNING i.queue, i.seq
+  )
+  INSERT INTO seriatim.tally (queue, jobs)
+    SELECT queue, count(*) FROM (
+      SELECT queue FROM plain
+      UNION ALL
+      SELECT queue FROM merged WHERE CASE WHEN seq IN (SELECT seq FROM job) THEN true END) x
+    GROUP BY queue;
 END $$;
 
 -- The arrays have one entry per job; _queue has places in _queues. Returns rows in the same order; status: 0 queued, 1
@@ -362,6 +378,9 @@ BEGIN
     _states := _states || o_status;
     RETURN NEXT;
   END LOOP;
+  INSERT INTO seriatim.tally (queue, lanes, jobs)
+    SELECT queue, count(*) FILTER (WHERE key IS NULL), count(*)
+    FROM unnest(_numbers, _key, _states) w (queue, key, state) WHERE state = 0 GROUP BY queue;
   PERFORM seriatim.arrive(_lanes, _run_at, _priority, _states);
   PERFORM seriatim.place(ARRAY(SELECT DISTINCT unnest(_lanes)), _t);
 END $$;

@@ -6,7 +6,7 @@
 -- The order of locks, which prevents deadlocks among these functions:
 --   the table queue → a queue's advisory lock → routes → node rows → lanes: by (queue, key), then those without a
 --   key by number
---   → idempotency by (queue, key, name) → all rows below a lane → batches → tally.
+--   → idempotency by (queue, key, name) → all rows below a lane → batches.
 -- Texts in the order of COLLATE "C", whatever the database's is. Only the session that has locked the row of a lane may read and write its jobs.
 
 CREATE TABLE seriatim.meta (
@@ -24,6 +24,11 @@ CREATE TABLE seriatim.secret (
 CREATE SEQUENCE seriatim.seq;
 -- Fencing tokens: see reseed().
 CREATE SEQUENCE seriatim.token;
+-- The server on which the tokens were raised last: see server_mark().
+CREATE TABLE seriatim.seeded (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  mark text NOT NULL
+);
 
 CREATE TABLE seriatim.queue (
   number int PRIMARY KEY,
@@ -45,14 +50,21 @@ CREATE TABLE seriatim.queue (
   closing boolean NOT NULL DEFAULT false
 );
 
--- Counters of a queue. Several rows per queue, so that settles do not wait for one row.
+-- What the queues hold: the sums of these rows, each what one statement changed. Rows are only added, so nobody waits
+-- for one; fold() replaces many by their sums. No index: all rows are read, or a few, whichever they are.
 CREATE TABLE seriatim.tally (
   queue int NOT NULL,
-  slot int NOT NULL,
-  processed bigint NOT NULL,
-  failed bigint NOT NULL,
-  PRIMARY KEY (queue, slot)
-) WITH (fillfactor = 50);
+  lanes bigint,
+  -- Jobs that have not ended.
+  jobs bigint,
+  -- Claimed lanes.
+  claimed bigint,
+  -- Jobs in the morgue.
+  dead bigint,
+  -- Since the queue was created: jobs done, and turns failed.
+  processed bigint,
+  failed bigint
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 -- Where a job may be claimed. Route 0, unbound, has no row; an empty name means none.
 CREATE TABLE seriatim.route (
@@ -114,6 +126,8 @@ CREATE INDEX lane_wake ON seriatim.lane (queue, wake) WHERE wake IS NOT NULL;
 -- the table was small could scan the whole index. The indexes below have conditions for the same reason: a search of
 -- one job names no queue or lane.
 CREATE INDEX lane_age ON seriatim.lane (queue, number) WHERE number > 0;
+
+CREATE INDEX lane_retrying ON seriatim.lane (queue) WHERE retry_count >= 0 AND number > 0;
 
 -- The ready lanes, best first. It says what the lane's row says, and is written under the lane's lock, except that a
 -- claim takes `light` rows out under their own locks: see `batch`. Light: its lane has no key, one packed job without

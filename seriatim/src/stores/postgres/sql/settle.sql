@@ -47,7 +47,7 @@ END $$;
 CREATE FUNCTION seriatim.end_jobs(_fates seriatim.fated[], _now bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO seriatim.ended
+  WITH stored AS (INSERT INTO seriatim.ended
     SELECT i.seq, i.queue, l.key, CASE f.fate WHEN 0 THEN 2 WHEN 1 THEN 3 ELSE 4 END, _now,
       CASE WHEN f.fate <> 1 THEN seriatim.later(_now, f.retain) END,
       i.digest, i.task, i.score, i.priority, i.run_at, i.created_at,
@@ -57,17 +57,19 @@ BEGIN
     FROM unnest(_fates) f
     CROSS JOIN LATERAL (SELECT * FROM seriatim.item o WHERE o.seq = f.seq OFFSET 0) i
     CROSS JOIN LATERAL (SELECT n.key FROM seriatim.lane n WHERE n.number = i.lane OFFSET 0) l
-    WHERE f.fate = 1 OR f.fate IN (0, 2, 3) AND f.retain > 0;
+    WHERE f.fate = 1 OR f.fate IN (0, 2, 3) AND f.retain > 0
+    RETURNING queue, state)
+  INSERT INTO seriatim.tally (queue, dead) SELECT queue, count(*) FROM stored WHERE state = 3 GROUP BY queue;
   DELETE FROM seriatim.alias WHERE of_seq = ANY (ARRAY(SELECT f.seq FROM unnest(_fates) f
     WHERE f.fate = 4 OR f.fate IN (0, 2, 3) AND f.retain = 0));
-  DELETE FROM seriatim.item WHERE seq = ANY (ARRAY(SELECT f.seq FROM unnest(_fates) f WHERE f.fate <> 5));
+  PERFORM seriatim.drop_items(ARRAY(SELECT f.seq FROM unnest(_fates) f WHERE f.fate <> 5));
 END $$;
 
 -- Ends the claims. Jobs still closed in a lane are kept ones.
 CREATE FUNCTION seriatim.free_lanes(_endings seriatim.ending[], _now bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-  UPDATE seriatim.lane l
+  WITH freed AS (UPDATE seriatim.lane l
   SET claimed = false, batch = NULL, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
     beat_at = NULL, progress = CASE WHEN e.kept THEN l.progress END, next_due = NULL,
     held = l.held OR e.hold AND e.kept AND (e.owner IS NULL OR e.owner_kept),
@@ -84,7 +86,9 @@ BEGIN
     FROM unnest(_endings) s
   ) e
   CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = e.lane OFFSET 0) n
-  WHERE l.ctid = n.row;
+  WHERE l.ctid = n.row
+  RETURNING l.queue)
+  INSERT INTO seriatim.tally (queue, claimed) SELECT queue, -count(*) FROM freed GROUP BY queue;
 END $$;
 
 -- Opens kept jobs. If an equal job arrived meanwhile, they merge first: at most one of them may be open.
@@ -119,25 +123,15 @@ END $$;
 -- handler cancelled a job.
 CREATE FUNCTION seriatim.count_turns(_fates seriatim.fated[], _cancels int[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO seriatim.tally AS t (queue, slot, processed, failed)
-    SELECT l.queue, pg_backend_pid() % 32, sum(e.done), count(*) FILTER (WHERE e.failed)
+  INSERT INTO seriatim.tally (queue, processed, failed)
+    SELECT l.queue, sum(e.done), count(*) FILTER (WHERE e.failed)
     FROM (
       SELECT f.lane, count(*) FILTER (WHERE f.fate = 0) AS done,
         bool_or(f.fate IN (1, 4) OR f.fate = 5 AND f.counted AND f.place <> ALL (_cancels)) AS failed
       FROM unnest(_fates) f GROUP BY f.lane) e
     CROSS JOIN LATERAL (SELECT n.queue FROM seriatim.lane n WHERE n.number = e.lane OFFSET 0) l
     WHERE e.done > 0 OR e.failed
-    GROUP BY l.queue ORDER BY l.queue
-  ON CONFLICT (queue, slot) DO UPDATE
-    SET processed = t.processed + excluded.processed, failed = t.failed + excluded.failed;
-END $$;
-
--- Counts turns with all jobs done: the queue of each job.
-CREATE FUNCTION seriatim.count_done(_queues int[]) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-  INSERT INTO seriatim.tally AS t (queue, slot, processed, failed)
-    SELECT q, pg_backend_pid() % 32, count(*), 0 FROM unnest(_queues) q GROUP BY q ORDER BY q
-  ON CONFLICT (queue, slot) DO UPDATE SET processed = t.processed + excluded.processed;
+    GROUP BY l.queue;
 END $$;
 
 -- Stores done jobs that are packed lanes, if their queue retains them.
@@ -153,8 +147,9 @@ END $$;
 
 -- Ends turns of lanes without keys: each is a packed lane.
 CREATE FUNCTION seriatim.end_keyless(_now bigint, _lane bigint[], _queue int[], _token bigint[],
-  OUT o_lanes bigint[], OUT o_tokens bigint[], OUT o_queues int[]) LANGUAGE plpgsql AS $$
+  OUT o_lanes bigint[], OUT o_tokens bigint[]) LANGUAGE plpgsql AS $$
 DECLARE
+  _queues int[];
   -- Those of light claims.
   _light bigint[];
   _light_of int[];
@@ -180,8 +175,10 @@ BEGIN
         WHEN l.token = 0 THEN (l.number, l.queue) IN (SELECT * FROM unnest(_light, _light_of)) END
     RETURNING l.number, l.queue, l.token
   )
-  SELECT coalesce(array_agg(g.number), '{}'), coalesce(array_agg(g.token), '{}'), coalesce(array_agg(g.queue), '{}')
-  INTO o_lanes, o_tokens, o_queues FROM gone g;
+  SELECT coalesce(array_agg(g.number), '{}'), coalesce(array_agg(g.token), '{}'), array_agg(g.queue)
+  INTO o_lanes, o_tokens, _queues FROM gone g;
+  INSERT INTO seriatim.tally (queue, lanes, jobs, claimed, processed)
+    SELECT q, -count(*), -count(*), -count(*), count(*) FROM unnest(_queues) q GROUP BY q;
   IF cardinality(_light) = cardinality(_lane) AND cardinality(o_lanes) = cardinality(_lane) THEN
     o_lanes := _light;
     o_tokens := _light_tokens;
@@ -196,8 +193,12 @@ END $$;
 -- Locks the lanes; with _skip it leaves out those that another transaction has locked. o_freed: those to be placed.
 -- They are still claimed, and have no job of their claim left.
 CREATE FUNCTION seriatim.end_keyed(_now bigint, _lane bigint[], _queue int[], _token bigint[], _skip boolean,
-  OUT o_lanes bigint[], OUT o_tokens bigint[], OUT o_queues int[], OUT o_freed bigint[]) LANGUAGE plpgsql AS $$
+  OUT o_lanes bigint[], OUT o_tokens bigint[], OUT o_freed bigint[]) LANGUAGE plpgsql AS $$
 DECLARE
+  -- The queues of the turns, of those that are packed lanes, and of the jobs of the others.
+  _queues int[];
+  _packed_queues int[];
+  _job_queues int[];
   _packed bigint[];
   _seqs bigint[];
   _whole bigint[];
@@ -211,13 +212,13 @@ BEGIN
     PERFORM seriatim.lock_rows(_lane);
   END IF;
   SELECT coalesce(array_agg(l.number), '{}'), coalesce(array_agg(l.token), '{}'),
-    coalesce(array_agg(l.queue) FILTER (WHERE l.packed), '{}'),
+    array_agg(l.queue), array_agg(l.queue) FILTER (WHERE l.packed),
     coalesce(array_agg(l.number) FILTER (WHERE NOT l.packed), '{}'),
     array_agg(l.number) FILTER (WHERE l.packed),
     array_agg(l.taken) FILTER (WHERE NOT l.packed AND NOT l.whole),
     array_agg(l.number) FILTER (WHERE NOT l.packed AND l.whole),
     array_agg(l.taken) FILTER (WHERE NOT l.packed AND l.whole)
-  INTO o_lanes, o_tokens, o_queues, o_freed, _packed, _seqs, _whole, _last
+  INTO o_lanes, o_tokens, _queues, _packed_queues, o_freed, _packed, _seqs, _whole, _last
   FROM (SELECT l.number, l.token, l.queue, l.claimed, l.taken, l.payload IS NOT NULL AS packed,
       l.queue = ANY (_accumulate) AS whole
     FROM seriatim.lane l WHERE l.number = ANY (_lane) FOR UPDATE SKIP LOCKED) l
@@ -235,8 +236,14 @@ BEGIN
       CROSS JOIN LATERAL (SELECT i.seq FROM seriatim.item i WHERE i.lane = w.lane AND i.seq <= w.last OFFSET 0) o);
   END IF;
   IF _seqs IS NOT NULL THEN
-    o_queues := o_queues || seriatim.end_items(_seqs, _kept, _now);
+    _job_queues := seriatim.end_items(_seqs, _kept, _now);
   END IF;
+  INSERT INTO seriatim.tally (queue, lanes, jobs, claimed, processed)
+    SELECT q, -sum(packed), -sum(jobs), -sum(turns), sum(jobs) FROM (
+      SELECT q, 1 AS turns, 0 AS packed, 0 AS jobs FROM unnest(_queues) q
+      UNION ALL SELECT q, 0, 1, 1 FROM unnest(_packed_queues) q
+      UNION ALL SELECT q, 0, 0, 1 FROM unnest(_job_queues) q) x
+    GROUP BY q;
 END $$;
 
 -- Ends done jobs. Returns the queue of each.
@@ -279,8 +286,6 @@ DECLARE
   _ended bigint[] := '{}';
   _more bigint[];
   _more_tokens bigint[];
-  _queues int[] := '{}'; -- one entry per done job
-  _more_queues int[];
 BEGIN
   o_tokens := '{}';
   o_freed := '{}';
@@ -292,7 +297,7 @@ BEGIN
   SELECT coalesce(array_agg(number) FILTER (WHERE mode = 0), '{}'), coalesce(array_agg(number) FILTER (WHERE mode <> 0), '{}')
   INTO _parallel, _others FROM seriatim.queue WHERE number = ANY (_of);
   IF _others <> '{}' THEN
-    SELECT o_lanes, k.o_tokens, o_queues, k.o_freed INTO _ended, o_tokens, _queues, o_freed
+    SELECT o_lanes, k.o_tokens, k.o_freed INTO _ended, o_tokens, o_freed
     FROM seriatim.end_keyed(_now, _lanes, _of, _tokens, _skip) k;
     IF _parallel <> '{}' THEN
       SELECT array_agg(lane), array_agg(queue), array_agg(token) INTO _lanes, _of, _tokens
@@ -300,15 +305,13 @@ BEGIN
     END IF;
   END IF;
   IF _parallel <> '{}' THEN
-    SELECT * INTO _more, _more_tokens, _more_queues FROM seriatim.end_keyless(_now, _lanes, _of, _tokens);
+    SELECT * INTO _more, _more_tokens FROM seriatim.end_keyless(_now, _lanes, _of, _tokens);
     _ended := _ended || _more;
     o_tokens := o_tokens || _more_tokens;
-    _queues := _queues || _more_queues;
   END IF;
   o_places := CASE WHEN cardinality(_ended) = cardinality(_lane) THEN ARRAY(SELECT generate_subscripts(_lane, 1))
     ELSE ARRAY(SELECT min(u.place)::int FROM unnest(_lane, _token) WITH ORDINALITY u (lane, token, place)
       WHERE CASE WHEN (u.lane, u.token) IN (SELECT * FROM unnest(_ended, o_tokens)) THEN true END GROUP BY u.lane) END;
-  PERFORM seriatim.count_done(_queues);
 END $$;
 
 -- Locks lanes, and returns those with a key that another transaction keeps locked. Short locks are waited for, in the

@@ -44,9 +44,10 @@ DECLARE
   _found bigint[] := '{}';
 BEGIN
   FOR _q IN
-    SELECT q.number, q.retain_dead, count(e.seq) - q.retain_dead_max AS over
-    FROM seriatim.queue q JOIN seriatim.ended e ON e.queue = q.number AND e.state = 3
-    GROUP BY q.number ORDER BY q.number
+    SELECT q.number, q.retain_dead, t.dead - q.retain_dead_max AS over
+    FROM seriatim.queue q
+    JOIN (SELECT queue, sum(dead) AS dead FROM seriatim.tally GROUP BY queue) t ON t.queue = q.number AND t.dead > 0
+    ORDER BY q.number
   LOOP
     _found := _found || ARRAY(
       SELECT o.seq FROM (
@@ -108,5 +109,6 @@ BEGIN
   SELECT * INTO o_dead, o_dead_queue, o_dead_created_at, _dead_more
   FROM seriatim.sweep_dead(_t, _rows_max);
   PERFORM seriatim.sweep_rest(_t, _rows_max, _node_shown);
+  PERFORM seriatim.fold(10000);
   o_more := _expired_more OR _done_more OR _dead_more;
 END $$;

@@ -275,6 +275,23 @@ async fn entries_read(store: &Arc<Postgres>, queue: Queue, depth: u32) -> Vec<(&
 }
 
 #[tokio::test]
+async fn statistics_read_no_job() {
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let watched = Watched { store: store.clone(), found: Mutex::default() };
+    for mode in MODES {
+        declare(&store, Queue::new(name(mode), mode).retain_completed(LEASE * 600)).await;
+        push_many(&store, jobs_of(mode, "k", WAITING)).await;
+        let turns = claim(&store, &name(mode), WAITING / 2).await.turns;
+        done(&store, &turns[..turns.len() / 2]).await;
+    }
+    let (stats, read) = watched.counted(store.stats(None)).await;
+    assert_eq!(stats.iter().map(|one| one.claimed).sum::<u64>(), (WAITING / 4 * 3) as u64);
+    assert!(read <= SLACK, "{read} rows");
+}
+
+#[tokio::test]
 async fn what_waits_behind_is_not_read() {
     let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
     let server = seriatim_testkit::Postgres::start_with(options).unwrap();
