@@ -183,8 +183,8 @@ BEGIN
     WHERE x.queue = l.queue AND x.class = l.class AND x.priority = l.priority AND x.at = l.at AND x.number = l.number
       AND x.light OFFSET 0) x
   WHERE r.ctid = x.row;
-  UPDATE seriatim.lane SET taken = NULL, packed_run_at = NULL, digest = NULL, task = NULL, score = NULL,
-    created_at = NULL, options = NULL, lease_ttl = NULL, payload = NULL
+  -- The score stays that of its first job.
+  UPDATE seriatim.lane SET taken = NULL, packed_run_at = NULL, digest = NULL, task = NULL, created_at = NULL, options = NULL, lease_ttl = NULL, payload = NULL
   WHERE number = ANY (_lanes) AND (payload IS NOT NULL OR taken IS NOT NULL);
 END $$;
 
@@ -214,6 +214,9 @@ DECLARE
   _moves seriatim.move[];
   _wait boolean;
 BEGIN
+  IF coalesce(cardinality(_lanes), 0) = 0 THEN
+    RETURN false;
+  END IF;
   WITH gone AS (
     DELETE FROM seriatim.lane l
     WHERE l.number = ANY (_lanes) AND (_done OR NOT l.claimed) AND l.payload IS NULL
@@ -231,14 +234,14 @@ BEGIN
   SET class = CASE WHEN NOT p.stopped AND p.due <= _now THEN p.class END,
     at = CASE WHEN NOT p.stopped THEN p.due END,
     wake = CASE WHEN p.stopped THEN NULL WHEN p.due <= _now THEN p.next_run_at ELSE p.due END,
-    priority = p.priority, due = p.due,
+    priority = p.priority, due = p.due, score = p.score,
     retry_count = p.retry_count, crashes = p.crashes, error = p.error,
     claimed = false, batch = NULL, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
     beat_at = NULL, next_due = CASE WHEN _done THEN NULL ELSE l.next_due END, taken = NULL,
     progress = CASE WHEN _done THEN NULL ELSE l.progress END
   FROM (
     SELECT n.row, n.class AS was_class, n.priority AS was_priority, n.at AS was_at, n.held OR n.paused AS stopped,
-      h.next_run_at,
+      h.next_run_at, h.score,
       CASE WHEN q.mode <> 1 THEN h.run_at WHEN _done THEN coalesce(n.next_due, n.due) ELSE n.due
         END AS due,
       CASE WHEN q.mode = 1 THEN h.priority_min ELSE h.priority END AS priority,
@@ -258,8 +261,8 @@ BEGIN
   WHERE l.ctid = p.row
     -- Most pushes to a waiting lane do not change its position.
     AND (_done OR p.stopped OR l.class IS NULL OR p.due > _now
-      OR (l.class, l.at, l.priority, l.due, l.retry_count, l.crashes, l.error, l.wake) IS DISTINCT FROM
-        (p.class, p.due, p.priority, p.due, p.retry_count, p.crashes, p.error, p.next_run_at))
+      OR (l.class, l.at, l.priority, l.due, l.retry_count, l.crashes, l.error, l.wake, l.score) IS DISTINCT FROM
+        (p.class, p.due, p.priority, p.due, p.retry_count, p.crashes, p.error, p.next_run_at, p.score))
   RETURNING l.queue, l.number, p.was_class, p.was_priority, p.was_at, l.class, l.priority, l.at
   )
   SELECT array_agg(m.moved), EXISTS (SELECT FROM due) OR EXISTS (SELECT FROM placed) INTO _moves, _wait FROM (
@@ -309,12 +312,12 @@ END $$;
 -- The job that defines a lane's position, and in exclusive when another job may replace it.
 CREATE FUNCTION seriatim.head(_lane bigint, _mode smallint, _now bigint)
 RETURNS TABLE (run_at bigint, priority smallint, retry_count int, crashes int, error text, route int,
-  priority_min smallint, next_run_at bigint)
+  priority_min smallint, next_run_at bigint, score float8)
 LANGUAGE sql STABLE AS $$
   SELECT h.run_at, h.priority, h.retry_count, h.crashes, h.error, h.route,
     CASE WHEN _mode = 1 THEN seriatim.priority_of(_lane) END,
     CASE WHEN _mode = 3 THEN (SELECT min(i.run_at) FROM seriatim.item i
-      WHERE i.lane = _lane AND i.loose AND NOT i.closed AND i.run_at > _now) END
+      WHERE i.lane = _lane AND i.loose AND NOT i.closed AND i.run_at > _now) END, h.score
   FROM (
     (SELECT i.*, 0 AS rank FROM seriatim.item i
       WHERE _mode <> 3 AND i.lane = _lane AND NOT i.closed

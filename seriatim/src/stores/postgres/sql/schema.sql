@@ -112,6 +112,7 @@ CREATE TABLE seriatim.lane (
   packed_run_at bigint,
   digest bytea,
   task text,
+  -- While it is not claimed: that of its first job, packed or not.
   score float8,
   created_at bigint,
   options text,
@@ -256,6 +257,12 @@ CREATE TABLE seriatim.idempotency (
   PRIMARY KEY (queue, key, name)
 );
 CREATE INDEX idempotency_until ON seriatim.idempotency (until);
+
+-- Up to which of them the sweep has looked; from the first one again after the last.
+CREATE TABLE seriatim.looked (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  until bigint NOT NULL
+);
 
 CREATE TABLE seriatim.node (
   id text COLLATE "C" PRIMARY KEY,

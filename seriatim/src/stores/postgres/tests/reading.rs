@@ -9,7 +9,7 @@ use tokio_postgres::NoTls;
 
 use super::*;
 use crate::contract::{
-    Actions, Beat, Cancel, ClaimSelection, Consumer, Fleet, Producer, Release, Views,
+    Actions, Beat, Cancel, ClaimSelection, Consumer, Fleet, Producer, Release, Sweep, Views,
 };
 use crate::{DueRule, Mode, Outcome};
 
@@ -275,6 +275,34 @@ async fn entries_read(store: &Arc<Postgres>, queue: Queue, depth: u32) -> Vec<(&
 }
 
 #[tokio::test]
+async fn a_sweep_looks_at_a_part_of_the_names_whose_jobs_are_stored_and_reaches_all() {
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let watched = Watched { store: store.clone(), found: Mutex::default() };
+    declare(&store, Queue::parallel("q").idempotency_ttl(Duration::from_micros(1))).await;
+    let named = |i: usize| Job::new("q", &i).unwrap().idempotency_key(i.to_string());
+    for first in (0..WAITING).step_by(BATCH) {
+        push(&store, (first..first + BATCH).map(named).collect()).await;
+    }
+    let sweep = || store.sweep(Sweep { now: None, rows_max: BATCH });
+    sweep().await.unwrap();
+    for _ in 0..3 {
+        let (_, read) = watched.counted(sweep()).await;
+        assert!(read <= ENTRIES_EACH_MAX * BATCH as i64, "{read} rows of the jobs");
+    }
+    // The jobs that came last go, and with them their names, behind all the others.
+    let gone = store.claim(claiming("q", WAITING)).await.unwrap().turns;
+    done(&store, &gone[WAITING - BATCH..]).await;
+    for _ in 0..=2 * WAITING / BATCH {
+        sweep().await.unwrap();
+    }
+    let left = "SELECT count(*) FROM seriatim.idempotency";
+    let left: i64 = store.pool.query_one(left, &[]).await.unwrap().get(0);
+    assert_eq!(left, (WAITING - BATCH) as i64);
+}
+
+#[tokio::test]
 async fn statistics_read_no_job() {
     let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
     let server = seriatim_testkit::Postgres::start_with(options).unwrap();
@@ -286,6 +314,8 @@ async fn statistics_read_no_job() {
         let turns = claim(&store, &name(mode), WAITING / 2).await.turns;
         done(&store, &turns[..turns.len() / 2]).await;
     }
+    // The first reader removes the entries of claimed lanes from the index.
+    store.stats(None).await.unwrap();
     let (stats, read) = watched.counted(store.stats(None)).await;
     assert_eq!(stats.iter().map(|one| one.claimed).sum::<u64>(), (WAITING / 4 * 3) as u64);
     assert!(read <= SLACK, "{read} rows");
