@@ -9,7 +9,8 @@ use tokio_postgres::NoTls;
 
 use super::*;
 use crate::contract::{
-    Actions, Beat, Cancel, ClaimSelection, Consumer, Fleet, Producer, Release, Sweep, Views,
+    Actions, Beat, Cancel, ClaimSelection, Consumer, Fleet, JobQuery, JobState, Producer, Release,
+    Sweep, Views,
 };
 use crate::{DueRule, Mode, Outcome};
 
@@ -300,6 +301,36 @@ async fn a_sweep_looks_at_a_part_of_the_names_whose_jobs_are_stored_and_reaches_
     let left = "SELECT count(*) FROM seriatim.idempotency";
     let left: i64 = store.pool.query_one(left, &[]).await.unwrap().get(0);
     assert_eq!(left, (WAITING - BATCH) as i64);
+}
+
+#[tokio::test]
+async fn a_look_at_a_job_or_at_what_runs_reads_no_job_that_waits() {
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let watched = Watched { store: store.clone(), found: Mutex::default() };
+    let mut much = Vec::new();
+    for mode in MODES {
+        let queue = name(mode);
+        declare(&store, Queue::new(&*queue, mode)).await;
+        push_many(&store, jobs_of(mode, "k", WAITING)).await;
+        store.pool.query("ANALYZE", &[]).await.unwrap();
+        let turns = claim(&store, &queue, 5).await.turns;
+        let jobs: usize = turns.iter().map(|turn| turn.jobs.len()).sum();
+        let turn = &turns[0];
+        let (job, read) = watched.counted(store.job(turn.jobs[0].id)).await;
+        assert_eq!(job.unwrap().state, JobState::Running);
+        much.push((mode, "a job", read));
+        let (found, read) =
+            watched.counted(store.jobs(JobQuery::new(&*queue, JobState::Running))).await;
+        assert_eq!(found.rows.len(), jobs);
+        much.push((mode, "what runs", read));
+        let (seen, read) = watched.counted(store.turn(turn.lane, turn.token)).await;
+        assert!(seen.is_some());
+        much.push((mode, "a turn", read));
+    }
+    much.retain(|(_, _, read)| *read > ENTRIES_EACH_MAX * 10);
+    assert!(much.is_empty(), "{much:?}");
 }
 
 #[tokio::test]
