@@ -30,7 +30,7 @@ use crate::stores::gone;
 const QUEUES: &str = "SELECT * FROM seriatim.queue ORDER BY name";
 const QUEUE: &str = "SELECT number FROM seriatim.queue WHERE name = $1";
 const JOB: &str = "SELECT * FROM seriatim.find_jobs($1, $2, $3)";
-const STATS: &str = include_str!("sql/stats.sql");
+const STATS: &str = "SELECT * FROM seriatim.stats($1)";
 
 /// A listing in each of its orders.
 macro_rules! lanes_by {

@@ -128,7 +128,7 @@ CREATE INDEX lane_wake ON seriatim.lane (queue, wake) WHERE wake IS NOT NULL;
 -- one job names no queue or lane.
 CREATE INDEX lane_age ON seriatim.lane (queue, number) WHERE number > 0;
 
-CREATE INDEX lane_retrying ON seriatim.lane (queue) WHERE retry_count >= 0 AND number > 0;
+CREATE INDEX lane_retrying ON seriatim.lane ((CASE WHEN retry_count >= 0 THEN queue END)) WHERE retry_count >= 0;
 
 -- The ready lanes, best first. It says what the lane's row says, and is written under the lane's lock, except that a
 -- claim takes `light` rows out under their own locks: see `batch`. Light: its lane has no key, one packed job without
