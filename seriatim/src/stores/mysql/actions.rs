@@ -13,7 +13,7 @@ use super::load::Need;
 use super::sql::{Columns, LIST_MAX, list, literals};
 use super::work::{Lock, Work};
 use crate::contract::{
-    Act, Acted, Actions, Amend, Cancel, Cancelled, LaneSelection, Selected, Selection,
+    Act, Acted, Actions, Amend, Cancel, Cancelled, LaneSelection, Selected, Selection, Wake,
 };
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -31,7 +31,7 @@ impl Actions for Mysql {
         let acted = transact!(
             self.inner, Lock::Shared, request.now, work => requeue(work, &request)
         )?;
-        self.inner.bell.ring();
+        self.inner.bell.ring(&Wake::of([&*request.queue]));
         Ok(acted)
     }
 
@@ -43,13 +43,13 @@ impl Actions for Mysql {
 
     async fn act(&self, request: Act) -> Result<Acted> {
         let acted = transact!(self.inner, Lock::Shared, request.now, work => act(work, &request))?;
-        self.inner.bell.ring();
+        self.inner.bell.ring(&Wake::of([&*request.queue]));
         Ok(acted)
     }
 
     async fn amend(&self, request: Amend) -> Result<()> {
         transact!(self.inner, Lock::Shared, request.now, work => amend(work, &request))?;
-        self.inner.bell.ring();
+        self.inner.bell.ring(&Wake::All);
         Ok(())
     }
 }

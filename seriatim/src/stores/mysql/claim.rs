@@ -17,7 +17,7 @@ use super::sql::{CLOCK, Columns, LIST_MAX, list, text};
 use super::work::{Known, Lock, Work};
 use crate::contract::errors::check_ticket;
 use crate::contract::{
-    Claim, ClaimSelection, Claimed, Consumer, GiveUp, Release, Rescue, Settle, Settled,
+    Claim, ClaimSelection, Claimed, Consumer, GiveUp, Release, Rescue, Settle, Settled, Wake,
 };
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -60,7 +60,7 @@ impl Consumer for Mysql {
                 }
             }
         )?;
-        self.inner.bell.ring();
+        self.inner.bell.ring(&Wake::All);
         Ok(settled)
     }
 

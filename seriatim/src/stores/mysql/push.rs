@@ -11,7 +11,7 @@ use super::error::{Fail, Try};
 use super::load::Need;
 use super::sql::{Columns, bytes, text};
 use super::work::{Known, Lock, Work};
-use crate::contract::{Producer, Push, Pushed, validate_push};
+use crate::contract::{Producer, Push, Pushed, Wake, validate_push};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::JobId;
@@ -30,7 +30,7 @@ impl Producer for Mysql {
         }
         let pushed =
             transact!(self.inner, Lock::Shared, request.now, work => push(work, &request.jobs))?;
-        self.inner.bell.ring();
+        self.inner.bell.ring(&Wake::of_jobs(&request.jobs));
         Ok(pushed)
     }
 }
