@@ -211,7 +211,8 @@ fn queue(rng: &mut Rng, place: usize, mode: Mode, lease: Duration) -> Queue {
     };
     queue.timeout = rng.bool().then(|| secs(rng, 1, 20));
     // Longer than the node's, or shorter: three heartbeats fit into either.
-    let part = if place % 2 == 0 { 0.75 + rng_part(place) / 4.0 } else { 1.0 + rng_part(place) };
+    let part =
+        if place.is_multiple_of(2) { 0.75 + rng_part(place) / 4.0 } else { 1.0 + rng_part(place) };
     queue.lease = sometimes(rng, 0.2, lease.mul_f64(part));
     match mode {
         Mode::Fifo => queue.take = *rng.choice(&[1, 1, 2, 4]).unwrap_or(&1),

@@ -97,10 +97,12 @@ fn hand_over(rows: Vec<&Row>, turns: &[Settlement], settled: &mut [Settled]) -> 
 }
 
 /// The claims of the lanes that go on, as JSON.
-fn claims(go_on: &[GoOn]) -> Option<String> {
+fn claims(request: &Settle) -> Option<String> {
+    let number = |place: &usize| request.turns.get(*place).map(|turn| turn.lane.queue);
     let claim = |GoOn { claim, places }: &GoOn| {
         json!({
             "queue": kept(&claim.queue),
+            "number": places.first().and_then(number),
             "node": kept(&claim.node.0),
             "node_name": claim.node_name.as_deref().map(kept),
             "groups": claim.groups.iter().map(|group| kept(group)).collect::<Vec<_>>(),
@@ -114,7 +116,7 @@ fn claims(go_on: &[GoOn]) -> Option<String> {
             "places": places.iter().map(|place| place + 1).collect::<Vec<_>>(),
         })
     };
-    let claims: Vec<_> = go_on.iter().map(claim).collect();
+    let claims: Vec<_> = request.go_on.iter().map(claim).collect();
     (!claims.is_empty()).then(|| serde_json::Value::from(claims).to_string())
 }
 
@@ -151,7 +153,7 @@ pub(super) struct SettleBatch<'a> {
 impl<'a> SettleBatch<'a> {
     pub(super) fn new(request: &'a Settle) -> Self {
         let now = request.now.map(micros);
-        let (claims, skip_locked) = (claims(&request.go_on), request.skip_locked);
+        let (claims, skip_locked) = (claims(request), request.skip_locked);
         let mut batch = Self { now, claims, skip_locked, ..Self::default() };
         for (place, turn) in request.turns.iter().enumerate() {
             batch.add(turn);

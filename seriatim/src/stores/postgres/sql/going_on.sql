@@ -16,12 +16,11 @@ DECLARE
   _q seriatim.queue;
   _c jsonb;
 BEGIN
-  FOR _c IN SELECT * FROM jsonb_array_elements(_claims) LOOP
-    SELECT * INTO _q FROM seriatim.queue WHERE name = _c->>'queue';
-    CONTINUE WHEN NOT FOUND;
-    PERFORM seriatim.share_queue(_q.number);
-    -- A statement after the lock: it may have been changed or deleted meanwhile.
-    SELECT * INTO _q FROM seriatim.queue WHERE number = _q.number;
+  FOR _place IN 0 .. jsonb_array_length(_claims) - 1 LOOP
+    _c := _claims->_place;
+    PERFORM seriatim.share_queue((_c->>'number')::int);
+    -- A statement after the lock: it may have been changed or deleted before.
+    SELECT * INTO _q FROM seriatim.queue WHERE number = (_c->>'number')::int AND name = _c->>'queue';
     CONTINUE WHEN NOT FOUND OR _q.paused
       OR (_c->>'declared')::boolean AND NOT _q.declared OR (_c->>'ttl')::bigint > _q.lease_max
       OR seriatim.refused_as(_c->>'node', (_c->>'ticket')::bigint) IS NOT NULL;
@@ -33,7 +32,10 @@ BEGIN
     _one.node := _c->>'node';
     _one.own := (_c->>'own')::boolean;
     _one.ttl := (_c->>'ttl')::bigint;
-    _one.lanes := ARRAY(SELECT _lane[place::int] FROM jsonb_array_elements_text(_c->'places') place);
+    _one.lanes := _lane;
+    IF jsonb_array_length(_c->'places') < cardinality(_lane) THEN
+      _one.lanes := ARRAY(SELECT _lane[place::int] FROM jsonb_array_elements_text(_c->'places') place);
+    END IF;
     _one.lanes_max := (_c->>'lanes_max')::int;
     _one.jobs_max := (_c->>'jobs_max')::int;
     _one.bytes_max := (_c->>'bytes_max')::bigint;

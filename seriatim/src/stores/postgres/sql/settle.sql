@@ -192,13 +192,18 @@ END $$;
 -- Ends turns of lanes with keys, in the compact forms: a packed lane, or a claim that owns its jobs by one number.
 -- Locks the lanes; with _skip it leaves out those that another transaction has locked. o_freed: those to be placed.
 -- They are still claimed, and have no job of their claim left.
-CREATE FUNCTION seriatim.end_keyed(_now bigint, _lane bigint[], _queue int[], _token bigint[], _skip boolean,
+CREATE FUNCTION seriatim.end_keyed(_now bigint, _lane bigint[], _queue int[], _token bigint[], _others int[],
+  _skip boolean,
   OUT o_lanes bigint[], OUT o_tokens bigint[], OUT o_freed bigint[]) LANGUAGE plpgsql AS $$
 DECLARE
   -- The queues of the turns, of those that are packed lanes, and of the jobs of the others.
   _queues int[];
   _packed_queues int[];
-  _job_queues int[];
+  _job_queues int[] := '{}';
+  _number int;
+  _turns bigint;
+  _lanes bigint;
+  _jobs bigint;
   _packed bigint[];
   _seqs bigint[];
   _whole bigint[];
@@ -207,12 +212,12 @@ DECLARE
   _kept boolean;
 BEGIN
   SELECT coalesce(array_agg(number) FILTER (WHERE mode = 1), '{}'), bool_or(retain > 0) INTO _accumulate, _kept
-  FROM seriatim.queue WHERE number = ANY (_queue);
+  FROM seriatim.queue WHERE number = ANY (_others);
   IF NOT _skip THEN
     PERFORM seriatim.lock_rows(_lane);
   END IF;
   SELECT coalesce(array_agg(l.number), '{}'), coalesce(array_agg(l.token), '{}'),
-    array_agg(l.queue), array_agg(l.queue) FILTER (WHERE l.packed),
+    coalesce(array_agg(l.queue), '{}'), coalesce(array_agg(l.queue) FILTER (WHERE l.packed), '{}'),
     coalesce(array_agg(l.number) FILTER (WHERE NOT l.packed), '{}'),
     array_agg(l.number) FILTER (WHERE l.packed),
     array_agg(l.taken) FILTER (WHERE NOT l.packed AND NOT l.whole),
@@ -238,12 +243,14 @@ BEGIN
   IF _seqs IS NOT NULL THEN
     _job_queues := seriatim.end_items(_seqs, _kept, _now);
   END IF;
-  INSERT INTO seriatim.tally (queue, lanes, jobs, claimed, processed)
-    SELECT q, -sum(packed), -sum(jobs), -sum(turns), sum(jobs) FROM (
-      SELECT q, 1 AS turns, 0 AS packed, 0 AS jobs FROM unnest(_queues) q
-      UNION ALL SELECT q, 0, 1, 1 FROM unnest(_packed_queues) q
-      UNION ALL SELECT q, 0, 0, 1 FROM unnest(_job_queues) q) x
-    GROUP BY q;
+  FOREACH _number IN ARRAY _others LOOP
+    _turns := cardinality(array_positions(_queues, _number));
+    CONTINUE WHEN _turns = 0;
+    _lanes := cardinality(array_positions(_packed_queues, _number));
+    _jobs := _lanes + cardinality(array_positions(_job_queues, _number));
+    INSERT INTO seriatim.tally (queue, lanes, jobs, claimed, processed)
+      VALUES (_number, -_lanes, -_jobs, -_turns, _jobs);
+  END LOOP;
 END $$;
 
 -- Ends done jobs. Returns the queue of each.
@@ -271,8 +278,8 @@ BEGIN
   RETURN _queues;
 END $$;
 
--- Ends turns with all jobs done, if their claims have a compact form. Returns their places and tokens, and the lanes
--- to be placed: see end_keyed().
+-- Ends turns with all jobs done, if their claims have a compact form. Returns their places (NULL: all) and tokens, and
+-- the lanes to be placed: see end_keyed().
 CREATE FUNCTION seriatim.settle_done(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _x_place int[], _skip boolean, OUT o_places int[], OUT o_tokens bigint[], OUT o_freed bigint[])
 LANGUAGE plpgsql AS $$
@@ -298,7 +305,7 @@ BEGIN
   INTO _parallel, _others FROM seriatim.queue WHERE number = ANY (_of);
   IF _others <> '{}' THEN
     SELECT o_lanes, k.o_tokens, k.o_freed INTO _ended, o_tokens, o_freed
-    FROM seriatim.end_keyed(_now, _lanes, _of, _tokens, _skip) k;
+    FROM seriatim.end_keyed(_now, _lanes, _of, _tokens, _others, _skip) k;
     IF _parallel <> '{}' THEN
       SELECT array_agg(lane), array_agg(queue), array_agg(token) INTO _lanes, _of, _tokens
       FROM unnest(_lanes, _of, _tokens) u (lane, queue, token) WHERE queue = ANY (_parallel);
@@ -309,9 +316,10 @@ BEGIN
     _ended := _ended || _more;
     o_tokens := o_tokens || _more_tokens;
   END IF;
-  o_places := CASE WHEN cardinality(_ended) = cardinality(_lane) THEN ARRAY(SELECT generate_subscripts(_lane, 1))
-    ELSE ARRAY(SELECT min(u.place)::int FROM unnest(_lane, _token) WITH ORDINALITY u (lane, token, place)
-      WHERE CASE WHEN (u.lane, u.token) IN (SELECT * FROM unnest(_ended, o_tokens)) THEN true END GROUP BY u.lane) END;
+  IF cardinality(_ended) < cardinality(_lane) THEN
+    o_places := ARRAY(SELECT min(u.place)::int FROM unnest(_lane, _token) WITH ORDINALITY u (lane, token, place)
+      WHERE CASE WHEN (u.lane, u.token) IN (SELECT * FROM unnest(_ended, o_tokens)) THEN true END GROUP BY u.lane);
+  END IF;
 END $$;
 
 -- Locks lanes, and returns those with a key that another transaction keeps locked. Short locks are waited for, in the
@@ -383,9 +391,11 @@ DECLARE
   -- Lanes to be placed: with claims to be ended, and with ended ones.
   _freed bigint[] := '{}';
   _open bigint[] := '{}';
+  _done bigint[]; -- those of them with all jobs done
   _new bigint[];
   _went bigint[];
   _wait boolean := false;
+  _all boolean := false;
   _left bigint[] := _lane;
   _busy bigint[] := '{}';
   _mixed boolean := 0 <> ANY (_rest) OR _x_place <> '{}';
@@ -410,10 +420,14 @@ BEGIN
   END IF;
   IF 0 = ANY (_rest) THEN
     SELECT * INTO _ended, _tokens, _freed FROM seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place, _skip);
-    _left := CASE WHEN cardinality(_ended) < cardinality(_lane) THEN ARRAY(
-      SELECT lane FROM unnest(_lane) WITH ORDINALITY w (lane, place)
-      WHERE CASE WHEN place IN (SELECT unnest(_ended)) THEN false ELSE true END) ELSE '{}' END;
-    _left := seriatim.without(_left, _freed);
+    _all := _ended IS NULL;
+    IF _all THEN
+      _left := '{}';
+    ELSE
+      _left := seriatim.without(ARRAY(
+        SELECT lane FROM unnest(_lane) WITH ORDINALITY w (lane, place)
+        WHERE CASE WHEN place IN (SELECT unnest(_ended)) THEN false ELSE true END), _freed);
+    END IF;
   END IF;
   IF _skip AND _left <> '{}' THEN
     IF NOT _mixed THEN
@@ -435,10 +449,11 @@ BEGIN
     -- Before place() removes the empty lanes.
     PERFORM seriatim.count_turns(_fates, ARRAY(
       SELECT x.place FROM unnest(_x_place, _x_fate) x (place, fate) WHERE x.fate = 2));
-    SELECT _ended || array_agg(e.place), _tokens || array_agg(e.batch), array_agg(e.lane)
-    INTO _ended, _tokens, _open FROM unnest(_endings) e;
+    SELECT _ended || array_agg(e.place), _tokens || array_agg(e.batch), array_agg(e.lane),
+      array_agg(e.lane) FILTER (WHERE e.rest = 0 AND e.place <> ALL (_x_place))
+    INTO _ended, _tokens, _open, _done FROM unnest(_endings) e;
   END IF;
-  IF cardinality(_ended) = cardinality(_lane) THEN
+  IF _all OR cardinality(_ended) = cardinality(_lane) THEN
     RETURN QUERY SELECT 0, NULL::bigint, NULL::bigint, (NULL::seriatim.taken).*;
   ELSE
     RETURN QUERY SELECT p, NULL::bigint, NULL::bigint, (NULL::seriatim.taken).* FROM unnest(_ended) p;
@@ -452,9 +467,10 @@ BEGIN
       FROM unnest(_lane) WITH ORDINALITY w (lane, place) WHERE CASE WHEN w.lane IN (SELECT unnest(_busy)) THEN true END;
   END IF;
   IF _going_on <> '{}' AND (_freed <> '{}' OR _endings IS NOT NULL) THEN
-    _new := ARRAY(SELECT nextval('seriatim.token') FROM generate_subscripts(_going_on, 1));
-    RETURN QUERY SELECT -1, NULL::bigint, NULL::bigint, t.* FROM seriatim.go_on(_going_on, _new, _freed || ARRAY(
-      SELECT e.lane FROM unnest(_endings) e WHERE e.rest = 0 AND e.place <> ALL (_x_place)), _t) t;
+    FOR _claim IN 1 .. cardinality(_going_on) LOOP
+      _new[_claim] := nextval('seriatim.token');
+    END LOOP;
+    RETURN QUERY SELECT -1, NULL::bigint, NULL::bigint, t.* FROM seriatim.go_on(_going_on, _new, _freed || _done, _t) t;
     _went := ARRAY(SELECT unnest(lanes) FROM seriatim.batch WHERE token = ANY (_new));
     _freed := seriatim.without(_freed, _went);
     _open := seriatim.without(_open, _went);
