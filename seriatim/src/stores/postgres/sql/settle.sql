@@ -189,12 +189,30 @@ BEGIN
   END IF;
 END $$;
 
+-- Locks lanes, and returns those with a key that another transaction keeps locked. Short locks are waited for, in the
+-- common order and in the queue of those who want the row: otherwise pushes could pass by for ever, or wait for this.
+-- Longer ones are those of users.
+CREATE FUNCTION seriatim.lock_in_line(_lanes bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+  _was text := current_setting('lock_timeout');
+  _free bigint[];
+BEGIN
+  PERFORM set_config('lock_timeout', '200ms', true);
+  PERFORM seriatim.lock_rows(_lanes);
+  PERFORM set_config('lock_timeout', _was, true);
+  RETURN '{}';
+EXCEPTION WHEN lock_not_available THEN
+  _free := ARRAY(SELECT number FROM seriatim.lane WHERE number = ANY (_lanes) AND key IS NOT NULL FOR UPDATE SKIP LOCKED);
+  RETURN ARRAY(SELECT number FROM seriatim.lane WHERE number = ANY (_lanes) AND key IS NOT NULL
+    AND CASE WHEN number IN (SELECT unnest(_free)) THEN false ELSE true END);
+END $$;
+
 -- Ends turns of lanes with keys, in the compact forms: a packed lane, or a claim that owns its jobs by one number.
--- Locks the lanes; with _skip it leaves out those that another transaction has locked. o_freed: those to be placed.
--- They are still claimed, and have no job of their claim left.
+-- Locks the lanes; with _skip it leaves out those that another transaction keeps locked (o_busy). o_freed: those to be
+-- placed. They are still claimed, and have no job of their claim left.
 CREATE FUNCTION seriatim.end_keyed(_now bigint, _lane bigint[], _queue int[], _token bigint[], _others int[],
   _skip boolean,
-  OUT o_lanes bigint[], OUT o_tokens bigint[], OUT o_freed bigint[]) LANGUAGE plpgsql AS $$
+  OUT o_lanes bigint[], OUT o_tokens bigint[], OUT o_freed bigint[], OUT o_busy bigint[]) LANGUAGE plpgsql AS $$
 DECLARE
   -- The queues of the turns, of those that are packed lanes, and of the jobs of the others.
   _queues int[];
@@ -216,19 +234,33 @@ BEGIN
   IF NOT _skip THEN
     PERFORM seriatim.lock_rows(_lane);
   END IF;
-  SELECT coalesce(array_agg(l.number), '{}'), coalesce(array_agg(l.token), '{}'),
-    coalesce(array_agg(l.queue), '{}'), coalesce(array_agg(l.queue) FILTER (WHERE l.packed), '{}'),
-    coalesce(array_agg(l.number) FILTER (WHERE NOT l.packed), '{}'),
-    array_agg(l.number) FILTER (WHERE l.packed),
-    array_agg(l.taken) FILTER (WHERE NOT l.packed AND NOT l.whole),
-    array_agg(l.number) FILTER (WHERE NOT l.packed AND l.whole),
-    array_agg(l.taken) FILTER (WHERE NOT l.packed AND l.whole)
-  INTO o_lanes, o_tokens, _queues, _packed_queues, o_freed, _packed, _seqs, _whole, _last
-  FROM (SELECT l.number, l.token, l.queue, l.claimed, l.taken, l.payload IS NOT NULL AS packed,
-      l.queue = ANY (_accumulate) AS whole
-    FROM seriatim.lane l WHERE l.number = ANY (_lane) FOR UPDATE SKIP LOCKED) l
-  WHERE l.claimed AND (l.packed OR l.taken IS NOT NULL)
-    AND CASE WHEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lane, _queue, _token)) THEN true END;
+  LOOP
+    BEGIN
+      SELECT coalesce(array_agg(l.number), '{}'), coalesce(array_agg(l.token), '{}'),
+        coalesce(array_agg(l.queue), '{}'), coalesce(array_agg(l.queue) FILTER (WHERE l.packed), '{}'),
+        coalesce(array_agg(l.number) FILTER (WHERE NOT l.packed), '{}'),
+        array_agg(l.number) FILTER (WHERE l.packed),
+        array_agg(l.taken) FILTER (WHERE NOT l.packed AND NOT l.whole),
+        array_agg(l.number) FILTER (WHERE NOT l.packed AND l.whole),
+        array_agg(l.taken) FILTER (WHERE NOT l.packed AND l.whole)
+      INTO o_lanes, o_tokens, _queues, _packed_queues, o_freed, _packed, _seqs, _whole, _last
+      FROM (SELECT l.number, l.token, l.queue, l.claimed, l.taken, l.payload IS NOT NULL AS packed,
+          l.queue = ANY (_accumulate) AS whole
+        FROM seriatim.lane l WHERE l.number = ANY (_lane) FOR UPDATE SKIP LOCKED) l
+      WHERE l.claimed AND (l.packed OR l.taken IS NOT NULL)
+        AND CASE WHEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lane, _queue, _token)) THEN true END;
+      IF _skip AND o_busy IS NULL AND cardinality(o_lanes) < cardinality(_lane) THEN
+        -- Some may be locked. This gives the locks back: who waits with locks taken in another order is waited for.
+        RAISE lock_not_available;
+      END IF;
+      EXIT;
+    EXCEPTION WHEN lock_not_available THEN
+      o_busy := seriatim.lock_in_line(_lane);
+    END;
+  END LOOP;
+  IF o_busy <> '{}' THEN
+    o_busy := seriatim.without(o_busy, o_lanes);
+  END IF;
   -- Statements after the locks: their snapshots include everything that a push committed before.
   IF _packed IS NOT NULL THEN
     IF _kept THEN
@@ -281,7 +313,8 @@ END $$;
 -- Ends turns with all jobs done, if their claims have a compact form. Returns their places (NULL: all) and tokens, and
 -- the lanes to be placed: see end_keyed().
 CREATE FUNCTION seriatim.settle_done(_now bigint, _lane bigint[], _queue int[], _token bigint[],
-  _rest smallint[], _x_place int[], _skip boolean, OUT o_places int[], OUT o_tokens bigint[], OUT o_freed bigint[])
+  _rest smallint[], _x_place int[], _skip boolean, OUT o_places int[], OUT o_tokens bigint[], OUT o_freed bigint[],
+  OUT o_busy bigint[])
 LANGUAGE plpgsql AS $$
 DECLARE
   -- The turns that end as done altogether.
@@ -299,12 +332,12 @@ BEGIN
   IF _x_place <> '{}' OR 0 <> ANY (_rest) THEN
     SELECT array_agg(lane), array_agg(queue), array_agg(token) INTO _lanes, _of, _tokens
     FROM unnest(_lane, _queue, _token, _rest) WITH ORDINALITY u (lane, queue, token, rest, place)
-    WHERE rest = 0 AND place <> ALL (_x_place);
+    WHERE rest = 0 AND place <> ALL (_x_place) AND token >= 0;
   END IF;
   SELECT coalesce(array_agg(number) FILTER (WHERE mode = 0), '{}'), coalesce(array_agg(number) FILTER (WHERE mode <> 0), '{}')
   INTO _parallel, _others FROM seriatim.queue WHERE number = ANY (_of);
   IF _others <> '{}' THEN
-    SELECT o_lanes, k.o_tokens, k.o_freed INTO _ended, o_tokens, o_freed
+    SELECT o_lanes, k.o_tokens, k.o_freed, k.o_busy INTO _ended, o_tokens, o_freed, o_busy
     FROM seriatim.end_keyed(_now, _lanes, _of, _tokens, _others, _skip) k;
     IF _parallel <> '{}' THEN
       SELECT array_agg(lane), array_agg(queue), array_agg(token) INTO _lanes, _of, _tokens
@@ -320,29 +353,6 @@ BEGIN
     o_places := ARRAY(SELECT min(u.place)::int FROM unnest(_lane, _token) WITH ORDINALITY u (lane, token, place)
       WHERE CASE WHEN (u.lane, u.token) IN (SELECT * FROM unnest(_ended, o_tokens)) THEN true END GROUP BY u.lane);
   END IF;
-END $$;
-
--- Locks lanes, and returns those with a key that another transaction keeps locked. Short locks are waited for, in the
--- queue of those who want the row: without that, pushes could pass by for ever. Longer ones are those of users.
-CREATE FUNCTION seriatim.lock_most(_lanes bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
-DECLARE
-  _was text := current_setting('lock_timeout');
-  _free bigint[];
-  _busy bigint[];
-BEGIN
-  _free := ARRAY(SELECT number FROM seriatim.lane WHERE number = ANY (_lanes) AND key IS NOT NULL FOR UPDATE SKIP LOCKED);
-  _busy := ARRAY(SELECT number FROM seriatim.lane WHERE number = ANY (_lanes) AND key IS NOT NULL
-    AND CASE WHEN number IN (SELECT unnest(_free)) THEN false ELSE true END);
-  IF _busy <> '{}' THEN
-    BEGIN
-      PERFORM set_config('lock_timeout', '50ms', true);
-      PERFORM seriatim.lock_rows(_busy);
-      PERFORM set_config('lock_timeout', _was, true);
-    EXCEPTION WHEN lock_not_available THEN
-      RETURN _busy;
-    END;
-  END IF;
-  RETURN '{}';
 END $$;
 
 -- Locks the lanes of turns that do not end in the compact forms, gives their jobs rows, and returns those turns whose
@@ -409,7 +419,7 @@ BEGIN
   -- Before anything is written, in the common order. If all end as done, settle_done() locks them, in the same order.
   IF _mixed THEN
     IF _skip THEN
-      _busy := seriatim.lock_most(_lane);
+      _busy := seriatim.lock_in_line(_lane);
       IF _busy <> '{}' THEN
         -- Their turns are not settled, even if they become free now.
         _token := ARRAY(SELECT CASE WHEN lane IN (SELECT unnest(_busy)) THEN -1 ELSE token END
@@ -419,7 +429,8 @@ BEGIN
     PERFORM seriatim.lock_rows(seriatim.without(_lane, _busy));
   END IF;
   IF 0 = ANY (_rest) THEN
-    SELECT * INTO _ended, _tokens, _freed FROM seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place, _skip);
+    SELECT o_places, o_tokens, o_freed, _busy || o_busy INTO _ended, _tokens, _freed, _busy
+    FROM seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place, _skip AND NOT _mixed);
     _all := _ended IS NULL;
     IF _all THEN
       _left := '{}';
@@ -429,12 +440,7 @@ BEGIN
         WHERE CASE WHEN place IN (SELECT unnest(_ended)) THEN false ELSE true END), _freed);
     END IF;
   END IF;
-  IF _skip AND _left <> '{}' THEN
-    IF NOT _mixed THEN
-      _busy := seriatim.lock_most(_left);
-    END IF;
-    _left := seriatim.without(_left, _busy);
-  END IF;
+  _left := seriatim.without(_left, _busy);
   IF _left <> '{}' THEN
     _endings := seriatim.endings_of(_left, _lane, _queue, _token, _rest, _owner, _due_kind, _due_in, _retry_count,
       _crashes, _error, _counted, _hold);
