@@ -51,7 +51,7 @@ fn numbers(turn: &Turn) -> Vec<i32> {
 fn next(settled: Settled) -> Option<Turn> {
     match settled {
         Settled::Ok { next, .. } => next.map(|turn| *turn),
-        Settled::Stale => panic!("the turn is settled"),
+        Settled::Stale | Settled::Busy => panic!("the turn is settled"),
     }
 }
 

@@ -210,7 +210,10 @@ fn queue(rng: &mut Rng, place: usize, mode: Mode, lease: Duration) -> Queue {
         _ => Backoff::Exponential { base, cap: Duration::from_secs(10), jitter: 50 },
     };
     queue.timeout = rng.bool().then(|| secs(rng, 1, 20));
-    queue.lease = sometimes(rng, 0.2, lease.mul_f64(1.0 + rng_part(place)));
+    // Longer than the node's, or shorter: three heartbeats fit into either.
+    let part =
+        if place.is_multiple_of(2) { 0.75 + rng_part(place) / 4.0 } else { 1.0 + rng_part(place) };
+    queue.lease = sometimes(rng, 0.2, lease.mul_f64(part));
     match mode {
         Mode::Fifo => queue.take = *rng.choice(&[1, 1, 2, 4]).unwrap_or(&1),
         Mode::Accumulate => {
@@ -229,7 +232,7 @@ fn rng_part(place: usize) -> f64 {
 }
 
 fn node(rng: &mut Rng, place: usize, lease: Duration, queues: usize) -> NodePlan {
-    let heartbeat = lease / rng.u32(3..7);
+    let heartbeat = lease / rng.u32(4..8);
     NodePlan {
         name: format!("n{place}"),
         group: sometimes(rng, 0.3, "blue".to_owned()),

@@ -217,7 +217,11 @@ impl World {
         answer: &[Settled],
         aliases: &[(JobId, JobId)],
     ) {
-        for (settlement, settled) in settlements.iter().zip(answer) {
+        // Those that are busy will be sent again.
+        let answered = |settled: &Settled| *settled != Settled::Busy;
+        for (settlement, settled) in
+            settlements.iter().zip(answer).filter(|(_, settled)| answered(settled))
+        {
             let at = self.tick();
             let mut tape = self.tape();
             let Some((turn, claimed_at)) =
@@ -292,7 +296,7 @@ fn fates(
 ) -> Vec<JobFate> {
     let cancelled = match settled {
         Settled::Ok { cancelled, .. } => cancelled.as_slice(),
-        Settled::Stale => &[],
+        Settled::Stale | Settled::Busy => &[],
     };
     let fate = |id: JobId| match cancelled.contains(&id) {
         true => seriatim::store::Fate::Cancel,

@@ -137,6 +137,9 @@ pub struct Settle {
     pub turns: Vec<Settlement>,
     /// The lanes whose next turns to claim; at most one entry per queue.
     pub go_on: Vec<GoOn>,
+    /// Turns whose lanes another transaction keeps locked may be answered [`Settled::Busy`], so that the others need
+    /// not wait. If false, the call waits for them.
+    pub skip_locked: bool,
 }
 
 /// Claims the next turns of lanes in the step that settles their turns: one transaction instead of two.
@@ -184,6 +187,9 @@ pub enum Settled {
     },
     /// The token was no longer current: nothing changed.
     Stale,
+    /// Another transaction keeps the lane locked: nothing changed, and the settlement is to be repeated. Only with
+    /// [`Settle::skip_locked`].
+    Busy,
 }
 
 impl Settled {

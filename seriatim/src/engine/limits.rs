@@ -15,6 +15,8 @@ pub(in crate::engine) const SETTLERS: usize = 2;
 pub(in crate::engine) const GO_ON_FOR: Duration = Duration::from_millis(100);
 /// The time after which a request is repeated that the store refused for a lasting reason.
 pub(in crate::engine) const PUT_ASIDE_FOR: Duration = Duration::from_secs(30);
+/// The time after which a turn is settled again whose lane another transaction had locked.
+pub(in crate::engine) const BUSY_AGAIN: Duration = Duration::from_millis(500);
 /// Most turns that are put aside without counting as held. More of them count and stop the claims, because then the
 /// store refuses everything.
 pub(in crate::engine) const PUT_ASIDE_MAX: usize = 1_000;

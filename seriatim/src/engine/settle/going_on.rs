@@ -9,6 +9,7 @@ use crate::engine::core::Core;
 use crate::engine::limits::GO_ON_FOR;
 use crate::engine::outage::may_have_been_done;
 use crate::engine::settle::ended::Ended;
+use crate::engine::settle::settler::{ended, settle_of};
 use crate::model::error::Result;
 use crate::model::id::NodeId;
 use crate::model::settle::Settlement;
@@ -60,16 +61,16 @@ impl GoingOn {
     pub(super) async fn settle(self, core: &Core, turns: &[Settlement]) -> Result<Vec<Settled>> {
         // While lanes are compared with the store's list, none may be claimed.
         let Ok(claiming) = core.claiming.try_read() else {
-            return core.store.settle(Settle::now(turns.to_vec())).await;
+            return core.store.settle(settle_of(turns)).await;
         };
-        let request = Settle { now: None, turns: turns.to_vec(), go_on: self.claims.clone() };
+        let request = Settle { go_on: self.claims.clone(), ..settle_of(turns) };
         let answer = core.store.settle(request).await;
         let mut settled = answer.inspect_err(|error| {
             if may_have_been_done(error) {
                 core.claims_unanswered.store(true, Ordering::Release);
             }
         })?;
-        core.held.remove(turns);
+        core.held.remove(ended(turns, &settled));
         let renamed = core.node() != self.node;
         for (go_on, (source, since)) in self.claims.iter().zip(&self.sources) {
             let mut next = Vec::new();
@@ -90,6 +91,6 @@ impl GoingOn {
 fn take_next(settled: &mut Settled) -> Option<Turn> {
     match settled {
         Settled::Ok { next, .. } => next.take().map(|turn| *turn),
-        Settled::Stale => None,
+        Settled::Stale | Settled::Busy => None,
     }
 }

@@ -43,8 +43,10 @@ fn take_doubled(ended: &mut Vec<Ended>) -> Vec<Ended> {
 async fn settle(core: &Core, ended: Vec<Ended>) {
     report_sending(core, &ended).await;
     let going_on = GoingOn::of(core, &ended);
-    let (turns, rest): (Vec<Settlement>, Vec<_>) =
-        ended.into_iter().map(|one| (one.settlement, (one.jobs, one.witness, one.aside))).unzip();
+    let (turns, rest): (Vec<Settlement>, Vec<_>) = ended
+        .into_iter()
+        .map(|one| (one.settlement, (one.jobs, one.witness, one.aside, one.busy)))
+        .unzip();
     let sent_at = Timestamp::of_this_machine();
     let (settled, repeated) = match going_on {
         Some(going_on) => match going_on.settle(core, &turns).await {
@@ -56,17 +58,22 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
         },
         None => send(core, &turns).await,
     };
-    core.held.remove(answered(&turns, &settled));
+    core.held.remove(ended_of(&turns, &settled));
     let endings =
         turns.iter().zip(&settled).zip(&rest).filter_map(|((turn, settled), (jobs, ..))| {
             Some(jobs.as_ref()?.ending(turn, settled.as_ref()?))
         });
     core.counters.settled(endings);
-    for ((settlement, settled), (jobs, witness, aside)) in turns.into_iter().zip(settled).zip(rest)
+    for ((settlement, settled), (jobs, witness, aside, busy)) in
+        turns.into_iter().zip(settled).zip(rest)
     {
-        let Some(settled) = settled else {
-            core.settles.put_aside(Ended { jobs, witness, aside, ..Ended::unseen(settlement) });
-            continue;
+        let settled = match settled {
+            None | Some(Settled::Busy) => {
+                let again = Ended { jobs, witness, aside, busy, ..Ended::unseen(settlement) };
+                core.settles.add_again(again, settled.is_some());
+                continue;
+            }
+            Some(settled) => settled,
         };
         if aside {
             core.settles.counts_aside();
@@ -92,7 +99,7 @@ async fn report_sending(core: &Core, ended: &[Ended]) {
     if !core.keeps_witness() {
         return;
     }
-    let news = || ended.iter().filter(|one| !one.aside);
+    let news = || ended.iter().filter(|one| !one.aside && !one.busy);
     let seen = || {
         news().filter_map(|one| {
             let (call, place) = one.witness.as_ref()?;
@@ -113,13 +120,18 @@ fn report(settlement: &Settlement, settled: &Settled, repeated: bool) {
     }
 }
 
+/// Settles these turns; what a locked lane holds up does not hold up the others.
+pub(super) fn settle_of(turns: &[Settlement]) -> Settle {
+    Settle { skip_locked: true, ..Settle::now(turns.to_vec()) }
+}
+
 /// Sends a batch until it is answered. Also returns whether it was sent more than once. `None` stands for a turn that
 /// the store refuses by itself: put it aside.
 pub(in crate::engine) async fn send(
     core: &Core,
     turns: &[Settlement],
 ) -> (Vec<Option<Settled>>, bool) {
-    match core.store.settle(Settle::now(turns.to_vec())).await {
+    match core.store.settle(settle_of(turns)).await {
         Ok(settled) => {
             core.outage.succeeded();
             (settled.into_iter().map(Some).collect(), false)
@@ -138,7 +150,7 @@ async fn send_again(
     while will_pass(&error) {
         core.outage.failed("settling", &error);
         tokio::time::sleep(pauses.next()).await;
-        match core.store.settle(Settle::now(turns.to_vec())).await {
+        match core.store.settle(settle_of(turns)).await {
             Ok(settled) => {
                 core.outage.succeeded();
                 return (settled.into_iter().map(Some).collect(), true);
@@ -172,28 +184,39 @@ async fn refused(core: &Core, settlement: &Settlement, error: &Error) {
     core.troubles.set(TroubleKind::SettlesPutAside, queue, &lane.to_string(), &text);
 }
 
-/// Puts aside the turns that the store refused, for turns that were not sent by the settler. Returns the results of
+/// Puts aside the turns that the store refused, and puts back those whose lanes are locked, for turns that were not sent by the settler. Returns the results of
 /// the others.
 pub(in crate::engine) fn keep_refused(
     core: &Core,
     turns: &[Settlement],
     settled: Vec<Option<Settled>>,
 ) -> Vec<(usize, Settled)> {
-    core.held.remove(answered(turns, &settled));
+    core.held.remove(ended_of(turns, &settled));
     let mut results = Vec::new();
     for (place, (turn, settled)) in turns.iter().zip(settled).enumerate() {
         match settled {
+            None | Some(Settled::Busy) => {
+                core.settles.add_again(Ended::unseen(turn.clone()), settled.is_some());
+            }
             Some(settled) => results.push((place, settled)),
-            None => core.settles.put_aside(Ended::unseen(turn.clone())),
         }
     }
     results
 }
 
-/// The turns that the store answered.
-fn answered<'t>(
+/// The turns that the store answered, and that are not to be sent again.
+fn ended_of<'t>(
     turns: &'t [Settlement],
     settled: &'t [Option<Settled>],
 ) -> impl Iterator<Item = &'t Settlement> {
-    turns.iter().zip(settled).filter(|(_, settled)| settled.is_some()).map(|(turn, _)| turn)
+    let is_ended = |settled: &Option<Settled>| !matches!(settled, None | Some(Settled::Busy));
+    turns.iter().zip(settled).filter(move |(_, settled)| is_ended(settled)).map(|(turn, _)| turn)
+}
+
+/// The turns of an answer that are not to be sent again.
+pub(super) fn ended<'t>(
+    turns: &'t [Settlement],
+    settled: &'t [Settled],
+) -> impl Iterator<Item = &'t Settlement> {
+    turns.iter().zip(settled).filter(|(_, one)| **one != Settled::Busy).map(|(turn, _)| turn)
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::engine::limits::PUT_ASIDE_FOR;
+use crate::engine::limits::{BUSY_AGAIN, PUT_ASIDE_FOR};
 use crate::engine::settle::ended::Ended;
 use crate::lock::lock;
 
@@ -24,6 +24,9 @@ struct Waiting {
     /// Turns that the store refuses: retried rarely, so that they do not delay the others.
     aside: Vec<Ended>,
     aside_again: Option<Instant>,
+    /// Turns whose lanes another transaction had locked: sent apart from the others, which they may hold up a little.
+    busy: Vec<Ended>,
+    busy_again: Option<Instant>,
     closed: bool,
     /// Whether the turns put aside have been retried since the queue was closed.
     tried: bool,
@@ -41,11 +44,17 @@ impl Settles {
         }
     }
 
-    pub(super) fn put_aside(&self, ended: Ended) {
+    /// Keeps a turn that is to be sent again: soon if its lane is locked, otherwise the store refuses it.
+    pub(super) fn add_again(&self, ended: Ended, is_locked: bool) {
         let mut waiting = lock(&self.waiting);
-        waiting.aside.push(Ended { aside: true, ..ended });
-        waiting.aside_again.get_or_insert_with(|| Instant::now() + PUT_ASIDE_FOR);
-        self.aside.store(waiting.aside.len(), Ordering::Relaxed);
+        if is_locked {
+            waiting.busy.push(Ended { busy: true, ..ended });
+            waiting.busy_again.get_or_insert_with(|| Instant::now() + BUSY_AGAIN);
+        } else {
+            waiting.aside.push(Ended { aside: true, ..ended });
+            waiting.aside_again.get_or_insert_with(|| Instant::now() + PUT_ASIDE_FOR);
+            self.aside.store(waiting.aside.len(), Ordering::Relaxed);
+        }
         drop(waiting);
         self.some.notify_one();
     }
@@ -70,18 +79,18 @@ impl Settles {
         loop {
             let again = {
                 let mut waiting = lock(&self.waiting);
-                if let Some(aside) = waiting.take_aside() {
-                    return Some(aside);
+                if let Some(again) = waiting.take_busy().or_else(|| waiting.take_aside()) {
+                    return Some(again);
                 }
                 if !waiting.ended.is_empty() {
                     return Some(std::mem::take(&mut waiting.ended));
                 }
-                if waiting.closed {
+                if waiting.closed && waiting.busy.is_empty() {
                     // The other settlers end, too.
                     self.some.notify_one();
                     return None;
                 }
-                waiting.aside_again
+                waiting.aside_again.into_iter().chain(waiting.busy_again).min()
             };
             match again {
                 None => self.some.notified().await,
@@ -94,9 +103,15 @@ impl Settles {
 }
 
 impl Waiting {
+    /// The turns whose lanes were locked, when they are due again.
+    fn take_busy(&mut self) -> Option<Vec<Ended>> {
+        self.busy_again.take_if(|time| *time <= Instant::now())?;
+        Some(std::mem::take(&mut self.busy))
+    }
+
     /// The turns put aside, when they are due again; once more at the end, after all others are settled.
     fn take_aside(&mut self) -> Option<Vec<Ended>> {
-        let last = self.closed && !self.tried && self.ended.is_empty();
+        let last = self.closed && !self.tried && self.ended.is_empty() && self.busy.is_empty();
         if !last && self.aside_again.is_none_or(|time| time > Instant::now()) {
             return None;
         }

@@ -58,6 +58,29 @@ async fn a_turn_that_the_store_refuses_to_settle_is_put_aside_and_stops_nothing(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_turn_whose_lane_is_locked_is_settled_later_and_holds_up_no_other() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let mut ids = Vec::new();
+    for i in 0..40 {
+        ids.push(rig.push(Job::new("mail", &i).unwrap()).await);
+    }
+    *rig.faults.busy.lock().unwrap() = Some(ids[7]);
+    let running = Running::start(logging(engine(&rig), "mail", &log));
+    log.reaches(40).await;
+    pass(secs(3)).await;
+    for (place, id) in ids.iter().enumerate() {
+        let expected = (place == 7).then_some(JobState::Running);
+        assert_eq!(rig.state(*id).await, expected, "job {place}");
+    }
+    assert_eq!(troubles(&rig).await, [], "a lock is no fault");
+    *rig.faults.busy.lock().unwrap() = None;
+    pass(secs(1)).await;
+    assert_eq!(rig.state(ids[7]).await, None, "it is settled once the lane is free");
+    let summary = running.stop().await;
+    assert_eq!((summary.done, summary.unsettled, log.len()), (40, 0, 40));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_put_aside_is_tried_once_more_when_the_engine_stops() {
     let (rig, log) = (Rig::new(), Log::default());
     let id = rig.push(Job::new("mail", &1).unwrap()).await;

@@ -17,8 +17,9 @@ use crate::engine::builder::EngineBuilder;
 use crate::engine::lifecycle::Engine;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, LaneId, NodeId};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::job::Job;
+use crate::model::settle::Settlement;
 use crate::model::turn::Turn;
 use crate::stores::Memory;
 
@@ -63,6 +64,8 @@ pub(super) struct Faults {
     pub(super) broken_claims: AtomicUsize,
     /// The number of settles.
     pub(super) settles: AtomicUsize,
+    /// This job's turn is answered as busy.
+    pub(super) busy: Mutex<Option<JobId>>,
     /// Batches with this job are refused.
     refused: Mutex<Option<(JobId, ErrorKind)>>,
     /// Claims of this queue are refused if they ask for more lanes than this.
@@ -93,6 +96,12 @@ impl Faults {
 
     pub(super) fn claims_all(&self) {
         *self.unclaimable.lock().unwrap() = None;
+    }
+
+    /// Whether another transaction has locked the lane of this turn.
+    fn is_busy(&self, turn: &Settlement) -> bool {
+        let busy = *self.busy.lock().unwrap();
+        busy.is_some() && self.taken.lock().unwrap().get(&turn.lane) == busy.as_ref()
     }
 
     fn check_settle(&self, settle: &Settle) -> Result<()> {
@@ -284,7 +293,19 @@ impl Wrapper for Rig {
         self.faults.may_panic("settle");
         self.check()?;
         self.faults.check_settle(&request)?;
-        let settled = self.inner.settle(request).await?;
+        let mut request = request;
+        let is_busy: Vec<bool> = request
+            .turns
+            .iter()
+            .map(|turn| request.skip_locked && self.faults.is_busy(turn))
+            .collect();
+        for (turn, _) in request.turns.iter_mut().zip(&is_busy).filter(|(_, busy)| **busy) {
+            turn.token = Token(-1);
+        }
+        let mut settled = self.inner.settle(request).await?;
+        for (settled, _) in settled.iter_mut().zip(is_busy).filter(|(_, busy)| *busy) {
+            *settled = Settled::Busy;
+        }
         if take(&self.faults.lost_settles) { lost() } else { Ok(settled) }
     }
 

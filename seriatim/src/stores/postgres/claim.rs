@@ -61,7 +61,7 @@ impl Consumer for Postgres {
         };
         let cut = column::<_, Option<bool>>(last, "o_cut")?.unwrap_or(false);
         let turns = turns(jobs, 2, true)?;
-        self.claims.add(turns.len(), &self.pool);
+        self.rounds.claimed(turns.len(), &self.pool);
         Ok(Claimed { next_due: time(last, "o_next_due")?, turns, cut })
     }
 
@@ -73,6 +73,7 @@ impl Consumer for Postgres {
         }
         let batch = SettleBatch::new(&request);
         let rows = self.pool.query(SETTLE, &batch.params()).await?;
+        self.rounds.count(&self.pool);
         let answer = answer(&rows, turns)?;
         if answer.waits {
             self.ring(&Wake::All);

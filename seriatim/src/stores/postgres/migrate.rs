@@ -5,7 +5,7 @@ use super::pool::{Pool, in_schema};
 use crate::model::error::{Error, ErrorKind, Result};
 
 /// The version that this build reads and writes. There is no upgrade from an earlier one.
-const VERSION: usize = 8;
+const VERSION: usize = 9;
 /// What [`version`] answers when all tables were emptied, its own too.
 const EMPTIED: usize = 0;
 
@@ -42,7 +42,7 @@ pub(super) async fn migrate(pool: &Pool) -> Result<()> {
     let quiet = "SET LOCAL client_min_messages = warning; SET LOCAL search_path = pg_catalog";
     step.batch_execute(quiet).await.map_err(error::of_driver)?;
     let tables = match version(&step, &pool.schema).await? {
-        Some(VERSION) => return Ok(()),
+        Some(VERSION) => return raise_tokens(step, &pool.schema).await,
         Some(EMPTIED) => None,
         Some(other) => return Err(other_version(other)),
         None => Some(&SCHEMA),
@@ -61,6 +61,17 @@ pub(super) async fn migrate(pool: &Pool) -> Result<()> {
          ON CONFLICT (one) DO UPDATE SET version = excluded.version; SELECT seriatim.reseed()"
     );
     step.batch_execute(&sql(&done)).await.map_err(error::of_driver)?;
+    step.commit().await.map_err(error::of_driver)
+}
+
+/// Raises the tokens to the clock: a backup may have been restored, with old ones.
+async fn raise_tokens(step: tokio_postgres::Transaction<'_>, schema: &str) -> Result<()> {
+    let reseed = in_schema("SELECT seriatim.reseed()", schema);
+    match step.batch_execute(&reseed).await.map_err(error::of_driver) {
+        // A read-only session draws no tokens.
+        Err(e) if e.kind() == ErrorKind::ReadOnly => return Ok(()),
+        result => result?,
+    }
     step.commit().await.map_err(error::of_driver)
 }
 

@@ -54,7 +54,7 @@ pub struct Postgres {
     wake: wake::Link,
     /// Queues that pushes in users' transactions need not create.
     queues: Mutex<HashSet<String>>,
-    claims: vacuum::Claims,
+    rounds: vacuum::Rounds,
 }
 
 impl Postgres {
@@ -100,7 +100,7 @@ impl Postgres {
             bell,
             wake,
             queues: Mutex::default(),
-            claims: vacuum::Claims::default(),
+            rounds: vacuum::Rounds::default(),
         };
         store.pool.lend().await?;
         Ok(store)
@@ -177,7 +177,7 @@ impl Store for Postgres {
             bell,
             wake,
             queues: Mutex::default(),
-            claims: vacuum::Claims::default(),
+            rounds: vacuum::Rounds::default(),
         });
         Some(Box::pin(async move { Ok(line as SharedStore) }))
     }

@@ -157,26 +157,12 @@ impl Pool {
                 tracing::debug!(%error, "a connection to PostgreSQL ended");
             }
         });
-        let look = in_schema(
-            "SELECT to_regprocedure('seriatim.reseed()') IS NOT NULL, \
-             current_setting('default_transaction_isolation') = 'read committed'",
-            &self.schema,
-        );
-        let rows = client.query_typed(&look, &[]).await.map_err(error::of_driver)?;
-        let (is_set_up, isolated) = rows.first().map_or((false, true), |r| (r.get(0), r.get(1)));
-        if !isolated {
+        let look = "SELECT current_setting('default_transaction_isolation') = 'read committed'";
+        let rows = client.query_typed(look, &[]).await.map_err(error::of_driver)?;
+        if !rows.first().is_none_or(|row| row.get(0)) {
             // The store's functions rely on each statement seeing what was committed before it.
             let usual = "SET default_transaction_isolation = 'read committed'";
             client.batch_execute(usual).await.map_err(error::of_driver)?;
-        }
-        // After a failover, a new session may be with another server.
-        if is_set_up {
-            let reseed = in_schema("SELECT seriatim.reseed()", &self.schema);
-            match client.query_typed(&reseed, &[]).await.map_err(error::of_driver) {
-                // A read-only session draws no tokens.
-                Err(e) if e.kind() != ErrorKind::ReadOnly => return Err(e),
-                _ => {}
-            }
         }
         Ok(client)
     }

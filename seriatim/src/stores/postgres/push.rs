@@ -40,6 +40,7 @@ impl Producer for Postgres {
         let params = batch.params();
         let refused = |e| push_error(e, &request.jobs);
         let rows = self.pool.query_or(PUSH, &params, refused).await?;
+        self.rounds.count(&self.pool);
         self.ring(&Wake::of_jobs(&request.jobs));
         all_pushed(&rows)
     }

@@ -15,8 +15,8 @@ use crate::model::id::{JobId, LaneId};
 use crate::model::limits::{CLAIM_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use crate::model::settle::{Due, Fate, Settlement};
 
-pub(super) const SETTLE: &str = "SELECT o_place, o_seq, o_created_at, (turn).* \
-    FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17::text::jsonb)";
+pub(super) const SETTLE: &str = "SELECT * \
+    FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17::text::jsonb, $18)";
 
 /// The first column of a job of a next turn.
 const TURN: usize = 3;
@@ -33,7 +33,8 @@ pub(super) struct Answer {
 enum RowKind {
     All,
     Waits,
-    NextTurns,
+    Busy(usize),
+    NextTurn,
     Turn(usize),
 }
 
@@ -42,7 +43,8 @@ impl RowKind {
         Ok(match column::<_, i32>(row, "o_place")? {
             0 => Self::All,
             -2 => Self::Waits,
-            place => usize::try_from(place - 1).map_or(Self::NextTurns, Self::Turn),
+            -3 => Self::Busy(column::<_, i64>(row, "o_seq")? as usize - 1),
+            place => usize::try_from(place - 1).map_or(Self::NextTurn, Self::Turn),
         })
     }
 }
@@ -51,13 +53,16 @@ impl RowKind {
 pub(super) fn answer(rows: &[Row], turns: &[Settlement]) -> Result<Answer> {
     let done = || Settled::ok(Vec::new());
     let (mut settled, mut waits) = (vec![Settled::Stale; turns.len()], false);
-    for (at, row) in rows.iter().enumerate() {
+    let mut next = Vec::new();
+    for row in rows {
         match RowKind::of(row)? {
             RowKind::All => settled.fill(done()),
             RowKind::Waits => waits = true,
-            RowKind::NextTurns => {
-                hand_over(&rows[at..], turns, &mut settled)?;
-                break;
+            RowKind::NextTurn => next.push(row),
+            RowKind::Busy(place) => {
+                if let Some(entry) = settled.get_mut(place) {
+                    *entry = Settled::Busy;
+                }
             }
             RowKind::Turn(place) => {
                 let (Some(entry), Some(turn)) = (settled.get_mut(place), turns.get(place)) else {
@@ -71,11 +76,15 @@ pub(super) fn answer(rows: &[Row], turns: &[Settlement]) -> Result<Answer> {
             }
         }
     }
+    hand_over(next, turns, &mut settled)?;
     Ok(Answer { settled, waits })
 }
 
 /// Adds the next turns, whose jobs are the rows.
-fn hand_over(rows: &[Row], turns: &[Settlement], settled: &mut [Settled]) -> Result<()> {
+fn hand_over(rows: Vec<&Row>, turns: &[Settlement], settled: &mut [Settled]) -> Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
     let places: HashMap<LaneId, usize> =
         turns.iter().enumerate().map(|(place, turn)| (turn.lane, place)).collect();
     for turn in turn::turns(rows, TURN, true)? {
@@ -88,10 +97,12 @@ fn hand_over(rows: &[Row], turns: &[Settlement], settled: &mut [Settled]) -> Res
 }
 
 /// The claims of the lanes that go on, as JSON.
-fn claims(go_on: &[GoOn]) -> Option<String> {
+fn claims(request: &Settle) -> Option<String> {
+    let number = |place: &usize| request.turns.get(*place).map(|turn| turn.lane.queue);
     let claim = |GoOn { claim, places }: &GoOn| {
         json!({
             "queue": kept(&claim.queue),
+            "number": places.first().and_then(number),
             "node": kept(&claim.node.0),
             "node_name": claim.node_name.as_deref().map(kept),
             "groups": claim.groups.iter().map(|group| kept(group)).collect::<Vec<_>>(),
@@ -105,7 +116,7 @@ fn claims(go_on: &[GoOn]) -> Option<String> {
             "places": places.iter().map(|place| place + 1).collect::<Vec<_>>(),
         })
     };
-    let claims: Vec<_> = go_on.iter().map(claim).collect();
+    let claims: Vec<_> = request.go_on.iter().map(claim).collect();
     (!claims.is_empty()).then(|| serde_json::Value::from(claims).to_string())
 }
 
@@ -136,12 +147,14 @@ pub(super) struct SettleBatch<'a> {
     x_seq: Vec<i64>,
     x_fate: Vec<i16>,
     claims: Option<String>,
+    skip_locked: bool,
 }
 
 impl<'a> SettleBatch<'a> {
     pub(super) fn new(request: &'a Settle) -> Self {
         let now = request.now.map(micros);
-        let mut batch = Self { now, claims: claims(&request.go_on), ..Self::default() };
+        let (claims, skip_locked) = (claims(request), request.skip_locked);
+        let mut batch = Self { now, claims, skip_locked, ..Self::default() };
         for (place, turn) in request.turns.iter().enumerate() {
             batch.add(turn);
             batch.except(place as i32 + 1, turn);
@@ -180,7 +193,7 @@ impl<'a> SettleBatch<'a> {
         }
     }
 
-    pub(super) fn params(&self) -> [&dyn Param; 17] {
+    pub(super) fn params(&self) -> [&dyn Param; 18] {
         [
             &self.now,
             &self.lane,
@@ -199,6 +212,7 @@ impl<'a> SettleBatch<'a> {
             &self.x_seq,
             &self.x_fate,
             &self.claims,
+            &self.skip_locked,
         ]
     }
 }

@@ -24,6 +24,7 @@ mod giving_up;
 mod light;
 mod locks;
 mod reading;
+mod tally;
 mod transactions;
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -124,7 +125,7 @@ async fn a_store_of_a_newer_version_is_refused() {
     session().await.batch_execute(&newer).await.unwrap();
     let error = store.migrate().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 8"));
+    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 9"));
 }
 
 /// Pushers and workers of several processes on few keys: each job is delivered exactly once, in its pusher's order,
@@ -306,6 +307,42 @@ async fn an_idempotency_key_counts_among_concurrent_pushes_too() {
         assert_eq!(ids.len(), names.len());
     }
     assert_eq!(store.pool.repeated.load(Ordering::Relaxed), 0, "no deadlock");
+}
+
+#[tokio::test]
+async fn tokens_are_raised_on_another_server_though_the_session_goes_on() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    push(&store, (0..3).map(|i| Job::new("loose", &i).unwrap()).collect()).await;
+    let first = claim(&store, "loose", 1).await.turns.remove(0);
+    // As after the failover to an asynchronous standby, behind a pooler.
+    let failover = in_schema(
+        "UPDATE seriatim.seeded SET mark = 'another server'; SELECT setval('seriatim.token', 1)",
+        &schema,
+    );
+    session().await.batch_execute(&failover).await.unwrap();
+    let second = claim(&store, "loose", 1).await.turns.remove(0);
+    assert!(second.token > first.token);
+    session().await.batch_execute(&failover).await.unwrap();
+    let claims = crate::contract::ClaimSelection::Lane(first.lane);
+    let release = crate::contract::Release { now: None, claims, made_by: None, lanes_max: 1 };
+    let third = store.release(release).await.unwrap().remove(0);
+    assert!(third.token > second.token);
+}
+
+#[tokio::test]
+async fn a_new_connection_does_not_wait_for_those_who_draw_tokens() {
+    let schema = new_schema();
+    open(&schema).await;
+    let drawing = session().await;
+    let draw = in_schema("BEGIN; SELECT seriatim.draw_tokens()", &schema);
+    drawing.batch_execute(&draw).await.unwrap();
+    let url = url();
+    let connect = Postgres::connect_in(&url, &schema);
+    tokio::time::timeout(Duration::from_secs(20), connect)
+        .await
+        .expect("it waits for nobody")
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -20,8 +20,13 @@ impl<'a> JobRow<'a> {
 }
 
 /// Builds turns from rows of jobs, whose columns begin at `first`: the jobs of a lane are adjacent and in order.
-pub(super) fn turns(rows: &[Row], first: usize, with_payload: bool) -> Result<Vec<Turn>> {
-    let mut turns: Vec<Turn> = Vec::with_capacity(rows.len());
+pub(super) fn turns<'a>(
+    rows: impl IntoIterator<Item = &'a Row>,
+    first: usize,
+    with_payload: bool,
+) -> Result<Vec<Turn>> {
+    let rows = rows.into_iter();
+    let mut turns: Vec<Turn> = Vec::with_capacity(rows.size_hint().0);
     for row in rows {
         let row = JobRow(row, first);
         let lane = lane_id(row.at(1)?, row.at(0)?);

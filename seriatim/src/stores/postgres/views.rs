@@ -29,9 +29,8 @@ use crate::stores::gone;
 
 const QUEUES: &str = "SELECT * FROM seriatim.queue ORDER BY name";
 const QUEUE: &str = "SELECT number FROM seriatim.queue WHERE name = $1";
-const JOB: &str = "SELECT v.* FROM seriatim.resolve($1, $2, $3) r \
-    JOIN seriatim.job_view v ON v.seq = r.o_seq";
-const STATS: &str = include_str!("sql/stats.sql");
+const JOB: &str = "SELECT * FROM seriatim.find_jobs($1, $2, $3)";
+const STATS: &str = "SELECT * FROM seriatim.stats($1)";
 
 /// A listing in each of its orders.
 macro_rules! lanes_by {
@@ -58,7 +57,7 @@ macro_rules! jobs_by {
 }
 
 const ALL_JOBS: &str = "seriatim.job_view";
-const RUNNING_JOBS: &str = include_str!("sql/running.sql");
+const RUNNING_JOBS: &str = "seriatim.running($1)";
 jobs_by!(JOBS_BY_ARRIVAL, ALL_JOBS, "1", "int");
 jobs_by!(JOBS_BY_KEY, ALL_JOBS, "coalesce(v.key, '')", "text");
 jobs_by!(JOBS_BY_UPDATE, ALL_JOBS, "coalesce(-v.finished_at, 0)", "bigint");

@@ -101,11 +101,15 @@ BEGIN
   PERFORM seriatim.unpack(_lanes);
   _lanes := ARRAY(SELECT coalesce(w.lane, w.seq)
     FROM unnest(_lanes, _jobs) WITH ORDINALITY w (lane, seq, o) ORDER BY o);
-  INSERT INTO seriatim.lane (number, queue, due, route)
-    SELECT e.seq, e.queue, _t, e.route FROM seriatim.ended e
-    WHERE e.seq = ANY (_jobs) AND e.key IS NULL ORDER BY e.seq;
+  WITH made AS (
+    INSERT INTO seriatim.lane (number, queue, due, route)
+      SELECT e.seq, e.queue, _t, e.route FROM seriatim.ended e
+      WHERE e.seq = ANY (_jobs) AND e.key IS NULL ORDER BY e.seq
+    RETURNING queue)
+  INSERT INTO seriatim.tally (queue, lanes) SELECT queue, count(*) FROM made GROUP BY queue;
   PERFORM seriatim.bring_back(w.seq, w.lane, _q, _t)
   FROM unnest(_jobs, _lanes) WITH ORDINALITY w (seq, lane, place) ORDER BY w.place;
+  INSERT INTO seriatim.tally (queue, jobs, dead) VALUES (_q.number, o_count, -o_count);
   _zeros := array_fill(0::smallint, ARRAY[cardinality(_jobs)]);
   -- place() computes the lowest number itself.
   _priorities := array_fill(32767::smallint, ARRAY[cardinality(_jobs)]);
@@ -220,7 +224,9 @@ BEGIN
       i.options, i.lease_ttl, i.expires_at, i.route, false, i.payload
     FROM (SELECT * FROM seriatim.item WHERE seq = ANY (_jobs) OFFSET 0) i
     CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = i.lane OFFSET 0) l;
-  DELETE FROM seriatim.item WHERE seq = ANY (_jobs);
+  INSERT INTO seriatim.tally (queue, dead)
+    SELECT queue, count(*) FROM (SELECT * FROM seriatim.item WHERE seq = ANY (_jobs) OFFSET 0) i GROUP BY queue;
+  PERFORM seriatim.drop_items(_jobs);
   UPDATE seriatim.lane SET held = false, retry_count = -1, crashes = 0, error = NULL,
     due = CASE WHEN _mode = 1 THEN _now ELSE due END
   WHERE number = ANY (_lanes);

@@ -10,6 +10,12 @@ CREATE FUNCTION seriatim.later(_at bigint, _length bigint) RETURNS bigint LANGUA
   SELECT least(_at + _length, 9007199254740991)
 $$;
 
+-- Changes with each start of a server, and with each failover: then the last tokens may be lost. A session may not
+-- notice either, if a pooler or proxy keeps it.
+CREATE FUNCTION seriatim.server_mark() RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) || ' ' || extract(epoch FROM pg_postmaster_start_time())
+$$;
+
 -- Raises the token sequence to the clock, because a failover to an asynchronous standby can lose the last tokens.
 -- Reading and setting the sequence are two steps: whoever draws tokens holds this lock shared, so that nothing is
 -- drawn between them and the sequence cannot step back.
@@ -22,11 +28,17 @@ BEGIN
   IF (SELECT last_value < _now FROM seriatim.token) THEN
     PERFORM setval('seriatim.token', _now);
   END IF;
+  INSERT INTO seriatim.seeded (mark) VALUES (seriatim.server_mark())
+  ON CONFLICT (one) DO UPDATE SET mark = excluded.mark;
 END $$;
 
--- A shared lock for drawing tokens, held until the transaction ends: see reseed().
+-- A shared lock for drawing tokens, held until the transaction ends: see reseed(). Before, it raises them if this is
+-- another server than the last time.
 CREATE FUNCTION seriatim.draw_tokens() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+  IF NOT EXISTS (SELECT FROM seriatim.seeded WHERE mark = seriatim.server_mark()) THEN
+    PERFORM seriatim.reseed();
+  END IF;
   PERFORM pg_advisory_xact_lock_shared(hashtext('seriatim.'), 0);
 END $$;
 
@@ -80,6 +92,20 @@ BEGIN
     WHERE x.light AND CASE WHEN u.number IN (SELECT unnest(_lanes)) THEN true END OFFSET 0) b
   CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = b.number AND n.token = 0 OFFSET 0) n
   WHERE l.ctid = n.row;
+END $$;
+
+-- Replaces up to _rows_max rows of tally by their sums: one session at a time.
+CREATE FUNCTION seriatim.fold(_rows_max int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(hashtext('tally seriatim.'), 0) THEN
+    RETURN;
+  END IF;
+  WITH gone AS (
+    DELETE FROM seriatim.tally WHERE ctid = ANY (ARRAY(SELECT ctid FROM seriatim.tally LIMIT _rows_max))
+    RETURNING *
+  )
+  INSERT INTO seriatim.tally (queue, lanes, jobs, claimed, dead, processed, failed)
+    SELECT queue, sum(lanes), sum(jobs), sum(claimed), sum(dead), sum(processed), sum(failed) FROM gone GROUP BY queue;
 END $$;
 
 -- The number of a queue. An error if it does not exist.
@@ -157,8 +183,8 @@ BEGIN
     WHERE x.queue = l.queue AND x.class = l.class AND x.priority = l.priority AND x.at = l.at AND x.number = l.number
       AND x.light OFFSET 0) x
   WHERE r.ctid = x.row;
-  UPDATE seriatim.lane SET taken = NULL, packed_run_at = NULL, digest = NULL, task = NULL, score = NULL,
-    created_at = NULL, options = NULL, lease_ttl = NULL, payload = NULL
+  -- The score stays that of its first job.
+  UPDATE seriatim.lane SET taken = NULL, packed_run_at = NULL, digest = NULL, task = NULL, created_at = NULL, options = NULL, lease_ttl = NULL, payload = NULL
   WHERE number = ANY (_lanes) AND (payload IS NOT NULL OR taken IS NOT NULL);
 END $$;
 
@@ -188,11 +214,16 @@ DECLARE
   _moves seriatim.move[];
   _wait boolean;
 BEGIN
+  IF coalesce(cardinality(_lanes), 0) = 0 THEN
+    RETURN false;
+  END IF;
   WITH gone AS (
     DELETE FROM seriatim.lane l
     WHERE l.number = ANY (_lanes) AND (_done OR NOT l.claimed) AND l.payload IS NULL
       AND NOT EXISTS (SELECT FROM seriatim.item i WHERE i.lane = l.number)
     RETURNING l.queue, l.number, l.class, l.priority, l.at
+  ), counted AS (
+    INSERT INTO seriatim.tally (queue, lanes) SELECT queue, -count(*) FROM gone GROUP BY queue
   ), due AS (
     UPDATE seriatim.lane l SET class = l.route * 2, wake = NULL
     WHERE l.number = ANY (_lanes) AND NOT l.claimed AND l.payload IS NOT NULL
@@ -203,14 +234,14 @@ BEGIN
   SET class = CASE WHEN NOT p.stopped AND p.due <= _now THEN p.class END,
     at = CASE WHEN NOT p.stopped THEN p.due END,
     wake = CASE WHEN p.stopped THEN NULL WHEN p.due <= _now THEN p.next_run_at ELSE p.due END,
-    priority = p.priority, due = p.due,
+    priority = p.priority, due = p.due, score = p.score,
     retry_count = p.retry_count, crashes = p.crashes, error = p.error,
     claimed = false, batch = NULL, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
     beat_at = NULL, next_due = CASE WHEN _done THEN NULL ELSE l.next_due END, taken = NULL,
     progress = CASE WHEN _done THEN NULL ELSE l.progress END
   FROM (
     SELECT n.row, n.class AS was_class, n.priority AS was_priority, n.at AS was_at, n.held OR n.paused AS stopped,
-      h.next_run_at,
+      h.next_run_at, h.score,
       CASE WHEN q.mode <> 1 THEN h.run_at WHEN _done THEN coalesce(n.next_due, n.due) ELSE n.due
         END AS due,
       CASE WHEN q.mode = 1 THEN h.priority_min ELSE h.priority END AS priority,
@@ -230,8 +261,8 @@ BEGIN
   WHERE l.ctid = p.row
     -- Most pushes to a waiting lane do not change its position.
     AND (_done OR p.stopped OR l.class IS NULL OR p.due > _now
-      OR (l.class, l.at, l.priority, l.due, l.retry_count, l.crashes, l.error, l.wake) IS DISTINCT FROM
-        (p.class, p.due, p.priority, p.due, p.retry_count, p.crashes, p.error, p.next_run_at))
+      OR (l.class, l.at, l.priority, l.due, l.retry_count, l.crashes, l.error, l.wake, l.score) IS DISTINCT FROM
+        (p.class, p.due, p.priority, p.due, p.retry_count, p.crashes, p.error, p.next_run_at, p.score))
   RETURNING l.queue, l.number, p.was_class, p.was_priority, p.was_at, l.class, l.priority, l.at
   )
   SELECT array_agg(m.moved), EXISTS (SELECT FROM due) OR EXISTS (SELECT FROM placed) INTO _moves, _wait FROM (
@@ -281,12 +312,12 @@ END $$;
 -- The job that defines a lane's position, and in exclusive when another job may replace it.
 CREATE FUNCTION seriatim.head(_lane bigint, _mode smallint, _now bigint)
 RETURNS TABLE (run_at bigint, priority smallint, retry_count int, crashes int, error text, route int,
-  priority_min smallint, next_run_at bigint)
+  priority_min smallint, next_run_at bigint, score float8)
 LANGUAGE sql STABLE AS $$
   SELECT h.run_at, h.priority, h.retry_count, h.crashes, h.error, h.route,
     CASE WHEN _mode = 1 THEN seriatim.priority_of(_lane) END,
     CASE WHEN _mode = 3 THEN (SELECT min(i.run_at) FROM seriatim.item i
-      WHERE i.lane = _lane AND i.loose AND NOT i.closed AND i.run_at > _now) END
+      WHERE i.lane = _lane AND i.loose AND NOT i.closed AND i.run_at > _now) END, h.score
   FROM (
     (SELECT i.*, 0 AS rank FROM seriatim.item i
       WHERE _mode <> 3 AND i.lane = _lane AND NOT i.closed
@@ -318,7 +349,8 @@ BEGIN
   UPDATE seriatim.alias SET of_seq = _older WHERE of_seq = _newer;
   INSERT INTO seriatim.alias (seq, queue, created_at, of_seq)
     SELECT seq, queue, created_at, _older FROM seriatim.item WHERE seq = _newer;
-  DELETE FROM seriatim.item WHERE seq = _newer;
+  WITH gone AS (DELETE FROM seriatim.item WHERE seq = _newer RETURNING queue)
+  INSERT INTO seriatim.tally (queue, jobs) SELECT queue, -1 FROM gone;
 END $$;
 
 -- Records the end of waiting jobs, or forgets them immediately. The caller has locked their lanes.
@@ -337,13 +369,21 @@ BEGIN
     SELECT i.seq FROM (SELECT * FROM seriatim.item WHERE seq = ANY (_jobs) OFFSET 0) i
     JOIN seriatim.queue q ON q.number = i.queue
     WHERE q.retain = 0));
-  DELETE FROM seriatim.item WHERE seq = ANY (_jobs);
+  PERFORM seriatim.drop_items(_jobs);
+END $$;
+
+-- Deletes jobs that have not ended, and counts them.
+CREATE FUNCTION seriatim.drop_items(_jobs bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  WITH gone AS (DELETE FROM seriatim.item WHERE seq = ANY (_jobs) RETURNING queue)
+  INSERT INTO seriatim.tally (queue, jobs) SELECT queue, -count(*) FROM gone GROUP BY queue;
 END $$;
 
 -- Removes all traces of these jobs and their aliases.
 CREATE FUNCTION seriatim.forget(_jobs bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   DELETE FROM seriatim.alias WHERE of_seq = ANY (_jobs);
-  DELETE FROM seriatim.item WHERE seq = ANY (_jobs);
-  DELETE FROM seriatim.ended WHERE seq = ANY (_jobs);
+  PERFORM seriatim.drop_items(_jobs);
+  WITH gone AS (DELETE FROM seriatim.ended WHERE seq = ANY (_jobs) RETURNING queue, state)
+  INSERT INTO seriatim.tally (queue, dead) SELECT queue, -count(*) FROM gone WHERE state = 3 GROUP BY queue;
 END $$;

@@ -281,21 +281,46 @@ BEGIN
   RETURN _parts;
 END $$;
 
--- If a turn is one job. A ready lane stays ready if the clock steps back.
-CREATE FUNCTION seriatim.hold_one(_lanes bigint[], _mode smallint, _token bigint, _node text, _own boolean,
-  _ttl bigint, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- If a turn is one job: one statement finds it, writes the claim and returns the turn. With _routes the lanes go on:
+-- only those whose next job is due, of no worse priority than _best, and of one of these routes; and this lists the
+-- claim. Without, a ready lane stays ready if the clock steps back.
+CREATE FUNCTION seriatim.hold_one(_q seriatim.queue, _lanes bigint[], _token bigint, _node text, _own boolean,
+  _ttl bigint, _now bigint, _routes int[], _best smallint) RETURNS SETOF seriatim.taken LANGUAGE plpgsql AS $$
+DECLARE
+  _number int := _q.number;
+  _mode smallint := _q.mode;
+  _name text := _q.name;
+  _lease_max bigint := _q.lease_max;
+  _until bigint := seriatim.later(_now, _ttl);
 BEGIN
-  UPDATE seriatim.lane l
-  SET token = _token, batch = _token, claimed = true, holder = _node, own_lease = _own,
-    ttl = greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl)), until = seriatim.later(_now, greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl))),
-    claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL, next_due = NULL,
-    taken = h.seq, due = h.run_at, retry_count = h.retry_count, crashes = h.crashes, error = h.error,
-    priority = h.priority
-  FROM unnest(_lanes) w (number)
-  CROSS JOIN LATERAL (SELECT n.ctid AS row, n.number, n.at FROM seriatim.lane n
-    WHERE n.number = w.number OFFSET 0) n
-  CROSS JOIN LATERAL seriatim.first_job(n.number, _mode, greatest(_now, n.at)) h
-  WHERE l.ctid = n.row;
+  RETURN QUERY WITH held AS (
+    UPDATE seriatim.lane l
+    SET token = _token, batch = _token, claimed = true, holder = _node, own_lease = _own,
+      ttl = CASE WHEN h.lease_ttl > _ttl THEN least(h.lease_ttl, _lease_max) ELSE _ttl END,
+      until = CASE WHEN h.lease_ttl > _ttl THEN seriatim.later(_now, least(h.lease_ttl, _lease_max)) ELSE _until END,
+      claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL, next_due = NULL,
+      progress = CASE WHEN _routes IS NULL THEN l.progress END,
+      taken = h.seq, due = h.run_at, retry_count = h.retry_count, crashes = h.crashes, error = h.error,
+      priority = h.priority
+    FROM unnest(_lanes) w (number)
+    CROSS JOIN LATERAL (SELECT n.ctid AS row, n.at, n.route, n.held OR n.paused AS stopped FROM seriatim.lane n
+      WHERE n.number = w.number OFFSET 0) n
+    CROSS JOIN LATERAL seriatim.first_job(w.number, _mode, greatest(_now, n.at)) h
+    WHERE l.ctid = n.row AND (_routes IS NULL OR NOT n.stopped AND h.run_at <= _now AND h.crashes = 0
+      AND coalesce(h.priority <= _best, true) AND n.route = ANY (_routes))
+    RETURNING l.number, l.queue, l.key, h.retry_count, h.crashes, h.error, h.seq, h.created_at, h.task, h.payload,
+      h.score, h.priority, h.run_at, h.attempts, h.options
+  ), listed AS (
+    INSERT INTO seriatim.batch (token, node, own, ttl, until, claimed_at, light, remaining, lanes)
+      SELECT _token, _node, _own, _ttl, _until, _now, false, count(*), array_agg(number) FROM held
+      HAVING _routes IS NOT NULL AND count(*) > 0
+  ), counted AS (
+    INSERT INTO seriatim.tally (queue, claimed)
+      SELECT _number, count(*) FROM held HAVING _routes IS NOT NULL AND count(*) > 0
+  )
+  SELECT h.number, h.queue, _name, h.key, _token, h.retry_count, h.crashes, h.error, _now, h.seq, h.created_at, h.task,
+    h.payload, h.score, h.priority, h.run_at, h.attempts + 1, h.options
+  FROM held h;
 END $$;
 
 -- For lanes whose jobs have been marked closed.
@@ -375,33 +400,37 @@ BEGIN
     WHERE x.bytes <= _room);
 END $$;
 
--- Claims locked lanes, each in the cheapest form. Separate statements after the lanes are locked: their snapshots
--- include everything that a push committed before the lock.
+-- Claims locked lanes, each in the cheapest form, and returns their turns. Separate statements after the lanes are
+-- locked: their snapshots include everything that a push committed before the lock.
 CREATE FUNCTION seriatim.hold(_q seriatim.queue, _lanes bigint[], _token bigint, _node text, _own boolean,
-  _ttl bigint, _now bigint, _jobs_max int, _bytes_max bigint) RETURNS void LANGUAGE plpgsql AS $$
+  _ttl bigint, _now bigint, _jobs_max int, _bytes_max bigint) RETURNS SETOF seriatim.taken LANGUAGE plpgsql AS $$
 DECLARE
+  _all bigint[] := _lanes;
   _packed bigint[];
 BEGIN
   SELECT array_agg(l.number) FILTER (WHERE payload IS NOT NULL),
     array_agg(l.number) FILTER (WHERE payload IS NULL)
   INTO _packed, _lanes FROM seriatim.lane l WHERE l.number = ANY (_lanes);
+  IF _packed IS NULL AND seriatim.takes_one(_q) THEN
+    RETURN QUERY SELECT t.* FROM seriatim.hold_one(_q, _all, _token, _node, _own, _ttl, _now, NULL, NULL) t;
+    RETURN;
+  END IF;
   IF _packed IS NOT NULL THEN
     PERFORM FROM seriatim.hold_packed(_q, _packed, _token, _node, _own, _ttl, _now);
   END IF;
-  IF _lanes IS NULL THEN
-    RETURN;
+  IF _lanes IS NOT NULL AND seriatim.takes_one(_q) THEN
+    PERFORM FROM seriatim.hold_one(_q, _lanes, _token, _node, _own, _ttl, _now, NULL, NULL);
+  ELSIF _lanes IS NOT NULL THEN
+    IF _q.mode = 1 THEN
+      _lanes := seriatim.hold_whole(_lanes, _token, _node, _own, _ttl, _now, _jobs_max, _bytes_max);
+    END IF;
+    IF _lanes IS NOT NULL THEN
+      PERFORM seriatim.close_jobs(_lanes, _q.mode, _q.take, _now, _jobs_max, _bytes_max);
+      PERFORM seriatim.hold_lanes(_lanes, _q.mode, _token, _node, _own, _ttl, _now);
+    END IF;
   END IF;
-  IF seriatim.takes_one(_q) THEN
-    PERFORM seriatim.hold_one(_lanes, _q.mode, _token, _node, _own, _ttl, _now);
-    RETURN;
-  END IF;
-  IF _q.mode = 1 THEN
-    _lanes := seriatim.hold_whole(_lanes, _token, _node, _own, _ttl, _now, _jobs_max, _bytes_max);
-  END IF;
-  IF _lanes IS NOT NULL THEN
-    PERFORM seriatim.close_jobs(_lanes, _q.mode, _q.take, _now, _jobs_max, _bytes_max);
-    PERFORM seriatim.hold_lanes(_lanes, _q.mode, _token, _node, _own, _ttl, _now);
-  END IF;
+  -- In their order.
+  RETURN QUERY SELECT t.* FROM seriatim.turns_of(_all) t;
 END $$;
 
 -- The turns of these lanes, lane by lane.
@@ -478,6 +507,7 @@ BEGIN
     _token := nextval('seriatim.token');
     PERFORM seriatim.take_ready(_lanes, _spots[:cardinality(_lanes)]);
     PERFORM seriatim.list_batch(_token, _node, _own, _ttl, _t, coalesce(_light, false), _lanes);
+    INSERT INTO seriatim.tally (queue, claimed) VALUES (_q.number, cardinality(_lanes));
   END IF;
   IF _light THEN
     RETURN QUERY
@@ -488,8 +518,8 @@ BEGIN
     RETURN QUERY SELECT NULL::bigint, NULL::boolean, t.*
       FROM seriatim.hold_packed(_q, _lanes, _token, _node, _own, _ttl, _t) t;
   ELSIF _lanes IS NOT NULL THEN
-    PERFORM seriatim.hold(_q, _lanes, _token, _node, _own, _ttl, _t, _jobs_max, _bytes_max);
-    RETURN QUERY SELECT NULL::bigint, NULL::boolean, t.* FROM seriatim.turns_of(_lanes) t;
+    RETURN QUERY SELECT NULL::bigint, NULL::boolean, t.*
+      FROM seriatim.hold(_q, _lanes, _token, _node, _own, _ttl, _t, _jobs_max, _bytes_max) t;
   END IF;
   o_next_due := seriatim.next_due(_q.number, _routes, _t, _priority, _at, _number);
   RETURN NEXT;

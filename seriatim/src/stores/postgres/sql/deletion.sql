@@ -11,6 +11,7 @@ DECLARE
   _jobs bigint[];
   _ended bigint[];
   _names bigint;
+  _packed bigint;
 BEGIN
   LOCK TABLE seriatim.queue IN SHARE ROW EXCLUSIVE MODE;
   _number := seriatim.queue_number(_name);
@@ -32,7 +33,9 @@ BEGIN
       WHERE queue = _number AND number > 0 ORDER BY number LIMIT _rows_max);
     PERFORM seriatim.lock_lanes(_lanes);
     -- A packed lane is one job.
-    o_count := o_count + (SELECT count(*) FROM seriatim.lane WHERE number = ANY (_lanes) AND payload IS NOT NULL);
+    SELECT count(*) INTO _packed FROM seriatim.lane WHERE number = ANY (_lanes) AND payload IS NOT NULL;
+    o_count := o_count + _packed;
+    INSERT INTO seriatim.tally (queue, lanes, jobs) VALUES (_number, -cardinality(_lanes), -_packed);
     PERFORM seriatim.move_ready(ARRAY(
       SELECT ROW(queue, number, class, priority, at, NULL, NULL, NULL)::seriatim.move
       FROM seriatim.lane WHERE number = ANY (_lanes) AND class IS NOT NULL));
@@ -49,6 +52,8 @@ BEGIN
   GET DIAGNOSTICS _names = ROW_COUNT;
   o_more := o_more OR cardinality(_ended) = _rows_max OR _names = _rows_max;
   IF NOT o_more THEN
+    -- Its rows stay as they are.
+    PERFORM pg_advisory_xact_lock(hashtext('tally seriatim.'), 0);
     DELETE FROM seriatim.tally WHERE queue = _number;
     DELETE FROM seriatim.queue WHERE number = _number;
   END IF;

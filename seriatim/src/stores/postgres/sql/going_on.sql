@@ -16,12 +16,11 @@ DECLARE
   _q seriatim.queue;
   _c jsonb;
 BEGIN
-  FOR _c IN SELECT * FROM jsonb_array_elements(_claims) LOOP
-    SELECT * INTO _q FROM seriatim.queue WHERE name = _c->>'queue';
-    CONTINUE WHEN NOT FOUND;
-    PERFORM seriatim.share_queue(_q.number);
-    -- A statement after the lock: it may have been changed or deleted meanwhile.
-    SELECT * INTO _q FROM seriatim.queue WHERE number = _q.number;
+  FOR _place IN 0 .. jsonb_array_length(_claims) - 1 LOOP
+    _c := _claims->_place;
+    PERFORM seriatim.share_queue((_c->>'number')::int);
+    -- A statement after the lock: it may have been changed or deleted before.
+    SELECT * INTO _q FROM seriatim.queue WHERE number = (_c->>'number')::int AND name = _c->>'queue';
     CONTINUE WHEN NOT FOUND OR _q.paused
       OR (_c->>'declared')::boolean AND NOT _q.declared OR (_c->>'ttl')::bigint > _q.lease_max
       OR seriatim.refused_as(_c->>'node', (_c->>'ticket')::bigint) IS NOT NULL;
@@ -33,7 +32,10 @@ BEGIN
     _one.node := _c->>'node';
     _one.own := (_c->>'own')::boolean;
     _one.ttl := (_c->>'ttl')::bigint;
-    _one.lanes := ARRAY(SELECT _lane[place::int] FROM jsonb_array_elements_text(_c->'places') place);
+    _one.lanes := _lane;
+    IF jsonb_array_length(_c->'places') < cardinality(_lane) THEN
+      _one.lanes := ARRAY(SELECT _lane[place::int] FROM jsonb_array_elements_text(_c->'places') place);
+    END IF;
     _one.lanes_max := (_c->>'lanes_max')::int;
     _one.jobs_max := (_c->>'jobs_max')::int;
     _one.bytes_max := (_c->>'bytes_max')::bigint;
@@ -45,54 +47,57 @@ BEGIN
   RETURN _all;
 END $$;
 
--- Claims the next turns of those of `_done` that may go on. They are locked, and have no position and no jobs of
--- their last turns. Returns them.
-CREATE FUNCTION seriatim.go_on(_all seriatim.going_on[], _done bigint[], _now bigint) RETURNS bigint[]
-LANGUAGE plpgsql AS $$
+-- Claims the next turns of those of `_done` that may go on, under these tokens, one for each claim. The lanes are
+-- locked, and have no position and no jobs of their last turns. Returns the turns; the rows of `batch` list the lanes.
+CREATE FUNCTION seriatim.go_on(_all seriatim.going_on[], _tokens bigint[], _done bigint[], _now bigint)
+RETURNS SETOF seriatim.taken LANGUAGE plpgsql AS $$
 DECLARE
   _one seriatim.going_on;
   _lanes bigint[];
-  _went bigint[] := '{}';
-  _progress boolean;
-  _token bigint;
 BEGIN
-  FOREACH _one IN ARRAY _all LOOP
-    SELECT array_agg(x.number ORDER BY x.place), bool_or(x.progress IS NOT NULL) INTO _lanes, _progress FROM (
-      SELECT w.number, w.place, l.progress
-      FROM unnest(_one.lanes) WITH ORDINALITY w (number, place)
-      CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) l
-      CROSS JOIN LATERAL seriatim.head(l.number, (_one.q).mode, _now) h
-      WHERE CASE WHEN w.number IN (SELECT unnest(_done)) THEN true END
-        AND l.queue = (_one.q).number AND NOT l.held AND NOT l.paused AND l.payload IS NULL
-        AND CASE WHEN (_one.q).mode = 1 THEN coalesce(l.next_due, l.due) ELSE h.run_at END <= _now
-        AND ((_one.q).mode = 1 OR h.crashes = 0)
-        AND coalesce(CASE WHEN (_one.q).mode = 1 THEN h.priority_min ELSE h.priority END <= _one.best, true)
-        AND CASE WHEN (_one.q).mode IN (1, 2) THEN l.route ELSE h.route END = ANY (_one.routes)
-      ORDER BY w.place LIMIT _one.lanes_max) x;
-    CONTINUE WHEN _lanes IS NULL;
-    IF _progress THEN
-      UPDATE seriatim.lane SET progress = NULL WHERE number = ANY (_lanes);
+  FOR _place IN 1 .. cardinality(_all) LOOP
+    _one := _all[_place];
+    _lanes := ARRAY(SELECT number FROM unnest(_one.lanes) number
+      WHERE CASE WHEN number IN (SELECT unnest(_done)) THEN true END);
+    _lanes := _lanes[:_one.lanes_max];
+    IF (_one.q).mode = 2 AND (_one.q).take = 1 THEN
+      RETURN QUERY SELECT t.* FROM seriatim.hold_one(_one.q, _lanes, _tokens[_place], _one.node, _one.own, _one.ttl,
+        _now, _one.routes, _one.best) t;
+      CONTINUE;
     END IF;
-    _token := nextval('seriatim.token');
-    PERFORM seriatim.list_batch(_token, _one.node, _one.own, _one.ttl, _now, false, _lanes);
-    IF seriatim.takes_one(_one.q) THEN
-      PERFORM seriatim.hold_one(_lanes, (_one.q).mode, _token, _one.node, _one.own, _one.ttl, _now);
-    ELSE
-      UPDATE seriatim.lane l
-      SET due = CASE WHEN (_one.q).mode = 1 THEN coalesce(l.next_due, l.due) ELSE h.run_at END, next_due = NULL,
-        priority = CASE WHEN (_one.q).mode = 1 THEN h.priority_min ELSE h.priority END,
-        retry_count = CASE WHEN (_one.q).mode = 1 THEN -1 ELSE h.retry_count END,
-        crashes = 0, error = CASE WHEN (_one.q).mode = 1 THEN NULL ELSE h.error END
-      FROM unnest(_lanes) w (number)
-      CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) n
-      CROSS JOIN LATERAL seriatim.head(w.number, (_one.q).mode, _now) h
-      WHERE l.ctid = n.row;
-      PERFORM seriatim.hold(_one.q, _lanes, _token, _one.node, _one.own, _one.ttl, _now,
-        _one.jobs_max, _one.bytes_max);
-    END IF;
-    _went := _went || _lanes;
+    _lanes := seriatim.ready_again(_one, _lanes, _now);
+    CONTINUE WHEN _lanes = '{}';
+    PERFORM seriatim.list_batch(_tokens[_place], _one.node, _one.own, _one.ttl, _now, false, _lanes);
+    INSERT INTO seriatim.tally (queue, claimed) VALUES ((_one.q).number, cardinality(_lanes));
+    RETURN QUERY SELECT t.* FROM seriatim.hold(_one.q, _lanes, _tokens[_place], _one.node, _one.own, _one.ttl, _now,
+      _one.jobs_max, _one.bytes_max) t;
   END LOOP;
-  RETURN _went;
+END $$;
+
+-- Those of these lanes that may go on, with the state that a claim finds.
+CREATE FUNCTION seriatim.ready_again(_one seriatim.going_on, _lanes bigint[], _now bigint) RETURNS bigint[]
+LANGUAGE plpgsql AS $$
+BEGIN
+  _lanes := ARRAY(
+    SELECT w.number FROM unnest(_lanes) WITH ORDINALITY w (number, place)
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) l
+    CROSS JOIN LATERAL seriatim.head(l.number, (_one.q).mode, _now) h
+    WHERE l.queue = (_one.q).number AND NOT l.held AND NOT l.paused AND l.payload IS NULL
+      AND CASE WHEN (_one.q).mode = 1 THEN coalesce(l.next_due, l.due) ELSE h.run_at END <= _now
+      AND ((_one.q).mode = 1 OR h.crashes = 0)
+      AND coalesce(CASE WHEN (_one.q).mode = 1 THEN h.priority_min ELSE h.priority END <= _one.best, true)
+      AND CASE WHEN (_one.q).mode IN (1, 2) THEN l.route ELSE h.route END = ANY (_one.routes)
+    ORDER BY w.place);
+  UPDATE seriatim.lane l
+  SET due = CASE WHEN (_one.q).mode = 1 THEN coalesce(l.next_due, l.due) ELSE h.run_at END, next_due = NULL,
+    priority = CASE WHEN (_one.q).mode = 1 THEN h.priority_min ELSE h.priority END,
+    retry_count = CASE WHEN (_one.q).mode = 1 THEN -1 ELSE h.retry_count END,
+    crashes = 0, error = CASE WHEN (_one.q).mode = 1 THEN NULL ELSE h.error END, progress = NULL
+  FROM unnest(_lanes) w (number)
+  CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) n
+  CROSS JOIN LATERAL seriatim.head(w.number, (_one.q).mode, _now) h
+  WHERE l.ctid = n.row;
+  RETURN _lanes;
 END $$;
 
 -- These lanes without those.

@@ -6,7 +6,7 @@
 -- The order of locks, which prevents deadlocks among these functions:
 --   the table queue → a queue's advisory lock → routes → node rows → lanes: by (queue, key), then those without a
 --   key by number
---   → idempotency by (queue, key, name) → all rows below a lane → batches → tally.
+--   → idempotency by (queue, key, name) → all rows below a lane → batches.
 -- Texts in the order of COLLATE "C", whatever the database's is. Only the session that has locked the row of a lane may read and write its jobs.
 
 CREATE TABLE seriatim.meta (
@@ -24,6 +24,11 @@ CREATE TABLE seriatim.secret (
 CREATE SEQUENCE seriatim.seq;
 -- Fencing tokens: see reseed().
 CREATE SEQUENCE seriatim.token;
+-- The server on which the tokens were raised last: see server_mark().
+CREATE TABLE seriatim.seeded (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  mark text NOT NULL
+);
 
 CREATE TABLE seriatim.queue (
   number int PRIMARY KEY,
@@ -45,14 +50,21 @@ CREATE TABLE seriatim.queue (
   closing boolean NOT NULL DEFAULT false
 );
 
--- Counters of a queue. Several rows per queue, so that settles do not wait for one row.
+-- What the queues hold: the sums of these rows, each what one statement changed. Rows are only added, so nobody waits
+-- for one; fold() replaces many by their sums. No index: all rows are read, or a few, whichever they are.
 CREATE TABLE seriatim.tally (
   queue int NOT NULL,
-  slot int NOT NULL,
-  processed bigint NOT NULL,
-  failed bigint NOT NULL,
-  PRIMARY KEY (queue, slot)
-) WITH (fillfactor = 50);
+  lanes bigint,
+  -- Jobs that have not ended.
+  jobs bigint,
+  -- Claimed lanes.
+  claimed bigint,
+  -- Jobs in the morgue.
+  dead bigint,
+  -- Since the queue was created: jobs done, and turns failed.
+  processed bigint,
+  failed bigint
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 -- Where a job may be claimed. Route 0, unbound, has no row; an empty name means none.
 CREATE TABLE seriatim.route (
@@ -100,6 +112,7 @@ CREATE TABLE seriatim.lane (
   packed_run_at bigint,
   digest bytea,
   task text,
+  -- While it is not claimed: that of its first job, packed or not.
   score float8,
   created_at bigint,
   options text,
@@ -114,6 +127,8 @@ CREATE INDEX lane_wake ON seriatim.lane (queue, wake) WHERE wake IS NOT NULL;
 -- the table was small could scan the whole index. The indexes below have conditions for the same reason: a search of
 -- one job names no queue or lane.
 CREATE INDEX lane_age ON seriatim.lane (queue, number) WHERE number > 0;
+
+CREATE INDEX lane_retrying ON seriatim.lane ((CASE WHEN retry_count >= 0 THEN queue END)) WHERE retry_count >= 0;
 
 -- The ready lanes, best first. It says what the lane's row says, and is written under the lane's lock, except that a
 -- claim takes `light` rows out under their own locks: see `batch`. Light: its lane has no key, one packed job without
@@ -143,7 +158,10 @@ CREATE TABLE seriatim.batch (
   light boolean NOT NULL,
   remaining int NOT NULL,
   lanes bigint[] NOT NULL
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0,
+  toast_tuple_target = 8160);
+-- Compressing numbers costs more than it saves, and a row is soon deleted.
+ALTER TABLE seriatim.batch ALTER COLUMN lanes SET STORAGE EXTERNAL;
 
 -- Jobs that have not ended: open (waiting) or closed (owned by the lane's claim).
 CREATE TABLE seriatim.item (
@@ -239,6 +257,12 @@ CREATE TABLE seriatim.idempotency (
   PRIMARY KEY (queue, key, name)
 );
 CREATE INDEX idempotency_until ON seriatim.idempotency (until);
+
+-- Up to which of them the sweep has looked; from the first one again after the last.
+CREATE TABLE seriatim.looked (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  until bigint NOT NULL
+);
 
 CREATE TABLE seriatim.node (
   id text COLLATE "C" PRIMARY KEY,

@@ -47,7 +47,7 @@ END $$;
 CREATE FUNCTION seriatim.end_jobs(_fates seriatim.fated[], _now bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO seriatim.ended
+  WITH stored AS (INSERT INTO seriatim.ended
     SELECT i.seq, i.queue, l.key, CASE f.fate WHEN 0 THEN 2 WHEN 1 THEN 3 ELSE 4 END, _now,
       CASE WHEN f.fate <> 1 THEN seriatim.later(_now, f.retain) END,
       i.digest, i.task, i.score, i.priority, i.run_at, i.created_at,
@@ -57,17 +57,19 @@ BEGIN
     FROM unnest(_fates) f
     CROSS JOIN LATERAL (SELECT * FROM seriatim.item o WHERE o.seq = f.seq OFFSET 0) i
     CROSS JOIN LATERAL (SELECT n.key FROM seriatim.lane n WHERE n.number = i.lane OFFSET 0) l
-    WHERE f.fate = 1 OR f.fate IN (0, 2, 3) AND f.retain > 0;
+    WHERE f.fate = 1 OR f.fate IN (0, 2, 3) AND f.retain > 0
+    RETURNING queue, state)
+  INSERT INTO seriatim.tally (queue, dead) SELECT queue, count(*) FROM stored WHERE state = 3 GROUP BY queue;
   DELETE FROM seriatim.alias WHERE of_seq = ANY (ARRAY(SELECT f.seq FROM unnest(_fates) f
     WHERE f.fate = 4 OR f.fate IN (0, 2, 3) AND f.retain = 0));
-  DELETE FROM seriatim.item WHERE seq = ANY (ARRAY(SELECT f.seq FROM unnest(_fates) f WHERE f.fate <> 5));
+  PERFORM seriatim.drop_items(ARRAY(SELECT f.seq FROM unnest(_fates) f WHERE f.fate <> 5));
 END $$;
 
 -- Ends the claims. Jobs still closed in a lane are kept ones.
 CREATE FUNCTION seriatim.free_lanes(_endings seriatim.ending[], _now bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-  UPDATE seriatim.lane l
+  WITH freed AS (UPDATE seriatim.lane l
   SET claimed = false, batch = NULL, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
     beat_at = NULL, progress = CASE WHEN e.kept THEN l.progress END, next_due = NULL,
     held = l.held OR e.hold AND e.kept AND (e.owner IS NULL OR e.owner_kept),
@@ -84,7 +86,9 @@ BEGIN
     FROM unnest(_endings) s
   ) e
   CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = e.lane OFFSET 0) n
-  WHERE l.ctid = n.row;
+  WHERE l.ctid = n.row
+  RETURNING l.queue)
+  INSERT INTO seriatim.tally (queue, claimed) SELECT queue, -count(*) FROM freed GROUP BY queue;
 END $$;
 
 -- Opens kept jobs. If an equal job arrived meanwhile, they merge first: at most one of them may be open.
@@ -119,215 +123,372 @@ END $$;
 -- handler cancelled a job.
 CREATE FUNCTION seriatim.count_turns(_fates seriatim.fated[], _cancels int[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO seriatim.tally AS t (queue, slot, processed, failed)
-    SELECT l.queue, pg_backend_pid() % 32, sum(e.done), count(*) FILTER (WHERE e.failed)
+  INSERT INTO seriatim.tally (queue, processed, failed)
+    SELECT l.queue, sum(e.done), count(*) FILTER (WHERE e.failed)
     FROM (
       SELECT f.lane, count(*) FILTER (WHERE f.fate = 0) AS done,
         bool_or(f.fate IN (1, 4) OR f.fate = 5 AND f.counted AND f.place <> ALL (_cancels)) AS failed
       FROM unnest(_fates) f GROUP BY f.lane) e
     CROSS JOIN LATERAL (SELECT n.queue FROM seriatim.lane n WHERE n.number = e.lane OFFSET 0) l
     WHERE e.done > 0 OR e.failed
-    GROUP BY l.queue ORDER BY l.queue
-  ON CONFLICT (queue, slot) DO UPDATE
-    SET processed = t.processed + excluded.processed, failed = t.failed + excluded.failed;
+    GROUP BY l.queue;
 END $$;
 
--- Ends turns with all jobs done in the compact forms: a packed lane, or a claim that owns its jobs by one number. The
--- caller has locked the lanes that have a key. Returns the places.
-CREATE FUNCTION seriatim.settle_done(_now bigint, _lane bigint[], _queue int[], _token bigint[],
-  _rest smallint[], _x_place int[], _going_on seriatim.going_on[],
-  OUT o_places int[], OUT o_batches bigint[], OUT o_went bigint[], OUT o_wait boolean) LANGUAGE plpgsql AS $$
+-- Stores done jobs that are packed lanes, if their queue retains them.
+CREATE FUNCTION seriatim.retain_packed(_lanes bigint[], _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO seriatim.ended
+    SELECT l.number, l.queue, l.key, 2, _now, seriatim.later(_now, q.retain), l.digest, l.task,
+      l.score, l.priority, l.packed_run_at, l.created_at, l.claimed_at, 1, -1, 0, NULL, l.options,
+      l.lease_ttl, NULL, l.route, false, l.payload
+    FROM (SELECT * FROM seriatim.lane WHERE number = ANY (_lanes) OFFSET 0) l
+    JOIN seriatim.queue q ON q.number = l.queue AND q.retain > 0;
+END $$;
+
+-- Ends turns of lanes without keys: each is a packed lane.
+CREATE FUNCTION seriatim.end_keyless(_now bigint, _lane bigint[], _queue int[], _token bigint[],
+  OUT o_lanes bigint[], OUT o_tokens bigint[]) LANGUAGE plpgsql AS $$
 DECLARE
-  _queues int[]; -- one entry per done job
-  _more int[];
-  _numbers bigint[];
-  -- The turns that end as done altogether.
-  _lanes bigint[] := _lane;
-  _of int[] := _queue;
-  _tokens bigint[] := _token;
+  _queues int[];
   -- Those of light claims.
   _light bigint[];
   _light_of int[];
   _light_tokens bigint[];
-  _kept boolean := EXISTS (SELECT FROM seriatim.queue WHERE number = ANY (_queue) AND retain > 0);
 BEGIN
-  o_went := '{}';
-  IF _x_place <> '{}' OR 0 <> ANY (_rest) THEN
-    SELECT array_agg(lane), array_agg(queue), array_agg(token) INTO _lanes, _of, _tokens
-    FROM unnest(_lane, _queue, _token, _rest) WITH ORDINALITY u (lane, queue, token, rest, place)
-    WHERE rest = 0 AND place <> ALL (_x_place);
-  END IF;
   SELECT array_agg(w.lane), array_agg(w.queue), array_agg(w.token) INTO _light, _light_of, _light_tokens
-  FROM unnest(_lanes, _of, _tokens) w (lane, queue, token)
+  FROM unnest(_lane, _queue, _token) w (lane, queue, token)
   WHERE CASE WHEN (w.lane, w.token) IN (
     SELECT u.number, b.token FROM seriatim.batch b CROSS JOIN LATERAL unnest(b.lanes) u (number)
-    WHERE b.token = ANY (ARRAY(SELECT DISTINCT unnest(_tokens))) AND b.light) THEN true END;
-  IF _kept AND _light IS NOT NULL THEN
-    PERFORM seriatim.lock_lanes(_light);
+    WHERE b.token = ANY (ARRAY(SELECT DISTINCT unnest(_token))) AND b.light) THEN true END;
+  IF EXISTS (SELECT FROM seriatim.queue WHERE number = ANY (_queue) AND retain > 0) THEN
+    PERFORM seriatim.lock_lanes(_lane);
     _light := NULL;
-  END IF;
-  IF _kept THEN
-    INSERT INTO seriatim.ended
-      SELECT g.number, g.queue, g.key, 2, _now, seriatim.later(_now, q.retain), g.digest, g.task,
-        g.score, g.priority, g.packed_run_at, g.created_at, g.claimed_at, 1, -1, 0, NULL, g.options,
-        g.lease_ttl, NULL, g.route, false, g.payload
-      FROM (SELECT * FROM seriatim.lane l
-        WHERE l.number = ANY (_lanes) AND l.claimed AND l.payload IS NOT NULL
-          AND CASE WHEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lanes, _of, _tokens)) THEN true END
-        ORDER BY number FOR UPDATE) g
-      JOIN seriatim.queue q ON q.number = g.queue AND q.retain > 0;
+    PERFORM seriatim.retain_packed(ARRAY(SELECT number FROM seriatim.lane l
+      WHERE l.number = ANY (_lane) AND l.claimed AND l.payload IS NOT NULL
+        AND CASE WHEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lane, _queue, _token)) THEN true END), _now);
   END IF;
   WITH gone AS (
     -- In the CASE, the list of turns becomes a hash table that each lane is looked up in.
     DELETE FROM seriatim.lane l
-    WHERE l.number = ANY (_lanes) AND l.payload IS NOT NULL
-      AND CASE WHEN l.claimed THEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lanes, _of, _tokens))
+    WHERE l.number = ANY (_lane) AND l.payload IS NOT NULL
+      AND CASE WHEN l.claimed THEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lane, _queue, _token))
         WHEN l.token = 0 THEN (l.number, l.queue) IN (SELECT * FROM unnest(_light, _light_of)) END
-    RETURNING l.number, l.queue, l.token, l.batch
+    RETURNING l.number, l.queue, l.token
   )
-  SELECT coalesce(array_agg(g.number), '{}'), coalesce(array_agg(g.queue), '{}'), array_agg(g.token), array_agg(g.batch)
-  INTO _numbers, _queues, _tokens, o_batches FROM gone g;
-  IF cardinality(_light) = cardinality(_lanes) AND cardinality(_numbers) = cardinality(_lanes) THEN
-    o_batches := _light_tokens;
+  SELECT coalesce(array_agg(g.number), '{}'), coalesce(array_agg(g.token), '{}'), array_agg(g.queue)
+  INTO o_lanes, o_tokens, _queues FROM gone g;
+  INSERT INTO seriatim.tally (queue, lanes, jobs, claimed, processed)
+    SELECT q, -count(*), -count(*), -count(*), count(*) FROM unnest(_queues) q GROUP BY q;
+  IF cardinality(_light) = cardinality(_lane) AND cardinality(o_lanes) = cardinality(_lane) THEN
+    o_lanes := _light;
+    o_tokens := _light_tokens;
   ELSIF _light IS NOT NULL THEN
-    o_batches := o_batches || ARRAY(SELECT w.token FROM unnest(_light, _light_tokens) w (lane, token)
-      WHERE CASE WHEN w.lane IN (SELECT unnest(_numbers)) THEN true END);
+    SELECT array_agg(w.lane), array_agg(coalesce(nullif(w.token, 0), x.token)) INTO o_lanes, o_tokens
+    FROM unnest(o_lanes, o_tokens) w (lane, token)
+    LEFT JOIN unnest(_light, _light_tokens) x (lane, token) ON x.lane = w.lane;
   END IF;
-  o_places := CASE WHEN cardinality(_numbers) = cardinality(_lane) THEN ARRAY(SELECT generate_subscripts(_lane, 1))
-    ELSE ARRAY(SELECT min(u.place)::int FROM unnest(_lane, _token) WITH ORDINALITY u (lane, token, place)
-      WHERE CASE WHEN u.lane IN (SELECT unnest(_numbers)) THEN (u.lane, u.token) IN (
-        SELECT * FROM unnest(_numbers, _tokens) UNION ALL SELECT * FROM unnest(_light, _light_tokens)) END
-      GROUP BY u.lane) END;
-  IF cardinality(o_places) < cardinality(_lane) THEN
-    WITH turn AS MATERIALIZED (
-      SELECT DISTINCT ON (w.lane) w.place::int, l.*, q.mode, q.retain
-      FROM unnest(_lane, _queue, _token, _rest) WITH ORDINALITY w (lane, queue, token, rest, place)
-      CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.lane OFFSET 0) l
-      JOIN seriatim.queue q ON q.number = l.queue
-      WHERE l.queue = w.queue AND l.token = w.token AND l.claimed AND l.taken IS NOT NULL
-        AND l.key IS NOT NULL AND w.rest = 0 AND (_x_place = '{}' OR w.place <> ALL (_x_place))
-      ORDER BY w.lane, w.place
-    ), gone_all AS (
-      DELETE FROM seriatim.item i USING turn t
-      CROSS JOIN LATERAL (SELECT o.ctid AS row FROM seriatim.item o
-        WHERE o.lane = CASE WHEN t.mode = 1 THEN t.number END AND o.seq <= t.taken OFFSET 0) o
-      WHERE i.ctid = o.row
-      RETURNING i.*, t.key, t.claimed_at, t.retain
-    ), gone_one AS (
-      DELETE FROM seriatim.item i USING turn t
-      CROSS JOIN LATERAL (SELECT o.ctid AS row FROM seriatim.item o WHERE o.seq = t.taken OFFSET 0) o
-      WHERE t.mode <> 1 AND i.ctid = o.row
-      RETURNING i.*, t.key, t.claimed_at, t.retain
-    ), gone AS (
-      SELECT * FROM gone_all UNION ALL SELECT * FROM gone_one
-    ), ended AS (
-      INSERT INTO seriatim.ended
-        SELECT g.seq, g.queue, g.key, 2, _now, seriatim.later(_now, g.retain), g.digest, g.task,
-          g.score, g.priority, g.run_at, g.created_at, coalesce(g.started_at, g.claimed_at),
-          g.attempts + 1, g.retry_count, g.crashes, g.error, g.options, g.lease_ttl, g.expires_at,
-          g.route, false, g.payload
-        FROM gone g WHERE _kept AND g.retain > 0
-    ), forgotten AS (
-      DELETE FROM seriatim.alias
-      WHERE of_seq = ANY (ARRAY(SELECT g.seq FROM gone g WHERE g.retain = 0))
-    )
-    SELECT array_agg(t.place), array_agg(t.number), o_batches || array_agg(t.batch),
-      _queues || ARRAY(SELECT g.queue FROM gone g)
-    INTO _more, _numbers, o_batches, _queues FROM turn t;
-    IF _more IS NOT NULL THEN
-      o_went := seriatim.go_on(_going_on, _numbers, _now);
-      o_wait := seriatim.place(seriatim.without(_numbers, o_went), _now, true);
-      o_places := o_places || _more;
+END $$;
+
+-- Locks lanes, and returns those with a key that another transaction keeps locked. Short locks are waited for, in the
+-- common order and in the queue of those who want the row: otherwise pushes could pass by for ever, or wait for this.
+-- Longer ones are those of users.
+CREATE FUNCTION seriatim.lock_in_line(_lanes bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+  _was text := current_setting('lock_timeout');
+  _free bigint[];
+BEGIN
+  PERFORM set_config('lock_timeout', '200ms', true);
+  PERFORM seriatim.lock_rows(_lanes);
+  PERFORM set_config('lock_timeout', _was, true);
+  RETURN '{}';
+EXCEPTION WHEN lock_not_available THEN
+  _free := ARRAY(SELECT number FROM seriatim.lane WHERE number = ANY (_lanes) AND key IS NOT NULL FOR UPDATE SKIP LOCKED);
+  RETURN ARRAY(SELECT number FROM seriatim.lane WHERE number = ANY (_lanes) AND key IS NOT NULL
+    AND CASE WHEN number IN (SELECT unnest(_free)) THEN false ELSE true END);
+END $$;
+
+-- Ends turns of lanes with keys, in the compact forms: a packed lane, or a claim that owns its jobs by one number.
+-- Locks the lanes; with _skip it leaves out those that another transaction keeps locked (o_busy). o_freed: those to be
+-- placed. They are still claimed, and have no job of their claim left.
+CREATE FUNCTION seriatim.end_keyed(_now bigint, _lane bigint[], _queue int[], _token bigint[], _others int[],
+  _skip boolean,
+  OUT o_lanes bigint[], OUT o_tokens bigint[], OUT o_freed bigint[], OUT o_busy bigint[]) LANGUAGE plpgsql AS $$
+DECLARE
+  -- The queues of the turns, of those that are packed lanes, and of the jobs of the others.
+  _queues int[];
+  _packed_queues int[];
+  _job_queues int[] := '{}';
+  _number int;
+  _turns bigint;
+  _lanes bigint;
+  _jobs bigint;
+  _packed bigint[];
+  _seqs bigint[];
+  _whole bigint[];
+  _last bigint[];
+  _accumulate int[];
+  _kept boolean;
+BEGIN
+  SELECT coalesce(array_agg(number) FILTER (WHERE mode = 1), '{}'), bool_or(retain > 0) INTO _accumulate, _kept
+  FROM seriatim.queue WHERE number = ANY (_others);
+  IF NOT _skip THEN
+    PERFORM seriatim.lock_rows(_lane);
+  END IF;
+  LOOP
+    BEGIN
+      SELECT coalesce(array_agg(l.number), '{}'), coalesce(array_agg(l.token), '{}'),
+        coalesce(array_agg(l.queue), '{}'), coalesce(array_agg(l.queue) FILTER (WHERE l.packed), '{}'),
+        coalesce(array_agg(l.number) FILTER (WHERE NOT l.packed), '{}'),
+        array_agg(l.number) FILTER (WHERE l.packed),
+        array_agg(l.taken) FILTER (WHERE NOT l.packed AND NOT l.whole),
+        array_agg(l.number) FILTER (WHERE NOT l.packed AND l.whole),
+        array_agg(l.taken) FILTER (WHERE NOT l.packed AND l.whole)
+      INTO o_lanes, o_tokens, _queues, _packed_queues, o_freed, _packed, _seqs, _whole, _last
+      FROM (SELECT l.number, l.token, l.queue, l.claimed, l.taken, l.payload IS NOT NULL AS packed,
+          l.queue = ANY (_accumulate) AS whole
+        FROM seriatim.lane l WHERE l.number = ANY (_lane) FOR UPDATE SKIP LOCKED) l
+      WHERE l.claimed AND (l.packed OR l.taken IS NOT NULL)
+        AND CASE WHEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lane, _queue, _token)) THEN true END;
+      IF _skip AND o_busy IS NULL AND cardinality(o_lanes) < cardinality(_lane) THEN
+        -- Some may be locked. This gives the locks back: who waits with locks taken in another order is waited for.
+        RAISE lock_not_available;
+      END IF;
+      EXIT;
+    EXCEPTION WHEN lock_not_available THEN
+      o_busy := seriatim.lock_in_line(_lane);
+    END;
+  END LOOP;
+  IF o_busy <> '{}' THEN
+    o_busy := seriatim.without(o_busy, o_lanes);
+  END IF;
+  -- Statements after the locks: their snapshots include everything that a push committed before.
+  IF _packed IS NOT NULL THEN
+    IF _kept THEN
+      PERFORM seriatim.retain_packed(_packed, _now);
+    END IF;
+    DELETE FROM seriatim.lane WHERE number = ANY (_packed);
+  END IF;
+  IF _whole IS NOT NULL THEN
+    _seqs := _seqs || ARRAY(SELECT o.seq FROM unnest(_whole, _last) w (lane, last)
+      CROSS JOIN LATERAL (SELECT i.seq FROM seriatim.item i WHERE i.lane = w.lane AND i.seq <= w.last OFFSET 0) o);
+  END IF;
+  IF _seqs IS NOT NULL THEN
+    _job_queues := seriatim.end_items(_seqs, _kept, _now);
+  END IF;
+  FOREACH _number IN ARRAY _others LOOP
+    _turns := cardinality(array_positions(_queues, _number));
+    CONTINUE WHEN _turns = 0;
+    _lanes := cardinality(array_positions(_packed_queues, _number));
+    _jobs := _lanes + cardinality(array_positions(_job_queues, _number));
+    INSERT INTO seriatim.tally (queue, lanes, jobs, claimed, processed)
+      VALUES (_number, -_lanes, -_jobs, -_turns, _jobs);
+  END LOOP;
+END $$;
+
+-- Ends done jobs. Returns the queue of each.
+CREATE FUNCTION seriatim.end_items(_seqs bigint[], _kept boolean, _now bigint) RETURNS int[] LANGUAGE plpgsql AS $$
+DECLARE
+  _queues int[];
+  _forgotten bigint[] := _seqs;
+BEGIN
+  IF _kept THEN
+    INSERT INTO seriatim.ended
+      SELECT i.seq, i.queue, l.key, 2, _now, seriatim.later(_now, q.retain), i.digest, i.task,
+        i.score, i.priority, i.run_at, i.created_at, coalesce(i.started_at, l.claimed_at),
+        i.attempts + 1, i.retry_count, i.crashes, i.error, i.options, i.lease_ttl, i.expires_at,
+        i.route, false, i.payload
+      FROM unnest(_seqs) w (seq)
+      CROSS JOIN LATERAL (SELECT * FROM seriatim.item o WHERE o.seq = w.seq OFFSET 0) i
+      CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = i.lane OFFSET 0) l
+      JOIN seriatim.queue q ON q.number = i.queue AND q.retain > 0;
+    _forgotten := ARRAY(SELECT i.seq FROM (SELECT * FROM seriatim.item WHERE seq = ANY (_seqs) OFFSET 0) i
+      JOIN seriatim.queue q ON q.number = i.queue AND q.retain = 0);
+  END IF;
+  DELETE FROM seriatim.alias WHERE of_seq = ANY (_forgotten);
+  WITH gone AS (DELETE FROM seriatim.item WHERE seq = ANY (_seqs) RETURNING queue)
+  SELECT array_agg(queue) INTO _queues FROM gone;
+  RETURN _queues;
+END $$;
+
+-- Ends turns with all jobs done, if their claims have a compact form. Returns their places (NULL: all) and tokens, and
+-- the lanes to be placed: see end_keyed().
+CREATE FUNCTION seriatim.settle_done(_now bigint, _lane bigint[], _queue int[], _token bigint[],
+  _rest smallint[], _x_place int[], _skip boolean, OUT o_places int[], OUT o_tokens bigint[], OUT o_freed bigint[],
+  OUT o_busy bigint[])
+LANGUAGE plpgsql AS $$
+DECLARE
+  -- The turns that end as done altogether.
+  _lanes bigint[] := _lane;
+  _of int[] := _queue;
+  _tokens bigint[] := _token;
+  _parallel int[];
+  _others int[];
+  _ended bigint[] := '{}';
+  _more bigint[];
+  _more_tokens bigint[];
+BEGIN
+  o_tokens := '{}';
+  o_freed := '{}';
+  IF _x_place <> '{}' OR 0 <> ANY (_rest) THEN
+    SELECT array_agg(lane), array_agg(queue), array_agg(token) INTO _lanes, _of, _tokens
+    FROM unnest(_lane, _queue, _token, _rest) WITH ORDINALITY u (lane, queue, token, rest, place)
+    WHERE rest = 0 AND place <> ALL (_x_place) AND token >= 0;
+  END IF;
+  SELECT coalesce(array_agg(number) FILTER (WHERE mode = 0), '{}'), coalesce(array_agg(number) FILTER (WHERE mode <> 0), '{}')
+  INTO _parallel, _others FROM seriatim.queue WHERE number = ANY (_of);
+  IF _others <> '{}' THEN
+    SELECT o_lanes, k.o_tokens, k.o_freed, k.o_busy INTO _ended, o_tokens, o_freed, o_busy
+    FROM seriatim.end_keyed(_now, _lanes, _of, _tokens, _others, _skip) k;
+    IF _parallel <> '{}' THEN
+      SELECT array_agg(lane), array_agg(queue), array_agg(token) INTO _lanes, _of, _tokens
+      FROM unnest(_lanes, _of, _tokens) u (lane, queue, token) WHERE queue = ANY (_parallel);
     END IF;
   END IF;
-  INSERT INTO seriatim.tally AS t (queue, slot, processed, failed)
-    SELECT q, pg_backend_pid() % 32, count(*), 0 FROM unnest(_queues) q GROUP BY q ORDER BY q
-  ON CONFLICT (queue, slot) DO UPDATE SET processed = t.processed + excluded.processed;
+  IF _parallel <> '{}' THEN
+    SELECT * INTO _more, _more_tokens FROM seriatim.end_keyless(_now, _lanes, _of, _tokens);
+    _ended := _ended || _more;
+    o_tokens := o_tokens || _more_tokens;
+  END IF;
+  IF cardinality(_ended) < cardinality(_lane) THEN
+    o_places := ARRAY(SELECT min(u.place)::int FROM unnest(_lane, _token) WITH ORDINALITY u (lane, token, place)
+      WHERE CASE WHEN (u.lane, u.token) IN (SELECT * FROM unnest(_ended, o_tokens)) THEN true END GROUP BY u.lane);
+  END IF;
+END $$;
+
+-- Locks the lanes of turns that do not end in the compact forms, gives their jobs rows, and returns those turns whose
+-- tokens are current.
+CREATE FUNCTION seriatim.endings_of(_left bigint[], _lane bigint[], _queue int[], _token bigint[], _rest smallint[],
+  _owner bigint[], _due_kind smallint[], _due_in bigint[], _retry_count int[], _crashes int[], _error text[],
+  _counted boolean[], _hold boolean[]) RETURNS seriatim.ending[] LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM seriatim.lock_lanes(_left);
+  PERFORM seriatim.unpack(_left);
+  RETURN (
+    SELECT array_agg(ROW(w.place, w.lane, q.mode, q.merge, q.retain, l.claimed_at, w.rest, w.owner,
+      w.due_kind, w.due_in, w.retry_count, w.crashes, w.error, w.counted, w.hold, l.batch)::seriatim.ending)
+    FROM (
+      SELECT DISTINCT ON (lane) * FROM unnest(_lane, _queue, _token, _rest, _owner, _due_kind, _due_in,
+          _retry_count, _crashes, _error, _counted, _hold)
+        WITH ORDINALITY AS u (lane, queue, token, rest, owner, due_kind, due_in, retry_count, crashes,
+          error, counted, hold, place)
+      WHERE CASE WHEN lane IN (SELECT unnest(_left)) THEN true END
+      ORDER BY lane, place) w
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.lane OFFSET 0) l
+    JOIN seriatim.queue q ON q.number = l.queue
+    WHERE l.queue = w.queue AND l.token = w.token AND l.claimed);
 END $$;
 
 -- The arrays have one entry per settlement; _x_… one per exception, whose _x_place is the settlement's place. Returns
 -- one row per settlement carried out (the others were stale), or one with place 0 for all, and one per job that ended
--- cancelled because it was flagged. Then, with place -2, whether a settled lane now waits,
--- and with place -1 the jobs of the next turns of lanes that go on.
+-- cancelled because it was flagged; with place -1 the jobs of the next turns of lanes that go on; one with place -2
+-- if a settled lane now waits; and with place -3 those (in o_seq) whose lanes another transaction has locked, with
+-- _skip.
 CREATE FUNCTION seriatim.settle(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _owner bigint[], _due_kind smallint[], _due_in bigint[], _retry_count int[],
   _crashes int[], _error text[], _counted boolean[], _hold boolean[], _x_place int[], _x_seq bigint[],
-  _x_fate smallint[], _claims jsonb)
-RETURNS TABLE (o_place int, o_seq bigint, o_created_at bigint, turn seriatim.taken) LANGUAGE plpgsql AS $$
+  _x_fate smallint[], _claims jsonb, _skip boolean)
+RETURNS TABLE (o_place int, o_seq bigint, o_created_at bigint, lane bigint, queue int, name text, key text,
+  token bigint, retry_count int, crashes int, error text, claimed_at bigint, seq bigint,
+  created_at bigint, task text, payload bytea, score float8, priority smallint, run_at bigint,
+  attempt int, options text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 DECLARE
-  _going_on seriatim.going_on[] := '{}';
-  _went bigint[] := '{}';
-  _on bigint[];
-  _wait boolean;
   _t bigint := coalesce(_now, seriatim.clock());
+  _going_on seriatim.going_on[] := '{}';
+  -- Places of the turns that have ended, and the tokens of their claims.
+  _ended int[] := '{}';
+  _tokens bigint[] := '{}';
+  -- Lanes to be placed: with claims to be ended, and with ended ones.
+  _freed bigint[] := '{}';
+  _open bigint[] := '{}';
+  _done bigint[]; -- those of them with all jobs done
+  _new bigint[];
+  _went bigint[];
+  _wait boolean := false;
+  _all boolean := false;
+  _left bigint[] := _lane;
+  _busy bigint[] := '{}';
+  _mixed boolean := 0 <> ANY (_rest) OR _x_place <> '{}';
   _endings seriatim.ending[];
-  _fates seriatim.fated[];
-  _ended int[];
-  _batches bigint[];
-  _keyed int[];
+  _fates seriatim.fated[] := '{}';
 BEGIN
   PERFORM seriatim.check_isolation();
   IF _claims IS NOT NULL THEN
     _going_on := seriatim.lanes_going_on(_claims, _lane);
   END IF;
-  -- Before anything is written, in the common order. If all end as done, settle_done() locks the lanes without a key
-  -- (those of parallel queues) as it deletes them, in the same order.
-  IF 0 <> ANY (_rest) OR _x_place <> '{}' THEN
-    PERFORM seriatim.lock_rows(_lane);
-  ELSE
-    _keyed := ARRAY(SELECT number FROM seriatim.queue WHERE number = ANY (_queue) AND mode <> 0);
-    IF _keyed <> '{}' THEN
-      PERFORM seriatim.lock_rows(ARRAY(
-        SELECT lane FROM unnest(_lane, _queue) w (lane, queue) WHERE w.queue = ANY (_keyed)));
+  -- Before anything is written, in the common order. If all end as done, settle_done() locks them, in the same order.
+  IF _mixed THEN
+    IF _skip THEN
+      _busy := seriatim.lock_in_line(_lane);
+      IF _busy <> '{}' THEN
+        -- Their turns are not settled, even if they become free now.
+        _token := ARRAY(SELECT CASE WHEN lane IN (SELECT unnest(_busy)) THEN -1 ELSE token END
+          FROM unnest(_lane, _token) WITH ORDINALITY w (lane, token, place) ORDER BY place);
+      END IF;
     END IF;
+    PERFORM seriatim.lock_rows(seriatim.without(_lane, _busy));
   END IF;
   IF 0 = ANY (_rest) THEN
-    SELECT * INTO _ended, _batches, _went, _wait
-    FROM seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place, _going_on);
-    PERFORM seriatim.leave_batches(_batches);
-    IF cardinality(_ended) = cardinality(_lane) THEN
-      RETURN QUERY SELECT 0, NULL::bigint, NULL::bigint, NULL::seriatim.taken;
-      RETURN QUERY SELECT -2, NULL::bigint, NULL::bigint, NULL::seriatim.taken WHERE _wait;
-      RETURN QUERY SELECT -1, NULL::bigint, NULL::bigint, t FROM seriatim.turns_of(_went) t;
-      RETURN;
+    SELECT o_places, o_tokens, o_freed, _busy || o_busy INTO _ended, _tokens, _freed, _busy
+    FROM seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place, _skip AND NOT _mixed);
+    _all := _ended IS NULL;
+    IF _all THEN
+      _left := '{}';
+    ELSE
+      _left := seriatim.without(ARRAY(
+        SELECT lane FROM unnest(_lane) WITH ORDINALITY w (lane, place)
+        WHERE CASE WHEN place IN (SELECT unnest(_ended)) THEN false ELSE true END), _freed);
     END IF;
-    RETURN QUERY SELECT p, NULL::bigint, NULL::bigint, NULL::seriatim.taken FROM unnest(_ended) p;
   END IF;
-  PERFORM seriatim.lock_lanes(_lane);
-  PERFORM seriatim.unpack(_lane);
-  SELECT array_agg(ROW(w.place, w.lane, q.mode, q.merge, q.retain, l.claimed_at, w.rest, w.owner,
-    w.due_kind, w.due_in, w.retry_count, w.crashes, w.error, w.counted, w.hold, l.batch)::seriatim.ending)
-  INTO _endings
-  FROM (
-    SELECT DISTINCT ON (lane) * FROM unnest(_lane, _queue, _token, _rest, _owner, _due_kind, _due_in,
-        _retry_count, _crashes, _error, _counted, _hold)
-      WITH ORDINALITY AS u (lane, queue, token, rest, owner, due_kind, due_in, retry_count, crashes,
-        error, counted, hold, place)
-    ORDER BY lane, place) w
-  CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.lane OFFSET 0) l
-  JOIN seriatim.queue q ON q.number = l.queue
-  WHERE l.queue = w.queue AND l.token = w.token AND l.claimed;
-  IF _endings IS NULL THEN
-    RETURN QUERY SELECT -2, NULL::bigint, NULL::bigint, NULL::seriatim.taken WHERE _wait;
-    RETURN QUERY SELECT -1, NULL::bigint, NULL::bigint, t FROM seriatim.turns_of(_went) t;
-    RETURN;
+  _left := seriatim.without(_left, _busy);
+  IF _left <> '{}' THEN
+    _endings := seriatim.endings_of(_left, _lane, _queue, _token, _rest, _owner, _due_kind, _due_in, _retry_count,
+      _crashes, _error, _counted, _hold);
   END IF;
-  _fates := seriatim.fates_of(_endings, (
-    SELECT jsonb_object_agg(format('%s:%s', x.place, x.seq), x.fate)
-    FROM unnest(_x_place, _x_seq, _x_fate) x (place, seq, fate)));
-  PERFORM seriatim.end_jobs(_fates, _t);
-  PERFORM seriatim.free_lanes(_endings, _t);
-  PERFORM seriatim.keep_jobs(_fates, _t);
-  -- Before place() removes the empty lanes.
-  PERFORM seriatim.count_turns(_fates, ARRAY(
-    SELECT x.place FROM unnest(_x_place, _x_fate) x (place, fate) WHERE x.fate = 2));
-  _on := seriatim.go_on(_going_on, ARRAY(
-    SELECT e.lane FROM unnest(_endings) e WHERE e.rest = 0 AND e.place <> ALL (_x_place)), _t);
-  _wait := seriatim.place(seriatim.without(ARRAY(SELECT lane FROM unnest(_endings)), _on), _t) OR _wait;
-  PERFORM seriatim.leave_batches(ARRAY(SELECT batch FROM unnest(_endings)));
-  RETURN QUERY SELECT e.place, NULL::bigint, NULL::bigint, NULL::seriatim.taken FROM unnest(_endings) e;
-  RETURN QUERY SELECT f.place, f.seq, f.created_at, NULL::seriatim.taken FROM unnest(_fates) f
-    WHERE f.cancelled ORDER BY f.place, f.score, f.seq;
-  RETURN QUERY SELECT -2, NULL::bigint, NULL::bigint, NULL::seriatim.taken WHERE _wait;
-  RETURN QUERY SELECT -1, NULL::bigint, NULL::bigint, t FROM seriatim.turns_of(_went || _on) t;
+  IF _endings IS NOT NULL THEN
+    _fates := seriatim.fates_of(_endings, (
+      SELECT jsonb_object_agg(format('%s:%s', x.place, x.seq), x.fate)
+      FROM unnest(_x_place, _x_seq, _x_fate) x (place, seq, fate)));
+    PERFORM seriatim.end_jobs(_fates, _t);
+    PERFORM seriatim.free_lanes(_endings, _t);
+    PERFORM seriatim.keep_jobs(_fates, _t);
+    -- Before place() removes the empty lanes.
+    PERFORM seriatim.count_turns(_fates, ARRAY(
+      SELECT x.place FROM unnest(_x_place, _x_fate) x (place, fate) WHERE x.fate = 2));
+    SELECT _ended || array_agg(e.place), _tokens || array_agg(e.batch), array_agg(e.lane),
+      array_agg(e.lane) FILTER (WHERE e.rest = 0 AND e.place <> ALL (_x_place))
+    INTO _ended, _tokens, _open, _done FROM unnest(_endings) e;
+  END IF;
+  IF _all OR cardinality(_ended) = cardinality(_lane) THEN
+    RETURN QUERY SELECT 0, NULL::bigint, NULL::bigint, (NULL::seriatim.taken).*;
+  ELSE
+    RETURN QUERY SELECT p, NULL::bigint, NULL::bigint, (NULL::seriatim.taken).* FROM unnest(_ended) p;
+  END IF;
+  IF _endings IS NOT NULL THEN
+    RETURN QUERY SELECT f.place, f.seq, f.created_at, (NULL::seriatim.taken).* FROM unnest(_fates) f
+      WHERE f.cancelled ORDER BY f.place, f.score, f.seq;
+  END IF;
+  IF _busy <> '{}' THEN
+    RETURN QUERY SELECT -3, w.place, NULL::bigint, (NULL::seriatim.taken).*
+      FROM unnest(_lane) WITH ORDINALITY w (lane, place) WHERE CASE WHEN w.lane IN (SELECT unnest(_busy)) THEN true END;
+  END IF;
+  IF _going_on <> '{}' AND (_freed <> '{}' OR _endings IS NOT NULL) THEN
+    FOR _claim IN 1 .. cardinality(_going_on) LOOP
+      _new[_claim] := nextval('seriatim.token');
+    END LOOP;
+    RETURN QUERY SELECT -1, NULL::bigint, NULL::bigint, t.* FROM seriatim.go_on(_going_on, _new, _freed || _done, _t) t;
+    _went := ARRAY(SELECT unnest(lanes) FROM seriatim.batch WHERE token = ANY (_new));
+    _freed := seriatim.without(_freed, _went);
+    _open := seriatim.without(_open, _went);
+  END IF;
+  IF _freed <> '{}' THEN
+    _wait := seriatim.place(_freed, _t, true);
+  END IF;
+  IF _open <> '{}' THEN
+    _wait := seriatim.place(_open, _t) OR _wait;
+  END IF;
+  PERFORM seriatim.leave_batches(_tokens);
+  IF _wait THEN
+    RETURN QUERY SELECT -2, NULL::bigint, NULL::bigint, (NULL::seriatim.taken).*;
+  END IF;
 END $$;

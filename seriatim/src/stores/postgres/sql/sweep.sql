@@ -44,9 +44,10 @@ DECLARE
   _found bigint[] := '{}';
 BEGIN
   FOR _q IN
-    SELECT q.number, q.retain_dead, count(e.seq) - q.retain_dead_max AS over
-    FROM seriatim.queue q JOIN seriatim.ended e ON e.queue = q.number AND e.state = 3
-    GROUP BY q.number ORDER BY q.number
+    SELECT q.number, q.retain_dead, t.dead - q.retain_dead_max AS over
+    FROM seriatim.queue q
+    JOIN (SELECT queue, sum(dead) AS dead FROM seriatim.tally GROUP BY queue) t ON t.queue = q.number AND t.dead > 0
+    ORDER BY q.number
   LOOP
     _found := _found || ARRAY(
       SELECT o.seq FROM (
@@ -66,21 +67,38 @@ BEGIN
   PERFORM seriatim.forget(o_seq);
 END $$;
 
--- Deletes expired idempotency keys without a stored job, nodes that died more than _node_shown ago, and batches
--- without a claimed lane, which leave_batches() could not count.
-CREATE FUNCTION seriatim.sweep_rest(_now bigint, _rows_max int, _node_shown bigint) RETURNS void
-LANGUAGE plpgsql AS $$
+-- Deletes expired idempotency keys without a stored job. Those of stored jobs stay, so each sweep looks at the next
+-- ones, about _rows_max: all that expired with one push are looked at together.
+CREATE FUNCTION seriatim.forget_names(_now bigint, _rows_max int) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _from bigint;
+  _to bigint;
 BEGIN
+  INSERT INTO seriatim.looked (until) SELECT -1 WHERE NOT EXISTS (SELECT FROM seriatim.looked) ON CONFLICT DO NOTHING;
+  SELECT until INTO _from FROM seriatim.looked FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  _to := (SELECT until FROM seriatim.idempotency WHERE until > _from AND until <= _now
+    ORDER BY until OFFSET _rows_max LIMIT 1);
   DELETE FROM seriatim.idempotency d
   USING (
     SELECT i.ctid AS row FROM seriatim.idempotency i
-    WHERE i.until <= _now
+    WHERE i.until > _from AND i.until <= coalesce(_to, _now)
       AND NOT EXISTS (SELECT FROM seriatim.item j WHERE j.seq = i.seq)
       AND NOT EXISTS (SELECT FROM seriatim.ended j WHERE j.seq = i.seq)
       AND NOT EXISTS (SELECT FROM seriatim.alias j WHERE j.seq = i.seq)
-    LIMIT _rows_max FOR UPDATE OF i SKIP LOCKED
+    FOR UPDATE OF i SKIP LOCKED
   ) x
   WHERE d.ctid = x.row;
+  UPDATE seriatim.looked SET until = coalesce(_to, -1) WHERE until <> coalesce(_to, -1);
+END $$;
+
+-- Deletes nodes that died more than _node_shown ago, and batches without a claimed lane, which leave_batches() could
+-- not count.
+CREATE FUNCTION seriatim.sweep_rest(_now bigint, _rows_max int, _node_shown bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
   DELETE FROM seriatim.node WHERE id IN (
     SELECT id FROM seriatim.node WHERE seriatim.later(dead_at, _node_shown) <= _now AND dead_at IS NOT NULL
     LIMIT _rows_max FOR UPDATE SKIP LOCKED);
@@ -107,6 +125,8 @@ BEGIN
   SELECT * INTO o_completed, _done_more FROM seriatim.sweep_done(_t, _rows_max);
   SELECT * INTO o_dead, o_dead_queue, o_dead_created_at, _dead_more
   FROM seriatim.sweep_dead(_t, _rows_max);
+  PERFORM seriatim.forget_names(_t, _rows_max);
   PERFORM seriatim.sweep_rest(_t, _rows_max, _node_shown);
+  PERFORM seriatim.fold(10000);
   o_more := _expired_more OR _done_more OR _dead_more;
 END $$;

@@ -20,6 +20,42 @@ EXCEPTION WHEN OTHERS THEN
   RETURN _payload::text;
 END $$;
 
+-- The numbers of each queue.
+CREATE FUNCTION seriatim.stats(_now bigint) RETURNS TABLE (name text, mode smallint, paused boolean, now bigint, due bigint,
+  lanes bigint, jobs bigint, claimed bigint, dead bigint, processed bigint, failed bigint, retrying bigint)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+    SELECT q.name, q.mode, q.paused, coalesce(_now, seriatim.clock()), seriatim.first_due(q.number),
+      coalesce(t.lanes, 0), coalesce(t.jobs, 0), coalesce(t.claimed, 0), coalesce(t.dead, 0),
+      coalesce(t.processed, 0), coalesce(t.failed, 0),
+      (SELECT count(*) FROM seriatim.lane l WHERE l.retry_count >= 0
+        AND CASE WHEN l.retry_count >= 0 THEN l.queue END = q.number)
+    FROM seriatim.queue q
+    LEFT JOIN (SELECT y.queue, sum(y.lanes)::bigint AS lanes, sum(y.jobs)::bigint AS jobs,
+        sum(y.claimed)::bigint AS claimed, sum(y.dead)::bigint AS dead, sum(y.processed)::bigint AS processed,
+        sum(y.failed)::bigint AS failed
+      FROM seriatim.tally y GROUP BY y.queue) t ON t.queue = q.number
+    ORDER BY q.name;
+END $$;
+
+-- The jobs with these ids. In a function, since its settings forbid plans that read all jobs, and compiled ones: see
+-- entry.sql.
+CREATE FUNCTION seriatim.find_jobs(_seq bigint[], _queue int[], _millis bigint[]) RETURNS SETOF seriatim.job_view
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY SELECT v.* FROM seriatim.resolve(_seq, _queue, _millis) r
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.job_view x WHERE x.seq = r.o_seq OFFSET 0) v;
+END $$;
+
+-- The jobs in turns of a queue. What waits is not read.
+CREATE FUNCTION seriatim.running(_queue int) RETURNS SETOF seriatim.job_view LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY SELECT j.* FROM (SELECT number FROM seriatim.claimed_lane WHERE queue = _queue) c
+    CROSS JOIN LATERAL (SELECT t.seq FROM seriatim.turn_job t WHERE t.lane = c.number OFFSET 0) t
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.job_view x WHERE x.seq = t.seq OFFSET 0) j;
+END $$;
+
 CREATE VIEW seriatim.jobs AS
 SELECT seriatim.job_id(v.created_at, v.queue, v.seq) AS job_id, v.name AS queue, v.key, v.task,
   (ARRAY['queued', 'running', 'succeeded', 'dead', 'canceled'])[v.state + 1] AS state,

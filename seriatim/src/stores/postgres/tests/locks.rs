@@ -5,6 +5,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::contract::{Actions, Beat, Cancel, Cancelled};
 use crate::model::id::LaneId;
+use crate::{Mode, Outcome};
 
 /// More than a call takes that waits for nobody.
 const SOON: Duration = Duration::from_secs(20);
@@ -128,4 +129,68 @@ async fn an_open_transaction_on_a_running_lane_does_not_hold_up_heartbeats() {
     let sql = in_schema("SELECT key FROM seriatim.lane WHERE progress = 'half'", &schema);
     let told = holder.query(&sql, &[]).await.unwrap();
     assert_eq!(told.iter().map(|row| row.get::<_, &str>(0)).collect::<Vec<_>>(), ["b"]);
+}
+
+#[tokio::test]
+async fn an_open_transaction_on_a_running_lane_holds_up_the_settle_of_no_other() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    for mode in [Mode::Fifo, Mode::Accumulate, Mode::Exclusive] {
+        let queue = Queue::new(mode.to_string(), mode);
+        declare(&store, queue.clone()).await;
+        let job = |key: &str, tag: u32| Job::new(&*queue.name, &tag).unwrap().key(key);
+        push(&store, ["a", "b", "c"].map(|key| job(key, 1)).to_vec()).await;
+        push(&store, ["a", "b", "c"].map(|key| job(key, 2)).to_vec()).await;
+        for outcome in [Outcome::Done, Outcome::Bury { error: "e".into() }] {
+            let turns = claim(&store, &queue.name, 3).await.turns;
+            let Some(locked) = turns.iter().find(|turn| turn.key.as_deref() == Some("b")) else {
+                continue;
+            };
+            let holder = lock(&schema, &number(locked.lane)).await;
+            let plan = |turn: &Turn| {
+                // One of the others is done in any case.
+                let outcome =
+                    if turn.key.as_deref() == Some("c") { &Outcome::Done } else { &outcome };
+                crate::store::plan(turn, &queue, &outcome.clone().into(), &|_| LEASE)
+            };
+            let ends: Vec<Settlement> = turns.iter().map(plan).collect();
+            let request = Settle { skip_locked: true, ..Settle::now(ends.clone()) };
+            let settled = timeout(SOON, store.settle(request)).await.expect("it waits for nobody");
+            for (turn, settled) in turns.iter().zip(settled.unwrap()) {
+                let expected = match turn.lane == locked.lane {
+                    true => Settled::Busy,
+                    false => Settled::ok(Vec::new()),
+                };
+                assert_eq!(settled, expected, "{mode} {:?} {outcome:?}", turn.key);
+            }
+            holder.batch_execute("ROLLBACK").await.unwrap();
+            let request = Settle { skip_locked: true, ..Settle::now(ends) };
+            for (turn, settled) in turns.iter().zip(store.settle(request).await.unwrap()) {
+                assert_eq!(settled.is_ok(), turn.lane == locked.lane, "{mode}: the repeat");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_settle_waits_for_a_short_lock_in_line() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1)]).await;
+    let turns = claim(&store, "q", 1).await.turns;
+    let end = Settlement::done(turns[0].lane, turns[0].token);
+    let server = session().await;
+    loop {
+        let holder = lock(&schema, "key = 'a'").await;
+        let request = Settle { skip_locked: true, ..Settle::now(vec![end.clone()]) };
+        let one = store.clone();
+        let settle = tokio::spawn(async move { one.settle(request).await.unwrap() });
+        until_waiting(&server, &schema, 1).await;
+        holder.batch_execute("ROLLBACK").await.unwrap();
+        // A slow machine may let the wait end first.
+        if settle.await.unwrap()[0].is_ok() {
+            break;
+        }
+    }
 }

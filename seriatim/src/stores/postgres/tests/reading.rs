@@ -9,7 +9,8 @@ use tokio_postgres::NoTls;
 
 use super::*;
 use crate::contract::{
-    Actions, Beat, Cancel, ClaimSelection, Consumer, Fleet, Producer, Release, Views,
+    Actions, Beat, Cancel, ClaimSelection, Consumer, Fleet, JobQuery, JobState, Producer, Release,
+    Sweep, Views,
 };
 use crate::{DueRule, Mode, Outcome};
 
@@ -272,6 +273,83 @@ async fn entries_read(store: &Arc<Postgres>, queue: Queue, depth: u32) -> Vec<(&
         found.push((ends, read));
     }
     found
+}
+
+#[tokio::test]
+async fn a_sweep_looks_at_a_part_of_the_names_whose_jobs_are_stored_and_reaches_all() {
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let watched = Watched { store: store.clone(), found: Mutex::default() };
+    declare(&store, Queue::parallel("q").idempotency_ttl(Duration::from_micros(1))).await;
+    let named = |i: usize| Job::new("q", &i).unwrap().idempotency_key(i.to_string());
+    for first in (0..WAITING).step_by(BATCH) {
+        push(&store, (first..first + BATCH).map(named).collect()).await;
+    }
+    let sweep = || store.sweep(Sweep { now: None, rows_max: BATCH });
+    sweep().await.unwrap();
+    for _ in 0..3 {
+        let (_, read) = watched.counted(sweep()).await;
+        assert!(read <= ENTRIES_EACH_MAX * BATCH as i64, "{read} rows of the jobs");
+    }
+    // The jobs that came last go, and with them their names, behind all the others.
+    let gone = store.claim(claiming("q", WAITING)).await.unwrap().turns;
+    done(&store, &gone[WAITING - BATCH..]).await;
+    for _ in 0..=2 * WAITING / BATCH {
+        sweep().await.unwrap();
+    }
+    let left = "SELECT count(*) FROM seriatim.idempotency";
+    let left: i64 = store.pool.query_one(left, &[]).await.unwrap().get(0);
+    assert_eq!(left, (WAITING - BATCH) as i64);
+}
+
+#[tokio::test]
+async fn a_look_at_a_job_or_at_what_runs_reads_no_job_that_waits() {
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let watched = Watched { store: store.clone(), found: Mutex::default() };
+    let mut much = Vec::new();
+    for mode in MODES {
+        let queue = name(mode);
+        declare(&store, Queue::new(&*queue, mode)).await;
+        push_many(&store, jobs_of(mode, "k", WAITING)).await;
+        store.pool.query("ANALYZE", &[]).await.unwrap();
+        let turns = claim(&store, &queue, 5).await.turns;
+        let jobs: usize = turns.iter().map(|turn| turn.jobs.len()).sum();
+        let turn = &turns[0];
+        let (job, read) = watched.counted(store.job(turn.jobs[0].id)).await;
+        assert_eq!(job.unwrap().state, JobState::Running);
+        much.push((mode, "a job", read));
+        let (found, read) =
+            watched.counted(store.jobs(JobQuery::new(&*queue, JobState::Running))).await;
+        assert_eq!(found.rows.len(), jobs);
+        much.push((mode, "what runs", read));
+        let (seen, read) = watched.counted(store.turn(turn.lane, turn.token)).await;
+        assert!(seen.is_some());
+        much.push((mode, "a turn", read));
+    }
+    much.retain(|(_, _, read)| *read > ENTRIES_EACH_MAX * 10);
+    assert!(much.is_empty(), "{much:?}");
+}
+
+#[tokio::test]
+async fn statistics_read_no_job() {
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let watched = Watched { store: store.clone(), found: Mutex::default() };
+    for mode in MODES {
+        declare(&store, Queue::new(name(mode), mode).retain_completed(LEASE * 600)).await;
+        push_many(&store, jobs_of(mode, "k", WAITING)).await;
+        let turns = claim(&store, &name(mode), WAITING / 2).await.turns;
+        done(&store, &turns[..turns.len() / 2]).await;
+    }
+    // The first reader removes the entries of claimed lanes from the index.
+    store.stats(None).await.unwrap();
+    let (stats, read) = watched.counted(store.stats(None)).await;
+    assert_eq!(stats.iter().map(|one| one.claimed).sum::<u64>(), (WAITING / 4 * 3) as u64);
+    assert!(read <= SLACK, "{read} rows");
 }
 
 #[tokio::test]

@@ -66,7 +66,7 @@ impl<'c> Counted<'c> {
         let claim = Claim { lanes_max: turns.len(), ..claiming("q", LANES) };
         let go_on = GoOn { claim, places: (0..turns.len()).collect() };
         let go_on = if goes_on { vec![go_on] } else { Vec::new() };
-        let request = Settle { now: None, turns: turns.iter().map(plan).collect(), go_on };
+        let request = Settle { go_on, ..Settle::now(turns.iter().map(plan).collect()) };
         self.call(name, |tx| tx.settle(&request).unwrap());
     }
 }
