@@ -52,15 +52,17 @@ impl Consumer for Mysql {
         let deletion =
             self.inner.fast_path.deletion(&request.turns, &self.inner.definitions.known());
         let ahead = || deletion.as_ref().map(|deletion| deletion.sql.clone()).unwrap_or_default();
-        let settled = transact!(
+        let (settled, waits) = transact!(
             self.inner, Lock::Shared, request.now, ahead(), work => async {
                 match deletion.as_ref().filter(|_| !work.ahead.is_empty()) {
-                    Some(deletion) => deletion.settle(work, &request.turns).await,
-                    None => super::settle::settle(work, &request.turns).await,
+                    Some(deletion) => Ok((deletion.settle(work, &request.turns).await?, false)),
+                    None => super::settle::settle(work, &request).await,
                 }
             }
         )?;
-        self.inner.bell.ring();
+        if waits {
+            self.inner.bell.ring();
+        }
         Ok(settled)
     }
 
@@ -139,7 +141,7 @@ async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed
     if !taken.is_empty() {
         turns = take(work, request, &taken, &mut room).await?;
         fast.extend(turns.iter().filter_map(|turn| work.fast(turn.lane.number)));
-        fill(work, &mut turns).await?;
+        fill(work, &mut turns.iter_mut().collect::<Vec<_>>()).await?;
         let sql = looks(&work.state, queue, request);
         ready = Some(ready_of(work.finish(&sql).await?)?);
     }
@@ -149,7 +151,7 @@ async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed
 }
 
 /// Locks the node's ticket row until the call ends, so that `give_up` waits for it. Only for calls with a ticket.
-fn ticket_of(node: &NodeId, ticket: u64) -> String {
+pub(super) fn ticket_of(node: &NodeId, ticket: u64) -> String {
     match ticket {
         0 => "SELECT 0".to_owned(),
         _ => {
@@ -168,8 +170,13 @@ async fn hold_ticket(work: &mut Work<'_>, node: &NodeId, ticket: u64) -> Try<()>
 }
 
 fn check_given_up(ticket: u64, rows: Vec<mysql_async::Row>) -> Try<()> {
+    Ok(check_ticket(ticket, given_up_of(rows)?)?)
+}
+
+/// The highest ticket that was given up.
+pub(super) fn given_up_of(rows: Vec<mysql_async::Row>) -> Try<u64> {
     let given_up = rows.into_iter().next().map(|row| Columns::of(row).int()).transpose()?;
-    Ok(check_ticket(ticket, given_up.unwrap_or_default() as u64)?)
+    Ok(given_up.unwrap_or_default() as u64)
 }
 
 fn is_due(wake: Option<Timestamp>, now: Timestamp) -> bool {
@@ -325,7 +332,7 @@ type Drawn = (i64, Timestamp);
 
 /// The next token, higher than any before and not below the clock. It is drawn while the lanes are locked, so it is
 /// also higher than any of theirs, and no session waits for the counter.
-async fn draw_token(work: &mut Work<'_>) -> Try<Drawn> {
+pub(super) async fn draw_token(work: &mut Work<'_>) -> Try<Drawn> {
     let answers = work.run(&draw_statements()).await?;
     high_enough(work, answers).await
 }
@@ -363,7 +370,7 @@ fn drawn(mut answers: Vec<Answer>) -> Try<Drawn> {
 }
 
 /// Adds the large payloads, which were not read before, to the turns.
-async fn fill(work: &mut Work<'_>, turns: &mut [Turn]) -> Try<()> {
+pub(super) async fn fill(work: &mut Work<'_>, turns: &mut [&mut Turn]) -> Try<()> {
     let ids: Vec<JobId> =
         turns.iter().flat_map(|turn| turn.jobs.iter().map(|job| job.id)).collect();
     let mut bodies = work.bodies_of(&ids).await?;

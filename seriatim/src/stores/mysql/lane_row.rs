@@ -153,7 +153,8 @@ impl LaneRow {
         };
         let (class, prio, _) = position.ready.unwrap_or_default();
         // With no open jobs left, raising the generation closes all jobs without writing them.
-        let closes_all = hold.is_some() && !was_claimed && n == 0;
+        let is_new = !was_claimed || before.is_some_and(|before| before.tok != lane.token.0);
+        let closes_all = hold.is_some() && is_new && n == 0;
         let (retry, crashes, error) = lane.trouble();
         let mut row = Self {
             id,

@@ -38,6 +38,8 @@ pub(super) enum Need {
     Arrival,
     /// Those that a turn may take.
     Turn,
+    /// Those that the next turn may take, and those that determine the position if there is none.
+    NextTurn,
 }
 
 impl Work<'_> {
@@ -126,14 +128,14 @@ impl Work<'_> {
             parts.push(format!("{lane} AND j.gen < {}", row.open));
         }
         let most = match (need, mode) {
-            (Need::Turn, Mode::Accumulate) => TURN_JOBS_MAX + 1,
-            (Need::Turn, Mode::Fifo) => {
+            (Need::Turn | Need::NextTurn, Mode::Accumulate) => TURN_JOBS_MAX + 1,
+            (Need::Turn | Need::NextTurn, Mode::Fifo) => {
                 self.state.queue_row(row.q).map_or(1, |queue| queue.queue.take as usize) + 1
             }
             _ => 1,
         };
         let order = match (need, mode) {
-            (Need::Turn, Mode::Accumulate) => "score, j.seq",
+            (Need::Turn | Need::NextTurn, Mode::Accumulate) => "score, j.seq",
             _ => "ord, j.seq",
         };
         parts.push(format!("{open} ORDER BY j.{order} LIMIT {most}"));

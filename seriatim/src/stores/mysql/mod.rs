@@ -13,6 +13,7 @@ mod claim;
 mod due;
 mod error;
 mod fast_path;
+mod going_on;
 mod job_row;
 mod lane_row;
 mod load;
@@ -126,7 +127,7 @@ impl Mysql {
 #[async_trait]
 impl Store for Mysql {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "mysql", shared: true, claim_split: Some(CLAIM_SPLIT), goes_on: false }
+        Capabilities { name: "mysql", shared: true, claim_split: Some(CLAIM_SPLIT), goes_on: true }
     }
 
     async fn now(&self) -> Result<Timestamp> {

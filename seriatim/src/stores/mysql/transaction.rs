@@ -66,8 +66,8 @@ impl Transaction for mysql_async::Transaction<'_> {
         // A queue with a claimed lane keeps its mode.
         let known = store.inner.define(&[]).await?;
         let mut work = begin(&store.inner, self, request.now, known).await?;
-        let settled = settle::settle(&mut work, &request.turns).await;
-        Ok(end(work, settled).await?)
+        let settled = settle::settle(&mut work, &Settle { go_on: Vec::new(), ..request }).await;
+        Ok(end(work, settled).await?.0)
     }
 
     async fn commit(self, store: &dyn Store) -> Result<()> {
