@@ -1,6 +1,6 @@
 //! Writing the changes of the model to the database.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::error::{Fail, Try};
 use super::job_row::{BODY_COLUMNS, JobRow, Table, WAITING, generation};
@@ -332,6 +332,9 @@ impl Work<'_> {
         let mut new_flags = Batch::new("REPLACE INTO seriatim_flag (seq, lane) VALUES ", "");
         let mut new_expiries = Batch::new("REPLACE INTO seriatim_expiry (seq, at) VALUES ", "");
         let (mut aliases, mut flags, mut expiries) = (Vec::new(), Vec::new(), Vec::new());
+        // A job that is gone may have been merged into another one, which takes its aliases over.
+        let stay: HashSet<JobId> =
+            after.jobs.values().flat_map(|job| job.entry.aliases.iter().copied()).collect();
         for (seq, job) in &after.jobs {
             let before = self.jobs.get(seq);
             if before.is_none_or(|before| before.entry.aliases != job.entry.aliases) {
@@ -352,7 +355,8 @@ impl Work<'_> {
         for (seq, before) in &self.jobs {
             let job = after.jobs.get(seq);
             if job.is_none() {
-                aliases.extend(before.entry.aliases.iter().map(|id| bytes(&id.to_bytes())));
+                let gone = before.entry.aliases.iter().filter(|id| !stay.contains(id));
+                aliases.extend(gone.map(|id| bytes(&id.to_bytes())));
             }
             let stays = job.is_some_and(|job| job.entry.flagged && job.state == WAITING);
             if before.entry.flagged && !stays {

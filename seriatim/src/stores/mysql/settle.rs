@@ -18,7 +18,8 @@ pub(super) async fn settle(work: &mut Work<'_>, request: &Settle) -> Try<(Vec<Se
     let wanted: BTreeSet<u64> = turns.iter().map(|turn| turn.lane.number).collect();
     let is_keyless = |turn: &&Settlement| work.mode(turn.lane.queue).is_ok_and(|m| !m.is_keyed());
     let keyless = turns.iter().filter(is_keyless).map(|turn| turn.lane.number).collect();
-    work.lock_lanes_of(&wanted, &keyless).await?;
+    let bodies = if request.go_on.is_empty() { Bodies::None } else { Bodies::Lengths };
+    work.lock_lanes_of(&wanted, &keyless, bodies).await?;
     going_on.choose(work);
     // Lanes of stale settlements are left unchanged.
     let current = |turn: &&Settlement| {

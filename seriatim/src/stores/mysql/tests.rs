@@ -5,6 +5,7 @@ mod connecting;
 mod deletion;
 mod emptied;
 mod fast_path;
+mod merging;
 mod plans;
 mod transactions;
 

@@ -312,14 +312,15 @@ impl<'a> Work<'a> {
 
     /// Locks the existing ones of these lanes in order of (queue, key), then of number.
     pub(super) async fn lock_lanes(&mut self, wanted: &BTreeSet<u64>) -> Try<()> {
-        self.lock_lanes_of(wanted, &BTreeSet::new()).await
+        self.lock_lanes_of(wanted, &BTreeSet::new(), Bodies::None).await
     }
 
-    /// Like [`Self::lock_lanes`], if some of the lanes are known to have no key.
+    /// Like [`Self::lock_lanes`], if some of the lanes are known to have no key. `bodies`: those of open jobs.
     pub(super) async fn lock_lanes_of(
         &mut self,
         wanted: &BTreeSet<u64>,
         keyless: &BTreeSet<u64>,
+        bodies: Bodies,
     ) -> Try<()> {
         let wanted_list: Vec<u64> = wanted.difference(keyless).copied().collect();
         let mut keyed: BTreeSet<(u32, Arc<str>)> = BTreeSet::new();
@@ -352,9 +353,14 @@ impl<'a> Work<'a> {
             statements.push(format!("FORCE INDEX (PRIMARY) WHERE id IN ({ids}) FOR UPDATE"));
         }
         for rest in statements {
-            let sql = format!("SELECT {LANE_COLUMNS}, NULL, 0 FROM seriatim_lane {rest}");
+            let body = bodies.of("IF(j_gen >= open, payload, NULL)");
+            let sql = format!("SELECT {LANE_COLUMNS}, {body} FROM seriatim_lane {rest}");
             for row in self.rows(&sql).await? {
-                let (lane, job) = LaneRow::read(&mut Columns::of(row))?;
+                let mut row = Columns::of(row);
+                let (lane, mut job) = LaneRow::read(&mut row)?;
+                if let Some(job) = &mut job {
+                    self.read_body(&mut row, job)?;
+                }
                 if wanted.contains(&lane.id) {
                     self.add_lane(lane, job)?;
                 }
