@@ -7,14 +7,16 @@ use async_trait::async_trait;
 
 use super::Mysql;
 use super::bodies::Bodies;
+use super::definitions::Known;
 use super::due::{first_wakes, look, looks, mine, ready_of, wake_of};
 use super::error::{Fail, Try};
 use super::fast_path::FastLane;
+use super::gates::Lock;
 use super::lane_row::LANE_COLUMNS;
 use super::load::{Need, nodes};
 use super::pool::Answer;
 use super::sql::{CLOCK, Columns, LIST_MAX, list, text};
-use super::work::{Known, Lock, Work};
+use super::work::Work;
 use crate::contract::errors::check_ticket;
 use crate::contract::{
     Claim, ClaimSelection, Claimed, Consumer, GiveUp, Release, Rescue, Settle, Settled,
@@ -37,9 +39,9 @@ const CLASSES_AHEAD: usize = 8;
 impl Consumer for Mysql {
     async fn claim(&self, request: Claim) -> Result<Claimed> {
         let asked = AtomicU32::new(0);
-        let ahead = || ahead(self.inner.definitions.known(), &request, &asked);
+        let ahead = || ahead(&self.inner.definitions.known(), &request, &asked);
         let (claimed, fast) = transact!(
-            self.inner, Lock::Shared, request.now, ahead(), work => claim(
+            self.inner, Lock::queue(&request.queue), request.now, ahead(), work => claim(
                 work, &request, asked.load(Ordering::Relaxed)
             )
         )?;
@@ -53,7 +55,7 @@ impl Consumer for Mysql {
             self.inner.fast_path.deletion(&request.turns, &self.inner.definitions.known());
         let ahead = || deletion.as_ref().map(|deletion| deletion.sql.clone()).unwrap_or_default();
         let (settled, waits) = transact!(
-            self.inner, Lock::Shared, request.now, ahead(), work => async {
+            self.inner, Lock::FREE, request.now, ahead(), work => async {
                 match deletion.as_ref().filter(|_| !work.ahead.is_empty()) {
                     Some(deletion) => Ok((deletion.settle(work, &request.turns).await?, false)),
                     None => super::settle::settle(work, &request).await,
@@ -67,19 +69,19 @@ impl Consumer for Mysql {
     }
 
     async fn give_up(&self, request: GiveUp) -> Result<()> {
-        transact!(self.inner, Lock::Shared, None, work => give_up(work, &request))
+        transact!(self.inner, Lock::FREE, None, work => give_up(work, &request))
     }
 }
 
 /// The statements that a claim sends ahead, if the definitions are cached: its node, the next `wake`, and the lanes to
 /// take if none has to be promoted.
-fn ahead(known: Known, request: &Claim, asked: &AtomicU32) -> String {
+fn ahead(known: &Known, request: &Claim, asked: &AtomicU32) -> String {
     asked.store(0, Ordering::Relaxed);
     let Some(row) = known.queues.values().find(|row| *row.name == *request.queue) else {
         return String::new();
     };
     let queue = row.number;
-    let state = State { routes: known.routes, ..State::default() };
+    let state = State { routes: known.routes.clone(), ..State::default() };
     let classes = takeable(&state, request);
     if classes.len() > CLASSES_AHEAD {
         return String::new();

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
+use super::definitions::Known;
 use super::error::{Fail, Try};
 use super::sql::{list, literals};
-use super::work::{Known, Work};
+use super::work::Work;
 use crate::contract::Settled;
 use crate::lock::lock;
 use crate::model::settle::Settlement;

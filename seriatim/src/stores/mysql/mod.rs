@@ -10,9 +10,11 @@ mod transact;
 mod actions;
 mod bodies;
 mod claim;
+mod definitions;
 mod due;
 mod error;
 mod fast_path;
+mod gates;
 mod going_on;
 mod job_row;
 mod lane_row;
@@ -38,10 +40,11 @@ mod work;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use definitions::Definitions;
 use fast_path::FastPath;
+use gates::Lock;
 use options::Options;
 use pool::Pool;
-use work::{Definitions, Lock};
 
 use crate::contract::*;
 use crate::model::clock::Timestamp;
@@ -146,7 +149,7 @@ impl Store for Mysql {
         if let Some(secret) = self.kept_secret().await? {
             return Ok(secret);
         }
-        transact!(self.inner, Lock::Shared, None, work => secret::keep_secret(work, offered))?;
+        transact!(self.inner, Lock::FREE, None, work => secret::keep_secret(work, offered))?;
         // A separate transaction: it sees a secret that another session stored meanwhile.
         let gone = || Error::new(ErrorKind::Corrupt, "the secret of the store is gone");
         self.kept_secret().await?.ok_or_else(gone)

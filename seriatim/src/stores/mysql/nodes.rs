@@ -6,8 +6,9 @@ use async_trait::async_trait;
 
 use super::bodies::Bodies;
 use super::error::Try;
+use super::gates::{Gates, Lock};
 use super::sql::{Columns, list, text};
-use super::work::{Lock, Work};
+use super::work::Work;
 use super::{Mysql, claim};
 use crate::contract::{
     Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release, Rescue, Sweep, Swept,
@@ -20,34 +21,35 @@ use crate::stores::json::json;
 #[async_trait]
 impl Fleet for Mysql {
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
-        transact!(self.inner, Lock::Shared, request.now, work => heartbeat(work, &request))
+        transact!(self.inner, Lock::FREE, request.now, work => heartbeat(work, &request))
     }
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
-        transact!(self.inner, Lock::Shared, request.now, work => claim::rescue(work, &request))?
+        transact!(self.inner, Lock::FREE, request.now, work => claim::rescue(work, &request))?
     }
 
     async fn release(&self, request: Release) -> Result<Vec<Turn>> {
-        transact!(self.inner, Lock::Shared, request.now, work => claim::release(work, &request))
+        let lock = Lock::of_release(&request);
+        transact!(self.inner, lock.clone(), request.now, work => claim::release(work, &request))
     }
 
     async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
         transact!(
-            self.inner, Lock::Shared, request.now, work => declare_dead(work, &request)
+            self.inner, Lock::FREE, request.now, work => declare_dead(work, &request)
         )
     }
 
     async fn command_node(&self, node: NodeId, command: Command) -> Result<()> {
-        transact!(self.inner, Lock::Shared, None, work => command_node(work, &node, command))
+        transact!(self.inner, Lock::FREE, None, work => command_node(work, &node, command))
     }
 
     async fn lead(&self, request: Lead) -> Result<bool> {
-        transact!(self.inner, Lock::Shared, request.now, work => lead(work, &request))
+        transact!(self.inner, Lock::FREE, request.now, work => lead(work, &request))
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         transact!(
-            self.inner, Lock::Shared, request.now, work => super::sweep::sweep(work, request.rows_max)
+            self.inner, Lock::Write(Gates::All), request.now, work => super::sweep::sweep(work, request.rows_max)
         )
     }
 }

@@ -8,14 +8,15 @@ use async_trait::async_trait;
 use super::Mysql;
 use super::bodies::Bodies;
 use super::error::Try;
+use super::gates::Lock;
 use super::load::Need;
 use super::sql::Columns;
-use super::work::{Lock, Work};
+use super::work::Work;
 use crate::contract::{Acted, Declare, DeleteQueue, Queues};
 use crate::model::error::Result;
 use crate::model::queue::Queue;
 
-/// Most rows of each kind in one step, which blocks the rest of the store.
+/// Most rows of each kind in one step, which blocks the other changes of definitions.
 const STEP_ROWS: usize = 1_000;
 
 #[async_trait]
@@ -44,6 +45,7 @@ async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
         }
         let number = row.number;
         let may_convert = !row.declared && row.queue.mode.is_keyed() && queue.mode.is_keyed();
+        lock_gate(work, number).await?;
         // One lane is enough for a refusal.
         let limit = if may_convert { "" } else { "LIMIT 1" };
         let ids =
@@ -56,6 +58,11 @@ async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
     Ok(())
 }
 
+/// Waits for what writes lanes of this queue, and keeps others from it.
+async fn lock_gate(work: &mut Work<'_>, queue: u32) -> Try<()> {
+    work.run(&format!("SELECT q FROM seriatim_gate WHERE q = {queue} FOR UPDATE")).await.map(drop)
+}
+
 async fn pause(work: &mut Work<'_>, queue: &str, paused: bool) -> Try<()> {
     work.state.pause_queue(queue, paused)?;
     work.save().await?;
@@ -64,6 +71,7 @@ async fn pause(work: &mut Work<'_>, queue: &str, paused: bool) -> Try<()> {
 
 async fn delete_queue(work: &mut Work<'_>, request: &DeleteQueue) -> Try<Acted> {
     let queue = work.state.queue(&request.queue)?.number;
+    lock_gate(work, queue).await?;
     let sql = format!(
         "SELECT COUNT(*) FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 2"
     );

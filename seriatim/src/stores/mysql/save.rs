@@ -1,12 +1,14 @@
 //! Writing the changes of the model to the database.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
+use super::definitions::{CLOSING, Known};
 use super::error::{Fail, Try};
 use super::job_row::{BODY_COLUMNS, JobRow, Table, WAITING, generation};
 use super::lane_row::{LANE_COLUMNS, LaneRow, st};
 use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, list, maybe_text, text};
-use super::work::{CLOSING, Lock, UNNUMBERED, Work};
+use super::work::{UNNUMBERED, Work};
 use crate::model::id::JobId;
 use crate::stores::json::json;
 use crate::stores::state::QueueRow;
@@ -102,9 +104,9 @@ struct After {
 impl Work<'_> {
     /// Writes the changes. The transaction stays open.
     pub(super) async fn save(&mut self) -> Try<Numbers> {
-        let changes_definitions = self.state.queues.len() != self.queues_before.len()
-            || self.state.routes.len() != self.routes_before;
-        if changes_definitions && self.lock != Lock::Alone {
+        let changes_definitions = self.state.queues.len() != self.known.queues.len()
+            || self.state.routes.len() != self.known.routes.len();
+        if changes_definitions && !self.lock.is_alone() {
             return Err(Fail::Alone);
         }
         self.save_definitions().await?;
@@ -407,19 +409,21 @@ impl Work<'_> {
     }
 
     async fn save_definitions(&mut self) -> Try<()> {
-        if self.lock != Lock::Alone {
+        if !self.lock.is_alone() {
             return Ok(());
         }
         let mut queues = Batch::new(
             "INSERT INTO seriatim_queue (number, name, definition, declared, paused) VALUES ",
             " ON DUPLICATE KEY UPDATE definition = VALUES(definition), declared = VALUES(declared), paused = VALUES(paused)",
         );
+        let mut gates = Batch::new("INSERT IGNORE INTO seriatim_gate (q) VALUES ", "");
         for (number, row) in &self.state.queues {
             let flags = |row: &QueueRow| (row.declared, row.paused, row.closing);
-            let same = self
-                .queues_before
-                .get(number)
-                .is_some_and(|old| flags(old) == flags(row) && old.queue == row.queue);
+            let before = self.known.queues.get(number);
+            let same = before.is_some_and(|old| flags(old) == flags(row) && old.queue == row.queue);
+            if before.is_none() {
+                gates.add(&format!("({number})"));
+            }
             if !same {
                 let (name, definition) = (text(&row.name), text(&json(&row.queue)?));
                 let paused = if row.closing { CLOSING } else { i64::from(row.paused) };
@@ -428,22 +432,26 @@ impl Work<'_> {
             }
         }
         let mut routes = Batch::new("INSERT INTO seriatim_route (number, node, grp) VALUES ", "");
-        for (i, (node, group)) in self.state.routes.iter().enumerate().skip(self.routes_before) {
+        for (i, (node, group)) in self.state.routes.iter().enumerate().skip(self.known.routes.len())
+        {
             let (node, group) = (maybe_text(node.as_deref()), maybe_text(group.as_deref()));
             routes.add(&format!("({},{node},{group})", i + 1));
         }
-        let gone = self.queues_before.keys().filter(|old| !self.state.queues.contains_key(old));
-        let gone = gone.map(|number| format!("DELETE FROM seriatim_queue WHERE number = {number}"));
-        let statements: Vec<_> = gone.chain(queues.finish()).chain(routes.finish()).collect();
+        let gone = self.known.queues.keys().filter(|old| !self.state.queues.contains_key(old));
+        let gone = gone.flat_map(|number| {
+            let queue = format!("DELETE FROM seriatim_queue WHERE number = {number}");
+            [queue, format!("DELETE FROM seriatim_gate WHERE q = {number}")]
+        });
+        let new = queues.finish().into_iter().chain(gates.finish()).chain(routes.finish());
+        let statements: Vec<_> = gone.chain(new).collect();
         if statements.is_empty() {
             return Ok(());
         }
         for sql in statements {
             self.write(&sql).await?;
         }
-        self.queues_before.clone_from(&self.state.queues);
-        self.routes_before = self.state.routes.len();
-        self.stamp += 1;
+        let known = self.definitions();
+        self.known = Arc::new(Known { stamp: known.stamp + 1, ..known });
         let sql = "UPDATE seriatim_meta SET definitions = definitions + 1 WHERE id = 1";
         self.write(sql).await
     }

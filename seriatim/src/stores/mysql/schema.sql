@@ -1,4 +1,4 @@
--- Version 3. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
+-- Version 4. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
 -- statement ends with a semicolon at the end of a line, and can run twice without loss.
 
 CREATE TABLE IF NOT EXISTS seriatim_meta (
@@ -20,6 +20,12 @@ CREATE TABLE IF NOT EXISTS seriatim_queue (
   declared TINYINT NOT NULL,
   paused TINYINT NOT NULL DEFAULT 0,
   UNIQUE KEY queue_name (name)
+) ENGINE = InnoDB;
+
+-- A row for each queue. Locked shared by what writes its lanes, and exclusively by a change of its mode and by its
+-- deletion; so nothing else of a definition has to be locked.
+CREATE TABLE IF NOT EXISTS seriatim_gate (
+  q INT NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB;
 
 -- Counters of settled turns. Several rows per queue, so that settles do not wait for each other.

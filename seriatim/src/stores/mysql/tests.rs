@@ -5,6 +5,7 @@ mod connecting;
 mod deletion;
 mod emptied;
 mod fast_path;
+mod hanging;
 mod merging;
 mod plans;
 mod transactions;
@@ -154,14 +155,18 @@ async fn a_statement_that_fails_behind_others_is_told() {
 }
 
 #[tokio::test]
-async fn a_store_of_a_newer_version_is_refused() {
+async fn a_store_of_another_version_is_refused() {
     let database = new_database().await;
     let store = open(&database).await;
-    let newer = "UPDATE seriatim_meta SET version = 99";
-    session(&database).await.query_drop(newer).await.unwrap();
-    let error = store.migrate().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 3"));
+    for (version, remedy) in [(99, "a newer one"), (3, "empty it")] {
+        let other = format!("UPDATE seriatim_meta SET version = {version}");
+        session(&database).await.query_drop(other).await.unwrap();
+        let error = store.migrate().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        let (found, ours) = (format!("has version {version}"), "knows version 4");
+        let message = error.to_string();
+        assert!([&*found, ours, remedy].iter().all(|part| message.contains(part)), "{message}");
+    }
 }
 
 /// Pushers and workers of several processes on few keys: each job is delivered exactly once, in its pusher's order,

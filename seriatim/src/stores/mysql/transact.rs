@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::error::Fail;
+use super::gates::Lock;
 use super::pool::Pool;
-use super::work::Lock;
 use crate::model::error::{Error, ErrorKind};
 
 /// Most attempts at a call that the server rolls back because of concurrent calls.
@@ -22,7 +22,7 @@ pub(super) struct Attempt {
 impl Attempt {
     /// Handles a failure. `None`: try again.
     pub(super) fn after(&mut self, fail: Fail, pool: &Pool) -> Option<Error> {
-        if matches!(fail, Fail::Alone) && self.lock != Lock::Alone {
+        if matches!(fail, Fail::Alone) && !self.lock.is_alone() {
             self.lock = Lock::Alone;
             return None;
         }
@@ -59,7 +59,7 @@ macro_rules! transact {
                     let ahead = if attempt.fast { $ahead } else { String::new() };
                     let (pool, definitions) = (&$store.pool, &$store.definitions);
                     let mut begun =
-                        $crate::stores::mysql::work::Work::begin(pool, definitions, attempt.lock, $now, &ahead).await?;
+                        $crate::stores::mysql::work::Work::begin(pool, definitions, attempt.lock.clone(), $now, &ahead).await?;
                     begun.reserves = attempt.reserves;
                     let $work = &mut begun;
                     let done = match $body.await {

@@ -7,11 +7,12 @@ use async_trait::async_trait;
 
 use super::bodies::Bodies;
 use super::error::Try;
+use super::gates::Lock;
 use super::job_row::{CANCELED, DEAD, SUCCEEDED};
 use super::lane_row::st;
 use super::load::Need;
 use super::sql::{Columns, LIST_MAX, list, text};
-use super::work::{Lock, Work};
+use super::work::Work;
 use super::{Mysql, claim};
 use crate::contract::{
     JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, NodeView,

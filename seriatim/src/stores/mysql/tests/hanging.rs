@@ -1,0 +1,81 @@
+//! A process that hangs in the middle of an operation, with its locks.
+
+use super::*;
+use tokio::time::timeout;
+
+/// Less than any wait for a lock.
+const SOON: Duration = Duration::from_secs(4);
+
+/// A lane of queue `q` that a transaction keeps locked.
+struct Hanging {
+    database: String,
+    store: Arc<Mysql>,
+    _holder: Conn,
+}
+
+impl Hanging {
+    async fn new() -> Self {
+        let database = new_database().await;
+        let store = open(&database).await;
+        declare(&store, Queue::fifo("q")).await;
+        declare(&store, Queue::fifo("other")).await;
+        push(&store, vec![job("locked", 1)]).await;
+        let mut holder = session(&database).await;
+        let lock = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
+                    SELECT * FROM seriatim_lane WHERE q = 1 AND k = 'locked' FOR UPDATE";
+        holder.query_drop(lock).await.unwrap();
+        Self { database, store, _holder: holder }
+    }
+
+    /// Starts a push that hangs in its transaction.
+    async fn push(&self) -> tokio::task::JoinHandle<()> {
+        let store = open(&self.database).await;
+        let pusher = tokio::spawn(async move { push(&store, vec![job("locked", 2)]).await });
+        until_waiting(&mut session(&self.database).await, &self.database, 1).await;
+        pusher
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_that_hangs_keeps_nobody_from_new_queues_routes_and_pauses() {
+    let hanging = Hanging::new().await;
+    let pusher = hanging.push().await;
+    let store = &hanging.store;
+    let calls = async {
+        declare(store, Queue::fifo("new")).await;
+        declare(store, Queue::fifo("q").max_retries(3)).await;
+        push(store, vec![Job::new("unknown", &1).unwrap()]).await;
+        push(store, vec![job("routed", 1).node("elsewhere")]).await;
+        store.pause_queue("q".into(), true).await.unwrap();
+        assert!(claim(store, "q", 9).await.turns.is_empty());
+        store.pause_queue("q".into(), false).await.unwrap();
+        push(store, vec![Job::new("other", &1).unwrap().key("k")]).await;
+        assert_eq!(claim(store, "other", 9).await.turns.len(), 1);
+    };
+    timeout(SOON, calls).await.expect("nothing waits for the push");
+    pusher.abort();
+}
+
+/// A change of the mode must wait; others do not wait behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_a_mode_that_waits_holds_up_its_queue_only() {
+    let hanging = Hanging::new().await;
+    let implied = open(&hanging.database).await;
+    push(&implied, vec![Job::new("loose", &1).unwrap().key("k")]).await;
+    let mut holder = session(&hanging.database).await;
+    holder.query_drop("START TRANSACTION").await.unwrap();
+    holder.query_drop("SELECT q FROM seriatim_gate WHERE q = 3 LOCK IN SHARE MODE").await.unwrap();
+    let changing = tokio::spawn(async move { declare(&implied, Queue::fifo("loose")).await });
+    until_waiting(&mut session(&hanging.database).await, &hanging.database, 1).await;
+    let calls = async {
+        push(&hanging.store, vec![Job::new("other", &1).unwrap().key("k")]).await;
+        let turns = claim(&hanging.store, "other", 9).await.turns;
+        assert!(turns.len() == 1 && done(&hanging.store, &turns).await[0].is_ok());
+    };
+    timeout(SOON, calls).await.expect("the other queue does not wait");
+    holder.query_drop("COMMIT").await.unwrap();
+    changing.await.unwrap();
+    let mode = hanging.store.queues().await.unwrap().into_iter().map(|view| view.queue);
+    let mode = mode.filter(|queue| queue.name == "loose").map(|queue| queue.mode);
+    assert_eq!(mode.collect::<Vec<_>>(), [crate::Mode::Fifo]);
+}
