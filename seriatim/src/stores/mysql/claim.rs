@@ -15,15 +15,16 @@ use super::gates::Lock;
 use super::lane_row::LANE_COLUMNS;
 use super::load::{Need, nodes};
 use super::pool::Answer;
-use super::sql::{CLOCK, Columns, LIST_MAX, list, text};
+use super::sql::{Columns, LIST_MAX, list, text};
+use super::tickets::{check_given_up, give_up, hold_ticket, ticket_of};
+use super::tokens::draw_token;
 use super::work::Work;
-use crate::contract::errors::check_ticket;
 use crate::contract::{
     Claim, ClaimSelection, Claimed, Consumer, GiveUp, Release, Rescue, Settle, Settled,
 };
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
-use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::id::{LaneId, Token};
 use crate::model::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
 use crate::model::turn::Turn;
 use crate::stores::room::Room;
@@ -143,42 +144,13 @@ async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed
     if !taken.is_empty() {
         turns = take(work, request, &taken, &mut room).await?;
         fast.extend(turns.iter().filter_map(|turn| work.fast(turn.lane.number)));
-        fill(work, &mut turns.iter_mut().collect::<Vec<_>>()).await?;
+        work.fill(turns.iter_mut()).await?;
         let sql = looks(&work.state, queue, request);
         ready = Some(ready_of(work.finish(&sql).await?)?);
     }
     let ready = ready.ok_or_else(super::sql::corrupt)?;
     let next_due = if ready.classes.is_empty() { ready.wake } else { Some(work.now) };
     Ok((Claimed { turns, next_due, cut: room.is_full }, fast))
-}
-
-/// Locks the node's ticket row until the call ends, so that `give_up` waits for it. Only for calls with a ticket.
-pub(super) fn ticket_of(node: &NodeId, ticket: u64) -> String {
-    match ticket {
-        0 => "SELECT 0".to_owned(),
-        _ => {
-            let node = super::sql::text(&node.0);
-            format!("SELECT given_up FROM seriatim_ticket WHERE node = {node} LOCK IN SHARE MODE")
-        }
-    }
-}
-
-async fn hold_ticket(work: &mut Work<'_>, node: &NodeId, ticket: u64) -> Try<()> {
-    if ticket > 0 {
-        let rows = work.rows(&ticket_of(node, ticket)).await?;
-        check_given_up(ticket, rows)?;
-    }
-    Ok(())
-}
-
-fn check_given_up(ticket: u64, rows: Vec<mysql_async::Row>) -> Try<()> {
-    Ok(check_ticket(ticket, given_up_of(rows)?)?)
-}
-
-/// The highest ticket that was given up.
-pub(super) fn given_up_of(rows: Vec<mysql_async::Row>) -> Try<u64> {
-    let given_up = rows.into_iter().next().map(|row| Columns::of(row).int()).transpose()?;
-    Ok(given_up.unwrap_or_default() as u64)
 }
 
 fn is_due(wake: Option<Timestamp>, now: Timestamp) -> bool {
@@ -327,64 +299,6 @@ fn choose(
         taken.push(id);
     }
     Ok(taken)
-}
-
-/// A token, and the server's time when it was drawn.
-type Drawn = (i64, Timestamp);
-
-/// The next token, higher than any before and not below the clock. It is drawn while the lanes are locked, so it is
-/// also higher than any of theirs, and no session waits for the counter.
-pub(super) async fn draw_token(work: &mut Work<'_>) -> Try<Drawn> {
-    let answers = work.run(&draw_statements()).await?;
-    high_enough(work, answers).await
-}
-
-fn draw_statements() -> String {
-    format!(
-        "INSERT INTO seriatim_token (tok) VALUES (NULL); DELETE FROM seriatim_token WHERE tok = LAST_INSERT_ID(); \
-         SELECT {CLOCK}"
-    )
-}
-
-/// The drawn token, or a new one if the counter was below the clock.
-async fn high_enough(work: &mut Work<'_>, answers: Vec<Answer>) -> Try<Drawn> {
-    let (token, clock) = drawn(answers)?;
-    let now = work.now.as_micros();
-    if token >= now {
-        return Ok((token, clock));
-    }
-    // If another session raises it concurrently, the row already exists and the counter is beyond.
-    let lift = format!(
-        "INSERT IGNORE INTO seriatim_token (tok) VALUES ({}); DELETE FROM seriatim_token WHERE tok = {}",
-        now - 1,
-        now - 1
-    );
-    work.run(&lift).await?;
-    drawn(work.run(&draw_statements()).await?)
-}
-
-fn drawn(mut answers: Vec<Answer>) -> Try<Drawn> {
-    let token = answers.first().map(|answer| answer.first_id as i64).filter(|id| *id > 0);
-    let clock = answers.pop().and_then(|mut answer| answer.rows.pop());
-    let clock = clock.ok_or_else(super::sql::corrupt)?;
-    let clock = Timestamp::from_micros(Columns::of(clock).int()?);
-    Ok((token.ok_or_else(super::sql::corrupt)?, clock))
-}
-
-/// Adds the large payloads, which were not read before, to the turns.
-pub(super) async fn fill(work: &mut Work<'_>, turns: &mut [&mut Turn]) -> Try<()> {
-    let ids: Vec<JobId> =
-        turns.iter().flat_map(|turn| turn.jobs.iter().map(|job| job.id)).collect();
-    let mut bodies = work.bodies_of(&ids).await?;
-    if bodies.is_empty() {
-        return Ok(());
-    }
-    for job in turns.iter_mut().flat_map(|turn| &mut turn.jobs) {
-        if let Some(body) = bodies.remove(&job.id.seq()) {
-            job.payload = body;
-        }
-    }
-    Ok(())
 }
 
 /// Rescues expired claims. An error for a caller that is itself dead must not roll back that others were declared
@@ -536,15 +450,4 @@ impl Work<'_> {
         self.run(&sql).await?;
         Ok(())
     }
-}
-
-/// Waits for running calls, which lock the row shared.
-async fn give_up(work: &mut Work<'_>, request: &GiveUp) -> Try<()> {
-    let (node, ticket) = (text(&request.node.0), request.ticket);
-    let sql = format!(
-        "INSERT INTO seriatim_ticket (node, given_up) VALUES ({node}, {ticket}) \
-         ON DUPLICATE KEY UPDATE given_up = GREATEST(given_up, {ticket})"
-    );
-    work.run(&sql).await?;
-    Ok(())
 }

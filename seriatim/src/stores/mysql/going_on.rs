@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::bodies::Bodies;
-use super::claim::{draw_token, fill, given_up_of, ticket_of};
 use super::due::mine;
 use super::error::Try;
 use super::load::{Need, nodes};
 use super::sql::Columns;
+use super::tickets::{given_up_of, ticket_of};
+use super::tokens::draw_token;
 use super::work::Work;
 use crate::contract::{GoOn, Settle, Settled};
 use crate::model::id::Token;
@@ -81,7 +82,7 @@ impl<'r> GoingOn<'r> {
 
     /// Adds the large payloads to the next turns.
     pub(super) async fn fill(&self, work: &mut Work<'_>, settled: &mut [Settled]) -> Try<()> {
-        fill(work, &mut next_turns(settled).collect::<Vec<_>>()).await
+        work.fill(next_turns(settled)).await
     }
 }
 

@@ -17,6 +17,7 @@ use crate::model::id::JobId;
 use crate::model::limits::{PAYLOAD_BYTES_MAX, TURN_JOBS_MAX};
 use crate::model::payload::{Digest, Payload};
 use crate::model::queue::Mode;
+use crate::model::turn::Turn;
 use crate::stores::state::lane::score_rank;
 use crate::stores::state::{Location, NodeRow};
 
@@ -277,7 +278,7 @@ impl Work<'_> {
     }
 
     /// Reads the large payloads of these jobs.
-    pub(super) async fn bodies_of(&mut self, jobs: &[JobId]) -> Try<HashMap<u64, Payload>> {
+    async fn bodies_of(&mut self, jobs: &[JobId]) -> Try<HashMap<u64, Payload>> {
         let missing = jobs.iter().map(|id| id.seq()).filter(|seq| self.lengths_only.contains(seq));
         let missing: Vec<u64> = missing.collect();
         let mut bodies = HashMap::new();
@@ -295,6 +296,20 @@ impl Work<'_> {
             }
         }
         Ok(bodies)
+    }
+
+    /// Adds the large payloads, which were not read before, to these turns.
+    pub(super) async fn fill<'t>(&mut self, turns: impl Iterator<Item = &'t mut Turn>) -> Try<()> {
+        let mut turns: Vec<&mut Turn> = turns.collect();
+        let ids: Vec<JobId> =
+            turns.iter().flat_map(|turn| turn.jobs.iter().map(|job| job.id)).collect();
+        let mut bodies = self.bodies_of(&ids).await?;
+        for job in turns.iter_mut().flat_map(|turn| &mut turn.jobs) {
+            if let Some(body) = bodies.remove(&job.id.seq()) {
+                job.payload = body;
+            }
+        }
+        Ok(())
     }
 
     /// The lanes of these jobs, with their current ids; merged jobs are noted as aliases. Unknown ids are left out.

@@ -32,6 +32,8 @@ mod sql;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod tickets;
+mod tokens;
 mod transaction;
 mod views;
 mod wake;
