@@ -404,7 +404,6 @@ impl Work<'_> {
     pub(super) fn forget_lanes(&mut self) {
         self.lanes.clear();
         self.jobs.clear();
-        self.parts.clear();
         self.state.lanes.clear();
         self.state.keys.clear();
         self.state.jobs.clear();
@@ -426,9 +425,6 @@ impl Work<'_> {
                 list(ids.iter().copied())
             );
             self.read_jobs(&from, bodies).await?;
-        }
-        for lane in lanes {
-            self.parts.entry(*lane).or_default().closed = true;
         }
         Ok(())
     }

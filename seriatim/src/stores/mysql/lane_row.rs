@@ -56,15 +56,6 @@ pub(super) struct LaneRow {
     pub claim: Option<ClaimRow>,
 }
 
-/// Which jobs of a lane are in the model, besides the one in its row.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Known {
-    /// Those that determine its position.
-    pub open: bool,
-    /// All closed ones.
-    pub closed: bool,
-}
-
 /// The claim in a lane's row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ClaimRow {
@@ -141,7 +132,7 @@ impl LaneRow {
 
     /// The row of the model's lane, with number `id`. `before`: the row it was read from. `n`: the number of its open
     /// jobs.
-    pub(super) fn of(lane: &Lane, id: u64, before: Option<&Self>, n: i64, known: Known) -> Self {
+    pub(super) fn of(lane: &Lane, id: u64, before: Option<&Self>, n: i64) -> Self {
         let hold = lane.hold.as_ref();
         let was_claimed = before.is_some_and(|before| before.st == st::CLAIMED);
         let position = lane.position;
@@ -155,41 +146,44 @@ impl LaneRow {
         // With no open jobs left, raising the generation closes all jobs without writing them.
         let is_new = !was_claimed || before.is_some_and(|before| before.tok != lane.token.0);
         let closes_all = hold.is_some() && is_new && n == 0;
-        let (retry, crashes, error) = lane.trouble();
-        let mut row = Self {
+        // If not enough of the lane was read, its row keeps the old values.
+        let kept = before.filter(|_| match hold {
+            Some(_) => lane.unread.closed > 0,
+            None => !lane.unread.knows_head(),
+        });
+        let own = lane.mode == Mode::Accumulate;
+        let shown = match kept.filter(|_| !own) {
+            Some(row) => (row.retry, row.crashes, row.error.clone(), row.due),
+            None => {
+                let (retry, crashes, error) = lane.trouble();
+                let due = shown_due(lane).as_micros();
+                (i64::from(retry), i64::from(crashes), error.cloned(), due)
+            }
+        };
+        let (retry, crashes, error, due) = shown;
+        let closed = hold.map_or(0, |hold| hold.closed.len() as i64);
+        Self {
             id,
             q: lane.id.queue,
             k: lane.key.clone(),
             st: state,
             class: i64::from(class),
             prio: i64::from(prio),
-            due: shown_due(lane).as_micros(),
+            due,
             wake: position.wake.map(Timestamp::as_micros),
             tok: lane.token.0,
             open: before.map_or(0, |before| before.open) + i64::from(closes_all),
             n,
-            c: hold.map_or(0, |hold| hold.closed.len() as i64),
+            c: closed + lane.unread.closed as i64,
             flags: i64::from(lane.held) * HELD + i64::from(lane.paused) * PAUSED,
-            retry: i64::from(retry),
-            crashes: i64::from(crashes),
-            error: error.cloned(),
+            retry,
+            crashes,
+            error,
             next_due: lane.next_due.map(Timestamp::as_micros),
             route: i64::from(lane.route),
             progress: lane.progress.clone(),
             claim: hold.map(ClaimRow::of),
-        };
-        let Some(before) = before else { return row };
-        // If not enough of the lane was read, its row keeps the old values.
-        let goes_on = hold.is_some() && was_claimed && !known.closed;
-        let is_bare = !known.open && !known.closed;
-        if goes_on {
-            row.c = before.c;
         }
-        if (goes_on || is_bare) && lane.mode != Mode::Accumulate {
-            (row.retry, row.crashes, row.due) = (before.retry, before.crashes, before.due);
-            row.error.clone_from(&before.error);
-        }
-        row
     }
 
     /// The assignments that change `old` into this row.
@@ -272,12 +266,11 @@ impl LaneRow {
 
 /// When a lane is or was due; for a scheduled one, when its position must be computed again.
 fn shown_due(lane: &Lane) -> Timestamp {
-    let head = lane.hold.as_ref().and_then(|hold| hold.closed.first()).or_else(|| lane.head());
-    match (lane.mode, lane.position.due, head) {
-        (Mode::Accumulate, ..) | (_, None, None) => lane.due,
-        (_, Some(due), _) => due,
-        (_, None, Some(head)) => head.run_at,
+    if lane.mode == Mode::Accumulate {
+        return lane.due;
     }
+    let head = lane.closed().first().or_else(|| lane.head());
+    lane.position.due.or(head.map(|head| head.run_at)).unwrap_or(lane.due)
 }
 
 impl ClaimRow {

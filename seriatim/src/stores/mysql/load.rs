@@ -19,6 +19,7 @@ use crate::model::payload::{Digest, Payload};
 use crate::model::queue::Mode;
 use crate::model::turn::Turn;
 use crate::stores::state::lane::score_rank;
+use crate::stores::state::unread::{LAST, LAST_PLACE};
 use crate::stores::state::{Location, NodeRow};
 
 /// Lanes with at most this number of open jobs are read completely; from others only the needed part.
@@ -54,14 +55,11 @@ impl Work<'_> {
         bodies: Bodies,
         equal: &HashMap<u64, Vec<Digest>>,
     ) -> Try<()> {
+        let (need, closed) = if self.whole { (Need::All, true) } else { (need, closed) };
         let has_more = |work: &Self, id: &u64| {
-            let here = i64::from(work.jobs.get(id).is_some_and(|job| job.lane == Some(*id)));
-            work.lanes.get(id).is_some_and(|row| row.n + row.c > here)
+            let unread = work.state.lanes.get(id).map(|lane| &lane.unread);
+            unread.is_some_and(|unread| unread.open > 0 || closed && unread.closed > 0)
         };
-        for id in lanes {
-            let parts = self.parts.entry(*id).or_default();
-            (parts.open, parts.closed) = (true, parts.closed || closed);
-        }
         let (small, large): (Vec<u64>, Vec<u64>) =
             lanes.iter().filter(|id| has_more(self, id)).partition(|id| self.is_small(**id, need));
         let all = if closed { "" } else { "AND j.gen >= l.open" };
@@ -107,10 +105,30 @@ impl Work<'_> {
                 parts.iter().map(|from| format!("({})", self.jobs_from(from, bodies))).collect();
             self.read_jobs_by(&parts.join(" UNION ALL ")).await?;
         }
+        for id in lanes {
+            self.note_horizon(*id, need, equal.get(id).map_or(&[][..], Vec::as_slice));
+        }
         if need == Need::Turn {
             return Ok(());
         }
         self.load_soonest(lanes, need).await
+    }
+
+    /// Notes how far the parts of a large lane reach. The job that opened it may be beyond.
+    fn note_horizon(&mut self, id: u64, need: Need, equal: &[Digest]) {
+        let Some(lane) = self.state.lanes.get_mut(&id) else { return };
+        lane.unread.digests.extend(equal);
+        let last = lane.open.keys().rev().find(|rank| rank.2 != id).copied();
+        let of_turn = matches!(need, Need::Turn | Need::NextTurn);
+        lane.unread.to = match lane.mode {
+            // Otherwise some jobs of it were read, in no order.
+            Mode::Accumulate => last.filter(|_| of_turn),
+            Mode::Exclusive => Some(last.unwrap_or(LAST)),
+            Mode::Fifo | Mode::Parallel => last,
+        };
+        let later = lane.later.keys().rev().find(|place| place.1 != id);
+        let behind = later.filter(|(run_at, _)| *run_at > self.now);
+        lane.unread.later_to = Some(behind.copied().unwrap_or(LAST_PLACE));
     }
 
     /// The parts to read of a large lane, each the end of a query.
@@ -184,7 +202,7 @@ impl Work<'_> {
     /// A query for the lowest priority number of a lane's open jobs that were not read.
     fn soonest_of(&self, row: &LaneRow) -> String {
         let here = self.state.lanes.get(&row.id);
-        let here = here.into_iter().flat_map(|lane| lane.open_jobs().map(|job| job.id.seq()));
+        let here = here.into_iter().flat_map(|lane| lane.loaded_jobs().map(|job| job.id.seq()));
         format!(
             "(SELECT {}, MIN(prio) FROM seriatim_job WHERE lane = {} AND gen >= {} AND seq NOT IN (0,{}){})",
             row.id,
@@ -258,8 +276,12 @@ impl Work<'_> {
                 self.state.jobs.insert(id, Location::Lane(number));
                 let Some(lane) = self.state.lanes.get_mut(&number) else { return };
                 let open = self.lanes.get(&number).map_or(0, |row| row.open);
+                let is_closed = lane.hold.is_some() && job.gen_ < open;
+                let unread = &mut lane.unread;
+                let count = if is_closed { &mut unread.closed } else { &mut unread.open };
+                *count = count.saturating_sub(1);
                 match &mut lane.hold {
-                    Some(hold) if job.gen_ < open => hold.closed.push(entry),
+                    Some(hold) if is_closed => hold.closed.push(entry),
                     _ if lane.mode == Mode::Exclusive && !job.later => lane.insert_due(entry),
                     _ => lane.insert(entry),
                 }

@@ -104,6 +104,7 @@ struct After {
 impl Work<'_> {
     /// Writes the changes. The transaction stays open.
     pub(super) async fn save(&mut self) -> Try<Numbers> {
+        self.check_read()?;
         let changes_definitions = self.state.queues.len() != self.known.queues.len()
             || self.state.routes.len() != self.known.routes.len();
         if changes_definitions && !self.lock.is_alone() {
@@ -140,7 +141,7 @@ impl Work<'_> {
             }
         }
         let live = self.state.lanes.values().flat_map(|lane| {
-            lane.hold.iter().flat_map(|hold| &hold.closed).chain(lane.open_jobs())
+            lane.hold.iter().flat_map(|hold| &hold.closed).chain(lane.loaded_jobs())
         });
         let live = live.map(|job| job.id.seq());
         new.extend(live.filter(|seq| *seq >= UNNUMBERED && !numbers.contains_key(seq)));
@@ -152,22 +153,11 @@ impl Work<'_> {
     }
 
     fn after(&self, numbers: &Numbers) -> After {
-        let mut open_before: HashMap<u64, i64> = HashMap::new();
-        for job in self.jobs.values() {
-            if let Some(lane) = job.lane
-                && self.lanes.get(&lane).is_some_and(|row| job.gen_ >= row.open)
-            {
-                *open_before.entry(lane).or_default() += 1;
-            }
-        }
         let (mut lanes, mut jobs) = (Vec::new(), BTreeMap::new());
         for (number, lane) in &self.state.lanes {
             let before = self.lanes.get(number);
-            let more = before.map_or(0, |row| row.n)
-                - open_before.get(number).copied().unwrap_or_default();
-            let n = lane.open_count() as i64 + more;
-            let parts = self.parts.get(number).copied().unwrap_or_default();
-            let row = LaneRow::of(lane, numbers.number(*number), before, n, parts);
+            let n = (lane.open_count() as u64 + lane.unread.open) as i64;
+            let row = LaneRow::of(lane, numbers.number(*number), before, n);
             let mut add = |job: &crate::stores::state::lane::Entry, is_closed, later: bool| {
                 let old = self.jobs.get(&job.id.seq()).filter(|old| old.lane.is_some());
                 let gen_ = generation(old.map(|old| old.gen_), row.open, is_closed);

@@ -7,6 +7,7 @@ mod emptied;
 mod fast_path;
 mod hanging;
 mod merging;
+mod partly;
 mod plans;
 mod transactions;
 

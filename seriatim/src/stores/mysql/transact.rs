@@ -14,6 +14,8 @@ pub(super) const TRIES_MAX: usize = 8;
 pub(super) struct Attempt {
     pub(super) lock: Lock,
     pub(super) reserves: bool,
+    /// Whether all jobs of each lane are read.
+    pub(super) whole: bool,
     /// Whether it begins with the statements sent ahead.
     pub(super) fast: bool,
     pub(super) tries: usize,
@@ -24,6 +26,10 @@ impl Attempt {
     pub(super) fn after(&mut self, fail: Fail, pool: &Pool) -> Option<Error> {
         if matches!(fail, Fail::Alone) && !self.lock.is_alone() {
             self.lock = Lock::Alone;
+            return None;
+        }
+        if matches!(fail, Fail::Partial) && !self.whole {
+            (self.whole, self.fast) = (true, false);
             return None;
         }
         if matches!(fail, Fail::NotFast) && self.fast {
@@ -51,7 +57,7 @@ macro_rules! transact {
     };
     // With statements sent ahead.
     ($store:expr, $lock:expr, $now:expr, $ahead:expr, $work:ident => $body:expr) => {{
-        let mut attempt = $crate::stores::mysql::transact::Attempt { lock: $lock, reserves: false, fast: true, tries: 0 };
+        let mut attempt = $crate::stores::mysql::transact::Attempt { lock: $lock, reserves: false, whole: false, fast: true, tries: 0 };
         // An abandoned call drops its connection, and the server rolls back.
         let call = async {
             loop {
@@ -60,9 +66,10 @@ macro_rules! transact {
                     let (pool, definitions) = (&$store.pool, &$store.definitions);
                     let mut begun =
                         $crate::stores::mysql::work::Work::begin(pool, definitions, attempt.lock.clone(), $now, &ahead).await?;
-                    begun.reserves = attempt.reserves;
+                    (begun.reserves, begun.whole) = (attempt.reserves, attempt.whole);
                     let $work = &mut begun;
                     let done = match $body.await {
+                        Ok(_) if $work.check_read().is_err() => Err($crate::stores::mysql::error::Fail::Partial),
                         Ok(answer) if $work.ended => Ok(answer),
                         Ok(answer) => $work.run("COMMIT").await.map(|_| answer),
                         Err(fail) => Err(fail),

@@ -48,13 +48,20 @@ impl Transaction for mysql_async::Transaction<'_> {
         if request.jobs.is_empty() {
             return Ok(Vec::new());
         }
+        let mut whole = false;
         for _ in 0..TRIES_MAX {
             let known = store.inner.define(&request.jobs).await?;
             let mut work = begin(&store.inner, self, request.now, known.clone()).await?;
             // An operation within a transaction is not repeated: wait for a lane that another session creates.
-            work.reserves = true;
+            (work.reserves, work.whole) = (true, whole);
             let pushed = push::push(&mut work, &request.jobs).await;
-            let pushed = end(work, pushed).await?;
+            let pushed = match end(work, pushed).await {
+                Err(Fail::Partial) if !whole => {
+                    whole = true;
+                    continue;
+                }
+                pushed => pushed?,
+            };
             // A later change of the queue's mode finds these jobs and waits for them.
             let is_current = store.inner.is_current(&known, &request.jobs).await;
             if matches!(is_current, Ok(true)) {
@@ -74,9 +81,19 @@ impl Transaction for mysql_async::Transaction<'_> {
         }
         // A queue with a claimed lane keeps its mode.
         let known = store.inner.define(&[]).await?;
-        let mut work = begin(&store.inner, self, request.now, known).await?;
-        let settled = settle::settle(&mut work, &Settle { go_on: Vec::new(), ..request }).await;
-        Ok(end(work, settled).await?.0)
+        let request = Settle { go_on: Vec::new(), ..request };
+        let mut work = begin(&store.inner, self, request.now, known.clone()).await?;
+        let settled = settle::settle(&mut work, &request).await;
+        let settled = match end(work, settled).await {
+            Err(Fail::Partial) => {
+                let mut work = begin(&store.inner, self, request.now, known).await?;
+                work.whole = true;
+                let settled = settle::settle(&mut work, &request).await;
+                end(work, settled).await
+            }
+            settled => settled,
+        };
+        Ok(settled?.0)
     }
 
     async fn commit(self, store: &dyn Store) -> Result<()> {

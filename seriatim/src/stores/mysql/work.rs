@@ -8,11 +8,11 @@ use mysql_async::Row;
 
 use super::bodies::Bodies;
 use super::definitions::{Definitions, Known};
-use super::error::Try;
+use super::error::{Fail, Try};
 pub(super) use super::gates::Lock;
 use super::gates::lock_gates;
 use super::job_row::JobRow;
-use super::lane_row::{Known as Parts, LANE_COLUMNS, LaneRow, st};
+use super::lane_row::{LANE_COLUMNS, LaneRow, st};
 use super::pool::{Answer, Pool, Session};
 use super::sql::{CLOCK, Columns, LIST_MAX, STATEMENT_BYTES_MAX, list, literals};
 use crate::model::clock::Timestamp;
@@ -36,8 +36,8 @@ pub(super) struct Work<'a> {
     /// The state before the operation.
     pub lanes: HashMap<u64, LaneRow>,
     pub jobs: HashMap<u64, JobRow>,
-    /// Which jobs of each lane were read.
-    pub parts: HashMap<u64, Parts>,
+    /// Whether all jobs of each lane are read, because a part was not enough.
+    pub whole: bool,
     /// Rows of lanes that this transaction reserved, to own their keys.
     pub reserved: HashMap<(u32, Arc<str>), u64>,
     /// The definitions before the operation.
@@ -99,12 +99,20 @@ impl<'a> Work<'a> {
             lock,
             lanes: HashMap::new(),
             jobs: HashMap::new(),
-            parts: HashMap::new(),
+            whole: false,
             reserved: HashMap::new(),
             known: Arc::default(),
             lengths_only: HashSet::new(),
             ahead: Vec::new(),
             ended: false,
+        }
+    }
+
+    /// Refuses what the model was asked of lanes that were read in part.
+    pub(super) fn check_read(&self) -> Try<()> {
+        match self.state.lanes.values().any(|lane| lane.unread.was_missed()) {
+            true => Err(Fail::Partial),
+            false => Ok(()),
         }
     }
 
@@ -302,7 +310,8 @@ impl<'a> Work<'a> {
         if self.lanes.contains_key(&row.id) {
             return Ok(());
         }
-        let lane = row.lane(self.mode(row.q)?);
+        let mut lane = row.lane(self.mode(row.q)?);
+        (lane.unread.open, lane.unread.closed) = (row.n as u64, row.c as u64);
         if let Some(key) = &row.k {
             self.state.keys.insert((row.q, key.clone()), row.id);
         }
