@@ -223,7 +223,7 @@ const WAKEUP_WAIT: Duration = Duration::from_secs(3_600);
 
 async fn count_wakeups(mut wakeups: Wakeups, meter: Arc<Meter>) {
     loop {
-        if wakeups.wait(WAKEUP_WAIT).await {
+        if wakeups.wait(WAKEUP_WAIT).await.is_some() {
             meter.woken();
         }
     }

@@ -40,7 +40,7 @@ pub use release::release_claims;
 pub use transaction::Transaction;
 pub use trouble::{Trouble, TroubleKind};
 pub use views::*;
-pub use wake::{Bell, Wakeups};
+pub use wake::{Bell, WAKE_QUEUES_MAX, Wake, Wakeups};
 pub use wrapper::Wrapper;
 
 use crate::model::clock::Timestamp;

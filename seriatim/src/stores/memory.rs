@@ -107,7 +107,7 @@ impl Queues for Memory {
 
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
         self.open()?.pause_queue(&queue, paused)?;
-        self.bell.ring();
+        self.bell.ring(&Wake::of([&*queue]));
         Ok(())
     }
 
@@ -120,8 +120,9 @@ impl Queues for Memory {
 impl Producer for Memory {
     async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
         validate_push(&request)?;
+        let wake = Wake::of_jobs(&request.jobs);
         let pushed = self.open()?.push(self.at(request.now), request.jobs)?;
-        self.bell.ring();
+        self.bell.ring(&wake);
         Ok(pushed)
     }
 }
@@ -138,11 +139,10 @@ impl Consumer for Memory {
         let best = state.best_priorities(&request);
         let mut settled = state.settle(now, &request.turns);
         state.go_on(now, &request, &best, &mut settled);
-        let rings = request.turns.iter().any(|turn| state.is_waiting(turn.lane));
+        let waiting = request.turns.iter().filter_map(|turn| state.waiting_in(turn.lane));
+        let wake = Wake::of(waiting);
         drop(state);
-        if rings {
-            self.bell.ring();
-        }
+        self.bell.ring(&wake);
         Ok(settled)
     }
 
@@ -193,7 +193,7 @@ impl Actions for Memory {
 
     async fn requeue(&self, request: Selected) -> Result<Acted> {
         let acted = self.open()?.requeue(self.at(request.now), &request)?;
-        self.bell.ring();
+        self.bell.ring(&Wake::of([&*request.queue]));
         Ok(acted)
     }
 
@@ -203,13 +203,13 @@ impl Actions for Memory {
 
     async fn act(&self, request: Act) -> Result<Acted> {
         let acted = self.open()?.act(self.at(request.now), &request)?;
-        self.bell.ring();
+        self.bell.ring(&Wake::of([&*request.queue]));
         Ok(acted)
     }
 
     async fn amend(&self, request: Amend) -> Result<()> {
         self.open()?.amend(self.at(request.now), &request)?;
-        self.bell.ring();
+        self.bell.ring(&Wake::All);
         Ok(())
     }
 }

@@ -154,7 +154,8 @@ impl Order {
         answer: &mut oneshot::Sender<Result<Taken, Problem>>,
     ) -> Result<Taken, Problem> {
         let end = Instant::now() + self.wait;
-        let mut wakeups = self.app.store.wakeups();
+        let queues = self.queues.iter().map(|queue| queue.as_str().into());
+        let mut wakeups = self.app.store.wakeups().only(queues);
         loop {
             wakeups.forget();
             let (taken, next_due) = self.look().await?;

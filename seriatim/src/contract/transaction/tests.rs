@@ -58,7 +58,7 @@ pub(crate) async fn a_push_holds_or_vanishes(database: impl Database) {
     let mut wakeups = store.wakeups();
     for commits in [false, true] {
         // The first wake-ups may come from the declaration.
-        while wakeups.wait(Duration::from_millis(300)).await {
+        while wakeups.wait(Duration::from_millis(300)).await.is_some() {
             wakeups.forget();
         }
         let unseen = async {
@@ -67,7 +67,7 @@ pub(crate) async fn a_push_holds_or_vanishes(database: impl Database) {
         let jobs = vec![job("k", 1), job("l", 2)];
         let pushed = database.push_in(&client, jobs, Box::pin(unseen), commits).await;
         if commits {
-            assert!(wakeups.wait(Duration::from_secs(20)).await, "the commit wakes");
+            assert!(wakeups.wait(Duration::from_secs(20)).await.is_some(), "the commit wakes");
             assert!(store.job(pushed[0].job_id).await.unwrap().is_some());
         }
         assert_eq!(store.stats(None).await.unwrap()[0].jobs, if commits { 2 } else { 0 });

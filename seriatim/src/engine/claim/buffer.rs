@@ -89,20 +89,21 @@ impl QueueBuffer {
     /// Adds the turns of a claim. A lane with earlier crashes goes to the front, because it was claimed for a free
     /// slot.
     pub(in crate::engine) fn add(&mut self, turns: Vec<Turn>, place: u64, wanted: usize) {
-        let since = Instant::now();
-        self.fill = (turns.len() >= wanted).then_some(Fill { at: since, left: turns.len() });
-        let (crashed, others): (Vec<Turn>, Vec<Turn>) =
-            turns.into_iter().partition(|turn| turn.crashes > 0);
-        for turn in crashed {
-            self.waiting.push_front(Waiting { turn, place: 0, since });
-        }
-        self.go_on(others, place);
+        let full = turns.len() >= wanted;
+        self.fill = full.then(|| Fill { at: Instant::now(), left: turns.len() });
+        self.line_up(turns, place);
     }
 
-    /// Adds the next turns of lanes that go on.
-    pub(in crate::engine) fn go_on(&mut self, turns: Vec<Turn>, place: u64) {
+    /// Adds turns without measuring how long they last.
+    pub(in crate::engine) fn line_up(&mut self, turns: Vec<Turn>, place: u64) {
         let since = Instant::now();
-        self.waiting.extend(turns.into_iter().map(|turn| Waiting { turn, place, since }));
+        for turn in turns {
+            if turn.crashes > 0 {
+                self.waiting.push_front(Waiting { turn, place: 0, since });
+            } else {
+                self.waiting.push_back(Waiting { turn, place, since });
+            }
+        }
     }
 
     /// Takes the turns of the next call: those at the front that can share one.

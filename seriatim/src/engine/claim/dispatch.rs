@@ -144,11 +144,11 @@ impl Dispatch {
         state.want(source, most, first)
     }
 
-    /// Releases the slot that was kept free for a queue from which nothing can be claimed now; otherwise it would
-    /// stay empty.
-    pub(in crate::engine) fn unreserve(&self, source: usize) {
+    /// Releases the slot that is kept free for a queue, if nothing can be claimed from it now; otherwise the slot
+    /// would stay empty.
+    pub(in crate::engine) fn unreserve(&self, is_idle: impl FnOnce(usize) -> bool) {
         let mut state = lock(&self.state);
-        if state.reserved == Some(source) {
+        if state.reserved.is_some_and(is_idle) {
             state.reserved = None;
             drop(state);
             self.work.notify_one();
@@ -162,8 +162,7 @@ impl Dispatch {
             state.reserved = state.reserved.filter(|reserved| *reserved != source);
             state.buffers[source].crashed_chance = Instant::now();
         }
-        let place = state.next_place;
-        state.next_place += 1;
+        let place = state.next_place();
         state.buffers[source].add(turns, place, want.lanes);
         state.wake_slots(source, &self.work);
     }
@@ -174,9 +173,8 @@ impl Dispatch {
         if state.closed || turns.is_empty() {
             return turns;
         }
-        let place = state.next_place;
-        state.next_place += 1;
-        state.buffers[source].go_on(turns, place);
+        let place = state.next_place();
+        state.buffers[source].line_up(turns, place);
         state.wake_slots(source, &self.work);
         Vec::new()
     }
@@ -221,6 +219,11 @@ impl Dispatch {
 }
 
 impl State {
+    fn next_place(&mut self) -> u64 {
+        self.next_place += 1;
+        self.next_place
+    }
+
     /// Wakes as many idle slots as the source has calls.
     fn wake_slots(&self, source: usize, work: &Notify) {
         let calls = self.buffers[source].calls();

@@ -1,6 +1,7 @@
 //! Claims lanes for the slots. Only this task claims, so that lanes of a lost answer are looked for before anything
 //! else is claimed.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use crate::contract::{Claim, Claimed, TroubleKind, Wakeups};
+use crate::contract::{Claim, Claimed, TroubleKind, Wake, Wakeups};
 use crate::engine::claim::dispatch::Want;
 use crate::engine::claim::reconcile::reconcile;
 use crate::engine::claim::scheduler::Scheduler;
@@ -37,8 +38,6 @@ enum Next {
 struct Look {
     next: Next,
     at: Instant,
-    /// The store's time of the last claim.
-    asked: Timestamp,
     /// A claim may have taken effect although its answer was lost.
     suspect: bool,
     /// Most lanes of one claim, reduced while the store refuses larger claims.
@@ -55,11 +54,14 @@ impl Look {
 
 /// Claims until the engine drains.
 pub(in crate::engine) async fn run(core: Arc<Core>) {
-    let wakeups = core.store.wakeups();
-    let (next, at, asked) = (Next::Now, Instant::now(), Timestamp::default());
-    let look = Look { next, at, asked, suspect: false, most: usize::MAX, aside_until: None };
+    let (next, at) = (Next::Now, Instant::now());
+    let look = Look { next, at, suspect: false, most: usize::MAX, aside_until: None };
     let looks = vec![look; core.sources.len()];
-    let mut fetcher = Fetcher { core, wakeups, looks, pauses: Pauses::default(), round: 0 };
+    let names = core.sources.iter().map(|source| source.name.clone());
+    let places: HashMap<_, _> = names.zip(0..).collect();
+    let wakeups = core.store.wakeups().only(places.keys().cloned());
+    let pauses = Pauses::default();
+    let mut fetcher = Fetcher { core, wakeups, places, looks, pauses, round: 0 };
     while !fetcher.core.phases.is_draining() {
         let claimed = fetcher.claim_round().await;
         fetcher.release_old();
@@ -72,6 +74,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
 struct Fetcher {
     core: Arc<Core>,
     wakeups: Wakeups,
+    places: HashMap<Arc<str>, usize>,
     looks: Vec<Look>,
     pauses: Pauses,
     round: usize,
@@ -90,8 +93,7 @@ impl Fetcher {
             if self.core.phases.is_draining() {
                 break;
             }
-            if self.looks[place].is_aside() {
-                self.core.dispatch.unreserve(place);
+            if !self.may_claim(place) {
                 continue;
             }
             if !self.core.prefers(place) && (claimed || self.core.dispatch.is_waiting()) {
@@ -99,12 +101,18 @@ impl Fetcher {
                 continue;
             }
             let want = self.want(place, first);
-            first &= self.looks[place].next != Next::Now;
+            first = false;
             if want.lanes > 0 {
                 claimed |= self.claim(place, want).await;
             }
         }
+        self.core.dispatch.unreserve(|place| !self.may_claim(place));
         claimed
+    }
+
+    fn may_claim(&self, place: usize) -> bool {
+        let look = &self.looks[place];
+        look.next == Next::Now && !look.is_aside() && self.core.takes_from(place)
     }
 
     /// After lost answers: finds the lanes that the store counts as this node's. Done even if their queue has nothing
@@ -160,41 +168,43 @@ impl Fetcher {
         if self.looks.len() == 1 {
             return vec![0];
         }
+        let asked = self.asked();
         let scheduler = self.core.settings.scheduler;
         let due = match scheduler {
-            Scheduler::Lag if self.looks.iter().any(|look| look.next == Next::Now) => {
-                self.ask_due().await
-            }
+            Scheduler::Lag if asked.len() > 1 => self.ask_due(&asked).await,
             _ => vec![None; self.looks.len()],
         };
         let weight = |source: &Source| source.definition().map_or(1, |queue| queue.weight).max(1);
         let weights: Vec<u32> = self.core.sources.iter().map(weight).collect();
         let mut order = scheduler.order(&due, &weights, self.round);
+        order.retain(|place| self.looks[*place].next == Next::Now);
         order.sort_by_key(|place| !self.core.prefers(*place));
         order
     }
 
-    /// One query for all queues, instead of a round trip per queue.
-    async fn ask_due(&mut self) -> Vec<Option<Timestamp>> {
-        let queues = self.core.sources.iter().map(|source| source.name.clone()).collect();
-        let unknown = vec![None; self.looks.len()];
+    /// The sources that may have lanes.
+    fn asked(&self) -> Vec<usize> {
+        let looks = self.looks.iter().enumerate();
+        looks.filter(|(_, look)| look.next == Next::Now).map(|(place, _)| place).collect()
+    }
+
+    /// Asks since when each of these queues has lanes: one query, instead of a claim for each.
+    async fn ask_due(&mut self, asked: &[usize]) -> Vec<Option<Timestamp>> {
+        let mut due = vec![None; self.looks.len()];
+        let queues = asked.iter().map(|place| self.core.sources[*place].name.clone()).collect();
         let Ok(answer) = self.core.store.due(queues).await else {
             // The claims continue in the order of declaration, and report the error.
-            return unknown;
+            return due;
         };
-        let mut due = unknown;
-        for (place, source) in self.core.sources.iter().enumerate() {
-            let known = answer.iter().find(|one| one.queue == source.name);
+        let known: HashMap<_, _> = answer.into_iter().map(|one| (one.queue, one.due)).collect();
+        for place in asked.iter().copied() {
+            let source = &self.core.sources[place];
+            let known = known.get(&source.name);
             if known.is_none() && source.is_declared() && source.stands() {
                 self.core.lost(place);
             }
-            due[place] = known.and_then(|one| one.due);
+            due[place] = known.copied().flatten();
             let look = &mut self.looks[place];
-            if look.next != Next::Now && due[place].is_some_and(|time| time <= look.asked) {
-                // It was due at our last claim, and we did not get it, so it is not for this node. That claim's
-                // answer says when to ask again.
-                continue;
-            }
             look.at = Instant::now();
             look.next = match due[place] {
                 Some(time) if time <= self.core.store_now() => Next::Now,
@@ -207,12 +217,7 @@ impl Fetcher {
 
     fn want(&self, place: usize, first: bool) -> Want {
         let (core, look) = (&self.core, &self.looks[place]);
-        let source = &core.sources[place];
-        if look.next != Next::Now || !core.takes_from(place) {
-            core.dispatch.unreserve(place);
-            return Want::default();
-        }
-        let definition = source.definition();
+        let definition = core.sources[place].definition();
         let held =
             core.held.count() - core.settles.aside().min(PUT_ASIDE_MAX).min(core.held.count());
         let most = HELD_LANES_MAX.saturating_sub(held).min(look.most);
@@ -222,7 +227,6 @@ impl Fetcher {
     async fn claim(&mut self, place: usize, want: Want) -> bool {
         let core = self.core.clone();
         let node = core.node();
-        self.looks[place].asked = core.store_now();
         let parts = want.split(core.store.capabilities().claim_split);
         let request = |part: Want| Claim {
             lanes_max: part.lanes,
@@ -355,13 +359,23 @@ impl Fetcher {
         let length = self.rest_length();
         tokio::select! {
             biased;
-            rang = self.wakeups.wait(length) => {
-                if rang {
-                    self.looks.iter_mut().for_each(|look| look.next = Next::Now);
+            wake = self.wakeups.wait(length) => {
+                if let Some(wake) = wake {
+                    self.wake(&wake);
                 }
             }
             () = core.dispatch.room.notified() => {}
             () = core.phases.draining() => {}
+        }
+    }
+
+    fn wake(&mut self, wake: &Wake) {
+        match wake {
+            Wake::All => self.looks.iter_mut().for_each(|look| look.next = Next::Now),
+            Wake::Queues(queues) => {
+                let places = queues.iter().filter_map(|queue| self.places.get(queue));
+                places.for_each(|place| self.looks[*place].next = Next::Now);
+            }
         }
     }
 

@@ -32,10 +32,17 @@ impl Held {
         }
     }
 
-    /// Since when the node has the lane of this turn, if it still has it.
-    pub(in crate::engine) fn since(&self, turn: &Settlement) -> Option<Instant> {
-        let (token, since) = *lock(&self.lanes).get(&turn.lane)?;
-        (token == turn.token).then_some(since)
+    /// For each of these turns, since when the node has its lane, if it still has it.
+    pub(in crate::engine) fn since<'s>(
+        &self,
+        turns: impl Iterator<Item = &'s Settlement>,
+    ) -> Vec<Option<Instant>> {
+        let lanes = lock(&self.lanes);
+        let since = |turn: &Settlement| {
+            let (token, since) = *lanes.get(&turn.lane)?;
+            (token == turn.token).then_some(since)
+        };
+        turns.map(since).collect()
     }
 
     pub(in crate::engine) fn remove<'s>(

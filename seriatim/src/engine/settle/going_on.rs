@@ -25,14 +25,15 @@ pub(super) struct GoingOn {
 impl GoingOn {
     /// Chooses them. `None` if there are none.
     pub(super) fn of(core: &Core, ended: &[Ended]) -> Option<Self> {
-        if !core.store.capabilities().goes_on || core.phases.is_draining() {
+        let may = ended.iter().any(|one| one.may_go_on.is_some());
+        if !may || !core.store.capabilities().goes_on || core.phases.is_draining() {
             return None;
         }
+        let since = core.held.since(ended.iter().map(|one| &one.settlement));
         let node = core.node();
         let mut going_on = Self { node, sources: Vec::new(), claims: Vec::new() };
-        for (place, one) in ended.iter().enumerate() {
+        for (place, (one, since)) in ended.iter().zip(since).enumerate() {
             let Some(queue) = &one.may_go_on else { continue };
-            let since = core.held.since(&one.settlement);
             let Some(since) = since.filter(|since| since.elapsed() < GO_ON_FOR) else { continue };
             let known = going_on.claims.iter().position(|known| known.claim.queue == *queue);
             let Some(at) = known.or_else(|| going_on.add_queue(core, queue)) else { continue };

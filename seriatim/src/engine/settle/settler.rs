@@ -48,7 +48,10 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
     let sent_at = Timestamp::of_this_machine();
     let (settled, repeated) = match going_on {
         Some(going_on) => match going_on.settle(core, &turns).await {
-            Ok(settled) => (settled.into_iter().map(Some).collect(), false),
+            Ok(settled) => {
+                core.outage.succeeded();
+                (settled.into_iter().map(Some).collect(), false)
+            }
             Err(error) => send_again(core, &turns, error).await,
         },
         None => send(core, &turns).await,

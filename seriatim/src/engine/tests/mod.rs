@@ -18,3 +18,4 @@ mod splitting;
 mod steps;
 mod stopping;
 mod takeover;
+mod waking;

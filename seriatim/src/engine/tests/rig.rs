@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::contract::{
     Capabilities, Claim, Claimed, Declare, Heartbeat, JobState, Lease, NodeInfo, Producer, Pulse,
-    Push, Pushed, Rescue, Settle, Settled, SharedStore, Store, Wrapper,
+    Push, Pushed, QueueDue, Rescue, Settle, Settled, SharedStore, Store, Wrapper,
 };
 use crate::engine::Summary;
 use crate::engine::builder::EngineBuilder;
@@ -51,6 +51,8 @@ pub(super) struct Faults {
     pub(super) beats: AtomicUsize,
     /// The number of claims.
     pub(super) claims: AtomicUsize,
+    /// The number of queues for which it was asked when they are due.
+    pub(super) dues: AtomicUsize,
     /// The number of declarations.
     pub(super) declares: AtomicUsize,
     /// Pushes are refused, as by a standby.
@@ -270,6 +272,12 @@ impl Wrapper for Rig {
         } else {
             Ok(claimed)
         }
+    }
+
+    async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
+        self.check()?;
+        self.faults.dues.fetch_add(queues.len(), Ordering::SeqCst);
+        self.inner.due(queues).await
     }
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {

@@ -14,7 +14,7 @@ use super::load::Need;
 use super::sql::{Columns, LIST_MAX, list, literals};
 use super::work::Work;
 use crate::contract::{
-    Act, Acted, Actions, Amend, Cancel, Cancelled, LaneSelection, Selected, Selection,
+    Act, Acted, Actions, Amend, Cancel, Cancelled, LaneSelection, Selected, Selection, Wake,
 };
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -33,7 +33,7 @@ impl Actions for Mysql {
         let acted = transact!(
             self.inner, Lock::queue(&request.queue), request.now, work => requeue(work, &request)
         )?;
-        self.inner.bell.ring();
+        self.inner.bell.ring(&Wake::of([&*request.queue]));
         Ok(acted)
     }
 
@@ -46,14 +46,14 @@ impl Actions for Mysql {
     async fn act(&self, request: Act) -> Result<Acted> {
         let lock = Lock::queue(&request.queue);
         let acted = transact!(self.inner, lock, request.now, work => act(work, &request))?;
-        self.inner.bell.ring();
+        self.inner.bell.ring(&Wake::of([&*request.queue]));
         Ok(acted)
     }
 
     async fn amend(&self, request: Amend) -> Result<()> {
         let lock = Lock::queues_of_ids(&[request.job]);
         transact!(self.inner, lock, request.now, work => amend(work, &request))?;
-        self.inner.bell.ring();
+        self.inner.bell.ring(&Wake::All);
         Ok(())
     }
 }

@@ -20,7 +20,7 @@ use super::tickets::{check_given_up, give_up, hold_ticket, ticket_of};
 use super::tokens::draw_token;
 use super::work::Work;
 use crate::contract::{
-    Claim, ClaimSelection, Claimed, Consumer, GiveUp, Release, Rescue, Settle, Settled,
+    Claim, ClaimSelection, Claimed, Consumer, GiveUp, Release, Rescue, Settle, Settled, Wake,
 };
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -55,17 +55,15 @@ impl Consumer for Mysql {
         let deletion =
             self.inner.fast_path.deletion(&request.turns, &self.inner.definitions.known());
         let ahead = || deletion.as_ref().map(|deletion| deletion.sql.clone()).unwrap_or_default();
-        let (settled, waits) = transact!(
+        let (settled, wake) = transact!(
             self.inner, Lock::FREE, request.now, ahead(), work => async {
                 match deletion.as_ref().filter(|_| !work.ahead.is_empty()) {
-                    Some(deletion) => Ok((deletion.settle(work, &request.turns).await?, false)),
+                    Some(deletion) => Ok((deletion.settle(work, &request.turns).await?, Wake::of([]))),
                     None => super::settle::settle(work, &request).await,
                 }
             }
         )?;
-        if waits {
-            self.inner.bell.ring();
-        }
+        self.inner.bell.ring(&wake);
         Ok(settled)
     }
 

@@ -13,7 +13,7 @@ use super::gates::Lock;
 use super::load::Need;
 use super::sql::{Columns, bytes, text};
 use super::work::Work;
-use crate::contract::{Producer, Push, Pushed, validate_push};
+use crate::contract::{Producer, Push, Pushed, Wake, validate_push};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::JobId;
@@ -32,7 +32,7 @@ impl Producer for Mysql {
         }
         let lock = Lock::queues_of(&request.jobs);
         let pushed = transact!(self.inner, lock, request.now, work => push(work, &request.jobs))?;
-        self.inner.bell.ring();
+        self.inner.bell.ring(&Wake::of_jobs(&request.jobs));
         Ok(pushed)
     }
 }

@@ -12,7 +12,7 @@ use super::gates::Lock;
 use super::load::Need;
 use super::sql::Columns;
 use super::work::Work;
-use crate::contract::{Acted, Declare, DeleteQueue, Queues};
+use crate::contract::{Acted, Declare, DeleteQueue, Queues, Wake};
 use crate::model::error::Result;
 use crate::model::queue::Queue;
 
@@ -27,7 +27,7 @@ impl Queues for Mysql {
 
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
         transact!(self.inner, Lock::Alone, None, work => pause(work, &queue, paused))?;
-        self.inner.bell.ring();
+        self.inner.bell.ring(&Wake::of([&*queue]));
         Ok(())
     }
 

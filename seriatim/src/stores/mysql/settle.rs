@@ -7,12 +7,12 @@ use super::error::Try;
 use super::going_on::GoingOn;
 use super::load::Need;
 use super::work::Work;
-use crate::contract::{Settle, Settled};
+use crate::contract::{Settle, Settled, Wake};
 use crate::model::payload::Digest;
 use crate::model::settle::{Fate, Settlement};
 
-/// Settles turns. Also returns whether a claim can take one of their lanes, now or later.
-pub(super) async fn settle(work: &mut Work<'_>, request: &Settle) -> Try<(Vec<Settled>, bool)> {
+/// Settles turns. Also returns a wake-up for the queues of the lanes that a claim can take, now or later.
+pub(super) async fn settle(work: &mut Work<'_>, request: &Settle) -> Try<(Vec<Settled>, Wake)> {
     let turns = &request.turns;
     let mut going_on = GoingOn::of(work, request).await?;
     let wanted: BTreeSet<u64> = turns.iter().map(|turn| turn.lane.number).collect();
@@ -33,10 +33,10 @@ pub(super) async fn settle(work: &mut Work<'_>, request: &Settle) -> Try<(Vec<Se
     let now = work.now;
     let mut settled = work.state.settle(now, turns);
     going_on.claim(work, &mut settled).await?;
-    let waits = turns.iter().any(|turn| work.state.is_waiting(turn.lane));
+    let wake = Wake::of(turns.iter().filter_map(|turn| work.state.waiting_in(turn.lane)));
     work.save().await?;
     going_on.fill(work, &mut settled).await?;
-    Ok((settled, waits))
+    Ok((settled, wake))
 }
 
 /// The digests of jobs that may go back into a large lane, where equal ones may wait.

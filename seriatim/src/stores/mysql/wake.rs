@@ -1,5 +1,6 @@
 //! Wake-ups between processes: while there are listeners, one task polls when lanes of all queues are due.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::Inner;
 use super::work::Lock;
-use crate::contract::QueueDue;
+use crate::contract::{QueueDue, Wake};
 use crate::lock::lock;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -45,7 +46,7 @@ async fn due_now(store: &Inner) -> Result<Vec<QueueDue>> {
 /// Rings if a lane is due that was not, or earlier. Polls less often while nothing changes.
 async fn ask(store: std::sync::Weak<Inner>) {
     let mut pause = POLL_MIN;
-    let mut known: Vec<(Arc<str>, Option<Timestamp>)> = Vec::new();
+    let mut known: HashMap<Arc<str>, Option<Timestamp>> = HashMap::new();
     loop {
         tokio::time::sleep(pause).await;
         let Some(store) = store.upgrade().filter(|store| store.bell.has_listeners()) else {
@@ -56,15 +57,15 @@ async fn ask(store: std::sync::Weak<Inner>) {
             pause = POLL_MAX;
             continue;
         };
-        let found: Vec<_> = dues.into_iter().map(|source| (source.queue, source.due)).collect();
-        let is_news = found.iter().any(|(queue, due)| {
-            let before = known.iter().find(|(name, _)| name == queue).and_then(|(_, due)| *due);
-            due.is_some_and(|due| before.is_none_or(|before| due != before))
-        });
-        if is_news {
-            store.bell.ring();
-        }
-        pause = if is_news { POLL_MIN } else { (pause * 2).min(POLL_MAX) };
+        let found: HashMap<_, _> =
+            dues.into_iter().map(|source| (source.queue, source.due)).collect();
+        let is_news = |queue: &Arc<str>, due: Option<Timestamp>| {
+            due.is_some() && known.get(queue).copied().flatten() != due
+        };
+        let news = found.iter().filter(|(queue, due)| is_news(queue, **due));
+        let wake = Wake::of(news.map(|(queue, _)| &**queue));
+        pause = if wake.is_empty() { (pause * 2).min(POLL_MAX) } else { POLL_MIN };
+        store.bell.ring(&wake);
         known = found;
     }
 }

@@ -8,7 +8,7 @@ use super::convert::{JobKeys, column, kept, lane_number, micros};
 use crate::contract::errors::no_waiting_job;
 use crate::contract::{
     Act, Acted, Actions, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection, Selected,
-    Selection, Views,
+    Selection, Views, Wake,
 };
 use crate::model::error::Result;
 use crate::model::id::JobId;
@@ -51,7 +51,7 @@ impl Actions for Postgres {
         let params: super::pool::Params<'_> =
             &[&now, &queue, &number, &jobs.seq, &jobs.queue, &jobs.millis, &keys, &ROWS_MAX];
         let row = self.pool.query_one(REQUEUE, params).await?;
-        self.ring();
+        self.ring(&Wake::of([&*request.queue]));
         acted(&row)
     }
 
@@ -81,7 +81,7 @@ impl Actions for Postgres {
         let params: super::pool::Params<'_> =
             &[&now, &queue, &which, &key, &lane, &action, &ROWS_MAX];
         let row = self.pool.query_one(ACT, params).await?;
-        self.ring();
+        self.ring(&Wake::of([&*request.queue]));
         acted(&row)
     }
 
@@ -100,7 +100,7 @@ impl Actions for Postgres {
         let params: super::pool::Params<'_> =
             &[&now, &keys.seq[0], &keys.queue[0], &keys.millis[0], &change, &at, &node, &options];
         let row = self.pool.query_one(AMEND, params).await?;
-        self.ring();
+        self.ring(&Wake::All);
         if column(&row, "amend")? { Ok(()) } else { Err(no_waiting_job()) }
     }
 }

@@ -8,7 +8,7 @@ use super::convert::{column, count, kept, micros, micros_of, time};
 use super::settle::{SETTLE, SettleBatch, answer};
 use super::turn::turns;
 use super::{Postgres, error};
-use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
+use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled, Wake};
 use crate::model::error::{Error, Result};
 use crate::model::limits::{
     CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
@@ -75,7 +75,7 @@ impl Consumer for Postgres {
         let rows = self.pool.query(SETTLE, &batch.params()).await?;
         let answer = answer(&rows, turns)?;
         if answer.waits {
-            self.ring();
+            self.ring(&Wake::All);
         }
         Ok(answer.settled)
     }

@@ -125,10 +125,10 @@ impl Postgres {
         bytes.try_into().map(|bytes| Some(Secret(bytes))).map_err(|_| no_secret("is none"))
     }
 
-    /// Wakes all nodes: a lane may have become claimable.
-    fn ring(&self) {
-        self.bell.ring();
-        self.wake.notify_others();
+    /// Wakes the nodes of all processes.
+    fn ring(&self, wake: &Wake) {
+        self.bell.ring(wake);
+        self.wake.notify_others(wake);
     }
 }
 

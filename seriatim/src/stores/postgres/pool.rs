@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -13,6 +13,7 @@ use super::options::Options;
 pub(super) use super::params::Params;
 use super::params::typed;
 use super::tls::Tls;
+use crate::lock::lock;
 use crate::model::error::{Error, ErrorKind, Result};
 
 /// Most attempts at a call that the server rolls back because of concurrent calls.
@@ -125,7 +126,7 @@ impl Pool {
 
     /// The statement, rewritten for this schema.
     pub(super) fn text(&self, sql: &'static str) -> Arc<str> {
-        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut texts = lock(&self.texts);
         texts.entry(sql).or_insert_with(|| in_schema(sql, &self.schema).into()).clone()
     }
 
@@ -187,7 +188,7 @@ impl Pool {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Client>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.idle)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Pushing jobs.
 
 use std::collections::HashSet;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,10 +12,12 @@ use super::params::Param;
 use super::queues::policy;
 use super::{Postgres, error};
 use crate::contract::errors::other_route;
-use crate::contract::{Producer, Push, PushStatus, Pushed, validate_job, validate_push};
+use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_job, validate_push};
+use crate::lock::lock;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
 use crate::model::job::{Job, JobOptions, RunAt};
+use crate::model::limits::QUEUES_MAX;
 use crate::model::queue::{Mode, Queue};
 use crate::stores::json::json;
 
@@ -38,7 +40,7 @@ impl Producer for Postgres {
         let params = batch.params();
         let refused = |e| push_error(e, &request.jobs);
         let rows = self.pool.query_or(PUSH, &params, refused).await?;
-        self.ring();
+        self.ring(&Wake::of_jobs(&request.jobs));
         all_pushed(&rows)
     }
 }
@@ -52,12 +54,16 @@ impl Postgres {
             return Ok(());
         }
         self.pool.query_or(MAKE_QUEUES, &[&batch.policies], |e| push_error(e, jobs)).await?;
-        self.seen_queues().extend(jobs.iter().map(|job| job.queue.clone()));
+        let mut seen = self.seen_queues();
+        if seen.len() >= QUEUES_MAX as usize {
+            seen.clear();
+        }
+        seen.extend(jobs.iter().map(|job| job.queue.clone()));
         Ok(())
     }
 
     fn seen_queues(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queues)
     }
 }
 

@@ -11,7 +11,7 @@ use super::push::MODES;
 use super::{Postgres, error};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_claimed, is_closing, no_queue};
-use crate::contract::{Acted, Declare, DeleteQueue, Queues};
+use crate::contract::{Acted, Declare, DeleteQueue, Queues, Wake};
 use crate::model::error::{Error, Result};
 use crate::model::limits::{ACTION_ROWS_MAX, QUEUES_MAX};
 use crate::model::queue::{DueRule, Merge, Queue};
@@ -35,14 +35,14 @@ impl Queues for Postgres {
         let conflict = |e| declare_error(e, &request.queues);
         let now = request.now.map(micros);
         self.pool.query_or(DECLARE, &[&now, &policies], conflict).await?;
-        self.ring();
+        self.ring(&Wake::of(request.queues.iter().map(|queue| &*queue.name)));
         Ok(())
     }
 
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
         let rows = self.pool.query(PAUSE, &[&kept(&queue), &paused]).await?;
         let row = rows.first().ok_or_else(|| no_queue(&queue))?;
-        self.ring();
+        self.ring(&Wake::of([&*queue]));
         if column(row, "closing")? { Err(is_closing(&queue)) } else { Ok(()) }
     }
 

@@ -10,7 +10,7 @@ use super::Postgres;
 use super::pool::in_schema;
 use crate::contract::{
     Claim, Claimed, Consumer, Declare, Fleet, Heartbeat, Lease, NodeInfo, Producer, Push, Queues,
-    Settle, Settled, Store, Views,
+    Settle, Settled, Store, Views, Wake,
 };
 use crate::{
     ErrorKind, Job, Merge, Queue, Timestamp,
@@ -390,8 +390,10 @@ async fn pushes_in_another_process_are_heard() {
     for i in 0..100 {
         wakeups.forget();
         push(&one, vec![job("k", i)]).await;
-        if wakeups.wait(Duration::from_millis(200)).await {
-            return;
+        match wakeups.wait(Duration::from_millis(200)).await {
+            Some(Wake::Queues(queues)) => return assert_eq!(queues, ["q".into()].into()),
+            // It has just begun to listen.
+            Some(Wake::All) | None => {}
         }
     }
     panic!("the other process heard nothing");

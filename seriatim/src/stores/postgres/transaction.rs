@@ -7,7 +7,7 @@ use super::params::typed;
 use super::push::PushBatch;
 use super::settle::SettleBatch;
 use super::{Postgres, error, push, settle};
-use crate::contract::{Push, Pushed, Settle, Settled, Store, Transaction};
+use crate::contract::{Push, Pushed, Settle, Settled, Store, Transaction, Wake};
 use crate::model::error::{Error, ErrorKind, Result};
 
 /// The number of the user's transaction.
@@ -29,7 +29,7 @@ impl Transaction for tokio_postgres::Transaction<'_> {
         // Not by NOTIFY: it would make commits of the whole server wait for each other.
         let row = self.query_typed(NUMBER, &[]).await.map_err(error::of_driver)?;
         if let Some(row) = row.first() {
-            store.wake.follow(column(row, 0)?);
+            store.wake.follow(column(row, 0)?, &Wake::of_jobs(&request.jobs));
         }
         push::all_pushed(&rows)
     }
@@ -49,7 +49,7 @@ impl Transaction for tokio_postgres::Transaction<'_> {
 
     async fn commit(self, store: &dyn Store) -> Result<()> {
         self.commit().await.map_err(error::of_driver)?;
-        ours(store)?.ring();
+        ours(store)?.ring(&Wake::All);
         Ok(())
     }
 

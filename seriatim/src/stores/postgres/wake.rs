@@ -1,7 +1,8 @@
 //! Wake-ups between processes: LISTEN and NOTIFY, on a separate connection.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -14,13 +15,18 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config};
 
 use super::tls::Tls;
-use crate::contract::Bell;
+use crate::contract::{Bell, Wake};
+use crate::lock::lock;
 
+/// Longest payload of a NOTIFY, in bytes; the server refuses 8,000. A wake-up for more queues is for all.
+const PAYLOAD_MAX: usize = 7_900;
 /// At most one NOTIFY in this time: each takes a server-wide lock when it commits.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time between attempts to reconnect. Meanwhile nodes poll.
 const RECONNECT: Duration = Duration::from_secs(1);
 
+/// Most open transactions of users whose ends are looked for. The jobs of others are found by polling.
+const OPEN_MAX: usize = 1_000;
 /// Limit for sending pending wake-ups when the store closes. After that, nodes find the jobs by polling.
 const LAST_SEND_MAX: Duration = Duration::from_secs(1);
 
@@ -44,34 +50,40 @@ struct Way {
     channel: String,
 }
 
-/// Counts wake-ups requested and sent.
+/// What is to be sent.
 #[derive(Default)]
 struct Notices {
-    times: AtomicU64,
-    sent: AtomicU64,
+    unsent: Mutex<Option<Wake>>,
     news: Notify,
-    /// The numbers of users' open transactions with pushes: their ends are looked for every [`PAUSE`].
-    open: Mutex<Vec<i64>>,
+    /// Users' open transactions with pushes, by number: their ends are looked for every [`PAUSE`].
+    open: Mutex<BTreeMap<i64, Wake>>,
 }
 
 impl Notices {
-    fn add(&self) {
-        self.times.fetch_add(1, Ordering::AcqRel);
+    fn add(&self, wake: &Wake) {
+        match &mut *lock(&self.unsent) {
+            Some(unsent) => unsent.merge(wake),
+            unsent => *unsent = Some(wake.clone()),
+        }
         self.news.notify_one();
     }
 
-    /// The count that a wake-up sent now would cover. `None`: nothing is pending.
-    fn unsent(&self) -> Option<u64> {
-        let times = self.times.load(Ordering::Acquire);
-        (times > self.sent.load(Ordering::Acquire)).then_some(times)
+    fn open(&self) -> MutexGuard<'_, BTreeMap<i64, Wake>> {
+        lock(&self.open)
     }
+}
 
-    fn open(&self) -> MutexGuard<'_, Vec<i64>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// A wake-up that is being sent. If that fails, it is sent with the next.
+struct Sending<'a> {
+    notices: &'a Notices,
+    wake: Option<Wake>,
+}
 
-    fn sent(&self, times: u64) {
-        self.sent.fetch_max(times, Ordering::AcqRel);
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        if let Some(wake) = &self.wake {
+            self.notices.add(wake);
+        }
     }
 }
 
@@ -89,36 +101,45 @@ impl Link {
     }
 
     /// Wakes the nodes of other processes, within [`PAUSE`].
-    pub(super) fn notify_others(&self) {
-        self.notices.add();
+    pub(super) fn notify_others(&self, wake: &Wake) {
+        if self.way.is_some() && !wake.is_empty() {
+            self.notices.add(wake);
+        }
     }
 
     /// Wakes the nodes of all processes when this transaction commits.
-    pub(super) fn follow(&self, number: i64) {
-        if self.way.is_some() {
-            self.notices.open().push(number);
-            self.notices.news.notify_one();
+    pub(super) fn follow(&self, number: i64, wake: &Wake) {
+        let mut open = self.notices.open();
+        if self.way.is_none() || (open.len() >= OPEN_MAX && !open.contains_key(&number)) {
+            return;
         }
+        // A transaction with many pushes is followed once.
+        open.entry(number).and_modify(|all| all.merge(wake)).or_insert_with(|| wake.clone());
+        self.notices.news.notify_one();
     }
 
     /// Sends pending wake-ups and ends. Otherwise the jobs of a process that pushes and exits would be found only by
     /// polling.
     pub(super) async fn close(&self) {
         self.end();
-        if let Some(way) = self.has_unsent() {
-            send_last(&way).await;
+        if let Some((way, wake)) = self.unsent() {
+            send_last(&way, &wake).await;
         }
     }
 
-    fn has_unsent(&self) -> Option<Way> {
-        let open = !std::mem::take(&mut *self.notices.open()).is_empty();
-        let times = self.notices.unsent();
-        times.into_iter().for_each(|times| self.notices.sent(times));
-        if open || times.is_some() { self.way.clone() } else { None }
+    /// Takes what must be sent before the process ends.
+    fn unsent(&self) -> Option<(Way, Wake)> {
+        let open = std::mem::take(&mut *self.notices.open());
+        let unsent = lock(&self.notices.unsent).take();
+        let wake = unsent.into_iter().chain(open.into_values()).reduce(|mut all, wake| {
+            all.merge(&wake);
+            all
+        });
+        self.way.clone().zip(wake)
     }
 
     fn end(&self) {
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let task = lock(&self.task).take();
         if let Some(task) = task {
             task.abort();
         }
@@ -128,11 +149,11 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.end();
-        let Some(way) = self.has_unsent() else { return };
+        let Some((way, wake)) = self.unsent() else { return };
         // The runtime may end with the store, so the thread has its own.
         let send = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.map(|runtime| runtime.block_on(send_last(&way)))
+            runtime.map(|runtime| runtime.block_on(send_last(&way, &wake)))
         };
         let thread = thread::Builder::new().name("seriatim-wake".to_owned()).spawn(send);
         if let Ok(thread) = thread {
@@ -141,11 +162,11 @@ impl Drop for Link {
     }
 }
 
-async fn send_last(way: &Way) {
+async fn send_last(way: &Way, wake: &Wake) {
     let send = async {
         let (client, driver) = way.config.connect(way.tls.clone()).await?;
         let ended = tokio::spawn(driver);
-        client.batch_execute(&notify(&way.channel)).await?;
+        client.batch_execute(&notify(&way.channel, wake)).await?;
         drop(client);
         // The driver closes the session properly.
         let _ = ended.await;
@@ -165,13 +186,31 @@ pub(super) fn channel(schema: &str) -> String {
 
 /// The jobs are already on disk, so NOTIFY need not wait for the disk. Both statements are in one transaction: the
 /// session may be a pooler's, and its next transaction a push.
-fn notify(channel: &str) -> String {
-    format!("SET LOCAL synchronous_commit = off; NOTIFY {channel}")
+fn notify(channel: &str, wake: &Wake) -> String {
+    // Names of queues need no quoting.
+    format!("SET LOCAL synchronous_commit = off; NOTIFY {channel}, '{}'", payload(wake))
 }
 
+/// The names of the queues, separated by commas; nothing for all queues.
+fn payload(wake: &Wake) -> String {
+    let Wake::Queues(queues) = wake else { return String::new() };
+    let names = queues.iter().map(|name| &**name).collect::<Vec<_>>().join(",");
+    if names.len() > PAYLOAD_MAX { String::new() } else { names }
+}
+
+fn wake_of(payload: &str) -> Wake {
+    if payload.is_empty() { Wake::All } else { Wake::of(payload.split(',')) }
+}
+
+/// Connects once there is something to send or a listener.
 async fn run(way: Way, bell: Bell, notices: Arc<Notices>) {
+    tokio::select! {
+        () = bell.listened() => {}
+        // The permit is kept for `send`.
+        () = notices.news.notified() => notices.news.notify_one(),
+    }
     loop {
-        if let Err(error) = listen(&way, &bell, &notices).await {
+        if let Err(error) = talk(&way, &bell, &notices).await {
             tracing::debug!(%error, "wake-ups from PostgreSQL are interrupted");
         }
         tokio::time::sleep(RECONNECT).await;
@@ -179,58 +218,83 @@ async fn run(way: Way, bell: Bell, notices: Arc<Notices>) {
 }
 
 /// Sends and receives wake-ups until the connection breaks.
-async fn listen(way: &Way, bell: &Bell, notices: &Notices) -> Result<(), tokio_postgres::Error> {
+async fn talk(way: &Way, bell: &Bell, notices: &Notices) -> Result<(), tokio_postgres::Error> {
     let (client, mut driver) = way.config.connect(way.tls.clone()).await?;
     let mut messages = poll_fn(move |context| driver.poll_message(context));
+    let own = AtomicI32::new(0);
     let receive = async {
         while let Some(message) = messages.next().await {
-            if matches!(message?, AsyncMessage::Notification(_)) {
-                bell.ring();
+            if let AsyncMessage::Notification(news) = message?
+                && news.process_id() != own.load(Ordering::Relaxed)
+            {
+                bell.ring(&wake_of(news.payload()));
             }
         }
         Ok(())
     };
+    let send = async {
+        // This process rings its bell itself.
+        let rows = client.query_typed("SELECT pg_backend_pid()", &[]).await?;
+        own.store(rows[0].get(0), Ordering::Relaxed);
+        send(&client, &way.channel, bell, notices).await
+    };
     tokio::select! {
         biased;
         result = receive => result,
-        result = send(client, &way.channel, bell, notices) => result,
+        result = send => result,
     }
 }
 
 async fn send(
-    client: Client,
+    client: &Client,
     channel: &str,
     bell: &Bell,
     notices: &Notices,
 ) -> Result<(), tokio_postgres::Error> {
-    client.batch_execute(&format!("LISTEN {channel}")).await?;
-    let send = notify(channel);
-    // Wake-ups before this one were missed.
-    bell.ring();
+    let mut listens = false;
     loop {
-        if end_of_any(&client, notices).await? {
-            notices.add();
+        if !listens && bell.has_listeners() {
+            client.batch_execute(&format!("LISTEN {channel}")).await?;
+            listens = true;
+            // Wake-ups before this one were missed.
+            bell.ring(&Wake::All);
         }
-        if let Some(times) = notices.unsent() {
-            client.batch_execute(&send).await?;
-            notices.sent(times);
+        end_of_any(client, bell, notices).await?;
+        let unsent = lock(&notices.unsent).take();
+        if let Some(wake) = unsent {
+            let mut sending = Sending { notices, wake: Some(wake.clone()) };
+            client.batch_execute(&notify(channel, &wake)).await?;
+            sending.wake = None;
         } else if notices.open().is_empty() {
-            notices.news.notified().await;
+            tokio::select! {
+                () = notices.news.notified() => {}
+                () = bell.listened(), if !listens => {}
+            }
             continue;
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// Forgets the users' transactions that have ended, and tells whether there were any. One that was rolled back wakes nodes for
+/// Forgets the users' transactions that have ended, and sends their wake-ups. One that was rolled back wakes nodes for
 /// nothing.
-async fn end_of_any(client: &Client, notices: &Notices) -> Result<bool, tokio_postgres::Error> {
-    let open = notices.open().clone();
+async fn end_of_any(
+    client: &Client,
+    bell: &Bell,
+    notices: &Notices,
+) -> Result<(), tokio_postgres::Error> {
+    let open: Vec<i64> = notices.open().keys().copied().collect();
     if open.is_empty() {
-        return Ok(false);
+        return Ok(());
     }
     let rows = client.query_typed(STILL_OPEN, &[(&open, Type::INT8_ARRAY)]).await?;
     let still: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
-    notices.open().retain(|number| still.contains(number) || !open.contains(number));
-    Ok(still.len() < open.len())
+    for number in open.iter().filter(|number| !still.contains(number)) {
+        let ended = notices.open().remove(number);
+        if let Some(wake) = ended {
+            bell.ring(&wake);
+            notices.add(&wake);
+        }
+    }
+    Ok(())
 }

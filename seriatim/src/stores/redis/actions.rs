@@ -14,6 +14,7 @@ use super::reply::{Shard, corrupt, lane_number, name_job, single};
 use crate::contract::errors::no_waiting_job;
 use crate::contract::{
     Act, Acted, Actions, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection, Selected,
+    Wake,
 };
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
@@ -41,8 +42,9 @@ impl Actions for Redis {
     }
 
     async fn requeue(&self, request: Selected) -> Result<Acted> {
+        let wake = Wake::of([&*request.queue]);
         let acted = self.on_dead(What::Requeue, request).await?;
-        self.bell.ring();
+        self.bell.ring(&wake);
         Ok(acted)
     }
 
@@ -67,7 +69,7 @@ impl Actions for Redis {
                 acted.count += single(answer)?.int()? as u64;
             }
         }
-        self.bell.ring();
+        self.bell.ring(&Wake::of([&*request.queue]));
         Ok(acted)
     }
 
@@ -92,7 +94,7 @@ impl Actions for Redis {
                     None => return Err(no_waiting_job()),
                 },
                 1 => {
-                    self.bell.ring();
+                    self.bell.ring(&Wake::All);
                     return Ok(());
                 }
                 // Another client changed the options meanwhile.

@@ -19,6 +19,7 @@ mod fault;
 mod layout;
 mod link;
 mod living;
+mod memo;
 mod nodes;
 mod page;
 mod push;
@@ -39,7 +40,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use args::Args;
 use async_trait::async_trait;
 use link::{GLOBAL_MIGRATE, Link};
-use queues::Memo;
+use memo::Memo;
 use redis::Value;
 use reply::{Shard, corrupt, single};
 
@@ -61,7 +62,7 @@ pub struct Redis {
     url: String,
     link: Link,
     prefix: String,
-    memo: Memo,
+    memo: Arc<Memo>,
     /// Distributes jobs without a key, and claims, over the shards.
     rotation: AtomicU64,
     /// Shared with the connection for heartbeats, which receives the list of living nodes.
@@ -98,13 +99,14 @@ impl Redis {
         check_prefix(prefix)?;
         let mut store = Self::on(Link::open(url).await?, url, prefix);
         let (servers, channel) = (store.link.wake_servers(), wake::channel(prefix));
-        store.wake = Some(wake::Listener::open(servers, channel, store.bell.clone()));
+        let (bell, memo) = (store.bell.clone(), store.memo.clone());
+        store.wake = Some(wake::Listener::open(servers, channel, bell, memo));
         Ok(store)
     }
 
     /// A store that receives no wake-ups.
     fn on(link: Link, url: &str, prefix: &str) -> Self {
-        let (memo, rotation) = (Memo::default(), AtomicU64::new(fastrand::u64(..)));
+        let (memo, rotation) = (Arc::default(), AtomicU64::new(fastrand::u64(..)));
         Self {
             url: url.to_owned(),
             link,

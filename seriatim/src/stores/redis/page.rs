@@ -15,7 +15,7 @@ use redis::Value;
 use super::Redis;
 use super::args::Args;
 use super::link::INDEX;
-use super::queues::Known;
+use super::memo::Known;
 use super::reply::{Fields, Shard};
 use super::views::lane_state;
 use crate::contract::{JobFilter, JobOrder, JobQuery, JobState, LaneOrder, LaneQuery, LaneState};

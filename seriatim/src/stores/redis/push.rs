@@ -13,10 +13,11 @@ use super::Redis;
 use super::args::{Args, micros};
 use super::layout::{Layout, OLDER_MAX, Step, Take};
 use super::link::PUSH;
-use super::queues::{ATTEMPTS, Known};
+use super::memo::Known;
+use super::queues::ATTEMPTS;
 use super::reply::{Fields, Shard, corrupt, score_hex, score_order};
 use crate::contract::errors::{is_closing, other_route};
-use crate::contract::{Producer, Push, PushStatus, Pushed, validate_job, validate_push};
+use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_job, validate_push};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::job::{Job, JobOptions, RunAt};
@@ -67,7 +68,7 @@ impl Producer for Redis {
         let mut batch = Batch { request: &request, pushed, floor: 0 };
         for _ in 0..ATTEMPTS {
             if self.push_checked(&mut batch).await? {
-                self.bell.ring();
+                self.bell.ring(&Wake::of_jobs(&request.jobs));
                 return batch.pushed.into_iter().collect::<Option<_>>().ok_or_else(corrupt);
             }
             batch.left().iter().for_each(|place| self.memo.forget(&request.jobs[*place].queue));

@@ -1,11 +1,10 @@
-//! Queues: their numbers, their definitions, and this process's cache of both.
+//! Queues: their numbers and their definitions.
 //!
 //! The register in the global slot maps a name to its number until the queue is deleted. The definition is stored in
 //! the queue's first shard, so that one script can check it against the lanes; the other shards adopt it. Every push
 //! names the version that it was checked against, and a shard with another version refuses it.
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
@@ -14,10 +13,11 @@ use super::Redis;
 use super::args::{Args, micros};
 use super::layout::Layout;
 use super::link::{DECLARE, GLOBAL_REGISTER, GLOBAL_UNREGISTER, PAUSE};
+use super::memo::Known;
 use super::reply::{Shard, corrupt, single};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_closing, no_queue, too_many_queues};
-use crate::contract::{Acted, Declare, DeleteQueue, Queues, Resharded};
+use crate::contract::{Acted, Declare, DeleteQueue, Queues, Resharded, Wake};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::limits::QUEUES_MAX;
 use crate::model::queue::{Merge, Mode, Queue};
@@ -25,65 +25,6 @@ use crate::stores::json::json;
 
 /// Most attempts at an operation that depends on a definition, if the definition changes meanwhile.
 pub(super) const ATTEMPTS: usize = 10;
-
-/// A queue as defined in the store.
-#[derive(Clone, Debug)]
-pub(super) struct Known {
-    pub number: u32,
-    pub name: Arc<str>,
-    pub version: i64,
-    pub queue: Queue,
-    pub declared: bool,
-    pub paused: bool,
-    /// Whether it is being deleted.
-    pub closing: bool,
-    pub layout: Layout,
-}
-
-impl Known {
-    /// All shards that contain or contained entries of it.
-    pub(super) fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
-        let queue = self.number;
-        (0..self.layout.span).map(move |shard| Shard { queue, shard })
-    }
-
-    /// The shards that may have claimable lanes.
-    pub(super) fn open_shards(&self) -> impl Iterator<Item = Shard> + use<> {
-        self.shards().take(self.layout.open().into())
-    }
-
-    pub(super) fn home(number: u32) -> Shard {
-        Shard { queue: number, shard: 0 }
-    }
-}
-
-/// The cached queues. An entry may be outdated, but is never another queue's.
-#[derive(Default)]
-pub(super) struct Memo(RwLock<HashMap<Arc<str>, Arc<Known>>>);
-
-impl Memo {
-    fn get(&self, name: &str) -> Option<Arc<Known>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
-    }
-
-    fn by_number(&self, number: u32) -> Option<Arc<Known>> {
-        let memo = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        memo.values().find(|known| known.number == number).cloned()
-    }
-
-    fn put(&self, known: Known) -> Arc<Known> {
-        let known = Arc::new(known);
-        let mut memo = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        // After a wipe of the store, numbers are reused.
-        memo.retain(|name, other| other.number != known.number || *name == known.name);
-        memo.insert(known.name.clone(), known.clone());
-        known
-    }
-
-    pub(super) fn forget(&self, name: &str) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(name);
-    }
-}
 
 /// A shard's answer to a definition.
 enum Answer {
@@ -111,7 +52,7 @@ impl Queues for Redis {
         for (i, queue) in request.queues.iter().enumerate() {
             self.define(queue).await.map_err(place(i))?;
         }
-        self.bell.ring();
+        self.bell.ring(&Wake::of(request.queues.iter().map(|queue| &*queue.name)));
         Ok(())
     }
 
@@ -123,7 +64,7 @@ impl Queues for Redis {
             }
             if self.set_flags(&known, paused, false).await? {
                 self.adopt(&*self.current(&queue).await?).await?;
-                self.bell.ring();
+                self.bell.ring(&Wake::of([&*queue]));
                 return Ok(());
             }
         }

@@ -8,7 +8,7 @@ use redis::Value;
 use super::Redis;
 use super::args::Args;
 use super::link::{GLOBAL_DYING, RESCUE};
-use super::queues::Known;
+use super::memo::Known;
 use super::reply::{Fields, Shard};
 use crate::contract::errors::node_gone;
 use crate::contract::{ClaimSelection, Rescue};

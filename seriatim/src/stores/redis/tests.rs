@@ -325,20 +325,28 @@ async fn pushes_and_settles_in_another_process_are_heard() {
     let prefix = new_prefix();
     let (one, other) = (open(&prefix).await, open(&prefix).await);
     let mut wakeups = other.wakeups();
+    push(&one, vec![job("k", 0), job("k", 1)]).await;
+    // It knows the queue, as a node that claims from it does.
+    numbers(&other).await;
+    let turns = claim(&one, 1).await;
     let mut pushes = 0..100;
     // There is no signal that the other process is listening yet.
     loop {
         wakeups.forget();
-        push(&one, vec![job("k", pushes.next().expect("the other process hears it"))]).await;
-        if wakeups.wait(Duration::from_millis(200)).await {
-            break;
+        let key = format!("k{}", pushes.next().expect("the other process hears it"));
+        push(&one, vec![job(&key, 0)]).await;
+        match wakeups.wait(Duration::from_millis(200)).await {
+            Some(Wake::Queues(queues)) => break assert_eq!(queues, ["q".into()].into()),
+            // It has just subscribed.
+            Some(Wake::All) | None => {}
         }
     }
-    push(&one, vec![job("k", 1_000)]).await;
-    let turns = claim(&one, 1).await;
-    while wakeups.wait(Duration::from_millis(200)).await {}
+    while wakeups.wait(Duration::from_millis(200)).await.is_some() {}
     done(&one, &turns).await;
-    assert!(wakeups.wait(Duration::from_secs(10)).await, "the next job of the key may run");
+    assert!(
+        wakeups.wait(Duration::from_secs(10)).await.is_some(),
+        "the next job of the key may run"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -563,16 +571,10 @@ async fn claims_of_all_shards_are_rescued_flagged_and_buried() {
         rest: crate::store::Fate::Bury,
         ..Settlement::done(turn.lane, turn.token)
     };
+    let at = async |turns| store.settle(Settle { now, turns, ..Settle::default() }).await.unwrap();
     // Flagged jobs end cancelled; the next claim gets the others, one per key, and buries them.
     let turns = rescued.iter().map(settle).collect();
-    assert!(
-        store
-            .settle(Settle { now, turns, ..Settle::default() })
-            .await
-            .unwrap()
-            .iter()
-            .all(Settled::is_ok)
-    );
+    assert!(at(turns).await.iter().all(Settled::is_ok));
     let request = Claim { now, node: "m".into(), ..claim_request("q", 100) };
     let mut turns = Vec::new();
     loop {
@@ -583,14 +585,7 @@ async fn claims_of_all_shards_are_rescued_flagged_and_buried() {
         }
         turns.extend(got.iter().map(settle));
     }
-    assert!(
-        store
-            .settle(Settle { now, turns, ..Settle::default() })
-            .await
-            .unwrap()
-            .iter()
-            .all(Settled::is_ok)
-    );
+    assert!(at(turns).await.iter().all(Settled::is_ok));
     assert!(!store.heartbeat(beat).await.unwrap().alive);
 
     let selected = |which| Selected { now, queue: "q".into(), which };

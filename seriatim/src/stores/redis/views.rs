@@ -10,8 +10,8 @@ use redis::Value;
 use super::Redis;
 use super::args::Args;
 use super::link::{LANES, STATS, TURN, VIEW};
+use super::memo::Known;
 use super::page::{Chosen, Entry, Rows, job_entry, lane_entry, runs};
-use super::queues::Known;
 use super::reply::{Fields, Shard, corrupt, name_job, score_of};
 use crate::contract::{
     Command, JobFilter, JobOrder, JobQuery, JobState, JobView, LaneQuery, LaneState, LaneView,

@@ -1,13 +1,15 @@
 //! Wake-ups between processes: scripts publish on one channel, and every store subscribes to it on a separate
 //! connection. They are hints: jobs whose wake-up was lost are found by polling.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::task::JoinHandle;
 
 use super::link::WakeServers;
-use crate::contract::Bell;
+use super::memo::Memo;
+use crate::contract::{Bell, Wake};
 
 /// Time between attempts to reconnect. Meanwhile nodes poll.
 const RECONNECT: Duration = Duration::from_secs(1);
@@ -21,8 +23,8 @@ pub(super) fn channel(prefix: &str) -> String {
 pub(super) struct Listener(JoinHandle<()>);
 
 impl Listener {
-    pub(super) fn open(servers: WakeServers, channel: String, bell: Bell) -> Self {
-        Self(tokio::spawn(run(servers, channel, bell)))
+    pub(super) fn open(servers: WakeServers, channel: String, bell: Bell, memo: Arc<Memo>) -> Self {
+        Self(tokio::spawn(run(servers, channel, bell, memo)))
     }
 
     pub(super) fn close(&self) {
@@ -36,27 +38,39 @@ impl Drop for Listener {
     }
 }
 
-async fn run(servers: WakeServers, channel: String, bell: Bell) {
+async fn run(servers: WakeServers, channel: String, bell: Bell, memo: Arc<Memo>) {
     loop {
-        if let Err(error) = listen(&servers, &channel, &bell).await {
+        if let Err(error) = listen(&servers, &channel, &bell, &memo).await {
             tracing::debug!(%error, "wake-ups from Redis are interrupted");
         }
         // Wake-ups were missed meanwhile.
-        bell.ring();
+        bell.ring(&Wake::All);
         tokio::time::sleep(RECONNECT).await;
     }
 }
 
-async fn listen(servers: &WakeServers, channel: &str, bell: &Bell) -> redis::RedisResult<()> {
+async fn listen(
+    servers: &WakeServers,
+    channel: &str,
+    bell: &Bell,
+    memo: &Memo,
+) -> redis::RedisResult<()> {
     let mut link = subscriber(servers).await?;
     link.subscribe(channel).await?;
     // Wake-ups before the subscription were missed.
-    bell.ring();
+    bell.ring(&Wake::All);
     let mut messages = link.on_message();
-    while messages.next().await.is_some() {
-        bell.ring();
+    while let Some(message) = messages.next().await {
+        bell.ring(&wake_of(message.get_payload_bytes(), memo));
     }
     Ok(())
+}
+
+/// The message is the queue's number.
+fn wake_of(message: &[u8], memo: &Memo) -> Wake {
+    let number = std::str::from_utf8(message).ok().and_then(|number| number.parse().ok());
+    let known = number.and_then(|number| memo.by_number(number));
+    known.map_or(Wake::All, |known| Wake::of([&*known.name]))
 }
 
 /// Connects to the first server that answers: in a cluster, every server receives the messages published on any.

@@ -10,7 +10,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 const APPLICATION_ID: i64 = 0x5365_7269;
 
 /// The steps from each schema version to the next; the first creates version 1.
-const MIGRATIONS: [&str; 3] = [include_str!("schema.sql"), GIVEN_UP, SECRET];
+const MIGRATIONS: [&str; 4] = [include_str!("schema.sql"), GIVEN_UP, SECRET, CLOSED_ITEMS];
 
 /// Claims and rescues of a node with a ticket up to this one take nothing.
 const GIVEN_UP: &str = "ALTER TABLE node ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;";
@@ -18,6 +18,9 @@ const GIVEN_UP: &str = "ALTER TABLE node ADD COLUMN given_up INTEGER NOT NULL DE
 /// The secret that the servers of a store share.
 const SECRET: &str =
     "CREATE TABLE secret (id INTEGER PRIMARY KEY CHECK (id = 1), bytes BLOB NOT NULL);";
+
+/// Claims under way may own jobs in `item`, which a settle looks for only if the lane has this flag.
+const CLOSED_ITEMS: &str = "UPDATE lane SET flags = flags | 64 WHERE st = 2 AND n > 0;";
 
 /// The version of the schema that this build reads and writes.
 pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

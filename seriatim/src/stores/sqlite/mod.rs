@@ -27,7 +27,7 @@ mod tx;
 mod views;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -40,6 +40,7 @@ use thread::Worker;
 use tx::Tx;
 
 use crate::contract::*;
+use crate::lock::lock;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 
@@ -156,7 +157,7 @@ impl Sqlite {
 
     /// The reading thread, started on first use. `None` if the writer reads too.
     fn reader(&self) -> Result<Option<Worker>> {
-        let mut reader = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = lock(&self.read);
         match &*reader {
             Reader::IsTheWriter => Ok(None),
             Reader::Runs(worker) => Ok(Some(worker.clone())),
@@ -276,7 +277,7 @@ impl Store for Sqlite {
 
     async fn close(&self) -> Result<()> {
         let reader = {
-            let mut reader = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut reader = lock(&self.read);
             std::mem::replace(&mut *reader, Reader::Closed)
         };
         if let Reader::Runs(worker) = reader {

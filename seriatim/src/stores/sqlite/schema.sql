@@ -45,7 +45,7 @@ CREATE TABLE lane (
   n          INTEGER NOT NULL DEFAULT 0, -- rows in item
   flags      INTEGER NOT NULL DEFAULT 0, -- 1 held, 2 paused, 4 some job has aliases, 8 some job is flagged,
                                        -- 16 some payload is in body, 32 there is progress,
-                                       -- 64 the claim owns jobs in item
+                                       -- 64 the claim may own jobs in item
   retry      INTEGER NOT NULL DEFAULT -1, -- these three: the lane's in `accumulate`, else the slot's
   crashes    INTEGER NOT NULL DEFAULT 0,
   error      TEXT,

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod deletion;
+mod upgrade;
 
 use std::time::Duration;
 
@@ -23,9 +24,12 @@ async fn pushes_of_another_process_are_heard() {
     let mut wakeups = here.wakeups();
     // Repeated, also in quick succession, when the log's time may not have changed.
     for number in 0..20 {
-        while wakeups.wait(Duration::from_millis(60)).await {}
+        while wakeups.wait(Duration::from_millis(60)).await.is_some() {}
         there.push(push(number)).await.unwrap();
-        assert!(wakeups.wait(Duration::from_secs(5)).await, "push {number} was not heard");
+        assert!(
+            wakeups.wait(Duration::from_secs(5)).await.is_some(),
+            "push {number} was not heard"
+        );
     }
     here.close().await.unwrap();
     there.close().await.unwrap();

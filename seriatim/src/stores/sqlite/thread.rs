@@ -13,7 +13,7 @@ use super::fault::translate;
 use super::file::FileCheck;
 use super::migrate::migrate;
 use super::tx::{Definitions, Tx};
-use crate::contract::Bell;
+use crate::contract::{Bell, Wake};
 use crate::model::error::{Error, ErrorKind, Result};
 
 /// Most operations in one commit.
@@ -221,7 +221,7 @@ impl Writer {
             .and_then(|mut statement| statement.query_row([], |row| row.get(0)));
         let Ok(version) = version else { return };
         if std::mem::replace(&mut self.seen, version) != version {
-            self.bell.ring();
+            self.bell.ring(&Wake::All);
         }
     }
 
@@ -241,7 +241,7 @@ impl Writer {
             Ok(rings) => {
                 group.into_iter().for_each(|task| task.answer(None));
                 if rings {
-                    self.bell.ring();
+                    self.bell.ring(&Wake::All);
                 }
                 return;
             }

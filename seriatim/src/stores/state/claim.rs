@@ -139,10 +139,11 @@ impl State {
     }
 
     /// Whether a claim can take this lane, now or later.
-    pub(in crate::stores) fn is_waiting(&self, lane: LaneId) -> bool {
-        let known = self.lanes.get(&lane.number).filter(|known| known.id == lane);
-        let position = known.map(|lane| lane.position).unwrap_or_default();
-        position.ready.is_some() || position.wake.is_some()
+    pub(in crate::stores) fn waiting_in(&self, lane: LaneId) -> Option<&str> {
+        let known = self.lanes.get(&lane.number).filter(|known| known.id == lane)?;
+        let waits = known.position.ready.is_some() || known.position.wake.is_some();
+        let queue = waits.then(|| self.queues.get(&lane.queue))??;
+        Some(&queue.name)
     }
 
     fn may_go_on(&self, lane: LaneId, queue: u32, claim: &Claim, best: Option<u16>) -> bool {

@@ -1,4 +1,4 @@
--- Drops what every upgrade creates again: the public views, the functions, and their result types. The views of
+-- Drops what is created again when all tables were emptied: the public views, the functions, and their result types. The views of
 -- schema.sql depend on owns() and owned(), which stay.
 DROP VIEW IF EXISTS seriatim.jobs, seriatim.lanes, seriatim.morgue, seriatim.nodes;
 DO $$

@@ -91,10 +91,13 @@ async fn wake_ups_leave_no_setting_in_sessions_that_pushes_share() {
         format!("postgres://postgres@127.0.0.1:{}/postgres?schema={schema}", pooler.port());
     let pooled = Postgres::connect(&pooled).await.unwrap();
     let mut wakeups = listener.wakeups();
-    while wakeups.wait(Duration::from_millis(200)).await {}
+    while wakeups.wait(Duration::from_millis(200)).await.is_some() {}
     let jobs = vec![Job::new("mail", &1).unwrap()];
     pooled.push(Push { now: None, jobs }).await.unwrap();
-    assert!(wakeups.wait(Duration::from_secs(10)).await, "the pooled store sent no wake-up");
+    assert!(
+        wakeups.wait(Duration::from_secs(10)).await.is_some(),
+        "the pooled store sent no wake-up"
+    );
     let source = "SELECT source FROM pg_settings WHERE name = 'synchronous_commit'";
     let mut looked_at = Vec::new();
     for _ in 0..8 {
@@ -148,7 +151,7 @@ async fn wake_ups_come_back_after_their_connection_broke() {
         for i in 0..100 {
             wakeups.forget();
             push(&one, vec![job("k", i)]).await;
-            heard = wakeups.wait(Duration::from_millis(200)).await;
+            heard = wakeups.wait(Duration::from_millis(200)).await.is_some();
             if heard {
                 break;
             }
@@ -161,7 +164,7 @@ async fn wake_ups_come_back_after_their_connection_broke() {
         let killed = session().await.query(kill, &[&format!("seriatim {schema}")]).await.unwrap();
         assert!(!killed.is_empty(), "there is a listener");
         // After reconnecting it rings, because wake-ups may have been missed.
-        assert!(wakeups.wait(Duration::from_secs(20)).await);
+        assert!(wakeups.wait(Duration::from_secs(20)).await.is_some());
     }
 }
 
