@@ -16,6 +16,7 @@ use super::lane_row::LANE_COLUMNS;
 use super::load::{Need, nodes};
 use super::pool::Answer;
 use super::sql::{Columns, LIST_MAX, list, text};
+use super::tally::count_call;
 use super::tickets::{check_given_up, give_up, hold_ticket, ticket_of};
 use super::tokens::draw_token;
 use super::work::Work;
@@ -47,6 +48,7 @@ impl Consumer for Mysql {
             )
         )?;
         self.inner.fast_path.add(fast);
+        count_call(&self.inner);
         Ok(claimed)
     }
 
@@ -64,6 +66,7 @@ impl Consumer for Mysql {
             }
         )?;
         self.inner.bell.ring(&wake);
+        count_call(&self.inner);
         Ok(settled)
     }
 

@@ -28,7 +28,7 @@ const PAUSED: i64 = 2;
 
 /// The columns read from `seriatim_lane`: a lane, and the job that opened it, if that is still there.
 pub(super) const LANE_COLUMNS: &str = "id, q, k, st, class, prio, due, wake, tok, open, n, c, flags, retry, crashes, error, next_due, \
-    route, progress, node, own, ttl, until, claimed_at, beat_at, j_gen, j_created, j_score, j_prio, j_run_at, j_attempts, j_started, \
+    route, soonest, progress, node, own, ttl, until, claimed_at, beat_at, j_gen, j_created, j_score, j_prio, j_run_at, j_attempts, j_started, \
     j_retry, j_digest, j_rest";
 
 /// A row of the lane table.
@@ -52,6 +52,7 @@ pub(super) struct LaneRow {
     pub error: Option<Arc<str>>,
     pub next_due: Option<i64>,
     pub route: i64,
+    pub soonest: Option<i64>,
     pub progress: Option<Arc<str>>,
     pub claim: Option<ClaimRow>,
 }
@@ -89,6 +90,7 @@ impl LaneRow {
             error: row.maybe_text()?,
             next_due: row.maybe_int()?,
             route: row.int()?,
+            soonest: row.maybe_int()?,
             progress: row.maybe_text()?,
             claim: ClaimRow::read(row)?,
         };
@@ -161,6 +163,13 @@ impl LaneRow {
             }
         };
         let (retry, crashes, error, due) = shown;
+        let soonest = match lane.unread.open == 0 || lane.unread.soonest {
+            _ if !own => None,
+            true => lane.soonest().map(i64::from),
+            // A claim took some of the jobs.
+            false if hold.is_some() && is_new => None,
+            false => before.and_then(|row| row.soonest),
+        };
         let closed = hold.map_or(0, |hold| hold.closed.len() as i64);
         Self {
             id,
@@ -181,6 +190,7 @@ impl LaneRow {
             error,
             next_due: lane.next_due.map(Timestamp::as_micros),
             route: i64::from(lane.route),
+            soonest,
             progress: lane.progress.clone(),
             claim: hold.map(ClaimRow::of),
         }
@@ -208,9 +218,11 @@ impl LaneRow {
                 let _ = write!(text, "{name} = {new},");
             }
         }
-        for (name, old, new) in
-            [("wake", old.wake, self.wake), ("next_due", old.next_due, self.next_due)]
-        {
+        for (name, old, new) in [
+            ("wake", old.wake, self.wake),
+            ("next_due", old.next_due, self.next_due),
+            ("soonest", old.soonest, self.soonest),
+        ] {
             if old != new {
                 let _ = write!(text, "{name} = {},", maybe(new));
             }
@@ -239,7 +251,7 @@ impl LaneRow {
             None => ["NULL"; 10].join(","),
         };
         Ok(format!(
-            "({},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{job},{payload})",
+            "({},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{job},{payload})",
             self.id,
             self.q,
             maybe_text(self.k.as_deref()),
@@ -258,6 +270,7 @@ impl LaneRow {
             maybe_text(self.error.as_deref()),
             maybe(self.next_due),
             self.route,
+            maybe(self.soonest),
             maybe_text(self.progress.as_deref()),
             ClaimRow::values(self.claim.as_ref()).join(","),
         ))

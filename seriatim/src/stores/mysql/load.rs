@@ -8,7 +8,7 @@ use mysql_async::Row;
 use super::bodies::Bodies;
 use super::error::Try;
 use super::job_row::{DEAD, ENDED_COLUMNS, JOB_COLUMNS, JobRow, WAITING, later_order};
-use super::lane_row::{LaneRow, st};
+use super::lane_row::LaneRow;
 use super::sql::{Columns, LIST_MAX, bytes, list};
 use super::work::Work;
 use crate::contract::{Command, NodeInfo};
@@ -62,7 +62,7 @@ impl Work<'_> {
         };
         let (small, large): (Vec<u64>, Vec<u64>) =
             lanes.iter().filter(|id| has_more(self, id)).partition(|id| self.is_small(**id, need));
-        let all = if closed { "" } else { "AND j.gen >= l.open" };
+        let all = if closed { "" } else { "AND j.gen = l.open" };
         for ids in small.chunks(LIST_MAX) {
             let from = format!(
                 "FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane WHERE j.lane IN ({}) {all}",
@@ -111,7 +111,7 @@ impl Work<'_> {
         if need == Need::Turn {
             return Ok(());
         }
-        self.load_soonest(lanes, need).await
+        self.load_soonest(lanes).await
     }
 
     /// Notes how far the parts of a large lane reach. The job that opened it may be beyond.
@@ -141,7 +141,7 @@ impl Work<'_> {
     ) -> Try<Vec<String>> {
         let mode = self.mode(row.q)?;
         let lane = format!("FROM seriatim_job j WHERE j.lane = {}", row.id);
-        let open = format!("{lane} AND j.gen >= {}", row.open);
+        let open = format!("{lane} AND j.gen = {}", row.open);
         let mut parts = Vec::new();
         if closed {
             parts.push(format!("{lane} AND j.gen < {}", row.open));
@@ -171,7 +171,7 @@ impl Work<'_> {
     }
 
     /// In `accumulate`, tells the model the lowest priority number of the open jobs that were not read.
-    async fn load_soonest(&mut self, lanes: &[u64], need: Need) -> Try<()> {
+    async fn load_soonest(&mut self, lanes: &[u64]) -> Try<()> {
         let mut soonest: Vec<(u64, i64)> = Vec::new();
         let mut unknown = Vec::new();
         for id in lanes {
@@ -179,9 +179,9 @@ impl Work<'_> {
             if self.mode(row.q)? != Mode::Accumulate {
                 continue;
             }
-            match (need, row.st) {
-                (Need::Arrival, st::READY) => soonest.push((*id, row.prio)),
-                _ => unknown.push(self.soonest_of(row)),
+            match row.soonest {
+                Some(least) => soonest.push((*id, least)),
+                None => unknown.push(self.soonest_of(row)),
             }
         }
         for queries in unknown.chunks(PARTS_MAX) {
@@ -204,7 +204,7 @@ impl Work<'_> {
         let here = self.state.lanes.get(&row.id);
         let here = here.into_iter().flat_map(|lane| lane.loaded_jobs().map(|job| job.id.seq()));
         format!(
-            "(SELECT {}, MIN(prio) FROM seriatim_job WHERE lane = {} AND gen >= {} AND seq NOT IN (0,{}){})",
+            "(SELECT {}, MIN(prio) FROM seriatim_job WHERE lane = {} AND gen = {} AND seq NOT IN (0,{}){})",
             row.id,
             row.id,
             row.open,

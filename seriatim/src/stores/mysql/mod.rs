@@ -30,6 +30,7 @@ mod secret;
 mod settle;
 mod sql;
 mod sweep;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod tickets;
@@ -68,6 +69,9 @@ struct Inner {
     pool: Pool,
     definitions: Definitions,
     fast_path: FastPath,
+    calls: tally::Calls,
+    /// Expired idempotency keys up to this time were looked at by the last sweep.
+    names_to: std::sync::atomic::AtomicI64,
     bell: Bell,
 }
 
@@ -103,6 +107,8 @@ impl Mysql {
             pool: Pool::new(Options::parse(url)?),
             definitions: Definitions::default(),
             fast_path: FastPath::default(),
+            calls: tally::Calls::default(),
+            names_to: Default::default(),
             bell: Bell::default(),
         };
         let loan = inner.pool.lend().await?;
@@ -168,6 +174,8 @@ impl Store for Mysql {
             pool: Pool::new(Options { connections: 1, ..self.inner.pool.options.clone() }),
             definitions: Definitions::default(),
             fast_path: FastPath::default(),
+            calls: tally::Calls::default(),
+            names_to: Default::default(),
             bell: Bell::default(),
         };
         let line = Arc::new(Self { inner: Arc::new(inner), poll: wake::Poll::default() });

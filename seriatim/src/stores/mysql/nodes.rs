@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::bodies::Bodies;
 use super::error::Try;
 use super::gates::{Gates, Lock};
-use super::sql::{Columns, list, text};
+use super::sql::{Columns, LIST_MAX, list, text};
 use super::work::Work;
 use super::{Mysql, claim};
 use crate::contract::{
@@ -49,7 +49,9 @@ impl Fleet for Mysql {
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         transact!(
-            self.inner, Lock::Write(Gates::All), request.now, work => super::sweep::sweep(work, request.rows_max)
+            self.inner, Lock::Write(Gates::All), request.now, work => super::sweep::sweep(
+                work, request.rows_max, &self.inner.names_to
+            )
         )
     }
 }
@@ -60,9 +62,7 @@ async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
     work.load_nodes(Some(&id.0), "FOR UPDATE").await?;
     let before = known(work);
     let named: BTreeSet<u64> = request.beats.iter().map(|beat| beat.lane.number).collect();
-    if !named.is_empty() {
-        work.lock_lanes(&named).await?;
-    }
+    let locked = read_named(work, &named).await?;
     flagged(work, &id, &named).await?;
     let now = work.now;
     let pulse = work.state.heartbeat(now, request.clone())?;
@@ -86,10 +86,33 @@ async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
             work.run(&sql).await?;
         }
     }
+    // The others were only read.
+    work.state.lanes.retain(|lane, _| locked.contains(lane));
+    work.lanes.retain(|lane, _| locked.contains(lane));
+    work.jobs.retain(|_, job| job.lane.is_some_and(|lane| locked.contains(&lane)));
     if !named.is_empty() {
         work.save().await?;
     }
     Ok(pulse)
+}
+
+/// Reads the lanes that a heartbeat names, and locks those that no other transaction has locked. Returns the latter: a
+/// heartbeat waits for no lane, and the next one stores the progress of the others.
+async fn read_named(work: &mut Work<'_>, named: &BTreeSet<u64>) -> Try<BTreeSet<u64>> {
+    let mut locked = BTreeSet::new();
+    let all: Vec<u64> = named.iter().copied().collect();
+    for ids in all.chunks(LIST_MAX) {
+        let these = format!("FORCE INDEX (PRIMARY) WHERE id IN ({})", list(ids.iter().copied()));
+        let these = format!("{these} FOR UPDATE SKIP LOCKED");
+        locked.extend(work.read_lanes(&these, Bodies::None).await?);
+        let left: Vec<u64> =
+            ids.iter().copied().filter(|id| !work.lanes.contains_key(id)).collect();
+        if !left.is_empty() {
+            let these = format!("WHERE id IN ({})", list(left));
+            work.read_lanes(&these, Bodies::None).await?;
+        }
+    }
+    Ok(locked)
 }
 
 /// Reads the flagged jobs in this node's claims and in the claims that its heartbeat names. They are only read.

@@ -12,6 +12,7 @@ use super::error::{Fail, Try};
 use super::gates::Lock;
 use super::load::Need;
 use super::sql::{Columns, bytes, text};
+use super::tally::count_call;
 use super::work::Work;
 use crate::contract::{Producer, Push, Pushed, Wake, validate_push};
 use crate::model::clock::Timestamp;
@@ -33,6 +34,7 @@ impl Producer for Mysql {
         let lock = Lock::queues_of(&request.jobs);
         let pushed = transact!(self.inner, lock, request.now, work => push(work, &request.jobs))?;
         self.inner.bell.ring(&Wake::of_jobs(&request.jobs));
+        count_call(&self.inner);
         Ok(pushed)
     }
 }

@@ -11,6 +11,7 @@ use super::error::Try;
 use super::gates::Lock;
 use super::load::Need;
 use super::sql::Columns;
+use super::tally::{Figure, Figures};
 use super::work::Work;
 use crate::contract::{Acted, Declare, DeleteQueue, Queues, Wake};
 use crate::model::error::Result;
@@ -87,11 +88,20 @@ async fn delete_queue(work: &mut Work<'_>, request: &DeleteQueue) -> Try<Acted> 
     let names = work.run(&sql).await?.first().map_or(0, |answer| answer.affected);
     let more = acted.more || lanes_left || names as usize == rows_max;
     if !more {
-        work.write(&format!("DELETE FROM seriatim_tally WHERE q = {queue}")).await?;
+        forget_counters(work, queue).await?;
         work.state.queues.remove(&queue);
     }
     work.save().await?;
     Ok(Acted { more, ..acted })
+}
+
+/// Brings the counters of settled turns to zero. The other figures do so with what is deleted.
+async fn forget_counters(work: &mut Work<'_>, queue: u32) -> Try<()> {
+    let (figures, mut changes) = (work.figures().await?, Figures::default());
+    for figure in [Figure::Processed, Figure::Failed] {
+        changes.add(queue, figure, -(figures.get(queue, figure) as i64));
+    }
+    work.write_figures(&changes).await
 }
 
 /// Locks and reads lanes with about `rows_max` jobs, at least one lane. Returns whether there are more.

@@ -5,16 +5,14 @@ use std::sync::Arc;
 
 use super::definitions::{CLOSING, Known};
 use super::error::{Fail, Try};
-use super::job_row::{BODY_COLUMNS, JobRow, Table, WAITING, generation};
+use super::job_row::{BODY_COLUMNS, DEAD, JobRow, Table, WAITING, generation};
 use super::lane_row::{LANE_COLUMNS, LaneRow, st};
 use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, list, maybe_text, text};
+use super::tally::{Figure, Figures};
 use super::work::{UNNUMBERED, Work};
 use crate::model::id::JobId;
 use crate::stores::json::json;
 use crate::stores::state::QueueRow;
-
-/// The number of rows per queue that count its turns.
-const TALLY_SLOTS: u8 = 16;
 
 /// The final numbers of new jobs and lanes, by their temporary ones.
 #[derive(Default)]
@@ -124,7 +122,8 @@ impl Work<'_> {
         self.save_wakes(&after).await?;
         self.delete_jobs(&after, Table::Ended).await?;
         self.save_names(&after).await?;
-        self.save_tally().await?;
+        let changes = self.changed_figures(&after);
+        self.write_figures(&changes).await?;
         self.remember(after);
         Ok(numbers)
     }
@@ -382,20 +381,26 @@ impl Work<'_> {
         self.reserved.clear();
     }
 
-    /// Counts settled turns, in a random row, so that settles rarely wait for each other.
-    pub(super) async fn save_tally(&mut self) -> Try<()> {
-        let slot = fastrand::u8(..TALLY_SLOTS);
-        let mut batch = Batch::new(
-            "INSERT INTO seriatim_tally (q, slot, processed, failed) VALUES ",
-            " ON DUPLICATE KEY UPDATE processed = processed + VALUES(processed), failed = failed + VALUES(failed)",
-        );
+    /// How the figures of queues change.
+    fn changed_figures(&mut self, after: &After) -> Figures {
+        let mut changes = Figures::default();
+        self.lanes.values().for_each(|row| changes.add_lane(row, -1));
+        after.lanes.iter().for_each(|row| changes.add_lane(row, 1));
+        let mut add_dead = |job: &JobRow, count| {
+            if job.table() == Table::Ended && job.state == DEAD {
+                changes.add(job.q, Figure::Dead, count);
+            }
+        };
+        self.jobs.values().for_each(|job| add_dead(job, -1));
+        after.jobs.values().for_each(|job| add_dead(job, 1));
         for row in self.state.queues.values_mut() {
             if (row.processed, row.failed) != (0, 0) {
-                batch.add(&format!("({},{slot},{},{})", row.number, row.processed, row.failed));
+                changes.add(row.number, Figure::Processed, row.processed as i64);
+                changes.add(row.number, Figure::Failed, row.failed as i64);
                 (row.processed, row.failed) = (0, 0);
             }
         }
-        self.write_all(batch).await
+        changes
     }
 
     async fn save_definitions(&mut self) -> Try<()> {

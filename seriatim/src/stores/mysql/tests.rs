@@ -5,10 +5,13 @@ mod connecting;
 mod deletion;
 mod emptied;
 mod fast_path;
+mod figures;
 mod hanging;
 mod merging;
+mod names;
 mod partly;
 mod plans;
+mod reading;
 mod transactions;
 
 use std::collections::HashMap;
@@ -72,8 +75,8 @@ async fn push(store: &Mysql, jobs: Vec<Job>) {
     store.push(Push { now: None, jobs }).await.unwrap();
 }
 
-async fn claim(store: &Mysql, queue: &str, lanes_max: usize) -> Claimed {
-    let request = Claim {
+fn claim_request(queue: &str, lanes_max: usize) -> Claim {
+    Claim {
         now: None,
         queue: queue.into(),
         node: "n".into(),
@@ -85,8 +88,11 @@ async fn claim(store: &Mysql, queue: &str, lanes_max: usize) -> Claimed {
         lease: Lease::Node { ttl: LEASE },
         declared: false,
         ticket: 0,
-    };
-    store.claim(request).await.unwrap()
+    }
+}
+
+async fn claim(store: &Mysql, queue: &str, lanes_max: usize) -> Claimed {
+    store.claim(claim_request(queue, lanes_max)).await.unwrap()
 }
 
 async fn done(store: &Mysql, turns: &[Turn]) -> Vec<Settled> {
@@ -126,7 +132,7 @@ async fn a_settle_of_which_the_last_statement_fails_is_an_error_and_undone() {
     push(&store, vec![job("k", 1)]).await;
     let turn = claim(&store, "q", 1).await.turns.remove(0);
     let mut other = session(&database).await;
-    let fails = "CREATE TRIGGER fails BEFORE INSERT ON seriatim_tally FOR EACH ROW \
+    let fails = "CREATE TRIGGER fails BEFORE INSERT ON seriatim_delta FOR EACH ROW \
                  SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not today'";
     other.query_drop(fails).await.unwrap();
     let turns = vec![Settlement::done(turn.lane, turn.token)];

@@ -127,12 +127,42 @@ mod tests {
         assert!(!lane(Mode::Fifo, 1).is_empty());
         let now = super::Timestamp::default();
         for mode in [Mode::Fifo, Mode::Exclusive, Mode::Accumulate] {
-            assert!(is_missed(mode, |lane| drop(lane.positioned(now))), "{mode}");
-            assert!(is_missed(mode, |lane| drop(lane.take_all())), "{mode}");
-            assert!(is_missed(mode, |lane| drop(lane.take_seq(7))), "{mode}");
-            assert!(is_missed(mode, |lane| drop(lane.equal(&[0; 16]))), "{mode}");
-            assert!(is_missed(mode, |lane| drop(lane.head().is_some())), "{mode}");
-            assert!(!is_missed(mode, |lane| drop(lane.is_empty())), "{mode}");
+            assert!(
+                is_missed(mode, |lane| {
+                    let _ = lane.positioned(now);
+                }),
+                "{mode}"
+            );
+            assert!(
+                is_missed(mode, |lane| {
+                    let _ = lane.take_all();
+                }),
+                "{mode}"
+            );
+            assert!(
+                is_missed(mode, |lane| {
+                    let _ = lane.take_seq(7);
+                }),
+                "{mode}"
+            );
+            assert!(
+                is_missed(mode, |lane| {
+                    let _ = lane.equal(&[0; 16]);
+                }),
+                "{mode}"
+            );
+            assert!(
+                is_missed(mode, |lane| {
+                    let _ = lane.head().is_some();
+                }),
+                "{mode}"
+            );
+            assert!(
+                !is_missed(mode, |lane| {
+                    let _ = lane.is_empty();
+                }),
+                "{mode}"
+            );
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A process that hangs in the middle of an operation, with its locks.
 
 use super::*;
+use crate::contract::{Beat, LaneQuery};
 use tokio::time::timeout;
 
 /// Less than any wait for a lock.
@@ -78,4 +79,33 @@ async fn a_change_of_a_mode_that_waits_holds_up_its_queue_only() {
     let mode = hanging.store.queues().await.unwrap().into_iter().map(|view| view.queue);
     let mode = mode.filter(|queue| queue.name == "loose").map(|queue| queue.mode);
     assert_eq!(mode.collect::<Vec<_>>(), [crate::Mode::Fifo]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_heartbeat_does_not_wait_for_a_lane_that_a_transaction_has_locked() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1), job("b", 2), job("c", 3)]).await;
+    let turns = claim(&store, "q", 3).await.turns;
+    let mut holder = session(&database).await;
+    let lock = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
+                SELECT * FROM seriatim_lane WHERE q = 1 AND k = 'a' FOR UPDATE";
+    holder.query_drop(lock).await.unwrap();
+    let beat = |turn: &Turn, token| Beat {
+        lane: turn.lane,
+        token,
+        progress: Some("half".into()),
+        extend: None,
+    };
+    let mut beats: Vec<Beat> = turns.iter().map(|turn| beat(turn, turn.token)).collect();
+    beats[2].token = Token(1);
+    let node = NodeInfo::new("n".into(), LEASE);
+    let heartbeat = store.heartbeat(Heartbeat { now: None, node, beats });
+    let pulse = timeout(SOON, heartbeat).await.expect("it does not wait").unwrap();
+    assert!(pulse.alive);
+    assert_eq!(pulse.lost, [turns[2].lane], "the locked lane is not lost");
+    let shown = store.lanes(LaneQuery::new("q")).await.unwrap().rows;
+    let shown: Vec<_> = shown.iter().map(|lane| lane.progress.as_deref()).collect();
+    assert_eq!(shown, [None, Some("half"), None]);
 }
