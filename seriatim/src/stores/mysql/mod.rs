@@ -14,6 +14,7 @@ mod definitions;
 mod due;
 mod error;
 mod fast_path;
+mod fold;
 mod gates;
 mod going_on;
 mod job_row;
@@ -69,7 +70,6 @@ struct Inner {
     pool: Pool,
     definitions: Definitions,
     fast_path: FastPath,
-    calls: tally::Calls,
     /// Expired idempotency keys up to this time were looked at by the last sweep.
     names_to: std::sync::atomic::AtomicI64,
     bell: Bell,
@@ -107,7 +107,6 @@ impl Mysql {
             pool: Pool::new(Options::parse(url)?),
             definitions: Definitions::default(),
             fast_path: FastPath::default(),
-            calls: tally::Calls::default(),
             names_to: Default::default(),
             bell: Bell::default(),
         };
@@ -174,7 +173,6 @@ impl Store for Mysql {
             pool: Pool::new(Options { connections: 1, ..self.inner.pool.options.clone() }),
             definitions: Definitions::default(),
             fast_path: FastPath::default(),
-            calls: tally::Calls::default(),
             names_to: Default::default(),
             bell: Bell::default(),
         };

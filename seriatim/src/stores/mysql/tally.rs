@@ -2,21 +2,14 @@
 //! the rows are folded into one for each queue, in the background and by the sweep.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Inner;
 use super::error::Try;
-use super::gates::Lock;
 use super::lane_row::{LaneRow, st};
 use super::sql::{Columns, list};
 use super::work::Work;
-use crate::model::error::Result;
 
 /// Rows folded in one step.
 const FOLD_ROWS: usize = 5_000;
-/// After this number of calls, a process folds in the background.
-const FOLD_CALLS: u64 = 1_000;
 
 const COLUMNS: &str = "lanes, jobs, claimed, retrying, dead, processed, failed";
 const FIGURES: usize = 7;
@@ -74,32 +67,6 @@ impl Figures {
         let rows: Vec<String> = changes.map(row).collect();
         (!rows.is_empty()).then(|| rows.join(","))
     }
-}
-
-/// Calls of this process since it last folded.
-#[derive(Default)]
-pub(super) struct Calls(AtomicU64);
-
-/// Counts a call, and folds in the background after many.
-pub(super) fn count_call(store: &Arc<Inner>) {
-    let calls = &store.calls.0;
-    if calls.fetch_add(1, Ordering::Relaxed) + 1 < FOLD_CALLS {
-        return;
-    }
-    // One that counts meanwhile finds few.
-    if calls.swap(0, Ordering::Relaxed) >= FOLD_CALLS {
-        let store = store.clone();
-        tokio::spawn(async move {
-            if let Err(error) = fold_all(&store).await {
-                tracing::debug!(%error, "the figures of queues are left to the next fold");
-            }
-        });
-    }
-}
-
-async fn fold_all(store: &Inner) -> Result<()> {
-    while transact!(store, Lock::FREE, None, work => work.fold_figures())? {}
-    Ok(())
 }
 
 impl Work<'_> {

@@ -8,8 +8,8 @@ use crate::{DueRule, Mode, Outcome};
 
 /// Jobs that wait in a lane, and more of them.
 const DEPTHS: [u32; 2] = [10, 10_000];
-/// Rows and index entries that a call may read more where more jobs wait. A small lane is read completely.
-const SLACK: i64 = 150;
+/// Rows and index entries that a call may read more where more jobs wait..
+const SLACK: i64 = 20;
 
 /// A store with one connection.
 async fn open_one(database: &str) -> Arc<Mysql> {
@@ -46,7 +46,9 @@ async fn entries_read(store: &Mysql, queue: Queue, depth: u32) -> Vec<(&'static 
     let (name, mode) = (queue.name.clone(), queue.mode);
     declare(store, queue.clone()).await;
     let job = |tag: u32| Job::new(&*name, &tag).unwrap().key("deep");
-    let jobs: Vec<Job> = (0..depth).map(job).collect();
+    let is_later = queue.due == DueRule::Earliest;
+    let first = |tag| if is_later { job(tag).run_in(LEASE * 600) } else { job(tag) };
+    let jobs: Vec<Job> = (0..depth).map(first).collect();
     for batch in jobs.chunks(2_000) {
         push(store, batch.to_vec()).await;
     }
