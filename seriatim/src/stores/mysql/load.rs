@@ -1,6 +1,6 @@
 //! Reading jobs and other data that an operation needs into the model.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
 use mysql_async::Row;
@@ -8,7 +8,8 @@ use mysql_async::Row;
 use super::bodies::Bodies;
 use super::error::Try;
 use super::job_row::{DEAD, ENDED_COLUMNS, JOB_COLUMNS, JobRow, WAITING, later_order};
-use super::lane_row::LaneRow;
+use super::lane_row::{LaneRow, st};
+use super::pool::Session;
 use super::sql::{Columns, LIST_MAX, bytes, list};
 use super::work::Work;
 use crate::contract::{Command, NodeInfo};
@@ -26,6 +27,8 @@ use crate::stores::state::{Location, NodeRow};
 const SMALL_LANE: i64 = 64;
 /// The same if one or two jobs are needed.
 const SMALL_LANE_OF_FEW: i64 = 8;
+/// Up to this number of first jobs of each lane, a statement reads those at one place of all lanes.
+const FIRSTS_MAX: usize = 4;
 /// Most parts of lanes read by one statement.
 const PARTS_MAX: usize = 200;
 
@@ -60,8 +63,18 @@ impl Work<'_> {
             let unread = work.state.lanes.get(id).map(|lane| &lane.unread);
             unread.is_some_and(|unread| unread.open > 0 || closed && unread.closed > 0)
         };
-        let (small, large): (Vec<u64>, Vec<u64>) =
-            lanes.iter().filter(|id| has_more(self, id)).partition(|id| self.is_small(**id, need));
+        // A push to a claimed lane only adds.
+        let adds = |work: &Self, id: &u64| {
+            let row = work.lanes.get(id).filter(|row| row.st == st::CLAIMED);
+            need == Need::Arrival
+                && !equal.contains_key(id)
+                && row
+                    .is_some_and(|row| work.mode(row.q).is_ok_and(|mode| mode != Mode::Accumulate))
+        };
+        let (small, large): (Vec<u64>, Vec<u64>) = lanes
+            .iter()
+            .filter(|id| has_more(self, id) && !adds(self, id))
+            .partition(|id| self.is_small(**id, need));
         let all = if closed { "" } else { "AND j.gen = l.open" };
         for ids in small.chunks(LIST_MAX) {
             let from = format!(
@@ -94,11 +107,27 @@ impl Work<'_> {
         bodies: Bodies,
         equal: &HashMap<u64, Vec<Digest>>,
     ) -> Try<()> {
+        if closed {
+            self.load_closed_with(lanes, bodies).await?;
+        }
         let mut parts = Vec::new();
+        let mut firsts: BTreeMap<(bool, usize), Vec<u64>> = BTreeMap::new();
         for id in lanes {
             let Some(row) = self.lanes.get(id) else { continue };
-            let equal = equal.get(id).map_or(&[][..], Vec::as_slice);
-            parts.extend(self.parts_of(row, need, closed, equal)?);
+            let (mode, most) = (self.mode(row.q)?, self.most_of(row, need)?);
+            let open = format!("FROM seriatim_job j WHERE j.lane = {id} AND j.gen = {}", row.open);
+            // A user's transaction may see an older state in a subquery.
+            match most <= FIRSTS_MAX && matches!(self.session, Session::Ours(_)) {
+                true => firsts.entry((mode == Mode::Exclusive, most)).or_default().push(*id),
+                false => parts.extend(self.parts_of(&open, mode, most)),
+            }
+            for some in equal.get(id).map_or(&[][..], Vec::as_slice).chunks(LIST_MAX) {
+                let some: Vec<String> = some.iter().map(|digest| bytes(digest)).collect();
+                parts.push(format!("{open} AND j.ord IN ({})", some.join(",")));
+            }
+        }
+        for ((exclusive, most), lanes) in firsts {
+            self.load_firsts(&lanes, most, exclusive, bodies).await?;
         }
         for parts in parts.chunks(PARTS_MAX) {
             let parts: Vec<String> =
@@ -131,43 +160,61 @@ impl Work<'_> {
         lane.unread.later_to = Some(behind.copied().unwrap_or(LAST_PLACE));
     }
 
-    /// The parts to read of a large lane, each the end of a query.
-    fn parts_of(
-        &self,
-        row: &LaneRow,
-        need: Need,
-        closed: bool,
-        equal: &[Digest],
-    ) -> Try<Vec<String>> {
-        let mode = self.mode(row.q)?;
-        let lane = format!("FROM seriatim_job j WHERE j.lane = {}", row.id);
-        let open = format!("{lane} AND j.gen = {}", row.open);
-        let mut parts = Vec::new();
-        if closed {
-            parts.push(format!("{lane} AND j.gen < {}", row.open));
-        }
-        let most = match (need, mode) {
+    /// How many of the first open jobs of a lane are needed.
+    fn most_of(&self, row: &LaneRow, need: Need) -> Try<usize> {
+        Ok(match (need, self.mode(row.q)?) {
             (Need::Turn | Need::NextTurn, Mode::Accumulate) => TURN_JOBS_MAX + 1,
             (Need::Turn | Need::NextTurn, Mode::Fifo) => {
                 self.state.queue_row(row.q).map_or(1, |queue| queue.queue.take as usize) + 1
             }
             _ => 1,
-        };
-        let order = match (need, mode) {
-            (Need::Turn | Need::NextTurn, Mode::Accumulate) => "score, j.seq",
-            _ => "ord, j.seq",
-        };
-        parts.push(format!("{open} ORDER BY j.{order} LIMIT {most}"));
+        })
+    }
+
+    /// The parts to read of one large lane, each the end of a query.
+    fn parts_of(&self, open: &str, mode: Mode, most: usize) -> Vec<String> {
+        let order = if mode == Mode::Accumulate && most > 1 { "score" } else { "ord" };
+        let mut parts = vec![format!("{open} ORDER BY j.{order}, j.seq LIMIT {most}")];
         if mode == Mode::Exclusive {
             let (from, to) = (bytes(&[1]), bytes(&later_order(self.now)));
             parts.push(format!("{open} AND j.ord >= {from} AND j.ord <= {to}"));
             parts.push(format!("{open} AND j.ord > {to} ORDER BY j.ord, j.seq LIMIT 1"));
         }
-        for some in equal.chunks(LIST_MAX) {
-            let some: Vec<String> = some.iter().map(|digest| bytes(digest)).collect();
-            parts.push(format!("{open} AND j.ord IN ({})", some.join(",")));
+        parts
+    }
+
+    /// Reads the first open jobs of many lanes, a statement for each place: the server plans it once. In `exclusive`,
+    /// also those that are due now, and the first that is not.
+    async fn load_firsts(
+        &mut self,
+        lanes: &[u64],
+        most: usize,
+        exclusive: bool,
+        bodies: Bodies,
+    ) -> Try<()> {
+        let (from, to) = (bytes(&[1]), bytes(&later_order(self.now)));
+        for ids in lanes.chunks(LIST_MAX) {
+            let ids = list(ids.iter().copied());
+            let at = |place: usize, behind: &str| {
+                format!(
+                    "FROM seriatim_lane l STRAIGHT_JOIN seriatim_job j FORCE INDEX (PRIMARY) ON j.seq = \
+                     (SELECT f.seq FROM seriatim_job f FORCE INDEX (job_lane) WHERE f.lane = l.id AND f.gen = l.open \
+                     {behind} ORDER BY f.ord, f.seq LIMIT 1 OFFSET {place}) WHERE l.id IN ({ids})"
+                )
+            };
+            let mut parts: Vec<String> = (0..most).map(|place| at(place, "")).collect();
+            if exclusive {
+                parts.push(format!(
+                    "FROM seriatim_lane l STRAIGHT_JOIN seriatim_job j FORCE INDEX (job_lane) ON j.lane = l.id \
+                     AND j.gen = l.open AND j.ord >= {from} AND j.ord <= {to} WHERE l.id IN ({ids})"
+                ));
+                parts.push(at(0, &format!("AND f.ord > {to}")));
+            }
+            let parts: Vec<String> =
+                parts.iter().map(|from| self.jobs_from(from, bodies)).collect();
+            self.read_jobs_by(&parts.join(" UNION ALL ")).await?;
         }
-        Ok(parts)
+        Ok(())
     }
 
     /// In `accumulate`, tells the model the lowest priority number of the open jobs that were not read.

@@ -109,3 +109,16 @@ async fn a_heartbeat_does_not_wait_for_a_lane_that_a_transaction_has_locked() {
     let shown: Vec<_> = shown.iter().map(|lane| lane.progress.as_deref()).collect();
     assert_eq!(shown, [None, Some("half"), None]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heartbeats_have_a_connection_of_their_own() {
+    let database = new_database().await;
+    open(&database).await;
+    let one = Mysql::connect(&format!("{}?connections=1", address(&database))).await.unwrap();
+    let all_in_use = one.inner.pool.lend().await.ok().unwrap();
+    let line = one.heartbeat_line().expect("a connection for heartbeats").await.unwrap();
+    let node = NodeInfo::new("n".into(), LEASE);
+    let heartbeat = line.heartbeat(Heartbeat { now: None, node, beats: Vec::new() });
+    assert!(timeout(SOON, heartbeat).await.expect("it does not wait").unwrap().alive);
+    all_in_use.give_back();
+}

@@ -9,7 +9,7 @@ use crate::{DueRule, Mode, Outcome};
 /// Jobs that wait in a lane, and more of them.
 const DEPTHS: [u32; 2] = [10, 10_000];
 /// Rows and index entries that a call may read more where more jobs wait..
-const SLACK: i64 = 20;
+const SLACK: i64 = 40;
 
 /// A store with one connection.
 async fn open_one(database: &str) -> Arc<Mysql> {
