@@ -28,6 +28,10 @@ impl Queues for Mysql {
 
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
         transact!(self.inner, Lock::Alone, None, work => pause(work, &queue, paused))?;
+        if paused {
+            // Claims that were under way have ended when this returns.
+            transact!(self.inner, Lock::FREE, None, work => wait_for(work, &queue))?;
+        }
         self.inner.bell.ring(&Wake::of([&*queue]));
         Ok(())
     }
@@ -57,6 +61,15 @@ async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
     work.state.declare(now, queues.to_vec())?;
     work.save().await?;
     Ok(())
+}
+
+/// Waits for what writes lanes of this queue, if it is still there.
+async fn wait_for(work: &mut Work<'_>, queue: &str) -> Try<()> {
+    let number = work.state.queue(queue).map(|row| row.number);
+    match number {
+        Ok(number) => lock_gate(work, number).await,
+        Err(_) => Ok(()),
+    }
 }
 
 /// Waits for what writes lanes of this queue, and keeps others from it.

@@ -47,14 +47,29 @@ async fn an_operation_that_hangs_keeps_nobody_from_new_queues_routes_and_pauses(
         declare(store, Queue::fifo("q").max_retries(3)).await;
         push(store, vec![Job::new("unknown", &1).unwrap()]).await;
         push(store, vec![job("routed", 1).node("elsewhere")]).await;
-        store.pause_queue("q".into(), true).await.unwrap();
-        assert!(claim(store, "q", 9).await.turns.is_empty());
-        store.pause_queue("q".into(), false).await.unwrap();
         push(store, vec![Job::new("other", &1).unwrap().key("k")]).await;
+        store.pause_queue("other".into(), true).await.unwrap();
+        assert!(claim(store, "other", 9).await.turns.is_empty());
+        store.pause_queue("other".into(), false).await.unwrap();
         assert_eq!(claim(store, "other", 9).await.turns.len(), 1);
     };
     timeout(SOON, calls).await.expect("nothing waits for the push");
     pusher.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_claim_that_was_under_way_takes_a_lane_after_a_pause() {
+    let hanging = Hanging::new().await;
+    // As a claim would.
+    let mut claimer = session(&hanging.database).await;
+    claimer.query_drop("START TRANSACTION").await.unwrap();
+    claimer.query_drop("SELECT q FROM seriatim_gate WHERE q = 2 LOCK IN SHARE MODE").await.unwrap();
+    let pauser = hanging.store.clone();
+    let pause = tokio::spawn(async move { pauser.pause_queue("other".into(), true).await });
+    until_waiting(&mut session(&hanging.database).await, &hanging.database, 1).await;
+    assert!(!pause.is_finished(), "the claim is under way");
+    claimer.query_drop("COMMIT").await.unwrap();
+    pause.await.unwrap().unwrap();
 }
 
 /// A change of the mode must wait; others do not wait behind it.
