@@ -1,6 +1,6 @@
 //! Lanes that go on: the transaction that settles their turns claims their next ones.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::bodies::Bodies;
 use super::due::mine;
@@ -59,7 +59,7 @@ impl<'r> GoingOn<'r> {
             return Ok(());
         }
         work.load_closed(lanes).await?;
-        work.load_jobs(lanes, Need::NextTurn, false, Bodies::Lengths, &Default::default()).await
+        work.load_jobs(lanes, Need::NextTurn, false, Bodies::Lengths, &HashMap::default()).await
     }
 
     /// Claims the next turns of settled lanes, all under one token.

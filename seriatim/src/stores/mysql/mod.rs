@@ -42,6 +42,7 @@ mod wake;
 mod work;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use async_trait::async_trait;
 use definitions::Definitions;
@@ -71,7 +72,7 @@ struct Inner {
     definitions: Definitions,
     fast_path: FastPath,
     /// Expired idempotency keys up to this time were looked at by the last sweep.
-    names_to: std::sync::atomic::AtomicI64,
+    names_to: AtomicI64,
     bell: Bell,
 }
 
@@ -107,7 +108,7 @@ impl Mysql {
             pool: Pool::new(Options::parse(url)?),
             definitions: Definitions::default(),
             fast_path: FastPath::default(),
-            names_to: Default::default(),
+            names_to: AtomicI64::default(),
             bell: Bell::default(),
         };
         let loan = inner.pool.lend().await?;
@@ -173,7 +174,7 @@ impl Store for Mysql {
             pool: Pool::new(Options { connections: 1, ..self.inner.pool.options.clone() }),
             definitions: Definitions::default(),
             fast_path: FastPath::default(),
-            names_to: Default::default(),
+            names_to: AtomicI64::default(),
             bell: Bell::default(),
         };
         let line = Arc::new(Self { inner: Arc::new(inner), poll: wake::Poll::default() });

@@ -22,7 +22,7 @@ async fn names_of_waiting_jobs_are_not_in_the_way_of_others() {
     assert!(done(&store, &turns).await[0].is_ok());
     let sweep = Sweep { now: Some(later + Duration::from_secs(60)), rows_max: 9 };
     for _ in 0..3 {
-        store.sweep(sweep.clone()).await.unwrap();
+        store.sweep(sweep).await.unwrap();
     }
     let mut conn = session(&database).await;
     let names = "SELECT COUNT(*), SUM(name = 'ended') FROM seriatim_idempotency";
