@@ -40,9 +40,9 @@ Developer commands of Seriatim.
     cargo xtask seeds           the rows of docs/parity.md, and the tests named after them
     cargo xtask servers         private PostgreSQL, MariaDB and Redis servers for development and
                                 measurements, until Ctrl-C
-    cargo xtask bench-peers [--jobs N] [--rounds N]
-                                measures graphile-worker, pg-boss, BullMQ, Sidekiq and Seriatim, in
-                                turns on the same servers
+    cargo xtask bench-peers [--jobs N] [--rounds N] [--only GROUP] [--write]
+                                measures graphile-worker (Node and Rust), pg-boss, apalis, BullMQ,
+                                Sidekiq and Seriatim, in turns on the same servers
     cargo xtask simulate --seeds N [--from S] [--mode safety|liveness]
                                 simulates the whole runtime under faults, with N seeds; run a failed
                                 seed again with --seed S --trace, which prints its history

@@ -1,8 +1,9 @@
 //! Claiming lanes.
 //!
-//! A claim reads its lanes in one scan of the ready index and closes them with one statement if all are claimed in the
-//! same way. It is stored as one row for all its lanes.
+//! A claim reads its lanes in one scan of `ready`, takes them out, and is stored as one row for all of them. Only a lane
+//! whose row must say which jobs are taken, or that has a lease of its own, is written (`light.rs` has the others).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,6 +11,7 @@ use rusqlite::{Row, params};
 
 use super::Sqlite;
 use super::lane::Work;
+use super::light::lanes_text;
 use super::push::micros;
 use super::row::{Job, Sql, TAKEN, flag, score_rank};
 use super::tx::{QueueRow, Tx};
@@ -101,6 +103,7 @@ pub(super) struct Candidate {
     class: i64,
     prio: i64,
     due: i64,
+    wake: Option<i64>,
     open: i64,
     items: i64,
     retry: i64,
@@ -109,8 +112,8 @@ pub(super) struct Candidate {
     slot: Option<OpenJob>,
 }
 
-const CANDIDATE_COLUMNS: &str = "id, key, class, prio, due, open, n, retry, crashes, error";
-const CANDIDATE_COUNT: usize = 10;
+/// The columns of `sql/best_lanes.sql` before those of the slot.
+const CANDIDATE_COUNT: usize = 11;
 
 impl Candidate {
     pub(super) fn of(work: &Work) -> Self {
@@ -121,6 +124,7 @@ impl Candidate {
             class: head.class,
             prio: head.prio,
             due: head.due,
+            wake: head.wake,
             open: head.open,
             items: head.items,
             retry: head.retry,
@@ -141,11 +145,12 @@ impl Candidate {
             class: row.get(2)?,
             prio: row.get(3)?,
             due: row.get(4)?,
-            open: row.get(5)?,
-            items: row.get(6)?,
-            retry: row.get(7)?,
-            crashes: row.get(8)?,
-            error: row.get(9)?,
+            wake: row.get(5)?,
+            open: row.get(6)?,
+            items: row.get(7)?,
+            retry: row.get(8)?,
+            crashes: row.get(9)?,
+            error: row.get(10)?,
             slot,
         })
     }
@@ -179,15 +184,6 @@ impl Close {
             }
         }
     }
-
-    /// The statement for the first lanes of a class, if no lane keeps open jobs.
-    fn statement_for_all(self) -> Option<&'static str> {
-        match self {
-            Self::Slot => Some(include_str!("sql/claim_slots.sql")),
-            Self::All => Some(include_str!("sql/claim_lanes.sql")),
-            Self::Items => None,
-        }
-    }
 }
 
 /// The jobs that a turn would take from a lane.
@@ -217,11 +213,19 @@ pub(super) struct Taken {
     pub flags: i64,
 }
 
+impl Taken {
+    /// Whether the row of the claim says all: which jobs are taken follows from the mode.
+    fn is_light(&self) -> bool {
+        let follows = self.close == Close::All || self.close == Close::Slot && self.flags == 0;
+        follows && !self.leaves_some && self.lane.wake.is_none()
+    }
+}
+
 /// One row of `claim`: lanes with the same token and the same ttl.
 pub(super) struct ClaimRow {
     pub token: i64,
     pub ttl: i64,
-    pub lanes: Vec<u8>,
+    pub lanes: Vec<i64>,
 }
 
 impl ClaimRow {
@@ -241,11 +245,11 @@ impl ClaimRow {
     }
 
     pub(super) fn add(&mut self, lane: i64) {
-        self.lanes.extend_from_slice(&lane.to_le_bytes());
+        self.lanes.push(lane);
     }
 
     pub(super) fn count(&self) -> i64 {
-        (self.lanes.len() / 8) as i64
+        self.lanes.len() as i64
     }
 }
 
@@ -257,7 +261,7 @@ impl Consumer for Sqlite {
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
         request.validate()?;
-        self.change(move |tx| tx.at(request.now).settle(&request)).await
+        self.change_first(move |tx| tx.at(request.now).settle(&request)).await
     }
 
     async fn give_up(&self, request: GiveUp) -> Result<()> {
@@ -281,7 +285,7 @@ impl Tx<'_> {
             let Some(turn) = self.choose(&queue, request, lane, &mut room)? else { break };
             taken.push(turn);
         }
-        let turns = self.close_lanes(&queue, request, &classes, taken)?;
+        let turns = self.close_lanes(&queue, request, taken)?;
         self.delta(queue.number).running += turns.len() as i64;
         let next_due = match self.any_ready(queue.number, &classes)? {
             true => Some(self.now),
@@ -316,6 +320,7 @@ impl Tx<'_> {
         let due = params![queue.number, self.now, PROMOTE_LANES_MAX as i64];
         if queue.queue.mode != Mode::Exclusive {
             // Its position is already in its row.
+            self.execute(include_str!("sql/line_up.sql"), due)?;
             return self.execute(include_str!("sql/promote.sql"), due).map(drop);
         }
         let sql = "SELECT id FROM lane INDEXED BY lane_wake WHERE q = ?1 AND wake IS NOT NULL AND wake <= ?2
@@ -335,7 +340,7 @@ impl Tx<'_> {
 
     /// The classes of ready lanes that the caller may take.
     pub(super) fn classes(&mut self, queue: u32, request: &Claim) -> Result<Vec<i64>> {
-        let sql = "SELECT class FROM lane INDEXED BY lane_ready WHERE q = ?1 AND st = 0 AND class > ?2 ORDER BY class LIMIT 1";
+        let sql = "SELECT class FROM ready WHERE q = ?1 AND class > ?2 ORDER BY class LIMIT 1";
         let mut classes = Vec::new();
         let mut last = -1;
         while let Some(class) = self.first(sql, params![queue, last], |row| row.get(0))? {
@@ -361,14 +366,11 @@ impl Tx<'_> {
         classes: &[i64],
     ) -> Result<Vec<Candidate>> {
         let most = request.lanes_max.min(CLAIM_LANES_MAX);
-        let sql = format!(
-            "SELECT {CANDIDATE_COLUMNS}, {WAITING_COLUMNS} FROM lane INDEXED BY lane_ready
-             WHERE q = ?1 AND st = 0 AND class = ?2 ORDER BY prio, due, id LIMIT ?3"
-        );
+        let sql = include_str!("sql/best_lanes.sql");
         let mut lanes = Vec::new();
         for class in classes {
             let limit = if class % 2 == 1 { most.min(request.crashed_max) } else { most };
-            lanes.extend(self.rows(&sql, params![queue, class, limit as i64], Candidate::read)?);
+            lanes.extend(self.rows(sql, params![queue, class, limit as i64], Candidate::read)?);
         }
         if classes.len() > 1 {
             lanes.sort_by_key(|lane| (lane.prio, lane.due, lane.id));
@@ -385,7 +387,7 @@ impl Tx<'_> {
     }
 
     fn any_ready(&self, queue: u32, classes: &[i64]) -> Result<bool> {
-        let sql = "SELECT 1 FROM lane INDEXED BY lane_ready WHERE q = ?1 AND st = 0 AND class = ?2 LIMIT 1";
+        let sql = "SELECT 1 FROM ready WHERE q = ?1 AND class = ?2 LIMIT 1";
         for class in classes {
             if self.first(sql, params![queue, class], |_| Ok(()))?.is_some() {
                 return Ok(true);
@@ -533,32 +535,22 @@ impl Tx<'_> {
         Ok(jobs.len().min(most))
     }
 
-    /// Marks the lanes as claimed and stores the claim.
+    /// Claims the lanes and stores the claim.
     fn close_lanes(
         &mut self,
         queue: &QueueRow,
         request: &Claim,
-        classes: &[i64],
         taken: Vec<Taken>,
     ) -> Result<Vec<Turn>> {
-        let Some(first) = taken.first() else { return Ok(Vec::new()) };
+        self.take_out(queue.number, &taken)?;
         let own = matches!(request.lease, Lease::Own { .. });
-        let (close, ttl) = (first.close, first.ttl);
-        let alike = |t: &Taken| {
-            let plain = !t.leaves_some && (close == Close::All || t.flags == 0);
-            plain && t.close == close && t.ttl == ttl
-        };
-        let at_once = match classes {
-            [_] if !own && taken.iter().all(alike) => close.statement_for_all(),
-            _ => None,
-        };
         let mut rows: Vec<ClaimRow> = Vec::new();
         let mut turns = Vec::with_capacity(taken.len());
         for taken in taken {
             let row = ClaimRow::of(&mut rows, own, taken.ttl, || self.next_token());
             let (id, token) = (taken.lane.id, row.token);
             row.add(id);
-            if at_once.is_none() {
+            if own || !taken.is_light() {
                 let next_due = taken.leaves_some.then_some(taken.lane.due);
                 self.execute(
                     taken.close.statement(),
@@ -567,12 +559,22 @@ impl Tx<'_> {
             }
             turns.push(turn(queue, taken, token, self.now));
         }
-        if let (Some(sql), [row], [class]) = (at_once, rows.as_slice(), classes) {
-            let values = params![row.token, self.now, queue.number, class, row.count()];
-            self.execute(sql, values)?;
-        }
         self.store_claims(queue.number, &request.node, own, &rows)?;
         Ok(turns)
+    }
+
+    /// Takes the first lanes of their classes out of `ready`.
+    fn take_out(&self, queue: u32, taken: &[Taken]) -> Result<()> {
+        let mut last_of = BTreeMap::new();
+        for Taken { lane, .. } in taken {
+            last_of.insert(lane.class, (lane.prio, lane.due, lane.id));
+        }
+        for (class, (prio, due, id)) in last_of {
+            let sql =
+                "DELETE FROM ready WHERE q = ?1 AND class = ?2 AND (prio, due, id) <= (?3, ?4, ?5)";
+            self.execute(sql, params![queue, class, prio, due, id])?;
+        }
+        Ok(())
     }
 
     pub(super) fn store_claims(
@@ -582,11 +584,13 @@ impl Tx<'_> {
         own_lease: bool,
         rows: &[ClaimRow],
     ) -> Result<()> {
-        let sql = "INSERT INTO claim VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        let sql = "INSERT INTO claim (tok, node, q, ttl, until, lanes, left, at)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
         for row in rows {
             let until = own_lease.then(|| self.now.saturating_add(row.ttl));
+            let (node, lanes) = (&*node.0, lanes_text(&row.lanes));
             let values =
-                params![row.token, &*node.0, queue, row.ttl, until, row.lanes, row.count()];
+                params![row.token, node, queue, row.ttl, until, lanes, row.count(), self.now];
             self.execute(sql, values)?;
         }
         Ok(())

@@ -115,9 +115,7 @@ impl Tx<'_> {
 
     /// The best priority of the ready lanes that a claim may take, apart from those with earlier crashes.
     fn best_priority(&mut self, queue: u32, claim: &Claim) -> Result<Option<i64>> {
-        let sql =
-            "SELECT prio FROM lane INDEXED BY lane_ready WHERE q = ?1 AND st = 0 AND class = ?2
-                   ORDER BY prio LIMIT 1";
+        let sql = "SELECT prio FROM ready WHERE q = ?1 AND class = ?2 ORDER BY prio LIMIT 1";
         let mut best = None;
         for class in self.classes(queue, claim)?.into_iter().filter(|class| class % 2 == 0) {
             let first: Option<i64> =

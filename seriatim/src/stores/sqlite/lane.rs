@@ -6,7 +6,9 @@
 
 use rusqlite::params;
 
-use super::row::{HEAD_COLUMNS, JOB_COLUMNS, Job, LATER, LaneRow, flag, lane_columns, state};
+use super::row::{
+    HEAD_COLUMNS, JOB_COLUMNS, Job, LATER, LaneRow, Place, flag, lane_columns, state,
+};
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::no_queue;
 use crate::model::error::Result;
@@ -23,12 +25,23 @@ const SAVE_WITH_SLOT: &str = include_str!("sql/save_lane.sql");
 pub(super) struct Work {
     pub row: LaneRow,
     pub queue: QueueRow,
+    /// Whether a light claim holds it, so that its row does not show the claim.
+    pub is_light: bool,
+    /// Its stored place in `ready`.
+    placed: Option<Place>,
     /// Whether the slot differs from the stored one.
     slot_changed: bool,
 }
 
 impl Tx<'_> {
+    /// Loads a lane; if a light claim holds it, its row shows the claim from now on.
     pub(super) fn lane(&mut self, id: i64) -> Result<Option<Work>> {
+        let work = self.lane_to_settle(id)?;
+        self.unfolded(work)
+    }
+
+    /// Loads a lane that the caller will store or delete: a light claim is not unfolded.
+    pub(super) fn lane_to_settle(&mut self, id: i64) -> Result<Option<Work>> {
         let sql = format!("SELECT {} FROM lane WHERE id = ?1", lane_columns());
         let row = self.first(&sql, [id], LaneRow::read)?;
         row.map(|row| self.work(row)).transpose()
@@ -37,15 +50,28 @@ impl Tx<'_> {
     pub(super) fn lane_of_key(&mut self, queue: u32, key: &str) -> Result<Option<Work>> {
         let sql = format!("SELECT {} FROM lane WHERE q = ?1 AND key = ?2", lane_columns());
         let row = self.first(&sql, params![queue, key], LaneRow::read)?;
-        row.map(|row| self.work(row)).transpose()
+        let work = row.map(|row| self.work(row)).transpose()?;
+        self.unfolded(work)
+    }
+
+    fn unfolded(&self, mut work: Option<Work>) -> Result<Option<Work>> {
+        if let Some(work) = &mut work
+            && !self.is_reader
+        {
+            self.unfold(work)?;
+        }
+        Ok(work)
     }
 
     fn work(&mut self, row: LaneRow) -> Result<Work> {
         let queue = self.queue_number(row.head.queue)?.ok_or_else(|| no_queue("?"))?;
-        let mut work = Work { row, queue, slot_changed: false };
+        let mut work = Work::new(row, queue);
         if let (Mode::Accumulate, Some(slot)) = (work.definition().mode, &mut work.row.slot) {
             // In `accumulate` the row's retry state is the lane's.
             (slot.retry, slot.crashes, slot.error) = (-1, 0, None);
+        }
+        if work.row.head.st == state::READY && !work.row.head.in_ready {
+            self.show_light(&mut work)?;
         }
         Ok(work)
     }
@@ -65,13 +91,14 @@ impl Tx<'_> {
         let head = self.first(&sql, [id], super::row::Head::read)?;
         let row = head.map(|head| LaneRow { head, slot: None });
         let row = row.ok_or_else(|| no_queue(&queue.name))?;
-        Ok(Work { row, queue: queue.clone(), slot_changed: false })
+        Ok(Work::new(row, queue.clone()))
     }
 
     /// Stores a lane at its current position, or deletes it if it is empty.
     pub(super) fn save(&mut self, mut work: Work) -> Result<()> {
         if work.is_empty() {
             self.execute("DELETE FROM lane WHERE id = ?1", [work.row.head.id])?;
+            self.move_to(&work, None)?;
             self.delta(work.queue.number).lanes -= 1;
             return Ok(());
         }
@@ -84,6 +111,28 @@ impl Tx<'_> {
 
     /// Stores a lane as it is.
     pub(super) fn write(&self, work: &Work) -> Result<()> {
+        self.move_to(work, work.row.head.place())?;
+        self.write_row(work)
+    }
+
+    /// Moves a lane to its place in `ready`, or out of it.
+    fn move_to(&self, work: &Work, place: Option<Place>) -> Result<()> {
+        if work.placed == place {
+            return Ok(());
+        }
+        let (queue, id) = (work.row.head.queue, work.row.head.id);
+        if let Some((class, prio, due)) = work.placed {
+            let sql = "DELETE FROM ready WHERE q = ?1 AND class = ?2 AND prio = ?3 AND due = ?4 AND id = ?5";
+            self.execute(sql, params![queue, class, prio, due, id])?;
+        }
+        if let Some((class, prio, due)) = place {
+            let sql = "INSERT INTO ready VALUES (?1, ?2, ?3, ?4, ?5)";
+            self.execute(sql, params![queue, class, prio, due, id])?;
+        }
+        Ok(())
+    }
+
+    fn write_row(&self, work: &Work) -> Result<()> {
         let h = &work.row.head;
         if !work.slot_changed {
             let values = params![
@@ -406,6 +455,11 @@ impl Tx<'_> {
 }
 
 impl Work {
+    fn new(row: LaneRow, queue: QueueRow) -> Self {
+        let placed = row.head.place().filter(|_| row.head.in_ready);
+        Self { row, queue, is_light: false, placed, slot_changed: false }
+    }
+
     /// Whether the lane has no claim and no jobs.
     pub(super) fn is_empty(&self) -> bool {
         let head = &self.row.head;

@@ -10,7 +10,14 @@ use crate::model::error::{Error, ErrorKind, Result};
 const APPLICATION_ID: i64 = 0x5365_7269;
 
 /// The steps from each schema version to the next; the first creates version 1.
-const MIGRATIONS: [&str; 4] = [include_str!("schema.sql"), GIVEN_UP, SECRET, CLOSED_ITEMS];
+const MIGRATIONS: [&str; 6] = [
+    include_str!("schema.sql"),
+    GIVEN_UP,
+    SECRET,
+    CLOSED_ITEMS,
+    include_str!("sql/ready.sql"),
+    NAMES,
+];
 
 /// Claims and rescues of a node with a ticket up to this one take nothing.
 const GIVEN_UP: &str = "ALTER TABLE node ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;";
@@ -21,6 +28,13 @@ const SECRET: &str =
 
 /// Claims under way may own jobs in `item`, which a settle looks for only if the lane has this flag.
 const CLOSED_ITEMS: &str = "UPDATE lane SET flags = flags | 64 WHERE st = 2 AND n > 0;";
+
+/// When the sweep looks at an idempotency key next. `until` stays what it was: from then on the key is known only while
+/// its job is stored.
+const NAMES: &str = "ALTER TABLE idempotency ADD COLUMN look_at INTEGER NOT NULL DEFAULT 0;
+    UPDATE idempotency SET look_at = until;
+    DROP INDEX idempotency_until;
+    CREATE INDEX idempotency_look_at ON idempotency (look_at);";
 
 /// The version of the schema that this build reads and writes.
 pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

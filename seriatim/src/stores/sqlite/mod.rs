@@ -1,16 +1,19 @@
 //! The embedded store: one `SQLite` file, shared by several processes if needed.
 //!
 //! One thread writes and commits waiting operations together (`thread.rs`); one reads. A lane with one job is one row
-//! (`schema.sql`), and a claim is stored once for all its lanes, so claiming and settling a job updates one row and
-//! deletes one row.
+//! (`schema.sql`) and, when it is ready, a narrow one in `ready`. A claim deletes the latter and is stored once for all
+//! its lanes (`light.rs`); settling the job deletes the former.
 
 mod actions;
 mod body;
 mod claim;
+mod done;
 mod fault;
 mod file;
 mod going_on;
 mod lane;
+mod light;
+mod line;
 mod migrate;
 mod nodes;
 
@@ -36,6 +39,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use fault::translate;
 use file::FileCheck;
+use line::Rank;
 use thread::Worker;
 use tx::Tx;
 
@@ -135,7 +139,15 @@ impl Sqlite {
         &self,
         body: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.write.call(body).await
+        self.write.call(Rank::Usual, 0, body).await
+    }
+
+    /// Like [`Self::change`], before all changes that wait.
+    async fn change_first<T: Send + 'static>(
+        &self,
+        body: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.write.call(Rank::First, 0, body).await
     }
 
     async fn look<T: Send + 'static>(
@@ -143,14 +155,14 @@ impl Sqlite {
         mut body: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         match self.reader()? {
-            Some(reader) => reader.call(body).await,
+            Some(reader) => reader.call(Rank::Usual, 0, body).await,
             None => {
                 let body = move |tx: &mut Tx<'_>| {
                     // Store the counters of the other operations in this transaction first.
                     tx.flush()?;
                     body(tx)
                 };
-                self.write.call(body).await
+                self.write.call(Rank::Usual, 0, body).await
             }
         }
     }

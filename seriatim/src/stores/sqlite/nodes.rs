@@ -22,7 +22,7 @@ use crate::stores::json::json;
 #[async_trait]
 impl Fleet for Sqlite {
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
-        self.change(move |tx| tx.at(request.now).heartbeat(&request)).await
+        self.change_first(move |tx| tx.at(request.now).heartbeat(&request)).await
     }
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
@@ -73,14 +73,11 @@ impl Tx<'_> {
     }
 
     fn beat(&mut self, beat: &Beat) -> Result<bool> {
-        let sql = "UPDATE lane SET beat_at = ?4, progress = coalesce(?5, progress),
-                     flags = iif(?5 IS NULL, flags, flags | 32)
-                   WHERE id = ?1 AND tok = ?2 AND st = 2 AND q = ?3";
-        let lane = beat.lane;
-        let row = params![lane.number as i64, beat.token.0, lane.queue, self.now, beat.progress];
-        if self.execute(sql, row)? == 0 {
+        let is_current = self.extend(beat)? || (self.unfold_lane(beat)? && self.extend(beat)?);
+        if !is_current {
             return Ok(false);
         }
+        let lane = beat.lane;
         if let Some(length) = beat.extend {
             let row = self.queue_number(lane.queue)?;
             let length = row.map_or(length, |row| length.min(row.queue.lease_max));
@@ -89,6 +86,22 @@ impl Tx<'_> {
             self.execute(sql, params![beat.token.0, self.now.saturating_add(micros(length))])?;
         }
         Ok(true)
+    }
+
+    /// Notes the beat in the lane's row, if the row shows the claim.
+    fn extend(&self, beat: &Beat) -> Result<bool> {
+        let sql = "UPDATE lane SET beat_at = ?4, progress = coalesce(?5, progress),
+                     flags = iif(?5 IS NULL, flags, flags | 32)
+                   WHERE id = ?1 AND tok = ?2 AND st = 2 AND q = ?3";
+        let lane = beat.lane;
+        let row = params![lane.number as i64, beat.token.0, lane.queue, self.now, beat.progress];
+        Ok(self.execute(sql, row)? == 1)
+    }
+
+    /// Whether the lane of a beat is claimed. From now on its row shows it.
+    fn unfold_lane(&mut self, beat: &Beat) -> Result<bool> {
+        let work = self.lane(beat.lane.number as i64)?;
+        Ok(work.is_some_and(|work| work.row.head.is_claimed()))
     }
 
     /// The flagged jobs in this node's claims and in the claims that its heartbeat names.

@@ -5,6 +5,7 @@ use rusqlite::params;
 
 use super::Sqlite;
 use super::lane::Work;
+use super::line::Rank;
 use super::row::{Job, flag, state};
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::{is_closing, other_route};
@@ -20,7 +21,9 @@ use crate::stores::json::json;
 impl Producer for Sqlite {
     async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
         validate_push(&request)?;
-        self.change(move |tx| tx.at(request.now).push(&request.jobs)).await
+        let bytes = request.jobs.iter().map(|job| job.payload.as_bytes().len()).sum();
+        let body = move |tx: &mut Tx<'_>| tx.at(request.now).push(&request.jobs);
+        self.write.call(Rank::Usual, bytes, body).await
     }
 }
 
@@ -28,6 +31,7 @@ impl Tx<'_> {
     pub(super) fn push(&mut self, jobs: &[NewJob]) -> Result<Vec<Pushed>> {
         let mut pushed = Vec::with_capacity(jobs.len());
         let mut last: Option<QueueRow> = None;
+        let before = self.last_seq();
         for (i, job) in jobs.iter().enumerate() {
             let queue = match last.take().filter(|row| *row.name == *job.queue) {
                 Some(row) => row,
@@ -40,7 +44,17 @@ impl Tx<'_> {
             pushed.push(self.push_one(&queue, job, i)?);
             last = Some(queue);
         }
+        if jobs.iter().any(|job| job.key.is_none()) {
+            self.line_up(before)?;
+        }
         Ok(pushed)
+    }
+
+    /// Puts the lanes without a key that were opened after this number into `ready`.
+    fn line_up(&mut self, after: i64) -> Result<()> {
+        let sql = "INSERT INTO ready SELECT q, class, prio, due, id FROM lane
+                   WHERE id > ?1 AND key IS NULL AND st = 0";
+        self.execute(sql, [after]).map(drop)
     }
 
     fn queue_for(&mut self, job: &NewJob) -> Result<QueueRow> {
@@ -72,7 +86,7 @@ impl Tx<'_> {
         };
         if let Some(name) = &repeat {
             let until = self.now + micros(queue.queue.idempotency_ttl);
-            let sql = "INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5)";
+            let sql = "INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?5)";
             let row = params![queue.number, scope, name, job_id.to_bytes(), until];
             self.execute(sql, row)?;
         }
@@ -197,6 +211,10 @@ impl Tx<'_> {
                 flags
             ],
         )?;
+        if opened == 1 && key.is_some() && is_due {
+            let sql = "INSERT INTO ready VALUES (?1, ?2, ?3, ?4, ?5)";
+            self.execute(sql, params![queue.number, j.route * 2, j.prio, j.run_at, j.seq])?;
+        }
         Ok(opened == 1)
     }
 

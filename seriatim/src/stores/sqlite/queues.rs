@@ -6,18 +6,19 @@ use async_trait::async_trait;
 use rusqlite::params;
 
 use super::Sqlite;
-use super::row::{Job, state};
+use super::row::Job;
 use super::tx::{QueueRow, Tx};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_claimed, is_closing, too_many_queues};
 use crate::contract::{Acted, Declare, DeleteQueue, Queues};
 use crate::model::error::Result;
-use crate::model::limits::{ACTION_ROWS_MAX, QUEUES_MAX};
+use crate::model::limits::ACTION_ROWS_MAX;
 use crate::model::queue::Queue;
 
 /// Conditions that find the lanes of a queue, cheapest first. Only lanes in none of these indexes (held or paused,
 /// without a key) need a scan of all lanes.
-const LANES: [&str; 4] = ["key IS NOT NULL", "st = 0", "wake IS NOT NULL", "true"];
+const LANES: [&str; 4] =
+    ["key IS NOT NULL", "id IN (SELECT id FROM ready WHERE q = ?1)", "wake IS NOT NULL", "true"];
 
 /// The jobs of the lanes in a JSON array.
 const JOBS_OF: &str =
@@ -75,14 +76,15 @@ impl Tx<'_> {
         row: &QueueRow,
         new: &Queue,
     ) -> Result<Vec<(Option<String>, Job)>> {
-        let sql = "SELECT id, key, st FROM lane WHERE q = ?1 ORDER BY id";
-        let lanes: Vec<(i64, Option<String>, i64)> =
-            self.rows(sql, [row.number], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?;
+        let sql = "SELECT id, key FROM lane WHERE q = ?1 ORDER BY id";
+        let lanes: Vec<(i64, Option<String>)> =
+            self.rows(sql, [row.number], |r| Ok((r.get(0)?, r.get(1)?)))?;
         let (mode, merge, declared) = (row.queue.mode, row.queue.merge, row.declared);
-        let runs = lanes.iter().any(|(_, _, st)| *st == state::CLAIMED);
+        let sql = "SELECT 1 FROM held WHERE q = ?1 LIMIT 1";
+        let runs = self.first(sql, [row.number], |_| Ok(()))?.is_some();
         Found { mode, merge, declared, holds_jobs: !lanes.is_empty(), runs }.check(new)?;
         let mut jobs = Vec::new();
-        for (id, key, _) in lanes {
+        for (id, key) in lanes {
             let Some(mut work) = self.lane(id)? else { continue };
             let route = work.row.head.route;
             for job in self.take_all_open(&mut work)? {
@@ -96,9 +98,7 @@ impl Tx<'_> {
     }
 
     pub(super) fn create_queue(&mut self, queue: &Queue, declared: bool) -> Result<QueueRow> {
-        let taken: Vec<u32> = self.all_queues()?.iter().map(|row| row.number).collect();
-        let free = (1..=QUEUES_MAX).find(|number| taken.binary_search(number).is_err());
-        let number = free.ok_or_else(too_many_queues)?;
+        let number = self.free_number()?.ok_or_else(too_many_queues)?;
         let (name, queue) = (Arc::from(queue.name.as_str()), Arc::new(queue.clone()));
         let row = QueueRow { number, name, queue, declared, paused: false, closing: false };
         self.store_queue(row.clone())?;
@@ -183,6 +183,11 @@ impl Tx<'_> {
         self.execute(&format!("DELETE FROM body WHERE seq IN ({JOBS_OF})"), [&ids])?;
         let of_lanes = "IN (SELECT value FROM json_each(?1))";
         self.execute(&format!("DELETE FROM item WHERE lane {of_lanes}"), [&ids])?;
+        let sql = format!(
+            "DELETE FROM ready WHERE (q, class, prio, due, id) IN
+               (SELECT q, class, prio, due, id FROM lane WHERE id {of_lanes})"
+        );
+        self.execute(&sql, [&ids])?;
         self.execute(&format!("DELETE FROM lane WHERE id {of_lanes}"), [&ids])?;
         let delta = self.delta(queue);
         delta.lanes -= lanes.len() as i64;

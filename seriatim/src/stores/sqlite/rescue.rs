@@ -6,8 +6,9 @@ use rusqlite::params;
 
 use super::claim::ClaimRow;
 use super::lane::Work;
+use super::light::{lanes_in, lanes_text};
 use super::push::micros;
-use super::row::{JOB_COLUMNS, Job};
+use super::row::{Head, JOB_COLUMNS, Job};
 use super::tx::Tx;
 use crate::contract::release::{NO_LEASE, NOBODY};
 use crate::contract::{ClaimSelection, Lease, Release, Rescue};
@@ -31,7 +32,7 @@ impl Tx<'_> {
         let sql = "UPDATE node SET dead_at = ?1 WHERE dead_at IS NULL AND beat_at + lease < ?1";
         self.execute(sql, [self.now])?;
         self.check_node(&request.node, request.ticket)?;
-        let expired: Vec<(i64, u32, Vec<u8>)> =
+        let expired: Vec<(i64, u32, String)> =
             self.rows(include_str!("sql/expired_claims.sql"), [self.now], |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?))
             })?;
@@ -63,21 +64,20 @@ impl Tx<'_> {
     }
 
     /// Tokens and queues of the selected claims, and the selected lanes of each.
-    fn claims_of(&mut self, claims: &ClaimSelection) -> Result<Vec<(i64, u32, Vec<u8>)>> {
-        let one = |row: &rusqlite::Row<'_>| {
-            let id: i64 = row.get(2)?;
-            Ok((row.get(0)?, row.get(1)?, id.to_le_bytes().to_vec()))
+    fn claims_of(&mut self, claims: &ClaimSelection) -> Result<Vec<(i64, u32, String)>> {
+        let one = |work: Option<Work>| {
+            let head = work.map(|work| work.row.head).filter(Head::is_claimed);
+            head.map(|head| (head.token, head.queue, lanes_text(&[head.id]))).into_iter().collect()
         };
         let whole = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
         match claims {
             ClaimSelection::Key { queue, key } => {
                 let queue = self.known_queue(queue)?.number;
-                let sql = "SELECT tok, q, id FROM lane WHERE q = ?1 AND key = ?2 AND st = 2";
-                self.rows(sql, params![queue, key], one)
+                Ok(one(self.lane_of_key(queue, key)?))
             }
             ClaimSelection::Lane(lane) => {
-                let sql = "SELECT tok, q, id FROM lane WHERE id = ?1 AND q = ?2 AND st = 2";
-                self.rows(sql, params![lane.number as i64, lane.queue], one)
+                let work = self.lane(lane.number as i64)?;
+                Ok(one(work.filter(|work| work.row.head.queue == lane.queue)))
             }
             ClaimSelection::Queue(queue) => {
                 let queue = self.known_queue(queue)?.number;
@@ -95,15 +95,15 @@ impl Tx<'_> {
     fn take_over(
         &mut self,
         taker: &Taker,
-        (old, queue, lanes): (i64, u32, &[u8]),
+        (old, queue, lanes): (i64, u32, &str),
         turns: &mut Vec<Turn>,
     ) -> Result<()> {
         let token = self.next_token();
         let mut claim = ClaimRow { token, ttl: micros(taker.lease.ttl()), lanes: Vec::new() };
         let sql =
             "UPDATE lane SET tok = ?3 WHERE id = ?1 AND tok = ?2 AND st = 2 AND claimed_at <= ?4";
-        let (ids, _) = lanes.as_chunks::<8>();
-        for id in ids.iter().map(|bytes| i64::from_le_bytes(*bytes)) {
+        self.unfold_claim(old, queue)?;
+        for id in lanes_in(lanes) {
             if turns.len() >= taker.most {
                 break;
             }
@@ -118,6 +118,18 @@ impl Tx<'_> {
         }
         let own = matches!(taker.lease, Lease::Own { .. });
         self.store_claims(queue, &taker.node, own, &[claim])
+    }
+
+    /// Writes a claim into the rows of its lanes that do not show it.
+    fn unfold_claim(&mut self, token: i64, queue: u32) -> Result<()> {
+        let Some(row) = self.queue_number(queue)? else { return Ok(()) };
+        let sql = "SELECT at, lanes FROM claim WHERE tok = ?1 AND until IS NULL";
+        let claim: Option<(i64, String)> =
+            self.first(sql, [token], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        match claim {
+            Some((at, lanes)) => self.unfold_lanes(row.queue.mode, (token, at), &lanes),
+            None => Ok(()),
+        }
     }
 
     /// Subtracts settled lanes from each claim row, and deletes rows with none left.

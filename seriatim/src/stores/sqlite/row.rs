@@ -152,8 +152,10 @@ fn sortable(number: i64) -> [u8; 8] {
 }
 
 /// The columns of a lane's head, in the order of [`Head::read`].
-pub(super) const HEAD_COLUMNS: &str = "id, q, key, st, class, prio, due, wake, tok, open, n, flags, retry, crashes, error, next_due, route, claimed_at, beat_at";
-pub(super) const HEAD_COUNT: usize = 19;
+pub(super) const HEAD_COLUMNS: &str = "id, q, key, st, class, prio, due, wake, tok, open, n, flags, retry, crashes, error, next_due, route, claimed_at, beat_at,
+ iif(st = 0, EXISTS (SELECT 1 FROM ready r WHERE r.q = lane.q AND r.class = lane.class AND r.prio = lane.prio
+                     AND r.due = lane.due AND r.id = lane.id), 0)";
+pub(super) const HEAD_COUNT: usize = 20;
 
 /// A lane without its jobs.
 #[derive(Clone, Debug)]
@@ -178,7 +180,12 @@ pub(super) struct Head {
     pub route: i64,
     pub claimed_at: Option<i64>,
     pub beat_at: Option<i64>,
+    /// Whether it is in `ready`.
+    pub in_ready: bool,
 }
+
+/// A lane's place in `ready`: class, priority, due time.
+pub(super) type Place = (i64, i64, i64);
 
 impl Head {
     pub(super) fn read(row: &Row<'_>) -> Sql<Self> {
@@ -202,11 +209,17 @@ impl Head {
             route: row.get(16)?,
             claimed_at: row.get(17)?,
             beat_at: row.get(18)?,
+            in_ready: row.get(19)?,
         })
     }
 
     pub(super) fn lane_id(&self) -> LaneId {
         LaneId { queue: self.queue, shard: 0, number: self.id as u64 }
+    }
+
+    /// Its place in `ready`, if it belongs there.
+    pub(super) fn place(&self) -> Option<Place> {
+        (self.st == state::READY).then_some((self.class, self.prio, self.due))
     }
 
     pub(super) fn is_claimed(&self) -> bool {

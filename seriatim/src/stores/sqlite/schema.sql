@@ -1,4 +1,4 @@
--- Version 1. Times are in microseconds since 1970; keys are compared byte by byte.
+-- Version 1; `migrate.rs` has what came later. Times are in microseconds since 1970; keys are compared byte by byte.
 
 CREATE TABLE meta (
   id      INTEGER PRIMARY KEY CHECK (id = 1),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::params;
 
+use super::done::Done;
 use super::going_on::GoingOn;
 use super::lane::Work;
 use super::push::micros;
@@ -16,16 +17,6 @@ use crate::model::queue::Mode;
 use crate::model::settle::{Due, Fate, Keep, Settlement};
 use crate::model::turn::Turn;
 
-/// The common case: the lane's only job is done and its queue keeps no finished jobs.
-const DONE: &str =
-    "DELETE FROM lane WHERE id = ?1 AND tok = ?2 AND st = 2 AND n = 0 AND flags = 0 AND q = ?3";
-/// The same in `accumulate`, with items: all are closed if nothing has arrived meanwhile.
-const DONE_WITH_ITEMS: &str =
-    "DELETE FROM lane WHERE id = ?1 AND tok = ?2 AND st = 2 AND flags IN (0, 64) AND q = ?3 AND next_due IS NULL
-     RETURNING seq IS NOT NULL";
-/// The lane's only job is done, and its queue keeps finished jobs.
-const KEEP_DONE: &str = include_str!("sql/keep_done.sql");
-
 impl Tx<'_> {
     pub(super) fn settle(&mut self, request: &Settle) -> Result<Vec<Settled>> {
         let turns = &request.turns;
@@ -33,6 +24,7 @@ impl Tx<'_> {
         let mut settled = Vec::with_capacity(turns.len());
         // Number of settled lanes per claim row.
         let mut claims: BTreeMap<i64, i64> = BTreeMap::new();
+        let mut done = Done::of(self, turns)?;
         let mut last: Option<QueueRow> = None;
         for (place, settlement) in turns.iter().enumerate() {
             let number = settlement.lane.queue;
@@ -44,11 +36,15 @@ impl Tx<'_> {
                 settled.push(Settled::Stale);
                 continue;
             };
-            let is_done = settlement.is_all_done() && self.settle_done(&queue, settlement)?;
+            let is_done =
+                settlement.is_all_done() && done.settle(self, place, &queue, settlement)?;
             let answer = match is_done {
                 true => Settled::ok(Vec::new()),
                 false => self.settle_one(settlement, place, &mut going_on)?,
             };
+            if matches!(answer, Settled::Ok { next: None, .. }) {
+                done.has_ended();
+            }
             if answer.is_ok() {
                 *claims.entry(settlement.token.0).or_default() += 1;
             }
@@ -60,49 +56,13 @@ impl Tx<'_> {
         Ok(settled)
     }
 
-    /// Settles a done turn in one or two statements. False if it is not a common case.
-    fn settle_done(&mut self, queue: &QueueRow, settlement: &Settlement) -> Result<bool> {
-        let lane = settlement.lane;
-        if lane.shard != 0 {
-            return Ok(false);
-        }
-        let id = lane.number as i64;
-        let place = params![id, settlement.token.0, lane.queue];
-        let retention = queue.queue.retention();
-        let jobs;
-        if !retention.is_zero() {
-            let until = self.now.saturating_add(micros(retention));
-            let of_lane = queue.queue.mode == Mode::Accumulate;
-            let values = params![id, settlement.token.0, lane.queue, self.now, until, of_lane];
-            if self.execute(KEEP_DONE, values)? == 0 {
-                return Ok(false);
-            }
-            self.execute("DELETE FROM lane WHERE id = ?1", [id])?;
-            jobs = 1;
-        } else if self.execute(DONE, place)? == 1 {
-            jobs = 1;
-        } else {
-            if queue.queue.mode != Mode::Accumulate {
-                return Ok(false);
-            }
-            let Some(slot) = self.first(DONE_WITH_ITEMS, place, |row| row.get::<_, i64>(0))? else {
-                return Ok(false);
-            };
-            jobs = slot + self.execute("DELETE FROM item WHERE lane = ?1", [id])? as i64;
-        }
-        let delta = self.delta(lane.queue);
-        (delta.lanes, delta.jobs) = (delta.lanes - 1, delta.jobs - jobs);
-        (delta.running, delta.processed) = (delta.running - 1, delta.processed + jobs);
-        Ok(true)
-    }
-
     fn settle_one(
         &mut self,
         settlement: &Settlement,
         place: usize,
         going_on: &mut GoingOn<'_>,
     ) -> Result<Settled> {
-        let Some(mut work) = self.lane(settlement.lane.number as i64)? else {
+        let Some(mut work) = self.lane_to_settle(settlement.lane.number as i64)? else {
             return Ok(Settled::Stale);
         };
         let head = &work.row.head;

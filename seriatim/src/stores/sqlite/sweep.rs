@@ -10,6 +10,11 @@ use crate::model::id::JobId;
 use crate::model::settle::Fate;
 use crate::stores::gone::DEAD_NODE_SHOWN;
 
+/// A kept idempotency key is looked at again after as long as it has outlived its time, within these limits: so a job
+/// that stays for months costs a look a day.
+const LOOK_AGAIN_MIN_US: i64 = 60_000_000;
+const LOOK_AGAIN_MAX_US: i64 = 86_400_000_000;
+
 impl Tx<'_> {
     pub(super) fn sweep(&mut self, rows_max: usize) -> Result<Swept> {
         self.flush()?;
@@ -95,26 +100,22 @@ impl Tx<'_> {
     }
 
     fn sweep_idempotency(&mut self, rows_max: usize, swept: &mut Swept) -> Result<()> {
-        let sql =
-            "SELECT q, key, name, job FROM idempotency WHERE until <= ?1 ORDER BY until LIMIT ?2";
-        let old: Vec<(u32, String, String, [u8; 16])> =
-            self.rows(sql, params![self.now, rows_max as i64], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-            })?;
+        let sql = "SELECT q, key, name, job, until FROM idempotency
+                   WHERE look_at <= ?1 ORDER BY look_at LIMIT ?2";
+        type Name = (u32, String, String, [u8; 16], i64);
+        let old: Vec<Name> = self.rows(sql, params![self.now, rows_max as i64], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+        })?;
         swept.more |= old.len() == rows_max;
-        for (queue, key, name, job) in old {
-            let place = params![queue, key, name];
+        for (queue, key, name, job, until) in old {
             if self.find(JobId::from_bytes(job))?.is_some() {
-                // Its job is still stored: check again in a minute.
                 let sql =
-                    "UPDATE idempotency SET until = ?4 WHERE q = ?1 AND key = ?2 AND name = ?3";
-                let later = self.now.saturating_add(60_000_000);
-                self.execute(sql, params![queue, key, name, later])?;
+                    "UPDATE idempotency SET look_at = ?4 WHERE q = ?1 AND key = ?2 AND name = ?3";
+                let wait = (self.now - until).clamp(LOOK_AGAIN_MIN_US, LOOK_AGAIN_MAX_US);
+                self.execute(sql, params![queue, key, name, self.now.saturating_add(wait)])?;
             } else {
-                self.execute(
-                    "DELETE FROM idempotency WHERE q = ?1 AND key = ?2 AND name = ?3",
-                    place,
-                )?;
+                let sql = "DELETE FROM idempotency WHERE q = ?1 AND key = ?2 AND name = ?3";
+                self.execute(sql, params![queue, key, name])?;
             }
         }
         Ok(())

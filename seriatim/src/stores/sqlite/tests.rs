@@ -2,14 +2,37 @@
 #![allow(clippy::unwrap_used)]
 
 mod deletion;
+mod light;
+mod line;
+mod names;
+mod reading;
 mod upgrade;
 
 use std::time::Duration;
 
 use super::Sqlite;
-use crate::contract::{Producer, Push, Store, Views};
+use crate::contract::{Claim, Lease, NodeInfo, Producer, Push, Store, Views};
 use crate::model::error::ErrorKind;
 use crate::model::job::Job;
+
+const LEASE: Duration = Duration::from_secs(60);
+
+/// A claim by node "n".
+fn claiming(queue: &str, lanes_max: usize) -> Claim {
+    Claim {
+        now: None,
+        queue: queue.into(),
+        node: "n".into(),
+        node_name: None,
+        groups: Vec::new(),
+        lanes_max,
+        crashed_max: lanes_max,
+        bytes_max: None,
+        lease: Lease::Node { ttl: LEASE },
+        declared: false,
+        ticket: 0,
+    }
+}
 
 fn push(number: u32) -> Push {
     Push { now: None, jobs: vec![Job::new("mail", &number).unwrap()] }

@@ -2,7 +2,7 @@
 //! together, so many small operations share one flush to disk.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::fault::translate;
 use super::file::FileCheck;
+use super::line::{Line, Next, Rank, Room};
 use super::migrate::migrate;
 use super::tx::{Definitions, Tx};
 use crate::contract::{Bell, Wake};
@@ -18,6 +19,10 @@ use crate::model::error::{Error, ErrorKind, Result};
 
 /// Most operations in one commit.
 const GROUP_MAX: usize = 256;
+/// Most of them of the first rank, so that the others are not kept out.
+const GROUP_FIRST_MAX: usize = 192;
+/// Most bytes of payloads in one commit; one push may have more.
+const GROUP_BYTES_MAX: usize = 16 << 20;
 /// How often the writer checks for writes by other processes while there are listeners.
 const WATCH_INTERVAL: Duration = Duration::from_millis(20);
 /// How long after a write to the log a commit may still become visible: SQLite shows it when it is on disk, and a busy
@@ -26,6 +31,9 @@ const COMMIT_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// An operation for a thread.
 trait Task: Send {
+    /// The bytes of payloads that it writes.
+    fn bytes(&self) -> usize;
+
     /// Runs the operation and stores the answer. False if it failed: its writes must be undone. It can run again if it
     /// was undone because another operation failed.
     fn run(&mut self, tx: &mut Tx<'_>) -> bool;
@@ -38,9 +46,15 @@ struct Call<T, F> {
     body: F,
     result: Option<Result<T>>,
     sender: oneshot::Sender<Result<T>>,
+    bytes: usize,
+    _room: Room,
 }
 
 impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T> + Send> Task for Call<T, F> {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     fn run(&mut self, tx: &mut Tx<'_>) -> bool {
         // A panic fails this operation, not the thread that all others need.
         let result = catch_unwind(AssertUnwindSafe(|| (self.body)(tx)));
@@ -75,64 +89,99 @@ enum Message {
     Stop(oneshot::Sender<()>),
 }
 
-/// A thread with its own connection.
+/// A thread with its own connection. It ends with the last clone.
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
-    messages: Sender<Message>,
+    line: Arc<Open>,
+}
+
+/// A line that is closed when nobody can add to it.
+#[derive(Debug)]
+struct Open(Arc<Line<Message>>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Message")
+    }
 }
 
 impl Worker {
     /// Starts the writing thread. It rings the bell when a lane may have become claimable.
     pub(super) fn writer(connection: Connection, file: FileCheck, bell: Bell) -> Result<Self> {
-        let body = move |messages| {
+        let body = move |line: &Line<Message>| {
             let looked_at = Instant::now();
-            Writer { connection, file, bell, seen: 0, stamp: None, looked_at }.serve(&messages);
+            Writer { connection, file, bell, seen: 0, stamp: None, looked_at }.serve(line);
         };
         Self::start("seriatim-sqlite-write", body)
     }
 
     /// Starts the reading thread.
     pub(super) fn reader(connection: Connection, file: FileCheck) -> Result<Self> {
-        Self::start("seriatim-sqlite-read", move |messages| read_all(connection, &file, &messages))
+        Self::start("seriatim-sqlite-read", move |line| read_all(connection, &file, line))
     }
 
-    fn start(name: &str, body: impl FnOnce(Receiver<Message>) + Send + 'static) -> Result<Self> {
-        let (messages, receiver) = channel();
-        thread::Builder::new().name(name.to_owned()).spawn(move || body(receiver)).map_err(
-            |e| Error::new(ErrorKind::Internal, "cannot start a thread for SQLite").because(e),
-        )?;
-        Ok(Self { messages })
+    fn start(name: &str, body: impl FnOnce(&Line<Message>) + Send + 'static) -> Result<Self> {
+        let line = Arc::new(Line::new());
+        let served = line.clone();
+        let serve = move || {
+            body(&served);
+            // Those that still wait are answered: the store is closed.
+            served.clear();
+        };
+        thread::Builder::new().name(name.to_owned()).spawn(serve).map_err(|e| {
+            Error::new(ErrorKind::Internal, "cannot start a thread for SQLite").because(e)
+        })?;
+        Ok(Self { line: Arc::new(Open(line)) })
     }
 
     /// Runs `body` in a transaction. On the writer, operations share one: if `body` fails, its own changes are undone;
     /// when this returns, they are on disk.
     pub(super) async fn call<T: Send + 'static>(
         &self,
+        rank: Rank,
+        bytes: usize,
         body: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        let line = &self.line.0;
+        let room = line.room(rank, bytes).await.ok_or_else(closed)?;
         let (sender, receiver) = oneshot::channel();
-        let task = Box::new(Call { body, result: None, sender });
-        self.messages.send(Message::Do(task)).map_err(|_| closed())?;
+        let task = Box::new(Call { body, result: None, sender, bytes, _room: room });
+        line.add(rank, Message::Do(task)).map_err(|_| closed())?;
         receiver.await.map_err(|_| closed())?
+    }
+
+    /// The bytes of payloads that wait.
+    #[cfg(test)]
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.line.0.sum(|message| match message {
+            Message::Do(task) => task.bytes(),
+            _ => 0,
+        })
     }
 
     /// Creates or upgrades the schema.
     pub(super) async fn migrate(&self) -> Result<()> {
         let (sender, receiver) = oneshot::channel();
-        self.messages.send(Message::Migrate(sender)).map_err(|_| closed())?;
+        self.line.0.add(Rank::Usual, Message::Migrate(sender)).map_err(|_| closed())?;
         receiver.await.map_err(|_| closed())?
     }
 
     /// Tells the writer to check for writes by other processes, because there is a listener.
     pub(super) fn watch(&self) {
         // A stopped writer has nothing to check.
-        let _ = self.messages.send(Message::Watch);
+        let _ = self.line.0.add(Rank::Usual, Message::Watch);
     }
 
     /// Stops the thread after the operations queued before.
     pub(super) async fn stop(&self) {
         let (sender, receiver) = oneshot::channel();
-        if self.messages.send(Message::Stop(sender)).is_ok() {
+        if self.line.0.add(Rank::Usual, Message::Stop(sender)).is_ok() {
             let _ = receiver.await;
         }
     }
@@ -154,19 +203,10 @@ struct Writer {
 }
 
 impl Writer {
-    fn serve(mut self, messages: &Receiver<Message>) {
+    fn serve(mut self, line: &Line<Message>) {
         let mut definitions = Definitions::default();
-        while let Some(first) = self.next(messages) {
-            let mut group = Vec::new();
-            let mut next = Some(first);
-            // Other messages are handled after the tasks before them.
-            let other = loop {
-                match next {
-                    Some(Message::Do(task)) => group.push(task),
-                    other => break other,
-                }
-                next = if group.len() < GROUP_MAX { messages.try_recv().ok() } else { None };
-            };
+        while let Some(first) = self.next(line) {
+            let (group, other) = group_of(first, line);
             if !group.is_empty() {
                 self.commit_together(&mut definitions, group);
             }
@@ -186,16 +226,14 @@ impl Writer {
     }
 
     /// The next message. Between messages, checks for writes by other processes while there are listeners.
-    fn next(&mut self, messages: &Receiver<Message>) -> Option<Message> {
+    fn next(&mut self, line: &Line<Message>) -> Option<Message> {
         loop {
-            if !self.bell.has_listeners() {
-                return messages.recv().ok();
-            }
+            let watches = self.bell.has_listeners();
             let left = WATCH_INTERVAL.saturating_sub(self.looked_at.elapsed());
-            match messages.recv_timeout(left) {
-                Ok(message) => return Some(message),
-                Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) => self.look_for_others(),
+            match line.next(watches.then_some(left)) {
+                Next::Message(message) => return Some(message),
+                Next::Closed => return None,
+                Next::TimedOut => self.look_for_others(),
             }
         }
     }
@@ -273,6 +311,27 @@ impl Writer {
     }
 }
 
+/// The tasks of one commit, those of the first rank first; and a message that is handled after them.
+fn group_of(first: Message, line: &Line<Message>) -> (Vec<Box<dyn Task>>, Option<Message>) {
+    let (mut group, mut bytes) = (Vec::new(), 0);
+    let mut next = Some(first);
+    loop {
+        match next {
+            Some(Message::Do(task)) => {
+                bytes += task.bytes();
+                group.push(task);
+            }
+            other => return (group, other),
+        }
+        let urgent = if group.len() < GROUP_FIRST_MAX { line.try_next(Rank::First) } else { None };
+        let has_room = group.len() < GROUP_MAX && bytes < GROUP_BYTES_MAX;
+        next = match urgent {
+            None if has_room => line.try_next(Rank::Usual),
+            urgent => urgent,
+        };
+    }
+}
+
 fn run_all(
     connection: &Connection,
     definitions: &mut Definitions,
@@ -300,9 +359,9 @@ fn run_all(
     Ok(rings)
 }
 
-fn read_all(connection: Connection, file: &FileCheck, messages: &Receiver<Message>) {
+fn read_all(connection: Connection, file: &FileCheck, line: &Line<Message>) {
     let mut definitions = Definitions::default();
-    while let Ok(message) = messages.recv() {
+    while let Next::Message(message) = line.next(None) {
         match message {
             Message::Do(mut task) => {
                 let looked = file.check();
@@ -326,7 +385,10 @@ fn read_all(connection: Connection, file: &FileCheck, messages: &Receiver<Messag
 fn look(connection: &Connection, definitions: &mut Definitions, task: &mut dyn Task) -> Result<()> {
     let say = |sql| connection.prepare_cached(sql).and_then(|mut s| s.execute([]).map(drop));
     say("BEGIN").map_err(translate)?;
-    let result = Tx::begin(connection, definitions).map(|mut tx| task.run(&mut tx));
+    let result = Tx::begin(connection, definitions).map(|mut tx| {
+        tx.is_reader = true;
+        task.run(&mut tx)
+    });
     say("ROLLBACK").map_err(translate)?;
     result.map(drop)
 }

@@ -10,6 +10,7 @@ use super::row::Sql;
 use crate::contract::errors::no_queue;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::limits::QUEUES_MAX;
 use crate::model::queue::Queue;
 
 /// Changes to a queue's counters.
@@ -101,6 +102,8 @@ pub(super) struct Tx<'c> {
     meta: Meta,
     deltas: BTreeMap<u32, Delta>,
     rings: bool,
+    /// Whether the connection only reads.
+    pub is_reader: bool,
 }
 
 impl<'c> Tx<'c> {
@@ -117,7 +120,16 @@ impl<'c> Tx<'c> {
             definitions.load(c, meta.version)?;
         }
         let deltas = BTreeMap::new();
-        Ok(Self { c, now: 0, definitions, stored: meta, meta, deltas, rings: false })
+        Ok(Self {
+            c,
+            now: 0,
+            definitions,
+            stored: meta,
+            meta,
+            deltas,
+            rings: false,
+            is_reader: false,
+        })
     }
 
     /// Sets the time of the next operation: `now`, or this machine's time if unset.
@@ -175,6 +187,11 @@ impl<'c> Tx<'c> {
         self.meta.seq
     }
 
+    /// The last number given to a job or lane.
+    pub(super) fn last_seq(&self) -> i64 {
+        self.meta.seq
+    }
+
     /// The next token: higher than any before, and not below the clock.
     pub(super) fn next_token(&mut self) -> i64 {
         self.meta.token = (self.meta.token + 1).max(self.now);
@@ -191,7 +208,11 @@ impl<'c> Tx<'c> {
 
     /// Runs a statement and returns the number of changed rows.
     pub(super) fn execute(&self, sql: &str, values: impl Params) -> Result<usize> {
-        self.prepare(sql)?.execute(values).map_err(translate)
+        let mut statement = self.prepare(sql)?;
+        let changed = statement.execute(values).map_err(translate);
+        #[cfg(test)]
+        count_steps(&statement);
+        changed
     }
 
     /// The first row, if any.
@@ -201,7 +222,11 @@ impl<'c> Tx<'c> {
         values: impl Params,
         read: impl FnOnce(&Row<'_>) -> Sql<T>,
     ) -> Result<Option<T>> {
-        self.prepare(sql)?.query_row(values, read).optional().map_err(translate)
+        let mut statement = self.prepare(sql)?;
+        let row = statement.query_row(values, read).optional().map_err(translate);
+        #[cfg(test)]
+        count_steps(&statement);
+        row
     }
 
     pub(super) fn rows<T>(
@@ -244,6 +269,19 @@ impl<'c> Tx<'c> {
     /// The queue with this name, or an error that names it.
     pub(super) fn known_queue(&mut self, name: &str) -> Result<QueueRow> {
         self.queue(name)?.ok_or_else(|| no_queue(name))
+    }
+
+    /// Those of the named queues that exist.
+    pub(super) fn queues_named(&mut self, names: &[Arc<str>]) -> Result<Vec<QueueRow>> {
+        let definitions = self.definitions()?;
+        let row = |name| definitions.queues.get(definitions.names.get(name)?).cloned();
+        Ok(names.iter().filter_map(row).collect())
+    }
+
+    /// The lowest number that no queue has; `None` if there are too many queues.
+    pub(super) fn free_number(&mut self) -> Result<Option<u32>> {
+        let queues = &self.definitions()?.queues;
+        Ok((1..=QUEUES_MAX).find(|number| !queues.contains_key(number)))
     }
 
     /// All queues, by number.
@@ -309,7 +347,22 @@ fn all<T>(
 ) -> Result<Vec<T>> {
     let mut statement = c.prepare_cached(sql).map_err(translate)?;
     let rows = statement.query_map(values, read).map_err(translate)?;
-    rows.collect::<Sql<Vec<T>>>().map_err(translate)
+    let rows = rows.collect::<Sql<Vec<T>>>().map_err(translate);
+    #[cfg(test)]
+    count_steps(&statement);
+    rows
+}
+
+#[cfg(test)]
+thread_local! {
+    /// The steps of SQLite's virtual machine that statements of this thread made.
+    pub(super) static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
+fn count_steps(statement: &rusqlite::Statement<'_>) {
+    let steps = statement.reset_status(rusqlite::StatementStatus::VmStep);
+    STEPS.set(STEPS.get() + u64::try_from(steps).unwrap_or_default());
 }
 
 /// Reads number, name, definition, declared, paused.

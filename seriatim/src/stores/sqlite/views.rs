@@ -76,12 +76,15 @@ impl Tx<'_> {
     }
 
     pub(super) fn due(&mut self, queues: &[Arc<str>]) -> Result<Vec<QueueDue>> {
+        let mut rows = match queues {
+            [] => self.all_queues()?,
+            _ => self.queues_named(queues)?,
+        };
+        rows.sort_unstable_by_key(|row| row.number);
+        rows.dedup_by_key(|row| row.number);
         let mut sources = Vec::new();
-        for row in self.all_queues()? {
+        for row in rows {
             let (number, queue, paused) = (row.number, row.name, row.paused);
-            if !queues.is_empty() && !queues.contains(&queue) {
-                continue;
-            }
             let due = if paused { None } else { self.first_due(number)? };
             sources.push(QueueDue { queue, due: due.map(Timestamp::from_micros) });
         }
@@ -91,17 +94,25 @@ impl Tx<'_> {
     /// The earliest due time of a queue's unclaimed lanes: of the scheduled ones, and of the first ready one in each
     /// class and priority.
     pub(super) fn first_due(&self, queue: u32) -> Result<Option<i64>> {
-        let sql = "SELECT class, prio, due FROM lane INDEXED BY lane_ready
-                   WHERE q = ?1 AND st = 0 AND (class, prio) > (?2, ?3) ORDER BY class, prio, due LIMIT 1";
+        let next_class =
+            "SELECT class FROM ready WHERE q = ?1 AND class > ?2 ORDER BY class LIMIT 1";
+        let next_priority = "SELECT prio, due FROM ready WHERE q = ?1 AND class = ?2 AND prio > ?3
+                             ORDER BY prio, due LIMIT 1";
         let mut earliest: Option<i64> = None;
-        let mut last = (-1_i64, -1_i64);
-        while let Some((class, prio, due)) =
-            self.first(sql, params![queue, last.0, last.1], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?))
-            })?
+        let mut last_class = -1_i64;
+        while let Some(class) =
+            self.first(next_class, params![queue, last_class], |row| row.get::<_, i64>(0))?
         {
-            earliest = Some(earliest.map_or(due, |earliest| earliest.min(due)));
-            last = (class, prio);
+            let mut last = -1_i64;
+            while let Some((prio, due)) =
+                self.first(next_priority, params![queue, class, last], |row| {
+                    Ok((row.get(0)?, row.get::<_, i64>(1)?))
+                })?
+            {
+                earliest = Some(earliest.map_or(due, |earliest| earliest.min(due)));
+                last = prio;
+            }
+            last_class = class;
         }
         // Scheduled lanes may have become due since the last claim.
         let wake = self.first_wake(queue)?;
@@ -154,7 +165,7 @@ impl Tx<'_> {
         };
         let failed = if query.order == LaneOrder::RetryCount { "AND retry >= 0" } else { "" };
         let held = match query.node {
-            Some(_) => "st = 2 AND tok IN (SELECT tok FROM claim WHERE node = ?7)",
+            Some(_) => "id IN (SELECT id FROM held WHERE q = ?1 AND node = ?7)",
             None => "?7 IS NULL",
         };
         let keyed = if query.key.is_some() { "key = ?3" } else { "?3 IS NULL" };
@@ -165,7 +176,7 @@ impl Tx<'_> {
             "SELECT {} FROM lane WHERE q = ?1 AND {behind} AND {keyed} {failed} AND {} AND {within} AND {held}
              ORDER BY {} LIMIT ?4",
             lane_columns(),
-            in_state(query.state),
+            lanes_in_state(query.state),
             order.by("id")
         );
         let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
@@ -252,11 +263,17 @@ impl Tx<'_> {
     ) -> Result<Vec<(i64, i64, String)>> {
         let keyed = if query.key.is_some() { "l.key = ?3" } else { "?3 IS NULL" };
         let shown = match query.filter {
-            JobFilter::In(JobState::Queued) => "(l.st <> 2 OR gen >= l.open)",
-            JobFilter::In(_) => "l.st = 2 AND gen < l.open",
+            JobFilter::In(JobState::Queued) => "NOT (RUNS)",
+            JobFilter::In(_) => "(RUNS)",
             JobFilter::Live => "true",
         };
-        let (slot, item) = (shown.replace("gen", "l.gen"), shown.replace("gen", "i.gen"));
+        // A light claim has the slot's job; in `accumulate`, all.
+        let accumulates =
+            self.queue_number(queue)?.is_some_and(|q| q.queue.mode == Mode::Accumulate);
+        let light = "l.st = 0 AND l.id IN (SELECT id FROM held WHERE q = ?1)";
+        let slot = shown.replace("RUNS", &format!("l.st = 2 AND l.gen < l.open OR {light}"));
+        let item = format!("l.st = 2 AND i.gen < l.open OR {accumulates} AND {light}");
+        let item = shown.replace("RUNS", &item);
         // Waiting and running jobs have no end time to sort by.
         let by_key = query.order == JobOrder::Key;
         let place = if by_key { "l.key" } else { "NULL" };
@@ -266,15 +283,20 @@ impl Tx<'_> {
         };
         let order = if by_key { Order::Text("key") } else { Order::Number };
         let (behind, last) = behind(order, after.as_ref(), "seq")?;
+        let slot = format!("{keyed} AND {slot} {}", bound("l.seq"));
+        let item = format!("{keyed} AND {item} {}", bound("i.seq"));
+        let branches = if by_key || query.key.is_some() {
+            [
+                format!("SELECT l.seq AS seq, l.created AS created, {place} AS key FROM lane l WHERE l.q = ?1 AND l.seq IS NOT NULL AND {slot}"),
+                format!("SELECT i.seq, i.created, {place} FROM item i JOIN lane l ON l.id = i.lane WHERE l.q = ?1 AND {item}"),
+            ]
+            .join(" UNION ALL ")
+        } else {
+            in_arrival_order(&slot, &item)
+        };
         let sql = format!(
-            "SELECT seq, created, CAST(ifnull(key, '') AS TEXT) FROM (
-               SELECT l.seq AS seq, l.created AS created, {place} AS key FROM lane l
-               WHERE l.q = ?1 AND l.seq IS NOT NULL {} AND {keyed} AND {slot}
-               UNION ALL SELECT i.seq, i.created, {place} FROM item i JOIN lane l ON l.id = i.lane
-               WHERE l.q = ?1 {} AND {keyed} AND {item}
-             ) WHERE {behind} ORDER BY key, seq LIMIT ?4",
-            bound("l.seq"),
-            bound("i.seq")
+            "SELECT seq, created, CAST(ifnull(key, '') AS TEXT) FROM ({branches})
+             WHERE {behind} ORDER BY key, seq LIMIT ?4"
         );
         let number = after.as_ref().map(|after| after.number);
         let values = params![queue, number, query.key, most as i64 + 1, last];
@@ -363,9 +385,10 @@ impl Tx<'_> {
             return Ok(None);
         }
         let sql = "SELECT coalesce(c.node, ''), l.progress,
-                     CASE WHEN c.until IS NOT NULL OR n.beat_at IS NULL THEN l.beat_at ELSE max(l.beat_at, n.beat_at) END
-                   FROM lane l LEFT JOIN claim c ON c.tok = l.tok LEFT JOIN node n ON n.id = c.node WHERE l.id = ?1";
-        self.first(sql, [work.row.head.id], |row| {
+                     CASE WHEN c.until IS NOT NULL OR n.beat_at IS NULL THEN ?3 ELSE max(?3, n.beat_at) END
+                   FROM lane l LEFT JOIN claim c ON c.tok = ?2 LEFT JOIN node n ON n.id = c.node WHERE l.id = ?1";
+        let head = &work.row.head;
+        self.first(sql, params![head.id, head.token, head.beat_at], |row| {
             Ok(Holder { node: row.get(0)?, progress: row.get(1)?, beat_at: row.get(2)? })
         })
     }
@@ -421,6 +444,34 @@ fn view_of(queue: &QueueRow, key: Option<Arc<str>>, job: Job, payload: Vec<u8>) 
         finished_at: None,
         heartbeat_at: None,
         progress: None,
+    }
+}
+
+/// The first waiting and running jobs by number. Most slots have the number of their lane; so no branch sorts, and each
+/// ends at the limit.
+fn in_arrival_order(slot: &str, item: &str) -> String {
+    let branches = [
+        ("l.id", "l.created", "lane l WHERE l.seq = l.id", slot),
+        ("l.seq", "l.created", "lane l INDEXED BY lane_slot WHERE l.seq <> l.id", slot),
+        ("i.seq", "i.created", "item i CROSS JOIN lane l ON l.id = i.lane WHERE true", item),
+    ];
+    let branch = |(seq, created, from, shown)| {
+        format!(
+            "SELECT * FROM (SELECT {seq} AS seq, {created} AS created, NULL AS key FROM {from}
+               AND l.q = ?1 AND {shown} ORDER BY {seq} LIMIT ?4)"
+        )
+    };
+    branches.map(branch).join(" UNION ALL ")
+}
+
+/// The condition for lanes in a state.
+fn lanes_in_state(state: Option<LaneState>) -> &'static str {
+    match state {
+        Some(LaneState::Waiting) => {
+            "(st = 1 OR st = 0 AND id NOT IN (SELECT id FROM held WHERE q = ?1))"
+        }
+        Some(LaneState::Claimed) => "id IN (SELECT id FROM held WHERE q = ?1)",
+        other => in_state(other),
     }
 }
 

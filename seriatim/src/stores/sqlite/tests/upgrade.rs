@@ -1,54 +1,57 @@
 //! A file of an earlier build.
 
 use super::*;
-use crate::contract::{
-    Claim, Consumer, Declare, Fleet, Heartbeat, Lease, NodeInfo, Queues, Settle,
-};
+use crate::contract::{Consumer, Declare, Fleet, Heartbeat, LaneQuery, Queues, Settle};
 use crate::model::queue::Queue;
 use crate::model::settle::Settlement;
+use crate::model::turn::Turn;
 
-const LEASE: Duration = Duration::from_secs(60);
+/// Turns a file of this build, in which every claim is in the rows of its lanes, into one of version 3.
+fn downgrade(file: &rusqlite::Connection, claimed: &Turn) {
+    let sql = "DROP VIEW held; DROP TABLE ready; ALTER TABLE claim DROP COLUMN at;
+        CREATE INDEX lane_ready ON lane (q, class, prio, due) WHERE st = 0;
+        DROP INDEX idempotency_look_at; ALTER TABLE idempotency DROP COLUMN look_at;
+        CREATE INDEX idempotency_until ON idempotency (until);
+        UPDATE lane SET flags = flags & ~64; PRAGMA user_version = 3";
+    file.execute_batch(sql).unwrap();
+    let lanes = claimed.lane.number.to_le_bytes();
+    assert_eq!(file.execute("UPDATE claim SET lanes = ?1", [lanes]).unwrap(), 1);
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_claim_that_an_earlier_build_made_is_settled_with_all_its_jobs() {
+async fn what_an_earlier_build_claimed_and_kept_ready_is_settled_and_claimed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jobs.db");
     let store = Sqlite::open(&path).unwrap();
     store.migrate().await.unwrap();
     let queues = vec![Queue::accumulate("orders")];
     store.declare(Declare { now: None, queues }).await.unwrap();
-    let job = |number: u32| Job::new("orders", &number).unwrap().key("k");
-    let jobs = (0..3).map(job).collect();
+    let job = |key: &str, number: u32| Job::new("orders", &number).unwrap().key(key);
+    let jobs = (0..3).map(|number| job("k", number)).collect();
     store.push(Push { now: None, jobs }).await.unwrap();
     let node = NodeInfo::new("n".into(), LEASE);
     store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await.unwrap();
-    let claim = Claim {
-        now: None,
-        queue: "orders".into(),
-        node: "n".into(),
-        node_name: None,
-        groups: Vec::new(),
-        lanes_max: 1,
-        crashed_max: 1,
-        bytes_max: None,
-        lease: Lease::Node { ttl: LEASE },
-        declared: false,
-        ticket: 0,
-    };
-    let turn = store.claim(claim).await.unwrap().turns.remove(0);
+    let turn = store.claim(claiming("orders", 1)).await.unwrap().turns.remove(0);
     assert_eq!(turn.jobs.len(), 3);
     // Arrives during the turn, so that the lane is not deleted as a whole.
-    store.push(Push { now: None, jobs: vec![job(7)] }).await.unwrap();
+    let jobs = vec![job("k", 7), job("ready", 8).idempotency_key("name")];
+    store.push(Push { now: None, jobs }).await.unwrap();
     store.close().await.unwrap();
 
-    let file = rusqlite::Connection::open(&path).unwrap();
-    file.execute_batch("UPDATE lane SET flags = flags & ~64; PRAGMA user_version = 3").unwrap();
-    drop(file);
+    downgrade(&rusqlite::Connection::open(&path).unwrap(), &turn);
     let store = Sqlite::open(&path).unwrap();
     store.migrate().await.unwrap();
-    let turns = vec![Settlement::done(turn.lane, turn.token)];
-    assert!(store.settle(Settle::now(turns)).await.unwrap()[0].is_ok());
+    let query = LaneQuery { node: Some("n".into()), ..LaneQuery::new("orders") };
+    let held = store.lanes(query).await.unwrap().rows;
+    assert_eq!(held.iter().map(|lane| lane.token).collect::<Vec<_>>(), [Some(turn.token)]);
+    let ready = store.claim(claiming("orders", 9)).await.unwrap().turns;
+    assert_eq!(ready.iter().map(|turn| turn.key.as_deref()).collect::<Vec<_>>(), [Some("ready")]);
+    let turns = [turn, ready[0].clone()];
+    let turns = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
+    let settled = store.settle(Settle::now(turns)).await.unwrap();
+    assert!(settled.iter().all(|settled| settled.is_ok()));
     let stats = store.stats(None).await.unwrap().remove(0);
-    assert_eq!((stats.jobs, stats.processed), (1, 3));
+    assert_eq!((stats.jobs, stats.processed), (1, 4));
+    assert_eq!(store.claim(claiming("orders", 9)).await.unwrap().turns.len(), 1);
     store.close().await.unwrap();
 }

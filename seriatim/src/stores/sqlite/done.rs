@@ -1,0 +1,141 @@
+//! Settling turns that are done, in the common cases: nothing of the lane is left.
+
+use std::collections::BTreeMap;
+
+use rusqlite::params;
+
+use super::light::{Named, lanes_text};
+use super::push::micros;
+use super::tx::{QueueRow, Tx};
+use crate::model::error::Result;
+use crate::model::queue::Mode;
+use crate::model::settle::Settlement;
+
+/// The lane's only job is done and its queue keeps no finished jobs. ?4: when the claim was made, if it
+/// names the lane; so it holds the lane lightly if the lane's own token is lower.
+const DONE: &str = "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND n = 0 AND flags = 0
+     AND (st = 2 AND tok = ?2 OR st = 0 AND tok < ?2 AND ?4 IS NOT NULL)";
+/// The same in `accumulate`, with items: all are closed if nothing has arrived meanwhile.
+const DONE_WITH_ITEMS: &str =
+    "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND flags IN (0, 64) AND next_due IS NULL
+     AND (st = 2 AND tok = ?2 OR st = 0 AND tok < ?2 AND ?4 IS NOT NULL)
+     RETURNING seq IS NOT NULL";
+/// The lane's only job is done, and its queue keeps finished jobs.
+const KEEP_DONE: &str = include_str!("sql/keep_done.sql");
+
+/// The lanes of a light claim, each with its job.
+const DONE_TOGETHER: &str = "DELETE FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND q = ?2 AND n = 0 AND flags = 0 AND st = 0 AND tok < ?3";
+/// Fewer lanes are deleted one by one.
+const TOGETHER_MIN: usize = 4;
+
+/// The done turns of a settle.
+#[derive(Default)]
+pub(super) struct Done {
+    named: Named,
+    /// The places of those that are settled already, ascending.
+    together: Vec<usize>,
+    /// Whether the last lane had more jobs: then the next ones are likely to have more, too.
+    had_more: bool,
+}
+
+impl Done {
+    /// Settles done turns of lanes without a key, with one statement for each claim.
+    pub(super) fn of(tx: &mut Tx<'_>, turns: &[Settlement]) -> Result<Self> {
+        let mut done = Self::default();
+        let mut claims: BTreeMap<(u32, i64), Vec<usize>> = BTreeMap::new();
+        for (place, turn) in turns.iter().enumerate().filter(|(_, turn)| turn.is_all_done()) {
+            claims.entry((turn.lane.queue, turn.token.0)).or_default().push(place);
+        }
+        for ((number, token), places) in claims {
+            let Some(queue) = tx.queue_number(number)? else { continue };
+            let is_common = queue.queue.mode == Mode::Parallel && queue.queue.retention().is_zero();
+            if !is_common || places.len() < TOGETHER_MIN {
+                continue;
+            }
+            let lanes: Vec<i64> = places.iter().map(|at| turns[*at].lane.number as i64).collect();
+            if done.delete_all(tx, (number, token), &lanes)? {
+                let count = lanes.len() as i64;
+                let delta = tx.delta(number);
+                (delta.lanes, delta.jobs) = (delta.lanes - count, delta.jobs - count);
+                (delta.running, delta.processed) = (delta.running - count, delta.processed + count);
+                done.together.extend(places);
+            }
+        }
+        done.together.sort_unstable();
+        Ok(done)
+    }
+
+    /// Notes that a lane did not go on.
+    pub(super) fn has_ended(&mut self) {
+        self.had_more = false;
+    }
+
+    /// Deletes the lanes if this claim holds them all and they have nothing else; otherwise deletes none.
+    fn delete_all(
+        &mut self,
+        tx: &Tx<'_>,
+        (queue, token): (u32, i64),
+        lanes: &[i64],
+    ) -> Result<bool> {
+        for lane in lanes {
+            if self.named.made_at(tx, token, *lane)?.is_none() {
+                return Ok(false);
+            }
+        }
+        tx.execute("SAVEPOINT together", [])?;
+        let gone = tx.execute(DONE_TOGETHER, params![lanes_text(lanes), queue, token])?;
+        if gone != lanes.len() {
+            tx.execute("ROLLBACK TO together", [])?;
+        }
+        tx.execute("RELEASE together", [])?;
+        Ok(gone == lanes.len())
+    }
+
+    /// Settles a done turn in one or two statements. False if it is not a common case.
+    pub(super) fn settle(
+        &mut self,
+        tx: &mut Tx<'_>,
+        place: usize,
+        queue: &QueueRow,
+        settlement: &Settlement,
+    ) -> Result<bool> {
+        if self.together.binary_search(&place).is_ok() {
+            return Ok(true);
+        }
+        let lane = settlement.lane;
+        if lane.shard != 0 {
+            return Ok(false);
+        }
+        let id = lane.number as i64;
+        let token = settlement.token.0;
+        let made_at = self.named.made_at(tx, token, id)?;
+        let values = params![id, token, lane.queue, made_at];
+        let retention = queue.queue.retention();
+        let jobs;
+        if !retention.is_zero() {
+            let until = tx.now.saturating_add(micros(retention));
+            let of_lane = queue.queue.mode == Mode::Accumulate;
+            let values = params![id, token, lane.queue, tx.now, until, of_lane, made_at];
+            if tx.execute(KEEP_DONE, values)? == 0 {
+                return Ok(false);
+            }
+            tx.execute("DELETE FROM lane WHERE id = ?1", [id])?;
+            jobs = 1;
+        } else if !self.had_more && tx.execute(DONE, values)? == 1 {
+            jobs = 1;
+        } else {
+            if queue.queue.mode != Mode::Accumulate {
+                self.had_more = true;
+                return Ok(false);
+            }
+            let Some(slot) = tx.first(DONE_WITH_ITEMS, values, |row| row.get::<_, i64>(0))? else {
+                return Ok(false);
+            };
+            jobs = slot + tx.execute("DELETE FROM item WHERE lane = ?1", [id])? as i64;
+        }
+        let delta = tx.delta(lane.queue);
+        (delta.lanes, delta.jobs) = (delta.lanes - 1, delta.jobs - jobs);
+        (delta.running, delta.processed) = (delta.running - 1, delta.processed + jobs);
+        Ok(true)
+    }
+}

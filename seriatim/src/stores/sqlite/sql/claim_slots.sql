@@ -1,4 +1,0 @@
--- Claims the first lanes of a class, each with the job in its slot. next_due is unset in unclaimed lanes.
-UPDATE lane SET st = 2, wake = NULL, tok = ?1, gen = -1, claimed_at = ?2, beat_at = ?2
-WHERE id IN (SELECT id FROM lane INDEXED BY lane_ready
-             WHERE q = ?3 AND st = 0 AND class = ?4 ORDER BY prio, due, id LIMIT ?5)

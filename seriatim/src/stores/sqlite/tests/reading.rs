@@ -1,0 +1,177 @@
+//! How much a call does: as much for ten thousand jobs beside or behind what it takes as for ten.
+
+use super::super::migrate::migrate;
+use super::super::tx::{Definitions, STEPS, Tx};
+use super::super::{Durability, connect_writer};
+use super::*;
+use crate::contract::{
+    Beat, ClaimSelection, GoOn, Heartbeat, JobQuery, JobState, LaneQuery, Release, Rescue, Settle,
+    Sweep,
+};
+use crate::model::clock::Timestamp;
+use crate::model::queue::{DueRule, Mode, Queue};
+use crate::model::settle::{Outcome, plan};
+use crate::model::turn::Turn;
+
+const FEW: u32 = 10;
+const MANY: u32 = 10_000;
+/// Lanes in each measured call.
+const LANES: usize = 5;
+/// Steps of SQLite's virtual machine that a call may make more among many jobs than among few.
+const MORE_MAX: u64 = 300;
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Calls on this thread, each with the steps that it made.
+struct Counted<'c> {
+    tx: Tx<'c>,
+    mode: Mode,
+    now: Timestamp,
+    steps: Vec<(&'static str, u64)>,
+}
+
+impl<'c> Counted<'c> {
+    fn call<T>(&mut self, name: &'static str, call: impl FnOnce(&mut Tx<'c>) -> T) -> T {
+        self.tx.at(Some(self.now));
+        let before = STEPS.get();
+        let answer = call(&mut self.tx);
+        self.steps.push((name, STEPS.get() - before));
+        answer
+    }
+
+    fn push(&mut self, name: &'static str, jobs: Vec<Job>) {
+        self.call(name, |tx| tx.push(&jobs).unwrap());
+    }
+
+    fn beat(&mut self, name: &'static str, node: &str, turns: &[Turn]) {
+        let beat = |turn: &Turn| Beat {
+            lane: turn.lane,
+            token: turn.token,
+            progress: Some("1".into()),
+            extend: None,
+        };
+        let node = NodeInfo::new(node.into(), LEASE);
+        let request = Heartbeat { now: None, node, beats: turns.iter().map(beat).collect() };
+        self.call(name, |tx| tx.heartbeat(&request).unwrap());
+    }
+
+    fn claim(&mut self, name: &'static str) -> Vec<Turn> {
+        let turns = self.call(name, |tx| tx.claim(&claiming("q", LANES)).unwrap().turns);
+        assert_eq!(turns.len(), LANES, "{name} in {}", self.mode);
+        turns
+    }
+
+    fn settle(&mut self, name: &'static str, turns: &[Turn], outcome: &Outcome, goes_on: bool) {
+        let queue = queue(self.mode);
+        let plan = |turn| plan(turn, &queue, &outcome.clone().into(), &|_| Duration::ZERO);
+        let claim = Claim { lanes_max: turns.len(), ..claiming("q", LANES) };
+        let go_on = GoOn { claim, places: (0..turns.len()).collect() };
+        let go_on = if goes_on { vec![go_on] } else { Vec::new() };
+        let request = Settle { now: None, turns: turns.iter().map(plan).collect(), go_on };
+        self.call(name, |tx| tx.settle(&request).unwrap());
+    }
+}
+
+fn queue(mode: Mode) -> Queue {
+    let mut queue = Queue::new("q", mode);
+    if mode == Mode::Accumulate {
+        queue.due = DueRule::Earliest;
+    }
+    queue.retain_completed(Duration::ZERO)
+}
+
+fn job(mode: Mode, key: String, number: u32) -> Job {
+    let job = Job::new("q", &number).unwrap();
+    if mode == Mode::Parallel { job } else { job.key(key) }
+}
+
+/// Jobs that no call needs: ready and scheduled ones of other lanes, and those behind the lanes that are claimed.
+fn fill(tx: &mut Tx<'_>, mode: Mode, depth: u32) {
+    // A claim in `accumulate` takes all that waits for its lane.
+    let before = if mode == Mode::Accumulate { "beside" } else { "busy" };
+    for i in 0..depth {
+        let lane = i % LANES as u32;
+        let jobs = [
+            job(mode, format!("busy{lane}"), i % 10),
+            job(mode, format!("{before}{lane}"), i).priority(200),
+            job(mode, format!("later{i}"), i).run_in(DAY),
+            job(mode, format!("waiting{i}"), i).priority(200),
+        ];
+        tx.push(&jobs).unwrap();
+    }
+}
+
+/// The steps of each call, among so many jobs.
+fn calls(mode: Mode, depth: u32) -> Vec<(&'static str, u64)> {
+    let connection = connect_writer(":memory:".as_ref(), Durability::Normal, true).unwrap();
+    migrate(&connection).unwrap();
+    connection.execute_batch("BEGIN").unwrap();
+    let mut definitions = Definitions::default();
+    let tx = Tx::begin(&connection, &mut definitions).unwrap();
+    let now = Timestamp::of_this_machine();
+    let mut counted = Counted { tx, mode, now, steps: Vec::new() };
+    counted.tx.at(Some(now)).declare(&[queue(mode)]).unwrap();
+    fill(&mut counted.tx, mode, depth);
+    let lanes = 0..LANES as u32;
+    let of = |start: &'static str| lanes.clone().map(move |i| job(mode, format!("{start}{i}"), 7));
+    counted.beat("a heartbeat", "n", &[]);
+    counted.push("a push of new lanes", of("new").collect());
+    counted.push("a push behind others", of("busy").collect());
+    counted.push("a push that is due sooner", of("later").collect());
+    let named = of("busy").map(|job| job.idempotency_key("name"));
+    counted.push("a push with a name", named.collect());
+    let turns = counted.claim("a claim");
+    counted.push("a push to claimed lanes", of("busy").collect());
+    counted.beat("a heartbeat with progress", "n", &turns);
+    counted.settle("a settle that goes on", &turns, &Outcome::Done, mode != Mode::Parallel);
+    let claims = ClaimSelection::Node("n".into());
+    let release = Release { now: None, claims, made_by: None, lanes_max: 100 };
+    let held = counted.call("a release", |tx| tx.release(&release).unwrap());
+    counted.settle("a settle of released lanes", &held, &Outcome::Done, false);
+    let turns = counted.claim("a claim after a release");
+    let failed = Outcome::Retry { error: "e".into(), retry_in: Some(DAY) };
+    counted.settle("a failure", &turns, &failed, false);
+    let turns = counted.claim("a claim after a failure");
+    let jobs: Vec<_> = turns.iter().map(|turn| turn.jobs[0].id).collect();
+    counted
+        .call("a cancel", |tx| jobs.iter().try_for_each(|job| tx.cancel(*job).map(drop)).unwrap());
+    views(&mut counted, &turns);
+    counted.now = now + LEASE * 3;
+    counted.beat("a heartbeat of another node", "m", &[]);
+    let node = "m".into();
+    let rescue = Rescue { now: None, node, lease: LEASE, lanes_max: 100, ticket: 0 };
+    let held = counted.call("a rescue", |tx| tx.rescue(&rescue).unwrap());
+    assert_eq!(held.len(), LANES);
+    let bury = Outcome::Bury { error: "e".into() };
+    counted.settle("a burial", &held, &bury, false);
+    counted.call("a sweep", |tx| tx.sweep(Sweep { now: None, rows_max: 100 }.rows_max).unwrap());
+    counted.steps
+}
+
+fn views(counted: &mut Counted<'_>, turns: &[Turn]) {
+    counted.call("the jobs of turns", |tx| {
+        turns.iter().for_each(|turn| drop(tx.job_view(turn.jobs[0].id).unwrap()));
+    });
+    let node = Some("n".into());
+    let held = LaneQuery { node, rows_max: 10, ..LaneQuery::new("q") };
+    let held = counted.call("the lanes of a node", |tx| tx.lane_page(&held).unwrap());
+    assert_eq!(held.rows.len(), LANES);
+    let page = LaneQuery { rows_max: 10, ..LaneQuery::new("q") };
+    counted.call("a page of lanes", |tx| tx.lane_page(&page).unwrap());
+    let page = JobQuery { rows_max: 10, ..JobQuery::new("q", JobState::Queued) };
+    counted.call("a page of jobs", |tx| tx.job_page(&page).unwrap());
+    counted.call("the figures", |tx| tx.stats().unwrap());
+    counted.call("the due times", |tx| tx.due(&[]).unwrap());
+}
+
+#[test]
+fn what_waits_beside_or_behind_is_not_read() {
+    let mut found = Vec::new();
+    for mode in [Mode::Parallel, Mode::Accumulate, Mode::Fifo, Mode::Exclusive] {
+        for ((name, few), (_, many)) in calls(mode, FEW).into_iter().zip(calls(mode, MANY)) {
+            if many > few + MORE_MAX {
+                found.push(format!("{name} in {mode}: {few} steps, then {many}"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}

@@ -1,0 +1,198 @@
+//! `cargo xtask bench-peers`: compares Seriatim with other engines, in turns, on the same private servers.
+
+mod contestants;
+mod report;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use seriatim_testkit::{Postgres, Redis, find_program};
+
+use self::contestants::{Contestant, GROUPS, Group, How, Server};
+use self::report::{Compared, Rates};
+use crate::{Failure, cargo, step};
+
+const JOBS: u32 = 50_000;
+const ROUNDS: usize = 5;
+const USAGE: &str = "usage: cargo xtask bench-peers [--jobs N] [--rounds N] [--only GROUP] [--write], with at least \
+    1,000 jobs; GROUP: postgresql, postgresql-in-order, sqlite or redis; --write: into docs/performance.md";
+
+struct Options {
+    jobs: u32,
+    rounds: usize,
+    only: Option<String>,
+    write: bool,
+}
+
+/// The servers, and the folder with the peers.
+struct Bench<'a> {
+    root: &'a Path,
+    peers: PathBuf,
+    postgres: Postgres,
+    redis: Redis,
+}
+
+/// `args`: see [`USAGE`].
+pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
+    let options = parse(args)?;
+    for (program, package) in [("node", "nodejs"), ("npm", "npm"), ("ruby", "ruby-sidekiq")] {
+        find_program(program, package).map_err(|e| e.to_string())?;
+    }
+    let peers = install(root)?;
+    let ours = &mut cargo::command(root, &["build", "--release", "--package", "seriatim-server"]);
+    step::run("build", ours)?;
+    let bench = Bench { root, peers, postgres: Postgres::start()?, redis: Redis::start()? };
+    let compared = bench.compare(&options)?;
+    let about = format!(
+        "Jobs per second, median of {} rounds (smallest–largest), {} jobs, each engine at its best settings, in turns: \
+         `cargo xtask bench-peers`.",
+        options.rounds, options.jobs
+    );
+    println!("\n{about}\n\n{}", report::tables(&compared));
+    if options.write {
+        report::write(root, &compared, &about)?;
+    }
+    Ok(())
+}
+
+fn parse(args: &[&str]) -> Result<Options, Failure> {
+    let mut options = Options { jobs: JOBS, rounds: ROUNDS, only: None, write: false };
+    let usage = || Failure::Usage(USAGE.into());
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(usage);
+        match *arg {
+            "--jobs" => options.jobs = value()?.parse().map_err(|_| usage())?,
+            "--rounds" => options.rounds = value()?.parse().map_err(|_| usage())?,
+            "--only" => options.only = Some((*value()?).to_owned()),
+            "--write" => options.write = true,
+            _ => return Err(usage()),
+        }
+    }
+    let is_known = |slug: &String| GROUPS.iter().any(|group| group.slug == slug);
+    match options.jobs >= 1_000 && options.rounds > 0 && options.only.iter().all(is_known) {
+        true => Ok(options),
+        false => Err(usage()),
+    }
+}
+
+/// Installs the peers in a folder of their own.
+fn install(root: &Path) -> Result<PathBuf, String> {
+    let (from, to) = (root.join("bench/peers"), root.join("target/peers"));
+    let failed = |e: std::io::Error| format!("{}: {e}", to.display());
+    fs::create_dir_all(&to).map_err(failed)?;
+    for entry in fs::read_dir(&from).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.path().is_file() {
+            fs::copy(entry.path(), to.join(entry.file_name())).map_err(failed)?;
+        }
+    }
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--silent", "--no-audit", "--no-fund"]).current_dir(&to);
+    step::run("npm install", &mut npm)?;
+    let mut build = cargo::command(&from.join("rust"), &["build", "--release", "--locked"]);
+    step::run("build the peers in Rust", build.env("CARGO_TARGET_DIR", to.join("rust")))?;
+    Ok(to)
+}
+
+impl Bench<'_> {
+    fn compare(&self, options: &Options) -> Result<Vec<Compared>, String> {
+        let wanted = |group: &&Group| options.only.as_ref().is_none_or(|only| group.slug == only);
+        let mut compared: Vec<Compared> = GROUPS
+            .iter()
+            .filter(wanted)
+            .map(|group| (group, vec![Rates::default(); group.contestants.len()]))
+            .collect();
+        for round in 1..=options.rounds {
+            step::announce(&format!("round {round} of {}", options.rounds));
+            for (group, rates) in &mut compared {
+                for (contestant, rates) in group.contestants.iter().zip(rates) {
+                    let line = self.measure(group, contestant, options.jobs)?;
+                    let figure =
+                        |name| number(&line, name).ok_or_else(|| format!("no {name} in: {line}"));
+                    rates.push.push(figure("push_per_s")?);
+                    rates.single.push(figure("push_single_32_per_s")?);
+                    rates.drain.push(figure("drain_per_s")?);
+                }
+            }
+        }
+        Ok(compared)
+    }
+
+    /// The line of JSON that a run prints.
+    fn measure(&self, group: &Group, who: &Contestant, jobs: u32) -> Result<String, String> {
+        let (jobs, keys) = ((jobs / who.share).to_string(), group.keys.to_string());
+        let url = match group.server {
+            Server::Postgres => self.postgres.url(),
+            Server::Redis => self.redis.url(),
+            Server::Sqlite => self.new_file()?,
+        };
+        let mut command = match who.how {
+            How::Script(runner, script) => {
+                let mut command = Command::new(runner);
+                command.args([script, &url, &jobs, &keys]).current_dir(&self.peers);
+                command
+            }
+            How::Rust(engine, setting) => {
+                let mut command = Command::new(self.peers.join("rust/release/bench-peers"));
+                command.args([engine, &url, &jobs, &keys, setting]);
+                command
+            }
+            How::Ours(mode) => {
+                let mut command = Command::new(self.root.join("target/release/seriatim"));
+                command.args(["bench", "--json", "--store", &url, "--jobs", &jobs, "--mode", mode]);
+                if group.keys > 0 {
+                    command.args(["--keys", &keys]);
+                }
+                command
+            }
+        };
+        let output = command.stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().find(|line| line.starts_with('{'));
+        let line = line.filter(|_| output.status.success()).ok_or_else(|| {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let errors: Vec<&str> = errors.lines().take(20).collect();
+            format!("{}: {}\n{}", who.name, output.status, errors.join("\n"))
+        })?;
+        eprintln!("{}: {line}", who.name);
+        Ok(line.to_owned())
+    }
+
+    /// The URL of a file that does not exist.
+    fn new_file(&self) -> Result<String, String> {
+        let folder = self.peers.join("sqlite");
+        let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(failed)?;
+        }
+        fs::create_dir_all(&folder).map_err(failed)?;
+        Ok(format!("sqlite:{}", folder.join("jobs.db").display()))
+    }
+}
+
+/// The number under `name` in a line of JSON.
+fn number(line: &str, name: &str) -> Option<f64> {
+    let (_, rest) = line.split_once(&format!("\"{name}\":"))?;
+    rest.split([',', '}']).next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{number, parse};
+
+    #[test]
+    fn figures_are_read() {
+        let line = r#"{"push_per_s":12.0,"drain_per_s":7}"#;
+        assert_eq!((number(line, "drain_per_s"), number(line, "x")), (Some(7.0), None));
+    }
+
+    #[test]
+    fn unknown_groups_and_too_few_jobs_are_refused() {
+        assert!(parse(&["--only", "redis", "--rounds", "1", "--write"]).is_ok());
+        for args in [["--only", "oracle"], ["--jobs", "999"], ["--rounds", "0"], ["--fast", "1"]] {
+            assert!(parse(&args).is_err(), "{args:?}");
+        }
+    }
+}
