@@ -8,10 +8,11 @@ use async_trait::async_trait;
 use super::Mysql;
 use super::bodies::Bodies;
 use super::error::Try;
+use super::gates::Lock;
 use super::job_row::DEAD;
 use super::load::Need;
 use super::sql::{Columns, LIST_MAX, list, literals};
-use super::work::{Lock, Work};
+use super::work::Work;
 use crate::contract::{
     Act, Acted, Actions, Amend, Cancel, Cancelled, LaneSelection, Selected, Selection, Wake,
 };
@@ -24,12 +25,13 @@ use crate::model::queue::Owner;
 #[async_trait]
 impl Actions for Mysql {
     async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
-        transact!(self.inner, Lock::Shared, request.now, work => cancel(work, &request.jobs))
+        let lock = Lock::queues_of_ids(&request.jobs);
+        transact!(self.inner, lock, request.now, work => cancel(work, &request.jobs))
     }
 
     async fn requeue(&self, request: Selected) -> Result<Acted> {
         let acted = transact!(
-            self.inner, Lock::Shared, request.now, work => requeue(work, &request)
+            self.inner, Lock::queue(&request.queue), request.now, work => requeue(work, &request)
         )?;
         self.inner.bell.ring(&Wake::of([&*request.queue]));
         Ok(acted)
@@ -37,18 +39,20 @@ impl Actions for Mysql {
 
     async fn delete_dead(&self, request: Selected) -> Result<Acted> {
         transact!(
-            self.inner, Lock::Shared, request.now, work => delete_dead(work, &request)
+            self.inner, Lock::FREE, request.now, work => delete_dead(work, &request)
         )
     }
 
     async fn act(&self, request: Act) -> Result<Acted> {
-        let acted = transact!(self.inner, Lock::Shared, request.now, work => act(work, &request))?;
+        let lock = Lock::queue(&request.queue);
+        let acted = transact!(self.inner, lock, request.now, work => act(work, &request))?;
         self.inner.bell.ring(&Wake::of([&*request.queue]));
         Ok(acted)
     }
 
     async fn amend(&self, request: Amend) -> Result<()> {
-        transact!(self.inner, Lock::Shared, request.now, work => amend(work, &request))?;
+        let lock = Lock::queues_of_ids(&[request.job]);
+        transact!(self.inner, lock, request.now, work => amend(work, &request))?;
         self.inner.bell.ring(&Wake::All);
         Ok(())
     }

@@ -7,21 +7,25 @@ use async_trait::async_trait;
 
 use super::Mysql;
 use super::bodies::Bodies;
+use super::definitions::Known;
 use super::due::{first_wakes, look, looks, mine, ready_of, wake_of};
 use super::error::{Fail, Try};
 use super::fast_path::FastLane;
+use super::fold::count_call;
+use super::gates::Lock;
 use super::lane_row::LANE_COLUMNS;
 use super::load::{Need, nodes};
 use super::pool::Answer;
-use super::sql::{CLOCK, Columns, LIST_MAX, list, text};
-use super::work::{Known, Lock, Work};
-use crate::contract::errors::check_ticket;
+use super::sql::{Columns, LIST_MAX, list, text};
+use super::tickets::{check_given_up, give_up, hold_ticket, ticket_of};
+use super::tokens::draw_token;
+use super::work::Work;
 use crate::contract::{
     Claim, ClaimSelection, Claimed, Consumer, GiveUp, Release, Rescue, Settle, Settled, Wake,
 };
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
-use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::id::{LaneId, Token};
 use crate::model::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
 use crate::model::turn::Turn;
 use crate::stores::room::Room;
@@ -37,13 +41,14 @@ const CLASSES_AHEAD: usize = 8;
 impl Consumer for Mysql {
     async fn claim(&self, request: Claim) -> Result<Claimed> {
         let asked = AtomicU32::new(0);
-        let ahead = || ahead(self.inner.definitions.known(), &request, &asked);
+        let ahead = || ahead(&self.inner.definitions.known(), &request, &asked);
         let (claimed, fast) = transact!(
-            self.inner, Lock::Shared, request.now, ahead(), work => claim(
+            self.inner, Lock::queue(&request.queue), request.now, ahead(), work => claim(
                 work, &request, asked.load(Ordering::Relaxed)
             )
         )?;
         self.inner.fast_path.add(fast);
+        count_call(&self.inner);
         Ok(claimed)
     }
 
@@ -52,32 +57,33 @@ impl Consumer for Mysql {
         let deletion =
             self.inner.fast_path.deletion(&request.turns, &self.inner.definitions.known());
         let ahead = || deletion.as_ref().map(|deletion| deletion.sql.clone()).unwrap_or_default();
-        let settled = transact!(
-            self.inner, Lock::Shared, request.now, ahead(), work => async {
+        let (settled, wake) = transact!(
+            self.inner, Lock::FREE, request.now, ahead(), work => async {
                 match deletion.as_ref().filter(|_| !work.ahead.is_empty()) {
-                    Some(deletion) => deletion.settle(work, &request.turns).await,
-                    None => super::settle::settle(work, &request.turns).await,
+                    Some(deletion) => Ok((deletion.settle(work, &request.turns).await?, Wake::of([]))),
+                    None => super::settle::settle(work, &request).await,
                 }
             }
         )?;
-        self.inner.bell.ring(&Wake::All);
+        self.inner.bell.ring(&wake);
+        count_call(&self.inner);
         Ok(settled)
     }
 
     async fn give_up(&self, request: GiveUp) -> Result<()> {
-        transact!(self.inner, Lock::Shared, None, work => give_up(work, &request))
+        transact!(self.inner, Lock::FREE, None, work => give_up(work, &request))
     }
 }
 
 /// The statements that a claim sends ahead, if the definitions are cached: its node, the next `wake`, and the lanes to
 /// take if none has to be promoted.
-fn ahead(known: Known, request: &Claim, asked: &AtomicU32) -> String {
+fn ahead(known: &Known, request: &Claim, asked: &AtomicU32) -> String {
     asked.store(0, Ordering::Relaxed);
     let Some(row) = known.queues.values().find(|row| *row.name == *request.queue) else {
         return String::new();
     };
     let queue = row.number;
-    let state = State { routes: known.routes, ..State::default() };
+    let state = State { routes: known.routes.clone(), ..State::default() };
     let classes = takeable(&state, request);
     if classes.len() > CLASSES_AHEAD {
         return String::new();
@@ -139,37 +145,13 @@ async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed
     if !taken.is_empty() {
         turns = take(work, request, &taken, &mut room).await?;
         fast.extend(turns.iter().filter_map(|turn| work.fast(turn.lane.number)));
-        fill(work, &mut turns).await?;
+        work.fill(turns.iter_mut()).await?;
         let sql = looks(&work.state, queue, request);
         ready = Some(ready_of(work.finish(&sql).await?)?);
     }
     let ready = ready.ok_or_else(super::sql::corrupt)?;
     let next_due = if ready.classes.is_empty() { ready.wake } else { Some(work.now) };
     Ok((Claimed { turns, next_due, cut: room.is_full }, fast))
-}
-
-/// Locks the node's ticket row until the call ends, so that `give_up` waits for it. Only for calls with a ticket.
-fn ticket_of(node: &NodeId, ticket: u64) -> String {
-    match ticket {
-        0 => "SELECT 0".to_owned(),
-        _ => {
-            let node = super::sql::text(&node.0);
-            format!("SELECT given_up FROM seriatim_ticket WHERE node = {node} LOCK IN SHARE MODE")
-        }
-    }
-}
-
-async fn hold_ticket(work: &mut Work<'_>, node: &NodeId, ticket: u64) -> Try<()> {
-    if ticket > 0 {
-        let rows = work.rows(&ticket_of(node, ticket)).await?;
-        check_given_up(ticket, rows)?;
-    }
-    Ok(())
-}
-
-fn check_given_up(ticket: u64, rows: Vec<mysql_async::Row>) -> Try<()> {
-    let given_up = rows.into_iter().next().map(|row| Columns::of(row).int()).transpose()?;
-    Ok(check_ticket(ticket, given_up.unwrap_or_default() as u64)?)
 }
 
 fn is_due(wake: Option<Timestamp>, now: Timestamp) -> bool {
@@ -320,64 +302,6 @@ fn choose(
     Ok(taken)
 }
 
-/// A token, and the server's time when it was drawn.
-type Drawn = (i64, Timestamp);
-
-/// The next token, higher than any before and not below the clock. It is drawn while the lanes are locked, so it is
-/// also higher than any of theirs, and no session waits for the counter.
-async fn draw_token(work: &mut Work<'_>) -> Try<Drawn> {
-    let answers = work.run(&draw_statements()).await?;
-    high_enough(work, answers).await
-}
-
-fn draw_statements() -> String {
-    format!(
-        "INSERT INTO seriatim_token (tok) VALUES (NULL); DELETE FROM seriatim_token WHERE tok = LAST_INSERT_ID(); \
-         SELECT {CLOCK}"
-    )
-}
-
-/// The drawn token, or a new one if the counter was below the clock.
-async fn high_enough(work: &mut Work<'_>, answers: Vec<Answer>) -> Try<Drawn> {
-    let (token, clock) = drawn(answers)?;
-    let now = work.now.as_micros();
-    if token >= now {
-        return Ok((token, clock));
-    }
-    // If another session raises it concurrently, the row already exists and the counter is beyond.
-    let lift = format!(
-        "INSERT IGNORE INTO seriatim_token (tok) VALUES ({}); DELETE FROM seriatim_token WHERE tok = {}",
-        now - 1,
-        now - 1
-    );
-    work.run(&lift).await?;
-    drawn(work.run(&draw_statements()).await?)
-}
-
-fn drawn(mut answers: Vec<Answer>) -> Try<Drawn> {
-    let token = answers.first().map(|answer| answer.first_id as i64).filter(|id| *id > 0);
-    let clock = answers.pop().and_then(|mut answer| answer.rows.pop());
-    let clock = clock.ok_or_else(super::sql::corrupt)?;
-    let clock = Timestamp::from_micros(Columns::of(clock).int()?);
-    Ok((token.ok_or_else(super::sql::corrupt)?, clock))
-}
-
-/// Adds the large payloads, which were not read before, to the turns.
-async fn fill(work: &mut Work<'_>, turns: &mut [Turn]) -> Try<()> {
-    let ids: Vec<JobId> =
-        turns.iter().flat_map(|turn| turn.jobs.iter().map(|job| job.id)).collect();
-    let mut bodies = work.bodies_of(&ids).await?;
-    if bodies.is_empty() {
-        return Ok(());
-    }
-    for job in turns.iter_mut().flat_map(|turn| &mut turn.jobs) {
-        if let Some(body) = bodies.remove(&job.id.seq()) {
-            job.payload = body;
-        }
-    }
-    Ok(())
-}
-
 /// Rescues expired claims. An error for a caller that is itself dead must not roll back that others were declared
 /// dead.
 pub(super) async fn rescue(work: &mut Work<'_>, request: &Rescue) -> Try<Result<Vec<Turn>>> {
@@ -481,7 +405,6 @@ impl Work<'_> {
     pub(super) fn forget_lanes(&mut self) {
         self.lanes.clear();
         self.jobs.clear();
-        self.parts.clear();
         self.state.lanes.clear();
         self.state.keys.clear();
         self.state.jobs.clear();
@@ -504,9 +427,6 @@ impl Work<'_> {
             );
             self.read_jobs(&from, bodies).await?;
         }
-        for lane in lanes {
-            self.parts.entry(*lane).or_default().closed = true;
-        }
         Ok(())
     }
 
@@ -527,15 +447,4 @@ impl Work<'_> {
         self.run(&sql).await?;
         Ok(())
     }
-}
-
-/// Waits for running calls, which lock the row shared.
-async fn give_up(work: &mut Work<'_>, request: &GiveUp) -> Try<()> {
-    let (node, ticket) = (text(&request.node.0), request.ticket);
-    let sql = format!(
-        "INSERT INTO seriatim_ticket (node, given_up) VALUES ({node}, {ticket}) \
-         ON DUPLICATE KEY UPDATE given_up = GREATEST(given_up, {ticket})"
-    );
-    work.run(&sql).await?;
-    Ok(())
 }

@@ -93,7 +93,10 @@ pub(super) async fn due(work: &mut Work<'_>, names: &[Arc<str>]) -> Try<Vec<Queu
 
 /// The earliest due time of each queue. For scheduled lanes it is the first entry of an index. Ready lanes are ordered
 /// by class and priority: the first entry of each of the `RANKS_MAX` most urgent is read in turn.
-async fn first_dues(work: &mut Work<'_>, queues: &[u32]) -> Try<HashMap<u32, Timestamp>> {
+pub(super) async fn first_dues(
+    work: &mut Work<'_>,
+    queues: &[u32],
+) -> Try<HashMap<u32, Timestamp>> {
     let mut dues: HashMap<u32, Timestamp> = HashMap::new();
     let ready = |queue: u32, rest: String| {
         format!(

@@ -12,6 +12,8 @@ pub(super) enum Fail {
     Ours(Error),
     /// A queue or route is missing: the operation must lock the definitions exclusively.
     Alone,
+    /// The part of a lane that was read was not enough: repeat with all of it.
+    Partial,
     /// The statements sent ahead were not sufficient: repeat without them.
     NotFast,
 }
@@ -35,7 +37,7 @@ impl From<Fail> for Error {
         match fail {
             Fail::Server(e) => of_driver(e),
             Fail::Ours(e) => e,
-            Fail::Alone | Fail::NotFast => {
+            Fail::Alone | Fail::NotFast | Fail::Partial => {
                 Error::new(ErrorKind::Internal, "an operation failed after it was repeated")
             }
         }
@@ -57,7 +59,7 @@ impl Fail {
     /// Whether the connection is still usable.
     pub(super) fn leaves_connection(&self) -> bool {
         match self {
-            Self::Ours(_) | Self::Alone | Self::NotFast => true,
+            Self::Ours(_) | Self::Alone | Self::NotFast | Self::Partial => true,
             Self::Server(e) => !e.is_fatal(),
         }
     }

@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
+use super::definitions::Known;
 use super::error::{Fail, Try};
 use super::sql::{list, literals};
-use super::work::{Known, Work};
+use super::tally::{Figure, Figures};
+use super::work::Work;
 use crate::contract::Settled;
 use crate::lock::lock;
 use crate::model::settle::Settlement;
@@ -102,12 +104,14 @@ impl Deletion {
         if deleted != turns.len() as u64 || turns.iter().any(is_kept) {
             return Err(Fail::NotFast);
         }
+        let mut changes = Figures::default();
         for turn in turns {
-            if let Some(row) = work.state.queues.get_mut(&turn.lane.queue) {
-                row.processed += 1;
+            for figure in [Figure::Lanes, Figure::Jobs, Figure::Claimed] {
+                changes.add(turn.lane.queue, figure, -1);
             }
+            changes.add(turn.lane.queue, Figure::Processed, 1);
         }
-        work.save_tally().await?;
+        work.write_figures(&changes).await?;
         Ok(turns.iter().map(|_| Settled::ok(Vec::new())).collect())
     }
 }
@@ -124,6 +128,7 @@ impl Work<'_> {
         let (lane, job) = (self.lanes.get(&id)?, self.jobs.get(&id)?);
         let entry = &job.entry;
         let is_fast = (lane.n, lane.c, job.lane) == (0, 1, Some(id))
+            && lane.retry < 0
             && entry.aliases.is_empty()
             && job.expires_at().is_none();
         is_fast.then(|| (id, lane.k.clone()))

@@ -28,7 +28,7 @@ const PAUSED: i64 = 2;
 
 /// The columns read from `seriatim_lane`: a lane, and the job that opened it, if that is still there.
 pub(super) const LANE_COLUMNS: &str = "id, q, k, st, class, prio, due, wake, tok, open, n, c, flags, retry, crashes, error, next_due, \
-    route, progress, node, own, ttl, until, claimed_at, beat_at, j_gen, j_created, j_score, j_prio, j_run_at, j_attempts, j_started, \
+    route, soonest, progress, node, own, ttl, until, claimed_at, beat_at, j_gen, j_created, j_score, j_prio, j_run_at, j_attempts, j_started, \
     j_retry, j_digest, j_rest";
 
 /// A row of the lane table.
@@ -52,17 +52,9 @@ pub(super) struct LaneRow {
     pub error: Option<Arc<str>>,
     pub next_due: Option<i64>,
     pub route: i64,
+    pub soonest: Option<i64>,
     pub progress: Option<Arc<str>>,
     pub claim: Option<ClaimRow>,
-}
-
-/// Which jobs of a lane are in the model, besides the one in its row.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Known {
-    /// Those that determine its position.
-    pub open: bool,
-    /// All closed ones.
-    pub closed: bool,
 }
 
 /// The claim in a lane's row.
@@ -98,6 +90,7 @@ impl LaneRow {
             error: row.maybe_text()?,
             next_due: row.maybe_int()?,
             route: row.int()?,
+            soonest: row.maybe_int()?,
             progress: row.maybe_text()?,
             claim: ClaimRow::read(row)?,
         };
@@ -141,7 +134,7 @@ impl LaneRow {
 
     /// The row of the model's lane, with number `id`. `before`: the row it was read from. `n`: the number of its open
     /// jobs.
-    pub(super) fn of(lane: &Lane, id: u64, before: Option<&Self>, n: i64, known: Known) -> Self {
+    pub(super) fn of(lane: &Lane, id: u64, before: Option<&Self>, n: i64) -> Self {
         let hold = lane.hold.as_ref();
         let was_claimed = before.is_some_and(|before| before.st == st::CLAIMED);
         let position = lane.position;
@@ -153,42 +146,54 @@ impl LaneRow {
         };
         let (class, prio, _) = position.ready.unwrap_or_default();
         // With no open jobs left, raising the generation closes all jobs without writing them.
-        let closes_all = hold.is_some() && !was_claimed && n == 0;
-        let (retry, crashes, error) = lane.trouble();
-        let mut row = Self {
+        let is_new = !was_claimed || before.is_some_and(|before| before.tok != lane.token.0);
+        let closes_all = hold.is_some() && is_new && n == 0;
+        // If not enough of the lane was read, its row keeps the old values.
+        let kept = before.filter(|_| match hold {
+            Some(_) => lane.unread.closed > 0,
+            None => !lane.unread.knows_head(),
+        });
+        let own = lane.mode == Mode::Accumulate;
+        let shown = match kept.filter(|_| !own) {
+            Some(row) => (row.retry, row.crashes, row.error.clone(), row.due),
+            None => {
+                let (retry, crashes, error) = lane.trouble();
+                let due = shown_due(lane).as_micros();
+                (i64::from(retry), i64::from(crashes), error.cloned(), due)
+            }
+        };
+        let (retry, crashes, error, due) = shown;
+        let soonest = match lane.unread.open == 0 || lane.unread.soonest {
+            _ if !own => None,
+            true => lane.soonest().map(i64::from),
+            // A claim took some of the jobs.
+            false if hold.is_some() && is_new => None,
+            false => before.and_then(|row| row.soonest),
+        };
+        let closed = hold.map_or(0, |hold| hold.closed.len() as i64);
+        Self {
             id,
             q: lane.id.queue,
             k: lane.key.clone(),
             st: state,
             class: i64::from(class),
             prio: i64::from(prio),
-            due: shown_due(lane).as_micros(),
+            due,
             wake: position.wake.map(Timestamp::as_micros),
             tok: lane.token.0,
             open: before.map_or(0, |before| before.open) + i64::from(closes_all),
             n,
-            c: hold.map_or(0, |hold| hold.closed.len() as i64),
+            c: closed + lane.unread.closed as i64,
             flags: i64::from(lane.held) * HELD + i64::from(lane.paused) * PAUSED,
-            retry: i64::from(retry),
-            crashes: i64::from(crashes),
-            error: error.cloned(),
+            retry,
+            crashes,
+            error,
             next_due: lane.next_due.map(Timestamp::as_micros),
             route: i64::from(lane.route),
+            soonest,
             progress: lane.progress.clone(),
             claim: hold.map(ClaimRow::of),
-        };
-        let Some(before) = before else { return row };
-        // If not enough of the lane was read, its row keeps the old values.
-        let goes_on = hold.is_some() && was_claimed && !known.closed;
-        let is_bare = !known.open && !known.closed;
-        if goes_on {
-            row.c = before.c;
         }
-        if (goes_on || is_bare) && lane.mode != Mode::Accumulate {
-            (row.retry, row.crashes, row.due) = (before.retry, before.crashes, before.due);
-            row.error.clone_from(&before.error);
-        }
-        row
     }
 
     /// The assignments that change `old` into this row.
@@ -213,9 +218,11 @@ impl LaneRow {
                 let _ = write!(text, "{name} = {new},");
             }
         }
-        for (name, old, new) in
-            [("wake", old.wake, self.wake), ("next_due", old.next_due, self.next_due)]
-        {
+        for (name, old, new) in [
+            ("wake", old.wake, self.wake),
+            ("next_due", old.next_due, self.next_due),
+            ("soonest", old.soonest, self.soonest),
+        ] {
             if old != new {
                 let _ = write!(text, "{name} = {},", maybe(new));
             }
@@ -244,7 +251,7 @@ impl LaneRow {
             None => ["NULL"; 10].join(","),
         };
         Ok(format!(
-            "({},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{job},{payload})",
+            "({},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{job},{payload})",
             self.id,
             self.q,
             maybe_text(self.k.as_deref()),
@@ -263,6 +270,7 @@ impl LaneRow {
             maybe_text(self.error.as_deref()),
             maybe(self.next_due),
             self.route,
+            maybe(self.soonest),
             maybe_text(self.progress.as_deref()),
             ClaimRow::values(self.claim.as_ref()).join(","),
         ))
@@ -271,12 +279,11 @@ impl LaneRow {
 
 /// When a lane is or was due; for a scheduled one, when its position must be computed again.
 fn shown_due(lane: &Lane) -> Timestamp {
-    let head = lane.hold.as_ref().and_then(|hold| hold.closed.first()).or_else(|| lane.head());
-    match (lane.mode, lane.position.due, head) {
-        (Mode::Accumulate, ..) | (_, None, None) => lane.due,
-        (_, Some(due), _) => due,
-        (_, None, Some(head)) => head.run_at,
+    if lane.mode == Mode::Accumulate {
+        return lane.due;
     }
+    let head = lane.closed().first().or_else(|| lane.head());
+    lane.position.due.or(head.map(|head| head.run_at)).unwrap_or(lane.due)
 }
 
 impl ClaimRow {

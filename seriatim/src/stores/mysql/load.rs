@@ -1,6 +1,6 @@
 //! Reading jobs and other data that an operation needs into the model.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
 use mysql_async::Row;
@@ -9,6 +9,7 @@ use super::bodies::Bodies;
 use super::error::Try;
 use super::job_row::{DEAD, ENDED_COLUMNS, JOB_COLUMNS, JobRow, WAITING, later_order};
 use super::lane_row::{LaneRow, st};
+use super::pool::Session;
 use super::sql::{Columns, LIST_MAX, bytes, list};
 use super::work::Work;
 use crate::contract::{Command, NodeInfo};
@@ -17,13 +18,17 @@ use crate::model::id::JobId;
 use crate::model::limits::{PAYLOAD_BYTES_MAX, TURN_JOBS_MAX};
 use crate::model::payload::{Digest, Payload};
 use crate::model::queue::Mode;
+use crate::model::turn::Turn;
 use crate::stores::state::lane::score_rank;
+use crate::stores::state::unread::{LAST, LAST_PLACE};
 use crate::stores::state::{Location, NodeRow};
 
 /// Lanes with at most this number of open jobs are read completely; from others only the needed part.
 const SMALL_LANE: i64 = 64;
 /// The same if one or two jobs are needed.
 const SMALL_LANE_OF_FEW: i64 = 8;
+/// Up to this number of first jobs of each lane, a statement reads those at one place of all lanes.
+const FIRSTS_MAX: usize = 4;
 /// Most parts of lanes read by one statement.
 const PARTS_MAX: usize = 200;
 
@@ -38,6 +43,8 @@ pub(super) enum Need {
     Arrival,
     /// Those that a turn may take.
     Turn,
+    /// Those that the next turn may take, and those that determine the position if there is none.
+    NextTurn,
 }
 
 impl Work<'_> {
@@ -51,17 +58,24 @@ impl Work<'_> {
         bodies: Bodies,
         equal: &HashMap<u64, Vec<Digest>>,
     ) -> Try<()> {
+        let (need, closed) = if self.whole { (Need::All, true) } else { (need, closed) };
         let has_more = |work: &Self, id: &u64| {
-            let here = i64::from(work.jobs.get(id).is_some_and(|job| job.lane == Some(*id)));
-            work.lanes.get(id).is_some_and(|row| row.n + row.c > here)
+            let unread = work.state.lanes.get(id).map(|lane| &lane.unread);
+            unread.is_some_and(|unread| unread.open > 0 || closed && unread.closed > 0)
         };
-        for id in lanes {
-            let parts = self.parts.entry(*id).or_default();
-            (parts.open, parts.closed) = (true, parts.closed || closed);
-        }
-        let (small, large): (Vec<u64>, Vec<u64>) =
-            lanes.iter().filter(|id| has_more(self, id)).partition(|id| self.is_small(**id, need));
-        let all = if closed { "" } else { "AND j.gen >= l.open" };
+        // A push to a claimed lane only adds.
+        let adds = |work: &Self, id: &u64| {
+            let row = work.lanes.get(id).filter(|row| row.st == st::CLAIMED);
+            need == Need::Arrival
+                && !equal.contains_key(id)
+                && row
+                    .is_some_and(|row| work.mode(row.q).is_ok_and(|mode| mode != Mode::Accumulate))
+        };
+        let (small, large): (Vec<u64>, Vec<u64>) = lanes
+            .iter()
+            .filter(|id| has_more(self, id) && !adds(self, id))
+            .partition(|id| self.is_small(**id, need));
+        let all = if closed { "" } else { "AND j.gen = l.open" };
         for ids in small.chunks(LIST_MAX) {
             let from = format!(
                 "FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane WHERE j.lane IN ({}) {all}",
@@ -93,64 +107,118 @@ impl Work<'_> {
         bodies: Bodies,
         equal: &HashMap<u64, Vec<Digest>>,
     ) -> Try<()> {
+        if closed {
+            self.load_closed_with(lanes, bodies).await?;
+        }
         let mut parts = Vec::new();
+        let mut firsts: BTreeMap<(bool, usize), Vec<u64>> = BTreeMap::new();
         for id in lanes {
             let Some(row) = self.lanes.get(id) else { continue };
-            let equal = equal.get(id).map_or(&[][..], Vec::as_slice);
-            parts.extend(self.parts_of(row, need, closed, equal)?);
+            let (mode, most) = (self.mode(row.q)?, self.most_of(row, need)?);
+            let open = format!("FROM seriatim_job j WHERE j.lane = {id} AND j.gen = {}", row.open);
+            // A user's transaction may see an older state in a subquery.
+            match most <= FIRSTS_MAX && matches!(self.session, Session::Ours(_)) {
+                true => firsts.entry((mode == Mode::Exclusive, most)).or_default().push(*id),
+                false => parts.extend(self.parts_of(&open, mode, most)),
+            }
+            for some in equal.get(id).map_or(&[][..], Vec::as_slice).chunks(LIST_MAX) {
+                let some: Vec<String> = some.iter().map(|digest| bytes(digest)).collect();
+                parts.push(format!("{open} AND j.ord IN ({})", some.join(",")));
+            }
+        }
+        for ((exclusive, most), lanes) in firsts {
+            self.load_firsts(&lanes, most, exclusive, bodies).await?;
         }
         for parts in parts.chunks(PARTS_MAX) {
             let parts: Vec<String> =
                 parts.iter().map(|from| format!("({})", self.jobs_from(from, bodies))).collect();
             self.read_jobs_by(&parts.join(" UNION ALL ")).await?;
         }
+        for id in lanes {
+            self.note_horizon(*id, need, equal.get(id).map_or(&[][..], Vec::as_slice));
+        }
         if need == Need::Turn {
             return Ok(());
         }
-        self.load_soonest(lanes, need).await
+        self.load_soonest(lanes).await
     }
 
-    /// The parts to read of a large lane, each the end of a query.
-    fn parts_of(
-        &self,
-        row: &LaneRow,
-        need: Need,
-        closed: bool,
-        equal: &[Digest],
-    ) -> Try<Vec<String>> {
-        let mode = self.mode(row.q)?;
-        let lane = format!("FROM seriatim_job j WHERE j.lane = {}", row.id);
-        let open = format!("{lane} AND j.gen >= {}", row.open);
-        let mut parts = Vec::new();
-        if closed {
-            parts.push(format!("{lane} AND j.gen < {}", row.open));
-        }
-        let most = match (need, mode) {
-            (Need::Turn, Mode::Accumulate) => TURN_JOBS_MAX + 1,
-            (Need::Turn, Mode::Fifo) => {
+    /// Notes how far the parts of a large lane reach. The job that opened it may be beyond.
+    fn note_horizon(&mut self, id: u64, need: Need, equal: &[Digest]) {
+        let Some(lane) = self.state.lanes.get_mut(&id) else { return };
+        lane.unread.digests.extend(equal);
+        let last = lane.open.keys().rev().find(|rank| rank.2 != id).copied();
+        let of_turn = matches!(need, Need::Turn | Need::NextTurn);
+        lane.unread.to = match lane.mode {
+            // Otherwise some jobs of it were read, in no order.
+            Mode::Accumulate => last.filter(|_| of_turn),
+            Mode::Exclusive => Some(last.unwrap_or(LAST)),
+            Mode::Fifo | Mode::Parallel => last,
+        };
+        let later = lane.later.keys().rev().find(|place| place.1 != id);
+        let behind = later.filter(|(run_at, _)| *run_at > self.now);
+        lane.unread.later_to = Some(behind.copied().unwrap_or(LAST_PLACE));
+    }
+
+    /// How many of the first open jobs of a lane are needed.
+    fn most_of(&self, row: &LaneRow, need: Need) -> Try<usize> {
+        Ok(match (need, self.mode(row.q)?) {
+            (Need::Turn | Need::NextTurn, Mode::Accumulate) => TURN_JOBS_MAX + 1,
+            (Need::Turn | Need::NextTurn, Mode::Fifo) => {
                 self.state.queue_row(row.q).map_or(1, |queue| queue.queue.take as usize) + 1
             }
             _ => 1,
-        };
-        let order = match (need, mode) {
-            (Need::Turn, Mode::Accumulate) => "score, j.seq",
-            _ => "ord, j.seq",
-        };
-        parts.push(format!("{open} ORDER BY j.{order} LIMIT {most}"));
+        })
+    }
+
+    /// The parts to read of one large lane, each the end of a query.
+    fn parts_of(&self, open: &str, mode: Mode, most: usize) -> Vec<String> {
+        let order = if mode == Mode::Accumulate && most > 1 { "score" } else { "ord" };
+        let mut parts = vec![format!("{open} ORDER BY j.{order}, j.seq LIMIT {most}")];
         if mode == Mode::Exclusive {
             let (from, to) = (bytes(&[1]), bytes(&later_order(self.now)));
             parts.push(format!("{open} AND j.ord >= {from} AND j.ord <= {to}"));
             parts.push(format!("{open} AND j.ord > {to} ORDER BY j.ord, j.seq LIMIT 1"));
         }
-        for some in equal.chunks(LIST_MAX) {
-            let some: Vec<String> = some.iter().map(|digest| bytes(digest)).collect();
-            parts.push(format!("{open} AND j.ord IN ({})", some.join(",")));
+        parts
+    }
+
+    /// Reads the first open jobs of many lanes, a statement for each place: the server plans it once. In `exclusive`,
+    /// also those that are due now, and the first that is not.
+    async fn load_firsts(
+        &mut self,
+        lanes: &[u64],
+        most: usize,
+        exclusive: bool,
+        bodies: Bodies,
+    ) -> Try<()> {
+        let (from, to) = (bytes(&[1]), bytes(&later_order(self.now)));
+        for ids in lanes.chunks(LIST_MAX) {
+            let ids = list(ids.iter().copied());
+            let at = |place: usize, behind: &str| {
+                format!(
+                    "FROM seriatim_lane l STRAIGHT_JOIN seriatim_job j FORCE INDEX (PRIMARY) ON j.seq = \
+                     (SELECT f.seq FROM seriatim_job f FORCE INDEX (job_lane) WHERE f.lane = l.id AND f.gen = l.open \
+                     {behind} ORDER BY f.ord, f.seq LIMIT 1 OFFSET {place}) WHERE l.id IN ({ids})"
+                )
+            };
+            let mut parts: Vec<String> = (0..most).map(|place| at(place, "")).collect();
+            if exclusive {
+                parts.push(format!(
+                    "FROM seriatim_lane l STRAIGHT_JOIN seriatim_job j FORCE INDEX (job_lane) ON j.lane = l.id \
+                     AND j.gen = l.open AND j.ord >= {from} AND j.ord <= {to} WHERE l.id IN ({ids})"
+                ));
+                parts.push(at(0, &format!("AND f.ord > {to}")));
+            }
+            let parts: Vec<String> =
+                parts.iter().map(|from| self.jobs_from(from, bodies)).collect();
+            self.read_jobs_by(&parts.join(" UNION ALL ")).await?;
         }
-        Ok(parts)
+        Ok(())
     }
 
     /// In `accumulate`, tells the model the lowest priority number of the open jobs that were not read.
-    async fn load_soonest(&mut self, lanes: &[u64], need: Need) -> Try<()> {
+    async fn load_soonest(&mut self, lanes: &[u64]) -> Try<()> {
         let mut soonest: Vec<(u64, i64)> = Vec::new();
         let mut unknown = Vec::new();
         for id in lanes {
@@ -158,9 +226,9 @@ impl Work<'_> {
             if self.mode(row.q)? != Mode::Accumulate {
                 continue;
             }
-            match (need, row.st) {
-                (Need::Arrival, st::READY) => soonest.push((*id, row.prio)),
-                _ => unknown.push(self.soonest_of(row)),
+            match row.soonest {
+                Some(least) => soonest.push((*id, least)),
+                None => unknown.push(self.soonest_of(row)),
             }
         }
         for queries in unknown.chunks(PARTS_MAX) {
@@ -181,9 +249,9 @@ impl Work<'_> {
     /// A query for the lowest priority number of a lane's open jobs that were not read.
     fn soonest_of(&self, row: &LaneRow) -> String {
         let here = self.state.lanes.get(&row.id);
-        let here = here.into_iter().flat_map(|lane| lane.open_jobs().map(|job| job.id.seq()));
+        let here = here.into_iter().flat_map(|lane| lane.loaded_jobs().map(|job| job.id.seq()));
         format!(
-            "(SELECT {}, MIN(prio) FROM seriatim_job WHERE lane = {} AND gen >= {} AND seq NOT IN (0,{}){})",
+            "(SELECT {}, MIN(prio) FROM seriatim_job WHERE lane = {} AND gen = {} AND seq NOT IN (0,{}){})",
             row.id,
             row.id,
             row.open,
@@ -255,8 +323,12 @@ impl Work<'_> {
                 self.state.jobs.insert(id, Location::Lane(number));
                 let Some(lane) = self.state.lanes.get_mut(&number) else { return };
                 let open = self.lanes.get(&number).map_or(0, |row| row.open);
+                let is_closed = lane.hold.is_some() && job.gen_ < open;
+                let unread = &mut lane.unread;
+                let count = if is_closed { &mut unread.closed } else { &mut unread.open };
+                *count = count.saturating_sub(1);
                 match &mut lane.hold {
-                    Some(hold) if job.gen_ < open => hold.closed.push(entry),
+                    Some(hold) if is_closed => hold.closed.push(entry),
                     _ if lane.mode == Mode::Exclusive && !job.later => lane.insert_due(entry),
                     _ => lane.insert(entry),
                 }
@@ -275,7 +347,7 @@ impl Work<'_> {
     }
 
     /// Reads the large payloads of these jobs.
-    pub(super) async fn bodies_of(&mut self, jobs: &[JobId]) -> Try<HashMap<u64, Payload>> {
+    async fn bodies_of(&mut self, jobs: &[JobId]) -> Try<HashMap<u64, Payload>> {
         let missing = jobs.iter().map(|id| id.seq()).filter(|seq| self.lengths_only.contains(seq));
         let missing: Vec<u64> = missing.collect();
         let mut bodies = HashMap::new();
@@ -293,6 +365,20 @@ impl Work<'_> {
             }
         }
         Ok(bodies)
+    }
+
+    /// Adds the large payloads, which were not read before, to these turns.
+    pub(super) async fn fill<'t>(&mut self, turns: impl Iterator<Item = &'t mut Turn>) -> Try<()> {
+        let mut turns: Vec<&mut Turn> = turns.collect();
+        let ids: Vec<JobId> =
+            turns.iter().flat_map(|turn| turn.jobs.iter().map(|job| job.id)).collect();
+        let mut bodies = self.bodies_of(&ids).await?;
+        for job in turns.iter_mut().flat_map(|turn| &mut turn.jobs) {
+            if let Some(body) = bodies.remove(&job.id.seq()) {
+                job.payload = body;
+            }
+        }
+        Ok(())
     }
 
     /// The lanes of these jobs, with their current ids; merged jobs are noted as aliases. Unknown ids are left out.

@@ -6,7 +6,7 @@ use super::sql::{CLOCK, Columns};
 use crate::model::error::{Error, ErrorKind};
 
 /// The version that this build writes and reads.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 const SCHEMA: &str = include_str!("schema.sql");
 /// Limit in seconds for waiting for another node's migration.
 const LOCK_SECONDS: u32 = 60;
@@ -49,9 +49,8 @@ pub(super) fn not_set_up() -> Error {
 async fn create(loan: &mut Loan<'_>) -> Try<()> {
     match version(loan).await? {
         Some(VERSION) => return Ok(()),
-        Some(other) if other > VERSION => return Err(other_version(other).into()),
-        // Later versions only add tables, and the schema creates missing ones.
-        Some(_) | None => {}
+        Some(other) => return Err(other_version(other).into()),
+        None => {}
     }
     loan.run(SCHEMA).await?;
     // Nodes may have cached the definitions of a store that was emptied: a new version invalidates them.
@@ -75,9 +74,12 @@ async fn version(loan: &mut Loan<'_>) -> Try<Option<i64>> {
 }
 
 fn other_version(found: i64) -> Error {
+    let remedy = match found < VERSION {
+        true => "empty it with the build that wrote it, then drop its tables and views",
+        false => "use the build that wrote it, or a newer one",
+    };
     let message = format!(
-        "the store in MySQL has version {found} and this build knows version {VERSION}: \
-         use the build that wrote it, or a newer one"
+        "the store in MySQL has version {found} and this build knows version {VERSION}: {remedy}"
     );
     Error::new(ErrorKind::Conflict, message)
 }

@@ -10,9 +10,13 @@ mod transact;
 mod actions;
 mod bodies;
 mod claim;
+mod definitions;
 mod due;
 mod error;
 mod fast_path;
+mod fold;
+mod gates;
+mod going_on;
 mod job_row;
 mod lane_row;
 mod load;
@@ -27,20 +31,25 @@ mod secret;
 mod settle;
 mod sql;
 mod sweep;
+mod tally;
 #[cfg(test)]
 mod tests;
+mod tickets;
+mod tokens;
 mod transaction;
 mod views;
 mod wake;
 mod work;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use async_trait::async_trait;
+use definitions::Definitions;
 use fast_path::FastPath;
+use gates::Lock;
 use options::Options;
 use pool::Pool;
-use work::{Definitions, Lock};
 
 use crate::contract::*;
 use crate::model::clock::Timestamp;
@@ -62,6 +71,8 @@ struct Inner {
     pool: Pool,
     definitions: Definitions,
     fast_path: FastPath,
+    /// Expired idempotency keys up to this time were looked at by the last sweep.
+    names_to: AtomicI64,
     bell: Bell,
 }
 
@@ -97,6 +108,7 @@ impl Mysql {
             pool: Pool::new(Options::parse(url)?),
             definitions: Definitions::default(),
             fast_path: FastPath::default(),
+            names_to: AtomicI64::default(),
             bell: Bell::default(),
         };
         let loan = inner.pool.lend().await?;
@@ -126,7 +138,7 @@ impl Mysql {
 #[async_trait]
 impl Store for Mysql {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "mysql", shared: true, claim_split: Some(CLAIM_SPLIT), goes_on: false }
+        Capabilities { name: "mysql", shared: true, claim_split: Some(CLAIM_SPLIT), goes_on: true }
     }
 
     async fn now(&self) -> Result<Timestamp> {
@@ -145,7 +157,7 @@ impl Store for Mysql {
         if let Some(secret) = self.kept_secret().await? {
             return Ok(secret);
         }
-        transact!(self.inner, Lock::Shared, None, work => secret::keep_secret(work, offered))?;
+        transact!(self.inner, Lock::FREE, None, work => secret::keep_secret(work, offered))?;
         // A separate transaction: it sees a secret that another session stored meanwhile.
         let gone = || Error::new(ErrorKind::Corrupt, "the secret of the store is gone");
         self.kept_secret().await?.ok_or_else(gone)
@@ -162,6 +174,7 @@ impl Store for Mysql {
             pool: Pool::new(Options { connections: 1, ..self.inner.pool.options.clone() }),
             definitions: Definitions::default(),
             fast_path: FastPath::default(),
+            names_to: AtomicI64::default(),
             bell: Bell::default(),
         };
         let line = Arc::new(Self { inner: Arc::new(inner), poll: wake::Poll::default() });

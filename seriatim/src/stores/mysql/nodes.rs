@@ -6,8 +6,9 @@ use async_trait::async_trait;
 
 use super::bodies::Bodies;
 use super::error::Try;
-use super::sql::{Columns, list, text};
-use super::work::{Lock, Work};
+use super::gates::{Gates, Lock};
+use super::sql::{Columns, LIST_MAX, list, text};
+use super::work::Work;
 use super::{Mysql, claim};
 use crate::contract::{
     Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release, Rescue, Sweep, Swept,
@@ -20,34 +21,37 @@ use crate::stores::json::json;
 #[async_trait]
 impl Fleet for Mysql {
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
-        transact!(self.inner, Lock::Shared, request.now, work => heartbeat(work, &request))
+        transact!(self.inner, Lock::FREE, request.now, work => heartbeat(work, &request))
     }
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
-        transact!(self.inner, Lock::Shared, request.now, work => claim::rescue(work, &request))?
+        transact!(self.inner, Lock::FREE, request.now, work => claim::rescue(work, &request))?
     }
 
     async fn release(&self, request: Release) -> Result<Vec<Turn>> {
-        transact!(self.inner, Lock::Shared, request.now, work => claim::release(work, &request))
+        let lock = Lock::of_release(&request);
+        transact!(self.inner, lock.clone(), request.now, work => claim::release(work, &request))
     }
 
     async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
         transact!(
-            self.inner, Lock::Shared, request.now, work => declare_dead(work, &request)
+            self.inner, Lock::FREE, request.now, work => declare_dead(work, &request)
         )
     }
 
     async fn command_node(&self, node: NodeId, command: Command) -> Result<()> {
-        transact!(self.inner, Lock::Shared, None, work => command_node(work, &node, command))
+        transact!(self.inner, Lock::FREE, None, work => command_node(work, &node, command))
     }
 
     async fn lead(&self, request: Lead) -> Result<bool> {
-        transact!(self.inner, Lock::Shared, request.now, work => lead(work, &request))
+        transact!(self.inner, Lock::FREE, request.now, work => lead(work, &request))
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         transact!(
-            self.inner, Lock::Shared, request.now, work => super::sweep::sweep(work, request.rows_max)
+            self.inner, Lock::Write(Gates::All), request.now, work => super::sweep::sweep(
+                work, request.rows_max, &self.inner.names_to
+            )
         )
     }
 }
@@ -58,9 +62,7 @@ async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
     work.load_nodes(Some(&id.0), "FOR UPDATE").await?;
     let before = known(work);
     let named: BTreeSet<u64> = request.beats.iter().map(|beat| beat.lane.number).collect();
-    if !named.is_empty() {
-        work.lock_lanes(&named).await?;
-    }
+    let locked = read_named(work, &named).await?;
     flagged(work, &id, &named).await?;
     let now = work.now;
     let pulse = work.state.heartbeat(now, request.clone())?;
@@ -84,10 +86,33 @@ async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
             work.run(&sql).await?;
         }
     }
+    // The others were only read.
+    work.state.lanes.retain(|lane, _| locked.contains(lane));
+    work.lanes.retain(|lane, _| locked.contains(lane));
+    work.jobs.retain(|_, job| job.lane.is_some_and(|lane| locked.contains(&lane)));
     if !named.is_empty() {
         work.save().await?;
     }
     Ok(pulse)
+}
+
+/// Reads the lanes that a heartbeat names, and locks those that no other transaction has locked. Returns the latter: a
+/// heartbeat waits for no lane, and the next one stores the progress of the others.
+async fn read_named(work: &mut Work<'_>, named: &BTreeSet<u64>) -> Try<BTreeSet<u64>> {
+    let mut locked = BTreeSet::new();
+    let all: Vec<u64> = named.iter().copied().collect();
+    for ids in all.chunks(LIST_MAX) {
+        let these = format!("FORCE INDEX (PRIMARY) WHERE id IN ({})", list(ids.iter().copied()));
+        let these = format!("{these} FOR UPDATE SKIP LOCKED");
+        locked.extend(work.read_lanes(&these, Bodies::None).await?);
+        let left: Vec<u64> =
+            ids.iter().copied().filter(|id| !work.lanes.contains_key(id)).collect();
+        if !left.is_empty() {
+            let these = format!("WHERE id IN ({})", list(left));
+            work.read_lanes(&these, Bodies::None).await?;
+        }
+    }
+    Ok(locked)
 }
 
 /// Reads the flagged jobs in this node's claims and in the claims that its heartbeat names. They are only read.

@@ -29,6 +29,8 @@ pub(super) struct Pool {
     closed: AtomicBool,
     /// Calls repeated because the server rolled them back.
     pub repeated: AtomicU64,
+    /// Calls since figures were last folded.
+    pub calls: AtomicU64,
     /// The text of each round trip.
     #[cfg(test)]
     pub statements: Mutex<Vec<String>>,
@@ -76,6 +78,7 @@ impl Pool {
             idle: Mutex::default(),
             closed: AtomicBool::new(false),
             repeated: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
             #[cfg(test)]
             statements: Mutex::default(),
         }

@@ -7,10 +7,13 @@ use async_trait::async_trait;
 
 use super::Mysql;
 use super::bodies::Bodies;
+use super::definitions::Known;
 use super::error::{Fail, Try};
+use super::fold::count_call;
+use super::gates::Lock;
 use super::load::Need;
 use super::sql::{Columns, bytes, text};
-use super::work::{Known, Lock, Work};
+use super::work::Work;
 use crate::contract::{Producer, Push, Pushed, Wake, validate_push};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -28,18 +31,19 @@ impl Producer for Mysql {
         if request.jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let pushed =
-            transact!(self.inner, Lock::Shared, request.now, work => push(work, &request.jobs))?;
+        let lock = Lock::queues_of(&request.jobs);
+        let pushed = transact!(self.inner, lock, request.now, work => push(work, &request.jobs))?;
         self.inner.bell.ring(&Wake::of_jobs(&request.jobs));
+        count_call(&self.inner);
         Ok(pushed)
     }
 }
 
 /// Creates missing queues and routes of these jobs; returns all definitions.
-pub(super) async fn define(work: &mut Work<'_>, jobs: &[Job]) -> Try<Known> {
+pub(super) async fn define(work: &mut Work<'_>, jobs: &[Job]) -> Try<Arc<Known>> {
     work.state.define(jobs)?;
     work.save().await?;
-    Ok(work.definitions())
+    Ok(work.known.clone())
 }
 
 pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> {
@@ -48,7 +52,7 @@ pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> 
         .filter_map(|job| Some((&*job.queue, work.state.queue(&job.queue).ok()?.number)))
         .collect();
     let is_unknown = |job: &Job| !numbers.contains_key(&*job.queue);
-    if work.lock != Lock::Alone && jobs.iter().any(is_unknown) {
+    if !work.lock.is_alone() && jobs.iter().any(is_unknown) {
         return Err(Fail::Alone);
     }
     let number = |job: &Job| numbers.get(&*job.queue).copied();

@@ -8,14 +8,16 @@ use async_trait::async_trait;
 use super::Mysql;
 use super::bodies::Bodies;
 use super::error::Try;
+use super::gates::Lock;
 use super::load::Need;
 use super::sql::Columns;
-use super::work::{Lock, Work};
+use super::tally::{Figure, Figures};
+use super::work::Work;
 use crate::contract::{Acted, Declare, DeleteQueue, Queues, Wake};
 use crate::model::error::Result;
 use crate::model::queue::Queue;
 
-/// Most rows of each kind in one step, which blocks the rest of the store.
+/// Most rows of each kind in one step, which blocks the other changes of definitions.
 const STEP_ROWS: usize = 1_000;
 
 #[async_trait]
@@ -26,6 +28,10 @@ impl Queues for Mysql {
 
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
         transact!(self.inner, Lock::Alone, None, work => pause(work, &queue, paused))?;
+        if paused {
+            // Claims that were under way have ended when this returns.
+            transact!(self.inner, Lock::FREE, None, work => wait_for(work, &queue))?;
+        }
         self.inner.bell.ring(&Wake::of([&*queue]));
         Ok(())
     }
@@ -44,6 +50,7 @@ async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
         }
         let number = row.number;
         let may_convert = !row.declared && row.queue.mode.is_keyed() && queue.mode.is_keyed();
+        lock_gate(work, number).await?;
         // One lane is enough for a refusal.
         let limit = if may_convert { "" } else { "LIMIT 1" };
         let ids =
@@ -56,6 +63,20 @@ async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
     Ok(())
 }
 
+/// Waits for what writes lanes of this queue, if it is still there.
+async fn wait_for(work: &mut Work<'_>, queue: &str) -> Try<()> {
+    let number = work.state.queue(queue).map(|row| row.number);
+    match number {
+        Ok(number) => lock_gate(work, number).await,
+        Err(_) => Ok(()),
+    }
+}
+
+/// Waits for what writes lanes of this queue, and keeps others from it.
+async fn lock_gate(work: &mut Work<'_>, queue: u32) -> Try<()> {
+    work.run(&format!("SELECT q FROM seriatim_gate WHERE q = {queue} FOR UPDATE")).await.map(drop)
+}
+
 async fn pause(work: &mut Work<'_>, queue: &str, paused: bool) -> Try<()> {
     work.state.pause_queue(queue, paused)?;
     work.save().await?;
@@ -64,6 +85,7 @@ async fn pause(work: &mut Work<'_>, queue: &str, paused: bool) -> Try<()> {
 
 async fn delete_queue(work: &mut Work<'_>, request: &DeleteQueue) -> Try<Acted> {
     let queue = work.state.queue(&request.queue)?.number;
+    lock_gate(work, queue).await?;
     let sql = format!(
         "SELECT COUNT(*) FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 2"
     );
@@ -79,11 +101,20 @@ async fn delete_queue(work: &mut Work<'_>, request: &DeleteQueue) -> Try<Acted> 
     let names = work.run(&sql).await?.first().map_or(0, |answer| answer.affected);
     let more = acted.more || lanes_left || names as usize == rows_max;
     if !more {
-        work.write(&format!("DELETE FROM seriatim_tally WHERE q = {queue}")).await?;
+        forget_counters(work, queue).await?;
         work.state.queues.remove(&queue);
     }
     work.save().await?;
     Ok(Acted { more, ..acted })
+}
+
+/// Brings the counters of settled turns to zero. The other figures do so with what is deleted.
+async fn forget_counters(work: &mut Work<'_>, queue: u32) -> Try<()> {
+    let (figures, mut changes) = (work.figures().await?, Figures::default());
+    for figure in [Figure::Processed, Figure::Failed] {
+        changes.add(queue, figure, -(figures.get(queue, figure) as i64));
+    }
+    work.write_figures(&changes).await
 }
 
 /// Locks and reads lanes with about `rows_max` jobs, at least one lane. Returns whether there are more.

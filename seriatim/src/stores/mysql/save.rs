@@ -1,18 +1,18 @@
 //! Writing the changes of the model to the database.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
+use super::definitions::{CLOSING, Known};
 use super::error::{Fail, Try};
-use super::job_row::{BODY_COLUMNS, JobRow, Table, WAITING, generation};
+use super::job_row::{BODY_COLUMNS, DEAD, JobRow, Table, WAITING, generation};
 use super::lane_row::{LANE_COLUMNS, LaneRow, st};
 use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, list, maybe_text, text};
-use super::work::{CLOSING, Lock, UNNUMBERED, Work};
+use super::tally::{Figure, Figures};
+use super::work::{UNNUMBERED, Work};
 use crate::model::id::JobId;
 use crate::stores::json::json;
 use crate::stores::state::QueueRow;
-
-/// The number of rows per queue that count its turns.
-const TALLY_SLOTS: u8 = 16;
 
 /// The final numbers of new jobs and lanes, by their temporary ones.
 #[derive(Default)]
@@ -102,9 +102,10 @@ struct After {
 impl Work<'_> {
     /// Writes the changes. The transaction stays open.
     pub(super) async fn save(&mut self) -> Try<Numbers> {
-        let changes_definitions = self.state.queues.len() != self.queues_before.len()
-            || self.state.routes.len() != self.routes_before;
-        if changes_definitions && self.lock != Lock::Alone {
+        self.check_read()?;
+        let changes_definitions = self.state.queues.len() != self.known.queues.len()
+            || self.state.routes.len() != self.known.routes.len();
+        if changes_definitions && !self.lock.is_alone() {
             return Err(Fail::Alone);
         }
         self.save_definitions().await?;
@@ -121,7 +122,8 @@ impl Work<'_> {
         self.save_wakes(&after).await?;
         self.delete_jobs(&after, Table::Ended).await?;
         self.save_names(&after).await?;
-        self.save_tally().await?;
+        let changes = self.changed_figures(&after);
+        self.write_figures(&changes).await?;
         self.remember(after);
         Ok(numbers)
     }
@@ -138,7 +140,7 @@ impl Work<'_> {
             }
         }
         let live = self.state.lanes.values().flat_map(|lane| {
-            lane.hold.iter().flat_map(|hold| &hold.closed).chain(lane.open_jobs())
+            lane.hold.iter().flat_map(|hold| &hold.closed).chain(lane.loaded_jobs())
         });
         let live = live.map(|job| job.id.seq());
         new.extend(live.filter(|seq| *seq >= UNNUMBERED && !numbers.contains_key(seq)));
@@ -150,22 +152,11 @@ impl Work<'_> {
     }
 
     fn after(&self, numbers: &Numbers) -> After {
-        let mut open_before: HashMap<u64, i64> = HashMap::new();
-        for job in self.jobs.values() {
-            if let Some(lane) = job.lane
-                && self.lanes.get(&lane).is_some_and(|row| job.gen_ >= row.open)
-            {
-                *open_before.entry(lane).or_default() += 1;
-            }
-        }
         let (mut lanes, mut jobs) = (Vec::new(), BTreeMap::new());
         for (number, lane) in &self.state.lanes {
             let before = self.lanes.get(number);
-            let more = before.map_or(0, |row| row.n)
-                - open_before.get(number).copied().unwrap_or_default();
-            let n = lane.open_count() as i64 + more;
-            let parts = self.parts.get(number).copied().unwrap_or_default();
-            let row = LaneRow::of(lane, numbers.number(*number), before, n, parts);
+            let n = (lane.open_count() as u64 + lane.unread.open) as i64;
+            let row = LaneRow::of(lane, numbers.number(*number), before, n);
             let mut add = |job: &crate::stores::state::lane::Entry, is_closed, later: bool| {
                 let old = self.jobs.get(&job.id.seq()).filter(|old| old.lane.is_some());
                 let gen_ = generation(old.map(|old| old.gen_), row.open, is_closed);
@@ -332,6 +323,9 @@ impl Work<'_> {
         let mut new_flags = Batch::new("REPLACE INTO seriatim_flag (seq, lane) VALUES ", "");
         let mut new_expiries = Batch::new("REPLACE INTO seriatim_expiry (seq, at) VALUES ", "");
         let (mut aliases, mut flags, mut expiries) = (Vec::new(), Vec::new(), Vec::new());
+        // A job that is gone may have been merged into another one, which takes its aliases over.
+        let stay: HashSet<JobId> =
+            after.jobs.values().flat_map(|job| job.entry.aliases.iter().copied()).collect();
         for (seq, job) in &after.jobs {
             let before = self.jobs.get(seq);
             if before.is_none_or(|before| before.entry.aliases != job.entry.aliases) {
@@ -352,7 +346,8 @@ impl Work<'_> {
         for (seq, before) in &self.jobs {
             let job = after.jobs.get(seq);
             if job.is_none() {
-                aliases.extend(before.entry.aliases.iter().map(|id| bytes(&id.to_bytes())));
+                let gone = before.entry.aliases.iter().filter(|id| !stay.contains(id));
+                aliases.extend(gone.map(|id| bytes(&id.to_bytes())));
             }
             let stays = job.is_some_and(|job| job.entry.flagged && job.state == WAITING);
             if before.entry.flagged && !stays {
@@ -386,36 +381,44 @@ impl Work<'_> {
         self.reserved.clear();
     }
 
-    /// Counts settled turns, in a random row, so that settles rarely wait for each other.
-    pub(super) async fn save_tally(&mut self) -> Try<()> {
-        let slot = fastrand::u8(..TALLY_SLOTS);
-        let mut batch = Batch::new(
-            "INSERT INTO seriatim_tally (q, slot, processed, failed) VALUES ",
-            " ON DUPLICATE KEY UPDATE processed = processed + VALUES(processed), failed = failed + VALUES(failed)",
-        );
+    /// How the figures of queues change.
+    fn changed_figures(&mut self, after: &After) -> Figures {
+        let mut changes = Figures::default();
+        self.lanes.values().for_each(|row| changes.add_lane(row, -1));
+        after.lanes.iter().for_each(|row| changes.add_lane(row, 1));
+        let mut add_dead = |job: &JobRow, count| {
+            if job.table() == Table::Ended && job.state == DEAD {
+                changes.add(job.q, Figure::Dead, count);
+            }
+        };
+        self.jobs.values().for_each(|job| add_dead(job, -1));
+        after.jobs.values().for_each(|job| add_dead(job, 1));
         for row in self.state.queues.values_mut() {
             if (row.processed, row.failed) != (0, 0) {
-                batch.add(&format!("({},{slot},{},{})", row.number, row.processed, row.failed));
+                changes.add(row.number, Figure::Processed, row.processed as i64);
+                changes.add(row.number, Figure::Failed, row.failed as i64);
                 (row.processed, row.failed) = (0, 0);
             }
         }
-        self.write_all(batch).await
+        changes
     }
 
     async fn save_definitions(&mut self) -> Try<()> {
-        if self.lock != Lock::Alone {
+        if !self.lock.is_alone() {
             return Ok(());
         }
         let mut queues = Batch::new(
             "INSERT INTO seriatim_queue (number, name, definition, declared, paused) VALUES ",
             " ON DUPLICATE KEY UPDATE definition = VALUES(definition), declared = VALUES(declared), paused = VALUES(paused)",
         );
+        let mut gates = Batch::new("INSERT IGNORE INTO seriatim_gate (q) VALUES ", "");
         for (number, row) in &self.state.queues {
             let flags = |row: &QueueRow| (row.declared, row.paused, row.closing);
-            let same = self
-                .queues_before
-                .get(number)
-                .is_some_and(|old| flags(old) == flags(row) && old.queue == row.queue);
+            let before = self.known.queues.get(number);
+            let same = before.is_some_and(|old| flags(old) == flags(row) && old.queue == row.queue);
+            if before.is_none() {
+                gates.add(&format!("({number})"));
+            }
             if !same {
                 let (name, definition) = (text(&row.name), text(&json(&row.queue)?));
                 let paused = if row.closing { CLOSING } else { i64::from(row.paused) };
@@ -424,22 +427,26 @@ impl Work<'_> {
             }
         }
         let mut routes = Batch::new("INSERT INTO seriatim_route (number, node, grp) VALUES ", "");
-        for (i, (node, group)) in self.state.routes.iter().enumerate().skip(self.routes_before) {
+        for (i, (node, group)) in self.state.routes.iter().enumerate().skip(self.known.routes.len())
+        {
             let (node, group) = (maybe_text(node.as_deref()), maybe_text(group.as_deref()));
             routes.add(&format!("({},{node},{group})", i + 1));
         }
-        let gone = self.queues_before.keys().filter(|old| !self.state.queues.contains_key(old));
-        let gone = gone.map(|number| format!("DELETE FROM seriatim_queue WHERE number = {number}"));
-        let statements: Vec<_> = gone.chain(queues.finish()).chain(routes.finish()).collect();
+        let gone = self.known.queues.keys().filter(|old| !self.state.queues.contains_key(old));
+        let gone = gone.flat_map(|number| {
+            let queue = format!("DELETE FROM seriatim_queue WHERE number = {number}");
+            [queue, format!("DELETE FROM seriatim_gate WHERE q = {number}")]
+        });
+        let new = queues.finish().into_iter().chain(gates.finish()).chain(routes.finish());
+        let statements: Vec<_> = gone.chain(new).collect();
         if statements.is_empty() {
             return Ok(());
         }
         for sql in statements {
             self.write(&sql).await?;
         }
-        self.queues_before.clone_from(&self.state.queues);
-        self.routes_before = self.state.routes.len();
-        self.stamp += 1;
+        let known = self.definitions();
+        self.known = Arc::new(Known { stamp: known.stamp + 1, ..known });
         let sql = "UPDATE seriatim_meta SET definitions = definitions + 1 WHERE id = 1";
         self.write(sql).await
     }

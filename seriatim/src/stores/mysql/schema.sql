@@ -1,4 +1,4 @@
--- Version 3. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
+-- Version 4. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
 -- statement ends with a semicolon at the end of a line, and can run twice without loss.
 
 CREATE TABLE IF NOT EXISTS seriatim_meta (
@@ -22,13 +22,35 @@ CREATE TABLE IF NOT EXISTS seriatim_queue (
   UNIQUE KEY queue_name (name)
 ) ENGINE = InnoDB;
 
--- Counters of settled turns. Several rows per queue, so that settles do not wait for each other.
+-- A row for each queue. Locked shared by what writes its lanes, and exclusively by a change of its mode and by its
+-- deletion; so nothing else of a definition has to be locked.
+CREATE TABLE IF NOT EXISTS seriatim_gate (
+  q INT NOT NULL PRIMARY KEY
+) ENGINE = InnoDB;
+
+-- The figures of each queue, without the rows of the next table.
 CREATE TABLE IF NOT EXISTS seriatim_tally (
-  q INT NOT NULL,
-  slot TINYINT NOT NULL,
+  q INT NOT NULL PRIMARY KEY,
+  lanes BIGINT NOT NULL,
+  jobs BIGINT NOT NULL,
+  claimed BIGINT NOT NULL,
+  retrying BIGINT NOT NULL,
+  dead BIGINT NOT NULL,
   processed BIGINT NOT NULL,
-  failed BIGINT NOT NULL,
-  PRIMARY KEY (q, slot)
+  failed BIGINT NOT NULL
+) ENGINE = InnoDB;
+
+-- What operations have added to them: each inserts its own rows, so none waits for another one.
+CREATE TABLE IF NOT EXISTS seriatim_delta (
+  n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  q INT NOT NULL,
+  lanes INT NOT NULL,
+  jobs INT NOT NULL,
+  claimed INT NOT NULL,
+  retrying INT NOT NULL,
+  dead INT NOT NULL,
+  processed BIGINT NOT NULL,
+  failed BIGINT NOT NULL
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS seriatim_route (
@@ -67,6 +89,7 @@ CREATE TABLE IF NOT EXISTS seriatim_lane (
   error BLOB NULL,
   next_due BIGINT NULL,
   route INT NOT NULL DEFAULT 0,
+  soonest INT NULL,                          -- the best priority of the open jobs, if known (`accumulate`)
   node VARBINARY(512) NULL,                  -- this and the next five: of the claim
   own TINYINT NULL,                          -- whether the claim has an own lease
   ttl BIGINT NULL,
@@ -114,7 +137,7 @@ CREATE TABLE IF NOT EXISTS seriatim_job (
   digest BINARY(16) NULL,
   rest MEDIUMBLOB NULL,                      -- JSON: fields that most jobs do not have
   payload LONGBLOB NULL,
-  KEY job_lane (lane, ord)
+  KEY job_lane (lane, gen, ord)               -- the open jobs of a lane have its generation
 ) ENGINE = InnoDB;
 
 -- Jobs that have ended and are still stored.

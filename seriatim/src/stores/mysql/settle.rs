@@ -4,28 +4,39 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::bodies::Bodies;
 use super::error::Try;
+use super::going_on::GoingOn;
 use super::load::Need;
 use super::work::Work;
-use crate::contract::Settled;
+use crate::contract::{Settle, Settled, Wake};
 use crate::model::payload::Digest;
 use crate::model::settle::{Fate, Settlement};
 
-pub(super) async fn settle(work: &mut Work<'_>, turns: &[Settlement]) -> Try<Vec<Settled>> {
+/// Settles turns. Also returns a wake-up for the queues of the lanes that a claim can take, now or later.
+pub(super) async fn settle(work: &mut Work<'_>, request: &Settle) -> Try<(Vec<Settled>, Wake)> {
+    let turns = &request.turns;
+    let mut going_on = GoingOn::of(work, request).await?;
     let wanted: BTreeSet<u64> = turns.iter().map(|turn| turn.lane.number).collect();
     let is_keyless = |turn: &&Settlement| work.mode(turn.lane.queue).is_ok_and(|m| !m.is_keyed());
     let keyless = turns.iter().filter(is_keyless).map(|turn| turn.lane.number).collect();
-    work.lock_lanes_of(&wanted, &keyless).await?;
+    let bodies = if request.go_on.is_empty() { Bodies::None } else { Bodies::Lengths };
+    work.lock_lanes_of(&wanted, &keyless, bodies).await?;
+    going_on.choose(work);
     // Lanes of stale settlements are left unchanged.
     let current = |turn: &&Settlement| {
         work.lanes.get(&turn.lane.number).is_some_and(|row| row.tok == turn.token.0)
     };
-    let lanes: Vec<u64> = turns.iter().filter(current).map(|turn| turn.lane.number).collect();
+    let lanes = turns.iter().filter(current).map(|turn| turn.lane.number);
+    let (next, last): (Vec<u64>, Vec<u64>) = lanes.partition(|lane| going_on.lanes.contains(lane));
     let equal = equal_to_kept(work, turns).await?;
-    work.load_jobs(&lanes, Need::Position, true, Bodies::None, &equal).await?;
+    going_on.load(work, &next).await?;
+    work.load_jobs(&last, Need::Position, true, Bodies::None, &equal).await?;
     let now = work.now;
-    let settled = work.state.settle(now, turns);
+    let mut settled = work.state.settle(now, turns);
+    going_on.claim(work, &mut settled).await?;
+    let wake = Wake::of(turns.iter().filter_map(|turn| work.state.waiting_in(turn.lane)));
     work.save().await?;
-    Ok(settled)
+    going_on.fill(work, &mut settled).await?;
+    Ok((settled, wake))
 }
 
 /// The digests of jobs that may go back into a large lane, where equal ones may wait.

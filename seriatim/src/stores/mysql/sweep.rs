@@ -1,19 +1,25 @@
 //! Removing expired rows.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::bodies::Bodies;
 use super::error::Try;
 use super::job_row::DEAD;
 use super::lane_row::micros;
 use super::load::Need;
-use super::sql::{Columns, LIST_MAX, bytes, list, literals};
+use super::sql::{Columns, LIST_MAX, bytes, literals};
+use super::tally::Figure;
 use super::work::Work;
 use crate::contract::Swept;
 use crate::model::id::JobId;
 use crate::stores::gone::DEAD_NODE_SHOWN;
 
-pub(super) async fn sweep(work: &mut Work<'_>, rows_max: usize) -> Try<Swept> {
+pub(super) async fn sweep(
+    work: &mut Work<'_>,
+    rows_max: usize,
+    names_seen: &AtomicI64,
+) -> Try<Swept> {
     let now = work.now;
     let (at, most) = (now.as_micros(), rows_max + 1);
     let sql = format!(
@@ -34,7 +40,8 @@ pub(super) async fn sweep(work: &mut Work<'_>, rows_max: usize) -> Try<Swept> {
     swept.more |= expired.len() > rows_max;
     sweep_ended(work, rows_max, &mut swept).await?;
     work.save().await?;
-    forget_names(work, most).await?;
+    swept.more |= forget_names(work, most, names_seen).await?;
+    swept.more |= work.fold_figures().await?;
     let old = at - micros(DEAD_NODE_SHOWN);
     let old = format!("FROM seriatim_node WHERE dead_at IS NOT NULL AND dead_at <= {old}");
     let ids = format!("SELECT id {old}");
@@ -60,15 +67,14 @@ async fn sweep_ended(work: &mut Work<'_>, rows_max: usize, swept: &mut Swept) ->
     swept.more |= done.len() > rows_max;
     done.truncate(rows_max);
     swept.completed = done.len() as u64;
-    let counts = format!(
-        "SELECT q, COUNT(*) FROM seriatim_ended FORCE INDEX (ended_state) WHERE q IN ({}) AND state = {DEAD} GROUP BY q",
-        list(work.state.queues.keys().map(|number| u64::from(*number)))
-    );
+    let figures = work.figures().await?;
     let mut dead = Vec::new();
-    for row in work.rows(&counts).await? {
-        let mut row = Columns::of(row);
-        let (queue, count) = (row.int()? as u32, row.int()? as u64);
+    for queue in work.state.queues.keys().copied().collect::<Vec<_>>() {
+        let count = figures.get(queue, Figure::Dead);
         let Some(definition) = work.state.queue_row(queue).map(|row| &row.queue) else { continue };
+        if count == 0 {
+            continue;
+        }
         let over = count.saturating_sub(definition.retain_dead_max).min(most as u64) as usize;
         let old = now.saturating_sub(micros(definition.retain_dead));
         let from = format!("FROM seriatim_ended j WHERE j.q = {queue} AND j.state = {DEAD}");
@@ -98,12 +104,18 @@ async fn sweep_ended(work: &mut Work<'_>, rows_max: usize, swept: &mut Swept) ->
     Ok(())
 }
 
-/// Deletes expired idempotency keys whose job is no longer stored.
-async fn forget_names(work: &mut Work<'_>, most: usize) -> Try<()> {
-    let sql = format!(
-        "SELECT DISTINCT job FROM seriatim_idempotency FORCE INDEX (idempotency_until) WHERE until <= {} LIMIT {most}",
-        work.now.as_micros()
+/// Deletes expired idempotency keys whose job is no longer stored. Looks at about `most` of those behind `seen`, the time
+/// up to which the last call looked, so that names of stored jobs are not in the way of others. Returns whether to go on.
+async fn forget_names(work: &mut Work<'_>, most: usize, seen: &AtomicI64) -> Try<bool> {
+    let (from, now) = (seen.load(Ordering::Relaxed), work.now.as_micros());
+    let expired = "FROM seriatim_idempotency FORCE INDEX (idempotency_until) WHERE until";
+    let end = format!(
+        "SELECT until {expired} > {from} AND until <= {now} ORDER BY until LIMIT 1 OFFSET {most}"
     );
+    let end = work.rows(&end).await?.into_iter().next();
+    let end = end.map(|row| Columns::of(row).int()).transpose()?;
+    // Names of one push have the same time, and are looked at together.
+    let sql = format!("SELECT DISTINCT job {expired} > {from} AND until <= {}", end.unwrap_or(now));
     let mut ids = Vec::new();
     for row in work.rows(&sql).await? {
         let id = Columns::of(row).bytes()?.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
@@ -114,11 +126,13 @@ async fn forget_names(work: &mut Work<'_>, most: usize) -> Try<()> {
     let gone: Vec<String> = gone.map(|id| bytes(&id.to_bytes())).collect();
     for gone in gone.chunks(LIST_MAX / 10) {
         let sql = format!(
-            "DELETE FROM seriatim_idempotency WHERE until <= {} AND job IN ({})",
-            work.now.as_micros(),
+            "DELETE FROM seriatim_idempotency WHERE until > {from} AND until <= {} AND job IN ({})",
+            end.unwrap_or(now),
             gone.join(",")
         );
         work.run(&sql).await?;
     }
-    Ok(())
+    // At the end, the next sweep begins again.
+    seen.store(end.unwrap_or_default(), Ordering::Relaxed);
+    Ok(end.is_some() && 2 * gone.len() > ids.len())
 }

@@ -5,7 +5,13 @@ mod connecting;
 mod deletion;
 mod emptied;
 mod fast_path;
+mod figures;
+mod hanging;
+mod merging;
+mod names;
+mod partly;
 mod plans;
+mod reading;
 mod transactions;
 
 use std::collections::HashMap;
@@ -69,8 +75,8 @@ async fn push(store: &Mysql, jobs: Vec<Job>) {
     store.push(Push { now: None, jobs }).await.unwrap();
 }
 
-async fn claim(store: &Mysql, queue: &str, lanes_max: usize) -> Claimed {
-    let request = Claim {
+fn claim_request(queue: &str, lanes_max: usize) -> Claim {
+    Claim {
         now: None,
         queue: queue.into(),
         node: "n".into(),
@@ -82,8 +88,11 @@ async fn claim(store: &Mysql, queue: &str, lanes_max: usize) -> Claimed {
         lease: Lease::Node { ttl: LEASE },
         declared: false,
         ticket: 0,
-    };
-    store.claim(request).await.unwrap()
+    }
+}
+
+async fn claim(store: &Mysql, queue: &str, lanes_max: usize) -> Claimed {
+    store.claim(claim_request(queue, lanes_max)).await.unwrap()
 }
 
 async fn done(store: &Mysql, turns: &[Turn]) -> Vec<Settled> {
@@ -123,7 +132,7 @@ async fn a_settle_of_which_the_last_statement_fails_is_an_error_and_undone() {
     push(&store, vec![job("k", 1)]).await;
     let turn = claim(&store, "q", 1).await.turns.remove(0);
     let mut other = session(&database).await;
-    let fails = "CREATE TRIGGER fails BEFORE INSERT ON seriatim_tally FOR EACH ROW \
+    let fails = "CREATE TRIGGER fails BEFORE INSERT ON seriatim_delta FOR EACH ROW \
                  SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not today'";
     other.query_drop(fails).await.unwrap();
     let turns = vec![Settlement::done(turn.lane, turn.token)];
@@ -153,14 +162,18 @@ async fn a_statement_that_fails_behind_others_is_told() {
 }
 
 #[tokio::test]
-async fn a_store_of_a_newer_version_is_refused() {
+async fn a_store_of_another_version_is_refused() {
     let database = new_database().await;
     let store = open(&database).await;
-    let newer = "UPDATE seriatim_meta SET version = 99";
-    session(&database).await.query_drop(newer).await.unwrap();
-    let error = store.migrate().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 3"));
+    for (version, remedy) in [(99, "a newer one"), (3, "empty it")] {
+        let other = format!("UPDATE seriatim_meta SET version = {version}");
+        session(&database).await.query_drop(other).await.unwrap();
+        let error = store.migrate().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        let (found, ours) = (format!("has version {version}"), "knows version 4");
+        let message = error.to_string();
+        assert!([&*found, ours, remedy].iter().all(|part| message.contains(part)), "{message}");
+    }
 }
 
 /// Pushers and workers of several processes on few keys: each job is delivered exactly once, in its pusher's order,

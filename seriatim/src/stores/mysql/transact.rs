@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::error::Fail;
+use super::gates::Lock;
 use super::pool::Pool;
-use super::work::Lock;
 use crate::model::error::{Error, ErrorKind};
 
 /// Most attempts at a call that the server rolls back because of concurrent calls.
@@ -14,6 +14,8 @@ pub(super) const TRIES_MAX: usize = 8;
 pub(super) struct Attempt {
     pub(super) lock: Lock,
     pub(super) reserves: bool,
+    /// Whether all jobs of each lane are read.
+    pub(super) whole: bool,
     /// Whether it begins with the statements sent ahead.
     pub(super) fast: bool,
     pub(super) tries: usize,
@@ -22,8 +24,12 @@ pub(super) struct Attempt {
 impl Attempt {
     /// Handles a failure. `None`: try again.
     pub(super) fn after(&mut self, fail: Fail, pool: &Pool) -> Option<Error> {
-        if matches!(fail, Fail::Alone) && self.lock != Lock::Alone {
+        if matches!(fail, Fail::Alone) && !self.lock.is_alone() {
             self.lock = Lock::Alone;
+            return None;
+        }
+        if matches!(fail, Fail::Partial) && !self.whole {
+            (self.whole, self.fast) = (true, false);
             return None;
         }
         if matches!(fail, Fail::NotFast) && self.fast {
@@ -51,7 +57,7 @@ macro_rules! transact {
     };
     // With statements sent ahead.
     ($store:expr, $lock:expr, $now:expr, $ahead:expr, $work:ident => $body:expr) => {{
-        let mut attempt = $crate::stores::mysql::transact::Attempt { lock: $lock, reserves: false, fast: true, tries: 0 };
+        let mut attempt = $crate::stores::mysql::transact::Attempt { lock: $lock, reserves: false, whole: false, fast: true, tries: 0 };
         // An abandoned call drops its connection, and the server rolls back.
         let call = async {
             loop {
@@ -59,10 +65,11 @@ macro_rules! transact {
                     let ahead = if attempt.fast { $ahead } else { String::new() };
                     let (pool, definitions) = (&$store.pool, &$store.definitions);
                     let mut begun =
-                        $crate::stores::mysql::work::Work::begin(pool, definitions, attempt.lock, $now, &ahead).await?;
-                    begun.reserves = attempt.reserves;
+                        $crate::stores::mysql::work::Work::begin(pool, definitions, attempt.lock.clone(), $now, &ahead).await?;
+                    (begun.reserves, begun.whole) = (attempt.reserves, attempt.whole);
                     let $work = &mut begun;
                     let done = match $body.await {
+                        Ok(_) if $work.check_read().is_err() => Err($crate::stores::mysql::error::Fail::Partial),
                         Ok(answer) if $work.ended => Ok(answer),
                         Ok(answer) => $work.run("COMMIT").await.map(|_| answer),
                         Err(fail) => Err(fail),

@@ -1,18 +1,23 @@
 //! Pushes and settles in the user's transaction.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
 
+use super::definitions::Known;
 use super::error::{Fail, Try};
+use super::gates::Lock;
 use super::pool::{Session, Statements};
 use super::sql::{CLOCK, Columns, corrupt};
 use super::transact::TRIES_MAX;
-use super::work::{Known, Lock, Work};
+use super::work::Work;
 use super::{Inner, Mysql, error, push, settle};
 use crate::contract::{Push, Pushed, Settle, Settled, Store, Transaction, Wake, validate_push};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::job::Job;
+use crate::stores::state::QueueRow;
 
 /// Undoes an operation, but not the user's earlier statements. The savepoint stays; the next operation sets it again.
 const BACK: &str = "ROLLBACK TO SAVEPOINT seriatim";
@@ -20,13 +25,18 @@ const BACK: &str = "ROLLBACK TO SAVEPOINT seriatim";
 impl Inner {
     /// Creates missing queues and routes of these jobs and returns all definitions. The user's transaction must not
     /// create them: it would block the store until it ends.
-    async fn define(&self, jobs: &[Job]) -> Result<Known> {
-        transact!(self, Lock::Shared, None, work => push::define(work, jobs))
+    async fn define(&self, jobs: &[Job]) -> Result<Arc<Known>> {
+        transact!(self, Lock::FREE, None, work => push::define(work, jobs))
     }
 
-    /// The version of the definitions, read while they are not being changed.
-    async fn stamp(&self) -> Result<i64> {
-        transact!(self, Lock::Shared, None, work => async { Ok(work.stamp) })
+    /// Whether the queues of these jobs still have the same modes, read while they are not being changed.
+    async fn is_current(&self, known: &Known, jobs: &[Job]) -> Result<bool> {
+        let shape = |row: &QueueRow| (row.number, row.queue.mode, row.queue.merge, row.closing);
+        let lock = Lock::queues_of(jobs);
+        let wanted = lock.gates(&known.queues);
+        let now = transact!(self, lock.clone(), None, work => async { Ok(work.known.clone()) })?;
+        let of = |known: &Known, number| known.queues.get(number).map(shape);
+        Ok(wanted.iter().all(|number| of(known, number) == of(&now, number)))
     }
 }
 
@@ -38,21 +48,27 @@ impl Transaction for mysql_async::Transaction<'_> {
         if request.jobs.is_empty() {
             return Ok(Vec::new());
         }
+        let mut whole = false;
         for _ in 0..TRIES_MAX {
             let known = store.inner.define(&request.jobs).await?;
-            let stamp = known.stamp;
-            let mut work = begin(&store.inner, self, request.now, known).await?;
+            let mut work = begin(&store.inner, self, request.now, known.clone()).await?;
             // An operation within a transaction is not repeated: wait for a lane that another session creates.
-            work.reserves = true;
+            (work.reserves, work.whole) = (true, whole);
             let pushed = push::push(&mut work, &request.jobs).await;
-            let pushed = end(work, pushed).await?;
+            let pushed = match end(work, pushed).await {
+                Err(Fail::Partial) if !whole => {
+                    whole = true;
+                    continue;
+                }
+                pushed => pushed?,
+            };
             // A later change of the queue's mode finds these jobs and waits for them.
-            let now = store.inner.stamp().await;
-            if now.as_ref().is_ok_and(|now| *now == stamp) {
+            let is_current = store.inner.is_current(&known, &request.jobs).await;
+            if matches!(is_current, Ok(true)) {
                 return Ok(pushed);
             }
             self.query_drop(BACK).await.map_err(error::of_driver)?;
-            now?;
+            is_current?;
         }
         let message = "the definitions of queues keep changing: push again";
         Err(Error::new(ErrorKind::Unavailable, message))
@@ -65,9 +81,19 @@ impl Transaction for mysql_async::Transaction<'_> {
         }
         // A queue with a claimed lane keeps its mode.
         let known = store.inner.define(&[]).await?;
-        let mut work = begin(&store.inner, self, request.now, known).await?;
-        let settled = settle::settle(&mut work, &request.turns).await;
-        Ok(end(work, settled).await?)
+        let request = Settle { go_on: Vec::new(), ..request };
+        let mut work = begin(&store.inner, self, request.now, known.clone()).await?;
+        let settled = settle::settle(&mut work, &request).await;
+        let settled = match end(work, settled).await {
+            Err(Fail::Partial) => {
+                let mut work = begin(&store.inner, self, request.now, known).await?;
+                work.whole = true;
+                let settled = settle::settle(&mut work, &request).await;
+                end(work, settled).await
+            }
+            settled => settled,
+        };
+        Ok(settled?.0)
     }
 
     async fn commit(self, store: &dyn Store) -> Result<()> {
@@ -86,7 +112,7 @@ async fn begin<'a>(
     inner: &Inner,
     transaction: &'a mut (dyn Statements + 'a),
     now: Option<Timestamp>,
-    known: Known,
+    known: Arc<Known>,
 ) -> Result<Work<'a>> {
     // The server ends a transaction at a deadlock, and later statements would commit immediately. Without an open
     // transaction, rolling back to the savepoint fails.

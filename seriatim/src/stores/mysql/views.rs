@@ -7,11 +7,13 @@ use async_trait::async_trait;
 
 use super::bodies::Bodies;
 use super::error::Try;
+use super::gates::Lock;
 use super::job_row::{CANCELED, DEAD, SUCCEEDED};
 use super::lane_row::st;
 use super::load::Need;
 use super::sql::{Columns, LIST_MAX, list, text};
-use super::work::{Lock, Work};
+use super::tally::Figure;
+use super::work::Work;
 use super::{Mysql, claim};
 use crate::contract::{
     JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, NodeView,
@@ -24,6 +26,7 @@ use crate::model::id::{JobId, LaneId, Token};
 use crate::model::limits::PAGE_ROWS_MAX;
 use crate::model::turn::Turn;
 use crate::stores::order::{Order, in_state};
+use crate::stores::state::QueueRow;
 use crate::stores::state::views::lane_view;
 
 #[async_trait]
@@ -63,49 +66,26 @@ impl Views for Mysql {
 
 async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
     let now = work.now;
-    let queues = list(work.state.queues.keys().map(|number| u64::from(*number)));
-    let sql = format!(
-        "SELECT q, COUNT(*), SUM(n + c), SUM(st = {}), SUM(retry >= 0), MIN(IF(st = {}, due, wake)) FROM seriatim_lane GROUP BY q; \
-         SELECT q, COUNT(*) FROM seriatim_ended WHERE q IN ({queues}) AND state = {DEAD} GROUP BY q; \
-         SELECT q, SUM(processed), SUM(failed) FROM seriatim_tally GROUP BY q",
-        st::CLAIMED,
-        st::READY
-    );
-    let mut numbers: Vec<HashMap<u32, Vec<Option<i64>>>> = Vec::new();
-    for (answer, columns) in work.run(&sql).await?.into_iter().zip([5, 1, 2]) {
-        let mut of_queue = HashMap::new();
-        for row in answer.rows {
-            let mut row = Columns::of(row);
-            let queue = row.int()? as u32;
-            let values: Try<Vec<Option<i64>>> = (0..columns).map(|_| row.maybe_int()).collect();
-            of_queue.insert(queue, values?);
-        }
-        numbers.push(of_queue);
-    }
-    let value = |queue: u32, set: usize, column: usize| {
-        let values = numbers.get(set).and_then(|set| set.get(&queue));
-        values.and_then(|values| values.get(column)).copied().flatten()
-    };
-    let number = |queue, set, column| value(queue, set, column).unwrap_or_default().max(0) as u64;
-    let due = |queue| value(queue, 0, 4).map(Timestamp::from_micros);
-    let mut stats: Vec<QueueStats> = work
-        .state
-        .queues
-        .values()
-        .map(|row| QueueStats {
+    let figures = work.figures().await?;
+    let queues: Vec<u32> = work.state.queues.keys().copied().collect();
+    let dues = super::due::first_dues(work, &queues).await?;
+    let stats = |row: &QueueRow| {
+        let figure = |figure| figures.get(row.number, figure);
+        QueueStats {
             queue: row.name.clone(),
             mode: Some(row.queue.mode),
             paused: row.paused,
-            lanes: number(row.number, 0, 0),
-            jobs: number(row.number, 0, 1),
-            claimed: number(row.number, 0, 2),
-            retrying: number(row.number, 0, 3),
-            dead: number(row.number, 1, 0),
-            processed: number(row.number, 2, 0),
-            failed: number(row.number, 2, 1),
-            lag: due(row.number).map(|due| now.since(due)).unwrap_or_default(),
-        })
-        .collect();
+            lanes: figure(Figure::Lanes),
+            jobs: figure(Figure::Jobs),
+            claimed: figure(Figure::Claimed),
+            retrying: figure(Figure::Retrying),
+            dead: figure(Figure::Dead),
+            processed: figure(Figure::Processed),
+            failed: figure(Figure::Failed),
+            lag: dues.get(&row.number).map(|due| now.since(*due)).unwrap_or_default(),
+        }
+    };
+    let mut stats: Vec<QueueStats> = work.state.queues.values().map(stats).collect();
     stats.sort_unstable_by(|a, b| a.queue.cmp(&b.queue));
     Ok(stats)
 }

@@ -2,52 +2,27 @@
 //! (`stores/state`), lets the model run the operation, and writes the differences (`save.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use mysql_async::Row;
 
 use super::bodies::Bodies;
-use super::error::Try;
+use super::definitions::{Definitions, Known};
+use super::error::{Fail, Try};
+pub(super) use super::gates::Lock;
+use super::gates::lock_gates;
 use super::job_row::JobRow;
-use super::lane_row::{Known as Parts, LANE_COLUMNS, LaneRow, st};
+use super::lane_row::{LANE_COLUMNS, LaneRow, st};
 use super::pool::{Answer, Pool, Session};
 use super::sql::{CLOCK, Columns, LIST_MAX, STATEMENT_BYTES_MAX, list, literals};
-use crate::lock::lock;
 use crate::model::clock::Timestamp;
 use crate::model::queue::Mode;
-use crate::stores::state::{QueueRow, State};
+use crate::stores::state::State;
 
 /// How many job numbers one row of `seriatim_number` stands for.
 const NUMBERS_IN_ROW: u64 = 16;
 /// New jobs and lanes have temporary numbers, from this one up, until real ones are drawn.
 pub(super) const UNNUMBERED: u64 = 1 << 47;
-
-/// The value of `paused` for a queue that is being deleted; 1 is a paused one.
-pub(super) const CLOSING: i64 = 2;
-
-type Routes = Vec<(Option<String>, Option<String>)>;
-
-/// The queues and routes as last read. They change rarely, and each change raises a version.
-#[derive(Default)]
-pub(super) struct Definitions(Mutex<Known>);
-
-#[derive(Clone, Default)]
-pub(super) struct Known {
-    pub stamp: i64,
-    pub queues: BTreeMap<u32, QueueRow>,
-    pub routes: Routes,
-}
-
-/// How an operation locks the definitions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lock {
-    /// Not locked: nothing is written that depends on them.
-    Look,
-    /// Shared: they do not change until the operation ends.
-    Shared,
-    /// Exclusive: this operation may change them.
-    Alone,
-}
 
 pub(super) struct Work<'a> {
     pub session: Session<'a>,
@@ -61,26 +36,18 @@ pub(super) struct Work<'a> {
     /// The state before the operation.
     pub lanes: HashMap<u64, LaneRow>,
     pub jobs: HashMap<u64, JobRow>,
-    /// Which jobs of each lane were read.
-    pub parts: HashMap<u64, Parts>,
+    /// Whether all jobs of each lane are read, because a part was not enough.
+    pub whole: bool,
     /// Rows of lanes that this transaction reserved, to own their keys.
     pub reserved: HashMap<(u32, Arc<str>), u64>,
-    pub queues_before: BTreeMap<u32, QueueRow>,
-    pub routes_before: usize,
-    pub stamp: i64,
+    /// The definitions before the operation.
+    pub known: Arc<Known>,
     /// Jobs whose payload was read only as a length.
     pub lengths_only: HashSet<u64>,
     /// The results of the statements sent when the operation began.
     pub ahead: Vec<Answer>,
     /// Whether the transaction has been committed.
     pub ended: bool,
-}
-
-impl Definitions {
-    /// The definitions as last read.
-    pub(super) fn known(&self) -> Known {
-        lock(&self.0).clone()
-    }
 }
 
 impl<'a> Work<'a> {
@@ -92,38 +59,37 @@ impl<'a> Work<'a> {
         now: Option<Timestamp>,
         ahead: &str,
     ) -> Try<Self> {
-        let clause = match lock {
-            Lock::Look => "",
-            Lock::Shared => "LOCK IN SHARE MODE",
-            Lock::Alone => "FOR UPDATE",
-        };
-        let access = if lock == Lock::Look { "READ ONLY" } else { "READ WRITE" };
+        let clause = if lock.is_alone() { "FOR UPDATE" } else { "" };
+        let access = if lock.is_look() { "READ ONLY" } else { "READ WRITE" };
+        let known = definitions.known();
+        let gates = lock.gates(&known.queues);
+        let locks = if gates.is_empty() { "DO 0".to_owned() } else { lock_gates(&gates) };
         let sql = format!(
-            "START TRANSACTION {access}; SELECT {CLOCK}, definitions \
+            "START TRANSACTION {access}; {locks}; SELECT {CLOCK}, definitions \
              FROM seriatim_meta WHERE id = 1 {clause};{ahead}"
         );
         let (loan, answers) = pool.first(sql.trim_end_matches(';')).await?;
-        let mut answers = answers.into_iter().skip(1);
+        let mut answers = answers.into_iter().skip(2);
         let row = answers.next().and_then(|answer| answer.rows.into_iter().next());
         let Some(mut row) = row.map(Columns::of) else {
             return Err(super::migrate::not_set_up().into());
         };
         let (clock, stamp) = (Timestamp::from_micros(row.int()?), row.int()?);
-        let mut work = Self::on(Session::Ours(loan), lock, now.unwrap_or(clock), stamp);
+        let mut work = Self::on(Session::Ours(loan), lock, now.unwrap_or(clock));
         work.ahead = answers.collect();
-        work.define(definitions).await?;
+        work.define(definitions, known, gates, stamp).await?;
         Ok(work)
     }
 
     /// An operation within the user's transaction. It does not lock the definitions: that would block all changes to
     /// them until the user's transaction ends.
-    pub(super) fn within(session: Session<'a>, now: Timestamp, known: Known) -> Self {
-        let mut work = Self::on(session, Lock::Shared, now, known.stamp);
-        work.give_definitions(known.queues, known.routes);
+    pub(super) fn within(session: Session<'a>, now: Timestamp, known: Arc<Known>) -> Self {
+        let mut work = Self::on(session, Lock::FREE, now);
+        work.give_definitions(known);
         work
     }
 
-    fn on(session: Session<'a>, lock: Lock, now: Timestamp, stamp: i64) -> Self {
+    fn on(session: Session<'a>, lock: Lock, now: Timestamp) -> Self {
         Self {
             session,
             pending: (String::new(), 0),
@@ -133,76 +99,21 @@ impl<'a> Work<'a> {
             lock,
             lanes: HashMap::new(),
             jobs: HashMap::new(),
-            parts: HashMap::new(),
+            whole: false,
             reserved: HashMap::new(),
-            queues_before: BTreeMap::new(),
-            routes_before: 0,
-            stamp,
+            known: Arc::default(),
             lengths_only: HashSet::new(),
             ahead: Vec::new(),
             ended: false,
         }
     }
 
-    /// Loads the queues and routes into the model.
-    async fn define(&mut self, definitions: &Definitions) -> Try<()> {
-        let known = {
-            let known = lock(&definitions.0);
-            (known.stamp == self.stamp).then(|| (known.queues.clone(), known.routes.clone()))
-        };
-        let (queues, routes) = match known {
-            Some(known) => known,
-            None => {
-                let read = self.read_definitions().await?;
-                let mut known = lock(&definitions.0);
-                // Read without a lock, they may be newer than the version: do not cache them under it.
-                if self.lock != Lock::Look && known.stamp < self.stamp {
-                    *known =
-                        Known { stamp: self.stamp, queues: read.0.clone(), routes: read.1.clone() };
-                }
-                read
-            }
-        };
-        self.give_definitions(queues, routes);
-        Ok(())
-    }
-
-    fn give_definitions(&mut self, queues: BTreeMap<u32, QueueRow>, routes: Routes) {
-        self.routes_before = routes.len();
-        self.queues_before.clone_from(&queues);
-        (self.state.queues, self.state.routes) = (queues, routes);
-    }
-
-    /// The definitions in the model.
-    pub(super) fn definitions(&self) -> Known {
-        let (queues, routes) = (self.state.queues.clone(), self.state.routes.clone());
-        Known { stamp: self.stamp, queues, routes }
-    }
-
-    async fn read_definitions(&mut self) -> Try<(BTreeMap<u32, QueueRow>, Routes)> {
-        let sql = "SELECT number, name, definition, declared, paused FROM seriatim_queue ORDER BY number; \
-                   SELECT node, grp FROM seriatim_route ORDER BY number";
-        let mut answers = self.run(sql).await?.into_iter();
-        let mut next = || answers.next().map(|answer| answer.rows).unwrap_or_default();
-        let queue = |row| {
-            let mut row = Columns::of(row);
-            let (number, name) = (row.int()? as u32, row.text()?);
-            let queue = row.json()?.ok_or_else(super::sql::corrupt)?;
-            let (declared, paused) = (row.int()? != 0, row.int()?);
-            let (paused, closing) = (paused != 0, paused == CLOSING);
-            let (processed, failed) = (0, 0);
-            let row =
-                QueueRow { number, name, queue, declared, paused, closing, processed, failed };
-            Ok((number, row))
-        };
-        let queues: Try<BTreeMap<u32, QueueRow>> = next().into_iter().map(queue).collect();
-        let owned = |text: Option<Arc<str>>| text.map(|text| text.to_string());
-        let route = |row| {
-            let mut row = Columns::of(row);
-            Ok((owned(row.maybe_text()?), owned(row.maybe_text()?)))
-        };
-        let routes: Try<Routes> = next().into_iter().map(route).collect();
-        Ok((queues?, routes?))
+    /// Refuses what the model was asked of lanes that were read in part.
+    pub(super) fn check_read(&self) -> Try<()> {
+        match self.state.lanes.values().any(|lane| lane.unread.was_missed()) {
+            true => Err(Fail::Partial),
+            false => Ok(()),
+        }
     }
 
     /// Rolls the transaction back.
@@ -312,14 +223,15 @@ impl<'a> Work<'a> {
 
     /// Locks the existing ones of these lanes in order of (queue, key), then of number.
     pub(super) async fn lock_lanes(&mut self, wanted: &BTreeSet<u64>) -> Try<()> {
-        self.lock_lanes_of(wanted, &BTreeSet::new()).await
+        self.lock_lanes_of(wanted, &BTreeSet::new(), Bodies::None).await
     }
 
-    /// Like [`Self::lock_lanes`], if some of the lanes are known to have no key.
+    /// Like [`Self::lock_lanes`], if some of the lanes are known to have no key. `bodies`: those of open jobs.
     pub(super) async fn lock_lanes_of(
         &mut self,
         wanted: &BTreeSet<u64>,
         keyless: &BTreeSet<u64>,
+        bodies: Bodies,
     ) -> Try<()> {
         let wanted_list: Vec<u64> = wanted.difference(keyless).copied().collect();
         let mut keyed: BTreeSet<(u32, Arc<str>)> = BTreeSet::new();
@@ -352,9 +264,14 @@ impl<'a> Work<'a> {
             statements.push(format!("FORCE INDEX (PRIMARY) WHERE id IN ({ids}) FOR UPDATE"));
         }
         for rest in statements {
-            let sql = format!("SELECT {LANE_COLUMNS}, NULL, 0 FROM seriatim_lane {rest}");
+            let body = bodies.of("IF(j_gen >= open, payload, NULL)");
+            let sql = format!("SELECT {LANE_COLUMNS}, {body} FROM seriatim_lane {rest}");
             for row in self.rows(&sql).await? {
-                let (lane, job) = LaneRow::read(&mut Columns::of(row))?;
+                let mut row = Columns::of(row);
+                let (lane, mut job) = LaneRow::read(&mut row)?;
+                if let Some(job) = &mut job {
+                    self.read_body(&mut row, job)?;
+                }
                 if wanted.contains(&lane.id) {
                     self.add_lane(lane, job)?;
                 }
@@ -393,7 +310,8 @@ impl<'a> Work<'a> {
         if self.lanes.contains_key(&row.id) {
             return Ok(());
         }
-        let lane = row.lane(self.mode(row.q)?);
+        let mut lane = row.lane(self.mode(row.q)?);
+        (lane.unread.open, lane.unread.closed) = (row.n as u64, row.c as u64);
         if let Some(key) = &row.k {
             self.state.keys.insert((row.q, key.clone()), row.id);
         }

@@ -25,6 +25,7 @@ impl State {
         let Some(lane) = self.lanes.get_mut(&number) else {
             return Cancelled::Unknown;
         };
+        lane.unread.need_closed();
         let running = lane.hold.as_mut().and_then(|h| h.closed.iter_mut().find(|j| j.id == id));
         if let Some(job) = running {
             job.flagged = true;
@@ -144,7 +145,7 @@ impl State {
             Owner::Lane => {
                 let error = lane.error.take();
                 (lane.retry_count, lane.crashes, lane.due, lane.held) = (-1, 0, now, false);
-                let head = lane.open.keys().next().copied();
+                let head = lane.first_rank();
                 (head.and_then(|rank| lane.take(rank)).into_iter().collect(), error)
             }
             Owner::Job => {
@@ -293,8 +294,8 @@ fn run_now(lane: &mut Lane, now: Timestamp) {
     match lane.mode {
         Mode::Accumulate => lane.due = now,
         Mode::Parallel | Mode::Fifo => {
-            if let Some(mut head) = lane.open.first_entry() {
-                head.get_mut().run_at = now;
+            if let Some(head) = lane.first_rank().and_then(|rank| lane.open.get_mut(&rank)) {
+                head.run_at = now;
             }
         }
         Mode::Exclusive => {

@@ -179,7 +179,7 @@ impl State {
         let longest = closed.iter().filter_map(|job| job.options.as_ref()?.lease_ttl).max();
         let longest = longest.unwrap_or_default().min(definition.lease_max);
         let ttl = request.lease.ttl().max(longest);
-        lane.next_due = (!lane.open.is_empty()).then_some(lane.due);
+        lane.next_due = (!lane.has_no_open()).then_some(lane.due);
         lane.token = token;
         lane.hold = Some(Hold {
             node: request.node.clone(),
@@ -208,7 +208,7 @@ impl State {
             crashes,
             error: error.cloned(),
             claimed_at: hold.claimed_at,
-            jobs: hold.closed.iter().map(|job| job.turn_job(with_payload)).collect(),
+            jobs: lane.closed().iter().map(|job| job.turn_job(with_payload)).collect(),
         })
     }
 

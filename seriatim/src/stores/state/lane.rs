@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::unread::Unread;
 use crate::contract::Lease;
 use crate::model::clock::Timestamp;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
@@ -63,6 +64,11 @@ pub(in crate::stores) fn score_rank(score: f64) -> i64 {
     if bits < 0 { bits ^ i64::MAX } else { bits }
 }
 
+/// The class of a lane with this route, whose head has this number of crashes.
+fn class_of(route: u32, crashes: u32) -> u32 {
+    route * 2 + u32::from(crashes > 0)
+}
+
 /// The claim of a lane.
 #[derive(Clone, Debug)]
 pub(in crate::stores) struct Hold {
@@ -113,6 +119,8 @@ pub(in crate::stores) struct Lane {
     pub paused: bool,
     pub route: u32,
     pub position: Position,
+    /// What is not here.
+    pub unread: Unread,
 }
 
 impl Lane {
@@ -143,6 +151,7 @@ impl Lane {
             paused: false,
             route,
             position: Position::default(),
+            unread: Unread::default(),
         }
     }
 
@@ -173,6 +182,7 @@ impl Lane {
     /// load only part of a lane.
     #[cfg(feature = "mysql")]
     pub(in crate::stores) fn there_are_more(&mut self, soonest: u16) {
+        self.unread.soonest = true;
         *self.priorities.entry(soonest).or_default() += 1;
     }
 
@@ -203,12 +213,17 @@ impl Lane {
         if let Some(rank) = self.open.keys().copied().find(|rank| rank.2 == seq) {
             return self.take(rank);
         }
-        let place = self.later.keys().copied().find(|place| place.1 == seq)?;
+        let place = self.later.keys().copied().find(|place| place.1 == seq);
+        let Some(place) = place else {
+            self.unread.need_open();
+            return None;
+        };
         self.later.remove(&place)
     }
 
     /// Removes all open jobs, in order of rank.
     pub(in crate::stores) fn take_all(&mut self) -> Vec<Entry> {
+        self.unread.need_open();
         self.by_digest.clear();
         self.priorities.clear();
         let open = std::mem::take(&mut self.open).into_values();
@@ -216,6 +231,12 @@ impl Lane {
     }
 
     pub(in crate::stores) fn open_jobs(&self) -> impl Iterator<Item = &Entry> {
+        self.unread.need_open();
+        self.loaded_jobs()
+    }
+
+    /// The open jobs that are here, in a lane that may have more.
+    pub(in crate::stores) fn loaded_jobs(&self) -> impl Iterator<Item = &Entry> {
         self.open.values().chain(self.later.values())
     }
 
@@ -223,13 +244,59 @@ impl Lane {
         self.open.len() + self.later.len()
     }
 
+    /// Whether there are no open jobs.
+    pub(in crate::stores) fn has_no_open(&self) -> bool {
+        self.unread.open == 0 && self.open.is_empty() && self.later.is_empty()
+    }
+
     pub(in crate::stores) fn is_empty(&self) -> bool {
-        self.hold.is_none() && self.open.is_empty() && self.later.is_empty()
+        self.hold.is_none() && self.unread.closed == 0 && self.has_no_open()
+    }
+
+    /// The first open job with this digest.
+    pub(in crate::stores) fn equal(&self, digest: &Digest) -> Option<Rank> {
+        let equal = self.by_digest.get(digest).copied();
+        if equal.is_none() {
+            self.unread.need_equal(digest);
+        }
+        equal
+    }
+
+    /// The first of the due jobs; outside `exclusive`, the first of all.
+    fn first(&self) -> Option<(&Rank, &Entry)> {
+        let first = self.open.iter().next();
+        self.unread.need_to(first.map(|(rank, _)| rank));
+        first
+    }
+
+    /// Its place.
+    pub(in crate::stores) fn first_rank(&self) -> Option<Rank> {
+        self.first().map(|(rank, _)| *rank)
+    }
+
+    fn first_later(&self) -> Option<&Entry> {
+        let first = self.later.first_key_value();
+        if self.mode == Mode::Exclusive {
+            self.unread.need_later(first.map(|(place, _)| place));
+        }
+        first.map(|(_, job)| job)
     }
 
     /// The job whose state the lane shows; not used in `accumulate`, whose lanes have their own.
     pub(in crate::stores) fn head(&self) -> Option<&Entry> {
-        self.open.values().next().or_else(|| self.later.values().next())
+        self.first().map(|(_, job)| job).or_else(|| self.first_later())
+    }
+
+    /// The best priority of the open jobs (`accumulate`).
+    pub(in crate::stores) fn soonest(&self) -> Option<u16> {
+        self.unread.need_soonest();
+        self.priorities.keys().next().copied()
+    }
+
+    /// The jobs of the turn.
+    pub(in crate::stores) fn closed(&self) -> &[Entry] {
+        self.unread.need_closed();
+        self.hold.as_ref().map_or(&[], |hold| &hold.closed)
     }
 
     /// Retry count, crashes and error: the lane's own in `accumulate`, else its head's.
@@ -237,8 +304,8 @@ impl Lane {
         if self.mode == Mode::Accumulate {
             return (self.retry_count, self.crashes, self.error.as_ref());
         }
-        let closed = self.hold.as_ref().and_then(|hold| hold.closed.first());
-        closed
+        self.closed()
+            .first()
             .or_else(|| self.head())
             .map_or((-1, 0, None), |job| (job.retry_count, job.crashes, job.error.as_ref()))
     }
@@ -260,29 +327,37 @@ impl Lane {
         if self.held || self.paused {
             return Position::default();
         }
-        let next_later = self.later.keys().next().map(|place| place.0);
-        let Some((_, head)) = self.open.iter().next() else {
+        let next_later = self.first_later().map(|job| job.run_at);
+        if self.mode == Mode::Accumulate {
+            return self.positioned_whole(now);
+        }
+        let Some((_, head)) = self.first() else {
             return Position { ready: None, wake: next_later, due: next_later };
         };
-        let class = |route: u32, crashes: u32| route * 2 + u32::from(crashes > 0);
-        let (class, priority, due) = match self.mode {
-            Mode::Accumulate => {
-                let soonest = self.priorities.keys().next().copied().unwrap_or_default();
-                (class(self.route, self.crashes), soonest, self.due)
+        let route = if self.mode == Mode::Fifo { self.route } else { head.route };
+        let (class, due) = (class_of(route, head.crashes), head.run_at);
+        match due <= now {
+            true => {
+                let ready = Some((class, head.priority, due));
+                Position { ready, wake: next_later, due: Some(due) }
             }
-            Mode::Fifo => (class(self.route, head.crashes), head.priority, head.run_at),
-            Mode::Parallel | Mode::Exclusive => {
-                (class(head.route, head.crashes), head.priority, head.run_at)
-            }
-        };
-        if due <= now {
-            return Position {
-                ready: Some((class, priority, due)),
-                wake: next_later,
-                due: Some(due),
-            };
+            false => Position { ready: None, wake: Some(due), due: Some(due) },
         }
-        Position { ready: None, wake: Some(due), due: Some(due) }
+    }
+
+    /// The same in `accumulate`, where the lane is due as a whole.
+    fn positioned_whole(&self, now: Timestamp) -> Position {
+        if self.has_no_open() {
+            return Position::default();
+        }
+        let (class, due) = (class_of(self.route, self.crashes), Some(self.due));
+        match self.due <= now {
+            true => {
+                let soonest = self.soonest().unwrap_or_default();
+                Position { ready: Some((class, soonest, self.due)), wake: None, due }
+            }
+            false => Position { ready: None, wake: due, due },
+        }
     }
 
     /// Closes the jobs of a turn and returns them in the order of execution. `None`, with the lane unchanged, if they
@@ -294,7 +369,7 @@ impl Lane {
         room: &mut Room,
     ) -> Option<Vec<Entry>> {
         self.promote(now);
-        let Some((&first, head)) = self.open.iter().next() else {
+        let Some((&first, head)) = self.first() else {
             return Some(Vec::new());
         };
         let most = match self.mode {
@@ -319,6 +394,10 @@ impl Lane {
             .take_while(|(rank, job)| fits(rank, job))
             .map(|(rank, _)| *rank)
             .collect();
+        // The one at which the turn ends, too.
+        let behind = self.open.keys().nth(ranks.len()).copied().unwrap_or(super::unread::LAST);
+        let last = if ranks.len() < most { Some(&behind) } else { ranks.last() };
+        self.unread.need_to(last);
         let payloads = ranks.iter().map(|rank| self.open[rank].payload.as_bytes().len());
         room.take(payloads).then(|| ranks.into_iter().filter_map(|rank| self.take(rank)).collect())
     }

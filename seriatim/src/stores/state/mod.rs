@@ -7,6 +7,7 @@ pub(super) mod lane;
 mod nodes;
 mod push;
 mod settle;
+pub(super) mod unread;
 pub(super) mod views;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -214,7 +214,7 @@ impl State {
         let Some(lane) = self.lanes.get_mut(&number) else {
             return Put::Queued;
         };
-        let equal = entry.digest.and_then(|digest| lane.by_digest.get(&digest).copied());
+        let equal = entry.digest.and_then(|digest| lane.equal(&digest));
         let put = match equal.and_then(|rank| lane.take(rank)) {
             Some(mut queued) => {
                 queued.score = definition.merge.score(queued.score, entry.score);
@@ -284,7 +284,7 @@ impl State {
             return;
         };
         let merge = self.queues[&lane.id.queue].queue.merge;
-        let equal = entry.digest.and_then(|digest| lane.by_digest.get(&digest).copied());
+        let equal = entry.digest.and_then(|digest| lane.equal(&digest));
         let Some(other) = equal.and_then(|rank| lane.take(rank)) else {
             self.jobs.insert(entry.id, Location::Lane(number));
             lane.insert(entry);
@@ -314,7 +314,7 @@ fn arrive(lane: &mut Lane, rule: DueRule, run_at: Timestamp, merged: bool) {
             (Some(due), DueRule::Earliest) => due.min(run_at),
             (None, _) => run_at,
         });
-    } else if lane.open.is_empty() && !merged {
+    } else if lane.has_no_open() && !merged {
         lane.due = run_at;
     } else if rule == DueRule::Earliest {
         lane.due = lane.due.min(run_at);

@@ -60,6 +60,7 @@ impl State {
         if lane.id != settlement.lane || lane.token != settlement.token {
             return None;
         }
+        lane.unread.need_closed();
         let hold = lane.hold.take()?;
         self.claimed.remove(&settlement.lane.number);
         Some((settlement.lane, hold))

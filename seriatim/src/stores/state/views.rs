@@ -137,7 +137,9 @@ impl State {
         let view = match self.jobs.get(&known)? {
             Location::Lane(number) => {
                 let lane = self.lanes.get(number)?;
-                self.live_view(lane, all_jobs(lane).find(|job| job.id == known)?)
+                let closed = lane.hold.iter().flat_map(|hold| &hold.closed);
+                let job = closed.chain(lane.loaded_jobs()).find(|job| job.id == known)?;
+                self.live_view(lane, job)
             }
             Location::Done => self.ended_view(self.done.get(&known)?),
             Location::Dead => self.ended_view(self.dead.get(&known)?),
@@ -213,7 +215,7 @@ fn job_count(lane: &Lane) -> u64 {
 fn lane_due(lane: &Lane) -> Option<Timestamp> {
     match (&lane.hold, lane.mode) {
         (_, crate::model::queue::Mode::Accumulate) => Some(lane.due),
-        (Some(hold), _) => hold.closed.first().map(|job| job.run_at),
+        (Some(_), _) => lane.closed().first().map(|job| job.run_at),
         (None, _) => lane.head().map(|job| job.run_at),
     }
 }
@@ -230,16 +232,12 @@ fn lane_state(lane: &Lane) -> LaneState {
 pub(in crate::stores) fn lane_view(lane: &Lane) -> LaneView {
     let (retry_count, crashes, error) = lane.trouble();
     let hold = lane.hold.as_ref();
-    let priorities = all_jobs(lane).map(|job| job.priority);
     LaneView {
         lane: lane.id,
         key: lane.key.clone(),
         state: lane_state(lane),
         due: lane_due(lane),
-        priority: match lane.mode {
-            crate::model::queue::Mode::Accumulate => priorities.min().unwrap_or_default(),
-            _ => all_jobs(lane).next().map(|job| job.priority).unwrap_or_default(),
-        },
+        priority: lane_priority(lane),
         jobs: job_count(lane),
         retry_count,
         crashes,
@@ -249,6 +247,16 @@ pub(in crate::stores) fn lane_view(lane: &Lane) -> LaneView {
         claimed_at: hold.map(|hold| hold.claimed_at),
         progress: hold.and_then(|_| lane.progress.clone()),
     }
+}
+
+/// The best priority of the jobs in `accumulate`, else that of the head.
+fn lane_priority(lane: &Lane) -> u16 {
+    let closed = lane.closed().iter().map(|job| job.priority);
+    let priority = match lane.mode {
+        crate::model::queue::Mode::Accumulate => closed.chain(lane.soonest()).min(),
+        _ => closed.chain(lane.head().map(|job| job.priority)).next(),
+    };
+    priority.unwrap_or_default()
 }
 
 /// The sort key of rows; the row's number breaks ties.

@@ -1,0 +1,109 @@
+//! The definitions of queues and routes, cached with their version.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use super::error::Try;
+use super::gates::lock_gates;
+use super::sql::Columns;
+use super::work::Work;
+use crate::lock::lock;
+use crate::stores::state::QueueRow;
+
+/// The value of `paused` for a queue that is being deleted; 1 is a paused one.
+pub(super) const CLOSING: i64 = 2;
+
+pub(super) type Routes = Vec<(Option<String>, Option<String>)>;
+
+/// The queues and routes as last read. They change rarely, and each change raises a version.
+#[derive(Default)]
+pub(super) struct Definitions(Mutex<Arc<Known>>);
+
+#[derive(Default)]
+pub(super) struct Known {
+    pub stamp: i64,
+    pub queues: BTreeMap<u32, QueueRow>,
+    pub routes: Routes,
+}
+
+impl Definitions {
+    /// The definitions as last read.
+    pub(super) fn known(&self) -> Arc<Known> {
+        lock(&self.0).clone()
+    }
+
+    fn keep(&self, read: &Arc<Known>) {
+        let mut known = lock(&self.0);
+        if known.stamp < read.stamp {
+            *known = read.clone();
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Loads the definitions into the model, read after the queues of the operation were locked. `locked`: those that
+    /// are. `stamp`: the version, read after that.
+    pub(super) async fn define(
+        &mut self,
+        definitions: &Definitions,
+        mut known: Arc<Known>,
+        mut locked: BTreeSet<u32>,
+        stamp: i64,
+    ) -> Try<()> {
+        if known.stamp != stamp {
+            loop {
+                known = Arc::new(self.read_definitions().await?);
+                definitions.keep(&known);
+                let wanted = self.lock.gates(&known.queues);
+                if wanted.is_subset(&locked) {
+                    break;
+                }
+                self.run(&lock_gates(&wanted)).await?;
+                locked = wanted;
+            }
+        }
+        self.give_definitions(known);
+        Ok(())
+    }
+
+    pub(super) fn give_definitions(&mut self, known: Arc<Known>) {
+        self.state.queues.clone_from(&known.queues);
+        self.state.routes.clone_from(&known.routes);
+        self.known = known;
+    }
+
+    /// The definitions in the model.
+    pub(super) fn definitions(&self) -> Known {
+        let (queues, routes) = (self.state.queues.clone(), self.state.routes.clone());
+        Known { stamp: self.known.stamp, queues, routes }
+    }
+
+    /// Reads them, after their version: they may be newer, and are then read again by the next operation.
+    async fn read_definitions(&mut self) -> Try<Known> {
+        let sql = "SELECT definitions FROM seriatim_meta WHERE id = 1; \
+                   SELECT number, name, definition, declared, paused FROM seriatim_queue ORDER BY number; \
+                   SELECT node, grp FROM seriatim_route ORDER BY number";
+        let mut answers = self.run(sql).await?.into_iter();
+        let mut next = || answers.next().map(|answer| answer.rows).unwrap_or_default();
+        let stamp = next().into_iter().next().ok_or_else(super::sql::corrupt)?;
+        let queue = |row| {
+            let mut row = Columns::of(row);
+            let (number, name) = (row.int()? as u32, row.text()?);
+            let queue = row.json()?.ok_or_else(super::sql::corrupt)?;
+            let (declared, paused) = (row.int()? != 0, row.int()?);
+            let (paused, closing) = (paused != 0, paused == CLOSING);
+            let (processed, failed) = (0, 0);
+            let row =
+                QueueRow { number, name, queue, declared, paused, closing, processed, failed };
+            Ok((number, row))
+        };
+        let queues: Try<BTreeMap<u32, QueueRow>> = next().into_iter().map(queue).collect();
+        let owned = |text: Option<Arc<str>>| text.map(|text| text.to_string());
+        let route = |row| {
+            let mut row = Columns::of(row);
+            Ok((owned(row.maybe_text()?), owned(row.maybe_text()?)))
+        };
+        let routes: Try<Routes> = next().into_iter().map(route).collect();
+        Ok(Known { stamp: Columns::of(stamp).int()?, queues: queues?, routes: routes? })
+    }
+}

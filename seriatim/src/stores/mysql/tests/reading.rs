@@ -1,0 +1,136 @@
+//! What calls read does not depend on what waits behind.
+
+use std::future::Future;
+
+use super::*;
+use crate::contract::{ClaimSelection, GoOn, LaneQuery, Release, Rescue};
+use crate::{DueRule, Mode, Outcome};
+
+/// Jobs that wait in a lane, and more of them.
+const DEPTHS: [u32; 2] = [10, 10_000];
+/// Rows and index entries that a call may read more where more jobs wait..
+const SLACK: i64 = 40;
+
+/// A store with one connection.
+async fn open_one(database: &str) -> Arc<Mysql> {
+    let store = Mysql::connect(&format!("{}?connections=1", address(database))).await.unwrap();
+    store.migrate().await.unwrap();
+    beat(&store).await;
+    Arc::new(store)
+}
+
+async fn beat(store: &Mysql) {
+    let node = NodeInfo::new("n".into(), LEASE);
+    store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await.unwrap();
+}
+
+/// The rows and index entries that the store's connection has read.
+async fn read(store: &Mysql) -> i64 {
+    let mut loan = store.inner.pool.lend().await.ok().unwrap();
+    let status = "SELECT variable_value FROM information_schema.session_status \
+                  WHERE variable_name IN ('HANDLER_READ_FIRST', 'HANDLER_READ_KEY', 'HANDLER_READ_NEXT', \
+                  'HANDLER_READ_PREV', 'HANDLER_READ_RND')";
+    let rows = loan.rows(status).await.ok().unwrap();
+    loan.give_back();
+    rows.into_iter().map(|row| mysql_async::from_row::<String>(row).parse::<i64>().unwrap()).sum()
+}
+
+async fn counted<T>(store: &Mysql, call: impl Future<Output = crate::Result<T>>) -> (T, i64) {
+    let before = read(store).await;
+    let answer = call.await.unwrap();
+    (answer, read(store).await - before)
+}
+
+/// What each call on one lane reads, behind which this many jobs wait.
+async fn entries_read(store: &Mysql, queue: Queue, depth: u32) -> Vec<(&'static str, i64)> {
+    let (name, mode) = (queue.name.clone(), queue.mode);
+    declare(store, queue.clone()).await;
+    let job = |tag: u32| Job::new(&*name, &tag).unwrap().key("deep");
+    let is_later = queue.due == DueRule::Earliest;
+    let first = |tag| if is_later { job(tag).run_in(LEASE * 600) } else { job(tag) };
+    let jobs: Vec<Job> = (0..depth).map(first).collect();
+    for batch in jobs.chunks(2_000) {
+        push(store, batch.to_vec()).await;
+    }
+    let mut found = Vec::new();
+    let push_one = |job| store.push(Push { now: None, jobs: vec![job] });
+    let (_, read) = counted(store, push_one(job(depth))).await;
+    found.push(("a push", read));
+    let (_, read) = counted(store, push_one(job(depth + 1).idempotency_key("one"))).await;
+    found.push(("a named push", read));
+    let (_, read) = counted(store, store.lanes(LaneQuery::new(&*name))).await;
+    found.push(("a listing of lanes", read));
+    let (_, read) = counted(store, store.stats(None)).await;
+    found.push(("statistics", read));
+    // A claim in accumulate takes all that waits.
+    if mode == Mode::Accumulate {
+        return found;
+    }
+    let settle = |turn: &Turn, outcome: Outcome, goes_on: bool| {
+        let plan = crate::store::plan(turn, &queue, &outcome.into(), &|_| Duration::ZERO);
+        let claim = claim_request(&name, 1);
+        let go_on = vec![GoOn { claim, places: vec![0] }];
+        let go_on = if goes_on { go_on } else { Vec::new() };
+        store.settle(Settle { now: None, turns: vec![plan], go_on })
+    };
+    let retry = || Outcome::Retry { error: "e".into(), retry_in: Some(Duration::ZERO) };
+    for (ends, outcome) in
+        [("a settle", Outcome::Done), ("a failure", retry()), ("its end", Outcome::Done)]
+    {
+        let (claimed, read) = counted(store, store.claim(claim_request(&name, 1))).await;
+        found.push(("a claim", read));
+        let turn = &claimed.turns[0];
+        let (_, read) = counted(store, push_one(job(depth + 2))).await;
+        found.push(("a push meanwhile", read));
+        let (seen, read) = counted(store, store.turn(turn.lane, turn.token)).await;
+        found.push(("a look at the turn", read));
+        assert_eq!(seen.unwrap().jobs.len(), turn.jobs.len());
+        let claims = ClaimSelection::Lane(turn.lane);
+        let release = Release { now: None, claims, made_by: None, lanes_max: 1 };
+        let (taken, read) = counted(store, store.release(release)).await;
+        found.push(("a release", read));
+        let (_, read) = counted(store, settle(&taken[0], outcome, false)).await;
+        found.push((ends, read));
+    }
+    let turn = claim(store, &name, 1).await.turns.remove(0);
+    let (mut settled, read) = counted(store, settle(&turn, Outcome::Done, true)).await;
+    found.push(("a settle whose lane goes on", read));
+    let Settled::Ok { next: Some(turn), .. } = settled.remove(0) else { panic!("it goes on") };
+    // The claim has expired then.
+    let later = Timestamp::of_this_machine() + LEASE * 2;
+    let node = NodeInfo::new("rescuer".into(), LEASE);
+    let request = Heartbeat { now: Some(later), node: node.clone(), beats: Vec::new() };
+    store.heartbeat(request).await.unwrap();
+    let rescue = Rescue { now: Some(later), node: node.id, lease: LEASE, lanes_max: 9, ticket: 0 };
+    let (taken, read) = counted(store, store.rescue(rescue)).await;
+    found.push(("a rescue", read));
+    assert_eq!(taken.iter().map(|taken| taken.lane).collect::<Vec<_>>(), [turn.lane]);
+    done(store, &taken).await;
+    found
+}
+
+#[tokio::test]
+async fn what_waits_behind_is_not_read() {
+    let queues = |depth: u32| {
+        [
+            Queue::fifo(format!("fifo-{depth}")),
+            Queue::fifo(format!("several-{depth}")).take(3),
+            Queue::exclusive(format!("exclusive-{depth}")),
+            Queue::accumulate(format!("accumulate-{depth}")),
+            Queue::accumulate(format!("earliest-{depth}")).due(DueRule::Earliest),
+        ]
+    };
+    let mut much = Vec::new();
+    for (few, many) in queues(DEPTHS[0]).into_iter().zip(queues(DEPTHS[1])) {
+        let name = many.name.clone();
+        // A store for each: a rescue declares its node dead.
+        let few = entries_read(&*open_one(&new_database().await).await, few, DEPTHS[0]).await;
+        let many = entries_read(&*open_one(&new_database().await).await, many, DEPTHS[1]).await;
+        for ((call, few), (_, many)) in few.into_iter().zip(many) {
+            if many > few + SLACK {
+                much.push(format!("{call} in {name}: {few}, then {many}"));
+            }
+        }
+    }
+    assert!(much.is_empty(), "{}", much.join("\n"));
+}
