@@ -89,7 +89,7 @@ impl<'r> GoingOn<'r> {
 fn next_turns(settled: &mut [Settled]) -> impl Iterator<Item = &mut Turn> {
     settled.iter_mut().filter_map(|settled| match settled {
         Settled::Ok { next, .. } => next.as_deref_mut(),
-        Settled::Stale => None,
+        Settled::Stale | Settled::Busy => None,
     })
 }
 

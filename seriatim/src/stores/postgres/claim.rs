@@ -8,7 +8,7 @@ use super::convert::{column, count, kept, micros, micros_of, time};
 use super::settle::{SETTLE, SettleBatch, answer};
 use super::turn::turns;
 use super::{Postgres, error};
-use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled, Wake};
+use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
 use crate::model::error::{Error, Result};
 use crate::model::limits::{
     CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
@@ -61,6 +61,7 @@ impl Consumer for Postgres {
         };
         let cut = column::<_, Option<bool>>(last, "o_cut")?.unwrap_or(false);
         let turns = turns(jobs, 2, true)?;
+        self.names.learn(&turns);
         self.rounds.claimed(turns.len(), &self.pool);
         Ok(Claimed { next_due: time(last, "o_next_due")?, turns, cut })
     }
@@ -76,7 +77,7 @@ impl Consumer for Postgres {
         self.rounds.count(&self.pool);
         let answer = answer(&rows, turns)?;
         if answer.waits {
-            self.ring(&Wake::All);
+            self.ring(&self.names.wake_of(turns));
         }
         Ok(answer.settled)
     }

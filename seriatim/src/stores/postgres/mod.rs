@@ -9,6 +9,7 @@ mod claim;
 mod convert;
 mod error;
 mod migrate;
+mod names;
 mod nodes;
 mod options;
 mod params;
@@ -55,6 +56,7 @@ pub struct Postgres {
     /// Queues that pushes in users' transactions need not create.
     queues: Mutex<HashSet<String>>,
     rounds: vacuum::Rounds,
+    names: names::Names,
 }
 
 impl Postgres {
@@ -101,6 +103,7 @@ impl Postgres {
             wake,
             queues: Mutex::default(),
             rounds: vacuum::Rounds::default(),
+            names: names::Names::default(),
         };
         store.pool.lend().await?;
         Ok(store)
@@ -178,6 +181,7 @@ impl Store for Postgres {
             wake,
             queues: Mutex::default(),
             rounds: vacuum::Rounds::default(),
+            names: names::Names::default(),
         });
         Some(Box::pin(async move { Ok(line as SharedStore) }))
     }

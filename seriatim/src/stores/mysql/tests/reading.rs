@@ -71,7 +71,7 @@ async fn entries_read(store: &Mysql, queue: Queue, depth: u32) -> Vec<(&'static 
         let claim = claim_request(&name, 1);
         let go_on = vec![GoOn { claim, places: vec![0] }];
         let go_on = if goes_on { go_on } else { Vec::new() };
-        store.settle(Settle { now: None, turns: vec![plan], go_on })
+        store.settle(Settle { now: None, turns: vec![plan], go_on, skip_locked: true })
     };
     let retry = || Outcome::Retry { error: "e".into(), retry_in: Some(Duration::ZERO) };
     for (ends, outcome) in
