@@ -38,11 +38,13 @@ pub struct MysqlOptions {
     pub connections_max: u16,
     /// A certificate and its private key, in PEM; if set, the server speaks TLS. Default: none.
     pub certificate: Option<(String, String)>,
+    /// Further arguments of the server. Default: none.
+    pub arguments: Vec<String>,
 }
 
 impl Default for MysqlOptions {
     fn default() -> Self {
-        Self { durable: true, connections_max: 300, certificate: None }
+        Self { durable: true, connections_max: 300, certificate: None, arguments: Vec::new() }
     }
 }
 
@@ -181,6 +183,7 @@ impl Kind for MysqlKind {
             command.arg(format!("--ssl-cert={}", path(CERTIFICATE)));
             command.arg(format!("--ssl-key={}", path(KEY)));
         }
+        command.args(&self.options.arguments);
         command.current_dir("/");
         command
     }

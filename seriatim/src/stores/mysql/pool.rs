@@ -59,6 +59,10 @@ pub(super) trait Statements: Send {
     async fn run(&mut self, sql: &str) -> Try<Vec<Answer>>;
 }
 
+/// What tells whether other servers accept writes too.
+const CLUSTER: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
+    ('wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')";
+
 /// The answer to one statement.
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -137,6 +141,7 @@ impl Pool {
 
     async fn begin(&self) -> Try<Conn> {
         let mut conn = self.dial().await?;
+        refuse_several_writers(&mut conn).await?;
         // Independent of the server's defaults: no gap locks, no silent truncation, consecutive numbers.
         let session = format!(
             "SET SESSION transaction_isolation = 'READ-COMMITTED', SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}, \
@@ -167,6 +172,28 @@ impl Pool {
         self.places.close();
         lock(&self.idle).clear();
     }
+}
+
+/// Refuses a server of a cluster in which several servers accept writes: a lock holds on one of them only, so two could
+/// run a key at the same time.
+async fn refuse_several_writers(conn: &mut Conn) -> Try<()> {
+    let rows: Vec<(String, String)> = conn.query(CLUSTER).await?;
+    let has = |name: &str, value: &str| {
+        rows.iter().any(|(n, v)| n == name && v.eq_ignore_ascii_case(value))
+    };
+    let in_group = rows.iter().any(|(name, id)| name.ends_with("group_name") && !id.is_empty());
+    let cluster = if has("wsrep_on", "ON") {
+        "a Galera cluster (wsrep_on)"
+    } else if in_group && has("group_replication_single_primary_mode", "OFF") {
+        "a replication group with several primaries"
+    } else {
+        return Ok(());
+    };
+    let message = format!(
+        "this server is a member of {cluster}, and locks hold on one member only: a key could run twice. \
+         Use a server with one writer, also one with replicas"
+    );
+    Err(Error::new(ErrorKind::Unsupported, message).into())
 }
 
 impl Loan<'_> {

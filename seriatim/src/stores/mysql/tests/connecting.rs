@@ -51,6 +51,27 @@ async fn a_server_without_encryption_is_refused_where_the_url_asks_for_it() {
 }
 
 #[tokio::test]
+async fn a_member_of_a_galera_cluster_is_refused_with_the_reason() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let arguments = [
+        "--wsrep-on=ON",
+        "--wsrep-provider=/usr/lib/galera/libgalera_smm.so",
+        "--wsrep-cluster-address=gcomm://",
+        "--wsrep-node-address=127.0.0.1",
+        &format!(
+            "--wsrep-provider-options=base_port={port};gmcast.listen_addr=tcp://127.0.0.1:{port}"
+        ),
+        "--binlog-format=ROW",
+    ];
+    let arguments = arguments.map(str::to_owned).to_vec();
+    let options = MysqlOptions { durable: false, arguments, ..MysqlOptions::default() };
+    let server = Server::start_with(options).unwrap();
+    let error = Mysql::connect(&server.url()).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("Galera"), "{error}");
+}
+
+#[tokio::test]
 async fn wrong_options_are_named() {
     let wrong = [
         ("connections=0", "connections", "1 to 200"),
