@@ -33,8 +33,8 @@ pub(super) struct Pushed {
 pub(super) struct Turn<'h> {
     pub at: i64,
     pub until: i64,
-    /// Whether its process died before its handler ended.
-    pub died: bool,
+    /// When its process died, if it did. The handler may have ended before.
+    pub died_at: Option<i64>,
     pub entity: Entity,
     pub lane: LaneId,
     pub token: Token,
@@ -136,7 +136,7 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
                 facts.turns.push(Turn {
                     at: *at,
                     until: i64::MAX,
-                    died: false,
+                    died_at: None,
                     entity: entity(queue, key.as_ref(), jobs.first().map(|job| job.job_id)),
                     lane: *lane,
                     token: *token,
@@ -180,26 +180,26 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
             deaths.get(actor).and_then(|times| times.iter().filter(|at| **at >= turn.at).min());
         let ended = ends.get(&(turn.lane, turn.token)).filter(|at| **at >= turn.at);
         turn.until = ended.into_iter().chain(died).copied().min().unwrap_or(i64::MAX);
-        turn.died = died.is_some_and(|died| *died == turn.until);
+        turn.died_at = died.copied();
     }
     facts.maybes = sent.into_values().collect();
     facts.turns.sort_by_key(|turn| (turn.at, turn.token));
     facts.settles.sort_by_key(|settled| settled.at);
-    report.recoveries_ms = recoveries_ms(&facts.turns);
+    report.recoveries_ms = recoveries_ms(&facts);
     facts
 }
 
-/// For each turn whose process died: the time until the next turn of its key or job. `turns` are in their order.
-fn recoveries_ms(turns: &[Turn<'_>]) -> Vec<u64> {
+/// For each turn whose process died before its outcome was accepted: the time until the next turn of its key or job.
+fn recoveries_ms(facts: &Facts<'_>) -> Vec<u64> {
+    let accepted = answered(facts, true);
     let mut dead: HashMap<&Entity, i64> = HashMap::new();
     let mut all = Vec::new();
-    for turn in turns {
-        if let Some(died_at) = dead.remove(&turn.entity) {
-            all.push(turn.at.saturating_sub(died_at).max(0) as u64 / 1_000);
+    for turn in &facts.turns {
+        if let Some(died_at) = dead.remove(&turn.entity).filter(|died_at| turn.at >= *died_at) {
+            all.push((turn.at - died_at) as u64 / 1_000);
         }
-        if turn.died {
-            dead.insert(&turn.entity, turn.until);
-        }
+        let died_at = turn.died_at.filter(|_| !accepted.contains(&(&turn.entity, turn.token)));
+        dead.extend(died_at.map(|died_at| (&turn.entity, died_at)));
     }
     all.sort_unstable();
     all
@@ -350,23 +350,31 @@ fn phantoms(facts: &Facts<'_>, report: &mut Report) {
     }
 }
 
+/// The turns whose outcome was accepted, or refused.
+fn answered<'f>(facts: &'f Facts<'_>, accepted: bool) -> HashSet<(&'f Entity, Token)> {
+    let of_it = facts.settles.iter().filter(|settled| settled.accepted == accepted);
+    of_it.map(|settled| (&settled.entity, settled.token)).collect()
+}
+
 /// Jobs of turns that were taken over without a record: the turn's own outcome was refused or its process died, and
 /// the next event of its entity is a claim, not a takeover.
 fn unseen_takeovers<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = JobId> + 'f {
     let times = token_times(facts);
     let rescued: HashSet<(&Entity, Token)> =
         facts.rescues.iter().map(|(entity, token, _)| (entity, *token)).collect();
-    let answered = |accepted| {
-        let of_it = facts.settles.iter().filter(move |settled| settled.accepted == accepted);
-        of_it.map(|settled| (&settled.entity, settled.token)).collect::<HashSet<_>>()
-    };
-    let (accepted, refused) = (answered(true), answered(false));
+    let (accepted, refused) = (answered(facts, true), answered(facts, false));
     let was_taken = move |turn: &&Turn<'_>| {
         let held = (&turn.entity, turn.token);
         let next = times.get(&turn.entity);
         let next = next.and_then(|times| times.range(above(turn.token)).next());
-        let by_claim = next.is_some_and(|(token, _)| !rescued.contains(&(&turn.entity, *token)));
-        by_claim && !accepted.contains(&held) && (turn.died || refused.contains(&held))
+        let Some((_, claimed_at)) =
+            next.filter(|(token, _)| !rescued.contains(&(&turn.entity, **token)))
+        else {
+            return false;
+        };
+        // If the handler had ended, its process may have died before it could settle.
+        let died = turn.died_at.is_some_and(|died| died == turn.until || died <= *claimed_at);
+        !accepted.contains(&held) && (died || refused.contains(&held))
     };
     facts.turns.iter().filter(was_taken).flat_map(|turn| turn.jobs).map(|job| job.job_id)
 }

@@ -348,12 +348,21 @@ fn a_refused_outcome_explains_one_repeat_although_nobody_was_told_of_the_takeove
              {{\"type\":\"settle\",\"sent_at\":{end},\"at\":{end},{about},\"accepted\":{accepted},\"fates\":[{{{job},\"fate\":\"done\"}}],\"cause\":\"done\"}}"
         )
     };
-    let repeats = |accepted| {
-        let history = [push, &turn(10, accepted), &turn(20, true), "{\"type\":\"final_end\"}"];
+    let repeats = |first: &str| {
+        let history = [push, first, &turn(20, true), "{\"type\":\"final_end\"}"];
         check(&read(&history.join("\n")).unwrap()).violations(Judgement::Duplicate)
     };
-    assert_eq!(repeats(false), 0, "another node had taken it over");
-    assert_eq!(repeats(true), 1, "it was done");
+    assert_eq!(repeats(&turn(10, false)), 0, "another node had taken it over");
+    assert_eq!(repeats(&turn(10, true)), 1, "it was done");
+    // The handler ended at 15, and nothing tells of a settle.
+    let unsettled = |died: &str| {
+        let turn = turn(10, true);
+        let (turn, _) = turn.rsplit_once('\n').unwrap();
+        repeats(&format!("{turn}\n{died}"))
+    };
+    let death = |at: i64| format!("{{\"type\":\"died\",\"at\":{at},\"actor\":\"a\"}}");
+    assert_eq!(unsettled(&death(17)), 0, "its process died before it could settle");
+    assert_eq!(unsettled(&death(30)), 1, "its process lived when the job ran again");
 }
 
 #[test]
