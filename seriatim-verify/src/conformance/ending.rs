@@ -1,6 +1,8 @@
 //! Settling turns.
 
-use seriatim::store::{JobState, Settled};
+use std::time::Duration;
+
+use seriatim::store::{Claim, JobState, Lease, Settled};
 use seriatim::{
     Backoff, Exhaustion, Job, Mode, Outcome, Queue,
     store::{Settlement, Token, Turn, Verdict},
@@ -16,6 +18,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_repeated_settle_is_stale,
         a_settle_of_an_unknown_lane_is_stale,
         a_batch_of_settles_is_answered_one_by_one,
+        a_batch_over_queues_of_all_modes_is_counted_and_kept_exactly,
         l6_a_failed_turn_waits_for_its_retry,
         accumulate_keeps_a_failed_lane_waiting_while_newcomers_gather,
         l4_a_failed_payload_and_an_equal_newcomer_are_handed_over_once,
@@ -383,6 +386,33 @@ async fn a_cancel_ends_the_turn(mut bench: Bench) {
     let job = bench.job(id).await;
     assert_eq!((job.state, job.error.as_deref()), (JobState::Canceled, Some("not needed")));
     assert_eq!(bench.nothing().await, None);
+}
+
+async fn a_batch_over_queues_of_all_modes_is_counted_and_kept_exactly(mut bench: Bench) {
+    for lease in [Lease::Own { ttl: LEASE }, Lease::Node { ttl: LEASE }] {
+        let (mut turns, mut kept) = (Vec::new(), Vec::new());
+        for mode in Mode::ALL {
+            let name = format!("{}-{}", mode.as_str(), kept.len());
+            // Only the jobs without order are kept.
+            let retained = if mode == Mode::Parallel { WAIT * 100 } else { Duration::ZERO };
+            bench.declare(Queue::new(name.as_str(), mode).retain_completed(retained)).await;
+            let job = Job::new(name.as_str(), &1).unwrap();
+            let job = if mode.is_keyed() { job.key("k") } else { job };
+            let id = bench.push(job).await.job_id;
+            kept.push((id, mode == Mode::Parallel));
+            let request = Claim { lease, ..bench.claim_request(&name, 1) };
+            turns.extend(bench.claimed(request).await.turns);
+        }
+        let settlements = turns.iter().map(|turn| bench.planned(turn, Outcome::Done)).collect();
+        assert!(bench.settle(settlements).await.iter().all(Settled::is_ok), "{lease:?}");
+        for (id, kept) in kept {
+            assert_eq!(bench.state(id).await.is_some(), kept, "{lease:?}");
+        }
+        for stats in bench.store.stats(Some(bench.now)).await.unwrap() {
+            let numbers = (stats.lanes, stats.jobs, stats.claimed);
+            assert_eq!(numbers, (0, 0, 0), "{lease:?}, {}", stats.queue);
+        }
+    }
 }
 
 async fn fifo_closes_the_first_jobs_and_fails_the_next(mut bench: Bench) {

@@ -12,6 +12,7 @@ use super::case::{Case, listed};
 pub(super) fn cases() -> Vec<Case> {
     listed![
         a_lane_goes_on_with_its_next_jobs_under_a_new_token,
+        a_lane_goes_on_as_its_queue_is_declared_now,
         a_lane_that_went_on_is_rescued_like_any_other,
         a_lane_that_is_empty_does_not_go_on,
         a_lane_stays_behind_a_better_priority,
@@ -90,6 +91,39 @@ async fn a_lane_goes_on_with_its_next_jobs_under_a_new_token(mut bench: Bench) {
         let stats = bench.store.stats(Some(bench.now)).await.unwrap();
         let stats = stats.iter().find(|stats| &*stats.queue == mode.as_str()).unwrap();
         assert_eq!((stats.jobs, stats.claimed, stats.processed), (0, 0, 5), "{mode}");
+    }
+}
+
+async fn a_lane_goes_on_as_its_queue_is_declared_now(mut bench: Bench) {
+    if !goes_on(&bench) {
+        return;
+    }
+    for (name, take_before, take_now) in [("more", 1, 2), ("fewer", 2, 1)] {
+        bench.declare(Queue::fifo(name).take(take_before)).await;
+        bench.push_all((1..=5).map(|n: i32| Job::new(name, &n).unwrap().key("k")).collect()).await;
+        let request = bench.claim_request(name, 1);
+        let mut turn = bench.claimed(request.clone()).await.turns.remove(0);
+        let mut payloads = vec![numbers(&turn)];
+        bench.declare(Queue::fifo(name).take(take_now)).await;
+        while let Some(following) = next(bench.go_on_by(&[&turn], request.clone()).await.remove(0))
+        {
+            payloads.push(numbers(&following));
+            turn = following;
+        }
+        let expected = match take_now {
+            2 => vec![vec![1], vec![2, 3], vec![4, 5]],
+            _ => vec![vec![1, 2], vec![3], vec![4], vec![5]],
+        };
+        assert_eq!(payloads, expected, "{name}");
+        let stats = bench.store.stats(Some(bench.now)).await.unwrap();
+        let stats = stats.iter().find(|stats| &*stats.queue == name).unwrap();
+        assert_eq!(
+            (stats.lanes, stats.jobs, stats.claimed, stats.processed),
+            (0, 0, 0, 5),
+            "{name}"
+        );
+        bench.push(Job::new(name, &6).unwrap().key("k")).await;
+        assert_eq!(bench.claimed(request).await.turns.len(), 1, "{name}: nothing holds the key");
     }
 }
 

@@ -20,6 +20,8 @@ pub(in crate::engine) struct Ended {
     pub(super) aside: bool,
     /// Whether it was sent before, and its lane was locked.
     pub(super) busy: bool,
+    /// Whether it may have taken effect before, without an answer.
+    pub(super) repeated: bool,
     /// The queue, if the lane may have a next turn and nothing failed in this one.
     pub(super) may_go_on: Option<Arc<str>>,
 }
@@ -37,12 +39,28 @@ impl Ended {
         let turn = &call.turns[place];
         let goes_on = turn.key.is_some() && settlement.is_all_done();
         let may_go_on = goes_on.then(|| turn.queue.clone());
-        Self { settlement, jobs: Some(jobs), witness, aside: false, busy: false, may_go_on }
+        Self {
+            settlement,
+            jobs: Some(jobs),
+            witness,
+            aside: false,
+            busy: false,
+            repeated: false,
+            may_go_on,
+        }
     }
 
     /// A turn that observers and the log ignore.
     pub(super) fn unseen(settlement: Settlement) -> Self {
-        Self { settlement, jobs: None, witness: None, aside: false, busy: false, may_go_on: None }
+        Self {
+            settlement,
+            jobs: None,
+            witness: None,
+            aside: false,
+            busy: false,
+            repeated: false,
+            may_go_on: None,
+        }
     }
 }
 

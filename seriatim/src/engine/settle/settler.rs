@@ -45,7 +45,7 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
     let going_on = GoingOn::of(core, &ended);
     let (turns, rest): (Vec<Settlement>, Vec<_>) = ended
         .into_iter()
-        .map(|one| (one.settlement, (one.jobs, one.witness, one.aside, one.busy)))
+        .map(|one| (one.settlement, (one.jobs, one.witness, one.aside, one.busy, one.repeated)))
         .unzip();
     let sent_at = Timestamp::of_this_machine();
     let (settled, repeated) = match going_on {
@@ -64,12 +64,14 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
             Some(jobs.as_ref()?.ending(turn, settled.as_ref()?))
         });
     core.counters.settled(endings);
-    for ((settlement, settled), (jobs, witness, aside, busy)) in
+    for ((settlement, settled), (jobs, witness, aside, busy, before)) in
         turns.into_iter().zip(settled).zip(rest)
     {
         let settled = match settled {
             None | Some(Settled::Busy) => {
-                let again = Ended { jobs, witness, aside, busy, ..Ended::unseen(settlement) };
+                let repeated = repeated || before;
+                let again =
+                    Ended { jobs, witness, aside, busy, repeated, ..Ended::unseen(settlement) };
                 core.settles.add_again(again, settled.is_some());
                 continue;
             }
@@ -79,7 +81,7 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
             core.settles.counts_aside();
             core.troubles.clear(TroubleKind::SettlesPutAside, &settlement.lane.to_string());
         }
-        let repeated = repeated || aside;
+        let repeated = repeated || aside || before;
         report(&settlement, &settled, repeated);
         // Unknown whether the first sending took effect: then no answer is reported.
         let known = settled.is_ok() || !repeated;

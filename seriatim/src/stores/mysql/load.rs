@@ -140,7 +140,7 @@ impl Work<'_> {
         if need == Need::Turn {
             return Ok(());
         }
-        self.load_soonest(lanes).await
+        self.load_soonest(lanes, need).await
     }
 
     /// Notes how far the parts of a large lane reach. The job that opened it may be beyond.
@@ -218,7 +218,7 @@ impl Work<'_> {
     }
 
     /// In `accumulate`, tells the model the lowest priority number of the open jobs that were not read.
-    async fn load_soonest(&mut self, lanes: &[u64]) -> Try<()> {
+    async fn load_soonest(&mut self, lanes: &[u64], need: Need) -> Try<()> {
         let mut soonest: Vec<(u64, i64)> = Vec::new();
         let mut unknown = Vec::new();
         for id in lanes {
@@ -226,7 +226,8 @@ impl Work<'_> {
             if self.mode(row.q)? != Mode::Accumulate {
                 continue;
             }
-            match row.soonest {
+            // The next turn may take the job that the lane's own figure is of.
+            match row.soonest.filter(|_| need != Need::NextTurn) {
                 Some(least) => soonest.push((*id, least)),
                 None => unknown.push(self.soonest_of(row)),
             }

@@ -331,6 +331,29 @@ async fn tokens_are_raised_on_another_server_though_the_session_goes_on() {
 }
 
 #[tokio::test]
+async fn tokens_are_raised_after_a_process_of_the_server_crashed() {
+    let server = seriatim_testkit::Postgres::start().unwrap();
+    let store = Postgres::connect_in(&server.url(), "seriatim").await.unwrap();
+    store.migrate().await.unwrap();
+    let (client, connection) =
+        tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.unwrap();
+    let ended = tokio::spawn(connection);
+    let mark = "SELECT seriatim.server_mark(), pg_backend_pid()";
+    let row = client.query_one(mark, &[]).await.unwrap();
+    let (before, pid): (String, i32) = (row.get(0), row.get(1));
+    let kill = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
+    assert!(kill.unwrap().success());
+    let _ = ended.await;
+    // The server ends all its processes, recovers, and serves again without a new start.
+    while store.now().await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    let session = store.session().await.unwrap();
+    let after: String = session.query_one(mark, &[]).await.unwrap().get(0);
+    assert_ne!(after, before);
+}
+
+#[tokio::test]
 async fn a_new_connection_does_not_wait_for_those_who_draw_tokens() {
     let schema = new_schema();
     open(&schema).await;

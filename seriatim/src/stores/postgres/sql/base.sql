@@ -10,10 +10,12 @@ CREATE FUNCTION seriatim.later(_at bigint, _length bigint) RETURNS bigint LANGUA
   SELECT least(_at + _length, 9007199254740991)
 $$;
 
--- Changes with each start of a server, and with each failover: then the last tokens may be lost. A session may not
+-- Changes with each start and crash of a server, and with each failover: then the last tokens may be lost. A session may not
 -- notice either, if a pooler or proxy keeps it.
 CREATE FUNCTION seriatim.server_mark() RETURNS text LANGUAGE sql STABLE AS $$
   SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) || ' ' || extract(epoch FROM pg_postmaster_start_time())
+    -- Set anew when a process of the server crashed, and with it all sessions.
+    || ' ' || coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()), 0)
 $$;
 
 -- Raises the token sequence to the clock, because a failover to an asynchronous standby can lose the last tokens.

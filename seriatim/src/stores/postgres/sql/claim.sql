@@ -331,7 +331,7 @@ BEGIN
   SET token = _token, batch = _token, claimed = true, holder = _node, own_lease = _own,
     ttl = greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl)),
     until = seriatim.later(_now, greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl))),
-    claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL,
+    claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL, taken = NULL,
     next_due = CASE WHEN _mode = 1 AND EXISTS (
         SELECT FROM seriatim.item o WHERE o.lane = l.number AND NOT o.closed) THEN l.due END,
     due = CASE WHEN _mode = 1 THEN l.due ELSE h.run_at END,

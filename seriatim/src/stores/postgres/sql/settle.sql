@@ -323,6 +323,10 @@ DECLARE
   _tokens bigint[] := _token;
   _parallel int[];
   _others int[];
+  -- Those with a key.
+  _keyed bigint[];
+  _keyed_of int[];
+  _keyed_tokens bigint[];
   _ended bigint[] := '{}';
   _more bigint[];
   _more_tokens bigint[];
@@ -337,8 +341,16 @@ BEGIN
   SELECT coalesce(array_agg(number) FILTER (WHERE mode = 0), '{}'), coalesce(array_agg(number) FILTER (WHERE mode <> 0), '{}')
   INTO _parallel, _others FROM seriatim.queue WHERE number = ANY (_of);
   IF _others <> '{}' THEN
+    IF _parallel <> '{}' THEN
+      SELECT array_agg(lane), array_agg(queue), array_agg(token) INTO _keyed, _keyed_of, _keyed_tokens
+      FROM unnest(_lanes, _of, _tokens) u (lane, queue, token) WHERE queue = ANY (_others);
+    ELSE
+      _keyed := _lanes;
+      _keyed_of := _of;
+      _keyed_tokens := _tokens;
+    END IF;
     SELECT o_lanes, k.o_tokens, k.o_freed, k.o_busy INTO _ended, o_tokens, o_freed, o_busy
-    FROM seriatim.end_keyed(_now, _lanes, _of, _tokens, _others, _skip) k;
+    FROM seriatim.end_keyed(_now, _keyed, _keyed_of, _keyed_tokens, _others, _skip) k;
     IF _parallel <> '{}' THEN
       SELECT array_agg(lane), array_agg(queue), array_agg(token) INTO _lanes, _of, _tokens
       FROM unnest(_lanes, _of, _tokens) u (lane, queue, token) WHERE queue = ANY (_parallel);
