@@ -11,6 +11,7 @@ use super::case::{Case, listed};
 pub(super) fn cases() -> Vec<Case> {
     listed![
         a_requeued_job_comes_back_as_it_was,
+        a_requeued_job_belongs_to_no_earlier_claim,
         l4_a_requeued_payload_merges_with_one_that_waits,
         a_requeue_onto_a_claimed_lane_counts_as_an_arrival,
         requeue_and_bury_of_one_key_lose_nothing,
@@ -63,6 +64,26 @@ async fn a_requeued_job_comes_back_as_it_was(mut bench: Bench) {
         bench.done(&turn).await;
         assert_eq!(bench.dead().await.len(), 0, "{mode}");
     }
+}
+
+async fn a_requeued_job_belongs_to_no_earlier_claim(mut bench: Bench) {
+    bench.queue(Mode::Parallel).await;
+    bench.push_all(["a", "b", "c"].map(loose).to_vec()).await;
+    let turns = bench.claim(3).await;
+    bury(&mut bench, &turns[0]).await;
+    assert_eq!(bench.requeue_all().await, 1);
+    let again = bench.claim(9).await;
+    assert_eq!(again.len(), 1, "the others are still claimed");
+    assert_eq!(bench.end(&turns[0], Outcome::Done).await, Settled::Stale);
+    bench.fail(&again[0]).await;
+    bench.pass(WAIT);
+    let again = bench.claim(9).await;
+    assert_eq!(again.len(), 1);
+    for turn in [&again[0], &turns[1], &turns[2]] {
+        bench.done(turn).await;
+    }
+    let stats = bench.stats().await;
+    assert_eq!((stats.lanes, stats.jobs, stats.claimed, stats.processed), (0, 0, 0, 3));
 }
 
 async fn l4_a_requeued_payload_merges_with_one_that_waits(mut bench: Bench) {

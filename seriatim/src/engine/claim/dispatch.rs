@@ -148,7 +148,8 @@ impl Dispatch {
     /// would stay empty.
     pub(in crate::engine) fn unreserve(&self, is_idle: impl FnOnce(usize) -> bool) {
         let mut state = lock(&self.state);
-        if state.reserved.is_some_and(is_idle) {
+        let reserved = state.reserved;
+        if reserved.is_some_and(|source| !state.may_run(source) || is_idle(source)) {
             state.reserved = None;
             drop(state);
             self.work.notify_one();
@@ -273,10 +274,15 @@ impl State {
         Want { lanes, crashed: crashed.min(lanes) }
     }
 
+    /// Whether a free slot would let the source run: if its own limit stops it, the slot would idle.
+    fn may_run(&self, source: usize) -> bool {
+        let buffer = &self.buffers[source];
+        buffer.busy < buffer.limit || buffer.limit >= self.concurrency
+    }
+
     fn reserve(&mut self, source: usize) {
         let buffer = &self.buffers[source];
-        // Only if a free slot would let it run: if its own limit stops it, the slot would idle.
-        let may_run = buffer.busy < buffer.limit || buffer.limit >= self.concurrency;
+        let may_run = self.may_run(source);
         if buffer.busy > 0 && may_run && buffer.crashed_chance.elapsed() > CRASHED_CHANCE_EVERY {
             self.reserved = Some(source);
         }

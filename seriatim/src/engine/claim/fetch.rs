@@ -98,6 +98,7 @@ impl Fetcher {
             }
             if !self.core.prefers(place) && (claimed || self.core.dispatch.is_waiting()) {
                 // Another node prefers this source, and this node has enough work.
+                self.core.dispatch.unreserve(|reserved| reserved == place);
                 continue;
             }
             let want = self.want(place, first);

@@ -1,6 +1,7 @@
 //! The queues that a node prefers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass};
 use crate::engine::*;
@@ -82,4 +83,33 @@ async fn l9_what_nobody_prefers_is_worked_on_all_the_same() {
     running.stop().await;
     let first = log.lines().iter().take(10).filter(|line| *line == "one a").count();
     assert!(first >= 8, "{:?}", log.lines());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reserved_slot_of_a_queue_that_others_prefer_does_not_stop_the_node() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let only_a = Splitter::Custom(Arc::new(|_: &FleetView<'_>, queue: &str| queue == "a"));
+    let builder = engine(&rig).concurrency(1).splitter(only_a);
+    let builder = ["a", "b"].iter().fold(builder, |builder, queue| {
+        let log = log.clone();
+        builder.worker(*queue, move |batch: Batch<u32>| {
+            let queue = batch.queue().to_owned();
+            log.add(queue.clone());
+            async move {
+                pass(Duration::from_secs(if queue == "b" { 5 } else { 1 })).await;
+            }
+        })
+    });
+    let running = Running::start(builder);
+    pass(Duration::from_millis(500)).await;
+    rig.push(Job::new("b", &0).unwrap()).await;
+    log.reaches(1).await;
+    pass(Duration::from_secs(2)).await;
+    rig.push(Job::new("b", &1).unwrap()).await;
+    for i in 0..20 {
+        rig.push(Job::new("a", &i).unwrap()).await;
+    }
+    pass(Duration::from_secs(60)).await;
+    assert!(log.len() >= 10, "{:?}", log.lines());
+    running.kill();
 }

@@ -54,6 +54,8 @@ struct Way {
 #[derive(Default)]
 struct Notices {
     unsent: Mutex<Option<Wake>>,
+    /// The wake-up that is being sent. If that fails, it is sent again.
+    sending: Mutex<Option<Wake>>,
     news: Notify,
     /// Users' open transactions with pushes, by number: their ends are looked for every [`PAUSE`].
     open: Mutex<BTreeMap<i64, Wake>>,
@@ -70,20 +72,6 @@ impl Notices {
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<i64, Wake>> {
         lock(&self.open)
-    }
-}
-
-/// A wake-up that is being sent. If that fails, it is sent with the next.
-struct Sending<'a> {
-    notices: &'a Notices,
-    wake: Option<Wake>,
-}
-
-impl Drop for Sending<'_> {
-    fn drop(&mut self) {
-        if let Some(wake) = &self.wake {
-            self.notices.add(wake);
-        }
     }
 }
 
@@ -130,11 +118,12 @@ impl Link {
     /// Takes what must be sent before the process ends.
     fn unsent(&self) -> Option<(Way, Wake)> {
         let open = std::mem::take(&mut *self.notices.open());
-        let unsent = lock(&self.notices.unsent).take();
-        let wake = unsent.into_iter().chain(open.into_values()).reduce(|mut all, wake| {
-            all.merge(&wake);
-            all
-        });
+        let unsent = [&self.notices.unsent, &self.notices.sending].map(|wake| lock(wake).take());
+        let wake =
+            unsent.into_iter().flatten().chain(open.into_values()).reduce(|mut all, wake| {
+                all.merge(&wake);
+                all
+            });
         self.way.clone().zip(wake)
     }
 
@@ -252,6 +241,8 @@ async fn send(
     notices: &Notices,
 ) -> Result<(), tokio_postgres::Error> {
     let mut listens = false;
+    let failed = lock(&notices.sending).take();
+    failed.iter().for_each(|wake| notices.add(wake));
     loop {
         if !listens && bell.has_listeners() {
             client.batch_execute(&format!("LISTEN {channel}")).await?;
@@ -262,9 +253,10 @@ async fn send(
         end_of_any(client, bell, notices).await?;
         let unsent = lock(&notices.unsent).take();
         if let Some(wake) = unsent {
-            let mut sending = Sending { notices, wake: Some(wake.clone()) };
-            client.batch_execute(&notify(channel, &wake)).await?;
-            sending.wake = None;
+            let text = notify(channel, &wake);
+            *lock(&notices.sending) = Some(wake);
+            client.batch_execute(&text).await?;
+            *lock(&notices.sending) = None;
         } else if notices.open().is_empty() {
             tokio::select! {
                 () = notices.news.notified() => {}

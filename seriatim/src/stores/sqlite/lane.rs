@@ -84,8 +84,10 @@ impl Tx<'_> {
         id: i64,
         job: &Job,
     ) -> Result<Work> {
-        let sql = "INSERT INTO lane (id, q, key, st, class, prio, due, route) VALUES (?1, ?2, ?3, 1, 0, ?4, ?5, ?6)";
-        self.execute(sql, params![id, queue.number, key, job.prio, job.run_at, job.route])?;
+        let sql = "INSERT INTO lane (id, q, key, st, class, prio, due, route, tok) VALUES (?1, ?2, ?3, 1, 0, ?4, ?5, ?6, ?7)";
+        // A requeued job's lane has its old number, which earlier claims may still name.
+        let token = self.last_token();
+        self.execute(sql, params![id, queue.number, key, job.prio, job.run_at, job.route, token])?;
         self.delta(queue.number).lanes += 1;
         let sql = format!("SELECT {HEAD_COLUMNS}, NULL FROM lane WHERE id = ?1");
         let head = self.first(&sql, [id], super::row::Head::read)?;

@@ -105,6 +105,16 @@ impl Drop for Open {
     }
 }
 
+/// A line whose thread serves it. When the thread ends, also by a panic, those that still wait are answered: the store
+/// is closed.
+struct Served(Arc<Line<Message>>);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
+}
+
 impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Message")
@@ -130,9 +140,8 @@ impl Worker {
         let line = Arc::new(Line::new());
         let served = line.clone();
         let serve = move || {
-            body(&served);
-            // Those that still wait are answered: the store is closed.
-            served.clear();
+            let served = Served(served);
+            body(&served.0);
         };
         thread::Builder::new().name(name.to_owned()).spawn(serve).map_err(|e| {
             Error::new(ErrorKind::Internal, "cannot start a thread for SQLite").because(e)

@@ -89,6 +89,7 @@ struct Meta {
 /// The state to which a failed operation returns.
 #[derive(Debug)]
 pub(super) struct Mark {
+    stored: Meta,
     meta: Meta,
     deltas: BTreeMap<u32, Delta>,
     wake: Wake,
@@ -110,7 +111,7 @@ pub(super) struct Tx<'c> {
 impl<'c> Tx<'c> {
     /// Reads what every operation needs. The transaction must have begun.
     pub(super) fn begin(c: &'c Connection, definitions: &'c mut Definitions) -> Result<Self> {
-        let sql = "SELECT seq, token, version FROM meta WHERE id = 1";
+        let sql = "SELECT seq, token, definitions FROM meta WHERE id = 1";
         let read =
             |row: &Row<'_>| Ok(Meta { seq: row.get(0)?, token: row.get(1)?, version: row.get(2)? });
         let meta = c
@@ -145,7 +146,12 @@ impl<'c> Tx<'c> {
     }
 
     pub(super) fn mark(&self) -> Mark {
-        Mark { meta: self.meta, deltas: self.deltas.clone(), wake: self.wake.clone() }
+        Mark {
+            stored: self.stored,
+            meta: self.meta,
+            deltas: self.deltas.clone(),
+            wake: self.wake.clone(),
+        }
     }
 
     /// Restores the state of the mark, after its writes were undone.
@@ -153,7 +159,8 @@ impl<'c> Tx<'c> {
         if self.meta.version != mark.meta.version {
             self.definitions.forget();
         }
-        (self.meta, self.deltas, self.wake) = (mark.meta, mark.deltas, mark.wake);
+        (self.stored, self.meta) = (mark.stored, mark.meta);
+        (self.deltas, self.wake) = (mark.deltas, mark.wake);
     }
 
     /// Stores the counters. Returns which queues may have claimable lanes now.
@@ -165,7 +172,7 @@ impl<'c> Tx<'c> {
     /// Stores the counters, so that statements see them.
     pub(super) fn flush(&mut self) -> Result<()> {
         if self.meta != self.stored {
-            let sql = "UPDATE meta SET seq = ?1, token = ?2, version = ?3 WHERE id = 1";
+            let sql = "UPDATE meta SET seq = ?1, token = ?2, definitions = ?3 WHERE id = 1";
             let meta = self.meta;
             self.execute(sql, params![meta.seq, meta.token, meta.version])?;
             self.stored = meta;
@@ -191,6 +198,11 @@ impl<'c> Tx<'c> {
     /// The last number given to a job or lane.
     pub(super) fn last_seq(&self) -> i64 {
         self.meta.seq
+    }
+
+    /// The last token: no later claim has it or a lower one.
+    pub(super) fn last_token(&self) -> i64 {
+        self.meta.token
     }
 
     /// The next token: higher than any before, and not below the clock.

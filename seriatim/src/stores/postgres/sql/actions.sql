@@ -102,8 +102,9 @@ BEGIN
   _lanes := ARRAY(SELECT coalesce(w.lane, w.seq)
     FROM unnest(_lanes, _jobs) WITH ORDINALITY w (lane, seq, o) ORDER BY o);
   WITH made AS (
-    INSERT INTO seriatim.lane (number, queue, due, route)
-      SELECT e.seq, e.queue, _t, e.route FROM seriatim.ended e
+    -- With a token: an earlier light claim may still name its number.
+    INSERT INTO seriatim.lane (number, queue, due, route, token)
+      SELECT e.seq, e.queue, _t, e.route, 1 FROM seriatim.ended e
       WHERE e.seq = ANY (_jobs) AND e.key IS NULL ORDER BY e.seq
     RETURNING queue)
   INSERT INTO seriatim.tally (queue, lanes) SELECT queue, count(*) FROM made GROUP BY queue;

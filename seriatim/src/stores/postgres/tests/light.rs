@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::contract::{
-    Actions, Cancel, Cancelled, ClaimSelection, LaneQuery, Release, Rescue, Sweep,
+    Actions, Cancel, Cancelled, ClaimSelection, LaneQuery, Release, Rescue, Selected, Selection,
+    Sweep,
 };
 use crate::model::id::NodeId;
+use crate::model::settle::Fate;
 
 async fn filled(schema: &str, jobs: usize) -> Arc<Postgres> {
     let store = open(schema).await;
@@ -140,4 +142,59 @@ async fn claims_do_not_pass_by_all_that_were_claimed_before_until_autovacuum_com
     while client.query_one(&sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
         tokio::task::yield_now().await;
     }
+}
+
+/// Three claimed jobs, of which the first was buried and waits again.
+async fn requeued(schema: &str) -> (Arc<Postgres>, Vec<Turn>) {
+    let store = filled(schema, 3).await;
+    let turns = claim(&store, "q", 3).await.turns;
+    let buried = Settlement { rest: Fate::Bury, ..Settlement::done(turns[0].lane, turns[0].token) };
+    assert!(store.settle(Settle::now(vec![buried])).await.unwrap()[0].is_ok());
+    let selected = Selected { now: None, queue: "q".into(), which: Selection::All };
+    assert_eq!(store.requeue(selected).await.unwrap().count, 1);
+    (store, turns)
+}
+
+#[tokio::test]
+async fn a_requeued_job_is_not_of_the_claim_that_buried_it() {
+    let schema = new_schema();
+    let (store, _) = requeued(&schema).await;
+    let held = store.lanes(LaneQuery::new("q")).await.unwrap().rows;
+    let shown = held.iter().filter(|lane| lane.token.is_some()).count();
+    let claims = ClaimSelection::Node(NodeId("n".into()));
+    let release = Release { now: None, claims, made_by: None, lanes_max: 9 };
+    let released = store.release(release).await.unwrap().len();
+    let claimed = claim(&store, "q", 9).await.turns.len();
+    assert_eq!((shown, released, claimed), (2, 2, 1));
+}
+
+#[tokio::test]
+async fn a_requeued_job_is_cancelled_at_once_and_leaves_no_place_in_line() {
+    let schema = new_schema();
+    let (store, turns) = requeued(&schema).await;
+    let jobs = vec![turns[0].jobs[0].id];
+    assert_eq!(store.cancel(Cancel { now: None, jobs }).await.unwrap(), [Cancelled::Now]);
+    assert_eq!(rows(&schema, "ready").await, 0);
+    push(&store, vec![Job::new("q", &7).unwrap()]).await;
+    assert_eq!(claim(&store, "q", 1).await.turns.len(), 1);
+}
+
+#[tokio::test]
+async fn a_requeued_job_is_not_rescued_with_the_claim_that_buried_it() {
+    let schema = new_schema();
+    let (store, _) = requeued(&schema).await;
+    let later = Timestamp::of_this_machine() + LEASE * 2;
+    let node = NodeInfo::new("m".into(), LEASE);
+    store.heartbeat(Heartbeat { now: Some(later), node, beats: Vec::new() }).await.unwrap();
+    let rescue =
+        Rescue { now: Some(later), node: "m".into(), lease: LEASE, lanes_max: 9, ticket: 0 };
+    let rescued = store.rescue(rescue).await.unwrap();
+    assert_eq!(rescued.len(), 2);
+    let queue = Queue::parallel("q");
+    let turns = rescued.iter().map(|turn| crate::model::settle::release(turn, &queue)).collect();
+    let settled = store.settle(Settle { now: Some(later), ..Settle::now(turns) }).await.unwrap();
+    assert!(settled.iter().all(Settled::is_ok));
+    let request = || Claim { node: "m".into(), ..claiming("q", 9) };
+    assert_eq!(store.claim(request()).await.unwrap().turns.len(), 3);
+    assert_eq!(store.claim(request()).await.unwrap().turns.len(), 0);
 }

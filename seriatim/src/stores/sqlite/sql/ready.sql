@@ -22,3 +22,6 @@ CREATE VIEW held (id, q, tok, node) AS
 SELECT l.id, c.q, c.tok, c.node
 FROM claim c CROSS JOIN json_each(c.lanes) j CROSS JOIN lane l ON l.id = j.value
 WHERE (l.st = 2 AND l.tok = c.tok) OR (l.st = 0 AND l.tok < c.tok);
+
+-- Every call of an earlier build that still runs fails from now on: it would push lanes that are not in `ready`.
+ALTER TABLE meta RENAME COLUMN version TO definitions;

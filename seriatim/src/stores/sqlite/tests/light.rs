@@ -145,3 +145,82 @@ async fn a_light_claim_that_was_taken_over_settles_nothing() {
     assert_eq!(done(&store, &rescued).await, [true; 7]);
     store.close().await.unwrap();
 }
+
+async fn bury(store: &Sqlite, turn: &Turn) -> bool {
+    use crate::model::settle::Fate;
+    let buried = Settlement { rest: Fate::Bury, ..Settlement::done(turn.lane, turn.token) };
+    store.settle(Settle::now(vec![buried])).await.unwrap()[0].is_ok()
+}
+
+async fn requeue(store: &Sqlite) {
+    use crate::contract::{Selected, Selection};
+    let selected = Selected { now: None, queue: "mail".into(), which: Selection::All };
+    assert_eq!(store.requeue(selected).await.unwrap().count, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_requeued_job_settles_under_its_new_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(&folder, 3).await;
+    let turns = claim(&store, 3).await;
+    assert!(bury(&store, &turns[0]).await);
+    requeue(&store).await;
+    let again = claim(&store, 9).await;
+    assert_eq!(again.len(), 1);
+    assert!(bury(&store, &again[0]).await, "the valid token was refused");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_requeued_job_refuses_the_token_of_its_old_claim() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(&folder, 3).await;
+    let turns = claim(&store, 3).await;
+    assert!(bury(&store, &turns[0]).await);
+    requeue(&store).await;
+    let _again = claim(&store, 9).await;
+    assert!(!bury(&store, &turns[0]).await, "the old token was accepted");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_requeued_job_is_not_rescued_with_its_old_claim() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(&folder, 3).await;
+    let turns = claim(&store, 3).await;
+    assert!(bury(&store, &turns[0]).await);
+    requeue(&store).await;
+    let later = store.now().await.unwrap() + LEASE * 2;
+    let node = NodeInfo::new("m".into(), LEASE);
+    store.heartbeat(Heartbeat { now: Some(later), node, beats: Vec::new() }).await.unwrap();
+    let node = "m".into();
+    let rescue = Rescue { now: Some(later), node, lease: LEASE, lanes_max: 9, ticket: 0 };
+    let rescued = store.rescue(rescue).await.unwrap().len();
+    let request = Claim { node: "m".into(), ..claiming("mail", 9) };
+    let claimed = store.claim(request).await.unwrap().turns.len();
+    assert_eq!((rescued, claimed), (2, 1));
+}
+
+#[tokio::test]
+async fn a_refused_call_takes_no_numbers_back() {
+    use crate::contract::{DeleteQueue, Queues};
+    use futures_util::future::FutureExt;
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(&folder, 1).await;
+    claim(&store, 1).await;
+    let other = rusqlite::Connection::open(folder.path().join("jobs.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let all = async {
+        tokio::join!(
+            store.push(push(1)),
+            store.push(push(2)),
+            store.delete_queue(DeleteQueue { queue: "mail".into(), rows_max: 9 })
+        )
+    };
+    let mut all = std::pin::pin!(all);
+    assert!((&mut all).now_or_never().is_none());
+    other.execute_batch("COMMIT").unwrap();
+    let (one, two, deleted) = all.await;
+    one.unwrap();
+    two.unwrap();
+    deleted.unwrap_err();
+    store.push(push(3)).await.unwrap();
+}

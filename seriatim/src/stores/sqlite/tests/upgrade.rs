@@ -8,7 +8,7 @@ use crate::model::turn::Turn;
 
 /// Turns a file of this build, in which every claim is in the rows of its lanes, into one of version 3.
 fn downgrade(file: &rusqlite::Connection, claimed: &Turn) {
-    let sql = "DROP VIEW held; DROP TABLE ready; ALTER TABLE claim DROP COLUMN at;
+    let sql = "ALTER TABLE meta RENAME COLUMN definitions TO version; DROP VIEW held; DROP TABLE ready; ALTER TABLE claim DROP COLUMN at;
         CREATE INDEX lane_ready ON lane (q, class, prio, due) WHERE st = 0;
         DROP INDEX idempotency_look_at; ALTER TABLE idempotency DROP COLUMN look_at;
         CREATE INDEX idempotency_until ON idempotency (until);
@@ -54,4 +54,13 @@ async fn what_an_earlier_build_claimed_and_kept_ready_is_settled_and_claimed() {
     assert_eq!((stats.jobs, stats.processed), (1, 4));
     assert_eq!(store.claim(claiming("orders", 9)).await.unwrap().turns.len(), 1);
     store.close().await.unwrap();
+}
+
+#[test]
+fn an_earlier_build_fails_on_a_file_of_this_one() {
+    let file = rusqlite::Connection::open_in_memory().unwrap();
+    super::super::migrate::migrate(&file).unwrap();
+    // The first statement of each of its transactions.
+    let sql = "SELECT seq, token, version FROM meta WHERE id = 1";
+    assert!(file.prepare(sql).is_err());
 }
