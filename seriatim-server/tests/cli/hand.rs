@@ -46,16 +46,7 @@ impl Hand {
     pub(crate) async fn claim(&self, queue: &str) -> Vec<Turn> {
         let request = Claim {
             now: Some(self.now),
-            queue: queue.into(),
-            node: self.node.id.clone(),
-            node_name: None,
-            groups: Vec::new(),
-            lanes_max: 100,
-            crashed_max: 100,
-            bytes_max: None,
-            lease: Lease::Node { ttl: LEASE },
-            declared: false,
-            ticket: 0,
+            ..Claim::new(queue, self.node.id.clone(), 100, Lease::Node { ttl: LEASE })
         };
         self.store.claim(request).await.unwrap().turns
     }

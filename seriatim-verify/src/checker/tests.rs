@@ -102,16 +102,7 @@ impl World {
     async fn claim(&mut self, node: usize) {
         let request = Claim {
             now: Some(self.now),
-            queue: "q".into(),
-            node: self.nodes[node].clone(),
-            node_name: None,
-            groups: Vec::new(),
-            lanes_max: 2,
-            crashed_max: 2,
-            bytes_max: None,
-            lease: Lease::Node { ttl: LEASE },
-            declared: false,
-            ticket: 0,
+            ..Claim::new("q", self.nodes[node].clone(), 2, Lease::Node { ttl: LEASE })
         };
         for turn in self.store.claim(request).await.unwrap().turns {
             let at = self.tick();

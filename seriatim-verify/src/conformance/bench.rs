@@ -85,16 +85,7 @@ impl Bench {
     pub fn claim_request(&self, queue: &str, lanes_max: usize) -> Claim {
         Claim {
             now: Some(self.now),
-            queue: queue.into(),
-            node: self.node.id.clone(),
-            node_name: None,
-            groups: Vec::new(),
-            lanes_max,
-            crashed_max: lanes_max,
-            bytes_max: None,
-            lease: Lease::Node { ttl: LEASE },
-            declared: false,
-            ticket: 0,
+            ..Claim::new(queue, self.node.id.clone(), lanes_max, Lease::Node { ttl: LEASE })
         }
     }
 

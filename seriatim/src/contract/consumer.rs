@@ -92,6 +92,31 @@ pub struct Claim {
     pub ticket: u64,
 }
 
+impl Claim {
+    /// A claim of at most `lanes_max` lanes, also of those with earlier crashes, by a node without a name and groups. Its
+    /// payloads are not limited, the queue need not be declared, and it cannot be given up.
+    pub fn new(
+        queue: impl Into<Arc<str>>,
+        node: impl Into<NodeId>,
+        lanes_max: usize,
+        lease: Lease,
+    ) -> Self {
+        Self {
+            now: None,
+            queue: queue.into(),
+            node: node.into(),
+            node_name: None,
+            groups: Vec::new(),
+            lanes_max,
+            crashed_max: lanes_max,
+            bytes_max: None,
+            lease,
+            declared: false,
+            ticket: 0,
+        }
+    }
+}
+
 /// How long a claim lasts, and what extends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {

@@ -81,9 +81,9 @@ pub struct Bell(Arc<Rope>);
 
 #[derive(Debug, Default)]
 struct Rope {
-    /// In the order in which they began to listen: their tasks wake in this order, so that a seed repeats a run.
+    /// In the order in which they were added: their tasks wake in this order, so that a seed repeats a run.
     ears: Mutex<Vec<Arc<Ear>>>,
-    /// Notified when somebody begins to listen.
+    /// Notified when a listener is added.
     listened: Notify,
 }
 

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
 use seriatim_testkit::{Postgres, Redis, find_program};
 
 use self::contestants::{Contestant, GROUPS, Group, How, Server};
@@ -110,7 +111,7 @@ impl Bench<'_> {
                 for (contestant, rates) in group.contestants.iter().zip(rates) {
                     let line = self.measure(group, contestant, options.jobs)?;
                     let figure =
-                        |name| number(&line, name).ok_or_else(|| format!("no {name} in: {line}"));
+                        |name| line[name].as_f64().ok_or_else(|| format!("no {name} in: {line}"));
                     rates.push.push(figure("push_per_s")?);
                     rates.single.push(figure("push_single_32_per_s")?);
                     rates.drain.push(figure("drain_per_s")?);
@@ -120,8 +121,8 @@ impl Bench<'_> {
         Ok(compared)
     }
 
-    /// The line of JSON that a run prints.
-    fn measure(&self, group: &Group, who: &Contestant, jobs: u32) -> Result<String, String> {
+    /// The object that a run prints as a line of JSON.
+    fn measure(&self, group: &Group, who: &Contestant, jobs: u32) -> Result<Value, String> {
         let (jobs, keys) = ((jobs / who.share).to_string(), group.keys.to_string());
         let url = match group.server {
             Server::Postgres => self.postgres.url(),
@@ -150,14 +151,15 @@ impl Bench<'_> {
         };
         let output = command.stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let line = text.lines().find(|line| line.starts_with('{'));
-        let line = line.filter(|_| output.status.success()).ok_or_else(|| {
+        let line = text.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
+        let line = line.filter(|line| line.is_object() && output.status.success());
+        let line = line.ok_or_else(|| {
             let errors = String::from_utf8_lossy(&output.stderr);
             let errors: Vec<&str> = errors.lines().take(20).collect();
             format!("{}: {}\n{}", who.name, output.status, errors.join("\n"))
         })?;
         eprintln!("{}: {line}", who.name);
-        Ok(line.to_owned())
+        Ok(line)
     }
 
     /// The URL of a file that does not exist.
@@ -172,21 +174,9 @@ impl Bench<'_> {
     }
 }
 
-/// The number under `name` in a line of JSON.
-fn number(line: &str, name: &str) -> Option<f64> {
-    let (_, rest) = line.split_once(&format!("\"{name}\":"))?;
-    rest.split([',', '}']).next()?.trim().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{number, parse};
-
-    #[test]
-    fn figures_are_read() {
-        let line = r#"{"push_per_s":12.0,"drain_per_s":7}"#;
-        assert_eq!((number(line, "drain_per_s"), number(line, "x")), (Some(7.0), None));
-    }
+    use super::parse;
 
     #[test]
     fn unknown_groups_and_too_few_jobs_are_refused() {

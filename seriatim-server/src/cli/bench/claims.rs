@@ -115,17 +115,8 @@ impl Bench<'_> {
 
     async fn claim(&self, lanes_max: usize) -> Result<Vec<Turn>, Failure> {
         let claim = Claim {
-            now: None,
-            queue: QUEUE.into(),
-            node: self.node.clone(),
-            node_name: None,
-            groups: Vec::new(),
-            lanes_max,
             crashed_max: 0,
-            bytes_max: None,
-            lease: Lease::Node { ttl: LEASE },
-            declared: false,
-            ticket: 0,
+            ..Claim::new(QUEUE, self.node.clone(), lanes_max, Lease::Node { ttl: LEASE })
         };
         let Claimed { turns, .. } = self.store.claim(claim).await?;
         Ok(turns)

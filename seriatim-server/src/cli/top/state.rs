@@ -242,19 +242,7 @@ mod tests {
         store.heartbeat(beat).await.unwrap();
         let job = Job::new("orders", &1).unwrap().key("order-7");
         Client::new(store.clone()).push(job).await.unwrap();
-        let claim = Claim {
-            now: None,
-            node: node.id,
-            queue: "orders".into(),
-            node_name: None,
-            groups: Vec::new(),
-            lanes_max: 1,
-            crashed_max: 1,
-            bytes_max: None,
-            lease: Lease::Node { ttl: Duration::from_secs(60) },
-            declared: false,
-            ticket: 0,
-        };
+        let claim = Claim::new("orders", node.id, 1, Lease::Node { ttl: Duration::from_secs(60) });
         store.claim(claim).await.unwrap();
         let mut state = State::new("memory:".to_owned(), false);
         state.show(Sample::take(&*store).await.unwrap());

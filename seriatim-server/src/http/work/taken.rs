@@ -235,17 +235,8 @@ mod tests {
         let beat = Heartbeat { now: None, node: node.clone(), beats: Vec::new() };
         store.heartbeat(beat).await.unwrap();
         let claim = Claim {
-            now: None,
-            queue: "orders".into(),
-            node: node.id,
-            node_name: None,
-            groups: Vec::new(),
-            lanes_max: 1,
             crashed_max: 0,
-            bytes_max: None,
-            lease: Lease::Own { ttl: Duration::from_secs(60) },
-            declared: false,
-            ticket: 0,
+            ..Claim::new("orders", node.id, 1, Lease::Own { ttl: Duration::from_secs(60) })
         };
         let mut taken = Taken::new(App::open(store.clone()));
         taken.turns = store.claim(claim).await.unwrap().turns;

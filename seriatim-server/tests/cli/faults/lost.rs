@@ -76,19 +76,7 @@ impl Rig {
     }
 
     async fn claim(&self, store: &SharedStore) -> Result<Claimed, Error> {
-        let claim = Claim {
-            now: None,
-            queue: QUEUE.into(),
-            node: self.node.clone(),
-            node_name: None,
-            groups: Vec::new(),
-            lanes_max: 10,
-            crashed_max: 10,
-            bytes_max: None,
-            lease: Lease::Own { ttl: TTL },
-            declared: false,
-            ticket: 0,
-        };
+        let claim = Claim::new(QUEUE, self.node.clone(), 10, Lease::Own { ttl: TTL });
         store.claim(claim).await
     }
 

@@ -238,17 +238,9 @@ impl Matrix {
             return json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
         }
         let claim = Claim {
-            now: None,
-            queue: "work".into(),
-            node: self.engine.clone(),
-            node_name: None,
-            groups: Vec::new(),
-            lanes_max: 1,
             crashed_max: 0,
-            bytes_max: None,
-            lease: Lease::Node { ttl: PATIENCE * 10 },
             declared: true,
-            ticket: 0,
+            ..Claim::new("work", self.engine.clone(), 1, Lease::Node { ttl: PATIENCE * 10 })
         };
         let turn = self.store.claim(claim).await.unwrap().turns.remove(0);
         assert_eq!(turn.key.as_deref(), Some(&*key));

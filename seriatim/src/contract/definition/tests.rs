@@ -19,19 +19,7 @@ fn job(queue: &str, number: u32) -> Job {
 async fn claim(store: &SharedStore, queue: &str, declared: bool) -> crate::Result<Vec<u32>> {
     let node = NodeInfo::new("n".into(), LEASE);
     store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await?;
-    let claim = Claim {
-        now: None,
-        queue: queue.into(),
-        node: "n".into(),
-        node_name: None,
-        groups: Vec::new(),
-        lanes_max: 10,
-        crashed_max: 10,
-        bytes_max: None,
-        lease: Lease::Node { ttl: LEASE },
-        ticket: 0,
-        declared,
-    };
+    let claim = Claim { declared, ..Claim::new(queue, "n", 10, Lease::Node { ttl: LEASE }) };
     let turns = store.claim(claim).await?.turns;
     let jobs = turns.iter().flat_map(|turn| &turn.jobs);
     Ok(jobs.map(|job| job.payload.decode().unwrap()).collect())

@@ -173,12 +173,13 @@ impl Fetcher {
         let scheduler = self.core.settings.scheduler;
         let due = match scheduler {
             Scheduler::Lag if asked.len() > 1 => self.ask_due(&asked).await,
-            _ => vec![None; self.looks.len()],
+            _ => vec![None; asked.len()],
         };
         let weight = |source: &Source| source.definition().map_or(1, |queue| queue.weight).max(1);
-        let weights: Vec<u32> = self.core.sources.iter().map(weight).collect();
-        let mut order = scheduler.order(&due, &weights, self.round);
-        order.retain(|place| self.looks[*place].next == Next::Now);
+        let weights: Vec<u32> =
+            asked.iter().map(|place| weight(&self.core.sources[*place])).collect();
+        let order = scheduler.order(&due, &weights, self.round);
+        let mut order: Vec<usize> = order.into_iter().map(|at| asked[at]).collect();
         order.sort_by_key(|place| !self.core.prefers(*place));
         order
     }
@@ -191,29 +192,28 @@ impl Fetcher {
 
     /// Asks since when each of these queues has lanes: one query, instead of a claim for each.
     async fn ask_due(&mut self, asked: &[usize]) -> Vec<Option<Timestamp>> {
-        let mut due = vec![None; self.looks.len()];
         let queues = asked.iter().map(|place| self.core.sources[*place].name.clone()).collect();
         let Ok(answer) = self.core.store.due(queues).await else {
             // The claims continue in the order of declaration, and report the error.
-            return due;
+            return vec![None; asked.len()];
         };
         let known: HashMap<_, _> = answer.into_iter().map(|one| (one.queue, one.due)).collect();
-        for place in asked.iter().copied() {
+        let look_at = |place: usize| {
             let source = &self.core.sources[place];
             let known = known.get(&source.name);
             if known.is_none() && source.is_declared() && source.stands() {
                 self.core.lost(place);
             }
-            due[place] = known.copied().flatten();
-            let look = &mut self.looks[place];
+            let (look, due) = (&mut self.looks[place], known.copied().flatten());
             look.at = Instant::now();
-            look.next = match due[place] {
+            look.next = match due {
                 Some(time) if time <= self.core.store_now() => Next::Now,
                 Some(time) => Next::At(time),
                 None => Next::Woken,
             };
-        }
-        due
+            due
+        };
+        asked.iter().copied().map(look_at).collect()
     }
 
     fn want(&self, place: usize, first: bool) -> Want {

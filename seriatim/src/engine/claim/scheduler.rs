@@ -22,7 +22,7 @@ pub enum Scheduler {
 }
 
 impl Scheduler {
-    /// The places of the sources in the order of asking. `due` has the time since which each has lanes to claim;
+    /// Positions in `due`, in the order of asking the sources there. `due` has the time since which each has lanes to claim;
     /// `round` counts the rounds.
     pub(in crate::engine) fn order(
         self,

@@ -12,6 +12,14 @@ use crate::model::turn::Turn;
 /// A turn that has ended but is not settled yet.
 pub(in crate::engine) struct Ended {
     pub(super) settlement: Settlement,
+    pub(super) kept: Kept,
+    /// The queue, if the lane may have a next turn and nothing failed in this one.
+    pub(super) may_go_on: Option<Arc<str>>,
+}
+
+/// What is kept of a turn until the store answers.
+#[derive(Default)]
+pub(super) struct Kept {
     /// `None`: its end is counted elsewhere.
     pub(super) jobs: Option<Jobs>,
     /// The turn itself, kept only for observers and for the log of failures.
@@ -22,8 +30,6 @@ pub(in crate::engine) struct Ended {
     pub(super) busy: bool,
     /// Whether it may have taken effect before, without an answer.
     pub(super) repeated: bool,
-    /// The queue, if the lane may have a next turn and nothing failed in this one.
-    pub(super) may_go_on: Option<Arc<str>>,
 }
 
 impl Ended {
@@ -39,28 +45,13 @@ impl Ended {
         let turn = &call.turns[place];
         let goes_on = turn.key.is_some() && settlement.is_all_done();
         let may_go_on = goes_on.then(|| turn.queue.clone());
-        Self {
-            settlement,
-            jobs: Some(jobs),
-            witness,
-            aside: false,
-            busy: false,
-            repeated: false,
-            may_go_on,
-        }
+        let kept = Kept { jobs: Some(jobs), witness, ..Kept::default() };
+        Self { settlement, kept, may_go_on }
     }
 
-    /// A turn that observers and the log ignore.
-    pub(super) fn unseen(settlement: Settlement) -> Self {
-        Self {
-            settlement,
-            jobs: None,
-            witness: None,
-            aside: false,
-            busy: false,
-            repeated: false,
-            may_go_on: None,
-        }
+    /// A turn that is sent again.
+    pub(super) fn again(settlement: Settlement, kept: Kept) -> Self {
+        Self { settlement, kept, may_go_on: None }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::engine::core::Core;
 use crate::engine::limits::GO_ON_FOR;
 use crate::engine::outage::may_have_been_done;
 use crate::engine::settle::ended::Ended;
-use crate::engine::settle::settler::{ended, settle_of};
+use crate::engine::settle::settler::{answered, settle_of};
 use crate::model::error::Result;
 use crate::model::id::NodeId;
 use crate::model::settle::Settlement;
@@ -70,7 +70,7 @@ impl GoingOn {
                 core.claims_unanswered.store(true, Ordering::Release);
             }
         })?;
-        core.held.remove(ended(turns, &settled));
+        core.held.remove(answered(turns, settled.iter().map(Some)));
         let renamed = core.node() != self.node;
         for (go_on, (source, since)) in self.claims.iter().zip(&self.sources) {
             let mut next = Vec::new();

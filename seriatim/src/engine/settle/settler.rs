@@ -11,7 +11,7 @@ use crate::contract::{Settle, Settled, TroubleKind};
 use crate::engine::core::Core;
 use crate::engine::limits::PUT_ASIDE_FOR;
 use crate::engine::outage::{Pauses, will_pass};
-use crate::engine::settle::ended::Ended;
+use crate::engine::settle::ended::{Ended, Kept};
 use crate::engine::settle::exhausted::announce;
 use crate::engine::settle::going_on::GoingOn;
 use crate::model::clock::Timestamp;
@@ -43,10 +43,8 @@ fn take_doubled(ended: &mut Vec<Ended>) -> Vec<Ended> {
 async fn settle(core: &Core, ended: Vec<Ended>) {
     report_sending(core, &ended).await;
     let going_on = GoingOn::of(core, &ended);
-    let (turns, rest): (Vec<Settlement>, Vec<_>) = ended
-        .into_iter()
-        .map(|one| (one.settlement, (one.jobs, one.witness, one.aside, one.busy, one.repeated)))
-        .unzip();
+    let (turns, kept): (Vec<Settlement>, Vec<Kept>) =
+        ended.into_iter().map(|one| (one.settlement, one.kept)).unzip();
     let sent_at = Timestamp::of_this_machine();
     let (settled, repeated) = match going_on {
         Some(going_on) => match going_on.settle(core, &turns).await {
@@ -58,34 +56,30 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
         },
         None => send(core, &turns).await,
     };
-    core.held.remove(ended_of(&turns, &settled));
-    let endings =
-        turns.iter().zip(&settled).zip(&rest).filter_map(|((turn, settled), (jobs, ..))| {
-            Some(jobs.as_ref()?.ending(turn, settled.as_ref()?))
-        });
+    core.held.remove(answered(&turns, settled.iter().map(Option::as_ref)));
+    let endings = turns.iter().zip(&settled).zip(&kept).filter_map(|((turn, settled), kept)| {
+        Some(kept.jobs.as_ref()?.ending(turn, settled.as_ref()?))
+    });
     core.counters.settled(endings);
-    for ((settlement, settled), (jobs, witness, aside, busy, before)) in
-        turns.into_iter().zip(settled).zip(rest)
-    {
+    for ((settlement, settled), kept) in turns.into_iter().zip(settled).zip(kept) {
+        let repeated = repeated || kept.repeated;
         let settled = match settled {
             None | Some(Settled::Busy) => {
-                let repeated = repeated || before;
-                let again =
-                    Ended { jobs, witness, aside, busy, repeated, ..Ended::unseen(settlement) };
+                let again = Ended::again(settlement, Kept { repeated, ..kept });
                 core.settles.add_again(again, settled.is_some());
                 continue;
             }
             Some(settled) => settled,
         };
-        if aside {
+        if kept.aside {
             core.settles.counts_aside();
             core.troubles.clear(TroubleKind::SettlesPutAside, &settlement.lane.to_string());
         }
-        let repeated = repeated || aside || before;
+        let repeated = repeated || kept.aside;
         report(&settlement, &settled, repeated);
         // Unknown whether the first sending took effect: then no answer is reported.
         let known = settled.is_ok() || !repeated;
-        let (true, Some((call, place))) = (known, witness) else { continue };
+        let (true, Some((call, place))) = (known, kept.witness) else { continue };
         let turn = &call.turns[place];
         if let Settled::Ok { cancelled, .. } = &settled {
             core.hooks.turn_log.settled(turn, &settlement, cancelled);
@@ -101,10 +95,10 @@ async fn report_sending(core: &Core, ended: &[Ended]) {
     if !core.keeps_witness() {
         return;
     }
-    let news = || ended.iter().filter(|one| !one.aside && !one.busy);
+    let news = || ended.iter().filter(|one| !one.kept.aside && !one.kept.busy);
     let seen = || {
         news().filter_map(|one| {
-            let (call, place) = one.witness.as_ref()?;
+            let (call, place) = one.kept.witness.as_ref()?;
             Some((&call.turns[*place], &one.settlement))
         })
     };
@@ -186,19 +180,20 @@ async fn refused(core: &Core, settlement: &Settlement, error: &Error) {
     core.troubles.set(TroubleKind::SettlesPutAside, queue, &lane.to_string(), &text);
 }
 
-/// Puts aside the turns that the store refused, and puts back those whose lanes are locked, for turns that were not sent by the settler. Returns the results of
-/// the others.
+/// For turns that were not sent by the settler: keeps those that the store refused, or whose lanes are locked, to be
+/// sent again. Returns the results of the others.
 pub(in crate::engine) fn keep_refused(
     core: &Core,
     turns: &[Settlement],
     settled: Vec<Option<Settled>>,
 ) -> Vec<(usize, Settled)> {
-    core.held.remove(ended_of(turns, &settled));
+    core.held.remove(answered(turns, settled.iter().map(Option::as_ref)));
     let mut results = Vec::new();
     for (place, (turn, settled)) in turns.iter().zip(settled).enumerate() {
         match settled {
             None | Some(Settled::Busy) => {
-                core.settles.add_again(Ended::unseen(turn.clone()), settled.is_some());
+                let again = Ended::again(turn.clone(), Kept::default());
+                core.settles.add_again(again, settled.is_some());
             }
             Some(settled) => results.push((place, settled)),
         }
@@ -206,19 +201,11 @@ pub(in crate::engine) fn keep_refused(
     results
 }
 
-/// The turns that the store answered, and that are not to be sent again.
-fn ended_of<'t>(
+/// The turns that are not to be sent again, with these answers.
+pub(super) fn answered<'t>(
     turns: &'t [Settlement],
-    settled: &'t [Option<Settled>],
+    settled: impl Iterator<Item = Option<&'t Settled>>,
 ) -> impl Iterator<Item = &'t Settlement> {
-    let is_ended = |settled: &Option<Settled>| !matches!(settled, None | Some(Settled::Busy));
-    turns.iter().zip(settled).filter(move |(_, settled)| is_ended(settled)).map(|(turn, _)| turn)
-}
-
-/// The turns of an answer that are not to be sent again.
-pub(super) fn ended<'t>(
-    turns: &'t [Settlement],
-    settled: &'t [Settled],
-) -> impl Iterator<Item = &'t Settlement> {
-    turns.iter().zip(settled).filter(|(_, one)| **one != Settled::Busy).map(|(turn, _)| turn)
+    let is_ended = |settled: Option<&Settled>| !matches!(settled, None | Some(Settled::Busy));
+    turns.iter().zip(settled).filter(move |(_, settled)| is_ended(*settled)).map(|(turn, _)| turn)
 }

@@ -45,13 +45,15 @@ impl Settles {
     }
 
     /// Keeps a turn that is to be sent again: soon if its lane is locked, otherwise the store refuses it.
-    pub(super) fn add_again(&self, ended: Ended, is_locked: bool) {
+    pub(super) fn add_again(&self, mut ended: Ended, is_locked: bool) {
         let mut waiting = lock(&self.waiting);
         if is_locked {
-            waiting.busy.push(Ended { busy: true, ..ended });
+            ended.kept.busy = true;
+            waiting.busy.push(ended);
             waiting.busy_again.get_or_insert_with(|| Instant::now() + BUSY_AGAIN);
         } else {
-            waiting.aside.push(Ended { aside: true, ..ended });
+            ended.kept.aside = true;
+            waiting.aside.push(ended);
             waiting.aside_again.get_or_insert_with(|| Instant::now() + PUT_ASIDE_FOR);
             self.aside.store(waiting.aside.len(), Ordering::Relaxed);
         }

@@ -178,19 +178,7 @@ impl Rig {
         let info = NodeInfo::new(id.clone(), ttl);
         let beat = Heartbeat { now: None, node: info, beats: Vec::new() };
         self.heartbeat(beat).await.unwrap();
-        let request = Claim {
-            now: None,
-            queue: queue.into(),
-            node: id,
-            node_name: None,
-            groups: Vec::new(),
-            lanes_max: 100,
-            crashed_max: 100,
-            bytes_max: None,
-            lease: Lease::Node { ttl },
-            declared: false,
-            ticket: 0,
-        };
+        let request = Claim::new(queue, id, 100, Lease::Node { ttl });
         self.claim(request).await.unwrap().turns
     }
 

@@ -76,19 +76,7 @@ async fn push(store: &Mysql, jobs: Vec<Job>) {
 }
 
 fn claim_request(queue: &str, lanes_max: usize) -> Claim {
-    Claim {
-        now: None,
-        queue: queue.into(),
-        node: "n".into(),
-        node_name: None,
-        groups: Vec::new(),
-        lanes_max,
-        crashed_max: lanes_max,
-        bytes_max: None,
-        lease: Lease::Node { ttl: LEASE },
-        declared: false,
-        ticket: 0,
-    }
+    Claim::new(queue, "n", lanes_max, Lease::Node { ttl: LEASE })
 }
 
 async fn claim(store: &Mysql, queue: &str, lanes_max: usize) -> Claimed {

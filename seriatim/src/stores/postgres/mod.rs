@@ -16,13 +16,14 @@ mod params;
 mod pool;
 mod push;
 mod queues;
+mod rounds;
 mod settle;
 #[cfg(test)]
 mod tests;
 mod tls;
 mod transaction;
 mod turn;
-mod vacuum;
+
 mod views;
 mod wake;
 
@@ -33,6 +34,7 @@ use async_trait::async_trait;
 use convert::column;
 use options::Options;
 use pool::Pool;
+use rounds::Rounds;
 
 use crate::contract::*;
 use crate::model::clock::Timestamp;
@@ -55,7 +57,7 @@ pub struct Postgres {
     wake: wake::Link,
     /// Queues that pushes in users' transactions need not create.
     queues: Mutex<HashSet<String>>,
-    rounds: vacuum::Rounds,
+    rounds: Rounds,
     names: names::Names,
 }
 
@@ -102,7 +104,7 @@ impl Postgres {
             bell,
             wake,
             queues: Mutex::default(),
-            rounds: vacuum::Rounds::default(),
+            rounds: Rounds::default(),
             names: names::Names::default(),
         };
         store.pool.lend().await?;
@@ -180,7 +182,7 @@ impl Store for Postgres {
             bell,
             wake,
             queues: Mutex::default(),
-            rounds: vacuum::Rounds::default(),
+            rounds: Rounds::default(),
             names: names::Names::default(),
         });
         Some(Box::pin(async move { Ok(line as SharedStore) }))

@@ -60,19 +60,7 @@ async fn push(store: &Postgres, jobs: Vec<Job>) {
 }
 
 fn claiming(queue: &str, lanes_max: usize) -> Claim {
-    Claim {
-        now: None,
-        queue: queue.into(),
-        node: "n".into(),
-        node_name: None,
-        groups: Vec::new(),
-        lanes_max,
-        crashed_max: lanes_max,
-        bytes_max: None,
-        lease: Lease::Node { ttl: LEASE },
-        declared: false,
-        ticket: 0,
-    }
+    Claim::new(queue, "n", lanes_max, Lease::Node { ttl: LEASE })
 }
 
 async fn claim(store: &Postgres, queue: &str, lanes_max: usize) -> Claimed {

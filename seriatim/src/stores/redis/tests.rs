@@ -58,19 +58,7 @@ async fn push(store: &Redis, jobs: Vec<Job>) -> Vec<Pushed> {
 }
 
 fn claim_request(queue: &str, lanes_max: usize) -> Claim {
-    Claim {
-        now: None,
-        queue: queue.into(),
-        node: "n".into(),
-        node_name: None,
-        groups: Vec::new(),
-        lanes_max,
-        crashed_max: lanes_max,
-        bytes_max: None,
-        lease: Lease::Node { ttl: LEASE },
-        declared: false,
-        ticket: 0,
-    }
+    Claim::new(queue, "n", lanes_max, Lease::Node { ttl: LEASE })
 }
 
 async fn claim(store: &Redis, lanes_max: usize) -> Vec<Turn> {

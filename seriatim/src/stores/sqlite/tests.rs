@@ -19,19 +19,7 @@ const LEASE: Duration = Duration::from_secs(60);
 
 /// A claim by node "n".
 fn claiming(queue: &str, lanes_max: usize) -> Claim {
-    Claim {
-        now: None,
-        queue: queue.into(),
-        node: "n".into(),
-        node_name: None,
-        groups: Vec::new(),
-        lanes_max,
-        crashed_max: lanes_max,
-        bytes_max: None,
-        lease: Lease::Node { ttl: LEASE },
-        declared: false,
-        ticket: 0,
-    }
+    Claim::new(queue, "n", lanes_max, Lease::Node { ttl: LEASE })
 }
 
 fn push(number: u32) -> Push {

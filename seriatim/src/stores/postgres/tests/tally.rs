@@ -1,4 +1,4 @@
-//! What queues hold is told by rows that nobody waits for.
+//! Tallies: the figures of queues, kept without a lock that calls would wait for.
 
 use tokio::time::timeout;
 
