@@ -43,7 +43,7 @@ impl Consumer for Mysql {
         let asked = AtomicU32::new(0);
         let ahead = || ahead(&self.inner.definitions.known(), &request, &asked);
         let (claimed, fast) = transact!(
-            self.inner, Lock::queue(&request.queue), request.now, ahead(), work => claim(
+            self.inner, Lock::Claim(request.queue.clone()), request.now, ahead(), work => claim(
                 work, &request, asked.load(Ordering::Relaxed)
             )
         )?;
@@ -58,7 +58,7 @@ impl Consumer for Mysql {
             self.inner.fast_path.deletion(&request.turns, &self.inner.definitions.known());
         let ahead = || deletion.as_ref().map(|deletion| deletion.sql.clone()).unwrap_or_default();
         let (settled, wake) = transact!(
-            self.inner, Lock::FREE, request.now, ahead(), work => async {
+            self.inner, Lock::of_settle(&request), request.now, ahead(), work => async {
                 match deletion.as_ref().filter(|_| !work.ahead.is_empty()) {
                     Some(deletion) => Ok((deletion.settle(work, &request.turns).await?, Wake::of([]))),
                     None => super::settle::settle(work, &request).await,
@@ -321,7 +321,9 @@ pub(super) async fn rescue(work: &mut Work<'_>, request: &Rescue) -> Try<Result<
     let at = now.as_micros();
     let sql = format!(
         "SELECT l.id FROM seriatim_lane l FORCE INDEX (lane_ready) LEFT JOIN seriatim_node n ON n.id = l.node \
-         WHERE l.q IN ({queues}) AND l.st = 2 AND IF(l.own, l.until < {at}, n.id IS NULL OR n.beat_at + l.ttl < {at}) \
+         LEFT JOIN seriatim_extension e ON e.lane = l.id AND e.tok = l.tok \
+         WHERE l.q IN ({queues}) AND l.st = 2 \
+         AND IF(l.own, GREATEST(l.until, IFNULL(e.until, 0)) < {at}, n.id IS NULL OR n.beat_at + l.ttl < {at}) \
          ORDER BY l.id LIMIT {most}"
     );
     let mut ids = Vec::new();

@@ -5,10 +5,11 @@ use std::collections::{BTreeSet, HashMap};
 use super::bodies::Bodies;
 use super::due::mine;
 use super::error::Try;
+use super::gates::begin_claim;
 use super::load::{Need, nodes};
-use super::sql::Columns;
+use super::sql::{Columns, list};
 use super::tickets::{given_up_of, ticket_of};
-use super::tokens::draw_token;
+use super::tokens::draw_token_after;
 use super::work::Work;
 use crate::contract::{GoOn, Settle, Settled};
 use crate::model::id::Token;
@@ -67,7 +68,7 @@ impl<'r> GoingOn<'r> {
         if self.lanes.is_empty() {
             return Ok(());
         }
-        let (token, _) = draw_token(work).await?;
+        let token = self.draw_token(work).await?;
         work.state.token = token - 1;
         let now = work.now;
         work.state.go_on(now, self.request, &self.best, settled);
@@ -78,6 +79,28 @@ impl<'r> GoingOn<'r> {
             }
         }
         Ok(())
+    }
+
+    /// Draws the token. Tells the model which of the queues are paused now: the settle may have waited long for its
+    /// lanes, and a pause that has returned holds.
+    async fn draw_token(&self, work: &mut Work<'_>) -> Try<i64> {
+        let names = self.request.go_on.iter().map(|go_on| &go_on.claim.queue);
+        let queues: BTreeSet<u32> =
+            names.filter_map(|name| Some(work.state.queue(name).ok()?.number)).collect();
+        let numbers = list(queues.iter().map(|number| u64::from(*number)));
+        let sql = format!(
+            "{}; SELECT number FROM seriatim_queue WHERE number IN ({numbers}) AND paused = 0",
+            begin_claim(&queues)
+        );
+        let (answers, (token, _)) = draw_token_after(work, sql).await?;
+        let mut running = BTreeSet::new();
+        for row in answers.into_iter().skip(1).flat_map(|answer| answer.rows) {
+            running.insert(Columns::of(row).int()? as u32);
+        }
+        for row in work.state.queues.values_mut().filter(|row| queues.contains(&row.number)) {
+            row.paused = !running.contains(&row.number);
+        }
+        Ok(token)
     }
 
     /// Adds the large payloads to the next turns.

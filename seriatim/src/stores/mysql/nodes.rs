@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use super::bodies::Bodies;
 use super::error::Try;
 use super::gates::{Gates, Lock};
+use super::lane_row::LaneRow;
 use super::sql::{Columns, LIST_MAX, list, text};
 use super::work::Work;
 use super::{Mysql, claim};
@@ -86,6 +87,7 @@ async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
             work.run(&sql).await?;
         }
     }
+    extend_beside(work, &locked).await?;
     // The others were only read.
     work.state.lanes.retain(|lane, _| locked.contains(lane));
     work.lanes.retain(|lane, _| locked.contains(lane));
@@ -94,6 +96,27 @@ async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
         work.save().await?;
     }
     Ok(pulse)
+}
+
+/// Extends own leases of lanes that other transactions have locked, in rows beside them.
+async fn extend_beside(work: &mut Work<'_>, locked: &BTreeSet<u64>) -> Try<()> {
+    let extended = |(number, before): (&u64, &LaneRow)| {
+        let hold = work.state.lanes.get(number)?.hold.as_ref()?;
+        let until = hold.until.as_micros();
+        let is_later = before.claim.as_ref().is_some_and(|claim| claim.until < until);
+        (is_later && !locked.contains(number)).then(|| format!("({number},{},{until})", before.tok))
+    };
+    let mut rows: Vec<String> = work.lanes.iter().filter_map(extended).collect();
+    rows.sort_unstable();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let sql = format!(
+        "INSERT INTO seriatim_extension (lane, tok, until) VALUES {} ON DUPLICATE KEY UPDATE \
+         until = IF(tok = VALUES(tok), GREATEST(until, VALUES(until)), VALUES(until)), tok = VALUES(tok)",
+        rows.join(",")
+    );
+    work.run(&sql).await.map(drop)
 }
 
 /// Reads the lanes that a heartbeat names, and locks those that no other transaction has locked. Returns the latter: a

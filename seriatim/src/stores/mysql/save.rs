@@ -411,13 +411,13 @@ impl Work<'_> {
             "INSERT INTO seriatim_queue (number, name, definition, declared, paused) VALUES ",
             " ON DUPLICATE KEY UPDATE definition = VALUES(definition), declared = VALUES(declared), paused = VALUES(paused)",
         );
-        let mut gates = Batch::new("INSERT IGNORE INTO seriatim_gate (q) VALUES ", "");
+        let mut gates = Batch::new("INSERT IGNORE INTO seriatim_gate (q, claims) VALUES ", "");
         for (number, row) in &self.state.queues {
             let flags = |row: &QueueRow| (row.declared, row.paused, row.closing);
             let before = self.known.queues.get(number);
             let same = before.is_some_and(|old| flags(old) == flags(row) && old.queue == row.queue);
             if before.is_none() {
-                gates.add(&format!("({number})"));
+                gates.add(&format!("({number},0),({number},1)"));
             }
             if !same {
                 let (name, definition) = (text(&row.name), text(&json(&row.queue)?));

@@ -1,4 +1,4 @@
--- Version 4. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
+-- Version 5. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
 -- statement ends with a semicolon at the end of a line, and can run twice without loss.
 
 CREATE TABLE IF NOT EXISTS seriatim_meta (
@@ -22,10 +22,14 @@ CREATE TABLE IF NOT EXISTS seriatim_queue (
   UNIQUE KEY queue_name (name)
 ) ENGINE = InnoDB;
 
--- A row for each queue. Locked shared by what writes its lanes, and exclusively by a change of its mode and by its
--- deletion; so nothing else of a definition has to be locked.
+-- Two rows for each queue, so that nothing else of a definition has to be locked. The first (claims = 0) is locked shared by
+-- what writes the queue's lanes, and exclusively by a change of its mode and by its deletion. The second (claims = 1) is
+-- locked shared by claims, and exclusively by a pause: who waits for a lane that a user's transaction keeps locked holds up
+-- no pause.
 CREATE TABLE IF NOT EXISTS seriatim_gate (
-  q INT NOT NULL PRIMARY KEY
+  q INT NOT NULL,
+  claims TINYINT NOT NULL,
+  PRIMARY KEY (q, claims)
 ) ENGINE = InnoDB;
 
 -- The figures of each queue, without the rows of the next table.
@@ -204,6 +208,13 @@ CREATE TABLE IF NOT EXISTS seriatim_node (
 CREATE TABLE IF NOT EXISTS seriatim_ticket (
   node VARBINARY(512) NOT NULL PRIMARY KEY,
   given_up BIGINT NOT NULL
+) ENGINE = InnoDB;
+
+-- Own leases that were extended while another transaction had the lane locked, under this token.
+CREATE TABLE IF NOT EXISTS seriatim_extension (
+  lane BIGINT NOT NULL PRIMARY KEY,
+  tok BIGINT NOT NULL,
+  until BIGINT NOT NULL
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS seriatim_leader (

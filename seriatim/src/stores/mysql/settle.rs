@@ -6,6 +6,7 @@ use super::bodies::Bodies;
 use super::error::Try;
 use super::going_on::GoingOn;
 use super::load::Need;
+use super::sql::{Columns, list};
 use super::work::Work;
 use crate::contract::{Settle, Settled, Wake};
 use crate::model::payload::Digest;
@@ -32,11 +33,38 @@ pub(super) async fn settle(work: &mut Work<'_>, request: &Settle) -> Try<(Vec<Se
     work.load_jobs(&last, Need::Position, true, Bodies::None, &equal).await?;
     let now = work.now;
     let mut settled = work.state.settle(now, turns);
+    mark_busy(work, turns, &mut settled).await?;
     going_on.claim(work, &mut settled).await?;
     let wake = Wake::of(turns.iter().filter_map(|turn| work.state.waiting_in(turn.lane)));
     work.save().await?;
     going_on.fill(work, &mut settled).await?;
     Ok((settled, wake))
+}
+
+/// Marks the turns whose lanes were left out because another transaction keeps them locked.
+async fn mark_busy(
+    work: &mut Work<'_>,
+    turns: &[Settlement],
+    settled: &mut [Settled],
+) -> Try<()> {
+    let missing = turns.iter().map(|turn| turn.lane.number);
+    let missing: BTreeSet<u64> = missing.filter(|lane| !work.lanes.contains_key(lane)).collect();
+    if !work.lock.skips_locked() || missing.is_empty() {
+        return Ok(());
+    }
+    let lanes = list(missing);
+    let sql = format!("SELECT id, tok FROM seriatim_lane WHERE id IN ({lanes}) AND st = 2");
+    let mut claimed = BTreeSet::new();
+    for row in work.rows(&sql).await? {
+        let mut row = Columns::of(row);
+        claimed.insert((row.int()? as u64, row.int()?));
+    }
+    for (turn, settled) in turns.iter().zip(settled) {
+        if claimed.contains(&(turn.lane.number, turn.token.0)) {
+            *settled = Settled::Busy;
+        }
+    }
+    Ok(())
 }
 
 /// The digests of jobs that may go back into a large lane, where equal ones may wait.

@@ -42,6 +42,8 @@ pub(super) async fn sweep(
     work.save().await?;
     swept.more |= forget_names(work, most, names_seen).await?;
     swept.more |= work.fold_figures().await?;
+    let expired = format!("DELETE FROM seriatim_extension WHERE until < {at} LIMIT {rows_max}");
+    work.run(&expired).await?;
     let old = at - micros(DEAD_NODE_SHOWN);
     let old = format!("FROM seriatim_node WHERE dead_at IS NOT NULL AND dead_at <= {old}");
     let ids = format!("SELECT id {old}");

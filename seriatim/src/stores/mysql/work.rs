@@ -10,7 +10,6 @@ use super::bodies::Bodies;
 use super::definitions::{Definitions, Known};
 use super::error::{Fail, Try};
 pub(super) use super::gates::Lock;
-use super::gates::lock_gates;
 use super::job_row::JobRow;
 use super::lane_row::{LANE_COLUMNS, LaneRow, st};
 use super::pool::{Answer, Pool, Session};
@@ -63,7 +62,7 @@ impl<'a> Work<'a> {
         let access = if lock.is_look() { "READ ONLY" } else { "READ WRITE" };
         let known = definitions.known();
         let gates = lock.gates(&known.queues);
-        let locks = if gates.is_empty() { "DO 0".to_owned() } else { lock_gates(&gates) };
+        let locks = lock.first_statement(&gates);
         let sql = format!(
             "START TRANSACTION {access}; {locks}; SELECT {CLOCK}, definitions \
              FROM seriatim_meta WHERE id = 1 {clause};{ahead}"
@@ -118,7 +117,8 @@ impl<'a> Work<'a> {
 
     /// Rolls the transaction back.
     pub(super) async fn undo(mut self) {
-        if self.session.run("ROLLBACK").await.is_ok() {
+        let rollback = format!("ROLLBACK{}", self.lock.last_statement());
+        if self.session.run(&rollback).await.is_ok() {
             self.session.give_back();
         }
     }
@@ -145,9 +145,18 @@ impl<'a> Work<'a> {
 
     /// Runs the last statements of the operation and commits it, in one round trip.
     pub(super) async fn finish(&mut self, sql: &str) -> Try<Vec<Answer>> {
-        let answers = self.run(&format!("{sql};COMMIT")).await?;
+        let answers = self.run(&format!("{sql};COMMIT{}", self.lock.last_statement())).await?;
         self.ended = true;
         Ok(answers)
+    }
+
+    /// Commits the operation, unless [`Self::finish`] has.
+    pub(super) async fn commit(&mut self) -> Try<()> {
+        if !self.ended {
+            self.run(&format!("COMMIT{}", self.lock.last_statement())).await?;
+            self.ended = true;
+        }
+        Ok(())
     }
 
     /// Runs one statement and returns its rows.
@@ -202,7 +211,12 @@ impl<'a> Work<'a> {
 
     /// Creates the missing lanes of these keys, and locks the others.
     pub(super) async fn open_keys(&mut self, keys: &BTreeSet<(u32, Arc<str>)>) -> Try<()> {
-        let keys: Vec<&(u32, Arc<str>)> = keys.iter().collect();
+        // An insert of a key that is there locks the gap before it, too: neighbouring new keys would wait until the end of
+        // the user's transaction.
+        let seen = self.seen_keys(keys).await?;
+        self.lock_keys(&seen).await?;
+        let keys: Vec<&(u32, Arc<str>)> =
+            keys.iter().filter(|key| !self.state.keys.contains_key(*key)).collect();
         for keys in keys.chunks(LIST_MAX / 10) {
             let first = self.draw(keys.len()).await?;
             let row = |((q, k), id): (&&(u32, Arc<str>), u64)| {
@@ -219,6 +233,25 @@ impl<'a> Work<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Those of these keys that have lanes, without locking them. A user's transaction may see an older state.
+    async fn seen_keys(
+        &mut self,
+        keys: &BTreeSet<(u32, Arc<str>)>,
+    ) -> Try<BTreeSet<(u32, Arc<str>)>> {
+        let keys: Vec<&(u32, Arc<str>)> = keys.iter().collect();
+        let mut seen = BTreeSet::new();
+        for keys in keys.chunks(LIST_MAX / 10) {
+            for (queue, keys) in by_queue(keys.iter().map(|(q, k)| (*q, k))) {
+                let keys = literals(keys);
+                let sql = format!("SELECT k FROM seriatim_lane WHERE q = {queue} AND k IN ({keys})");
+                for row in self.rows(&sql).await? {
+                    seen.insert((queue, Columns::of(row).text()?));
+                }
+            }
+        }
+        Ok(seen)
     }
 
     /// Locks the existing ones of these lanes in order of (queue, key), then of number.
@@ -251,6 +284,7 @@ impl<'a> Work<'a> {
                 }
             }
         }
+        let skip = if self.lock.skips_locked() { " SKIP LOCKED" } else { "" };
         let mut statements = Vec::new();
         let keyed: Vec<_> = keyed.into_iter().collect();
         for keys in keyed.chunks(LIST_MAX / 10) {
@@ -265,7 +299,7 @@ impl<'a> Work<'a> {
         }
         for rest in statements {
             let body = bodies.of("IF(j_gen >= open, payload, NULL)");
-            let sql = format!("SELECT {LANE_COLUMNS}, {body} FROM seriatim_lane {rest}");
+            let sql = format!("SELECT {LANE_COLUMNS}, {body} FROM seriatim_lane {rest}{skip}");
             for row in self.rows(&sql).await? {
                 let mut row = Columns::of(row);
                 let (lane, mut job) = LaneRow::read(&mut row)?;
