@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::bodies::Bodies;
 use super::error::Try;
 use super::gates::{Gates, Lock};
-use super::lane_row::LaneRow;
+use super::lane_row::{LaneRow, node_number};
 use super::sql::{Columns, LIST_MAX, list, text};
 use super::work::Work;
 use super::{Mysql, claim};
@@ -143,7 +143,7 @@ async fn flagged(work: &mut Work<'_>, node: &NodeId, named: &BTreeSet<u64>) -> T
     let sql = format!(
         "SELECT DISTINCT l.id FROM seriatim_flag f JOIN seriatim_lane l ON l.id = f.lane \
          WHERE l.st = 2 AND (l.node = {} OR l.id IN ({}))",
-        text(&node.0),
+        node_number(&node.0),
         list(named.iter().copied())
     );
     let mut lanes = HashSet::new();
@@ -157,7 +157,7 @@ async fn flagged(work: &mut Work<'_>, node: &NodeId, named: &BTreeSet<u64>) -> T
     work.read_lanes(&format!("WHERE id IN ({ids})"), Bodies::None).await?;
     let from = format!(
         "FROM seriatim_flag f JOIN seriatim_job j ON j.seq = f.seq JOIN seriatim_lane l ON l.id = j.lane \
-         WHERE f.lane IN ({ids}) AND j.gen < l.open"
+         WHERE f.lane IN ({ids}) AND (j.gen < l.open OR j.seq = l.taken)"
     );
     work.read_jobs(&from, Bodies::None).await?;
     Ok(())

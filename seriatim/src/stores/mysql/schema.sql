@@ -87,19 +87,20 @@ CREATE TABLE IF NOT EXISTS seriatim_lane (
   open BIGINT NOT NULL DEFAULT 0,            -- jobs with a lower generation are closed: owned by the claim
   n INT NOT NULL DEFAULT 0,                  -- open jobs
   c INT NOT NULL DEFAULT 0,                  -- closed jobs
+  taken BIGINT NOT NULL DEFAULT 0,           -- a closed job in seriatim_job whose row the claim did not write, or 0
   flags TINYINT NOT NULL DEFAULT 0,          -- 1 held, 2 paused
   retry INT NOT NULL DEFAULT -1,             -- these three: the lane's in `accumulate`, else its head's
   crashes INT NOT NULL DEFAULT 0,
   error BLOB NULL,
-  next_due BIGINT NULL,
+  next_due BIGINT NULL,                      -- `accumulate`
   route INT NOT NULL DEFAULT 0,
   soonest INT NULL,                          -- the best priority of the open jobs, if known (`accumulate`)
-  node VARBINARY(512) NULL,                  -- this and the next five: of the claim
-  own TINYINT NULL,                          -- whether the claim has an own lease
-  ttl BIGINT NULL,
-  until BIGINT NULL,
-  claimed_at BIGINT NULL,
-  beat_at BIGINT NULL,
+  node BIGINT NOT NULL DEFAULT 0,            -- this and the next five: of the last claim. Never null, so that a claim changes
+  own TINYINT NOT NULL DEFAULT 0,            -- no row's size. Whether the claim has an own lease
+  ttl BIGINT NOT NULL DEFAULT 0,
+  until BIGINT NOT NULL DEFAULT 0,
+  claimed_at BIGINT NOT NULL DEFAULT 0,
+  beat_at BIGINT NOT NULL DEFAULT 0,
   progress MEDIUMBLOB NULL,
   j_gen BIGINT NULL,                         -- this and what follows: the job that opened it, as in seriatim_job;
   j_created BIGINT NULL,                     -- null if that has ended
@@ -129,7 +130,7 @@ CREATE TABLE IF NOT EXISTS seriatim_job (
   seq BIGINT NOT NULL PRIMARY KEY,
   q INT NOT NULL,
   lane BIGINT NOT NULL,
-  gen BIGINT NOT NULL,                       -- closed if below the lane's `open`
+  gen BIGINT NOT NULL,                       -- closed if below the lane's `open`, or if the lane's `taken` says so
   ord VARBINARY(24) NOT NULL,                -- sort key or digest of an open job
   created BIGINT NOT NULL,
   score DOUBLE NOT NULL,
@@ -197,10 +198,12 @@ CREATE TABLE IF NOT EXISTS seriatim_idempotency (
 
 CREATE TABLE IF NOT EXISTS seriatim_node (
   id VARBINARY(512) NOT NULL PRIMARY KEY,
+  number BIGINT NOT NULL AUTO_INCREMENT,     -- in the rows of its claims; no other node ever gets it
   info MEDIUMBLOB NOT NULL,                  -- JSON
   beat_at BIGINT NOT NULL,
   dead_at BIGINT NULL,
-  command VARBINARY(16) NULL
+  command VARBINARY(16) NULL,
+  UNIQUE KEY node_number (number)
 ) ENGINE = InnoDB;
 
 -- Claims and rescues of a node with a ticket up to this one take nothing. Each of them locks the row shared until it
@@ -227,9 +230,10 @@ CREATE OR REPLACE VIEW seriatim_lanes AS
 SELECT l.id AS lane, CONVERT(q.name USING utf8mb4) AS queue, CONVERT(l.k USING utf8mb4) AS lane_key,
   CASE l.st WHEN 2 THEN 'claimed' WHEN 3 THEN IF(l.flags & 2, 'paused', 'held') ELSE 'waiting' END AS state,
   FROM_UNIXTIME(l.due / 1000000) AS due, l.n + l.c AS jobs, l.retry AS retry_count, l.crashes,
-  CONVERT(l.error USING utf8mb4) AS error, IF(l.st = 2, l.tok, NULL) AS token, CONVERT(l.node USING utf8mb4) AS node,
-  FROM_UNIXTIME(l.claimed_at / 1000000) AS claimed_at
-FROM seriatim_lane l JOIN seriatim_queue q ON q.number = l.q;
+  CONVERT(l.error USING utf8mb4) AS error, IF(l.st = 2, l.tok, NULL) AS token, CONVERT(n.id USING utf8mb4) AS node,
+  IF(l.st = 2, FROM_UNIXTIME(l.claimed_at / 1000000), NULL) AS claimed_at
+FROM seriatim_lane l JOIN seriatim_queue q ON q.number = l.q
+  LEFT JOIN seriatim_node n ON n.number = l.node AND l.st = 2;
 
 CREATE OR REPLACE VIEW seriatim_jobs AS
 SELECT l.id AS seq, CONVERT(q.name USING utf8mb4) AS queue, CONVERT(l.k USING utf8mb4) AS job_key,
@@ -242,7 +246,7 @@ FROM seriatim_lane l JOIN seriatim_queue q ON q.number = l.q WHERE l.j_gen IS NO
 UNION ALL
 SELECT j.seq, CONVERT(q.name USING utf8mb4), CONVERT(l.k USING utf8mb4),
   JSON_UNQUOTE(JSON_EXTRACT(CONVERT(j.rest USING utf8mb4), '$.task')),
-  IF(l.st = 2 AND j.gen < l.open, 'running', 'queued'), j.score, j.prio,
+  IF(l.st = 2 AND (j.gen < l.open OR j.seq = l.taken), 'running', 'queued'), j.score, j.prio,
   FROM_UNIXTIME(j.run_at / 1000000), j.attempts, j.retry,
   JSON_UNQUOTE(JSON_EXTRACT(CONVERT(j.rest USING utf8mb4), '$.error')),
   FROM_UNIXTIME(j.created / 1000000), j.payload

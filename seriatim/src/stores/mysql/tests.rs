@@ -15,6 +15,7 @@ mod partly;
 mod pausing;
 mod plans;
 mod reading;
+mod taken;
 mod transactions;
 
 use std::collections::HashMap;

@@ -11,7 +11,7 @@ use super::definitions::{Definitions, Known};
 use super::error::{Fail, Try};
 pub(super) use super::gates::Lock;
 use super::job_row::JobRow;
-use super::lane_row::{LANE_COLUMNS, LaneRow, st};
+use super::lane_row::{LaneRow, lane_columns, st};
 use super::pool::{Answer, Pool, Session};
 use super::sql::{CLOCK, Columns, LIST_MAX, STATEMENT_BYTES_MAX, list, literals};
 use crate::model::clock::Timestamp;
@@ -245,7 +245,8 @@ impl<'a> Work<'a> {
         for keys in keys.chunks(LIST_MAX / 10) {
             for (queue, keys) in by_queue(keys.iter().map(|(q, k)| (*q, k))) {
                 let keys = literals(keys);
-                let sql = format!("SELECT k FROM seriatim_lane WHERE q = {queue} AND k IN ({keys})");
+                let sql =
+                    format!("SELECT k FROM seriatim_lane WHERE q = {queue} AND k IN ({keys})");
                 for row in self.rows(&sql).await? {
                     seen.insert((queue, Columns::of(row).text()?));
                 }
@@ -256,19 +257,22 @@ impl<'a> Work<'a> {
 
     /// Locks the existing ones of these lanes in order of (queue, key), then of number.
     pub(super) async fn lock_lanes(&mut self, wanted: &BTreeSet<u64>) -> Try<()> {
-        self.lock_lanes_of(wanted, &BTreeSet::new(), Bodies::None).await
+        self.lock_lanes_of(wanted, &HashMap::new(), Bodies::None).await
     }
 
-    /// Like [`Self::lock_lanes`], if some of the lanes are known to have no key. `bodies`: those of open jobs.
+    /// Like [`Self::lock_lanes`], if the queue and key of some lanes are known (`None`: it has no key). `bodies`: those
+    /// of open jobs.
     pub(super) async fn lock_lanes_of(
         &mut self,
         wanted: &BTreeSet<u64>,
-        keyless: &BTreeSet<u64>,
+        keys: &HashMap<u64, Option<(u32, Arc<str>)>>,
         bodies: Bodies,
     ) -> Try<()> {
-        let wanted_list: Vec<u64> = wanted.difference(keyless).copied().collect();
-        let mut keyed: BTreeSet<(u32, Arc<str>)> = BTreeSet::new();
-        let mut bare: Vec<u64> = keyless.iter().copied().collect();
+        let wanted_list: Vec<u64> =
+            wanted.iter().copied().filter(|lane| !keys.contains_key(lane)).collect();
+        let mut keyed: BTreeSet<(u32, Arc<str>)> = keys.values().flatten().cloned().collect();
+        let mut bare: Vec<u64> =
+            keys.iter().filter(|(_, key)| key.is_none()).map(|(lane, _)| *lane).collect();
         for ids in wanted_list.chunks(LIST_MAX) {
             let sql = format!(
                 "SELECT id, q, k FROM seriatim_lane WHERE id IN ({}){}",
@@ -299,7 +303,8 @@ impl<'a> Work<'a> {
         }
         for rest in statements {
             let body = bodies.of("IF(j_gen >= open, payload, NULL)");
-            let sql = format!("SELECT {LANE_COLUMNS}, {body} FROM seriatim_lane {rest}{skip}");
+            let columns = lane_columns();
+            let sql = format!("SELECT {columns}, {body} FROM seriatim_lane {rest}{skip}");
             for row in self.rows(&sql).await? {
                 let mut row = Columns::of(row);
                 let (lane, mut job) = LaneRow::read(&mut row)?;
@@ -316,8 +321,8 @@ impl<'a> Work<'a> {
 
     /// Reads lanes with the jobs that opened them. Locks them if `rest` contains a locking clause.
     pub(super) async fn read_lanes(&mut self, rest: &str, bodies: Bodies) -> Try<Vec<u64>> {
-        let sql =
-            format!("SELECT {LANE_COLUMNS}, {} FROM seriatim_lane {rest}", bodies.of("payload"));
+        let (columns, body) = (lane_columns(), bodies.of("payload"));
+        let sql = format!("SELECT {columns}, {body} FROM seriatim_lane {rest}");
         let rows = self.rows(&sql).await?;
         self.add_lanes(rows)
     }

@@ -89,7 +89,10 @@ async fn a_change_of_a_mode_that_waits_holds_up_its_queue_only() {
     push(&implied, vec![Job::new("loose", &1).unwrap().key("k")]).await;
     let mut holder = session(&hanging.database).await;
     holder.query_drop("START TRANSACTION").await.unwrap();
-    holder.query_drop("SELECT q FROM seriatim_gate WHERE q = 3 AND claims = 0 LOCK IN SHARE MODE").await.unwrap();
+    holder
+        .query_drop("SELECT q FROM seriatim_gate WHERE q = 3 AND claims = 0 LOCK IN SHARE MODE")
+        .await
+        .unwrap();
     let changing = tokio::spawn(async move { declare(&implied, Queue::fifo("loose")).await });
     until_waiting(&mut session(&hanging.database).await, &hanging.database, 1).await;
     let calls = async {
