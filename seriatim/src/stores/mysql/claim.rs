@@ -10,12 +10,13 @@ use super::bodies::Bodies;
 use super::definitions::Known;
 use super::due::{first_wakes, look, looks, mine, ready_of, wake_of};
 use super::error::{Fail, Try};
-use super::fast_path::FastLane;
 use super::fold::count_call;
 use super::gates::Lock;
-use super::lane_row::LANE_COLUMNS;
+use super::going_on::{self, next_turns};
+use super::lane_row::{lane_columns, node_number};
 use super::load::{Need, nodes};
 use super::pool::Answer;
+use super::remembered::{Deletion, Mine};
 use super::sql::{Columns, LIST_MAX, list, text};
 use super::tickets::{check_given_up, give_up, hold_ticket, ticket_of};
 use super::tokens::draw_token;
@@ -42,29 +43,34 @@ impl Consumer for Mysql {
     async fn claim(&self, request: Claim) -> Result<Claimed> {
         let asked = AtomicU32::new(0);
         let ahead = || ahead(&self.inner.definitions.known(), &request, &asked);
-        let (claimed, fast) = transact!(
-            self.inner, Lock::queue(&request.queue), request.now, ahead(), work => claim(
+        let (claimed, mine) = transact!(
+            self.inner, Lock::Claim(request.queue.clone()), request.now, ahead(), work => claim(
                 work, &request, asked.load(Ordering::Relaxed)
             )
         )?;
-        self.inner.fast_path.add(fast);
+        self.inner.remembered.add(mine);
         count_call(&self.inner);
         Ok(claimed)
     }
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
         request.validate()?;
-        let deletion =
-            self.inner.fast_path.deletion(&request.turns, &self.inner.definitions.known());
-        let ahead = || deletion.as_ref().map(|deletion| deletion.sql.clone()).unwrap_or_default();
+        let (known, mine) =
+            (self.inner.definitions.known(), self.inner.remembered.take(&request.turns));
+        let deletion = Deletion::of(&request.turns, &mine, &known);
+        let ahead = || match &deletion {
+            Some(deletion) => deletion.sql.clone(),
+            None => going_on::ahead(&known, &request),
+        };
         let (settled, wake) = transact!(
-            self.inner, Lock::FREE, request.now, ahead(), work => async {
+            self.inner, Lock::of_settle(&request), request.now, ahead(), work => async {
                 match deletion.as_ref().filter(|_| !work.ahead.is_empty()) {
                     Some(deletion) => Ok((deletion.settle(work, &request.turns).await?, Wake::of([]))),
-                    None => super::settle::settle(work, &request).await,
+                    None => super::settle::settle(work, &request, &mine, known.stamp).await,
                 }
             }
         )?;
+        self.inner.remembered.add(next_turns(&settled).map(Mine::of_next).collect());
         self.inner.bell.ring(&wake);
         count_call(&self.inner);
         Ok(settled)
@@ -97,8 +103,8 @@ fn ahead(known: &Known, request: &Claim, asked: &AtomicU32) -> String {
 }
 
 /// Claims lanes. `asked` is the number of the queue that the statements ahead were for; 0 if there were none. Also
-/// returns which of the turns are on the [fast path](super::fast_path).
-async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed, Vec<FastLane>)> {
+/// returns what to remember of them.
+async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed, Vec<Mine>)> {
     let mut ahead = std::mem::take(&mut work.ahead).into_iter();
     match (ahead.next(), ahead.next()) {
         (Some(given_up), Some(node)) => {
@@ -141,17 +147,17 @@ async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed
             (candidates(work, queue, request, &ready.classes).await?, Some(ready))
         }
     };
-    let (mut turns, mut fast, mut room) = (Vec::new(), Vec::new(), Room::of(request));
+    let (mut turns, mut mine, mut room) = (Vec::new(), Vec::new(), Room::of(request));
     if !taken.is_empty() {
         turns = take(work, request, &taken, &mut room).await?;
-        fast.extend(turns.iter().filter_map(|turn| work.fast(turn.lane.number)));
+        mine.extend(turns.iter().filter_map(|turn| work.mine(turn.lane.number)));
         work.fill(turns.iter_mut()).await?;
         let sql = looks(&work.state, queue, request);
         ready = Some(ready_of(work.finish(&sql).await?)?);
     }
     let ready = ready.ok_or_else(super::sql::corrupt)?;
     let next_due = if ready.classes.is_empty() { ready.wake } else { Some(work.now) };
-    Ok((Claimed { turns, next_due, cut: room.is_full }, fast))
+    Ok((Claimed { turns, next_due, cut: room.is_full }, mine))
 }
 
 fn is_due(wake: Option<Timestamp>, now: Timestamp) -> bool {
@@ -266,9 +272,10 @@ async fn candidates(
 fn best(queue: u32, class: u32, request: &Claim) -> String {
     let (body, limit) = (Bodies::Lengths.of("payload"), most(class, request));
     format!(
-        "SELECT {LANE_COLUMNS}, {body} FROM seriatim_lane FORCE INDEX (lane_ready) \
+        "SELECT {}, {body} FROM seriatim_lane FORCE INDEX (lane_ready) \
          WHERE q = {queue} AND st = 0 AND class = {class} ORDER BY prio, due, id LIMIT {limit} \
-         FOR UPDATE SKIP LOCKED;"
+         FOR UPDATE SKIP LOCKED;",
+        lane_columns()
     )
 }
 
@@ -320,8 +327,10 @@ pub(super) async fn rescue(work: &mut Work<'_>, request: &Rescue) -> Try<Result<
     let queues = list(work.state.queues.keys().map(|number| u64::from(*number)));
     let at = now.as_micros();
     let sql = format!(
-        "SELECT l.id FROM seriatim_lane l FORCE INDEX (lane_ready) LEFT JOIN seriatim_node n ON n.id = l.node \
-         WHERE l.q IN ({queues}) AND l.st = 2 AND IF(l.own, l.until < {at}, n.id IS NULL OR n.beat_at + l.ttl < {at}) \
+        "SELECT l.id FROM seriatim_lane l FORCE INDEX (lane_ready) LEFT JOIN seriatim_node n ON n.number = l.node \
+         LEFT JOIN seriatim_extension e ON e.lane = l.id AND e.tok = l.tok \
+         WHERE l.q IN ({queues}) AND l.st = 2 \
+         AND IF(l.own, GREATEST(l.until, IFNULL(e.until, 0)) < {at}, n.number IS NULL OR n.beat_at + l.ttl < {at}) \
          ORDER BY l.id LIMIT {most}"
     );
     let mut ids = Vec::new();
@@ -352,7 +361,7 @@ pub(super) async fn release(work: &mut Work<'_>, request: &Release) -> Try<Vec<T
         ClaimSelection::Queue(queue) => format!("q = {}", work.state.queue(queue)?.number),
         ClaimSelection::Node(node) => {
             let queues = list(work.state.queues.keys().map(|number| u64::from(*number)));
-            format!("q IN ({queues}) AND node = {}", text(&node.0))
+            format!("q IN ({queues}) AND node = {}", node_number(&node.0))
         }
     };
     let made_by = request.made_by.map_or(i64::MAX, Timestamp::as_micros);
@@ -420,12 +429,25 @@ impl Work<'_> {
     }
 
     pub(super) async fn load_closed_with(&mut self, lanes: &[u64], bodies: Bodies) -> Try<()> {
-        for ids in lanes.chunks(LIST_MAX) {
+        let (mut closed, mut taken) = (Vec::new(), Vec::new());
+        for id in lanes {
+            let Some(row) = self.lanes.get(id) else { continue };
+            match (row.taken as u64, self.state.lanes.get(id)) {
+                (0, Some(lane)) if lane.unread.closed > 0 => closed.push(*id),
+                (0, _) => {}
+                (seq, _) => taken.push(seq),
+            }
+        }
+        for ids in closed.chunks(LIST_MAX) {
             let from = format!(
                 "FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane WHERE j.lane IN ({}) AND j.gen < l.open",
                 list(ids.iter().copied())
             );
             self.read_jobs(&from, bodies).await?;
+        }
+        for seqs in taken.chunks(LIST_MAX) {
+            let seqs = list(seqs.iter().copied());
+            self.read_jobs(&format!("FROM seriatim_job j WHERE j.seq IN ({seqs})"), bodies).await?;
         }
         Ok(())
     }

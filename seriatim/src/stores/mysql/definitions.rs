@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use super::error::Try;
-use super::gates::lock_gates;
 use super::sql::Columns;
 use super::work::Work;
 use crate::lock::lock;
@@ -58,7 +57,7 @@ impl Work<'_> {
                 if wanted.is_subset(&locked) {
                     break;
                 }
-                self.run(&lock_gates(&wanted)).await?;
+                self.run(&self.lock.lock_gates(&wanted)).await?;
                 locked = wanted;
             }
         }

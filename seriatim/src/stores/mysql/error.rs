@@ -51,6 +51,11 @@ impl Fail {
         matches!(self, Self::Server(Driver::Server(e)) if matches!(e.code, 1205 | 1213 | 1020))
     }
 
+    /// Whether another session kept a row locked for longer than this one waits.
+    pub(super) fn is_lock_wait(&self) -> bool {
+        matches!(self, Self::Server(Driver::Server(e)) if e.code == 1205)
+    }
+
     /// Whether another session has created the same lane meanwhile.
     pub(super) fn is_taken(&self) -> bool {
         matches!(self, Self::Server(Driver::Server(e)) if e.code == 1062)

@@ -3,11 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::pool::LOCK_WAIT_SECONDS;
 use super::sql::list;
-use crate::contract::{ClaimSelection, Release};
+use crate::contract::{ClaimSelection, Release, Settle};
 use crate::model::id::JobId;
 use crate::model::job::Job;
 use crate::stores::state::QueueRow;
+
+/// How many seconds a settle waits for lanes that it may leave out: the shortest wait that the server knows.
+const BRIEF_WAIT_SECONDS: u32 = 1;
 
 /// How an operation locks the definitions.
 #[derive(Clone, Debug)]
@@ -16,12 +20,27 @@ pub(super) enum Lock {
     Look,
     /// It writes lanes of these queues, whose modes do not change until it ends.
     Write(Gates),
+    /// It claims lanes of this queue, whose mode does not change until it ends. A pause waits for it.
+    Claim(Arc<str>),
+    /// It settles claimed lanes, which keep their queue's mode.
+    Settle(Patience),
     /// Exclusive: it may change definitions. Only other operations of this kind wait for it.
     Alone,
 }
 
-/// Queues whose rows in `seriatim_gate` are locked. A queue whose mode changes, or that is being deleted, is locked
-/// exclusively.
+/// How long a settle waits for lanes that other transactions have locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// As long as any operation.
+    Full,
+    /// [`BRIEF_WAIT_SECONDS`], in the line of those who want the lane: otherwise, pushes to a busy key could pass by for
+    /// ever. Longer locks are those of users.
+    Brief,
+    /// Not at all: it leaves them out. The second attempt after a brief wait.
+    Skip,
+}
+
+/// Queues whose gates are locked: see the table `seriatim_gate`.
 #[derive(Clone, Debug)]
 pub(super) enum Gates {
     /// The operation writes no lanes, or only claimed ones, which keep their queue's mode.
@@ -34,6 +53,10 @@ pub(super) enum Gates {
 impl Lock {
     /// Writes nothing that depends on the mode of a queue.
     pub(super) const FREE: Self = Self::Write(Gates::None);
+
+    pub(super) fn of_settle(request: &Settle) -> Self {
+        Self::Settle(if request.skip_locked { Patience::Brief } else { Patience::Full })
+    }
 
     pub(super) fn queue(name: &Arc<str>) -> Self {
         Self::Write(Gates::Named(BTreeSet::from([name.clone()])))
@@ -62,6 +85,14 @@ impl Lock {
         matches!(self, Self::Alone)
     }
 
+    pub(super) fn waits_briefly(&self) -> bool {
+        matches!(self, Self::Settle(Patience::Brief))
+    }
+
+    pub(super) fn skips_locked(&self) -> bool {
+        matches!(self, Self::Settle(Patience::Skip))
+    }
+
     pub(super) fn is_look(&self) -> bool {
         matches!(self, Self::Look)
     }
@@ -69,19 +100,71 @@ impl Lock {
     /// The queues to lock.
     pub(super) fn gates(&self, queues: &BTreeMap<u32, QueueRow>) -> BTreeSet<u32> {
         match self {
-            Self::Look | Self::Alone | Self::Write(Gates::None) => BTreeSet::new(),
+            Self::Look | Self::Alone | Self::Settle(_) | Self::Write(Gates::None) => {
+                BTreeSet::new()
+            }
             Self::Write(Gates::All) => queues.keys().copied().collect(),
             Self::Write(Gates::Numbered(numbers)) => numbers.clone(),
             Self::Write(Gates::Named(names)) => {
                 let named = queues.values().filter(|row| names.contains(&row.name));
                 named.map(|row| row.number).collect()
             }
+            Self::Claim(name) => {
+                queues.values().filter(|row| row.name == *name).map(|row| row.number).collect()
+            }
+        }
+    }
+
+    /// The statement that a transaction with this lock begins with.
+    pub(super) fn first_statement(&self, gates: &BTreeSet<u32>) -> String {
+        if self.waits_briefly() {
+            return lock_wait(BRIEF_WAIT_SECONDS);
+        }
+        if gates.is_empty() { "DO 0".to_owned() } else { self.lock_gates(gates) }
+    }
+
+    /// What follows the end of its transaction.
+    pub(super) fn last_statement(&self) -> String {
+        match self.waits_briefly() {
+            true => format!(";{}", lock_wait(LOCK_WAIT_SECONDS)),
+            false => String::new(),
+        }
+    }
+
+    /// The statement that locks the gates of these queues. It must precede the one that reads their definitions.
+    pub(super) fn lock_gates(&self, numbers: &BTreeSet<u32>) -> String {
+        match self {
+            Self::Claim(_) => lock_gates(numbers, "", SHARED),
+            _ => lock_gates(numbers, WRITING, SHARED),
         }
     }
 }
 
-/// The statement that locks these queues. It must precede the one that reads their definitions.
-pub(super) fn lock_gates(numbers: &BTreeSet<u32>) -> String {
+fn lock_wait(seconds: u32) -> String {
+    format!("SET SESSION innodb_lock_wait_timeout = {seconds}")
+}
+
+const SHARED: &str = "LOCK IN SHARE MODE";
+const WRITING: &str = "AND claims = 0";
+const CLAIMING: &str = "AND claims = 1";
+
+fn lock_gates(numbers: &BTreeSet<u32>, which: &str, how: &str) -> String {
     let numbers = list(numbers.iter().map(|number| u64::from(*number)));
-    format!("SELECT q FROM seriatim_gate WHERE q IN ({numbers}) ORDER BY q LOCK IN SHARE MODE")
+    format!("SELECT q FROM seriatim_gate WHERE q IN ({numbers}) {which} ORDER BY q, claims {how}")
+}
+
+/// Waits for what writes lanes of these queues, and keeps others from it until the operation ends.
+pub(super) fn close_gates(numbers: &BTreeSet<u32>) -> String {
+    lock_gates(numbers, WRITING, "FOR UPDATE")
+}
+
+/// Waits for the claims of these queues.
+pub(super) fn wait_for_claims(numbers: &BTreeSet<u32>) -> String {
+    lock_gates(numbers, CLAIMING, "FOR UPDATE")
+}
+
+/// Makes a pause of these queues wait until the operation ends. What it reads of them afterwards is not changed by a
+/// pause that has returned before.
+pub(super) fn begin_claim(numbers: &BTreeSet<u32>) -> String {
+    lock_gates(numbers, CLAIMING, SHARED)
 }

@@ -3,16 +3,19 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::bodies::Bodies;
+use super::definitions::Known;
 use super::due::mine;
 use super::error::Try;
+use super::gates::begin_claim;
 use super::load::{Need, nodes};
-use super::sql::Columns;
+use super::sql::{Columns, list};
 use super::tickets::{given_up_of, ticket_of};
-use super::tokens::draw_token;
+use super::tokens::draw_token_after;
 use super::work::Work;
 use crate::contract::{GoOn, Settle, Settled};
 use crate::model::id::Token;
 use crate::model::turn::Turn;
+use crate::stores::state::State;
 
 /// The lanes of a settle that may go on.
 pub(super) struct GoingOn<'r> {
@@ -23,12 +26,17 @@ pub(super) struct GoingOn<'r> {
 }
 
 impl<'r> GoingOn<'r> {
-    /// Reads nodes and best priorities, before any lane is locked.
-    pub(super) async fn of(work: &mut Work<'_>, request: &'r Settle) -> Try<Self> {
+    /// Reads nodes and best priorities, before any lane is locked. `stamp`: the version of the definitions that the
+    /// statements [`ahead`] were made of.
+    pub(super) async fn of(work: &mut Work<'_>, request: &'r Settle, stamp: i64) -> Try<Self> {
         let mut best = Vec::new();
         if !request.go_on.is_empty() {
-            let sql: Vec<String> = request.go_on.iter().map(|go_on| looks(work, go_on)).collect();
-            let mut answers = work.run(&sql.join(";")).await?.into_iter();
+            let mut answers = std::mem::take(&mut work.ahead);
+            if answers.is_empty() || work.known.stamp != stamp {
+                let sql = ahead(&work.known, request);
+                answers = work.run(&sql).await?;
+            }
+            let mut answers = answers.into_iter();
             for GoOn { claim, .. } in &request.go_on {
                 let mut next = || answers.next().map(|answer| answer.rows).unwrap_or_default();
                 let given_up = given_up_of(next())?;
@@ -67,11 +75,11 @@ impl<'r> GoingOn<'r> {
         if self.lanes.is_empty() {
             return Ok(());
         }
-        let (token, _) = draw_token(work).await?;
+        let token = self.draw_token(work).await?;
         work.state.token = token - 1;
         let now = work.now;
         work.state.go_on(now, self.request, &self.best, settled);
-        for turn in next_turns(settled) {
+        for turn in next_turns_mut(settled) {
             turn.token = Token(token);
             if let Some(lane) = work.state.lanes.get_mut(&turn.lane.number) {
                 lane.token = Token(token);
@@ -80,24 +88,60 @@ impl<'r> GoingOn<'r> {
         Ok(())
     }
 
+    /// Draws the token. Tells the model which of the queues are paused now: the settle may have waited long for its
+    /// lanes, and a pause that has returned holds.
+    async fn draw_token(&self, work: &mut Work<'_>) -> Try<i64> {
+        let names = self.request.go_on.iter().map(|go_on| &go_on.claim.queue);
+        let queues: BTreeSet<u32> =
+            names.filter_map(|name| Some(work.state.queue(name).ok()?.number)).collect();
+        let numbers = list(queues.iter().map(|number| u64::from(*number)));
+        let sql = format!(
+            "{}; SELECT number FROM seriatim_queue WHERE number IN ({numbers}) AND paused = 0",
+            begin_claim(&queues)
+        );
+        let (answers, (token, _)) = draw_token_after(work, sql).await?;
+        let mut running = BTreeSet::new();
+        for row in answers.into_iter().skip(1).flat_map(|answer| answer.rows) {
+            running.insert(Columns::of(row).int()? as u32);
+        }
+        for row in work.state.queues.values_mut().filter(|row| queues.contains(&row.number)) {
+            row.paused = !running.contains(&row.number);
+        }
+        Ok(token)
+    }
+
     /// Adds the large payloads to the next turns.
     pub(super) async fn fill(&self, work: &mut Work<'_>, settled: &mut [Settled]) -> Try<()> {
-        work.fill(next_turns(settled)).await
+        work.fill(next_turns_mut(settled)).await
     }
 }
 
-fn next_turns(settled: &mut [Settled]) -> impl Iterator<Item = &mut Turn> {
+pub(super) fn next_turns(settled: &[Settled]) -> impl Iterator<Item = &Turn> {
+    settled.iter().filter_map(|settled| match settled {
+        Settled::Ok { next, .. } => next.as_deref(),
+        Settled::Stale | Settled::Busy => None,
+    })
+}
+
+fn next_turns_mut(settled: &mut [Settled]) -> impl Iterator<Item = &mut Turn> {
     settled.iter_mut().filter_map(|settled| match settled {
         Settled::Ok { next, .. } => next.as_deref_mut(),
         Settled::Stale | Settled::Busy => None,
     })
 }
 
+/// The statements for what a settle reads before it locks lanes; none if no lane may go on.
+pub(super) fn ahead(known: &Known, request: &Settle) -> String {
+    let sql: Vec<String> = request.go_on.iter().map(|go_on| looks(known, go_on)).collect();
+    sql.join(";")
+}
+
 /// The statements that read a node's ticket, the node, and the best priority of the lanes that it could claim.
-fn looks(work: &Work<'_>, go_on: &GoOn) -> String {
+fn looks(known: &Known, go_on: &GoOn) -> String {
     let claim = &go_on.claim;
     let (ticket, node) = (ticket_of(&claim.node, claim.ticket), nodes(Some(&claim.node.0), ""));
-    let Ok(queue) = work.state.queue(&claim.queue).map(|row| row.number) else {
+    let queue = known.queues.values().find(|row| *row.name == *claim.queue);
+    let Some(queue) = queue.map(|row| row.number) else {
         return format!("{ticket};{node};SELECT NULL");
     };
     let first = |class: u32| {
@@ -106,7 +150,8 @@ fn looks(work: &Work<'_>, go_on: &GoOn) -> String {
              ORDER BY prio LIMIT 1)"
         )
     };
-    let sound = mine(&work.state, claim).into_iter().filter(|class| class % 2 == 0);
+    let state = State { routes: known.routes.clone(), ..State::default() };
+    let sound = mine(&state, claim).into_iter().filter(|class| class % 2 == 0);
     let each: Vec<String> = sound.map(first).collect();
     format!("{ticket};{node};SELECT MIN(l.prio) FROM ({}) l", each.join(" UNION ALL "))
 }

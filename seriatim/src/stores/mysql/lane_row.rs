@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::error::Try;
 use super::job_row::{JobRow, read_body};
-use super::sql::{Columns, maybe, maybe_text};
+use super::sql::{Columns, maybe, maybe_text, text};
 use crate::contract::Lease;
+use crate::contract::release::NOBODY;
 use crate::model::clock::Timestamp;
 use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::queue::Mode;
@@ -26,10 +27,24 @@ pub(super) mod st {
 const HELD: i64 = 1;
 const PAUSED: i64 = 2;
 
-/// The columns read from `seriatim_lane`: a lane, and the job that opened it, if that is still there.
-pub(super) const LANE_COLUMNS: &str = "id, q, k, st, class, prio, due, wake, tok, open, n, c, flags, retry, crashes, error, next_due, \
+/// The columns of `seriatim_lane` but for `payload`: a lane, and the job that opened it, if that is still there.
+pub(super) const LANE_COLUMNS: &str = "id, q, k, st, class, prio, due, wake, tok, open, n, c, taken, flags, retry, crashes, error, next_due, \
     route, soonest, progress, node, own, ttl, until, claimed_at, beat_at, j_gen, j_created, j_score, j_prio, j_run_at, j_attempts, j_started, \
     j_retry, j_digest, j_rest";
+
+/// The same as they are read: with the name of the node, which is null if the lane is not claimed.
+pub(super) fn lane_columns() -> String {
+    let name = format!(
+        " IF(st = 2, IFNULL((SELECT n.id FROM seriatim_node n WHERE n.number = seriatim_lane.node), {}), NULL) AS node,",
+        text(NOBODY)
+    );
+    LANE_COLUMNS.replacen(" node,", &name, 1)
+}
+
+/// The number of a node; 0 if it has none.
+pub(super) fn node_number(name: &str) -> String {
+    format!("IFNULL((SELECT n.number FROM seriatim_node n WHERE n.id = {}), 0)", text(name))
+}
 
 /// A row of the lane table.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +61,7 @@ pub(super) struct LaneRow {
     pub open: i64,
     pub n: i64,
     pub c: i64,
+    pub taken: i64,
     pub flags: i64,
     pub retry: i64,
     pub crashes: i64,
@@ -69,7 +85,7 @@ pub(super) struct ClaimRow {
 }
 
 impl LaneRow {
-    /// Reads [`LANE_COLUMNS`].
+    /// Reads [`lane_columns`].
     pub(super) fn read(row: &mut Columns) -> Try<(Self, Option<JobRow>)> {
         let lane = Self {
             id: row.int()? as u64,
@@ -84,6 +100,7 @@ impl LaneRow {
             open: row.int()?,
             n: row.int()?,
             c: row.int()?,
+            taken: row.int()?,
             flags: row.int()?,
             retry: row.int()?,
             crashes: row.int()?,
@@ -101,6 +118,11 @@ impl LaneRow {
         let (entry, later) = read_body(row, lane.id, lane.q)?;
         let job = JobRow::live(entry, lane.q, lane.id, gen_, later);
         Ok((lane, Some(job)))
+    }
+
+    /// Whether a job of generation `gen_` belongs to the claim.
+    pub(super) fn has_closed(&self, seq: u64, gen_: i64) -> bool {
+        self.st == st::CLAIMED && (gen_ < self.open || seq as i64 == self.taken)
     }
 
     /// The lane without its jobs.
@@ -132,8 +154,8 @@ impl LaneRow {
         lane
     }
 
-    /// The row of the model's lane, with number `id`. `before`: the row it was read from. `n`: the number of its open
-    /// jobs.
+    /// The row of the model's lane, with number `id`, except for `taken`. `before`: the row it was read from. `n`: the
+    /// number of its open jobs.
     pub(super) fn of(lane: &Lane, id: u64, before: Option<&Self>, n: i64) -> Self {
         let hold = lane.hold.as_ref();
         let was_claimed = before.is_some_and(|before| before.st == st::CLAIMED);
@@ -184,11 +206,12 @@ impl LaneRow {
             open: before.map_or(0, |before| before.open) + i64::from(closes_all),
             n,
             c: closed + lane.unread.closed as i64,
+            taken: 0,
             flags: i64::from(lane.held) * HELD + i64::from(lane.paused) * PAUSED,
             retry,
             crashes,
             error,
-            next_due: lane.next_due.map(Timestamp::as_micros),
+            next_due: lane.next_due.filter(|_| own).map(Timestamp::as_micros),
             route: i64::from(lane.route),
             soonest,
             progress: lane.progress.clone(),
@@ -196,14 +219,20 @@ impl LaneRow {
         }
     }
 
-    /// The assignments that change `old` into this row.
+    /// The changes of columns in which each lane usually gets another value.
+    pub(super) fn own_changes(&self, old: &Self) -> Vec<(&'static str, i64)> {
+        let columns = [("due", old.due, self.due), ("taken", old.taken, self.taken)];
+        let changed = columns.into_iter().filter(|(_, old, new)| old != new);
+        changed.map(|(name, _, new)| (name, new)).collect()
+    }
+
+    /// The assignments that change `old` into this row, but for [`Self::own_changes`].
     pub(super) fn changes(&self, old: &Self) -> String {
         let mut text = String::new();
         let numbers = [
             ("st", old.st, self.st),
             ("class", old.class, self.class),
             ("prio", old.prio, self.prio),
-            ("due", old.due, self.due),
             ("tok", old.tok, self.tok),
             ("open", old.open, self.open),
             ("n", old.n, self.n),
@@ -234,10 +263,13 @@ impl LaneRow {
                 let _ = write!(text, "{name} = {},", maybe_text(new.as_deref()));
             }
         }
-        if self.claim != old.claim {
-            let values = ClaimRow::values(self.claim.as_ref());
-            for (name, value) in ClaimRow::COLUMNS.iter().zip(values) {
-                let _ = write!(text, "{name} = {value},");
+        // Without a claim, what is written of an earlier one has no meaning.
+        if let Some(claim) = self.claim.as_ref().filter(|claim| old.claim.as_ref() != Some(claim)) {
+            let before = old.claim.as_ref().map(ClaimRow::values);
+            for (i, (name, value)) in ClaimRow::COLUMNS.iter().zip(claim.values()).enumerate() {
+                if before.as_ref().is_none_or(|before| before[i] != value) {
+                    let _ = write!(text, "{name} = {value},");
+                }
             }
         }
         text.pop();
@@ -251,7 +283,7 @@ impl LaneRow {
             None => ["NULL"; 10].join(","),
         };
         Ok(format!(
-            "({},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{job},{payload})",
+            "({},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{job},{payload})",
             self.id,
             self.q,
             maybe_text(self.k.as_deref()),
@@ -264,6 +296,7 @@ impl LaneRow {
             self.open,
             self.n,
             self.c,
+            self.taken,
             self.flags,
             self.retry,
             self.crashes,
@@ -272,7 +305,7 @@ impl LaneRow {
             self.route,
             maybe(self.soonest),
             maybe_text(self.progress.as_deref()),
-            ClaimRow::values(self.claim.as_ref()).join(","),
+            self.claim.as_ref().map_or(["0"; 6].map(str::to_owned), ClaimRow::values).join(","),
         ))
     }
 }
@@ -322,15 +355,14 @@ impl ClaimRow {
         }
     }
 
-    fn values(claim: Option<&Self>) -> [String; 6] {
-        let Some(claim) = claim else { return ["NULL"; 6].map(str::to_owned) };
+    fn values(&self) -> [String; 6] {
         [
-            maybe_text(Some(&claim.node)),
-            i64::from(claim.own).to_string(),
-            claim.ttl.to_string(),
-            claim.until.to_string(),
-            claim.claimed_at.to_string(),
-            claim.beat_at.to_string(),
+            node_number(&self.node),
+            i64::from(self.own).to_string(),
+            self.ttl.to_string(),
+            self.until.to_string(),
+            self.claimed_at.to_string(),
+            self.beat_at.to_string(),
         ]
     }
 }

@@ -115,7 +115,10 @@ impl Work<'_> {
         for id in lanes {
             let Some(row) = self.lanes.get(id) else { continue };
             let (mode, most) = (self.mode(row.q)?, self.most_of(row, need)?);
-            let open = format!("FROM seriatim_job j WHERE j.lane = {id} AND j.gen = {}", row.open);
+            let open = format!(
+                "FROM seriatim_job j WHERE j.lane = {id} AND j.gen = {} AND j.seq <> {}",
+                row.open, row.taken
+            );
             // A user's transaction may see an older state in a subquery.
             match most <= FIRSTS_MAX && matches!(self.session, Session::Ours(_)) {
                 true => firsts.entry((mode == Mode::Exclusive, most)).or_default().push(*id),
@@ -165,7 +168,7 @@ impl Work<'_> {
         Ok(match (need, self.mode(row.q)?) {
             (Need::Turn | Need::NextTurn, Mode::Accumulate) => TURN_JOBS_MAX + 1,
             (Need::Turn | Need::NextTurn, Mode::Fifo) => {
-                self.state.queue_row(row.q).map_or(1, |queue| queue.queue.take as usize) + 1
+                self.state.queue_row(row.q).map_or(1, |queue| queue.queue.take as usize)
             }
             _ => 1,
         })
@@ -199,7 +202,7 @@ impl Work<'_> {
                 format!(
                     "FROM seriatim_lane l STRAIGHT_JOIN seriatim_job j FORCE INDEX (PRIMARY) ON j.seq = \
                      (SELECT f.seq FROM seriatim_job f FORCE INDEX (job_lane) WHERE f.lane = l.id AND f.gen = l.open \
-                     {behind} ORDER BY f.ord, f.seq LIMIT 1 OFFSET {place}) WHERE l.id IN ({ids})"
+                     AND f.seq <> l.taken {behind} ORDER BY f.ord, f.seq LIMIT 1 OFFSET {place}) WHERE l.id IN ({ids})"
                 )
             };
             let mut parts: Vec<String> = (0..most).map(|place| at(place, "")).collect();
@@ -252,10 +255,11 @@ impl Work<'_> {
         let here = self.state.lanes.get(&row.id);
         let here = here.into_iter().flat_map(|lane| lane.loaded_jobs().map(|job| job.id.seq()));
         format!(
-            "(SELECT {}, MIN(prio) FROM seriatim_job WHERE lane = {} AND gen = {} AND seq NOT IN (0,{}){})",
+            "(SELECT {}, MIN(prio) FROM seriatim_job WHERE lane = {} AND gen = {} AND seq NOT IN ({},{}){})",
             row.id,
             row.id,
             row.open,
+            row.taken,
             list(here),
             self.newest()
         )
@@ -323,8 +327,8 @@ impl Work<'_> {
             Some(number) => {
                 self.state.jobs.insert(id, Location::Lane(number));
                 let Some(lane) = self.state.lanes.get_mut(&number) else { return };
-                let open = self.lanes.get(&number).map_or(0, |row| row.open);
-                let is_closed = lane.hold.is_some() && job.gen_ < open;
+                let row = self.lanes.get(&number);
+                let is_closed = row.is_some_and(|row| row.has_closed(seq, job.gen_));
                 let unread = &mut lane.unread;
                 let count = if is_closed { &mut unread.closed } else { &mut unread.open };
                 *count = count.saturating_sub(1);
@@ -436,10 +440,11 @@ impl Work<'_> {
             return Ok(Vec::new());
         }
         let Some(row) = self.lanes.get(&lane) else { return Ok(Vec::new()) };
+        let newest = self.newest();
         let sql = format!(
-            "SELECT digest FROM seriatim_job WHERE lane = {lane} AND gen < {} AND digest IS NOT NULL{}",
-            row.open,
-            self.newest()
+            "(SELECT digest FROM seriatim_job WHERE lane = {lane} AND gen < {} AND digest IS NOT NULL{newest}) UNION ALL \
+             (SELECT digest FROM seriatim_job WHERE seq = {} AND digest IS NOT NULL{newest})",
+            row.open, row.taken
         );
         // The opening job's digest is in the lane's row.
         let opener = self.jobs.get(&lane).and_then(|job| job.entry.digest);

@@ -13,7 +13,6 @@ mod claim;
 mod definitions;
 mod due;
 mod error;
-mod fast_path;
 mod fold;
 mod gates;
 mod going_on;
@@ -26,6 +25,7 @@ mod options;
 mod pool;
 mod push;
 mod queues;
+mod remembered;
 mod save;
 mod secret;
 mod settle;
@@ -46,10 +46,10 @@ use std::sync::atomic::AtomicI64;
 
 use async_trait::async_trait;
 use definitions::Definitions;
-use fast_path::FastPath;
 use gates::Lock;
 use options::Options;
 use pool::Pool;
+use remembered::Remembered;
 
 use crate::contract::*;
 use crate::model::clock::Timestamp;
@@ -70,7 +70,7 @@ pub struct Mysql {
 struct Inner {
     pool: Pool,
     definitions: Definitions,
-    fast_path: FastPath,
+    remembered: Remembered,
     /// Expired idempotency keys up to this time were looked at by the last sweep.
     names_to: AtomicI64,
     bell: Bell,
@@ -107,7 +107,7 @@ impl Mysql {
         let inner = Inner {
             pool: Pool::new(Options::parse(url)?),
             definitions: Definitions::default(),
-            fast_path: FastPath::default(),
+            remembered: Remembered::default(),
             names_to: AtomicI64::default(),
             bell: Bell::default(),
         };
@@ -173,7 +173,7 @@ impl Store for Mysql {
         let inner = Inner {
             pool: Pool::new(Options { connections: 1, ..self.inner.pool.options.clone() }),
             definitions: Definitions::default(),
-            fast_path: FastPath::default(),
+            remembered: Remembered::default(),
             names_to: AtomicI64::default(),
             bell: Bell::default(),
         };

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use super::bodies::Bodies;
 use super::error::Try;
 use super::gates::{Gates, Lock};
+use super::lane_row::{LaneRow, node_number};
 use super::sql::{Columns, LIST_MAX, list, text};
 use super::work::Work;
 use super::{Mysql, claim};
@@ -86,6 +87,7 @@ async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
             work.run(&sql).await?;
         }
     }
+    extend_beside(work, &locked).await?;
     // The others were only read.
     work.state.lanes.retain(|lane, _| locked.contains(lane));
     work.lanes.retain(|lane, _| locked.contains(lane));
@@ -94,6 +96,27 @@ async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
         work.save().await?;
     }
     Ok(pulse)
+}
+
+/// Extends own leases of lanes that other transactions have locked, in rows beside them.
+async fn extend_beside(work: &mut Work<'_>, locked: &BTreeSet<u64>) -> Try<()> {
+    let extended = |(number, before): (&u64, &LaneRow)| {
+        let hold = work.state.lanes.get(number)?.hold.as_ref()?;
+        let until = hold.until.as_micros();
+        let is_later = before.claim.as_ref().is_some_and(|claim| claim.until < until);
+        (is_later && !locked.contains(number)).then(|| format!("({number},{},{until})", before.tok))
+    };
+    let mut rows: Vec<String> = work.lanes.iter().filter_map(extended).collect();
+    rows.sort_unstable();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let sql = format!(
+        "INSERT INTO seriatim_extension (lane, tok, until) VALUES {} ON DUPLICATE KEY UPDATE \
+         until = IF(tok = VALUES(tok), GREATEST(until, VALUES(until)), VALUES(until)), tok = VALUES(tok)",
+        rows.join(",")
+    );
+    work.run(&sql).await.map(drop)
 }
 
 /// Reads the lanes that a heartbeat names, and locks those that no other transaction has locked. Returns the latter: a
@@ -120,7 +143,7 @@ async fn flagged(work: &mut Work<'_>, node: &NodeId, named: &BTreeSet<u64>) -> T
     let sql = format!(
         "SELECT DISTINCT l.id FROM seriatim_flag f JOIN seriatim_lane l ON l.id = f.lane \
          WHERE l.st = 2 AND (l.node = {} OR l.id IN ({}))",
-        text(&node.0),
+        node_number(&node.0),
         list(named.iter().copied())
     );
     let mut lanes = HashSet::new();
@@ -134,7 +157,7 @@ async fn flagged(work: &mut Work<'_>, node: &NodeId, named: &BTreeSet<u64>) -> T
     work.read_lanes(&format!("WHERE id IN ({ids})"), Bodies::None).await?;
     let from = format!(
         "FROM seriatim_flag f JOIN seriatim_job j ON j.seq = f.seq JOIN seriatim_lane l ON l.id = j.lane \
-         WHERE f.lane IN ({ids}) AND j.gen < l.open"
+         WHERE f.lane IN ({ids}) AND (j.gen < l.open OR j.seq = l.taken)"
     );
     work.read_jobs(&from, Bodies::None).await?;
     Ok(())

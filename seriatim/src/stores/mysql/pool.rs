@@ -14,7 +14,7 @@ use crate::lock::lock;
 use crate::model::error::{Error, ErrorKind};
 
 /// How many seconds a statement waits for a locked row.
-const LOCK_WAIT_SECONDS: u32 = 10;
+pub(super) const LOCK_WAIT_SECONDS: u32 = 10;
 /// How many seconds the server waits for the next statement of a transaction. A process that hangs in a transaction
 /// would otherwise keep its locks, and its claims could not be rescued.
 const IDLE_IN_TRANSACTION_SECONDS: u32 = 5;

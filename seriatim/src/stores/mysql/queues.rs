@@ -1,6 +1,6 @@
 //! Declaring, pausing and deleting queues.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use super::Mysql;
 use super::bodies::Bodies;
 use super::error::Try;
-use super::gates::Lock;
+use super::gates::{Lock, close_gates, wait_for_claims};
 use super::load::Need;
 use super::sql::Columns;
 use super::tally::{Figure, Figures};
@@ -29,7 +29,7 @@ impl Queues for Mysql {
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
         transact!(self.inner, Lock::Alone, None, work => pause(work, &queue, paused))?;
         if paused {
-            // Claims that were under way have ended when this returns.
+            // When this returns, the claims that were under way have ended. The definitions are not locked meanwhile.
             transact!(self.inner, Lock::FREE, None, work => wait_for(work, &queue))?;
         }
         self.inner.bell.ring(&Wake::of([&*queue]));
@@ -43,18 +43,23 @@ impl Queues for Mysql {
 
 async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
     // Only a change of mode or merge reads lanes, and then all of the queue.
+    let mut changed: BTreeMap<u32, bool> = BTreeMap::new();
     for queue in queues {
         let Ok(row) = work.state.queue(&queue.name) else { continue };
-        if (row.queue.mode, row.queue.merge) == (queue.mode, queue.merge) {
-            continue;
+        if (row.queue.mode, row.queue.merge) != (queue.mode, queue.merge) {
+            let may_convert = !row.declared && row.queue.mode.is_keyed() && queue.mode.is_keyed();
+            *changed.entry(row.number).or_default() |= may_convert;
         }
-        let number = row.number;
-        let may_convert = !row.declared && row.queue.mode.is_keyed() && queue.mode.is_keyed();
-        lock_gate(work, number).await?;
+    }
+    if !changed.is_empty() {
+        // In the order in which others lock them, whatever the order of the request.
+        work.run(&close_gates(&changed.keys().copied().collect())).await?;
+    }
+    for (number, may_convert) in changed {
         // One lane is enough for a refusal.
         let limit = if may_convert { "" } else { "LIMIT 1" };
-        let ids =
-            work.read_lanes(&format!("WHERE q = {number} {limit} FOR UPDATE"), Bodies::All).await?;
+        let lanes = format!("FORCE INDEX (lane_key) WHERE q = {number} {limit} FOR UPDATE");
+        let ids = work.read_lanes(&lanes, Bodies::All).await?;
         work.load_jobs(&ids, Need::All, true, Bodies::All, &HashMap::new()).await?;
     }
     let now = work.now;
@@ -63,18 +68,13 @@ async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
     Ok(())
 }
 
-/// Waits for what writes lanes of this queue, if it is still there.
+/// Waits for the claims of this queue, if it is still there.
 async fn wait_for(work: &mut Work<'_>, queue: &str) -> Try<()> {
     let number = work.state.queue(queue).map(|row| row.number);
     match number {
-        Ok(number) => lock_gate(work, number).await,
+        Ok(number) => work.run(&wait_for_claims(&BTreeSet::from([number]))).await.map(drop),
         Err(_) => Ok(()),
     }
-}
-
-/// Waits for what writes lanes of this queue, and keeps others from it.
-async fn lock_gate(work: &mut Work<'_>, queue: u32) -> Try<()> {
-    work.run(&format!("SELECT q FROM seriatim_gate WHERE q = {queue} FOR UPDATE")).await.map(drop)
 }
 
 async fn pause(work: &mut Work<'_>, queue: &str, paused: bool) -> Try<()> {
@@ -85,7 +85,7 @@ async fn pause(work: &mut Work<'_>, queue: &str, paused: bool) -> Try<()> {
 
 async fn delete_queue(work: &mut Work<'_>, request: &DeleteQueue) -> Try<Acted> {
     let queue = work.state.queue(&request.queue)?.number;
-    lock_gate(work, queue).await?;
+    work.run(&close_gates(&BTreeSet::from([queue]))).await?;
     let sql = format!(
         "SELECT COUNT(*) FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 2"
     );

@@ -13,6 +13,7 @@ use super::work::{UNNUMBERED, Work};
 use crate::model::id::JobId;
 use crate::stores::json::json;
 use crate::stores::state::QueueRow;
+use crate::stores::state::lane::{Entry, Lane};
 
 /// The final numbers of new jobs and lanes, by their temporary ones.
 #[derive(Default)]
@@ -71,25 +72,68 @@ impl<'a> Batch<'a> {
 
 /// Changed rows, grouped by equal changes.
 #[derive(Default)]
-struct Changes(BTreeMap<(&'static str, String), Vec<u64>>);
+struct Changes(BTreeMap<Change, BTreeMap<u64, Vec<i64>>>);
+
+/// A change that several rows have in common.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Change {
+    table: &'static str,
+    /// Assignments.
+    what: String,
+    /// Columns in which each row gets a value of its own.
+    own: Vec<&'static str>,
+}
 
 impl Changes {
     const LANES: &'static str = "seriatim_lane";
 
-    fn add(&mut self, table: &'static str, number: u64, what: String) {
-        if !what.is_empty() {
-            self.0.entry((table, what)).or_default().push(number);
+    /// Adds a row: equal assignments, and its own values.
+    fn add(
+        &mut self,
+        table: &'static str,
+        number: u64,
+        what: String,
+        own: Vec<(&'static str, i64)>,
+    ) {
+        let (own, values): (Vec<_>, Vec<_>) = own.into_iter().unzip();
+        if !what.is_empty() || !own.is_empty() {
+            self.0.entry(Change { table, what, own }).or_default().insert(number, values);
         }
     }
 
-    fn statements(&self) -> impl Iterator<Item = String> {
-        self.0.iter().flat_map(|((table, what), numbers)| {
-            let column = if *table == Self::LANES { "id" } else { "seq" };
-            numbers.chunks(LIST_MAX).map(move |numbers| {
-                let numbers = list(numbers.iter().copied());
-                format!("UPDATE {table} SET {what} WHERE {column} IN ({numbers})")
-            })
-        })
+    fn statements(&self) -> Vec<String> {
+        let mut statements = Vec::new();
+        for (change, rows) in &self.0 {
+            let rows: Vec<(u64, &[i64])> =
+                rows.iter().map(|(number, values)| (*number, &values[..])).collect();
+            statements.extend(rows.chunks(LIST_MAX).map(|rows| change.statement(rows)));
+        }
+        statements
+    }
+}
+
+impl Change {
+    /// The statement for these rows, in ascending order.
+    fn statement(&self, rows: &[(u64, &[i64])]) -> String {
+        let (table, column) = (self.table, if self.table == Changes::LANES { "id" } else { "seq" });
+        let numbers = list(rows.iter().map(|(number, _)| *number));
+        let mut what = self.what.clone();
+        for (i, name) in self.own.iter().enumerate() {
+            if !what.is_empty() {
+                what.push(',');
+            }
+            let first = rows.first().map_or(0, |(_, values)| values[i]);
+            if rows.iter().all(|(_, values)| values[i] == first) {
+                what += &format!("{name} = {first}");
+                continue;
+            }
+            // The server finds the row's place in the ascending numbers by a binary search.
+            let values: Vec<String> =
+                rows.iter().map(|(_, values)| values[i].to_string()).collect();
+            let values = values.join(",");
+            what += &format!("{name} = ELT(INTERVAL({column}, {numbers}), {values})");
+        }
+        format!("UPDATE {table} SET {what} WHERE {column} IN ({numbers})")
     }
 }
 
@@ -156,10 +200,12 @@ impl Work<'_> {
         for (number, lane) in &self.state.lanes {
             let before = self.lanes.get(number);
             let n = (lane.open_count() as u64 + lane.unread.open) as i64;
-            let row = LaneRow::of(lane, numbers.number(*number), before, n);
-            let mut add = |job: &crate::stores::state::lane::Entry, is_closed, later: bool| {
+            let mut row = LaneRow::of(lane, numbers.number(*number), before, n);
+            row.taken = self.taken(lane, &row);
+            let mut add = |job: &Entry, is_closed, later: bool| {
                 let old = self.jobs.get(&job.id.seq()).filter(|old| old.lane.is_some());
-                let gen_ = generation(old.map(|old| old.gen_), row.open, is_closed);
+                let is_closed_by_row = is_closed && job.id.seq() as i64 != row.taken;
+                let gen_ = generation(old.map(|old| old.gen_), row.open, is_closed_by_row);
                 let later = if is_closed { old.is_some_and(|old| old.later) } else { later };
                 let mut job = job.clone();
                 job.id = numbers.of(job.id);
@@ -174,6 +220,25 @@ impl Work<'_> {
             jobs.insert(ended.entry.id.seq(), JobRow::ended(ended));
         }
         After { lanes, jobs }
+    }
+
+    /// The only closed job whose row would have to be written, if there is one.
+    fn taken(&self, lane: &Lane, row: &LaneRow) -> i64 {
+        if row.st != st::CLAIMED {
+            return 0;
+        }
+        if lane.unread.closed > 0 {
+            return self.lanes.get(&lane.id.number).map_or(0, |before| before.taken);
+        }
+        let closed = lane.hold.iter().flat_map(|hold| &hold.closed).map(|job| job.id.seq());
+        let is_open = |seq: &u64| {
+            *seq != row.id && self.jobs.get(seq).is_some_and(|old| old.gen_ >= row.open)
+        };
+        let mut open = closed.filter(is_open);
+        match (open.next(), open.next()) {
+            (Some(seq), None) => seq as i64,
+            _ => 0,
+        }
     }
 
     async fn write_all(&mut self, batch: Batch<'_>) -> Try<()> {
@@ -262,7 +327,10 @@ impl Work<'_> {
         let mut changes = Changes::default();
         for row in &after.lanes {
             let Some(before) = self.lanes.get(&row.id) else { continue };
-            let mut what = if before == row { String::new() } else { row.changes(before) };
+            let (mut what, own) = match before == row {
+                true => Default::default(),
+                false => (row.changes(before), row.own_changes(before)),
+            };
             let queue = self.state.queue_row(row.q).ok_or_else(super::sql::corrupt)?;
             let is_in = |job: &&JobRow| job.lane == Some(row.id);
             let job_before = self.jobs.get(&row.id).filter(is_in);
@@ -276,13 +344,14 @@ impl Work<'_> {
             if !what.is_empty() && !more.is_empty() {
                 what.push(',');
             }
-            changes.add(Changes::LANES, row.id, what + &more);
+            changes.add(Changes::LANES, row.id, what + &more, own);
         }
         for (seq, job) in after.jobs.iter().filter(|(_, job)| job.table() != Table::Lane) {
             let before = self.jobs.get(seq).filter(|before| before.table() == job.table());
             let Some(before) = before.filter(|before| !job.is_same(before)) else { continue };
             let queue = self.state.queue_row(job.q).ok_or_else(super::sql::corrupt)?;
-            changes.add(table_name(job.table()), *seq, job.changes(before, &queue.queue)?);
+            let what = job.changes(before, &queue.queue)?;
+            changes.add(table_name(job.table()), *seq, what, Vec::new());
         }
         for sql in changes.statements() {
             self.write(&sql).await?;
@@ -411,13 +480,13 @@ impl Work<'_> {
             "INSERT INTO seriatim_queue (number, name, definition, declared, paused) VALUES ",
             " ON DUPLICATE KEY UPDATE definition = VALUES(definition), declared = VALUES(declared), paused = VALUES(paused)",
         );
-        let mut gates = Batch::new("INSERT IGNORE INTO seriatim_gate (q) VALUES ", "");
+        let mut gates = Batch::new("INSERT IGNORE INTO seriatim_gate (q, claims) VALUES ", "");
         for (number, row) in &self.state.queues {
             let flags = |row: &QueueRow| (row.declared, row.paused, row.closing);
             let before = self.known.queues.get(number);
             let same = before.is_some_and(|old| flags(old) == flags(row) && old.queue == row.queue);
             if before.is_none() {
-                gates.add(&format!("({number})"));
+                gates.add(&format!("({number},0),({number},1)"));
             }
             if !same {
                 let (name, definition) = (text(&row.name), text(&json(&row.queue)?));

@@ -1,4 +1,4 @@
--- Version 4. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
+-- Version 5. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
 -- statement ends with a semicolon at the end of a line, and can run twice without loss.
 
 CREATE TABLE IF NOT EXISTS seriatim_meta (
@@ -22,10 +22,14 @@ CREATE TABLE IF NOT EXISTS seriatim_queue (
   UNIQUE KEY queue_name (name)
 ) ENGINE = InnoDB;
 
--- A row for each queue. Locked shared by what writes its lanes, and exclusively by a change of its mode and by its
--- deletion; so nothing else of a definition has to be locked.
+-- Two rows for each queue, so that nothing else of a definition has to be locked. The first (claims = 0) is locked shared by
+-- what writes the queue's lanes, and exclusively by a change of its mode and by its deletion. The second (claims = 1) is
+-- locked shared by claims, and exclusively by a pause: who waits for a lane that a user's transaction keeps locked holds up
+-- no pause.
 CREATE TABLE IF NOT EXISTS seriatim_gate (
-  q INT NOT NULL PRIMARY KEY
+  q INT NOT NULL,
+  claims TINYINT NOT NULL,
+  PRIMARY KEY (q, claims)
 ) ENGINE = InnoDB;
 
 -- The figures of each queue, without the rows of the next table.
@@ -83,19 +87,20 @@ CREATE TABLE IF NOT EXISTS seriatim_lane (
   open BIGINT NOT NULL DEFAULT 0,            -- jobs with a lower generation are closed: owned by the claim
   n INT NOT NULL DEFAULT 0,                  -- open jobs
   c INT NOT NULL DEFAULT 0,                  -- closed jobs
+  taken BIGINT NOT NULL DEFAULT 0,           -- a closed job in seriatim_job whose row the claim did not write, or 0
   flags TINYINT NOT NULL DEFAULT 0,          -- 1 held, 2 paused
   retry INT NOT NULL DEFAULT -1,             -- these three: the lane's in `accumulate`, else its head's
   crashes INT NOT NULL DEFAULT 0,
   error BLOB NULL,
-  next_due BIGINT NULL,
+  next_due BIGINT NULL,                      -- `accumulate`
   route INT NOT NULL DEFAULT 0,
   soonest INT NULL,                          -- the best priority of the open jobs, if known (`accumulate`)
-  node VARBINARY(512) NULL,                  -- this and the next five: of the claim
-  own TINYINT NULL,                          -- whether the claim has an own lease
-  ttl BIGINT NULL,
-  until BIGINT NULL,
-  claimed_at BIGINT NULL,
-  beat_at BIGINT NULL,
+  node BIGINT NOT NULL DEFAULT 0,            -- this and the next five: of the last claim. Never null, so that a claim changes
+  own TINYINT NOT NULL DEFAULT 0,            -- no row's size. Whether the claim has an own lease
+  ttl BIGINT NOT NULL DEFAULT 0,
+  until BIGINT NOT NULL DEFAULT 0,
+  claimed_at BIGINT NOT NULL DEFAULT 0,
+  beat_at BIGINT NOT NULL DEFAULT 0,
   progress MEDIUMBLOB NULL,
   j_gen BIGINT NULL,                         -- this and what follows: the job that opened it, as in seriatim_job;
   j_created BIGINT NULL,                     -- null if that has ended
@@ -125,7 +130,7 @@ CREATE TABLE IF NOT EXISTS seriatim_job (
   seq BIGINT NOT NULL PRIMARY KEY,
   q INT NOT NULL,
   lane BIGINT NOT NULL,
-  gen BIGINT NOT NULL,                       -- closed if below the lane's `open`
+  gen BIGINT NOT NULL,                       -- closed if below the lane's `open`, or if the lane's `taken` says so
   ord VARBINARY(24) NOT NULL,                -- sort key or digest of an open job
   created BIGINT NOT NULL,
   score DOUBLE NOT NULL,
@@ -193,10 +198,12 @@ CREATE TABLE IF NOT EXISTS seriatim_idempotency (
 
 CREATE TABLE IF NOT EXISTS seriatim_node (
   id VARBINARY(512) NOT NULL PRIMARY KEY,
+  number BIGINT NOT NULL AUTO_INCREMENT,     -- in the rows of its claims; no other node ever gets it
   info MEDIUMBLOB NOT NULL,                  -- JSON
   beat_at BIGINT NOT NULL,
   dead_at BIGINT NULL,
-  command VARBINARY(16) NULL
+  command VARBINARY(16) NULL,
+  UNIQUE KEY node_number (number)
 ) ENGINE = InnoDB;
 
 -- Claims and rescues of a node with a ticket up to this one take nothing. Each of them locks the row shared until it
@@ -204,6 +211,13 @@ CREATE TABLE IF NOT EXISTS seriatim_node (
 CREATE TABLE IF NOT EXISTS seriatim_ticket (
   node VARBINARY(512) NOT NULL PRIMARY KEY,
   given_up BIGINT NOT NULL
+) ENGINE = InnoDB;
+
+-- Own leases that were extended while another transaction had the lane locked, under this token.
+CREATE TABLE IF NOT EXISTS seriatim_extension (
+  lane BIGINT NOT NULL PRIMARY KEY,
+  tok BIGINT NOT NULL,
+  until BIGINT NOT NULL
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS seriatim_leader (
@@ -216,9 +230,10 @@ CREATE OR REPLACE VIEW seriatim_lanes AS
 SELECT l.id AS lane, CONVERT(q.name USING utf8mb4) AS queue, CONVERT(l.k USING utf8mb4) AS lane_key,
   CASE l.st WHEN 2 THEN 'claimed' WHEN 3 THEN IF(l.flags & 2, 'paused', 'held') ELSE 'waiting' END AS state,
   FROM_UNIXTIME(l.due / 1000000) AS due, l.n + l.c AS jobs, l.retry AS retry_count, l.crashes,
-  CONVERT(l.error USING utf8mb4) AS error, IF(l.st = 2, l.tok, NULL) AS token, CONVERT(l.node USING utf8mb4) AS node,
-  FROM_UNIXTIME(l.claimed_at / 1000000) AS claimed_at
-FROM seriatim_lane l JOIN seriatim_queue q ON q.number = l.q;
+  CONVERT(l.error USING utf8mb4) AS error, IF(l.st = 2, l.tok, NULL) AS token, CONVERT(n.id USING utf8mb4) AS node,
+  IF(l.st = 2, FROM_UNIXTIME(l.claimed_at / 1000000), NULL) AS claimed_at
+FROM seriatim_lane l JOIN seriatim_queue q ON q.number = l.q
+  LEFT JOIN seriatim_node n ON n.number = l.node AND l.st = 2;
 
 CREATE OR REPLACE VIEW seriatim_jobs AS
 SELECT l.id AS seq, CONVERT(q.name USING utf8mb4) AS queue, CONVERT(l.k USING utf8mb4) AS job_key,
@@ -231,7 +246,7 @@ FROM seriatim_lane l JOIN seriatim_queue q ON q.number = l.q WHERE l.j_gen IS NO
 UNION ALL
 SELECT j.seq, CONVERT(q.name USING utf8mb4), CONVERT(l.k USING utf8mb4),
   JSON_UNQUOTE(JSON_EXTRACT(CONVERT(j.rest USING utf8mb4), '$.task')),
-  IF(l.st = 2 AND j.gen < l.open, 'running', 'queued'), j.score, j.prio,
+  IF(l.st = 2 AND (j.gen < l.open OR j.seq = l.taken), 'running', 'queued'), j.score, j.prio,
   FROM_UNIXTIME(j.run_at / 1000000), j.attempts, j.retry,
   JSON_UNQUOTE(JSON_EXTRACT(CONVERT(j.rest USING utf8mb4), '$.error')),
   FROM_UNIXTIME(j.created / 1000000), j.payload

@@ -6,20 +6,37 @@ use super::bodies::Bodies;
 use super::error::Try;
 use super::going_on::GoingOn;
 use super::load::Need;
+use super::remembered::Mine;
+use super::sql::{Columns, list};
 use super::work::Work;
 use crate::contract::{Settle, Settled, Wake};
+use crate::model::id::LaneId;
 use crate::model::payload::Digest;
 use crate::model::settle::{Fate, Settlement};
 
-/// Settles turns. Also returns a wake-up for the queues of the lanes that a claim can take, now or later.
-pub(super) async fn settle(work: &mut Work<'_>, request: &Settle) -> Try<(Vec<Settled>, Wake)> {
+/// Settles turns. Also returns a wake-up for the queues of the lanes that a claim can take, now or later. `mine`: what is
+/// remembered of each turn's lane. `stamp`: the version of the definitions that the statements ahead were made of.
+pub(super) async fn settle(
+    work: &mut Work<'_>,
+    request: &Settle,
+    mine: &[Option<Mine>],
+    stamp: i64,
+) -> Try<(Vec<Settled>, Wake)> {
     let turns = &request.turns;
-    let mut going_on = GoingOn::of(work, request).await?;
+    let mut going_on = GoingOn::of(work, request, stamp).await?;
     let wanted: BTreeSet<u64> = turns.iter().map(|turn| turn.lane.number).collect();
-    let is_keyless = |turn: &&Settlement| work.mode(turn.lane.queue).is_ok_and(|m| !m.is_keyed());
-    let keyless = turns.iter().filter(is_keyless).map(|turn| turn.lane.number).collect();
+    let mut keys = HashMap::new();
+    for (place, turn) in turns.iter().enumerate() {
+        let LaneId { queue, number, .. } = turn.lane;
+        let mine = mine.get(place).and_then(Option::as_ref);
+        if let Some(mine) = mine.filter(|mine| mine.lane == number) {
+            keys.insert(number, mine.key.clone().map(|key| (queue, key)));
+        } else if work.mode(queue).is_ok_and(|mode| !mode.is_keyed()) {
+            keys.insert(number, None);
+        }
+    }
     let bodies = if request.go_on.is_empty() { Bodies::None } else { Bodies::Lengths };
-    work.lock_lanes_of(&wanted, &keyless, bodies).await?;
+    work.lock_lanes_of(&wanted, &keys, bodies).await?;
     going_on.choose(work);
     // Lanes of stale settlements are left unchanged.
     let current = |turn: &&Settlement| {
@@ -32,11 +49,34 @@ pub(super) async fn settle(work: &mut Work<'_>, request: &Settle) -> Try<(Vec<Se
     work.load_jobs(&last, Need::Position, true, Bodies::None, &equal).await?;
     let now = work.now;
     let mut settled = work.state.settle(now, turns);
+    mark_busy(work, turns, &mut settled).await?;
     going_on.claim(work, &mut settled).await?;
     let wake = Wake::of(turns.iter().filter_map(|turn| work.state.waiting_in(turn.lane)));
     work.save().await?;
     going_on.fill(work, &mut settled).await?;
     Ok((settled, wake))
+}
+
+/// Marks the turns whose lanes were left out because another transaction keeps them locked.
+async fn mark_busy(work: &mut Work<'_>, turns: &[Settlement], settled: &mut [Settled]) -> Try<()> {
+    let missing = turns.iter().map(|turn| turn.lane.number);
+    let missing: BTreeSet<u64> = missing.filter(|lane| !work.lanes.contains_key(lane)).collect();
+    if !work.lock.skips_locked() || missing.is_empty() {
+        return Ok(());
+    }
+    let lanes = list(missing);
+    let sql = format!("SELECT id, tok FROM seriatim_lane WHERE id IN ({lanes}) AND st = 2");
+    let mut claimed = BTreeSet::new();
+    for row in work.rows(&sql).await? {
+        let mut row = Columns::of(row);
+        claimed.insert((row.int()? as u64, row.int()?));
+    }
+    for (turn, settled) in turns.iter().zip(settled) {
+        if claimed.contains(&(turn.lane.number, turn.token.0)) {
+            *settled = Settled::Busy;
+        }
+    }
+    Ok(())
 }
 
 /// The digests of jobs that may go back into a large lane, where equal ones may wait.

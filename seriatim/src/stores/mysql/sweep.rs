@@ -25,7 +25,7 @@ pub(super) async fn sweep(
     let sql = format!(
         "SELECT e.seq, l.id FROM seriatim_expiry e LEFT JOIN seriatim_job j ON j.seq = e.seq \
          JOIN seriatim_lane l ON l.id = COALESCE(j.lane, e.seq) \
-         WHERE e.at <= {at} AND COALESCE(j.gen, l.j_gen) >= l.open ORDER BY e.seq LIMIT {most}"
+         WHERE e.at <= {at} AND COALESCE(j.gen, l.j_gen) >= l.open AND e.seq <> l.taken ORDER BY e.seq LIMIT {most}"
     );
     let (mut expired, mut lanes) = (Vec::new(), BTreeSet::new());
     for row in work.rows(&sql).await? {
@@ -42,6 +42,8 @@ pub(super) async fn sweep(
     work.save().await?;
     swept.more |= forget_names(work, most, names_seen).await?;
     swept.more |= work.fold_figures().await?;
+    let expired = format!("DELETE FROM seriatim_extension WHERE until < {at} LIMIT {rows_max}");
+    work.run(&expired).await?;
     let old = at - micros(DEAD_NODE_SHOWN);
     let old = format!("FROM seriatim_node WHERE dead_at IS NOT NULL AND dead_at <= {old}");
     let ids = format!("SELECT id {old}");

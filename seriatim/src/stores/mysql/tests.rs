@@ -1,6 +1,7 @@
 //! Tests beyond the conformance suite: several concurrent sessions.
 #![allow(clippy::unwrap_used)]
 
+mod busy;
 mod connecting;
 mod deletion;
 mod emptied;
@@ -9,9 +10,12 @@ mod figures;
 mod hanging;
 mod merging;
 mod names;
+mod order;
 mod partly;
+mod pausing;
 mod plans;
 mod reading;
+mod taken;
 mod transactions;
 
 use std::collections::HashMap;
@@ -158,7 +162,7 @@ async fn a_store_of_another_version_is_refused() {
         session(&database).await.query_drop(other).await.unwrap();
         let error = store.migrate().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
-        let (found, ours) = (format!("has version {version}"), "knows version 4");
+        let (found, ours) = (format!("has version {version}"), "knows version 5");
         let message = error.to_string();
         assert!([&*found, ours, remedy].iter().all(|part| message.contains(part)), "{message}");
     }

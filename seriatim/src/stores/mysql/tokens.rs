@@ -12,9 +12,23 @@ pub(super) type Drawn = (i64, Timestamp);
 /// The next token, higher than any before and not below the clock. It is drawn while the lanes are locked, so it is
 /// also higher than any of theirs, and no session waits for the counter.
 pub(super) async fn draw_token(work: &mut Work<'_>) -> Try<Drawn> {
-    let answers = work.run(&draw_statements()).await?;
-    high_enough(work, answers).await
+    Ok(draw_token_after(work, String::new()).await?.1)
 }
+
+/// The same after other statements, in their round trip. Also returns their answers.
+pub(super) async fn draw_token_after(
+    work: &mut Work<'_>,
+    mut sql: String,
+) -> Try<(Vec<Answer>, Drawn)> {
+    if !sql.is_empty() {
+        sql.push(';');
+    }
+    let mut answers = work.run(&(sql + &draw_statements())).await?;
+    let drawn = answers.split_off(answers.len().saturating_sub(DRAW_STATEMENTS));
+    Ok((answers, high_enough(work, drawn).await?))
+}
+
+const DRAW_STATEMENTS: usize = 3;
 
 fn draw_statements() -> String {
     format!(

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::error::Fail;
-use super::gates::Lock;
+use super::gates::{Lock, Patience};
 use super::pool::Pool;
 use crate::model::error::{Error, ErrorKind};
 
@@ -34,6 +34,10 @@ impl Attempt {
         }
         if matches!(fail, Fail::NotFast) && self.fast {
             self.fast = false;
+            return None;
+        }
+        if fail.is_lock_wait() && self.lock.waits_briefly() {
+            (self.lock, self.fast) = (Lock::Settle(Patience::Skip), false);
             return None;
         }
         if fail.is_taken() && !self.reserves {
@@ -70,8 +74,7 @@ macro_rules! transact {
                     let $work = &mut begun;
                     let done = match $body.await {
                         Ok(_) if $work.check_read().is_err() => Err($crate::stores::mysql::error::Fail::Partial),
-                        Ok(answer) if $work.ended => Ok(answer),
-                        Ok(answer) => $work.run("COMMIT").await.map(|_| answer),
+                        Ok(answer) => $work.commit().await.map(|()| answer),
                         Err(fail) => Err(fail),
                     };
                     match done {

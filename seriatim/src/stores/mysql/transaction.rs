@@ -83,12 +83,12 @@ impl Transaction for mysql_async::Transaction<'_> {
         let known = store.inner.define(&[]).await?;
         let request = Settle { go_on: Vec::new(), ..request };
         let mut work = begin(&store.inner, self, request.now, known.clone()).await?;
-        let settled = settle::settle(&mut work, &request).await;
+        let settled = settle::settle(&mut work, &request, &[], 0).await;
         let settled = match end(work, settled).await {
             Err(Fail::Partial) => {
                 let mut work = begin(&store.inner, self, request.now, known).await?;
                 work.whole = true;
-                let settled = settle::settle(&mut work, &request).await;
+                let settled = settle::settle(&mut work, &request, &[], 0).await;
                 end(work, settled).await
             }
             settled => settled,

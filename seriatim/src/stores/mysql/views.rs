@@ -9,7 +9,7 @@ use super::bodies::Bodies;
 use super::error::Try;
 use super::gates::Lock;
 use super::job_row::{CANCELED, DEAD, SUCCEEDED};
-use super::lane_row::st;
+use super::lane_row::{node_number, st};
 use super::load::Need;
 use super::sql::{Columns, LIST_MAX, list, text};
 use super::tally::Figure;
@@ -104,7 +104,7 @@ async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
     }
     filter += &format!(" AND {}", in_state(query.state));
     if let Some(node) = &query.node {
-        filter += &format!(" AND l.st = {} AND l.node = {}", st::CLAIMED, text(&node.0));
+        filter += &format!(" AND l.st = {} AND l.node = {}", st::CLAIMED, node_number(&node.0));
     }
     if let Some(end) = query.end()? {
         filter += &match order {
@@ -149,10 +149,13 @@ async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
 
 async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
     let queue = work.state.queue(&query.queue)?.number;
+    // The columns of generation and number differ between the tables.
     let (state, shown) = match query.filter {
         JobFilter::Live => (None, "true"),
-        JobFilter::In(JobState::Queued) => (None, "(l.st <> 2 OR gen >= l.open)"),
-        JobFilter::In(JobState::Running) => (None, "l.st = 2 AND gen < l.open"),
+        JobFilter::In(JobState::Queued) => {
+            (None, "(l.st <> 2 OR GEN >= l.open AND SEQ <> l.taken)")
+        }
+        JobFilter::In(JobState::Running) => (None, "l.st = 2 AND (GEN < l.open OR SEQ = l.taken)"),
         JobFilter::In(JobState::Dead) => (Some(DEAD), ""),
         JobFilter::In(JobState::Succeeded) => (Some(SUCCEEDED), ""),
         JobFilter::In(JobState::Canceled) => (Some(CANCELED), ""),
@@ -177,9 +180,9 @@ async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
             "((SELECT j.seq, j.created, j.lane, k, 0 AS at, LENGTH(j.payload) AS bytes FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane \
               WHERE j.q = {queue} AND {} {key} {}) UNION ALL \
              (SELECT id, j_created, id, k, 0, LENGTH(payload) FROM seriatim_lane l WHERE q = {queue} AND j_gen IS NOT NULL AND {} {key} {}))",
-            shown.replace("gen", "j.gen"),
+            shown.replace("GEN", "j.gen").replace("SEQ", "j.seq"),
             bound("j.seq"),
-            shown.replace("gen", "l.j_gen"),
+            shown.replace("GEN", "l.j_gen").replace("SEQ", "l.id"),
             bound("id")
         ),
     };

@@ -10,9 +10,8 @@ use super::bodies::Bodies;
 use super::definitions::{Definitions, Known};
 use super::error::{Fail, Try};
 pub(super) use super::gates::Lock;
-use super::gates::lock_gates;
 use super::job_row::JobRow;
-use super::lane_row::{LANE_COLUMNS, LaneRow, st};
+use super::lane_row::{LaneRow, lane_columns, st};
 use super::pool::{Answer, Pool, Session};
 use super::sql::{CLOCK, Columns, LIST_MAX, STATEMENT_BYTES_MAX, list, literals};
 use crate::model::clock::Timestamp;
@@ -63,7 +62,7 @@ impl<'a> Work<'a> {
         let access = if lock.is_look() { "READ ONLY" } else { "READ WRITE" };
         let known = definitions.known();
         let gates = lock.gates(&known.queues);
-        let locks = if gates.is_empty() { "DO 0".to_owned() } else { lock_gates(&gates) };
+        let locks = lock.first_statement(&gates);
         let sql = format!(
             "START TRANSACTION {access}; {locks}; SELECT {CLOCK}, definitions \
              FROM seriatim_meta WHERE id = 1 {clause};{ahead}"
@@ -118,7 +117,8 @@ impl<'a> Work<'a> {
 
     /// Rolls the transaction back.
     pub(super) async fn undo(mut self) {
-        if self.session.run("ROLLBACK").await.is_ok() {
+        let rollback = format!("ROLLBACK{}", self.lock.last_statement());
+        if self.session.run(&rollback).await.is_ok() {
             self.session.give_back();
         }
     }
@@ -145,9 +145,18 @@ impl<'a> Work<'a> {
 
     /// Runs the last statements of the operation and commits it, in one round trip.
     pub(super) async fn finish(&mut self, sql: &str) -> Try<Vec<Answer>> {
-        let answers = self.run(&format!("{sql};COMMIT")).await?;
+        let answers = self.run(&format!("{sql};COMMIT{}", self.lock.last_statement())).await?;
         self.ended = true;
         Ok(answers)
+    }
+
+    /// Commits the operation, unless [`Self::finish`] has.
+    pub(super) async fn commit(&mut self) -> Try<()> {
+        if !self.ended {
+            self.run(&format!("COMMIT{}", self.lock.last_statement())).await?;
+            self.ended = true;
+        }
+        Ok(())
     }
 
     /// Runs one statement and returns its rows.
@@ -202,7 +211,12 @@ impl<'a> Work<'a> {
 
     /// Creates the missing lanes of these keys, and locks the others.
     pub(super) async fn open_keys(&mut self, keys: &BTreeSet<(u32, Arc<str>)>) -> Try<()> {
-        let keys: Vec<&(u32, Arc<str>)> = keys.iter().collect();
+        // An insert of a key that is there locks the gap before it, too: neighbouring new keys would wait until the end of
+        // the user's transaction.
+        let seen = self.seen_keys(keys).await?;
+        self.lock_keys(&seen).await?;
+        let keys: Vec<&(u32, Arc<str>)> =
+            keys.iter().filter(|key| !self.state.keys.contains_key(*key)).collect();
         for keys in keys.chunks(LIST_MAX / 10) {
             let first = self.draw(keys.len()).await?;
             let row = |((q, k), id): (&&(u32, Arc<str>), u64)| {
@@ -221,21 +235,44 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Locks the existing ones of these lanes in order of (queue, key), then of number.
-    pub(super) async fn lock_lanes(&mut self, wanted: &BTreeSet<u64>) -> Try<()> {
-        self.lock_lanes_of(wanted, &BTreeSet::new(), Bodies::None).await
+    /// Those of these keys that have lanes, without locking them. A user's transaction may see an older state.
+    async fn seen_keys(
+        &mut self,
+        keys: &BTreeSet<(u32, Arc<str>)>,
+    ) -> Try<BTreeSet<(u32, Arc<str>)>> {
+        let keys: Vec<&(u32, Arc<str>)> = keys.iter().collect();
+        let mut seen = BTreeSet::new();
+        for keys in keys.chunks(LIST_MAX / 10) {
+            for (queue, keys) in by_queue(keys.iter().map(|(q, k)| (*q, k))) {
+                let keys = literals(keys);
+                let sql =
+                    format!("SELECT k FROM seriatim_lane WHERE q = {queue} AND k IN ({keys})");
+                for row in self.rows(&sql).await? {
+                    seen.insert((queue, Columns::of(row).text()?));
+                }
+            }
+        }
+        Ok(seen)
     }
 
-    /// Like [`Self::lock_lanes`], if some of the lanes are known to have no key. `bodies`: those of open jobs.
+    /// Locks the existing ones of these lanes in order of (queue, key), then of number.
+    pub(super) async fn lock_lanes(&mut self, wanted: &BTreeSet<u64>) -> Try<()> {
+        self.lock_lanes_of(wanted, &HashMap::new(), Bodies::None).await
+    }
+
+    /// Like [`Self::lock_lanes`], if the queue and key of some lanes are known (`None`: it has no key). `bodies`: those
+    /// of open jobs.
     pub(super) async fn lock_lanes_of(
         &mut self,
         wanted: &BTreeSet<u64>,
-        keyless: &BTreeSet<u64>,
+        keys: &HashMap<u64, Option<(u32, Arc<str>)>>,
         bodies: Bodies,
     ) -> Try<()> {
-        let wanted_list: Vec<u64> = wanted.difference(keyless).copied().collect();
-        let mut keyed: BTreeSet<(u32, Arc<str>)> = BTreeSet::new();
-        let mut bare: Vec<u64> = keyless.iter().copied().collect();
+        let wanted_list: Vec<u64> =
+            wanted.iter().copied().filter(|lane| !keys.contains_key(lane)).collect();
+        let mut keyed: BTreeSet<(u32, Arc<str>)> = keys.values().flatten().cloned().collect();
+        let mut bare: Vec<u64> =
+            keys.iter().filter(|(_, key)| key.is_none()).map(|(lane, _)| *lane).collect();
         for ids in wanted_list.chunks(LIST_MAX) {
             let sql = format!(
                 "SELECT id, q, k FROM seriatim_lane WHERE id IN ({}){}",
@@ -251,6 +288,7 @@ impl<'a> Work<'a> {
                 }
             }
         }
+        let skip = if self.lock.skips_locked() { " SKIP LOCKED" } else { "" };
         let mut statements = Vec::new();
         let keyed: Vec<_> = keyed.into_iter().collect();
         for keys in keyed.chunks(LIST_MAX / 10) {
@@ -265,7 +303,8 @@ impl<'a> Work<'a> {
         }
         for rest in statements {
             let body = bodies.of("IF(j_gen >= open, payload, NULL)");
-            let sql = format!("SELECT {LANE_COLUMNS}, {body} FROM seriatim_lane {rest}");
+            let columns = lane_columns();
+            let sql = format!("SELECT {columns}, {body} FROM seriatim_lane {rest}{skip}");
             for row in self.rows(&sql).await? {
                 let mut row = Columns::of(row);
                 let (lane, mut job) = LaneRow::read(&mut row)?;
@@ -282,8 +321,8 @@ impl<'a> Work<'a> {
 
     /// Reads lanes with the jobs that opened them. Locks them if `rest` contains a locking clause.
     pub(super) async fn read_lanes(&mut self, rest: &str, bodies: Bodies) -> Try<Vec<u64>> {
-        let sql =
-            format!("SELECT {LANE_COLUMNS}, {} FROM seriatim_lane {rest}", bodies.of("payload"));
+        let (columns, body) = (lane_columns(), bodies.of("payload"));
+        let sql = format!("SELECT {columns}, {body} FROM seriatim_lane {rest}");
         let rows = self.rows(&sql).await?;
         self.add_lanes(rows)
     }

@@ -58,18 +58,27 @@ async fn an_operation_that_hangs_keeps_nobody_from_new_queues_routes_and_pauses(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_claim_that_was_under_way_takes_a_lane_after_a_pause() {
-    let hanging = Hanging::new().await;
-    // As a claim would.
-    let mut claimer = session(&hanging.database).await;
-    claimer.query_drop("START TRANSACTION").await.unwrap();
-    claimer.query_drop("SELECT q FROM seriatim_gate WHERE q = 2 LOCK IN SHARE MODE").await.unwrap();
-    let pauser = hanging.store.clone();
-    let pause = tokio::spawn(async move { pauser.pause_queue("other".into(), true).await });
-    until_waiting(&mut session(&hanging.database).await, &hanging.database, 1).await;
+async fn a_pause_waits_for_the_claims_that_are_under_way() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1), job("b", 2)]).await;
+    let mut holder = session(&database).await;
+    let lock = "START TRANSACTION; SELECT * FROM seriatim_ticket WHERE node = 'n' FOR UPDATE";
+    holder.query_drop(lock).await.unwrap();
+    let (claimer, pauser) = (store.clone(), store.clone());
+    let request = Claim { ticket: 1, ..claim_request("q", 1) };
+    let claimed = tokio::spawn(async move { claimer.claim(request).await });
+    let mut watcher = session(&database).await;
+    until_waiting(&mut watcher, &database, 1).await;
+    let pause = tokio::spawn(async move { pauser.pause_queue("q".into(), true).await });
+    until_waiting(&mut watcher, &database, 2).await;
     assert!(!pause.is_finished(), "the claim is under way");
-    claimer.query_drop("COMMIT").await.unwrap();
+    holder.query_drop("COMMIT").await.unwrap();
     pause.await.unwrap().unwrap();
+    let claimed = timeout(SOON, claimed).await.expect("it has ended").unwrap().unwrap();
+    assert_eq!(claimed.turns.len(), 1);
+    assert!(claim(&store, "q", 1).await.turns.is_empty());
 }
 
 /// A change of the mode must wait; others do not wait behind it.
@@ -80,7 +89,10 @@ async fn a_change_of_a_mode_that_waits_holds_up_its_queue_only() {
     push(&implied, vec![Job::new("loose", &1).unwrap().key("k")]).await;
     let mut holder = session(&hanging.database).await;
     holder.query_drop("START TRANSACTION").await.unwrap();
-    holder.query_drop("SELECT q FROM seriatim_gate WHERE q = 3 LOCK IN SHARE MODE").await.unwrap();
+    holder
+        .query_drop("SELECT q FROM seriatim_gate WHERE q = 3 AND claims = 0 LOCK IN SHARE MODE")
+        .await
+        .unwrap();
     let changing = tokio::spawn(async move { declare(&implied, Queue::fifo("loose")).await });
     until_waiting(&mut session(&hanging.database).await, &hanging.database, 1).await;
     let calls = async {

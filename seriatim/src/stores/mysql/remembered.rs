@@ -1,5 +1,8 @@
-//! Fast path: turns of lanes with a single job, the one that opened the lane, claimed by this process. If all turns of
-//! a settle are on it and done, the first statements delete their lanes, and the settle commits if none was missing.
+//! What this process remembers of the lanes that it claimed.
+//!
+//! Their keys, so that a settle need not ask in which order to lock them. And which of them are on the fast path: lanes with
+//! a single job, the one that opened the lane. If all turns of a settle are on it and done, the first statements delete
+//! their lanes, and the settle commits if none was missing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -12,6 +15,7 @@ use super::work::Work;
 use crate::contract::Settled;
 use crate::lock::lock;
 use crate::model::settle::Settlement;
+use crate::model::turn::Turn;
 use crate::stores::state::QueueRow;
 
 /// Most lanes remembered. Above it all are forgotten, which only costs time.
@@ -19,52 +23,65 @@ const LANES_MAX: usize = 100_000;
 /// Most statements for deleting lanes.
 const STATEMENTS_MAX: usize = 16;
 
-/// A lane, and its key if it has one.
-pub(super) type FastLane = (u64, Option<Arc<str>>);
+/// A claimed lane.
+#[derive(Clone, Debug)]
+pub(super) struct Mine {
+    pub lane: u64,
+    pub key: Option<Arc<str>>,
+    is_fast: bool,
+}
 
-/// The lanes on the fast path that this process claimed and has not settled.
+impl Mine {
+    /// The lane of a turn that the settle of its last one claimed.
+    pub(super) fn of_next(turn: &Turn) -> Self {
+        Self { lane: turn.lane.number, key: turn.key.clone(), is_fast: false }
+    }
+}
+
+/// The lanes that this process claimed and has not settled.
 #[derive(Default)]
-pub(super) struct FastPath(Mutex<HashMap<u64, Option<Arc<str>>>>);
+pub(super) struct Remembered(Mutex<HashMap<u64, Mine>>);
 
-/// The first statements of a settle on the fast path.
+/// A settle on the fast path.
 pub(super) struct Deletion {
     pub sql: String,
     /// The number of statements at the end that delete lanes.
     statements: usize,
 }
 
-impl FastPath {
-    pub(super) fn add(&self, lanes: Vec<FastLane>) {
+impl Remembered {
+    pub(super) fn add(&self, lanes: Vec<Mine>) {
         let mut known = lock(&self.0);
         if known.len() + lanes.len() > LANES_MAX {
             known.clear();
         }
-        known.extend(lanes);
+        known.extend(lanes.into_iter().map(|lane| (lane.lane, lane)));
     }
 
-    /// The statements that settle these turns, if all are done and on the fast path. Forgets their lanes.
-    pub(super) fn deletion(&self, turns: &[Settlement], known: &Known) -> Option<Deletion> {
-        if turns.iter().any(|turn| is_kept(&known.queues, turn)) {
-            return None;
-        }
+    /// Forgets the lanes of these turns, and returns what is known of each.
+    pub(super) fn take(&self, turns: &[Settlement]) -> Vec<Option<Mine>> {
         let mut known = lock(&self.0);
-        let lanes: Vec<Option<FastLane>> =
-            turns.iter().map(|turn| known.remove_entry(&turn.lane.number)).collect();
-        drop(known);
         // If two turns name the same lane, the second is no longer found.
-        let lanes: Vec<FastLane> = lanes.into_iter().collect::<Option<_>>()?;
+        turns.iter().map(|turn| known.remove(&turn.lane.number)).collect()
+    }
+}
+
+impl Deletion {
+    /// The statements that settle these turns, if all are done and on the fast path.
+    pub(super) fn of(turns: &[Settlement], mine: &[Option<Mine>], known: &Known) -> Option<Self> {
         let is_done = |turn: &Settlement| turn.is_all_done() && !turn.keep.counted;
-        if lanes.is_empty() || !turns.iter().all(is_done) {
+        let is_kept = |turn: &Settlement| is_kept(&known.queues, turn);
+        if turns.is_empty() || !turns.iter().all(|turn| is_done(turn) && !is_kept(turn)) {
             return None;
         }
         let (mut keys, mut claims) = (BTreeMap::new(), BTreeMap::new());
-        for (turn, (id, key)) in turns.iter().zip(lanes) {
-            let queue = turn.lane.queue;
-            if let Some(key) = key {
-                keys.entry(queue).or_insert_with(BTreeSet::new).insert(key);
+        for (turn, mine) in turns.iter().zip(mine) {
+            let (queue, lane) = (turn.lane.queue, mine.as_ref().filter(|lane| lane.is_fast)?);
+            if let Some(key) = &lane.key {
+                keys.entry(queue).or_insert_with(BTreeSet::new).insert(key.clone());
             }
             let claim = claims.entry((queue, turn.token.0)).or_insert_with(BTreeSet::new);
-            claim.insert(id);
+            claim.insert(lane.lane);
         }
         if claims.len() > STATEMENTS_MAX {
             return None;
@@ -87,11 +104,9 @@ impl FastPath {
             )
         };
         let all: Vec<String> = keys.iter().map(lock).chain(claims.iter().map(delete)).collect();
-        Some(Deletion { sql: all.join(";"), statements: claims.len() })
+        Some(Self { sql: all.join(";"), statements: claims.len() })
     }
-}
 
-impl Deletion {
     /// Settles the turns if all their lanes were deleted and no data of their jobs is kept.
     pub(super) async fn settle(
         &self,
@@ -123,14 +138,15 @@ fn is_kept(queues: &BTreeMap<u32, QueueRow>, turn: &Settlement) -> bool {
 }
 
 impl Work<'_> {
-    /// The fast-path entry of a lane that was just claimed, if it qualifies.
-    pub(super) fn fast(&self, id: u64) -> Option<FastLane> {
-        let (lane, job) = (self.lanes.get(&id)?, self.jobs.get(&id)?);
-        let entry = &job.entry;
-        let is_fast = (lane.n, lane.c, job.lane) == (0, 1, Some(id))
-            && lane.retry < 0
-            && entry.aliases.is_empty()
-            && job.expires_at().is_none();
-        is_fast.then(|| (id, lane.k.clone()))
+    /// What to remember of a lane that was just claimed.
+    pub(super) fn mine(&self, id: u64) -> Option<Mine> {
+        let lane = self.lanes.get(&id)?;
+        let is_fast = self.jobs.get(&id).is_some_and(|job| {
+            (lane.n, lane.c, job.lane) == (0, 1, Some(id))
+                && lane.retry < 0
+                && job.entry.aliases.is_empty()
+                && job.expires_at().is_none()
+        });
+        Some(Mine { lane: id, key: lane.k.clone(), is_fast })
     }
 }

@@ -1,0 +1,207 @@
+//! Lanes that a user's open transaction keeps locked.
+
+use mysql_async::{IsolationLevel, TxOpts};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use super::*;
+use crate::contract::{Beat, Rescue, Sweep};
+use crate::{Batch, Client, Context, Engine, Mode, Outcome};
+
+/// Less than the wait of any operation that does not skip locked lanes.
+const SOON: Duration = Duration::from_secs(4);
+
+/// A session with a lock on this lane.
+async fn lock(database: &str, lane: u64) -> Conn {
+    let mut holder = session(database).await;
+    let lock = format!(
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
+         SELECT * FROM seriatim_lane WHERE id = {lane} FOR UPDATE"
+    );
+    holder.query_drop(lock).await.unwrap();
+    holder
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_transaction_on_a_running_lane_holds_up_the_settle_of_no_other() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    for mode in [Mode::Fifo, Mode::Accumulate, Mode::Exclusive, Mode::Parallel] {
+        let queue = Queue::new(mode.to_string(), mode);
+        declare(&store, queue.clone()).await;
+        let job = |key: &str, tag: u32| {
+            let job = Job::new(&*queue.name, &tag).unwrap();
+            if mode.is_keyed() { job.key(key) } else { job }
+        };
+        let outcomes = [Outcome::Done, Outcome::Bury { error: "e".into() }];
+        for (round, outcome) in (1..).zip(outcomes) {
+            push(&store, ["a", "b", "c"].map(|key| job(key, round)).to_vec()).await;
+            let turns = claim(&store, &queue.name, 3).await.turns;
+            assert_eq!(turns.len(), 3, "{mode}");
+            let locked = turns[1].lane;
+            let mut holder = lock(&database, locked.number).await;
+            let plan = |turn: &Turn| {
+                // One of the others is done in any case.
+                let outcome = if turn.lane == turns[2].lane { &Outcome::Done } else { &outcome };
+                crate::store::plan(turn, &queue, &outcome.clone().into(), &|_| LEASE)
+            };
+            let ends: Vec<Settlement> = turns.iter().map(plan).collect();
+            let settle = || store.settle(Settle { skip_locked: true, ..Settle::now(ends.clone()) });
+            let settled = timeout(SOON, settle()).await.expect("it waits for nobody").unwrap();
+            for (turn, settled) in turns.iter().zip(settled) {
+                let expected =
+                    if turn.lane == locked { Settled::Busy } else { Settled::ok(Vec::new()) };
+                assert_eq!(settled, expected, "{mode} {:?} {outcome:?}", turn.key);
+            }
+            holder.query_drop("ROLLBACK").await.unwrap();
+            for (turn, settled) in turns.iter().zip(settle().await.unwrap()) {
+                let expected =
+                    if turn.lane == locked { Settled::ok(Vec::new()) } else { Settled::Stale };
+                assert_eq!(settled, expected, "{mode}: the repeat");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settle_waits_for_a_short_lock_in_line_and_its_connection_waits_as_before() {
+    let database = new_database().await;
+    let store = Mysql::connect(&format!("{}?connections=1", address(&database))).await.unwrap();
+    let store = Arc::new(store);
+    open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1)]).await;
+    let turn = claim(&store, "q", 1).await.turns.remove(0);
+    let end = Settlement::done(turn.lane, turn.token);
+    let mut watcher = session(&database).await;
+    loop {
+        let mut holder = lock(&database, turn.lane.number).await;
+        let request = Settle { skip_locked: true, ..Settle::now(vec![end.clone()]) };
+        let one = store.clone();
+        let settle = tokio::spawn(async move { one.settle(request).await.unwrap() });
+        until_waiting(&mut watcher, &database, 1).await;
+        holder.query_drop("ROLLBACK").await.unwrap();
+        let settled = settle.await.unwrap();
+        let mut loan = store.inner.pool.lend().await.ok().unwrap();
+        let rows = loan.rows("SELECT @@innodb_lock_wait_timeout").await.ok().unwrap();
+        let wait: Vec<String> = rows.into_iter().map(mysql_async::from_row).collect();
+        assert_eq!(wait, ["10"]);
+        loan.give_back();
+        // A slow machine may let the wait end first.
+        if settled[0].is_ok() {
+            break;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_of_a_claims_own_is_extended_though_a_transaction_has_the_lane_locked() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1)]).await;
+    let start = store.now().await.unwrap();
+    let at = |tenths: u32| Some(start + LEASE / 10 * tenths);
+    let own = Claim { now: at(0), lease: Lease::Own { ttl: LEASE }, ..claim_request("q", 1) };
+    let turn = store.claim(own).await.unwrap().turns.remove(0);
+    let mut holder = lock(&database, turn.lane.number).await;
+    let node = |name: &str| NodeInfo::new(name.into(), LEASE * 9);
+    for tenths in [5, 4] {
+        let (lane, token) = (turn.lane, turn.token);
+        let beats = vec![Beat { lane, token, progress: None, extend: Some(LEASE) }];
+        let beat = store.heartbeat(Heartbeat { now: at(tenths), node: node("n"), beats });
+        assert!(timeout(SOON, beat).await.expect("it does not wait").unwrap().lost.is_empty());
+    }
+    holder.query_drop("ROLLBACK").await.unwrap();
+    let beats = Vec::new();
+    store.heartbeat(Heartbeat { now: at(0), node: node("rescuer"), beats }).await.unwrap();
+    for (tenths, rescued) in [(14, 0), (16, 1)] {
+        let (now, node) = (at(tenths), node("rescuer").id);
+        let rescue = Rescue { now, node, lease: LEASE, lanes_max: 9, ticket: 0 };
+        let turns = store.rescue(rescue).await.unwrap();
+        assert_eq!(turns.len(), rescued, "after {tenths} tenths of the lease");
+    }
+    store.sweep(Sweep { now: at(20), rows_max: 100 }).await.unwrap();
+    let left: Option<u32> =
+        holder.query_first("SELECT COUNT(*) FROM seriatim_extension").await.unwrap();
+    assert_eq!(left, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_in_an_open_transaction_holds_up_no_new_key_beside_its_own() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("m", 1)]).await;
+    let mut user = session(&database).await;
+    let mut options = TxOpts::new();
+    options.with_isolation_level(IsolationLevel::ReadCommitted);
+    let mut transaction = user.start_transaction(options).await.unwrap();
+    let jobs = vec![job("m", 2), job("t", 3)];
+    Client::new(store.clone()).push_in(&mut transaction, jobs).await.unwrap();
+    let others = ["a", "l", "n", "s", "u", "z"].map(|key| job(key, 4)).to_vec();
+    timeout(SOON, push(&store, others)).await.expect("it waits for nobody");
+    transaction.commit().await.unwrap();
+    assert_eq!(store.stats(None).await.unwrap()[0].jobs, 9);
+}
+
+/// The node's lease in the next test: the transaction is open for two of them.
+const SHORT_LEASE: Duration = Duration::from_secs(2);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_open_on_running_keys_for_two_leases_holds_up_those_keys_alone() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    let (started, mut starts) = mpsc::unbounded_channel();
+    // Handlers of held keys end when this exceeds their number.
+    let (ending, ends) = watch::channel(0);
+    let engine = Engine::builder(open(&database).await)
+        .queue(Queue::fifo("q"))
+        .lease(SHORT_LEASE)
+        .heartbeat(SHORT_LEASE / 5)
+        .worker("q", move |batch: Batch<u32>, _: Context| {
+            let (started, mut ends) = (started.clone(), ends.clone());
+            async move {
+                for number in batch.payloads().copied() {
+                    started.send(number).unwrap();
+                    ends.wait_for(|ends| *ends >= number).await.unwrap();
+                }
+            }
+        });
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let engine = tokio::spawn(engine.run_until(stopped));
+    let held = [("one", 1), ("two", 2), ("three", 3)];
+    push(&store, held.map(|(key, number)| job(key, number)).to_vec()).await;
+    for _ in held {
+        timeout(SOON * 5, starts.recv()).await.expect("they start").unwrap();
+    }
+    let mut user = session(&database).await;
+    let mut options = TxOpts::new();
+    options.with_isolation_level(IsolationLevel::ReadCommitted);
+    let mut transaction = user.start_transaction(options).await.unwrap();
+    let later = held.map(|(key, _)| job(key, 0)).to_vec();
+    Client::new(store.clone()).push_in(&mut transaction, later).await.unwrap();
+    let until = store.now().await.unwrap() + SHORT_LEASE * 2;
+    let (mut pushed, mut ended) = (0, 0);
+    while store.now().await.unwrap() < until || ended < held.len() as u32 {
+        // One more of them ends, and its settle waits.
+        ended = (ended + 1).min(held.len() as u32);
+        ending.send(ended).unwrap();
+        for _ in 0..5 {
+            // Each of these starts after its predecessor was settled.
+            push(&store, vec![job("z", 0)]).await;
+            timeout(SOON, starts.recv()).await.expect("the key is not held up").unwrap();
+            pushed += 1;
+        }
+    }
+    let nodes = store.nodes().await.unwrap();
+    assert!(nodes.iter().all(|node| !node.dead), "{nodes:?}");
+    transaction.commit().await.unwrap();
+    for _ in held {
+        timeout(SOON * 5, starts.recv()).await.expect("they go on").unwrap();
+    }
+    stop.send(()).unwrap();
+    let summary = engine.await.unwrap().unwrap();
+    assert_eq!(summary.done, pushed + 2 * held.len() as u64);
+}

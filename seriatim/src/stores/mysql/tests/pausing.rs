@@ -1,0 +1,138 @@
+//! A pause beside users' transactions, and beside lanes that go on.
+
+use std::sync::Mutex;
+
+use mysql_async::{IsolationLevel, TxOpts};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::*;
+use crate::Client;
+use crate::contract::GoOn;
+
+/// Less than any wait for a lock.
+const SOON: Duration = Duration::from_secs(4);
+/// How often the queue is paused while its lanes go on.
+const ROUNDS: usize = 15;
+/// How many calls the workers end during a pause.
+const CALLS: usize = 8;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_waits_for_no_open_transaction_and_holds_up_no_other_key() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1)]).await;
+    let mut user = session(&database).await;
+    let mut options = TxOpts::new();
+    options.with_isolation_level(IsolationLevel::ReadCommitted);
+    let mut transaction = user.start_transaction(options).await.unwrap();
+    Client::new(store.clone()).push_in(&mut transaction, vec![job("a", 2)]).await.unwrap();
+    let pusher = open(&database).await;
+    let waits = tokio::spawn(async move { push(&pusher, vec![job("a", 3)]).await });
+    until_waiting(&mut session(&database).await, &database, 1).await;
+    let calls = async {
+        store.pause_queue("q".into(), true).await.unwrap();
+        push(&store, vec![job("b", 4)]).await;
+        assert!(claim(&store, "q", 9).await.turns.is_empty());
+        store.pause_queue("q".into(), false).await.unwrap();
+        let turns = claim(&store, "q", 9).await.turns;
+        assert_eq!(turns.iter().map(|turn| turn.key.as_deref()).collect::<Vec<_>>(), [Some("b")]);
+        assert!(done(&store, &turns).await[0].is_ok());
+    };
+    timeout(SOON, calls).await.expect("nothing waits for the user");
+    transaction.commit().await.unwrap();
+    waits.await.unwrap();
+    assert_eq!(claim(&store, "q", 9).await.turns.len(), 1);
+}
+
+/// Ends these turns; their lanes may go on.
+async fn go_on(store: &Mysql, turns: &[Turn]) -> Vec<Turn> {
+    let places = (0..turns.len()).collect();
+    let go_on = vec![GoOn { claim: claim_request("q", turns.len()), places }];
+    let turns = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
+    let settled = store.settle(Settle { go_on, ..Settle::now(turns) }).await.unwrap();
+    let next = settled.into_iter().map(|settled| match settled {
+        Settled::Ok { next, .. } => next.map(|turn| *turn),
+        other => panic!("{other:?}"),
+    });
+    next.flatten().collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settle_that_was_under_way_claims_nothing_after_a_pause_has_returned() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1), job("a", 2)]).await;
+    let turns = claim(&store, "q", 1).await.turns;
+    let mut holder = session(&database).await;
+    let lock = "START TRANSACTION; SELECT * FROM seriatim_lane FOR UPDATE";
+    holder.query_drop(lock).await.unwrap();
+    let settler = store.clone();
+    let settle = tokio::spawn(async move { go_on(&settler, &turns).await });
+    until_waiting(&mut session(&database).await, &database, 1).await;
+    let pause = store.pause_queue("q".into(), true);
+    timeout(SOON, pause).await.expect("it waits for no lane").unwrap();
+    holder.query_drop("COMMIT").await.unwrap();
+    assert_eq!(settle.await.unwrap(), []);
+    store.pause_queue("q".into(), false).await.unwrap();
+    assert_eq!(claim(&store, "q", 1).await.turns.len(), 1);
+}
+
+/// The next token of the store.
+async fn token(store: &Mysql) -> Token {
+    push(store, vec![Job::new("clock", &1).unwrap()]).await;
+    let turns = claim(store, "clock", 1).await.turns;
+    assert!(done(store, &turns).await[0].is_ok());
+    turns[0].token
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_turn_starts_after_a_pause_has_returned_while_lanes_go_on() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    declare(&store, Queue::parallel("clock")).await;
+    let keys = ["a", "b", "c", "d"];
+    let jobs = (0..4_000).map(|tag| job(keys[tag as usize % keys.len()], tag));
+    push(&store, jobs.collect()).await;
+    let tokens: Arc<Mutex<Vec<Token>>> = Arc::default();
+    let (called, mut calls) = watch::channel(0);
+    let called = Arc::new(called);
+    let mut workers = Vec::new();
+    for _ in 0..2 {
+        let (store, tokens, called) = (open(&database).await, tokens.clone(), called.clone());
+        workers.push(tokio::spawn(async move {
+            let mut turns: Vec<Turn> = Vec::new();
+            loop {
+                turns = match turns.is_empty() {
+                    true => claim(&store, "q", 2).await.turns,
+                    false => go_on(&store, &turns).await,
+                };
+                tokens.lock().unwrap().extend(turns.iter().map(|turn| turn.token));
+                called.send_modify(|calls| *calls += 1);
+            }
+        }));
+    }
+    let mut pauses = Vec::new();
+    let mut more_calls = async || {
+        let now = *calls.borrow();
+        let more = calls.wait_for(|calls| *calls >= now + CALLS);
+        timeout(SOON * 5, more).await.expect("the workers work").unwrap();
+    };
+    for _ in 0..ROUNDS {
+        more_calls().await;
+        store.pause_queue("q".into(), true).await.unwrap();
+        let from = token(&store).await;
+        more_calls().await;
+        pauses.push(from..token(&store).await);
+        store.pause_queue("q".into(), false).await.unwrap();
+    }
+    workers.iter().for_each(|worker| worker.abort());
+    let tokens = tokens.lock().unwrap();
+    assert!(tokens.len() > ROUNDS * 4, "the workers have worked: {}", tokens.len());
+    let started: Vec<&Token> =
+        tokens.iter().filter(|token| pauses.iter().any(|pause| pause.contains(token))).collect();
+    assert!(started.is_empty(), "started during a pause: {started:?}");
+}
