@@ -90,6 +90,57 @@ async fn a_killed_process_loses_nothing_and_keeps_the_order() {
     }
 }
 
+/// Its program kills the process that runs it, for one key.
+const POISON: &str = r#"
+    [node]
+    concurrency = 16
+    heartbeat = "300ms"
+    lease = "5s"
+    [queues.orders]
+    mode = "fifo"
+    max_crashes = 5
+    [[workers]]
+    queue = "orders"
+    command = ["sh", "-c", 'case "$SERIATIM_JOB_KEY" in poison) kill -9 $PPID;; esac; exec sleep 0.5']
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c10_a_job_that_kills_its_node_again_and_again_takes_no_other_job_to_the_morgue() {
+    let site = Site::new(POISON);
+    let store = site.store().await;
+    let declare = seriatim::store::Declare { now: None, queues: vec![queue("fifo")] };
+    store.declare(declare).await.unwrap();
+    let keys = (0..9).map(|n| if n == 4 { "poison".to_owned() } else { format!("key-{n}") });
+    let jobs = keys.map(|key| Job::new(QUEUE, &key).unwrap().key(key)).collect();
+    Client::new(store.clone()).push_all(jobs).await.unwrap();
+    let mut wakeups = store.wakeups();
+    let mut deaths = 0;
+    loop {
+        let mut serving = site.serve(&format!("{deaths}.ndjson"));
+        let died = loop {
+            if serving.0.try_wait().unwrap().is_some() {
+                break true;
+            }
+            if store.stats(None).await.unwrap()[0].jobs == 0 {
+                break false;
+            }
+            wakeups.wait(Duration::from_millis(50)).await;
+        };
+        if !died {
+            serving.stop();
+            break;
+        }
+        deaths += 1;
+        assert!(deaths <= 5, "the poison is buried after five");
+    }
+    let stats = &store.stats(None).await.unwrap()[0];
+    assert_eq!((stats.processed, stats.dead), (8, 1), "{stats:?}");
+    let query = seriatim::store::JobQuery::new(QUEUE, seriatim::store::JobState::Dead);
+    let dead = store.jobs(query).await.unwrap().rows;
+    assert_eq!(dead[0].key.as_deref(), Some("poison"));
+    assert_eq!(deaths, 5);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn d17_two_processes_with_one_node_id_do_not_overlap() {
     let site = Site::new(&config("fifo"));

@@ -12,6 +12,9 @@ use seriatim::{
 use super::world::World;
 use crate::checker::{Event, Handed, History, JobFate, cause, tag};
 
+/// From this number of crashes on, an engine runs one lane at a time.
+const SUSPECT_CRASHES: u32 = 2;
+
 /// (queue, key).
 type Entity = (String, Option<String>);
 
@@ -28,6 +31,8 @@ pub(super) struct Tape {
     turns: BTreeMap<(LaneId, Token), (Turn, i64)>,
     /// The running turns of each key.
     at_work: BTreeMap<Entity, BTreeSet<Token>>,
+    /// The running turns with several crashes, and who runs them.
+    suspects: BTreeMap<(LaneId, Token), String>,
 }
 
 /// A job as pushed.
@@ -162,6 +167,14 @@ impl World {
                 self.alarm.raise(format!("overlap: {key:?} under the tokens {tokens:?}"));
             }
         }
+        if turn.crashes >= SUSPECT_CRASHES {
+            let other = tape.suspects.iter().find(|(_, other)| *other == actor);
+            if let Some(((lane, _), _)) = other {
+                let two = format!("{lane} and {}", turn.lane);
+                self.alarm.raise(format!("{actor} runs two lanes that crashed: {two}"));
+            }
+            tape.suspects.insert((turn.lane, turn.token), actor.to_owned());
+        }
         let handed = turn.jobs.iter().map(|job| Handed {
             job_id: job.id,
             score: job.score,
@@ -188,6 +201,7 @@ impl World {
         if let Some(at_work) = entity.and_then(|entity| tape.at_work.get_mut(&entity)) {
             at_work.remove(&token);
         }
+        tape.suspects.remove(&(lane, token));
         tape.add(Event::End { at, lane, token });
     }
 

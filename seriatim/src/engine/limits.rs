@@ -34,6 +34,14 @@ pub(in crate::engine) const PREFETCH_SHRINKS_ABOVE: Duration = Duration::from_mi
 pub(in crate::engine) const PREFETCH_AGE_MAX: Duration = Duration::from_secs(2);
 /// While all slots are busy, how often one is kept free for a lane with earlier crashes.
 pub(in crate::engine) const CRASHED_CHANCE_EVERY: Duration = Duration::from_secs(1);
+/// A lane with this many crashes is a suspect: it may be what ends the processes, so a node holds one at a time. Where
+/// `max_crashes` is smaller, a lane is a suspect when its next crash would bury it.
+pub(in crate::engine) const SUSPECT_CRASHES: u32 = 2;
+/// After this time with one suspect, lanes with fewer crashes are claimed beside it; and how often they are from then
+/// on.
+pub(in crate::engine) const BESIDE_SUSPECT_EVERY: Duration = Duration::from_secs(10);
+/// How long the fetcher waits for lanes that are due but that it may not claim yet: lanes with earlier crashes.
+pub(in crate::engine) const NOT_YET: Duration = Duration::from_millis(100);
 /// Calls that a slot runs before it yields its thread to other tasks.
 pub(in crate::engine) const CALLS_BEFORE_YIELD: u32 = 64;
 /// How long a handler may take after it was asked to stop; then it is dropped.

@@ -129,19 +129,24 @@ impl Dispatch {
         Ok(Some(picked))
     }
 
-    /// How many lanes of a queue to claim, if the node may claim `most` more. `first`: it is this queue's turn.
+    /// How many lanes of a queue to claim, if the node may claim at `most` so many. `first`: it is this queue's turn.
     pub(in crate::engine) fn want(
         &self,
         source: usize,
         queue: Option<&Queue>,
-        most: usize,
+        most: Want,
         first: bool,
     ) -> Want {
         let mut state = lock(&self.state);
         let buffer = &mut state.buffers[source];
         buffer.batch = queue.map_or(1, |queue| queue.batch_size as usize).max(1);
         buffer.weight = queue.map_or(1, |queue| queue.weight).max(1);
-        state.want(source, most, first)
+        let was_reserved = state.reserved.is_some();
+        let want = state.want(source, most, first);
+        if was_reserved && state.reserved.is_none() {
+            self.work.notify_one();
+        }
+        want
     }
 
     /// Releases the slot that is kept free for a queue, if nothing can be claimed from it now; otherwise the slot
@@ -262,7 +267,10 @@ impl State {
         Some(Picked { source, turns: self.buffers[source].take_call() })
     }
 
-    fn want(&mut self, source: usize, most: usize, first: bool) -> Want {
+    fn want(&mut self, source: usize, most: Want, first: bool) -> Want {
+        if most.crashed == 0 && self.reserved == Some(source) {
+            self.reserved = None;
+        }
         let waiting: usize = self.buffers.iter().map(QueueBuffer::calls_ahead).sum();
         let slots = (self.concurrency - self.busy).saturating_sub(waiting);
         let buffer = &self.buffers[source];
@@ -270,11 +278,12 @@ impl State {
         // Lanes that other queues claimed ahead must not keep out the queue whose turn it is: it gets in line.
         let in_line = usize::from(first && buffer.calls_ahead() == 0 && waiting > 0);
         let free = slots.max(in_line).min(own);
-        if free == 0 && self.reserved.is_none() {
+        if free == 0 && most.crashed > 0 && self.reserved.is_none() {
             self.reserve(source);
         }
         let buffer = &self.buffers[source];
         let kept = self.reserved == Some(source)
+            && most.crashed > 0
             && buffer.asked.crashed == 0
             && self.busy < self.concurrency
             && buffer.busy < buffer.limit;
@@ -284,8 +293,9 @@ impl State {
         }
         let cap = PREFETCH_LANES_MAX.max(buffer.batch);
         let lanes = (free * buffer.batch + buffer.prefetch).saturating_sub(buffer.ahead()).min(cap);
-        let lanes = lanes.max(usize::from(kept)).min(most);
-        Want { lanes, crashed: crashed.min(lanes) }
+        let lanes = lanes.max(usize::from(kept)).min(most.lanes);
+        let crashed_most = most.crashed.saturating_sub(buffer.asked.crashed);
+        Want { lanes, crashed: crashed.min(crashed_most).min(lanes) }
     }
 
     /// Whether a free slot would let the source run: if its own limit stops it, the slot would idle.

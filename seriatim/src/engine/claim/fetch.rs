@@ -16,9 +16,11 @@ use crate::engine::claim::dispatch::Want;
 use crate::engine::claim::reconcile::reconcile;
 use crate::engine::claim::scheduler::Scheduler;
 use crate::engine::claim::source::Source;
+use crate::engine::claim::suspects::{Crashed, take_suspects};
 use crate::engine::core::Core;
 use crate::engine::limits::{
-    CLAIMS_IN_FLIGHT, HELD_LANES_MAX, PREFETCH_LANES_MAX, PUT_ASIDE_FOR, PUT_ASIDE_MAX, REST_MIN,
+    CLAIMS_IN_FLIGHT, HELD_LANES_MAX, NOT_YET, PREFETCH_LANES_MAX, PUT_ASIDE_FOR, PUT_ASIDE_MAX,
+    REST_MIN,
 };
 use crate::engine::outage::{Pauses, may_have_been_done, will_pass};
 use crate::model::clock::Timestamp;
@@ -47,6 +49,7 @@ struct Look {
     most: usize,
     /// The store refuses its claims for a lasting reason; it is not asked before this time.
     aside_until: Option<Instant>,
+    crashed: Crashed,
 }
 
 impl Look {
@@ -67,7 +70,8 @@ struct Landed {
 /// Claims until the engine drains.
 pub(in crate::engine) async fn run(core: Arc<Core>) {
     let (next, at) = (Next::Now, Instant::now());
-    let look = Look { next, at, suspect: false, most: usize::MAX, aside_until: None };
+    let crashed = Crashed::default();
+    let look = Look { next, at, suspect: false, most: usize::MAX, aside_until: None, crashed };
     let looks = vec![look; core.sources.len()];
     let names = core.sources.iter().map(|source| source.name.clone());
     let places: HashMap<_, _> = names.zip(0..).collect();
@@ -139,6 +143,11 @@ impl Fetcher {
         }
         self.core.dispatch.unreserve(|place| !self.may_claim(place));
         claimed
+    }
+
+    /// Most lanes with earlier crashes that a claim of this source may take.
+    fn crashed_most(&self, place: usize) -> usize {
+        self.looks[place].crashed.most(&self.core.held)
     }
 
     fn may_claim(&self, place: usize) -> bool {
@@ -252,7 +261,8 @@ impl Fetcher {
         let definition = core.sources[place].definition();
         let held =
             core.held.count() - core.settles.aside().min(PUT_ASIDE_MAX).min(core.held.count());
-        let most = HELD_LANES_MAX.saturating_sub(held).min(look.most);
+        let lanes = HELD_LANES_MAX.saturating_sub(held).min(look.most);
+        let most = Want { lanes, crashed: self.crashed_most(place) };
         core.dispatch.want(place, definition.as_deref(), most, first)
     }
 
@@ -331,15 +341,21 @@ impl Fetcher {
         }
     }
 
-    async fn took(&mut self, place: usize, want: Want, claimed: Claimed, renamed: bool) -> bool {
+    async fn took(
+        &mut self,
+        place: usize,
+        want: Want,
+        mut claimed: Claimed,
+        renamed: bool,
+    ) -> bool {
         let core = &self.core;
         let got = claimed.turns.len();
         let next = match claimed.next_due {
             None => Next::Woken,
             Some(time) if got > 0 || time > core.store_now() => Next::At(time),
-            // Due, but not claimable now: a lane with earlier crashes while no slot is free, or one that another claim
-            // is taking.
-            Some(_) => Next::At(core.store_now() + Duration::from_millis(100)),
+            // Due, but not claimable now: lanes with earlier crashes, while no slot is free or a suspect runs, or one
+            // that another claim is taking.
+            Some(_) => Next::At(core.store_now() + NOT_YET),
         };
         core.sources[place].set_more(claimed.next_due.is_some_and(|due| due <= core.store_now()));
         let look = &mut self.looks[place];
@@ -356,6 +372,12 @@ impl Fetcher {
             // A push created the queue after this node started.
             let _ = core.read_definitions().await;
         }
+        let queue = core.sources[place].definition_for(claimed.turns.first());
+        let suspects = take_suspects(&core.held, &queue, &mut claimed.turns);
+        if want.crashed > 0 {
+            self.looks[place].crashed.claimed(suspects.found);
+        }
+        core.release(place, suspects.others);
         core.dispatch.fill(place, claimed.turns, want);
         got > 0
     }
@@ -446,6 +468,9 @@ impl Fetcher {
                 }
             }
             () = core.dispatch.room.notified() => {}
+            () = core.held.cleared.notified() => {
+                self.looks.iter_mut().for_each(|look| look.next = Next::Now);
+            }
             () = core.phases.draining() => {}
         }
         self.recover().await;

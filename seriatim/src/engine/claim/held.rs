@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::lock::lock;
@@ -17,7 +18,13 @@ pub(in crate::engine) struct Held {
     /// Each with the token of its claim, and since when the node has it without a break.
     lanes: Mutex<HashMap<LaneId, (Token, Instant)>>,
     doubled: AtomicBool,
+    /// The lane that may be what ends the processes, and since when the node has it.
+    suspect: Mutex<Option<Suspect>>,
+    /// Notified when there is no suspect any more.
+    pub(in crate::engine) cleared: Notify,
 }
+
+type Suspect = (LaneId, Token, Instant);
 
 impl Held {
     pub(in crate::engine) fn add(&self, turns: &[Turn]) {
@@ -49,12 +56,38 @@ impl Held {
         &self,
         settlements: impl IntoIterator<Item = &'s Settlement>,
     ) {
-        let mut lanes = lock(&self.lanes);
+        let (mut lanes, mut suspect) = (lock(&self.lanes), lock(&self.suspect));
         for settlement in settlements {
             let held = lanes.get(&settlement.lane).map(|(token, _)| *token);
             if held == Some(settlement.token) {
                 lanes.remove(&settlement.lane);
             }
+            self.clear_if(&mut suspect, settlement);
+        }
+    }
+
+    /// Makes a lane the suspect. False if there is another one.
+    pub(in crate::engine) fn suspect(&self, turn: &Turn) -> bool {
+        let mut suspect = lock(&self.suspect);
+        let is_free = suspect.is_none();
+        suspect.get_or_insert_with(|| (turn.lane, turn.token, Instant::now()));
+        is_free
+    }
+
+    /// Since when there is a suspect.
+    pub(in crate::engine) fn suspect_since(&self) -> Option<Instant> {
+        lock(&self.suspect).map(|(_, _, since)| since)
+    }
+
+    /// Records that a turn runs no more: it is no suspect.
+    pub(in crate::engine) fn clear(&self, settlement: &Settlement) {
+        self.clear_if(&mut lock(&self.suspect), settlement);
+    }
+
+    fn clear_if(&self, suspect: &mut Option<Suspect>, settlement: &Settlement) {
+        let ended = (settlement.lane, settlement.token);
+        if suspect.take_if(|(lane, token, _)| (*lane, *token) == ended).is_some() {
+            self.cleared.notify_one();
         }
     }
 

@@ -8,3 +8,4 @@ pub(in crate::engine) mod reconcile;
 pub(in crate::engine) mod scheduler;
 pub(in crate::engine) mod source;
 pub(in crate::engine) mod splitter;
+mod suspects;

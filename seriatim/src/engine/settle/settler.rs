@@ -65,6 +65,7 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
         let repeated = repeated || kept.repeated;
         let settled = match settled {
             None | Some(Settled::Busy) => {
+                core.held.clear(&settlement);
                 let again = Ended::again(settlement, Kept { repeated, ..kept });
                 core.settles.add_again(again, settled.is_some());
                 continue;

@@ -17,5 +17,6 @@ mod scheduling;
 mod splitting;
 mod steps;
 mod stopping;
+mod suspects;
 mod takeover;
 mod waking;

@@ -10,8 +10,10 @@ use async_trait::async_trait;
 use rusqlite::{Row, params};
 
 use super::Sqlite;
+use super::flush::Flush;
 use super::lane::Work;
 use super::light::lanes_text;
+use super::line::Rank;
 use super::push::micros;
 use super::row::{Job, Sql, TAKEN, flag, score_rank};
 use super::tx::{QueueRow, Tx};
@@ -256,7 +258,13 @@ impl ClaimRow {
 #[async_trait]
 impl Consumer for Sqlite {
     async fn claim(&self, request: Claim) -> Result<Claimed> {
-        self.change(move |tx| tx.at(request.now).claim(&request)).await
+        let flush = match request.lease {
+            // The holder ends with this machine.
+            Lease::Node { .. } => Flush::Later,
+            Lease::Own { .. } => Flush::Now,
+        };
+        let body = move |tx: &mut Tx<'_>| tx.at(request.now).claim(&request);
+        self.write.call(Rank::Usual, 0, flush, body).await
     }
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {

@@ -10,13 +10,14 @@ use crate::model::error::{Error, ErrorKind, Result};
 const APPLICATION_ID: i64 = 0x5365_7269;
 
 /// The steps from each schema version to the next; the first creates version 1.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("schema.sql"),
     GIVEN_UP,
     SECRET,
     CLOSED_ITEMS,
     include_str!("sql/ready.sql"),
     NAMES,
+    RESERVED,
 ];
 
 /// Claims and rescues of a node with a ticket up to this one take nothing.
@@ -35,6 +36,10 @@ const NAMES: &str = "ALTER TABLE idempotency ADD COLUMN look_at INTEGER NOT NULL
     UPDATE idempotency SET look_at = until;
     DROP INDEX idempotency_until;
     CREATE INDEX idempotency_look_at ON idempotency (look_at);";
+
+/// Up to which token claims may be lost with the machine, and the boot in which that was last looked at.
+const RESERVED: &str = "ALTER TABLE meta ADD COLUMN reserved INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE meta ADD COLUMN boot TEXT NOT NULL DEFAULT '';";
 
 /// The version of the schema that this build reads and writes.
 pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

@@ -10,6 +10,7 @@ mod claim;
 mod done;
 mod fault;
 mod file;
+mod flush;
 mod going_on;
 mod lane;
 mod light;
@@ -39,6 +40,8 @@ use rusqlite::{Connection, OpenFlags};
 
 use fault::translate;
 use file::FileCheck;
+pub use flush::Durability;
+use flush::{Boot, Flush, Flushing};
 use line::Rank;
 use thread::Worker;
 use tx::Tx;
@@ -62,16 +65,6 @@ const WRITE_CACHE_KIB: i64 = 16 << 10;
 const READ_CACHE_KIB: i64 = 4 << 10;
 /// `SQLite`'s name for a database that ends with the process.
 const IN_MEMORY: &str = ":memory:";
-
-/// What an acknowledged write survives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// Loss of power: every commit is flushed to disk.
-    #[default]
-    Full,
-    /// End of the process. A loss of power may lose the last commits.
-    Normal,
-}
 
 /// A store in an `SQLite` file.
 #[derive(Clone, Debug)]
@@ -104,13 +97,17 @@ impl Sqlite {
 
     /// Opens the file with the given durability. Default: [`Durability::Full`].
     pub fn open_with(path: impl AsRef<Path>, durability: Durability) -> Result<Self> {
-        let path = path.as_ref().to_owned();
+        Self::open_in(path.as_ref(), Flushing::new(durability), Boot::of_this_machine())
+    }
+
+    fn open_in(path: &Path, flushing: Flushing, boot: Boot) -> Result<Self> {
+        let path = path.to_owned();
         let in_memory = path.as_os_str() == IN_MEMORY;
-        let connection = connect_writer(&path, durability, in_memory)
+        let connection = connect_writer(&path, in_memory)
             .map_err(|e| e.while_doing(&format!("opening {}", path.display())))?;
         let bell = Bell::default();
         let file = FileCheck::of(connection.path());
-        let write = Worker::writer(connection, file.clone(), bell.clone())?;
+        let write = Worker::writer(connection, file.clone(), bell.clone(), flushing, boot)?;
         let read = if in_memory { Reader::IsTheWriter } else { Reader::NotYet };
         Ok(Self { write, read: Arc::new(Mutex::new(read)), bell, path, file })
     }
@@ -118,7 +115,7 @@ impl Sqlite {
     /// A connection configured like the writer's, to measure the database without the store.
     #[doc(hidden)]
     pub fn session(path: &Path) -> Result<Connection> {
-        connect_writer(path, Durability::Full, false)
+        connect_writer(path, false)
     }
 
     /// Checks that the file is a store that this build reads; neither creates nor changes it. `NotFound` if there is
@@ -139,7 +136,7 @@ impl Sqlite {
         &self,
         body: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.write.call(Rank::Usual, 0, body).await
+        self.write.call(Rank::Usual, 0, Flush::Now, body).await
     }
 
     /// Like [`Self::change`], before all changes that wait.
@@ -147,7 +144,7 @@ impl Sqlite {
         &self,
         body: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.write.call(Rank::First, 0, body).await
+        self.write.call(Rank::First, 0, Flush::Now, body).await
     }
 
     async fn look<T: Send + 'static>(
@@ -155,14 +152,14 @@ impl Sqlite {
         mut body: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         match self.reader()? {
-            Some(reader) => reader.call(Rank::Usual, 0, body).await,
+            Some(reader) => reader.call(Rank::Usual, 0, Flush::Later, body).await,
             None => {
                 let body = move |tx: &mut Tx<'_>| {
                     // Store the counters of the other operations in this transaction first.
                     tx.flush()?;
                     body(tx)
                 };
-                self.write.call(Rank::Usual, 0, body).await
+                self.write.call(Rank::Usual, 0, Flush::Later, body).await
             }
         }
     }
@@ -183,7 +180,8 @@ impl Sqlite {
     }
 }
 
-fn connect_writer(path: &Path, durability: Durability, in_memory: bool) -> Result<Connection> {
+/// A connection that flushes every commit.
+fn connect_writer(path: &Path, in_memory: bool) -> Result<Connection> {
     check_folder(path)?;
     if !in_memory {
         make_private(path);
@@ -197,9 +195,8 @@ fn connect_writer(path: &Path, durability: Durability, in_memory: bool) -> Resul
                        share?), which the database needs: name a file on a local disk";
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
-    let synchronous = if durability == Durability::Full { "FULL" } else { "NORMAL" };
     let pragmas = format!(
-        "PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
+        "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
          PRAGMA journal_size_limit = {WAL_BYTES_KEPT};"
     );
     connection.execute_batch(&pragmas).map_err(translate)?;

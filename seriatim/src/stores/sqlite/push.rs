@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use rusqlite::params;
 
 use super::Sqlite;
+use super::flush::Flush;
 use super::lane::Work;
 use super::line::Rank;
 use super::row::{Job, flag, state};
@@ -23,7 +24,7 @@ impl Producer for Sqlite {
         validate_push(&request)?;
         let bytes = request.jobs.iter().map(|job| job.payload.as_bytes().len()).sum();
         let body = move |tx: &mut Tx<'_>| tx.at(request.now).push(&request.jobs);
-        self.write.call(Rank::Usual, bytes, body).await
+        self.write.call(Rank::Usual, bytes, Flush::Now, body).await
     }
 }
 

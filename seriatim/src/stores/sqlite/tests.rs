@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod deletion;
+mod flush;
 mod light;
 mod line;
 mod names;

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::fault::translate;
 use super::file::FileCheck;
+use super::flush::{Boot, Flush, Flushing};
 use super::line::{Line, Next, Rank, Room};
 use super::migrate::migrate;
 use super::tx::{Definitions, Tx};
@@ -34,6 +35,9 @@ trait Task: Send {
     /// The bytes of payloads that it writes.
     fn bytes(&self) -> usize;
 
+    /// Whether it waits for the disk.
+    fn flush(&self) -> Flush;
+
     /// Runs the operation and stores the answer. False if it failed: its writes must be undone. It can run again if it
     /// was undone because another operation failed.
     fn run(&mut self, tx: &mut Tx<'_>) -> bool;
@@ -47,12 +51,17 @@ struct Call<T, F> {
     result: Option<Result<T>>,
     sender: oneshot::Sender<Result<T>>,
     bytes: usize,
+    flush: Flush,
     _room: Room,
 }
 
 impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T> + Send> Task for Call<T, F> {
     fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    fn flush(&self) -> Flush {
+        self.flush
     }
 
     fn run(&mut self, tx: &mut Tx<'_>) -> bool {
@@ -123,10 +132,18 @@ impl std::fmt::Debug for Message {
 
 impl Worker {
     /// Starts the writing thread. It rings the bell when a lane may have become claimable.
-    pub(super) fn writer(connection: Connection, file: FileCheck, bell: Bell) -> Result<Self> {
+    pub(super) fn writer(
+        connection: Connection,
+        file: FileCheck,
+        bell: Bell,
+        flushing: Flushing,
+        boot: Boot,
+    ) -> Result<Self> {
         let body = move |line: &Line<Message>| {
-            let looked_at = Instant::now();
-            Writer { connection, file, bell, seen: 0, stamp: None, looked_at }.serve(line);
+            let (looked_at, boot) = (Instant::now(), Some(boot));
+            let writer =
+                Writer { connection, file, bell, flushing, boot, seen: 0, stamp: None, looked_at };
+            writer.serve(line);
         };
         Self::start("seriatim-sqlite-write", body)
     }
@@ -150,17 +167,18 @@ impl Worker {
     }
 
     /// Runs `body` in a transaction. On the writer, operations share one: if `body` fails, its own changes are undone;
-    /// when this returns, they are on disk.
+    /// when this returns, they are committed, and on disk if `flush` is [`Flush::Now`].
     pub(super) async fn call<T: Send + 'static>(
         &self,
         rank: Rank,
         bytes: usize,
+        flush: Flush,
         body: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let line = &self.line.0;
         let room = line.room(rank, bytes).await.ok_or_else(closed)?;
         let (sender, receiver) = oneshot::channel();
-        let task = Box::new(Call { body, result: None, sender, bytes, _room: room });
+        let task = Box::new(Call { body, result: None, sender, bytes, flush, _room: room });
         line.add(rank, Message::Do(task)).map_err(|_| closed())?;
         receiver.await.map_err(|_| closed())?
     }
@@ -204,6 +222,9 @@ struct Writer {
     connection: Connection,
     file: FileCheck,
     bell: Bell,
+    flushing: Flushing,
+    /// The machine's boot, until the file knows it.
+    boot: Option<Boot>,
     /// The file's `data_version` at the last check. It does not count this connection's own writes.
     seen: i64,
     /// Size and modification time of the write-ahead log at the last check.
@@ -304,15 +325,38 @@ impl Writer {
 
     /// Runs all tasks in one transaction and undoes failed ones individually. Returns which queues may have
     /// claimable lanes now, or why nothing was committed.
-    fn attempt(&self, definitions: &mut Definitions, group: &mut [Box<dyn Task>]) -> Result<Wake> {
+    fn attempt(
+        &mut self,
+        definitions: &mut Definitions,
+        group: &mut [Box<dyn Task>],
+    ) -> Result<Wake> {
         self.file.check()?;
-        let result = run_all(&self.connection, definitions, group);
-        if result.is_err() {
-            definitions.forget();
-            if !self.connection.is_autocommit() {
-                // If the rollback fails too, the file is rolled back when it is next opened.
-                let _ = self.connection.execute_batch("ROLLBACK");
-            }
+        let needed = group.iter().map(|task| task.flush()).max().unwrap_or(Flush::Later);
+        let flush = if self.boot.is_some() { Flush::Now } else { self.flushing.of(needed) };
+        if let Some(wake) = self.run(definitions, group, flush)? {
+            return Ok(wake);
+        }
+        let wake = self.run(definitions, group, Flush::Now)?;
+        wake.ok_or_else(|| Error::new(ErrorKind::Internal, "the tokens could not be reserved"))
+    }
+
+    /// `None`: nothing was committed, because it must be flushed.
+    fn run(
+        &mut self,
+        definitions: &mut Definitions,
+        group: &mut [Box<dyn Task>],
+        flush: Flush,
+    ) -> Result<Option<Wake>> {
+        self.flushing.set(&self.connection, flush)?;
+        let result = run_all(&self.connection, definitions, group, flush, self.boot.as_ref());
+        if matches!(result, Ok(Some(_))) {
+            self.boot = None;
+            return result;
+        }
+        definitions.forget();
+        if !self.connection.is_autocommit() {
+            // If the rollback fails too, the file is rolled back when it is next opened.
+            let _ = self.connection.execute_batch("ROLLBACK");
         }
         result
     }
@@ -343,10 +387,15 @@ fn run_all(
     connection: &Connection,
     definitions: &mut Definitions,
     group: &mut [Box<dyn Task>],
-) -> Result<Wake> {
+    flush: Flush,
+    boot: Option<&Boot>,
+) -> Result<Option<Wake>> {
     let say = |sql| connection.prepare_cached(sql).and_then(|mut s| s.execute([]).map(drop));
     say("BEGIN IMMEDIATE").map_err(translate)?;
     let mut tx = Tx::begin(connection, definitions)?;
+    if let Some(boot) = boot {
+        tx.begin_boot(boot)?;
+    }
     for task in group {
         say("SAVEPOINT task").map_err(translate)?;
         let before = tx.mark();
@@ -361,9 +410,15 @@ fn run_all(
         }
         say("RELEASE task").map_err(translate)?;
     }
+    if flush == Flush::Now {
+        tx.reserve();
+    }
+    if !tx.has_reserved() {
+        return Ok(None);
+    }
     let wake = tx.finish()?;
     say("COMMIT").map_err(translate)?;
-    Ok(wake)
+    Ok(Some(wake))
 }
 
 fn read_all(connection: Connection, file: &FileCheck, line: &Line<Message>) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, params};
 
 use super::fault::translate;
+use super::flush::{Boot, TOKENS_RESERVED};
 use super::row::Sql;
 use crate::contract::Wake;
 use crate::contract::errors::no_queue;
@@ -83,6 +84,8 @@ impl Definitions {
 struct Meta {
     seq: i64,
     token: i64,
+    /// Up to this token claims need not be flushed.
+    reserved: i64,
     version: i64,
 }
 
@@ -111,9 +114,11 @@ pub(super) struct Tx<'c> {
 impl<'c> Tx<'c> {
     /// Reads what every operation needs. The transaction must have begun.
     pub(super) fn begin(c: &'c Connection, definitions: &'c mut Definitions) -> Result<Self> {
-        let sql = "SELECT seq, token, definitions FROM meta WHERE id = 1";
-        let read =
-            |row: &Row<'_>| Ok(Meta { seq: row.get(0)?, token: row.get(1)?, version: row.get(2)? });
+        let sql = "SELECT seq, token, definitions, reserved FROM meta WHERE id = 1";
+        let read = |row: &Row<'_>| {
+            let (seq, token, version) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(Meta { seq, token, version, reserved: row.get(3)? })
+        };
         let meta = c
             .prepare_cached(sql)
             .and_then(|mut statement| statement.query_row([], read))
@@ -172,10 +177,10 @@ impl<'c> Tx<'c> {
     /// Stores the counters, so that statements see them.
     pub(super) fn flush(&mut self) -> Result<()> {
         if self.meta != self.stored {
-            let sql = "UPDATE meta SET seq = ?1, token = ?2, definitions = ?3 WHERE id = 1";
-            let meta = self.meta;
-            self.execute(sql, params![meta.seq, meta.token, meta.version])?;
-            self.stored = meta;
+            let sql = "UPDATE meta SET seq = ?1, token = ?2, definitions = ?3, reserved = ?4 WHERE id = 1";
+            let Meta { seq, token, version, reserved } = self.meta;
+            self.execute(sql, params![seq, token, version, reserved])?;
+            self.stored = self.meta;
         }
         let sql = "UPDATE queue SET lanes = lanes + ?2, jobs = jobs + ?3, running = running + ?4,
                    dead = dead + ?5, processed = processed + ?6, failed = failed + ?7 WHERE number = ?1";
@@ -209,6 +214,31 @@ impl<'c> Tx<'c> {
     pub(super) fn next_token(&mut self) -> i64 {
         self.meta.token = (self.meta.token + 1).max(self.now);
         self.meta.token
+    }
+
+    /// Whether all its tokens are reserved: none will come again, even if this transaction is lost with the machine.
+    pub(super) fn has_reserved(&self) -> bool {
+        self.meta.token <= self.meta.reserved
+    }
+
+    /// Reserves tokens for claims to come, if it writes the sequences anyway. For a transaction that is flushed.
+    pub(super) fn reserve(&mut self) {
+        if self.meta == self.stored && self.has_reserved() {
+            return;
+        }
+        let next = self.meta.token.max(self.now);
+        if next.saturating_add(TOKENS_RESERVED / 2) > self.meta.reserved {
+            self.meta.reserved = next.saturating_add(TOKENS_RESERVED);
+        }
+    }
+
+    /// After another boot of the machine, leaves out the tokens of claims that it may have lost.
+    pub(super) fn begin_boot(&mut self, boot: &Boot) -> Result<()> {
+        let sql = "UPDATE meta SET boot = ?1 WHERE id = 1 AND boot != ?1";
+        if self.execute(sql, [&boot.0])? > 0 {
+            self.meta.token = self.meta.token.max(self.meta.reserved);
+        }
+        Ok(())
     }
 
     pub(super) fn delta(&mut self, queue: u32) -> &mut Delta {

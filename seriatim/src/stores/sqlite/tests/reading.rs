@@ -1,8 +1,8 @@
 //! How much a call does: as much for ten thousand jobs beside or behind what it takes as for ten.
 
+use super::super::connect_writer;
 use super::super::migrate::migrate;
 use super::super::tx::{Definitions, STEPS, Tx};
-use super::super::{Durability, connect_writer};
 use super::*;
 use crate::contract::{
     Beat, ClaimSelection, GoOn, Heartbeat, JobQuery, JobState, LaneQuery, Release, Rescue, Settle,
@@ -102,7 +102,7 @@ fn fill(tx: &mut Tx<'_>, mode: Mode, depth: u32) {
 
 /// The steps of each call, among so many jobs.
 fn calls(mode: Mode, depth: u32) -> Vec<(&'static str, u64)> {
-    let connection = connect_writer(":memory:".as_ref(), Durability::Normal, true).unwrap();
+    let connection = connect_writer(":memory:".as_ref(), true).unwrap();
     migrate(&connection).unwrap();
     connection.execute_batch("BEGIN").unwrap();
     let mut definitions = Definitions::default();
