@@ -58,7 +58,8 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
     };
     core.held.remove(answered(&turns, settled.iter().map(Option::as_ref)));
     let endings = turns.iter().zip(&settled).zip(&kept).filter_map(|((turn, settled), kept)| {
-        Some(kept.jobs.as_ref()?.ending(turn, settled.as_ref()?))
+        let settled = settled.as_ref().filter(|settled| **settled != Settled::Busy)?;
+        Some(kept.jobs.as_ref()?.ending(turn, settled))
     });
     core.counters.settled(endings);
     for ((settlement, settled), kept) in turns.into_iter().zip(settled).zip(kept) {
