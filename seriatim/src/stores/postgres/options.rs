@@ -1,10 +1,12 @@
 //! The options in a URL: the server, and how the store uses it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Config;
 
+use super::servers::{self, Servers};
 use super::tls::Tls;
 use crate::model::error::{Error, Result};
 use crate::stores::url;
@@ -40,14 +42,13 @@ const NO_URL: &str = "is not a URL of a PostgreSQL database: write it as \
 /// A parsed URL.
 #[derive(Clone)]
 pub(super) struct Options {
-    pub config: Config,
-    pub tls: Tls,
+    pub servers: Arc<Servers>,
     pub schema: String,
     /// Besides the listening connection.
     pub connections: usize,
     pub call_timeout: Duration,
-    /// The server that sends wake-ups. `None`: this store does not listen.
-    pub listen: Option<Config>,
+    /// The servers that send wake-ups. `None`: this store does not listen.
+    pub listen: Option<Arc<Servers>>,
 }
 
 impl Options {
@@ -85,36 +86,18 @@ impl Options {
             }
         };
         config.ssl_mode(ours.ssl_mode);
+        let servers = Arc::new(Servers::new(&config, tls.clone()));
         let listen = match ours.listen {
-            Listen::Same => Some(config.clone()),
+            Listen::Same => Some(servers.clone()),
             Listen::Off => None,
-            Listen::At(host, port) => Some(elsewhere(&config, &host, port)),
+            // For example behind a pooler.
+            Listen::At(host, port) => {
+                Some(Arc::new(Servers::new(&servers::at(&config, &host, port), tls)))
+            }
         };
         let (connections, call_timeout) = (ours.connections, ours.call_timeout);
-        Ok(Self { config, tls, schema, connections, call_timeout, listen })
+        Ok(Self { servers, schema, connections, call_timeout, listen })
     }
-}
-
-/// The same database, user and password at another address, for example behind a pooler.
-fn elsewhere(config: &Config, host: &str, port: u16) -> Config {
-    let mut other = Config::new();
-    other.host(host).port(port).ssl_mode(config.get_ssl_mode());
-    if let Some(user) = config.get_user() {
-        other.user(user);
-    }
-    if let Some(password) = config.get_password() {
-        other.password(password);
-    }
-    if let Some(name) = config.get_dbname() {
-        other.dbname(name);
-    }
-    if let Some(name) = config.get_application_name() {
-        other.application_name(name);
-    }
-    if let Some(limit) = config.get_connect_timeout() {
-        other.connect_timeout(*limit);
-    }
-    other
 }
 
 enum Listen {

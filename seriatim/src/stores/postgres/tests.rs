@@ -20,6 +20,7 @@ use crate::{
 mod connecting;
 mod deletion;
 mod emptied;
+mod failover;
 mod giving_up;
 mod light;
 mod locks;
