@@ -15,7 +15,7 @@ use crate::site::QUEUE;
 /// Jobs pushed while the standby is cut off.
 const UNSEEN: usize = 300;
 /// The server writes the time of a commit a little before the commit, and histories have that of the answer.
-const SLACK_MICROS: i64 = 1_000_000;
+const SLACK_MICROS: i64 = 100_000;
 
 /// A primary and its standby, with cables that can be unplugged.
 struct Pair {
@@ -44,11 +44,14 @@ impl Pair {
     }
 
     /// The primary and its machine die, and the standby takes over.
-    fn fail_over(&mut self) {
+    fn fail_over(&mut self) -> Gap {
         self.serving.unplug();
         self.following.unplug();
         self.primary.kill().unwrap();
+        let died = Timestamp::of_this_machine().as_micros();
         self.standby.promote().unwrap();
+        let to = Timestamp::of_this_machine().as_micros();
+        Gap { from: last_commit(&self.standby), died, to }
     }
 }
 
@@ -91,9 +94,7 @@ async fn only_the_last_commits_are_lost_with_an_asynchronous_standby(mode: Mode)
     allowed.add_permits(UNSEEN);
     fleet.eventually("more is pushed, which the standby does not get", is_pushed).await;
     allowed.add_permits(fleet.jobs as usize - half - UNSEEN);
-    tokio::task::block_in_place(|| pair.fail_over());
-    let gap =
-        Gap { from: last_commit(&pair.standby), to: Timestamp::of_this_machine().as_micros() };
+    let gap = tokio::task::block_in_place(|| pair.fail_over());
     pushing.await.unwrap();
     fleet.finish().await;
 
@@ -111,17 +112,22 @@ fn last_commit(standby: &Postgres) -> i64 {
     standby.query(last).unwrap().parse().unwrap()
 }
 
-/// From the last commit that the standby got until it took over.
+/// From the last commit that the standby got, over the end of the primary, until the standby has taken over.
 struct Gap {
     from: i64,
+    died: i64,
     to: i64,
 }
 
 impl Gap {
     /// Whether a commit answered then may be lost.
     fn covers(&self, event: &Value) -> bool {
-        let at = event["at"].as_i64().unwrap_or_default();
-        (self.from - SLACK_MICROS..=self.to).contains(&at)
+        (Some(self.from - SLACK_MICROS)..=Some(self.to)).contains(&event["at"].as_i64())
+    }
+
+    /// Whether the primary made this claim: the promoted server begins with tokens of its own clock.
+    fn is_of_primary(&self, event: &Value) -> bool {
+        event["token"].as_i64() < Some(self.died)
     }
 
     /// Rewrites histories to what the promoted server may know. Returns how many acknowledged pushes it lacks.
@@ -129,9 +135,9 @@ impl Gap {
         let mut lost = 0;
         for file in files {
             let events = events_of(file).into_iter().filter_map(|event| {
-                let at = event["at"].as_i64().unwrap_or_default();
-                let was_lost = event["type"] == "push" && event["result"] == "acknowledged";
-                lost += u64::from(was_lost && (self.from + SLACK_MICROS..=self.to).contains(&at));
+                let is_push = event["type"] == "push" && event["result"] == "acknowledged";
+                let is_late = event["sent_at"].as_i64() > Some(self.from);
+                lost += u64::from(is_push && is_late && event["at"].as_i64() <= Some(self.died));
                 self.known(event)
             });
             let lines: Vec<String> = events.map(|event| format!("{event}\n")).collect();
@@ -142,9 +148,9 @@ impl Gap {
 
     /// The event, as far as the promoted server must know of it.
     fn known(&self, mut event: Value) -> Option<Value> {
-        let claimed_at = event["claimed_at"].as_i64().unwrap_or_default();
-        let is_unknown = (self.from + SLACK_MICROS..=self.to).contains(&claimed_at);
-        if event["type"] == "settle" && event["at"].as_i64() > Some(self.to) && is_unknown {
+        let is_unknown = event["claimed_at"].as_i64() > Some(self.from + SLACK_MICROS);
+        let is_answer = event["type"] == "settle" && event["at"].as_i64() > Some(self.to);
+        if is_answer && is_unknown && self.is_of_primary(&event) {
             assert_eq!(event["accepted"], false, "it does not know this claim: {event}");
         }
         if !self.covers(&event) {
@@ -156,7 +162,7 @@ impl Gap {
                 event["job_id"] = Value::Null;
                 event["status"] = Value::Null;
             }
-            Some("start" | "rescue") => return None,
+            Some("start" | "rescue") if self.is_of_primary(&event) => return None,
             // The jobs are over, or they are back: both may be so.
             Some("settle") => {
                 let fates = event["fates"].as_array_mut().unwrap();
