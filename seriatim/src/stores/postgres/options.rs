@@ -71,6 +71,7 @@ impl Options {
                 "names no server: write it as postgres://USER:PASSWORD@HOST:PORT/DATABASE";
             return Err(Error::invalid("store", message));
         }
+        check_servers(&config)?;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(url::CONNECT_TIMEOUT);
         }
@@ -98,6 +99,18 @@ impl Options {
         let (connections, call_timeout) = (ours.connections, ours.call_timeout);
         Ok(Self { servers, schema, connections, call_timeout, listen })
     }
+}
+
+/// Each server has a name, an address or both, and a port of its own or the one of all.
+fn check_servers(config: &Config) -> Result<()> {
+    let counts = [config.get_hosts().len(), config.get_hostaddrs().len()];
+    let [servers, ports] = [counts.into_iter().max().unwrap_or_default(), config.get_ports().len()];
+    if counts.iter().any(|count| ![0, servers].contains(count)) || ![0, 1, servers].contains(&ports)
+    {
+        let message = "names several servers, and not a host, hostaddr or port for each of them";
+        return Err(Error::invalid("store", message));
+    }
+    Ok(())
 }
 
 enum Listen {
@@ -198,6 +211,9 @@ mod tests {
         let slip = error_of("postgres://me:secret@host/db?conections=3").unwrap();
         assert!(slip.starts_with("store: has no option \"conections\": did you mean connections?"));
         assert_eq!(error_of("postgres://host/db?connections=3&keepalives_idle=9"), None);
+        let servers = error_of("postgres://one:1,two:2/db?port=3,4,5").unwrap();
+        assert!(servers.starts_with("store: names several servers"), "{servers}");
+        assert_eq!(error_of("postgres://one,two:7/db"), None);
         let broken = error_of("postgres://me:secret@host:port/db").unwrap();
         assert!(broken.contains("postgres://USER:") && !broken.contains("secret"), "{broken}");
     }

@@ -275,7 +275,8 @@ fn without_servers(config: &Config) -> Config {
         .keepalives(config.get_keepalives())
         .keepalives_idle(config.get_keepalives_idle())
         .target_session_attrs(config.get_target_session_attrs())
-        .channel_binding(config.get_channel_binding());
+        .channel_binding(config.get_channel_binding())
+        .load_balance_hosts(config.get_load_balance_hosts());
     if let Some(user) = config.get_user() {
         other.user(user);
     }
