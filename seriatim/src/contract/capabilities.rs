@@ -11,8 +11,8 @@ pub struct Capabilities {
     pub name: &'static str,
     /// Whether several processes can use it concurrently.
     pub shared: bool,
-    /// A claim of more lanes than this is sent as two concurrent claims of half the size, because a server with
-    /// several cores answers them sooner. `None`: one claim is as fast.
+    /// Set for a server with several cores, which answers concurrent calls sooner: two claims may be on their way at
+    /// once, and a claim of more lanes than this is sent as two of half the size. `None`: one claim is as fast.
     pub claim_split: Option<usize>,
     /// Whether a lane can go on with its next turn in the step that settles its last one: see
     /// [`GoOn`](crate::store::GoOn).

@@ -10,9 +10,13 @@ pub(in crate::engine) const HELD_LANES_MAX: usize = 4_000;
 /// Most settles on their way to a store that answers concurrent calls sooner
 /// ([`Capabilities::claim_split`](crate::store::Capabilities::claim_split)).
 pub(in crate::engine) const SETTLERS: usize = 2;
-/// How long a lane may go on from turn to turn, from its claim on. Then it gets in line behind the lanes of its
-/// priority, where other nodes can claim it.
+/// Most claims on their way to such a store.
+pub(in crate::engine) const CLAIMS_IN_FLIGHT: usize = 2;
+/// How long a lane may go on from turn to turn, from its claim on, if other lanes of its queue are ready. Then it gets
+/// in line behind the lanes of its priority.
 pub(in crate::engine) const GO_ON_FOR: Duration = Duration::from_millis(100);
+/// The same if no other lane is ready. Then other nodes can claim it.
+pub(in crate::engine) const GO_ON_ALONE_FOR: Duration = Duration::from_secs(1);
 /// The time after which a request is repeated that the store refused for a lasting reason.
 pub(in crate::engine) const PUT_ASIDE_FOR: Duration = Duration::from_secs(30);
 /// The time after which a turn is settled again whose lane another transaction had locked.

@@ -4,14 +4,19 @@ use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
+use crate::engine::claim::dispatch::Want;
 use crate::engine::limits::{
     PREFETCH_AGE_MAX, PREFETCH_GROWS_BELOW, PREFETCH_GROWTH, PREFETCH_SHRINKS_ABOVE,
 };
+use crate::model::clock::Timestamp;
+use crate::model::id::JobId;
 use crate::model::turn::Turn;
 
 #[derive(Debug)]
 pub(in crate::engine) struct QueueBuffer {
     waiting: VecDeque<Waiting>,
+    /// What the claims on their way ask for.
+    pub(in crate::engine) asked: Want,
     /// Most lanes in one call.
     pub(in crate::engine) batch: usize,
     /// Its share under the `weighted` scheduler.
@@ -53,6 +58,7 @@ impl QueueBuffer {
     pub(in crate::engine) fn new(limit: usize, slots: usize, ahead: usize) -> Self {
         Self {
             waiting: VecDeque::new(),
+            asked: Want::default(),
             batch: 1,
             weight: 1,
             served: 0,
@@ -75,9 +81,19 @@ impl QueueBuffer {
         self.waiting.len().div_ceil(self.batch)
     }
 
+    /// The lanes that wait, or that a claim on its way may bring.
+    pub(in crate::engine) fn ahead(&self) -> usize {
+        self.waiting.len() + self.asked.lanes
+    }
+
+    /// The calls that these will make.
+    pub(in crate::engine) fn calls_ahead(&self) -> usize {
+        self.ahead().div_ceil(self.batch)
+    }
+
     /// Whether it is time to claim more.
     pub(in crate::engine) fn is_low(&self) -> bool {
-        self.waiting.len() <= self.prefetch / 2
+        self.ahead() <= self.prefetch / 2
     }
 
     /// The place in line of its next call; `None` if no call may start.
@@ -91,7 +107,14 @@ impl QueueBuffer {
     pub(in crate::engine) fn add(&mut self, turns: Vec<Turn>, place: u64, wanted: usize) {
         let full = turns.len() >= wanted;
         self.fill = full.then(|| Fill { at: Instant::now(), left: turns.len() });
+        let last = self.waiting.back().map(|waiting| urgency(&waiting.turn));
+        let overtakes = last.is_some_and(|last| turns.iter().any(|turn| urgency(turn) < last));
         self.line_up(turns, place);
+        if overtakes {
+            // Of claims side by side, a later one was answered first.
+            let urgency = |waiting: &Waiting| urgency(&waiting.turn);
+            self.waiting.make_contiguous().sort_by_key(urgency);
+        }
     }
 
     /// Adds turns without measuring how long they last.
@@ -158,4 +181,10 @@ impl QueueBuffer {
         self.fill = None;
         self.waiting.drain(..).map(|waiting| waiting.turn).collect()
     }
+}
+
+/// The order in which lanes are claimed; those with earlier crashes first.
+fn urgency(turn: &Turn) -> (bool, Option<u16>, Option<(Timestamp, JobId)>) {
+    let priority = turn.jobs.iter().map(|job| job.priority).min();
+    (turn.crashes == 0, priority, turn.head().map(|job| (job.run_at, job.id)))
 }

@@ -149,16 +149,29 @@ impl Dispatch {
     pub(in crate::engine) fn unreserve(&self, is_idle: impl FnOnce(usize) -> bool) {
         let mut state = lock(&self.state);
         let reserved = state.reserved;
-        if reserved.is_some_and(|source| !state.may_run(source) || is_idle(source)) {
+        let is_asked = |source: usize| state.buffers[source].asked.lanes > 0;
+        if reserved
+            .is_some_and(|source| !state.may_run(source) || is_idle(source) && !is_asked(source))
+        {
             state.reserved = None;
             drop(state);
             self.work.notify_one();
         }
     }
 
+    /// Counts the lanes of a claim until [`fill`](Self::fill) adds its turns.
+    pub(in crate::engine) fn ask(&self, source: usize, want: Want) {
+        let asked = &mut lock(&self.state).buffers[source].asked;
+        asked.lanes += want.lanes;
+        asked.crashed += want.crashed;
+    }
+
     /// Adds the turns of a claim.
     pub(in crate::engine) fn fill(&self, source: usize, turns: Vec<Turn>, want: Want) {
         let mut state = lock(&self.state);
+        let asked = &mut state.buffers[source].asked;
+        asked.lanes -= want.lanes;
+        asked.crashed -= want.crashed;
         if want.crashed > 0 {
             state.reserved = state.reserved.filter(|reserved| *reserved != source);
             state.buffers[source].crashed_chance = Instant::now();
@@ -250,18 +263,19 @@ impl State {
     }
 
     fn want(&mut self, source: usize, most: usize, first: bool) -> Want {
-        let waiting: usize = self.buffers.iter().map(QueueBuffer::calls).sum();
+        let waiting: usize = self.buffers.iter().map(QueueBuffer::calls_ahead).sum();
         let slots = (self.concurrency - self.busy).saturating_sub(waiting);
         let buffer = &self.buffers[source];
-        let own = (buffer.limit.saturating_sub(buffer.busy)).saturating_sub(buffer.calls());
+        let own = (buffer.limit.saturating_sub(buffer.busy)).saturating_sub(buffer.calls_ahead());
         // Lanes that other queues claimed ahead must not keep out the queue whose turn it is: it gets in line.
-        let in_line = usize::from(first && buffer.calls() == 0 && waiting > 0);
+        let in_line = usize::from(first && buffer.calls_ahead() == 0 && waiting > 0);
         let free = slots.max(in_line).min(own);
         if free == 0 && self.reserved.is_none() {
             self.reserve(source);
         }
         let buffer = &self.buffers[source];
         let kept = self.reserved == Some(source)
+            && buffer.asked.crashed == 0
             && self.busy < self.concurrency
             && buffer.busy < buffer.limit;
         let crashed = if kept { free.max(1) } else { free };
@@ -269,7 +283,7 @@ impl State {
             return Want::default();
         }
         let cap = PREFETCH_LANES_MAX.max(buffer.batch);
-        let lanes = (free * buffer.batch + buffer.prefetch).saturating_sub(buffer.len()).min(cap);
+        let lanes = (free * buffer.batch + buffer.prefetch).saturating_sub(buffer.ahead()).min(cap);
         let lanes = lanes.max(usize::from(kept)).min(most);
         Want { lanes, crashed: crashed.min(lanes) }
     }

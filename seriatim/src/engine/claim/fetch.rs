@@ -1,12 +1,14 @@
 //! Claims lanes for the slots. Only this task claims, so that lanes of a lost answer are looked for before anything
-//! else is claimed.
+//! else is claimed. Where a store answers concurrent calls sooner, the next claim is on its way before the last one is
+//! answered, so that neither the store nor the slots wait for the other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 
 use crate::contract::{Claim, Claimed, TroubleKind, Wake, Wakeups};
@@ -16,14 +18,15 @@ use crate::engine::claim::scheduler::Scheduler;
 use crate::engine::claim::source::Source;
 use crate::engine::core::Core;
 use crate::engine::limits::{
-    HELD_LANES_MAX, PREFETCH_LANES_MAX, PUT_ASIDE_FOR, PUT_ASIDE_MAX, REST_MIN,
+    CLAIMS_IN_FLIGHT, HELD_LANES_MAX, PREFETCH_LANES_MAX, PUT_ASIDE_FOR, PUT_ASIDE_MAX, REST_MIN,
 };
 use crate::engine::outage::{Pauses, may_have_been_done, will_pass};
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind};
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::NodeId;
 
-/// When to ask a source again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// When to ask a source again, the soonest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
     /// Now: it may have lanes.
     Now,
@@ -52,6 +55,15 @@ impl Look {
     }
 }
 
+/// An answered claim.
+struct Landed {
+    place: usize,
+    want: Want,
+    /// The node that claimed.
+    node: NodeId,
+    answer: Result<Claimed>,
+}
+
 /// Claims until the engine drains.
 pub(in crate::engine) async fn run(core: Arc<Core>) {
     let (next, at) = (Next::Now, Instant::now());
@@ -61,7 +73,18 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
     let places: HashMap<_, _> = names.zip(0..).collect();
     let wakeups = core.store.wakeups().only(places.keys().cloned());
     let pauses = Pauses::default();
-    let mut fetcher = Fetcher { core, wakeups, places, looks, pauses, round: 0 };
+    let several = core.store.capabilities().claim_split.is_some();
+    let mut fetcher = Fetcher {
+        flights: FuturesUnordered::new(),
+        flights_max: if several { CLAIMS_IN_FLIGHT } else { 1 },
+        failure: None,
+        round: 0,
+        core,
+        wakeups,
+        places,
+        looks,
+        pauses,
+    };
     while !fetcher.core.phases.is_draining() {
         let claimed = fetcher.claim_round().await;
         fetcher.release_old();
@@ -69,6 +92,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
             fetcher.rest().await;
         }
     }
+    fetcher.land_all().await;
 }
 
 struct Fetcher {
@@ -77,6 +101,11 @@ struct Fetcher {
     places: HashMap<Arc<str>, usize>,
     looks: Vec<Look>,
     pauses: Pauses,
+    /// The claims on their way.
+    flights: FuturesUnordered<BoxFuture<'static, Landed>>,
+    flights_max: usize,
+    /// Why a claim failed, if that will pass.
+    failure: Option<Error>,
     round: usize,
 }
 
@@ -96,7 +125,8 @@ impl Fetcher {
             if !self.may_claim(place) {
                 continue;
             }
-            if !self.core.prefers(place) && (claimed || self.core.dispatch.is_waiting()) {
+            let is_fed = claimed || !self.flights.is_empty() || self.core.dispatch.is_waiting();
+            if is_fed && !self.core.prefers(place) {
                 // Another node prefers this source, and this node has enough work.
                 self.core.dispatch.unreserve(|reserved| reserved == place);
                 continue;
@@ -125,6 +155,7 @@ impl Fetcher {
         if !of_others && !self.looks.iter().any(is_due) {
             return true;
         }
+        self.land_all().await;
         let suspects: Vec<&str> = (core.sources.iter().zip(&self.looks))
             .filter_map(|(source, look)| is_due(look).then_some(&*source.name))
             .collect();
@@ -225,51 +256,95 @@ impl Fetcher {
         core.dispatch.want(place, definition.as_deref(), most, first)
     }
 
+    /// Claims, and handles answers until another claim may be sent. True if one had lanes.
     async fn claim(&mut self, place: usize, want: Want) -> bool {
-        let core = self.core.clone();
-        let node = core.node();
-        let parts = want.split(core.store.capabilities().claim_split);
-        let request = |part: Want| Claim {
-            lanes_max: part.lanes,
-            crashed_max: part.crashed,
-            ..core.claim_of(place, node.clone())
-        };
-        let claims = parts.into_iter().map(|part| core.store.claim(request(part)));
-        let (mut answers, mut error) = (Vec::new(), None);
-        for answer in join_all(claims).await {
-            match answer {
-                Ok(claimed) => answers.push(claimed),
-                Err(failure) => error = Some(failure),
-            }
+        let most = self.core.store.capabilities().claim_split;
+        let parts = if self.flights.is_empty() { want.split(most) } else { vec![want] };
+        for part in parts {
+            self.send(place, part);
         }
         let mut got = false;
-        if let Some(claimed) = together(answers) {
-            core.outage.succeeded();
-            if error.is_none() {
+        while self.flights.len() >= self.flights_max {
+            got |= self.land().await;
+        }
+        self.recover().await;
+        got
+    }
+
+    fn send(&mut self, place: usize, want: Want) {
+        let core = self.core.clone();
+        core.dispatch.ask(place, want);
+        // The answer says when to ask next; a wake-up before that may say it sooner.
+        self.looks[place].next = Next::Woken;
+        let node = core.node();
+        let claim = Claim {
+            lanes_max: want.lanes,
+            crashed_max: want.crashed,
+            ..core.claim_of(place, node.clone())
+        };
+        let flight = async move {
+            let answer = core.store.claim(claim).await;
+            Landed { place, want, node, answer }
+        };
+        self.flights.push(Box::pin(flight));
+    }
+
+    /// Waits for a claim and handles its answer. True if it had lanes.
+    async fn land(&mut self) -> bool {
+        match self.flights.next().await {
+            Some(landed) => self.landed(landed).await,
+            None => false,
+        }
+    }
+
+    async fn land_all(&mut self) {
+        while !self.flights.is_empty() {
+            self.land().await;
+        }
+    }
+
+    async fn landed(&mut self, landed: Landed) -> bool {
+        let Landed { place, want, node, answer } = landed;
+        match answer {
+            Ok(claimed) => {
+                self.core.outage.succeeded();
                 self.pauses.reset();
                 self.trust(place);
+                let renamed = self.core.node() != node;
+                self.took(place, want, claimed, renamed).await
             }
-            let renamed = core.node() != node;
-            got = self.took(place, want, claimed, renamed).await;
-        } else {
-            core.dispatch.fill(place, Vec::new(), want);
+            Err(error) => {
+                self.core.dispatch.fill(place, Vec::new(), want);
+                self.failed(place, want, error);
+                false
+            }
         }
-        if let Some(error) = error {
-            self.failed(place, want, error).await;
+    }
+
+    /// After a failure that will pass: waits, but first for the claims that are still on their way.
+    async fn recover(&mut self) {
+        if self.failure.is_some() {
+            self.land_all().await;
         }
-        got
+        if let Some(error) = self.failure.take() {
+            self.wait_after(error).await;
+        }
     }
 
     async fn took(&mut self, place: usize, want: Want, claimed: Claimed, renamed: bool) -> bool {
         let core = &self.core;
         let got = claimed.turns.len();
-        self.looks[place].at = Instant::now();
-        self.looks[place].next = match claimed.next_due {
+        let next = match claimed.next_due {
             None => Next::Woken,
             Some(time) if got > 0 || time > core.store_now() => Next::At(time),
-            // Due, but not claimable now: a lane with earlier crashes while no slot is free.
+            // Due, but not claimable now: a lane with earlier crashes while no slot is free, or one that another claim
+            // is taking.
             Some(_) => Next::At(core.store_now() + Duration::from_millis(100)),
         };
+        core.sources[place].set_more(claimed.next_due.is_some_and(|due| due <= core.store_now()));
+        let look = &mut self.looks[place];
+        look.at = Instant::now();
+        look.next = look.next.min(next);
         core.held.add(&claimed.turns);
         if renamed {
             // Claimed under an id that was given up: no heartbeat would extend the lease.
@@ -297,25 +372,27 @@ impl Fetcher {
         self.core.troubles.clear(TroubleKind::ClaimsPutAside, name);
     }
 
-    async fn failed(&mut self, place: usize, want: Want, error: Error) {
+    fn failed(&mut self, place: usize, want: Want, error: Error) {
         let core = self.core.clone();
         let look = &mut self.looks[place];
         look.at = Instant::now();
+        look.next = Next::Now;
         match error.kind() {
             ErrorKind::NotFound => {
-                look.next = Next::Woken;
                 if core.sources[place].is_declared() {
-                    look.next = Next::Now;
                     core.lost(place);
+                } else {
+                    // No job was pushed to it yet.
+                    look.next = Next::Woken;
                 }
-                // Otherwise no job was pushed to it yet.
                 return;
             }
             ErrorKind::NodeGone => core.gone.notify_one(),
             _ => look.suspect |= may_have_been_done(&error),
         }
         if will_pass(&error) || error.kind() == ErrorKind::NodeGone {
-            return self.wait_after(error).await;
+            self.failure = Some(error);
+            return;
         }
         if want.lanes > 1 {
             // A smaller claim may leave out the lane that makes it fail, and get those before it.
@@ -360,6 +437,9 @@ impl Fetcher {
         let length = self.rest_length();
         tokio::select! {
             biased;
+            Some(landed) = self.flights.next() => {
+                self.landed(landed).await;
+            }
             wake = self.wakeups.wait(length) => {
                 if let Some(wake) = wake {
                     self.wake(&wake);
@@ -368,15 +448,19 @@ impl Fetcher {
             () = core.dispatch.room.notified() => {}
             () = core.phases.draining() => {}
         }
+        self.recover().await;
     }
 
     fn wake(&mut self, wake: &Wake) {
-        match wake {
-            Wake::All => self.looks.iter_mut().for_each(|look| look.next = Next::Now),
+        let places: Vec<usize> = match wake {
+            Wake::All => (0..self.looks.len()).collect(),
             Wake::Queues(queues) => {
-                let places = queues.iter().filter_map(|queue| self.places.get(queue));
-                places.for_each(|place| self.looks[*place].next = Next::Now);
+                queues.iter().filter_map(|queue| self.places.get(queue).copied()).collect()
             }
+        };
+        for place in places {
+            self.looks[place].next = Next::Now;
+            self.core.sources[place].set_more(true);
         }
     }
 
@@ -401,21 +485,4 @@ fn put_aside(core: &Core, source: &Source, look: &mut Look, error: &Error) {
     tracing::error!(%error, queue, again_s, "the store refuses claims of this queue: it is put aside and asked again");
     let text = format!("the store refuses claims: {error}");
     core.troubles.set(TroubleKind::ClaimsPutAside, Some(queue), queue, &text);
-}
-
-/// Merges the answers of concurrent claims into one, best lanes first.
-fn together(answers: Vec<Claimed>) -> Option<Claimed> {
-    let shared = answers.len() > 1;
-    let mut all = answers.into_iter().reduce(|mut all, one| {
-        all.turns.extend(one.turns);
-        all.next_due = [all.next_due, one.next_due].into_iter().flatten().min();
-        all
-    })?;
-    if shared {
-        all.turns.sort_by_key(|turn| {
-            let urgency = turn.jobs.iter().map(|job| job.priority).min();
-            (urgency, turn.head().map(|job| (job.run_at, job.id)))
-        });
-    }
-    Some(all)
 }

@@ -23,6 +23,8 @@ pub(in crate::engine) struct Source {
     is_declared: AtomicBool,
     /// Whether the store has it as declared, as far as is known.
     stands: AtomicBool,
+    /// Whether the store has more ready lanes than this node claimed, as far as is known.
+    has_more: AtomicBool,
 }
 
 impl Source {
@@ -34,6 +36,7 @@ impl Source {
             paused_until: Mutex::default(),
             is_declared: AtomicBool::new(false),
             stands: AtomicBool::new(true),
+            has_more: AtomicBool::new(true),
         }
     }
 
@@ -75,6 +78,15 @@ impl Source {
 
     pub(in crate::engine) fn stand(&self, stands: bool) {
         self.stands.store(stands, Ordering::Relaxed);
+    }
+
+    /// Whether the store has more ready lanes than this node claimed, as far as is known.
+    pub(in crate::engine) fn has_more(&self) -> bool {
+        self.has_more.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::engine) fn set_more(&self, has_more: bool) {
+        self.has_more.store(has_more, Ordering::Relaxed);
     }
 
     /// The definition; if it is unknown, that of an undeclared queue.

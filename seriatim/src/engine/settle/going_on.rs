@@ -1,12 +1,13 @@
 //! Lanes that go on: the next turn of a lane is claimed in the step that settles its last one.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::contract::{GoOn, Settle, Settled};
 use crate::engine::core::Core;
-use crate::engine::limits::GO_ON_FOR;
+use crate::engine::limits::{GO_ON_ALONE_FOR, GO_ON_FOR};
 use crate::engine::outage::may_have_been_done;
 use crate::engine::settle::ended::Ended;
 use crate::engine::settle::settler::{answered, settle_of};
@@ -18,9 +19,17 @@ use crate::model::turn::Turn;
 /// The lanes of a batch that may go on.
 pub(super) struct GoingOn {
     node: NodeId,
-    /// For each queue its source, and when the lanes were first claimed, in the order of their places.
-    sources: Vec<(usize, Vec<Instant>)>,
-    claims: Vec<GoOn>,
+    queues: Vec<QueueLanes>,
+}
+
+/// Those of one queue.
+struct QueueLanes {
+    source: usize,
+    /// How long a lane may go on.
+    most: Duration,
+    go_on: GoOn,
+    /// When they were first claimed, in the order of their places.
+    since: Vec<Instant>,
 }
 
 impl GoingOn {
@@ -31,18 +40,24 @@ impl GoingOn {
             return None;
         }
         let since = core.held.since(ended.iter().map(|one| &one.settlement));
-        let node = core.node();
-        let mut going_on = Self { node, sources: Vec::new(), claims: Vec::new() };
+        let mut going_on = Self { node: core.node(), queues: Vec::new() };
         for (place, (one, since)) in ended.iter().zip(since).enumerate() {
-            let Some(queue) = &one.may_go_on else { continue };
-            let Some(since) = since.filter(|since| since.elapsed() < GO_ON_FOR) else { continue };
-            let known = going_on.claims.iter().position(|known| known.claim.queue == *queue);
-            let Some(at) = known.or_else(|| going_on.add_queue(core, queue)) else { continue };
-            going_on.claims[at].places.push(place);
-            going_on.claims[at].claim.lanes_max += 1;
-            going_on.sources[at].1.push(since);
+            let (Some(queue), Some(since)) = (&one.may_go_on, since) else { continue };
+            let Some(lanes) = going_on.lanes_of(core, queue) else { continue };
+            if since.elapsed() < lanes.most {
+                lanes.go_on.places.push(place);
+                lanes.go_on.claim.lanes_max += 1;
+                lanes.since.push(since);
+            }
         }
-        (!going_on.claims.is_empty()).then_some(going_on)
+        going_on.queues.retain(|lanes| !lanes.since.is_empty());
+        (!going_on.queues.is_empty()).then_some(going_on)
+    }
+
+    fn lanes_of(&mut self, core: &Core, queue: &str) -> Option<&mut QueueLanes> {
+        let known = self.queues.iter().position(|lanes| *lanes.go_on.claim.queue == *queue);
+        let at = known.or_else(|| self.add_queue(core, queue))?;
+        self.queues.get_mut(at)
     }
 
     fn add_queue(&mut self, core: &Core, queue: &str) -> Option<usize> {
@@ -51,9 +66,10 @@ impl GoingOn {
             return None;
         }
         let claim = core.claim_of(source, self.node.clone());
-        self.claims.push(GoOn { claim, places: Vec::new() });
-        self.sources.push((source, Vec::new()));
-        Some(self.claims.len() - 1)
+        let go_on = GoOn { claim, places: Vec::new() };
+        let most = if core.sources[source].has_more() { GO_ON_FOR } else { GO_ON_ALONE_FOR };
+        self.queues.push(QueueLanes { source, most, go_on, since: Vec::new() });
+        Some(self.queues.len() - 1)
     }
 
     /// Settles the batch, and hands the next turns to the slots. Repeating it after an error is safe, but then the
@@ -63,7 +79,8 @@ impl GoingOn {
         let Ok(claiming) = core.claiming.try_read() else {
             return core.store.settle(settle_of(turns)).await;
         };
-        let request = Settle { go_on: self.claims.clone(), ..settle_of(turns) };
+        let go_on = self.queues.iter().map(|lanes| lanes.go_on.clone()).collect();
+        let request = Settle { go_on, ..settle_of(turns) };
         let answer = core.store.settle(request).await;
         let mut settled = answer.inspect_err(|error| {
             if may_have_been_done(error) {
@@ -72,16 +89,16 @@ impl GoingOn {
         })?;
         core.held.remove(answered(turns, settled.iter().map(Some)));
         let renamed = core.node() != self.node;
-        for (go_on, (source, since)) in self.claims.iter().zip(&self.sources) {
+        for lanes in &self.queues {
             let mut next = Vec::new();
-            for (place, since) in go_on.places.iter().zip(since) {
+            for (place, since) in lanes.go_on.places.iter().zip(&lanes.since) {
                 let Some(turn) = take_next(&mut settled[*place]) else { continue };
                 core.held.add_since(&turn, *since);
                 next.push(turn);
             }
             // Claimed under an id that was given up: no heartbeat would extend the lease.
-            let left = if renamed { next } else { core.dispatch.go_on(*source, next) };
-            core.release(*source, left);
+            let left = if renamed { next } else { core.dispatch.go_on(lanes.source, next) };
+            core.release(lanes.source, left);
         }
         drop(claiming);
         Ok(settled)

@@ -57,6 +57,21 @@ async fn a_lane_that_goes_on_lets_others_in_after_a_tenth_of_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lane_goes_on_for_a_second_while_no_other_is_ready() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::fifo("orders")).await;
+    push(&rig, "a", 300).await;
+    let running = Running::start(logging(&rig, &log, Duration::from_millis(10)));
+    log.reaches(1).await;
+    let before = rig.faults.claims.load(Ordering::SeqCst);
+    log.reaches(300).await;
+    let claims = rig.faults.claims.load(Ordering::SeqCst) - before;
+    assert!(claims <= 10, "{claims} claims in 3 s");
+    assert_eq!(running.stop().await.done, 300);
+    assert_eq!(log.lines(), in_order("a", 300));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_answer_of_a_settle_holds_up_the_lane_only_until_it_is_found() {
     for lost in 1..4 {
         let (rig, log) = (Rig::new(), Log::default());

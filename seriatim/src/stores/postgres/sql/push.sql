@@ -221,19 +221,22 @@ BEGIN
   RETURN coalesce(_stored, '{}');
 END $$;
 
--- Adds the jobs with an entry in _lanes to those lanes, which the caller has locked.
-CREATE FUNCTION seriatim.push_items(_lanes bigint[], _task text[], _digest bytea[], _score float8[],
+-- Adds the jobs with an entry in _lanes to those lanes, which the caller has locked. Returns whether each is stored under
+-- its own number: otherwise some were merged.
+CREATE FUNCTION seriatim.push_items(_queue int[], _lanes bigint[], _task text[], _digest bytea[], _score float8[],
   _priority smallint[], _run_at bigint[], _options text[], _lease_ttl bigint[], _routes int[],
-  _payload bytea[], _seqs bigint[], _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+  _payload bytea[], _seqs bigint[], _now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  _whole boolean;
 BEGIN
   WITH job AS MATERIALIZED (
-    SELECT u.*, l.queue, q.mode, q.merge, q.mode = 1 AND q.merge <> 2 AS merging,
+    SELECT u.*, q.mode, q.merge, q.mode = 1 AND q.merge <> 2 AS merging,
       coalesce(u.own_score, CASE WHEN q.mode = 2 THEN 0 ELSE _now / 1e6::float8 END) AS score
-    FROM unnest(_lanes, _task, _digest, _score, _priority, _run_at, _options, _lease_ttl, _routes,
-      _payload, _seqs) u (lane, task, digest, own_score, priority, run_at, options, lease_ttl, route,
+    FROM unnest(_queue, _lanes, _task, _digest, _score, _priority, _run_at, _options, _lease_ttl, _routes,
+      _payload, _seqs) u (queue, lane, task, digest, own_score, priority, run_at, options, lease_ttl, route,
       payload, seq)
-    CROSS JOIN LATERAL (SELECT n.queue FROM seriatim.lane n WHERE n.number = u.lane OFFSET 0) l
-    JOIN seriatim.queue q ON q.number = l.queue
+    JOIN seriatim.queue q ON q.number = u.queue
+    WHERE u.lane IS NOT NULL
   ), plain AS (
     INSERT INTO seriatim.item (seq, queue, lane, merging, loose, digest, task, score, priority, run_at,
         created_at, options, lease_ttl, route, payload)
@@ -260,13 +263,17 @@ BEGIN
         THEN least(i.score, excluded.score) ELSE greatest(i.score, excluded.score) END,
       priority = least(i.priority, excluded.priority)
   RETURNING i.queue, i.seq
+  ), counted AS (
+    INSERT INTO seriatim.tally (queue, jobs)
+      SELECT queue, count(*) FROM (
+        SELECT queue FROM plain
+        UNION ALL
+        SELECT queue FROM merged WHERE CASE WHEN seq IN (SELECT seq FROM job) THEN true END) x
+      GROUP BY queue
+    RETURNING jobs
   )
-  INSERT INTO seriatim.tally (queue, jobs)
-    SELECT queue, count(*) FROM (
-      SELECT queue FROM plain
-      UNION ALL
-      SELECT queue FROM merged WHERE CASE WHEN seq IN (SELECT seq FROM job) THEN true END) x
-    GROUP BY queue;
+  SELECT sum(jobs) = (SELECT count(*) FROM job) INTO _whole FROM counted;
+  RETURN coalesce(_whole, false);
 END $$;
 
 -- The arrays have one entry per job; _queue has places in _queues. Returns rows in the same order; status: 0 queued, 1
@@ -319,15 +326,21 @@ LANGUAGE plpgsql AS $$
 DECLARE
   -- The lane of each job still to be added, NULL for the others.
   _lanes bigint[];
-  _distinct bigint[];
   _others boolean;
-  _accumulate int[] := ARRAY(SELECT number FROM seriatim.queue WHERE number = ANY (_numbers) AND mode = 1);
-  _merges boolean := EXISTS (SELECT FROM seriatim.queue WHERE number = ANY (_accumulate) AND merge <> 2);
+  -- Lanes whose jobs need rows of their own, and waiting lanes that have a new first job or may be due earlier.
+  _packed bigint[];
+  _moved bigint[];
 BEGIN
-  SELECT array_agg(nullif(l.number, w.seq) ORDER BY w.place), bool_or(l.route <> w.route) INTO _lanes, _others
-  FROM unnest(_numbers, _key, _seqs, _routes) WITH ORDINALITY w (queue, key, seq, route, place)
-  LEFT JOIN seriatim.lane l ON l.queue = w.queue AND l.key = w.key;
-  _distinct := ARRAY(SELECT DISTINCT l FROM unnest(_lanes) l WHERE l IS NOT NULL);
+  SELECT array_agg(nullif(l.number, w.seq) ORDER BY w.place), bool_or(l.route <> w.route),
+    array_agg(l.number) FILTER (WHERE l.number <> w.seq AND (l.payload IS NOT NULL OR l.taken IS NOT NULL AND q.mode = 1)),
+    -- An arrival in accumulate moves its lane only through arrive(): reading the lane's jobs at each push would cost
+    -- more with each waiting job. One in fifo moves its lane only if it is the first now.
+    array_agg(l.number) FILTER (WHERE l.number <> w.seq AND NOT l.claimed
+      AND CASE q.mode WHEN 1 THEN q.earliest WHEN 2 THEN coalesce(coalesce(w.score, 0) < l.score, true) ELSE true END)
+  INTO _lanes, _others, _packed, _moved
+  FROM unnest(_numbers, _key, _seqs, _routes, _score) WITH ORDINALITY w (queue, key, seq, route, score, place)
+  LEFT JOIN seriatim.lane l ON l.queue = w.queue AND l.key = w.key
+  LEFT JOIN seriatim.queue q ON q.number = w.queue;
   IF _others THEN
     PERFORM seriatim.check_routes(_lanes, _routes);
   END IF;
@@ -338,34 +351,28 @@ BEGIN
     _seqs := ARRAY(SELECT CASE WHEN l IS NULL THEN s ELSE nextval('seriatim.seq') END
       FROM unnest(_seqs, _lanes) WITH ORDINALITY w (s, l, o) ORDER BY o);
   END IF;
-  PERFORM seriatim.unpack(ARRAY(
-    SELECT l.number FROM seriatim.lane l
-    WHERE l.number = ANY (_distinct) AND (l.payload IS NOT NULL OR l.taken IS NOT NULL AND l.queue = ANY (_accumulate))));
-  PERFORM seriatim.push_items(_lanes, _task, _digest, _score, _priority, _run_at, _options, _lease_ttl,
-    _routes, _payload, _seqs, _t);
-  IF _accumulate <> '{}' THEN
+  IF _packed IS NOT NULL THEN
+    PERFORM seriatim.unpack(_packed);
+  END IF;
+  IF seriatim.push_items(_numbers, _lanes, _task, _digest, _score, _priority, _run_at, _options, _lease_ttl,
+    _routes, _payload, _seqs, _t) THEN
+    RETURN QUERY SELECT 0::smallint, w.queue, _t, w.seq FROM unnest(_numbers, _seqs) w (queue, seq);
+  ELSE
+    RETURN QUERY
+      SELECT CASE WHEN i.seq <> w.seq THEN 1 ELSE 0 END::smallint, w.queue, coalesce(i.created_at, _t),
+        coalesce(i.seq, w.seq)
+      FROM unnest(_numbers, _seqs, _lanes, _digest) WITH ORDINALITY w (queue, seq, lane, digest, place)
+      LEFT JOIN LATERAL (
+        SELECT i.seq, i.created_at FROM seriatim.item i
+        WHERE i.lane = w.lane AND i.digest = w.digest AND i.merging AND NOT i.closed LIMIT 1) i ON true
+      ORDER BY w.place;
+  END IF;
+  IF EXISTS (SELECT FROM seriatim.queue WHERE number = ANY (_numbers) AND mode = 1) THEN
     PERFORM seriatim.arrive(_lanes, _run_at, _priority, array_fill(0::smallint, ARRAY[cardinality(_lanes)]));
   END IF;
-  -- An arrival in accumulate moves its lane only through arrive(): reading the lane's jobs at each push would cost
-  -- more with each waiting job. One in fifo moves its lane only if it is the first now.
-  PERFORM seriatim.place(ARRAY(
-    SELECT l.number FROM (SELECT w.lane, min(coalesce(w.score, 0)) AS score FROM unnest(_lanes, _score) w (lane, score)
-      WHERE w.lane IS NOT NULL GROUP BY w.lane OFFSET 0) w
-    CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.lane AND NOT n.claimed OFFSET 0) l
-    JOIN seriatim.queue q ON q.number = l.queue
-    WHERE CASE q.mode WHEN 1 THEN q.earliest WHEN 2 THEN coalesce(w.score < l.score, true) ELSE true END), _t);
-  IF NOT _merges THEN
-    RETURN QUERY SELECT 0::smallint, w.queue, _t, w.seq FROM unnest(_numbers, _seqs) w (queue, seq);
-    RETURN;
+  IF _moved IS NOT NULL THEN
+    PERFORM seriatim.place(ARRAY(SELECT DISTINCT unnest(_moved)), _t);
   END IF;
-  RETURN QUERY
-    SELECT CASE WHEN i.seq <> w.seq THEN 1 ELSE 0 END::smallint, w.queue, coalesce(i.created_at, _t),
-      coalesce(i.seq, w.seq)
-    FROM unnest(_numbers, _seqs, _lanes, _digest) WITH ORDINALITY w (queue, seq, lane, digest, place)
-    LEFT JOIN LATERAL (
-      SELECT i.seq, i.created_at FROM seriatim.item i
-      WHERE i.lane = w.lane AND i.digest = w.digest AND i.merging AND NOT i.closed LIMIT 1) i ON true
-    ORDER BY w.place;
 END $$;
 
 -- Batches with idempotency keys or expiry times are stored job by job and not packed.
