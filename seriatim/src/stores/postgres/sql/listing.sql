@@ -190,8 +190,11 @@ BEGIN
   IF _states[1] > 1 THEN
     _jobs := seriatim.ended_jobs(_queue, _states[1], _order, _key, _place, _last, _rows_max);
   ELSIF _key IS NOT NULL THEN
-    _jobs := ARRAY(SELECT o.seq FROM (SELECT number FROM seriatim.lane WHERE queue = _queue AND key = _key OFFSET 0) l
-      CROSS JOIN LATERAL (SELECT l.number AS seq UNION ALL SELECT i.seq FROM seriatim.item i WHERE i.lane = l.number) o);
+    _jobs := ARRAY(SELECT o.seq FROM (SELECT * FROM seriatim.lane WHERE queue = _queue AND key = _key OFFSET 0) l
+      CROSS JOIN LATERAL (
+        SELECT l.number AS seq WHERE l.payload IS NOT NULL
+        UNION ALL
+        SELECT i.seq FROM seriatim.item i WHERE i.lane = l.number) o);
   ELSIF _order = 1 THEN
     _jobs := seriatim.live_jobs(_queue, false, 0, NULL);
   ELSE

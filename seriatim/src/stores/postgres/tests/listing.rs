@@ -125,3 +125,20 @@ async fn a_page_of_a_listing_reads_what_it_shows() {
     }
     assert!(much.is_empty(), "{}", much.join("\n"));
 }
+
+#[tokio::test]
+async fn each_job_of_a_key_is_listed_once() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("q").retain_completed(LEASE)).await;
+    for number in 0..3 {
+        push(&store, vec![job("k", number)]).await;
+        let query = JobQuery { key: Some("k".into()), ..JobQuery::new("q", JobFilter::Live) };
+        assert_eq!(store.jobs(query).await.unwrap().rows.len(), number as usize + 1);
+    }
+    done(&store, &claim(&store, "q", 1).await.turns).await;
+    for (filter, expected) in [(JobFilter::Live, 2), (JobState::Succeeded.into(), 1)] {
+        let query = JobQuery { key: Some("k".into()), ..JobQuery::new("q", filter) };
+        assert_eq!(store.jobs(query).await.unwrap().rows.len(), expected, "{filter:?}");
+    }
+}
