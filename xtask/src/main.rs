@@ -1,12 +1,15 @@
 //! Developer commands: `cargo xtask help` lists them.
 
+mod bench;
 mod campaign;
 mod cargo;
 mod coverage;
 mod deny;
 mod faults;
 mod files;
+mod fleet;
 mod fuzz;
+mod measured;
 mod names;
 mod packages;
 mod peers;
@@ -44,6 +47,10 @@ Developer commands of Seriatim.
     cargo xtask seeds           the rows of docs/parity.md, and the tests named after them
     cargo xtask servers         private PostgreSQL, MariaDB and Redis servers for development and
                                 measurements, until Ctrl-C
+    cargo xtask bench [--jobs N] [--rounds N] [--store NAME]... [--write]
+                                our own figures on each store, beside the bare limit of its database
+    cargo xtask fleet [--engines N] [--queues N] [--store NAME]... [--write]
+                                what a push costs the server while many queues are idle in several engines
     cargo xtask bench-peers [--jobs N] [--rounds N] [--only GROUP] [--write]
                                 measures graphile-worker (Node and Rust), pg-boss, apalis, BullMQ,
                                 Sidekiq and Seriatim, in turns on the same servers
@@ -97,6 +104,8 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["seeds"] => seeds::run(&root())?,
         ["simulate", rest @ ..] => simulate::run(&root(), rest)?,
         ["bench-peers", rest @ ..] => peers::run(&root(), rest)?,
+        ["bench", rest @ ..] => bench::run(&root(), rest)?,
+        ["fleet", rest @ ..] => fleet::run(&root(), rest)?,
         ["servers"] => servers::run()?,
         ["help" | "--help" | "-h"] | [] => print!("{HELP}"),
         _ => {

@@ -85,7 +85,9 @@ fn a_claim_is_measured_beside_a_backlog() {
     let output = site.run(&["bench", "--backlog", "2000", "--json"]);
     assert!(output.status.success(), "{}", text(&output));
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(result["ratio_p50"].as_f64().unwrap() > 0.0, "{result}");
+    for figure in ["ratio_p50", "stats_ms"] {
+        assert!(result[figure].as_f64().unwrap() > 0.0, "{figure}: {result}");
+    }
 }
 
 #[test]

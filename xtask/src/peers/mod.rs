@@ -5,13 +5,14 @@ mod report;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 use seriatim_testkit::{Postgres, Redis, find_program};
 
 use self::contestants::{Contestant, GROUPS, Group, How, Server};
 use self::report::{Compared, Rates};
+use crate::measured::{figure, object_of};
 use crate::{Failure, cargo, step};
 
 const JOBS: u32 = 50_000;
@@ -110,11 +111,9 @@ impl Bench<'_> {
             for (group, rates) in &mut compared {
                 for (contestant, rates) in group.contestants.iter().zip(rates) {
                     let line = self.measure(group, contestant, options.jobs)?;
-                    let figure =
-                        |name| line[name].as_f64().ok_or_else(|| format!("no {name} in: {line}"));
-                    rates.push.push(figure("push_per_s")?);
-                    rates.single.push(figure("push_single_32_per_s")?);
-                    rates.drain.push(figure("drain_per_s")?);
+                    rates.push.push(figure(&line, "push_per_s")?);
+                    rates.single.push(figure(&line, "push_single_32_per_s")?);
+                    rates.drain.push(figure(&line, "drain_per_s")?);
                 }
             }
         }
@@ -149,17 +148,7 @@ impl Bench<'_> {
                 command
             }
         };
-        let output = command.stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let line = text.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
-        let line = line.filter(|line| line.is_object() && output.status.success());
-        let line = line.ok_or_else(|| {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            let errors: Vec<&str> = errors.lines().take(20).collect();
-            format!("{}: {}\n{}", who.name, output.status, errors.join("\n"))
-        })?;
-        eprintln!("{}: {line}", who.name);
-        Ok(line)
+        object_of(who.name, &mut command)
     }
 
     /// The URL of a file that does not exist.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::contestants::Group;
 use crate::files;
+use crate::measured::{cell, largest, least, median, thousands};
 
 const MARK: &str = "bench-peers";
 const PAGE: &str = "docs/performance.md";
@@ -116,44 +117,10 @@ fn chart(group: &Group, rates: &[Rates]) -> String {
     svg
 }
 
-fn cell(values: &[f64]) -> String {
-    let [median, low, high] = [median(values), least(values), largest(values)].map(thousands);
-    format!("{median} ({low}–{high})")
-}
-
-/// 1234.5 as `1.2 k`, 84512 as `85 k`.
-fn thousands(value: f64) -> String {
-    let digits = usize::from(value < 9_950.0);
-    format!("{:.digits$} k", value / 1_000.0)
-}
-
-fn sorted(values: &[f64]) -> Vec<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted
-}
-
-fn median(values: &[f64]) -> f64 {
-    sorted(values).get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-fn least(values: &[f64]) -> f64 {
-    sorted(values).first().copied().unwrap_or(f64::NAN)
-}
-
-fn largest(values: &[f64]) -> f64 {
-    sorted(values).last().copied().unwrap_or(f64::NAN)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::contestants::GROUPS;
-    use super::{Rates, cell, chart, verdict};
-
-    #[test]
-    fn a_cell_has_the_median_and_the_range() {
-        assert_eq!(cell(&[30_200.0, 1_000.0, 2_040.0]), "2.0 k (1.0 k–30 k)");
-    }
+    use super::{Rates, chart, verdict};
 
     #[test]
     fn a_lost_comparison_is_below_one_and_every_engine_is_in_the_chart() {

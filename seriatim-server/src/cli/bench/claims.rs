@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use seriatim::limits::PRIORITY_MAX;
 use seriatim::store::Settlement;
 use seriatim::store::Turn;
 use seriatim::store::{Claim, Claimed, Heartbeat, Lease, NodeInfo, Push, Settle};
@@ -30,8 +31,8 @@ struct Bench<'s> {
     keys: usize,
 }
 
-/// Times claims in the store as it is, then again beside `backlog` scheduled and as many finished
-/// jobs, and a tenth of it behind one busy key.
+/// Times claims in the store as it is, then again beside `backlog` jobs: a tenth of them finished, a tenth scheduled,
+/// a hundredth behind one busy key, and the rest waiting with the least priority. Also times the figures of all queues.
 pub(super) async fn measure(
     store: &SharedStore,
     backlog: u64,
@@ -45,11 +46,14 @@ pub(super) async fn measure(
     let alone = bench.claims().await?;
     bench.fill(backlog).await?;
     let beside = bench.claims().await?;
+    let started = Instant::now();
+    store.stats(None).await?;
+    let stats_ms = started.elapsed().as_secs_f64() * 1e3;
     Ok(serde_json::json!({
         "store": store.capabilities().name, "lanes": LANES, "backlog": backlog,
         "claim_ms_alone_p50": alone.median, "claim_ms_alone_p99": alone.p99,
         "claim_ms_beside_p50": beside.median, "claim_ms_beside_p99": beside.p99,
-        "ratio_p50": beside.median / alone.median,
+        "ratio_p50": beside.median / alone.median, "stats_ms": stats_ms,
     }))
 }
 
@@ -78,9 +82,14 @@ impl Bench<'_> {
     async fn fill(&mut self, backlog: u64) -> Result<(), Failure> {
         self.push(vec![Job::new(QUEUE, "busy")?.key("busy")]).await?;
         self.claim(1).await?;
-        for (count, kind) in
-            [(backlog, Kind::Finished), (backlog, Kind::Later), (backlog / 10, Kind::Behind)]
-        {
+        let (tenth, behind) = (backlog / 10, backlog / 100);
+        let kinds = [
+            (tenth, Kind::Finished),
+            (tenth, Kind::Later),
+            (behind, Kind::Behind),
+            (backlog - 2 * tenth - behind, Kind::Waiting),
+        ];
+        for (count, kind) in kinds {
             for from in (0..count).step_by(BATCH as usize) {
                 let jobs = (from..count.min(from + BATCH)).map(|_| self.kind(kind)).collect();
                 self.push(jobs).await?;
@@ -98,6 +107,7 @@ impl Bench<'_> {
             Kind::Finished => self.job(),
             Kind::Later => self.job().run_in(TOMORROW),
             Kind::Behind => self.job().key("busy"),
+            Kind::Waiting => self.job().priority(PRIORITY_MAX),
         }
     }
 
@@ -135,4 +145,5 @@ enum Kind {
     Finished,
     Later,
     Behind,
+    Waiting,
 }

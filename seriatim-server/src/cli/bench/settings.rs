@@ -42,8 +42,8 @@ pub(crate) struct Bench {
     /// Keep finished jobs for so long, as `retain_completed` does
     #[arg(long, value_parser = crate::cli::args::duration)]
     pub(super) retain: Option<Duration>,
-    /// Instead measure claims of 100 lanes, alone and beside a backlog: so many jobs scheduled, as many
-    /// finished, a tenth behind one busy key
+    /// Instead measure claims of 100 lanes, alone and beside so many jobs: a tenth finished, a tenth scheduled, a
+    /// hundredth behind one busy key, the rest waiting
     #[arg(long, conflicts_with_all = ["mode", "keys", "payload_bytes", "retain", "limit"],
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(super) backlog: Option<u64>,

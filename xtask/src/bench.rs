@@ -1,0 +1,206 @@
+//! `cargo xtask bench`: our own figures on each store, beside the bare limit of its database.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use seriatim_testkit::{Mysql, Postgres, Redis};
+
+use crate::measured::{cell, figure, median, object_of};
+use crate::{Failure, cargo, files, step};
+
+const JOBS: u32 = 100_000;
+const ROUNDS: usize = 5;
+const PAGE: &str = "docs/performance.md";
+const USAGE: &str = "usage: cargo xtask bench [--jobs N] [--rounds N] [--store sqlite|postgres|mysql|redis]... [--write]; \
+    --write: into docs/performance.md";
+
+const STORES: [&str; 4] = ["sqlite", "postgres", "mysql", "redis"];
+
+/// Modes, and numbers of keys; 0: a key for each job. The first is what the others are compared with.
+const SHAPES: [(&str, u32, &str); 5] = [
+    ("parallel", 0, "parallel"),
+    ("accumulate", 0, "accumulate, a key for each job"),
+    ("accumulate", 1_000, "accumulate, 1,000 keys"),
+    ("fifo", 0, "fifo, a key for each job"),
+    ("fifo", 1_000, "fifo, 1,000 keys"),
+];
+
+struct Options {
+    jobs: u32,
+    rounds: usize,
+    stores: Vec<&'static str>,
+    write: bool,
+}
+
+/// The runs of one shape.
+type Runs = Vec<Value>;
+
+/// `args`: see [`USAGE`].
+pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
+    let options = parse(args)?;
+    let build = &mut cargo::command(root, &["build", "--release", "--package", "seriatim-server"]);
+    step::run("build", build)?;
+    for store in &options.stores {
+        step::announce(store);
+        let table = table(&measure(root, store, &options)?)?;
+        let about = format!(
+            "Median (smallest–largest) of {} rounds in turns, {} jobs: `cargo xtask bench --store {store}`.",
+            options.rounds, options.jobs
+        );
+        let text = format!("{about}\n\n{table}");
+        println!("\n{text}");
+        if options.write {
+            files::replace_part(root, PAGE, &format!("bench-{store}"), &text)?;
+        }
+    }
+    Ok(())
+}
+
+fn parse(args: &[&str]) -> Result<Options, Failure> {
+    let usage = || Failure::Usage(USAGE.into());
+    let mut options = Options { jobs: JOBS, rounds: ROUNDS, stores: Vec::new(), write: false };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().copied().ok_or_else(usage);
+        match *arg {
+            "--jobs" => options.jobs = value()?.parse().map_err(|_| usage())?,
+            "--rounds" => options.rounds = value()?.parse().map_err(|_| usage())?,
+            "--store" => {
+                let name = value()?;
+                options.stores.push(STORES.iter().find(|store| **store == name).ok_or_else(usage)?);
+            }
+            "--write" => options.write = true,
+            _ => return Err(usage()),
+        }
+    }
+    if options.jobs < 1_000 || options.rounds == 0 {
+        return Err(usage());
+    }
+    if options.stores.is_empty() {
+        options.stores = STORES.to_vec();
+    }
+    Ok(options)
+}
+
+fn measure(root: &Path, store: &str, options: &Options) -> Result<Vec<Runs>, String> {
+    match store {
+        "postgres" => {
+            let server = Postgres::start()?;
+            rounds(root, options, || Ok(server.url()))
+        }
+        "mysql" => {
+            let server = Mysql::start()?;
+            rounds(root, options, || Ok(server.url()))
+        }
+        "redis" => {
+            let server = Redis::start()?;
+            rounds(root, options, || Ok(server.url()))
+        }
+        _ => rounds(root, options, || new_file(root)),
+    }
+}
+
+fn rounds(
+    root: &Path,
+    options: &Options,
+    url: impl Fn() -> Result<String, String>,
+) -> Result<Vec<Runs>, String> {
+    let mut all = vec![Runs::new(); SHAPES.len()];
+    for _ in 0..options.rounds {
+        for ((mode, keys, name), runs) in SHAPES.iter().zip(&mut all) {
+            let (jobs, keys) = (options.jobs.to_string(), keys.to_string());
+            let mut command = Command::new(root.join("target/release/seriatim"));
+            command.args(["bench", "--json", "--store", &url()?, "--jobs", &jobs, "--mode", mode]);
+            if keys != "0" {
+                command.args(["--keys", &keys]);
+            }
+            if runs_limit(name) {
+                command.arg("--limit");
+            }
+            runs.push(object_of(name, &mut command)?);
+        }
+    }
+    Ok(all)
+}
+
+/// The limit is that of the round: one run measures it.
+fn runs_limit(name: &str) -> bool {
+    name == SHAPES[0].2
+}
+
+/// The URL of a file that does not exist.
+fn new_file(root: &Path) -> Result<String, String> {
+    let folder = root.join("target/bench");
+    let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(failed)?;
+    }
+    fs::create_dir_all(&folder).map_err(failed)?;
+    Ok(format!("sqlite:{}", folder.join("jobs.db").display()))
+}
+
+fn table(all: &[Runs]) -> Result<String, String> {
+    let values = |runs: &Runs, name| -> Result<Vec<f64>, String> {
+        runs.iter().map(|run| figure(run, name)).collect()
+    };
+    let limits = values(&all[0], "limit_per_s")?;
+    let parallel = values(&all[0], "drain_per_s")?;
+    let mut text = format!("Bare limit: {}.\n\n", cell(&limits));
+    text.push_str(
+        "| | push, 1,000 at a time | drain | of the bare limit | of `parallel` | push → start, ms: p50; p99 | CPU s for \
+         100,000 jobs |\n|---|---|---|---|---|---|---|\n",
+    );
+    for ((_, _, name), runs) in SHAPES.iter().zip(all) {
+        let drain = values(runs, "drain_per_s")?;
+        let ratio = |to: &[f64]| {
+            let ratios: Vec<f64> = drain.iter().zip(to).map(|(own, other)| own / other).collect();
+            median(&ratios)
+        };
+        let mid = |name, by: f64| values(runs, name).map(|values| median(&values) * by);
+        let jobs = mid("jobs", 1.0)?;
+        let _ = writeln!(
+            text,
+            "| {name} | {} | {} | {:.2} | {:.2} | {:.1}; {:.1} | {:.2} |",
+            cell(&values(runs, "push_per_s")?),
+            cell(&drain),
+            ratio(&limits),
+            ratio(&parallel),
+            mid("start_ms_p50", 1.0)?,
+            mid("start_ms_p99", 1.0)?,
+            mid("cpu_s", 100_000.0 / jobs)?,
+        );
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{parse, table};
+
+    #[test]
+    fn unknown_stores_and_too_few_jobs_are_refused() {
+        assert!(parse(&["--store", "redis", "--store", "mysql", "--rounds", "1"]).is_ok());
+        for args in [["--store", "oracle"], ["--jobs", "999"], ["--rounds", "0"], ["--fast", "1"]] {
+            assert!(parse(&args).is_err(), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn shares_are_those_of_a_round() {
+        let run = |drain: f64, limit: f64| {
+            json!({"push_per_s": 1000.0, "drain_per_s": drain, "limit_per_s": limit, "start_ms_p50": 1.0,
+                "start_ms_p99": 2.0, "cpu_s": 0.5, "jobs": 50_000})
+        };
+        let first = vec![run(50.0, 100.0), run(100.0, 200.0), run(10.0, 20.0)];
+        let others = vec![run(25.0, 0.0), run(50.0, 0.0), run(5.0, 0.0)];
+        let all = [first, others.clone(), others.clone(), others.clone(), others];
+        let text = table(&all).unwrap();
+        assert!(text.contains("| 0.50 | 1.00 | 1.0; 2.0 | 1.00 |"), "{text}");
+        assert!(text.contains("| 0.25 | 0.50 | 1.0; 2.0 | 1.00 |"), "{text}");
+    }
+}

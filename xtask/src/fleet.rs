@@ -1,0 +1,265 @@
+//! `cargo xtask fleet`: what a push costs the server while many queues are idle in several engines.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use seriatim_testkit::{Mysql, Postgres, Redis, free_port};
+
+use crate::{Failure, cargo, files, step};
+
+const PAGE: &str = "docs/performance.md";
+const MARK: &str = "fleet";
+const USAGE: &str = "usage: cargo xtask fleet [--engines N] [--queues N] [--store postgres|mysql|redis]... [--write]; \
+    --write: into docs/performance.md";
+
+const ENGINES: usize = 5;
+const QUEUES: usize = 1_000;
+const PUSHES: u32 = 200;
+/// Between two pushes: each finds the engines idle.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long the idle cost is measured.
+const IDLE: Duration = Duration::from_secs(15);
+/// For the engines to start and become idle.
+const START: Duration = Duration::from_secs(20);
+/// Clock ticks of `/proc/PID/stat` are hundredths of a second.
+const TICK_MS: f64 = 10.0;
+
+struct Options {
+    engines: usize,
+    queues: usize,
+    stores: Vec<&'static str>,
+    write: bool,
+}
+
+/// Milliseconds of the server's CPU.
+struct Cost {
+    idle_a_second: f64,
+    push: f64,
+}
+
+/// `args`: see [`USAGE`].
+pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
+    let options = parse(args)?;
+    let build = &mut cargo::command(root, &["build", "--release", "--package", "seriatim-server"]);
+    step::run("build", build)?;
+    let mut text = format!(
+        "{} engines, {PUSHES} single pushes to one queue, 20 a second: `cargo xtask fleet`. Milliseconds of the server's \
+         CPU.\n\n| store | queues in each engine | idle, a second | a push |\n|---|---|---|---|\n",
+        options.engines
+    );
+    for store in &options.stores {
+        for queues in [1, options.queues] {
+            step::announce(&format!("{store}, {queues} queues"));
+            let cost = measure(root, store, options.engines, queues)?;
+            let row =
+                format!("| {store} | {queues} | {:.1} | {:.2} |\n", cost.idle_a_second, cost.push);
+            eprint!("{row}");
+            text.push_str(&row);
+        }
+    }
+    println!("\n{text}");
+    if options.write {
+        files::replace_part(root, PAGE, MARK, &text)?;
+    }
+    Ok(())
+}
+
+fn parse(args: &[&str]) -> Result<Options, Failure> {
+    let usage = || Failure::Usage(USAGE.into());
+    let mut options =
+        Options { engines: ENGINES, queues: QUEUES, stores: Vec::new(), write: false };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().copied().ok_or_else(usage);
+        match *arg {
+            "--engines" => options.engines = value()?.parse().map_err(|_| usage())?,
+            "--queues" => options.queues = value()?.parse().map_err(|_| usage())?,
+            "--store" => {
+                let known = ["postgres", "mysql", "redis"];
+                let name = value()?;
+                options
+                    .stores
+                    .push(known.into_iter().find(|known| *known == name).ok_or_else(usage)?);
+            }
+            "--write" => options.write = true,
+            _ => return Err(usage()),
+        }
+    }
+    if options.engines == 0 || options.queues == 0 {
+        return Err(usage());
+    }
+    if options.stores.is_empty() {
+        options.stores = vec!["postgres", "mysql", "redis"];
+    }
+    Ok(options)
+}
+
+fn measure(root: &Path, store: &str, engines: usize, queues: usize) -> Result<Cost, String> {
+    match store {
+        "postgres" => {
+            let server = Postgres::start()?;
+            measure_at(root, &server.url(), engines, queues)
+        }
+        "mysql" => {
+            let server = Mysql::start()?;
+            measure_at(root, &server.url(), engines, queues)
+        }
+        _ => {
+            let server = Redis::start()?;
+            measure_at(root, &server.url(), engines, queues)
+        }
+    }
+}
+
+/// Processes of `seriatim serve`, killed on drop.
+struct Fleet(Vec<Child>);
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for process in &mut self.0 {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+fn measure_at(root: &Path, url: &str, engines: usize, queues: usize) -> Result<Cost, String> {
+    let folder = root.join("target/fleet");
+    fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let port = free_port()?;
+    let mut fleet = Fleet(Vec::new());
+    let worker = write(&folder, "engine.toml", &config(url, queues))?;
+    let pusher = format!("[store]\nurl = \"{url}\"\n[http]\nlisten = \"127.0.0.1:{port}\"\n");
+    let pusher = write(&folder, "pusher.toml", &pusher)?;
+    // First alone: it makes the tables.
+    fleet.0.push(serve(root, &pusher, &[])?);
+    wait_for(port)?;
+    for _ in 0..engines {
+        fleet.0.push(serve(root, &worker, &["--no-http"])?);
+    }
+    sleep(START);
+    let of_fleet: Vec<u32> = fleet.0.iter().map(Child::id).collect();
+    let cpu = || cpu_of_servers(&of_fleet);
+    let before = cpu()?;
+    sleep(IDLE);
+    let idle_a_second = (cpu()? - before) / IDLE.as_secs_f64();
+    let (before, started) = (cpu()?, Instant::now());
+    for _ in 0..PUSHES {
+        push(port)?;
+        sleep(PAUSE);
+    }
+    let took = started.elapsed().as_secs_f64();
+    let push = (cpu()? - before - idle_a_second * took) / f64::from(PUSHES);
+    Ok(Cost { idle_a_second, push })
+}
+
+fn config(url: &str, queues: usize) -> String {
+    let mut text = format!("[store]\nurl = \"{url}\"\n");
+    for queue in 0..queues {
+        text.push_str(&format!(
+            "[queues.q{queue}]\nmode = \"parallel\"\n[[workers]]\nqueue = \"q{queue}\"\ncommand = [\"/bin/true\"]\n"
+        ));
+    }
+    text
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, String> {
+    let path = folder.join(name);
+    fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(path)
+}
+
+fn serve(root: &Path, config: &Path, args: &[&str]) -> Result<Child, String> {
+    let mut command = Command::new(root.join("target/release/seriatim"));
+    command.arg("serve").args(args).arg("--config").arg(config);
+    command.env("SERIATIM_LOG", "error").stdin(Stdio::null()).stdout(Stdio::null());
+    command.spawn().map_err(|e| format!("seriatim serve: {e}"))
+}
+
+fn wait_for(port: u16) -> Result<(), String> {
+    let until = Instant::now() + START;
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if Instant::now() > until {
+            return Err(format!("no answer on port {port} after {START:?}"));
+        }
+        sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn push(port: u16) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("a push: {e}");
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
+    let body = r#"{"payload":{}}"#;
+    write!(
+        stream,
+        "POST /api/v1/queues/q0/jobs HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .map_err(failed)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map_err(failed)?;
+    match answer.split(' ').nth(1) {
+        Some(status) if status.starts_with('2') => Ok(()),
+        _ => Err(format!("a push was answered: {answer}")),
+    }
+}
+
+/// The CPU time of all processes below this one, except for those of the fleet and what they started.
+fn cpu_of_servers(fleet: &[u32]) -> Result<f64, String> {
+    let failed = |e: std::io::Error| format!("/proc: {e}");
+    let mut all = std::collections::BTreeMap::new();
+    for entry in fs::read_dir("/proc").map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        if let Some(used) = usage(&text) {
+            all.insert(pid, used);
+        }
+    }
+    let own = std::process::id();
+    let is_server = |mut pid: u32| loop {
+        match all.get(&pid) {
+            _ if fleet.contains(&pid) => return false,
+            Some((parent, _)) if *parent == own => return true,
+            Some((parent, _)) if *parent > 1 => pid = *parent,
+            _ => return false,
+        }
+    };
+    let servers = all.iter().filter(|(pid, _)| is_server(**pid));
+    Ok(servers.map(|(_, (_, ticks))| ticks * TICK_MS).sum())
+}
+
+/// The parent of a process, and the ticks that it and its ended children used.
+fn usage(stat: &str) -> Option<(u32, f64)> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |place: usize| fields.get(place)?.parse::<f64>().ok();
+    let used = ticks(11)? + ticks(12)? + ticks(13)? + ticks(14)?;
+    Some((fields.get(1)?.parse().ok()?, used))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse, usage};
+
+    #[test]
+    fn a_process_has_a_parent_and_cpu_time_whatever_its_name() {
+        let stat = "7 (a) b) S 3 7 7 0 -1 4194560 9 0 0 0 11 12 13 14 20 0 1 0 99 1 1";
+        assert_eq!(usage(stat), Some((3, 50.0)));
+        assert_eq!(usage("7 (a"), None);
+    }
+
+    #[test]
+    fn unknown_stores_and_empty_fleets_are_refused() {
+        assert!(parse(&["--store", "redis", "--engines", "2", "--write"]).is_ok());
+        for args in [["--store", "sqlite"], ["--engines", "0"], ["--queues", "many"]] {
+            assert!(parse(&args).is_err(), "{args:?}");
+        }
+    }
+}
