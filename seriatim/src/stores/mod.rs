@@ -1,5 +1,6 @@
 //! The stores, one folder each, and the code that several of them share.
 
+mod asked;
 pub(crate) mod gone;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod json;

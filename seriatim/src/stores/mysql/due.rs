@@ -9,6 +9,7 @@ use super::sql::Columns;
 use super::work::Work;
 use crate::contract::{Claim, QueueDue};
 use crate::model::clock::Timestamp;
+use crate::stores::asked::is_asked;
 use crate::stores::state::State;
 
 /// In how many pairs of class and priority per queue the earliest due lane is searched.
@@ -74,12 +75,12 @@ pub(super) fn first_wakes(queue: u32) -> String {
 }
 
 pub(super) async fn due(work: &mut Work<'_>, names: &[Arc<str>]) -> Try<Vec<QueueDue>> {
-    let wanted = |name: &Arc<str>| names.is_empty() || names.contains(name);
+    let is_asked = is_asked(names);
     let queues: Vec<(u32, Arc<str>, bool)> = work
         .state
         .queues
         .values()
-        .filter(|row| wanted(&row.name))
+        .filter(|row| is_asked(&row.name))
         .map(|row| (row.number, row.name.clone(), row.paused))
         .collect();
     let sources: Vec<u32> = queues.iter().map(|(number, ..)| *number).collect();

@@ -23,6 +23,7 @@ use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::limits::PAGE_BYTES_MAX;
 use crate::model::payload::Payload;
 use crate::model::turn::Turn;
+use crate::stores::asked::is_asked;
 use crate::stores::gone;
 
 /// The statistics of one shard.
@@ -58,14 +59,15 @@ impl Views for Redis {
     }
 
     async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
-        let wanted = |known: &Arc<Known>| queues.is_empty() || queues.contains(&known.name);
+        let is_asked = is_asked(&queues);
         let due = async |known: Arc<Known>| {
             let shards = try_join_all(known.open_shards().map(|shard| self.numbers(shard))).await?;
             let open = shards.into_iter().flatten().filter(|numbers| !numbers.paused);
             let due = open.filter_map(|numbers| numbers.due).min();
             Ok(QueueDue { queue: known.name.clone(), due })
         };
-        try_join_all(self.all_queues().await?.into_iter().filter(wanted).map(due)).await
+        let known = self.all_queues().await?;
+        try_join_all(known.into_iter().filter(|known| is_asked(&known.name)).map(due)).await
     }
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {

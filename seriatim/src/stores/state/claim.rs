@@ -15,6 +15,7 @@ use crate::model::error::Result;
 use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
 use crate::model::turn::Turn;
+use crate::stores::asked::is_asked;
 use crate::stores::room::Room;
 
 impl State {
@@ -301,8 +302,8 @@ impl State {
     }
 
     pub(in crate::stores) fn due(&self, queues: &[Arc<str>]) -> Vec<QueueDue> {
-        let wanted = |name: &Arc<str>| queues.is_empty() || queues.contains(name);
-        let rows = self.queues.values().filter(|row| wanted(&row.name));
+        let is_asked = is_asked(queues);
+        let rows = self.queues.values().filter(|row| is_asked(&row.name));
         rows.map(|row| QueueDue {
             queue: row.name.clone(),
             due: self.first_due(row.number).filter(|_| !row.paused),
