@@ -56,6 +56,33 @@ fn postgres() -> Fresh {
     })
 }
 
+/// The same in a database where texts are not sorted by their bytes.
+#[cfg(feature = "postgres")]
+fn postgres_icu() -> Fresh {
+    const DATABASE: &str = "seriatim_conformance_icu";
+    Box::pin(async {
+        let url = seriatim_testkit::postgres_url().expect("a server");
+        let server = seriatim::store::Postgres::connect(&url).await.expect("a server");
+        let session = server.session().await.expect("a session");
+        let exists = format!("SELECT FROM pg_database WHERE datname = '{DATABASE}'");
+        let create = format!(
+            "CREATE DATABASE {DATABASE} LOCALE_PROVIDER icu ICU_LOCALE 'en-US' TEMPLATE template0 ENCODING 'UTF8'"
+        );
+        while session.query_typed(&exists, &[]).await.expect("an answer").is_empty() {
+            // Another case may create it now.
+            if let Err(error) = session.batch_execute(&create).await {
+                let code = error.code().map(|code| code.code().to_owned()).unwrap_or_default();
+                assert!(["55006", "42P04", "23505"].contains(&&*code), "{error:?}");
+            }
+        }
+        let (base, _) = url.rsplit_once('/').expect("the address ends with a database");
+        let schema = fresh_name("icu");
+        let url = format!("{base}/{DATABASE}");
+        let store = seriatim::store::Postgres::connect_in(&url, &schema).await;
+        Arc::new(store.expect("the database can be reached")) as SharedStore
+    })
+}
+
 /// A new database for each case, on the server that the variable names.
 #[cfg(feature = "mysql")]
 fn mysql() -> Fresh {
@@ -127,7 +154,8 @@ fn main() {
     #[cfg(feature = "sqlite")]
     trials.extend(suite("sqlite", sqlite));
     #[cfg(feature = "postgres")]
-    trials.extend(suite("postgres", postgres));
+    trials
+        .extend(suite("postgres", postgres).into_iter().chain(suite("postgres_icu", postgres_icu)));
     #[cfg(feature = "mysql")]
     trials.extend(suite("mysql", mysql));
     // What goes through a pooler differs in the connection alone: the core of the contract will do.

@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -19,6 +20,10 @@ use crate::server::{Kind, Server};
 const PACKAGE: &str = "postgresql";
 const USER: &str = "postgres";
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// A standby connects at its start, and again after five seconds.
+const FOLLOW_LIMIT: Duration = Duration::from_secs(30);
+const FOLLOWERS: &str = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
 
 /// The settings of a [`Postgres`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +39,14 @@ pub struct PostgresOptions {
     pub connections_max: u16,
     /// A certificate and its private key, in PEM; if set, the server speaks TLS. Default: none.
     pub certificate: Option<(String, String)>,
+    /// Whether each commit waits until a standby has it on disk, so nothing is committed before the first
+    /// [`Postgres::start_standby`]. Default: no.
+    pub synchronous: bool,
 }
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self { durable: true, connections_max: 200, certificate: None }
+        Self { durable: true, connections_max: 200, certificate: None, synchronous: false }
     }
 }
 
@@ -76,6 +84,42 @@ impl Postgres {
         Ok(Self { server: Server::start(kind, directory)? })
     }
 
+    /// Starts a standby that copies this server and then follows it, both by way of `port`: that of this server, or of
+    /// a proxy for it. When this returns, the standby follows.
+    pub fn start_standby(&self, port: u16) -> Result<Self, String> {
+        let kind = self.server.kind();
+        let options = PostgresOptions { synchronous: false, ..kind.options.clone() };
+        let kind = PostgresKind { options, ..kind.clone() };
+        let directory = Directory::create()?;
+        directory.create_data(kind.account)?;
+        copy_cluster(port, kind.account, &directory.data())?;
+        let standby = Self { server: Server::start(kind, directory)? };
+        let deadline = Instant::now() + FOLLOW_LIMIT;
+        while self.query(FOLLOWERS)? == "0" {
+            if Instant::now() > deadline {
+                return Err(format!("the standby does not follow within {FOLLOW_LIMIT:?}"));
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        Ok(standby)
+    }
+
+    /// Makes a standby a primary, and returns when it takes writes.
+    pub fn promote(&self) -> Result<(), String> {
+        let pg_ctl = find_program("pg_ctl", PACKAGE).map_err(|e| e.to_string())?;
+        let mut command = process::command(&pg_ctl, self.server.kind().account);
+        command.arg("promote").arg("-D").arg(self.server.data());
+        run(command.current_dir("/")).map(drop)
+    }
+
+    /// Runs SQL with `psql` and returns what it prints: a line for each row, `|` between columns.
+    pub fn query(&self, sql: &str) -> Result<String, String> {
+        let psql = find_program("psql", PACKAGE).map_err(|e| e.to_string())?;
+        let mut command = process::command(&psql, None);
+        command.args(["--no-psqlrc", "--tuples-only", "--no-align", "--command", sql]);
+        run(command.arg(self.url())).map(|answer| answer.trim().to_owned())
+    }
+
     /// The URL of its database `postgres`, whose user is the superuser:
     /// `postgres://postgres@127.0.0.1:PORT/postgres`.
     pub fn url(&self) -> String {
@@ -104,20 +148,34 @@ impl Postgres {
 }
 
 fn create_cluster(initdb: &Path, account: Option<Account>, data: &Path) -> Result<(), String> {
-    let output = process::command(initdb, account)
+    let mut command = process::command(initdb, account);
+    command
         .args(["--username", USER, "--auth", "trust", "--encoding", "UTF8", "--no-locale"])
         // Only an empty cluster could be lost.
         .arg("--no-sync")
         .arg("--pgdata")
-        .arg(data)
-        .current_dir("/")
-        .output()
-        .map_err(|e| format!("cannot start {}: {e}", initdb.display()))?;
+        .arg(data);
+    run(command.current_dir("/")).map(drop)
+}
+
+/// Copies the cluster of the server on `port` for a standby of it.
+fn copy_cluster(port: u16, account: Option<Account>, data: &Path) -> Result<(), String> {
+    let copy = find_program("pg_basebackup", PACKAGE).map_err(|e| e.to_string())?;
+    let mut command = process::command(&copy, account);
+    command.args(["--host", "127.0.0.1", "--username", USER, "--port", &port.to_string()]);
+    command.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync", "--pgdata"]);
+    run(command.arg(data).current_dir("/")).map(drop)
+}
+
+/// Runs a command to its end and returns its output.
+fn run(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|e| format!("cannot start {program}: {e}"))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let message = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{} ended with {}:\n{message}", initdb.display(), output.status))
+    Err(format!("{:?} ended with {}:\n{message}", command, output.status))
 }
 
 /// Writes the files under the names that PostgreSQL expects. It refuses a key that others may read.
@@ -139,7 +197,7 @@ fn add_certificate(
     Ok(())
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct PostgresKind {
     program: PathBuf,
     account: Option<Account>,
@@ -159,6 +217,9 @@ impl Kind for PostgresKind {
         command.args(["-c", "synchronous_commit=on"]);
         for setting in ["fsync", "full_page_writes"] {
             command.arg("-c").arg(format!("{setting}={durable}"));
+        }
+        if self.options.synchronous {
+            command.args(["-c", "synchronous_standby_names=*"]);
         }
         if self.options.certificate.is_some() {
             command.args(["-c", "ssl=on"]);

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
 const CHUNK_BYTES: usize = 64 << 10;
@@ -32,6 +32,7 @@ struct Shared {
     plan: Mutex<Option<Plan>>,
     cuts: AtomicU64,
     closed: AtomicBool,
+    links: Mutex<Vec<Weak<Link>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +69,7 @@ impl Proxy {
             plan: Mutex::default(),
             cuts: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            links: Mutex::default(),
         });
         let accepting = shared.clone();
         thread::spawn(move || accept(&listener, &accepting));
@@ -93,19 +95,33 @@ impl Proxy {
     pub fn cuts(&self) -> u64 {
         self.shared.cuts.load(Ordering::Relaxed)
     }
+
+    /// Ends all connections and refuses others from now on: the server is out of reach.
+    pub fn unplug(&self) {
+        self.close();
+        self.shared.links().drain(..).filter_map(|link| link.upgrade()).for_each(|link| link.end());
+    }
+
+    fn close(&self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        // Wakes the thread that accepts connections, which ends and no longer listens.
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+    }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.shared.closed.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts connections.
-        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+        self.close();
     }
 }
 
 impl Shared {
     fn plan(&self) -> MutexGuard<'_, Option<Plan>> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn links(&self) -> MutexGuard<'_, Vec<Weak<Link>>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The cut for this request, if it is the chosen one.
@@ -129,7 +145,7 @@ impl Shared {
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     for client in listener.incoming() {
-        if shared.closed.load(Ordering::Relaxed) {
+        if shared.closed.load(Ordering::SeqCst) {
             return;
         }
         // The client has already left, or the server is down: then the client sees its connection end.
@@ -138,6 +154,15 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let _ = client.set_nodelay(true);
         let _ = server.set_nodelay(true);
         let link = Arc::new(Link { client, server, is_deaf: AtomicBool::new(false) });
+        {
+            let mut links = shared.links();
+            links.retain(|link| link.strong_count() > 0);
+            links.push(Arc::downgrade(&link));
+        }
+        if shared.closed.load(Ordering::SeqCst) {
+            link.end();
+            return;
+        }
         let (requests, answers, shared) = (link.clone(), link, shared.clone());
         thread::spawn(move || {
             let _ = pass_requests(&requests, &shared);
@@ -223,5 +248,17 @@ mod tests {
             assert_eq!(seen.recv_timeout(std::time::Duration::from_millis(200)).is_ok(), sees);
             assert_eq!((proxy.cuts(), proxy.spare()), (1, false));
         }
+    }
+
+    #[test]
+    fn an_unplugged_proxy_ends_its_connections_and_accepts_no_more() {
+        let (server, _seen) = echo();
+        let proxy = Proxy::start(server).unwrap();
+        let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port()));
+        let stream = connect().unwrap();
+        assert_eq!(ask(&stream, "one"), Some("one".into()));
+        proxy.unplug();
+        assert_eq!(ask(&stream, "two"), None);
+        assert!(connect().ok().and_then(|stream| ask(&stream, "three")).is_none());
     }
 }

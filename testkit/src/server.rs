@@ -1,6 +1,6 @@
 //! The life cycle of a server: start, stop, crash, restart.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -55,6 +55,15 @@ impl<K: Kind> Server<K> {
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    pub(crate) fn kind(&self) -> &K {
+        &self.kind
+    }
+
+    /// The directory of its own files.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.directory.data()
     }
 
     /// Does nothing if the server is not running.

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -155,7 +156,7 @@ impl Fleet {
     }
 
     /// Leaves the folder there, for whoever looks for the reason.
-    fn keep(&self) -> std::path::PathBuf {
+    fn keep(&self) -> PathBuf {
         let kept = tempfile::tempdir().unwrap().keep();
         for name in self.histories.iter().map(String::as_str).chain(["pushes.ndjson"]) {
             fs::copy(self.site.path(name), kept.join(name)).unwrap();
@@ -180,7 +181,13 @@ impl Fleet {
 
     /// All jobs are done and all nodes have stopped in order: the judgement.
     async fn judge(mut self) -> Report {
-        let report = self.report().await;
+        self.finish().await;
+        self.judged()
+    }
+
+    /// The histories show nothing that must not be.
+    pub(super) fn judged(&self) -> Report {
+        let report = self.check();
         assert!(
             report.is_clean(),
             "{report}\n{}\nthe histories are kept in {}",
@@ -192,14 +199,29 @@ impl Fleet {
 
     /// All jobs are done and all nodes have stopped in order: what happened, whatever it is.
     pub(super) async fn report(&mut self) -> Report {
+        self.finish().await;
+        self.check()
+    }
+
+    /// All jobs are done, and all nodes stop in order.
+    pub(super) async fn finish(&mut self) {
         self.eventually("all is done", async || self.open().await == Some(0)).await;
         for node in self.nodes.drain(..) {
             node.stop();
         }
         self.recorder.finish(&*self.store).await.unwrap();
+    }
+
+    /// The histories of the pushes and of all nodes.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
         let mut files = vec![self.site.path("pushes.ndjson")];
         files.extend(self.histories.iter().map(|name| self.site.path(name)));
-        let report = check_files(&files).unwrap();
+        files
+    }
+
+    /// What the histories say.
+    pub(super) fn check(&self) -> Report {
+        let report = check_files(&self.files()).unwrap();
         assert_eq!(report.pushes + report.unknown, self.jobs, "{report}");
         println!("{report}");
         self.add_figures(&report);

@@ -6,6 +6,7 @@ mod failover;
 mod fleet;
 mod heard;
 mod lost;
+mod promotion;
 
 use seriatim::SharedStore;
 use seriatim_testkit::{Mysql, MysqlOptions, Postgres, PostgresOptions, Redis};

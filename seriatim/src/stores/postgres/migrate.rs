@@ -25,6 +25,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/deletion.sql"),
     include_str!("sql/sweep.sql"),
     include_str!("sql/views.sql"),
+    include_str!("sql/listing.sql"),
     include_str!("sql/entry.sql"),
 ];
 

@@ -8,6 +8,7 @@ mod actions;
 mod claim;
 mod convert;
 mod error;
+mod marks;
 mod migrate;
 mod names;
 mod nodes;
@@ -17,6 +18,7 @@ mod pool;
 mod push;
 mod queues;
 mod rounds;
+mod servers;
 mod settle;
 #[cfg(test)]
 mod tests;
@@ -59,6 +61,7 @@ pub struct Postgres {
     queues: Mutex<HashSet<String>>,
     rounds: Rounds,
     names: names::Names,
+    marks: marks::Marks,
 }
 
 impl Postgres {
@@ -82,6 +85,8 @@ impl Postgres {
     ///   unset from one that this machine trusts)
     /// - `listen`: `off`, or the server's own `host:port` if the URL names a pooler
     ///
+    /// Of several servers (`host1:port1,host2:port2`), the one that takes writes is used: after a failover, the new primary.
+    ///
     /// Fails with `Unavailable` if the server cannot be reached, and with `Invalid` if the URL is wrong; no error
     /// contains a password. Does not create the schema: see [`Store::migrate`].
     pub async fn connect(url: &str) -> Result<Self> {
@@ -97,8 +102,7 @@ impl Postgres {
 
     async fn open(options: Options) -> Result<Self> {
         let bell = Bell::default();
-        let (listen, tls) = (options.listen.clone(), options.tls.clone());
-        let wake = wake::Link::open(listen, tls, &options.schema, bell.clone());
+        let wake = wake::Link::open(options.listen.clone(), &options.schema, bell.clone());
         let store = Self {
             pool: Pool::new(options),
             bell,
@@ -106,6 +110,7 @@ impl Postgres {
             queues: Mutex::default(),
             rounds: Rounds::default(),
             names: names::Names::default(),
+            marks: marks::Marks::default(),
         };
         store.pool.lend().await?;
         Ok(store)
@@ -114,7 +119,7 @@ impl Postgres {
     /// A session like the store's own, to measure the server without the store.
     #[doc(hidden)]
     pub async fn session(&self) -> Result<tokio_postgres::Client> {
-        self.pool.connect().await
+        Ok(self.pool.connect().await?.client)
     }
 
     /// SQL for the schema `seriatim`, rewritten for this store's schema.
@@ -184,6 +189,7 @@ impl Store for Postgres {
             queues: Mutex::default(),
             rounds: Rounds::default(),
             names: names::Names::default(),
+            marks: self.marks.clone(),
         });
         Some(Box::pin(async move { Ok(line as SharedStore) }))
     }

@@ -29,6 +29,7 @@ const DECLARE_DEAD: &str = "UPDATE seriatim.node SET dead_at = coalesce($1, seri
      WHERE id = $3 AND dead_at IS NULL AND beat_at = $4 RETURNING id";
 const LEAD: &str = "SELECT seriatim.lead($1, $2, $3, $4)";
 
+const MARK: &str = "SELECT seriatim.server_mark() AS mark";
 const RESCUE: &str = "SELECT * FROM seriatim.rescue($1, $2, $3, $4, $5)";
 const RELEASE: &str = "SELECT * FROM seriatim.release($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const SWEEP: &str = "SELECT * FROM seriatim.sweep($1, $2, $3)";
@@ -37,6 +38,9 @@ const SWEEP: &str = "SELECT * FROM seriatim.sweep($1, $2, $3)";
 impl Fleet for Postgres {
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
         request.validate()?;
+        if !self.marks.knows(&request.node.id) {
+            self.has_moved(&request.node.id).await?;
+        }
         let (now, node) = (request.now.map(micros), kept(&request.node.id.0));
         let info = json(&request.node)?;
         let lease = micros_of(request.node.lease);
@@ -64,6 +68,12 @@ impl Fleet for Postgres {
         let ttl = micros_of(request.lease);
         let lanes_max = count(request.lanes_max, CLAIM_LANES_MAX);
         let ticket = request.ticket as i64;
+        if self.has_moved(&request.node).await? {
+            // The engine looks for lanes that it does not hold, as after any call whose answer is not known.
+            let message = "PostgreSQL was restarted, or a standby took over, which may lack the last settles: the node \
+                           compares its claims with the server's";
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
         let rows = self.pool.query(RESCUE, &[&now, &node, &ttl, &lanes_max, &ticket]).await?;
         let Some((first, jobs)) = rows.split_first() else {
             return Ok(Vec::new());
@@ -126,6 +136,14 @@ impl Fleet for Postgres {
             dead: job_ids(&row, "o_dead", "o_dead_queue", "o_dead_created_at")?,
             more: column(&row, "o_more")?,
         })
+    }
+}
+
+impl Postgres {
+    /// Whether this is another server than the one that the node saw last.
+    async fn has_moved(&self, node: &NodeId) -> Result<bool> {
+        let row = self.pool.query_one(MARK, &[]).await?;
+        Ok(self.marks.changed(node, column(&row, "mark")?))
     }
 }
 

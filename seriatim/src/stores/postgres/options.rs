@@ -1,10 +1,12 @@
 //! The options in a URL: the server, and how the store uses it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Config;
 
+use super::servers::{self, Servers};
 use super::tls::Tls;
 use crate::model::error::{Error, Result};
 use crate::stores::url;
@@ -40,14 +42,13 @@ const NO_URL: &str = "is not a URL of a PostgreSQL database: write it as \
 /// A parsed URL.
 #[derive(Clone)]
 pub(super) struct Options {
-    pub config: Config,
-    pub tls: Tls,
+    pub servers: Arc<Servers>,
     pub schema: String,
     /// Besides the listening connection.
     pub connections: usize,
     pub call_timeout: Duration,
-    /// The server that sends wake-ups. `None`: this store does not listen.
-    pub listen: Option<Config>,
+    /// The servers that send wake-ups. `None`: this store does not listen.
+    pub listen: Option<Arc<Servers>>,
 }
 
 impl Options {
@@ -70,6 +71,7 @@ impl Options {
                 "names no server: write it as postgres://USER:PASSWORD@HOST:PORT/DATABASE";
             return Err(Error::invalid("store", message));
         }
+        check_servers(&config)?;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(url::CONNECT_TIMEOUT);
         }
@@ -85,36 +87,30 @@ impl Options {
             }
         };
         config.ssl_mode(ours.ssl_mode);
+        let servers = Arc::new(Servers::new(&config, tls.clone()));
         let listen = match ours.listen {
-            Listen::Same => Some(config.clone()),
+            Listen::Same => Some(servers.clone()),
             Listen::Off => None,
-            Listen::At(host, port) => Some(elsewhere(&config, &host, port)),
+            // For example behind a pooler.
+            Listen::At(host, port) => {
+                Some(Arc::new(Servers::new(&servers::at(&config, &host, port), tls)))
+            }
         };
         let (connections, call_timeout) = (ours.connections, ours.call_timeout);
-        Ok(Self { config, tls, schema, connections, call_timeout, listen })
+        Ok(Self { servers, schema, connections, call_timeout, listen })
     }
 }
 
-/// The same database, user and password at another address, for example behind a pooler.
-fn elsewhere(config: &Config, host: &str, port: u16) -> Config {
-    let mut other = Config::new();
-    other.host(host).port(port).ssl_mode(config.get_ssl_mode());
-    if let Some(user) = config.get_user() {
-        other.user(user);
+/// Each server has a name, an address or both, and a port of its own or the one of all.
+fn check_servers(config: &Config) -> Result<()> {
+    let counts = [config.get_hosts().len(), config.get_hostaddrs().len()];
+    let [servers, ports] = [counts.into_iter().max().unwrap_or_default(), config.get_ports().len()];
+    if counts.iter().any(|count| ![0, servers].contains(count)) || ![0, 1, servers].contains(&ports)
+    {
+        let message = "names several servers, and not a host, hostaddr or port for each of them";
+        return Err(Error::invalid("store", message));
     }
-    if let Some(password) = config.get_password() {
-        other.password(password);
-    }
-    if let Some(name) = config.get_dbname() {
-        other.dbname(name);
-    }
-    if let Some(name) = config.get_application_name() {
-        other.application_name(name);
-    }
-    if let Some(limit) = config.get_connect_timeout() {
-        other.connect_timeout(*limit);
-    }
-    other
+    Ok(())
 }
 
 enum Listen {
@@ -215,6 +211,9 @@ mod tests {
         let slip = error_of("postgres://me:secret@host/db?conections=3").unwrap();
         assert!(slip.starts_with("store: has no option \"conections\": did you mean connections?"));
         assert_eq!(error_of("postgres://host/db?connections=3&keepalives_idle=9"), None);
+        let servers = error_of("postgres://one:1,two:2/db?port=3,4,5").unwrap();
+        assert!(servers.starts_with("store: names several servers"), "{servers}");
+        assert_eq!(error_of("postgres://one,two:7/db"), None);
         let broken = error_of("postgres://me:secret@host:port/db").unwrap();
         assert!(broken.contains("postgres://USER:") && !broken.contains("secret"), "{broken}");
     }

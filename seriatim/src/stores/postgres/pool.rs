@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio_postgres::{Client, Config, Row};
+use tokio_postgres::{Client, Row};
 
 use super::error;
 use super::options::Options;
 pub(super) use super::params::Params;
 use super::params::typed;
+use super::servers::{Servers, Session};
 use super::tls::Tls;
 use crate::lock::lock;
 use crate::model::error::{Error, ErrorKind, Result};
@@ -25,15 +26,14 @@ const CANCEL_MAX: Duration = Duration::from_secs(5);
 /// The connections of a store. Sessions have no state: settings that a call needs are bound to the database functions
 /// that it calls, so a pooler may be between client and server.
 pub(super) struct Pool {
-    config: Config,
-    tls: Tls,
+    servers: Arc<Servers>,
     /// The schema; it replaces the default one in every statement.
     pub schema: String,
     call_timeout: Duration,
     /// Statements, rewritten for this schema.
     texts: Mutex<HashMap<&'static str, Arc<str>>>,
     places: Semaphore,
-    idle: Mutex<Vec<Client>>,
+    idle: Mutex<Vec<Session>>,
     closed: AtomicBool,
     /// Calls repeated because the server rolled them back.
     pub repeated: AtomicU64,
@@ -43,7 +43,7 @@ pub(super) struct Pool {
 /// to wait for that.
 pub(super) struct Loan<'a> {
     pool: &'a Pool,
-    client: Option<Client>,
+    session: Option<Session>,
     busy: bool,
     _place: SemaphorePermit<'a>,
 }
@@ -51,8 +51,7 @@ pub(super) struct Loan<'a> {
 impl Pool {
     pub(super) fn new(options: Options) -> Self {
         Self {
-            config: options.config,
-            tls: options.tls,
+            servers: options.servers,
             schema: options.schema,
             call_timeout: options.call_timeout,
             texts: Mutex::default(),
@@ -66,8 +65,7 @@ impl Pool {
     /// A pool with the same settings and one connection, for a single caller.
     pub(super) fn alone(&self) -> Self {
         Self {
-            config: self.config.clone(),
-            tls: self.tls.clone(),
+            servers: self.servers.clone(),
             schema: self.schema.clone(),
             call_timeout: self.call_timeout,
             texts: Mutex::default(),
@@ -140,31 +138,18 @@ impl Pool {
     pub(super) async fn lend(&self) -> Result<Loan<'_>> {
         let closed = |_| Error::new(ErrorKind::Unavailable, "the store has been closed");
         let place = self.places.acquire().await.map_err(closed)?;
-        let idle = std::iter::from_fn(|| self.idle().pop()).find(|client| !client.is_closed());
-        let client = match idle {
-            Some(client) => client,
+        let is_usable =
+            |session: &Session| !session.client.is_closed() && self.servers.is_current(session);
+        let idle = std::iter::from_fn(|| self.idle().pop()).find(is_usable);
+        let session = match idle {
+            Some(session) => session,
             None => self.connect().await?,
         };
-        Ok(Loan { pool: self, client: Some(client), busy: false, _place: place })
+        Ok(Loan { pool: self, session: Some(session), busy: false, _place: place })
     }
 
-    /// Opens a session; its driver runs until the client is dropped.
-    pub(super) async fn connect(&self) -> Result<Client> {
-        let tls = self.tls.clone();
-        let (client, driver) = self.config.connect(tls).await.map_err(error::of_driver)?;
-        tokio::spawn(async move {
-            if let Err(error) = driver.await {
-                tracing::debug!(%error, "a connection to PostgreSQL ended");
-            }
-        });
-        let look = "SELECT current_setting('default_transaction_isolation') = 'read committed'";
-        let rows = client.query_typed(look, &[]).await.map_err(error::of_driver)?;
-        if !rows.first().is_none_or(|row| row.get(0)) {
-            // The store's functions rely on each statement seeing what was committed before it.
-            let usual = "SET default_transaction_isolation = 'read committed'";
-            client.batch_execute(usual).await.map_err(error::of_driver)?;
-        }
-        Ok(client)
+    pub(super) async fn connect(&self) -> Result<Session> {
+        self.servers.open(None).await
     }
 
     pub(super) fn close(&self) {
@@ -173,7 +158,7 @@ impl Pool {
         self.idle().clear();
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Client>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Session>> {
         lock(&self.idle)
     }
 }
@@ -181,7 +166,7 @@ impl Pool {
 impl Loan<'_> {
     /// The session, for more than one statement.
     pub(super) fn client(&mut self) -> Option<&mut Client> {
-        self.client.as_mut()
+        self.session.as_mut().map(|session| &mut session.client)
     }
 
     async fn query(
@@ -189,11 +174,11 @@ impl Loan<'_> {
         text: &str,
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let Some(client) = self.client.as_ref() else {
+        let Some(session) = self.session.as_ref() else {
             return Ok(Vec::new());
         };
         self.busy = true;
-        let answer = client.query_typed(text, &typed(params)).await;
+        let answer = session.client.query_typed(text, &typed(params)).await;
         self.busy = false;
         answer
     }
@@ -201,12 +186,13 @@ impl Loan<'_> {
 
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
-        if let Some(client) = self.client.as_ref().filter(|_| self.busy) {
-            end_on_server(client, &self.pool.tls);
+        if let Some(session) = self.session.as_ref().filter(|_| self.busy) {
+            end_on_server(&session.client, self.pool.servers.tls());
         }
-        let client = self.client.take().filter(|client| !client.is_closed() && !self.busy);
+        let session = self.session.take();
+        let session = session.filter(|session| !session.client.is_closed() && !self.busy);
         if !self.pool.closed.load(Ordering::Relaxed) {
-            self.pool.idle().extend(client);
+            self.pool.idle().extend(session);
         }
     }
 }

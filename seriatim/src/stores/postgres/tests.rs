@@ -20,8 +20,10 @@ use crate::{
 mod connecting;
 mod deletion;
 mod emptied;
+mod failover;
 mod giving_up;
 mod light;
+mod listing;
 mod locks;
 mod reading;
 mod tally;

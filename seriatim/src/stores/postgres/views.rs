@@ -34,18 +34,18 @@ const STATS: &str = "SELECT * FROM seriatim.stats($1)";
 
 /// A listing in each of its orders.
 macro_rules! lanes_by {
-    ($name:ident, $place:literal, $kind:literal, $only:literal) => {
+    ($name:ident, $pick:literal, $place:literal, $kind:literal, $only:literal) => {
         static $name: LazyLock<String> = LazyLock::new(|| {
             let sql = include_str!("sql/lanes.sql").replace("PLACE", $place);
-            sql.replace("TYPE", $kind).replace("ONLY", $only)
+            sql.replace("TYPE", $kind).replace("ONLY", $only).replace("PICK", $pick)
         });
     };
 }
 
-lanes_by!(LANES_BY_AGE, "1", "int", "true");
-lanes_by!(LANES_BY_KEY, "coalesce(l.key, '')", "text", "true");
-lanes_by!(LANES_BY_DUE, "l.due", "bigint", "true");
-lanes_by!(LANES_BY_RETRIES, "(-l.retry_count)", "int", "l.retry_count >= 0");
+lanes_by!(LANES_BY_AGE, "0", "1", "int", "true");
+lanes_by!(LANES_BY_KEY, "1", "coalesce(l.key, '')", "text", "true");
+lanes_by!(LANES_BY_DUE, "2", "l.due", "bigint", "true");
+lanes_by!(LANES_BY_RETRIES, "3", "(-l.retry_count)", "int", "l.retry_count >= 0");
 
 macro_rules! jobs_by {
     ($name:ident, $found:expr, $place:literal, $kind:literal) => {
@@ -56,11 +56,20 @@ macro_rules! jobs_by {
     };
 }
 
-const ALL_JOBS: &str = "seriatim.job_view";
 const RUNNING_JOBS: &str = "seriatim.running($1)";
-jobs_by!(JOBS_BY_ARRIVAL, ALL_JOBS, "1", "int");
-jobs_by!(JOBS_BY_KEY, ALL_JOBS, "coalesce(v.key, '')", "text");
-jobs_by!(JOBS_BY_UPDATE, ALL_JOBS, "coalesce(-v.finished_at, 0)", "bigint");
+jobs_by!(JOBS_BY_ARRIVAL, "seriatim.list_jobs($1, 0, $2, $3, $4, $5, $6)", "1", "int");
+jobs_by!(
+    JOBS_BY_KEY,
+    "seriatim.list_jobs($1, 1, $2, $3, $4, $5, $6)",
+    "coalesce(v.key, '')",
+    "text"
+);
+jobs_by!(
+    JOBS_BY_UPDATE,
+    "seriatim.list_jobs($1, 2, $2, $3, $4, $5, $6)",
+    "coalesce(-v.finished_at, 0)",
+    "bigint"
+);
 jobs_by!(RUNNING_BY_ARRIVAL, RUNNING_JOBS, "1", "int");
 jobs_by!(RUNNING_BY_KEY, RUNNING_JOBS, "coalesce(v.key, '')", "text");
 

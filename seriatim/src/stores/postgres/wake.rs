@@ -6,17 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::poll_fn;
 use tokio::sync::Notify;
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_postgres::Client;
 use tokio_postgres::types::Type;
-use tokio_postgres::{AsyncMessage, Client, Config};
 
-use super::tls::Tls;
+use super::error;
+use super::servers::{Servers, Session};
 use crate::contract::{Bell, Wake};
 use crate::lock::lock;
+use crate::model::error::Result;
 
 /// Longest payload of a NOTIFY, in bytes; the server refuses 8,000. A wake-up for more queues is for all.
 const PAYLOAD_MAX: usize = 7_900;
@@ -45,8 +46,7 @@ pub(super) struct Link {
 /// Where wake-ups are sent.
 #[derive(Clone)]
 struct Way {
-    config: Config,
-    tls: Tls,
+    servers: Arc<Servers>,
     channel: String,
 }
 
@@ -76,9 +76,9 @@ impl Notices {
 }
 
 impl Link {
-    pub(super) fn open(config: Option<Config>, tls: Tls, schema: &str, bell: Bell) -> Self {
+    pub(super) fn open(servers: Option<Arc<Servers>>, schema: &str, bell: Bell) -> Self {
         let notices = Arc::new(Notices::default());
-        let way = config.map(|config| Way { config, tls, channel: channel(schema) });
+        let way = servers.map(|servers| Way { servers, channel: channel(schema) });
         let task = way.clone().map(|way| tokio::spawn(run(way, bell, notices.clone())));
         Self { way, notices, task: Mutex::new(task) }
     }
@@ -153,13 +153,12 @@ impl Drop for Link {
 
 async fn send_last(way: &Way, wake: &Wake) {
     let send = async {
-        let (client, driver) = way.config.connect(way.tls.clone()).await?;
-        let ended = tokio::spawn(driver);
-        client.batch_execute(&notify(&way.channel, wake)).await?;
+        let Session { client, driver, .. } = way.servers.open(None).await?;
+        let sent = client.batch_execute(&notify(&way.channel, wake)).await;
         drop(client);
         // The driver closes the session properly.
-        let _ = ended.await;
-        Ok::<(), tokio_postgres::Error>(())
+        let _ = driver.await;
+        sent.map_err(error::of_driver)
     };
     match timeout(LAST_SEND_MAX, send).await {
         Ok(Ok(())) => {}
@@ -207,15 +206,13 @@ async fn run(way: Way, bell: Bell, notices: Arc<Notices>) {
 }
 
 /// Sends and receives wake-ups until the connection breaks.
-async fn talk(way: &Way, bell: &Bell, notices: &Notices) -> Result<(), tokio_postgres::Error> {
-    let (client, mut driver) = way.config.connect(way.tls.clone()).await?;
-    let mut messages = poll_fn(move |context| driver.poll_message(context));
+async fn talk(way: &Way, bell: &Bell, notices: &Notices) -> Result<()> {
+    let (news, mut heard) = unbounded_channel();
+    let session = way.servers.open(Some(news)).await?;
     let own = AtomicI32::new(0);
     let receive = async {
-        while let Some(message) = messages.next().await {
-            if let AsyncMessage::Notification(news) = message?
-                && news.process_id() != own.load(Ordering::Relaxed)
-            {
+        while let Some(news) = heard.recv().await {
+            if news.process_id() != own.load(Ordering::Relaxed) {
                 bell.ring(&wake_of(news.payload()));
             }
         }
@@ -223,10 +220,11 @@ async fn talk(way: &Way, bell: &Bell, notices: &Notices) -> Result<(), tokio_pos
     };
     let send = async {
         // This process rings its bell itself.
-        let rows = client.query_typed("SELECT pg_backend_pid()", &[]).await?;
+        let rows = session.client.query_typed("SELECT pg_backend_pid()", &[]).await?;
         own.store(rows[0].get(0), Ordering::Relaxed);
-        send(&client, &way.channel, bell, notices).await
+        send(way, &session, bell, notices).await
     };
+    let send = async { send.await.map_err(error::of_driver) };
     tokio::select! {
         biased;
         result = receive => result,
@@ -235,15 +233,16 @@ async fn talk(way: &Way, bell: &Bell, notices: &Notices) -> Result<(), tokio_pos
 }
 
 async fn send(
-    client: &Client,
-    channel: &str,
+    way: &Way,
+    session: &Session,
     bell: &Bell,
     notices: &Notices,
-) -> Result<(), tokio_postgres::Error> {
+) -> std::result::Result<(), tokio_postgres::Error> {
+    let (client, channel) = (&session.client, &*way.channel);
     let mut listens = false;
     let failed = lock(&notices.sending).take();
     failed.iter().for_each(|wake| notices.add(wake));
-    loop {
+    while way.servers.is_current(session) {
         if !listens && bell.has_listeners() {
             client.batch_execute(&format!("LISTEN {channel}")).await?;
             listens = true;
@@ -266,6 +265,7 @@ async fn send(
         }
         tokio::time::sleep(PAUSE).await;
     }
+    Ok(())
 }
 
 /// Forgets the users' transactions that have ended, and sends their wake-ups. One that was rolled back wakes nodes for
@@ -274,7 +274,7 @@ async fn end_of_any(
     client: &Client,
     bell: &Bell,
     notices: &Notices,
-) -> Result<(), tokio_postgres::Error> {
+) -> std::result::Result<(), tokio_postgres::Error> {
     let open: Vec<i64> = notices.open().keys().copied().collect();
     if open.is_empty() {
         return Ok(());

@@ -581,7 +581,8 @@ BEGIN
       ORDER BY b.token OFFSET 0) b
     CROSS JOIN LATERAL unnest(b.lanes) u (number)
     CROSS JOIN LATERAL (SELECT l.number FROM seriatim.lane l
-      WHERE l.number = u.number AND l.batch = b.token AND CASE WHEN b.own THEN l.until < _t
+      WHERE l.number = u.number AND l.batch = b.token AND CASE WHEN b.own THEN l.until < _t AND NOT EXISTS (
+          SELECT FROM seriatim.extension e WHERE e.lane = l.number AND e.token = l.token AND e.until >= _t)
         ELSE b.beat_at IS NULL OR seriatim.later(b.beat_at, l.ttl) < _t END
       FOR UPDATE SKIP LOCKED) l
     LIMIT _lanes_max) x;

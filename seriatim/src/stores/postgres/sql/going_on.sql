@@ -16,8 +16,8 @@ DECLARE
   _q seriatim.queue;
   _c jsonb;
 BEGIN
-  FOR _place IN 0 .. jsonb_array_length(_claims) - 1 LOOP
-    _c := _claims->_place;
+  -- In the order in which pushes lock queues.
+  FOR _c IN SELECT c FROM jsonb_array_elements(_claims) WITH ORDINALITY w (c, place) ORDER BY (c->>'number')::int, place LOOP
     PERFORM seriatim.share_queue((_c->>'number')::int);
     -- A statement after the lock: it may have been changed or deleted before.
     SELECT * INTO _q FROM seriatim.queue WHERE number = (_c->>'number')::int AND name = _c->>'queue';

@@ -1,5 +1,6 @@
 -- A page of jobs after ($4, $5), the sort value and number of the last row seen, with less than $7 bytes of payload
 -- before the last row. `views.rs` replaces the words in capitals: sort column, its type, and source.
+-- See listing.sql.
 SELECT * FROM (
   SELECT p.*, count(*) OVER () AS found,
     coalesce(sum(octet_length(p.payload)) OVER (ORDER BY p.sorted, p.seq

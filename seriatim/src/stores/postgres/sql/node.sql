@@ -1,5 +1,21 @@
 -- Nodes.
 
+-- Extends own leases of locked lanes. As the rescue skips those too, it must not find the leases expired afterwards.
+CREATE FUNCTION seriatim.extend_locked(_lane bigint[], _queue int[], _token bigint[], _extend bigint[], _free bigint[],
+  _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO seriatim.extension AS e (lane, token, until)
+    SELECT DISTINCT ON (l.number) l.number, l.token,
+      greatest(l.until, seriatim.later(_now, seriatim.capped(l.queue, w.extend)))
+    FROM unnest(_lane, _queue, _token, _extend) w (lane, queue, token, extend)
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.lane OFFSET 0) l
+    WHERE w.extend IS NOT NULL AND l.queue = w.queue AND l.token = w.token AND l.claimed
+      AND CASE WHEN w.lane IN (SELECT unnest(_free)) THEN false ELSE true END
+    ORDER BY l.number
+  ON CONFLICT (lane) DO UPDATE SET token = excluded.token,
+    until = CASE WHEN e.token = excluded.token THEN greatest(e.until, excluded.until) ELSE excluded.until END;
+END $$;
+
 -- Returns one row: o_lost has places in _lane; the notices have one entry per flagged job.
 CREATE FUNCTION seriatim.heartbeat(_now bigint, _node text, _info text, _lease bigint, _lane bigint[],
   _queue int[], _token bigint[], _progress text[], _extend bigint[],
@@ -19,9 +35,12 @@ BEGIN
     beat_at = CASE WHEN n.dead_at IS NULL THEN greatest(n.beat_at, _t) ELSE n.beat_at END,
     dead_at = coalesce(n.dead_at, excluded.dead_at)
   RETURNING n.dead_at IS NULL, n.command INTO o_alive, o_command;
-  -- Lanes that a user's open transaction has locked are left to the next heartbeat.
+  -- Lanes that a user's open transaction has locked are left to the next heartbeat, except for own leases.
   _free := ARRAY(SELECT number FROM seriatim.lane WHERE number = ANY (_lane) FOR UPDATE SKIP LOCKED);
   PERFORM seriatim.unfold(_free);
+  IF cardinality(_free) < cardinality(_lane) THEN
+    PERFORM seriatim.extend_locked(_lane, _queue, _token, _extend, _free, _t);
+  END IF;
   WITH beat AS (
     UPDATE seriatim.lane l
     SET beat_at = _t, progress = coalesce(w.progress, l.progress),

@@ -64,7 +64,9 @@ DECLARE
 BEGIN
   LOCK TABLE seriatim.queue IN SHARE ROW EXCLUSIVE MODE;
   FOR _p, _place IN
-    SELECT p, place FROM jsonb_array_elements(_queues) WITH ORDINALITY w (p, place) ORDER BY place
+    -- In the order in which pushes lock queues.
+    SELECT p, place FROM jsonb_array_elements(_queues) WITH ORDINALITY w (p, place)
+    ORDER BY (SELECT number FROM seriatim.queue WHERE name = p->>'name'), place
   LOOP
     SELECT * INTO _old FROM seriatim.queue WHERE name = _p->>'name';
     IF NOT FOUND THEN

@@ -6,7 +6,7 @@
 -- The order of locks, which prevents deadlocks among these functions:
 --   the table queue → a queue's advisory lock → routes → node rows → lanes: by (queue, key), then those without a
 --   key by number
---   → idempotency by (queue, key, name) → all rows below a lane → batches.
+--   → idempotency by (queue, key, name) → all rows below a lane → batches, extensions.
 -- Texts in the order of COLLATE "C", whatever the database's is. Only the session that has locked the row of a lane may read and write its jobs.
 
 CREATE TABLE seriatim.meta (
@@ -122,13 +122,15 @@ CREATE TABLE seriatim.lane (
 
 -- No index has a column that a claim or the end of one changes: then these write no index (HOT updates).
 CREATE UNIQUE INDEX lane_key ON seriatim.lane (queue, key) WHERE key IS NOT NULL;
-CREATE INDEX lane_wake ON seriatim.lane (queue, wake) WHERE wake IS NOT NULL;
+CREATE INDEX lane_wake ON seriatim.lane (queue, wake, number) WHERE wake IS NOT NULL;
 -- For listings. The condition restricts it to queries with `number > 0`: for a search of one lane, a plan made while
 -- the table was small could scan the whole index. The indexes below have conditions for the same reason: a search of
 -- one job names no queue or lane.
 CREATE INDEX lane_age ON seriatim.lane (queue, number) WHERE number > 0;
 
-CREATE INDEX lane_retrying ON seriatim.lane ((CASE WHEN retry_count >= 0 THEN queue END)) WHERE retry_count >= 0;
+CREATE INDEX lane_stopped ON seriatim.lane (queue, number) WHERE held OR paused;
+CREATE INDEX lane_retrying ON seriatim.lane ((CASE WHEN retry_count >= 0 THEN queue END), (-retry_count), number)
+  WHERE retry_count >= 0;
 
 -- The ready lanes, best first. It says what the lane's row says, and is written under the lane's lock, except that a
 -- claim takes `light` rows out under their own locks: see `batch`. Light: its lane has no key, one packed job without
@@ -162,6 +164,14 @@ CREATE TABLE seriatim.batch (
   toast_tuple_target = 8160);
 -- Compressing numbers costs more than it saves, and a row is soon deleted.
 ALTER TABLE seriatim.batch ALTER COLUMN lanes SET STORAGE EXTERNAL;
+
+-- Extensions of own leases for lanes whose rows were locked by users' transactions: until when the claim under this token
+-- stands. The next heartbeat that finds the lane free writes it into the lane's row.
+CREATE TABLE seriatim.extension (
+  lane bigint PRIMARY KEY,
+  token bigint NOT NULL,
+  until bigint NOT NULL
+);
 
 -- Jobs that have not ended: open (waiting) or closed (owned by the lane's claim).
 CREATE TABLE seriatim.item (
@@ -234,8 +244,8 @@ CREATE TABLE seriatim.ended (
 
 CREATE INDEX ended_until ON seriatim.ended (until) WHERE until IS NOT NULL;
 CREATE INDEX ended_list ON seriatim.ended (queue, state, seq) WHERE queue IS NOT NULL;
-CREATE INDEX ended_age ON seriatim.ended (queue, state, ended_at, seq) WHERE queue IS NOT NULL;
-CREATE INDEX ended_key ON seriatim.ended (queue, state, key, seq) WHERE queue IS NOT NULL;
+CREATE INDEX ended_age ON seriatim.ended (queue, state, (-ended_at), seq) WHERE queue IS NOT NULL;
+CREATE INDEX ended_key ON seriatim.ended (queue, state, (coalesce(key, '')), seq) WHERE queue IS NOT NULL;
 
 -- The ids of jobs that were merged into another.
 CREATE TABLE seriatim.alias (

@@ -51,9 +51,10 @@ BEGIN
   LOOP
     _found := _found || ARRAY(
       SELECT o.seq FROM (
-        SELECT seq, ended_at, row_number() OVER (ORDER BY ended_at, created_at / 1000, seq) AS rank
+        SELECT seq, ended_at, row_number() OVER (ORDER BY -ended_at DESC, created_at / 1000, seq) AS rank
         FROM seriatim.ended WHERE queue = _q.number AND state = 3
-        ORDER BY ended_at, created_at / 1000, seq LIMIT _rows_max + 1) o
+        -- As in the index.
+        ORDER BY -ended_at DESC, created_at / 1000, seq LIMIT _rows_max + 1) o
       WHERE o.rank <= _q.over OR seriatim.later(o.ended_at, _q.retain_dead) <= _now
       ORDER BY o.rank);
     EXIT WHEN cardinality(_found) > _rows_max;
@@ -94,7 +95,7 @@ BEGIN
   UPDATE seriatim.looked SET until = coalesce(_to, -1) WHERE until <> coalesce(_to, -1);
 END $$;
 
--- Deletes nodes that died more than _node_shown ago, and batches without a claimed lane, which leave_batches() could
+-- Deletes nodes that died more than _node_shown ago, expired extensions, and batches without a claimed lane, which leave_batches() could
 -- not count.
 CREATE FUNCTION seriatim.sweep_rest(_now bigint, _rows_max int, _node_shown bigint) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -102,6 +103,8 @@ BEGIN
   DELETE FROM seriatim.node WHERE id IN (
     SELECT id FROM seriatim.node WHERE seriatim.later(dead_at, _node_shown) <= _now AND dead_at IS NOT NULL
     LIMIT _rows_max FOR UPDATE SKIP LOCKED);
+  DELETE FROM seriatim.extension WHERE lane IN (
+    SELECT lane FROM seriatim.extension WHERE until < _now LIMIT _rows_max FOR UPDATE SKIP LOCKED);
   DELETE FROM seriatim.batch WHERE token IN (
     SELECT b.token FROM seriatim.batch b
     WHERE NOT EXISTS (SELECT FROM unnest(b.lanes) u (number)

@@ -3,7 +3,7 @@
 use tokio::time::timeout;
 
 use super::*;
-use crate::contract::{Actions, Beat, Cancel, Cancelled};
+use crate::contract::{Actions, Beat, Cancel, Cancelled, GoOn, Rescue};
 use crate::model::id::LaneId;
 use crate::{Mode, Outcome};
 
@@ -129,6 +129,85 @@ async fn an_open_transaction_on_a_running_lane_does_not_hold_up_heartbeats() {
     let sql = in_schema("SELECT key FROM seriatim.lane WHERE progress = 'half'", &schema);
     let told = holder.query(&sql, &[]).await.unwrap();
     assert_eq!(told.iter().map(|row| row.get::<_, &str>(0)).collect::<Vec<_>>(), ["b"]);
+}
+
+/// For two leases, as long as the worker's heartbeats come. It may not know of the transaction.
+#[tokio::test]
+async fn an_own_lease_outlives_an_open_transaction_on_its_lane_while_it_is_extended() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1), job("b", 1)]).await;
+    let start = store.now().await.unwrap();
+    let at = |leases: f64| Some(start + LEASE.mul_f64(leases));
+    let lease = Lease::Own { ttl: LEASE };
+    let request = Claim { now: at(0.0), ..Claim::new("q", "n", 2, lease) };
+    let turns = store.claim(request).await.unwrap().turns;
+    let holder = lock(&schema, "key = 'a'").await;
+    let locked = turns.iter().find(|turn| turn.key.as_deref() == Some("a")).unwrap();
+    let beat = async |time| {
+        // The worker of the other lane is gone.
+        let beats = vec![Beat {
+            lane: locked.lane,
+            token: locked.token,
+            progress: None,
+            extend: Some(LEASE),
+        }];
+        let node = NodeInfo::new("n".into(), LEASE * 100);
+        let request = Heartbeat { now: time, node, beats };
+        let pulse = timeout(SOON, store.heartbeat(request)).await.expect("it waits for nobody");
+        assert!(pulse.unwrap().lost.is_empty());
+    };
+    let rescue = async |time| {
+        let node = "n".into();
+        let request = Rescue { now: time, node, lease: LEASE, lanes_max: 10, ticket: 0 };
+        let taken = timeout(SOON, store.rescue(request)).await.expect("it waits for nobody");
+        let taken = taken.unwrap();
+        done(&store, &taken).await;
+        taken.iter().filter_map(|turn| turn.key.as_deref().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    for half in 1..=4 {
+        beat(at(f64::from(half) / 2.0)).await;
+    }
+    assert_eq!(rescue(at(2.1)).await, ["b"], "the row of the other one is locked");
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    assert!(rescue(at(2.2)).await.is_empty(), "the last heartbeat extended its lease");
+    let sweep = crate::contract::Sweep { now: at(2.3), rows_max: 10 };
+    store.sweep(sweep).await.unwrap();
+    assert!(rescue(at(2.9)).await.is_empty());
+    assert_eq!(rescue(at(3.1)).await, ["a"]);
+}
+
+#[tokio::test]
+async fn lanes_that_go_on_lock_their_queues_in_the_order_of_pushes() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let mut turns = Vec::new();
+    for queue in ["older", "younger"] {
+        declare(&store, Queue::fifo(queue)).await;
+        push(&store, vec![Job::new(queue, &1).unwrap().key("k")]).await;
+        turns.extend(claim(&store, queue, 1).await.turns);
+    }
+    let server = session().await;
+    let queue_lock = |function: &str, turn: &Turn| {
+        format!("SELECT {function}(hashtext('{schema}.'), {})", turn.lane.queue)
+    };
+    let holder = session().await;
+    holder.batch_execute("BEGIN").await.unwrap();
+    holder.execute(&queue_lock("pg_advisory_xact_lock", &turns[0]), &[]).await.unwrap();
+    turns.reverse();
+    let go_on =
+        |place: usize| GoOn { claim: claiming(&turns[place].queue, 1), places: vec![place] };
+    let ends = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
+    let request = Settle { go_on: vec![go_on(0), go_on(1)], ..Settle::now(ends) };
+    let one = store.clone();
+    let settle = tokio::spawn(async move { one.settle(request).await.unwrap() });
+    until_waiting(&server, &schema, 1).await;
+    let is_free = queue_lock("pg_try_advisory_xact_lock", &turns[0]);
+    let row = holder.query_one(&is_free, &[]).await.unwrap();
+    assert!(row.get::<_, bool>(0), "the younger queue is locked before the older one");
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    assert!(settle.await.unwrap().iter().all(Settled::is_ok));
 }
 
 #[tokio::test]

@@ -39,13 +39,17 @@ enum Planned {
 }
 
 /// A store whose calls are measured: its only session is inside a transaction while they run.
-struct Watched {
+pub(super) struct Watched {
     store: Arc<Postgres>,
     /// Calls that read too much.
     found: Mutex<Vec<String>>,
 }
 
 impl Watched {
+    pub(super) fn new(store: Arc<Postgres>) -> Self {
+        Self { store, found: Mutex::default() }
+    }
+
     /// Index entries, and rows read by sequential scans, by name.
     async fn read(&self) -> HashMap<String, i64> {
         let counted = "SELECT relname::text, pg_stat_get_xact_tuples_returned(oid) FROM pg_class \
@@ -56,7 +60,10 @@ impl Watched {
     }
 
     /// Runs a call and counts what it read.
-    async fn counted<T>(&self, call: impl Future<Output = crate::Result<T>>) -> (T, i64) {
+    pub(super) async fn counted<T>(
+        &self,
+        call: impl Future<Output = crate::Result<T>>,
+    ) -> (T, i64) {
         self.store.pool.query("BEGIN", &[]).await.unwrap();
         let before: i64 = self.read().await.values().sum();
         let answer = call.await.unwrap();
@@ -96,7 +103,7 @@ fn jobs_of(mode: Mode, prefix: &str, lanes: usize) -> Vec<Job> {
     }
 }
 
-async fn push_many(store: &Postgres, jobs: Vec<Job>) {
+pub(super) async fn push_many(store: &Postgres, jobs: Vec<Job>) {
     for batch in jobs.chunks(2_000) {
         push(store, batch.to_vec()).await;
     }
@@ -172,7 +179,7 @@ async fn little_is_read(planned: Planned) {
         declare(&other, Queue::new(name(mode), mode).retain_completed(LEASE * 600)).await;
     }
     let store = open_at(&format!("{}?connections=1", server.url())).await;
-    let watched = Watched { store, found: Mutex::default() };
+    let watched = Watched::new(store);
     if !matches!(planned, Planned::Idle) {
         for mode in MODES.iter().filter(|_| matches!(planned, Planned::Drained)) {
             push_many(&other, jobs_of(*mode, "w", WAITING)).await;
@@ -204,7 +211,7 @@ async fn little_is_read(planned: Planned) {
     assert!(found.is_empty(), "planned {planned:?}:\n{}", found.join("\n"));
 }
 
-async fn open_at(url: &str) -> Arc<Postgres> {
+pub(super) async fn open_at(url: &str) -> Arc<Postgres> {
     let store = Postgres::connect(url).await.unwrap();
     store.migrate().await.unwrap();
     let node = NodeInfo::new("n".into(), LEASE);
@@ -234,7 +241,7 @@ const SLACK: i64 = 40;
 
 /// The index entries that each call on one lane reads, behind which this many jobs wait.
 async fn entries_read(store: &Arc<Postgres>, queue: Queue, depth: u32) -> Vec<(&'static str, i64)> {
-    let watched = Watched { store: store.clone(), found: Mutex::default() };
+    let watched = Watched::new(store.clone());
     let (name, mode) = (queue.name.clone(), queue.mode);
     declare(store, queue.clone()).await;
     let job = |tag: u32| Job::new(&*name, &tag).unwrap().key("deep");
@@ -280,7 +287,7 @@ async fn a_sweep_looks_at_a_part_of_the_names_whose_jobs_are_stored_and_reaches_
     let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
     let server = seriatim_testkit::Postgres::start_with(options).unwrap();
     let store = open_at(&format!("{}?connections=1", server.url())).await;
-    let watched = Watched { store: store.clone(), found: Mutex::default() };
+    let watched = Watched::new(store.clone());
     declare(&store, Queue::parallel("q").idempotency_ttl(Duration::from_micros(1))).await;
     let named = |i: usize| Job::new("q", &i).unwrap().idempotency_key(i.to_string());
     for first in (0..WAITING).step_by(BATCH) {
@@ -308,7 +315,7 @@ async fn a_look_at_a_job_or_at_what_runs_reads_no_job_that_waits() {
     let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
     let server = seriatim_testkit::Postgres::start_with(options).unwrap();
     let store = open_at(&format!("{}?connections=1", server.url())).await;
-    let watched = Watched { store: store.clone(), found: Mutex::default() };
+    let watched = Watched::new(store.clone());
     let mut much = Vec::new();
     for mode in MODES {
         let queue = name(mode);
@@ -338,7 +345,7 @@ async fn statistics_read_no_job() {
     let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
     let server = seriatim_testkit::Postgres::start_with(options).unwrap();
     let store = open_at(&format!("{}?connections=1", server.url())).await;
-    let watched = Watched { store: store.clone(), found: Mutex::default() };
+    let watched = Watched::new(store.clone());
     for mode in MODES {
         declare(&store, Queue::new(name(mode), mode).retain_completed(LEASE * 600)).await;
         push_many(&store, jobs_of(mode, "k", WAITING)).await;
