@@ -108,8 +108,9 @@ async fn until_waiting(conn: &mut Conn, database: &str, sessions: usize) {
          JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id \
          WHERE t.trx_state = 'LOCK WAIT' AND p.db = '{database}'"
     );
-    // The server answers from a copy, which it renews only if it was not queried for 0.1 s.
-    let pause = "DO SLEEP(0.15)";
+    // The server answers from a copy, which it renews only if nobody queried it for 0.1 s. Other tests do, too: pauses of
+    // one length could miss each gap between theirs.
+    let pause = "DO SLEEP(0.12 + 0.5 * RAND())";
     while conn.query_first::<usize, _>(&waiting).await.unwrap().unwrap_or(0) < sessions {
         conn.query_drop(pause).await.unwrap();
     }
