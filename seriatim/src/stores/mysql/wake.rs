@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::Inner;
 use super::work::Lock;
@@ -17,6 +18,10 @@ use crate::model::error::Result;
 const POLL_MIN: Duration = Duration::from_millis(20);
 /// Longest time between polls while nothing changes.
 const POLL_MAX: Duration = Duration::from_millis(200);
+/// The pause is at least so many times as long as the poll took, so that many queues do not keep the server busy…
+const POLL_SHARE: u32 = 20;
+/// …up to this.
+const POLL_REST_MAX: Duration = Duration::from_secs(1);
 
 /// The polling task. It ends with the store.
 #[derive(Default)]
@@ -52,11 +57,13 @@ async fn ask(store: std::sync::Weak<Inner>) {
         let Some(store) = store.upgrade().filter(|store| store.bell.has_listeners()) else {
             return;
         };
+        let asked_at = Instant::now();
         // A server that does not answer is asked again.
         let Ok(dues) = due_now(&store).await else {
             pause = POLL_MAX;
             continue;
         };
+        let took = asked_at.elapsed();
         let found: HashMap<_, _> =
             dues.into_iter().map(|source| (source.queue, source.due)).collect();
         let is_news = |queue: &Arc<str>, due: Option<Timestamp>| {
@@ -65,6 +72,7 @@ async fn ask(store: std::sync::Weak<Inner>) {
         let news = found.iter().filter(|(queue, due)| is_news(queue, **due));
         let wake = Wake::of(news.map(|(queue, _)| &**queue));
         pause = if wake.is_empty() { (pause * 2).min(POLL_MAX) } else { POLL_MIN };
+        pause = pause.max((took * POLL_SHARE).min(POLL_REST_MAX));
         store.bell.ring(&wake);
         known = found;
     }
