@@ -1,7 +1,7 @@
 //! The machine's clock, random numbers and tasks, which a simulation can replace.
 
 use std::future::Future;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::model::clock::Timestamp;
 use crate::model::id::NodeId;
@@ -16,6 +16,29 @@ impl Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     }
+}
+
+/// How long this machine has been suspended since it was started. Monotonic clocks do not count that.
+pub(crate) fn suspended() -> Duration {
+    #[cfg(test)]
+    let pretended = PRETENDED.get();
+    #[cfg(not(test))]
+    let pretended = Duration::ZERO;
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::time::{ClockId, Timespec, clock_gettime};
+        let since = |time: Timespec| Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+        let monotonic = since(clock_gettime(ClockId::Monotonic));
+        pretended + since(clock_gettime(ClockId::Boottime)).saturating_sub(monotonic)
+    }
+    #[cfg(not(target_os = "linux"))]
+    pretended
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Tests pretend that the machine was suspended for so long.
+    pub(crate) static PRETENDED: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
 }
 
 impl NodeId {

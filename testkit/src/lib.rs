@@ -22,6 +22,7 @@
 
 mod account;
 mod authority;
+mod chromium;
 mod directory;
 pub mod fuzz;
 mod mysql;
@@ -38,6 +39,7 @@ mod shared;
 mod spawner;
 
 pub use authority::Authority;
+pub use chromium::Chromium;
 pub use mysql::{Mysql, MysqlOptions};
 pub use pgbouncer::PgBouncer;
 pub use port::free_port;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
@@ -28,9 +28,10 @@ pub struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    server: u16,
+    server: AtomicU16,
     plan: Mutex<Option<Plan>>,
     cuts: AtomicU64,
+    request_bytes: AtomicU64,
     closed: AtomicBool,
     links: Mutex<Vec<Weak<Link>>>,
 }
@@ -48,6 +49,8 @@ struct Link {
     server: TcpStream,
     /// Whether the server's answers are no longer passed on.
     is_deaf: AtomicBool,
+    /// Whether nothing is passed on, and the connection stays open.
+    is_mute: AtomicBool,
 }
 
 impl Link {
@@ -65,9 +68,10 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
         let own_port = listener.local_addr().map_err(failed)?.port();
         let shared = Arc::new(Shared {
-            server: port,
+            server: AtomicU16::new(port),
             plan: Mutex::default(),
             cuts: AtomicU64::new(0),
+            request_bytes: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             links: Mutex::default(),
         });
@@ -96,10 +100,32 @@ impl Proxy {
         self.shared.cuts.load(Ordering::Relaxed)
     }
 
+    /// How many bytes of requests were passed on.
+    pub fn request_bytes(&self) -> u64 {
+        self.shared.request_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Passes later connections on to another server; those that are open stay where they are.
+    pub fn lead_to(&self, port: u16) {
+        self.shared.server.store(port, Ordering::SeqCst);
+    }
+
+    /// Passes nothing on over the connections that are open now, which do not end: as if the other host had died.
+    pub fn mute(&self) {
+        let links = self.shared.links();
+        let open = links.iter().filter_map(Weak::upgrade);
+        open.for_each(|link| link.is_mute.store(true, Ordering::SeqCst));
+    }
+
+    /// Ends all connections that are open.
+    pub fn disconnect(&self) {
+        self.shared.links().drain(..).filter_map(|link| link.upgrade()).for_each(|link| link.end());
+    }
+
     /// Ends all connections and refuses others from now on: the server is out of reach.
     pub fn unplug(&self) {
         self.close();
-        self.shared.links().drain(..).filter_map(|link| link.upgrade()).for_each(|link| link.end());
+        self.disconnect();
     }
 
     fn close(&self) {
@@ -150,10 +176,19 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         // The client has already left, or the server is down: then the client sees its connection end.
         let Ok(client) = client else { continue };
-        let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, shared.server)) else { continue };
+        let Ok(server) =
+            TcpStream::connect((Ipv4Addr::LOCALHOST, shared.server.load(Ordering::SeqCst)))
+        else {
+            continue;
+        };
         let _ = client.set_nodelay(true);
         let _ = server.set_nodelay(true);
-        let link = Arc::new(Link { client, server, is_deaf: AtomicBool::new(false) });
+        let link = Arc::new(Link {
+            client,
+            server,
+            is_deaf: AtomicBool::new(false),
+            is_mute: AtomicBool::new(false),
+        });
         {
             let mut links = shared.links();
             links.retain(|link| link.strong_count() > 0);
@@ -182,6 +217,10 @@ fn pass_requests(link: &Link, shared: &Shared) -> io::Result<()> {
         if length == 0 {
             return Ok(());
         }
+        if link.is_mute.load(Ordering::SeqCst) {
+            continue;
+        }
+        shared.request_bytes.fetch_add(length as u64, Ordering::Relaxed);
         match shared.cut_here() {
             Some(Cut::BeforeRequest) => return Ok(()),
             Some(Cut::BeforeReply) => link.is_deaf.store(true, Ordering::SeqCst),
@@ -197,6 +236,9 @@ fn pass_answers(link: &Link) -> io::Result<()> {
         let length = (&link.server).read(&mut chunk)?;
         if length == 0 || link.is_deaf.load(Ordering::SeqCst) {
             return Ok(());
+        }
+        if link.is_mute.load(Ordering::SeqCst) {
+            continue;
         }
         (&link.client).write_all(&chunk[..length])?;
     }

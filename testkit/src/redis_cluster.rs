@@ -95,10 +95,111 @@ impl RedisCluster {
         format!("redis-cluster://{}", nodes.join(","))
     }
 
+    /// The places of the nodes that are masters now.
+    pub fn masters(&self) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|place| is_master(&self.nodes[*place])).collect()
+    }
+
+    /// Kills a master, waits until its replica has taken over, and starts it again: as a replica of that one.
+    ///
+    /// Fails if one of these steps takes longer than a minute.
+    pub fn fail_over(&mut self, master: usize) -> Result<(), String> {
+        self.nodes[master].kill()?;
+        let others: Vec<&Redis> = self.others(master);
+        until("the replica takes over", || {
+            let masters = others.iter().filter(|node| is_master(node)).count();
+            masters == MASTERS
+                && others.iter().all(|node| says(node, "CLUSTER", "cluster_state:ok"))
+        })?;
+        self.nodes[master].restart()?;
+        until("the killed master follows the new one", || {
+            says(&self.nodes[master], "replication", "master_link_status:up")
+        })
+    }
+
+    fn others(&self, place: usize) -> Vec<&Redis> {
+        let others = self.nodes.iter().enumerate().filter(|(i, _)| *i != place);
+        others.map(|(_, node)| node).collect()
+    }
+
+    /// Moves the slot of a key to another master, and waits until the replicas have what was moved: a failover would lose
+    /// it otherwise.
+    pub fn move_slot(&mut self, key: &str) -> Result<(), String> {
+        let masters = self.masters();
+        let slot = self.nodes[masters[0]].send(&["CLUSTER", "KEYSLOT", key])?;
+        let slot = slot.trim_start_matches(':').trim_end().lines().next().unwrap_or("").to_owned();
+        let id = |place: usize| -> Result<String, String> {
+            let id = self.nodes[place].send(&["CLUSTER", "MYID"])?;
+            Ok(id.lines().nth(1).unwrap_or_default().to_owned())
+        };
+        let has_it = |place: &&usize| self.nodes[**place].send(&["EXISTS", key]).is_ok();
+        let from = *masters.iter().find(has_it).ok_or("no master has the slot")?;
+        let to = *masters.iter().find(|place| **place != from).ok_or("there is one master")?;
+        let (source, target) = (&self.nodes[from], &self.nodes[to]);
+        target.send(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)?])?;
+        source.send(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)?])?;
+        let port = target.port().to_string();
+        loop {
+            let keys = source.send(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"])?;
+            let keys: Vec<&str> = keys.lines().filter(|line| line.contains('{')).collect();
+            if keys.is_empty() {
+                break;
+            }
+            for key in keys {
+                source.send(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"])?;
+            }
+        }
+        for place in [to, from].into_iter().chain(masters.iter().copied()) {
+            self.nodes[place].send(&["CLUSTER", "SETSLOT", &slot, "NODE", &id(to)?])?;
+        }
+        self.wait_for_replicas()
+    }
+
+    /// Waits until each replica has what its master has written so far.
+    fn wait_for_replicas(&self) -> Result<(), String> {
+        for place in self.masters() {
+            let info = self.nodes[place].send(&["INFO", "replication"])?;
+            let written = number_in(&info, "master_repl_offset:");
+            until("a replica has it all", || {
+                let info = self.nodes[place].send(&["INFO", "replication"]).unwrap_or_default();
+                info.lines().any(|line| {
+                    line.starts_with("slave0:") && number_in(line, "offset=") >= written
+                })
+            })?;
+        }
+        Ok(())
+    }
+
     /// Its nodes: three masters, then their replicas in the same order.
     pub fn nodes(&mut self) -> &mut [Redis] {
         &mut self.nodes
     }
+}
+
+fn is_master(node: &Redis) -> bool {
+    node.send(&["ROLE"]).is_ok_and(|role| role.contains("\r\nmaster\r\n"))
+}
+
+/// Whether `CLUSTER INFO`, or this part of `INFO`, has a text.
+fn says(node: &Redis, what: &str, text: &str) -> bool {
+    let words = if what == "CLUSTER" { ["CLUSTER", "INFO"] } else { ["INFO", what] };
+    node.send(&words).is_ok_and(|info| info.contains(text))
+}
+
+fn number_in(text: &str, name: &str) -> Option<u64> {
+    let at = text.find(name)? + name.len();
+    text[at..].split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn until(what: &str, holds: impl Fn() -> bool) -> Result<(), String> {
+    let deadline = Instant::now() + READY_LIMIT;
+    while !holds() {
+        if Instant::now() > deadline {
+            return Err(format!("not within {READY_LIMIT:?}: {what}"));
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+    Ok(())
 }
 
 /// Waits until `says` accepts every node's answer to `ask`.
@@ -165,6 +266,25 @@ impl RedisSentinel {
             thread::sleep(POLL_INTERVAL);
         }
         Ok(())
+    }
+
+    /// Kills the master, waits until the other server has taken over, and starts the killed one again, as its replica.
+    ///
+    /// Fails if one of these steps takes longer than a minute.
+    pub fn fail_over(&mut self) -> Result<(), String> {
+        let first = is_master(&self.master);
+        let (old, new) = match first {
+            true => (&mut self.master, &self.replica),
+            false => (&mut self.replica, &self.master),
+        };
+        old.kill()?;
+        until("the replica takes over", || is_master(new))?;
+        old.restart()?;
+        // The sentinel would say so too, but it may take its time.
+        old.send(&["REPLICAOF", "127.0.0.1", &new.port().to_string()])?;
+        until("the killed master follows the new one", || {
+            says(old, "replication", "master_link_status:up")
+        })
     }
 
     /// The URL: `redis-sentinel://127.0.0.1:PORT/main`.

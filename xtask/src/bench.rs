@@ -46,10 +46,12 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
     for store in &options.stores {
         step::announce(store);
         let table = table(&measure(root, store, &options)?)?;
-        let about = format!(
-            "Median (smallest–largest) of {} rounds in turns, {} jobs: `cargo xtask bench --store {store}`.",
-            options.rounds, options.jobs
-        );
+        let rounds = match options.rounds {
+            1 => "One round".to_owned(),
+            rounds => format!("Median (smallest–largest) of {rounds} rounds in turns"),
+        };
+        let about =
+            format!("{rounds}, {} jobs: `cargo xtask bench --store {store}`.", options.jobs);
         let text = format!("{about}\n\n{table}");
         println!("\n{text}");
         if options.write {

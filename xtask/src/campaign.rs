@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::{Failure, cargo, files, packages, step};
 
-const STORES: [&str; 4] = ["sqlite", "postgres", "mysql", "redis"];
+const STORES: [&str; 6] = ["sqlite", "postgres", "mysql", "redis", "cluster", "sentinel"];
 const JOBS: u64 = 20_000;
-const USAGE: &str = "usage: cargo xtask campaign --hours N [--store sqlite|postgres|mysql|redis]... [--jobs N] [--seed S] \
-    [--write]; N may be a fraction; --write: the figures into docs/reliability.md";
+const USAGE: &str = "usage: cargo xtask campaign --hours N [--store sqlite|postgres|mysql|redis|cluster|sentinel]... [--jobs N] \
+    [--seed S] [--write]; cluster and sentinel are those of Redis; N may be a fraction; --write: the figures into docs/reliability.md";
 const PAGE: &str = "docs/reliability.md";
 const MARK: &str = "campaign";
 
@@ -122,7 +122,7 @@ fn one_round(
     let _ = fs::remove_file(&lines);
     let output = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
     let errors = output.try_clone().map_err(|e| format!("{}: {e}", log.display()))?;
-    let filter = format!("test(faults::fleet::{store}_)");
+    let filter = format!("test(faults::{}::{store}_)", module_of(store));
     let args =
         ["nextest", "run", "--package", "seriatim-server", "--profile", "faults", "-E", &filter];
     let mut command = cargo::command(root, &args);
@@ -142,6 +142,14 @@ fn one_round(
         figures.add(&line);
     }
     Ok(())
+}
+
+/// Where the tests of a store are.
+fn module_of(store: &str) -> &'static str {
+    match store {
+        "cluster" | "sentinel" => "failover",
+        _ => "fleet",
+    }
 }
 
 /// The figures of a round, and what it printed.

@@ -1,5 +1,6 @@
 //! Developer commands: `cargo xtask help` lists them.
 
+mod axe;
 mod bench;
 mod campaign;
 mod cargo;

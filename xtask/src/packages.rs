@@ -11,8 +11,11 @@ use seriatim_testkit::{MissingProgram, find_program};
 use crate::step;
 
 /// Program and package. The compiler builds SQLite from its source.
-const NEEDED: [(&str, &str); 6] = [
+const NEEDED: [(&str, &str); 9] = [
     ("cc", "gcc"),
+    ("chromium", "chromium"),
+    ("chromedriver", "chromium-driver"),
+    ("curl", "curl"),
     ("openssl", "openssl"),
     ("pgbouncer", "pgbouncer"),
     ("postgres", "postgresql"),
@@ -49,7 +52,7 @@ fn advice(missing: &[MissingProgram]) -> String {
     format!(
         "The tests need {}, and nothing was run.\n\
          On Debian and Ubuntu: sudo apt-get install --no-install-recommends {}\n\
-         Elsewhere: install a C compiler, PostgreSQL, MariaDB and Redis so that these are in PATH.",
+         Elsewhere: install a C compiler, PostgreSQL, MariaDB, Redis and Chromium with its driver so that these are in PATH.",
         programs.join(", "),
         packages.join(" ")
     )

@@ -13,6 +13,7 @@ use seriatim_testkit::{
 };
 use signal_hook::consts::SIGINT;
 
+use crate::axe;
 use crate::cargo;
 use crate::names;
 use crate::packages;
@@ -88,7 +89,9 @@ impl<'a> Run<'a> {
         let mysql = Mysql::start_with(options)?;
         let redis = Redis::start()?;
         let cluster = RedisCluster::start()?;
+        let axe = axe::ensure(self.root)?;
         let servers = [
+            (axe::VARIABLE, axe.display().to_string()),
             (POSTGRES_VARIABLE, postgres.url()),
             (MYSQL_VARIABLE, mysql.url()),
             (REDIS_VARIABLE, redis.url()),

@@ -138,7 +138,7 @@ impl<W: Write + Send + 'static> Observer for Recorder<W> {
     fn settled(&self, turn: &Turn, settlement: &Settlement, settled: &Settled, sent_at: Timestamp) {
         let cancelled = match settled {
             Settled::Ok { cancelled, .. } => cancelled.as_slice(),
-            Settled::Stale | Settled::Busy => &[],
+            _ => &[],
         };
         self.record(&Event::Settle {
             sent_at: sent_at.as_micros(),

@@ -344,7 +344,7 @@ async fn progress_stays_until_a_turn_ends_with_nothing_left(mut bench: Bench) {
 }
 
 async fn give_up(bench: &Bench, node: &NodeInfo, ticket: u64) {
-    let request = GiveUp { node: node.id.clone(), ticket };
+    let request = GiveUp { node: node.id.clone(), ticket, queue: None };
     bench.store.give_up(request).await.expect("it is given up");
 }
 

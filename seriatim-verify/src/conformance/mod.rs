@@ -20,6 +20,7 @@ mod ending;
 mod figures;
 mod going_on;
 mod leasing;
+mod notes;
 mod people;
 mod pushing;
 mod random;
@@ -37,6 +38,7 @@ pub fn cases() -> Vec<Case> {
         ending::cases(),
         going_on::cases(),
         leasing::cases(),
+        notes::cases(),
         people::cases(),
         views::cases(),
         figures::cases(),

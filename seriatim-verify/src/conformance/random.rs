@@ -302,7 +302,7 @@ impl Pair {
         );
         let next = |settled: &mut Settled| match settled {
             Settled::Ok { next, .. } => next.take().map(|turn| *turn),
-            Settled::Stale | Settled::Busy => None,
+            _ => None,
         };
         let following: Vec<Turn> = model.iter_mut().filter_map(next).collect();
         let real_following: Vec<Turn> = real.iter_mut().filter_map(next).collect();
@@ -310,7 +310,7 @@ impl Pair {
         self.turns.extend(following.into_iter().zip(real_following));
         let flat = |settled: &Settled, find: &dyn Fn(JobId) -> Option<usize>| match settled {
             Settled::Stale => None,
-            Settled::Busy => panic!("nobody else locks a lane"),
+            Settled::Busy | Settled::Unanswered => panic!("nobody else locks a lane"),
             Settled::Ok { cancelled, .. } => {
                 Some(cancelled.iter().map(|id| find(*id)).collect::<Vec<_>>())
             }

@@ -52,7 +52,7 @@ impl Wrapper for Scribe {
         self.world.settled(&turns, &settled, &aliases);
         let next = |settled: &Settled| match settled {
             Settled::Ok { next, .. } => next.as_deref().cloned(),
-            Settled::Stale | Settled::Busy => None,
+            _ => None,
         };
         self.world.claimed(&settled.iter().filter_map(next).collect::<Vec<_>>());
         Ok(settled)

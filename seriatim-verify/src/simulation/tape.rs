@@ -232,7 +232,7 @@ impl World {
         aliases: &[(JobId, JobId)],
     ) {
         // Those that are busy will be sent again.
-        let answered = |settled: &Settled| *settled != Settled::Busy;
+        let answered = |settled: &Settled| !settled.is_open();
         for (settlement, settled) in
             settlements.iter().zip(answer).filter(|(_, settled)| answered(settled))
         {
@@ -310,7 +310,7 @@ fn fates(
 ) -> Vec<JobFate> {
     let cancelled = match settled {
         Settled::Ok { cancelled, .. } => cancelled.as_slice(),
-        Settled::Stale | Settled::Busy => &[],
+        _ => &[],
     };
     let fate = |id: JobId| match cancelled.contains(&id) {
         true => seriatim::store::Fate::Cancel,

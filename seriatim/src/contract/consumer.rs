@@ -151,6 +151,9 @@ pub struct Claimed {
     pub next_due: Option<Timestamp>,
     /// Whether the claim ended at a lane that [`Claim::bytes_max`] left no room for.
     pub cut: bool,
+    /// Whether a part of the store did not answer: then the claim may also have taken lanes there, as if its answer had
+    /// been lost.
+    pub unanswered: bool,
 }
 
 /// See [`Consumer::settle`].
@@ -162,8 +165,9 @@ pub struct Settle {
     pub turns: Vec<Settlement>,
     /// The lanes whose next turns to claim; at most one entry per queue.
     pub go_on: Vec<GoOn>,
-    /// Turns whose lanes another transaction keeps locked may be answered [`Settled::Busy`], so that the others need
-    /// not wait. If false, the call waits for them.
+    /// Turns whose lanes another transaction keeps locked may be answered [`Settled::Busy`], and those in a part of the
+    /// store that does not answer [`Settled::Unanswered`], so that the others need not wait. If false, the call waits
+    /// for them, or fails.
     pub skip_locked: bool,
 }
 
@@ -215,12 +219,20 @@ pub enum Settled {
     /// Another transaction keeps the lane locked: nothing changed, and the settlement is to be repeated. Only with
     /// [`Settle::skip_locked`].
     Busy,
+    /// The part of the store that has the lane did not answer: whether the settlement took effect is unknown, and it is
+    /// to be repeated. Only with [`Settle::skip_locked`].
+    Unanswered,
 }
 
 impl Settled {
     /// It took effect, and the lane does not go on.
     pub fn ok(cancelled: Vec<JobId>) -> Self {
         Self::Ok { cancelled, next: None }
+    }
+
+    /// Whether the settlement is to be repeated.
+    pub fn is_open(&self) -> bool {
+        matches!(self, Self::Busy | Self::Unanswered)
     }
 
     /// Whether it took effect.
@@ -236,4 +248,6 @@ pub struct GiveUp {
     pub node: NodeId,
     /// The highest ticket to give up; all lower ones are included.
     pub ticket: u64,
+    /// Only calls for this queue need be given up; if unset, all.
+    pub queue: Option<Arc<str>>,
 }

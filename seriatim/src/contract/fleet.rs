@@ -189,6 +189,9 @@ pub struct Pulse {
     pub lost: Vec<LaneId>,
     /// The operator's command for this node.
     pub command: Option<Command>,
+    /// Since the node's last heartbeat another server has taken over, or one was restarted, and may have lost the last
+    /// writes: claims may be gone, and settled ones may be back.
+    pub moved: bool,
 }
 
 /// Jobs of a running turn to be cancelled.

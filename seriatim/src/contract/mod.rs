@@ -12,6 +12,7 @@ pub(crate) mod definition;
 pub(crate) mod deletion;
 pub(crate) mod errors;
 pub(crate) mod fleet;
+pub(crate) mod notebook;
 pub(crate) mod origin;
 pub(crate) mod producer;
 pub(crate) mod queues;
@@ -33,6 +34,7 @@ pub use consumer::*;
 pub use definition::{Declaration, Undeclared, declare_each};
 pub use deletion::{Deleted, delete_queue};
 pub use fleet::*;
+pub use notebook::*;
 pub use origin::Origin;
 pub use producer::*;
 pub use queues::*;
@@ -56,7 +58,9 @@ pub type SharedStore = Arc<dyn Store>;
 ///
 /// Its roles are supertraits, so all their methods can be called on a `dyn Store`.
 #[async_trait]
-pub trait Store: Queues + Producer + Consumer + Fleet + Actions + Views + 'static {
+pub trait Store:
+    Queues + Producer + Consumer + Fleet + Actions + Views + Notebook + 'static
+{
     /// What this store can do.
     fn capabilities(&self) -> Capabilities;
 

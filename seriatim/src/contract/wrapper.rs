@@ -150,4 +150,9 @@ wrapper! {
         turn(lane: LaneId, token: Token) -> Option<Turn>;
         nodes() -> Vec<NodeView>;
     }
+    Notebook {
+        write_notes(notes: Vec<Note>) -> ();
+        read_notes(query: NoteQuery) -> Vec<Note>;
+        delete_notes(query: NoteQuery) -> u64;
+    }
 }

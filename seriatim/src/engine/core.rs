@@ -200,18 +200,13 @@ impl Core {
     pub(in crate::engine) fn claim_of(&self, source: usize, node: NodeId) -> Claim {
         let source = &self.sources[source];
         let lease = source.definition().and_then(|queue| queue.lease);
+        let lease = Lease::Node { ttl: lease.unwrap_or(self.settings.lease) };
         Claim {
-            now: None,
-            queue: source.name.clone(),
-            node,
             node_name: Some(self.settings.node_name.clone()),
             groups: self.settings.groups.clone(),
-            lanes_max: 0,
-            crashed_max: 0,
-            bytes_max: None,
-            lease: Lease::Node { ttl: lease.unwrap_or(self.settings.lease) },
             declared: source.is_declared(),
             ticket: self.next_ticket(),
+            ..Claim::new(source.name.clone(), node, 0, lease)
         }
     }
 

@@ -19,6 +19,8 @@ pub(in crate::engine) const GO_ON_FOR: Duration = Duration::from_millis(100);
 pub(in crate::engine) const GO_ON_ALONE_FOR: Duration = Duration::from_secs(1);
 /// The time after which a request is repeated that the store refused for a lasting reason.
 pub(in crate::engine) const PUT_ASIDE_FOR: Duration = Duration::from_secs(30);
+/// Queues whose held lanes are compared with the store's at once.
+pub(in crate::engine) const COMPARED_AT_ONCE: usize = 8;
 /// The time after which a turn is settled again whose lane another transaction had locked.
 pub(in crate::engine) const BUSY_AGAIN: Duration = Duration::from_millis(500);
 /// Most turns that are put aside without counting as held. More of them count and stop the claims, because then the
@@ -50,6 +52,8 @@ pub(in crate::engine) const CANCEL_GRACE: Duration = Duration::from_secs(5);
 pub(in crate::engine) const OUTAGE_WAIT_MIN: Duration = Duration::from_millis(50);
 /// The longest wait after a store error.
 pub(in crate::engine) const OUTAGE_WAIT_MAX: Duration = Duration::from_secs(5);
+/// An outage that begins sooner after the last one is not logged.
+pub(in crate::engine) const OUTAGE_LOG_EVERY: Duration = Duration::from_secs(5);
 /// How long a node takes no jobs of a queue whose worker cannot start.
 pub(in crate::engine) const UNSTARTABLE_PAUSE: Duration = Duration::from_secs(30);
 /// How often progress is sent, if there is some and no heartbeat is due.

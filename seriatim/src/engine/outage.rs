@@ -6,30 +6,48 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::limits::{OUTAGE_WAIT_MAX, OUTAGE_WAIT_MIN};
+use crate::engine::limits::{OUTAGE_LOG_EVERY, OUTAGE_WAIT_MAX, OUTAGE_WAIT_MIN};
 use crate::lock::lock;
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// Shared by all tasks of an engine, so that an outage is logged once and not by each of them.
+/// Shared by all tasks of an engine, so that an outage is logged once and not by each of them. A store of several
+/// servers may fail in part: then it answers and fails in turn, and only the first of these outages is logged.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Outage {
-    since: Mutex<Option<Instant>>,
+pub(in crate::engine) struct Outage(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    since: Option<Instant>,
+    ended: Option<Instant>,
+    is_logged: bool,
 }
 
 impl Outage {
     pub(in crate::engine) fn failed(&self, what: &str, error: &Error) {
-        let mut since = lock(&self.since);
-        if since.is_some() {
-            tracing::debug!(%error, "{what} failed again");
-            return;
+        let mut known = lock(&self.0);
+        let is_new = known.since.is_none();
+        if is_new {
+            known.since = Some(Instant::now());
+            known.is_logged = known.ended.is_none_or(|at| at.elapsed() >= OUTAGE_LOG_EVERY);
         }
-        *since = Some(Instant::now());
-        tracing::warn!(%error, kind = error.kind().as_str(), "{what} failed: trying until the store answers again");
+        match is_new && known.is_logged {
+            true => {
+                tracing::warn!(%error, kind = error.kind().as_str(), "{what} failed: trying until the store answers again");
+            }
+            false => tracing::debug!(%error, "{what} failed again"),
+        }
     }
 
     pub(in crate::engine) fn succeeded(&self) {
-        let Some(since) = lock(&self.since).take() else { return };
-        tracing::info!(after_ms = since.elapsed().as_millis() as u64, "the store answers again");
+        let mut known = lock(&self.0);
+        let Some(since) = known.since.take() else { return };
+        known.ended = Some(Instant::now());
+        if known.is_logged {
+            tracing::info!(
+                after_ms = since.elapsed().as_millis() as u64,
+                "the store answers again"
+            );
+        }
     }
 
     /// Repeats a request until the store accepts it. An error: the store refuses it for good.
@@ -68,7 +86,7 @@ pub(in crate::engine) fn may_have_been_done(error: &Error) -> bool {
 }
 
 /// The growing pauses of one task.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Pauses {
     count: u32,
 }

@@ -31,6 +31,14 @@ pub const TURN_BYTES_MAX: usize = 16 << 20;
 pub const CLAIM_JOB_BYTES: usize = 512;
 /// Most turns in one settle.
 pub const SETTLE_TURNS_MAX: usize = 10_000;
+/// Longest name of a note, in bytes.
+pub const NOTE_NAME_BYTES_MAX: usize = 200;
+/// Longest value of a note, in bytes.
+pub const NOTE_BYTES_MAX: usize = 16 << 10;
+/// Most bytes of values that one call writes: a database limits its statements.
+pub const NOTES_BYTES_MAX: usize = 4 << 20;
+/// Most notes that one call writes, reads or deletes.
+pub const NOTES_MAX: usize = 1_000;
 /// Most rows in one page of a listing.
 pub const PAGE_ROWS_MAX: usize = 1_000;
 /// Payload bytes at which a page of jobs ends early; the job that reaches the limit is included.

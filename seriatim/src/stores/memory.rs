@@ -3,6 +3,7 @@
 //! Written to be read: it implements every rule of `docs/store-contract.md` in the simplest form, and the conformance
 //! suite compares the other stores with it step by step. One mutex guards the whole state, so every method is atomic.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
@@ -20,6 +21,7 @@ use crate::model::turn::Turn;
 #[derive(Clone)]
 pub struct Memory {
     state: Arc<Mutex<State>>,
+    notes: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
     bell: Bell,
     clock: Arc<Clock>,
 }
@@ -40,7 +42,12 @@ impl Memory {
 
     /// Creates an empty store with the given clock.
     pub fn with_clock(clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        Self { state: Arc::default(), bell: Bell::default(), clock: Arc::new(clock) }
+        Self {
+            state: Arc::default(),
+            notes: Arc::default(),
+            bell: Bell::default(),
+            clock: Arc::new(clock),
+        }
     }
 
     /// The time at which [`Self::in_tokio_time`] starts: Friday, 2027-01-01, 00:00 UTC.
@@ -246,5 +253,40 @@ impl Views for Memory {
 
     async fn nodes(&self) -> Result<Vec<NodeView>> {
         Ok(self.open()?.node_views())
+    }
+}
+
+#[async_trait]
+impl Notebook for Memory {
+    async fn write_notes(&self, notes: Vec<Note>) -> Result<()> {
+        validate_notes(&notes)?;
+        let _open = self.open()?;
+        lock(&self.notes).extend(notes.into_iter().map(|note| (note.name, note.value)));
+        Ok(())
+    }
+
+    async fn read_notes(&self, query: NoteQuery) -> Result<Vec<Note>> {
+        let _open = self.open()?;
+        Ok(in_range(&lock(&self.notes), &query))
+    }
+
+    async fn delete_notes(&self, query: NoteQuery) -> Result<u64> {
+        let _open = self.open()?;
+        let mut notes = lock(&self.notes);
+        let gone = in_range(&notes, &query);
+        gone.iter().for_each(|note| drop(notes.remove(&note.name)));
+        Ok(gone.len() as u64)
+    }
+}
+
+fn in_range(notes: &BTreeMap<String, Vec<u8>>, query: &NoteQuery) -> Vec<Note> {
+    if query.from >= query.to {
+        return Vec::new();
+    }
+    let range = notes.range(query.from.clone()..query.to.clone());
+    let note = |(name, value): (&String, &Vec<u8>)| Note::new(name.clone(), value.clone());
+    match query.backwards {
+        false => range.take(query.most()).map(note).collect(),
+        true => range.rev().take(query.most()).map(note).collect(),
     }
 }

@@ -4,6 +4,8 @@ mod asked;
 pub(crate) mod gone;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod json;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod marks;
 pub(crate) mod memory;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;

@@ -108,7 +108,9 @@ impl QueueBuffer {
         let full = turns.len() >= wanted;
         self.fill = full.then(|| Fill { at: Instant::now(), left: turns.len() });
         let last = self.waiting.back().map(|waiting| urgency(&waiting.turn));
-        let overtakes = last.is_some_and(|last| turns.iter().any(|turn| urgency(turn) < last));
+        // An answer begins with its best lanes; those with earlier crashes go to the front anyhow.
+        let first = turns.iter().find(|turn| turn.crashes == 0).map(urgency);
+        let overtakes = first.zip(last).is_some_and(|(first, last)| first < last);
         self.line_up(turns, place);
         if overtakes {
             // Of claims side by side, a later one was answered first.

@@ -39,7 +39,7 @@ enum Next {
 }
 
 /// The fetcher's knowledge of one source.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Look {
     next: Next,
     at: Instant,
@@ -47,14 +47,23 @@ struct Look {
     suspect: bool,
     /// Most lanes of one claim, reduced while the store refuses larger claims.
     most: usize,
-    /// The store refuses its claims for a lasting reason; it is not asked before this time.
+    /// Its claims fail; it is not asked before this time, so that it does not hold up the others.
     aside_until: Option<Instant>,
+    /// How long it is put aside after failures that will pass.
+    pauses: Pauses,
+    /// When to compare its lanes with the store's again.
+    compare_at: Instant,
     crashed: Crashed,
 }
 
 impl Look {
     fn is_aside(&self) -> bool {
         self.aside_until.is_some_and(|until| until > Instant::now())
+    }
+
+    /// Whether its lanes are to be compared with the store's now.
+    fn is_to_compare(&self) -> bool {
+        self.suspect && !self.is_aside() && self.compare_at <= Instant::now()
     }
 }
 
@@ -71,7 +80,9 @@ struct Landed {
 pub(in crate::engine) async fn run(core: Arc<Core>) {
     let (next, at) = (Next::Now, Instant::now());
     let crashed = Crashed::default();
-    let look = Look { next, at, suspect: false, most: usize::MAX, aside_until: None, crashed };
+    let (most, aside_until, pauses) = (usize::MAX, None, Pauses::default());
+    let look =
+        Look { next, at, suspect: false, most, aside_until, pauses, compare_at: at, crashed };
     let looks = vec![look; core.sources.len()];
     let names = core.sources.iter().map(|source| source.name.clone());
     let places: HashMap<_, _> = names.zip(0..).collect();
@@ -82,6 +93,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
         flights: FuturesUnordered::new(),
         flights_max: if several { CLAIMS_IN_FLIGHT } else { 1 },
         failure: None,
+        compare_at: at,
         round: 0,
         core,
         wakeups,
@@ -108,8 +120,10 @@ struct Fetcher {
     /// The claims on their way.
     flights: FuturesUnordered<BoxFuture<'static, Landed>>,
     flights_max: usize,
-    /// Why a claim failed, if that will pass.
+    /// The store no longer knows this node.
     failure: Option<Error>,
+    /// When to compare the lanes of all queues with the store's again.
+    compare_at: Instant,
     round: usize,
 }
 
@@ -119,9 +133,7 @@ impl Fetcher {
         self.wake_overdue();
         self.round += 1;
         let (mut claimed, mut first) = (false, true);
-        if !self.reconcile().await {
-            return false;
-        }
+        self.reconcile().await;
         for place in self.order().await {
             if self.core.phases.is_draining() {
                 break;
@@ -145,52 +157,66 @@ impl Fetcher {
         claimed
     }
 
-    /// Most lanes with earlier crashes that a claim of this source may take.
-    fn crashed_most(&self, place: usize) -> usize {
-        self.looks[place].crashed.most(&self.core.held)
-    }
-
     fn may_claim(&self, place: usize) -> bool {
         let look = &self.looks[place];
         look.next == Next::Now && !look.is_aside() && self.core.takes_from(place)
     }
 
     /// After lost answers: finds the lanes that the store counts as this node's. Done even if their queue has nothing
-    /// to claim, because these lanes may be all that it has. False if that failed.
-    async fn reconcile(&mut self) -> bool {
+    /// to claim, because these lanes may be all that it has. A part of the store that does not answer holds up no
+    /// other: it is compared later.
+    async fn reconcile(&mut self) {
         let core = self.core.clone();
-        let of_others = core.claims_unanswered.swap(false, Ordering::AcqRel);
-        let is_due = |look: &Look| look.suspect && !look.is_aside();
-        if !of_others && !self.looks.iter().any(is_due) {
-            return true;
+        let of_others = self.compare_at <= Instant::now()
+            && core.claims_unanswered.swap(false, Ordering::AcqRel);
+        if !of_others && !self.looks.iter().any(Look::is_to_compare) {
+            return;
         }
         self.land_all().await;
-        let suspects: Vec<&str> = (core.sources.iter().zip(&self.looks))
-            .filter_map(|(source, look)| is_due(look).then_some(&*source.name))
-            .collect();
+        let compared: Vec<bool> =
+            self.looks.iter().map(|look| of_others || look.is_to_compare()).collect();
         // A rescue takes lanes from all queues.
-        let is_suspect = |queue: &str| of_others || suspects.contains(&queue);
-        match reconcile(&core, &core.node(), is_suspect).await {
-            Ok(failed) => {
-                for (source, look) in core.sources.iter().zip(&mut self.looks) {
-                    let error = failed.iter().find(|(queue, _)| **queue == *source.name);
-                    match error {
-                        Some((_, error)) => {
-                            look.suspect = true;
-                            put_aside(&core, source, look, error);
-                        }
-                        // It stays suspect only if this round did not check it.
-                        None => look.suspect &= !of_others && !suspects.contains(&&*source.name),
-                    }
+        let queues = match of_others {
+            true => core.store.queues().await.map(|views| {
+                views.into_iter().map(|view| Arc::new(view.queue)).collect::<Vec<_>>()
+            }),
+            false => Ok((core.sources.iter().zip(&compared))
+                .filter(|(_, compared)| **compared)
+                .map(|(source, _)| source.definition_for(None))
+                .collect()),
+        };
+        let queues = match queues {
+            Ok(queues) => queues,
+            Err(error) => return self.compare_later(&error),
+        };
+        let failed = reconcile(&core, &core.node(), &queues).await;
+        for (place, compared) in compared.into_iter().enumerate() {
+            let (source, look) = (&core.sources[place], &mut self.looks[place]);
+            match failed.iter().find(|(queue, _)| **queue == *source.name) {
+                Some((_, error)) if will_pass(error) => {
+                    look.suspect = true;
+                    look.compare_at = Instant::now() + look.pauses.next();
                 }
-                true
-            }
-            Err(error) => {
-                core.claims_unanswered.fetch_or(of_others, Ordering::AcqRel);
-                self.wait_after(error).await;
-                false
+                Some((_, error)) => {
+                    look.suspect = true;
+                    put_aside(&core, source, look, error);
+                }
+                // It stays suspect only if this round did not check it.
+                None => look.suspect &= !compared,
             }
         }
+        let is_of_others = |queue: &str| !core.sources.iter().any(|source| *source.name == *queue);
+        let of_others =
+            failed.iter().find(|(queue, error)| is_of_others(queue) && will_pass(error));
+        if let Some((_, error)) = of_others {
+            self.compare_later(error);
+        }
+    }
+
+    fn compare_later(&mut self, error: &Error) {
+        self.core.claims_unanswered.store(true, Ordering::Release);
+        self.core.outage.failed("comparing claims with the store's", error);
+        self.compare_at = Instant::now() + self.pauses.next();
     }
 
     /// Asks the sources that are due or were not asked for a poll interval.
@@ -227,7 +253,8 @@ impl Fetcher {
     /// The sources that may have lanes.
     fn asked(&self) -> Vec<usize> {
         let looks = self.looks.iter().enumerate();
-        looks.filter(|(_, look)| look.next == Next::Now).map(|(place, _)| place).collect()
+        let asked = looks.filter(|(_, look)| look.next == Next::Now && !look.is_aside());
+        asked.map(|(place, _)| place).collect()
     }
 
     /// Asks since when each of these queues has lanes: one query, instead of a claim for each.
@@ -262,7 +289,8 @@ impl Fetcher {
         let held =
             core.held.count() - core.settles.aside().min(PUT_ASIDE_MAX).min(core.held.count());
         let lanes = HELD_LANES_MAX.saturating_sub(held).min(look.most);
-        let most = Want { lanes, crashed: self.crashed_most(place) };
+        let crashed = self.looks[place].crashed.most(&self.core.held);
+        let most = Want { lanes, crashed };
         core.dispatch.want(place, definition.as_deref(), most, first)
     }
 
@@ -331,7 +359,7 @@ impl Fetcher {
         }
     }
 
-    /// After a failure that will pass: waits, but first for the claims that are still on their way.
+    /// After the node was declared dead: waits for its new id, but first for the claims that are still on their way.
     async fn recover(&mut self) {
         if self.failure.is_some() {
             self.land_all().await;
@@ -361,6 +389,7 @@ impl Fetcher {
         let look = &mut self.looks[place];
         look.at = Instant::now();
         look.next = look.next.min(next);
+        look.suspect |= claimed.unanswered;
         core.held.add(&claimed.turns);
         if renamed {
             // Claimed under an id that was given up: no heartbeat would extend the lease.
@@ -385,6 +414,9 @@ impl Fetcher {
     /// After a successful claim, doubles the limit of lanes per claim, if failures reduced it.
     fn trust(&mut self, place: usize) {
         let look = &mut self.looks[place];
+        if !look.suspect {
+            look.pauses.reset();
+        }
         if look.most == usize::MAX {
             return;
         }
@@ -412,8 +444,13 @@ impl Fetcher {
             ErrorKind::NodeGone => core.gone.notify_one(),
             _ => look.suspect |= may_have_been_done(&error),
         }
-        if will_pass(&error) || error.kind() == ErrorKind::NodeGone {
+        if error.kind() == ErrorKind::NodeGone {
             self.failure = Some(error);
+            return;
+        }
+        if will_pass(&error) {
+            core.outage.failed("claiming", &error);
+            look.aside_until = Some(Instant::now() + look.pauses.next());
             return;
         }
         if want.lanes > 1 {
@@ -492,11 +529,13 @@ impl Fetcher {
     fn rest_length(&self) -> Duration {
         let core = &self.core;
         let interval = core.settings.poll_interval;
-        let due = self.looks.iter().map(|look| match look.next {
+        let now = Instant::now();
+        let due = self.looks.iter().map(|look| match (look.next, look.aside_until) {
+            (_, Some(until)) if until > now => until - now,
             // It has lanes, but there is no room: a free slot wakes the fetcher.
-            Next::Now => interval,
-            Next::At(time) => core.until(time),
-            Next::Woken => interval.saturating_sub(look.at.elapsed()),
+            (Next::Now, _) => interval,
+            (Next::At(time), _) => core.until(time),
+            (Next::Woken, _) => interval.saturating_sub(look.at.elapsed()),
         });
         due.min().unwrap_or(interval).clamp(REST_MIN, interval)
     }

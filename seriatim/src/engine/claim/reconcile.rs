@@ -4,38 +4,39 @@
 //! A call whose answer was lost may also still be on its way. So all calls so far are given up first: afterwards the
 //! store's listing shows everything that they will ever have taken.
 
+use std::sync::Arc;
+
+use futures_util::stream::{self, StreamExt};
+
 use crate::contract::{GiveUp, LaneQuery};
 use crate::engine::core::Core;
-use crate::engine::outage::will_pass;
+use crate::engine::limits::COMPARED_AT_ONCE;
 use crate::engine::settle::settler::{keep_refused, send};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::queue::Queue;
 use crate::model::settle::release;
 
-/// Compares the store's list of lanes held by `node` in the suspect queues with the node's own list. Called by the
-/// fetcher, while none of its claims is in flight. Returns the queues for which that failed
-/// for a lasting reason.
+/// Compares the store's list of lanes held by `node` in these queues with the node's own list. Called by the fetcher,
+/// while none of its claims is in flight. Returns the queues for which that failed.
 pub(in crate::engine) async fn reconcile(
     core: &Core,
     node: &NodeId,
-    is_suspect: impl Fn(&str) -> bool,
-) -> Result<Vec<(String, Error)>> {
+    queues: &[Arc<Queue>],
+) -> Vec<(String, Error)> {
     let _no_rescue = core.claiming.write().await;
-    let given_up = GiveUp { node: node.clone(), ticket: core.last_ticket() };
-    core.store.give_up(given_up).await?;
-    let views = core.store.queues().await?;
-    let mut failed = Vec::new();
-    for view in views.iter().filter(|view| is_suspect(&view.queue.name)) {
-        match reconcile_queue(core, &view.queue, node).await {
-            Err(error) if !will_pass(&error) => failed.push((view.queue.name.clone(), error)),
-            answer => answer?,
-        }
-    }
-    Ok(failed)
+    let ticket = core.last_ticket();
+    let compare = async |queue: &Arc<Queue>| {
+        let answer = reconcile_queue(core, queue, node, ticket).await;
+        Some((queue.name.clone(), answer.err()?))
+    };
+    let answers = stream::iter(queues).map(compare).buffered(COMPARED_AT_ONCE);
+    answers.filter_map(std::future::ready).collect().await
 }
 
-async fn reconcile_queue(core: &Core, queue: &Queue, node: &NodeId) -> Result<()> {
+async fn reconcile_queue(core: &Core, queue: &Queue, node: &NodeId, ticket: u64) -> Result<()> {
+    let name = Some(queue.name.as_str().into());
+    core.store.give_up(GiveUp { node: node.clone(), ticket, queue: name }).await?;
     let mut after = None;
     loop {
         let node = Some(node.clone());

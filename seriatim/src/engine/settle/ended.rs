@@ -78,7 +78,7 @@ impl Jobs {
         settled: &Settled,
     ) -> Option<Ending> {
         match (settled, self) {
-            (Settled::Stale | Settled::Busy, _) => None,
+            (Settled::Stale | Settled::Busy | Settled::Unanswered, _) => None,
             (Settled::Ok { .. }, Self::Done(done)) => {
                 Some(Ending { kind: EndKind::Done, done: *done })
             }

@@ -108,6 +108,6 @@ impl GoingOn {
 fn take_next(settled: &mut Settled) -> Option<Turn> {
     match settled {
         Settled::Ok { next, .. } => next.take().map(|turn| *turn),
-        Settled::Stale | Settled::Busy => None,
+        Settled::Stale | Settled::Busy | Settled::Unanswered => None,
     }
 }

@@ -58,15 +58,16 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
     };
     core.held.remove(answered(&turns, settled.iter().map(Option::as_ref)));
     let endings = turns.iter().zip(&settled).zip(&kept).filter_map(|((turn, settled), kept)| {
-        let settled = settled.as_ref().filter(|settled| **settled != Settled::Busy)?;
+        let settled = settled.as_ref().filter(|settled| !settled.is_open())?;
         Some(kept.jobs.as_ref()?.ending(turn, settled))
     });
     core.counters.settled(endings);
     for ((settlement, settled), kept) in turns.into_iter().zip(settled).zip(kept) {
         let repeated = repeated || kept.repeated;
         let settled = match settled {
-            None | Some(Settled::Busy) => {
+            None | Some(Settled::Busy | Settled::Unanswered) => {
                 core.held.clear(&settlement);
+                let repeated = repeated || settled == Some(Settled::Unanswered);
                 let again = Ended::again(settlement, Kept { repeated, ..kept });
                 core.settles.add_again(again, settled.is_some());
                 continue;
@@ -193,8 +194,9 @@ pub(in crate::engine) fn keep_refused(
     let mut results = Vec::new();
     for (place, (turn, settled)) in turns.iter().zip(settled).enumerate() {
         match settled {
-            None | Some(Settled::Busy) => {
-                let again = Ended::again(turn.clone(), Kept::default());
+            None | Some(Settled::Busy | Settled::Unanswered) => {
+                let repeated = settled == Some(Settled::Unanswered);
+                let again = Ended::again(turn.clone(), Kept { repeated, ..Kept::default() });
                 core.settles.add_again(again, settled.is_some());
             }
             Some(settled) => results.push((place, settled)),
@@ -208,6 +210,6 @@ pub(super) fn answered<'t>(
     turns: &'t [Settlement],
     settled: impl Iterator<Item = Option<&'t Settled>>,
 ) -> impl Iterator<Item = &'t Settlement> {
-    let is_ended = |settled: Option<&Settled>| !matches!(settled, None | Some(Settled::Busy));
+    let is_ended = |settled: Option<&Settled>| settled.is_some_and(|settled| !settled.is_open());
     turns.iter().zip(settled).filter(move |(_, settled)| is_ended(*settled)).map(|(turn, _)| turn)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, START, engine, pass, secs};
 use crate::engine::*;
+use crate::machine::PRETENDED;
 use crate::*;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -52,6 +53,23 @@ async fn ticks_that_nobody_was_there_for_are_skipped_or_caught_up_with() {
         pass(secs(60)).await;
         after.stop().await;
         assert_eq!(log.len() - 6, expected, "{missed:?}: {:?}", log.lines());
+    }
+}
+
+/// A laptop that sleeps: its monotonic clock stops, and the store's goes on.
+#[tokio::test(start_paused = true)]
+async fn ticks_while_the_machine_was_suspended_count_as_missed() {
+    // The last tick is on time; `Latest` also pushes those before the start and before the machine woke.
+    for (missed, expected) in [(Missed::Skip, 1), (Missed::Latest, 3)] {
+        let (rig, log) = (Rig::new(), Log::default());
+        PRETENDED.set(Duration::ZERO);
+        let running = Running::start(node(&rig, &log, every_ten_minutes().missed(missed)));
+        pass(secs(5)).await;
+        PRETENDED.set(HOUR * 8);
+        pass(secs(60)).await;
+        pass(secs(600)).await;
+        running.stop().await;
+        assert_eq!(log.len(), expected, "{missed:?}: {:?}", log.lines());
     }
 }
 

@@ -33,6 +33,29 @@ async fn an_outage_is_waited_for_and_nothing_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_part_of_the_store_that_is_away_holds_up_no_other() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let lost = log.clone();
+    let builder = counting(&rig, &log).worker("lost", move |_: Batch<u32>| {
+        lost.add("lost");
+        async {}
+    });
+    *rig.faults.away.lock().unwrap() = Some("lost");
+    rig.push(Job::new("lost", &0).unwrap()).await;
+    let running = Running::start(builder);
+    pass(secs(20)).await;
+    for number in 0..50 {
+        rig.push(Job::new("mail", &number).unwrap()).await;
+        pass(Duration::from_millis(100)).await;
+        assert_eq!(log.len(), number + 1, "each runs at once");
+    }
+    *rig.faults.away.lock().unwrap() = None;
+    pass(secs(10)).await;
+    assert_eq!(log.lines().last().unwrap(), "lost");
+    assert_eq!(running.stop().await.done, 51);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_engine_that_starts_in_an_outage_waits_for_its_end() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("mail", &7).unwrap()).await;

@@ -9,12 +9,13 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::contract::{
-    Capabilities, Claim, Claimed, Declare, Heartbeat, JobState, Lease, NodeInfo, Producer, Pulse,
-    Push, Pushed, QueueDue, Rescue, Settle, Settled, SharedStore, Store, Wrapper,
+    Capabilities, Claim, Claimed, Declare, GiveUp, Heartbeat, JobState, Lease, NodeInfo, Producer,
+    Pulse, Push, Pushed, QueueDue, Rescue, Settle, Settled, SharedStore, Store, Wrapper,
 };
 use crate::engine::Summary;
 use crate::engine::builder::EngineBuilder;
 use crate::engine::lifecycle::Engine;
+use crate::machine::PRETENDED;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId, NodeId, Token};
@@ -70,6 +71,8 @@ pub(super) struct Faults {
     refused: Mutex<Option<(JobId, ErrorKind)>>,
     /// Claims of this queue are refused if they ask for more lanes than this.
     unclaimable: Mutex<Option<(&'static str, usize)>>,
+    /// The part of the store with this queue does not answer.
+    pub(super) away: Mutex<Option<&'static str>>,
     /// The turns that were handed out, by lane, and their jobs.
     taken: Mutex<std::collections::HashMap<LaneId, JobId>>,
     /// Calls of this operation panic.
@@ -96,6 +99,13 @@ impl Faults {
 
     pub(super) fn claims_all(&self) {
         *self.unclaimable.lock().unwrap() = None;
+    }
+
+    fn check_part(&self, queue: &str) -> Result<()> {
+        match *self.away.lock().unwrap() {
+            Some(away) if away == queue => lost(),
+            _ => Ok(()),
+        }
     }
 
     /// Whether another transaction has locked the lane of this turn.
@@ -146,7 +156,7 @@ pub(super) struct Rig {
 impl Rig {
     pub(super) fn new() -> Self {
         let begin = tokio::time::Instant::now();
-        let inner = Arc::new(Memory::with_clock(move || START + begin.elapsed()));
+        let inner = Arc::new(Memory::with_clock(move || START + begin.elapsed() + PRETENDED.get()));
         Self { inner, faults: Arc::default() }
     }
 
@@ -258,6 +268,7 @@ impl Wrapper for Rig {
             return std::future::pending().await;
         }
         self.faults.check_claim(&request)?;
+        self.faults.check_part(&request.queue)?;
         self.faults.lanes_asked.fetch_max(request.lanes_max, Ordering::SeqCst);
         let claimed = self.inner.claim(request).await?;
         let jobs = claimed.turns.iter().map(|turn| (turn.lane, turn.jobs[0].id));
@@ -269,6 +280,13 @@ impl Wrapper for Rig {
         } else {
             Ok(claimed)
         }
+    }
+
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.check()?;
+        let queue = request.queue.as_ref().expect("a part that is away must hold up no other");
+        self.faults.check_part(queue)?;
+        self.inner.give_up(request).await
     }
 
     async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {

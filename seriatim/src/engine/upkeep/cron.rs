@@ -8,12 +8,15 @@ use crate::cron::{Cron, Missed};
 use crate::engine::core::Core;
 use crate::engine::limits::{CRON_LATE_MARGIN, CRON_LOOK_BACK_MAX, CRON_REMEMBERED_MIN};
 use crate::engine::shield::shielded;
+use crate::machine::suspended;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
 use crate::model::queue::{Mode, Queue};
 
 /// Most missed ticks to catch up with.
 const CATCH_UP_MAX: usize = 100;
+/// A machine that was suspended for so long may have missed ticks.
+const SUSPENDED_MIN: Duration = Duration::from_secs(10);
 /// The longest sleep, because the clock of the store or of this machine may be changed.
 const SLEEP_MAX: Duration = Duration::from_secs(30);
 
@@ -29,21 +32,40 @@ pub(in crate::engine) async fn run(core: Arc<Core>, cron: Cron) {
         push(&core, &cron, tick).await;
     }
     while let Some(tick) = cron.next_after(last) {
-        loop {
-            let wait = core.until(tick);
-            if wait.is_zero() {
-                break;
-            }
-            tokio::time::sleep(wait.min(SLEEP_MAX)).await;
-        }
+        let is_missed = wait_for(&core, tick).await;
         if core.phases.is_draining() {
             return;
+        }
+        if is_missed {
+            // As if the node had just started.
+            let read = || core.read_clock();
+            until_answered(&core, &cron, read).await;
+            last = core.store_now();
+            for tick in missed(&core, &cron, last).await {
+                push(&core, &cron, tick).await;
+            }
+            continue;
         }
         push(&core, &cron, tick).await;
         last = tick;
     }
     tracing::warn!(%cron, "this schedule has no next time: it is no longer used");
     core.phases.draining().await;
+}
+
+/// Waits for the time of a tick. True if the machine was suspended meanwhile, so that ticks may have been missed.
+async fn wait_for(core: &Core, tick: Timestamp) -> bool {
+    let before = suspended();
+    loop {
+        let wait = core.until(tick);
+        if wait.is_zero() {
+            return false;
+        }
+        tokio::time::sleep(wait.min(SLEEP_MAX)).await;
+        if suspended().saturating_sub(before) >= SUSPENDED_MIN {
+            return true;
+        }
+    }
 }
 
 /// How late a tick may still be pushed. A tick runs once because the store knows the idempotency key of an earlier

@@ -9,12 +9,14 @@ use tokio::time::{Instant, timeout};
 
 use crate::contract::{Beat, Command, Heartbeat, NodeInfo, Pulse, SharedStore, Store};
 use crate::engine::core::Core;
+use crate::engine::lease::Sent;
 use crate::engine::limits::{DEREGISTER_MAX, LOAD_EVERY, PROGRESS_EVERY};
 use crate::engine::outage::Pauses;
 use crate::handler::control::Stop;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
-use crate::model::id::{LaneId, NodeId};
+use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::turn::Turn;
 
 /// Sends the node's heartbeats.
 pub(in crate::engine) struct Pulser {
@@ -32,6 +34,8 @@ pub(in crate::engine) struct Pulser {
     reported: Load,
     /// When long-running turns were last named.
     named: Instant,
+    /// The server may have lost claims: the next heartbeat names all running turns.
+    names_all: bool,
 }
 
 /// A node's load.
@@ -86,7 +90,8 @@ impl Pulser {
         };
         let (reported, named) = (Load::default(), Instant::now());
         let unsent = Vec::new();
-        Self { core, line: None, apart: false, info, unsent, command: None, reported, named }
+        let (line, apart, command, names_all) = (None, false, None, false);
+        Self { core, line, apart, info, unsent, command, reported, named, names_all }
     }
 
     /// Deregisters the node, which holds no claim any more, so that the others need not wait for its lease to see
@@ -113,7 +118,7 @@ impl Pulser {
                 Ok(()) => {
                     self.core.outage.succeeded();
                     pauses.reset();
-                    self.core.settings.heartbeat
+                    if self.names_all { Duration::ZERO } else { self.core.settings.heartbeat }
                 }
                 Err(error) => {
                     self.core.outage.failed("the heartbeat", &error);
@@ -151,16 +156,20 @@ impl Pulser {
     /// Sends one heartbeat and carries out its answer.
     pub(in crate::engine) async fn beat(&mut self) -> Result<()> {
         self.unsent.extend(self.core.running.take_progress());
-        let sent = Instant::now();
+        let sent = Sent::now();
         let store = self.store().await?;
-        let beats = self.beats(sent);
+        let beats = self.beats(sent.at);
         let pulse = self.send(&*store, self.info.id.clone(), beats.clone()).await?;
         self.unsent.clear();
+        self.names_all = false;
         self.core.running.progress_arrived();
         if !pulse.alive {
             return self.rename(&*store).await;
         }
         self.core.lease.beat(sent);
+        if pulse.moved {
+            self.compare_claims();
+        }
         self.heed(pulse, &beats);
         self.core.read_clock_of(&*store).await
     }
@@ -171,10 +180,11 @@ impl Pulser {
     fn beats(&mut self, now: Instant) -> Vec<Beat> {
         let mut beats = self.unsent.clone();
         let heartbeat = self.core.settings.heartbeat;
-        if now.duration_since(self.named) >= heartbeat / 2 {
+        if self.names_all || now.duration_since(self.named) >= heartbeat / 2 {
             self.named = now;
             let reported: HashSet<LaneId> = beats.iter().map(|beat| beat.lane).collect();
-            let long = self.core.running.longer_than(heartbeat);
+            let least = if self.names_all { Duration::ZERO } else { heartbeat };
+            let long = self.core.running.longer_than(least);
             beats.extend(long.into_iter().filter(|beat| !reported.contains(&beat.lane)));
         }
         beats
@@ -210,20 +220,35 @@ impl Pulser {
         Ok(pulse)
     }
 
+    /// After another server took over: what it has lost must neither start nor go on here, and what it has not heard of
+    /// must not stay claimed.
+    fn compare_claims(&mut self) {
+        let core = &self.core;
+        tracing::warn!(
+            "another server has taken over, or the server was restarted, and may have lost the last writes: this node compares its claims with the store's"
+        );
+        core.release_waiting();
+        core.claims_unanswered.store(true, Ordering::Release);
+        core.dispatch.room.notify_one();
+        self.names_all = true;
+    }
+
     fn heed(&mut self, pulse: Pulse, named: &[Beat]) {
         let core = &self.core;
         for notice in &pulse.cancel {
             core.running.flag(notice);
         }
         core.flags.replace(pulse.cancel);
-        for lane in pulse.lost {
-            // The lane may be claimed again by now, under another token.
-            let Some(beat) = named.iter().find(|beat| beat.lane == lane) else { continue };
-            // A call of one lane has no work left; a call of several still has.
-            core.running.stop(Stop::LeaseLost, |call| match &call.turns[..] {
-                [turn] => (turn.lane, turn.token) == (lane, beat.token),
-                _ => false,
-            });
+        // A lane may be claimed again by now, under another token.
+        let lost: HashSet<LaneId> = pulse.lost.into_iter().collect();
+        let lost: HashSet<(LaneId, Token)> = (named.iter())
+            .filter(|beat| lost.contains(&beat.lane))
+            .map(|beat| (beat.lane, beat.token))
+            .collect();
+        if !lost.is_empty() {
+            // A call of several lanes goes on for those that are left.
+            let is_lost = |turn: &Turn| lost.contains(&(turn.lane, turn.token));
+            core.running.stop(Stop::LeaseLost, |call| call.turns.iter().all(is_lost));
         }
         let before = std::mem::replace(&mut self.command, pulse.command);
         match pulse.command {
@@ -248,7 +273,7 @@ impl Pulser {
         let core = self.core.clone();
         let running = core.running.stop(Stop::LeaseLost, |_| true);
         let id = NodeId::unique(&core.settings.node_name);
-        let sent = Instant::now();
+        let sent = Sent::now();
         // The old id stays until the store knows the new one; otherwise the next heartbeat tries again.
         self.send(store, id.clone(), Vec::new()).await?;
         if self.command == Some(Command::Quiet) {

@@ -33,7 +33,7 @@ impl Actions for Mysql {
         let acted = transact!(
             self.inner, Lock::queue(&request.queue), request.now, work => requeue(work, &request)
         )?;
-        self.inner.bell.ring(&Wake::of([&*request.queue]));
+        self.inner.ring(&Wake::of([&*request.queue]));
         Ok(acted)
     }
 
@@ -46,14 +46,14 @@ impl Actions for Mysql {
     async fn act(&self, request: Act) -> Result<Acted> {
         let lock = Lock::queue(&request.queue);
         let acted = transact!(self.inner, lock, request.now, work => act(work, &request))?;
-        self.inner.bell.ring(&Wake::of([&*request.queue]));
+        self.inner.ring(&Wake::of([&*request.queue]));
         Ok(acted)
     }
 
     async fn amend(&self, request: Amend) -> Result<()> {
         let lock = Lock::queues_of_ids(&[request.job]);
         transact!(self.inner, lock, request.now, work => amend(work, &request))?;
-        self.inner.bell.ring(&Wake::All);
+        self.inner.ring(&Wake::All);
         Ok(())
     }
 }
@@ -69,7 +69,7 @@ async fn load_places(work: &mut Work<'_>, ids: &[JobId]) -> Try<()> {
     let ended: Vec<u64> = ended.map(|(id, _)| id.seq()).collect();
     for seqs in ended.chunks(LIST_MAX) {
         let seqs = list(seqs.iter().copied());
-        let from = format!("FROM seriatim_ended j WHERE j.seq IN ({seqs})");
+        let from = format!("FROM seriatim_ended j FORCE INDEX (PRIMARY) WHERE j.seq IN ({seqs})");
         work.read_ended(&from, Bodies::None).await?;
     }
     Ok(())
@@ -156,7 +156,7 @@ async fn load_dead(work: &mut Work<'_>, seqs: &[u64], bodies: Bodies) -> Try<()>
     for seqs in seqs.chunks(LIST_MAX) {
         let seqs = list(seqs.iter().copied());
         let from = format!(
-            "FROM seriatim_ended j WHERE j.seq IN ({seqs}) AND j.state = {DEAD} FOR UPDATE"
+            "FROM seriatim_ended j FORCE INDEX (PRIMARY) WHERE j.seq IN ({seqs}) AND j.state = {DEAD} FOR UPDATE"
         );
         work.read_ended(&from, bodies).await?;
     }
@@ -172,7 +172,9 @@ async fn requeue(work: &mut Work<'_>, request: &Selected) -> Try<Acted> {
     let mut undigested = false;
     for some in seqs.chunks(LIST_MAX) {
         let some = list(some.iter().copied());
-        let sql = format!("SELECT k, digest FROM seriatim_ended WHERE seq IN ({some})");
+        let sql = format!(
+            "SELECT k, digest FROM seriatim_ended FORCE INDEX (PRIMARY) WHERE seq IN ({some})"
+        );
         for row in work.rows(&sql).await? {
             let mut row = Columns::of(row);
             keys.extend(row.maybe_text()?.filter(|_| keyed).map(|key| (queue, key)));

@@ -17,7 +17,7 @@ use super::lane_row::{lane_columns, node_number};
 use super::load::{Need, nodes};
 use super::pool::Answer;
 use super::remembered::{Deletion, Mine};
-use super::sql::{Columns, LIST_MAX, list, text};
+use super::sql::{Columns, LIST_MAX, given, list, text};
 use super::tickets::{check_given_up, give_up, hold_ticket, ticket_of};
 use super::tokens::draw_token;
 use super::work::Work;
@@ -71,7 +71,7 @@ impl Consumer for Mysql {
             }
         )?;
         self.inner.remembered.add(next_turns(&settled).map(Mine::of_next).collect());
-        self.inner.bell.ring(&wake);
+        self.inner.ring(&wake);
         count_call(&self.inner);
         Ok(settled)
     }
@@ -157,7 +157,7 @@ async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed
     }
     let ready = ready.ok_or_else(super::sql::corrupt)?;
     let next_due = if ready.classes.is_empty() { ready.wake } else { Some(work.now) };
-    Ok((Claimed { turns, next_due, cut: room.is_full }, mine))
+    Ok((Claimed { turns, next_due, cut: room.is_full, unanswered: false }, mine))
 }
 
 fn is_due(wake: Option<Timestamp>, now: Timestamp) -> bool {
@@ -440,14 +440,17 @@ impl Work<'_> {
         }
         for ids in closed.chunks(LIST_MAX) {
             let from = format!(
-                "FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane WHERE j.lane IN ({}) AND j.gen < l.open",
-                list(ids.iter().copied())
+                "FROM {} STRAIGHT_JOIN seriatim_lane l FORCE INDEX (PRIMARY) ON l.id = given.number \
+                 STRAIGHT_JOIN seriatim_job j FORCE INDEX (job_lane) ON j.lane = l.id \
+                 WHERE j.gen < l.open",
+                given(ids)
             );
             self.read_jobs(&from, bodies).await?;
         }
         for seqs in taken.chunks(LIST_MAX) {
             let seqs = list(seqs.iter().copied());
-            self.read_jobs(&format!("FROM seriatim_job j WHERE j.seq IN ({seqs})"), bodies).await?;
+            let from = format!("FROM seriatim_job j FORCE INDEX (PRIMARY) WHERE j.seq IN ({seqs})");
+            self.read_jobs(&from, bodies).await?;
         }
         Ok(())
     }

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::error::Try;
+use super::lane_row::st;
 use super::pool::Answer;
-use super::sql::Columns;
+use super::sql::{Columns, given};
 use super::work::Work;
 use crate::contract::{Claim, QueueDue};
 use crate::model::clock::Timestamp;
@@ -92,6 +93,30 @@ pub(super) async fn due(work: &mut Work<'_>, names: &[Arc<str>]) -> Try<Vec<Queu
     Ok(queues.into_iter().map(source).collect())
 }
 
+/// Those of these queues that have ready or scheduled lanes. Most queues of many are empty, and this costs little for each.
+async fn with_waiting(work: &mut Work<'_>, queues: &[u32]) -> Try<Vec<u32>> {
+    if queues.len() < 2 {
+        return Ok(queues.to_vec());
+    }
+    let first = |state: i64| {
+        format!(
+            "(SELECT 1 FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = given.number AND st = {state} LIMIT 1)"
+        )
+    };
+    let numbers: Vec<u64> = queues.iter().map(|queue| u64::from(*queue)).collect();
+    let (ready, scheduled) = (first(st::READY), first(st::SCHEDULED));
+    let sql = format!("SELECT given.number, {ready}, {scheduled} FROM {}", given(&numbers));
+    let mut found = Vec::new();
+    for row in work.rows(&sql).await? {
+        let mut row = Columns::of(row);
+        let queue = row.int()? as u32;
+        if row.maybe_int()?.or(row.maybe_int()?).is_some() {
+            found.push(queue);
+        }
+    }
+    Ok(found)
+}
+
 /// The earliest due time of each queue. For scheduled lanes it is the first entry of an index. Ready lanes are ordered
 /// by class and priority: the first entry of each of the `RANKS_MAX` most urgent is read in turn.
 pub(super) async fn first_dues(
@@ -99,6 +124,7 @@ pub(super) async fn first_dues(
     queues: &[u32],
 ) -> Try<HashMap<u32, Timestamp>> {
     let mut dues: HashMap<u32, Timestamp> = HashMap::new();
+    let queues = with_waiting(work, queues).await?;
     let ready = |queue: u32, rest: String| {
         format!(
             "(SELECT q, due, class, prio FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 0 \

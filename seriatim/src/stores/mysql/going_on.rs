@@ -119,14 +119,14 @@ impl<'r> GoingOn<'r> {
 pub(super) fn next_turns(settled: &[Settled]) -> impl Iterator<Item = &Turn> {
     settled.iter().filter_map(|settled| match settled {
         Settled::Ok { next, .. } => next.as_deref(),
-        Settled::Stale | Settled::Busy => None,
+        _ => None,
     })
 }
 
 fn next_turns_mut(settled: &mut [Settled]) -> impl Iterator<Item = &mut Turn> {
     settled.iter_mut().filter_map(|settled| match settled {
         Settled::Ok { next, .. } => next.as_deref_mut(),
-        Settled::Stale | Settled::Busy => None,
+        _ => None,
     })
 }
 

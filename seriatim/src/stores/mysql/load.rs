@@ -10,7 +10,7 @@ use super::error::Try;
 use super::job_row::{DEAD, ENDED_COLUMNS, JOB_COLUMNS, JobRow, WAITING, later_order};
 use super::lane_row::{LaneRow, st};
 use super::pool::Session;
-use super::sql::{Columns, LIST_MAX, bytes, list};
+use super::sql::{Columns, LIST_MAX, bytes, given, list};
 use super::work::Work;
 use crate::contract::{Command, NodeInfo};
 use crate::model::clock::Timestamp;
@@ -75,11 +75,13 @@ impl Work<'_> {
             .iter()
             .filter(|id| has_more(self, id) && !adds(self, id))
             .partition(|id| self.is_small(**id, need));
-        let all = if closed { "" } else { "AND j.gen = l.open" };
+        let all = if closed { "" } else { "WHERE j.gen = l.open" };
         for ids in small.chunks(LIST_MAX) {
             let from = format!(
-                "FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane WHERE j.lane IN ({}) {all}",
-                list(ids.iter().copied())
+                "FROM {} STRAIGHT_JOIN seriatim_lane l FORCE INDEX (PRIMARY) ON l.id = given.number \
+                 STRAIGHT_JOIN seriatim_job j FORCE INDEX (job_lane) ON j.lane = l.id \
+                 {all}",
+                given(ids)
             );
             self.read_jobs(&from, bodies).await?;
         }
@@ -111,17 +113,19 @@ impl Work<'_> {
             self.load_closed_with(lanes, bodies).await?;
         }
         let mut parts = Vec::new();
-        let mut firsts: BTreeMap<(bool, usize), Vec<u64>> = BTreeMap::new();
+        let mut firsts: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         for id in lanes {
             let Some(row) = self.lanes.get(id) else { continue };
             let (mode, most) = (self.mode(row.q)?, self.most_of(row, need)?);
             let open = format!(
-                "FROM seriatim_job j WHERE j.lane = {id} AND j.gen = {} AND j.seq <> {}",
+                "FROM seriatim_job j FORCE INDEX (job_lane) WHERE j.lane = {id} AND j.gen = {} AND j.seq <> {}",
                 row.open, row.taken
             );
-            // A user's transaction may see an older state in a subquery.
-            match most <= FIRSTS_MAX && matches!(self.session, Session::Ours(_)) {
-                true => firsts.entry((mode == Mode::Exclusive, most)).or_default().push(*id),
+            // A user's transaction may see an older state in a subquery. Of `exclusive`, a range of the due ones is read, which
+            // the server finds through the index only for constants.
+            let is_ours = matches!(self.session, Session::Ours(_));
+            match most <= FIRSTS_MAX && is_ours && mode != Mode::Exclusive {
+                true => firsts.entry(most).or_default().push(*id),
                 false => parts.extend(self.parts_of(&open, mode, most)),
             }
             for some in equal.get(id).map_or(&[][..], Vec::as_slice).chunks(LIST_MAX) {
@@ -129,8 +133,8 @@ impl Work<'_> {
                 parts.push(format!("{open} AND j.ord IN ({})", some.join(",")));
             }
         }
-        for ((exclusive, most), lanes) in firsts {
-            self.load_firsts(&lanes, most, exclusive, bodies).await?;
+        for (most, lanes) in firsts {
+            self.load_firsts(&lanes, most, bodies).await?;
         }
         for parts in parts.chunks(PARTS_MAX) {
             let parts: Vec<String> =
@@ -186,35 +190,20 @@ impl Work<'_> {
         parts
     }
 
-    /// Reads the first open jobs of many lanes, a statement for each place: the server plans it once. In `exclusive`,
-    /// also those that are due now, and the first that is not.
-    async fn load_firsts(
-        &mut self,
-        lanes: &[u64],
-        most: usize,
-        exclusive: bool,
-        bodies: Bodies,
-    ) -> Try<()> {
-        let (from, to) = (bytes(&[1]), bytes(&later_order(self.now)));
+    /// Reads the first open jobs of many lanes, a statement for each place: the server plans it once.
+    async fn load_firsts(&mut self, lanes: &[u64], most: usize, bodies: Bodies) -> Try<()> {
         for ids in lanes.chunks(LIST_MAX) {
-            let ids = list(ids.iter().copied());
-            let at = |place: usize, behind: &str| {
+            let given = given(ids);
+            let at = |place: usize| {
                 format!(
-                    "FROM seriatim_lane l STRAIGHT_JOIN seriatim_job j FORCE INDEX (PRIMARY) ON j.seq = \
+                    "FROM {given} STRAIGHT_JOIN seriatim_lane l FORCE INDEX (PRIMARY) ON l.id = given.number \
+                     STRAIGHT_JOIN seriatim_job j FORCE INDEX (PRIMARY) ON j.seq = \
                      (SELECT f.seq FROM seriatim_job f FORCE INDEX (job_lane) WHERE f.lane = l.id AND f.gen = l.open \
-                     AND f.seq <> l.taken {behind} ORDER BY f.ord, f.seq LIMIT 1 OFFSET {place}) WHERE l.id IN ({ids})"
+                     AND f.seq <> l.taken ORDER BY f.ord, f.seq LIMIT 1 OFFSET {place})"
                 )
             };
-            let mut parts: Vec<String> = (0..most).map(|place| at(place, "")).collect();
-            if exclusive {
-                parts.push(format!(
-                    "FROM seriatim_lane l STRAIGHT_JOIN seriatim_job j FORCE INDEX (job_lane) ON j.lane = l.id \
-                     AND j.gen = l.open AND j.ord >= {from} AND j.ord <= {to} WHERE l.id IN ({ids})"
-                ));
-                parts.push(at(0, &format!("AND f.ord > {to}")));
-            }
             let parts: Vec<String> =
-                parts.iter().map(|from| self.jobs_from(from, bodies)).collect();
+                (0..most).map(|place| self.jobs_from(&at(place), bodies)).collect();
             self.read_jobs_by(&parts.join(" UNION ALL ")).await?;
         }
         Ok(())
@@ -360,8 +349,8 @@ impl Work<'_> {
         for seqs in missing.chunks(100) {
             let seqs = list(seqs.iter().copied());
             let sql = format!(
-                "SELECT seq, payload FROM seriatim_job WHERE seq IN ({seqs}) UNION ALL \
-                 SELECT id, payload FROM seriatim_lane WHERE id IN ({seqs}) AND j_gen IS NOT NULL"
+                "SELECT seq, payload FROM seriatim_job FORCE INDEX (PRIMARY) WHERE seq IN ({seqs}) UNION ALL \
+                 SELECT id, payload FROM seriatim_lane FORCE INDEX (PRIMARY) WHERE id IN ({seqs}) AND j_gen IS NOT NULL"
             );
             for row in self.rows(&sql).await? {
                 let mut row = Columns::of(row);
@@ -404,8 +393,8 @@ impl Work<'_> {
             }
             let seqs = list(wanted.iter().map(|id| id.seq()));
             let sql = format!(
-                "SELECT seq, q, created, lane FROM seriatim_job WHERE seq IN ({seqs}) UNION ALL \
-                 SELECT id, q, j_created, id FROM seriatim_lane WHERE id IN ({seqs}) AND j_gen IS NOT NULL UNION ALL \
+                "SELECT seq, q, created, lane FROM seriatim_job FORCE INDEX (PRIMARY) WHERE seq IN ({seqs}) UNION ALL \
+                 SELECT id, q, j_created, id FROM seriatim_lane FORCE INDEX (PRIMARY) WHERE id IN ({seqs}) AND j_gen IS NOT NULL UNION ALL \
                  SELECT seq, q, created, NULL FROM seriatim_ended WHERE seq IN ({seqs})"
             );
             for row in self.rows(&sql).await? {

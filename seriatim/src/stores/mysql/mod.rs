@@ -21,13 +21,17 @@ mod lane_row;
 mod load;
 mod migrate;
 mod nodes;
+mod notes;
 mod options;
 mod pool;
 mod push;
 mod queues;
+mod quiet;
 mod remembered;
+mod rings;
 mod save;
 mod secret;
+mod server;
 mod settle;
 mod sql;
 mod sweep;
@@ -49,11 +53,15 @@ use definitions::Definitions;
 use gates::Lock;
 use options::Options;
 use pool::Pool;
+use quiet::Quiet;
 use remembered::Remembered;
+use server::Server;
+use tokio::sync::Notify;
 
 use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
+use crate::stores::marks::Marks;
 
 /// See [`Capabilities::claim_split`]: two concurrent sessions use two cores of the server and share a flush of its
 /// log.
@@ -74,6 +82,31 @@ struct Inner {
     /// Expired idempotency keys up to this time were looked at by the last sweep.
     names_to: AtomicI64,
     bell: Bell,
+    quiet: Quiet,
+    marks: Marks<Server>,
+    /// Wake-ups of all processes are read at once.
+    news: Arc<Notify>,
+}
+
+impl Inner {
+    fn new(options: Options) -> Self {
+        Self {
+            pool: Pool::new(options),
+            definitions: Definitions::default(),
+            remembered: Remembered::default(),
+            names_to: AtomicI64::default(),
+            bell: Bell::default(),
+            quiet: Quiet::default(),
+            marks: Marks::default(),
+            news: Arc::default(),
+        }
+    }
+
+    /// Wakes the listeners of this process.
+    fn ring(&self, wake: &Wake) {
+        self.quiet.rung(wake);
+        self.bell.ring(wake);
+    }
 }
 
 impl std::fmt::Debug for Mysql {
@@ -104,13 +137,7 @@ impl Mysql {
     /// Fails with `Unavailable` if the server cannot be reached, and with `Invalid` if the URL is wrong; no error
     /// contains a password. Does not create the tables: see [`Store::migrate`].
     pub async fn connect(url: &str) -> Result<Self> {
-        let inner = Inner {
-            pool: Pool::new(Options::parse(url)?),
-            definitions: Definitions::default(),
-            remembered: Remembered::default(),
-            names_to: AtomicI64::default(),
-            bell: Bell::default(),
-        };
+        let inner = Inner::new(Options::parse(url)?);
         let loan = inner.pool.lend().await?;
         loan.give_back();
         Ok(Self { inner: Arc::new(inner), poll: wake::Poll::default() })
@@ -170,13 +197,8 @@ impl Store for Mysql {
     }
 
     fn heartbeat_line(&self) -> Option<Opening> {
-        let inner = Inner {
-            pool: Pool::new(Options { connections: 1, ..self.inner.pool.options.clone() }),
-            definitions: Definitions::default(),
-            remembered: Remembered::default(),
-            names_to: AtomicI64::default(),
-            bell: Bell::default(),
-        };
+        let options = Options { connections: 1, ..self.inner.pool.options.clone() };
+        let inner = Inner { marks: self.inner.marks.clone(), ..Inner::new(options) };
         let line = Arc::new(Self { inner: Arc::new(inner), poll: wake::Poll::default() });
         Some(Box::pin(async move { Ok(line as SharedStore) }))
     }
@@ -195,5 +217,21 @@ impl Store for Mysql {
 impl Drop for Mysql {
     fn drop(&mut self) {
         self.poll.stop();
+    }
+}
+
+#[async_trait]
+impl Notebook for Mysql {
+    async fn write_notes(&self, notes: Vec<Note>) -> Result<()> {
+        validate_notes(&notes)?;
+        transact!(self.inner, Lock::FREE, None, work => notes::write(work, &notes))
+    }
+
+    async fn read_notes(&self, query: NoteQuery) -> Result<Vec<Note>> {
+        transact!(self.inner, Lock::Look, None, work => notes::read(work, &query))
+    }
+
+    async fn delete_notes(&self, query: NoteQuery) -> Result<u64> {
+        transact!(self.inner, Lock::FREE, None, work => notes::delete(work, &query))
     }
 }

@@ -8,13 +8,15 @@ use super::bodies::Bodies;
 use super::error::Try;
 use super::gates::{Gates, Lock};
 use super::lane_row::{LaneRow, node_number};
+use super::server::Server;
 use super::sql::{Columns, LIST_MAX, list, text};
+use super::transact::timed_out;
 use super::work::Work;
-use super::{Mysql, claim};
+use super::{Inner, Mysql, claim};
 use crate::contract::{
     Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release, Rescue, Sweep, Swept,
 };
-use crate::model::error::Result;
+use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::NodeId;
 use crate::model::turn::Turn;
 use crate::stores::json::json;
@@ -22,10 +24,19 @@ use crate::stores::json::json;
 #[async_trait]
 impl Fleet for Mysql {
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
+        if !self.inner.marks.knows(&request.node.id) {
+            has_moved(&self.inner, &request.node.id).await?;
+        }
         transact!(self.inner, Lock::FREE, request.now, work => heartbeat(work, &request))
     }
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
+        if has_moved(&self.inner, &request.node).await? {
+            // The engine looks for lanes that it does not hold, as after any call whose answer is not known.
+            let message = "MySQL was restarted, or a replica took over, which may lack the last settles: the node compares \
+                           its claims with the server's";
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
         transact!(self.inner, Lock::FREE, request.now, work => claim::rescue(work, &request))?
     }
 
@@ -55,6 +66,15 @@ impl Fleet for Mysql {
             )
         )
     }
+}
+
+/// Remembers the server. Whether the node saw another one before, or a restart.
+async fn has_moved(store: &Inner, node: &NodeId) -> Result<bool> {
+    let limit = store.pool.options.call_timeout;
+    let asked = tokio::time::timeout(limit, store.pool.first(Server::MARK)).await;
+    let (loan, answers) = asked.map_err(|_| timed_out(limit))??;
+    loan.give_back();
+    Ok(store.marks.changed(node, Server::read(answers)?))
 }
 
 async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {

@@ -29,6 +29,8 @@ pub(super) struct Pool {
     closed: AtomicBool,
     /// Calls repeated because the server rolled them back.
     pub repeated: AtomicU64,
+    /// A number of this store in this process; other ones have others.
+    pub process: u64,
     /// Calls since figures were last folded.
     pub calls: AtomicU64,
     /// The text of each round trip.
@@ -83,6 +85,7 @@ impl Pool {
             closed: AtomicBool::new(false),
             repeated: AtomicU64::new(0),
             calls: AtomicU64::new(0),
+            process: fastrand::u64(1..1 << 62),
             #[cfg(test)]
             statements: Mutex::default(),
         }
@@ -223,6 +226,14 @@ impl Session<'_> {
         match self {
             Self::Ours(loan) => loan.run(sql).await,
             Self::Users(transaction) => transaction.run(sql).await,
+        }
+    }
+
+    /// The number of the process that hears of its own writes when they are committed; 0: none does.
+    pub(super) fn process(&self) -> u64 {
+        match self {
+            Self::Ours(loan) => loan.pool.process,
+            Self::Users(_) => 0,
         }
     }
 

@@ -33,7 +33,7 @@ impl Producer for Mysql {
         }
         let lock = Lock::queues_of(&request.jobs);
         let pushed = transact!(self.inner, lock, request.now, work => push(work, &request.jobs))?;
-        self.inner.bell.ring(&Wake::of_jobs(&request.jobs));
+        self.inner.ring(&Wake::of_jobs(&request.jobs));
         count_call(&self.inner);
         Ok(pushed)
     }

@@ -32,7 +32,7 @@ impl Queues for Mysql {
             // When this returns, the claims that were under way have ended. The definitions are not locked meanwhile.
             transact!(self.inner, Lock::FREE, None, work => wait_for(work, &queue))?;
         }
-        self.inner.bell.ring(&Wake::of([&*queue]));
+        self.inner.ring(&Wake::of([&*queue]));
         Ok(())
     }
 

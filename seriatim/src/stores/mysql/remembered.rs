@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use super::definitions::Known;
 use super::error::{Fail, Try};
-use super::sql::{list, literals};
+use super::sql::{delete, literals};
 use super::tally::{Figure, Figures};
 use super::work::Work;
 use crate::contract::Settled;
@@ -93,17 +93,17 @@ impl Deletion {
                 "SELECT 1 FROM seriatim_lane FORCE INDEX (lane_key) WHERE q = {queue} AND k IN ({keys}) FOR UPDATE"
             )
         };
-        let delete = |((queue, token), ids): (&(u32, i64), &BTreeSet<u64>)| {
+        let deletion = |((queue, token), ids): (&(u32, i64), &BTreeSet<u64>)| {
             // The lane has no other job, and its job is not flagged. If `flagged` occurs in the JSON for another
             // reason, the turn is settled the normal way. The `+ 0` keeps the server from using the index of claimed
             // lanes, through which it would read and lock other sessions' rows.
-            format!(
-                "DELETE FROM seriatim_lane WHERE id IN ({}) AND q + 0 = {queue} AND tok = {token} AND st + 0 = 2 AND n = 0 \
-                 AND c = 1 AND j_gen IS NOT NULL AND (j_rest IS NULL OR LOCATE('flagged', j_rest) = 0)",
-                list(ids.iter().copied())
-            )
+            let is_last = format!(
+                " AND q + 0 = {queue} AND tok = {token} AND st + 0 = 2 AND n = 0 AND c = 1 AND j_gen IS NOT NULL \
+                 AND (j_rest IS NULL OR LOCATE('flagged', j_rest) = 0)"
+            );
+            delete("seriatim_lane", "id", &ids.iter().copied().collect::<Vec<_>>(), &is_last)
         };
-        let all: Vec<String> = keys.iter().map(lock).chain(claims.iter().map(delete)).collect();
+        let all: Vec<String> = keys.iter().map(lock).chain(claims.iter().map(deletion)).collect();
         Some(Self { sql: all.join(";"), statements: claims.len() })
     }
 

@@ -7,7 +7,7 @@ use super::definitions::{CLOSING, Known};
 use super::error::{Fail, Try};
 use super::job_row::{BODY_COLUMNS, DEAD, JobRow, Table, WAITING, generation};
 use super::lane_row::{LANE_COLUMNS, LaneRow, st};
-use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, list, maybe_text, text};
+use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, delete, list, maybe_text, text};
 use super::tally::{Figure, Figures};
 use super::work::{UNNUMBERED, Work};
 use crate::model::id::JobId;
@@ -133,7 +133,8 @@ impl Change {
             let values = values.join(",");
             what += &format!("{name} = ELT(INTERVAL({column}, {numbers}), {values})");
         }
-        format!("UPDATE {table} SET {what} WHERE {column} IN ({numbers})")
+        // Without the index, it would read and lock the whole table where it writes a large part of it.
+        format!("UPDATE {table} FORCE INDEX (PRIMARY) SET {what} WHERE {column} IN ({numbers})")
     }
 }
 
@@ -168,6 +169,7 @@ impl Work<'_> {
         self.save_names(&after).await?;
         let changes = self.changed_figures(&after);
         self.write_figures(&changes).await?;
+        self.write_rings(&after.lanes).await?;
         self.remember(after);
         Ok(numbers)
     }
@@ -280,8 +282,7 @@ impl Work<'_> {
         let mut gone: Vec<u64> = all.copied().filter(|id| !stay.contains(id)).collect();
         gone.sort_unstable();
         for ids in gone.chunks(LIST_MAX) {
-            let ids = list(ids.iter().copied());
-            self.write(&format!("DELETE FROM seriatim_lane WHERE id IN ({ids})")).await?;
+            self.write(&delete(Changes::LANES, "id", ids, "")).await?;
         }
         Ok(())
     }
@@ -293,8 +294,7 @@ impl Work<'_> {
         let mut gone: Vec<u64> = here.map(|(seq, _)| *seq).filter(|seq| !stays(seq)).collect();
         gone.sort_unstable();
         for seqs in gone.chunks(LIST_MAX) {
-            let (name, seqs) = (table_name(table), list(seqs.iter().copied()));
-            self.write(&format!("DELETE FROM {name} WHERE seq IN ({seqs})")).await?;
+            self.write(&delete(table_name(table), "seq", seqs, "")).await?;
         }
         Ok(())
     }
@@ -377,8 +377,7 @@ impl Work<'_> {
         let mut gone: Vec<u64> = old.into_keys().collect();
         gone.sort_unstable();
         for lanes in gone.chunks(LIST_MAX) {
-            let lanes = list(lanes.iter().copied());
-            self.write(&format!("DELETE FROM seriatim_wake WHERE lane IN ({lanes})")).await?;
+            self.write(&delete("seriatim_wake", "lane", lanes, "")).await?;
         }
         Ok(())
     }
@@ -436,8 +435,7 @@ impl Work<'_> {
         for (table, mut seqs) in [("seriatim_flag", flags), ("seriatim_expiry", expiries)] {
             seqs.sort_unstable();
             for seqs in seqs.chunks(LIST_MAX) {
-                let seqs = list(seqs.iter().copied());
-                self.write(&format!("DELETE FROM {table} WHERE seq IN ({seqs})")).await?;
+                self.write(&delete(table, "seq", seqs, "")).await?;
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
--- Version 5. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
+-- Version 6. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
 -- statement ends with a semicolon at the end of a line, and can run twice without loss.
 
 CREATE TABLE IF NOT EXISTS seriatim_meta (
@@ -55,6 +55,14 @@ CREATE TABLE IF NOT EXISTS seriatim_delta (
   dead INT NOT NULL,
   processed BIGINT NOT NULL,
   failed BIGINT NOT NULL
+) ENGINE = InnoDB;
+
+-- Wake-ups for other processes: a row for each queue in which a transaction made a lane claimable, or sooner. Processes read
+-- the rows above the last one they know, and delete them later, except for the newest.
+CREATE TABLE IF NOT EXISTS seriatim_ring (
+  n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  q INT NOT NULL,
+  p BIGINT NOT NULL                          -- the process, which heard of it itself; 0 in a user's transaction
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS seriatim_route (
@@ -224,6 +232,12 @@ CREATE TABLE IF NOT EXISTS seriatim_leader (
   role VARBINARY(256) NOT NULL PRIMARY KEY,
   node VARBINARY(512) NOT NULL,
   until BIGINT NOT NULL
+) ENGINE = InnoDB;
+
+-- The notebook.
+CREATE TABLE IF NOT EXISTS seriatim_note (
+  name VARBINARY(200) NOT NULL PRIMARY KEY,
+  value BLOB NOT NULL
 ) ENGINE = InnoDB;
 
 CREATE OR REPLACE VIEW seriatim_lanes AS

@@ -65,7 +65,9 @@ async fn mark_busy(work: &mut Work<'_>, turns: &[Settlement], settled: &mut [Set
         return Ok(());
     }
     let lanes = list(missing);
-    let sql = format!("SELECT id, tok FROM seriatim_lane WHERE id IN ({lanes}) AND st = 2");
+    let sql = format!(
+        "SELECT id, tok FROM seriatim_lane FORCE INDEX (PRIMARY) WHERE id IN ({lanes}) AND st = 2"
+    );
     let mut claimed = BTreeSet::new();
     for row in work.rows(&sql).await? {
         let mut row = Columns::of(row);

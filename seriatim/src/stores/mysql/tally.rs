@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::error::Try;
 use super::lane_row::{LaneRow, st};
-use super::sql::{Columns, list};
+use super::sql::{Columns, delete};
 use super::work::Work;
 
 /// Rows folded in one step.
@@ -103,8 +103,7 @@ impl Work<'_> {
             figures.read(&mut row)?;
         }
         if !folded.is_empty() {
-            let rows = list(folded.iter().copied());
-            self.write(&format!("DELETE FROM seriatim_delta WHERE n IN ({rows})")).await?;
+            self.write(&delete("seriatim_delta", "n", &folded, "")).await?;
         }
         if let Some(values) = figures.values() {
             let add: Vec<String> = COLUMNS

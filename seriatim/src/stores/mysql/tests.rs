@@ -5,6 +5,7 @@ mod busy;
 mod connecting;
 mod deletion;
 mod emptied;
+mod failover;
 mod fast_path;
 mod figures;
 mod hanging;
@@ -17,6 +18,7 @@ mod plans;
 mod reading;
 mod taken;
 mod transactions;
+mod waking;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -163,7 +165,7 @@ async fn a_store_of_another_version_is_refused() {
         session(&database).await.query_drop(other).await.unwrap();
         let error = store.migrate().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
-        let (found, ours) = (format!("has version {version}"), "knows version 5");
+        let (found, ours) = (format!("has version {version}"), "knows version 6");
         let message = error.to_string();
         assert!([&*found, ours, remedy].iter().all(|part| message.contains(part)), "{message}");
     }

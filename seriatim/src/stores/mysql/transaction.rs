@@ -13,7 +13,7 @@ use super::sql::{CLOCK, Columns, corrupt};
 use super::transact::TRIES_MAX;
 use super::work::Work;
 use super::{Inner, Mysql, error, push, settle};
-use crate::contract::{Push, Pushed, Settle, Settled, Store, Transaction, Wake, validate_push};
+use crate::contract::{Push, Pushed, Settle, Settled, Store, Transaction, validate_push};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::job::Job;
@@ -98,7 +98,8 @@ impl Transaction for mysql_async::Transaction<'_> {
 
     async fn commit(self, store: &dyn Store) -> Result<()> {
         self.commit().await.map_err(error::of_driver)?;
-        ours(store)?.inner.bell.ring(&Wake::All);
+        // Its rows name the queues.
+        ours(store)?.inner.news.notify_one();
         Ok(())
     }
 

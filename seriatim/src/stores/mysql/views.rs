@@ -14,7 +14,7 @@ use super::load::Need;
 use super::sql::{Columns, LIST_MAX, list, text};
 use super::tally::Figure;
 use super::work::Work;
-use super::{Mysql, claim};
+use super::{Inner, Mysql, claim};
 use crate::contract::{
     JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, NodeView,
     Page, QueueDue, QueueStats, QueueView, Views, rows_of_page,
@@ -40,7 +40,7 @@ impl Views for Mysql {
     }
 
     async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
-        transact!(self.inner, Lock::Look, None, work => super::due::due(work, &queues))
+        due(&self.inner, queues).await
     }
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
@@ -62,6 +62,22 @@ impl Views for Mysql {
     async fn nodes(&self) -> Result<Vec<NodeView>> {
         transact!(self.inner, Lock::Look, None, work => node_views(work))
     }
+}
+
+/// Looks at those of these queues that were not quiet lately; at all, if none is named.
+async fn due(store: &Inner, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
+    let is_for_all = queues.is_empty();
+    let (quiet, queues) = store.quiet.split(queues);
+    if queues.is_empty() && !is_for_all {
+        return Ok(quiet);
+    }
+    let begun = store.quiet.begin();
+    let (now, mut found) = transact!(store, Lock::Look, None, work => async {
+        Ok((work.now, super::due::due(work, &queues).await?))
+    })?;
+    store.quiet.keep(begun, now, &found);
+    found.extend(quiet);
+    Ok(found)
 }
 
 async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
@@ -232,7 +248,7 @@ async fn load_some(work: &mut Work<'_>, ids: &[JobId], lanes: &BTreeSet<u64>) ->
     }
     for ids in ids.chunks(LIST_MAX) {
         let ids = list(ids.iter().map(|id| id.seq()));
-        let jobs = format!("FROM seriatim_job j WHERE j.seq IN ({ids})");
+        let jobs = format!("FROM seriatim_job j FORCE INDEX (PRIMARY) WHERE j.seq IN ({ids})");
         work.read_jobs(&jobs, Bodies::All).await?;
         let ended = format!("FROM seriatim_ended j WHERE j.seq IN ({ids})");
         work.read_ended(&ended, Bodies::All).await?;

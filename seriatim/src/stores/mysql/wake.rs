@@ -1,27 +1,34 @@
-//! Wake-ups between processes: while there are listeners, one task polls when lanes of all queues are due.
+//! The task that hears of other processes' wake-ups while this one has listeners.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use mysql_async::Row;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::Inner;
+use super::definitions::Known;
+use super::error::Try;
+use super::migrate::not_set_up;
+use super::rings::Rings;
+use super::sql::Columns;
+use super::transact::timed_out;
 use super::work::Lock;
-use crate::contract::{QueueDue, Wake};
+use crate::contract::Wake;
 use crate::lock::lock;
-use crate::model::clock::Timestamp;
 use crate::model::error::Result;
+use crate::stores::state::QueueRow;
 
 /// Time to the next poll after a change was found.
 const POLL_MIN: Duration = Duration::from_millis(20);
 /// Longest time between polls while nothing changes.
 const POLL_MAX: Duration = Duration::from_millis(200);
-/// The pause is at least so many times as long as the poll took, so that many queues do not keep the server busy…
-const POLL_SHARE: u32 = 20;
-/// …up to this.
-const POLL_REST_MAX: Duration = Duration::from_secs(1);
+/// Time between deletions of old rows.
+const TRIM_EVERY: Duration = Duration::from_secs(10);
+/// After a longer time without a poll, other processes may have deleted rows that this one has not read.
+const AWAY_MAX: Duration = Duration::from_secs(20);
 
 /// The polling task. It ends with the store.
 #[derive(Default)]
@@ -33,7 +40,7 @@ impl Poll {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let mut task = lock(&self.0);
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
-            *task = Some(runtime.spawn(ask(Arc::downgrade(store))));
+            *task = Some(runtime.spawn(listen(Arc::downgrade(store))));
         }
     }
 
@@ -44,36 +51,152 @@ impl Poll {
     }
 }
 
-async fn due_now(store: &Inner) -> Result<Vec<QueueDue>> {
-    transact!(store, Lock::Look, None, work => super::due::due(work, &[]))
+/// Rings for what other processes changed. Polls less often while nothing changes.
+async fn listen(store: Weak<Inner>) {
+    let (mut ear, mut pause) = (Ear::default(), Duration::ZERO);
+    loop {
+        let Some(news) = store.upgrade().map(|store| store.news.clone()) else { return };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = news.notified() => {}
+        }
+        let Some(store) = store.upgrade() else { return };
+        if !store.bell.has_listeners() {
+            return store.quiet.deafen();
+        }
+        match ear.ring(&store, Instant::now()).await {
+            Ok(Found::More) => pause = Duration::ZERO,
+            Ok(Found::All) => pause = POLL_MIN,
+            Ok(Found::Nothing) => pause = (pause * 2).clamp(POLL_MIN, POLL_MAX),
+            // A server that does not answer is asked again, and may be another one then.
+            Err(error) => {
+                tracing::debug!(%error, "MySQL did not tell what other processes changed");
+                (ear, pause) = (Ear::default(), POLL_MAX);
+                store.quiet.deafen();
+            }
+        }
+    }
 }
 
-/// Rings if a lane is due that was not, or earlier. Polls less often while nothing changes.
-async fn ask(store: std::sync::Weak<Inner>) {
-    let mut pause = POLL_MIN;
-    let mut known: HashMap<Arc<str>, Option<Timestamp>> = HashMap::new();
-    loop {
-        tokio::time::sleep(pause).await;
-        let Some(store) = store.upgrade().filter(|store| store.bell.has_listeners()) else {
-            return;
-        };
-        let asked_at = Instant::now();
-        // A server that does not answer is asked again.
-        let Ok(dues) = due_now(&store).await else {
-            pause = POLL_MAX;
-            continue;
-        };
-        let took = asked_at.elapsed();
-        let found: HashMap<_, _> =
-            dues.into_iter().map(|source| (source.queue, source.due)).collect();
-        let is_news = |queue: &Arc<str>, due: Option<Timestamp>| {
-            due.is_some() && known.get(queue).copied().flatten() != due
-        };
-        let news = found.iter().filter(|(queue, due)| is_news(queue, **due));
-        let wake = Wake::of(news.map(|(queue, _)| &**queue));
-        pause = if wake.is_empty() { (pause * 2).min(POLL_MAX) } else { POLL_MIN };
-        pause = pause.max((took * POLL_SHARE).min(POLL_REST_MAX));
-        store.bell.ring(&wake);
-        known = found;
+/// What this process knows of other ones' changes.
+#[derive(Default)]
+pub(super) struct Ear {
+    /// `None`: the next poll finds where to start.
+    rings: Option<Rings>,
+    known: Arc<Known>,
+    polled: Option<Instant>,
+    trimmed: Option<Instant>,
+}
+
+/// What a poll found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Nothing,
+    /// All that there was.
+    All,
+    /// As many rows as one poll reads.
+    More,
+}
+
+impl Ear {
+    /// Wakes the listeners to what changed since the last call.
+    pub(super) async fn ring(&mut self, store: &Inner, now: Instant) -> Result<Found> {
+        let (wake, more) = self.poll(store, now).await?;
+        store.ring(&wake);
+        store.quiet.heard(now);
+        Ok(match (more, wake.is_empty()) {
+            (true, _) => Found::More,
+            (false, true) => Found::Nothing,
+            (false, false) => Found::All,
+        })
     }
+
+    /// Reads what changed since the last poll, in one round trip. Also returns whether there may be more to read.
+    async fn poll(&mut self, store: &Inner, now: Instant) -> Result<(Wake, bool)> {
+        if self.polled.replace(now).is_some_and(|polled| now - polled > AWAY_MAX) {
+            self.rings = None;
+        }
+        let rows = match &self.rings {
+            Some(rings) => rings.statement(store.pool.process),
+            None => Rings::NEWEST.to_owned(),
+        };
+        let sql = format!("SELECT definitions FROM seriatim_meta WHERE id = 1; {rows}");
+        let (stamp, rows) = answers_to(store, &sql).await?;
+        let mut wake = Wake::of([]);
+        if stamp != self.known.stamp {
+            wake.merge(&self.redefine(store).await?);
+        }
+        let more = self.hear(rows, now, &mut wake)?;
+        if self.trimmed.is_none_or(|trimmed| now - trimmed >= TRIM_EVERY) {
+            self.trim(store, now).await?;
+        }
+        Ok((wake, more))
+    }
+
+    /// Adds the queues of these rows to a wake-up.
+    fn hear(&mut self, rows: Vec<Row>, now: Instant, wake: &mut Wake) -> Try<bool> {
+        let rows = rows.into_iter().map(Columns::of);
+        let Some(rings) = &mut self.rings else {
+            let newest = rows.into_iter().next().map(|mut row| row.int()).transpose()?;
+            self.rings = Some(Rings::after(newest.unwrap_or_default() as u64, now));
+            *wake = Wake::All;
+            return Ok(false);
+        };
+        let rows: Try<Vec<_>> = rows.map(|mut row| Rings::read(&mut row)).collect();
+        let Some(heard) = rings.heard(&rows?, now) else {
+            self.rings = None;
+            *wake = Wake::All;
+            return Ok(true);
+        };
+        for number in &heard.queues {
+            match self.known.queues.get(number) {
+                Some(row) => wake.add(&row.name),
+                // It was made after the definitions were read, or is gone.
+                None => *wake = Wake::All,
+            }
+        }
+        Ok(heard.more)
+    }
+
+    /// Reads the definitions. Returns the queues that are new, other ones, or gone.
+    async fn redefine(&mut self, store: &Inner) -> Result<Wake> {
+        let read = transact!(store, Lock::Look, None, work => async { Ok(work.known.clone()) })?;
+        let before = std::mem::replace(&mut self.known, read);
+        let shape = |row: &QueueRow| (row.name.clone(), row.paused, row.closing, row.declared);
+        let mut wake = Wake::of([]);
+        let numbers: BTreeSet<_> = before.queues.keys().chain(self.known.queues.keys()).collect();
+        for number in numbers {
+            let (old, new) = (before.queues.get(number), self.known.queues.get(number));
+            let is_same = |(old, new): (&QueueRow, &QueueRow)| {
+                shape(old) == shape(new) && old.queue == new.queue
+            };
+            if !old.zip(new).is_some_and(is_same) {
+                old.into_iter().chain(new).for_each(|row| wake.add(&row.name));
+            }
+        }
+        Ok(wake)
+    }
+
+    /// Deletes rows that every process has read.
+    async fn trim(&mut self, store: &Inner, now: Instant) -> Result<()> {
+        let Some(rings) = &mut self.rings else { return Ok(()) };
+        let (old, rings) = (rings.old(now), &*rings);
+        let more = old > 0 && transact!(store, Lock::FREE, None, work => rings.delete(work, old))?;
+        if !more {
+            self.trimmed = Some(now);
+        }
+        Ok(())
+    }
+}
+
+/// The version of the definitions, and the rows of the second statement.
+async fn answers_to(store: &Inner, sql: &str) -> Result<(i64, Vec<Row>)> {
+    let limit = store.pool.options.call_timeout;
+    let asked = tokio::time::timeout(limit, store.pool.first(sql)).await;
+    let (loan, answers) = asked.map_err(|_| timed_out(limit))??;
+    loan.give_back();
+    let mut answers = answers.into_iter().map(|answer| answer.rows);
+    let stamp = answers.next().and_then(|rows| rows.into_iter().next());
+    let stamp = Columns::of(stamp.ok_or_else(not_set_up)?).int()?;
+    Ok((stamp, answers.next().unwrap_or_default()))
 }

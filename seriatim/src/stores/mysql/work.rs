@@ -13,7 +13,7 @@ pub(super) use super::gates::Lock;
 use super::job_row::JobRow;
 use super::lane_row::{LaneRow, lane_columns, st};
 use super::pool::{Answer, Pool, Session};
-use super::sql::{CLOCK, Columns, LIST_MAX, STATEMENT_BYTES_MAX, list, literals};
+use super::sql::{CLOCK, Columns, LIST_MAX, STATEMENT_BYTES_MAX, given, list, literals};
 use crate::model::clock::Timestamp;
 use crate::model::queue::Mode;
 use crate::stores::state::State;
@@ -183,10 +183,12 @@ impl<'a> Work<'a> {
     pub(super) async fn draw(&mut self, numbers: usize) -> Try<u64> {
         let rows = (numbers as u64).div_ceil(NUMBERS_IN_ROW).max(1);
         let values = vec!["(NULL)"; rows as usize].join(",");
-        let drawn: Vec<String> = (0..rows).map(|i| format!("LAST_INSERT_ID() + {i}")).collect();
+        let places: Vec<u64> = (0..rows).collect();
+        // One by one: otherwise it would lock or wait for rows of other sessions, some of which are open for long.
         let sql = format!(
-            "INSERT INTO seriatim_number (n) VALUES {values}; DELETE FROM seriatim_number WHERE n IN ({})",
-            drawn.join(",")
+            "INSERT INTO seriatim_number (n) VALUES {values}; DELETE t FROM {} STRAIGHT_JOIN seriatim_number t \
+             FORCE INDEX (PRIMARY) ON t.n = LAST_INSERT_ID() + given.number",
+            given(&places)
         );
         let first = self.run(&sql).await?.first().map(|answer| answer.first_id);
         let first = first.filter(|id| *id > 0).ok_or_else(super::sql::corrupt)?;
@@ -275,7 +277,7 @@ impl<'a> Work<'a> {
             keys.iter().filter(|(_, key)| key.is_none()).map(|(lane, _)| *lane).collect();
         for ids in wanted_list.chunks(LIST_MAX) {
             let sql = format!(
-                "SELECT id, q, k FROM seriatim_lane WHERE id IN ({}){}",
+                "SELECT id, q, k FROM seriatim_lane FORCE INDEX (PRIMARY) WHERE id IN ({}){}",
                 list(ids.iter().copied()),
                 self.newest()
             );

@@ -63,7 +63,7 @@ impl Consumer for Postgres {
         let turns = turns(jobs, 2, true)?;
         self.names.learn(&turns);
         self.rounds.claimed(turns.len(), &self.pool);
-        Ok(Claimed { next_due: time(last, "o_next_due")?, turns, cut })
+        Ok(Claimed { next_due: time(last, "o_next_due")?, turns, cut, unanswered: false })
     }
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {

@@ -8,10 +8,10 @@ mod actions;
 mod claim;
 mod convert;
 mod error;
-mod marks;
 mod migrate;
 mod names;
 mod nodes;
+mod notes;
 mod options;
 mod params;
 mod pool;
@@ -25,7 +25,6 @@ mod tests;
 mod tls;
 mod transaction;
 mod turn;
-
 mod views;
 mod wake;
 
@@ -41,6 +40,7 @@ use rounds::Rounds;
 use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
+use crate::stores::marks::Marks;
 
 /// See [`Capabilities::claim_split`]: two concurrent sessions use two cores of the server and share a flush of its
 /// log.
@@ -61,7 +61,7 @@ pub struct Postgres {
     queues: Mutex<HashSet<String>>,
     rounds: Rounds,
     names: names::Names,
-    marks: marks::Marks,
+    marks: Marks<String>,
 }
 
 impl Postgres {
@@ -110,7 +110,7 @@ impl Postgres {
             queues: Mutex::default(),
             rounds: Rounds::default(),
             names: names::Names::default(),
-            marks: marks::Marks::default(),
+            marks: Marks::default(),
         };
         store.pool.lend().await?;
         Ok(store)

@@ -60,6 +60,8 @@ impl Fleet for Postgres {
             cancel: notices(&row)?,
             lost: lost.into_iter().filter_map(lane_of).collect(),
             command: command(column(&row, "o_command")?),
+            // A rescue tells.
+            moved: false,
         })
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt, poll_fn};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::config::Host;
@@ -74,10 +74,7 @@ impl Servers {
     }
 
     /// Opens a session. Its notifications are sent to `news`.
-    pub(super) async fn open(
-        &self,
-        news: Option<UnboundedSender<Notification>>,
-    ) -> Result<Session> {
+    pub(super) async fn open(&self, news: Option<Sender<Notification>>) -> Result<Session> {
         let session = match &self.each[..] {
             [only] => self.session(only, news).await?,
             _ => self.newest_of_all(news).await?,
@@ -114,7 +111,7 @@ impl Servers {
     }
 
     /// Asks all servers at once.
-    async fn newest_of_all(&self, news: Option<UnboundedSender<Notification>>) -> Result<Session> {
+    async fn newest_of_all(&self, news: Option<Sender<Notification>>) -> Result<Session> {
         let one = async |config: &Config| {
             let session = self.session(config, news.clone()).await;
             session.map_err(|error| (name(config), error))
@@ -145,7 +142,7 @@ impl Servers {
     async fn session(
         &self,
         config: &Config,
-        news: Option<UnboundedSender<Notification>>,
+        news: Option<Sender<Notification>>,
     ) -> Result<Session> {
         let (client, connection) =
             config.connect(self.tls.clone()).await.map_err(error::of_driver)?;
@@ -207,7 +204,7 @@ fn none(errors: &[(String, Error)]) -> Error {
 }
 
 /// Drives a connection until it ends.
-async fn drive<S, T>(mut connection: Connection<S, T>, news: Option<UnboundedSender<Notification>>)
+async fn drive<S, T>(mut connection: Connection<S, T>, news: Option<Sender<Notification>>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
@@ -217,7 +214,7 @@ where
         match (message, &news) {
             (Ok(AsyncMessage::Notification(notification)), Some(news)) => {
                 // The receiver may be gone.
-                let _ = news.send(notification);
+                let _ = news.send(notification).await;
             }
             (Ok(_), _) => {}
             (Err(error), _) => {

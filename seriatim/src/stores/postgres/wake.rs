@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::channel as news_channel;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::Client;
@@ -26,6 +26,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Time between attempts to reconnect. Meanwhile nodes poll.
 const RECONNECT: Duration = Duration::from_secs(1);
 
+/// Most wake-ups that were received and not handled. With more, the connection is not read for a moment.
+const UNREAD_MAX: usize = 1_000;
 /// Most open transactions of users whose ends are looked for. The jobs of others are found by polling.
 const OPEN_MAX: usize = 1_000;
 /// Limit for sending pending wake-ups when the store closes. After that, nodes find the jobs by polling.
@@ -207,7 +209,7 @@ async fn run(way: Way, bell: Bell, notices: Arc<Notices>) {
 
 /// Sends and receives wake-ups until the connection breaks.
 async fn talk(way: &Way, bell: &Bell, notices: &Notices) -> Result<()> {
-    let (news, mut heard) = unbounded_channel();
+    let (news, mut heard) = news_channel(UNREAD_MAX);
     let session = way.servers.open(Some(news)).await?;
     let own = AtomicI32::new(0);
     let receive = async {

@@ -25,6 +25,12 @@ use crate::stores::json::json;
 /// Most lanes changed per script: a running script blocks all others.
 const STEP_LANES: usize = 1_000;
 
+/// Most jobs cancelled per script.
+const STEP_JOBS: usize = 200;
+
+/// Where the lanes begin in the arguments of `act.lua`.
+const ACT_LANES_FROM: usize = 3;
+
 #[async_trait]
 impl Actions for Redis {
     async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
@@ -65,8 +71,7 @@ impl Actions for Redis {
                 args.text(action_text(request.action));
                 args.flag(request.lanes == LaneSelection::Failed);
                 args.0.extend(lanes.iter().cloned());
-                let answer = self.link.run(&ACT, &self.key(shard, ""), &args).await?;
-                acted.count += single(answer)?.int()? as u64;
+                acted.count += self.act_on(shard, args).await?;
             }
         }
         self.bell.ring(&Wake::of([&*request.queue]));
@@ -106,17 +111,38 @@ impl Actions for Redis {
 }
 
 impl Redis {
+    /// Acts on some lanes of a shard; deletes the jobs of long lanes in several steps.
+    async fn act_on(&self, shard: Shard, mut args: Args) -> Result<u64> {
+        let key = self.key(shard, "");
+        let mut answer = self.link.call(&ACT, &key, &args).await?;
+        let (count, mut unfinished) = (answer.int()? as u64, answer.list()?);
+        while !unfinished.is_empty() {
+            args.0.truncate(ACT_LANES_FROM);
+            while !unfinished.is_empty() {
+                args.text(&format!("n{}", unfinished.int()?));
+            }
+            let mut answer = self.link.call(&ACT, &key, &args).await?;
+            answer.int()?;
+            unfinished = answer.list()?;
+        }
+        Ok(count)
+    }
+
     async fn cancel_here(&self, request: &Cancel) -> Result<Vec<Cancelled>> {
         let mut shards: BTreeMap<Shard, Vec<usize>> = BTreeMap::new();
         for (place, job) in request.jobs.iter().enumerate() {
             shards.entry(Shard::of_job(*job)).or_default().push(place);
         }
         let mut answers = vec![Cancelled::Unknown; request.jobs.len()];
-        for (shard, places) in shards {
+        let mut steps = Vec::new();
+        for (shard, places) in &shards {
+            steps.extend(places.chunks(STEP_JOBS).map(|places| (*shard, places)));
+        }
+        for (shard, places) in steps {
             let mut args = Args::at(request.now);
             places.iter().for_each(|place| name_job(&mut args, request.jobs[*place]));
             let mut answer = self.link.call(&CANCEL, &self.key(shard, ""), &args).await?;
-            for place in &places {
+            for place in places {
                 answers[*place] = match answer.int()? {
                     1 => Cancelled::Ended,
                     2 => Cancelled::Flagged,

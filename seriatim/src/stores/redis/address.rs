@@ -4,6 +4,10 @@
 //! sentinels and then the name of a master. Options after the `?` that are not the driver's are the store's: see
 //! [`Options`].
 
+use std::time::Duration;
+
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 
 use crate::model::error::{Error, Result};
@@ -11,6 +15,14 @@ use crate::stores::url::{name_and_value, unknown_option, unreadable};
 
 /// Most replicas that a batch can wait for.
 const WAIT_REPLICAS_MAX: u32 = 100;
+
+/// After this time without traffic the peer is probed, at this interval…
+const PROBE_AFTER: Duration = Duration::from_secs(10);
+const PROBE_EVERY: Duration = Duration::from_secs(3);
+/// …and after as many probes without an answer the connection ends: its host may have died without a word.
+const PROBES: u32 = 3;
+/// The same for data that the peer does not acknowledge.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
 
 /// The options allowed in a URL; `protocol` is the driver's.
 const NAMES: [&str; 5] = ["ca", "tls", "wait_replicas", "wait_fsync", "protocol"];
@@ -22,8 +34,18 @@ pub(super) enum Target {
     Sentinel { sentinels: Vec<ConnectionInfo>, master: String, node: ConnectionInfo },
 }
 
+/// The settings of all sockets.
+pub(super) fn sockets() -> TcpSettings {
+    let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY);
+    let settings =
+        TcpSettings::default().set_nodelay(true).set_keepalive(probes.with_retries(PROBES));
+    #[cfg(target_os = "linux")]
+    let settings = settings.set_user_timeout(UNACKNOWLEDGED_MAX);
+    settings
+}
+
 /// The store's options in a URL.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Options {
     /// The authority's certificates for checking the server's, instead of the system's: `ca=PATH`.
     pub ca: Option<Vec<u8>>,
@@ -94,7 +116,8 @@ pub(super) fn read(url: &str) -> Result<(Target, Options)> {
 
 fn one(scheme: &str, rest: &str) -> Result<ConnectionInfo> {
     // The driver's error for a malformed URL may quote the password.
-    format!("{scheme}://{rest}").into_connection_info().map_err(|_| not_a_url())
+    let info = format!("{scheme}://{rest}").into_connection_info().map_err(|_| not_a_url())?;
+    Ok(info.set_tcp_settings(sockets()))
 }
 
 /// `[user:password@]host:port,host:port`
@@ -141,7 +164,26 @@ fn not_a_url() -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::read;
+    use super::{PROBE_AFTER, Target, UNACKNOWLEDGED_MAX, read};
+
+    /// Else a connection to a host that died stays open for a quarter of an hour.
+    #[test]
+    fn every_socket_finds_out_that_its_peer_is_gone() {
+        let settings = |url: &str| match read(url).unwrap().0 {
+            Target::Server(client) => vec![client.get_connection_info().tcp_settings().clone()],
+            Target::Cluster(nodes) => nodes.iter().map(|n| n.tcp_settings().clone()).collect(),
+            Target::Sentinel { node, .. } => vec![node.tcp_settings().clone()],
+        };
+        for url in ["redis://a", "rediss://a", "redis-cluster://a:1,b:2", "redis-sentinel://a:1/m"]
+        {
+            for settings in settings(url) {
+                assert!(settings.nodelay(), "{url}");
+                assert_eq!(settings.user_timeout(), Some(UNACKNOWLEDGED_MAX), "{url}");
+                let keepalive = format!("{:?}", settings.keepalive());
+                assert!(keepalive.contains(&format!("{PROBE_AFTER:?}")), "{url}: {keepalive}");
+            }
+        }
+    }
 
     #[test]
     fn a_path_in_a_url_may_hold_escapes() {

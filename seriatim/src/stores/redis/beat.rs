@@ -15,6 +15,9 @@ use crate::model::limits::NAME_BYTES_MAX;
 /// Longest id of a node, in bytes: its configured name and a unique suffix. In an index, its length has four digits.
 const NODE_ID_BYTES_MAX: usize = 4 * NAME_BYTES_MAX;
 
+/// Most turns of a heartbeat in one script.
+const BEATS_MAX: usize = 300;
+
 /// The part of a heartbeat for one shard.
 #[derive(Default)]
 pub(super) struct Part {
@@ -22,6 +25,13 @@ pub(super) struct Part {
     beats: Vec<usize>,
     /// The version of the note that the shard has flagged jobs.
     flagged: Option<String>,
+}
+
+impl Part {
+    /// Whether it extends a lease.
+    pub(super) fn extends(&self, beats: &[Beat]) -> bool {
+        self.beats.iter().any(|place| beats.get(*place).is_some_and(|beat| beat.extend.is_some()))
+    }
 }
 
 impl Redis {
@@ -43,19 +53,30 @@ impl Redis {
         request: &Heartbeat,
         part: &Part,
     ) -> Result<BeatReply> {
-        let args = beat_args(now, &request.node.id, part, &request.beats);
-        let mut answer = self.link.call(&BEAT, &self.key(shard, ""), &args).await?;
-        let mut reply = BeatReply::default();
-        let mut lost = answer.list()?;
-        while !lost.is_empty() {
-            let place = usize::try_from(lost.int()?).ok().and_then(|i| part.beats.get(i));
-            reply.lost.push(*place.ok_or_else(corrupt)?);
+        let (mut reply, mut any_flagged) = (BeatReply::default(), true);
+        let mut left = &part.beats[..];
+        loop {
+            let (places, rest) = left.split_at(left.len().min(BEATS_MAX));
+            let args = beat_args(now, &request.node.id, places, &request.beats);
+            let mut answer = self.link.call(&BEAT, &self.key(shard, ""), &args).await?;
+            let mut lost = answer.list()?;
+            while !lost.is_empty() {
+                let place = usize::try_from(lost.int()?).ok().and_then(|i| places.get(i));
+                reply.lost.push(*place.ok_or_else(corrupt)?);
+            }
+            let mut notices = answer.list()?;
+            while !notices.is_empty() {
+                let notice = notice(notices.list()?, shard)?;
+                if !reply.notices.contains(&notice) {
+                    reply.notices.push(notice);
+                }
+            }
+            any_flagged &= answer.flag()?;
+            left = rest;
+            if left.is_empty() {
+                break;
+            }
         }
-        let mut notices = answer.list()?;
-        while !notices.is_empty() {
-            reply.notices.push(notice(notices.list()?, shard)?);
-        }
-        let any_flagged = answer.flag()?;
         if let Some(version) = part.flagged.as_ref().filter(|_| !any_flagged) {
             let mut args = Args::default();
             args.text(&flag_field(shard)).text(version);
@@ -79,10 +100,10 @@ pub(super) struct BeatReply {
     pub(super) notices: Vec<CancelNotice>,
 }
 
-fn beat_args(now: Timestamp, node: &NodeId, part: &Part, beats: &[Beat]) -> Args {
+fn beat_args(now: Timestamp, node: &NodeId, places: &[usize], beats: &[Beat]) -> Args {
     let mut args = Args::default();
     args.time(now).text(&node.0);
-    for beat in part.beats.iter().filter_map(|place| beats.get(*place)) {
+    for beat in places.iter().filter_map(|place| beats.get(*place)) {
         args.int(beat.lane.number).int(beat.token.0).optional(beat.progress.as_deref());
         match beat.extend {
             Some(length) => args.micros(length),

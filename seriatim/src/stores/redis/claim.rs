@@ -14,8 +14,8 @@ use super::queues::{ATTEMPTS, changing};
 use super::reply::{Fields, Shard, corrupt};
 use crate::contract::errors::{node_gone, undeclared};
 use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
-use crate::model::error::Result;
-use crate::model::id::{NodeId, Token};
+use crate::model::error::{Error, Result};
+use crate::model::id::NodeId;
 use crate::model::limits::{
     CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
 };
@@ -38,6 +38,9 @@ impl Consumer for Redis {
             if !refused {
                 known.queue.check_lease(request.lease.ttl())?;
                 let mut tally = self.claim_as_known(&known, &request).await?;
+                if let Some(error) = tally.failed.take_if(|_| !tally.is_answered) {
+                    return Err(error);
+                }
                 if !tally.stale {
                     return Ok(tally.claimed);
                 }
@@ -65,11 +68,19 @@ impl Consumer for Redis {
             shards.entry(Shard::of_lane(turn.lane)).or_default().push(place);
         }
         let mut settled = vec![Settled::Stale; turns.len()];
-        let parts =
-            shards.into_iter().map(|(shard, places)| self.settle_in(shard, places, &request));
+        let part = async |(shard, places): (Shard, Vec<usize>)| {
+            (places.clone(), self.settle_in(shard, places, &request).await)
+        };
         // Wait for all of them: an error of one shard must not abort the others.
-        for part in join_all(parts).await {
-            for (place, answer) in part? {
+        for (places, part) in join_all(shards.into_iter().map(part)).await {
+            let part = match part {
+                Err(error) if request.skip_locked && self.is_of_one_server(&error) => {
+                    tracing::debug!(%error, turns = places.len(), "a shard does not answer a settle");
+                    places.into_iter().map(|place| (place, Settled::Unanswered)).collect()
+                }
+                part => part?,
+            };
+            for (place, answer) in part {
                 *settled.get_mut(place).ok_or_else(corrupt)? = answer;
             }
         }
@@ -80,7 +91,10 @@ impl Consumer for Redis {
         // In every shard: each of them refuses independently.
         let mut args = Args::default();
         args.text(&request.node.0).int(request.ticket).int(GIVEN_UP_SECONDS);
-        let queues = self.all_queues().await?;
+        let queues = match &request.queue {
+            Some(queue) => self.known(queue).await?.into_iter().collect(),
+            None => self.all_queues().await?,
+        };
         let keys: Vec<String> = queues
             .iter()
             .flat_map(|queue| queue.shards())
@@ -96,6 +110,8 @@ impl Redis {
         let mut tally = Tally {
             seen: Seen { version: known.version, lease_max: known.queue.lease_max },
             stale: false,
+            is_answered: false,
+            failed: None,
             left: Share {
                 lanes: request.lanes_max.min(CLAIM_LANES_MAX),
                 crashed: request.crashed_max.min(CLAIM_LANES_MAX),
@@ -118,7 +134,7 @@ impl Redis {
     }
 
     /// First claims an equal part of the request from each shard, concurrently; then the rest from one shard after
-    /// another, if there is more.
+    /// another, if there is more. A request for fewer lanes than there are shards first asks all of them which have any.
     async fn claim_among(
         &self,
         shards: &[Shard],
@@ -127,25 +143,51 @@ impl Redis {
     ) -> Result<()> {
         let count = shards.len().max(1);
         let part = tally.left.part(count);
-        if count > 1 && part.lanes > 0 {
+        let mut rest = shards.to_vec();
+        if count > 1 {
             let claims =
                 shards.iter().map(|shard| self.claim_in(*shard, request, tally.seen, part));
             // A shard may have had more than its part.
-            let whole = part.bytes.is_none() && (part.crashed > 0 || tally.left.crashed == 0);
-            for got in try_join_all(claims).await? {
-                tally.add(got);
+            let whole = part.lanes > 0
+                && part.bytes.is_none()
+                && (part.crashed > 0 || tally.left.crashed == 0);
+            let answers = join_all(claims).await;
+            rest = shards_with_more(shards, &answers);
+            for got in answers {
+                self.add(tally, got)?;
             }
             let nothing = tally.claimed.turns.is_empty();
-            if tally.left.lanes == 0 || tally.is_idle() && whole || nothing && whole {
+            if tally.left.lanes == 0 || whole && (tally.is_idle() || nothing) || rest.is_empty() {
                 return Ok(());
             }
         }
         tally.claimed.next_due = None;
-        for shard in shards {
-            let got = self.claim_in(*shard, request, tally.seen, tally.left).await?;
-            tally.add(got);
+        for shard in rest {
+            let got = self.claim_in(shard, request, tally.seen, tally.left).await;
+            self.add(tally, got)?;
         }
         Ok(())
+    }
+
+    /// Adds what a shard gave. Of a shard that does not answer it is not known whether it was claimed from: that must
+    /// not hide what others gave.
+    fn add(&self, tally: &mut Tally, got: Result<(Claimed, Option<i64>)>) -> Result<()> {
+        match got {
+            Ok(got) => tally.add(got),
+            Err(error) if tally.claimed.turns.is_empty() && !self.is_of_one_server(&error) => {
+                return Err(error);
+            }
+            Err(error) => {
+                tally.claimed.unanswered = true;
+                tally.failed.get_or_insert(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether other servers may work although one failed with this error.
+    pub(super) fn is_of_one_server(&self, error: &Error) -> bool {
+        self.link.is_cluster() && error.is_transient()
     }
 
     /// The shards that this node prefers, and the others, each starting at a rotating shard, so that none starves
@@ -168,16 +210,11 @@ impl Redis {
         share: Share,
     ) -> Result<(Claimed, Option<i64>)> {
         let mut args = Args::at(request.now);
-        args.text(&request.node.0);
-        args.text(match request.lease {
-            Lease::Node { .. } => "node",
-            Lease::Own { .. } => "own",
-        });
-        args.micros(request.lease.ttl()).int(share.lanes as i64).int(share.crashed as i64);
-        args.int(PROMOTE_LANES_MAX as i64).int(TURN_JOBS_MAX as i64).int(TURN_BYTES_MAX as i64);
+        turn_args(&mut args, request, seen.lease_max);
+        args.int(share.lanes as i64).int(share.crashed as i64).int(PROMOTE_LANES_MAX as i64);
         args.int(request.ticket);
         let alive = (!self.link.is_cluster()).then(|| self.global("alive"));
-        args.flag(alive.is_some()).int(seen.version).micros(seen.lease_max);
+        args.flag(alive.is_some()).int(seen.version);
         args.text(&share.bytes.map(|bytes| bytes.to_string()).unwrap_or_default());
         args.int(CLAIM_JOB_BYTES as i64);
         routes(&mut args, request);
@@ -192,7 +229,7 @@ impl Redis {
             return Ok((Claimed::default(), None));
         }
         let (now, turns, next_due) = (answer.time()?, answer.list()?, answer.opt_time()?);
-        let (token, version, dangling) = (Token(answer.int()?), answer.int()?, answer.int()?);
+        let (version, dangling) = (answer.int()?, answer.int()?);
         let cut = answer.int()? == 1;
         if dangling > 0 {
             let (queue, shard) = (&*request.queue, shard.shard);
@@ -203,12 +240,12 @@ impl Redis {
                 "removed index entries of lanes that do not exist"
             );
         }
-        let turns = turns.claimed(shard, &request.queue, now, token)?;
-        Ok((Claimed { turns, next_due, cut }, Some(version)))
+        let turns = turns.claimed(shard, &request.queue, now)?;
+        Ok((Claimed { turns, next_due, cut, unanswered: false }, Some(version)))
     }
 
     /// Refuses a node that has sent no heartbeat or is dead.
-    async fn check_node(&self, node: &NodeId) -> Result<()> {
+    pub(super) async fn check_node(&self, node: &NodeId) -> Result<()> {
         let mut cmd = redis::cmd("ZSCORE");
         cmd.arg(self.global("alive")).arg(&*node.0);
         match self.link.query(&cmd).await? {
@@ -230,8 +267,21 @@ struct Tally {
     seen: Seen,
     /// Whether a shard has another version, or does not know the queue.
     stale: bool,
+    /// Whether any shard answered, and why another did not.
+    is_answered: bool,
+    failed: Option<Error>,
     left: Share,
     claimed: Claimed,
+}
+
+/// The shards that have more than they gave, the longest due first.
+fn shards_with_more(shards: &[Shard], answers: &[Result<(Claimed, Option<i64>)>]) -> Vec<Shard> {
+    let due = |(shard, answer): (&Shard, &Result<(Claimed, Option<i64>)>)| {
+        Some((answer.as_ref().ok()?.0.next_due?, *shard))
+    };
+    let mut due: Vec<_> = shards.iter().zip(answers).filter_map(due).collect();
+    due.sort_by_key(|(due, _)| *due);
+    due.into_iter().map(|(_, shard)| shard).collect()
 }
 
 /// The limits for one shard, or for all together.
@@ -259,6 +309,7 @@ impl Share {
 
 impl Tally {
     fn add(&mut self, (got, version): (Claimed, Option<i64>)) {
+        self.is_answered = true;
         self.stale |= version != Some(self.seen.version);
         self.left.take(&got.turns);
         self.claimed.cut |= got.cut;
@@ -274,8 +325,19 @@ impl Tally {
     }
 }
 
+/// Who claims and how much a turn may have: `T.begin` of `turns.lua`.
+pub(super) fn turn_args(args: &mut Args, request: &Claim, lease_max: Duration) {
+    args.text(&request.node.0);
+    args.text(match request.lease {
+        Lease::Node { .. } => "node",
+        Lease::Own { .. } => "own",
+    });
+    args.micros(request.lease.ttl()).int(TURN_JOBS_MAX as i64).int(TURN_BYTES_MAX as i64);
+    args.micros(lease_max);
+}
+
 /// The routes that the caller may take besides unbound jobs: node, NUL, group.
-fn routes(args: &mut Args, request: &Claim) {
+pub(super) fn routes(args: &mut Args, request: &Claim) {
     let name = request.node_name.as_deref();
     args.0.extend(name.map(|name| format!("{name}\0").into_bytes()));
     for group in &request.groups {

@@ -1,4 +1,4 @@
-//! Reading compact records: new jobs, and lanes with such a job, each stored as one value. `compact.lua` defines the
+//! Reading the records of plain jobs, and of lanes with one such job, as claims return them. `compact.lua` defines the
 //! format.
 
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use crate::model::turn::{Turn, TurnJob};
 
 use super::reply::{LANE_BYTES, Shard, corrupt, lane_number, score_of_order};
 
-/// The data of a claim that is common to its compact turns.
+/// What the turns of a claim have in common that are returned as records.
 #[derive(Clone, Copy)]
-pub(super) struct Compact<'a> {
+pub(super) struct Plain<'a> {
     pub shard: Shard,
     pub queue: &'a Arc<str>,
     pub token: Token,
@@ -41,17 +41,17 @@ impl Begin {
     }
 }
 
-/// The turn of a lane with a compact record.
-pub(super) fn turn(claim: Compact<'_>, lane: i64, record: &[u8]) -> Result<Turn> {
+/// The turn of a lane of one job.
+pub(super) fn turn(claim: Plain<'_>, lane: i64, record: &[u8]) -> Result<Turn> {
     let mut rest = Reader(record);
     rest.take(1)?;
     let (key, job) = read_job(claim.shard, lane, rest)?;
     Ok(claim.turn(lane, key, vec![job]))
 }
 
-/// The turn of a listed lane, from job records in any order.
+/// The turn of a list, from job records in any order.
 pub(super) fn listed_turn(
-    claim: Compact<'_>,
+    claim: Plain<'_>,
     records: impl IntoIterator<Item = Result<Vec<u8>>>,
 ) -> Result<Turn> {
     let (mut lane, mut key, mut jobs) = (0, None, Vec::new());
@@ -69,7 +69,7 @@ pub(super) fn listed_turn(
     Ok(claim.turn(lane, key, jobs))
 }
 
-impl Compact<'_> {
+impl Plain<'_> {
     fn turn(self, lane: i64, key: Option<Arc<str>>, jobs: Vec<TurnJob>) -> Turn {
         Turn {
             lane: self.shard.lane(lane),

@@ -4,6 +4,7 @@ use redis::Value;
 
 use super::address::Options;
 use super::fault::translate;
+use super::line::Failure;
 use super::wire::Wire;
 use crate::model::error::{Error, ErrorKind, Result};
 
@@ -36,19 +37,29 @@ pub(super) async fn check(wire: &Wire, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// `INFO` of the server; in a cluster, of each master.
+/// `INFO` of the server; in a cluster, of each master that answers.
 async fn infos(wire: &Wire) -> Result<Vec<String>> {
     let mut cmd = redis::cmd("INFO");
-    let mut texts = Vec::new();
-    collect(wire.send(cmd.arg("everything")).await.map_err(translate)?, &mut texts);
+    let (mut texts, mut failed) = (Vec::new(), None);
+    for (_, answer) in wire.send_each(cmd.arg("everything")).await {
+        match answer {
+            Ok(answer) => collect(answer, &mut texts),
+            Err(Failure::Sent(error) | Failure::Unsent(error)) => failed = Some(error),
+            Err(Failure::Unconfirmed { .. }) => {}
+        }
+    }
     texts.retain(|text| text.contains("redis_version:"));
-    Ok(texts)
+    match failed.filter(|_| texts.is_empty()) {
+        Some(error) => Err(translate(error)),
+        None => Ok(texts),
+    }
 }
 
 async fn fsync_of(wire: &Wire) -> Option<String> {
     let mut cmd = redis::cmd("CONFIG");
+    let (_, answer) = wire.send_each(cmd.arg("GET").arg("appendfsync")).await.pop()?;
     let mut texts = Vec::new();
-    collect(wire.send(cmd.arg("GET").arg("appendfsync")).await.ok()?, &mut texts);
+    collect(answer.ok()?, &mut texts);
     let at = texts.iter().position(|text| text == "appendfsync")?;
     texts.get(at + 1).cloned()
 }

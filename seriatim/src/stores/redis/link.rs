@@ -2,20 +2,23 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
-use redis::{Client, Cmd, ErrorKind as Driver, RedisError, ServerErrorKind as Server, Value};
+use redis::{Arg, Client, Cmd, ErrorKind as Driver, ServerErrorKind as Server, Value};
 
 use super::address::{self, Options};
 use super::args::Args;
+use super::confirming::CONFIRM_WITHIN;
 use super::durability;
 use super::fault::translate;
+use super::line::Failure;
+use super::marks::Servers;
 use super::reply::Fields;
-use super::wire::Wire;
+use super::slots::tag_of;
+use super::wire::{Safety, Wire};
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// How long replicas or the disk may take to confirm a batch.
-const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
+/// The hash tag of what belongs to no shard. It also stands for commands without a key.
+const GLOBAL_TAG: &[u8] = b"{g}";
 
 /// A Lua script; the server caches it by its hash.
 pub(super) struct Code {
@@ -70,7 +73,6 @@ shard_scripts! {
     AMEND = "lua/amend.lua",
     BEAT = "lua/beat.lua",
     CANCEL = "lua/cancel.lua",
-    CLAIM = "lua/claim.lua",
     DECLARE = "lua/declare.lua",
     INDEX = "lua/index.lua",
     LANES = "lua/lanes.lua",
@@ -79,7 +81,6 @@ shard_scripts! {
     MOVED = "lua/moved.lua",
     PAUSE = "lua/pause.lua",
     PUSH = "lua/push.lua",
-    SETTLE = "lua/settle.lua",
     STATS = "lua/stats.lua",
     SWEEP = "lua/sweep.lua",
     TAKE_IN = "lua/take_in.lua",
@@ -88,6 +89,10 @@ shard_scripts! {
     WIPE = "lua/wipe.lua",
 }
 
+pub(super) static CLAIM: Lazy =
+    LazyLock::new(|| of_shard(&[include_str!("lua/turns.lua"), include_str!("lua/claim.lua")]));
+pub(super) static SETTLE: Lazy =
+    LazyLock::new(|| of_shard(&[include_str!("lua/turns.lua"), include_str!("lua/settle.lua")]));
 pub(super) static RESCUE: Lazy = LazyLock::new(|| {
     of_shard(&[include_str!("lua/take_over.lua"), include_str!("lua/rescue.lua")])
 });
@@ -97,6 +102,7 @@ pub(super) static RELEASE: Lazy = LazyLock::new(|| {
 
 timed_scripts! {
     GLOBAL_BEAT = "lua/global_beat.lua",
+    GLOBAL_CHANGED = "lua/global_changed.lua",
     GLOBAL_DYING = "lua/global_dying.lua",
     GLOBAL_GONE = "lua/global_gone.lua",
     GLOBAL_LEAD = "lua/global_lead.lua",
@@ -104,9 +110,11 @@ timed_scripts! {
 }
 
 global_scripts! {
+    DUE = "lua/due.lua",
     GLOBAL_COMMAND = "lua/global_command.lua",
     GLOBAL_FLAG = "lua/global_flag.lua",
     GLOBAL_MIGRATE = "lua/global_migrate.lua",
+    GLOBAL_NOTES = "lua/global_notes.lua",
     GLOBAL_RUN = "lua/global_run.lua",
     GLOBAL_REGISTER = "lua/global_register.lua",
     GLOBAL_UNFLAG = "lua/global_unflag.lua",
@@ -119,24 +127,29 @@ pub(super) struct Link {
     wire: Wire,
     options: Options,
     closed: Arc<AtomicBool>,
+    /// Names the channel on which this process is woken; empty if it does not listen.
+    listener: String,
 }
 
 impl Link {
     pub(super) async fn open(url: &str) -> Result<Self> {
         let link = Self::open_again(url).await?;
-        if link.is_cluster() && link.options.waits() {
-            let message = "a cluster does not support wait_replicas and wait_fsync";
-            return Err(Error::new(ErrorKind::Unsupported, message).in_field("store"));
-        }
-        durability::check(&link.wire, &link.options).await?;
+        Box::pin(durability::check(&link.wire, &link.options)).await?;
         Ok(link)
     }
 
     /// Opens another connection to a server that was checked before.
     pub(super) async fn open_again(url: &str) -> Result<Self> {
         let (place, options) = address::read(url)?;
-        let wire = Wire::open(place, &options).await?;
-        Ok(Self { wire, options, closed: Arc::default() })
+        // Boxed, because the driver's futures are deep.
+        let wire = Box::pin(Wire::open(place, &options)).await?;
+        Ok(Self { wire, options, closed: Arc::default(), listener: String::new() })
+    }
+
+    /// Makes scripts wake this process on a channel of its own.
+    pub(super) fn listen(&mut self) -> &str {
+        self.listener = format!("{:016x}", fastrand::u64(..));
+        &self.listener
     }
 
     /// Whether keys with different hash tags may be on different servers.
@@ -163,35 +176,55 @@ impl Link {
 
     pub(super) async fn query(&self, cmd: &Cmd) -> Result<Value> {
         self.check_open()?;
-        self.wire.send(cmd).await.map_err(translate)
+        let key = cmd.args_iter().find_map(|arg| match arg {
+            Arg::Simple(arg) => tag_of(arg).is_some().then_some(arg),
+            _ => None,
+        });
+        let key = key.unwrap_or(GLOBAL_TAG);
+        self.wire.send(key, cmd, Safety::Written).await.map_err(failed)
     }
 
     pub(super) async fn fields(&self, cmd: &Cmd) -> Result<Fields> {
         Fields::of(self.query(cmd).await?)
     }
 
-    /// Runs a script. If the server does not have it (restarted, flushed, failed over), sends the whole text: also a
-    /// single command, so still atomic.
+    /// Runs a script.
     pub(super) async fn run(&self, code: &Lazy, key: &str, args: &Args) -> Result<Value> {
-        self.run_with(code, key, None, args).await
+        self.run_with(code, key, None, args, Safety::Written).await
     }
 
-    /// Runs a script that also reads a key with another hash tag, if both are on one server.
-    pub(super) async fn run_with(
+    /// Runs a script that may also read a key with another hash tag, if both are on one server. If the server does not
+    /// have the script (restarted, flushed, failed over), sends the whole text: also a single command, so still atomic.
+    async fn run_with(
         &self,
         code: &Lazy,
         key: &str,
         other: Option<&str>,
         args: &Args,
+        safety: Safety,
     ) -> Result<Value> {
         self.check_open()?;
         let call = |command, script: &str| self.command(command, script, key, other, args);
-        match self.wire.send(&call("EVALSHA", &code.hash)).await {
-            Err(error) if is_no_script(&error) => {
-                self.wire.send(&call("EVAL", &code.text)).await.map_err(translate)
+        let by_hash = call("EVALSHA", &code.hash);
+        let answer = match self.wire.send(key.as_bytes(), &by_hash, safety).await {
+            Err(Failure::Sent(error)) if error.kind() == Driver::Server(Server::NoScript) => {
+                let whole = call("EVAL", &code.text);
+                self.wire.send(key.as_bytes(), &whole, safety).await
             }
-            other => other.map_err(translate),
-        }
+            answer => answer,
+        };
+        answer.map_err(failed)
+    }
+
+    /// The servers that answer, with the ids of their replication.
+    pub(super) async fn marks(&self) -> Servers {
+        let answers = self.wire.send_each(redis::cmd("INFO").arg("replication")).await;
+        let mark = |(server, answer): (Arc<str>, Result<Value, Failure>)| {
+            let info: String = redis::from_redis_value(answer.ok()?).ok()?;
+            let id = info.lines().find_map(|line| line.strip_prefix("master_replid:"))?;
+            Some((server, id.to_owned()))
+        };
+        answers.into_iter().filter_map(mark).collect()
     }
 
     fn command(
@@ -204,19 +237,21 @@ impl Link {
     ) -> Cmd {
         let mut cmd = redis::cmd(command);
         cmd.arg(script);
-        match other {
-            // While a slot moves between servers, both refuse a command with two keys of which one is missing: so no
-            // script sees half of a shard.
-            None if self.is_cluster() => cmd.arg(2).arg(key).arg(format!("{key}meta")),
-            None => cmd.arg(1).arg(key),
-            Some(other) => cmd.arg(2).arg(key).arg(other),
-        };
+        let mut keys = vec![key.to_owned()];
+        // While a slot moves between servers, both refuse a command with two keys of which one is missing: so no script
+        // sees half of a shard.
+        keys.extend(self.is_cluster().then(|| format!("{key}meta")));
+        keys.extend(other.map(str::to_owned));
+        if !self.listener.is_empty() {
+            // No key; but all that is in a shard's slot may stand here.
+            keys.push(format!("{key}to:{}", self.listener));
+        }
+        cmd.arg(keys.len()).arg(keys);
         cmd.arg(&args.0);
         cmd
     }
 
-    /// Runs a script and waits until its writes are as durable as the URL requires. `Unavailable` if they were written
-    /// but not confirmed within [`CONFIRM_WITHIN`].
+    /// Runs a script and waits until its writes are as durable as the URL requires.
     pub(super) async fn run_durably(
         &self,
         code: &Lazy,
@@ -224,52 +259,14 @@ impl Link {
         other: Option<&str>,
         args: &Args,
     ) -> Result<Value> {
-        if !self.options.waits() {
-            return self.run_with(code, key, other, args).await;
-        }
-        self.check_open()?;
-        let call = |command, script: &str| self.command(command, script, key, other, args);
-        let mut answer = self.confirmed(call("EVALSHA", &code.hash)).await;
-        if answer.as_ref().is_err_and(is_no_script) {
-            answer = self.confirmed(call("EVAL", &code.text)).await;
-        }
-        let (answer, confirmed) = answer.map_err(translate)?;
-        if !confirmed {
-            let message = format!(
-                "the server has written it, but within {} s not as many copies were confirmed as \
-                 wait_replicas and wait_fsync ask for: whether it outlives a failover is unknown",
-                CONFIRM_WITHIN.as_secs()
-            );
-            return Err(Error::new(ErrorKind::Unavailable, message));
-        }
-        Ok(answer)
+        let waits = self.options.waits();
+        let safety = if waits { Safety::Confirmed } else { Safety::Written };
+        self.run_with(code, key, other, args, safety).await
     }
 
     /// The same, for a script that answers with fields.
     pub(super) async fn call_durably(&self, code: &Lazy, key: &str, args: &Args) -> Result<Fields> {
         Fields::of(self.run_durably(code, key, None, args).await?)
-    }
-
-    /// The answer of a command, and whether enough copies of its writes are confirmed.
-    async fn confirmed(&self, cmd: Cmd) -> Result<(Value, bool), RedisError> {
-        let (replicas, within) = (self.options.wait_replicas, CONFIRM_WITHIN.as_millis() as u64);
-        let mut commands = redis::pipe();
-        commands.add_command(cmd);
-        match self.options.wait_fsync {
-            true => commands.cmd("WAITAOF").arg(1).arg(replicas).arg(within),
-            false => commands.cmd("WAIT").arg(replicas).arg(within),
-        };
-        let mut answers = self.wire.send_all(&commands).await?.into_iter();
-        let answer = answers.next().unwrap_or(Value::Nil).extract_error()?;
-        let enough =
-            |number: &Value, least: u32| matches!(number, Value::Int(n) if *n >= i64::from(least));
-        let confirmed = match answers.next().unwrap_or(Value::Nil).extract_error()? {
-            Value::Array(both) => {
-                both.len() == 2 && enough(&both[0], 1) && enough(&both[1], replicas)
-            }
-            number => enough(&number, replicas),
-        };
-        Ok((answer, confirmed))
     }
 
     pub(super) async fn call(&self, code: &Lazy, key: &str, args: &Args) -> Result<Fields> {
@@ -286,6 +283,23 @@ impl WakeServers {
     }
 }
 
-fn is_no_script(error: &RedisError) -> bool {
-    error.kind() == Driver::Server(Server::NoScript)
+fn failed(failure: Failure) -> Error {
+    match failure {
+        Failure::Unsent(error) | Failure::Sent(error) => translate(error),
+        Failure::Unconfirmed { written } => unconfirmed(written),
+    }
+}
+
+fn unconfirmed(written: bool) -> Error {
+    let message = match written {
+        true => format!(
+            "the server has written it, but within {} s not as many copies were confirmed as wait_replicas and \
+             wait_fsync ask for: whether it outlives a failover is unknown",
+            CONFIRM_WITHIN.as_secs()
+        ),
+        false => "nothing was written: not as many copies confirm what was written before as wait_replicas and \
+                  wait_fsync ask for"
+            .to_owned(),
+    };
+    Error::new(ErrorKind::Unavailable, message)
 }

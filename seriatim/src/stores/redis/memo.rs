@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::layout::Layout;
 use super::reply::Shard;
@@ -38,30 +41,55 @@ impl Known {
     }
 }
 
+/// How long the list of all queues is used at most: who changes a queue may die before it says so.
+const ALL_FOR: Duration = Duration::from_secs(15);
+
 /// The cached queues. An entry may be outdated, but is never another queue's.
 #[derive(Default)]
-pub(super) struct Memo(RwLock<HashMap<Arc<str>, Arc<Known>>>);
+pub(super) struct Memo {
+    by_name: RwLock<HashMap<Arc<str>, Arc<Known>>>,
+    all: RwLock<Option<All>>,
+}
+
+/// All queues as of a stamp.
+struct All {
+    stamp: i64,
+    read_at: Instant,
+    queues: Arc<[Arc<Known>]>,
+}
 
 impl Memo {
     pub(super) fn get(&self, name: &str) -> Option<Arc<Known>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
     pub(super) fn by_number(&self, number: u32) -> Option<Arc<Known>> {
-        let memo = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let memo = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         memo.values().find(|known| known.number == number).cloned()
     }
 
     pub(super) fn put(&self, known: Known) -> Arc<Known> {
         let known = Arc::new(known);
-        let mut memo = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut memo = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
         // After a wipe of the store, numbers are reused.
         memo.retain(|name, other| other.number != known.number || *name == known.name);
         memo.insert(known.name.clone(), known.clone());
         known
     }
 
+    /// All queues, if they were read at this stamp, and lately.
+    pub(super) fn all(&self, stamp: i64) -> Option<Arc<[Arc<Known>]>> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let all = all.as_ref().filter(|all| all.stamp == stamp);
+        Some(all.filter(|all| all.read_at.elapsed() < ALL_FOR)?.queues.clone())
+    }
+
+    pub(super) fn put_all(&self, stamp: i64, queues: Arc<[Arc<Known>]>) {
+        let all = All { stamp, read_at: Instant::now(), queues };
+        *self.all.write().unwrap_or_else(PoisonError::into_inner) = Some(all);
+    }
+
     pub(super) fn forget(&self, name: &str) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.by_name.write().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 }

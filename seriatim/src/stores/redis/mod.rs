@@ -10,17 +10,22 @@ mod address;
 mod args;
 mod beat;
 mod claim;
+mod clock;
+mod cluster;
 mod compact;
+mod confirming;
 mod dead;
 mod deletion;
 mod durability;
 mod fault;
-
 mod layout;
+mod line;
 mod link;
 mod living;
+mod marks;
 mod memo;
 mod nodes;
+mod notes;
 mod page;
 mod push;
 mod queues;
@@ -28,14 +33,15 @@ mod reply;
 mod rescue;
 mod reshard;
 mod settle;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod views;
 mod wake;
 mod wire;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use args::Args;
 use async_trait::async_trait;
@@ -49,7 +55,7 @@ use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 
 /// The version of the stored format; a store written by a newer one is refused.
-const LAYOUT_VERSION: i64 = 3;
+const LAYOUT_VERSION: i64 = 4;
 /// Longest prefix of keys, in bytes.
 const PREFIX_BYTES_MAX: usize = 64;
 
@@ -67,6 +73,13 @@ pub struct Redis {
     rotation: AtomicU64,
     /// Shared with the connection for heartbeats, which receives the list of living nodes.
     living: Arc<living::Living>,
+    /// Shared likewise.
+    marks: Arc<marks::Marks>,
+    /// Why the last rescue did not ask every shard, if it was answered all the same.
+    unanswered_rescue: Mutex<Option<Error>>,
+    clock: clock::Clock,
+    /// The next rescue looks at all shards, whoever leads.
+    walks: AtomicBool,
     bell: Bell,
     /// `None` on a connection for heartbeats.
     wake: Option<wake::Listener>,
@@ -98,9 +111,10 @@ impl Redis {
     pub async fn connect_in(url: &str, prefix: &str) -> Result<Self> {
         check_prefix(prefix)?;
         let mut store = Self::on(Link::open(url).await?, url, prefix);
-        let (servers, channel) = (store.link.wake_servers(), wake::channel(prefix));
+        let channels = wake::channels(prefix, store.link.listen());
+        let servers = store.link.wake_servers();
         let (bell, memo) = (store.bell.clone(), store.memo.clone());
-        store.wake = Some(wake::Listener::open(servers, channel, bell, memo));
+        store.wake = Some(wake::Listener::open(servers, channels, bell, memo));
         Ok(store)
     }
 
@@ -114,6 +128,10 @@ impl Redis {
             memo,
             rotation,
             living: Arc::default(),
+            marks: Arc::default(),
+            unanswered_rescue: Mutex::default(),
+            clock: clock::Clock::default(),
+            walks: AtomicBool::new(true),
             bell: Bell::default(),
             wake: None,
         }
@@ -174,7 +192,7 @@ fn check_prefix(prefix: &str) -> Result<()> {
 #[async_trait]
 impl Store for Redis {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "redis", shared: true, claim_split: None, goes_on: false }
+        Capabilities { name: "redis", shared: true, claim_split: None, goes_on: true }
     }
 
     async fn now(&self) -> Result<Timestamp> {
@@ -221,9 +239,11 @@ impl Store for Redis {
     }
 
     fn heartbeat_line(&self) -> Option<Opening> {
-        let (url, prefix, living) = (self.url.clone(), self.prefix.clone(), self.living.clone());
+        let (url, prefix) = (self.url.clone(), self.prefix.clone());
+        let (living, marks) = (self.living.clone(), self.marks.clone());
         Some(Box::pin(async move {
-            let line = Self { living, ..Self::on(Link::open_again(&url).await?, &url, &prefix) };
+            let line =
+                Self { living, marks, ..Self::on(Link::open_again(&url).await?, &url, &prefix) };
             Ok(Arc::new(line) as SharedStore)
         }))
     }

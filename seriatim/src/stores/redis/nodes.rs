@@ -1,14 +1,17 @@
 //! The fleet role: heartbeats, rescue, release, commands, leadership, and the sweep.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 
 use super::args::Args;
 use super::beat::parts;
 use super::link::{
     GLOBAL_BEAT, GLOBAL_COMMAND, GLOBAL_GONE, GLOBAL_LEAD, GLOBAL_SWEEP, RELEASE, SWEEP,
 };
+use super::memo::Known;
 use super::reply::{Fields, single};
 use super::rescue::Call;
 use super::{Redis, beat};
@@ -17,6 +20,7 @@ use crate::contract::release::NOBODY;
 use crate::contract::{
     Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release, Rescue, Sweep, Swept,
 };
+use crate::lock::lock;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::NodeId;
@@ -37,6 +41,9 @@ impl Fleet for Redis {
         args.text(&request.node.id.0).micros(request.node.lease).text(&info);
         let mut answer = self.link.call(&GLOBAL_BEAT, &self.global(""), &args).await?;
         let (now, alive) = (answer.time()?, answer.flag()?);
+        if request.now.is_none() && self.clock.latest().is_none() {
+            self.clock.read(now, false);
+        }
         let command = answer.opt_text()?.as_deref().and_then(Command::named);
         let mut pulse = Pulse { alive, command, ..Pulse::default() };
         let mut lost = Vec::new();
@@ -46,32 +53,64 @@ impl Fleet for Redis {
             living.push(NodeId(list.text()?));
         }
         self.living.set(living);
-        for (shard, part) in parts(&request.beats, flags)? {
-            let reply = self.beat_in(shard, now, &request, &part).await?;
-            pulse.cancel.extend(reply.notices);
-            lost.extend(reply.lost);
+        let shards = parts(&request.beats, flags)?;
+        let replies = shards.iter().map(|(shard, part)| self.beat_in(*shard, now, &request, part));
+        for ((shard, part), reply) in shards.iter().zip(join_all(replies).await) {
+            match reply {
+                Ok(reply) => {
+                    pulse.cancel.extend(reply.notices);
+                    lost.extend(reply.lost);
+                }
+                // The node is alive all the same. Leases of their own end, if nobody hears that they are not extended.
+                Err(error) if self.is_of_one_server(&error) && !part.extends(&request.beats) => {
+                    let (queue, shard) = (shard.queue, shard.shard);
+                    tracing::debug!(%error, queue, shard, "a shard does not answer a heartbeat");
+                }
+                Err(error) => return Err(error),
+            }
         }
         lost.sort_unstable();
         pulse.lost = lost.into_iter().filter_map(|i| Some(request.beats.get(i)?.lane)).collect();
         pulse.cancel.sort_by_key(|notice| notice.lane);
+        pulse.moved = self.marks.changed(&request.node.id, self.link.marks().await);
         Ok(pulse)
     }
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
-        let (now, mut beats) = self.declare_dying(&request).await?;
-        let mut turns = Vec::new();
-        for known in self.all_queues().await? {
+        if let Some(error) = lock(&self.unanswered_rescue).take() {
+            return Err(error);
+        }
+        let Some((now, mut beats)) = self.declare_dying(&request).await? else {
+            return Ok(Vec::new());
+        };
+        let (mut turns, mut failed) = (Vec::new(), None);
+        for known in &*self.all_queues().await? {
             for shard in known.shards() {
                 let lanes_left = request.lanes_max.min(CLAIM_LANES_MAX) - turns.len();
                 if lanes_left == 0 {
-                    return Ok(turns);
+                    break;
                 }
                 let call = Call { now, request: &request, lanes_left };
-                let taken = self.rescue_in(shard, call, &mut beats).await?;
-                turns.extend(taken.turns(shard, &known.name)?);
+                match self.rescue_in(shard, call, &mut beats).await {
+                    Ok(taken) => turns.extend(taken.turns(shard, &known.name)?),
+                    Err(error) if self.is_of_one_server(&error) || !turns.is_empty() => {
+                        failed = Some(error);
+                    }
+                    Err(error) => return Err(error),
+                }
             }
         }
-        Ok(turns)
+        if turns.len() >= request.lanes_max.min(CLAIM_LANES_MAX) {
+            self.walks.store(true, Ordering::Release);
+        }
+        match failed {
+            // The caller must have what it holds now, and must hear that it may hold more.
+            Some(error) if turns.is_empty() => Err(error),
+            failed => {
+                *lock(&self.unanswered_rescue) = failed;
+                Ok(turns)
+            }
+        }
     }
 
     async fn release(&self, request: Release) -> Result<Vec<Turn>> {
@@ -95,7 +134,10 @@ impl Fleet for Redis {
         let mut args = Args::at(request.now);
         args.text(&request.node.0).int(request.heartbeat_at.as_micros());
         args.int(gone::set_back(request.heartbeat_at).as_micros());
-        single(self.link.run(&GLOBAL_GONE, &self.global(""), &args).await?)?.flag()
+        let declared =
+            single(self.link.run(&GLOBAL_GONE, &self.global(""), &args).await?)?.flag()?;
+        self.walks.fetch_or(declared, Ordering::AcqRel);
+        Ok(declared)
     }
 
     async fn command_node(&self, node: NodeId, command: Command) -> Result<()> {
@@ -115,36 +157,51 @@ impl Fleet for Redis {
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
-        let rows_max = request.rows_max.min(ACTION_ROWS_MAX);
-        let (mut swept, mut names) = (Swept::default(), 0);
-        for known in self.all_queues().await? {
-            if !known.layout.older.is_empty() {
-                self.adopt(&known).await?;
-                self.retire(known.clone()).await?;
-            }
-            for shard in known.shards() {
-                let mut args = Args::at(request.now);
-                for taken in
-                    [swept.expired.len(), swept.completed as usize, swept.dead.len(), names]
-                {
-                    args.int(rows_max.saturating_sub(taken) as i64);
-                }
-                let mut answer = self.link.call(&SWEEP, &self.key(shard, ""), &args).await?;
-                swept.expired.extend(answer.ids(shard)?);
-                swept.completed += answer.int()? as u64;
-                swept.dead.extend(answer.ids(shard)?);
-                names += answer.int()? as usize;
-                swept.more |= answer.flag()?;
+        let (mut swept, mut names, mut failed) = (Swept::default(), 0, None);
+        for known in &*self.all_queues().await? {
+            match self.sweep_queue(known, request, &mut swept, &mut names).await {
+                Err(error) if self.is_of_one_server(&error) => failed = Some(error),
+                answer => answer?,
             }
         }
         let mut args = Args::at(request.now);
         args.micros(DEAD_NODE_SHOWN);
         self.link.run(&GLOBAL_SWEEP, &self.global(""), &args).await?;
-        Ok(swept)
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(swept),
+        }
     }
 }
 
 impl Redis {
+    async fn sweep_queue(
+        &self,
+        known: &Arc<Known>,
+        request: Sweep,
+        swept: &mut Swept,
+        names: &mut usize,
+    ) -> Result<()> {
+        if !known.layout.older.is_empty() {
+            self.adopt(known).await?;
+            self.retire(known.clone()).await?;
+        }
+        let rows_max = request.rows_max.min(ACTION_ROWS_MAX);
+        for shard in known.shards() {
+            let mut args = Args::at(request.now);
+            for taken in [swept.expired.len(), swept.completed as usize, swept.dead.len(), *names] {
+                args.int(rows_max.saturating_sub(taken) as i64);
+            }
+            let mut answer = self.link.call(&SWEEP, &self.key(shard, ""), &args).await?;
+            swept.expired.extend(answer.ids(shard)?);
+            swept.completed += answer.int()? as u64;
+            swept.dead.extend(answer.ids(shard)?);
+            *names += answer.int()? as usize;
+            swept.more |= answer.flag()?;
+        }
+        Ok(())
+    }
+
     pub(super) async fn pairs(&self, name: &str) -> Result<Vec<(Arc<str>, Arc<str>)>> {
         let mut cmd = redis::cmd("HGETALL");
         let mut fields: Fields = self.link.fields(cmd.arg(self.global(name))).await?;

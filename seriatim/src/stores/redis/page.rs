@@ -226,9 +226,10 @@ impl Rows {
             return Self::of_key("lane", key);
         }
         match query.order {
-            _ if query.state == Some(LaneState::Claimed) || query.node.is_some() => {
-                Self::all("held")
+            _ if query.node.is_some() => {
+                Self::of_key("holder", query.node.as_ref().map_or("", |node| &node.0))
             }
+            _ if query.state == Some(LaneState::Claimed) => Self::all("held"),
             LaneOrder::RetryCount => Self::in_trouble(chosen, shard),
             _ => Self::all("lanes"),
         }

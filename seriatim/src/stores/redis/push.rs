@@ -186,15 +186,21 @@ impl Redis {
         let mut args = Args::default();
         args.flag(floor.is_none()).now(request.now);
         args.int(part.known.version).text(part.take.text()).int(floor.unwrap_or(0));
-        let all_plain = part.jobs.iter().all(|i| is_plain(&request.jobs[*i]));
-        args.text(if all_plain { "s" } else { "m" });
+        let is_bare = |job: &Job| is_plain(job) && job.options.idempotency_key.is_none();
+        let all_bare = part.jobs.iter().all(|i| is_bare(&request.jobs[*i]));
+        args.text(if all_bare { "s" } else { "m" });
         for i in &part.jobs {
             let job = &request.jobs[*i];
-            match is_plain(job) {
-                true if all_plain => args.bytes(plain(job, &part.known.queue)?),
-                true => args.text("s").bytes(plain(job, &part.known.queue)?),
-                false => job_args(args.text("g"), job, &part.known.queue)?,
-            };
+            if !is_plain(job) {
+                job_args(args.text("g"), job, &part.known)?;
+                continue;
+            }
+            match &job.options.idempotency_key {
+                Some(key) => drop(args.text("i").text(key)),
+                None if !all_bare => drop(args.text("s")),
+                None => {}
+            }
+            args.bytes(plain(job, &part.known)?);
         }
         let mut answer = self.link.call_durably(&PUSH, &self.key(part.shard, ""), &args).await?;
         match &*answer.text()? {
@@ -292,17 +298,20 @@ impl Way {
 }
 
 /// A longer payload is stored separately: `INLINE_BYTES_MAX` of `shard.lua`.
-const INLINE_BYTES_MAX: usize = 1024;
+const INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// The digest of a job's task and payload if its queue may compare them. A queue that a push created may be declared
+/// with another mode while it has jobs.
+fn digest(job: &Job, known: &Known) -> Vec<u8> {
+    let compares = known.queue.merges() || !known.declared && known.queue.mode.is_keyed();
+    if compares { job.payload_digest().to_vec() } else { Vec::new() }
+}
 
 /// The arguments of `push.lua` for one job.
-fn job_args<'a>(args: &'a mut Args, job: &Job, queue: &Queue) -> Result<&'a mut Args> {
+fn job_args<'a>(args: &'a mut Args, job: &Job, known: &Known) -> Result<&'a mut Args> {
     let options = &job.options;
     args.name(job.key.as_deref()).name(job.task.as_deref()).bytes(job.payload.as_bytes());
-    // Also if the mode does not merge: the queue may be redeclared, and its jobs compared then.
-    match queue.mode.is_keyed() {
-        true => args.bytes(job.payload_digest()),
-        false => args.text(""),
-    };
+    args.bytes(digest(job, known));
     args.name(job.score.map(score_hex).as_deref()).int(job.priority);
     match job.run_at {
         RunAt::Now => args.text("n"),
@@ -315,22 +324,21 @@ fn job_args<'a>(args: &'a mut Args, job: &Job, queue: &Queue) -> Result<&'a mut 
     Ok(args.name(options.idempotency_key.as_deref()).text(&options_text(options)?))
 }
 
-/// Whether this job fits a compact record (`compact.lua`).
+/// Whether this job fits a record of a plain job (`compact.lua`).
 fn is_plain(job: &Job) -> bool {
     let options = &job.options;
     options.node.is_none()
         && options.consumer_group.is_none()
         && options.lease_ttl.is_none()
         && options.expires_at.is_none()
-        && options.idempotency_key.is_none()
         && job.payload.as_bytes().len() <= INLINE_BYTES_MAX
 }
 
 /// The argument of `push.lua` for a plain job; it ends like a compact record.
-fn plain(job: &Job, queue: &Queue) -> Result<Vec<u8>> {
+fn plain(job: &Job, known: &Known) -> Result<Vec<u8>> {
     let text = options_text(&job.options)?;
     let (key, task) = (job.key.as_deref().unwrap_or(""), job.task.as_deref().unwrap_or(""));
-    let digest = if queue.mode.is_keyed() { job.payload_digest().to_vec() } else { Vec::new() };
+    let digest = digest(job, known);
     let body = job.payload.as_bytes();
     let (kind, time) = match job.run_at {
         RunAt::Now => (b'n', 0),

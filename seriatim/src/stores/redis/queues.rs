@@ -12,7 +12,7 @@ use futures_util::future::try_join_all;
 use super::Redis;
 use super::args::{Args, micros};
 use super::layout::Layout;
-use super::link::{DECLARE, GLOBAL_REGISTER, GLOBAL_UNREGISTER, PAUSE};
+use super::link::{DECLARE, GLOBAL_CHANGED, GLOBAL_REGISTER, GLOBAL_UNREGISTER, PAUSE};
 use super::memo::Known;
 use super::reply::{Shard, corrupt, single};
 use crate::contract::definition::Found;
@@ -89,6 +89,7 @@ impl Queues for Redis {
             self.link.query(&free).await?;
         }
         self.memo.forget(name);
+        self.changed().await?;
         Ok(Acted { count, more: false })
     }
 
@@ -183,8 +184,21 @@ impl Redis {
         Ok(Some(self.memo.put(known)))
     }
 
-    /// All current queues, by name.
-    pub(super) async fn all_queues(&self) -> Result<Vec<Arc<Known>>> {
+    /// All current queues, by name. Read again if the stamp shows that one has changed.
+    pub(super) async fn all_queues(&self) -> Result<Arc<[Arc<Known>]>> {
+        let cmd = redis::cmd("HGET").arg(self.global("meta")).arg("stamp").to_owned();
+        let stamp = single(self.link.query(&cmd).await?)?.opt_int()?;
+        if let Some(queues) = stamp.and_then(|stamp| self.memo.all(stamp)) {
+            return Ok(queues);
+        }
+        let queues: Arc<[_]> = self.load_all().await?.into();
+        if let Some(stamp) = stamp {
+            self.memo.put_all(stamp, queues.clone());
+        }
+        Ok(queues)
+    }
+
+    async fn load_all(&self) -> Result<Vec<Arc<Known>>> {
         let cmd = redis::cmd("HGETALL").arg(self.global("queues")).to_owned();
         let mut fields = self.link.fields(&cmd).await?;
         let mut registered = Vec::new();
@@ -198,12 +212,17 @@ impl Redis {
         Ok(queues)
     }
 
+    /// Tells all processes that a queue was defined, changed or deleted.
+    pub(super) async fn changed(&self) -> Result<()> {
+        self.link.run(&GLOBAL_CHANGED, &self.global(""), &Args::at(None)).await.map(drop)
+    }
+
     /// The queue with the number in an id.
     pub(super) async fn numbered(&self, number: u32) -> Result<Option<Arc<Known>>> {
         if let Some(known) = self.memo.by_number(number) {
             return Ok(Some(known));
         }
-        Ok(self.all_queues().await?.into_iter().find(|known| known.number == number))
+        Ok(self.all_queues().await?.iter().find(|known| known.number == number).cloned())
     }
 
     async fn may_declare(&self, known: &Known, queue: &Queue) -> Result<()> {
@@ -234,6 +253,7 @@ impl Redis {
         for _ in 0..ATTEMPTS {
             let home = Known::home(self.number_for(&queue.name).await?);
             let known = self.reload(&queue.name).await?;
+            let before = known.as_ref().map(|known| known.version);
             // An existing queue keeps its number of shards.
             let shards = known.map_or(queue.shards, |known| known.queue.shards);
             let queue = Queue { shards, ..queue.clone() };
@@ -248,6 +268,9 @@ impl Redis {
                 Answer::Ok | Answer::Exists => {}
             }
             if let Some(known) = self.reload(&queue.name).await? {
+                if before != Some(known.version) {
+                    self.changed().await?;
+                }
                 self.adopt(&known).await?;
             }
             return Ok(());
@@ -267,7 +290,8 @@ impl Redis {
                 }
                 Answer::Closing => return Err(is_closing(&queue.name)),
                 Answer::Refused(error) => return Err(error),
-                Answer::Ok | Answer::Exists | Answer::Shards => {}
+                Answer::Ok => self.changed().await?,
+                Answer::Exists | Answer::Shards => {}
             }
             // `None`: a deletion removed the name from the register meanwhile.
             match self.reload(&queue.name).await? {
@@ -341,8 +365,12 @@ impl Redis {
     ) -> Result<bool> {
         let mut args = Args::default();
         args.flag(paused).flag(closing).int(known.version);
-        single(self.link.run(&PAUSE, &self.key(Known::home(known.number), ""), &args).await?)?
-            .flag()
+        let home = self.key(Known::home(known.number), "");
+        let is_set = single(self.link.run(&PAUSE, &home, &args).await?)?.flag()?;
+        if is_set {
+            self.changed().await?;
+        }
+        Ok(is_set)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::args::Args;
-use super::compact::{self, Begin, Compact};
+use super::compact::{self, Begin, Plain};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId, Token};
@@ -188,18 +188,22 @@ impl Fields {
         Ok(ids)
     }
 
-    /// The turns of a claim. `token` and `now` are the token and time of those with compact records.
+    /// The turns of a claim (`turns.lua`), made at `now`.
     pub(super) fn claimed(
         mut self,
         shard: Shard,
         queue: &Arc<str>,
         now: Timestamp,
-        token: Token,
     ) -> Result<Vec<Turn>> {
         let mut turns = Vec::with_capacity(self.0.len() / 2);
+        let mut token = Token(0);
         while !self.is_empty() {
-            let claim = Compact { shard, queue, token, now };
+            let claim = Plain { shard, queue, token, now };
             turns.push(match self.value()? {
+                Value::Int(of_the_next) => {
+                    token = Token(of_the_next);
+                    continue;
+                }
                 Value::BulkString(bytes) => match Begin::of(&bytes)? {
                     Begin::Lane(lane) => compact::turn(claim, lane, &self.bytes()?)?,
                     Begin::Job => compact::listed_turn(claim, [Ok(bytes)])?,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use redis::Value;
 
@@ -18,6 +20,8 @@ use crate::model::error::Result;
 /// Last heartbeats by node; `-` for a forgotten node.
 pub(super) type Beats = BTreeMap<String, String>;
 
+/// How long a node leads the rescues, unless it dies sooner: more than two rounds.
+const LEADS_FOR: Duration = Duration::from_secs(25);
 /// Most calls per shard: it is asked again if it knows holders that registered meanwhile.
 const ATTEMPTS: usize = 3;
 
@@ -46,20 +50,40 @@ impl Redis {
         })
     }
 
-    /// Declares silent nodes dead; the caller may be among them.
-    pub(super) async fn declare_dying(&self, request: &Rescue) -> Result<(Timestamp, Beats)> {
+    /// Declares silent nodes dead; the caller may be among them. `None`: another node looks at the shards, or none may
+    /// now. A caller that names the time is no engine among others: it looks at all shards.
+    pub(super) async fn declare_dying(
+        &self,
+        request: &Rescue,
+    ) -> Result<Option<(Timestamp, Beats)>> {
         let mut args = Args::at(request.now);
         args.text(&request.node.0);
+        let walks = request.now.is_some() || self.walks.swap(false, Ordering::AcqRel);
+        if request.now.is_none() && self.clock.is_spared(request.lease) {
+            return Ok(None);
+        }
+        match walks {
+            true => args.text(""),
+            false => args.micros(LEADS_FOR),
+        };
+        match self.clock.latest().filter(|_| request.now.is_none()) {
+            Some(latest) => args.time(latest),
+            None => args.text(""),
+        };
         let mut answer = self.link.call(&GLOBAL_DYING, &self.global(""), &args).await?;
         let (now, lives) = (answer.time()?, answer.flag()?);
+        let (walks, jumped) = (answer.flag()?, answer.flag()?);
         if !lives {
             return Err(node_gone(&request.node));
+        }
+        if request.now.is_none() {
+            self.clock.read(now, jumped);
         }
         let (mut list, mut beats) = (answer.list()?, Beats::new());
         while !list.is_empty() {
             beats.insert(list.text()?.to_string(), list.text()?.to_string());
         }
-        Ok((now, beats))
+        Ok(walks.then_some((now, beats)))
     }
 
     pub(super) async fn rescue_in(

@@ -84,7 +84,10 @@ impl Redis {
         let key = self.key(Known::home(known.number), "");
         match single(self.link.run(&LAYOUT, &key, &args).await?)?.int()? {
             0 => Ok(None),
-            _ => self.reload(&known.name).await,
+            _ => {
+                self.changed().await?;
+                self.reload(&known.name).await
+            }
         }
     }
 

@@ -1,12 +1,17 @@
 //! Settling turns.
 
+use std::collections::HashMap;
+
 use super::Redis;
 use super::args::{Args, micros};
+use super::claim::{routes, turn_args};
 use super::link::SETTLE;
-use super::reply::{Fields, Shard, lane_bytes};
-use crate::contract::{Settle, Settled};
+use super::reply::{Fields, Shard, corrupt, lane_bytes};
+use crate::contract::{GoOn, Settle, Settled, Wake};
 use crate::model::error::Result;
+use crate::model::limits::CLAIM_LANES_MAX;
 use crate::model::settle::{Due, Fate, Settlement};
+use crate::model::turn::Turn;
 
 /// Matches no job: job numbers start at 1.
 const NO_JOB: u64 = 0;
@@ -21,35 +26,104 @@ impl Redis {
         let turns = &request.turns;
         let (simple, others): (Vec<usize>, Vec<usize>) =
             places.into_iter().partition(|place| is_simple(&turns[*place]));
+        let going_on = self.going_on(shard, &simple, request).await;
         let mut args = Args::at(request.now);
         args.int(simple.len() as i64);
-        simple.iter().for_each(|place| simple_args(&mut args, &turns[*place]));
-        others.iter().for_each(|place| turn_args(&mut args, shard, &turns[*place]));
-        let mut answer = self.link.call_durably(&SETTLE, &self.key(shard, ""), &args).await?;
+        let alive = going_on.as_ref().and_then(|going_on| going_on.alive.as_deref());
+        let go_on = going_on.as_ref().map(|going_on| going_on.go_on);
+        let about = going_on.as_ref().map_or(&[][..], |going_on| &going_on.args.0);
+        args.int(about.len() as i64).0.extend_from_slice(about);
+        for place in &simple {
+            let goes_on = go_on.is_some_and(|go_on| go_on.places.binary_search(place).is_ok());
+            simple_args(&mut args, &turns[*place], goes_on);
+        }
+        others.iter().for_each(|place| turn_args_of(&mut args, shard, &turns[*place]));
+        let key = self.key(shard, "");
+        let answer = self.link.run_durably(&SETTLE, &key, alive, &args).await?;
+        let mut answer = Fields::of(answer)?;
+        let (mut answers, now, next) = (answer.list()?, answer.time()?, answer.list()?);
+        let mut next: HashMap<u64, Turn> = match go_on {
+            Some(GoOn { claim, .. }) => {
+                let turns = next.claimed(shard, &claim.queue, now)?;
+                turns.into_iter().map(|turn| (turn.lane.number, turn)).collect()
+            }
+            None if next.is_empty() => HashMap::new(),
+            None => return Err(corrupt()),
+        };
         let mut settled = Vec::new();
         for place in simple.into_iter().chain(others) {
-            let cancelled = match answer.value()? {
+            let cancelled = match answers.value()? {
                 cancelled @ redis::Value::Array(_) => Fields::of(cancelled)?.ids_here(shard)?,
                 _ => continue,
             };
-            settled.push((place, Settled::ok(cancelled)));
+            let next = next.remove(&turns[place].lane.number).map(Box::new);
+            settled.push((place, Settled::Ok { cancelled, next }));
+        }
+        if answer.flag()? {
+            let known = self.memo.by_number(shard.queue);
+            self.bell.ring(&known.map_or(Wake::All, |known| Wake::of([&*known.name])));
         }
         Ok(settled)
     }
+
+    /// What the script needs to know about lanes of this shard that go on. `None` if none of these can.
+    async fn going_on<'r>(
+        &self,
+        shard: Shard,
+        simple: &[usize],
+        request: &'r Settle,
+    ) -> Option<GoingOn<'r>> {
+        let turns = &request.turns;
+        let is_here = |place: &usize| {
+            turns.get(*place).is_some_and(|turn| Shard::of_lane(turn.lane) == shard)
+        };
+        // One of another queue that names these places goes on with nothing.
+        let mut known = None;
+        for go_on in &request.go_on {
+            let there = self.known(&go_on.claim.queue).await.ok().flatten();
+            if there.as_ref().is_some_and(|there| there.number == shard.queue) {
+                known = there.zip(Some(go_on));
+            }
+        }
+        let (known, go_on) = known?;
+        let claim = &go_on.claim;
+        let refused = claim.declared && !known.declared
+            || known.queue.check_lease(claim.lease.ttl()).is_err()
+            || !go_on.places.iter().any(|place| is_here(place) && simple.contains(place));
+        if refused || self.link.is_cluster() && self.check_node(&claim.node).await.is_err() {
+            return None;
+        }
+        let alive = (!self.link.is_cluster()).then(|| self.global("alive"));
+        let mut args = Args::default();
+        turn_args(&mut args, claim, known.queue.lease_max);
+        args.int(claim.lanes_max.min(CLAIM_LANES_MAX) as i64).int(known.version);
+        args.int(claim.ticket).flag(alive.is_some());
+        routes(&mut args, claim);
+        Some(GoingOn { go_on, alive, args })
+    }
+}
+
+/// The lanes of a shard that may go on.
+struct GoingOn<'r> {
+    go_on: &'r GoOn,
+    /// The key with the living nodes; `None` if another server may have it, and the node was checked.
+    alive: Option<String>,
+    args: Args,
 }
 
 /// Whether the turn has the simple form, with all jobs done.
 fn is_simple(turn: &Settlement) -> bool {
-    turn.rest == Fate::Done && turn.exceptions.is_empty() && !turn.keep.counted && turn.token.0 > 0
+    turn.is_all_done() && turn.token.0 > 0
 }
 
-fn simple_args(args: &mut Args, turn: &Settlement) {
+fn simple_args(args: &mut Args, turn: &Settlement, goes_on: bool) {
     let token = lane_bytes(turn.token.0 as u64);
-    args.bytes([lane_bytes(turn.lane.number), token].concat());
+    let mut text = [lane_bytes(turn.lane.number), token].concat();
+    text.extend(goes_on.then_some(b'+'));
+    args.bytes(text);
 }
-
 /// The arguments of `settle.lua` for one turn. Jobs of other shards cannot be in it.
-fn turn_args(args: &mut Args, shard: Shard, turn: &Settlement) {
+fn turn_args_of(args: &mut Args, shard: Shard, turn: &Settlement) {
     let keep = &turn.keep;
     args.int(turn.lane.number).int(turn.token.0).text(fate(turn.rest));
     match keep.job {

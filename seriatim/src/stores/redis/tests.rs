@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used)]
 
 mod deletion;
+mod depth;
 mod emptied;
 mod listed;
 mod listings;
+mod outages;
 mod reshard;
 mod reshard_races;
 mod servers;
+mod version;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -105,7 +108,7 @@ async fn a_store_of_a_newer_version_is_refused() {
     send(&url(), &["HSET", &format!("{prefix}:{{g}}:meta"), "version", "99"]).await;
     let error = store.migrate().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 3"));
+    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 4"));
 }
 
 /// Such entries may come from a defect, or from an administrator with a command line.
@@ -320,6 +323,8 @@ async fn pushes_and_settles_in_another_process_are_heard() {
     let mut pushes = 0..100;
     // There is no signal that the other process is listening yet.
     loop {
+        // A claim that finds too little waits for more.
+        other.claim(claim_request("q", 0)).await.unwrap();
         wakeups.forget();
         let key = format!("k{}", pushes.next().expect("the other process hears it"));
         push(&one, vec![job(&key, 0)]).await;
@@ -330,6 +335,7 @@ async fn pushes_and_settles_in_another_process_are_heard() {
         }
     }
     while wakeups.wait(Duration::from_millis(200)).await.is_some() {}
+    other.claim(claim_request("q", 0)).await.unwrap();
     done(&one, &turns).await;
     assert!(
         wakeups.wait(Duration::from_secs(10)).await.is_some(),

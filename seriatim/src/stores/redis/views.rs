@@ -9,7 +9,7 @@ use redis::Value;
 
 use super::Redis;
 use super::args::Args;
-use super::link::{LANES, STATS, TURN, VIEW};
+use super::link::{DUE, LANES, STATS, TURN, VIEW};
 use super::memo::Known;
 use super::page::{Chosen, Entry, Rows, job_entry, lane_entry, runs};
 use super::reply::{Fields, Shard, corrupt, name_job, score_of};
@@ -26,9 +26,11 @@ use crate::model::turn::Turn;
 use crate::stores::asked::is_asked;
 use crate::stores::gone;
 
+/// Most shards that one script looks at: a running script blocks all others.
+const DUE_SHARDS_MAX: usize = 200;
+
 /// The statistics of one shard.
 struct Numbers {
-    paused: bool,
     /// Lanes, jobs, claimed, retrying, dead, processed, failed.
     counts: [u64; 7],
     due: Option<Timestamp>,
@@ -60,14 +62,24 @@ impl Views for Redis {
 
     async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
         let is_asked = is_asked(&queues);
-        let due = async |known: Arc<Known>| {
-            let shards = try_join_all(known.open_shards().map(|shard| self.numbers(shard))).await?;
-            let open = shards.into_iter().flatten().filter(|numbers| !numbers.paused);
-            let due = open.filter_map(|numbers| numbers.due).min();
-            Ok(QueueDue { queue: known.name.clone(), due })
-        };
         let known = self.all_queues().await?;
-        try_join_all(known.into_iter().filter(|known| is_asked(&known.name)).map(due)).await
+        let known = known.iter().filter(|known| is_asked(&known.name));
+        let mut due: Vec<QueueDue> = Vec::new();
+        let mut shards = Vec::new();
+        for queue in known {
+            let place = due.len();
+            shards.extend(queue.open_shards().map(|shard| (place, self.key(shard, ""))));
+            due.push(QueueDue { queue: queue.name.clone(), due: None });
+        }
+        // A cluster allows a script the keys of one shard.
+        let most = if self.link.is_cluster() { 1 } else { DUE_SHARDS_MAX };
+        let parts = shards.chunks(most);
+        let asked = try_join_all(parts.clone().map(|part| self.first_dues(part))).await?;
+        for ((place, _), time) in parts.flatten().zip(asked.into_iter().flatten()) {
+            let due = &mut due[*place].due;
+            *due = due.iter().copied().chain(time).min();
+        }
+        Ok(due)
     }
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
@@ -179,6 +191,23 @@ impl Views for Redis {
 }
 
 impl Redis {
+    /// When each of these shards has a lane due first.
+    async fn first_dues(&self, shards: &[(usize, String)]) -> Result<Vec<Option<Timestamp>>> {
+        let Some(((_, first), others)) = shards.split_first() else { return Ok(Vec::new()) };
+        let mut args = Args::default();
+        others.iter().for_each(|(_, prefix)| {
+            args.text(prefix);
+        });
+        let mut answer = self.link.call(&DUE, first, &args).await?;
+        let mut dues = Vec::new();
+        while !answer.is_empty() {
+            let due = answer.text()?;
+            let time = |due: &str| due.parse().map(Timestamp::from_micros).map_err(|_| corrupt());
+            dues.push((!due.is_empty()).then(|| time(&due)).transpose()?);
+        }
+        Ok(dues)
+    }
+
     /// The numbers of running jobs, of the query's key or all.
     async fn running(&self, shard: Shard, query: &JobQuery) -> Result<HashSet<i64>> {
         let mut running = HashSet::new();
@@ -196,11 +225,12 @@ impl Redis {
         if answer.is_empty() {
             return Ok(None);
         }
-        let (paused, mut counts) = (answer.flag()?, [0; 7]);
+        let _paused = answer.flag()?;
+        let mut counts = [0; 7];
         for number in &mut counts {
             *number = answer.int()? as u64;
         }
-        Ok(Some(Numbers { paused, counts, due: answer.opt_time()? }))
+        Ok(Some(Numbers { counts, due: answer.opt_time()? }))
     }
 
     async fn stats_of(&self, known: &Known, now: Timestamp) -> Result<QueueStats> {

@@ -1,11 +1,14 @@
-//! Wake-ups between processes: scripts publish on one channel, and every store subscribes to it on a separate
-//! connection. They are hints: jobs whose wake-up was lost are found by polling.
+//! Wake-ups between processes. A process whose last claim found too little is woken on a channel of its own; changes that
+//! concern all are published on another one. Every store subscribes to both on a separate connection. They are hints:
+//! jobs whose wake-up was lost are found by polling.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use redis::ErrorKind as Driver;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::link::WakeServers;
 use super::memo::Memo;
@@ -13,18 +16,29 @@ use crate::contract::{Bell, Wake};
 
 /// Time between attempts to reconnect. Meanwhile nodes poll.
 const RECONNECT: Duration = Duration::from_secs(1);
+/// How often the server is asked whether it is still there, and how long it may take to answer. A connection without
+/// messages does not show that it has ended.
+const PING_EVERY: Duration = Duration::from_secs(10);
+const PONG_WITHIN: Duration = Duration::from_secs(10);
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
-/// The channel on which scripts publish; `shard.lua` derives the same name from the prefix of its keys.
-pub(super) fn channel(prefix: &str) -> String {
-    format!("{prefix}:wake")
+/// The channels on which scripts publish, for all and for one; `lane.lua` derives the same names from the prefix of its
+/// keys.
+pub(super) fn channels(prefix: &str, listener: &str) -> [String; 2] {
+    [format!("{prefix}:wake"), format!("{prefix}:wake:{listener}")]
 }
 
 /// The connection that receives wake-ups. It ends with the store.
 pub(super) struct Listener(JoinHandle<()>);
 
 impl Listener {
-    pub(super) fn open(servers: WakeServers, channel: String, bell: Bell, memo: Arc<Memo>) -> Self {
-        Self(tokio::spawn(run(servers, channel, bell, memo)))
+    pub(super) fn open(
+        servers: WakeServers,
+        channels: [String; 2],
+        bell: Bell,
+        memo: Arc<Memo>,
+    ) -> Self {
+        Self(tokio::spawn(run(servers, channels, bell, memo)))
     }
 
     pub(super) fn close(&self) {
@@ -38,9 +52,9 @@ impl Drop for Listener {
     }
 }
 
-async fn run(servers: WakeServers, channel: String, bell: Bell, memo: Arc<Memo>) {
+async fn run(servers: WakeServers, channels: [String; 2], bell: Bell, memo: Arc<Memo>) {
     loop {
-        if let Err(error) = listen(&servers, &channel, &bell, &memo).await {
+        if let Err(error) = listen(&servers, &channels, &bell, &memo).await {
             tracing::debug!(%error, "wake-ups from Redis are interrupted");
         }
         // Wake-ups were missed meanwhile.
@@ -51,19 +65,34 @@ async fn run(servers: WakeServers, channel: String, bell: Bell, memo: Arc<Memo>)
 
 async fn listen(
     servers: &WakeServers,
-    channel: &str,
+    channels: &[String],
     bell: &Bell,
     memo: &Memo,
 ) -> redis::RedisResult<()> {
-    let mut link = subscriber(servers).await?;
-    link.subscribe(channel).await?;
+    let (mut sink, mut messages) = subscriber(servers).await?.split();
+    let within = |patience| Instant::now() + patience;
+    timed(within(PONG_WITHIN), sink.subscribe(channels)).await?;
     // Wake-ups before the subscription were missed.
     bell.ring(&Wake::All);
-    let mut messages = link.on_message();
-    while let Some(message) = messages.next().await {
-        bell.ring(&wake_of(message.get_payload_bytes(), memo));
+    let mut ping_at = within(PING_EVERY);
+    loop {
+        match timeout_at(ping_at, messages.next()).await {
+            Ok(Some(message)) => bell.ring(&wake_of(message.get_payload_bytes(), memo)),
+            Ok(None) => return Err((Driver::Io, "the connection has ended").into()),
+            Err(_) => {
+                timed(within(PONG_WITHIN), sink.ping::<redis::Value>()).await?;
+                ping_at = within(PING_EVERY);
+            }
+        }
     }
-    Ok(())
+}
+
+async fn timed<T>(
+    until: Instant,
+    call: impl Future<Output = redis::RedisResult<T>>,
+) -> redis::RedisResult<T> {
+    let late = |_| Err((Driver::Io, "no answer in time").into());
+    timeout_at(until, call).await.unwrap_or_else(late)
 }
 
 /// The message is the queue's number.
@@ -77,9 +106,10 @@ fn wake_of(message: &[u8], memo: &Memo) -> Wake {
 async fn subscriber(servers: &WakeServers) -> redis::RedisResult<redis::aio::PubSub> {
     let mut failed = None;
     for server in servers.servers().await? {
-        match server.get_async_pubsub().await {
-            Ok(link) => return Ok(link),
-            Err(error) => failed = Some(error),
+        match timeout(CONNECT_WITHIN, server.get_async_pubsub()).await {
+            Ok(Ok(link)) => return Ok(link),
+            Ok(Err(error)) => failed = Some(error),
+            Err(_) => failed = Some((Driver::Io, "no connection in time").into()),
         }
     }
     Err(failed.unwrap_or_else(|| (redis::ErrorKind::Io, "there is no server").into()))

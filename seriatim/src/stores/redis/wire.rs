@@ -1,170 +1,162 @@
-//! Connections: to one server, to a cluster, to the master named by sentinels.
+//! Where commands go: to one server, to the master named by sentinels, or to the master of a slot of a cluster.
 //!
-//! No driver here repeats a command whose answer was lost: it is unknown whether the push or claim was executed, and
-//! only the caller knows what to do. A command that the server refused *before* executing it (moved, failing over,
-//! loading) is repeated for a while.
+//! No command whose answer was lost is repeated: it is unknown whether the push or claim was executed, and only the
+//! caller knows what to do. A command that was not executed (no connection, moved, failing over, loading) is repeated
+//! for a while.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use redis::aio::{
-    ConnectionLike, ConnectionManager, ConnectionManagerConfig, MultiplexedConnection,
-};
-use redis::cluster_async::ClusterConnection;
+use futures_util::future::join_all;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind as Driver, RedisError,
-    RedisResult, ServerErrorKind as Server, TlsMode, Value,
-};
-use tokio::sync::Mutex;
-use tokio::time::Instant;
+use redis::{Client, Cmd, ConnectionInfo, RedisError, RedisResult, TlsMode, Value};
+use tokio::time::{Instant, timeout};
 
-use super::address::{Options, Target};
+use super::address::{Options, Target, sockets};
+use super::cluster::Cluster;
+use super::confirming::Confirming;
 use super::fault::translate;
+use super::line::{BRIDGE, Failure, Line, Place};
+use super::slots::slot_of;
 use crate::model::error::Result;
 
-/// How long to wait for an answer; a push of the largest batch takes a fraction of it.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// How often, and after which delay, a lost connection is reopened before the call fails.
-const RECONNECTS: usize = 2;
-const RECONNECT_AFTER: Duration = Duration::from_millis(100);
-/// How long, and at which interval, a command refused before execution is repeated.
-const REFUSED_FOR: Duration = Duration::from_secs(5);
-const REFUSED_EVERY: Duration = Duration::from_millis(50);
+/// The interval at which a command is repeated that was not executed.
+const AGAIN_EVERY: Duration = Duration::from_millis(50);
+/// How long each master may take to tell about itself.
+const EACH_WITHIN: Duration = Duration::from_secs(3);
 
 #[derive(Clone)]
 pub(super) enum Wire {
-    Server(ConnectionManager, Arc<Client>),
-    Cluster(ClusterConnection, Arc<[Client]>),
-    Sentinel(Arc<Mutex<Master>>),
+    One(Arc<Node>),
+    Cluster(Arc<Cluster>),
 }
 
-/// The master named by sentinels, if known.
-pub(super) struct Master {
-    sentinels: SentinelClient,
-    link: Option<MultiplexedConnection>,
+/// A server, and the connections to it.
+pub(super) struct Node {
+    pub(super) address: Arc<str>,
+    pub(super) line: Arc<Line>,
+    confirming: OnceLock<Arc<Confirming>>,
+    options: Options,
+}
+
+impl Node {
+    pub(super) fn new(address: Arc<str>, place: Place, options: &Options) -> Arc<Self> {
+        let (line, options) = (Line::new(place), options.clone());
+        Arc::new(Self { address, line, confirming: OnceLock::new(), options })
+    }
+
+    /// Where writes are confirmed; opened when it is first used.
+    fn confirming(&self) -> &Arc<Confirming> {
+        self.confirming.get_or_init(|| Confirming::new(self.line.place().clone(), &self.options))
+    }
+}
+
+/// Whether a command's writes must be confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Safety {
+    Written,
+    Confirmed,
 }
 
 impl Wire {
     pub(super) async fn open(place: Target, options: &Options) -> Result<Self> {
-        match place {
-            Target::Server(client) => {
-                let config = ConnectionManagerConfig::new()
-                    .set_response_timeout(Some(ANSWER_WITHIN))
-                    .set_connection_timeout(Some(CONNECT_WITHIN))
-                    // Callers wait and retry themselves; this only bridges a restart.
-                    .set_number_of_retries(RECONNECTS)
-                    .set_min_delay(RECONNECT_AFTER);
-                let manager = ConnectionManager::new_with_config(client.clone(), config).await;
-                Ok(Self::Server(manager.map_err(translate)?, Arc::new(client)))
+        let place = match place {
+            Target::Server(client) => Place::At(Arc::new(client)),
+            Target::Cluster(nodes) => {
+                return Ok(Self::Cluster(Arc::new(Cluster::open(nodes, options.clone()).await?)));
             }
-            Target::Cluster(nodes) => Self::open_cluster(nodes, options).await,
             Target::Sentinel { sentinels, master, node } => {
-                let sentinels = sentinel_client(sentinels, &master, &node, options);
-                let mut master = Master { sentinels: sentinels.map_err(translate)?, link: None };
-                master.link().await.map_err(translate)?;
-                Ok(Self::Sentinel(Arc::new(Mutex::new(master))))
+                let client = sentinel_client(sentinels, &master, &node, options);
+                Place::Sentinel(Arc::new(tokio::sync::Mutex::new(client.map_err(translate)?)))
             }
-        }
-    }
-
-    async fn open_cluster(nodes: Vec<ConnectionInfo>, options: &Options) -> Result<Self> {
-        let clients: Result<Vec<Client>> =
-            nodes.iter().map(|node| options.client(node.clone())).collect();
-        let mut builder = redis::cluster::ClusterClientBuilder::new(nodes)
-            .retries(0)
-            .connection_timeout(CONNECT_WITHIN)
-            .response_timeout(ANSWER_WITHIN);
-        if options.tls {
-            builder = builder.tls(TlsMode::Secure).certs(options.certificates());
-        }
-        let link = builder.build().map_err(translate)?.get_async_connection().await;
-        Ok(Self::Cluster(link.map_err(translate)?, clients?.into()))
+        };
+        let node = Node::new("the server".into(), place, options);
+        node.line.open().await.map_err(translate)?;
+        Ok(Self::One(node))
     }
 
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self, Self::Cluster(..))
     }
 
-    /// Sends a command, and repeats it while it is refused before execution.
-    pub(super) async fn send(&self, cmd: &Cmd) -> RedisResult<Value> {
-        if let Self::Server(manager, _) = self {
-            return manager.clone().send_packed_command(cmd).await.and_then(Value::extract_error);
-        }
-        let until = Instant::now() + REFUSED_FOR;
+    /// Sends a command to the server that has this key, and repeats it while it is not executed.
+    pub(super) async fn send(
+        &self,
+        key: &[u8],
+        cmd: &Cmd,
+        safety: Safety,
+    ) -> Result<Value, Failure> {
+        let (slot, until) = (slot_of(key), Instant::now() + BRIDGE);
         loop {
-            match self.send_once(cmd).await {
-                Err(error) if is_refused(&error) && Instant::now() < until => {
-                    tokio::time::sleep(REFUSED_EVERY).await;
+            let error = match self.node(slot).await {
+                Err(error) => error,
+                Ok(node) => {
+                    let answer = match safety {
+                        Safety::Written => node.line.send(cmd).await,
+                        Safety::Confirmed => node.confirming().send(cmd).await,
+                    };
+                    match answer {
+                        Err(Failure::Unsent(error)) if !gives_up(&node.line) => error,
+                        Err(Failure::Unsent(error)) => {
+                            self.learn(slot, &error);
+                            return Err(Failure::Unsent(error));
+                        }
+                        answer => return answer,
+                    }
                 }
-                other => return other,
+            };
+            if Instant::now() >= until {
+                return Err(Failure::Unsent(error));
             }
+            self.learn(slot, &error);
+            tokio::time::sleep(AGAIN_EVERY).await;
         }
     }
 
-    async fn send_once(&self, cmd: &Cmd) -> RedisResult<Value> {
+    async fn node(&self, slot: u16) -> RedisResult<Arc<Node>> {
         match self {
-            Self::Server(manager, _) => manager.clone().send_packed_command(cmd).await,
-            Self::Cluster(link, _) => link.clone().req_packed_command(cmd).await,
-            Self::Sentinel(master) => {
-                let mut link = master.lock().await.link().await?;
-                let answer = link.send_packed_command(cmd).await;
-                if answer.as_ref().is_err_and(|e| is_refused(e) || e.is_io_error()) {
-                    master.lock().await.link = None;
-                }
-                answer
-            }
+            Self::One(node) => Ok(node.clone()),
+            Self::Cluster(cluster) => cluster.master(slot).await,
         }
-        .and_then(Value::extract_error)
     }
 
-    /// Sends commands in order on one connection. Not for a cluster.
-    pub(super) async fn send_all(&self, commands: &redis::Pipeline) -> RedisResult<Vec<Value>> {
-        let count = commands.len();
-        match self {
-            Self::Server(manager, _) => {
-                manager.clone().send_packed_commands(commands, 0, count).await
-            }
-            Self::Sentinel(master) => {
-                let mut link = master.lock().await.link().await?;
-                let answer = link.send_packed_commands(commands, 0, count).await;
-                // A server that refuses may no longer be the master.
-                let refuses = |answers: &Vec<Value>| {
-                    answers.iter().any(|answer| matches!(answer, Value::ServerError(_)))
-                };
-                if answer.as_ref().map_or_else(RedisError::is_io_error, refuses) {
-                    master.lock().await.link = None;
-                }
-                answer
-            }
-            Self::Cluster(..) => Err((Driver::Client, "not for a cluster").into()),
+    fn learn(&self, slot: u16, error: &RedisError) {
+        if let Self::Cluster(cluster) = self {
+            cluster.learn(slot, error);
         }
+    }
+
+    /// The server, or all masters.
+    fn masters(&self) -> Vec<Arc<Node>> {
+        match self {
+            Self::One(node) => vec![node.clone()],
+            Self::Cluster(cluster) => cluster.masters(),
+        }
+    }
+
+    /// Sends a command to each master. Returns the answers with the addresses.
+    pub(super) async fn send_each(&self, cmd: &Cmd) -> Vec<(Arc<str>, Result<Value, Failure>)> {
+        let masters = self.masters();
+        let send = async |node: &Arc<Node>| {
+            let answer = timeout(EACH_WITHIN, node.line.send(cmd)).await;
+            let silent = |_| Err(Failure::Sent((redis::ErrorKind::Io, "no answer in time").into()));
+            (node.address.clone(), answer.unwrap_or_else(silent))
+        };
+        join_all(masters.iter().map(send)).await
     }
 
     /// Servers to subscribe to; one is enough.
     pub(super) async fn listeners(&self) -> RedisResult<Vec<Client>> {
         match self {
-            Self::Server(_, client) => Ok(vec![Client::clone(client)]),
-            Self::Cluster(_, clients) => Ok(clients.to_vec()),
-            Self::Sentinel(master) => {
-                Ok(vec![master.lock().await.sentinels.async_get_client().await?])
-            }
+            Self::One(node) => Ok(vec![node.line.place().client().await?]),
+            Self::Cluster(cluster) => Ok(cluster.clients()),
         }
     }
 }
 
-impl Master {
-    async fn link(&mut self) -> RedisResult<MultiplexedConnection> {
-        if let Some(link) = &self.link {
-            return Ok(link.clone());
-        }
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(Some(ANSWER_WITHIN))
-            .set_connection_timeout(Some(CONNECT_WITHIN));
-        let link = self.sentinels.get_async_connection_with_config(&config).await?;
-        Ok(self.link.insert(link).clone())
-    }
+/// Whether calls no longer wait for the server.
+fn gives_up(line: &Line) -> bool {
+    line.is_out() || line.refuses()
 }
 
 fn sentinel_client(
@@ -175,6 +167,8 @@ fn sentinel_client(
 ) -> RedisResult<SentinelClient> {
     let addresses: Vec<_> = sentinels.iter().map(|sentinel| sentinel.addr().clone()).collect();
     let mut builder = SentinelClientBuilder::new(addresses, master, SentinelServerType::Master)?
+        .set_client_to_redis_tcp_settings(sockets())
+        .set_client_to_sentinel_tcp_settings(sockets())
         .set_client_to_redis_db(node.redis_settings().db());
     if let Some(name) = node.redis_settings().username() {
         builder = builder.set_client_to_redis_username(name);
@@ -188,24 +182,4 @@ fn sentinel_client(
             .set_client_to_redis_certificates(options.certificates());
     }
     builder.build()
-}
-
-/// Whether the server refused without executing, and may execute it soon, or another server may.
-fn is_refused(error: &RedisError) -> bool {
-    match error.kind() {
-        Driver::Server(kind) => matches!(
-            kind,
-            Server::Moved
-                | Server::Ask
-                | Server::TryAgain
-                | Server::ClusterDown
-                | Server::MasterDown
-                | Server::BusyLoading
-                | Server::ReadOnly
-        ),
-        Driver::ClusterConnectionNotFound
-        | Driver::MasterNameNotFoundBySentinel
-        | Driver::NoValidReplicasFoundBySentinel => true,
-        _ => false,
-    }
 }

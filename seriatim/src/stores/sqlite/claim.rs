@@ -300,7 +300,7 @@ impl Tx<'_> {
             false => self.first_wake(queue.number)?,
         };
         let next_due = next_due.map(Timestamp::from_micros);
-        Ok(Claimed { turns, next_due, cut: room.is_full })
+        Ok(Claimed { turns, next_due, cut: room.is_full, unanswered: false })
     }
 
     pub(super) fn queue_to_claim(&mut self, request: &Claim) -> Result<QueueRow> {

@@ -1,4 +1,4 @@
-//! Which commits wait for the disk, and how the machine's boot is told from the last one.
+//! Which commits wait for the disk, and how a reboot of the machine is detected.
 //!
 //! A claim does not wait. The next commit that does takes it along, and if the machine loses power before, it takes the
 //! holder's process with it: the jobs wait again. Only the tokens must not come again: they are reserved ahead.

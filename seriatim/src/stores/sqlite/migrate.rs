@@ -10,7 +10,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 const APPLICATION_ID: i64 = 0x5365_7269;
 
 /// The steps from each schema version to the next; the first creates version 1.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("schema.sql"),
     GIVEN_UP,
     SECRET,
@@ -18,6 +18,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("sql/ready.sql"),
     NAMES,
     RESERVED,
+    NOTE,
 ];
 
 /// Claims and rescues of a node with a ticket up to this one take nothing.
@@ -40,6 +41,9 @@ const NAMES: &str = "ALTER TABLE idempotency ADD COLUMN look_at INTEGER NOT NULL
 /// Up to which token claims may be lost with the machine, and the boot in which that was last looked at.
 const RESERVED: &str = "ALTER TABLE meta ADD COLUMN reserved INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE meta ADD COLUMN boot TEXT NOT NULL DEFAULT '';";
+
+/// The notebook.
+const NOTE: &str = "CREATE TABLE note (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;";
 
 /// The version of the schema that this build reads and writes.
 pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

@@ -17,6 +17,7 @@ mod light;
 mod line;
 mod migrate;
 mod nodes;
+mod notes;
 
 mod push;
 mod queues;

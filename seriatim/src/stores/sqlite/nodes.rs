@@ -69,7 +69,8 @@ impl Tx<'_> {
             }
         }
         let cancel = self.notices(&node.id, &request.beats)?;
-        Ok(Pulse { alive, cancel, lost, command: command.and_then(|c| command_named(&c)) })
+        let command = command.and_then(|c| command_named(&c));
+        Ok(Pulse { alive, cancel, lost, command, moved: false })
     }
 
     fn beat(&mut self, beat: &Beat) -> Result<bool> {

@@ -42,7 +42,7 @@ impl State {
             Some(_) => Some(now),
             None => self.first_wake(queue),
         };
-        Ok(Claimed { turns, next_due, cut: room.is_full })
+        Ok(Claimed { turns, next_due, cut: room.is_full, unanswered: false })
     }
 
     /// Refuses a node that has sent no heartbeat or is dead, and a ticket that was given up.

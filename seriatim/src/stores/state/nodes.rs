@@ -38,7 +38,7 @@ impl State {
                 false => lost.push(beat.lane),
             }
         }
-        Ok(Pulse { alive, cancel: self.notices(&id, &named), lost, command })
+        Ok(Pulse { alive, cancel: self.notices(&id, &named), lost, command, moved: false })
     }
 
     fn beat(&mut self, now: Timestamp, beat: &Beat) -> bool {

@@ -5,7 +5,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::*;
-use crate::contract::{Beat, Rescue, Sweep};
+use crate::contract::{Beat, LaneQuery, Rescue, SharedStore, Sweep};
 use crate::{Batch, Client, Context, Engine, Mode, Outcome};
 
 /// Less than the wait of any operation that does not skip locked lanes.
@@ -61,6 +61,45 @@ async fn an_open_transaction_on_a_running_lane_holds_up_the_settle_of_no_other()
             }
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_transaction_on_a_waiting_lane_holds_up_no_settle_where_little_waits() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    for mode in [Mode::Fifo, Mode::Parallel] {
+        let queue = Queue::new(mode.to_string(), mode);
+        declare(&store, queue.clone()).await;
+        let job = |key: u32| {
+            let job = Job::new(&*queue.name, &key).unwrap();
+            if mode.is_keyed() { job.key(format!("k{key}")) } else { job }
+        };
+        push(&store, (0..13).map(job).collect()).await;
+        let ours = claim(&store, &queue.name, 6).await.turns;
+        let others = claim(&store, &queue.name, 6).await.turns;
+        let waiting = store.lanes(LaneQuery::new(&*queue.name)).await.unwrap().rows;
+        let waiting = waiting.iter().find(|row| row.token.is_none()).unwrap();
+        let _holder = lock(&database, waiting.lane.number).await;
+        for (settles, turns) in [(&store, ours), (&open(&database).await, others)] {
+            let settled = timeout(SOON, done(settles, &turns)).await.expect("it waits for nobody");
+            assert!(settled.iter().all(Settled::is_ok), "{mode}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_transaction_with_many_new_jobs_holds_up_no_other_push() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::parallel("q")).await;
+    let jobs = || (0..40).map(|tag| Job::new("q", &tag).unwrap()).collect::<Vec<_>>();
+    let client = Client::new(store.clone() as SharedStore);
+    let mut holder = session(&database).await;
+    let mut transaction = holder.start_transaction(TxOpts::default()).await.unwrap();
+    client.push_in(&mut transaction, jobs()).await.unwrap();
+    timeout(SOON, push(&store, jobs())).await.expect("it waits for nobody");
+    transaction.commit().await.unwrap();
+    assert_eq!(claim(&store, "q", 100).await.turns.len(), 80);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::*;
 
 /// Fills a queue with ready lanes of many priorities and scheduled ones; with keys, of five jobs each.
-async fn fill(store: &Mysql, queue: Queue) {
+async fn fill(store: &Mysql, queue: Queue, jobs: u32) {
     let in_an_hour = Timestamp::of_this_machine() + Duration::from_secs(3_600);
     let is_keyed = queue.mode.is_keyed();
     declare(store, queue).await;
@@ -15,8 +15,8 @@ async fn fill(store: &Mysql, queue: Queue) {
         let job = if is_keyed { job.key(format!("key-{lane}")) } else { job };
         if lane % 3 == 0 { job.run_at(in_an_hour) } else { job }
     };
-    for i in 0..5 {
-        push(store, (i * 1_000..(i + 1) * 1_000).map(job).collect()).await;
+    for some in (0..jobs).collect::<Vec<_>>().chunks(1_000) {
+        push(store, some.iter().copied().map(job).collect()).await;
     }
 }
 
@@ -26,8 +26,9 @@ fn faults(plan: &Value, found: &mut Vec<String>) {
         Value::Object(plan) => {
             let word = |name: &str| plan.get(name).and_then(Value::as_str).unwrap_or_default();
             let (table, access) = (word("table_name"), word("access_type"));
-            // Names in <> are temporary tables of a few rows.
-            if !table.starts_with('<') && ["ALL", "index"].contains(&access) {
+            // Names in <> are temporary tables of a few rows; `given` has the numbers in the statement.
+            let is_table = !table.starts_with('<') && table != "given";
+            if is_table && ["ALL", "index"].contains(&access) {
                 found.push(format!("{table}: {access}"));
             }
             for (name, part) in plan {
@@ -42,11 +43,18 @@ fn faults(plan: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Claims and settles, and checks the plan of each statement on lanes or jobs.
+/// Claims and settles, and checks the plan of each statement on lanes or jobs, where much waits and where little does.
 async fn no_claim_or_settle_scans(queue: Queue) {
+    let few = if queue.mode.is_keyed() { 1_500 } else { 300 };
+    for jobs in [5_000, few] {
+        no_plan_scans(queue.clone(), jobs).await;
+    }
+}
+
+async fn no_plan_scans(queue: Queue, jobs: u32) {
     let database = new_database().await;
     let store = open(&database).await;
-    fill(&store, queue).await;
+    fill(&store, queue, jobs).await;
     let mut conn = session(&database).await;
     conn.query_drop("ANALYZE TABLE seriatim_lane, seriatim_job").await.unwrap();
     let other = open(&database).await;
@@ -73,7 +81,7 @@ async fn no_claim_or_settle_scans(queue: Queue) {
         assert!(found.is_empty(), "{found:?} in {sql}\n{plan}");
         // Another index would read and lock other sessions' lanes.
         let by_number = plan.contains(r#""key": "PRIMARY""#);
-        assert!(by_number || !sql.starts_with("DELETE FROM seriatim_lane"), "{sql}\n{plan}");
+        assert!(by_number || !sql.starts_with("DELETE"), "{sql}\n{plan}");
         explained += 1;
     }
     assert!(explained >= 8, "{explained} statements in {statements}");

@@ -12,7 +12,7 @@ const DEPTHS: [u32; 2] = [10, 10_000];
 const SLACK: i64 = 40;
 
 /// A store with one connection.
-async fn open_one(database: &str) -> Arc<Mysql> {
+pub(super) async fn open_one(database: &str) -> Arc<Mysql> {
     let store = Mysql::connect(&format!("{}?connections=1", address(database))).await.unwrap();
     store.migrate().await.unwrap();
     beat(&store).await;
@@ -35,7 +35,10 @@ async fn read(store: &Mysql) -> i64 {
     rows.into_iter().map(|row| mysql_async::from_row::<String>(row).parse::<i64>().unwrap()).sum()
 }
 
-async fn counted<T>(store: &Mysql, call: impl Future<Output = crate::Result<T>>) -> (T, i64) {
+pub(super) async fn counted<T>(
+    store: &Mysql,
+    call: impl Future<Output = crate::Result<T>>,
+) -> (T, i64) {
     let before = read(store).await;
     let answer = call.await.unwrap();
     (answer, read(store).await - before)
@@ -133,4 +136,28 @@ async fn what_waits_behind_is_not_read() {
         }
     }
     assert!(much.is_empty(), "{}", much.join("\n"));
+}
+
+/// What a claim of three lanes reads that have so many jobs each.
+async fn entries_of_three(store: &Mysql, mode: Mode, depth: u32) -> i64 {
+    let queue = Queue::new(format!("{mode}-{depth}-three"), mode);
+    declare(store, queue.clone()).await;
+    for key in ["a", "b", "c"] {
+        let job = |tag: u32| Job::new(&*queue.name, &tag).unwrap().key(key);
+        push(store, (0..depth).map(job).collect()).await;
+    }
+    let (claimed, read) = counted(store, store.claim(claim_request(&queue.name, 3))).await;
+    assert_eq!(claimed.turns.len(), 3);
+    read
+}
+
+#[tokio::test]
+async fn a_claim_of_several_lanes_does_not_read_what_waits_behind() {
+    let store = open_one(&new_database().await).await;
+    for mode in [Mode::Fifo, Mode::Exclusive] {
+        let (few, many) =
+            (entries_of_three(&store, mode, 20).await, entries_of_three(&store, mode, 2_000).await);
+        println!("{mode}: {few} entries, then {many}");
+        assert!(many <= few + SLACK, "{mode}: {few} entries, then {many}");
+    }
 }

@@ -39,7 +39,7 @@ BEGIN
         WHEN i.seq IS NOT NULL AND row_number() OVER (PARTITION BY w.seq ORDER BY w.place) = 1 THEN 0
         WHEN i.seq IS NULL OR q.retain > 0 THEN 2 ELSE 3 END::smallint
     FROM unnest(_places, _jobs) w (place, seq)
-    LEFT JOIN seriatim.item i ON i.seq = w.seq
+    LEFT JOIN LATERAL (SELECT * FROM seriatim.item o WHERE o.seq = w.seq OFFSET 0) i ON true
     LEFT JOIN seriatim.queue q ON q.number = i.queue;
   UPDATE seriatim.item SET flagged = true WHERE seq = ANY (_jobs) AND closed AND NOT flagged;
   PERFORM seriatim.cancel_open(_open, 'canceled', _t);
@@ -156,7 +156,7 @@ BEGIN
       WHEN 2 THEN l.number = _lane
       ELSE CASE WHEN _q.mode = 1 THEN l.retry_count >= 0 ELSE EXISTS (
         SELECT FROM seriatim.item i WHERE i.lane = l.number AND i.retry_count >= 0
-          AND NOT seriatim.owns(_q.mode, l.taken, i.closed, i.seq)) END
+          AND NOT seriatim.owns(_q.mode, l.taken, i.closed, i.seq) OFFSET 0) END
       END
     ORDER BY l.number LIMIT _rows_max) x;
   PERFORM seriatim.lock_lanes(_lanes);
@@ -247,7 +247,7 @@ BEGIN
   PERFORM seriatim.lock_jobs(ARRAY[_job]);
   SELECT r.o_seq, i.lane, q.mode INTO _job, _lane, _mode
   FROM seriatim.resolve(ARRAY[_seq], ARRAY[_queue], ARRAY[_millis]) r
-  JOIN seriatim.item i ON i.seq = r.o_seq AND NOT i.closed
+  CROSS JOIN LATERAL (SELECT * FROM seriatim.item o WHERE o.seq = r.o_seq AND NOT o.closed OFFSET 0) i
   JOIN seriatim.queue q ON q.number = i.queue;
   IF NOT FOUND THEN
     RETURN false;

@@ -178,7 +178,8 @@ BEGIN
   FROM (SELECT * FROM seriatim.lane WHERE number = ANY (_lanes) AND taken IS NOT NULL OFFSET 0) l
   CROSS JOIN LATERAL (SELECT x.mode FROM seriatim.queue x WHERE x.number = l.queue OFFSET 0) q
   CROSS JOIN LATERAL seriatim.owned(l.number, q.mode, l.taken) x
-  WHERE i.seq = x.seq AND NOT i.closed;
+  CROSS JOIN LATERAL (SELECT o.ctid AS row FROM seriatim.item o WHERE o.seq = x.seq AND NOT o.closed OFFSET 0) o
+  WHERE i.ctid = o.row;
   UPDATE seriatim.ready r SET light = false
   FROM (SELECT * FROM seriatim.lane WHERE number = ANY (_lanes) AND payload IS NOT NULL AND class IS NOT NULL OFFSET 0) l
   CROSS JOIN LATERAL (SELECT x.ctid AS row FROM seriatim.ready x
@@ -222,7 +223,7 @@ BEGIN
   WITH gone AS (
     DELETE FROM seriatim.lane l
     WHERE l.number = ANY (_lanes) AND (_done OR NOT l.claimed) AND l.payload IS NULL
-      AND NOT EXISTS (SELECT FROM seriatim.item i WHERE i.lane = l.number)
+      AND NOT EXISTS (SELECT FROM seriatim.item i WHERE i.lane = l.number OFFSET 0)
     RETURNING l.queue, l.number, l.class, l.priority, l.at
   ), counted AS (
     INSERT INTO seriatim.tally (queue, lanes) SELECT queue, -count(*) FROM gone GROUP BY queue

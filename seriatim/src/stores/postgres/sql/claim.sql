@@ -333,7 +333,7 @@ BEGIN
     until = seriatim.later(_now, greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl))),
     claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL, taken = NULL,
     next_due = CASE WHEN _mode = 1 AND EXISTS (
-        SELECT FROM seriatim.item o WHERE o.lane = l.number AND NOT o.closed) THEN l.due END,
+        SELECT FROM seriatim.item o WHERE o.lane = l.number AND NOT o.closed OFFSET 0) THEN l.due END,
     due = CASE WHEN _mode = 1 THEN l.due ELSE h.run_at END,
     retry_count = CASE WHEN _mode = 1 THEN l.retry_count ELSE h.retry_count END,
     crashes = CASE WHEN _mode = 1 THEN l.crashes ELSE h.crashes END,

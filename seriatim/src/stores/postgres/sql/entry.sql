@@ -2,10 +2,11 @@
 -- and a pooler may give it to any client after each transaction.
 --
 -- The planner's statistics of a queue are outdated when used: its tables are empty when analysed and full when read.
--- All access is by indexed keys, so only index scans are allowed. The planner must not reverse a join either, scanning
--- a whole index that it believes to be short for each row of a list. Three things prevent that (tests/reading.rs
--- counts):
---   the row for a list's entry is a LATERAL subquery with OFFSET 0, which cannot be flattened;
+-- All access is by indexed keys, so only index scans are allowed. The planner must not scan a whole index either, which
+-- it believes to be short, for each row of a list: a table that was vacuumed while it was empty has one row for it,
+-- however many come. Four things prevent that (tests/reading.rs counts):
+--   the row for a list's entry is a LATERAL subquery with OFFSET 0, which cannot be flattened; EXISTS has OFFSET 0 too;
+--   where two indexes would do, the column of the wrong one is in an expression (`seq + 0`);
 --   rows to write are found by ctid, which allows no other plan;
 --   an index not meant for single-row lookups has a condition that only its own queries imply.
 DO $$

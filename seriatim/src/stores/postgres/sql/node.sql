@@ -56,7 +56,7 @@ BEGIN
   FROM unnest(_lane, _queue, _token) WITH ORDINALITY w (lane, queue, token, place)
   WHERE NOT EXISTS (SELECT FROM seriatim.lane l
     WHERE l.number = w.lane AND l.queue = w.queue AND (l.token = w.token AND l.claimed OR l.token = 0 AND EXISTS (
-      SELECT FROM seriatim.batch b WHERE b.token = w.token AND b.light AND w.lane = ANY (b.lanes))));
+      SELECT FROM seriatim.batch b WHERE b.token = w.token AND b.light AND w.lane = ANY (b.lanes) OFFSET 0)) OFFSET 0);
   SELECT array_agg(n.lane), array_agg(n.queue), array_agg(n.token), array_agg(n.seq),
     array_agg(n.created_at)
   INTO o_lane, o_queue, o_token, o_seq, o_created_at

@@ -47,7 +47,8 @@ BEGIN
     SELECT queue, count(*) FROM opened WHERE CASE WHEN number IN (SELECT number FROM fresh) THEN true END GROUP BY queue;
   RETURN ARRAY(
     SELECT l.number FROM unnest(_queue, _key) WITH ORDINALITY w (queue, key, place)
-    LEFT JOIN seriatim.lane l ON l.queue = w.queue AND l.key = w.key ORDER BY w.place);
+    LEFT JOIN LATERAL (SELECT n.number FROM seriatim.lane n WHERE n.queue = w.queue AND n.key = w.key OFFSET 0) l ON true
+    ORDER BY w.place);
 END $$;
 
 -- Refuses jobs with another route than the waiting jobs of their lane, in modes where the route is the lane's.
@@ -117,9 +118,9 @@ CREATE FUNCTION seriatim.remembered(_queue int, _key text, _name text, _now bigi
   SELECT i.seq, i.created_at FROM seriatim.idempotency i
   WHERE i.queue = _queue AND i.key = coalesce(_key, '') AND i.name = _name AND i.seq <> 0
     AND (i.until > _now
-      OR EXISTS (SELECT FROM seriatim.item j WHERE j.seq = i.seq)
-      OR EXISTS (SELECT FROM seriatim.ended j WHERE j.seq = i.seq)
-      OR EXISTS (SELECT FROM seriatim.alias j WHERE j.seq = i.seq))
+      OR EXISTS (SELECT FROM seriatim.item j WHERE j.seq = i.seq OFFSET 0)
+      OR EXISTS (SELECT FROM seriatim.ended j WHERE j.seq = i.seq OFFSET 0)
+      OR EXISTS (SELECT FROM seriatim.alias j WHERE j.seq = i.seq OFFSET 0))
 $$;
 
 -- Updates due times of accumulate lanes for arrivals. One write per lane: repeated updates of a row in one transaction
@@ -339,7 +340,7 @@ BEGIN
       AND CASE q.mode WHEN 1 THEN q.earliest WHEN 2 THEN coalesce(coalesce(w.score, 0) < l.score, true) ELSE true END)
   INTO _lanes, _others, _packed, _moved
   FROM unnest(_numbers, _key, _seqs, _routes, _score) WITH ORDINALITY w (queue, key, seq, route, score, place)
-  LEFT JOIN seriatim.lane l ON l.queue = w.queue AND l.key = w.key
+  LEFT JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.queue = w.queue AND n.key = w.key OFFSET 0) l ON true
   LEFT JOIN seriatim.queue q ON q.number = w.queue;
   IF _others THEN
     PERFORM seriatim.check_routes(_lanes, _routes);

@@ -298,6 +298,7 @@ RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- The jobs that a lane's claim owns. What waits behind them is not read.
+-- The `+ 0` keeps the last search from using the index of all jobs by number.
 CREATE FUNCTION seriatim.owned(_lane bigint, _mode smallint, _taken bigint) RETURNS SETOF seriatim.item
 LANGUAGE sql STABLE AS $$
   SELECT * FROM seriatim.item WHERE closed AND CASE WHEN closed THEN lane END = _lane
@@ -305,7 +306,7 @@ LANGUAGE sql STABLE AS $$
   SELECT * FROM seriatim.item WHERE seq = CASE WHEN _mode <> 1 THEN _taken END AND NOT closed
   UNION ALL
   SELECT * FROM seriatim.item
-  WHERE lane = CASE WHEN _mode = 1 AND _taken IS NOT NULL THEN _lane END AND seq <= _taken AND NOT closed
+  WHERE lane = CASE WHEN _mode = 1 AND _taken IS NOT NULL THEN _lane END AND seq + 0 <= _taken AND NOT closed
 $$;
 
 -- Claimed lanes.
@@ -352,6 +353,12 @@ FROM seriatim.lane l
 JOIN seriatim.queue q ON q.number = l.queue
 CROSS JOIN LATERAL seriatim.owned(l.number, q.mode, l.taken) i
 WHERE l.claimed;
+
+-- The notebook. Names are ASCII, in the order of their bytes.
+CREATE TABLE seriatim.note (
+  name  text COLLATE "C" PRIMARY KEY,
+  value bytea NOT NULL
+);
 
 -- Jobs that have not ended, in either form of storage.
 CREATE VIEW seriatim.live AS

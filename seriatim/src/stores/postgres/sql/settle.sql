@@ -80,8 +80,9 @@ BEGIN
     error = CASE WHEN e.mode = 1 AND e.kept THEN e.error END
   FROM (
     SELECT s.*,
-      EXISTS (SELECT FROM seriatim.item i WHERE i.closed AND CASE WHEN i.closed THEN i.lane END = s.lane) AS kept,
-      EXISTS (SELECT FROM seriatim.item i WHERE i.seq = s.owner AND i.lane = s.lane AND i.closed)
+      EXISTS (SELECT FROM seriatim.item i WHERE i.closed AND CASE WHEN i.closed THEN i.lane END = s.lane
+        OFFSET 0) AS kept,
+      EXISTS (SELECT FROM seriatim.item i WHERE i.seq = s.owner AND i.lane = s.lane AND i.closed OFFSET 0)
         AS owner_kept
     FROM unnest(_endings) s
   ) e
@@ -270,7 +271,7 @@ BEGIN
   END IF;
   IF _whole IS NOT NULL THEN
     _seqs := _seqs || ARRAY(SELECT o.seq FROM unnest(_whole, _last) w (lane, last)
-      CROSS JOIN LATERAL (SELECT i.seq FROM seriatim.item i WHERE i.lane = w.lane AND i.seq <= w.last OFFSET 0) o);
+      CROSS JOIN LATERAL (SELECT i.seq FROM seriatim.item i WHERE i.lane = w.lane AND i.seq + 0 <= w.last OFFSET 0) o);
   END IF;
   IF _seqs IS NOT NULL THEN
     _job_queues := seriatim.end_items(_seqs, _kept, _now);

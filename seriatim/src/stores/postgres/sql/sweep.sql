@@ -86,17 +86,17 @@ BEGIN
   USING (
     SELECT i.ctid AS row FROM seriatim.idempotency i
     WHERE i.until > _from AND i.until <= coalesce(_to, _now)
-      AND NOT EXISTS (SELECT FROM seriatim.item j WHERE j.seq = i.seq)
-      AND NOT EXISTS (SELECT FROM seriatim.ended j WHERE j.seq = i.seq)
-      AND NOT EXISTS (SELECT FROM seriatim.alias j WHERE j.seq = i.seq)
+      AND NOT EXISTS (SELECT FROM seriatim.item j WHERE j.seq = i.seq OFFSET 0)
+      AND NOT EXISTS (SELECT FROM seriatim.ended j WHERE j.seq = i.seq OFFSET 0)
+      AND NOT EXISTS (SELECT FROM seriatim.alias j WHERE j.seq = i.seq OFFSET 0)
     FOR UPDATE OF i SKIP LOCKED
   ) x
   WHERE d.ctid = x.row;
   UPDATE seriatim.looked SET until = coalesce(_to, -1) WHERE until <> coalesce(_to, -1);
 END $$;
 
--- Deletes nodes that died more than _node_shown ago, expired extensions, and batches without a claimed lane, which leave_batches() could
--- not count.
+-- Deletes nodes that died more than _node_shown ago, expired extensions, and batches without a claimed lane, which
+-- leave_batches() could not count.
 CREATE FUNCTION seriatim.sweep_rest(_now bigint, _rows_max int, _node_shown bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -34,7 +34,7 @@ async fn what_a_claim_under_way_takes_is_there_to_be_seen_when_it_has_been_given
     let given_up = tokio::spawn({
         let store = store.clone();
         async move {
-            store.give_up(GiveUp { node: "n".into(), ticket: 1 }).await.unwrap();
+            store.give_up(GiveUp { node: "n".into(), ticket: 1, queue: None }).await.unwrap();
             held(&store).await
         }
     });

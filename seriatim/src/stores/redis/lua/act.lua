@@ -1,21 +1,28 @@
 -- Applies an action to lanes. ARGV: now, action, whether only failed jobs, then lanes ('n' and the number, or 'k' and
--- the key). Answers how many.
-if not S then return 0 end
+-- the key). Answers how many, and the numbers of those that have more jobs to delete than one script may.
+--
+-- Reads and writes the lanes and, but for `pause`, `resume` and `accumulate`'s `run_now`, their waiting jobs.
+if not S then return { 0, {} } end
 NOW = clock(ARGV[1])
 even_when_full()
 local action, only_failed = ARGV[2], ARGV[3] == '1'
 local owns_failures = S.mode == 'accumulate'
 
+-- How many jobs may still be deleted.
+local jobs_left, unfinished = 1000, {}
+
 local function take_failed(l)
   local list = {}
+  if l.bad == 0 then return list end
   for _, j in ipairs(open_jobs(l)) do
     if j.retry >= 0 and take(l, j) then list[#list + 1] = j end
   end
   return list
 end
 
-local function take_all(l)
-  local list = open_jobs(l)
+local function take_jobs(l, most)
+  local list = most < ALL and first_jobs(l, most) or open_jobs(l)
+  if not list[1] then list = open_jobs(l) end -- those of `exclusive` that are not due
   for _, j in ipairs(list) do take(l, j) end
   return list
 end
@@ -35,7 +42,10 @@ local function bury_failed(l)
 end
 
 local function delete_waiting(l)
-  local list = (not owns_failures and only_failed) and take_failed(l) or take_all(l)
+  local is_some = not owns_failures and only_failed
+  local list = is_some and take_failed(l) or take_jobs(l, jobs_left)
+  jobs_left = jobs_left - #list
+  if not is_some and open_count(l) > 0 then unfinished[#unfinished + 1] = l.n end
   for _, j in ipairs(list) do
     count('jobs', -1)
     forget(j)
@@ -47,16 +57,15 @@ local function run_now(l)
   if S.mode == 'accumulate' then
     l.due = NOW
   elseif S.mode == 'exclusive' then
-    for _, j in ipairs(take_all(l)) do
+    for _, j in ipairs(take_jobs(l, ALL)) do
       j.run_at = math.min(j.run_at, NOW)
-      insert(l, j)
-      save_job(j)
+      enter(l, j)
     end
   else
     local head = head_of(l)
     if head then
       head.run_at = NOW
-      save_job(head)
+      change(l, head)
     end
   end
 end
@@ -64,10 +73,11 @@ end
 local function act(l)
   if action == 'pause' then l.paused = true
   elseif action == 'resume' then l.paused, l.held = false, false
-  elseif l.claimed_at then return 0
+  elseif l.token then return 0
   elseif action == 'run_now' then run_now(l)
   elseif action == 'bury' then bury_failed(l)
-  else delete_waiting(l) end
+  elseif jobs_left > 0 then delete_waiting(l)
+  else unfinished[#unfinished + 1] = l.n end
   touch(l)
   return 1
 end
@@ -80,4 +90,4 @@ for i = 4, #ARGV do
   if l and (not only_failed or l.failing) then acted = acted + act(l) end
 end
 commit()
-return acted
+return { acted, unfinished }

@@ -1,16 +1,19 @@
 -- Cancels jobs. ARGV: now, then (seq, creation millisecond) of each. Answers for each: 0 unknown, 1 ended, 2 flagged,
 -- 3 cancelled, 4 moved to another shard.
+--
+-- Reads the jobs and their lanes; writes both, and flags for those that run.
 NOW = clock(ARGV[1])
 even_when_full()
 
 local function flag(l, j)
   if j.flagged then return end
-  local flags = call('HGET', K.flags, id_of(l.n))
+  local flags = call('HGET', K.flags, l.id)
   flags = flags and cmsgpack.unpack(flags) or {}
   flags[#flags + 1] = j.seq
-  call('HSET', K.flags, id_of(l.n), cmsgpack.pack(flags))
-  j.flagged = true
-  save_job(j)
+  call('HSET', K.flags, l.id, cmsgpack.pack(flags))
+  j.flagged, l.flagged = true, true
+  change(l, j)
+  touch(l)
 end
 
 local function cancel(seq, millis)

@@ -1,22 +1,26 @@
--- Compact forms -----------------------------------------------------------------------------------
-
--- Three kinds of values are bytes instead of MessagePack, so that a batch needs few commands and little Lua per job.
--- The content after the first byte:
+-- Records ---------------------------------------------------------------------------------------
 --
---   'S'  a lane with one job that never ran and has no special options: created (7 bytes), run_at (7),
---        priority (2), score (8 bytes with the order of the scores), lengths of key (2), task (2),
---        digest (1) and options (4), then these and the payload. The job's seq is the lane's number.
---   'J'  a job in a listed lane: lane (7), seq (7), then as in 'S'.
---   'Q'  a listed lane: one with several such jobs in order of arrival (below).
+-- What many jobs need is bytes of fixed width, which scripts hand over and change without taking them apart. By the
+-- first letter:
 --
--- A claim leaves 'S' unchanged, and in `fifo` 'Q': the claimed lane is in `busy`. Any other operation first unfolds
--- such a lane into general records.
+--   'S'  a lane with one fresh job that has no special options, whose number is the lane's: created (7 bytes), run_at
+--        (7), priority (2), score (8 bytes with the order of the scores), lengths of key (2), task (2), digest (1) and
+--        options (4), then these and the payload. A claim leaves it unchanged.
+--   'Q'  any other lane (below)
+--   's', 'q'  the same, of a lane that waits in `arrivals`
+--   'J'  such a job in `jobs`: lane (7), seq (7), then as in 'S'
+--   'D'  the same when it is done: ended at (7), claimed at (7), then as in 'J'
+--
+-- Any other record in `jobs` is a MessagePack array (`read_job`).
 
 local JOB_FIELDS = '>I7I7I2c8I2I2I1I4'
 
-function is_compact(record) return string.byte(record, 1) == 83 end
-function is_job_listed(record) return string.byte(record, 1) == 74 end
-local function is_listed(record) return string.byte(record, 1) == 81 end
+function is_single(record)
+  local letter = string.byte(record, 1)
+  return letter == 83 or letter == 115
+end
+
+local function is_arrival(record) return string.byte(record, 1) > 96 end
 
 local function key_in(record)
   local length = struct.unpack('>I2', record, 26)
@@ -31,6 +35,7 @@ end
 local function job_in(seq, lane, record, from)
   local created, run_at, prio, score, key_length, task_length, digest_length, options_length, at =
     struct.unpack(JOB_FIELDS, record, from)
+  local key = string.sub(record, at, at + key_length - 1)
   at = at + key_length
   local function text(length)
     at = at + length
@@ -43,60 +48,85 @@ local function job_in(seq, lane, record, from)
     score = hex(score),
     prio = prio, run_at = run_at, attempts = 0, retry = -1, crashes = 0, error = false,
     started = false, flagged = false, route = 0, ttl = 0, expires = 0, options = options,
-    aliases = false, ended = false, key = '', size = #body, body = body,
-  }
+    aliases = false, ended = false, key = '', size = #body, body = body, plain = true,
+  }, key
 end
 
-local function compact_job(n, record) return job_in(n, n, record, 2) end
-
-function listed_job(record)
-  local lane, seq = struct.unpack('>I7I7', record, 2)
-  return job_in(seq, lane, record, 16)
+-- The job in a record of 'J' or 'D', and its key; else nil.
+function plain_job(record)
+  local letter = string.byte(record, 1)
+  if letter == 74 then
+    local lane, seq = struct.unpack('>I7I7', record, 2)
+    return job_in(seq, lane, record, 16)
+  end
+  if letter ~= 68 then return end
+  local ended, started, lane, seq = struct.unpack('>I7I7I7I7', record, 2)
+  local j, key = job_in(seq, 0, record, 30)
+  j.state, j.ended, j.started, j.attempts, j.key, j.plain = 'done', ended, started, 1, key, nil
+  return j, key
 end
 
--- Key, task and digest in a record; `from` is the offset of its job's creation time.
+-- Key, task and digest in a record, and the length of the payload; `from` is the offset of its job's creation time.
 local function texts_in(record, from)
-  local key_length, task_length, digest_length = struct.unpack('>I2I2I1', record, from + 24)
+  local key_length, task_length, digest_length, options_length = struct.unpack('>I2I2I1I4', record, from + 24)
   local at = from + 33
-  return string.sub(record, at, at + key_length - 1),
-    string.sub(record, at + key_length, at + key_length + task_length - 1),
-    string.sub(record, at + key_length + task_length, at + key_length + task_length + digest_length - 1)
+  local task_at = at + key_length
+  local digest_at = task_at + task_length
+  return string.sub(record, at, task_at - 1), string.sub(record, task_at, digest_at - 1),
+    string.sub(record, digest_at, digest_at + digest_length - 1),
+    #record - digest_at - digest_length - options_length + 1
 end
 
--- Listed lanes, in `fifo` with one job per turn and in `accumulate`: 'Q', due (7), next_due (7; 0 is none), priority
--- (2), number of jobs (4), the last one's score (8), length of the front (2), lengths of key and task (2, 2), number
--- of closed jobs (4), the first separate run and the one after the last (4, 4); then key, task (in `accumulate`: all
--- have the same), and seqs (7 bytes each): the end of the list, and its front in reverse order. Between them are the
--- runs, in `runs`. The jobs are in `jobs`.
---   fifo        due and priority are the head's; a claim owns the head, `closed` is 0
---   accumulate  due is the lane's, priority the lowest number of the open jobs; a claim closes all jobs
-local LIST_FIELDS = '>I7I7I2I4c8I2I2I2I4I4I4'
-local LIST_CHANGING = '>I7I7I2I4c8I2' -- changes when a job is appended or ends
-local CHANGING_END, TEXTS_AT = 31, 48
-local RUN_BYTES = 16 * 7 -- appended seqs up to this size are rewritten with each job
+-- Lists: the waiting jobs of a lane, in order of arrival, which is the order of their seqs. 'Q', then
+--
+--   due (7), next_due (7; set by arrivals during a turn, 0 is none), priority (2), number of jobs (4), the last one's
+--   score (8), bytes of the open jobs' payloads (5; `accumulate`), flags (1), length of the front (2),
+--   bytes of the closed jobs (5; `accumulate`), how many are closed (4), the last of these (7), their priority (2),
+--   the first separate run and the one after the last (4, 4), lengths of key, task and the rest of the state (2, 2, 2);
+--
+-- then key, task, the rest of the lane's state (MessagePack; empty if nothing is special, see `state_of` in lane.lua)
+-- and seqs (7 bytes each): the end of the list, and its front in reverse order. Between them are the runs, in `runs`.
+--
+-- `fifo`, `parallel`: due and priority are the head's. A claim of one job without special state owns the head and
+-- leaves the record unchanged: `closed` is 0.
+-- `accumulate`: due is the lane's, priority the lowest number of the open jobs. Jobs may be out of order in a short list.
+local LIST = '>I7I7I2I4c8I5I1I2I5I4I7I2I4I4I2I2I2'
+local LIST_CHANGING = '>I7I7I2I4c8I5I1I2' -- changes when a job is appended
+local CHANGING_END, TEXTS_AT = 37, 70
+local UNSORTED, MIXED = 1, 2 -- flags: not in the order of scores; jobs of several tasks
+local UNSORTED_MAX = 1000    -- longer lists of `accumulate` are in order: the rest is strays
+local RUN_BYTES = 16 * 7     -- appended seqs up to this size are rewritten with each job
 local NO_PRIO = 65535
 
-local function read_list(id, record)
-  local due, next_due, prio, jobs_count, last, front_length, key_length, task_length, closed, first, next_run =
-    struct.unpack(LIST_FIELDS, record, 2)
-  local fill = TEXTS_AT + key_length + task_length
-  return {
-    id = id, due = due, next_due = next_due, prio = prio, closed = closed, first = first, next = next_run,
-    count = jobs_count, last = last, key = string.sub(record, TEXTS_AT, TEXTS_AT + key_length - 1),
-    task = string.sub(record, TEXTS_AT + key_length, fill - 1),
-    fill = string.sub(record, fill, -front_length - 1),
-    front = string.sub(record, #record - front_length + 1),
-  }
+-- Whether a lane has no other state than what the fields of a list say.
+local function is_light(record)
+  local high, low = string.byte(record, TEXTS_AT - 2, TEXTS_AT - 1)
+  return high == 0 and low == 0
 end
 
-local function list_record(q)
-  return 'Q' .. struct.pack(LIST_FIELDS, q.due, q.next_due, q.prio, q.count, q.last, #q.front, #q.key, #q.task,
-    q.closed, q.first, q.next) .. q.key .. q.task .. q.fill .. q.front
+local function read_list(l, record)
+  local next_due, front_length, key_length, task_length, state_length
+  l.due, next_due, l.prio, l.count, l.last, l.bytes, l.flags, front_length, l.shut_bytes, l.closed, l.edge, l.shut_prio,
+    l.first, l.next, key_length, task_length, state_length = struct.unpack(LIST, record, 2)
+  local task_at = TEXTS_AT + key_length
+  local state_at = task_at + task_length
+  l.next_due = next_due > 0 and next_due
+  l.key = string.sub(record, TEXTS_AT, task_at - 1)
+  l.task = string.sub(record, task_at, state_at - 1)
+  l.fill = string.sub(record, state_at + state_length, -front_length - 1)
+  l.front = string.sub(record, #record - front_length + 1)
+  return string.sub(record, state_at, state_at + state_length - 1)
 end
 
-local function head_in(q) return number_in(string.sub(q.front, -7)) end
+local function list_record(letter, l, state)
+  return letter .. struct.pack(LIST, l.due, l.next_due or 0, l.prio, l.count, l.last, l.bytes, l.flags, #l.front,
+    l.shut_bytes, l.closed, l.edge, l.shut_prio, l.first, l.next, #l.key, #l.task, #state)
+    .. l.key .. l.task .. state .. l.fill .. l.front
+end
 
-local function run_name(q, number) return q.id .. struct.pack('>I4', number) end
+local function head_in(l) return number_in(string.sub(l.front, -7)) end
+
+local function run_name(l, number) return l.id .. struct.pack('>I4', number) end
 
 local function backwards(seqs)
   local list = {}
@@ -104,33 +134,41 @@ local function backwards(seqs)
   return table.concat(list)
 end
 
--- The end of the list is long: move it to the front or to a run.
-local function put_away(q)
-  if q.front == '' then q.front = backwards(q.fill)
-  else
-    call('HSET', K.runs, run_name(q, q.next), q.fill)
-    q.next = q.next + 1
-  end
-  q.fill = ''
+local function each_id(seqs, list)
+  for at = 1, #seqs, 7 do list[#list + 1] = string.sub(seqs, at, at + 6) end
+  return list
 end
 
-local function append_to(q, name, score)
-  q.count, q.last = q.count + 1, score
-  if q.front == '' then q.front = name else q.fill = q.fill .. name end
-  if #q.fill >= RUN_BYTES then put_away(q) end
+-- The end of the list is long: move it to the front or to a run.
+local function put_away(l)
+  if l.front == '' then l.front = backwards(l.fill)
+  else
+    call('HSET', K.runs, run_name(l, l.next), l.fill)
+    l.next = l.next + 1
+  end
+  l.fill = ''
 end
+
+local function append_to(l, name)
+  l.count = l.count + 1
+  if l.front == '' then l.front = name else l.fill = l.fill .. name end
+  if #l.fill >= RUN_BYTES then put_away(l) end
+end
+
+-- A run whose jobs were all removed keeps the place of one: this seq and '-'.
+local function run_seqs(value) return #value % 7 == 0 and value or '' end
 
 -- Refills an empty front from the next run or the end.
-local function refill(q)
-  while q.front == '' and q.first < q.next do
-    local name = run_name(q, q.first)
-    q.front, q.first = backwards(call('HGET', K.runs, name)), q.first + 1
+local function refill(l)
+  while l.front == '' and l.first < l.next do
+    local name = run_name(l, l.first)
+    l.front, l.first = backwards(run_seqs(call('HGET', K.runs, name))), l.first + 1
     later('HDEL', K.runs, name)
   end
-  if q.front == '' then q.front, q.fill = backwards(q.fill), '' end
+  if l.front == '' then l.front, l.fill = backwards(l.fill), '' end
 end
 
-local remove_from
+local take_first, remove_from
 do
 local function without(seqs, name)
   for at = 1, #seqs, 7 do
@@ -140,46 +178,66 @@ local function without(seqs, name)
   end
 end
 
--- Removes a seq from the middle; false if it is not there.
-function remove_from(q, name)
-  local front, fill = without(q.front, name), without(q.fill, name)
-  if front then q.front = front
-  elseif fill then q.fill = fill
-  else
-    local number, rest = q.first, nil
-    while number < q.next and not rest do
-      rest = without(call('HGET', K.runs, run_name(q, number)), name)
-      if rest then call('HSET', K.runs, run_name(q, number), rest) end
-      number = number + 1
-    end
-    if not rest then return false end
+-- Removes a seq from a run: the seqs are ascending, so few runs are read.
+local function remove_from_runs(l, name)
+  local seq, low, high = number_in(name), l.first, l.next - 1
+  while low < high do
+    local middle = math.ceil((low + high) / 2)
+    if number_in(string.sub(call('HGET', K.runs, run_name(l, middle)), 1, 7)) <= seq then low = middle
+    else high = middle - 1 end
   end
-  q.count = q.count - 1
-  refill(q)
+  if low > high then return false end
+  local rest = without(run_seqs(call('HGET', K.runs, run_name(l, low))), name)
+  if not rest then return false end
+  call('HSET', K.runs, run_name(l, low), rest ~= '' and rest or name .. '-')
   return true
 end
 
+-- Removes a seq from the middle; false if it is not there.
+function remove_from(l, name)
+  local front, fill = without(l.front, name), without(l.fill, name)
+  if front then l.front = front
+  elseif fill then l.fill = fill
+  elseif not remove_from_runs(l, name) then return false end
+  l.count = l.count - 1
+  refill(l)
+  return true
 end
 
 -- Removes the first n seqs and adds them to a list.
-local function take_first(q, n, taken)
-  q.count = q.count - n
+function take_first(l, n, taken)
+  l.count = l.count - n
   while n > 0 do
-    local some = math.min(n, #q.front / 7)
-    for i = 1, some do taken[#taken + 1] = string.sub(q.front, #q.front - 7 * i + 1, #q.front - 7 * i + 7) end
-    q.front = string.sub(q.front, 1, #q.front - 7 * some)
+    local some = math.min(n, #l.front / 7)
+    if some == 0 then break end
+    for i = 1, some do taken[#taken + 1] = string.sub(l.front, #l.front - 7 * i + 1, #l.front - 7 * i + 7) end
+    l.front = string.sub(l.front, 1, #l.front - 7 * some)
     n = n - some
-    refill(q)
+    refill(l)
   end
 end
+end
 
--- The seqs of a list, 7 bytes each.
-local function ids_in(q)
-  local parts = { backwards(q.front) }
-  for number = q.first, q.next - 1 do parts[#parts + 1] = call('HGET', K.runs, run_name(q, number)) end
-  parts[#parts + 1] = q.fill
-  local all, list = table.concat(parts), {}
-  for at = 1, #all, 7 do list[#list + 1] = string.sub(all, at, at + 6) end
+-- The first seqs of a list, at most `most`, 7 bytes each.
+local function ids_in(l, most)
+  local list, number = each_id(backwards(l.front), {}), l.first
+  while #list < most and number < l.next do
+    local names, last = {}, math.min(l.next - 1, number + math.ceil((most - #list) / 16))
+    for run = number, last do names[#names + 1] = run_name(l, run) end
+    for _, run in ipairs(fields(K.runs, names)) do each_id(run_seqs(run), list) end
+    number = last + 1
+  end
+  if number == l.next then each_id(l.fill, list) end
+  for i = #list, most + 1, -1 do list[i] = nil end
   return list
 end
 
+-- The last seq of a list, or where it was; 0 if there is none.
+local function tail_of(l)
+  if l.fill ~= '' then return number_in(string.sub(l.fill, -7)) end
+  if l.first < l.next then
+    local run = call('HGET', K.runs, run_name(l, l.next - 1))
+    return number_in(string.sub(run, -7 - #run % 7, -1 - #run % 7))
+  end
+  return l.front ~= '' and number_in(string.sub(l.front, 1, 7)) or 0
+end

@@ -3,6 +3,8 @@
 -- keep, remember, keep_dead, dead_max, definition; and the lowest token. Answers {'OK', version}, {'EXISTS'},
 -- {'CLOSING'}, {'SHARDS', n}, {'OTHER', name}, {'BIG', jobs} or {'CONFLICT', mode, merge, declared, whether jobs are
 -- running}.
+--
+-- Reads and writes meta; everything of the queue if its mode changes while jobs wait.
 local NAMES = { 'number', 'shards', 'mode', 'merge', 'due', 'take', 'keep', 'remember', 'keepdead',
   'deadmax', 'definition' }
 local CONVERTED_JOBS_MAX = 20000
@@ -31,12 +33,7 @@ local function all_open()
   local list = {}
   for _, id in ipairs(call('HKEYS', K.lanes)) do
     local l = lane_of(number_in(id))
-    if l.list then draw(l, l.list.count) end
-  end
-  for _, index in ipairs({ K.open, K.later }) do
-    for _, member in ipairs(call('ZRANGE', index, 0, -1)) do
-      local l = lane_of(tonumber(string.sub(member, 1, 16)))
-      local j = job_of(seq_in(member))
+    for _, j in ipairs(open_jobs(l)) do
       list[#list + 1] = { job = j, key = l.key, route = math.max(l.route, j.route) }
     end
   end
@@ -47,12 +44,12 @@ end
 -- Recreates the lanes of the queue under its new mode.
 local function push_again(list)
   write_out()
-  for _, key in ipairs({ 'open', 'later', 'prios', 'equal', 'ready', 'wake', 'trouble', 'failing',
-    'lanes', 'keys' }) do
+  for _, key in ipairs({ 'open', 'later', 'equal', 'arrivals', 'ready', 'wake', 'trouble', 'failing', 'lanes', 'runs',
+    'keys' }) do
     call('DEL', K[key])
   end
   count('lanes', -number_of('lanes'))
-  lanes, ids = {}, {}
+  lanes, touched, ids = {}, {}, {}
   load_settings()
   for _, entry in ipairs(list) do put_back(entry.key, entry.route, entry.job) end
   commit()

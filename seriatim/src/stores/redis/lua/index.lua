@@ -5,27 +5,28 @@
 --   lanes, live, dead, done   all of them, in no order; a row may come twice
 --   names, failing            the ids of all lanes and of those with a failed job, in no order
 --   held                      the claimed lanes, in no order; only these and `lane` return the node
+--   holder NODE               those that this node holds
 --   running [KEY]             the jobs of turns, of one key or all, in no order
 --   lane KEY, jobs KEY, deadkey KEY   the lane, the live and the dead jobs of a key
 --   trouble SCORE MEMBER      lanes with a failure after this member, by retry count
 --   bykey MEMBER              dead jobs after this member, by key
 --   newest SCORE              dead jobs buried then and before, with all others of the last time
+--
+-- Reads one step of one index and the records of its rows; writes nothing.
 READ_ONLY = true
 if not S then return { '', {} } end
 local what, from, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local rows, next_from = {}, ''
 
 local function lane_due(l)
-  if S.mode == 'accumulate' then return l.due end
-  local head = l.claimed_at and job_of(closed_of(l)[1]) or head_of(l)
-  if not head and l.open > 0 then head = job_of(seq_in(members(K.later, l, 1)[1])) end
-  return head and head.run_at
+  local head = S.mode ~= 'accumulate' and shown_job(l)
+  return head and head.run_at or l.due
 end
 
 local function node_of(token) return (cmsgpack.unpack(call('HGET', K.claims, token))) end
 
 local function tell_lane(l, node)
-  local state = l.claimed_at and 'claimed' or l.paused and 'paused' or l.held and 'held' or 'waiting'
+  local state = l.token and 'claimed' or l.paused and 'paused' or l.held and 'held' or 'waiting'
   rows[#rows + 1] = { l.n, l.key, lane_due(l), l.shown, state, node or '' }
 end
 
@@ -65,41 +66,68 @@ local function each_held(tell)
   for i = 1, #found, 2 do
     for at = 1, #found[i + 1], 7 do
       local l = lane_of(number_in(string.sub(found[i + 1], at, at + 6)))
-      if l and l.claimed_at and num(l.token) == found[i] then tell(l) end
+      if l and l.token and num(l.token) == found[i] then tell(l) end
     end
   end
+end
+
+local HOLDER_CLAIMS = 10 -- claims of a step; each may have many lanes
+
+-- The lanes of a claim, with its holder.
+local function tell_claim(token, node)
+  local list = call('HGET', K.held, token) or ''
+  for at = 1, #list, 7 do
+    local l = lane_of(number_in(string.sub(list, at, at + 6)))
+    if l and l.claimed_at and num(l.token) == token then tell_lane(l, node) end
+  end
+end
+
+-- First the claims with the node's lease, then those with their own.
+function steps.holder()
+  local node = ARGV[4]
+  if string.sub(from, 1, 1) == 'o' then
+    local found
+    next_from, found = scan('ZSCAN', K.leases, string.sub(from, 2))
+    if next_from ~= '' then next_from = 'o' .. next_from end
+    for i = 1, #found, 2 do
+      if node_of(found[i]) == node then tell_claim(found[i], node) end
+    end
+    return
+  end
+  local head = string.sub(holder_member(node, 0, 0), 1, 4 + #node)
+  local begin = from == '' and '[' .. head or '(' .. from
+  local members = call('ZRANGEBYLEX', K.holders, begin, '(' .. head .. '~', 'LIMIT', 0, HOLDER_CLAIMS)
+  for _, member in ipairs(members) do tell_claim(num(seq_in(member)), node) end
+  next_from = members[HOLDER_CLAIMS] or 'o'
 end
 
 function steps.held() each_held(function(l) tell_lane(l, node_of(num(l.token))) end) end
 
 function steps.running()
   local function tell(l)
-    for _, seq in ipairs(closed_of(l)) do tell_live(job_of(seq), l.key) end
+    for _, j in ipairs(closed_jobs(l)) do tell_live(j, l.key) end
   end
   if not ARGV[4] then return each_held(tell) end
   local l = lane_of_key(ARGV[4])
-  if l and l.claimed_at then tell(l) end
+  if l and l.token then tell(l) end
 end
 
--- First the jobs in compact records: one that is unfolded meanwhile is returned twice, not missed.
+-- First the jobs in records of lanes: one that moves to `jobs` meanwhile is returned twice, not missed.
 function steps.live()
   local found
   if string.sub(from, 1, 1) == 'j' then
     next_from, found = scan('HSCAN', K.jobs, string.sub(from, 2))
     if next_from ~= '' then next_from = 'j' .. next_from end
     for i = 1, #found, 2 do
-      local record = found[i + 1]
-      if is_job_listed(record) then tell_live(listed_job(record), (texts_in(record, 16)))
-      else tell_live(read_job(number_in(found[i]), record)) end
+      local j, key = plain_job(found[i + 1])
+      if j then tell_live(j, key) else tell_live(read_job(number_in(found[i]), found[i + 1])) end
     end
     return
   end
   next_from, found = scan('HSCAN', K.lanes, from)
   if next_from == '' then next_from = 'j' end
   for i = 1, #found, 2 do
-    if is_compact(found[i + 1]) then
-      tell_live(compact_job(number_in(found[i]), found[i + 1]), key_in(found[i + 1]))
-    end
+    if is_single(found[i + 1]) then tell_live(job_in(number_in(found[i]), 0, found[i + 1], 2)) end
   end
 end
 
@@ -113,14 +141,13 @@ function steps.done() ended(K.done) end
 
 function steps.lane()
   local l = lane_of_key(ARGV[4])
-  if l then tell_lane(l, l.claimed_at and node_of(num(l.token))) end
+  if l then tell_lane(l, l.token and node_of(num(l.token))) end
 end
 
 function steps.jobs()
   local l = lane_of_key(ARGV[4])
   if not l then return end
-  for _, seq in ipairs(closed_of(l)) do tell_live(job_of(seq), l.key) end
-  if l.single then return tell_live(l.single, l.key) end
+  for _, j in ipairs(closed_jobs(l)) do tell_live(j, l.key) end
   for _, j in ipairs(open_jobs(l)) do tell_live(j, l.key) end
 end
 

@@ -1,24 +1,25 @@
 -- Lanes -----------------------------------------------------------------------------------------
+--
+-- A lane is a list of jobs that came in order (compact.lua), and strays: jobs that did not, in `open`, and in
+-- `exclusive`, where all are strays, also in `later`. The order of a lane merges both. Closed jobs, those of a turn,
+-- stay at the beginning of the list; closed strays are named in the lane's state (`apart`). So no operation rewrites a
+-- lane because it is long.
 
 local lanes = {}
 local touched = {}
-local rings = false
-
-local function read_lane(n, record)
-  local l = { n = n }
-  l.key, l.token, l.claimed_at, l.held, l.paused, l.closed, l.open, l.bad, l.retry, l.crashes,
-    l.error, l.due, l.next_due, l.route, l.solo, l.ready, l.wake, l.shown, l.beat_at, l.failing,
-    l.list = cmsgpack.unpack(record)
-  l.list = l.list and read_list(id_of(n), l.list)
-  return l
-end
+-- Who is to be woken, and what does it; see below.
+local bell = { rings = false, hears = false }
+local ids = {} -- ids of lanes by key, as looked up by this script
+local READ_ONLY = false -- such scripts leave lanes of one job as they are
 
 local function new_lane(n, key, due, route)
   return {
-    n = n, key = key, token = 0, claimed_at = false, held = false, paused = false, closed = false,
-    open = 0, bad = 0, retry = -1, crashes = 0, error = false, due = due, next_due = false,
-    route = route, solo = false, ready = false, wake = false, shown = -1, beat_at = 0,
-    failing = false, list = false,
+    n = n, id = id_of(n), key = key, task = '', due = due, next_due = false, prio = NO_PRIO, count = 0,
+    last = '\0\0\0\0\0\0\0\0', bytes = 0, flags = 0, shut_bytes = 0, closed = 0, edge = 0, shut_prio = NO_PRIO,
+    first = 0, next = 0, front = '', fill = '', token = false, claimed_at = false, held = false, paused = false,
+    retry = -1, crashes = 0, error = false, route = route, shown = -1, failing = false, flagged = false, odd = 0,
+    bad = 0, strays = 0, apart = false, prios = false, shut = false, falls = false, ready = false, wake = false,
+    arrived = false,
   }
 end
 
@@ -26,103 +27,54 @@ local function ready_member(class, prio, due, n)
   return struct.pack('>I3I2I7I7', class, prio, due, n)
 end
 
-local READ_ONLY = false -- read-only scripts do not unfold records
-local unfold, unfold_list, draw
-
--- Reads the claim of a lane from its value in `busy`.
-local function hold(l, busy, closed)
-  l.token = struct.unpack('>I7', busy)
-  local node, kind, ttl, until_, made_at = cmsgpack.unpack(call('HGET', K.claims, num(l.token)))
-  l.claimed_at, l.beat_at, l.closed = made_at, made_at, closed
-end
-
-local function compact_lane(n, record)
-  local j = compact_job(n, record)
-  local l = new_lane(n, key_in(record), j.run_at, 0)
-  lanes[n], jobs[n] = l, j
-  local busy = call('HGET', K.busy, id_of(n))
-  if busy then hold(l, busy, { n })
-  else l.open, l.solo = 1, n end
-  if READ_ONLY then l.single = not busy and j else unfold(l, j, busy) end
-  return l
-end
-
-local function is_before(a, b)
-  if a.score ~= b.score then return a.score < b.score end
-  return a.seq < b.seq
-end
-
--- The jobs of a listed lane: those of its turn, in order, and the waiting ones.
-local function split_list(q, is_held)
-  local closed_count, closed, waiting = is_held and math.max(q.closed, 1) or 0, {}, {}
-  for i, id in ipairs(ids_in(q)) do
-    if i <= closed_count then closed[i] = number_in(id)
-    else waiting[#waiting + 1] = number_in(id) end
+-- The state that most lanes do not have:
+--   held, paused, retry, crashes, error, route, shown (retry count in `trouble`), failing (whether in `failing`),
+--   flagged (whether in `flags`), odd (jobs that are not plain), bad (open jobs that failed), strays (how many),
+--   apart (closed strays; true: in `closed`), prios and shut (how many open and closed jobs have each priority, if
+--   they differ), falls (turns that the first jobs of the list had; each: last seq, claimed at, whether it counts),
+--   ready and wake (position)
+local function state_of(l)
+  local plain = ready_member(0, l.prio, l.due, l.n)
+  local stands = l.token or (l.ready == plain and not l.wake) or (not l.ready and l.wake == l.due)
+  if stands and not (l.held or l.paused or l.retry >= 0 or l.crashes > 0 or l.error or l.route > 0 or l.shown >= 0
+    or l.failing or l.flagged or l.odd > 0 or l.bad > 0 or l.strays > 0 or l.apart or l.prios or l.shut or l.falls) then
+    return ''
   end
-  if S.mode == 'accumulate' then
-    read_jobs(closed)
-    table.sort(closed, function(a, b) return is_before(jobs[a], jobs[b]) end)
-  end
-  return closed, waiting
+  return cmsgpack.pack(l.held, l.paused, l.retry, l.crashes, l.error, l.route, l.shown, l.failing, l.flagged, l.odd,
+    l.bad, l.strays, l.apart, l.prios, l.shut, l.falls, l.ready, l.wake)
 end
 
-local function listed_lane(n, record)
-  local q = read_list(id_of(n), record)
-  local l = new_lane(n, q.key, q.due, 0)
-  l.next_due = q.next_due > 0 and q.next_due
-  lanes[n] = l
-  local busy = call('HGET', K.busy, q.id)
-  if READ_ONLY then
-    -- The list may be long: read it only on demand.
-    l.listed = q
-    if busy then hold(l, busy, S.mode == 'fifo' and { head_in(q) } or (split_list(q, true))) end
-    l.open = q.count - (l.closed and #l.closed or 0)
-    return l
+local function read_state(l, text)
+  l.held, l.paused, l.retry, l.crashes, l.error, l.route, l.shown, l.failing, l.flagged, l.odd, l.bad, l.strays,
+    l.apart, l.prios, l.shut, l.falls, l.ready, l.wake = cmsgpack.unpack(text)
+end
+
+-- When a claim was made.
+local made = {}
+local function made_at(token)
+  if not made[token] then
+    local node, kind, ttl, until_, at = cmsgpack.unpack(call('HGET', K.claims, num(token)))
+    made[token] = at
   end
-  if S.mode == 'fifo' then
-    if busy then
-      hold(l, busy, { head_in(q) })
-      take_first(q, 1, {})
-    end
-    l.open, l.list = q.count, q.count > 0 and q
-    unfold_list(l, q, busy)
+  return made[token]
+end
+
+-- In `exclusive`, a job's members among the due ones and the later ones; else its member among the strays.
+local function later_member(l, j) return pad(l.n) .. pad(j.run_at) .. pad(j.seq) end
+local function open_member(l, j)
+  if S.mode == 'exclusive' then
+    return pad(l.n) .. string.format('%05.0f', j.prio) .. pad(j.run_at) .. pad(j.seq)
+  end
+  return pad(l.n) .. j.score .. pad(j.seq)
+end
+
+local function add_stray(l, j)
+  l.strays = l.strays + 1
+  if S.mode == 'exclusive' and (l.token or j.run_at > NOW) then
+    call('ZADD', K.later, 0, later_member(l, j))
   else
-    local closed, waiting = split_list(q, busy)
-    if busy then hold(l, busy, closed) end
-    l.open = #waiting
-    unfold_list(l, q, busy, waiting)
+    call('ZADD', K.open, 0, open_member(l, j))
   end
-  return l
-end
-
-function lane_of(n, record)
-  if lanes[n] ~= nil then return lanes[n] end
-  record = record or call('HGET', K.lanes, id_of(n))
-  if not record then return false end
-  if is_compact(record) then return compact_lane(n, record) end
-  if is_listed(record) then return listed_lane(n, record) end
-  lanes[n] = read_lane(n, record)
-  return lanes[n]
-end
-
--- Ids of lanes by key, as looked up by this script.
-local ids = {}
-
-local function lane_of_key(key)
-  local id = ids[key]
-  if id == nil then id = call('HGET', K.keys, key) end
-  return id and lane_of(number_in(id))
-end
-
-local function open_lane(n, key, due, route)
-  local l = new_lane(n, key, due, route)
-  if key ~= '' then
-    ids[key] = id_of(n)
-    call('HSET', K.keys, key, ids[key])
-  end
-  count('lanes', 1)
-  lanes[n] = l
-  return l
 end
 
 -- Marks a lane for `commit`, which saves it at its position.
@@ -133,302 +85,434 @@ local function touch(l)
   end
 end
 
-local function closed_of(l)
-  if l.closed == true then l.closed = cmsgpack.unpack(call('HGET', K.closed, id_of(l.n))) end
-  return l.closed or {}
+do -- Lua limits a function to 200 local names
+-- Reads the claim of a lane from its value in `busy`.
+local function hold(l, busy)
+  l.token = struct.unpack('>I7', busy)
+  l.claimed_at = #busy > 8 and string.byte(busy, 8) == 0 and struct.unpack('>I7', busy, 9) or made_at(l.token)
+  if l.closed == 0 and not l.apart and l.count > 0 then l.closed, l.edge = 1, head_in(l) end
 end
 
-local function lane_record(l)
+-- Moves the job of a lane's record to `jobs`: something happens to it that the record has no place for.
+local function spread(l, j, record)
+  job_records[l.id] = 'J' .. l.id .. l.id .. string.sub(record, 2)
+  if S.mode == 'exclusive' then
+    l.count, l.front, l.closed, l.edge = 0, '', 0, 0
+    if l.token then l.apart = { l.n } else add_stray(l, j) end
+  end
+  if S.merges and not l.token and j.digest ~= '' then call('HSET', K.equal, l.id .. j.digest, l.id) end
+  touch(l)
+end
+
+local function read_single(l, record)
+  local j
+  j, l.key = job_in(l.n, l.n, record, 2)
+  jobs[l.n] = j
+  l.due, l.prio, l.count, l.front, l.last = j.run_at, j.prio, 1, l.id, string.sub(record, 18, 25)
+  if S.mode == 'accumulate' then l.task, l.bytes = j.task, j.size end
+  return j
+end
+
+-- `record` and `busy` are the lane's values, if they are known.
+function lane_of(n, record, busy)
+  if lanes[n] ~= nil then return lanes[n] end
+  local l = new_lane(n, '', 0, 0)
+  record = record or call('HGET', K.lanes, l.id)
+  if not record then return false end
+  lanes[n] = l
+  local single, state = is_single(record) and read_single(l, record), ''
+  if not single then state = read_list(l, record) end
+  if state ~= '' then read_state(l, state) end
+  if busy == nil then busy = call('HGET', K.busy, l.id) end
+  if busy then
+    hold(l, busy)
+    if single and S.mode == 'accumulate' then
+      l.shut_bytes, l.shut_prio, l.bytes, l.prio = l.bytes, l.prio, 0, NO_PRIO
+    end
+  elseif state == '' and not READ_ONLY then
+    local member = ready_member(0, l.prio, l.due, n)
+    if is_arrival(record) or call('ZSCORE', K.ready, member) then l.ready = member else l.wake = l.due end
+  end
+  l.arrived = l.ready and is_arrival(record)
+  if single and not READ_ONLY then spread(l, single, record) end
+  return l
+end
+end
+
+local function lane_of_key(key)
+  local id = ids[key]
+  if id == nil then id = call('HGET', K.keys, key) end
+  return id and lane_of(number_in(id))
+end
+
+local function open_lane(n, key, due, route)
+  local l = new_lane(n, key, due, route)
+  if key ~= '' then
+    ids[key] = l.id
+    call('HSET', K.keys, key, l.id)
+  end
+  count('lanes', 1)
+  lanes[n] = l
+  return l
+end
+
+local function save_lane(l)
   local failing = l.bad > 0 or (S.mode == 'accumulate' and l.retry >= 0)
   if failing ~= l.failing then
-    call(failing and 'SADD' or 'SREM', K.failing, id_of(l.n))
+    later(failing and 'SADD' or 'SREM', K.failing, l.id)
     l.failing = failing
   end
-  local closed = l.closed
-  if closed and closed ~= true and #closed > INLINE_CLOSED_MAX then closed = true end
-  return cmsgpack.pack(l.key, l.token, l.claimed_at, l.held, l.paused,
-    closed, l.open, l.bad, l.retry, l.crashes, l.error, l.due, l.next_due, l.route, l.solo,
-    l.ready, l.wake, l.shown, l.beat_at, l.failing, l.list and list_record(l.list))
+  local apart, closed, edge = l.apart, l.closed, l.edge
+  if apart and apart ~= true and #apart > INLINE_CLOSED_MAX then
+    call('HSET', K.closed, l.id, cmsgpack.pack(apart))
+    l.apart = true
+  end
+  if l.token then later('HSET', K.busy, l.id, struct.pack('>I7', l.token) .. '\0' .. id_of(l.claimed_at)) end
+  if closed == 1 and not apart and S.mode ~= 'accumulate' then l.closed, l.edge = 0, 0 end -- as in any claim of one job
+  later('HSET', K.lanes, l.id, list_record(l.arrived and 'q' or 'Q', l, state_of(l)))
+  l.apart, l.closed, l.edge = apart, closed, edge
 end
-
-local function store_lane(l) call('HSET', K.lanes, id_of(l.n), lane_record(l)) end
 
 local function remove_lane(l)
   if l.key ~= '' then
     later('HDEL', K.keys, l.key)
     ids[l.key] = false
   end
-  if l.failing then call('SREM', K.failing, id_of(l.n)) end
-  later('HDEL', K.lanes, id_of(l.n))
-  later('HDEL', K.progress, id_of(l.n))
+  if l.failing then later('SREM', K.failing, l.id) end
+  later('HDEL', K.lanes, l.id)
+  later('HDEL', K.progress, l.id)
   count('lanes', -1)
   lanes[l.n] = false
 end
 
--- A job's member among the open ones of its lane.
-local function open_member(l, j)
-  if S.mode == 'exclusive' then
-    return pad(l.n) .. string.format('%05.0f', j.prio) .. pad(j.run_at) .. pad(j.seq)
-  end
-  return pad(l.n) .. j.score .. pad(j.seq)
+-- The jobs of a lane ------------------------------------------------------------------------------
+
+local function is_before(a, b)
+  if a.score ~= b.score then return a.score < b.score end
+  return a.seq < b.seq
 end
 
-local function later_member(l, j) return pad(l.n) .. pad(j.run_at) .. pad(j.seq) end
-local function prio_member(l, j) return pad(l.n) .. string.format('%05.0f', j.prio) .. pad(j.seq) end
+local function open_count(l) return l.count - l.closed + l.strays end
 
--- Moves the first listed jobs of a lane to `open`. Writes immediately, as unfolding does.
-function draw(l, most)
-  local names, seqs, open = {}, {}, {}
-  take_first(l.list, math.min(most, l.list.count), names)
+-- Adds the turns that the first jobs of the list had to what a job's record says.
+local function age(l, j)
+  if not l.falls or j.aged then return end
+  j.aged = true
+  for _, fall in ipairs(l.falls) do
+    if fall[1] >= j.seq then j.started, j.attempts = j.started or fall[2], j.attempts + fall[3] end
+  end
+end
+
+local function apart_of(l)
+  if l.apart == true then l.apart = cmsgpack.unpack(call('HGET', K.closed, l.id)) end
+  return l.apart or {}
+end
+
+-- Jobs of the list by name.
+local function listed(l, names)
+  local seqs, list = {}, {}
   for i, name in ipairs(names) do seqs[i] = number_in(name) end
   read_jobs(seqs)
-  for i, seq in ipairs(seqs) do open[i] = open_member(l, jobs[seq]) end
-  add_members(K.open, open)
-  if l.list.count == 0 then l.list = false end
-  store_lane(l)
-  write_out()
+  for i, seq in ipairs(seqs) do
+    list[i] = job_of(seq)
+    list[i].stray = nil
+    age(l, list[i])
+  end
+  return list
 end
 
--- Listed jobs stay behind all other open jobs of their lane.
-local function make_room(l, j)
-  if l.list and not is_before(j, job_of(head_in(l.list))) then draw(l, l.list.count) end
-end
-
-local function insert(l, j)
-  make_room(l, j)
-  l.open = l.open + 1
-  if j.retry >= 0 then l.bad = l.bad + 1 end
-  j.lane = l.n
-  if j.expires > 0 then call('ZADD', K.expiring, num(j.expires), pad(j.seq)) end
-  if S.mode == 'parallel' then
-    l.solo = j.seq
-  elseif S.mode == 'exclusive' and (l.claimed_at or j.run_at > NOW) then
-    call('ZADD', K.later, 0, later_member(l, j))
-  else
-    call('ZADD', K.open, 0, open_member(l, j))
-  end
-  if S.mode == 'accumulate' then
-    call('ZADD', K.prios, 0, prio_member(l, j))
-    if S.merges and j.digest ~= '' then call('HSET', K.equal, id_of(l.n) .. j.digest, id_of(j.seq)) end
-  end
-end
-
--- Removes an open job from the other indexes; `run` is `call` or `later`.
-local function open_no_more(l, j, run)
-  l.open = l.open - 1
-  if j.retry >= 0 then l.bad = l.bad - 1 end
-  if j.expires > 0 then run('ZREM', K.expiring, pad(j.seq)) end
-  if S.mode == 'accumulate' then
-    run('ZREM', K.prios, prio_member(l, j))
-    if S.merges and j.digest ~= '' then run('HDEL', K.equal, id_of(l.n) .. j.digest) end
-  end
-end
-
--- Removes a job from the open ones; false if it is not among them.
-local function take(l, j)
-  if S.mode == 'parallel' then
-    if l.open == 0 or l.solo ~= j.seq then return false end
-  elseif call('ZREM', K.open, open_member(l, j)) == 0 then
-    if l.list then
-      if not remove_from(l.list, id_of(j.seq)) then return false end
-      if l.list.count == 0 then l.list = false end
-    elseif S.mode ~= 'exclusive' or call('ZREM', K.later, later_member(l, j)) == 0 then return false end
-  end
-  open_no_more(l, j, call)
-  return true
+-- The jobs of a lane's turn, in the order of execution.
+local function closed_jobs(l)
+  local list = l.closed > 0 and listed(l, ids_in(l, l.closed)) or {}
+  for _, seq in ipairs(apart_of(l)) do list[#list + 1] = job_of(seq) end
+  if l.apart or l.flags % 2 == UNSORTED then table.sort(list, is_before) end
+  return list
 end
 
 local function members_in(key, l, most)
   return call('ZRANGEBYLEX', key, '[' .. pad(l.n), '(' .. pad(l.n) .. '~', 'LIMIT', 0, most)
 end
-
--- The first members of a lane in a lexical index. Listed jobs come after those in `open` and are moved there when
--- needed.
-local function members(key, l, most)
-  local found = members_in(key, l, most)
-  if not l.list or key ~= K.open then return found end
-  local missing = most < 0 and l.list.count or most - #found
-  if missing <= 0 then return found end
-  if not READ_ONLY then
-    draw(l, missing)
-    return members_in(key, l, most)
-  end
-  for i, id in ipairs(ids_in(l.list)) do
-    if i > missing then break end
-    found[#found + 1] = open_member(l, job_of(number_in(id)))
-  end
-  return found
-end
-
 local function seq_in(member) return tonumber(string.sub(member, -16)) end
 
--- The first open job; in `exclusive` the first due one.
-local function head_of(l)
-  if l.open == 0 then return false end
-  if l.single then return l.single end
-  if l.listed then return job_of(head_in(l.listed)) end
-  if S.mode == 'parallel' then return job_of(l.solo) end
-  local member = members(K.open, l, 1)[1]
-  return member and job_of(seq_in(member))
-end
-
--- All open jobs of a lane.
-local function open_jobs(l)
-  if S.mode == 'parallel' then return { head_of(l) or nil } end
-  local list = {}
-  if l.listed then
-    local closed, waiting = split_list(l.listed, l.claimed_at)
-    read_jobs(waiting)
-    for i, seq in ipairs(waiting) do list[i] = jobs[seq] end
-    return list
-  end
-  for _, key in ipairs({ K.open, K.later }) do
-    for _, member in ipairs(members(key, l, -1)) do list[#list + 1] = job_of(seq_in(member)) end
+local function strays_in(key, l, most)
+  local seqs, list = {}, {}
+  for i, member in ipairs(members_in(key, l, most)) do seqs[i] = seq_in(member) end
+  read_jobs(seqs)
+  for i, seq in ipairs(seqs) do
+    list[i] = job_of(seq)
+    list[i].stray = true
   end
   return list
 end
 
+-- The first open jobs in order, at most `most`; in `exclusive` the due ones.
+local function first_jobs(l, most)
+  local list, strays, is_unsorted = {}, {}, l.flags % 2 == UNSORTED
+  if l.count > l.closed then
+    local names, open = ids_in(l, is_unsorted and l.count or l.closed + most), {}
+    for i = l.closed + 1, #names do open[#open + 1] = names[i] end
+    list = listed(l, open)
+  end
+  if l.strays > 0 then strays = strays_in(K.open, l, most) end
+  for _, j in ipairs(strays) do list[#list + 1] = j end
+  if S.mode ~= 'exclusive' and (is_unsorted or strays[1]) then table.sort(list, is_before) end
+  for i = #list, most + 1, -1 do list[i] = nil end
+  return list
+end
+
+-- In `exclusive`, the first job that is not due.
+local function first_later(l)
+  return S.mode == 'exclusive' and l.strays > 0 and strays_in(K.later, l, 1)[1] or false
+end
+
+-- The first open job of an unclaimed lane; in `exclusive` the first due one.
+local function head_of(l)
+  if l.strays == 0 and l.flags % 2 == 0 then
+    local j = l.count > 0 and job_of(head_in(l))
+    if j then age(l, j) end
+    return j
+  end
+  return first_jobs(l, 1)[1] or false
+end
+
+-- The job whose state a lane shows, but for `accumulate`.
+local function shown_job(l)
+  if l.token then return closed_jobs(l)[1] end
+  return head_of(l) or first_later(l)
+end
+
+local ALL = 1000000
+local function open_jobs(l)
+  local list = first_jobs(l, ALL)
+  if S.mode == 'exclusive' and l.strays > 0 then
+    for _, j in ipairs(strays_in(K.later, l, ALL)) do list[#list + 1] = j end
+  end
+  return list
+end
+
+-- Counts the priorities of open jobs in `accumulate`; `by` is how many jobs more.
+local function count_prio(l, prio, by, open)
+  if open + by == 0 then
+    l.prio, l.prios = NO_PRIO, false
+  elseif open == 0 then
+    l.prio = prio
+  elseif l.prios or prio ~= l.prio then
+    l.prios = l.prios or { [l.prio] = open }
+    local left = (l.prios[prio] or 0) + by
+    l.prios[prio] = left > 0 and left or nil
+    l.prio = NO_PRIO
+    for known in pairs(l.prios) do l.prio = math.min(l.prio, known) end
+    if not next(l.prios, next(l.prios)) then l.prios = false end
+  end
+end
+
+-- What the indexes have of an open job, but for its place; `run` is `call` or `later`.
+local function index_job(l, j, run)
+  if j.retry >= 0 then l.bad = l.bad + 1 end
+  if j.expires > 0 then run('ZADD', K.expiring, num(j.expires), pad(j.seq)) end
+  if S.merges and j.digest ~= '' then run('HSET', K.equal, l.id .. j.digest, id_of(j.seq)) end
+end
+
+local function unindex_job(l, j, run)
+  if j.retry >= 0 then l.bad = l.bad - 1 end
+  if j.expires > 0 then run('ZREM', K.expiring, pad(j.seq)) end
+  if S.merges and j.digest ~= '' then run('HDEL', K.equal, l.id .. j.digest) end
+end
+
+-- An empty list forgets what its jobs had in common.
+local function clear_list(l)
+  if l.count == 0 then l.flags, l.falls, l.bytes, l.task = 0, false, 0, '' end
+end
+
+-- Appends a job if that keeps the list as it must be; its record is in `jobs`, or will be.
+local function append(l, j)
+  if S.mode == 'exclusive' or (l.count > 0 and j.seq <= tail_of(l)) then return false end
+  for _, fall in ipairs(l.falls or {}) do
+    if fall[1] >= j.seq then return false end
+  end
+  local score = string.gsub(j.score, '..', function(digits) return string.char(tonumber(digits, 16)) end)
+  if l.count == 0 then
+    l.last, l.task = score, S.mode == 'accumulate' and j.task or ''
+  else
+    local is_after = j.score >= hex(l.last)
+    if S.mode ~= 'accumulate' then
+      if not is_after then return false end
+    elseif (not is_after or l.flags % 2 == UNSORTED) and l.count >= UNSORTED_MAX then
+      return false
+    end
+    if is_after then l.last = score elseif l.flags % 2 == 0 then l.flags = l.flags + UNSORTED end
+    if S.mode == 'accumulate' and j.task ~= l.task and l.flags < MIXED then l.flags = l.flags + MIXED end
+  end
+  append_to(l, id_of(j.seq))
+  if S.mode == 'accumulate' then l.bytes = l.bytes + j.size end
+  return true
+end
+
+-- Adds an open job. `run` is `call` or `later`.
+local function insert(l, j, run)
+  index_job(l, j, run)
+  if not j.plain then l.odd = l.odd + 1 end
+  if S.mode == 'accumulate' then count_prio(l, j.prio, 1, open_count(l)) end
+  if not append(l, j) then add_stray(l, j) end
+end
+
+-- Adds a job that is stored anew.
+local function enter(l, j)
+  j.lane = l.n
+  save_job(j)
+  insert(l, j, call)
+end
+
+-- Stores an open or closed job that changed where it is.
+local function change(l, j)
+  if j.plain then l.odd = l.odd + 1 end
+  save_job(j)
+end
+
+local function take_stray(l, j)
+  if l.strays == 0 then return false end
+  local is_there = call('ZREM', K.open, open_member(l, j)) == 1
+    or (S.mode == 'exclusive' and call('ZREM', K.later, later_member(l, j)) == 1)
+  if is_there then l.strays = l.strays - 1 end
+  return is_there
+end
+
+-- Removes an open job; false if it is not among them.
+local function take(l, j)
+  local open = open_count(l)
+  if not take_stray(l, j) then
+    if (l.closed > 0 and j.seq <= l.edge) or l.count == 0 or not remove_from(l, id_of(j.seq)) then return false end
+    age(l, j)
+    if S.mode == 'accumulate' then l.bytes = l.bytes - j.size end
+    clear_list(l)
+  end
+  if S.mode == 'accumulate' then count_prio(l, j.prio, -1, open) end
+  if not j.plain then l.odd = l.odd - 1 end
+  unindex_job(l, j, call)
+  return true
+end
+
+-- Positions ---------------------------------------------------------------------------------------
+
 -- In `exclusive`, moves due jobs to the open ones; returns when the next is due.
 local function promote(l)
-  if S.mode ~= 'exclusive' then return false end
+  if S.mode ~= 'exclusive' or l.strays == 0 then return false end
   local due = '(' .. pad(l.n) .. pad(NOW) .. '~'
   for _, member in ipairs(call('ZRANGEBYLEX', K.later, '[' .. pad(l.n), due)) do
     call('ZREM', K.later, member)
     call('ZADD', K.open, 0, open_member(l, job_of(seq_in(member))))
   end
-  local first = members(K.later, l, 1)[1]
+  local first = members_in(K.later, l, 1)[1]
   return first and tonumber(string.sub(first, 17, 32))
 end
 
 local function show(l, retry)
   if retry == l.shown then return end
-  if retry >= 0 then call('ZADD', K.trouble, -retry, pad(l.n))
-  else call('ZREM', K.trouble, pad(l.n)) end
+  if retry >= 0 then later('ZADD', K.trouble, -retry, pad(l.n))
+  else later('ZREM', K.trouble, pad(l.n)) end
   l.shown = retry
 end
 
+-- An entry in `arrivals` stays there until a claim comes to it, and then means nothing.
 local function stand(l, ready, wake)
   if ready ~= l.ready then
-    if l.ready then later('ZREM', K.ready, l.ready) end
+    if l.ready and not l.arrived then later('ZREM', K.ready, l.ready) end
     if ready then later('ZADD', K.ready, 0, ready) end
-    l.ready, rings = ready, rings or ready
+    -- Not every process may take a lane of a route, or one with earlier crashes.
+    if ready and string.sub(ready, 1, 3) ~= '\0\0\0' then bell.rings = 'all' end
+    l.ready, l.arrived, bell.rings = ready, false, bell.rings or ready
   end
   if wake ~= l.wake then
-    if wake then later('ZADD', K.wake, num(wake), id_of(l.n))
-    else later('ZREM', K.wake, id_of(l.n)) end
-    l.wake, rings = wake, rings or wake
+    if wake then later('ZADD', K.wake, num(wake), l.id)
+    else later('ZREM', K.wake, l.id) end
+    if wake and l.route ~= 0 then bell.rings = 'all' end
+    l.wake, bell.rings = wake, bell.rings or wake
   end
-end
-
--- Priority, due time, route and crashes that define an unclaimed lane's position.
-local function standing(l, head)
-  if S.mode ~= 'accumulate' then
-    local route = S.mode == 'fifo' and l.route or head.route
-    return head.prio, head.run_at, route, head.crashes
-  end
-  local first = members(K.prios, l, 1)[1]
-  return tonumber(string.sub(first, 17, 21)), l.due, l.route, l.crashes
 end
 
 -- Puts an unclaimed lane with open jobs at its position.
 local function position(l)
-  local next_later = promote(l)
-  local head = head_of(l)
+  local next_later, route, crashes, is_due = promote(l), l.route, l.crashes, true
   if S.mode == 'accumulate' then
     show(l, l.retry)
   else
-    local shown = head or job_of(seq_in(members(K.later, l, 1)[1]))
+    local head = head_of(l)
+    local shown = head or first_later(l)
     show(l, shown.retry)
+    l.due, l.prio, crashes, is_due = shown.run_at, shown.prio, shown.crashes, head
+    if S.mode ~= 'fifo' then route = shown.route end
   end
   if l.held or l.paused then return stand(l, false, false) end
-  if not head then return stand(l, false, next_later) end
-  local prio, due, route, crashes = standing(l, head)
-  if due > NOW then return stand(l, false, due) end
-  local class = route * 2 + (crashes > 0 and 1 or 0)
-  stand(l, ready_member(class, prio, due, l.n), next_later)
-end
-
--- Whether all jobs of a lane are listed, so that it can become a listed lane again.
-local function is_foldable(l)
-  return l.list and l.list.count == l.open and S.take == 1 and not l.claimed_at and not l.held and not l.paused
-    and l.route == 0
-end
-
-local function fold(l)
-  local q, head = l.list, job_of(head_in(l.list))
-  show(l, -1)
-  q.closed, q.next_due, q.due, q.prio = 0, 0, head.run_at, head.prio
-  if q.due > NOW then stand(l, false, q.due)
-  else stand(l, ready_member(0, q.prio, q.due, l.n), false) end
-  if l.failing then call('SREM', K.failing, id_of(l.n)) end
-  later('HSET', K.lanes, id_of(l.n), list_record(q))
-  lanes[l.n] = nil
+  if not is_due then return stand(l, false, next_later) end
+  if l.due > NOW then return stand(l, false, l.due) end
+  stand(l, ready_member(route * 2 + (crashes > 0 and 1 or 0), l.prio, l.due, l.n), next_later)
 end
 
 -- Saves a lane at its position, or removes it if it is empty; `write_out` does the writes.
 local function place(l)
-  if is_foldable(l) then return fold(l) end
-  if l.claimed_at then
+  if l.token then
     stand(l, false, false)
-  elseif l.open == 0 then
+  elseif open_count(l) == 0 then
     stand(l, false, false)
     show(l, -1)
     return remove_lane(l)
   else
     position(l)
   end
-  later('HSET', K.lanes, id_of(l.n), lane_record(l))
+  save_lane(l)
 end
 
--- Converts a compact record into a general one; the lane keeps its position.
-function unfold(l, j, busy)
-  if busy then
-    call('HDEL', K.busy, id_of(l.n))
-  else
-    l.open, l.solo = 0, false
-    insert(l, j)
-    local member = ready_member(0, j.prio, j.run_at, l.n)
-    if call('ZSCORE', K.ready, member) then l.ready = member else l.wake = j.run_at end
+local function place_touched()
+  for _, l in ipairs(touched) do
+    l.touched = false
+    place(l)
   end
-  save_job(j)
-  store_lane(l)
-end
-
--- The same for a listed lane. In `fifo` it keeps its list, of any length, and `members` draws from it. In `accumulate`
--- all jobs are added to the indexes. Writes immediately: not every operation ends with `commit`.
-function unfold_list(l, q, busy, waiting)
-  if busy then call('HDEL', K.busy, q.id)
-  else
-    local member = ready_member(0, q.prio, q.due, l.n)
-    if call('ZSCORE', K.ready, member) then l.ready = member else l.wake = q.due end
-  end
-  if busy and #l.closed > INLINE_CLOSED_MAX then
-    call('HSET', K.closed, q.id, cmsgpack.pack(l.closed))
-  end
-  if waiting then
-    for number = q.first, q.next - 1 do call('HDEL', K.runs, run_name(q, number)) end
-    read_jobs(waiting)
-    local open, prios = {}, {}
-    for i, seq in ipairs(waiting) do
-      open[i], prios[i] = open_member(l, jobs[seq]), prio_member(l, jobs[seq])
-    end
-    add_members(K.open, open)
-    add_members(K.prios, prios)
-  end
-  store_lane(l)
+  touched = {}
   write_out()
+end
+
+-- Processes whose last claim found too little are listed in `sleepers`, and wait on channels of their own. So a push costs
+-- the same however many of them wait. Two are woken, the last ones first: one may be busy by now. One that leaves something
+-- wakes the next two. With `hears`, the caller hears from the answer that it is to claim. (A script may have 200 locals.)
+do
+  local WAKES, SLEEPERS_MAX = 2, 1000
+  -- The caller's own channel, if its process listens.
+  local listener = string.match(KEYS[#KEYS], '}:to:(%x+)$')
+  local channel = string.match(P, '^(.*){') .. 'wake'
+
+  function bell.stay_awake() return listener and call('ZREM', K.sleepers, listener) == 1 end
+
+  function bell.ring(whom)
+    if whom == 'all' then return call('PUBLISH', channel, S.number) end
+    if bell.hears and bell.stay_awake() then return end
+    local woken = 0
+    while woken < WAKES do
+      local sleeper = call('ZPOPMAX', K.sleepers)[1]
+      if not sleeper then return end
+      -- In a cluster, processes listen at any node.
+      local heard = call('PUBLISH', channel .. ':' .. sleeper, S.number)
+      if heard > 0 or KEYS[2] == P .. 'meta' then woken = woken + 1 end
+    end
+  end
+
+  function bell.sleep()
+    if not listener then return end
+    call('ZADD', K.sleepers, num(NOW), listener)
+    if call('ZCARD', K.sleepers) > SLEEPERS_MAX then call('ZPOPMIN', K.sleepers) end
+  end
 end
 
 -- Ends an operation: saves the touched lanes.
 local function commit()
-  for _, l in ipairs(touched) do place(l) end
-  write_out()
+  place_touched()
   for field, by in pairs(counts) do
     if by ~= 0 then call('HINCRBY', K.meta, field, by) end
   end
   if S.counted then call('HSET', K.meta, 'seq', num(S.seq), 'token', num(S.token)) end
-  if rings then call('PUBLISH', string.match(P, '^(.*){') .. 'wake', S.number) end
+  if bell.rings then bell.ring(bell.rings) end
 end
+
+-- Merging and arriving ----------------------------------------------------------------------------
 
 -- The score of two merged jobs (hex digits have the order of the scores).
 local function merged_score(a, b)
@@ -439,12 +523,9 @@ end
 
 -- Inserts a job into a lane. If an equal job waits there, they merge and the older id survives.
 local function unite(l, j)
-  local other = S.merges and j.digest ~= '' and call('HGET', K.equal, id_of(l.n) .. j.digest)
+  local other = S.merges and j.digest ~= '' and call('HGET', K.equal, l.id .. j.digest)
   other = other and job_of(number_in(other))
-  if not other then
-    insert(l, j)
-    return save_job(j)
-  end
+  if not other then return enter(l, j) end
   take(l, other)
   local survivor, gone = other, j
   if j.seq < other.seq then survivor, gone = j, other end
@@ -458,18 +539,17 @@ local function unite(l, j)
   forget(gone)
   count('jobs', -1)
   call('HSET', K.aliases, num(gone.seq), cmsgpack.pack(survivor.seq, gone.created))
-  insert(l, survivor)
-  save_job(survivor)
+  enter(l, survivor)
 end
 
 -- Updates the due time of an `accumulate` lane for an arrival.
 local function arrive(l, run_at, merged)
   if S.mode ~= 'accumulate' then return end
   local earliest = S.due == 'earliest'
-  if l.claimed_at then
+  if l.token then
     if not l.next_due then l.next_due = run_at
     elseif earliest then l.next_due = math.min(l.next_due, run_at) end
-  elseif l.open == 0 and not merged then
+  elseif open_count(l) == 0 and not merged then
     l.due = run_at
   elseif earliest then
     l.due = math.min(l.due, run_at)
@@ -488,26 +568,32 @@ local function put_back(key, route, j)
   return l
 end
 
--- Turns -----------------------------------------------------------------------------------------
+-- Claims ------------------------------------------------------------------------------------------
 
 -- Retry count, crashes and error: the lane's own in `accumulate`, else its head's.
 local function trouble_of(l)
   if S.mode == 'accumulate' then return l.retry, l.crashes, l.error end
-  local head = l.claimed_at and job_of(closed_of(l)[1]) or head_of(l)
-  if not head and l.open > 0 then head = job_of(seq_in(members(K.later, l, 1)[1])) end
+  local head = shown_job(l)
   if not head then return -1, 0, false end
   return head.retry, head.crashes, head.error
 end
 
 local function turn_of(l, with_bodies)
   local list = {}
-  for i, seq in ipairs(closed_of(l)) do
-    local j = job_of(seq)
+  for i, j in ipairs(closed_jobs(l)) do
     list[i] = { j.seq, j.created, j.task, with_bodies and body_of(j) or '', j.score, j.prio,
       j.run_at, j.attempts, j.options }
   end
   local retry, crashes, why = trouble_of(l)
   return { l.n, l.key, l.token, retry, crashes, why, l.claimed_at, list }
+end
+
+-- The node and the kind of lease of a claimed lane, and when its holder last reported progress or extended it.
+local function holder_of(l)
+  local node, kind, ttl, until_, at, beat_at = cmsgpack.unpack(call('HGET', K.claims, num(l.token)))
+  local progress = call('HGET', K.progress, l.id)
+  if progress then beat_at = math.max(beat_at or 0, number_in(string.sub(progress, 1, 7))) end
+  return node, kind, math.max(l.claimed_at, beat_at or 0), progress and string.sub(progress, 8)
 end
 
 local function holder_member(node, ttl, token)
@@ -517,8 +603,9 @@ end
 local function store_claim(node, kind, ttl, token, taken)
   local t = num(token)
   call('HSET', K.claims, t, cmsgpack.pack(node, kind, ttl, NOW + ttl, NOW))
-  call('HSET', K.left, t, #taken)
+  if #taken > 1 then call('HSET', K.left, t, #taken) end
   call('HSET', K.held, t, table.concat(taken))
+  made[token] = NOW
   if kind == 'node' then call('ZADD', K.holders, 0, holder_member(node, ttl, token))
   else call('ZADD', K.leases, num(NOW + ttl), t) end
 end
@@ -535,10 +622,22 @@ local function release_claim(token, lanes_less)
   call('HDEL', K.held, t)
 end
 
+-- When the first lane in `arrivals` is due, after lanes that wait there no more, which are removed.
+local STALE_MAX = 1000
+local function first_arrival()
+  for at = 0, STALE_MAX do
+    local entry = call('LINDEX', K.arrivals, READ_ONLY and at or 0)
+    if not entry then return false end
+    local record = call('HGET', K.lanes, string.sub(entry, 8))
+    if at == STALE_MAX or record and is_arrival(record) then return number_in(string.sub(entry, 1, 7)) end
+    if not READ_ONLY then call('LPOP', K.arrivals) end
+  end
+end
+
 -- The earliest due time of the shard's unclaimed lanes: of the scheduled ones, and of the first ready one in each
 -- class and priority.
 local function first_due()
-  local best, from = false, '-'
+  local best, from = first_arrival(), '-'
   while true do
     local member = call('ZRANGEBYLEX', K.ready, from, '+', 'LIMIT', 0, 1)[1]
     if not member then break end

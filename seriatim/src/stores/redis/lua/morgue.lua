@@ -3,6 +3,8 @@
 -- lane (`requeue`, `join`) require this version; else the count is -1. `join` requeues only if the key has a lane. The
 -- rows of `list` are seq, created, key; those of `hand_out` are the input of `take_in.lua` for each job; the others
 -- have none.
+--
+-- Reads dead or deadkeys and the jobs; writes these, and the lanes of requeued jobs.
 if not S then return { 0, 0, {} } end
 NOW = clock(ARGV[1])
 local opens = ARGV[2] == 'requeue' or ARGV[2] == 'join'
@@ -40,7 +42,7 @@ local function requeue(j)
   j.key = ''
   count('jobs', 1)
   local l = put_back(key, j.route, j)
-  if not l.claimed_at then l.due, l.retry, l.crashes = NOW, -1, 0 end
+  if not l.token then l.due, l.retry, l.crashes = NOW, -1, 0 end
 end
 
 if opens and tonumber(ARGV[5]) > S.token then S.token, S.counted = tonumber(ARGV[5]), true end

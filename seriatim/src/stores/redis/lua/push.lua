@@ -1,53 +1,60 @@
 -- Adds jobs. ARGV: dry, now, version, what is accepted (0 all, 1 only jobs that join an existing lane, 2 none; a
 -- remembered idempotency key is recognized in any case: see layout.rs), lowest token, then 's' and the jobs, all
--- plain; or 'm' and the jobs, each with 's' or 'g' before it. A plain one is one text: run time (n, i or @ and 7
--- bytes), priority (2 bytes), whether it has a score (0 or 1), score (8 bytes), and the end of a compact record. Any
--- other ('g') is 13 fields. Answers {'OK', now, {seq, status, ...}, last token} with {seq}, status, created for those
--- created at another time and status 3 for those not accepted; {'STALE'} or {'ROUTE', index}.
+-- plain; or 'm' and the jobs, each with 's', 'i' or 'g' before it. A plain one ('s') is one text: run time (n, i or @ and
+-- 7 bytes), priority (2 bytes), whether it has a score (0 or 1), score (8 bytes), and the end of a record of one job.
+-- With an idempotency key ('i'), that comes before it. Any other ('g') is 13 fields. Answers {'OK', now, {seq, status,
+-- ...}, last token} with {seq}, status, created for those created at another time and status 3 for those not accepted;
+-- {'STALE'} or {'ROUTE', index}.
+--
+-- Reads keys and the records of the keys' lanes. A job of a new lane writes lanes, keys and arrivals; one behind others,
+-- jobs and its lane's record.
 local FIELDS = 13
 local dry, takes = ARGV[1] == '1', ARGV[4]
 NOW = clock(ARGV[2])
 
--- The jobs: where each begins in ARGV, its key, and the text of a plain one.
-local jobs_max, starts, job_keys, texts = 0, {}, {}, {}
-local keyed, is_bound
+-- The jobs: where each begins in ARGV, its key, the text of a plain one, and its idempotency key ('' is none).
+local B = { max = 0, starts = {}, keys = {}, texts = {}, idems = {} }
+local keyed
+local records, busy, appends = {}, {}, false -- of the lanes of known keys, by id
+local function field_of(i) return B.keys[i] .. '\0' .. B.idems[i] end
 
-local function read_plain(at)
-  jobs_max = jobs_max + 1
+-- Looks at the batch and what is known of its keys. A function of functions: Lua makes inner ones sooner, and limits a
+-- function to 200 local names.
+local function check()
+local function read_plain(at, idem)
+  B.max = B.max + 1
   local text = ARGV[at]
-  texts[jobs_max], starts[jobs_max] = text, at
+  B.texts[B.max], B.starts[B.max], B.idems[B.max] = text, at, idem
   local high, low = string.byte(text, 20, 21)
   local length = high * 256 + low
-  job_keys[jobs_max] = length == 0 and '' or string.sub(text, 29, 28 + length)
+  B.keys[B.max] = length == 0 and '' or string.sub(text, 29, 28 + length)
 end
 
 local function read_batch()
   local i, mixed = 7, ARGV[6] == 'm'
   while i <= #ARGV do
     if not mixed then
-      read_plain(i)
+      read_plain(i, '')
       i = i + 1
     elseif ARGV[i] == 's' then
-      read_plain(i + 1)
+      read_plain(i + 1, '')
       i = i + 2
+    elseif ARGV[i] == 'i' then
+      read_plain(i + 2, ARGV[i + 1])
+      i = i + 3
     else
-      jobs_max = jobs_max + 1
-      texts[jobs_max], starts[jobs_max], job_keys[jobs_max] = false, i + 1, ARGV[i + 1]
+      B.max = B.max + 1
+      B.texts[B.max], B.starts[B.max], B.keys[B.max], B.idems[B.max] = false, i + 1, ARGV[i + 1], ARGV[i + 12]
       i = i + FIELDS + 1
     end
   end
 end
 
--- Looks up the lanes of all keys together. Appending to a compact lane makes it a listed one.
-local records, busy, appends = {}, {}, false
-local function look_up_busy(lane_ids)
-  for i, held in ipairs(fields(K.busy, lane_ids)) do busy[lane_ids[i]] = held end
-end
-
+-- Looks up the lanes of all keys together: the records of those that may be changed as bytes, the others as lanes.
 local function look_up()
-  local keys, known = {}, {}
-  for i = 1, jobs_max do
-    local key = job_keys[i]
+  local keys, known, singles = {}, {}, {}
+  for i = 1, B.max do
+    local key = B.keys[i]
     if ids[key] == nil then
       ids[key] = false
       keys[#keys + 1] = key
@@ -57,44 +64,41 @@ local function look_up()
     ids[keys[i]] = id
     if id then known[#known + 1] = id end
   end
-  local compact = {}
   for i, record in ipairs(fields(K.lanes, known)) do
-    if is_compact(record) then records[known[i]], compact[#compact + 1] = record, known[i]
-    elseif is_listed(record) then records[known[i]] = record
-    else
-      local n = number_in(known[i])
-      lanes[n] = read_lane(n, record)
-    end
+    records[known[i]] = record
+    if is_single(record) then singles[#singles + 1] = known[i] end
   end
-  if appends then look_up_busy(compact) end
+  if not appends then return end
+  for i, held in ipairs(fields(K.busy, singles)) do busy[singles[i]] = held end
 end
 
 local function route_of_lane(id)
-  local l = lanes[number_in(id)]
-  return l and route_text(l.route) or NO_ROUTE
+  if is_single(records[id]) or is_light(records[id]) then return NO_ROUTE end
+  local l = {}
+  read_state(l, read_list(l, records[id]))
+  return route_text(l.route)
 end
 
-local function check()
+local function check_routes()
+  local bound = {}
+  for i = 1, B.max do
+    local at, key, wanted = B.starts[i], B.keys[i], NO_ROUTE
+    if not B.texts[i] then wanted = ARGV[at + 7] .. '\0' .. ARGV[at + 8] end
+    if not bound[key] then bound[key] = ids[key] and route_of_lane(ids[key]) or wanted end
+    local repeated = bound[key] ~= wanted and B.idems[i] ~= '' and call('HEXISTS', K.idem, field_of(i)) == 1
+    if bound[key] ~= wanted and not repeated then return { 'ROUTE', i - 1 } end
+  end
+end
+
   if not S or num(S.version) ~= ARGV[3] then return { 'STALE' } end
-  keyed, is_bound = S.mode ~= 'parallel', S.mode == 'accumulate' or S.mode == 'fifo'
-  appends = S.mode == 'accumulate' or (S.mode == 'fifo' and S.take == 1)
+  keyed, appends = S.mode ~= 'parallel', S.mode == 'accumulate' or S.mode == 'fifo'
   read_batch()
-  for i = 1, jobs_max do
-    if (job_keys[i] ~= '') ~= keyed then return { 'STALE' } end
+  for i = 1, B.max do
+    if (B.keys[i] ~= '') ~= keyed then return { 'STALE' } end
   end
   if not keyed then return end
   look_up()
-  if not is_bound or takes == '2' then return end
-  local bound = {}
-  for i = 1, jobs_max do
-    local at, key, wanted, idem = starts[i], job_keys[i], NO_ROUTE, ''
-    if not texts[i] then
-      wanted, idem = ARGV[at + 7] .. '\0' .. ARGV[at + 8], ARGV[at + 11]
-    end
-    if not bound[key] then bound[key] = ids[key] and route_of_lane(ids[key]) or wanted end
-    local repeated = idem ~= '' and call('HEXISTS', K.idem, key .. '\0' .. idem) == 1
-    if bound[key] ~= wanted and not repeated then return { 'ROUTE', i - 1 } end
-  end
+  if appends and takes ~= '2' then return check_routes() end
 end
 
 local function due_of(text)
@@ -111,15 +115,8 @@ local function score_now()
   return string.char(string.byte(bytes, 1) + 128) .. string.sub(bytes, 2)
 end
 
-local function remembered(field)
-  local known = call('HGET', K.idem, field)
-  if not known then return end
-  local seq, created, until_ = cmsgpack.unpack(known)
-  if until_ > NOW or is_known(seq) then return seq, created end
-end
-
 local function is_taken(key)
-  return takes == '0' or (takes == '1' and keyed and ids[key])
+  return takes == '1' and keyed and ids[key]
 end
 
 local now_score = S and score_now()
@@ -138,27 +135,22 @@ local function job_at(i)
 end
 
 -- The digest in the text of a plain job.
-local digests = {}
-local function digest_in(i)
-  if digests[i] then return digests[i] end
-  local text = texts[i]
+local function digest_in(text)
   local key_length, task_length, digest_length = struct.unpack('>I2I2I1', text, 20)
   local at = 29 + key_length + task_length
-  digests[i] = string.sub(text, at, at + digest_length - 1)
-  return digests[i]
+  return string.sub(text, at, at + digest_length - 1)
 end
 
 -- The equal waiting jobs, by lane and digest, as looked up so far. Those of lanes from before the batch are looked up
--- together; a compact lane's record has its own.
+-- together; the record of a lane of one job has its own.
 local equals = {}
 local function look_for_equals()
   if not S.merges or takes == '2' then return end
   local wanted = {}
-  for i = 1, jobs_max do
-    local id = ids[job_keys[i]]
-    local digest = id and (texts[i] and digest_in(i) or ARGV[starts[i] + 3])
-    local field = id and id .. digest
-    if field and equals[field] == nil and not (records[id] and is_compact(records[id])) then
+  for i = 1, B.max do
+    local id = ids[B.keys[i]]
+    local field = id and B.texts[i] and id .. digest_in(B.texts[i])
+    if field and equals[field] == nil and not is_single(records[id]) then
       equals[field] = false
       wanted[#wanted + 1] = field
     end
@@ -166,99 +158,11 @@ local function look_for_equals()
   for i, seq in ipairs(fields(K.equal, wanted)) do equals[wanted[i]] = seq end
 end
 
-local function equal_of(field)
+-- The job of a list that equals one with this digest.
+local function equal_in(id, field)
+  if not records[id] or is_single(records[id]) then return false end
   if equals[field] == nil then equals[field] = call('HGET', K.equal, field) end
   return equals[field]
-end
-
--- The state of waiting lanes before jobs were appended, and their first member since.
-local before = {}
-local function remember(l, j)
-  if before[l] == nil then
-    before[l] = l.open > 0 and not l.claimed_at
-      and { due = l.due, first = open_member(l, j), prio = j.prio }
-  end
-end
-
--- Like `insert`, but deferred: in `fifo` and `accumulate` only equal jobs are read in between, and `equals` and `jobs`
--- have them.
-local function append(l, j, field)
-  make_room(l, j)
-  l.open = l.open + 1
-  j.lane = l.n
-  if j.expires > 0 then later('ZADD', K.expiring, num(j.expires), pad(j.seq)) end
-  local member, was = open_member(l, j), before[l]
-  if was then
-    if member < was.first then was.first = member end
-    was.prio = math.min(was.prio, j.prio)
-  end
-  later('ZADD', K.open, 0, member)
-  if S.mode == 'accumulate' then later('ZADD', K.prios, 0, prio_member(l, j)) end
-  if field then
-    later('HSET', K.equal, field, id_of(j.seq))
-    equals[field] = id_of(j.seq)
-  end
-  jobs[j.seq] = j
-end
-
--- Whether a lane keeps its position after the appended jobs.
-local function stays(l, was)
-  if S.mode == 'fifo' then
-    local first = members(K.open, l, 1)[1]
-    return first and first < was.first
-  end
-  if l.due ~= was.due then return false end
-  if not l.ready then return l.wake or l.held or l.paused end
-  local class, prio = struct.unpack('>I3I2', l.ready)
-  return was.prio >= prio
-end
-
--- For a lane that keeps its position, only the record is written.
-local function keep_places()
-  local others = {}
-  for _, l in ipairs(touched) do
-    if before[l] and stays(l, before[l]) then later('HSET', K.lanes, id_of(l.n), lane_record(l))
-    else others[#others + 1] = l end
-  end
-  touched = others
-  write_out()
-end
-
--- Merges two equal jobs. Pending writes go first: they may affect the same job.
-local function merge(l, queued, j)
-  write_out()
-  before[l] = false
-  take(l, queued)
-  queued.score = merged_score(queued.score, j.score)
-  queued.prio = math.min(queued.prio, j.prio)
-  arrive(l, j.run_at, true)
-  insert(l, queued)
-  save_job(queued)
-end
-
--- Puts a new job into its lane; returns the job that now represents it, and whether it merged.
-local function put(key, j)
-  local l = key ~= '' and lane_of_key(key)
-  if not l then l = open_lane(j.seq, key, j.run_at, j.route) end
-  touch(l)
-  local field = S.merges and j.digest ~= '' and id_of(l.n) .. j.digest
-  local equal = field and equal_of(field)
-  local queued = equal and job_of(number_in(equal))
-  if queued then
-    merge(l, queued, j)
-    return queued, 1
-  end
-  local is_put_off = S.mode == 'fifo' or S.mode == 'accumulate'
-  if is_put_off then remember(l, j) end
-  arrive(l, j.run_at, false)
-  if is_put_off then append(l, j, field) else insert(l, j) end
-  if j.size > INLINE_BYTES_MAX then
-    call('HSET', K.bodies, num(j.seq), j.body)
-    j.body = false
-  end
-  if is_put_off then later('HSET', K.jobs, id_of(j.seq), job_record(j)) else save_job(j) end
-  count('jobs', 1)
-  return j, 0
 end
 
 local refusal = check()
@@ -275,17 +179,11 @@ local function tell(seq, created, status)
   answer[at + 1], answer[at + 2], answer[at + 3] = seq, status, created
 end
 
--- Compact records to be written together.
-local new_lanes, new_keys, new_ready, new_wakes = {}, {}, {}, {}
-local function flush()
-  many('HSET', K.lanes, new_lanes)
-  many('HSET', K.keys, new_keys)
-  many('ZADD', K.ready, new_ready)
-  many('ZADD', K.wake, new_wakes)
-  new_lanes, new_keys, new_ready, new_wakes = {}, {}, {}, {}
-end
-
--- When a plain job is to run.
+-- Plain jobs are mostly the same up to their lengths, so values derived from that part are cached: run_at, priority,
+-- score, and the beginning of the record.
+local kind_of
+do
+local kinds = {}
 local function time_in(text)
   local kind = string.byte(text, 1)
   if kind == 110 then return NOW, now_bytes end
@@ -294,139 +192,89 @@ local function time_in(text)
   return value, id_of(value)
 end
 
--- Plain jobs are mostly the same up to their lengths, so values derived from that part are cached: run_at, priority,
--- score, the beginning of the record, and of the ready member (a number: the wake time of a scheduled lane).
-local kinds = {}
-local function kind_of(text)
+function kind_of(text)
   local like = string.sub(text, 1, 19)
   local kind = kinds[like]
   if kind then return kind end
   local run_at, bytes = time_in(text)
-  local prio = string.sub(text, 9, 10)
+  local prio_bytes = string.sub(text, 9, 10)
   local score = string.byte(text, 11) == 49 and string.sub(text, 12, 19) or now_score
+  local prio = struct.unpack('>I2', prio_bytes)
   kind = {
-    run_at = run_at, prio = struct.unpack('>I2', prio), score = score,
-    head = now_bytes .. bytes .. prio .. score,
-    place = run_at <= NOW and '\0\0\0' .. prio .. bytes or run_at,
+    run_at = run_at, bytes = bytes, prio = prio, prio_bytes = prio_bytes, score = score,
+    head = now_bytes .. bytes .. prio_bytes .. score, arrives = run_at == NOW and prio == ARRIVAL_PRIO,
   }
   kinds[like] = kind
   return kind
 end
-
-local function compact(text, kind) return 'S' .. kind.head .. string.sub(text, 20) end
-
-local opened, listed_count = 0, 0
-local function put_compact(key, text)
-  local seq = next_seq()
-  local id, kind = id_of(seq), kind_of(text)
-  local record, place_of = compact(text, kind), kind.place
-  local at = #new_lanes
-  new_lanes[at + 1], new_lanes[at + 2] = id, record
-  if keyed then
-    new_keys[at + 1], new_keys[at + 2] = key, id
-    ids[key], records[id] = id, record
-  end
-  if type(place_of) == 'string' then
-    at = #new_ready
-    new_ready[at + 1], new_ready[at + 2] = 0, place_of .. id
-  else
-    at = #new_wakes
-    new_wakes[at + 1], new_wakes[at + 2] = num(place_of), id
-  end
-  opened = opened + 1
-  at = #answer
-  answer[at + 1], answer[at + 2] = seq, 0
 end
 
--- The new records of listed lanes in this batch, and other writes for them.
-local changed, jobs_listed, equal_listed, held = {}, {}, {}, {}
-local pending = {} -- records of listed jobs that this batch wrote or changed
+-- New lanes of one job, to be written together. They arrive in order unless the clock went back.
+local new = { lanes = {}, keys = {}, arrivals = {}, ready = {}, wakes = {}, count = 0 }
 local function add(list, name, value)
   local at = #list
   list[at + 1], list[at + 2] = name, value
 end
 
--- From this number of jobs, a listed lane of `accumulate` is unfolded, which blocks the server for long if there are
--- many. The limit varies up to twice this, so that lanes growing in parallel are not unfolded at the same time.
-local LISTED_MAX = 2000
+local function is_in_order()
+  if new.in_order == nil then
+    local last = call('LINDEX', K.arrivals, -1)
+    new.in_order = not last or number_in(last) <= NOW
+  end
+  return new.in_order
+end
 
-local put_listed
-do -- Lua limits a function to 200 local names
--- The field under which an equal job would find the job of a compact record.
-local function digest_of_compact(id, record)
+local function put_single(key, text)
+  local seq = next_seq()
+  local id, kind = id_of(seq), kind_of(text)
+  local arrives = kind.arrives and is_in_order()
+  local record = (arrives and 's' or 'S') .. kind.head .. string.sub(text, 20)
+  add(new.lanes, id, record)
+  if keyed then
+    add(new.keys, key, id)
+    ids[key], records[id] = id, record
+  end
+  if arrives then new.arrivals[#new.arrivals + 1] = now_bytes .. id
+  elseif kind.run_at <= NOW then add(new.ready, 0, '\0\0\0' .. kind.prio_bytes .. kind.bytes .. id)
+  else add(new.wakes, num(kind.run_at), id) end
+  new.count = new.count + 1
+  return seq
+end
+
+-- The new records of lists in this batch, and other writes for them.
+local changed, jobs_listed, equal_listed, held, listed_count = {}, {}, {}, {}, 0
+local pending = {} -- records of listed jobs that this batch wrote or changed
+
+local put_listed, put_merged
+do
+-- The field under which an equal job would find the job of a lane of one.
+local function field_of_single(id, record)
   if not S.merges or busy[id] then return end
   local _, _, digest = texts_in(record, 2)
   return id .. digest
 end
 
--- Converts a compact lane into a listed one.
+-- Converts the record of a lane of one job into a list.
 local function list_up(id, record)
-  local key, task = texts_in(record, 2)
-  local run_at, prio, score = struct.unpack('>I7I2c8', record, 9)
-  local q = {
-    id = id, due = run_at, next_due = 0, prio = prio, closed = 0, first = 0, next = 0, count = 1, last = score,
-    key = key, task = S.mode == 'accumulate' and task or '', front = id, fill = '',
-  }
+  local key, task, _, size = texts_in(record, 2)
+  local l = new_lane(number_in(id), key, 0, 0)
+  l.due, l.prio, l.last = struct.unpack('>I7I2c8', record, 9)
+  l.count, l.front = 1, id
+  if S.mode == 'accumulate' then l.task, l.bytes = task, size end
   if busy[id] then
     add(held, id, string.sub(busy[id], 1, 7) .. '\0')
-    if S.mode == 'accumulate' then q.closed, q.prio = 1, NO_PRIO end
+    if S.mode == 'accumulate' then
+      l.closed, l.edge, l.shut_prio, l.shut_bytes, l.prio, l.bytes = 1, l.n, l.prio, size, NO_PRIO, 0
+    end
   end
-  local field = digest_of_compact(id, record)
+  local field = field_of_single(id, record)
   if field then
     add(equal_listed, field, id)
     equals[field] = id
   end
   pending[id] = 'J' .. id .. id .. string.sub(record, 2)
   add(jobs_listed, id, pending[id])
-  return list_record(q)
-end
-
--- Whether a plain job can be appended to a record without other changes: it comes last in order, and its lane keeps
--- its position.
-local function fits(id, record, text, kind)
-  local is_one = is_compact(record)
-  if S.mode == 'fifo' then
-    local last = is_one and string.sub(record, 18, 25) or string.sub(record, 22, 29)
-    return kind.score == last or hex(kind.score) > hex(last)
-  end
-  local due, prio, key_length, task_length, task_at, is_claimed
-  if is_one then
-    due, prio, key_length, task_length = struct.unpack('>I7I2xxxxxxxxI2I2', record, 9)
-    task_at, is_claimed = 35 + key_length, busy[id]
-  else
-    local closed, jobs_count
-    due, prio, jobs_count = struct.unpack('>I7xxxxxxxI2I4', record, 2)
-    if jobs_count >= LISTED_MAX and jobs_count >= LISTED_MAX + number_in(id) % LISTED_MAX then return false end
-    key_length, task_length, closed = struct.unpack('>I2I2I4', record, 32)
-    task_at, is_claimed = TEXTS_AT + key_length, closed > 0
-  end
-  local its_key, its_task = struct.unpack('>I2I2', text, 20)
-  if its_task ~= task_length then return false end
-  if its_task > 0 and string.sub(text, 29 + its_key, 28 + its_key + its_task)
-    ~= string.sub(record, task_at, task_at + task_length - 1) then return false end
-  if is_claimed then return true end
-  return kind.prio >= prio and (S.due ~= 'earliest' or kind.run_at >= due)
-end
-
--- A listed lane's record with one more seq; without a name if the job was merged.
-local function arrived(id, record, name, kind)
-  local due, next_due, prio, jobs_count, last, front_length, key_length, task_length, closed =
-    struct.unpack(LIST_FIELDS, record, 2)
-  if closed > 0 then
-    prio = math.min(prio, kind.prio)
-    if next_due == 0 then next_due = kind.run_at
-    elseif S.due == 'earliest' then next_due = math.min(next_due, kind.run_at) end
-  end
-  if not name then
-    return 'Q' .. struct.pack('>I7I7I2', due, next_due, prio) .. string.sub(record, 18)
-  end
-  record = 'Q' .. struct.pack(LIST_CHANGING, due, next_due, prio, jobs_count + 1, kind.score, front_length)
-    .. string.sub(record, CHANGING_END + 1, #record - front_length) .. name
-    .. string.sub(record, #record - front_length + 1)
-  if #record + 1 - TEXTS_AT - key_length - task_length - front_length < RUN_BYTES then return record end
-  local q = read_list(id, record)
-  put_away(q)
-  return list_record(q)
+  return list_record(is_arrival(record) and 'q' or 'Q', l, '')
 end
 
 local function is_less(a, b)
@@ -435,43 +283,70 @@ local function is_less(a, b)
   return a_high < b_high or (a_high == b_high and a_low < b_low)
 end
 
--- A record whose job merged with an equal one; `from` is the offset of its creation time.
-local function merged(record, from, kind)
-  local prio, score = struct.unpack('>I2c8', record, from + 14)
-  if (S.merge == 'min') == is_less(kind.score, score) then score = kind.score end
-  return string.sub(record, 1, from + 13) .. struct.pack('>I2c8', math.min(prio, kind.prio), score)
-    .. string.sub(record, from + 24)
-end
-
-local function merge_listed(id, record, name, kind)
-  local created
-  if is_compact(record) then
-    created = struct.unpack('>I7', record, 2)
-    record = merged(record, 2, kind)
-  else
-    local job = pending[name] or call('HGET', K.jobs, name)
-    created = struct.unpack('>I7', job, 16)
-    pending[name] = merged(job, 16, kind)
-    add(jobs_listed, name, pending[name])
-    record = arrived(id, record, false, kind)
+-- Whether a plain job can be appended to a list without other changes: it is in order, or the list is short; in
+-- `accumulate` it is like the others, and the lane keeps its position.
+local function fits(id, record, text, kind)
+  if is_single(record) then
+    if S.mode == 'fifo' then return not is_less(kind.score, string.sub(record, 18, 25)) end
+    local due, prio, key_length, task_length = struct.unpack('>I7I2xxxxxxxxI2I2', record, 9)
+    local its_key, its_task = struct.unpack('>I2I2', text, 20)
+    if string.sub(text, 29 + its_key, 28 + its_key + its_task)
+      ~= string.sub(record, 35 + key_length, 34 + key_length + task_length) then return false end
+    return busy[id] or (kind.prio == prio and (S.due ~= 'earliest' or kind.run_at >= due))
   end
-  records[id], changed[id] = record, record
-  tell({ number_in(name) }, created, 1)
-  return true
+  if not is_light(record) then return false end
+  local is_after = not is_less(kind.score, string.sub(record, 22, 29))
+  if S.mode == 'fifo' then return is_after end
+  local due, prio, jobs_count, flags = struct.unpack('>I7xxxxxxxI2I4xxxxxxxxxxxxxI1', record, 2)
+  if jobs_count >= UNSORTED_MAX and (not is_after or flags % 2 == UNSORTED) then return false end
+  local closed, key_length, task_length =
+    struct.unpack('>I4xxxxxxxxxxxxxxxxxI2I2', record, CHANGING_END + 6)
+  local task_at = TEXTS_AT + key_length
+  local its_key, its_task = struct.unpack('>I2I2', text, 20)
+  if string.sub(text, 29 + its_key, 28 + its_key + its_task) ~= string.sub(record, task_at, task_at + task_length - 1)
+  then return false end
+  if closed == 0 then return kind.prio == prio and (S.due ~= 'earliest' or kind.run_at >= due) end
+  return closed == jobs_count or kind.prio == prio
 end
 
--- Appends a plain job to the list of its lane, or merges it with an equal one there; false if that is not possible.
-function put_listed(i, id)
-  local record, text = appends and records[id], texts[i]
+-- A list's record with one more seq.
+local function arrived(id, record, name, kind, job)
+  local due, next_due, prio, jobs_count, last, bytes, flags, front_length = struct.unpack(LIST_CHANGING, record, 2)
+  if S.mode == 'accumulate' then
+    local _, _, _, size = texts_in(job, 16)
+    bytes = bytes + size
+    if struct.unpack('>I4', record, CHANGING_END + 6) > 0 then
+      prio = kind.prio
+      if next_due == 0 then next_due = kind.run_at
+      elseif S.due == 'earliest' then next_due = math.min(next_due, kind.run_at) end
+    end
+    if not is_less(kind.score, last) then last = kind.score
+    elseif flags % 2 == 0 then flags = flags + UNSORTED end
+  else
+    last = kind.score
+  end
+  record = string.sub(record, 1, 1)
+    .. struct.pack(LIST_CHANGING, due, next_due, prio, jobs_count + 1, last, bytes, flags, front_length)
+    .. string.sub(record, CHANGING_END + 1, #record - front_length) .. name
+    .. string.sub(record, #record - front_length + 1)
+  local key_length, task_length = struct.unpack('>I2I2', record, TEXTS_AT - 6)
+  if #record + 1 - TEXTS_AT - key_length - task_length - front_length < RUN_BYTES then return record end
+  local l = { id = id }
+  read_list(l, record)
+  put_away(l)
+  return list_record(string.sub(record, 1, 1), l, '')
+end
+
+-- Appends a plain job to the list of its lane; false if that is not simple.
+function put_listed(id, text, field)
+  local record = appends and records[id]
   if not record then return false end
   local kind = kind_of(text)
   if not fits(id, record, text, kind) then return false end
-  local field = S.merges and id .. digest_in(i)
-  if field and equals[field] then return merge_listed(id, record, equals[field], kind) end
-  if field and is_compact(record) and field == digest_of_compact(id, record) then
-    return merge_listed(id, record, id, kind)
+  if is_single(record) then
+    if field and field == field_of_single(id, record) then return false end
+    record = list_up(id, record)
   end
-  if is_compact(record) then record = list_up(id, record) end
   local seq = next_seq()
   local name = id_of(seq)
   local job = 'J' .. id .. name .. kind.head .. string.sub(text, 20)
@@ -480,111 +355,203 @@ function put_listed(i, id)
     add(equal_listed, field, name)
     equals[field], pending[name] = name, job
   end
-  record = arrived(id, record, name, kind)
+  record = arrived(id, record, name, kind, job)
   records[id], changed[id] = record, record
   listed_count = listed_count + 1
-  add(answer, seq, 0)
-  return true
+  return seq
 end
 
+-- Whether a merged job changes when a claimed lane is due next.
+local function changes_due(record, kind)
+  local next_due = struct.unpack('>I7', record, 9)
+  if struct.unpack('>I4', record, CHANGING_END + 6) == 0 then return false end
+  return next_due == 0 or (S.due == 'earliest' and kind.run_at < next_due)
 end
 
--- Writes everything collected, also for listed lanes.
-local function flush_all()
-  flush()
+-- Merges a plain job with an equal one that waits, if all that changes is the score, and the lane's order is not kept
+-- by it. Returns the job's seq and when it was created.
+function put_merged(id, text, field, name)
+  local record = records[id]
+  if not record then return end
+  local kind, single = kind_of(text), is_single(record)
+  if single then name = field == field_of_single(id, record) and id end
+  if not name or not fits(id, record, text, kind) then return end
+  local job = single and record or pending[name] or call('HGET', K.jobs, name)
+  local from = single and 2 or 16
+  local created, _, prio, score = struct.unpack('>I7I7I2c8', job, from)
+  if prio ~= kind.prio or (not single and changes_due(record, kind)) then return end
+  if (S.merge == 'min') ~= is_less(kind.score, score) then return name, created end
+  if score == kind.score then return name, created end
+  job = string.sub(job, 1, from + 15) .. kind.score .. string.sub(job, from + 24)
+  if single then record = job
+  else
+    local due, next_due, its, jobs_count, last, bytes, flags, front_length = struct.unpack(LIST_CHANGING, record, 2)
+    if jobs_count > UNSORTED_MAX then return end
+    if flags % 2 == 0 then flags = flags + UNSORTED end
+    if is_less(last, kind.score) then last = kind.score end
+    record = string.sub(record, 1, 1)
+      .. struct.pack(LIST_CHANGING, due, next_due, its, jobs_count, last, bytes, flags, front_length)
+      .. string.sub(record, CHANGING_END + 1)
+    pending[name] = job
+    add(jobs_listed, name, job)
+  end
+  records[id], changed[id] = record, record
+  return name, created
+end
+end
+
+-- Writes everything collected.
+local function flush()
+  many('HSET', K.lanes, new.lanes)
+  many('HSET', K.keys, new.keys)
+  many('RPUSH', K.arrivals, new.arrivals)
+  many('ZADD', K.ready, new.ready)
+  many('ZADD', K.wake, new.wakes)
+  new.lanes, new.keys, new.arrivals, new.ready, new.wakes = {}, {}, {}, {}, {}
   local list = {}
   for id, record in pairs(changed) do add(list, id, record) end
-  if not list[1] then return end
-  many('HSET', K.lanes, list)
-  many('HSET', K.jobs, jobs_listed)
-  many('HSET', K.equal, equal_listed)
-  many('HSET', K.busy, held)
+  if list[1] then
+    many('HSET', K.lanes, list)
+    many('HSET', K.jobs, jobs_listed)
+    many('HSET', K.equal, equal_listed)
+    many('HSET', K.busy, held)
+    changed, jobs_listed, equal_listed, held, pending = {}, {}, {}, {}, {}
+  end
   write_out()
-  changed, jobs_listed, equal_listed, held, pending = {}, {}, {}, {}, {}
 end
 
--- A plain job whose lane exists.
-local function job_of_text(text)
-  local seq = next_seq()
-  local j = compact_job(seq, compact(text, kind_of(text)))
-  j.lane = 0
-  return j
+local put_slowly
+local function define_put_slowly()
+local function merge(l, queued, j)
+  take(l, queued)
+  queued.score = merged_score(queued.score, j.score)
+  queued.prio = math.min(queued.prio, j.prio)
+  arrive(l, j.run_at, true)
+  enter(l, queued)
 end
 
--- Appends a plain job to the list of a lane with a general record: in `fifo`, if all other jobs come before it.
-local function put_behind(l, text)
-  if not appends or S.mode ~= 'fifo' then return false end
-  local kind, q = kind_of(text), l.list
-  local last = q and hex(q.last)
-  if not q then
-    write_out()
-    local member = call('ZREVRANGEBYLEX', K.open, '(' .. pad(l.n) .. '~', '[' .. pad(l.n), 'LIMIT', 0, 1)[1]
-    last = member and string.sub(member, 17, 32)
-    q = {
-      id = id_of(l.n), due = 0, next_due = 0, prio = 0, closed = 0, first = 0, next = 0, count = 0,
-      last = kind.score, key = l.key, task = '', front = '', fill = '',
-    }
-  end
-  if last and hex(kind.score) < last then return false end
-  local seq = next_seq()
-  local name = id_of(seq)
-  local record = 'J' .. q.id .. name .. kind.head .. string.sub(text, 20)
-  later('HSET', K.jobs, name, record)
-  jobs[seq] = listed_job(record)
-  remember(l, jobs[seq])
+-- Puts a new job into its lane; returns the job that now represents it, and whether it merged.
+local function put(key, j, text)
+  local l = key ~= '' and lane_of_key(key)
+  if not l then l = open_lane(j.seq, key, j.run_at, j.route) end
   touch(l)
-  append_to(q, name, kind.score)
-  l.list, l.open = q, l.open + 1
+  local field = S.merges and j.digest ~= '' and l.id .. j.digest
+  local equal = field and call('HGET', K.equal, field)
+  local queued = equal and job_of(number_in(equal))
+  if queued then
+    merge(l, queued, j)
+    return queued, 1
+  end
+  arrive(l, j.run_at, false)
   count('jobs', 1)
-  add(answer, seq, 0)
-  return true
+  if text then
+    j.lane, jobs[j.seq] = l.n, j
+    job_records[id_of(j.seq)] = 'J' .. l.id .. id_of(j.seq) .. kind_of(text).head .. string.sub(text, 20)
+    insert(l, j, call)
+  else
+    if j.size > INLINE_BYTES_MAX then
+      call('HSET', K.bodies, num(j.seq), j.body)
+      j.body = false
+    end
+    enter(l, j)
+  end
+  return j, 0
 end
 
-local function put_other(key, at)
-  local idem = ARGV[at + 11]
-  local field = key .. '\0' .. idem
-  local seq, created
-  if idem ~= '' then seq, created = remembered(field) end
-  if seq then return tell({ seq }, created, 2) end
-  if not is_taken(key) then return tell(0, nil, 3) end
-  local j, status = put(key, job_at(at))
-  if idem ~= '' then
-    local until_ = NOW + S.remember
-    call('HSET', K.idem, field, cmsgpack.pack(j.seq, j.created, until_))
-    call('ZADD', K.idemold, num(until_), field)
+-- Puts a job of any kind into a lane in any state.
+function put_slowly(i, key, text)
+  if keyed and ids[key] and records[ids[key]] then
+    flush()
+    lane_of(number_in(ids[key]), records[ids[key]])
+    records[ids[key]] = nil
+  elseif next(changed) or new.count > 0 then
+    flush()
   end
+  equals = {}
+  if not text then return put(key, job_at(B.starts[i])) end
+  local seq = next_seq()
+  return put(key, job_in(seq, 0, 'S' .. kind_of(text).head .. string.sub(text, 20), 2), text)
+end
+end
+
+-- Adds one job; tells it, and returns it as the value for its idempotency key: seq and created.
+local function put_one(i, key, text)
+  if takes ~= '0' and not is_taken(key) then return tell(0, nil, 3) end
+  local id = keyed and ids[key]
+  if text and not id then
+    local seq = put_single(key, text)
+    add(answer, seq, 0)
+    return seq, NOW
+  end
+  if text then
+    local field = S.merges and id .. digest_in(text)
+    local equal, name, created = field and equal_in(id, field), nil, nil
+    if field then name, created = put_merged(id, text, field, equal) end
+    if name then
+      tell({ number_in(name) }, created, 1)
+      return number_in(name), created
+    end
+    local seq = not equal and put_listed(id, text, field)
+    if seq then
+      add(answer, seq, 0)
+      return seq, NOW
+    end
+  end
+  if not put_slowly then define_put_slowly() end
+  local j, status = put_slowly(i, key, text)
   tell({ j.seq }, j.created, status)
+  return j.seq, j.created
 end
 
-for i = 1, jobs_max do
-  local key, text = job_keys[i], texts[i]
-  if text and not is_taken(key) then
-    tell(0, nil, 3)
-  elseif text and (not keyed or not ids[key]) then
-    put_compact(key, text)
-  elseif not text or not put_listed(i, ids[key]) then
-    flush_all()
-    local l
-    if keyed and ids[key] then
-      l = lane_of(number_in(ids[key]), records[ids[key]])
-      records[ids[key]] = nil
-    end
-    if text and l and put_behind(l, text) then l = nil
-    elseif text then
-      local j, status = put(key, job_of_text(text))
-      tell({ j.seq }, j.created, status)
+-- Idempotency keys, looked up together and written together.
+local remembered, new_idems, new_old = {}, {}, {}
+do
+  local names = {}
+  for i = 1, B.max do
+    if B.idems[i] ~= '' then names[#names + 1] = field_of(i) end
+  end
+  for i, known in ipairs(fields(K.idem, names)) do remembered[names[i]] = known end
+end
+
+local function remember(field, seq, created)
+  local until_ = NOW + S.remember
+  remembered[field] = cmsgpack.pack(seq, created, until_)
+  add(new_idems, field, remembered[field])
+  add(new_old, num(until_), field)
+end
+
+-- The job that was pushed with this idempotency key.
+local function first_of(field)
+  if not remembered[field] then return end
+  local seq, created, until_ = cmsgpack.unpack(remembered[field])
+  if until_ > NOW then return seq, created end
+  flush()
+  if is_known(seq) then return seq, created end
+end
+
+for i = 1, B.max do
+  local key, text = B.keys[i], B.texts[i]
+  if B.idems[i] == '' then
+    put_one(i, key, text)
+  else
+    local field = field_of(i)
+    local seq, created = first_of(field)
+    if seq then tell({ seq }, created, 2)
     else
-      put_other(key, starts[i])
+      seq, created = put_one(i, key, text)
+      if seq then remember(field, seq, created) end
     end
   end
 end
-if opened > 0 then
-  rings = true
-  count('jobs', opened)
-  count('lanes', opened)
+if new.count > 0 then
+  bell.rings = bell.rings or true
+  count('jobs', new.count)
+  count('lanes', new.count)
 end
 count('jobs', listed_count)
-flush_all()
-keep_places()
+flush()
+many('HSET', K.idem, new_idems)
+many('ZADD', K.idemold, new_old)
+bell.hears = true
 commit()
 return { 'OK', NOW, answer, S.token }

@@ -1,5 +1,7 @@
 -- Releases claims: a new token, no holder, an expired lease. ARGV: now, the name for "no holder", lanes_max, latest
 -- claim time, then key, lane, queue or node, and its name. Answers the turns.
+--
+-- Reads claims, held and the lanes; writes as take_over.lua does.
 if not S then return {} end
 NOW = clock(ARGV[1])
 even_when_full()
@@ -20,15 +22,13 @@ end
 if what == 'key' or what == 'lane' then
   local l
   if what == 'key' then l = lane_of_key(name) else l = lane_of(tonumber(name)) end
-  if l and l.claimed_at and l.claimed_at <= made_by then take_over(l.token, id_of(l.n), lanes_left) end
+  if l and l.token and l.claimed_at <= made_by then take_over(l.token, id_of(l.n), lanes_left) end
 else
   for _, old in ipairs(chosen()) do
     if lanes_left == 0 then break end
     lanes_left = take_over(old, call('HGET', K.held, num(old)), lanes_left)
   end
 end
-if taken[1] then
-  store_claim(no_holder, 'own', 0, token, taken)
-  commit()
-end
+if taken[1] then store_claim(no_holder, 'own', 0, token, taken) end
+commit()
 return turns

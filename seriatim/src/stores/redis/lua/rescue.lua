@@ -1,5 +1,7 @@
 -- Rescues expired claims. ARGV: now, node, ttl, lanes_max, ticket, then (node, last heartbeat; '-' for a forgotten
 -- one) of all nodes. Answers {turns, holders that the caller did not name}.
+--
+-- Reads leases, holders, held and the lanes; writes as take_over.lua does.
 if not S then return { {}, {} } end
 local refused = refusal(ARGV[2], ARGV[5])
 if refused then return refused end
@@ -41,8 +43,6 @@ for _, old in ipairs(expired) do
   if lanes_left == 0 then break end
   lanes_left = take_over(old, call('HGET', K.held, num(old)), lanes_left)
 end
-if taken[1] then
-  store_claim(node, 'node', lease, token, taken)
-  commit()
-end
+if taken[1] then store_claim(node, 'node', lease, token, taken) end
+commit()
 return { turns, unknown }

@@ -1,7 +1,13 @@
--- Settles turns. ARGV: now, how many are simply done, for each of these its lane and token (7 bytes each); then for
--- each other turn: lane, token, rest, job whose state is set ('' = the lane's), due, retry_count, crashes, error,
--- counted, hold, n, then n times (seq, fate). Answers for each turn nil (stale) or the cancelled jobs {seq, created,
--- ...}.
+-- Settles turns. ARGV: now; how many are simply done; how many arguments follow about lanes that go on, and these: node,
+-- kind of lease, ttl, most jobs and bytes of a turn, the longest lease of a job's own (as in claim.lua), lanes_max, the
+-- queue's version, ticket, whether KEYS[2] has the living nodes, then routes. Then for each turn that is simply done
+-- its lane and token (7 bytes each) and '+' if its lane may go on; then for each other turn: lane, token, rest, job whose
+-- state is set ('' = the lane's), due, retry_count, crashes, error, counted, hold, n, then n times (seq, fate). Answers
+-- {for each turn nil (stale) or the cancelled jobs {seq, created, ...}; now; turns that go on (see turns.lua); whether a lane
+-- got ready}.
+--
+-- Reads busy, and of a list its record in lanes and its next head in jobs; removes busy and jobs, or the record of a
+-- lane of one job; writes lanes and ready, or for a lane that goes on, lanes and busy.
 NOW = clock(ARGV[1])
 even_when_full()
 
@@ -22,27 +28,56 @@ local function read_turn(at)
   return turn, at + 11 + 2 * n
 end
 
+-- Going on ----------------------------------------------------------------------------------------
+
+-- The best priority of the lanes that are ready before anything is settled; false if no lane may go on.
+local best = false
+local lanes_left = 0
+local function may_go_on_at_all(at, to)
+  if to < at or S.paused or num(S.version) ~= ARGV[at + 7] or refusal(ARGV[at], ARGV[at + 8]) then return false end
+  return ARGV[at + 9] == '0' or call('ZSCORE', KEYS[2], ARGV[at])
+end
+
+local function look_for_best(at, to)
+  if not may_go_on_at_all(at, to) then return end
+  T.begin(at)
+  T.read_classes(at + 10, to)
+  lanes_left, best = tonumber(ARGV[at + 6]), first_arrival() and ARRIVAL_PRIO or NO_PRIO
+  for _, class in ipairs(T.classes) do
+    local member = class % 2 == 0 and T.look(class, 1)[1]
+    if member then best = math.min(best, (struct.unpack('>I2', member, 4))) end
+  end
+end
+
+local function may_go_on(due, prio)
+  if not best or T.taken >= lanes_left or T.is_spent() then return false end
+  return due <= NOW and prio <= best
+end
+
+-- Other turns -------------------------------------------------------------------------------------
+
+-- How many lanes to subtract from each claim.
+local released = {}
+
+-- Defined only if there are such turns: a script begins by making all its functions, which takes longer than a turn.
+local settle
+local function define_settle()
 local function due_after(was, due)
   if due == 'u' then return was end
   if due == 'n' then return NOW end
   return after(tonumber(due))
 end
 
--- How many lanes to subtract from each claim.
-local released = {}
-
--- Ends the claim of a lane; returns its jobs and the time of the claim.
 local function end_claim(l)
-  local closed, claimed_at = closed_of(l), l.claimed_at
   released[l.token] = (released[l.token] or 0) + 1
-  if #closed > INLINE_CLOSED_MAX then call('HDEL', K.closed, id_of(l.n)) end
-  later('HDEL', K.flags, id_of(l.n))
-  l.closed, l.claimed_at = false, false
+  if l.apart then call('HDEL', K.closed, l.id) end
+  if l.flagged then call('HDEL', K.flags, l.id) end
+  later('HDEL', K.busy, l.id)
+  l.token, l.flagged, l.apart = false, false, false
   count('running', -1)
-  return closed, claimed_at
 end
 
--- Applies the fate of one job; returns the job if it is kept. Counts done jobs in `tally`, and whether the turn has
+-- Applies the fate of one job; returns whether it is kept. Counts done jobs in `tally`, and whether the turn has
 -- failed.
 local function end_job(l, turn, j, cancelled, tally)
   local fate, why = turn.fates[j.seq] or turn.rest, turn.error
@@ -57,7 +92,7 @@ local function end_job(l, turn, j, cancelled, tally)
   elseif fate == 'bury' or fate == 'drop' or (fate == 'keep' and turn.counted and not turn.cancels) then
     tally.failed = 1
   end
-  if fate == 'keep' then return j end
+  if fate == 'keep' then return true end
   if fate == 'done' then finish(j, l.key, 'done')
   elseif fate == 'cancel' then finish(j, l.key, 'canceled', why)
   elseif fate == 'expire' then finish(j, l.key, 'canceled', 'expired')
@@ -66,11 +101,13 @@ local function end_job(l, turn, j, cancelled, tally)
     count('jobs', -1)
     forget(j)
   end
+  return false
 end
 
 local function settle_lane_state(l, turn, any_kept)
   local arrived = l.next_due
   l.next_due = false
+  if S.mode ~= 'accumulate' then return end
   if any_kept then
     l.retry, l.crashes, l.error = turn.retry, turn.crashes, turn.error
     l.due = due_after(l.due, turn.due)
@@ -80,136 +117,239 @@ local function settle_lane_state(l, turn, any_kept)
   end
 end
 
-local function return_to_lane(l, turn, kept)
-  local owner_is_kept = not turn.job
-  for _, j in ipairs(kept) do owner_is_kept = owner_is_kept or j.seq == turn.job end
-  if turn.hold and owner_is_kept and kept[1] then l.held = true end
-  if S.mode == 'accumulate' then settle_lane_state(l, turn, kept[1] ~= nil) end
+-- Notes that the first jobs of the list had a turn, without writing each of them.
+local FALLS_MAX = 32
+local function fall(l, edge, claimed_at, counted)
+  local falls = l.falls or {}
+  local last = falls[#falls]
+  counted = counted and 1 or 0
+  if last and last[1] == edge then last[3] = last[3] + counted
+  else falls[#falls + 1] = { edge, claimed_at, counted } end
+  l.falls = falls
+  if #falls <= FALLS_MAX then return end
+  -- Write them out once in a while.
+  for _, j in ipairs(listed(l, ids_in(l, l.count))) do
+    change(l, j)
+  end
+  l.falls = false
+end
+
+-- Kept jobs wait again: those that equal one which arrived meanwhile merge with it.
+local function return_digests(l, names)
+  if not S.merges then return end
+  local wanted, of = {}, {}
+  write_out()
+  for i, record in ipairs(fields(K.jobs, names)) do
+    local _, _, digest
+    if string.byte(record, 1) == 74 then _, _, digest = texts_in(record, 16)
+    else digest = read_job(number_in(names[i]), record).digest end
+    if digest ~= '' then wanted[#wanted + 1], of[#of + 1] = l.id .. digest, names[i] end
+  end
+  for i, other in ipairs(fields(K.equal, wanted)) do
+    if not other then later('HSET', K.equal, wanted[i], of[i])
+    else
+      local j, open = job_of(number_in(of[i])), open_count(l)
+      age(l, j)
+      remove_from(l, of[i])
+      l.bytes = l.bytes - j.size
+      count_prio(l, j.prio, -1, open)
+      if not j.plain then l.odd = l.odd - 1 end
+      if j.expires > 0 then call('ZREM', K.expiring, pad(j.seq)) end
+      clear_list(l)
+      unite(l, j)
+    end
+  end
+end
+
+-- The jobs of a turn of `accumulate` that failed as a whole: they are still where they were.
+local function keep_whole(l, turn, claimed_at)
+  local closed, open, shut = l.closed, open_count(l), l.shut or { [l.shut_prio] = l.closed }
+  for prio, number in pairs(shut) do
+    count_prio(l, prio, number, open)
+    open = open + number
+  end
+  local edge = l.edge
+  l.bytes, l.shut_bytes, l.shut, l.shut_prio, l.closed, l.edge = l.bytes + l.shut_bytes, 0, false, NO_PRIO, 0, 0
+  fall(l, edge, claimed_at, turn.counted)
+  if S.merges then return_digests(l, ids_in(l, closed)) end
+end
+
+-- Any other turn: each job has its own fate.
+local function end_jobs(l, turn, closed, claimed_at, tally, cancelled)
+  local stays, kept, names, back = {}, {}, {}, {}
+  for _, j in ipairs(closed) do
+    local was_plain = j.plain
+    j.started = j.started or claimed_at
+    if end_job(l, turn, j, cancelled, tally) then kept[#kept + 1], stays[id_of(j.seq)] = j, j
+    elseif not was_plain then l.odd = l.odd - 1 end
+  end
+  take_first(l, l.closed, names)
+  for _, name in ipairs(names) do
+    if stays[name] then back[#back + 1] = name end
+  end
+  l.front, l.count = l.front .. backwards(table.concat(back)), l.count + #back
+  l.closed, l.edge, l.shut, l.shut_prio, l.shut_bytes = #back, 0, false, NO_PRIO, 0
+  clear_list(l)
+  return kept, back
+end
+
+local function owns(turn, j) return S.mode ~= 'accumulate' and j.seq == turn.job end
+
+local function return_jobs(l, turn, kept, back, claimed_at)
+  local in_list = {}
+  for _, name in ipairs(back) do in_list[number_in(name)] = true end
   for _, j in ipairs(kept) do
-    if S.mode ~= 'accumulate' and j.seq == turn.job then
+    if owns(turn, j) then
       j.retry, j.crashes, j.error = turn.retry, turn.crashes, turn.error
       j.run_at = due_after(j.run_at, turn.due)
     end
-    unite(l, j)
-  end
-  touch(l)
-end
-
--- Whether a done job can be deleted without reading it: the queue keeps no finished jobs, and there are no aliases.
-local forgets
-local function forgets_done()
-  if forgets == nil then forgets = S.keep == 0 and call('HLEN', K.aliases) == 0 end
-  return forgets
-end
-
-local function forget_unread(closed)
-  for _, seq in ipairs(closed) do
-    jobs[seq] = false
-    later('HDEL', K.jobs, id_of(seq))
-    later('HDEL', K.bodies, num(seq))
-  end
-  count('jobs', -#closed)
-end
-
-local function settle(turn)
-  local l = lane_of(turn.lane)
-  if not l or not l.claimed_at or l.token ~= turn.token then return false end
-  local closed, claimed_at = end_claim(l)
-  local kept, cancelled, tally = {}, {}, { done = 0, failed = 0 }
-  if turn.rest == 'done' and not next(turn.fates) and forgets_done() then
-    forget_unread(closed)
-    tally.done = #closed
-  else
-    for _, seq in ipairs(closed) do
-      local j = job_of(seq)
-      j.started = j.started or claimed_at
-      kept[#kept + 1] = end_job(l, turn, j, cancelled, tally)
+    if not in_list[j.seq] then
+      if not j.plain then l.odd = l.odd - 1 end
+      unite(l, j)
+    elseif S.mode == 'accumulate' then
+      if j.expires > 0 then call('ZADD', K.expiring, num(j.expires), pad(j.seq)) end
+      count_prio(l, j.prio, 1, open_count(l))
+      l.bytes, l.closed, j.aged = l.bytes + j.size, l.closed - 1, true
+    else
+      change(l, j)
+      index_job(l, j, call)
     end
   end
-  if not kept[1] and l.open > 0 then later('HDEL', K.progress, id_of(l.n)) end
-  return_to_lane(l, turn, kept)
+  l.closed = 0
+  if S.mode == 'accumulate' and back[1] then
+    fall(l, number_in(back[#back]), claimed_at, turn.counted)
+    return_digests(l, back)
+  end
+  clear_list(l)
+end
+
+-- Whether a done job can be deleted without reading it: the queue keeps no finished jobs, and nothing else is stored
+-- of these.
+local function forget_unread(l, tally)
+  local names = {}
+  take_first(l, l.closed, names)
+  for _, name in ipairs(names) do job_records[name] = false end
+  count('jobs', -#names)
+  tally.done, l.closed, l.edge, l.shut, l.shut_prio, l.shut_bytes = #names, 0, 0, false, NO_PRIO, 0
+  clear_list(l)
+end
+
+function settle(turn)
+  local l = lane_of(turn.lane)
+  if not l or not l.token or l.token ~= turn.token then return false end
+  local claimed_at, cancelled, tally, kept = l.claimed_at, {}, { done = 0, failed = 0 }, {}
+  local is_whole = not next(turn.fates) and not l.flagged and not l.apart and l.odd == 0
+  if is_whole and turn.rest == 'keep' and S.mode == 'accumulate' then
+    end_claim(l)
+    if turn.counted then tally.failed = 1 end
+    kept = { { seq = turn.job } }
+    keep_whole(l, turn, claimed_at)
+  elseif is_whole and turn.rest == 'done' and S.keep == 0 then
+    end_claim(l)
+    forget_unread(l, tally)
+  else
+    local closed, back = closed_jobs(l), nil
+    end_claim(l)
+    kept, back = end_jobs(l, turn, closed, claimed_at, tally, cancelled)
+    return_jobs(l, turn, kept, back, claimed_at)
+  end
+  if not kept[1] then later('HDEL', K.progress, l.id) end
+  local owner_is_kept = not turn.job
+  for _, j in ipairs(kept) do owner_is_kept = owner_is_kept or j.seq == turn.job end
+  if turn.hold and owner_is_kept and kept[1] then l.held = true end
+  settle_lane_state(l, turn, kept[1] ~= nil)
+  touch(l)
   count('processed', tally.done)
   count('failed', tally.failed)
   return cancelled
 end
+end
+
+-- Simple turns ------------------------------------------------------------------------------------
 
 local NONE = {}
-local answer, simple = {}, tonumber(ARGV[2])
+local answer = {}
+local simple = tonumber(ARGV[2])
+local others = {} -- turns that are simply done, of lanes that are not simple
 
--- Reads lanes and the jobs of their turns together.
-local function read_ahead(lane_ids)
-  local seqs = {}
-  for i, record in ipairs(fields(K.lanes, lane_ids)) do
-    local n = number_in(lane_ids[i])
-    if record and not is_compact(record) and not is_listed(record) and lanes[n] == nil then
-      local l = lane_of(n, record)
-      if not forgets_done() then
-        for _, seq in ipairs(closed_of(l)) do seqs[#seqs + 1] = seq end
-      end
-    end
-  end
-  read_jobs(seqs)
+local function end_simple(from)
+local busy_of, goes_on = {}, {} -- by id
+
+-- What ended: lanes of one job; lists without special state, and their records; keys of removed lanes; how many lanes to
+-- subtract from each claim; jobs of lists.
+local gone, lists, records, keys, left, ended = {}, {}, {}, {}, {}, {}
+
+local function accept(i, token)
+  left[token] = (left[token] or 0) + 1
+  answer[i] = NONE
 end
 
--- What ended with the simple turns: lanes with a compact record, and those of listed lanes; keys of removed lanes; how
--- many lanes to subtract from each claim.
-local gone, listed, keys, left = {}, {}, {}, {}
-
--- Settles simple turns: lanes with a compact record together, listed lanes together, the others one by one.
-local function settle_simple()
-  local lane_ids, ended = {}, {}
-  for i = 1, simple do lane_ids[i] = string.sub(ARGV[2 + i], 1, 7) end
-  local busy, others = fields(K.busy, lane_ids), {}
-  for i, id in ipairs(lane_ids) do
-    if not busy[i] then others[#others + 1] = id end
+-- Whether the turn of a list without special state ends, and the next one begins, by the record alone.
+local function is_simple_list(record, goes_on)
+  if S.mode == 'accumulate' then
+    if not goes_on then return true end
+    local jobs_count, bytes, flags = struct.unpack('>I4xxxxxxxxI5I1', record, 18)
+    return flags < MIXED and bytes <= T.bytes_max and jobs_count <= T.jobs_max
   end
-  read_ahead(others)
+  local is_head = string.sub(record, CHANGING_END + 6, CHANGING_END + 9) == '\0\0\0\0'
+  return is_head and (S.take == 1 or not goes_on)
+end
+
+-- Finds out which of the simple turns are stale, and of which kind the others are.
+local function sort_simple(from)
+  local lane_ids, maybe, places, tokens = {}, {}, {}, {}
+  for i = 1, simple do lane_ids[i] = string.sub(ARGV[from + i - 1], 1, 7) end
+  local claims = fields(K.busy, lane_ids)
   for i, id in ipairs(lane_ids) do
-    local token = string.sub(ARGV[2 + i], 8)
-    local claim = busy[i]
-    if claim and string.sub(claim, 1, 7) == token and not ended[id] then
-      ended[id] = true
-      left[token] = (left[token] or 0) + 1
-      if string.byte(claim, 8) == 0 then listed[#listed + 1] = id
+    local arg, claim = ARGV[from + i - 1], claims[i]
+    local token = string.sub(arg, 8, 14)
+    answer[i] = false
+    if claim and not busy_of[id] and string.sub(claim, 1, 7) == token then
+      busy_of[id] = claim
+      if best and #arg > 14 then goes_on[id] = true end
+      if string.byte(claim, 8) == 0 then maybe[#maybe + 1], places[#places + 1], tokens[#tokens + 1] = id, i, token
       else
         gone[#gone + 1] = id
-        if S.mode ~= 'parallel' then keys[#keys + 1] = string.sub(claim, 8) end
+        if #claim > 7 then keys[#keys + 1] = string.sub(claim, 8) end
+        accept(i, token)
       end
-      answer[i] = NONE
+    end
+  end
+  for at, record in ipairs(fields(K.lanes, maybe)) do
+    local id, i = maybe[at], places[at]
+    if is_light(record) and is_simple_list(record, goes_on[id]) then
+      lists[#lists + 1], records[#records + 1] = id, record
+      accept(i, tokens[at])
     else
-      answer[i] = false
-      if not claim then
-        answer[i] = settle({ lane = number_in(id), token = number_in(token), rest = 'done',
-          due = 'u', retry = -1, crashes = 0, fates = {} })
-      end
+      others[#others + 1] = { place = i, lane = number_in(id), token = number_in(busy_of[id]), rest = 'done', due = 'u',
+        retry = -1, crashes = 0, fates = {}, goes_on = goes_on[id] }
     end
   end
 end
 
--- Stores a finished job for its queue's retention.
-local function keep(j, key, made_at)
-  j.started, j.attempts, j.state, j.ended, j.key, j.lane = made_at, 1, 'done', NOW, key, 0
-  later('HSET', K.jobs, id_of(j.seq), job_record(j))
-  later('ZADD', K.done, num(NOW + S.keep), pad(j.seq))
+-- Stores a finished job for its queue's retention: `text` is its record after the first letter.
+local function keep(id, name, text)
+  local claim = busy_of[id]
+  local at = #claim > 8 and string.byte(claim, 8) == 0 and struct.unpack('>I7', claim, 9) or made_at(number_in(claim))
+  job_records[name] = 'D' .. id_of(NOW) .. id_of(at) .. text
+  later('ZADD', K.done, num(NOW + S.keep), pad(number_in(name)))
 end
 
-local function claimed_at(id)
-  local token = number_in(call('HGET', K.busy, id))
-  local node, kind, ttl, until_, made_at = cmsgpack.unpack(call('HGET', K.claims, num(token)))
-  return made_at
-end
-
-local function keep_simple()
-  for i, record in ipairs(fields(K.lanes, gone)) do
-    keep(compact_job(number_in(gone[i]), record), key_in(record), claimed_at(gone[i]))
-  end
+local function keep_singles()
+  for i, record in ipairs(fields(K.lanes, gone)) do keep(gone[i], gone[i], gone[i] .. gone[i] .. string.sub(record, 2)) end
 end
 
 -- Lanes that remain: their records and positions.
-local stay, ready, wakes = {}, {}, {}
-local function place_listed(id, record, due, prio)
+local stay, free, ready, wakes = {}, {}, {}, {}
+local function store_list(id, record)
   local at = #stay
   stay[at + 1], stay[at + 2] = id, record
+end
+
+local function place_list(id, record, due, prio)
+  local at
+  store_list(id, record)
+  free[#free + 1] = id
   if due > NOW then
     at = #wakes
     wakes[at + 1], wakes[at + 2] = num(due), id
@@ -219,103 +359,135 @@ local function place_listed(id, record, due, prio)
   end
 end
 
-local ended = {} -- jobs of listed lanes
-local function end_jobs(q, from)
-  if S.keep == 0 then return end
-  local made_at = claimed_at(q.id)
-  local names = {}
-  for i = from, #ended do names[#names + 1] = ended[i] end
-  for _, record in ipairs(fields(K.jobs, names)) do keep(listed_job(record), q.key, made_at) end
-end
-
-local function end_list(q)
+local function end_list(l, id)
   local from = #ended + 1
-  take_first(q, math.max(q.closed, 1), ended)
-  end_jobs(q, from)
-  q.closed = 0
-  if q.count == 0 then gone[#gone + 1], keys[#keys + 1] = q.id, q.key end
+  take_first(l, math.max(l.closed, 1), ended)
+  if S.keep > 0 then
+    local names = {}
+    for i = from, #ended do names[#names + 1] = ended[i] end
+    for i, record in ipairs(fields(K.jobs, names)) do keep(id, names[i], string.sub(record, 2)) end
+  end
+  l.closed, l.edge, l.shut_prio, l.shut_bytes = 0, 0, NO_PRIO, 0
+  if l.count == 0 then gone[#gone + 1], keys[#keys + 1] = id, l.key ~= '' and l.key or nil end
 end
 
 -- In `fifo` a lane's position needs the due time and priority of its new head: `heads` are read together. Usually
 -- there are more seqs in the front, and then only the beginning and the end of the record change.
-local function end_heads(records)
-  local heads, tails, places = {}, {}, {}
+local function end_heads()
+  local heads, rests, of, counts, fronts = {}, {}, {}, {}, {}
   for i, record in ipairs(records) do
-    local jobs_count, last, front_length = struct.unpack('>I4c8I2', record, 18)
-    if front_length <= 7 or S.keep > 0 then
-      local q = read_list(listed[i], record)
-      end_list(q)
-      record, jobs_count, front_length = q.count > 0 and list_record(q), q.count, #q.front
+    local at, jobs_count, front_length = #heads + 1, struct.unpack('>I4xxxxxxxxxxxxxxI2', record, 18)
+    if front_length > 7 and S.keep == 0 then
+      ended[#ended + 1], heads[at] = string.sub(record, -7), string.sub(record, -14, -8)
+      rests[at] = string.sub(record, CHANGING_END + 1, -8)
+      of[at], counts[at], fronts[at] = i, jobs_count - 1, front_length - 7
     else
-      ended[#ended + 1] = string.sub(record, -7)
-      record, jobs_count, front_length = string.sub(record, 1, -8), jobs_count - 1, front_length - 7
-    end
-    if record then
-      local at = #heads + 1
-      heads[at], places[at] = string.sub(record, -7), listed[i]
-      tails[at] = struct.pack('>I4c8I2', jobs_count, last, front_length) .. string.sub(record, CHANGING_END + 1)
+      local l = { id = lists[i] }
+      read_list(l, record)
+      end_list(l, lists[i])
+      if l.count > 0 then
+        rests[at] = string.sub(list_record('Q', l, ''), CHANGING_END + 1)
+        heads[at], of[at], counts[at], fronts[at] = string.sub(l.front, -7), i, l.count, #l.front
+      end
     end
   end
-  for i, head in ipairs(fields(K.jobs, heads)) do
-    local due, prio = struct.unpack('>I7I2', head, 23)
-    place_listed(places[i], 'Q' .. struct.pack('>I7I7I2', due, 0, prio) .. tails[i], due, prio)
+  for at, head in ipairs(fields(K.jobs, heads)) do
+    local id, due, prio = lists[of[at]], struct.unpack('>I7I2', head, 23)
+    local record = 'Q' .. struct.pack('>I7I7I2I4', due, 0, prio, counts[at])
+      .. string.sub(records[of[at]], 22, CHANGING_END - 2) .. struct.pack('>I2', fronts[at]) .. rests[at]
+    if goes_on[id] and may_go_on(due, prio) then
+      store_list(id, record)
+      T.go_on(id, head)
+    else
+      place_list(id, record, due, prio)
+    end
   end
 end
 
-local function end_lists(records)
+local function end_lists()
   for i, record in ipairs(records) do
-    local q = read_list(listed[i], record)
-    end_list(q)
-    if q.count > 0 then
-      if q.next_due > 0 then q.due, q.next_due = q.next_due, 0 end
-      place_listed(q.id, list_record(q), q.due, q.prio)
+    local l = { id = lists[i] }
+    read_list(l, record)
+    end_list(l, lists[i])
+    if l.count > 0 then
+      l.due, l.next_due = l.next_due or l.due, false
+      if not (goes_on[l.id] and may_go_on(l.due, l.prio) and T.close_beginning(l)) then
+        place_list(l.id, list_record('Q', l, ''), l.due, l.prio)
+      end
     end
   end
+  T.tell_jobs()
 end
 
-local function settle_listed()
-  local records = fields(K.lanes, listed)
-  if S.mode == 'fifo' then end_heads(records) else end_lists(records) end
-  count('jobs', -#ended)
-  count('processed', #ended)
+  sort_simple(from)
+  local singles = #gone
+  if S.keep > 0 then keep_singles() end
+  if S.mode == 'accumulate' then end_lists() else end_heads() end
+  many('HDEL', K.busy, gone)
+  many('HDEL', K.busy, free)
+  if call('HLEN', K.progress) > 0 then
+    many('HDEL', K.progress, gone)
+    many('HDEL', K.progress, lists)
+  end
+  count('jobs', -singles - #ended)
+  count('processed', singles + #ended)
+  count('lanes', -#gone)
   if S.keep == 0 then many('HDEL', K.jobs, ended) end
+  many('HDEL', K.lanes, gone)
+  many('HDEL', K.keys, keys)
   many('HSET', K.lanes, stay)
   many('ZADD', K.ready, ready)
   many('ZADD', K.wake, wakes)
-  rings = rings or stay[1]
-end
-
-local function end_simple()
-  settle_simple()
-  count('jobs', -#gone)
-  count('processed', #gone)
-  if S.keep > 0 then keep_simple() end
-  many('HDEL', K.busy, gone)
-  settle_listed()
-  many('HDEL', K.busy, listed)
-  many('HDEL', K.lanes, gone)
-  many('HDEL', K.keys, keys)
+  bell.rings = bell.rings or stay[1]
   for token, lanes_less in pairs(left) do
     count('running', -lanes_less)
     release_claim(number_in(token), lanes_less)
   end
-  count('lanes', -#gone)
   write_out()
 end
 
-if S and simple > 0 then end_simple()
-elseif not S then
-  for i = 1, simple do answer[i] = false end
+-- The lanes with special state that go on, once they are at their positions.
+local function go_on_others()
+  for _, turn in ipairs(others) do
+    local l = turn.goes_on and answer[turn.place] and lanes[turn.lane]
+    if l and l.ready and not l.token then
+      local class, prio, due = struct.unpack('>I3I2I7', l.ready)
+      local takes = false
+      for _, mine in ipairs(T.classes or {}) do takes = takes or (mine == class and class % 2 == 0) end
+      if takes and may_go_on(due, prio) then T.close(l) end
+    end
+  end
+  write_out()
 end
 
-local at = 3 + simple
-while at <= #ARGV do
-  local turn
-  turn, at = read_turn(at)
-  answer[#answer + 1] = S and settle(turn) or false
+if not S then
+  for i = 1, simple do answer[i] = false end
 end
+local at = 4 + tonumber(ARGV[3])
+if S and simple > 0 then
+  look_for_best(4, at - 1)
+  end_simple(at)
+  if others[1] then define_settle() end
+  for _, turn in ipairs(others) do answer[turn.place] = settle(turn) end
+end
+at = at + simple
+local turns, turn_ids = {}, {}
+while at <= #ARGV do
+  turns[#turns + 1], at = read_turn(at)
+  turn_ids[#turns] = id_of(turns[#turns].lane)
+end
+if S and turns[1] then
+  define_settle()
+  local held = fields(K.busy, turn_ids)
+  for i, record in ipairs(fields(K.lanes, turn_ids)) do lane_of(turns[i].lane, record, held[i]) end
+end
+for _, turn in ipairs(turns) do answer[#answer + 1] = S and settle(turn) or false end
 if S then
   for token, lanes_less in pairs(released) do release_claim(token, lanes_less) end
+  place_touched()
+  go_on_others()
+  T.store()
+  bell.hears = true
   commit()
 end
-return answer
+return { answer, NOW, T.list, bell.rings and 1 or 0 }

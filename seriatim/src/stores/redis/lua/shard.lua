@@ -11,31 +11,33 @@
 local call = redis.call
 local P = KEYS[1]
 local TIME_MAX = 9007199254740991
-local INLINE_BYTES_MAX = 1024 -- a longer payload is stored separately, so that moving a job does not copy it
-local INLINE_CLOSED_MAX = 16  -- a longer list of closed jobs is stored separately
+local INLINE_BYTES_MAX = 65536 -- a longer payload is stored separately, so that changing a job does not copy it
+local INLINE_CLOSED_MAX = 16   -- a longer list of closed strays is stored separately
+local ARRIVAL_PRIO = 100       -- the default priority: lanes that open with another are not in `arrivals`
 local NOW = 0
 
 -- The keys of a shard; each name is built on first use:
 --   meta      HASH: settings of the queue, counters
---   lanes     HASH: id -> record; usually a compact one (compact.lua)
---   busy      HASH: id of a claimed lane with a compact record -> token, then its key or, for a listed one, NUL
+--   lanes     HASH: id -> record (compact.lua)
 --   keys      HASH: key -> id of its lane
---   jobs      HASH: seq (7 bytes) -> record, of every stored job without a compact lane record
---   runs      HASH: lane, number (4 bytes) -> seqs of a long listed lane
+--   jobs      HASH: seq (7 bytes) -> record, of every stored job that is not in its lane's record
+--   runs      HASH: lane, number (4 bytes) -> seqs of a long list
 --   bodies    HASH: seq -> payload that is not inline
---   closed    HASH: id -> seqs of its turn, if there are many
---   progress  HASH: id -> its holder's last progress report
---   flags     HASH: id -> seqs of its turn that are flagged for cancellation
---   open      ZSET lex: lane, rank, seq
---   later     ZSET lex: lane, run_at, seq (exclusive: not due yet)
---   prios     ZSET lex: lane, priority, seq (accumulate)
---   equal     HASH: lane, digest -> seq (7 bytes) of the open job
---   ready     ZSET lex: class (3 bytes), priority (2), due (7), id (7)
+--   arrivals  LIST: due (7), id (7) of lanes that were due when they were opened, with the default priority
+--   ready     ZSET lex: class (3 bytes), priority (2), due (7), id (7) of the other ready lanes
 --   wake      ZSET: id by the time when its position must be computed again
+--   open      ZSET lex: lane, rank, seq of strays: waiting jobs that are not in their lane's list
+--   later     ZSET lex: lane, run_at, seq (exclusive: not due yet)
+--   equal     HASH: lane, digest -> seq (7 bytes) of the open job
+--   busy      HASH: id of a claimed lane -> token (7 bytes), then the key if the record is of one job; else NUL and,
+--             if the token is from a rescue, when the lane was claimed (7)
+--   closed    HASH: id -> closed strays, if there are many
+--   progress  HASH: id -> when (7) its holder last reported progress, and what
+--   flags     HASH: id -> seqs of its turn that are flagged for cancellation
 --   trouble   ZSET: lane by minus its shown retry count
 --   failing   SET: ids of lanes with a failed job
---   claims    HASH: token -> node, kind, ttl, until, made at
---   left      HASH: token -> number of its lanes that are still claimed
+--   claims    HASH: token -> node, kind, ttl, until, made at, last heartbeat that named it
+--   left      HASH: token -> number of its lanes that are still claimed; none if it claimed one
 --   held      HASH: token -> the ids that it claimed
 --   holders   ZSET lex: node, ttl, token of claims with a node lease
 --   leases    ZSET: token by the end of its own lease
@@ -47,6 +49,7 @@ local NOW = 0
 --   idem      HASH: key, NUL, idempotency key -> job
 --   idemold   ZSET: the same by when to check whether it can be deleted
 --   given_up  HASH: node -> claims and rescues with a ticket up to this one take nothing; expires by itself
+--   sleepers  ZSET: processes to be woken when a lane is ready, by the time of their last claim
 --   routes    HASH: node, NUL, group -> number; #number -> node, NUL, group
 local K = setmetatable({}, { __index = function(known, name)
   known[name] = P .. name
@@ -75,7 +78,7 @@ local function add_members(key, list)
   many('ZADD', key, args)
 end
 
--- Collects the writes of `place`, `forget` and a settle, so that many lanes take one command: a call from Lua costs
+-- Collects the writes of `place`, `forget`, a push and a settle, so that many lanes take one command: a call from Lua costs
 -- more than its work. Pending writes are not visible in Redis: read through `lanes`, `jobs` and `ids`.
 local put_off = {}
 local function later(command, key, ...)
@@ -94,8 +97,22 @@ local function later(command, key, ...)
   if second then list[#list + 1] = second end
 end
 
+-- The last record of each job that a script stores, by name; false if it is removed.
+local job_records = {}
+local function write_jobs()
+  local written, removed = {}, {}
+  for name, record in pairs(job_records) do
+    if record then written[#written + 1], written[#written + 2] = name, record
+    else removed[#removed + 1] = name end
+  end
+  many('HSET', K.jobs, written)
+  many('HDEL', K.jobs, removed)
+  job_records = {}
+end
+
 local function write_out()
-  for _, command in ipairs({ 'HDEL', 'ZREM', 'HSET', 'ZADD' }) do
+  if next(job_records) then write_jobs() end
+  for _, command in ipairs({ 'HDEL', 'ZREM', 'SREM', 'HSET', 'ZADD', 'SADD' }) do
     for key, list in pairs(put_off[command] or {}) do many(command, key, list) end
   end
   put_off = {}
@@ -174,12 +191,13 @@ end
 -- Jobs ------------------------------------------------------------------------------------------
 
 local jobs = {}
-local lane_of, is_compact, is_job_listed, listed_job
+local lane_of, is_single, plain_job
 
 local function read_job(seq, record)
-  if is_job_listed(record) then
-    jobs[seq] = listed_job(record)
-    return jobs[seq]
+  local plain = plain_job(record)
+  if plain then
+    jobs[seq] = plain
+    return plain
   end
   local j = { seq = seq }
   j.created, j.lane, j.state, j.task, j.digest, j.score, j.prio, j.run_at, j.attempts, j.retry,
@@ -194,9 +212,9 @@ local function job_of(seq)
   if known ~= nil then return known end
   local record = call('HGET', K.jobs, id_of(seq))
   if record then return read_job(seq, record) end
-  -- It may be the compact job of the lane with its number.
+  -- It may be the only job of the lane with its number.
   record = call('HGET', K.lanes, id_of(seq))
-  return record and is_compact(record) and lane_of(seq, record) and jobs[seq] or false
+  return record and is_single(record) and lane_of(seq, record) and jobs[seq] or false
 end
 
 -- Loads jobs that are not cached yet, with one command.
@@ -218,9 +236,10 @@ local function job_record(j)
     j.options, j.aliases, j.ended, j.key, j.size, j.body)
 end
 
+-- `plain` is nil afterwards: the record is no longer as the client wrote it.
 local function save_job(j)
-  jobs[j.seq] = j
-  call('HSET', K.jobs, id_of(j.seq), job_record(j))
+  jobs[j.seq], j.plain = j, nil
+  job_records[id_of(j.seq)] = job_record(j)
 end
 
 local function body_of(j)
@@ -230,7 +249,7 @@ end
 -- Removes all traces of a job and its aliases.
 local function forget(j)
   jobs[j.seq] = false
-  later('HDEL', K.jobs, id_of(j.seq))
+  job_records[id_of(j.seq)] = false
   if not j.body then later('HDEL', K.bodies, num(j.seq)) end
   for _, alias in ipairs(j.aliases or {}) do call('HDEL', K.aliases, num(alias)) end
 end
@@ -265,7 +284,7 @@ local function is_known(seq)
   if call('HEXISTS', K.aliases, num(seq)) == 1 then return true end
   if j == false then return false end
   local record = call('HGET', K.lanes, id_of(seq))
-  return record and is_compact(record)
+  return record and is_single(record)
 end
 
 -- The job with this seq and creation millisecond, or the one it was merged into.

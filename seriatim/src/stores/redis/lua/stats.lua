@@ -1,5 +1,7 @@
 -- Statistics of the shard. Answers {paused, lanes, jobs, running, retries, dead, processed, failed, first due}; nil if
 -- the shard has no queue.
+--
+-- Reads meta and the first entries of arrivals, ready and wake; writes nothing.
 READ_ONLY = true
 if not S then return false end
 local n = call('HMGET', K.meta, 'lanes', 'jobs', 'running', 'processed', 'failed')

@@ -1,6 +1,8 @@
 -- Removes expired entries. ARGV: now, then the most to remove of each kind: expired jobs, finished jobs, dead jobs,
 -- idempotency keys. Answers {expired {seq, created, ...}, finished, dead {seq, created, ...}, keys, whether there is
 -- more}.
+--
+-- Reads expiring, done, dead and idemold up to now, and the jobs; removes these, from their lanes too.
 if not S then return { {}, 0, {}, 0, 0 } end
 NOW = clock(ARGV[1])
 even_when_full()

@@ -1,6 +1,8 @@
 -- Moves a dead job of another shard into the lane of its key. ARGV: now, version, what is accepted (as in push.lua),
 -- lowest token, old place, and the answer of `hand_out` of morgue.lua. Answers {'OK', seq, created}; {'ELSEWHERE',
 -- last token} or {'STALE'}.
+--
+-- Reads idem and keys; writes the job, its lane and idem.
 if not S or num(S.version) ~= ARGV[2] then return { 'STALE' } end
 NOW = clock(ARGV[1])
 even_when_full()
@@ -31,7 +33,7 @@ if j.size > INLINE_BYTES_MAX then
 end
 count('jobs', 1)
 local l = put_back(key, j.route, j)
-if not l.claimed_at then l.due, l.retry, l.crashes = NOW, -1, 0 end
+if not l.token then l.due, l.retry, l.crashes = NOW, -1, 0 end
 local until_ = NOW + math.max(S.remember, 86400000000)
 call('HSET', K.idem, field, cmsgpack.pack(j.seq, j.created, until_))
 call('ZADD', K.idemold, num(until_), field)

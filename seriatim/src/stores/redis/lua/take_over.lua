@@ -1,5 +1,9 @@
--- The common part of rescue.lua and release.lua: taking lanes from their holders, with one new token.
+-- The common part of rescue.lua and release.lua: taking lanes from their holders, with one new token. Writes busy and
+-- lanes of each, and one record of the new claim.
 local token, taken, turns = false, {}, {}
+
+-- One script takes over about this much.
+local jobs_left, bytes_left = 10000, 16 * 1024 * 1024
 
 -- Gives the new token to those of these lanes that the old claim still has, until the limit; the others stay with it.
 -- Answers how many more may be taken.
@@ -7,14 +11,16 @@ local function take_over(old, list, lanes_left)
   token = token or next_token()
   local before = #taken
   for at = 1, #list, 7 do
-    if lanes_left == 0 then break end
+    if lanes_left == 0 or jobs_left <= 0 or bytes_left <= 0 then break end
     local l = lane_of(number_in(string.sub(list, at, at + 6)))
-    if l and l.claimed_at and l.token == old then
+    if l and l.token == old then
       l.token = token
-      store_lane(l)
+      touch(l)
       lanes_left = lanes_left - 1
       taken[#taken + 1] = id_of(l.n)
       turns[#turns + 1] = turn_of(l, false)
+      jobs_left = jobs_left - #turns[#turns][8]
+      for _, j in ipairs(closed_jobs(l)) do bytes_left = bytes_left - j.size end
     end
   end
   release_claim(old, #taken - before)

@@ -1,26 +1,36 @@
 -- Views of jobs. ARGV: (seq, creation millisecond; '' = any) of each. Answers for each nil or {state, seq, created,
 -- ...}: see `views.rs`; for fewer jobs if payloads are large.
+--
+-- Reads the jobs, their lanes and claims; writes nothing.
 READ_ONLY = true
+
+-- Whether a job is in its lane's list, and whether it is in the turn.
+local function place_of(l, j)
+  for _, seq in ipairs(apart_of(l)) do
+    if seq == j.seq then return false, true end
+  end
+  if l.strays > 0 and (call('ZSCORE', K.open, open_member(l, j)) or S.mode == 'exclusive') then return false, false end
+  return true, l.token and l.closed > 0 and j.seq <= l.edge
+end
+
 local function view(seq, millis)
   local j
   if millis == '' then j = job_of(seq) else j = resolve(seq, tonumber(millis)) end
   if not j then return false end
+  local is_listed, is_closed = false, false
+  local l = j.state == 'live' and lane_of(j.lane)
+  if l then is_listed, is_closed = place_of(l, j) end
+  if is_listed then age(l, j) end
   local v = { j.state, j.seq, j.created, j.key, j.task, body_of(j), j.score, j.prio, j.run_at,
     j.attempts, j.retry, j.crashes, j.error, j.flagged and 1 or 0, j.started, j.ended, j.options,
     false, false, false }
-  if j.state ~= 'live' then return v end
-  local l = lane_of(j.lane)
+  if not l then return v end
   v[4] = l.key
   if S.mode == 'accumulate' then v[11], v[12], v[13] = l.retry, l.crashes, l.error end
-  if not l.claimed_at then return v end
-  for _, closed in ipairs(closed_of(l)) do
-    if closed == j.seq then
-      local node, kind = cmsgpack.unpack(call('HGET', K.claims, num(l.token)))
-      v[1], v[10], v[15] = 'running', j.attempts + 1, j.started or l.claimed_at
-      v[18], v[19] = l.beat_at, kind == 'node' and node
-      v[20] = call('HGET', K.progress, id_of(l.n))
-    end
-  end
+  if not is_closed then return v end
+  local node, kind, beat_at, progress = holder_of(l)
+  v[1], v[10], v[15] = 'running', j.attempts + 1, j.started or l.claimed_at
+  v[18], v[19], v[20] = beat_at, kind == 'node' and node, progress
   return v
 end
 

@@ -12,7 +12,7 @@ fn downgrade(file: &rusqlite::Connection, claimed: &Turn) {
         CREATE INDEX lane_ready ON lane (q, class, prio, due) WHERE st = 0;
         DROP INDEX idempotency_look_at; ALTER TABLE idempotency DROP COLUMN look_at;
         CREATE INDEX idempotency_until ON idempotency (until);
-        ALTER TABLE meta DROP COLUMN reserved; ALTER TABLE meta DROP COLUMN boot;
+        ALTER TABLE meta DROP COLUMN reserved; ALTER TABLE meta DROP COLUMN boot; DROP TABLE note;
         UPDATE lane SET flags = flags & ~64; PRAGMA user_version = 3";
     file.execute_batch(sql).unwrap();
     let lanes = claimed.lane.number.to_le_bytes();

@@ -1,0 +1,105 @@
+//! Notes: small values by name, kept beside the jobs.
+
+use std::ops::Range;
+
+use async_trait::async_trait;
+
+use crate::model::error::{Error, Result};
+use crate::model::limits::{NOTE_BYTES_MAX, NOTE_NAME_BYTES_MAX, NOTES_BYTES_MAX, NOTES_MAX};
+
+/// Notes beside the jobs: the history of figures, the audit log, the state of cron entries. Whoever writes them limits
+/// their number: no store deletes one by itself.
+///
+/// A name has 1 to [`NOTE_NAME_BYTES_MAX`](crate::limits::NOTE_NAME_BYTES_MAX) visible ASCII characters; names are
+/// ordered byte by byte.
+#[async_trait]
+pub trait Notebook: Send + Sync {
+    /// Writes notes, all or none, at most [`NOTES_MAX`](crate::limits::NOTES_MAX) with
+    /// [`NOTES_BYTES_MAX`](crate::limits::NOTES_BYTES_MAX) bytes together. A note with a known name replaces
+    /// that one.
+    ///
+    /// - A name that is not allowed, a value of more than [`NOTE_BYTES_MAX`](crate::limits::NOTE_BYTES_MAX) bytes and too
+    ///   many notes are `Invalid`; nothing is written.
+    async fn write_notes(&self, notes: Vec<Note>) -> Result<()>;
+
+    /// Reads the notes of a range, in order of their names.
+    async fn read_notes(&self, query: NoteQuery) -> Result<Vec<Note>>;
+
+    /// Deletes the notes that [`Self::read_notes`] would return. Returns their number.
+    async fn delete_notes(&self, query: NoteQuery) -> Result<u64>;
+}
+
+/// A note.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: Vec<u8>,
+}
+
+impl Note {
+    /// A note of this name.
+    pub fn new(name: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
+        Self { name: name.into(), value: value.into() }
+    }
+}
+
+/// Which notes: see [`Notebook::read_notes`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoteQuery {
+    /// The first name, included.
+    pub from: String,
+    /// The name before which the range ends.
+    pub to: String,
+    /// Whether the last notes come first.
+    pub backwards: bool,
+    /// Most notes; at most [`NOTES_MAX`](crate::limits::NOTES_MAX).
+    pub rows_max: usize,
+}
+
+impl NoteQuery {
+    /// All notes of these names, from the first on.
+    pub fn new(names: Range<impl Into<String>>) -> Self {
+        let (from, to) = (names.start.into(), names.end.into());
+        Self { from, to, backwards: false, rows_max: NOTES_MAX }
+    }
+
+    /// All notes whose names begin with this.
+    pub fn of(prefix: &str) -> Self {
+        // No name has a character above `~`.
+        Self::new(prefix.to_owned()..format!("{prefix}\x7f"))
+    }
+
+    /// Most notes that it may return.
+    pub(crate) fn most(&self) -> usize {
+        self.rows_max.min(NOTES_MAX)
+    }
+}
+
+/// Refuses notes that cannot be written.
+pub(crate) fn validate_notes(notes: &[Note]) -> Result<()> {
+    if notes.len() > NOTES_MAX {
+        return Err(Error::invalid(
+            "notes",
+            format!("has {} notes; at most {NOTES_MAX}", notes.len()),
+        ));
+    }
+    let bytes: usize = notes.iter().map(|note| note.value.len()).sum();
+    if bytes > NOTES_BYTES_MAX {
+        let message = format!("have {bytes} bytes together; at most {NOTES_BYTES_MAX}");
+        return Err(Error::invalid("notes", message));
+    }
+    for note in notes {
+        let fits = (1..=NOTE_NAME_BYTES_MAX).contains(&note.name.len());
+        if !fits || !note.name.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let message = format!("must be 1 to {NOTE_NAME_BYTES_MAX} visible ASCII characters");
+            return Err(Error::invalid("name", message));
+        }
+        if note.value.len() > NOTE_BYTES_MAX {
+            let message = format!("has {} bytes; at most {NOTE_BYTES_MAX}", note.value.len());
+            return Err(Error::invalid("value", message));
+        }
+    }
+    Ok(())
+}

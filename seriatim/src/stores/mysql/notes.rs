@@ -1,0 +1,41 @@
+//! The notebook role.
+
+use super::error::Try;
+use super::sql::{Columns, bytes, corrupt, text};
+use super::work::Work;
+use crate::contract::{Note, NoteQuery};
+
+pub(super) async fn write(work: &mut Work<'_>, notes: &[Note]) -> Try<()> {
+    if notes.is_empty() {
+        return Ok(());
+    }
+    let row = |note: &Note| format!("({}, {})", text(&note.name), bytes(&note.value));
+    let rows = notes.iter().map(row).collect::<Vec<_>>().join(", ");
+    let sql = format!(
+        "INSERT INTO seriatim_note (name, value) VALUES {rows} ON DUPLICATE KEY UPDATE value = VALUES(value)"
+    );
+    work.run(&sql).await.map(drop)
+}
+
+pub(super) async fn read(work: &mut Work<'_>, query: &NoteQuery) -> Try<Vec<Note>> {
+    let range = range(query);
+    let rows = work.rows(&format!("SELECT name, value FROM seriatim_note {range}")).await?;
+    let note = |row| {
+        let mut row = Columns::of(row);
+        let name = row.text()?.to_string();
+        Ok(Note { name, value: row.bytes()?.ok_or_else(corrupt)? })
+    };
+    rows.into_iter().map(note).collect()
+}
+
+pub(super) async fn delete(work: &mut Work<'_>, query: &NoteQuery) -> Try<u64> {
+    let notes = read(work, query).await?.len() as u64;
+    work.run(&format!("DELETE FROM seriatim_note {}", range(query))).await?;
+    Ok(notes)
+}
+
+fn range(query: &NoteQuery) -> String {
+    let (from, to) = (text(&query.from), text(&query.to));
+    let order = if query.backwards { " DESC" } else { "" };
+    format!("WHERE name >= {from} AND name < {to} ORDER BY name{order} LIMIT {}", query.most())
+}

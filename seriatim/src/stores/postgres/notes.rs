@@ -1,0 +1,53 @@
+//! The notebook role.
+
+use std::borrow::Cow;
+
+use async_trait::async_trait;
+use tokio_postgres::Row;
+
+use super::Postgres;
+use super::convert::column;
+use crate::contract::{Note, NoteQuery, Notebook, validate_notes};
+use crate::model::error::Result;
+
+/// A name that comes twice is written once: the last counts.
+const WRITE: &str = "INSERT INTO seriatim.note (name, value) \
+    SELECT DISTINCT ON (n) n, v FROM unnest($1::text[], $2::bytea[]) WITH ORDINALITY w (n, v, place) ORDER BY n, place DESC \
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+const READ: &str =
+    "SELECT name, value FROM seriatim.note WHERE name >= $1 AND name < $2 ORDER BY name LIMIT $3";
+const READ_BACKWARDS: &str = "SELECT name, value FROM seriatim.note WHERE name >= $1 AND name < $2 ORDER BY name DESC LIMIT $3";
+const DELETE: &str = "DELETE FROM seriatim.note WHERE name IN \
+    (SELECT name FROM seriatim.note WHERE name >= $1 AND name < $2 ORDER BY name LIMIT $3) RETURNING name";
+const DELETE_BACKWARDS: &str = "DELETE FROM seriatim.note WHERE name IN \
+    (SELECT name FROM seriatim.note WHERE name >= $1 AND name < $2 ORDER BY name DESC LIMIT $3) RETURNING name";
+
+#[async_trait]
+impl Notebook for Postgres {
+    async fn write_notes(&self, notes: Vec<Note>) -> Result<()> {
+        validate_notes(&notes)?;
+        let names: Vec<Cow<'_, str>> = notes.iter().map(|note| note.name.as_str().into()).collect();
+        let values: Vec<&[u8]> = notes.iter().map(|note| note.value.as_slice()).collect();
+        self.pool.query(WRITE, &[&names, &values]).await.map(drop)
+    }
+
+    async fn read_notes(&self, query: NoteQuery) -> Result<Vec<Note>> {
+        let sql = if query.backwards { READ_BACKWARDS } else { READ };
+        let rows = self.in_range(sql, &query).await?;
+        let note =
+            |row: &Row| Ok(Note { name: column(row, "name")?, value: column(row, "value")? });
+        rows.iter().map(note).collect()
+    }
+
+    async fn delete_notes(&self, query: NoteQuery) -> Result<u64> {
+        let sql = if query.backwards { DELETE_BACKWARDS } else { DELETE };
+        Ok(self.in_range(sql, &query).await?.len() as u64)
+    }
+}
+
+impl Postgres {
+    async fn in_range(&self, sql: &'static str, query: &NoteQuery) -> Result<Vec<Row>> {
+        let most = query.most() as i64;
+        self.pool.query(sql, &[&query.from, &query.to, &most]).await
+    }
+}

@@ -1,0 +1,34 @@
+-- When lanes of shards are due first, without the common part: an idle engine asks for all its queues. KEYS[1]: the prefix
+-- of a shard; ARGV: those of others on the same server. Answers for each shard a time, or '' if nothing waits or its queue
+-- is paused. Reads `ready` as `first_due` in lane.lua does.
+local call = redis.call
+
+-- The due time of the first entry of `arrivals` that still means something. A claim removes the others.
+local STALE_MAX = 1000
+local function first_arrival(prefix)
+  for at = 0, STALE_MAX do
+    local entry = call('LINDEX', prefix .. 'arrivals', at)
+    if not entry then return false end
+    local record = call('HGET', prefix .. 'lanes', string.sub(entry, 8))
+    if at == STALE_MAX or record and string.byte(record, 1) > 96 then return (struct.unpack('>I7', entry)) end
+  end
+end
+
+local function first_due(prefix)
+  local best, from = first_arrival(prefix), '-'
+  while true do
+    local member = call('ZRANGEBYLEX', prefix .. 'ready', from, '+', 'LIMIT', 0, 1)[1]
+    if not member then break end
+    local due = struct.unpack('>I7', member, 6)
+    if not best or due < best then best = due end
+    from = '(' .. string.sub(member, 1, 5) .. '\255'
+  end
+  local wake = call('ZRANGE', prefix .. 'wake', 0, 0, 'WITHSCORES')[2]
+  if wake and (not best or tonumber(wake) < best) then best = tonumber(wake) end
+  if not best or call('HGET', prefix .. 'meta', 'paused') == '1' then return '' end
+  return string.format('%.0f', best)
+end
+
+local answer = { first_due(KEYS[1]) }
+for i = 1, #ARGV do answer[i + 1] = first_due(ARGV[i]) end
+return answer

@@ -1,0 +1,291 @@
+-- Making turns: the common part of claim.lua and settle.lua.
+--
+-- T.list is the answer: for each turn an answer of `turn_of`, or values after the token (a number) that they have in
+-- common: an id and then the record of its lane, of one job; or the record of one job of a list; or 'M' and a number of
+-- jobs (4 bytes), and then their records, in no order.
+local T = { list = {}, claims = {}, of_ttl = {}, busy = {}, wanted = {}, places = {}, taken = 0 }
+
+-- One script claims about this much: lanes with many or large jobs are left to the next.
+T.jobs_left, T.bytes_left = 10000, 16 * 1024 * 1024
+
+-- ARGV from `at`: node, kind of lease, ttl, most jobs and bytes of a turn, the longest lease of a job's own.
+function T.begin(at)
+  T.node, T.kind, T.lease = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+  T.jobs_max, T.bytes_max, T.lease_max = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+end
+
+-- The classes that the caller may take, whose routes are in ARGV.
+function T.read_classes(from, to)
+  T.classes = { 0, 1 }
+  for i = from, to do
+    local route = call('HGET', K.routes, ARGV[i])
+    if route then
+      T.classes[#T.classes + 1] = route * 2
+      T.classes[#T.classes + 1] = route * 2 + 1
+    end
+  end
+end
+
+-- The first ready lanes of a class, but for those in `arrivals`.
+function T.look(class, most)
+  local from = struct.pack('>I3', class)
+  return call('ZRANGEBYLEX', K.ready, '[' .. from, '(' .. from .. '\255', 'LIMIT', 0, most)
+end
+
+-- A claim with this ttl; one with an own lease has one lane, so that it can be extended separately.
+function T.claim_for(ttl)
+  local claim = T.of_ttl[ttl]
+  if not claim or T.kind == 'own' then
+    claim = { ttl = ttl, token = next_token(), lanes = {} }
+    claim.bytes = id_of(claim.token)
+    T.of_ttl[ttl] = claim
+    T.claims[#T.claims + 1] = claim
+  end
+  return claim
+end
+
+-- Whether jobs of so many bytes still go into the answer; the first lane that does not fit ends the claim.
+function T.has_room(bytes, count)
+  T.jobs_left, T.bytes_left = T.jobs_left - count, T.bytes_left - bytes
+  if not T.room then return true end
+  T.room = T.room - bytes - count * T.job_bytes
+  T.is_full = T.room < 0
+  return not T.is_full
+end
+
+function T.is_spent() return T.jobs_left <= 0 or T.bytes_left <= 0 end
+
+function T.tell(value) T.list[#T.list + 1] = value end
+
+-- Lanes without special state, of which little is read and written.
+
+local list, busy = T.list, T.busy
+
+-- The token, as bytes.
+local function claim_light(id)
+  local claim = T.light
+  if not claim or T.kind == 'own' then
+    claim = T.claim_for(T.lease)
+    T.light = claim
+    list[#list + 1] = claim.token
+  end
+  claim.lanes[#claim.lanes + 1] = id
+  T.taken = T.taken + 1
+  return claim.bytes
+end
+
+local function add_busy(id, value)
+  local at = #busy
+  busy[at + 1], busy[at + 2] = id, value
+end
+
+local function tell_job(name)
+  T.wanted[#T.wanted + 1], T.places[#T.places + 1] = name, #T.list + 1
+  T.tell(false)
+end
+
+function T.close_single(id, record)
+  if T.room then
+    local _, _, _, size = texts_in(record, 2)
+    if not T.has_room(size, 1) then return end
+  else
+    T.jobs_left, T.bytes_left = T.jobs_left - 1, T.bytes_left - #record
+  end
+  local token = claim_light(id)
+  local at = #list
+  add_busy(id, S.mode == 'parallel' and token or token .. key_in(record))
+  list[at + 1], list[at + 2] = id, record
+end
+
+-- The head of a list.
+function T.close_head(id, record)
+  local name = string.sub(record, -7)
+  if T.room then
+    local _, _, _, size = texts_in(call('HGET', K.jobs, name), 16)
+    if not T.has_room(size, 1) then return end
+  else
+    T.jobs_left = T.jobs_left - 1
+  end
+  add_busy(id, claim_light(id) .. '\0')
+  tell_job(name)
+end
+
+-- Whether the turn of a light list of `accumulate` is its beginning.
+local function is_beginning(l)
+  return l.bytes <= T.bytes_max and l.flags < MIXED and (l.count <= T.jobs_max or l.flags == 0)
+end
+
+local function size_of(names)
+  local bytes = 0
+  for _, record in ipairs(fields(K.jobs, names)) do
+    local _, _, _, size = texts_in(record, 16)
+    bytes = bytes + size
+  end
+  return bytes
+end
+
+-- A list of `accumulate`: all of it, or as much as goes into a turn. `l` is as read.
+function T.close_list(l)
+  local names = ids_in(l, T.jobs_max)
+  local is_all = #names == l.count
+  local bytes = is_all and l.bytes or size_of(names)
+  if not T.has_room(bytes, #names) then return end
+  add_busy(l.id, claim_light(l.id) .. '\0')
+  T.tell('M' .. struct.pack('>I4', #names))
+  for _, name in ipairs(names) do tell_job(name) end
+  l.closed, l.edge, l.shut_prio, l.shut_bytes = #names, number_in(names[#names]), l.prio, bytes
+  l.next_due, l.bytes = not is_all and l.due, l.bytes - bytes
+  if is_all then l.prio = NO_PRIO end
+  later('HSET', K.lanes, l.id, list_record('Q', l, ''))
+end
+
+-- The same, if it is simple.
+function T.close_beginning(l)
+  if not is_beginning(l) then return false end
+  T.close_list(l)
+  return true
+end
+
+-- A list goes on with its new head, whose record is known.
+function T.go_on(id, head)
+  T.jobs_left = T.jobs_left - 1
+  add_busy(id, claim_light(id) .. '\0')
+  T.tell(head)
+end
+
+-- Claims a lane whose record shows no special state; false if its turn is not simple.
+function T.close_light(id, record)
+  if is_single(record) then T.close_single(id, record)
+  elseif not is_light(record) or S.take > 1 then return false
+  elseif S.mode == 'accumulate' then
+    local l = { id = id }
+    read_list(l, record)
+    return T.close_beginning(l)
+  else
+    T.close_head(id, record)
+  end
+  return true
+end
+
+-- Reads the jobs of lists that are to be told.
+function T.tell_jobs()
+  for i, record in ipairs(fields(K.jobs, T.wanted)) do
+    T.list[T.places[i]] = record
+    T.bytes_left = T.bytes_left - #record
+    if S.merges then
+      local _, _, digest = texts_in(record, 16)
+      later('HDEL', K.equal, string.sub(record, 2, 8) .. digest)
+    end
+  end
+  T.wanted, T.places = {}, {}
+end
+
+-- Any lane. Defined when a script comes to the first one: making functions takes longer than a simple turn.
+
+local function define_close()
+local function is_fresh(j) return j.retry < 0 and j.crashes == 0 and j.run_at <= NOW end
+
+-- The jobs of a lane's turn, in the order of execution.
+local function choose(l)
+  promote(l)
+  local head = head_of(l)
+  if not head then return {} end
+  local most = 1
+  if S.mode == 'accumulate' then most = T.jobs_max
+  elseif S.mode == 'fifo' and head.retry < 0 and head.crashes == 0 then most = S.take end
+  local look = l.flags >= MIXED and math.min(most, 16) or most
+  while true do
+    local list, chosen, bytes = first_jobs(l, look), {}, 0
+    for i, j in ipairs(list) do
+      bytes = bytes + j.size
+      local fits = j.task == head.task and bytes <= T.bytes_max and (S.mode == 'accumulate' or is_fresh(j))
+      if i > 1 and not fits then break end
+      chosen[i] = j
+    end
+    if #chosen < #list or #list < look or look == most then return chosen end
+    look = math.min(most, look * 8)
+  end
+end
+
+-- Takes some jobs out of an unsorted list; they are then strays.
+local function set_apart(l, chosen, apart)
+  local rest, is_chosen = {}, {}
+  for _, j in ipairs(chosen) do
+    if not j.stray then
+      is_chosen[id_of(j.seq)], apart[#apart + 1] = true, j.seq
+      if l.falls then change(l, j) end
+    end
+  end
+  for _, name in ipairs(ids_in(l, l.count)) do
+    if not is_chosen[name] then rest[#rest + 1] = name end
+  end
+  for number = l.first, l.next - 1 do later('HDEL', K.runs, run_name(l, number)) end
+  l.first, l.count, l.fill, l.front = l.next, #rest, '', backwards(table.concat(rest))
+end
+
+-- Priorities and bytes in `accumulate`.
+local function shut_counts(l, chosen, open)
+  if #chosen == open then
+    l.shut, l.shut_prio, l.shut_bytes, l.prios, l.prio, l.bytes = l.prios, l.prio, l.bytes, false, NO_PRIO, 0
+    return
+  end
+  local shut = {}
+  l.shut_prio, l.shut_bytes = NO_PRIO, 0
+  for i, j in ipairs(chosen) do
+    count_prio(l, j.prio, -1, open + 1 - i)
+    shut[j.prio], l.shut_prio = (shut[j.prio] or 0) + 1, math.min(l.shut_prio, j.prio)
+    if not j.stray then l.bytes, l.shut_bytes = l.bytes - j.size, l.shut_bytes + j.size end
+  end
+  l.shut = next(shut, next(shut)) and shut or false
+end
+
+local function shut_jobs(l, chosen)
+  local open, from_list, edge, apart = open_count(l), 0, 0, {}
+  for _, j in ipairs(chosen) do
+    unindex_job(l, j, later)
+    if j.stray then
+      later('ZREM', K.open, open_member(l, j))
+      l.strays, apart[#apart + 1] = l.strays - 1, j.seq
+    else
+      from_list, edge = from_list + 1, math.max(edge, j.seq)
+    end
+  end
+  if S.mode == 'accumulate' then shut_counts(l, chosen, open) end
+  if l.flags % 2 == UNSORTED and from_list < l.count then set_apart(l, chosen, apart)
+  else l.closed, l.edge = from_list, edge end
+  l.apart = apart[1] and apart or false
+end
+
+-- Claims a lane, and tells its turn.
+function T.close(l)
+  local chosen, ttl, bytes = choose(l), T.lease, 0
+  for _, j in ipairs(chosen) do bytes = bytes + j.size end
+  if not chosen[1] or not T.has_room(bytes, #chosen) then return place(l) end
+  for _, j in ipairs(chosen) do ttl = math.max(ttl, math.min(j.ttl, T.lease_max)) end
+  if S.mode ~= 'accumulate' then show(l, chosen[1].retry) end
+  shut_jobs(l, chosen)
+  local claim = T.claim_for(ttl)
+  claim.lanes[#claim.lanes + 1] = l.id
+  l.token, l.claimed_at = claim.token, NOW
+  l.next_due = S.mode == 'accumulate' and open_count(l) > 0 and l.due
+  count('running', 1)
+  place(l)
+  T.taken = T.taken + 1
+  T.tell(turn_of(l, true))
+  return true
+end
+end
+
+function T.close(l)
+  define_close()
+  return T.close(l)
+end
+
+-- Writes the claims.
+function T.store()
+  many('HSET', K.busy, T.busy)
+  count('running', #T.busy / 2)
+  for _, claim in ipairs(T.claims) do
+    if claim.lanes[1] then store_claim(T.node, T.kind, claim.ttl, claim.token, claim.lanes) end
+  end
+end

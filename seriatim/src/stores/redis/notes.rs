@@ -1,0 +1,46 @@
+//! The notebook role.
+
+use async_trait::async_trait;
+use redis::Value;
+
+use super::Redis;
+use super::args::Args;
+use super::link::GLOBAL_NOTES;
+use super::reply::{Fields, single};
+use crate::contract::{Note, NoteQuery, Notebook, validate_notes};
+use crate::model::error::Result;
+
+#[async_trait]
+impl Notebook for Redis {
+    async fn write_notes(&self, notes: Vec<Note>) -> Result<()> {
+        validate_notes(&notes)?;
+        let mut args = Args::default();
+        args.text("write");
+        for note in notes {
+            args.text(&note.name).bytes(note.value);
+        }
+        self.link.run(&GLOBAL_NOTES, &self.global(""), &args).await.map(drop)
+    }
+
+    async fn read_notes(&self, query: NoteQuery) -> Result<Vec<Note>> {
+        let mut parts = Fields::of(self.in_range("read", &query).await?)?;
+        let mut notes = Vec::new();
+        while !parts.is_empty() {
+            notes.push(Note { name: parts.text()?.to_string(), value: parts.bytes()? });
+        }
+        Ok(notes)
+    }
+
+    async fn delete_notes(&self, query: NoteQuery) -> Result<u64> {
+        single(self.in_range("delete", &query).await?)?.int().map(|count| count as u64)
+    }
+}
+
+impl Redis {
+    async fn in_range(&self, what: &str, query: &NoteQuery) -> Result<Value> {
+        let mut args = Args::default();
+        args.text(what).text(&query.from).text(&query.to).flag(query.backwards);
+        args.int(query.most() as i64);
+        self.link.run(&GLOBAL_NOTES, &self.global(""), &args).await
+    }
+}

@@ -1,0 +1,126 @@
+//! The work of an operation on a lane does not grow with the number of jobs that wait in it: counted in commands, which
+//! scripts run too.
+
+use super::*;
+use crate::contract::{Amend, Cancel, Change};
+use crate::store::{Due, Fate};
+
+const SHALLOW: u32 = 10;
+const DEEP: u32 = 100_000;
+/// A search in a list takes a command for each halving.
+const MORE_CALLS: u64 = 40;
+/// The jobs of a turn are read a few dozen at a time, and a turn has at most 10,000.
+const CALLS_OF_A_LARGE_TURN: u64 = 3_000;
+
+struct Lane {
+    store: Arc<Redis>,
+    url: String,
+    jobs: Vec<JobId>,
+    now: Timestamp,
+}
+
+impl Lane {
+    async fn of(url: &str, queue: Queue, depth: u32) -> Self {
+        let store = open_at(url, &new_prefix()).await;
+        declare(&store, queue).await;
+        let mut jobs = Vec::new();
+        for first in (0..depth).step_by(10_000) {
+            let batch = (first..depth.min(first + 10_000)).map(|tag| job("k", tag)).collect();
+            jobs.extend(push(&store, batch).await.iter().map(|pushed| pushed.job_id));
+        }
+        let now = store.now().await.unwrap();
+        Self { store, url: url.to_owned(), jobs, now }
+    }
+
+    /// How many commands the server has run.
+    async fn calls(&self) -> u64 {
+        let client = ::redis::Client::open(&*self.url).unwrap();
+        let mut link = client.get_multiplexed_async_connection().await.unwrap();
+        let mut cmd = ::redis::cmd("INFO");
+        let text: String = cmd.arg("commandstats").query_async(&mut link).await.unwrap();
+        let of_line =
+            |line: &str| line.split("calls=").nth(1)?.split(',').next()?.parse::<u64>().ok();
+        text.lines().filter_map(of_line).sum()
+    }
+
+    async fn counted<T>(&self, operation: impl Future<Output = T>) -> (u64, T) {
+        let before = self.calls().await;
+        let answer = operation.await;
+        (self.calls().await - before, answer)
+    }
+
+    async fn claim_at(&self, now: Timestamp) -> Vec<Turn> {
+        let request = Claim { now: Some(now), ..claim_request("q", 1) };
+        self.store.claim(request).await.unwrap().turns
+    }
+
+    /// What each operation costs.
+    async fn costs(&mut self) -> Vec<(&'static str, u64)> {
+        let mut costs = Vec::new();
+        let store = self.store.clone();
+        let middle = self.jobs.len() / 2;
+        let named = job("k", 1_000_000).idempotency_key("once");
+        costs.push(("push", self.counted(push(&store, vec![named])).await.0));
+        let (cost, turns) = self.counted(self.claim_at(self.now)).await;
+        costs.push(("claim", cost));
+        let settle = Settle { now: Some(self.now), ..Settle::now(vec![failed(&turns[0])]) };
+        let (cost, settled) = self.counted(store.settle(settle)).await;
+        assert!(settled.unwrap()[0].is_ok());
+        costs.push(("failure", cost));
+        let (cost, turns) = self.counted(self.claim_at(self.now)).await;
+        assert!(!turns.is_empty());
+        costs.push(("retry", cost));
+        // In `accumulate` the jobs in the middle of a short lane run.
+        let cancel = Cancel { now: Some(self.now), jobs: vec![self.jobs[middle]] };
+        let (cost, answers) = self.counted(store.cancel(cancel)).await;
+        assert_ne!(answers.unwrap()[0], Cancelled::Unknown);
+        costs.push(("cancel", cost));
+        let change = Change::RunAt(self.now);
+        let amend = Amend { now: Some(self.now), job: self.jobs[middle + 1], change };
+        costs.push(("amend", self.counted(store.amend(amend)).await.0));
+        let now = Some(self.now + LEASE + LEASE);
+        let node = NodeInfo::new("m".into(), LEASE);
+        store.heartbeat(Heartbeat { now, node, beats: Vec::new() }).await.unwrap();
+        let rescue = Rescue { now, node: "m".into(), lease: LEASE, lanes_max: 1, ticket: 0 };
+        let (cost, turns) = self.counted(store.rescue(rescue)).await;
+        costs.push(("rescue", cost));
+        let settle = Settle { now, ..settle_done(&turns.unwrap()) };
+        let (cost, settled) = self.counted(store.settle(settle)).await;
+        assert!(settled.unwrap()[0].is_ok());
+        costs.push(("settle", cost));
+        costs
+    }
+}
+
+fn failed(turn: &Turn) -> Settlement {
+    let mut end = Settlement { rest: Fate::Keep, ..Settlement::done(turn.lane, turn.token) };
+    end.keep.job = Some(turn.jobs[0].id);
+    (end.keep.retry_count, end.keep.counted, end.keep.due) = (0, true, Due::Now);
+    end
+}
+
+async fn costs_the_same_at_any_depth(queue: Queue, more: u64) {
+    let server = seriatim_testkit::Redis::start().unwrap();
+    let queue = queue.retain_completed(Duration::ZERO);
+    let shallow = Lane::of(&server.url(), queue.clone(), SHALLOW).await.costs().await;
+    let deep = Lane::of(&server.url(), queue, DEEP).await.costs().await;
+    for ((name, few), (_, many)) in shallow.iter().zip(&deep) {
+        assert!(*many <= few + more, "{name}: {few} commands, {many} at a depth of {DEEP}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_on_a_deep_fifo_lane_takes_no_longer() {
+    costs_the_same_at_any_depth(Queue::fifo("q"), MORE_CALLS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_on_a_deep_exclusive_lane_takes_no_longer() {
+    costs_the_same_at_any_depth(Queue::exclusive("q"), MORE_CALLS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_on_a_deep_accumulate_lane_costs_as_much_as_its_turn() {
+    let queue = Queue::accumulate("q").merge(Merge::None);
+    costs_the_same_at_any_depth(queue, CALLS_OF_A_LARGE_TURN).await;
+}

@@ -1,0 +1,358 @@
+//! Servers that are away, fall silent, refuse, or take over.
+
+use seriatim_testkit::{Proxy, Redis as Server, RedisCluster};
+use tokio::sync::{mpsc, oneshot};
+
+use super::servers::until;
+use super::*;
+use crate::store::NodeId;
+use crate::{Batch, Context, Engine};
+
+fn server() -> Server {
+    Server::start_with(&["--repl-diskless-sync-delay", "0"]).unwrap()
+}
+
+/// A server that copies another one.
+fn replica_of(master: &Server) -> Server {
+    let replica = server();
+    follow(&replica, master);
+    replica
+}
+
+fn follow(replica: &Server, master: &Server) {
+    replica.send(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]).unwrap();
+}
+
+fn promote(replica: &Server) {
+    replica.send(&["REPLICAOF", "NO", "ONE"]).unwrap();
+}
+
+/// Waits until the replica has all that the master has.
+async fn has_all(replica: &Server, master: &Server) {
+    let offset = |server: &Server| {
+        let info = server.send(&["INFO", "replication"]).unwrap();
+        let is_linked = info.contains("role:master") || info.contains("master_link_status:up");
+        let at = info.find("master_repl_offset:").filter(|_| is_linked)?;
+        info[at..].lines().next().map(str::to_owned)
+    };
+    until("the replica has it all", async || {
+        let there = offset(replica);
+        there.is_some() && there == offset(master)
+    })
+    .await;
+}
+
+fn over(proxy: &Proxy) -> String {
+    format!("redis://127.0.0.1:{}/", proxy.port())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_leads_to_a_new_master_is_followed() {
+    let master = server();
+    let replica = replica_of(&master);
+    let proxy = Proxy::start(master.port()).unwrap();
+    let store = open_at(&over(&proxy), &new_prefix()).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("k", 1)]).await;
+    has_all(&replica, &master).await;
+    promote(&replica);
+    follow(&master, &replica);
+    proxy.lead_to(replica.port());
+    // The open connection leads to the old master, which refuses to write.
+    push(&store, vec![job("k", 2)]).await;
+    assert_eq!(numbers(&store).await.jobs, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_replica_holds_up_nothing_but_what_it_must_confirm() {
+    let server = server();
+    let store = open_at(&format!("{}?wait_replicas=1", server.url()), &new_prefix()).await;
+    declare(&store, Queue::fifo("q")).await;
+    let started = std::time::Instant::now();
+    let pushes = (0..20).map(|number| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            store.push(Push { now: None, jobs: vec![job("k", number)] }).await.unwrap_err()
+        })
+    });
+    let pushes: Vec<_> = pushes.collect();
+    let node = NodeInfo::new("n".into(), LEASE);
+    store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await.unwrap();
+    assert!(!pushes.iter().any(|push| push.is_finished()), "a heartbeat waits for no replica");
+    for push in pushes {
+        let error = push.await.unwrap();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains("wait_replicas"), "{error}");
+    }
+    assert!(started.elapsed() < Duration::from_secs(15), "they wait together");
+    let written = numbers(&store).await.jobs;
+    let refused = store.claim(claim_request("q", 1)).await.unwrap_err();
+    assert!(refused.to_string().contains("nothing was written"), "{refused}");
+    assert_eq!((numbers(&store).await.jobs, numbers(&store).await.claimed), (written, 0));
+    // With a replica all goes on.
+    let replica = replica_of(&server);
+    has_all(&replica, &server).await;
+    let claims = async || store.claim(claim_request("q", 1)).await.is_ok();
+    until("claims are confirmed", claims).await;
+}
+
+#[tokio::test]
+async fn a_server_that_falls_silent_is_left_for_a_new_connection() {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::start(server.port()).unwrap();
+    let store = open_at(&over(&proxy), &new_prefix()).await;
+    let mut wakeups = store.wakeups();
+    let listens = async || server.send(&["PUBSUB", "CHANNELS"]).unwrap().contains("wake");
+    until("it listens", listens).await;
+    proxy.mute();
+    // From now on each wait ends at once, if nothing else happens.
+    tokio::time::pause();
+    let silent = store.now().await.unwrap_err();
+    assert_eq!(silent.kind(), ErrorKind::Unavailable, "{silent}");
+    let rung = wakeups.wait(Duration::from_secs(60)).await;
+    assert_eq!(rung, Some(Wake::All), "it listens anew, and may have missed some");
+    tokio::time::resume();
+    until("it answers", async || store.now().await.is_ok()).await;
+}
+
+/// The nodes of a cluster that have the store's register, and the first shard of its first queue.
+fn needed(cluster: &mut RedisCluster, prefix: &str) -> Vec<usize> {
+    let keys = [format!("{prefix}:{{g}}:meta"), format!("{prefix}:{{q1:0}}:meta")];
+    let mut slot = |key: &String| {
+        let answer = cluster.nodes()[0].send(&["CLUSTER", "KEYSLOT", key]).unwrap();
+        answer.trim_start_matches(':').lines().next().unwrap().parse::<usize>().unwrap()
+    };
+    keys.iter().map(|key| (slot(key) * 3 / 16_384).min(2)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_master_of_a_cluster_holds_up_no_other() {
+    let mut cluster = RedisCluster::start().unwrap();
+    for node in cluster.nodes() {
+        node.send(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).unwrap();
+        node.send(&["CONFIG", "SET", "appendfsync", "always"]).unwrap();
+    }
+    let prefix = new_prefix();
+    let store = open_at(&cluster.url(), &prefix).await;
+    declare(&store, in_shards(Queue::fifo("q"), 12)).await;
+    push(&store, (0..120).map(|i| job(&format!("k{i}"), i)).collect()).await;
+    let before = claim(&store, 60).await;
+    let needed = needed(&mut cluster, &prefix);
+    let dead = (0..3).find(|node| !needed.contains(node)).unwrap();
+    cluster.nodes()[dead].kill().unwrap();
+
+    let settle = Settle { skip_locked: true, ..settle_done(&before) };
+    let settled = store.settle(settle.clone()).await.unwrap();
+    let open = |settled: &[Settled]| settled.iter().filter(|one| one.is_open()).count();
+    let done = settled.iter().filter(|one| one.is_ok()).count();
+    assert!(done > 0 && open(&settled) > 0 && done + open(&settled) == before.len(), "{settled:?}");
+    let claimed = store.claim(claim_request("q", 100)).await.unwrap();
+    assert!(!claimed.turns.is_empty() && claimed.unanswered);
+    let node = NodeInfo::new("n".into(), LEASE);
+    let beats = before.iter().map(|turn| Beat {
+        lane: turn.lane,
+        token: turn.token,
+        progress: None,
+        extend: None,
+    });
+    let heartbeat = Heartbeat { now: None, node, beats: beats.collect() };
+    let pulse = store.heartbeat(heartbeat).await.unwrap();
+    assert_eq!((pulse.alive, pulse.lost.len()), (true, done), "settled ones are lost");
+
+    cluster.nodes()[dead].restart().unwrap();
+    until("the rest is settled", async || open(&store.settle(settle.clone()).await.unwrap()) == 0)
+        .await;
+    assert_eq!(numbers(&store).await.processed as usize, before.len());
+}
+
+/// What a failover loses, both ways: a settle that the new master has not heard of leaves its lane held; a claim that it
+/// has not heard of leaves its handler running.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_lossy_failover_no_lane_stays_held_and_no_handler_runs_without_its_claim() {
+    let master = server();
+    let replica = replica_of(&master);
+    let proxy = Proxy::start(master.port()).unwrap();
+    let prefix = new_prefix();
+    let store = open_at(&over(&proxy), &prefix).await;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let go_on = Arc::new(tokio::sync::Semaphore::new(0));
+    let handler = {
+        let (tell, go_on) = (tell.clone(), go_on.clone());
+        move |batch: Batch<u32>, context: Context| {
+            let (tell, go_on) = (tell.clone(), go_on.clone());
+            async move {
+                let number = batch.payloads().next().copied().unwrap();
+                tell.send(format!("{number} begins")).unwrap();
+                tokio::select! {
+                    permit = go_on.acquire() => permit.unwrap().forget(),
+                    () = context.must_end() => tell.send(format!("{number} is stopped")).unwrap(),
+                }
+            }
+        }
+    };
+    let (stop, stopped) = oneshot::channel::<()>();
+    let engine = Engine::builder(store.clone())
+        .queue(Queue::fifo("q"))
+        .lease(Duration::from_secs(30))
+        .heartbeat(Duration::from_millis(300))
+        .worker("q", handler)
+        .run_until(stopped);
+    let engine = tokio::spawn(engine);
+    // Sooner than the lease ends.
+    let mut next =
+        async || tokio::time::timeout(Duration::from_secs(15), told.recv()).await.unwrap().unwrap();
+
+    push(&store, vec![job("settled", 1)]).await;
+    assert_eq!(next().await, "1 begins");
+    // The replica has that claim. It hears neither of its settle nor of anything else from now on.
+    has_all(&replica, &master).await;
+    promote(&replica);
+    push(&store, vec![job("claimed", 2)]).await;
+    assert_eq!(next().await, "2 begins");
+    go_on.add_permits(1);
+    until("the first is settled", async || numbers(&store).await.processed == 1).await;
+    proxy.lead_to(replica.port());
+    proxy.disconnect();
+    let mut seen = [next().await, next().await];
+    seen.sort();
+    assert_eq!(seen, ["1 begins", "2 is stopped"]);
+    go_on.add_permits(1);
+    let is_empty = async || {
+        let left = store.stats(None).await.unwrap_or_default();
+        left.first().is_some_and(|left| (left.jobs, left.claimed) == (0, 0))
+    };
+    until("nothing stays held", is_empty).await;
+    stop.send(()).unwrap();
+    engine.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_jump_of_the_server_s_clock_declares_nobody_dead() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    let beat = |id: &str| Heartbeat {
+        now: None,
+        node: NodeInfo::new(id.into(), LEASE),
+        beats: Vec::new(),
+    };
+    store.heartbeat(beat("m")).await.unwrap();
+    let hour = Duration::from_secs(3_600);
+    let now = store.now().await.unwrap();
+    // As the server sees it after a jump of an hour, when only the caller has sent a heartbeat since.
+    let alive = format!("{prefix}:{{g}}:alive");
+    send(&url(), &["ZADD", &alive, &(now - hour).as_micros().to_string(), "m"]).await;
+    let rescue = Rescue { now: None, node: "n".into(), lease: LEASE, lanes_max: 10, ticket: 0 };
+    let is_dead = async || {
+        let nodes = store.nodes().await.unwrap();
+        nodes.iter().any(|node| *node.info.id.0 == *"m" && node.dead)
+    };
+    store.clock.pretend(now - hour);
+    for _ in 0..2 {
+        store.rescue(rescue.clone()).await.unwrap();
+        assert!(!is_dead().await);
+    }
+    // An hour of silence without a jump.
+    store.clock.pretend(now);
+    store.rescue(rescue).await.unwrap();
+    assert!(is_dead().await);
+}
+
+/// A replica that took over lacks the last token, and its clock may be behind that of the old master.
+#[tokio::test]
+async fn a_token_that_a_heartbeat_names_is_never_drawn_again() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1), job("b", 2)]).await;
+    let turn = claim(&store, 1).await.remove(0);
+    let ahead = Token(turn.token.0 + 3_600_000_000);
+    let beats = vec![Beat { lane: turn.lane, token: ahead, progress: None, extend: None }];
+    let node = NodeInfo::new("n".into(), LEASE);
+    let pulse = store.heartbeat(Heartbeat { now: None, node, beats }).await.unwrap();
+    assert_eq!(pulse.lost, [turn.lane]);
+    assert!(claim(&store, 1).await[0].token > ahead);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_many_nodes_looks_for_expired_claims_and_another_one_when_it_is_dead() {
+    let prefix = new_prefix();
+    let url = url();
+    let stores = futures_util::future::join_all((0..3).map(|_| open_at(&url, &prefix))).await;
+    declare(&stores[0], in_shards(Queue::fifo("q"), 4)).await;
+    let id = |i: usize| NodeId::from(format!("node {i}").as_str());
+    for (i, store) in stores.iter().enumerate() {
+        let node = NodeInfo::new(id(i), LEASE);
+        store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await.unwrap();
+    }
+    let leads = async |i: usize| {
+        let rescue = Rescue { now: None, node: id(i), lease: LEASE, lanes_max: 10, ticket: 0 };
+        stores[i].declare_dying(&rescue).await.unwrap().is_some()
+    };
+    for i in 0..3 {
+        assert!(leads(i).await, "each looks once when it starts");
+    }
+    let leaders: Vec<bool> = [leads(0).await, leads(1).await, leads(2).await].into();
+    assert_eq!(leaders.iter().filter(|leads| **leads).count(), 1);
+    let (leader, other) = (
+        leaders.iter().position(|leads| *leads).unwrap(),
+        leaders.iter().position(|leads| !leads).unwrap(),
+    );
+    send(&url, &["ZADD", &format!("{prefix}:{{g}}:alive"), "1", &id(leader).0]).await;
+    assert!(leads(other).await, "who finds a dead node takes over what it held");
+}
+
+/// However many processes wait, a push wakes two of them, and the others stay asleep.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_processes_that_wait_a_push_wakes_two() {
+    let server = server();
+    let (url, prefix) = (server.url(), new_prefix());
+    let pusher = open_at(&url, &prefix).await;
+    declare(&pusher, Queue::fifo("q")).await;
+    let stores = futures_util::future::join_all((0..10).map(|_| open_at(&url, &prefix))).await;
+    let listens = async || {
+        let answer = server.send(&["PUBSUB", "CHANNELS"]).unwrap();
+        answer.matches(":wake:").count() == 11
+    };
+    until("all listen", listens).await;
+    let mut waiting: Vec<_> = stores.iter().map(|store| store.wakeups()).collect();
+    for store in &stores {
+        assert!(claim(store, 1).await.is_empty());
+    }
+    for wakeups in &mut waiting {
+        wakeups.forget();
+    }
+    push(&pusher, vec![job("k", 1)]).await;
+    let ears = waiting.iter_mut().map(|wakeups| wakeups.wait(Duration::from_secs(1)));
+    let woken = futures_util::future::join_all(ears).await;
+    assert_eq!(woken.iter().flatten().count(), 2, "{woken:?}");
+    // A pause concerns all.
+    pusher.pause_queue("q".into(), true).await.unwrap();
+    let ears = waiting.iter_mut().map(|wakeups| wakeups.wait(Duration::from_secs(10)));
+    let woken = futures_util::future::join_all(ears).await;
+    assert_eq!(woken.iter().flatten().count(), 10, "{woken:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_with_few_slots_asks_many_shards_side_by_side() {
+    let server = server();
+    let store = open_at(&server.url(), &new_prefix()).await;
+    declare(&store, in_shards(Queue::fifo("q"), 64)).await;
+    push(&store, vec![job("k", 1)]).await;
+    let proxy = Proxy::start(server.port()).unwrap();
+    let far = open_at(&over(&proxy), &store.prefix).await;
+    far.queues().await.unwrap();
+    claim(&far, 0).await;
+    let before = proxy.request_bytes();
+    claim(&far, 0).await;
+    let for_all = proxy.request_bytes() - before;
+    // While the server answers nothing, all requests are sent, and not only the first.
+    let paused = std::time::Instant::now();
+    server.send(&["CLIENT", "PAUSE", "3000"]).unwrap();
+    let before = proxy.request_bytes();
+    let (far, claiming) = (far.clone(), far);
+    let claiming = tokio::spawn(async move { claim(&claiming, 2).await });
+    until("all are asked", async || proxy.request_bytes() - before >= for_all).await;
+    assert!(paused.elapsed() < Duration::from_secs(3), "one waits for the answer of another");
+    assert_eq!(claiming.await.unwrap().len(), 1);
+    far.close().await.unwrap();
+}

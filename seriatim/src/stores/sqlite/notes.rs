@@ -1,0 +1,58 @@
+//! The notebook role.
+
+use async_trait::async_trait;
+use rusqlite::params;
+
+use super::Sqlite;
+use super::tx::Tx;
+use crate::contract::{Note, NoteQuery, Notebook, validate_notes};
+use crate::model::error::Result;
+
+#[async_trait]
+impl Notebook for Sqlite {
+    async fn write_notes(&self, notes: Vec<Note>) -> Result<()> {
+        validate_notes(&notes)?;
+        self.change(move |tx| tx.write_notes(&notes)).await
+    }
+
+    async fn read_notes(&self, query: NoteQuery) -> Result<Vec<Note>> {
+        self.look(move |tx| tx.read_notes(&query)).await
+    }
+
+    async fn delete_notes(&self, query: NoteQuery) -> Result<u64> {
+        self.change(move |tx| tx.delete_notes(&query)).await
+    }
+}
+
+impl Tx<'_> {
+    fn write_notes(&mut self, notes: &[Note]) -> Result<()> {
+        for note in notes {
+            self.execute(
+                "INSERT OR REPLACE INTO note VALUES (?1, ?2)",
+                params![note.name, note.value],
+            )?;
+        }
+        Ok(())
+    }
+
+    fn read_notes(&mut self, query: &NoteQuery) -> Result<Vec<Note>> {
+        let sql = match query.backwards {
+            false => {
+                "SELECT name, value FROM note WHERE name >= ?1 AND name < ?2 ORDER BY name LIMIT ?3"
+            }
+            true => {
+                "SELECT name, value FROM note WHERE name >= ?1 AND name < ?2 ORDER BY name DESC LIMIT ?3"
+            }
+        };
+        let range = params![query.from, query.to, query.most() as i64];
+        self.rows(sql, range, |row| Ok(Note { name: row.get(0)?, value: row.get(1)? }))
+    }
+
+    fn delete_notes(&mut self, query: &NoteQuery) -> Result<u64> {
+        let notes = self.read_notes(query)?;
+        for note in &notes {
+            self.execute("DELETE FROM note WHERE name = ?1", [&note.name])?;
+        }
+        Ok(notes.len() as u64)
+    }
+}
