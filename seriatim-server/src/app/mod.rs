@@ -1,11 +1,15 @@
 //! What the command line and the HTTP API share.
 
 pub(crate) mod act;
+pub(crate) mod causes;
 pub(crate) mod chain;
 pub(crate) mod cron;
+pub(crate) mod deeds;
+pub(crate) mod doctor;
 pub(crate) mod error;
 pub(crate) mod figures;
 pub(crate) mod find;
+pub(crate) mod history;
 pub(crate) mod job_pages;
 pub(crate) mod jobs;
 pub(crate) mod lane_jobs;
@@ -17,4 +21,5 @@ pub(crate) mod queues;
 pub(crate) mod range;
 pub(crate) mod running;
 pub(crate) mod troubles;
+pub(crate) mod why;
 pub(crate) mod words;

@@ -23,7 +23,7 @@ pub(crate) enum By {
 }
 
 impl By {
-    pub(super) fn order(self) -> LaneOrder {
+    pub(crate) fn order(self) -> LaneOrder {
         match self {
             Self::Age => LaneOrder::Age,
             Self::Key => LaneOrder::Key,
@@ -33,7 +33,7 @@ impl By {
     }
 
     /// One end of a range, as a user writes it.
-    pub(super) fn place(
+    pub(crate) fn place(
         self,
         field: &'static str,
         text: Option<&str>,

@@ -8,12 +8,28 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Role {
     /// Sees everything, changes nothing.
     Reader,
+    /// Sees everything; pauses, resumes, retries, requeues, reschedules, cancels, and quiets nodes. Deletes and
+    /// defines nothing.
+    Operator,
     /// Pushes jobs, asks for their state and cancels them.
     Producer,
     /// Claims, heartbeats and settles.
     Worker,
     /// Everything.
     Admin,
+}
+
+impl Role {
+    /// As configurations have it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Reader => "reader",
+            Self::Operator => "operator",
+            Self::Producer => "producer",
+            Self::Worker => "worker",
+            Self::Admin => "admin",
+        }
+    }
 }
 
 /// Which requests are written down.

@@ -102,7 +102,7 @@ fn wanted_in_words(wanted: &str) -> String {
         "a sequence" => "a list, as in [\"a\", \"b\"]".to_owned(),
         "a map" => "a table, as in { name = \"value\" }".to_owned(),
         // Only the parts of the configuration are structures.
-        wanted if wanted.starts_with("struct ") => "a table of settings, as in [node]".to_owned(),
+        wanted if wanted.starts_with("struct ") => "a table: its name in brackets on a line of its own, as in [node], and its settings below".to_owned(),
         wanted => wanted.to_owned(),
     }
 }

@@ -18,9 +18,10 @@ use super::limits::{
     off_thread,
 };
 use super::metrics::METRICS_PATH;
+use super::pages::{Visit, session};
 use super::pool::Held;
 use super::problem::Problem;
-use super::route::{Met, method_word};
+use super::route::{Door, Met, method_word};
 use super::scope::{Reach, Scope};
 use super::state::Shared;
 use crate::trace;
@@ -33,6 +34,7 @@ const REQUEST_ID_BYTES_MAX: usize = 128;
 pub(super) struct Gate {
     pub(super) app: Shared,
     pub(super) access: Access,
+    pub(super) door: Door,
     pub(super) path: &'static str,
     pub(super) reach: Reach,
     pub(super) outlives_drain: bool,
@@ -40,9 +42,16 @@ pub(super) struct Gate {
 }
 
 /// Lets a request in, or not.
-pub(super) async fn gate(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
     let path = gate.path;
-    let mut response = gate.answer(request, next).await;
+    let mut response = match gate.door {
+        Door::Programs => gate.answer(request, next).await,
+        Door::People => {
+            let visit = Visit::of(&gate.app, &request);
+            request.extensions_mut().insert(visit.clone());
+            visit.shown(gate.answer(request, next).await)
+        }
+    };
     response.extensions_mut().insert(Met(path));
     response
 }
@@ -67,7 +76,10 @@ impl Gate {
         if request.method().is_safe() {
             return self.pass(&who, request, next).await;
         }
-        let entry = Entry::of(&request, Some(&who), self.path);
+        let mut entry = Entry::of(&request, Some(&who), self.path);
+        if !self.is_traffic && self.access != Access::Open {
+            entry.is_deed();
+        }
         if self.app.audit.wants(request.method(), self.is_traffic) {
             return self.audited(who, entry, request, next).await;
         }
@@ -81,7 +93,10 @@ impl Gate {
     /// Identifies the caller; counts and limits unknown ones.
     fn know(&self, request: &Request) -> Result<Who, Problem> {
         let (app, headers) = (&self.app, request.headers());
-        let known = app.guard.know(self.access, request.method(), headers);
+        let known = match self.door {
+            Door::Programs => app.guard.know(self.access, request.method(), headers),
+            Door::People => session::know(&app.guard, self.access, request.method(), headers),
+        };
         let peer = request.extensions().get::<Peer>();
         let (Some(peer), true) = (peer, self.access != Access::Open) else { return known };
         let token = match &known {
@@ -231,9 +246,12 @@ impl Gate {
         let caller = Caller::new(who, Class::of(self.access).unwrap_or(Class::Admins), &request);
         let (parts, body) = request.into_parts();
         let read = self.app.budgets.read(&caller, body, BODY_BYTES_MAX).await?;
-        let (bytes, mut words) = (read.bytes.clone(), entry.clone());
+        let (bytes, mut words, door) = (read.bytes.clone(), entry.clone(), self.door);
         *entry = off_thread(bytes.len(), move || {
-            words.asks(&bytes);
+            match door {
+                Door::Programs => words.asks(&bytes),
+                Door::People => words.does(&bytes),
+            }
             words
         })
         .await?;

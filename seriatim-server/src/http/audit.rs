@@ -6,19 +6,20 @@ mod asked;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode};
 use serde::Serialize;
-use seriatim::Timestamp;
+use seriatim::{SharedStore, Timestamp};
 use tokio::time::Instant;
 
 use super::auth::Who;
 use super::caller::{Peer, REQUEST_ID};
 use super::limits::{AUDIT_REFUSED_PER_SECOND_MAX, off_thread};
 use crate::app::chain::Chain;
+use crate::app::deeds::{self, Deed};
 use crate::base::lock::lock;
 use crate::base::text::one_line;
 use crate::base::time::absolute;
@@ -39,6 +40,8 @@ pub(crate) struct Audit {
     what: Audited,
     /// Without a file they are lines of the log.
     file: Option<Arc<Mutex<Chain>>>,
+    /// Where deeds are also kept, for those who cannot read the file.
+    kept: OnceLock<SharedStore>,
     storm: Mutex<Storm>,
 }
 
@@ -74,6 +77,9 @@ pub(super) struct Entry {
     /// Refused requests before this one that have no line.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: u64,
+    /// Whether a known caller changes something; otherwise it is traffic, or a refusal of a stranger.
+    #[serde(skip)]
+    is_deed: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde passes it so.
@@ -90,7 +96,21 @@ impl Audit {
     pub(crate) fn open(what: Audited, path: Option<&Path>) -> io::Result<Self> {
         let file = path.map(Chain::open).transpose()?;
         let file = file.map(|chain| Arc::new(Mutex::new(chain)));
-        Ok(Self { what, file, storm: Mutex::default() })
+        Ok(Self { what, file, kept: OnceLock::new(), storm: Mutex::default() })
+    }
+
+    /// Keeps deeds in this store too.
+    pub(super) fn keep_in(&self, store: SharedStore) {
+        let _ = self.kept.set(store);
+    }
+
+    /// Keeps a deed in the store: one of a known caller.
+    async fn keep(&self, entry: &Entry) {
+        let Some(store) = self.kept.get().filter(|_| entry.is_deed) else { return };
+        if let Err(error) = deeds::keep(&**store, &entry.deed(), Timestamp::of_this_machine()).await
+        {
+            tracing::warn!(%error, "cannot keep a deed in the store");
+        }
     }
 
     pub(super) fn wants(&self, method: &Method, is_traffic: bool) -> bool {
@@ -109,6 +129,7 @@ impl Audit {
         entry.left_out = std::mem::take(&mut lock(&self.storm).left_out);
         // Texts and numbers only: nothing of it can fail to be written.
         let line = serde_json::to_string(&entry).unwrap_or_default();
+        self.keep(&entry).await;
         let Some(file) = self.file.clone() else {
             tracing::info!(target: "seriatim::audit", "{line}");
             return true;
@@ -177,6 +198,42 @@ impl Entry {
             status: 0,
             count: None,
             left_out: 0,
+            is_deed: false,
+        }
+    }
+
+    /// Marks it as a change by a known caller.
+    pub(super) fn is_deed(&mut self) {
+        self.is_deed = true;
+    }
+
+    fn deed(&self) -> Deed {
+        Deed {
+            at: self.at.clone(),
+            who: self.who.clone(),
+            role: self.role.map(|role| role.name().to_owned()),
+            from: self.from.clone(),
+            action: self.action.clone(),
+            on: self.on.clone(),
+            asked: self.asked.clone(),
+            status: self.status,
+            count: self.count,
+            request_id: self.request_id.clone(),
+        }
+    }
+
+    /// Takes the deed from a form, and what it is done to.
+    pub(super) fn does(&mut self, form: &[u8]) {
+        let short = |text: &str| one_line(&text[..text.floor_char_boundary(NAME_BYTES_MAX)]);
+        for (name, value) in form_urlencoded::parse(form).take(NAMES_MAX) {
+            match &*name {
+                "deed" => self.action = short(&value).replace('.', " "),
+                "queue" | "key" | "lane" | "job" | "node" => {
+                    drop(self.on.insert(short(&name), short(&value)));
+                }
+                // The others are secrets, and where to go next.
+                _ => {}
+            }
         }
     }
 

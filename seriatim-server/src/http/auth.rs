@@ -20,6 +20,10 @@ pub(super) enum Access {
     Produce,
     /// Readers and producers: the state of a job whose id one knows.
     Follow,
+    /// Producers and operators: cancelling a job.
+    Cancel,
+    /// Operators: what changes when work runs, and loses nothing.
+    Operate,
     /// Workers.
     Work,
     /// Admins alone.
@@ -28,13 +32,15 @@ pub(super) enum Access {
 
 impl Access {
     /// Whether the role is enough.
-    fn admits(self, role: Role) -> bool {
+    pub(super) fn admits(self, role: Role) -> bool {
         match self {
             Self::Open => true,
             _ if role == Role::Admin => true,
-            Self::Read => role == Role::Reader,
+            Self::Read => matches!(role, Role::Reader | Role::Operator),
             Self::Produce => role == Role::Producer,
-            Self::Follow => matches!(role, Role::Reader | Role::Producer),
+            Self::Follow => matches!(role, Role::Reader | Role::Operator | Role::Producer),
+            Self::Cancel => matches!(role, Role::Operator | Role::Producer),
+            Self::Operate => role == Role::Operator,
             Self::Work => role == Role::Worker,
             Self::Admin => false,
         }
@@ -44,9 +50,11 @@ impl Access {
     pub(super) fn roles(self) -> &'static [&'static str] {
         match self {
             Self::Open => &[],
-            Self::Read => &["reader", "admin"],
+            Self::Read => &["reader", "operator", "admin"],
             Self::Produce => &["producer", "admin"],
-            Self::Follow => &["reader", "producer", "admin"],
+            Self::Follow => &["reader", "operator", "producer", "admin"],
+            Self::Cancel => &["operator", "producer", "admin"],
+            Self::Operate => &["operator", "admin"],
             Self::Work => &["worker", "admin"],
             Self::Admin => &["admin"],
         }
@@ -74,6 +82,20 @@ pub(super) enum Who {
 impl KnownToken {
     pub(crate) fn new(name: String, secret: &str, role: Role, scope: Scope) -> Self {
         Self { name, hash: blake3::hash(secret.as_bytes()), role, scope }
+    }
+
+    pub(super) fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Its bearer.
+    pub(super) fn who(&self) -> Who {
+        Who::Token { name: self.name.clone(), role: self.role, scope: self.scope.clone() }
+    }
+
+    /// A key for this purpose, the same on every node that knows the token, and gone with it.
+    pub(super) fn key(&self, purpose: &str) -> [u8; 32] {
+        blake3::derive_key(purpose, self.hash.as_bytes())
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
@@ -112,12 +134,11 @@ impl Guard {
             .and_then(bearer)
             .ok_or_else(|| refused("send a valid token as Authorization: Bearer TOKEN"))?;
         let token = self.token(secret).ok_or_else(|| refused("this token is not known"))?;
-        let scope = token.scope.clone();
-        Ok(Who::Token { name: token.name.clone(), role: token.role, scope })
+        Ok(token.who())
     }
 
     /// Compares with every token, in constant time: hashes are compared so by blake3.
-    fn token(&self, secret: &str) -> Option<&KnownToken> {
+    pub(super) fn token(&self, secret: &str) -> Option<&KnownToken> {
         let hash = blake3::hash(secret.as_bytes());
         self.tokens
             .iter()
@@ -126,6 +147,14 @@ impl Guard {
 }
 
 impl Who {
+    /// Whether the caller's role is enough.
+    pub(super) fn may(&self, access: Access) -> bool {
+        match self {
+            Self::Anybody => true,
+            Self::Token { role, .. } => access.admits(*role),
+        }
+    }
+
     /// What the token is limited to.
     pub(super) fn scope(&self) -> Scope {
         match self {
@@ -136,14 +165,12 @@ impl Who {
 
     /// Refuses callers without permission.
     pub(super) fn admit(&self, access: Access) -> Result<(), Problem> {
-        match self {
-            Self::Token { role, .. } if !access.admits(*role) => {
-                let roles = access.roles().join(" or ");
-                let detail = format!("this endpoint needs a token with role {roles}");
-                Err(Problem::new(StatusCode::FORBIDDEN, detail))
-            }
-            _ => Ok(()),
+        if self.may(access) {
+            return Ok(());
         }
+        let roles = access.roles().join(" or ");
+        let detail = format!("this endpoint needs a token with role {roles}");
+        Err(Problem::new(StatusCode::FORBIDDEN, detail))
     }
 }
 

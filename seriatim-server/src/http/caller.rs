@@ -67,9 +67,9 @@ impl Class {
         match access {
             Access::Open => None,
             Access::Read | Access::Follow => Some(Self::Readers),
-            Access::Produce => Some(Self::Producers),
+            Access::Produce | Access::Cancel => Some(Self::Producers),
             Access::Work => Some(Self::Workers),
-            Access::Admin => Some(Self::Admins),
+            Access::Operate | Access::Admin => Some(Self::Admins),
         }
     }
 }

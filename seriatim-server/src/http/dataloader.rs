@@ -38,7 +38,7 @@ pub(super) fn routes() -> Vec<Route> {
             .keeps_scope(),
         Route::get("/api/v1/jobs/{job_id}/status", Access::Follow, status)
             .says("The status of a job"),
-        Route::post("/api/v1/jobs/{job_id}/cancel", Access::Produce, cancel)
+        Route::post("/api/v1/jobs/{job_id}/cancel", Access::Cancel, cancel)
             .says("Cancels a job: immediately if it waits, at its next heartbeat if it runs"),
     ]
 }

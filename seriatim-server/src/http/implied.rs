@@ -30,6 +30,10 @@ impl Queues {
         Self { declared, implied_max, seen: Seen::default(), making: Mutex::default() }
     }
 
+    pub(super) fn declared(&self) -> &[Queue] {
+        &self.declared
+    }
+
     pub(super) fn declares(&self, name: &str) -> bool {
         self.declared.iter().any(|queue| queue.name == name)
     }

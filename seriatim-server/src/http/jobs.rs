@@ -27,13 +27,13 @@ pub(super) fn routes() -> Vec<Route> {
             .says("Jobs in a state, of one queue or all")
             .keeps_scope(),
         Route::get("/api/v1/jobs/{job_id}", Access::Follow, show).says("One job in full"),
-        Route::post("/api/v1/jobs/{job_id}/retry", Access::Admin, retry)
+        Route::post("/api/v1/jobs/{job_id}/retry", Access::Operate, retry)
             .says("Makes a waiting job due now; sends a dead one back to its queue"),
         Route::post("/api/v1/jobs/{job_id}/delete", Access::Admin, delete)
             .says("Deletes a waiting or dead job without a trace"),
-        Route::post("/api/v1/jobs/{job_id}/reschedule", Access::Admin, reschedule)
+        Route::post("/api/v1/jobs/{job_id}/reschedule", Access::Operate, reschedule)
             .says("Makes a waiting job due at another time (its lane, in accumulate)"),
-        Route::post("/api/v1/jobs/{job_id}/reassign", Access::Admin, reassign)
+        Route::post("/api/v1/jobs/{job_id}/reassign", Access::Operate, reassign)
             .says("Binds a waiting job to a node, or with null to none (its lane, in accumulate and fifo)"),
     ]
 }

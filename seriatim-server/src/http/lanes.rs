@@ -35,11 +35,11 @@ pub(super) fn routes() -> Vec<Route> {
             .says("The claimed lanes of a queue: running, or prefetched by their node"),
         Route::get("/api/v1/queues/{queue}/lane", Access::Read, show)
             .says("The lane of a key, with its claimed and waiting jobs"),
-        Route::post("/api/v1/queues/{queue}/lane/pause", Access::Admin, pause)
+        Route::post("/api/v1/queues/{queue}/lane/pause", Access::Operate, pause)
             .says("Stops claims of a lane; a running turn goes on to its end"),
-        Route::post("/api/v1/queues/{queue}/lane/resume", Access::Admin, resume)
+        Route::post("/api/v1/queues/{queue}/lane/resume", Access::Operate, resume)
             .says("Lets a paused or held lane go on"),
-        Route::post("/api/v1/queues/{queue}/lane/retry", Access::Admin, retry)
+        Route::post("/api/v1/queues/{queue}/lane/retry", Access::Operate, retry)
             .says("Makes a lane due now; ends a hold"),
         Route::post("/api/v1/queues/{queue}/lane/delete", Access::Admin, delete)
             .says("Deletes the waiting jobs of a lane"),

@@ -23,7 +23,7 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/queues/{queue}/morgue", Access::Read, list)
             .says("The dead jobs of a queue, newest first or by key"),
-        Route::post("/api/v1/queues/{queue}/morgue/requeue", Access::Admin, requeue)
+        Route::post("/api/v1/queues/{queue}/morgue/requeue", Access::Operate, requeue)
             .says("Sends dead jobs back to their queue, due now"),
         Route::post("/api/v1/queues/{queue}/morgue/delete", Access::Admin, delete)
             .says("Deletes dead jobs"),

@@ -23,9 +23,9 @@ pub(super) fn routes() -> Vec<Route> {
             .says("All nodes that are alive, or died or stopped in the last day"),
         Route::get("/api/v1/nodes/{node}", Access::Read, show)
             .says("One node and its claimed lanes; named by id, start of the id, or name"),
-        Route::post("/api/v1/nodes/{node}/quiet", Access::Admin, quiet)
+        Route::post("/api/v1/nodes/{node}/quiet", Access::Operate, quiet)
             .says("Stops a node from claiming"),
-        Route::post("/api/v1/nodes/{node}/resume", Access::Admin, resume)
+        Route::post("/api/v1/nodes/{node}/resume", Access::Operate, resume)
             .says("Lets a quiet or stopping node claim again"),
         Route::post("/api/v1/nodes/{node}/stop", Access::Admin, stop)
             .says("Makes a node finish its running jobs and exit"),

@@ -15,6 +15,10 @@ pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 /// When to try again, if nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// The words of a problem, which travel with its answer.
+#[derive(Clone, Debug)]
+pub(super) struct Told(pub(super) String);
+
 /// Why a request was not carried out.
 #[derive(Debug)]
 pub(super) struct Problem {
@@ -189,6 +193,7 @@ impl IntoResponse for Problem {
         // Texts and numbers only: writing them cannot fail.
         let text = serde_json::to_string(&self.document).unwrap_or_default();
         let mut response = (self.status, text).into_response();
+        response.extensions_mut().insert(Told(self.document.detail.clone()));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         match self.status {

@@ -40,11 +40,11 @@ pub(super) fn routes() -> Vec<Route> {
             .says("Deletes a queue with its jobs; refused while a node works on it, unless forced"),
         Route::post("/api/v1/queues/{queue}/drain", Access::Admin, drain)
             .says("Deletes the waiting jobs of a queue; claimed lanes stay. Counts lanes"),
-        Route::post("/api/v1/queues/{queue}/pause", Access::Admin, pause)
+        Route::post("/api/v1/queues/{queue}/pause", Access::Operate, pause)
             .says("Stops claims of a queue; running turns go on to their end"),
-        Route::post("/api/v1/queues/{queue}/resume", Access::Admin, resume)
+        Route::post("/api/v1/queues/{queue}/resume", Access::Operate, resume)
             .says("Lets a paused queue go on"),
-        Route::post("/api/v1/queues/{queue}/perform-all-now", Access::Admin, perform_all_now)
+        Route::post("/api/v1/queues/{queue}/perform-all-now", Access::Operate, perform_all_now)
             .says("Makes all waiting lanes due now. Counts lanes"),
         Route::post("/api/v1/queues/{queue}/bury-failed", Access::Admin, bury_failed)
             .says("Sends failed jobs that wait for a retry to the morgue. Counts lanes"),

@@ -24,11 +24,21 @@ use super::signature::{Signature, Signed};
 use super::state::Shared;
 use crate::protocol::document::{Done, Job, Jobs};
 
+/// For whom an endpoint is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Door {
+    /// Programs, which send a token with each request.
+    Programs,
+    /// People with browsers, who have logged in. Not a part of the documented API.
+    People,
+}
+
 /// One endpoint.
 pub(super) struct Route {
     pub(super) method: Method,
     pub(super) path: &'static str,
     pub(super) access: Access,
+    pub(super) door: Door,
     pub(super) reach: Reach,
     pub(super) says: &'static str,
     pub(super) signature: Signature,
@@ -56,11 +66,40 @@ macro_rules! method {
     };
 }
 
+macro_rules! people {
+    ($name:ident $method:ident $says:literal) => {
+        #[doc = $says]
+        pub(super) fn $name<H, T>(path: &'static str, access: Access, handler: H) -> Self
+        where
+            H: Handler<T, Shared>,
+            T: 'static,
+        {
+            let handler = on(MethodFilter::$method, handler);
+            Self::of_people(Method::$method, path, access, handler)
+        }
+    };
+}
+
 impl Route {
     method!(get GET);
     method!(post POST);
     method!(put PUT);
     method!(delete DELETE);
+
+    people!(page GET "A page.");
+    people!(form POST "What a form of a page does.");
+
+    /// Its handler keeps to the visitor's queues: pages show those.
+    fn of_people(
+        method: Method,
+        path: &'static str,
+        access: Access,
+        handler: MethodRouter<Shared, Infallible>,
+    ) -> Self {
+        let signature = Signature::default();
+        Self { door: Door::People, ..Self::new(method, path, access, signature, handler) }
+            .keeps_scope()
+    }
 
     fn new(
         method: Method,
@@ -73,6 +112,7 @@ impl Route {
             method,
             path,
             access,
+            door: Door::Programs,
             reach: Reach::of(path),
             says: "",
             signature,

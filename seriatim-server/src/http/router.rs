@@ -8,8 +8,8 @@ use super::around::{self, Gate};
 use super::route::Route;
 use super::state::{App, Shared};
 use super::{
-    cron, dataloader, events, health, home, jobs, lanes, metrics, morgue, nodes, openapi, push,
-    queues, stats, work,
+    cron, dataloader, deeds, doctor, events, health, history, jobs, lanes, metrics, morgue, nodes,
+    openapi, pages, push, queues, stats, work,
 };
 
 /// The HTTP API over a store, for a service to mount in its own router.
@@ -34,7 +34,6 @@ pub(crate) fn api_document(base_path: &str) -> serde_json::Value {
 /// Every endpoint.
 pub(super) fn routes() -> Vec<Route> {
     [
-        home::routes(),
         health::routes(),
         metrics::routes(),
         openapi::routes(),
@@ -49,6 +48,9 @@ pub(super) fn routes() -> Vec<Route> {
         cron::routes(),
         events::routes(),
         work::routes(),
+        doctor::routes(),
+        history::routes(),
+        deeds::routes(),
     ]
     .into_iter()
     .flatten()
@@ -63,10 +65,11 @@ pub(super) fn before_the_store(base_path: &str) -> Router {
 /// The router, with everything below the prefix.
 pub(super) fn build(app: &Shared) -> Router {
     let mut router = Router::new();
-    for route in routes() {
+    for route in routes().into_iter().chain(pages::routes()) {
         let gate = Gate {
             app: app.clone(),
             access: route.access,
+            door: route.door,
             path: route.path,
             reach: route.reach,
             outlives_drain: route.outlives_drain,

@@ -12,6 +12,7 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 
 use super::audit::Audit;
 use super::auth::Guard;
+use super::checkup::{Checkup, Checkups};
 use super::implied::Queues;
 use super::limits::{Budgets, IMPLIED_QUEUES_MAX};
 use super::logins::Logins;
@@ -44,6 +45,7 @@ pub(crate) struct App {
     pub(super) audit: Audit,
     pub(super) cron: Vec<Cron>,
     pub(super) queues: Queues,
+    checkups: Checkups,
     /// Held by what goes on although its client may be gone; see [`App::finished`].
     unfinished: Arc<RwLock<()>>,
     /// The OpenAPI document and its page, made at the first request: everyone may ask, at any rate.
@@ -84,6 +86,7 @@ pub(crate) struct Setup {
 impl App {
     /// The API over a store whose operations `meter` counts.
     pub(crate) fn new(store: SharedStore, meter: Arc<Meter>, setup: Setup) -> Shared {
+        setup.audit.keep_in(store.clone());
         let client = match setup.observer {
             Some(observer) => Client::observed(store.clone(), observer),
             None => Client::new(store.clone()),
@@ -104,6 +107,7 @@ impl App {
             audit: setup.audit,
             cron: setup.cron,
             queues: Queues::new(setup.queues, setup.implied_max.unwrap_or(IMPLIED_QUEUES_MAX)),
+            checkups: Checkups::default(),
             budgets: Budgets::default(),
             logins: Logins::default(),
             unfinished: Arc::default(),
@@ -117,6 +121,11 @@ impl App {
         let journal = Arc::<Journal>::default();
         let (store, meter) = Metered::wrap(store, journal.clone());
         Self::new(store, meter, Setup { journal, ..Setup::default() })
+    }
+
+    /// What the doctor finds, as of a moment ago.
+    pub(super) async fn checkup(&self) -> seriatim::Result<Arc<Checkup>> {
+        self.checkups.recent(&*self.store, self.queues.declared()).await
     }
 
     /// Counts a turn that a remote worker has settled; none if that was stale.

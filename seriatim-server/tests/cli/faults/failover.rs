@@ -1,5 +1,5 @@
-//! A Redis master dies under load, and a replica takes over that may not have heard of the last writes.
-//! What is lost is counted and printed; everything else must hold.
+//! A Redis master dies under load, and a replica takes over that may not have heard of the last writes. What is lost is
+//! counted and printed; everything else must hold. What a replica has confirmed is never lost, however often masters die.
 
 use seriatim::{Mode, Queue, SharedStore};
 use seriatim_testkit::{RedisCluster, RedisSentinel};
@@ -74,4 +74,88 @@ async fn a_sentinel_s_failover_loses_no_more_than_its_replica_had_not_heard() {
     let mut servers = RedisSentinel::start().unwrap();
     let url = servers.url();
     under_load(&url, "sentinel", || servers.master().kill().unwrap()).await;
+}
+
+/// One failover for so many jobs.
+const JOBS_PER_FAILOVER: u64 = 1_000;
+
+/// Servers of which the masters die, one after the other.
+enum Servers {
+    Cluster(RedisCluster),
+    Sentinel(Box<RedisSentinel>),
+}
+
+impl Servers {
+    fn cluster() -> Self {
+        Self::Cluster(RedisCluster::start_with_replicas().unwrap())
+    }
+
+    fn sentinel() -> Self {
+        Self::Sentinel(Box::new(RedisSentinel::start().unwrap()))
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::Cluster(cluster) => cluster.url(),
+            Self::Sentinel(servers) => servers.url(),
+        }
+    }
+
+    /// The next master dies and comes back as a replica. A cluster also moves a shard of the first queue.
+    fn fail_over(&mut self, round: u64) {
+        match self {
+            Self::Cluster(cluster) => {
+                let masters = cluster.masters();
+                cluster.fail_over(masters[round as usize % masters.len()]).unwrap();
+                let shard = round % u64::from(SHARDS);
+                cluster.move_slot(&format!("seriatim:{{q1:{shard}}}:meta")).unwrap();
+            }
+            Self::Sentinel(servers) => servers.fail_over().unwrap(),
+        }
+    }
+}
+
+/// What was confirmed is neither lost nor overlapped nor out of order.
+async fn nothing_confirmed_is_lost(mut servers: Servers, mode: Mode) {
+    let url = format!("{}?wait_replicas=1", servers.url());
+    let queue = Queue::new(QUEUE, mode).shards(SHARDS);
+    let mut fleet = Fleet::new(open(&url).await, &url, queue).await;
+    fleet.start_nodes();
+    fleet.is_up().await;
+    let (pushing, allowed) = fleet.push(mode);
+    let rounds = match servers {
+        Servers::Cluster(_) => fleet.jobs.div_ceil(JOBS_PER_FAILOVER),
+        // A single sentinel does not always accept the server that it has just replaced.
+        Servers::Sentinel(_) => 1,
+    };
+    let share = fleet.jobs / (rounds + 1);
+    for round in 0..rounds {
+        allowed.add_permits(share as usize);
+        fleet.suffers("master killed");
+        tokio::task::block_in_place(|| servers.fail_over(round));
+        let answers = async || fleet.store.stats(None).await.is_ok();
+        fleet.eventually("the store answers again", answers).await;
+    }
+    allowed.add_permits((fleet.jobs - rounds * share) as usize);
+    pushing.await.unwrap();
+    fleet.finish().await;
+    fleet.judged();
+}
+
+macro_rules! masters_die {
+    ($($name:ident: $servers:ident($mode:ident);)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            nothing_confirmed_is_lost(Servers::$servers(), Mode::$mode).await;
+        }
+    )*};
+}
+
+masters_die! {
+    cluster_parallel_survives_the_death_of_its_masters: cluster(Parallel);
+    cluster_exclusive_survives_the_death_of_its_masters: cluster(Exclusive);
+    cluster_accumulate_survives_the_death_of_its_masters: cluster(Accumulate);
+    cluster_fifo_survives_the_death_of_its_masters: cluster(Fifo);
+    sentinel_accumulate_survives_the_death_of_its_masters: sentinel(Accumulate);
+    sentinel_fifo_survives_the_death_of_its_masters: sentinel(Fifo);
 }

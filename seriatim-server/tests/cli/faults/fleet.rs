@@ -96,6 +96,11 @@ impl Fleet {
         }
     }
 
+    /// Counts a fault.
+    pub(super) fn suffers(&mut self, fault: &'static str) {
+        *self.faults.entry(fault).or_default() += 1;
+    }
+
     /// Jobs that the store has not done; none when it does not answer.
     async fn open(&self) -> Option<u64> {
         let stats = self.store.stats(None).await.ok()?;
@@ -347,7 +352,7 @@ impl Blow {
     }
 
     async fn fall(self, fleet: &mut Fleet, server: &mut Server) {
-        *fleet.faults.entry(self.name()).or_default() += 1;
+        fleet.suffers(self.name());
         let victim = fastrand::usize(..fleet.nodes.len());
         match self {
             Self::Kill => {

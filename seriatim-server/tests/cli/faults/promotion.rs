@@ -3,11 +3,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use seriatim::{Mode, Queue, SharedStore, Timestamp};
 use seriatim_testkit::{Postgres, PostgresOptions, Proxy};
 use seriatim_verify::checker::Report;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 use super::fleet::Fleet;
 use crate::site::QUEUE;
@@ -55,6 +58,44 @@ impl Pair {
     }
 }
 
+/// A fleet at work.
+struct Load {
+    fleet: Fleet,
+    pushing: JoinHandle<()>,
+    /// Pushes that may be made.
+    allowed: Arc<Semaphore>,
+    /// Pushes that are not allowed yet.
+    rest: usize,
+}
+
+impl Load {
+    /// Half of the jobs are pushed.
+    async fn begin(pair: &Pair, mode: Mode) -> Self {
+        let url = pair.url();
+        let mut fleet = Fleet::new(open(&url).await, &url, Queue::new(QUEUE, mode)).await;
+        fleet.start_nodes();
+        fleet.is_up().await;
+        let (pushing, allowed) = fleet.push(mode);
+        let rest = fleet.jobs as usize;
+        let mut load = Self { fleet, pushing, allowed, rest };
+        load.push(rest / 2).await;
+        load
+    }
+
+    async fn push(&mut self, jobs: usize) {
+        self.rest -= jobs;
+        self.allowed.add_permits(jobs);
+        let is_pushed = async || self.allowed.available_permits() == 0;
+        self.fleet.eventually("the jobs are pushed", is_pushed).await;
+    }
+
+    async fn finish(mut self) -> Fleet {
+        self.pushing.await.unwrap();
+        self.fleet.finish().await;
+        self.fleet
+    }
+}
+
 async fn open(url: &str) -> SharedStore {
     let store = seriatim::connect(url).await.unwrap();
     store.migrate().await.unwrap();
@@ -63,40 +104,20 @@ async fn open(url: &str) -> SharedStore {
 
 async fn nothing_is_lost_with_a_synchronous_standby(mode: Mode) {
     let mut pair = tokio::task::block_in_place(|| Pair::new(true));
-    let url = pair.url();
-    let mut fleet = Fleet::new(open(&url).await, &url, Queue::new(QUEUE, mode)).await;
-    fleet.start_nodes();
-    fleet.is_up().await;
-    let (pushing, allowed) = fleet.push(mode);
-    let half = fleet.jobs as usize / 2;
-    allowed.add_permits(half);
-    let is_half = async || allowed.available_permits() == 0;
-    fleet.eventually("half of the load is pushed", is_half).await;
-    allowed.add_permits(fleet.jobs as usize - half);
+    let load = Load::begin(&pair, mode).await;
+    load.allowed.add_permits(load.rest);
     tokio::task::block_in_place(|| pair.fail_over());
-    pushing.await.unwrap();
-    fleet.finish().await;
-    fleet.judged();
+    load.finish().await.judged();
 }
 
 async fn only_the_last_commits_are_lost_with_an_asynchronous_standby(mode: Mode) {
     let mut pair = tokio::task::block_in_place(|| Pair::new(false));
-    let url = pair.url();
-    let mut fleet = Fleet::new(open(&url).await, &url, Queue::new(QUEUE, mode)).await;
-    fleet.start_nodes();
-    fleet.is_up().await;
-    let (pushing, allowed) = fleet.push(mode);
-    let half = fleet.jobs as usize / 2;
-    let is_pushed = async || allowed.available_permits() == 0;
-    allowed.add_permits(half);
-    fleet.eventually("half of the load is pushed", is_pushed).await;
+    let mut load = Load::begin(&pair, mode).await;
     pair.following.unplug();
-    allowed.add_permits(UNSEEN);
-    fleet.eventually("more is pushed, which the standby does not get", is_pushed).await;
-    allowed.add_permits(fleet.jobs as usize - half - UNSEEN);
+    load.push(UNSEEN).await;
+    load.allowed.add_permits(load.rest);
     let gap = tokio::task::block_in_place(|| pair.fail_over());
-    pushing.await.unwrap();
-    fleet.finish().await;
+    let fleet = load.finish().await;
 
     let files = fleet.files();
     tokens_are_drawn_once(&files);

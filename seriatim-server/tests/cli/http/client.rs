@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::site::PATIENCE;
 
-pub(super) struct Request {
+pub(crate) struct Request {
     method: String,
     path: String,
     headers: Vec<(String, String)>,
@@ -15,33 +15,33 @@ pub(super) struct Request {
 }
 
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     head: String,
-    pub(super) body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Request {
-    pub(super) fn new(method: &str, path: &str) -> Self {
+    pub(crate) fn new(method: &str, path: &str) -> Self {
         let (method, path) = (method.to_owned(), path.to_owned());
         Self { method, path, headers: Vec::new(), body: Vec::new() }
     }
 
-    pub(super) fn header(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    pub(super) fn body(mut self, media_type: &str, body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn body(mut self, media_type: &str, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         self.header("Content-Type", media_type)
     }
 
-    pub(super) fn json(self, body: &Value) -> Self {
+    pub(crate) fn json(self, body: &Value) -> Self {
         self.body("application/json", body.to_string())
     }
 
-    pub(super) fn token(self, token: &str) -> Self {
+    pub(crate) fn token(self, token: &str) -> Self {
         self.header("Authorization", &format!("Bearer {token}"))
     }
 
@@ -60,7 +60,7 @@ impl Request {
     }
 
     /// Sends it, and leaves the connection open.
-    pub(super) fn start(&self, address: &str) -> TcpStream {
+    pub(crate) fn start(&self, address: &str) -> TcpStream {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         // A server that refuses a body need not read all of it.
@@ -68,7 +68,7 @@ impl Request {
         stream
     }
 
-    pub(super) fn send(&self, address: &str) -> Answer {
+    pub(crate) fn send(&self, address: &str) -> Answer {
         let answer = read(self.start(address));
         answer.unwrap_or_else(|| panic!("no answer to {} {}", self.method, self.path))
     }
@@ -76,7 +76,7 @@ impl Request {
 
 impl Request {
     /// Sends it and waits for no more than the status: the answer may have no end.
-    pub(super) fn status(&self, address: &str) -> u16 {
+    pub(crate) fn status(&self, address: &str) -> u16 {
         let mut start = [0; 12];
         self.start(address).read_exact(&mut start).unwrap();
         let status = std::str::from_utf8(&start).unwrap().rsplit(' ').next().unwrap();
@@ -85,7 +85,7 @@ impl Request {
 }
 
 /// Sends these bytes and nothing more; the answer, if there is one.
-pub(super) fn send_raw(address: &str, bytes: &[u8]) -> Option<Answer> {
+pub(crate) fn send_raw(address: &str, bytes: &[u8]) -> Option<Answer> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let _ = stream.write_all(bytes);
@@ -122,29 +122,29 @@ fn joined(mut pieces: &[u8]) -> Vec<u8> {
 }
 
 impl Answer {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut fields = self.head.lines().filter_map(|line| line.split_once(": "));
         fields.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
 
     /// The document of a request that was carried out.
     #[track_caller]
-    pub(super) fn done(&self) -> Value {
+    pub(crate) fn done(&self) -> Value {
         assert_eq!(self.status, 200, "{}", self.text());
         self.json()
     }
 
     /// The problem document of one that was not: its field and detail.
     #[track_caller]
-    pub(super) fn refused(&self, status: u16) -> (String, String) {
+    pub(crate) fn refused(&self, status: u16) -> (String, String) {
         assert_eq!(self.status, status, "{}", self.text());
         assert_eq!(self.header("content-type"), Some("application/problem+json"));
         let problem = self.json();

@@ -114,24 +114,3 @@ fn the_page_of_the_api_allows_no_scripts() {
     assert!(page.text().contains("/api/v1/queues/{queue}/jobs"));
     assert_eq!(api.get("/jobs/docs.css").header("content-type"), Some("text/css; charset=utf-8"));
 }
-
-#[test]
-fn the_root_is_a_page_that_leads_on_below_any_prefix() {
-    let token = "[http]\ntokens = [{ name = \"a\", token_env = \"A_TOKEN\", role = \"admin\" }]\n";
-    let api = Api::with(Site::new(token), |command| {
-        command.env("A_TOKEN", "0123456789abcdef");
-    });
-    let page = api.get("/");
-    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
-    let policy = page.header("content-security-policy").unwrap();
-    assert!(policy.starts_with("default-src 'none'; style-src 'self'"), "{policy}");
-    let text = page.text();
-    assert!(text.contains(&format!("<h1>Seriatim {}</h1>", env!("CARGO_PKG_VERSION"))), "{text}");
-    assert!(text.contains("<a href=\"health\">") && text.contains("<a href=\"docs\">"), "{text}");
-    let api = Api::start("[http]\nbase_path = \"/of/jobs\"\n");
-    for (path, link) in [("/of/jobs/", "openapi.json"), ("/of/jobs", "jobs/openapi.json")] {
-        let text = api.get(path).text();
-        assert!(text.contains(&format!("<a href=\"{link}\">")), "{path}: {text}");
-    }
-    api.get("/").refused(404);
-}

@@ -15,13 +15,15 @@ use crate::faults::Server;
 use crate::site::{PATIENCE, Site};
 
 /// Name, role, and whether it is limited to the queue `mails`, which nothing here is about.
-const TOKENS: [(&str, &str, bool); 9] = [
+const TOKENS: [(&str, &str, bool); 11] = [
     ("reader", "reader", false),
+    ("operator", "operator", false),
     ("producer", "producer", false),
     ("worker", "worker", false),
     ("worker2", "worker", false),
     ("admin", "admin", false),
     ("narrow_reader", "reader", true),
+    ("narrow_operator", "operator", true),
     ("narrow_producer", "producer", true),
     ("narrow_worker", "worker", true),
     ("narrow_admin", "admin", true),
@@ -36,6 +38,8 @@ enum May {
     Read,
     Follow,
     Produce,
+    Cancel,
+    Operate,
     Work,
     Administer,
 }
@@ -66,27 +70,10 @@ fn row(method: &str, path: &str) -> Row {
     use May::*;
     use Narrow::*;
     let body = |value: Value| Body::Json(value);
+    let all = || body(json!({ "all": true }));
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
     match (method, path) {
-        ("get", "/" | "/health" | "/ready" | "/info" | "/openapi.json" | "/docs" | "/docs.css") => {
-            (Anybody, Done, Body::None)
-        }
-        ("get", "/metrics" | "/events" | "/nodes" | "/nodes/{node}" | "/cron") => {
-            (Read, Forbidden, Body::None)
-        }
-        ("get", "/stats" | "/queues") => (Read, Done, Body::None),
-        (
-            "get",
-            "/jobs"
-            | "/queues/{queue}"
-            | "/queues/{queue}/lanes"
-            | "/queues/{queue}/lane"
-            | "/queues/{queue}/running"
-            | "/queues/{queue}/morgue",
-        ) => (Read, Forbidden, Body::None),
-        ("get", "/jobs/{job_id}" | "/jobs/{job_id}/status" | "/jobs/{job_id}/events") => {
-            (Follow, Unknown, Body::None)
-        }
+        ("get", path) => read_row(path),
         ("post", "/queues/{queue}/jobs") => {
             (Produce, Forbidden, body(json!({ "key": "p", "delay": "1h" })))
         }
@@ -95,14 +82,11 @@ fn row(method: &str, path: &str) -> Row {
             Forbidden,
             body(json!({ "queue": "orders", "task": "t", "lock_key": "t", "available_at": 4e9 })),
         ),
-        ("post", "/jobs/{job_id}/cancel") => (Produce, Unknown, Body::None),
-        ("post", "/jobs/{job_id}/retry" | "/jobs/{job_id}/delete") => {
-            (Administer, Unknown, Body::None)
-        }
-        ("post", "/jobs/{job_id}/reschedule") => {
-            (Administer, Unknown, body(json!({ "delay": "1h" })))
-        }
-        ("post", "/jobs/{job_id}/reassign") => (Administer, Unknown, body(json!({ "node": null }))),
+        ("post", "/jobs/{job_id}/cancel") => (Cancel, Unknown, Body::None),
+        ("post", "/jobs/{job_id}/retry") => (Operate, Unknown, Body::None),
+        ("post", "/jobs/{job_id}/delete") => (Administer, Unknown, Body::None),
+        ("post", "/jobs/{job_id}/reschedule") => (Operate, Unknown, body(json!({ "delay": "1h" }))),
+        ("post", "/jobs/{job_id}/reassign") => (Operate, Unknown, body(json!({ "node": null }))),
         ("put", "/queues") => {
             (Administer, Forbidden, body(json!({ "queues": { "mails": { "mode": "fifo" } } })))
         }
@@ -111,24 +95,26 @@ fn row(method: &str, path: &str) -> Row {
             "post",
             "/queues/{queue}/pause"
             | "/queues/{queue}/resume"
-            | "/queues/{queue}/drain"
             | "/queues/{queue}/perform-all-now"
-            | "/queues/{queue}/bury-failed"
-            | "/queues/{queue}/delete-failed"
             | "/queues/{queue}/lane/pause"
             | "/queues/{queue}/lane/resume"
             | "/queues/{queue}/lane/retry"
+            | "/nodes/{node}/quiet"
+            | "/nodes/{node}/resume",
+        ) => (Operate, Forbidden, Body::None),
+        (
+            "post",
+            "/queues/{queue}/drain"
+            | "/queues/{queue}/bury-failed"
+            | "/queues/{queue}/delete-failed"
             | "/queues/{queue}/lane/delete"
             | "/queues/{queue}/lane/release"
-            | "/nodes/{node}/quiet"
-            | "/nodes/{node}/resume"
             | "/nodes/{node}/stop"
             | "/nodes/{node}/release",
         )
         | ("delete", "/queues/{queue}") => (Administer, Forbidden, Body::None),
-        ("post", "/queues/{queue}/morgue/requeue" | "/queues/{queue}/morgue/delete") => {
-            (Administer, Forbidden, body(json!({ "all": true })))
-        }
+        ("post", "/queues/{queue}/morgue/requeue") => (Operate, Forbidden, all()),
+        ("post", "/queues/{queue}/morgue/delete") => (Administer, Forbidden, all()),
         ("post", "/work/claim") => {
             (Work, Forbidden, body(json!({ "worker": "w", "queues": ["work"] })))
         }
@@ -137,6 +123,36 @@ fn row(method: &str, path: &str) -> Row {
         _ => panic!(
             "{method} {path} has no row: say who may, and what is left of it for a token that is limited to other queues"
         ),
+    }
+}
+
+/// The row of an endpoint that changes nothing.
+fn read_row(path: &str) -> Row {
+    use May::*;
+    use Narrow::*;
+    match path {
+        "/health" | "/ready" | "/info" | "/openapi.json" | "/docs" | "/docs.css" => {
+            (Anybody, Done, Body::None)
+        }
+        "/stats" | "/queues" => (Read, Done, Body::None),
+        "/jobs/{job_id}" | "/jobs/{job_id}/status" | "/jobs/{job_id}/events" => {
+            (Follow, Unknown, Body::None)
+        }
+        "/metrics"
+        | "/events"
+        | "/nodes"
+        | "/nodes/{node}"
+        | "/cron"
+        | "/audit"
+        | "/doctor"
+        | "/jobs"
+        | "/history"
+        | "/queues/{queue}"
+        | "/queues/{queue}/lanes"
+        | "/queues/{queue}/lane"
+        | "/queues/{queue}/running"
+        | "/queues/{queue}/morgue" => (Read, Forbidden, Body::None),
+        _ => panic!("{path} has no row: say who may read it"),
     }
 }
 
@@ -154,9 +170,11 @@ impl May {
     fn admits(self, role: &str) -> bool {
         let roles: &[&str] = match self {
             Self::Anybody => return true,
-            Self::Read => &["reader"],
-            Self::Follow => &["reader", "producer"],
+            Self::Read => &["reader", "operator"],
+            Self::Follow => &["reader", "operator", "producer"],
             Self::Produce => &["producer"],
+            Self::Cancel => &["operator", "producer"],
+            Self::Operate => &["operator"],
             Self::Work => &["worker"],
             Self::Administer => &[],
         };

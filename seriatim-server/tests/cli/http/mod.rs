@@ -18,6 +18,7 @@ mod health;
 mod limits;
 mod matrix;
 mod openapi;
+mod pages;
 mod people;
 mod push;
 mod siege;
@@ -38,19 +39,19 @@ use crate::site::{Serving, Site};
 use client::{Answer, Request};
 
 /// A serving process, and where it listens.
-struct Api {
-    site: Site,
+pub(crate) struct Api {
+    pub(crate) site: Site,
     serving: Serving,
-    address: String,
+    pub(crate) address: String,
     log: Arc<Mutex<String>>,
 }
 
 impl Api {
-    fn start(config: &str) -> Self {
+    pub(crate) fn start(config: &str) -> Self {
         Self::with(Site::new(config), |_| {})
     }
 
-    fn with(site: Site, prepare: impl FnOnce(&mut Command)) -> Self {
+    pub(crate) fn with(site: Site, prepare: impl FnOnce(&mut Command)) -> Self {
         let mut command = site.command(&["serve", "--listen", "127.0.0.1:0"]);
         prepare(&mut command);
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -59,7 +60,7 @@ impl Api {
         Self { site, serving: Serving(child), address, log }
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
 
@@ -70,20 +71,20 @@ impl Api {
         self.site
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         Request::new("GET", path).send(&self.address)
     }
 
-    fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
         Request::new("POST", path).json(body).send(&self.address)
     }
 
-    fn put(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) fn put(&self, path: &str, body: &Value) -> Answer {
         Request::new("PUT", path).json(body).send(&self.address)
     }
 
     /// Posts without a body.
-    fn act(&self, path: &str) -> Answer {
+    pub(crate) fn act(&self, path: &str) -> Answer {
         Request::new("POST", path).send(&self.address)
     }
 }

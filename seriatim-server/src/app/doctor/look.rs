@@ -12,8 +12,6 @@ use seriatim::{Timestamp, store::Store};
 use super::finding::{Finding, Severity};
 use crate::app::running::{Running, running};
 use crate::base::time::length;
-use crate::cli::output::Failure;
-use crate::config::Config;
 
 /// Running lanes read of each queue, oldest first.
 const RUNNING_MAX: usize = 1_000;
@@ -29,20 +27,19 @@ const WAITING_MAX: usize = 1_000;
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
 /// A store at one moment.
-pub(super) struct Seen {
-    pub(super) now: Timestamp,
-    pub(super) here: Timestamp,
-    pub(super) config: Config,
-    pub(super) queues: Vec<QueueView>,
-    pub(super) stats: Vec<QueueStats>,
-    pub(super) nodes: Vec<NodeView>,
-    pub(super) running: Vec<Running>,
+pub(crate) struct Seen {
+    pub(crate) now: Timestamp,
+    pub(crate) here: Timestamp,
+    pub(crate) queues: Vec<QueueView>,
+    pub(crate) stats: Vec<QueueStats>,
+    pub(crate) nodes: Vec<NodeView>,
+    pub(crate) running: Vec<Running>,
     /// Lanes with failures, and held or paused ones.
-    pub(super) troubled: Vec<Running>,
+    pub(crate) troubled: Vec<Running>,
     /// The oldest waiting jobs that are bound to a node, by queue.
-    pub(super) bound: Vec<(Arc<str>, Vec<JobView>)>,
+    pub(crate) bound: Vec<(Arc<str>, Vec<JobView>)>,
     /// The latest dead jobs, by queue.
-    pub(super) dead: Vec<(Arc<str>, Vec<JobView>)>,
+    pub(crate) dead: Vec<(Arc<str>, Vec<JobView>)>,
 }
 
 impl Seen {
@@ -51,7 +48,7 @@ impl Seen {
     }
 }
 
-pub(super) async fn look(store: &dyn Store, config: Config) -> Result<Seen, Failure> {
+pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
     let (here, now) = (Timestamp::of_this_machine(), store.now().await?);
     let stats = store.stats(None).await?;
     let (mut troubled, mut bound, mut dead) = (Vec::new(), Vec::new(), Vec::new());
@@ -75,7 +72,6 @@ pub(super) async fn look(store: &dyn Store, config: Config) -> Result<Seen, Fail
     Ok(Seen {
         now,
         here,
-        config,
         queues: store.queues().await?,
         nodes: store.nodes().await?,
         running: running(store, &stats, RUNNING_MAX).await?,
@@ -86,7 +82,7 @@ pub(super) async fn look(store: &dyn Store, config: Config) -> Result<Seen, Fail
     })
 }
 
-async fn troubled_lanes(store: &dyn Store, queue: &QueueStats) -> Result<Vec<Running>, Failure> {
+async fn troubled_lanes(store: &dyn Store, queue: &QueueStats) -> seriatim::Result<Vec<Running>> {
     let all = LaneQuery::new(queue.queue.clone());
     let mut queries = Vec::new();
     if queue.retrying > 0 {

@@ -20,7 +20,7 @@ const NETWORK: [(i64, &str); 6] = [
 ];
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
-pub(super) fn check(url: &str) -> Vec<Finding> {
+pub(crate) fn check(url: &str) -> Vec<Finding> {
     let Some(path) = url.strip_prefix("sqlite:") else { return Vec::new() };
     let path = Path::new(path.strip_prefix("//").unwrap_or(path));
     file_system(path).into_iter().chain(log(path)).chain(space(path)).collect()

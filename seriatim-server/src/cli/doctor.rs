@@ -1,23 +1,13 @@
 //! `seriatim doctor`: finds what is stuck, failing, slow or misconfigured, and suggests what to do.
 
-mod bound;
-mod definitions;
-mod finding;
-mod lanes;
-mod look;
-mod nodes;
-mod place;
-mod queues;
-mod troubles;
-
 use clap::Args;
 use serde::Serialize;
 
 use super::args::Common;
+use crate::app::doctor::{Finding, Seen, Severity, judge, look, place};
 use crate::base::text::{count, one_line};
 use crate::cli::output::table::{Tone, coloured};
 use crate::cli::output::{Failure, Terminal, say, say_json};
-use finding::{Finding, Severity};
 
 #[derive(Args)]
 pub(crate) struct Doctor {
@@ -29,15 +19,11 @@ impl Doctor {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let config = self.common.store.config()?;
         let url = self.common.store.url_with(&config);
-        let seen = self.common.store.using(async |store| look::look(&*store, config).await).await?;
+        let declared = config.declared()?;
+        let seen = self.common.store.using(async |store| Ok(look(&*store).await?)).await?;
         let mut findings = place::check(&url);
-        findings.extend(look::check_clock(&seen));
-        findings.extend(definitions::check(&seen)?);
-        findings.extend(nodes::check(&seen));
-        findings.extend(troubles::check(&seen));
-        findings.extend(bound::check(&seen));
-        findings.extend(queues::check(&seen));
-        findings.extend(lanes::check(&seen));
+        findings.extend(judge(&seen, &declared));
+        // Stable: those of the place come first.
         findings.sort_by_key(|finding| finding.severity);
         let serious = findings.iter().filter(|f| f.severity == Severity::Serious).count();
         if self.common.json {
@@ -55,7 +41,7 @@ struct Diagnosis {
     findings: Vec<Finding>,
 }
 
-fn tell(findings: &[Finding], seen: &look::Seen) {
+fn tell(findings: &[Finding], seen: &Seen) {
     let terminal = Terminal::of_stdout();
     for finding in findings {
         let (mark, tone) = match finding.severity {

@@ -6,10 +6,9 @@ use seriatim::{Mode, Queue};
 
 use super::finding::{Finding, Severity};
 use super::look::Seen;
-use crate::cli::output::Failure;
 
-pub(super) fn check(seen: &Seen) -> Result<Vec<Finding>, Failure> {
-    let declared = seen.config.declared()?;
+/// `declared`: the queues of the configuration.
+pub(super) fn check(seen: &Seen, declared: &[Queue]) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         declared.iter().filter_map(|queue| compare(queue, seen)).collect();
     for view in seen.queues.iter().filter(|view| !view.declared) {
@@ -29,7 +28,7 @@ pub(super) fn check(seen: &Seen) -> Result<Vec<Finding>, Failure> {
             ),
         ));
     }
-    Ok(findings)
+    findings
 }
 
 /// What `serve` does with a definition, by the rule of the stores.

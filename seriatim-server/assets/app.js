@@ -1,0 +1,167 @@
+// What pages do beyond plain HTML: they stay current, and can be used by keyboard. All of it works without this, by reloading.
+'use strict';
+(() => {
+  const body = document.body;
+  const main = document.getElementById('main');
+  const one = (selector, within = document) => within.querySelector(selector);
+  const each = (selector, within = document) => [...within.querySelectorAll(selector)];
+
+  // Stay current -----------------------------------------------------------------------------------
+  const EVERY = 5000;
+  const EVERY_MAX = 60000;
+  let etag = '';
+  let wait = EVERY;
+  let timer = 0;
+  let paused = false;
+  let announced = 0;
+  const clock = one('[data-clock]');
+  const pause = one('[data-pause]');
+
+  const announce = (text) => {
+    const now = Date.now();
+    if (now - announced < 10000) return;
+    announced = now;
+    one('[data-announce]').textContent = text;
+  };
+
+  // Whether somebody is busy in an element: its rows must not move.
+  const busy = (element) => element.matches(':hover') || element.contains(document.activeElement) ||
+    (!getSelection().isCollapsed && element.contains(getSelection().anchorNode));
+
+  const replace = (old, fresh) => {
+    if (old.innerHTML === fresh.innerHTML) return;
+    const open = each('details[open]', old).length > 0;
+    old.replaceChildren(...fresh.childNodes);
+    if (open) each('details', old).forEach((details) => { details.open = true; });
+  };
+
+  // Cell by cell: rows keep their place while somebody points at them.
+  const patchRows = (old, fresh) => {
+    const rows = new Map(each('tbody > tr[id]', fresh).map((row) => [row.id, row]));
+    const known = new Set();
+    for (const row of each('tbody > tr[id]', old)) {
+      known.add(row.id);
+      const now = rows.get(row.id);
+      row.classList.toggle('gone', !now);
+      if (now) [...row.cells].forEach((cell, i) => now.cells[i] && replace(cell, now.cells[i]));
+    }
+    return [...rows.keys()].filter((id) => !known.has(id)).length;
+  };
+
+  const patch = (old, fresh) => {
+    const tables = each('table[data-rows]', old);
+    const others = each('table[data-rows]', fresh);
+    if (!busy(old) || tables.length === 0 || tables.length !== others.length) {
+      if (!busy(old)) replace(old, fresh);
+      return;
+    }
+    const more = tables.reduce((sum, table, i) => sum + patchRows(table, others[i]), 0);
+    let button = one('[data-more]', old);
+    if (more > 0 && !button) {
+      button = document.createElement('button');
+      button.type = 'button';
+      button.className = 'fresh';
+      button.dataset.more = '';
+      old.append(button);
+    }
+    if (button) {
+      button.hidden = more === 0;
+      button.textContent = `${more} new – show`;
+      button.onclick = () => replace(old, fresh);
+    }
+  };
+
+  const update = async () => {
+    timer = 0;
+    if (paused || document.hidden) return;
+    try {
+      const response = await fetch(location.href, { headers: { 'X-Parts': '1', 'If-None-Match': etag }, redirect: 'manual' });
+      if (response.type === 'opaqueredirect' || response.status === 401) return location.reload();
+      if (response.headers.get('x-as-of')) clock.textContent = response.headers.get('x-as-of');
+      if (response.status === 200) {
+        etag = response.headers.get('etag') || '';
+        const page = new DOMParser().parseFromString(`<main>${await response.text()}</main>`, 'text/html');
+        const fresh = each('[data-live]', page.body);
+        const old = each('[data-live]', main);
+        if (fresh.length === old.length) old.forEach((part, i) => patch(part, fresh[i]));
+        else if (!busy(main)) replace(main, one('main', page.body));
+        each('[data-copy]').forEach((button) => { button.hidden = false; });
+      }
+      wait = response.status < 400 ? EVERY : Math.min(wait * 2, EVERY_MAX);
+      if (response.status >= 500) announce('The server does not answer now');
+    } catch {
+      wait = Math.min(wait * 2, EVERY_MAX);
+      announce('The server does not answer');
+    }
+    plan(wait);
+  };
+  const plan = (after) => { if (!timer && one('[data-live]', main)) timer = setTimeout(update, after); };
+
+  if (one('[data-live]', main)) {
+    pause.hidden = false;
+    pause.onclick = () => {
+      paused = !paused;
+      pause.textContent = paused ? 'Go on' : 'Pause';
+      if (!paused) plan(0);
+    };
+    document.addEventListener('visibilitychange', () => { if (!document.hidden) plan(0); });
+    plan(EVERY);
+  }
+
+  // Copy, also where the page has no right to the clipboard ---------------------------------------------
+  each('[data-copy]').forEach((button) => { button.hidden = false; });
+  document.addEventListener('click', async (event) => {
+    const button = event.target.closest('[data-copy]');
+    if (!button) return;
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+    } catch {
+      const field = document.createElement('textarea');
+      field.value = button.dataset.copy;
+      button.after(field);
+      field.select();
+      document.execCommand('copy');
+      field.remove();
+    }
+    announce('Copied');
+  });
+
+  // Theme and zone are cookies, so that the server draws them ----------------------------------------------
+  const prefs = one('[data-prefs]');
+  if (prefs) {
+    prefs.hidden = false;
+    const path = body.dataset.base || '/';
+    prefs.addEventListener('change', () => {
+      const zone = prefs.zone.value === 'local' ? Intl.DateTimeFormat().resolvedOptions().timeZone : '';
+      document.cookie = `seriatim_theme=${prefs.theme.value}; path=${path}; max-age=31536000; samesite=lax`;
+      document.cookie = `seriatim_zone=${encodeURIComponent(zone)}; path=${path}; max-age=31536000; samesite=lax`;
+      location.reload();
+    });
+  }
+
+  // Keys ---------------------------------------------------------------------------------------------
+  const places = { o: '/', q: '/queues', m: '/morgue', n: '/nodes', a: '/audit' };
+  let goes = false;
+  const step = (by) => {
+    const rows = each('table[data-rows] tbody tr', main);
+    if (!rows.length) return;
+    const at = rows.findIndex((row) => row.classList.contains('at'));
+    const next = rows[Math.max(0, Math.min(rows.length - 1, at + by))];
+    rows.forEach((row) => row.classList.toggle('at', row === next));
+    const link = one('a', next);
+    if (link) link.focus();
+  };
+  document.addEventListener('keydown', (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input, select, textarea')) {
+      if (event.key === 'Escape') event.target.blur();
+      return;
+    }
+    const key = event.key;
+    if (goes && places[key]) location.href = body.dataset.base + places[key];
+    goes = key === 'g';
+    if (key === '/') { event.preventDefault(); one('[data-search]').focus(); }
+    else if (key === '?') location.href = `${body.dataset.base}/about`;
+    else if (key === 'j') step(1);
+    else if (key === 'k') step(-1);
+  });
+})();

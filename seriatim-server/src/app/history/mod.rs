@@ -1,0 +1,131 @@
+//! The history of figures: for each queue a point for each minute of a day, and one for each hour of a month, in the
+//! notebook of the store.
+
+mod point;
+mod recorder;
+
+use clap::ValueEnum;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use seriatim::Timestamp;
+use seriatim::store::{NoteQuery, Store};
+
+pub(crate) use point::Point;
+use point::Row;
+pub(crate) use recorder::Recorder;
+
+/// Stands for all queues together. No queue has such a name.
+pub(crate) const ALL: &str = "*";
+/// Stands for those that have no history of their own.
+const OTHER: &str = "*other";
+const MINUTE: i64 = 60;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+
+/// How far a history reaches back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) enum Span {
+    #[default]
+    #[serde(rename = "1h")]
+    #[value(name = "1h")]
+    Hour,
+    #[serde(rename = "24h")]
+    #[value(name = "24h")]
+    Day,
+    #[serde(rename = "30d")]
+    #[value(name = "30d")]
+    Month,
+}
+
+/// The two series of a queue.
+#[derive(Clone, Copy)]
+enum Series {
+    /// A row for an hour, a point for a minute.
+    Minutes,
+    /// A row for a day, a point for an hour.
+    Hours,
+}
+
+impl Series {
+    fn step(self) -> i64 {
+        match self {
+            Self::Minutes => MINUTE,
+            Self::Hours => HOUR,
+        }
+    }
+
+    /// What a row covers, in seconds.
+    fn row(self) -> i64 {
+        match self {
+            Self::Minutes => HOUR,
+            Self::Hours => DAY,
+        }
+    }
+
+    /// How long rows are kept, in seconds.
+    fn kept(self) -> i64 {
+        match self {
+            Self::Minutes => DAY + HOUR,
+            Self::Hours => 31 * DAY,
+        }
+    }
+
+    fn prefix(self, queue: &str) -> String {
+        match self {
+            Self::Minutes => format!("history/m/{queue}/"),
+            Self::Hours => format!("history/h/{queue}/"),
+        }
+    }
+
+    /// The name of the row that covers this time, in seconds.
+    fn name(self, queue: &str, at: i64) -> String {
+        format!("{}{}", self.prefix(queue), self.number(at))
+    }
+
+    /// The end of that name.
+    fn number(self, at: i64) -> String {
+        format!("{:08}", at.div_euclid(self.row()))
+    }
+}
+
+impl Span {
+    pub(crate) fn seconds(self) -> i64 {
+        match self {
+            Self::Hour => HOUR,
+            Self::Day => DAY,
+            Self::Month => 30 * DAY,
+        }
+    }
+
+    fn series(self) -> Series {
+        match self {
+            Self::Hour | Self::Day => Series::Minutes,
+            Self::Month => Series::Hours,
+        }
+    }
+}
+
+/// The points of a queue in the time before now: when each begins, in seconds, and its figures. Without work there are
+/// none.
+pub(crate) async fn read(
+    store: &dyn Store,
+    queue: &str,
+    span: Span,
+    now: Timestamp,
+) -> seriatim::Result<Vec<(i64, Point)>> {
+    let (series, now) = (span.series(), now.as_micros() / 1_000_000);
+    let begin = now - span.seconds();
+    let query = NoteQuery::new(series.name(queue, begin)..series.name(queue, now + series.row()));
+    let mut points = Vec::new();
+    for note in store.read_notes(query).await? {
+        let number = note.name.rsplit('/').next().and_then(|number| number.parse::<i64>().ok());
+        let Some(begins) = number.map(|number| number * series.row()) else { continue };
+        let row = Row::read(&note.value);
+        points.extend(
+            row.points().map(|(slot, point)| (begins + slot as i64 * series.step(), point)),
+        );
+    }
+    points.retain(|(at, _)| (begin..=now).contains(at));
+    Ok(points)
+}

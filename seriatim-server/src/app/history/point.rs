@@ -1,0 +1,167 @@
+//! Points, and rows of them as they are stored.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Points of a row: minutes of an hour, or hours of a day.
+const SLOTS_MAX: usize = 60;
+
+/// The figures of an interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct Point {
+    /// Jobs done in the interval
+    pub(crate) done: u64,
+    /// Turns failed in the interval
+    pub(crate) failed: u64,
+    /// The longest that the oldest due lane had waited, in seconds
+    pub(crate) lag: u64,
+    /// The others are those at the end of the interval
+    pub(crate) jobs: u64,
+    pub(crate) running: u64,
+    pub(crate) retrying: u64,
+    pub(crate) dead: u64,
+}
+
+impl Point {
+    fn numbers(self) -> [u64; 7] {
+        [self.done, self.failed, self.lag, self.jobs, self.running, self.retrying, self.dead]
+    }
+
+    /// One interval with this one behind it.
+    pub(crate) fn then(self, next: Self) -> Self {
+        Self {
+            done: self.done + next.done,
+            failed: self.failed + next.failed,
+            lag: self.lag.max(next.lag),
+            ..next
+        }
+    }
+
+    /// Two queues in the same interval.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            done: self.done + other.done,
+            failed: self.failed + other.failed,
+            lag: self.lag.max(other.lag),
+            jobs: self.jobs + other.jobs,
+            running: self.running + other.running,
+            retrying: self.retrying + other.retrying,
+            dead: self.dead + other.dead,
+        }
+    }
+
+    /// Nothing was done and nothing waits.
+    pub(crate) fn is_idle(self) -> bool {
+        (self.done, self.failed, self.jobs) == (0, 0, 0)
+    }
+}
+
+/// Some points of an hour or a day.
+#[derive(Clone, Debug)]
+pub(super) struct Row([Option<Point>; SLOTS_MAX]);
+
+impl Default for Row {
+    fn default() -> Self {
+        Self([None; SLOTS_MAX])
+    }
+}
+
+impl Row {
+    pub(super) fn set(&mut self, slot: usize, point: Point) {
+        if let Some(place) = self.0.get_mut(slot) {
+            *place = Some(point);
+        }
+    }
+
+    pub(super) fn points(&self) -> impl Iterator<Item = (usize, Point)> {
+        self.0.iter().enumerate().filter_map(|(slot, point)| Some((slot, (*point)?)))
+    }
+
+    /// All points as one.
+    pub(super) fn together(&self) -> Option<Point> {
+        self.points().map(|(_, point)| point).reduce(Point::then)
+    }
+
+    /// Of each point its slot and its numbers, 7 bits in a byte, the lowest first.
+    pub(super) fn packed(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (slot, point) in self.points() {
+            bytes.push(slot as u8);
+            for mut number in point.numbers() {
+                while number > 0x7f {
+                    bytes.push(number as u8 | 0x80);
+                    number >>= 7;
+                }
+                bytes.push(number as u8);
+            }
+        }
+        bytes
+    }
+
+    /// What cannot be read is left out: it is history only.
+    pub(super) fn read(bytes: &[u8]) -> Self {
+        let mut row = Self::default();
+        let mut bytes = bytes.iter().copied();
+        while let Some(slot) = bytes.next() {
+            let mut numbers = [0_u64; 7];
+            for number in &mut numbers {
+                let mut shift = 0;
+                loop {
+                    let Some(byte) = bytes.next() else { return row };
+                    *number |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or_default();
+                    shift += 7;
+                    if byte < 0x80 {
+                        break;
+                    }
+                }
+            }
+            let [done, failed, lag, jobs, running, retrying, dead] = numbers;
+            row.set(slot as usize, Point { done, failed, lag, jobs, running, retrying, dead });
+        }
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_stored_in_few_bytes_and_read_as_it_was() {
+        let mut row = Row::default();
+        for slot in 0..SLOTS_MAX {
+            let done = slot as u64 * 1_000;
+            row.set(slot, Point { done, lag: 7, jobs: u64::MAX, dead: 128, ..Point::default() });
+        }
+        let read = Row::read(&row.packed());
+        assert!(read.points().eq(row.points()));
+        assert_eq!(
+            row.together().map(|all| (all.done, all.lag, all.dead)),
+            Some((1_770_000, 7, 128))
+        );
+        let mut busy = Row::default();
+        (0..SLOTS_MAX).for_each(|slot| {
+            busy.set(
+                slot,
+                Point {
+                    done: 100_000,
+                    failed: 900,
+                    lag: 60,
+                    jobs: 9_000,
+                    running: 50,
+                    retrying: 90,
+                    dead: 9,
+                },
+            );
+        });
+        assert!(busy.packed().len() <= 2_048, "{}", busy.packed().len());
+    }
+
+    #[test]
+    fn what_is_no_row_is_read_without_harm() {
+        for length in 0..200 {
+            let bytes: Vec<u8> = (0..length).map(|i: u32| (i * 37 + length) as u8).collect();
+            assert!(Row::read(&bytes).points().count() <= SLOTS_MAX);
+        }
+    }
+}

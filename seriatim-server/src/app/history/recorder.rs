@@ -1,0 +1,236 @@
+//! Writes the history: each minute the figures of the busiest queues.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use seriatim::Timestamp;
+use seriatim::limits::NOTES_MAX;
+use seriatim::store::{Note, NoteQuery, Store};
+
+use super::point::{Point, Row};
+use super::{ALL, HOUR, MINUTE, OTHER, Series};
+use crate::app::figures::Figures;
+
+/// Queues with a history of their own.
+const QUEUES_MAX: usize = 200;
+/// The point of an hour is brought up to date so often, in minutes.
+const HOURS_EVERY: i64 = 10;
+/// Old rows are deleted so often, in seconds.
+const CLEAN_EVERY: i64 = 6 * HOUR;
+
+/// What this process knows of the time that is not written yet.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    /// Counters of the sample before: jobs done and turns failed.
+    counters: HashMap<Arc<str>, (u64, u64)>,
+    /// The minute of `points`, as seconds.
+    minute: i64,
+    points: HashMap<Arc<str>, Point>,
+    /// Rows of the present hour and day, by name.
+    rows: HashMap<String, Row>,
+    cleaned: i64,
+}
+
+impl Recorder {
+    /// Adds a sample; writes the last minute if it is over.
+    pub(crate) async fn add(
+        &mut self,
+        store: &dyn Store,
+        figures: &[Figures],
+        now: Timestamp,
+    ) -> seriatim::Result<()> {
+        let now = now.as_micros() / 1_000_000;
+        let minute = now - now.rem_euclid(MINUTE);
+        if minute != self.minute {
+            let points = std::mem::take(&mut self.points);
+            let written = std::mem::replace(&mut self.minute, minute);
+            self.write(store, written, points).await?;
+        }
+        let before = std::mem::take(&mut self.counters);
+        for of in figures {
+            self.take(of, before.get(&of.stats.queue).copied());
+        }
+        if now - self.cleaned >= CLEAN_EVERY {
+            self.cleaned = now;
+            clean(store, now).await?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, of: &Figures, before: Option<(u64, u64)>) {
+        let stats = &of.stats;
+        let counters = (stats.processed, stats.failed);
+        // A queue that is new here is counted from its next sample on.
+        let before = before.unwrap_or(counters);
+        self.counters.insert(stats.queue.clone(), counters);
+        let point = self.points.entry(stats.queue.clone()).or_default();
+        *point = point.then(Point {
+            done: counters.0.saturating_sub(before.0),
+            failed: counters.1.saturating_sub(before.1),
+            lag: stats.lag.as_secs(),
+            jobs: stats.jobs,
+            running: of.running(),
+            retrying: stats.retrying,
+            dead: stats.dead,
+        });
+    }
+
+    async fn write(
+        &mut self,
+        store: &dyn Store,
+        minute: i64,
+        points: HashMap<Arc<str>, Point>,
+    ) -> seriatim::Result<()> {
+        let Some(all) = points.values().copied().reduce(Point::and) else { return Ok(()) };
+        let mut busy: Vec<(Arc<str>, Point)> =
+            points.into_iter().filter(|(_, point)| !point.is_idle()).collect();
+        busy.sort_by_key(|(queue, point)| {
+            (Reverse(point.done + point.failed + point.jobs), queue.clone())
+        });
+        let rest = busy.split_off(busy.len().min(QUEUES_MAX));
+        let others = rest.into_iter().map(|(_, point)| point).reduce(Point::and);
+        busy.extend(others.map(|point| (OTHER.into(), point)));
+        busy.push((ALL.into(), all));
+        let mut notes = Vec::new();
+        for (queue, point) in busy {
+            self.note(store, &queue, minute, point, &mut notes).await?;
+        }
+        let present = [Series::Minutes, Series::Hours].map(|series| series.number(minute));
+        self.rows.retain(|name, _| present.iter().any(|number| name.ends_with(number)));
+        while !notes.is_empty() {
+            let part = notes.split_off(notes.len().saturating_sub(NOTES_MAX));
+            store.write_notes(part).await?;
+        }
+        Ok(())
+    }
+
+    /// The rows that a point changes.
+    async fn note(
+        &mut self,
+        store: &dyn Store,
+        queue: &str,
+        minute: i64,
+        point: Point,
+        notes: &mut Vec<Note>,
+    ) -> seriatim::Result<()> {
+        let row = self.row(store, Series::Minutes.name(queue, minute)).await?;
+        row.set((minute.rem_euclid(HOUR) / MINUTE) as usize, point);
+        let (packed, together) = (row.packed(), row.together());
+        notes.push(Note::new(Series::Minutes.name(queue, minute), packed));
+        let is_due = (minute / MINUTE).rem_euclid(HOURS_EVERY) == HOURS_EVERY - 1;
+        if let (true, Some(together)) = (is_due, together) {
+            let name = Series::Hours.name(queue, minute);
+            let row = self.row(store, name.clone()).await?;
+            row.set((minute.rem_euclid(super::DAY) / HOUR) as usize, together);
+            notes.push(Note::new(name, row.packed()));
+        }
+        Ok(())
+    }
+
+    /// The row of this name: another node may have written a part of it.
+    async fn row(&mut self, store: &dyn Store, name: String) -> seriatim::Result<&mut Row> {
+        if !self.rows.contains_key(&name) {
+            let only =
+                NoteQuery { rows_max: 1, ..NoteQuery::new(name.clone()..format!("{name} ")) };
+            let known = store.read_notes(only).await?;
+            let row = known.first().map(|note| Row::read(&note.value)).unwrap_or_default();
+            self.rows.insert(name.clone(), row);
+        }
+        Ok(self.rows.entry(name).or_default())
+    }
+}
+
+/// Deletes rows that are too old, of all queues, also of those that are gone.
+async fn clean(store: &dyn Store, now: i64) -> seriatim::Result<()> {
+    for series in [Series::Minutes, Series::Hours] {
+        let oldest = (now - series.kept()).div_euclid(series.row());
+        let prefix = match series {
+            Series::Minutes => "history/m/",
+            Series::Hours => "history/h/",
+        };
+        let mut query = NoteQuery::of(prefix);
+        loop {
+            let notes = store.read_notes(query.clone()).await?;
+            let Some(last) = notes.last() else { break };
+            query.from = format!("{} ", last.name);
+            for note in &notes {
+                let number =
+                    note.name.rsplit('/').next().and_then(|number| number.parse::<i64>().ok());
+                if number.is_none_or(|number| number < oldest) {
+                    let only = NoteQuery::new(note.name.clone()..format!("{} ", note.name));
+                    store.delete_notes(only).await?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
+    use seriatim::store::{Memory, Notebook, QueueStats};
+
+    use super::super::{Span, read};
+    use super::*;
+
+    fn figures(queue: &str, processed: u64, lag: u64) -> Figures {
+        let lag = Duration::from_secs(lag);
+        let stats =
+            QueueStats { queue: queue.into(), processed, jobs: 1, lag, ..QueueStats::default() };
+        Figures { stats, prefetched: 0 }
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_micros((1_700_000_040 + seconds) * 1_000_000)
+    }
+
+    #[tokio::test]
+    async fn a_minute_is_what_its_samples_were_together() {
+        let (store, mut recorder) = (Memory::new(), Recorder::default());
+        for (seconds, processed, lag) in
+            [(0, 100, 1), (10, 130, 9), (50, 150, 2), (70, 180, 3), (125, 200, 0)]
+        {
+            recorder.add(&store, &[figures("a", processed, lag)], at(seconds)).await.unwrap();
+        }
+        let minutes = read(&store, "a", Span::Hour, at(130)).await.unwrap();
+        let told: Vec<_> =
+            minutes.iter().map(|(at, point)| (at % 3_600, point.done, point.lag)).collect();
+        let first = at(0).as_micros() / 1_000_000 % 3_600;
+        assert_eq!(told, [(first, 50, 9), (first + 60, 30, 3)]);
+        assert_eq!(read(&store, ALL, Span::Hour, at(130)).await.unwrap(), minutes);
+    }
+
+    #[tokio::test]
+    async fn another_leader_goes_on_in_the_row_that_the_last_one_began() {
+        let store = Memory::new();
+        for leader in 0..2 {
+            let mut recorder = Recorder::default();
+            for seconds in [0, 60] {
+                let figures = figures("a", (leader * 100 + seconds) as u64, 0);
+                recorder.add(&store, &[figures], at(leader * 120 + seconds)).await.unwrap();
+            }
+        }
+        assert_eq!(read(&store, "a", Span::Day, at(200)).await.unwrap().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_history_is_bounded_in_queues_and_in_time() {
+        let (store, mut recorder) = (Memory::new(), Recorder::default());
+        let old = Series::Minutes.name("gone", at(0).as_micros() / 1_000_000 - 30 * HOUR);
+        store.write_notes(vec![Note::new(old, "")]).await.unwrap();
+        for seconds in [0, 60, 120] {
+            let many: Vec<_> =
+                (0..500).map(|i| figures(&format!("q{i}"), i + seconds, 0)).collect();
+            recorder.add(&store, &many, at(seconds as i64)).await.unwrap();
+        }
+        let notes = store.read_notes(NoteQuery::of("history/")).await.unwrap();
+        assert_eq!(notes.iter().filter(|note| note.name.contains("/m/")).count(), QUEUES_MAX + 2);
+        assert!(!notes.iter().any(|note| note.name.contains("gone")));
+        let all = read(&store, ALL, Span::Hour, at(180)).await.unwrap();
+        assert_eq!(all[1].1.done, 500 * 60);
+    }
+}

@@ -1,0 +1,135 @@
+//! Why the jobs of a lane do not run, or that they do.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use seriatim::Timestamp;
+use seriatim::store::{JobView, LaneState, LaneView, NodeView, QueueView};
+
+use super::nodes::is_late;
+use crate::base::time::length;
+
+/// What is known around a lane.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub(crate) queue: &'a QueueView,
+    pub(crate) nodes: &'a [NodeView],
+    pub(crate) now: Timestamp,
+}
+
+/// The first reason that holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    Runs {
+        node: Arc<str>,
+        since: Duration,
+    },
+    QueuePaused,
+    Paused,
+    Held {
+        retries: u32,
+    },
+    Due {
+        waits: Duration,
+        retry: Option<(i32, u32)>,
+    },
+    /// Bound to a node or group of which none works on the queue.
+    Bound {
+        to: String,
+    },
+    NobodyWorks,
+    Busy {
+        slots: u64,
+    },
+    Ready {
+        since: Duration,
+    },
+}
+
+impl Why {
+    /// `head` is the job that the next turn begins with, if it is known.
+    pub(crate) fn of(lane: &LaneView, head: Option<&JobView>, around: Around<'_>) -> Self {
+        let Around { queue, nodes, now } = around;
+        let settings = &queue.queue;
+        match lane.state {
+            LaneState::Claimed => {
+                let since = lane.claimed_at.map(|at| now.since(at)).unwrap_or_default();
+                return Self::Runs { node: holder(lane, nodes), since };
+            }
+            _ if queue.paused => return Self::QueuePaused,
+            LaneState::Paused => return Self::Paused,
+            LaneState::Held => return Self::Held { retries: settings.max_retries },
+            LaneState::Waiting => {}
+        }
+        let waits = lane.due.map(|due| due.since(now)).unwrap_or_default();
+        if waits > Duration::ZERO {
+            let retry =
+                (lane.retry_count >= 0).then_some((lane.retry_count + 1, settings.max_retries));
+            return Self::Due { waits, retry };
+        }
+        let works = |node: &&NodeView| {
+            let has_queue = node.info.queues.contains(&settings.name);
+            has_queue && !node.dead && !is_late(node, now) && node.command.is_none()
+        };
+        let working: Vec<&NodeView> = nodes.iter().filter(works).collect();
+        let options = head.and_then(|job| job.options.as_deref());
+        if let Some(node) = options.and_then(|options| options.node.as_deref())
+            && !working.iter().any(|one| *one.info.name == *node)
+        {
+            return Self::Bound { to: format!("node {node}") };
+        }
+        if working.is_empty() {
+            return Self::NobodyWorks;
+        }
+        if working.iter().all(|node| node.info.busy >= node.info.concurrency) {
+            let slots = working.iter().map(|node| u64::from(node.info.concurrency)).sum();
+            return Self::Busy { slots };
+        }
+        Self::Ready { since: lane.due.map(|due| now.since(due)).unwrap_or_default() }
+    }
+
+    /// The state in one word.
+    pub(crate) fn state(&self, lane: &LaneView) -> &'static str {
+        match self {
+            Self::Runs { .. } => "running",
+            Self::Held { .. } => "held",
+            Self::Paused | Self::QueuePaused => "paused",
+            Self::Due { .. } if lane.retry_count < 0 => "scheduled",
+            _ if lane.retry_count >= 0 => "retrying",
+            _ => "ready",
+        }
+    }
+}
+
+/// The name of the node that holds the lane.
+fn holder(lane: &LaneView, nodes: &[NodeView]) -> Arc<str> {
+    let id = lane.node.as_ref();
+    let known = nodes.iter().find(|node| Some(&node.info.id) == id);
+    known.map_or_else(
+        || id.map_or_else(|| "an unknown node".into(), |id| id.0.clone()),
+        |node| node.info.name.clone(),
+    )
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runs { node, since } => write!(f, "runs on {node} for {}", length(*since)),
+            Self::QueuePaused => f.write_str("the queue is paused"),
+            Self::Paused => f.write_str("paused"),
+            Self::Held { retries } => write!(f, "held: its {retries} retries are used up"),
+            Self::Due { waits, retry: None } => write!(f, "due in {}", length(*waits)),
+            Self::Due { waits, retry: Some((retry, most)) } => {
+                write!(f, "due in {} (retry {retry} of {most})", length(*waits))
+            }
+            Self::Bound { to } => write!(f, "bound to {to}, which does not work on this queue now"),
+            Self::NobodyWorks => f.write_str("no node works on this queue"),
+            Self::Busy { slots } => {
+                write!(f, "waits for a free slot: all {slots} slots are busy")
+            }
+            Self::Ready { since } if *since < Duration::from_secs(1) => f.write_str("ready"),
+            Self::Ready { since } => write!(f, "ready for {}", length(*since)),
+        }
+    }
+}

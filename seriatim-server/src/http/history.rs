@@ -1,0 +1,76 @@
+//! The history of figures.
+
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use seriatim::Timestamp;
+
+use super::auth::Access;
+use super::caller::Caller;
+use super::input::Query;
+use super::problem::Problem;
+use super::route::{Answer, Route};
+use super::state::Shared;
+use crate::app::find;
+use crate::app::history::{self, ALL, Point, Span};
+use crate::protocol::schema::queue_pattern;
+use crate::protocol::value::Time;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/api/v1/history", Access::Read, show)
+            .says("The figures of the past: by the minute for a day, by the hour for 30 days. Times without work are left out")
+            .keeps_scope(),
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct Wish {
+    /// Only of this queue; default: all together
+    #[schemars(regex(pattern = queue_pattern()))]
+    queue: Option<String>,
+    /// How far back. Default: 1h
+    #[serde(default)]
+    span: Span,
+}
+
+/// The figures of the past.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct History {
+    points: Vec<Dated>,
+}
+
+/// The figures of a minute or an hour.
+#[derive(Serialize, JsonSchema)]
+struct Dated {
+    /// When it begins
+    at: Time,
+    #[serde(flatten)]
+    point: Point,
+}
+
+async fn show(
+    State(app): State<Shared>,
+    caller: Caller,
+    Query(Wish { queue, span }): Query<Wish>,
+) -> Result<Answer<History>, Problem> {
+    match &queue {
+        Some(queue) => {
+            caller.scope.check_queue(queue)?;
+            find::queue(&*app.store, queue).await?;
+        }
+        None if caller.scope.is_limited() => {
+            return Err(caller.scope.refuse("must name one of its queues here").about("queue"));
+        }
+        None => {}
+    }
+    let now = app.store.now().await?;
+    let points = history::read(&*app.store, queue.as_deref().unwrap_or(ALL), span, now).await?;
+    let dated = |(at, point): (i64, Point)| Dated {
+        at: Time(Timestamp::from_micros(at * 1_000_000)),
+        point,
+    };
+    Ok(Answer::of(&History { points: points.into_iter().map(dated).collect() }))
+}

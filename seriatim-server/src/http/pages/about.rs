@@ -1,0 +1,49 @@
+//! What runs here: version, store, clocks, licences, and how to use the pages.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use seriatim::Timestamp;
+
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::frame::Frame;
+use super::moment::Moment;
+use super::visit::{Visit, page};
+use crate::base::time::length;
+
+#[derive(Template)]
+#[template(path = "about.html", blocks = ["live"])]
+struct About<'a> {
+    frame: &'a Frame,
+    version: &'static str,
+    abilities: Vec<(&'static str, String)>,
+    store_clock: Option<Moment>,
+    here: Moment,
+    apart: String,
+    zone: String,
+}
+
+page!(About);
+
+pub(super) async fn show(State(app): State<Shared>, visit: Visit) -> Result<Response, Problem> {
+    let here = Timestamp::of_this_machine();
+    let there = app.store.now().await.ok();
+    let apart = there.map(|there| there.since(here).max(here.since(there)));
+    let capabilities = app.store.capabilities();
+    let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
+    let abilities = vec![
+        ("store", capabilities.name.to_owned()),
+        ("shared by processes", yes(capabilities.shared)),
+        ("a key goes on with its next turn in one step", yes(capabilities.goes_on)),
+    ];
+    visit.show(&About {
+        frame: &visit.frame,
+        version: env!("CARGO_PKG_VERSION"),
+        abilities,
+        store_clock: there.map(|at| visit.clock.of(at)),
+        here: visit.clock.of(here),
+        apart: apart.map_or_else(|| "unknown".to_owned(), length),
+        zone: visit.clock.zone_name(),
+    })
+}

@@ -1,0 +1,87 @@
+//! Charts: a line of bars as SVG, which needs no script.
+
+use std::fmt::Write;
+
+use crate::app::history::{Point, Span};
+
+/// Bars of a chart, and its height, in its own units.
+const BARS: usize = 60;
+const HEIGHT: u64 = 40;
+const BAR: usize = 5;
+
+/// A chart for a template.
+#[derive(Clone, Debug)]
+pub(super) struct Chart {
+    pub(super) title: &'static str,
+    /// The SVG: numbers only.
+    pub(super) svg: String,
+    pub(super) last: String,
+    pub(super) most: String,
+}
+
+/// The intervals of a chart: those of one bar together.
+pub(super) fn bars(points: &[(i64, Point)], span: Span, now: i64) -> Vec<Option<Point>> {
+    let width = span.seconds() / BARS as i64;
+    // Bars begin at whole intervals, so that they do not change while time goes on.
+    let end = now - now.rem_euclid(width) + width;
+    let mut bars: Vec<Option<Point>> = vec![None; BARS];
+    for (at, point) in points {
+        let back = (end - 1 - at).div_euclid(width);
+        let place = usize::try_from(back).ok().and_then(|back| (BARS - 1).checked_sub(back));
+        if let Some(bar) = place.and_then(|place| bars.get_mut(place)) {
+            *bar = Some(bar.map_or(*point, |before| before.then(*point)));
+        }
+    }
+    bars
+}
+
+impl Chart {
+    pub(super) fn new(
+        title: &'static str,
+        class: &str,
+        bars: &[Option<Point>],
+        value: fn(&Point) -> u64,
+        words: fn(u64) -> String,
+    ) -> Self {
+        let values: Vec<Option<u64>> = bars.iter().map(|bar| bar.as_ref().map(value)).collect();
+        let most = values.iter().flatten().copied().max().unwrap_or_default();
+        let mut path = String::new();
+        for (i, value) in values.iter().enumerate() {
+            let Some(value) = value.filter(|value| *value > 0) else { continue };
+            // What is not nothing is seen.
+            let height = (value * HEIGHT).div_ceil(most.max(1));
+            let _ = write!(path, "M{} {}v-{height}h{}v{height}z", i * BAR, HEIGHT, BAR - 1);
+        }
+        let width = BARS * BAR;
+        let svg = format!(
+            "<svg class=\"chart {class}\" viewBox=\"0 0 {width} {HEIGHT}\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><path d=\"{path}\"/></svg>"
+        );
+        let last = values.iter().rev().flatten().next().copied().unwrap_or_default();
+        Self { title, svg, last: words(last), most: words(most) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_has_all_of_its_interval_and_a_chart_is_small() {
+        let now = 1_700_000_100;
+        let point = |done| Point { done, ..Point::default() };
+        let points: Vec<_> =
+            (0..60).map(|i| (now - now % 60 - i * 60, point(1_000_000 + i as u64))).collect();
+        let hour = bars(&points, Span::Hour, now);
+        assert_eq!(hour.iter().flatten().count(), 60);
+        assert_eq!(hour[59].map(|bar| bar.done), Some(1_000_000));
+        let day = bars(&points, Span::Day, now);
+        assert!(day.iter().flatten().map(|bar| bar.done).sum::<u64>() > 59 * 1_000_000);
+        let chart =
+            Chart::new("done", "done", &hour, |point| point.done, |value| value.to_string());
+        assert!(chart.svg.len() < 4_096, "{}", chart.svg.len());
+        assert_eq!((&*chart.last, &*chart.most), ("1000000", "1000059"));
+        let none =
+            Chart::new("done", "done", &[None; 60], |point| point.done, |value| value.to_string());
+        assert!(none.svg.contains("d=\"\""));
+    }
+}

@@ -1,0 +1,59 @@
+//! The charts of a queue or of all: done, failed, lag.
+
+use serde::Deserialize;
+use seriatim::store::Store;
+
+use super::chart::{Chart, bars};
+use super::link;
+use super::visit::Visit;
+use crate::app::history::{Span, read};
+use crate::base::time::length;
+
+/// The spans that a visitor can choose.
+const SPANS: [(&str, Span); 3] = [("1h", Span::Hour), ("24h", Span::Day), ("30d", Span::Month)];
+
+/// The query of a page with charts.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wish {
+    #[serde(default)]
+    pub(super) span: String,
+}
+
+/// Charts for a template.
+pub(super) struct Charts {
+    pub(super) all: Vec<Chart>,
+    /// Name, address, and whether it is shown.
+    pub(super) spans: Vec<(&'static str, String, bool)>,
+    pub(super) is_empty: bool,
+}
+
+impl Charts {
+    /// `path` is the page with the charts, `wanted` the span's name.
+    pub(super) async fn read(
+        store: &dyn Store,
+        visit: &Visit,
+        queue: &str,
+        path: &str,
+        wanted: &str,
+    ) -> seriatim::Result<Self> {
+        let chosen = SPANS.iter().find(|(name, _)| *name == wanted).unwrap_or(&SPANS[0]);
+        let (span, now) = (chosen.1, visit.clock.now);
+        let points = read(store, queue, span, now).await?;
+        let bars = bars(&points, span, now.as_micros() / 1_000_000);
+        let number = |value: u64| value.to_string();
+        let lag = |value: u64| length(std::time::Duration::from_secs(value));
+        Ok(Self {
+            all: vec![
+                Chart::new("done", "done", &bars, |point| point.done, number),
+                Chart::new("failed", "failed", &bars, |point| point.failed, number),
+                Chart::new("worst lag", "lag", &bars, |point| point.lag, lag),
+                Chart::new("jobs", "jobs", &bars, |point| point.jobs, number),
+            ],
+            spans: SPANS
+                .map(|(name, of)| (name, link::with(path, &[("span", name)]), of == span))
+                .to_vec(),
+            is_empty: points.is_empty(),
+        })
+    }
+}

@@ -1,0 +1,342 @@
+//! What visitors can do: one table with the role that each deed needs, its words, and its call of the store.
+
+use std::collections::HashMap;
+
+use seriatim::JobId;
+use seriatim::store::{
+    Cancel, Cancelled, ClaimSelection, Command, LaneAction, LaneSelection, Selected, Selection,
+};
+
+use super::super::auth::Access;
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use crate::app::act::{self, Bulk};
+use crate::app::{find, jobs, lanes, nodes};
+
+/// A deed: what is done, and to what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Deed {
+    pub(super) kind: &'static Kind,
+    pub(super) on: On,
+}
+
+/// To what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum On {
+    Queue(String),
+    Lane { queue: String, lane: LaneSelection },
+    Job(JobId),
+    Dead { queue: String, which: Selection },
+    Node(String),
+}
+
+/// One kind of deed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    /// As forms name it.
+    pub(super) name: &'static str,
+    /// On its button.
+    pub(super) button: &'static str,
+    /// What was done, with `{}` for the number: `resumed`, `{} jobs requeued`.
+    done: &'static str,
+    pub(super) access: Access,
+    /// What to think of before. Such a deed asks first.
+    pub(super) warning: Option<&'static str>,
+    /// The deed that takes it back.
+    undo: Option<&'static str>,
+}
+
+const fn kind(name: &'static str, button: &'static str, done: &'static str) -> Kind {
+    Kind { name, button, done, access: Access::Operate, warning: None, undo: None }
+}
+
+impl Kind {
+    const fn undone_by(self, undo: &'static str) -> Self {
+        Self { undo: Some(undo), ..self }
+    }
+
+    const fn asks(self, warning: &'static str) -> Self {
+        Self { warning: Some(warning), ..self }
+    }
+
+    const fn admin(self) -> Self {
+        Self { access: Access::Admin, ..self }
+    }
+}
+
+const LOST: &str = "What is deleted cannot be brought back.";
+const AGAIN: &str =
+    "They run again, due now. In fifo queues they run before newer jobs of their key that wait.";
+
+static KINDS: &[Kind] = &[
+    kind("queue.pause", "Pause", "paused; running turns go on to their end").undone_by("queue.resume"),
+    kind("queue.resume", "Resume", "resumed").undone_by("queue.pause"),
+    kind("queue.perform-all-now", "Perform all now", "{} lanes made due now")
+        .asks("All waiting lanes become due, also those that are scheduled or wait for a retry."),
+    kind("queue.bury-failed", "Bury failed", "{} lanes buried")
+        .asks("Jobs that failed and wait for a retry go to the morgue. They can be requeued from there.")
+        .admin(),
+    kind("queue.delete-failed", "Delete failed", "{} lanes deleted").asks(LOST).admin(),
+    kind("queue.drain", "Delete waiting", "{} lanes deleted").asks(LOST).admin(),
+    kind("lane.pause", "Pause", "paused; a running turn goes on to its end").undone_by("lane.resume"),
+    kind("lane.resume", "Resume", "resumed").undone_by("lane.pause"),
+    kind("lane.retry", "Retry now", "made due now"),
+    kind("lane.bury", "Bury head", "buried")
+        .asks("The failed job goes to the morgue, and what waits behind it runs. It can be requeued from there.")
+        .admin(),
+    kind("lane.delete", "Delete waiting", "waiting jobs deleted").asks(LOST).admin(),
+    kind("lane.release", "Take from its holder", "taken from its holder")
+        .asks("The holder can no longer settle, and it counts as a crash. If its handler still runs, the next one begins beside it.")
+        .admin(),
+    kind("job.retry", "Run now", "made due now"),
+    kind("job.cancel", "Cancel", "cancelled")
+        .asks("A waiting job ends. A running handler gets the request with its node's next heartbeat."),
+    kind("job.delete", "Delete", "deleted").asks(LOST).admin(),
+    kind("dead.requeue", "Requeue", "{} jobs requeued"),
+    kind("dead.requeue-all", "Requeue all", "{} jobs requeued").asks(AGAIN),
+    kind("dead.delete", "Delete", "{} jobs deleted").asks(LOST).admin(),
+    kind("dead.delete-all", "Delete all", "{} jobs deleted").asks(LOST).admin(),
+    kind("node.quiet", "Quiet", "claims no more work").undone_by("node.resume"),
+    kind("node.resume", "Resume", "claims work again").undone_by("node.quiet"),
+    kind("node.stop", "Stop", "finishes its turns and exits")
+        .asks("The process ends. It does not start again by itself, unless something on its machine starts it.")
+        .admin(),
+];
+
+/// Fields of a form.
+pub(super) type Fields = HashMap<String, String>;
+
+impl Deed {
+    pub(super) fn new(name: &str, on: On) -> Option<Self> {
+        KINDS.iter().find(|kind| kind.name == name).map(|kind| Self { kind, on })
+    }
+
+    /// Reads a form.
+    pub(super) fn read(fields: &Fields) -> Result<Self, Problem> {
+        let text = |name: &str| fields.get(name).filter(|text| !text.is_empty()).cloned();
+        let needed = |name: &str| {
+            text(name)
+                .ok_or_else(|| Problem::invalid(name, format!("this form has no field {name}")))
+        };
+        let job = |text: String| {
+            text.parse::<JobId>().map_err(|error| Problem::invalid("job", error.to_string()))
+        };
+        let name = needed("deed")?;
+        let (about, verb) = name.split_once('.').unwrap_or((&name, ""));
+        let on = match about {
+            "queue" => On::Queue(needed("queue")?),
+            "node" => On::Node(needed("node")?),
+            "job" => On::Job(job(needed("job")?)?),
+            "lane" => {
+                let lane = match (fields.get("key"), text("lane")) {
+                    (_, Some(lane)) => LaneSelection::Lane(
+                        lane.parse()
+                            .map_err(|_| Problem::invalid("lane", "is not the id of a lane"))?,
+                    ),
+                    (Some(key), None) => LaneSelection::Key(key.clone()),
+                    (None, None) => return Err(Problem::invalid("key", "this form names no lane")),
+                };
+                On::Lane { queue: needed("queue")?, lane }
+            }
+            "dead" => {
+                let which = match (verb.ends_with("-all"), fields.get("key"), text("job")) {
+                    (false, _, Some(id)) => Selection::Jobs(vec![job(id)?]),
+                    (true, Some(key), _) => Selection::Keys(vec![key.clone()]),
+                    (true, None, _) => Selection::All,
+                    (false, ..) => return Err(Problem::invalid("job", "this form names no job")),
+                };
+                On::Dead { queue: needed("queue")?, which }
+            }
+            _ => return Err(unknown(&name)),
+        };
+        Self::new(&name, on).ok_or_else(|| unknown(&name))
+    }
+
+    /// The fields of a form that does it.
+    pub(super) fn fields(&self) -> Vec<(&'static str, String)> {
+        let mut fields = vec![("deed", self.kind.name.to_owned())];
+        match &self.on {
+            On::Queue(queue) => fields.push(("queue", queue.clone())),
+            On::Node(node) => fields.push(("node", node.clone())),
+            On::Job(job) => fields.push(("job", job.to_string())),
+            On::Lane { queue, lane } => {
+                fields.push(("queue", queue.clone()));
+                match lane {
+                    LaneSelection::Key(key) => fields.push(("key", key.clone())),
+                    LaneSelection::Lane(lane) => fields.push(("lane", lane.to_string())),
+                    LaneSelection::All | LaneSelection::Failed => {}
+                }
+            }
+            On::Dead { queue, which } => {
+                fields.push(("queue", queue.clone()));
+                match which {
+                    Selection::Jobs(jobs) => {
+                        fields.extend(jobs.first().map(|job| ("job", job.to_string())));
+                    }
+                    Selection::Keys(keys) => {
+                        fields.extend(keys.first().map(|key| ("key", key.clone())));
+                    }
+                    Selection::All => {}
+                }
+            }
+        }
+        fields
+    }
+
+    /// What it is done to, in words.
+    pub(super) fn target(&self) -> String {
+        match &self.on {
+            On::Queue(queue) => format!("queue {queue}"),
+            On::Node(node) => format!("node {node}"),
+            On::Job(job) => format!("job {job}"),
+            On::Lane { queue, lane: LaneSelection::Key(key) } => format!("{queue}: {key}"),
+            On::Lane { queue, lane: LaneSelection::Lane(lane) } => format!("{queue}: lane {lane}"),
+            On::Lane { queue, .. } => format!("lanes of {queue}"),
+            On::Dead { queue, which } => match which {
+                Selection::Jobs(jobs) => {
+                    jobs.first().map_or_else(String::new, |job| format!("job {job}"))
+                }
+                Selection::Keys(keys) => {
+                    let key = keys.first().map_or("", String::as_str);
+                    format!("dead jobs of {key} in {queue}")
+                }
+                Selection::All => format!("all dead jobs of {queue}"),
+            },
+        }
+    }
+
+    /// The queue that it concerns; `None` for a node, and for a job, whose queue the store knows.
+    pub(super) fn queue(&self) -> Option<&str> {
+        match &self.on {
+            On::Queue(queue) | On::Lane { queue, .. } | On::Dead { queue, .. } => Some(queue),
+            On::Job(_) | On::Node(_) => None,
+        }
+    }
+
+    /// The deed that takes it back.
+    pub(super) fn undo(&self) -> Option<Self> {
+        Self::new(self.kind.undo?, self.on.clone())
+    }
+
+    /// What was done, in words.
+    pub(super) fn done(&self, count: u64) -> String {
+        format!("{}: {}", self.target(), self.kind.done.replace("{}", &count.to_string()))
+    }
+
+    /// Does it. How many lanes or jobs it concerned.
+    pub(super) async fn carry_out(&self, app: &Shared) -> Result<u64, Problem> {
+        let (store, verb) =
+            (&*app.store, self.kind.name.split_once('.').map_or("", |(_, verb)| verb));
+        match &self.on {
+            On::Queue(queue) => {
+                find::queue(store, queue).await?;
+                Ok(match verb {
+                    "pause" | "resume" => {
+                        store.pause_queue(queue.as_str().into(), verb == "pause").await?;
+                        1
+                    }
+                    "perform-all-now" => act::on_all(&app.store, queue, LaneAction::RunNow).await?,
+                    "bury-failed" => act::on_failed(store, queue, LaneAction::Bury).await?,
+                    "delete-failed" => act::on_failed(store, queue, LaneAction::Delete).await?,
+                    _ => act::drain(&app.store, queue).await?,
+                })
+            }
+            On::Lane { queue, lane } => {
+                let action = match verb {
+                    "pause" => LaneAction::Pause,
+                    "resume" => LaneAction::Resume,
+                    "retry" => LaneAction::RunNow,
+                    "bury" => LaneAction::Bury,
+                    "release" => return release(app, queue, lane).await,
+                    _ => LaneAction::Delete,
+                };
+                find::queue(store, queue).await?;
+                Ok(lanes::act(store, queue, lane.clone(), action).await?)
+            }
+            On::Job(job) => on_job(app, *job, verb).await,
+            On::Dead { queue, which } => {
+                let selected =
+                    Selected { now: None, queue: queue.as_str().into(), which: which.clone() };
+                let bulk = match verb.starts_with("requeue") {
+                    true => Bulk::Requeue(selected),
+                    false => Bulk::DeleteDead(selected),
+                };
+                Ok(act::repeat(store, bulk).await?)
+            }
+            On::Node(node) => {
+                let command = match verb {
+                    "quiet" => Command::Quiet,
+                    "resume" => Command::Resume,
+                    _ => Command::Stop,
+                };
+                nodes::command(store, node, command).await?;
+                Ok(1)
+            }
+        }
+    }
+}
+
+fn unknown(name: &str) -> Problem {
+    Problem::invalid("deed", format!("there is no deed {name:?}"))
+}
+
+async fn release(app: &Shared, queue: &str, lane: &LaneSelection) -> Result<u64, Problem> {
+    let claims = match lane {
+        LaneSelection::Lane(lane) => ClaimSelection::Lane(*lane),
+        LaneSelection::Key(key) => ClaimSelection::Key { queue: queue.into(), key: key.clone() },
+        LaneSelection::All | LaneSelection::Failed => return Ok(0),
+    };
+    Ok(lanes::release(&*app.store, claims).await?)
+}
+
+async fn on_job(app: &Shared, id: JobId, verb: &str) -> Result<u64, Problem> {
+    let store = &*app.store;
+    match verb {
+        "retry" => drop(jobs::retried(store, id).await?),
+        "cancel" => {
+            let cancelled = store.cancel(Cancel { now: None, jobs: vec![id] }).await?;
+            match cancelled.first() {
+                Some(Cancelled::Now | Cancelled::Flagged) => {}
+                Some(Cancelled::Ended) => return Err(Problem::conflict("this job has ended")),
+                Some(Cancelled::Unknown) | None => drop(find::job(store, id).await?),
+            }
+        }
+        _ => jobs::deleted(store, &find::job(store, id).await?).await?,
+    }
+    Ok(1)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_form_says_all_that_its_deed_needs() {
+        let queue = || "orders".to_owned();
+        let job = JobId::new(seriatim::Timestamp::default(), 1, 0, 7);
+        for kind in KINDS {
+            let on = match kind.name.split_once('.').unwrap() {
+                ("queue", _) => On::Queue(queue()),
+                ("node", _) => On::Node("a".to_owned()),
+                ("job", _) => On::Job(job),
+                ("dead", verb) if verb.ends_with("-all") => {
+                    On::Dead { queue: queue(), which: Selection::All }
+                }
+                ("dead", _) => On::Dead { queue: queue(), which: Selection::Jobs(vec![job]) },
+                (_, _) => On::Lane { queue: queue(), lane: LaneSelection::Key("a&b".to_owned()) },
+            };
+            let deed = Deed::new(kind.name, on).unwrap();
+            let fields =
+                deed.fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            assert_eq!(Deed::read(&fields).unwrap(), deed);
+            assert!(kind.undo.is_none() || deed.undo().is_some(), "{}", kind.name);
+            let loses = kind.button.contains("Delete") || kind.button.contains("Bury");
+            assert!(
+                !loses || (kind.warning.is_some() && kind.access == Access::Admin),
+                "{}",
+                kind.name
+            );
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What all pages share: navigation, environment, visitor, clock.
+
+/// The frame around a page.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    /// What stands before every address.
+    pub(super) base: String,
+    pub(super) environment: String,
+    /// The visitor's token and its role; none where no token is needed.
+    pub(super) visitor: Option<(String, &'static str)>,
+    /// `12:04:07 UTC`.
+    pub(super) clock: String,
+    pub(super) theme: &'static str,
+    /// The mark of forms.
+    pub(super) mark: String,
+    /// This page.
+    pub(super) here: String,
+    /// What the visitor's last deed did.
+    pub(super) said: Option<Said>,
+    pub(super) places: &'static [Place],
+    /// The names of style sheet, script and icon.
+    pub(super) style: &'static str,
+    pub(super) script: &'static str,
+    pub(super) icon: &'static str,
+    pub(super) may_operate: bool,
+    pub(super) may_all: bool,
+}
+
+/// The result of a deed, and how to undo it.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub(super) text: String,
+    pub(super) undo: Option<Vec<(String, String)>>,
+}
+
+/// A link of the navigation.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) path: &'static str,
+    pub(super) name: &'static str,
+}
+
+pub(super) const PLACES: [Place; 5] = [
+    Place { path: "/", name: "Overview" },
+    Place { path: "/queues", name: "Queues" },
+    Place { path: "/morgue", name: "Morgue" },
+    Place { path: "/nodes", name: "Nodes" },
+    Place { path: "/audit", name: "Audit" },
+];
+
+impl Frame {
+    /// Whether the page is this place, or below it.
+    pub(super) fn is_at(&self, place: &Place) -> bool {
+        let path = self.here.split('?').next().unwrap_or_default();
+        let path = path.strip_prefix(&self.base).unwrap_or(path);
+        match place.path {
+            "/" => path.is_empty() || path == "/",
+            place => path
+                .strip_prefix(place)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! One job.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use seriatim::JobId;
+use seriatim::store::{JobState, Selection};
+
+use super::super::input::Part;
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::button::{self, Button};
+use super::deed::On;
+use super::frame::Frame;
+use super::moment::Moment;
+use super::payload::Shown;
+use super::row::JobRow;
+use super::visit::{Visit, page};
+use crate::app::find;
+
+#[derive(Template)]
+#[template(path = "job.html", blocks = ["live"])]
+struct Job<'a> {
+    frame: &'a Frame,
+    row: JobRow,
+    payload: Shown,
+    /// What the page shows as names and values.
+    facts: Vec<(&'static str, String)>,
+    times: Vec<(&'static str, Moment)>,
+    error: Option<String>,
+    progress: Option<String>,
+    cancels: bool,
+    buttons: Vec<Button>,
+}
+
+page!(Job);
+
+pub(super) async fn show(
+    State(app): State<Shared>,
+    visit: Visit,
+    Part(id): Part<JobId>,
+) -> Result<Response, Problem> {
+    let job = find::job(&*app.store, id).await?;
+    if !visit.scope.has_queue(&job.queue) {
+        return Err(visit.scope.no_job(id));
+    }
+    let clock = |at: Option<_>| at.map(|at| visit.clock.of(at));
+    let times = [
+        ("pushed", clock(Some(job.created_at))),
+        ("due", clock(Some(job.run_at))),
+        ("started", clock(job.started_at)),
+        ("ended", clock(job.finished_at)),
+        ("last heartbeat", clock(job.heartbeat_at)),
+    ];
+    let mut facts = vec![
+        ("attempt", job.attempt.to_string()),
+        ("retry count", job.retry_count.to_string()),
+        ("crashes", job.crashes.to_string()),
+        ("priority", job.priority.to_string()),
+        ("score", job.score.to_string()),
+    ];
+    if let Some(options) = &job.options {
+        facts.push(("options", serde_json::to_string(options).unwrap_or_default()));
+    }
+    let buttons = match job.state {
+        JobState::Queued => {
+            button::all(&visit, &["job.retry", "job.cancel", "job.delete"], &On::Job(id))
+        }
+        JobState::Running => button::all(&visit, &["job.cancel"], &On::Job(id)),
+        JobState::Dead => {
+            let which = Selection::Jobs(vec![id]);
+            let on = On::Dead { queue: job.queue.to_string(), which };
+            button::all(&visit, &["dead.requeue", "dead.delete"], &on)
+        }
+        JobState::Succeeded | JobState::Canceled => Vec::new(),
+    };
+    visit.show(&Job {
+        frame: &visit.frame,
+        row: JobRow::new(&visit, &job),
+        payload: Shown::of(&job.payload),
+        facts,
+        times: times.into_iter().filter_map(|(name, at)| Some((name, at?))).collect(),
+        error: job.error.as_deref().map(str::to_owned),
+        progress: job.progress.as_deref().map(str::to_owned),
+        cancels: job.cancel_requested,
+        buttons,
+    })
+}

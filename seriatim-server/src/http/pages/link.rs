@@ -1,0 +1,37 @@
+//! Addresses of pages.
+
+use seriatim::JobId;
+
+/// A part of a path or a value of a query.
+pub(super) fn encoded(text: &str) -> String {
+    // A plus is a space in a query only.
+    form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
+}
+
+/// A path with a query of these pairs; those without a value are left out.
+pub(super) fn with(path: &str, query: &[(&str, &str)]) -> String {
+    let pairs: Vec<String> = (query.iter().filter(|(_, value)| !value.is_empty()))
+        .map(|(name, value)| format!("{name}={}", encoded(value)))
+        .collect();
+    if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) }
+}
+
+pub(super) fn queue(base: &str, name: &str) -> String {
+    format!("{base}/queues/{}", encoded(name))
+}
+
+pub(super) fn lanes(base: &str, queue: &str, query: &[(&str, &str)]) -> String {
+    with(&format!("{base}/queues/{}/lanes", encoded(queue)), query)
+}
+
+pub(super) fn key(base: &str, key: &str) -> String {
+    with(&format!("{base}/key"), &[("k", key)])
+}
+
+pub(super) fn job(base: &str, id: JobId) -> String {
+    format!("{base}/jobs/{id}")
+}
+
+pub(super) fn node(base: &str, id: &str) -> String {
+    format!("{base}/nodes/{}", encoded(id))
+}

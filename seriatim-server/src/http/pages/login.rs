@@ -1,0 +1,104 @@
+//! Logging in with a token, once, and out again.
+
+use askama::Template;
+use axum::extract::{RawForm, RawQuery, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use axum::{Extension, http};
+use seriatim::Timestamp;
+
+use super::super::auth::Access;
+use super::super::caller::{Peer, site};
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::deeds::local;
+use super::frame::Frame;
+use super::session;
+use super::visit::{Visit, html, page, see_other, set_cookie};
+
+#[derive(Template)]
+#[template(path = "login.html", blocks = ["live"])]
+struct Login<'a> {
+    frame: &'a Frame,
+    next: String,
+    error: Option<String>,
+}
+
+page!(Login);
+
+pub(super) async fn show(
+    State(app): State<Shared>,
+    visit: Visit,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let next = next(&visit, query.unwrap_or_default().as_bytes());
+    if app.guard.tokens.is_empty() || visit.frame.visitor.is_some() {
+        return Ok(see_other(&next));
+    }
+    visit.show(&Login { frame: &visit.frame, next, error: None })
+}
+
+pub(super) async fn enter(
+    State(app): State<Shared>,
+    visit: Visit,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    RawForm(body): RawForm,
+) -> Result<Response, Problem> {
+    let next = next(&visit, &body);
+    let secret = form_urlencoded::parse(&body).find(|(name, _)| name == "token");
+    let secret = secret.map(|(_, value)| value.trim().to_owned()).unwrap_or_default();
+    let token = app.guard.token(&secret);
+    if let Some(Extension(Peer(address))) = peer {
+        let name = token.map(|token| token.name.as_str());
+        if let Err(wait) = app.logins.admit(site(address.ip()), name) {
+            app.meter.refused_login();
+            return Err(Problem::too_many("too many wrong tokens from this address").after(wait));
+        }
+    }
+    let refusal = match token {
+        None => "This token is not known.".to_owned(),
+        Some(token) if !Access::Read.admits(token.role()) => {
+            let role = token.role().name();
+            format!("This token has the role {role}; pages need reader, operator or admin.")
+        }
+        Some(token) => {
+            let value = session::cookie(token, Timestamp::of_this_machine());
+            let seconds = session::LASTS.as_secs();
+            let cookie = visit.cookie(session::NAME, &value, seconds, is_secure(&headers));
+            let mut response = see_other(&next);
+            set_cookie(&mut response, &cookie);
+            return Ok(response);
+        }
+    };
+    if token.is_none() {
+        app.meter.refused_login();
+    }
+    let page = Login { frame: &visit.frame, next, error: Some(refusal) };
+    let text = page.render().map_err(|_| Problem::unavailable("cannot write this page"))?;
+    let mut response = html(text);
+    // Told as a refusal, so that the audit log has it.
+    *response.status_mut() = StatusCode::FORBIDDEN;
+    Ok(response)
+}
+
+pub(super) async fn leave(visit: Visit) -> Response {
+    let mut response = see_other(&format!("{}/login", visit.frame.base));
+    set_cookie(&mut response, &visit.forget(session::NAME));
+    response
+}
+
+/// The page to go on with.
+fn next(visit: &Visit, fields: &[u8]) -> String {
+    let base = &visit.frame.base;
+    let wanted = form_urlencoded::parse(fields).find(|(name, _)| name == "next");
+    let wanted = wanted.and_then(|(_, value)| local(&value, base));
+    wanted.filter(|next| !next.contains("/login")).unwrap_or_else(|| format!("{base}/"))
+}
+
+/// Whether the browser speaks TLS, as far as a proxy says so.
+fn is_secure(headers: &HeaderMap) -> bool {
+    let proto =
+        headers.get("x-forwarded-proto").and_then(|value: &http::HeaderValue| value.to_str().ok());
+    proto.is_some_and(|proto| proto.eq_ignore_ascii_case("https"))
+}

@@ -1,0 +1,56 @@
+//! The dashboard: pages for people. Each is a view of calls that the API and the command line have too; templates are in
+//! `templates/`, and nothing is shown that the visitor's token may not see.
+
+mod about;
+mod assets;
+mod audit;
+mod button;
+mod chart;
+mod charts;
+mod deed;
+mod deeds;
+mod frame;
+mod job;
+mod key;
+mod lanes;
+mod link;
+mod login;
+mod moment;
+mod morgue;
+mod nodes;
+mod overview;
+mod payload;
+mod queue;
+mod queues;
+mod row;
+mod search;
+pub(super) mod session;
+mod visit;
+
+use super::auth::Access;
+use super::route::Route;
+pub(super) use visit::Visit;
+
+/// Every page, and what forms do.
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::page("/", Access::Read, overview::show),
+        Route::page("/queues", Access::Read, queues::show),
+        Route::page("/queues/{queue}", Access::Read, queue::show),
+        Route::page("/queues/{queue}/lanes", Access::Read, lanes::show),
+        Route::page("/key", Access::Read, key::show),
+        Route::page("/jobs/{job_id}", Access::Read, job::show),
+        Route::page("/morgue", Access::Read, morgue::show),
+        Route::page("/nodes", Access::Read, nodes::show_all),
+        Route::page("/nodes/{node}", Access::Read, nodes::show_one),
+        Route::page("/audit", Access::Read, audit::show),
+        Route::page("/search", Access::Read, search::show),
+        Route::page("/about", Access::Read, about::show).outlives_drain(),
+        Route::page("/confirm", Access::Read, deeds::confirm),
+        Route::form("/do", Access::Read, deeds::carry_out),
+        Route::page("/login", Access::Open, login::show).outlives_drain(),
+        Route::form("/login", Access::Open, login::enter),
+        Route::form("/logout", Access::Open, login::leave).outlives_drain(),
+        Route::page("/assets/{name}", Access::Open, assets::serve).outlives_drain(),
+    ]
+}

@@ -1,0 +1,192 @@
+//! The overview: is anything wrong, and where.
+
+use std::cmp::Reverse;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+
+use super::super::checkup::Checkup;
+use super::super::input::Query;
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::charts::{Charts, Wish};
+use super::frame::Frame;
+use super::link;
+use super::row::{LaneRow, QueueRow};
+use super::visit::{Visit, page};
+use crate::app::doctor::{Finding, Severity};
+use crate::app::history::ALL;
+use crate::app::running::age;
+use crate::app::why::Around;
+use crate::app::{causes, queues};
+use crate::base::time::length;
+
+/// Findings, queues, running lanes and causes of death that the page shows.
+const FINDINGS_SHOWN: usize = 10;
+const QUEUES_SHOWN: usize = 20;
+const LONGEST_SHOWN: usize = 5;
+const CAUSES_SHOWN: usize = 5;
+
+/// A finding for the template.
+struct Need {
+    word: &'static str,
+    about: String,
+    found: String,
+    advice: String,
+    href: Option<String>,
+}
+
+/// A cause of death for the template.
+pub(super) struct CauseRow {
+    pub(super) queue: String,
+    pub(super) href: String,
+    pub(super) task: String,
+    pub(super) error: String,
+    /// The latest of the jobs.
+    pub(super) sample: String,
+    pub(super) count: u64,
+    pub(super) last: super::moment::Moment,
+}
+
+#[derive(Default)]
+struct Totals {
+    jobs: u64,
+    running: u64,
+    retrying: u64,
+    dead: u64,
+    nodes: usize,
+    lag: String,
+    late: Option<(String, String)>,
+    queues: usize,
+}
+
+#[derive(Template)]
+#[template(path = "overview.html", blocks = ["live"])]
+struct Overview<'a> {
+    frame: &'a Frame,
+    totals: Totals,
+    needs: Vec<Need>,
+    more_needs: usize,
+    /// Seconds since the findings were looked for.
+    checked: u64,
+    charts: Charts,
+    queues: Vec<QueueRow>,
+    longest: Vec<LaneRow>,
+    causes: Vec<CauseRow>,
+}
+
+page!(Overview);
+
+pub(super) async fn show(
+    State(app): State<Shared>,
+    visit: Visit,
+    Query(Wish { span }): Query<Wish>,
+) -> Result<Response, Problem> {
+    let (mut views, nodes) = queues::with_figures(&*app.store).await?;
+    views.retain(|(view, _)| visit.scope.has_queue(&view.queue.name));
+    let checkup = app.checkup().await?;
+    views.sort_by_key(|(_, figures)| Reverse((figures.stats.lag, figures.stats.jobs)));
+    let base = &visit.frame.base;
+    let rows: Vec<QueueRow> =
+        views.iter().map(|(view, figures)| QueueRow::new(base, view, figures, &nodes)).collect();
+    let totals = totals(&rows, &views, nodes.iter().filter(|node| !node.dead).count());
+    let (needs, more_needs) = needs(&visit, &checkup);
+    let page = Overview {
+        frame: &visit.frame,
+        totals,
+        needs,
+        more_needs,
+        checked: checkup.at.elapsed().as_secs(),
+        charts: charts(&app, &visit, &span).await?,
+        longest: longest(&visit, &checkup),
+        causes: worst(&visit, &checkup),
+        queues: rows.into_iter().take(QUEUES_SHOWN).collect(),
+    };
+    visit.show(&page)
+}
+
+/// Of all queues, or none for who may see some only.
+async fn charts(app: &Shared, visit: &Visit, span: &str) -> seriatim::Result<Charts> {
+    let path = format!("{}/", visit.frame.base);
+    let queue = if visit.scope.is_limited() { "" } else { ALL };
+    Charts::read(&*app.store, visit, queue, &path, span).await
+}
+
+fn totals(
+    rows: &[QueueRow],
+    views: &[(seriatim::store::QueueView, crate::app::figures::Figures)],
+    nodes: usize,
+) -> Totals {
+    let worst = views.first().map(|(_, figures)| figures.stats.lag).unwrap_or_default();
+    let late = rows.first().filter(|_| worst.as_secs() > 0);
+    Totals {
+        jobs: rows.iter().map(|row| row.jobs).sum(),
+        running: rows.iter().map(|row| row.running).sum(),
+        retrying: rows.iter().map(|row| row.retrying).sum(),
+        dead: rows.iter().map(|row| row.dead).sum(),
+        nodes,
+        lag: length(worst),
+        late: late.map(|row| (row.name.clone(), row.href.clone())),
+        queues: rows.len(),
+    }
+}
+
+/// The findings about what the visitor may see.
+fn needs(visit: &Visit, checkup: &Checkup) -> (Vec<Need>, usize) {
+    let may_see = |finding: &&Finding| match finding.about.strip_prefix("queue ") {
+        Some(queue) => visit.scope.has_queue(queue),
+        None => !visit.scope.is_limited(),
+    };
+    let notable = |finding: &&Finding| finding.severity != Severity::Notice;
+    let all: Vec<&Finding> = checkup.findings.iter().filter(may_see).filter(notable).collect();
+    let base = &visit.frame.base;
+    let need = |finding: &&Finding| Need {
+        word: if finding.severity == Severity::Serious { "serious" } else { "warning" },
+        about: finding.about.clone(),
+        found: finding.found.clone(),
+        advice: finding.advice.clone(),
+        href: match finding.about.split_once(' ') {
+            Some(("queue", name)) => Some(link::queue(base, name)),
+            Some(("node", id)) => Some(link::node(base, id)),
+            _ => None,
+        },
+    };
+    let shown = all.iter().take(FINDINGS_SHOWN).map(need).collect();
+    (shown, all.len().saturating_sub(FINDINGS_SHOWN))
+}
+
+fn longest(visit: &Visit, checkup: &Checkup) -> Vec<LaneRow> {
+    let seen = &checkup.seen;
+    let mut running: Vec<_> =
+        seen.running.iter().filter(|one| visit.scope.has_queue(&one.queue)).collect();
+    running.sort_by_key(|one| Reverse(age(one, seen.now)));
+    let row = |one: &&crate::app::running::Running| {
+        let queue = seen.queues.iter().find(|view| *view.queue.name == *one.queue)?;
+        let now = seen.now + checkup.at.elapsed();
+        let around = Around { queue, nodes: &seen.nodes, now };
+        Some(LaneRow::new(visit, &one.lane, around))
+    };
+    running.iter().take(LONGEST_SHOWN).filter_map(row).collect()
+}
+
+fn worst(visit: &Visit, checkup: &Checkup) -> Vec<CauseRow> {
+    let of_visitor = checkup.seen.dead.iter().filter(|(queue, _)| visit.scope.has_queue(queue));
+    let causes = causes::of(of_visitor.flat_map(|(_, jobs)| jobs));
+    causes.into_iter().take(CAUSES_SHOWN).map(|cause| CauseRow::new(visit, cause)).collect()
+}
+
+impl CauseRow {
+    pub(super) fn new(visit: &Visit, cause: causes::Cause) -> Self {
+        let base = &visit.frame.base;
+        Self {
+            href: link::with(&format!("{base}/morgue"), &[("queue", &cause.queue)]),
+            queue: cause.queue.to_string(),
+            task: cause.task.as_deref().unwrap_or_default().to_owned(),
+            sample: link::job(base, cause.sample.id),
+            error: cause.error,
+            count: cause.count,
+            last: visit.clock.of(cause.last),
+        }
+    }
+}

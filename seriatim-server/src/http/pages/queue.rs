@@ -1,0 +1,68 @@
+//! One queue.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+
+use super::super::input::{Part, Query};
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::button::{self, Button};
+use super::charts::{Charts, Wish};
+use super::deed::On;
+use super::frame::Frame;
+use super::link;
+use super::row::{NodeRow, QueueRow};
+use super::visit::{Visit, page};
+use crate::app::{find, queues};
+
+#[derive(Template)]
+#[template(path = "queue.html", blocks = ["live"])]
+struct Queue<'a> {
+    frame: &'a Frame,
+    row: QueueRow,
+    lanes: String,
+    failed: String,
+    running: String,
+    held: String,
+    morgue: String,
+    buttons: Vec<Button>,
+    settings: String,
+    nodes: Vec<NodeRow>,
+    declared: bool,
+    charts: Charts,
+}
+
+page!(Queue);
+
+pub(super) async fn show(
+    State(app): State<Shared>,
+    visit: Visit,
+    Part(name): Part<String>,
+    Query(Wish { span }): Query<Wish>,
+) -> Result<Response, Problem> {
+    visit.scope.check_queue(&name)?;
+    let store = &*app.store;
+    let (view, figures) = find::queue_with_figures(store, &name).await?;
+    let (nodes, now) = (queues::workers(store, &name).await?, store.now().await?);
+    let base = &visit.frame.base;
+    let pause = if view.paused { "queue.resume" } else { "queue.pause" };
+    let deeds =
+        [pause, "queue.perform-all-now", "queue.bury-failed", "queue.delete-failed", "queue.drain"];
+    let lanes = |query: &[(&str, &str)]| link::lanes(base, &name, query);
+    let page = Queue {
+        frame: &visit.frame,
+        lanes: lanes(&[]),
+        failed: lanes(&[("by", "retry_count")]),
+        running: lanes(&[("state", "claimed")]),
+        held: lanes(&[("state", "held")]),
+        morgue: link::with(&format!("{base}/morgue"), &[("queue", &name)]),
+        buttons: button::all(&visit, &deeds, &On::Queue(name.clone())),
+        settings: toml::to_string(&view.queue).unwrap_or_default(),
+        nodes: nodes.iter().map(|node| NodeRow::new(&visit, node, now)).collect(),
+        declared: view.declared,
+        charts: Charts::read(store, &visit, &name, &link::queue(base, &name), &span).await?,
+        row: QueueRow::new(base, &view, &figures, &nodes),
+    };
+    visit.show(&page)
+}

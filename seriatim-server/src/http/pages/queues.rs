@@ -1,0 +1,87 @@
+//! All queues.
+
+use std::cmp::Reverse;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::super::input::Query;
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::frame::Frame;
+use super::row::QueueRow;
+use super::visit::{Visit, page};
+use crate::app::queues;
+
+/// Queues of one page.
+const ROWS_MAX: usize = 200;
+
+/// The order of the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum By {
+    #[default]
+    Name,
+    Lag,
+    Jobs,
+    Running,
+    Retrying,
+    Dead,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wish {
+    #[serde(default)]
+    by: By,
+    /// Part of the name
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Template)]
+#[template(path = "queues.html", blocks = ["live"])]
+struct Queues<'a> {
+    frame: &'a Frame,
+    rows: Vec<QueueRow>,
+    left_out: usize,
+    name: String,
+    orders: Vec<(&'static str, &'static str, bool)>,
+}
+
+page!(Queues);
+
+pub(super) async fn show(
+    State(app): State<Shared>,
+    visit: Visit,
+    Query(Wish { by, name }): Query<Wish>,
+) -> Result<Response, Problem> {
+    let (mut views, nodes) = queues::with_figures(&*app.store).await?;
+    views.retain(|(view, _)| {
+        visit.scope.has_queue(&view.queue.name) && view.queue.name.contains(&name)
+    });
+    match by {
+        By::Name => {}
+        By::Lag => views.sort_by_key(|(_, figures)| Reverse(figures.stats.lag)),
+        By::Jobs => views.sort_by_key(|(_, figures)| Reverse(figures.stats.jobs)),
+        By::Running => views.sort_by_key(|(_, figures)| Reverse(figures.running())),
+        By::Retrying => views.sort_by_key(|(_, figures)| Reverse(figures.stats.retrying)),
+        By::Dead => views.sort_by_key(|(_, figures)| Reverse(figures.stats.dead)),
+    }
+    let left_out = views.len().saturating_sub(ROWS_MAX);
+    let base = &visit.frame.base;
+    let rows = views.iter().take(ROWS_MAX);
+    let rows = rows.map(|(view, figures)| QueueRow::new(base, view, figures, &nodes)).collect();
+    let orders = [
+        ("name", "name", By::Name),
+        ("lag", "lag", By::Lag),
+        ("jobs", "jobs", By::Jobs),
+        ("running", "running", By::Running),
+        ("retrying", "retrying", By::Retrying),
+        ("dead", "dead", By::Dead),
+    ];
+    let orders = orders.map(|(value, says, of)| (value, says, of == by)).to_vec();
+    visit.show(&Queues { frame: &visit.frame, rows, left_out, name, orders })
+}

@@ -1,0 +1,197 @@
+//! Rows of tables.
+
+use seriatim::Timestamp;
+use seriatim::store::{JobView, LaneView, NodeView, QueueView};
+
+use super::link;
+use super::moment::Moment;
+use super::visit::Visit;
+use crate::app::figures::Figures;
+use crate::app::nodes::state_name as node_state;
+use crate::app::why::{Around, Why};
+use crate::app::words::state_name;
+use crate::base::text::{cut, retries};
+use crate::base::time::length;
+
+/// Columns shown of an error, a key, and a progress.
+const ERROR_COLUMNS: usize = 120;
+const KEY_COLUMNS: usize = 60;
+
+/// A queue.
+pub(super) struct QueueRow {
+    pub(super) name: String,
+    pub(super) href: String,
+    pub(super) mode: String,
+    pub(super) paused: bool,
+    pub(super) jobs: u64,
+    pub(super) lanes: u64,
+    pub(super) running: u64,
+    pub(super) retrying: u64,
+    pub(super) dead: u64,
+    pub(super) done: u64,
+    pub(super) failed: u64,
+    pub(super) lag: String,
+    pub(super) is_late: bool,
+    pub(super) nodes: usize,
+}
+
+/// A queue is late if its oldest due lane has waited so long.
+const LATE: std::time::Duration = std::time::Duration::from_secs(60);
+
+impl QueueRow {
+    pub(super) fn new(base: &str, view: &QueueView, figures: &Figures, nodes: &[NodeView]) -> Self {
+        let (name, stats) = (view.queue.name.clone(), &figures.stats);
+        let works = |node: &&NodeView| !node.dead && node.info.queues.contains(&name);
+        Self {
+            href: link::queue(base, &name),
+            mode: view.queue.mode.to_string(),
+            paused: view.paused,
+            jobs: stats.jobs,
+            lanes: stats.lanes,
+            running: figures.running(),
+            retrying: stats.retrying,
+            dead: stats.dead,
+            done: stats.processed,
+            failed: stats.failed,
+            lag: if stats.lag.as_secs() == 0 { String::new() } else { length(stats.lag) },
+            is_late: stats.lag >= LATE,
+            nodes: nodes.iter().filter(works).count(),
+            name,
+        }
+    }
+}
+
+/// A lane.
+pub(super) struct LaneRow {
+    /// Of its row in the page.
+    pub(super) id: String,
+    pub(super) queue: String,
+    pub(super) name: String,
+    pub(super) href: String,
+    pub(super) state: &'static str,
+    pub(super) why: String,
+    pub(super) jobs: u64,
+    pub(super) since: Option<Moment>,
+    pub(super) retry: String,
+    pub(super) crashes: u32,
+    pub(super) node: Option<(String, String)>,
+    pub(super) error: String,
+}
+
+impl LaneRow {
+    pub(super) fn new(visit: &Visit, lane: &LaneView, around: Around<'_>) -> Self {
+        let why = Why::of(lane, None, around);
+        let queue = &around.queue.queue.name;
+        let base = &visit.frame.base;
+        let (name, href) = match lane.key.as_deref() {
+            Some(key) => (cut(&seriatim::text::one_line(key), KEY_COLUMNS), link::key(base, key)),
+            // Without a key the lane is its job.
+            None => (
+                lane.lane.to_string(),
+                link::lanes(base, queue, &[("lane", &lane.lane.to_string())]),
+            ),
+        };
+        let node = lane.node.as_ref().map(|id| {
+            let known = around.nodes.iter().find(|node| node.info.id == *id);
+            let name = known.map_or_else(|| id.0.to_string(), |node| node.info.name.to_string());
+            (name, link::node(base, &id.0))
+        });
+        Self {
+            id: format!("lane-{}", lane.lane),
+            queue: queue.clone(),
+            name,
+            href,
+            state: why.state(lane),
+            why: why.to_string(),
+            jobs: lane.jobs,
+            since: lane.claimed_at.or(lane.due).map(|at| visit.clock.of(at)),
+            retry: retries(lane.retry_count),
+            crashes: lane.crashes,
+            node,
+            error: lane.error.as_deref().map_or_else(String::new, |error| {
+                cut(&seriatim::text::one_line(error), ERROR_COLUMNS)
+            }),
+        }
+    }
+}
+
+/// A job.
+pub(super) struct JobRow {
+    pub(super) id: String,
+    pub(super) href: String,
+    pub(super) queue: String,
+    pub(super) queue_href: String,
+    pub(super) key: Option<(String, String)>,
+    pub(super) task: String,
+    pub(super) state: &'static str,
+    pub(super) at: Moment,
+    pub(super) attempt: u32,
+    pub(super) score: String,
+    pub(super) error: String,
+    pub(super) payload: String,
+}
+
+/// Columns shown of a payload.
+const PAYLOAD_COLUMNS: usize = 80;
+
+impl JobRow {
+    pub(super) fn new(visit: &Visit, job: &JobView) -> Self {
+        let base = &visit.frame.base;
+        let short = |text: &str, columns| cut(&seriatim::text::one_line(text), columns);
+        let start =
+            &job.payload.as_bytes()[..job.payload.as_bytes().len().min(PAYLOAD_COLUMNS * 4)];
+        Self {
+            id: job.id.to_string(),
+            href: link::job(base, job.id),
+            queue: job.queue.to_string(),
+            queue_href: link::queue(base, &job.queue),
+            key: job.key.as_deref().map(|key| (short(key, KEY_COLUMNS), link::key(base, key))),
+            task: job.task.as_deref().unwrap_or_default().to_owned(),
+            state: state_name(job.state),
+            at: visit.clock.of(job.finished_at.unwrap_or(job.run_at)),
+            attempt: job.attempt,
+            score: job.score.to_string(),
+            error: job
+                .error
+                .as_deref()
+                .map_or_else(String::new, |error| short(error, ERROR_COLUMNS)),
+            payload: short(&String::from_utf8_lossy(start), PAYLOAD_COLUMNS),
+        }
+    }
+}
+
+/// A node.
+pub(super) struct NodeRow {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) href: String,
+    pub(super) state: &'static str,
+    pub(super) host: String,
+    pub(super) pid: u32,
+    pub(super) version: String,
+    pub(super) busy: u32,
+    pub(super) concurrency: u32,
+    pub(super) queues: usize,
+    pub(super) beat: Moment,
+    pub(super) troubles: usize,
+}
+
+impl NodeRow {
+    pub(super) fn new(visit: &Visit, node: &NodeView, now: Timestamp) -> Self {
+        let info = &node.info;
+        Self {
+            id: info.id.to_string(),
+            name: info.name.to_string(),
+            href: link::node(&visit.frame.base, &info.id.0),
+            state: node_state(node, now),
+            host: info.host.clone(),
+            pid: info.pid,
+            version: info.version.clone(),
+            busy: info.busy,
+            concurrency: info.concurrency,
+            queues: info.queues.len(),
+            beat: visit.clock.of(node.heartbeat_at),
+            troubles: info.troubles.len(),
+        }
+    }
+}

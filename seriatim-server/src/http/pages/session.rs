@@ -1,0 +1,122 @@
+//! Who has logged in. A cookie names a token and when it ends, under a keyed hash whose key comes from the token: every
+//! node that knows the token accepts it, nothing is stored, and without the token it is worthless.
+
+use std::time::Duration;
+
+use axum::http::header::COOKIE;
+use axum::http::{HeaderMap, Method, StatusCode};
+use seriatim::Timestamp;
+
+use super::super::auth::{Access, Guard, KnownToken, Who};
+use super::super::problem::Problem;
+
+/// The cookie.
+pub(super) const NAME: &str = "seriatim";
+/// How long a login lasts.
+pub(super) const LASTS: Duration = Duration::from_secs(12 * 3_600);
+/// Keeps the keys apart from other uses of a token.
+const LOGIN_KEY: &str = "seriatim 2026 dashboard login";
+const FORM_KEY: &str = "seriatim 2026 dashboard form";
+
+/// The value of the cookie for this token, for [`LASTS`] from now.
+pub(super) fn cookie(token: &KnownToken, now: Timestamp) -> String {
+    let until = (now + LASTS).as_micros() / 1_000_000;
+    let name: String = form_urlencoded::byte_serialize(token.name.as_bytes()).collect();
+    let said = format!("{until}~{name}");
+    let mac = blake3::keyed_hash(&token.key(LOGIN_KEY), said.as_bytes()).to_hex();
+    format!("{said}~{mac}")
+}
+
+/// The token of the cookie, if it is valid at this time.
+fn read<'g>(guard: &'g Guard, value: &str, now: Timestamp) -> Option<&'g KnownToken> {
+    let (said, mac) = value.rsplit_once('~')?;
+    let (until, name) = said.split_once('~')?;
+    let mac = blake3::Hash::from_hex(mac).ok()?;
+    let until: i64 = until.parse().ok()?;
+    let is_of = |token: &&KnownToken| {
+        let encoded: String = form_urlencoded::byte_serialize(token.name.as_bytes()).collect();
+        encoded == name
+    };
+    let token = guard.tokens.iter().find(is_of)?;
+    // Compared in constant time.
+    let is_ours = blake3::keyed_hash(&token.key(LOGIN_KEY), said.as_bytes()) == mac;
+    (is_ours && now.as_micros() / 1_000_000 < until).then_some(token)
+}
+
+/// The value of a cookie.
+pub(super) fn cookie_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let all = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    let mut pairs =
+        all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
+}
+
+/// The token that the visitor has logged in with.
+pub(super) fn token<'g>(guard: &'g Guard, headers: &HeaderMap) -> Option<&'g KnownToken> {
+    read(guard, cookie_of(headers, NAME)?, Timestamp::of_this_machine())
+}
+
+/// Identifies a visitor; refuses unknown ones, and forms of other sites.
+pub(in crate::http) fn know(
+    guard: &Guard,
+    access: Access,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Who, Problem> {
+    if !method.is_safe() {
+        refuse_other_sites(headers)?;
+    }
+    if access == Access::Open || guard.tokens.is_empty() {
+        return guard.know(Access::Open, method, headers);
+    }
+    let token = token(guard, headers);
+    token.map(KnownToken::who).ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "log in first"))
+}
+
+/// A form is sent by a page of this server: browsers say so in one of two headers.
+fn refuse_other_sites(headers: &HeaderMap) -> Result<(), Problem> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let is_own = match (text("sec-fetch-site"), text("origin"), text("host")) {
+        (Some(site), ..) => site == "same-origin",
+        (None, Some(origin), Some(host)) => {
+            origin.split_once("://").is_some_and(|(_, of)| of == host)
+        }
+        _ => false,
+    };
+    let detail = "this form was not sent by a page of this server";
+    is_own.then_some(()).ok_or_else(|| Problem::new(StatusCode::FORBIDDEN, detail))
+}
+
+/// What a form of this visitor's pages carries, so that no other page can make one.
+pub(super) fn form_mark(token: &KnownToken, headers: &HeaderMap) -> String {
+    let cookie = cookie_of(headers, NAME).unwrap_or_default();
+    blake3::keyed_hash(&token.key(FORM_KEY), cookie.as_bytes()).to_hex()[..32].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::super::scope::Scope;
+    use super::*;
+    use crate::config::Role;
+
+    fn guard(secret: &str) -> Guard {
+        let token = KnownToken::new("on call~1".to_owned(), secret, Role::Reader, Scope::default());
+        Guard { tokens: vec![token], ..Guard::default() }
+    }
+
+    #[test]
+    fn a_login_is_known_to_every_node_with_the_token_until_it_ends() {
+        let (ours, now) = (guard("one"), Timestamp::from_micros(1_700_000_000_000_000));
+        let value = cookie(&ours.tokens[0], now);
+        assert!(read(&guard("one"), &value, now).is_some());
+        assert!(read(&guard("two"), &value, now).is_none(), "the token was replaced");
+        assert!(read(&ours, &value, now + LASTS).is_none(), "it has ended");
+        for at in 0..value.len() {
+            let mut forged = value.clone().into_bytes();
+            forged[at] ^= 1;
+            let forged = String::from_utf8(forged).unwrap();
+            assert!(read(&ours, &forged, now).is_none(), "{forged}");
+        }
+    }
+}

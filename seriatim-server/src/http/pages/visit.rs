@@ -1,0 +1,261 @@
+//! One request for a page: who asks, how they want it, and the answer as HTML.
+
+use askama::Template;
+use axum::extract::{FromRequestParts, NestedPath, OriginalUri, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use seriatim::Timestamp;
+
+use super::super::auth::{Access, Who};
+use super::super::problem::{Problem, Told};
+use super::super::scope::Scope;
+use super::super::state::Shared;
+use super::assets;
+use super::frame::{Frame, PLACES, Said};
+use super::link;
+use super::moment::Clock;
+use super::session;
+
+/// The script of a page asks with it for the live part alone.
+const PARTS: HeaderName = HeaderName::from_static("x-parts");
+/// What a deed did, for the next page.
+pub(super) const SAID: &str = "seriatim_said";
+/// Pages load and send to this server alone, and run no foreign script.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+    form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// A visitor's request.
+#[derive(Clone)]
+pub(in crate::http) struct Visit {
+    pub(super) frame: Frame,
+    pub(super) clock: Clock,
+    pub(super) scope: Scope,
+    who: Who,
+    wants: Wants,
+}
+
+/// What of a page is wanted.
+#[derive(Clone)]
+enum Wants {
+    All,
+    /// The live part, unless it is this one.
+    Parts(Option<HeaderValue>),
+}
+
+/// A page: its template, and the part of it that is replaced while it is open.
+pub(super) trait Page: Template {
+    fn live(&self) -> askama::Result<String>;
+}
+
+impl Visit {
+    /// Of a request that has come to the gate, which hands it on to the page.
+    pub(in crate::http) fn of(app: &Shared, request: &Request) -> Self {
+        let (uri, extensions, headers) = (request.uri(), request.extensions(), request.headers());
+        let nested = extensions.get::<NestedPath>().map_or("", NestedPath::as_str);
+        let original = extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri);
+        let target = original.unwrap_or(uri).path_and_query();
+        let here = target.map_or("/", |target| target.as_str()).to_owned();
+        let base = format!("{}{}", nested.trim_end_matches('/'), app.base_path);
+        Self::new(app, base, here, headers)
+    }
+
+    fn new(app: &Shared, base: String, here: String, headers: &HeaderMap) -> Self {
+        let token = session::token(&app.guard, headers);
+        let who = token.map_or(Who::Anybody, |token| token.who());
+        let is_open = app.guard.tokens.is_empty();
+        let may = |access| if token.is_some() { who.may(access) } else { is_open };
+        let clock = Clock::new(Timestamp::of_this_machine(), zone(headers).as_deref());
+        let frame = Frame {
+            base,
+            environment: app.environment.clone(),
+            visitor: token.map(|token| (token.name.clone(), token.role().name())),
+            clock: clock.time_of_day(),
+            theme: theme(headers),
+            mark: token.map(|token| session::form_mark(token, headers)).unwrap_or_default(),
+            here,
+            said: said(headers),
+            places: &PLACES,
+            style: assets::style(),
+            script: assets::script(),
+            icon: assets::icon(),
+            may_operate: may(Access::Operate),
+            may_all: may(Access::Admin),
+        };
+        let wants = match headers.contains_key(&PARTS) {
+            true => Wants::Parts(headers.get(header::IF_NONE_MATCH).cloned()),
+            false => Wants::All,
+        };
+        Self { frame, clock, scope: who.scope(), who, wants }
+    }
+
+    pub(super) fn who(&self) -> &Who {
+        &self.who
+    }
+
+    pub(super) fn may(&self, access: Access) -> bool {
+        match access {
+            Access::Admin => self.frame.may_all,
+            _ => self.frame.may_operate,
+        }
+    }
+
+    /// The page as the answer; for its script the live part, if that has changed.
+    pub(super) fn show(&self, page: &impl Page) -> Result<Response, Problem> {
+        let failed = |error: askama::Error| {
+            tracing::error!(%error, "cannot write a page");
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "cannot write this page: see the log")
+        };
+        let Wants::Parts(known) = &self.wants else {
+            let mut response = html(page.render().map_err(failed)?);
+            if self.frame.said.is_some() {
+                set_cookie(&mut response, &self.forget(SAID));
+            }
+            return Ok(response);
+        };
+        let live = page.live().map_err(failed)?;
+        let hash = blake3::hash(live.as_bytes()).to_hex();
+        let mark = HeaderValue::from_str(&format!("\"{}\"", &hash[..32])).ok();
+        let mut response = match mark.is_some() && mark == *known {
+            true => StatusCode::NOT_MODIFIED.into_response(),
+            false => html(live),
+        };
+        mark.and_then(|mark| response.headers_mut().insert(header::ETAG, mark));
+        let clock = HeaderValue::from_str(&self.frame.clock).ok();
+        clock.and_then(|clock| response.headers_mut().insert("x-as-of", clock));
+        Ok(response)
+    }
+
+    /// An answer of the server as this visitor can read it: a problem as a page, or the way to log in.
+    pub(in crate::http) fn shown(&self, mut response: Response) -> Response {
+        let Some(Told(detail)) = response.extensions_mut().remove::<Told>() else {
+            return response;
+        };
+        let status = response.status();
+        if status == StatusCode::UNAUTHORIZED && matches!(self.wants, Wants::All) {
+            let login =
+                link::with(&format!("{}/login", self.frame.base), &[("next", &self.frame.here)]);
+            return see_other(&login);
+        }
+        let page =
+            Refusal { frame: &self.frame, status: status.as_u16(), title: title(status), detail };
+        let mut answer = html(page.render().unwrap_or_default());
+        *answer.status_mut() = status;
+        let wait = response.headers_mut().remove(header::RETRY_AFTER);
+        wait.and_then(|wait| answer.headers_mut().insert(header::RETRY_AFTER, wait));
+        answer
+    }
+
+    /// A cookie for all pages, which scripts cannot read.
+    pub(super) fn cookie(&self, name: &str, value: &str, seconds: u64, is_secure: bool) -> String {
+        let secure = if is_secure { "; Secure" } else { "" };
+        let path = if self.frame.base.is_empty() { "/" } else { &self.frame.base };
+        format!("{name}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}")
+    }
+
+    pub(super) fn forget(&self, name: &str) -> String {
+        self.cookie(name, "", 0, false)
+    }
+}
+
+#[derive(Template)]
+#[template(path = "refusal.html")]
+struct Refusal<'a> {
+    frame: &'a Frame,
+    status: u16,
+    title: &'static str,
+    detail: String,
+}
+
+fn title(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::NOT_FOUND => "Not found",
+        StatusCode::FORBIDDEN => "Not allowed",
+        StatusCode::BAD_REQUEST => "This address is not understood",
+        StatusCode::CONFLICT => "Not possible now",
+        StatusCode::TOO_MANY_REQUESTS => "Too many requests",
+        StatusCode::SERVICE_UNAVAILABLE => "Not available now",
+        _ => "Something went wrong",
+    }
+}
+
+fn zone(headers: &HeaderMap) -> Option<String> {
+    let value = session::cookie_of(headers, "seriatim_zone")?;
+    let mut pairs = form_urlencoded::parse(value.as_bytes());
+    pairs.next().map(|(name, _)| name.into_owned())
+}
+
+fn theme(headers: &HeaderMap) -> &'static str {
+    match session::cookie_of(headers, "seriatim_theme") {
+        Some("light") => "light",
+        Some("dark") => "dark",
+        _ => "auto",
+    }
+}
+
+/// What the last deed did: `text`, and the fields of the form that undoes it.
+fn said(headers: &HeaderMap) -> Option<Said> {
+    let value = session::cookie_of(headers, SAID).filter(|value| !value.is_empty())?;
+    let mut text = String::new();
+    let mut undo = Vec::new();
+    for (name, value) in form_urlencoded::parse(value.as_bytes()) {
+        match &*name {
+            "text" => text = value.into_owned(),
+            _ => undo.push((name.into_owned(), value.into_owned())),
+        }
+    }
+    Some(Said { text, undo: Some(undo).filter(|undo| !undo.is_empty()) })
+}
+
+/// To another page, by GET.
+pub(super) fn see_other(place: &str) -> Response {
+    let mut response = (StatusCode::SEE_OTHER, "").into_response();
+    if let Ok(place) = HeaderValue::from_str(place) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    guarded(response)
+}
+
+pub(super) fn set_cookie(response: &mut Response, cookie: &str) {
+    if let Ok(cookie) = HeaderValue::from_str(cookie) {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+}
+
+pub(super) fn html(text: String) -> Response {
+    let head = [(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"))];
+    guarded((head, text).into_response())
+}
+
+/// What keeps a page to itself.
+fn guarded(mut response: Response) -> Response {
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "same-origin"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Visit {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let visit = parts.extensions.get::<Self>().cloned();
+        visit.ok_or_else(|| Problem::missing("this is no page"))
+    }
+}
+
+/// Makes a template a page: its block `live` is the part that is replaced.
+macro_rules! page {
+    ($name:ident) => {
+        impl crate::http::pages::visit::Page for $name<'_> {
+            fn live(&self) -> askama::Result<String> {
+                self.as_live().render()
+            }
+        }
+    };
+}
+pub(super) use page;

@@ -1,0 +1,60 @@
+//! Records the history of figures, on one node of the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use seriatim::store::{Lead, NodeId};
+use tokio::time::{Instant, sleep};
+
+use super::state::App;
+use crate::app::deeds;
+use crate::app::figures::Figures;
+use crate::app::history::Recorder;
+
+/// How often the figures are read.
+const EVERY: Duration = Duration::from_secs(10);
+/// A reading may take one part in so many of the time, however many queues there are.
+const SHARE: u32 = 20;
+/// How often deeds that are too old are looked for.
+const TRIM_EVERY: Duration = Duration::from_secs(24 * 3_600);
+/// How long a node leads without another sample.
+const LEADS_FOR: Duration = Duration::from_secs(60);
+
+/// Records until the node drains.
+pub(super) async fn run(app: Arc<App>) {
+    let node = NodeId::from(format!("samples-{:032x}", fastrand::u128(..)).as_str());
+    let (mut recorder, mut trimmed) = (Recorder::default(), None);
+    loop {
+        let begun = Instant::now();
+        if let Err(error) = sample(&app, &node, &mut recorder, &mut trimmed).await {
+            tracing::debug!(%error, "cannot record the history of figures");
+        }
+        let pause = EVERY.max(begun.elapsed() * SHARE);
+        tokio::select! {
+            () = app.draining() => return,
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+async fn sample(
+    app: &App,
+    node: &NodeId,
+    recorder: &mut Recorder,
+    trimmed: &mut Option<Instant>,
+) -> seriatim::Result<()> {
+    let store = &*app.store;
+    let lead = Lead { now: None, role: "samples".into(), node: node.clone(), ttl: LEADS_FOR };
+    if !store.lead(lead).await? {
+        // What was gathered is of a time that another node records.
+        *recorder = Recorder::default();
+        return Ok(());
+    }
+    let now = store.now().await?;
+    recorder.add(store, &Figures::all(store).await?, now).await?;
+    if trimmed.is_none_or(|at| at.elapsed() >= TRIM_EVERY) {
+        *trimmed = Some(Instant::now());
+        deeds::trim(store, now).await?;
+    }
+    Ok(())
+}

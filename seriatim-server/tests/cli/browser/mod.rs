@@ -1,0 +1,207 @@
+//! The dashboard in a real browser.
+
+mod window;
+
+use serde_json::{Value, json};
+
+use crate::http::Api;
+use crate::site::{Site, eventually};
+use window::Window;
+
+const QUEUES: &str = "[queues.orders]\nmode = \"accumulate\"\nmax_retries = 3\n\
+    [queues.mails]\nmode = \"fifo\"\n[queues.reports]\nmode = \"parallel\"\nmax_retries = 0\n";
+
+/// What fails and waits in the store of the tests.
+async fn with_trouble() -> Api {
+    let config = format!(
+        "{QUEUES}\
+        [[workers]]\nqueue = \"orders\"\ncommand = [\"sh\", \"-c\", \"test -e repaired || {{ echo no stock >&2; exit 1; }}\"]\n\
+        [[workers]]\nqueue = \"reports\"\ncommand = [\"sh\", \"-c\", \"echo no table report_$$ >&2; exit 1\"]\n"
+    );
+    let api = Api::start(&config);
+    for key in ["order-41", "order-42", "<b>&\"'"] {
+        api.post(
+            "/api/v1/queues/orders/jobs",
+            &json!({ "key": key, "payload": { "status": "paid" } }),
+        )
+        .done();
+    }
+    for i in 0..3 {
+        api.post("/api/v1/queues/reports/jobs", &json!({ "payload": i })).done();
+        api.post("/api/v1/queues/mails/jobs", &json!({ "key": "m", "payload": i })).done();
+    }
+    for (name, wanted) in [("dead", 3), ("retrying", 3)] {
+        let is_so = async || api.get("/api/v1/stats").done()["total"][name] == wanted;
+        eventually(name, is_so).await;
+    }
+    api
+}
+
+/// Pages with something of everything.
+fn pages(api: &Api) -> Vec<String> {
+    let jobs = api.get("/api/v1/jobs?queue=mails").done();
+    let nodes = api.get("/api/v1/nodes").done();
+    let id = |value: &Value| value.as_str().unwrap().to_owned();
+    vec![
+        "/".to_owned(),
+        "/?span=30d".to_owned(),
+        "/queues".to_owned(),
+        "/queues/orders".to_owned(),
+        "/queues/orders/lanes?by=retry_count".to_owned(),
+        "/key?k=order-42".to_owned(),
+        "/key?k=%3Cb%3E%26%22%27".to_owned(),
+        "/key?k=unknown".to_owned(),
+        format!("/jobs/{}", id(&jobs["jobs"][0]["job_id"])),
+        "/morgue".to_owned(),
+        "/morgue?view=causes".to_owned(),
+        "/nodes".to_owned(),
+        format!("/nodes/{}", id(&nodes["nodes"][0]["node"])),
+        "/audit".to_owned(),
+        "/about".to_owned(),
+        "/confirm?deed=queue.drain&queue=orders".to_owned(),
+        "/queues/nowhere".to_owned(),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stranger_finds_the_failing_key_reads_why_and_retries_it() {
+    let api = with_trouble().await;
+    let window = Window::open(&api.address, 1280, 900).await;
+    window.go("/").await;
+    window.press("orders").await;
+    window.press("Failed lanes").await;
+    window.until("its lanes", "location.pathname === '/queues/orders/lanes'").await;
+    let lanes = window.text().await;
+    assert!(lanes.contains("retrying") && lanes.contains("retry 1 of 3"), "{lanes}");
+    window.press("order-42").await;
+    window.until("the key", "location.pathname === '/key'").await;
+    let key = window.text().await;
+    assert!(key.contains("due in") && key.contains("no stock"), "{key}");
+    std::fs::write(api.site.path("repaired"), "").unwrap();
+    window.press("Retry now").await;
+    window.until("the page says so", "document.body.innerText.includes('made due now')").await;
+    assert_eq!(window.place().await, "/key?k=order-42");
+    window.until("it is done", "document.body.innerText.includes('Nothing waits or runs') || document.body.innerText.includes('No queue has')").await;
+    assert_eq!(window.console().await, Vec::<String>::new());
+    window.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_fit_each_screen_run_no_foreign_text_and_leave_the_console_empty() {
+    let api = with_trouble().await;
+    for (width, theme) in [(1280, "dark"), (390, "light")] {
+        let window = Window::open(&api.address, width, 900).await;
+        window.go("/about").await;
+        window.run(&format!("document.cookie = 'seriatim_theme={theme}; path=/'")).await;
+        for path in pages(&api) {
+            window.go(&path).await;
+            let seen = window
+                .run("return [document.documentElement.scrollWidth - innerWidth, document.documentElement.dataset.theme, document.querySelectorAll('b, script:not([src]), [style]').length, document.querySelectorAll('h1').length]")
+                .await;
+            assert_eq!(seen, json!([0, theme, 0, 1]), "{width}: {path}");
+            let messages = window.console().await;
+            let refused = path == "/queues/nowhere";
+            assert!(messages.len() == usize::from(refused), "{width}: {path}: {messages:?}");
+        }
+        window.close().await;
+    }
+}
+
+/// axe-core, which `cargo xtask test` fetches.
+fn axe() -> String {
+    let path = std::env::var("SERIATIM_TEST_AXE");
+    let path =
+        path.expect("SERIATIM_TEST_AXE names the script of axe-core: use `cargo xtask test`");
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_page_has_a_barrier_that_axe_knows() {
+    let (api, axe) = (with_trouble().await, axe());
+    let look = "const done = arguments[arguments.length - 1];
+        axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] })
+            .then((found) => done([
+                found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).slice(0, 3).join(' ')}`),
+                found.passes.length > 10]));";
+    for (width, theme) in [(1280, "light"), (390, "dark")] {
+        let window = Window::open(&api.address, width, 900).await;
+        window.go("/about").await;
+        window.run(&format!("document.cookie = 'seriatim_theme={theme}; path=/'")).await;
+        for path in pages(&api) {
+            window.go(&path).await;
+            window.run(&axe).await;
+            assert_eq!(window.run_async(look).await, json!([[], true]), "{width} {theme}: {path}");
+        }
+        window.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_stays_current_and_its_rows_do_not_move_under_the_pointer() {
+    let api = Api::start(QUEUES);
+    let push = |key: &str| {
+        api.post("/api/v1/queues/mails/jobs", &json!({ "key": key, "delay": "1h" })).done();
+    };
+    push("m1");
+    push("m2");
+    let window = Window::open(&api.address, 1280, 900).await;
+    window.go("/queues/mails/lanes?by=key").await;
+    push("m3");
+    window.until("the new row is there", "document.body.innerText.includes('m3')").await;
+    window.point_at("tbody tr:nth-child(2) a").await;
+    push("m0");
+    window.until("it is announced", "document.querySelector('[data-more]')").await;
+    let rows =
+        "return [...document.querySelectorAll('tbody tr')].map((row) => row.cells[0].innerText)";
+    assert_eq!(window.run(rows).await, json!(["m1", "m2", "m3"]), "nothing moved");
+    api.act("/api/v1/queues/mails/lane/delete?key=m2").done();
+    window.until("what is gone is grey", "document.querySelectorAll('tr.gone').length === 1").await;
+    assert_eq!(window.run(rows).await, json!(["m1", "m2", "m3"]));
+    window.press("1 new – show").await;
+    assert_eq!(window.run(rows).await, json!(["m0", "m1", "m3"]));
+    assert_eq!(window.console().await, Vec::<String>::new());
+    window.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_is_reached_with_the_keyboard_alone() {
+    let api = with_trouble().await;
+    let window = Window::open(&api.address, 1280, 900).await;
+    window.go("/").await;
+    window.keys("gq").await;
+    window.until("the queues", "location.pathname === '/queues'").await;
+    window.keys("jj").await;
+    window.enter().await;
+    window.until("the second queue", "location.pathname === '/queues/orders'").await;
+    window.keys("/").await;
+    window.keys("order-41").await;
+    window.enter().await;
+    window.until("the key", "location.pathname === '/key'").await;
+    assert_eq!(window.place().await, "/key?k=order-41");
+    window.keys("?").await;
+    window.until("the keys are listed", "location.pathname === '/about'").await;
+    window.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_logs_in_sees_what_the_role_allows_and_logs_out() {
+    let tokens =
+        "[http]\ntokens = [{ name = \"eyes\", token_env = \"T_eyes\", role = \"reader\" }]\n";
+    let api = Api::with(Site::new(&format!("{tokens}{QUEUES}")), |command| {
+        command.env("T_eyes", "the-long-secret-of-eyes");
+    });
+    let window = Window::open(&api.address, 1280, 900).await;
+    window.go("/queues/orders").await;
+    assert!(window.place().await.starts_with("/login?next="), "{}", window.place().await);
+    window.keys("the-long-secret-of-eyes").await;
+    window.enter().await;
+    window.until("the page", "location.pathname === '/queues/orders'").await;
+    let text = window.text().await;
+    assert!(text.contains("eyes (reader)") && !text.contains("Delete waiting"), "{text}");
+    assert_eq!(window.run("return document.cookie").await, "", "scripts do not see the login");
+    window.press("Log out").await;
+    window.until("the login", "location.pathname === '/login'").await;
+    window.go("/queues/orders").await;
+    assert!(window.place().await.starts_with("/login"));
+    window.close().await;
+}

@@ -1,0 +1,357 @@
+//! The dashboard, as a browser without scripts has it.
+
+use serde_json::{Value, json};
+
+use super::Api;
+use super::client::{Answer, Request};
+use crate::site::Site;
+
+const TOKENS: &str = "[http]\naudit_file = \"audit.ndjson\"\ntokens = [\
+    { name = \"eyes\", token_env = \"T_eyes\", role = \"reader\" }, \
+    { name = \"hands\", token_env = \"T_hands\", role = \"operator\" }, \
+    { name = \"boss\", token_env = \"T_boss\", role = \"admin\" }, \
+    { name = \"shop\", token_env = \"T_shop\", role = \"producer\" }, \
+    { name = \"part\", token_env = \"T_part\", role = \"admin\", queues = [\"mails\"] }]\n\
+    [queues.orders]\nmode = \"accumulate\"\n[queues.mails]\nmode = \"fifo\"\n";
+
+/// A dashboard whose visitors must log in.
+fn guarded() -> Api {
+    Api::with(Site::new(TOKENS), |command| {
+        for name in ["eyes", "hands", "boss", "shop", "part"] {
+            command.env(format!("T_{name}"), secret(name));
+        }
+    })
+}
+
+fn secret(name: &str) -> String {
+    format!("the-long-secret-of-{name}")
+}
+
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02x}")).collect::<Vec<_>>().concat()
+}
+
+/// Somebody with a browser.
+struct Visitor<'a> {
+    api: &'a Api,
+    cookie: String,
+}
+
+impl<'a> Visitor<'a> {
+    fn log_in(api: &'a Api, name: &str) -> Self {
+        let answer =
+            Self { api, cookie: String::new() }.submit("/login", &[("token", &secret(name))]);
+        assert_eq!(
+            (answer.status, answer.header("location")),
+            (303, Some("/")),
+            "{}",
+            answer.text()
+        );
+        let cookie = answer.header("set-cookie").unwrap();
+        for part in ["HttpOnly", "SameSite=Lax", "Path=/", "Max-Age=43200"] {
+            assert!(cookie.contains(part), "{cookie}");
+        }
+        Self { api, cookie: cookie.split(';').next().unwrap().to_owned() }
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        Request::new("GET", path).header("Cookie", &self.cookie).send(&self.api.address)
+    }
+
+    /// The text of a page that is there.
+    #[track_caller]
+    fn page(&self, path: &str) -> String {
+        let answer = self.get(path);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        answer.text()
+    }
+
+    fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let pairs = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value)));
+        let body = pairs.collect::<Vec<_>>().join("&");
+        let request = Request::new("POST", path).body("application/x-www-form-urlencoded", body);
+        let request =
+            request.header("Sec-Fetch-Site", "same-origin").header("Cookie", &self.cookie);
+        request.send(&self.api.address)
+    }
+
+    /// Sends the form of a deed, with the mark of this visitor's pages.
+    fn does(&self, deed: &str, fields: &[(&str, &str)]) -> Answer {
+        let mark = self.mark();
+        let all: Vec<(&str, &str)> = [("deed", deed), ("mark", &mark), ("back", "/queues")]
+            .into_iter()
+            .chain(fields.iter().copied())
+            .collect();
+        self.submit("/do", &all)
+    }
+
+    /// A page with a button has it; a reader's has none.
+    fn mark(&self) -> String {
+        let page = self.page("/queues/orders");
+        field(&page, "mark").unwrap_or_default()
+    }
+}
+
+/// The value of a hidden field.
+fn field(page: &str, name: &str) -> Option<String> {
+    let rest = page.split_once(&format!("name=\"{name}\" value=\""))?.1;
+    Some(rest.split('"').next()?.to_owned())
+}
+
+fn push(api: &Api, queue: &str, body: &Value) {
+    let request = Request::new("POST", &format!("/api/v1/queues/{queue}/jobs")).json(body);
+    request.token(&secret("shop")).send(&api.address).done();
+}
+
+#[test]
+fn who_has_not_logged_in_is_led_to_the_login_and_back() {
+    let api = guarded();
+    let stranger = Visitor { api: &api, cookie: String::new() };
+    let answer = stranger.get("/queues/orders?by=key");
+    let login = "/login?next=%2Fqueues%2Forders%3Fby%3Dkey";
+    assert_eq!((answer.status, answer.header("location")), (303, Some(login)));
+    let form = stranger.page(login);
+    assert_eq!(field(&form, "next").as_deref(), Some("/queues/orders?by=key"));
+    let entered =
+        stranger.submit("/login", &[("token", &secret("eyes")), ("next", "/queues/orders?by=key")]);
+    assert_eq!(entered.header("location"), Some("/queues/orders?by=key"));
+    let elsewhere =
+        stranger.submit("/login", &[("token", &secret("eyes")), ("next", "//evil.example/")]);
+    assert_eq!(elsewhere.header("location"), Some("/"));
+    for (token, why) in
+        [("not-a-token-of-anybody", "not known"), (&*secret("shop"), "role producer")]
+    {
+        let answer = stranger.submit("/login", &[("token", token)]);
+        assert!(answer.status == 403 && answer.text().contains(why), "{}", answer.text());
+        assert!(answer.header("set-cookie").is_none());
+    }
+    let script = Request::new("GET", "/queues").header("X-Parts", "1").send(&api.address);
+    assert_eq!(script.status, 401, "a script gets the status, not a redirect");
+    assert_eq!(
+        Request::new("GET", "/api/v1/queues")
+            .header("Cookie", &Visitor::log_in(&api, "boss").cookie)
+            .send(&api.address)
+            .status,
+        401,
+        "the cookie opens pages alone"
+    );
+    let log = std::fs::read_to_string(api.site.path("audit.ndjson")).unwrap() + &api.log();
+    assert!(!log.contains("the-long-secret") && !log.contains("not-a-token"), "{log}");
+}
+
+#[test]
+fn a_page_shows_the_buttons_of_its_visitors_role_and_the_server_refuses_the_others() {
+    let api = guarded();
+    push(&api, "orders", &json!({ "key": "k", "payload": 1 }));
+    let all = [
+        ("queue.pause", &[("queue", "orders")][..], "operator"),
+        ("lane.pause", &[("queue", "orders"), ("key", "k")], "operator"),
+        ("lane.delete", &[("queue", "orders"), ("key", "k")], "admin"),
+        ("queue.drain", &[("queue", "orders")], "admin"),
+        ("node.stop", &[("node", "x")], "admin"),
+    ];
+    for (name, role) in [("eyes", "reader"), ("hands", "operator"), ("boss", "admin")] {
+        let visitor = Visitor::log_in(&api, name);
+        let page = visitor.page("/key?k=k");
+        assert_eq!(page.contains("value=\"lane."), role != "reader", "{name}");
+        assert_eq!(page.contains("deed=lane.delete"), role == "admin", "{name}");
+        for (deed, fields, needs) in all {
+            let may = role == "admin" || role == needs;
+            let status = visitor.does(deed, fields).status;
+            assert_eq!(status == 403, !may, "{name}: {deed}: {status}");
+            let query: Vec<_> =
+                fields.iter().map(|(name, value)| format!("&{name}={value}")).collect();
+            let query = query.concat();
+            assert_eq!(visitor.get(&format!("/confirm?deed={deed}{query}")).status == 403, !may);
+        }
+    }
+    let narrow = Visitor::log_in(&api, "part");
+    for path in ["/queues/orders", "/queues/orders/lanes", "/morgue?queue=orders", "/nodes"] {
+        assert_eq!(narrow.get(path).status, 403, "{path}");
+    }
+    assert!(!narrow.page("/queues").contains("orders") && !narrow.page("/").contains("orders"));
+    assert!(!narrow.page("/key?k=k").contains("orders"));
+    let deed = [
+        ("deed", "queue.pause"),
+        ("queue", "orders"),
+        ("mark", &*field(&narrow.page("/queues/mails"), "mark").unwrap()),
+    ];
+    assert_eq!(narrow.submit("/do", &deed).status, 403);
+}
+
+#[test]
+fn a_form_that_another_page_made_does_nothing_and_is_written_down() {
+    let api = guarded();
+    let boss = Visitor::log_in(&api, "boss");
+    let mark = boss.mark();
+    let deed = [("deed", "queue.pause"), ("queue", "orders")];
+    let body = "deed=queue.pause&queue=orders";
+    let without = || {
+        Request::new("POST", "/do")
+            .body("application/x-www-form-urlencoded", format!("{body}&mark={mark}"))
+            .header("Cookie", &boss.cookie)
+    };
+    let refused = |request: Request| assert_eq!(request.send(&api.address).status, 403);
+    refused(without());
+    refused(without().header("Sec-Fetch-Site", "cross-site"));
+    refused(without().header("Sec-Fetch-Site", "none"));
+    refused(without().header("Origin", "http://evil.example"));
+    for wrong in ["", "0123456789abcdef0123456789abcdef", &Visitor::log_in(&api, "hands").mark()] {
+        let fields: Vec<(&str, &str)> = deed.into_iter().chain([("mark", wrong)]).collect();
+        assert_eq!(boss.submit("/do", &fields).status, 403, "{wrong}");
+    }
+    let shown = Request::new("GET", "/api/v1/queues/orders")
+        .token(&secret("boss"))
+        .send(&api.address)
+        .done();
+    assert_eq!(shown["paused"], false);
+    let own = without().header("Origin", &format!("http://{}", api.address)).send(&api.address);
+    assert_eq!(own.status, 303, "a browser that sends Origin alone: {}", own.text());
+    let log = std::fs::read_to_string(api.site.path("audit.ndjson")).unwrap();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = |line: &Value| (line["status"].as_u64().unwrap(), line["action"].clone());
+    assert_eq!(lines.iter().filter(|line| told(line).0 == 403).count(), 7, "{log}");
+    let last = lines.last().unwrap();
+    assert_eq!(told(last), (303, json!("queue pause")));
+    assert_eq!((&last["who"], &last["on"]), (&json!("boss"), &json!({ "queue": "orders" })));
+}
+
+#[test]
+fn a_deed_is_told_on_the_next_page_and_undone_from_there() {
+    let api = Api::start("[queues.orders]\nmode = \"fifo\"\n");
+    let visitor = Visitor { api: &api, cookie: String::new() };
+    let paused = visitor
+        .submit("/do", &[("deed", "queue.pause"), ("queue", "orders"), ("back", "/queues/orders")]);
+    assert_eq!((paused.status, paused.header("location")), (303, Some("/queues/orders")));
+    let said = paused.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let after = Visitor { api: &api, cookie: said };
+    let page = after.get("/queues/orders");
+    let text = page.text();
+    assert!(text.contains("queue orders: paused") && text.contains("Undo"), "{text}");
+    assert!(page.header("set-cookie").unwrap().contains("Max-Age=0"), "it is told once");
+    assert_eq!(field(&text, "deed").as_deref(), Some("queue.resume"));
+    let undone = visitor.submit("/do", &[("deed", "queue.resume"), ("queue", "orders")]);
+    assert_eq!((undone.status, undone.header("location")), (303, Some("/")));
+    assert_eq!(api.get("/api/v1/queues/orders").done()["paused"], false);
+    let unknown = visitor.submit("/do", &[("deed", "queue.explode"), ("queue", "orders")]);
+    assert!(
+        unknown.status == 400 && unknown.text().contains("queue.explode"),
+        "{}",
+        unknown.text()
+    );
+}
+
+#[test]
+fn what_jobs_carry_is_shown_and_never_run() {
+    let api = Api::start("[queues.orders]\nmode = \"fifo\"\n");
+    let key = "<script>alert(1)</script>\"'&\u{202e}x";
+    let payload =
+        json!({ "html": "<img src=x onerror=alert(1)>", "big": "</pre><script>", "n": 1.5 });
+    let body = json!({ "key": key, "task": "t<b>", "payload": payload });
+    let pushed = Request::new("POST", "/api/v1/queues/orders/jobs").json(&body).send(&api.address);
+    assert_eq!(pushed.status, 200, "{}", pushed.text());
+    let job = pushed.json()["jobs"][0]["job_id"].as_str().unwrap().to_owned();
+    let paths = [
+        "/queues/orders/lanes".to_owned(),
+        format!("/key?k={}", encoded(key)),
+        format!("/jobs/{job}"),
+        format!("/search?q={}", encoded("<script>")),
+        "/nothing/<script>".to_owned(),
+    ];
+    for path in &paths {
+        let answer = api.get(path);
+        let text = answer.text();
+        assert!(
+            !text.contains("<script>") && !text.contains("<img") && !text.contains("<b>"),
+            "{path}: {text}"
+        );
+        assert!(!text.contains('\u{202e}') || text.contains("<code>"), "{path}");
+    }
+    let page = api.get(&paths[2]);
+    assert!(
+        page.text().contains("&#34;n&#34;: 1.5") || page.text().contains("&quot;n&quot;: 1.5"),
+        "{}",
+        page.text()
+    );
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(
+        policy.starts_with("default-src 'none'; script-src 'self'")
+            && policy.contains("frame-ancestors 'none'")
+    );
+    let rest = ["cache-control", "x-content-type-options", "referrer-policy"]
+        .map(|name| page.header(name));
+    assert_eq!(rest, [Some("no-store"), Some("nosniff"), Some("same-origin")]);
+    let key_page = api.get(&paths[1]).text();
+    assert!(key_page.contains(&job), "the key leads to its job: {key_page}");
+}
+
+#[test]
+fn an_open_page_gets_its_live_part_only_if_that_has_changed() {
+    let api = Api::start("[queues.orders]\nmode = \"fifo\"\n");
+    let parts = |etag: &str| {
+        Request::new("GET", "/queues")
+            .header("X-Parts", "1")
+            .header("If-None-Match", etag)
+            .send(&api.address)
+    };
+    let first = parts("");
+    let etag = first.header("etag").unwrap().to_owned();
+    assert!(first.text().contains("orders") && !first.text().contains("<html"), "{}", first.text());
+    let same = parts(&etag);
+    assert_eq!((same.status, same.body.len()), (304, 0));
+    assert!(same.header("x-as-of").is_some());
+    api.post("/api/v1/queues/orders/jobs", &json!({ "key": "k" })).done();
+    let changed = parts(&etag);
+    assert!(changed.status == 200 && changed.header("etag") != Some(&etag));
+}
+
+#[test]
+fn pages_work_below_any_prefix() {
+    let api = Api::start("[http]\nbase_path = \"/of/jobs\"\n[queues.orders]\nmode = \"fifo\"\n");
+    for path in ["/of/jobs", "/of/jobs/", "/of/jobs/queues"] {
+        let page = api.get(path);
+        assert_eq!(page.status, 200, "{path}");
+        let text = page.text();
+        for link in text
+            .split("href=\"")
+            .skip(1)
+            .chain(text.split("action=\"").skip(1))
+            .chain(text.split("src=\"").skip(1))
+        {
+            let link = link.split('"').next().unwrap();
+            assert!(link.starts_with("/of/jobs/") || link.starts_with('#'), "{path}: {link}");
+        }
+        let style = text.split("href=\"").find(|link| link.contains("/assets/")).unwrap();
+        let style = api.get(style.split('"').next().unwrap());
+        assert_eq!(style.header("content-type"), Some("text/css; charset=utf-8"));
+        assert!(style.header("cache-control").unwrap().contains("immutable"));
+    }
+    api.get("/").refused(404);
+}
+
+#[test]
+fn what_people_do_is_listed_with_the_key_it_was_done_to() {
+    let api = guarded();
+    push(&api, "orders", &json!({ "key": "a <b>", "payload": 1 }));
+    let hands = Visitor::log_in(&api, "hands");
+    assert_eq!(hands.does("lane.pause", &[("queue", "orders"), ("key", "a <b>")]).status, 303);
+    assert_eq!(hands.does("queue.drain", &[("queue", "orders")]).status, 403);
+    let act = "/api/v1/queues/orders/lane/resume?key=a+%3Cb%3E";
+    Request::new("POST", act).token(&secret("boss")).send(&api.address).done();
+    let boss = Visitor::log_in(&api, "boss");
+    let page = boss.page("/audit");
+    for told in ["lane pause", "lane resume", "queue drain", "refused (403)", "hands", "boss"] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    assert!(!page.contains("<b>") && !page.contains("job push"), "{page}");
+    let of_key = boss.page("/key?k=a+%3Cb%3E");
+    assert!(of_key.contains("lane pause") && of_key.contains("lane resume"), "{of_key}");
+    let listed = Request::new("GET", "/api/v1/audit?of=a+%3Cb%3E&limit=1").token(&secret("boss"));
+    let listed = listed.send(&api.address).done();
+    assert_eq!(listed["deeds"][0]["action"], "lane resume");
+    let next = format!("/api/v1/audit?of=a+%3Cb%3E&after={}", listed["next"].as_str().unwrap());
+    let rest = Request::new("GET", &next).token(&secret("boss")).send(&api.address).done();
+    assert_eq!(rest["deeds"][0]["who"], "hands");
+    let narrow = Visitor::log_in(&api, "part");
+    assert_eq!(narrow.get("/audit").status, 403);
+}
