@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use fantoccini::error::CmdError;
 use fantoccini::key::Key;
 use fantoccini::wd::{Capabilities, TimeoutConfiguration, WebDriverCompatibleCommand};
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 use seriatim_testkit::Chromium;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use crate::site::PATIENCE;
 
@@ -60,16 +61,16 @@ impl Window {
     /// What a script answers by its last argument. If another page comes meanwhile, it is run there again: the
     /// driver calls that an unloaded document, a script out of time or a lost frame.
     pub(super) async fn run_async(&self, script: &str) -> Value {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match timeout_at(end, self.client.execute_async(script, Vec::new())).await {
-                Ok(Ok(answer)) => return answer,
-                Ok(Err(error)) if Instant::now() >= end => panic!("{script}: {error}"),
-                Ok(Err(error)) if error.to_string().contains("javascript error: ") && !error.to_string().contains("unloaded") => panic!("{script}: {error}"),
-                Ok(Err(_)) => {}
-                Err(_) => panic!("no answer in time: {script}"),
+        let asking = async {
+            loop {
+                match self.client.execute_async(script, Vec::new()).await {
+                    Ok(answer) => return answer,
+                    Err(error) if is_of_the_script(&error) => panic!("{script}: {error}"),
+                    Err(_) => {}
+                }
             }
-        }
+        };
+        timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("no answer in time: {script}"))
     }
 
     /// The text of the page, as a person sees it.
@@ -126,7 +127,7 @@ impl Window {
     /// Waits until a page is whole and a script of it returns true. The page reports changes; nothing polls.
     pub(super) async fn until(&self, what: &str, condition: &str) {
         let script = format!(
-            "const done = arguments[arguments.length - 1]; 
+            "const done = arguments[arguments.length - 1];
              const is = () => document.readyState === 'complete' && ({condition});
              if (is()) {{ done(true); return; }}
              const look = () => {{ if (is()) {{ watch.disconnect(); done(true); }} }};
@@ -147,6 +148,12 @@ impl Window {
     pub(super) async fn close(self) {
         self.client.close().await.unwrap();
     }
+}
+
+/// Whether a script failed by itself, and would fail again.
+fn is_of_the_script(error: &CmdError) -> bool {
+    let text = error.to_string();
+    text.contains("javascript error") && !text.contains("unloaded")
 }
 
 /// The browser's log, as chromedriver hands it out.
