@@ -17,6 +17,9 @@
   const clock = one('[data-clock]');
   const pause = one('[data-pause]');
 
+  // Called when parts of the page were replaced.
+  let replaced = () => {};
+
   const announce = (text) => {
     const now = Date.now();
     if (now - announced < 10000) return;
@@ -67,7 +70,7 @@
     if (button) {
       button.hidden = more === 0;
       button.textContent = `${more} new – show`;
-      button.onclick = () => replace(old, fresh);
+      button.onclick = () => { replace(old, fresh); replaced(); };
     }
   };
 
@@ -86,6 +89,7 @@
         if (fresh.length === old.length) old.forEach((part, i) => patch(part, fresh[i]));
         else if (!busy(main)) replace(main, one('main', page.body));
         each('[data-copy]').forEach((button) => { button.hidden = false; });
+        replaced();
       }
       wait = response.status < 400 ? EVERY : Math.min(wait * 2, EVERY_MAX);
       if (response.status >= 500) announce('The server does not answer now');
@@ -106,7 +110,60 @@
     };
     document.addEventListener('visibilitychange', () => { if (!document.hidden) plan(0); });
     plan(EVERY);
+
+    // One tab that is seen listens for changes; where it cannot, the page asks every 5 s all the same.
+    const soon = () => {
+      if (wait !== EVERY || !timer) return;
+      clearTimeout(timer);
+      timer = 0;
+      plan(100);
+    };
+    let leave = () => {};
+    const listen = () => {
+      if (document.hidden || !navigator.locks || !window.EventSource) return;
+      const away = new AbortController();
+      leave = () => away.abort();
+      navigator.locks.request(`seriatim ${body.dataset.base}`, { signal: away.signal }, () => new Promise((done) => {
+        const source = new EventSource(`${body.dataset.base}/live`);
+        source.onmessage = soon;
+        leave = () => { source.close(); done(); };
+      })).catch(() => {});
+    };
+    document.addEventListener('visibilitychange', () => { leave(); leave = () => {}; listen(); });
+    listen();
   }
+
+  // Rows that are selected stay so from page to page, in this tab ------------------------------------------
+  const ticks = one('[data-ticks]');
+  const TICKS_MAX = 1000;
+  if (ticks) {
+    const name = ticks.dataset.ticks;
+    const place = `ticks ${body.dataset.base} ${name} ${ticks.queue.value}`;
+    const chosen = new Set(JSON.parse(sessionStorage.getItem(place) || '[]'));
+    const boxes = () => each(`input[name=${name}]`, main);
+    replaced = () => {
+      boxes().forEach((box) => { box.checked = chosen.has(box.value); });
+      one('[data-ticked]', ticks).textContent = `${chosen.size} selected${chosen.size < TICKS_MAX ? '' : ', no more fit'}:`;
+      each('button', ticks).forEach((button) => { button.disabled = chosen.size === 0; });
+    };
+    main.addEventListener('change', (event) => {
+      const box = event.target;
+      if (box.name !== name) return;
+      if (!box.checked) chosen.delete(box.value);
+      else if (chosen.size < TICKS_MAX) chosen.add(box.value);
+      sessionStorage.setItem(place, JSON.stringify([...chosen]));
+      replaced();
+    });
+    // Those of other pages too.
+    ticks.addEventListener('formdata', ({ formData }) => {
+      formData.delete(name);
+      formData.append(name, [...chosen].join(','));
+    });
+    replaced();
+  }
+  each('form[data-begins]').forEach((form) => form.addEventListener('submit', () => {
+    Object.keys(sessionStorage).filter((key) => key.startsWith('ticks ')).forEach((key) => sessionStorage.removeItem(key));
+  }));
 
   // Copy, also where the page has no right to the clipboard ---------------------------------------------
   each('[data-copy]').forEach((button) => { button.hidden = false; });
@@ -140,7 +197,7 @@
   }
 
   // Keys ---------------------------------------------------------------------------------------------
-  const places = { o: '/', q: '/queues', m: '/morgue', n: '/nodes', a: '/audit' };
+  const places = { o: '/', q: '/queues', m: '/morgue', b: '/operations', n: '/nodes', a: '/audit' };
   let goes = false;
   const step = (by) => {
     const rows = each('table[data-rows] tbody tr', main);
@@ -148,11 +205,11 @@
     const at = rows.findIndex((row) => row.classList.contains('at'));
     const next = rows[Math.max(0, Math.min(rows.length - 1, at + by))];
     rows.forEach((row) => row.classList.toggle('at', row === next));
-    const link = one('a', next);
+    const link = one('th a', next) || one('a', next);
     if (link) link.focus();
   };
   document.addEventListener('keydown', (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input, select, textarea')) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input:not([type=checkbox]), select, textarea')) {
       if (event.key === 'Escape') event.target.blur();
       return;
     }
@@ -163,5 +220,6 @@
     else if (key === '?') location.href = `${body.dataset.base}/about`;
     else if (key === 'j') step(1);
     else if (key === 'k') step(-1);
+    else if (key === 'x') one('tr.at input[type=checkbox]', main)?.click();
   });
 })();

@@ -14,6 +14,7 @@ mod measured;
 mod names;
 mod packages;
 mod peers;
+mod screenshots;
 mod seeds;
 mod servers;
 mod simulate;
@@ -46,6 +47,7 @@ Developer commands of Seriatim.
                                 fuzzes all parsers of foreign input (HTTP, workers, configuration, files, URLs,
                                 …) for N minutes in total: no panic, no 5xx, no hang, no memory growth
     cargo xtask seeds           the rows of docs/parity.md, and the tests named after them
+    cargo xtask screenshots     takes the pictures of the dashboard in docs/images anew
     cargo xtask servers         private PostgreSQL, MariaDB and Redis servers for development and
                                 measurements, until Ctrl-C
     cargo xtask bench [--jobs N] [--rounds N] [--store NAME]... [--write]
@@ -107,6 +109,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["bench-peers", rest @ ..] => peers::run(&root(), rest)?,
         ["bench", rest @ ..] => bench::run(&root(), rest)?,
         ["fleet", rest @ ..] => fleet::run(&root(), rest)?,
+        ["screenshots"] => screenshots::run(&root())?,
         ["servers"] => servers::run()?,
         ["help" | "--help" | "-h"] | [] => print!("{HELP}"),
         _ => {

@@ -1,6 +1,6 @@
 //! Actions that need several calls of the store.
 
-use seriatim::store::{Act, Acted, LaneAction, LaneQuery, LaneSelection, Selected};
+use seriatim::store::{Act, Acted, LaneAction, LaneId, LaneQuery, LaneSelection, Selected};
 use seriatim::{SharedStore, store::Store};
 use tokio::task::JoinSet;
 
@@ -61,27 +61,41 @@ pub(crate) async fn on_all(
     queue: &str,
     action: LaneAction,
 ) -> seriatim::Result<u64> {
-    let request = |lanes: LaneSelection| Act { now: None, queue: queue.into(), lanes, action };
-    let acted = store.act(request(LaneSelection::All)).await?;
+    let lanes = LaneSelection::All;
+    let acted = store.act(Act { now: None, queue: queue.into(), lanes, action }).await?;
     if !acted.more {
         return Ok(acted.count);
     }
     let (mut count, mut after) = (0, None);
     loop {
         let page = store.lanes(LaneQuery { after, ..LaneQuery::new(queue) }).await?;
-        for lanes in page.rows.chunks(CALLS_MAX) {
-            let mut calls = JoinSet::new();
-            for lane in lanes {
-                let (store, request) = (store.clone(), request(LaneSelection::Lane(lane.lane)));
-                calls.spawn(async move { store.act(request).await });
-            }
-            for result in calls.join_all().await {
-                count += result?.count;
-            }
-        }
+        let lanes: Vec<LaneId> = page.rows.iter().map(|lane| lane.lane).collect();
+        count += on_lanes(store, queue, &lanes, action).await?;
         after = page.next;
         if after.is_none() {
             return Ok(count);
         }
     }
+}
+
+/// Acts on each of these lanes.
+pub(crate) async fn on_lanes(
+    store: &SharedStore,
+    queue: &str,
+    lanes: &[LaneId],
+    action: LaneAction,
+) -> seriatim::Result<u64> {
+    let mut count = 0;
+    for lanes in lanes.chunks(CALLS_MAX) {
+        let mut calls = JoinSet::new();
+        for lane in lanes {
+            let (store, lanes) = (store.clone(), LaneSelection::Lane(*lane));
+            let request = Act { now: None, queue: queue.into(), lanes, action };
+            calls.spawn(async move { store.act(request).await });
+        }
+        for result in calls.join_all().await {
+            count += result?.count;
+        }
+    }
+    Ok(count)
 }

@@ -8,6 +8,8 @@ use seriatim::store::JobView;
 
 use crate::base::text::{cut, one_line};
 
+/// The cause of jobs without an error.
+pub(crate) const UNKNOWN_CAUSE: &str = "no error is known";
 /// Characters of a cause.
 const CAUSE_COLUMNS: usize = 160;
 
@@ -29,7 +31,7 @@ pub(crate) struct Cause {
 pub(crate) fn of<'a>(jobs: impl IntoIterator<Item = &'a JobView>) -> Vec<Cause> {
     let mut causes: HashMap<_, Cause> = HashMap::new();
     for job in jobs {
-        let error = masked(job.error.as_deref().unwrap_or("no error is known"));
+        let error = masked(job.error.as_deref().unwrap_or(UNKNOWN_CAUSE));
         let at = job.finished_at.unwrap_or(job.created_at);
         let cause = causes.entry((job.queue.clone(), job.task.clone(), error.clone()));
         let cause = cause.or_insert_with(|| Cause {

@@ -55,6 +55,16 @@ pub(crate) enum Error {
         key: String,
         state: LaneState,
     },
+    /// There is no such operation, or it has been forgotten.
+    NoOperation(String),
+    TooManyOperations {
+        open: usize,
+    },
+    /// So many are deleted only if their number is confirmed.
+    Unconfirmed {
+        count: u64,
+        said: Option<u64>,
+    },
     /// The cursor is none that a page ended with.
     Cursor,
     /// Lanes in this order have no ranges.
@@ -78,9 +88,12 @@ impl Error {
             | Self::NoLane { .. }
             | Self::NoLaneFree { .. }
             | Self::NoNode(_)
+            | Self::NoOperation(_)
             | Self::SeveralNodes { .. } => ErrorKind::NotFound,
             Self::Claimed { .. }
             | Self::NotClaimed
+            | Self::TooManyOperations { .. }
+            | Self::Unconfirmed { .. }
             | Self::NotWaiting { .. }
             | Self::StandsStill { .. } => ErrorKind::Conflict,
             Self::Cursor | Self::Unranged { .. } | Self::Bound { .. } => ErrorKind::Invalid,
@@ -122,6 +135,18 @@ impl fmt::Display for Error {
             Self::StandsStill { key, state, .. } => {
                 let what = if *state == LaneState::Paused { "paused" } else { "held" };
                 write!(f, "the lane of {:?} is {what}", one_line(key))
+            }
+            Self::NoOperation(id) => {
+                write!(f, "no operation {:?}: it may have been forgotten", one_line(id))
+            }
+            Self::TooManyOperations { open } => {
+                write!(f, "{open} operations have not ended: wait until one has, or stop one")
+            }
+            Self::Unconfirmed { count, said: None } => {
+                write!(f, "this deletes {count}: confirm it with that number")
+            }
+            Self::Unconfirmed { count, said: Some(said) } => {
+                write!(f, "there are {count} now, not {said}: nothing was done")
             }
             Self::Cursor => f.write_str("use the cursor at the end of the page before"),
             Self::Unranged { .. } => f.write_str("ranges need an order by key, due or retries"),

@@ -17,6 +17,7 @@ pub(crate) mod lane_pages;
 pub(crate) mod lanes;
 pub(crate) mod morgue;
 pub(crate) mod nodes;
+pub(crate) mod operations;
 pub(crate) mod queues;
 pub(crate) mod range;
 pub(crate) mod running;

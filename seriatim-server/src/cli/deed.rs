@@ -15,9 +15,9 @@ use crate::config::{Audited, Config};
 use crate::protocol::value::Time;
 
 /// Commands whose verbs may change a store.
-const NOUNS: [&str; 5] = ["queues", "morgue", "lanes", "jobs", "nodes"];
+const NOUNS: [&str; 6] = ["queues", "morgue", "lanes", "jobs", "nodes", "operations"];
 /// Verbs that only read. All others change something.
-const READS: [&str; 2] = ["list", "show"];
+const READS: [&str; 3] = ["list", "show", "preview"];
 /// Longest command line in the audit log, in bytes.
 const ASKED_BYTES_MAX: usize = 1_000;
 

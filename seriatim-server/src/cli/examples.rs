@@ -63,6 +63,15 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "operations",
+        &[
+            ("seriatim operations preview requeue orders --error timeout", "how many, and which"),
+            ("seriatim operations start requeue orders --error timeout", "do it, in steps"),
+            ("seriatim operations start pause orders --prefix shop-7-", "the keys of one shop"),
+            ("seriatim operations list", "those that were begun, and how far they are"),
+        ],
+    ),
+    (
         "nodes",
         &[
             ("seriatim nodes list", "who works, and on what"),

@@ -20,6 +20,7 @@ mod migrate;
 mod morgue;
 mod nodes;
 mod openapi;
+mod operations;
 pub(crate) mod output;
 mod push;
 mod push_file;
@@ -67,6 +68,8 @@ pub(crate) enum Command {
     Lanes(lanes::Lanes),
     /// Lists jobs; shows, cancels, reschedules, reassigns, retries, deletes one
     Jobs(jobs::Jobs),
+    /// Counts, does and stops deeds on many jobs or lanes; lists those that were begun
+    Operations(operations::Operations),
     /// Lists nodes; shows, quiets, stops one
     Nodes(nodes::Nodes),
     /// Lists cron entries and their next times
@@ -103,6 +106,7 @@ impl Command {
             Self::Morgue(morgue) => morgue.run().await,
             Self::Lanes(lanes) => lanes.run().await,
             Self::Jobs(jobs) => jobs.run().await,
+            Self::Operations(operations) => operations.run().await,
             Self::Nodes(nodes) => nodes.run().await,
             Self::Cron(cron) => cron.run(),
             Self::Config(config) => config.run().await,

@@ -17,6 +17,7 @@ use super::limits::{
     ANSWER_WAIT_MAX, BODY_BYTES_MAX, Body, INLINE_BYTES_MAX, JOB_ANSWER_BYTES, PAGE_ANSWER_BYTES,
     off_thread,
 };
+use super::live::LIVE_PATH;
 use super::metrics::METRICS_PATH;
 use super::pages::{Visit, session};
 use super::pool::Held;
@@ -156,7 +157,12 @@ impl Gate {
             return too_many();
         };
         request.extensions_mut().insert(caller);
-        held(next.run(request).await, share)
+        let visit = request.extensions().get::<Visit>().filter(|visit| visit.wants_part()).cloned();
+        let response = match visit {
+            Some(visit) => visit.part(&self.app, request, next).await,
+            None => next.run(request).await,
+        };
+        held(response, share)
     }
 
     /// Refuses a token the queues that it is not for, by what the path names.
@@ -187,7 +193,7 @@ impl Gate {
     /// What the answer may take of memory.
     fn answer_bytes(&self, class: Class) -> u32 {
         match (class, self.path) {
-            (_, EVENTS_PATH) => 0,
+            (_, EVENTS_PATH | LIVE_PATH) => 0,
             (Class::Readers, path) if path.contains("{job_id}") => JOB_ANSWER_BYTES,
             (Class::Readers, _) => PAGE_ANSWER_BYTES,
             _ => 0,

@@ -227,10 +227,14 @@ impl Entry {
         let short = |text: &str| one_line(&text[..text.floor_char_boundary(NAME_BYTES_MAX)]);
         for (name, value) in form_urlencoded::parse(form).take(NAMES_MAX) {
             match &*name {
-                "deed" => self.action = short(&value).replace('.', " "),
-                "queue" | "key" | "lane" | "job" | "node" => {
+                "deed" if !value.contains(".start") => {
+                    self.action = short(&value).replace('.', " ")
+                }
+                "queue" | "key" | "lane" | "job" | "node" | "operation" | "prefix" | "task"
+                | "error" | "cause" | "state" => {
                     drop(self.on.insert(short(&name), short(&value)));
                 }
+                "action" => self.action = format!("operation {}", short(&value)),
                 // The others are secrets, and where to go next.
                 _ => {}
             }
@@ -249,6 +253,9 @@ fn action(method: &Method, pattern: &str) -> String {
     let mut words: Vec<&str> = words.filter(|word| !word.starts_with('{')).collect();
     if words == ["queues", "jobs"] {
         return "job push".to_owned();
+    }
+    if words == ["operations"] && *method == Method::POST {
+        return "operation start".to_owned();
     }
     if words.len() > 2 {
         words.remove(0);

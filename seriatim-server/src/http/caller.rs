@@ -42,6 +42,7 @@ pub(super) enum Class {
 pub(super) struct Caller {
     pub(super) party: Party,
     pub(super) class: Class,
+    pub(super) who: Who,
     /// What its token is limited to.
     pub(super) scope: Scope,
 }
@@ -49,7 +50,13 @@ pub(super) struct Caller {
 impl Caller {
     pub(super) fn new(who: &Who, class: Class, request: &Request) -> Self {
         let party = Party::of(who, request.extensions().get::<Peer>());
-        Self { party, class, scope: who.scope() }
+        Self { party, class, who: who.clone(), scope: who.scope() }
+    }
+
+    /// Nothing is known of who asks.
+    pub(super) fn anybody() -> Self {
+        let (party, class) = (Party::Unknown, Class::Readers);
+        Self { party, class, who: Who::Anybody, scope: Scope::default() }
     }
 
     /// The name of the token; none if no token is needed.
@@ -99,9 +106,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Infallible;
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let known = parts.extensions.get::<Self>().cloned();
-        let unknown =
-            || Self { party: Party::Unknown, class: Class::Readers, scope: Scope::default() };
-        Ok(known.unwrap_or_else(unknown))
+        Ok(known.unwrap_or_else(Self::anybody))
     }
 }
 

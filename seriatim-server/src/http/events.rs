@@ -190,7 +190,6 @@ mod tests {
     use futures_util::StreamExt;
     use seriatim::store::Memory;
 
-    use super::super::caller::{Class, Party};
     use super::super::limits::LISTENERS;
     use super::super::state::App;
     use super::*;
@@ -198,11 +197,7 @@ mod tests {
     #[tokio::test]
     async fn who_does_not_read_is_cut_off_and_leaves_its_place() {
         let app = App::open(Arc::new(Memory::new()));
-        let caller = Caller {
-            party: Party::Unknown,
-            class: Class::Readers,
-            scope: super::super::scope::Scope::default(),
-        };
+        let caller = Caller::anybody();
         let listen = || {
             let wish = Query(Wish { queue: None });
             listen(

@@ -172,7 +172,12 @@ impl From<app::Error> for Problem {
             E::Cursor => ("after", "use `next` of the page before".to_owned()),
             E::Unranged { field } => (*field, "needs order=key, run_at or retry_count".to_owned()),
             E::Bound { field, why } => (*field, why.clone()),
+            E::Unconfirmed { count, .. } => ("confirm", format!("{error}: add ?confirm={count}")),
+            E::TooManyOperations { .. } => {
+                ("", format!("{error} with POST /api/v1/operations/ID/stop"))
+            }
             E::Store(_)
+            | E::NoOperation(_)
             | E::NoJob { .. }
             | E::ForeignJob(_)
             | E::NoLane { .. }

@@ -9,7 +9,7 @@ use super::route::Route;
 use super::state::{App, Shared};
 use super::{
     cron, dataloader, deeds, doctor, events, health, history, jobs, lanes, metrics, morgue, nodes,
-    openapi, pages, push, queues, stats, work,
+    openapi, operations, pages, push, queues, stats, work,
 };
 
 /// The HTTP API over a store, for a service to mount in its own router.
@@ -51,6 +51,7 @@ pub(super) fn routes() -> Vec<Route> {
         doctor::routes(),
         history::routes(),
         deeds::routes(),
+        operations::routes(),
     ]
     .into_iter()
     .flatten()

@@ -28,6 +28,7 @@ use super::limits::{
 };
 use super::line::{Asked, Line, Lines, Told, Watched};
 use super::metrics::meter::Meter;
+use super::operator;
 use super::router::{before_the_store, build};
 use super::sampler;
 use super::state::{App, Shared};
@@ -131,6 +132,7 @@ impl Listening {
         let (close, closing) = watch::channel(false);
         let wakeups = tokio::spawn(count_wakeups(app.store.wakeups(), app.meter.clone()));
         tokio::spawn(sampler::run(app.clone()));
+        tokio::spawn(operator::run(app.clone()));
         let task = tokio::spawn(accept(self.listener, build(&app), closing, CONNECTIONS_MAX));
         Server { app, close, task, wakeups }
     }

@@ -15,7 +15,9 @@ use super::auth::Guard;
 use super::checkup::{Checkup, Checkups};
 use super::implied::Queues;
 use super::limits::{Budgets, IMPLIED_QUEUES_MAX};
+use super::live::Live;
 use super::logins::Logins;
+use super::memo::Memo;
 use super::metrics::meter::Meter;
 use super::metrics::store::Metered;
 use super::work::workers::Workers;
@@ -45,6 +47,10 @@ pub(crate) struct App {
     pub(super) audit: Audit,
     pub(super) cron: Vec<Cron>,
     pub(super) queues: Queues,
+    pub(super) live: Live,
+    pub(super) memo: Memo,
+    /// As whom it carries out operations.
+    pub(super) runner: String,
     checkups: Checkups,
     /// Held by what goes on although its client may be gone; see [`App::finished`].
     unfinished: Arc<RwLock<()>>,
@@ -107,6 +113,9 @@ impl App {
             audit: setup.audit,
             cron: setup.cron,
             queues: Queues::new(setup.queues, setup.implied_max.unwrap_or(IMPLIED_QUEUES_MAX)),
+            live: Live::default(),
+            memo: Memo::default(),
+            runner: format!("server-{:016x}", fastrand::u64(..)),
             checkups: Checkups::default(),
             budgets: Budgets::default(),
             logins: Logins::default(),

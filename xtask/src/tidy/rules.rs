@@ -11,6 +11,12 @@ const FILE_LINES_MAX: usize = 1_000;
 /// Lines of an SQL statement in Rust code.
 const SQL_LINES_MAX: usize = 6;
 
+/// What every visitor of the dashboard loads: bytes, and lines of the script.
+const ASSETS: [(&str, usize, usize); 2] = [
+    ("seriatim-server/assets/app.js", 12 << 10, 300),
+    ("seriatim-server/assets/app.css", 14 << 10, usize::MAX),
+];
+
 /// Split, so that this file does not break its own rules.
 const UNFINISHED: [&str; 4] = [
     concat!("to", "do!"),
@@ -35,6 +41,7 @@ pub(super) enum RuleName {
     SleepInTest,
     LongFunction,
     LongFile,
+    LargeAsset,
     UndocumentedFile,
     LongSql,
 }
@@ -71,6 +78,7 @@ pub(super) const RULES: &[Rule] = &[
     sleep_in_test,
     long_function,
     long_file,
+    large_asset,
     undocumented_file,
     long_sql,
 ];
@@ -159,6 +167,24 @@ fn long_file(source: &Source) -> Vec<Finding> {
     }
     let message = format!("{size} lines, of {FILE_LINES_MAX} at most");
     vec![Finding { size, ..finding(source, RuleName::LongFile, 1, message) }]
+}
+
+fn large_asset(source: &Source) -> Vec<Finding> {
+    let Some((_, bytes_max, lines_max)) = ASSETS.iter().find(|(path, ..)| *path == source.path)
+    else {
+        return Vec::new();
+    };
+    let (bytes, lines) = (source.text.len(), source.text.lines().count());
+    let mut found = Vec::new();
+    if bytes > *bytes_max {
+        let message = format!("{bytes} bytes, of {bytes_max} at most: visitors load it");
+        found.push(finding(source, RuleName::LargeAsset, 1, message));
+    }
+    if lines > *lines_max {
+        let message = format!("{lines} lines, of {lines_max} at most");
+        found.push(finding(source, RuleName::LargeAsset, 1, message));
+    }
+    found
 }
 
 fn undocumented_file(source: &Source) -> Vec<Finding> {

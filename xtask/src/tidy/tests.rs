@@ -74,6 +74,17 @@ fn long_functions_and_files_are_found() {
 }
 
 #[test]
+fn script_and_style_of_the_dashboard_stay_small() {
+    let script = "seriatim-server/assets/app.js";
+    assert_eq!(breaches(script, "f();\n".repeat(300)), 0);
+    assert_eq!(breaches(script, "f();\n".repeat(301)), 1);
+    assert_eq!(breaches(script, "x".repeat((12 << 10) + 1)), 1);
+    let style = "seriatim-server/assets/app.css";
+    assert_eq!(breaches(style, "a{}\n".repeat(3_000)), 0);
+    assert_eq!(breaches(style, "x".repeat((14 << 10) + 1)), 1);
+}
+
+#[test]
 fn long_sql_is_found_in_rust_and_short_or_tested_sql_is_not() {
     let of =
         |lines: usize| format!("const SQL: &str = \"SELECT 1{}\";\n", ",\n 1".repeat(lines - 1));

@@ -21,11 +21,25 @@ impl Progress {
         Self { started: Instant::now(), shown: None, is_terminal }
     }
 
-    /// Shows the number of jobs done, and of `bytes` read of `total`, if known.
-    pub(crate) fn tell(&mut self, jobs: u64, bytes: u64, total: Option<u64>) {
+    /// Shows a text.
+    pub(crate) fn say(&mut self, text: &str) {
+        if self.is_due() {
+            let _ = write!(std::io::stderr(), "\r\u{1b}[K{text}");
+        }
+    }
+
+    /// Whether the line is to be written again.
+    fn is_due(&mut self) -> bool {
         let due = self.shown.is_none_or(|shown| shown.elapsed() >= INTERVAL);
         if self.is_terminal && due {
             self.shown = Some(Instant::now());
+        }
+        self.is_terminal && due
+    }
+
+    /// Shows the number of jobs done, and of `bytes` read of `total`, if known.
+    pub(crate) fn tell(&mut self, jobs: u64, bytes: u64, total: Option<u64>) {
+        if self.is_due() {
             let line = line(jobs, bytes, total, self.started.elapsed());
             let _ = write!(std::io::stderr(), "\r\u{1b}[K{line}");
         }

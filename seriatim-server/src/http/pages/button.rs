@@ -1,8 +1,10 @@
 //! Buttons of pages: a form that does a deed, or a link to the page that asks first.
 
+use super::super::auth::Access;
 use super::deed::{Deed, On};
 use super::link;
 use super::visit::Visit;
+use crate::app::operations::{Action, Wish};
 
 /// A button for a template.
 #[derive(Clone, Debug)]
@@ -16,6 +18,30 @@ pub(super) struct Button {
 /// The buttons among these deeds that the visitor's role allows.
 pub(super) fn all(visit: &Visit, names: &[&str], on: &On) -> Vec<Button> {
     names.iter().filter_map(|name| one(visit, name, on.clone())).collect()
+}
+
+/// Links to the page that asks before this is done to many, where the visitor's role allows it.
+pub(super) fn operations(visit: &Visit, wishes: impl IntoIterator<Item = Wish>) -> Vec<Button> {
+    let base = &visit.frame.base;
+    let button = |wish: Wish| {
+        visit.may(access(wish.action)).then_some(())?;
+        let filters = wish.filters();
+        let mut query = vec![("action", wish.action.name()), ("queue", wish.queue.as_str())];
+        query.extend(filters.iter().map(|(name, value)| (*name, value.as_str())));
+        query.push(("back", &visit.frame.here));
+        let asks = Some(link::with(&format!("{base}/operations/new"), &query));
+        Some(Button { label: wish.action.button(), fields: Vec::new(), asks })
+    };
+    wishes.into_iter().filter_map(button).collect()
+}
+
+/// What the visitor may do to rows that are ticked.
+pub(super) fn on_ticked(visit: &Visit, actions: &[Action]) -> Vec<Action> {
+    actions.iter().copied().filter(|action| visit.may(access(*action))).collect()
+}
+
+fn access(action: Action) -> Access {
+    if action.needs_admin() { Access::Admin } else { Access::Operate }
 }
 
 fn one(visit: &Visit, name: &str, on: On) -> Option<Button> {

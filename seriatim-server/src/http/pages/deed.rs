@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use seriatim::JobId;
 use seriatim::store::{
-    Cancel, Cancelled, ClaimSelection, Command, LaneAction, LaneSelection, Selected, Selection,
+    Cancel, Cancelled, ClaimSelection, Command, JobState, LaneAction, LaneSelection, Selected,
+    Selection,
 };
 
 use super::super::auth::Access;
 use super::super::problem::Problem;
 use super::super::state::Shared;
-use crate::app::act::{self, Bulk};
-use crate::app::{find, jobs, lanes, nodes};
+use crate::app::operations::{self, Action, List, Wish};
+use crate::app::{act, find, jobs, lanes, nodes};
 
 /// A deed: what is done, and to what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +27,9 @@ pub(super) enum On {
     Queue(String),
     Lane { queue: String, lane: LaneSelection },
     Job(JobId),
-    Dead { queue: String, which: Selection },
+    Dead { queue: String, job: JobId },
     Node(String),
+    Operation(String),
 }
 
 /// One kind of deed.
@@ -65,19 +67,14 @@ impl Kind {
 }
 
 const LOST: &str = "What is deleted cannot be brought back.";
-const AGAIN: &str =
-    "They run again, due now. In fifo queues they run before newer jobs of their key that wait.";
 
 static KINDS: &[Kind] = &[
     kind("queue.pause", "Pause", "paused; running turns go on to their end").undone_by("queue.resume"),
     kind("queue.resume", "Resume", "resumed").undone_by("queue.pause"),
-    kind("queue.perform-all-now", "Perform all now", "{} lanes made due now")
-        .asks("All waiting lanes become due, also those that are scheduled or wait for a retry."),
     kind("queue.bury-failed", "Bury failed", "{} lanes buried")
         .asks("Jobs that failed and wait for a retry go to the morgue. They can be requeued from there.")
         .admin(),
     kind("queue.delete-failed", "Delete failed", "{} lanes deleted").asks(LOST).admin(),
-    kind("queue.drain", "Delete waiting", "{} lanes deleted").asks(LOST).admin(),
     kind("lane.pause", "Pause", "paused; a running turn goes on to its end").undone_by("lane.resume"),
     kind("lane.resume", "Resume", "resumed").undone_by("lane.pause"),
     kind("lane.retry", "Retry now", "made due now"),
@@ -93,14 +90,13 @@ static KINDS: &[Kind] = &[
         .asks("A waiting job ends. A running handler gets the request with its node's next heartbeat."),
     kind("job.delete", "Delete", "deleted").asks(LOST).admin(),
     kind("dead.requeue", "Requeue", "{} jobs requeued"),
-    kind("dead.requeue-all", "Requeue all", "{} jobs requeued").asks(AGAIN),
     kind("dead.delete", "Delete", "{} jobs deleted").asks(LOST).admin(),
-    kind("dead.delete-all", "Delete all", "{} jobs deleted").asks(LOST).admin(),
     kind("node.quiet", "Quiet", "claims no more work").undone_by("node.resume"),
     kind("node.resume", "Resume", "claims work again").undone_by("node.quiet"),
     kind("node.stop", "Stop", "finishes its turns and exits")
         .asks("The process ends. It does not start again by itself, unless something on its machine starts it.")
         .admin(),
+    kind("operation.stop", "Stop", "stopped; what is done stays done"),
 ];
 
 /// Fields of a form.
@@ -126,6 +122,7 @@ impl Deed {
         let on = match about {
             "queue" => On::Queue(needed("queue")?),
             "node" => On::Node(needed("node")?),
+            "operation" => On::Operation(needed("operation")?),
             "job" => On::Job(job(needed("job")?)?),
             "lane" => {
                 let lane = match (fields.get("key"), text("lane")) {
@@ -138,15 +135,7 @@ impl Deed {
                 };
                 On::Lane { queue: needed("queue")?, lane }
             }
-            "dead" => {
-                let which = match (verb.ends_with("-all"), fields.get("key"), text("job")) {
-                    (false, _, Some(id)) => Selection::Jobs(vec![job(id)?]),
-                    (true, Some(key), _) => Selection::Keys(vec![key.clone()]),
-                    (true, None, _) => Selection::All,
-                    (false, ..) => return Err(Problem::invalid("job", "this form names no job")),
-                };
-                On::Dead { queue: needed("queue")?, which }
-            }
+            "dead" => On::Dead { queue: needed("queue")?, job: job(needed("job")?)? },
             _ => return Err(unknown(&name)),
         };
         Self::new(&name, on).ok_or_else(|| unknown(&name))
@@ -159,6 +148,7 @@ impl Deed {
             On::Queue(queue) => fields.push(("queue", queue.clone())),
             On::Node(node) => fields.push(("node", node.clone())),
             On::Job(job) => fields.push(("job", job.to_string())),
+            On::Operation(id) => fields.push(("operation", id.clone())),
             On::Lane { queue, lane } => {
                 fields.push(("queue", queue.clone()));
                 match lane {
@@ -167,17 +157,8 @@ impl Deed {
                     LaneSelection::All | LaneSelection::Failed => {}
                 }
             }
-            On::Dead { queue, which } => {
-                fields.push(("queue", queue.clone()));
-                match which {
-                    Selection::Jobs(jobs) => {
-                        fields.extend(jobs.first().map(|job| ("job", job.to_string())));
-                    }
-                    Selection::Keys(keys) => {
-                        fields.extend(keys.first().map(|key| ("key", key.clone())));
-                    }
-                    Selection::All => {}
-                }
+            On::Dead { queue, job } => {
+                fields.extend([("queue", queue.clone()), ("job", job.to_string())]);
             }
         }
         fields
@@ -188,28 +169,19 @@ impl Deed {
         match &self.on {
             On::Queue(queue) => format!("queue {queue}"),
             On::Node(node) => format!("node {node}"),
-            On::Job(job) => format!("job {job}"),
+            On::Job(job) | On::Dead { job, .. } => format!("job {job}"),
+            On::Operation(id) => format!("operation {id}"),
             On::Lane { queue, lane: LaneSelection::Key(key) } => format!("{queue}: {key}"),
             On::Lane { queue, lane: LaneSelection::Lane(lane) } => format!("{queue}: lane {lane}"),
             On::Lane { queue, .. } => format!("lanes of {queue}"),
-            On::Dead { queue, which } => match which {
-                Selection::Jobs(jobs) => {
-                    jobs.first().map_or_else(String::new, |job| format!("job {job}"))
-                }
-                Selection::Keys(keys) => {
-                    let key = keys.first().map_or("", String::as_str);
-                    format!("dead jobs of {key} in {queue}")
-                }
-                Selection::All => format!("all dead jobs of {queue}"),
-            },
         }
     }
 
-    /// The queue that it concerns; `None` for a node, and for a job, whose queue the store knows.
+    /// The queue that it concerns; `None` for a node, and for a job or an operation, whose queue the store knows.
     pub(super) fn queue(&self) -> Option<&str> {
         match &self.on {
             On::Queue(queue) | On::Lane { queue, .. } | On::Dead { queue, .. } => Some(queue),
-            On::Job(_) | On::Node(_) => None,
+            On::Job(_) | On::Node(_) | On::Operation(_) => None,
         }
     }
 
@@ -223,8 +195,40 @@ impl Deed {
         format!("{}: {}", self.target(), self.kind.done.replace("{}", &count.to_string()))
     }
 
+    /// Deletions wait a while as operations, so that they can be undone; others are done at once.
+    pub(super) async fn waits(&self, app: &Shared) -> Result<Option<Wish>, Problem> {
+        let store = &*app.store;
+        let named = |action, queue: &str, job: JobId| {
+            Some(Wish { jobs: Some(List(vec![job])), ..Wish::new(action, queue) })
+        };
+        Ok(match (&self.on, self.kind.name) {
+            (On::Job(id), "job.delete") => {
+                let job = find::job(store, *id).await?;
+                if job.state != JobState::Dead {
+                    jobs::waiting(&job)?;
+                }
+                named(Action::DeleteJobs, &job.queue, *id)
+            }
+            (On::Dead { queue, job }, "dead.delete") => named(Action::DeleteDead, queue, *job),
+            (On::Lane { queue, lane }, "lane.delete") => {
+                let wish = Wish::new(Action::DeleteWaiting, queue.as_str());
+                match lane {
+                    LaneSelection::Key(key) => {
+                        operations::refuse_running(store, queue, key).await?;
+                        Some(Wish { key: Some(key.clone()), ..wish })
+                    }
+                    LaneSelection::Lane(lane) => {
+                        Some(Wish { lanes: Some(List(vec![*lane])), ..wish })
+                    }
+                    LaneSelection::All | LaneSelection::Failed => None,
+                }
+            }
+            _ => None,
+        })
+    }
+
     /// Does it. How many lanes or jobs it concerned.
-    pub(super) async fn carry_out(&self, app: &Shared) -> Result<u64, Problem> {
+    pub(super) async fn carry_out(&self, app: &Shared, who: &str) -> Result<u64, Problem> {
         let (store, verb) =
             (&*app.store, self.kind.name.split_once('.').map_or("", |(_, verb)| verb));
         match &self.on {
@@ -235,10 +239,8 @@ impl Deed {
                         store.pause_queue(queue.as_str().into(), verb == "pause").await?;
                         1
                     }
-                    "perform-all-now" => act::on_all(&app.store, queue, LaneAction::RunNow).await?,
                     "bury-failed" => act::on_failed(store, queue, LaneAction::Bury).await?,
-                    "delete-failed" => act::on_failed(store, queue, LaneAction::Delete).await?,
-                    _ => act::drain(&app.store, queue).await?,
+                    _ => act::on_failed(store, queue, LaneAction::Delete).await?,
                 })
             }
             On::Lane { queue, lane } => {
@@ -254,14 +256,14 @@ impl Deed {
                 Ok(lanes::act(store, queue, lane.clone(), action).await?)
             }
             On::Job(job) => on_job(app, *job, verb).await,
-            On::Dead { queue, which } => {
-                let selected =
-                    Selected { now: None, queue: queue.as_str().into(), which: which.clone() };
-                let bulk = match verb.starts_with("requeue") {
-                    true => Bulk::Requeue(selected),
-                    false => Bulk::DeleteDead(selected),
-                };
-                Ok(act::repeat(store, bulk).await?)
+            On::Dead { queue, job } => {
+                let which = Selection::Jobs(vec![*job]);
+                let selected = Selected { now: None, queue: queue.as_str().into(), which };
+                Ok(store.requeue(selected).await?.count)
+            }
+            On::Operation(id) => {
+                operations::stop(store, id, who).await?;
+                Ok(1)
             }
             On::Node(node) => {
                 let command = match verb {
@@ -320,10 +322,8 @@ mod tests {
                 ("queue", _) => On::Queue(queue()),
                 ("node", _) => On::Node("a".to_owned()),
                 ("job", _) => On::Job(job),
-                ("dead", verb) if verb.ends_with("-all") => {
-                    On::Dead { queue: queue(), which: Selection::All }
-                }
-                ("dead", _) => On::Dead { queue: queue(), which: Selection::Jobs(vec![job]) },
+                ("dead", _) => On::Dead { queue: queue(), job },
+                ("operation", _) => On::Operation("0-1".to_owned()),
                 (_, _) => On::Lane { queue: queue(), lane: LaneSelection::Key("a&b".to_owned()) },
             };
             let deed = Deed::new(kind.name, on).unwrap();

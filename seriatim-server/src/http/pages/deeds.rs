@@ -1,18 +1,24 @@
 //! Forms: the page that asks first, and the deed itself.
 
+use std::time::Duration;
+
 use askama::Template;
 use axum::extract::{RawForm, RawQuery, State};
 use axum::response::Response;
 
+use super::super::operator;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::deed::{Deed, Fields, On};
 use super::frame::Frame;
 use super::link;
 use super::visit::{SAID, Visit, page, see_other, set_cookie};
+use crate::app::operations;
 
 /// Longest text of a cookie that says what was done, in bytes.
 const SAID_BYTES_MAX: usize = 1_000;
+/// How long a deletion from a page can be undone.
+pub(super) const UNDO_WAIT: Duration = Duration::from_secs(10);
 /// How long the next page may take to show it, in seconds.
 const SAID_SECONDS: u64 = 30;
 
@@ -54,19 +60,35 @@ pub(super) async fn carry_out(
 ) -> Result<Response, Problem> {
     let fields = read(&body);
     if fields.get("mark").map_or("", String::as_str) != visit.frame.mark {
-        let detail = "this form is of another login: go back, reload the page, and try again";
-        return Err(Problem::new(axum::http::StatusCode::FORBIDDEN, detail));
+        return Err(other_login());
     }
     let deed = Deed::read(&fields)?;
     admit(&app, &visit, &deed).await?;
-    let count = deed.carry_out(&app).await?;
+    let who = visit.who().name().to_owned();
     let mut response = see_other(&back(&visit, &fields));
-    let said = said(&deed, count);
-    if said.len() <= SAID_BYTES_MAX {
-        set_cookie(&mut response, &visit.cookie(SAID, &said, SAID_SECONDS, false));
+    if let Some(wish) = deed.waits(&app).await? {
+        let operation = operator::begin(&app, wish, &who, None, UNDO_WAIT).await?;
+        let text = format!("{}: deleted in {} s", deed.target(), UNDO_WAIT.as_secs());
+        say(&visit, &mut response, &told_later(&text, operation.id));
+        return Ok(response);
     }
+    let count = deed.carry_out(&app, &who).await?;
+    say(&visit, &mut response, &said(&deed, count));
     response.extensions_mut().insert(super::super::audit::Count(count));
     Ok(response)
+}
+
+/// The mark of a form is not of the visitor's pages.
+pub(super) fn other_login() -> Problem {
+    let detail = "this form is of another login: go back, reload the page, and try again";
+    Problem::new(axum::http::StatusCode::FORBIDDEN, detail)
+}
+
+/// Lets the next page tell it.
+pub(super) fn say(visit: &Visit, response: &mut Response, said: &str) {
+    if said.len() <= SAID_BYTES_MAX {
+        set_cookie(response, &visit.cookie(SAID, said, SAID_SECONDS, false));
+    }
 }
 
 /// Refuses what the visitor's role or queues do not allow.
@@ -81,6 +103,10 @@ async fn admit(app: &Shared, visit: &Visit, deed: &Deed) -> Result<(), Problem> 
             Some(job) if visit.scope.has_queue(&job.queue) => Ok(()),
             _ => Err(visit.scope.no_job(*id)),
         },
+        (On::Operation(id), None) => {
+            let operation = operations::show(&*app.store, id).await?;
+            visit.scope.check_queue(&operation.what.queue)
+        }
         _ => Err(visit.scope.refuse("may not act on nodes, which work on all queues")),
     }
 }
@@ -89,10 +115,20 @@ fn read(text: &[u8]) -> Fields {
     form_urlencoded::parse(text).into_owned().collect()
 }
 
+/// What will be done unless it is undone.
+pub(super) fn told_later(text: &str, id: String) -> String {
+    told(text, Deed::new("operation.stop", On::Operation(id)))
+}
+
 /// Where the visitor came from: a page of this server.
 fn back(visit: &Visit, fields: &Fields) -> String {
+    back_to(visit, fields.get("back").map_or("", String::as_str))
+}
+
+/// The address, if it is a page of this server; else the first page.
+pub(super) fn back_to(visit: &Visit, address: &str) -> String {
     let base = &visit.frame.base;
-    local(fields.get("back").map_or("", String::as_str), base).unwrap_or_else(|| format!("{base}/"))
+    local(address, base).unwrap_or_else(|| format!("{base}/"))
 }
 
 /// An address below this one, and of no other site.
@@ -105,12 +141,13 @@ pub(super) fn local(address: &str, base: &str) -> Option<String> {
 
 /// What was done, and the form that undoes it, as the value of a cookie.
 fn said(deed: &Deed, count: u64) -> String {
-    let text = seriatim::text::one_line(&deed.done(count));
-    let mut pairs = vec![format!("text={}", link::encoded(&text))];
-    if let Some(undo) = deed.undo() {
-        let fields = undo.fields().into_iter();
-        pairs.extend(fields.map(|(name, value)| format!("{name}={}", link::encoded(&value))));
-    }
+    told(&deed.done(count), deed.undo())
+}
+
+fn told(text: &str, undo: Option<Deed>) -> String {
+    let mut pairs = vec![format!("text={}", link::encoded(&seriatim::text::one_line(text)))];
+    let fields = undo.iter().flat_map(Deed::fields);
+    pairs.extend(fields.map(|(name, value)| format!("{name}={}", link::encoded(&value))));
     pairs.join("&")
 }
 

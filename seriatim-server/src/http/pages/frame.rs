@@ -40,11 +40,12 @@ pub(super) struct Place {
     pub(super) name: &'static str,
 }
 
-pub(super) const PLACES: [Place; 5] = [
+pub(super) const PLACES: [Place; 6] = [
     Place { path: "/", name: "Overview" },
     Place { path: "/queues", name: "Queues" },
     Place { path: "/morgue", name: "Morgue" },
     Place { path: "/nodes", name: "Nodes" },
+    Place { path: "/operations", name: "Operations" },
     Place { path: "/audit", name: "Audit" },
 ];
 

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use seriatim::JobId;
-use seriatim::store::{JobState, Selection};
+use seriatim::store::JobState;
 
 use super::super::input::Part;
 use super::super::problem::Problem;
@@ -68,8 +68,7 @@ pub(super) async fn show(
         }
         JobState::Running => button::all(&visit, &["job.cancel"], &On::Job(id)),
         JobState::Dead => {
-            let which = Selection::Jobs(vec![id]);
-            let on = On::Dead { queue: job.queue.to_string(), which };
+            let on = On::Dead { queue: job.queue.to_string(), job: id };
             button::all(&visit, &["dead.requeue", "dead.delete"], &on)
         }
         JobState::Succeeded | JobState::Canceled => Vec::new(),

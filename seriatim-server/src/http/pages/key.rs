@@ -19,6 +19,7 @@ use super::row::JobRow;
 use super::visit::{Visit, page};
 use crate::app::deeds::{self, Of};
 use crate::app::figures::Figures;
+use crate::app::operations::{self, Action};
 use crate::app::why::{Around, Why};
 use crate::app::{find, lane_jobs, queues};
 
@@ -147,9 +148,9 @@ async fn entity(
     let rows = |jobs: &[seriatim::store::JobView]| {
         jobs.iter().map(|job| JobRow::new(visit, job)).collect()
     };
-    let dead = On::Dead {
-        queue: name.to_owned(),
-        which: seriatim::store::Selection::Keys(vec![key.to_owned()]),
+    let dead = |action| operations::Wish {
+        key: Some(key.to_owned()),
+        ..operations::Wish::new(action, name)
     };
     Ok(Some(Entity {
         queue: name.to_owned(),
@@ -159,7 +160,7 @@ async fn entity(
             .map(|lane| buttons(visit, view, key, lane.state))
             .unwrap_or_default(),
         dead_buttons: match is_dead {
-            true => button::all(visit, &["dead.requeue-all", "dead.delete-all"], &dead),
+            true => button::operations(visit, [Action::Requeue, Action::DeleteDead].map(dead)),
             false => Vec::new(),
         },
         lane: lane.zip(why).map(|(lane, why)| Lane::new(visit, &lane, &why, around)),

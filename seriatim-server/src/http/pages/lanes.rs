@@ -10,11 +10,13 @@ use super::super::input::{Part, Query};
 use super::super::limits::PAGE_ROWS_DEFAULT;
 use super::super::problem::Problem;
 use super::super::state::Shared;
+use super::button::{self, Button};
 use super::frame::Frame;
 use super::link;
 use super::row::LaneRow;
 use super::visit::{Visit, page};
 use crate::app::find;
+use crate::app::operations::{self, Action};
 use crate::app::range::By;
 use crate::app::why::Around;
 
@@ -55,10 +57,15 @@ struct Lanes<'a> {
     from: &'a str,
     next: Option<String>,
     is_first: bool,
+    buttons: Vec<Button>,
+    ticked: Vec<Action>,
 }
 
 page!(Lanes);
 
+/// What is done to rows that are ticked.
+const TICKED: [Action; 5] =
+    [Action::Retry, Action::Pause, Action::Resume, Action::Bury, Action::DeleteWaiting];
 const ORDERS: [(&str, &str, By); 4] = [
     ("age", "age", By::Age),
     ("key", "key", By::Key),
@@ -114,8 +121,21 @@ pub(super) async fn show(
         rows: page.rows.iter().map(|lane| LaneRow::new(&visit, lane, around)).collect(),
         orders: ORDERS.map(|(value, says, by)| (value, says, by == wish.by)).to_vec(),
         states: STATES.map(|(value, says, state)| (value, says, state == wish.state)).to_vec(),
+        buttons: buttons(&visit, &queue, wish.state),
+        ticked: if page.rows.is_empty() { Vec::new() } else { button::on_ticked(&visit, &TICKED) },
         from: &wish.from,
         next,
         is_first: wish.after.is_empty(),
     })
+}
+
+/// For all lanes in the state.
+fn buttons(visit: &Visit, queue: &str, state: Option<LaneState>) -> Vec<Button> {
+    let actions = match state {
+        Some(LaneState::Claimed) => &[Action::Pause][..],
+        Some(LaneState::Held | LaneState::Paused) => &[Action::Resume, Action::DeleteWaiting],
+        _ => &[Action::Retry, Action::Pause, Action::Bury, Action::DeleteWaiting],
+    };
+    let all = |action: &Action| operations::Wish { state, ..operations::Wish::new(*action, queue) };
+    button::operations(visit, actions.iter().map(all))
 }

@@ -32,6 +32,10 @@ pub(super) fn job(base: &str, id: JobId) -> String {
     format!("{base}/jobs/{id}")
 }
 
+pub(super) fn operation(base: &str, id: &str) -> String {
+    format!("{base}/operations/{}", encoded(id))
+}
+
 pub(super) fn node(base: &str, id: &str) -> String {
     format!("{base}/nodes/{}", encoded(id))
 }

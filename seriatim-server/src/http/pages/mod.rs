@@ -2,6 +2,7 @@
 //! `templates/`, and nothing is shown that the visitor's token may not see.
 
 mod about;
+mod ask;
 mod assets;
 mod audit;
 mod button;
@@ -18,7 +19,9 @@ mod login;
 mod moment;
 mod morgue;
 mod nodes;
+mod operations;
 mod overview;
+mod part;
 mod payload;
 mod queue;
 mod queues;
@@ -28,6 +31,7 @@ pub(super) mod session;
 mod visit;
 
 use super::auth::Access;
+use super::live::{self, LIVE_PATH};
 use super::route::Route;
 pub(super) use visit::Visit;
 
@@ -43,11 +47,17 @@ pub(super) fn routes() -> Vec<Route> {
         Route::page("/morgue", Access::Read, morgue::show),
         Route::page("/nodes", Access::Read, nodes::show_all),
         Route::page("/nodes/{node}", Access::Read, nodes::show_one),
+        Route::page("/operations", Access::Read, operations::show_all),
+        Route::page("/operations/new", Access::Read, ask::by_link),
+        Route::form("/operations/new", Access::Read, ask::by_form).traffic(),
+        Route::form("/operations/start", Access::Operate, ask::start),
+        Route::page("/operations/{operation}", Access::Read, operations::show_one),
         Route::page("/audit", Access::Read, audit::show),
         Route::page("/search", Access::Read, search::show),
         Route::page("/about", Access::Read, about::show).outlives_drain(),
         Route::page("/confirm", Access::Read, deeds::confirm),
         Route::form("/do", Access::Read, deeds::carry_out),
+        Route::page(LIVE_PATH, Access::Read, live::listen),
         Route::page("/login", Access::Open, login::show).outlives_drain(),
         Route::form("/login", Access::Open, login::enter),
         Route::form("/logout", Access::Open, login::leave).outlives_drain(),

@@ -4,20 +4,19 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use seriatim::store::Selection;
 
 use super::super::input::Query;
 use super::super::limits::PAGE_ROWS_DEFAULT;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::button::{self, Button};
-use super::deed::On;
 use super::frame::Frame;
 use super::link;
 use super::overview::CauseRow;
 use super::row::JobRow;
 use super::visit::{Visit, page};
 use crate::app::job_pages::{self, Status, Wanted};
+use crate::app::operations::{self, Action};
 use crate::app::{causes, find};
 
 /// Dead jobs that causes are found among, the latest.
@@ -62,6 +61,7 @@ struct Morgue<'a> {
     /// Queues with dead jobs.
     queues: Vec<(String, u64)>,
     buttons: Vec<Button>,
+    ticked: Vec<Action>,
     next: Option<String>,
 }
 
@@ -114,6 +114,10 @@ pub(super) async fn show(
         is_list,
         list: with(&[("queue", &wish.queue), ("key", &wish.key)]),
         by_cause: with(&[("view", "causes"), ("queue", &wish.queue), ("key", &wish.key)]),
+        ticked: match named {
+            Some(_) if is_list => button::on_ticked(&visit, &[Action::Requeue, Action::DeleteDead]),
+            _ => Vec::new(),
+        },
         looked_at: page.rows.len(),
         causes: causes.into_iter().map(|cause| CauseRow::new(&visit, cause)).collect(),
         rows: if is_list {
@@ -129,10 +133,8 @@ pub(super) async fn show(
 
 /// For all dead jobs of the queue, or of the key in it.
 fn buttons(visit: &Visit, queue: &str, key: &str) -> Vec<Button> {
-    let which = match key {
-        "" => Selection::All,
-        key => Selection::Keys(vec![key.to_owned()]),
-    };
-    let on = On::Dead { queue: queue.to_owned(), which };
-    button::all(visit, &["dead.requeue-all", "dead.delete-all"], &on)
+    let key = Some(key.to_owned()).filter(|key| !key.is_empty());
+    let all =
+        |action| operations::Wish { key: key.clone(), ..operations::Wish::new(action, queue) };
+    button::operations(visit, [Action::Requeue, Action::DeleteDead].map(all))
 }

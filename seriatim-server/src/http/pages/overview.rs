@@ -10,6 +10,7 @@ use super::super::checkup::Checkup;
 use super::super::input::Query;
 use super::super::problem::Problem;
 use super::super::state::Shared;
+use super::button::{self, Button};
 use super::charts::{Charts, Wish};
 use super::frame::Frame;
 use super::link;
@@ -17,6 +18,7 @@ use super::row::{LaneRow, QueueRow};
 use super::visit::{Visit, page};
 use crate::app::doctor::{Finding, Severity};
 use crate::app::history::ALL;
+use crate::app::operations::{self, Action};
 use crate::app::running::age;
 use crate::app::why::Around;
 use crate::app::{causes, queues};
@@ -47,6 +49,7 @@ pub(super) struct CauseRow {
     pub(super) sample: String,
     pub(super) count: u64,
     pub(super) last: super::moment::Moment,
+    pub(super) buttons: Vec<Button>,
 }
 
 #[derive(Default)]
@@ -179,7 +182,13 @@ fn worst(visit: &Visit, checkup: &Checkup) -> Vec<CauseRow> {
 impl CauseRow {
     pub(super) fn new(visit: &Visit, cause: causes::Cause) -> Self {
         let base = &visit.frame.base;
+        let all = |action| operations::Wish {
+            cause: Some(cause.error.clone()),
+            task: cause.task.as_deref().map(str::to_owned),
+            ..operations::Wish::new(action, &*cause.queue)
+        };
         Self {
+            buttons: button::operations(visit, [Action::Requeue, Action::DeleteDead].map(all)),
             href: link::with(&format!("{base}/morgue"), &[("queue", &cause.queue)]),
             queue: cause.queue.to_string(),
             task: cause.task.as_deref().unwrap_or_default().to_owned(),

@@ -14,6 +14,7 @@ use super::frame::Frame;
 use super::link;
 use super::row::{NodeRow, QueueRow};
 use super::visit::{Visit, page};
+use crate::app::operations::{self, Action};
 use crate::app::{find, queues};
 
 #[derive(Template)]
@@ -47,8 +48,11 @@ pub(super) async fn show(
     let (nodes, now) = (queues::workers(store, &name).await?, store.now().await?);
     let base = &visit.frame.base;
     let pause = if view.paused { "queue.resume" } else { "queue.pause" };
-    let deeds =
-        [pause, "queue.perform-all-now", "queue.bury-failed", "queue.delete-failed", "queue.drain"];
+    let on = On::Queue(name.clone());
+    let mut buttons =
+        button::all(&visit, &[pause, "queue.bury-failed", "queue.delete-failed"], &on);
+    let all = |action| operations::Wish::new(action, name.as_str());
+    buttons.extend(button::operations(&visit, [Action::Retry, Action::DeleteWaiting].map(all)));
     let lanes = |query: &[(&str, &str)]| link::lanes(base, &name, query);
     let page = Queue {
         frame: &visit.frame,
@@ -57,7 +61,7 @@ pub(super) async fn show(
         running: lanes(&[("state", "claimed")]),
         held: lanes(&[("state", "held")]),
         morgue: link::with(&format!("{base}/morgue"), &[("queue", &name)]),
-        buttons: button::all(&visit, &deeds, &On::Queue(name.clone())),
+        buttons,
         settings: toml::to_string(&view.queue).unwrap_or_default(),
         nodes: nodes.iter().map(|node| NodeRow::new(&visit, node, now)).collect(),
         declared: view.declared,

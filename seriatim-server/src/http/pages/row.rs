@@ -8,6 +8,7 @@ use super::moment::Moment;
 use super::visit::Visit;
 use crate::app::figures::Figures;
 use crate::app::nodes::state_name as node_state;
+use crate::app::operations::{Sample, Wish};
 use crate::app::why::{Around, Why};
 use crate::app::words::state_name;
 use crate::base::text::{cut, retries};
@@ -65,6 +66,7 @@ impl QueueRow {
 pub(super) struct LaneRow {
     /// Of its row in the page.
     pub(super) id: String,
+    pub(super) lane: String,
     pub(super) queue: String,
     pub(super) name: String,
     pub(super) href: String,
@@ -98,6 +100,7 @@ impl LaneRow {
         });
         Self {
             id: format!("lane-{}", lane.lane),
+            lane: lane.lane.to_string(),
             queue: queue.clone(),
             name,
             href,
@@ -156,6 +159,27 @@ impl JobRow {
                 .as_deref()
                 .map_or_else(String::new, |error| short(error, ERROR_COLUMNS)),
             payload: short(&String::from_utf8_lossy(start), PAYLOAD_COLUMNS),
+        }
+    }
+}
+
+/// One of many that an operation is about.
+pub(super) struct SampleRow {
+    pub(super) id: String,
+    pub(super) href: Option<String>,
+    pub(super) key: Option<(String, String)>,
+    pub(super) error: String,
+}
+
+impl SampleRow {
+    pub(super) fn new(visit: &Visit, wish: &Wish, sample: &Sample) -> Self {
+        let base = &visit.frame.base;
+        let job = sample.id.parse().ok().filter(|_| wish.action.on_lanes().is_none());
+        Self {
+            id: sample.id.clone(),
+            href: job.map(|job| link::job(base, job)),
+            key: sample.key.as_ref().map(|key| (key.clone(), link::key(base, key))),
+            error: sample.error.clone().unwrap_or_default(),
         }
     }
 }

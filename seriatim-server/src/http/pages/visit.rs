@@ -19,6 +19,8 @@ use super::session;
 
 /// The script of a page asks with it for the live part alone.
 const PARTS: HeaderName = HeaderName::from_static("x-parts");
+/// When a part was made, by the visitor's clock.
+pub(super) const AS_OF: HeaderName = HeaderName::from_static("x-as-of");
 /// What a deed did, for the next page.
 pub(super) const SAID: &str = "seriatim_said";
 /// Pages load and send to this server alone, and run no foreign script.
@@ -31,13 +33,13 @@ pub(in crate::http) struct Visit {
     pub(super) frame: Frame,
     pub(super) clock: Clock,
     pub(super) scope: Scope,
-    who: Who,
-    wants: Wants,
+    pub(super) who: Who,
+    pub(super) wants: Wants,
 }
 
 /// What of a page is wanted.
 #[derive(Clone)]
-enum Wants {
+pub(super) enum Wants {
     All,
     /// The live part, unless it is this one.
     Parts(Option<HeaderValue>),
@@ -106,7 +108,7 @@ impl Visit {
             tracing::error!(%error, "cannot write a page");
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "cannot write this page: see the log")
         };
-        let Wants::Parts(known) = &self.wants else {
+        let Wants::Parts(_) = &self.wants else {
             let mut response = html(page.render().map_err(failed)?);
             if self.frame.said.is_some() {
                 set_cookie(&mut response, &self.forget(SAID));
@@ -115,14 +117,11 @@ impl Visit {
         };
         let live = page.live().map_err(failed)?;
         let hash = blake3::hash(live.as_bytes()).to_hex();
+        let mut response = html(live);
         let mark = HeaderValue::from_str(&format!("\"{}\"", &hash[..32])).ok();
-        let mut response = match mark.is_some() && mark == *known {
-            true => StatusCode::NOT_MODIFIED.into_response(),
-            false => html(live),
-        };
         mark.and_then(|mark| response.headers_mut().insert(header::ETAG, mark));
         let clock = HeaderValue::from_str(&self.frame.clock).ok();
-        clock.and_then(|clock| response.headers_mut().insert("x-as-of", clock));
+        clock.and_then(|clock| response.headers_mut().insert(AS_OF, clock));
         Ok(response)
     }
 
@@ -222,9 +221,9 @@ pub(super) fn set_cookie(response: &mut Response, cookie: &str) {
     }
 }
 
-pub(super) fn html(text: String) -> Response {
+pub(super) fn html(text: impl Into<axum::body::Body>) -> Response {
     let head = [(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"))];
-    guarded((head, text).into_response())
+    guarded((head, text.into()).into_response())
 }
 
 /// What keeps a page to itself.

@@ -198,7 +198,8 @@ mod tests {
 
     fn remote(token: Option<&str>, worker: &str) -> Remote {
         let party = token.map_or(Party::Unknown, |name| Party::Token(name.into()));
-        let caller = Caller { party, class: Class::Workers, scope: Scope::default() };
+        let caller =
+            Caller { party, class: Class::Workers, who: Who::Anybody, scope: Scope::default() };
         Remote::new(&caller, worker).unwrap()
     }
 

@@ -1,5 +1,7 @@
 //! The dashboard in a real browser.
 
+mod live;
+mod pictures;
 mod window;
 
 use serde_json::{Value, json};
@@ -56,9 +58,12 @@ fn pages(api: &Api) -> Vec<String> {
         "/morgue?view=causes".to_owned(),
         "/nodes".to_owned(),
         format!("/nodes/{}", id(&nodes["nodes"][0]["node"])),
+        "/operations".to_owned(),
+        "/operations/new?action=requeue&queue=reports".to_owned(),
+        "/morgue?queue=reports".to_owned(),
         "/audit".to_owned(),
         "/about".to_owned(),
-        "/confirm?deed=queue.drain&queue=orders".to_owned(),
+        "/confirm?deed=queue.delete-failed&queue=orders".to_owned(),
         "/queues/nowhere".to_owned(),
     ]
 }
@@ -151,8 +156,7 @@ async fn a_page_stays_current_and_its_rows_do_not_move_under_the_pointer() {
     window.point_at("tbody tr:nth-child(2) a").await;
     push("m0");
     window.until("it is announced", "document.querySelector('[data-more]')").await;
-    let rows =
-        "return [...document.querySelectorAll('tbody tr')].map((row) => row.cells[0].innerText)";
+    let rows = "return [...document.querySelectorAll('tbody tr')].map((row) => row.querySelector('th').innerText)";
     assert_eq!(window.run(rows).await, json!(["m1", "m2", "m3"]), "nothing moved");
     api.act("/api/v1/queues/mails/lane/delete?key=m2").done();
     window.until("what is gone is grey", "document.querySelectorAll('tr.gone').length === 1").await;

@@ -138,6 +138,29 @@ impl Window {
         assert_eq!(self.run_async(&script).await, true, "{what}");
     }
 
+    /// Opens another tab, and goes to it.
+    pub(super) async fn another_tab(&self) {
+        let tab = self.client.new_window(true).await.unwrap();
+        self.client.switch_to_window(tab.handle).await.unwrap();
+    }
+
+    /// A picture of what is seen, as PNG.
+    pub(super) async fn picture(&self) -> Vec<u8> {
+        self.client.screenshot().await.unwrap()
+    }
+
+    pub(super) async fn resize(&self, width: u32, height: u32) {
+        self.client.set_window_size(width, height).await.unwrap();
+    }
+
+    /// Lets nothing through to addresses with this end, in this tab.
+    pub(super) async fn block(&self, end: &str) {
+        let devtools = |cmd: &str, params: Value| DevTools(json!({ "cmd": cmd, "params": params }));
+        self.client.issue_cmd(devtools("Network.enable", json!({}))).await.unwrap();
+        let urls = json!({ "urls": [format!("*{end}")] });
+        self.client.issue_cmd(devtools("Network.setBlockedURLs", urls)).await.unwrap();
+    }
+
     /// Messages of the console since the last call: errors of scripts, and what the page's policy refused.
     pub(super) async fn console(&self) -> Vec<String> {
         let log = self.client.issue_cmd(Log).await.unwrap();
@@ -154,6 +177,24 @@ impl Window {
 fn is_of_the_script(error: &CmdError) -> bool {
     let text = error.to_string();
     text.contains("javascript error") && !text.contains("unloaded")
+}
+
+/// A command of the browser's own protocol.
+#[derive(Debug)]
+struct DevTools(Value);
+
+impl WebDriverCompatibleCommand for DevTools {
+    fn endpoint(
+        &self,
+        base: &url::Url,
+        session: Option<&str>,
+    ) -> Result<url::Url, url::ParseError> {
+        base.join(&format!("session/{}/goog/cdp/execute", session.unwrap_or_default()))
+    }
+
+    fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
+        (http::Method::POST, Some(self.0.to_string()))
+    }
 }
 
 /// The browser's log, as chromedriver hands it out.

@@ -113,6 +113,10 @@ fn row(method: &str, path: &str) -> Row {
             | "/nodes/{node}/release",
         )
         | ("delete", "/queues/{queue}") => (Administer, Forbidden, Body::None),
+        ("post", "/operations") => {
+            (Operate, Forbidden, body(json!({ "action": "requeue", "queue": "orders" })))
+        }
+        ("post", "/operations/{operation}/stop") => (Operate, Unknown, Body::None),
         ("post", "/queues/{queue}/morgue/requeue") => (Operate, Forbidden, all()),
         ("post", "/queues/{queue}/morgue/delete") => (Administer, Forbidden, all()),
         ("post", "/work/claim") => {
@@ -134,7 +138,8 @@ fn read_row(path: &str) -> Row {
         "/health" | "/ready" | "/info" | "/openapi.json" | "/docs" | "/docs.css" => {
             (Anybody, Done, Body::None)
         }
-        "/stats" | "/queues" => (Read, Done, Body::None),
+        "/stats" | "/queues" | "/operations" => (Read, Done, Body::None),
+        "/operations/{operation}" => (Read, Unknown, Body::None),
         "/jobs/{job_id}" | "/jobs/{job_id}/status" | "/jobs/{job_id}/events" => {
             (Follow, Unknown, Body::None)
         }
@@ -147,6 +152,7 @@ fn read_row(path: &str) -> Row {
         | "/doctor"
         | "/jobs"
         | "/history"
+        | "/operations/preview"
         | "/queues/{queue}"
         | "/queues/{queue}/lanes"
         | "/queues/{queue}/lane"
@@ -323,6 +329,14 @@ impl Matrix {
             let lanes = self.done("admin", "/api/v1/work/claim", body);
             let lane = lanes["lanes"][0]["lane"].as_str().unwrap();
             return pattern.replace("{queue}", "release") + "?lane=" + lane;
+        }
+        if pattern.contains("{operation}") {
+            let body = json!({ "action": "requeue", "queue": "orders" });
+            let operation = self.done("admin", "/api/v1/operations", body);
+            return pattern.replace("{operation}", operation["id"].as_str().unwrap());
+        }
+        if pattern.ends_with("/preview") {
+            return format!("{pattern}?action=requeue&queue=orders");
         }
         let body = json!({ "key": "k", "delay": "1h" });
         let pushed = self.done("admin", "/api/v1/queues/orders/jobs", body);

@@ -18,6 +18,7 @@ mod health;
 mod limits;
 mod matrix;
 mod openapi;
+mod operations;
 mod pages;
 mod people;
 mod push;

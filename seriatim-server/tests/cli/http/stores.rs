@@ -212,6 +212,29 @@ impl Walk {
         assert_eq!(deleted, json!({ "queue": "c", "count": 1, "released": 0 }));
     }
 
+    /// A deed on many, from its preview to its end.
+    fn operations(&self) {
+        self.push("b", "many-1");
+        self.push("b", "many-2");
+        let preview =
+            self.get("/api/v1/operations/preview?action=delete_waiting&queue=b&prefix=many-", &[]);
+        assert_eq!(
+            (&preview["count"], preview["samples"].as_array().unwrap().len()),
+            (&json!(2), 2)
+        );
+        let wish = json!({ "action": "delete_waiting", "queue": "b", "prefix": "many-", "before": preview["before"] });
+        let begun = self.post("/api/v1/operations", &[], wish);
+        let id = begun["id"].as_str().unwrap();
+        let ended = || self.get("/api/v1/operations/{operation}", &[id])["state"] == "done";
+        while !ended() {
+            std::thread::yield_now();
+        }
+        let all = self.get("/api/v1/operations", &[]);
+        assert_eq!(all["operations"][0]["count"], 2);
+        let stopped = self.act("/api/v1/operations/{operation}/stop", &[id]);
+        assert_eq!(stopped["state"], "done", "it had ended");
+    }
+
     /// What was done so far, and what is wrong.
     fn looking_back(&self) {
         self.push("a", "unattended");
@@ -238,6 +261,7 @@ fn walk(site: Site) -> Vec<String> {
     walk.queues();
     walk.lanes();
     walk.jobs();
+    walk.operations();
     walk.taking_back();
     walk.looking_back();
     walk.nodes();

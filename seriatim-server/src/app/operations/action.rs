@@ -1,0 +1,143 @@
+//! What is done to each of many jobs or lanes.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use seriatim::store::LaneAction;
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum Action {
+    /// Sends dead jobs back to their queue, due now
+    Requeue,
+    /// Deletes dead jobs
+    DeleteDead,
+    /// Deletes waiting or dead jobs, named one by one
+    DeleteJobs,
+    /// Makes lanes due now; ends a hold
+    Retry,
+    /// Stops claims of lanes
+    Pause,
+    /// Lets paused and held lanes go on
+    Resume,
+    /// Sends failed jobs of lanes to the morgue
+    Bury,
+    /// Deletes the waiting jobs of lanes
+    DeleteWaiting,
+}
+
+impl Action {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Requeue,
+        Self::DeleteDead,
+        Self::DeleteJobs,
+        Self::Retry,
+        Self::Pause,
+        Self::Resume,
+        Self::Bury,
+        Self::DeleteWaiting,
+    ];
+
+    /// What is done to each lane; none for those on jobs.
+    pub(crate) fn on_lanes(self) -> Option<LaneAction> {
+        match self {
+            Self::Requeue | Self::DeleteDead | Self::DeleteJobs => None,
+            Self::Retry => Some(LaneAction::RunNow),
+            Self::Pause => Some(LaneAction::Pause),
+            Self::Resume => Some(LaneAction::Resume),
+            Self::Bury => Some(LaneAction::Bury),
+            Self::DeleteWaiting => Some(LaneAction::Delete),
+        }
+    }
+
+    /// Whether nothing brings back what it takes.
+    pub(crate) fn deletes(self) -> bool {
+        matches!(self, Self::DeleteDead | Self::DeleteJobs | Self::DeleteWaiting)
+    }
+
+    /// Whether it needs an admin: it takes jobs away from where they would run.
+    pub(crate) fn needs_admin(self) -> bool {
+        self.deletes() || self == Self::Bury
+    }
+
+    /// As documents name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Requeue => "requeue",
+            Self::DeleteDead => "delete_dead",
+            Self::DeleteJobs => "delete_jobs",
+            Self::Retry => "retry",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Bury => "bury",
+            Self::DeleteWaiting => "delete_waiting",
+        }
+    }
+
+    /// On a button.
+    pub(crate) fn button(self) -> &'static str {
+        match self {
+            Self::Requeue => "Requeue",
+            Self::DeleteDead | Self::DeleteJobs => "Delete",
+            Self::Retry => "Retry now",
+            Self::Pause => "Pause",
+            Self::Resume => "Resume",
+            Self::Bury => "Bury failed",
+            Self::DeleteWaiting => "Delete waiting",
+        }
+    }
+
+    /// What it acts on, in the plural.
+    pub(crate) fn objects(self) -> &'static str {
+        match self {
+            Self::Requeue | Self::DeleteDead => "dead jobs",
+            Self::DeleteJobs => "jobs",
+            _ => "lanes",
+        }
+    }
+
+    /// What was done to so many, as in `12 dead jobs requeued`.
+    pub(crate) fn done(self) -> &'static str {
+        match self {
+            Self::Requeue => "requeued",
+            Self::DeleteDead | Self::DeleteJobs => "deleted",
+            Self::Retry => "made due now",
+            Self::Pause => "paused",
+            Self::Resume => "resumed",
+            Self::Bury => "buried",
+            Self::DeleteWaiting => "emptied",
+        }
+    }
+
+    /// What to think of before.
+    pub(crate) fn consequence(self) -> &'static str {
+        match self {
+            Self::Requeue => {
+                "They run again, due now. In fifo queues they run before newer jobs of their key that wait."
+            }
+            Self::DeleteDead | Self::DeleteJobs => "What is deleted cannot be brought back.",
+            Self::Retry => {
+                "They become due, also those that are scheduled or wait for a retry. Held ones go on."
+            }
+            Self::Pause => "They are not claimed until someone resumes them. Running turns go on.",
+            Self::Resume => "Paused and held ones are claimed again.",
+            Self::Bury => {
+                "Jobs that failed go to the morgue, and what waits behind them runs. They can be requeued from there."
+            }
+            Self::DeleteWaiting => {
+                "What is deleted cannot be brought back. Running lanes are left alone."
+            }
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

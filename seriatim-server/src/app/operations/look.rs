@@ -1,0 +1,106 @@
+//! One look at the jobs or lanes of a queue, and those among them that an operation is about.
+
+use seriatim::store::{
+    JobOrder, JobQuery, JobState, JobView, LaneOrder, LanePlace, LaneQuery, LaneView, Store,
+};
+use seriatim::{JobId, Timestamp, store::LaneId};
+
+use super::action::Action;
+use super::wish::{List, Wish};
+use crate::app::error::Error;
+
+/// What was found among the rows of one page.
+pub(super) struct Look {
+    pub(super) found: Found,
+    /// Rows that were looked at.
+    pub(super) rows: u64,
+    /// Where the next look begins; none at the end.
+    pub(super) next: Option<String>,
+}
+
+pub(super) enum Found {
+    Jobs(Vec<JobView>),
+    Lanes(Vec<LaneView>),
+    /// Named one by one, and not read.
+    TheseJobs(Vec<JobId>),
+    TheseLanes(Vec<LaneId>),
+}
+
+impl Found {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Jobs(jobs) => jobs.len(),
+            Self::Lanes(lanes) => lanes.len(),
+            Self::TheseJobs(jobs) => jobs.len(),
+            Self::TheseLanes(lanes) => lanes.len(),
+        }
+    }
+}
+
+/// Looks at the next rows.
+pub(super) async fn look(
+    store: &dyn Store,
+    wish: &Wish,
+    before: Timestamp,
+    after: Option<String>,
+    rows_max: usize,
+) -> Result<Look, Error> {
+    if let Some(List(jobs)) = &wish.jobs {
+        return Ok(whole(Found::TheseJobs(jobs.clone())));
+    }
+    if let Some(List(lanes)) = &wish.lanes {
+        return Ok(whole(Found::TheseLanes(lanes.clone())));
+    }
+    if wish.action.on_lanes().is_some() {
+        return lanes(store, wish, after, rows_max).await;
+    }
+    let query = JobQuery {
+        key: wish.key.clone(),
+        // A job keeps its place when it dies again, so that none is met twice.
+        order: JobOrder::Arrival,
+        after,
+        rows_max,
+        ..JobQuery::new(wish.queue.as_str(), JobState::Dead)
+    };
+    let page = store.jobs(query).await?;
+    let rows = page.rows.len() as u64;
+    let jobs = page.rows.into_iter().filter(|job| wish.has_job(job, before)).collect();
+    Ok(Look { found: Found::Jobs(jobs), rows, next: page.next })
+}
+
+async fn lanes(
+    store: &dyn Store,
+    wish: &Wish,
+    after: Option<String>,
+    rows_max: usize,
+) -> Result<Look, Error> {
+    let start = wish.prefix.clone().filter(|prefix| !prefix.is_empty());
+    let order = match (&start, wish.action) {
+        (_, Action::Bury) => LaneOrder::RetryCount,
+        (Some(_), _) => LaneOrder::Key,
+        (None, _) => LaneOrder::Age,
+    };
+    let from = start.clone().filter(|_| order == LaneOrder::Key).map(LanePlace::Key);
+    let query = LaneQuery {
+        key: wish.key.clone(),
+        state: wish.state,
+        order,
+        from,
+        after,
+        rows_max,
+        ..LaneQuery::new(wish.queue.as_str())
+    };
+    let page = store.lanes(query).await?;
+    let rows = page.rows.len() as u64;
+    let is_behind = order == LaneOrder::Key
+        && page.rows.last().is_some_and(|lane| {
+            let (key, start) = (lane.key.as_deref().unwrap_or_default(), start.as_deref());
+            !key.starts_with(start.unwrap_or_default())
+        });
+    let found = page.rows.into_iter().filter(|lane| wish.has_lane(lane)).collect();
+    Ok(Look { found: Found::Lanes(found), rows, next: page.next.filter(|_| !is_behind) })
+}
+
+fn whole(found: Found) -> Look {
+    Look { rows: found.len() as u64, found, next: None }
+}

@@ -1,0 +1,73 @@
+//! An operation: what is done, how far it is, and who began it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::preview::grouped;
+use super::wish::Wish;
+
+/// An operation, as every node shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Operation {
+    pub(crate) id: String,
+    /// What is done; without jobs and lanes that were named one by one
+    pub(crate) what: Wish,
+    /// The name of the token, or of the user at a command line
+    pub(crate) who: String,
+    /// When it was begun, in UTC
+    pub(crate) created_at: String,
+    /// When its first step may begin: deletions from pages wait, so that they can be undone
+    pub(crate) starts_at: String,
+    pub(crate) state: State,
+    /// How many there were when it was begun
+    pub(crate) expected: u64,
+    /// Whether there were more
+    pub(crate) expected_more: bool,
+    /// How many were looked at
+    pub(crate) looked_at: u64,
+    /// To how many it was done
+    pub(crate) count: u64,
+    /// Why it failed
+    pub(crate) error: Option<String>,
+    pub(crate) ended_at: Option<String>,
+    pub(crate) stopped_by: Option<String>,
+}
+
+/// How far an operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum State {
+    /// Until `starts_at`
+    Waiting,
+    Running,
+    Done,
+    Stopped,
+    Failed,
+}
+
+impl State {
+    pub(crate) fn is_open(self) -> bool {
+        matches!(self, Self::Waiting | Self::Running)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Operation {
+    /// How many of how many, in words: `3,000 of 10,240 dead jobs requeued`.
+    pub(crate) fn progress(&self) -> String {
+        let action = self.what.action;
+        let (count, of) = (grouped(self.count), grouped(self.expected));
+        let of = if self.expected_more { format!("over {of}") } else { of };
+        format!("{count} of {of} {} {}", action.objects(), action.done())
+    }
+}

@@ -1,0 +1,246 @@
+//! Carries an operation out, step by step.
+
+use std::future::Future;
+use std::time::Duration;
+
+use seriatim::store::{
+    JobFilter, JobQuery, JobView, LaneAction, LaneId, LaneView, Selected, Selection, Store,
+};
+use seriatim::{ErrorKind, JobId, SharedStore, Timestamp};
+use tokio::time::{Instant, timeout};
+
+use super::action::Action;
+use super::book::{self, Record};
+use super::look::{Found, Look, look};
+use super::operation::{Operation, State};
+use super::wish::{STEP_ROWS_MAX, Wish};
+use crate::app::act::on_lanes;
+use crate::app::error::Error;
+use crate::app::{find, jobs};
+use crate::base::time::{absolute, read as time_of};
+use crate::protocol::value::Time;
+
+/// Between two steps a part of the time that the last one took is left to others: one in so many.
+const REST: u32 = 4;
+/// How long it waits for a store that does not answer, at first and at most.
+const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN_MAX: Duration = Duration::from_secs(30);
+/// How often an operation that waits looks whether it was undone.
+const UNDONE_LOOK: Duration = Duration::from_secs(1);
+
+/// When the process that carries it out ends, and others go on.
+pub(crate) trait Leaving: Sync {
+    fn is_leaving(&self) -> bool;
+    fn leaving(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// Carries out the operation until it ends, another process has it, or this one ends. `told` hears of each step.
+pub(crate) async fn run(
+    store: &SharedStore,
+    id: &str,
+    runner: &str,
+    leaving: &impl Leaving,
+    mut told: impl FnMut(&Operation) + Send,
+) -> Result<(), Error> {
+    let mut wait = AGAIN;
+    loop {
+        let begun = Instant::now();
+        let rest = match step(store, id, runner, leaving.is_leaving()).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(Next { operation, pause })) => {
+                told(&operation);
+                if !operation.state.is_open() {
+                    return Ok(());
+                }
+                wait = AGAIN;
+                pause.unwrap_or_else(|| begun.elapsed() / REST)
+            }
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                tracing::warn!(%error, id, "an operation waits for the store");
+                let now = wait;
+                wait = (wait * 2).min(AGAIN_MAX);
+                now
+            }
+            Err(error) => return fail(&**store, id, runner, &error).await,
+        };
+        let _ = timeout(rest, leaving.leaving()).await;
+        if leaving.is_leaving() && wait > AGAIN {
+            // Without the store there is nobody to tell; it is taken over when it has been silent for a while.
+            return Ok(());
+        }
+    }
+}
+
+struct Next {
+    operation: Operation,
+    /// Before the next step; otherwise depends on how long this one took.
+    pause: Option<Duration>,
+}
+
+/// One step; none if it is not this process's any more.
+async fn step(
+    store: &SharedStore,
+    id: &str,
+    runner: &str,
+    is_leaving: bool,
+) -> Result<Option<Next>, Error> {
+    let Some((mut record, stopped)) = book::read(&**store, id).await? else { return Ok(None) };
+    if record.runner != runner || !record.operation.state.is_open() {
+        return Ok(None);
+    }
+    let now = store.now().await?;
+    record.beat = now.as_micros();
+    let starts = time_of(&record.operation.starts_at).unwrap_or(now);
+    let mut pause = None;
+    if let Some(by) = stopped {
+        record.operation.stopped_by = Some(by);
+        end(&mut record, State::Stopped, now);
+    } else if is_leaving {
+        record.runner = String::new();
+        book::write(&**store, &record).await?;
+        return Ok(None);
+    } else if starts > now {
+        pause = Some(starts.since(now).min(UNDONE_LOOK));
+    } else {
+        record.operation.state = State::Running;
+        work(store, &mut record, now).await?;
+    }
+    book::write(&**store, &record).await?;
+    Ok(Some(Next { operation: record.operation, pause }))
+}
+
+/// Acts on what the next rows have, and notes where to go on.
+async fn work(store: &SharedStore, record: &mut Record, now: Timestamp) -> Result<(), Error> {
+    let wish = book::whole(&**store, &record.operation).await?;
+    let before = wish.before.map_or(now, |Time(before)| before);
+    let rows_max = record.rows_left.min(STEP_ROWS_MAX as u64) as usize;
+    if rows_max == 0 {
+        end(record, State::Done, now);
+        return Ok(());
+    }
+    let Look { found, rows, next } =
+        look(&**store, &wish, before, record.after.take(), rows_max).await?;
+    let count = act(store, &wish, before, found).await?;
+    record.operation.looked_at += rows;
+    record.operation.count += count;
+    record.rows_left = record.rows_left.saturating_sub(rows);
+    record.after = next;
+    if record.after.is_none() || record.rows_left == 0 {
+        end(record, State::Done, now);
+    }
+    Ok(())
+}
+
+fn end(record: &mut Record, state: State, now: Timestamp) {
+    record.operation.state = state;
+    record.operation.ended_at = Some(absolute(now));
+}
+
+/// Does it to what was found. To how many.
+async fn act(
+    store: &SharedStore,
+    wish: &Wish,
+    before: Timestamp,
+    found: Found,
+) -> Result<u64, Error> {
+    match (found, wish.action.on_lanes()) {
+        (Found::Jobs(found), _) => dead(&**store, wish, found.iter().map(|job| job.id)).await,
+        (Found::TheseJobs(ids), _) if wish.action == Action::DeleteJobs => {
+            each(&**store, &wish.queue, ids).await
+        }
+        (Found::TheseJobs(ids), _) => dead(&**store, wish, ids.into_iter()).await,
+        (Found::TheseLanes(lanes), Some(action)) => {
+            Ok(on_lanes(store, &wish.queue, &lanes, action).await?)
+        }
+        (Found::Lanes(found), Some(action)) => {
+            let lanes = meant(&**store, &wish.queue, found, action, before).await?;
+            Ok(on_lanes(store, &wish.queue, &lanes, action).await?)
+        }
+        (Found::Lanes(_) | Found::TheseLanes(_), None) => Ok(0),
+    }
+}
+
+async fn dead(
+    store: &dyn Store,
+    wish: &Wish,
+    jobs: impl Iterator<Item = JobId>,
+) -> Result<u64, Error> {
+    let jobs: Vec<JobId> = jobs.collect();
+    if jobs.is_empty() {
+        return Ok(0);
+    }
+    let which = Selection::Jobs(jobs);
+    let selected = Selected { now: None, queue: wish.queue.as_str().into(), which };
+    let acted = match wish.action {
+        Action::Requeue => store.requeue(selected).await?,
+        _ => store.delete_dead(selected).await?,
+    };
+    Ok(acted.count)
+}
+
+/// Deletes jobs that wait or are dead; leaves alone those that run or are gone.
+async fn each(store: &dyn Store, queue: &str, ids: Vec<JobId>) -> Result<u64, Error> {
+    let mut count = 0;
+    for id in ids {
+        let Some(job) = store.job(id).await?.filter(|job: &JobView| *job.queue == *queue) else {
+            continue;
+        };
+        match jobs::deleted(store, &job).await {
+            Ok(()) => count += 1,
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(count)
+}
+
+/// The lanes that were there when they were counted, where that matters: what is deleted is gone.
+async fn meant(
+    store: &dyn Store,
+    queue: &str,
+    lanes: Vec<LaneView>,
+    action: LaneAction,
+    before: Timestamp,
+) -> Result<Vec<LaneId>, Error> {
+    let mut meant = Vec::with_capacity(lanes.len());
+    for lane in lanes {
+        let is_meant = match (&lane.key, action) {
+            (Some(key), LaneAction::Delete) => {
+                let live = JobQuery::new(queue, JobFilter::Live);
+                let first = JobQuery { key: Some(key.to_string()), rows_max: 1, ..live };
+                let first = store.jobs(first).await?.rows.pop();
+                first.is_none_or(|job| job.created_at < before)
+            }
+            _ => true,
+        };
+        if is_meant {
+            meant.push(lane.lane);
+        }
+    }
+    Ok(meant)
+}
+
+/// Writes down why it cannot go on.
+async fn fail(store: &dyn Store, id: &str, runner: &str, error: &Error) -> Result<(), Error> {
+    tracing::warn!(%error, id, "an operation failed");
+    let Some((mut record, _)) = book::read(store, id).await? else { return Ok(()) };
+    if record.runner == runner {
+        record.operation.error = Some(error.to_string());
+        end(&mut record, State::Failed, store.now().await?);
+        book::write(store, &record).await?;
+    }
+    Ok(())
+}
+
+/// Refuses to delete what runs, before an operation that would leave it alone is begun.
+pub(crate) async fn refuse_running(store: &dyn Store, queue: &str, key: &str) -> Result<(), Error> {
+    let lane = find::lane(store, queue, key).await?;
+    match lane.state {
+        seriatim::store::LaneState::Claimed => Err(Error::Claimed { key: key.to_owned() }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -1,0 +1,200 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use seriatim::store::{Claim, Heartbeat, Lease, Memory, NodeId, NodeInfo, Push, Settle, plan};
+use seriatim::{Job, Outcome, Queue};
+
+use super::super::action::Action;
+use super::super::book::{Begin, begin, list, read, show, stop, take_over, write};
+use super::super::preview::preview;
+use super::super::wish::Wish;
+use super::*;
+
+const LEASE: Duration = Duration::from_secs(60);
+
+struct Here(AtomicBool);
+
+impl Leaving for Here {
+    fn is_leaving(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+    async fn leaving(&self) {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn here() -> Here {
+    Here(AtomicBool::new(false))
+}
+
+async fn push(store: &SharedStore, keys: std::ops::Range<u32>, prefix: &str) {
+    let job = |i| Job::new("orders", &i).unwrap().key(format!("{prefix}{i}"));
+    for keys in keys.collect::<Vec<_>>().chunks(5_000) {
+        let jobs = keys.iter().copied().map(job).collect();
+        store.push(Push { now: None, jobs }).await.unwrap();
+    }
+}
+
+/// A store with so many dead jobs: those with an even number of one cause, the others of another one.
+async fn with_dead(count: u32) -> SharedStore {
+    let store: SharedStore = Arc::new(Memory::new());
+    let queue = Queue::fifo("orders").max_retries(0);
+    let queues = vec![queue.clone()];
+    store.declare(seriatim::store::Declare { now: None, queues }).await.unwrap();
+    push(&store, 0..count, "k").await;
+    let mut node = NodeInfo::new(NodeId::from("n"), LEASE);
+    node.queues = vec!["orders".to_owned()];
+    let beat = Heartbeat { now: None, node: node.clone(), beats: Vec::new() };
+    store.heartbeat(beat).await.unwrap();
+    let claim = Claim::new("orders", node.id, count as usize, Lease::Node { ttl: LEASE });
+    let turns = store.claim(claim).await.unwrap().turns;
+    assert_eq!(turns.len(), count as usize);
+    let fail = |(i, turn): (usize, &seriatim::store::Turn)| {
+        let error = if i % 2 == 0 { format!("timeout after {i}s") } else { "no stock".to_owned() };
+        plan(turn, &queue, &Outcome::Retry { error, retry_in: None }.into(), &|_| LEASE)
+    };
+    let turns = turns.iter().enumerate().map(fail).collect();
+    store.settle(Settle { turns, ..Settle::default() }).await.unwrap();
+    store
+}
+
+async fn begun(store: &SharedStore, wish: Wish, waits: Duration) -> Operation {
+    let counted = preview(&**store, &wish).await.unwrap();
+    let as_me = Begin { who: "me", runner: "here", waits };
+    begin(&**store, wish, &counted, as_me).await.unwrap()
+}
+
+async fn dead_of(store: &SharedStore) -> u64 {
+    store.stats(None).await.unwrap()[0].dead
+}
+
+#[tokio::test]
+async fn what_was_counted_is_what_is_done_in_steps() {
+    let store = with_dead(2_600).await;
+    let cause = Some("timeout after Ns".to_owned());
+    let wish = Wish { cause, ..Wish::new(Action::Requeue, "orders") };
+    let counted = preview(&*store, &wish).await.unwrap();
+    assert_eq!((counted.count.to_string(), counted.samples.len()), ("1,300".to_owned(), 5));
+    let operation = begun(&store, wish, Duration::ZERO).await;
+    let mut steps = Vec::new();
+    run(&store, &operation.id, "here", &here(), |now| steps.push((now.looked_at, now.count)))
+        .await
+        .unwrap();
+    assert_eq!(steps, [(1_000, 500), (2_000, 1_000), (2_600, 1_300)]);
+    let done = show(&*store, &operation.id).await.unwrap();
+    assert_eq!((done.state, done.count), (State::Done, 1_300));
+    assert_eq!(done.progress(), "1,300 of 1,300 dead jobs requeued");
+    assert_eq!(dead_of(&store).await, 1_300);
+}
+
+#[tokio::test]
+async fn what_came_later_is_left_alone() {
+    let store = with_dead(10).await;
+    let early = store.now().await.unwrap() - Duration::from_secs(60);
+    let wish = Wish { before: Some(Time(early)), ..Wish::new(Action::DeleteDead, "orders") };
+    assert_eq!(preview(&*store, &wish).await.unwrap().count.count, 0);
+    let operation = begun(&store, wish, Duration::ZERO).await;
+    run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
+    assert_eq!(dead_of(&store).await, 10);
+}
+
+#[tokio::test]
+async fn a_stop_ends_it_before_the_next_step_and_an_undone_one_does_nothing() {
+    let store = with_dead(3_000).await;
+    let operation = begun(&store, Wish::new(Action::Requeue, "orders"), Duration::ZERO).await;
+    let id = operation.id.clone();
+    let after_one = async {
+        // The step before the stop is seen by its record.
+        while show(&*store, &id).await.unwrap().count == 0 {
+            tokio::task::yield_now().await;
+        }
+        stop(&*store, &id, "somebody").await.unwrap();
+    };
+    let (done, ()) = tokio::join!(run(&store, &id, "here", &here(), |_| {}), after_one);
+    done.unwrap();
+    let stopped = show(&*store, &id).await.unwrap();
+    assert_eq!((stopped.state, stopped.stopped_by.as_deref()), (State::Stopped, Some("somebody")));
+    assert!((1_000..3_000).contains(&stopped.count), "{}", stopped.count);
+    assert_eq!(dead_of(&store).await, 3_000 - stopped.count);
+    let wish = Wish::new(Action::DeleteDead, "orders");
+    let operation = begun(&store, wish, Duration::from_secs(10)).await;
+    assert_eq!(operation.state, State::Waiting);
+    let undone = stop(&*store, &operation.id, "me").await.unwrap();
+    assert_eq!(undone.state, State::Stopped);
+    run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
+    assert_eq!(show(&*store, &operation.id).await.unwrap().count, 0);
+}
+
+#[tokio::test]
+async fn another_process_goes_on_where_the_last_one_was() {
+    let store = with_dead(2_500).await;
+    let operation = begun(&store, Wish::new(Action::DeleteDead, "orders"), Duration::ZERO).await;
+    let id = &operation.id;
+    step(&store, id, "here", false).await.unwrap();
+    assert_eq!(take_over(&*store, "there").await.unwrap(), Vec::<String>::new(), "it is alive");
+    let (mut record, _) = read(&*store, id).await.unwrap().unwrap();
+    record.beat -= 60_000_000;
+    write(&*store, &record).await.unwrap();
+    assert_eq!(take_over(&*store, "there").await.unwrap(), [id.clone()]);
+    assert!(step(&store, id, "here", false).await.unwrap().is_none(), "it is not its any more");
+    run(&store, id, "there", &here(), |_| {}).await.unwrap();
+    let done = show(&*store, id).await.unwrap();
+    assert_eq!((done.state, done.count, dead_of(&store).await), (State::Done, 2_500, 0));
+    let operation = begun(&store, Wish::new(Action::Pause, "orders"), Duration::ZERO).await;
+    let leaves = Here(AtomicBool::new(true));
+    run(&store, &operation.id, "here", &leaves, |_| {}).await.unwrap();
+    assert_eq!(take_over(&*store, "there").await.unwrap(), [operation.id], "handed over at once");
+}
+
+#[tokio::test]
+async fn lanes_are_chosen_by_state_and_the_start_of_their_key() {
+    let store = with_dead(1).await;
+    push(&store, 0..30, "a").await;
+    push(&store, 0..20, "b").await;
+    let wish = Wish { prefix: Some("b".to_owned()), ..Wish::new(Action::Pause, "orders") };
+    let operation = begun(&store, wish, Duration::ZERO).await;
+    run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
+    assert_eq!(show(&*store, &operation.id).await.unwrap().count, 20);
+    let paused = Some(seriatim::store::LaneState::Paused);
+    let wish = Wish { state: paused, ..Wish::new(Action::DeleteWaiting, "orders") };
+    let operation = begun(&store, wish, Duration::ZERO).await;
+    run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
+    assert_eq!(store.stats(None).await.unwrap()[0].lanes, 30);
+}
+
+#[tokio::test]
+async fn operations_are_bounded_in_number_and_the_oldest_are_forgotten() {
+    let store = with_dead(1).await;
+    let wish = || Wish::new(Action::Pause, "orders");
+    for _ in 0..130 {
+        let operation = begun(&store, wish(), Duration::ZERO).await;
+        run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
+    }
+    assert_eq!(list(&*store).await.unwrap().len(), 120);
+    for _ in 0..20 {
+        begun(&store, wish(), Duration::ZERO).await;
+    }
+    let counted = preview(&*store, &wish()).await.unwrap();
+    let as_me = Begin { who: "me", runner: "here", waits: Duration::ZERO };
+    let refused = begin(&*store, wish(), &counted, as_me).await.unwrap_err().to_string();
+    assert!(refused.starts_with("20 operations have not ended"), "{refused}");
+}
+
+#[tokio::test]
+async fn filters_that_do_not_belong_to_the_action_and_unconfirmed_numbers_are_refused() {
+    let store = with_dead(1_200).await;
+    let task = Some("t".to_owned());
+    let wrong = Wish { task, ..Wish::new(Action::Pause, "orders") };
+    assert!(preview(&*store, &wrong).await.unwrap_err().to_string().contains("lanes have no task"));
+    let unnamed = Wish::new(Action::DeleteJobs, "orders");
+    assert!(preview(&*store, &unnamed).await.unwrap_err().to_string().contains("names the jobs"));
+    let delete = Wish::new(Action::DeleteDead, "orders");
+    let counted = preview(&*store, &delete).await.unwrap();
+    assert_eq!(counted.confirm, Some(1_200));
+    assert!(counted.check(None).is_err() && counted.check(Some(1_199)).is_err());
+    assert!(counted.check(Some(1_200)).is_ok());
+    let requeue = preview(&*store, &Wish::new(Action::Requeue, "orders")).await.unwrap();
+    assert!(requeue.confirm.is_none() && requeue.check(None).is_ok());
+}

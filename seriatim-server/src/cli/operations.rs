@@ -1,0 +1,263 @@
+//! `seriatim operations`: deeds on many jobs or lanes, done in steps.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use seriatim::store::{LaneId, Store};
+use seriatim::{JobId, SharedStore};
+
+use super::args::{Common, Yes};
+use crate::app::operations::{self, Action, Begin, Leaving, List, Operation, Wish, preview};
+use crate::base::time::read;
+use crate::cli::output::fields::Fields;
+use crate::cli::output::progress::Progress;
+use crate::cli::output::table::{Column, Table};
+use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::protocol::value::Time;
+
+#[derive(Args)]
+pub(crate) struct Operations {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Shows how far an operation is
+    Show {
+        /// The operation
+        id: String,
+    },
+    /// Counts what an operation would be about, with five of them
+    Preview(Which),
+    /// Does it, and waits until it is done; Ctrl-C stops it
+    Start {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        yes: Yes,
+        /// To delete more than 1,000: their number, as the preview says it
+        #[arg(long, value_name = "NUMBER")]
+        confirm: Option<u64>,
+    },
+    /// Stops an operation before its next step; what is done stays done
+    Stop {
+        /// The operation
+        id: String,
+    },
+}
+
+/// What to do, and to which jobs or lanes.
+#[derive(Args)]
+struct Which {
+    /// What to do
+    #[arg(value_enum)]
+    action: Action,
+    /// The queue
+    queue: String,
+    /// Only of this key
+    #[arg(long)]
+    key: Option<String>,
+    /// Only of keys that begin so
+    #[arg(long)]
+    prefix: Option<String>,
+    /// Only jobs of this task
+    #[arg(long)]
+    task: Option<String>,
+    /// Only those whose last error contains this
+    #[arg(long)]
+    error: Option<String>,
+    /// Only those of this cause: their error with `N` for numbers, `ID` for ids, `"…"` for quotes
+    #[arg(long)]
+    cause: Option<String>,
+    /// Only lanes in this state: waiting, claimed, held or paused
+    #[arg(long, value_parser = lane_state)]
+    state: Option<seriatim::store::LaneState>,
+    /// Only what died, or waited, before this time. Default: now
+    #[arg(long, value_parser = |text: &str| read(text))]
+    before: Option<seriatim::Timestamp>,
+    /// These jobs, with commas between them, instead of a filter
+    #[arg(long, value_delimiter = ',', value_name = "ID")]
+    jobs: Vec<JobId>,
+    /// These lanes, with commas between them, instead of a filter
+    #[arg(long, value_delimiter = ',', value_name = "LANE")]
+    lanes: Vec<LaneId>,
+}
+
+fn lane_state(text: &str) -> Result<seriatim::store::LaneState, String> {
+    serde_json::from_value(text.into())
+        .map_err(|_| "write waiting, claimed, held or paused".to_owned())
+}
+
+impl Which {
+    fn wish(self) -> Wish {
+        let some = |named: bool| named.then_some(());
+        Wish {
+            key: self.key,
+            prefix: self.prefix,
+            task: self.task,
+            error: self.error,
+            cause: self.cause,
+            state: self.state,
+            before: self.before.map(Time),
+            jobs: some(!self.jobs.is_empty()).map(|()| List(self.jobs)),
+            lanes: some(!self.lanes.is_empty()).map(|()| List(self.lanes)),
+            ..Wish::new(self.action, self.queue)
+        }
+    }
+}
+
+impl Operations {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let (json, verb) = (self.common.json, self.verb);
+        let body = async |store: SharedStore| match verb {
+            None => list(&*store, json).await,
+            Some(Verb::Show { id }) => {
+                told(&operations::show(&*store, &id).await?, json);
+                Ok(())
+            }
+            Some(Verb::Stop { id }) => {
+                told(&operations::stop(&*store, &id, &user()).await?, json);
+                Ok(())
+            }
+            Some(Verb::Preview(which)) => count(&*store, &which.wish(), json).await,
+            Some(Verb::Start { which, yes, confirm }) => {
+                start(store, which.wish(), yes, confirm, json).await
+            }
+        };
+        self.common.store.using(body).await
+    }
+}
+
+/// Who acts from this command line.
+fn user() -> String {
+    format!("user {}", rustix::process::getuid().as_raw())
+}
+
+async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
+    let all = operations::list(store).await?;
+    if json {
+        say_json(&serde_json::json!({ "operations": all }));
+        return Ok(());
+    }
+    if all.is_empty() {
+        say("no operations: `seriatim operations start` begins one");
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        ("operation", Column::Name),
+        ("state", Column::Name),
+        ("progress", Column::Text),
+        ("who", Column::Text),
+        ("of", Column::Text),
+    ]);
+    for one in &all {
+        table.row(vec![
+            one.id.as_str().into(),
+            one.state.name().into(),
+            one.progress().into(),
+            one.who.as_str().into(),
+            one.what.in_words().into(),
+        ]);
+    }
+    say(table.render(Terminal::of_stdout()));
+    Ok(())
+}
+
+fn told(operation: &Operation, json: bool) {
+    if json {
+        say_json(operation);
+        return;
+    }
+    let mut fields = Fields::default();
+    fields
+        .add("operation", &operation.id)
+        .add("state", operation.state.name())
+        .add("of", operation.what.in_words())
+        .add("progress", operation.progress())
+        .add("who", &operation.who)
+        .add("begun", &operation.created_at);
+    if let Some(at) = &operation.ended_at {
+        fields.add("ended", at);
+    }
+    if let Some(by) = &operation.stopped_by {
+        fields.add("stopped by", by);
+    }
+    if let Some(error) = &operation.error {
+        fields.add("error", error);
+    }
+    say(fields.render());
+}
+
+async fn count(store: &dyn Store, wish: &Wish, json: bool) -> Result<(), Failure> {
+    let counted = preview(store, wish).await?;
+    if json {
+        say_json(&counted);
+        return Ok(());
+    }
+    say(format!("{}: {}", wish.in_words(), counted.count));
+    for one in &counted.samples {
+        let text = |of: &Option<String>| of.clone().unwrap_or_default();
+        say(format!("  {}  {}  {}", one.id, text(&one.key), text(&one.error)));
+    }
+    hint(wish.action.consequence());
+    Ok(())
+}
+
+async fn start(
+    store: SharedStore,
+    wish: Wish,
+    yes: Yes,
+    confirm: Option<u64>,
+    json: bool,
+) -> Result<(), Failure> {
+    let counted = preview(&*store, &wish).await?;
+    if wish.action.deletes() && confirm.is_none() && counted.confirm.is_none() {
+        yes.confirm(&format!("deletes {} {}", counted.count, wish.in_words()))?;
+    }
+    counted.check(confirm)?;
+    let runner = format!("command-{:016x}", fastrand::u64(..));
+    let (who, waits) = (user(), Duration::ZERO);
+    let begin = Begin { who: &who, runner: &runner, waits };
+    let operation = operations::begin(&*store, wish, &counted, begin).await?;
+    let (id, mut last) = (operation.id.clone(), operation);
+    let stopping = stop_at_interrupt(store.clone(), id.clone());
+    let mut progress = Progress::start();
+    operations::run(&store, &id, &runner, &Stays, |now| {
+        progress.say(&now.progress());
+        last = now.clone();
+    })
+    .await?;
+    stopping.abort();
+    drop(progress);
+    told(&last, json);
+    match last.error {
+        Some(error) => Err(Failure::failed(error)),
+        None => Ok(()),
+    }
+}
+
+/// Asks for the end of the operation when the user does.
+fn stop_at_interrupt(store: SharedStore, id: String) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            if let Err(error) = operations::stop(&*store, &id, &user()).await {
+                hint(format!("cannot stop it: {error}"));
+            }
+        }
+    })
+}
+
+/// A command stays until its operation ends.
+struct Stays;
+
+impl Leaving for Stays {
+    fn is_leaving(&self) -> bool {
+        false
+    }
+    async fn leaving(&self) {
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,173 @@
+//! Parts of pages, made once a second for all who ask for the same.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::http::HeaderValue;
+use tokio::sync::{OnceCell, Semaphore};
+use tokio::time::{Instant, timeout};
+
+use crate::base::lock::lock;
+
+/// How long a part is as good as new.
+const FRESH_FOR: Duration = Duration::from_secs(1);
+/// Parts that are made at the same time, and how long one waits for its turn.
+const AT_ONCE_MAX: usize = 4;
+const WAIT_MAX: Duration = Duration::from_secs(2);
+/// Bytes of all parts.
+const BYTES_MAX: usize = 16 << 20;
+
+/// The parts of the last second.
+pub(super) struct Memo {
+    slots: Mutex<HashMap<String, Arc<Slot>>>,
+    at_once: Semaphore,
+    /// Stands in parts where each visitor's forms have a mark. Nobody can guess it.
+    pub(super) stand_in: String,
+}
+
+type Slot = OnceCell<Part>;
+
+/// A part, and when it was made.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) text: Bytes,
+    pub(super) mark: HeaderValue,
+    pub(super) as_of: HeaderValue,
+    pub(super) at: Instant,
+}
+
+/// Why there is no part.
+#[derive(Debug)]
+pub(super) enum Missing<E> {
+    /// Too many others are made.
+    Busy,
+    Failed(E),
+}
+
+impl Default for Memo {
+    fn default() -> Self {
+        let stand_in = format!("{:032x}", fastrand::u128(..));
+        Self { slots: Mutex::default(), at_once: Semaphore::new(AT_ONCE_MAX), stand_in }
+    }
+}
+
+impl Memo {
+    /// The part of this name, made by the first who asks. If that one fails or leaves, the next makes it.
+    pub(super) async fn part<E, F: Future<Output = Result<Part, E>>>(
+        &self,
+        name: String,
+        make: impl FnOnce() -> F,
+    ) -> Result<Part, Missing<E>> {
+        let slot = self.slot(&name);
+        let made = slot.get_or_try_init(async || {
+            let place = timeout(WAIT_MAX, self.at_once.acquire()).await;
+            let Ok(Ok(_place)) = place else { return Err(Missing::Busy) };
+            make().await.map_err(Missing::Failed)
+        });
+        let part = made.await.cloned();
+        self.bound(&name, &slot);
+        part
+    }
+
+    /// What is there of this name, or where it will be.
+    fn slot(&self, name: &str) -> Arc<Slot> {
+        let mut slots = lock(&self.slots);
+        let is_fresh = |slot: &Arc<Slot>| match slot.get() {
+            Some(part) => part.at.elapsed() < FRESH_FOR,
+            // Somebody makes it.
+            None => Arc::strong_count(slot) > 1,
+        };
+        slots.retain(|_, slot| is_fresh(slot));
+        slots.entry(name.to_owned()).or_default().clone()
+    }
+
+    /// Forgets a part that would be too much, or that could not be made.
+    fn bound(&self, name: &str, slot: &Arc<Slot>) {
+        let mut slots = lock(&self.slots);
+        let bytes: usize =
+            slots.values().filter_map(|slot| slot.get()).map(|part| part.text.len()).sum();
+        let is_ours = slots.get(name).is_some_and(|known| Arc::ptr_eq(known, slot));
+        if is_ours && bytes > BYTES_MAX {
+            slots.remove(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::Notify;
+    use tokio::task::JoinSet;
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn of(text: impl Into<Bytes>) -> Part {
+        let (mark, as_of) = (HeaderValue::from_static("m"), HeaderValue::from_static("now"));
+        Part { text: text.into(), mark, as_of, at: Instant::now() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fifty_equal_askers_cost_one_rendering_a_second() {
+        let (memo, made) = (Arc::new(Memo::default()), Arc::new(AtomicUsize::new(0)));
+        for second in 1..=3 {
+            let mut askers = JoinSet::new();
+            for _ in 0..50 {
+                let (memo, made) = (memo.clone(), made.clone());
+                askers.spawn(async move {
+                    let make = || async move {
+                        tokio::task::yield_now().await;
+                        made.fetch_add(1, Ordering::Relaxed);
+                        Ok::<_, ()>(of("text"))
+                    };
+                    memo.part("/queues reader".to_owned(), make).await.unwrap().text
+                });
+            }
+            assert!(askers.join_all().await.iter().all(|text| text == "text"));
+            assert_eq!(made.load(Ordering::Relaxed), second);
+            advance(FRESH_FOR).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fifth_page_waits_and_is_then_refused() {
+        let (memo, gate) = (Arc::new(Memo::default()), Arc::new(Notify::new()));
+        let mut askers = JoinSet::new();
+        for i in 0..AT_ONCE_MAX {
+            let (memo, gate) = (memo.clone(), gate.clone());
+            askers.spawn(async move {
+                let make = || async move {
+                    gate.notified().await;
+                    Ok::<_, ()>(of("slow"))
+                };
+                memo.part(format!("page {i}"), make).await.is_ok()
+            });
+        }
+        tokio::task::yield_now().await;
+        let fifth = memo.part("page 5".to_owned(), async || Ok::<_, ()>(of("never"))).await;
+        assert!(matches!(fifth, Err(Missing::Busy)));
+        gate.notify_waiters();
+        assert!(askers.join_all().await.into_iter().all(|is_made| is_made));
+        assert!(memo.part("page 5".to_owned(), async || Ok::<_, ()>(of("now"))).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn who_fails_leaves_it_to_the_next_and_memory_is_bounded() {
+        let memo = Memo::default();
+        let failed = memo.part("a".to_owned(), async || Err::<Part, _>("down")).await;
+        assert!(matches!(failed, Err(Missing::Failed("down"))));
+        assert!(memo.part("a".to_owned(), async || Ok::<_, ()>(of("up"))).await.is_ok());
+        for i in 0..40 {
+            let large = || async { Ok::<_, ()>(of(vec![b'x'; 1 << 20])) };
+            memo.part(format!("page {i}"), large).await.unwrap();
+        }
+        let kept: usize =
+            lock(&memo.slots).values().filter_map(|s| s.get()).map(|p| p.text.len()).sum();
+        assert!(kept <= BYTES_MAX, "{kept}");
+    }
+}

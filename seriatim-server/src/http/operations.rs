@@ -1,0 +1,106 @@
+//! Operations: deeds on many jobs or lanes.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::auth::Access;
+use super::caller::Caller;
+use super::input::{Json, Part, Query};
+use super::operator;
+use super::problem::Problem;
+use super::route::{Answer, Route};
+use super::state::Shared;
+use crate::app::operations::{self, Operation, Preview, Wish, preview};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/api/v1/operations", Access::Read, list)
+            .says("Operations, the latest first: the last hundred, and those that have not ended")
+            .keeps_scope(),
+        Route::get("/api/v1/operations/preview", Access::Read, look)
+            .says("How many jobs or lanes an operation would be about, and five of them")
+            .keeps_scope(),
+        Route::post("/api/v1/operations", Access::Operate, begin)
+            .says("Begins a deed on many jobs or lanes, in steps of at most 1,000. To delete or bury needs role admin")
+            .keeps_scope(),
+        Route::get("/api/v1/operations/{operation}", Access::Read, show)
+            .says("How far an operation is")
+            .keeps_scope(),
+        Route::post("/api/v1/operations/{operation}/stop", Access::Operate, stop)
+            .says("Stops an operation before its next step; what is done stays done")
+            .keeps_scope(),
+    ]
+}
+
+/// Operations, the latest first.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Operations {
+    operations: Vec<Operation>,
+}
+
+async fn list(State(app): State<Shared>, caller: Caller) -> Result<Answer<Operations>, Problem> {
+    let mut operations = operations::list(&*app.store).await?;
+    operations.retain(|operation| caller.scope.has_queue(&operation.what.queue));
+    Ok(Answer::of(&Operations { operations }))
+}
+
+async fn look(
+    State(app): State<Shared>,
+    caller: Caller,
+    Query(wish): Query<Wish>,
+) -> Result<Answer<Preview>, Problem> {
+    caller.scope.check_queue(&wish.queue)?;
+    Ok(Answer::of(&preview(&*app.store, &wish).await?))
+}
+
+/// The number that a caller confirms, beside the wish.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct Confirmed {
+    /// To delete more than 1,000: their number, as the preview says it
+    confirm: Option<u64>,
+}
+
+async fn begin(
+    State(app): State<Shared>,
+    caller: Caller,
+    Query(Confirmed { confirm }): Query<Confirmed>,
+    Json(wish): Json<Wish>,
+) -> Result<Answer<Operation>, Problem> {
+    caller.scope.check_queue(&wish.queue)?;
+    if wish.action.needs_admin() {
+        caller.who.admit(Access::Admin)?;
+    }
+    let who = caller.who.name().to_owned();
+    Ok(Answer::of(&operator::begin(&app, wish, &who, confirm, Duration::ZERO).await?))
+}
+
+async fn show(
+    State(app): State<Shared>,
+    caller: Caller,
+    Part(id): Part<String>,
+) -> Result<Answer<Operation>, Problem> {
+    Ok(Answer::of(&of_scope(&app, &caller, &id).await?))
+}
+
+async fn stop(
+    State(app): State<Shared>,
+    caller: Caller,
+    Part(id): Part<String>,
+) -> Result<Answer<Operation>, Problem> {
+    of_scope(&app, &caller, &id).await?;
+    Ok(Answer::of(&operations::stop(&*app.store, &id, caller.who.name()).await?))
+}
+
+/// The operation, if it is about a queue of the caller's: others do not learn that there is one.
+async fn of_scope(app: &Shared, caller: &Caller, id: &str) -> Result<Operation, Problem> {
+    let operation = operations::show(&*app.store, id).await?;
+    match caller.scope.has_queue(&operation.what.queue) {
+        true => Ok(operation),
+        false => Err(crate::app::error::Error::NoOperation(id.to_owned()).into()),
+    }
+}

@@ -1,0 +1,193 @@
+//! The page before a deed on many: how many, which, and what follows; and its start.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::{RawForm, RawQuery, State};
+use axum::response::Response;
+
+use super::super::auth::Access;
+use super::super::operator;
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::deeds::{UNDO_WAIT, back_to, say, told_later};
+use super::frame::Frame;
+use super::link;
+use super::row::SampleRow;
+use super::visit::{Visit, page, see_other};
+use crate::app::operations::{Wish, preview};
+
+/// Fields of the form that are not of the wish.
+const OTHERS: [&str; 4] = ["deed", "mark", "back", "confirm"];
+
+#[derive(Template)]
+#[template(path = "ask.html", blocks = ["live"])]
+struct Ask<'a> {
+    frame: &'a Frame,
+    button: &'static str,
+    which: String,
+    objects: &'static str,
+    count: String,
+    is_none: bool,
+    /// The number to type.
+    confirm: Option<u64>,
+    consequence: &'static str,
+    deletes: bool,
+    samples: Vec<SampleRow>,
+    fields: Vec<(&'static str, String)>,
+    back: String,
+    curl: String,
+    command: String,
+}
+
+page!(Ask);
+
+/// The fields of a form.
+struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    fn read(text: &[u8]) -> Self {
+        Self(form_urlencoded::parse(text).into_owned().collect())
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+
+    /// What is to be done; fields of the same name are a list.
+    fn wish(&self) -> Result<Wish, Problem> {
+        let mut pairs: Vec<(&str, String)> = Vec::new();
+        for (name, value) in &self.0 {
+            if OTHERS.contains(&name.as_str()) || value.is_empty() {
+                continue;
+            }
+            match pairs.iter_mut().find(|(known, _)| known == name) {
+                Some((_, list)) => {
+                    list.push(',');
+                    list.push_str(value);
+                }
+                None => pairs.push((name, value.clone())),
+            }
+        }
+        let mut text = form_urlencoded::Serializer::new(String::new());
+        text.extend_pairs(pairs);
+        serde_urlencoded::from_str(&text.finish())
+            .map_err(|error| Problem::invalid("", error.to_string()))
+    }
+}
+
+pub(super) async fn by_link(
+    State(app): State<Shared>,
+    visit: Visit,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    ask(&app, &visit, &Fields::read(query.unwrap_or_default().as_bytes())).await
+}
+
+/// Asks about rows that were ticked, which are too many for a link.
+pub(super) async fn by_form(
+    State(app): State<Shared>,
+    visit: Visit,
+    RawForm(body): RawForm,
+) -> Result<Response, Problem> {
+    ask(&app, &visit, &Fields::read(&body)).await
+}
+
+async fn ask(app: &Shared, visit: &Visit, fields: &Fields) -> Result<Response, Problem> {
+    let mut wish = fields.wish()?;
+    admit(visit, &wish)?;
+    let counted = preview(&*app.store, &wish).await?;
+    wish.before = Some(counted.before);
+    visit.show(&Ask {
+        frame: &visit.frame,
+        button: wish.action.button(),
+        which: wish.in_words(),
+        objects: wish.action.objects(),
+        count: counted.count.to_string(),
+        is_none: counted.count.count == 0,
+        confirm: counted.confirm,
+        consequence: wish.action.consequence(),
+        deletes: wish.action.deletes(),
+        samples: counted.samples.iter().map(|one| SampleRow::new(visit, &wish, one)).collect(),
+        back: back_to(visit, fields.text("back")),
+        curl: curl(&wish, counted.confirm),
+        command: command(&wish, counted.confirm),
+        fields: hidden(&wish),
+    })
+}
+
+pub(super) async fn start(
+    State(app): State<Shared>,
+    visit: Visit,
+    RawForm(body): RawForm,
+) -> Result<Response, Problem> {
+    let fields = Fields::read(&body);
+    if fields.text("mark") != visit.frame.mark {
+        return Err(super::deeds::other_login());
+    }
+    let wish = fields.wish()?;
+    admit(&visit, &wish)?;
+    let confirm = match fields.text("confirm").replace([',', ' '], "") {
+        said if said.is_empty() => None,
+        said => Some(said.parse().map_err(|_| Problem::invalid("confirm", "is not a number"))?),
+    };
+    let deletes = wish.action.deletes();
+    let waits = if deletes { UNDO_WAIT } else { Duration::ZERO };
+    let which = wish.in_words();
+    let who = visit.who().name().to_owned();
+    let operation = operator::begin(&app, wish, &who, confirm, waits).await?;
+    let mut response = see_other(&link::operation(&visit.frame.base, &operation.id));
+    if deletes {
+        let text = format!("{which}: deleted in {} s", UNDO_WAIT.as_secs());
+        say(&visit, &mut response, &told_later(&text, operation.id));
+    }
+    Ok(response)
+}
+
+/// Refuses what the visitor's role or queues do not allow.
+fn admit(visit: &Visit, wish: &Wish) -> Result<(), Problem> {
+    let access = if wish.action.needs_admin() { Access::Admin } else { Access::Operate };
+    visit.who().admit(access)?;
+    visit.scope.check_queue(&wish.queue)
+}
+
+/// The fields of the form that begins it.
+fn hidden(wish: &Wish) -> Vec<(&'static str, String)> {
+    let mut fields = vec![
+        ("deed", "operation.start".to_owned()),
+        ("action", wish.action.name().to_owned()),
+        ("queue", wish.queue.clone()),
+    ];
+    fields.extend(wish.filters());
+    fields.extend(wish.before.map(|before| ("before", crate::base::time::absolute(before.0))));
+    fields
+}
+
+/// The same as a request.
+fn curl(wish: &Wish, confirm: Option<u64>) -> String {
+    let body = serde_json::to_string(wish).unwrap_or_default();
+    let query = confirm.map(|count| format!("?confirm={count}")).unwrap_or_default();
+    format!(
+        "curl -X POST \"$SERIATIM_URL/api/v1/operations{query}\" -H \"Authorization: Bearer $SERIATIM_TOKEN\" -H 'Content-Type: application/json' -d {}",
+        quoted(&body)
+    )
+}
+
+/// The same at a command line.
+fn command(wish: &Wish, confirm: Option<u64>) -> String {
+    let mut line = format!("seriatim operations start {} {}", wish.action, wish.queue);
+    for (name, value) in wish.filters() {
+        line += &format!(" --{name} {}", quoted(&value));
+    }
+    match confirm {
+        Some(count) => line += &format!(" --confirm {count}"),
+        None if wish.action.deletes() => line += " --yes",
+        None => {}
+    }
+    line
+}
+
+/// As one word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}

@@ -1,0 +1,91 @@
+//! The live part of a page: made once a second for all visitors who may see the same.
+
+use axum::body::to_bytes;
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tokio::time::Instant;
+
+use super::super::auth::Who;
+use super::super::memo::{Missing, Part};
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::visit::{AS_OF, Visit, Wants, html};
+
+/// Longest part, in bytes.
+const PART_BYTES_MAX: usize = 4 << 20;
+
+impl Visit {
+    /// Whether the script of a page asks for its live part.
+    pub(in crate::http) fn wants_part(&self) -> bool {
+        matches!(self.wants, Wants::Parts(_))
+    }
+
+    /// The live part of the page, from the last second if somebody asked for it then.
+    pub(in crate::http) async fn part(
+        &self,
+        app: &Shared,
+        mut request: Request,
+        next: Next,
+    ) -> Response {
+        let stand_in = &app.memo.stand_in;
+        request.extensions_mut().insert(self.of_all(stand_in));
+        let make = || async { read(next.run(request).await).await };
+        match app.memo.part(self.kind(), make).await {
+            Ok(part) => self.own(&part, stand_in),
+            Err(Missing::Failed(response)) => response,
+            Err(Missing::Busy) => {
+                Problem::unavailable("too many pages are made at this moment").into_response()
+            }
+        }
+    }
+
+    /// Who sees the same at this address: those of one role and time zone, and of one token if that is limited.
+    fn kind(&self) -> String {
+        let who = match &self.who {
+            Who::Anybody => "",
+            Who::Token { name, scope, .. } if scope.is_limited() => name,
+            Who::Token { role, .. } => role.name(),
+        };
+        // Lines: none of these has one.
+        format!("{}\n{who}\n{}", self.frame.here, self.clock.zone_name())
+            + if self.scope.is_limited() { "\nlimited" } else { "" }
+    }
+
+    /// A visit whose part is for all.
+    fn of_all(&self, stand_in: &str) -> Self {
+        let mut visit = self.clone();
+        visit.frame.mark = stand_in.to_owned();
+        visit
+    }
+
+    /// The part with the mark of this visitor, unless the page has it already.
+    fn own(&self, part: &Part, stand_in: &str) -> Response {
+        let is_known = matches!(&self.wants, Wants::Parts(Some(known)) if *known == part.mark);
+        let mut response = match std::str::from_utf8(&part.text) {
+            _ if is_known => StatusCode::NOT_MODIFIED.into_response(),
+            Ok(text) if text.contains(stand_in) => html(text.replace(stand_in, &self.frame.mark)),
+            _ => html(part.text.clone()),
+        };
+        response.headers_mut().insert(header::ETAG, part.mark.clone());
+        response.headers_mut().insert(AS_OF, part.as_of.clone());
+        response
+    }
+}
+
+/// The part in a page's answer; the answer itself if it is none.
+async fn read(response: Response) -> Result<Part, Response> {
+    let (mark, as_of, body) = {
+        let (head, body) = response.into_parts();
+        let header = |name| head.headers.get(name).cloned();
+        let (StatusCode::OK, Some(mark)) = (head.status, header(header::ETAG)) else {
+            return Err(Response::from_parts(head, body));
+        };
+        (mark, header(AS_OF).unwrap_or(HeaderValue::from_static("")), body)
+    };
+    match to_bytes(body, PART_BYTES_MAX).await {
+        Ok(text) => Ok(Part { text, mark, as_of, at: Instant::now() }),
+        Err(_) => Err(Problem::unavailable("this page is too large to be renewed").into_response()),
+    }
+}

@@ -1,0 +1,98 @@
+//! Many tabs, streams that do not come through, and rows that stay selected.
+
+use serde_json::{Value, json};
+
+use super::window::Window;
+use crate::hand::Hand;
+use crate::http::Api;
+use crate::site::Site;
+
+const QUEUES: &str = "[queues.mails]\nmode = \"fifo\"\nmax_retries = 0\n";
+/// Those who hold and who wait for the stream of a browser.
+const LOCKS: &str = "const done = arguments[arguments.length - 1];
+    navigator.locks.query().then((locks) => done([locks.held.length, locks.pending.length]));";
+
+fn push(api: &Api, key: &str) {
+    let job = json!({ "key": key, "delay": "1h" });
+    api.post("/api/v1/queues/mails/jobs", &job).done();
+}
+
+async fn shows(window: &Window, text: &str) {
+    window.until(text, &format!("document.body.innerText.includes({text:?})")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_tabs_stay_current_and_one_of_them_listens() {
+    let api = Api::start(QUEUES);
+    push(&api, "m-first");
+    let window = Window::open(&api.address, 1280, 900).await;
+    window.go("/queues/mails/lanes").await;
+    for _ in 1..10 {
+        window.another_tab().await;
+        window.go("/queues/mails/lanes").await;
+        shows(&window, "m-first").await;
+    }
+    let locks = window.run_async(LOCKS).await;
+    assert_eq!(locks[0], 1, "one tab listens: {locks}");
+    push(&api, "m-second");
+    shows(&window, "m-second").await;
+    assert_eq!(window.console().await, Vec::<String>::new());
+    window.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_is_seen_before_the_page_would_have_asked_and_also_where_the_stream_is_blocked() {
+    let api = Api::start(QUEUES);
+    push(&api, "m-first");
+    let window = Window::open(&api.address, 1280, 900).await;
+    window.go("/queues/mails/lanes").await;
+    shows(&window, "m-first").await;
+    let began = tokio::time::Instant::now();
+    push(&api, "m-second");
+    shows(&window, "m-second").await;
+    println!("seen after {:?}", began.elapsed());
+    window.block("/live").await;
+    window.go("/queues/mails/lanes").await;
+    push(&api, "m-third");
+    shows(&window, "m-third").await;
+    window.close().await;
+}
+
+/// A store with so many dead jobs.
+async fn with_dead(count: usize) -> Api {
+    let site = Site::new(QUEUES);
+    let queues = vec![seriatim::Queue::fifo("mails").max_retries(0)];
+    let hand = Hand::new(site.store().await, queues).await;
+    for i in 0..count {
+        hand.push(seriatim::Job::new("mails", &i).unwrap().key(format!("k{i}"))).await;
+    }
+    hand.fail_all("mails", "no such address").await;
+    hand.store.close().await.unwrap();
+    Api::with(site, |_| {})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_stay_selected_from_page_to_page_and_are_acted_on_together() {
+    let api = with_dead(60).await;
+    let window = Window::open(&api.address, 1280, 900).await;
+    window.go("/morgue?queue=mails").await;
+    let tick = "document.querySelector('tbody input[type=checkbox]').click()";
+    window.run(tick).await;
+    shows(&window, "1 selected").await;
+    window.press("Next page").await;
+    window.until("the next page", "location.search.includes('after')").await;
+    window.run(tick).await;
+    shows(&window, "2 selected").await;
+    window.keys("jjx").await;
+    shows(&window, "3 selected").await;
+    window.press("Requeue…").await;
+    shows(&window, "3 chosen dead jobs of mails").await;
+    window.press("Requeue").await;
+    shows(&window, "3 of 3 dead jobs requeued").await;
+    let stats = api.get("/api/v1/stats").done();
+    assert_eq!(stats["total"]["dead"], 57);
+    let kept: Value = window.run("return sessionStorage.length").await;
+    assert_eq!(kept, 0, "what was begun is not selected any more");
+    assert_eq!(window.console().await, Vec::<String>::new());
+    window.close().await;
+}

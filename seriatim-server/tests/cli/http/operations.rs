@@ -1,0 +1,156 @@
+//! Deeds on many jobs or lanes, from pages and by the API.
+
+use serde_json::{Value, json};
+
+use super::Api;
+use super::client::{Answer, Request};
+use crate::hand::Hand;
+use crate::site::{Site, eventually};
+
+const QUEUES: &str = "[queues.orders]\nmode = \"fifo\"\nmax_retries = 0\n";
+
+/// A server whose store has so many dead jobs.
+async fn with_dead(count: usize) -> Api {
+    let site = Site::new(QUEUES);
+    let hand =
+        Hand::new(site.store().await, vec![seriatim::Queue::fifo("orders").max_retries(0)]).await;
+    for numbers in (0..count).collect::<Vec<_>>().chunks(100) {
+        let job = |i: &usize| seriatim::Job::new("orders", i).unwrap().key(format!("k{i}"));
+        let jobs = numbers.iter().map(job).collect();
+        let push = seriatim::store::Push { now: Some(hand.now), jobs };
+        hand.store.push(push).await.unwrap();
+        hand.fail_all("orders", "timeout after 3s").await;
+    }
+    hand.store.close().await.unwrap();
+    Api::with(site, |_| {})
+}
+
+fn submit(api: &Api, path: &str, fields: &[(&str, &str)]) -> Answer {
+    let mut body = form_urlencoded(fields);
+    body.insert_str(0, "mark=&");
+    let request = Request::new("POST", path).body("application/x-www-form-urlencoded", body);
+    request.header("Sec-Fetch-Site", "same-origin").send(&api.address)
+}
+
+fn form_urlencoded(fields: &[(&str, &str)]) -> String {
+    let encoded = |text: &str| text.bytes().map(|b| format!("%{b:02x}")).collect::<String>();
+    let pairs = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value)));
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+/// The operation of the page that an answer leads to.
+fn led_to(answer: &Answer) -> String {
+    assert_eq!(answer.status, 303, "{}", answer.text());
+    let place = answer.header("location").unwrap();
+    place.strip_prefix("/operations/").unwrap_or_else(|| panic!("{place}")).to_owned()
+}
+
+fn shown(api: &Api, id: &str) -> Value {
+    api.get(&format!("/api/v1/operations/{id}")).done()
+}
+
+async fn ended(api: &Api, id: &str) -> Value {
+    eventually("it has ended", async || shown(api, id)["ended_at"].is_string()).await;
+    shown(api, id)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cause_of_many_is_requeued_from_its_page() {
+    let api = with_dead(1_200).await;
+    let causes = api.get("/morgue?view=causes").text();
+    let link = causes.split("href=\"").find(|link| link.contains("action=requeue")).unwrap();
+    let link = link.split('"').next().unwrap().replace("&#38;", "&").replace("&amp;", "&");
+    let page = api.get(&link).text();
+    for part in [
+        "1,200",
+        "dead jobs of orders",
+        "cause timeout after Ns",
+        "curl -X POST",
+        "seriatim operations start requeue orders",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let before = page.split("name=\"before\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    let fields = [
+        ("action", "requeue"),
+        ("queue", "orders"),
+        ("cause", "timeout after Ns"),
+        ("before", before),
+    ];
+    let id = led_to(&submit(&api, "/operations/start", &fields));
+    let done = ended(&api, &id).await;
+    assert_eq!(
+        (&done["count"], &done["expected"], &done["state"]),
+        (&json!(1_200), &json!(1_200), &json!("done"))
+    );
+    let page = api.get(&format!("/operations/{id}")).text();
+    assert!(page.contains("1,200 of 1,200 dead jobs requeued"), "{page}");
+    assert!(api.get("/operations").text().contains("Requeue dead jobs of orders"));
+    let deeds = api.get("/api/v1/audit?limit=1").done();
+    assert_eq!(deeds["deeds"][0]["action"], "operation requeue", "{deeds}");
+    assert_eq!(deeds["deeds"][0]["on"]["cause"], "timeout after Ns");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn to_delete_more_than_a_thousand_their_number_is_typed_and_it_waits_for_an_undo() {
+    let api = with_dead(1_001).await;
+    let wish = [("action", "delete_dead"), ("queue", "orders")];
+    let page = api.get("/operations/new?action=delete_dead&queue=orders").text();
+    assert!(page.contains("type their number: 1001") && page.contains("can be undone"), "{page}");
+    for typed in ["", "1000", "many"] {
+        let refused =
+            submit(&api, "/operations/start", &[&wish[..], &[("confirm", typed)]].concat());
+        assert!(matches!(refused.status, 400 | 409), "{typed}: {}", refused.text());
+    }
+    let by_api = json!({ "action": "delete_dead", "queue": "orders" });
+    let (field, _) = api.post("/api/v1/operations", &by_api).refused(409);
+    assert_eq!(field, "confirm");
+    let begun = submit(&api, "/operations/start", &[&wish[..], &[("confirm", "1,001")]].concat());
+    let said = begun.header("set-cookie").unwrap().to_owned();
+    assert!(said.contains("operation.stop"), "{said}");
+    let id = led_to(&begun);
+    assert_eq!(shown(&api, &id)["state"], "waiting");
+    let undone = submit(&api, "/do", &[("deed", "operation.stop"), ("operation", &id)]);
+    assert_eq!(undone.status, 303);
+    assert_eq!(shown(&api, &id)["state"], "stopped");
+    assert_eq!(ended(&api, &id).await["count"], 0);
+    assert_eq!(api.get("/api/v1/stats").done()["total"]["dead"], 1_001);
+    let done = api.post("/api/v1/operations?confirm=1001", &by_api).done();
+    let id = done["id"].as_str().unwrap();
+    assert_eq!(ended(&api, id).await["count"], 1_001);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_page_deletes_can_be_undone_for_ten_seconds() {
+    let api = with_dead(2).await;
+    let jobs = api.get("/api/v1/queues/orders/morgue").done();
+    let job = jobs["jobs"][0]["job_id"].as_str().unwrap();
+    let answer = submit(&api, "/do", &[("deed", "job.delete"), ("job", job), ("back", "/morgue")]);
+    assert_eq!((answer.status, answer.header("location")), (303, Some("/morgue")));
+    let said = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let page = Request::new("GET", "/morgue").header("Cookie", &said).send(&api.address).text();
+    assert!(page.contains("deleted in 10 s") && page.contains("Undo"), "{page}");
+    let id = page.split("name=\"operation\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert_eq!(shown(&api, id)["state"], "waiting");
+    assert_eq!(submit(&api, "/do", &[("deed", "operation.stop"), ("operation", id)]).status, 303);
+    assert_eq!(ended(&api, id).await["count"], 0);
+    assert_eq!(api.get("/api/v1/queues/orders/morgue").done(), jobs);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_were_ticked_are_acted_on_and_no_others() {
+    let api = with_dead(5).await;
+    let jobs = api.get("/api/v1/queues/orders/morgue").done();
+    let id = |i: usize| jobs["jobs"][i]["job_id"].as_str().unwrap();
+    let ticked = [("action", "requeue"), ("queue", "orders"), ("jobs", id(0)), ("jobs", id(3))];
+    let page = submit(&api, "/operations/new", &ticked);
+    assert!(page.text().contains("2 chosen dead jobs of orders"), "{}", page.text());
+    let list = format!("{},{}", id(0), id(3));
+    let fields = [("action", "requeue"), ("queue", "orders"), ("jobs", &*list)];
+    let operation = led_to(&submit(&api, "/operations/start", &fields));
+    assert_eq!(ended(&api, &operation).await["count"], 2);
+    let left = api.get("/api/v1/queues/orders/morgue").done();
+    assert_eq!(left["jobs"].as_array().unwrap().len(), 3);
+    let mixed = [&fields[..], &[("key", "k1")]].concat();
+    assert_eq!(submit(&api, "/operations/start", &mixed).status, 400);
+}
