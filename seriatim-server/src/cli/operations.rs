@@ -76,7 +76,7 @@ struct Which {
     #[arg(long, value_parser = lane_state)]
     state: Option<seriatim::store::LaneState>,
     /// Only what died, or waited, before this time. Default: now
-    #[arg(long, value_parser = |text: &str| read(text))]
+    #[arg(long, value_parser = read)]
     before: Option<seriatim::Timestamp>,
     /// These jobs, with commas between them, instead of a filter
     #[arg(long, value_delimiter = ',', value_name = "ID")]

@@ -1,74 +1,37 @@
 //! Tells open pages that queues changed: that, and not what, at most once a second.
 
 use std::convert::Infallible;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Mutex;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, stream};
-use seriatim::store::QueueStats;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::caller::{Caller, Connection};
+use super::changes::fingerprint;
 use super::limits::{LISTENER_BEAT, STATS_INTERVAL};
 use super::pool::Held;
 use super::problem::Problem;
 use super::state::Shared;
-use crate::base::lock::lock;
 
 pub(super) const LIVE_PATH: &str = "/live";
 const FIRST: &str = "retry: 5000\n\n";
 const CHANGED: &str = "data: changed\n\n";
-
-/// What all who listen share: the fingerprint of the figures.
-#[derive(Default)]
-pub(super) struct Live {
-    figures: watch::Sender<u64>,
-    is_sampled: Mutex<bool>,
-}
-
-impl Live {
-    /// Whether somebody listens; the last one to leave ends the sampling.
-    fn is_heard(&self) -> bool {
-        let mut is_sampled = lock(&self.is_sampled);
-        *is_sampled = self.figures.receiver_count() > 0;
-        *is_sampled
-    }
-
-    /// Listens; true if the caller has to begin the sampling.
-    fn listen(&self) -> (watch::Receiver<u64>, bool) {
-        let mut is_sampled = lock(&self.is_sampled);
-        let mut changes = self.figures.subscribe();
-        changes.mark_unchanged();
-        (changes, !std::mem::replace(&mut *is_sampled, true))
-    }
-}
-
-/// Of what a page shows, without lags: those grow by themselves.
-fn fingerprint(stats: &[QueueStats]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for of in stats {
-        (&of.queue, of.paused, of.lanes, of.jobs, of.claimed).hash(&mut hasher);
-        (of.retrying, of.dead, of.processed, of.failed).hash(&mut hasher);
-    }
-    hasher.finish()
-}
 
 /// Reads the figures once for all listeners, while there are any.
 async fn sample(app: Shared) {
     let mut ticks = interval(STATS_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known = None;
-    while app.live.is_heard() {
+    while app.changes.are_heard() {
         ticks.tick().await;
         let Ok(stats) = app.store.stats(None).await else { continue };
         let now = fingerprint(&stats);
         if known.replace(now).is_some_and(|before| before != now) {
-            app.live.figures.send_replace(now);
+            app.changes.tell(now);
         }
     }
 }
@@ -80,7 +43,7 @@ pub(super) async fn listen(
 ) -> Result<Response, Problem> {
     let place = app.budgets.listeners.try_take(&caller.party, 1);
     let place = place.ok_or_else(|| Problem::too_many("too many event streams"))?;
-    let (changes, begins) = app.live.listen();
+    let (changes, begins) = app.changes.listen();
     if begins {
         tokio::spawn(sample(app.clone()));
     }
@@ -171,7 +134,7 @@ mod tests {
         assert_eq!(beat, ":\n\n", "one change of a hundred pushes, and then none");
         drop(heard);
         tokio::time::sleep(STATS_INTERVAL * 2).await;
-        assert!(!*lock(&app.live.is_sampled), "nobody listens, so nobody reads");
+        assert!(!app.changes.are_heard(), "nobody listens, so nobody reads");
         let mut again = opened(&app).await;
         assert_eq!(again.next().await.unwrap().unwrap(), FIRST);
     }

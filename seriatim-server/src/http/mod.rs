@@ -5,6 +5,7 @@ mod around;
 mod audit;
 mod auth;
 mod caller;
+mod changes;
 mod checkup;
 mod cron;
 mod dataloader;

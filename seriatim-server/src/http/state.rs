@@ -12,10 +12,10 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 
 use super::audit::Audit;
 use super::auth::Guard;
+use super::changes::Changes;
 use super::checkup::{Checkup, Checkups};
 use super::implied::Queues;
 use super::limits::{Budgets, IMPLIED_QUEUES_MAX};
-use super::live::Live;
 use super::logins::Logins;
 use super::memo::Memo;
 use super::metrics::meter::Meter;
@@ -47,7 +47,7 @@ pub(crate) struct App {
     pub(super) audit: Audit,
     pub(super) cron: Vec<Cron>,
     pub(super) queues: Queues,
-    pub(super) live: Live,
+    pub(super) changes: Changes,
     pub(super) memo: Memo,
     /// As whom it carries out operations.
     pub(super) runner: String,
@@ -113,7 +113,7 @@ impl App {
             audit: setup.audit,
             cron: setup.cron,
             queues: Queues::new(setup.queues, setup.implied_max.unwrap_or(IMPLIED_QUEUES_MAX)),
-            live: Live::default(),
+            changes: Changes::default(),
             memo: Memo::default(),
             runner: format!("server-{:016x}", fastrand::u64(..)),
             checkups: Checkups::default(),

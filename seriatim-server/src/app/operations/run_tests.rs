@@ -53,7 +53,9 @@ async fn with_dead(count: u32) -> SharedStore {
     assert_eq!(turns.len(), count as usize);
     let fail = |(i, turn): (usize, &seriatim::store::Turn)| {
         let error = if i % 2 == 0 { format!("timeout after {i}s") } else { "no stock".to_owned() };
-        plan(turn, &queue, &Outcome::Retry { error, retry_in: None }.into(), &|_| LEASE)
+        plan(turn, &queue, &Outcome::Retry { error: error.into(), retry_in: None }.into(), &|_| {
+            LEASE
+        })
     };
     let turns = turns.iter().enumerate().map(fail).collect();
     store.settle(Settle { turns, ..Settle::default() }).await.unwrap();

@@ -60,7 +60,7 @@ async fn shop() -> Api {
             1 => format!("no table report_{i}"),
             _ => "connection refused: 10.0.0.7".to_owned(),
         };
-        hand.end(turn, seriatim::Outcome::Retry { error, retry_in: None }).await;
+        hand.end(turn, seriatim::Outcome::Retry { error: error.into(), retry_in: None }).await;
     }
     for to in ["ann", "bob", "cat"] {
         hand.push(Job::new("mails", &json!({ "to": to })).unwrap().key(to)).await;
