@@ -32,17 +32,6 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Requeue,
-        Self::DeleteDead,
-        Self::DeleteJobs,
-        Self::Retry,
-        Self::Pause,
-        Self::Resume,
-        Self::Bury,
-        Self::DeleteWaiting,
-    ];
-
     /// What is done to each lane; none for those on jobs.
     pub(crate) fn on_lanes(self) -> Option<LaneAction> {
         match self {

@@ -114,7 +114,8 @@ async fn a_stop_ends_it_before_the_next_step_and_an_undone_one_does_nothing() {
         }
         stop(&*store, &id, "somebody").await.unwrap();
     };
-    let (done, ()) = tokio::join!(run(&store, &id, "here", &here(), |_| {}), after_one);
+    let stays = here();
+    let (done, ()) = tokio::join!(run(&store, &id, "here", &stays, |_| {}), after_one);
     done.unwrap();
     let stopped = show(&*store, &id).await.unwrap();
     assert_eq!((stopped.state, stopped.stopped_by.as_deref()), (State::Stopped, Some("somebody")));

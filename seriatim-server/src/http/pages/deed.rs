@@ -118,7 +118,7 @@ impl Deed {
             text.parse::<JobId>().map_err(|error| Problem::invalid("job", error.to_string()))
         };
         let name = needed("deed")?;
-        let (about, verb) = name.split_once('.').unwrap_or((&name, ""));
+        let about = name.split('.').next().unwrap_or_default();
         let on = match about {
             "queue" => On::Queue(needed("queue")?),
             "node" => On::Node(needed("node")?),
