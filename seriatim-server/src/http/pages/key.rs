@@ -193,7 +193,7 @@ impl Lane {
             }
         });
         Self {
-            state: why.state(lane),
+            state: why.state(lane, around.now),
             why: why.to_string(),
             jobs: lane.jobs,
             holder,

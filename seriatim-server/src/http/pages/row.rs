@@ -101,7 +101,7 @@ impl LaneRow {
             queue: queue.clone(),
             name,
             href,
-            state: why.state(lane),
+            state: why.state(lane, around.now),
             why: why.to_string(),
             jobs: lane.jobs,
             since: lane.claimed_at.or(lane.due).map(|at| visit.clock.of(at)),

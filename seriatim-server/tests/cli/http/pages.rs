@@ -355,3 +355,20 @@ fn what_people_do_is_listed_with_the_key_it_was_done_to() {
     let narrow = Visitor::log_in(&api, "part");
     assert_eq!(narrow.get("/audit").status, 403);
 }
+
+#[test]
+fn lanes_are_filtered_by_a_form_whose_fields_may_be_empty() {
+    let api = guarded();
+    for key in ["eu/1", "us/1"] {
+        push(&api, "orders", &json!({ "key": key, "payload": 1 }));
+    }
+    let visitor = Visitor::log_in(&api, "eyes");
+    let form = "by=key&from=&node=&due_from=&due_to=&retries_min=";
+    let page = visitor.page(&format!("/queues/orders/lanes?{form}&state=ready&prefix=eu/"));
+    assert!(page.contains("eu/1") && !page.contains("us/1"), "{page}");
+    assert!(page.contains("<option value=\"ready\" selected>"), "{page}");
+    let page = visitor.page(&format!("/queues/orders/lanes?{form}&state=held,paused&prefix="));
+    assert!(page.contains("No lane fits") && page.contains("value=\"held,paused\" selected"));
+    assert_eq!(visitor.get("/queues/orders/lanes?state=odd").status, 400);
+    assert_eq!(visitor.get("/queues/orders/lanes?due_to=soon").status, 400);
+}
