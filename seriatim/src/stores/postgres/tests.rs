@@ -262,7 +262,7 @@ async fn a_busy_pusher_does_not_hold_up_a_claim() {
     let schema = new_schema();
     let store = open(&schema).await;
     declare(&store, Queue::fifo("q")).await;
-    push(&store, vec![job("a", 1), job("b", 2)]).await;
+    push(&store, vec![job("a", 1), job("b", 2), job("a", 3)]).await;
     let mut client = session().await;
     let holder = client.transaction().await.unwrap();
     let lock = in_schema("SELECT FROM seriatim.lane WHERE key = 'a' FOR UPDATE", &schema);
