@@ -36,10 +36,10 @@ export class Client {
   }
 
   async push(queue, payload, fields = {}) {
-    return (await this.pushMany(queue, [{ payload, ...fields }]))[0];
+    return (await this.pushAll(queue, [{ payload, ...fields }]))[0];
   }
 
-  async pushMany(queue, jobs) {
+  async pushAll(queue, jobs) {
     // Repeated after an answer that was lost, jobs without these keys would be pushed twice.
     const safe = jobs.every((job) => job.idempotency_key);
     const answer = await this.call("POST", `/queues/${encodeURIComponent(queue)}/jobs`, jobs, { safe });

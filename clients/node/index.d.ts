@@ -39,7 +39,7 @@ export class Client {
   constructor(url?: string, options?: { token?: string; timeout?: number; retryFor?: number });
   push(queue: string, payload?: Json, fields?: Fields): Promise<Pushed>;
   /** Pushes all jobs or none. */
-  pushMany(queue: string, jobs: (Fields & { payload?: Json })[]): Promise<Pushed[]>;
+  pushAll(queue: string, jobs: (Fields & { payload?: Json })[]): Promise<Pushed[]>;
   /** All that is known of a job. */
   job(jobId: string): Promise<Record<string, any>>;
   /** Cancels a waiting job; the handler of a running one is told. */

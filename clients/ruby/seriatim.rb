@@ -51,11 +51,11 @@ module Seriatim
     # Pushes one job. Fields: `key`, `score`, `delay`, `run_at`, `priority`, `idempotency_key` and the others of
     # docs/http.md ("Pushing"); the server refuses unknown ones.
     def push(queue, payload = nil, **fields)
-      push_many(queue, [{ payload: payload, **fields }]).first
+      push_all(queue, [{ payload: payload, **fields }]).first
     end
 
     # Pushes all jobs, hashes with `payload` and fields, or none.
-    def push_many(queue, jobs)
+    def push_all(queue, jobs)
       # Repeated after an answer that was lost, jobs without these keys would be pushed twice.
       safe = jobs.all? { |job| job[:idempotency_key] || job["idempotency_key"] }
       answer = call("POST", "/queues/#{quote(queue)}/jobs", jobs, safe: safe)

@@ -48,7 +48,7 @@ class Pushed(TypedDict):
 
 
 class Job(TypedDict, total=False):
-    """A job of `push_many`. docs/http.md ("Pushing") has all fields; the server refuses others."""
+    """A job of `push_all`. docs/http.md ("Pushing") has all fields; the server refuses others."""
 
     payload: Any
     key: Any
@@ -84,9 +84,9 @@ class Client:
     def push(self, queue: str, payload: Any = None, **fields: Any) -> Pushed:
         """Pushes one job. Fields: `key`, `score`, `delay`, `run_at`, `priority`, `idempotency_key` and the others of
         `Job`; None is as if absent."""
-        return self.push_many(queue, [{"payload": payload, **fields}])[0]  # type: ignore[typeddict-item]
+        return self.push_all(queue, [{"payload": payload, **fields}])[0]  # type: ignore[typeddict-item]
 
-    def push_many(self, queue: str, jobs: list[Job]) -> list[Pushed]:
+    def push_all(self, queue: str, jobs: list[Job]) -> list[Pushed]:
         """Pushes all jobs or none."""
         # Repeated after an answer that was lost, jobs without these keys would be pushed twice.
         safe = all(job.get("idempotency_key") for job in jobs)

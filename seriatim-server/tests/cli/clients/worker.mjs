@@ -32,7 +32,7 @@ async function push(url) {
   tell((await client.push("orders", { name: 1 }, once)).status);
   tell((await client.push("orders", { name: 1 }, once)).status);
   const late = (name) => ({ key: "k", payload: { name }, delay: "1h", priority: 3 });
-  const jobs = await client.pushMany("orders", [2, 3].map(late));
+  const jobs = await client.pushAll("orders", [2, 3].map(late));
   tell(await Promise.all(jobs.map(async ({ job_id }) => (await client.job(job_id)).priority)));
   tell((await client.cancel(jobs[1].job_id)).status);
   const nobody = new Client("http://127.0.0.1:2", { retryFor: 0.2 });

@@ -36,7 +36,7 @@ def push(url):
     once = {"key": "k", "idempotency_key": "once"}
     tell(client.push("orders", {"name": 1}, **once)["status"])
     tell(client.push("orders", {"name": 1}, **once)["status"])
-    jobs = client.push_many("orders", [{"key": "k", "payload": {"name": n}, "delay": "1h", "priority": 3} for n in (2, 3)])
+    jobs = client.push_all("orders", [{"key": "k", "payload": {"name": n}, "delay": "1h", "priority": 3} for n in (2, 3)])
     tell([client.job(job["job_id"])["priority"] for job in jobs])
     tell(client.cancel(jobs[1]["job_id"])["status"])
     for wrong in (lambda: client.push("orders", {}, kee="k"), lambda: Client("http://127.0.0.1:2", retry_for=0.2).job("1")):

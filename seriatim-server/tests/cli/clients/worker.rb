@@ -32,7 +32,7 @@ def push(url)
   once = { key: "k", idempotency_key: "once" }
   tell(client.push("orders", { name: 1 }, **once)["status"])
   tell(client.push("orders", { name: 1 }, **once)["status"])
-  jobs = client.push_many("orders", [2, 3].map { |n| { key: "k", payload: { name: n }, delay: "1h", priority: 3 } })
+  jobs = client.push_all("orders", [2, 3].map { |n| { key: "k", payload: { name: n }, delay: "1h", priority: 3 } })
   tell(jobs.map { |job| client.job(job["job_id"])["priority"] })
   tell(client.cancel(jobs[1]["job_id"])["status"])
   nobody = Seriatim::Client.new("http://127.0.0.1:2", retry_for: 0.2)
