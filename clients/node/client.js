@@ -30,9 +30,10 @@ export class Unreachable extends SeriatimError {
 }
 
 export class Client {
-  constructor(url = "http://127.0.0.1:7117", { token = process.env.SERIATIM_TOKEN, timeout = 10, retryFor = 10 } = {}) {
+  constructor(url = "http://127.0.0.1:7117", options = {}) {
     if (!/^https?:\/\//.test(url)) throw new TypeError(`url is "${url}": it must start with http:// or https://`);
-    Object.assign(this, { url: `${url.replace(/\/$/, "")}/api/v1`, token, timeout, retryFor });
+    this.url = `${url.replace(/\/$/, "")}/api/v1`;
+    Object.assign(this, withDefaults(options, { token: process.env.SERIATIM_TOKEN, timeout: 10, retryFor: 10 }));
   }
 
   async push(queue, payload, fields = {}) {
@@ -86,6 +87,14 @@ export class Client {
     const retryAfter = answer.headers.get("retry-after");
     throw new Problem(request, answer.status, { title: answer.statusText, ...document }, /^\d+$/.test(retryAfter) ? +retryAfter : undefined);
   }
+}
+
+/** Refuses options that there are not. */
+export function withDefaults(options, defaults) {
+  const unknown = Object.keys(options).find((name) => !(name in defaults));
+  if (unknown) throw new TypeError(`option "${unknown}" is unknown: there are ${Object.keys(defaults).join(", ")}`);
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  return { ...defaults, ...Object.fromEntries(given) };
 }
 
 /** Whether to send a request again: if it was certainly not carried out, or if a second time does no harm. */

@@ -1,7 +1,7 @@
 // A worker that claims lanes over HTTP (docs/http.md, "Remote workers").
 
 import { hostname } from "node:os";
-import { mayRepeat, pauseAfter, Problem } from "./client.js";
+import { mayRepeat, pauseAfter, Problem, withDefaults } from "./client.js";
 import { Lane, outcomeOf, release, retry } from "./lane.js";
 
 const HEARTBEAT_MAX_S = 5;
@@ -19,7 +19,8 @@ export class RemoteWorker {
 
   constructor(client, queues, handle, options = {}) {
     const name = `${hostname()}-${process.pid}`;
-    Object.assign(this, { concurrency: 1, lease: 60, wait: 5, stopTimeout: 25, name }, options, { client, handle });
+    const defaults = { concurrency: 1, lease: 60, wait: 5, stopTimeout: 25, name, groups: undefined };
+    Object.assign(this, withDefaults(options, defaults), { client, handle });
     this.queues = [queues].flat();
   }
 

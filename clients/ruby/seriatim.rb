@@ -256,7 +256,8 @@ module Seriatim
   # stop. `stop_timeout` is how long handlers may run on after SIGTERM; then their lanes are released.
   class RemoteWorker
     def initialize(client, queues, concurrency: 1, lease: 60, wait: 5, stop_timeout: 25, name: nil, groups: nil, &handle)
-      @client, @queues, @handle, @concurrency = client, Array(queues), handle, concurrency
+      @client, @queues, @concurrency = client, Array(queues), concurrency
+      @handle = handle || raise(ArgumentError, "give the handler as a block")
       @lease, @wait, @stop_timeout, @groups = lease, wait, stop_timeout, groups
       @name = name || "#{Socket.gethostname}-#{Process.pid}"
       # Lanes in work, with their claims.
@@ -428,7 +429,7 @@ module Seriatim
   # many as `concurrency` of the configuration allows, and the lanes of one call one after another.
   class ProcessWorker
     def initialize(&handle)
-      @handle = handle
+      @handle = handle || raise(ArgumentError, "give the handler as a block")
       @calls, @threads, @lock = {}, {}, Mutex.new
     end
 
