@@ -73,7 +73,8 @@ export class Client {
     const request = `${method} ${this.url}${path}`;
     const headers = { "Content-Type": "application/json" };
     if (this.token) headers.Authorization = `Bearer ${this.token}`;
-    const options = { method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout(timeout * 1000) };
+    const signal = AbortSignal.timeout(timeout * 1000);
+    const options = { method, headers, signal, body: body && JSON.stringify(body) };
     let answer, document;
     try {
       answer = await fetch(this.url + path, options);
@@ -84,8 +85,9 @@ export class Client {
       throw new Unreachable(request, error);
     }
     if (answer.ok) return document;
-    const retryAfter = answer.headers.get("retry-after");
-    throw new Problem(request, answer.status, { title: answer.statusText, ...document }, /^\d+$/.test(retryAfter) ? +retryAfter : undefined);
+    const asked = answer.headers.get("retry-after");
+    const retryAfter = /^\d+$/.test(asked) ? Number(asked) : undefined;
+    throw new Problem(request, answer.status, { title: answer.statusText, ...document }, retryAfter);
   }
 }
 

@@ -63,10 +63,11 @@ export class RemoteWorker {
     if (running.length >= this.concurrency || running.some((lane) => lane.crashes > 0)) return this.#sleep();
     const sentAt = performance.now();
     const limit = this.concurrency - running.length;
-    const body = { queues: this.queues, limit, lease_ttl_sec: this.lease, consumer_groups: this.groups };
+    const wait_ms = this.wait * 1000;
+    const body = { queues: this.queues, consumer_groups: this.groups, limit, lease_ttl_sec: this.lease, wait_ms };
     let answer;
     try {
-      answer = await this.#call("claim", { ...body, wait_ms: this.wait * 1000 }, { timeout: this.wait + 10, retryFor: 0 });
+      answer = await this.#call("/work/claim", body, { timeout: this.wait + 10, retryFor: 0 });
     } catch (error) {
       if (!mayRepeat(error, true)) throw error;
       if (this.#failures === 0) console.error("cannot claim, trying again:", error.message);
@@ -113,7 +114,7 @@ export class RemoteWorker {
   async #settle(outcomes, retryFor) {
     const results = outcomes.map(([lane, outcome]) => ({ ...proof(this.#running.get(lane)), ...outcome }));
     // A second settle of a claim changes nothing: it is stale.
-    const answer = await this.#call("settle", { results }, { safe: true, retryFor });
+    const answer = await this.#call("/work/settle", { results }, { safe: true, retryFor });
     answer.results.forEach(({ status }, i) => {
       if (status === "stale") console.error(`the claim of ${about(outcomes[i][0])} was lost, or settled before`);
     });
@@ -126,7 +127,7 @@ export class RemoteWorker {
     const claims = lanes.map(([, claim]) => claim);
     const options = { timeout: this.lease / 3, retryFor: 0 };
     try {
-      const answer = await this.#call("heartbeat", { claims, lease_ttl_sec: this.lease }, options);
+      const answer = await this.#call("/work/heartbeat", { claims, lease_ttl_sec: this.lease }, options);
       const cancelled = new Map(answer.cancel.map((notice) => [notice.lane, notice.job_ids]));
       for (const [lane] of lanes) {
         const lost = answer.lost.includes(lane.lane);
@@ -157,8 +158,8 @@ export class RemoteWorker {
     for (const lane of left) Lane.heard(lane, { lost: true });
   }
 
-  #call(what, body, options) {
-    return this.client.call("POST", `/work/${what}`, { worker: this.name, ...body }, options);
+  #call(path, body, options) {
+    return this.client.call("POST", path, { worker: this.name, ...body }, options);
   }
 }
 

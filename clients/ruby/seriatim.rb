@@ -107,7 +107,8 @@ module Seriatim
       end
       # A proxy answers errors with a page of its own.
       document = { "title" => answer.message, "detail" => answer.body.to_s[0, 200] } unless document.is_a?(Hash)
-      raise Problem.new(what, answer.code.to_i, document, answer["Retry-After"]&.then { |text| Float(text, exception: false) })
+      asked = answer["Retry-After"]
+      raise Problem.new(what, answer.code.to_i, document, asked && Float(asked, exception: false))
     end
 
     def send_request(request, uri, timeout, what)
@@ -321,8 +322,9 @@ module Seriatim
 
       wait(0)
       sent_at = Seriatim.now
-      body = { queues: @queues, limit: @concurrency - running.size, lease_ttl_sec: @lease, consumer_groups: @groups }
-      answer = work("claim", { **body, wait_ms: (@wait * 1000).to_i }, timeout: @wait + 10, retry_for: 0)
+      limit, wait_ms = @concurrency - running.size, (@wait * 1000).to_i
+      body = { queues: @queues, consumer_groups: @groups, limit: limit, lease_ttl_sec: @lease, wait_ms: wait_ms }
+      answer = post("/work/claim", body, timeout: @wait + 10, retry_for: 0)
       @failures = 0
       tell_of_unknown(answer.fetch("unknown_queues", []))
       answer["lanes"].each { |document| start(document, sent_at) }
@@ -375,7 +377,7 @@ module Seriatim
       outcomes = @lock.synchronize { outcomes.slice(*@running.keys) }
       results = outcomes.map { |lane, outcome| { **proof(lane), **outcome } }
       # A second settle of a claim changes nothing: it is stale.
-      answer = work("settle", { results: results }, safe: true, retry_for: retry_for)
+      answer = post("/work/settle", { results: results }, safe: true, retry_for: retry_for)
       outcomes.keys.zip(answer["results"]) do |lane, result|
         warn("the claim of #{lane} was lost, or settled before") if result["status"] == "stale"
       end
@@ -392,7 +394,7 @@ module Seriatim
 
       sent_at = Seriatim.now
       body = { claims: held.values.map(&:dup), lease_ttl_sec: @lease }
-      hear(held.keys, work("heartbeat", body, timeout: @lease / 3.0, retry_for: 0), sent_at)
+      hear(held.keys, post("/work/heartbeat", body, timeout: @lease / 3.0, retry_for: 0), sent_at)
     rescue Error => error
       warn("a heartbeat failed: #{error.message}")
       # If it is what was refused, it must not stop the heartbeats.
@@ -420,8 +422,8 @@ module Seriatim
       warn("cannot release lanes: they run again when their leases end: #{error.message}")
     end
 
-    def work(what, body, **options)
-      @client.call("POST", "/work/#{what}", { worker: @name, **body }, **options)
+    def post(path, body, **options)
+      @client.call("POST", path, { worker: @name, **body }, **options)
     end
   end
 

@@ -114,9 +114,15 @@ class RemoteWorker:
             return
         self._wait(0)
         limit, sent_at = self.concurrency - len(running), time.monotonic()
-        body = {"queues": self.queues, "limit": limit, "lease_ttl_sec": self.lease, "consumer_groups": self.groups}
+        body = {
+            "queues": self.queues,
+            "consumer_groups": self.groups,
+            "limit": limit,
+            "lease_ttl_sec": self.lease,
+            "wait_ms": int(self.wait * 1000),
+        }
         try:
-            answer = self._call("claim", {**body, "wait_ms": int(self.wait * 1000)}, timeout=self.wait + 10, retry_for=0)
+            answer = self._call("/work/claim", body, timeout=self.wait + 10, retry_for=0)
         except SeriatimError as error:
             if not may_repeat(error, safe=True):
                 raise
@@ -171,7 +177,7 @@ class RemoteWorker:
             outcomes = [(lane, outcome) for lane, outcome in outcomes if lane in self._running]
             results = [{**proof(self._running[lane]), **outcome} for lane, outcome in outcomes]
         # A second settle of a claim changes nothing: it is stale.
-        answer = self._call("settle", {"results": results}, safe=True, retry_for=retry_for)
+        answer = self._call("/work/settle", {"results": results}, safe=True, retry_for=retry_for)
         for (lane, _), result in zip(outcomes, answer["results"]):
             if result["status"] == "stale":
                 log.warning("the claim of lane %s (key %r) was lost, or settled before", lane.lane, lane.key)
@@ -185,7 +191,7 @@ class RemoteWorker:
             sent_at, claims = time.monotonic(), [dict(claim) for claim in held.values()]
             try:
                 body = {"claims": claims, "lease_ttl_sec": self.lease}
-                answer = self._call("heartbeat", body, timeout=self.lease / 3, retry_for=0)
+                answer = self._call("/work/heartbeat", body, timeout=self.lease / 3, retry_for=0)
             except SeriatimError as error:
                 log.warning("a heartbeat failed: %s", error)
                 for claim in held.values():
@@ -212,8 +218,8 @@ class RemoteWorker:
             except SeriatimError as error:
                 log.error("cannot release lanes: they run again when their leases end: %s", error)
 
-    def _call(self, what: str, body: dict[str, Any], **options: Any) -> Any:
-        return self.client.call("POST", "/work/" + what, {"worker": self.name, **body}, **options)
+    def _call(self, path: str, body: dict[str, Any], **options: Any) -> Any:
+        return self.client.call("POST", path, {"worker": self.name, **body}, **options)
 
 
 def proof(claim: dict[str, Any]) -> dict[str, Any]:
