@@ -9,6 +9,9 @@ use super::problem::Problem;
 use super::scope::Scope;
 use crate::config::Role;
 
+/// Who asks where no token is needed, as deeds name them.
+pub(super) const ANYBODY: &str = "anybody";
+
 /// What an endpoint asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
@@ -147,6 +150,21 @@ impl Guard {
 }
 
 impl Who {
+    /// As deeds name the caller.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Anybody => ANYBODY,
+            Self::Token { name, .. } => name,
+        }
+    }
+
+    pub(super) fn role(&self) -> Option<Role> {
+        match self {
+            Self::Anybody => None,
+            Self::Token { role, .. } => Some(*role),
+        }
+    }
+
     /// Whether the caller's role is enough.
     pub(super) fn may(&self, access: Access) -> bool {
         match self {

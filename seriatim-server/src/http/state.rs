@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use axum::body::Bytes;
 use seriatim::{
-    Client, Cron, Queue, SharedStore,
+    Client, Queue, SharedStore,
     engine::{Observer, Summary, TurnLog},
     store::Ending,
 };
@@ -43,7 +43,6 @@ pub(crate) struct App {
     pub(super) journal: Arc<Journal>,
     pub(super) traces: Traces,
     pub(super) audit: Audit,
-    pub(super) cron: Vec<Cron>,
     pub(super) queues: Queues,
     checkups: Checkups,
     /// Held by what goes on although its client may be gone; see [`App::finished`].
@@ -75,8 +74,6 @@ pub(crate) struct Setup {
     /// Observes every request that pushes.
     pub(crate) traces: Traces,
     pub(crate) audit: Audit,
-    /// What this node pushes by the clock.
-    pub(crate) cron: Vec<Cron>,
     /// The queues of the configuration.
     pub(crate) queues: Vec<Queue>,
     /// How many other queues pushes may make; [`IMPLIED_QUEUES_MAX`] if unset.
@@ -105,7 +102,6 @@ impl App {
             journal: setup.journal,
             traces: setup.traces,
             audit: setup.audit,
-            cron: setup.cron,
             queues: Queues::new(setup.queues, setup.implied_max.unwrap_or(IMPLIED_QUEUES_MAX)),
             checkups: Checkups::default(),
             budgets: Budgets::default(),

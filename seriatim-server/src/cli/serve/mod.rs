@@ -151,7 +151,6 @@ impl Serve {
             journal,
             traces: traces.clone(),
             audit: audit(&config.http)?,
-            cron: config.cron_entries()?,
             queues,
             implied_max: config.http.implied_queues.map(|most| most.0),
             ..Setup::default()

@@ -40,10 +40,11 @@ pub(super) struct Place {
     pub(super) name: &'static str,
 }
 
-pub(super) const PLACES: [Place; 5] = [
+pub(super) const PLACES: [Place; 6] = [
     Place { path: "/", name: "Overview" },
     Place { path: "/queues", name: "Queues" },
     Place { path: "/morgue", name: "Morgue" },
+    Place { path: "/cron", name: "Cron" },
     Place { path: "/nodes", name: "Nodes" },
     Place { path: "/audit", name: "Audit" },
 ];

@@ -12,6 +12,7 @@ const TOKENS: &str = "[http]\naudit_file = \"audit.ndjson\"\ntokens = [\
     { name = \"boss\", token_env = \"T_boss\", role = \"admin\" }, \
     { name = \"shop\", token_env = \"T_shop\", role = \"producer\" }, \
     { name = \"part\", token_env = \"T_part\", role = \"admin\", queues = [\"mails\"] }]\n\
+    [[cron]]\nname = \"night <b>\"\nschedule = \"0 3 * * *\"\nqueue = \"orders\"\nkey = \"c\"\n\
     [queues.orders]\nmode = \"accumulate\"\n[queues.mails]\nmode = \"fifo\"\n";
 
 /// A dashboard whose visitors must log in.
@@ -354,4 +355,33 @@ fn what_people_do_is_listed_with_the_key_it_was_done_to() {
     assert_eq!(rest["deeds"][0]["who"], "hands");
     let narrow = Visitor::log_in(&api, "part");
     assert_eq!(narrow.get("/audit").status, 403);
+}
+
+#[test]
+fn a_cron_entry_is_shown_with_its_ticks_and_run_and_paused_by_operators() {
+    let api = guarded();
+    api.knows_cron("night <b>", Some(&secret("eyes")));
+    let eyes = Visitor::log_in(&api, "eyes");
+    let page = eyes.page("/cron");
+    for told in ["night &#60;b&#62;", "at 03:00 UTC", "0 3 * * *"] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    assert!(!page.contains("Run now") && !page.contains("<b>"), "{page}");
+    let named = [("cron", "night <b>")];
+    assert_eq!(eyes.does("cron.run", &named).status, 403);
+    let hands = Visitor::log_in(&api, "hands");
+    assert!(hands.page("/cron").contains("Run now"));
+    assert_eq!(hands.does("cron.pause", &[named[0], ("reason", "new <i>")]).status, 303);
+    let page = hands.page("/cron");
+    assert!(page.contains("by hands") && page.contains("new &#60;i&#62;"), "{page}");
+    assert_eq!(hands.does("cron.run", &named).status, 303);
+    assert_eq!(hands.does("cron.resume", &named).status, 303);
+    let page = hands.page("/cron");
+    assert!(page.contains("by hand (hands)") && !page.contains("by hands"), "{page}");
+    let audit = Visitor::log_in(&api, "boss").page("/audit");
+    for told in ["cron pause", "cron run", "cron resume", "reason new &#60;i&#62;"] {
+        assert!(audit.contains(told), "{told}: {audit}");
+    }
+    assert_eq!(Visitor::log_in(&api, "part").get("/cron").status, 403);
+    assert_eq!(hands.does("cron.run", &[("cron", "none")]).status, 404);
 }
