@@ -70,8 +70,9 @@ pub(crate) struct Wanted<'a> {
     pub(crate) after: Option<&'a str>,
 }
 
-/// Notes that a page with several conditions reads at most.
+/// Notes that a page of two conditions reads at most, and in one step.
 const READ_MAX: usize = 5_000;
+const STEP: usize = 250;
 /// What a deed is found by.
 const OBJECTS: [&str; 8] = ["key", "job", "job_id", "queue", "node", "cron", "name", "lane"];
 
@@ -130,26 +131,29 @@ pub(crate) async fn latest(
         Some(after) => format!("{prefix}{after}"),
         None => format!("{prefix}\x7f"),
     };
+    let is_both = wanted.of.is_some() && wanted.queue.is_some();
+    let fits = |deed: &Deed| !is_both || deed.on.get("queue").map(String::as_str) == wanted.queue;
+    let most = if is_both { STEP } else { rows_max.min(NOTES_MAX) };
     let (mut deeds, mut read) = (Vec::new(), 0);
     loop {
-        let names = format!("{prefix}{}", begin.as_deref().unwrap_or_default())..end;
-        let most = (rows_max - deeds.len()).min(NOTES_MAX);
+        let names = format!("{prefix}{}", begin.as_deref().unwrap_or_default())..end.clone();
         let query = NoteQuery { backwards: true, rows_max: most, ..NoteQuery::new(names) };
         let notes = store.read_notes(query).await?;
         read += notes.len();
-        let fits = |deed: &Deed| match (wanted.of, wanted.queue) {
-            (Some(_), Some(queue)) => deed.on.get("queue").is_some_and(|on| on == queue),
-            _ => true,
-        };
-        let known = notes.iter().filter_map(|note| serde_json::from_slice(&note.value).ok());
-        deeds.extend(known.filter(fits));
+        for note in &notes {
+            let deed = serde_json::from_slice(&note.value).ok();
+            deeds.extend(deed.filter(fits));
+            if deeds.len() >= rows_max {
+                return Ok(Page { deeds, next: Some(suffix(&note.name)) });
+            }
+        }
         let Some(last) = notes.last().filter(|_| notes.len() == most) else {
             return Ok(Page { deeds, next: None });
         };
-        if deeds.len() >= rows_max || read >= READ_MAX {
+        if read >= READ_MAX {
             return Ok(Page { deeds, next: Some(suffix(&last.name)) });
         }
-        end = last.name.clone();
+        end.clone_from(&last.name);
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use seriatim::Timestamp;
+use seriatim::store::Store;
 
 use super::args::{Common, PageArgs, duration};
 use crate::app::chain::verify;
@@ -74,22 +75,23 @@ impl Audit {
         }
     }
 
-    async fn list(&self) -> Result<(), Failure> {
-        let read = async |store: seriatim::SharedStore| {
-            let since = match self.since {
-                Some(Since::Ago(length)) => Some(store.now().await? - length),
-                Some(Since::At(time)) => Some(time),
-                None => None,
-            };
-            let wanted = Wanted {
-                of: self.key.as_deref(),
-                queue: self.queue.as_deref(),
-                since,
-                after: self.page.after.as_deref(),
-            };
-            Ok(deeds::latest(&*store, wanted, self.page.rows_max()).await?)
+    async fn read(&self, store: &dyn Store) -> Result<deeds::Page, Failure> {
+        let since = match self.since {
+            Some(Since::Ago(length)) => Some(store.now().await? - length),
+            Some(Since::At(time)) => Some(time),
+            None => None,
         };
-        let page = self.common.store.using(read).await?;
+        let wanted = Wanted {
+            of: self.key.as_deref(),
+            queue: self.queue.as_deref(),
+            since,
+            after: self.page.after.as_deref(),
+        };
+        Ok(deeds::latest(store, wanted, self.page.rows_max()).await?)
+    }
+
+    async fn list(&self) -> Result<(), Failure> {
+        let page = self.common.store.using(async |store| self.read(&*store).await).await?;
         if self.common.json {
             say_json(&page);
             return Ok(());

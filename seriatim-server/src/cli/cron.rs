@@ -54,9 +54,9 @@ impl CronArgs {
     /// What the store knows, and what only the configuration has.
     async fn list(&self) -> Result<(), Failure> {
         let own = self.common.store.config()?.cron_entries()?;
-        let known = async |store: seriatim::SharedStore| Ok(cron::all(&*store).await?.cron);
-        let mut all = match self.common.store.using(known).await {
-            Ok(all) => all,
+        let known = self.common.store.using(async |store| Ok(cron::all(&*store).await?)).await;
+        let mut all = match known {
+            Ok(known) => known.cron,
             Err(failure) if !own.is_empty() => {
                 hint(format!("only the configuration was read: {failure}"));
                 Vec::new()

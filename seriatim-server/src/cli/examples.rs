@@ -80,6 +80,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     ("config", &[("seriatim config check", "check seriatim.toml")]),
     ("doctor", &[("seriatim doctor", "findings, and what to do about each")]),
+    ("history", &[("seriatim history --queue orders --span 24h", "its day by the minute")]),
     (
         "audit",
         &[

@@ -20,6 +20,7 @@ use super::metrics::meter::Meter;
 use super::metrics::store::Metered;
 use super::work::workers::Workers;
 use crate::base::lock::lock;
+use crate::config::DashboardConfig;
 use crate::journal::Journal;
 use crate::trace::Traces;
 
@@ -32,6 +33,7 @@ pub(crate) struct App {
     pub(super) client: Client,
     pub(super) guard: Guard,
     pub(super) environment: String,
+    pub(super) dashboard: DashboardConfig,
     pub(super) base_path: String,
     pub(super) meter: Arc<Meter>,
     pub(super) workers: Workers,
@@ -63,6 +65,7 @@ pub(super) struct Described {
 pub(crate) struct Setup {
     pub(crate) guard: Guard,
     pub(crate) environment: Option<String>,
+    pub(crate) dashboard: DashboardConfig,
     /// Everything is below it: empty, or `/prefix`.
     pub(crate) base_path: String,
     /// Observes every push.
@@ -94,6 +97,7 @@ impl App {
             store,
             guard: setup.guard,
             environment: setup.environment.unwrap_or_else(|| "production".to_owned()),
+            dashboard: setup.dashboard,
             base_path: setup.base_path,
             meter,
             workers: Workers::default(),
@@ -114,9 +118,14 @@ impl App {
 
     /// The API over a store, open to everyone who can reach it.
     pub(super) fn open(store: SharedStore) -> Shared {
+        Self::mounted(store, Guard::default())
+    }
+
+    /// The API over a store in a service, which decides who may reach it, or says who does.
+    pub(super) fn mounted(store: SharedStore, guard: Guard) -> Shared {
         let journal = Arc::<Journal>::default();
         let (store, meter) = Metered::wrap(store, journal.clone());
-        Self::new(store, meter, Setup { journal, ..Setup::default() })
+        Self::new(store, meter, Setup { journal, guard, ..Setup::default() })
     }
 
     /// What the doctor finds, as of a moment ago.

@@ -146,6 +146,7 @@ impl Serve {
         self.log_start(&config, &url);
         let parts = Setup {
             environment: config.http.environment.clone(),
+            dashboard: config.dashboard.clone(),
             observer: recorder,
             turn_log,
             journal,

@@ -136,6 +136,10 @@ mod tests {
         pause().carry_out(&store, &Book::of(&config)).await.unwrap();
         let written = std::fs::read_to_string(folder.path().join("audit.ndjson")).unwrap();
         assert!(written.contains(r#""action":"queue pause""#), "{written}");
+        let wanted = crate::app::deeds::Wanted { of: Some("orders"), ..Default::default() };
+        let kept = crate::app::deeds::latest(&*store, wanted, 5).await.unwrap().deeds;
+        assert_eq!((kept.len(), &*kept[0].action), (1, "queue pause"));
+        assert!(kept[0].who.starts_with("cli:"), "{}", kept[0].who);
         store.pause_queue("orders".into(), false).await.unwrap();
         config.http.audit_file = Some(folder.path().to_owned());
         let refused = pause().carry_out(&store, &Book::of(&config)).await.unwrap_err();

@@ -21,6 +21,8 @@ const ROWS_MAX: usize = 500;
 
 /// An entry for a template.
 struct Row {
+    /// Of its row in the page.
+    id: String,
     name: String,
     state: &'static str,
     /// Who paused it, since when, and why.
@@ -89,6 +91,7 @@ impl Row {
                 .map(|one| Definition::new(&visit.frame.base, one))
                 .collect(),
             buttons: button::all(visit, deeds, &on),
+            id: format!("cron-{}", link::encoded(&entry.name)),
             name: entry.name,
         }
     }

@@ -6,8 +6,10 @@ pub(super) struct Frame {
     /// What stands before every address.
     pub(super) base: String,
     pub(super) environment: String,
-    /// The visitor's token and its role; none where no token is needed.
+    /// The visitor's name and role; none where nobody needs to say who they are.
     pub(super) visitor: Option<(String, &'static str)>,
+    /// Whether the visitor has logged in here, and so can log out.
+    pub(super) logs_out: bool,
     /// `12:04:07 UTC`.
     pub(super) clock: String,
     pub(super) theme: &'static str,

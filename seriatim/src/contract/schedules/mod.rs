@@ -9,7 +9,8 @@ use crate::cron::Cron;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, NodeId};
-use crate::model::job::RunAt;
+use crate::model::job::{RunAt, validate_text};
+use crate::model::limits::{NAME_BYTES_MAX, NOTE_BYTES_MAX};
 use crate::model::names::did_you_mean;
 use notes::{Held, Known};
 pub(crate) use notes::{is_paused, register, ticked, tidy};
@@ -142,6 +143,9 @@ pub async fn pause_schedule(
     by: &str,
     reason: Option<&str>,
 ) -> Result<Schedule> {
+    if let Some(reason) = reason {
+        validate_text("reason", reason, NAME_BYTES_MAX)?;
+    }
     let mut schedule = schedule(store, name).await?;
     if !schedule.is_paused() {
         let (by, reason) = (by.to_owned(), reason.map(str::to_owned));
@@ -175,7 +179,7 @@ pub async fn run_schedule(store: &dyn Store, name: &str, by: &str) -> Result<Job
     let Some(mut job) = notes::job(store, &definition.mark).await? else {
         let message = format!(
             "the payload of cron entry {name:?} is longer than {} bytes, so only its nodes know it: push the job yourself",
-            crate::model::limits::NOTE_BYTES_MAX
+            NOTE_BYTES_MAX
         );
         return Err(Error::new(ErrorKind::Unsupported, message));
     };
