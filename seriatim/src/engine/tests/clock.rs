@@ -88,6 +88,7 @@ async fn a_paused_entry_pushes_nothing_on_any_node_and_then_treats_its_ticks_as_
 #[tokio::test(start_paused = true)]
 async fn a_tick_that_the_store_refuses_is_noted_with_the_reason() {
     let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::parallel("ticks")).await;
     let keyed = Job::new("ticks", &0).unwrap().key("k");
     let cron = Cron::new("tick", "*/10 * * * *", keyed).unwrap();
     let running = Running::start(node(&rig, &log, cron));
