@@ -22,7 +22,7 @@ pub(crate) struct Audit {
     #[command(flatten)]
     common: Common,
     /// Only what names this key, job id, node or cron entry
-    #[arg(long, value_name = "NAME", visible_alias = "of")]
+    #[arg(long, value_name = "NAME")]
     key: Option<String>,
     /// Only what names this queue
     #[arg(long)]
