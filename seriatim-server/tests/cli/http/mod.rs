@@ -92,6 +92,21 @@ impl Api {
     }
 
     /// Posts without a body.
+    /// Waits until a node has noted this cron entry in the store.
+    pub(crate) fn knows_cron(&self, name: &str, token: Option<&str>) {
+        let began = std::time::Instant::now();
+        loop {
+            let request = client::Request::new("GET", "/api/v1/cron");
+            let request = token.into_iter().fold(request, |request, token| request.token(token));
+            let known = request.send(&self.address).done()["cron"].clone();
+            if known.as_array().unwrap().iter().any(|entry| entry["name"] == name) {
+                return;
+            }
+            assert!(began.elapsed() < crate::site::PATIENCE, "no node noted {name}: {known}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+
     pub(crate) fn act(&self, path: &str) -> Answer {
         Request::new("POST", path).send(&self.address)
     }
