@@ -262,18 +262,7 @@ async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
     let from = match state {
         Some(state) => {
             let from = format!("seriatim_ended WHERE q = {queue} AND state = {state} {key}");
-            let newest = match query.order {
-                JobOrder::UpdatedAt => {
-                    let place = after.as_ref().map(Cursor::place_number).transpose()?;
-                    let up_to = place.map_or(i64::MAX, i64::saturating_neg);
-                    // As a number: a subquery would be no range of the index.
-                    let rows = work.rows(&last_of_newest(&from, up_to, most + 1)).await?;
-                    let last = rows.into_iter().next().map(|row| Columns::of(row).maybe_int());
-                    let last = last.transpose()?.flatten().unwrap_or(up_to);
-                    format!("AND at BETWEEN {last} AND {up_to}")
-                }
-                _ => String::new(),
-            };
+            let newest = newest(work, &from, query.order, after.as_ref(), most + 1).await?;
             format!(
                 "(SELECT seq, created, NULL AS lane, k, at, LENGTH(payload) AS bytes FROM {from} {newest} {})",
                 bound("seq")
@@ -324,6 +313,27 @@ async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
     let last = ids.iter().zip(&places).next_back().filter(|_| more);
     let next = last.map(|(id, place)| Cursor::behind(id.seq(), place));
     Ok(Page { rows, next, cut: false })
+}
+
+/// If the newest come first, the condition for so many of them after a cursor, and all others of the last time: an index has
+/// them.
+async fn newest(
+    work: &mut Work<'_>,
+    from: &str,
+    order: JobOrder,
+    after: Option<&Cursor>,
+    rows_max: usize,
+) -> Try<String> {
+    if order != JobOrder::UpdatedAt {
+        return Ok(String::new());
+    }
+    let place = after.map(Cursor::place_number).transpose()?;
+    let up_to = place.map_or(i64::MAX, i64::saturating_neg);
+    // As a number: a subquery would be no range of the index.
+    let rows = work.rows(&last_of_newest(from, up_to, rows_max)).await?;
+    let last = rows.into_iter().next().map(|row| Columns::of(row).maybe_int());
+    let last = last.transpose()?.flatten().unwrap_or(up_to);
+    Ok(format!("AND at BETWEEN {last} AND {up_to}"))
 }
 
 /// Reads these jobs with their payloads, and their lanes without other jobs.
