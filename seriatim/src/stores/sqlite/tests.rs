@@ -54,6 +54,7 @@ async fn a_push_wakes_the_listeners_of_its_queue_alone() {
     store.migrate().await.unwrap();
     let mut mail = store.wakeups().only(["mail".into()]);
     let mut orders = store.wakeups().only(["orders".into()]);
+    assert_eq!(mail.wait(Duration::from_millis(200)).await, None, "no other process has written");
     store.push(push(1)).await.unwrap();
     assert_eq!(mail.wait(Duration::from_secs(5)).await, Some(Wake::of(["mail"])));
     assert_eq!(orders.wait(Duration::ZERO).await, None);

@@ -139,10 +139,11 @@ impl Worker {
         flushing: Flushing,
         boot: Boot,
     ) -> Result<Self> {
+        let seen = data_version(&connection).map_err(translate)?;
         let body = move |line: &Line<Message>| {
             let (looked_at, boot) = (Instant::now(), Some(boot));
             let writer =
-                Writer { connection, file, bell, flushing, boot, seen: 0, stamp: None, looked_at };
+                Writer { connection, file, bell, flushing, boot, seen, stamp: None, looked_at };
             writer.serve(line);
         };
         Self::start("seriatim-sqlite-write", body)
@@ -225,11 +226,16 @@ struct Writer {
     flushing: Flushing,
     /// The machine's boot, until the file knows it.
     boot: Option<Boot>,
-    /// The file's `data_version` at the last check. It does not count this connection's own writes.
+    /// The file's [`data_version`] at the last check. It does not count this connection's own writes.
     seen: i64,
     /// Size and modification time of the write-ahead log at the last check.
     stamp: Option<(u64, SystemTime)>,
     looked_at: Instant,
+}
+
+/// A number that changes when another connection has written.
+fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
 }
 
 impl Writer {
@@ -283,11 +289,7 @@ impl Writer {
         if !self.log_has_changed() {
             return;
         }
-        let version = self
-            .connection
-            .prepare_cached("PRAGMA data_version")
-            .and_then(|mut statement| statement.query_row([], |row| row.get(0)));
-        let Ok(version) = version else { return };
+        let Ok(version) = data_version(&self.connection) else { return };
         if std::mem::replace(&mut self.seen, version) != version {
             self.bell.ring(&Wake::All);
         }
