@@ -42,7 +42,7 @@ async fn a_job_whose_wake_ups_reach_busy_processes_starts_in_an_idle_one() {
     declare(&store, Queue::fifo("other")).await;
     let mut link =
         ::redis::Client::open(url()).unwrap().get_multiplexed_async_connection().await.unwrap();
-    let mut asleep = async |number: u32| -> usize {
+    let mut idle_in = async |number: u32| -> usize {
         let key = format!("{prefix}:{{q{number}:0}}:sleepers");
         ::redis::cmd("ZCARD").arg(key).query_async(&mut link).await.unwrap()
     };
@@ -50,11 +50,11 @@ async fn a_job_whose_wake_ups_reach_busy_processes_starts_in_an_idle_one() {
     let release = Arc::new(Notify::new());
     // The idle one sleeps longest, so it would be woken last.
     let mut engines = vec![engine(&prefix, &["both"], &tell, &release).await];
-    until("the idle one sleeps", async || asleep(1).await == 1).await;
+    until("the idle one sleeps", async || idle_in(1).await == 1).await;
     for _ in 0..2 {
         engines.push(engine(&prefix, &["both", "other"], &tell, &release).await);
     }
-    until("all sleep", async || (asleep(1).await, asleep(2).await) == (3, 2)).await;
+    until("all sleep", async || (idle_in(1).await, idle_in(2).await) == (3, 2)).await;
     for busy in ["a", "b"] {
         push(&store, vec![Job::new("other", &1).unwrap().key(busy)]).await;
         assert_eq!(told.recv().await, Some("other"));
