@@ -13,6 +13,7 @@ mod demo;
 mod doctor;
 mod examples;
 mod grammar;
+mod history;
 mod jobs;
 mod lanes;
 mod man;
@@ -69,7 +70,7 @@ pub(crate) enum Command {
     Jobs(jobs::Jobs),
     /// Lists nodes; shows, quiets, stops one
     Nodes(nodes::Nodes),
-    /// Lists cron entries and their next times
+    /// Lists cron entries with their last and next times; runs, pauses and resumes one
     Cron(cron::CronArgs),
     /// Checks the configuration
     Config(config_check::ConfigArgs),
@@ -87,8 +88,10 @@ pub(crate) enum Command {
     Bench(bench::Bench),
     /// Checks recorded histories for overlaps, wrong order, losses and duplicates
     Check(check::Check),
-    /// Checks that an audit log is complete
+    /// Lists who changed what; checks that an audit log is complete
     Audit(audit::Audit),
+    /// Shows the figures of the past: by the minute for a day, by the hour for 30 days
+    History(history::History),
 }
 
 impl Command {
@@ -104,7 +107,7 @@ impl Command {
             Self::Lanes(lanes) => lanes.run().await,
             Self::Jobs(jobs) => jobs.run().await,
             Self::Nodes(nodes) => nodes.run().await,
-            Self::Cron(cron) => cron.run(),
+            Self::Cron(cron) => cron.run().await,
             Self::Config(config) => config.run().await,
             Self::Doctor(doctor) => doctor.run().await,
             Self::Migrate(migrate) => migrate.run().await,
@@ -119,7 +122,8 @@ impl Command {
             Self::Man(man) => man.run(program()),
             Self::Bench(bench) => bench.run().await,
             Self::Check(check) => check.run(),
-            Self::Audit(audit) => audit.run(),
+            Self::Audit(audit) => audit.run().await,
+            Self::History(history) => history.run().await,
         }
     }
 }

@@ -8,7 +8,7 @@ use axum::extract::{FromRequestParts, Request};
 use axum::http::HeaderName;
 use axum::http::request::Parts;
 
-use super::auth::{Access, Who};
+use super::auth::{ANYBODY, Access, Who};
 use super::line::Line;
 use super::scope::Scope;
 
@@ -50,6 +50,11 @@ impl Caller {
     pub(super) fn new(who: &Who, class: Class, request: &Request) -> Self {
         let party = Party::of(who, request.extensions().get::<Peer>());
         Self { party, class, scope: who.scope() }
+    }
+
+    /// Who asks, as deeds name them.
+    pub(super) fn name(&self) -> String {
+        self.bearer().map_or_else(|| ANYBODY.to_owned(), |name| name.to_string())
     }
 
     /// The name of the token; none if no token is needed.

@@ -17,6 +17,8 @@ pub(crate) mod origin;
 pub(crate) mod producer;
 pub(crate) mod queues;
 pub(crate) mod release;
+#[cfg(feature = "cron")]
+pub(crate) mod schedules;
 pub(crate) mod transaction;
 pub(crate) mod trouble;
 pub(crate) mod views;
@@ -39,6 +41,11 @@ pub use origin::Origin;
 pub use producer::*;
 pub use queues::*;
 pub use release::release_claims;
+#[cfg(feature = "cron")]
+pub use schedules::{
+    Schedule, ScheduleDefinition, SchedulePause, ScheduleTick, pause_schedule, resume_schedule,
+    run_schedule, schedule, schedules,
+};
 pub use transaction::Transaction;
 pub use trouble::{Trouble, TroubleKind};
 pub use views::*;

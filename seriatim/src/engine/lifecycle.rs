@@ -205,6 +205,10 @@ async fn start(core: &Arc<Core>) -> Result<Upkeep> {
     spawn(&mut tasks, core, "definitions", declaring::run(core.clone()));
     spawn(&mut tasks, core, "maintenance", maintenance::run(core.clone()));
     #[cfg(feature = "cron")]
+    if !core.hooks.crons.is_empty() {
+        spawn(&mut tasks, core, "cron notes", crate::engine::upkeep::cron::note(core.clone()));
+    }
+    #[cfg(feature = "cron")]
     for cron in &core.hooks.crons {
         spawn(
             &mut tasks,

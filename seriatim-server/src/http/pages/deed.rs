@@ -11,7 +11,7 @@ use super::super::auth::Access;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use crate::app::act::{self, Bulk};
-use crate::app::{find, jobs, lanes, nodes};
+use crate::app::{cron, find, jobs, lanes, nodes};
 
 /// A deed: what is done, and to what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,7 @@ pub(super) enum On {
     Lane { queue: String, lane: LaneSelection },
     Job(JobId),
     Dead { queue: String, which: Selection },
+    Cron { name: String, reason: Option<String> },
     Node(String),
 }
 
@@ -96,6 +97,9 @@ static KINDS: &[Kind] = &[
     kind("dead.requeue-all", "Requeue all", "{} jobs requeued").asks(AGAIN),
     kind("dead.delete", "Delete", "{} jobs deleted").asks(LOST).admin(),
     kind("dead.delete-all", "Delete all", "{} jobs deleted").asks(LOST).admin(),
+    kind("cron.run", "Run now", "pushed"),
+    kind("cron.pause", "Pause", "paused: no node pushes its ticks").undone_by("cron.resume"),
+    kind("cron.resume", "Resume", "resumed").undone_by("cron.pause"),
     kind("node.quiet", "Quiet", "claims no more work").undone_by("node.resume"),
     kind("node.resume", "Resume", "claims work again").undone_by("node.quiet"),
     kind("node.stop", "Stop", "finishes its turns and exits")
@@ -126,6 +130,7 @@ impl Deed {
         let on = match about {
             "queue" => On::Queue(needed("queue")?),
             "node" => On::Node(needed("node")?),
+            "cron" => On::Cron { name: needed("cron")?, reason: text("reason") },
             "job" => On::Job(job(needed("job")?)?),
             "lane" => {
                 let lane = match (fields.get("key"), text("lane")) {
@@ -158,6 +163,10 @@ impl Deed {
         match &self.on {
             On::Queue(queue) => fields.push(("queue", queue.clone())),
             On::Node(node) => fields.push(("node", node.clone())),
+            On::Cron { name, reason } => {
+                fields.push(("cron", name.clone()));
+                fields.extend(reason.clone().map(|reason| ("reason", reason)));
+            }
             On::Job(job) => fields.push(("job", job.to_string())),
             On::Lane { queue, lane } => {
                 fields.push(("queue", queue.clone()));
@@ -188,6 +197,7 @@ impl Deed {
         match &self.on {
             On::Queue(queue) => format!("queue {queue}"),
             On::Node(node) => format!("node {node}"),
+            On::Cron { name, .. } => format!("cron entry {name}"),
             On::Job(job) => format!("job {job}"),
             On::Lane { queue, lane: LaneSelection::Key(key) } => format!("{queue}: {key}"),
             On::Lane { queue, lane: LaneSelection::Lane(lane) } => format!("{queue}: lane {lane}"),
@@ -205,11 +215,11 @@ impl Deed {
         }
     }
 
-    /// The queue that it concerns; `None` for a node, and for a job, whose queue the store knows.
+    /// The queue that it concerns; `None` for a node and a cron entry, and for a job, whose queue the store knows.
     pub(super) fn queue(&self) -> Option<&str> {
         match &self.on {
             On::Queue(queue) | On::Lane { queue, .. } | On::Dead { queue, .. } => Some(queue),
-            On::Job(_) | On::Node(_) => None,
+            On::Job(_) | On::Node(_) | On::Cron { .. } => None,
         }
     }
 
@@ -223,8 +233,8 @@ impl Deed {
         format!("{}: {}", self.target(), self.kind.done.replace("{}", &count.to_string()))
     }
 
-    /// Does it. How many lanes or jobs it concerned.
-    pub(super) async fn carry_out(&self, app: &Shared) -> Result<u64, Problem> {
+    /// Does it in the name of a visitor. How many lanes or jobs it concerned.
+    pub(super) async fn carry_out(&self, app: &Shared, by: &str) -> Result<u64, Problem> {
         let (store, verb) =
             (&*app.store, self.kind.name.split_once('.').map_or("", |(_, verb)| verb));
         match &self.on {
@@ -270,6 +280,14 @@ impl Deed {
                     _ => Command::Stop,
                 };
                 nodes::command(store, node, command).await?;
+                Ok(1)
+            }
+            On::Cron { name, reason } => {
+                match verb {
+                    "run" => drop(cron::run(store, name, by).await?),
+                    "pause" => drop(cron::pause(store, name, by, reason.as_deref()).await?),
+                    _ => drop(cron::resume(store, name).await?),
+                }
                 Ok(1)
             }
         }
@@ -319,6 +337,7 @@ mod tests {
             let on = match kind.name.split_once('.').unwrap() {
                 ("queue", _) => On::Queue(queue()),
                 ("node", _) => On::Node("a".to_owned()),
+                ("cron", _) => On::Cron { name: "n".to_owned(), reason: Some("r".to_owned()) },
                 ("job", _) => On::Job(job),
                 ("dead", verb) if verb.ends_with("-all") => {
                     On::Dead { queue: queue(), which: Selection::All }

@@ -59,7 +59,7 @@ pub(super) async fn carry_out(
     }
     let deed = Deed::read(&fields)?;
     admit(&app, &visit, &deed).await?;
-    let count = deed.carry_out(&app).await?;
+    let count = deed.carry_out(&app, visit.who().name()).await?;
     let mut response = see_other(&back(&visit, &fields));
     let said = said(&deed, count);
     if said.len() <= SAID_BYTES_MAX {
@@ -81,7 +81,9 @@ async fn admit(app: &Shared, visit: &Visit, deed: &Deed) -> Result<(), Problem> 
             Some(job) if visit.scope.has_queue(&job.queue) => Ok(()),
             _ => Err(visit.scope.no_job(*id)),
         },
-        _ => Err(visit.scope.refuse("may not act on nodes, which work on all queues")),
+        _ => Err(visit
+            .scope
+            .refuse("may not act on nodes and cron entries, which concern all queues")),
     }
 }
 

@@ -17,7 +17,7 @@ use super::link;
 use super::moment::Moment;
 use super::row::JobRow;
 use super::visit::{Visit, page};
-use crate::app::deeds::{self, Of};
+use crate::app::deeds::{self, Wanted};
 use crate::app::figures::Figures;
 use crate::app::why::{Around, Why};
 use crate::app::{find, lane_jobs, queues};
@@ -98,9 +98,13 @@ pub(super) async fn show(
     let deeds = match visit.scope.is_limited() {
         true => Vec::new(),
         false => {
-            deeds::latest(store, Of::Object(&seriatim::text::one_line(&key)), None, DEEDS_SHOWN)
-                .await?
-                .deeds
+            deeds::latest(
+                store,
+                Wanted { of: Some(&seriatim::text::one_line(&key)), ..Wanted::default() },
+                DEEDS_SHOWN,
+            )
+            .await?
+            .deeds
         }
     };
     let deeds = deeds.into_iter().map(|deed| DeedRow::new(&visit, deed)).collect();

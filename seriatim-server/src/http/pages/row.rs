@@ -138,8 +138,6 @@ impl JobRow {
     pub(super) fn new(visit: &Visit, job: &JobView) -> Self {
         let base = &visit.frame.base;
         let short = |text: &str, columns| cut(&seriatim::text::one_line(text), columns);
-        let start =
-            &job.payload.as_bytes()[..job.payload.as_bytes().len().min(PAYLOAD_COLUMNS * 4)];
         Self {
             id: job.id.to_string(),
             href: link::job(base, job.id),
@@ -155,7 +153,7 @@ impl JobRow {
                 .error
                 .as_deref()
                 .map_or_else(String::new, |error| short(error, ERROR_COLUMNS)),
-            payload: short(&String::from_utf8_lossy(start), PAYLOAD_COLUMNS),
+            payload: visit.discreet.begin(&job.payload, PAYLOAD_COLUMNS),
         }
     }
 }

@@ -57,6 +57,7 @@ fn pages(api: &Api) -> Vec<String> {
         "/nodes".to_owned(),
         format!("/nodes/{}", id(&nodes["nodes"][0]["node"])),
         "/audit".to_owned(),
+        "/cron".to_owned(),
         "/about".to_owned(),
         "/confirm?deed=queue.drain&queue=orders".to_owned(),
         "/queues/nowhere".to_owned(),
