@@ -98,6 +98,12 @@ pub trait Store:
     /// Signals that a lane may have become claimable. These are hints; correctness never depends on one.
     fn wakeups(&self) -> Wakeups;
 
+    /// The engine does not claim from a queue although it was woken for it, because it has no free slot for example. A
+    /// store that wakes a few of those who wait, instead of all, wakes others now. A hint too.
+    fn pass_on(&self, queue: &str) {
+        let _ = queue;
+    }
+
     /// A separate connection for heartbeats, to be opened on the runtime that uses it, so that neither a handler that
     /// blocks the engine's runtime nor other calls delay heartbeats. If `None`, the engine sends its heartbeats
     /// through this store, from its own runtime.
