@@ -175,7 +175,9 @@ async fn no_key_runs_twice_at_once_and_none_stays_behind_while_pushes_come() {
                             turn.key
                         );
                     }
-                    turns.iter().for_each(|turn| drop(running.lock().unwrap().remove(&turn.key)));
+                    turns
+                        .iter()
+                        .for_each(|turn| assert!(running.lock().unwrap().remove(&turn.key)));
                     assert!(done(&store, &turns).await.iter().all(Settled::is_ok), "{mode}");
                 }
             })
