@@ -336,7 +336,11 @@ mod tests {
             Proxy::read(&config).unwrap_err().to_string()
         };
         for (told, change) in [
-            ("every address", (|config| config.from = vec!["0.0.0.0/0".to_owned()]) as fn(&mut _)),
+            (
+                "every address",
+                (|config: &mut ProxyConfig| config.from = vec!["0.0.0.0/0".to_owned()])
+                    as fn(&mut ProxyConfig),
+            ),
             ("name the networks", |config| config.from.clear()),
             ("is no network", |config| config.from = vec!["10.0.0.0/33".to_owned()]),
             ("is no network", |config| config.from = vec!["proxy.local".to_owned()]),
