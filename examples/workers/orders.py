@@ -3,11 +3,12 @@
     [[workers]]
     queue = "orders"
     process = ["python3", "examples/workers/orders.py"]
-    watch = ["examples/workers/seriatim_worker.py"]
+    env = { PYTHONPATH = "clients/python" }
+    watch = ["clients/python/seriatim"]
     concurrency = 4
 """
 
-from seriatim_worker import bury, cancel, serve
+from seriatim import ProcessWorker, bury, cancel
 
 
 def handle(lane):
@@ -18,7 +19,7 @@ def handle(lane):
             return bury("an order update needs a status", done=number)
         # The token only grows for a key, so a receiver can refuse stale writes.
         print(f"order {lane.key} is {job['payload']['status']} (token {lane.token})")
-        lane.progress(done=number + 1, of=len(lane.jobs))
+        lane.progress({"done": number + 1, "of": len(lane.jobs)})
 
 
-serve(handle, concurrency=4)
+ProcessWorker(handle).run()

@@ -12,7 +12,7 @@ mod protocol;
 mod trace;
 mod workers;
 
-pub use http::router;
+pub use http::{Dashboard, Person, dashboard, router};
 
 /// The program `seriatim`, with the arguments of this process.
 pub fn main() -> std::process::ExitCode {

@@ -15,7 +15,7 @@ use crate::model::text::one_line;
 /// Longest schedule, in bytes. One that lists each minute, hour and day takes half of it.
 const SCHEDULE_BYTES_MAX: usize = 1_000;
 
-/// What to do with ticks that fell due while no node was running.
+/// What to do with ticks that fell due while no node was running, or while the entry was paused.
 ///
 /// A node looks back one day at most, and no further than the queue remembers pushed ticks: its `idempotency_ttl` less
 /// two minutes. An entry does not record when it was written. So the past ticks of a new entry, or of one
@@ -118,8 +118,28 @@ impl Cron {
         self.expression.split_whitespace().nth(1).is_some_and(|hours| !hours.contains('*'))
     }
 
-    pub(crate) fn catches_up(&self) -> Missed {
+    /// The key of its jobs.
+    pub fn key(&self) -> Option<&str> {
+        self.job.key.as_deref()
+    }
+
+    /// The task of its jobs.
+    pub fn task(&self) -> Option<&str> {
+        self.job.task.as_deref()
+    }
+
+    /// What it does with missed ticks.
+    pub fn catches_up(&self) -> Missed {
         self.missed
+    }
+
+    pub(crate) fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// The idempotency key of a run by hand, which tells its origin.
+    pub(crate) fn by_hand(name: &str, at: Timestamp) -> String {
+        format!("cron/{name}/by-hand/{}", at.as_micros())
     }
 
     /// Refuses a job that every store, or this queue, would refuse.

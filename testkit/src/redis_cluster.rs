@@ -214,6 +214,10 @@ fn wait(nodes: &[Redis], ask: &[&str], says: impl Fn(&str) -> bool) -> Result<()
     Ok(())
 }
 
+/// How long a server must be silent before the sentinel counts it as down. A sentinel opens a connection to a server at
+/// most once a second: with less than that it may find the master down that it has just made, and promote the other again.
+const DOWN_AFTER_MS: u32 = 2_000;
+
 /// A master, a replica, and a sentinel that promotes the replica when the master dies.
 #[derive(Debug)]
 pub struct RedisSentinel {
@@ -226,9 +230,11 @@ impl RedisSentinel {
     /// Starts the three, and waits until the sentinel knows both others.
     pub fn start() -> Result<Self, String> {
         let program = find_program("redis-server", "redis-server").map_err(|e| e.to_string())?;
-        let master = Redis::start()?;
+        let at_once = ["--repl-diskless-sync-delay", "0"];
+        let master = Redis::start_with(&at_once)?;
         let port = master.port().to_string();
-        let replica = Redis::start_with(&["--replicaof", "127.0.0.1", &port])?;
+        let replica =
+            Redis::start_with(&[&at_once[..], &["--replicaof", "127.0.0.1", &port]].concat())?;
         let directory = Directory::create()?;
         directory.create_data(None)?;
         let kind = SentinelKind { program, master: master.port() };
@@ -238,53 +244,57 @@ impl RedisSentinel {
         Ok(started)
     }
 
+    /// Waits until the sentinel could promote a replica.
     fn wait_for_replica(&self) -> Result<(), String> {
-        let deadline = Instant::now() + READY_LIMIT;
-        let words = ["SENTINEL", "REPLICAS", "main"];
-        let linked = || {
-            let known = crate::redis::send(self.sentinel.port(), &words);
-            known.is_ok_and(|text| text.contains("master-link-status\r\n$2\r\nok"))
-        };
-        while !linked() {
-            if Instant::now() > deadline {
-                return Err(format!("the sentinel knows no replica after {READY_LIMIT:?}"));
-            }
-            thread::sleep(POLL_INTERVAL);
-        }
-        Ok(())
+        until("the sentinel knows a replica that follows", || {
+            self.says("REPLICAS").contains("master-link-status\r\n$2\r\nok")
+        })
+    }
+
+    /// The sentinel's answer about the master.
+    fn says(&self, what: &str) -> String {
+        crate::redis::send(self.sentinel.port(), &["SENTINEL", what, "main"]).unwrap_or_default()
+    }
+
+    /// Whether the sentinel names this server as the master.
+    fn names(&self, server: &Redis) -> bool {
+        self.says("GET-MASTER-ADDR-BY-NAME").contains(&format!("\r\n{}\r\n", server.port()))
     }
 
     /// Waits until the replica is a master.
     ///
     /// Fails if that does not happen within a minute.
     pub fn wait_for_promotion(&self) -> Result<(), String> {
-        let deadline = Instant::now() + READY_LIMIT;
-        while !self.replica.send(&["ROLE"]).is_ok_and(|role| role.contains("master")) {
-            if Instant::now() > deadline {
-                return Err(format!("the replica is no master after {READY_LIMIT:?}"));
-            }
-            thread::sleep(POLL_INTERVAL);
-        }
-        Ok(())
+        until("the replica is a master", || is_master(&self.replica))
     }
 
     /// Kills the master, waits until the other server has taken over, and starts the killed one again, as its replica.
+    /// It ends when the sentinel could do the same again.
     ///
     /// Fails if one of these steps takes longer than a minute.
     pub fn fail_over(&mut self) -> Result<(), String> {
-        let first = is_master(&self.master);
-        let (old, new) = match first {
-            true => (&mut self.master, &self.replica),
-            false => (&mut self.replica, &self.master),
-        };
-        old.kill()?;
-        until("the replica takes over", || is_master(new))?;
+        let is_first = self.names(&self.master);
+        self.pair(is_first).0.kill()?;
+        until("the replica takes over", || {
+            let new = if is_first { &self.replica } else { &self.master };
+            is_master(new) && self.names(new)
+        })?;
+        let (old, new) = self.pair(is_first);
         old.restart()?;
-        // The sentinel would say so too, but it may take its time.
+        // The sentinel would say so too, after some ten seconds.
         old.send(&["REPLICAOF", "127.0.0.1", &new.port().to_string()])?;
         until("the killed master follows the new one", || {
             says(old, "replication", "master_link_status:up")
-        })
+        })?;
+        self.wait_for_replica()
+    }
+
+    /// The master and its replica, as they are now or as they are at the start.
+    fn pair(&mut self, is_first: bool) -> (&mut Redis, &mut Redis) {
+        match is_first {
+            true => (&mut self.master, &mut self.replica),
+            false => (&mut self.replica, &mut self.master),
+        }
     }
 
     /// The URL: `redis-sentinel://127.0.0.1:PORT/main`.
@@ -317,7 +327,7 @@ impl Kind for SentinelKind {
         let file = data.join("sentinel.conf");
         let text = format!(
             "port {port}\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 {} 1\n\
-             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 5000\n",
+             sentinel down-after-milliseconds main {DOWN_AFTER_MS}\nsentinel failover-timeout main 5000\n",
             self.master
         );
         let mut command = process::command(&self.program, None);

@@ -1,7 +1,6 @@
 //! `cargo xtask campaign`: the tests with real faults, again and again with other seeds, for hours.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,7 +14,6 @@ const JOBS: u64 = 20_000;
 const USAGE: &str = "usage: cargo xtask campaign --hours N [--store sqlite|postgres|mysql|redis|cluster|sentinel]... [--jobs N] \
     [--seed S] [--write]; cluster and sentinel are those of Redis; N may be a fraction; --write: the figures into docs/reliability.md";
 const PAGE: &str = "docs/reliability.md";
-const MARK: &str = "campaign";
 
 struct Options {
     length: Duration,
@@ -58,16 +56,17 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
         seed += 1;
     }
     let minutes = started.elapsed().as_secs() / 60;
-    let about = format!(
-        "{minutes} minutes, seeds {} to {}, {} jobs a run: `cargo xtask campaign`.",
-        options.seed,
-        seed - 1,
-        options.jobs
-    );
-    let text = format!("{about}\n\n{}", table(&all));
-    println!("\n{text}");
-    if options.write {
-        files::replace_part(root, PAGE, MARK, &text)?;
+    let seeds = format!("seeds {} to {}", options.seed, seed - 1);
+    for (store, figures) in &all {
+        let text = format!(
+            "{} {minutes} minutes, {seeds}, {} jobs a run.",
+            told(store, figures),
+            options.jobs
+        );
+        println!("\n{text}");
+        if options.write {
+            files::replace_part(root, PAGE, &format!("campaign-{store}"), &text)?;
+        }
     }
     match all.values().map(|figures| figures.failed).sum::<u64>() {
         0 => Ok(()),
@@ -190,28 +189,15 @@ impl Figures {
     }
 }
 
-fn table(all: &BTreeMap<&str, Figures>) -> String {
-    let mut text = String::from(
-        "| store | runs (failed) | jobs | deliveries | claims taken over | recovery, median; 99 % | violations |\n\
-         |---|---|---|---|---|---|---|\n",
-    );
-    for (store, figures) in all {
-        let Figures { runs, failed, pushes, deliveries, rescued, violations, .. } = figures;
-        let (median, most) = (figures.recovery(0.5), figures.recovery(0.99));
-        let _ = writeln!(
-            text,
-            "| {store} | {runs} ({failed}) | {pushes} | {deliveries} | {rescued} | {median}; {most} | {violations} |"
-        );
-    }
-    for (store, figures) in all {
-        let _ = writeln!(
-            text,
-            "\n{store}: {}. Delivered again: {}.",
-            listed(&figures.faults),
-            listed(&figures.duplicates)
-        );
-    }
-    text
+/// The figures of a store, as a paragraph.
+fn told(store: &str, figures: &Figures) -> String {
+    let Figures { runs, failed, pushes, deliveries, rescued, violations, .. } = figures;
+    let (median, most) = (figures.recovery(0.5), figures.recovery(0.99));
+    let (faults, again) = (listed(&figures.faults), listed(&figures.duplicates));
+    format!(
+        "**{store}: {violations} violations**, {runs} runs ({failed} failed), {pushes} jobs, {deliveries} deliveries. {rescued} \
+         claims were taken over, after {median} (median) and {most} (99 %). Faults: {faults}. Delivered again: {again}."
+    )
 }
 
 fn listed(counts: &BTreeMap<String, u64>) -> String {
@@ -222,7 +208,7 @@ fn listed(counts: &BTreeMap<String, u64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Figures, parse, table};
+    use super::{Figures, parse, told};
 
     #[test]
     fn runs_are_summed_and_violations_are_told() {
@@ -237,8 +223,10 @@ mod tests {
         let mut figures = Figures::default();
         figures.add(&line);
         figures.add(&line);
-        let text = table(&[("sqlite", figures)].into());
-        assert!(text.contains("| sqlite | 2 (0) | 20 | 24 | 4 | 0.04 s; 0.04 s | 2 |"), "{text}");
+        let text = told("sqlite", &figures);
+        let begin = "**sqlite: 2 violations**, 2 runs (0 failed), 20 jobs, 24 deliveries. 4 claims";
+        assert!(text.starts_with(begin), "{text}");
+        assert!(text.contains("after 0.04 s (median) and 0.04 s (99 %)"), "{text}");
         assert!(text.contains("6 × node killed. Delivered again: 4 × a crash."), "{text}");
     }
 

@@ -13,7 +13,6 @@ use seriatim_testkit::{Mysql, Postgres, Redis, free_port};
 use crate::{Failure, cargo, files, step};
 
 const PAGE: &str = "docs/performance.md";
-const MARK: &str = "fleet";
 const USAGE: &str = "usage: cargo xtask fleet [--engines N] [--queues N] [--store postgres|mysql|redis]... [--write]; \
     --write: into docs/performance.md";
 
@@ -24,8 +23,9 @@ const PUSHES: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long the idle cost is measured.
 const IDLE: Duration = Duration::from_secs(15);
-/// For the engines to start and become idle.
+/// For the first engines to start and become idle, and for each of them.
 const START: Duration = Duration::from_secs(20);
+const START_OF_EACH: Duration = Duration::from_millis(100);
 /// Clock ticks of `/proc/PID/stat` are hundredths of a second.
 const TICK_MS: f64 = 10.0;
 
@@ -47,26 +47,36 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
     let options = parse(args)?;
     let build = &mut cargo::command(root, &["build", "--release", "--package", "seriatim-server"]);
     step::run("build", build)?;
-    let mut text = format!(
-        "{} engines, {PUSHES} single pushes to one queue, 20 a second: `cargo xtask fleet`. Milliseconds of the server's \
-         CPU.\n\n| store | queues in each engine | idle, a second | a push |\n|---|---|---|---|\n",
-        options.engines
-    );
     for store in &options.stores {
-        for queues in [1, options.queues] {
-            step::announce(&format!("{store}, {queues} queues"));
-            let cost = measure(root, store, options.engines, queues)?;
-            let row =
-                format!("| {store} | {queues} | {:.1} | {:.2} |\n", cost.idle_a_second, cost.push);
+        let mut text = format!(
+            "{PUSHES} single pushes to one queue, 20 a second: `cargo xtask fleet --store {store}`. Milliseconds of the \
+             server's CPU.\n\n| engines | queues in each | idle, a second | a push |\n|---|---|---|---|\n"
+        );
+        for (engines, queues) in options.shapes() {
+            step::announce(&format!("{store}, {engines} engines, {queues} queues"));
+            let cost = measure(root, store, engines, queues)?;
+            let row = format!(
+                "| {engines} | {queues} | {:.1} | {:.2} |\n",
+                cost.idle_a_second, cost.push
+            );
             eprint!("{row}");
             text.push_str(&row);
         }
-    }
-    println!("\n{text}");
-    if options.write {
-        files::replace_part(root, PAGE, MARK, &text)?;
+        println!("\n{text}");
+        if options.write {
+            files::replace_part(root, PAGE, &format!("fleet-{store}"), &text)?;
+        }
     }
     Ok(())
+}
+
+impl Options {
+    /// Numbers of engines and of queues in each. The first is what the others are compared with.
+    fn shapes(&self) -> Vec<(usize, usize)> {
+        let mut shapes = vec![(1, 1), (self.engines, 1), (self.engines, self.queues)];
+        shapes.dedup();
+        shapes
+    }
 }
 
 fn parse(args: &[&str]) -> Result<Options, Failure> {
@@ -142,7 +152,7 @@ fn measure_at(root: &Path, url: &str, engines: usize, queues: usize) -> Result<C
     for _ in 0..engines {
         fleet.0.push(serve(root, &worker, &["--no-http"])?);
     }
-    sleep(START);
+    sleep(START + START_OF_EACH * engines as u32);
     let of_fleet: Vec<u32> = fleet.0.iter().map(Child::id).collect();
     let cpu = || cpu_of_servers(&of_fleet);
     let before = cpu()?;
@@ -253,6 +263,14 @@ mod tests {
         let stat = "7 (a) b) S 3 7 7 0 -1 4194560 9 0 0 0 11 12 13 14 20 0 1 0 99 1 1";
         assert_eq!(usage(stat), Some((3, 50.0)));
         assert_eq!(usage("7 (a"), None);
+    }
+
+    #[test]
+    fn a_fleet_is_compared_with_one_engine_and_nothing_is_measured_twice() {
+        let shapes =
+            |queues| parse(&["--engines", "9", "--queues", queues]).ok().map(|o| o.shapes());
+        assert_eq!(shapes("7"), Some(vec![(1, 1), (9, 1), (9, 7)]));
+        assert_eq!(shapes("1"), Some(vec![(1, 1), (9, 1)]));
     }
 
     #[test]

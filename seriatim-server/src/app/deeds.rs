@@ -40,18 +40,47 @@ pub(crate) struct Deed {
     pub(crate) request_id: Option<String>,
 }
 
-/// A page of deeds, the latest first, and where the next page begins.
-#[derive(Debug, Default)]
+impl Deed {
+    /// How it ended, in words.
+    pub(crate) fn result(&self) -> String {
+        match self.status {
+            0..400 => "done".to_owned(),
+            status => format!("refused ({status})"),
+        }
+    }
+}
+
+/// A page of the audit log, the latest deeds first.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "Deeds")]
 pub(crate) struct Page {
     pub(crate) deeds: Vec<Deed>,
+    /// The `after` of the next page
     pub(crate) next: Option<String>,
 }
 
-/// Whose deeds.
+/// Which deeds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted<'a> {
+    /// Those that name this key, job, queue, node or cron entry.
+    pub(crate) of: Option<&'a str>,
+    pub(crate) queue: Option<&'a str>,
+    pub(crate) since: Option<Timestamp>,
+    /// `next` of the page before.
+    pub(crate) after: Option<&'a str>,
+}
+
+/// Notes that a page of two conditions reads at most, and in one step.
+const READ_MAX: usize = 5_000;
+const STEP: usize = 250;
+/// What a deed is found by.
+const OBJECTS: [&str; 8] = ["key", "job", "job_id", "queue", "node", "cron", "name", "lane"];
+
+/// Where deeds are noted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Of<'a> {
+enum Of<'a> {
     All,
-    /// Those that name this key or this job.
+    /// Those that name this object.
     Object(&'a str),
 }
 
@@ -69,9 +98,13 @@ impl Of<'_> {
 
 /// The names of the notes of a deed: in the order of time, and under what it was done to.
 fn names(deed: &Deed, suffix: &str) -> Vec<String> {
-    let objects = ["key", "job", "job_id"].iter().filter_map(|name| deed.on.get(*name));
+    let objects = OBJECTS.iter().filter_map(|name| deed.on.get(*name));
     let of = objects.map(|object| Of::Object(object).prefix());
-    std::iter::once(Of::All.prefix()).chain(of).map(|prefix| prefix + suffix).collect()
+    let mut names: Vec<String> =
+        std::iter::once(Of::All.prefix()).chain(of).map(|prefix| prefix + suffix).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// Remembers a deed.
@@ -83,27 +116,45 @@ pub(crate) async fn keep(store: &dyn Store, deed: &Deed, now: Timestamp) -> seri
     store.write_notes(notes.collect()).await
 }
 
-/// The latest deeds; `after` is `next` of the page before.
+/// The latest deeds. A page of two conditions may be short, or empty, although there is a next one.
 pub(crate) async fn latest(
     store: &dyn Store,
-    of: Of<'_>,
-    after: Option<&str>,
+    wanted: Wanted<'_>,
     rows_max: usize,
 ) -> seriatim::Result<Page> {
-    let prefix = of.prefix();
+    let prefix = wanted.of.or(wanted.queue).map_or(Of::All, Of::Object).prefix();
     let suffix = |name: &str| name.strip_prefix(&prefix).unwrap_or_default().to_owned();
-    let end = match after {
-        Some(after) if after.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') => {
-            format!("{prefix}{after}")
-        }
-        _ => format!("{prefix}\x7f"),
+    let begin = wanted.since.map(|since| format!("{:016}", since.as_micros().max(0)));
+    let is_cursor =
+        |after: &&str| after.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    let mut end = match wanted.after.filter(is_cursor) {
+        Some(after) => format!("{prefix}{after}"),
+        None => format!("{prefix}\x7f"),
     };
-    let query = NoteQuery { backwards: true, rows_max, ..NoteQuery::new(prefix.clone()..end) };
-    let notes = store.read_notes(query).await?;
-    let is_full = notes.len() == rows_max.min(NOTES_MAX);
-    let next = notes.last().filter(|_| is_full).map(|note| suffix(&note.name));
-    let deeds = notes.iter().filter_map(|note| serde_json::from_slice(&note.value).ok());
-    Ok(Page { deeds: deeds.collect(), next })
+    let is_both = wanted.of.is_some() && wanted.queue.is_some();
+    let fits = |deed: &Deed| !is_both || deed.on.get("queue").map(String::as_str) == wanted.queue;
+    let most = if is_both { STEP } else { rows_max.min(NOTES_MAX) };
+    let (mut deeds, mut read) = (Vec::new(), 0);
+    loop {
+        let names = format!("{prefix}{}", begin.as_deref().unwrap_or_default())..end.clone();
+        let query = NoteQuery { backwards: true, rows_max: most, ..NoteQuery::new(names) };
+        let notes = store.read_notes(query).await?;
+        read += notes.len();
+        for note in &notes {
+            let deed = serde_json::from_slice(&note.value).ok();
+            deeds.extend(deed.filter(fits));
+            if deeds.len() >= rows_max {
+                return Ok(Page { deeds, next: Some(suffix(&note.name)) });
+            }
+        }
+        let Some(last) = notes.last().filter(|_| notes.len() == most) else {
+            return Ok(Page { deeds, next: None });
+        };
+        if read >= READ_MAX {
+            return Ok(Page { deeds, next: Some(suffix(&last.name)) });
+        }
+        end.clone_from(&last.name);
+    }
 }
 
 /// Forgets what is too old or too much.
@@ -169,9 +220,13 @@ mod tests {
         }
     }
 
-    async fn actions(store: &Memory, of: Of<'_>) -> Vec<String> {
-        let page = latest(store, of, None, 100).await.unwrap();
+    async fn actions(store: &Memory, wanted: Wanted<'_>) -> Vec<String> {
+        let page = latest(store, wanted, 100).await.unwrap();
         page.deeds.into_iter().map(|deed| deed.action).collect()
+    }
+
+    fn of(object: &str) -> Wanted<'_> {
+        Wanted { of: Some(object), ..Wanted::default() }
     }
 
     #[tokio::test]
@@ -182,15 +237,38 @@ mod tests {
             let key = if i % 2 == 0 { "a/b ü" } else { "c" };
             keep(&store, &deed(&format!("deed {i}"), &[("key", key)]), at(i)).await.unwrap();
         }
-        assert_eq!(actions(&store, Of::Object("a/b ü")).await, ["deed 4", "deed 2", "deed 0"]);
-        let first = latest(&store, Of::All, None, 2).await.unwrap();
+        assert_eq!(actions(&store, of("a/b ü")).await, ["deed 4", "deed 2", "deed 0"]);
+        let first = latest(&store, Wanted::default(), 2).await.unwrap();
         assert_eq!(
             first.deeds.iter().map(|deed| &*deed.action).collect::<Vec<_>>(),
             ["deed 4", "deed 3"]
         );
-        let second = latest(&store, Of::All, first.next.as_deref(), 3).await.unwrap();
+        let second =
+            latest(&store, Wanted { after: first.next.as_deref(), ..Wanted::default() }, 3)
+                .await
+                .unwrap();
         assert_eq!(second.deeds.len(), 3);
         assert_eq!(second.deeds[0].action, "deed 2");
+    }
+
+    #[tokio::test]
+    async fn deeds_of_a_key_are_listed_by_queue_and_time_over_all_pages() {
+        let store = Memory::new();
+        let at = |i: i64| Timestamp::from_micros(1_700_000_000_000_000 + i);
+        for i in 0..20 {
+            let queue = if i % 5 == 0 { "orders" } else { "mails" };
+            let on = [("key", "k"), ("queue", queue)];
+            keep(&store, &deed(&format!("deed {i}"), &on), at(i)).await.unwrap();
+        }
+        let both = Wanted { queue: Some("orders"), since: Some(at(5)), ..of("k") };
+        assert_eq!(actions(&store, both).await, ["deed 15", "deed 10", "deed 5"]);
+        let first = latest(&store, both, 2).await.unwrap();
+        assert_eq!(first.deeds.len(), 2);
+        let rest =
+            latest(&store, Wanted { after: first.next.as_deref(), ..both }, 2).await.unwrap();
+        assert_eq!(rest.deeds[0].action, "deed 5");
+        let of_queue = Wanted { queue: Some("orders"), ..Wanted::default() };
+        assert_eq!(actions(&store, of_queue).await.len(), 4);
     }
 
     #[tokio::test]
@@ -202,8 +280,8 @@ mod tests {
             .unwrap();
         keep(&store, &deed("new", &[("key", "k"), ("job_id", "j")]), now).await.unwrap();
         trim(&store, now).await.unwrap();
-        assert_eq!(actions(&store, Of::All).await, ["new"]);
-        assert_eq!(actions(&store, Of::Object("k")).await, ["new"]);
+        assert_eq!(actions(&store, Wanted::default()).await, ["new"]);
+        assert_eq!(actions(&store, of("k")).await, ["new"]);
         assert_eq!(store.read_notes(NoteQuery::of("audit")).await.unwrap().len(), 3);
     }
 }

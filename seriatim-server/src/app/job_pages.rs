@@ -90,14 +90,14 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
         let page = store.jobs(query).await?;
         rows.extend(page.rows);
         if let Some(next) = page.next {
-            return Ok(Page { rows, next: Some(format!("{name}/{next}")) });
+            return Ok(Page { rows, next: Some(format!("{name}/{next}")), cut: page.cut });
         }
         if rows.len() >= wanted.rows_max || is_full(&rows) {
             let next = names.get(i + 1).map(|name| format!("{name}/"));
-            return Ok(Page { rows, next });
+            return Ok(Page { rows, next, cut: false });
         }
     }
-    Ok(Page { rows, next: None })
+    Ok(Page { rows, next: None, cut: false })
 }
 
 /// Whether the payloads of a page are as much as a page may hold.

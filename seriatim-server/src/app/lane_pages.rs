@@ -1,34 +1,69 @@
-//! Pages of the lanes of a queue, in an order and a range.
+//! Pages of the lanes of a queue: an order, filters, a range.
 
 use seriatim::limits::PAGE_BYTES_MAX;
-use seriatim::store::Store;
-use seriatim::store::{LaneQuery, LaneState, LaneView, Page};
+use seriatim::store::{LaneId, LaneQuery, LaneStage, LaneView, Page, Store};
 
 use super::error::Error;
+use super::nodes;
 use super::range::By;
+use crate::base::time;
 
 /// Lanes read together: each may have a progress of 64 KiB.
 const STEP_LANES_MAX: usize = 250;
+/// Lanes that a page looks at for those that fit, if its asker does not say.
+pub(crate) const SCAN_DEFAULT: usize = 10_000;
+/// The most that an asker may say.
+pub(crate) const SCAN_MAX: usize = 100_000;
+
+/// The filters, as a user writes them; an empty one is none.
+#[derive(Default)]
+pub(crate) struct Filters<'a> {
+    /// Stages, separated by commas.
+    pub(crate) state: &'a str,
+    pub(crate) lane: &'a str,
+    pub(crate) prefix: &'a str,
+    pub(crate) node: &'a str,
+    pub(crate) due_from: &'a str,
+    pub(crate) due_to: &'a str,
+    pub(crate) retries_min: &'a str,
+}
 
 /// Which lanes.
 pub(crate) struct Wanted<'a> {
     pub(crate) queue: &'a str,
     pub(crate) by: By,
-    pub(crate) claimed: bool,
+    pub(crate) filters: Filters<'a>,
     pub(crate) from: Option<&'a str>,
     pub(crate) to: Option<&'a str>,
     pub(crate) after: Option<&'a str>,
     pub(crate) rows_max: usize,
+    pub(crate) scan_max: usize,
 }
 
-/// A page, which ends early when the progress of its lanes fills it.
+/// A page, which ends early when the progress of its lanes fills it, or when it has looked at enough.
 pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<LaneView>, Error> {
+    let Filters { state, lane, prefix, node, due_from, due_to, retries_min } = wanted.filters;
+    let node = match node {
+        "" => None,
+        node => Some(nodes::find(store, node).await?.info.id),
+    };
+    let due = |field, text: &str| {
+        let read = |text| time::read(text).map_err(|why| Error::Bound { field, why });
+        Some(text).filter(|text| !text.is_empty()).map(read).transpose()
+    };
     let mut query = LaneQuery {
-        state: wanted.claimed.then_some(LaneState::Claimed),
+        stages: stages(state)?,
+        lane: named(lane)?,
+        prefix: Some(prefix).filter(|prefix| !prefix.is_empty()).map(str::to_owned),
+        node,
+        due_from: due("due_from", due_from)?,
+        due_to: due("due_to", due_to)?,
+        retries_min: retries(retries_min)?,
         order: wanted.by.order(),
         from: wanted.by.place("from", wanted.from)?,
         to: wanted.by.place("to", wanted.to)?,
         after: wanted.after.map(str::to_owned),
+        scan_max: Some(wanted.scan_max),
         ..LaneQuery::new(wanted.queue)
     };
     let mut rows = Vec::new();
@@ -40,8 +75,37 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<L
         let told = |lane: &LaneView| lane.progress.as_ref().map_or(0, |text| text.len());
         let is_full =
             rows.len() >= wanted.rows_max || rows.iter().map(told).sum::<usize>() >= PAGE_BYTES_MAX;
-        if query.after.is_none() || is_full {
-            return Ok(Page { rows, next: query.after });
+        if query.after.is_none() || is_full || page.cut {
+            return Ok(Page { rows, next: query.after, cut: page.cut });
         }
     }
+}
+
+fn stages(text: &str) -> Result<Vec<LaneStage>, Error> {
+    let named = |name: &str| {
+        let stage = LaneStage::ALL.into_iter().find(|stage| stage.as_str() == name);
+        stage.ok_or_else(|| {
+            let names = LaneStage::ALL.map(LaneStage::as_str).join(", ");
+            let why =
+                format!("{name:?} is no state of a lane: use {names}, or several with commas");
+            Error::Bound { field: "state", why }
+        })
+    };
+    text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(named).collect()
+}
+
+fn named(text: &str) -> Result<Option<LaneId>, Error> {
+    let wrong = |_| {
+        let why = format!("{text:?} is no lane: write it as listings show it, like 1-0-5");
+        Error::Bound { field: "lane", why }
+    };
+    Some(text).filter(|text| !text.is_empty()).map(str::parse::<LaneId>).transpose().map_err(wrong)
+}
+
+fn retries(text: &str) -> Result<Option<i32>, Error> {
+    let wrong = |_| {
+        let why = format!("{text:?} is not a retry count: write a whole number");
+        Error::Bound { field: "retries_min", why }
+    };
+    Some(text).filter(|text| !text.is_empty()).map(str::parse::<i32>).transpose().map_err(wrong)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seriatim::store::{LaneQuery, LaneState, LaneView, QueueStats};
+use seriatim::store::{LaneQuery, LaneStage, LaneView, QueueStats};
 use seriatim::{
     Timestamp,
     store::{NodeId, Store},
@@ -49,9 +49,9 @@ async fn claimed(
 ) -> seriatim::Result<Vec<Running>> {
     let mut all = Vec::new();
     for queue in stats.iter().filter(|queue| queue.claimed > 0) {
-        let state = Some(LaneState::Claimed);
+        let stages = vec![LaneStage::Running];
         let of_queue = LaneQuery::new(queue.queue.clone());
-        let query = LaneQuery { state, node: node.cloned(), rows_max: lanes_max, ..of_queue };
+        let query = LaneQuery { stages, node: node.cloned(), rows_max: lanes_max, ..of_queue };
         let rows = store.lanes(query).await?.rows;
         all.extend(rows.into_iter().map(|lane| Running { queue: queue.queue.clone(), lane }));
     }

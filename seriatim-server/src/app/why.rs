@@ -89,16 +89,9 @@ impl Why {
         Self::Ready { since: lane.due.map(|due| now.since(due)).unwrap_or_default() }
     }
 
-    /// The state in one word.
-    pub(crate) fn state(&self, lane: &LaneView) -> &'static str {
-        match self {
-            Self::Runs { .. } => "running",
-            Self::Held { .. } => "held",
-            Self::Paused | Self::QueuePaused => "paused",
-            Self::Due { .. } if lane.retry_count < 0 => "scheduled",
-            _ if lane.retry_count >= 0 => "retrying",
-            _ => "ready",
-        }
+    /// The state in one word: that of the lane, by which listings are filtered, unless its queue is paused.
+    pub(crate) fn state(&self, lane: &LaneView, now: Timestamp) -> &'static str {
+        if *self == Self::QueuePaused { "paused" } else { lane.stage(now).as_str() }
     }
 }
 

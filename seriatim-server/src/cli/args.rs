@@ -81,6 +81,7 @@ async fn closing<T>(
     body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let result = body(store.clone()).await;
+    super::deed::keep(&*store, &result).await;
     let closed = store.close().await;
     let value = result?;
     closed?;

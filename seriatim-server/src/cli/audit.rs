@@ -1,4 +1,4 @@
-//! `seriatim audit verify`: checks that an audit log is complete.
+//! `seriatim audit`: lists who changed what, as the store remembers it; checks that an audit log is complete.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -6,30 +6,57 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use seriatim::Timestamp;
+use seriatim::store::Store;
 
+use super::args::{Common, PageArgs, duration};
 use crate::app::chain::verify;
+use crate::app::deeds::{self, Deed, Wanted};
 use crate::base::text::count;
-use crate::cli::output::{Failure, say, say_json};
+use crate::base::time;
+use crate::cli::output::table::{Column, Table};
+use crate::cli::output::{Failure, Terminal, hint, say, say_json};
 
 #[derive(Args)]
 pub(crate) struct Audit {
+    #[command(flatten)]
+    common: Common,
+    /// Only what names this key, job id, node or cron entry
+    #[arg(long, value_name = "NAME")]
+    key: Option<String>,
+    /// Only what names this queue
+    #[arg(long)]
+    queue: Option<String>,
+    /// Only from then on: 30m, 2h or 7d ago, or a time
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<Since>,
+    #[command(flatten)]
+    page: PageArgs,
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Since {
+    Ago(std::time::Duration),
+    At(Timestamp),
+}
+
+fn since(text: &str) -> Result<Since, String> {
+    let wrong = |_| "write a length as 2h, or a time as 2026-01-31T12:00:00Z".to_owned();
+    duration(text).map(Since::Ago).or_else(|_| time::read(text).map(Since::At)).map_err(wrong)
 }
 
 #[derive(Subcommand)]
 enum Action {
-    /// Checks that no line was changed, removed or inserted
+    /// Checks that no line of an audit log was changed, removed or inserted
     Verify {
         /// Audit logs, oldest first: each must continue the one before
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         /// The hash of the last line before the first file, as printed by an earlier check
-        #[arg(long, value_name = "HASH")]
+        #[arg(long, value_name = "HASH", id = "behind")]
         after: Option<String>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
 }
 
@@ -41,30 +68,94 @@ struct Whole {
 }
 
 impl Audit {
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        let Action::Verify { files, after, json } = self.action;
-        let (mut lines, mut first, mut last) = (0, None, after);
-        for path in files {
-            let unreadable =
-                |error| Failure::failed(format!("{} cannot be read: {error}", path.display()));
-            let file = File::open(&path).map_err(unreadable)?;
-            let seen = verify(BufReader::new(file), last).map_err(unreadable)?;
-            if let Some((line, what)) = seen.broken {
-                let path = path.display();
-                return Err(Failure::failed(format!("{path}, line {line}: it {what}")));
-            }
-            lines += seen.lines;
-            first = first.or(seen.first);
-            last = seen.last;
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        match self.action {
+            Some(Action::Verify { files, after }) => check(files, after, self.common.json),
+            None => self.list().await,
         }
-        if json {
-            say_json(&Whole { lines, first, last });
+    }
+
+    async fn read(&self, store: &dyn Store) -> Result<deeds::Page, Failure> {
+        let since = match self.since {
+            Some(Since::Ago(length)) => Some(store.now().await? - length),
+            Some(Since::At(time)) => Some(time),
+            None => None,
+        };
+        let wanted = Wanted {
+            of: self.key.as_deref(),
+            queue: self.queue.as_deref(),
+            since,
+            after: self.page.after.as_deref(),
+        };
+        Ok(deeds::latest(store, wanted, self.page.rows_max()).await?)
+    }
+
+    async fn list(&self) -> Result<(), Failure> {
+        let page = self.common.store.using(async |store| self.read(&*store).await).await?;
+        if self.common.json {
+            say_json(&page);
             return Ok(());
         }
-        say(format!("{}: each follows the one before", count(lines, "line")));
-        if let (Some(first), Some(last)) = (first, last) {
-            say(format!("the first follows {first}\nthe last is {last}"));
+        if page.deeds.is_empty() {
+            say(
+                "nothing: changes by the HTTP API, its pages and this command line are listed for a year",
+            );
+        } else {
+            say(table(&page.deeds).render(Terminal::of_stdout()));
+        }
+        if let Some(next) = page.next {
+            hint(format!("more: --after {next}"));
         }
         Ok(())
     }
+}
+
+fn table(deeds: &[Deed]) -> Table {
+    let mut table = Table::new(&[
+        ("when", Column::Name),
+        ("who", Column::Name),
+        ("deed", Column::Name),
+        ("on", Column::Text),
+        ("count", Column::Number),
+        ("result", Column::Name),
+    ]);
+    for deed in deeds {
+        let on = deed.on.iter().map(|(name, value)| format!("{name} {value}"));
+        table.row(vec![
+            (&deed.at).into(),
+            (&deed.who).into(),
+            (&deed.action).into(),
+            on.collect::<Vec<_>>().join(", ").into(),
+            deed.count.map(|count| count.to_string()).unwrap_or_default().into(),
+            deed.result().into(),
+        ]);
+    }
+    table
+}
+
+/// Checks that logs are whole.
+fn check(files: Vec<PathBuf>, after: Option<String>, json: bool) -> Result<(), Failure> {
+    let (mut lines, mut first, mut last) = (0, None, after);
+    for path in files {
+        let unreadable =
+            |error| Failure::failed(format!("{} cannot be read: {error}", path.display()));
+        let file = File::open(&path).map_err(unreadable)?;
+        let seen = verify(BufReader::new(file), last).map_err(unreadable)?;
+        if let Some((line, what)) = seen.broken {
+            let path = path.display();
+            return Err(Failure::failed(format!("{path}, line {line}: it {what}")));
+        }
+        lines += seen.lines;
+        first = first.or(seen.first);
+        last = seen.last;
+    }
+    if json {
+        say_json(&Whole { lines, first, last });
+        return Ok(());
+    }
+    say(format!("{}: each follows the one before", count(lines, "line")));
+    if let (Some(first), Some(last)) = (first, last) {
+        say(format!("the first follows {first}\nthe last is {last}"));
+    }
+    Ok(())
 }

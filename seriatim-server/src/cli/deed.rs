@@ -1,48 +1,183 @@
-//! Commands that change a store are written to the audit log before they run, like actions of the HTTP API.
+//! Commands that change a store are audited like actions of the HTTP API: in the file before they run, in the store
+//! with how they ended.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use clap::ArgMatches;
 use serde::Serialize;
-use seriatim::Timestamp;
+use seriatim::store::Store;
+use seriatim::{ErrorKind, Timestamp};
 
 use super::args::without_password;
 use crate::app::chain::Chain;
+use crate::app::deeds;
 use crate::base::text::one_line;
-use crate::cli::output::Failure;
+use crate::base::time::absolute;
+use crate::cli::output::{Failure, hint};
 use crate::config::{Audited, Config};
-use crate::protocol::value::Time;
 
-/// Commands whose verbs may change a store.
-const NOUNS: [&str; 6] = ["queues", "morgue", "lanes", "jobs", "nodes", "operations"];
+/// Commands whose verbs may change a store, and the words of their deeds: those of the HTTP API.
+const NOUNS: [(&str, &str); 7] = [
+    ("queues", "queue"),
+    ("morgue", "morgue"),
+    ("lanes", "lane"),
+    ("jobs", "job"),
+    ("nodes", "node"),
+    ("cron", "cron"),
+    ("operations", "operation"),
+];
 /// Verbs that only read. All others change something.
 const READS: [&str; 3] = ["list", "show", "preview"];
+/// Arguments that name what a deed is done to, and how deeds call it.
+const OBJECTS: [(&str, &str); 8] = [
+    ("queue", "queue"),
+    ("key", "key"),
+    ("keys", "key"),
+    ("lane", "lane"),
+    ("id", "job_id"),
+    ("ids", "job_id"),
+    ("node", "node"),
+    ("name", "name"),
+];
 /// Longest command line in the audit log, in bytes.
 const ASKED_BYTES_MAX: usize = 1_000;
+/// Objects of one command that have a deed each in the store. The command line names the others too.
+const DEEDS_MAX: usize = 100;
+const ROLE: &str = "command line";
 
-/// The action of a command, as `lanes delete`; none if it only reads.
+/// What this process was started to do.
+static DEED: OnceLock<Vec<Told>> = OnceLock::new();
+
+/// A deed in words.
+#[derive(Clone)]
+struct Told {
+    action: String,
+    on: BTreeMap<String, String>,
+    asked: String,
+}
+
+/// The action of a command, as `lane delete`; none if it only reads.
 fn action(matches: &ArgMatches) -> Option<String> {
     let (noun, of) = matches.subcommand()?;
     if matches!(noun, "push" | "migrate" | "bench") {
         return Some(noun.to_owned());
     }
     let verb = of.subcommand_name().filter(|verb| !READS.contains(verb))?;
-    NOUNS.contains(&noun).then(|| format!("{noun} {verb}"))
+    let (_, word) = NOUNS.iter().find(|(known, _)| *known == noun)?;
+    Some(format!("{word} {verb}"))
+}
+
+/// The matches of a command and of all its verbs.
+fn levels(matches: &ArgMatches) -> impl Iterator<Item = &ArgMatches> {
+    std::iter::successors(Some(matches), |of| of.subcommand().map(|(_, of)| of))
+}
+
+/// What a command names, once for each of several keys or jobs.
+fn objects(matches: &ArgMatches) -> Vec<BTreeMap<String, String>> {
+    let mut all = vec![BTreeMap::new()];
+    for (id, name) in OBJECTS {
+        let values: Vec<String> = levels(matches)
+            .filter_map(|of| of.try_get_raw(id).ok().flatten())
+            .flatten()
+            .map(|value| one_line(&value.to_string_lossy()))
+            .take(DEEDS_MAX)
+            .collect();
+        if values.is_empty() {
+            continue;
+        }
+        let with = |value: &String| {
+            let mut on = all[0].clone();
+            on.insert(name.to_owned(), value.clone());
+            on
+        };
+        all = values.iter().map(with).collect();
+    }
+    all
 }
 
 /// Writes a line of the audit log if the command changes something and the configuration has an audit log.
 /// If that fails, the command does not run.
 pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<(), Failure> {
     let Some(action) = action(matches) else { return Ok(()) };
-    let deepest =
-        std::iter::successors(Some(matches), |of| of.subcommand().map(|(_, of)| of)).last();
-    let file = deepest.and_then(|of| of.get_one::<PathBuf>("config"));
+    let file = levels(matches).last().and_then(|of| of.get_one::<PathBuf>("config"));
     let config = Config::read(file.map(PathBuf::as_path))?;
     if action == "push" && config.http.audit != Audited::All {
         return Ok(());
     }
-    Book::of(&config).write(&action, &asked(&action, arguments))
+    let asked = asked(&action, arguments);
+    let objects = objects(matches);
+    let one = |on| Told { action: action.clone(), on, asked: asked.clone() };
+    Book::of(&config).write(&one(objects[0].clone()))?;
+    // As over HTTP, the store keeps what people change, not what is pushed.
+    if action.contains(' ') {
+        let _ = DEED.set(objects.into_iter().map(one).collect());
+    }
+    Ok(())
+}
+
+/// Keeps in its store what this process was started to do, and how it ended.
+pub(super) async fn keep<T>(store: &dyn Store, result: &Result<T, Failure>) {
+    for told in DEED.get().into_iter().flatten() {
+        told.keep(store, result).await;
+    }
+}
+
+impl Told {
+    async fn keep<T>(&self, store: &dyn Store, result: &Result<T, Failure>) {
+        let now = Timestamp::of_this_machine();
+        let deed = deeds::Deed {
+            at: absolute(now),
+            who: who(),
+            role: Some(ROLE.to_owned()),
+            from: Some(process()),
+            action: self.action.clone(),
+            on: self.on.clone(),
+            asked: Some(self.asked.clone()).filter(|asked| !asked.is_empty()),
+            status: result.as_ref().map_or_else(status, |_| 200),
+            count: None,
+            request_id: None,
+        };
+        if let Err(error) = deeds::keep(store, &deed, now).await {
+            hint(format!("the store's audit log has no line of this: {error}"));
+        }
+    }
+}
+
+/// How a request that fails like this is answered.
+fn status(failure: &Failure) -> u16 {
+    match failure.kind() {
+        ErrorKind::Invalid => 400,
+        ErrorKind::NotFound => 404,
+        ErrorKind::Conflict => 409,
+        ErrorKind::Unsupported => 501,
+        ErrorKind::Unavailable => 503,
+        _ => 500,
+    }
+}
+
+fn process() -> String {
+    format!("process {}", std::process::id())
+}
+
+/// Who uses the command line, as deeds name them: `cli:USER@HOST`.
+pub(crate) fn who() -> String {
+    let id = rustix::process::getuid().as_raw();
+    let user = user_name(id).unwrap_or_else(|| id.to_string());
+    let host = rustix::system::uname();
+    one_line(&format!("cli:{user}@{}", host.nodename().to_string_lossy()))
+}
+
+/// The name of a user in `/etc/passwd`. Others, of a directory, are known by their number.
+fn user_name(id: u32) -> Option<String> {
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(id)).then(|| name.to_owned())
+    })
 }
 
 /// The audit log of the command line.
@@ -54,16 +189,31 @@ impl Book {
         Self(config.http.audit_file.clone())
     }
 
+    /// Does something with a store, and audits it: nothing is done if the file cannot be written.
+    pub(crate) async fn audited<T>(
+        &self,
+        store: &dyn Store,
+        (action, on, asked): (&str, BTreeMap<String, String>, String),
+        doing: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let told = Told { action: action.to_owned(), on, asked };
+        self.write(&told)?;
+        let result = doing.await;
+        told.keep(store, &result).await;
+        result
+    }
+
     /// Writes a line if there is an audit log. If that fails, the action must not run.
-    pub(crate) fn write(&self, action: &str, asked: &str) -> Result<(), Failure> {
+    fn write(&self, told: &Told) -> Result<(), Failure> {
         let Some(path) = &self.0 else { return Ok(()) };
         let line = serde_json::to_string(&Line {
-            at: Time(Timestamp::of_this_machine()),
-            who: format!("user {}", rustix::process::getuid().as_raw()),
-            role: "command line",
-            from: format!("process {}", std::process::id()),
-            action,
-            asked,
+            at: absolute(Timestamp::of_this_machine()),
+            who: who(),
+            role: ROLE,
+            from: process(),
+            action: &told.action,
+            on: &told.on,
+            asked: &told.asked,
         });
         let line = line.map_err(Failure::failed)?;
         let written = Chain::open(path).and_then(|mut chain| chain.append(&line));
@@ -78,11 +228,12 @@ impl Book {
 
 #[derive(Serialize)]
 struct Line<'a> {
-    at: Time,
+    at: String,
     who: String,
     role: &'a str,
     from: String,
     action: &'a str,
+    on: &'a BTreeMap<String, String>,
     asked: &'a str,
 }
 
@@ -118,14 +269,38 @@ mod tests {
         assert_eq!(of("seriatim queues"), None);
         assert_eq!(of("seriatim lanes show orders k"), None);
         assert_eq!(of("seriatim doctor"), None);
-        assert_eq!(of("seriatim queues pause orders").as_deref(), Some("queues pause"));
-        assert_eq!(of("seriatim nodes release a").as_deref(), Some("nodes release"));
+        assert_eq!(of("seriatim queues pause orders").as_deref(), Some("queue pause"));
+        assert_eq!(of("seriatim nodes release a").as_deref(), Some("node release"));
         for noun in program.get_subcommands().filter(|noun| noun.has_subcommands()) {
             let name = noun.get_name();
             // They touch no store.
-            let known = NOUNS.contains(&name) || ["config", "audit", "cron", "man"].contains(&name);
+            let known = NOUNS.iter().any(|(noun, _)| *noun == name)
+                || ["config", "audit", "man"].contains(&name);
             assert!(known, "{name}: add it to NOUNS if its verbs change a store");
         }
+    }
+
+    #[test]
+    fn a_deed_names_each_key_and_its_queue_as_requests_do() {
+        let program = crate::cli::program();
+        let of = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            let words = super::super::grammar::normal(&program, words);
+            objects(&program.clone().try_get_matches_from(words).unwrap_or_else(|e| panic!("{e}")))
+        };
+        let on = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        assert_eq!(
+            of("seriatim lanes retry orders a b"),
+            [on(&[("queue", "orders"), ("key", "a")]), on(&[("queue", "orders"), ("key", "b")])]
+        );
+        let id = "01a1fd59-5e2c-7000-8001-000000000001";
+        assert_eq!(of(&format!("seriatim jobs cancel {id}")), [on(&[("job_id", id)])]);
+        assert_eq!(of("seriatim cron pause nightly"), [on(&[("name", "nightly")])]);
+        assert_eq!(of("seriatim morgue requeue orders --all"), [on(&[("queue", "orders")])]);
+        assert_eq!(of("seriatim migrate"), [BTreeMap::new()]);
+        assert!(who().starts_with("cli:") && who().contains('@'), "{}", who());
     }
 
     #[test]
@@ -142,7 +317,7 @@ mod tests {
         ];
         let line: Vec<OsString> = line.iter().map(Into::into).collect();
         assert_eq!(
-            asked("lanes delete", &line),
+            asked("lane delete", &line),
             "lanes delete q k --store postgres://db/x --store=redis://h/"
         );
     }

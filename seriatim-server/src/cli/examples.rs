@@ -79,12 +79,21 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("seriatim nodes release remote:w1", "take all that worker w1 has claimed"),
         ],
     ),
-    ("cron", &[("seriatim cron list --config /etc/seriatim.toml", "what is due when")]),
+    (
+        "cron",
+        &[
+            ("seriatim cron list", "what is due when, and on which nodes"),
+            ("seriatim cron pause nightly --reason deploy", "no node pushes its ticks"),
+            ("seriatim cron run nightly", "push its job now"),
+        ],
+    ),
     ("config", &[("seriatim config check", "check seriatim.toml")]),
     ("doctor", &[("seriatim doctor", "findings, and what to do about each")]),
+    ("history", &[("seriatim history --queue orders --span 24h", "its day by the minute")]),
     (
         "audit",
         &[
+            ("seriatim audit --queue orders --since 1d", "who changed what"),
             ("seriatim audit verify audit.ndjson", "whether a line was changed or removed"),
             ("seriatim audit verify audit.1.ndjson audit.ndjson", "one log that was rotated"),
         ],

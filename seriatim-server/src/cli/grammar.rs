@@ -9,7 +9,8 @@ use std::ffi::OsString;
 use clap::Command;
 
 /// Nouns that list if there is no verb.
-const NOUNS: [&str; 7] = ["queues", "lanes", "jobs", "morgue", "nodes", "cron", "operations"];
+const NOUNS: [&str; 8] =
+    ["queues", "lanes", "jobs", "morgue", "nodes", "operations", "cron", "audit"];
 /// Nouns that need a queue, which the parser expects before the verb.
 const OF_A_QUEUE: [&str; 2] = ["lanes", "morgue"];
 const LIST: &str = "list";
@@ -51,6 +52,7 @@ mod tests {
             ("jobs list --queue a", "jobs --queue a"),
             ("nodes list", "nodes"),
             ("cron list", "cron"),
+            ("audit list --queue a", "audit --queue a"),
             ("push list 1", "push list 1"),
             ("lanes retry --help", "lanes retry --help"),
             ("lanes", "lanes"),

@@ -11,7 +11,7 @@ use super::args::{Common, PageArgs, Yes};
 use super::jobs;
 use super::tones::lane_state;
 use crate::app::error::Error;
-use crate::app::lane_pages;
+use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, SCAN_MAX};
 use crate::app::lanes as actions;
 use crate::app::range::By;
 use crate::app::{find, lane_jobs};
@@ -35,9 +35,8 @@ pub(crate) struct Lanes {
     /// The order; `retries` lists only lanes that have failed, most retries first
     #[arg(long, value_enum, default_value_t = By::Age)]
     by: By,
-    /// Only claimed lanes: running, or prefetched by their node
-    #[arg(long)]
-    claimed: bool,
+    #[command(flatten)]
+    filters: FilterArgs,
     /// Only from here on: a key, a time or a retry count, depending on --by
     #[arg(long)]
     from: Option<String>,
@@ -48,6 +47,46 @@ pub(crate) struct Lanes {
     page: PageArgs,
     #[command(subcommand)]
     action: Option<Action>,
+}
+
+/// Which lanes are listed.
+#[derive(Args)]
+struct FilterArgs {
+    /// Only lanes that are ready, scheduled, retrying, running, held, paused or crashed; several with commas
+    #[arg(long, value_name = "STATES", default_value = "", hide_default_value = true)]
+    state: String,
+    /// Only lanes whose key begins so
+    #[arg(long, value_name = "START", default_value = "", hide_default_value = true)]
+    prefix: String,
+    /// Only lanes that this node holds: its id or name
+    #[arg(long, value_name = "NODE", default_value = "", hide_default_value = true)]
+    node: String,
+    /// Only lanes due then or later: RFC 3339 or Unix seconds
+    #[arg(long, value_name = "TIME", default_value = "", hide_default_value = true)]
+    due_from: String,
+    /// Only lanes due then or earlier
+    #[arg(long, value_name = "TIME", default_value = "", hide_default_value = true)]
+    due_to: String,
+    /// Only lanes with this retry count or a higher one
+    #[arg(long, value_name = "N", default_value = "", hide_default_value = true)]
+    retries_min: String,
+    /// Most lanes to look at for those that fit
+    #[arg(long, value_name = "N", default_value_t = SCAN_DEFAULT as u32, value_parser = clap::value_parser!(u32).range(1..=SCAN_MAX as i64))]
+    scan_max: u32,
+}
+
+impl FilterArgs {
+    fn given(&self) -> Filters<'_> {
+        Filters {
+            state: &self.state,
+            lane: "",
+            prefix: &self.prefix,
+            node: &self.node,
+            due_from: &self.due_from,
+            due_to: &self.due_to,
+            retries_min: &self.retries_min,
+        }
+    }
 }
 
 #[derive(Subcommand)]
@@ -122,13 +161,16 @@ impl Lanes {
             say_json(&document::Lanes::from(page));
             return Ok(());
         }
-        if page.rows.is_empty() {
+        if page.rows.is_empty() && page.cut {
+            say(format!("none among the {} lanes looked at", self.filters.scan_max));
+        } else if page.rows.is_empty() {
             say(format!("no such lanes in {}", self.queue));
         } else {
             say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
         }
         if let Some(next) = page.next {
-            hint(format!("more: --after {next}"));
+            let what = if page.cut { "further" } else { "more" };
+            hint(format!("{what}: --after {next}"));
         }
         Ok(())
     }
@@ -137,11 +179,12 @@ impl Lanes {
         let wanted = lane_pages::Wanted {
             queue: &self.queue,
             by: self.by,
-            claimed: self.claimed,
+            filters: self.filters.given(),
             from: self.from.as_deref(),
             to: self.to.as_deref(),
             after: self.page.after.as_deref(),
             rows_max: self.page.rows_max(),
+            scan_max: self.filters.scan_max as usize,
         };
         Ok(lane_pages::page(store, wanted).await?)
     }

@@ -13,6 +13,7 @@ mod demo;
 mod doctor;
 mod examples;
 mod grammar;
+mod history;
 mod jobs;
 mod lanes;
 mod man;
@@ -72,7 +73,7 @@ pub(crate) enum Command {
     Operations(operations::Operations),
     /// Lists nodes; shows, quiets, stops one
     Nodes(nodes::Nodes),
-    /// Lists cron entries and their next times
+    /// Lists cron entries with their last and next times; runs, pauses and resumes one
     Cron(cron::CronArgs),
     /// Checks the configuration
     Config(config_check::ConfigArgs),
@@ -90,8 +91,10 @@ pub(crate) enum Command {
     Bench(bench::Bench),
     /// Checks recorded histories for overlaps, wrong order, losses and duplicates
     Check(check::Check),
-    /// Checks that an audit log is complete
+    /// Lists who changed what; checks that an audit log is complete
     Audit(audit::Audit),
+    /// Shows the figures of the past: by the minute for a day, by the hour for 30 days
+    History(history::History),
 }
 
 impl Command {
@@ -108,7 +111,7 @@ impl Command {
             Self::Jobs(jobs) => jobs.run().await,
             Self::Operations(operations) => operations.run().await,
             Self::Nodes(nodes) => nodes.run().await,
-            Self::Cron(cron) => cron.run(),
+            Self::Cron(cron) => cron.run().await,
             Self::Config(config) => config.run().await,
             Self::Doctor(doctor) => doctor.run().await,
             Self::Migrate(migrate) => migrate.run().await,
@@ -123,7 +126,8 @@ impl Command {
             Self::Man(man) => man.run(program()),
             Self::Bench(bench) => bench.run().await,
             Self::Check(check) => check.run(),
-            Self::Audit(audit) => audit.run(),
+            Self::Audit(audit) => audit.run().await,
+            Self::History(history) => history.run().await,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use seriatim::store::{LaneId, Store};
+use seriatim::store::{LaneId, LaneStage, Store};
 use seriatim::{JobId, SharedStore};
 
 use super::args::{Common, Yes};
@@ -72,9 +72,9 @@ struct Which {
     /// Only those of this cause: their error with `N` for numbers, `ID` for ids, `"…"` for quotes
     #[arg(long)]
     cause: Option<String>,
-    /// Only lanes in this state: waiting, claimed, held or paused
+    /// Only lanes in this state: ready, scheduled, retrying, running, held, paused or crashed
     #[arg(long, value_parser = lane_state)]
-    state: Option<seriatim::store::LaneState>,
+    state: Option<LaneStage>,
     /// Only what died, or waited, before this time. Default: now
     #[arg(long, value_parser = read)]
     before: Option<seriatim::Timestamp>,
@@ -86,9 +86,10 @@ struct Which {
     lanes: Vec<LaneId>,
 }
 
-fn lane_state(text: &str) -> Result<seriatim::store::LaneState, String> {
-    serde_json::from_value(text.into())
-        .map_err(|_| "write waiting, claimed, held or paused".to_owned())
+fn lane_state(text: &str) -> Result<LaneStage, String> {
+    let found = LaneStage::ALL.into_iter().find(|stage| stage.as_str() == text);
+    found
+        .ok_or_else(|| format!("write one of {}", LaneStage::ALL.map(LaneStage::as_str).join(", ")))
 }
 
 impl Which {

@@ -6,6 +6,7 @@ use seriatim::store::{JobState, LaneState, LaneView, NodeState, NodeView};
 use super::output::table::Tone;
 use crate::app::nodes::{is_gone, state_name};
 use crate::base::time::{length, relative};
+use crate::protocol::document::CronEntry;
 
 pub(super) fn of_job(state: JobState) -> Tone {
     match state {
@@ -39,4 +40,18 @@ pub(super) fn node_state(node: &NodeView, now: Timestamp) -> (&'static str, Tone
         NodeState::Alive | NodeState::Stopped => Tone::Plain,
     };
     (state_name(node, now), tone)
+}
+
+/// Whether a cron entry works, with the colour of it.
+pub(super) fn cron_state(entry: &CronEntry) -> (String, Tone) {
+    let no_node = entry.definitions.iter().all(|one| one.nodes.is_empty());
+    match &entry.paused {
+        Some(pause) => {
+            let reason = pause.reason.as_ref().map(|reason| format!(" ({reason})"));
+            (format!("paused by {}{}", pause.by, reason.unwrap_or_default()), Tone::Warn)
+        }
+        None if no_node => ("no node has it".to_owned(), Tone::Bad),
+        None if entry.definitions.len() > 1 => ("differs between nodes".to_owned(), Tone::Bad),
+        None => ("works".to_owned(), Tone::Plain),
+    }
 }

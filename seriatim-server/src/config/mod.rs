@@ -2,6 +2,7 @@
 
 mod access;
 mod cron;
+mod dashboard;
 mod environment;
 mod explain;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use crate::protocol::schema::Foreign;
 
 pub(crate) use access::{Audited, Role};
 pub(crate) use cron::CronConfig;
+pub(crate) use dashboard::{DashboardConfig, Payloads, ProxyConfig};
 pub(crate) use environment::{Environment, is_variable};
 use explain::explain;
 pub(crate) use explain::{closest, in_words};
@@ -61,6 +63,7 @@ const PREFIX: &str = "SERIATIM_";
 pub(crate) struct Config {
     pub(crate) store: StoreConfig,
     pub(crate) http: HttpConfig,
+    pub(crate) dashboard: DashboardConfig,
     pub(crate) log: LogConfig,
     pub(crate) journal: JournalConfig,
     pub(crate) node: NodeConfig,
@@ -90,6 +93,8 @@ pub(crate) struct HttpConfig {
     /// How many undeclared queues pushes may create.
     pub(crate) implied_queues: Option<ImpliedQueues>,
     pub(crate) tokens: Vec<TokenConfig>,
+    /// Who has asked people for their names.
+    pub(crate) proxy: Option<ProxyConfig>,
 }
 
 /// A token of the HTTP API; a variable contains its secret.

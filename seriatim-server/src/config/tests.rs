@@ -238,6 +238,8 @@ fn the_page_has_every_key_and_no_other() {
         ("`[store]`", "[store]\nzzz = 1"),
         ("`[http]`", "[http]\nzzz = 1"),
         ("`http.tokens`", "[[http.tokens]]\nzzz = 1"),
+        ("`[http.proxy]`", "[http.proxy]\nzzz = 1"),
+        ("`[dashboard]`", "[dashboard]\nzzz = 1"),
         ("`[log]`", "[log]\nzzz = 1"),
         ("`[journal]`", "[journal]\nzzz = 1"),
         ("`[node]`", "[node]\nzzz = 1"),

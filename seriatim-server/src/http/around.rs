@@ -43,12 +43,14 @@ pub(super) struct Gate {
 }
 
 /// Lets a request in, or not.
-pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+pub(super) async fn gate(State(gate): State<Gate>, request: Request, next: Next) -> Response {
     let path = gate.path;
     let mut response = match gate.door {
         Door::Programs => gate.answer(request, next).await,
         Door::People => {
-            let visit = Visit::of(&gate.app, &request);
+            let (parts, body) = request.into_parts();
+            let visit = Visit::of(&gate.app, &parts);
+            let mut request = Request::from_parts(parts, body);
             request.extensions_mut().insert(visit.clone());
             visit.shown(gate.answer(request, next).await)
         }
@@ -96,7 +98,12 @@ impl Gate {
         let (app, headers) = (&self.app, request.headers());
         let known = match self.door {
             Door::Programs => app.guard.know(self.access, request.method(), headers),
-            Door::People => session::know(&app.guard, self.access, request.method(), headers),
+            Door::People => {
+                let visit = request.extensions().get::<Visit>();
+                let nobody = Ok(None);
+                let visitor = visit.map_or(&nobody, Visit::visitor);
+                session::know(&app.guard, self.access, request.method(), headers, visitor)
+            }
         };
         let peer = request.extensions().get::<Peer>();
         let (Some(peer), true) = (peer, self.access != Access::Open) else { return known };

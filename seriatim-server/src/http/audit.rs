@@ -176,11 +176,8 @@ pub(super) fn is_refusal(status: StatusCode) -> bool {
 impl Entry {
     /// `pattern` is the path of the endpoint, with names for its parts.
     pub(super) fn of(request: &Request, who: Option<&Who>, pattern: &str) -> Self {
-        let (name, role) = match who {
-            None => ("unknown".to_owned(), None),
-            Some(Who::Anybody) => ("anybody".to_owned(), None),
-            Some(Who::Token { name, role, .. }) => (name.clone(), Some(*role)),
-        };
+        let name = who.map_or("unknown", Who::name).to_owned();
+        let role = who.and_then(Who::role);
         let peer = request.extensions().get::<Peer>();
         let target = request.uri().path_and_query().map_or("", |target| target.as_str());
         Self {
@@ -228,10 +225,10 @@ impl Entry {
         for (name, value) in form_urlencoded::parse(form).take(NAMES_MAX) {
             match &*name {
                 "deed" if !value.contains(".start") => {
-                    self.action = short(&value).replace('.', " ")
+                    self.action = short(&value).replace('.', " ");
                 }
                 "queue" | "key" | "lane" | "job" | "node" | "operation" | "prefix" | "task"
-                | "error" | "cause" | "state" => {
+                | "error" | "cause" | "state" | "cron" | "reason" => {
                     drop(self.on.insert(short(&name), short(&value)));
                 }
                 "action" => self.action = format!("operation {}", short(&value)),

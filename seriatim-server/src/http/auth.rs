@@ -3,11 +3,16 @@
 use std::net::{IpAddr, SocketAddr};
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 
+use super::person::{Host, Proxy};
 use super::problem::Problem;
 use super::scope::Scope;
 use crate::config::Role;
+
+/// Who asks where no token is needed, as deeds name them.
+pub(super) const ANYBODY: &str = "anybody";
 
 /// What an endpoint asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +117,10 @@ pub(crate) struct Guard {
     /// No token is needed. A browser can be made to connect by any page that it shows, so requests of
     /// other sites are refused.
     pub(crate) refuses_sites: bool,
+    /// A proxy that says who looks at the pages.
+    pub(crate) proxy: Option<Proxy>,
+    /// A service that says so.
+    pub(super) host: Option<Host>,
 }
 
 impl Guard {
@@ -125,7 +134,7 @@ impl Guard {
         if self.refuses_sites {
             refuse_other_sites(self.local_only, method, headers)?;
         }
-        if access == Access::Open || self.tokens.is_empty() {
+        if access == Access::Open || self.is_open() {
             return Ok(Who::Anybody);
         }
         let refused = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, detail);
@@ -135,6 +144,19 @@ impl Guard {
             .ok_or_else(|| refused("send a valid token as Authorization: Bearer TOKEN"))?;
         let token = self.token(secret).ok_or_else(|| refused("this token is not known"))?;
         Ok(token.who())
+    }
+
+    /// Whether nobody needs to say who they are.
+    pub(super) fn is_open(&self) -> bool {
+        self.tokens.is_empty() && self.proxy.is_none() && self.host.is_none()
+    }
+
+    /// Who looks at the pages, as the service around them or the proxy before them says.
+    pub(super) fn person(&self, parts: &Parts) -> Result<Option<Who>, Problem> {
+        if let Some(who) = self.host.as_ref().and_then(|host| host.knows(parts)) {
+            return Ok(Some(who));
+        }
+        self.proxy.as_ref().map_or(Ok(None), |proxy| proxy.knows(parts))
     }
 
     /// Compares with every token, in constant time: hashes are compared so by blake3.
@@ -147,6 +169,21 @@ impl Guard {
 }
 
 impl Who {
+    /// As deeds name the caller.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Anybody => ANYBODY,
+            Self::Token { name, .. } => name,
+        }
+    }
+
+    pub(super) fn role(&self) -> Option<Role> {
+        match self {
+            Self::Anybody => None,
+            Self::Token { role, .. } => Some(*role),
+        }
+    }
+
     /// Whether the caller's role is enough.
     pub(super) fn may(&self, access: Access) -> bool {
         match self {

@@ -8,7 +8,7 @@ use axum::extract::{FromRequestParts, Request};
 use axum::http::HeaderName;
 use axum::http::request::Parts;
 
-use super::auth::{Access, Who};
+use super::auth::{ANYBODY, Access, Who};
 use super::line::Line;
 use super::scope::Scope;
 
@@ -57,6 +57,11 @@ impl Caller {
     pub(super) fn anybody() -> Self {
         let (party, class) = (Party::Unknown, Class::Readers);
         Self { party, class, who: Who::Anybody, scope: Scope::default() }
+    }
+
+    /// Who asks, as deeds name them.
+    pub(super) fn name(&self) -> String {
+        self.bearer().map_or_else(|| ANYBODY.to_owned(), |name| name.to_string())
     }
 
     /// The name of the token; none if no token is needed.

@@ -1,21 +1,66 @@
-//! Cron entries of this node.
+//! Cron entries: those of all nodes.
 
 use axum::extract::State;
-use seriatim::Timestamp;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use seriatim::limits::NAME_BYTES_MAX;
 
 use super::auth::Access;
+use super::caller::Caller;
+use super::input::{Part, Query};
+use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::cron;
-use crate::protocol::document::CronEntries;
+use crate::protocol::document::{CronEntries, CronEntry, CronRun};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/cron", Access::Read, list)
-            .says("The cron entries of this node's configuration, with their next times"),
+            .says("The cron entries of all nodes: who has them, their last tick, their next times"),
+        Route::post("/api/v1/cron/{name}/run", Access::Operate, run)
+            .says("Pushes the job of a cron entry now, also while it is paused"),
+        Route::post("/api/v1/cron/{name}/pause", Access::Operate, pause)
+            .says("Pauses a cron entry: no node pushes its ticks"),
+        Route::post("/api/v1/cron/{name}/resume", Access::Operate, resume)
+            .says("Ends the pause of a cron entry; its ticks count as missed"),
     ]
 }
 
-async fn list(State(app): State<Shared>) -> Answer<CronEntries> {
-    Answer::of(&cron::document(&app.cron, Timestamp::of_this_machine()))
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct Why {
+    /// Why; shown to others
+    #[schemars(length(max = NAME_BYTES_MAX))]
+    reason: Option<String>,
+}
+
+async fn list(State(app): State<Shared>) -> Result<Answer<CronEntries>, Problem> {
+    Ok(Answer::of(&cron::all(&*app.store).await?))
+}
+
+async fn run(
+    State(app): State<Shared>,
+    caller: Caller,
+    Part(name): Part<String>,
+) -> Result<Answer<CronRun>, Problem> {
+    Ok(Answer::of(&cron::run(&*app.store, &name, &caller.name()).await?).counting(1))
+}
+
+async fn pause(
+    State(app): State<Shared>,
+    caller: Caller,
+    Part(name): Part<String>,
+    Query(Why { reason }): Query<Why>,
+) -> Result<Answer<CronEntry>, Problem> {
+    let reason = reason.as_deref();
+    Ok(Answer::of(&cron::pause(&*app.store, &name, &caller.name(), reason).await?).counting(1))
+}
+
+async fn resume(
+    State(app): State<Shared>,
+    Part(name): Part<String>,
+) -> Result<Answer<CronEntry>, Problem> {
+    Ok(Answer::of(&cron::resume(&*app.store, &name).await?).counting(1))
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use seriatim::limits::PAGE_ROWS_MAX;
 
 use super::auth::Access;
@@ -11,7 +11,9 @@ use super::jobs::rows_max;
 use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::state::Shared;
-use crate::app::deeds::{self, Deed, Of};
+use crate::app::deeds::{self, Page, Wanted};
+use crate::protocol::schema::queue_pattern;
+use crate::protocol::value::Time;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -24,8 +26,13 @@ pub(super) fn routes() -> Vec<Route> {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 struct Listing {
-    /// Only what names this key or job id
+    /// Only what names this key, job id, queue, node or cron entry
     of: Option<String>,
+    /// Only what names this queue
+    #[schemars(regex(pattern = queue_pattern()))]
+    queue: Option<String>,
+    /// Only from this time on
+    since: Option<Time>,
     /// Most rows. Default: 50
     #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
@@ -33,19 +40,15 @@ struct Listing {
     after: Option<String>,
 }
 
-/// A page of the audit log.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct Deeds {
-    deeds: Vec<Deed>,
-    /// The `after` of the next page
-    next: Option<String>,
-}
-
 async fn list(
     State(app): State<Shared>,
-    Query(Listing { of, limit, after }): Query<Listing>,
-) -> Result<Answer<Deeds>, Problem> {
-    let of = of.as_deref().map_or(Of::All, Of::Object);
-    let page = deeds::latest(&*app.store, of, after.as_deref(), rows_max(limit)?).await?;
-    Ok(Answer::of(&Deeds { deeds: page.deeds, next: page.next }))
+    Query(Listing { of, queue, since, limit, after }): Query<Listing>,
+) -> Result<Answer<Page>, Problem> {
+    let wanted = Wanted {
+        of: of.as_deref(),
+        queue: queue.as_deref(),
+        since: since.map(|Time(since)| since),
+        after: after.as_deref(),
+    };
+    Ok(Answer::of(&deeds::latest(&*app.store, wanted, rows_max(limit)?).await?))
 }

@@ -53,7 +53,7 @@ impl Server {
             Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         let token = KnownToken::new("own".to_owned(), TOKEN, Role::Admin, Scope::default());
         let tokens = if asks_for_tokens { vec![token] } else { Vec::new() };
-        let guard = Guard { refuses_sites: tokens.is_empty(), tokens, local_only: false };
+        let guard = Guard { refuses_sites: tokens.is_empty(), tokens, ..Guard::default() };
         let (store, meter) = Metered::wrap(Arc::new(Memory::new()), Arc::default());
         let router = runtime.block_on(async {
             build(&App::new(store, meter, Setup { guard, ..Setup::default() }))

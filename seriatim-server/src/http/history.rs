@@ -2,8 +2,7 @@
 
 use axum::extract::State;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use seriatim::Timestamp;
+use serde::Deserialize;
 
 use super::auth::Access;
 use super::caller::Caller;
@@ -12,9 +11,8 @@ use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::find;
-use crate::app::history::{self, ALL, Point, Span};
+use crate::app::history::{self, History, Span};
 use crate::protocol::schema::queue_pattern;
-use crate::protocol::value::Time;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -36,21 +34,6 @@ struct Wish {
     span: Span,
 }
 
-/// The figures of the past.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct History {
-    points: Vec<Dated>,
-}
-
-/// The figures of a minute or an hour.
-#[derive(Serialize, JsonSchema)]
-struct Dated {
-    /// When it begins
-    at: Time,
-    #[serde(flatten)]
-    point: Point,
-}
-
 async fn show(
     State(app): State<Shared>,
     caller: Caller,
@@ -66,11 +49,5 @@ async fn show(
         }
         None => {}
     }
-    let now = app.store.now().await?;
-    let points = history::read(&*app.store, queue.as_deref().unwrap_or(ALL), span, now).await?;
-    let dated = |(at, point): (i64, Point)| Dated {
-        at: Time(Timestamp::from_micros(at * 1_000_000)),
-        point,
-    };
-    Ok(Answer::of(&History { points: points.into_iter().map(dated).collect() }))
+    Ok(Answer::of(&history::document(&*app.store, queue.as_deref(), span).await?))
 }

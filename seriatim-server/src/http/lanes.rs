@@ -4,7 +4,7 @@ use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::PAGE_ROWS_MAX;
-use seriatim::store::{ClaimSelection, LaneAction, LaneSelection, LaneView};
+use seriatim::store::{ClaimSelection, LaneAction, LaneSelection, LaneStage, LaneView};
 use seriatim::store::{LaneId, Store};
 
 use super::auth::Access;
@@ -14,7 +14,7 @@ use super::limits::JOB_BYTES;
 use super::problem::Problem;
 use super::route::{Answer, Route, bytes_of};
 use super::state::Shared;
-use crate::app::lane_pages;
+use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, SCAN_MAX};
 use crate::app::range::By;
 use crate::app::{find, lane_jobs, lanes};
 use crate::protocol::document::{Done, Lane, Lanes};
@@ -48,7 +48,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 struct Listing {
@@ -59,6 +59,25 @@ struct Listing {
     from: Option<String>,
     /// Only up to here, inclusive
     to: Option<String>,
+    /// Only lanes that are ready, scheduled, retrying, running, held, paused or crashed; several with commas
+    state: Option<String>,
+    /// Only this lane
+    #[schemars(with = "Option<Foreign<LaneId>>")]
+    lane: Option<String>,
+    /// Only lanes whose key begins so
+    prefix: Option<String>,
+    /// Only lanes that this node holds: its id or name
+    node: Option<String>,
+    /// Only lanes due then or later
+    due_from: Option<String>,
+    /// Only lanes due then or earlier
+    due_to: Option<String>,
+    /// Only lanes with this retry count or a higher one
+    #[schemars(with = "Option<u32>")]
+    retries_min: Option<String>,
+    /// Most lanes to look at for those that fit. Default: 10000
+    #[schemars(range(min = 1, max = SCAN_MAX))]
+    scan_max: Option<usize>,
     /// Most rows. Default: 50
     #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
@@ -71,7 +90,7 @@ async fn list(
     Part(queue): Part<String>,
     Query(listing): Query<Listing>,
 ) -> Result<Answer<Lanes>, Problem> {
-    pages(&*app.store, &queue, listing, false).await
+    pages(&*app.store, &queue, listing).await
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -91,25 +110,37 @@ async fn running(
     Query(listing): Query<RunningListing>,
 ) -> Result<Answer<Lanes>, Problem> {
     let RunningListing { limit, after } = listing;
-    let listing = Listing { order: By::Age, from: None, to: None, limit, after };
-    pages(&*app.store, &queue, listing, true).await
+    let state = Some(LaneStage::Running.as_str().to_owned());
+    pages(&*app.store, &queue, Listing { state, limit, after, ..Listing::default() }).await
 }
 
-async fn pages(
-    store: &dyn Store,
-    queue: &str,
-    listing: Listing,
-    claimed: bool,
-) -> Result<Answer<Lanes>, Problem> {
+/// Most lanes that a page looks at: what was asked for, within the limit.
+fn scan_max(asked: Option<usize>) -> Result<usize, Problem> {
+    match asked.unwrap_or(SCAN_DEFAULT) {
+        lanes @ 1..=SCAN_MAX => Ok(lanes),
+        _ => Err(Problem::invalid("scan_max", format!("must be 1 to {SCAN_MAX}"))),
+    }
+}
+
+async fn pages(store: &dyn Store, queue: &str, listing: Listing) -> Result<Answer<Lanes>, Problem> {
     find::queue(store, queue).await?;
     let wanted = lane_pages::Wanted {
         queue,
         by: listing.order,
-        claimed,
+        filters: Filters {
+            state: listing.state.as_deref().unwrap_or_default(),
+            lane: listing.lane.as_deref().unwrap_or_default(),
+            prefix: listing.prefix.as_deref().unwrap_or_default(),
+            node: listing.node.as_deref().unwrap_or_default(),
+            due_from: listing.due_from.as_deref().unwrap_or_default(),
+            due_to: listing.due_to.as_deref().unwrap_or_default(),
+            retries_min: listing.retries_min.as_deref().unwrap_or_default(),
+        },
         from: listing.from.as_deref(),
         to: listing.to.as_deref(),
         after: listing.after.as_deref(),
         rows_max: rows_max(listing.limit)?,
+        scan_max: scan_max(listing.scan_max)?,
     };
     let page = lane_pages::page(store, wanted).await?;
     let size = |lane: &LaneView| JOB_BYTES + lane.progress.as_ref().map_or(0, |text| text.len());

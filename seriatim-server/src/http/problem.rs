@@ -44,6 +44,11 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail).about(field)
     }
 
+    /// What is told.
+    pub(super) fn into_detail(self) -> String {
+        self.document.detail
+    }
+
     pub(super) fn missing(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, detail)
     }

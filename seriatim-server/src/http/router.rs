@@ -1,10 +1,13 @@
 //! The router and the document of the API, both made of the list of all endpoints.
 
 use axum::Router;
+use axum::http::request::Parts;
 use axum::middleware::{from_fn, from_fn_with_state};
 use seriatim::SharedStore;
 
 use super::around::{self, Gate};
+use super::auth::Guard;
+use super::person::{Host, Person};
 use super::route::Route;
 use super::state::{App, Shared};
 use super::{
@@ -15,7 +18,8 @@ use super::{
 /// The HTTP API over a store, for a service to mount in its own router.
 ///
 /// It checks no tokens and limits neither connections nor the time that a request may take to arrive:
-/// access control is up to the service.
+/// access control is up to the service. The [dashboard](dashboard()) is a part of it, with all rights for everybody who
+/// reaches it; mount that alone to name visitors and their roles.
 ///
 /// ```
 /// # fn mount(store: seriatim::SharedStore) -> axum::Router {
@@ -24,6 +28,44 @@ use super::{
 /// ```
 pub fn router(store: SharedStore) -> Router {
     build(&App::open(store))
+}
+
+/// The dashboard over a store, without the API, for a service to mount in its own router.
+///
+/// ```
+/// # fn mount(store: seriatim::SharedStore) -> axum::Router {
+/// use seriatim_server::Person;
+/// let dashboard = seriatim_server::dashboard(store).who(|parts| {
+///     // What the service's own login has put there: an extension, or a cookie in `parts.headers`.
+///     let name = parts.extensions.get::<String>()?;
+///     Some(if name == "ann" { Person::operator(name) } else { Person::reader(name) })
+/// });
+/// axum::Router::new().nest("/jobs", dashboard.router())
+/// # }
+/// ```
+pub fn dashboard(store: SharedStore) -> Dashboard {
+    Dashboard { store, guard: Guard::default() }
+}
+
+/// See [`dashboard()`].
+#[must_use]
+pub struct Dashboard {
+    store: SharedStore,
+    guard: Guard,
+}
+
+impl Dashboard {
+    /// Asks this for each request who looks: the name is in the audit log, the role decides what they may do. `None` is
+    /// refused. Without it everybody who reaches the pages may do everything.
+    pub fn who(mut self, ask: impl Fn(&Parts) -> Option<Person> + Send + Sync + 'static) -> Self {
+        self.guard.host = Some(Host::new(ask));
+        self
+    }
+
+    /// The pages, to be mounted.
+    pub fn router(self) -> Router {
+        made_of(pages::routes(), &App::mounted(self.store, self.guard))
+    }
 }
 
 /// The OpenAPI document of an API below this prefix.
@@ -63,10 +105,15 @@ pub(super) fn before_the_store(base_path: &str) -> Router {
     health::early(base_path).layer(from_fn(around::identify))
 }
 
-/// The router, with everything below the prefix.
+/// The router of a server, with everything below the prefix.
 pub(super) fn build(app: &Shared) -> Router {
+    let pages = app.dashboard.enabled.then(pages::routes).into_iter().flatten();
+    made_of(routes().into_iter().chain(pages), app)
+}
+
+fn made_of(routes: impl IntoIterator<Item = Route>, app: &Shared) -> Router {
     let mut router = Router::new();
-    for route in routes().into_iter().chain(pages::routes()) {
+    for route in routes {
         let gate = Gate {
             app: app.clone(),
             access: route.access,
@@ -88,4 +135,52 @@ pub(super) fn build(app: &Shared) -> Router {
         .layer(from_fn(around::identify))
         .layer(from_fn_with_state(app.clone(), around::count))
         .with_state(app.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use axum::body::Body;
+    use axum::http::{Request, StatusCode};
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use seriatim::Queue;
+    use seriatim::store::{Declare, Memory, Queues, Views};
+
+    use super::*;
+    use crate::app::deeds::{Wanted, latest};
+
+    #[tokio::test]
+    async fn a_service_says_who_looks_and_what_they_may_do() {
+        let store = Arc::new(Memory::new());
+        let queues = vec![Queue::fifo("orders")];
+        store.declare(Declare { now: None, queues }).await.unwrap();
+        let pages = dashboard(store.clone()).who(|parts| {
+            match parts.headers.get("x-me")?.to_str().ok()? {
+                "ann" => Some(Person::operator("ann")),
+                "bob" => Some(Person::reader("bob")),
+                _ => None,
+            }
+        });
+        let service = Router::new().nest("/jobs", pages.router());
+        let ask = async |method: &str, path: &str, me: &str| {
+            let form = "deed=queue.pause&queue=orders&back=/jobs/queues";
+            let request = Request::builder().method(method).uri(path).header("x-me", me);
+            let request = request.header("sec-fetch-site", "same-origin");
+            let request = request.header("content-type", "application/x-www-form-urlencoded");
+            let request = request.body(Body::from(form)).unwrap();
+            TowerToHyperService::new(service.clone()).call(request).await.unwrap().status()
+        };
+        assert_eq!(ask("GET", "/jobs/queues", "bob").await, StatusCode::OK);
+        assert_eq!(ask("GET", "/jobs/queues", "eve").await, StatusCode::FORBIDDEN);
+        assert_eq!(ask("GET", "/jobs/api/v1/queues", "ann").await, StatusCode::NOT_FOUND);
+        assert_eq!(ask("POST", "/jobs/do", "bob").await, StatusCode::FORBIDDEN);
+        assert!(!store.queues().await.unwrap()[0].paused);
+        assert_eq!(ask("POST", "/jobs/do", "ann").await, StatusCode::SEE_OTHER);
+        assert!(store.queues().await.unwrap()[0].paused);
+        let deeds = latest(&*store, Wanted::default(), 10).await.unwrap().deeds;
+        assert_eq!(deeds[0].who, "ann");
+    }
 }

@@ -29,6 +29,7 @@ use super::limits::{
 use super::line::{Asked, Line, Lines, Told, Watched};
 use super::metrics::meter::Meter;
 use super::operator;
+use super::person::Proxy;
 use super::router::{before_the_store, build};
 use super::sampler;
 use super::state::{App, Shared};
@@ -65,17 +66,21 @@ impl Entrance {
         };
         let addresses = resolve(place, address).await?;
         let tokens = tokens(config)?;
+        let proxy = config.proxy.as_ref().map(Proxy::read).transpose()?;
         let beyond = addresses.iter().find(|address| !address.ip().is_loopback());
         let local = beyond.is_none();
-        if let (Some(address), true, false) = (beyond, tokens.is_empty(), insecure) {
+        let is_open = tokens.is_empty() && proxy.is_none();
+        if let (Some(address), true, false) = (beyond, is_open, insecure) {
             return Err(SetupError::invalid(format!(
                 "{address} is reachable from other machines, and no token is configured: set {TOKEN_VARIABLE} or [http] tokens, listen on 127.0.0.1, or use --insecure"
             )));
         }
         let guard = Guard {
-            local_only: local && tokens.is_empty(),
-            refuses_sites: tokens.is_empty(),
+            local_only: local && is_open,
+            refuses_sites: is_open,
             tokens,
+            proxy,
+            ..Guard::default()
         };
         Ok(Self { address: address.to_owned(), addresses, guard, base_path: base_path(config)? })
     }
@@ -124,6 +129,7 @@ impl Listening {
             let base_path = &self.base_path;
             let whom = match (tokens.is_empty(), app.guard.local_only) {
                 (false, _) => format!("for the tokens {}", tokens.join(", ")),
+                _ if app.guard.proxy.is_some() => "for the people that the proxy names".to_owned(),
                 (true, true) => "without tokens, for this machine only".to_owned(),
                 (true, false) => "without tokens, for everyone who can connect".to_owned(),
             };

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use axum::body::Bytes;
 use seriatim::{
-    Client, Cron, Queue, SharedStore,
+    Client, Queue, SharedStore,
     engine::{Observer, Summary, TurnLog},
     store::Ending,
 };
@@ -22,6 +22,7 @@ use super::metrics::meter::Meter;
 use super::metrics::store::Metered;
 use super::work::workers::Workers;
 use crate::base::lock::lock;
+use crate::config::DashboardConfig;
 use crate::journal::Journal;
 use crate::trace::Traces;
 
@@ -34,6 +35,7 @@ pub(crate) struct App {
     pub(super) client: Client,
     pub(super) guard: Guard,
     pub(super) environment: String,
+    pub(super) dashboard: DashboardConfig,
     pub(super) base_path: String,
     pub(super) meter: Arc<Meter>,
     pub(super) workers: Workers,
@@ -45,7 +47,6 @@ pub(crate) struct App {
     pub(super) journal: Arc<Journal>,
     pub(super) traces: Traces,
     pub(super) audit: Audit,
-    pub(super) cron: Vec<Cron>,
     pub(super) queues: Queues,
     pub(super) changes: Changes,
     pub(super) memo: Memo,
@@ -70,6 +71,7 @@ pub(super) struct Described {
 pub(crate) struct Setup {
     pub(crate) guard: Guard,
     pub(crate) environment: Option<String>,
+    pub(crate) dashboard: DashboardConfig,
     /// Everything is below it: empty, or `/prefix`.
     pub(crate) base_path: String,
     /// Observes every push.
@@ -81,8 +83,6 @@ pub(crate) struct Setup {
     /// Observes every request that pushes.
     pub(crate) traces: Traces,
     pub(crate) audit: Audit,
-    /// What this node pushes by the clock.
-    pub(crate) cron: Vec<Cron>,
     /// The queues of the configuration.
     pub(crate) queues: Vec<Queue>,
     /// How many other queues pushes may make; [`IMPLIED_QUEUES_MAX`] if unset.
@@ -103,6 +103,7 @@ impl App {
             store,
             guard: setup.guard,
             environment: setup.environment.unwrap_or_else(|| "production".to_owned()),
+            dashboard: setup.dashboard,
             base_path: setup.base_path,
             meter,
             workers: Workers::default(),
@@ -111,7 +112,6 @@ impl App {
             journal: setup.journal,
             traces: setup.traces,
             audit: setup.audit,
-            cron: setup.cron,
             queues: Queues::new(setup.queues, setup.implied_max.unwrap_or(IMPLIED_QUEUES_MAX)),
             changes: Changes::default(),
             memo: Memo::default(),
@@ -127,9 +127,14 @@ impl App {
 
     /// The API over a store, open to everyone who can reach it.
     pub(super) fn open(store: SharedStore) -> Shared {
+        Self::mounted(store, Guard::default())
+    }
+
+    /// The API over a store in a service, which decides who may reach it, or says who does.
+    pub(super) fn mounted(store: SharedStore, guard: Guard) -> Shared {
         let journal = Arc::<Journal>::default();
         let (store, meter) = Metered::wrap(store, journal.clone());
-        Self::new(store, meter, Setup { journal, ..Setup::default() })
+        Self::new(store, meter, Setup { journal, guard, ..Setup::default() })
     }
 
     /// What the doctor finds, as of a moment ago.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use seriatim::store::{Cancelled, Command, JobState, LaneState, PushStatus, TroubleKind};
 use seriatim::{
-    Backoff, DueRule, Exhaustion, JobId, Merge, Mode,
+    Backoff, DueRule, Exhaustion, JobId, Merge, Missed, Mode,
     store::{LaneId, NodeId, Token},
 };
 
@@ -61,6 +61,7 @@ described! {
     Token => json_schema!({ "type": "integer" }),
     Mode => one_of(Mode::ALL),
     Merge => one_of([Merge::Min, Merge::Max, Merge::None]),
+    Missed => one_of([Missed::Skip, Missed::Latest, Missed::All]),
     DueRule => one_of([DueRule::First, DueRule::Earliest]),
     Exhaustion => one_of([Exhaustion::Bury, Exhaustion::Hold, Exhaustion::Drop]),
     PushStatus => one_of([PushStatus::Queued, PushStatus::Merged, PushStatus::Duplicate]),

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::site::{QUEUE, Site, text, wait_until};
+use crate::site::{QUEUE, Site, eventually, text, wait_until};
 
 fn config(schedule: &str, missed: &str) -> String {
     format!(
@@ -31,12 +31,11 @@ async fn a_tick_of_the_configuration_is_pushed_and_run() {
 #[test]
 fn the_entries_are_listed_with_their_next_ticks() {
     let site = Site::new(&config("0 3 * * *", "skip"));
-    let listed = site.run(&["cron"]);
-    assert!(
-        text(&listed).starts_with("tick (0 3 * * * Europe/Berlin) -> orders: next "),
-        "{}",
-        text(&listed)
-    );
+    let listed = text(&site.run(&["cron"]));
+    for told in ["tick", "no node has it", "at 03:00 Europe/Berlin (0 3 * * *)", "orders"] {
+        assert!(listed.contains(told), "{told}: {listed}");
+    }
+    assert!(listed.contains("only the configuration was read"), "there is no store: {listed}");
     let json: serde_json::Value =
         serde_json::from_slice(&site.run(&["cron", "--json"]).stdout).unwrap();
     assert_eq!(json["cron"][0]["next"].as_array().unwrap().len(), 3);
@@ -44,6 +43,40 @@ fn the_entries_are_listed_with_their_next_ticks() {
     let refused = wrong.run(&["cron"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused).contains("cron (name \"tick\"): schedule:"), "{}", text(&refused));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_entry_is_paused_run_and_resumed_from_the_command_line_and_that_is_audited() {
+    let more = "[http]\naudit_file = \"audit.ndjson\"\n";
+    let site = Site::new(&format!("{more}{}", config("0 3 * * *", "skip")));
+    let store = site.store().await;
+    let serving = site.serve("history.ndjson");
+    eventually("the node notes its entry", async || {
+        !seriatim::store::schedules(&*store).await.unwrap().is_empty()
+    })
+    .await;
+    let paused = text(&site.run(&["cron", "pause", "tick", "--reason", "deploy"]));
+    assert!(paused.contains("tick is paused"), "{paused}");
+    let listed = text(&site.run(&["cron"]));
+    assert!(listed.contains("paused by cli:") && listed.contains("(deploy)"), "{listed}");
+    let run = site.run(&["cron", "run", "tick", "--json"]);
+    let run: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    wait_until(&store, |stats| stats.processed > 0).await;
+    assert!(text(&site.run(&["cron", "resume", "tick"])).contains("goes on"));
+    let json: serde_json::Value =
+        serde_json::from_slice(&site.run(&["cron", "--json"]).stdout).unwrap();
+    let entry = &json["cron"][0];
+    assert_eq!(entry["last"]["job_id"], run["job_id"]);
+    assert_eq!(entry["last"]["outcome"], "ended", "its queue keeps no finished jobs");
+    assert!(entry["paused"].is_null());
+    let unknown = site.run(&["cron", "pause", "tock"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(text(&unknown).contains("did you mean \"tick\"?"), "{}", text(&unknown));
+    let audit = std::fs::read_to_string(site.path("audit.ndjson")).unwrap();
+    for action in ["cron pause", "cron run", "cron resume"] {
+        assert!(audit.contains(&format!("\"action\":\"{action}\"")), "{audit}");
+    }
+    serving.stop();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

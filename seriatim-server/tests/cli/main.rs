@@ -4,6 +4,7 @@
 mod answers;
 mod browser;
 mod builtin;
+mod clients;
 mod clock;
 mod commands;
 mod crashes;

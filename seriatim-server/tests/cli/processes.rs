@@ -11,6 +11,7 @@ use seriatim::store::{Declare, JobQuery, JobState, JobView};
 use seriatim::{Client, Job, JobId, Queue, SharedStore, Timestamp};
 use seriatim_verify::checker::check_files;
 
+use crate::clients::PYTHON_CLIENT;
 use crate::site::{QUEUE, Site, eventually, is_alive, kill, wait_until};
 
 /// A site with a Python worker: `body` is the function `handle(lane)`.
@@ -24,11 +25,9 @@ impl Team {
         let site = Site::new(&format!(
             "[node]\nconcurrency = 16\nlease = \"5s\"\nheartbeat = \"300ms\"\n\
              [queues.{QUEUE}]\nmode = \"fifo\"\nretain_completed = \"1h\"\n{queue}\n\
-             [[workers]]\nqueue = \"{QUEUE}\"\nprocess = [\"python3\", \"worker.py\"]\n{worker}\n"
+             [[workers]]\nqueue = \"{QUEUE}\"\nprocess = [\"python3\", \"worker.py\"]\n\
+             env = {{ PYTHONPATH = {PYTHON_CLIENT:?} }}\n{worker}\n"
         ));
-        let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/workers");
-        fs::copy(format!("{examples}/seriatim_worker.py"), site.path("seriatim_worker.py"))
-            .unwrap();
         fs::create_dir(site.path("seen")).unwrap();
         let store = site.store().await;
         let team = Self { site, store };
@@ -40,11 +39,14 @@ impl Team {
     fn install(&self, body: &str) {
         let program = format!(
             "import os, pathlib, random, signal, subprocess, sys, threading\n\
-             from seriatim_worker import *\n\
+             from seriatim import *\n\
+             stdout = os.dup(1)\n\
+             def raw(line): os.write(stdout, (line + '\\n').encode())\n\
+             def name(lane): return f'{{lane.lane}}-{{lane.token}}'\n\
              def seen(what): pathlib.Path('seen', str(what)).touch()\n\
              seen(f'pid-{{os.getpid()}}')\n\
              {body}\n\
-             serve(handle, concurrency=4)\n"
+             ProcessWorker(handle).run()\n"
         );
         fs::write(self.site.path("worker.new"), program).unwrap();
         fs::rename(self.site.path("worker.new"), self.site.path("worker.py")).unwrap();
@@ -295,7 +297,7 @@ def handle(lane):
 async fn n11_progress_of_a_call_is_seen_while_it_runs() {
     let body = "
 def handle(lane):
-    lane.progress(percent=40)
+    lane.progress({'percent': 40})
     while not pathlib.Path('seen', 'go').exists(): threading.Event().wait(0.01)
 ";
     let team = Team::new("", "", body).await;
@@ -311,8 +313,7 @@ def handle(lane):
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n4_what_is_no_message_goes_to_the_log_and_harms_nobody() {
     let body = r#"
-import json, seriatim_worker
-def raw(line): seriatim_worker._out.write(line + '\n'); seriatim_worker._out.flush()
+import json
 def handle(lane):
     raw('just talking')
     raw('{"type":"done","batch":"nobody"}')
@@ -320,9 +321,9 @@ def handle(lane):
     raw('x' * 5_000_000)
     raw('\u0000\ufffd')
     if lane.key == 'unreadable':
-        raw(json.dumps({'type': 'result', 'batch': lane.batch, 'results': 'fine'}))
+        raw(json.dumps({'type': 'result', 'batch': name(lane), 'results': 'fine'}))
     if lane.key == 'unnamed':
-        raw(json.dumps({'type': 'result', 'batch': lane.batch, 'results': []}))
+        raw(json.dumps({'type': 'result', 'batch': name(lane), 'results': []}))
     if lane.key == 'strange':
         return {'outcome': 'explode'}
 "#;
@@ -406,7 +407,7 @@ async fn n4_a_process_that_ignores_shutdown_is_ended_by_signals() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n4_the_python_example_does_what_the_guide_says() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/workers/orders.py");
-    let team = Team::new("", "watch = [\"seriatim_worker.py\"]\nconcurrency = 4", "").await;
+    let team = Team::new("", "concurrency = 4", "").await;
     fs::copy(example, team.site.path("worker.py")).unwrap();
     let serving = team.site.serve("history.ndjson");
     let good = team.push("42", json!({"status": "paid"})).await;
@@ -447,11 +448,11 @@ def handle(lane):
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n4_what_a_process_answered_before_it_died_counts() {
     let body = "
-import json, seriatim_worker
+import json
 def handle(lane):
     # In one piece, so that it dies while its output is still being read.
-    answer = json.dumps({'type': 'done', 'batch': lane.batch})
-    os.write(seriatim_worker._out.fileno(), ('noise\\n' * 9_000 + answer + '\\n').encode())
+    answer = json.dumps({'type': 'done', 'batch': name(lane)})
+    raw('noise\\n' * 9_000 + answer)
     os.kill(os.getpid(), signal.SIGKILL)
 ";
     let team = Team::new("", "", body).await;

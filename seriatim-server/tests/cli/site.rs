@@ -116,8 +116,13 @@ impl Serving {
         self.actor()
     }
 
-    pub(crate) fn stop(mut self) {
+    pub(crate) fn stop(self) {
         self.signal(Signal::TERM);
+        self.ends();
+    }
+
+    /// Waits for the end of a process that has been told to stop.
+    pub(crate) fn ends(mut self) {
         let started = Instant::now();
         let status = loop {
             if let Some(status) = self.0.try_wait().unwrap() {

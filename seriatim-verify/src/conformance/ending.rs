@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use seriatim::store::{Claim, JobState, Lease, Settled};
+use seriatim::store::{Claim, ClaimSelection, JobState, Lease, Settle, Settled};
 use seriatim::{
-    Backoff, Exhaustion, Job, Mode, Outcome, Queue,
+    Backoff, ErrorKind, Exhaustion, Job, Mode, Outcome, Queue,
     store::{Settlement, Token, Turn, Verdict},
 };
 
@@ -16,6 +16,8 @@ pub(super) fn cases() -> Vec<Case> {
         a_done_turn_is_gone,
         a_stale_settle_is_refused,
         a_repeated_settle_is_stale,
+        a_turn_named_twice_refuses_the_whole_settle,
+        the_old_turn_of_a_lane_hides_the_new_one_in_no_settle,
         a_settle_of_an_unknown_lane_is_stale,
         a_batch_of_settles_is_answered_one_by_one,
         a_batch_over_queues_of_all_modes_is_counted_and_kept_exactly,
@@ -86,6 +88,43 @@ async fn a_repeated_settle_is_stale(mut bench: Bench) {
     assert_eq!(bench.end(&turn, Outcome::Done).await, Settled::Stale, "also while the next runs");
     assert_eq!(tags(&next), ["b"]);
     bench.done(&next).await;
+}
+
+async fn a_turn_named_twice_refuses_the_whole_settle(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    bench.push_all(vec![job("a"), loose("b").key("other")]).await;
+    let turns = bench.claim(2).await;
+    let done = |turn: &Turn| Settlement::done(turn.lane, turn.token);
+    let twice = Settle {
+        now: Some(bench.now),
+        ..Settle::now(vec![done(&turns[0]), done(&turns[1]), done(&turns[0])])
+    };
+    refused(bench.store.settle(twice).await, ErrorKind::Invalid, "turns[2]");
+    assert_eq!(bench.stats().await.claimed, 2, "nothing has ended");
+}
+
+/// The same node may hold a lane again before it has settled what it lost.
+async fn the_old_turn_of_a_lane_hides_the_new_one_in_no_settle(mut bench: Bench) {
+    for mode in Mode::ALL {
+        for (old_first, fails) in [(true, true), (true, false), (false, true), (false, false)] {
+            let name = format!("{mode}-{old_first}-{fails}");
+            bench.declare(Queue::new(&name, mode)).await;
+            let job = Job::new(&name, &1).unwrap();
+            bench.push(if mode.is_keyed() { job.key("k") } else { job }).await;
+            let request = bench.claim_request(&name, 1);
+            let old = bench.claimed(request).await.turns.remove(0);
+            bench.release(ClaimSelection::Queue(name.as_str().into())).await;
+            let me = bench.node.clone();
+            bench.pass(Duration::from_micros(1));
+            let new = bench.rescue(&me).await.remove(0);
+            let outcome = if fails { failure() } else { Outcome::Done };
+            let both = vec![Settlement::done(old.lane, old.token), bench.planned(&new, outcome)];
+            let both = if old_first { both } else { both.into_iter().rev().collect() };
+            let settled = bench.settle(both).await;
+            assert!(settled[usize::from(old_first)].is_ok(), "{name}: {settled:?}");
+            assert_eq!(settled[usize::from(!old_first)], Settled::Stale, "{name}");
+        }
+    }
 }
 
 async fn a_settle_of_an_unknown_lane_is_stale(mut bench: Bench) {

@@ -12,6 +12,9 @@ pub(super) fn cases() -> Vec<Case> {
         lanes_are_listed_page_by_page,
         lanes_are_listed_by_key_due_and_retry_count,
         lanes_are_listed_in_one_state,
+        lanes_are_listed_by_their_stages,
+        lanes_are_listed_by_prefix_due_time_and_retries,
+        a_look_at_few_lanes_ends_early_and_the_next_goes_on,
         lanes_are_listed_by_their_holder,
         lanes_are_listed_in_a_range_of_their_order,
         a_range_in_another_order_is_refused,
@@ -52,7 +55,17 @@ async fn lanes_are_listed_page_by_page(mut bench: Bench) {
     bench.push_all(names.iter().map(|k| loose("a").key(k.as_str())).collect()).await;
     assert_eq!(lane_keys(&bench, all_lanes(LaneOrder::Age)).await, names);
     let one = LaneQuery { key: Some("k4".into()), ..all_lanes(LaneOrder::Age) };
-    assert_eq!(lane_keys(&bench, one).await, ["k4"]);
+    let lane = bench.store.lanes(one.clone()).await.unwrap().rows.remove(0).lane;
+    assert_eq!(lane_keys(&bench, one.clone()).await, ["k4"]);
+    for order in [LaneOrder::Age, LaneOrder::Key, LaneOrder::Due] {
+        let named = LaneQuery { lane: Some(lane), ..all_lanes(order) };
+        assert_eq!(lane_keys(&bench, named.clone()).await, ["k4"]);
+        let other = LaneQuery { key: Some("k5".into()), ..named };
+        assert_eq!(lane_keys(&bench, other).await, [""; 0]);
+        let gone = LaneId { number: lane.number + 1_000_000, ..lane };
+        let gone = LaneQuery { lane: Some(gone), ..all_lanes(order) };
+        assert_eq!(lane_keys(&bench, gone).await, [""; 0]);
+    }
 }
 
 async fn lanes_are_listed_by_key_due_and_retry_count(mut bench: Bench) {
@@ -91,32 +104,146 @@ async fn lanes_are_listed_in_one_state(mut bench: Bench) {
         for key in ["paused 1", "paused 2", "claimed 2"] {
             bench.act(LaneSelection::Key(key.into()), LaneAction::Pause).await;
         }
-        for (state, keys) in [
-            (LaneState::Held, vec!["held 1", "held 2"]),
-            (LaneState::Claimed, vec!["claimed 1", "claimed 2"]),
-            (LaneState::Paused, vec!["paused 1", "paused 2"]),
-            (LaneState::Waiting, vec!["waiting 1", "waiting 2", "waiting later"]),
+        for (stages, keys) in [
+            (&[LaneStage::Held][..], vec!["held 1", "held 2"]),
+            (&[LaneStage::Running], vec!["claimed 1", "claimed 2"]),
+            (&[LaneStage::Paused], vec!["paused 1", "paused 2"]),
+            (&LaneStage::WAITING, vec!["waiting 1", "waiting 2", "waiting later"]),
         ] {
             for order in [LaneOrder::Age, LaneOrder::Key, LaneOrder::Due] {
-                let query = LaneQuery { state: Some(state), rows_max: 1, ..all_lanes(order) };
+                let query = LaneQuery { stages: stages.to_vec(), rows_max: 1, ..all_lanes(order) };
                 let mut listed = lane_keys(&bench, query).await;
                 listed.sort();
-                assert_eq!(listed, keys, "{mode} {state:?} {order:?}");
+                assert_eq!(listed, keys, "{mode} {stages:?} {order:?}");
             }
             let one = LaneQuery { key: Some(keys[0].into()), ..all_lanes(LaneOrder::Age) };
             assert_eq!(
-                lane_keys(&bench, LaneQuery { state: Some(state), ..one.clone() }).await.len(),
+                lane_keys(&bench, LaneQuery { stages: stages.to_vec(), ..one.clone() }).await.len(),
                 1
             );
-            let other = LaneState::Claimed;
-            let other = if state == other { LaneState::Waiting } else { other };
-            let none = LaneQuery { state: Some(other), ..one };
-            assert_eq!(lane_keys(&bench, none).await, [""; 0], "{mode} {state:?}");
+            let others = LaneStage::ALL.iter().filter(|stage| !stages.contains(stage)).copied();
+            let none = LaneQuery { stages: others.collect(), ..one };
+            assert_eq!(lane_keys(&bench, none).await, [""; 0], "{mode} {stages:?}");
         }
         for turn in &turns {
             bench.done(turn).await;
         }
         bench.delete_queue(1_000).await;
+    }
+}
+
+async fn lanes_are_listed_by_their_stages(mut bench: Bench) {
+    use LaneStage::{Crashed, Paused, Ready, Retrying, Running, Scheduled};
+    bench.queue(Mode::Fifo).await;
+    let push = |key: &str| loose("a").key(key);
+    bench.push_all(["crashed", "failed", "failed later"].map(push).to_vec()).await;
+    let turns = bench.claim(3).await;
+    for turn in &turns {
+        match turn.key.as_deref() {
+            Some("crashed") => drop(bench.end(turn, Outcome::Crash { error: "lost".into() }).await),
+            _ => bench.fail(turn).await,
+        }
+    }
+    bench.push_all(["ready", "paused"].map(push).to_vec()).await;
+    bench.push(push("scheduled").run_in(WAIT * 1_000)).await;
+    bench.act(LaneSelection::Key("paused".into()), LaneAction::Pause).await;
+    let lanes = bench.store.lanes(all_lanes(LaneOrder::Age)).await.unwrap();
+    let crashed = lanes.rows.iter().find(|lane| lane.key.as_deref() == Some("crashed")).unwrap();
+    let shown = crashed.stage(bench.now);
+    for order in [LaneOrder::Age, LaneOrder::Key, LaneOrder::Due] {
+        let keys = async |stages: &[LaneStage]| {
+            let now = Some(bench.now);
+            let query = LaneQuery { now, stages: stages.to_vec(), rows_max: 2, ..all_lanes(order) };
+            let mut keys = lane_keys(&bench, query).await;
+            keys.sort();
+            keys
+        };
+        let with = |stage, mut keys: Vec<&'static str>| {
+            keys.extend((shown == stage).then_some("crashed"));
+            keys.sort_unstable();
+            keys
+        };
+        assert_eq!(keys(&[Crashed]).await, ["crashed"], "{order:?}");
+        assert_eq!(keys(&[Ready]).await, with(Ready, vec!["ready"]), "{order:?}");
+        assert_eq!(keys(&[Scheduled]).await, with(Scheduled, vec!["scheduled"]), "{order:?}");
+        let failed = with(Retrying, vec!["failed", "failed later"]);
+        assert_eq!(keys(&[Retrying]).await, failed, "{order:?}");
+        assert_eq!(keys(&[Running]).await, [""; 0], "{order:?}");
+        assert_eq!(keys(&[Crashed, Paused]).await, ["crashed", "paused"], "{order:?}");
+        assert_eq!(keys(&LaneStage::ALL).await.len(), 6, "{order:?}");
+    }
+    let retrying = LaneQuery { stages: vec![Retrying], ..all_lanes(LaneOrder::RetryCount) };
+    assert!(lane_keys(&bench, retrying).await.len() >= 2);
+    let paused = LaneQuery { stages: vec![Paused], ..all_lanes(LaneOrder::RetryCount) };
+    assert_eq!(lane_keys(&bench, paused).await, [""; 0]);
+}
+
+async fn lanes_are_listed_by_prefix_due_time_and_retries(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    let names = ["a", "b", "b/1", "b/2", "b/\u{10ffff}", "b0", "\u{d7ff}1", "\u{e000}"];
+    let push = |(i, key): (u32, &&str)| loose("a").key(*key).run_in(WAIT * i);
+    bench.push_all((0..).zip(&names).map(push).collect()).await;
+    let due = |times: u32| Some(bench.now + WAIT * times);
+    for order in [LaneOrder::Age, LaneOrder::Key, LaneOrder::Due] {
+        let all = || LaneQuery { rows_max: 1, ..all_lanes(order) };
+        let of = |prefix: &str| LaneQuery { prefix: Some(prefix.into()), ..all() };
+        for (query, wanted) in [
+            (of(""), &names[..]),
+            (of("b"), &names[1..6]),
+            (of("b/"), &names[2..5]),
+            (of("\u{d7ff}"), &names[6..7]),
+            (of("c"), &[]),
+            (LaneQuery { due_from: due(2), due_to: due(3), ..all() }, &names[2..4]),
+            (LaneQuery { due_to: due(1), ..all() }, &names[..2]),
+            (LaneQuery { due_to: due(2), ..of("b") }, &names[1..3]),
+            (LaneQuery { retries_min: Some(0), ..all() }, &[]),
+        ] {
+            assert_eq!(lane_keys(&bench, query.clone()).await, wanted, "{query:?}");
+        }
+    }
+    for failures in [3, 1] {
+        bench.pass(WAIT * 10);
+        for turn in bench.claim(failures).await {
+            bench.fail(&turn).await;
+        }
+    }
+    for order in [LaneOrder::Age, LaneOrder::Due, LaneOrder::RetryCount] {
+        for least in 0..3 {
+            let all = bench.store.lanes(LaneQuery { rows_max: 10, ..all_lanes(order) }).await;
+            let fits = |lane: &&LaneView| lane.retry_count >= least;
+            let all = all.unwrap().rows;
+            let keys = all.iter().filter(fits).map(|lane| lane.key.as_deref().unwrap().to_owned());
+            let query = LaneQuery { retries_min: Some(least), ..all_lanes(order) };
+            let wanted: Vec<String> = keys.collect();
+            assert_eq!(lane_keys(&bench, query).await, wanted, "{order:?} {least}");
+        }
+    }
+}
+
+async fn a_look_at_few_lanes_ends_early_and_the_next_goes_on(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    let names: Vec<String> = (0..20).map(|i| format!("k{i:02}")).collect();
+    bench.push_all(names.iter().map(|k| loose("a").key(k.as_str())).collect()).await;
+    for key in ["k02", "k17", "k19"] {
+        bench.act(LaneSelection::Key(key.into()), LaneAction::Pause).await;
+    }
+    // Of a mixed set, for which no store has an index.
+    let stages = vec![LaneStage::Paused, LaneStage::Retrying];
+    for order in [LaneOrder::Age, LaneOrder::Key, LaneOrder::Due] {
+        let mut query = LaneQuery { stages: stages.clone(), scan_max: Some(5), ..all_lanes(order) };
+        let (mut keys, mut pages) = (Vec::new(), 0);
+        loop {
+            let page = bench.store.lanes(query.clone()).await.unwrap();
+            assert!(!page.cut || (page.next.is_some() && page.rows.len() < query.rows_max));
+            pages += 1;
+            keys.extend(page.rows.iter().map(|lane| lane.key.as_deref().unwrap().to_owned()));
+            query.after = page.next;
+            if query.after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(keys, ["k02", "k17", "k19"], "{order:?}");
+        assert!((1..=4).contains(&pages), "{order:?}: {pages} pages");
     }
 }
 
@@ -136,7 +263,7 @@ async fn lanes_are_listed_by_their_holder(mut bench: Bench) {
             );
         }
         let waiting = LaneQuery { node: Some(node.clone()), ..all_lanes(LaneOrder::Age) };
-        let waiting = LaneQuery { state: Some(LaneState::Waiting), ..waiting };
+        let waiting = LaneQuery { stages: LaneStage::WAITING.to_vec(), ..waiting };
         assert_eq!(lane_keys(&bench, waiting).await, [""; 0]);
         let one = LaneQuery { node: Some(node), ..all_lanes(LaneOrder::Age) };
         let one = LaneQuery { key: Some("c".into()), ..one };
@@ -209,7 +336,7 @@ async fn running_lanes_show_their_holder(mut bench: Bench) {
     bench.queue(Mode::Accumulate).await;
     bench.push_all(vec![loose("a").key("x"), loose("b").key("y"), loose("c").key("x")]).await;
     let turn = bench.claim(1).await.remove(0);
-    let running = LaneQuery { state: Some(LaneState::Claimed), ..all_lanes(LaneOrder::Age) };
+    let running = LaneQuery { stages: vec![LaneStage::Running], ..all_lanes(LaneOrder::Age) };
     let page = bench.store.lanes(running).await.unwrap();
     assert_eq!(page.rows.len(), 1);
     let lane = &page.rows[0];

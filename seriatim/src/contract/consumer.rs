@@ -1,5 +1,6 @@
 //! Claiming lanes and settling turns.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ pub trait Consumer: Send + Sync {
 
     /// Ends turns. The answer has one entry for each, in order.
     ///
+    /// - A turn, which is a lane and a token, that is named twice is `Invalid`.
     /// - A settlement whose token is not the lane's current one changes nothing and returns `Stale`. So does the repeat
     ///   of one that took effect.
     /// - Only the jobs that the claim fixed change.
@@ -193,14 +195,18 @@ impl Settle {
         Self { turns, ..Self::default() }
     }
 
-    /// Refuses a batch that is too large.
+    /// Refuses a batch that is too large, or that names a turn twice.
     pub(crate) fn validate(&self) -> Result<()> {
-        if self.turns.len() <= SETTLE_TURNS_MAX {
-            return Ok(());
+        let turns = self.turns.len();
+        if turns > SETTLE_TURNS_MAX {
+            let message = format!("has {turns} turns; at most {SETTLE_TURNS_MAX} go in one");
+            return Err(Error::invalid("turns", message));
         }
-        let message =
-            format!("has {} turns; at most {SETTLE_TURNS_MAX} go in one", self.turns.len());
-        Err(Error::invalid("turns", message))
+        let mut named = HashSet::with_capacity(turns);
+        match self.turns.iter().position(|turn| !named.insert((turn.lane, turn.token))) {
+            Some(place) => Err(Error::invalid(format!("turns[{place}]"), "is named twice")),
+            None => Ok(()),
+        }
     }
 }
 

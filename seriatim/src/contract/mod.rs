@@ -12,11 +12,14 @@ pub(crate) mod definition;
 pub(crate) mod deletion;
 pub(crate) mod errors;
 pub(crate) mod fleet;
+pub(crate) mod lane_query;
 pub(crate) mod notebook;
 pub(crate) mod origin;
 pub(crate) mod producer;
 pub(crate) mod queues;
 pub(crate) mod release;
+#[cfg(feature = "cron")]
+pub(crate) mod schedules;
 pub(crate) mod transaction;
 pub(crate) mod trouble;
 pub(crate) mod views;
@@ -34,11 +37,17 @@ pub use consumer::*;
 pub use definition::{Declaration, Undeclared, declare_each};
 pub use deletion::{Deleted, delete_queue};
 pub use fleet::*;
+pub use lane_query::*;
 pub use notebook::*;
 pub use origin::Origin;
 pub use producer::*;
 pub use queues::*;
 pub use release::release_claims;
+#[cfg(feature = "cron")]
+pub use schedules::{
+    Schedule, ScheduleDefinition, SchedulePause, ScheduleTick, pause_schedule, resume_schedule,
+    run_schedule, schedule, schedules,
+};
 pub use transaction::Transaction;
 pub use trouble::{Trouble, TroubleKind};
 pub use views::*;
@@ -88,6 +97,12 @@ pub trait Store:
 
     /// Signals that a lane may have become claimable. These are hints; correctness never depends on one.
     fn wakeups(&self) -> Wakeups;
+
+    /// The engine does not claim from a queue although it was woken for it, because it has no free slot for example. A
+    /// store that wakes a few of those who wait, instead of all, wakes others now. A hint too.
+    fn pass_on(&self, queue: &str) {
+        let _ = queue;
+    }
 
     /// A separate connection for heartbeats, to be opened on the runtime that uses it, so that neither a handler that
     /// blocks the engine's runtime nor other calls delay heartbeats. If `None`, the engine sends its heartbeats

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::fleet::{Command, NodeInfo};
+use super::lane_query::{LaneQuery, LaneStage};
 use crate::model::clock::Timestamp;
-use crate::model::cursor::Cursor;
-use crate::model::error::{Error, Result};
+use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::job::JobOptions;
 use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
@@ -66,11 +66,13 @@ pub struct Page<T> {
     pub rows: Vec<T>,
     /// Where the next page starts; `None` at the end. Opaque.
     pub next: Option<String>,
+    /// Whether the look ended at `scan_max` before the page was full: what fits may be on the next one.
+    pub cut: bool,
 }
 
 impl<T> Default for Page<T> {
     fn default() -> Self {
-        Self { rows: Vec::new(), next: None }
+        Self { rows: Vec::new(), next: None, cut: false }
     }
 }
 
@@ -122,99 +124,6 @@ impl QueueStats {
     }
 }
 
-/// The order of a listing of lanes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LaneOrder {
-    /// By age.
-    #[default]
-    Age,
-    /// By key.
-    Key,
-    /// By due time.
-    Due,
-    /// By retry count, highest first; only lanes with a failure.
-    RetryCount,
-}
-
-/// A place in the order of a lane listing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LanePlace {
-    /// By key. Lanes without a key count as the empty key.
-    Key(String),
-    /// By due time.
-    Due(Timestamp),
-    /// By retry count, highest first.
-    RetryCount(i32),
-}
-
-/// See [`Views::lanes`]. All filters apply together.
-#[derive(Clone, Debug)]
-pub struct LaneQuery {
-    /// The queue.
-    pub queue: Arc<str>,
-    /// Only the lane of this key.
-    pub key: Option<String>,
-    /// Only lanes in this state.
-    pub state: Option<LaneState>,
-    /// Only lanes that this node holds.
-    pub node: Option<NodeId>,
-    /// The order.
-    pub order: LaneOrder,
-    /// The first place in the order, included. A place of another order is `Invalid`, as for `to`.
-    pub from: Option<LanePlace>,
-    /// The last place in the order, included.
-    pub to: Option<LanePlace>,
-    /// Where to start: the `next` of the previous page.
-    pub after: Option<String>,
-    /// Most rows.
-    pub rows_max: usize,
-}
-
-impl LaneQuery {
-    /// All lanes of a queue by age: the first page.
-    pub fn new(queue: impl Into<Arc<str>>) -> Self {
-        Self {
-            queue: queue.into(),
-            key: None,
-            state: None,
-            node: None,
-            order: LaneOrder::Age,
-            from: None,
-            to: None,
-            after: None,
-            rows_max: PAGE_ROWS_MAX,
-        }
-    }
-
-    /// The cursor after which the page starts: that of the previous page, or one just before `from`.
-    pub(crate) fn begin(&self) -> Result<Option<Cursor>> {
-        let from = self.place("from", self.from.as_ref())?;
-        match &self.after {
-            Some(after) => Cursor::read(Some(after)),
-            None => Ok(from.map(|place| Cursor { number: 0, place })),
-        }
-    }
-
-    /// The last place to list, as a cursor.
-    pub(crate) fn end(&self) -> Result<Option<Cursor>> {
-        let to = self.place("to", self.to.as_ref())?;
-        Ok(to.map(|place| Cursor { number: i64::MAX, place }))
-    }
-
-    fn place(&self, field: &'static str, place: Option<&LanePlace>) -> Result<Option<String>> {
-        match (place, self.order) {
-            (None, _) => Ok(None),
-            (Some(LanePlace::Key(key)), LaneOrder::Key) => Ok(Some(key.clone())),
-            (Some(LanePlace::Due(due)), LaneOrder::Due) => Ok(Some(due.as_micros().to_string())),
-            (Some(LanePlace::RetryCount(count)), LaneOrder::RetryCount) => {
-                Ok(Some((-i64::from(*count)).to_string()))
-            }
-            _ => Err(Error::invalid(field, "is not a place in the order of this listing")),
-        }
-    }
-}
-
 /// A lane, as listings show it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LaneView {
@@ -258,6 +167,40 @@ pub enum LaneState {
     Held,
     /// An operator paused it.
     Paused,
+}
+
+impl LaneView {
+    /// A lane of which no more is known.
+    #[cfg(feature = "redis")]
+    pub(crate) fn new(lane: LaneId, state: LaneState) -> Self {
+        Self {
+            lane,
+            key: None,
+            state,
+            due: None,
+            priority: 0,
+            jobs: 0,
+            retry_count: -1,
+            crashes: 0,
+            error: None,
+            token: None,
+            node: None,
+            claimed_at: None,
+            progress: None,
+        }
+    }
+
+    /// What it does at `now`. Never [`LaneStage::Crashed`], which a lane is besides.
+    pub fn stage(&self, now: Timestamp) -> LaneStage {
+        match self.state {
+            LaneState::Claimed => LaneStage::Running,
+            LaneState::Paused => LaneStage::Paused,
+            LaneState::Held => LaneStage::Held,
+            LaneState::Waiting if self.retry_count >= 0 => LaneStage::Retrying,
+            LaneState::Waiting if self.due.is_some_and(|due| due > now) => LaneStage::Scheduled,
+            LaneState::Waiting => LaneStage::Ready,
+        }
+    }
 }
 
 /// The states of a job.

@@ -41,6 +41,11 @@ macro_rules! wrapper {
                 self.inner().wakeups()
             }
 
+            /// See [`Store::pass_on`].
+            fn pass_on(&self, queue: &str) {
+                self.inner().pass_on(queue);
+            }
+
             /// See [`Store::heartbeat_line`]. A wrapper that must see heartbeats wraps this store too.
             fn heartbeat_line(&self) -> Option<Opening> {
                 self.inner().heartbeat_line()
@@ -77,6 +82,10 @@ macro_rules! wrapper {
 
             fn wakeups(&self) -> Wakeups {
                 Wrapper::wakeups(self)
+            }
+
+            fn pass_on(&self, queue: &str) {
+                Wrapper::pass_on(self, queue);
             }
 
             fn heartbeat_line(&self) -> Option<Opening> {

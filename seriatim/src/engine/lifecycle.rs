@@ -13,6 +13,7 @@ use crate::contract::SharedStore;
 use crate::engine::builder::EngineBuilder;
 use crate::engine::call::slot;
 use crate::engine::claim::fetch;
+use crate::engine::claim::reconcile::take_back;
 use crate::engine::core::Core;
 use crate::engine::handle::Handle;
 use crate::engine::hooks::OnStart;
@@ -138,6 +139,12 @@ impl Engine {
         }
         core.settles.close();
         let _ = timeout(FLUSH_MAX, join_all(&mut settlers)).await;
+        if timeout(FLUSH_MAX, take_back(&core)).await.is_err() {
+            tracing::warn!(
+                "stopped after a lost answer that the store could not be asked about: what it claimed stands until its lease \
+                 expires"
+            );
+        }
         upkeep.end().await;
         core.hooks.turn_log.log_left_out(true);
         let unsettled = core.held.count();
@@ -197,6 +204,10 @@ async fn start(core: &Arc<Core>) -> Result<Upkeep> {
     };
     spawn(&mut tasks, core, "definitions", declaring::run(core.clone()));
     spawn(&mut tasks, core, "maintenance", maintenance::run(core.clone()));
+    #[cfg(feature = "cron")]
+    if !core.hooks.crons.is_empty() {
+        spawn(&mut tasks, core, "cron notes", crate::engine::upkeep::cron::note(core.clone()));
+    }
     #[cfg(feature = "cron")]
     for cron in &core.hooks.crons {
         spawn(

@@ -93,6 +93,9 @@ pub(in crate::engine) const CRON_LATE_MARGIN: Duration = Duration::from_secs(120
 /// The shortest `idempotency_ttl` of a queue that cron entries push to.
 #[cfg(feature = "cron")]
 pub(in crate::engine) const CRON_REMEMBERED_MIN: Duration = Duration::from_secs(300);
+/// How often a node notes again which cron entries it has, and forgets those of nodes that are gone.
+#[cfg(feature = "cron")]
+pub(in crate::engine) const CRON_NOTE_EVERY: Duration = Duration::from_secs(3_600);
 /// Most log lines of one kind of failure within [`LOG_WINDOW`]. The rest is counted, so that many failures neither
 /// flood the log nor hide the jobs that were given up.
 pub(in crate::engine) const LOG_LINES_MAX: u32 = 20;

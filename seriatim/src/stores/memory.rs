@@ -236,7 +236,7 @@ impl Views for Memory {
     }
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
-        self.open()?.lane_page(&query)
+        self.open()?.lane_page(self.at(query.now), &query)
     }
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {

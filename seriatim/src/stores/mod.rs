@@ -4,6 +4,9 @@ mod asked;
 pub(crate) mod gone;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod json;
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+mod lane_filter;
+mod look;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod marks;
 pub(crate) mod memory;

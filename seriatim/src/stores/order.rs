@@ -1,6 +1,4 @@
-//! SQL for the order and the filter of listings.
-
-use crate::contract::LaneState;
+//! SQL for the order of listings.
 
 /// The sort key of rows; the row's number breaks ties.
 #[derive(Clone, Copy)]
@@ -28,13 +26,11 @@ impl Order {
     }
 }
 
-/// The SQL condition for lanes in a state. Both stores number the states alike.
-pub(super) fn in_state(state: Option<LaneState>) -> &'static str {
-    match state {
-        None => "true",
-        Some(LaneState::Waiting) => "st IN (0, 1)",
-        Some(LaneState::Claimed) => "st = 2",
-        Some(LaneState::Held) => "st = 3 AND flags & 2 = 0",
-        Some(LaneState::Paused) => "st = 3 AND flags & 2 = 2",
-    }
+/// The time of the last one of so many of the newest ended jobs before a time; null if there is none. An index on `at` has
+/// it, though no index has their order, in which those of one time follow their numbers. `from` is the table with the
+/// conditions.
+pub(super) fn last_of_newest(from: &str, before: i64, rows_max: usize) -> String {
+    format!(
+        "SELECT MIN(n.at) FROM (SELECT at FROM {from} AND at < {before} ORDER BY at DESC LIMIT {rows_max}) n"
+    )
 }

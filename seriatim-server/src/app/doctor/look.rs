@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::store::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, NodeView,
+    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneStage, LaneView, NodeView,
     QueueStats, QueueView,
 };
 use seriatim::{Timestamp, store::Store};
@@ -89,8 +89,8 @@ async fn troubled_lanes(store: &dyn Store, queue: &QueueStats) -> seriatim::Resu
         let (order, rows_max) = (LaneOrder::RetryCount, FAILED_MAX);
         queries.push(LaneQuery { order, rows_max, ..all.clone() });
     }
-    for state in [LaneState::Held, LaneState::Paused] {
-        queries.push(LaneQuery { state: Some(state), rows_max: LANES_MAX, ..all.clone() });
+    for stage in [LaneStage::Held, LaneStage::Paused] {
+        queries.push(LaneQuery { stages: vec![stage], rows_max: LANES_MAX, ..all.clone() });
     }
     let mut lanes: Vec<LaneView> = Vec::new();
     for query in queries {

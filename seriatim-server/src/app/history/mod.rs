@@ -6,13 +6,15 @@ mod recorder;
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use seriatim::Timestamp;
 use seriatim::store::{NoteQuery, Store};
 
 pub(crate) use point::Point;
 use point::Row;
 pub(crate) use recorder::Recorder;
+
+use crate::protocol::value::Time;
 
 /// Stands for all queues together. No queue has such a name.
 pub(crate) const ALL: &str = "*";
@@ -104,6 +106,35 @@ impl Span {
             Self::Month => Series::Hours,
         }
     }
+}
+
+/// The figures of the past.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct History {
+    pub(crate) points: Vec<Dated>,
+}
+
+/// The figures of a minute or an hour.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Dated {
+    /// When it begins
+    pub(crate) at: Time,
+    #[serde(flatten)]
+    pub(crate) point: Point,
+}
+
+/// The figures of a queue, or of all together.
+pub(crate) async fn document(
+    store: &dyn Store,
+    queue: Option<&str>,
+    span: Span,
+) -> seriatim::Result<History> {
+    let points = read(store, queue.unwrap_or(ALL), span, store.now().await?).await?;
+    let dated = |(at, point): (i64, Point)| Dated {
+        at: Time(Timestamp::from_micros(at * 1_000_000)),
+        point,
+    };
+    Ok(History { points: points.into_iter().map(dated).collect() })
 }
 
 /// The points of a queue in the time before now: when each begins, in seconds, and its figures. Without work there are

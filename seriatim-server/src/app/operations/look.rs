@@ -1,7 +1,7 @@
 //! One look at the jobs or lanes of a queue, and those among them that an operation is about.
 
 use seriatim::store::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LanePlace, LaneQuery, LaneView, Store,
+    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Store,
 };
 use seriatim::{JobId, Timestamp, store::LaneId};
 
@@ -74,31 +74,24 @@ async fn lanes(
     after: Option<String>,
     rows_max: usize,
 ) -> Result<Look, Error> {
-    let start = wish.prefix.clone().filter(|prefix| !prefix.is_empty());
-    let order = match (&start, wish.action) {
+    let order = match (&wish.prefix, wish.action) {
         (_, Action::Bury) => LaneOrder::RetryCount,
         (Some(_), _) => LaneOrder::Key,
         (None, _) => LaneOrder::Age,
     };
-    let from = start.clone().filter(|_| order == LaneOrder::Key).map(LanePlace::Key);
     let query = LaneQuery {
         key: wish.key.clone(),
-        state: wish.state,
+        prefix: wish.prefix.clone(),
+        stages: wish.state.into_iter().collect(),
         order,
-        from,
         after,
         rows_max,
         ..LaneQuery::new(wish.queue.as_str())
     };
     let page = store.lanes(query).await?;
     let rows = page.rows.len() as u64;
-    let is_behind = order == LaneOrder::Key
-        && page.rows.last().is_some_and(|lane| {
-            let (key, start) = (lane.key.as_deref().unwrap_or_default(), start.as_deref());
-            !key.starts_with(start.unwrap_or_default())
-        });
     let found = page.rows.into_iter().filter(|lane| wish.has_lane(lane)).collect();
-    Ok(Look { found: Found::Lanes(found), rows, next: page.next.filter(|_| !is_behind) })
+    Ok(Look { found: Found::Lanes(found), rows, next: page.next })
 }
 
 fn whole(found: Found) -> Look {

@@ -160,7 +160,7 @@ async fn lanes_are_chosen_by_state_and_the_start_of_their_key() {
     let operation = begun(&store, wish, Duration::ZERO).await;
     run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
     assert_eq!(show(&*store, &operation.id).await.unwrap().count, 20);
-    let paused = Some(seriatim::store::LaneState::Paused);
+    let paused = Some(seriatim::store::LaneStage::Paused);
     let wish = Wish { state: paused, ..Wish::new(Action::DeleteWaiting, "orders") };
     let operation = begun(&store, wish, Duration::ZERO).await;
     run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();

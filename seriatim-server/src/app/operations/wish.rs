@@ -7,7 +7,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use seriatim::store::{LaneId, LaneState, LaneView};
+use seriatim::store::{LaneId, LaneStage, LaneView};
 use seriatim::{JobId, Timestamp, store::JobView};
 
 use super::action::Action;
@@ -47,8 +47,8 @@ pub(crate) struct Wish {
     pub(crate) cause: Option<String>,
     /// Only lanes in this state
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Foreign<LaneState>>")]
-    pub(crate) state: Option<LaneState>,
+    #[schemars(with = "Option<Foreign<LaneStage>>")]
+    pub(crate) state: Option<LaneStage>,
     /// Only what died, or waited, before. Default: now
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<Time>,
@@ -136,10 +136,9 @@ impl Wish {
             && self.has(job.key.as_deref(), job.error.as_deref())
     }
 
-    /// Whether it is about this lane.
+    /// Whether it is about this lane, which the store found by its state.
     pub(super) fn has_lane(&self, lane: &LaneView) -> bool {
-        self.state.is_none_or(|state| lane.state == state)
-            && (self.action != Action::Bury || lane.retry_count >= 0)
+        (self.action != Action::Bury || lane.retry_count >= 0)
             && self.has(lane.key.as_deref(), lane.error.as_deref())
     }
 

@@ -64,6 +64,10 @@ impl Failure {
         Self::new(if kind == ErrorKind::Invalid { 2 } else { 1 }, message, kind)
     }
 
+    pub(crate) fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
     /// The same failure with another message.
     pub(crate) fn reworded(self, message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), ..self }

@@ -146,12 +146,12 @@ impl Serve {
         self.log_start(&config, &url);
         let parts = Setup {
             environment: config.http.environment.clone(),
+            dashboard: config.dashboard.clone(),
             observer: recorder,
             turn_log,
             journal,
             traces: traces.clone(),
             audit: audit(&config.http)?,
-            cron: config.cron_entries()?,
             queues,
             implied_max: config.http.implied_queues.map(|most| most.0),
             ..Setup::default()

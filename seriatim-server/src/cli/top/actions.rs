@@ -1,5 +1,6 @@
 //! Actions of the dashboard.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use seriatim::store::{Act, LaneAction, LaneSelection, Selected, Selection};
@@ -40,17 +41,25 @@ impl Action {
         }
     }
 
-    /// The equivalent command and its object.
-    fn deed(&self) -> (&'static str, String) {
-        match self {
-            Self::PauseQueue(queue, true) => ("queues pause", queue.to_string()),
-            Self::PauseQueue(queue, false) => ("queues resume", queue.to_string()),
-            Self::PerformAllNow(queue) => ("queues perform-all-now", queue.to_string()),
-            Self::RequeueAll(queue) => ("morgue requeue", queue.to_string()),
-            Self::Lane(_, _, name, LaneAction::Pause) => ("lanes pause", name.clone()),
-            Self::Lane(_, _, name, LaneAction::Resume) => ("lanes resume", name.clone()),
-            Self::Lane(_, _, name, _) => ("lanes retry", name.clone()),
-        }
+    /// What it is called, what it is done to, and that in words.
+    fn deed(&self) -> (&'static str, BTreeMap<String, String>, String) {
+        let (action, queue, lane) = match self {
+            Self::PauseQueue(queue, true) => ("queue pause", queue, None),
+            Self::PauseQueue(queue, false) => ("queue resume", queue, None),
+            Self::PerformAllNow(queue) => ("queue perform-all-now", queue, None),
+            Self::RequeueAll(queue) => ("morgue requeue", queue, None),
+            Self::Lane(queue, lane, name, LaneAction::Pause) => {
+                ("lane pause", queue, Some((lane, name)))
+            }
+            Self::Lane(queue, lane, name, LaneAction::Resume) => {
+                ("lane resume", queue, Some((lane, name)))
+            }
+            Self::Lane(queue, lane, name, _) => ("lane retry", queue, Some((lane, name))),
+        };
+        let mut on = BTreeMap::from([("queue".to_owned(), queue.to_string())]);
+        on.extend(lane.map(|(lane, _)| ("lane".to_owned(), lane.to_string())));
+        let words = lane.map_or_else(|| queue.to_string(), |(_, name)| name.clone());
+        (action, on, format!("top: {words}"))
     }
 
     /// Does it, and returns a message. If the audit log cannot be written, nothing is done.
@@ -59,15 +68,17 @@ impl Action {
         store: &SharedStore,
         book: &Book,
     ) -> Result<String, Failure> {
-        let (action, on) = self.deed();
-        book.write(action, &format!("top: {on}"))?;
+        book.audited(&**store, self.deed(), self.done(store)).await
+    }
+
+    async fn done(&self, store: &SharedStore) -> Result<String, Failure> {
         match self {
             Self::PauseQueue(queue, paused) => {
-                store.pause_queue(queue.clone(), paused).await?;
-                Ok(format!("{queue} {}", if paused { "is paused" } else { "goes on" }))
+                store.pause_queue(queue.clone(), *paused).await?;
+                Ok(format!("{queue} {}", if *paused { "is paused" } else { "goes on" }))
             }
             Self::PerformAllNow(queue) => {
-                let lanes = act::on_all(store, &queue, LaneAction::RunNow).await?;
+                let lanes = act::on_all(store, queue, LaneAction::RunNow).await?;
                 Ok(format!("{} of {queue} made due", count(lanes, "lane")))
             }
             Self::RequeueAll(queue) => {
@@ -77,8 +88,10 @@ impl Action {
                 Ok(format!("{} of {queue} sent back", count(jobs, "job")))
             }
             Self::Lane(queue, lane, name, action) => {
-                let lanes = LaneSelection::Lane(lane);
-                let acted = store.act(Act { now: None, queue, lanes, action }).await?;
+                let lanes = LaneSelection::Lane(*lane);
+                let acted = store
+                    .act(Act { now: None, queue: queue.clone(), lanes, action: *action })
+                    .await?;
                 let done = match action {
                     LaneAction::Pause => "paused",
                     LaneAction::Resume => "goes on",
@@ -122,7 +135,11 @@ mod tests {
         let pause = || Action::PauseQueue("orders".into(), true);
         pause().carry_out(&store, &Book::of(&config)).await.unwrap();
         let written = std::fs::read_to_string(folder.path().join("audit.ndjson")).unwrap();
-        assert!(written.contains(r#""action":"queues pause""#), "{written}");
+        assert!(written.contains(r#""action":"queue pause""#), "{written}");
+        let wanted = crate::app::deeds::Wanted { of: Some("orders"), ..Default::default() };
+        let kept = crate::app::deeds::latest(&*store, wanted, 5).await.unwrap().deeds;
+        assert_eq!((kept.len(), &*kept[0].action), (1, "queue pause"));
+        assert!(kept[0].who.starts_with("cli:"), "{}", kept[0].who);
         store.pause_queue("orders".into(), false).await.unwrap();
         config.http.audit_file = Some(folder.path().to_owned());
         let refused = pause().carry_out(&store, &Book::of(&config)).await.unwrap_err();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use seriatim::store::{LaneOrder, LaneQuery, LaneState, NodeView, QueueStats};
+use seriatim::store::{LaneOrder, LaneQuery, LaneStage, LaneState, NodeView, QueueStats};
 use seriatim::{Timestamp, store::Store};
 
 use crate::app::figures::Figures;
@@ -119,11 +119,11 @@ async fn failing(store: &dyn Store, queues: &[QueueStats]) -> Result<Vec<Running
     let mut lanes = Vec::new();
     for queue in queues.into_iter().take(FAILING_QUEUES_MAX) {
         let (order, rows_max) = (LaneOrder::RetryCount, FAILING_MAX);
-        let query = LaneQuery { order, rows_max, ..LaneQuery::new(queue.queue.clone()) };
-        let rows = store.lanes(query).await?.rows.into_iter();
         // Those that are claimed are listed as claimed.
-        let rows = rows.filter(|lane| lane.state != LaneState::Claimed);
-        lanes.extend(rows.map(|lane| Running { queue: queue.queue.clone(), lane }));
+        let stages = vec![LaneStage::Retrying, LaneStage::Held, LaneStage::Paused];
+        let of_queue = LaneQuery::new(queue.queue.clone());
+        let rows = store.lanes(LaneQuery { order, stages, rows_max, ..of_queue }).await?.rows;
+        lanes.extend(rows.into_iter().map(|lane| Running { queue: queue.queue.clone(), lane }));
     }
     Ok(lanes)
 }

@@ -13,7 +13,7 @@ use super::frame::Frame;
 use super::link;
 use super::moment::Moment;
 use super::visit::{Visit, page};
-use crate::app::deeds::{self, Deed, Of};
+use crate::app::deeds::{self, Deed, Wanted};
 use crate::base::time;
 
 #[derive(Default, Deserialize)]
@@ -41,6 +41,7 @@ pub(super) struct DeedRow {
 
 impl DeedRow {
     pub(super) fn new(visit: &Visit, deed: Deed) -> Self {
+        let result = deed.result();
         let on = deed.on.iter().map(|(name, value)| format!("{name} {value}"));
         Self {
             at: time::read(&deed.at).ok().map(|at| visit.clock.of(at)),
@@ -50,11 +51,7 @@ impl DeedRow {
             action: deed.action,
             on: on.chain(deed.asked).collect::<Vec<_>>().join(", "),
             count: deed.count.map(|count| count.to_string()).unwrap_or_default(),
-            result: if deed.status < 400 {
-                "done".to_owned()
-            } else {
-                format!("refused ({})", deed.status)
-            },
+            result,
             request_id: deed.request_id.unwrap_or_default(),
         }
     }
@@ -79,9 +76,10 @@ pub(super) async fn show(
     if visit.scope.is_limited() {
         return Err(visit.scope.refuse("may not see the audit log, which has all queues"));
     }
-    let whose = if of.is_empty() { Of::All } else { Of::Object(&of) };
+    let of_whom = Some(of.as_str()).filter(|of| !of.is_empty());
     let after = Some(after.as_str()).filter(|after| !after.is_empty());
-    let page = deeds::latest(&*app.store, whose, after, PAGE_ROWS_DEFAULT).await?;
+    let wanted = Wanted { of: of_whom, after, ..Wanted::default() };
+    let page = deeds::latest(&*app.store, wanted, PAGE_ROWS_DEFAULT).await?;
     let path = format!("{}/audit", visit.frame.base);
     let next = page.next.map(|next| link::with(&path, &[("of", &of), ("after", &next)]));
     let rows = page.deeds.into_iter().map(|deed| DeedRow::new(&visit, deed)).collect();

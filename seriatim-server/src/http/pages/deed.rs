@@ -12,7 +12,7 @@ use super::super::auth::Access;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use crate::app::operations::{self, Action, List, Wish};
-use crate::app::{act, find, jobs, lanes, nodes};
+use crate::app::{act, cron, find, jobs, lanes, nodes};
 
 /// A deed: what is done, and to what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,7 @@ pub(super) enum On {
     Lane { queue: String, lane: LaneSelection },
     Job(JobId),
     Dead { queue: String, job: JobId },
+    Cron { name: String, reason: Option<String> },
     Node(String),
     Operation(String),
 }
@@ -91,6 +92,9 @@ static KINDS: &[Kind] = &[
     kind("job.delete", "Delete", "deleted").asks(LOST).admin(),
     kind("dead.requeue", "Requeue", "{} jobs requeued"),
     kind("dead.delete", "Delete", "{} jobs deleted").asks(LOST).admin(),
+    kind("cron.run", "Run now", "pushed"),
+    kind("cron.pause", "Pause", "paused: no node pushes its ticks").undone_by("cron.resume"),
+    kind("cron.resume", "Resume", "resumed").undone_by("cron.pause"),
     kind("node.quiet", "Quiet", "claims no more work").undone_by("node.resume"),
     kind("node.resume", "Resume", "claims work again").undone_by("node.quiet"),
     kind("node.stop", "Stop", "finishes its turns and exits")
@@ -123,6 +127,7 @@ impl Deed {
             "queue" => On::Queue(needed("queue")?),
             "node" => On::Node(needed("node")?),
             "operation" => On::Operation(needed("operation")?),
+            "cron" => On::Cron { name: needed("cron")?, reason: text("reason") },
             "job" => On::Job(job(needed("job")?)?),
             "lane" => {
                 let lane = match (fields.get("key"), text("lane")) {
@@ -147,6 +152,10 @@ impl Deed {
         match &self.on {
             On::Queue(queue) => fields.push(("queue", queue.clone())),
             On::Node(node) => fields.push(("node", node.clone())),
+            On::Cron { name, reason } => {
+                fields.push(("cron", name.clone()));
+                fields.extend(reason.clone().map(|reason| ("reason", reason)));
+            }
             On::Job(job) => fields.push(("job", job.to_string())),
             On::Operation(id) => fields.push(("operation", id.clone())),
             On::Lane { queue, lane } => {
@@ -169,6 +178,7 @@ impl Deed {
         match &self.on {
             On::Queue(queue) => format!("queue {queue}"),
             On::Node(node) => format!("node {node}"),
+            On::Cron { name, .. } => format!("cron entry {name}"),
             On::Job(job) | On::Dead { job, .. } => format!("job {job}"),
             On::Operation(id) => format!("operation {id}"),
             On::Lane { queue, lane: LaneSelection::Key(key) } => format!("{queue}: {key}"),
@@ -177,11 +187,12 @@ impl Deed {
         }
     }
 
-    /// The queue that it concerns; `None` for a node, and for a job or an operation, whose queue the store knows.
+    /// The queue that it concerns; `None` for a node and a cron entry, and for a job or an operation, whose queue the
+    /// store knows.
     pub(super) fn queue(&self) -> Option<&str> {
         match &self.on {
             On::Queue(queue) | On::Lane { queue, .. } | On::Dead { queue, .. } => Some(queue),
-            On::Job(_) | On::Node(_) | On::Operation(_) => None,
+            On::Job(_) | On::Node(_) | On::Operation(_) | On::Cron { .. } => None,
         }
     }
 
@@ -274,6 +285,14 @@ impl Deed {
                 nodes::command(store, node, command).await?;
                 Ok(1)
             }
+            On::Cron { name, reason } => {
+                match verb {
+                    "run" => drop(cron::run(store, name, by).await?),
+                    "pause" => drop(cron::pause(store, name, by, reason.as_deref()).await?),
+                    _ => drop(cron::resume(store, name).await?),
+                }
+                Ok(1)
+            }
         }
     }
 }
@@ -321,6 +340,7 @@ mod tests {
             let on = match kind.name.split_once('.').unwrap() {
                 ("queue", _) => On::Queue(queue()),
                 ("node", _) => On::Node("a".to_owned()),
+                ("cron", _) => On::Cron { name: "n".to_owned(), reason: Some("r".to_owned()) },
                 ("job", _) => On::Job(job),
                 ("dead", _) => On::Dead { queue: queue(), job },
                 ("operation", _) => On::Operation("0-1".to_owned()),

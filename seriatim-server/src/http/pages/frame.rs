@@ -6,8 +6,10 @@ pub(super) struct Frame {
     /// What stands before every address.
     pub(super) base: String,
     pub(super) environment: String,
-    /// The visitor's token and its role; none where no token is needed.
+    /// The visitor's name and role; none where nobody needs to say who they are.
     pub(super) visitor: Option<(String, &'static str)>,
+    /// Whether the visitor has logged in here, and so can log out.
+    pub(super) logs_out: bool,
     /// `12:04:07 UTC`.
     pub(super) clock: String,
     pub(super) theme: &'static str,
@@ -44,6 +46,7 @@ pub(super) const PLACES: [Place; 6] = [
     Place { path: "/", name: "Overview" },
     Place { path: "/queues", name: "Queues" },
     Place { path: "/morgue", name: "Morgue" },
+    Place { path: "/cron", name: "Cron" },
     Place { path: "/nodes", name: "Nodes" },
     Place { path: "/operations", name: "Operations" },
     Place { path: "/audit", name: "Audit" },

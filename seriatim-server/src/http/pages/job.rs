@@ -76,7 +76,7 @@ pub(super) async fn show(
     visit.show(&Job {
         frame: &visit.frame,
         row: JobRow::new(&visit, &job),
-        payload: Shown::of(&job.payload),
+        payload: Shown::of(&job.payload, &visit.discreet),
         facts,
         times: times.into_iter().filter_map(|(name, at)| Some((name, at?))).collect(),
         error: job.error.as_deref().map(str::to_owned),

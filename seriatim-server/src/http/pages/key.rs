@@ -17,7 +17,7 @@ use super::link;
 use super::moment::Moment;
 use super::row::JobRow;
 use super::visit::{Visit, page};
-use crate::app::deeds::{self, Of};
+use crate::app::deeds::{self, Wanted};
 use crate::app::figures::Figures;
 use crate::app::operations::{self, Action};
 use crate::app::why::{Around, Why};
@@ -99,9 +99,13 @@ pub(super) async fn show(
     let deeds = match visit.scope.is_limited() {
         true => Vec::new(),
         false => {
-            deeds::latest(store, Of::Object(&seriatim::text::one_line(&key)), None, DEEDS_SHOWN)
-                .await?
-                .deeds
+            deeds::latest(
+                store,
+                Wanted { of: Some(&seriatim::text::one_line(&key)), ..Wanted::default() },
+                DEEDS_SHOWN,
+            )
+            .await?
+            .deeds
         }
     };
     let deeds = deeds.into_iter().map(|deed| DeedRow::new(&visit, deed)).collect();
@@ -194,7 +198,7 @@ impl Lane {
             }
         });
         Self {
-            state: why.state(lane),
+            state: why.state(lane, around.now),
             why: why.to_string(),
             jobs: lane.jobs,
             holder,

@@ -1,10 +1,10 @@
-//! The lanes of a queue: an order, a state, a range.
+//! The lanes of a queue: an order, filters, a range.
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use seriatim::store::{LaneQuery, LaneState};
+use seriatim::store::LaneStage;
 
 use super::super::input::{Part, Query};
 use super::super::limits::PAGE_ROWS_DEFAULT;
@@ -16,33 +16,25 @@ use super::link;
 use super::row::LaneRow;
 use super::visit::{Visit, page};
 use crate::app::find;
+use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, Wanted};
 use crate::app::operations::{self, Action};
 use crate::app::range::By;
 use crate::app::why::Around;
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct Wish {
-    #[serde(default)]
     by: By,
-    #[serde(default, deserialize_with = "state")]
-    state: Option<LaneState>,
+    state: String,
+    lane: String,
+    prefix: String,
+    node: String,
+    due_from: String,
+    due_to: String,
+    retries_min: String,
     /// The first place in the order: a key, a time, a retry count
-    #[serde(default)]
     from: String,
-    #[serde(default)]
     after: String,
-}
-
-/// A field of a form may be empty.
-fn state<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<LaneState>, D::Error> {
-    use serde::de::IntoDeserializer;
-    let text = String::deserialize(from)?;
-    if text.is_empty() {
-        Ok(None)
-    } else {
-        LaneState::deserialize(text.into_deserializer()).map(Some)
-    }
 }
 
 #[derive(Template)]
@@ -53,8 +45,10 @@ struct Lanes<'a> {
     queue_href: String,
     rows: Vec<LaneRow>,
     orders: Vec<(&'static str, &'static str, bool)>,
-    states: Vec<(&'static str, &'static str, bool)>,
-    from: &'a str,
+    states: Vec<(&'a str, &'a str, bool)>,
+    wish: &'a Wish,
+    /// Lanes that were looked at, if the page ended after so many.
+    looked_at: Option<usize>,
     next: Option<String>,
     is_first: bool,
     buttons: Vec<Button>,
@@ -72,14 +66,6 @@ const ORDERS: [(&str, &str, By); 4] = [
     ("run_at", "due", By::Due),
     ("retry_count", "retries", By::Retries),
 ];
-const STATES: [(&str, &str, Option<LaneState>); 5] = [
-    ("", "any", None),
-    ("waiting", "waiting", Some(LaneState::Waiting)),
-    ("claimed", "running", Some(LaneState::Claimed)),
-    ("held", "held", Some(LaneState::Held)),
-    ("paused", "paused", Some(LaneState::Paused)),
-];
-
 pub(super) async fn show(
     State(app): State<Shared>,
     visit: Visit,
@@ -89,29 +75,45 @@ pub(super) async fn show(
     visit.scope.check_queue(&queue)?;
     let store = &*app.store;
     let view = find::queue(store, &queue).await?;
-    let from = Some(wish.from.as_str()).filter(|from| !from.is_empty());
-    let query = LaneQuery {
-        state: wish.state,
-        order: wish.by.order(),
-        from: wish.by.place("from", from)?,
-        after: Some(wish.after.clone()).filter(|after| !after.is_empty()),
+    let wanted = Wanted {
+        queue: &queue,
+        by: wish.by,
+        filters: Filters {
+            state: &wish.state,
+            lane: &wish.lane,
+            prefix: &wish.prefix,
+            node: &wish.node,
+            due_from: &wish.due_from,
+            due_to: &wish.due_to,
+            retries_min: &wish.retries_min,
+        },
+        from: given(&wish.from),
+        to: None,
+        after: given(&wish.after),
         rows_max: PAGE_ROWS_DEFAULT,
-        ..LaneQuery::new(queue.as_str())
+        scan_max: SCAN_DEFAULT,
     };
-    let page = store.lanes(query).await?;
+    let page = lane_pages::page(store, wanted).await?;
     let (nodes, now) = (store.nodes().await?, store.now().await?);
     let around = Around { queue: &view, nodes: &nodes, now };
-    let word = |list: &[(&'static str, bool)]| {
-        list.iter().find(|(_, is)| *is).map_or("", |(value, _)| value)
-    };
-    let by = word(&ORDERS.map(|(value, _, by)| (value, by == wish.by)));
-    let state = word(&STATES.map(|(value, _, state)| (value, state == wish.state)));
     let base = &visit.frame.base;
+    let by = ORDERS.iter().find(|(.., by)| *by == wish.by).map_or("", |(value, ..)| value);
     let next = page.next.map(|next| {
         link::lanes(
             base,
             &queue,
-            &[("by", by), ("state", state), ("from", &wish.from), ("after", &next)],
+            &[
+                ("by", by),
+                ("state", &wish.state),
+                ("lane", &wish.lane),
+                ("prefix", &wish.prefix),
+                ("node", &wish.node),
+                ("due_from", &wish.due_from),
+                ("due_to", &wish.due_to),
+                ("retries_min", &wish.retries_min),
+                ("from", &wish.from),
+                ("after", &next),
+            ],
         )
     });
     visit.show(&Lanes {
@@ -120,22 +122,50 @@ pub(super) async fn show(
         queue_href: link::queue(base, &queue),
         rows: page.rows.iter().map(|lane| LaneRow::new(&visit, lane, around)).collect(),
         orders: ORDERS.map(|(value, says, by)| (value, says, by == wish.by)).to_vec(),
-        states: STATES.map(|(value, says, state)| (value, says, state == wish.state)).to_vec(),
-        buttons: buttons(&visit, &queue, wish.state),
+        buttons: buttons(&visit, &queue, &wish),
         ticked: if page.rows.is_empty() { Vec::new() } else { button::on_ticked(&visit, &TICKED) },
-        from: &wish.from,
+        states: states(&wish.state),
+        wish: &wish,
+        looked_at: page.cut.then_some(SCAN_DEFAULT),
         next,
         is_first: wish.after.is_empty(),
     })
 }
 
-/// For all lanes in the state.
-fn buttons(visit: &Visit, queue: &str, state: Option<LaneState>) -> Vec<Button> {
+/// For all lanes that the filters name; none if a filter is set that operations do not have.
+fn buttons(visit: &Visit, queue: &str, wish: &Wish) -> Vec<Button> {
+    let others = [&wish.lane, &wish.node, &wish.due_from, &wish.due_to, &wish.retries_min];
+    let state = LaneStage::ALL.into_iter().find(|stage| stage.as_str() == wish.state);
+    if others.iter().any(|filter| !filter.is_empty()) || state.is_none() != wish.state.is_empty() {
+        return Vec::new();
+    }
     let actions = match state {
-        Some(LaneState::Claimed) => &[Action::Pause][..],
-        Some(LaneState::Held | LaneState::Paused) => &[Action::Resume, Action::DeleteWaiting],
+        Some(LaneStage::Running) => &[Action::Pause][..],
+        Some(LaneStage::Held | LaneStage::Paused) => &[Action::Resume, Action::DeleteWaiting],
         _ => &[Action::Retry, Action::Pause, Action::Bury, Action::DeleteWaiting],
     };
-    let all = |action: &Action| operations::Wish { state, ..operations::Wish::new(*action, queue) };
+    let prefix = given(&wish.prefix).map(str::to_owned);
+    let all = |action: &Action| operations::Wish {
+        state,
+        prefix: prefix.clone(),
+        ..operations::Wish::new(*action, queue)
+    };
     button::operations(visit, actions.iter().map(all))
+}
+
+/// A field of a form may be empty.
+fn given(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// The choices: one state, any, or the several that the address names.
+fn states(wanted: &str) -> Vec<(&str, &str, bool)> {
+    let stage = |stage: LaneStage| (stage.as_str(), stage.as_str(), stage.as_str() == wanted);
+    let any = [("", "any", wanted.is_empty())];
+    let mut choices: Vec<(&str, &str, bool)> =
+        any.into_iter().chain(LaneStage::ALL.map(stage)).collect();
+    if !choices.iter().any(|(.., is)| *is) {
+        choices.push((wanted, wanted, true));
+    }
+    choices
 }

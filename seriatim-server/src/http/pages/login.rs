@@ -32,7 +32,7 @@ pub(super) async fn show(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let next = next(&visit, query.unwrap_or_default().as_bytes());
-    if app.guard.tokens.is_empty() || visit.frame.visitor.is_some() {
+    if app.guard.is_open() || visit.frame.visitor.is_some() {
         return Ok(see_other(&next));
     }
     visit.show(&Login { frame: &visit.frame, next, error: None })

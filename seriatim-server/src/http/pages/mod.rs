@@ -8,6 +8,7 @@ mod audit;
 mod button;
 mod chart;
 mod charts;
+mod cron;
 mod deed;
 mod deeds;
 mod frame;
@@ -45,6 +46,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::page("/key", Access::Read, key::show),
         Route::page("/jobs/{job_id}", Access::Read, job::show),
         Route::page("/morgue", Access::Read, morgue::show),
+        Route::page("/cron", Access::Read, cron::show),
         Route::page("/nodes", Access::Read, nodes::show_all),
         Route::page("/nodes/{node}", Access::Read, nodes::show_one),
         Route::page("/operations", Access::Read, operations::show_all),

@@ -1,6 +1,12 @@
 //! Payloads, as pages show them.
 
+use std::sync::Arc;
+
+use serde::de::IgnoredAny;
 use seriatim::Payload;
+
+use crate::base::text::{cut, one_line};
+use crate::config::{DashboardConfig, Payloads};
 
 /// Longest payload that a page shows, in bytes; of a longer one it shows the beginning.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
@@ -14,14 +20,122 @@ pub(super) struct Shown {
     pub(super) is_cut: bool,
 }
 
+/// What a visitor does not see of payloads.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Discreet {
+    /// Why they see none.
+    hidden: Option<&'static str>,
+    /// Names of fields without values.
+    redact: Arc<[String]>,
+}
+
+/// Stands for a value that is not shown.
+const REDACTED: &str = "\"(redacted)\"";
+
+impl Discreet {
+    pub(super) fn of(config: &DashboardConfig, is_admin: bool) -> Self {
+        let hidden = match config.payloads {
+            Payloads::Show => None,
+            Payloads::Admin if is_admin => None,
+            Payloads::Admin => Some("(shown to admins)"),
+            Payloads::Hide => Some("(hidden)"),
+        };
+        Self { hidden, redact: config.redact.iter().map(|name| name.to_lowercase()).collect() }
+    }
+
+    /// The payload without what the visitor does not see, or why there is nothing left.
+    fn seen<'p>(&self, payload: &'p [u8]) -> Result<std::borrow::Cow<'p, [u8]>, &'static str> {
+        if let Some(why) = self.hidden {
+            return Err(why);
+        }
+        if self.redact.is_empty() {
+            return Ok(payload.into());
+        }
+        let json = std::str::from_utf8(payload).ok();
+        let json = json.filter(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
+        let Some(text) = json else {
+            return Err("(no JSON: it cannot be redacted, and is not shown)");
+        };
+        Ok(redacted(text, &self.redact).into_bytes().into())
+    }
+
+    /// The beginning of a payload, on one line.
+    pub(super) fn begin(&self, payload: &Payload, columns: usize) -> String {
+        match self.seen(payload.as_bytes()) {
+            Ok(seen) => {
+                // A character has at most four bytes.
+                let begin = &seen[..seen.len().min(columns * 4)];
+                cut(&one_line(&String::from_utf8_lossy(begin)), columns)
+            }
+            Err(why) => why.to_owned(),
+        }
+    }
+}
+
+/// JSON without the values of fields with these names, which are in lower case.
+fn redacted(text: &str, names: &[String]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(begin) = rest.find('"') {
+        let end = begin + token(&rest[begin..]);
+        let (before, after) = rest.split_at(end);
+        out.push_str(before);
+        rest = after;
+        let value = rest.trim_ascii_start().strip_prefix(':').map(str::trim_ascii_start);
+        let is_secret = || {
+            // As a reader understands it: `pass\u0077ord` is `password`.
+            let name = serde_json::from_str::<String>(&before[begin..]).unwrap_or_default();
+            names.contains(&name.to_lowercase())
+        };
+        if let Some(value) = value.filter(|_| is_secret()) {
+            out.push(':');
+            out.push_str(REDACTED);
+            rest = &value[token(value)..];
+        }
+    }
+    out + rest
+}
+
+/// The length of the JSON value that begins a text.
+fn token(text: &str) -> usize {
+    let (mut depth, mut is_quoted, mut is_escaped) = (0_usize, false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        if is_quoted {
+            (is_quoted, is_escaped) = (is_escaped || byte != b'"', !is_escaped && byte == b'\\');
+            if !is_quoted && depth == 0 {
+                return at + 1;
+            }
+            continue;
+        }
+        match byte {
+            b'"' => is_quoted = true,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' if depth == 0 => return at,
+            b'}' | b']' => {
+                depth -= 1;
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            b',' if depth == 0 => return at,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
 impl Shown {
-    pub(super) fn of(payload: &Payload) -> Self {
-        let all = payload.as_bytes();
-        let bytes = all.len();
+    pub(super) fn of(payload: &Payload, discreet: &Discreet) -> Self {
+        let bytes = payload.as_bytes().len();
+        let seen = match discreet.seen(payload.as_bytes()) {
+            Ok(seen) => seen,
+            Err(why) => return Self { text: why.to_owned(), bytes, is_cut: false },
+        };
+        let all = &*seen;
         let (text, is_cut) = match std::str::from_utf8(all) {
-            Ok(text) if bytes <= SHOWN_BYTES_MAX => (pretty(text), false),
+            Ok(text) if all.len() <= SHOWN_BYTES_MAX => (pretty(text), false),
             Ok(text) => (text[..text.floor_char_boundary(SHOWN_BYTES_MAX)].to_owned(), true),
-            Err(_) => (hex(&all[..bytes.min(HEX_BYTES_MAX)]), bytes > HEX_BYTES_MAX),
+            Err(_) => (hex(&all[..all.len().min(HEX_BYTES_MAX)]), bytes > HEX_BYTES_MAX),
         };
         Self { text, bytes, is_cut }
     }
@@ -77,7 +191,60 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn values_of_named_fields_are_left_out_at_any_depth_however_the_name_is_written() {
+        let secret = names(&["password", "schlüssel"]);
+        for (text, shown) in [
+            (r#"{"password":"a\"b","user":1}"#, r#"{"password":"(redacted)","user":1}"#),
+            (
+                r#"[{"x":[{"PassWord" : {"a":["b",{}]} , "y":2}]}]"#,
+                r#"[{"x":[{"PassWord":"(redacted)" , "y":2}]}]"#,
+            ),
+            (r#"{"pass\u0077ord":12.50}"#, r#"{"pass\u0077ord":"(redacted)"}"#),
+            (
+                r#"{"SCHLÜSSEL":[1,2],"a":"password"}"#,
+                r#"{"SCHLÜSSEL":"(redacted)","a":"password"}"#,
+            ),
+            (
+                r#"{"a":"\"password\":1","password":null}"#,
+                r#"{"a":"\"password\":1","password":"(redacted)"}"#,
+            ),
+            (
+                r#"{"password":1,"password":2}"#,
+                r#"{"password":"(redacted)","password":"(redacted)"}"#,
+            ),
+            (r#"["password","x"]"#, r#"["password","x"]"#),
+            ("12", "12"),
+        ] {
+            assert_eq!(redacted(text, &secret), shown);
+        }
+    }
+
+    #[test]
+    fn who_may_not_see_payloads_sees_why() {
+        let payload = Payload::from_json_text(r#"{"password":"sesame","n":1}"#).unwrap();
+        let of = |payloads, is_admin, redact: &[&str]| {
+            let config =
+                DashboardConfig { payloads, redact: names(redact), ..DashboardConfig::default() };
+            Discreet::of(&config, is_admin)
+        };
+        let begin = |discreet: &Discreet| discreet.begin(&payload, 80);
+        assert_eq!(begin(&of(Payloads::Admin, false, &[])), "(shown to admins)");
+        assert!(begin(&of(Payloads::Admin, true, &[])).contains("sesame"));
+        assert_eq!(begin(&of(Payloads::Hide, true, &[])), "(hidden)");
+        let discreet = of(Payloads::Show, true, &["Password"]);
+        assert!(!begin(&discreet).contains("sesame") && begin(&discreet).contains("\"n\":1"));
+        assert!(!Shown::of(&payload, &discreet).text.contains("sesame"));
+        let bytes = Payload::from_bytes(&b"password=sesame"[..]);
+        assert!(!Shown::of(&bytes, &discreet).text.contains("sesame"), "no JSON");
+    }
 
     #[test]
     fn a_payload_is_shown_with_its_numbers_and_the_order_of_its_fields() {

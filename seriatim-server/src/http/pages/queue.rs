@@ -58,7 +58,7 @@ pub(super) async fn show(
         frame: &visit.frame,
         lanes: lanes(&[]),
         failed: lanes(&[("by", "retry_count")]),
-        running: lanes(&[("state", "claimed")]),
+        running: lanes(&[("state", "running")]),
         held: lanes(&[("state", "held")]),
         morgue: link::with(&format!("{base}/morgue"), &[("queue", &name)]),
         buttons,

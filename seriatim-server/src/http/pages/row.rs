@@ -104,7 +104,7 @@ impl LaneRow {
             queue: queue.clone(),
             name,
             href,
-            state: why.state(lane),
+            state: why.state(lane, around.now),
             why: why.to_string(),
             jobs: lane.jobs,
             since: lane.claimed_at.or(lane.due).map(|at| visit.clock.of(at)),
@@ -141,8 +141,6 @@ impl JobRow {
     pub(super) fn new(visit: &Visit, job: &JobView) -> Self {
         let base = &visit.frame.base;
         let short = |text: &str, columns| cut(&seriatim::text::one_line(text), columns);
-        let start =
-            &job.payload.as_bytes()[..job.payload.as_bytes().len().min(PAYLOAD_COLUMNS * 4)];
         Self {
             id: job.id.to_string(),
             href: link::job(base, job.id),
@@ -158,7 +156,7 @@ impl JobRow {
                 .error
                 .as_deref()
                 .map_or_else(String::new, |error| short(error, ERROR_COLUMNS)),
-            payload: short(&String::from_utf8_lossy(start), PAYLOAD_COLUMNS),
+            payload: visit.discreet.begin(&job.payload, PAYLOAD_COLUMNS),
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use axum::http::header::COOKIE;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use seriatim::Timestamp;
 
@@ -56,21 +57,39 @@ pub(super) fn token<'g>(guard: &'g Guard, headers: &HeaderMap) -> Option<&'g Kno
     read(guard, cookie_of(headers, NAME)?, Timestamp::of_this_machine())
 }
 
-/// Identifies a visitor; refuses unknown ones, and forms of other sites.
+/// Who has logged in here, or elsewhere; a login here counts more.
+pub(super) fn visitor(guard: &Guard, parts: &Parts) -> Result<Option<Who>, Problem> {
+    match token(guard, &parts.headers) {
+        Some(token) => Ok(Some(token.who())),
+        None => guard.person(parts),
+    }
+}
+
+/// Admits a visitor; refuses unknown ones, and forms of other sites.
 pub(in crate::http) fn know(
     guard: &Guard,
     access: Access,
     method: &Method,
     headers: &HeaderMap,
+    visitor: &Result<Option<Who>, String>,
 ) -> Result<Who, Problem> {
     if !method.is_safe() {
         refuse_other_sites(headers)?;
     }
-    if access == Access::Open || guard.tokens.is_empty() {
+    if access == Access::Open || guard.is_open() {
         return guard.know(Access::Open, method, headers);
     }
-    let token = token(guard, headers);
-    token.map(KnownToken::who).ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "log in first"))
+    let refused = |status, detail: &str| Err(Problem::new(status, detail.to_owned()));
+    match visitor {
+        Ok(Some(who)) => Ok(who.clone()),
+        Err(why) => refused(StatusCode::FORBIDDEN, why),
+        // There is nothing to log in with.
+        Ok(None) if guard.tokens.is_empty() => refused(
+            StatusCode::FORBIDDEN,
+            "nobody said who you are: come by the login of your service",
+        ),
+        Ok(None) => refused(StatusCode::UNAUTHORIZED, "log in first"),
+    }
 }
 
 /// A form is sent by a page of this server: browsers say so in one of two headers.

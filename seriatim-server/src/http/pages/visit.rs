@@ -1,7 +1,7 @@
 //! One request for a page: who asks, how they want it, and the answer as HTML.
 
 use askama::Template;
-use axum::extract::{FromRequestParts, NestedPath, OriginalUri, Request};
+use axum::extract::{FromRequestParts, NestedPath, OriginalUri};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -15,6 +15,7 @@ use super::assets;
 use super::frame::{Frame, PLACES, Said};
 use super::link;
 use super::moment::Clock;
+use super::payload::Discreet;
 use super::session;
 
 /// The script of a page asks with it for the live part alone.
@@ -34,6 +35,9 @@ pub(in crate::http) struct Visit {
     pub(super) clock: Clock,
     pub(super) scope: Scope,
     pub(super) who: Who,
+    visitor: Result<Option<Who>, String>,
+    /// What this visitor sees of payloads.
+    pub(super) discreet: Discreet,
     pub(super) wants: Wants,
 }
 
@@ -52,26 +56,37 @@ pub(super) trait Page: Template {
 
 impl Visit {
     /// Of a request that has come to the gate, which hands it on to the page.
-    pub(in crate::http) fn of(app: &Shared, request: &Request) -> Self {
-        let (uri, extensions, headers) = (request.uri(), request.extensions(), request.headers());
+    pub(in crate::http) fn of(app: &Shared, parts: &Parts) -> Self {
+        let (uri, extensions) = (&parts.uri, &parts.extensions);
+        let prefix = app.guard.proxy.as_ref().and_then(|proxy| proxy.prefix(parts));
+        let prefix = prefix.unwrap_or_default();
         let nested = extensions.get::<NestedPath>().map_or("", NestedPath::as_str);
         let original = extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri);
         let target = original.unwrap_or(uri).path_and_query();
-        let here = target.map_or("/", |target| target.as_str()).to_owned();
-        let base = format!("{}{}", nested.trim_end_matches('/'), app.base_path);
-        Self::new(app, base, here, headers)
+        let here = format!("{prefix}{}", target.map_or("/", |target| target.as_str()));
+        let base = format!("{prefix}{}{}", nested.trim_end_matches('/'), app.base_path);
+        let visitor = session::visitor(&app.guard, parts).map_err(Problem::into_detail);
+        Self::new(app, base, here, &parts.headers, visitor)
     }
 
-    fn new(app: &Shared, base: String, here: String, headers: &HeaderMap) -> Self {
+    fn new(
+        app: &Shared,
+        base: String,
+        here: String,
+        headers: &HeaderMap,
+        visitor: Result<Option<Who>, String>,
+    ) -> Self {
         let token = session::token(&app.guard, headers);
-        let who = token.map_or(Who::Anybody, |token| token.who());
-        let is_open = app.guard.tokens.is_empty();
-        let may = |access| if token.is_some() { who.may(access) } else { is_open };
+        let known = visitor.as_ref().ok().and_then(Option::as_ref);
+        let who = known.cloned().unwrap_or(Who::Anybody);
+        let is_open = app.guard.is_open();
+        let may = |access| if known.is_some() { who.may(access) } else { is_open };
         let clock = Clock::new(Timestamp::of_this_machine(), zone(headers).as_deref());
         let frame = Frame {
             base,
             environment: app.environment.clone(),
-            visitor: token.map(|token| (token.name.clone(), token.role().name())),
+            visitor: known.and_then(|who| Some((who.name().to_owned(), who.role()?.name()))),
+            logs_out: token.is_some(),
             clock: clock.time_of_day(),
             theme: theme(headers),
             mark: token.map(|token| session::form_mark(token, headers)).unwrap_or_default(),
@@ -88,7 +103,13 @@ impl Visit {
             true => Wants::Parts(headers.get(header::IF_NONE_MATCH).cloned()),
             false => Wants::All,
         };
-        Self { frame, clock, scope: who.scope(), who, wants }
+        let discreet = Discreet::of(&app.dashboard, may(Access::Admin));
+        Self { frame, clock, scope: who.scope(), who, visitor, discreet, wants }
+    }
+
+    /// Who it is, or why that cannot be known.
+    pub(in crate::http) fn visitor(&self) -> &Result<Option<Who>, String> {
+        &self.visitor
     }
 
     pub(super) fn who(&self) -> &Who {

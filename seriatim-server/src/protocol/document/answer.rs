@@ -4,12 +4,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use seriatim::store::{self, Command};
 use seriatim::{
-    JobId,
+    JobId, Missed,
     store::{LaneId, NodeId, Token},
 };
 
 use super::job::{Pushed, StatusWord};
 use crate::protocol::schema::Foreign;
+use crate::protocol::value::Time;
 
 /// Of a push.
 #[derive(Serialize, JsonSchema)]
@@ -146,7 +147,7 @@ pub(crate) struct NodeReleased {
     pub(crate) count: u64,
 }
 
-/// The entries of `[[cron]]`.
+/// The cron entries of all nodes.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct CronEntries {
     pub(crate) cron: Vec<CronEntry>,
@@ -155,11 +156,61 @@ pub(crate) struct CronEntries {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct CronEntry {
     pub(crate) name: String,
+    /// What living nodes have under this name; several, if they differ. None, if it is paused and gone
+    pub(crate) definitions: Vec<CronDefinition>,
+    /// The pause, if it is paused: no node pushes its ticks
+    pub(crate) paused: Option<CronPause>,
+    /// The last tick, or the last run by hand
+    pub(crate) last: Option<CronLast>,
+    /// The next times, by the first definition
+    pub(crate) next: Vec<String>,
+}
+
+/// What nodes have as an entry.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CronDefinition {
     pub(crate) schedule: String,
+    /// The schedule in words
+    pub(crate) words: String,
     pub(crate) time_zone: String,
     pub(crate) queue: String,
-    /// The next times
-    pub(crate) next: Vec<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) task: Option<String>,
+    /// What it does with missed ticks
+    #[schemars(with = "Foreign<Missed>")]
+    pub(crate) missed: Missed,
+    /// The living nodes that have it
+    pub(crate) nodes: Vec<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CronPause {
+    pub(crate) since: Time,
+    /// Who paused it
+    pub(crate) by: String,
+    pub(crate) reason: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CronLast {
+    /// When it was due
+    pub(crate) at: Time,
+    /// Who ran it by hand
+    pub(crate) by: Option<String>,
+    #[schemars(with = "Option<Foreign<JobId>>")]
+    pub(crate) job_id: Option<JobId>,
+    /// The state of the job; `ended` if its queue no longer keeps it, `refused` if there was none
+    pub(crate) outcome: Option<String>,
+    /// Why there was no job, or why it died
+    pub(crate) error: Option<String>,
+}
+
+/// A run by hand.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CronRun {
+    pub(crate) name: String,
+    #[schemars(with = "Foreign<JobId>")]
+    pub(crate) job_id: JobId,
 }
 
 #[derive(Serialize, JsonSchema)]

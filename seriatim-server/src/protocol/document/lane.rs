@@ -91,11 +91,17 @@ pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     /// The `after` of the next page
     next: Option<String>,
+    /// Whether the page ended after looking at `scan_max` lanes: the next one looks further
+    cut: bool,
 }
 
 impl From<Page<LaneView>> for Lanes {
     fn from(page: Page<LaneView>) -> Self {
-        Self { lanes: page.rows.into_iter().map(Lane::from).collect(), next: page.next }
+        Self {
+            lanes: page.rows.into_iter().map(Lane::from).collect(),
+            next: page.next,
+            cut: page.cut,
+        }
     }
 }
 

@@ -62,6 +62,7 @@ fn pages(api: &Api) -> Vec<String> {
         "/operations/new?action=requeue&queue=reports".to_owned(),
         "/morgue?queue=reports".to_owned(),
         "/audit".to_owned(),
+        "/cron".to_owned(),
         "/about".to_owned(),
         "/confirm?deed=queue.delete-failed&queue=orders".to_owned(),
         "/queues/nowhere".to_owned(),

@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::Server;
+use crate::clients::PYTHON_CLIENT;
 use crate::site::{PATIENCE, QUEUE, Serving, Site, eventually, happens};
 
 /// Names how many jobs a run has; few by default, so that all tests stay quick.
@@ -42,12 +43,12 @@ const OPEN_MAX: u64 = 1_500;
 
 const WORKER: &str = "
 import random, threading
-from seriatim_worker import *
+from seriatim import *
 def handle(lane):
     threading.Event().wait(random.choices([0.001, 0.1], [19, 1])[0])
     if random.random() < 0.01:
         return retry('now and then')
-serve(handle, concurrency=8)
+ProcessWorker(handle).run()
 ";
 
 type Recorder = Arc<seriatim_verify::checker::Recorder<std::io::BufWriter<fs::File>>>;
@@ -71,11 +72,9 @@ impl Fleet {
         let site = Site::new(&format!(
             "[store]\nurl = \"{url}\"\n[node]\nconcurrency = 16\nlease = \"2s\"\nheartbeat = \"300ms\"\n\
              [queues.{QUEUE}]\nmode = \"{mode}\"\nbatch_size = 5\nbackoff = {{ kind = \"constant\", base = \"20ms\" }}\n\
-             [[workers]]\nqueue = \"{QUEUE}\"\nprocess = [\"python3\", \"worker.py\"]\n"
+             [[workers]]\nqueue = \"{QUEUE}\"\nprocess = [\"python3\", \"worker.py\"]\n\
+             env = {{ PYTHONPATH = {PYTHON_CLIENT:?} }}\n"
         ));
-        let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/workers");
-        fs::copy(format!("{examples}/seriatim_worker.py"), site.path("seriatim_worker.py"))
-            .unwrap();
         fs::write(site.path("worker.py"), WORKER).unwrap();
         store.declare(Declare { now: None, queues: vec![queue.clone()] }).await.unwrap();
         let recorder = site.recorder(&queue);

@@ -221,7 +221,8 @@ fn what_the_command_line_changes_is_audited_before_it_is_done() {
     let lines: Vec<Value> =
         written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let actions: Vec<&Value> = lines.iter().map(|line| &line["action"]).collect();
-    assert_eq!(actions, ["queues pause", "lanes delete"]);
+    assert_eq!(actions, ["queue pause", "lane delete"], "the words of the HTTP API");
+    assert_eq!(lines[1]["on"], json!({ "queue": "orders", "key": "a" }));
     assert_eq!(lines[1]["asked"], "lanes delete orders a --yes");
     assert_eq!(lines[1]["role"], "command line");
     assert!(site.run(&["audit", "verify", "audit.ndjson"]).status.success());
@@ -236,6 +237,59 @@ fn what_the_command_line_changes_is_audited_before_it_is_done() {
         text(&refused)
     );
     assert!(text(&site.run(&["queues", "show", "orders"])).contains("paused"));
+}
+
+#[test]
+fn what_the_command_line_changes_is_kept_in_the_store_and_listed_with_what_came_by_http() {
+    let api = Api::start("[queues.orders]\nmode = \"fifo\"\n");
+    let run = |arguments: &[&str]| api.site.run(arguments);
+    assert!(run(&["push", "orders", "1", "--key", "a"]).status.success());
+    assert!(run(&["queues", "pause", "orders"]).status.success());
+    assert!(run(&["lanes", "pause", "orders", "a"]).status.success());
+    assert!(!run(&["lanes", "pause", "orders", "gone"]).status.success());
+    assert!(!run(&["queues", "pause", "none"]).status.success());
+    api.act("/api/v1/queues/orders/resume").done();
+    let listed = |arguments: &[&str]| -> Vec<Value> {
+        let output = run(&[&["audit", "--json"], arguments].concat());
+        let page: Value = serde_json::from_slice(&output.stdout).unwrap();
+        page["deeds"].as_array().unwrap().clone()
+    };
+    let told = |deeds: &[Value]| -> Vec<String> {
+        let one = |deed: &Value| format!("{} {}", deed["action"].as_str().unwrap(), deed["status"]);
+        deeds.iter().map(one).collect()
+    };
+    let all = listed(&[]);
+    let expected = [
+        "queue resume 200",
+        "queue pause 404",
+        "lane pause 404",
+        "lane pause 200",
+        "queue pause 200",
+    ];
+    assert_eq!(told(&all), expected, "pushes are not kept");
+    assert_eq!(api.get("/api/v1/audit").done()["deeds"], json!(all), "the same by HTTP");
+    let who = all[1]["who"].as_str().unwrap();
+    assert!(who.starts_with("cli:") && who.contains('@'), "{who}");
+    assert_eq!(all[3]["on"], json!({ "queue": "orders", "key": "a" }));
+    assert_eq!(told(&listed(&["--key", "a"])), ["lane pause 200"]);
+    assert_eq!(listed(&["--queue", "orders"]).len(), 4);
+    assert_eq!(listed(&["--key", "a", "--queue", "orders", "--since", "1h"]).len(), 1);
+    assert_eq!(listed(&["--since", "2255-01-01T00:00:00Z"]).len(), 0);
+    assert_eq!(api.get("/api/v1/audit?queue=orders&of=a").done()["deeds"][0], all[3]);
+    let table = text(&run(&["audit", "list", "--limit", "2"]));
+    assert!(table.contains("queue resume") && table.contains("more: --after "), "{table}");
+    assert!(table.contains("refused (404)"), "{table}");
+}
+
+#[test]
+fn the_figures_of_the_past_are_the_same_by_command_line_and_http() {
+    let api = Api::start("[queues.orders]\nmode = \"fifo\"\n");
+    let shown = api.site.run(&["history", "--queue", "orders", "--span", "24h", "--json"]);
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(shown, api.get("/api/v1/history?queue=orders&span=24h").done());
+    assert!(text(&api.site.run(&["history"])).contains("no figures"));
+    let unknown = api.site.run(&["history", "--queue", "ordres"]);
+    assert!(text(&unknown).contains("did you mean \"orders\"?"), "{}", text(&unknown));
 }
 
 #[test]

@@ -119,6 +119,9 @@ fn row(method: &str, path: &str) -> Row {
         ("post", "/operations/{operation}/stop") => (Operate, Unknown, Body::None),
         ("post", "/queues/{queue}/morgue/requeue") => (Operate, Forbidden, all()),
         ("post", "/queues/{queue}/morgue/delete") => (Administer, Forbidden, all()),
+        ("post", "/cron/{name}/run" | "/cron/{name}/pause" | "/cron/{name}/resume") => {
+            (Operate, Forbidden, Body::None)
+        }
         ("post", "/work/claim") => {
             (Work, Forbidden, body(json!({ "worker": "w", "queues": ["work"] })))
         }
@@ -222,8 +225,9 @@ impl Matrix {
         let store = store.map(|url| format!("[store]\nurl = \"{url}\"\n")).unwrap_or_default();
         let queues = ["orders", "mails", "work", "release"]
             .map(|q| format!("[queues.{q}]\nmode = \"fifo\"\n"));
+        let cron = "[[cron]]\nname = \"nightly\"\nschedule = \"0 3 * * *\"\nqueue = \"orders\"\nkey = \"c\"\n";
         let config =
-            format!("{store}[http]\ntokens = [{}]\n{}", tokens.join(", "), queues.concat());
+            format!("{store}[http]\ntokens = [{}]\n{}{cron}", tokens.join(", "), queues.concat());
         let site = Site::new(&config);
         let url = store.split('"').nth(1).map_or_else(
             || format!("sqlite:{}", site.path("seriatim.db").display()),
@@ -234,6 +238,7 @@ impl Matrix {
                 command.env(format!("T_{name}"), secret(name));
             }
         });
+        api.knows_cron("nightly", Some(&secret("reader")));
         let store = seriatim::connect(&url).await.unwrap();
         let engine = NodeInfo::new(NodeId::from("engine-1"), PATIENCE * 10);
         let beat = Heartbeat { now: None, node: engine.clone(), beats: Vec::new() };
@@ -341,7 +346,10 @@ impl Matrix {
         let body = json!({ "key": "k", "delay": "1h" });
         let pushed = self.done("admin", "/api/v1/queues/orders/jobs", body);
         let id = pushed["jobs"][0]["job_id"].as_str().unwrap();
-        let path = pattern.replace("{job_id}", id).replace("{queue}", "orders");
+        let path = pattern
+            .replace("{job_id}", id)
+            .replace("{queue}", "orders")
+            .replace("{name}", "nightly");
         let key = if path.contains("/lane") && !path.ends_with("/lanes") { "?key=k" } else { "" };
         path.replace("{node}", "remote:worker%2Fw") + key
     }

@@ -6,7 +6,6 @@ mod auth;
 mod back;
 mod claims;
 mod client;
-mod clients;
 mod dataloader;
 mod deploy;
 mod documented;
@@ -53,7 +52,11 @@ impl Api {
     }
 
     pub(crate) fn with(site: Site, prepare: impl FnOnce(&mut Command)) -> Self {
-        let mut command = site.command(&["serve", "--listen", "127.0.0.1:0"]);
+        Self::at("127.0.0.1:0", site, prepare)
+    }
+
+    pub(crate) fn at(address: &str, site: Site, prepare: impl FnOnce(&mut Command)) -> Self {
+        let mut command = site.command(&["serve", "--listen", address]);
         prepare(&mut command);
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
@@ -63,6 +66,11 @@ impl Api {
 
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    pub(crate) fn killed(self) -> Site {
+        self.serving.kill();
+        self.site
     }
 
     /// Ends the process in order.
@@ -85,6 +93,21 @@ impl Api {
     }
 
     /// Posts without a body.
+    /// Waits until a node has noted this cron entry in the store.
+    pub(crate) fn knows_cron(&self, name: &str, token: Option<&str>) {
+        let began = std::time::Instant::now();
+        loop {
+            let request = client::Request::new("GET", "/api/v1/cron");
+            let request = token.into_iter().fold(request, |request, token| request.token(token));
+            let known = request.send(&self.address).done()["cron"].clone();
+            if known.as_array().unwrap().iter().any(|entry| entry["name"] == name) {
+                return;
+            }
+            assert!(began.elapsed() < crate::site::PATIENCE, "no node noted {name}: {known}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+
     pub(crate) fn act(&self, path: &str) -> Answer {
         Request::new("POST", path).send(&self.address)
     }

@@ -12,6 +12,7 @@ const TOKENS: &str = "[http]\naudit_file = \"audit.ndjson\"\ntokens = [\
     { name = \"boss\", token_env = \"T_boss\", role = \"admin\" }, \
     { name = \"shop\", token_env = \"T_shop\", role = \"producer\" }, \
     { name = \"part\", token_env = \"T_part\", role = \"admin\", queues = [\"mails\"] }]\n\
+    [[cron]]\nname = \"night <b>\"\nschedule = \"0 3 * * *\"\nqueue = \"orders\"\nkey = \"c\"\n\
     [queues.orders]\nmode = \"accumulate\"\n[queues.mails]\nmode = \"fifo\"\n";
 
 /// A dashboard whose visitors must log in.
@@ -356,4 +357,158 @@ fn what_people_do_is_listed_with_the_key_it_was_done_to() {
     assert_eq!(rest["deeds"][0]["who"], "hands");
     let narrow = Visitor::log_in(&api, "part");
     assert_eq!(narrow.get("/audit").status, 403);
+}
+
+#[test]
+fn lanes_are_filtered_by_a_form_whose_fields_may_be_empty() {
+    let api = guarded();
+    for key in ["eu/1", "us/1"] {
+        push(&api, "orders", &json!({ "key": key, "payload": 1 }));
+    }
+    let visitor = Visitor::log_in(&api, "eyes");
+    let form = "by=key&from=&node=&due_from=&due_to=&retries_min=";
+    let page = visitor.page(&format!("/queues/orders/lanes?{form}&state=ready&prefix=eu/"));
+    assert!(page.contains("eu/1") && !page.contains("us/1"), "{page}");
+    assert!(page.contains("<option value=\"ready\" selected>"), "{page}");
+    let page = visitor.page(&format!("/queues/orders/lanes?{form}&state=held,paused&prefix="));
+    assert!(page.contains("No lane fits") && page.contains("value=\"held,paused\" selected"));
+    assert_eq!(visitor.get("/queues/orders/lanes?state=odd").status, 400);
+    assert_eq!(visitor.get("/queues/orders/lanes?due_to=soon").status, 400);
+}
+
+#[test]
+fn a_cron_entry_is_shown_with_its_ticks_and_run_and_paused_by_operators() {
+    let api = guarded();
+    api.knows_cron("night <b>", Some(&secret("eyes")));
+    let eyes = Visitor::log_in(&api, "eyes");
+    let page = eyes.page("/cron");
+    for told in ["night &#60;b&#62;", "at 03:00 UTC", "0 3 * * *"] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    assert!(!page.contains("Run now") && !page.contains("<b>"), "{page}");
+    let named = [("cron", "night <b>")];
+    assert_eq!(eyes.does("cron.run", &named).status, 403);
+    let hands = Visitor::log_in(&api, "hands");
+    assert!(hands.page("/cron").contains("Run now"));
+    assert_eq!(hands.does("cron.pause", &[named[0], ("reason", "new <i>")]).status, 303);
+    let page = hands.page("/cron");
+    assert!(page.contains("by hands") && page.contains("new &#60;i&#62;"), "{page}");
+    assert_eq!(hands.does("cron.run", &named).status, 303);
+    assert_eq!(hands.does("cron.resume", &named).status, 303);
+    let page = hands.page("/cron");
+    assert!(page.contains("by hand (hands)") && !page.contains("by hands"), "{page}");
+    let audit = Visitor::log_in(&api, "boss").page("/audit");
+    for told in ["cron pause", "cron run", "cron resume", "reason new &#60;i&#62;"] {
+        assert!(audit.contains(told), "{told}: {audit}");
+    }
+    assert_eq!(Visitor::log_in(&api, "part").get("/cron").status, 403);
+    assert_eq!(hands.does("cron.run", &[("cron", "none")]).status, 404);
+}
+
+#[test]
+fn without_the_dashboard_there_are_no_pages_and_the_api_stays() {
+    let api = Api::start("[dashboard]\nenabled = false\n[queues.orders]\nmode = \"fifo\"\n");
+    for page in ["/", "/queues", "/login", "/audit"] {
+        let answer = Request::new("GET", page).send(&api.address);
+        assert_eq!(answer.status, 404, "{page}: {}", answer.text());
+    }
+    assert_eq!(Request::new("POST", "/do").status(&api.address), 404);
+    assert_eq!(api.get("/api/v1/queues").status, 200);
+    assert_eq!(api.get("/docs").status, 200);
+}
+
+#[test]
+fn pages_show_of_payloads_what_the_configuration_allows() {
+    let tokens = TOKENS
+        .replace("[[cron]]", "[dashboard]\npayloads = \"admin\"\nredact = [\"pin\"]\n[[cron]]");
+    let api = Api::with(Site::new(&tokens), |command| {
+        for name in ["eyes", "hands", "boss", "shop", "part"] {
+            command.env(format!("T_{name}"), secret(name));
+        }
+    });
+    push(&api, "orders", &json!({ "key": "k", "payload": { "pin": "4711", "sum": "4242" } }));
+    let boss = Visitor::log_in(&api, "boss");
+    let page = boss.page("/key?k=k");
+    assert!(page.contains("4242") && !page.contains("4711"), "{page}");
+    let job = page.split("href=\"/jobs/").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let page = boss.page(&format!("/jobs/{job}"));
+    assert!(
+        page.contains("4242") && !page.contains("4711") && page.contains("(redacted)"),
+        "{page}"
+    );
+    let eyes = Visitor::log_in(&api, "eyes");
+    for path in ["/key?k=k".to_owned(), format!("/jobs/{job}")] {
+        let page = eyes.page(&path);
+        assert!(!page.contains("4242") && page.contains("(shown to admins)"), "{page}");
+    }
+}
+
+const PROXY: &str = "[http]\naudit_file = \"audit.ndjson\"\ntokens = [\
+    { name = \"eyes\", token_env = \"T_eyes\", role = \"reader\" }]\n\
+    [http.proxy]\nfrom = [\"FROM\"]\nuser = \"X-User\"\ngroups = \"X-Groups\"\nprefix = \"X-Prefix\"\n\
+    roles = { ops = \"operator\", \"*\" = \"reader\" }\n[queues.orders]\nmode = \"fifo\"\n";
+
+/// What a proxy adds to a request of this person.
+fn by_proxy(method: &str, path: &str, user: &str, groups: &str) -> Request {
+    let request = Request::new(method, path).header("X-User", user).header("X-Groups", groups);
+    request.header("Sec-Fetch-Site", "same-origin")
+}
+
+fn behind_a_proxy(from: &str) -> Api {
+    Api::with(Site::new(&PROXY.replace("FROM", from)), |command| {
+        command.env("T_eyes", secret("eyes"));
+    })
+}
+
+#[test]
+fn a_proxy_names_people_and_the_audit_log_does_too() {
+    let api = behind_a_proxy("127.0.0.0/8");
+    let page = by_proxy("GET", "/queues", "ann", "dev, ops").header("X-Prefix", "/jobs");
+    let page = page.send(&api.address).text();
+    assert!(page.contains("sso:ann (operator)") && page.contains("href=\"/jobs/queues"), "{page}");
+    assert!(!page.contains("Log out"), "the proxy does that: {page}");
+    let form = "application/x-www-form-urlencoded";
+    let pause = "deed=queue.pause&queue=orders&mark=&back=/queues";
+    let paused = by_proxy("POST", "/do", "ann", "ops").body(form, pause.to_owned());
+    assert_eq!(paused.send(&api.address).status, 303);
+    let refused = by_proxy("POST", "/do", "bob", "dev").body(form, pause.to_owned());
+    assert_eq!(refused.send(&api.address).status, 403, "a reader");
+    let foreign = Request::new("POST", "/do").header("X-User", "ann").header("X-Groups", "ops");
+    let foreign = foreign.header("Sec-Fetch-Site", "cross-site").body(form, pause.to_owned());
+    assert_eq!(foreign.send(&api.address).status, 403, "of another site");
+    let deeds = Request::new("GET", "/api/v1/audit").token(&secret("eyes"));
+    let deeds = deeds.send(&api.address).done();
+    let who: Vec<&Value> = deeds["deeds"].as_array().unwrap().iter().map(|d| &d["who"]).collect();
+    assert_eq!(who, ["sso:bob", "sso:ann"], "{deeds}");
+    assert_eq!(by_proxy("GET", "/api/v1/queues", "ann", "ops").status(&api.address), 401);
+}
+
+#[test]
+fn headers_of_others_than_the_proxy_are_not_believed_and_a_token_counts_more() {
+    let api = behind_a_proxy("10.9.8.7");
+    let answer = by_proxy("GET", "/queues", "ann", "ops").send(&api.address);
+    assert_eq!((answer.status, answer.header("location")), (303, Some("/login?next=%2Fqueues")));
+    let answer = by_proxy("GET", "/queues", "ann", "ops").header("X-Forwarded-For", "10.9.8.7");
+    assert_eq!(answer.send(&api.address).status, 303);
+    let api = behind_a_proxy("127.0.0.1");
+    let eyes = Visitor::log_in(&api, "eyes");
+    let both = by_proxy("GET", "/queues", "ann", "ops").header("Cookie", &eyes.cookie);
+    let both = both.send(&api.address).text();
+    assert!(both.contains("eyes (reader)") && !both.contains("sso:ann"), "{both}");
+    let twice = by_proxy("GET", "/queues", "ann", "ops").header("X-User", "root");
+    let twice = twice.send(&api.address);
+    assert!(twice.status == 403 && twice.text().contains("is there twice"), "{}", twice.text());
+}
+
+#[test]
+fn behind_a_proxy_without_tokens_the_api_lets_nobody_in() {
+    let config = PROXY.replace("FROM", "127.0.0.1");
+    let start = config.find("tokens = ").unwrap();
+    let end = config.find("[http.proxy]").unwrap();
+    let api = Api::start(&format!("{}{}", &config[..start], &config[end..]));
+    assert_eq!(by_proxy("GET", "/queues", "ann", "ops").status(&api.address), 200);
+    assert_eq!(by_proxy("GET", "/api/v1/queues", "ann", "ops").status(&api.address), 401);
+    assert_eq!(Request::new("GET", "/api/v1/queues").status(&api.address), 401);
+    let nobody = Request::new("GET", "/queues").send(&api.address);
+    assert_eq!(nobody.status, 403, "there is nothing to log in with: {}", nobody.text());
 }

@@ -91,6 +91,47 @@ async fn l16_lanes_come_in_order_in_ranges_and_in_pages() {
 }
 
 #[tokio::test]
+async fn lanes_are_filtered_by_state_prefix_node_due_time_and_retries() {
+    let (api, hand) = house().await;
+    push(&api, "orders", &["eu/a", "eu/b", "us/a"]);
+    api.act("/api/v1/queues/orders/lane/pause?key=eu%2Fb").done();
+    let list = |query: &str| {
+        let page = api.get(&format!("/api/v1/queues/orders/lanes?order=key&{query}")).done();
+        let keys = page["lanes"].as_array().unwrap().iter();
+        keys.map(|lane| lane["key"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(list("state=ready"), ["eu/a", "us/a"]);
+    assert_eq!(list("state=paused,held"), ["eu/b"]);
+    assert_eq!(list("prefix=eu/"), ["eu/a", "eu/b"]);
+    assert_eq!(list("prefix=eu/&state=ready"), ["eu/a"]);
+    assert_eq!(list("due_from=2999-01-01T00:00:00Z"), [""; 0]);
+    assert_eq!(list("due_to=2999-01-01T00:00:00Z").len(), 3);
+    let turns = hand.claim("orders").await;
+    assert_eq!(list("state=running").len(), turns.len());
+    hand.end(&turns[0], Outcome::Retry { error: "no".into(), retry_in: None }).await;
+    assert_eq!(list("state=retrying"), list("retries_min=0"));
+    assert_eq!(list("state=retrying").len(), 1);
+    assert_eq!(list("retries_min=5"), [""; 0]);
+    let cut = api.get("/api/v1/queues/orders/lanes?order=key&state=crashed&scan_max=2").done();
+    assert_eq!((&cut["cut"], &cut["lanes"]), (&json!(true), &json!([])));
+    let next = cut["next"].as_str().unwrap();
+    let rest = format!("/api/v1/queues/orders/lanes?order=key&state=crashed&after={next}");
+    let rest = api.get(&rest).done();
+    assert_eq!((&rest["cut"], &rest["next"]), (&json!(false), &Value::Null));
+    let wrong = |query: &str| api.get(&format!("/api/v1/queues/orders/lanes?{query}")).refused(400);
+    let (field, why) = wrong("state=waiting");
+    assert!(field == "state" && why.contains("ready, scheduled"), "{field}: {why}");
+    let lanes = api.get("/api/v1/queues/orders/lanes?order=key").done();
+    let lane = lanes["lanes"][1]["lane"].as_str().unwrap();
+    assert_eq!(list(&format!("lane={lane}")), ["eu/b"]);
+    assert_eq!(wrong("lane=one").0, "lane");
+    assert_eq!(wrong("due_from=soon").0, "due_from");
+    assert_eq!(wrong("retries_min=many").0, "retries_min");
+    assert_eq!(wrong("scan_max=0").0, "scan_max");
+    api.get("/api/v1/queues/orders/lanes?node=nobody").refused(404);
+}
+
+#[tokio::test]
 async fn l16_a_lane_is_paused_resumed_retried_and_deleted_whatever_its_key_holds() {
     let (api, _) = house().await;
     push(&api, "orders", &["a/b?c=d&e ü\"", "other"]);

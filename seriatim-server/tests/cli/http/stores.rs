@@ -84,7 +84,6 @@ impl Walk {
         {
             self.get(path, &[]);
         }
-        assert!(self.get("/api/v1/cron", &[])["cron"].is_array());
         self.get("/api/v1/events", &[]);
     }
 
@@ -235,11 +234,36 @@ impl Walk {
         assert_eq!(stopped["state"], "done", "it had ended");
     }
 
+    fn cron(&self) {
+        self.api.knows_cron("n", None);
+        let paused = self.act("/api/v1/cron/{name}/pause?reason=deploy", &["n"]);
+        assert_eq!(paused["paused"]["reason"], "deploy");
+        let run = self.act("/api/v1/cron/{name}/run", &["n"]);
+        let entry = self.get("/api/v1/cron", &[])["cron"][0].clone();
+        assert_eq!(
+            (&entry["last"]["job_id"], &entry["last"]["by"]),
+            (&run["job_id"], &json!("anybody"))
+        );
+        assert_eq!(
+            (&entry["last"]["outcome"], &entry["paused"]["by"]),
+            (&json!("queued"), &json!("anybody"))
+        );
+        let definition = &entry["definitions"][0];
+        assert_eq!(definition["words"], "at 03:00");
+        assert_eq!(definition["nodes"].as_array().unwrap().len(), 1);
+        assert_eq!(entry["next"].as_array().unwrap().len(), 3);
+        assert!(self.act("/api/v1/cron/{name}/resume", &["n"])["paused"].is_null());
+        let job = self.get("/api/v1/jobs/{job_id}", &[run["job_id"].as_str().unwrap()]);
+        assert_eq!((&job["key"], &job["payload"]), (&json!("cron"), &json!({ "days": 1 })));
+    }
+
     /// What was done so far, and what is wrong.
     fn looking_back(&self) {
         self.push("a", "unattended");
         assert!(self.get("/api/v1/history", &[])["points"].is_array());
         assert_eq!(self.get("/api/v1/audit?limit=1", &[])["deeds"][0]["who"], "anybody");
+        let of = self.get("/api/v1/audit?queue=b&of=k2&since=2026-01-01T00:00:00Z", &[]);
+        assert_eq!(of["deeds"][0]["action"], "lane release");
         assert_eq!(self.get("/api/v1/doctor", &[])["healthy"], true);
     }
 
@@ -263,6 +287,7 @@ fn walk(site: Site) -> Vec<String> {
     walk.jobs();
     walk.operations();
     walk.taking_back();
+    walk.cron();
     walk.looking_back();
     walk.nodes();
     let document = walk.api.get("/openapi.json").done();
@@ -277,14 +302,15 @@ fn walk(site: Site) -> Vec<String> {
     walk.documented.never_sent()
 }
 
+const CRON: &str = "[[cron]]\nname = \"n\"\nschedule = \"0 3 * * *\"\nqueue = \"a\"\nkey = \"cron\"\npayload = { days = 1 }\n";
+
 fn on(server: &Server) -> Site {
-    Site::new(&format!("[store]\nurl = \"{}\"\n", server.url()))
+    Site::new(&format!("[store]\nurl = \"{}\"\n{CRON}", server.url()))
 }
 
 #[test]
 fn every_endpoint_works_and_every_documented_field_is_sent_on_sqlite() {
-    let cron = "[[cron]]\nname = \"n\"\nschedule = \"0 3 * * *\"\nqueue = \"a\"\nkey = \"k\"\n";
-    let site = Site::new(&format!("{cron}[journal]\nfolder = \"journal\"\n"));
+    let site = Site::new(&format!("{CRON}[journal]\nfolder = \"journal\"\n"));
     assert_eq!(walk(site), NOT_IN_THE_WALK);
 }
 

@@ -67,6 +67,15 @@ async fn l16_lanes_are_listed_by_key_due_and_retries_in_ranges_and_pages() {
     assert!(house.text(&["lanes", "orders", "--limit", "2"]).contains("more: --after "));
     assert_eq!(house.json(&["lanes", "orders", "--by", "retries"])["lanes"], serde_json::json!([]));
     assert!(house.refused(&["lanes", "orders", "--from", "x"], 2).contains("--by key"));
+    let some =
+        ["lanes", "orders", "--by", "key", "--prefix", "order-", "--state", "scheduled,ready"];
+    assert_eq!(keys(&house.json(&some)), "1234");
+    assert_eq!(house.json(&["lanes", "orders", "--prefix", "x"])["lanes"], serde_json::json!([]));
+    let look = ["lanes", "orders", "--state", "crashed", "--scan-max", "2"];
+    assert!(house.text(&look).contains("none among the 2 lanes looked at"));
+    assert!(
+        house.refused(&["lanes", "orders", "--state", "x"], 2).contains("use ready, scheduled")
+    );
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::contract::{Claim, Claimed, TroubleKind, Wake, Wakeups};
 use crate::engine::claim::dispatch::Want;
-use crate::engine::claim::reconcile::reconcile;
+use crate::engine::claim::reconcile::{every_queue, reconcile};
 use crate::engine::claim::scheduler::Scheduler;
 use crate::engine::claim::source::Source;
 use crate::engine::claim::suspects::{Crashed, take_suspects};
@@ -42,6 +42,8 @@ enum Next {
 #[derive(Clone, Debug)]
 struct Look {
     next: Next,
+    /// A wake-up named it, and no claim has been sent since.
+    is_woken: bool,
     at: Instant,
     /// A claim may have taken effect although its answer was lost.
     suspect: bool,
@@ -81,8 +83,17 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
     let (next, at) = (Next::Now, Instant::now());
     let crashed = Crashed::default();
     let (most, aside_until, pauses) = (usize::MAX, None, Pauses::default());
-    let look =
-        Look { next, at, suspect: false, most, aside_until, pauses, compare_at: at, crashed };
+    let look = Look {
+        next,
+        is_woken: false,
+        at,
+        suspect: false,
+        most,
+        aside_until,
+        pauses,
+        compare_at: at,
+        crashed,
+    };
     let looks = vec![look; core.sources.len()];
     let names = core.sources.iter().map(|source| source.name.clone());
     let places: HashMap<_, _> = names.zip(0..).collect();
@@ -109,6 +120,10 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
         }
     }
     fetcher.land_all().await;
+    if fetcher.looks.iter().any(|look| look.suspect) {
+        // Compared once all turns are settled.
+        fetcher.core.claims_unanswered.store(true, Ordering::Release);
+    }
 }
 
 struct Fetcher {
@@ -154,7 +169,17 @@ impl Fetcher {
             }
         }
         self.core.dispatch.unreserve(|place| !self.may_claim(place));
+        self.pass_on();
         claimed
+    }
+
+    /// Wake-ups that this engine has no use for now are for others.
+    fn pass_on(&mut self) {
+        for (source, look) in self.core.sources.iter().zip(&mut self.looks) {
+            if std::mem::take(&mut look.is_woken) {
+                self.core.store.pass_on(&source.name);
+            }
+        }
     }
 
     fn may_claim(&self, place: usize) -> bool {
@@ -175,11 +200,8 @@ impl Fetcher {
         self.land_all().await;
         let compared: Vec<bool> =
             self.looks.iter().map(|look| of_others || look.is_to_compare()).collect();
-        // A rescue takes lanes from all queues.
         let queues = match of_others {
-            true => core.store.queues().await.map(|views| {
-                views.into_iter().map(|view| Arc::new(view.queue)).collect::<Vec<_>>()
-            }),
+            true => every_queue(&core).await,
             false => Ok((core.sources.iter().zip(&compared))
                 .filter(|(_, compared)| **compared)
                 .map(|(source, _)| source.definition_for(None))
@@ -314,6 +336,7 @@ impl Fetcher {
         core.dispatch.ask(place, want);
         // The answer says when to ask next; a wake-up before that may say it sooner.
         self.looks[place].next = Next::Woken;
+        self.looks[place].is_woken = false;
         let node = core.node();
         let claim = Claim {
             lanes_max: want.lanes,
@@ -522,6 +545,7 @@ impl Fetcher {
         };
         for place in places {
             self.looks[place].next = Next::Now;
+            self.looks[place].is_woken |= *wake != Wake::All;
             self.core.sources[place].set_more(true);
         }
     }

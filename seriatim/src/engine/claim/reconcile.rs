@@ -5,12 +5,14 @@
 //! store's listing shows everything that they will ever have taken.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures_util::stream::{self, StreamExt};
 
 use crate::contract::{GiveUp, LaneQuery};
 use crate::engine::core::Core;
 use crate::engine::limits::COMPARED_AT_ONCE;
+use crate::engine::outage::Pauses;
 use crate::engine::settle::settler::{keep_refused, send};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{LaneId, NodeId, Token};
@@ -32,6 +34,28 @@ pub(in crate::engine) async fn reconcile(
     };
     let answers = stream::iter(queues).map(compare).buffered(COMPARED_AT_ONCE);
     answers.filter_map(std::future::ready).collect().await
+}
+
+/// Returns, at the end of an engine, what it has claimed by calls whose answers were lost.
+pub(in crate::engine) async fn take_back(core: &Core) {
+    let mut pauses = Pauses::default();
+    while core.claims_unanswered.swap(false, Ordering::AcqRel) {
+        let failed = match every_queue(core).await {
+            Ok(queues) => reconcile(core, &core.node(), &queues).await.into_iter().next(),
+            Err(error) => Some((String::new(), error)),
+        };
+        if let Some((_, error)) = failed {
+            core.outage.failed("comparing claims with the store's", &error);
+            core.claims_unanswered.store(true, Ordering::Release);
+            tokio::time::sleep(pauses.next()).await;
+        }
+    }
+}
+
+/// The store's queues: a rescue takes lanes from all.
+pub(in crate::engine) async fn every_queue(core: &Core) -> Result<Vec<Arc<Queue>>> {
+    let views = core.store.queues().await?;
+    Ok(views.into_iter().map(|view| Arc::new(view.queue)).collect())
 }
 
 async fn reconcile_queue(core: &Core, queue: &Queue, node: &NodeId, ticket: u64) -> Result<()> {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, START, engine, pass, secs};
+use crate::contract::{pause_schedule, resume_schedule, schedule};
 use crate::engine::*;
 use crate::machine::PRETENDED;
 use crate::*;
@@ -54,6 +55,47 @@ async fn ticks_that_nobody_was_there_for_are_skipped_or_caught_up_with() {
         after.stop().await;
         assert_eq!(log.len() - 6, expected, "{missed:?}: {:?}", log.lines());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_entry_pushes_nothing_on_any_node_and_then_treats_its_ticks_as_missed() {
+    for (missed, expected) in [(Missed::Skip, 0), (Missed::Latest, 1), (Missed::All, 3)] {
+        let (rig, log) = (Rig::new(), Log::default());
+        let start = || Running::start(node(&rig, &log, every_ten_minutes().missed(missed)));
+        let store = &*rig.shared();
+        let first = start();
+        pass(secs(605)).await;
+        let before = log.len();
+        pause_schedule(store, "tick", "ops", Some("deploy")).await.unwrap();
+        // Also on a node that starts meanwhile, and looks for missed ticks.
+        let second = start();
+        pass(secs(1_800)).await;
+        assert_eq!(log.len(), before, "{missed:?}");
+        resume_schedule(store, "tick").await.unwrap();
+        pass(secs(90)).await;
+        assert_eq!(log.len() - before, expected, "{missed:?}: {:?}", log.lines());
+        pass(secs(600)).await;
+        assert_eq!(log.len() - before, expected + 1, "{missed:?}: {:?}", log.lines());
+        let known = schedule(store, "tick").await.unwrap();
+        assert_eq!((known.definitions.len(), known.definitions[0].nodes.len()), (1, 2));
+        assert_eq!(known.last.unwrap().at.since(START).as_secs(), 3_000);
+        for node in [first, second] {
+            node.stop().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tick_that_the_store_refuses_is_noted_with_the_reason() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::parallel("ticks")).await;
+    let keyed = Job::new("ticks", &0).unwrap().key("k");
+    let cron = Cron::new("tick", "*/10 * * * *", keyed).unwrap();
+    let running = Running::start(node(&rig, &log, cron));
+    pass(secs(605)).await;
+    running.stop().await;
+    let last = schedule(&*rig.shared(), "tick").await.unwrap().last.unwrap();
+    assert!(last.job.is_none() && last.error.unwrap().contains("key"), "{:?}", log.lines());
 }
 
 /// A laptop that sleeps: its monotonic clock stops, and the store's goes on.

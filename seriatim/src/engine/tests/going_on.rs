@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::rig::{Log, Rig, Running, engine, pass, secs};
+use super::rig::{ANSWERED_AFTER, Log, Rig, Running, engine, pass, secs};
 use crate::*;
 
 /// An engine that logs key and number of each job of the queue `orders`, and takes `busy` for each.
@@ -100,6 +100,22 @@ async fn an_engine_that_stops_leaves_no_lane_claimed() {
         assert_eq!(summary.unsettled, 0);
         assert_eq!(rig.stats(None).await.unwrap()[0].claimed, 0, "stopped after {after} jobs");
         assert_eq!(summary.done as usize, log.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_stops_while_an_answer_is_lost_leaves_no_lane_claimed() {
+    for (settles, claims) in [(1, 0), (2, 0), (0, 1)] {
+        let (rig, log) = (Rig::new(), Log::default());
+        rig.store_declared(Queue::fifo("orders")).await;
+        push(&rig, "a", 20).await;
+        rig.faults.lost_settles.store(settles, Ordering::SeqCst);
+        rig.faults.lost_claims.store(claims, Ordering::SeqCst);
+        let running = Running::start(logging(&rig, &log, Duration::from_millis(1)));
+        pass(ANSWERED_AFTER / 2).await;
+        assert_eq!(running.stop().await.unsettled, 0);
+        let claimed = rig.stats(None).await.unwrap()[0].claimed;
+        assert_eq!(claimed, 0, "{settles} settles and {claims} claims were lost");
     }
 }
 

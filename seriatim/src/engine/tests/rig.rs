@@ -30,6 +30,9 @@ pub(super) const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000
 /// An engine that claims this often spins: it gets no answer, so that its test fails instead of hanging.
 const CLAIMS_MAX: usize = 100_000;
 
+/// How long an engine waits for the answer of a settle that is lost.
+pub(super) const ANSWERED_AFTER: Duration = Duration::from_millis(50);
+
 /// The faults of the store.
 #[derive(Default)]
 pub(super) struct Faults {
@@ -312,7 +315,11 @@ impl Wrapper for Rig {
         for (settled, _) in settled.iter_mut().zip(is_busy).filter(|(_, busy)| *busy) {
             *settled = Settled::Busy;
         }
-        if take(&self.faults.lost_settles) { lost() } else { Ok(settled) }
+        if take(&self.faults.lost_settles) {
+            pass(ANSWERED_AFTER).await;
+            return lost();
+        }
+        Ok(settled)
     }
 
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {

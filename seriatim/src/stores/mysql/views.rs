@@ -16,16 +16,19 @@ use super::tally::Figure;
 use super::work::Work;
 use super::{Inner, Mysql, claim};
 use crate::contract::{
-    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, NodeView,
-    Page, QueueDue, QueueStats, QueueView, Views, rows_of_page,
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneSource, LaneView,
+    NodeView, Page, QueueDue, QueueStats, QueueView, Views, rows_of_page,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId, Token};
 use crate::model::limits::PAGE_ROWS_MAX;
+use crate::model::queue::Mode;
 use crate::model::turn::Turn;
-use crate::stores::order::{Order, in_state};
+use crate::stores::lane_filter::{Dialect, fits};
+use crate::stores::look::Look;
+use crate::stores::order::{Order, last_of_newest};
 use crate::stores::state::QueueRow;
 use crate::stores::state::views::lane_view;
 
@@ -44,7 +47,7 @@ impl Views for Mysql {
     }
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
-        transact!(self.inner, Lock::Look, None, work => lanes(work, &query))
+        transact!(self.inner, Lock::Look, query.now, work => lanes(work, &query))
     }
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
@@ -106,50 +109,110 @@ async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
     Ok(stats)
 }
 
-async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
-    let queue = work.state.queue(&query.queue)?.number;
-    let order = match query.order {
-        LaneOrder::Age => Order::Number,
-        LaneOrder::Key => Order::Text("l.k"),
-        LaneOrder::Due => Order::Value("l.due"),
-        LaneOrder::RetryCount => Order::Value("-l.retry"),
-    };
-    let mut filter = format!("l.q = {queue}");
-    if let Some(key) = &query.key {
-        filter += &format!(" AND l.k = {}", text(key));
-    }
-    filter += &format!(" AND {}", in_state(query.state));
-    if let Some(node) = &query.node {
-        filter += &format!(" AND l.st = {} AND l.node = {}", st::CLAIMED, node_number(&node.0));
-    }
-    if let Some(end) = query.end()? {
-        filter += &match order {
-            Order::Number => String::new(),
-            Order::Value(order) => format!(" AND {order} <= {}", end.place_number()?),
-            Order::Text(order) => format!(" AND IFNULL({order}, '') <= {}", text(&end.place)),
+/// The rows of a listing in their order, without a limit: which lanes, and those of them that fit.
+struct Walk {
+    order: Order,
+    table: &'static str,
+    by: String,
+    range: String,
+    fits: String,
+}
+
+impl Walk {
+    fn of(row: &QueueRow, query: &LaneQuery, now: Timestamp) -> Result<Self> {
+        let queue = row.number;
+        let order = match query.order {
+            LaneOrder::Age => Order::Number,
+            LaneOrder::Key => Order::Text("l.k"),
+            LaneOrder::Due => Order::Value("l.due"),
+            LaneOrder::RetryCount => Order::Value("-l.retry"),
         };
+        let mut range = format!("l.q = {queue}");
+        if let Some(lane) = query.lane {
+            range += &format!(" AND l.id = {}", lane.number);
+        }
+        if let Some(key) = &query.key {
+            range += &format!(" AND l.k = {}", text(key));
+        }
+        if let Some(node) = &query.node {
+            range += &format!(" AND l.st = {} AND l.node = {}", st::CLAIMED, node_number(&node.0));
+        }
+        if let Some(end) = query.end()? {
+            range += &match order {
+                Order::Value(order) => format!(" AND {order} <= {}", end.place_number()?),
+                Order::Text(order) if row.queue.mode != Mode::Parallel => {
+                    format!(" AND {order} <= {}", text(&end.place))
+                }
+                _ => String::new(),
+            };
+        }
+        if query.order == LaneOrder::RetryCount {
+            range += " AND l.retry >= 0";
+        }
+        if let Some(after) = query.begin()? {
+            range += &format!(" AND {}", behind(order, &after, "l.id")?);
+        }
+        let dialect = Dialect { key: "l.k", claimed: "st = 2", text };
+        let fits = fits(query, now, &dialect);
+        // Keys are unique, and the index that makes them so has their order, without the lane behind it.
+        let is_by_key = matches!(order, Order::Text(_)) && row.queue.mode != Mode::Parallel;
+        let (table, by) = match (is_by_key, query.source()) {
+            (true, LaneSource::Walk) => {
+                ("seriatim_lane l FORCE INDEX (lane_key)", "l.k".to_owned())
+            }
+            _ => ("seriatim_lane l", order.by("l.id")),
+        };
+        Ok(Self { order, table, by, range, fits })
     }
-    if query.order == LaneOrder::RetryCount {
-        filter += " AND l.retry >= 0";
+
+    /// The first lanes that fit, with their places: among so many in the order.
+    fn first(&self, rows_max: usize, looks_max: Option<usize>) -> String {
+        let Self { order, table, by, range, fits } = self;
+        let place = order.text();
+        let Some(looks_max) = looks_max else {
+            return format!(
+                "SELECT l.id, {place} FROM {table} WHERE {range} AND {fits} ORDER BY {by} LIMIT {rows_max}"
+            );
+        };
+        let sorted = match *order {
+            Order::Number => "0",
+            Order::Value(sorted) | Order::Text(sorted) => sorted,
+        };
+        format!(
+            "SELECT id, place FROM (SELECT l.id, {place} AS place, {sorted} AS sorted, {fits} AS fits
+               FROM {table} WHERE {range} ORDER BY {by} LIMIT {looks_max}) w
+             WHERE fits ORDER BY sorted, id LIMIT {rows_max}"
+        )
     }
-    if let Some(after) = query.begin()? {
-        filter += &format!(" AND {}", behind(order, &after, "l.id")?);
+
+    /// The last lane that was looked at, and the next one.
+    fn edge(&self, looks_max: usize) -> String {
+        let Self { order, table, by, range, .. } = self;
+        let place = order.text();
+        let skipped = looks_max - 1;
+        format!(
+            "SELECT l.id, {place} FROM {table} WHERE {range} ORDER BY {by} LIMIT 2 OFFSET {skipped}"
+        )
     }
-    let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
-    let sql = format!(
-        "SELECT l.id, {} FROM seriatim_lane l WHERE {filter} ORDER BY {} LIMIT {}",
-        order.text(),
-        order.by("l.id"),
-        most + 1
-    );
-    let (mut ids, mut places) = (Vec::new(), Vec::new());
-    for row in work.rows(&sql).await? {
-        let mut row = Columns::of(row);
-        ids.push(row.int()? as u64);
-        places.push(row.text()?);
+}
+
+async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
+    let walk = Walk::of(work.state.queue(&query.queue)?, query, work.now)?;
+    let looks_max = query.scan_max.map(|_| query.looks_max());
+    let looks_max = looks_max.filter(|_| query.source() == LaneSource::Walk && walk.fits != "true");
+    let mut look = Look::of_lanes(query);
+    let mut is_full = false;
+    for (id, place) in places(work, &walk.first(query.most() + 1, looks_max)).await? {
+        is_full = !look.at(id, place, Some(id));
     }
-    let more = ids.len() > most;
-    ids.truncate(most);
+    if let Some(looks_max) = looks_max.filter(|_| !is_full)
+        && let [(id, place), (next, behind)] = &places(work, &walk.edge(looks_max)).await?[..]
+    {
+        look.skip_to(looks_max - 1);
+        look.at(*id, place.clone(), None);
+        look.at(*next, behind.clone(), None);
+    }
+    let (ids, next, cut) = look.page();
     let of_page = format!("WHERE id IN ({})", list(ids.iter().copied()));
     work.read_lanes(&of_page, Bodies::None).await?;
     work.load_jobs(&ids, Need::Position, true, Bodies::None, &HashMap::new()).await?;
@@ -158,9 +221,18 @@ async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
         let row = work.lanes.get(id)?;
         Some(LaneView { jobs: (row.n + row.c) as u64, ..view })
     };
-    let last = ids.iter().zip(&places).next_back().filter(|_| more);
-    let next = last.map(|(id, place)| Cursor::behind(id, place));
-    Ok(Page { rows: ids.iter().filter_map(view).collect(), next })
+    let is_asked = |lane: &LaneView| query.lane.is_none_or(|wanted| lane.lane == wanted);
+    Ok(Page { rows: ids.iter().filter_map(view).filter(is_asked).collect(), next, cut })
+}
+
+/// Lanes and their places in the order.
+async fn places(work: &mut Work<'_>, sql: &str) -> Try<Vec<(u64, Arc<str>)>> {
+    let mut found = Vec::new();
+    for row in work.rows(sql).await? {
+        let mut row = Columns::of(row);
+        found.push((row.int()? as u64, row.text()?));
+    }
+    Ok(found)
 }
 
 async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
@@ -188,10 +260,14 @@ async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
     };
     let key = query.key.as_deref().map(|key| format!("AND k = {}", text(key))).unwrap_or_default();
     let from = match state {
-        Some(state) => format!(
-            "(SELECT seq, created, NULL AS lane, k, at, LENGTH(payload) AS bytes FROM seriatim_ended WHERE q = {queue} AND state = {state} {key} {})",
-            bound("seq")
-        ),
+        Some(state) => {
+            let from = format!("seriatim_ended WHERE q = {queue} AND state = {state} {key}");
+            let newest = newest(work, &from, query.order, after.as_ref(), most + 1).await?;
+            format!(
+                "(SELECT seq, created, NULL AS lane, k, at, LENGTH(payload) AS bytes FROM {from} {newest} {})",
+                bound("seq")
+            )
+        }
         None => format!(
             "((SELECT j.seq, j.created, j.lane, k, 0 AS at, LENGTH(j.payload) AS bytes FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane \
               WHERE j.q = {queue} AND {} {key} {}) UNION ALL \
@@ -236,7 +312,28 @@ async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
     let rows = ids.iter().filter_map(|id| view_of(work, *id)).collect();
     let last = ids.iter().zip(&places).next_back().filter(|_| more);
     let next = last.map(|(id, place)| Cursor::behind(id.seq(), place));
-    Ok(Page { rows, next })
+    Ok(Page { rows, next, cut: false })
+}
+
+/// If the newest come first, the condition for so many of them after a cursor, and all others of the last time: an index has
+/// them.
+async fn newest(
+    work: &mut Work<'_>,
+    from: &str,
+    order: JobOrder,
+    after: Option<&Cursor>,
+    rows_max: usize,
+) -> Try<String> {
+    if order != JobOrder::UpdatedAt {
+        return Ok(String::new());
+    }
+    let place = after.map(Cursor::place_number).transpose()?;
+    let up_to = place.map_or(i64::MAX, i64::saturating_neg);
+    // As a number: a subquery would be no range of the index.
+    let rows = work.rows(&last_of_newest(from, up_to, rows_max)).await?;
+    let last = rows.into_iter().next().map(|row| Columns::of(row).maybe_int());
+    let last = last.transpose()?.flatten().unwrap_or(up_to);
+    Ok(format!("AND at BETWEEN {last} AND {up_to}"))
 }
 
 /// Reads these jobs with their payloads, and their lanes without other jobs.
@@ -279,7 +376,8 @@ fn behind(order: Order, after: &Cursor, number: &str) -> Result<String> {
         Order::Text(order) => (order, text(&after.place)),
     };
     let number = format!("{number} > {}", after.number);
-    Ok(format!("({order} > {last} OR ({order} = {last} AND {number}))"))
+    // The first part is the range of an index.
+    Ok(format!("{order} >= {last} AND ({order} > {last} OR {number})"))
 }
 
 async fn node_views(work: &mut Work<'_>) -> Try<Vec<NodeView>> {

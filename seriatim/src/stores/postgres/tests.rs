@@ -115,7 +115,7 @@ async fn a_store_of_a_newer_version_is_refused() {
     session().await.batch_execute(&newer).await.unwrap();
     let error = store.migrate().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 11"));
+    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 13"));
 }
 
 /// Pushers and workers of several processes on few keys: each job is delivered exactly once, in its pusher's order,
@@ -262,7 +262,7 @@ async fn a_busy_pusher_does_not_hold_up_a_claim() {
     let schema = new_schema();
     let store = open(&schema).await;
     declare(&store, Queue::fifo("q")).await;
-    push(&store, vec![job("a", 1), job("b", 2)]).await;
+    push(&store, vec![job("a", 1), job("b", 2), job("a", 3)]).await;
     let mut client = session().await;
     let holder = client.transaction().await.unwrap();
     let lock = in_schema("SELECT FROM seriatim.lane WHERE key = 'a' FOR UPDATE", &schema);

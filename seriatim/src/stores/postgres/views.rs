@@ -7,20 +7,20 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::convert::{
-    JobKeys, column, count, job_id, kept, lane_id, lane_number, micros, options, text, time,
+    JobKeys, column, count, job_id, kept, lane_number, micros, options, text, time,
 };
 use super::nodes::command;
 use super::push::MODES;
 use super::turn::turns;
 use crate::contract::errors::no_queue;
 use crate::contract::{
-    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView,
-    NodeInfo, NodeView, Page, QueueDue, QueueStats, QueueView, Views,
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneQuery, LaneView, NodeInfo, NodeView,
+    Page, QueueDue, QueueStats, QueueView, Views,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::id::{JobId, LaneId, Token};
 use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use crate::model::payload::Payload;
 use crate::model::queue::Queue;
@@ -33,20 +33,6 @@ const JOB: &str = "SELECT * FROM seriatim.find_jobs($1, $2, $3)";
 const STATS: &str = "SELECT * FROM seriatim.stats($1)";
 
 /// A listing in each of its orders.
-macro_rules! lanes_by {
-    ($name:ident, $pick:literal, $place:literal, $kind:literal, $only:literal) => {
-        static $name: LazyLock<String> = LazyLock::new(|| {
-            let sql = include_str!("sql/lanes.sql").replace("PLACE", $place);
-            sql.replace("TYPE", $kind).replace("ONLY", $only).replace("PICK", $pick)
-        });
-    };
-}
-
-lanes_by!(LANES_BY_AGE, "0", "1", "int", "true");
-lanes_by!(LANES_BY_KEY, "1", "coalesce(l.key, '')", "text", "true");
-lanes_by!(LANES_BY_DUE, "2", "l.due", "bigint", "true");
-lanes_by!(LANES_BY_RETRIES, "3", "(-l.retry_count)", "int", "l.retry_count >= 0");
-
 macro_rules! jobs_by {
     ($name:ident, $found:expr, $place:literal, $kind:literal) => {
         static $name: LazyLock<String> = LazyLock::new(|| {
@@ -103,29 +89,7 @@ impl Views for Postgres {
     }
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
-        let queue = self.queue_number(&query.queue).await?;
-        let sql: &'static str = match query.order {
-            LaneOrder::Age => &LANES_BY_AGE,
-            LaneOrder::Key => &LANES_BY_KEY,
-            LaneOrder::Due => &LANES_BY_DUE,
-            LaneOrder::RetryCount => &LANES_BY_RETRIES,
-        };
-        let (place, last) = place_and_number(query.begin()?);
-        let claimed = query.state == Some(LaneState::Claimed);
-        let unclaimed: Option<i16> = query.state.and_then(|state| match state {
-            LaneState::Waiting => Some(0),
-            LaneState::Held => Some(1),
-            LaneState::Paused => Some(2),
-            LaneState::Claimed => None,
-        });
-        let (end, _) = place_and_number(query.end()?);
-        let (key, node) = (query.key.as_deref().map(kept), query.node.as_ref().map(|n| kept(&n.0)));
-        let most = count(query.rows_max.max(1), PAGE_ROWS_MAX);
-        let limit = i64::from(most) + 1;
-        let params: super::pool::Params<'_> =
-            &[&queue, &key, &claimed, &place, &last, &limit, &unclaimed, &end, &node];
-        let rows = self.pool.query(sql, params).await?;
-        page(&rows, most, rows.len(), "number", lane_view)
+        self.lane_page(&query).await
     }
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
@@ -154,7 +118,7 @@ impl Views for Postgres {
             &[&queue, &states, &key, &place, &last, &limit, &bytes_max];
         let rows = self.pool.query(sql, params).await?;
         let found = rows.first().map_or(Ok(0), |row| column::<_, i64>(row, "found"))?;
-        page(&rows, most, found as usize, "seq", job_view)
+        page(&rows, most, found as usize)
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobView>> {
@@ -176,33 +140,27 @@ impl Views for Postgres {
 }
 
 impl Postgres {
-    async fn queue_number(&self, name: &str) -> Result<i32> {
+    pub(super) async fn queue_number(&self, name: &str) -> Result<i32> {
         let rows = self.pool.query(QUEUE, &[&kept(name)]).await?;
         column(rows.first().ok_or_else(|| no_queue(name))?, "number")
     }
 }
 
 /// The sort value and number of a cursor.
-fn place_and_number(cursor: Option<Cursor>) -> (Option<String>, Option<i64>) {
+pub(super) fn place_and_number(cursor: Option<Cursor>) -> (Option<String>, Option<i64>) {
     cursor.map_or((None, None), |cursor| (Some(cursor.place), Some(cursor.number)))
 }
 
 /// A page and its cursor. `found` is the number of matching rows, which may be more than were returned.
-fn page<T>(
-    rows: &[Row],
-    most: i32,
-    found: usize,
-    number: &str,
-    view: fn(&Row) -> Result<T>,
-) -> Result<Page<T>> {
+fn page(rows: &[Row], most: i32, found: usize) -> Result<Page<JobView>> {
     let shown = &rows[..rows.len().min(most as usize)];
     let next = match shown.last().filter(|_| found > shown.len()) {
         Some(last) => {
-            Some(Cursor::behind(column::<_, i64>(last, number)?, column::<_, &str>(last, "place")?))
+            Some(Cursor::behind(column::<_, i64>(last, "seq")?, column::<_, &str>(last, "place")?))
         }
         None => None,
     };
-    Ok(Page { rows: shown.iter().map(view).collect::<Result<_>>()?, next })
+    Ok(Page { rows: shown.iter().map(job_view).collect::<Result<_>>()?, next, cut: false })
 }
 
 fn queue_view(row: &Row) -> Result<QueueView> {
@@ -232,32 +190,6 @@ fn stats(row: &Row) -> Result<QueueStats> {
         processed: number("processed")?,
         failed: number("failed")?,
         lag: time(row, "due")?.map(|due| now.since(due)).unwrap_or_default(),
-    })
-}
-
-fn lane_view(row: &Row) -> Result<LaneView> {
-    let claimed: bool = column(row, "claimed")?;
-    let token: i64 = column(row, "token")?;
-    let state = match (claimed, column(row, "paused")?, column(row, "held")?) {
-        (true, _, _) => LaneState::Claimed,
-        (_, true, _) => LaneState::Paused,
-        (_, _, true) => LaneState::Held,
-        _ => LaneState::Waiting,
-    };
-    Ok(LaneView {
-        lane: lane_id(column(row, "queue")?, column(row, "number")?),
-        key: text(row, "key")?,
-        state,
-        due: time(row, "due")?,
-        priority: column::<_, i16>(row, "urgency")? as u16,
-        jobs: column::<_, i64>(row, "jobs")? as u64,
-        retry_count: column(row, "retry_count")?,
-        crashes: column::<_, i32>(row, "crashes")? as u32,
-        error: text(row, "error")?,
-        token: claimed.then_some(Token(token)),
-        node: text(row, "holder")?.map(NodeId),
-        claimed_at: time(row, "claimed_at")?,
-        progress: text(row, "progress")?,
     })
 }
 

@@ -79,6 +79,7 @@ shard_scripts! {
     LAYOUT = "lua/layout.lua",
     MORGUE = "lua/morgue.lua",
     MOVED = "lua/moved.lua",
+    PASS_ON = "lua/pass_on.lua",
     PAUSE = "lua/pause.lua",
     PUSH = "lua/push.lua",
     STATS = "lua/stats.lua",

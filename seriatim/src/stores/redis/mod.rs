@@ -66,7 +66,7 @@ const PREFIX_BYTES_MAX: usize = 64;
 /// recommended.
 pub struct Redis {
     url: String,
-    link: Link,
+    link: Arc<Link>,
     prefix: String,
     memo: Arc<Memo>,
     /// Distributes jobs without a key, and claims, over the shards.
@@ -110,8 +110,9 @@ impl Redis {
     /// Opens the store with another prefix: 1 to 64 of `A-Z a-z 0-9 _ - . :`.
     pub async fn connect_in(url: &str, prefix: &str) -> Result<Self> {
         check_prefix(prefix)?;
-        let mut store = Self::on(Link::open(url).await?, url, prefix);
-        let channels = wake::channels(prefix, store.link.listen());
+        let mut link = Link::open(url).await?;
+        let channels = wake::channels(prefix, link.listen());
+        let mut store = Self::on(link, url, prefix);
         let servers = store.link.wake_servers();
         let (bell, memo) = (store.bell.clone(), store.memo.clone());
         store.wake = Some(wake::Listener::open(servers, channels, bell, memo));
@@ -123,7 +124,7 @@ impl Redis {
         let (memo, rotation) = (Arc::default(), AtomicU64::new(fastrand::u64(..)));
         Self {
             url: url.to_owned(),
-            link,
+            link: Arc::new(link),
             prefix: prefix.to_owned(),
             memo,
             rotation,
@@ -236,6 +237,12 @@ impl Store for Redis {
 
     fn wakeups(&self) -> Wakeups {
         self.bell.listen()
+    }
+
+    fn pass_on(&self, queue: &str) {
+        let Some(known) = self.memo.get(queue) else { return };
+        let keys = known.open_shards().map(|shard| self.key(shard, "")).collect();
+        wake::pass_on(self.link.clone(), keys);
     }
 
     fn heartbeat_line(&self) -> Option<Opening> {

@@ -18,9 +18,13 @@ use super::link::INDEX;
 use super::memo::Known;
 use super::reply::{Fields, Shard};
 use super::views::lane_state;
-use crate::contract::{JobFilter, JobOrder, JobQuery, JobState, LaneOrder, LaneQuery, LaneState};
+use crate::contract::{
+    JobFilter, JobOrder, JobQuery, JobState, LaneOrder, LaneQuery, LaneSource, LaneView,
+};
+use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
+use crate::model::id::NodeId;
 use crate::model::limits::PAGE_ROWS_MAX;
 
 /// Approximate number of rows that a step reads: a running script blocks all others.
@@ -103,20 +107,24 @@ pub(super) fn lane_entry(
     mut fields: Fields,
     shard: Shard,
     query: &LaneQuery,
+    now: Timestamp,
 ) -> Result<Option<Entry>> {
-    let (number, key, due) = (fields.int()?, fields.text()?, fields.opt_int()?);
-    let (retry_count, state, node) = (fields.int()?, lane_state(&fields.text()?), fields.text()?);
-    let wanted = query.key.as_deref().is_none_or(|wanted| *wanted == *key && !key.is_empty())
-        && query.state.is_none_or(|wanted| wanted == state)
-        && query.node.as_ref().is_none_or(|wanted| *wanted.0 == *node)
-        && (query.order != LaneOrder::RetryCount || retry_count >= 0);
+    let (number, key, due) = (fields.int()?, fields.text()?, fields.opt_time()?);
+    let (retry_count, crashes) = (fields.int()?, fields.int()? as u32);
+    let (state, node) = (lane_state(&fields.text()?), fields.text()?);
+    let (retry_count, lane) = (retry_count as i32, shard.lane(number));
+    let node = Some(NodeId(node)).filter(|node| !node.0.is_empty());
+    let named = Some(key.clone()).filter(|key| !key.is_empty());
+    let view =
+        LaneView { key: named, due, retry_count, crashes, node, ..LaneView::new(lane, state) };
     let place = match query.order {
         LaneOrder::Age => SortKey::Number(0),
         LaneOrder::Key => SortKey::Text(key),
-        LaneOrder::Due => SortKey::Number(due.unwrap_or(i64::MIN)),
-        LaneOrder::RetryCount => SortKey::Number(-retry_count),
+        LaneOrder::Due => SortKey::Number(due.map_or(i64::MIN, Timestamp::as_micros)),
+        LaneOrder::RetryCount => SortKey::Number(i64::from(-retry_count)),
     };
-    Ok(wanted.then_some(Entry { place, shard: shard.shard, number }))
+    let entry = Entry { place, shard: shard.shard, number };
+    Ok(query.shows(&view, now).then_some(entry))
 }
 
 pub(super) fn job_entry(
@@ -222,15 +230,15 @@ impl Rows {
     }
 
     pub(super) fn of_lanes(query: &LaneQuery, chosen: &Chosen, shard: u16) -> Self {
-        if let Some(key) = query.key.as_deref() {
-            return Self::of_key("lane", key);
-        }
-        match query.order {
-            _ if query.node.is_some() => {
-                Self::of_key("holder", query.node.as_ref().map_or("", |node| &node.0))
+        match (query.source(), query.order) {
+            (LaneSource::Lane(lane), _) => Self::of_key("one", &lane.number.to_string()),
+            (LaneSource::Key(key), _) => Self::of_key("lane", key),
+            (LaneSource::Claimed(Some(node)), _) => Self::of_key("holder", &node.0),
+            (LaneSource::Claimed(None), _) => Self::all("held"),
+            (_, LaneOrder::RetryCount) if query.stages.is_empty() && query.is_range() => {
+                Self::in_trouble(chosen, shard)
             }
-            _ if query.state == Some(LaneState::Claimed) => Self::all("held"),
-            LaneOrder::RetryCount => Self::in_trouble(chosen, shard),
+            _ if query.needs_failure() => Self::all("failed"),
             _ => Self::all("lanes"),
         }
     }

@@ -11,6 +11,7 @@ mod reshard;
 mod reshard_races;
 mod servers;
 mod version;
+mod waking;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -84,11 +84,16 @@ impl Views for Redis {
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
         let known = self.current(&query.queue).await?;
+        let now = match query.now {
+            Some(now) => now,
+            None => self.now().await?,
+        };
         let mut chosen = Chosen::of_lanes(&query)?;
-        for shard in known.shards() {
+        let asked = |shard: &Shard| query.lane.is_none_or(|lane| lane.shard == shard.shard);
+        for shard in known.shards().filter(asked) {
             let rows = Rows::of_lanes(&query, &chosen, shard.shard);
             let look = |row| {
-                chosen.add(lane_entry(Fields::of(row)?, shard, &query)?);
+                chosen.add(lane_entry(Fields::of(row)?, shard, &query, now)?);
                 Ok(())
             };
             self.each_row(shard, &rows, look).await?;
@@ -98,7 +103,7 @@ impl Views for Redis {
         for (shard, numbers) in runs(&known, &page) {
             rows.extend(self.lane_views(shard, &numbers).await?);
         }
-        Ok(Page { rows, next })
+        Ok(Page { rows, next, cut: false })
     }
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
@@ -134,7 +139,7 @@ impl Views for Redis {
         if shown < page.len() {
             next = page[..shown].last().map(Entry::cursor);
         }
-        Ok(Page { rows, next })
+        Ok(Page { rows, next, cut: false })
     }
 
     // An alias shows the state of the job it was merged into.

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use redis::ErrorKind as Driver;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::link::WakeServers;
+use super::args::Args;
+use super::link::{Link, PASS_ON, WakeServers};
 use super::memo::Memo;
 use crate::contract::{Bell, Wake};
 
@@ -26,6 +28,16 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// keys.
 pub(super) fn channels(prefix: &str, listener: &str) -> [String; 2] {
     [format!("{prefix}:wake"), format!("{prefix}:wake:{listener}")]
+}
+
+/// Wakes other processes for what waits in these shards.
+pub(super) fn pass_on(link: Arc<Link>, shards: Vec<String>) {
+    tokio::spawn(async move {
+        let nothing = Args::default();
+        let calls = shards.iter().map(|shard| link.run(&PASS_ON, shard, &nothing));
+        // Whoever was to be woken finds it when it polls.
+        join_all(calls).await;
+    });
 }
 
 /// The connection that receives wake-ups. It ends with the store.

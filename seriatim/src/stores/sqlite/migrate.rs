@@ -10,7 +10,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 const APPLICATION_ID: i64 = 0x5365_7269;
 
 /// The steps from each schema version to the next; the first creates version 1.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("schema.sql"),
     GIVEN_UP,
     SECRET,
@@ -19,6 +19,7 @@ const MIGRATIONS: [&str; 8] = [
     NAMES,
     RESERVED,
     NOTE,
+    include_str!("sql/listed.sql"),
 ];
 
 /// Claims and rescues of a node with a ticket up to this one take nothing.

@@ -13,6 +13,7 @@ mod file;
 mod flush;
 mod going_on;
 mod lane;
+mod lane_pages;
 mod light;
 mod line;
 mod migrate;

@@ -245,6 +245,13 @@ impl<'c> Tx<'c> {
         self.deltas.entry(queue).or_default()
     }
 
+    /// How many lanes a queue has.
+    pub(super) fn lane_count(&self, queue: u32) -> Result<i64> {
+        let sql = "SELECT lanes FROM queue WHERE number = ?1";
+        let stored = self.first(sql, [queue], |row| row.get::<_, i64>(0))?.unwrap_or_default();
+        Ok(stored + self.deltas.get(&queue).map_or(0, |delta| delta.lanes))
+    }
+
     pub(super) fn prepare(&self, sql: &str) -> Result<CachedStatement<'c>> {
         self.c.prepare_cached(sql).map_err(translate)
     }
@@ -279,6 +286,26 @@ impl<'c> Tx<'c> {
         read: impl FnMut(&Row<'_>) -> Sql<T>,
     ) -> Result<Vec<T>> {
         all(self.c, sql, values, read)
+    }
+
+    /// Reads rows as long as `read` answers that it needs more. The statement is not kept.
+    pub(super) fn while_rows(
+        &self,
+        sql: &str,
+        values: impl Params,
+        mut read: impl FnMut(&Row<'_>) -> Sql<bool>,
+    ) -> Result<()> {
+        let mut statement = self.c.prepare(sql).map_err(translate)?;
+        let mut rows = statement.query(values).map_err(translate)?;
+        while let Some(row) = rows.next().map_err(translate)? {
+            if !read(row).map_err(translate)? {
+                break;
+            }
+        }
+        drop(rows);
+        #[cfg(test)]
+        count_steps(&statement);
+        Ok(())
     }
 
     /// The cached definitions, reloaded if an undone operation invalidated them.

@@ -10,21 +10,21 @@ use rusqlite::types::Value;
 use super::Sqlite;
 use super::actions::Location;
 use super::lane::Work;
-use super::row::{JOB_COLUMNS, Job, LaneRow, flag, lane_columns};
+use super::row::{JOB_COLUMNS, Job};
 use super::tx::{QueueRow, Tx};
 use crate::contract::{
-    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView,
-    NodeView, Page, QueueDue, QueueStats, QueueView, Views,
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneQuery, LaneView, NodeView, Page,
+    QueueDue, QueueStats, QueueView, Views,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
-use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::id::{JobId, LaneId, Token};
 use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use crate::model::payload::Payload;
 use crate::model::queue::Mode;
 use crate::model::turn::Turn;
-use crate::stores::order::{Order, in_state};
+use crate::stores::order::{Order, last_of_newest};
 
 #[async_trait]
 impl Views for Sqlite {
@@ -41,7 +41,7 @@ impl Views for Sqlite {
     }
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
-        self.look(move |tx| tx.at(None).lane_page(&query)).await
+        self.look(move |tx| tx.at(query.now).lane_page(&query)).await
     }
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
@@ -94,29 +94,35 @@ impl Tx<'_> {
     /// The earliest due time of a queue's unclaimed lanes: of the scheduled ones, and of the first ready one in each
     /// class and priority.
     pub(super) fn first_due(&self, queue: u32) -> Result<Option<i64>> {
+        let groups = self.ready_groups(queue)?;
+        // Scheduled lanes may have become due since the last claim.
+        let wake = self.first_wake(queue)?;
+        Ok(groups.into_iter().map(|group| group.due).chain(wake).min())
+    }
+
+    /// The ready lanes of a queue by class and priority, each group with its first due time.
+    pub(super) fn ready_groups(&self, queue: u32) -> Result<Vec<ReadyGroup>> {
         let next_class =
             "SELECT class FROM ready WHERE q = ?1 AND class > ?2 ORDER BY class LIMIT 1";
         let next_priority = "SELECT prio, due FROM ready WHERE q = ?1 AND class = ?2 AND prio > ?3
                              ORDER BY prio, due LIMIT 1";
-        let mut earliest: Option<i64> = None;
+        let mut groups = Vec::new();
         let mut last_class = -1_i64;
         while let Some(class) =
-            self.first(next_class, params![queue, last_class], |row| row.get::<_, i64>(0))?
+            self.first(next_class, params![queue, last_class], |row| row.get(0))?
         {
             let mut last = -1_i64;
             while let Some((prio, due)) =
                 self.first(next_priority, params![queue, class, last], |row| {
-                    Ok((row.get(0)?, row.get::<_, i64>(1)?))
+                    Ok((row.get(0)?, row.get(1)?))
                 })?
             {
-                earliest = Some(earliest.map_or(due, |earliest| earliest.min(due)));
+                groups.push(ReadyGroup { class, prio, due });
                 last = prio;
             }
             last_class = class;
         }
-        // Scheduled lanes may have become due since the last claim.
-        let wake = self.first_wake(queue)?;
-        Ok(earliest.into_iter().chain(wake).min())
+        Ok(groups)
     }
 
     pub(super) fn stats(&mut self) -> Result<Vec<QueueStats>> {
@@ -154,79 +160,6 @@ impl Tx<'_> {
         Ok(stats)
     }
 
-    pub(super) fn lane_page(&mut self, query: &LaneQuery) -> Result<Page<LaneView>> {
-        let queue = self.known_queue(&query.queue)?;
-        // The sort key of a lane; the id breaks ties.
-        let order = match query.order {
-            LaneOrder::Age => Order::Number,
-            LaneOrder::Key => Order::Text("key"),
-            LaneOrder::Due => Order::Value("due"),
-            LaneOrder::RetryCount => Order::Value("-retry"),
-        };
-        let failed = if query.order == LaneOrder::RetryCount { "AND retry >= 0" } else { "" };
-        let held = match query.node {
-            Some(_) => "id IN (SELECT id FROM held WHERE q = ?1 AND node = ?7)",
-            None => "?7 IS NULL",
-        };
-        let keyed = if query.key.is_some() { "key = ?3" } else { "?3 IS NULL" };
-        let after = query.begin()?;
-        let (behind, last) = behind(order, after.as_ref(), "id")?;
-        let (within, end) = within(order, query.end()?)?;
-        let sql = format!(
-            "SELECT {} FROM lane WHERE q = ?1 AND {behind} AND {keyed} {failed} AND {} AND {within} AND {held}
-             ORDER BY {} LIMIT ?4",
-            lane_columns(),
-            lanes_in_state(query.state),
-            order.by("id")
-        );
-        let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
-        let number = after.as_ref().map(|after| after.number);
-        let node = query.node.as_ref().map(|node| &*node.0);
-        let values = params![queue.number, number, query.key, most as i64 + 1, last, end, node];
-        let mut lanes = self.rows(&sql, values, LaneRow::read)?;
-        let more = lanes.len() > most;
-        lanes.truncate(most);
-        let next = lanes.last().filter(|_| more).map(|LaneRow { head, .. }| match query.order {
-            LaneOrder::Age => Cursor::behind(head.id, 0),
-            LaneOrder::Key => Cursor::behind(head.id, head.key.as_deref().unwrap_or_default()),
-            LaneOrder::Due => Cursor::behind(head.id, head.due),
-            LaneOrder::RetryCount => Cursor::behind(head.id, -head.retry),
-        });
-        let mut rows = Vec::with_capacity(lanes.len());
-        for lane in lanes {
-            if let Some(work) = self.lane(lane.head.id)? {
-                rows.push(self.lane_view(&work)?);
-            }
-        }
-        Ok(Page { rows, next })
-    }
-
-    fn lane_view(&mut self, work: &Work) -> Result<LaneView> {
-        let head = &work.row.head;
-        let holder = self.holder(work)?;
-        let slot = i64::from(work.row.slot.is_some());
-        Ok(LaneView {
-            lane: head.lane_id(),
-            key: head.key.clone(),
-            state: match &holder {
-                Some(_) => LaneState::Claimed,
-                None if head.flags & flag::PAUSED != 0 => LaneState::Paused,
-                None if head.flags & flag::HELD != 0 => LaneState::Held,
-                None => LaneState::Waiting,
-            },
-            due: Some(Timestamp::from_micros(head.due)),
-            priority: head.prio as u16,
-            jobs: (slot + head.items) as u64,
-            retry_count: head.retry as i32,
-            crashes: head.crashes as u32,
-            error: head.error.clone(),
-            token: holder.as_ref().map(|_| Token(head.token)),
-            node: holder.as_ref().map(|holder| NodeId(holder.node.as_str().into())),
-            claimed_at: head.claimed_at.filter(|_| holder.is_some()).map(Timestamp::from_micros),
-            progress: holder.and_then(|holder| holder.progress),
-        })
-    }
-
     pub(super) fn job_page(&mut self, query: &JobQuery) -> Result<Page<JobView>> {
         let queue = self.known_queue(&query.queue)?.number;
         let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
@@ -250,7 +183,7 @@ impl Tx<'_> {
         let more = seqs.len() > shown;
         let last = seqs[..shown].last().filter(|_| more);
         let next = last.map(|(seq, _, place)| Cursor::behind(seq, place));
-        Ok(Page { rows, next })
+        Ok(Page { rows, next, cut: false })
     }
 
     /// Number, arrival time and sort value of each row of the page, and of one more.
@@ -285,7 +218,9 @@ impl Tx<'_> {
         let (behind, last) = behind(order, after.as_ref(), "seq")?;
         let slot = format!("{keyed} AND {slot} {}", bound("l.seq"));
         let item = format!("{keyed} AND {item} {}", bound("i.seq"));
-        let branches = if by_key || query.key.is_some() {
+        let branches = if query.filter == JobFilter::In(JobState::Running) {
+            of_held_lanes(place, accumulates, &slot, &format!("{keyed} {}", bound("i.seq")))
+        } else if by_key || query.key.is_some() {
             [
                 format!("SELECT l.seq AS seq, l.created AS created, {place} AS key FROM lane l WHERE l.q = ?1 AND l.seq IS NOT NULL AND {slot}"),
                 format!("SELECT i.seq, i.created, {place} FROM item i JOIN lane l ON l.id = i.lane WHERE l.q = ?1 AND {item}"),
@@ -321,17 +256,35 @@ impl Tx<'_> {
             JobState::Canceled => "canceled",
             _ => "failed",
         };
+        // Not as a parameter: an index is of dead jobs only.
         let dead = i64::from(state == JobState::Dead);
         let keyed = if query.key.is_some() { "key = ?3" } else { "?3 IS NULL" };
+        let index = match (query.order, &query.key) {
+            (_, Some(_)) if state == JobState::Dead => "INDEXED BY ended_key",
+            (JobOrder::Key, None) if state == JobState::Dead => "INDEXED BY ended_key",
+            (JobOrder::UpdatedAt, _) => "INDEXED BY ended_at",
+            (JobOrder::Arrival, _) => "NOT INDEXED",
+            (JobOrder::Key, _) => "",
+        };
+        let from =
+            format!("ended {index} WHERE q = ?1 AND dead = {dead} AND state = ?6 AND {keyed}");
+        let newest = match query.order {
+            JobOrder::UpdatedAt => {
+                let place = after.as_ref().map(Cursor::place_number).transpose()?;
+                let up_to = place.map_or(i64::MAX, i64::saturating_neg);
+                let last = last_of_newest(&from, up_to, most + 1);
+                format!("at <= {up_to} AND at >= ifnull(({last}), {up_to})")
+            }
+            _ => "true".to_owned(),
+        };
         let (behind, last) = behind(order, after.as_ref(), "seq")?;
         let sql = format!(
-            "SELECT seq, created, {} FROM ended
-             WHERE q = ?1 AND {behind} AND {keyed} AND dead = ?6 AND state = ?7 ORDER BY {} LIMIT ?4",
+            "SELECT seq, created, {} FROM {from} AND {behind} AND {newest} ORDER BY {} LIMIT ?4",
             order.text(),
             order.by("seq")
         );
         let number = after.as_ref().map(|after| after.number);
-        let values = params![queue, number, query.key, most as i64 + 1, last, dead, name];
+        let values = params![queue, number, query.key, most as i64 + 1, last, name];
         self.rows(&sql, values, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
     }
 
@@ -380,7 +333,7 @@ impl Tx<'_> {
         Ok(Some(view))
     }
 
-    fn holder(&mut self, work: &Work) -> Result<Option<Holder>> {
+    pub(super) fn holder(&mut self, work: &Work) -> Result<Option<Holder>> {
         if !work.row.head.is_claimed() {
             return Ok(None);
         }
@@ -415,11 +368,19 @@ impl Tx<'_> {
     }
 }
 
+/// Ready lanes of one class and priority.
+pub(super) struct ReadyGroup {
+    pub(super) class: i64,
+    pub(super) prio: i64,
+    /// When the first one is due.
+    pub(super) due: i64,
+}
+
 /// The claim of a lane, as views show it.
-struct Holder {
-    node: String,
-    progress: Option<Arc<str>>,
-    beat_at: i64,
+pub(super) struct Holder {
+    pub(super) node: String,
+    pub(super) progress: Option<Arc<str>>,
+    pub(super) beat_at: i64,
 }
 
 fn view_of(queue: &QueueRow, key: Option<Arc<str>>, job: Job, payload: Vec<u8>) -> JobView {
@@ -447,6 +408,19 @@ fn view_of(queue: &QueueRow, key: Option<Arc<str>>, job: Job, payload: Vec<u8>) 
     }
 }
 
+/// The running jobs: of the lanes that are claimed, without what waits behind them. `own` is the condition for jobs in
+/// `item`, besides that they run; a light claim has those in `accumulate` only.
+fn of_held_lanes(place: &str, accumulates: bool, slot: &str, own: &str) -> String {
+    let held = "l.id IN (SELECT id FROM held WHERE q = ?1)";
+    let item =
+        format!("SELECT i.seq, i.created, {place} FROM lane l CROSS JOIN item i ON i.lane = l.id");
+    format!(
+        "SELECT l.seq AS seq, l.created AS created, {place} AS key FROM lane l WHERE {held} AND l.seq IS NOT NULL AND {slot}
+         UNION ALL {item} AND i.gen < l.open WHERE {held} AND l.st = 2 AND {own}
+         UNION ALL {item} WHERE {held} AND l.st = 0 AND {accumulates} AND {own}"
+    )
+}
+
 /// The first waiting and running jobs by number. Most slots have the number of their lane; so no branch sorts, and each
 /// ends at the limit.
 fn in_arrival_order(slot: &str, item: &str) -> String {
@@ -464,32 +438,12 @@ fn in_arrival_order(slot: &str, item: &str) -> String {
     branches.map(branch).join(" UNION ALL ")
 }
 
-/// The condition for lanes in a state.
-fn lanes_in_state(state: Option<LaneState>) -> &'static str {
-    match state {
-        Some(LaneState::Waiting) => {
-            "(st = 1 OR st = 0 AND id NOT IN (SELECT id FROM held WHERE q = ?1))"
-        }
-        Some(LaneState::Claimed) => "id IN (SELECT id FROM held WHERE q = ?1)",
-        other => in_state(other),
-    }
-}
-
-/// The condition for rows up to the sort value in parameter 6, and that value.
-fn within(order: Order, end: Option<Cursor>) -> Result<(String, Value)> {
-    Ok(match (order, end) {
-        (Order::Number, _) | (_, None) => ("?6 IS NULL".to_owned(), Value::Null),
-        (Order::Value(order), Some(end)) => {
-            (format!("{order} <= ?6"), Value::Integer(end.place_number()?))
-        }
-        (Order::Text(order), Some(end)) => {
-            (format!("ifnull({order}, '') <= ?6"), Value::Text(end.place))
-        }
-    })
-}
-
 /// The condition for rows after a cursor, with its number and sort value in parameters 2 and 5; and the sort value.
-fn behind(order: Order, after: Option<&Cursor>, number: &str) -> Result<(String, Value)> {
+pub(super) fn behind(
+    order: Order,
+    after: Option<&Cursor>,
+    number: &str,
+) -> Result<(String, Value)> {
     let Some(after) = after else {
         return Ok(("?2 IS ?5".to_owned(), Value::Null));
     };
@@ -502,5 +456,6 @@ fn behind(order: Order, after: Option<&Cursor>, number: &str) -> Result<(String,
         Order::Value(order) => (order, Value::Integer(after.place_number()?)),
         Order::Text(order) => (order, Value::Text(after.place.clone())),
     };
-    Ok((format!("({order}, {number}) > (?5, ?2)"), place))
+    // The first part is the range of an index on an expression, which SQLite does not see in the second.
+    Ok((format!("{order} >= ?5 AND ({order}, {number}) > (?5, ?2)"), place))
 }

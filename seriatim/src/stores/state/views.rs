@@ -14,6 +14,7 @@ use crate::model::cursor::Cursor;
 use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::limits::PAGE_ROWS_MAX;
+use crate::stores::look::Look;
 
 impl State {
     pub(in crate::stores) fn queue_views(&self) -> Vec<QueueView> {
@@ -58,31 +59,44 @@ impl State {
         stats
     }
 
-    pub(in crate::stores) fn lane_page(&self, query: &LaneQuery) -> Result<Page<LaneView>> {
+    pub(in crate::stores) fn lane_page(
+        &self,
+        now: Timestamp,
+        query: &LaneQuery,
+    ) -> Result<Page<LaneView>> {
         let queue = self.queue(&query.queue)?.number;
-        let fits = |lane: &&Lane| {
-            lane.id.queue == queue
-                && query.key.as_deref().is_none_or(|key| lane.key.as_deref() == Some(key))
-                && query.state.is_none_or(|state| lane_state(lane) == state)
-                && (query.node.is_none()
-                    || lane.hold.as_ref().map(|hold| &hold.node) == query.node.as_ref())
-                && (query.order != LaneOrder::RetryCount || lane.trouble().0 >= 0)
-        };
-        let mut lanes: Vec<&Lane> = self.lanes.values().filter(fits).collect();
-        let place = |lane: &&Lane| match query.order {
+        let (begin, end) = (query.begin()?, query.end()?);
+        let place = |lane: &Lane| match query.order {
             LaneOrder::Age => SortKey::default(),
             LaneOrder::Key => SortKey::Text(lane.key.clone()),
             LaneOrder::Due => SortKey::time(lane_due(lane)),
             LaneOrder::RetryCount => SortKey::Number(-i64::from(lane.trouble().0)),
         };
-        if let (Some(end), Some(first)) = (query.end()?, lanes.first()) {
-            let last = SortKey::of(&end, &place(first))?;
-            lanes.retain(|lane| place(lane) <= last);
+        let lanes = self.lanes.values().filter(|lane| lane.id.queue == queue);
+        let mut lanes: Vec<((SortKey, u64), &Lane)> =
+            lanes.map(|lane| ((place(lane), lane.id.number), lane)).collect();
+        let Some((like, _)) = lanes.first().map(|(at, _)| at.clone()) else {
+            return Ok(Page::default());
+        };
+        let at = |cursor: &Cursor| -> Result<(SortKey, u64)> {
+            Ok((SortKey::of(cursor, &like)?, cursor.number as u64))
+        };
+        let after = begin.as_ref().map(at).transpose()?;
+        let end = end.as_ref().map(at).transpose()?;
+        lanes.retain(|(at, _)| {
+            after.as_ref().is_none_or(|after| at > after)
+                && end.as_ref().is_none_or(|end| at <= end)
+        });
+        lanes.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let mut look = Look::of_lanes(query);
+        for ((place, number), lane) in lanes {
+            let view = lane_view(lane);
+            if !look.at(number, place, query.shows(&view, now).then_some(view)) {
+                break;
+            }
         }
-        lanes.sort_by_key(|lane| (place(lane), lane.id.number));
-        let (rows, next) =
-            page(lanes, query.begin()?, query.rows_max, |lane| (place(lane), lane.id.number))?;
-        Ok(Page { rows: rows.into_iter().map(lane_view).collect(), next })
+        let (rows, next, cut) = look.page();
+        Ok(Page { rows, next, cut })
     }
 
     pub(in crate::stores) fn job_page(&self, query: &JobQuery) -> Result<Page<JobView>> {
@@ -115,7 +129,7 @@ impl State {
             rows.truncate(most);
             next = rows.last().map(|view| Cursor::behind(view.id.seq(), place(view)));
         }
-        Ok(Page { rows, next })
+        Ok(Page { rows, next, cut: false })
     }
 
     fn live_jobs(&self, queue: u32) -> Vec<JobView> {

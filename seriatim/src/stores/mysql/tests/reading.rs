@@ -3,7 +3,10 @@
 use std::future::Future;
 
 use super::*;
-use crate::contract::{ClaimSelection, GoOn, LaneQuery, Release, Rescue};
+use crate::contract::{
+    ClaimSelection, GoOn, JobOrder, JobQuery, JobState, LaneOrder, LaneQuery, LaneStage, Release,
+    Rescue,
+};
 use crate::{DueRule, Mode, Outcome};
 
 /// Jobs that wait in a lane, and more of them.
@@ -160,4 +163,70 @@ async fn a_claim_of_several_lanes_does_not_read_what_waits_behind() {
         println!("{mode}: {few} entries, then {many}");
         assert!(many <= few + SLACK, "{mode}: {few} entries, then {many}");
     }
+}
+
+/// What pages of a queue read in which so many lanes wait and so many jobs are dead.
+async fn entries_of_pages(store: &Mysql, depth: u32) -> Vec<(String, i64)> {
+    let queue = Queue::fifo(format!("listed-{depth}"));
+    let name = queue.name.as_str();
+    declare(store, queue.clone()).await;
+    let jobs = |kind: &str| -> Vec<Job> {
+        let job = |i| Job::new(name, &i).unwrap().key(format!("{kind}-{i}"));
+        (0..depth).map(job).collect()
+    };
+    push(store, jobs("dead")).await;
+    let mut turns = Vec::new();
+    while turns.len() < depth as usize {
+        turns.extend(claim(store, name, depth as usize).await.turns);
+    }
+    let begun = Timestamp::of_this_machine();
+    for (i, turns) in (1..).zip(turns.chunks(20)) {
+        let bury = Outcome::Bury { error: "e".into() };
+        let plan = |turn| crate::store::plan(turn, &queue, &bury.clone().into(), &|_| LEASE);
+        let now = Some(begun + Duration::from_millis(i));
+        let turns = turns.iter().map(plan).collect();
+        store.settle(Settle { now, ..Settle::now(turns) }).await.unwrap();
+    }
+    push(store, jobs("waiting")).await;
+    let all = || LaneQuery { rows_max: 10, ..LaneQuery::new(name) };
+    let by_key = || LaneQuery { order: LaneOrder::Key, ..all() };
+    let look = |query| {
+        let stages = vec![LaneStage::Crashed];
+        LaneQuery { stages, scan_max: Some(20), ..query }
+    };
+    let mut found = Vec::new();
+    for (page, query) in [
+        ("held lanes", LaneQuery { stages: vec![LaneStage::Held], ..all() }),
+        ("lanes by key", by_key()),
+        ("lanes with a prefix", LaneQuery { prefix: Some("waiting-5".into()), ..by_key() }),
+        ("a bounded look by key", look(by_key())),
+    ] {
+        let (first, read) = counted(store, store.lanes(query.clone())).await;
+        found.push((page.to_owned(), read));
+        let next = LaneQuery { after: first.next, ..query };
+        found.push((format!("{page}, next"), counted(store, store.lanes(next)).await.1));
+    }
+    let dead = JobQuery::new(name, JobState::Dead);
+    let newest = JobQuery { order: JobOrder::UpdatedAt, rows_max: 10, ..dead };
+    let (first, read) = counted(store, store.jobs(newest.clone())).await;
+    assert_eq!(first.rows.len(), 10);
+    found.push(("the newest dead jobs".to_owned(), read));
+    let next = JobQuery { after: first.next, ..newest };
+    let (second, read) = counted(store, store.jobs(next)).await;
+    assert!(second.rows[0].finished_at <= first.rows[9].finished_at);
+    found.push(("the newest dead jobs, next".to_owned(), read));
+    found
+}
+
+#[tokio::test]
+async fn a_page_reads_what_it_shows_however_many_lanes_and_dead_jobs_there_are() {
+    let store = open_one(&new_database().await).await;
+    let (few, many) = (entries_of_pages(&store, 100).await, entries_of_pages(&store, 2_000).await);
+    let mut much = Vec::new();
+    for ((page, few), (_, many)) in few.into_iter().zip(many) {
+        if many > few + SLACK {
+            much.push(format!("{page}: {few}, then {many}"));
+        }
+    }
+    assert!(much.is_empty(), "{}", much.join("\n"));
 }

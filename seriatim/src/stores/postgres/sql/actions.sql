@@ -11,7 +11,7 @@ BEGIN
     _lanes := ARRAY(SELECT lane FROM seriatim.item WHERE seq = ANY (_jobs)
       UNION SELECT number FROM seriatim.lane WHERE number = ANY (_jobs) AND payload IS NOT NULL);
     EXIT WHEN _lanes <@ _held;
-    PERFORM seriatim.lock_lanes(_lanes);
+    PERFORM seriatim.lock_rows(_lanes);
     PERFORM seriatim.unpack(_lanes);
     _held := _held || _lanes;
   END LOOP;
@@ -159,7 +159,7 @@ BEGIN
           AND NOT seriatim.owns(_q.mode, l.taken, i.closed, i.seq) OFFSET 0) END
       END
     ORDER BY l.number LIMIT _rows_max) x;
-  PERFORM seriatim.lock_lanes(_lanes);
+  PERFORM seriatim.lock_rows(_lanes);
   PERFORM seriatim.unpack(_lanes);
   RETURN _lanes;
 END $$;

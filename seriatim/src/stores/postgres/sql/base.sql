@@ -78,7 +78,7 @@ END $$;
 -- from claims until the caller's transaction ends.
 CREATE FUNCTION seriatim.unfold(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  IF NOT EXISTS (SELECT FROM seriatim.lane WHERE number = ANY (_lanes) AND token = 0 AND key IS NULL) THEN
+  IF NOT EXISTS (SELECT FROM seriatim.lane WHERE number = ANY (_lanes) AND token = 0 AND payload IS NOT NULL) THEN
     RETURN;
   END IF;
   -- Waits for claims under way: the next statement sees them.
@@ -86,7 +86,7 @@ BEGIN
     CROSS JOIN LATERAL (SELECT FROM seriatim.ready r
       WHERE r.queue = l.queue AND r.class = l.class AND r.priority = l.priority AND r.at = l.at AND r.number = l.number
       FOR UPDATE) r
-    WHERE l.number = ANY (_lanes) AND l.token = 0 AND l.key IS NULL;
+    WHERE l.number = ANY (_lanes) AND l.token = 0 AND l.payload IS NOT NULL;
   UPDATE seriatim.lane l
   SET token = b.token, batch = b.token, claimed = true, holder = b.node, own_lease = b.own, ttl = b.ttl,
     until = b.until, claimed_at = b.claimed_at, beat_at = b.claimed_at, class = NULL, at = NULL
@@ -159,14 +159,15 @@ RETURNS TABLE (o_place bigint, o_seq bigint) LANGUAGE sql VOLATILE AS $$
   WHERE k.queue = w.queue AND greatest(k.created_at, 0) / 1000 = w.millis
 $$;
 
--- Gives each job of these lanes its own row and marks those that a claim owns. Rare operations use that form; only
--- push, claim and the settle of done jobs use the compact ones. The caller has locked the lanes.
+-- Gives each job of these lanes its own row and marks those that a claim owns, also a light one. Rare operations use that
+-- form; only push, claim and the settle of done jobs use the compact ones. The caller has locked the lanes.
 CREATE FUNCTION seriatim.unpack(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM seriatim.lane
       WHERE number = ANY (_lanes) AND (payload IS NOT NULL OR taken IS NOT NULL)) THEN
     RETURN;
   END IF;
+  PERFORM seriatim.unfold(_lanes);
   INSERT INTO seriatim.item (seq, queue, lane, closed, merging, loose, digest, task, score, priority,
       run_at, created_at, options, lease_ttl, route, payload)
     SELECT l.number, l.queue, l.number, l.claimed, q.mode = 1 AND q.merge <> 2, q.mode = 3, l.digest,

@@ -58,24 +58,30 @@ BEGIN
 END $$;
 
 -- Locks the best ready lanes over the given classes, best first. Each class is probed separately, so that the index
--- returns each in order without a scan. Skips locked lanes, and those that another call has moved since. The ctids of
--- their rows in `ready` stay valid until this transaction changes the rows.
-CREATE FUNCTION seriatim.lock_ready(_queue int, _routes int[], _lanes_max int, _crashed_max int,
-  OUT o_lanes bigint[], OUT o_spots tid[], OUT o_packed boolean, OUT o_priority smallint,
+-- returns each in order without a scan. Of a light one it locks the row in `ready`, of another the lane; it skips locked
+-- ones, and those that another call has moved since. The ctids of their rows in `ready` stay valid until this
+-- transaction changes the rows.
+CREATE FUNCTION seriatim.lock_ready(_queue int, _routes int[], _lanes_max int, _crashed_max int, _own boolean,
+  OUT o_lanes bigint[], OUT o_spots tid[], OUT o_light boolean, OUT o_packed boolean, OUT o_priority smallint,
   OUT o_at bigint, OUT o_number bigint) LANGUAGE plpgsql AS $$
+DECLARE
+  _some_light boolean;
 BEGIN
   WITH best AS (
     SELECT w.crashed, x.*
     FROM (SELECT r * 2 AS class, 0 AS crashed, _lanes_max AS most FROM unnest(_routes) r
       UNION ALL SELECT r * 2 + 1, 1, least(_crashed_max, _lanes_max) FROM unnest(_routes) r) w
     CROSS JOIN LATERAL (
-      SELECT r.number, r.priority, r.at, r.spot, l.packed
+      SELECT r.number, r.priority, r.at, r.spot, r.light, l.packed
       FROM (SELECT x.*, x.ctid AS spot FROM seriatim.ready x WHERE x.queue = _queue AND x.class = w.class
         ORDER BY x.priority, x.at, x.number OFFSET 0) r
       CROSS JOIN LATERAL (
-        SELECT n.payload IS NOT NULL AS packed FROM seriatim.lane n
-        WHERE n.number = r.number AND n.class = r.class AND n.priority = r.priority AND n.at = r.at
-        FOR UPDATE SKIP LOCKED) l
+        SELECT * FROM (SELECT true AS packed FROM seriatim.ready y
+          WHERE r.light AND y.ctid = r.spot AND y.light FOR UPDATE SKIP LOCKED) y
+        UNION ALL
+        SELECT * FROM (SELECT n.payload IS NOT NULL FROM seriatim.lane n
+          WHERE NOT r.light AND n.number = r.number AND n.class = r.class AND n.priority = r.priority AND n.at = r.at
+          FOR UPDATE SKIP LOCKED) n) l
       LIMIT w.most) x
   ), ranked AS (
     SELECT *, row_number() OVER (PARTITION BY crashed ORDER BY priority, at, number) AS rank FROM best
@@ -84,9 +90,23 @@ BEGIN
     ORDER BY priority, at, number LIMIT _lanes_max
   )
   -- The chosen ones are in order.
-  SELECT array_agg(number), array_agg(spot), bool_and(packed), max(priority),
-    (array_agg(at))[count(*)], (array_agg(number))[count(*)]
-  INTO o_lanes, o_spots, o_packed, o_priority, o_at, o_number FROM chosen;
+  SELECT array_agg(number), array_agg(spot), bool_and(light) AND NOT _own, bool_or(light), bool_and(packed),
+    max(priority), (array_agg(at))[count(*)], (array_agg(number))[count(*)]
+  INTO o_lanes, o_spots, o_light, _some_light, o_packed, o_priority, o_at, o_number FROM chosen;
+  IF _some_light AND NOT o_light THEN
+    SELECT f.o_lanes, f.o_spots INTO o_lanes, o_spots FROM seriatim.lock_rest(o_lanes, o_spots) f;
+  END IF;
+END $$;
+
+-- Locks lanes whose rows in `ready` are locked. Leaves those out that another call has.
+CREATE FUNCTION seriatim.lock_rest(_lanes bigint[], _spots tid[], OUT o_lanes bigint[], OUT o_spots tid[])
+LANGUAGE plpgsql AS $$
+DECLARE
+  _locked bigint[] := ARRAY(SELECT number FROM seriatim.lane WHERE number = ANY (_lanes) FOR UPDATE SKIP LOCKED);
+BEGIN
+  SELECT array_agg(number ORDER BY place), array_agg(spot ORDER BY place) INTO o_lanes, o_spots
+  FROM unnest(_lanes, _spots) WITH ORDINALITY w (number, spot, place)
+  WHERE CASE WHEN number IN (SELECT unnest(_locked)) THEN true END;
 END $$;
 
 -- Lists the claim of these lanes.
@@ -102,8 +122,6 @@ END $$;
 CREATE FUNCTION seriatim.lock_light(_queue int, _routes int[], _lanes_max int, _crashed_max int, _own boolean,
   OUT o_lanes bigint[], OUT o_spots tid[], OUT o_light boolean, OUT o_priority smallint,
   OUT o_at bigint, OUT o_number bigint) LANGUAGE plpgsql AS $$
-DECLARE
-  _locked bigint[];
 BEGIN
   WITH best AS (
     SELECT w.crashed, x.*
@@ -126,10 +144,7 @@ BEGIN
   IF o_light THEN
     RETURN;
   END IF;
-  _locked := ARRAY(SELECT number FROM seriatim.lane WHERE number = ANY (o_lanes) FOR UPDATE SKIP LOCKED);
-  SELECT array_agg(number ORDER BY place), array_agg(spot ORDER BY place) INTO o_lanes, o_spots
-  FROM unnest(o_lanes, o_spots) WITH ORDINALITY w (number, spot, place)
-  WHERE CASE WHEN number IN (SELECT unnest(_locked)) THEN true END;
+  SELECT f.o_lanes, f.o_spots INTO o_lanes, o_spots FROM seriatim.lock_rest(o_lanes, o_spots) f;
 END $$;
 
 -- Takes locked lanes out of `ready`. A row that another call moved away and back while the lane was being locked is
@@ -492,8 +507,8 @@ BEGIN
     SELECT * INTO _lanes, _spots, _light, _priority, _at, _number
     FROM seriatim.lock_light(_q.number, _routes, _lanes_max, _crashed_max, _own OR _room IS NOT NULL);
   ELSE
-    SELECT * INTO _lanes, _spots, _packed, _priority, _at, _number
-    FROM seriatim.lock_ready(_q.number, _routes, _lanes_max, _crashed_max);
+    SELECT * INTO _lanes, _spots, _light, _packed, _priority, _at, _number
+    FROM seriatim.lock_ready(_q.number, _routes, _lanes_max, _crashed_max, _own OR _room IS NOT NULL);
   END IF;
   -- A lane may have been freed after this call began, so the time of the claim is when its lane was locked.
   _t := coalesce(_now, seriatim.clock());

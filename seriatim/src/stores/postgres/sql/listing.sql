@@ -85,37 +85,40 @@ BEGIN
     ORDER BY CASE WHEN retry_count >= 0 THEN queue END, -retry_count, number LIMIT _rows_max);
 END $$;
 
--- Lanes among which are all of a page: see lanes.sql for the filters and the order. _order: 0 age, 1 key, 2 due,
--- 3 retries.
-CREATE FUNCTION seriatim.list_lanes(_queue int, _order int, _key text, _claimed boolean, _state smallint, _node text,
-  _place text, _last bigint, _end text, _rows_max bigint) RETURNS SETOF seriatim.lane_now LANGUAGE plpgsql STABLE AS $$
+-- Lanes among which are the first _rows_max of a page: see lanes.sql for the filters and the order. _order: 0 age, 1 key,
+-- 2 due, 3 retries. _source: 0 the key's, 1 the claimed ones, 2 those that are held or paused, 3 all, 4 all that wait,
+-- 5 the one whose number _key is.
+CREATE FUNCTION seriatim.list_lanes(_queue int, _order int, _source int, _key text, _node text, _last_place text, _last bigint,
+  _end text, _rows_max bigint) RETURNS SETOF seriatim.lane_now LANGUAGE plpgsql STABLE AS $$
 DECLARE
   _lanes bigint[];
   _but bigint[] := '{}';
 BEGIN
   _last := coalesce(_last, 0);
-  IF _key IS NOT NULL THEN
+  IF _source = 0 THEN
     _lanes := ARRAY(SELECT number FROM seriatim.lane WHERE queue = _queue AND key = _key);
-  ELSIF _claimed OR _node IS NOT NULL THEN
+  ELSIF _source = 5 THEN
+    _lanes := ARRAY[_key::bigint];
+  ELSIF _source = 1 THEN
     _lanes := seriatim.claimed_lanes(_queue, _node);
-  ELSIF _state > 0 THEN
+  ELSIF _source = 2 THEN
     _lanes := seriatim.stopped_lanes(_queue);
   ELSE
-    IF _state = 0 THEN
+    IF _source = 4 THEN
       _but := seriatim.claimed_lanes(_queue, NULL) || seriatim.stopped_lanes(_queue);
     END IF;
     IF _order = 0 THEN
       _lanes := seriatim.lanes_by_age(_queue, _last, _but, _rows_max);
     ELSIF _order = 1 THEN
-      _lanes := seriatim.lanes_by_key(_queue, coalesce(_place, ''), _last, _end, _but, _rows_max);
+      _lanes := seriatim.lanes_by_key(_queue, coalesce(_last_place, ''), _last, _end, _but, _rows_max);
     ELSIF _order = 3 THEN
       -- Few are claimed or stopped.
-      _lanes := seriatim.lanes_by_retries(_queue, coalesce(_place::int, -2147483648), _last, coalesce(_end::int, 0),
+      _lanes := seriatim.lanes_by_retries(_queue, coalesce(_last_place::int, -2147483648), _last, coalesce(_end::int, 0),
         _rows_max + cardinality(_but));
     ELSE
-      _lanes := seriatim.lanes_by_due(_queue, coalesce(_place::bigint, -9223372036854775808), _last,
+      _lanes := seriatim.lanes_by_due(_queue, coalesce(_last_place::bigint, -9223372036854775808), _last,
         coalesce(_end::bigint, seriatim.last_number()), _rows_max);
-      IF _state IS NULL THEN
+      IF _source = 3 THEN
         _lanes := _lanes || seriatim.claimed_lanes(_queue, NULL) || seriatim.stopped_lanes(_queue);
       END IF;
     END IF;

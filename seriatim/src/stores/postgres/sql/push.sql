@@ -212,10 +212,13 @@ BEGIN
             FROM unnest(_queue, _key) WITH ORDINALITY x (queue, key, place)) u
           ORDER BY u.queue, u.key COLLATE "C", u.one, u.place) f) w
     ON CONFLICT (queue, key) WHERE key IS NOT NULL DO UPDATE SET token = l.token WHERE false
-    RETURNING l.queue, l.class, l.priority, l.at, l.number
+    RETURNING l.queue, l.class, l.priority, l.at, l.number, l.lease_ttl
   ), due AS (
-    INSERT INTO seriatim.ready (queue, class, priority, at, number)
-      SELECT queue, class, priority, at, number FROM stored WHERE class IS NOT NULL
+    INSERT INTO seriatim.ready (queue, class, priority, at, number, light)
+      -- Another job for one of these lanes may follow in the batch: then its row would have to be written again.
+      SELECT queue, class, priority, at, number,
+        lease_ttl IS NULL AND (SELECT count(*) FROM stored) = cardinality(_seqs)
+      FROM stored WHERE class IS NOT NULL
   ), counted AS (
     INSERT INTO seriatim.tally (queue, lanes, jobs) SELECT queue, count(*), count(*) FROM stored GROUP BY queue)
   SELECT array_agg(number) INTO _stored FROM stored;

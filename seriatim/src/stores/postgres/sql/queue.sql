@@ -101,7 +101,7 @@ DECLARE
   _runs boolean;
 BEGIN
   PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _old.number);
-  PERFORM seriatim.lock_lanes(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _old.number AND number > 0));
+  PERFORM seriatim.lock_rows(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _old.number AND number > 0));
   PERFORM seriatim.unpack(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _old.number AND number > 0));
   SELECT bool_or(claimed) INTO _runs FROM seriatim.lane WHERE queue = _old.number AND number > 0;
   -- NULL: it is empty.

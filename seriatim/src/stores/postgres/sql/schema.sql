@@ -133,8 +133,8 @@ CREATE INDEX lane_retrying ON seriatim.lane ((CASE WHEN retry_count >= 0 THEN qu
   WHERE retry_count >= 0;
 
 -- The ready lanes, best first. It says what the lane's row says, and is written under the lane's lock, except that a
--- claim takes `light` rows out under their own locks: see `batch`. Light: its lane has no key, one packed job without
--- a lease of its own, and was never claimed (token 0).
+-- claim takes `light` rows out under their own locks: see `batch`. Light: its lane has one packed job without a lease
+-- of its own, and was never claimed (token 0).
 CREATE TABLE seriatim.ready (
   queue int NOT NULL,
   class int NOT NULL,

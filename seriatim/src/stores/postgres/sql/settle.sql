@@ -146,21 +146,25 @@ BEGIN
     JOIN seriatim.queue q ON q.number = l.queue AND q.retain > 0;
 END $$;
 
+-- Those of these turns whose claims are light, each once.
+CREATE FUNCTION seriatim.light_turns(_lane bigint[], _token bigint[], OUT o_lanes bigint[], OUT o_tokens bigint[])
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  SELECT array_agg(u.number), array_agg(b.token) INTO o_lanes, o_tokens
+  FROM seriatim.batch b CROSS JOIN LATERAL unnest(b.lanes) u (number)
+  WHERE b.token = ANY (ARRAY(SELECT DISTINCT unnest(_token))) AND b.light
+    AND CASE WHEN (u.number, b.token) IN (SELECT * FROM unnest(_lane, _token)) THEN true END;
+END $$;
+
 -- Ends turns of lanes without keys: each is a packed lane.
 CREATE FUNCTION seriatim.end_keyless(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   OUT o_lanes bigint[], OUT o_tokens bigint[]) LANGUAGE plpgsql AS $$
 DECLARE
   _queues int[];
-  -- Those of light claims.
   _light bigint[];
-  _light_of int[];
   _light_tokens bigint[];
 BEGIN
-  SELECT array_agg(w.lane), array_agg(w.queue), array_agg(w.token) INTO _light, _light_of, _light_tokens
-  FROM unnest(_lane, _queue, _token) w (lane, queue, token)
-  WHERE CASE WHEN (w.lane, w.token) IN (
-    SELECT u.number, b.token FROM seriatim.batch b CROSS JOIN LATERAL unnest(b.lanes) u (number)
-    WHERE b.token = ANY (ARRAY(SELECT DISTINCT unnest(_token))) AND b.light) THEN true END;
+  SELECT l.o_lanes, l.o_tokens INTO _light, _light_tokens FROM seriatim.light_turns(_lane, _token) l;
   IF EXISTS (SELECT FROM seriatim.queue WHERE number = ANY (_queue) AND retain > 0) THEN
     PERFORM seriatim.lock_lanes(_lane);
     _light := NULL;
@@ -173,7 +177,8 @@ BEGIN
     DELETE FROM seriatim.lane l
     WHERE l.number = ANY (_lane) AND l.payload IS NOT NULL
       AND CASE WHEN l.claimed THEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lane, _queue, _token))
-        WHEN l.token = 0 THEN (l.number, l.queue) IN (SELECT * FROM unnest(_light, _light_of)) END
+        WHEN l.token = 0 THEN (l.number, l.queue) IN (SELECT * FROM unnest(_lane, _queue))
+          AND l.number IN (SELECT unnest(_light)) END
     RETURNING l.number, l.queue, l.token
   )
   SELECT coalesce(array_agg(g.number), '{}'), coalesce(array_agg(g.token), '{}'), array_agg(g.queue)
@@ -229,6 +234,12 @@ DECLARE
   _last bigint[];
   _accumulate int[];
   _kept boolean;
+  -- Lanes that were never claimed, or are under light claims, and those of these turns.
+  _fresh bigint[];
+  _fresh_queues int[];
+  _light bigint[];
+  _light_tokens bigint[];
+  _light_queues int[];
 BEGIN
   SELECT coalesce(array_agg(number) FILTER (WHERE mode = 1), '{}'), bool_or(retain > 0) INTO _accumulate, _kept
   FROM seriatim.queue WHERE number = ANY (_others);
@@ -237,20 +248,24 @@ BEGIN
   END IF;
   LOOP
     BEGIN
-      SELECT coalesce(array_agg(l.number), '{}'), coalesce(array_agg(l.token), '{}'),
-        coalesce(array_agg(l.queue), '{}'), coalesce(array_agg(l.queue) FILTER (WHERE l.packed), '{}'),
+      SELECT coalesce(array_agg(l.number) FILTER (WHERE l.token > 0), '{}'),
+        coalesce(array_agg(l.token) FILTER (WHERE l.token > 0), '{}'),
+        coalesce(array_agg(l.queue) FILTER (WHERE l.token > 0), '{}'),
+        coalesce(array_agg(l.queue) FILTER (WHERE l.packed AND l.token > 0), '{}'),
         coalesce(array_agg(l.number) FILTER (WHERE NOT l.packed), '{}'),
-        array_agg(l.number) FILTER (WHERE l.packed),
+        array_agg(l.number) FILTER (WHERE l.packed AND l.token > 0),
         array_agg(l.taken) FILTER (WHERE NOT l.packed AND NOT l.whole),
         array_agg(l.number) FILTER (WHERE NOT l.packed AND l.whole),
-        array_agg(l.taken) FILTER (WHERE NOT l.packed AND l.whole)
-      INTO o_lanes, o_tokens, _queues, _packed_queues, o_freed, _packed, _seqs, _whole, _last
+        array_agg(l.taken) FILTER (WHERE NOT l.packed AND l.whole),
+        coalesce(array_agg(l.number) FILTER (WHERE l.token = 0), '{}'), array_agg(l.queue) FILTER (WHERE l.token = 0)
+      INTO o_lanes, o_tokens, _queues, _packed_queues, o_freed, _packed, _seqs, _whole, _last, _fresh, _fresh_queues
       FROM (SELECT l.number, l.token, l.queue, l.claimed, l.taken, l.payload IS NOT NULL AS packed,
           l.queue = ANY (_accumulate) AS whole
         FROM seriatim.lane l WHERE l.number = ANY (_lane) FOR UPDATE SKIP LOCKED) l
-      WHERE l.claimed AND (l.packed OR l.taken IS NOT NULL)
-        AND CASE WHEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lane, _queue, _token)) THEN true END;
-      IF _skip AND o_busy IS NULL AND cardinality(o_lanes) < cardinality(_lane) THEN
+      WHERE CASE WHEN l.token = 0 THEN l.packed AND (l.number, l.queue) IN (SELECT * FROM unnest(_lane, _queue))
+        WHEN l.claimed AND (l.packed OR l.taken IS NOT NULL)
+        THEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lane, _queue, _token)) END;
+      IF _skip AND o_busy IS NULL AND cardinality(o_lanes) + cardinality(_fresh) < cardinality(_lane) THEN
         -- Some may be locked. This gives the locks back: who waits with locks taken in another order is waited for.
         RAISE lock_not_available;
       END IF;
@@ -259,10 +274,26 @@ BEGIN
       o_busy := seriatim.lock_in_line(_lane);
     END;
   END LOOP;
+  -- Statements after the locks: their snapshots include everything that a push committed before.
+  IF _fresh <> '{}' THEN
+    SELECT array_agg(f.lane), array_agg(f.token), array_agg(w.queue) INTO _light, _light_tokens, _light_queues
+    FROM seriatim.light_turns(_lane, _token) l
+    CROSS JOIN LATERAL unnest(l.o_lanes, l.o_tokens) f (lane, token)
+    JOIN unnest(_fresh, _fresh_queues) w (lane, queue) ON w.lane = f.lane;
+  END IF;
+  IF _light IS NOT NULL THEN
+    o_lanes := o_lanes || _light;
+    o_tokens := o_tokens || _light_tokens;
+    _queues := _queues || _light_queues;
+    _packed_queues := _packed_queues || _light_queues;
+    _packed := _packed || _light;
+    IF _kept THEN
+      PERFORM seriatim.unfold(_light);
+    END IF;
+  END IF;
   IF o_busy <> '{}' THEN
     o_busy := seriatim.without(o_busy, o_lanes);
   END IF;
-  -- Statements after the locks: their snapshots include everything that a push committed before.
   IF _packed IS NOT NULL THEN
     IF _kept THEN
       PERFORM seriatim.retain_packed(_packed, _now);
@@ -374,18 +405,17 @@ CREATE FUNCTION seriatim.endings_of(_left bigint[], _lane bigint[], _queue int[]
   _owner bigint[], _due_kind smallint[], _due_in bigint[], _retry_count int[], _crashes int[], _error text[],
   _counted boolean[], _hold boolean[]) RETURNS seriatim.ending[] LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM seriatim.lock_lanes(_left);
+  PERFORM seriatim.lock_rows(_left);
   PERFORM seriatim.unpack(_left);
   RETURN (
     SELECT array_agg(ROW(w.place, w.lane, q.mode, q.merge, q.retain, l.claimed_at, w.rest, w.owner,
       w.due_kind, w.due_in, w.retry_count, w.crashes, w.error, w.counted, w.hold, l.batch)::seriatim.ending)
     FROM (
-      SELECT DISTINCT ON (lane) * FROM unnest(_lane, _queue, _token, _rest, _owner, _due_kind, _due_in,
+      SELECT * FROM unnest(_lane, _queue, _token, _rest, _owner, _due_kind, _due_in,
           _retry_count, _crashes, _error, _counted, _hold)
         WITH ORDINALITY AS u (lane, queue, token, rest, owner, due_kind, due_in, retry_count, crashes,
           error, counted, hold, place)
-      WHERE CASE WHEN lane IN (SELECT unnest(_left)) THEN true END
-      ORDER BY lane, place) w
+      WHERE CASE WHEN lane IN (SELECT unnest(_left)) THEN true END) w
     CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.lane OFFSET 0) l
     JOIN seriatim.queue q ON q.number = l.queue
     WHERE l.queue = w.queue AND l.token = w.token AND l.claimed);

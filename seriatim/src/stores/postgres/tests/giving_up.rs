@@ -1,7 +1,7 @@
 //! Calls whose answers were lost.
 
 use super::*;
-use crate::contract::{Consumer, Fleet, GiveUp, LaneQuery, LaneState, Views};
+use crate::contract::{Consumer, Fleet, GiveUp, LaneQuery, LaneStage, Views};
 
 /// Makes claims wait until its transaction ends, as for a change of the queue's mode.
 async fn hold_claims(schema: &str) -> tokio_postgres::Client {
@@ -14,7 +14,7 @@ async fn hold_claims(schema: &str) -> tokio_postgres::Client {
 }
 
 async fn held(store: &Postgres) -> Vec<Option<Token>> {
-    let query = LaneQuery { state: Some(LaneState::Claimed), ..LaneQuery::new("q") };
+    let query = LaneQuery { stages: vec![LaneStage::Running], ..LaneQuery::new("q") };
     store.lanes(query).await.unwrap().rows.into_iter().map(|lane| lane.token).collect()
 }
 

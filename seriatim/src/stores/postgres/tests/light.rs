@@ -1,6 +1,7 @@
-//! Light claims: lanes without a key, whose claim is only a row of its own.
+//! Light claims: those of lanes with one job, which are only a row of their own.
 
 use super::*;
+use crate::Mode;
 use crate::contract::{
     Actions, Cancel, Cancelled, ClaimSelection, LaneQuery, Release, Rescue, Selected, Selection,
     Sweep,
@@ -9,9 +10,18 @@ use crate::model::id::NodeId;
 use crate::model::settle::Fate;
 
 async fn filled(schema: &str, jobs: usize) -> Arc<Postgres> {
+    filled_in(Mode::Parallel, schema, jobs).await
+}
+
+/// With a key for each job, if the mode has keys.
+async fn filled_in(mode: Mode, schema: &str, jobs: usize) -> Arc<Postgres> {
     let store = open(schema).await;
-    declare(&store, Queue::parallel("q")).await;
-    push(&store, (0..jobs).map(|i| Job::new("q", &i).unwrap()).collect()).await;
+    declare(&store, Queue::new("q", mode)).await;
+    let job = |i: usize| match mode.is_keyed() {
+        true => job(&format!("k{i:04}"), i as u32),
+        false => Job::new("q", &i).unwrap(),
+    };
+    push(&store, (0..jobs).map(job).collect()).await;
     store
 }
 
@@ -23,105 +33,164 @@ async fn rows(schema: &str, table: &str) -> i64 {
 
 #[tokio::test]
 async fn a_claim_writes_no_lane_and_holds_until_it_is_settled() {
-    let schema = new_schema();
-    let store = filled(&schema, 3).await;
-    let turns = claim(&store, "q", 2).await.turns;
-    assert_eq!(rows(&schema, "lane WHERE claimed OR token > 0").await, 0);
-    store.sweep(Sweep { now: None, rows_max: 100 }).await.unwrap();
-    let held = store.lanes(LaneQuery::new("q")).await.unwrap().rows;
-    let tokens: Vec<Option<Token>> = held.iter().map(|lane| lane.token).collect();
-    assert_eq!(tokens, [Some(turns[0].token), Some(turns[1].token), None]);
-    assert_eq!(store.stats(None).await.unwrap()[0].claimed, 2);
-    assert_eq!(claim(&store, "q", 9).await.turns.len(), 1, "only the third waits");
-    assert!(done(&store, &turns[..1]).await[0].is_ok());
-    assert_eq!(
-        done(&store, &turns).await.iter().map(Settled::is_ok).collect::<Vec<_>>(),
-        [false, true]
-    );
-    assert_eq!((rows(&schema, "lane").await, rows(&schema, "batch").await), (1, 1));
+    for mode in Mode::ALL {
+        let schema = new_schema();
+        let store = filled_in(mode, &schema, 3).await;
+        let turns = claim(&store, "q", 2).await.turns;
+        assert_eq!(rows(&schema, "lane WHERE claimed OR token > 0").await, 0);
+        store.sweep(Sweep { now: None, rows_max: 100 }).await.unwrap();
+        let held = store.lanes(LaneQuery::new("q")).await.unwrap().rows;
+        let tokens: Vec<Option<Token>> = held.iter().map(|lane| lane.token).collect();
+        assert_eq!(tokens, [Some(turns[0].token), Some(turns[1].token), None]);
+        assert_eq!(store.stats(None).await.unwrap()[0].claimed, 2);
+        assert_eq!(claim(&store, "q", 9).await.turns.len(), 1, "only the third waits");
+        assert!(done(&store, &turns[..1]).await[0].is_ok());
+        assert_eq!(
+            done(&store, &turns).await.iter().map(Settled::is_ok).collect::<Vec<_>>(),
+            [false, true]
+        );
+        assert_eq!((rows(&schema, "lane").await, rows(&schema, "batch").await), (1, 1));
+    }
 }
 
 #[tokio::test]
 async fn a_token_settles_only_the_lanes_of_its_claim() {
-    let schema = new_schema();
-    let store = filled(&schema, 3).await;
-    let one = claim(&store, "q", 1).await.turns.remove(0);
-    let other = claim(&store, "q", 1).await.turns.remove(0);
-    let waiting = store.lanes(LaneQuery::new("q")).await.unwrap().rows.remove(2).lane;
-    let wrong = vec![
-        Settlement::done(one.lane, other.token),
-        Settlement::done(other.lane, Token(0)),
-        Settlement::done(waiting, one.token),
-    ];
-    let settled = store.settle(Settle::now(wrong)).await.unwrap();
-    assert!(settled.iter().all(|settled| *settled == Settled::Stale));
-    assert!(done(&store, &[one, other]).await.iter().all(Settled::is_ok));
+    for mode in Mode::ALL {
+        let schema = new_schema();
+        let store = filled_in(mode, &schema, 3).await;
+        let one = claim(&store, "q", 1).await.turns.remove(0);
+        let other = claim(&store, "q", 1).await.turns.remove(0);
+        let waiting = store.lanes(LaneQuery::new("q")).await.unwrap().rows.remove(2).lane;
+        let wrong = vec![
+            Settlement::done(one.lane, other.token),
+            Settlement::done(other.lane, Token(0)),
+            Settlement::done(waiting, one.token),
+        ];
+        let settled = store.settle(Settle::now(wrong)).await.unwrap();
+        assert!(settled.iter().all(|settled| *settled == Settled::Stale));
+        assert!(done(&store, &[one, other]).await.iter().all(Settled::is_ok));
+    }
 }
 
 #[tokio::test]
 async fn a_claim_that_was_taken_over_settles_nothing() {
-    let schema = new_schema();
-    let store = filled(&schema, 4).await;
-    let turns = claim(&store, "q", 4).await.turns;
-    let claims = ClaimSelection::Node(NodeId("n".into()));
-    let release = Release { now: None, claims, made_by: None, lanes_max: 3 };
-    let released = store.release(release).await.unwrap();
-    assert_eq!(released.len(), 3);
-    assert!(released.iter().all(|turn| turn.token > turns[0].token));
-    let settled = done(&store, &turns).await;
-    assert_eq!(settled.iter().filter(|settled| settled.is_ok()).count(), 1);
-    let rescue = Rescue { now: None, node: "n".into(), lease: LEASE, lanes_max: 9, ticket: 0 };
-    assert_eq!(store.rescue(rescue).await.unwrap().len(), 3, "an expired lease");
+    for mode in Mode::ALL {
+        let schema = new_schema();
+        let store = filled_in(mode, &schema, 4).await;
+        let turns = claim(&store, "q", 4).await.turns;
+        let claims = ClaimSelection::Node(NodeId("n".into()));
+        let release = Release { now: None, claims, made_by: None, lanes_max: 3 };
+        let released = store.release(release).await.unwrap();
+        assert_eq!(released.len(), 3);
+        assert!(released.iter().all(|turn| turn.token > turns[0].token));
+        let settled = done(&store, &turns).await;
+        assert_eq!(settled.iter().filter(|settled| settled.is_ok()).count(), 1);
+        let rescue = Rescue { now: None, node: "n".into(), lease: LEASE, lanes_max: 9, ticket: 0 };
+        assert_eq!(store.rescue(rescue).await.unwrap().len(), 3, "an expired lease");
+    }
 }
 
 /// A cancel meets claims under way: it sees each job as it waits, as it runs, or as it has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_job_ends_once_among_claims_cancels_and_releases() {
-    const JOBS: usize = 600;
-    let schema = new_schema();
-    let store = filled(&schema, JOBS).await;
-    let jobs: Vec<_> = store
-        .jobs(crate::contract::JobQuery::new("q", crate::contract::JobFilter::Live))
-        .await
-        .unwrap()
-        .rows
-        .iter()
-        .map(|job| job.id)
-        .collect();
-    let worker = |schema: String| {
-        tokio::spawn(async move {
-            let store = open(&schema).await;
-            let mut ended = 0;
-            loop {
-                let turns = claim(&store, "q", 7).await.turns;
-                if turns.is_empty() {
-                    return ended;
+    for mode in Mode::ALL {
+        const JOBS: usize = 300;
+        let schema = new_schema();
+        let store = filled_in(mode, &schema, JOBS).await;
+        let jobs: Vec<_> = store
+            .jobs(crate::contract::JobQuery::new("q", crate::contract::JobFilter::Live))
+            .await
+            .unwrap()
+            .rows
+            .iter()
+            .map(|job| job.id)
+            .collect();
+        let worker = |schema: String| {
+            tokio::spawn(async move {
+                let store = open(&schema).await;
+                let mut ended = 0;
+                loop {
+                    let turns = claim(&store, "q", 7).await.turns;
+                    if turns.is_empty() {
+                        return ended;
+                    }
+                    let settled = done(&store, &turns).await;
+                    ended += settled.iter().filter(|settled| settled.is_ok()).count();
                 }
-                let settled = done(&store, &turns).await;
-                ended += settled.iter().filter(|settled| settled.is_ok()).count();
+            })
+        };
+        let canceller = tokio::spawn({
+            let store = store.clone();
+            async move {
+                let mut cancelled = 0;
+                for jobs in jobs.chunks(3) {
+                    let answers =
+                        store.cancel(Cancel { now: None, jobs: jobs.to_vec() }).await.unwrap();
+                    cancelled += answers.iter().filter(|answer| **answer == Cancelled::Now).count();
+                }
+                cancelled
             }
-        })
-    };
-    let canceller = tokio::spawn({
-        let store = store.clone();
-        async move {
-            let mut cancelled = 0;
-            for jobs in jobs.chunks(3) {
-                let answers =
-                    store.cancel(Cancel { now: None, jobs: jobs.to_vec() }).await.unwrap();
-                cancelled += answers.iter().filter(|answer| **answer == Cancelled::Now).count();
-            }
-            cancelled
+        });
+        let workers = [worker(schema.clone()), worker(schema.clone())];
+        let mut ended = canceller.await.unwrap();
+        for worker in workers {
+            ended += worker.await.unwrap();
         }
-    });
-    let workers = [worker(schema.clone()), worker(schema.clone())];
-    let mut ended = canceller.await.unwrap();
-    for worker in workers {
-        ended += worker.await.unwrap();
+        assert_eq!(ended, JOBS);
+        for table in ["lane", "ready", "batch", "item"] {
+            assert_eq!(rows(&schema, table).await, 0, "{table}");
+        }
     }
-    assert_eq!(ended, JOBS);
-    for table in ["lane", "ready", "batch", "item"] {
-        assert_eq!(rows(&schema, table).await, 0, "{table}");
+}
+
+/// A push meets the claims of its keys before, during and after them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_key_runs_twice_at_once_and_none_stays_behind_while_pushes_come() {
+    const KEYS: usize = 40;
+    for mode in [Mode::Fifo, Mode::Accumulate, Mode::Exclusive] {
+        let schema = new_schema();
+        let store = filled_in(mode, &schema, KEYS).await;
+        let pusher = tokio::spawn({
+            let store = store.clone();
+            async move {
+                for round in 1..20 {
+                    let one = |i: usize| job(&format!("k{i:04}"), (round * KEYS + i) as u32);
+                    push(&store, (0..KEYS).filter(|i| i % 3 == round % 3).map(one).collect()).await;
+                }
+            }
+        });
+        let running = Arc::new(std::sync::Mutex::new(std::collections::HashSet::new()));
+        let worker = |schema: String| {
+            let running = running.clone();
+            tokio::spawn(async move {
+                let store = open(&schema).await;
+                let mut idle = 0;
+                while idle < 3 {
+                    let turns = claim(&store, "q", 7).await.turns;
+                    idle = if turns.is_empty() { idle + 1 } else { 0 };
+                    for turn in &turns {
+                        assert!(
+                            running.lock().unwrap().insert(turn.key.clone()),
+                            "{mode}: {:?}",
+                            turn.key
+                        );
+                    }
+                    turns
+                        .iter()
+                        .for_each(|turn| assert!(running.lock().unwrap().remove(&turn.key)));
+                    assert!(done(&store, &turns).await.iter().all(Settled::is_ok), "{mode}");
+                }
+            })
+        };
+        let workers = [worker(schema.clone()), worker(schema.clone())];
+        pusher.await.unwrap();
+        for worker in workers {
+            worker.await.unwrap();
+        }
+        worker(schema.clone()).await.unwrap();
+        for table in ["lane", "ready", "batch", "item"] {
+            assert_eq!(rows(&schema, table).await, 0, "{mode}: {table}");
+        }
     }
 }
 

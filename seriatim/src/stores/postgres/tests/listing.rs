@@ -6,7 +6,7 @@ use super::reading::{Watched, open_at, push_many};
 use super::*;
 use crate::contract::{
     Act, Actions, JobFilter, JobOrder, JobQuery, JobState, LaneAction, LaneOrder, LaneQuery,
-    LaneSelection, LaneState,
+    LaneSelection, LaneStage,
 };
 use crate::{Mode, Outcome};
 
@@ -54,12 +54,27 @@ async fn fill(store: &Postgres, mode: Mode, lanes: usize) -> Queue {
 
 fn lane_queries(queue: &str) -> Vec<LaneQuery> {
     use LaneOrder::{Age, Due, Key, RetryCount};
-    use LaneState::{Claimed, Held, Paused, Waiting};
-    let states = [None, Some(Waiting), Some(Claimed), Some(Held), Some(Paused)];
+    use LaneStage::{Crashed, Held, Paused, Running};
+    let stages = [&[][..], &LaneStage::WAITING, &[Running], &[Held], &[Paused]];
     let one = |order| {
-        states.map(|state| LaneQuery { order, state, rows_max: ROWS, ..LaneQuery::new(queue) })
+        stages.map(|stages| LaneQuery {
+            order,
+            stages: stages.to_vec(),
+            rows_max: ROWS,
+            ..LaneQuery::new(queue)
+        })
     };
-    [Age, Key, Due, RetryCount].into_iter().flat_map(one).collect()
+    let mut all: Vec<_> = [Age, Key, Due, RetryCount].into_iter().flat_map(one).collect();
+    let prefix = Some("waiting-".into());
+    all.push(LaneQuery { prefix, order: Key, rows_max: ROWS, ..LaneQuery::new(queue) });
+    // A bounded look for what nothing has.
+    all.extend([Age, Key, Due, RetryCount].map(|order| LaneQuery {
+        order,
+        stages: vec![Crashed],
+        scan_max: Some(ROWS),
+        ..LaneQuery::new(queue)
+    }));
+    all
 }
 
 fn job_queries(queue: &str) -> Vec<JobQuery> {
@@ -78,7 +93,7 @@ fn job_queries(queue: &str) -> Vec<JobQuery> {
 async fn pages(watched: &Watched, store: &Postgres, queue: &str) -> Vec<(String, i64)> {
     let mut read = Vec::new();
     for mut query in lane_queries(queue) {
-        let name = format!("lanes by {:?}, {:?}", query.order, query.state);
+        let name = format!("lanes by {:?}, {:?}", query.order, query.stages);
         for page in 1..=2 {
             let (lanes, entries) = watched.counted(store.lanes(query.clone())).await;
             read.push((format!("{name}, page {page}: {} lanes", lanes.rows.len()), entries));

@@ -1,14 +1,16 @@
 -- One step of a listing: the rows from which a page is chosen. ARGV: what, where the step begins ('' is the
 -- beginning), most rows, then the arguments of `what`. Answers {where the next step begins, '' after the last one;
--- rows}: for each lane {number, key, due, shown retry count, state, node}, for each job {seq, key, state, ended at,
+-- rows}: for each lane {number, key, due, shown retry count, crashes, state, node}, for each job {seq, key, state, ended at,
 -- created at}.
 --   lanes, live, dead, done   all of them, in no order; a row may come twice
 --   names, failing            the ids of all lanes and of those with a failed job, in no order
 --   held                      the claimed lanes, in no order; only these and `lane` return the node
 --   holder NODE               those that this node holds
 --   running [KEY]             the jobs of turns, of one key or all, in no order
+--   one NUMBER                this lane, with its node
 --   lane KEY, jobs KEY, deadkey KEY   the lane, the live and the dead jobs of a key
---   trouble SCORE MEMBER      lanes with a failure after this member, by retry count
+--   failed                    the lanes with a failure, in no order
+--   trouble SCORE MEMBER      those after this member, by retry count
 --   bykey MEMBER              dead jobs after this member, by key
 --   newest SCORE              dead jobs buried then and before, with all others of the last time
 --
@@ -27,7 +29,8 @@ local function node_of(token) return (cmsgpack.unpack(call('HGET', K.claims, tok
 
 local function tell_lane(l, node)
   local state = l.token and 'claimed' or l.paused and 'paused' or l.held and 'held' or 'waiting'
-  rows[#rows + 1] = { l.n, l.key, lane_due(l), l.shown, state, node or '' }
+  local _, crashes = trouble_of(l)
+  rows[#rows + 1] = { l.n, l.key, lane_due(l), l.shown, crashes, state, node or '' }
 end
 
 local function tell_live(j, key)
@@ -144,6 +147,11 @@ function steps.lane()
   if l then tell_lane(l, l.token and node_of(num(l.token))) end
 end
 
+function steps.one()
+  local l = lane_of(tonumber(ARGV[4]))
+  if l then tell_lane(l, l.token and node_of(num(l.token))) end
+end
+
 function steps.jobs()
   local l = lane_of_key(ARGV[4])
   if not l then return end
@@ -156,6 +164,12 @@ function steps.deadkey()
   for _, member in ipairs(call('ZRANGEBYLEX', K.deadkeys, '[' .. beginning, '(' .. beginning .. '~')) do
     tell_ended(seq_in(member))
   end
+end
+
+function steps.failed()
+  local found
+  next_from, found = scan('ZSCAN', K.trouble, from)
+  for i = 1, #found, 2 do tell_lane(lane_of(tonumber(found[i]))) end
 end
 
 function steps.trouble()

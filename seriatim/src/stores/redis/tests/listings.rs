@@ -118,7 +118,7 @@ async fn pages_put_together_are_everything_once_and_in_order() {
         let waiting = JobQuery { filter: JobFilter::Live, ..dead(JobOrder::Arrival, rows_max) };
         assert_eq!(all_jobs(&store, waiting).await.len(), LANES as usize - DEAD);
         let running =
-            LaneQuery { state: Some(LaneState::Claimed), ..lanes(LaneOrder::Age, rows_max) };
+            LaneQuery { stages: vec![LaneStage::Running], ..lanes(LaneOrder::Age, rows_max) };
         let running = all_lanes(&store, running).await;
         assert_eq!(running.len() as u64, numbers(&store).await.claimed);
     }

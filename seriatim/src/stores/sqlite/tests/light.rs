@@ -3,7 +3,7 @@
 use super::*;
 use crate::contract::{
     Actions, Beat, Cancel, Cancelled, ClaimSelection, Consumer, Fleet, Heartbeat, JobFilter,
-    JobQuery, JobState, LaneQuery, LaneState, Release, Rescue, Settle, Settled, Sweep,
+    JobQuery, JobState, LaneQuery, LaneStage, Release, Rescue, Settle, Settled, Sweep,
 };
 use crate::model::id::Token;
 use crate::model::settle::Settlement;
@@ -82,15 +82,15 @@ async fn listings_show_a_light_claim_and_do_not_write_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(&folder, 3).await;
     let turns = claim(&store, 2).await;
-    let lanes = async |state, node: Option<&str>| {
-        let node = node.map(Into::into);
-        let query = LaneQuery { state, node, ..LaneQuery::new("mail") };
+    let lanes = async |stages: &[LaneStage], node: Option<&str>| {
+        let (stages, node) = (stages.to_vec(), node.map(Into::into));
+        let query = LaneQuery { stages, node, ..LaneQuery::new("mail") };
         store.lanes(query).await.unwrap().rows.len()
     };
-    assert_eq!(lanes(Some(LaneState::Claimed), None).await, 2);
-    assert_eq!(lanes(Some(LaneState::Waiting), None).await, 1);
-    assert_eq!(lanes(None, Some("n")).await, 2);
-    assert_eq!(lanes(None, Some("other")).await, 0);
+    assert_eq!(lanes(&[LaneStage::Running], None).await, 2);
+    assert_eq!(lanes(&LaneStage::WAITING, None).await, 1);
+    assert_eq!(lanes(&[], Some("n")).await, 2);
+    assert_eq!(lanes(&[], Some("other")).await, 0);
     for (state, count) in [(JobState::Running, 2), (JobState::Queued, 1)] {
         let query = JobQuery::new("mail", JobFilter::In(state));
         let jobs = store.jobs(query).await.unwrap().rows;

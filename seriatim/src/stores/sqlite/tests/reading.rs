@@ -5,8 +5,8 @@ use super::super::migrate::migrate;
 use super::super::tx::{Definitions, STEPS, Tx};
 use super::*;
 use crate::contract::{
-    Beat, ClaimSelection, GoOn, Heartbeat, JobQuery, JobState, LaneQuery, Release, Rescue, Settle,
-    Sweep,
+    Beat, ClaimSelection, GoOn, Heartbeat, JobFilter, JobOrder, JobQuery, JobState, LaneOrder,
+    LaneQuery, LaneStage, Release, Rescue, Settle, Sweep,
 };
 use crate::model::clock::Timestamp;
 use crate::model::queue::{DueRule, Mode, Queue};
@@ -98,6 +98,12 @@ fn fill(tx: &mut Tx<'_>, mode: Mode, depth: u32) {
         ];
         tx.push(&jobs).unwrap();
     }
+    let dead = "INSERT INTO ended (seq, q, dead, state, at, created, score, jprio, run_at, attempts, flagged, jroute, retry,
+                  crashes, payload)
+                WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < ?1)
+                SELECT 1000000000 + n, number, 1, 'failed', ?2 - n / 3, 0, 0, 0, 0, 1, 0, 0, 0, 0, x'31' FROM i, queue";
+    // More than a sweep looks at.
+    tx.execute(dead, [i64::from(depth.max(200)), tx.now]).unwrap();
 }
 
 /// The steps of each call, among so many jobs.
@@ -143,6 +149,10 @@ fn calls(mode: Mode, depth: u32) -> Vec<(&'static str, u64)> {
     assert_eq!(held.len(), LANES);
     let bury = Outcome::Bury { error: "e".into() };
     counted.settle("a burial", &held, &bury, false);
+    for order in [JobOrder::Arrival, JobOrder::Key, JobOrder::UpdatedAt] {
+        let page = JobQuery { order, rows_max: 2, ..JobQuery::new("q", JobState::Dead) };
+        counted.call("dead jobs", |tx| tx.job_page(&page).unwrap());
+    }
     counted.call("a sweep", |tx| tx.sweep(Sweep { now: None, rows_max: 100 }.rows_max).unwrap());
     counted.steps
 }
@@ -155,10 +165,37 @@ fn views(counted: &mut Counted<'_>, turns: &[Turn]) {
     let held = LaneQuery { node, rows_max: 10, ..LaneQuery::new("q") };
     let held = counted.call("the lanes of a node", |tx| tx.lane_page(&held).unwrap());
     assert_eq!(held.rows.len(), LANES);
-    let page = LaneQuery { rows_max: 10, ..LaneQuery::new("q") };
-    counted.call("a page of lanes", |tx| tx.lane_page(&page).unwrap());
-    let page = JobQuery { rows_max: 10, ..JobQuery::new("q", JobState::Queued) };
-    counted.call("a page of jobs", |tx| tx.job_page(&page).unwrap());
+    for (name, order) in [
+        ("lanes by age", LaneOrder::Age),
+        ("lanes by key", LaneOrder::Key),
+        ("lanes by due time", LaneOrder::Due),
+        ("lanes by retries", LaneOrder::RetryCount),
+    ] {
+        use LaneStage::{Held, Paused, Ready, Retrying, Running, Scheduled};
+        let sets = [&[][..], &[Ready, Scheduled, Retrying], &[Running], &[Held, Paused]];
+        for stages in sets {
+            let page = LaneQuery { order, rows_max: 10, ..LaneQuery::new("q") };
+            let mut page = LaneQuery { stages: stages.to_vec(), ..page };
+            page.after = counted.call(name, |tx| tx.lane_page(&page).unwrap()).next;
+            counted.call(name, |tx| tx.lane_page(&page).unwrap());
+        }
+        // A bounded look for what nothing has.
+        let stages = vec![LaneStage::Crashed];
+        let look = LaneQuery { order, stages, scan_max: Some(20), ..LaneQuery::new("q") };
+        counted.call("a bounded look", |tx| tx.lane_page(&look).unwrap());
+    }
+    let prefix = Some("waiting1".into());
+    let page = LaneQuery { prefix, order: LaneOrder::Key, rows_max: 2, ..LaneQuery::new("q") };
+    counted.call("lanes with a prefix", |tx| tx.lane_page(&page).unwrap());
+    for (name, filter) in [
+        ("jobs", JobFilter::Live),
+        ("waiting jobs", JobState::Queued.into()),
+        ("running jobs", JobState::Running.into()),
+    ] {
+        let mut page = JobQuery { rows_max: 4, ..JobQuery::new("q", filter) };
+        page.after = counted.call(name, |tx| tx.job_page(&page).unwrap()).next;
+        counted.call(name, |tx| tx.job_page(&page).unwrap());
+    }
     counted.call("the figures", |tx| tx.stats().unwrap());
     counted.call("the due times", |tx| tx.due(&[]).unwrap());
 }

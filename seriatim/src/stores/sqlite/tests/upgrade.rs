@@ -13,6 +13,7 @@ fn downgrade(file: &rusqlite::Connection, claimed: &Turn) {
         DROP INDEX idempotency_look_at; ALTER TABLE idempotency DROP COLUMN look_at;
         CREATE INDEX idempotency_until ON idempotency (until);
         ALTER TABLE meta DROP COLUMN reserved; ALTER TABLE meta DROP COLUMN boot; DROP TABLE note;
+        DROP INDEX lane_parked; DROP INDEX lane_worst;
         UPDATE lane SET flags = flags & ~64; PRAGMA user_version = 3";
     file.execute_batch(sql).unwrap();
     let lanes = claimed.lane.number.to_le_bytes();

@@ -1,0 +1,149 @@
+/** A JSON value. */
+export type Json = unknown;
+/** `"250ms"`, `"10s"`, `"5m"`, `"1h"`, `"3d"`, or seconds. */
+export type Duration = string | number;
+
+/** Fields of a pushed job, as on the wire. docs/http.md ("Pushing") describes them; the server refuses others. */
+export interface Fields {
+  key?: string | number;
+  score?: number;
+  task?: string;
+  delay?: Duration;
+  /** RFC 3339, or Unix seconds. */
+  run_at?: string | number;
+  priority?: number;
+  max_retries?: number;
+  timeout?: Duration;
+  expires_at?: string | number;
+  idempotency_key?: string;
+  [field: string]: Json;
+}
+
+export interface Pushed {
+  job_id: string;
+  status: "queued" | "merged" | "duplicate";
+}
+
+export interface CallOptions {
+  /** The request may be repeated although it may have been carried out. */
+  safe?: boolean;
+  timeout?: number;
+  retryFor?: number;
+}
+
+export class Client {
+  /**
+   * `token` defaults to the variable SERIATIM_TOKEN. `timeout` limits one attempt of a request, and `retryFor` is how
+   * long a request that is safe to repeat is repeated, both in seconds (10).
+   */
+  constructor(url?: string, options?: { token?: string; timeout?: number; retryFor?: number });
+  push(queue: string, payload?: Json, fields?: Fields): Promise<Pushed>;
+  /** Pushes all jobs or none. */
+  pushAll(queue: string, jobs: (Fields & { payload?: Json })[]): Promise<Pushed[]>;
+  /** All that is known of a job. */
+  job(jobId: string): Promise<Record<string, any>>;
+  /** Cancels a waiting job; the handler of a running one is told. */
+  cancel(jobId: string): Promise<Record<string, any>>;
+  /** Any request of the API, as `call("GET", "/queues")`. */
+  call(method: string, path: string, body?: Json, options?: CallOptions): Promise<any>;
+}
+
+/** A request was not carried out, or nobody knows whether it was. */
+export class SeriatimError extends Error {}
+/** The server refused the request. */
+export class Problem extends SeriatimError {
+  status: number;
+  detail: string;
+  /** The name of what is wrong, if there is one. */
+  field?: string;
+  document: Record<string, any>;
+  retryAfter?: number;
+}
+/** No answer. `sent` is false if the request did not reach the server; otherwise it may have been carried out. */
+export class Unreachable extends SeriatimError {
+  sent: boolean;
+}
+
+export interface LaneJob {
+  job_id: string;
+  score: number;
+  payload: any;
+  traceparent?: string;
+}
+
+/** The jobs of one key, with the fields of docs/workers.md ("The call"), among them these. */
+export class Lane {
+  lane: string;
+  queue: string;
+  key: string | null;
+  /** Only grows for a key: send it with your writes, so that the receiver can refuse stale ones. */
+  token: number;
+  task: string | null;
+  attempt: number;
+  retry_count: number;
+  crashes: number;
+  /** In order. */
+  jobs: LaneJob[];
+  /** Aborted when all jobs are cancelled, the time is up, or the claim is lost. */
+  readonly signal: AbortSignal;
+  payloads(): any[];
+  /** Whether `job` is cancelled; without `job`: whether all are. All are when the time is up or the claim is lost. */
+  cancelled(job?: LaneJob): boolean;
+  /** Whether the remote worker stops. Finish within its `stopTimeout`, or return `release(done)`. */
+  stopping(): boolean;
+  /** Reports progress: any JSON value, which replaces the one before. */
+  progress(progress: Json): void;
+}
+
+/** The first `done` jobs are done; the outcome is the next one's. */
+export interface Outcome {
+  outcome: "done" | "retry" | "snooze" | "bury" | "cancel" | "release";
+  error?: string;
+  retry_in?: number | null;
+  done?: number;
+}
+
+/** The lane is done; so is a handler that returns nothing. */
+export function done(): Outcome;
+/** A failure: again after `after` seconds, or after the queue's backoff. An exception does the same. */
+export function retry(error: unknown, after?: number | null, done?: number): Outcome;
+/** Again after `after` seconds; not a failure. */
+export function snooze(after: number, done?: number): Outcome;
+/** To the morgue, the dead-letter queue. */
+export function bury(error: unknown, done?: number): Outcome;
+/** Cancelled. */
+export function cancel(reason?: unknown, done?: number): Outcome;
+/** Back to the queue, uncounted. Remote workers only: use it when `lane.stopping()`. */
+export function release(done?: number): Outcome;
+
+/** What is not an outcome is done. */
+export type Handler = (lane: Lane) => unknown;
+
+export interface RemoteOptions {
+  /** Lanes at a time (1). */
+  concurrency?: number;
+  /** Seconds that a claim lasts from its last heartbeat (60). */
+  lease?: number;
+  /** Seconds that a claim request waits for work, and so does a stop (5). */
+  wait?: number;
+  /** Seconds that handlers may run on after SIGTERM; then their lanes are released (25). */
+  stopTimeout?: number;
+  name?: string;
+  groups?: string[];
+}
+
+/** Claims lanes over HTTP. Handlers share one thread: one that blocks it for `lease` loses its claims. */
+export class RemoteWorker {
+  constructor(client: Client, queues: string | string[], handle: Handler, options?: RemoteOptions);
+  /** Works until `stop`, SIGTERM or SIGINT (a second one ends the process). Throws if the server refuses the claims. */
+  run(): Promise<void>;
+  /** Claims no more; `run` returns when the handlers have ended, or after `stopTimeout`. */
+  stop(): void;
+}
+
+/** A program of `seriatim serve`. Calls run in parallel, as many as its `concurrency` allows. */
+export class ProcessWorker {
+  constructor(handle: Handler);
+  /** Returns after `shutdown`, or when stdin has ended. */
+  run(): Promise<void>;
+}

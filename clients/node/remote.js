@@ -1,0 +1,169 @@
+// A worker that claims lanes over HTTP (docs/http.md, "Remote workers").
+
+import { hostname } from "node:os";
+import { mayRepeat, pauseAfter, Problem, withDefaults } from "./client.js";
+import { Lane, outcomeOf, release, retry } from "./lane.js";
+
+const HEARTBEAT_MAX_S = 5;
+const RELEASE_S = 2;
+const SIGNALS = ["SIGTERM", "SIGINT"];
+
+export class RemoteWorker {
+  /** Lanes in work, with their claims. */
+  #running = new Map();
+  #stopping = false;
+  #stoppedAt = 0;
+  #failures = 0;
+  #unknown = "";
+  #wake = () => {};
+
+  constructor(client, queues, handle, options = {}) {
+    const name = `${hostname()}-${process.pid}`;
+    const defaults = { concurrency: 1, lease: 60, wait: 5, stopTimeout: 25, name, groups: undefined };
+    Object.assign(this, withDefaults(options, defaults), { client, handle });
+    this.queues = [queues].flat();
+  }
+
+  stop() {
+    this.#stopping = true;
+    this.#stoppedAt = performance.now();
+    this.#wake();
+  }
+
+  async run() {
+    const stop = () => {
+      // A second signal ends the process.
+      SIGNALS.forEach((name) => process.off(name, stop));
+      this.stop();
+    };
+    SIGNALS.forEach((name) => process.on(name, stop));
+    const pulse = setInterval(() => this.#beat(), Math.min(this.lease / 3, HEARTBEAT_MAX_S) * 1000);
+    try {
+      while (!this.#stopping) await this.#take();
+    } finally {
+      await this.#end();
+      clearInterval(pulse);
+      SIGNALS.forEach((name) => process.off(name, stop));
+    }
+  }
+
+  /** Waits until a lane has ended, the worker stops, or the time is up. */
+  async #sleep(ms) {
+    let timer;
+    await new Promise((resolve) => {
+      this.#wake = resolve;
+      if (ms !== undefined) timer = setTimeout(resolve, ms);
+    });
+    clearTimeout(timer);
+  }
+
+  async #take() {
+    const running = [...this.#running.keys()];
+    // A lane that crashed before runs as the last one claimed: it would take others with it.
+    if (running.length >= this.concurrency || running.some((lane) => lane.crashes > 0)) return this.#sleep();
+    const sentAt = performance.now();
+    const limit = this.concurrency - running.length;
+    const wait_ms = this.wait * 1000;
+    const body = { queues: this.queues, consumer_groups: this.groups, limit, lease_ttl_sec: this.lease, wait_ms };
+    let answer;
+    try {
+      answer = await this.#call("/work/claim", body, { timeout: this.wait + 10, retryFor: 0 });
+    } catch (error) {
+      if (!mayRepeat(error, true)) throw error;
+      if (this.#failures === 0) console.error("cannot claim, trying again:", error.message);
+      if (!this.#stopping) await this.#sleep(pauseAfter(error, this.#failures++));
+      return;
+    }
+    this.#failures = 0;
+    const unknown = (answer.unknown_queues ?? []).join(", ");
+    if (unknown && unknown !== this.#unknown) console.error("queues that do not exist (the first push creates them):", unknown);
+    this.#unknown = unknown;
+    for (const document of answer.lanes) this.#perform(document, sentAt);
+  }
+
+  async #perform({ secret, ...document }, sentAt) {
+    const claim = { lane: document.lane, token: document.token, secret };
+    const lane = new Lane(document, (progress) => (claim.progress = progress), () => this.#stopping);
+    Lane.heard(lane, { until: sentAt + this.lease * 1000 });
+    for (const older of this.#running.keys()) {
+      // Its lease ended, and this worker has it again.
+      if (older.lane === lane.lane) Lane.heard(older, { lost: true });
+    }
+    this.#running.set(lane, claim);
+    // What came with the last claim, during a stop, goes back.
+    const outcome = this.#stopping ? release() : await outcomeOf(this.handle, lane);
+    try {
+      await this.#settleOne(lane, outcome);
+    } catch (error) {
+      console.error(`the result of ${about(lane)} is lost, it runs again:`, error.message);
+    }
+    this.#running.delete(lane);
+    this.#wake();
+  }
+
+  async #settleOne(lane, outcome) {
+    try {
+      await this.#settle([[lane, outcome]], Infinity);
+    } catch (error) {
+      if (!(error instanceof Problem && error.status === 400)) throw error;
+      const invalid = retry(`invalid outcome ${JSON.stringify(outcome)}: ${error.message}`);
+      await this.#settle([[lane, invalid]], Infinity);
+    }
+  }
+
+  async #settle(outcomes, retryFor) {
+    const results = outcomes.map(([lane, outcome]) => ({ ...proof(this.#running.get(lane)), ...outcome }));
+    // A second settle of a claim changes nothing: it is stale.
+    const answer = await this.#call("/work/settle", { results }, { safe: true, retryFor });
+    answer.results.forEach(({ status }, i) => {
+      if (status === "stale") console.error(`the claim of ${about(outcomes[i][0])} was lost, or settled before`);
+    });
+  }
+
+  async #beat() {
+    const lanes = [...this.#running].filter(([lane]) => !Lane.isLost(lane));
+    if (lanes.length === 0) return;
+    const sentAt = performance.now();
+    const claims = lanes.map(([, claim]) => claim);
+    const options = { timeout: this.lease / 3, retryFor: 0 };
+    try {
+      const answer = await this.#call("/work/heartbeat", { claims, lease_ttl_sec: this.lease }, options);
+      const cancelled = new Map(answer.cancel.map((notice) => [notice.lane, notice.job_ids]));
+      for (const [lane] of lanes) {
+        const lost = answer.lost.includes(lane.lane);
+        Lane.heard(lane, { cancelled: cancelled.get(lane.lane), lost, until: sentAt + this.lease * 1000 });
+      }
+    } catch (error) {
+      console.error("a heartbeat failed:", error.message);
+      for (const [lane, claim] of lanes) {
+        // If it is what was refused, it must not stop the heartbeats.
+        delete claim.progress;
+        Lane.heard(lane, {});
+      }
+    }
+  }
+
+  async #end() {
+    if (!this.#stopping) this.stop();
+    const deadline = this.#stoppedAt + this.stopTimeout * 1000;
+    while (this.#running.size > 0 && performance.now() < deadline) await this.#sleep(deadline - performance.now());
+    const left = [...this.#running.keys()];
+    if (left.length === 0) return;
+    console.error(`${left.length} lanes did not end in time: released`);
+    try {
+      await this.#settle(left.map((lane) => [lane, release()]), RELEASE_S);
+    } catch (error) {
+      console.error("cannot release lanes: they run again when their leases end:", error.message);
+    }
+    for (const lane of left) Lane.heard(lane, { lost: true });
+  }
+
+  #call(path, body, options) {
+    return this.client.call("POST", path, { worker: this.name, ...body }, options);
+  }
+}
+
+/** Names a claim. Its secret proves that it is ours: do not log it. */
+const proof = ({ lane, token, secret }) => ({ lane, token, secret });
+
+const about = (lane) => `lane ${lane.lane} (key ${JSON.stringify(lane.key)})`;

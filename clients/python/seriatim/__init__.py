@@ -1,0 +1,12 @@
+"""Client of Seriatim: push jobs, and work on them over HTTP or as a program of `seriatim serve`."""
+
+from .client import Client, Job, Problem, Pushed, SeriatimError, Unreachable
+from .lane import Lane
+from .outcome import Outcome, bury, cancel, done, release, retry, snooze
+from .process import ProcessWorker
+from .remote import RemoteWorker
+
+__all__ = [
+    "Client", "Job", "Lane", "Outcome", "Problem", "ProcessWorker", "Pushed", "RemoteWorker", "SeriatimError",
+    "Unreachable", "bury", "cancel", "done", "release", "retry", "snooze",
+]  # fmt: skip

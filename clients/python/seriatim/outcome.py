@@ -1,0 +1,64 @@
+"""What a handler makes of a lane. The first `done` jobs are done; the outcome is the next one's."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypedDict
+
+if TYPE_CHECKING:
+    from .lane import Lane
+
+log = logging.getLogger("seriatim")
+
+
+class Outcome(TypedDict, total=False):
+    outcome: str
+    error: str
+    retry_in: Optional[float]
+    done: int
+
+
+def done() -> Outcome:
+    """The lane is done; so is a handler that returns nothing."""
+    return {"outcome": "done"}
+
+
+def retry(error: object, after: Optional[float] = None, done: int = 0) -> Outcome:
+    """A failure: again after `after` seconds, or after the queue's backoff. An exception does the same."""
+    return {"outcome": "retry", "error": str(error), "retry_in": after, "done": done}
+
+
+def snooze(after: float, done: int = 0) -> Outcome:
+    """Again after `after` seconds; not a failure."""
+    return {"outcome": "snooze", "retry_in": after, "done": done}
+
+
+def bury(error: object, done: int = 0) -> Outcome:
+    """To the morgue, the dead-letter queue."""
+    return {"outcome": "bury", "error": str(error), "done": done}
+
+
+def cancel(reason: object = "", done: int = 0) -> Outcome:
+    """Cancelled."""
+    return {"outcome": "cancel", "error": str(reason), "done": done}
+
+
+def release(done: int = 0) -> Outcome:
+    """Back to the queue, uncounted. Remote workers only: use it when `lane.stopping()`."""
+    return {"outcome": "release", "done": done}
+
+
+def outcome_of(handle: Callable[[Lane], Any], lane: Lane) -> Outcome:
+    """Runs the handler. What is not an outcome is done, and an exception a retry with its text."""
+    try:
+        answer = handle(lane)
+        json.dumps(answer if is_outcome(answer) else None)
+    except BaseException as error:  # Also SystemExit, which would end the thread and nothing else.
+        log.exception("the handler of lane %s (key %r) failed", lane.lane, lane.key)
+        return retry(f"{type(error).__name__}: {error}")
+    return answer if is_outcome(answer) else done()
+
+
+def is_outcome(answer: Any) -> bool:
+    return isinstance(answer, dict) and "outcome" in answer

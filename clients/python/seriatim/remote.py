@@ -1,0 +1,227 @@
+"""A worker that claims lanes over HTTP (docs/http.md, "Remote workers")."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import queue
+import signal
+import socket
+import threading
+import time
+from typing import Any, Callable, Optional, Union
+
+from .client import Client, Problem, SeriatimError, log, may_repeat, pause_after
+from .lane import Lane
+from .outcome import Outcome, outcome_of, release, retry
+
+HEARTBEAT_MAX_S = 5.0
+RELEASE_S = 2.0
+
+
+class RemoteWorker:
+    """Runs `handle` for each lane of `queues`, `concurrency` at a time, each in a thread.
+
+    A claim lasts `lease` seconds from its last heartbeat. A claim request waits `wait` seconds for work, and so does a
+    stop. `stop_timeout` is how long handlers may run on after SIGTERM; then their lanes are released.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        queues: Union[str, list[str]],
+        handle: Callable[[Lane], Any],
+        *,
+        concurrency: int = 1,
+        lease: float = 60.0,
+        wait: float = 5.0,
+        stop_timeout: float = 25.0,
+        name: Optional[str] = None,
+        groups: Optional[list[str]] = None,
+    ):
+        self.client, self.handle, self.concurrency = client, handle, concurrency
+        self.queues = [queues] if isinstance(queues, str) else queues
+        self.lease, self.wait, self.stop_timeout = lease, wait, stop_timeout
+        self.name = name or f"{socket.gethostname()}-{os.getpid()}"
+        self.groups = groups
+        # Lanes in work, with their claims.
+        self._running: dict[Lane, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+        self._stopping, self._stopped_at = False, 0.0
+        self._failures = 0
+        self._unknown: list[str] = []
+        # Wakes `run`: a lane has ended, or the worker stops. Its `put` is safe in a signal handler.
+        self._mail: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._over = threading.Event()
+
+    def stop(self) -> None:
+        """Claims no more; `run` returns when the handlers have ended, or after `stop_timeout`."""
+        self._stopping, self._stopped_at = True, time.monotonic()
+        self._mail.put(None)
+
+    def run(self) -> None:
+        """Works until `stop`, SIGTERM or SIGINT (a second one ends the process at once). Raises `Problem` if the server
+        refuses the claims, as for a wrong token."""
+        restore = self._stop_on_signals()
+        threading.Thread(target=self._beat, daemon=True).start()
+        try:
+            while not self._stopping:
+                self._take()
+            self._end()
+        except Problem:
+            self._end()
+            raise
+        finally:
+            self._over.set()
+            restore()
+
+    def _stop_on_signals(self) -> Callable[[], None]:
+        if threading.current_thread() is not threading.main_thread():
+            return lambda: None
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+        def restore() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        def stop(_number: int, _frame: Any) -> None:
+            restore()
+            self.stop()
+
+        for number in before:
+            signal.signal(number, stop)
+        return restore
+
+    def _lanes(self) -> list[Lane]:
+        with self._lock:
+            return list(self._running)
+
+    def _wait(self, timeout: Optional[float] = None) -> None:
+        """Waits for mail, and takes all of it."""
+        try:
+            self._mail.get(timeout=timeout)
+            while True:
+                self._mail.get_nowait()
+        except queue.Empty:
+            pass
+
+    def _take(self) -> None:
+        running = self._lanes()
+        # A lane that crashed before runs as the last one claimed: it would take others with it.
+        if len(running) >= self.concurrency or any(lane.crashes for lane in running):
+            self._wait()
+            return
+        self._wait(0)
+        limit, sent_at = self.concurrency - len(running), time.monotonic()
+        body = {
+            "queues": self.queues,
+            "consumer_groups": self.groups,
+            "limit": limit,
+            "lease_ttl_sec": self.lease,
+            "wait_ms": int(self.wait * 1000),
+        }
+        try:
+            answer = self._call("/work/claim", body, timeout=self.wait + 10, retry_for=0)
+        except SeriatimError as error:
+            if not may_repeat(error, safe=True):
+                raise
+            self._pause(error)
+            return
+        self._failures = 0
+        unknown = answer.get("unknown_queues", [])
+        if unknown and unknown != self._unknown:
+            log.warning("queues that do not exist (the first push creates them): %s", ", ".join(unknown))
+        self._unknown = unknown
+        for document in answer["lanes"]:
+            self._start(document, sent_at)
+
+    def _pause(self, error: SeriatimError) -> None:
+        if self._failures == 0:
+            log.warning("cannot claim, trying again: %s", error)
+        self._wait(pause_after(error, self._failures))
+        self._failures += 1
+
+    def _start(self, document: dict[str, Any], sent_at: float) -> None:
+        claim = {"lane": document["lane"], "token": document["token"], "secret": document.pop("secret")}
+        lane = Lane(document, lambda text: claim.update(progress=json.loads(text)), lambda: self._stopping)
+        lane._until = sent_at + self.lease
+        with self._lock:
+            for older in self._running:
+                # Its lease ended, and this worker has it again.
+                older._lost |= older.lane == lane.lane
+            self._running[lane] = claim
+        threading.Thread(target=self._perform, args=(lane,), daemon=True).start()
+
+    def _perform(self, lane: Lane) -> None:
+        # What came with the last claim, during a stop, goes back.
+        outcome = release() if self._stopping else outcome_of(self.handle, lane)
+        try:
+            self._settle_one(lane, outcome)
+        except SeriatimError as error:
+            log.error("the result of lane %s (key %r) is lost, it runs again: %s", lane.lane, lane.key, error)
+        with self._lock:
+            del self._running[lane]
+        self._mail.put(None)
+
+    def _settle_one(self, lane: Lane, outcome: Outcome) -> None:
+        try:
+            self._settle([(lane, outcome)], math.inf)
+        except Problem as error:
+            if error.status != 400:
+                raise
+            self._settle([(lane, retry(f"invalid outcome {outcome}: {error}"))], math.inf)
+
+    def _settle(self, outcomes: list[tuple[Lane, Outcome]], retry_for: float) -> None:
+        with self._lock:
+            outcomes = [(lane, outcome) for lane, outcome in outcomes if lane in self._running]
+            results = [{**proof(self._running[lane]), **outcome} for lane, outcome in outcomes]
+        # A second settle of a claim changes nothing: it is stale.
+        answer = self._call("/work/settle", {"results": results}, safe=True, retry_for=retry_for)
+        for (lane, _), result in zip(outcomes, answer["results"]):
+            if result["status"] == "stale":
+                log.warning("the claim of lane %s (key %r) was lost, or settled before", lane.lane, lane.key)
+
+    def _beat(self) -> None:
+        while not self._over.wait(min(self.lease / 3, HEARTBEAT_MAX_S)):
+            with self._lock:
+                held = {lane: claim for lane, claim in self._running.items() if not lane._lost}
+            if not held:
+                continue
+            sent_at, claims = time.monotonic(), [dict(claim) for claim in held.values()]
+            try:
+                body = {"claims": claims, "lease_ttl_sec": self.lease}
+                answer = self._call("/work/heartbeat", body, timeout=self.lease / 3, retry_for=0)
+            except SeriatimError as error:
+                log.warning("a heartbeat failed: %s", error)
+                for claim in held.values():
+                    # If it is what was refused, it must not stop the heartbeats.
+                    claim.pop("progress", None)
+                continue
+            cancelled = {notice["lane"]: notice["job_ids"] for notice in answer["cancel"]}
+            for lane in held:
+                lane._until = sent_at + self.lease
+                lane._lost |= lane.lane in answer["lost"]
+                lane._cancelled.update(cancelled.get(lane.lane, ()))
+
+    def _end(self) -> None:
+        if not self._stopping:
+            self.stop()
+        deadline = self._stopped_at + self.stop_timeout
+        while self._lanes() and time.monotonic() < deadline:
+            self._wait(max(0, deadline - time.monotonic()))
+        left = [(lane, release()) for lane in self._lanes()]
+        if left:
+            log.warning("%d lanes did not end in time: released", len(left))
+            try:
+                self._settle(left, RELEASE_S)
+            except SeriatimError as error:
+                log.error("cannot release lanes: they run again when their leases end: %s", error)
+
+    def _call(self, path: str, body: dict[str, Any], **options: Any) -> Any:
+        return self.client.call("POST", path, {"worker": self.name, **body}, **options)
+
+
+def proof(claim: dict[str, Any]) -> dict[str, Any]:
+    """Without progress. The secret proves that the claim is ours: do not log it."""
+    return {name: claim[name] for name in ("lane", "token", "secret")}

@@ -1,0 +1,488 @@
+# Client of Seriatim: push jobs, and work on them over HTTP or as a program of `seriatim serve`.
+# Needs the standard library only (Ruby 3.0 or newer); copy the file. MIT OR Apache-2.0.
+
+require "json"
+require "net/http"
+require "set"
+require "socket"
+require "uri"
+
+module Seriatim
+  PAUSE_MIN_S = 0.1
+  PAUSE_MAX_S = 5.0
+  HEARTBEAT_MAX_S = 5.0
+  RELEASE_S = 2
+
+  # A request was not carried out, or nobody knows whether it was.
+  class Error < StandardError; end
+
+  # The server refused the request: `status`, `detail`, and `field`, the name of what is wrong, if there is one.
+  class Problem < Error
+    attr_reader :status, :detail, :field, :document, :retry_after
+
+    def initialize(request, status, document, retry_after = nil)
+      @status, @document, @retry_after = status, document, retry_after
+      @detail, @field = document.values_at("detail", "field")
+      place = @field && "`#{@field}`: "
+      super("#{request}: #{status} #{document["title"]}: #{place}#{@detail}")
+    end
+  end
+
+  # No answer. `sent` is false if the request did not reach the server; otherwise it may have been carried out.
+  class Unreachable < Error
+    attr_reader :sent
+
+    def initialize(request, cause, sent)
+      @sent = sent
+      super("#{request}: no answer: #{cause.message}")
+    end
+  end
+
+  # Requests to the HTTP API. `token` defaults to the variable SERIATIM_TOKEN. `timeout` limits one attempt of a
+  # request, and `retry_for` is how long a request that is safe to repeat is repeated, both in seconds.
+  class Client
+    def initialize(url = "http://127.0.0.1:7117", token: ENV["SERIATIM_TOKEN"], timeout: 10, retry_for: 10)
+      raise ArgumentError, "url is #{url.inspect}: it must start with http:// or https://" unless url.match?(%r{\Ahttps?://})
+
+      @url = "#{url.chomp("/")}/api/v1"
+      @token, @timeout, @retry_for = token, timeout, retry_for
+    end
+
+    # Pushes one job. Fields: `key`, `score`, `delay`, `run_at`, `priority`, `idempotency_key` and the others of
+    # docs/http.md ("Pushing"); the server refuses unknown ones.
+    def push(queue, payload = nil, **fields)
+      push_all(queue, [{ payload: payload, **fields }]).first
+    end
+
+    # Pushes all jobs, hashes with `payload` and fields, or none.
+    def push_all(queue, jobs)
+      # Repeated after an answer that was lost, jobs without these keys would be pushed twice.
+      safe = jobs.all? { |job| job[:idempotency_key] || job["idempotency_key"] }
+      answer = call("POST", "/queues/#{quote(queue)}/jobs", jobs, safe: safe)
+      warn("queue #{queue.inspect} did not exist and was created") if answer["created"]
+      answer["jobs"]
+    end
+
+    # All that is known of a job.
+    def job(job_id)
+      call("GET", "/jobs/#{quote(job_id)}", safe: true)
+    end
+
+    # Cancels a waiting job; the handler of a running one is told.
+    def cancel(job_id)
+      call("POST", "/jobs/#{quote(job_id)}/cancel", safe: true)
+    end
+
+    # Any request of the API, as `call("GET", "/queues")`. `safe`: it may be repeated although it may have been
+    # carried out.
+    def call(method, path, body = nil, safe: false, timeout: @timeout, retry_for: @retry_for)
+      deadline = Seriatim.now + retry_for
+      attempt = 0
+      begin
+        once(method, path, body, timeout)
+      rescue Error => error
+        pause = Seriatim.pause_after(error, attempt)
+        raise if !Seriatim.may_repeat?(error, safe) || Seriatim.now + pause > deadline
+
+        sleep(pause)
+        attempt += 1
+        retry
+      end
+    end
+
+    private
+
+    def once(method, path, body, timeout)
+      uri, what = URI(@url + path), "#{method} #{@url}#{path}"
+      headers = { "Content-Type" => "application/json" }
+      headers["Authorization"] = "Bearer #{@token}" if @token
+      request = Net::HTTPGenericRequest.new(method, !body.nil?, true, uri, headers)
+      request.body = JSON.generate(body) if body
+      answer = send_request(request, uri, timeout, what)
+      document = parse(answer.body)
+      if answer.is_a?(Net::HTTPSuccess)
+        return document if document
+
+        raise Unreachable.new(what, IOError.new("the answer is not JSON"), true)
+      end
+      # A proxy answers errors with a page of its own.
+      document = { "title" => answer.message, "detail" => answer.body.to_s[0, 200] } unless document.is_a?(Hash)
+      asked = answer["Retry-After"]
+      raise Problem.new(what, answer.code.to_i, document, asked && Float(asked, exception: false))
+    end
+
+    def send_request(request, uri, timeout, what)
+      http, sent = Net::HTTP.new(uri.host, uri.port), false
+      http.use_ssl = uri.scheme == "https"
+      http.open_timeout = http.read_timeout = http.write_timeout = timeout
+      http.max_retries = 0
+      http.start do
+        sent = true
+        http.request(request)
+      end
+    rescue StandardError => error
+      raise Unreachable.new(what, error, sent)
+    end
+
+    def parse(text)
+      JSON.parse(text.to_s)
+    rescue JSON::ParserError
+      nil
+    end
+
+    def quote(text)
+      URI.encode_www_form_component(text).gsub("+", "%20")
+    end
+  end
+
+  # What a handler makes of a lane. The first `done` jobs are done; the outcome is the next one's.
+  class << self
+    # The lane is done; so is whatever is not an outcome.
+    def done
+      { outcome: "done" }
+    end
+
+    # A failure: again after `after` seconds, or after the queue's backoff. An exception does the same.
+    def retry(error, after: nil, done: 0)
+      { outcome: "retry", error: error.to_s, retry_in: after, done: done }
+    end
+
+    # Again after `after` seconds; not a failure.
+    def snooze(after, done: 0)
+      { outcome: "snooze", retry_in: after, done: done }
+    end
+
+    # To the morgue, the dead-letter queue.
+    def bury(error, done: 0)
+      { outcome: "bury", error: error.to_s, done: done }
+    end
+
+    # Cancelled.
+    def cancel(reason = "", done: 0)
+      { outcome: "cancel", error: reason.to_s, done: done }
+    end
+
+    # Back to the queue, uncounted. Remote workers only: use it when `lane.stopping?`.
+    def release(done: 0)
+      { outcome: "release", done: done }
+    end
+
+    # For the classes of this file.
+
+    def now
+      Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+
+    # Whether to send a request again: if it was certainly not carried out, or if a second time does no harm.
+    def may_repeat?(error, safe)
+      return error.status == 429 || (safe && error.status >= 500) if error.is_a?(Problem)
+
+      safe || !error.sent
+    end
+
+    # What the server asked for, otherwise longer each time; a random part keeps clients apart.
+    def pause_after(error, attempt)
+      asked = error.retry_after if error.is_a?(Problem)
+      (asked || [PAUSE_MIN_S * 2**[attempt, 16].min, PAUSE_MAX_S].min) * rand(1.0..1.5)
+    end
+
+    # Runs the handler. An exception is a retry with its text; also SystemExit, which would end the thread only.
+    def outcome_of(handle, lane)
+      answer = handle.call(lane)
+      return done unless answer.is_a?(Hash) && (answer.key?(:outcome) || answer.key?("outcome"))
+
+      JSON.parse(JSON.generate(answer), symbolize_names: true)
+    rescue Exception => error # rubocop:disable Lint/RescueException
+      warn("the handler of #{lane} failed: #{error.full_message(highlight: false)}")
+      self.retry("#{error.class}: #{error.message}")
+    end
+  end
+
+  # The jobs of one key. `lane["field"]` has all fields of docs/workers.md ("The call").
+  class Lane
+    attr_writer :lost, :ends_at
+
+    def initialize(document, report, stopping = -> { false })
+      @document, @report, @stopping = document, report, stopping
+      @cancelled, @lost = Set.new, false
+      # When the claim ends unless it is extended: then another worker may have the lane.
+      @ends_at = Float::INFINITY
+    end
+
+    # `jobs` are in order, hashes with "job_id", "score" and "payload". `token` only grows for a key: send it with your
+    # writes, so that the receiver can refuse stale ones.
+    %w[lane queue key token task attempt retry_count crashes jobs].each do |name|
+      define_method(name) { @document[name] }
+    end
+
+    def [](name)
+      @document[name]
+    end
+
+    def payloads
+      jobs.map { |job| job["payload"] }
+    end
+
+    # Whether `job` is cancelled; without `job`: whether all are. All are when the time is up or the claim is lost.
+    def cancelled?(job = nil)
+      @lost || Seriatim.now > @ends_at || (job ? [job] : jobs).all? { |one| @cancelled.include?(one["job_id"]) }
+    end
+
+    # Whether the remote worker stops. Finish within its `stop_timeout`, or answer with `Seriatim.release`.
+    def stopping?
+      @stopping.call
+    end
+
+    # Reports progress: any JSON value, which replaces the one before.
+    def progress(progress)
+      @report.call(JSON.parse(JSON.generate(progress)))
+    end
+
+    def cancel_jobs(job_ids)
+      @cancelled.merge(job_ids)
+    end
+
+    def lost?
+      @lost
+    end
+
+    def to_s
+      "lane #{lane} (key #{key.inspect})"
+    end
+  end
+
+  # Claims lanes over HTTP and gives each to the block, `concurrency` at a time, each in a thread.
+  #
+  # A claim lasts `lease` seconds from its last heartbeat. A claim request waits `wait` seconds for work, and so does a
+  # stop. `stop_timeout` is how long handlers may run on after SIGTERM; then their lanes are released.
+  class RemoteWorker
+    def initialize(client, queues, concurrency: 1, lease: 60, wait: 5, stop_timeout: 25, name: nil, groups: nil, &handle)
+      @client, @queues, @concurrency = client, Array(queues), concurrency
+      @handle = handle || raise(ArgumentError, "give the handler as a block")
+      @lease, @wait, @stop_timeout, @groups = lease, wait, stop_timeout, groups
+      @name = name || "#{Socket.gethostname}-#{Process.pid}"
+      # Lanes in work, with their claims.
+      @running, @lock = {}, Mutex.new
+      @stopping, @failures, @unknown = false, 0, []
+      # Wakes `run`: a lane has ended, or the worker stops. Can be written in a signal handler.
+      @mail, @post = IO.pipe
+    end
+
+    # Claims no more; `run` returns when the handlers have ended, or after `stop_timeout`.
+    def stop
+      @stopped_at = Seriatim.now
+      @stopping = true
+      wake
+    end
+
+    # Works until `stop`, SIGTERM or SIGINT (a second one ends the process). Raises Problem if the server refuses the
+    # claims, as for a wrong token.
+    def run
+      restore = stop_on_signals
+      pulse = Thread.new { beat while sleep([@lease / 3.0, HEARTBEAT_MAX_S].min) }
+      begin
+        take until @stopping
+      rescue Error
+        finish
+        raise
+      end
+      finish
+    ensure
+      pulse&.kill
+      restore&.call
+    end
+
+    private
+
+    def stop_on_signals
+      before = {}
+      restore = -> { before.each { |name, handler| trap(name, handler || "DEFAULT") } }
+      stopper = proc { restore.call; stop }
+      %w[TERM INT].each { |name| before[name] = trap(name, stopper) }
+      restore
+    end
+
+    def wake
+      @post.write_nonblock(".", exception: false) # If it is full, it wakes anyway.
+    end
+
+    # Waits for mail, and takes all of it.
+    def wait(timeout = nil)
+      @mail.read_nonblock(4096, exception: false) if IO.select([@mail], nil, nil, timeout)
+    end
+
+    def lanes
+      @lock.synchronize { @running.keys }
+    end
+
+    def take
+      running = lanes
+      # A lane that crashed before runs as the last one claimed: it would take others with it.
+      return wait if running.size >= @concurrency || running.any? { |lane| lane.crashes.positive? }
+
+      wait(0)
+      sent_at = Seriatim.now
+      limit, wait_ms = @concurrency - running.size, (@wait * 1000).to_i
+      body = { queues: @queues, consumer_groups: @groups, limit: limit, lease_ttl_sec: @lease, wait_ms: wait_ms }
+      answer = post("/work/claim", body, timeout: @wait + 10, retry_for: 0)
+      @failures = 0
+      tell_of_unknown(answer.fetch("unknown_queues", []))
+      answer["lanes"].each { |document| start(document, sent_at) }
+    rescue Error => error
+      raise unless Seriatim.may_repeat?(error, true)
+
+      warn("cannot claim, trying again: #{error.message}") if @failures.zero?
+      wait(Seriatim.pause_after(error, @failures))
+      @failures += 1
+    end
+
+    def tell_of_unknown(queues)
+      warn("queues that do not exist (the first push creates them): #{queues.join(", ")}") if queues.any? && queues != @unknown
+      @unknown = queues
+    end
+
+    def start(document, sent_at)
+      claim = { lane: document["lane"], token: document["token"], secret: document.delete("secret") }
+      lane = Lane.new(document, ->(progress) { claim[:progress] = progress }, -> { @stopping })
+      lane.ends_at = sent_at + @lease
+      @lock.synchronize do
+        # If this worker has it already: that lease ended.
+        @running.each_key { |older| older.lost = true if older.lane == lane.lane }
+        @running[lane] = claim
+      end
+      Thread.new { perform(lane) }
+    end
+
+    def perform(lane)
+      # What came with the last claim, during a stop, goes back.
+      outcome = @stopping ? Seriatim.release : Seriatim.outcome_of(@handle, lane)
+      begin
+        settle_one(lane, outcome)
+      rescue Error => error
+        warn("the result of #{lane} is lost, it runs again: #{error.message}")
+      end
+      @lock.synchronize { @running.delete(lane) }
+      wake
+    end
+
+    def settle_one(lane, outcome)
+      settle({ lane => outcome }, Float::INFINITY)
+    rescue Problem => error
+      raise unless error.status == 400
+
+      settle({ lane => Seriatim.retry("invalid outcome #{outcome}: #{error.message}") }, Float::INFINITY)
+    end
+
+    def settle(outcomes, retry_for)
+      outcomes = @lock.synchronize { outcomes.slice(*@running.keys) }
+      results = outcomes.map { |lane, outcome| { **proof(lane), **outcome } }
+      # A second settle of a claim changes nothing: it is stale.
+      answer = post("/work/settle", { results: results }, safe: true, retry_for: retry_for)
+      outcomes.keys.zip(answer["results"]) do |lane, result|
+        warn("the claim of #{lane} was lost, or settled before") if result["status"] == "stale"
+      end
+    end
+
+    # Names a claim. Its secret proves that it is ours: do not log it.
+    def proof(lane)
+      @lock.synchronize { @running[lane] }.slice(:lane, :token, :secret)
+    end
+
+    def beat
+      held = @lock.synchronize { @running.reject { |lane, _| lane.lost? } }
+      return if held.empty?
+
+      sent_at = Seriatim.now
+      body = { claims: held.values.map(&:dup), lease_ttl_sec: @lease }
+      hear(held.keys, post("/work/heartbeat", body, timeout: @lease / 3.0, retry_for: 0), sent_at)
+    rescue Error => error
+      warn("a heartbeat failed: #{error.message}")
+      # If it is what was refused, it must not stop the heartbeats.
+      held.each_value { |claim| claim.delete(:progress) }
+    end
+
+    def hear(lanes, answer, sent_at)
+      lanes.each do |lane|
+        lane.ends_at = sent_at + @lease
+        lane.lost = true if answer["lost"].include?(lane.lane)
+        answer["cancel"].each { |notice| lane.cancel_jobs(notice["job_ids"]) if notice["lane"] == lane.lane }
+      end
+    end
+
+    def finish
+      stop unless @stopping
+      deadline = @stopped_at + @stop_timeout
+      wait([deadline - Seriatim.now, 0].max) until lanes.empty? || Seriatim.now > deadline
+      left = lanes
+      return if left.empty?
+
+      warn("#{left.size} lanes did not end in time: released")
+      settle(left.to_h { |lane| [lane, Seriatim.release] }, RELEASE_S)
+    rescue Error => error
+      warn("cannot release lanes: they run again when their leases end: #{error.message}")
+    end
+
+    def post(path, body, **options)
+      @client.call("POST", path, { worker: @name, **body }, **options)
+    end
+  end
+
+  # A program of `seriatim serve` (docs/workers.md, "Processes"). Gives each lane to the block; calls run in parallel, as
+  # many as `concurrency` of the configuration allows, and the lanes of one call one after another.
+  class ProcessWorker
+    def initialize(&handle)
+      @handle = handle || raise(ArgumentError, "give the handler as a block")
+      @calls, @threads, @lock = {}, {}, Mutex.new
+    end
+
+    # Returns after `shutdown`, or when stdin has ended and so have the handlers.
+    def run
+      # Whatever else is printed, by this program or its children, goes to stderr, which Seriatim logs.
+      @out = $stdout.dup
+      $stdout.reopen($stderr)
+      $stdin.set_encoding("UTF-8")
+      $stdin.each_line do |line|
+        message = JSON.parse(line)
+        case message["type"]
+        when "perform" then start(*message.values_at("batch", "lanes"))
+        when "cancel" then cancel(*message.values_at("batch", "lane", "job_ids"))
+        when "shutdown" then return
+        end
+      end
+      # The node is gone: nobody hears the answers.
+      @lock.synchronize { @calls.values.flatten }.each { |lane| lane.lost = true }
+      @lock.synchronize { @threads.values }.each(&:join)
+    end
+
+    private
+
+    def start(batch, documents)
+      lanes = documents.map do |document|
+        message = { type: "progress", batch: batch, lane: document["lane"] }
+        Lane.new(document, ->(progress) { write({ **message, progress: progress }) })
+      end
+      @lock.synchronize do
+        @calls[batch] = lanes
+        @threads[batch] = Thread.new { perform(batch, lanes) }
+      end
+    end
+
+    def cancel(batch, lane, job_ids)
+      named = @lock.synchronize { @calls[batch] }&.find { |one| one.lane == lane }
+      named&.cancel_jobs(job_ids)
+    end
+
+    def perform(batch, lanes)
+      results = lanes.map { |lane| { lane: lane.lane, **Seriatim.outcome_of(@handle, lane) } }
+      @lock.synchronize { [@calls, @threads].each { |map| map.delete(batch) } }
+      write({ type: "result", batch: batch, results: results })
+    end
+
+    def write(message)
+      line = "#{JSON.generate(message)}\n"
+      @lock.synchronize { @out.write(line) && @out.flush }
+    rescue Errno::EPIPE
+      # The node is gone, which the end of stdin says too.
+    end
+  end
+end

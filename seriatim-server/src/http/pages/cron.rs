@@ -1,0 +1,133 @@
+//! Cron entries.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::button::{self, Button};
+use super::deed::On;
+use super::frame::Frame;
+use super::link;
+use super::moment::Moment;
+use super::visit::{Visit, page};
+use crate::app::cron;
+use crate::base::time;
+use crate::protocol::document::{CronDefinition, CronEntry, CronLast, CronPause};
+
+/// Entries that the page shows.
+const ROWS_MAX: usize = 500;
+
+/// An entry for a template.
+struct Row {
+    /// Of its row in the page.
+    id: String,
+    name: String,
+    state: &'static str,
+    /// Who paused it, since when, and why.
+    paused: Option<(String, Moment, String)>,
+    definitions: Vec<Definition>,
+    last: Option<Last>,
+    next: Vec<Moment>,
+    buttons: Vec<Button>,
+}
+
+struct Definition {
+    words: String,
+    schedule: String,
+    zone: String,
+    queue: String,
+    href: String,
+    nodes: Vec<String>,
+}
+
+struct Last {
+    at: Moment,
+    by: String,
+    outcome: String,
+    href: Option<String>,
+    error: String,
+}
+
+#[derive(Template)]
+#[template(path = "cron.html", blocks = ["live"])]
+struct Cron<'a> {
+    frame: &'a Frame,
+    rows: Vec<Row>,
+    left_out: usize,
+}
+
+page!(Cron);
+
+pub(super) async fn show(State(app): State<Shared>, visit: Visit) -> Result<Response, Problem> {
+    if visit.scope.is_limited() {
+        return Err(visit.scope.refuse("may not see cron entries, which concern all queues"));
+    }
+    let entries = cron::all(&*app.store).await?.cron;
+    let left_out = entries.len().saturating_sub(ROWS_MAX);
+    let rows = entries.into_iter().take(ROWS_MAX).map(|entry| Row::new(&visit, entry)).collect();
+    visit.show(&Cron { frame: &visit.frame, rows, left_out })
+}
+
+impl Row {
+    fn new(visit: &Visit, entry: CronEntry) -> Self {
+        let moment = |text: &String| time::read(text).ok().map(|at| visit.clock.of(at));
+        let paused = |CronPause { since, by, reason }: CronPause| {
+            (by, visit.clock.of(since.0), reason.unwrap_or_default())
+        };
+        let deeds: &[&str] = match (&entry.paused, entry.definitions.is_empty()) {
+            (Some(_), true) => &["cron.resume"],
+            (Some(_), false) => &["cron.run", "cron.resume"],
+            (None, _) => &["cron.run", "cron.pause"],
+        };
+        let on = On::Cron { name: entry.name.clone(), reason: None };
+        Self {
+            state: state(&entry),
+            paused: entry.paused.map(paused),
+            last: entry.last.map(|last| Last::new(visit, last)),
+            next: entry.next.iter().filter_map(moment).collect(),
+            definitions: (entry.definitions.into_iter())
+                .map(|one| Definition::new(&visit.frame.base, one))
+                .collect(),
+            buttons: button::all(visit, deeds, &on),
+            id: format!("cron-{}", link::encoded(&entry.name)),
+            name: entry.name,
+        }
+    }
+}
+
+fn state(entry: &CronEntry) -> &'static str {
+    let no_node = entry.definitions.iter().all(|one| one.nodes.is_empty());
+    match () {
+        () if entry.paused.is_some() => "paused",
+        () if no_node => "lost",
+        () if entry.definitions.len() > 1 => "differs",
+        () => "works",
+    }
+}
+
+impl Definition {
+    fn new(base: &str, one: CronDefinition) -> Self {
+        Self {
+            words: one.words,
+            schedule: one.schedule,
+            zone: one.time_zone,
+            href: link::queue(base, &one.queue),
+            queue: one.queue,
+            nodes: one.nodes,
+        }
+    }
+}
+
+impl Last {
+    fn new(visit: &Visit, last: CronLast) -> Self {
+        Self {
+            at: visit.clock.of(last.at.0),
+            by: last.by.unwrap_or_default(),
+            outcome: last.outcome.unwrap_or_default(),
+            href: last.job_id.map(|id| link::job(&visit.frame.base, id)),
+            error: last.error.unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The clients for other languages, each with a script that pushes and works.
+
+mod node;
+mod python;
+mod ruby;
+
+use std::process::{Command, Stdio};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use seriatim_testkit::find_program;
+
+use crate::http::Api;
+use crate::site::{Serving, Site, eventually, happens, text};
+
+const QUEUE: &str = "[queues.orders]\nmode = \"fifo\"\nmax_retries = 1\nretain_completed = \"1h\"\n\
+    backoff = { kind = \"constant\", base = \"10ms\" }\n";
+
+/// A language: its interpreter, the package that has it, and the script.
+struct Language {
+    program: &'static str,
+    package: &'static str,
+    script: &'static str,
+}
+
+impl Language {
+    fn program(&self) -> String {
+        let found = find_program(self.program, self.package);
+        found.unwrap_or_else(|missing| panic!("{missing}")).display().to_string()
+    }
+
+    fn script(&self) -> String {
+        format!("{}/tests/cli/clients/{}", env!("CARGO_MANIFEST_DIR"), self.script)
+    }
+
+    fn command(&self, site: &Site, arguments: &[&str]) -> Command {
+        let mut command = site.program(&self.program(), &[&self.script()]);
+        command.args(arguments).stdin(Stdio::null()).env("PYTHONPATH", PYTHON_CLIENT);
+        command
+    }
+
+    /// A remote worker, whose heartbeats come every third of the lease, but at least every 5 s.
+    fn works(&self, api: &Api, lease_sec: u32) -> Serving {
+        let (url, lease) = (format!("http://{}", api.address), lease_sec.to_string());
+        Serving(self.command(&api.site, &["remote", &url, &lease]).spawn().unwrap())
+    }
+}
+
+/// Where Python finds the package `seriatim`.
+pub(crate) const PYTHON_CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../clients/python");
+
+/// What the handlers have been called with for a key: name and attempt.
+fn seen(site: &Site, key: &str) -> Vec<String> {
+    let seen = std::fs::read_to_string(site.path("seen")).unwrap_or_default();
+    let of_key = |line: &str| line.strip_prefix(key)?.strip_prefix(' ').map(str::to_owned);
+    seen.lines().filter_map(of_key).collect()
+}
+
+async fn sees(site: &Site, key: &str, wanted: &[&str]) {
+    let is_so = async || seen(site, key) == wanted;
+    assert!(happens(is_so).await, "{key}: {wanted:?} was not seen, but {:?}", seen(site, key));
+}
+
+/// Pushes jobs, of which each has a key, a name and what its handler does; returns their ids.
+fn push(api: &Api, jobs: &[(&str, &str, &str)]) -> Vec<String> {
+    let job = |(key, name, told): &(&str, &str, &str)| json!({ "key": key, "payload": { "name": name, "do": told } });
+    let jobs: Vec<Value> = jobs.iter().map(job).collect();
+    let pushed = api.post("/api/v1/queues/orders/jobs", &json!(jobs)).done();
+    let id = |job: &Value| job["job_id"].as_str().unwrap().to_owned();
+    pushed["jobs"].as_array().unwrap().iter().map(id).collect()
+}
+
+fn job(api: &Api, id: &str) -> Value {
+    api.get(&format!("/api/v1/jobs/{id}")).done()
+}
+
+async fn becomes(api: &Api, id: &str, status: &str) -> Value {
+    let is_so = async || job(api, id)["status"] == status;
+    assert!(happens(is_so).await, "it is not {status}: {}", job(api, id));
+    job(api, id)
+}
+
+/// What a worker must make of each answer of a handler.
+async fn makes_of_every_answer_what_it_means(api: &Api) {
+    let ids = push(
+        api,
+        &[
+            ("a", "1", "fail"),
+            ("a", "2", ""),
+            ("b", "1", "bury"),
+            ("c", "1", "odd"),
+            ("d", "1", "wait"),
+            ("e", "1", "snooze"),
+        ],
+    );
+    becomes(api, &ids[1], "succeeded").await;
+    sees(&api.site, "a", &["1 1", "1 2", "2 1"]).await;
+    assert_eq!(becomes(api, &ids[2], "dead").await["error"], "told to bury");
+    let odd = becomes(api, &ids[3], "dead").await["error"].to_string();
+    assert!(odd.contains("explode") && odd.contains("snooze"), "{odd}");
+    let told = async || job(api, &ids[4])["progress"] == json!({ "percent": 40 });
+    eventually("progress", told).await;
+    api.act(&format!("/api/v1/jobs/{}/cancel", ids[4])).done();
+    becomes(api, &ids[4], "canceled").await;
+    std::fs::write(api.site.path("go"), "").unwrap();
+    let snoozed = becomes(api, &ids[5], "succeeded").await;
+    assert_eq!(snoozed["retry_count"], -1, "a snooze is no failure: {snoozed}");
+}
+
+async fn remote_worker(language: &Language) {
+    let api = Api::start(QUEUE);
+    let worker = language.works(&api, 3);
+    makes_of_every_answer_what_it_means(&api).await;
+    worker.stop();
+}
+
+async fn process_worker(language: &Language) {
+    let api = Api::start(&format!(
+        "[node]\nlease = \"5s\"\nheartbeat = \"300ms\"\n{QUEUE}[[workers]]\nqueue = \"orders\"\nprocess = [{:?}, {:?}, \"process\"]\nconcurrency = 6\n\
+         env = {{ PYTHONPATH = {PYTHON_CLIENT:?} }}\n",
+        language.program(),
+        language.script(),
+    ));
+    makes_of_every_answer_what_it_means(&api).await;
+    assert!(api.log().contains("done: a"), "what it prints is logged: {}", api.log());
+}
+
+async fn stop(language: &Language) {
+    let api = Api::start(QUEUE);
+    let worker = language.works(&api, 60);
+    let ids = push(&api, &[("a", "1", "wait"), ("a", "2", ""), ("b", "1", "release")]);
+    sees(&api.site, "a", &["1 1"]).await;
+    sees(&api.site, "b", &["1 1"]).await;
+    worker.signal(Signal::TERM);
+    let released = becomes(&api, &ids[2], "queued").await;
+    assert_eq!((&released["attempt"], &released["crashes"]), (&json!(0), &json!(0)), "uncounted");
+    std::fs::write(api.site.path("go"), "").unwrap();
+    worker.ends();
+    assert_eq!(becomes(&api, &ids[0], "succeeded").await["attempt"], 1);
+    sees(&api.site, "a", &["1 1"]).await;
+    let next = language.works(&api, 60);
+    becomes(&api, &ids[1], "succeeded").await;
+    becomes(&api, &ids[2], "succeeded").await;
+    sees(&api.site, "a", &["1 1", "2 1"]).await;
+    next.stop();
+}
+
+async fn lost_server(language: &Language) {
+    let address = format!("127.0.0.1:{}", seriatim_testkit::free_port().unwrap());
+    let api = Api::at(&address, Site::new(QUEUE), |_| {});
+    let worker = language.works(&api, 600);
+    let ids = push(&api, &[("a", "1", "wait"), ("a", "2", "")]);
+    sees(&api.site, "a", &["1 1"]).await;
+    let site = api.killed();
+    // The job ends, and a push begins, while there is no server.
+    std::fs::write(site.path("go"), "").unwrap();
+    let mut push = language.command(&site, &["push", &format!("http://{address}")]);
+    let push = push.stdout(Stdio::piped()).spawn().unwrap();
+    let api = Api::at(&address, site, |_| {});
+    for id in &ids {
+        assert_eq!(becomes(&api, id, "succeeded").await["attempt"], 1, "nothing ran twice");
+    }
+    sees(&api.site, "a", &["1 1", "2 1"]).await;
+    let pushed = push.wait_with_output().unwrap();
+    assert!(pushed.status.success() && text(&pushed).starts_with("\"queued\"\n"), "{pushed:?}");
+    worker.stop();
+}
+
+fn pushes(language: &Language) {
+    let api = Api::start(QUEUE);
+    let output =
+        language.command(&api.site, &["push", &format!("http://{}", api.address)]).output();
+    let output = output.unwrap();
+    let told: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let wanted = [
+        json!("queued"),
+        json!("duplicate"),
+        json!([3, 3]),
+        json!("canceled"),
+        json!([400, "jobs[0].kee"]),
+        json!([false]),
+    ];
+    assert_eq!(told, wanted, "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The tests of a language.
+macro_rules! tests {
+    ($language:expr) => {
+        #[tokio::test]
+        async fn a_remote_worker_makes_of_every_answer_what_it_means() {
+            super::remote_worker(&$language).await;
+        }
+
+        #[tokio::test]
+        async fn a_process_worker_makes_of_every_answer_what_it_means() {
+            super::process_worker(&$language).await;
+        }
+
+        #[tokio::test]
+        async fn a_remote_worker_that_stops_finishes_or_releases_its_lanes() {
+            super::stop(&$language).await;
+        }
+
+        #[tokio::test]
+        async fn a_remote_worker_and_a_push_survive_the_death_of_the_server() {
+            super::lost_server(&$language).await;
+        }
+
+        #[test]
+        fn pushes_are_repeated_when_that_is_safe_and_say_what_is_wrong() {
+            super::pushes(&$language);
+        }
+    };
+}
+use tests;

@@ -1,0 +1,51 @@
+// What the tests of the clients run: pushes, a remote worker or a process worker in JavaScript.
+
+import { appendFileSync, existsSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import * as seriatim from "../../../../clients/node/index.js";
+
+const { Client, ProcessWorker, RemoteWorker, bury, cancel, release, snooze } = seriatim;
+
+async function handle(lane) {
+  for (const [number, job] of lane.jobs.entries()) {
+    const told = job.payload;
+    appendFileSync("seen", `${lane.key} ${told.name} ${lane.attempt}\n`);
+    lane.progress({ percent: 40 });
+    if (told.do === "fail" && lane.attempt === 1) throw new Error("told to fail");
+    if (told.do === "snooze" && !existsSync("go")) return snooze(0.1);
+    if (told.do === "bury") return bury("told to bury", number);
+    while (["wait", "release"].includes(told.do) && !existsSync("go")) {
+      if (lane.cancelled(job)) return cancel("as asked");
+      if (told.do === "release" && lane.stopping()) return release();
+      await sleep(10);
+    }
+    if (told.do === "odd") return { outcome: "explode" };
+  }
+  console.log("done:", lane.key);
+}
+
+const tell = (what) => console.log(JSON.stringify(what));
+
+async function push(url) {
+  const client = new Client(url, { retryFor: 60 });
+  const once = { key: "k", idempotency_key: "once" };
+  tell((await client.push("orders", { name: 1 }, once)).status);
+  tell((await client.push("orders", { name: 1 }, once)).status);
+  const late = (name) => ({ key: "k", payload: { name }, delay: "1h", priority: 3 });
+  const jobs = await client.pushAll("orders", [2, 3].map(late));
+  tell(await Promise.all(jobs.map(async ({ job_id }) => (await client.job(job_id)).priority)));
+  tell((await client.cancel(jobs[1].job_id)).status);
+  const nobody = new Client("http://127.0.0.1:2", { retryFor: 0.2 });
+  for (const wrong of [() => client.push("orders", {}, { kee: "k" }), () => nobody.job("1")]) {
+    await wrong().catch((error) => {
+      if (error instanceof seriatim.Problem) tell([error.status, error.field]);
+      else if (error instanceof seriatim.Unreachable) tell([error.sent]);
+      else throw error;
+    });
+  }
+}
+
+const [what, url, lease] = process.argv.slice(2);
+if (what === "push") await push(url);
+else if (what === "process") await new ProcessWorker(handle).run();
+else await new RemoteWorker(new Client(url), "orders", handle, { concurrency: 2, lease: +lease, wait: 1 }).run();

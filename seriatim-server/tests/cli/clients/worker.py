@@ -1,0 +1,60 @@
+"""What the tests of the clients run: pushes, a remote worker or a process worker in Python."""
+
+import json
+import pathlib
+import sys
+import time
+
+from seriatim import Client, Problem, ProcessWorker, RemoteWorker, Unreachable, bury, cancel, release, snooze
+
+
+def handle(lane):
+    for number, job in enumerate(lane.jobs):
+        told = job["payload"]
+        with open("seen", "a") as seen:
+            seen.write(f"{lane.key} {told['name']} {lane.attempt}\n")
+        lane.progress({"percent": 40})
+        if told.get("do") == "fail" and lane.attempt == 1:
+            raise RuntimeError("told to fail")
+        if told.get("do") == "snooze" and not pathlib.Path("go").exists():
+            return snooze(0.1)
+        if told.get("do") == "bury":
+            return bury("told to bury", done=number)
+        while told.get("do") in ("wait", "release") and not pathlib.Path("go").exists():
+            if lane.cancelled(job):
+                return cancel("as asked")
+            if told["do"] == "release" and lane.stopping():
+                return release()
+            time.sleep(0.01)
+        if told.get("do") == "odd":
+            return {"outcome": "explode"}
+    print("done:", lane.key)
+
+
+def push(url):
+    client = Client(url, retry_for=60)
+    once = {"key": "k", "idempotency_key": "once"}
+    tell(client.push("orders", {"name": 1}, **once)["status"])
+    tell(client.push("orders", {"name": 1}, **once)["status"])
+    jobs = client.push_all("orders", [{"key": "k", "payload": {"name": n}, "delay": "1h", "priority": 3} for n in (2, 3)])
+    tell([client.job(job["job_id"])["priority"] for job in jobs])
+    tell(client.cancel(jobs[1]["job_id"])["status"])
+    for wrong in (lambda: client.push("orders", {}, kee="k"), lambda: Client("http://127.0.0.1:2", retry_for=0.2).job("1")):
+        try:
+            wrong()
+        except Problem as problem:
+            tell([problem.status, problem.field])
+        except Unreachable as error:
+            tell([error.sent])
+
+
+def tell(what):
+    print(json.dumps(what), flush=True)
+
+
+if sys.argv[1] == "push":
+    push(sys.argv[2])
+elif sys.argv[1] == "process":
+    ProcessWorker(handle).run()
+else:
+    RemoteWorker(Client(sys.argv[2]), "orders", handle, concurrency=2, lease=float(sys.argv[3]), wait=1).run()

@@ -1,0 +1,54 @@
+# What the tests of the clients run: pushes, a remote worker or a process worker in Ruby.
+
+require_relative "../../../../clients/ruby/seriatim"
+
+HANDLE = lambda do |lane|
+  lane.jobs.each_with_index do |job, number|
+    told = job["payload"]
+    File.open("seen", "a") { |seen| seen.write("#{lane.key} #{told["name"]} #{lane.attempt}\n") }
+    lane.progress({ percent: 40 })
+    raise "told to fail" if told["do"] == "fail" && lane.attempt == 1
+    return Seriatim.snooze(0.1) if told["do"] == "snooze" && !File.exist?("go")
+    return Seriatim.bury("told to bury", done: number) if told["do"] == "bury"
+
+    while %w[wait release].include?(told["do"]) && !File.exist?("go")
+      return Seriatim.cancel("as asked") if lane.cancelled?(job)
+      return Seriatim.release if told["do"] == "release" && lane.stopping?
+
+      sleep 0.01
+    end
+    return { outcome: "explode" } if told["do"] == "odd"
+  end
+  puts "done: #{lane.key}"
+end
+
+def tell(what)
+  $stdout.puts(JSON.generate(what))
+  $stdout.flush
+end
+
+def push(url)
+  client = Seriatim::Client.new(url, retry_for: 60)
+  once = { key: "k", idempotency_key: "once" }
+  tell(client.push("orders", { name: 1 }, **once)["status"])
+  tell(client.push("orders", { name: 1 }, **once)["status"])
+  jobs = client.push_all("orders", [2, 3].map { |n| { key: "k", payload: { name: n }, delay: "1h", priority: 3 } })
+  tell(jobs.map { |job| client.job(job["job_id"])["priority"] })
+  tell(client.cancel(jobs[1]["job_id"])["status"])
+  nobody = Seriatim::Client.new("http://127.0.0.1:2", retry_for: 0.2)
+  [-> { client.push("orders", {}, kee: "k") }, -> { nobody.job("1") }].each do |wrong|
+    wrong.call
+  rescue Seriatim::Problem => problem
+    tell([problem.status, problem.field])
+  rescue Seriatim::Unreachable => error
+    tell([error.sent])
+  end
+end
+
+case ARGV[0]
+when "push" then push(ARGV[1])
+when "process" then Seriatim::ProcessWorker.new(&HANDLE).run
+else
+  client = Seriatim::Client.new(ARGV[1])
+  Seriatim::RemoteWorker.new(client, "orders", concurrency: 2, lease: ARGV[2].to_f, wait: 1, &HANDLE).run
+end

@@ -1,0 +1,66 @@
+//! Who is woken by a push, besides what `outages.rs` tells of large fleets.
+
+use tokio::sync::Notify;
+
+use super::servers::until;
+use super::*;
+use crate::engine::Scheduler;
+use crate::{Batch, Engine, SharedStore};
+
+/// Nothing in these tests is found by a poll.
+const NEVER: Duration = Duration::from_secs(600);
+
+/// An engine with one slot for these queues; its handler waits for `release`, and tells its queue first.
+async fn engine(
+    prefix: &str,
+    queues: &[&'static str],
+    tell: &tokio::sync::mpsc::UnboundedSender<&'static str>,
+    release: &Arc<Notify>,
+) -> tokio::task::JoinHandle<()> {
+    let store: SharedStore = Arc::new(Redis::connect_in(&url(), prefix).await.unwrap());
+    // By default it would ask which of its queues are due, and claim from none of them.
+    let builder = Engine::builder(store).scheduler(Scheduler::Strict);
+    let mut builder = builder.concurrency(1).poll_interval(NEVER);
+    for &queue in queues {
+        let (tell, release) = (tell.clone(), release.clone());
+        builder = builder.worker(queue, move |_: Batch<u32>| {
+            let release = release.clone();
+            tell.send(queue).unwrap();
+            async move { release.notified().await }
+        });
+    }
+    tokio::spawn(async move {
+        builder.run_until(std::future::pending::<()>()).await.unwrap();
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_whose_wake_ups_reach_busy_processes_starts_in_an_idle_one() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    declare(&store, Queue::fifo("both")).await;
+    declare(&store, Queue::fifo("other")).await;
+    let mut link =
+        ::redis::Client::open(url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut idle_in = async |number: u32| -> usize {
+        let key = format!("{prefix}:{{q{number}:0}}:sleepers");
+        ::redis::cmd("ZCARD").arg(key).query_async(&mut link).await.unwrap()
+    };
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let release = Arc::new(Notify::new());
+    // The idle one sleeps longest, so it would be woken last.
+    let mut engines = vec![engine(&prefix, &["both"], &tell, &release).await];
+    until("the idle one sleeps", async || idle_in(1).await == 1).await;
+    for _ in 0..2 {
+        engines.push(engine(&prefix, &["both", "other"], &tell, &release).await);
+    }
+    until("all sleep", async || (idle_in(1).await, idle_in(2).await) == (3, 2)).await;
+    for busy in ["a", "b"] {
+        push(&store, vec![Job::new("other", &1).unwrap().key(busy)]).await;
+        assert_eq!(told.recv().await, Some("other"));
+    }
+    push(&store, vec![Job::new("both", &1).unwrap().key("c")]).await;
+    let started = tokio::time::timeout(Duration::from_secs(10), told.recv()).await;
+    assert_eq!(started.expect("nobody hears of it"), Some("both"));
+    engines.iter().for_each(tokio::task::JoinHandle::abort);
+}
