@@ -192,14 +192,6 @@ impl Who {
         }
     }
 
-    /// The name of the token, for what is written down.
-    pub(super) fn name(&self) -> &str {
-        match self {
-            Self::Anybody => "anybody",
-            Self::Token { name, .. } => name,
-        }
-    }
-
     /// What the token is limited to.
     pub(super) fn scope(&self) -> Scope {
         match self {

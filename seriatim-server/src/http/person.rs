@@ -344,7 +344,9 @@ mod tests {
             ("name the networks", |config| config.from.clear()),
             ("is no network", |config| config.from = vec!["10.0.0.0/33".to_owned()]),
             ("is no network", |config| config.from = vec!["proxy.local".to_owned()]),
-            ("role worker", |config| drop(config.roles.insert("w".to_owned(), Role::Worker))),
+            ("role worker", |config| {
+                assert!(config.roles.insert("w".to_owned(), Role::Worker).is_none())
+            }),
             ("name at least one", |config| config.roles.clear()),
             ("name the header", |config| config.groups = None),
             ("is not the name", |config| config.user = "X User".to_owned()),

@@ -7,7 +7,9 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Value, json};
-use seriatim::store::{Cancelled, Command, JobState, LaneState, PushStatus, TroubleKind};
+use seriatim::store::{
+    Cancelled, Command, JobState, LaneStage, LaneState, PushStatus, TroubleKind,
+};
 use seriatim::{
     Backoff, DueRule, Exhaustion, JobId, Merge, Missed, Mode,
     store::{LaneId, NodeId, Token},
@@ -71,6 +73,7 @@ described! {
     LaneState => one_of([
         LaneState::Waiting, LaneState::Claimed, LaneState::Held, LaneState::Paused,
     ]),
+    LaneStage => one_of(LaneStage::ALL),
     Command => one_of([Command::Quiet, Command::Stop, Command::Resume]),
     Cancelled => one_of([
         Cancelled::Now, Cancelled::Flagged, Cancelled::Ended, Cancelled::Unknown,

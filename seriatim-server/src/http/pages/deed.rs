@@ -287,8 +287,8 @@ impl Deed {
             }
             On::Cron { name, reason } => {
                 match verb {
-                    "run" => drop(cron::run(store, name, by).await?),
-                    "pause" => drop(cron::pause(store, name, by, reason.as_deref()).await?),
+                    "run" => drop(cron::run(store, name, who).await?),
+                    "pause" => drop(cron::pause(store, name, who, reason.as_deref()).await?),
                     _ => drop(cron::resume(store, name).await?),
                 }
                 Ok(1)

@@ -42,7 +42,7 @@ pub(super) struct Place {
     pub(super) name: &'static str,
 }
 
-pub(super) const PLACES: [Place; 6] = [
+pub(super) const PLACES: [Place; 7] = [
     Place { path: "/", name: "Overview" },
     Place { path: "/queues", name: "Queues" },
     Place { path: "/morgue", name: "Morgue" },
