@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use serde::Serialize;
 use seriatim::store::Store;
 use seriatim::{ErrorKind, Timestamp};
@@ -80,7 +81,9 @@ fn objects(matches: &ArgMatches) -> Vec<BTreeMap<String, String>> {
     let mut all = vec![BTreeMap::new()];
     for (id, name) in OBJECTS {
         let values: Vec<String> = levels(matches)
-            .filter_map(|of| of.try_get_raw(id).ok().flatten())
+            .filter(|of| of.try_contains_id(id).is_ok_and(|is| is))
+            .filter(|of| of.value_source(id) != Some(ValueSource::DefaultValue))
+            .filter_map(|of| of.get_raw(id))
             .flatten()
             .map(|value| one_line(&value.to_string_lossy()))
             .take(DEEDS_MAX)
@@ -88,12 +91,12 @@ fn objects(matches: &ArgMatches) -> Vec<BTreeMap<String, String>> {
         if values.is_empty() {
             continue;
         }
-        let with = |value: &String| {
-            let mut on = all[0].clone();
+        let with = |on: &BTreeMap<String, String>, value: &String| {
+            let mut on = on.clone();
             on.insert(name.to_owned(), value.clone());
             on
         };
-        all = values.iter().map(with).collect();
+        all = all.iter().flat_map(|on| values.iter().map(move |value| with(on, value))).collect();
     }
     all
 }

@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn every_command_that_looks_at_a_store_takes_the_same_two_flags() {
         // They know neither a store nor a configuration.
-        let without = ["demo", "check", "audit", "completions", "openapi", "man"];
+        let without = ["demo", "check", "completions", "openapi", "man"];
         let mut program = add(crate::cli::Cli::command());
         program.build();
         for command in program.get_subcommands().filter(|command| command.get_name() != "help") {

@@ -243,10 +243,10 @@ async fn start(
 /// Asks for the end of the operation when the user does.
 fn stop_at_interrupt(store: SharedStore, id: String) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            if let Err(error) = operations::stop(&*store, &id, &user()).await {
-                hint(format!("cannot stop it: {error}"));
-            }
+        if tokio::signal::ctrl_c().await.is_ok()
+            && let Err(error) = operations::stop(&*store, &id, &user()).await
+        {
+            hint(format!("cannot stop it: {error}"));
         }
     })
 }
@@ -259,6 +259,6 @@ impl Leaving for Stays {
         false
     }
     async fn leaving(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

@@ -259,7 +259,7 @@ fn the_page_has_every_key_and_no_other() {
     for section in &sections {
         assert!(PAGE.contains(&format!("[{section}")), "there is no section on {section}");
     }
-    assert_eq!(sections.len(), 9);
+    assert_eq!(sections.len(), 10);
 }
 
 /// The first default of a key, as the page has it.

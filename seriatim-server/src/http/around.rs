@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use tracing::Instrument;
 
+use super::access::Access;
 use super::audit::{Entry, is_refusal};
-use super::auth::{Access, Who};
 use super::caller::{Caller, Class, Peer, REQUEST_ID, site};
 use super::events::EVENTS_PATH;
 use super::limits::{
@@ -25,6 +25,7 @@ use super::problem::Problem;
 use super::route::{Door, Met, method_word};
 use super::scope::{Reach, Scope};
 use super::state::Shared;
+use super::who::Who;
 use crate::trace;
 
 /// Longest request id that is taken over from a client.

@@ -15,9 +15,9 @@ use serde::Serialize;
 use seriatim::{SharedStore, Timestamp};
 use tokio::time::Instant;
 
-use super::auth::Who;
 use super::caller::{Peer, REQUEST_ID};
 use super::limits::{AUDIT_REFUSED_PER_SECOND_MAX, off_thread};
+use super::who::Who;
 use crate::app::chain::Chain;
 use crate::app::deeds::{self, Deed};
 use crate::base::lock::lock;

@@ -6,65 +6,12 @@ use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 
+use super::access::Access;
 use super::person::{Host, Proxy};
 use super::problem::Problem;
 use super::scope::Scope;
+use super::who::Who;
 use crate::config::Role;
-
-/// Who asks where no token is needed, as deeds name them.
-pub(super) const ANYBODY: &str = "anybody";
-
-/// What an endpoint asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
-    /// Everyone.
-    Open,
-    /// Readers.
-    Read,
-    /// Producers.
-    Produce,
-    /// Readers and producers: the state of a job whose id one knows.
-    Follow,
-    /// Producers and operators: cancelling a job.
-    Cancel,
-    /// Operators: what changes when work runs, and loses nothing.
-    Operate,
-    /// Workers.
-    Work,
-    /// Admins alone.
-    Admin,
-}
-
-impl Access {
-    /// Whether the role is enough.
-    pub(super) fn admits(self, role: Role) -> bool {
-        match self {
-            Self::Open => true,
-            _ if role == Role::Admin => true,
-            Self::Read => matches!(role, Role::Reader | Role::Operator),
-            Self::Produce => role == Role::Producer,
-            Self::Follow => matches!(role, Role::Reader | Role::Operator | Role::Producer),
-            Self::Cancel => matches!(role, Role::Operator | Role::Producer),
-            Self::Operate => role == Role::Operator,
-            Self::Work => role == Role::Worker,
-            Self::Admin => false,
-        }
-    }
-
-    /// The roles that may, for the documentation.
-    pub(super) fn roles(self) -> &'static [&'static str] {
-        match self {
-            Self::Open => &[],
-            Self::Read => &["reader", "operator", "admin"],
-            Self::Produce => &["producer", "admin"],
-            Self::Follow => &["reader", "operator", "producer", "admin"],
-            Self::Cancel => &["operator", "producer", "admin"],
-            Self::Operate => &["operator", "admin"],
-            Self::Work => &["worker", "admin"],
-            Self::Admin => &["admin"],
-        }
-    }
-}
 
 /// A token, known by its hash alone.
 #[derive(Clone, Debug)]
@@ -73,15 +20,6 @@ pub(crate) struct KnownToken {
     hash: blake3::Hash,
     role: Role,
     scope: Scope,
-}
-
-/// The caller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Who {
-    /// Whether no token is needed.
-    Anybody,
-    /// The bearer of a token.
-    Token { name: String, role: Role, scope: Scope },
 }
 
 impl KnownToken {
@@ -165,49 +103,6 @@ impl Guard {
         self.tokens
             .iter()
             .fold(None, |found, token| if token.hash == hash { Some(token) } else { found })
-    }
-}
-
-impl Who {
-    /// As deeds name the caller.
-    pub(super) fn name(&self) -> &str {
-        match self {
-            Self::Anybody => ANYBODY,
-            Self::Token { name, .. } => name,
-        }
-    }
-
-    pub(super) fn role(&self) -> Option<Role> {
-        match self {
-            Self::Anybody => None,
-            Self::Token { role, .. } => Some(*role),
-        }
-    }
-
-    /// Whether the caller's role is enough.
-    pub(super) fn may(&self, access: Access) -> bool {
-        match self {
-            Self::Anybody => true,
-            Self::Token { role, .. } => access.admits(*role),
-        }
-    }
-
-    /// What the token is limited to.
-    pub(super) fn scope(&self) -> Scope {
-        match self {
-            Self::Anybody => Scope::default(),
-            Self::Token { scope, .. } => scope.clone(),
-        }
-    }
-
-    /// Refuses callers without permission.
-    pub(super) fn admit(&self, access: Access) -> Result<(), Problem> {
-        if self.may(access) {
-            return Ok(());
-        }
-        let roles = access.roles().join(" or ");
-        let detail = format!("this endpoint needs a token with role {roles}");
-        Err(Problem::new(StatusCode::FORBIDDEN, detail))
     }
 }
 

@@ -8,9 +8,10 @@ use axum::extract::{FromRequestParts, Request};
 use axum::http::HeaderName;
 use axum::http::request::Parts;
 
-use super::auth::{ANYBODY, Access, Who};
+use super::access::Access;
 use super::line::Line;
 use super::scope::Scope;
+use super::who::{ANYBODY, Who};
 
 /// The header that names a request.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::NAME_BYTES_MAX;
 
-use super::auth::Access;
+use super::access::Access;
 use super::caller::Caller;
 use super::input::{Part, Query};
 use super::problem::Problem;

@@ -13,7 +13,7 @@ use seriatim::limits::{ATTEMPTS_MAX, DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, P
 use seriatim::store::{Cancel, Cancelled, JobState, PushStatus};
 use seriatim::{Backoff, Job, JobId, Payload, RunAt};
 
-use super::auth::Access;
+use super::access::Access;
 use super::caller::Caller;
 use super::input::{Json, Part};
 use super::limits::JOB_BYTES;

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::PAGE_ROWS_MAX;
 
-use super::auth::Access;
+use super::access::Access;
 use super::input::Query;
 use super::jobs::rows_max;
 use super::problem::Problem;

@@ -4,7 +4,7 @@ use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::auth::Access;
+use super::access::Access;
 use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::state::Shared;

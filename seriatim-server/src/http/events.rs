@@ -14,7 +14,7 @@ use seriatim::JobId;
 use seriatim::store::{JobState, JobView};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::auth::Access;
+use super::access::Access;
 use super::caller::{Caller, Connection};
 use super::input::{Part, Query};
 use super::limits::{LISTENER_BEAT, STATS_INTERVAL, off_thread};

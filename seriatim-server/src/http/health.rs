@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::routing::get;
 use tokio::time::timeout;
 
-use super::auth::Access;
+use super::access::Access;
 use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::state::Shared;

@@ -4,7 +4,7 @@ use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::auth::Access;
+use super::access::Access;
 use super::caller::Caller;
 use super::input::Query;
 use super::problem::Problem;

@@ -7,7 +7,7 @@ use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::Change;
 use seriatim::{JobId, Timestamp};
 
-use super::auth::Access;
+use super::access::Access;
 use super::caller::Caller;
 use super::input::{Json, Part, Query};
 use super::limits::PAGE_ROWS_DEFAULT;

@@ -7,7 +7,7 @@ use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::{ClaimSelection, LaneAction, LaneSelection, LaneStage, LaneView};
 use seriatim::store::{LaneId, Store};
 
-use super::auth::Access;
+use super::access::Access;
 use super::input::{Part, Query};
 use super::jobs::rows_max;
 use super::limits::JOB_BYTES;

@@ -114,7 +114,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_says_that_queues_changed_once_a_second_and_nothing_else() {
         let app = App::open(Arc::new(Memory::new()));
-        let queues = vec![Queue::fifo("secret-queue")];
+        let queues = vec![Queue::parallel("secret-queue")];
         app.store.declare(Declare { now: None, queues }).await.unwrap();
         let mut heard = opened(&app).await;
         assert_eq!(heard.next().await.unwrap().unwrap(), FIRST);

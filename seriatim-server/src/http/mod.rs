@@ -1,6 +1,7 @@
 //! The HTTP API: a thin layer over the library. One resource in each file; `route` describes an
 //! endpoint, and router and OpenAPI document are made of the same list of them.
 
+mod access;
 mod around;
 mod audit;
 mod auth;
@@ -49,6 +50,7 @@ mod signature;
 mod state;
 mod stats;
 mod tokens;
+mod who;
 mod work;
 
 pub(crate) use audit::Audit;

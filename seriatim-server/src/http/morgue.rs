@@ -7,7 +7,7 @@ use seriatim::JobId;
 use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::{Selected, Selection};
 
-use super::auth::Access;
+use super::access::Access;
 use super::input::{Json, Part, Query};
 use super::jobs::rows_max;
 use super::problem::Problem;

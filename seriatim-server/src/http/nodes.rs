@@ -3,7 +3,7 @@
 use axum::extract::State;
 use seriatim::store::Command;
 
-use super::auth::Access;
+use super::access::Access;
 use super::input::Part;
 use super::limits::NODES_MAX;
 use super::problem::Problem;

@@ -7,7 +7,7 @@ use schemars::json_schema;
 use serde_json::{Map, Value, json};
 use seriatim::JobId;
 
-use super::auth::Access;
+use super::access::Access;
 use super::input::{JSON, NDJSON};
 use super::problem::PROBLEM_JSON;
 use super::route::Route;

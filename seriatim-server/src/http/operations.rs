@@ -6,7 +6,7 @@ use axum::extract::State;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::auth::Access;
+use super::access::Access;
 use super::caller::Caller;
 use super::input::{Json, Part, Query};
 use super::operator;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 
-use super::auth::Who;
 use super::caller::Peer;
 use super::problem::Problem;
 use super::scope::Scope;
+use super::who::Who;
 use crate::base::setup_error::SetupError;
 use crate::base::text::one_line;
 use crate::config::{ProxyConfig, Role};
@@ -345,7 +345,7 @@ mod tests {
             ("is no network", |config| config.from = vec!["10.0.0.0/33".to_owned()]),
             ("is no network", |config| config.from = vec!["proxy.local".to_owned()]),
             ("role worker", |config| {
-                assert!(config.roles.insert("w".to_owned(), Role::Worker).is_none())
+                assert!(config.roles.insert("w".to_owned(), Role::Worker).is_none());
             }),
             ("name at least one", |config| config.roles.clear()),
             ("name the header", |config| config.groups = None),

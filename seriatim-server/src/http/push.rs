@@ -10,7 +10,7 @@ use seriatim::Job;
 use seriatim::limits::PUSH_JOBS_MAX;
 use seriatim::store::PushStatus;
 
-use super::auth::Access;
+use super::access::Access;
 use super::caller::Caller;
 use super::input::{self, Elements, JSON, NDJSON, Object, Part};
 use super::limits::{

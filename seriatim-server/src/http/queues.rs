@@ -8,7 +8,7 @@ use serde::Deserialize;
 use seriatim::Queue;
 use seriatim::store::{Declare, LaneAction, delete_queue};
 
-use super::auth::Access;
+use super::access::Access;
 use super::caller::Caller;
 use super::input::{Json, Object, Part, Query};
 use super::limits::JOB_BYTES;

@@ -13,8 +13,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use seriatim::store::{JobView, Page};
 
+use super::access::Access;
 use super::audit::Count;
-use super::auth::Access;
 use super::input::JSON;
 use super::limits::{JOB_BYTES, off_thread};
 use super::problem::Problem;

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 
-use super::auth::Access;
+use super::access::Access;
 use super::caller::Caller;
 use super::limits::JOB_BYTES;
 use super::problem::Problem;

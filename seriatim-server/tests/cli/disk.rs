@@ -48,9 +48,9 @@ fn a_full_disk_is_told_and_what_was_there_stays() {
     let site = Site::new("");
     std::fs::write(site.path("jobs.ndjson"), "{\"payload\":1}\n".repeat(30_000)).unwrap();
     let script = "
-        mkdir small && mount -t tmpfs -o size=2m tmpfs small
+        mkdir small && mount -t tmpfs -o size=3m tmpfs small
         export SERIATIM_STORE=sqlite:small/seriatim.db
-        head -c 500000 /dev/zero > small/filler
+        head -c 1500000 /dev/zero > small/filler
         \"$SERIATIM\" push orders --file jobs.ndjson && exit 90
         rm small/filler
         \"$SERIATIM\" stats --json

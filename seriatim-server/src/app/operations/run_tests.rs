@@ -140,7 +140,7 @@ async fn another_process_goes_on_where_the_last_one_was() {
     let (mut record, _) = read(&*store, id).await.unwrap().unwrap();
     record.beat -= 60_000_000;
     write(&*store, &record).await.unwrap();
-    assert_eq!(take_over(&*store, "there").await.unwrap(), [id.clone()]);
+    assert_eq!(take_over(&*store, "there").await.unwrap(), std::slice::from_ref(id));
     assert!(step(&store, id, "here", false).await.unwrap().is_none(), "it is not its any more");
     run(&store, id, "there", &here(), |_| {}).await.unwrap();
     let done = show(&*store, id).await.unwrap();

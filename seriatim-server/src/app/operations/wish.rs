@@ -26,6 +26,7 @@ const TEXT_BYTES_MAX: usize = 1_000;
 /// What is to be done, and to which jobs or lanes: those for which all filters hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "OperationWish")]
 pub(crate) struct Wish {
     pub(crate) action: Action,
     #[schemars(regex(pattern = queue_pattern()))]

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use text::head;
 
-use super::auth::Access;
+use super::access::Access;
 use super::route::Route;
 use super::state::Shared;
 use crate::app::figures::{Figures, busiest};

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::{RawForm, RawQuery, State};
 use axum::response::Response;
 
-use super::super::auth::Access;
+use super::super::access::Access;
 use super::super::operator;
 use super::super::problem::Problem;
 use super::super::state::Shared;

@@ -1,6 +1,6 @@
 //! Buttons of pages: a form that does a deed, or a link to the page that asks first.
 
-use super::super::auth::Access;
+use super::super::access::Access;
 use super::deed::{Deed, On};
 use super::link;
 use super::visit::Visit;

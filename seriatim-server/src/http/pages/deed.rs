@@ -8,7 +8,7 @@ use seriatim::store::{
     Selection,
 };
 
-use super::super::auth::Access;
+use super::super::access::Access;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use crate::app::operations::{self, Action, List, Wish};

@@ -7,7 +7,7 @@ use axum::response::Response;
 use axum::{Extension, http};
 use seriatim::Timestamp;
 
-use super::super::auth::Access;
+use super::super::access::Access;
 use super::super::caller::{Peer, site};
 use super::super::problem::Problem;
 use super::super::state::Shared;

@@ -31,7 +31,7 @@ mod search;
 pub(super) mod session;
 mod visit;
 
-use super::auth::Access;
+use super::access::Access;
 use super::live::{self, LIVE_PATH};
 use super::route::Route;
 pub(super) use visit::Visit;

@@ -7,10 +7,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::Instant;
 
-use super::super::auth::Who;
 use super::super::memo::{Missing, Part};
 use super::super::problem::Problem;
 use super::super::state::Shared;
+use super::super::who::Who;
 use super::visit::{AS_OF, Visit, Wants, html};
 
 /// Longest part, in bytes.
@@ -56,7 +56,7 @@ impl Visit {
     /// A visit whose part is for all.
     fn of_all(&self, stand_in: &str) -> Self {
         let mut visit = self.clone();
-        visit.frame.mark = stand_in.to_owned();
+        stand_in.clone_into(&mut visit.frame.mark);
         visit
     }
 

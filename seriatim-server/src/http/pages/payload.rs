@@ -110,14 +110,13 @@ fn token(text: &str) -> usize {
         match byte {
             b'"' => is_quoted = true,
             b'{' | b'[' => depth += 1,
-            b'}' | b']' if depth == 0 => return at,
+            b'}' | b']' | b',' if depth == 0 => return at,
             b'}' | b']' => {
                 depth -= 1;
                 if depth == 0 {
                     return at + 1;
                 }
             }
-            b',' if depth == 0 => return at,
             _ => {}
         }
     }

@@ -8,8 +8,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use seriatim::Timestamp;
 
-use super::super::auth::{Access, Guard, KnownToken, Who};
+use super::super::access::Access;
+use super::super::auth::{Guard, KnownToken};
 use super::super::problem::Problem;
+use super::super::who::Who;
 
 /// The cookie.
 pub(super) const NAME: &str = "seriatim";

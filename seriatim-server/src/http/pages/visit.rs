@@ -7,10 +7,11 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use seriatim::Timestamp;
 
-use super::super::auth::{Access, Who};
+use super::super::access::Access;
 use super::super::problem::{Problem, Told};
 use super::super::scope::Scope;
 use super::super::state::Shared;
+use super::super::who::Who;
 use super::assets;
 use super::frame::{Frame, PLACES, Said};
 use super::link;

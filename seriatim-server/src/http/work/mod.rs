@@ -10,7 +10,7 @@ mod settle;
 mod taken;
 pub(super) mod workers;
 
-use super::auth::Access;
+use super::access::Access;
 use super::route::Route;
 use crate::protocol::lane::Claimed;
 

@@ -195,7 +195,7 @@ mod tests {
     use super::super::super::caller::{Class, Party};
     use super::super::super::scope::Scope;
     use super::*;
-    use crate::http::auth::Who;
+    use crate::http::who::Who;
 
     fn remote(token: Option<&str>, worker: &str) -> Remote {
         let party = token.map_or(Party::Unknown, |name| Party::Token(name.into()));

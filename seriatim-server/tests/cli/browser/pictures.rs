@@ -36,7 +36,7 @@ async fn shop() -> Api {
     ];
     let mut hand = Hand::new(site.store().await, queues).await;
     hand.node.name = "shop-a".into();
-    hand.node.host = "shop-a".to_owned();
+    "shop-a".clone_into(&mut hand.node.host);
     hand.node.concurrency = 16;
     hand.beat().await;
     let order = |key: u32, status: &str| {

@@ -70,7 +70,12 @@ impl Window {
                 }
             }
         };
-        timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("no answer in time: {script}"))
+        match timeout(PATIENCE, asking).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                panic!("no answer in time: {script}\n{}: {}", self.place().await, self.text().await)
+            }
+        }
     }
 
     /// The text of the page, as a person sees it.

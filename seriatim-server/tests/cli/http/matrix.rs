@@ -83,7 +83,9 @@ fn row(method: &str, path: &str) -> Row {
             body(json!({ "queue": "orders", "task": "t", "lock_key": "t", "available_at": 4e9 })),
         ),
         ("post", "/jobs/{job_id}/cancel") => (Cancel, Unknown, Body::None),
-        ("post", "/jobs/{job_id}/retry") => (Operate, Unknown, Body::None),
+        ("post", "/jobs/{job_id}/retry" | "/operations/{operation}/stop") => {
+            (Operate, Unknown, Body::None)
+        }
         ("post", "/jobs/{job_id}/delete") => (Administer, Unknown, Body::None),
         ("post", "/jobs/{job_id}/reschedule") => (Operate, Unknown, body(json!({ "delay": "1h" }))),
         ("post", "/jobs/{job_id}/reassign") => (Operate, Unknown, body(json!({ "node": null }))),
@@ -116,7 +118,6 @@ fn row(method: &str, path: &str) -> Row {
         ("post", "/operations") => {
             (Operate, Forbidden, body(json!({ "action": "requeue", "queue": "orders" })))
         }
-        ("post", "/operations/{operation}/stop") => (Operate, Unknown, Body::None),
         ("post", "/queues/{queue}/morgue/requeue") => (Operate, Forbidden, all()),
         ("post", "/queues/{queue}/morgue/delete") => (Administer, Forbidden, all()),
         ("post", "/cron/{name}/run" | "/cron/{name}/pause" | "/cron/{name}/resume") => {

@@ -33,7 +33,8 @@ fn submit(api: &Api, path: &str, fields: &[(&str, &str)]) -> Answer {
 }
 
 fn form_urlencoded(fields: &[(&str, &str)]) -> String {
-    let encoded = |text: &str| text.bytes().map(|b| format!("%{b:02x}")).collect::<String>();
+    let encoded =
+        |text: &str| -> String { form_urlencoded::byte_serialize(text.as_bytes()).collect() };
     let pairs = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value)));
     pairs.collect::<Vec<_>>().join("&")
 }

@@ -178,8 +178,7 @@ pub async fn run_schedule(store: &dyn Store, name: &str, by: &str) -> Result<Job
     };
     let Some(mut job) = notes::job(store, &definition.mark).await? else {
         let message = format!(
-            "the payload of cron entry {name:?} is longer than {} bytes, so only its nodes know it: push the job yourself",
-            NOTE_BYTES_MAX
+            "the payload of cron entry {name:?} is longer than {NOTE_BYTES_MAX} bytes, so only its nodes know it: push the job yourself"
         );
         return Err(Error::new(ErrorKind::Unsupported, message));
     };

@@ -260,8 +260,9 @@ impl Tx<'_> {
         let dead = i64::from(state == JobState::Dead);
         let keyed = if query.key.is_some() { "key = ?3" } else { "?3 IS NULL" };
         let index = match (query.order, &query.key) {
-            (_, Some(_)) if state == JobState::Dead => "INDEXED BY ended_key",
-            (JobOrder::Key, None) if state == JobState::Dead => "INDEXED BY ended_key",
+            (_, Some(_)) | (JobOrder::Key, None) if state == JobState::Dead => {
+                "INDEXED BY ended_key"
+            }
             (JobOrder::UpdatedAt, _) => "INDEXED BY ended_at",
             (JobOrder::Arrival, _) => "NOT INDEXED",
             (JobOrder::Key, _) => "",

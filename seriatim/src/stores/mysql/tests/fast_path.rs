@@ -2,17 +2,13 @@
 
 use super::*;
 use crate::contract::Cancel;
-use crate::contract::{Actions, Consumer, Views};
+use crate::contract::{Actions, Views};
 
 /// Two lanes with a job each, claimed by this process.
 async fn two_turns(store: &Mysql) -> Vec<Turn> {
     declare(store, Queue::accumulate("q")).await;
     push(store, vec![job("k", 1), job("l", 2)]).await;
     claim(store, "q", 2).await.turns
-}
-
-fn settlements(turns: &[Turn]) -> Vec<Settlement> {
-    turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect()
 }
 
 async fn count(conn: &mut Conn, table: &str) -> i64 {
@@ -67,15 +63,4 @@ async fn a_job_that_was_to_be_cancelled_and_is_done_leaves_no_flag() {
     assert_eq!(count(&mut conn, "seriatim_flag").await, 1);
     assert!(done(&store, &turns).await.iter().all(Settled::is_ok));
     assert_eq!(count(&mut conn, "seriatim_flag").await, 0);
-}
-
-#[tokio::test]
-async fn a_turn_that_is_settled_twice_in_one_call_ends_once() {
-    let store = open(&new_database().await).await;
-    let turns = two_turns(&store).await;
-    let mut twice = settlements(&turns[..1]);
-    twice.extend(settlements(&turns));
-    let settled = store.settle(Settle::now(twice)).await.unwrap();
-    let settled: Vec<bool> = settled.iter().map(Settled::is_ok).collect();
-    assert_eq!(settled, [true, false, true]);
 }

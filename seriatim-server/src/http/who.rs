@@ -1,0 +1,63 @@
+//! Who asks.
+
+use axum::http::StatusCode;
+
+use super::access::Access;
+use super::problem::Problem;
+use super::scope::Scope;
+use crate::config::Role;
+
+/// Who asks where no token is needed, as deeds name them.
+pub(super) const ANYBODY: &str = "anybody";
+
+/// The caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    /// Whether no token is needed.
+    Anybody,
+    /// The bearer of a token.
+    Token { name: String, role: Role, scope: Scope },
+}
+
+impl Who {
+    /// As deeds name the caller.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Anybody => ANYBODY,
+            Self::Token { name, .. } => name,
+        }
+    }
+
+    pub(super) fn role(&self) -> Option<Role> {
+        match self {
+            Self::Anybody => None,
+            Self::Token { role, .. } => Some(*role),
+        }
+    }
+
+    /// Whether the caller's role is enough.
+    pub(super) fn may(&self, access: Access) -> bool {
+        match self {
+            Self::Anybody => true,
+            Self::Token { role, .. } => access.admits(*role),
+        }
+    }
+
+    /// What the token is limited to.
+    pub(super) fn scope(&self) -> Scope {
+        match self {
+            Self::Anybody => Scope::default(),
+            Self::Token { scope, .. } => scope.clone(),
+        }
+    }
+
+    /// Refuses callers without permission.
+    pub(super) fn admit(&self, access: Access) -> Result<(), Problem> {
+        if self.may(access) {
+            return Ok(());
+        }
+        let roles = access.roles().join(" or ");
+        let detail = format!("this endpoint needs a token with role {roles}");
+        Err(Problem::new(StatusCode::FORBIDDEN, detail))
+    }
+}
