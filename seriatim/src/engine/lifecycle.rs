@@ -138,8 +138,9 @@ impl Engine {
             periodic.abort_all();
         }
         core.settles.close();
-        let _ = timeout(FLUSH_MAX, join_all(&mut settlers)).await;
-        if timeout(FLUSH_MAX, take_back(&core)).await.is_err() {
+        let flushed = Instant::now() + FLUSH_MAX;
+        let _ = timeout_at(flushed, join_all(&mut settlers)).await;
+        if timeout_at(flushed, take_back(&core)).await.is_err() {
             tracing::warn!(
                 "stopped after a lost answer that the store could not be asked about: what it claimed stands until its lease \
                  expires"

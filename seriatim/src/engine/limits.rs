@@ -81,7 +81,7 @@ pub(in crate::engine) const REST_MIN: Duration = Duration::from_millis(1);
 pub(in crate::engine) const DEREGISTER_MAX: Duration = Duration::from_secs(1);
 /// How long a stopping engine waits for the heartbeat thread.
 pub(in crate::engine) const BEATS_END_MAX: Duration = Duration::from_secs(1);
-/// How long a stopping engine tries to send its last settlements.
+/// How long a stopping engine tries to send its last settlements, and to return what calls without an answer claimed.
 pub(in crate::engine) const FLUSH_MAX: Duration = Duration::from_secs(5);
 /// How far back a cron entry looks for missed ticks, at most.
 #[cfg(feature = "cron")]

@@ -81,6 +81,19 @@ impl Action {
         }
     }
 
+    /// The same for rows that are selected: beside it stands the one for all that match.
+    pub(crate) fn button_of_selected(self) -> &'static str {
+        match self {
+            Self::Requeue => "Requeue selected",
+            Self::DeleteDead | Self::DeleteJobs => "Delete selected",
+            Self::Retry => "Retry selected",
+            Self::Pause => "Pause selected",
+            Self::Resume => "Resume selected",
+            Self::Bury => "Bury failed of selected",
+            Self::DeleteWaiting => "Delete waiting of selected",
+        }
+    }
+
     /// What it acts on, in the plural.
     pub(crate) fn objects(self) -> &'static str {
         match self {

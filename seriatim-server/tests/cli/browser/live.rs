@@ -85,7 +85,7 @@ async fn rows_stay_selected_from_page_to_page_and_are_acted_on_together() {
     shows(&window, "2 selected").await;
     window.keys("jjx").await;
     shows(&window, "3 selected").await;
-    window.press("Requeue…").await;
+    window.press("Requeue selected…").await;
     shows(&window, "3 chosen dead jobs of mails").await;
     window.press("Requeue").await;
     shows(&window, "3 of 3 dead jobs requeued").await;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
-use seriatim::store::{Declare, LaneQuery, NodeView, QueueStats};
+use seriatim::store::{Declare, LaneQuery, NodeView, Note, QueueStats};
 use seriatim::{Client, Error, Job, Mode, Queue, SharedStore, Timestamp};
 use seriatim_testkit::{Cut, Proxy};
 use seriatim_verify::checker::{Report, check_files};
@@ -129,7 +129,7 @@ impl Fleet {
         let is_found = async || {
             for (i, node) in self.nodes.iter().enumerate() {
                 node.signal(Signal::STOP);
-                if self.holds_lanes(node.0.id()).await {
+                if self.holds_lanes(node.0.id()).await && self.takes_writes().await {
                     found.set(Some(i));
                     return true;
                 }
@@ -139,6 +139,12 @@ impl Fleet {
         };
         self.eventually("a node is at work", is_found).await;
         found.get().unwrap()
+    }
+
+    /// Whether others can write: a process that is stopped while it writes to an SQLite file keeps it locked.
+    async fn takes_writes(&self) -> bool {
+        let write = self.store.write_notes(vec![Note::new("fleet", "paused")]);
+        tokio::time::timeout(Duration::from_secs(2), write).await.is_ok_and(|result| result.is_ok())
     }
 
     /// Whether the process holds lanes; none that is known of when the store does not answer.

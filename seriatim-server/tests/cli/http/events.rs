@@ -88,8 +88,12 @@ fn a_queue_without_a_journal_tells_what_the_store_remembers() {
 #[test]
 fn cron_entries_are_listed_with_their_next_ticks() {
     let api = Api::start(CONFIG);
+    api.knows_cron("nightly", None);
     let cron = api.get("/api/v1/cron").done()["cron"].clone();
-    assert_eq!((&cron[0]["name"], &cron[0]["queue"]), (&json!("nightly"), &json!("plain")));
+    assert_eq!(
+        (&cron[0]["name"], &cron[0]["definitions"][0]["queue"]),
+        (&json!("nightly"), &json!("plain"))
+    );
     assert_eq!(cron[0]["next"].as_array().unwrap().len(), 3);
     assert!(cron[0]["next"][0].as_str().unwrap().ends_with("T03:00:00Z"), "{cron}");
 }
