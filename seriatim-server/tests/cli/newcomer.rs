@@ -19,7 +19,7 @@ fn refused(config: &str, arguments: &[&str]) -> String {
 const ID: &str = "0198d6a4-7c51-7000-8000-000100000001";
 
 /// All that reads or repairs, on a store that was never used.
-const READING: [&[&str]; 22] = [
+const READING: [&[&str]; 23] = [
     &["stats"],
     &["queues"],
     &["queues", "show", "a"],
