@@ -70,12 +70,10 @@ impl Window {
                 }
             }
         };
-        match timeout(PATIENCE, asking).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                panic!("no answer in time: {script}\n{}: {}", self.place().await, self.text().await)
-            }
-        }
+        let Ok(answer) = timeout(PATIENCE, asking).await else {
+            panic!("no answer in time: {script}\n{}: {}", self.place().await, self.text().await);
+        };
+        answer
     }
 
     /// The text of the page, as a person sees it.
