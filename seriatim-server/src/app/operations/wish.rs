@@ -33,33 +33,39 @@ pub(crate) struct Wish {
     pub(crate) queue: String,
     /// Only of this key
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub(crate) key: Option<String>,
     /// Only of keys that begin so
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub(crate) prefix: Option<String>,
     /// Only jobs of this task
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub(crate) task: Option<String>,
     /// Only those whose last error contains this
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub(crate) error: Option<String>,
     /// Only those of this cause: their error with `N` for numbers, `ID` for ids and `"…"` for quotes
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub(crate) cause: Option<String>,
     /// Only lanes in this state
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Foreign<LaneStage>>")]
+    #[schemars(with = "Foreign<LaneStage>")]
     pub(crate) state: Option<LaneStage>,
     /// Only what died, or waited, before. Default: now
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub(crate) before: Option<Time>,
     /// These jobs, instead of a filter
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<List<Foreign<JobId>>>")]
+    #[schemars(with = "List<Foreign<JobId>>")]
     pub(crate) jobs: Option<List<JobId>>,
     /// These lanes, instead of a filter
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<List<Foreign<LaneId>>>")]
+    #[schemars(with = "List<Foreign<LaneId>>")]
     pub(crate) lanes: Option<List<LaneId>>,
 }
 
