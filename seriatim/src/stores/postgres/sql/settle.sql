@@ -189,9 +189,11 @@ BEGIN
     o_lanes := _light;
     o_tokens := _light_tokens;
   ELSIF _light IS NOT NULL THEN
-    SELECT array_agg(w.lane), array_agg(coalesce(nullif(w.token, 0), x.token)) INTO o_lanes, o_tokens
-    FROM unnest(o_lanes, o_tokens) w (lane, token)
-    LEFT JOIN unnest(_light, _light_tokens) x (lane, token) ON x.lane = w.lane;
+    SELECT array_agg(w.lane), array_agg(w.token) INTO o_lanes, o_tokens FROM (
+      SELECT * FROM unnest(o_lanes, o_tokens) g (lane, token) WHERE token > 0
+      UNION ALL
+      SELECT * FROM unnest(_light, _light_tokens) x (lane, token)
+      WHERE CASE WHEN (lane, 0) IN (SELECT * FROM unnest(o_lanes, o_tokens)) THEN true END) w;
   END IF;
 END $$;
 
@@ -276,10 +278,11 @@ BEGIN
   END LOOP;
   -- Statements after the locks: their snapshots include everything that a push committed before.
   IF _fresh <> '{}' THEN
-    SELECT array_agg(f.lane), array_agg(f.token), array_agg(w.queue) INTO _light, _light_tokens, _light_queues
-    FROM seriatim.light_turns(_lane, _token) l
-    CROSS JOIN LATERAL unnest(l.o_lanes, l.o_tokens) f (lane, token)
-    JOIN unnest(_fresh, _fresh_queues) w (lane, queue) ON w.lane = f.lane;
+    SELECT l.o_lanes, l.o_tokens INTO _light, _light_tokens FROM seriatim.light_turns(_lane, _token) l;
+    SELECT array_agg(w.lane), array_agg(w.token), array_agg(w.queue) INTO _light, _light_tokens, _light_queues
+    FROM unnest(_lane, _queue, _token) w (lane, queue, token)
+    WHERE CASE WHEN (w.lane, w.token) IN (SELECT * FROM unnest(_light, _light_tokens))
+      THEN (w.lane, w.queue) IN (SELECT * FROM unnest(_fresh, _fresh_queues)) END;
   END IF;
   IF _light IS NOT NULL THEN
     o_lanes := o_lanes || _light;

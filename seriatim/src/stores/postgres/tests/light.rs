@@ -194,6 +194,41 @@ async fn no_key_runs_twice_at_once_and_none_stays_behind_while_pushes_come() {
     }
 }
 
+/// How long the claims and settles of so many jobs take, a part of them at a time.
+async fn time_of(mode: Mode, jobs: usize, at_once: usize) -> Duration {
+    const WARM: usize = 200;
+    let schema = new_schema();
+    let store = filled_in(mode, &schema, WARM + jobs).await;
+    // One lane was claimed before, so its next claim is not light.
+    let first = claim(&store, "q", 1).await.turns.remove(0);
+    let back = vec![crate::model::settle::release(&first, &Queue::new("q", mode))];
+    assert!(store.settle(Settle::now(back)).await.unwrap()[0].is_ok());
+    // After a few calls the server plans without looking at the numbers of a call.
+    for _ in 0..WARM / 10 {
+        done(&store, &claim(&store, "q", 10).await.turns).await;
+    }
+    let began = std::time::Instant::now();
+    let mut ended = 0;
+    while ended < jobs {
+        let turns = claim(&store, "q", at_once).await.turns;
+        assert!(done(&store, &turns).await.iter().all(Settled::is_ok));
+        ended += turns.len();
+    }
+    began.elapsed()
+}
+
+#[tokio::test]
+async fn a_turn_costs_no_more_if_many_are_claimed_and_settled_at_once() {
+    for mode in Mode::ALL {
+        let (mut small, mut large) = (Duration::MAX, Duration::MAX);
+        for _ in 0..3 {
+            small = small.min(time_of(mode, 3_000, 300).await);
+            large = large.min(time_of(mode, 3_000, 3_000).await);
+        }
+        assert!(large < small * 2, "{mode}: {large:?} in one call, {small:?} in ten");
+    }
+}
+
 #[tokio::test]
 async fn claims_do_not_pass_by_all_that_were_claimed_before_until_autovacuum_comes() {
     let schema = new_schema();
