@@ -52,9 +52,9 @@ impl Deed {
 
 /// A page of the audit log, the latest deeds first.
 #[derive(Debug, Default, Serialize, JsonSchema)]
-#[schemars(rename = "Deeds")]
+#[schemars(rename = "AuditPage")]
 pub(crate) struct Page {
-    pub(crate) deeds: Vec<Deed>,
+    pub(crate) entries: Vec<Deed>,
     /// The `after` of the next page
     pub(crate) next: Option<String>,
 }
@@ -144,14 +144,14 @@ pub(crate) async fn latest(
             let deed = serde_json::from_slice(&note.value).ok();
             deeds.extend(deed.filter(fits));
             if deeds.len() >= rows_max {
-                return Ok(Page { deeds, next: Some(suffix(&note.name)) });
+                return Ok(Page { entries: deeds, next: Some(suffix(&note.name)) });
             }
         }
         let Some(last) = notes.last().filter(|_| notes.len() == most) else {
-            return Ok(Page { deeds, next: None });
+            return Ok(Page { entries: deeds, next: None });
         };
         if read >= READ_MAX {
-            return Ok(Page { deeds, next: Some(suffix(&last.name)) });
+            return Ok(Page { entries: deeds, next: Some(suffix(&last.name)) });
         }
         end.clone_from(&last.name);
     }
@@ -222,7 +222,7 @@ mod tests {
 
     async fn actions(store: &Memory, wanted: Wanted<'_>) -> Vec<String> {
         let page = latest(store, wanted, 100).await.unwrap();
-        page.deeds.into_iter().map(|deed| deed.action).collect()
+        page.entries.into_iter().map(|deed| deed.action).collect()
     }
 
     fn of(object: &str) -> Wanted<'_> {
@@ -240,15 +240,15 @@ mod tests {
         assert_eq!(actions(&store, of("a/b ü")).await, ["deed 4", "deed 2", "deed 0"]);
         let first = latest(&store, Wanted::default(), 2).await.unwrap();
         assert_eq!(
-            first.deeds.iter().map(|deed| &*deed.action).collect::<Vec<_>>(),
+            first.entries.iter().map(|deed| &*deed.action).collect::<Vec<_>>(),
             ["deed 4", "deed 3"]
         );
         let second =
             latest(&store, Wanted { after: first.next.as_deref(), ..Wanted::default() }, 3)
                 .await
                 .unwrap();
-        assert_eq!(second.deeds.len(), 3);
-        assert_eq!(second.deeds[0].action, "deed 2");
+        assert_eq!(second.entries.len(), 3);
+        assert_eq!(second.entries[0].action, "deed 2");
     }
 
     #[tokio::test]
@@ -263,10 +263,10 @@ mod tests {
         let both = Wanted { queue: Some("orders"), since: Some(at(5)), ..of("k") };
         assert_eq!(actions(&store, both).await, ["deed 15", "deed 10", "deed 5"]);
         let first = latest(&store, both, 2).await.unwrap();
-        assert_eq!(first.deeds.len(), 2);
+        assert_eq!(first.entries.len(), 2);
         let rest =
             latest(&store, Wanted { after: first.next.as_deref(), ..both }, 2).await.unwrap();
-        assert_eq!(rest.deeds[0].action, "deed 5");
+        assert_eq!(rest.entries[0].action, "deed 5");
         let of_queue = Wanted { queue: Some("orders"), ..Wanted::default() };
         assert_eq!(actions(&store, of_queue).await.len(), 4);
     }

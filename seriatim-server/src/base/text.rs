@@ -70,12 +70,12 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A retry count in a table: a dash instead of −1 before the first failure.
-pub(crate) fn retries(retry_count: i32) -> String {
-    if retry_count < 0 { "-".to_owned() } else { retry_count.to_string() }
+/// How often it failed, in a table: a dash before the first failure. The retry count is one less.
+pub(crate) fn failures(retry_count: i32) -> String {
+    if retry_count < 0 { "-".to_owned() } else { (i64::from(retry_count) + 1).to_string() }
 }
 
-/// The same in words.
+/// A retry count in words.
 pub(crate) fn retries_in_words(retry_count: i32) -> String {
     match retry_count {
         ..0 => "none: it has not failed".to_owned(),

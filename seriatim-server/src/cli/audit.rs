@@ -96,12 +96,12 @@ impl Audit {
             say_json(&page);
             return Ok(());
         }
-        if page.deeds.is_empty() {
+        if page.entries.is_empty() {
             say(
                 "nothing: changes by the HTTP API, its pages and this command line are listed for a year",
             );
         } else {
-            say(table(&page.deeds).render(Terminal::of_stdout()));
+            say(table(&page.entries).render(Terminal::of_stdout()));
         }
         if let Some(next) = page.next {
             hint(format!("more: --after {next}"));
@@ -114,7 +114,7 @@ fn table(deeds: &[Deed]) -> Table {
     let mut table = Table::new(&[
         ("when", Column::Name),
         ("who", Column::Name),
-        ("deed", Column::Name),
+        ("action", Column::Name),
         ("on", Column::Text),
         ("count", Column::Number),
         ("result", Column::Name),

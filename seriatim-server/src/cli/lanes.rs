@@ -15,7 +15,7 @@ use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, SCAN_MAX};
 use crate::app::lanes as actions;
 use crate::app::range::By;
 use crate::app::{find, lane_jobs};
-use crate::base::text::{count, one_line, retries, retries_in_words};
+use crate::base::text::{count, failures, one_line, retries_in_words};
 use crate::base::time::{absolute, relative};
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
@@ -307,20 +307,20 @@ fn table(lanes: &[LaneView], now: Timestamp) -> Table {
         ("key", Column::Text),
         ("state", Column::Name),
         ("jobs", Column::Number),
-        ("retry", Column::Number),
+        ("failed", Column::Number),
         ("crashes", Column::Number),
         ("node", Column::Text),
         ("error", Column::Text),
     ]);
     for lane in lanes {
         let (state, tone) = lane_state(lane, now);
-        let retry = if lane.retry_count < 0 { Tone::Faint } else { Tone::Warn };
+        let failed = if lane.retry_count < 0 { Tone::Faint } else { Tone::Warn };
         table.row(vec![
             lane.lane.to_string().into(),
             lane.key.as_deref().unwrap_or("").into(),
             Cell::toned(state, tone),
             lane.jobs.to_string().into(),
-            Cell::toned(retries(lane.retry_count), retry),
+            Cell::toned(failures(lane.retry_count), failed),
             Cell::trouble(u64::from(lane.crashes), Tone::Warn),
             lane.node.as_ref().map_or("", |node| &*node.0).into(),
             Cell::toned(lane.error.as_deref().unwrap_or(""), Tone::Bad),

@@ -69,7 +69,7 @@ pub(crate) enum Command {
     Lanes(lanes::Lanes),
     /// Lists jobs; shows, cancels, reschedules, reassigns, retries, deletes one
     Jobs(jobs::Jobs),
-    /// Counts, does and stops deeds on many jobs or lanes; lists those that were begun
+    /// Counts, starts and stops actions on many jobs or lanes; lists those that were started
     Operations(operations::Operations),
     /// Lists nodes; shows, quiets, stops one
     Nodes(nodes::Nodes),

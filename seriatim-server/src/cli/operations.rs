@@ -1,4 +1,4 @@
-//! `seriatim operations`: deeds on many jobs or lanes, done in steps.
+//! `seriatim operations`: actions on many jobs or lanes, done in steps.
 
 use std::time::Duration;
 

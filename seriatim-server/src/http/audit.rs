@@ -109,7 +109,7 @@ impl Audit {
         let Some(store) = self.kept.get().filter(|_| entry.is_deed) else { return };
         if let Err(error) = deeds::keep(&**store, &entry.deed(), Timestamp::of_this_machine()).await
         {
-            tracing::warn!(%error, "cannot keep a deed in the store");
+            tracing::warn!(%error, "cannot keep an audit entry in the store");
         }
     }
 

@@ -16,7 +16,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Whether somebody listens; the last one to leave ends the sampling.
+    /// Whether a visitor listens; the last one to leave ends the sampling.
     pub(super) fn are_heard(&self) -> bool {
         let mut is_sampled = lock(&self.is_sampled);
         *is_sampled = self.figures.receiver_count() > 0;

@@ -1,4 +1,4 @@
-//! Operations: deeds on many jobs or lanes.
+//! Operations: actions on many jobs or lanes.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) fn routes() -> Vec<Route> {
             .says("How many jobs or lanes an operation would be about, and five of them")
             .keeps_scope(),
         Route::post("/api/v1/operations", Access::Operate, begin)
-            .says("Begins a deed on many jobs or lanes, in steps of at most 1,000. To delete or bury needs role admin")
+            .says("Begins an action on many jobs or lanes, in steps of at most 1,000. To delete or bury needs role admin")
             .keeps_scope(),
         Route::get("/api/v1/operations/{operation}", Access::Read, show)
             .says("How far an operation is")

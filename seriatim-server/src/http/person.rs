@@ -1,4 +1,4 @@
-//! People whom somebody else has asked for their names: a service around the pages, or a proxy before them.
+//! People who logged in elsewhere: to the service around the pages, or to the proxy before them.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -171,7 +171,7 @@ impl Proxy {
         })
     }
 
-    /// Who asks, if the request comes from the proxy and it names somebody.
+    /// The person whom the proxy names, if the request comes from it.
     pub(super) fn knows(&self, parts: &Parts) -> Result<Option<Who>, Problem> {
         if !self.is_from(parts) {
             return Ok(None);

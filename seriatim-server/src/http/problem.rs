@@ -44,7 +44,7 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail).about(field)
     }
 
-    /// What is told.
+    /// The explanation.
     pub(super) fn into_detail(self) -> String {
         self.document.detail
     }

@@ -180,7 +180,7 @@ mod tests {
         assert!(!store.queues().await.unwrap()[0].paused);
         assert_eq!(ask("POST", "/jobs/do", "ann").await, StatusCode::SEE_OTHER);
         assert!(store.queues().await.unwrap()[0].paused);
-        let deeds = latest(&*store, Wanted::default(), 10).await.unwrap().deeds;
+        let deeds = latest(&*store, Wanted::default(), 10).await.unwrap().entries;
         assert_eq!(deeds[0].who, "ann");
     }
 }

@@ -1,4 +1,4 @@
-//! Operations: deeds on many jobs or lanes, chosen by a filter. They are counted first, done in small steps, and can be
+//! Operations: actions on many jobs or lanes, chosen by a filter. They are counted first, done in small steps, and can be
 //! stopped. Their state is in the notebook of the store, so that every node shows it, and another one goes on if the one
 //! that carries it out is gone. To repeat a step is safe.
 

@@ -137,7 +137,7 @@ mod tests {
         let written = std::fs::read_to_string(folder.path().join("audit.ndjson")).unwrap();
         assert!(written.contains(r#""action":"queue pause""#), "{written}");
         let wanted = crate::app::deeds::Wanted { of: Some("orders"), ..Default::default() };
-        let kept = crate::app::deeds::latest(&*store, wanted, 5).await.unwrap().deeds;
+        let kept = crate::app::deeds::latest(&*store, wanted, 5).await.unwrap().entries;
         assert_eq!((kept.len(), &*kept[0].action), (1, "queue pause"));
         assert!(kept[0].who.starts_with("cli:"), "{}", kept[0].who);
         store.pause_queue("orders".into(), false).await.unwrap();

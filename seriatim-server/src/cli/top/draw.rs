@@ -11,7 +11,7 @@ use super::sample::{Sample, Shown, Why};
 use super::state::{Pane, State};
 use crate::app::figures::Figures;
 use crate::app::troubles;
-use crate::base::text::{columns, count, cut_middle, one_line, retries};
+use crate::base::text::{columns, count, cut_middle, failures, one_line};
 use crate::base::time::{length, relative};
 use crate::cli::nodes;
 use crate::cli::output::table::Tone;
@@ -210,7 +210,7 @@ fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, sty
             styles.cell(lane.key.as_deref().unwrap_or(""), Tone::Plain),
             styles.cell(lane_state(lane, sample.now).0, Tone::Plain),
             styles.number(lane.jobs.to_string(), Tone::Plain),
-            styles.number(retries(lane.retry_count), Tone::Plain),
+            styles.number(failures(lane.retry_count), Tone::Plain),
             styles.cell(about, Tone::Plain),
         ];
         Row::new(fitting(cells, is_wide, &narrow))
@@ -221,10 +221,10 @@ fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, sty
         Constraint::Fill(1),
         Constraint::Length(if is_wide { 15 } else { 12 }),
         Constraint::Length(5),
-        Constraint::Length(5),
+        Constraint::Length(6),
         if is_wide { Constraint::Min(15) } else { Constraint::Fill(1) },
     ];
-    let head = ["", "queue", "key", "state", " jobs", "retry", "error, progress"];
+    let head = ["", "queue", "key", "state", " jobs", "failed", "error, progress"];
     let head = head.map(|name| styles.cell(name, Tone::Faint));
     let table = Table::new(sample.lanes.iter().map(row), fitting(widths, is_wide, &narrow))
         .header(Row::new(fitting(head, is_wide, &narrow)))

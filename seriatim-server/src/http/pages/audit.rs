@@ -82,6 +82,6 @@ pub(super) async fn show(
     let page = deeds::latest(&*app.store, wanted, PAGE_ROWS_DEFAULT).await?;
     let path = format!("{}/audit", visit.frame.base);
     let next = page.next.map(|next| link::with(&path, &[("of", &of), ("after", &next)]));
-    let rows = page.deeds.into_iter().map(|deed| DeedRow::new(&visit, deed)).collect();
+    let rows = page.entries.into_iter().map(|deed| DeedRow::new(&visit, deed)).collect();
     visit.show(&Audit { frame: &visit.frame, of: &of, rows, next })
 }

@@ -298,7 +298,7 @@ impl Deed {
 }
 
 fn unknown(name: &str) -> Problem {
-    Problem::invalid("deed", format!("there is no deed {name:?}"))
+    Problem::invalid("deed", format!("there is no action {name:?}"))
 }
 
 async fn release(app: &Shared, queue: &str, lane: &LaneSelection) -> Result<u64, Problem> {

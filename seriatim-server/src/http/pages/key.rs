@@ -54,7 +54,6 @@ struct Lane {
     holder: Option<Holder>,
     error: Option<String>,
     progress: Option<String>,
-    retries: i32,
     crashes: u32,
 }
 
@@ -105,7 +104,7 @@ pub(super) async fn show(
                 DEEDS_SHOWN,
             )
             .await?
-            .deeds
+            .entries
         }
     };
     let deeds = deeds.into_iter().map(|deed| DeedRow::new(&visit, deed)).collect();
@@ -204,7 +203,6 @@ impl Lane {
             holder,
             error: lane.error.as_deref().map(str::to_owned),
             progress: lane.progress.as_deref().map(str::to_owned),
-            retries: lane.retry_count,
             crashes: lane.crashes,
         }
     }

@@ -47,6 +47,8 @@ struct Lanes<'a> {
     orders: Vec<(&'static str, &'static str, bool)>,
     states: Vec<(&'a str, &'a str, bool)>,
     wish: &'a Wish,
+    /// Whether one of the rare filters is set.
+    has_more: bool,
     /// Lanes that were looked at, if the page ended after so many.
     looked_at: Option<usize>,
     next: Option<String>,
@@ -57,6 +59,13 @@ struct Lanes<'a> {
 
 page!(Lanes);
 
+impl Wish {
+    fn has_more(&self) -> bool {
+        let rare = [&self.from, &self.node, &self.due_from, &self.due_to, &self.retries_min];
+        rare.iter().any(|filter| !filter.is_empty())
+    }
+}
+
 /// What is done to rows that are ticked.
 const TICKED: [Action; 5] =
     [Action::Retry, Action::Pause, Action::Resume, Action::Bury, Action::DeleteWaiting];
@@ -64,7 +73,7 @@ const ORDERS: [(&str, &str, By); 4] = [
     ("age", "age", By::Age),
     ("key", "key", By::Key),
     ("run_at", "due", By::Due),
-    ("retry_count", "retries", By::Retries),
+    ("retry_count", "failures", By::Retries),
 ];
 pub(super) async fn show(
     State(app): State<Shared>,
@@ -125,6 +134,7 @@ pub(super) async fn show(
         buttons: buttons(&visit, &queue, &wish),
         ticked: if page.rows.is_empty() { Vec::new() } else { button::on_ticked(&visit, &TICKED) },
         states: states(&wish.state),
+        has_more: wish.has_more(),
         wish: &wish,
         looked_at: page.cut.then_some(SCAN_DEFAULT),
         next,

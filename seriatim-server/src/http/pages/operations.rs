@@ -1,4 +1,4 @@
-//! Deeds on many: how far they are, and what became of them.
+//! Actions on many jobs or lanes: how far they are, and what became of them.
 
 use askama::Template;
 use axum::extract::State;

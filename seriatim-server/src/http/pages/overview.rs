@@ -35,7 +35,8 @@ struct Need {
     word: &'static str,
     about: String,
     found: String,
-    advice: String,
+    /// Text and commands by turns.
+    advice: Vec<(String, bool)>,
     href: Option<String>,
 }
 
@@ -135,6 +136,11 @@ fn totals(
     }
 }
 
+/// The parts of a text, and whether each stood between backticks.
+fn marked(text: &str) -> Vec<(String, bool)> {
+    text.split('`').enumerate().map(|(at, part)| (part.to_owned(), at % 2 == 1)).collect()
+}
+
 /// The findings about what the visitor may see.
 fn needs(visit: &Visit, checkup: &Checkup) -> (Vec<Need>, usize) {
     let may_see = |finding: &&Finding| match finding.about.strip_prefix("queue ") {
@@ -148,7 +154,7 @@ fn needs(visit: &Visit, checkup: &Checkup) -> (Vec<Need>, usize) {
         word: if finding.severity == Severity::Serious { "serious" } else { "warning" },
         about: finding.about.clone(),
         found: finding.found.clone(),
-        advice: finding.advice.clone(),
+        advice: marked(&finding.advice),
         href: match finding.about.split_once(' ') {
             Some(("queue", name)) => Some(link::queue(base, name)),
             Some(("node", id)) => Some(link::node(base, id)),

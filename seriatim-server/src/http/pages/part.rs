@@ -22,7 +22,7 @@ impl Visit {
         matches!(self.wants, Wants::Parts(_))
     }
 
-    /// The live part of the page, from the last second if somebody asked for it then.
+    /// The live part of the page, from the last second if a visitor asked for it then.
     pub(in crate::http) async fn part(
         &self,
         app: &Shared,

@@ -11,7 +11,7 @@ use crate::app::nodes::state_name as node_state;
 use crate::app::operations::{Sample, Wish};
 use crate::app::why::{Around, Why};
 use crate::app::words::state_name;
-use crate::base::text::{cut, retries};
+use crate::base::text::{cut, failures};
 use crate::base::time::length;
 
 /// Columns shown of an error, a key, and a progress.
@@ -74,7 +74,7 @@ pub(super) struct LaneRow {
     pub(super) why: String,
     pub(super) jobs: u64,
     pub(super) since: Option<Moment>,
-    pub(super) retry: String,
+    pub(super) failed: String,
     pub(super) crashes: u32,
     pub(super) node: Option<(String, String)>,
     pub(super) error: String,
@@ -108,7 +108,7 @@ impl LaneRow {
             why: why.to_string(),
             jobs: lane.jobs,
             since: lane.claimed_at.or(lane.due).map(|at| visit.clock.of(at)),
-            retry: retries(lane.retry_count),
+            failed: failures(lane.retry_count),
             crashes: lane.crashes,
             node,
             error: lane.error.as_deref().map_or_else(String::new, |error| {

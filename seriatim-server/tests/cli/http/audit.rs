@@ -252,7 +252,7 @@ fn what_the_command_line_changes_is_kept_in_the_store_and_listed_with_what_came_
     let listed = |arguments: &[&str]| -> Vec<Value> {
         let output = run(&[&["audit", "--json"], arguments].concat());
         let page: Value = serde_json::from_slice(&output.stdout).unwrap();
-        page["deeds"].as_array().unwrap().clone()
+        page["entries"].as_array().unwrap().clone()
     };
     let told = |deeds: &[Value]| -> Vec<String> {
         let one = |deed: &Value| format!("{} {}", deed["action"].as_str().unwrap(), deed["status"]);
@@ -267,7 +267,7 @@ fn what_the_command_line_changes_is_kept_in_the_store_and_listed_with_what_came_
         "queue pause 200",
     ];
     assert_eq!(told(&all), expected, "pushes are not kept");
-    assert_eq!(api.get("/api/v1/audit").done()["deeds"], json!(all), "the same by HTTP");
+    assert_eq!(api.get("/api/v1/audit").done()["entries"], json!(all), "the same by HTTP");
     let who = all[1]["who"].as_str().unwrap();
     assert!(who.starts_with("cli:") && who.contains('@'), "{who}");
     assert_eq!(all[3]["on"], json!({ "queue": "orders", "key": "a" }));
@@ -275,7 +275,7 @@ fn what_the_command_line_changes_is_kept_in_the_store_and_listed_with_what_came_
     assert_eq!(listed(&["--queue", "orders"]).len(), 4);
     assert_eq!(listed(&["--key", "a", "--queue", "orders", "--since", "1h"]).len(), 1);
     assert_eq!(listed(&["--since", "2255-01-01T00:00:00Z"]).len(), 0);
-    assert_eq!(api.get("/api/v1/audit?queue=orders&of=a").done()["deeds"][0], all[3]);
+    assert_eq!(api.get("/api/v1/audit?queue=orders&of=a").done()["entries"][0], all[3]);
     let table = text(&run(&["audit", "list", "--limit", "2"]));
     assert!(table.contains("queue resume") && table.contains("more: --after "), "{table}");
     assert!(table.contains("refused (404)"), "{table}");

@@ -88,8 +88,8 @@ async fn a_cause_of_many_is_requeued_from_its_page() {
     assert!(page.contains("1,200 of 1,200 dead jobs requeued"), "{page}");
     assert!(api.get("/operations").text().contains("Requeue dead jobs of orders"));
     let deeds = api.get("/api/v1/audit?limit=1").done();
-    assert_eq!(deeds["deeds"][0]["action"], "operation requeue", "{deeds}");
-    assert_eq!(deeds["deeds"][0]["on"]["cause"], "timeout after Ns");
+    assert_eq!(deeds["entries"][0]["action"], "operation requeue", "{deeds}");
+    assert_eq!(deeds["entries"][0]["on"]["cause"], "timeout after Ns");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

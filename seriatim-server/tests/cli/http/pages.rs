@@ -355,10 +355,10 @@ fn what_people_do_is_listed_with_the_key_it_was_done_to() {
     assert!(of_key.contains("lane pause") && of_key.contains("lane resume"), "{of_key}");
     let listed = Request::new("GET", "/api/v1/audit?of=a+%3Cb%3E&limit=1").token(&secret("boss"));
     let listed = listed.send(&api.address).done();
-    assert_eq!(listed["deeds"][0]["action"], "lane resume");
+    assert_eq!(listed["entries"][0]["action"], "lane resume");
     let next = format!("/api/v1/audit?of=a+%3Cb%3E&after={}", listed["next"].as_str().unwrap());
     let rest = Request::new("GET", &next).token(&secret("boss")).send(&api.address).done();
-    assert_eq!(rest["deeds"][0]["who"], "hands");
+    assert_eq!(rest["entries"][0]["who"], "hands");
     let narrow = Visitor::log_in(&api, "part");
     assert_eq!(narrow.get("/audit").status, 403);
 }
@@ -482,7 +482,7 @@ fn a_proxy_names_people_and_the_audit_log_does_too() {
     assert_eq!(foreign.send(&api.address).status, 403, "of another site");
     let deeds = Request::new("GET", "/api/v1/audit").token(&secret("eyes"));
     let deeds = deeds.send(&api.address).done();
-    let who: Vec<&Value> = deeds["deeds"].as_array().unwrap().iter().map(|d| &d["who"]).collect();
+    let who: Vec<&Value> = deeds["entries"].as_array().unwrap().iter().map(|d| &d["who"]).collect();
     assert_eq!(who, ["sso:bob", "sso:ann"], "{deeds}");
     assert_eq!(by_proxy("GET", "/api/v1/queues", "ann", "ops").status(&api.address), 401);
 }

@@ -261,9 +261,9 @@ impl Walk {
     fn looking_back(&self) {
         self.push("a", "unattended");
         assert!(self.get("/api/v1/history", &[])["points"].is_array());
-        assert_eq!(self.get("/api/v1/audit?limit=1", &[])["deeds"][0]["who"], "anybody");
+        assert_eq!(self.get("/api/v1/audit?limit=1", &[])["entries"][0]["who"], "anybody");
         let of = self.get("/api/v1/audit?queue=b&of=k2&since=2026-01-01T00:00:00Z", &[]);
-        assert_eq!(of["deeds"][0]["action"], "lane release");
+        assert_eq!(of["entries"][0]["action"], "lane release");
         assert_eq!(self.get("/api/v1/doctor", &[])["healthy"], true);
     }
 
