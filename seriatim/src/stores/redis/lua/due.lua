@@ -1,7 +1,18 @@
 -- When lanes of shards are due first, without the common part: an idle engine asks for all its queues. KEYS[1]: the prefix
 -- of a shard; ARGV: those of others on the same server. Answers for each shard a time, or '' if nothing waits or its queue
--- is paused. Reads `ready` as `first_due` in lane.lua does.
+-- is paused. Reads `ready` as `first_due` in lane.lua does. Where nothing is due now, it enters the caller in `sleepers`, as
+-- a claim that finds too little does: the caller claims nothing there, and would not hear of the next push.
 local call = redis.call
+local listener = string.match(KEYS[#KEYS], '}:to:(%x+)$')
+local SLEEPERS_MAX = 1000 -- as in lane.lua
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+local function sleep(prefix)
+  -- A server whose memory is full refuses to write; the answer is true without it.
+  if not listener or redis.pcall('ZADD', prefix .. 'sleepers', 'NX', string.format('%.0f', now), listener) ~= 1 then return end
+  if call('ZCARD', prefix .. 'sleepers') > SLEEPERS_MAX then call('ZPOPMIN', prefix .. 'sleepers') end
+end
 
 -- The due time of the first entry of `arrivals` that still means something. A claim removes the others.
 local STALE_MAX = 1000
@@ -25,6 +36,7 @@ local function first_due(prefix)
   end
   local wake = call('ZRANGE', prefix .. 'wake', 0, 0, 'WITHSCORES')[2]
   if wake and (not best or tonumber(wake) < best) then best = tonumber(wake) end
+  if not best or best > now then sleep(prefix) end
   if not best or call('HGET', prefix .. 'meta', 'paused') == '1' then return '' end
   return string.format('%.0f', best)
 end

@@ -49,7 +49,7 @@ local NOW = 0
 --   idem      HASH: key, NUL, idempotency key -> job
 --   idemold   ZSET: the same by when to check whether it can be deleted
 --   given_up  HASH: node -> claims and rescues with a ticket up to this one take nothing; expires by itself
---   sleepers  ZSET: processes to be woken when a lane is ready, by the time of their last claim
+--   sleepers  ZSET: processes to be woken when a lane is ready, by the time of their last claim or question when it is due
 --   routes    HASH: node, NUL, group -> number; #number -> node, NUL, group
 local K = setmetatable({}, { __index = function(known, name)
   known[name] = P .. name

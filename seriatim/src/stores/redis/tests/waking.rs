@@ -4,11 +4,25 @@ use tokio::sync::Notify;
 
 use super::servers::until;
 use super::*;
-use crate::engine::Scheduler;
 use crate::{Batch, Engine, SharedStore};
 
 /// Nothing in these tests is found by a poll.
 const NEVER: Duration = Duration::from_secs(600);
+
+/// The processes that a push may wake.
+struct Sleepers<'a>(&'a str, ::redis::aio::MultiplexedConnection);
+
+impl<'a> Sleepers<'a> {
+    async fn of(prefix: &'a str) -> Self {
+        let client = ::redis::Client::open(url()).unwrap();
+        Self(prefix, client.get_multiplexed_async_connection().await.unwrap())
+    }
+
+    async fn in_queue(&mut self, number: u32) -> usize {
+        let key = format!("{}:{{q{number}:0}}:sleepers", self.0);
+        ::redis::cmd("ZCARD").arg(key).query_async(&mut self.1).await.unwrap()
+    }
+}
 
 /// An engine with one slot for these queues; its handler waits for `release`, and tells its queue first.
 async fn engine(
@@ -18,9 +32,7 @@ async fn engine(
     release: &Arc<Notify>,
 ) -> tokio::task::JoinHandle<()> {
     let store: SharedStore = Arc::new(Redis::connect_in(&url(), prefix).await.unwrap());
-    // By default it would ask which of its queues are due, and claim from none of them.
-    let builder = Engine::builder(store).scheduler(Scheduler::Strict);
-    let mut builder = builder.concurrency(1).poll_interval(NEVER);
+    let mut builder = Engine::builder(store).concurrency(1).poll_interval(NEVER);
     for &queue in queues {
         let (tell, release) = (tell.clone(), release.clone());
         builder = builder.worker(queue, move |_: Batch<u32>| {
@@ -40,21 +52,16 @@ async fn a_job_whose_wake_ups_reach_busy_processes_starts_in_an_idle_one() {
     let store = open(&prefix).await;
     declare(&store, Queue::fifo("both")).await;
     declare(&store, Queue::fifo("other")).await;
-    let mut link =
-        ::redis::Client::open(url()).unwrap().get_multiplexed_async_connection().await.unwrap();
-    let mut idle_in = async |number: u32| -> usize {
-        let key = format!("{prefix}:{{q{number}:0}}:sleepers");
-        ::redis::cmd("ZCARD").arg(key).query_async(&mut link).await.unwrap()
-    };
+    let mut sleepers = Sleepers::of(&prefix).await;
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let release = Arc::new(Notify::new());
     // The idle one sleeps longest, so it would be woken last.
     let mut engines = vec![engine(&prefix, &["both"], &tell, &release).await];
-    until("the idle one sleeps", async || idle_in(1).await == 1).await;
+    until("the idle one sleeps", async || sleepers.in_queue(1).await == 1).await;
     for _ in 0..2 {
         engines.push(engine(&prefix, &["both", "other"], &tell, &release).await);
     }
-    until("all sleep", async || (idle_in(1).await, idle_in(2).await) == (3, 2)).await;
+    until("all sleep", async || (sleepers.in_queue(1).await, sleepers.in_queue(2).await) == (3, 2)).await;
     for busy in ["a", "b"] {
         push(&store, vec![Job::new("other", &1).unwrap().key(busy)]).await;
         assert_eq!(told.recv().await, Some("other"));
@@ -63,4 +70,26 @@ async fn a_job_whose_wake_ups_reach_busy_processes_starts_in_an_idle_one() {
     let started = tokio::time::timeout(Duration::from_secs(10), told.recv()).await;
     assert_eq!(started.expect("nobody hears of it"), Some("both"));
     engines.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// It asks when its queues are due, and claims from none of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_engine_of_several_queues_hears_of_the_first_push_to_each() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    for queue in ["first", "second"] {
+        declare(&store, Queue::fifo(queue)).await;
+    }
+    let mut sleepers = Sleepers::of(&prefix).await;
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let release = Arc::new(Notify::new());
+    let engine = engine(&prefix, &["first", "second"], &tell, &release).await;
+    for (number, queue) in [(1, "first"), (2, "second")] {
+        until("the engine sleeps", async || sleepers.in_queue(number).await == 1).await;
+        push(&store, vec![Job::new(queue, &1).unwrap().key("k")]).await;
+        let started = tokio::time::timeout(Duration::from_secs(10), told.recv()).await;
+        assert_eq!(started.expect("it does not hear of it"), Some(queue));
+        release.notify_one();
+    }
+    engine.abort();
 }
