@@ -1,6 +1,7 @@
 //! Pushes jobs. Single pushes of concurrent callers go to the store as one batch.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OnceCell, oneshot};
@@ -35,11 +36,32 @@ struct Shared {
 }
 
 type Middleware = dyn Fn(&mut Job) -> Result<()> + Send + Sync;
+type Pushing = Pin<Box<dyn Future<Output = Result<Vec<Pushed>>> + Send>>;
+type Wrap = dyn Fn(Vec<Job>, NextPush) -> Pushing + Send + Sync;
+
+/// The rest of a push: what else is around it, and the store.
+pub struct NextPush {
+    shared: Arc<Shared>,
+    /// The place of the next one around it.
+    place: usize,
+}
+
+impl NextPush {
+    /// Goes on with these jobs. Without it nothing is pushed.
+    pub async fn run(self, jobs: Vec<Job>) -> Result<Vec<Pushed>> {
+        match self.shared.around.wraps.get(self.place).cloned() {
+            Some(wrap) => wrap(jobs, Self { place: self.place + 1, ..self }).await,
+            None => self.shared.send(jobs).await,
+        }
+    }
+}
 
 /// What the client does to a job before the store gets it.
 #[derive(Clone, Default)]
 struct Around {
     middleware: Vec<Arc<Middleware>>,
+    /// Around each call of the store, the first one outermost.
+    wraps: Vec<Arc<Wrap>>,
     codec: Option<Arc<dyn Codec>>,
     /// The queues that the client knows.
     queues: Arc<[Queue]>,
@@ -88,6 +110,33 @@ impl Client {
     ) -> Self {
         let mut around = self.shared.around.clone();
         around.middleware.push(Arc::new(middleware));
+        Self::build(self.shared.store.clone(), self.shared.observer.clone(), around)
+    }
+
+    /// Runs `wrap` around each call of the store: it sees the jobs as they are stored, and the answer or the error. It may
+    /// add jobs, or leave them out, if it gives one answer for each job that it got. The first one is the outermost.
+    /// Single pushes of concurrent callers share a call. [`Client::push_in`] is not wrapped: its jobs are stored at the
+    /// commit.
+    ///
+    /// ```
+    /// # use seriatim::{Client, Job, NextPush, store::Memory};
+    /// # let client = Client::new(std::sync::Arc::new(Memory::new()));
+    /// client.around(|jobs: Vec<Job>, push: NextPush| async move {
+    ///     let (began, count) = (std::time::Instant::now(), jobs.len());
+    ///     let answer = push.run(jobs).await;
+    ///     println!("{count} jobs in {:?}: {}", began.elapsed(), if answer.is_ok() { "stored" } else { "failed" });
+    ///     answer
+    /// })
+    /// # ;
+    /// ```
+    #[must_use = "the client is changed, not its clones"]
+    pub fn around<F, Fut>(self, wrap: F) -> Self
+    where
+        F: Fn(Vec<Job>, NextPush) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<Pushed>>> + Send + 'static,
+    {
+        let mut around = self.shared.around.clone();
+        around.wraps.push(Arc::new(move |jobs, next| Box::pin(wrap(jobs, next))));
         Self::build(self.shared.store.clone(), self.shared.observer.clone(), around)
     }
 
@@ -278,7 +327,7 @@ impl Shared {
         Some(line.waiting.drain(..count).collect())
     }
 
-    async fn push_group(&self, group: Vec<Waiting>) {
+    async fn push_group(self: &Arc<Self>, group: Vec<Waiting>) {
         let (jobs, answers): (Vec<Job>, Vec<_>) =
             group.into_iter().map(|waiting| (waiting.job, waiting.answer)).unzip();
         let copies = jobs.clone();
@@ -304,13 +353,26 @@ impl Shared {
         }
     }
 
-    async fn push_alone(&self, job: Job) -> Result<Pushed> {
+    async fn push_alone(self: &Arc<Self>, job: Job) -> Result<Pushed> {
         let pushed = self.push(vec![job]).await.map_err(of_single)?;
         let missing = || Error::new(ErrorKind::Internal, "the store answered a push with nothing");
         pushed.first().copied().ok_or_else(missing)
     }
 
-    async fn push(&self, jobs: Vec<Job>) -> Result<Vec<Pushed>> {
+    async fn push(self: &Arc<Self>, jobs: Vec<Job>) -> Result<Vec<Pushed>> {
+        if self.around.wraps.is_empty() {
+            return self.send(jobs).await;
+        }
+        let count = jobs.len();
+        let answers = NextPush { shared: self.clone(), place: 0 }.run(jobs).await?;
+        if answers.len() == count {
+            return Ok(answers);
+        }
+        let told = format!("what is around the push answered {} of {count} jobs", answers.len());
+        Err(Error::new(ErrorKind::Internal, told))
+    }
+
+    async fn send(&self, jobs: Vec<Job>) -> Result<Vec<Pushed>> {
         let Some(observer) = &self.observer else {
             return self.store.push(Push { now: None, jobs }).await;
         };

@@ -51,7 +51,7 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use client::Client;
+pub use client::{Client, NextPush};
 pub use connect::{connect, connect_existing};
 pub use contract::SharedStore;
 #[cfg(feature = "cron")]

@@ -21,11 +21,12 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
+use seriatim::engine::{Exhausted, Scheduler};
 use seriatim::limits::{
     ATTEMPTS_MAX, BATCH_SIZE_MAX, CRASHES_MAX, QUEUES_MAX, SHARDS_MAX, TURN_JOBS_MAX, WEIGHT_MAX,
 };
 use seriatim::names::did_you_mean;
-use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, engine::Scheduler};
+use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue};
 use toml::{Table, Value};
 
 use crate::base::setup_error::SetupError;
@@ -286,12 +287,16 @@ impl Config {
                     worker.queue
                 ))
             };
-            let queue = self.queues.get(&worker.queue).ok_or_else(|| {
+            let queue = self.queues.get(&worker.queue);
+            if queue.is_none() && worker.queue != Exhausted::QUEUE {
                 let near = did_you_mean(&worker.queue, self.queues.keys().map(String::as_str));
-                wrong(&format!("no [queues] entry of this name: add one with a mode{near}"))
-            })?;
+                return Err(wrong(&format!(
+                    "no [queues] entry of this name: add one with a mode{near}"
+                )));
+            }
             // A queue without a mode is refused at its declaration, with its own message.
-            let mode = queue.mode.or(self.defaults.mode).unwrap_or(Mode::Parallel);
+            let mode = queue.and_then(|queue| queue.mode).or(self.defaults.mode);
+            let mode = mode.unwrap_or(Mode::Parallel);
             worker.read_kind(mode).map_err(|what| wrong(&what))?;
             worker.environment().check(&tokens).map_err(|what| wrong(&what))?;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Uri};
 use serde::Deserialize;
-use seriatim::Mode;
+use seriatim::{Backoff, Exhaustion, Mode, Queue};
 
 use super::environment::Environment;
 use super::length::length;
@@ -52,6 +52,13 @@ pub(crate) struct WorkerConfig {
     pub(crate) concurrency: Option<usize>,
     #[serde(default, deserialize_with = "length")]
     pub(crate) timeout: Option<Duration>,
+    /// About retries, instead of the queue's.
+    #[serde(default)]
+    pub(crate) max_retries: Option<u32>,
+    #[serde(default)]
+    pub(crate) backoff: Option<Backoff>,
+    #[serde(default)]
+    pub(crate) exhausted: Option<Exhaustion>,
     /// Ready-made.
     #[serde(default)]
     pub(crate) builtin: Option<Builtin>,
@@ -125,6 +132,7 @@ impl WorkerConfig {
     pub(super) fn read_kind(&self, mode: Mode) -> Result<WorkerKind, String> {
         let kind = self.named_kind()?;
         self.check_keys(kind)?;
+        self.check_retrying()?;
         if self.concurrency == Some(0) {
             return Err("`concurrency` is 0: at least 1".to_owned());
         }
@@ -188,6 +196,14 @@ impl WorkerConfig {
         }
         let watched = self.watch.clone().unwrap_or_default();
         Ok(WorkerKind::Process { launch, processes, watched })
+    }
+
+    /// The settings about retries have the limits of a queue's.
+    fn check_retrying(&self) -> Result<(), String> {
+        let mut queue = Queue::parallel("jobs");
+        queue.max_retries = self.max_retries.unwrap_or(queue.max_retries);
+        queue.backoff = self.backoff.unwrap_or(queue.backoff);
+        queue.validate().map_err(|error| error.to_string())
     }
 
     /// Refuses keys that do not apply to this kind.

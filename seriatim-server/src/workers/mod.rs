@@ -105,6 +105,7 @@ impl Workers {
         if let (Some(calls), None) = (config.concurrency, &config.process) {
             worker = worker.concurrency(calls);
         }
+        worker = retrying(worker, config);
         // That of an `http` worker is of one request, of which a call may take several.
         let own = config.timeout.filter(|_| config.builtin != Some(Builtin::Http));
         Ok(match (own, config.timeout_default()) {
@@ -173,6 +174,22 @@ impl Workers {
         self.watchers.shutdown().await;
         self.stop.send_replace(true);
         while self.keepers.join_next().await.is_some() {}
+    }
+}
+
+/// The worker with its own settings about retries.
+fn retrying(mut worker: Worker, config: &WorkerConfig) -> Worker {
+    if let Some(retries) = config.max_retries {
+        worker = worker.max_retries(retries);
+    }
+    if let Some(what) = config.exhausted {
+        worker = worker.exhausted(what);
+    }
+    match config.backoff {
+        Some(backoff) => {
+            worker.backoff(move |failed| backoff.wait(failed.retry_count(), fastrand::f64()))
+        }
+        None => worker,
     }
 }
 

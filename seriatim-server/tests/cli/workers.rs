@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
-use seriatim::store::JobState;
+use seriatim::store::{JobState, QueueStats};
 use seriatim::{Client, Job, JobId, Queue};
 
-use crate::site::{QUEUE, Site, eventually, is_alive, wait_until};
+use crate::site::{QUEUE, Site, eventually, is_alive, text, wait_until};
 
 /// A queue whose command does something that the test can see.
 fn with_command(script: &str) -> Site {
@@ -248,4 +248,31 @@ async fn n6_the_shell_example_does_what_the_guide_says() {
     let written = std::fs::read_to_string(site.path("orders/order_42.json")).unwrap();
     assert!(written.contains(r#""payload":{"status":"paid"}"#), "{written}");
     serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn l6_l13_a_worker_sets_retries_for_its_task_and_a_command_hears_of_jobs_that_died() {
+    let tell = "[[workers]]\nqueue = \"seriatim.exhausted\"\ncommand = [\"sh\", \"-c\", \"cat > dead.json\"]\n";
+    let site = Site::new(&format!(
+        "[queues.mails]\nmode = \"parallel\"\nmax_retries = 9\n{tell}\
+         [[workers]]\nqueue = \"mails\"\ntask = \"welcome\"\nmax_retries = 1\n\
+         backoff = {{ kind = \"constant\", base = \"10ms\" }}\ncommand = [\"sh\", \"-c\", \"echo no address >&2; exit 1\"]\n"
+    ));
+    let store = site.store().await;
+    let serving = site.serve("history.ndjson");
+    let pushed = site.run(&["push", "mails", r#"{"to":"ada"}"#, "--task", "welcome"]);
+    assert!(pushed.status.success(), "{}", text(&pushed));
+    eventually("the command has ended", async || {
+        let of_queue =
+            |stats: &QueueStats| &*stats.queue == "seriatim.exhausted" && stats.processed > 0;
+        store.stats(None).await.unwrap().iter().any(of_queue)
+    })
+    .await;
+    serving.stop();
+    let told: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(site.path("dead.json")).unwrap()).unwrap();
+    let dead = &told["lanes"][0]["jobs"][0]["payload"];
+    assert_eq!((&dead["queue"], &dead["task"]), (&"mails".into(), &"welcome".into()), "{told}");
+    assert_eq!((&dead["attempts"], &dead["error"]), (&2.into(), &"no address".into()));
+    assert_eq!(dead["payload"], serde_json::json!({"to": "ada"}));
 }

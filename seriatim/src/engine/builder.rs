@@ -285,15 +285,14 @@ impl EngineBuilder {
     /// reported.
     ///
     /// Runs at least once, even if the process dies meanwhile: each call is a job of the queue `seriatim.exhausted`,
-    /// which this engine also handles. If the hook fails, it is retried like any handler.
-    pub fn on_retries_exhausted<F, Fut>(mut self, hook: F) -> Self
+    /// which this engine also handles. If the hook fails, it is retried like any handler. A worker of that queue is the
+    /// same: its payloads are [`Exhausted`].
+    pub fn on_retries_exhausted<F, Fut>(self, hook: F) -> Self
     where
         F: Fn(Exhausted) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        self.hooks.exhausted = Some(exhausted::calls);
-        let worker = exhausted::worker(self.store.clone(), hook);
-        self.queue(exhausted::queue()).with(worker)
+        self.with(exhausted::worker(hook))
     }
 
     /// Checks everything, including the queues. Without workers the engine only maintains the store: it rescues
@@ -303,6 +302,7 @@ impl EngineBuilder {
         let shortest = own.chain([self.settings.lease]).min().unwrap_or(HEARTBEAT);
         self.settings.heartbeat = self.heartbeat.unwrap_or(HEARTBEAT.min(shortest / 3));
         self.settings.rescue_interval = self.rescue_interval.unwrap_or(self.settings.heartbeat);
+        self.hear_of_exhausted();
         self.validate()?;
         self.set_origin();
         // In the order of their first workers; the `strict` scheduler follows it.
@@ -317,6 +317,20 @@ impl EngineBuilder {
         let core =
             Core::new(self.store, self.settings, sources.collect(), self.observer, self.hooks);
         Ok(Engine::new(core, self.queues))
+    }
+
+    /// Jobs about exhausted jobs are pushed if the engine has a worker for them.
+    fn hear_of_exhausted(&mut self) {
+        let of_queue = |worker: &Worker| *worker.queue == *Exhausted::QUEUE;
+        if !self.workers.iter().any(of_queue) {
+            return;
+        }
+        self.hooks.exhausted = Some(exhausted::calls);
+        if !self.queues.iter().any(|queue| queue.name == Exhausted::QUEUE) {
+            self.queues.push(exhausted::queue());
+        }
+        let guard = |worker| if of_queue(&worker) { exhausted::guarded(worker) } else { worker };
+        self.workers = std::mem::take(&mut self.workers).into_iter().map(guard).collect();
     }
 
     fn set_origin(&mut self) {
@@ -411,6 +425,7 @@ impl EngineBuilder {
     fn validate_workers(&self) -> Result<()> {
         for (place, worker) in self.workers.iter().enumerate() {
             validate_queue_name(&worker.queue)?;
+            worker.retrying.validate()?;
             let same = |other: &&Worker| other.queue == worker.queue && other.task == worker.task;
             if self.workers[..place].iter().any(|other| same(&other)) {
                 let message = match &worker.task {

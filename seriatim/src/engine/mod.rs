@@ -27,6 +27,7 @@ pub(crate) mod upkeep;
 pub use crate::handler::answer::Answer;
 pub use crate::handler::failure::Unstartable;
 pub use crate::handler::from_payload::FromPayload;
+pub use crate::handler::retrying::Failed;
 pub use crate::handler::shape::Handler;
 pub use crate::observe::Observer;
 pub use claim::scheduler::Scheduler;

@@ -11,6 +11,7 @@ pub(crate) mod failure;
 pub(crate) mod from_payload;
 pub(crate) mod middleware;
 pub(crate) mod outcomes;
+pub(crate) mod retrying;
 pub(crate) mod shape;
 pub(crate) mod steps;
 pub(crate) mod worker;

@@ -14,10 +14,11 @@ use crate::handler::context::Context;
 use crate::handler::control::Undecodable;
 use crate::handler::failure::{Failure, Interrupted};
 use crate::handler::outcomes::Outcomes;
+use crate::handler::retrying::{Failed, Retrying};
 use crate::handler::shape::Handler;
+use crate::model::retry::Exhaustion;
 
 pub(crate) type Handling = Pin<Box<dyn Future<Output = Result<Outcomes, Failure>> + Send>>;
-pub(crate) type Wait = dyn Fn(u32) -> Duration + Send + Sync;
 
 /// A handler without its types.
 type Prepare = dyn Fn(&Arc<Call>) -> Prepared + Send + Sync;
@@ -37,7 +38,7 @@ pub struct Worker {
     pub(crate) concurrency: Option<usize>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) timeout_default: Option<Duration>,
-    pub(crate) wait: Option<Arc<Wait>>,
+    pub(crate) retrying: Retrying,
     pub(crate) prepare: Arc<Prepare>,
 }
 
@@ -126,8 +127,16 @@ impl Worker {
         prepare: impl Fn(&Arc<Call>) -> Prepared + Send + Sync + 'static,
     ) -> Self {
         let prepare = Arc::new(prepare);
-        let (task, concurrency, wait) = (None, None, None);
-        Self { queue, task, concurrency, timeout: None, timeout_default: None, wait, prepare }
+        let (task, concurrency, retrying) = (None, None, Retrying::default());
+        Self { queue, task, concurrency, timeout: None, timeout_default: None, retrying, prepare }
+    }
+
+    /// The same worker, with its calls made ready by `prepare`.
+    pub(crate) fn prepared_by(
+        self,
+        prepare: impl Fn(&Arc<Call>) -> Prepared + Send + Sync + 'static,
+    ) -> Self {
+        Self { prepare: Arc::new(prepare), ..self }
     }
 
     /// Handles only the jobs of this task; a worker without a task handles all remaining jobs.
@@ -159,10 +168,28 @@ impl Worker {
         self
     }
 
-    /// Computes the wait before retry number `retry_count` (0 for the first), instead of the queue's backoff.
+    /// Computes the wait before a retry, from the count, the error and the jobs, instead of the queue's backoff. A job's
+    /// own backoff and a handler's `retry_in` count more.
     #[must_use]
-    pub fn backoff(mut self, wait: impl Fn(u32) -> Duration + Send + Sync + 'static) -> Self {
-        self.wait = Some(Arc::new(wait));
+    pub fn backoff<F>(mut self, wait: F) -> Self
+    where
+        F: Fn(&Failed<'_>) -> Duration + Send + Sync + 'static,
+    {
+        self.retrying.wait = Some(Arc::new(wait));
+        self
+    }
+
+    /// Retries after the first try, instead of the queue's `max_retries`; at most 1,000,000. A job's own limit counts more.
+    #[must_use]
+    pub fn max_retries(mut self, retries: u32) -> Self {
+        self.retrying.max_retries = Some(retries);
+        self
+    }
+
+    /// What happens when the retries are used up, instead of the queue's `exhausted`.
+    #[must_use]
+    pub fn exhausted(mut self, what: Exhaustion) -> Self {
+        self.retrying.exhausted = Some(what);
         self
     }
 }

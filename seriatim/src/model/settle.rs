@@ -61,8 +61,13 @@ impl Outcome {
         }
     }
 
-    fn has_error(&self) -> bool {
-        !matches!(self, Self::Done | Self::Snooze { .. } | Self::Release)
+    /// The error, or the reason of a cancellation.
+    pub(crate) fn error(&self) -> Option<&str> {
+        match self {
+            Self::Retry { error, .. } | Self::Bury { error } | Self::Crash { error } => Some(error),
+            Self::Cancel { reason } => Some(reason),
+            Self::Done | Self::Snooze { .. } | Self::Release => None,
+        }
     }
 }
 
@@ -288,7 +293,7 @@ pub fn plan(
     if let Some((_, why)) = verdict.undecodable.first() {
         keep.counted |= rest == Fate::Done;
         // A settlement has one error, for the buried job and for the outcome of the others.
-        let own = keep.error.filter(|_| head.is_some() && verdict.outcome.has_error());
+        let own = keep.error.filter(|_| head.is_some() && verdict.outcome.error().is_some());
         let error = own.map_or_else(|| why.to_string(), |own| format!("{why}; the others: {own}"));
         keep.error = Some(cut_error(&error).into());
     }
@@ -297,8 +302,12 @@ pub fn plan(
 
 /// The backoff of a turn: the head's own, otherwise the queue's.
 pub fn backoff_of(turn: &Turn, queue: &Queue) -> Backoff {
-    let own = turn.head().and_then(|job| job.options.as_ref()?.backoff);
-    own.unwrap_or(queue.backoff)
+    own_backoff(turn).unwrap_or(queue.backoff)
+}
+
+/// The head's own backoff.
+pub(crate) fn own_backoff(turn: &Turn) -> Option<Backoff> {
+    turn.head().and_then(|job| job.options.as_ref()?.backoff)
 }
 
 struct Planner<'a> {

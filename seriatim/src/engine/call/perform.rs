@@ -1,5 +1,6 @@
 //! One call: from the turns of a slot to their settlements.
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context as Waker, Poll};
@@ -22,6 +23,7 @@ use crate::handler::control::{Control, Stop, Undecodable};
 use crate::handler::failure::{Failure, Fatal, Interrupted, Unstartable};
 use crate::handler::middleware::wrap;
 use crate::handler::outcomes::Outcomes;
+use crate::handler::retrying::Failed;
 use crate::handler::worker::{Handling, Prepared, Worker};
 use crate::model::clock::Timestamp;
 use crate::model::queue::Queue;
@@ -296,8 +298,11 @@ fn conclude(
         if let Some(observer) = &core.observer {
             observer.ended(turn, &verdict);
         }
-        let wait = |retry_count| source.wait(turn, &call.queue, retry_count);
-        let settlement = plan(turn, &call.queue, &verdict, &wait);
+        let queue =
+            source.retrying(turn).map_or(Cow::Borrowed(&*call.queue), |own| own.of(&call.queue));
+        let error = verdict.outcome.error().unwrap_or_default();
+        let wait = |retry_count| source.wait(&Failed { turn, retry_count, error }, &queue);
+        let settlement = plan(turn, &queue, &verdict, &wait);
         Ended::new(settlement, call, place, core.keeps_witness())
     });
     let ended: Vec<Ended> = ended.collect();

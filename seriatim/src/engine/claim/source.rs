@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::shield::shielded;
+use crate::handler::retrying::{Failed, Retrying};
 use crate::handler::worker::Worker;
 use crate::lock::lock;
 use crate::model::queue::Queue;
-use crate::model::settle::backoff_of;
+use crate::model::settle::{backoff_of, own_backoff};
 use crate::model::turn::Turn;
 
 #[derive(Debug)]
@@ -97,19 +98,27 @@ impl Source {
         })
     }
 
-    /// How long a failed turn waits before retry `retry_count`.
-    pub(in crate::engine) fn wait(&self, turn: &Turn, queue: &Queue, retry_count: u32) -> Duration {
-        let usual = || backoff_of(turn, queue).wait(retry_count, fastrand::f64());
-        match self.worker(turn.task().map(AsRef::as_ref)).and_then(|worker| worker.wait.as_ref()) {
-            Some(wait) => shielded(|| wait(retry_count)).unwrap_or_else(|text| {
-                tracing::error!(
-                    queue = &*self.name,
-                    "the worker's backoff panicked, so the queue's counts: {text}"
-                );
-                usual()
-            }),
-            None => usual(),
+    /// How long a failed turn waits before its retry: by its own backoff, its worker's, or the queue's.
+    pub(in crate::engine) fn wait(&self, failed: &Failed<'_>, queue: &Queue) -> Duration {
+        let turn = failed.turn;
+        let usual = || backoff_of(turn, queue).wait(failed.retry_count, fastrand::f64());
+        match self.retrying(turn).and_then(|retrying| retrying.wait.as_ref()) {
+            Some(wait) if own_backoff(turn).is_none() => {
+                shielded(|| wait(failed)).unwrap_or_else(|text| {
+                    tracing::error!(
+                        queue = &*self.name,
+                        "the worker's backoff panicked, so the queue's counts: {text}"
+                    );
+                    usual()
+                })
+            }
+            _ => usual(),
         }
+    }
+
+    /// What the worker of this turn sets about retries.
+    pub(in crate::engine) fn retrying(&self, turn: &Turn) -> Option<&Retrying> {
+        self.worker(turn.task().map(AsRef::as_ref)).map(|worker| &worker.retrying)
     }
 
     /// Pauses the source. True if it was not paused before.

@@ -1,36 +1,39 @@
-//! The hook for jobs that are buried or dropped.
+//! Jobs about jobs that are buried or dropped, if the engine has a worker for their queue.
 //!
-//! Each call of the hook is itself a job, pushed before the turn is settled. So a process that dies in between loses
-//! no call, and a hook that fails is retried like any handler. The job waits until the turn is settled, and does
-//! nothing if the settlement was refused.
+//! Each is pushed before the turn is settled. So a process that dies in between loses none, and a worker that fails is
+//! retried like any other. The job waits until the turn is settled, and does nothing if the settlement was refused.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use crate::contract::{JobState, Push, SharedStore};
+use crate::contract::{JobState, Push};
 use crate::engine::core::Core;
 use crate::engine::shield::shielded;
 use crate::handler::batch::Batch;
+use crate::handler::call::Call;
 use crate::handler::env::CallEnv;
 use crate::handler::failure::Failure;
-use crate::handler::worker::Worker;
+use crate::handler::worker::{Handling, Prepared, Worker};
 use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::job::Job;
 use crate::model::limits::PUSH_JOBS_MAX;
+use crate::model::payload::Payload;
 use crate::model::queue::Queue;
 use crate::model::settle::{Fate, Outcome, Settlement};
-use crate::model::turn::Turn;
+use crate::model::turn::{Turn, TurnJob};
 
-/// The queue of the hook's calls.
-pub(in crate::engine) const QUEUE: &str = "seriatim.exhausted";
+/// The largest payload that is repeated in such a job.
+const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 /// How long a call waits before it checks again whether the turn is settled.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// A job that was buried or dropped, usually because its retries are used up.
+/// A job that was buried or dropped, usually because its retries are used up: the payload of the queue
+/// `seriatim.exhausted`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Exhausted {
@@ -46,37 +49,92 @@ pub struct Exhausted {
     pub attempts: u32,
     /// The last failure.
     pub error: Option<String>,
+    /// Its payload, decoded. None above 64 KiB, or if the codec cannot read it: the morgue has it.
+    #[serde(default, with = "document")]
+    pub payload: Option<Payload>,
+}
+
+impl Exhausted {
+    /// The queue of these jobs. They are pushed if an engine has a worker for it.
+    pub const QUEUE: &'static str = "seriatim.exhausted";
+}
+
+/// A payload as a part of another one.
+mod document {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde_json::value::RawValue;
+
+    use crate::model::payload::Payload;
+
+    pub(super) fn serialize<S: Serializer>(
+        payload: &Option<Payload>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let raw =
+            payload.as_ref().map(|payload| serde_json::from_slice::<&RawValue>(payload.as_bytes()));
+        raw.transpose().map_err(serde::ser::Error::custom)?.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Payload>, D::Error> {
+        Ok(Option::<Box<RawValue>>::deserialize(from)?.map(Payload::from_raw))
+    }
 }
 
 pub(in crate::engine) fn queue() -> Queue {
-    Queue::parallel(QUEUE)
+    Queue::parallel(Exhausted::QUEUE)
 }
 
-/// The worker that calls the hook.
-pub(in crate::engine) fn worker<F, Fut>(store: SharedStore, hook: F) -> Worker
+/// The worker that calls a hook.
+pub(in crate::engine) fn worker<F, Fut>(hook: F) -> Worker
 where
     F: Fn(Exhausted) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<(), Failure>> + Send + 'static,
 {
     let hook = Arc::new(hook);
-    Worker::new(QUEUE, move |batch: Batch<Exhausted>| {
-        let (store, hook) = (store.clone(), hook.clone());
+    Worker::new(Exhausted::QUEUE, move |batch: Batch<Exhausted>| {
+        let hook = hook.clone();
         async move {
             for exhausted in batch.payloads() {
-                match store.job(exhausted.job_id).await?.map(|job| job.state) {
-                    Some(JobState::Running) => {
-                        return Ok::<_, Failure>(Outcome::Snooze { length: LOOK_AGAIN });
-                    }
-                    // Not settled as planned: the claim was taken over, and the job is tried again.
-                    Some(JobState::Queued | JobState::Succeeded) => {}
-                    Some(JobState::Dead | JobState::Canceled) | None => {
-                        hook(exhausted.clone()).await?;
-                    }
-                }
+                hook(exhausted.clone()).await?;
             }
-            Ok(Outcome::Done)
+            Ok::<_, Failure>(())
         }
     })
+}
+
+/// The worker, called only once the jobs have ended as planned.
+pub(in crate::engine) fn guarded(worker: Worker) -> Worker {
+    let prepare = worker.prepare.clone();
+    worker.prepared_by(move |call| {
+        let Prepared { handling, undecodable } = prepare(call);
+        let call = call.clone();
+        let guarded = |handling: Handling| -> Handling {
+            Box::pin(async move {
+                match ended(&call).await? {
+                    Some(true) => handling.await,
+                    Some(false) => Ok(Outcome::Done.into()),
+                    None => Ok(Outcome::Snooze { length: LOOK_AGAIN }.into()),
+                }
+            })
+        };
+        Prepared { handling: handling.map(guarded), undecodable }
+    })
+}
+
+/// Whether a job of the call has ended; `None` while one is still running. Otherwise the settlement was refused: the
+/// claim was taken over, and the job is tried again.
+async fn ended(call: &Arc<Call>) -> Result<Option<bool>> {
+    let mut has_ended = false;
+    for about in Batch::<Exhausted>::read(call).0.payloads() {
+        match call.env.store.job(about.job_id).await?.map(|job| job.state) {
+            Some(JobState::Running) => return Ok(None),
+            Some(JobState::Queued | JobState::Succeeded) => {}
+            Some(JobState::Dead | JobState::Canceled) | None => has_ended = true,
+        }
+    }
+    Ok(Some(has_ended))
 }
 
 /// Pushes the hook's calls for the jobs that these settlements bury or drop, before they are settled.
@@ -106,7 +164,7 @@ pub(in crate::engine) async fn announce<'t>(
 
 /// The hook's calls for the jobs that a settlement buries or drops.
 pub(in crate::engine) fn calls(env: &CallEnv, turn: &Turn, settlement: &Settlement) -> Vec<Job> {
-    if settlement.is_all_done() || &*turn.queue == QUEUE {
+    if settlement.is_all_done() || &*turn.queue == Exhausted::QUEUE {
         return Vec::new();
     }
     let is_exhausted = |id| matches!(settlement.fate_of(id), Fate::Bury | Fate::Drop);
@@ -114,7 +172,7 @@ pub(in crate::engine) fn calls(env: &CallEnv, turn: &Turn, settlement: &Settleme
     let call = |exhausted: Exhausted| {
         // Includes the attempts: a job that is requeued and exhausted again has more.
         let name = format!("{}/{}", exhausted.job_id, exhausted.attempts);
-        let job = Job::new(QUEUE, &exhausted).map(|job| job.idempotency_key(name));
+        let job = Job::new(Exhausted::QUEUE, &exhausted).map(|job| job.idempotency_key(name));
         job.and_then(|job| env.encoded(job))
             .inspect_err(|error| tracing::error!(%error, job = %exhausted.job_id, "the hook for exhausted jobs is not called"))
             .ok()
@@ -126,6 +184,16 @@ pub(in crate::engine) fn calls(env: &CallEnv, turn: &Turn, settlement: &Settleme
         task: job.task.as_deref().map(str::to_owned),
         attempts: job.attempt,
         error: settlement.keep.error.as_deref().map(str::to_owned),
+        payload: payload_of(env, job),
     });
     exhausted.filter_map(call).collect()
+}
+
+fn payload_of(env: &CallEnv, job: &TurnJob) -> Option<Payload> {
+    let payload = match &env.codec {
+        Some(codec) => codec.decode(&job.payload).ok()?,
+        None => job.payload.clone(),
+    };
+    let fits = payload.as_bytes().len() <= PAYLOAD_BYTES_MAX;
+    (fits && payload.decode::<IgnoredAny>().is_ok()).then_some(payload)
 }

@@ -60,6 +60,51 @@ async fn s7_middleware_may_answer_in_place_of_the_handler() {
     assert_eq!((job.state, job.error.as_deref()), (JobState::Dead, Some("not on Sundays")));
 }
 
+/// A client whose pushes tell the log what is around them.
+fn wrapped(rig: &Rig, log: &Log) -> Client {
+    let mut client = Client::new(rig.shared());
+    for name in ["outer", "inner"] {
+        let log = log.clone();
+        client = client.around(move |jobs: Vec<Job>, push: NextPush| {
+            let log = log.clone();
+            async move {
+                log.add(format!("{name} {}", jobs.len()));
+                let answer = push.run(jobs).await;
+                log.add(format!("{name} {:?}", answer.as_ref().map(Vec::len).map_err(Error::kind)));
+                answer
+            }
+        });
+    }
+    client
+}
+
+#[tokio::test(start_paused = true)]
+async fn l13_s7_client_middleware_stands_around_a_push_and_sees_its_answer() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let client = wrapped(&rig, &log);
+    client
+        .push_all(vec![Job::new("mail", &1).unwrap(), Job::new("mail", &2).unwrap()])
+        .await
+        .unwrap();
+    assert_eq!(log.lines(), ["outer 2", "inner 2", "inner Ok(2)", "outer Ok(2)"]);
+    let keyed = Job::new("mail", &3).unwrap().key("k");
+    assert_eq!(client.push(keyed).await.unwrap_err().field(), Some("key"));
+    assert_eq!(
+        log.lines()[4..],
+        ["outer 1", "inner 1", "inner Err(Invalid)", "outer Err(Invalid)"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_around_a_push_answers_for_each_of_its_jobs() {
+    let rig = Rig::new();
+    let client = Client::new(rig.shared());
+    let silent = client.clone().around(|_: Vec<Job>, _: NextPush| async { Ok(Vec::new()) });
+    let error = silent.push(Job::new("mail", &1).unwrap()).await.unwrap_err();
+    assert!(error.message().contains("0 of 1 jobs"), "{error}");
+    assert!(rig.shared().queues().await.unwrap().is_empty(), "nothing was pushed");
+}
+
 #[tokio::test(start_paused = true)]
 async fn l12_client_middleware_computes_the_key_and_refuses() {
     let rig = Rig::new();

@@ -61,7 +61,8 @@ async fn a_job_whose_wake_ups_reach_busy_processes_starts_in_an_idle_one() {
     for _ in 0..2 {
         engines.push(engine(&prefix, &["both", "other"], &tell, &release).await);
     }
-    until("all sleep", async || (sleepers.in_queue(1).await, sleepers.in_queue(2).await) == (3, 2)).await;
+    until("all sleep", async || (sleepers.in_queue(1).await, sleepers.in_queue(2).await) == (3, 2))
+        .await;
     for busy in ["a", "b"] {
         push(&store, vec![Job::new("other", &1).unwrap().key(busy)]).await;
         assert_eq!(told.recv().await, Some("other"));

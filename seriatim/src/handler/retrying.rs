@@ -1,0 +1,69 @@
+//! How failed jobs of a worker are retried, where that differs from its queue.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::model::error::{Error, Result};
+use crate::model::limits::ATTEMPTS_MAX;
+use crate::model::queue::Queue;
+use crate::model::retry::Exhaustion;
+use crate::model::turn::Turn;
+
+pub(crate) type Wait = dyn Fn(&Failed<'_>) -> Duration + Send + Sync;
+
+/// A turn that failed and waits for a retry.
+#[derive(Clone, Copy, Debug)]
+pub struct Failed<'a> {
+    pub(crate) turn: &'a Turn,
+    pub(crate) retry_count: u32,
+    pub(crate) error: &'a str,
+}
+
+impl Failed<'_> {
+    /// The number of the next retry: 0 for the first.
+    pub fn retry_count(&self) -> u32 {
+        self.retry_count
+    }
+
+    /// Why it failed, as kept with its jobs: what `error_format` made of it.
+    pub fn error(&self) -> &str {
+        self.error
+    }
+
+    /// Its key, and its jobs with their task, attempt and payload as stored.
+    pub fn turn(&self) -> &Turn {
+        self.turn
+    }
+}
+
+/// What a worker sets instead of its queue. What a job sets for itself counts more.
+#[derive(Clone, Default)]
+pub(crate) struct Retrying {
+    pub(crate) max_retries: Option<u32>,
+    pub(crate) exhausted: Option<Exhaustion>,
+    pub(crate) wait: Option<Arc<Wait>>,
+}
+
+impl Retrying {
+    /// The queue's definition as it holds for jobs of this worker.
+    pub(crate) fn of<'q>(&self, queue: &'q Queue) -> Cow<'q, Queue> {
+        if self.max_retries.is_none() && self.exhausted.is_none() {
+            return Cow::Borrowed(queue);
+        }
+        let mut own = queue.clone();
+        own.max_retries = self.max_retries.unwrap_or(own.max_retries);
+        own.exhausted = self.exhausted.unwrap_or(own.exhausted);
+        Cow::Owned(own)
+    }
+
+    pub(crate) fn validate(&self) -> Result<()> {
+        match self.max_retries {
+            Some(retries) if retries > ATTEMPTS_MAX => Err(Error::invalid(
+                "max_retries",
+                format!("must be 0 to {ATTEMPTS_MAX}, not {retries}"),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
