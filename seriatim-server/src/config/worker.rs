@@ -52,6 +52,9 @@ pub(crate) struct WorkerConfig {
     pub(crate) concurrency: Option<usize>,
     #[serde(default, deserialize_with = "length")]
     pub(crate) timeout: Option<Duration>,
+    /// The share under the `weighted` scheduler, instead of the queue's.
+    #[serde(default)]
+    pub(crate) weight: Option<u32>,
     /// About retries, instead of the queue's.
     #[serde(default)]
     pub(crate) max_retries: Option<u32>,
@@ -132,7 +135,7 @@ impl WorkerConfig {
     pub(super) fn read_kind(&self, mode: Mode) -> Result<WorkerKind, String> {
         let kind = self.named_kind()?;
         self.check_keys(kind)?;
-        self.check_retrying()?;
+        self.check_numbers()?;
         if self.concurrency == Some(0) {
             return Err("`concurrency` is 0: at least 1".to_owned());
         }
@@ -198,10 +201,11 @@ impl WorkerConfig {
         Ok(WorkerKind::Process { launch, processes, watched })
     }
 
-    /// The settings about retries have the limits of a queue's.
-    fn check_retrying(&self) -> Result<(), String> {
+    /// What it sets instead of its queue has the same limits.
+    fn check_numbers(&self) -> Result<(), String> {
         let mut queue = Queue::parallel("jobs");
         queue.max_retries = self.max_retries.unwrap_or(queue.max_retries);
+        queue.weight = self.weight.unwrap_or(queue.weight);
         queue.backoff = self.backoff.unwrap_or(queue.backoff);
         queue.validate().map_err(|error| error.to_string())
     }

@@ -105,7 +105,7 @@ impl Workers {
         if let (Some(calls), None) = (config.concurrency, &config.process) {
             worker = worker.concurrency(calls);
         }
-        worker = retrying(worker, config);
+        worker = with_own(worker, config);
         // That of an `http` worker is of one request, of which a call may take several.
         let own = config.timeout.filter(|_| config.builtin != Some(Builtin::Http));
         Ok(match (own, config.timeout_default()) {
@@ -177,8 +177,11 @@ impl Workers {
     }
 }
 
-/// The worker with its own settings about retries.
-fn retrying(mut worker: Worker, config: &WorkerConfig) -> Worker {
+/// The worker with what it sets instead of its queue.
+fn with_own(mut worker: Worker, config: &WorkerConfig) -> Worker {
+    if let Some(share) = config.weight {
+        worker = worker.weight(share);
+    }
     if let Some(retries) = config.max_retries {
         worker = worker.max_retries(retries);
     }

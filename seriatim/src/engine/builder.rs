@@ -28,6 +28,7 @@ use crate::handler::worker::Worker;
 use crate::model::error::{Error, Result};
 use crate::model::id::REMOTE_NAME_START;
 use crate::model::job::validate_queue_name;
+use crate::model::limits::WEIGHT_MAX;
 use crate::model::queue::Queue;
 use crate::observe::Observer;
 
@@ -426,6 +427,11 @@ impl EngineBuilder {
         for (place, worker) in self.workers.iter().enumerate() {
             validate_queue_name(&worker.queue)?;
             worker.retrying.validate()?;
+            if let Some(weight) = worker.weight.filter(|weight| !(1..=WEIGHT_MAX).contains(weight))
+            {
+                let range = format!("must be 1 to {WEIGHT_MAX}, not {weight}");
+                return Err(Error::invalid("weight", range));
+            }
             let same = |other: &&Worker| other.queue == worker.queue && other.task == worker.task;
             if self.workers[..place].iter().any(|other| same(&other)) {
                 let message = match &worker.task {

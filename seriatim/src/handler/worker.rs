@@ -36,6 +36,7 @@ pub struct Worker {
     pub(crate) queue: Arc<str>,
     pub(crate) task: Option<Arc<str>>,
     pub(crate) concurrency: Option<usize>,
+    pub(crate) weight: Option<u32>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) timeout_default: Option<Duration>,
     pub(crate) retrying: Retrying,
@@ -127,8 +128,17 @@ impl Worker {
         prepare: impl Fn(&Arc<Call>) -> Prepared + Send + Sync + 'static,
     ) -> Self {
         let prepare = Arc::new(prepare);
-        let (task, concurrency, retrying) = (None, None, Retrying::default());
-        Self { queue, task, concurrency, timeout: None, timeout_default: None, retrying, prepare }
+        let retrying = Retrying::default();
+        Self {
+            queue,
+            task: None,
+            concurrency: None,
+            weight: None,
+            timeout: None,
+            timeout_default: None,
+            retrying,
+            prepare,
+        }
     }
 
     /// The same worker, with its calls made ready by `prepare`.
@@ -151,6 +161,14 @@ impl Worker {
     #[must_use]
     pub fn concurrency(mut self, calls: usize) -> Self {
         self.concurrency = Some(calls.max(1));
+        self
+    }
+
+    /// This process's share for the queue under [`Scheduler::Weighted`](crate::engine::Scheduler), instead of the queue's
+    /// `weight`; 1 to 1,000. If a queue has several workers, the largest value counts.
+    #[must_use]
+    pub fn weight(mut self, share: u32) -> Self {
+        self.weight = Some(share);
         self
     }
 

@@ -133,14 +133,14 @@ impl Dispatch {
     pub(in crate::engine) fn want(
         &self,
         source: usize,
-        queue: Option<&Queue>,
+        (queue, weight): (Option<&Queue>, u32),
         most: Want,
         first: bool,
     ) -> Want {
         let mut state = lock(&self.state);
         let buffer = &mut state.buffers[source];
         buffer.batch = queue.map_or(1, |queue| queue.batch_size as usize).max(1);
-        buffer.weight = queue.map_or(1, |queue| queue.weight).max(1);
+        buffer.weight = weight;
         let was_reserved = state.reserved.is_some();
         let want = state.want(source, most, first);
         if was_reserved && state.reserved.is_none() {

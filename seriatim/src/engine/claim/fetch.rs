@@ -263,9 +263,8 @@ impl Fetcher {
             Scheduler::Lag if asked.len() > 1 => self.ask_due(&asked).await,
             _ => vec![None; asked.len()],
         };
-        let weight = |source: &Source| source.definition().map_or(1, |queue| queue.weight).max(1);
         let weights: Vec<u32> =
-            asked.iter().map(|place| weight(&self.core.sources[*place])).collect();
+            asked.iter().map(|place| self.core.sources[*place].weight()).collect();
         let order = scheduler.order(&due, &weights, self.round);
         let mut order: Vec<usize> = order.into_iter().map(|at| asked[at]).collect();
         order.sort_by_key(|place| !self.core.prefers(*place));
@@ -307,13 +306,14 @@ impl Fetcher {
 
     fn want(&self, place: usize, first: bool) -> Want {
         let (core, look) = (&self.core, &self.looks[place]);
-        let definition = core.sources[place].definition();
+        let source = &core.sources[place];
+        let definition = source.definition();
         let held =
             core.held.count() - core.settles.aside().min(PUT_ASIDE_MAX).min(core.held.count());
         let lanes = HELD_LANES_MAX.saturating_sub(held).min(look.most);
         let crashed = self.looks[place].crashed.most(&self.core.held);
         let most = Want { lanes, crashed };
-        core.dispatch.want(place, definition.as_deref(), most, first)
+        core.dispatch.want(place, (definition.as_deref(), source.weight()), most, first)
     }
 
     /// Claims, and handles answers until another claim may be sent. True if one had lanes.

@@ -47,6 +47,12 @@ impl Source {
         limits.max().unwrap_or(usize::MAX)
     }
 
+    /// The share under the `weighted` scheduler: this process's, or the queue's.
+    pub(in crate::engine) fn weight(&self) -> u32 {
+        let own = self.workers.iter().filter_map(|worker| worker.weight).max();
+        own.or_else(|| Some(self.definition()?.weight)).unwrap_or(1).max(1)
+    }
+
     /// The worker of a task: its own, or the one without a task.
     pub(in crate::engine) fn worker(&self, task: Option<&str>) -> Option<&Worker> {
         let own = self.workers.iter().find(|w| w.task.is_some() && w.task.as_deref() == task);

@@ -9,6 +9,16 @@ use crate::*;
 
 /// Runs `jobs` jobs of each queue on one slot; returns the queues in the order of the calls.
 async fn calls(scheduler: Scheduler, queues: &[Queue], jobs: u32) -> Vec<String> {
+    calls_of(scheduler, queues, jobs, |worker| worker).await
+}
+
+/// The same, by workers that are changed first.
+async fn calls_of(
+    scheduler: Scheduler,
+    queues: &[Queue],
+    jobs: u32,
+    change: fn(Worker) -> Worker,
+) -> Vec<String> {
     let (rig, log) = (Rig::new(), Log::default());
     rig.declare(Declare { now: None, queues: queues.to_vec() }).await.unwrap();
     let mut builder = engine(&rig).concurrency(1).scheduler(scheduler);
@@ -17,12 +27,13 @@ async fn calls(scheduler: Scheduler, queues: &[Queue], jobs: u32) -> Vec<String>
             rig.push(Job::new(&queue.name, &i).unwrap()).await;
         }
         let written = log.clone();
-        builder = builder.worker(queue.name.as_str(), move |batch: Batch<u32>| {
+        let worker = Worker::new(queue.name.as_str(), move |batch: Batch<u32>| {
             written.add(batch.queue());
             async {
                 pass(Duration::from_millis(1)).await;
             }
         });
+        builder = builder.with(change(worker));
     }
     let running = Running::start(builder);
     log.reaches(jobs as usize * queues.len()).await;
@@ -44,6 +55,19 @@ async fn s2_weighted_order_serves_by_weight() {
     let mut heavy = Queue::parallel("heavy");
     heavy.weight = 3;
     let calls = calls(Scheduler::Weighted, &[Queue::parallel("light"), heavy], 600).await;
+    let heavy = calls[..400].iter().filter(|queue| *queue == "heavy").count();
+    assert!((270..330).contains(&heavy), "{heavy} of 400, and 300 are its share");
+}
+
+#[tokio::test(start_paused = true)]
+async fn s2_a_process_may_give_a_queue_another_weight() {
+    fastrand::seed(7);
+    let queues = ["light", "heavy"].map(Queue::parallel);
+    let weigh = |worker: Worker| match &*worker.queue {
+        "heavy" => worker.weight(3),
+        _ => worker,
+    };
+    let calls = calls_of(Scheduler::Weighted, &queues, 600, weigh).await;
     let heavy = calls[..400].iter().filter(|queue| *queue == "heavy").count();
     assert!((270..330).contains(&heavy), "{heavy} of 400, and 300 are its share");
 }
