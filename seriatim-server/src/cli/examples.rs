@@ -25,6 +25,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("seriatim push orders --file jobs.ndjson --from-line 4001", "the rest of it"),
         ],
     ),
+    ("import", &[("seriatim import dataloader .env > seriatim.toml", "its variables")]),
     ("stats", &[("seriatim stats", "a table"), ("seriatim stats --json", "for programs")]),
     ("top", &[("seriatim top", "live"), ("seriatim top --once", "one frame, as text")]),
     (
@@ -165,7 +166,7 @@ mod tests {
     #[test]
     fn every_command_that_looks_at_a_store_takes_the_same_two_flags() {
         // They know neither a store nor a configuration.
-        let without = ["demo", "check", "completions", "openapi", "man"];
+        let without = ["demo", "check", "completions", "import", "openapi", "man"];
         let mut program = add(crate::cli::Cli::command());
         program.build();
         for command in program.get_subcommands().filter(|command| command.get_name() != "help") {

@@ -14,6 +14,7 @@ mod doctor;
 mod examples;
 mod grammar;
 mod history;
+mod import;
 mod jobs;
 mod lanes;
 mod man;
@@ -77,6 +78,8 @@ pub(crate) enum Command {
     Cron(cron::CronArgs),
     /// Checks the configuration
     Config(config_check::ConfigArgs),
+    /// Turns the settings of another system into a configuration, on stdout
+    Import(import::Import),
     /// Finds what is stuck, failing, slow or misconfigured, and suggests what to do
     Doctor(doctor::Doctor),
     /// Creates or upgrades the schema of a store
@@ -113,6 +116,7 @@ impl Command {
             Self::Nodes(nodes) => nodes.run().await,
             Self::Cron(cron) => cron.run().await,
             Self::Config(config) => config.run().await,
+            Self::Import(import) => import.run(),
             Self::Doctor(doctor) => doctor.run().await,
             Self::Migrate(migrate) => migrate.run().await,
             Self::Completions(completions) => {

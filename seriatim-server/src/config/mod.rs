@@ -58,6 +58,10 @@ const JOURNAL_RETENTION_MIN: Duration = Duration::from_secs(60);
 const JOURNAL_BYTES_MIN: u64 = 1 << 20;
 /// Prefix of the variables that override the file.
 const PREFIX: &str = "SERIATIM_";
+/// Parts of the file that a variable sets as a whole.
+const LISTS: [&str; 2] = ["workers", "cron"];
+/// Parts whose keys have a variable each. `store` and `log` have one of their own.
+const TABLES: [&str; 6] = ["http", "dashboard", "journal", "node", "defaults", "queues"];
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -430,8 +434,10 @@ fn parse(
     variables: impl IntoIterator<Item = (String, String)>,
     name: &str,
 ) -> Result<Config, SetupError> {
-    let overrides: Vec<(Vec<String>, String)> =
-        variables.into_iter().filter_map(override_path).collect();
+    let mut overrides: Vec<(Vec<String>, String)> = Vec::new();
+    for variable in variables {
+        overrides.extend(override_path(variable).map_err(SetupError::invalid)?);
+    }
     let wrong = |error: &toml::de::Error| explain(name, "", error);
     // The file by itself first: its errors carry line and column.
     let document = toml::Deserializer::parse(text).map_err(|e| wrong(&e))?;
@@ -467,12 +473,19 @@ pub(crate) fn environment() -> Result<Vec<(String, String)>, SetupError> {
     .collect()
 }
 
-/// `SERIATIM_HTTP__LISTEN` is `http.listen`.
-fn override_path((variable, value): (String, String)) -> Option<(Vec<String>, String)> {
-    let path = variable.strip_prefix(PREFIX)?;
-    let nested = path.contains("__");
-    let parts = path.to_lowercase().split("__").map(str::to_owned).collect();
-    nested.then_some((parts, value))
+/// `SERIATIM_HTTP__LISTEN` is `http.listen`; `SERIATIM_WORKERS` is the whole list.
+fn override_path(
+    (variable, value): (String, String),
+) -> Result<Option<(Vec<String>, String)>, String> {
+    let Some(path) = variable.strip_prefix(PREFIX) else { return Ok(None) };
+    let parts: Vec<String> = path.to_lowercase().split("__").map(str::to_owned).collect();
+    let [name] = parts.as_slice() else { return Ok(Some((parts, value))) };
+    if TABLES.contains(&name.as_str()) {
+        return Err(format!(
+            "variable {variable}: `{name}` is a table; set its keys one by one, as in {variable}__KEY"
+        ));
+    }
+    Ok(LISTS.contains(&name.as_str()).then_some((parts, value)))
 }
 
 fn set(table: &mut Table, path: &[String], value: &str) -> Result<(), String> {

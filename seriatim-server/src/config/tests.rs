@@ -128,6 +128,28 @@ fn variables_win_over_the_file() {
 }
 
 #[test]
+fn d11_queues_workers_and_cron_entries_may_come_from_variables_alone() {
+    let variables = [
+        ("SERIATIM_QUEUES__ETL__MODE", "exclusive"),
+        ("SERIATIM_WORKERS", "[{ queue = \"etl\", command = [\"sh\", \"load.sh\"] }]"),
+        (
+            "SERIATIM_CRON",
+            "[{ name = \"n\", schedule = \"@daily\", queue = \"etl\", key = \"k\" }]",
+        ),
+    ];
+    let config = read("", &variables).unwrap();
+    config.validate("the environment").unwrap();
+    assert_eq!((config.workers[0].queue.as_str(), config.cron[0].name()), ("etl", "n"));
+    let wrong = |name, value| read("", &[(name, value)]).unwrap_err().to_string();
+    let told = wrong("SERIATIM_WORKERS", "[{ queue = 7 }]");
+    assert!(told.contains("SERIATIM_WORKERS") && told.contains("queue"), "{told}");
+    let told = wrong("SERIATIM_WORKERS", "etl");
+    assert!(told.contains("SERIATIM_WORKERS"), "{told}");
+    let told = wrong("SERIATIM_NODE", "x");
+    assert!(told.contains("set its keys one by one, as in SERIATIM_NODE__KEY"), "{told}");
+}
+
+#[test]
 fn a_contradiction_between_keys_of_a_worker_names_both() {
     let cases = [
         ("command = [\"a\"]\nprocess = [\"b\"]", "`command` and `process` contradict"),

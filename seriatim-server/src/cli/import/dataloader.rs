@@ -1,0 +1,259 @@
+//! Dataloader's variables as a configuration.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+use seriatim::limits::QUEUES_MAX;
+use toml::Value;
+
+type Variables = BTreeMap<String, String>;
+
+/// Most connections that the URL of a PostgreSQL store can ask for.
+const CONNECTIONS_MAX: u64 = 200;
+
+/// A configuration, and what it does not contain.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) text: String,
+    pub(super) left: Vec<String>,
+}
+
+/// Where a variable goes to without a setting, or why it needs none.
+const ELSEWHERE: [(&str, &str); 12] = [
+    ("PG_PASSWORD", "a secret: set SERIATIM_STORE to the whole URL in the environment"),
+    ("PG_SCHEMA_QUEUE", "that schema stays as it is: Seriatim has its own, `seriatim`"),
+    ("PG_USE_POOL", "connections are always pooled"),
+    ("PG_POOL_RECYCLE", "a connection is replaced when it fails"),
+    ("TIMEZONE", "write it into each [[cron]] entry, as `time_zone`"),
+    ("DL_REAPER_PERIOD_SEC", "lost claims are looked for with each heartbeat"),
+    ("LOG_PATH", "the log goes to stderr: journald or the container keeps and rotates it"),
+    ("LOG_FILE_NAME", "see LOG_PATH"),
+    ("LOG_ROTATION", "see LOG_PATH"),
+    ("METRIC_PATH", "figures are at /metrics, and for 30 days in the store"),
+    ("METRIC_FILE_NAME", "see METRIC_PATH"),
+    ("AUDIT_LOG_FILE_NAME", "part of `audit_file` if AUDIT_LOG_PATH is set"),
+];
+
+/// Those that become settings.
+const SETTINGS: [&str; 15] = [
+    "APP_HOST",
+    "APP_PORT",
+    "AUDIT_LOG_PATH",
+    "DEBUG",
+    "DL_CLAIM_BACKOFF_SEC",
+    "DL_DEFAULT_LEASE_TTL_SEC",
+    "DL_HEARTBEAT_SEC",
+    "PG_COMMAND_TIMEOUT",
+    "PG_CONNECT_TIMEOUT",
+    "PG_DATABASE",
+    "PG_HOST",
+    "PG_MAX_OVERFLOW",
+    "PG_POOL_SIZE",
+    "PG_PORT",
+    "PG_USER",
+];
+
+/// An entry of `WORKERS_JSON`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Worker {
+    queue: String,
+    #[serde(default)]
+    concurrency: Option<u32>,
+}
+
+pub(super) fn configuration(variables: &Variables) -> Result<Made, String> {
+    let mut text = String::from("# Made by seriatim import.\n");
+    let mut table = |name: &str, lines: Vec<(&str, Value)>| {
+        if !lines.is_empty() {
+            let _ = write!(text, "\n[{name}]\n");
+            lines.iter().for_each(|(key, value)| {
+                let _ = writeln!(text, "{key} = {value}");
+            });
+        }
+    };
+    table("store", store(variables)?);
+    table("http", http(variables)?);
+    let level =
+        variables.get("DEBUG").filter(|debug| is_true(debug)).map(|_| ("level", "debug".into()));
+    table("log", level.into_iter().collect());
+    table("node", node(variables)?);
+    text.push_str(&workers(variables)?);
+    Ok(Made { text, left: left(variables) })
+}
+
+/// What became of the other variables.
+fn left(variables: &Variables) -> Vec<String> {
+    let known = |name: &&String| !SETTINGS.contains(&name.as_str()) && *name != "WORKERS_JSON";
+    let told = |name: &String| match ELSEWHERE.iter().find(|(other, _)| other == name) {
+        Some((_, why)) => format!("{name}: {why}"),
+        None => format!("{name}: not a variable of Dataloader that is known here"),
+    };
+    variables.keys().filter(known).map(told).collect()
+}
+
+fn store(variables: &Variables) -> Result<Vec<(&'static str, Value)>, String> {
+    if !variables.keys().any(|name| name.starts_with("PG_")) {
+        return Ok(Vec::new());
+    }
+    let part = |name: &str, usual: &str| {
+        let value = variables.get(name).map_or(usual, String::as_str);
+        form_urlencoded::byte_serialize(value.as_bytes()).collect::<String>().replace('+', "%20")
+    };
+    let port = number(variables, "PG_PORT", 1..=65_535)?.unwrap_or(5_432);
+    let mut url = format!(
+        "postgres://{}@{}:{port}/{}",
+        part("PG_USER", "postgres"),
+        variables.get("PG_HOST").map_or("localhost", String::as_str),
+        part("PG_DATABASE", "postgres")
+    );
+    let size = number(variables, "PG_POOL_SIZE", 1..=CONNECTIONS_MAX)?;
+    let more = number(variables, "PG_MAX_OVERFLOW", 0..=CONNECTIONS_MAX)?;
+    let connections = size.map(|size| (size + more.unwrap_or(0)).min(CONNECTIONS_MAX).to_string());
+    let connect = number(variables, "PG_CONNECT_TIMEOUT", 1..=3_600)?.map(|s| s.to_string());
+    let call = number(variables, "PG_COMMAND_TIMEOUT", 1..=3_600)?.map(|s| format!("{s}s"));
+    let mut mark = '?';
+    for (name, value) in
+        [("connections", connections), ("connect_timeout", connect), ("call_timeout", call)]
+    {
+        if let Some(value) = value {
+            let _ = write!(url, "{mark}{name}={value}");
+            mark = '&';
+        }
+    }
+    Ok(vec![("url", url.into())])
+}
+
+fn http(variables: &Variables) -> Result<Vec<(&'static str, Value)>, String> {
+    let mut lines = Vec::new();
+    let port = number(variables, "APP_PORT", 1..=65_535)?;
+    let host = variables.get("APP_HOST");
+    if host.is_some() || port.is_some() {
+        let host = host.map_or("0.0.0.0", String::as_str);
+        lines.push(("listen", format!("{host}:{}", port.unwrap_or(8_081)).into()));
+    }
+    if let Some(path) = variables.get("AUDIT_LOG_PATH") {
+        let file = variables.get("AUDIT_LOG_FILE_NAME").map_or("audit.log", String::as_str);
+        lines.push(("audit_file", format!("{}/{file}", path.trim_end_matches('/')).into()));
+    }
+    Ok(lines)
+}
+
+fn node(variables: &Variables) -> Result<Vec<(&'static str, Value)>, String> {
+    let mut lines = Vec::new();
+    let names = [
+        ("heartbeat", "DL_HEARTBEAT_SEC"),
+        ("lease", "DL_DEFAULT_LEASE_TTL_SEC"),
+        ("poll_interval", "DL_CLAIM_BACKOFF_SEC"),
+    ];
+    for (key, name) in names {
+        if let Some(seconds) = number(variables, name, 1..=86_400)? {
+            lines.push((key, format!("{seconds}s").into()));
+        }
+    }
+    Ok(lines)
+}
+
+/// Queues as Dataloader has them: exclusive by `lock_key`, a retry after 30 s times the attempt.
+fn workers(variables: &Variables) -> Result<String, String> {
+    let Some(json) = variables.get("WORKERS_JSON") else { return Ok(String::new()) };
+    let workers: Vec<Worker> =
+        serde_json::from_str(json).map_err(|error| format!("WORKERS_JSON: {error}"))?;
+    if workers.len() > QUEUES_MAX as usize {
+        return Err(format!("WORKERS_JSON: at most {QUEUES_MAX} entries"));
+    }
+    let mut text = String::from(
+        "\n[defaults]\nmode = \"exclusive\"\nbackoff = { kind = \"linear\", base = \"30s\" }\n",
+    );
+    let mut queues: Vec<&str> = workers.iter().map(|worker| &*worker.queue).collect();
+    queues.sort_unstable();
+    queues.dedup();
+    for queue in &queues {
+        let _ = write!(text, "\n[queues.{}]\n", Value::from(*queue));
+    }
+    for queue in queues {
+        let calls = workers.iter().filter(|worker| worker.queue == queue);
+        let calls: u32 = calls.map(|worker| worker.concurrency.unwrap_or(1).max(1)).sum();
+        let _ = write!(
+            text,
+            "\n[[workers]]\nqueue = {}\nconcurrency = {calls}\nprocess = [\"python3\", \"worker.py\"]   # yours: see docs/workers.md\n",
+            Value::from(queue)
+        );
+    }
+    Ok(text)
+}
+
+fn number(
+    variables: &Variables,
+    name: &str,
+    range: std::ops::RangeInclusive<u64>,
+) -> Result<Option<u64>, String> {
+    let Some(text) = variables.get(name) else { return Ok(None) };
+    match text.parse() {
+        Ok(number) if range.contains(&number) => Ok(Some(number)),
+        _ => Err(format!(
+            "{name} is {text:?}: a whole number from {} to {}",
+            range.start(),
+            range.end()
+        )),
+    }
+}
+
+fn is_true(text: &str) -> bool {
+    ["1", "true", "yes", "on"].contains(&text.to_lowercase().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(&str, &str)]) -> Result<Made, String> {
+        configuration(&pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect())
+    }
+
+    #[test]
+    fn d11_the_variables_of_dataloader_become_a_configuration() {
+        let made = of(&[
+            ("APP_PORT", "8081"),
+            ("DEBUG", "true"),
+            ("DL_HEARTBEAT_SEC", "10"),
+            ("DL_DEFAULT_LEASE_TTL_SEC", "60"),
+            ("DL_CLAIM_BACKOFF_SEC", "15"),
+            ("PG_DATABASE", "etl"),
+            ("PG_HOST", "db"),
+            ("PG_PASSWORD", "hush"),
+            ("PG_POOL_SIZE", "10"),
+            ("PG_MAX_OVERFLOW", "5"),
+            ("PG_USER", "a@b"),
+            ("TIMEZONE", "Europe/Moscow"),
+            (
+                "WORKERS_JSON",
+                r#"[{"queue":"etl.default","concurrency":2},{"queue":"etl.default"}]"#,
+            ),
+        ])
+        .unwrap();
+        assert!(!format!("{made:?}").contains("hush"), "a secret is shown: {made:?}");
+        let table: toml::Table = made.text.parse().unwrap();
+        assert_eq!(
+            table["store"]["url"].as_str(),
+            Some("postgres://a%40b@db:5432/etl?connections=15")
+        );
+        assert_eq!(table["http"]["listen"].as_str(), Some("0.0.0.0:8081"));
+        assert_eq!(table["node"]["lease"].as_str(), Some("60s"));
+        assert!(table["queues"].as_table().unwrap().contains_key("etl.default"));
+        assert_eq!(table["workers"][0]["concurrency"].as_integer(), Some(3));
+        let left: Vec<&str> = made.left.iter().filter_map(|left| left.split(':').next()).collect();
+        assert_eq!(left, ["PG_PASSWORD", "TIMEZONE"]);
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_refused_or_named() {
+        assert_eq!(
+            of(&[("PG_PORT", "high")]).unwrap_err(),
+            "PG_PORT is \"high\": a whole number from 1 to 65535"
+        );
+        assert!(of(&[("WORKERS_JSON", r#"[{"queu":"a"}]"#)]).unwrap_err().contains("`queu`"));
+        assert!(of(&[("APP_PROT", "1")]).unwrap().left[0].starts_with("APP_PROT: not a variable"));
+    }
+}

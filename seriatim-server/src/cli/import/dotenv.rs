@@ -1,0 +1,51 @@
+//! Files of variables: `NAME=value`, a line each.
+
+use std::collections::BTreeMap;
+
+/// The variables. Values may be quoted; `#` begins a comment on a line of its own; a later line wins.
+pub(super) fn read(text: &str) -> Result<BTreeMap<String, String>, String> {
+    let mut variables = BTreeMap::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim();
+        let line = line.strip_prefix("export ").unwrap_or(line).trim_start();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let number = at + 1;
+        let (name, value) = line
+            .split_once('=')
+            .map(|(name, value)| (name.trim_end(), value.trim()))
+            .filter(|(name, _)| is_name(name))
+            .ok_or_else(|| format!("line {number}: write NAME=value"))?;
+        let value =
+            unquoted(value).ok_or_else(|| format!("line {number}: the quote does not end"))?;
+        variables.insert(name.to_owned(), value.to_owned());
+    }
+    Ok(variables)
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn unquoted(value: &str) -> Option<&str> {
+    match value.chars().next().filter(|c| matches!(c, '"' | '\'')) {
+        None => Some(value),
+        Some(quote) => value[1..].strip_suffix(quote),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+
+    #[test]
+    fn lines_are_read_and_what_is_no_line_is_refused_with_its_number() {
+        let read_all = read("# db\nexport PG_HOST = db.example\nA='x # y'\n\nB=\"\"\nA=2").unwrap();
+        let pairs: Vec<(&str, &str)> = read_all.iter().map(|(n, v)| (&**n, &**v)).collect();
+        assert_eq!(pairs, [("A", "2"), ("B", ""), ("PG_HOST", "db.example")]);
+        assert_eq!(read("A=1\nnonsense").unwrap_err(), "line 2: write NAME=value");
+        assert_eq!(read("A='1").unwrap_err(), "line 1: the quote does not end");
+        assert_eq!(read("A='").unwrap_err(), "line 1: the quote does not end");
+    }
+}

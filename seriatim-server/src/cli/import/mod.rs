@@ -1,0 +1,40 @@
+//! The command `import`: turns the settings of another system into a configuration, on stdout.
+
+mod dataloader;
+mod dotenv;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::output::{Failure, hint, say};
+
+#[derive(Args)]
+#[command(subcommand_value_name = "SYSTEM", subcommand_help_heading = "Systems")]
+pub(crate) struct Import {
+    #[command(subcommand)]
+    system: System,
+}
+
+#[derive(Subcommand)]
+enum System {
+    /// Dataloader: its variables `APP_*`, `PG_*`, `DL_*`, `LOG_*`, `WORKERS_JSON` and the like
+    Dataloader {
+        /// A file with a line for each, as in `PG_HOST=db.example`
+        file: PathBuf,
+    },
+}
+
+impl Import {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let System::Dataloader { file } = self.system;
+        let name = file.display();
+        let wrong = |what: String| Failure::usage(format!("{name}: {what}"));
+        let text = std::fs::read_to_string(&file).map_err(|error| wrong(error.to_string()))?;
+        let variables = dotenv::read(&text).map_err(wrong)?;
+        let made = dataloader::configuration(&variables).map_err(wrong)?;
+        say(made.text.trim_end());
+        made.left.iter().for_each(|left| hint(left));
+        Ok(())
+    }
+}
