@@ -1,6 +1,8 @@
 //! Nodes, and commands to them.
 
-use seriatim::store::{ClaimSelection, Command, NodeView, Origin, release_claims};
+use seriatim::store::{
+    ClaimSelection, Command, NodeView, Origin, PeriodicState, PeriodicView, release_claims,
+};
 use seriatim::{
     Timestamp,
     store::{NodeId, Store},
@@ -8,6 +10,7 @@ use seriatim::{
 
 use super::error::Error;
 use super::running::{self, Running, running};
+use crate::base::text::count;
 use crate::protocol::document::{Lane, Node, Nodes};
 
 /// Claimed lanes of each queue that are looked at.
@@ -97,4 +100,18 @@ pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Node, Error> 
     let lane = |one: &Running| Lane::of_queue(one.lane.clone(), one.queue.clone());
     let lanes = held.iter().map(lane).collect();
     Ok(Node::new(&node, state_name(&node, now), held.len()).with_lanes(lanes))
+}
+
+/// A periodic program in words.
+pub(crate) fn periodic(program: &PeriodicView) -> String {
+    let state = match program.state {
+        PeriodicState::Idle => "pauses",
+        PeriodicState::Work => "runs",
+        PeriodicState::Stop => "has stopped",
+    };
+    let failed = match &program.error {
+        Some(error) => format!(", {} of them failed, the last: {error}", program.failures),
+        None => String::new(),
+    };
+    format!("{} {state}; {}{failed}", program.name, count(program.runs, "run"))
 }

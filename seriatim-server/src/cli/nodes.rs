@@ -158,6 +158,9 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
         .add("started", when(info.started_at))
         .add("heartbeat", when(node.heartbeat_at))
         .add("lease", seriatim::duration::format(info.lease));
+    for program in &info.periodic {
+        fields.add("periodic", nodes::periodic(program));
+    }
     say(fields.render());
     troubles::say_all(std::slice::from_ref(&node), now, None);
     if !held.is_empty() {

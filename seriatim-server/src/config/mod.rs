@@ -9,6 +9,7 @@ mod explain;
 mod fuzz;
 mod length;
 mod log;
+mod periodic;
 #[cfg(test)]
 mod tests;
 mod worker;
@@ -42,6 +43,7 @@ use length::length;
 #[cfg(test)]
 pub(crate) use log::DEFAULT_LEVEL;
 pub(crate) use log::{LogFilter, LogFormat, log_of_variable};
+pub(crate) use periodic::PeriodicConfig;
 pub(crate) use worker::{Builtin, WorkerConfig};
 pub(crate) use worker_kind::{Ffmpeg, HttpSettings, Launch, Replicate, Roots, WorkerKind};
 
@@ -59,7 +61,7 @@ const JOURNAL_BYTES_MIN: u64 = 1 << 20;
 /// Prefix of the variables that override the file.
 const PREFIX: &str = "SERIATIM_";
 /// Parts of the file that a variable sets as a whole.
-const LISTS: [&str; 2] = ["workers", "cron"];
+const LISTS: [&str; 3] = ["workers", "cron", "periodic"];
 /// Parts whose keys have a variable each. `store` and `log` have one of their own.
 const TABLES: [&str; 6] = ["http", "dashboard", "journal", "node", "defaults", "queues"];
 
@@ -76,6 +78,7 @@ pub(crate) struct Config {
     pub(crate) queues: BTreeMap<String, QueueConfig>,
     pub(crate) workers: Vec<WorkerConfig>,
     pub(crate) cron: Vec<CronConfig>,
+    pub(crate) periodic: Vec<PeriodicConfig>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -304,8 +307,26 @@ impl Config {
             worker.read_kind(mode).map_err(|what| wrong(&what))?;
             worker.environment().check(&tokens).map_err(|what| wrong(&what))?;
         }
+        self.validate_periodic(name, &tokens)?;
         self.validate_journal(name)?;
         self.validate_cron(name)
+    }
+
+    fn validate_periodic(&self, name: &str, tokens: &[&str]) -> Result<(), SetupError> {
+        for (i, entry) in self.periodic.iter().enumerate() {
+            let wrong = |what: String| {
+                SetupError::invalid(format!(
+                    "{name}: periodic[{i}] (name {:?}): {what}",
+                    entry.name
+                ))
+            };
+            entry.check(tokens).map_err(wrong)?;
+            let same = |other: &PeriodicConfig| other.name == entry.name;
+            if let Some(first) = self.periodic[..i].iter().position(same) {
+                return Err(wrong(format!("`name`: periodic[{first}] has it too")));
+            }
+        }
+        Ok(())
     }
 
     fn validate_journal(&self, name: &str) -> Result<(), SetupError> {

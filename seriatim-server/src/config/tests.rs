@@ -150,6 +150,30 @@ fn d11_queues_workers_and_cron_entries_may_come_from_variables_alone() {
 }
 
 #[test]
+fn n5_a_periodic_program_that_cannot_run_is_refused() {
+    let refused = |keys: &str| {
+        let text = format!("[[periodic]]\nname = \"a\"\n{keys}\n");
+        match read(&text, &[]) {
+            Ok(config) => {
+                config.validate("test.toml").err().map_or(String::new(), |e| e.to_string())
+            }
+            Err(told) => told,
+        }
+    };
+    let good = "command = [\"true\"]\npause = \"1s\"";
+    assert_eq!(refused(good), "");
+    for (keys, message) in [
+        ("command = []\npause = \"1s\"", "`command` is empty"),
+        ("command = [\"true\"]", "needs `pause`, as in \"10m\""),
+        ("command = [\"true\"]\npause = \"10ms\"", "`pause` is too short: at least 1s"),
+        ("command = [\"true\"]\npause = \"1s\"\nqueue = \"x\"", "queue"),
+        (&format!("{good}\n[[periodic]]\nname = \"a\"\n{good}"), "periodic[0] has it too"),
+    ] {
+        assert!(refused(keys).contains(message), "{keys}: {}", refused(keys));
+    }
+}
+
+#[test]
 fn a_contradiction_between_keys_of_a_worker_names_both() {
     let cases = [
         ("command = [\"a\"]\nprocess = [\"b\"]", "`command` and `process` contradict"),
@@ -269,6 +293,7 @@ fn the_page_has_every_key_and_no_other() {
         ("`[queues.NAME]`", "[defaults]\nzzz = 1"),
         ("`[[workers]]`", "[[workers]]\nzzz = 1"),
         ("`[[cron]]`", "[[cron]]\nzzz = 1"),
+        ("`[[periodic]]`", "[[periodic]]\nzzz = 1"),
     ];
     for (heading, text) in parts {
         let mut page: Vec<&str> = rows(heading).into_iter().flat_map(|(keys, _)| keys).collect();
@@ -281,7 +306,7 @@ fn the_page_has_every_key_and_no_other() {
     for section in &sections {
         assert!(PAGE.contains(&format!("[{section}")), "there is no section on {section}");
     }
-    assert_eq!(sections.len(), 10);
+    assert_eq!(sections.len(), 11);
 }
 
 /// The first default of a key, as the page has it.

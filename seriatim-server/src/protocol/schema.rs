@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Value, json};
 use seriatim::store::{
-    Cancelled, Command, JobState, LaneStage, LaneState, PushStatus, TroubleKind,
+    Cancelled, Command, JobState, LaneStage, LaneState, PeriodicState, PushStatus, TroubleKind,
 };
 use seriatim::{
     Backoff, DueRule, Exhaustion, JobId, Merge, Missed, Mode,
@@ -75,6 +75,7 @@ described! {
     ]),
     LaneStage => one_of(LaneStage::ALL),
     Command => one_of([Command::Quiet, Command::Stop, Command::Resume]),
+    PeriodicState => one_of([PeriodicState::Idle, PeriodicState::Work, PeriodicState::Stop]),
     Cancelled => one_of([
         Cancelled::Now, Cancelled::Flagged, Cancelled::Ended, Cancelled::Unknown,
     ]),

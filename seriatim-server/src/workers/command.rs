@@ -4,12 +4,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 
 use seriatim::{Batch, Context, Failure, Outcome, Outcomes, Payload, engine::Unstartable};
-use tokio::io::{AsyncRead, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin};
 
 use super::answer::{self, Fault, Heard, Held, Said};
 use super::group::Group;
-use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
+use super::lines::{self, LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
 use super::messages::{Call, SNOOZE};
 use super::printed::Printed;
 use super::stopped::given_up;
@@ -38,18 +38,18 @@ pub(crate) async fn run(
     let (mut tail, stdin) = (Tail::default(), child.stdin.take());
     let talking = async {
         let listening = async {
-            while let Some(line) = next(&mut stdout).await {
+            while let Some(line) = lines::next(&mut stdout).await {
                 answer.hear(&line, &context, &printed);
             }
         };
         let complaining = async {
-            while let Some(line) = next(&mut stderr).await {
+            while let Some(line) = lines::next(&mut stderr).await {
                 complain(&line, &mut tail, &printed);
             }
         };
         tokio::join!(feed(stdin, call.line), listening, complaining);
     };
-    let status = group.ended_and_read(&mut child, &context, talking).await;
+    let status = group.ended_and_read(&mut child, context.cancelled(), talking).await;
     // Where something still holds a pipe, what was read of the last line counts.
     if let Some(line) = stdout.as_mut().and_then(Lines::rest) {
         answer.hear(&line, &context, &printed);
@@ -88,10 +88,6 @@ async fn feed(stdin: Option<ChildStdin>, document: String) {
         // A command that does not read its input may still do its work.
         let _ = stdin.write_all(document.as_bytes()).await;
     }
-}
-
-async fn next<R: AsyncRead + Unpin>(lines: &mut Option<Lines<R>>) -> Option<Line> {
-    lines.as_mut()?.next().await
 }
 
 /// What a command has answered so far.

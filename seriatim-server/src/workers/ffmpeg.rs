@@ -301,7 +301,7 @@ async fn run(
     let reading = async {
         tokio::join!(each_line(stdout, hear), each_line(stderr, |line| words.add(line)));
     };
-    let status = group.ended_and_read(&mut child, context, reading).await;
+    let status = group.ended_and_read(&mut child, context.cancelled(), reading).await;
     if context.is_cancelled() {
         return Err(Trouble::Stopped);
     }

@@ -6,7 +6,6 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use seriatim::Context;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
@@ -63,16 +62,15 @@ impl Group {
         }
     }
 
-    /// Waits for the end of the leader; brings it about when the call is cancelled or its time is
-    /// up.
+    /// Waits for the end of the leader; brings it about once it is asked to end.
     pub(crate) async fn ended(
         &self,
         leader: &mut Child,
-        context: &Context,
+        asked: impl Future<Output = ()>,
     ) -> std::io::Result<ExitStatus> {
         tokio::select! {
             status = leader.wait() => return status,
-            () = context.cancelled() => {}
+            () = asked => {}
         }
         self.signal(Signal::TERM);
         if let Ok(status) = timeout(TERM_GRACE, leader.wait()).await {
@@ -87,13 +85,13 @@ impl Group {
     pub(crate) async fn ended_and_read(
         self,
         leader: &mut Child,
-        context: &Context,
+        asked: impl Future<Output = ()>,
         reading: impl Future<Output = ()>,
     ) -> std::io::Result<ExitStatus> {
         tokio::pin!(reading);
         let mut is_read = false;
         let status = {
-            let ended = self.ended(leader, context);
+            let ended = self.ended(leader, asked);
             tokio::pin!(ended);
             loop {
                 tokio::select! {

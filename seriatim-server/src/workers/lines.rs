@@ -88,6 +88,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
+/// The next line of a pipe, if there is one.
+pub(crate) async fn next<R: AsyncRead + Unpin>(lines: &mut Option<Lines<R>>) -> Option<Line> {
+    lines.as_mut()?.next().await
+}
+
 /// The last lines of an output, for the error of a job.
 #[derive(Debug, Default)]
 pub(crate) struct Tail(VecDeque<String>);

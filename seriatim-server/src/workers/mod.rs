@@ -13,6 +13,7 @@ mod leftovers;
 mod lines;
 mod messages;
 mod orphans;
+mod periodic;
 mod printed;
 mod process;
 mod program;
@@ -27,13 +28,13 @@ mod told;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use seriatim::{Mode, Worker, engine::Handle};
+use seriatim::{Mode, Periodic, Worker, engine::Handle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::base::setup_error::SetupError;
-use crate::config::{Builtin, Launch, WorkerConfig, WorkerKind};
+use crate::config::{Builtin, Launch, PeriodicConfig, WorkerConfig, WorkerKind};
 use files::FileWorker;
 use http::Webhook;
 use printed::Printed;
@@ -113,6 +114,13 @@ impl Workers {
             (None, Some(length)) => worker.timeout_default(length),
             (Some(length), _) => worker.timeout(length),
         })
+    }
+
+    /// A periodic program as configured.
+    pub(crate) fn periodic(&mut self, config: &PeriodicConfig) -> Periodic {
+        let printed = Printed::new(config.name.as_str().into(), None);
+        self.watchers.spawn(printed.clone().keep_count());
+        periodic::periodic(config, printed)
     }
 
     fn team(

@@ -276,3 +276,26 @@ async fn l6_l13_a_worker_sets_retries_for_its_task_and_a_command_hears_of_jobs_t
     assert_eq!((&dead["attempts"], &dead["error"]), (&2.into(), &"no address".into()));
     assert_eq!(dead["payload"], serde_json::json!({"to": "ada"}));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n5_periodic_programs_run_pause_and_run_again_and_their_node_shows_them() {
+    let site = Site::new(
+        "[node]\nheartbeat = \"200ms\"\nlease = \"1s\"\n\
+         [[periodic]]\nname = \"count\"\npause = \"1s\"\nonce_in_fleet = true\n\
+         command = [\"sh\", \"-c\", \"echo run >> runs; echo no rows >&2; exit 1\"]\n\
+         [[periodic]]\nname = \"long\"\npause = \"1h\"\ncommand = [\"sh\", \"-c\", \"exec sleep 600\"]\n",
+    );
+    let store = site.store().await;
+    let serving = site.serve("history.ndjson");
+    let failed = |node: &seriatim::store::NodeView| {
+        node.info.periodic.iter().any(|program| program.name == "count" && program.failures > 1)
+    };
+    eventually("two runs", async || store.nodes().await.unwrap().iter().any(failed)).await;
+    let node = store.nodes().await.unwrap().remove(0).info.id;
+    let shown = text(&site.run(&["nodes", "show", &node.0]));
+    assert!(shown.contains("of them failed, the last: no rows"), "{shown}");
+    assert!(shown.contains("long runs; 0 runs"), "{shown}");
+    serving.stop();
+    let runs = std::fs::read_to_string(site.path("runs")).unwrap();
+    assert!(runs.lines().count() > 1, "{runs}");
+}

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::origin::Origin;
+use super::periodic::PeriodicView;
 use super::trouble::Trouble;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
@@ -125,6 +126,9 @@ pub struct NodeInfo {
     /// Empty for a worker that does not prefetch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub prefetched: BTreeMap<String, u32>,
+    /// Its periodic workers, in the order in which they were added.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub periodic: Vec<PeriodicView>,
     /// When it started.
     pub started_at: Timestamp,
     /// The node is declared dead after this time without a heartbeat. Zero: it has stopped, and this is its last
@@ -152,6 +156,7 @@ impl NodeInfo {
             concurrency: 1,
             busy: 0,
             prefetched: BTreeMap::new(),
+            periodic: Vec::new(),
             started_at: Timestamp::of_this_machine(),
             lease,
             troubles: Vec::new(),

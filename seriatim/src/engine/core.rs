@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::contract::{Claim, Lease, NodeView, QueueView, SharedStore, Store};
+use crate::contract::{Claim, Lease, NodeView, PeriodicView, QueueView, SharedStore, Store};
 use crate::engine::call::flags::Flags;
 use crate::engine::call::running::Running;
 use crate::engine::claim::dispatch::Dispatch;
@@ -264,6 +264,11 @@ impl Core {
     /// Stops the engine because one of its tasks ended, which it cannot work without.
     pub(in crate::engine) fn broken(&self, task: &str, how: &str) {
         self.fatal(&format!("the engine's task {task:?} {how}"));
+    }
+
+    /// The periodic workers as they are now.
+    pub(in crate::engine) fn periodic_views(&self) -> Vec<PeriodicView> {
+        self.periodic.iter().map(|(periodic, account)| account.view(periodic)).collect()
     }
 
     /// Stops the engine because this process cannot continue.

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::contract::TroubleKind;
+use crate::contract::{PeriodicView, TroubleKind};
 use crate::engine::core::Core;
-use crate::engine::upkeep::periodic::PeriodicView;
 
 /// Most keys of a call in a view.
 const KEYS_NAMED: usize = 5;
@@ -61,7 +60,7 @@ impl Handle {
 
     /// The periodic workers of this engine.
     pub fn periodic(&self) -> Vec<PeriodicView> {
-        self.core.periodic.iter().map(|(periodic, account)| account.view(periodic)).collect()
+        self.core.periodic_views()
     }
 
     /// Stops or resumes taking new work. Running calls continue.

@@ -38,4 +38,4 @@ pub use settle::turn_log::TurnLog;
 pub use summary::Summary;
 #[doc(hidden)]
 pub use upkeep::origin::ProcessStat;
-pub use upkeep::periodic::{PeriodicState, PeriodicView, Tick};
+pub use upkeep::periodic::Tick;

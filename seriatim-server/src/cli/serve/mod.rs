@@ -280,6 +280,8 @@ impl Serve {
         });
         let modes: BTreeMap<String, Mode> =
             config.declared()?.into_iter().map(|queue| (queue.name, queue.mode)).collect();
+        let periodic = config.periodic.iter().map(|entry| workers.periodic(entry));
+        let engine = periodic.fold(engine, EngineBuilder::periodic);
         let wanted = |worker: &&WorkerConfig| self.wants(&worker.queue);
         config.workers.iter().filter(wanted).try_fold(engine, |engine, worker| {
             let mode = modes.get(&worker.queue).copied().unwrap_or(Mode::Parallel);

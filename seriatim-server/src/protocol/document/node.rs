@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use seriatim::store::NodeId;
-use seriatim::store::{self, Command, NodeView, TroubleKind};
+use seriatim::store::{self, Command, NodeView, PeriodicState, PeriodicView, TroubleKind};
 
 use super::lane::Lane;
 use crate::protocol::schema::{Foreign, one_of};
@@ -33,6 +33,9 @@ pub(crate) struct Node {
     claimed: u64,
     running: u64,
     prefetched: u64,
+    /// Its periodic programs
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    periodic: Vec<PeriodicProgram>,
     started_at: Time,
     heartbeat_at: Time,
     /// After this time without a heartbeat, the node is declared dead
@@ -74,6 +77,7 @@ impl Node {
             claimed: claimed as u64,
             running,
             prefetched,
+            periodic: info.periodic.into_iter().map(PeriodicProgram::from).collect(),
             started_at: Time(info.started_at),
             heartbeat_at: Time(node.heartbeat_at),
             lease: Length(info.lease),
@@ -95,6 +99,26 @@ pub(crate) struct Nodes {
     /// Further nodes that this answer leaves out
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) left_out: Option<usize>,
+}
+
+/// A program that runs, pauses, and runs again.
+#[derive(Serialize, JsonSchema)]
+struct PeriodicProgram {
+    name: String,
+    #[schemars(with = "Foreign<PeriodicState>")]
+    state: PeriodicState,
+    /// How often it has run since the node started
+    runs: u64,
+    failures: u64,
+    /// The last failure
+    error: Option<String>,
+}
+
+impl From<PeriodicView> for PeriodicProgram {
+    fn from(view: PeriodicView) -> Self {
+        let PeriodicView { name, state, runs, failures, error, .. } = view;
+        Self { name, state, runs, failures, error }
+    }
 }
 
 /// A present problem of a node.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, START, engine, pass, secs};
-use crate::contract::{pause_schedule, resume_schedule, schedule};
+use crate::contract::{PeriodicState, pause_schedule, resume_schedule, schedule};
 use crate::engine::*;
 use crate::machine::PRETENDED;
 use crate::*;

@@ -85,6 +85,7 @@ impl Pulser {
             prefetched: BTreeMap::new(),
             started_at,
             lease: settings.lease,
+            periodic: Vec::new(),
             troubles: Vec::new(),
             origin: core.hooks.origin.clone(),
         };
@@ -214,7 +215,8 @@ impl Pulser {
         self.reported = Load::of(&self.core);
         let (busy, prefetched) = (self.reported.busy, self.reported.prefetched.clone());
         let (troubles, version) = self.core.troubles.at(self.core.store_now());
-        let node = NodeInfo { id, busy, prefetched, troubles, ..self.info.clone() };
+        let periodic = self.core.periodic_views();
+        let node = NodeInfo { id, busy, prefetched, periodic, troubles, ..self.info.clone() };
         let pulse = store.heartbeat(Heartbeat { now: None, node, beats }).await?;
         self.core.troubles.reported(version);
         Ok(pulse)

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::contract::SharedStore;
+use crate::contract::{PeriodicState, PeriodicView, SharedStore};
 use crate::engine::phase::Phases;
 use crate::handler::failure::Failure;
 use crate::lock::lock;
@@ -41,34 +41,6 @@ pub struct Periodic {
 pub struct Tick {
     pub(super) store: SharedStore,
     pub(super) phases: Arc<Phases>,
-}
-
-/// The state of a periodic worker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PeriodicState {
-    /// Waits for its next run.
-    #[default]
-    Idle,
-    /// Runs.
-    Work,
-    /// Ended with its engine.
-    Stop,
-}
-
-/// A view of a periodic worker.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PeriodicView {
-    /// Its name.
-    pub name: String,
-    /// Its state.
-    pub state: PeriodicState,
-    /// How often it has run.
-    pub runs: u64,
-    /// How often it has failed.
-    pub failures: u64,
-    /// The last failure.
-    pub error: Option<String>,
 }
 
 impl Periodic {

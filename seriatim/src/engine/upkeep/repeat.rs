@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::contract::Lead;
+use crate::contract::{Lead, PeriodicState};
 use crate::engine::core::Core;
 use crate::engine::shield::shielded_future;
-use crate::engine::upkeep::periodic::{Periodic, PeriodicState, Tick};
+use crate::engine::upkeep::periodic::{Periodic, Tick};
+use crate::model::limits::cut_error;
 
 /// Runs until the engine stops, which waits for the current run.
 pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
@@ -24,7 +25,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
             account.runs.fetch_add(1, Ordering::Relaxed);
             if let Some(error) = error {
                 tracing::error!(worker = &*periodic.name, "a periodic worker failed: {error}");
-                account.failed(error);
+                account.failed(cut_error(&error).into_owned());
             }
             account.is(PeriodicState::Idle);
         }

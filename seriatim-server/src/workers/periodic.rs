@@ -1,0 +1,68 @@
+//! Programs that run, pause, and run again.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use seriatim::engine::Tick;
+use seriatim::{Failure, Periodic};
+
+use super::group::Group;
+use super::lines::{LOG_LINE_BYTES_MAX, Lines, Tail};
+use super::printed::Printed;
+use crate::config::{Launch, PeriodicConfig};
+
+/// The entry as the engine runs it.
+pub(super) fn periodic(config: &PeriodicConfig, printed: Printed) -> Periodic {
+    let (launch, timeout) = (config.launch(), config.timeout());
+    let pause = config.pause.unwrap_or_default();
+    let periodic = Periodic::new(config.name.as_str(), pause, move |tick| {
+        run(launch.clone(), timeout, printed.clone(), tick)
+    });
+    if config.once_in_fleet { periodic.once_in_fleet() } else { periodic }
+}
+
+async fn run(
+    launch: Launch,
+    limit: Option<Duration>,
+    printed: Printed,
+    tick: Tick,
+) -> Result<(), Failure> {
+    let start = || Group::spawn(&mut launch.command()?, Stdio::null());
+    let (group, mut child) = start().map_err(|error| format!("{}: {error}", launch.name()))?;
+    let mut stdout = child.stdout.take().map(|from| Lines::new(from, LOG_LINE_BYTES_MAX));
+    let mut stderr = child.stderr.take().map(|from| Lines::new(from, LOG_LINE_BYTES_MAX));
+    let mut tail = Tail::default();
+    let reading = async {
+        let told = async {
+            while let Some(line) = super::lines::next(&mut stdout).await {
+                printed.line("stdout", &line.text);
+            }
+        };
+        let complained = async {
+            while let Some(line) = super::lines::next(&mut stderr).await {
+                printed.line("stderr", &line.text);
+                tail.add(&line.text);
+            }
+        };
+        tokio::join!(told, complained);
+    };
+    let late = async {
+        match limit {
+            Some(limit) => tokio::time::sleep(limit).await,
+            None => std::future::pending().await,
+        }
+    };
+    let asked = async {
+        tokio::select! {
+            () = late => {}
+            () = tick.stopping() => {}
+        }
+    };
+    let status = group.ended_and_read(&mut child, asked, reading).await?;
+    // It was asked to end: that is not its failure.
+    if status.success() || tick.is_stopping() {
+        return Ok(());
+    }
+    let why = tail.text().unwrap_or_else(|| status.to_string());
+    Err(why.into())
+}
