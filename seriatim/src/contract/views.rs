@@ -7,12 +7,13 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::fleet::{Command, NodeInfo};
+use super::job_query::JobQuery;
 use super::lane_query::{LaneQuery, LaneStage};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::job::JobOptions;
-use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
+use crate::model::limits::PAGE_BYTES_MAX;
 use crate::model::payload::Payload;
 use crate::model::queue::{Mode, Queue};
 use crate::model::turn::Turn;
@@ -36,7 +37,9 @@ pub trait Views: Send + Sync {
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>>;
 
     /// Jobs of a queue, one page. A page ends early when its payloads reach
-    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX).
+    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX), and with filters when it has looked at enough.
+    ///
+    /// - The order of turns without a key, or of jobs that do not wait or run, is `Invalid`.
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>>;
 
     /// One job in any state. The id of a job that merged with another returns the state of that one.
@@ -219,19 +222,6 @@ pub enum JobState {
     Canceled,
 }
 
-/// The order of a listing of jobs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum JobOrder {
-    /// By arrival.
-    #[default]
-    Arrival,
-    /// By last change, newest first (dead and finished jobs).
-    UpdatedAt,
-    /// By key (dead jobs).
-    Key,
-}
-
 /// The number of payloads of these lengths in one page: up to the one that reaches
 /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX).
 pub(crate) fn rows_of_page(lengths: impl IntoIterator<Item = usize>) -> usize {
@@ -243,63 +233,6 @@ pub(crate) fn rows_of_page(lengths: impl IntoIterator<Item = usize>) -> usize {
         (rows, bytes) = (rows + 1, bytes + length);
     }
     rows
-}
-
-/// Which jobs a listing shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum JobFilter {
-    /// Jobs that have not ended: waiting and running.
-    #[default]
-    Live,
-    /// Jobs in one state.
-    In(JobState),
-}
-
-impl JobFilter {
-    /// Whether it includes jobs in this state.
-    pub fn shows(self, state: JobState) -> bool {
-        match self {
-            Self::Live => matches!(state, JobState::Queued | JobState::Running),
-            Self::In(one) => one == state,
-        }
-    }
-}
-
-impl From<JobState> for JobFilter {
-    fn from(state: JobState) -> Self {
-        Self::In(state)
-    }
-}
-
-/// See [`Views::jobs`].
-#[derive(Clone, Debug)]
-pub struct JobQuery {
-    /// The queue.
-    pub queue: Arc<str>,
-    /// Which of its jobs.
-    pub filter: JobFilter,
-    /// Only jobs of this key.
-    pub key: Option<String>,
-    /// The order.
-    pub order: JobOrder,
-    /// Where to start: the `next` of the previous page.
-    pub after: Option<String>,
-    /// Most rows.
-    pub rows_max: usize,
-}
-
-impl JobQuery {
-    /// Jobs of a queue by arrival: the first page.
-    pub fn new(queue: impl Into<Arc<str>>, filter: impl Into<JobFilter>) -> Self {
-        Self {
-            queue: queue.into(),
-            filter: filter.into(),
-            key: None,
-            order: JobOrder::Arrival,
-            after: None,
-            rows_max: PAGE_ROWS_MAX,
-        }
-    }
 }
 
 /// A job, as listings show it.
@@ -315,8 +248,10 @@ pub struct JobView {
     pub task: Option<Arc<str>>,
     /// Its state.
     pub state: JobState,
-    /// Its payload.
+    /// Its payload; empty if it is longer than the listing's `payload_bytes_max`.
     pub payload: Payload,
+    /// The length of its payload, also where that was left out.
+    pub payload_bytes: usize,
     /// Its score: its place among the jobs of its key.
     pub score: f64,
     /// Its priority.
@@ -345,6 +280,18 @@ pub struct JobView {
     pub progress: Option<Arc<str>>,
     /// The queue settings that it overrides.
     pub options: Option<Box<JobOptions>>,
+}
+
+impl JobView {
+    /// Whether the payload was left out, since it is longer than was asked for.
+    pub fn lacks_payload(&self) -> bool {
+        self.payload.as_bytes().len() != self.payload_bytes
+    }
+
+    /// When it is due; when it ended, if it has.
+    pub fn at(&self) -> Timestamp {
+        self.finished_at.unwrap_or(self.run_at)
+    }
 }
 
 /// A node, as listings show it.

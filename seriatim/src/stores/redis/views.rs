@@ -11,20 +11,19 @@ use super::Redis;
 use super::args::Args;
 use super::link::{DUE, LANES, STATS, TURN, VIEW};
 use super::memo::Known;
-use super::page::{Chosen, Entry, Rows, job_entry, lane_entry, runs};
+use super::page::{Chosen, Rows, lane_entry, runs};
 use super::reply::{Fields, Shard, corrupt, name_job, score_of};
 use crate::contract::{
-    Command, JobFilter, JobOrder, JobQuery, JobState, JobView, LaneQuery, LaneState, LaneView,
-    NodeInfo, NodeView, Page, QueueDue, QueueStats, QueueView, Store, Views,
+    Command, JobQuery, JobState, JobView, LaneQuery, LaneState, LaneView, NodeInfo, NodeView, Page,
+    QueueDue, QueueStats, QueueView, Store, Views,
 };
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::limits::PAGE_BYTES_MAX;
 use crate::model::payload::Payload;
 use crate::model::turn::Turn;
 use crate::stores::asked::is_asked;
-use crate::stores::gone;
+use crate::stores::{gone, job_look};
 
 /// Most shards that one script looks at: a running script blocks all others.
 const DUE_SHARDS_MAX: usize = 200;
@@ -107,54 +106,20 @@ impl Views for Redis {
     }
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
-        let known = self.current(&query.queue).await?;
-        let by_text = query.order == JobOrder::Key;
-        let mut chosen = Chosen::new(query.after.as_deref(), by_text, query.rows_max)?;
-        for shard in known.shards() {
-            let running = match query.filter {
-                JobFilter::In(JobState::Queued) => self.running(shard, &query).await?,
-                _ => HashSet::new(),
-            };
-            let rows = Rows::of_jobs(&query, &chosen, shard.shard);
-            let look = |row| {
-                let entry = job_entry(Fields::of(row)?, shard, &query)?;
-                chosen.add(entry.filter(|entry| !running.contains(&entry.number)));
-                Ok(())
-            };
-            self.each_row(shard, &rows, look).await?;
-        }
-        let (page, mut next) = chosen.page();
-        let (mut rows, mut bytes, mut shown) = (Vec::new(), 0, 0);
-        for (shard, numbers) in runs(&known, &page) {
-            let mut left = &numbers[..];
-            while !left.is_empty() && bytes < PAGE_BYTES_MAX {
-                let (views, looked) = self.job_views(shard, &known.name, left).await?;
-                bytes += views.iter().map(|view| view.payload.as_bytes().len()).sum::<usize>();
-                // A job may have been claimed or have ended in between.
-                rows.extend(views.into_iter().filter(|view| query.filter.shows(view.state)));
-                let looked = looked.clamp(1, left.len());
-                (left, shown) = (&left[looked..], shown + looked);
-            }
-        }
-        if shown < page.len() {
-            next = page[..shown].last().map(Entry::cursor);
-        }
-        Ok(Page { rows, next, cut: false })
+        job_look::page(self, query).await
     }
 
     // An alias shows the state of the job it was merged into.
     async fn job(&self, id: JobId) -> Result<Option<JobView>> {
         let Some(known) = self.numbered(id.queue()).await? else { return Ok(None) };
-        let mut args = Args::default();
-        name_job(&mut args, id);
+        let args = one_job(id);
         let (views, _) = self.views(Shard::of_job(id), &known.name, &args).await?;
         if let Some(view) = views.into_iter().next() {
             return Ok(Some(JobView { id, ..view }));
         }
         // The job may have been requeued into another shard.
         let Some(there) = self.moved_to(id).await? else { return Ok(None) };
-        let mut args = Args::default();
-        name_job(&mut args, there);
+        let args = one_job(there);
         let (views, _) = self.views(Shard::of_job(there), &known.name, &args).await?;
         Ok(views.into_iter().next().map(|view| JobView { id, ..view }))
     }
@@ -213,17 +178,6 @@ impl Redis {
         Ok(dues)
     }
 
-    /// The numbers of running jobs, of the query's key or all.
-    async fn running(&self, shard: Shard, query: &JobQuery) -> Result<HashSet<i64>> {
-        let mut running = HashSet::new();
-        let look = |row| {
-            running.insert(Fields::of(row)?.int()?);
-            Ok(())
-        };
-        self.each_row(shard, &Rows::running(query.key.as_deref()), look).await?;
-        Ok(running)
-    }
-
     async fn numbers(&self, shard: Shard) -> Result<Option<Numbers>> {
         let args = Args::default();
         let mut answer = self.link.call(&STATS, &self.key(shard, ""), &args).await?;
@@ -278,8 +232,10 @@ impl Redis {
         shard: Shard,
         queue: &Arc<str>,
         numbers: &[i64],
+        payload_bytes_max: Option<usize>,
     ) -> Result<(Vec<JobView>, usize)> {
         let mut args = Args::default();
+        args.text(&payload_bytes_max.map(|most| most.to_string()).unwrap_or_default());
         for number in numbers {
             args.int(*number).text("");
         }
@@ -291,10 +247,8 @@ impl Redis {
         let mut there = None;
         loop {
             let at = there.unwrap_or(id);
-            let mut args = Args::default();
-            name_job(&mut args, at);
             let key = self.key(Shard::of_job(at), "");
-            let answer = self.link.call(&VIEW, &key, &args).await?.rest().next();
+            let answer = self.link.call(&VIEW, &key, &one_job(at)).await?.rest().next();
             let Some(view @ Value::Array(_)) = answer else { return Ok(there) };
             let mut fields = Fields::of(view)?;
             if &*fields.text()? != "moved" {
@@ -307,9 +261,8 @@ impl Redis {
 
     /// A job's options as stored: empty if it has none.
     pub(super) async fn options_text(&self, id: JobId) -> Result<Option<String>> {
-        let mut args = Args::default();
-        name_job(&mut args, id);
-        let answer = self.link.call(&VIEW, &self.key(Shard::of_job(id), ""), &args).await?;
+        let key = self.key(Shard::of_job(id), "");
+        let answer = self.link.call(&VIEW, &key, &one_job(id)).await?;
         let Some(view @ Value::Array(_)) = answer.rest().next() else { return Ok(None) };
         let options = Fields::of(view)?.rest().nth(OPTIONS_AT).ok_or_else(corrupt)?;
         let options = super::reply::single(options)?.text()?;
@@ -359,6 +312,14 @@ impl Redis {
     }
 }
 
+/// The arguments of `view.lua` for one job with its payload.
+fn one_job(id: JobId) -> Args {
+    let mut args = Args::default();
+    args.text("");
+    name_job(&mut args, id);
+    args
+}
+
 /// The job at `shard:seq:created`, in the same queue as `like`.
 fn place_in(text: &str, like: JobId) -> Option<JobId> {
     let mut numbers = text.split(':');
@@ -389,6 +350,7 @@ fn job_view(mut fields: Fields, shard: Shard, queue: &Arc<str>) -> Result<Option
         task: fields.name()?,
         state,
         payload: Payload::from_bytes(fields.bytes()?),
+        payload_bytes: 0,
         score: score_of(&fields.text()?)?,
         priority: fields.int()? as u16,
         run_at: fields.time()?,
@@ -406,6 +368,7 @@ fn job_view(mut fields: Fields, shard: Shard, queue: &Arc<str>) -> Result<Option
     };
     let node = fields.opt_text()?;
     view.progress = fields.opt_text()?;
+    view.payload_bytes = fields.int()? as usize;
     Ok(Some((view, node)))
 }
 
