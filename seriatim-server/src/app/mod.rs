@@ -10,6 +10,7 @@ pub(crate) mod error;
 pub(crate) mod figures;
 pub(crate) mod find;
 pub(crate) mod history;
+pub(crate) mod job_filters;
 pub(crate) mod job_pages;
 pub(crate) mod jobs;
 pub(crate) mod lane_jobs;

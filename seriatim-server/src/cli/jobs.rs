@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use seriatim::store::{Cancel, Cancelled, Change, JobState, JobView, LaneView};
+use seriatim::store::{Cancel, Cancelled, Change, JobState, JobView, LaneView, Page};
 use seriatim::{JobId, Mode, Timestamp, store::Store};
 
 use super::args::{Common, PageArgs, Yes, duration};
+use super::job_filters::FilterArgs;
 use super::tones::{lane_state, of_job};
 use crate::app::find;
-use crate::app::job_pages::{self, Status, Wanted};
+use crate::app::job_pages::{self, By, Status, Wanted};
 use crate::app::jobs::{amended, deleted, retried, waiting};
 use crate::app::words::state_name;
 use crate::base::text::{one_line, retries_in_words};
@@ -32,9 +33,11 @@ pub(crate) struct Jobs {
     /// In which state
     #[arg(long, value_enum, default_value_t = Status::Live)]
     state: Status,
-    /// Only of this key
-    #[arg(long)]
-    key: Option<String>,
+    #[command(flatten)]
+    filters: FilterArgs,
+    /// The order
+    #[arg(long, value_enum, default_value_t = By::Time)]
+    by: By,
     #[command(flatten)]
     page: PageArgs,
     #[command(subcommand)]
@@ -138,7 +141,10 @@ impl Jobs {
         let wanted = Wanted {
             queue: self.queue.as_deref(),
             status: self.state,
-            key: self.key.as_deref(),
+            by: self.by,
+            filters: self.filters.given(),
+            payload_bytes_max: self.filters.payload_bytes_max(self.common.json),
+            scan_max: self.filters.scan_max(),
             after: self.page.after.as_deref(),
             rows_max: self.page.rows_max(),
         };
@@ -152,10 +158,27 @@ impl Jobs {
         } else {
             say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
         }
-        if let Some(next) = page.next {
-            hint(format!("more: --after {next}"));
-        }
+        hint_more(&page);
         Ok(())
+    }
+}
+
+/// Says where a listing goes on, and whether it was cut.
+pub(super) fn hint_more(page: &Page<JobView>) {
+    let Some(next) = &page.next else { return };
+    match page.cut {
+        true => {
+            hint(format!("looked at as many jobs as --scan-max allows; further: --after {next}"))
+        }
+        false => hint(format!("more: --after {next}")),
+    }
+}
+
+/// A payload in a table.
+pub(super) fn payload_cell(job: &JobView) -> Cell {
+    match job.lacks_payload() {
+        true => Cell::toned(format!("({} bytes)", job.payload_bytes), Tone::Faint),
+        false => String::from_utf8_lossy(job.payload.as_bytes()).into(),
     }
 }
 
@@ -183,7 +206,7 @@ pub(super) fn table(jobs: &[JobView], now: Timestamp) -> Table {
             Cell::toned(state_name(job.state), of_job(job.state)),
             relative(now, when).into(),
             job.attempt.to_string().into(),
-            String::from_utf8_lossy(job.payload.as_bytes()).into(),
+            payload_cell(job),
             Cell::toned(job.error.as_deref().unwrap_or(""), Tone::Bad),
         ]);
     }

@@ -14,6 +14,7 @@ mod doctor;
 mod examples;
 mod grammar;
 mod history;
+mod job_filters;
 mod jobs;
 mod lanes;
 mod man;

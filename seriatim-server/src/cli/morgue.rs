@@ -8,15 +8,16 @@ use seriatim::store::{JobState, JobView, Push, Selected, Selection};
 use seriatim::{Job, JobId, Payload, RunAt, Timestamp, store::Store};
 
 use super::args::{Common, PageArgs, Yes};
-use super::jobs::show_job;
+use super::job_filters::FilterArgs;
+use super::jobs::{hint_more, payload_cell, show_job};
 use crate::app::act::{self, Bulk};
 use crate::app::find;
-use crate::app::morgue::{self, By};
+use crate::app::morgue::{self, By, Wanted};
 use crate::app::words::{push_status, state_name};
 use crate::base::text::count;
 use crate::base::time::relative;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::cli::output::{Failure, Terminal, say, say_json};
 use crate::protocol::document::{self, Done};
 
 #[derive(Args)]
@@ -32,9 +33,8 @@ pub(crate) struct Morgue {
     /// The order; `time` is newest first
     #[arg(long, value_enum, default_value_t = By::Time)]
     by: By,
-    /// Only of this key
-    #[arg(long)]
-    key: Option<String>,
+    #[command(flatten)]
+    filters: FilterArgs,
     #[command(flatten)]
     page: PageArgs,
     #[command(subcommand)]
@@ -124,21 +124,26 @@ impl Morgue {
     }
 
     async fn list(&self, store: &dyn Store) -> Result<(), Failure> {
-        let (key, after) = (self.key.clone(), self.page.after.clone());
-        let rows_max = self.page.rows_max();
-        let page = morgue::page(store, &self.queue, self.by, key, after, rows_max).await?;
+        let wanted = Wanted {
+            queue: &self.queue,
+            by: self.by,
+            filters: self.filters.given(),
+            after: self.page.after.as_deref(),
+            rows_max: self.page.rows_max(),
+            payload_bytes_max: self.filters.payload_bytes_max(self.common.json),
+            scan_max: self.filters.scan_max(),
+        };
+        let page = morgue::page(store, wanted).await?;
         if self.common.json {
             say_json(&document::Jobs::from(page));
             return Ok(());
         }
         if page.rows.is_empty() {
             say(format!("no dead jobs of {}", self.queue));
-            return Ok(());
+        } else {
+            say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
         }
-        say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
-        if let Some(next) = page.next {
-            hint(format!("more: --after {next}"));
-        }
+        hint_more(&page);
         Ok(())
     }
 
@@ -259,7 +264,7 @@ fn table(jobs: &[JobView], now: Timestamp) -> Table {
             job.key.as_deref().unwrap_or("").into(),
             job.finished_at.map(|at| relative(now, at)).unwrap_or_default().into(),
             job.attempt.to_string().into(),
-            String::from_utf8_lossy(job.payload.as_bytes()).into(),
+            payload_cell(job),
             Cell::toned(job.error.as_deref().unwrap_or(""), Tone::Bad),
         ]);
     }

@@ -9,13 +9,15 @@ use seriatim::store::{Selected, Selection};
 
 use super::access::Access;
 use super::input::{Json, Part, Query};
-use super::jobs::rows_max;
+use super::jobs::{rows_max, scan_max};
 use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::act::{self, Bulk};
 use crate::app::find;
-use crate::app::morgue::{self, By};
+use crate::app::job_filters::Filters;
+use crate::app::lane_pages::SCAN_MAX;
+use crate::app::morgue::{self, By, Wanted};
 use crate::protocol::document::{Done, Jobs};
 use crate::protocol::schema::{Foreign, exactly_one};
 
@@ -38,7 +40,31 @@ struct Listing {
     #[serde(default)]
     order: By,
     /// Only of this key
-    key: Option<String>,
+    #[serde(default)]
+    key: String,
+    /// Only jobs whose key begins so
+    #[serde(default)]
+    prefix: String,
+    /// Only of this task
+    #[serde(default)]
+    task: String,
+    /// Only jobs with this text in their last error
+    #[serde(default)]
+    error: String,
+    /// Only jobs with this text in their payload or their last error
+    #[serde(default)]
+    text: String,
+    /// Only jobs that died then or later
+    #[serde(default)]
+    from: String,
+    /// Only jobs that died then or earlier
+    #[serde(default)]
+    to: String,
+    /// Leave out longer payloads
+    payload_bytes_max: Option<usize>,
+    /// Most jobs to look at for those that fit. Default: 10000
+    #[schemars(range(min = 1, max = SCAN_MAX))]
+    scan_max: Option<usize>,
     /// Most rows. Default: 50
     #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
@@ -51,9 +77,24 @@ async fn list(
     Part(queue): Part<String>,
     Query(listing): Query<Listing>,
 ) -> Result<Answer<Jobs>, Problem> {
-    let Listing { order, key, limit, after } = listing;
-    let page = morgue::page(&*app.store, &queue, order, key, after, rows_max(limit)?).await?;
-    Answer::jobs(page).await
+    let wanted = Wanted {
+        queue: &queue,
+        by: listing.order,
+        filters: Filters {
+            key: &listing.key,
+            prefix: &listing.prefix,
+            task: &listing.task,
+            error: &listing.error,
+            text: &listing.text,
+            from: &listing.from,
+            to: &listing.to,
+        },
+        after: listing.after.as_deref(),
+        rows_max: rows_max(listing.limit)?,
+        payload_bytes_max: listing.payload_bytes_max,
+        scan_max: scan_max(listing.scan_max)?,
+    };
+    Answer::jobs(morgue::page(&*app.store, wanted).await?).await
 }
 
 /// Which dead jobs: one of the three.

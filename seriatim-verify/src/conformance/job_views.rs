@@ -72,6 +72,8 @@ async fn jobs_are_listed_by_task_and_text(mut bench: Bench) {
         assert_eq!(listed_tags(&bench, failed).await, ["n0", "n1"]);
         let keyed = JobQuery { key: some("k1"), error: some("it failed"), ..live() };
         assert_eq!(listed_tags(&bench, keyed).await, ["n1"]);
+        let prefix = JobQuery { prefix: some("k"), task: some("ship"), ..live() };
+        assert_eq!(listed_tags(&bench, prefix).await, ["n0", "n4", "n6", "n8"]);
         let text = JobQuery { text: some("\"bare\""), ..live() };
         assert_eq!(listed_tags(&bench, text).await, ["bare"]);
     }
@@ -81,6 +83,10 @@ async fn jobs_are_listed_by_task_and_text(mut bench: Bench) {
         for (text, count) in [("n3", 1), ("n1'%_\\", 2), ("no%stock", 0), ("NO", 0), ("", 2)] {
             let found = listed_tags(&bench, JobQuery { text: some(text), ..dead() }).await;
             assert_eq!(found.len(), count, "{text} {order:?}: {found:?}");
+        }
+        for (prefix, count) in [("k", 2), ("k3", 1), ("k31", 0), ("a", 0), ("z", 0), ("", 2)] {
+            let found = listed_tags(&bench, JobQuery { prefix: some(prefix), ..dead() }).await;
+            assert_eq!(found.len(), count, "{prefix} {order:?}: {found:?}");
         }
         let error = JobQuery { error: some("n3"), ..dead() };
         assert_eq!(listed_tags(&bench, error).await, [""; 0], "{order:?}");

@@ -62,6 +62,8 @@ pub struct JobQuery {
     pub filter: JobFilter,
     /// Only jobs of this key.
     pub key: Option<String>,
+    /// Only jobs whose key begins so.
+    pub prefix: Option<String>,
     /// Only jobs of this task.
     pub task: Option<String>,
     /// Only jobs with this text in their last error.
@@ -81,7 +83,7 @@ pub struct JobQuery {
     pub rows_max: usize,
     /// Longer payloads are left out: [`JobView::lacks_payload`]. No limit if unset.
     pub payload_bytes_max: Option<usize>,
-    /// Most jobs that the store looks at, in the order, for those that fit the task, texts and times: then the page ends,
+    /// Most jobs that the store looks at, in the order, for those that fit the prefix, task, texts and times: then the page ends,
     /// [`cut`](super::Page). It also ends after [`SCAN_BYTES_MAX`](crate::limits::SCAN_BYTES_MAX) of payloads. No limit if
     /// unset.
     pub scan_max: Option<usize>,
@@ -95,6 +97,7 @@ impl JobQuery {
             now: None,
             filter: filter.into(),
             key: None,
+            prefix: None,
             task: None,
             error: None,
             text: None,
@@ -133,7 +136,7 @@ impl JobQuery {
 
     /// Whether more than queue, state and key decides what fits.
     pub(crate) fn is_filtered(&self) -> bool {
-        let texts = [&self.task, &self.error, &self.text];
+        let texts = [&self.prefix, &self.task, &self.error, &self.text];
         texts.iter().any(|text| text.is_some()) || self.from.is_some() || self.to.is_some()
     }
 
@@ -147,16 +150,27 @@ impl JobQuery {
             payload.is_ok_and(|payload| payload.contains(sought.as_str()))
         };
         (self.task.is_none() || self.task.as_deref() == job.task.as_deref())
+            && self.has_prefix(job)
             && self.error.as_ref().is_none_or(in_error)
             && self.text.as_ref().is_none_or(|text| in_error(text) || in_payload(text))
             && self.from.is_none_or(|from| job.at() >= from)
             && self.to.is_none_or(|to| job.at() <= to)
     }
 
+    fn has_prefix(&self, job: &JobView) -> bool {
+        let key = job.key.as_deref().unwrap_or_default();
+        self.prefix.as_deref().is_none_or(|start| key.starts_with(start))
+    }
+
     /// Whether neither this job nor any behind it, in the order, fits.
     pub(crate) fn is_past(&self, job: &JobView) -> bool {
-        self.order == JobOrder::UpdatedAt
-            && job.finished_at.is_some_and(|at| self.from.is_some_and(|from| at < from))
+        match self.order {
+            JobOrder::UpdatedAt => {
+                job.finished_at.is_some_and(|at| self.from.is_some_and(|from| at < from))
+            }
+            JobOrder::Key => !self.has_prefix(job) && job.key.as_deref() > self.prefix.as_deref(),
+            JobOrder::Arrival | JobOrder::Turn => false,
+        }
     }
 
     /// Leaves out a payload that is too long to be shown.

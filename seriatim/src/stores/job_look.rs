@@ -80,10 +80,14 @@ fn ended(at: i64) -> String {
     at.saturating_neg().to_string()
 }
 
-/// Where the first page starts: no job that ended later fits.
+/// Where the first page starts: nothing before it fits.
 fn start(store: &impl JobRows, query: &JobQuery) -> Option<String> {
-    let to = query.to.filter(|_| query.order == JobOrder::UpdatedAt)?;
-    Some(store.cursor(None, ended(to.as_micros())))
+    let place = match query.order {
+        JobOrder::UpdatedAt => ended(query.to?.as_micros()),
+        JobOrder::Key => query.prefix.clone().filter(|prefix| !prefix.is_empty())?,
+        JobOrder::Arrival | JobOrder::Turn => return None,
+    };
+    Some(store.cursor(None, place))
 }
 
 /// A page of jobs: see [`Views::jobs`](crate::store::Views::jobs).

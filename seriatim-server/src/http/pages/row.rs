@@ -149,14 +149,17 @@ impl JobRow {
             key: job.key.as_deref().map(|key| (short(key, KEY_COLUMNS), link::key(base, key))),
             task: job.task.as_deref().unwrap_or_default().to_owned(),
             state: state_name(job.state),
-            at: visit.clock.of(job.finished_at.unwrap_or(job.run_at)),
+            at: visit.clock.of(job.at()),
             attempt: job.attempt,
             score: job.score.to_string(),
             error: job
                 .error
                 .as_deref()
                 .map_or_else(String::new, |error| short(error, ERROR_COLUMNS)),
-            payload: visit.discreet.begin(&job.payload, PAYLOAD_COLUMNS),
+            payload: match job.lacks_payload() {
+                true => format!("({} bytes)", job.payload_bytes),
+                false => visit.discreet.begin(&job.payload, PAYLOAD_COLUMNS),
+            },
         }
     }
 }

@@ -33,7 +33,13 @@ pub(crate) struct Job {
     error: Option<Arc<str>>,
     /// The last progress that the handler reported
     progress: Option<Raw>,
+    /// Null if it is left out of a listing
     payload: Raw,
+    /// The length of the payload
+    payload_bytes: usize,
+    /// Whether the payload is longer than the listing's `payload_bytes_max`, and left out
+    #[serde(skip_serializing_if = "is_false")]
+    payload_left_out: bool,
     /// The place among the jobs of the key, lowest first
     score: f64,
     /// Lower runs first
@@ -80,8 +86,14 @@ struct Options {
     traceparent: Option<String>,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes it so.
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 impl From<JobView> for Job {
     fn from(job: JobView) -> Self {
+        let payload_left_out = job.lacks_payload();
         Self {
             job_id: job.id,
             queue: job.queue,
@@ -94,7 +106,12 @@ impl From<JobView> for Job {
             heartbeat_at: job.heartbeat_at.map(Time),
             error: job.error,
             progress: job.progress.map(Raw::Text),
-            payload: Raw::Payload(job.payload),
+            payload: match payload_left_out {
+                true => Raw::Text("null".into()),
+                false => Raw::Payload(job.payload),
+            },
+            payload_bytes: job.payload_bytes,
+            payload_left_out,
             score: job.score,
             priority: job.priority,
             run_at: Time(job.run_at),
@@ -132,11 +149,14 @@ pub(crate) struct Jobs {
     jobs: Vec<Job>,
     /// The `after` of the next page
     next: Option<String>,
+    /// Whether the page ended after looking at `scan_max` jobs: the next one looks further
+    cut: bool,
 }
 
 impl From<Page<JobView>> for Jobs {
     fn from(page: Page<JobView>) -> Self {
-        Self { jobs: page.rows.into_iter().map(Job::from).collect(), next: page.next }
+        let Page { rows, next, cut } = page;
+        Self { jobs: rows.into_iter().map(Job::from).collect(), next, cut }
     }
 }
 
