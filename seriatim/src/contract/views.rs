@@ -154,6 +154,8 @@ pub struct LaneView {
     pub node: Option<NodeId>,
     /// When it was claimed.
     pub claimed_at: Option<Timestamp>,
+    /// Until when its claim holds, if nothing extends it; `None` also if its node is forgotten.
+    pub lease_until: Option<Timestamp>,
     /// The last progress that its holder reported, as JSON.
     pub progress: Option<Arc<str>>,
 }
@@ -189,6 +191,7 @@ impl LaneView {
             token: None,
             node: None,
             claimed_at: None,
+            lease_until: None,
             progress: None,
         }
     }
@@ -274,6 +277,12 @@ pub struct JobView {
     pub started_at: Option<Timestamp>,
     /// When it ended.
     pub finished_at: Option<Timestamp>,
+    /// The lane that it is in; `None` if it has ended.
+    pub lane: Option<LaneId>,
+    /// The token of the claim that it runs under.
+    pub token: Option<Token>,
+    /// The node that runs it.
+    pub node: Option<NodeId>,
     /// The last heartbeat of its holder.
     pub heartbeat_at: Option<Timestamp>,
     /// The last progress that its holder reported, as JSON.

@@ -29,7 +29,6 @@ use crate::stores::lane_filter::{Dialect, fits};
 use crate::stores::look::Look;
 use crate::stores::order::Order;
 use crate::stores::state::QueueRow;
-use crate::stores::state::views::lane_view;
 
 #[async_trait]
 impl Views for Mysql {
@@ -215,8 +214,9 @@ async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
     let of_page = format!("WHERE id IN ({})", list(ids.iter().copied()));
     work.read_lanes(&of_page, Bodies::None).await?;
     work.load_jobs(&ids, Need::Position, true, Bodies::None, &HashMap::new()).await?;
+    work.load_nodes(None, "").await?;
     let view = |id: &u64| {
-        let view = lane_view(work.state.lanes.get(id)?);
+        let view = work.state.lane_view(work.state.lanes.get(id)?);
         let row = work.lanes.get(id)?;
         Some(LaneView { jobs: (row.n + row.c) as u64, ..view })
     };

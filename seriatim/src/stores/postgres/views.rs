@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::convert::{JobKeys, column, job_id, kept, lane_number, micros, options, text, time};
+use super::convert::{
+    JobKeys, column, job_id, kept, lane_id, lane_number, micros, options, text, time,
+};
 use super::nodes::command;
 use super::push::MODES;
 use super::turn::turns;
@@ -18,7 +20,7 @@ use crate::contract::{
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, LaneId, Token};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::payload::Payload;
 use crate::model::queue::{Mode, Queue};
 use crate::model::turn::Turn;
@@ -139,9 +141,9 @@ pub(super) fn job_view(row: &Row) -> Result<JobView> {
         3 => JobState::Dead,
         _ => JobState::Canceled,
     };
-    let payload: Vec<u8> = column(row, "payload")?;
+    let (number, payload): (i32, Vec<u8>) = (column(row, "queue")?, column(row, "payload")?);
     Ok(JobView {
-        id: job_id(column(row, "created_at")?, column(row, "queue")?, column(row, "seq")?),
+        id: job_id(column(row, "created_at")?, number, column(row, "seq")?),
         queue: Arc::from(column::<_, &str>(row, "name")?),
         key: text(row, "key")?,
         task: text(row, "task")?,
@@ -159,6 +161,9 @@ pub(super) fn job_view(row: &Row) -> Result<JobView> {
         created_at: Timestamp::from_micros(column(row, "created_at")?),
         started_at: time(row, "started_at")?,
         finished_at: time(row, "finished_at")?,
+        lane: column::<_, Option<i64>>(row, "lane")?.map(|lane| lane_id(number, lane)),
+        token: column::<_, Option<i64>>(row, "token")?.map(Token),
+        node: text(row, "node")?.map(NodeId),
         heartbeat_at: time(row, "heartbeat_at")?,
         progress: text(row, "progress")?,
         options: options(column(row, "options")?)?,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
@@ -223,7 +224,19 @@ impl Redis {
         }
         let answer = self.link.call(&LANES, &self.key(shard, ""), &args).await?;
         let known = answer.rest().filter(|lane| *lane != Value::Nil);
-        known.map(|lane| lane_view(Fields::of(lane)?, shard)).collect()
+        let lanes = known.map(|lane| lane_view(Fields::of(lane)?, shard));
+        let lanes: Vec<(LaneView, Option<Duration>)> = lanes.collect::<Result<_>>()?;
+        let of_nodes = lanes.iter().filter(|(_, ttl)| ttl.is_some());
+        let holders = of_nodes.filter_map(|(lane, _)| Some(lane.node.as_ref()?.0.clone()));
+        let beats = self.beats_of(holders.collect()).await?;
+        let until = |(mut lane, ttl): (LaneView, Option<Duration>)| {
+            let beat = lane.node.as_ref().and_then(|node| beats.get(&node.0).copied());
+            if let Some(ttl) = ttl {
+                lane.lease_until = beat.map(|beat| gone::lease_end(beat, ttl));
+            }
+            lane
+        };
+        Ok(lanes.into_iter().map(until).collect())
     }
 
     /// The views of the first of these jobs, and how many jobs they cover: fewer than all if payloads are large.
@@ -281,7 +294,8 @@ impl Redis {
         let known = all.into_iter().filter(|job| *job != Value::Nil);
         let held = known.map(|job| job_view(Fields::of(job)?, shard, queue));
         let held: Vec<Held> = held.filter_map(Result::transpose).collect::<Result<_>>()?;
-        let beats = self.beats_of(&held).await?;
+        let holders = held.iter().filter_map(|(_, node)| node.clone()).collect();
+        let beats = self.beats_of(holders).await?;
         let beaten = |(mut view, node): Held| {
             let beat = node.and_then(|node| beats.get(&node).copied());
             view.heartbeat_at = view.heartbeat_at.into_iter().chain(beat).max();
@@ -290,9 +304,8 @@ impl Redis {
         Ok((held.into_iter().map(beaten).collect(), looked))
     }
 
-    /// The last heartbeats of the holders.
-    async fn beats_of(&self, held: &[Held]) -> Result<HashMap<Arc<str>, Timestamp>> {
-        let mut nodes: Vec<Arc<str>> = held.iter().filter_map(|(_, node)| node.clone()).collect();
+    /// The last heartbeats of these nodes, as stored.
+    async fn beats_of(&self, mut nodes: Vec<Arc<str>>) -> Result<HashMap<Arc<str>, Timestamp>> {
         nodes.sort_unstable();
         nodes.dedup();
         if nodes.is_empty() {
@@ -365,10 +378,16 @@ fn job_view(mut fields: Fields, shard: Shard, queue: &Arc<str>) -> Result<Option
         options: fields.options()?,
         heartbeat_at: fields.opt_time()?,
         progress: None,
+        lane: None,
+        token: None,
+        node: None,
     };
     let node = fields.opt_text()?;
     view.progress = fields.opt_text()?;
     view.payload_bytes = fields.int()? as usize;
+    view.lane = fields.opt_int()?.map(|lane| shard.lane(lane));
+    view.token = fields.opt_int()?.map(Token);
+    view.node = fields.opt_text()?.map(NodeId);
     Ok(Some((view, node)))
 }
 
@@ -381,8 +400,9 @@ pub(super) fn lane_state(text: &str) -> LaneState {
     }
 }
 
-fn lane_view(mut fields: Fields, shard: Shard) -> Result<LaneView> {
-    Ok(LaneView {
+/// A lane, and how long its claim outlives a heartbeat of its node.
+fn lane_view(mut fields: Fields, shard: Shard) -> Result<(LaneView, Option<Duration>)> {
+    let mut view = LaneView {
         lane: shard.lane(fields.int()?),
         key: fields.name()?,
         state: lane_state(&fields.text()?),
@@ -396,5 +416,9 @@ fn lane_view(mut fields: Fields, shard: Shard) -> Result<LaneView> {
         node: fields.opt_text()?.map(NodeId),
         claimed_at: fields.opt_time()?,
         progress: fields.opt_text()?,
-    })
+        lease_until: None,
+    };
+    view.lease_until = fields.opt_time()?;
+    let ttl = fields.opt_int()?;
+    Ok((view, ttl.map(|ttl| Duration::from_micros(ttl.max(0) as u64))))
 }

@@ -19,12 +19,12 @@ use crate::contract::{
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
-use crate::model::id::{JobId, LaneId, Token};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::payload::Payload;
 use crate::model::queue::Mode;
 use crate::model::turn::Turn;
-use crate::stores::job_look;
 use crate::stores::order::Order;
+use crate::stores::{gone, job_look};
 
 #[async_trait]
 impl Views for Sqlite {
@@ -215,7 +215,10 @@ impl Tx<'_> {
             view.started_at = view.started_at.or(claimed_at.map(Timestamp::from_micros));
             view.heartbeat_at = Some(Timestamp::from_micros(holder.beat_at));
             view.progress = holder.progress;
+            view.token = Some(Token(work.row.head.token));
+            view.node = Some(NodeId(holder.node.as_str().into()));
         }
+        view.lane = Some(work.row.head.lane_id());
         Ok(Some(view))
     }
 
@@ -223,12 +226,21 @@ impl Tx<'_> {
         if !work.row.head.is_claimed() {
             return Ok(None);
         }
-        let sql = "SELECT coalesce(c.node, ''), l.progress,
-                     CASE WHEN c.until IS NOT NULL OR n.beat_at IS NULL THEN ?3 ELSE max(?3, n.beat_at) END
-                   FROM lane l LEFT JOIN claim c ON c.tok = ?2 LEFT JOIN node n ON n.id = c.node WHERE l.id = ?1";
         let head = &work.row.head;
+        let sql = include_str!("sql/holder.sql");
         self.first(sql, params![head.id, head.token, head.beat_at], |row| {
-            Ok(Holder { node: row.get(0)?, progress: row.get(1)?, beat_at: row.get(2)? })
+            let (until, beat, ttl): (Option<i64>, Option<i64>, Option<i64>) =
+                (row.get(3)?, row.get(4)?, row.get(5)?);
+            let of_node = beat.zip(ttl).map(|(beat, ttl)| {
+                let ttl = Duration::from_micros(ttl.max(0) as u64);
+                gone::lease_end(Timestamp::from_micros(beat), ttl)
+            });
+            Ok(Holder {
+                node: row.get(0)?,
+                progress: row.get(1)?,
+                beat_at: row.get(2)?,
+                lease_until: until.map(Timestamp::from_micros).or(of_node),
+            })
         })
     }
 
@@ -271,6 +283,7 @@ pub(super) struct Holder {
     pub(super) node: String,
     pub(super) progress: Option<Arc<str>>,
     pub(super) beat_at: i64,
+    pub(super) lease_until: Option<Timestamp>,
 }
 
 fn view_of(
@@ -299,6 +312,9 @@ fn view_of(
         created_at: Timestamp::from_micros(job.created),
         started_at: job.started.map(Timestamp::from_micros),
         finished_at: None,
+        lane: None,
+        token: None,
+        node: None,
         heartbeat_at: None,
         progress: None,
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::lane::{Entry, Lane};
+use super::lane::{Entry, Hold, Lane};
 use super::{Ended, Location, State};
 use crate::contract::{
     JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView,
@@ -13,6 +13,7 @@ use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
 use crate::model::id::JobId;
+use crate::stores::gone;
 use crate::stores::handover::{Handover, Place};
 use crate::stores::job_look::{Step, place_of};
 use crate::stores::look::Look;
@@ -91,7 +92,7 @@ impl State {
         lanes.sort_by(|(one, _), (other, _)| one.cmp(other));
         let mut look = Look::of_lanes(query);
         for ((place, number), lane) in lanes {
-            let view = lane_view(lane);
+            let view = self.lane_view(lane);
             if !look.at(number, place, query.shows(&view, now).then_some(view)) {
                 break;
             }
@@ -198,8 +199,40 @@ impl State {
                 }
             });
             view.progress.clone_from(&lane.progress);
+            (view.token, view.node) = (Some(lane.token), Some(hold.node.clone()));
         }
+        view.lane = Some(lane.id);
         Some(view)
+    }
+
+    pub(in crate::stores) fn lane_view(&self, lane: &Lane) -> LaneView {
+        let (retry_count, crashes, error) = lane.trouble();
+        let hold = lane.hold.as_ref();
+        LaneView {
+            lane: lane.id,
+            key: lane.key.clone(),
+            state: lane_state(lane),
+            due: lane_due(lane),
+            priority: lane_priority(lane),
+            jobs: job_count(lane),
+            retry_count,
+            crashes,
+            error: error.cloned(),
+            token: hold.map(|_| lane.token),
+            node: hold.map(|hold| hold.node.clone()),
+            claimed_at: hold.map(|hold| hold.claimed_at),
+            lease_until: hold.and_then(|hold| self.lease_until(hold)),
+            progress: hold.and_then(|_| lane.progress.clone()),
+        }
+    }
+
+    fn lease_until(&self, hold: &Hold) -> Option<Timestamp> {
+        match hold.lease {
+            Lease::Own { .. } => Some(hold.until),
+            Lease::Node { ttl } => {
+                self.nodes.get(&hold.node).map(|node| gone::lease_end(node.beat_at, ttl))
+            }
+        }
     }
 
     pub(in crate::stores) fn ended_view(&self, ended: &Ended) -> Option<JobView> {
@@ -229,6 +262,9 @@ impl State {
             created_at: job.created_at,
             started_at: job.started_at,
             finished_at: None,
+            lane: None,
+            token: None,
+            node: None,
             heartbeat_at: None,
             progress: None,
             options: job.options.clone(),
@@ -259,26 +295,6 @@ fn lane_state(lane: &Lane) -> LaneState {
         None if lane.paused => LaneState::Paused,
         None if lane.held => LaneState::Held,
         None => LaneState::Waiting,
-    }
-}
-
-pub(in crate::stores) fn lane_view(lane: &Lane) -> LaneView {
-    let (retry_count, crashes, error) = lane.trouble();
-    let hold = lane.hold.as_ref();
-    LaneView {
-        lane: lane.id,
-        key: lane.key.clone(),
-        state: lane_state(lane),
-        due: lane_due(lane),
-        priority: lane_priority(lane),
-        jobs: job_count(lane),
-        retry_count,
-        crashes,
-        error: error.cloned(),
-        token: hold.map(|_| lane.token),
-        node: hold.map(|hold| hold.node.clone()),
-        claimed_at: hold.map(|hold| hold.claimed_at),
-        progress: hold.and_then(|_| lane.progress.clone()),
     }
 }
 

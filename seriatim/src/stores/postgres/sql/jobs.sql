@@ -4,7 +4,7 @@
 SELECT w.seq, w.queue, w.name, w.key, w.task, w.state, w.payload_bytes,
   CASE WHEN w.shown THEN w.payload ELSE '' END AS payload,
   w.score, w.priority, w.run_at, w.attempt, w.retry_count, w.crashes, w.error, w.flagged, w.created_at, w.started_at,
-  w.finished_at, w.heartbeat_at, w.progress, w.options, w.place, w.found
+  w.finished_at, w.heartbeat_at, w.progress, w.options, w.lane, w.token, w.node, w.place, w.found
 FROM (
   SELECT p.*, count(*) OVER () AS found,
     coalesce(sum(CASE WHEN p.shown THEN p.payload_bytes ELSE 0 END) OVER (ORDER BY p.sorted, p.seq

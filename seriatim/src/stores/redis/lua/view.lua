@@ -25,14 +25,14 @@ local function view(seq, millis)
   local body = j.size <= payload_max and body_of(j) or ''
   local v = { j.state, j.seq, j.created, j.key, j.task, body, j.score, j.prio, j.run_at,
     j.attempts, j.retry, j.crashes, j.error, j.flagged and 1 or 0, j.started, j.ended, j.options,
-    false, false, false, j.size }
+    false, false, false, j.size, l and l.n, false, false }
   if not l then return v end
   v[4] = l.key
   if S.mode == 'accumulate' then v[11], v[12], v[13] = l.retry, l.crashes, l.error end
   if not is_closed then return v end
   local node, kind, beat_at, progress = holder_of(l)
   v[1], v[10], v[15] = 'running', j.attempts + 1, j.started or l.claimed_at
-  v[18], v[19], v[20] = beat_at, kind == 'node' and node, progress
+  v[18], v[19], v[20], v[23], v[24] = beat_at, kind == 'node' and node, progress, l.token, node
   return v
 end
 
