@@ -7,6 +7,7 @@ pub(crate) mod cron;
 pub(crate) mod deeds;
 pub(crate) mod doctor;
 pub(crate) mod error;
+pub(crate) mod failures;
 pub(crate) mod figures;
 pub(crate) mod find;
 pub(crate) mod history;

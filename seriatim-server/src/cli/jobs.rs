@@ -10,6 +10,7 @@ use seriatim::{JobId, Mode, Timestamp, store::Store};
 use super::args::{Common, PageArgs, Yes, duration};
 use super::job_filters::FilterArgs;
 use super::tones::{lane_state, of_job};
+use crate::app::failures;
 use crate::app::find;
 use crate::app::job_pages::{self, By, Status, Wanted};
 use crate::app::jobs::{amended, deleted, retried, waiting};
@@ -19,7 +20,7 @@ use crate::base::time::{self, absolute, relative};
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, hint, say, say_json};
-use crate::protocol::document;
+use crate::protocol::document::{self, JobFailure};
 use crate::protocol::value::Time;
 
 #[derive(Args)]
@@ -215,8 +216,9 @@ pub(super) fn table(jobs: &[JobView], now: Timestamp) -> Table {
 
 /// Prints a job in full.
 pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Result<(), Failure> {
+    let failures = failures::of(store, job.id).await?;
     if json {
-        say_json(&document::Job::from(job.clone()));
+        say_json(&document::Job::from(job.clone()).with_failures(failures));
         return Ok(());
     }
     let now = store.now().await?;
@@ -230,7 +232,9 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
         .maybe("key", job.key.as_deref())
         .maybe("task", job.task.as_deref())
         .add("status", state_name(job.state))
-        .maybe("lane", lane)
+        .maybe("lane", lane_of(job, lane))
+        .maybe("runs on", job.node.as_ref().map(|node| &*node.0))
+        .maybe("token", job.token.map(|token| token.to_string()))
         .maybe("cancel", job.cancel_requested.then_some("requested"))
         .add("payload", String::from_utf8_lossy(job.payload.as_bytes()))
         .add("score", job.score.to_string())
@@ -247,7 +251,35 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
         .maybe("finished", job.finished_at.map(when))
         .maybe("options", options.and_then(Result::ok));
     say(fields.render());
+    if !failures.is_empty() {
+        let table = failures_table(&failures, now).render(Terminal::of_stdout());
+        say(format!("\nlatest failures:\n{table}"));
+    }
     Ok(())
+}
+
+/// The lane of a job, and what it does.
+fn lane_of(job: &JobView, state: Option<String>) -> Option<String> {
+    let lane = job.lane?;
+    Some(state.map_or_else(|| lane.to_string(), |state| format!("{lane}, {state}")))
+}
+
+fn failures_table(failures: &[JobFailure], now: Timestamp) -> Table {
+    let mut table = Table::new(&[
+        ("when", Column::Name),
+        ("attempt", Column::Number),
+        ("node", Column::Name),
+        ("error", Column::Text),
+    ]);
+    for failure in failures {
+        table.row(vec![
+            relative(now, failure.at.0).into(),
+            failure.attempt.to_string().into(),
+            failure.node.as_deref().unwrap_or("").into(),
+            Cell::toned(&failure.error, Tone::Bad),
+        ]);
+    }
+    table
 }
 
 /// The lane of a waiting job: its state, not only `run_at`, decides when the job runs.

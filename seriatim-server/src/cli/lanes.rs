@@ -347,6 +347,7 @@ fn in_full(queue: &str, lane: &LaneView, now: Timestamp) -> Fields {
         .maybe("held by", lane.node.as_ref().map(|node| &*node.0))
         .maybe("token", lane.token.map(|token| token.to_string()))
         .maybe("since", lane.claimed_at.map(when))
+        .maybe("lease until", lane.lease_until.map(when))
         .maybe("progress", lane.progress.as_deref())
         .maybe("error", lane.error.as_deref());
     fields

@@ -12,8 +12,9 @@ use super::caller::Caller;
 use super::input::{Json, Part, Query};
 use super::limits::PAGE_ROWS_DEFAULT;
 use super::problem::Problem;
-use super::route::{Answer, Route};
+use super::route::{Answer, Route, bytes_of};
 use super::state::Shared;
+use crate::app::failures;
 use crate::app::find;
 use crate::app::job_filters::Filters;
 use crate::app::job_pages::{self, By, Status, Wanted};
@@ -137,7 +138,10 @@ async fn list(
 }
 
 async fn show(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer<Job>, Problem> {
-    Answer::job(find::job(&*app.store, id).await?).await
+    let store = &*app.store;
+    let job = find::job(store, id).await?;
+    let failures = failures::of(store, job.id).await?;
+    Answer::written(bytes_of(&job), move || Job::from(job).with_failures(failures)).await
 }
 
 async fn retry(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer<Job>, Problem> {

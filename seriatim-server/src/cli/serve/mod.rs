@@ -21,6 +21,7 @@ use signals::{dump_when_asked, stop_requested};
 use watch::Watch;
 
 use super::args::{StoreArg, without_password};
+use crate::app::failures::Failures;
 use crate::base::text::count;
 use crate::cli::output::{Failure, start_log};
 use crate::config::{
@@ -134,7 +135,9 @@ impl Serve {
         }
         let (store, meter) = Metered::wrap(store, journal.clone());
         let recorder = self.recorder(&queues)?;
-        let turn_log = Arc::new(TurnLog::default().with_trace_id(trace::id_of_turn));
+        let failures = Arc::new(Failures::default());
+        let turn_log = turn_log(failures.clone());
+        let noting = noting(failures.clone(), store.clone());
         let watch = Watch::new(meter.clone(), traces.clone(), recorder.clone());
         let mut workers = Workers::new();
         let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?;
@@ -173,6 +176,8 @@ impl Serve {
         if let Some(server) = server {
             server.stop().await;
         }
+        noting.abort();
+        failures.write(&*store).await;
         traces.stop().await;
         let summary = summary?;
         store.close().await?;
@@ -336,6 +341,17 @@ fn plan(
     }
     engine = config.declared()?.into_iter().fold(engine, EngineBuilder::queue);
     Ok(config.cron_entries()?.into_iter().fold(engine, EngineBuilder::cron))
+}
+
+/// The log of turns, which tells of failures.
+fn turn_log(failures: Arc<Failures>) -> Arc<TurnLog> {
+    let log = TurnLog::default().with_trace_id(trace::id_of_turn);
+    Arc::new(log.with_listener(move |failed| failures.add(failed)))
+}
+
+/// Notes failures in the store.
+fn noting(failures: Arc<Failures>, store: SharedStore) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move { failures.run(&*store).await })
 }
 
 /// The journal that the configuration asks for.

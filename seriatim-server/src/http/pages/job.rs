@@ -12,11 +12,13 @@ use super::super::state::Shared;
 use super::button::{self, Button};
 use super::deed::On;
 use super::frame::Frame;
+use super::link;
 use super::moment::Moment;
 use super::payload::Shown;
 use super::row::JobRow;
 use super::visit::{Visit, page};
-use crate::app::find;
+use crate::app::{failures, find};
+use crate::protocol::document::JobFailure;
 
 #[derive(Template)]
 #[template(path = "job.html", blocks = ["live"])]
@@ -27,13 +29,31 @@ struct Job<'a> {
     /// What the page shows as names and values.
     facts: Vec<(&'static str, String)>,
     times: Vec<(&'static str, Moment)>,
+    lane: Option<(String, String)>,
+    holder: Option<Holder>,
     error: Option<String>,
+    failures: Vec<FailureRow>,
     progress: Option<String>,
     cancels: bool,
     buttons: Vec<Button>,
 }
 
 page!(Job);
+
+/// Who runs it.
+struct Holder {
+    node: String,
+    href: String,
+    token: String,
+}
+
+/// A failure.
+struct FailureRow {
+    at: Moment,
+    attempt: u32,
+    node: String,
+    error: String,
+}
 
 pub(super) async fn show(
     State(app): State<Shared>,
@@ -73,8 +93,32 @@ pub(super) async fn show(
         }
         JobState::Succeeded | JobState::Canceled => Vec::new(),
     };
+    let base = &visit.frame.base;
+    let holder = match &job.node {
+        Some(id) => {
+            let nodes = app.store.nodes().await?;
+            let known = nodes.iter().find(|node| node.info.id == *id);
+            Some(Holder {
+                node: known.map_or_else(|| id.0.to_string(), |node| node.info.name.to_string()),
+                href: link::node(base, &id.0),
+                token: job.token.map(|token| token.to_string()).unwrap_or_default(),
+            })
+        }
+        None => None,
+    };
+    let lane = job.lane.map(|lane| lane.to_string());
+    let failures = failures::of(&*app.store, job.id).await?;
+    let failure = |failure: JobFailure| FailureRow {
+        at: visit.clock.of(failure.at.0),
+        attempt: failure.attempt,
+        node: failure.node.unwrap_or_default(),
+        error: failure.error,
+    };
     visit.show(&Job {
         frame: &visit.frame,
+        lane: lane.map(|lane| (link::lanes(base, &job.queue, &[("lane", &lane)]), lane)),
+        holder,
+        failures: failures.into_iter().map(failure).collect(),
         row: JobRow::new(&visit, &job),
         payload: Shown::of(&job.payload, &visit.discreet),
         facts,

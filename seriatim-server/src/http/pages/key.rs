@@ -77,6 +77,7 @@ struct Holder {
     token: String,
     since: Option<Moment>,
     beat: Option<Moment>,
+    until: Option<Moment>,
 }
 
 #[derive(Template)]
@@ -217,6 +218,7 @@ impl Lane {
                 href: link::node(&visit.frame.base, &id.0),
                 token: lane.token.map(|token| token.to_string()).unwrap_or_default(),
                 since: lane.claimed_at.map(|at| visit.clock.of(at)),
+                until: lane.lease_until.map(|at| visit.clock.of(at)),
                 beat: node.map(|node| visit.clock.of(node.heartbeat_at)),
             }
         });

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::Serialize;
-use seriatim::store::{self, JobState, JobView, Page, PushStatus};
+use serde::{Deserialize, Serialize};
+use seriatim::store::{self, JobState, JobView, LaneId, NodeId, Page, PushStatus, Token};
 use seriatim::{Backoff, JobId, store::JobOptions};
 
 use crate::protocol::schema::Foreign;
@@ -27,10 +27,22 @@ pub(crate) struct Job {
     /// When the job first started
     started_at: Option<Time>,
     finished_at: Option<Time>,
+    /// The lane that it is in
+    #[schemars(with = "Option<Foreign<LaneId>>")]
+    lane: Option<LaneId>,
+    /// The fencing token of the claim that it runs under
+    #[schemars(with = "Option<Foreign<Token>>")]
+    token: Option<Token>,
+    /// The node that runs it
+    #[schemars(with = "Option<Foreign<NodeId>>")]
+    node: Option<NodeId>,
     /// The last heartbeat for the running job
     heartbeat_at: Option<Time>,
     /// The last error
     error: Option<Arc<str>>,
+    /// The latest failures, the last one first; absent in listings
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failures: Option<Vec<JobFailure>>,
     /// The last progress that the handler reported
     progress: Option<Raw>,
     /// Null if it is left out of a listing
@@ -103,8 +115,12 @@ impl From<JobView> for Job {
             attempt: job.attempt,
             started_at: job.started_at.map(Time),
             finished_at: job.finished_at.map(Time),
+            lane: job.lane,
+            token: job.token,
+            node: job.node,
             heartbeat_at: job.heartbeat_at.map(Time),
             error: job.error,
+            failures: None,
             progress: job.progress.map(Raw::Text),
             payload: match payload_left_out {
                 true => Raw::Text("null".into()),
@@ -122,6 +138,24 @@ impl From<JobView> for Job {
             options: job.options.map(|options| (*options).into()).unwrap_or_default(),
         }
     }
+}
+
+impl Job {
+    pub(crate) fn with_failures(self, failures: Vec<JobFailure>) -> Self {
+        Self { failures: Some(failures), ..self }
+    }
+}
+
+/// A failure of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct JobFailure {
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub(crate) at: Time,
+    /// Which attempt it was
+    pub(crate) attempt: u32,
+    /// The name of the node that ran it; null for a lost claim and a remote worker
+    pub(crate) node: Option<String>,
+    pub(crate) error: String,
 }
 
 impl From<JobOptions> for Options {
