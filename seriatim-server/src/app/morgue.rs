@@ -3,8 +3,10 @@
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use seriatim::store::Store;
-use seriatim::store::{JobOrder, JobQuery, JobState, JobView, Page};
+use seriatim::store::{
+    JobOrder, JobQuery, JobState, JobView, Page, Push, Pushed, Selected, Selection, Store,
+};
+use seriatim::{ErrorKind, Job, JobId, Payload, RunAt, Timestamp};
 
 use super::error::Error;
 use super::find;
@@ -49,4 +51,47 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
         ..JobQuery::new(wanted.queue, JobState::Dead)
     };
     Ok(store.jobs(wanted.filters.of(dead)?).await?)
+}
+
+/// The dead job of this id.
+pub(crate) async fn dead_job(store: &dyn Store, queue: &str, id: JobId) -> Result<JobView, Error> {
+    find::queue(store, queue).await?;
+    let job = find::job(store, id).await?;
+    match job.state == JobState::Dead && &*job.queue == queue {
+        true => Ok(job),
+        false => Err(Error::NotDead { job: Box::new(job), queue: queue.to_owned() }),
+    }
+}
+
+/// Pushes a dead job again with another payload, and deletes the dead one.
+///
+/// It pushes before it deletes, so that a crash loses nothing; the idempotency key lets a repeated edit find the job of an
+/// interrupted one.
+pub(crate) async fn edit(
+    store: &dyn Store,
+    queue: &str,
+    id: JobId,
+    payload: Payload,
+) -> Result<Pushed, Error> {
+    let dead = dead_job(store, queue, id).await?;
+    let job = edited(&dead, payload, store.now().await?);
+    let pushed = store.push(Push { now: None, jobs: vec![job] }).await?;
+    let unanswered = || seriatim::Error::new(ErrorKind::Corrupt, "the push had no answer");
+    let pushed = pushed.first().copied().ok_or_else(unanswered)?;
+    let which = Selection::Jobs(vec![id]);
+    store.delete_dead(Selected { now: None, queue: queue.into(), which }).await?;
+    Ok(pushed)
+}
+
+/// The job to push: due now, with the score and options of the dead one.
+fn edited(dead: &JobView, payload: Payload, now: Timestamp) -> Job {
+    let mut job = Job::with_payload(&*dead.queue, payload);
+    job.key = dead.key.as_deref().map(str::to_owned);
+    job.task = dead.task.as_deref().map(str::to_owned);
+    (job.score, job.priority, job.run_at) = (Some(dead.score), dead.priority, RunAt::Now);
+    job.options = dead.options.as_deref().cloned().unwrap_or_default();
+    // Its own would find the dead job; an expiry in the past would end the job immediately.
+    job.options.idempotency_key = Some(format!("edit-{}", dead.id));
+    job.options.expires_at = job.options.expires_at.filter(|at| *at > now);
+    job
 }

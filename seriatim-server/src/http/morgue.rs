@@ -3,9 +3,10 @@
 use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use seriatim::JobId;
+use serde_json::value::RawValue;
 use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::{Selected, Selection};
+use seriatim::{JobId, Payload};
 
 use super::access::Access;
 use super::input::{Json, Part, Query};
@@ -18,7 +19,7 @@ use crate::app::find;
 use crate::app::job_filters::Filters;
 use crate::app::lane_pages::SCAN_MAX;
 use crate::app::morgue::{self, By, Wanted};
-use crate::protocol::document::{Done, Jobs};
+use crate::protocol::document::{Done, EditedJob, Jobs};
 use crate::protocol::schema::{Foreign, exactly_one};
 
 pub(super) fn routes() -> Vec<Route> {
@@ -29,6 +30,8 @@ pub(super) fn routes() -> Vec<Route> {
             .says("Sends dead jobs back to their queue, due now"),
         Route::post("/api/v1/queues/{queue}/morgue/delete", Access::Admin, delete)
             .says("Deletes dead jobs"),
+        Route::post("/api/v1/queues/{queue}/morgue/edit", Access::Admin, edit)
+            .says("Pushes a dead job again with another payload, and deletes the dead one"),
     ]
 }
 
@@ -95,6 +98,28 @@ async fn list(
         scan_max: scan_max(listing.scan_max)?,
     };
     Answer::jobs(morgue::page(&*app.store, wanted).await?).await
+}
+
+/// Which dead job, and what it is to be about.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "JobEdit")]
+struct Edit {
+    #[schemars(with = "Foreign<JobId>")]
+    job_id: JobId,
+    /// The new payload
+    #[schemars(with = "serde_json::Value")]
+    payload: Box<RawValue>,
+}
+
+async fn edit(
+    State(app): State<Shared>,
+    Part(queue): Part<String>,
+    Json(Edit { job_id, payload }): Json<Edit>,
+) -> Result<Answer<EditedJob>, Problem> {
+    let payload = Payload::from_raw(payload);
+    let pushed = morgue::edit(&*app.store, &queue, job_id, payload).await?;
+    Ok(Answer::of(&EditedJob::new(job_id, &pushed)).counting(1))
 }
 
 /// Which dead jobs: one of the three.

@@ -4,13 +4,13 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use seriatim::JobId;
-use seriatim::store::JobState;
+use seriatim::store::{JobState, JobView};
 
 use super::super::input::Part;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::button::{self, Button};
-use super::deed::On;
+use super::deed::{Deed, On};
 use super::frame::Frame;
 use super::link;
 use super::moment::Moment;
@@ -35,6 +35,8 @@ struct Job<'a> {
     failures: Vec<FailureRow>,
     progress: Option<String>,
     cancels: bool,
+    /// The payload of a dead job as it may be edited here, and the fields of the form.
+    edit: Option<(String, Vec<(&'static str, String)>)>,
     buttons: Vec<Button>,
 }
 
@@ -88,7 +90,7 @@ pub(super) async fn show(
         }
         JobState::Running => button::all(&visit, &["job.cancel"], &On::Job(id)),
         JobState::Dead => {
-            let on = On::Dead { queue: job.queue.to_string(), job: id };
+            let on = On::Dead { queue: job.queue.to_string(), job: id, payload: None };
             button::all(&visit, &["dead.requeue", "dead.delete"], &on)
         }
         JobState::Succeeded | JobState::Canceled => Vec::new(),
@@ -126,6 +128,16 @@ pub(super) async fn show(
         error: job.error.as_deref().map(str::to_owned),
         progress: job.progress.as_deref().map(str::to_owned),
         cancels: job.cancel_requested,
+        edit: editable(&visit, &job),
         buttons,
     })
+}
+
+/// The form that pushes a dead job again with another payload: for those who may, and who see all of the payload.
+fn editable(visit: &Visit, job: &JobView) -> Option<(String, Vec<(&'static str, String)>)> {
+    let on = On::Dead { queue: job.queue.to_string(), job: job.id, payload: None };
+    let deed = Deed::new("dead.edit", on)?;
+    let may = job.state == JobState::Dead && visit.may(deed.kind.access);
+    let payload = visit.discreet.whole(&job.payload).filter(|_| may)?;
+    Some((payload, deed.fields()))
 }

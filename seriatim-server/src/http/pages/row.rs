@@ -138,6 +138,11 @@ pub(super) struct JobRow {
 const PAYLOAD_COLUMNS: usize = 80;
 
 impl JobRow {
+    /// For a job whose payload was not read.
+    pub(super) fn without_payload(visit: &Visit, job: &JobView) -> Self {
+        Self { payload: String::new(), ..Self::new(visit, job) }
+    }
+
     pub(super) fn new(visit: &Visit, job: &JobView) -> Self {
         let base = &visit.frame.base;
         let short = |text: &str, columns| cut(&seriatim::text::one_line(text), columns);

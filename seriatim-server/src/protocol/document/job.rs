@@ -259,6 +259,22 @@ pub(crate) struct Pushed {
     status: PushStatus,
 }
 
+/// A dead job that was pushed again with another payload.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct EditedJob {
+    /// The dead one, which is gone
+    #[schemars(with = "Foreign<JobId>")]
+    edited: JobId,
+    #[serde(flatten)]
+    pushed: Pushed,
+}
+
+impl EditedJob {
+    pub(crate) fn new(edited: JobId, pushed: &store::Pushed) -> Self {
+        Self { edited, pushed: pushed.into() }
+    }
+}
+
 impl From<&store::Pushed> for Pushed {
     fn from(pushed: &store::Pushed) -> Self {
         Self { job_id: pushed.job_id, status: pushed.status }
