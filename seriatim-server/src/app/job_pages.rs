@@ -113,6 +113,11 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
         false => None,
     };
     let mut looks_left = wanted.scan_max as u64;
+    let of_queue = wanted.filters.of(JobQuery {
+        order: wanted.status.order(wanted.by),
+        payload_bytes_max: wanted.payload_bytes_max,
+        ..JobQuery::new("", wanted.status.filter())
+    })?;
     let mut rows = Vec::new();
     for (i, name) in names.iter().enumerate() {
         // The cursor belongs to the queue that it names, which may be gone.
@@ -122,14 +127,13 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
             continue;
         }
         let query = JobQuery {
-            order: wanted.status.order(wanted.by),
+            queue: name.clone(),
             after,
             rows_max: wanted.rows_max - rows.len(),
-            payload_bytes_max: wanted.payload_bytes_max,
             scan_max: Some(looks_left as usize),
-            ..JobQuery::new(name.clone(), wanted.status.filter())
+            ..of_queue.clone()
         };
-        let page = store.jobs(wanted.filters.of(query)?).await?;
+        let page = store.jobs(query).await?;
         rows.extend(page.rows);
         if let Some(next) = page.next {
             return Ok(Page { rows, next: Some(format!("{name}/{next}")), cut: page.cut });

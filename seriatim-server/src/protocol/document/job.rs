@@ -35,7 +35,7 @@ pub(crate) struct Job {
     token: Option<Token>,
     /// The node that runs it
     #[schemars(with = "Option<Foreign<NodeId>>")]
-    node: Option<NodeId>,
+    runs_on: Option<NodeId>,
     /// The last heartbeat for the running job
     heartbeat_at: Option<Time>,
     /// The last error
@@ -117,7 +117,7 @@ impl From<JobView> for Job {
             finished_at: job.finished_at.map(Time),
             lane: job.lane,
             token: job.token,
-            node: job.node,
+            runs_on: job.node,
             heartbeat_at: job.heartbeat_at.map(Time),
             error: job.error,
             failures: None,
