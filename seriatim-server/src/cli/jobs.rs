@@ -167,12 +167,9 @@ impl Jobs {
 /// Says where a listing goes on, and whether it was cut.
 pub(super) fn hint_more(page: &Page<JobView>) {
     let Some(next) = &page.next else { return };
-    match page.cut {
-        true => {
-            hint(format!("looked at as many jobs as --scan-max allows; further: --after {next}"))
-        }
-        false => hint(format!("more: --after {next}")),
-    }
+    let what =
+        if page.cut { "looked at as many jobs as --scan-max allows; further" } else { "more" };
+    hint(format!("{what}: --after {next}"));
 }
 
 /// A payload in a table.

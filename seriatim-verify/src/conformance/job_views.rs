@@ -234,11 +234,8 @@ async fn jobs_of_a_lane_are_listed_as_it_hands_them_over(mut bench: Bench) {
             // Out of order, with equal scores and priorities, some not due yet.
             let place = (i * 7) % 10;
             let job = job(&format!("n{i}")).score(f64::from(place) / 8.0 - 0.3);
-            job.priority((place * 3) as u16).run_in(if i % 3 == 2 {
-                WAIT * (20 - i)
-            } else {
-                WAIT * 0
-            })
+            let job = job.priority((place * 3) as u16);
+            if i % 3 == 2 { job.run_in(WAIT * (20 - i)) } else { job }
         };
         bench.push_all((0..15).map(push).collect()).await;
         let now = Some(bench.now);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::views::{JobState, JobView};
+use super::job_view::{JobState, JobView};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
 use crate::model::limits::{PAGE_ROWS_MAX, SOUGHT_BYTES_MAX};

@@ -18,6 +18,7 @@ use seriatim::{
 };
 use seriatim_verify::checker::Recorder;
 use signals::{dump_when_asked, stop_requested};
+use tokio::task::JoinHandle;
 use watch::Watch;
 
 use super::args::{StoreArg, without_password};
@@ -135,9 +136,8 @@ impl Serve {
         }
         let (store, meter) = Metered::wrap(store, journal.clone());
         let recorder = self.recorder(&queues)?;
-        let failures = Arc::new(Failures::default());
+        let (failures, noting) = noting(store.clone());
         let turn_log = turn_log(failures.clone());
-        let noting = noting(failures.clone(), store.clone());
         let watch = Watch::new(meter.clone(), traces.clone(), recorder.clone());
         let mut workers = Workers::new();
         let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?;
@@ -176,8 +176,7 @@ impl Serve {
         if let Some(server) = server {
             server.stop().await;
         }
-        noting.abort();
-        failures.write(&*store).await;
+        end_noting(&noting, &failures, &store).await;
         traces.stop().await;
         let summary = summary?;
         store.close().await?;
@@ -350,8 +349,16 @@ fn turn_log(failures: Arc<Failures>) -> Arc<TurnLog> {
 }
 
 /// Notes failures in the store.
-fn noting(failures: Arc<Failures>, store: SharedStore) -> tokio::task::JoinHandle<()> {
-    tokio::spawn(async move { failures.run(&*store).await })
+fn noting(store: SharedStore) -> (Arc<Failures>, JoinHandle<()>) {
+    let failures = Arc::new(Failures::default());
+    let noted = failures.clone();
+    (failures, tokio::spawn(async move { noted.run(&*store).await }))
+}
+
+/// Notes the last ones.
+async fn end_noting(noting: &JoinHandle<()>, failures: &Failures, store: &SharedStore) {
+    noting.abort();
+    failures.write(&**store).await;
 }
 
 /// The journal that the configuration asks for.

@@ -204,8 +204,7 @@ fn expected((may, narrow, _): &Row, name: &str, holder: Option<&str>) -> u16 {
     match (may, narrow) {
         (May::Anybody, _) => 200,
         _ if !may.admits(role) => 403,
-        (_, Narrow::Forbidden) if *is_narrow => 403,
-        (_, Narrow::Absent) if *is_narrow => 403,
+        (_, Narrow::Forbidden | Narrow::Absent) if *is_narrow => 403,
         (_, Narrow::Unknown) if *is_narrow => 404,
         (_, Narrow::Absent) => 404,
         _ if holder.is_some_and(|holder| holder != name) => 403,
