@@ -658,3 +658,23 @@ fn the_audit_page_is_filtered_by_queue_person_deed_and_time() {
     }
     assert_eq!(boss.get("/audit?since=soon").status, 400);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_shows_on_which_node_each_attempt_failed() {
+    let api = Api::start(
+        "[node]\nid = \"machine\"\n[queues.orders]\nmode = \"fifo\"\nmax_retries = 1\n\
+        backoff = { kind = \"constant\", base = \"10ms\" }\n[[workers]]\nqueue = \"orders\"\n\
+        command = [\"sh\", \"-c\", \"echo no stock >&2; exit 1\"]\n",
+    );
+    let pushed = api.post("/api/v1/queues/orders/jobs", &json!({ "key": "k" })).done();
+    let path = format!("/jobs/{}", pushed["jobs"][0]["job_id"].as_str().unwrap());
+    let job = || api.get(&format!("/api/v1{path}")).done();
+    eventually("both failures", async || job()["failures"].as_array().unwrap().len() == 2).await;
+    let failures = job()["failures"].clone();
+    for (failure, attempt) in failures.as_array().unwrap().iter().zip([2, 1]) {
+        assert_eq!((&failure["attempt"], &failure["node"]), (&json!(attempt), &json!("machine")));
+        assert!(failure["error"].as_str().unwrap().contains("no stock"), "{failure}");
+    }
+    let page = api.get(&path).text();
+    assert!(page.contains("Latest failures") && page.contains(">machine</td>"), "{page}");
+}
