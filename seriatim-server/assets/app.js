@@ -197,7 +197,7 @@
   }
 
   // Keys ---------------------------------------------------------------------------------------------
-  const places = { o: '/', q: '/queues', m: '/morgue', b: '/operations', n: '/nodes', a: '/audit' };
+  const places = { o: '/', q: '/queues', m: '/morgue', s: '/scheduled', c: '/cron', b: '/operations', n: '/nodes', a: '/audit' };
   let goes = false;
   const step = (by) => {
     const rows = each('table[data-rows] tbody tr', main);

@@ -65,12 +65,32 @@ pub(crate) struct Wanted<'a> {
     /// Those that name this key, job, queue, node or cron entry.
     pub(crate) of: Option<&'a str>,
     pub(crate) queue: Option<&'a str>,
+    /// Those of this person or token.
+    pub(crate) who: Option<&'a str>,
+    /// Those whose name has this text.
+    pub(crate) action: Option<&'a str>,
     pub(crate) since: Option<Timestamp>,
+    /// Up to then.
+    pub(crate) until: Option<Timestamp>,
     /// `next` of the page before.
     pub(crate) after: Option<&'a str>,
 }
 
-/// Notes that a page of two conditions reads at most, and in one step.
+impl Wanted<'_> {
+    /// Whether no name of notes has all conditions.
+    fn is_filtered(&self) -> bool {
+        self.of.is_some() && self.queue.is_some() || self.who.is_some() || self.action.is_some()
+    }
+
+    fn has(&self, deed: &Deed) -> bool {
+        let of_queue = |queue| deed.on.get("queue").is_some_and(|on| on == queue);
+        self.who.is_none_or(|who| deed.who == who)
+            && self.action.is_none_or(|action| deed.action.contains(action))
+            && (self.of.is_none() || self.queue.is_none_or(of_queue))
+    }
+}
+
+/// Notes that a page of several conditions reads at most, and in one step.
 const READ_MAX: usize = 5_000;
 const STEP: usize = 250;
 /// What a deed is found by.
@@ -116,7 +136,7 @@ pub(crate) async fn keep(store: &dyn Store, deed: &Deed, now: Timestamp) -> seri
     store.write_notes(notes.collect()).await
 }
 
-/// The latest deeds. A page of two conditions may be short, or empty, although there is a next one.
+/// The latest deeds. A page of several conditions may be short, or empty, although there is a next one.
 pub(crate) async fn latest(
     store: &dyn Store,
     wanted: Wanted<'_>,
@@ -127,13 +147,12 @@ pub(crate) async fn latest(
     let begin = wanted.since.map(|since| format!("{:016}", since.as_micros().max(0)));
     let is_cursor =
         |after: &&str| after.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    let mut end = match wanted.after.filter(is_cursor) {
-        Some(after) => format!("{prefix}{after}"),
-        None => format!("{prefix}\x7f"),
-    };
-    let is_both = wanted.of.is_some() && wanted.queue.is_some();
-    let fits = |deed: &Deed| !is_both || deed.on.get("queue").map(String::as_str) == wanted.queue;
-    let most = if is_both { STEP } else { rows_max.min(NOTES_MAX) };
+    let last = wanted.until.map(|until| format!("{prefix}{:016}~", until.as_micros().max(0)));
+    let behind = wanted.after.filter(is_cursor).map(|after| format!("{prefix}{after}"));
+    let mut end = last.into_iter().chain(behind).min().unwrap_or_else(|| format!("{prefix}\x7f"));
+    let is_filtered = wanted.is_filtered();
+    let fits = |deed: &Deed| !is_filtered || wanted.has(deed);
+    let most = if is_filtered { STEP } else { rows_max.min(NOTES_MAX) };
     let (mut deeds, mut read) = (Vec::new(), 0);
     loop {
         let names = format!("{prefix}{}", begin.as_deref().unwrap_or_default())..end.clone();
@@ -269,6 +288,13 @@ mod tests {
         assert_eq!(rest.entries[0].action, "deed 5");
         let of_queue = Wanted { queue: Some("orders"), ..Wanted::default() };
         assert_eq!(actions(&store, of_queue).await.len(), 4);
+        let until = Wanted { until: Some(at(6)), since: Some(at(4)), ..Wanted::default() };
+        assert_eq!(actions(&store, until).await, ["deed 6", "deed 5", "deed 4"]);
+        let named = Wanted { action: Some("deed 1"), queue: Some("mails"), ..Wanted::default() };
+        assert_eq!(actions(&store, named).await.len(), 9, "1, 11 to 14 and 16 to 19");
+        let who = |who| Wanted { who: Some(who), ..of_queue };
+        assert_eq!(actions(&store, who("ops")).await.len(), 4);
+        assert_eq!(actions(&store, who("nobody")).await.len(), 0);
     }
 
     #[tokio::test]

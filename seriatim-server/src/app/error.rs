@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use seriatim::store::{JobState, LaneState};
+use seriatim::store::{JobState, JobView, LaneState};
 use seriatim::{ErrorKind, JobId};
 
 use super::words::state_name;
@@ -48,6 +48,11 @@ pub(crate) enum Error {
         job: JobId,
         queue: Arc<str>,
         state: JobState,
+    },
+    /// Only a dead job of this queue can be edited.
+    NotDead {
+        job: Box<JobView>,
+        queue: String,
     },
     /// The lane of the job is held or paused: another time would not make it run.
     StandsStill {
@@ -95,6 +100,7 @@ impl Error {
             | Self::TooManyOperations { .. }
             | Self::Unconfirmed { .. }
             | Self::NotWaiting { .. }
+            | Self::NotDead { .. }
             | Self::StandsStill { .. } => ErrorKind::Conflict,
             Self::Cursor | Self::Unranged { .. } | Self::Bound { .. } => ErrorKind::Invalid,
         }
@@ -131,6 +137,14 @@ impl fmt::Display for Error {
                     JobState::Succeeded | JobState::Canceled => ": push it again",
                     JobState::Queued | JobState::Dead => "",
                 })
+            }
+            Self::NotDead { job, queue } => {
+                let id = job.id;
+                write!(f, "job {id} is not in the morgue of {queue}: it ")?;
+                match *job.queue == **queue {
+                    false => write!(f, "is one of queue {}", job.queue),
+                    true => write!(f, "is {}", state_name(job.state)),
+                }
             }
             Self::StandsStill { key, state, .. } => {
                 let what = if *state == LaneState::Paused { "paused" } else { "held" };

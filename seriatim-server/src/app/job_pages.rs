@@ -1,5 +1,6 @@
 //! Pages of jobs in one state, over one queue or all of them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use clap::ValueEnum;
@@ -7,10 +8,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::PAGE_BYTES_MAX;
 use seriatim::store::Store;
-use seriatim::store::{JobFilter, JobOrder, JobQuery, JobState, JobView, Page};
+use seriatim::store::{JobFilter, JobOrder, JobQuery, JobState, JobView, Page, QueueStats};
 
 use super::error::Error;
 use super::find;
+use super::job_filters::Filters;
 
 /// In which state jobs are listed.
 #[derive(Clone, Copy, Debug, Default, ValueEnum, Deserialize, JsonSchema)]
@@ -42,19 +44,44 @@ impl Status {
         })
     }
 
-    fn order(self) -> JobOrder {
-        match self {
-            Self::Live | Self::Queued | Self::Claimed => JobOrder::Arrival,
-            Self::Succeeded | Self::Dead | Self::Canceled => JobOrder::UpdatedAt,
+    fn order(self, by: By) -> JobOrder {
+        match (by, self) {
+            (By::Turn, _) => JobOrder::Turn,
+            (By::Time, Self::Live | Self::Queued | Self::Claimed) => JobOrder::Arrival,
+            (By::Time, Self::Succeeded | Self::Dead | Self::Canceled) => JobOrder::UpdatedAt,
         }
     }
+
+    /// How many jobs of a queue are in it, or more.
+    fn count(self, stats: &QueueStats) -> u64 {
+        match self {
+            Self::Live | Self::Queued | Self::Claimed => stats.jobs,
+            Self::Dead => stats.dead,
+            Self::Succeeded | Self::Canceled => u64::MAX,
+        }
+    }
+}
+
+/// The order of a page of jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum By {
+    /// By arrival; jobs that have ended newest first
+    #[default]
+    Time,
+    /// As the lane of the key hands them over; needs a queue, a key, and queued or running
+    Turn,
 }
 
 /// Which jobs.
 pub(crate) struct Wanted<'a> {
     pub(crate) queue: Option<&'a str>,
     pub(crate) status: Status,
-    pub(crate) key: Option<&'a str>,
+    pub(crate) by: By,
+    pub(crate) filters: Filters<'a>,
+    pub(crate) payload_bytes_max: Option<usize>,
+    pub(crate) scan_max: usize,
     /// A queue's name, a slash (which no name holds) and the cursor within it.
     pub(crate) after: Option<&'a str>,
     pub(crate) rows_max: usize,
@@ -71,33 +98,65 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
         Some(Some((queue, cursor))) => (queue, Some(cursor.to_owned()).filter(|c| !c.is_empty())),
         Some(None) => return Err(Error::Cursor),
     };
+    if wanted.queue.is_none() && wanted.by == By::Turn {
+        let why = "turns are those of one key of one queue: name the queue".to_owned();
+        return Err(Error::Bound { field: "queue", why });
+    }
     let names: Vec<Arc<str>> = queues
         .iter()
         .map(|view| view.queue.name.as_str().into())
         .filter(|name: &Arc<str>| **name >= *first)
         .collect();
+    // Of several queues, those are left out that have no such jobs, and the look ends after so many jobs of all of them.
+    let counts = match wanted.filters.looks() && wanted.queue.is_none() {
+        true => Some(counts(store, wanted.status).await?),
+        false => None,
+    };
+    let mut looks_left = wanted.scan_max as u64;
+    let of_queue = wanted.filters.of(JobQuery {
+        order: wanted.status.order(wanted.by),
+        payload_bytes_max: wanted.payload_bytes_max,
+        ..JobQuery::new("", wanted.status.filter())
+    })?;
     let mut rows = Vec::new();
     for (i, name) in names.iter().enumerate() {
         // The cursor belongs to the queue that it names, which may be gone.
         let after = after.take().filter(|_| **name == *first);
+        let count = counts.as_ref().map_or(1, |counts| counts.get(name).copied().unwrap_or(0));
+        if count == 0 {
+            continue;
+        }
         let query = JobQuery {
-            key: wanted.key.map(str::to_owned),
-            order: wanted.status.order(),
+            queue: name.clone(),
             after,
             rows_max: wanted.rows_max - rows.len(),
-            ..JobQuery::new(name.clone(), wanted.status.filter())
+            scan_max: Some(looks_left as usize),
+            ..of_queue.clone()
         };
         let page = store.jobs(query).await?;
         rows.extend(page.rows);
         if let Some(next) = page.next {
             return Ok(Page { rows, next: Some(format!("{name}/{next}")), cut: page.cut });
         }
+        let next = || names.get(i + 1).map(|name| format!("{name}/"));
         if rows.len() >= wanted.rows_max || is_full(&rows) {
-            let next = names.get(i + 1).map(|name| format!("{name}/"));
-            return Ok(Page { rows, next, cut: false });
+            return Ok(Page { rows, next: next(), cut: false });
+        }
+        if counts.is_some() {
+            looks_left = looks_left.saturating_sub(count);
+            let next = next().filter(|_| looks_left == 0);
+            if next.is_some() {
+                return Ok(Page { rows, next, cut: true });
+            }
         }
     }
     Ok(Page { rows, next: None, cut: false })
+}
+
+/// How many jobs in this state each queue has, or more.
+async fn counts(store: &dyn Store, status: Status) -> Result<HashMap<Arc<str>, u64>, Error> {
+    let stats = store.stats(None).await?;
+    Ok(stats.into_iter().map(|stats| (stats.queue.clone(), status.count(&stats))).collect())
 }
 
 /// Whether the payloads of a page are as much as a page may hold.

@@ -1,7 +1,6 @@
 //! The jobs of a lane, as they are shown with it.
 
-use seriatim::store::{JobFilter, JobOrder, JobQuery, JobState, JobView};
-use seriatim::{Mode, Queue, store::Store};
+use seriatim::store::{JobOrder, JobQuery, JobState, JobView, Store};
 
 use super::error::Error;
 
@@ -10,20 +9,33 @@ const JOBS_SHOWN: usize = 100;
 /// Ended jobs of a key that are shown.
 const ENDED_SHOWN: usize = 10;
 
-/// Those that are claimed and those that wait, in the order in which they are handed over.
+/// Those that are claimed, and a page of those that wait: in the order in which they are handed over.
+#[derive(Default)]
+pub(crate) struct LaneJobs {
+    pub(crate) claimed: Vec<JobView>,
+    pub(crate) waiting: Vec<JobView>,
+    /// Where the next page of the waiting ones starts.
+    pub(crate) next: Option<String>,
+}
+
+/// The jobs of a key, from a cursor on. Longer payloads are left out.
 pub(crate) async fn of(
     store: &dyn Store,
-    queue: &Queue,
+    queue: &str,
     key: &str,
-) -> Result<(Vec<JobView>, Vec<JobView>), Error> {
-    let live = JobQuery::new(queue.name.as_str(), JobFilter::Live);
-    let query = JobQuery { key: Some(key.to_owned()), rows_max: JOBS_SHOWN, ..live };
-    let mut jobs = store.jobs(query).await?.rows;
-    match queue.mode {
-        Mode::Exclusive => jobs.sort_by_key(|job| (job.priority, job.run_at, job.id)),
-        _ => jobs.sort_by(|a, b| a.score.total_cmp(&b.score)),
-    }
-    Ok(jobs.into_iter().partition(|job| job.state == JobState::Running))
+    after: Option<String>,
+    payload_bytes_max: Option<usize>,
+) -> Result<LaneJobs, Error> {
+    let in_state = |state| JobQuery {
+        key: Some(key.to_owned()),
+        order: JobOrder::Turn,
+        rows_max: JOBS_SHOWN,
+        payload_bytes_max,
+        ..JobQuery::new(queue, state)
+    };
+    let claimed = store.jobs(in_state(JobState::Running)).await?.rows;
+    let waiting = store.jobs(JobQuery { after, ..in_state(JobState::Queued) }).await?;
+    Ok(LaneJobs { claimed, waiting: waiting.rows, next: waiting.next })
 }
 
 /// Jobs of the key that have ended and are still known, the latest first.
@@ -31,6 +43,7 @@ pub(crate) async fn ended(
     store: &dyn Store,
     queue: &str,
     key: &str,
+    payload_bytes_max: Option<usize>,
 ) -> Result<Vec<JobView>, Error> {
     let mut ended = Vec::new();
     for state in [JobState::Dead, JobState::Succeeded, JobState::Canceled] {
@@ -38,6 +51,7 @@ pub(crate) async fn ended(
             key: Some(key.to_owned()),
             order: JobOrder::UpdatedAt,
             rows_max: ENDED_SHOWN,
+            payload_bytes_max,
             ..JobQuery::new(queue, state)
         };
         ended.extend(store.jobs(query).await?.rows);

@@ -24,6 +24,7 @@ impl From<Error> for Failure {
             Error::NotWaiting { job, queue, state: JobState::Dead } => {
                 format!("{error}: requeue it with `seriatim morgue requeue {queue} {job}`")
             }
+            Error::NotDead { job, .. } => format!("{error}; see `seriatim jobs show {}`", job.id),
             Error::StandsStill { queue, key, state } => {
                 let action = if *state == LaneState::Paused { "resume" } else { "retry" };
                 let key = one_line(key);

@@ -27,9 +27,18 @@ pub(crate) struct Audit {
     /// Only what names this queue
     #[arg(long)]
     queue: Option<String>,
+    /// Only what this token or person did
+    #[arg(long, value_name = "NAME")]
+    who: Option<String>,
+    /// Only actions whose name has this text
+    #[arg(long = "action", value_name = "TEXT")]
+    named: Option<String>,
     /// Only from then on: 30m, 2h or 7d ago, or a time
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<Since>,
+    /// Only up to then
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    until: Option<Since>,
     #[command(flatten)]
     page: PageArgs,
     #[command(subcommand)]
@@ -76,15 +85,20 @@ impl Audit {
     }
 
     async fn read(&self, store: &dyn Store) -> Result<deeds::Page, Failure> {
-        let since = match self.since {
-            Some(Since::Ago(length)) => Some(store.now().await? - length),
-            Some(Since::At(time)) => Some(time),
-            None => None,
+        let now = store.now().await?;
+        let moment = |since: Option<Since>| {
+            since.map(|since| match since {
+                Since::Ago(length) => now - length,
+                Since::At(time) => time,
+            })
         };
         let wanted = Wanted {
             of: self.key.as_deref(),
             queue: self.queue.as_deref(),
-            since,
+            who: self.who.as_deref(),
+            action: self.named.as_deref(),
+            since: moment(self.since),
+            until: moment(self.until),
             after: self.page.after.as_deref(),
         };
         Ok(deeds::latest(store, wanted, self.page.rows_max()).await?)

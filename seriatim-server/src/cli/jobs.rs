@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use seriatim::store::{Cancel, Cancelled, Change, JobState, JobView, LaneView};
+use seriatim::store::{Cancel, Cancelled, Change, JobState, JobView, LaneView, Page};
 use seriatim::{JobId, Mode, Timestamp, store::Store};
 
 use super::args::{Common, PageArgs, Yes, duration};
+use super::job_filters::FilterArgs;
 use super::tones::{lane_state, of_job};
+use crate::app::failures;
 use crate::app::find;
-use crate::app::job_pages::{self, Status, Wanted};
+use crate::app::job_pages::{self, By, Status, Wanted};
 use crate::app::jobs::{amended, deleted, retried, waiting};
 use crate::app::words::state_name;
 use crate::base::text::{one_line, retries_in_words};
@@ -18,7 +20,7 @@ use crate::base::time::{self, absolute, relative};
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, hint, say, say_json};
-use crate::protocol::document;
+use crate::protocol::document::{self, JobFailure};
 use crate::protocol::value::Time;
 
 #[derive(Args)]
@@ -32,9 +34,11 @@ pub(crate) struct Jobs {
     /// In which state
     #[arg(long, value_enum, default_value_t = Status::Live)]
     state: Status,
-    /// Only of this key
-    #[arg(long)]
-    key: Option<String>,
+    #[command(flatten)]
+    filters: FilterArgs,
+    /// The order
+    #[arg(long, value_enum, default_value_t = By::Time)]
+    by: By,
     #[command(flatten)]
     page: PageArgs,
     #[command(subcommand)]
@@ -138,7 +142,10 @@ impl Jobs {
         let wanted = Wanted {
             queue: self.queue.as_deref(),
             status: self.state,
-            key: self.key.as_deref(),
+            by: self.by,
+            filters: self.filters.given(),
+            payload_bytes_max: self.filters.payload_bytes_max(self.common.json),
+            scan_max: self.filters.scan_max(),
             after: self.page.after.as_deref(),
             rows_max: self.page.rows_max(),
         };
@@ -152,10 +159,24 @@ impl Jobs {
         } else {
             say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
         }
-        if let Some(next) = page.next {
-            hint(format!("more: --after {next}"));
-        }
+        hint_more(&page);
         Ok(())
+    }
+}
+
+/// Says where a listing goes on, and whether it was cut.
+pub(super) fn hint_more(page: &Page<JobView>) {
+    let Some(next) = &page.next else { return };
+    let what =
+        if page.cut { "looked at as many jobs as --scan-max allows; further" } else { "more" };
+    hint(format!("{what}: --after {next}"));
+}
+
+/// A payload in a table.
+pub(super) fn payload_cell(job: &JobView) -> Cell {
+    match job.lacks_payload() {
+        true => Cell::toned(format!("({} bytes)", job.payload_bytes), Tone::Faint),
+        false => String::from_utf8_lossy(job.payload.as_bytes()).into(),
     }
 }
 
@@ -183,7 +204,7 @@ pub(super) fn table(jobs: &[JobView], now: Timestamp) -> Table {
             Cell::toned(state_name(job.state), of_job(job.state)),
             relative(now, when).into(),
             job.attempt.to_string().into(),
-            String::from_utf8_lossy(job.payload.as_bytes()).into(),
+            payload_cell(job),
             Cell::toned(job.error.as_deref().unwrap_or(""), Tone::Bad),
         ]);
     }
@@ -192,8 +213,9 @@ pub(super) fn table(jobs: &[JobView], now: Timestamp) -> Table {
 
 /// Prints a job in full.
 pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Result<(), Failure> {
+    let failures = failures::of(store, job.id).await?;
     if json {
-        say_json(&document::Job::from(job.clone()));
+        say_json(&document::Job::from(job.clone()).with_failures(failures));
         return Ok(());
     }
     let now = store.now().await?;
@@ -207,7 +229,9 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
         .maybe("key", job.key.as_deref())
         .maybe("task", job.task.as_deref())
         .add("status", state_name(job.state))
-        .maybe("lane", lane)
+        .maybe("lane", lane_of(job, lane))
+        .maybe("runs on", job.node.as_ref().map(|node| &*node.0))
+        .maybe("token", job.token.map(|token| token.to_string()))
         .maybe("cancel", job.cancel_requested.then_some("requested"))
         .add("payload", String::from_utf8_lossy(job.payload.as_bytes()))
         .add("score", job.score.to_string())
@@ -224,7 +248,35 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
         .maybe("finished", job.finished_at.map(when))
         .maybe("options", options.and_then(Result::ok));
     say(fields.render());
+    if !failures.is_empty() {
+        let table = failures_table(&failures, now).render(Terminal::of_stdout());
+        say(format!("\nlatest failures:\n{table}"));
+    }
     Ok(())
+}
+
+/// The lane of a job, and what it does.
+fn lane_of(job: &JobView, state: Option<String>) -> Option<String> {
+    let lane = job.lane?;
+    Some(state.map_or_else(|| lane.to_string(), |state| format!("{lane}, {state}")))
+}
+
+fn failures_table(failures: &[JobFailure], now: Timestamp) -> Table {
+    let mut table = Table::new(&[
+        ("when", Column::Name),
+        ("attempt", Column::Number),
+        ("node", Column::Name),
+        ("error", Column::Text),
+    ]);
+    for failure in failures {
+        table.row(vec![
+            relative(now, failure.at.0).into(),
+            failure.attempt.to_string().into(),
+            failure.node.as_deref().unwrap_or("").into(),
+            Cell::toned(&failure.error, Tone::Bad),
+        ]);
+    }
+    table
 }
 
 /// The lane of a waiting job: its state, not only `run_at`, decides when the job runs.

@@ -11,10 +11,12 @@ use super::args::{Common, PageArgs, Yes};
 use super::jobs;
 use super::tones::lane_state;
 use crate::app::error::Error;
+use crate::app::find;
+use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
+use crate::app::lane_jobs::{self, LaneJobs};
 use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, SCAN_MAX};
 use crate::app::lanes as actions;
 use crate::app::range::By;
-use crate::app::{find, lane_jobs};
 use crate::base::text::{count, failures, one_line, retries_in_words};
 use crate::base::time::{absolute, relative};
 use crate::cli::output::fields::Fields;
@@ -193,7 +195,9 @@ impl Lanes {
         let Some(lane) = find::known_lane(store, &self.queue, key).await? else {
             return self.show_ended(store, queue, key).await;
         };
-        let (claimed, waiting) = lane_jobs::of(store, queue, key).await?;
+        let most = (!self.common.json).then_some(TABLE_PAYLOAD_BYTES_MAX);
+        let LaneJobs { claimed, waiting, next } =
+            lane_jobs::of(store, &self.queue, key, None, most).await?;
         if self.common.json {
             let lane = document::Lane::of_queue(lane, self.queue.as_str().into());
             say_json(&lane.with_jobs(claimed, waiting));
@@ -206,11 +210,9 @@ impl Lanes {
                 say(format!("\n{what}:\n{}", jobs_table(jobs, now).render(Terminal::of_stdout())));
             }
         }
-        let left = lane.jobs.saturating_sub((claimed.len() + waiting.len()) as u64);
-        if left > 0 {
+        if let Some(next) = next {
             hint(format!(
-                "{} more: `seriatim jobs --queue {} --key {}`",
-                left,
+                "more: `seriatim jobs --queue {0} --key {1} --state queued --by turn --after {0}/{next}`",
                 self.queue,
                 one_line(key)
             ));
@@ -220,7 +222,8 @@ impl Lanes {
 
     /// The key has nothing left to do, usually because its jobs are done. This is no error.
     async fn show_ended(&self, store: &dyn Store, queue: &Queue, key: &str) -> Result<(), Failure> {
-        let ended = lane_jobs::ended(store, &self.queue, key).await?;
+        let most = (!self.common.json).then_some(TABLE_PAYLOAD_BYTES_MAX);
+        let ended = lane_jobs::ended(store, &self.queue, key, most).await?;
         if self.common.json {
             say_json(&document::EndedLane::new(&self.queue, key, ended));
             return Ok(());
@@ -344,6 +347,7 @@ fn in_full(queue: &str, lane: &LaneView, now: Timestamp) -> Fields {
         .maybe("held by", lane.node.as_ref().map(|node| &*node.0))
         .maybe("token", lane.token.map(|token| token.to_string()))
         .maybe("since", lane.claimed_at.map(when))
+        .maybe("lease until", lane.lease_until.map(when))
         .maybe("progress", lane.progress.as_deref())
         .maybe("error", lane.error.as_deref());
     fields
@@ -365,7 +369,7 @@ fn jobs_table(jobs: &[JobView], now: Timestamp) -> Table {
             relative(now, job.run_at).into(),
             job.attempt.to_string().into(),
             job.task.as_deref().unwrap_or("").into(),
-            String::from_utf8_lossy(job.payload.as_bytes()).into(),
+            jobs::payload_cell(job),
         ]);
     }
     table

@@ -3,21 +3,21 @@
 use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
-use serde::Serialize;
-use seriatim::store::{JobState, JobView, Push, Selected, Selection};
-use seriatim::{Job, JobId, Payload, RunAt, Timestamp, store::Store};
+use seriatim::store::{JobView, Selected, Selection};
+use seriatim::{JobId, Payload, Timestamp, store::Store};
 
 use super::args::{Common, PageArgs, Yes};
-use super::jobs::show_job;
+use super::job_filters::FilterArgs;
+use super::jobs::{hint_more, payload_cell, show_job};
 use crate::app::act::{self, Bulk};
 use crate::app::find;
-use crate::app::morgue::{self, By};
-use crate::app::words::{push_status, state_name};
+use crate::app::morgue::{self, By, Wanted};
+use crate::app::words::push_status;
 use crate::base::text::count;
 use crate::base::time::relative;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, hint, say, say_json};
-use crate::protocol::document::{self, Done};
+use crate::cli::output::{Failure, Terminal, say, say_json};
+use crate::protocol::document::{self, Done, EditedJob};
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
@@ -32,9 +32,8 @@ pub(crate) struct Morgue {
     /// The order; `time` is newest first
     #[arg(long, value_enum, default_value_t = By::Time)]
     by: By,
-    /// Only of this key
-    #[arg(long)]
-    key: Option<String>,
+    #[command(flatten)]
+    filters: FilterArgs,
     #[command(flatten)]
     page: PageArgs,
     #[command(subcommand)]
@@ -113,8 +112,12 @@ impl Morgue {
             .using(async |store| match &self.action {
                 None => self.list(&*store).await,
                 Some(Action::Show { id }) => {
-                    show_job(&*store, &dead_job(&*store, &self.queue, *id).await?, self.common.json)
-                        .await
+                    show_job(
+                        &*store,
+                        &morgue::dead_job(&*store, &self.queue, *id).await?,
+                        self.common.json,
+                    )
+                    .await
                 }
                 Some(Action::Requeue { which }) => self.requeue(&*store, which).await,
                 Some(Action::Delete { which, yes }) => self.delete(&*store, which, *yes).await,
@@ -124,21 +127,26 @@ impl Morgue {
     }
 
     async fn list(&self, store: &dyn Store) -> Result<(), Failure> {
-        let (key, after) = (self.key.clone(), self.page.after.clone());
-        let rows_max = self.page.rows_max();
-        let page = morgue::page(store, &self.queue, self.by, key, after, rows_max).await?;
+        let wanted = Wanted {
+            queue: &self.queue,
+            by: self.by,
+            filters: self.filters.given(),
+            after: self.page.after.as_deref(),
+            rows_max: self.page.rows_max(),
+            payload_bytes_max: self.filters.payload_bytes_max(self.common.json),
+            scan_max: self.filters.scan_max(),
+        };
+        let page = morgue::page(store, wanted).await?;
         if self.common.json {
             say_json(&document::Jobs::from(page));
             return Ok(());
         }
         if page.rows.is_empty() {
             say(format!("no dead jobs of {}", self.queue));
-            return Ok(());
+        } else {
+            say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
         }
-        say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
-        if let Some(next) = page.next {
-            hint(format!("more: --after {next}"));
-        }
+        hint_more(&page);
         Ok(())
     }
 
@@ -186,62 +194,17 @@ impl Morgue {
         Ok(())
     }
 
-    /// Pushes before it deletes, so that a crash loses nothing; the idempotency key lets a repeated edit
-    /// find the job of an interrupted one.
     async fn edit(&self, store: &dyn Store, id: JobId, payload: &str) -> Result<(), Failure> {
         let payload = Payload::from_json_text(payload)?;
-        let dead = dead_job(store, &self.queue, id).await?;
-        let job = edited(&dead, payload, store.now().await?);
-        let pushed = store.push(Push { now: None, jobs: vec![job] }).await?;
-        let pushed = pushed.first().ok_or_else(|| Failure::failed("the push had no answer"))?;
-        let which = Selection::Jobs(vec![id]);
-        let selected = Selected { now: None, queue: self.queue.as_str().into(), which };
-        store.delete_dead(selected).await?;
+        let pushed = morgue::edit(store, &self.queue, id, payload).await?;
         let status = push_status(pushed.status);
         if self.common.json {
-            say_json(&EditedJob { edited: id, pushed: pushed.into() });
+            say_json(&EditedJob::new(id, &pushed));
         } else {
             say(format!("{id} is now {} ({status})", pushed.job_id));
         }
         Ok(())
     }
-}
-
-/// The answer to `edit`.
-#[derive(Serialize)]
-struct EditedJob {
-    edited: JobId,
-    #[serde(flatten)]
-    pushed: document::Pushed,
-}
-
-/// The dead job of this id.
-async fn dead_job(store: &dyn Store, queue: &str, id: JobId) -> Result<JobView, Failure> {
-    find::queue(store, queue).await?;
-    let job = find::job(store, id).await?;
-    if job.state == JobState::Dead && &*job.queue == queue {
-        return Ok(job);
-    }
-    let what = match (&*job.queue == queue, job.state) {
-        (false, _) => format!("is one of queue {}", job.queue),
-        (true, state) => format!("is {}", state_name(state)),
-    };
-    Err(Failure::failed(format!(
-        "job {id} is not in the morgue of {queue}: it {what}; see `seriatim jobs show {id}`"
-    )))
-}
-
-/// The job to push: due now, with the score and options of the dead one.
-fn edited(dead: &JobView, payload: Payload, now: Timestamp) -> Job {
-    let mut job = Job::with_payload(&*dead.queue, payload);
-    job.key = dead.key.as_deref().map(str::to_owned);
-    job.task = dead.task.as_deref().map(str::to_owned);
-    (job.score, job.priority, job.run_at) = (Some(dead.score), dead.priority, RunAt::Now);
-    job.options = dead.options.as_deref().cloned().unwrap_or_default();
-    // Its own would find the dead job; an expiry in the past would end the job immediately.
-    job.options.idempotency_key = Some(format!("edit-{}", dead.id));
-    job.options.expires_at = job.options.expires_at.filter(|at| *at > now);
-    job
 }
 
 fn table(jobs: &[JobView], now: Timestamp) -> Table {
@@ -259,7 +222,7 @@ fn table(jobs: &[JobView], now: Timestamp) -> Table {
             job.key.as_deref().unwrap_or("").into(),
             job.finished_at.map(|at| relative(now, at)).unwrap_or_default().into(),
             job.attempt.to_string().into(),
-            String::from_utf8_lossy(job.payload.as_bytes()).into(),
+            payload_cell(job),
             Cell::toned(job.error.as_deref().unwrap_or(""), Tone::Bad),
         ]);
     }

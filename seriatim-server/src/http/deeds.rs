@@ -31,8 +31,14 @@ struct Listing {
     /// Only what names this queue
     #[schemars(regex(pattern = queue_pattern()))]
     queue: Option<String>,
+    /// Only what this token or person did
+    who: Option<String>,
+    /// Only deeds whose name has this text
+    action: Option<String>,
     /// Only from this time on
     since: Option<Time>,
+    /// Only up to this time
+    until: Option<Time>,
     /// Most rows. Default: 50
     #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
@@ -42,13 +48,16 @@ struct Listing {
 
 async fn list(
     State(app): State<Shared>,
-    Query(Listing { of, queue, since, limit, after }): Query<Listing>,
+    Query(listing): Query<Listing>,
 ) -> Result<Answer<Page>, Problem> {
     let wanted = Wanted {
-        of: of.as_deref(),
-        queue: queue.as_deref(),
-        since: since.map(|Time(since)| since),
-        after: after.as_deref(),
+        of: listing.of.as_deref(),
+        queue: listing.queue.as_deref(),
+        who: listing.who.as_deref(),
+        action: listing.action.as_deref(),
+        since: listing.since.map(|Time(since)| since),
+        until: listing.until.map(|Time(until)| until),
+        after: listing.after.as_deref(),
     };
-    Ok(Answer::of(&deeds::latest(&*app.store, wanted, rows_max(limit)?).await?))
+    Ok(Answer::of(&deeds::latest(&*app.store, wanted, rows_max(listing.limit)?).await?))
 }

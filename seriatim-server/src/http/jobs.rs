@@ -12,11 +12,14 @@ use super::caller::Caller;
 use super::input::{Json, Part, Query};
 use super::limits::PAGE_ROWS_DEFAULT;
 use super::problem::Problem;
-use super::route::{Answer, Route};
+use super::route::{Answer, Route, bytes_of};
 use super::state::Shared;
+use crate::app::failures;
 use crate::app::find;
-use crate::app::job_pages::{self, Status, Wanted};
+use crate::app::job_filters::Filters;
+use crate::app::job_pages::{self, By, Status, Wanted};
 use crate::app::jobs;
+use crate::app::lane_pages::{SCAN_DEFAULT, SCAN_MAX};
 use crate::protocol::document::{Job, JobDeleted, Jobs};
 use crate::protocol::schema::{exactly_one, queue_pattern};
 use crate::protocol::value::{Length, Time};
@@ -38,6 +41,14 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
+/// Most rows that a page looks at: what was asked for, within the limit.
+pub(super) fn scan_max(asked: Option<usize>) -> Result<usize, Problem> {
+    match asked.unwrap_or(SCAN_DEFAULT) {
+        rows @ 1..=SCAN_MAX => Ok(rows),
+        _ => Err(Problem::invalid("scan_max", format!("must be 1 to {SCAN_MAX}"))),
+    }
+}
+
 /// Most rows of a page: what was asked for, within the limit.
 pub(super) fn rows_max(limit: Option<usize>) -> Result<usize, Problem> {
     match limit.unwrap_or(PAGE_ROWS_DEFAULT) {
@@ -57,7 +68,34 @@ struct Listing {
     #[schemars(regex(pattern = queue_pattern()))]
     queue: Option<String>,
     /// Only of this key
-    key: Option<String>,
+    #[serde(default)]
+    key: String,
+    /// Only jobs whose key begins so
+    #[serde(default)]
+    prefix: String,
+    /// Only of this task
+    #[serde(default)]
+    task: String,
+    /// Only jobs with this text in their last error
+    #[serde(default)]
+    error: String,
+    /// Only jobs with this text in their payload or their last error
+    #[serde(default)]
+    text: String,
+    /// Only jobs due then or later; of ended ones, those that ended then or later
+    #[serde(default)]
+    from: String,
+    /// Only jobs due then or earlier; of ended ones, those that ended then or earlier
+    #[serde(default)]
+    to: String,
+    /// Default: time
+    #[serde(default)]
+    order: By,
+    /// Leave out longer payloads
+    payload_bytes_max: Option<usize>,
+    /// Most jobs to look at for those that fit. Default: 10000
+    #[schemars(range(min = 1, max = SCAN_MAX))]
+    scan_max: Option<usize>,
     /// Most rows. Default: 50
     #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
@@ -80,7 +118,18 @@ async fn list(
     let wanted = Wanted {
         queue: listing.queue.as_deref(),
         status: listing.state,
-        key: listing.key.as_deref(),
+        by: listing.order,
+        filters: Filters {
+            key: &listing.key,
+            prefix: &listing.prefix,
+            task: &listing.task,
+            error: &listing.error,
+            text: &listing.text,
+            from: &listing.from,
+            to: &listing.to,
+        },
+        payload_bytes_max: listing.payload_bytes_max,
+        scan_max: scan_max(listing.scan_max)?,
         after: listing.after.as_deref(),
         rows_max: rows_max(listing.limit)?,
     };
@@ -89,7 +138,10 @@ async fn list(
 }
 
 async fn show(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer<Job>, Problem> {
-    Answer::job(find::job(&*app.store, id).await?).await
+    let store = &*app.store;
+    let job = find::job(store, id).await?;
+    let failures = failures::of(store, job.id).await?;
+    Answer::written(bytes_of(&job), move || Job::from(job).with_failures(failures)).await
 }
 
 async fn retry(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer<Job>, Problem> {

@@ -9,14 +9,15 @@ use seriatim::store::{LaneId, Store};
 
 use super::access::Access;
 use super::input::{Part, Query};
-use super::jobs::rows_max;
+use super::jobs::{rows_max, scan_max};
 use super::limits::JOB_BYTES;
 use super::problem::Problem;
 use super::route::{Answer, Route, bytes_of};
 use super::state::Shared;
-use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, SCAN_MAX};
+use crate::app::lane_jobs::{self, LaneJobs};
+use crate::app::lane_pages::{self, Filters, SCAN_MAX};
 use crate::app::range::By;
-use crate::app::{find, lane_jobs, lanes};
+use crate::app::{find, lanes};
 use crate::protocol::document::{Done, Lane, Lanes};
 use crate::protocol::schema::Foreign;
 
@@ -114,14 +115,6 @@ async fn running(
     pages(&*app.store, &queue, Listing { state, limit, after, ..Listing::default() }).await
 }
 
-/// Most lanes that a page looks at: what was asked for, within the limit.
-fn scan_max(asked: Option<usize>) -> Result<usize, Problem> {
-    match asked.unwrap_or(SCAN_DEFAULT) {
-        lanes @ 1..=SCAN_MAX => Ok(lanes),
-        _ => Err(Problem::invalid("scan_max", format!("must be 1 to {SCAN_MAX}"))),
-    }
-}
-
 async fn pages(store: &dyn Store, queue: &str, listing: Listing) -> Result<Answer<Lanes>, Problem> {
     find::queue(store, queue).await?;
     let wanted = lane_pages::Wanted {
@@ -162,9 +155,9 @@ async fn show(
     Query(OfKey { key }): Query<OfKey>,
 ) -> Result<Answer<Lane>, Problem> {
     let store = &*app.store;
-    let view = find::queue(store, &queue).await?;
+    find::queue(store, &queue).await?;
     let lane = find::lane(store, &queue, &key).await?;
-    let (claimed, waiting) = lane_jobs::of(store, &view.queue, &key).await?;
+    let LaneJobs { claimed, waiting, .. } = lane_jobs::of(store, &queue, &key, None, None).await?;
     let jobs = claimed.iter().chain(&waiting);
     let bytes = jobs.map(bytes_of).sum();
     let document = move || Lane::of_queue(lane, queue.into()).with_jobs(claimed, waiting);

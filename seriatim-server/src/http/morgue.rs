@@ -3,20 +3,23 @@
 use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use seriatim::JobId;
+use serde_json::value::RawValue;
 use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::{Selected, Selection};
+use seriatim::{JobId, Payload};
 
 use super::access::Access;
 use super::input::{Json, Part, Query};
-use super::jobs::rows_max;
+use super::jobs::{rows_max, scan_max};
 use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::act::{self, Bulk};
 use crate::app::find;
-use crate::app::morgue::{self, By};
-use crate::protocol::document::{Done, Jobs};
+use crate::app::job_filters::Filters;
+use crate::app::lane_pages::SCAN_MAX;
+use crate::app::morgue::{self, By, Wanted};
+use crate::protocol::document::{Done, EditedJob, Jobs};
 use crate::protocol::schema::{Foreign, exactly_one};
 
 pub(super) fn routes() -> Vec<Route> {
@@ -27,6 +30,8 @@ pub(super) fn routes() -> Vec<Route> {
             .says("Sends dead jobs back to their queue, due now"),
         Route::post("/api/v1/queues/{queue}/morgue/delete", Access::Admin, delete)
             .says("Deletes dead jobs"),
+        Route::post("/api/v1/queues/{queue}/morgue/edit", Access::Admin, edit)
+            .says("Pushes a dead job again with another payload, and deletes the dead one"),
     ]
 }
 
@@ -38,7 +43,31 @@ struct Listing {
     #[serde(default)]
     order: By,
     /// Only of this key
-    key: Option<String>,
+    #[serde(default)]
+    key: String,
+    /// Only jobs whose key begins so
+    #[serde(default)]
+    prefix: String,
+    /// Only of this task
+    #[serde(default)]
+    task: String,
+    /// Only jobs with this text in their last error
+    #[serde(default)]
+    error: String,
+    /// Only jobs with this text in their payload or their last error
+    #[serde(default)]
+    text: String,
+    /// Only jobs that died then or later
+    #[serde(default)]
+    from: String,
+    /// Only jobs that died then or earlier
+    #[serde(default)]
+    to: String,
+    /// Leave out longer payloads
+    payload_bytes_max: Option<usize>,
+    /// Most jobs to look at for those that fit. Default: 10000
+    #[schemars(range(min = 1, max = SCAN_MAX))]
+    scan_max: Option<usize>,
     /// Most rows. Default: 50
     #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
@@ -51,9 +80,46 @@ async fn list(
     Part(queue): Part<String>,
     Query(listing): Query<Listing>,
 ) -> Result<Answer<Jobs>, Problem> {
-    let Listing { order, key, limit, after } = listing;
-    let page = morgue::page(&*app.store, &queue, order, key, after, rows_max(limit)?).await?;
-    Answer::jobs(page).await
+    let wanted = Wanted {
+        queue: &queue,
+        by: listing.order,
+        filters: Filters {
+            key: &listing.key,
+            prefix: &listing.prefix,
+            task: &listing.task,
+            error: &listing.error,
+            text: &listing.text,
+            from: &listing.from,
+            to: &listing.to,
+        },
+        after: listing.after.as_deref(),
+        rows_max: rows_max(listing.limit)?,
+        payload_bytes_max: listing.payload_bytes_max,
+        scan_max: scan_max(listing.scan_max)?,
+    };
+    Answer::jobs(morgue::page(&*app.store, wanted).await?).await
+}
+
+/// Which dead job, and what it is to be about.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "JobEdit")]
+struct Edit {
+    #[schemars(with = "Foreign<JobId>")]
+    job_id: JobId,
+    /// The new payload
+    #[schemars(with = "serde_json::Value")]
+    payload: Box<RawValue>,
+}
+
+async fn edit(
+    State(app): State<Shared>,
+    Part(queue): Part<String>,
+    Json(Edit { job_id, payload }): Json<Edit>,
+) -> Result<Answer<EditedJob>, Problem> {
+    let payload = Payload::from_raw(payload);
+    let pushed = morgue::edit(&*app.store, &queue, job_id, payload).await?;
+    Ok(Answer::of(&EditedJob::new(job_id, &pushed)).counting(1))
 }
 
 /// Which dead jobs: one of the three.

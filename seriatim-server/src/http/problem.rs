@@ -189,6 +189,7 @@ impl From<app::Error> for Problem {
             | E::NotClaimed
             | E::NoLaneFree { .. }
             | E::SeveralNodes { .. }
+            | E::NotDead { .. }
             | E::NotWaiting { .. } => ("", error.to_string()),
         };
         match error {

@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::state::App;
 use crate::app::deeds;
+use crate::app::failures;
 use crate::app::figures::Figures;
 use crate::app::history::Recorder;
 
@@ -17,16 +18,18 @@ const EVERY: Duration = Duration::from_secs(10);
 const SHARE: u32 = 20;
 /// How often deeds that are too old are looked for.
 const TRIM_EVERY: Duration = Duration::from_secs(24 * 3_600);
+/// How often failures that are too old or too many are.
+const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
 /// How long a node leads without another sample.
 const LEADS_FOR: Duration = Duration::from_secs(60);
 
 /// Records until the node drains.
 pub(super) async fn run(app: Arc<App>) {
     let node = NodeId::from(format!("samples-{:032x}", fastrand::u128(..)).as_str());
-    let (mut recorder, mut trimmed) = (Recorder::default(), None);
+    let (mut recorder, mut trimmed, mut swept) = (Recorder::default(), None, None);
     loop {
         let begun = Instant::now();
-        if let Err(error) = sample(&app, &node, &mut recorder, &mut trimmed).await {
+        if let Err(error) = sample(&app, &node, &mut recorder, (&mut trimmed, &mut swept)).await {
             tracing::debug!(%error, "cannot record the history of figures");
         }
         let pause = EVERY.max(begun.elapsed() * SHARE);
@@ -41,7 +44,7 @@ async fn sample(
     app: &App,
     node: &NodeId,
     recorder: &mut Recorder,
-    trimmed: &mut Option<Instant>,
+    (trimmed, swept): (&mut Option<Instant>, &mut Option<Instant>),
 ) -> seriatim::Result<()> {
     let store = &*app.store;
     let lead = Lead { now: None, role: "samples".into(), node: node.clone(), ttl: LEADS_FOR };
@@ -55,6 +58,10 @@ async fn sample(
     if trimmed.is_none_or(|at| at.elapsed() >= TRIM_EVERY) {
         *trimmed = Some(Instant::now());
         deeds::trim(store, now).await?;
+    }
+    if swept.is_none_or(|at| at.elapsed() >= SWEEP_EVERY) {
+        *swept = Some(Instant::now());
+        failures::trim(store, now).await?;
     }
     Ok(())
 }

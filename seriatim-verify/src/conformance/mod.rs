@@ -19,6 +19,7 @@ mod claiming;
 mod ending;
 mod figures;
 mod going_on;
+mod job_views;
 mod leasing;
 mod notes;
 mod people;
@@ -41,6 +42,7 @@ pub fn cases() -> Vec<Case> {
         notes::cases(),
         people::cases(),
         views::cases(),
+        job_views::cases(),
         figures::cases(),
         taking_back::cases(),
         random::cases(),

@@ -19,6 +19,8 @@ pub(super) fn cases() -> Vec<Case> {
         lanes_are_listed_in_a_range_of_their_order,
         a_range_in_another_order_is_refused,
         running_lanes_show_their_holder,
+        running_lanes_show_until_when_their_claims_hold,
+        jobs_show_their_lane_and_who_runs_them,
         jobs_are_listed_page_by_page,
         jobs_are_listed_in_one_state,
         a_page_of_large_jobs_ends_early_and_the_next_goes_on,
@@ -344,6 +346,65 @@ async fn running_lanes_show_their_holder(mut bench: Bench) {
     assert_eq!((lane.state, lane.jobs, lane.token), (LaneState::Claimed, 2, Some(turn.token)));
     assert_eq!(lane.node.as_ref(), Some(&bench.node.id));
     assert_eq!(lane.claimed_at, Some(bench.now));
+}
+
+async fn running_lanes_show_until_when_their_claims_hold(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    bench.push_all(["a", "b", "c"].map(|key| loose("x").key(key)).to_vec()).await;
+    let end = async |bench: &Bench, key: &str| {
+        let one = LaneQuery { key: Some(key.into()), ..all_lanes(LaneOrder::Age) };
+        bench.store.lanes(one).await.unwrap().rows[0].lease_until
+    };
+    assert_eq!(end(&bench, "a").await, None, "nobody holds it");
+    let of_node = bench.claim(1).await.remove(0);
+    let lease = Lease::Own { ttl: LEASE * 3 };
+    let own = Claim { lease, ..bench.claim_request("q", 1) };
+    let own = bench.claimed(own).await.turns.remove(0);
+    let begun = bench.now;
+    assert_eq!(end(&bench, "a").await, Some(begun + LEASE));
+    assert_eq!(end(&bench, "b").await, Some(begun + LEASE * 3));
+    assert_eq!(end(&bench, "c").await, None);
+    bench.pass(LEASE / 2);
+    let beat = Beat { lane: own.lane, token: own.token, progress: None, extend: Some(LEASE * 4) };
+    bench.beat_as(bench.node.clone(), vec![beat]).await;
+    assert_eq!(end(&bench, "a").await, Some(bench.now + LEASE), "its node lives");
+    assert_eq!(end(&bench, "b").await, Some(bench.now + LEASE * 4), "it was extended");
+    assert!(bench.declare_dead(&bench.node.clone(), bench.now).await);
+    assert!(end(&bench, "a").await.is_some_and(|until| until <= bench.now), "its node is gone");
+    bench.other_node("other").await;
+    bench.done(&of_node).await;
+    bench.done(&own).await;
+}
+
+async fn jobs_show_their_lane_and_who_runs_them(mut bench: Bench) {
+    for mode in Mode::ALL {
+        bench.declare(Queue::new("q", mode)).await;
+        let job = |i: usize| match mode {
+            Mode::Parallel => loose(&format!("{i}")),
+            _ => loose(&format!("{i}")).key(format!("k{}", i % 2)),
+        };
+        let pushed = bench.push_all((0..4).map(job).collect()).await;
+        for one in &pushed {
+            let job = bench.job(one.job_id).await;
+            assert!(job.lane.is_some() && job.token.is_none() && job.node.is_none(), "{mode}");
+        }
+        let turn = bench.claim(1).await.remove(0);
+        let later = bench.push(job(0)).await;
+        for job in bench.store.jobs(queued()).await.unwrap().rows {
+            let runs = turn.jobs.iter().any(|one| one.id == job.id);
+            let node = Some(bench.node.id.clone()).filter(|_| runs);
+            assert_eq!((job.token, job.node), (Some(turn.token).filter(|_| runs), node), "{mode}");
+            let lane = LaneQuery { lane: job.lane, ..all_lanes(LaneOrder::Age) };
+            let lane = bench.store.lanes(lane).await.unwrap().rows.remove(0);
+            assert_eq!(lane.key, job.key, "{mode}");
+        }
+        let waiting = bench.job(later.job_id).await;
+        assert!(waiting.token.is_none() && waiting.node.is_none(), "{mode}");
+        bench.end(&turn, Outcome::Bury { error: "hopeless".into() }).await;
+        let dead = bench.job(turn.jobs[0].id).await;
+        assert_eq!((dead.lane, dead.token, dead.node), (None, None, None), "{mode}");
+        bench.delete_queue(1_000).await;
+    }
 }
 
 /// The waiting jobs, four per page.

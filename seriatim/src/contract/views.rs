@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::fleet::{Command, NodeInfo};
+use super::job_query::JobQuery;
+use super::job_view::JobView;
 use super::lane_query::{LaneQuery, LaneStage};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::job::JobOptions;
-use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
-use crate::model::payload::Payload;
+use crate::model::limits::PAGE_BYTES_MAX;
 use crate::model::queue::{Mode, Queue};
 use crate::model::turn::Turn;
 
@@ -36,7 +36,9 @@ pub trait Views: Send + Sync {
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>>;
 
     /// Jobs of a queue, one page. A page ends early when its payloads reach
-    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX).
+    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX), and with filters when it has looked at enough.
+    ///
+    /// - The order of turns without a key, or of jobs that do not wait or run, is `Invalid`.
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>>;
 
     /// One job in any state. The id of a job that merged with another returns the state of that one.
@@ -151,6 +153,8 @@ pub struct LaneView {
     pub node: Option<NodeId>,
     /// When it was claimed.
     pub claimed_at: Option<Timestamp>,
+    /// Until when its claim holds, if nothing extends it; `None` also if its node is forgotten.
+    pub lease_until: Option<Timestamp>,
     /// The last progress that its holder reported, as JSON.
     pub progress: Option<Arc<str>>,
 }
@@ -186,6 +190,7 @@ impl LaneView {
             token: None,
             node: None,
             claimed_at: None,
+            lease_until: None,
             progress: None,
         }
     }
@@ -203,35 +208,6 @@ impl LaneView {
     }
 }
 
-/// The states of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum JobState {
-    /// It waits.
-    Queued,
-    /// It runs.
-    Running,
-    /// It is done.
-    Succeeded,
-    /// It is in the morgue. (`GET /jobs/{id}/status` answers `failed`, as Dataloader does.)
-    Dead,
-    /// It was cancelled, or it expired.
-    Canceled,
-}
-
-/// The order of a listing of jobs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum JobOrder {
-    /// By arrival.
-    #[default]
-    Arrival,
-    /// By last change, newest first (dead and finished jobs).
-    UpdatedAt,
-    /// By key (dead jobs).
-    Key,
-}
-
 /// The number of payloads of these lengths in one page: up to the one that reaches
 /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX).
 pub(crate) fn rows_of_page(lengths: impl IntoIterator<Item = usize>) -> usize {
@@ -243,108 +219,6 @@ pub(crate) fn rows_of_page(lengths: impl IntoIterator<Item = usize>) -> usize {
         (rows, bytes) = (rows + 1, bytes + length);
     }
     rows
-}
-
-/// Which jobs a listing shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum JobFilter {
-    /// Jobs that have not ended: waiting and running.
-    #[default]
-    Live,
-    /// Jobs in one state.
-    In(JobState),
-}
-
-impl JobFilter {
-    /// Whether it includes jobs in this state.
-    pub fn shows(self, state: JobState) -> bool {
-        match self {
-            Self::Live => matches!(state, JobState::Queued | JobState::Running),
-            Self::In(one) => one == state,
-        }
-    }
-}
-
-impl From<JobState> for JobFilter {
-    fn from(state: JobState) -> Self {
-        Self::In(state)
-    }
-}
-
-/// See [`Views::jobs`].
-#[derive(Clone, Debug)]
-pub struct JobQuery {
-    /// The queue.
-    pub queue: Arc<str>,
-    /// Which of its jobs.
-    pub filter: JobFilter,
-    /// Only jobs of this key.
-    pub key: Option<String>,
-    /// The order.
-    pub order: JobOrder,
-    /// Where to start: the `next` of the previous page.
-    pub after: Option<String>,
-    /// Most rows.
-    pub rows_max: usize,
-}
-
-impl JobQuery {
-    /// Jobs of a queue by arrival: the first page.
-    pub fn new(queue: impl Into<Arc<str>>, filter: impl Into<JobFilter>) -> Self {
-        Self {
-            queue: queue.into(),
-            filter: filter.into(),
-            key: None,
-            order: JobOrder::Arrival,
-            after: None,
-            rows_max: PAGE_ROWS_MAX,
-        }
-    }
-}
-
-/// A job, as listings show it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct JobView {
-    /// Its id.
-    pub id: JobId,
-    /// Its queue.
-    pub queue: Arc<str>,
-    /// Its key.
-    pub key: Option<Arc<str>>,
-    /// Its task.
-    pub task: Option<Arc<str>>,
-    /// Its state.
-    pub state: JobState,
-    /// Its payload.
-    pub payload: Payload,
-    /// Its score: its place among the jobs of its key.
-    pub score: f64,
-    /// Its priority.
-    pub priority: u16,
-    /// When it is, or was, due.
-    pub run_at: Timestamp,
-    /// The number of claims that included it.
-    pub attempt: u32,
-    /// −1 before the first failure (the lane's in `accumulate`).
-    pub retry_count: i32,
-    /// The number of lost claims of it.
-    pub crashes: u32,
-    /// The last error.
-    pub error: Option<Arc<str>>,
-    /// Whether it is flagged for cancellation.
-    pub cancel_requested: bool,
-    /// When it was pushed.
-    pub created_at: Timestamp,
-    /// When it first started.
-    pub started_at: Option<Timestamp>,
-    /// When it ended.
-    pub finished_at: Option<Timestamp>,
-    /// The last heartbeat of its holder.
-    pub heartbeat_at: Option<Timestamp>,
-    /// The last progress that its holder reported, as JSON.
-    pub progress: Option<Arc<str>>,
-    /// The queue settings that it overrides.
-    pub options: Option<Box<JobOptions>>,
 }
 
 /// A node, as listings show it.

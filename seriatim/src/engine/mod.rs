@@ -34,7 +34,7 @@ pub use claim::scheduler::Scheduler;
 pub use claim::splitter::{FleetView, Prefer, Splitter};
 pub use handle::{Handle, RunningCall};
 pub use settle::exhausted::Exhausted;
-pub use settle::turn_log::TurnLog;
+pub use settle::turn_log::{FailedTurn, TurnLog};
 pub use summary::Summary;
 #[doc(hidden)]
 pub use upkeep::origin::ProcessStat;

@@ -43,6 +43,10 @@ pub const NOTES_MAX: usize = 1_000;
 pub const PAGE_ROWS_MAX: usize = 1_000;
 /// Payload bytes at which a page of jobs ends early; the job that reaches the limit is included.
 pub const PAGE_BYTES_MAX: usize = 4 << 20;
+/// Payload bytes after which a listing with filters ends its look, if its looks are limited.
+pub const SCAN_BYTES_MAX: usize = 64 << 20;
+/// Longest text that a listing of jobs searches for, in bytes.
+pub const SOUGHT_BYTES_MAX: usize = 1 << 10;
 /// Most rows that one call of a bulk action (requeue, delete, sweep) changes; its answer tells whether more are left.
 pub const ACTION_ROWS_MAX: usize = 10_000;
 /// Longest error text kept with a lane or a job, in bytes; longer texts lose their middle.

@@ -19,6 +19,11 @@ pub(super) fn set_back(beat: Timestamp) -> Timestamp {
     beat - EARLIER
 }
 
+/// When a claim with a node lease ends, by the stored value: with the last heartbeat, if the node is known to be gone.
+pub(super) fn lease_end(kept: Timestamp, ttl: Duration) -> Timestamp {
+    if kept < Timestamp::from_micros(0) { as_it_was(kept) } else { kept + ttl }
+}
+
 /// The last heartbeat, from the stored value.
 pub(super) fn as_it_was(kept: Timestamp) -> Timestamp {
     if kept < Timestamp::from_micros(0) { kept + EARLIER } else { kept }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
+use super::job_look::{self, JobRows, Step};
 use super::state::State;
 use crate::contract::*;
 use crate::lock::lock;
@@ -240,7 +241,7 @@ impl Views for Memory {
     }
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
-        self.open()?.job_page(&query)
+        job_look::page(self, query).await
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobView>> {
@@ -253,6 +254,13 @@ impl Views for Memory {
 
     async fn nodes(&self) -> Result<Vec<NodeView>> {
         Ok(self.open()?.node_views())
+    }
+}
+
+#[async_trait]
+impl JobRows for Memory {
+    async fn job_rows(&self, query: &JobQuery, looks_max: usize) -> Result<Step> {
+        self.open()?.job_rows(self.at(query.now), query, looks_max)
     }
 }
 

@@ -51,6 +51,7 @@ impl Seen {
 pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
     let (here, now) = (Timestamp::of_this_machine(), store.now().await?);
     let stats = store.stats(None).await?;
+    let payload_bytes_max = Some(0);
     let (mut troubled, mut bound, mut dead) = (Vec::new(), Vec::new(), Vec::new());
     for queue in &stats {
         if queue.lanes > 0 {
@@ -58,14 +59,18 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
         }
         if queue.jobs > 0 {
             let query = JobQuery::new(queue.queue.clone(), JobState::Queued);
-            let mut jobs = store.jobs(JobQuery { rows_max: WAITING_MAX, ..query }).await?.rows;
+            let mut jobs = store
+                .jobs(JobQuery { rows_max: WAITING_MAX, payload_bytes_max, ..query })
+                .await?
+                .rows;
             jobs.retain(|job| job.options.as_ref().is_some_and(|options| options.node.is_some()));
             bound.push((queue.queue.clone(), jobs));
         }
         if queue.dead > 0 {
             let (order, rows_max) = (JobOrder::UpdatedAt, DEAD_MAX);
             let query = JobQuery::new(queue.queue.clone(), JobState::Dead);
-            let latest = store.jobs(JobQuery { order, rows_max, ..query }).await?.rows;
+            let latest =
+                store.jobs(JobQuery { order, rows_max, payload_bytes_max, ..query }).await?.rows;
             dead.push((queue.queue.clone(), latest));
         }
     }

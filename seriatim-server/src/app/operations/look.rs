@@ -60,6 +60,7 @@ pub(super) async fn look(
         order: JobOrder::Arrival,
         after,
         rows_max,
+        payload_bytes_max: Some(0),
         ..JobQuery::new(wish.queue.as_str(), JobState::Dead)
     };
     let page = store.jobs(query).await?;

@@ -18,9 +18,11 @@ use seriatim::{
 };
 use seriatim_verify::checker::Recorder;
 use signals::{dump_when_asked, stop_requested};
+use tokio::task::JoinHandle;
 use watch::Watch;
 
 use super::args::{StoreArg, without_password};
+use crate::app::failures::Failures;
 use crate::base::text::count;
 use crate::cli::output::{Failure, start_log};
 use crate::config::{
@@ -134,7 +136,8 @@ impl Serve {
         }
         let (store, meter) = Metered::wrap(store, journal.clone());
         let recorder = self.recorder(&queues)?;
-        let turn_log = Arc::new(TurnLog::default().with_trace_id(trace::id_of_turn));
+        let (failures, noting) = noting(store.clone());
+        let turn_log = turn_log(failures.clone());
         let watch = Watch::new(meter.clone(), traces.clone(), recorder.clone());
         let mut workers = Workers::new();
         let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?;
@@ -173,6 +176,7 @@ impl Serve {
         if let Some(server) = server {
             server.stop().await;
         }
+        end_noting(&noting, &failures, &store).await;
         traces.stop().await;
         let summary = summary?;
         store.close().await?;
@@ -338,6 +342,25 @@ fn plan(
     }
     engine = config.declared()?.into_iter().fold(engine, EngineBuilder::queue);
     Ok(config.cron_entries()?.into_iter().fold(engine, EngineBuilder::cron))
+}
+
+/// The log of turns, which tells of failures.
+fn turn_log(failures: Arc<Failures>) -> Arc<TurnLog> {
+    let log = TurnLog::default().with_trace_id(trace::id_of_turn);
+    Arc::new(log.with_listener(move |failed| failures.add(failed)))
+}
+
+/// Notes failures in the store.
+fn noting(store: SharedStore) -> (Arc<Failures>, JoinHandle<()>) {
+    let failures = Arc::new(Failures::default());
+    let noted = failures.clone();
+    (failures, tokio::spawn(async move { noted.run(&*store).await }))
+}
+
+/// Notes the last ones.
+async fn end_noting(noting: &JoinHandle<()>, failures: &Failures, store: &SharedStore) {
+    noting.abort();
+    failures.write(&**store).await;
 }
 
 /// The journal that the configuration asks for.

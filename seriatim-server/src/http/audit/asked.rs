@@ -13,6 +13,8 @@ const LIST_SHOWN_MAX: usize = 3;
 const FIELDS_SHOWN_MAX: usize = 24;
 /// Longest text that is shown whole, in bytes.
 const TEXT_BYTES_MAX: usize = 100;
+/// The field whose value is not shown.
+const PAYLOAD: &str = "payload";
 /// Objects within objects that are shown.
 const DEPTH_MAX: usize = 3;
 
@@ -126,6 +128,12 @@ impl<'de> Visitor<'de> for Words {
                 more += 1;
                 continue;
             }
+            if name == PAYLOAD {
+                // What jobs are about is no matter of the log, and may be secret.
+                fields.next_value::<IgnoredAny>()?;
+                shown.push(format!("another {PAYLOAD}"));
+                continue;
+            }
             let piece = fields.next_value_seed(Self { depth: self.depth + 1 })?;
             let mut name = one_line(&name[..name.floor_char_boundary(TEXT_BYTES_MAX * 2)]);
             cut(&mut name, TEXT_BYTES_MAX);
@@ -154,6 +162,10 @@ mod tests {
             (
                 r#"{"mode":"fifo","backoff":{"kind":"linear"}}"#.to_owned(),
                 r#"mode: "fifo", backoff: {kind: "linear"}"#,
+            ),
+            (
+                r#"{"job_id":"j","payload":{"password":1}}"#.to_owned(),
+                r#"job_id: "j", another payload"#,
             ),
             ("{\"all\"".to_owned(), "invalid JSON"),
             ("7".to_owned(), "value: 7"),

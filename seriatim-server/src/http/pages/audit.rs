@@ -4,6 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
+use seriatim::Timestamp;
 
 use super::super::input::Query;
 use super::super::limits::PAGE_ROWS_DEFAULT;
@@ -17,13 +18,24 @@ use crate::app::deeds::{self, Deed, Wanted};
 use crate::base::time;
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct Wish {
     /// A key or a job id
-    #[serde(default)]
     of: String,
-    #[serde(default)]
+    queue: String,
+    who: String,
+    action: String,
+    since: String,
+    until: String,
     after: String,
+}
+
+impl Wish {
+    /// Whether a filter is set that is seldom used.
+    fn is_filtered(&self) -> bool {
+        let rare = [&self.queue, &self.who, &self.action, &self.since, &self.until];
+        rare.iter().any(|text| !text.is_empty())
+    }
 }
 
 /// A deed for a template.
@@ -61,7 +73,8 @@ impl DeedRow {
 #[template(path = "audit.html", blocks = ["live"])]
 struct Audit<'a> {
     frame: &'a Frame,
-    of: &'a str,
+    wish: &'a Wish,
+    is_filtered: bool,
     rows: Vec<DeedRow>,
     next: Option<String>,
 }
@@ -71,17 +84,44 @@ page!(Audit);
 pub(super) async fn show(
     State(app): State<Shared>,
     visit: Visit,
-    Query(Wish { of, after }): Query<Wish>,
+    Query(wish): Query<Wish>,
 ) -> Result<Response, Problem> {
     if visit.scope.is_limited() {
         return Err(visit.scope.refuse("may not see the audit log, which has all queues"));
     }
-    let of_whom = Some(of.as_str()).filter(|of| !of.is_empty());
-    let after = Some(after.as_str()).filter(|after| !after.is_empty());
-    let wanted = Wanted { of: of_whom, after, ..Wanted::default() };
+    let wanted = Wanted {
+        of: given(&wish.of),
+        queue: given(&wish.queue),
+        who: given(&wish.who),
+        action: given(&wish.action),
+        since: moment("since", &wish.since)?,
+        until: moment("until", &wish.until)?,
+        after: given(&wish.after),
+    };
     let page = deeds::latest(&*app.store, wanted, PAGE_ROWS_DEFAULT).await?;
     let path = format!("{}/audit", visit.frame.base);
-    let next = page.next.map(|next| link::with(&path, &[("of", &of), ("after", &next)]));
+    let next = page.next.map(|next| {
+        let query = [
+            ("of", wish.of.as_str()),
+            ("queue", &wish.queue),
+            ("who", &wish.who),
+            ("action", &wish.action),
+            ("since", &wish.since),
+            ("until", &wish.until),
+            ("after", &next),
+        ];
+        link::with(&path, &query)
+    });
     let rows = page.entries.into_iter().map(|deed| DeedRow::new(&visit, deed)).collect();
-    visit.show(&Audit { frame: &visit.frame, of: &of, rows, next })
+    let is_filtered = wish.is_filtered();
+    visit.show(&Audit { frame: &visit.frame, wish: &wish, is_filtered, rows, next })
+}
+
+fn given(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+fn moment(field: &'static str, text: &str) -> Result<Option<Timestamp>, Problem> {
+    let read = |text| time::read(text).map_err(|why| Problem::invalid(field, why));
+    given(text).map(read).transpose()
 }

@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 
-use seriatim::JobId;
 use seriatim::store::{
     Cancel, Cancelled, ClaimSelection, Command, JobState, LaneAction, LaneSelection, Selected,
     Selection,
 };
+use seriatim::{JobId, Payload};
 
 use super::super::access::Access;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use crate::app::operations::{self, Action, List, Wish};
-use crate::app::{act, cron, find, jobs, lanes, nodes};
+use crate::app::{act, cron, find, jobs, lanes, morgue, nodes};
 
 /// A deed: what is done, and to what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) enum On {
     Queue(String),
     Lane { queue: String, lane: LaneSelection },
     Job(JobId),
-    Dead { queue: String, job: JobId },
+    Dead { queue: String, job: JobId, payload: Option<String> },
     Cron { name: String, reason: Option<String> },
     Node(String),
     Operation(String),
@@ -91,6 +91,7 @@ static KINDS: &[Kind] = &[
         .asks("A waiting job ends. A running handler gets the request with its node's next heartbeat."),
     kind("job.delete", "Delete", "deleted").asks(LOST).admin(),
     kind("dead.requeue", "Requeue", "{} jobs requeued"),
+    kind("dead.edit", "Requeue with this payload", "pushed again with another payload").admin(),
     kind("dead.delete", "Delete", "{} jobs deleted").asks(LOST).admin(),
     kind("cron.run", "Run now", "pushed"),
     kind("cron.pause", "Pause", "paused: no node pushes its ticks").undone_by("cron.resume"),
@@ -140,7 +141,10 @@ impl Deed {
                 };
                 On::Lane { queue: needed("queue")?, lane }
             }
-            "dead" => On::Dead { queue: needed("queue")?, job: job(needed("job")?)? },
+            "dead" => {
+                let payload = text("payload");
+                On::Dead { queue: needed("queue")?, job: job(needed("job")?)?, payload }
+            }
             _ => return Err(unknown(&name)),
         };
         Self::new(&name, on).ok_or_else(|| unknown(&name))
@@ -166,8 +170,9 @@ impl Deed {
                     LaneSelection::All | LaneSelection::Failed => {}
                 }
             }
-            On::Dead { queue, job } => {
+            On::Dead { queue, job, payload } => {
                 fields.extend([("queue", queue.clone()), ("job", job.to_string())]);
+                fields.extend(payload.clone().map(|payload| ("payload", payload)));
             }
         }
         fields
@@ -220,7 +225,7 @@ impl Deed {
                 }
                 named(Action::DeleteJobs, &job.queue, *id)
             }
-            (On::Dead { queue, job }, "dead.delete") => named(Action::DeleteDead, queue, *job),
+            (On::Dead { queue, job, .. }, "dead.delete") => named(Action::DeleteDead, queue, *job),
             (On::Lane { queue, lane }, "lane.delete") => {
                 let wish = Wish::new(Action::DeleteWaiting, queue.as_str());
                 match lane {
@@ -267,7 +272,13 @@ impl Deed {
                 Ok(lanes::act(store, queue, lane.clone(), action).await?)
             }
             On::Job(job) => on_job(app, *job, verb).await,
-            On::Dead { queue, job } => {
+            On::Dead { queue, job, payload } if verb == "edit" => {
+                let payload = payload.as_deref().unwrap_or_default();
+                let payload = Payload::from_json_text(payload)?;
+                morgue::edit(store, queue, *job, payload).await?;
+                Ok(1)
+            }
+            On::Dead { queue, job, .. } => {
                 let which = Selection::Jobs(vec![*job]);
                 let selected = Selected { now: None, queue: queue.as_str().into(), which };
                 Ok(store.requeue(selected).await?.count)
@@ -342,7 +353,7 @@ mod tests {
                 ("node", _) => On::Node("a".to_owned()),
                 ("cron", _) => On::Cron { name: "n".to_owned(), reason: Some("r".to_owned()) },
                 ("job", _) => On::Job(job),
-                ("dead", _) => On::Dead { queue: queue(), job },
+                ("dead", _) => On::Dead { queue: queue(), job, payload: Some("{}".to_owned()) },
                 ("operation", _) => On::Operation("0-1".to_owned()),
                 (_, _) => On::Lane { queue: queue(), lane: LaneSelection::Key("a&b".to_owned()) },
             };

@@ -42,10 +42,11 @@ pub(super) struct Place {
     pub(super) name: &'static str,
 }
 
-pub(super) const PLACES: [Place; 7] = [
+pub(super) const PLACES: [Place; 8] = [
     Place { path: "/", name: "Overview" },
     Place { path: "/queues", name: "Queues" },
     Place { path: "/morgue", name: "Morgue" },
+    Place { path: "/scheduled", name: "Scheduled" },
     Place { path: "/cron", name: "Cron" },
     Place { path: "/nodes", name: "Nodes" },
     Place { path: "/operations", name: "Operations" },

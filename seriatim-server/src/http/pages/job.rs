@@ -4,19 +4,21 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use seriatim::JobId;
-use seriatim::store::JobState;
+use seriatim::store::{JobState, JobView};
 
 use super::super::input::Part;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::button::{self, Button};
-use super::deed::On;
+use super::deed::{Deed, On};
 use super::frame::Frame;
+use super::link;
 use super::moment::Moment;
 use super::payload::Shown;
 use super::row::JobRow;
 use super::visit::{Visit, page};
-use crate::app::find;
+use crate::app::{failures, find};
+use crate::protocol::document::JobFailure;
 
 #[derive(Template)]
 #[template(path = "job.html", blocks = ["live"])]
@@ -27,13 +29,33 @@ struct Job<'a> {
     /// What the page shows as names and values.
     facts: Vec<(&'static str, String)>,
     times: Vec<(&'static str, Moment)>,
+    lane: Option<(String, String)>,
+    holder: Option<Holder>,
     error: Option<String>,
+    failures: Vec<FailureRow>,
     progress: Option<String>,
     cancels: bool,
+    /// The payload of a dead job as it may be edited here, and the fields of the form.
+    edit: Option<(String, Vec<(&'static str, String)>)>,
     buttons: Vec<Button>,
 }
 
 page!(Job);
+
+/// Who runs it.
+struct Holder {
+    node: String,
+    href: String,
+    token: String,
+}
+
+/// A failure.
+struct FailureRow {
+    at: Moment,
+    attempt: u32,
+    node: String,
+    error: String,
+}
 
 pub(super) async fn show(
     State(app): State<Shared>,
@@ -68,13 +90,37 @@ pub(super) async fn show(
         }
         JobState::Running => button::all(&visit, &["job.cancel"], &On::Job(id)),
         JobState::Dead => {
-            let on = On::Dead { queue: job.queue.to_string(), job: id };
+            let on = On::Dead { queue: job.queue.to_string(), job: id, payload: None };
             button::all(&visit, &["dead.requeue", "dead.delete"], &on)
         }
         JobState::Succeeded | JobState::Canceled => Vec::new(),
     };
+    let base = &visit.frame.base;
+    let holder = match &job.node {
+        Some(id) => {
+            let nodes = app.store.nodes().await?;
+            let known = nodes.iter().find(|node| node.info.id == *id);
+            Some(Holder {
+                node: known.map_or_else(|| id.0.to_string(), |node| node.info.name.to_string()),
+                href: link::node(base, &id.0),
+                token: job.token.map(|token| token.to_string()).unwrap_or_default(),
+            })
+        }
+        None => None,
+    };
+    let lane = job.lane.map(|lane| lane.to_string());
+    let failures = failures::of(&*app.store, job.id).await?;
+    let failure = |failure: JobFailure| FailureRow {
+        at: visit.clock.of(failure.at.0),
+        attempt: failure.attempt,
+        node: failure.node.unwrap_or_default(),
+        error: failure.error,
+    };
     visit.show(&Job {
         frame: &visit.frame,
+        lane: lane.map(|lane| (link::lanes(base, &job.queue, &[("lane", &lane)]), lane)),
+        holder,
+        failures: failures.into_iter().map(failure).collect(),
         row: JobRow::new(&visit, &job),
         payload: Shown::of(&job.payload, &visit.discreet),
         facts,
@@ -82,6 +128,16 @@ pub(super) async fn show(
         error: job.error.as_deref().map(str::to_owned),
         progress: job.progress.as_deref().map(str::to_owned),
         cancels: job.cancel_requested,
+        edit: editable(&visit, &job),
         buttons,
     })
+}
+
+/// The form that pushes a dead job again with another payload: for those who may, and who see all of the payload.
+fn editable(visit: &Visit, job: &JobView) -> Option<(String, Vec<(&'static str, String)>)> {
+    let on = On::Dead { queue: job.queue.to_string(), job: job.id, payload: None };
+    let deed = Deed::new("dead.edit", on)?;
+    let may = job.state == JobState::Dead && visit.may(deed.kind.access);
+    let payload = visit.discreet.whole(&job.payload).filter(|_| may)?;
+    Some((payload, deed.fields()))
 }

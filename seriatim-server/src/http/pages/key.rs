@@ -19,12 +19,16 @@ use super::row::JobRow;
 use super::visit::{Visit, page};
 use crate::app::deeds::{self, Wanted};
 use crate::app::figures::Figures;
+use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
+use crate::app::lane_jobs::{self, LaneJobs};
 use crate::app::operations::{self, Action};
 use crate::app::why::{Around, Why};
-use crate::app::{find, lane_jobs, queues};
+use crate::app::{find, queues};
 
 /// Queues that are asked for a key.
 const QUEUES_ASKED_MAX: usize = 200;
+/// Longest payload that is read for a table.
+const PAYLOADS: Option<usize> = Some(TABLE_PAYLOAD_BYTES_MAX);
 /// Deeds shown of a key.
 const DEEDS_SHOWN: usize = 20;
 
@@ -32,6 +36,12 @@ const DEEDS_SHOWN: usize = 20;
 #[serde(deny_unknown_fields)]
 pub(super) struct Wish {
     k: String,
+    /// Only in this queue
+    #[serde(default)]
+    queue: String,
+    /// The waiting jobs behind this place
+    #[serde(default)]
+    after: String,
 }
 
 /// The key in one queue.
@@ -41,6 +51,8 @@ struct Entity {
     lane: Option<Lane>,
     claimed: Vec<JobRow>,
     waiting: Vec<JobRow>,
+    /// More waiting ones.
+    next: Option<String>,
     ended: Vec<JobRow>,
     buttons: Vec<Button>,
     dead_buttons: Vec<Button>,
@@ -64,6 +76,7 @@ struct Holder {
     token: String,
     since: Option<Moment>,
     beat: Option<Moment>,
+    until: Option<Moment>,
 }
 
 #[derive(Template)]
@@ -81,19 +94,23 @@ page!(OfKey);
 pub(super) async fn show(
     State(app): State<Shared>,
     visit: Visit,
-    Query(Wish { k: key }): Query<Wish>,
+    Query(Wish { k: key, queue, after }): Query<Wish>,
 ) -> Result<Response, Problem> {
     let store = &*app.store;
     let (mut queues, nodes) = queues::with_figures(store).await?;
+    let is_asked = |name: &str| queue.is_empty() || queue == name;
     queues.retain(|(view, figures)| {
-        may_have(view, figures) && visit.scope.has_queue(&view.queue.name)
+        let name = view.queue.name.as_str();
+        is_asked(name) && may_have(view, figures) && visit.scope.has_queue(name)
     });
     let left_out = queues.len().saturating_sub(QUEUES_ASKED_MAX);
     let now = store.now().await?;
     let mut entities = Vec::new();
     for (view, figures) in queues.iter().take(QUEUES_ASKED_MAX) {
         let around = Around { queue: view, nodes: &nodes, now };
-        entities.extend(entity(&app, &visit, &key, around, figures).await?);
+        // A place is one in one queue.
+        let after = Some(after.clone()).filter(|after| !after.is_empty() && !queue.is_empty());
+        entities.extend(entity(&app, &visit, &key, after, around, figures).await?);
     }
     let deeds = match visit.scope.is_limited() {
         true => Vec::new(),
@@ -125,6 +142,7 @@ async fn entity(
     app: &Shared,
     visit: &Visit,
     key: &str,
+    after: Option<String>,
     around: Around<'_>,
     figures: &Figures,
 ) -> Result<Option<Entity>, Problem> {
@@ -135,17 +153,22 @@ async fn entity(
         _ => find::known_lane(store, name, key).await?,
     };
     let ended = match may_have_ended(view, figures) {
-        true => lane_jobs::ended(store, name, key).await?,
+        true => lane_jobs::ended(store, name, key, PAYLOADS).await?,
         false => Vec::new(),
     };
     if lane.is_none() && ended.is_empty() {
         return Ok(None);
     }
-    let (claimed, waiting) = match &lane {
-        Some(_) => lane_jobs::of(store, &view.queue, key).await?,
-        None => Default::default(),
+    let is_first = after.is_none();
+    let LaneJobs { claimed, waiting, next } = match &lane {
+        Some(_) => lane_jobs::of(store, name, key, after, PAYLOADS).await?,
+        None => LaneJobs::default(),
     };
-    let head = claimed.first().or(waiting.first());
+    let head = claimed.first().or(waiting.first().filter(|_| is_first));
+    let next = next.map(|next| {
+        let query = [("k", key), ("queue", name), ("after", &next)];
+        link::with(&format!("{}/key", visit.frame.base), &query)
+    });
     let why = lane.as_ref().map(|lane| Why::of(lane, head, around));
     let is_dead = ended.iter().any(|job| job.state == JobState::Dead);
     let rows = |jobs: &[seriatim::store::JobView]| {
@@ -169,6 +192,7 @@ async fn entity(
         lane: lane.zip(why).map(|(lane, why)| Lane::new(visit, &lane, &why, around)),
         claimed: rows(&claimed),
         waiting: rows(&waiting),
+        next,
         ended: rows(&ended),
     }))
 }
@@ -193,6 +217,7 @@ impl Lane {
                 href: link::node(&visit.frame.base, &id.0),
                 token: lane.token.map(|token| token.to_string()).unwrap_or_default(),
                 since: lane.claimed_at.map(|at| visit.clock.of(at)),
+                until: lane.lease_until.map(|at| visit.clock.of(at)),
                 beat: node.map(|node| visit.clock.of(node.heartbeat_at)),
             }
         });

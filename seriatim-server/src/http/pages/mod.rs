@@ -27,6 +27,7 @@ mod payload;
 mod queue;
 mod queues;
 mod row;
+mod scheduled;
 mod search;
 pub(super) mod session;
 mod visit;
@@ -46,6 +47,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::page("/key", Access::Read, key::show),
         Route::page("/jobs/{job_id}", Access::Read, job::show),
         Route::page("/morgue", Access::Read, morgue::show),
+        Route::page("/scheduled", Access::Read, scheduled::show),
         Route::page("/cron", Access::Read, cron::show),
         Route::page("/nodes", Access::Read, nodes::show_all),
         Route::page("/nodes/{node}", Access::Read, nodes::show_one),

@@ -15,7 +15,9 @@ use super::link;
 use super::overview::CauseRow;
 use super::row::JobRow;
 use super::visit::{Visit, page};
-use crate::app::job_pages::{self, Status, Wanted};
+use crate::app::job_filters::{Filters, TABLE_PAYLOAD_BYTES_MAX};
+use crate::app::job_pages::{self, By, Status, Wanted};
+use crate::app::lane_pages::SCAN_DEFAULT;
 use crate::app::operations::{self, Action};
 use crate::app::{causes, find};
 
@@ -34,16 +36,44 @@ enum View {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct Wish {
-    #[serde(default)]
     view: View,
-    #[serde(default)]
     queue: String,
-    #[serde(default)]
     key: String,
-    #[serde(default)]
+    prefix: String,
+    task: String,
+    error: String,
+    from: String,
+    to: String,
     after: String,
+}
+
+impl Wish {
+    fn filters(&self) -> Filters<'_> {
+        Filters {
+            key: &self.key,
+            prefix: &self.prefix,
+            task: &self.task,
+            error: &self.error,
+            from: &self.from,
+            to: &self.to,
+            text: "",
+        }
+    }
+
+    /// As a query.
+    fn pairs(&self) -> [(&str, &str); 7] {
+        [
+            ("queue", &self.queue),
+            ("key", &self.key),
+            ("prefix", &self.prefix),
+            ("task", &self.task),
+            ("error", &self.error),
+            ("from", &self.from),
+            ("to", &self.to),
+        ]
+    }
 }
 
 #[derive(Template)]
@@ -51,13 +81,17 @@ pub(super) struct Wish {
 struct Morgue<'a> {
     frame: &'a Frame,
     queue: &'a str,
-    key: &'a str,
+    wish: &'a Wish,
+    /// Whether a filter is set that is seldom used.
+    is_filtered: bool,
     is_list: bool,
     list: String,
     by_cause: String,
     rows: Vec<JobRow>,
     causes: Vec<CauseRow>,
-    looked_at: usize,
+    found: usize,
+    /// Whether there may be more behind the jobs that were looked at.
+    is_cut: bool,
     /// Queues with dead jobs.
     queues: Vec<(String, u64)>,
     buttons: Vec<Button>,
@@ -95,7 +129,11 @@ pub(super) async fn show(
     let wanted = Wanted {
         queue: named,
         status: Status::Dead,
-        key: Some(wish.key.as_str()).filter(|key| !key.is_empty()),
+        by: By::Time,
+        filters: wish.filters(),
+        // A cause needs none.
+        payload_bytes_max: Some(if is_list { TABLE_PAYLOAD_BYTES_MAX } else { 0 }),
+        scan_max: SCAN_DEFAULT,
         after: Some(wish.after.as_str()).filter(|after| !after.is_empty()),
         rows_max: if is_list { PAGE_ROWS_DEFAULT } else { CAUSES_JOBS_MAX },
     };
@@ -103,22 +141,26 @@ pub(super) async fn show(
     let base = &visit.frame.base;
     let path = format!("{base}/morgue");
     let with = |query: &[(&str, &str)]| link::with(&path, query);
-    let next = page.next.filter(|_| is_list);
-    let next =
-        next.map(|next| with(&[("queue", &wish.queue), ("key", &wish.key), ("after", &next)]));
+    let with_also = |also: (&str, &str)| {
+        let pairs: Vec<(&str, &str)> = wish.pairs().into_iter().chain([also]).collect();
+        with(&pairs)
+    };
+    let next = page.next.filter(|_| is_list).map(|next| with_also(("after", &next)));
     let causes = if is_list { Vec::new() } else { causes::of(&page.rows) };
     visit.show(&Morgue {
         frame: &visit.frame,
         queue: &wish.queue,
-        key: &wish.key,
+        wish: &wish,
+        is_filtered: wish.filters().looks(),
         is_list,
-        list: with(&[("queue", &wish.queue), ("key", &wish.key)]),
-        by_cause: with(&[("view", "causes"), ("queue", &wish.queue), ("key", &wish.key)]),
+        list: with(&wish.pairs()),
+        by_cause: with_also(("view", "causes")),
         ticked: match named {
             Some(_) if is_list => button::on_ticked(&visit, &[Action::Requeue, Action::DeleteDead]),
             _ => Vec::new(),
         },
-        looked_at: page.rows.len(),
+        found: page.rows.len(),
+        is_cut: page.cut,
         causes: causes.into_iter().map(|cause| CauseRow::new(&visit, cause)).collect(),
         rows: if is_list {
             page.rows.iter().map(|job| JobRow::new(&visit, job)).collect()
@@ -126,15 +168,23 @@ pub(super) async fn show(
             Vec::new()
         },
         queues,
-        buttons: named.map(|queue| buttons(&visit, queue, &wish.key)).unwrap_or_default(),
+        buttons: named.map(|queue| buttons(&visit, queue, &wish)).unwrap_or_default(),
         next,
     })
 }
 
-/// For all dead jobs of the queue, or of the key in it.
-fn buttons(visit: &Visit, queue: &str, key: &str) -> Vec<Button> {
-    let key = Some(key.to_owned()).filter(|key| !key.is_empty());
-    let all =
-        |action| operations::Wish { key: key.clone(), ..operations::Wish::new(action, queue) };
+/// For all dead jobs of the queue that fit. Operations know no range of time.
+fn buttons(visit: &Visit, queue: &str, wish: &Wish) -> Vec<Button> {
+    if !wish.from.is_empty() || !wish.to.is_empty() {
+        return Vec::new();
+    }
+    let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let all = |action| operations::Wish {
+        key: given(&wish.key),
+        prefix: given(&wish.prefix),
+        task: given(&wish.task),
+        error: given(&wish.error),
+        ..operations::Wish::new(action, queue)
+    };
     button::operations(visit, [Action::Requeue, Action::DeleteDead].map(all))
 }

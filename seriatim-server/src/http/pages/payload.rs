@@ -59,6 +59,15 @@ impl Discreet {
         Ok(redacted(text, &self.redact).into_bytes().into())
     }
 
+    /// The payload as its author may change it; none if the visitor does not see all of it, or it is no JSON.
+    pub(super) fn whole(&self, payload: &Payload) -> Option<String> {
+        let bytes = payload.as_bytes();
+        let is_seen = self.hidden.is_none() && self.redact.is_empty();
+        let text = std::str::from_utf8(bytes).ok();
+        let text = text.filter(|text| is_seen && text.len() <= SHOWN_BYTES_MAX)?;
+        serde_json::from_str::<IgnoredAny>(text).is_ok().then(|| pretty(text))
+    }
+
     /// The beginning of a payload, on one line.
     pub(super) fn begin(&self, payload: &Payload, columns: usize) -> String {
         match self.seen(payload.as_bytes()) {

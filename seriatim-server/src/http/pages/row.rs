@@ -138,6 +138,11 @@ pub(super) struct JobRow {
 const PAYLOAD_COLUMNS: usize = 80;
 
 impl JobRow {
+    /// For a job whose payload was not read.
+    pub(super) fn without_payload(visit: &Visit, job: &JobView) -> Self {
+        Self { payload: String::new(), ..Self::new(visit, job) }
+    }
+
     pub(super) fn new(visit: &Visit, job: &JobView) -> Self {
         let base = &visit.frame.base;
         let short = |text: &str, columns| cut(&seriatim::text::one_line(text), columns);
@@ -149,14 +154,17 @@ impl JobRow {
             key: job.key.as_deref().map(|key| (short(key, KEY_COLUMNS), link::key(base, key))),
             task: job.task.as_deref().unwrap_or_default().to_owned(),
             state: state_name(job.state),
-            at: visit.clock.of(job.finished_at.unwrap_or(job.run_at)),
+            at: visit.clock.of(job.at()),
             attempt: job.attempt,
             score: job.score.to_string(),
             error: job
                 .error
                 .as_deref()
                 .map_or_else(String::new, |error| short(error, ERROR_COLUMNS)),
-            payload: visit.discreet.begin(&job.payload, PAYLOAD_COLUMNS),
+            payload: match job.lacks_payload() {
+                true => format!("({} bytes)", job.payload_bytes),
+                false => visit.discreet.begin(&job.payload, PAYLOAD_COLUMNS),
+            },
         }
     }
 }

@@ -1,12 +1,21 @@
-//! Search: a job by its id, or a key.
+//! Search: a job by its id, a key, keys by their beginning, a task.
 
+use askama::Template;
+use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use seriatim::JobId;
 
 use super::super::input::Query;
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::frame::Frame;
 use super::link;
-use super::visit::{Visit, see_other};
+use super::row::{JobRow, LaneRow};
+use super::visit::{Visit, page, see_other};
+use crate::app::queues;
+use crate::app::search::{self, Found};
+use crate::app::why::Around;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -15,13 +24,62 @@ pub(super) struct Wish {
     q: String,
 }
 
-/// Leads to the page of what was searched for.
-pub(super) async fn show(visit: Visit, Query(Wish { q }): Query<Wish>) -> Response {
-    let base = &visit.frame.base;
-    let wanted = q.trim();
-    match (wanted, wanted.parse::<JobId>()) {
-        ("", _) => see_other(&format!("{base}/")),
-        (_, Ok(id)) => see_other(&link::job(base, id)),
-        (key, Err(_)) => see_other(&link::key(base, key)),
+#[derive(Template)]
+#[template(path = "search.html", blocks = ["live"])]
+struct Search<'a> {
+    frame: &'a Frame,
+    text: &'a str,
+    key_href: String,
+    found: &'a Found,
+    lanes: Vec<LaneRow>,
+    dead: Vec<JobRow>,
+    tasks: Vec<JobRow>,
+    /// Queues that were not searched to their end, each with where to look on.
+    cut: Vec<(String, String, String)>,
+}
+
+page!(Search);
+
+/// Leads to the page of a job or key; else shows what begins so, or is of such a task.
+pub(super) async fn show(
+    State(app): State<Shared>,
+    visit: Visit,
+    Query(Wish { q }): Query<Wish>,
+) -> Result<Response, Problem> {
+    let (base, store) = (&visit.frame.base, &*app.store);
+    let text = q.trim();
+    match (text, text.parse::<JobId>()) {
+        ("", _) => return Ok(see_other(&format!("{base}/"))),
+        (_, Ok(id)) => return Ok(see_other(&link::job(base, id))),
+        (_, Err(_)) => {}
     }
+    let found = search::search(store, text, |queue| visit.scope.has_queue(queue)).await?;
+    let is_sure = !found.exact.is_empty() && found.tasks.is_empty();
+    if is_sure {
+        return Ok(see_other(&link::key(base, text)));
+    }
+    let (views, nodes) = queues::with_figures(store).await?;
+    let now = store.now().await?;
+    let lane = |(queue, lane): &(std::sync::Arc<str>, seriatim::store::LaneView)| {
+        let (view, _) = views.iter().find(|(view, _)| *view.queue.name == **queue)?;
+        Some(LaneRow::new(&visit, lane, Around { queue: view, nodes: &nodes, now }))
+    };
+    let jobs = |jobs: &[seriatim::store::JobView]| {
+        jobs.iter().map(|job| JobRow::without_payload(&visit, job)).collect()
+    };
+    let morgue = format!("{base}/morgue");
+    let cut = found.cut.iter().map(|queue| {
+        let lanes = link::lanes(base, queue, &[("by", "key"), ("prefix", text)]);
+        (queue.to_string(), lanes, link::with(&morgue, &[("queue", queue), ("task", text)]))
+    });
+    visit.show(&Search {
+        frame: &visit.frame,
+        text,
+        key_href: link::key(base, text),
+        lanes: found.lanes.iter().filter_map(lane).collect(),
+        dead: jobs(&found.dead),
+        tasks: jobs(&found.tasks),
+        cut: cut.collect(),
+        found: &found,
+    })
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::Serialize;
-use seriatim::store::{self, JobState, JobView, Page, PushStatus};
+use serde::{Deserialize, Serialize};
+use seriatim::store::{self, JobState, JobView, LaneId, NodeId, Page, PushStatus, Token};
 use seriatim::{Backoff, JobId, store::JobOptions};
 
 use crate::protocol::schema::Foreign;
@@ -27,13 +27,31 @@ pub(crate) struct Job {
     /// When the job first started
     started_at: Option<Time>,
     finished_at: Option<Time>,
+    /// The lane that it is in
+    #[schemars(with = "Option<Foreign<LaneId>>")]
+    lane: Option<LaneId>,
+    /// The fencing token of the claim that it runs under
+    #[schemars(with = "Option<Foreign<Token>>")]
+    token: Option<Token>,
+    /// The node that runs it
+    #[schemars(with = "Option<Foreign<NodeId>>")]
+    runs_on: Option<NodeId>,
     /// The last heartbeat for the running job
     heartbeat_at: Option<Time>,
     /// The last error
     error: Option<Arc<str>>,
+    /// The latest failures, the last one first; absent in listings
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failures: Option<Vec<JobFailure>>,
     /// The last progress that the handler reported
     progress: Option<Raw>,
+    /// Null if it is left out of a listing
     payload: Raw,
+    /// The length of the payload
+    payload_bytes: usize,
+    /// Whether the payload is longer than the listing's `payload_bytes_max`, and left out
+    #[serde(skip_serializing_if = "is_false")]
+    payload_left_out: bool,
     /// The place among the jobs of the key, lowest first
     score: f64,
     /// Lower runs first
@@ -80,8 +98,14 @@ struct Options {
     traceparent: Option<String>,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes it so.
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 impl From<JobView> for Job {
     fn from(job: JobView) -> Self {
+        let payload_left_out = job.lacks_payload();
         Self {
             job_id: job.id,
             queue: job.queue,
@@ -91,10 +115,19 @@ impl From<JobView> for Job {
             attempt: job.attempt,
             started_at: job.started_at.map(Time),
             finished_at: job.finished_at.map(Time),
+            lane: job.lane,
+            token: job.token,
+            runs_on: job.node,
             heartbeat_at: job.heartbeat_at.map(Time),
             error: job.error,
+            failures: None,
             progress: job.progress.map(Raw::Text),
-            payload: Raw::Payload(job.payload),
+            payload: match payload_left_out {
+                true => Raw::Text("null".into()),
+                false => Raw::Payload(job.payload),
+            },
+            payload_bytes: job.payload_bytes,
+            payload_left_out,
             score: job.score,
             priority: job.priority,
             run_at: Time(job.run_at),
@@ -105,6 +138,24 @@ impl From<JobView> for Job {
             options: job.options.map(|options| (*options).into()).unwrap_or_default(),
         }
     }
+}
+
+impl Job {
+    pub(crate) fn with_failures(self, failures: Vec<JobFailure>) -> Self {
+        Self { failures: Some(failures), ..self }
+    }
+}
+
+/// A failure of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct JobFailure {
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub(crate) at: Time,
+    /// Which attempt it was
+    pub(crate) attempt: u32,
+    /// The name of the node that ran it; null for a lost claim and a remote worker
+    pub(crate) node: Option<String>,
+    pub(crate) error: String,
 }
 
 impl From<JobOptions> for Options {
@@ -132,11 +183,14 @@ pub(crate) struct Jobs {
     jobs: Vec<Job>,
     /// The `after` of the next page
     next: Option<String>,
+    /// Whether the page ended after looking at `scan_max` jobs: the next one looks further
+    cut: bool,
 }
 
 impl From<Page<JobView>> for Jobs {
     fn from(page: Page<JobView>) -> Self {
-        Self { jobs: page.rows.into_iter().map(Job::from).collect(), next: page.next }
+        let Page { rows, next, cut } = page;
+        Self { jobs: rows.into_iter().map(Job::from).collect(), next, cut }
     }
 }
 
@@ -203,6 +257,22 @@ pub(crate) struct Pushed {
     /// `merged`: an equal payload was waiting; `duplicate`: the idempotency key was known
     #[schemars(with = "Foreign<PushStatus>")]
     status: PushStatus,
+}
+
+/// A dead job that was pushed again with another payload.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct EditedJob {
+    /// The dead one, which is gone
+    #[schemars(with = "Foreign<JobId>")]
+    edited: JobId,
+    #[serde(flatten)]
+    pushed: Pushed,
+}
+
+impl EditedJob {
+    pub(crate) fn new(edited: JobId, pushed: &store::Pushed) -> Self {
+        Self { edited, pushed: pushed.into() }
+    }
 }
 
 impl From<&store::Pushed> for Pushed {

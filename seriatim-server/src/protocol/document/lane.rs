@@ -38,6 +38,8 @@ pub(crate) struct Lane {
     #[schemars(with = "Option<Foreign<NodeId>>")]
     node: Option<NodeId>,
     claimed_at: Option<Time>,
+    /// Until when the claim holds, if nothing extends it
+    lease_until: Option<Time>,
     /// The last progress that the handler reported
     progress: Option<Raw>,
     /// Absent in listings of one queue
@@ -66,6 +68,7 @@ impl From<LaneView> for Lane {
             token: lane.token,
             node: lane.node,
             claimed_at: lane.claimed_at.map(Time),
+            lease_until: lane.lease_until.map(Time),
             progress: lane.progress.map(Raw::Text),
             queue: None,
             claimed: None,

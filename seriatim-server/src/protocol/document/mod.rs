@@ -12,7 +12,7 @@ mod stats;
 
 pub(crate) use answer::*;
 pub(crate) use event::{Event, JobEvents};
-pub(crate) use job::{Job, JobStatus, Jobs, Pushed};
+pub(crate) use job::{EditedJob, Job, JobFailure, JobStatus, Jobs};
 pub(crate) use lane::{EndedLane, Lane, Lanes};
 pub(crate) use node::{Node, Nodes, Trouble, load};
 pub(crate) use problem::Problem;

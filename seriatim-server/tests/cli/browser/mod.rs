@@ -43,6 +43,7 @@ async fn with_trouble() -> Api {
 fn pages(api: &Api) -> Vec<String> {
     let jobs = api.get("/api/v1/jobs?queue=mails").done();
     let nodes = api.get("/api/v1/nodes").done();
+    let dead = api.get("/api/v1/queues/reports/morgue").done();
     let id = |value: &Value| value.as_str().unwrap().to_owned();
     vec![
         "/".to_owned(),
@@ -54,8 +55,15 @@ fn pages(api: &Api) -> Vec<String> {
         "/key?k=%3Cb%3E%26%22%27".to_owned(),
         "/key?k=unknown".to_owned(),
         format!("/jobs/{}", id(&jobs["jobs"][0]["job_id"])),
+        format!("/jobs/{}", id(&dead["jobs"][0]["job_id"])),
         "/morgue".to_owned(),
         "/morgue?view=causes".to_owned(),
+        "/morgue?queue=reports&error=table&from=2020-01-01T00:00:00Z".to_owned(),
+        "/scheduled".to_owned(),
+        "/scheduled?queue=orders&prefix=order".to_owned(),
+        "/search?q=order-".to_owned(),
+        "/search?q=nothing".to_owned(),
+        "/audit?action=pause&who=ops".to_owned(),
         "/nodes".to_owned(),
         format!("/nodes/{}", id(&nodes["nodes"][0]["node"])),
         "/operations".to_owned(),

@@ -51,6 +51,8 @@ enum Narrow {
     Done,
     /// The queue is not the token's, or it is about all queues.
     Forbidden,
+    /// The same; and others learn that what is named is not there.
+    Absent,
     /// It does not even learn whether there is such a job.
     Unknown,
 }
@@ -120,6 +122,10 @@ fn row(method: &str, path: &str) -> Row {
         }
         ("post", "/queues/{queue}/morgue/requeue") => (Operate, Forbidden, all()),
         ("post", "/queues/{queue}/morgue/delete") => (Administer, Forbidden, all()),
+        ("post", "/queues/{queue}/morgue/edit") => {
+            let job_id = "0199aa12-77de-7000-8123-abcdefabcdef";
+            (Administer, Absent, body(json!({ "job_id": job_id, "payload": {} })))
+        }
         ("post", "/cron/{name}/run" | "/cron/{name}/pause" | "/cron/{name}/resume") => {
             (Operate, Forbidden, Body::None)
         }
@@ -198,8 +204,9 @@ fn expected((may, narrow, _): &Row, name: &str, holder: Option<&str>) -> u16 {
     match (may, narrow) {
         (May::Anybody, _) => 200,
         _ if !may.admits(role) => 403,
-        (_, Narrow::Forbidden) if *is_narrow => 403,
+        (_, Narrow::Forbidden | Narrow::Absent) if *is_narrow => 403,
         (_, Narrow::Unknown) if *is_narrow => 404,
+        (_, Narrow::Absent) => 404,
         _ if holder.is_some_and(|holder| holder != name) => 403,
         _ => 200,
     }

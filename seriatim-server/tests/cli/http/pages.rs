@@ -516,3 +516,165 @@ fn behind_a_proxy_without_tokens_the_api_lets_nobody_in() {
     let nobody = Request::new("GET", "/queues").send(&api.address);
     assert_eq!(nobody.status, 403, "there is nothing to log in with: {}", nobody.text());
 }
+
+/// A dead job of each key, which failed with this error.
+fn bury(api: &Api, queue: &str, error: &str) {
+    let claim = json!({ "worker": "w", "queues": [queue], "limit": 100 });
+    let claimed = Request::new("POST", "/api/v1/work/claim").json(&claim);
+    let claimed = claimed.token(&secret("boss")).send(&api.address).done();
+    let results: Vec<Value> = (claimed["lanes"].as_array().unwrap().iter())
+        .map(|lane| {
+            json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"],
+                "outcome": "bury", "error": error })
+        })
+        .collect();
+    let settle = json!({ "worker": "w", "results": results });
+    let settle = Request::new("POST", "/api/v1/work/settle").json(&settle);
+    settle.token(&secret("boss")).send(&api.address).done();
+}
+
+#[test]
+fn the_morgue_is_filtered_by_task_error_and_time() {
+    let api = guarded();
+    let boss = Visitor::log_in(&api, "boss");
+    for (key, task) in [("one", "ship"), ("two", "bill")] {
+        push(&api, "mails", &json!({ "key": key, "task": task }));
+    }
+    bury(&api, "mails", "no stamps");
+    for (path, one, two) in [
+        ("/morgue?queue=mails", true, true),
+        ("/morgue?task=ship", true, false),
+        ("/morgue?queue=mails&error=stamps&prefix=t", false, true),
+        ("/morgue?error=nothing", false, false),
+        ("/morgue?from=2200-01-01T00:00:00Z", false, false),
+        ("/morgue?to=2200-01-01T00:00:00Z", true, true),
+        ("/morgue?view=causes&task=bill", false, false),
+    ] {
+        let page = boss.page(path);
+        assert_eq!(
+            (page.contains(">one</a>"), page.contains(">two</a>")),
+            (one, two),
+            "{path}: {page}"
+        );
+    }
+    let filtered = boss.page("/morgue?queue=mails&task=ship");
+    assert!(filtered.contains("<details open>") && filtered.contains("task=ship"), "{filtered}");
+    assert_eq!(boss.get("/morgue?from=soon").status, 400);
+}
+
+#[test]
+fn an_admin_edits_a_dead_job_on_its_page_and_others_do_not() {
+    let api = guarded();
+    push(&api, "mails", &json!({ "key": "one", "payload": { "n": 1 } }));
+    bury(&api, "mails", "no stamps");
+    let (boss, hands) = (Visitor::log_in(&api, "boss"), Visitor::log_in(&api, "hands"));
+    let morgue = boss.page("/morgue?queue=mails");
+    let id = morgue.split_once("id=\"job-").unwrap().1.split('"').next().unwrap().to_owned();
+    let path = format!("/jobs/{id}");
+    let page = boss.page(&path);
+    assert!(page.contains("Edit and requeue") && page.contains("<textarea"), "{page}");
+    assert!(page.contains("Latest failures") && page.contains("no stamps"), "{page}");
+    assert!(!hands.page(&path).contains("<textarea"), "an operator does not edit");
+    let fields = |payload: &'static str| [("queue", "mails"), ("job", &*id), ("payload", payload)];
+    assert_eq!(hands.does("dead.edit", &fields("{}")).status, 403);
+    assert_eq!(boss.does("dead.edit", &fields("{no json")).status, 400);
+    assert_eq!(boss.does("dead.edit", &fields("{\"n\":2}")).status, 303);
+    assert_eq!(boss.get(&path).status, 404, "the dead one is gone");
+    let key = boss.page("/key?k=one");
+    assert!(key.contains("&#34;n&#34;:2") || key.contains("&quot;n&quot;:2"), "{key}");
+    let log = boss.page("/audit?action=edit");
+    assert!(log.contains("dead edit") && !log.contains("&#34;n&#34;"), "{log}");
+}
+
+#[test]
+fn what_is_due_later_is_listed_over_all_queues_and_run_now() {
+    let api = guarded();
+    push(&api, "mails", &json!({ "key": "second", "delay": "2h" }));
+    push(&api, "orders", &json!({ "key": "first", "delay": "1h" }));
+    push(&api, "orders", &json!({ "key": "now" }));
+    let (boss, eyes) = (Visitor::log_in(&api, "boss"), Visitor::log_in(&api, "eyes"));
+    let page = boss.page("/scheduled");
+    let at = |key: &str| page.find(&format!(">{key}</a>"));
+    assert!(at("first") < at("second") && at("first").is_some(), "{page}");
+    assert_eq!(at("now"), None, "it is due: {page}");
+    assert!(!eyes.page("/scheduled").contains("lane.retry"), "a reader has no buttons");
+    let mails = boss.page("/scheduled?queue=mails");
+    assert!(mails.contains(">second</a>") && !mails.contains(">first</a>"), "{mails}");
+    assert!(!boss.page("/scheduled?from=2200-01-01T00:00:00Z").contains(">first</a>"));
+    assert_eq!(boss.does("lane.retry", &[("queue", "orders"), ("key", "first")]).status, 303);
+    assert!(!boss.page("/scheduled").contains(">first</a>"), "it is due now");
+    let part = Visitor::log_in(&api, "part");
+    assert!(!part.page("/scheduled").contains("orders"));
+    assert_eq!(part.get("/scheduled?queue=orders").status, 403);
+}
+
+#[test]
+fn search_leads_to_a_key_or_job_and_lists_what_begins_so_or_is_of_such_a_task() {
+    let api = guarded();
+    for key in ["order-1", "order-2", "other"] {
+        push(&api, "mails", &json!({ "key": key, "task": "ship" }));
+    }
+    bury(&api, "mails", "no stamps");
+    push(&api, "mails", &json!({ "key": "order-3", "task": "bill" }));
+    let eyes = Visitor::log_in(&api, "eyes");
+    let leads = |text: &str| {
+        let answer = eyes.get(&format!("/search?q={}", encoded(text)));
+        answer.header("location").map(str::to_owned)
+    };
+    assert_eq!(leads("order-3").as_deref(), Some("/key?k=order-3"));
+    assert_eq!(leads(" order-1 ").as_deref(), Some("/key?k=order-1"), "of a dead job");
+    let id = "0199aa12-77de-7000-8123-abcdefabcdef";
+    assert_eq!(leads(id), Some(format!("/jobs/{id}")));
+    assert_eq!(leads("").as_deref(), Some("/"));
+    let page = eyes.page("/search?q=order-");
+    for key in ["order-1", "order-2", "order-3"] {
+        assert!(page.contains(&format!(">{key}</a>")), "{key}: {page}");
+    }
+    assert!(!page.contains(">other</a>") && page.contains("Searched 1 queue:"), "{page}");
+    let tasks = eyes.page("/search?q=ship");
+    assert!(tasks.contains("Jobs of this task") && tasks.contains(">other</a>"), "{tasks}");
+    let nothing = eyes.page("/search?q=nothing%20like%20it");
+    assert!(nothing.contains("Nothing found") && nothing.contains("Searched"), "{nothing}");
+}
+
+#[test]
+fn the_audit_page_is_filtered_by_queue_person_deed_and_time() {
+    let api = guarded();
+    let boss = Visitor::log_in(&api, "boss");
+    boss.does("queue.pause", &[("queue", "orders")]);
+    Visitor::log_in(&api, "hands").does("queue.pause", &[("queue", "mails")]);
+    for (path, orders, mails) in [
+        ("/audit", true, true),
+        ("/audit?queue=orders", true, false),
+        ("/audit?who=hands", false, true),
+        ("/audit?action=pause&queue=mails", false, true),
+        ("/audit?action=resume", false, false),
+        ("/audit?since=2200-01-01T00:00:00Z", false, false),
+        ("/audit?until=2020-01-01T00:00:00Z", false, false),
+    ] {
+        let page = boss.page(path);
+        let has = |queue: &str| page.contains(&format!("queue {queue}"));
+        assert_eq!((has("orders"), has("mails")), (orders, mails), "{path}: {page}");
+    }
+    assert_eq!(boss.get("/audit?since=soon").status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_shows_on_which_node_each_attempt_failed() {
+    let api = Api::start(
+        "[node]\nid = \"machine\"\n[queues.orders]\nmode = \"fifo\"\nmax_retries = 1\n\
+        backoff = { kind = \"constant\", base = \"10ms\" }\n[[workers]]\nqueue = \"orders\"\n\
+        command = [\"sh\", \"-c\", \"echo no stock >&2; exit 1\"]\n",
+    );
+    let pushed = api.post("/api/v1/queues/orders/jobs", &json!({ "key": "k" })).done();
+    let path = format!("/jobs/{}", pushed["jobs"][0]["job_id"].as_str().unwrap());
+    let job = || api.get(&format!("/api/v1{path}")).done();
+    eventually("both failures", async || job()["failures"].as_array().unwrap().len() == 2).await;
+    let failures = job()["failures"].clone();
+    for (failure, attempt) in failures.as_array().unwrap().iter().zip([2, 1]) {
+        assert_eq!((&failure["attempt"], &failure["node"]), (&json!(attempt), &json!("machine")));
+        assert!(failure["error"].as_str().unwrap().contains("no stock"), "{failure}");
+    }
+    let page = api.get(&path).text();
+    assert!(page.contains("Latest failures") && page.contains(">machine</td>"), "{page}");
+}

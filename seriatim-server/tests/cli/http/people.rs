@@ -212,6 +212,71 @@ async fn s3_jobs_are_listed_shown_and_changed() {
 }
 
 #[tokio::test]
+async fn jobs_are_found_by_prefix_task_text_and_time() {
+    let (api, hand) = house().await;
+    for (key, task, what) in [("a1", "ship", "box"), ("a2", "bill", "paper"), ("b1", "ship", "bag")]
+    {
+        let body = json!({ "key": key, "task": task, "payload": { "what": what } });
+        api.post("/api/v1/queues/mails/jobs", &body).done();
+    }
+    let keys = |path: &str| {
+        let page = api.get(path).done();
+        all(&page["jobs"], "key").iter().map(|key| (*key).to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(keys("/api/v1/jobs?task=ship"), ["a1", "b1"]);
+    assert_eq!(keys("/api/v1/jobs?queue=mails&prefix=a&text=paper"), ["a2"]);
+    assert_eq!(keys("/api/v1/jobs?queue=mails&from=2200-01-01T00:00:00Z"), [""; 0]);
+    let cut = api.get("/api/v1/jobs?queue=mails&task=bill&scan_max=1").done();
+    assert_eq!((&cut["cut"], &cut["jobs"]), (&json!(true), &json!([])));
+    let next = cut["next"].as_str().unwrap().replace('/', "%2F");
+    assert_eq!(keys(&format!("/api/v1/jobs?queue=mails&task=bill&after={next}")), ["a2"]);
+    let short = api.get("/api/v1/jobs?queue=mails&payload_bytes_max=1").done();
+    let short = short["jobs"].as_array().unwrap();
+    let lengths: Vec<_> = short.iter().map(|job| job["payload_bytes"].as_u64().unwrap()).collect();
+    assert_eq!(lengths, [14, 16, 14]);
+    assert!(short.iter().all(|job| job["payload_left_out"] == true && job["payload"].is_null()));
+    hand.fail_all("mails", "no stamps").await;
+    assert_eq!(keys("/api/v1/queues/mails/morgue?task=ship&order=key"), ["a1", "b1"]);
+    assert_eq!(keys("/api/v1/queues/mails/morgue?error=stamps&text=bag"), ["b1"]);
+    assert_eq!(keys("/api/v1/queues/mails/morgue?to=2020-01-01T00:00:00Z"), [""; 0]);
+    for (path, field) in [
+        ("/api/v1/jobs?from=soon", "from"),
+        ("/api/v1/jobs?order=turn", "queue"),
+        ("/api/v1/jobs?order=turn&queue=mails&state=queued", "order"),
+        ("/api/v1/jobs?scan_max=0", "scan_max"),
+        ("/api/v1/queues/mails/morgue?to=x", "to"),
+    ] {
+        assert_eq!(api.get(path).refused(400).0, field, "{path}");
+    }
+    let long = "x".repeat(2_000);
+    assert_eq!(api.get(&format!("/api/v1/jobs?queue=mails&text={long}")).refused(400).0, "text");
+}
+
+#[tokio::test]
+async fn a_dead_job_is_pushed_again_with_another_payload() {
+    let (api, hand) = house().await;
+    let ids = push(&api, "mails", &["a", "b"]);
+    let edit = |id: &str, payload: Value| {
+        let body = json!({ "job_id": id, "payload": payload });
+        api.post("/api/v1/queues/mails/morgue/edit", &body)
+    };
+    edit(&ids[0], json!(1)).refused(409);
+    hand.fail_all("mails", "broken").await;
+    let edited = edit(&ids[0], json!({ "n": 1.50 })).done();
+    assert_eq!((&edited["edited"], &edited["status"]), (&json!(ids[0]), &json!("queued")));
+    let path = format!("/api/v1/jobs/{}", edited["job_id"].as_str().unwrap());
+    let job = api.get(&path).done();
+    assert_eq!((&job["key"], &job["payload"]), (&json!("a"), &json!({ "n": 1.5 })));
+    assert_eq!(all(&api.get("/api/v1/queues/mails/morgue").done()["jobs"], "key"), ["b"]);
+    edit(&ids[0], json!(1)).refused(404);
+    let body = json!({ "job_id": ids[1], "payload": 1 });
+    api.post("/api/v1/queues/orders/morgue/edit", &body).refused(409);
+    let deeds = api.get("/api/v1/audit?action=edit").done();
+    assert_eq!(deeds["entries"].as_array().unwrap().len(), 4, "{deeds}");
+    assert!(!deeds.to_string().contains("1.5"), "a payload is no matter of the log: {deeds}");
+}
+
+#[tokio::test]
 async fn s9_nodes_are_listed_and_told() {
     let (api, _) = house().await;
     let nodes = api.get("/api/v1/nodes").done();

@@ -144,8 +144,33 @@ impl Walk {
         assert_eq!(requeued["count"], 1);
         let lane = self.claim("a");
         self.settle(&lane, "bury");
+        self.edited();
         let all = json!({ "all": true });
         assert_eq!(self.post("/api/v1/queues/{queue}/morgue/delete", &["a"], all)["count"], 1);
+    }
+
+    /// The dead job of queue `a` is pushed with another payload, and dies again.
+    fn edited(&self) {
+        let listed = "/api/v1/queues/{queue}/morgue?payload_bytes_max=0&task=&error=down";
+        let dead = self.get(listed, &["a"])["jobs"][0].clone();
+        assert_eq!((&dead["payload_left_out"], &dead["payload"]), (&json!(true), &Value::Null));
+        let id = dead["job_id"].as_str().unwrap();
+        let failures = || self.get("/api/v1/jobs/{job_id}", &[id])["failures"].clone();
+        // They are noted after the answer.
+        while failures().as_array().unwrap().len() < 2 {
+            std::thread::yield_now();
+        }
+        assert_eq!(failures()[0]["error"], "down");
+        let edit = json!({ "job_id": id, "payload": { "k": "edited" } });
+        let edited = self.post("/api/v1/queues/{queue}/morgue/edit", &["a"], edit);
+        assert_eq!((&edited["edited"], &edited["status"]), (&dead["job_id"], &json!("queued")));
+        let lane = self.claim("a");
+        assert_eq!(lane["jobs"][0]["payload"], json!({ "k": "edited" }));
+        let running = self.get("/api/v1/jobs?state=running&queue=a&key=x&order=turn", &[]);
+        let running = &running["jobs"][0];
+        assert_eq!((&running["lane"], &running["token"]), (&lane["lane"], &lane["token"]));
+        assert!(running["runs_on"].as_str().unwrap().starts_with("remote:walker"));
+        self.settle(&lane, "bury");
     }
 
     /// Fields that only some answers have.

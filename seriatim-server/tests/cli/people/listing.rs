@@ -181,3 +181,51 @@ async fn d3_a_job_is_shown_with_its_times_attempt_and_error() {
     assert!(!shown.contains('\u{1b}') && !shown.contains('\u{7}'), "{shown:?}");
     assert!(shown.contains("first line\n             second \\u{7}line"), "{shown}");
 }
+
+#[tokio::test]
+async fn jobs_are_found_by_task_and_text_and_show_where_they_run_and_how_they_failed() {
+    let house = House::new().await;
+    for (key, task) in [("ann", "greet"), ("bob", "remind")] {
+        let job = Job::new("mails", &"hello").unwrap().key(key).task(task);
+        house.hand.push(job).await;
+    }
+    let keys = |arguments: &[&str]| {
+        let listed = house.json(arguments);
+        let keys = all(&listed["jobs"], "key").into_iter();
+        keys.map(|key| key.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&["jobs", "--queue", "mails", "--task", "remind"]), ["bob"]);
+    assert_eq!(keys(&["jobs", "--text", "hello", "--prefix", "a"]), ["ann"]);
+    assert_eq!(keys(&["jobs", "--from", "2200-01-01T00:00:00Z"]), [""; 0]);
+    let turn = ["jobs", "--queue", "mails", "--key", "ann", "--state", "queued", "--by", "turn"];
+    assert_eq!(keys(&turn), ["ann"]);
+    assert!(house.refused(&["jobs", "--by", "turn"], 2).contains("name the queue"));
+    assert!(house.refused(&["jobs", "--from", "soon"], 2).contains("--from"));
+    let cut = ["jobs", "--queue", "mails", "--task", "remind", "--scan-max", "1"];
+    assert!(house.text(&cut).contains("no such jobs"));
+    let short = house.json(&["jobs", "--queue", "mails", "--payload-bytes-max", "1"]);
+    assert_eq!(all(&short["jobs"], "payload_bytes"), [7, 7]);
+    let turn = house.hand.claim("mails").await.remove(0);
+    let shown = house.text(&["lanes", "show", "mails", "ann"]);
+    assert!(shown.contains("lease until"), "{shown}");
+    let shown = house.text(&["jobs", "show", &turn.jobs[0].id.to_string()]);
+    assert!(shown.contains("runs on") && shown.contains("token"), "{shown}");
+    house.hand.end(&turn, Outcome::Bury { error: "no stamps".into() }).await;
+    assert_eq!(keys(&["morgue", "mails", "--error", "stamps", "--task", "greet"]), ["ann"]);
+    assert_eq!(keys(&["morgue", "mails", "--error", "stumps"]), [""; 0]);
+}
+
+#[tokio::test]
+async fn the_audit_log_is_listed_by_person_and_deed() {
+    let house = House::new().await;
+    house.text(&["queues", "pause", "orders"]);
+    house.text(&["queues", "resume", "orders"]);
+    let deeds = |arguments: &[&str]| {
+        let listed = house.json(arguments);
+        listed["entries"].as_array().unwrap().len()
+    };
+    assert_eq!(deeds(&["audit"]), 2);
+    assert_eq!(deeds(&["audit", "--action", "pause"]), 1);
+    assert_eq!(deeds(&["audit", "--who", "nobody"]), 0);
+    assert_eq!(deeds(&["audit", "--until", "1h"]), 0);
+}

@@ -317,7 +317,8 @@ fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
         let settled = Settled::ok(Vec::new());
         core.counters
             .settled([Jobs::of(turn, settlement).ending(settlement, &settled)].into_iter());
-        core.hooks.turn_log.settled(turn, settlement, &[]);
+        let node = Some(&*core.settings.node_name);
+        core.hooks.turn_log.settled_on(node, turn, settlement, &[]);
         if let Some(observer) = &core.observer {
             observer.ended(turn, &call.done_verdict(turn));
             observer.settling(turn, settlement);

@@ -85,7 +85,8 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
         let (true, Some((call, place))) = (known, kept.witness) else { continue };
         let turn = &call.turns[place];
         if let Settled::Ok { cancelled, .. } = &settled {
-            core.hooks.turn_log.settled(turn, &settlement, cancelled);
+            let node = Some(&*core.settings.node_name);
+            core.hooks.turn_log.settled_on(node, turn, &settlement, cancelled);
         }
         if let Some(observer) = &core.observer {
             observer.settled(turn, &settlement, &settled, sent_at);

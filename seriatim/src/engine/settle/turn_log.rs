@@ -1,7 +1,7 @@
 //! Log lines of turns: failures, jobs given up, and at `debug` every call that ended.
 
 use std::fmt;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -30,6 +30,32 @@ pub struct TurnLog {
     retries: Limit,
     endings: Limit,
     trace_id: Option<TraceId>,
+    listener: Option<Listener>,
+}
+
+/// A turn that failed, crashed or was given up.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct FailedTurn<'t> {
+    /// The turn.
+    pub turn: &'t Turn,
+    /// Those of its jobs that the failure is about: in `accumulate` all that did not end well, else the one that failed
+    /// and those that are given up.
+    pub jobs: Vec<&'t TurnJob>,
+    /// The name of the node that ran it; `None` if it crashed, or ran elsewhere.
+    pub node: Option<&'t str>,
+    /// The error.
+    pub error: &'t str,
+}
+
+/// Hears of failed turns.
+#[derive(Clone)]
+struct Listener(Arc<dyn Fn(&FailedTurn<'_>) + Send + Sync>);
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Listener")
+    }
 }
 
 impl TurnLog {
@@ -40,10 +66,35 @@ impl TurnLog {
         self
     }
 
+    /// Tells a function of every failed turn, also of those that have no line. It runs in the tasks of the engine: it must
+    /// be quick and must not block.
+    #[must_use]
+    pub fn with_listener(
+        mut self,
+        listener: impl Fn(&FailedTurn<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.listener = Some(Listener(Arc::new(listener)));
+        self
+    }
+
     /// Logs the failure, if any, of a settlement that took effect. `cancelled` has the jobs that the store cancelled
     /// instead.
     pub fn settled(&self, turn: &Turn, settlement: &Settlement, cancelled: &[JobId]) {
+        self.settled_on(None, turn, settlement, cancelled);
+    }
+
+    /// The same for a turn that ran on this node.
+    pub(in crate::engine) fn settled_on(
+        &self,
+        node: Option<&str>,
+        turn: &Turn,
+        settlement: &Settlement,
+        cancelled: &[JobId],
+    ) {
         let Some(failure) = Failure::of(turn, settlement, cancelled) else { return };
+        if let Some(Listener(tell)) = &self.listener {
+            tell(&failure.told(settlement, cancelled, node));
+        }
         let limit = if failure.is_final() { &self.endings } else { &self.retries };
         if !limit.admit(Instant::now()) {
             return;
@@ -217,6 +268,22 @@ impl<'t> Failure<'t> {
         let job = fated(fate).next()?;
         let error = keep.error.as_deref().unwrap_or("no error is known");
         Some(Self { turn, job, others: fated(fate).count() - 1, error, next })
+    }
+
+    fn told(
+        &self,
+        settlement: &Settlement,
+        cancelled: &[JobId],
+        node: Option<&'t str>,
+    ) -> FailedTurn<'t> {
+        let failed = |job: &&TurnJob| match settlement.fate_of(job.id) {
+            _ if cancelled.contains(&job.id) => false,
+            Fate::Bury | Fate::Drop => true,
+            Fate::Keep => settlement.keep.job.is_none_or(|owner| owner == job.id),
+            Fate::Done | Fate::Cancel | Fate::Expire => false,
+        };
+        let jobs = self.turn.jobs.iter().filter(failed).collect();
+        FailedTurn { turn: self.turn, jobs, node, error: self.error }
     }
 
     /// Whether only an operator can make it run again.

@@ -10,6 +10,8 @@ pub(super) enum Bodies {
     None,
     /// Small ones, and the lengths of the others.
     Lengths,
+    /// Those of at most so many bytes; others are empty.
+    UpTo(usize),
     /// All.
     All,
 }
@@ -19,6 +21,7 @@ impl Bodies {
     pub(super) fn of(self, payload: &str) -> String {
         match self {
             Self::None => "NULL, 0".to_owned(),
+            Self::UpTo(most) => format!("IF(LENGTH({payload}) <= {most}, {payload}, NULL), 0"),
             Self::All => format!("{payload}, 0"),
             Self::Lengths => format!(
                 "IF(LENGTH({payload}) <= {INLINE_BYTES}, {payload}, NULL), IFNULL(LENGTH({payload}), 0)"

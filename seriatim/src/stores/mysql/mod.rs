@@ -16,6 +16,7 @@ mod error;
 mod fold;
 mod gates;
 mod going_on;
+mod job_pages;
 mod job_row;
 mod lane_row;
 mod load;

@@ -1,6 +1,6 @@
 //! Statistics and listings. The server selects and orders rows; the model computes their views.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,29 +8,27 @@ use async_trait::async_trait;
 use super::bodies::Bodies;
 use super::error::Try;
 use super::gates::Lock;
-use super::job_row::{CANCELED, DEAD, SUCCEEDED};
+use super::job_pages::behind;
 use super::lane_row::{node_number, st};
 use super::load::Need;
-use super::sql::{Columns, LIST_MAX, list, text};
+use super::sql::{Columns, list, text};
 use super::tally::Figure;
 use super::work::Work;
-use super::{Inner, Mysql, claim};
+use super::{Inner, Mysql, claim, job_pages};
 use crate::contract::{
-    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneSource, LaneView,
-    NodeView, Page, QueueDue, QueueStats, QueueView, Views, rows_of_page,
+    JobQuery, JobView, LaneOrder, LaneQuery, LaneSource, LaneView, NodeView, Page, QueueDue,
+    QueueStats, QueueView, Views,
 };
 use crate::model::clock::Timestamp;
-use crate::model::cursor::Cursor;
 use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId, Token};
-use crate::model::limits::PAGE_ROWS_MAX;
 use crate::model::queue::Mode;
 use crate::model::turn::Turn;
+use crate::stores::job_look;
 use crate::stores::lane_filter::{Dialect, fits};
 use crate::stores::look::Look;
-use crate::stores::order::{Order, last_of_newest};
+use crate::stores::order::Order;
 use crate::stores::state::QueueRow;
-use crate::stores::state::views::lane_view;
 
 #[async_trait]
 impl Views for Mysql {
@@ -51,11 +49,11 @@ impl Views for Mysql {
     }
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
-        transact!(self.inner, Lock::Look, None, work => jobs(work, &query))
+        job_look::page(self, query).await
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobView>> {
-        transact!(self.inner, Lock::Look, None, work => job(work, id))
+        transact!(self.inner, Lock::Look, None, work => job_pages::one(work, id))
     }
 
     async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
@@ -216,8 +214,9 @@ async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
     let of_page = format!("WHERE id IN ({})", list(ids.iter().copied()));
     work.read_lanes(&of_page, Bodies::None).await?;
     work.load_jobs(&ids, Need::Position, true, Bodies::None, &HashMap::new()).await?;
+    work.load_nodes(None, "").await?;
     let view = |id: &u64| {
-        let view = lane_view(work.state.lanes.get(id)?);
+        let view = work.state.lane_view(work.state.lanes.get(id)?);
         let row = work.lanes.get(id)?;
         Some(LaneView { jobs: (row.n + row.c) as u64, ..view })
     };
@@ -233,151 +232,6 @@ async fn places(work: &mut Work<'_>, sql: &str) -> Try<Vec<(u64, Arc<str>)>> {
         found.push((row.int()? as u64, row.text()?));
     }
     Ok(found)
-}
-
-async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
-    let queue = work.state.queue(&query.queue)?.number;
-    // The columns of generation and number differ between the tables.
-    let (state, shown) = match query.filter {
-        JobFilter::Live => (None, "true"),
-        JobFilter::In(JobState::Queued) => {
-            (None, "(l.st <> 2 OR GEN >= l.open AND SEQ <> l.taken)")
-        }
-        JobFilter::In(JobState::Running) => (None, "l.st = 2 AND (GEN < l.open OR SEQ = l.taken)"),
-        JobFilter::In(JobState::Dead) => (Some(DEAD), ""),
-        JobFilter::In(JobState::Succeeded) => (Some(SUCCEEDED), ""),
-        JobFilter::In(JobState::Canceled) => (Some(CANCELED), ""),
-    };
-    let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
-    let after = Cursor::read(query.after.as_deref())?;
-    // In order of arrival, each table returns no more than a page.
-    let bound = |number: &str| match (query.order, &after) {
-        (JobOrder::Arrival, after) => {
-            let (after, limit) = (after.as_ref().map_or(0, |after| after.number), most + 1);
-            format!("AND {number} > {after} ORDER BY {number} LIMIT {limit}")
-        }
-        _ => String::new(),
-    };
-    let key = query.key.as_deref().map(|key| format!("AND k = {}", text(key))).unwrap_or_default();
-    let from = match state {
-        Some(state) => {
-            let from = format!("seriatim_ended WHERE q = {queue} AND state = {state} {key}");
-            let newest = newest(work, &from, query.order, after.as_ref(), most + 1).await?;
-            format!(
-                "(SELECT seq, created, NULL AS lane, k, at, LENGTH(payload) AS bytes FROM {from} {newest} {})",
-                bound("seq")
-            )
-        }
-        None => format!(
-            "((SELECT j.seq, j.created, j.lane, k, 0 AS at, LENGTH(j.payload) AS bytes FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane \
-              WHERE j.q = {queue} AND {} {key} {}) UNION ALL \
-             (SELECT id, j_created, id, k, 0, LENGTH(payload) FROM seriatim_lane l WHERE q = {queue} AND j_gen IS NOT NULL AND {} {key} {}))",
-            shown.replace("GEN", "j.gen").replace("SEQ", "j.seq"),
-            bound("j.seq"),
-            shown.replace("GEN", "l.j_gen").replace("SEQ", "l.id"),
-            bound("id")
-        ),
-    };
-    let order = match query.order {
-        JobOrder::Arrival => Order::Number,
-        JobOrder::Key => Order::Text("j.k"),
-        JobOrder::UpdatedAt => Order::Value("-j.at"),
-    };
-    let filter = match &after {
-        None => String::new(),
-        Some(after) => format!("WHERE {}", behind(order, after, "j.seq")?),
-    };
-    let sql = format!(
-        "SELECT j.seq, j.created, j.lane, j.bytes, {} FROM {from} j {filter} ORDER BY {} LIMIT {}",
-        order.text(),
-        order.by("j.seq"),
-        most + 1
-    );
-    let (mut ids, mut lanes, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
-    let mut places = Vec::new();
-    for row in work.rows(&sql).await? {
-        let mut row = Columns::of(row);
-        let seq = row.int()? as u64;
-        let created = Timestamp::from_micros(row.int()?);
-        ids.push(JobId::new(created, queue, 0, seq));
-        lanes.push(row.maybe_int()?.map(|lane| lane as u64));
-        lengths.push(row.maybe_int()?.unwrap_or_default() as usize);
-        places.push(row.text()?);
-    }
-    let most = rows_of_page(lengths).min(most);
-    let more = ids.len() > most;
-    ids.truncate(most);
-    let lanes = lanes.into_iter().take(most).flatten().collect();
-    load_some(work, &ids, &lanes).await?;
-    let rows = ids.iter().filter_map(|id| view_of(work, *id)).collect();
-    let last = ids.iter().zip(&places).next_back().filter(|_| more);
-    let next = last.map(|(id, place)| Cursor::behind(id.seq(), place));
-    Ok(Page { rows, next, cut: false })
-}
-
-/// If the newest come first, the condition for so many of them after a cursor, and all others of the last time: an index has
-/// them.
-async fn newest(
-    work: &mut Work<'_>,
-    from: &str,
-    order: JobOrder,
-    after: Option<&Cursor>,
-    rows_max: usize,
-) -> Try<String> {
-    if order != JobOrder::UpdatedAt {
-        return Ok(String::new());
-    }
-    let place = after.map(Cursor::place_number).transpose()?;
-    let up_to = place.map_or(i64::MAX, i64::saturating_neg);
-    // As a number: a subquery would be no range of the index.
-    let rows = work.rows(&last_of_newest(from, up_to, rows_max)).await?;
-    let last = rows.into_iter().next().map(|row| Columns::of(row).maybe_int());
-    let last = last.transpose()?.flatten().unwrap_or(up_to);
-    Ok(format!("AND at BETWEEN {last} AND {up_to}"))
-}
-
-/// Reads these jobs with their payloads, and their lanes without other jobs.
-async fn load_some(work: &mut Work<'_>, ids: &[JobId], lanes: &BTreeSet<u64>) -> Try<()> {
-    let lanes: Vec<u64> = lanes.iter().copied().collect();
-    for lanes in lanes.chunks(LIST_MAX) {
-        let these = format!("WHERE id IN ({})", list(lanes.iter().copied()));
-        work.read_lanes(&these, Bodies::All).await?;
-    }
-    for ids in ids.chunks(LIST_MAX) {
-        let ids = list(ids.iter().map(|id| id.seq()));
-        let jobs = format!("FROM seriatim_job j FORCE INDEX (PRIMARY) WHERE j.seq IN ({ids})");
-        work.read_jobs(&jobs, Bodies::All).await?;
-        let ended = format!("FROM seriatim_ended j WHERE j.seq IN ({ids})");
-        work.read_ended(&ended, Bodies::All).await?;
-    }
-    work.load_nodes(None, "").await
-}
-
-fn view_of(work: &Work<'_>, id: JobId) -> Option<JobView> {
-    work.state.job_view(id)
-}
-
-async fn job(work: &mut Work<'_>, id: JobId) -> Try<Option<JobView>> {
-    let found = work.find(&[id]).await?;
-    let ids: Vec<JobId> = found.iter().map(|(id, _)| *id).collect();
-    let lanes = found.iter().filter_map(|(_, lane)| *lane).collect();
-    load_some(work, &ids, &lanes).await?;
-    Ok(view_of(work, id))
-}
-
-/// The condition for the rows after a cursor.
-fn behind(order: Order, after: &Cursor, number: &str) -> Result<String> {
-    let (order, last) = match order {
-        Order::Number => return Ok(format!("{number} > {}", after.number)),
-        Order::Text(order) if after.place.is_empty() => {
-            return Ok(format!("({order} IS NOT NULL OR {number} > {})", after.number));
-        }
-        Order::Value(order) => (order, after.place_number()?.to_string()),
-        Order::Text(order) => (order, text(&after.place)),
-    };
-    let number = format!("{number} > {}", after.number);
-    // The first part is the range of an index.
-    Ok(format!("{order} >= {last} AND ({order} > {last} OR {number})"))
 }
 
 async fn node_views(work: &mut Work<'_>) -> Try<Vec<NodeView>> {

@@ -1,6 +1,7 @@
 //! Pages of lanes.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use tokio_postgres::Row;
 
@@ -8,8 +9,10 @@ use super::Postgres;
 use super::convert::{column, kept, lane_id, lane_number, micros, text, time};
 use super::views::place_and_number;
 use crate::contract::{LaneOrder, LaneQuery, LaneSource, LaneState, LaneView, Page};
+use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{NodeId, Token};
+use crate::stores::gone;
 use crate::stores::look::Look;
 
 /// A listing in each of its orders.
@@ -98,6 +101,18 @@ impl Postgres {
     }
 }
 
+/// Until when the claim of a lane holds; `None` if nobody holds it, or its node is forgotten.
+fn lease_until(row: &Row) -> Result<Option<Timestamp>> {
+    let ttl: Option<i64> = column(row, "ttl")?;
+    Ok(match column(row, "own_lease")? {
+        Some(true) => time(row, "own_until")?,
+        Some(false) => time(row, "node_beat")?
+            .zip(ttl)
+            .map(|(beat, ttl)| gone::lease_end(beat, Duration::from_micros(ttl.max(0) as u64))),
+        None => None,
+    })
+}
+
 fn lane_view(row: &Row) -> Result<LaneView> {
     let claimed: bool = column(row, "claimed")?;
     let token: i64 = column(row, "token")?;
@@ -120,6 +135,7 @@ fn lane_view(row: &Row) -> Result<LaneView> {
         token: claimed.then_some(Token(token)),
         node: text(row, "holder")?.map(NodeId),
         claimed_at: time(row, "claimed_at")?,
+        lease_until: lease_until(row)?,
         progress: text(row, "progress")?,
     })
 }

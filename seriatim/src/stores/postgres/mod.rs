@@ -8,6 +8,7 @@ mod actions;
 mod claim;
 mod convert;
 mod error;
+mod job_pages;
 mod lane_pages;
 mod migrate;
 mod names;

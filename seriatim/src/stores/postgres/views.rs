@@ -1,65 +1,35 @@
 //! Statistics and listings.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::Postgres;
 use super::convert::{
-    JobKeys, column, count, job_id, kept, lane_number, micros, options, text, time,
+    JobKeys, column, job_id, kept, lane_id, lane_number, micros, options, text, time,
 };
 use super::nodes::command;
 use super::push::MODES;
 use super::turn::turns;
 use crate::contract::errors::no_queue;
 use crate::contract::{
-    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneQuery, LaneView, NodeInfo, NodeView,
-    Page, QueueDue, QueueStats, QueueView, Views,
+    JobQuery, JobState, JobView, LaneQuery, LaneView, NodeInfo, NodeView, Page, QueueDue,
+    QueueStats, QueueView, Views,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, LaneId, Token};
-use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::payload::Payload;
-use crate::model::queue::Queue;
+use crate::model::queue::{Mode, Queue};
 use crate::model::turn::Turn;
-use crate::stores::gone;
+use crate::stores::{gone, job_look};
 
 const QUEUES: &str = "SELECT * FROM seriatim.queue ORDER BY name";
-const QUEUE: &str = "SELECT number FROM seriatim.queue WHERE name = $1";
+const QUEUE: &str = "SELECT number, mode FROM seriatim.queue WHERE name = $1";
 const JOB: &str = "SELECT * FROM seriatim.find_jobs($1, $2, $3)";
 const STATS: &str = "SELECT * FROM seriatim.stats($1)";
-
-/// A listing in each of its orders.
-macro_rules! jobs_by {
-    ($name:ident, $found:expr, $place:literal, $kind:literal) => {
-        static $name: LazyLock<String> = LazyLock::new(|| {
-            let sql = include_str!("sql/jobs.sql").replace("FOUND", $found);
-            sql.replace("PLACE", $place).replace("TYPE", $kind)
-        });
-    };
-}
-
-const RUNNING_JOBS: &str = "seriatim.running($1)";
-jobs_by!(JOBS_BY_ARRIVAL, "seriatim.list_jobs($1, 0, $2, $3, $4, $5, $6)", "1", "int");
-jobs_by!(
-    JOBS_BY_KEY,
-    "seriatim.list_jobs($1, 1, $2, $3, $4, $5, $6)",
-    "coalesce(v.key, '')",
-    "text"
-);
-jobs_by!(
-    JOBS_BY_UPDATE,
-    "seriatim.list_jobs($1, 2, $2, $3, $4, $5, $6)",
-    "coalesce(-v.finished_at, 0)",
-    "bigint"
-);
-jobs_by!(RUNNING_BY_ARRIVAL, RUNNING_JOBS, "1", "int");
-jobs_by!(RUNNING_BY_KEY, RUNNING_JOBS, "coalesce(v.key, '')", "text");
-
-const RUNNING: JobFilter = JobFilter::In(JobState::Running);
 
 const TURN: &str = "SELECT * FROM seriatim.turn_job WHERE lane = $1 AND queue = $2 AND token = $3 \
     ORDER BY score, seq";
@@ -93,32 +63,7 @@ impl Views for Postgres {
     }
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
-        let queue = self.queue_number(&query.queue).await?;
-        let sql: &'static str = match query.order {
-            // Running jobs have no end time, so `UpdatedAt` is the same as arrival.
-            JobOrder::Key if query.filter == RUNNING => &RUNNING_BY_KEY,
-            _ if query.filter == RUNNING => &RUNNING_BY_ARRIVAL,
-            JobOrder::Arrival => &JOBS_BY_ARRIVAL,
-            JobOrder::Key => &JOBS_BY_KEY,
-            JobOrder::UpdatedAt => &JOBS_BY_UPDATE,
-        };
-        let states: &[i16] = match query.filter {
-            JobFilter::Live => &[0, 1],
-            JobFilter::In(JobState::Queued) => &[0],
-            JobFilter::In(JobState::Running) => &[1],
-            JobFilter::In(JobState::Succeeded) => &[2],
-            JobFilter::In(JobState::Dead) => &[3],
-            JobFilter::In(JobState::Canceled) => &[4],
-        };
-        let (place, last) = place_and_number(Cursor::read(query.after.as_deref())?);
-        let key = query.key.as_deref().map(kept);
-        let most = count(query.rows_max.max(1), PAGE_ROWS_MAX);
-        let (limit, bytes_max) = (i64::from(most) + 1, PAGE_BYTES_MAX as i64);
-        let params: super::pool::Params<'_> =
-            &[&queue, &states, &key, &place, &last, &limit, &bytes_max];
-        let rows = self.pool.query(sql, params).await?;
-        let found = rows.first().map_or(Ok(0), |row| column::<_, i64>(row, "found"))?;
-        page(&rows, most, found as usize)
+        job_look::page(self, query).await
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobView>> {
@@ -141,26 +86,21 @@ impl Views for Postgres {
 
 impl Postgres {
     pub(super) async fn queue_number(&self, name: &str) -> Result<i32> {
+        Ok(self.queue_and_mode(name).await?.0)
+    }
+
+    pub(super) async fn queue_and_mode(&self, name: &str) -> Result<(i32, Mode)> {
         let rows = self.pool.query(QUEUE, &[&kept(name)]).await?;
-        column(rows.first().ok_or_else(|| no_queue(name))?, "number")
+        let row = rows.first().ok_or_else(|| no_queue(name))?;
+        let mode = MODES.get(column::<_, i16>(row, "mode")? as usize).copied();
+        let unknown = || Error::new(ErrorKind::Corrupt, "a queue has a mode that is unknown here");
+        Ok((column(row, "number")?, mode.ok_or_else(unknown)?))
     }
 }
 
 /// The sort value and number of a cursor.
 pub(super) fn place_and_number(cursor: Option<Cursor>) -> (Option<String>, Option<i64>) {
     cursor.map_or((None, None), |cursor| (Some(cursor.place), Some(cursor.number)))
-}
-
-/// A page and its cursor. `found` is the number of matching rows, which may be more than were returned.
-fn page(rows: &[Row], most: i32, found: usize) -> Result<Page<JobView>> {
-    let shown = &rows[..rows.len().min(most as usize)];
-    let next = match shown.last().filter(|_| found > shown.len()) {
-        Some(last) => {
-            Some(Cursor::behind(column::<_, i64>(last, "seq")?, column::<_, &str>(last, "place")?))
-        }
-        None => None,
-    };
-    Ok(Page { rows: shown.iter().map(job_view).collect::<Result<_>>()?, next, cut: false })
 }
 
 fn queue_view(row: &Row) -> Result<QueueView> {
@@ -193,7 +133,7 @@ fn stats(row: &Row) -> Result<QueueStats> {
     })
 }
 
-fn job_view(row: &Row) -> Result<JobView> {
+pub(super) fn job_view(row: &Row) -> Result<JobView> {
     let state = match column::<_, i16>(row, "state")? {
         0 => JobState::Queued,
         1 => JobState::Running,
@@ -201,13 +141,15 @@ fn job_view(row: &Row) -> Result<JobView> {
         3 => JobState::Dead,
         _ => JobState::Canceled,
     };
+    let (number, payload): (i32, Vec<u8>) = (column(row, "queue")?, column(row, "payload")?);
     Ok(JobView {
-        id: job_id(column(row, "created_at")?, column(row, "queue")?, column(row, "seq")?),
+        id: job_id(column(row, "created_at")?, number, column(row, "seq")?),
         queue: Arc::from(column::<_, &str>(row, "name")?),
         key: text(row, "key")?,
         task: text(row, "task")?,
         state,
-        payload: Payload::from_bytes(column::<_, Vec<u8>>(row, "payload")?),
+        payload_bytes: payload.len(),
+        payload: Payload::from_bytes(payload),
         score: column(row, "score")?,
         priority: column::<_, i16>(row, "priority")? as u16,
         run_at: Timestamp::from_micros(column(row, "run_at")?),
@@ -219,6 +161,9 @@ fn job_view(row: &Row) -> Result<JobView> {
         created_at: Timestamp::from_micros(column(row, "created_at")?),
         started_at: time(row, "started_at")?,
         finished_at: time(row, "finished_at")?,
+        lane: column::<_, Option<i64>>(row, "lane")?.map(|lane| lane_id(number, lane)),
+        token: column::<_, Option<i64>>(row, "token")?.map(Token),
+        node: text(row, "node")?.map(NodeId),
         heartbeat_at: time(row, "heartbeat_at")?,
         progress: text(row, "progress")?,
         options: options(column(row, "options")?)?,

@@ -16,7 +16,7 @@ use super::Redis;
 use super::args::Args;
 use super::link::INDEX;
 use super::memo::Known;
-use super::reply::{Fields, Shard};
+use super::reply::{Fields, Shard, score_of};
 use super::views::lane_state;
 use crate::contract::{
     JobFilter, JobOrder, JobQuery, JobState, LaneOrder, LaneQuery, LaneSource, LaneView,
@@ -25,7 +25,8 @@ use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
 use crate::model::id::NodeId;
-use crate::model::limits::PAGE_ROWS_MAX;
+use crate::model::queue::Mode;
+use crate::stores::handover::{Handover, Place};
 
 /// Approximate number of rows that a step reads: a running script blocks all others.
 const STEP_ROWS: i64 = 1_000;
@@ -35,15 +36,53 @@ const STEP_ROWS: i64 = 1_000;
 enum SortKey {
     Number(i64),
     Text(Arc<str>),
+    Turn(InTurn),
 }
 
-impl SortKey {
-    fn of(cursor: Cursor, by_text: bool) -> Result<Self> {
-        Ok(match by_text {
-            true => Self::Text(cursor.place.into()),
-            false => Self::Number(cursor.place_number()?),
+/// A place in the order in which a lane hands jobs over, and what it is made of, which cursors hold.
+#[derive(Clone, Debug)]
+struct InTurn(Place, Handover);
+
+impl Ord for InTurn {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.cmp(&other.0)
+    }
+}
+
+impl PartialOrd for InTurn {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for InTurn {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for InTurn {}
+
+/// What sort keys are made of.
+#[derive(Clone, Copy)]
+enum By {
+    Number,
+    Text,
+    Turn(Mode, Timestamp),
+}
+
+impl By {
+    fn read(self, place: &str) -> Option<SortKey> {
+        Some(match self {
+            Self::Number => SortKey::Number(place.parse().ok()?),
+            Self::Text => SortKey::Text(place.into()),
+            Self::Turn(mode, now) => turn(place.parse().ok()?, mode, now),
         })
     }
+}
+
+fn turn(job: Handover, mode: Mode, now: Timestamp) -> SortKey {
+    SortKey::Turn(InTurn(job.place(mode, now), job))
 }
 
 impl fmt::Display for SortKey {
@@ -51,6 +90,7 @@ impl fmt::Display for SortKey {
         match self {
             Self::Number(number) => number.fmt(f),
             Self::Text(text) => text.fmt(f),
+            Self::Turn(InTurn(_, job)) => job.fmt(f),
         }
     }
 }
@@ -64,20 +104,21 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The cursor of the next page: `shard-number:place`.
     pub(super) fn cursor(&self) -> String {
-        format!("{}-{}:{}", self.shard, self.number, self.place)
+        cursor(self.shard, self.number, &self.place)
     }
 
-    fn of_cursor(cursor: &str, by_text: bool) -> Option<Self> {
+    fn of_cursor(cursor: &str, by: By) -> Option<Self> {
         let (name, place) = cursor.split_once(':')?;
         let (shard, number) = name.split_once('-')?;
-        let place = match by_text {
-            true => SortKey::Text(place.into()),
-            false => SortKey::Number(place.parse().ok()?),
-        };
+        let place = by.read(place)?;
         Some(Self { place, shard: shard.parse().ok()?, number: number.parse().ok()? })
     }
+}
+
+/// The cursor of the next page: `shard-number:place`.
+pub(super) fn cursor(shard: u16, number: i64, place: &impl fmt::Display) -> String {
+    format!("{shard}-{number}:{place}")
 }
 
 impl Redis {
@@ -131,6 +172,7 @@ pub(super) fn job_entry(
     mut fields: Fields,
     shard: Shard,
     query: &JobQuery,
+    (mode, now): (Mode, Timestamp),
 ) -> Result<Option<Entry>> {
     let (number, key, state) = (fields.int()?, fields.text()?, fields.text()?);
     let (ended, created) = (fields.int()?, fields.int()?);
@@ -146,6 +188,11 @@ pub(super) fn job_entry(
         JobOrder::Arrival => SortKey::Number(created / 1_000),
         JobOrder::Key => SortKey::Text(key),
         JobOrder::UpdatedAt => SortKey::Number(-ended),
+        JobOrder::Turn => {
+            let score = score_of(&fields.text()?)?;
+            let (priority, run_at) = (fields.int()? as u16, fields.time()?);
+            turn(Handover { score, priority, run_at }, mode, now)
+        }
     };
     let entry = Entry { place, shard: shard.shard, number };
     Ok((is_wanted_state && is_wanted_key).then_some(entry))
@@ -161,21 +208,34 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    pub(super) fn new(after: Option<&str>, by_text: bool, rows_max: usize) -> Result<Self> {
-        let read = |after| Entry::of_cursor(after, by_text).ok_or_else(Cursor::wrong);
+    fn new(after: Option<&str>, by: By, rows_max: usize) -> Result<Self> {
+        let read = |after| Entry::of_cursor(after, by).ok_or_else(Cursor::wrong);
         let after = after.map(read).transpose()?;
-        let rows_max = rows_max.clamp(1, PAGE_ROWS_MAX);
         Ok(Self { after, end: None, rows_max, first: BTreeSet::new() })
     }
 
+    pub(super) fn of_jobs(
+        query: &JobQuery,
+        (mode, now): (Mode, Timestamp),
+        rows_max: usize,
+    ) -> Result<Self> {
+        let by = match query.order {
+            JobOrder::Arrival | JobOrder::UpdatedAt => By::Number,
+            JobOrder::Key => By::Text,
+            JobOrder::Turn => By::Turn(mode, now),
+        };
+        Self::new(query.after.as_deref(), by, rows_max)
+    }
+
     pub(super) fn of_lanes(query: &LaneQuery) -> Result<Self> {
-        let by_text = query.order == LaneOrder::Key;
-        let mut chosen = Self::new(query.after.as_deref(), by_text, query.rows_max)?;
+        let by = if query.order == LaneOrder::Key { By::Text } else { By::Number };
+        let read = |cursor: Cursor| by.read(&cursor.place).ok_or_else(Cursor::wrong);
+        let mut chosen = Self::new(query.after.as_deref(), by, query.most())?;
         let begin = if query.after.is_none() { query.begin()? } else { None };
         if let Some(begin) = begin {
-            chosen.after = Some(Entry { place: SortKey::of(begin, by_text)?, shard: 0, number: 0 });
+            chosen.after = Some(Entry { place: read(begin)?, shard: 0, number: 0 });
         }
-        chosen.end = query.end()?.map(|end| SortKey::of(end, by_text)).transpose()?;
+        chosen.end = query.end()?.map(read).transpose()?;
         Ok(chosen)
     }
 
@@ -265,7 +325,7 @@ impl Rows {
             (JobState::Queued | JobState::Running, Some(key), _) => Self::of_key("jobs", key),
             (JobState::Queued | JobState::Running, None, _) => Self::all("live"),
             (JobState::Dead, Some(key), _) => Self::of_key("deadkey", key),
-            (JobState::Dead, None, JobOrder::Arrival) => Self::all("dead"),
+            (JobState::Dead, None, JobOrder::Arrival | JobOrder::Turn) => Self::all("dead"),
             (JobState::Dead, None, JobOrder::Key) => {
                 let begin = after.map(|after| match after.shard.cmp(&shard) {
                     Ordering::Equal => format!("{}\0{:016}", after.place, after.number),
@@ -278,7 +338,7 @@ impl Rows {
             (JobState::Dead, None, JobOrder::UpdatedAt) => {
                 let ended = after.and_then(|after| match after.place {
                     SortKey::Number(number) => Some((-number).to_string()),
-                    SortKey::Text(_) => None,
+                    SortKey::Text(_) | SortKey::Turn(_) => None,
                 });
                 let rows = Self::of_key("newest", ended.as_deref().unwrap_or(""));
                 Self { step: chosen.enough(), ..rows }

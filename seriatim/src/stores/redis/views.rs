@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
@@ -11,20 +12,19 @@ use super::Redis;
 use super::args::Args;
 use super::link::{DUE, LANES, STATS, TURN, VIEW};
 use super::memo::Known;
-use super::page::{Chosen, Entry, Rows, job_entry, lane_entry, runs};
+use super::page::{Chosen, Rows, lane_entry, runs};
 use super::reply::{Fields, Shard, corrupt, name_job, score_of};
 use crate::contract::{
-    Command, JobFilter, JobOrder, JobQuery, JobState, JobView, LaneQuery, LaneState, LaneView,
-    NodeInfo, NodeView, Page, QueueDue, QueueStats, QueueView, Store, Views,
+    Command, JobQuery, JobState, JobView, LaneQuery, LaneState, LaneView, NodeInfo, NodeView, Page,
+    QueueDue, QueueStats, QueueView, Store, Views,
 };
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::limits::PAGE_BYTES_MAX;
 use crate::model::payload::Payload;
 use crate::model::turn::Turn;
 use crate::stores::asked::is_asked;
-use crate::stores::gone;
+use crate::stores::{gone, job_look};
 
 /// Most shards that one script looks at: a running script blocks all others.
 const DUE_SHARDS_MAX: usize = 200;
@@ -107,54 +107,20 @@ impl Views for Redis {
     }
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
-        let known = self.current(&query.queue).await?;
-        let by_text = query.order == JobOrder::Key;
-        let mut chosen = Chosen::new(query.after.as_deref(), by_text, query.rows_max)?;
-        for shard in known.shards() {
-            let running = match query.filter {
-                JobFilter::In(JobState::Queued) => self.running(shard, &query).await?,
-                _ => HashSet::new(),
-            };
-            let rows = Rows::of_jobs(&query, &chosen, shard.shard);
-            let look = |row| {
-                let entry = job_entry(Fields::of(row)?, shard, &query)?;
-                chosen.add(entry.filter(|entry| !running.contains(&entry.number)));
-                Ok(())
-            };
-            self.each_row(shard, &rows, look).await?;
-        }
-        let (page, mut next) = chosen.page();
-        let (mut rows, mut bytes, mut shown) = (Vec::new(), 0, 0);
-        for (shard, numbers) in runs(&known, &page) {
-            let mut left = &numbers[..];
-            while !left.is_empty() && bytes < PAGE_BYTES_MAX {
-                let (views, looked) = self.job_views(shard, &known.name, left).await?;
-                bytes += views.iter().map(|view| view.payload.as_bytes().len()).sum::<usize>();
-                // A job may have been claimed or have ended in between.
-                rows.extend(views.into_iter().filter(|view| query.filter.shows(view.state)));
-                let looked = looked.clamp(1, left.len());
-                (left, shown) = (&left[looked..], shown + looked);
-            }
-        }
-        if shown < page.len() {
-            next = page[..shown].last().map(Entry::cursor);
-        }
-        Ok(Page { rows, next, cut: false })
+        job_look::page(self, query).await
     }
 
     // An alias shows the state of the job it was merged into.
     async fn job(&self, id: JobId) -> Result<Option<JobView>> {
         let Some(known) = self.numbered(id.queue()).await? else { return Ok(None) };
-        let mut args = Args::default();
-        name_job(&mut args, id);
+        let args = one_job(id);
         let (views, _) = self.views(Shard::of_job(id), &known.name, &args).await?;
         if let Some(view) = views.into_iter().next() {
             return Ok(Some(JobView { id, ..view }));
         }
         // The job may have been requeued into another shard.
         let Some(there) = self.moved_to(id).await? else { return Ok(None) };
-        let mut args = Args::default();
-        name_job(&mut args, there);
+        let args = one_job(there);
         let (views, _) = self.views(Shard::of_job(there), &known.name, &args).await?;
         Ok(views.into_iter().next().map(|view| JobView { id, ..view }))
     }
@@ -213,17 +179,6 @@ impl Redis {
         Ok(dues)
     }
 
-    /// The numbers of running jobs, of the query's key or all.
-    async fn running(&self, shard: Shard, query: &JobQuery) -> Result<HashSet<i64>> {
-        let mut running = HashSet::new();
-        let look = |row| {
-            running.insert(Fields::of(row)?.int()?);
-            Ok(())
-        };
-        self.each_row(shard, &Rows::running(query.key.as_deref()), look).await?;
-        Ok(running)
-    }
-
     async fn numbers(&self, shard: Shard) -> Result<Option<Numbers>> {
         let args = Args::default();
         let mut answer = self.link.call(&STATS, &self.key(shard, ""), &args).await?;
@@ -269,7 +224,19 @@ impl Redis {
         }
         let answer = self.link.call(&LANES, &self.key(shard, ""), &args).await?;
         let known = answer.rest().filter(|lane| *lane != Value::Nil);
-        known.map(|lane| lane_view(Fields::of(lane)?, shard)).collect()
+        let lanes = known.map(|lane| lane_view(Fields::of(lane)?, shard));
+        let lanes: Vec<(LaneView, Option<Duration>)> = lanes.collect::<Result<_>>()?;
+        let of_nodes = lanes.iter().filter(|(_, ttl)| ttl.is_some());
+        let holders = of_nodes.filter_map(|(lane, _)| Some(lane.node.as_ref()?.0.clone()));
+        let beats = self.beats_of(holders.collect()).await?;
+        let until = |(mut lane, ttl): (LaneView, Option<Duration>)| {
+            let beat = lane.node.as_ref().and_then(|node| beats.get(&node.0).copied());
+            if let Some(ttl) = ttl {
+                lane.lease_until = beat.map(|beat| gone::lease_end(beat, ttl));
+            }
+            lane
+        };
+        Ok(lanes.into_iter().map(until).collect())
     }
 
     /// The views of the first of these jobs, and how many jobs they cover: fewer than all if payloads are large.
@@ -278,8 +245,10 @@ impl Redis {
         shard: Shard,
         queue: &Arc<str>,
         numbers: &[i64],
+        payload_bytes_max: Option<usize>,
     ) -> Result<(Vec<JobView>, usize)> {
         let mut args = Args::default();
+        args.text(&payload_bytes_max.map(|most| most.to_string()).unwrap_or_default());
         for number in numbers {
             args.int(*number).text("");
         }
@@ -291,10 +260,8 @@ impl Redis {
         let mut there = None;
         loop {
             let at = there.unwrap_or(id);
-            let mut args = Args::default();
-            name_job(&mut args, at);
             let key = self.key(Shard::of_job(at), "");
-            let answer = self.link.call(&VIEW, &key, &args).await?.rest().next();
+            let answer = self.link.call(&VIEW, &key, &one_job(at)).await?.rest().next();
             let Some(view @ Value::Array(_)) = answer else { return Ok(there) };
             let mut fields = Fields::of(view)?;
             if &*fields.text()? != "moved" {
@@ -307,9 +274,8 @@ impl Redis {
 
     /// A job's options as stored: empty if it has none.
     pub(super) async fn options_text(&self, id: JobId) -> Result<Option<String>> {
-        let mut args = Args::default();
-        name_job(&mut args, id);
-        let answer = self.link.call(&VIEW, &self.key(Shard::of_job(id), ""), &args).await?;
+        let key = self.key(Shard::of_job(id), "");
+        let answer = self.link.call(&VIEW, &key, &one_job(id)).await?;
         let Some(view @ Value::Array(_)) = answer.rest().next() else { return Ok(None) };
         let options = Fields::of(view)?.rest().nth(OPTIONS_AT).ok_or_else(corrupt)?;
         let options = super::reply::single(options)?.text()?;
@@ -328,7 +294,8 @@ impl Redis {
         let known = all.into_iter().filter(|job| *job != Value::Nil);
         let held = known.map(|job| job_view(Fields::of(job)?, shard, queue));
         let held: Vec<Held> = held.filter_map(Result::transpose).collect::<Result<_>>()?;
-        let beats = self.beats_of(&held).await?;
+        let holders = held.iter().filter_map(|(_, node)| node.clone()).collect();
+        let beats = self.beats_of(holders).await?;
         let beaten = |(mut view, node): Held| {
             let beat = node.and_then(|node| beats.get(&node).copied());
             view.heartbeat_at = view.heartbeat_at.into_iter().chain(beat).max();
@@ -337,9 +304,8 @@ impl Redis {
         Ok((held.into_iter().map(beaten).collect(), looked))
     }
 
-    /// The last heartbeats of the holders.
-    async fn beats_of(&self, held: &[Held]) -> Result<HashMap<Arc<str>, Timestamp>> {
-        let mut nodes: Vec<Arc<str>> = held.iter().filter_map(|(_, node)| node.clone()).collect();
+    /// The last heartbeats of these nodes, as stored.
+    async fn beats_of(&self, mut nodes: Vec<Arc<str>>) -> Result<HashMap<Arc<str>, Timestamp>> {
         nodes.sort_unstable();
         nodes.dedup();
         if nodes.is_empty() {
@@ -357,6 +323,14 @@ impl Redis {
         }
         Ok(beats)
     }
+}
+
+/// The arguments of `view.lua` for one job with its payload.
+fn one_job(id: JobId) -> Args {
+    let mut args = Args::default();
+    args.text("");
+    name_job(&mut args, id);
+    args
 }
 
 /// The job at `shard:seq:created`, in the same queue as `like`.
@@ -389,6 +363,7 @@ fn job_view(mut fields: Fields, shard: Shard, queue: &Arc<str>) -> Result<Option
         task: fields.name()?,
         state,
         payload: Payload::from_bytes(fields.bytes()?),
+        payload_bytes: 0,
         score: score_of(&fields.text()?)?,
         priority: fields.int()? as u16,
         run_at: fields.time()?,
@@ -403,9 +378,16 @@ fn job_view(mut fields: Fields, shard: Shard, queue: &Arc<str>) -> Result<Option
         options: fields.options()?,
         heartbeat_at: fields.opt_time()?,
         progress: None,
+        lane: None,
+        token: None,
+        node: None,
     };
     let node = fields.opt_text()?;
     view.progress = fields.opt_text()?;
+    view.payload_bytes = fields.int()? as usize;
+    view.lane = fields.opt_int()?.map(|lane| shard.lane(lane));
+    view.token = fields.opt_int()?.map(Token);
+    view.node = fields.opt_text()?.map(NodeId);
     Ok(Some((view, node)))
 }
 
@@ -418,8 +400,9 @@ pub(super) fn lane_state(text: &str) -> LaneState {
     }
 }
 
-fn lane_view(mut fields: Fields, shard: Shard) -> Result<LaneView> {
-    Ok(LaneView {
+/// A lane, and how long its claim outlives a heartbeat of its node.
+fn lane_view(mut fields: Fields, shard: Shard) -> Result<(LaneView, Option<Duration>)> {
+    let mut view = LaneView {
         lane: shard.lane(fields.int()?),
         key: fields.name()?,
         state: lane_state(&fields.text()?),
@@ -433,5 +416,9 @@ fn lane_view(mut fields: Fields, shard: Shard) -> Result<LaneView> {
         node: fields.opt_text()?.map(NodeId),
         claimed_at: fields.opt_time()?,
         progress: fields.opt_text()?,
-    })
+        lease_until: None,
+    };
+    view.lease_until = fields.opt_time()?;
+    let ttl = fields.opt_int()?;
+    Ok((view, ttl.map(|ttl| Duration::from_micros(ttl.max(0) as u64))))
 }

@@ -25,9 +25,7 @@ impl Tx<'_> {
     /// Reads a large payload. `Corrupt` if it is missing.
     pub(super) fn body(&self, seq: i64) -> Result<Vec<u8>> {
         let sql = "SELECT payload FROM body WHERE seq = ?1";
-        self.first(sql, [seq], |row| row.get(0))?.ok_or_else(|| {
-            Error::new(ErrorKind::Corrupt, "the payload of a job is missing: restore a backup")
-        })
+        self.first(sql, [seq], |row| row.get(0))?.ok_or_else(missing)
     }
 
     pub(super) fn payload_of(&self, job: &Job) -> Result<Vec<u8>> {
@@ -37,7 +35,33 @@ impl Tx<'_> {
         }
     }
 
+    /// A payload and its length; empty if it is longer than `bytes_max`.
+    pub(super) fn payload_to_show(
+        &self,
+        job: &Job,
+        bytes_max: Option<usize>,
+    ) -> Result<(Vec<u8>, usize)> {
+        let Some(most) = bytes_max else {
+            let payload = self.payload_of(job)?;
+            let length = payload.len();
+            return Ok((payload, length));
+        };
+        if let Some(payload) = &job.payload {
+            let shown = if payload.len() > most { Vec::new() } else { payload.clone() };
+            return Ok((shown, payload.len()));
+        }
+        let sql =
+            "SELECT CASE WHEN length(payload) <= ?2 THEN payload ELSE x'' END, length(payload)
+                   FROM body WHERE seq = ?1";
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)? as usize));
+        self.first(sql, params![job.seq, most as i64], read)?.ok_or_else(missing)
+    }
+
     pub(super) fn delete_body(&self, seq: i64) -> Result<()> {
         self.execute("DELETE FROM body WHERE seq = ?1", [seq]).map(drop)
     }
+}
+
+fn missing() -> Error {
+    Error::new(ErrorKind::Corrupt, "the payload of a job is missing: restore a backup")
 }

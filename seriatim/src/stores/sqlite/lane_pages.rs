@@ -151,6 +151,7 @@ impl Tx<'_> {
             token: holder.as_ref().map(|_| Token(head.token)),
             node: holder.as_ref().map(|holder| NodeId(holder.node.as_str().into())),
             claimed_at: head.claimed_at.filter(|_| holder.is_some()).map(Timestamp::from_micros),
+            lease_until: holder.as_ref().and_then(|holder| holder.lease_until),
             progress: holder.and_then(|holder| holder.progress),
         })
     }

@@ -12,6 +12,7 @@ mod fault;
 mod file;
 mod flush;
 mod going_on;
+mod job_pages;
 mod lane;
 mod lane_pages;
 mod light;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::lane::{Entry, Lane};
+use super::lane::{Entry, Hold, Lane};
 use super::{Ended, Location, State};
 use crate::contract::{
     JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView,
@@ -13,7 +13,9 @@ use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
 use crate::model::id::JobId;
-use crate::model::limits::PAGE_ROWS_MAX;
+use crate::stores::gone;
+use crate::stores::handover::{Handover, Place};
+use crate::stores::job_look::{Step, place_of};
 use crate::stores::look::Look;
 
 impl State {
@@ -90,7 +92,7 @@ impl State {
         lanes.sort_by(|(one, _), (other, _)| one.cmp(other));
         let mut look = Look::of_lanes(query);
         for ((place, number), lane) in lanes {
-            let view = lane_view(lane);
+            let view = self.lane_view(lane);
             if !look.at(number, place, query.shows(&view, now).then_some(view)) {
                 break;
             }
@@ -99,8 +101,14 @@ impl State {
         Ok(Page { rows, next, cut })
     }
 
-    pub(in crate::stores) fn job_page(&self, query: &JobQuery) -> Result<Page<JobView>> {
-        let queue = self.queue(&query.queue)?.number;
+    pub(in crate::stores) fn job_rows(
+        &self,
+        now: Timestamp,
+        query: &JobQuery,
+        looks_max: usize,
+    ) -> Result<Step> {
+        let row = self.queue(&query.queue)?;
+        let (queue, mode) = (row.number, row.queue.mode);
         let mut views: Vec<JobView> = match query.filter {
             JobFilter::Live | JobFilter::In(JobState::Queued | JobState::Running) => {
                 self.live_jobs(queue)
@@ -113,23 +121,34 @@ impl State {
         let keyed =
             |view: &JobView| query.key.is_none() || view.key.as_deref() == query.key.as_deref();
         views.retain(|view| query.filter.shows(view.state) && keyed(view));
+        let now = query.now.unwrap_or(now);
         let place = |view: &JobView| match query.order {
             JobOrder::Arrival => SortKey::default(),
             JobOrder::Key => SortKey::Text(view.key.clone()),
             JobOrder::UpdatedAt => {
                 SortKey::Number(view.finished_at.map_or(0, |time| -time.as_micros()))
             }
+            JobOrder::Turn => SortKey::Turn(Handover::of(view).place(mode, now)),
         };
+        let last = |after: &Cursor| -> Result<_> {
+            let place = match query.order {
+                JobOrder::Turn => SortKey::Turn(Handover::read(after)?.place(mode, now)),
+                JobOrder::Key => SortKey::of(after, &SortKey::Text(None))?,
+                JobOrder::Arrival | JobOrder::UpdatedAt => SortKey::of(after, &SortKey::default())?,
+            };
+            Ok((place, after.number as u64))
+        };
+        let last = Cursor::read(query.after.as_deref())?.as_ref().map(last).transpose()?;
         let standing = |view: &JobView| (place(view), view.id.seq());
+        views.retain(|view| last.as_ref().is_none_or(|last| standing(view) > *last));
         views.sort_by_key(standing);
-        let after = Cursor::read(query.after.as_deref())?;
-        let (mut rows, mut next) = page(views, after, query.rows_max, standing)?;
-        let most = rows_of_page(rows.iter().map(|view| view.payload.as_bytes().len()));
-        if most < rows.len() {
-            rows.truncate(most);
-            next = rows.last().map(|view| Cursor::behind(view.id.seq(), place(view)));
-        }
-        Ok(Page { rows, next, cut: false })
+        let found = views.len();
+        views.truncate(looks_max);
+        views.iter_mut().for_each(|view| query.trim(view));
+        views.truncate(rows_of_page(views.iter().map(|view| view.payload.as_bytes().len())));
+        let last = views.last().filter(|_| views.len() < found);
+        let next = last.map(|view| Cursor::behind(view.id.seq(), place_of(query.order, view)));
+        Ok(Step::of(views, next))
     }
 
     fn live_jobs(&self, queue: u32) -> Vec<JobView> {
@@ -180,8 +199,40 @@ impl State {
                 }
             });
             view.progress.clone_from(&lane.progress);
+            (view.token, view.node) = (Some(lane.token), Some(hold.node.clone()));
         }
+        view.lane = Some(lane.id);
         Some(view)
+    }
+
+    pub(in crate::stores) fn lane_view(&self, lane: &Lane) -> LaneView {
+        let (retry_count, crashes, error) = lane.trouble();
+        let hold = lane.hold.as_ref();
+        LaneView {
+            lane: lane.id,
+            key: lane.key.clone(),
+            state: lane_state(lane),
+            due: lane_due(lane),
+            priority: lane_priority(lane),
+            jobs: job_count(lane),
+            retry_count,
+            crashes,
+            error: error.cloned(),
+            token: hold.map(|_| lane.token),
+            node: hold.map(|hold| hold.node.clone()),
+            claimed_at: hold.map(|hold| hold.claimed_at),
+            lease_until: hold.and_then(|hold| self.lease_until(hold)),
+            progress: hold.and_then(|_| lane.progress.clone()),
+        }
+    }
+
+    fn lease_until(&self, hold: &Hold) -> Option<Timestamp> {
+        match hold.lease {
+            Lease::Own { .. } => Some(hold.until),
+            Lease::Node { ttl } => {
+                self.nodes.get(&hold.node).map(|node| gone::lease_end(node.beat_at, ttl))
+            }
+        }
     }
 
     pub(in crate::stores) fn ended_view(&self, ended: &Ended) -> Option<JobView> {
@@ -199,6 +250,7 @@ impl State {
             task: job.task.clone(),
             state: JobState::Queued,
             payload: job.payload.clone(),
+            payload_bytes: job.payload.as_bytes().len(),
             score: job.score,
             priority: job.priority,
             run_at: job.run_at,
@@ -210,6 +262,9 @@ impl State {
             created_at: job.created_at,
             started_at: job.started_at,
             finished_at: None,
+            lane: None,
+            token: None,
+            node: None,
             heartbeat_at: None,
             progress: None,
             options: job.options.clone(),
@@ -243,26 +298,6 @@ fn lane_state(lane: &Lane) -> LaneState {
     }
 }
 
-pub(in crate::stores) fn lane_view(lane: &Lane) -> LaneView {
-    let (retry_count, crashes, error) = lane.trouble();
-    let hold = lane.hold.as_ref();
-    LaneView {
-        lane: lane.id,
-        key: lane.key.clone(),
-        state: lane_state(lane),
-        due: lane_due(lane),
-        priority: lane_priority(lane),
-        jobs: job_count(lane),
-        retry_count,
-        crashes,
-        error: error.cloned(),
-        token: hold.map(|_| lane.token),
-        node: hold.map(|hold| hold.node.clone()),
-        claimed_at: hold.map(|hold| hold.claimed_at),
-        progress: hold.and_then(|_| lane.progress.clone()),
-    }
-}
-
 /// The best priority of the jobs in `accumulate`, else that of the head.
 fn lane_priority(lane: &Lane) -> u16 {
     let closed = lane.closed().iter().map(|job| job.priority);
@@ -278,6 +313,7 @@ fn lane_priority(lane: &Lane) -> u16 {
 enum SortKey {
     Number(i64),
     Text(Option<Arc<str>>),
+    Turn(Place),
 }
 
 impl SortKey {
@@ -292,6 +328,7 @@ impl SortKey {
             Self::Text(_) => {
                 Self::Text((!cursor.place.is_empty()).then(|| cursor.place.as_str().into()))
             }
+            Self::Turn(_) => return Err(Cursor::wrong()),
         })
     }
 }
@@ -307,28 +344,8 @@ impl fmt::Display for SortKey {
         match self {
             Self::Number(number) => number.fmt(f),
             Self::Text(text) => f.write_str(text.as_deref().unwrap_or_default()),
+            // Cursors hold what it is made of.
+            Self::Turn(_) => Ok(()),
         }
     }
-}
-
-/// One page of the sorted rows after a cursor, and the cursor of the next page.
-fn page<T>(
-    rows: Vec<T>,
-    after: Option<Cursor>,
-    rows_max: usize,
-    standing: impl Fn(&T) -> (SortKey, u64),
-) -> Result<(Vec<T>, Option<String>)> {
-    let mut start = 0;
-    if let (Some(after), Some(first)) = (after, rows.first()) {
-        let last = (SortKey::of(&after, &standing(first).0)?, after.number as u64);
-        start = rows.partition_point(|row| standing(row) <= last);
-    }
-    let most = rows_max.clamp(1, PAGE_ROWS_MAX);
-    let more = rows.len() > start + most;
-    let rows: Vec<T> = rows.into_iter().skip(start).take(most).collect();
-    let next = rows.last().filter(|_| more).map(|row| {
-        let (place, number) = standing(row);
-        Cursor::behind(number, place)
-    });
-    Ok((rows, next))
 }

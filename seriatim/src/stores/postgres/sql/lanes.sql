@@ -6,7 +6,9 @@ SELECT w.*,
   CASE WHEN w.payload IS NOT NULL THEN 1 ELSE
     (SELECT count(*) FROM seriatim.item i WHERE i.lane = w.number) END AS jobs,
   CASE WHEN w.mode = 1 AND w.payload IS NULL THEN (SELECT min(i.priority) FROM seriatim.item i
-    WHERE i.lane = w.number) ELSE w.priority END AS urgency
+    WHERE i.lane = w.number) ELSE w.priority END AS urgency,
+  greatest(w.until, (SELECT e.until FROM seriatim.extension e WHERE e.lane = w.number AND e.token = w.token)) AS own_until,
+  (SELECT n.beat_at FROM seriatim.node n WHERE n.id = w.holder) AS node_beat
 FROM (
   SELECT f.*, count(*) FILTER (WHERE f.fits) OVER (ORDER BY f.nth) AS shown
   FROM (

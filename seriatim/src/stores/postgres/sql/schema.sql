@@ -321,7 +321,7 @@ CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n
 CREATE VIEW seriatim.lane_now AS
 SELECT l.number, l.queue, l.key, coalesce(b.token, l.token) AS token, l.held, l.paused, l.due, l.priority,
   l.retry_count, l.crashes, l.error, l.claimed OR b.token IS NOT NULL AS claimed,
-  coalesce(l.holder, b.node) AS holder, coalesce(l.own_lease, b.own) AS own_lease, coalesce(l.until, b.until) AS until,
+  coalesce(l.holder, b.node) AS holder, coalesce(l.own_lease, b.own) AS own_lease, coalesce(l.ttl, b.ttl) AS ttl, coalesce(l.until, b.until) AS until,
   coalesce(l.claimed_at, b.claimed_at) AS claimed_at, coalesce(l.beat_at, b.claimed_at) AS beat_at, l.progress, l.taken,
   l.packed_run_at, l.task, l.score, l.created_at, l.options, l.payload
 FROM seriatim.lane l
@@ -368,14 +368,14 @@ SELECT i.seq, i.queue, l.key, i.task, seriatim.owns(q.mode, l.taken, i.closed, i
   CASE WHEN q.mode = 1 THEN l.crashes ELSE i.crashes END AS crashes,
   CASE WHEN q.mode = 1 THEN l.error ELSE i.error END AS error,
   i.flagged, i.created_at, i.started_at, l.claimed_at, l.own_lease, l.beat_at, l.holder,
-  l.progress, i.options, q.name
+  l.progress, i.options, q.name, l.number AS lane, l.token
 FROM seriatim.item i
 JOIN seriatim.lane l ON l.number = i.lane
 JOIN seriatim.queue q ON q.number = i.queue
 UNION ALL
 SELECT l.number, l.queue, l.key, l.task, l.claimed, l.payload, l.score, l.priority, l.packed_run_at, 0,
   l.retry_count, l.crashes, l.error, false, l.created_at, NULL, l.claimed_at, l.own_lease, l.beat_at,
-  l.holder, l.progress, l.options, q.name
+  l.holder, l.progress, l.options, q.name, l.number, l.token
 FROM seriatim.lane_now l
 JOIN seriatim.queue q ON q.number = l.queue
 WHERE l.payload IS NOT NULL AND l.number > 0;
@@ -391,12 +391,12 @@ SELECT i.seq, i.queue, i.name, i.key, i.task, CASE WHEN i.closed THEN 1 ELSE 0 E
   CASE WHEN NOT i.closed THEN NULL WHEN i.own_lease THEN i.beat_at ELSE greatest(i.beat_at, n.beat_at)
   END AS heartbeat_at,
   CASE WHEN i.closed THEN i.progress END AS progress,
-  i.options
+  i.options, i.lane, CASE WHEN i.closed THEN i.token END AS token, CASE WHEN i.closed THEN i.holder END AS node
 FROM seriatim.live i
 LEFT JOIN seriatim.node n ON n.id = i.holder
 UNION ALL
 SELECT e.seq, e.queue, q.name, e.key, e.task, e.state, e.payload, e.score, e.priority, e.run_at,
   e.attempts, e.retry_count, e.crashes, e.error, e.flagged, e.created_at, e.started_at, e.ended_at,
-  NULL, NULL, e.options
+  NULL, NULL, e.options, NULL, NULL, NULL
 FROM seriatim.ended e
 JOIN seriatim.queue q ON q.number = e.queue;

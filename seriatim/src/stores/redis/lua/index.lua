@@ -1,7 +1,7 @@
 -- One step of a listing: the rows from which a page is chosen. ARGV: what, where the step begins ('' is the
 -- beginning), most rows, then the arguments of `what`. Answers {where the next step begins, '' after the last one;
 -- rows}: for each lane {number, key, due, shown retry count, crashes, state, node}, for each job {seq, key, state, ended at,
--- created at}.
+-- created at}, and for a live one {…, score, priority, run at}.
 --   lanes, live, dead, done   all of them, in no order; a row may come twice
 --   names, failing            the ids of all lanes and of those with a failed job, in no order
 --   held                      the claimed lanes, in no order; only these and `lane` return the node
@@ -34,7 +34,8 @@ local function tell_lane(l, node)
 end
 
 local function tell_live(j, key)
-  if j and j.state == 'live' then rows[#rows + 1] = { j.seq, key or lane_of(j.lane).key, 'live', 0, j.created } end
+  if not j or j.state ~= 'live' then return end
+  rows[#rows + 1] = { j.seq, key or lane_of(j.lane).key, 'live', 0, j.created, j.score, j.prio, j.run_at }
 end
 
 local function tell_ended(seq)

@@ -588,12 +588,13 @@ local function turn_of(l, with_bodies)
   return { l.n, l.key, l.token, retry, crashes, why, l.claimed_at, list }
 end
 
--- The node and the kind of lease of a claimed lane, and when its holder last reported progress or extended it.
+-- The node and the kind of lease of a claimed lane, when its holder last reported progress or extended it, the progress,
+-- and the end and the length of the lease.
 local function holder_of(l)
   local node, kind, ttl, until_, at, beat_at = cmsgpack.unpack(call('HGET', K.claims, num(l.token)))
   local progress = call('HGET', K.progress, l.id)
   if progress then beat_at = math.max(beat_at or 0, number_in(string.sub(progress, 1, 7))) end
-  return node, kind, math.max(l.claimed_at, beat_at or 0), progress and string.sub(progress, 8)
+  return node, kind, math.max(l.claimed_at, beat_at or 0), progress and string.sub(progress, 8), until_, ttl
 end
 
 local function holder_member(node, ttl, token)

@@ -12,10 +12,12 @@ local function view(l)
   local due, prio = due_of(l)
   local retry, crashes, why = trouble_of(l)
   local state = l.token and 'claimed' or l.paused and 'paused' or l.held and 'held' or 'waiting'
-  local v = { l.n, l.key, state, due, prio, l.count + l.strays, retry, crashes, why, false, false, false, false }
+  local v = { l.n, l.key, state, due, prio, l.count + l.strays, retry, crashes, why, false, false, false, false, false,
+    false }
   if l.token then
-    local node, _, _, progress = holder_of(l)
+    local node, kind, _, progress, until_, ttl = holder_of(l)
     v[6], v[10], v[11], v[12], v[13] = v[6] + #apart_of(l), l.token, node, l.claimed_at, progress
+    v[14], v[15] = kind == 'own' and until_, kind == 'node' and ttl
   end
   return v
 end

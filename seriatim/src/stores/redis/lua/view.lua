@@ -1,8 +1,9 @@
--- Views of jobs. ARGV: (seq, creation millisecond; '' = any) of each. Answers for each nil or {state, seq, created,
--- ...}: see `views.rs`; for fewer jobs if payloads are large.
+-- Views of jobs. ARGV: the longest payload to show ('' = any), then (seq, creation millisecond; '' = any) of each. Answers
+-- for each nil or {state, seq, created, ...}: see `views.rs`; for fewer jobs if payloads are large.
 --
 -- Reads the jobs, their lanes and claims; writes nothing.
 READ_ONLY = true
+local payload_max = tonumber(ARGV[1]) or math.huge
 
 -- Whether a job is in its lane's list, and whether it is in the turn.
 local function place_of(l, j)
@@ -21,23 +22,24 @@ local function view(seq, millis)
   local l = j.state == 'live' and lane_of(j.lane)
   if l then is_listed, is_closed = place_of(l, j) end
   if is_listed then age(l, j) end
-  local v = { j.state, j.seq, j.created, j.key, j.task, body_of(j), j.score, j.prio, j.run_at,
+  local body = j.size <= payload_max and body_of(j) or ''
+  local v = { j.state, j.seq, j.created, j.key, j.task, body, j.score, j.prio, j.run_at,
     j.attempts, j.retry, j.crashes, j.error, j.flagged and 1 or 0, j.started, j.ended, j.options,
-    false, false, false }
+    false, false, false, j.size, l and l.n, false, false }
   if not l then return v end
   v[4] = l.key
   if S.mode == 'accumulate' then v[11], v[12], v[13] = l.retry, l.crashes, l.error end
   if not is_closed then return v end
   local node, kind, beat_at, progress = holder_of(l)
   v[1], v[10], v[15] = 'running', j.attempts + 1, j.started or l.claimed_at
-  v[18], v[19], v[20] = beat_at, kind == 'node' and node, progress
+  v[18], v[19], v[20], v[23], v[24] = beat_at, kind == 'node' and node, progress, l.token, node
   return v
 end
 
 -- A thousand large payloads are too much for one answer: it ends with the one that reaches the limit.
 local BYTES_MAX = 4 * 1024 * 1024
 local answer, bytes = {}, 0
-for i = 1, #ARGV, 2 do
+for i = 2, #ARGV, 2 do
   if bytes >= BYTES_MAX then break end
   local v = S and view(tonumber(ARGV[i]), ARGV[i + 1]) or false
   answer[#answer + 1] = v

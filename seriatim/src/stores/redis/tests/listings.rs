@@ -105,7 +105,9 @@ async fn pages_put_together_are_everything_once_and_in_order() {
                 .iter()
                 .map(|row| {
                     let place = match order {
-                        JobOrder::Arrival => (None, row.id.created_at().as_micros() / 1_000),
+                        JobOrder::Arrival | JobOrder::Turn => {
+                            (None, row.id.created_at().as_micros() / 1_000)
+                        }
                         JobOrder::Key => (row.key.clone(), 0),
                         JobOrder::UpdatedAt => (None, -row.finished_at.unwrap().as_micros()),
                     };

@@ -151,7 +151,7 @@ fn calls(mode: Mode, depth: u32) -> Vec<(&'static str, u64)> {
     counted.settle("a burial", &held, &bury, false);
     for order in [JobOrder::Arrival, JobOrder::Key, JobOrder::UpdatedAt] {
         let page = JobQuery { order, rows_max: 2, ..JobQuery::new("q", JobState::Dead) };
-        counted.call("dead jobs", |tx| tx.job_page(&page).unwrap());
+        counted.call("dead jobs", |tx| tx.job_rows(&page, page.rows_max).unwrap());
     }
     counted.call("a sweep", |tx| tx.sweep(Sweep { now: None, rows_max: 100 }.rows_max).unwrap());
     counted.steps
@@ -193,8 +193,8 @@ fn views(counted: &mut Counted<'_>, turns: &[Turn]) {
         ("running jobs", JobState::Running.into()),
     ] {
         let mut page = JobQuery { rows_max: 4, ..JobQuery::new("q", filter) };
-        page.after = counted.call(name, |tx| tx.job_page(&page).unwrap()).next;
-        counted.call(name, |tx| tx.job_page(&page).unwrap());
+        page.after = counted.call(name, |tx| tx.job_rows(&page, page.rows_max).unwrap()).next;
+        counted.call(name, |tx| tx.job_rows(&page, page.rows_max).unwrap());
     }
     counted.call("the figures", |tx| tx.stats().unwrap());
     counted.call("the due times", |tx| tx.due(&[]).unwrap());

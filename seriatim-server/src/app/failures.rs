@@ -1,0 +1,182 @@
+//! The latest failures of jobs, as the store remembers them: nodes that serve note them beside the jobs.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use seriatim::engine::FailedTurn;
+use seriatim::limits::NOTES_MAX;
+use seriatim::store::{Note, NoteQuery, Store};
+use seriatim::{JobId, Timestamp};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::base::lock::lock;
+use crate::protocol::document::JobFailure as Failure;
+use crate::protocol::value::Time;
+
+/// Failures shown of a job.
+const SHOWN: usize = 8;
+/// Failures that a store remembers, and how long.
+const FAILURES_MAX: usize = 100_000;
+const KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3_600);
+/// Jobs of one turn whose failure is noted.
+const JOBS_MAX: usize = 20;
+/// Longest error in a note, in bytes: the job itself has its last one as a whole.
+const ERROR_BYTES_MAX: usize = 1_000;
+/// Failures that a node notes in each window; in a storm, the jobs still have their last error.
+const NOTED_MAX: usize = 200;
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// Failures of this node on their way to the store.
+#[derive(Default)]
+pub(crate) struct Failures {
+    pending: Mutex<Pending>,
+    some: Notify,
+}
+
+#[derive(Default)]
+struct Pending {
+    notes: Vec<Note>,
+    window: Option<Instant>,
+    noted: usize,
+}
+
+fn prefix(job: JobId) -> String {
+    format!("failed/{job}/")
+}
+
+impl Failures {
+    /// Takes a failure, to be written soon.
+    pub(crate) fn add(&self, failed: &FailedTurn<'_>) {
+        let now = Timestamp::of_this_machine();
+        let mut pending = lock(&self.pending);
+        if pending.window.is_none_or(|begun| begun.elapsed() >= WINDOW) {
+            (pending.window, pending.noted) = (Some(Instant::now()), 0);
+        }
+        let left = NOTED_MAX - pending.noted;
+        let end = failed.error.floor_char_boundary(ERROR_BYTES_MAX);
+        for job in failed.jobs.iter().take(JOBS_MAX.min(left)) {
+            let failure = Failure {
+                at: Time(now),
+                attempt: job.attempt,
+                node: failed.node.map(str::to_owned),
+                error: failed.error[..end].to_owned(),
+            };
+            // Texts and numbers only: writing them cannot fail.
+            let value = serde_json::to_vec(&failure).unwrap_or_default();
+            let name = format!("{}{:016}", prefix(job.id), now.as_micros().max(0));
+            pending.notes.push(Note::new(name, value));
+            pending.noted += 1;
+        }
+        // Those that the store has not taken meanwhile are lost.
+        pending.notes.truncate(NOTES_MAX);
+        drop(pending);
+        self.some.notify_one();
+    }
+
+    /// Writes what is added, until the last user of the store drops this.
+    pub(crate) async fn run(&self, store: &dyn Store) {
+        loop {
+            self.some.notified().await;
+            self.write(store).await;
+        }
+    }
+
+    /// Writes what has been added.
+    pub(crate) async fn write(&self, store: &dyn Store) {
+        let notes = std::mem::take(&mut lock(&self.pending).notes);
+        if notes.is_empty() {
+            return;
+        }
+        if let Err(error) = store.write_notes(notes).await {
+            tracing::debug!(%error, "cannot note failures of jobs");
+        }
+    }
+}
+
+/// The latest failures of a job, the last one first.
+pub(crate) async fn of(store: &dyn Store, job: JobId) -> seriatim::Result<Vec<Failure>> {
+    let latest = NoteQuery { backwards: true, rows_max: SHOWN, ..NoteQuery::of(&prefix(job)) };
+    let notes = store.read_notes(latest).await?;
+    Ok(notes.iter().filter_map(|note| serde_json::from_slice(&note.value).ok()).collect())
+}
+
+/// Forgets those of old jobs, and of the oldest ones if they are too many. Job ids are in the order of time.
+pub(crate) async fn trim(store: &dyn Store, now: Timestamp) -> seriatim::Result<()> {
+    let oldest = prefix(JobId::new((now - KEPT_FOR).max(Timestamp::default()), 0, 0, 0));
+    delete(store, &oldest, usize::MAX).await?;
+    let mut count = 0;
+    let mut query = NoteQuery::of("failed/");
+    loop {
+        let notes = store.read_notes(query.clone()).await?;
+        let Some(last) = notes.last() else { break };
+        count += notes.len();
+        query.from = format!("{} ", last.name);
+    }
+    delete(store, "failed/~", count.saturating_sub(FAILURES_MAX)).await
+}
+
+/// Deletes so many notes before a name.
+async fn delete(store: &dyn Store, before: &str, most: usize) -> seriatim::Result<()> {
+    let mut left = most;
+    while left > 0 {
+        let rows_max = left.min(NOTES_MAX);
+        let query =
+            NoteQuery { rows_max, ..NoteQuery::new("failed/".to_owned()..before.to_owned()) };
+        let gone = store.delete_notes(query).await? as usize;
+        if gone < rows_max {
+            break;
+        }
+        left -= gone;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use seriatim::store::{Memory, Notebook};
+
+    use super::*;
+
+    async fn note(store: &Memory, job: JobId, at: i64) {
+        let failure = Failure {
+            at: Time(Timestamp::from_micros(at)),
+            attempt: 1,
+            node: None,
+            error: format!("at {at}"),
+        };
+        let value = serde_json::to_vec(&failure).unwrap();
+        store
+            .write_notes(vec![Note::new(format!("{}{at:016}", prefix(job)), value)])
+            .await
+            .unwrap();
+    }
+
+    fn job(at: Timestamp, seq: u64) -> JobId {
+        JobId::new(at, 1, 0, seq)
+    }
+
+    #[tokio::test]
+    async fn a_job_shows_its_latest_failures_and_no_others() {
+        let (store, now) = (Memory::new(), Timestamp::from_micros(1_700_000_000_000_000));
+        for i in 0..20 {
+            note(&store, job(now, 1 + i % 2), i as i64).await;
+        }
+        let failures = of(&store, job(now, 2)).await.unwrap();
+        let errors: Vec<&str> = failures.iter().map(|failure| &*failure.error).collect();
+        assert_eq!(errors, ["at 19", "at 17", "at 15", "at 13", "at 11", "at 9", "at 7", "at 5"]);
+        assert_eq!(of(&store, job(now, 3)).await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn failures_of_old_jobs_are_forgotten() {
+        let (store, now) = (Memory::new(), Timestamp::from_micros(1_700_000_000_000_000));
+        let (old, new) = (job(now - KEPT_FOR * 2, 1), job(now, 2));
+        note(&store, old, 1).await;
+        note(&store, new, 2).await;
+        trim(&store, now).await.unwrap();
+        assert_eq!(of(&store, old).await.unwrap(), []);
+        assert_eq!(of(&store, new).await.unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,61 @@
+//! Flags of listings of jobs.
+
+use clap::Args;
+
+use crate::app::job_filters::{Filters, TABLE_PAYLOAD_BYTES_MAX};
+use crate::app::lane_pages::{SCAN_DEFAULT, SCAN_MAX};
+
+/// Which jobs are listed.
+#[derive(Args)]
+pub(super) struct FilterArgs {
+    /// Only of this key
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub(super) key: String,
+    /// Only jobs whose key begins so
+    #[arg(long, value_name = "START", default_value = "", hide_default_value = true)]
+    prefix: String,
+    /// Only of this task
+    #[arg(long, default_value = "", hide_default_value = true)]
+    task: String,
+    /// Only jobs with this text in their last error
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    error: String,
+    /// Only jobs with this text in their payload or their last error
+    #[arg(long, default_value = "", hide_default_value = true)]
+    text: String,
+    /// Only jobs due, or ended, then or later: RFC 3339 or Unix seconds
+    #[arg(long, value_name = "TIME", default_value = "", hide_default_value = true)]
+    from: String,
+    /// Only jobs due, or ended, then or earlier
+    #[arg(long, value_name = "TIME", default_value = "", hide_default_value = true)]
+    to: String,
+    /// Leave out longer payloads. Default: 16384 in a table, no limit with --json
+    #[arg(long, value_name = "N")]
+    payload_bytes_max: Option<usize>,
+    /// Most jobs to look at for those that fit
+    #[arg(long, value_name = "N", default_value_t = SCAN_DEFAULT as u32, value_parser = clap::value_parser!(u32).range(1..=SCAN_MAX as i64))]
+    scan_max: u32,
+}
+
+impl FilterArgs {
+    pub(super) fn given(&self) -> Filters<'_> {
+        Filters {
+            key: &self.key,
+            prefix: &self.prefix,
+            task: &self.task,
+            error: &self.error,
+            text: &self.text,
+            from: &self.from,
+            to: &self.to,
+        }
+    }
+
+    pub(super) fn scan_max(&self) -> usize {
+        self.scan_max as usize
+    }
+
+    /// The longest payload to read.
+    pub(super) fn payload_bytes_max(&self, json: bool) -> Option<usize> {
+        self.payload_bytes_max.or((!json).then_some(TABLE_PAYLOAD_BYTES_MAX))
+    }
+}

@@ -1,0 +1,174 @@
+//! What is due later, over all queues: the next first.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use serde::Deserialize;
+use seriatim::Timestamp;
+use seriatim::store::{LaneSelection, LaneStage, LaneView, NodeView, QueueView};
+
+use super::super::input::Query;
+use super::super::limits::PAGE_ROWS_DEFAULT;
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::button::{self, Button};
+use super::deed::On;
+use super::frame::Frame;
+use super::link;
+use super::moment::Moment;
+use super::row::LaneRow;
+use super::visit::{Visit, page};
+use crate::app::find;
+use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, Wanted};
+use crate::app::queues;
+use crate::app::range::By;
+use crate::app::why::Around;
+
+/// Queues that are asked; each takes a call.
+const QUEUES_ASKED_MAX: usize = 100;
+/// What waits for a time.
+const STAGES: [LaneStage; 2] = [LaneStage::Scheduled, LaneStage::Retrying];
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Wish {
+    queue: String,
+    prefix: String,
+    /// Only what is due then or later
+    from: String,
+    to: String,
+    /// In one queue
+    after: String,
+}
+
+/// What is due at a time.
+struct Row {
+    due: Option<Moment>,
+    queue_href: String,
+    lane: LaneRow,
+    buttons: Vec<Button>,
+}
+
+#[derive(Template)]
+#[template(path = "scheduled.html", blocks = ["live"])]
+struct Scheduled<'a> {
+    frame: &'a Frame,
+    wish: &'a Wish,
+    /// Queues with lanes.
+    queues: Vec<String>,
+    rows: Vec<Row>,
+    /// Queues that were not asked.
+    left_out: usize,
+    /// Whether more is due in several queues.
+    is_more: bool,
+    is_cut: bool,
+    next: Option<String>,
+}
+
+page!(Scheduled);
+
+pub(super) async fn show(
+    State(app): State<Shared>,
+    visit: Visit,
+    Query(wish): Query<Wish>,
+) -> Result<Response, Problem> {
+    let store = &*app.store;
+    if !wish.queue.is_empty() {
+        visit.scope.check_queue(&wish.queue)?;
+        find::queue(store, &wish.queue).await?;
+    }
+    let (all, nodes) = queues::with_figures(store).await?;
+    let has_lanes = all.into_iter().filter(|(view, figures)| {
+        figures.stats.lanes > 0 && visit.scope.has_queue(&view.queue.name)
+    });
+    let views: Vec<QueueView> = has_lanes.map(|(view, _)| view).collect();
+    let now = store.now().await?;
+    let is_asked = |view: &&QueueView| wish.queue.is_empty() || wish.queue == view.queue.name;
+    let asked: Vec<&QueueView> = views.iter().filter(is_asked).collect();
+    let left_out = asked.len().saturating_sub(QUEUES_ASKED_MAX);
+    let mut found: Vec<(&QueueView, LaneView)> = Vec::new();
+    let (mut next, mut is_more, mut is_cut) = (None, false, false);
+    for view in asked.into_iter().take(QUEUES_ASKED_MAX) {
+        let page = lane_pages::page(store, wanted(&wish, &view.queue.name)).await?;
+        is_more |= page.next.is_some();
+        is_cut |= page.cut;
+        next = page.next;
+        found.extend(page.rows.into_iter().map(|lane| (view, lane)));
+    }
+    found.sort_by_key(|(_, lane)| lane.due);
+    is_more |= found.len() > PAGE_ROWS_DEFAULT;
+    found.truncate(PAGE_ROWS_DEFAULT);
+    let is_one = !wish.queue.is_empty();
+    let path = format!("{}/scheduled", visit.frame.base);
+    let next = next.filter(|_| is_one).map(|next| {
+        let query = [
+            ("queue", wish.queue.as_str()),
+            ("prefix", &wish.prefix),
+            ("from", &wish.from),
+            ("to", &wish.to),
+            ("after", &next),
+        ];
+        link::with(&path, &query)
+    });
+    let row = |(view, lane): &(&QueueView, LaneView)| row(&visit, view, lane, &nodes, now);
+    visit.show(&Scheduled {
+        frame: &visit.frame,
+        wish: &wish,
+        queues: views.iter().map(|view| view.queue.name.clone()).collect(),
+        rows: found.iter().map(row).collect(),
+        left_out,
+        is_more: is_more && !is_one,
+        is_cut,
+        next,
+    })
+}
+
+/// The first of a queue by their time.
+fn wanted<'a>(wish: &'a Wish, queue: &'a str) -> Wanted<'a> {
+    static STATES: std::sync::LazyLock<String> =
+        std::sync::LazyLock::new(|| STAGES.map(LaneStage::as_str).join(","));
+    // A place is one in one queue.
+    let after = wish.after.as_str();
+    let after = Some(after).filter(|after| !after.is_empty() && !wish.queue.is_empty());
+    Wanted {
+        queue,
+        by: By::Due,
+        filters: Filters {
+            state: &STATES,
+            prefix: &wish.prefix,
+            due_from: &wish.from,
+            due_to: &wish.to,
+            ..Filters::default()
+        },
+        from: None,
+        to: None,
+        after,
+        rows_max: PAGE_ROWS_DEFAULT,
+        scan_max: SCAN_DEFAULT,
+    }
+}
+
+fn row(
+    visit: &Visit,
+    view: &QueueView,
+    lane: &LaneView,
+    nodes: &[NodeView],
+    now: Timestamp,
+) -> Row {
+    let queue = view.queue.name.clone();
+    let named = match &lane.key {
+        Some(key) => LaneSelection::Key(key.to_string()),
+        None => LaneSelection::Lane(lane.lane),
+    };
+    let base = &visit.frame.base;
+    Row {
+        due: lane.due.map(|due| visit.clock.of(due)),
+        queue_href: link::with(&format!("{base}/scheduled"), &[("queue", &queue)]),
+        lane: LaneRow::new(visit, lane, Around { queue: view, nodes, now }),
+        buttons: button::all(
+            visit,
+            &["lane.retry", "lane.delete"],
+            &On::Lane { queue, lane: named },
+        ),
+    }
+}

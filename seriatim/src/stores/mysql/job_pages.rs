@@ -1,0 +1,237 @@
+//! Pages of jobs, and one job: the server selects and orders rows; the model computes their views.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+
+use super::Mysql;
+use super::bodies::Bodies;
+use super::error::Try;
+use super::gates::Lock;
+use super::job_row::{CANCELED, DEAD, SUCCEEDED};
+use super::sql::{Columns, LIST_MAX, list, text};
+use super::work::Work;
+use crate::contract::{JobFilter, JobOrder, JobQuery, JobState, JobView, rows_of_page};
+use crate::model::clock::Timestamp;
+use crate::model::cursor::Cursor;
+use crate::model::error::Result;
+use crate::model::id::JobId;
+use crate::model::queue::Mode;
+use crate::stores::handover::Handover;
+use crate::stores::job_look::{JobRows, Step, place_of};
+use crate::stores::order::{Order, last_of_newest};
+
+#[async_trait]
+impl JobRows for Mysql {
+    async fn job_rows(&self, query: &JobQuery, looks_max: usize) -> Result<Step> {
+        transact!(self.inner, Lock::Look, query.now, work => page(work, query, looks_max))
+    }
+}
+
+/// A row of a listing.
+struct Found {
+    id: JobId,
+    lane: Option<u64>,
+    bytes: usize,
+    place: std::sync::Arc<str>,
+}
+
+async fn page(work: &mut Work<'_>, query: &JobQuery, most: usize) -> Try<Step> {
+    let row = work.state.queue(&query.queue)?;
+    let (queue, mode) = (row.number, row.queue.mode);
+    let after = Cursor::read(query.after.as_deref())?;
+    let from = source(work, query, queue, after.as_ref(), most + 1).await?;
+    let order = match query.order {
+        JobOrder::Arrival | JobOrder::Turn => Order::Number,
+        JobOrder::Key => Order::Text("j.k"),
+        JobOrder::UpdatedAt => Order::Value("-j.at"),
+    };
+    let by = match query.order {
+        JobOrder::Turn => turns(mode, work.now),
+        _ => order.by("j.seq"),
+    };
+    let filter = match &after {
+        None => String::new(),
+        Some(after) if query.order == JobOrder::Turn => {
+            format!("WHERE {}", behind_turn(mode, work.now, after)?)
+        }
+        Some(after) => format!("WHERE {}", behind(order, after, "j.seq")?),
+    };
+    let sql = format!(
+        "SELECT j.seq, j.created, j.lane, j.bytes, {} FROM {from} j {filter} ORDER BY {by} LIMIT {}",
+        order.text(),
+        most + 1
+    );
+    let mut found = Vec::new();
+    for row in work.rows(&sql).await? {
+        let mut row = Columns::of(row);
+        let seq = row.int()? as u64;
+        let created = Timestamp::from_micros(row.int()?);
+        found.push(Found {
+            id: JobId::new(created, queue, 0, seq),
+            lane: row.maybe_int()?.map(|lane| lane as u64),
+            bytes: row.maybe_int()?.unwrap_or_default() as usize,
+            place: row.text()?,
+        });
+    }
+    let bytes_max = query.payload_bytes_max.unwrap_or(usize::MAX);
+    let shown = |found: &Found| if found.bytes > bytes_max { 0 } else { found.bytes };
+    let rows = rows_of_page(found.iter().map(shown)).min(most);
+    let more = found.len() > rows;
+    found.truncate(rows);
+    let ids: Vec<JobId> = found.iter().map(|found| found.id).collect();
+    let lanes = found.iter().filter_map(|found| found.lane).collect();
+    let bodies = query.payload_bytes_max.map_or(Bodies::All, Bodies::UpTo);
+    load(work, &ids, &lanes, bodies).await?;
+    let view = |found: &Found| {
+        let view = work.state.job_view(found.id)?;
+        Some(JobView { payload_bytes: found.bytes, ..view })
+    };
+    let rows: Vec<JobView> = found.iter().filter_map(view).collect();
+    let next = found.last().filter(|_| more).map(|last| {
+        let place = match (query.order, rows.last()) {
+            (JobOrder::Turn, Some(view)) => place_of(JobOrder::Turn, view),
+            _ => last.place.to_string(),
+        };
+        Cursor::behind(last.id.seq(), place)
+    });
+    Ok(Step::of(rows, next))
+}
+
+/// The table of a query's jobs.
+async fn source(
+    work: &mut Work<'_>,
+    query: &JobQuery,
+    queue: u32,
+    after: Option<&Cursor>,
+    rows_max: usize,
+) -> Try<String> {
+    // The columns of generation and number differ between the tables.
+    let (state, shown) = match query.filter {
+        JobFilter::Live => (None, "true"),
+        JobFilter::In(JobState::Queued) => {
+            (None, "(l.st <> 2 OR GEN >= l.open AND SEQ <> l.taken)")
+        }
+        JobFilter::In(JobState::Running) => (None, "l.st = 2 AND (GEN < l.open OR SEQ = l.taken)"),
+        JobFilter::In(JobState::Dead) => (Some(DEAD), ""),
+        JobFilter::In(JobState::Succeeded) => (Some(SUCCEEDED), ""),
+        JobFilter::In(JobState::Canceled) => (Some(CANCELED), ""),
+    };
+    // In order of arrival, each table returns no more than a page.
+    let bound = |number: &str| match query.order {
+        JobOrder::Arrival => {
+            let after = after.map_or(0, |after| after.number);
+            format!("AND {number} > {after} ORDER BY {number} LIMIT {rows_max}")
+        }
+        _ => String::new(),
+    };
+    let key = query.key.as_deref().map(|key| format!("AND k = {}", text(key))).unwrap_or_default();
+    let Some(state) = state else {
+        return Ok(format!(
+            "((SELECT j.seq, j.created, j.lane, k, 0 AS at, LENGTH(j.payload) AS bytes, j.score, j.prio, j.run_at \
+              FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane WHERE j.q = {queue} AND {} {key} {}) UNION ALL \
+             (SELECT id, j_created, id, k, 0, LENGTH(payload), j_score, j_prio, j_run_at \
+              FROM seriatim_lane l WHERE q = {queue} AND j_gen IS NOT NULL AND {} {key} {}))",
+            shown.replace("GEN", "j.gen").replace("SEQ", "j.seq"),
+            bound("j.seq"),
+            shown.replace("GEN", "l.j_gen").replace("SEQ", "l.id"),
+            bound("id")
+        ));
+    };
+    let from = format!("seriatim_ended WHERE q = {queue} AND state = {state} {key}");
+    let newest = newest(work, &from, query.order, after, rows_max).await?;
+    Ok(format!(
+        "(SELECT seq, created, NULL AS lane, k, at, LENGTH(payload) AS bytes FROM {from} {newest} {})",
+        bound("seq")
+    ))
+}
+
+/// The order in which a lane hands its jobs over.
+fn turns(mode: Mode, now: Timestamp) -> String {
+    let now = now.as_micros();
+    match mode {
+        Mode::Exclusive => {
+            format!("j.run_at > {now}, IF(j.run_at > {now}, 0, j.prio), j.run_at, j.seq")
+        }
+        _ => "j.score, j.seq".to_owned(),
+    }
+}
+
+/// The condition for the jobs behind a cursor in that order.
+fn behind_turn(mode: Mode, now: Timestamp, after: &Cursor) -> Result<String> {
+    let (last, number) = (Handover::read(after)?, after.number);
+    let (later, priority, run_at) = last.place(mode, now);
+    let place = match mode {
+        Mode::Exclusive => format!("{},{priority},{run_at},{number}", u8::from(later)),
+        // As scores are written to the tables.
+        _ => format!("{:?},{number}", last.score),
+    };
+    Ok(format!("({}) > ({place})", turns(mode, now)))
+}
+
+/// If the newest come first, the condition for so many of them after a cursor, and all others of the last time: an index has
+/// them.
+async fn newest(
+    work: &mut Work<'_>,
+    from: &str,
+    order: JobOrder,
+    after: Option<&Cursor>,
+    rows_max: usize,
+) -> Try<String> {
+    if order != JobOrder::UpdatedAt {
+        return Ok(String::new());
+    }
+    let place = after.map(Cursor::place_number).transpose()?;
+    let up_to = place.map_or(i64::MAX, i64::saturating_neg);
+    // As a number: a subquery would be no range of the index.
+    let rows = work.rows(&last_of_newest(from, up_to, rows_max)).await?;
+    let last = rows.into_iter().next().map(|row| Columns::of(row).maybe_int());
+    let last = last.transpose()?.flatten().unwrap_or(up_to);
+    Ok(format!("AND at BETWEEN {last} AND {up_to}"))
+}
+
+/// Reads these jobs, and their lanes without other jobs.
+async fn load(
+    work: &mut Work<'_>,
+    ids: &[JobId],
+    lanes: &BTreeSet<u64>,
+    bodies: Bodies,
+) -> Try<()> {
+    let lanes: Vec<u64> = lanes.iter().copied().collect();
+    for lanes in lanes.chunks(LIST_MAX) {
+        let these = format!("WHERE id IN ({})", list(lanes.iter().copied()));
+        work.read_lanes(&these, bodies).await?;
+    }
+    for ids in ids.chunks(LIST_MAX) {
+        let ids = list(ids.iter().map(|id| id.seq()));
+        let jobs = format!("FROM seriatim_job j FORCE INDEX (PRIMARY) WHERE j.seq IN ({ids})");
+        work.read_jobs(&jobs, bodies).await?;
+        let ended = format!("FROM seriatim_ended j WHERE j.seq IN ({ids})");
+        work.read_ended(&ended, bodies).await?;
+    }
+    work.load_nodes(None, "").await
+}
+
+/// One job.
+pub(super) async fn one(work: &mut Work<'_>, id: JobId) -> Try<Option<JobView>> {
+    let found = work.find(&[id]).await?;
+    let ids: Vec<JobId> = found.iter().map(|(id, _)| *id).collect();
+    let lanes = found.iter().filter_map(|(_, lane)| *lane).collect();
+    load(work, &ids, &lanes, Bodies::All).await?;
+    Ok(work.state.job_view(id))
+}
+
+/// The condition for the rows after a cursor.
+pub(super) fn behind(order: Order, after: &Cursor, number: &str) -> Result<String> {
+    let (order, last) = match order {
+        Order::Number => return Ok(format!("{number} > {}", after.number)),
+        Order::Text(order) if after.place.is_empty() => {
+            return Ok(format!("({order} IS NOT NULL OR {number} > {})", after.number));
+        }
+        Order::Value(order) => (order, after.place_number()?.to_string()),
+        Order::Text(order) => (order, text(&after.place)),
+    };
+    let number = format!("{number} > {}", after.number);
+    // The first part is the range of an index.
+    Ok(format!("{order} >= {last} AND ({order} > {last} OR {number})"))
+}
