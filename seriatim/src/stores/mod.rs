@@ -2,6 +2,8 @@
 
 mod asked;
 pub(crate) mod gone;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod inbox;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod json;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]

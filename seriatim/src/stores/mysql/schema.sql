@@ -1,4 +1,4 @@
--- Version 6. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
+-- Version 7. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
 -- statement ends with a semicolon at the end of a line, and can run twice without loss.
 
 CREATE TABLE IF NOT EXISTS seriatim_meta (
@@ -239,6 +239,32 @@ CREATE TABLE IF NOT EXISTS seriatim_note (
   name VARBINARY(200) NOT NULL PRIMARY KEY,
   value BLOB NOT NULL
 ) ENGINE = InnoDB;
+
+-- Tasks that any SQL session inserts: see docs/sql.md. Nodes push the rows in the order of their numbers and delete them.
+-- `refused`: why a row cannot be pushed; it stays for people to see.
+CREATE TABLE IF NOT EXISTS seriatim_inbox (
+  id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  queue TEXT NULL,
+  `key` TEXT NULL,
+  payload LONGTEXT NULL,
+  task TEXT NULL,
+  score DOUBLE NULL,
+  priority INT NULL,
+  run_at TIMESTAMP(6) NULL,
+  expires_at TIMESTAMP(6) NULL,
+  idempotency_key TEXT NULL,
+  node TEXT NULL,
+  consumer_group TEXT NULL,
+  partition_key TEXT NULL,
+  producer TEXT NULL,
+  action VARCHAR(64) NOT NULL DEFAULT 'push',
+  job_id TEXT NULL,
+  inserted_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
+  refused TEXT NULL,
+  refused_at TIMESTAMP(6) NULL,
+  waits TINYINT AS (refused IS NULL) VIRTUAL,
+  KEY inbox_waiting (waits, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
 CREATE OR REPLACE VIEW seriatim_lanes AS
 SELECT l.id AS lane, CONVERT(q.name USING utf8mb4) AS queue, CONVERT(l.k USING utf8mb4) AS lane_key,

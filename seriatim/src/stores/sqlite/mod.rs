@@ -12,6 +12,7 @@ mod fault;
 mod file;
 mod flush;
 mod going_on;
+mod inbox;
 mod lane;
 mod lane_pages;
 mod light;
@@ -247,7 +248,13 @@ fn check_folder(path: &Path) -> Result<()> {
 #[async_trait]
 impl Store for Sqlite {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "sqlite", shared: true, claim_split: None, goes_on: true }
+        Capabilities {
+            name: "sqlite",
+            shared: true,
+            claim_split: None,
+            goes_on: true,
+            inbox: true,
+        }
     }
 
     async fn now(&self) -> Result<Timestamp> {
