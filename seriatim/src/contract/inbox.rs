@@ -73,7 +73,7 @@ pub struct Drained {
     pub refused: Vec<RefusedRow>,
     /// What other rows ask for: to be carried out by the caller, in order.
     pub deeds: Vec<InboxDeed>,
-    /// Whether rows may be left: call again.
+    /// Whether rows are left as far as the store knows: call again. Others may appear at any time.
     pub more: bool,
 }
 

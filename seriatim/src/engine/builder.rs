@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::contract::{Origin, SharedStore};
+use crate::contract::{InboxDeed, Origin, SharedStore};
 use crate::engine::claim::scheduler::Scheduler;
 use crate::engine::claim::source::Source;
 use crate::engine::claim::splitter::Splitter;
@@ -277,6 +277,16 @@ impl EngineBuilder {
     /// as on request, and its run returns an error of that kind.
     pub fn on_fatal(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.hooks.on_fatal = Some(Arc::new(hook));
+        self
+    }
+
+    /// Runs after the engine carried out what a row of the store's inbox asked for, other than a push; with the reason if
+    /// it could not. See [`Inbox`](crate::store::Inbox).
+    pub fn on_inbox_deed(
+        mut self,
+        hook: impl Fn(&InboxDeed, Option<&str>) + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.on_inbox_deed = Some(Arc::new(hook));
         self
     }
 

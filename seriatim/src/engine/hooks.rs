@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::contract::Origin;
+use crate::contract::{InboxDeed, Origin};
 use crate::engine::claim::splitter::Splitter;
 use crate::engine::settle::turn_log::TurnLog;
 use crate::engine::shield::shielded;
@@ -25,6 +25,7 @@ pub(in crate::engine) type BeforeTakeover = dyn Fn(Origin) -> Starting + Send + 
 
 pub(in crate::engine) type FormatError = dyn Fn(&Failure) -> String + Send + Sync;
 pub(in crate::engine) type OnFatal = dyn Fn(&str) + Send + Sync;
+pub(in crate::engine) type OnInboxDeed = dyn Fn(&InboxDeed, Option<&str>) + Send + Sync;
 
 #[derive(Default)]
 pub(in crate::engine) struct Hooks {
@@ -33,6 +34,7 @@ pub(in crate::engine) struct Hooks {
     pub(in crate::engine) format_error: Option<Arc<FormatError>>,
     pub(in crate::engine) on_start: Vec<Box<OnStart>>,
     pub(in crate::engine) on_fatal: Option<Arc<OnFatal>>,
+    pub(in crate::engine) on_inbox_deed: Option<Arc<OnInboxDeed>>,
     pub(in crate::engine) periodic: Vec<Periodic>,
     pub(in crate::engine) splitter: Splitter,
     #[cfg(feature = "cron")]
@@ -62,6 +64,15 @@ impl Hooks {
             && let Err(text) = shielded(|| hook(why))
         {
             tracing::error!("the on_fatal hook panicked: {text}");
+        }
+    }
+
+    /// Calls the hook for what SQL sessions asked for.
+    pub(in crate::engine) fn inbox_deed(&self, deed: &InboxDeed, refused: Option<&str>) {
+        if let Some(hook) = &self.on_inbox_deed
+            && let Err(text) = shielded(|| hook(deed, refused))
+        {
+            tracing::error!("the on_inbox_deed hook panicked: {text}");
         }
     }
 }

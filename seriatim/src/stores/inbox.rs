@@ -1,5 +1,8 @@
 //! What the SQL stores share of the inbox: the meaning of its rows.
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 use serde::Deserialize;
 
 use crate::contract::{Drained, EndedDeed, InboxAsk, InboxDeed, Pushed, RefusedRow};
@@ -76,9 +79,11 @@ impl Step {
         step
     }
 
-    /// The answer of the store.
-    pub(super) fn drained(self, pushed: Vec<Pushed>, more: bool) -> Drained {
-        let Self { jobs, refused, deeds, .. } = self;
+    /// The answer of the store. `found`: the rows of which it is a step. `rows_max`: most of them.
+    pub(super) fn drained(self, pushed: Vec<Pushed>, found: usize, rows_max: i64) -> Drained {
+        let Self { jobs, rows, refused, deeds } = self;
+        let is_part = !deeds.is_empty() || rows.len() + refused.len() < found;
+        let more = is_part || found as i64 >= rows_max;
         Drained { jobs, pushed, refused, deeds, more }
     }
 }
@@ -166,7 +171,8 @@ impl Row {
         job.task.clone_from(&self.task);
         if let Some(score) = &self.score {
             let score = score.parse();
-            job.score = Some(score.map_err(|_| Error::invalid("score", "must be a finite number"))?);
+            job.score =
+                Some(score.map_err(|_| Error::invalid("score", "must be a finite number"))?);
         }
         if let Some(priority) = &self.priority {
             let wrong = |_| Error::invalid("priority", format!("must be 0 to {PRIORITY_MAX}"));
@@ -200,7 +206,8 @@ impl Row {
 /// Reads rows from documents.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(super) fn read<'a>(documents: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Row>> {
-    let corrupt = |e| Error::new(ErrorKind::Corrupt, "a row of the inbox cannot be read").because(e);
+    let corrupt =
+        |e| Error::new(ErrorKind::Corrupt, "a row of the inbox cannot be read").because(e);
     documents.into_iter().map(|text| serde_json::from_slice(text).map_err(corrupt)).collect()
 }
 
@@ -209,7 +216,8 @@ pub(super) fn read<'a>(documents: impl IntoIterator<Item = &'a [u8]>) -> Result<
 pub(super) fn read_refused<'a>(
     documents: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Vec<RefusedRow>> {
-    let corrupt = |e| Error::new(ErrorKind::Corrupt, "a row of the inbox cannot be read").because(e);
+    let corrupt =
+        |e| Error::new(ErrorKind::Corrupt, "a row of the inbox cannot be read").because(e);
     documents.into_iter().map(|text| serde_json::from_slice(text).map_err(corrupt)).collect()
 }
 

@@ -15,9 +15,7 @@ use super::{Inner, Mysql};
 use crate::contract::{DrainInbox, Drained, Inbox, InboxView, RefusedRow, Wake};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
-use crate::model::limits::{
-    INBOX_BYTES_MAX, INBOX_REFUSED_MAX, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX,
-};
+use crate::model::limits::{INBOX_BYTES_MAX, INBOX_REFUSED_MAX, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX};
 use crate::stores::inbox::{self, Attempt, Ends, Row, Step};
 
 /// Whether rows wait; also a part of the poll for wake-ups.
@@ -80,7 +78,7 @@ async fn attempt(store: &Inner, request: &DrainInbox, rows_max: i64) -> Result<A
     let lock = Lock::Write(Gates::Named(oldest.queues.clone()));
     let mut refused = None;
     let drained = transact!(
-        store, lock.clone(), request.now, work => carry_out(work, request, &oldest, &mut refused)
+        store, lock.clone(), request.now, work => carry_out(work, request, &oldest, &mut refused, rows_max)
     );
     match (drained, refused) {
         (Err(error), Some((step, rows, now))) => inbox::refusal(error, &step, &rows, now),
@@ -116,16 +114,16 @@ async fn carry_out(
     request: &DrainInbox,
     oldest: &Oldest,
     refused: &mut Refused,
+    rows_max: i64,
 ) -> Try<Drained> {
     *refused = None;
     work.run(GATE).await?;
     end(work, &Ends::of_deeds(&request.ended)).await?;
     let mut rows = read(work, &oldest.rows).await?;
     // The queue of a row may have been changed since, and that one is not locked.
-    let is_known =
-        |row: &Row| row.queue.as_deref().is_none_or(|name| oldest.queues.contains(name));
+    let is_known = |row: &Row| row.queue.as_deref().is_none_or(|name| oldest.queues.contains(name));
     rows.truncate(rows.iter().position(|row| !is_known(row)).unwrap_or(rows.len()));
-    let (step, now) = (Step::of(&rows, work.now), work.now);
+    let (step, now, found) = (Step::of(&rows, work.now), work.now, rows.len());
     let mut pushed = Vec::new();
     if !step.jobs.is_empty() {
         match push(work, &step.jobs).await {
@@ -137,7 +135,7 @@ async fn carry_out(
         }
     }
     end(work, &Ends::of_step(&step)).await?;
-    Ok(step.drained(pushed, !oldest.rows.is_empty()))
+    Ok(step.drained(pushed, found, rows_max))
 }
 
 async fn read(work: &mut Work<'_>, rows: &[u64]) -> Try<Vec<Row>> {
@@ -203,7 +201,11 @@ async fn end(work: &mut Work<'_>, ends: &Ends) -> Try<()> {
     let rows: Try<Vec<u64>> =
         rows.into_iter().map(|row| Ok(Columns::of(row).int()? as u64)).collect();
     let rows = rows?;
-    if rows.is_empty() { Ok(()) } else { work.write(&delete("seriatim_inbox", "id", &rows, "")).await }
+    if rows.is_empty() {
+        Ok(())
+    } else {
+        work.write(&delete("seriatim_inbox", "id", &rows, "")).await
+    }
 }
 
 async fn view(work: &mut Work<'_>) -> Try<InboxView> {

@@ -9,6 +9,7 @@ mod failover;
 mod fast_path;
 mod figures;
 mod hanging;
+mod inbox;
 mod merging;
 mod names;
 mod order;

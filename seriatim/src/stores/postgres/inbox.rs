@@ -10,9 +10,7 @@ use super::{Postgres, error};
 use crate::contract::{DrainInbox, Drained, Inbox, InboxView, RefusedRow, Wake};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
-use crate::model::limits::{
-    INBOX_BYTES_MAX, INBOX_REFUSED_MAX, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX,
-};
+use crate::model::limits::{INBOX_BYTES_MAX, INBOX_REFUSED_MAX, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX};
 use crate::stores::inbox::{self, Attempt, Ends, Step};
 
 const WAITS: &str = "SELECT seriatim.inbox_waits()";
@@ -32,13 +30,10 @@ impl Inbox for Postgres {
             let more = column(&self.pool.query_one(WAITS, &[]).await?, 0)?;
             return Ok(Drained { more, ..Drained::default() });
         }
-        let mut drained = self.pool.in_time(self.drain(&request)).await?;
+        let drained = self.pool.in_time(self.drain(&request)).await?;
         if !drained.pushed.is_empty() {
             self.rounds.count(&self.pool);
             self.ring(&Wake::of_jobs(&drained.jobs));
-        } else if !drained.more {
-            // A row may have come before inserts sent a NOTIFY.
-            drained.more = column(&self.pool.query_one(WAITS, &[]).await?, 0)?;
         }
         Ok(drained)
     }
@@ -72,7 +67,8 @@ impl Postgres {
         let begun = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
         let work = begun.start().await.map_err(error::of_driver)?;
         let first = self.run(&work, ALONE, &[]).await?;
-        let Some(first) = first.first().filter(|row| matches!(column(row, "alone"), Ok(true))) else {
+        let Some(first) = first.first().filter(|row| matches!(column(row, "alone"), Ok(true)))
+        else {
             return Ok(Attempt::Done(Drained::default()));
         };
         let now = Timestamp::from_micros(column(first, "now")?);
@@ -94,7 +90,7 @@ impl Postgres {
         }
         self.end(&work, &Ends::of_step(&step)).await?;
         work.commit().await.map_err(error::of_driver)?;
-        Ok(Attempt::Done(step.drained(pushed, !rows.is_empty())))
+        Ok(Attempt::Done(step.drained(pushed, rows.len(), rows_max)))
     }
 
     /// Refuses a row because of the state of the store.

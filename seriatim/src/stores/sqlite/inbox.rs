@@ -11,17 +11,19 @@ use super::tx::Tx;
 use crate::contract::{DrainInbox, Drained, Inbox, InboxView, Pushed};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
-use crate::model::limits::{
-    INBOX_BYTES_MAX, INBOX_REFUSED_MAX, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX,
-};
+use crate::model::limits::{INBOX_BYTES_MAX, INBOX_REFUSED_MAX, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX};
 use crate::stores::inbox::{self, Attempt, Ends, Step};
 
-const WAITS: &str = "SELECT 1 FROM seriatim_inbox INDEXED BY inbox_waiting WHERE refused IS NULL LIMIT 1";
-const OLDEST: &str = "SELECT CAST(round((julianday(inserted_at) - 2440587.5) * 86400000.0) AS INTEGER) * 1000
+const WAITS: &str =
+    "SELECT 1 FROM seriatim_inbox INDEXED BY inbox_waiting WHERE refused IS NULL LIMIT 1";
+const OLDEST: &str =
+    "SELECT CAST(round((julianday(inserted_at) - 2440587.5) * 86400000.0) AS INTEGER) * 1000
     FROM seriatim_inbox INDEXED BY inbox_waiting WHERE refused IS NULL ORDER BY id LIMIT 1";
-const REFUSE: &str = "UPDATE seriatim_inbox SET refused = ?2, refused_at = strftime('%Y-%m-%d %H:%M:%f', 'now')
+const REFUSE: &str =
+    "UPDATE seriatim_inbox SET refused = ?2, refused_at = strftime('%Y-%m-%d %H:%M:%f', 'now')
     WHERE id = ?1";
-const FORGET: &str = "DELETE FROM seriatim_inbox WHERE id IN (SELECT id FROM seriatim_inbox INDEXED BY inbox_refused
+const FORGET: &str =
+    "DELETE FROM seriatim_inbox WHERE id IN (SELECT id FROM seriatim_inbox INDEXED BY inbox_refused
     WHERE refused IS NOT NULL ORDER BY id DESC LIMIT 1000 OFFSET ?1)";
 const REFUSED: &str = "SELECT json_object('row', id, 'queue', substr(CAST(queue AS TEXT), 1, 1024),
       'key', substr(CAST(key AS TEXT), 1, 1024), 'why', CAST(refused AS TEXT),
@@ -48,7 +50,8 @@ impl Tx<'_> {
     /// There is one writer, so rows appear in the order of their numbers, and nobody else drains them meanwhile.
     fn drain_inbox(&mut self, request: &DrainInbox) -> Result<Drained> {
         self.end_inbox(&Ends::of_deeds(&request.ended))?;
-        let rows = self.oldest_of_inbox(inbox::rows_max(request.rows_max))?;
+        let rows_max = inbox::rows_max(request.rows_max);
+        let rows = self.oldest_of_inbox(rows_max)?;
         let now = Timestamp::from_micros(self.now);
         let mut most = rows.len();
         loop {
@@ -56,7 +59,7 @@ impl Tx<'_> {
             let refused = match self.push_or_undo(&step)? {
                 Ok(pushed) => {
                     self.end_inbox(&Ends::of_step(&step))?;
-                    return Ok(step.drained(pushed, !rows.is_empty()));
+                    return Ok(step.drained(pushed, rows.len(), rows_max));
                 }
                 Err(error) => inbox::refusal(error, &step, &rows, now)?,
             };

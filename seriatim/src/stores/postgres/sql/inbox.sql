@@ -1,6 +1,6 @@
 -- The inbox: tasks that any SQL session inserts. Decision 0036 says what its order is.
 
-CREATE FUNCTION seriatim.micros_of(_time timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION seriatim.micros_of(_time timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT AS $$
   -- Cut to 30,000 years, which is refused, as infinity is.
   SELECT round(least(greatest(extract(epoch FROM _time), -1e12), 1e12) * 1e6)::bigint
 $$;
