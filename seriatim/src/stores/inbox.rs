@@ -1,7 +1,7 @@
 //! What the SQL stores share of the inbox: the meaning of its rows.
 
 #[cfg(test)]
-pub(crate) mod tests;
+pub(super) mod tests;
 
 use serde::Deserialize;
 

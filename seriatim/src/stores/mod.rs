@@ -21,6 +21,10 @@ pub(crate) mod postgres;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod room;
+#[cfg(all(test, any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+mod sql_session;
+#[cfg(all(test, any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+mod sql_views;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 mod state;

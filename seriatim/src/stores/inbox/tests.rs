@@ -4,25 +4,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-
 use crate::contract::{
     DrainInbox, Drained, EndedDeed, InboxAsk, JobState, JobView, RefusedRow, SharedStore,
 };
 use crate::model::limits::{INBOX_REFUSED_MAX, INBOX_ROWS_MAX};
 use crate::store::{Declare, Push};
+use crate::stores::sql_session::Database;
 use crate::{Batch, Engine, Job, Queue, Timestamp};
-
-/// A database for one test, with a store in it.
-#[async_trait]
-pub(crate) trait Database: Clone + Send + Sync + 'static {
-    /// Opens the store as another process would.
-    async fn open(&self) -> SharedStore;
-
-    /// Runs statements in a transaction of a session of its own, and commits it or rolls it back. `@inbox` stands for the
-    /// table, `@key` for the column.
-    async fn run(&self, sql: &str, commits: bool);
-}
 
 /// Most time for anything.
 const LONG: Duration = Duration::from_secs(20);
@@ -56,7 +44,7 @@ async fn waiting(store: &SharedStore, queue: &str) -> Vec<JobView> {
     store.jobs(query).await.unwrap().rows
 }
 
-pub(crate) async fn a_row_becomes_a_job_with_all_that_it_says(database: impl Database) {
+pub(in crate::stores) async fn a_row_becomes_a_job_with_all_that_it_says(database: impl Database) {
     let store = open(&database).await;
     let sql = "INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'order-1', '{\"n\": 1}'); \
         INSERT INTO @inbox (queue, payload, task, score, priority, run_at, expires_at, idempotency_key, node, \
@@ -87,7 +75,7 @@ pub(crate) async fn a_row_becomes_a_job_with_all_that_it_says(database: impl Dat
     assert!(!step(&store).await.more && step(&store).await.pushed.is_empty(), "the rows are gone");
 }
 
-pub(crate) async fn what_is_rolled_back_leaves_nothing(database: impl Database) {
+pub(in crate::stores) async fn what_is_rolled_back_leaves_nothing(database: impl Database) {
     let store = open(&database).await;
     database.run("INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'k', '1')", false).await;
     database.run("INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'k', '2')", true).await;
@@ -95,7 +83,9 @@ pub(crate) async fn what_is_rolled_back_leaves_nothing(database: impl Database) 
     assert_eq!(store.inbox().await.unwrap().waits_since, None);
 }
 
-pub(crate) async fn rows_are_pushed_in_their_order_and_in_parts(database: impl Database) {
+pub(in crate::stores) async fn rows_are_pushed_in_their_order_and_in_parts(
+    database: impl Database,
+) {
     let store = open(&database).await;
     for number in 0..20 {
         let key = number % 3;
@@ -118,7 +108,7 @@ pub(crate) async fn rows_are_pushed_in_their_order_and_in_parts(database: impl D
     assert_eq!(payloads, (0..20).map(|number| number.to_string()).collect::<Vec<_>>());
 }
 
-pub(crate) async fn bad_rows_are_refused_with_the_reason_and_hold_nobody_up(
+pub(in crate::stores) async fn bad_rows_are_refused_with_the_reason_and_hold_nobody_up(
     database: impl Database,
 ) {
     let store = open(&database).await;
@@ -167,7 +157,9 @@ pub(crate) async fn bad_rows_are_refused_with_the_reason_and_hold_nobody_up(
     assert_eq!(store.inbox().await.unwrap().refused.len(), bad.len() - 1);
 }
 
-pub(crate) async fn many_bad_rows_are_refused_and_the_latest_are_kept(database: impl Database) {
+pub(in crate::stores) async fn many_bad_rows_are_refused_and_the_latest_are_kept(
+    database: impl Database,
+) {
     let store = open(&database).await;
     let more = INBOX_REFUSED_MAX + 5;
     for _ in 0..more / 2_001 + 1 {
@@ -188,7 +180,9 @@ pub(crate) async fn many_bad_rows_are_refused_and_the_latest_are_kept(database: 
     assert_eq!(drain(&store).await.0, [INBOX_REFUSED_MAX.to_string()]);
 }
 
-pub(crate) async fn deeds_wait_for_their_answer_and_keep_their_place(database: impl Database) {
+pub(in crate::stores) async fn deeds_wait_for_their_answer_and_keep_their_place(
+    database: impl Database,
+) {
     let store = open(&database).await;
     let job = Job::new("q", &1).unwrap().key("k");
     let pushed = store.push(Push { now: None, jobs: vec![job] }).await.unwrap()[0].job_id;
@@ -218,7 +212,7 @@ pub(crate) async fn deeds_wait_for_their_answer_and_keep_their_place(database: i
     assert_eq!(store.inbox().await.unwrap().refused[0].why, "it has ended");
 }
 
-pub(crate) async fn several_callers_push_each_row_once(database: impl Database) {
+pub(in crate::stores) async fn several_callers_push_each_row_once(database: impl Database) {
     let store = open(&database).await;
     let rows: Vec<_> =
         (0..400).map(|number| format!("('q', 'k{}', '{number}')", number % 5)).collect();
@@ -258,7 +252,9 @@ pub(crate) async fn several_callers_push_each_row_once(database: impl Database) 
 }
 
 /// Polls never: only a wake-up finds the row in time.
-pub(crate) async fn an_engine_runs_what_sql_inserts_and_hears_of_it(database: impl Database) {
+pub(in crate::stores) async fn an_engine_runs_what_sql_inserts_and_hears_of_it(
+    database: impl Database,
+) {
     let store = open(&database).await;
     let other = Job::new("q", &0).unwrap().key("other").run_in(Duration::from_secs(3_600));
     let other = store.push(Push { now: None, jobs: vec![other] }).await.unwrap()[0].job_id;

@@ -20,7 +20,7 @@ const MIGRATIONS: [&str; 10] = [
     RESERVED,
     NOTE,
     include_str!("sql/listed.sql"),
-    include_str!("sql/inbox.sql"),
+    concat!(include_str!("sql/inbox.sql"), include_str!("sql/views.sql")),
 ];
 
 /// Claims and rescues of a node with a ticket up to this one take nothing.

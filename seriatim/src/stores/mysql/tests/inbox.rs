@@ -1,10 +1,12 @@
-//! The inbox.
+//! What people do with SQL: the inbox and the views.
 
 use async_trait::async_trait;
 
 use super::*;
 use crate::contract::{DrainInbox, Drained, Inbox, SharedStore};
-use crate::stores::inbox::tests::{self as both, Database};
+use crate::stores::inbox::tests as both;
+use crate::stores::sql_session::Database;
+use crate::stores::sql_views;
 
 /// A separate database.
 #[derive(Clone)]
@@ -22,10 +24,28 @@ impl Database for Own {
         let sql = format!("SET time_zone = '+00:00'; START TRANSACTION; {}; {end}", written(sql));
         session.query_drop(sql).await.unwrap();
     }
+
+    async fn rows(&self, sql: &str) -> (Vec<String>, Vec<Vec<Option<String>>>) {
+        let mut session = session(&self.0).await;
+        session.query_drop("SET time_zone = '+00:00'").await.unwrap();
+        let mut answer = session.query_iter(written(sql)).await.unwrap();
+        let columns = answer.columns().unwrap();
+        let names = columns.iter().map(|column| column.name_str().into_owned()).collect();
+        let rows: Vec<mysql_async::Row> = answer.collect().await.unwrap();
+        let text = |value: mysql_async::Value| match value {
+            mysql_async::Value::Bytes(bytes) => Some(String::from_utf8(bytes).unwrap()),
+            _ => None,
+        };
+        (names, rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect())
+    }
+
+    fn micros(&self, column: &str) -> String {
+        format!("CAST(UNIX_TIMESTAMP({column}) * 1000000 AS SIGNED)")
+    }
 }
 
 fn written(sql: &str) -> String {
-    sql.replace("@inbox", "seriatim_inbox").replace("@key", "`key`")
+    sql.replace("@key", "`key`").replace('@', "seriatim_")
 }
 
 async fn drained(store: &Mysql) -> Drained {
@@ -104,4 +124,10 @@ async fn a_row_that_a_transaction_has_locked_is_passed_by() {
     assert_eq!(drained(&store).await.jobs[0].payload.to_value(), 2);
     session.query_drop("ROLLBACK").await.unwrap();
     assert_eq!(drained(&store).await.jobs[0].payload.to_value(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_views_show_every_job_lane_and_node_as_the_store_does() {
+    sql_views::the_views_show_every_job_lane_and_node_as_the_store_does(Own(new_database().await))
+        .await;
 }

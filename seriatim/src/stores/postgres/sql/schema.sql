@@ -433,12 +433,12 @@ SELECT i.seq, i.queue, i.name, i.key, i.task, CASE WHEN i.closed THEN 1 ELSE 0 E
   CASE WHEN NOT i.closed THEN NULL WHEN i.own_lease THEN i.beat_at ELSE greatest(i.beat_at, n.beat_at)
   END AS heartbeat_at,
   CASE WHEN i.closed THEN i.progress END AS progress,
-  i.options
+  i.options, CASE WHEN i.closed THEN i.holder END AS holder
 FROM seriatim.live i
 LEFT JOIN seriatim.node n ON n.id = i.holder
 UNION ALL
 SELECT e.seq, e.queue, q.name, e.key, e.task, e.state, e.payload, e.score, e.priority, e.run_at,
   e.attempts, e.retry_count, e.crashes, e.error, e.flagged, e.created_at, e.started_at, e.ended_at,
-  NULL, NULL, e.options
+  NULL, NULL, e.options, NULL
 FROM seriatim.ended e
 JOIN seriatim.queue q ON q.number = e.queue;

@@ -1,10 +1,13 @@
-//! The inbox.
+//! What people do with SQL: the inbox and the views.
 
 use async_trait::async_trait;
+use tokio_postgres::SimpleQueryMessage;
 
 use super::*;
 use crate::contract::{DrainInbox, Drained, Inbox, SharedStore};
-use crate::stores::inbox::tests::{self as both, Database};
+use crate::stores::inbox::tests as both;
+use crate::stores::sql_session::Database;
+use crate::stores::sql_views;
 
 /// A separate schema.
 #[derive(Clone)]
@@ -22,11 +25,31 @@ impl Database for Schema {
         let end = if commits { "COMMIT" } else { "ROLLBACK" };
         session.batch_execute(&format!("SET timezone = 'UTC'; BEGIN; {sql}; {end}")).await.unwrap();
     }
+
+    async fn rows(&self, sql: &str) -> (Vec<String>, Vec<Vec<Option<String>>>) {
+        let (mut names, mut rows) = (Vec::new(), Vec::new());
+        for message in session().await.simple_query(&self.sql(sql)).await.unwrap() {
+            match message {
+                SimpleQueryMessage::RowDescription(columns) => {
+                    names = columns.iter().map(|column| column.name().to_owned()).collect();
+                }
+                SimpleQueryMessage::Row(row) => {
+                    rows.push((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect());
+                }
+                _ => {}
+            }
+        }
+        (names, rows)
+    }
+
+    fn micros(&self, column: &str) -> String {
+        format!("(extract(epoch FROM {column}) * 1000000)::bigint")
+    }
 }
 
 impl Schema {
     fn sql(&self, sql: &str) -> String {
-        sql.replace("@inbox", &format!("{}.inbox", self.0)).replace("@key", "key")
+        sql.replace("@key", "key").replace('@', &format!("{}.", self.0))
     }
 }
 
@@ -138,4 +161,9 @@ async fn inserts_notify_only_while_nodes_sleep() {
     schema.run("INSERT INTO @inbox (queue, key) VALUES ('q', 'k')", true).await;
     drained(&store).await;
     assert!(!asleep().await, "the node looks again soon");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_views_show_every_job_lane_and_node_as_the_store_does() {
+    sql_views::the_views_show_every_job_lane_and_node_as_the_store_does(Schema(new_schema())).await;
 }

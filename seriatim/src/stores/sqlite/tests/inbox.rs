@@ -1,13 +1,16 @@
-//! The inbox.
+//! What people do with SQL: the inbox and the views.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use rusqlite::types::Value;
 
 use super::*;
-use crate::contract::{DrainInbox, SharedStore};
-use crate::stores::inbox::tests::{self as both, Database};
+use crate::contract::{DrainInbox, Fleet, Heartbeat, SharedStore};
+use crate::stores::inbox::tests as both;
+use crate::stores::sql_session::Database;
+use crate::stores::sql_views;
 
 /// A file in a folder of its own.
 #[derive(Clone)]
@@ -23,11 +26,17 @@ impl File {
     }
 }
 
+fn written(sql: &str) -> String {
+    sql.replace("@key", "key").replace('@', "seriatim_")
+}
+
 #[async_trait]
 impl Database for File {
     async fn open(&self) -> SharedStore {
         let store = Sqlite::open(self.path()).unwrap();
         store.migrate().await.unwrap();
+        let node = NodeInfo::new("n".into(), LEASE);
+        store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await.unwrap();
         Arc::new(store)
     }
 
@@ -35,8 +44,29 @@ impl Database for File {
         let session = rusqlite::Connection::open(self.path()).unwrap();
         session.busy_timeout(Duration::from_secs(20)).unwrap();
         let end = if commits { "COMMIT" } else { "ROLLBACK" };
-        let sql = sql.replace("@inbox", "seriatim_inbox").replace("@key", "key");
-        session.execute_batch(&format!("BEGIN IMMEDIATE; {sql}; {end}")).unwrap();
+        session.execute_batch(&format!("BEGIN IMMEDIATE; {}; {end}", written(sql))).unwrap();
+    }
+
+    async fn rows(&self, sql: &str) -> (Vec<String>, Vec<Vec<Option<String>>>) {
+        let session = rusqlite::Connection::open(self.path()).unwrap();
+        let mut statement = session.prepare(&written(sql)).unwrap();
+        let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+        let text = |value| match value {
+            Value::Null => None,
+            Value::Integer(number) => Some(number.to_string()),
+            Value::Real(number) => Some(number.to_string()),
+            Value::Text(text) => Some(text),
+            Value::Blob(bytes) => panic!("{bytes:?} is no text"),
+        };
+        let read = |row: &rusqlite::Row<'_>| {
+            (0..names.len()).map(|at| row.get(at).map(text)).collect::<rusqlite::Result<Vec<_>>>()
+        };
+        let rows = statement.query_map([], read).unwrap().map(Result::unwrap).collect();
+        (names.clone(), rows)
+    }
+
+    fn micros(&self, column: &str) -> String {
+        format!("CAST(round(unixepoch({column}, 'subsec') * 1000000) AS INTEGER)")
     }
 }
 
@@ -95,4 +125,9 @@ async fn values_of_any_type_are_pushed_or_refused() {
     let why: Vec<_> =
         drained.refused.iter().map(|row| row.why.split(':').next().unwrap()).collect();
     assert_eq!(why, ["queue", "payload", "priority", "priority", "run_at", "run_at", "run_at"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_views_show_every_job_lane_and_node_as_the_store_does() {
+    sql_views::the_views_show_every_job_lane_and_node_as_the_store_does(File::new()).await;
 }
