@@ -1,6 +1,7 @@
 //! The settings of an engine before it starts.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -281,11 +282,16 @@ impl EngineBuilder {
     }
 
     /// Runs after the engine carried out what a row of the store's inbox asked for, other than a push; with the reason if
-    /// it could not. See [`Inbox`](crate::store::Inbox).
-    pub fn on_inbox_deed(
-        mut self,
-        hook: impl Fn(&InboxDeed, Option<&str>) + Send + Sync + 'static,
-    ) -> Self {
+    /// it could not. The row is deleted after that, so it may run again if the process dies meanwhile. See
+    /// [`Inbox`](crate::store::Inbox).
+    pub fn on_inbox_deed<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: Fn(InboxDeed, Option<String>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let hook = move |deed, refused| -> Pin<Box<dyn Future<Output = ()> + Send>> {
+            Box::pin(hook(deed, refused))
+        };
         self.hooks.on_inbox_deed = Some(Arc::new(hook));
         self
     }

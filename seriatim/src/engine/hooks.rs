@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::contract::{InboxDeed, Origin};
 use crate::engine::claim::splitter::Splitter;
 use crate::engine::settle::turn_log::TurnLog;
-use crate::engine::shield::shielded;
+use crate::engine::shield::{shielded, shielded_future};
 use crate::engine::upkeep::periodic::Periodic;
 use crate::handler::codec::Codec;
 use crate::handler::env::ExhaustedCalls;
@@ -25,7 +25,8 @@ pub(in crate::engine) type BeforeTakeover = dyn Fn(Origin) -> Starting + Send + 
 
 pub(in crate::engine) type FormatError = dyn Fn(&Failure) -> String + Send + Sync;
 pub(in crate::engine) type OnFatal = dyn Fn(&str) + Send + Sync;
-pub(in crate::engine) type OnInboxDeed = dyn Fn(&InboxDeed, Option<&str>) + Send + Sync;
+pub(in crate::engine) type OnInboxDeed =
+    dyn Fn(InboxDeed, Option<String>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 
 #[derive(Default)]
 pub(in crate::engine) struct Hooks {
@@ -68,10 +69,10 @@ impl Hooks {
     }
 
     /// Calls the hook for what SQL sessions asked for.
-    pub(in crate::engine) fn inbox_deed(&self, deed: &InboxDeed, refused: Option<&str>) {
-        if let Some(hook) = &self.on_inbox_deed
-            && let Err(text) = shielded(|| hook(deed, refused))
-        {
+    pub(in crate::engine) async fn inbox_deed(&self, deed: &InboxDeed, refused: Option<&str>) {
+        let Some(hook) = &self.on_inbox_deed else { return };
+        let call = async { hook(deed.clone(), refused.map(str::to_owned)).await };
+        if let Err(text) = shielded_future(call).await {
             tracing::error!("the on_inbox_deed hook panicked: {text}");
         }
     }

@@ -150,7 +150,7 @@ impl Drainer {
         };
         for deed in &drained.deeds {
             let refused = self.carry_out(deed).await?;
-            self.core.hooks.inbox_deed(deed, refused.as_deref());
+            self.core.hooks.inbox_deed(deed, refused.as_deref()).await;
             self.ended.push(EndedDeed { row: deed.row, refused });
         }
         Ok(drained)
