@@ -9,7 +9,7 @@ use super::error::Try;
 use super::fold::count_call;
 use super::gates::{Gates, Lock};
 use super::push::push;
-use super::sql::{Columns, delete, list, text};
+use super::sql::{Columns, INBOX_WAITS, delete, list, text};
 use super::work::Work;
 use super::{Inner, Mysql};
 use crate::contract::{DrainInbox, Drained, Inbox, InboxView, RefusedRow, Wake};
@@ -18,9 +18,6 @@ use crate::model::error::Result;
 use crate::model::limits::{INBOX_BYTES_MAX, INBOX_REFUSED_MAX, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX};
 use crate::stores::inbox::{self, Attempt, Ends, Row, Step};
 
-/// Whether rows wait; also a part of the poll for wake-ups.
-pub(super) const WAITS: &str =
-    "SELECT 1 FROM seriatim_inbox FORCE INDEX (inbox_waiting) WHERE waits = 1 LIMIT 1";
 /// One caller drains at a time.
 const GATE: &str = "INSERT INTO seriatim_leader (role, node, until) VALUES ('inbox gate', '', 0) \
      ON DUPLICATE KEY UPDATE role = role";
@@ -36,7 +33,7 @@ struct Oldest {
 impl Inbox for Mysql {
     async fn drain_inbox(&self, request: DrainInbox) -> Result<Drained> {
         if request.rows_max == 0 && request.ended.is_empty() {
-            let waits = transact!(self.inner, Lock::Look, None, work => work.rows(WAITS))?;
+            let waits = transact!(self.inner, Lock::Look, None, work => work.rows(INBOX_WAITS))?;
             return Ok(Drained { more: !waits.is_empty(), ..Drained::default() });
         }
         let drained = drain(&self.inner, &request).await?;

@@ -11,10 +11,9 @@ use tokio::time::Instant;
 use super::Inner;
 use super::definitions::Known;
 use super::error::Try;
-use super::inbox::WAITS;
 use super::migrate::not_set_up;
 use super::rings::Rings;
-use super::sql::Columns;
+use super::sql::{Columns, INBOX_WAITS};
 use super::transact::timed_out;
 use super::work::Lock;
 use crate::contract::{INBOX_BELL, Wake};
@@ -121,7 +120,8 @@ impl Ear {
             Some(rings) => rings.statement(store.pool.process),
             None => Rings::NEWEST.to_owned(),
         };
-        let sql = format!("SELECT definitions FROM seriatim_meta WHERE id = 1; {rows}; {WAITS}");
+        let sql =
+            format!("SELECT definitions FROM seriatim_meta WHERE id = 1; {rows}; {INBOX_WAITS}");
         let (stamp, rows, waits) = answers_to(store, &sql).await?;
         let mut wake = if waits { Wake::of([INBOX_BELL]) } else { Wake::of([]) };
         if stamp != self.known.stamp {

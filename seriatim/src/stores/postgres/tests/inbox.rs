@@ -148,19 +148,19 @@ async fn a_row_that_a_transaction_has_locked_is_passed_by() {
 }
 
 #[tokio::test]
-async fn inserts_notify_only_while_nodes_sleep() {
+async fn inserts_notify_only_while_nodes_wait() {
     let schema = Schema(new_schema());
     let store = open(&schema.0).await;
-    let asleep = async || {
+    let notify = async || {
         let sql = format!("SELECT count(*) FROM {}.inbox_asleep", schema.0);
         session().await.query_one(&sql, &[]).await.unwrap().get::<_, i64>(0) == 1
     };
-    assert!(!asleep().await);
+    assert!(!notify().await);
     drained(&store).await;
-    assert!(asleep().await, "there was nothing");
+    assert!(notify().await, "there was nothing");
     schema.run("INSERT INTO @inbox (queue, key) VALUES ('q', 'k')", true).await;
     drained(&store).await;
-    assert!(!asleep().await, "the node looks again soon");
+    assert!(!notify().await, "the node looks again soon");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
