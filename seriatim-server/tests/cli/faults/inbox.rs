@@ -86,7 +86,7 @@ async fn pushed(store: &SharedStore) -> Vec<(String, u64)> {
 }
 
 #[tokio::test]
-async fn what_triggers_insert_is_neither_lost_nor_doubled_nor_inverted_while_nodes_are_killed() {
+async fn n2_what_triggers_insert_is_neither_lost_nor_doubled_nor_inverted_while_nodes_are_killed() {
     let server = Server::postgres();
     let url = server.url();
     let store = seriatim::connect(&url).await.unwrap();

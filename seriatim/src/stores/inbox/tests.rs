@@ -162,7 +162,7 @@ pub(in crate::stores) async fn many_bad_rows_are_refused_and_the_latest_are_kept
 ) {
     let store = open(&database).await;
     let more = INBOX_REFUSED_MAX + 5;
-    for _ in 0..more / 2_001 + 1 {
+    for _ in 0..=more / 2_001 {
         let rows = vec!["('old')"; 2_001].join(",");
         database.run(&format!("INSERT INTO @inbox (refused) VALUES {rows}"), true).await;
     }

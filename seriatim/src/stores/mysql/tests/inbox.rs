@@ -127,7 +127,7 @@ async fn a_row_that_a_transaction_has_locked_is_passed_by() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_views_show_every_job_lane_and_node_as_the_store_does() {
+async fn n2_the_views_show_every_job_lane_and_node_as_the_store_does() {
     sql_views::the_views_show_every_job_lane_and_node_as_the_store_does(Own(new_database().await))
         .await;
 }

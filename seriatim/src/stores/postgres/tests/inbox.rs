@@ -164,6 +164,6 @@ async fn inserts_notify_only_while_nodes_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_views_show_every_job_lane_and_node_as_the_store_does() {
+async fn n2_the_views_show_every_job_lane_and_node_as_the_store_does() {
     sql_views::the_views_show_every_job_lane_and_node_as_the_store_does(Schema(new_schema())).await;
 }

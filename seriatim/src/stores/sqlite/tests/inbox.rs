@@ -50,7 +50,7 @@ impl Database for File {
     async fn rows(&self, sql: &str) -> (Vec<String>, Vec<Vec<Option<String>>>) {
         let session = rusqlite::Connection::open(self.path()).unwrap();
         let mut statement = session.prepare(&written(sql)).unwrap();
-        let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let text = |value| match value {
             Value::Null => None,
             Value::Integer(number) => Some(number.to_string()),
@@ -128,6 +128,6 @@ async fn values_of_any_type_are_pushed_or_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_views_show_every_job_lane_and_node_as_the_store_does() {
+async fn n2_the_views_show_every_job_lane_and_node_as_the_store_does() {
     sql_views::the_views_show_every_job_lane_and_node_as_the_store_does(File::new()).await;
 }
