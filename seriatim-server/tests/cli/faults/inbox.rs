@@ -3,11 +3,11 @@
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
-use seriatim::store::{Declare, JobFilter, JobQuery};
+use seriatim::store::{Declare, JobFilter, JobQuery, NoteQuery};
 use seriatim::{Queue, SharedStore};
 
 use super::Server;
-use crate::site::{QUEUE, Serving, Site, eventually};
+use crate::site::{QUEUE, Serving, Site, eventually, text};
 
 /// Keys, each with a row that is updated again and again.
 const KEYS: u64 = 1_000;
@@ -121,4 +121,44 @@ async fn n2_what_triggers_insert_is_neither_lost_nor_doubled_nor_inverted_while_
     assert_eq!(next.len() as u64, KEYS);
     assert!(next.values().all(|next| *next == SESSIONS * ROUNDS + 1), "none is lost");
     assert_eq!(store.inbox().await.unwrap().refused, []);
+}
+
+#[tokio::test]
+async fn people_hear_of_refused_rows_and_the_audit_log_has_what_sql_asked_for() {
+    let server = Server::postgres();
+    let url = server.url();
+    let store = seriatim::connect(&url).await.unwrap();
+    let job = seriatim::Job::new(QUEUE, &1).unwrap().key("order-1");
+    let pushed = seriatim::Client::new(store.clone()).push(job).await.unwrap().job_id;
+    let config = format!("[store]\nurl = \"{url}\"\n[http]\naudit_file = \"audit.log\"\n");
+    let site = Site::new(&config);
+    let node = site.serve("node");
+    let sql = format!(
+        "INSERT INTO seriatim.inbox (queue, key, payload) VALUES ('{QUEUE}', 'order-2', '{{'); \
+         INSERT INTO seriatim.inbox (action, job_id, node) VALUES ('reassign', '{pushed}', 'blue'); \
+         INSERT INTO seriatim.inbox (action, job_id) VALUES ('cancel', '{pushed}'), ('cancel', '{pushed}')"
+    );
+    postgres(&server).query(&sql).unwrap();
+    eventually("all rows are done", async || {
+        let inbox = store.inbox().await.unwrap();
+        inbox.waits_since.is_none() && inbox.refused.len() == 2
+    })
+    .await;
+    node.stop();
+    let doctor = text(&site.run(&["doctor"]));
+    for part in [
+        "2 rows that SQL sessions inserted cannot be jobs",
+        "row 4: nothing changed: the job has ended",
+    ] {
+        assert!(doctor.contains(part), "{doctor}");
+    }
+    let kept = store.read_notes(NoteQuery::of("audit/")).await.unwrap();
+    let kept: Vec<_> = kept.iter().map(|note| String::from_utf8_lossy(&note.value)).collect();
+    let file = fs::read_to_string(site.path("audit.log")).unwrap();
+    for part in ["job reassign", "job cancel", "row 2 of the inbox", "\"node\":\"blue\""] {
+        let told = |lines: &str| lines.contains(part) && lines.contains("\"who\":\"sql\"");
+        assert!(kept.iter().any(|deed| told(deed)), "{part}: {kept:?}");
+        assert!(file.lines().any(told), "{part}: {file}");
+    }
+    assert!(kept.iter().any(|deed| deed.contains("\"status\":409")), "{kept:?}");
 }

@@ -167,3 +167,30 @@ async fn inserts_notify_only_while_nodes_wait() {
 async fn n2_the_views_show_every_job_lane_and_node_as_the_store_does() {
     sql_views::the_views_show_every_job_lane_and_node_as_the_store_does(Schema(new_schema())).await;
 }
+
+#[tokio::test]
+async fn every_example_of_the_page_runs() {
+    let schema = Schema(new_schema());
+    let store = open(&schema.0).await;
+    let (name, role) = (&schema.0, format!("{}_app", schema.0));
+    let mut session = session().await;
+    let before = format!(
+        "CREATE ROLE {role}; SET search_path = {name}; CREATE TABLE orders (id int PRIMARY KEY, status text)"
+    );
+    session.batch_execute(&before).await.unwrap();
+    let page = include_str!("../../../../../docs/sql.md");
+    let examples = page.split("```sql\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let mut count = 0;
+    for example in examples {
+        let sql = example.replace("seriatim", name).replace("TO app", &format!("TO {role}"));
+        session.batch_execute(&sql).await.unwrap_or_else(|e| panic!("{sql}\n{e:?}"));
+        count += 1;
+    }
+    assert!(count >= 6, "{count}");
+    session.batch_execute("INSERT INTO orders VALUES (42, 'new')").await.unwrap();
+    let both: Vec<_> = drained(&store).await.jobs.iter().map(|job| job.key.clone()).collect();
+    assert_eq!(both, [Some("order-42".to_owned()), Some("order-42".to_owned())]);
+    let after = session.transaction().await.unwrap();
+    after.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await.unwrap();
+    after.commit().await.unwrap();
+}
