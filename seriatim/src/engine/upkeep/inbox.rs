@@ -131,6 +131,8 @@ impl Drainer {
         let leads = self.core.store.lead(lead).await?;
         self.leads_until = leads.then_some(now + INBOX_LEAD / 2);
         self.away_until = (!leads).then_some(now + INBOX_AWAY);
+        // What the store must be told is for the one that leads.
+        self.is_active &= leads;
         Ok(leads)
     }
 
