@@ -27,6 +27,7 @@ pub(crate) fn line(trouble: &Trouble, now: Timestamp) -> String {
         TroubleKind::QueueNotApplied => " has another definition",
         TroubleKind::SettlesPutAside => ": outcomes are postponed",
         TroubleKind::ClaimsPutAside => ": claims are postponed",
+        TroubleKind::InboxNotDrained => " stands still",
         _ => "",
     };
     let often = match trouble.times {

@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use serde::Serialize;
-use seriatim::store::Store;
-use seriatim::{ErrorKind, Timestamp};
+use seriatim::store::{InboxAsk, InboxDeed, Store};
+use seriatim::{ErrorKind, SharedStore, Timestamp};
 
 use super::args::without_password;
 use crate::app::chain::Chain;
@@ -48,6 +48,8 @@ const ASKED_BYTES_MAX: usize = 1_000;
 /// Objects of one command that have a deed each in the store. The command line names the others too.
 const DEEDS_MAX: usize = 100;
 const ROLE: &str = "command line";
+/// Who did it, and the role, if a row of the inbox asked for it.
+const SQL: &str = "sql";
 
 /// What this process was started to do.
 static DEED: OnceLock<Vec<Told>> = OnceLock::new();
@@ -55,6 +57,8 @@ static DEED: OnceLock<Vec<Told>> = OnceLock::new();
 /// A deed in words.
 #[derive(Clone)]
 struct Told {
+    who: String,
+    role: &'static str,
     action: String,
     on: BTreeMap<String, String>,
     asked: String,
@@ -112,7 +116,7 @@ pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<(), 
     }
     let asked = asked(&action, arguments);
     let objects = objects(matches);
-    let one = |on| Told { action: action.clone(), on, asked: asked.clone() };
+    let one = |on| Told::new(action.clone(), on, asked.clone());
     Book::of(&config).write(&one(objects[0].clone()))?;
     // As over HTTP, the store keeps what people change, not what is pushed.
     if action.contains(' ') {
@@ -124,22 +128,27 @@ pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<(), 
 /// Keeps in its store what this process was started to do, and how it ended.
 pub(super) async fn keep<T>(store: &dyn Store, result: &Result<T, Failure>) {
     for told in DEED.get().into_iter().flatten() {
-        told.keep(store, result).await;
+        told.keep(store, result.as_ref().map_or_else(status, |_| 200)).await;
     }
 }
 
 impl Told {
-    async fn keep<T>(&self, store: &dyn Store, result: &Result<T, Failure>) {
+    /// One of the command line.
+    fn new(action: String, on: BTreeMap<String, String>, asked: String) -> Self {
+        Self { who: who(), role: ROLE, action, on, asked }
+    }
+
+    async fn keep(&self, store: &dyn Store, status: u16) {
         let now = Timestamp::of_this_machine();
         let deed = deeds::Deed {
             at: absolute(now),
-            who: who(),
-            role: Some(ROLE.to_owned()),
+            who: self.who.clone(),
+            role: Some(self.role.to_owned()),
             from: Some(process()),
             action: self.action.clone(),
             on: self.on.clone(),
             asked: Some(self.asked.clone()).filter(|asked| !asked.is_empty()),
-            status: result.as_ref().map_or_else(status, |_| 200),
+            status,
             count: None,
             request_id: None,
         };
@@ -199,11 +208,31 @@ impl Book {
         (action, on, asked): (&str, BTreeMap<String, String>, String),
         doing: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let told = Told { action: action.to_owned(), on, asked };
+        let told = Told::new(action.to_owned(), on, asked);
         self.write(&told)?;
         let result = doing.await;
-        told.keep(store, &result).await;
+        told.keep(store, result.as_ref().map_or_else(status, |_| 200)).await;
         result
+    }
+
+    /// Audits what an SQL session asked for and a node has carried out, or refused.
+    pub(crate) async fn of_sql(self, store: SharedStore, deed: InboxDeed, is_refused: bool) {
+        let mut on = BTreeMap::from([("job_id".to_owned(), deed.job.to_string())]);
+        let verb = match deed.ask {
+            InboxAsk::Cancel => "cancel",
+            InboxAsk::Reassign(node) => {
+                on.extend(node.map(|node| ("node".to_owned(), one_line(&node))));
+                "reassign"
+            }
+        };
+        let (who, role, action) = (SQL.to_owned(), SQL, format!("job {verb}"));
+        let told = Told { who, role, action, on, asked: format!("row {} of the inbox", deed.row) };
+        let writes = told.clone();
+        let written = tokio::task::spawn_blocking(move || self.write(&writes)).await;
+        if let Ok(Err(failure)) = written {
+            tracing::error!("a deed of an SQL session is not in the audit log: {failure}");
+        }
+        told.keep(&*store, if is_refused { 409 } else { 200 }).await;
     }
 
     /// Writes a line if there is an audit log. If that fails, the action must not run.
@@ -211,8 +240,8 @@ impl Book {
         let Some(path) = &self.0 else { return Ok(()) };
         let line = serde_json::to_string(&Line {
             at: absolute(Timestamp::of_this_machine()),
-            who: who(),
-            role: ROLE,
+            who: &told.who,
+            role: told.role,
             from: process(),
             action: &told.action,
             on: &told.on,
@@ -232,7 +261,7 @@ impl Book {
 #[derive(Serialize)]
 struct Line<'a> {
     at: String,
-    who: String,
+    who: &'a str,
     role: &'a str,
     from: String,
     action: &'a str,

@@ -17,6 +17,8 @@ pub struct Capabilities {
     /// Whether a lane can go on with its next turn in the step that settles its last one: see
     /// [`GoOn`](crate::store::GoOn).
     pub goes_on: bool,
+    /// Whether SQL sessions can insert tasks: see [`Inbox`](crate::store::Inbox).
+    pub inbox: bool,
 }
 
 /// A secret that all users of a store share. `Debug` does not show it. See [`crate::store::Store::secret`].

@@ -12,6 +12,7 @@ pub(crate) mod definition;
 pub(crate) mod deletion;
 pub(crate) mod errors;
 pub(crate) mod fleet;
+pub(crate) mod inbox;
 pub(crate) mod job_query;
 pub(crate) mod job_view;
 pub(crate) mod lane_query;
@@ -40,6 +41,7 @@ pub use consumer::*;
 pub use definition::{Declaration, Undeclared, declare_each};
 pub use deletion::{Deleted, delete_queue};
 pub use fleet::*;
+pub use inbox::*;
 pub use job_query::*;
 pub use job_view::*;
 pub use lane_query::*;
@@ -74,7 +76,7 @@ pub type SharedStore = Arc<dyn Store>;
 /// Its roles are supertraits, so all their methods can be called on a `dyn Store`.
 #[async_trait]
 pub trait Store:
-    Queues + Producer + Consumer + Fleet + Actions + Views + Notebook + 'static
+    Queues + Producer + Consumer + Fleet + Actions + Views + Notebook + Inbox + 'static
 {
     /// What this store can do.
     fn capabilities(&self) -> Capabilities;

@@ -49,6 +49,8 @@ pub enum TroubleKind {
     SettlesPutAside,
     /// The store refuses claims of this node; the node tries them again after a while.
     ClaimsPutAside,
+    /// The store's inbox cannot be drained; the node tries it again.
+    InboxNotDrained,
     /// A kind that this version does not know.
     #[serde(other)]
     Other,
@@ -63,6 +65,7 @@ impl TroubleKind {
             Self::QueueNotApplied => "queue_not_applied",
             Self::SettlesPutAside => "settles_put_aside",
             Self::ClaimsPutAside => "claims_put_aside",
+            Self::InboxNotDrained => "inbox_not_drained",
             Self::Other => "other",
         }
     }

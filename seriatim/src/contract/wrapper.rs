@@ -164,4 +164,8 @@ wrapper! {
         read_notes(query: NoteQuery) -> Vec<Note>;
         delete_notes(query: NoteQuery) -> u64;
     }
+    Inbox {
+        drain_inbox(request: DrainInbox) -> Drained;
+        inbox() -> InboxView;
+    }
 }

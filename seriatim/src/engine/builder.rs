@@ -1,10 +1,11 @@
 //! The settings of an engine before it starts.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::contract::{Origin, SharedStore};
+use crate::contract::{InboxDeed, Origin, SharedStore};
 use crate::engine::claim::scheduler::Scheduler;
 use crate::engine::claim::source::Source;
 use crate::engine::claim::splitter::Splitter;
@@ -278,6 +279,21 @@ impl EngineBuilder {
     /// as on request, and its run returns an error of that kind.
     pub fn on_fatal(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.hooks.on_fatal = Some(Arc::new(hook));
+        self
+    }
+
+    /// Runs after the engine carried out what a row of the store's inbox asked for, other than a push; with the reason if
+    /// it could not. The row is deleted after that, so it may run again if the process dies meanwhile. See
+    /// [`Inbox`](crate::store::Inbox).
+    pub fn on_inbox_action<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: Fn(InboxDeed, Option<String>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let hook = move |deed, refused| -> Pin<Box<dyn Future<Output = ()> + Send>> {
+            Box::pin(hook(deed, refused))
+        };
+        self.hooks.on_inbox_action = Some(Arc::new(hook));
         self
     }
 

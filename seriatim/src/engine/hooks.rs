@@ -5,10 +5,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::contract::Origin;
+use crate::contract::{InboxDeed, Origin};
 use crate::engine::claim::splitter::Splitter;
 use crate::engine::settle::turn_log::TurnLog;
-use crate::engine::shield::shielded;
+use crate::engine::shield::{shielded, shielded_future};
 use crate::engine::upkeep::periodic::Periodic;
 use crate::handler::codec::Codec;
 use crate::handler::env::ExhaustedCalls;
@@ -25,6 +25,8 @@ pub(in crate::engine) type BeforeTakeover = dyn Fn(Origin) -> Starting + Send + 
 
 pub(in crate::engine) type FormatError = dyn Fn(&Failure) -> String + Send + Sync;
 pub(in crate::engine) type OnFatal = dyn Fn(&str) + Send + Sync;
+pub(in crate::engine) type OnInboxDeed =
+    dyn Fn(InboxDeed, Option<String>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 
 #[derive(Default)]
 pub(in crate::engine) struct Hooks {
@@ -33,6 +35,7 @@ pub(in crate::engine) struct Hooks {
     pub(in crate::engine) format_error: Option<Arc<FormatError>>,
     pub(in crate::engine) on_start: Vec<Box<OnStart>>,
     pub(in crate::engine) on_fatal: Option<Arc<OnFatal>>,
+    pub(in crate::engine) on_inbox_action: Option<Arc<OnInboxDeed>>,
     pub(in crate::engine) periodic: Vec<Periodic>,
     pub(in crate::engine) splitter: Splitter,
     #[cfg(feature = "cron")]
@@ -62,6 +65,15 @@ impl Hooks {
             && let Err(text) = shielded(|| hook(why))
         {
             tracing::error!("the on_fatal hook panicked: {text}");
+        }
+    }
+
+    /// Calls the hook for what SQL sessions asked for.
+    pub(in crate::engine) async fn inbox_deed(&self, deed: &InboxDeed, refused: Option<&str>) {
+        let Some(hook) = &self.on_inbox_action else { return };
+        let call = async { hook(deed.clone(), refused.map(str::to_owned)).await };
+        if let Err(text) = shielded_future(call).await {
+            tracing::error!("the on_inbox_action hook panicked: {text}");
         }
     }
 }

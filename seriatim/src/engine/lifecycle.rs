@@ -25,7 +25,7 @@ use crate::engine::summary::Summary;
 use crate::engine::upkeep::beats::Beats;
 use crate::engine::upkeep::definitions::Definitions;
 use crate::engine::upkeep::heartbeat::Pulser;
-use crate::engine::upkeep::{declaring, guard, maintenance, repeat};
+use crate::engine::upkeep::{declaring, guard, inbox, maintenance, repeat};
 use crate::handler::control::Stop;
 use crate::lock::lock;
 use crate::machine;
@@ -205,6 +205,9 @@ async fn start(core: &Arc<Core>) -> Result<Upkeep> {
     };
     spawn(&mut tasks, core, "definitions", declaring::run(core.clone()));
     spawn(&mut tasks, core, "maintenance", maintenance::run(core.clone()));
+    if core.store.capabilities().inbox {
+        spawn(&mut tasks, core, "inbox", inbox::run(core.clone()));
+    }
     #[cfg(feature = "cron")]
     if !core.hooks.crons.is_empty() {
         spawn(&mut tasks, core, "cron notes", crate::engine::upkeep::cron::note(core.clone()));

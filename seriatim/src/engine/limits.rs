@@ -60,6 +60,14 @@ pub(in crate::engine) const UNSTARTABLE_PAUSE: Duration = Duration::from_secs(30
 pub(in crate::engine) const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// The shortest time between two heartbeats that are sent only because the node's load changed.
 pub(in crate::engine) const LOAD_EVERY: Duration = Duration::from_secs(1);
+/// For how long a node leads the draining of the inbox. If it dies, another one follows after this time.
+pub(in crate::engine) const INBOX_LEAD: Duration = Duration::from_secs(6);
+/// How long a node does not look at the inbox while another one drains it.
+pub(in crate::engine) const INBOX_AWAY: Duration = Duration::from_secs(2);
+/// Time to the next look after rows were found. It doubles up to `poll_interval`.
+pub(in crate::engine) const INBOX_LOOK_MIN: Duration = Duration::from_millis(20);
+/// Most rows of the step after one in which the store refused a row; it doubles again.
+pub(in crate::engine) const INBOX_ROWS_AFTER_REFUSAL: usize = 16;
 /// How often expired rows are swept.
 pub(in crate::engine) const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// Most rows of a kind in one sweep; small, so that a sweep does not delay claims.

@@ -39,6 +39,12 @@ pub const NOTE_BYTES_MAX: usize = 16 << 10;
 pub const NOTES_BYTES_MAX: usize = 4 << 20;
 /// Most notes that one call writes, reads or deletes.
 pub const NOTES_MAX: usize = 1_000;
+/// Most rows of the inbox that one step pushes.
+pub const INBOX_ROWS_MAX: usize = 1_000;
+/// Payload bytes at which such a step ends early; the row that reaches the limit is left for the next one.
+pub const INBOX_BYTES_MAX: usize = 16 << 20;
+/// Most refused rows that an inbox keeps; the oldest are deleted.
+pub const INBOX_REFUSED_MAX: usize = 10_000;
 /// Most rows in one page of a listing.
 pub const PAGE_ROWS_MAX: usize = 1_000;
 /// Payload bytes at which a page of jobs ends early; the job that reaches the limit is included.

@@ -78,7 +78,13 @@ impl Memory {
 #[async_trait]
 impl Store for Memory {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "memory", shared: false, claim_split: None, goes_on: true }
+        Capabilities {
+            name: "memory",
+            shared: false,
+            claim_split: None,
+            goes_on: true,
+            inbox: false,
+        }
     }
 
     async fn now(&self) -> Result<Timestamp> {
@@ -256,6 +262,8 @@ impl Views for Memory {
         Ok(self.open()?.node_views())
     }
 }
+
+impl Inbox for Memory {}
 
 #[async_trait]
 impl JobRows for Memory {

@@ -3,6 +3,8 @@
 mod asked;
 pub(crate) mod gone;
 mod handover;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod inbox;
 mod job_look;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod json;
@@ -21,6 +23,10 @@ pub(crate) mod postgres;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod room;
+#[cfg(all(test, any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+mod sql_session;
+#[cfg(all(test, any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+mod sql_views;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 mod state;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::store::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneStage, LaneView, NodeView,
-    QueueStats, QueueView,
+    InboxView, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneStage, LaneView,
+    NodeView, QueueStats, QueueView,
 };
 use seriatim::{Timestamp, store::Store};
 
@@ -40,6 +40,8 @@ pub(crate) struct Seen {
     pub(crate) bound: Vec<(Arc<str>, Vec<JobView>)>,
     /// The latest dead jobs, by queue.
     pub(crate) dead: Vec<(Arc<str>, Vec<JobView>)>,
+    /// What SQL sessions inserted and no node has pushed.
+    pub(crate) inbox: InboxView,
 }
 
 impl Seen {
@@ -74,6 +76,10 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
             dead.push((queue.queue.clone(), latest));
         }
     }
+    let inbox = match store.capabilities().inbox {
+        true => store.inbox().await?,
+        false => InboxView::default(),
+    };
     Ok(Seen {
         now,
         here,
@@ -84,6 +90,7 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
         troubled,
         bound,
         dead,
+        inbox,
     })
 }
 

@@ -3,6 +3,7 @@
 mod bound;
 mod definitions;
 mod finding;
+mod inbox;
 mod lanes;
 mod look;
 mod nodes;
@@ -21,6 +22,7 @@ pub(crate) fn judge(seen: &Seen, declared: &[Queue]) -> Vec<Finding> {
     findings.extend(definitions::check(seen, declared));
     findings.extend(nodes::check(seen));
     findings.extend(troubles::check(seen));
+    findings.extend(inbox::check(seen));
     findings.extend(bound::check(seen));
     findings.extend(queues::check(seen));
     findings.extend(lanes::check(seen));

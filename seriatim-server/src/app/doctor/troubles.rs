@@ -38,6 +38,10 @@ fn judged(kind: TroubleKind) -> (Severity, &'static str) {
             Severity::Serious,
             "the store refuses it: check the log of that node, and the named lane or queue",
         ),
+        TroubleKind::InboxNotDrained => (
+            Severity::Serious,
+            "tasks that SQL sessions insert wait: check the log of that node, and its rights in the database",
+        ),
         _ => (Severity::Warning, "see the log of that node"),
     }
 }

@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 use watch::Watch;
 
 use super::args::{StoreArg, without_password};
+use super::deed;
 use crate::app::failures::Failures;
 use crate::base::text::count;
 use crate::cli::output::{Failure, start_log};
@@ -277,7 +278,11 @@ impl Serve {
         watch: Arc<Watch>,
         workers: &mut Workers,
     ) -> Result<EngineBuilder, Failure> {
+        let (book, kept) = (deed::Book::of(config), store.clone());
         let engine = plan(config, self.concurrency, store)?.observer(watch);
+        let engine = engine.on_inbox_action(move |deed, refused| {
+            book.clone().of_sql(kept.clone(), deed, refused.is_some())
+        });
         // Of its workers something may live on when this process is killed.
         let engine = engine.before_takeover(|origin| async move {
             workers::end_leftovers(origin).await.map_err(Into::into)

@@ -96,6 +96,12 @@ impl Wrapper for Metered {
         Ok(pushed)
     }
 
+    async fn drain_inbox(&self, request: DrainInbox) -> Result<Drained> {
+        let drained = self.counted("drain_inbox", self.inner.drain_inbox(request).await)?;
+        self.journal.pushed(&self.journal.about(&drained.jobs), &drained.pushed);
+        Ok(drained)
+    }
+
     async fn claim(&self, request: Claim) -> Result<Claimed> {
         let node = request.node.clone();
         let claimed = self.timed(Timed::Claim, "claim", self.inner.claim(request)).await?;

@@ -36,6 +36,7 @@ pub(super) async fn show(State(app): State<Shared>, visit: Visit) -> Result<Resp
         ("store", capabilities.name.to_owned()),
         ("shared by processes", yes(capabilities.shared)),
         ("a key goes on with its next turn in one step", yes(capabilities.goes_on)),
+        ("SQL sessions insert tasks", yes(capabilities.inbox)),
     ];
     visit.show(&About {
         frame: &visit.frame,

@@ -5,6 +5,7 @@ mod early;
 mod failover;
 mod fleet;
 mod heard;
+mod inbox;
 mod lost;
 mod promotion;
 

@@ -6,7 +6,7 @@ use super::sql::{CLOCK, Columns};
 use crate::model::error::{Error, ErrorKind};
 
 /// The version that this build writes and reads.
-const VERSION: i64 = 6;
+const VERSION: i64 = 7;
 const SCHEMA: &str = include_str!("schema.sql");
 /// Limit in seconds for waiting for another node's migration.
 const LOCK_SECONDS: u32 = 60;

@@ -16,6 +16,7 @@ mod error;
 mod fold;
 mod gates;
 mod going_on;
+mod inbox;
 mod job_pages;
 mod job_row;
 mod lane_row;
@@ -166,7 +167,13 @@ impl Mysql {
 #[async_trait]
 impl Store for Mysql {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "mysql", shared: true, claim_split: Some(CLAIM_SPLIT), goes_on: true }
+        Capabilities {
+            name: "mysql",
+            shared: true,
+            claim_split: Some(CLAIM_SPLIT),
+            goes_on: true,
+            inbox: true,
+        }
     }
 
     async fn now(&self) -> Result<Timestamp> {

@@ -1,4 +1,4 @@
--- Version 6. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
+-- Version 7. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
 -- statement ends with a semicolon at the end of a line, and can run twice without loss.
 
 CREATE TABLE IF NOT EXISTS seriatim_meta (
@@ -240,40 +240,96 @@ CREATE TABLE IF NOT EXISTS seriatim_note (
   value BLOB NOT NULL
 ) ENGINE = InnoDB;
 
-CREATE OR REPLACE VIEW seriatim_lanes AS
-SELECT l.id AS lane, CONVERT(q.name USING utf8mb4) AS queue, CONVERT(l.k USING utf8mb4) AS lane_key,
-  CASE l.st WHEN 2 THEN 'claimed' WHEN 3 THEN IF(l.flags & 2, 'paused', 'held') ELSE 'waiting' END AS state,
-  FROM_UNIXTIME(l.due / 1000000) AS due, l.n + l.c AS jobs, l.retry AS retry_count, l.crashes,
-  CONVERT(l.error USING utf8mb4) AS error, IF(l.st = 2, l.tok, NULL) AS token, CONVERT(n.id USING utf8mb4) AS node,
-  IF(l.st = 2, FROM_UNIXTIME(l.claimed_at / 1000000), NULL) AS claimed_at
-FROM seriatim_lane l JOIN seriatim_queue q ON q.number = l.q
-  LEFT JOIN seriatim_node n ON n.number = l.node AND l.st = 2;
+-- Tasks that any SQL session inserts: see docs/sql.md. Nodes push the rows in the order of their numbers and delete them.
+-- `refused`: why a row cannot be pushed; it stays for people to see.
+CREATE TABLE IF NOT EXISTS seriatim_inbox (
+  id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  queue TEXT NULL,
+  `key` TEXT NULL,
+  payload LONGTEXT NULL,
+  task TEXT NULL,
+  score DOUBLE NULL,
+  priority INT NULL,
+  run_at TIMESTAMP(6) NULL,
+  expires_at TIMESTAMP(6) NULL,
+  idempotency_key TEXT NULL,
+  node TEXT NULL,
+  consumer_group TEXT NULL,
+  partition_key TEXT NULL,
+  producer TEXT NULL,
+  action VARCHAR(64) NOT NULL DEFAULT 'push',
+  job_id TEXT NULL,
+  inserted_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
+  refused TEXT NULL,
+  refused_at TIMESTAMP(6) NULL,
+  waits TINYINT AS (refused IS NULL) VIRTUAL,
+  KEY inbox_waiting (waits, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
+-- Public views, for any SQL client, with the same columns in every SQL store: docs/sql.md.
 CREATE OR REPLACE VIEW seriatim_jobs AS
-SELECT l.id AS seq, CONVERT(q.name USING utf8mb4) AS queue, CONVERT(l.k USING utf8mb4) AS job_key,
-  JSON_UNQUOTE(JSON_EXTRACT(CONVERT(l.j_rest USING utf8mb4), '$.task')) AS task,
-  IF(l.st = 2 AND l.j_gen < l.open, 'running', 'queued') AS state, l.j_score AS score, l.j_prio AS priority,
-  FROM_UNIXTIME(l.j_run_at / 1000000) AS run_at, l.j_attempts AS attempts, l.j_retry AS retry_count,
-  JSON_UNQUOTE(JSON_EXTRACT(CONVERT(l.j_rest USING utf8mb4), '$.error')) AS error,
-  FROM_UNIXTIME(l.j_created / 1000000) AS created_at, l.payload
-FROM seriatim_lane l JOIN seriatim_queue q ON q.number = l.q WHERE l.j_gen IS NOT NULL
-UNION ALL
-SELECT j.seq, CONVERT(q.name USING utf8mb4), CONVERT(l.k USING utf8mb4),
-  JSON_UNQUOTE(JSON_EXTRACT(CONVERT(j.rest USING utf8mb4), '$.task')),
-  IF(l.st = 2 AND (j.gen < l.open OR j.seq = l.taken), 'running', 'queued'), j.score, j.prio,
-  FROM_UNIXTIME(j.run_at / 1000000), j.attempts, j.retry,
-  JSON_UNQUOTE(JSON_EXTRACT(CONVERT(j.rest USING utf8mb4), '$.error')),
-  FROM_UNIXTIME(j.created / 1000000), j.payload
-FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane JOIN seriatim_queue q ON q.number = j.q;
+SELECT LOWER(CONCAT(LPAD(HEX(j.created DIV 65536000), 8, '0'), '-', LPAD(HEX(j.created DIV 1000 & 65535), 4, '0'), '-7000-',
+    HEX(32768 + j.q), '-', LPAD(HEX(j.seq), 12, '0'))) AS job_id,
+  CONVERT(q.name USING utf8mb4) AS queue, CONVERT(j.k USING utf8mb4) AS `key`,
+  JSON_UNQUOTE(JSON_EXTRACT(j.rest, '$.task')) AS task, j.state,
+  JSON_UNQUOTE(JSON_EXTRACT(j.rest, '$.options.node')) AS node,
+  JSON_UNQUOTE(JSON_EXTRACT(j.rest, '$.options.consumer_group')) AS consumer_group,
+  JSON_UNQUOTE(JSON_EXTRACT(j.rest, '$.options.producer')) AS producer,
+  JSON_UNQUOTE(JSON_EXTRACT(j.rest, '$.options.partition_key')) AS partition_key,
+  JSON_UNQUOTE(JSON_EXTRACT(j.rest, '$.options.idempotency_key')) AS idempotency_key,
+  j.prio AS priority, j.score, j.attempts + (j.state = 'running') AS attempt,
+  IF(q.definition LIKE '%"mode":"accumulate"%' AND l.id IS NOT NULL, l.retry, j.retry) AS retry_count,
+  IF(q.definition LIKE '%"mode":"accumulate"%' AND l.id IS NOT NULL, l.crashes,
+    COALESCE(CAST(JSON_UNQUOTE(JSON_EXTRACT(j.rest, '$.crashes')) AS SIGNED), 0)) AS crashes,
+  IF(q.definition LIKE '%"mode":"accumulate"%' AND l.id IS NOT NULL, CONVERT(l.error USING utf8mb4),
+    JSON_UNQUOTE(JSON_EXTRACT(j.rest, '$.error'))) AS error,
+  COALESCE(JSON_UNQUOTE(JSON_EXTRACT(j.rest, '$.flagged')) = 'true', FALSE) AS cancel_requested,
+  FROM_UNIXTIME(j.created * 0.000001) AS created_at, FROM_UNIXTIME(j.run_at * 0.000001) AS run_at,
+  FROM_UNIXTIME(IF(j.state = 'running', COALESCE(j.started, l.claimed_at), j.started) * 0.000001) AS started_at,
+  FROM_UNIXTIME(j.at * 0.000001) AS finished_at, IF(j.state = 'running', CONVERT(n.id USING utf8mb4), NULL) AS claimed_by,
+  IF(j.state = 'running', FROM_UNIXTIME(IF(l.own, l.beat_at, GREATEST(l.beat_at, COALESCE(n.beat_at, 0))) * 0.000001), NULL)
+    AS heartbeat_at,
+  IF(j.state = 'running', CONVERT(l.progress USING utf8mb4), NULL) AS progress, CONVERT(j.payload USING utf8mb4) AS payload
+FROM (
+  SELECT l.id AS seq, l.q, l.k, l.id AS lane, IF(l.st = 2 AND l.j_gen < l.open, 'running', 'queued') AS state,
+    l.j_created AS created, l.j_score AS score, l.j_prio AS prio, l.j_run_at AS run_at, l.j_attempts AS attempts,
+    l.j_started AS started, l.j_retry AS retry, CONVERT(l.j_rest USING utf8mb4) AS rest, l.payload, NULL AS at
+  FROM seriatim_lane l WHERE l.j_gen IS NOT NULL
+  UNION ALL
+  SELECT j.seq, j.q, l.k, l.id, IF(l.st = 2 AND (j.gen < l.open OR j.seq = l.taken), 'running', 'queued'),
+    j.created, j.score, j.prio, j.run_at, j.attempts, j.started, j.retry, CONVERT(j.rest USING utf8mb4), j.payload, NULL
+  FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane
+  UNION ALL
+  SELECT e.seq, e.q, e.k, NULL, ELT(e.state, 'succeeded', 'canceled', 'dead'),
+    e.created, e.score, e.prio, e.run_at, e.attempts, e.started, e.retry, CONVERT(e.rest USING utf8mb4), e.payload, e.at
+  FROM seriatim_ended e) j
+JOIN seriatim_queue q ON q.number = j.q
+LEFT JOIN seriatim_lane l ON l.id = j.lane
+LEFT JOIN seriatim_node n ON n.number = l.node AND l.st = 2;
+
+CREATE OR REPLACE VIEW seriatim_lanes AS
+SELECT CONVERT(q.name USING utf8mb4) AS queue, CONVERT(l.k USING utf8mb4) AS `key`,
+  CASE l.st WHEN 2 THEN 'claimed' WHEN 3 THEN IF(l.flags & 2, 'paused', 'held') ELSE 'waiting' END AS state,
+  l.n + l.c AS jobs, FROM_UNIXTIME(l.due * 0.000001) AS due, l.prio AS priority, l.retry AS retry_count, l.crashes,
+  CONVERT(l.error USING utf8mb4) AS error, IF(l.st = 2, l.tok, NULL) AS token, CONVERT(n.id USING utf8mb4) AS node,
+  IF(l.st = 2, FROM_UNIXTIME(l.claimed_at * 0.000001), NULL) AS claimed_at,
+  IF(l.st = 2 AND l.own, FROM_UNIXTIME(l.until * 0.000001), NULL) AS lease_until,
+  IF(l.st = 2, CONVERT(l.progress USING utf8mb4), NULL) AS progress
+FROM seriatim_lane l JOIN seriatim_queue q ON q.number = l.q
+  LEFT JOIN seriatim_node n ON n.number = l.node AND l.st = 2
+WHERE l.st <> 9;
 
 CREATE OR REPLACE VIEW seriatim_morgue AS
-SELECT j.seq, CONVERT(q.name USING utf8mb4) AS queue, CONVERT(j.k USING utf8mb4) AS job_key,
-  JSON_UNQUOTE(JSON_EXTRACT(CONVERT(j.rest USING utf8mb4), '$.task')) AS task, j.score, j.attempts,
-  JSON_UNQUOTE(JSON_EXTRACT(CONVERT(j.rest USING utf8mb4), '$.error')) AS error,
-  FROM_UNIXTIME(j.created / 1000000) AS created_at, FROM_UNIXTIME(j.at / 1000000) AS died_at, j.payload
-FROM seriatim_ended j JOIN seriatim_queue q ON q.number = j.q WHERE j.state = 3;
+SELECT job_id, queue, `key`, task, score, attempt, retry_count, crashes, error, created_at, finished_at AS died_at, payload
+FROM seriatim_jobs WHERE state = 'dead';
 
 CREATE OR REPLACE VIEW seriatim_nodes AS
-SELECT CONVERT(id USING utf8mb4) AS node, CONVERT(info USING utf8mb4) AS info, FROM_UNIXTIME(beat_at / 1000000) AS heartbeat_at,
-  dead_at IS NOT NULL AS dead, CONVERT(command USING utf8mb4) AS command
-FROM seriatim_node;
+SELECT CONVERT(n.id USING utf8mb4) AS node,
+  JSON_UNQUOTE(JSON_EXTRACT(CONVERT(n.info USING utf8mb4), '$.name')) AS name,
+  JSON_UNQUOTE(JSON_EXTRACT(CONVERT(n.info USING utf8mb4), '$.host')) AS host,
+  CAST(JSON_EXTRACT(CONVERT(n.info USING utf8mb4), '$.pid') AS SIGNED) AS pid,
+  JSON_UNQUOTE(JSON_EXTRACT(CONVERT(n.info USING utf8mb4), '$.version')) AS version,
+  FROM_UNIXTIME(n.beat_at * 0.000001) AS heartbeat_at, n.dead_at IS NULL AS alive,
+  CONVERT(n.command USING utf8mb4) AS told,
+  (SELECT COUNT(*) FROM seriatim_lane l WHERE l.st = 2 AND l.node = n.number) AS lanes
+FROM seriatim_node n;

@@ -14,6 +14,10 @@ use crate::model::error::{Error, ErrorKind};
 /// The server's time in microseconds since 1970, independent of the session's time zone.
 pub(super) const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
+/// Whether rows of the inbox wait; also a part of each poll for wake-ups.
+pub(super) const INBOX_WAITS: &str =
+    "SELECT 1 FROM seriatim_inbox FORCE INDEX (inbox_waiting) WHERE waits = 1 LIMIT 1";
+
 /// A statement is split when it exceeds this number of bytes. A single job may be larger.
 pub(super) const STATEMENT_BYTES_MAX: usize = 1 << 20;
 /// Most numbers in one list.

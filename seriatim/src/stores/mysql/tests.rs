@@ -9,6 +9,7 @@ mod failover;
 mod fast_path;
 mod figures;
 mod hanging;
+mod inbox;
 mod merging;
 mod names;
 mod order;
@@ -165,7 +166,7 @@ async fn a_store_of_another_version_is_refused() {
         session(&database).await.query_drop(other).await.unwrap();
         let error = store.migrate().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
-        let (found, ours) = (format!("has version {version}"), "knows version 6");
+        let (found, ours) = (format!("has version {version}"), "knows version 7");
         let message = error.to_string();
         assert!([&*found, ours, remedy].iter().all(|part| message.contains(part)), "{message}");
     }

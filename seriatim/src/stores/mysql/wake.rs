@@ -13,10 +13,10 @@ use super::definitions::Known;
 use super::error::Try;
 use super::migrate::not_set_up;
 use super::rings::Rings;
-use super::sql::Columns;
+use super::sql::{Columns, INBOX_WAITS};
 use super::transact::timed_out;
 use super::work::Lock;
-use crate::contract::Wake;
+use crate::contract::{INBOX_BELL, Wake};
 use crate::lock::lock;
 use crate::model::error::Result;
 use crate::stores::state::QueueRow;
@@ -120,9 +120,10 @@ impl Ear {
             Some(rings) => rings.statement(store.pool.process),
             None => Rings::NEWEST.to_owned(),
         };
-        let sql = format!("SELECT definitions FROM seriatim_meta WHERE id = 1; {rows}");
-        let (stamp, rows) = answers_to(store, &sql).await?;
-        let mut wake = Wake::of([]);
+        let sql =
+            format!("SELECT definitions FROM seriatim_meta WHERE id = 1; {rows}; {INBOX_WAITS}");
+        let (stamp, rows, waits) = answers_to(store, &sql).await?;
+        let mut wake = if waits { Wake::of([INBOX_BELL]) } else { Wake::of([]) };
         if stamp != self.known.stamp {
             wake.merge(&self.redefine(store).await?);
         }
@@ -189,8 +190,8 @@ impl Ear {
     }
 }
 
-/// The version of the definitions, and the rows of the second statement.
-async fn answers_to(store: &Inner, sql: &str) -> Result<(i64, Vec<Row>)> {
+/// The version of the definitions, the rows of the second statement, and whether the third has some.
+async fn answers_to(store: &Inner, sql: &str) -> Result<(i64, Vec<Row>, bool)> {
     let limit = store.pool.options.call_timeout;
     let asked = tokio::time::timeout(limit, store.pool.first(sql)).await;
     let (loan, answers) = asked.map_err(|_| timed_out(limit))??;
@@ -198,5 +199,6 @@ async fn answers_to(store: &Inner, sql: &str) -> Result<(i64, Vec<Row>)> {
     let mut answers = answers.into_iter().map(|answer| answer.rows);
     let stamp = answers.next().and_then(|rows| rows.into_iter().next());
     let stamp = Columns::of(stamp.ok_or_else(not_set_up)?).int()?;
-    Ok((stamp, answers.next().unwrap_or_default()))
+    let rows = answers.next().unwrap_or_default();
+    Ok((stamp, rows, answers.next().is_some_and(|rows| !rows.is_empty())))
 }

@@ -5,7 +5,7 @@ use super::pool::{Pool, in_schema};
 use crate::model::error::{Error, ErrorKind, Result};
 
 /// The version that this build reads and writes. There is no upgrade from an earlier one.
-const VERSION: usize = 14;
+const VERSION: usize = 15;
 /// What [`version`] answers when all tables were emptied, its own too.
 const EMPTIED: usize = 0;
 
@@ -24,6 +24,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/actions.sql"),
     include_str!("sql/deletion.sql"),
     include_str!("sql/sweep.sql"),
+    include_str!("sql/inbox.sql"),
     include_str!("sql/views.sql"),
     include_str!("sql/listing.sql"),
     include_str!("sql/entry.sql"),

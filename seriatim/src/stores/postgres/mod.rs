@@ -8,6 +8,7 @@ mod actions;
 mod claim;
 mod convert;
 mod error;
+mod inbox;
 mod job_pages;
 mod lane_pages;
 mod migrate;
@@ -152,6 +153,7 @@ impl Store for Postgres {
             shared: true,
             claim_split: Some(CLAIM_SPLIT),
             goes_on: true,
+            inbox: true,
         }
     }
 

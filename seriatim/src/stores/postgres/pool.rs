@@ -1,6 +1,7 @@
 //! A small pool of connections, opened on demand.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -88,7 +89,11 @@ impl Pool {
         params: Params<'_>,
         meaning: impl FnOnce(tokio_postgres::Error) -> Error,
     ) -> Result<Vec<Row>> {
-        let call = self.try_query(sql, params, meaning);
+        self.in_time(self.try_query(sql, params, meaning)).await
+    }
+
+    /// A call within `call_timeout`.
+    pub(super) async fn in_time<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         match tokio::time::timeout(self.call_timeout, call).await {
             Ok(result) => result,
             Err(_) => {

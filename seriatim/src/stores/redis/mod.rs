@@ -194,7 +194,7 @@ fn check_prefix(prefix: &str) -> Result<()> {
 #[async_trait]
 impl Store for Redis {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "redis", shared: true, claim_split: None, goes_on: true }
+        Capabilities { name: "redis", shared: true, claim_split: None, goes_on: true, inbox: false }
     }
 
     async fn now(&self) -> Result<Timestamp> {

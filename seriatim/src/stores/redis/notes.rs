@@ -1,4 +1,4 @@
-//! The notebook role.
+//! The notebook role; and the inbox, which Redis has not.
 
 use async_trait::async_trait;
 use redis::Value;
@@ -7,7 +7,7 @@ use super::Redis;
 use super::args::Args;
 use super::link::GLOBAL_NOTES;
 use super::reply::{Fields, single};
-use crate::contract::{Note, NoteQuery, Notebook, validate_notes};
+use crate::contract::{Inbox, Note, NoteQuery, Notebook, validate_notes};
 use crate::model::error::Result;
 
 #[async_trait]
@@ -35,6 +35,9 @@ impl Notebook for Redis {
         single(self.in_range("delete", &query).await?)?.int().map(|count| count as u64)
     }
 }
+
+/// Only SQL sessions could insert into one.
+impl Inbox for Redis {}
 
 impl Redis {
     async fn in_range(&self, what: &str, query: &NoteQuery) -> Result<Value> {

@@ -10,7 +10,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 const APPLICATION_ID: i64 = 0x5365_7269;
 
 /// The steps from each schema version to the next; the first creates version 1.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("schema.sql"),
     GIVEN_UP,
     SECRET,
@@ -20,6 +20,7 @@ const MIGRATIONS: [&str; 9] = [
     RESERVED,
     NOTE,
     include_str!("sql/listed.sql"),
+    concat!(include_str!("sql/inbox.sql"), include_str!("sql/views.sql")),
 ];
 
 /// Claims and rescues of a node with a ticket up to this one take nothing.

@@ -12,6 +12,7 @@ mod fault;
 mod file;
 mod flush;
 mod going_on;
+mod inbox;
 mod job_pages;
 mod lane;
 mod lane_pages;
@@ -248,7 +249,7 @@ fn check_folder(path: &Path) -> Result<()> {
 #[async_trait]
 impl Store for Sqlite {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "sqlite", shared: true, claim_split: None, goes_on: true }
+        Capabilities { name: "sqlite", shared: true, claim_split: None, goes_on: true, inbox: true }
     }
 
     async fn now(&self) -> Result<Timestamp> {

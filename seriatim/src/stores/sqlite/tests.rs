@@ -3,6 +3,7 @@
 
 mod deletion;
 mod flush;
+mod inbox;
 mod light;
 mod line;
 mod names;

@@ -1,6 +1,6 @@
 //! Opening and naming connections, and the tables as SQL clients see them.
 
-use crate::contract::{Consumer, Producer, Views};
+use crate::contract::{Producer, Views};
 use mysql_async::prelude::Queryable;
 use seriatim_testkit::{Authority, Mysql as Server, MysqlOptions};
 
@@ -111,49 +111,4 @@ async fn a_call_that_takes_too_long_is_given_up_and_undone() {
     assert_eq!(hasty.queues().await.unwrap().len(), 1);
     holder.query_drop("COMMIT").await.unwrap();
     assert_eq!(store.stats(None).await.unwrap()[0].jobs, 1);
-}
-
-#[tokio::test]
-async fn people_may_look_at_the_views_with_any_client() {
-    let database = new_database().await;
-    let store = open(&database).await;
-    let jobs = vec![job("naïve", 1).task("paint"), job("naïve", 2), job("busy", 3), job("bad", 4)];
-    push(&store, jobs).await;
-    let turn = claim(&store, "q", 4).await.turns;
-    let (mut dead, mut freed) = (Vec::new(), Vec::new());
-    for turn in &turn {
-        let outcome = match turn.key.as_deref() {
-            Some("bad") => crate::Outcome::Bury { error: "it broke".into() },
-            Some("busy") => continue,
-            _ => crate::Outcome::Release,
-        };
-        let of = if turn.key.as_deref() == Some("bad") { &mut dead } else { &mut freed };
-        of.push(crate::store::plan(turn, &Queue::exclusive("q"), &outcome.into(), &|_| LEASE));
-    }
-    store.settle(Settle::now([dead, freed].concat())).await.unwrap();
-    let mut own = session(&database).await;
-    let sql = "SELECT job_key, task, state, CAST(payload AS CHAR) FROM seriatim_jobs ORDER BY seq";
-    let rows: Vec<(String, Option<String>, String, String)> = own.query(sql).await.unwrap();
-    let row = |key: &str, task: Option<&str>, state: &str, payload: &str| {
-        (key.to_owned(), task.map(str::to_owned), state.to_owned(), payload.to_owned())
-    };
-    let expected = [
-        row("naïve", Some("paint"), "queued", "1"),
-        row("naïve", None, "queued", "2"),
-        row("busy", None, "running", "3"),
-    ];
-    assert_eq!(rows, expected);
-    let sql = "SELECT lane_key, state, jobs, node FROM seriatim_lanes ORDER BY lane";
-    let rows: Vec<(String, String, u64, Option<String>)> = own.query(sql).await.unwrap();
-    let expected = [
-        ("naïve".to_owned(), "waiting".to_owned(), 2, None),
-        ("busy".to_owned(), "claimed".to_owned(), 1, Some("n".to_owned())),
-    ];
-    assert_eq!(rows, expected);
-    let sql = "SELECT job_key, error, CAST(payload AS CHAR) FROM seriatim_morgue";
-    let rows: Vec<(String, String, String)> = own.query(sql).await.unwrap();
-    assert_eq!(rows, [("bad".to_owned(), "it broke".to_owned(), "4".to_owned())]);
-    let rows: Vec<(String, bool)> =
-        own.query("SELECT node, dead FROM seriatim_nodes").await.unwrap();
-    assert_eq!(rows, [("n".to_owned(), false)]);
 }

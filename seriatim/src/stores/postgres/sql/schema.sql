@@ -360,6 +360,48 @@ CREATE TABLE seriatim.note (
   value bytea NOT NULL
 );
 
+-- Tasks that any SQL session inserts: see docs/sql.md. Nodes push the rows in the order of their numbers and delete them.
+-- `refused`: why a row cannot be pushed; it stays for people to see.
+CREATE TABLE seriatim.inbox (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  queue text,
+  key text,
+  payload text,
+  task text,
+  score float8,
+  priority int,
+  run_at timestamptz,
+  expires_at timestamptz,
+  idempotency_key text,
+  node text,
+  consumer_group text,
+  partition_key text,
+  producer text,
+  action text NOT NULL DEFAULT 'push',
+  job_id text,
+  inserted_at timestamptz NOT NULL DEFAULT now(),
+  refused text,
+  refused_at timestamptz
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+-- Expressions: no search for these rows can use the primary key and pass by the others.
+CREATE INDEX inbox_waiting ON seriatim.inbox ((id + 0)) WHERE refused IS NULL;
+CREATE INDEX inbox_refused ON seriatim.inbox ((-id)) WHERE refused IS NOT NULL;
+
+-- Has a row while nodes sleep until a NOTIFY. Otherwise they look soon, and inserts send none: the commits of those
+-- that do wait for each other on the whole server.
+CREATE TABLE seriatim.inbox_asleep (one boolean PRIMARY KEY DEFAULT true CHECK (one));
+
+-- With the rights of the owner: who inserts needs none on other tables.
+CREATE FUNCTION seriatim.ring_inbox() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF EXISTS (SELECT FROM seriatim.inbox_asleep) THEN
+    PERFORM pg_notify(rtrim('seriatim.', '.') || '_due', '@inbox');
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER ring AFTER INSERT ON seriatim.inbox FOR EACH STATEMENT EXECUTE FUNCTION seriatim.ring_inbox();
+
 -- Jobs that have not ended, in either form of storage.
 CREATE VIEW seriatim.live AS
 SELECT i.seq, i.queue, l.key, i.task, seriatim.owns(q.mode, l.taken, i.closed, i.seq) AS closed,

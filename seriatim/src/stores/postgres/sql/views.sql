@@ -1,5 +1,4 @@
--- Public views, for any SQL client. Programs should use the store instead: these views may grow in any version, and
--- the tables behind them change.
+-- Public views, for any SQL client, with the same columns in every SQL store: docs/sql.md. The tables behind them change.
 
 CREATE FUNCTION seriatim.time_of(_micros bigint) RETURNS timestamptz LANGUAGE sql STABLE AS $$
   SELECT 'epoch'::timestamptz + _micros * interval '1 microsecond'
@@ -59,12 +58,14 @@ END $$;
 CREATE VIEW seriatim.jobs AS
 SELECT seriatim.job_id(v.created_at, v.queue, v.seq) AS job_id, v.name AS queue, v.key, v.task,
   (ARRAY['queued', 'running', 'succeeded', 'dead', 'canceled'])[v.state + 1] AS state,
-  seriatim.text_of(v.payload) AS payload, v.score, v.priority, seriatim.time_of(v.run_at) AS run_at,
-  v.attempt, v.retry_count, v.crashes, v.error, v.flagged AS cancel_requested,
-  seriatim.time_of(v.created_at) AS created_at, seriatim.time_of(v.started_at) AS started_at,
-  seriatim.time_of(v.finished_at) AS finished_at, seriatim.time_of(v.heartbeat_at) AS heartbeat_at,
-  v.progress
-FROM seriatim.job_view v;
+  o->>'node' AS node, o->>'consumer_group' AS consumer_group, o->>'producer' AS producer,
+  o->>'partition_key' AS partition_key, o->>'idempotency_key' AS idempotency_key, v.priority, v.score, v.attempt,
+  v.retry_count, v.crashes, v.error, v.flagged AS cancel_requested, seriatim.time_of(v.created_at) AS created_at,
+  seriatim.time_of(v.run_at) AS run_at, seriatim.time_of(v.started_at) AS started_at,
+  seriatim.time_of(v.finished_at) AS finished_at, v.node AS claimed_by,
+  seriatim.time_of(v.heartbeat_at) AS heartbeat_at, v.progress, seriatim.text_of(v.payload) AS payload
+FROM seriatim.job_view v
+CROSS JOIN LATERAL (SELECT v.options::jsonb AS o) options;
 
 CREATE VIEW seriatim.lanes AS
 SELECT q.name AS queue, l.key,
@@ -80,8 +81,7 @@ FROM seriatim.lane_now l
 JOIN seriatim.queue q ON q.number = l.queue;
 
 CREATE VIEW seriatim.morgue AS
-SELECT job_id, queue, key, task, payload, score, attempt, retry_count, crashes, error, created_at,
-  finished_at AS died_at
+SELECT job_id, queue, key, task, score, attempt, retry_count, crashes, error, created_at, finished_at AS died_at, payload
 FROM seriatim.jobs WHERE state = 'dead';
 
 CREATE VIEW seriatim.nodes AS

@@ -6,7 +6,7 @@ use seriatim_testkit::{Authority, PostgresOptions};
 use tokio_postgres::NoTls;
 
 use super::*;
-use crate::contract::{Consumer, JobFilter, JobQuery, JobState, Producer, Views};
+use crate::contract::{Producer, Views};
 
 #[tokio::test]
 async fn a_server_must_prove_its_name_where_the_url_asks_for_it() {
@@ -195,62 +195,5 @@ async fn what_the_schema_holds_is_written_down() {
         found == written,
         "the schema has changed: released steps never do, so add a step to migrate.rs, and write this \
          to tests/schema.txt:\n{found}"
-    );
-}
-
-fn word(state: JobState) -> &'static str {
-    match state {
-        JobState::Queued => "queued",
-        JobState::Running => "running",
-        JobState::Succeeded => "succeeded",
-        JobState::Dead => "dead",
-        JobState::Canceled => "canceled",
-    }
-}
-
-#[tokio::test]
-async fn people_see_with_sql_what_the_store_says() {
-    let schema = new_schema();
-    let store = open(&schema).await;
-    declare(&store, Queue::fifo("q")).await;
-    push(&store, vec![job("k", 1), job("k", 2), job("dead", 3)]).await;
-    let turns = claim(&store, "q", 2).await.turns;
-    let outcome = crate::Outcome::Bury { error: "no such order".into() };
-    let dead = turns.iter().find(|turn| turn.key.as_deref() == Some("dead")).unwrap();
-    let settlement = crate::store::plan(dead, &Queue::fifo("q"), &outcome.into(), &|_| LEASE);
-    store.settle(Settle::now(vec![settlement])).await.unwrap();
-
-    let client = session().await;
-    let rows = |sql: &str| {
-        let (client, sql) = (&client, in_schema(sql, &schema));
-        async move {
-            let rows = client.query(&sql, &[]).await.unwrap();
-            rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>()
-        }
-    };
-    let jobs = rows(
-        "SELECT concat_ws(' ', job_id, key, state, payload) FROM seriatim.jobs ORDER BY job_id",
-    );
-    let mut expected = Vec::new();
-    for state in [JobFilter::Live, JobState::Dead.into()] {
-        for job in store.jobs(JobQuery::new("q", state)).await.unwrap().rows {
-            let payload = String::from_utf8_lossy(job.payload.as_bytes()).into_owned();
-            let key = job.key.as_deref().unwrap_or_default();
-            expected.push(format!("{} {key} {} {payload}", job.id, word(job.state)));
-        }
-    }
-    expected.sort();
-    assert_eq!(jobs.await, expected);
-    assert_eq!(
-        rows("SELECT concat_ws(' ', key, state, jobs, node) FROM seriatim.lanes").await,
-        ["k claimed 2 n"]
-    );
-    assert_eq!(
-        rows("SELECT concat_ws(' ', key, error) FROM seriatim.morgue").await,
-        ["dead no such order"]
-    );
-    assert_eq!(
-        rows("SELECT concat_ws(' ', node, alive, lanes) FROM seriatim.nodes").await,
-        ["n t 1"]
     );
 }

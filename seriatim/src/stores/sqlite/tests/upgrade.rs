@@ -8,7 +8,9 @@ use crate::model::turn::Turn;
 
 /// Turns a file of this build, in which every claim is in the rows of its lanes, into one of version 3.
 fn downgrade(file: &rusqlite::Connection, claimed: &Turn) {
-    let sql = "ALTER TABLE meta RENAME COLUMN definitions TO version; DROP VIEW held; DROP TABLE ready; ALTER TABLE claim DROP COLUMN at;
+    let sql = "DROP TABLE seriatim_inbox; DROP VIEW seriatim_nodes; DROP VIEW seriatim_morgue; DROP VIEW seriatim_lanes;
+        DROP VIEW seriatim_jobs; DROP VIEW seriatim_claims;
+        ALTER TABLE meta RENAME COLUMN definitions TO version; DROP VIEW held; DROP TABLE ready; ALTER TABLE claim DROP COLUMN at;
         CREATE INDEX lane_ready ON lane (q, class, prio, due) WHERE st = 0;
         DROP INDEX idempotency_look_at; ALTER TABLE idempotency DROP COLUMN look_at;
         CREATE INDEX idempotency_until ON idempotency (until);

@@ -1,0 +1,299 @@
+//! Cases for the inbox, for every store that has one.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::contract::{
+    DrainInbox, Drained, EndedDeed, InboxAsk, JobState, JobView, RefusedRow, SharedStore,
+};
+use crate::model::limits::{INBOX_REFUSED_MAX, INBOX_ROWS_MAX};
+use crate::store::{Declare, Push};
+use crate::stores::sql_session::Database;
+use crate::{Batch, Engine, Job, Queue, Timestamp};
+
+/// Most time for anything.
+const LONG: Duration = Duration::from_secs(20);
+
+async fn open(database: &impl Database) -> SharedStore {
+    let store = database.open().await;
+    let queues = vec![Queue::fifo("q"), Queue::parallel("p")];
+    store.declare(Declare { now: None, queues }).await.unwrap();
+    store
+}
+
+async fn step(store: &SharedStore) -> Drained {
+    store.drain_inbox(DrainInbox { rows_max: INBOX_ROWS_MAX, ..Default::default() }).await.unwrap()
+}
+
+/// Drains until nothing is left. Returns the payloads that were pushed, and the refused rows, in order.
+async fn drain(store: &SharedStore) -> (Vec<String>, Vec<RefusedRow>) {
+    let (mut payloads, mut refused) = (Vec::new(), Vec::new());
+    loop {
+        let drained = step(store).await;
+        payloads.extend(drained.jobs.iter().map(|job| job.payload.to_value().to_string()));
+        refused.extend(drained.refused);
+        if !drained.more {
+            return (payloads, refused);
+        }
+    }
+}
+
+async fn waiting(store: &SharedStore, queue: &str) -> Vec<JobView> {
+    let query = crate::store::JobQuery::new(queue, JobState::Queued);
+    store.jobs(query).await.unwrap().rows
+}
+
+pub(in crate::stores) async fn a_row_becomes_a_job_with_all_that_it_says(database: impl Database) {
+    let store = open(&database).await;
+    let sql = "INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'order-1', '{\"n\": 1}'); \
+        INSERT INTO @inbox (queue, payload, task, score, priority, run_at, expires_at, idempotency_key, node, \
+          consumer_group, partition_key, producer) \
+        VALUES ('p', '[2]', 'resize', 1.5, 7, '2100-01-02 03:04:05', '2100-01-03 00:00:00', 'once', 'blue', 'g', 'part', 'psql')";
+    database.run(&sql.replace("2100", "2037"), true).await;
+    let drained = step(&store).await;
+    assert_eq!(drained.pushed.len(), 2, "{drained:?}");
+    let first = &waiting(&store, "q").await[0];
+    assert_eq!(
+        (first.key.as_deref(), first.payload.to_value().to_string()),
+        (Some("order-1"), r#"{"n":1}"#.into())
+    );
+    let job = &waiting(&store, "p").await[0];
+    assert_eq!(job.id, drained.pushed[1].job_id);
+    assert_eq!((job.task.as_deref(), job.score, job.priority), (Some("resize"), 1.5, 7));
+    assert_eq!(job.run_at, Timestamp::from_micros(2_114_478_245_000_000));
+    let options = job.options.as_ref().unwrap();
+    assert_eq!(options.expires_at, Some(Timestamp::from_micros(2_114_553_600_000_000)));
+    let texts = [
+        &options.idempotency_key,
+        &options.node,
+        &options.consumer_group,
+        &options.partition_key,
+        &options.producer,
+    ];
+    assert_eq!(texts.map(|text| text.as_deref().unwrap()), ["once", "blue", "g", "part", "psql"]);
+    assert!(!step(&store).await.more && step(&store).await.pushed.is_empty(), "the rows are gone");
+}
+
+pub(in crate::stores) async fn what_is_rolled_back_leaves_nothing(database: impl Database) {
+    let store = open(&database).await;
+    database.run("INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'k', '1')", false).await;
+    database.run("INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'k', '2')", true).await;
+    assert_eq!(drain(&store).await.0, ["2"]);
+    assert_eq!(store.inbox().await.unwrap().waits_since, None);
+}
+
+pub(in crate::stores) async fn rows_are_pushed_in_their_order_and_in_parts(
+    database: impl Database,
+) {
+    let store = open(&database).await;
+    for number in 0..20 {
+        let key = number % 3;
+        let sql =
+            format!("INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'k{key}', '{number}')");
+        database.run(&sql, true).await;
+    }
+    assert!(store.drain_inbox(DrainInbox::default()).await.unwrap().more, "a look pushes nothing");
+    assert!(store.inbox().await.unwrap().waits_since.is_some());
+    let mut payloads = Vec::new();
+    loop {
+        let drained = store.drain_inbox(DrainInbox { rows_max: 7, ..Default::default() });
+        let drained = drained.await.unwrap();
+        assert!(drained.jobs.len() <= 7);
+        payloads.extend(drained.jobs.iter().map(|job| job.payload.to_value().to_string()));
+        if !drained.more {
+            break;
+        }
+    }
+    assert_eq!(payloads, (0..20).map(|number| number.to_string()).collect::<Vec<_>>());
+}
+
+pub(in crate::stores) async fn bad_rows_are_refused_with_the_reason_and_hold_nobody_up(
+    database: impl Database,
+) {
+    let store = open(&database).await;
+    let long = "x".repeat(600);
+    let bad = [
+        ("(queue, @key, payload) VALUES ('q', 'k', '{\"a\":')", "payload: "),
+        ("(queue, @key, priority) VALUES ('q', 'k', -1)", "priority: "),
+        ("(queue, @key, priority) VALUES ('q', 'k', 40000)", "priority: "),
+        (&*format!("(queue, @key) VALUES ('q', '{long}')"), "key: has 600 bytes"),
+        ("(queue, @key) VALUES ('q', '')", "key: must not be empty"),
+        ("(@key, payload) VALUES ('k', '1')", "queue: is missing"),
+        ("(queue, @key) VALUES ('no spaces', 'k')", "queue: must be 1 to 128"),
+        ("(queue, @key, action) VALUES ('q', 'k', 'erase')", "action: must be push, cancel or"),
+        ("(action) VALUES ('cancel')", "job_id: is missing"),
+        ("(action, job_id) VALUES ('cancel', 'x')", "job_id: a job id is a UUID"),
+        // These two only the store can refuse.
+        ("(queue, @key) VALUES ('p', 'k')", "key: "),
+        ("(queue) VALUES ('q')", "key: "),
+    ];
+    let mut sql = Vec::new();
+    for (number, (row, _)) in bad.iter().enumerate() {
+        sql.push(format!("INSERT INTO @inbox {row}"));
+        sql.push(format!(
+            "INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'k', '{number}')"
+        ));
+    }
+    database.run(&sql.join(";"), true).await;
+    let (payloads, refused) = drain(&store).await;
+    assert_eq!(payloads, (0..bad.len()).map(|number| number.to_string()).collect::<Vec<_>>());
+    for ((row, why), refused) in bad.iter().zip(&refused) {
+        assert!(refused.why.contains(why), "{row}: {}", refused.why);
+    }
+    assert_eq!(refused.len(), bad.len());
+    let seen = store.inbox().await.unwrap().refused;
+    assert_eq!(seen.len(), bad.len());
+    assert_eq!(
+        seen.last().map(|row| (row.row, &*row.why)),
+        refused.first().map(|row| (row.row, &*row.why))
+    );
+    assert!(seen[0].at > Timestamp::from_micros(1_600_000_000_000_000));
+    // A corrected row is taken again.
+    let correct =
+        "UPDATE @inbox SET refused = NULL, payload = '\"now right\"' WHERE payload LIKE '{%'";
+    database.run(correct, true).await;
+    assert_eq!(drain(&store).await.0, ["\"now right\""]);
+    assert_eq!(store.inbox().await.unwrap().refused.len(), bad.len() - 1);
+}
+
+pub(in crate::stores) async fn many_bad_rows_are_refused_and_the_latest_are_kept(
+    database: impl Database,
+) {
+    let store = open(&database).await;
+    let more = INBOX_REFUSED_MAX + 5;
+    for _ in 0..=more / 2_001 {
+        let rows = vec!["('old')"; 2_001].join(",");
+        database.run(&format!("INSERT INTO @inbox (refused) VALUES {rows}"), true).await;
+    }
+    let rows = vec!["('p', 'k')"; 50].join(",");
+    database.run(&format!("INSERT INTO @inbox (queue, @key) VALUES {rows}"), true).await;
+    let (payloads, refused) = drain(&store).await;
+    assert_eq!((payloads.len(), refused.len()), (0, 50));
+    let seen = store.inbox().await.unwrap().refused;
+    assert!(seen[..50].iter().all(|row| row.why.starts_with("key: ")) && seen[50].why == "old");
+    let latest = refused.last().unwrap().row;
+    let counted = format!(
+        "INSERT INTO @inbox (queue, @key, payload) SELECT 'q', 'k', count(*) FROM @inbox WHERE id <= {latest}"
+    );
+    database.run(&counted, true).await;
+    assert_eq!(drain(&store).await.0, [INBOX_REFUSED_MAX.to_string()]);
+}
+
+pub(in crate::stores) async fn deeds_wait_for_their_answer_and_keep_their_place(
+    database: impl Database,
+) {
+    let store = open(&database).await;
+    let job = Job::new("q", &1).unwrap().key("k");
+    let pushed = store.push(Push { now: None, jobs: vec![job] }).await.unwrap()[0].job_id;
+    let sql = format!(
+        "INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'k', '2'); \
+         INSERT INTO @inbox (action, job_id) VALUES ('cancel', '{pushed}'); \
+         INSERT INTO @inbox (action, job_id, node) VALUES ('reassign', '{pushed}', 'blue'); \
+         INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'k', '3')"
+    );
+    database.run(&sql, true).await;
+    let first = step(&store).await;
+    assert_eq!((first.pushed.len(), first.deeds.len(), first.more), (1, 0, true));
+    let deeds = step(&store).await.deeds;
+    let asked: Vec<_> = deeds.iter().map(|deed| (deed.job, deed.ask.clone())).collect();
+    assert_eq!(
+        asked,
+        [(pushed, InboxAsk::Cancel), (pushed, InboxAsk::Reassign(Some("blue".into())))]
+    );
+    assert_eq!(step(&store).await.deeds, deeds, "they stay until they are answered");
+    let ended = vec![
+        EndedDeed { row: deeds[0].row, refused: None },
+        EndedDeed { row: deeds[1].row, refused: Some("it has ended".to_owned()) },
+    ];
+    let request = DrainInbox { now: None, rows_max: 10, ended };
+    let last = store.drain_inbox(request).await.unwrap();
+    assert_eq!(last.jobs[0].payload.to_value(), 3);
+    assert_eq!(store.inbox().await.unwrap().refused[0].why, "it has ended");
+}
+
+pub(in crate::stores) async fn several_callers_push_each_row_once(database: impl Database) {
+    let store = open(&database).await;
+    let rows: Vec<_> =
+        (0..400).map(|number| format!("('q', 'k{}', '{number}')", number % 5)).collect();
+    let rows = format!("INSERT INTO @inbox (queue, @key, payload) VALUES {}", rows.join(","));
+    database.run(&rows, true).await;
+    let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let mut callers = Vec::new();
+    for _ in 0..4 {
+        let (store, seen) = (database.open().await, seen.clone());
+        callers.push(tokio::spawn(async move {
+            while store.drain_inbox(DrainInbox::default()).await.unwrap().more {
+                let request = DrainInbox { rows_max: 30, ..Default::default() };
+                let drained = match store.drain_inbox(request).await {
+                    Err(error) if error.is_transient() => continue,
+                    drained => drained.unwrap(),
+                };
+                let numbers = drained.jobs.iter().map(|job| job.payload.decode::<u64>().unwrap());
+                seen.lock().unwrap().extend(numbers);
+            }
+        }));
+    }
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    let mut seen = seen.lock().unwrap().clone();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..400).collect::<Vec<_>>());
+    let numbers = waiting(&store, "q").await;
+    for key in 0..5 {
+        let key = format!("k{key}");
+        let mut of_key: Vec<_> =
+            numbers.iter().filter(|job| job.key.as_deref() == Some(&key)).collect();
+        of_key.sort_by_key(|job| job.id.seq());
+        let numbers: Vec<u64> = of_key.iter().map(|job| job.payload.decode().unwrap()).collect();
+        assert!(numbers.is_sorted(), "{key}: {numbers:?}");
+    }
+}
+
+/// Polls never: only a wake-up finds the row in time.
+pub(in crate::stores) async fn an_engine_runs_what_sql_inserts_and_hears_of_it(
+    database: impl Database,
+) {
+    let store = open(&database).await;
+    let other = Job::new("q", &0).unwrap().key("other").run_in(Duration::from_secs(3_600));
+    let other = store.push(Push { now: None, jobs: vec![other] }).await.unwrap()[0].job_id;
+    let (heard, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let (did, mut deeds) = tokio::sync::mpsc::unbounded_channel();
+    let engine = Engine::builder(database.open().await)
+        .queue(Queue::fifo("q"))
+        .poll_interval(Duration::from_secs(3_600))
+        .worker("q", move |batch: Batch<u64>| {
+            let number = batch.payloads().copied().next().unwrap();
+            heard.send(number).unwrap();
+            async {}
+        })
+        .on_inbox_action(move |deed, refused| {
+            did.send((deed.ask, refused)).unwrap();
+            async {}
+        });
+    let writer = database.clone();
+    let ends = async move {
+        for number in 1..=3_u64 {
+            let sql =
+                format!("INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'k', '{number}')");
+            writer.run(&sql, true).await;
+            assert_eq!(tokio::time::timeout(LONG, hears.recv()).await.unwrap(), Some(number));
+        }
+        for _ in 0..2 {
+            let sql = format!("INSERT INTO @inbox (action, job_id) VALUES ('cancel', '{other}')");
+            writer.run(&sql, true).await;
+        }
+        let mut next = async || tokio::time::timeout(LONG, deeds.recv()).await.unwrap().unwrap();
+        assert_eq!(next().await, (InboxAsk::Cancel, None));
+        let again = Some("no job has this id".to_owned());
+        assert_eq!(next().await, (InboxAsk::Cancel, again));
+        // What comes after them is pushed when the store knows how they ended.
+        let last = "INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'k', '4')";
+        writer.run(last, true).await;
+        assert_eq!(tokio::time::timeout(LONG, hears.recv()).await.unwrap(), Some(4));
+    };
+    engine.run_until(ends).await.unwrap();
+    assert!(waiting(&store, "q").await.is_empty());
+    assert_eq!(store.inbox().await.unwrap().refused.len(), 1);
+}

@@ -1,0 +1,133 @@
+//! What people do with SQL: the inbox and the views.
+
+use async_trait::async_trait;
+
+use super::*;
+use crate::contract::{DrainInbox, Drained, Inbox, SharedStore};
+use crate::stores::inbox::tests as both;
+use crate::stores::sql_session::Database;
+use crate::stores::sql_views;
+
+/// A separate database.
+#[derive(Clone)]
+struct Own(String);
+
+#[async_trait]
+impl Database for Own {
+    async fn open(&self) -> SharedStore {
+        open(&self.0).await
+    }
+
+    async fn run(&self, sql: &str, commits: bool) {
+        let mut session = session(&self.0).await;
+        let end = if commits { "COMMIT" } else { "ROLLBACK" };
+        let sql = format!("SET time_zone = '+00:00'; START TRANSACTION; {}; {end}", written(sql));
+        session.query_drop(sql).await.unwrap();
+    }
+
+    async fn rows(&self, sql: &str) -> (Vec<String>, Vec<Vec<Option<String>>>) {
+        let mut session = session(&self.0).await;
+        session.query_drop("SET time_zone = '+00:00'").await.unwrap();
+        let mut answer = session.query_iter(written(sql)).await.unwrap();
+        let columns = answer.columns().unwrap();
+        let names = columns.iter().map(|column| column.name_str().into_owned()).collect();
+        let rows: Vec<mysql_async::Row> = answer.collect().await.unwrap();
+        let text = |value: mysql_async::Value| match value {
+            mysql_async::Value::Bytes(bytes) => Some(String::from_utf8(bytes).unwrap()),
+            _ => None,
+        };
+        (names, rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect())
+    }
+
+    fn micros(&self, column: &str) -> String {
+        format!("CAST(UNIX_TIMESTAMP({column}) * 1000000 AS SIGNED)")
+    }
+}
+
+fn written(sql: &str) -> String {
+    sql.replace("@key", "`key`").replace('@', "seriatim_")
+}
+
+async fn drained(store: &Mysql) -> Drained {
+    store.drain_inbox(DrainInbox { rows_max: 1_000, ..Default::default() }).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_becomes_a_job_with_all_that_it_says() {
+    both::a_row_becomes_a_job_with_all_that_it_says(Own(new_database().await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_rolled_back_leaves_nothing() {
+    both::what_is_rolled_back_leaves_nothing(Own(new_database().await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_are_pushed_in_their_order_and_in_parts() {
+    both::rows_are_pushed_in_their_order_and_in_parts(Own(new_database().await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bad_rows_are_refused_with_the_reason_and_hold_nobody_up() {
+    both::bad_rows_are_refused_with_the_reason_and_hold_nobody_up(Own(new_database().await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_bad_rows_are_refused_and_the_latest_are_kept() {
+    both::many_bad_rows_are_refused_and_the_latest_are_kept(Own(new_database().await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deeds_wait_for_their_answer_and_keep_their_place() {
+    both::deeds_wait_for_their_answer_and_keep_their_place(Own(new_database().await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_callers_push_each_row_once() {
+    both::several_callers_push_each_row_once(Own(new_database().await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_runs_what_sql_inserts_and_hears_of_it() {
+    both::an_engine_runs_what_sql_inserts_and_hears_of_it(Own(new_database().await)).await;
+}
+
+#[tokio::test]
+async fn a_row_that_commits_late_is_not_lost_and_follows_those_before_it() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    let insert = |number: u32| {
+        written(&format!("INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'k', '{number}')"))
+    };
+    let (mut late, mut soon) = (session(&database).await, session(&database).await);
+    late.query_drop(format!("START TRANSACTION; {}", insert(1))).await.unwrap();
+    soon.query_drop(insert(2)).await.unwrap();
+    assert_eq!(drained(&store).await.jobs[0].payload.to_value(), 2, "it does not wait for others");
+    late.query_drop("COMMIT").await.unwrap();
+    soon.query_drop(insert(3)).await.unwrap();
+    let rest: Vec<_> =
+        drained(&store).await.jobs.iter().map(|job| job.payload.to_value()).collect();
+    assert_eq!(rest, [1, 3], "in the order of the commits");
+}
+
+#[tokio::test]
+async fn a_row_that_a_transaction_has_locked_is_passed_by() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    let two = written(
+        "INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'a', '1'), ('q', 'b', '2')",
+    );
+    let mut session = session(&database).await;
+    session.query_drop(two).await.unwrap();
+    let locked = written("START TRANSACTION; DELETE FROM @inbox WHERE id = 1");
+    session.query_drop(locked).await.unwrap();
+    assert_eq!(drained(&store).await.jobs[0].payload.to_value(), 2);
+    session.query_drop("ROLLBACK").await.unwrap();
+    assert_eq!(drained(&store).await.jobs[0].payload.to_value(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn n2_the_views_show_every_job_lane_and_node_as_the_store_does() {
+    sql_views::the_views_show_every_job_lane_and_node_as_the_store_does(Own(new_database().await))
+        .await;
+}
