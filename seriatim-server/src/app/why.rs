@@ -82,6 +82,12 @@ impl Why {
         if working.is_empty() {
             return Self::NobodyWorks;
         }
+        let serves = |group: &str| working.iter().any(|node| node.info.groups.iter().any(|of| of == group));
+        if let Some(group) = options.and_then(|options| options.consumer_group.as_deref())
+            && !serves(group)
+        {
+            return Self::Bound { to: format!("group {group}") };
+        }
         if working.iter().all(|node| node.info.busy >= node.info.concurrency) {
             let slots = working.iter().map(|node| u64::from(node.info.concurrency)).sum();
             return Self::Busy { slots };

@@ -43,6 +43,13 @@ pub(crate) struct LaneJob<'a> {
     job_id: JobId,
     score: f64,
     payload: &'a RawValue,
+    /// As pushed
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consumer_group: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partition_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    producer: Option<&'a str>,
     /// W3C trace context
     #[serde(skip_serializing_if = "Option::is_none")]
     traceparent: Option<&'a str>,
@@ -83,7 +90,16 @@ impl<'a> Lane<'a> {
 }
 
 impl<'a> LaneJob<'a> {
-    pub(crate) fn new(job: &TurnJob, payload: &'a RawValue, traceparent: Option<&'a str>) -> Self {
-        Self { job_id: job.id, score: job.score, payload, traceparent }
+    pub(crate) fn new(job: &'a TurnJob, payload: &'a RawValue, traceparent: Option<&'a str>) -> Self {
+        let options = job.options.as_deref();
+        Self {
+            job_id: job.id,
+            score: job.score,
+            payload,
+            consumer_group: options.and_then(|options| options.consumer_group.as_deref()),
+            partition_key: options.and_then(|options| options.partition_key.as_deref()),
+            producer: options.and_then(|options| options.producer.as_deref()),
+            traceparent,
+        }
     }
 }

@@ -118,6 +118,9 @@ pub struct NodeInfo {
     pub version: String,
     /// The queues that it works on.
     pub queues: Vec<String>,
+    /// The consumer groups whose jobs it takes, besides jobs without a group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
     /// Most concurrent handler calls.
     pub concurrency: u32,
     /// Handler calls under way.
@@ -155,6 +158,7 @@ impl NodeInfo {
             queues: Vec::new(),
             concurrency: 1,
             busy: 0,
+            groups: Vec::new(),
             prefetched: BTreeMap::new(),
             periodic: Vec::new(),
             started_at: Timestamp::of_this_machine(),

@@ -1,8 +1,8 @@
-//! Jobs bound to a node that does not exist.
+//! Jobs bound to a node that does not exist, or to a group that no node serves.
 
 use std::collections::BTreeMap;
 
-use seriatim::store::JobView;
+use seriatim::store::{JobView, NodeView};
 
 use super::finding::{Finding, Severity};
 use super::look::Seen;
@@ -38,7 +38,45 @@ fn of_queue(queue: &str, jobs: &[JobView], seen: &Seen) -> Vec<Finding> {
         );
         Some(Finding::new(Severity::Serious, format!("queue {queue}"), found, advice))
     };
-    by_node.into_iter().filter_map(finding).collect()
+    let mut findings: Vec<Finding> = by_node.into_iter().filter_map(finding).collect();
+    findings.extend(of_groups(queue, jobs, seen));
+    findings
+}
+
+fn of_groups(queue: &str, jobs: &[JobView], seen: &Seen) -> Vec<Finding> {
+    let mut by_group: BTreeMap<&str, Vec<&JobView>> = BTreeMap::new();
+    for job in jobs {
+        let options = job.options.as_deref();
+        if let Some(group) = options.and_then(|options| options.consumer_group.as_deref()) {
+            by_group.entry(group).or_default().push(job);
+        }
+    }
+    let serves = |group: &str| {
+        living(seen).any(|node| {
+            let has = |all: &[String], one: &str| all.iter().any(|of| of == one);
+            has(&node.info.queues, queue) && has(&node.info.groups, group)
+        })
+    };
+    let finding = |(group, jobs): (&str, Vec<&JobView>)| {
+        let first = jobs.first()?;
+        let found = format!(
+            "{} for the consumer group {:?}, which no node of this queue serves: {}",
+            match jobs.len() as u64 {
+                1 => "1 waiting job is".to_owned(),
+                several => format!("{} are", count(several, "waiting job")),
+            },
+            one_line(group),
+            first.id
+        );
+        let advice =
+            format!("start a node with [node] groups = [{group:?}] and a worker for {queue}");
+        Some(Finding::new(Severity::Serious, format!("queue {queue}"), found, advice))
+    };
+    by_group.into_iter().filter(|(group, _)| !serves(group)).filter_map(finding).collect()
+}
+
+fn living(seen: &Seen) -> impl Iterator<Item = &NodeView> {
+    seen.nodes.iter().filter(|node| !node.dead && !is_late(node, seen.now))
 }
 
 /// Why no node of this name claims jobs of the queue; none if one does.

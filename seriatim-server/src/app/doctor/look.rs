@@ -21,7 +21,7 @@ const FAILED_MAX: usize = 100;
 const LANES_MAX: usize = 1_000;
 /// Dead jobs read of each queue, latest first.
 const DEAD_MAX: usize = 100;
-/// Waiting jobs read of each queue for bindings to nodes, oldest first.
+/// Waiting jobs read of each queue for bindings to nodes and groups, oldest first.
 const WAITING_MAX: usize = 1_000;
 /// Smaller differences of clocks are not reported.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ pub(crate) struct Seen {
     pub(crate) running: Vec<Running>,
     /// Lanes with failures, and held or paused ones.
     pub(crate) troubled: Vec<Running>,
-    /// The oldest waiting jobs that are bound to a node, by queue.
+    /// The oldest waiting jobs that are bound to a node or a group, by queue.
     pub(crate) bound: Vec<(Arc<str>, Vec<JobView>)>,
     /// The latest dead jobs, by queue.
     pub(crate) dead: Vec<(Arc<str>, Vec<JobView>)>,
@@ -65,7 +65,10 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
                 .jobs(JobQuery { rows_max: WAITING_MAX, payload_bytes_max, ..query })
                 .await?
                 .rows;
-            jobs.retain(|job| job.options.as_ref().is_some_and(|options| options.node.is_some()));
+            jobs.retain(|job| {
+                let options = job.options.as_deref();
+                options.is_some_and(|own| own.node.is_some() || own.consumer_group.is_some())
+            });
             bound.push((queue.queue.clone(), jobs));
         }
         if queue.dead > 0 {

@@ -284,7 +284,8 @@ impl Order {
     /// The node as which the worker claims.
     async fn node(&self) -> Result<NodeId, Problem> {
         let (workers, store) = (&self.app.workers, &*self.app.store);
-        workers.claiming(store, &self.worker, &self.queues, self.lanes_max, self.lease).await
+        let of = (&*self.queues, &*self.groups);
+        workers.claiming(store, &self.worker, of, self.lanes_max, self.lease).await
     }
 
     /// What a claim brings; nothing when there is no such queue.

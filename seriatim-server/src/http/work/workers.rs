@@ -107,7 +107,7 @@ impl Workers {
         &self,
         store: &dyn Store,
         worker: &Remote,
-        queues: &[String],
+        (queues, groups): (&[String], &[Arc<str>]),
         lanes_max: usize,
         lease: Duration,
     ) -> Result<NodeId, Problem> {
@@ -115,6 +115,7 @@ impl Workers {
             known.lease = lease;
             known.info.lease = lease.max(LEASE_DEFAULT);
             known.info.queues = queues.to_vec();
+            known.info.groups = groups.iter().map(ToString::to_string).collect();
             known.info.concurrency = u32::try_from(lanes_max).unwrap_or(u32::MAX);
         })?;
         let beats_every = known.info.lease / BEATS_PER_LEASE;

@@ -156,6 +156,21 @@ async fn d18_a_job_bound_to_a_node_that_is_not_there_is_serious() {
 }
 
 #[tokio::test]
+async fn d13_a_job_of_a_group_that_no_node_serves_is_serious() {
+    let house = House::new().await;
+    let mut job = order(1, 1);
+    job.options.consumer_group = Some("eu".to_owned());
+    let waits = house.hand.push(job).await.to_string();
+    let said = findings(&house.site, 1);
+    assert_found(&said, "serious", &["group", "eu", "which no node of this queue serves", &waits]);
+    let mut node = NodeInfo::new("eu-1".into(), Duration::from_secs(60));
+    (node.groups, node.queues) = (vec!["eu".to_owned()], vec!["orders".to_owned()]);
+    let beat = Heartbeat { now: Some(house.hand.now), node, beats: Vec::new() };
+    house.hand.store.heartbeat(beat).await.unwrap();
+    findings(&house.site, 0);
+}
+
+#[tokio::test]
 async fn d18_definitions_that_differ_are_told() {
     let house = House::new().await;
     let config = "[queues.orders]\nmode = \"accumulate\"\nmax_retries = 3\n[queues.mails]\nmode = \"exclusive\"\n[queues.new]\nmode = \"fifo\"\n";

@@ -80,6 +80,7 @@ impl Pulser {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             queues: core.sources.iter().map(|source| source.name.to_string()).collect(),
+            groups: settings.groups.iter().map(ToString::to_string).collect(),
             concurrency: settings.concurrency as u32,
             busy: 0,
             prefetched: BTreeMap::new(),
