@@ -340,8 +340,8 @@ fn every_endpoint_works_and_every_documented_field_is_sent_on_sqlite() {
 }
 
 /// Fields of the history after its first minute, of more than a thousand nodes, of other filters of operations, of
-/// large deletions, of streams, and of nodes with troubles.
-const NOT_IN_THE_WALK: [&str; 29] = [
+/// large deletions, of streams, and of nodes with troubles or periodic programs.
+const NOT_IN_THE_WALK: [&str; 35] = [
     "Dated.at",
     "Dated.dead",
     "Dated.done",
@@ -350,6 +350,7 @@ const NOT_IN_THE_WALK: [&str; 29] = [
     "Dated.lag",
     "Dated.retrying",
     "Dated.running",
+    "Node.periodic",
     "Nodes.left_out",
     "OperationWish.cause",
     "OperationWish.error",
@@ -358,6 +359,11 @@ const NOT_IN_THE_WALK: [&str; 29] = [
     "OperationWish.lanes",
     "OperationWish.state",
     "OperationWish.task",
+    "PeriodicProgram.error",
+    "PeriodicProgram.failures",
+    "PeriodicProgram.name",
+    "PeriodicProgram.runs",
+    "PeriodicProgram.state",
     "Preview.confirm",
     "Streamed.created",
     "Streamed.duplicate",
