@@ -119,7 +119,7 @@ impl Client {
     /// commit.
     ///
     /// ```
-    /// # use seriatim::{Client, Job, NextPush, store::Memory};
+    /// # use seriatim::{Client, Job, store::{Memory, NextPush}};
     /// # let client = Client::new(std::sync::Arc::new(Memory::new()));
     /// client.around(|jobs: Vec<Job>, push: NextPush| async move {
     ///     let (began, count) = (std::time::Instant::now(), jobs.len());

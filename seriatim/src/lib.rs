@@ -51,7 +51,7 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Client, NextPush};
+pub use client::Client;
 pub use connect::{connect, connect_existing};
 pub use contract::SharedStore;
 #[cfg(feature = "cron")]
@@ -87,6 +87,7 @@ pub use stopping::shutdown_signal;
 /// The store contract: its requests and answers, the rules that all stores share, and the stores themselves. For
 /// authors of a store.
 pub mod store {
+    pub use crate::client::NextPush;
     pub use crate::contract::*;
     pub use crate::model::id::{LaneId, NodeId, REMOTE_NAME_START, Token};
     pub use crate::model::job::{JobOptions, validate_queue_name};

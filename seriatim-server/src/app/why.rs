@@ -82,7 +82,8 @@ impl Why {
         if working.is_empty() {
             return Self::NobodyWorks;
         }
-        let serves = |group: &str| working.iter().any(|node| node.info.groups.iter().any(|of| of == group));
+        let serves =
+            |group: &str| working.iter().any(|node| node.info.groups.iter().any(|of| of == group));
         if let Some(group) = options.and_then(|options| options.consumer_group.as_deref())
             && !serves(group)
         {

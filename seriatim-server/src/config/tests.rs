@@ -140,7 +140,7 @@ fn d11_queues_workers_and_cron_entries_may_come_from_variables_alone() {
     let config = read("", &variables).unwrap();
     config.validate("the environment").unwrap();
     assert_eq!((config.workers[0].queue.as_str(), config.cron[0].name()), ("etl", "n"));
-    let wrong = |name, value| read("", &[(name, value)]).unwrap_err().to_string();
+    let wrong = |name, value| read("", &[(name, value)]).unwrap_err();
     let told = wrong("SERIATIM_WORKERS", "[{ queue = 7 }]");
     assert!(told.contains("SERIATIM_WORKERS") && told.contains("queue"), "{told}");
     let told = wrong("SERIATIM_WORKERS", "etl");

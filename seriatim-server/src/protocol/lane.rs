@@ -90,7 +90,11 @@ impl<'a> Lane<'a> {
 }
 
 impl<'a> LaneJob<'a> {
-    pub(crate) fn new(job: &'a TurnJob, payload: &'a RawValue, traceparent: Option<&'a str>) -> Self {
+    pub(crate) fn new(
+        job: &'a TurnJob,
+        payload: &'a RawValue,
+        traceparent: Option<&'a str>,
+    ) -> Self {
         let options = job.options.as_deref();
         Self {
             job_id: job.id,

@@ -34,7 +34,7 @@ impl Import {
         let variables = dotenv::read(&text).map_err(wrong)?;
         let made = dataloader::configuration(&variables).map_err(wrong)?;
         say(made.text.trim_end());
-        made.left.iter().for_each(|left| hint(left));
+        made.left.iter().for_each(hint);
         Ok(())
     }
 }

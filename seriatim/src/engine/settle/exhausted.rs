@@ -66,6 +66,7 @@ mod document {
 
     use crate::model::payload::Payload;
 
+    #[expect(clippy::ref_option, reason = "serde calls it with this type")]
     pub(super) fn serialize<S: Serializer>(
         payload: &Option<Payload>,
         to: S,

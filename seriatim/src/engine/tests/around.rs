@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
+use crate::client::NextPush;
 use crate::contract::JobState;
 use crate::engine::*;
 use crate::*;
