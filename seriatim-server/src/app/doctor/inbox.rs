@@ -38,7 +38,7 @@ fn refused(seen: &Seen) -> Option<Finding> {
         .into_iter()
         .filter_map(|(name, text)| Some(format!(", {name} {:?}", one_line(text.as_deref()?))));
     let found = format!(
-        "{many}{} that SQL sessions inserted cannot be jobs; the latest is row {}{}: {}",
+        "{many}{} refused; the latest is row {}{}: {}",
         count(rows.len() as u64, "row"),
         last.row,
         names.collect::<String>(),
