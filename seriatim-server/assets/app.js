@@ -27,7 +27,7 @@
     one('[data-announce]').textContent = text;
   };
 
-  // Whether somebody is busy in an element: its rows must not move.
+  // Whether the visitor is busy in an element: its rows must not move.
   const busy = (element) => element.matches(':hover') || element.contains(document.activeElement) ||
     (!getSelection().isCollapsed && element.contains(getSelection().anchorNode));
 
@@ -38,7 +38,7 @@
     if (open) each('details', old).forEach((details) => { details.open = true; });
   };
 
-  // Cell by cell: rows keep their place while somebody points at them.
+  // Cell by cell: rows keep their place under the pointer.
   const patchRows = (old, fresh) => {
     const rows = new Map(each('tbody > tr[id]', fresh).map((row) => [row.id, row]));
     const known = new Set();

@@ -9,6 +9,8 @@ use seriatim::Timestamp;
 use seriatim::limits::NOTES_MAX;
 use seriatim::store::{Note, NoteQuery, Store};
 
+use super::notes;
+
 /// Deeds that a store remembers, and how long.
 const DEEDS_MAX: usize = 100_000;
 const KEPT_FOR: Duration = Duration::from_secs(365 * 24 * 3_600);
@@ -178,14 +180,7 @@ pub(crate) async fn latest(
 
 /// Forgets what is too old or too much.
 pub(crate) async fn trim(store: &dyn Store, now: Timestamp) -> seriatim::Result<()> {
-    let mut count = 0;
-    let mut query = NoteQuery::of(&Of::All.prefix());
-    loop {
-        let notes = store.read_notes(query.clone()).await?;
-        let Some(last) = notes.last() else { break };
-        count += notes.len();
-        query.from = format!("{} ", last.name);
-    }
+    let count = notes::count(store, &Of::All.prefix()).await?;
     let oldest = format!("{}{:016}", Of::All.prefix(), (now - KEPT_FOR).as_micros());
     let mut surplus = count.saturating_sub(DEEDS_MAX);
     loop {

@@ -10,6 +10,7 @@ use seriatim::{JobId, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::notes;
 use crate::base::lock::lock;
 use crate::protocol::document::JobFailure as Failure;
 use crate::protocol::value::Time;
@@ -105,14 +106,7 @@ pub(crate) async fn of(store: &dyn Store, job: JobId) -> seriatim::Result<Vec<Fa
 pub(crate) async fn trim(store: &dyn Store, now: Timestamp) -> seriatim::Result<()> {
     let oldest = prefix(JobId::new((now - KEPT_FOR).max(Timestamp::default()), 0, 0, 0));
     delete(store, &oldest, usize::MAX).await?;
-    let mut count = 0;
-    let mut query = NoteQuery::of("failed/");
-    loop {
-        let notes = store.read_notes(query.clone()).await?;
-        let Some(last) = notes.last() else { break };
-        count += notes.len();
-        query.from = format!("{} ", last.name);
-    }
+    let count = notes::count(store, "failed/").await?;
     delete(store, "failed/~", count.saturating_sub(FAILURES_MAX)).await
 }
 

@@ -19,6 +19,7 @@ pub(crate) mod lane_pages;
 pub(crate) mod lanes;
 pub(crate) mod morgue;
 pub(crate) mod nodes;
+pub(crate) mod notes;
 pub(crate) mod operations;
 pub(crate) mod queues;
 pub(crate) mod range;

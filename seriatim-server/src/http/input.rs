@@ -236,6 +236,11 @@ fn of_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> Probl
     Problem::invalid(field, detail)
 }
 
+/// A field of a form may be empty.
+pub(super) fn given(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -45,6 +45,9 @@ pub(super) const BODIES_BYTES: ByClass<Shares> = ByClass {
 };
 /// The jobs made of the largest body may take one such part more than the body; the room is reserved from the beginning.
 const MADE_OF_BODY_PART: u32 = 16;
+/// A database's driver copies such a part of a body beyond what is counted otherwise, so large bodies are pushed one at a
+/// time.
+const COPIED_BODY_PART: u32 = 2;
 /// What a job in memory counts, besides its payload.
 pub(super) const JOB_BYTES: usize = 1 << 10;
 /// Larger documents are read and written on threads that may block.
@@ -219,10 +222,8 @@ impl Budgets {
             return Err(Problem::too_large(bytes_max));
         }
         let pool = self.bodies.of(caller.class);
-        // The jobs made of a large body take little more than it, but a database's driver copies them: large bodies are
-        // pushed one at a time.
         let most = bytes_max as u32 + bytes_max as u32 / MADE_OF_BODY_PART;
-        let room = (announced as u32 + announced as u32 / 2).min(most);
+        let room = (announced as u32 + announced as u32 / COPIED_BODY_PART).min(most);
         let share = pool.take(&caller.party, room, ANSWER_WAIT_MAX).await;
         let mut read = Body { bytes: Bytes::new(), share: Some(share.ok_or_else(full)?) };
         let mut frames = body.into_data_stream();

@@ -27,6 +27,6 @@ pub struct PeriodicView {
     pub runs: u64,
     /// How often it has failed.
     pub failures: u64,
-    /// The last failure, cut to the length of an error.
+    /// The last failure, cut to 500 bytes.
     pub error: Option<String>,
 }

@@ -29,7 +29,7 @@ use crate::handler::worker::Worker;
 use crate::model::error::{Error, Result};
 use crate::model::id::REMOTE_NAME_START;
 use crate::model::job::validate_queue_name;
-use crate::model::limits::WEIGHT_MAX;
+use crate::model::limits::{PERIODIC_MAX, WEIGHT_MAX};
 use crate::model::queue::Queue;
 use crate::observe::Observer;
 
@@ -388,6 +388,7 @@ impl EngineBuilder {
             return Err(Error::invalid(field, "must be more than zero"));
         }
         self.validate_queues()?;
+        self.validate_periodic()?;
         #[cfg(feature = "cron")]
         self.validate_crons()?;
         self.validate_leases()?;
@@ -412,6 +413,14 @@ impl EngineBuilder {
             let queue = self.queues.iter().find(|queue| queue.name == cron.queue());
             cron.validate(queue).map_err(|e| e.in_field(format!("cron.{}", cron.name())))
         })
+    }
+
+    fn validate_periodic(&self) -> Result<()> {
+        let count = self.hooks.periodic.len();
+        if count > PERIODIC_MAX {
+            return Err(Error::invalid("periodic", format!("has {count}: at most {PERIODIC_MAX}")));
+        }
+        Ok(())
     }
 
     fn validate_leases(&self) -> Result<()> {

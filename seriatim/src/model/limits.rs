@@ -39,6 +39,8 @@ pub const NOTE_BYTES_MAX: usize = 16 << 10;
 pub const NOTES_BYTES_MAX: usize = 4 << 20;
 /// Most notes that one call writes, reads or deletes.
 pub const NOTES_MAX: usize = 1_000;
+/// Most periodic workers of a node: each heartbeat reports all of them.
+pub const PERIODIC_MAX: usize = 100;
 /// Most rows of the inbox that one step pushes.
 pub const INBOX_ROWS_MAX: usize = 1_000;
 /// Payload bytes at which such a step ends early; the row that reaches the limit is left for the next one.

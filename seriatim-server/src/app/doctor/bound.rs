@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use seriatim::store::{JobView, NodeView};
+use seriatim::store::{JobOptions, JobView, NodeView};
 
 use super::finding::{Finding, Severity};
 use super::look::Seen;
@@ -14,77 +14,70 @@ pub(super) fn check(seen: &Seen) -> Vec<Finding> {
 }
 
 fn of_queue(queue: &str, jobs: &[JobView], seen: &Seen) -> Vec<Finding> {
-    let mut by_node: BTreeMap<&str, Vec<&JobView>> = BTreeMap::new();
-    for job in jobs {
-        if let Some(node) = job.options.as_ref().and_then(|options| options.node.as_deref()) {
-            by_node.entry(node).or_default().push(job);
-        }
-    }
-    let finding = |(node, jobs): (&str, Vec<&JobView>)| {
-        let why = absence(node, queue, seen)?;
-        let first = jobs.first()?;
-        let found = format!(
-            "{} bound to node {:?}, {why}: {}",
-            match jobs.len() as u64 {
-                1 => "1 waiting job is".to_owned(),
-                several => format!("{} are", count(several, "waiting job")),
-            },
-            one_line(node),
-            first.id
-        );
+    let about = || format!("queue {queue}");
+    let to_nodes = by(jobs, |options| options.node.as_deref());
+    let mut findings: Vec<Finding> = Vec::new();
+    for (node, jobs) in to_nodes {
+        let Some(why) = absence(node, queue, seen) else { continue };
+        let (waiting, first) = (waiting(&jobs), jobs[0].id);
+        let found = format!("{waiting} bound to node {:?}, {why}: {first}", one_line(node));
         let advice = format!(
-            "start a node with [node] id = {node:?} and a worker for {queue}, or let any node claim it: `seriatim jobs reassign {} --anyone`",
-            first.id
+            "start a node with [node] id = {node:?} and a worker for {queue}, or let any node claim it: `seriatim jobs reassign {first} --anyone`"
         );
-        Some(Finding::new(Severity::Serious, format!("queue {queue}"), found, advice))
-    };
-    let mut findings: Vec<Finding> = by_node.into_iter().filter_map(finding).collect();
-    findings.extend(of_groups(queue, jobs, seen));
-    findings
-}
-
-fn of_groups(queue: &str, jobs: &[JobView], seen: &Seen) -> Vec<Finding> {
-    let mut by_group: BTreeMap<&str, Vec<&JobView>> = BTreeMap::new();
-    for job in jobs {
-        let options = job.options.as_deref();
-        if let Some(group) = options.and_then(|options| options.consumer_group.as_deref()) {
-            by_group.entry(group).or_default().push(job);
-        }
+        findings.push(Finding::new(Severity::Serious, about(), found, advice));
     }
-    let serves = |group: &str| {
-        living(seen).any(|node| {
-            let has = |all: &[String], one: &str| all.iter().any(|of| of == one);
-            has(&node.info.queues, queue) && has(&node.info.groups, group)
-        })
-    };
-    let finding = |(group, jobs): (&str, Vec<&JobView>)| {
-        let first = jobs.first()?;
+    for (group, jobs) in by(jobs, |options| options.consumer_group.as_deref()) {
+        let serves = |node: &NodeView| node.info.groups.iter().any(|of| of == group);
+        if living(seen).any(|node| works_on(node, queue) && serves(node)) {
+            continue;
+        }
+        let (waiting, first) = (waiting(&jobs), jobs[0].id);
         let found = format!(
-            "{} for the consumer group {:?}, which no node of this queue serves: {}",
-            match jobs.len() as u64 {
-                1 => "1 waiting job is".to_owned(),
-                several => format!("{} are", count(several, "waiting job")),
-            },
-            one_line(group),
-            first.id
+            "{waiting} for the consumer group {:?}, which no node of this queue serves: {first}",
+            one_line(group)
         );
         let advice =
             format!("start a node with [node] groups = [{group:?}] and a worker for {queue}");
-        Some(Finding::new(Severity::Serious, format!("queue {queue}"), found, advice))
-    };
-    by_group.into_iter().filter(|(group, _)| !serves(group)).filter_map(finding).collect()
+        findings.push(Finding::new(Severity::Serious, about(), found, advice));
+    }
+    findings
+}
+
+/// The jobs that are bound, by what they are bound to.
+fn by<'a>(
+    jobs: &'a [JobView],
+    to: impl Fn(&'a JobOptions) -> Option<&'a str>,
+) -> BTreeMap<&'a str, Vec<&'a JobView>> {
+    let mut bound: BTreeMap<&str, Vec<&JobView>> = BTreeMap::new();
+    for job in jobs {
+        if let Some(name) = job.options.as_deref().and_then(&to) {
+            bound.entry(name).or_default().push(job);
+        }
+    }
+    bound
+}
+
+fn waiting(jobs: &[&JobView]) -> String {
+    match jobs.len() as u64 {
+        1 => "1 waiting job is".to_owned(),
+        several => format!("{} are", count(several, "waiting job")),
+    }
 }
 
 fn living(seen: &Seen) -> impl Iterator<Item = &NodeView> {
     seen.nodes.iter().filter(|node| !node.dead && !is_late(node, seen.now))
 }
 
+fn works_on(node: &NodeView, queue: &str) -> bool {
+    node.info.queues.iter().any(|of| of == queue)
+}
+
 /// Why no node of this name claims jobs of the queue; none if one does.
 fn absence(name: &str, queue: &str, seen: &Seen) -> Option<&'static str> {
-    let named: Vec<_> = seen.nodes.iter().filter(|node| *node.info.name == *name).collect();
-    let living: Vec<_> =
-        named.iter().filter(|node| !node.dead && !is_late(node, seen.now)).collect();
-    let works = living.iter().any(|node| node.info.queues.iter().any(|of| of == queue));
+    let is_named = |node: &&NodeView| *node.info.name == *name;
+    let named: Vec<_> = seen.nodes.iter().filter(is_named).collect();
+    let living: Vec<_> = living(seen).filter(is_named).collect();
+    let works = living.iter().any(|node| works_on(node, queue));
     match (named.is_empty(), living.is_empty(), works) {
         (true, ..) => Some("which is not known"),
         (false, true, _) if named.iter().all(|node| node.info.has_stopped()) => {

@@ -6,7 +6,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use seriatim::Timestamp;
 
-use super::super::input::Query;
+use super::super::input::{Query, given};
 use super::super::limits::PAGE_ROWS_DEFAULT;
 use super::super::problem::Problem;
 use super::super::state::Shared;
@@ -115,10 +115,6 @@ pub(super) async fn show(
     let rows = page.entries.into_iter().map(|deed| DeedRow::new(&visit, deed)).collect();
     let is_filtered = wish.is_filtered();
     visit.show(&Audit { frame: &visit.frame, wish: &wish, is_filtered, rows, next })
-}
-
-fn given(text: &str) -> Option<&str> {
-    Some(text).filter(|text| !text.is_empty())
 }
 
 fn moment(field: &'static str, text: &str) -> Result<Option<Timestamp>, Problem> {

@@ -6,7 +6,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use seriatim::store::LaneStage;
 
-use super::super::input::{Part, Query};
+use super::super::input::{Part, Query, given};
 use super::super::limits::PAGE_ROWS_DEFAULT;
 use super::super::problem::Problem;
 use super::super::state::Shared;
@@ -161,11 +161,6 @@ fn buttons(visit: &Visit, queue: &str, wish: &Wish) -> Vec<Button> {
         ..operations::Wish::new(*action, queue)
     };
     button::operations(visit, actions.iter().map(all))
-}
-
-/// A field of a form may be empty.
-fn given(text: &str) -> Option<&str> {
-    Some(text).filter(|text| !text.is_empty())
 }
 
 /// The choices: one state, any, or the several that the address names.

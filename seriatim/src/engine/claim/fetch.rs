@@ -263,8 +263,9 @@ impl Fetcher {
             Scheduler::Lag if asked.len() > 1 => self.ask_due(&asked).await,
             _ => vec![None; asked.len()],
         };
+        let weight = |source: &Source| source.weight(source.definition().as_deref());
         let weights: Vec<u32> =
-            asked.iter().map(|place| self.core.sources[*place].weight()).collect();
+            asked.iter().map(|place| weight(&self.core.sources[*place])).collect();
         let order = scheduler.order(&due, &weights, self.round);
         let mut order: Vec<usize> = order.into_iter().map(|at| asked[at]).collect();
         order.sort_by_key(|place| !self.core.prefers(*place));
@@ -313,7 +314,12 @@ impl Fetcher {
         let lanes = HELD_LANES_MAX.saturating_sub(held).min(look.most);
         let crashed = self.looks[place].crashed.most(&self.core.held);
         let most = Want { lanes, crashed };
-        core.dispatch.want(place, (definition.as_deref(), source.weight()), most, first)
+        core.dispatch.want(
+            place,
+            (definition.as_deref(), source.weight(definition.as_deref())),
+            most,
+            first,
+        )
     }
 
     /// Claims, and handles answers until another claim may be sent. True if one had lanes.

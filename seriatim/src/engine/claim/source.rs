@@ -48,9 +48,9 @@ impl Source {
     }
 
     /// The share under the `weighted` scheduler: this process's, or the queue's.
-    pub(in crate::engine) fn weight(&self) -> u32 {
+    pub(in crate::engine) fn weight(&self, definition: Option<&Queue>) -> u32 {
         let own = self.workers.iter().filter_map(|worker| worker.weight).max();
-        own.or_else(|| Some(self.definition()?.weight)).unwrap_or(1).max(1)
+        own.or_else(|| Some(definition?.weight)).unwrap_or(1).max(1)
     }
 
     /// The worker of a task: its own, or the one without a task.

@@ -1,4 +1,4 @@
-//! Retries as a worker sets them for its task, beside those of its queue.
+//! What a worker sets for itself, beside its queue; limits of what an engine is given.
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::{JobState, JobView};
@@ -100,4 +100,15 @@ async fn a_worker_with_too_many_retries_is_refused() {
     let worker = failing("welcome", &Log::default()).max_retries(1_000_001);
     let error = engine(&rig).with(worker).build().err().unwrap();
     assert_eq!(error.field(), Some("max_retries"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_periodic_workers_than_heartbeats_can_report_are_refused() {
+    let rig = Rig::new();
+    let add = |builder: EngineBuilder, n: usize| {
+        builder.periodic(Periodic::new(n.to_string(), secs(1), |_| async { Ok(()) }))
+    };
+    assert!((0..100).fold(engine(&rig), add).build().is_ok());
+    let error = (0..101).fold(engine(&rig), add).build().err().unwrap();
+    assert_eq!(error.field(), Some("periodic"));
 }

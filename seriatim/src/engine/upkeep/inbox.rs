@@ -39,10 +39,10 @@ struct Drainer {
     leads_until: Option<Instant>,
     /// Another node drains: until when this one does not look.
     away_until: Option<Instant>,
-    /// Whether the last round found rows, or was the first: then the store is told when there are none.
+    /// Whether the last round found rows, or was the first. Then the next round that finds none tells the store.
     is_active: bool,
-    /// Until the next look, unless a wake-up comes. Grows while nothing is found: who inserts may commit later than
-    /// the store is told to ring.
+    /// Until the next look, unless a wake-up comes. Grows while nothing is found: a transaction may commit after the store
+    /// was asked for wake-ups.
     pause: Duration,
     /// Most rows of the next step, reduced after a refusal: such a step is repeated in part.
     rows_max: usize,

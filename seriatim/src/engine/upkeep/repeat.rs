@@ -7,7 +7,10 @@ use crate::contract::{Lead, PeriodicState};
 use crate::engine::core::Core;
 use crate::engine::shield::shielded_future;
 use crate::engine::upkeep::periodic::{Periodic, Tick};
-use crate::model::limits::cut_error;
+use crate::model::text::cut_middle;
+
+/// Longest error that heartbeats report, in bytes.
+const ERROR_BYTES_MAX: usize = 500;
 
 /// Runs until the engine stops, which waits for the current run.
 pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
@@ -25,7 +28,8 @@ pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
             account.runs.fetch_add(1, Ordering::Relaxed);
             if let Some(error) = error {
                 tracing::error!(worker = &*periodic.name, "a periodic worker failed: {error}");
-                account.failed(cut_error(&error).into_owned());
+                // The log has all of it; a heartbeat is sent often.
+                account.failed(cut_middle(&error, ERROR_BYTES_MAX).into_owned());
             }
             account.is(PeriodicState::Idle);
         }

@@ -104,8 +104,8 @@ async fn oldest(work: &mut Work<'_>, rows_max: i64) -> Try<Oldest> {
 
 type Refused = Option<(Step, Vec<Row>, Timestamp)>;
 
-/// Pushes and deletes these rows, but not those that are gone, or that another transaction has locked: somebody is
-/// changing them.
+/// Pushes and deletes these rows, but not those that are gone, or that another transaction has locked
+/// to change them.
 async fn carry_out(
     work: &mut Work<'_>,
     request: &DrainInbox,

@@ -11,7 +11,7 @@ BEGIN
   RETURN (SELECT i.id FROM seriatim.inbox i WHERE i.refused IS NULL ORDER BY i.id + 0 LIMIT 1) IS NOT NULL;
 END $$;
 
--- The oldest rows, locked. Those that another transaction has locked are passed by: somebody is changing them. The
+-- The oldest rows, locked. Those that another transaction has locked are passed by. The
 -- caller holds the advisory lock of the inbox, taken in an earlier statement: this one's snapshot shows what the
 -- last holder deleted.
 CREATE FUNCTION seriatim.take_inbox(_rows_max bigint, _bytes_max bigint, _payload_max bigint) RETURNS SETOF text
