@@ -126,6 +126,11 @@ pub(crate) fn kill_all() {
     }
 }
 
+/// The process ids of all leaders.
+pub(crate) fn leaders() -> Vec<i32> {
+    lock(&LIVING).iter().copied().collect()
+}
+
 /// Does something with the numbers of all leaders, while none is started.
 pub(crate) fn with_leaders<T>(look: impl FnOnce(&BTreeSet<i32>) -> T) -> T {
     look(&lock(&LIVING))

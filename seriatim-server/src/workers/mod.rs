@@ -43,7 +43,7 @@ use seats::Seats;
 use supervisor::Team;
 use told::Told;
 
-pub(crate) use group::kill_all;
+pub(crate) use group::{kill_all, leaders};
 pub(crate) use hidden::hide;
 pub(crate) use leftovers::end as end_leftovers;
 

@@ -80,7 +80,7 @@ async fn an_entry_is_paused_run_and_resumed_from_the_command_line_and_that_is_au
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn l18_what_runs_is_dumped_to_the_log_when_asked() {
+async fn l18_e3_what_runs_is_dumped_to_the_log_and_to_a_file_when_asked() {
     let site = Site::new(&format!(
         "[queues.{QUEUE}]\nmode = \"fifo\"\n\
          [[workers]]\nqueue = \"{QUEUE}\"\ncommand = [\"sh\", \"-c\", \"touch begun; exec sleep 60\"]\n"
@@ -92,7 +92,13 @@ async fn l18_what_runs_is_dumped_to_the_log_when_asked() {
     wait_until(&store, |stats| stats.claimed > 0).await;
     site.appears("begun", &store).await;
     serving.signal(Signal::TTIN);
-    site.said("history.ndjson", "order-7", &store).await;
+    site.said("history.ndjson", "dump written to ", &store).await;
     let log = std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
-    assert!(log.contains("dump of what runs") && log.contains("age_s"), "{log}");
+    assert!(log.contains("dump: 1 calls run") && log.contains("order-7"), "{log}");
+    let (_, path) = log.split_once("dump written to ").unwrap();
+    let path = path.split_whitespace().next().unwrap();
+    let dump = std::fs::read_to_string(path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    assert!(dump.contains("\"order-7\"") && dump.contains("waits for the program sh"), "{dump}");
+    assert!(dump.lines().any(|line| line.starts_with("program ")), "{dump}");
 }

@@ -53,10 +53,9 @@ fn gone(node: &NodeView, seen: &Seen) -> Option<Finding> {
 fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
     let name = &*queue.queue;
     let about = format!("queue {name}");
-    let attended = seen
-        .nodes
-        .iter()
-        .any(|node| works(node, seen.now) && node.info.queues.iter().any(|queue| queue == name));
+    let of_queue = |node: &&NodeView| works(node, seen.now) && node.info.queues.iter().any(|queue| queue == name);
+    let nodes: Vec<&NodeView> = seen.nodes.iter().filter(of_queue).collect();
+    let attended = !nodes.is_empty();
     if queue.paused || queue.jobs == 0 {
         return None;
     }
@@ -83,16 +82,25 @@ fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
             Severity::Warning,
             about,
             format!("its oldest due lane has been waiting for {lag}"),
-            match queue.claimed {
-                0 => {
-                    "no turn of it runs: check the other findings and the logs of its nodes for workers that cannot start; otherwise raise `concurrency` or start more nodes"
-                }
-                _ => {
-                    "its nodes do not keep up: raise `concurrency`, start more nodes, or check the findings on slow turns"
-                }
-            },
+            lagging(queue, &nodes),
         )),
         (true, false) => None,
+    }
+}
+
+/// What to do about a queue that its nodes work on too slowly: whether they lack slots or keys.
+fn lagging(queue: &QueueStats, nodes: &[&NodeView]) -> String {
+    let slots: u64 = nodes.iter().map(|node| u64::from(node.info.concurrency)).sum();
+    let busy: u64 = nodes.iter().map(|node| u64::from(node.info.busy)).sum();
+    let slots_of_nodes = format!("{} of {}", count(slots, "slot"), count(nodes.len() as u64, "node"));
+    match slots.saturating_sub(busy) {
+        _ if queue.claimed == 0 => "no turn of it runs: check the other findings and the logs of its nodes for workers that cannot start; otherwise raise `concurrency` or start more nodes".to_owned(),
+        0 => format!(
+            "all {slots_of_nodes} are busy: raise `concurrency` if their CPUs are not, or start more nodes; check the findings on slow turns"
+        ),
+        free => format!(
+            "{free} of {slots_of_nodes} are free: its lanes wait for their keys, which run one turn at a time, or for the `concurrency` of a worker. Split the work over more keys, raise `batch_size`, or check the findings on slow turns"
+        ),
     }
 }
 

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn d11_the_variables_of_dataloader_become_a_configuration() {
+    fn d11_e6_the_variables_of_dataloader_become_a_configuration() {
         let made = of(&[
             ("APP_PORT", "8081"),
             ("DEBUG", "true"),

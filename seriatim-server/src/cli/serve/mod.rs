@@ -1,6 +1,7 @@
 //! `seriatim serve`: runs workers on the queues of a store.
 
 mod awaited;
+mod dump;
 mod signals;
 mod watch;
 
@@ -17,7 +18,8 @@ use seriatim::{
     store::Memory,
 };
 use seriatim_verify::checker::Recorder;
-use signals::{dump_when_asked, stop_requested};
+use dump::dump_when_asked;
+use signals::stop_requested;
 use tokio::task::JoinHandle;
 use watch::Watch;
 
@@ -143,7 +145,7 @@ impl Serve {
         let mut workers = Workers::new();
         let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?;
         let engine = traces.around(engine).turn_log(turn_log.clone()).build()?;
-        dump_when_asked(engine.handle())?;
+        dump_when_asked(engine.handle(), &config.workers)?;
         workers.tell(engine.handle());
         workers.reload_on_hangup()?;
         workers.reap_orphans()?;

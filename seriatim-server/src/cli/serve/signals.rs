@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use seriatim::engine::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
@@ -36,41 +35,8 @@ pub(crate) fn stop_requested() -> Result<impl Future<Output = ()>, SetupError> {
     })
 }
 
-/// At SIGTTIN, logs the running calls, one per line, oldest first.
-pub(crate) fn dump_when_asked(engine: Handle) -> Result<(), SetupError> {
-    let mut asked = listen(SignalKind::from_raw(rustix::process::Signal::TTIN.as_raw()))?;
-    tokio::spawn(async move {
-        while asked.recv().await.is_some() {
-            dump(&engine);
-        }
-    });
-    Ok(())
-}
-
-fn dump(engine: &Handle) {
-    let calls = engine.running();
-    tracing::info!(calls = calls.len(), "dump of what runs");
-    for call in calls {
-        let age_s = call.age.as_secs_f64();
-        let task = call.task.as_deref().unwrap_or("");
-        let (queue, keys) = (&*call.queue, call.keys.join(","));
-        tracing::info!(
-            queue,
-            task,
-            keys,
-            lanes = call.lanes,
-            age_s,
-            ending = call.asked_to_stop,
-            "running"
-        );
-    }
-    for worker in engine.periodic() {
-        let state = format!("{:?}", worker.state);
-        tracing::info!(name = worker.name, state, runs = worker.runs, "periodic worker");
-    }
-}
-
-fn listen(kind: SignalKind) -> Result<Signal, SetupError> {
+/// A stream of this signal.
+pub(super) fn listen(kind: SignalKind) -> Result<Signal, SetupError> {
     signal(kind).map_err(|e| SetupError::failed(format!("cannot listen for signals: {e}")))
 }
 

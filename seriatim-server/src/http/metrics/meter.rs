@@ -49,6 +49,7 @@ pub(crate) struct Meter {
     /// Of handlers, by queue.
     handlers: Mutex<BTreeMap<Arc<str>, Histogram>>,
     wakeups: AtomicU64,
+    rescued: AtomicU64,
     refused_logins: AtomicU64,
     /// By operation and kind. Both are few.
     errors: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
@@ -82,6 +83,11 @@ impl Meter {
         self.wakeups.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// This process took over so many expired turns.
+    pub(super) fn rescued(&self, turns: usize) {
+        self.rescued.fetch_add(turns as u64, Ordering::Relaxed);
+    }
+
     /// Counts a request with an unknown token.
     pub(crate) fn refused_login(&self) {
         self.refused_logins.fetch_add(1, Ordering::Relaxed);
@@ -113,6 +119,8 @@ impl Meter {
         head(text, "store_wakeups_total", "counter", "Wake-ups from the store to this process");
         let _ =
             writeln!(text, "seriatim_store_wakeups_total {}", self.wakeups.load(Ordering::Relaxed));
+        head(text, "rescued_total", "counter", "Expired turns that this process took over");
+        let _ = writeln!(text, "seriatim_rescued_total {}", self.rescued.load(Ordering::Relaxed));
         head(text, "store_errors_total", "counter", "Operations that the store refused or failed");
         for ((operation, kind), count) in lock(&self.errors).iter() {
             let labels = format!("operation=\"{operation}\",kind=\"{kind}\"");

@@ -125,6 +125,7 @@ impl Wrapper for Metered {
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
         let turns = self.counted("rescue", self.inner.rescue(request).await)?;
+        self.meter.rescued(turns.len());
         self.journal.rescued(&turns);
         Ok(turns)
     }

@@ -62,6 +62,42 @@ fn every_metric_of_the_dashboard_and_of_the_alerts_is_there() {
 }
 
 #[test]
+fn e7_the_alert_events_of_dataloader_have_a_metric_and_an_alert() {
+    let api = Api::start("");
+    let (metrics, alerts) = (api.get("/metrics").text(), file("alerts.yaml"));
+    let moving = file("../docs/moving.md");
+    let events = ["worker.claim.backoff", "worker.complete.failed", "reaper.requeued", "api.error"];
+    for event in events {
+        let row = moving.lines().find(|line| line.starts_with(&format!("| `{event}`"))).unwrap();
+        let metrics_of_it = named(row);
+        assert!(!metrics_of_it.is_empty(), "{row}");
+        for metric in metrics_of_it {
+            assert!(metrics.contains(&format!("# TYPE {metric} ")), "{event}: {metric}");
+        }
+        let names = row.split('`').filter(|word| word.starts_with("Seriatim"));
+        assert!(names.clone().count() > 0, "{row}");
+        for name in names {
+            assert!(alerts.contains(&format!("- alert: {name}\n")), "{event}: {name}");
+        }
+    }
+}
+
+#[test]
+fn the_configuration_of_a_package_is_understood() {
+    let text = file("seriatim.toml");
+    let site = crate::site::Site::new(&text);
+    let checked = site.run(&["config", "check"]);
+    assert!(checked.status.success(), "{}", crate::site::text(&checked));
+    // What it shows in comments is understood too.
+    let uncommented = text.replace("\n# [", "\n[").replace("\n# mode", "\nmode");
+    let uncommented =
+        uncommented.replace("\n# queue", "\nqueue").replace("\n# command", "\ncommand");
+    let site = crate::site::Site::new(&uncommented.replace("/usr/local/bin/sync-order", "true"));
+    let checked = site.run(&["config", "check"]);
+    assert!(checked.status.success(), "{}", crate::site::text(&checked));
+}
+
+#[test]
 fn the_probes_of_kubernetes_are_endpoints() {
     let api = Api::start("");
     let manifests = file("kubernetes.yaml");

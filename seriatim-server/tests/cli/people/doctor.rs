@@ -107,6 +107,26 @@ async fn d18_what_fails_again_and_again_lags_or_is_paused_is_a_warning() {
 }
 
 #[tokio::test]
+async fn e2_a_queue_that_lags_is_told_whether_slots_or_keys_are_missing() {
+    let site = Site::new("");
+    let mut hand = Hand::new(site.store().await, vec![Queue::fifo("mails")]).await;
+    let start = hand.now;
+    hand.now = start - Duration::from_secs(600);
+    hand.push(mail("ann")).await;
+    hand.push(mail("bob")).await;
+    hand.claim("mails").await;
+    hand.push(mail("eve")).await;
+    hand.now = start;
+    (hand.node.concurrency, hand.node.busy) = (4, 4);
+    hand.beat().await;
+    assert_found(&findings(&site, 0), "warning", &["queue mails", "all 4 slots of 1 node are busy"]);
+    hand.node.busy = 1;
+    hand.beat().await;
+    let few_keys = ["queue mails", "3 of 4 slots of 1 node are free", "more keys"];
+    assert_found(&findings(&site, 0), "warning", &few_keys);
+}
+
+#[tokio::test]
 async fn d18_a_node_that_is_gone_with_its_work_is_serious() {
     let site = Site::new("");
     let mut hand = Hand::new(site.store().await, vec![Queue::accumulate("orders")]).await;
