@@ -16,6 +16,23 @@ pub(crate) fn list(root: &Path) -> Result<BTreeSet<String>, String> {
     Ok(files)
 }
 
+/// Writes a file, and the folders that it is in.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), String> {
+    make_parent(path)?;
+    fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Copies a file, with its permissions, and makes the folders that the copy is in.
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    make_parent(to)?;
+    fs::copy(from, to).map(drop).map_err(|e| format!("{}: {e}", from.display()))
+}
+
+fn make_parent(path: &Path) -> Result<(), String> {
+    let folder = path.parent().unwrap_or(path);
+    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))
+}
+
 /// Replaces what a page has between the lines `<!-- MARK -->` and `<!-- /MARK -->`.
 pub(crate) fn replace_part(root: &Path, page: &str, mark: &str, part: &str) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{page}: {e}");

@@ -2,10 +2,12 @@
 
 mod axe;
 mod bench;
+mod book;
 mod campaign;
 mod cargo;
 mod coverage;
 mod deny;
+mod dist;
 mod faults;
 mod files;
 mod fleet;
@@ -37,6 +39,8 @@ Developer commands of Seriatim.
     cargo xtask names [--write] compares (or records) the public names of the library
     cargo xtask coverage        line coverage of the library by its tests; below 85 % it fails
     cargo xtask deny            licences, advisories and duplicates of dependencies (cargo-deny)
+    cargo xtask book            README.md and docs/ as a book with search (mdBook), in target/book/html
+    cargo xtask dist            archive, Debian package, list of parts and checksums of a release
     cargo xtask faults [--jobs N]
                                 kills, pauses and restarts processes and servers under a load of
                                 20,000 jobs (or N) in each mode, and checks each history
@@ -46,7 +50,7 @@ Developer commands of Seriatim.
     cargo xtask fuzz --minutes N [--seed S]
                                 fuzzes all parsers of foreign input (HTTP, workers, configuration, files, URLs,
                                 …) for N minutes in total: no panic, no 5xx, no hang, no memory growth
-    cargo xtask seeds           the rows of docs/parity.md, and the tests named after them
+    cargo xtask seeds [--write] compares (or records) the tests of the rows of docs/parity.md
     cargo xtask screenshots     takes the pictures of the dashboard in docs/images anew
     cargo xtask servers         private PostgreSQL, MariaDB and Redis servers for development and
                                 measurements, until Ctrl-C
@@ -101,10 +105,13 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["names", "--write"] => names::write(&root())?,
         ["coverage"] => coverage::run(&root())?,
         ["deny"] => deny::run(&root())?,
+        ["book"] => book::run(&root())?,
+        ["dist"] => dist::run(&root())?,
         ["campaign", rest @ ..] => campaign::run(&root(), rest)?,
         ["faults", rest @ ..] => faults::run(&root(), rest)?,
         ["fuzz", rest @ ..] => fuzz::run(&root(), rest)?,
-        ["seeds"] => seeds::run(&root())?,
+        ["seeds"] => seeds::check(&root())?,
+        ["seeds", "--write"] => seeds::write(&root())?,
         ["simulate", rest @ ..] => simulate::run(&root(), rest)?,
         ["bench-peers", rest @ ..] => peers::run(&root(), rest)?,
         ["bench", rest @ ..] => bench::run(&root(), rest)?,

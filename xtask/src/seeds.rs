@@ -1,4 +1,4 @@
-//! Lists the rows of `docs/parity.md`, and the tests named after them.
+//! `cargo xtask seeds`: the tests of each row of `docs/parity.md`, found by their names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,72 +7,140 @@ use std::path::Path;
 use crate::files;
 
 const TABLE: &str = "docs/parity.md";
+/// The rows that have no test yet, so that no other one loses its tests unseen.
+const WITHOUT: [&str; 1] = ["S11"];
 
-/// Prints each row with the number of its tests. A row without a test is not a failure.
-pub(crate) fn run(root: &Path) -> Result<(), String> {
-    let table = fs::read_to_string(root.join(TABLE)).map_err(|e| format!("{TABLE}: {e}"))?;
-    let rows = rows(&table);
-    let mut tests: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for path in files::list(root)?
-        .iter()
-        .filter(|path| Path::new(path).extension().is_some_and(|e| e == "rs"))
-    {
-        let text = fs::read_to_string(root.join(path)).map_err(|e| format!("{path}: {e}"))?;
-        for name in named(&text) {
-            let row = name.split('_').next().unwrap_or_default().to_uppercase();
-            tests.entry(row).or_default().push(name);
-        }
+/// A test, and its file from the root.
+type Test = (String, String);
+
+/// Compares the last column of the tables with the tests.
+pub(crate) fn check(root: &Path) -> Result<(), String> {
+    let (now, filled) = (read(root)?, filled(root)?);
+    if now == filled {
+        return Ok(());
     }
-    let mut missing = 0;
-    for (row, title) in &rows {
-        let named = tests.get(row).map_or(&[][..], Vec::as_slice);
-        missing += usize::from(named.is_empty());
-        let state = if named.is_empty() { "no test" } else { "" };
-        println!("{row:<4} {:>3}  {title:<60} {state}", named.len());
-        named.iter().for_each(|name| println!("            {name}"));
-    }
-    println!("{} rows, {missing} without a test", rows.len());
-    Ok(())
+    Err(format!("{TABLE}: its tests have changed: run `cargo xtask seeds --write`"))
 }
 
-/// The rows, as (row, feature).
-fn rows(table: &str) -> Vec<(String, String)> {
-    let cells = table.lines().filter_map(|line| {
-        let mut cells = line.strip_prefix("| ")?.split(" | ");
-        Some((cells.next()?.to_owned(), cells.next()?.to_owned()))
-    });
-    cells.filter(|(row, _)| is_row(row)).collect()
+/// Fills the last column of the tables.
+pub(crate) fn write(root: &Path) -> Result<(), String> {
+    fs::write(root.join(TABLE), filled(root)?).map_err(|e| format!("{TABLE}: {e}"))
+}
+
+fn read(root: &Path) -> Result<String, String> {
+    fs::read_to_string(root.join(TABLE)).map_err(|e| format!("{TABLE}: {e}"))
+}
+
+/// The page, with the tests of each row. A row without a test is refused.
+fn filled(root: &Path) -> Result<String, String> {
+    let (page, tests) = (read(root)?, tests(root)?);
+    let missing: Vec<&str> = page
+        .lines()
+        .filter_map(row_of)
+        .filter(|row| tests.contains_key(*row) == WITHOUT.contains(row))
+        .collect();
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        return Err(format!(
+            "{TABLE}: rows without a test, or wrongly listed in xtask/src/seeds.rs: {missing}"
+        ));
+    }
+    Ok(page.lines().map(|line| filled_line(line, &tests) + "\n").collect())
+}
+
+fn filled_line(line: &str, tests: &BTreeMap<String, Vec<Test>>) -> String {
+    let Some(row) = row_of(line) else {
+        return line.to_owned();
+    };
+    let mut cells: Vec<&str> = line.trim_end_matches(" |").split(" | ").collect();
+    cells.truncate(4);
+    let cell = cell(tests.get(row).map_or(&[], Vec::as_slice));
+    format!("{} | {cell} |", cells.join(" | "))
+}
+
+/// The first test, and how many others there are.
+fn cell(tests: &[Test]) -> String {
+    let Some((name, path)) = tests.first() else {
+        return "none yet".to_owned();
+    };
+    let stores = if path.contains("/conformance/") { ", on every store" } else { "" };
+    let more = match tests.len() - 1 {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("[`{name}`](../{path}){stores}{more}")
+}
+
+/// The tests of each row: those of the conformance suite first, then by file and name.
+fn tests(root: &Path) -> Result<BTreeMap<String, Vec<Test>>, String> {
+    let mut tests: BTreeMap<String, Vec<Test>> = BTreeMap::new();
+    let files = files::list(root)?;
+    for path in files.iter().filter(|path| Path::new(path).extension().is_some_and(|e| e == "rs")) {
+        let text = fs::read_to_string(root.join(path)).map_err(|e| format!("{path}: {e}"))?;
+        for (rows, name) in text.lines().filter_map(named) {
+            for row in rows {
+                tests.entry(row).or_default().push((name.to_owned(), path.clone()));
+            }
+        }
+    }
+    for named in tests.values_mut() {
+        named.sort_by_key(|(name, path)| {
+            (!path.contains("/conformance/"), path.clone(), name.clone())
+        });
+        named.dedup_by(|a, b| a.0 == b.0);
+    }
+    Ok(tests)
+}
+
+/// The row that a line of a table describes.
+fn row_of(line: &str) -> Option<&str> {
+    line.strip_prefix("| ")?.split(" | ").next().filter(|row| is_row(row))
 }
 
 fn is_row(text: &str) -> bool {
     let (letter, digits) = text.split_at(text.len().min(1));
-    matches!(letter, "L" | "S" | "N" | "D")
+    matches!(letter, "L" | "S" | "N" | "D" | "E")
         && !digits.is_empty()
         && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// The functions of a source file that are named after a row.
-fn named(source: &str) -> Vec<String> {
-    let functions = source.lines().filter_map(|line| {
-        let rest = line.trim_start();
-        let rest = rest.strip_prefix("async ").unwrap_or(rest).strip_prefix("fn ")?;
-        let name = rest.split(['(', '<']).next()?;
-        let row = name.split('_').next()?.to_uppercase();
-        (is_row(&row) && name.contains('_')).then(|| name.to_owned())
-    });
-    functions.collect()
+/// The rows after which a function is named, as in `l13_s7_middleware_stands_around_a_push`, and its name.
+fn named(line: &str) -> Option<(Vec<String>, &str)> {
+    let rest = line.trim_start();
+    let rest = rest.strip_prefix("async ").unwrap_or(rest).strip_prefix("fn ")?;
+    let name = rest.split(['(', '<']).next()?;
+    let words = name.split('_').map(str::to_uppercase);
+    let rows: Vec<String> = words.take_while(|word| is_row(word)).collect();
+    let is_named = !rows.is_empty() && name.split('_').count() > rows.len();
+    is_named.then_some((rows, name))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{named, rows};
+    use super::*;
 
     #[test]
-    fn rows_and_the_tests_named_after_them_are_found() {
-        let table = "| row | x | y |\n|---|---|---|\n| L7 | a morgue | b |\n| word | c | d |\n";
-        assert_eq!(rows(table), [("L7".to_owned(), "a morgue".to_owned())]);
-        let source =
-            "    async fn l7_jobs_die() {}\nfn lane_of() {}\nfn d12_steps<T>() {}\nfn l7() {}\n";
-        assert_eq!(named(source), ["l7_jobs_die", "d12_steps"]);
+    fn tests_are_found_by_the_rows_in_their_names() {
+        let found = |line| named(line).map(|(rows, name)| (rows.join("+"), name));
+        let expected = |rows: &str, name| Some((rows.to_owned(), name));
+        assert_eq!(found("    async fn l7_jobs_die() {"), expected("L7", "l7_jobs_die"));
+        assert_eq!(found("fn s4_e5_both<T>() {"), expected("S4+E5", "s4_e5_both"));
+        assert_eq!(found("fn lane_of() {"), None);
+        assert_eq!(found("fn l7() {"), None);
+    }
+
+    #[test]
+    fn the_last_column_names_the_first_test_and_counts_the_others() {
+        let test = |name: &str, path: &str| (name.to_owned(), path.to_owned());
+        let of_l7 =
+            vec![test("l7_a", "v/conformance/dead.rs"), test("l7_b", "s/tests/cli/morgue.rs")];
+        let tests = BTreeMap::from([("L7".to_owned(), of_l7)]);
+        assert_eq!(
+            filled_line("| L7 | a morgue | morgue | capped | old |", &tests),
+            "| L7 | a morgue | morgue | capped | \
+             [`l7_a`](../v/conformance/dead.rs), on every store, and 1 more |"
+        );
+        assert_eq!(filled_line("| row | x | y | z | test |", &tests), "| row | x | y | z | test |");
+        assert_eq!(filled_line("| S11 | a | b | c | |", &tests), "| S11 | a | b | c | none yet |");
     }
 }

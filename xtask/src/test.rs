@@ -17,6 +17,7 @@ use crate::axe;
 use crate::cargo;
 use crate::names;
 use crate::packages;
+use crate::seeds;
 use crate::step;
 use crate::tidy;
 use crate::totals::Totals;
@@ -76,6 +77,8 @@ impl<'a> Run<'a> {
         if !self.is_interrupted() {
             step::announce("public names");
             self.note(names::check(self.root));
+            step::announce("rows of docs/parity.md");
+            self.note(seeds::check(self.root));
         }
     }
 

@@ -88,7 +88,7 @@ async fn an_open_transaction_on_a_waiting_lane_holds_up_no_settle_where_little_w
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_open_transaction_with_many_new_jobs_holds_up_no_other_push() {
+async fn n3_an_open_transaction_with_many_new_jobs_holds_up_no_other_push() {
     let database = new_database().await;
     let store = open(&database).await;
     declare(&store, Queue::parallel("q")).await;

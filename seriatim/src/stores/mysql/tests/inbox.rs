@@ -88,7 +88,7 @@ async fn several_callers_push_each_row_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_runs_what_sql_inserts_and_hears_of_it() {
+async fn e8_an_engine_runs_what_sql_inserts_and_hears_of_it() {
     both::an_engine_runs_what_sql_inserts_and_hears_of_it(Own(new_database().await)).await;
 }
 

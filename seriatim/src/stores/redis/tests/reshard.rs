@@ -64,7 +64,7 @@ async fn half_claimed(store: &Redis) -> (Vec<Pushed>, Vec<Turn>) {
 }
 
 #[tokio::test]
-async fn a_key_stays_where_its_lane_is_and_all_that_was_pushed_is_found_and_cancelled() {
+async fn l20_a_key_stays_where_its_lane_is_and_all_that_was_pushed_is_found_and_cancelled() {
     let prefix = new_prefix();
     let (store, other) = (open(&prefix).await, open(&prefix).await);
     declare(&store, in_shards(Queue::fifo("q"), 1)).await;
@@ -90,7 +90,7 @@ async fn a_key_stays_where_its_lane_is_and_all_that_was_pushed_is_found_and_canc
 }
 
 #[tokio::test]
-async fn tokens_of_a_key_grow_also_from_one_shard_to_the_next() {
+async fn l20_tokens_of_a_key_grow_also_from_one_shard_to_the_next() {
     let prefix = new_prefix();
     let store = open(&prefix).await;
     declare(&store, in_shards(Queue::fifo("q"), 1)).await;
