@@ -65,6 +65,20 @@ pub(crate) fn cut_middle(text: &str, columns_max: usize) -> String {
     cut(text, columns_max - text[end..].width()) + &text[end..]
 }
 
+/// A number of bytes: `812 B`, `3.4 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1_024 {
+        return format!("{bytes} B");
+    }
+    let (mut value, mut unit) = (bytes as f64 / 1_024.0, 0);
+    while value >= 1_023.95 && unit + 1 < UNITS.len() {
+        value /= 1_024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
 /// `1 lane`, `2 lanes`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
@@ -87,6 +101,12 @@ pub(crate) fn retries_in_words(retry_count: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_told_in_a_unit_that_fits() {
+        let told = [0, 1_023, 1_024, 1_048_575, 3 << 30, u64::MAX].map(size);
+        assert_eq!(told, ["0 B", "1023 B", "1.0 KiB", "1.0 MiB", "3.0 GiB", "16384.0 PiB"]);
+    }
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {

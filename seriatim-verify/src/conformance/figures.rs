@@ -12,7 +12,26 @@ use super::bench::*;
 use super::case::{Case, listed};
 
 pub(super) fn cases() -> Vec<Case> {
-    listed![the_figures_of_every_ending_are_exact_in_every_mode]
+    listed![
+        the_figures_of_every_ending_are_exact_in_every_mode,
+        e1_the_server_tells_its_size_and_its_connections_within_their_limits,
+    ]
+}
+
+/// A store without a figure never has it.
+async fn e1_the_server_tells_its_size_and_its_connections_within_their_limits(mut bench: Bench) {
+    let before = bench.store.vitals().await.unwrap();
+    bench.push_all((0..200).map(|number| job(&number.to_string())).collect()).await;
+    let after = bench.store.vitals().await.unwrap();
+    for (vitals, other) in [(before, after), (after, before)] {
+        assert_eq!(vitals.bytes.is_some(), other.bytes.is_some());
+        assert!(vitals.bytes.is_none_or(|bytes| bytes > 0), "{vitals:?}");
+        assert!(vitals.bytes_max.is_none_or(|most| Some(most) >= vitals.bytes), "{vitals:?}");
+        assert!(vitals.connections.is_none_or(|open| open > 0), "{vitals:?}");
+        assert!(vitals.connections_max.is_none_or(|most| Some(most) >= vitals.connections));
+    }
+    // PostgreSQL counts a transaction some time after its end.
+    assert!(after.operations >= before.operations, "{before:?} {after:?}");
 }
 
 /// Turns of several jobs of one key, how they end, and what remains.

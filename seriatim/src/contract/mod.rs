@@ -27,6 +27,7 @@ pub(crate) mod schedules;
 pub(crate) mod transaction;
 pub(crate) mod trouble;
 pub(crate) mod views;
+mod vitals;
 pub(crate) mod wake;
 mod wrapper;
 
@@ -59,6 +60,7 @@ pub use schedules::{
 pub use transaction::Transaction;
 pub use trouble::{Trouble, TroubleKind};
 pub use views::*;
+pub use vitals::Vitals;
 pub use wake::{Bell, WAKE_QUEUES_MAX, Wake, Wakeups};
 pub use wrapper::Wrapper;
 

@@ -10,6 +10,7 @@ use super::fleet::{Command, NodeInfo};
 use super::job_query::JobQuery;
 use super::job_view::JobView;
 use super::lane_query::{LaneQuery, LaneStage};
+use super::vitals::Vitals;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
@@ -49,6 +50,9 @@ pub trait Views: Send + Sync {
 
     /// All nodes that are alive, or died or stopped within a day.
     async fn nodes(&self) -> Result<Vec<NodeView>>;
+
+    /// Sizes and counters of the store's server. The server may need some milliseconds for them: not for each call.
+    async fn vitals(&self) -> Result<Vitals>;
 }
 
 /// When a queue next has a lane to claim.

@@ -158,6 +158,7 @@ wrapper! {
         job(id: JobId) -> Option<JobView>;
         turn(lane: LaneId, token: Token) -> Option<Turn>;
         nodes() -> Vec<NodeView>;
+        vitals() -> Vitals;
     }
     Notebook {
         write_notes(notes: Vec<Note>) -> ();

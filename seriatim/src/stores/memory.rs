@@ -261,6 +261,10 @@ impl Views for Memory {
     async fn nodes(&self) -> Result<Vec<NodeView>> {
         Ok(self.open()?.node_views())
     }
+
+    async fn vitals(&self) -> Result<Vitals> {
+        Ok(Vitals::default())
+    }
 }
 
 impl Inbox for Memory {}

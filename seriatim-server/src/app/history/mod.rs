@@ -3,6 +3,7 @@
 
 mod point;
 mod recorder;
+mod rows;
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
@@ -10,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use seriatim::Timestamp;
 use seriatim::store::{NoteQuery, Store};
 
-pub(crate) use point::Point;
 use point::Row;
+pub(crate) use point::{Interval, Point, StorePoint};
 pub(crate) use recorder::Recorder;
 
 use crate::protocol::value::Time;
@@ -20,6 +21,8 @@ use crate::protocol::value::Time;
 pub(crate) const ALL: &str = "*";
 /// Stands for those that have no history of their own.
 const OTHER: &str = "*other";
+/// Stands for the store's server.
+const SERVER: &str = "*store";
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
@@ -145,6 +148,24 @@ pub(crate) async fn read(
     span: Span,
     now: Timestamp,
 ) -> seriatim::Result<Vec<(i64, Point)>> {
+    points(store, queue, span, now).await
+}
+
+/// The same of the store's server.
+pub(crate) async fn of_server(
+    store: &dyn Store,
+    span: Span,
+    now: Timestamp,
+) -> seriatim::Result<Vec<(i64, StorePoint)>> {
+    points(store, SERVER, span, now).await
+}
+
+async fn points<P: Interval>(
+    store: &dyn Store,
+    queue: &str,
+    span: Span,
+    now: Timestamp,
+) -> seriatim::Result<Vec<(i64, P)>> {
     let (series, now) = (span.series(), now.as_micros() / 1_000_000);
     let begin = now - span.seconds();
     let query = NoteQuery::new(series.name(queue, begin)..series.name(queue, now + series.row()));
@@ -152,7 +173,7 @@ pub(crate) async fn read(
     for note in store.read_notes(query).await? {
         let number = note.name.rsplit('/').next().and_then(|number| number.parse::<i64>().ok());
         let Some(begins) = number.map(|number| number * series.row()) else { continue };
-        let row = Row::read(&note.value);
+        let row = Row::<P>::read(&note.value);
         points.extend(
             row.points().map(|(slot, point)| (begins + slot as i64 * series.step(), point)),
         );

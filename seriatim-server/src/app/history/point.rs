@@ -3,6 +3,16 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+/// What a row keeps of an interval: numbers, and how those of two intervals become one.
+pub(crate) trait Interval: Copy {
+    fn numbers(self) -> [u64; NUMBERS];
+    fn of(numbers: [u64; NUMBERS]) -> Self;
+    /// One interval with this one behind it.
+    fn then(self, next: Self) -> Self;
+}
+
+/// Numbers of an interval.
+const NUMBERS: usize = 7;
 /// Points of a row: minutes of an hour, or hours of a day.
 const SLOTS_MAX: usize = 60;
 
@@ -22,13 +32,45 @@ pub(crate) struct Point {
     pub(crate) dead: u64,
 }
 
-impl Point {
-    fn numbers(self) -> [u64; 7] {
+/// What the store's server told of itself; zero if it tells nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StorePoint {
+    /// At the end of the interval
+    pub(crate) bytes: u64,
+    /// The most in the interval
+    pub(crate) connections: u64,
+    /// Transactions, statements or commands in the interval
+    pub(crate) operations: u64,
+}
+
+impl Interval for StorePoint {
+    fn numbers(self) -> [u64; NUMBERS] {
+        [self.bytes, self.connections, self.operations, 0, 0, 0, 0]
+    }
+
+    fn of([bytes, connections, operations, ..]: [u64; NUMBERS]) -> Self {
+        Self { bytes, connections, operations }
+    }
+
+    fn then(self, next: Self) -> Self {
+        Self {
+            bytes: next.bytes,
+            connections: self.connections.max(next.connections),
+            operations: self.operations + next.operations,
+        }
+    }
+}
+
+impl Interval for Point {
+    fn numbers(self) -> [u64; NUMBERS] {
         [self.done, self.failed, self.lag, self.jobs, self.running, self.retrying, self.dead]
     }
 
-    /// One interval with this one behind it.
-    pub(crate) fn then(self, next: Self) -> Self {
+    fn of([done, failed, lag, jobs, running, retrying, dead]: [u64; NUMBERS]) -> Self {
+        Self { done, failed, lag, jobs, running, retrying, dead }
+    }
+
+    fn then(self, next: Self) -> Self {
         Self {
             done: self.done + next.done,
             failed: self.failed + next.failed,
@@ -36,7 +78,9 @@ impl Point {
             ..next
         }
     }
+}
 
+impl Point {
     /// Two queues in the same interval.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
@@ -58,28 +102,28 @@ impl Point {
 
 /// Some points of an hour or a day.
 #[derive(Clone, Debug)]
-pub(super) struct Row([Option<Point>; SLOTS_MAX]);
+pub(super) struct Row<P>([Option<P>; SLOTS_MAX]);
 
-impl Default for Row {
+impl<P: Interval> Default for Row<P> {
     fn default() -> Self {
         Self([None; SLOTS_MAX])
     }
 }
 
-impl Row {
-    pub(super) fn set(&mut self, slot: usize, point: Point) {
+impl<P: Interval> Row<P> {
+    pub(super) fn set(&mut self, slot: usize, point: P) {
         if let Some(place) = self.0.get_mut(slot) {
             *place = Some(point);
         }
     }
 
-    pub(super) fn points(&self) -> impl Iterator<Item = (usize, Point)> {
+    pub(super) fn points(&self) -> impl Iterator<Item = (usize, P)> {
         self.0.iter().enumerate().filter_map(|(slot, point)| Some((slot, (*point)?)))
     }
 
     /// All points as one.
-    pub(super) fn together(&self) -> Option<Point> {
-        self.points().map(|(_, point)| point).reduce(Point::then)
+    pub(super) fn together(&self) -> Option<P> {
+        self.points().map(|(_, point)| point).reduce(P::then)
     }
 
     /// Of each point its slot and its numbers, 7 bits in a byte, the lowest first.
@@ -103,7 +147,7 @@ impl Row {
         let mut row = Self::default();
         let mut bytes = bytes.iter().copied();
         while let Some(slot) = bytes.next() {
-            let mut numbers = [0_u64; 7];
+            let mut numbers = [0_u64; NUMBERS];
             for number in &mut numbers {
                 let mut shift = 0;
                 loop {
@@ -115,8 +159,7 @@ impl Row {
                     }
                 }
             }
-            let [done, failed, lag, jobs, running, retrying, dead] = numbers;
-            row.set(slot as usize, Point { done, failed, lag, jobs, running, retrying, dead });
+            row.set(slot as usize, P::of(numbers));
         }
         row
     }
@@ -133,7 +176,7 @@ mod tests {
             let done = slot as u64 * 1_000;
             row.set(slot, Point { done, lag: 7, jobs: u64::MAX, dead: 128, ..Point::default() });
         }
-        let read = Row::read(&row.packed());
+        let read = Row::<Point>::read(&row.packed());
         assert!(read.points().eq(row.points()));
         assert_eq!(
             row.together().map(|all| (all.done, all.lag, all.dead)),
@@ -161,7 +204,7 @@ mod tests {
     fn what_is_no_row_is_read_without_harm() {
         for length in 0..200 {
             let bytes: Vec<u8> = (0..length).map(|i: u32| (i * 37 + length) as u8).collect();
-            assert!(Row::read(&bytes).points().count() <= SLOTS_MAX);
+            assert!(Row::<Point>::read(&bytes).points().count() <= SLOTS_MAX);
         }
     }
 }

@@ -6,16 +6,15 @@ use std::sync::Arc;
 
 use seriatim::Timestamp;
 use seriatim::limits::NOTES_MAX;
-use seriatim::store::{Note, NoteQuery, Store};
+use seriatim::store::{NoteQuery, Store};
 
-use super::point::{Point, Row};
-use super::{ALL, HOUR, MINUTE, OTHER, Series};
+use super::point::{Interval, Point, StorePoint};
+use super::rows::Rows;
+use super::{ALL, HOUR, MINUTE, OTHER, SERVER, Series};
 use crate::app::figures::Figures;
 
 /// Queues with a history of their own.
 const QUEUES_MAX: usize = 200;
-/// The point of an hour is brought up to date so often, in minutes.
-const HOURS_EVERY: i64 = 10;
 /// Old rows are deleted so often, in seconds.
 const CLEAN_EVERY: i64 = 6 * HOUR;
 
@@ -27,8 +26,10 @@ pub(crate) struct Recorder {
     /// The minute of `points`, as seconds.
     minute: i64,
     points: HashMap<Arc<str>, Point>,
-    /// Rows of the present hour and day, by name.
-    rows: HashMap<String, Row>,
+    rows: Rows<Point>,
+    server: Rows<StorePoint>,
+    /// What the server had counted a minute before.
+    operations: Option<u64>,
     cleaned: i64,
 }
 
@@ -76,6 +77,20 @@ impl Recorder {
         });
     }
 
+    /// What the store's server tells of itself, if it tells anything.
+    async fn of_server(&mut self, store: &dyn Store) -> seriatim::Result<Option<StorePoint>> {
+        let vitals = store.vitals().await?;
+        let before = std::mem::replace(&mut self.operations, vitals.operations);
+        // After a restart of the server its counter is below the one before.
+        let counted = before.zip(vitals.operations).and_then(|(old, new)| new.checked_sub(old));
+        let point = StorePoint {
+            bytes: vitals.bytes.unwrap_or_default(),
+            connections: vitals.connections.unwrap_or_default(),
+            operations: counted.unwrap_or_default(),
+        };
+        Ok((point != StorePoint::default()).then_some(point))
+    }
+
     async fn write(
         &mut self,
         store: &dyn Store,
@@ -94,50 +109,18 @@ impl Recorder {
         busy.push((ALL.into(), all));
         let mut notes = Vec::new();
         for (queue, point) in busy {
-            self.note(store, &queue, minute, point, &mut notes).await?;
+            self.rows.note(store, &queue, minute, point, &mut notes).await?;
         }
-        let present = [Series::Minutes, Series::Hours].map(|series| series.number(minute));
-        self.rows.retain(|name, _| present.iter().any(|number| name.ends_with(number)));
+        if let Some(point) = self.of_server(store).await? {
+            self.server.note(store, SERVER, minute, point, &mut notes).await?;
+        }
+        self.rows.keep(minute);
+        self.server.keep(minute);
         while !notes.is_empty() {
             let part = notes.split_off(notes.len().saturating_sub(NOTES_MAX));
             store.write_notes(part).await?;
         }
         Ok(())
-    }
-
-    /// The rows that a point changes.
-    async fn note(
-        &mut self,
-        store: &dyn Store,
-        queue: &str,
-        minute: i64,
-        point: Point,
-        notes: &mut Vec<Note>,
-    ) -> seriatim::Result<()> {
-        let row = self.row(store, Series::Minutes.name(queue, minute)).await?;
-        row.set((minute.rem_euclid(HOUR) / MINUTE) as usize, point);
-        let (packed, together) = (row.packed(), row.together());
-        notes.push(Note::new(Series::Minutes.name(queue, minute), packed));
-        let is_due = (minute / MINUTE).rem_euclid(HOURS_EVERY) == HOURS_EVERY - 1;
-        if let (true, Some(together)) = (is_due, together) {
-            let name = Series::Hours.name(queue, minute);
-            let row = self.row(store, name.clone()).await?;
-            row.set((minute.rem_euclid(super::DAY) / HOUR) as usize, together);
-            notes.push(Note::new(name, row.packed()));
-        }
-        Ok(())
-    }
-
-    /// The row of this name: another node may have written a part of it.
-    async fn row(&mut self, store: &dyn Store, name: String) -> seriatim::Result<&mut Row> {
-        if !self.rows.contains_key(&name) {
-            let only =
-                NoteQuery { rows_max: 1, ..NoteQuery::new(name.clone()..format!("{name} ")) };
-            let known = store.read_notes(only).await?;
-            let row = known.first().map(|note| Row::read(&note.value)).unwrap_or_default();
-            self.rows.insert(name.clone(), row);
-        }
-        Ok(self.rows.entry(name).or_default())
     }
 }
 
@@ -172,9 +155,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::time::Duration;
 
-    use seriatim::store::{Memory, Notebook, QueueStats};
+    use seriatim::store::{Memory, Note, Notebook, QueueStats};
 
-    use super::super::{Span, read};
+    use super::super::{Span, of_server, read};
     use super::*;
 
     fn figures(queue: &str, processed: u64, lag: u64) -> Figures {
@@ -202,6 +185,27 @@ mod tests {
         let first = at(0).as_micros() / 1_000_000 % 3_600;
         assert_eq!(told, [(first, 50, 9), (first + 60, 30, 3)]);
         assert_eq!(read(&store, ALL, Span::Hour, at(130)).await.unwrap(), minutes);
+    }
+
+    #[tokio::test]
+    async fn e1_the_size_of_the_store_is_recorded_beside_the_figures() {
+        let folder = std::env::temp_dir().join(format!("seriatim-vitals-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let url = format!("sqlite:{}", folder.join("jobs.db").display());
+        let store = seriatim::connect(&url).await.unwrap();
+        let mut recorder = Recorder::default();
+        for seconds in [0, 60, 120] {
+            recorder.add(&*store, &[figures("a", 1, 0)], at(seconds)).await.unwrap();
+        }
+        let points = of_server(&*store, Span::Hour, at(130)).await.unwrap();
+        store.close().await.unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(points.len(), 2);
+        assert!(points.iter().all(|(_, point)| point.bytes >= 4_096), "{points:?}");
+        // Memory tells nothing: no row is written.
+        let store = Memory::new();
+        recorder.add(&store, &[figures("a", 1, 0)], at(180)).await.unwrap();
+        assert_eq!(of_server(&store, Span::Hour, at(190)).await.unwrap(), []);
     }
 
     #[tokio::test]

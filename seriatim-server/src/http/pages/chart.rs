@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::app::history::{Point, Span};
+use crate::app::history::{Interval, Span};
 
 /// Bars of a chart, and its height, in its own units.
 const BARS: usize = 60;
@@ -17,14 +17,16 @@ pub(super) struct Chart {
     pub(super) svg: String,
     pub(super) last: String,
     pub(super) most: String,
+    /// It has no bar.
+    pub(super) is_flat: bool,
 }
 
 /// The intervals of a chart: those of one bar together.
-pub(super) fn bars(points: &[(i64, Point)], span: Span, now: i64) -> Vec<Option<Point>> {
+pub(super) fn bars<P: Interval>(points: &[(i64, P)], span: Span, now: i64) -> Vec<Option<P>> {
     let width = span.seconds() / BARS as i64;
     // Bars begin at whole intervals, so that they do not change while time goes on.
     let end = now - now.rem_euclid(width) + width;
-    let mut bars: Vec<Option<Point>> = vec![None; BARS];
+    let mut bars: Vec<Option<P>> = vec![None; BARS];
     for (at, point) in points {
         let back = (end - 1 - at).div_euclid(width);
         let place = usize::try_from(back).ok().and_then(|back| (BARS - 1).checked_sub(back));
@@ -36,11 +38,11 @@ pub(super) fn bars(points: &[(i64, Point)], span: Span, now: i64) -> Vec<Option<
 }
 
 impl Chart {
-    pub(super) fn new(
+    pub(super) fn new<P>(
         title: &'static str,
         class: &str,
-        bars: &[Option<Point>],
-        value: fn(&Point) -> u64,
+        bars: &[Option<P>],
+        value: fn(&P) -> u64,
         words: fn(u64) -> String,
     ) -> Self {
         let values: Vec<Option<u64>> = bars.iter().map(|bar| bar.as_ref().map(value)).collect();
@@ -57,13 +59,14 @@ impl Chart {
             "<svg class=\"chart {class}\" viewBox=\"0 0 {width} {HEIGHT}\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><path d=\"{path}\"/></svg>"
         );
         let last = values.iter().rev().flatten().next().copied().unwrap_or_default();
-        Self { title, svg, last: words(last), most: words(most) }
+        Self { title, svg, last: words(last), most: words(most), is_flat: most == 0 }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::history::Point;
 
     #[test]
     fn a_bar_has_all_of_its_interval_and_a_chart_is_small() {
@@ -81,7 +84,7 @@ mod tests {
         assert!(chart.svg.len() < 4_096, "{}", chart.svg.len());
         assert_eq!((&*chart.last, &*chart.most), ("1000000", "1000059"));
         let none =
-            Chart::new("done", "done", &[None; 60], |point| point.done, |value| value.to_string());
+            Chart::new("done", "done", &[None::<Point>; 60], |point| point.done, |value| value.to_string());
         assert!(none.svg.contains("d=\"\""));
     }
 }

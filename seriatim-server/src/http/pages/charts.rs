@@ -1,12 +1,14 @@
-//! The charts of a queue or of all: done, failed, lag.
+//! The charts of a queue, or of all and of the store's server.
 
 use serde::Deserialize;
+use seriatim::Timestamp;
 use seriatim::store::Store;
 
 use super::chart::{Chart, bars};
 use super::link;
 use super::visit::Visit;
-use crate::app::history::{Span, read};
+use crate::app::history::{self, ALL, Span, read};
+use crate::base::text::size;
 use crate::base::time::length;
 
 /// The spans that a visitor can choose.
@@ -43,17 +45,38 @@ impl Charts {
         let bars = bars(&points, span, now.as_micros() / 1_000_000);
         let number = |value: u64| value.to_string();
         let lag = |value: u64| length(std::time::Duration::from_secs(value));
+        let mut all = vec![
+            Chart::new("done", "done", &bars, |point| point.done, number),
+            Chart::new("failed", "failed", &bars, |point| point.failed, number),
+            Chart::new("worst lag", "lag", &bars, |point| point.lag, lag),
+            Chart::new("jobs", "jobs", &bars, |point| point.jobs, number),
+        ];
+        if queue == ALL {
+            all.extend(of_server(store, span, now).await?);
+        }
         Ok(Self {
-            all: vec![
-                Chart::new("done", "done", &bars, |point| point.done, number),
-                Chart::new("failed", "failed", &bars, |point| point.failed, number),
-                Chart::new("worst lag", "lag", &bars, |point| point.lag, lag),
-                Chart::new("jobs", "jobs", &bars, |point| point.jobs, number),
-            ],
+            all,
             spans: SPANS
                 .map(|(name, of)| (name, link::with(path, &[("span", name)]), of == span))
                 .to_vec(),
             is_empty: points.is_empty(),
         })
     }
+}
+
+/// The charts of the store's server, of figures that it has.
+async fn of_server(
+    store: &dyn Store,
+    span: Span,
+    now: Timestamp,
+) -> seriatim::Result<impl Iterator<Item = Chart>> {
+    let points = history::of_server(store, span, now).await?;
+    let bars = bars(&points, span, now.as_micros() / 1_000_000);
+    let number = |value: u64| value.to_string();
+    let charts = [
+        Chart::new("store: bytes", "jobs", &bars, |point| point.bytes, size),
+        Chart::new("store: connections", "jobs", &bars, |point| point.connections, number),
+        Chart::new("store: operations", "done", &bars, |point| point.operations, number),
+    ];
+    Ok(charts.into_iter().filter(|chart| !chart.is_flat))
 }

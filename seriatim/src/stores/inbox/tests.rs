@@ -252,7 +252,7 @@ pub(in crate::stores) async fn several_callers_push_each_row_once(database: impl
 }
 
 /// Polls never: only a wake-up finds the row in time.
-pub(in crate::stores) async fn e8_an_engine_runs_what_sql_inserts_and_hears_of_it(
+pub(in crate::stores) async fn an_engine_runs_what_sql_inserts_and_hears_of_it(
     database: impl Database,
 ) {
     let store = open(&database).await;

@@ -17,7 +17,7 @@ use super::work::Work;
 use super::{Inner, Mysql, claim, job_pages};
 use crate::contract::{
     JobQuery, JobView, LaneOrder, LaneQuery, LaneSource, LaneView, NodeView, Page, QueueDue,
-    QueueStats, QueueView, Views,
+    QueueStats, QueueView, Views, Vitals,
 };
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -29,6 +29,13 @@ use crate::stores::lane_filter::{Dialect, fits};
 use crate::stores::look::Look;
 use crate::stores::order::Order;
 use crate::stores::state::QueueRow;
+
+/// Of the tables of this database.
+const SIZES: &str = "SELECT CAST(SUM(data_length + index_length) AS SIGNED), @@max_connections \
+    FROM information_schema.tables WHERE table_schema = DATABASE()";
+/// Of the whole server.
+const COUNTERS: &str =
+    "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Questions')";
 
 #[async_trait]
 impl Views for Mysql {
@@ -62,6 +69,10 @@ impl Views for Mysql {
 
     async fn nodes(&self) -> Result<Vec<NodeView>> {
         transact!(self.inner, Lock::Look, None, work => node_views(work))
+    }
+
+    async fn vitals(&self) -> Result<Vitals> {
+        transact!(self.inner, Lock::Look, None, work => vitals(work))
     }
 }
 
@@ -232,6 +243,25 @@ async fn places(work: &mut Work<'_>, sql: &str) -> Try<Vec<(u64, Arc<str>)>> {
         found.push((row.int()? as u64, row.text()?));
     }
     Ok(found)
+}
+
+async fn vitals(work: &mut Work<'_>) -> Try<Vitals> {
+    let mut vitals = Vitals::default();
+    if let Some(row) = work.rows(SIZES).await?.pop() {
+        let mut columns = Columns::of(row);
+        vitals.bytes = columns.maybe_int()?.map(|bytes| bytes as u64);
+        vitals.connections_max = Some(columns.int()? as u64);
+    }
+    for row in work.rows(COUNTERS).await? {
+        let mut columns = Columns::of(row);
+        let name = columns.bytes()?;
+        let count = Some(columns.int()? as u64);
+        match name.as_deref() {
+            Some(b"Threads_connected") => vitals.connections = count,
+            _ => vitals.operations = count,
+        }
+    }
+    Ok(vitals)
 }
 
 async fn node_views(work: &mut Work<'_>) -> Try<Vec<NodeView>> {

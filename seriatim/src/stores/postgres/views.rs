@@ -15,7 +15,7 @@ use super::turn::turns;
 use crate::contract::errors::no_queue;
 use crate::contract::{
     JobQuery, JobState, JobView, LaneQuery, LaneView, NodeInfo, NodeView, Page, QueueDue,
-    QueueStats, QueueView, Views,
+    QueueStats, QueueView, Views, Vitals,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
@@ -38,6 +38,7 @@ const DUE: &str = "SELECT q.name, CASE WHEN NOT q.paused THEN \
     FROM seriatim.queue q WHERE cardinality($1::text[]) = 0 OR q.name = ANY ($1) ORDER BY q.number";
 
 const NODES: &str = "SELECT * FROM seriatim.node ORDER BY id";
+const VITALS: &str = include_str!("sql/vitals.sql");
 
 #[async_trait]
 impl Views for Postgres {
@@ -81,6 +82,21 @@ impl Views for Postgres {
 
     async fn nodes(&self) -> Result<Vec<NodeView>> {
         self.pool.query(NODES, &[]).await?.iter().map(node_view).collect()
+    }
+
+    async fn vitals(&self) -> Result<Vitals> {
+        let rows = self.pool.query(VITALS, &[]).await?;
+        let of = |name| {
+            let figure = |row| column::<_, i64>(row, name).map(|figure| figure as u64);
+            rows.first().map(figure).transpose()
+        };
+        Ok(Vitals {
+            bytes: of("bytes")?,
+            connections: of("connections")?,
+            connections_max: of("connections_max")?,
+            operations: of("operations")?,
+            ..Vitals::default()
+        })
     }
 }
 

@@ -1,10 +1,7 @@
 //! Warnings about server settings that may lose jobs, logged when the store is opened.
 
-use redis::Value;
-
 use super::address::Options;
-use super::fault::translate;
-use super::line::Failure;
+use super::info::{Info, collect, infos};
 use super::wire::Wire;
 use crate::model::error::{Error, ErrorKind, Result};
 
@@ -15,7 +12,7 @@ const VERSION_OF_WAITAOF: (u32, u32) = (7, 2);
 
 /// A server's description of itself.
 struct Server {
-    info: String,
+    info: Info,
     /// `appendfsync`, if the server reveals it (managed ones may not).
     fsync: Option<String>,
 }
@@ -37,24 +34,6 @@ pub(super) async fn check(wire: &Wire, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// `INFO` of the server; in a cluster, of each master that answers.
-async fn infos(wire: &Wire) -> Result<Vec<String>> {
-    let mut cmd = redis::cmd("INFO");
-    let (mut texts, mut failed) = (Vec::new(), None);
-    for (_, answer) in wire.send_each(cmd.arg("everything")).await {
-        match answer {
-            Ok(answer) => collect(answer, &mut texts),
-            Err(Failure::Sent(error) | Failure::Unsent(error)) => failed = Some(error),
-            Err(Failure::Unconfirmed { .. }) => {}
-        }
-    }
-    texts.retain(|text| text.contains("redis_version:"));
-    match failed.filter(|_| texts.is_empty()) {
-        Some(error) => Err(translate(error)),
-        None => Ok(texts),
-    }
-}
-
 async fn fsync_of(wire: &Wire) -> Option<String> {
     let mut cmd = redis::cmd("CONFIG");
     let (_, answer) = wire.send_each(cmd.arg("GET").arg("appendfsync")).await.pop()?;
@@ -64,31 +43,9 @@ async fn fsync_of(wire: &Wire) -> Option<String> {
     texts.get(at + 1).cloned()
 }
 
-/// The texts in an answer with any nesting.
-fn collect(value: Value, texts: &mut Vec<String>) {
-    match value {
-        Value::BulkString(bytes) => texts.push(String::from_utf8_lossy(&bytes).into_owned()),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => texts.push(text),
-        Value::Array(list) => list.into_iter().for_each(|value| collect(value, texts)),
-        Value::Map(pairs) => pairs.into_iter().for_each(|(name, value)| {
-            collect(name, texts);
-            collect(value, texts);
-        }),
-        _ => {}
-    }
-}
-
 impl Server {
-    fn field(&self, name: &str) -> &str {
-        let of_line = |line: &'_ str| -> Option<usize> {
-            line.strip_prefix(name)?.strip_prefix(':').map(str::len)
-        };
-        let line = self.info.lines().find_map(|line| Some((line, of_line(line)?)));
-        line.map_or("", |(line, length)| &line[line.len() - length..])
-    }
-
     fn check(&self, wire: &Wire, options: &Options) -> Result<()> {
-        let version = self.field("redis_version");
+        let version = self.info.field("redis_version");
         let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
         let known = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
         if known < VERSION_MIN {
@@ -104,7 +61,7 @@ impl Server {
                  appendfsync always there instead"
             ));
         }
-        if self.field("redis_mode") == "cluster" && !wire.is_cluster() {
+        if self.info.field("redis_mode") == "cluster" && !wire.is_cluster() {
             return unsupported(
                 "this Redis is a cluster: name it as redis-cluster://HOST:PORT,HOST:PORT".into(),
             );
@@ -115,14 +72,14 @@ impl Server {
     /// One sentence per setting that may lose jobs, with what to do.
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        let policy = self.field("maxmemory_policy");
-        if self.field("maxmemory") != "0" && policy.starts_with("allkeys") {
+        let policy = self.info.field("maxmemory_policy");
+        if self.info.field("maxmemory") != "0" && policy.starts_with("allkeys") {
             warnings.push(format!(
                 "this Redis deletes jobs when its memory is full (maxmemory-policy {policy}): set \
                  maxmemory-policy noeviction"
             ));
         }
-        if self.field("aof_enabled") != "1" {
+        if self.info.field("aof_enabled") != "1" {
             warnings.push(
                 "this Redis keeps no append-only file: a crash or restart loses every job since \
                  its last snapshot, and finished ones run again; set appendonly yes"
@@ -145,10 +102,10 @@ fn unsupported(message: String) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::Server;
+    use super::{Info, Server};
 
     fn warnings(info: &str, fsync: &str) -> Vec<String> {
-        Server { info: info.into(), fsync: Some(fsync.into()) }.warnings()
+        Server { info: Info(info.into()), fsync: Some(fsync.into()) }.warnings()
     }
 
     #[test]

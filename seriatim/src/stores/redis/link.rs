@@ -10,11 +10,13 @@ use super::args::Args;
 use super::confirming::CONFIRM_WITHIN;
 use super::durability;
 use super::fault::translate;
+use super::info;
 use super::line::Failure;
 use super::marks::Servers;
 use super::reply::Fields;
 use super::slots::tag_of;
 use super::wire::{Safety, Wire};
+use crate::contract::Vitals;
 use crate::model::error::{Error, ErrorKind, Result};
 
 /// The hash tag of what belongs to no shard. It also stands for commands without a key.
@@ -226,6 +228,10 @@ impl Link {
             Some((server, id.to_owned()))
         };
         answers.into_iter().filter_map(mark).collect()
+    }
+
+    pub(super) async fn vitals(&self) -> Result<Vitals> {
+        info::vitals(&self.wire).await
     }
 
     fn command(

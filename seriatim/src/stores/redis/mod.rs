@@ -18,6 +18,7 @@ mod dead;
 mod deletion;
 mod durability;
 mod fault;
+mod info;
 mod job_pages;
 mod layout;
 mod line;

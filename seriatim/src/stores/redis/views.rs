@@ -16,7 +16,7 @@ use super::page::{Chosen, Rows, lane_entry, runs};
 use super::reply::{Fields, Shard, corrupt, name_job, score_of};
 use crate::contract::{
     Command, JobQuery, JobState, JobView, LaneQuery, LaneState, LaneView, NodeInfo, NodeView, Page,
-    QueueDue, QueueStats, QueueView, Store, Views,
+    QueueDue, QueueStats, QueueView, Store, Views, Vitals,
 };
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -135,6 +135,10 @@ impl Views for Redis {
             redis::Value::Nil => Ok(None),
             turn => Fields::of(turn)?.turn(shard, &known.name).map(Some),
         }
+    }
+
+    async fn vitals(&self) -> Result<Vitals> {
+        self.link.vitals().await
     }
 
     async fn nodes(&self) -> Result<Vec<NodeView>> {

@@ -14,7 +14,7 @@ use super::row::{JOB_COLUMNS, Job};
 use super::tx::{QueueRow, Tx};
 use crate::contract::{
     JobQuery, JobState, JobView, LaneQuery, LaneView, NodeView, Page, QueueDue, QueueStats,
-    QueueView, Views,
+    QueueView, Views, Vitals,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
@@ -60,6 +60,10 @@ impl Views for Sqlite {
     async fn nodes(&self) -> Result<Vec<NodeView>> {
         self.look(|tx| tx.at(None).node_views()).await
     }
+
+    async fn vitals(&self) -> Result<Vitals> {
+        self.look(|tx| tx.at(None).vitals()).await
+    }
 }
 
 impl Tx<'_> {
@@ -73,6 +77,13 @@ impl Tx<'_> {
         let mut views: Vec<QueueView> = self.all_queues()?.into_iter().map(view).collect();
         views.sort_unstable_by(|a, b| a.queue.name.cmp(&b.queue.name));
         Ok(views)
+    }
+
+    /// The database without its write-ahead log, which is bounded.
+    pub(super) fn vitals(&mut self) -> Result<Vitals> {
+        let sql = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()";
+        let bytes: Vec<i64> = self.rows(sql, [], |row| row.get(0))?;
+        Ok(Vitals { bytes: bytes.first().map(|bytes| *bytes as u64), ..Vitals::default() })
     }
 
     pub(super) fn due(&mut self, queues: &[Arc<str>]) -> Result<Vec<QueueDue>> {
