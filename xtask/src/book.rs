@@ -74,11 +74,7 @@ fn write_source(root: &Path, src: &Path) -> Result<usize, String> {
 }
 
 /// README.md, and what the rows of its table name, each row as a part. A link to a folder stands for its pages.
-fn chapters(
-    root: &Path,
-    readme: &str,
-    files: &BTreeSet<String>,
-) -> Result<Vec<Chapter>, String> {
+fn chapters(root: &Path, readme: &str, files: &BTreeSet<String>) -> Result<Vec<Chapter>, String> {
     let chapter = |depth, title: &str, path: &str| Chapter {
         depth,
         title: title.to_owned(),
@@ -86,7 +82,8 @@ fn chapters(
     };
     let mut chapters = vec![chapter(0, "Seriatim", "README.md")];
     let rows = readme.lines().skip_while(|line| *line != "## Documentation").skip(1);
-    for row in rows.take_while(|line| !line.starts_with("## ")).filter(|row| row.starts_with("| ")) {
+    for row in rows.take_while(|line| !line.starts_with("## ")).filter(|row| row.starts_with("| "))
+    {
         for (text, path) in links(row).filter(|(_, path)| *path != "README.md") {
             if path.ends_with(".md") {
                 let title = title(&read(root, path)?).unwrap_or(text).to_owned();

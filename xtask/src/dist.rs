@@ -11,7 +11,8 @@ use crate::step;
 const PACKAGE: &str = "seriatim-server";
 /// As CycloneDX writes it.
 const SBOM: &str = "seriatim.cdx";
-const SBOM_INSTALL: &str = "the list of parts needs cargo-cyclonedx: cargo install --locked cargo-cyclonedx";
+const SBOM_INSTALL: &str =
+    "the list of parts needs cargo-cyclonedx: cargo install --locked cargo-cyclonedx";
 /// Files of the repository that go along, and their place in the archive.
 const FILES: [(&str, &str); 10] = [
     ("README.md", ""),

@@ -53,7 +53,9 @@ fn gone(node: &NodeView, seen: &Seen) -> Option<Finding> {
 fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
     let name = &*queue.queue;
     let about = format!("queue {name}");
-    let of_queue = |node: &&NodeView| works(node, seen.now) && node.info.queues.iter().any(|queue| queue == name);
+    let of_queue = |node: &&NodeView| {
+        works(node, seen.now) && node.info.queues.iter().any(|queue| queue == name)
+    };
     let nodes: Vec<&NodeView> = seen.nodes.iter().filter(of_queue).collect();
     let attended = !nodes.is_empty();
     if queue.paused || queue.jobs == 0 {
@@ -92,7 +94,8 @@ fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
 fn lagging(queue: &QueueStats, nodes: &[&NodeView]) -> String {
     let slots: u64 = nodes.iter().map(|node| u64::from(node.info.concurrency)).sum();
     let busy: u64 = nodes.iter().map(|node| u64::from(node.info.busy)).sum();
-    let slots_of_nodes = format!("{} of {}", count(slots, "slot"), count(nodes.len() as u64, "node"));
+    let slots_of_nodes =
+        format!("{} of {}", count(slots, "slot"), count(nodes.len() as u64, "node"));
     match slots.saturating_sub(busy) {
         _ if queue.claimed == 0 => "no turn of it runs: check the other findings and the logs of its nodes for workers that cannot start; otherwise raise `concurrency` or start more nodes".to_owned(),
         0 => format!(

@@ -81,7 +81,10 @@ fn line_of(call: &RunningCall, configured: &[WorkerConfig]) -> String {
 
 /// Programs and hosts only: arguments and paths may hold secrets.
 fn waited_for(worker: &WorkerConfig) -> String {
-    let host = worker.url.as_ref().and_then(|url| url.split("://").nth(1)?.split('/').next()?.rsplit('@').next());
+    let host = worker
+        .url
+        .as_ref()
+        .and_then(|url| url.split("://").nth(1)?.split('/').next()?.rsplit('@').next());
     match (worker.launch(), worker.builtin) {
         (Some(launch), _) => format!("the program {}", launch.name()),
         (None, Some(Builtin::Http)) => format!("the answer of {}", host.unwrap_or("its URL")),
@@ -92,7 +95,8 @@ fn waited_for(worker: &WorkerConfig) -> String {
 
 /// Name and state of a process, as Linux tells them.
 fn state_of(pid: i32) -> String {
-    let read = |what: &str| std::fs::read_to_string(Path::new("/proc").join(format!("{pid}/{what}")));
+    let read =
+        |what: &str| std::fs::read_to_string(Path::new("/proc").join(format!("{pid}/{what}")));
     let Ok(status) = read("status") else {
         return "its state is not known on this system".to_owned();
     };

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use dump::dump_when_asked;
 use seriatim::store::Trouble;
 use seriatim::{
     EngineBuilder, Mode, Queue, SharedStore,
@@ -18,7 +19,6 @@ use seriatim::{
     store::Memory,
 };
 use seriatim_verify::checker::Recorder;
-use dump::dump_when_asked;
 use signals::stop_requested;
 use tokio::task::JoinHandle;
 use watch::Watch;

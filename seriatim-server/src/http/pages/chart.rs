@@ -83,8 +83,13 @@ mod tests {
             Chart::new("done", "done", &hour, |point| point.done, |value| value.to_string());
         assert!(chart.svg.len() < 4_096, "{}", chart.svg.len());
         assert_eq!((&*chart.last, &*chart.most), ("1000000", "1000059"));
-        let none =
-            Chart::new("done", "done", &[None::<Point>; 60], |point| point.done, |value| value.to_string());
+        let none = Chart::new(
+            "done",
+            "done",
+            &[None::<Point>; 60],
+            |point| point.done,
+            |value| value.to_string(),
+        );
         assert!(none.svg.contains("d=\"\""));
     }
 }

@@ -119,7 +119,11 @@ async fn e2_a_queue_that_lags_is_told_whether_slots_or_keys_are_missing() {
     hand.now = start;
     (hand.node.concurrency, hand.node.busy) = (4, 4);
     hand.beat().await;
-    assert_found(&findings(&site, 0), "warning", &["queue mails", "all 4 slots of 1 node are busy"]);
+    assert_found(
+        &findings(&site, 0),
+        "warning",
+        &["queue mails", "all 4 slots of 1 node are busy"],
+    );
     hand.node.busy = 1;
     hand.beat().await;
     let few_keys = ["queue mails", "3 of 4 slots of 1 node are free", "more keys"];

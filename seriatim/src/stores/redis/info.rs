@@ -21,7 +21,6 @@ impl Info {
         line.map_or("", |(line, length)| &line[line.len() - length..])
     }
 
-
     fn number(&self, name: &str) -> Option<u64> {
         self.field(name).parse().ok()
     }
