@@ -43,7 +43,7 @@ const INSTALLED: [(&str, &str); 11] = [
     ("LICENSE-APACHE", "usr/share/doc/seriatim/LICENSE-APACHE"),
 ];
 
-/// Makes everything in `target/dist/VERSION`.
+/// Makes everything in `target/releases/VERSION`.
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     let build =
         ["build", "--profile", "dist", "--locked", "--package", PACKAGE, "--features", "otlp"];
@@ -72,7 +72,7 @@ impl<'a> Release<'a> {
         let about = said(Command::new("rustc").arg("-vV"))?;
         let target = about.lines().find_map(|line| line.strip_prefix("host: "));
         let target = target.ok_or("rustc -vV names no host")?.to_owned();
-        let folder = root.join("target/dist").join(&version);
+        let folder = root.join("target/releases").join(&version);
         if folder.exists() {
             fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use seriatim::store::{JobQuery, JobState, Pushed, Settled, Store};
 use seriatim::{
-    Job, JobId, Payload, Queue, Result, Timestamp,
+    Error, Job, JobId, Payload, Queue, Timestamp,
     engine::Observer,
     store::{Fate, Settlement, Turn, Verdict, digest},
 };
@@ -48,8 +48,12 @@ impl<W: Write + Send + 'static> Recorder<W> {
     }
 
     /// Records a push that was sent at `sent_at` and answered now. `None`: the answer was lost.
-    pub fn pushed(&self, sent_at: Timestamp, job: &Job, answer: Option<&Result<Pushed>>) {
-        let pushed = answer.and_then(|answer| answer.as_ref().ok());
+    pub fn pushed(&self, sent_at: Timestamp, job: &Job, answer: Option<&Result<Pushed, Error>>) {
+        self.pushed_as(sent_at, job, answer.map(Result::as_ref));
+    }
+
+    fn pushed_as(&self, sent_at: Timestamp, job: &Job, answer: Option<Result<&Pushed, &Error>>) {
+        let pushed = answer.and_then(Result::ok);
         let result = match answer {
             Some(Ok(_)) => PushResult::Acknowledged,
             Some(Err(error)) if !error.is_transient() => PushResult::Refused,
@@ -74,7 +78,7 @@ impl<W: Write + Send + 'static> Recorder<W> {
     }
 
     /// Records all jobs that the store still has, and that the list is complete.
-    pub async fn finish(&self, store: &dyn Store) -> Result<()> {
+    pub async fn finish(&self, store: &dyn Store) -> Result<(), Error> {
         for view in store.queues().await? {
             for state in [JobState::Queued, JobState::Dead, JobState::Succeeded, JobState::Canceled]
             {
@@ -86,7 +90,12 @@ impl<W: Write + Send + 'static> Recorder<W> {
         Ok(())
     }
 
-    async fn finish_state(&self, store: &dyn Store, queue: &str, state: JobState) -> Result<()> {
+    async fn finish_state(
+        &self,
+        store: &dyn Store,
+        queue: &str,
+        state: JobState,
+    ) -> Result<(), Error> {
         let mut query = JobQuery::new(queue, state);
         loop {
             let page = store.jobs(query.clone()).await?;
@@ -102,6 +111,13 @@ impl<W: Write + Send + 'static> Recorder<W> {
 }
 
 impl<W: Write + Send + 'static> Observer for Recorder<W> {
+    fn push_answered(&self, sent_at: Timestamp, jobs: &[Job], answer: Result<&[Pushed], &Error>) {
+        for (place, job) in jobs.iter().enumerate() {
+            let of_job = answer.map(|pushed| &pushed[place]);
+            self.pushed_as(sent_at, job, Some(of_job));
+        }
+    }
+
     fn started(&self, turn: &Turn) {
         let handed = |job: &seriatim::store::TurnJob| Handed {
             job_id: job.id,

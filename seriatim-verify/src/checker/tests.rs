@@ -391,3 +391,42 @@ fn every_event_is_written_as_it_is_read() {
         assert_eq!(read(&text).unwrap().events(), std::slice::from_ref(event));
     }
 }
+
+#[derive(Clone, Default)]
+struct Written(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn pushes_of_an_observed_client_are_in_the_history() {
+    let (store, written) = (Arc::new(Memory::new()), Written::default());
+    let recorder = Recorder::new("pusher", written.clone());
+    let client = seriatim::Client::observed(store, Arc::new(recorder));
+    let jobs = (1..=2).map(|n| Job::new("q", &json!(n)).unwrap()).collect();
+    let pushed = client.push_all(jobs).await.unwrap();
+    // A refused one is there too, without an id.
+    client.push(Job::new("q", &json!(3)).unwrap().key("k")).await.unwrap_err();
+    let written = written.0.lock().unwrap().clone();
+    let events: Vec<serde_json::Value> = written
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect();
+    let told: Vec<_> = events
+        .iter()
+        .map(|event| (event["result"].as_str().unwrap(), event["job_id"].as_str()))
+        .collect();
+    let ids: Vec<String> = pushed.iter().map(|pushed| pushed.job_id.to_string()).collect();
+    assert_eq!(
+        told,
+        [("acknowledged", Some(&*ids[0])), ("acknowledged", Some(&*ids[1])), ("refused", None)]
+    );
+}
