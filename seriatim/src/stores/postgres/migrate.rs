@@ -1,11 +1,15 @@
-//! Creating the schema.
+//! Creating and upgrading the schema.
 
 use super::error;
 use super::pool::{Pool, in_schema};
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// The version that this build reads and writes. There is no upgrade from an earlier one.
-const VERSION: usize = 15;
+/// The oldest version with an upgrade.
+const OLDEST: usize = 15;
+/// What changes the tables from each version since [`OLDEST`] to the next. The functions are made anew.
+const STEPS: [&str; 0] = [];
+/// The version that this build reads and writes.
+const VERSION: usize = OLDEST + STEPS.len();
 /// What [`version`] answers when all tables were emptied, its own too.
 const EMPTIED: usize = 0;
 
@@ -30,7 +34,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/entry.sql"),
 ];
 
-/// Creates everything in one transaction, one node at a time.
+/// Creates or upgrades everything in one transaction, one node at a time.
 pub(super) async fn migrate(pool: &Pool) -> Result<()> {
     let mut loan = pool.lend().await?;
     let Some(client) = loan.client() else {
@@ -45,9 +49,10 @@ pub(super) async fn migrate(pool: &Pool) -> Result<()> {
     step.batch_execute(quiet).await.map_err(error::of_driver)?;
     let tables = match version(&step, &pool.schema).await? {
         Some(VERSION) => return raise_tokens(step, &pool.schema).await,
-        Some(EMPTIED) => None,
+        Some(EMPTIED) => &[][..],
+        Some(found) if (OLDEST..VERSION).contains(&found) => &STEPS[found - OLDEST..],
         Some(other) => return Err(other_version(other)),
-        None => Some(&SCHEMA),
+        None => &[SCHEMA],
     };
     // Not `IF NOT EXISTS`: that requires the right to create even if the schema exists.
     let exists = sql("SELECT to_regnamespace(rtrim('seriatim.', '.')) IS NOT NULL");
@@ -55,7 +60,7 @@ pub(super) async fn migrate(pool: &Pool) -> Result<()> {
         let create = format!("CREATE SCHEMA {}", pool.schema);
         step.batch_execute(&create).await.map_err(error::of_driver)?;
     }
-    for script in tables.into_iter().chain(FUNCTIONS) {
+    for script in tables.iter().chain(FUNCTIONS) {
         step.batch_execute(&sql(script)).await.map_err(error::of_driver)?;
     }
     let done = format!(
@@ -88,6 +93,13 @@ pub(super) async fn check(pool: &Pool) -> Result<()> {
     step.rollback().await.map_err(error::of_driver)?;
     match found {
         Some(VERSION) => Ok(()),
+        Some(other) if (OLDEST..VERSION).contains(&other) => {
+            let message = format!(
+                "the schema {} has version {other}, this program needs {VERSION}: migrate it first",
+                pool.schema
+            );
+            Err(Error::new(ErrorKind::Conflict, message))
+        }
         Some(other) => Err(other_version(other)),
         None => {
             let message = format!("the schema {} holds no store: migrate it first", pool.schema);
@@ -112,7 +124,7 @@ async fn is_true(step: &tokio_postgres::Transaction<'_>, sql: &str) -> Result<bo
 }
 
 fn other_version(found: usize) -> Error {
-    if found < VERSION {
+    if found < OLDEST {
         let message = format!(
             "the store in PostgreSQL has version {found}, of a build before the first release, and this \
              build knows version {VERSION}: drain it with the build that wrote it, then drop its schema"
