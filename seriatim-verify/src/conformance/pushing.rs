@@ -21,6 +21,7 @@ pub(super) fn cases() -> Vec<Case> {
         equal_payloads_merge_to_the_greatest_score_when_asked,
         equal_payloads_are_kept_apart_when_asked,
         payloads_are_equal_however_their_fields_are_ordered,
+        integers_beyond_64_bits_and_nul_characters_are_compared_and_kept_exactly,
         another_task_is_another_payload,
         fifo_and_exclusive_keep_equal_payloads_apart,
         a_payload_equal_to_one_in_flight_waits_for_the_next_turn,
@@ -115,6 +116,32 @@ async fn l4_equal_payloads_merge_to_the_least_score(mut bench: Bench) {
         (tags(&turn), scores),
         (vec!["v3".into(), "v1".into(), "v2".into()], vec![-5.0, 1.0, 2.0])
     );
+}
+
+async fn integers_beyond_64_bits_and_nul_characters_are_compared_and_kept_exactly(
+    mut bench: Bench,
+) {
+    bench.queue(Mode::Accumulate).await;
+    let texts = [
+        r#"{"id":123456789012345678901234567890}"#,
+        r#"{"id":123456789012345678901234567891}"#,
+        r#"{"id":"a\u0000b"}"#,
+        r#"{"id":"a\u0000c"}"#,
+    ];
+    let mut ids = Vec::new();
+    for (score, text) in texts.iter().enumerate() {
+        let mut job = job("").score(score as f64);
+        job.payload = Payload::from_json_text(text).unwrap();
+        let pushed = bench.push(job.clone()).await;
+        assert_eq!(pushed.status, Queued, "{text}");
+        assert_eq!(bench.push(job).await.status, Merged, "{text}");
+        ids.push(pushed.job_id);
+    }
+    let turn = bench.one().await;
+    for (job, (id, text)) in turn.jobs.iter().zip(ids.iter().zip(texts)) {
+        assert_eq!((job.id, job.payload.as_bytes()), (*id, text.as_bytes()));
+    }
+    assert_eq!(turn.jobs.len(), texts.len());
 }
 
 async fn equal_payloads_merge_to_the_greatest_score_when_asked(mut bench: Bench) {

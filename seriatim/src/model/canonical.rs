@@ -9,32 +9,36 @@ use std::ops::Range;
 use serde::Serialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// The document with sorted keys, the last of repeated keys, and no white space. `None` if it is not JSON.
+use super::numbers::Numbers;
+
+/// The document with sorted keys, the last of repeated keys, and no white space. Integers of any length are exact. `None`
+/// if it is not JSON.
 pub(crate) fn canonical(text: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut reader = serde_json::Deserializer::from_slice(text);
-    Writer(&mut out).deserialize(&mut reader).ok()?;
+    let mut numbers = Numbers::of(text);
+    Writer(&mut out, &mut numbers).deserialize(&mut reader).ok()?;
     reader.end().ok()?;
     Some(out)
 }
 
 /// Appends a value to the output.
-struct Writer<'a>(&'a mut Vec<u8>);
+struct Writer<'a, 't>(&'a mut Vec<u8>, &'a mut Numbers<'t>);
 
-impl Writer<'_> {
+impl Writer<'_, '_> {
     fn write<E: Error>(self, value: impl Serialize) -> Result<(), E> {
         serde_json::to_writer(self.0, &value).map_err(E::custom)
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Writer<'_> {
+impl<'de> DeserializeSeed<'de> for Writer<'_, '_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
         from.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Writer<'_> {
+impl<'de> Visitor<'de> for Writer<'_, '_> {
     type Value = ();
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
@@ -52,7 +56,12 @@ impl<'de> Visitor<'de> for Writer<'_> {
         self.write(value)
     }
     fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
-        self.write(value)
+        match self.1.next_as(value) {
+            Ok(Some(integer)) => self.0.extend_from_slice(integer),
+            Ok(None) => self.write(value)?,
+            Err(()) => return Err(E::custom("another number was expected")),
+        }
+        Ok(())
     }
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         self.write(text)
@@ -65,7 +74,7 @@ impl<'de> Visitor<'de> for Writer<'_> {
             if before > start {
                 self.0.push(b',');
             }
-            if list.next_element_seed(Writer(self.0))?.is_none() {
+            if list.next_element_seed(Writer(self.0, self.1))?.is_none() {
                 self.0.truncate(before);
                 self.0.push(b']');
                 return Ok(());
@@ -73,14 +82,14 @@ impl<'de> Visitor<'de> for Writer<'_> {
         }
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let out = self.0;
+        let Self(out, numbers) = self;
         let start = out.len();
         let mut fields: Vec<(Box<str>, Range<usize>)> = Vec::new();
         while let Some(name) = map.next_key::<Box<str>>()? {
             let from = out.len();
             serde_json::to_writer(&mut *out, &name).map_err(A::Error::custom)?;
             out.push(b':');
-            map.next_value_seed(Writer(&mut *out))?;
+            map.next_value_seed(Writer(&mut *out, &mut *numbers))?;
             fields.push((name, from..out.len()));
         }
         // Stable, so that the last of repeated keys stays last.
@@ -140,6 +149,8 @@ mod tests {
             Just("1E2".to_owned()),
             Just("1e999".to_owned()),
             Just("{".to_owned()),
+            // With it all numbers are looked at.
+            Just(r#""\\\"12345678901234567890""#.to_owned()),
             "[a-c]{0,2}".prop_map(|text| format!("\"\\u00e4{text}\\n\"")),
         ];
         plain.prop_recursive(4, 40, 5, |inner| {
@@ -160,6 +171,19 @@ mod tests {
             let written = canonical(text.as_bytes()).map(|bytes| String::from_utf8(bytes).unwrap());
             prop_assert_eq!(written, by_tree(&text));
         }
+    }
+
+    #[test]
+    fn integers_of_any_length_are_exact() {
+        let form = |text: &str| canonical(text.as_bytes()).map(|of| String::from_utf8(of).unwrap());
+        for exact in ["[18446744073709551616]", "[18446744073709551617]", "[-9223372036854775809]"]
+        {
+            assert_eq!(form(exact).as_deref(), Some(exact));
+        }
+        let text =
+            r#"{"b":[1.5,123456789012345678901234567890,-0,7],"a\"12345678901234567890123":1e3}"#;
+        let expected = r#"{"a\"12345678901234567890123":1000.0,"b":[1.5,123456789012345678901234567890,-0.0,7]}"#;
+        assert_eq!(form(text).as_deref(), Some(expected));
     }
 
     #[test]

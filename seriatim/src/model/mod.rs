@@ -9,6 +9,7 @@ pub(crate) mod id;
 pub(crate) mod job;
 pub mod limits;
 pub mod names;
+mod numbers;
 pub(crate) mod payload;
 pub(crate) mod queue;
 pub(crate) mod retry;
