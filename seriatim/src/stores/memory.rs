@@ -84,6 +84,7 @@ impl Store for Memory {
             claim_split: None,
             goes_on: true,
             inbox: false,
+            store_scope: true,
         }
     }
 

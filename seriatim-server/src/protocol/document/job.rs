@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use seriatim::store::{self, JobState, JobView, LaneId, NodeId, Page, PushStatus, Token};
-use seriatim::{Backoff, JobId, store::JobOptions};
+use seriatim::{Backoff, IdempotencyScope, JobId, store::JobOptions};
 
 use crate::protocol::schema::Foreign;
 use crate::protocol::value::{Length, Raw, Time};
@@ -86,6 +86,10 @@ struct Options {
     expires_at: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
     idempotency_key: Option<String>,
+    /// `store` if the idempotency key is unique in the whole store
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Foreign<IdempotencyScope>>")]
+    idempotency_scope: Option<IdempotencyScope>,
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -168,6 +172,8 @@ impl From<JobOptions> for Options {
             lease_ttl: options.lease_ttl.map(Length),
             expires_at: options.expires_at.map(Time),
             idempotency_key: options.idempotency_key,
+            idempotency_scope: Some(options.idempotency_scope)
+                .filter(|scope| *scope != IdempotencyScope::default()),
             node: options.node,
             consumer_group: options.consumer_group,
             partition_key: options.partition_key,

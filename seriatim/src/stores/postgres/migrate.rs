@@ -5,7 +5,7 @@ use super::pool::{Pool, in_schema};
 use crate::model::error::{Error, ErrorKind, Result};
 
 /// The version that this build reads and writes. There is no upgrade from an earlier one.
-const VERSION: usize = 15;
+const VERSION: usize = 16;
 /// What [`version`] answers when all tables were emptied, its own too.
 const EMPTIED: usize = 0;
 
