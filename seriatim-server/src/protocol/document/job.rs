@@ -43,6 +43,12 @@ pub(crate) struct Job {
     /// The latest failures, the last one first; absent in listings
     #[serde(skip_serializing_if = "Option::is_none")]
     failures: Option<Vec<JobFailure>>,
+    /// When it first failed; absent in listings, and if it did not or that is no longer noted
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed_at: Option<Time>,
+    /// When a retry of it last failed; absent likewise
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retried_at: Option<Time>,
     /// The last progress that the handler reported
     progress: Option<Raw>,
     /// Null if it is left out of a listing
@@ -125,6 +131,8 @@ impl From<JobView> for Job {
             heartbeat_at: job.heartbeat_at.map(Time),
             error: job.error,
             failures: None,
+            failed_at: None,
+            retried_at: None,
             progress: job.progress.map(Raw::Text),
             payload: match payload_left_out {
                 true => Raw::Text("null".into()),
@@ -145,8 +153,14 @@ impl From<JobView> for Job {
 }
 
 impl Job {
-    pub(crate) fn with_failures(self, failures: Vec<JobFailure>) -> Self {
-        Self { failures: Some(failures), ..self }
+    /// With its latest failures, the time of the first one and that of the last retry's.
+    pub(crate) fn with_failures(
+        self,
+        failures: Vec<JobFailure>,
+        failed_at: Option<Time>,
+        retried_at: Option<Time>,
+    ) -> Self {
+        Self { failures: Some(failures), failed_at, retried_at, ..self }
     }
 }
 
