@@ -16,6 +16,8 @@ export interface Fields {
   timeout?: Duration;
   expires_at?: string | number;
   idempotency_key?: string;
+  /** Where it is unique: for its queue and key (default), or in the whole store. */
+  idempotency_scope?: "key" | "store";
   [field: string]: Json;
 }
 

@@ -74,7 +74,7 @@ pub use machine::stand_in;
 pub use model::clock::Timestamp;
 pub use model::error::{Error, ErrorKind, Result};
 pub use model::id::JobId;
-pub use model::job::{Job, RunAt};
+pub use model::job::{IdempotencyScope, Job, RunAt};
 pub use model::limits;
 pub use model::payload::Payload;
 pub use model::queue::{DueRule, Merge, Mode, Queue};

@@ -61,6 +61,7 @@ class Job(TypedDict, total=False):
     timeout: Any
     expires_at: Any
     idempotency_key: str
+    idempotency_scope: str
 
 
 class Client:

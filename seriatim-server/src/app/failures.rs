@@ -95,10 +95,39 @@ impl Failures {
     }
 }
 
-/// The latest failures of a job, the last one first.
-pub(crate) async fn of(store: &dyn Store, job: JobId) -> seriatim::Result<Vec<Failure>> {
-    let latest = NoteQuery { backwards: true, rows_max: SHOWN, ..NoteQuery::of(&prefix(job)) };
-    let notes = store.read_notes(latest).await?;
+/// What is noted of a job's failures.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Noted {
+    /// The latest ones, the last one first.
+    pub(crate) latest: Vec<Failure>,
+    /// When it first failed.
+    pub(crate) first: Option<Time>,
+}
+
+impl Noted {
+    /// When it last failed after a retry.
+    pub(crate) fn retried(&self) -> Option<Time> {
+        self.latest.first().filter(|_| self.latest.len() > 1).map(|failure| failure.at)
+    }
+}
+
+/// The failures of a job.
+pub(crate) async fn of(store: &dyn Store, job: JobId) -> seriatim::Result<Noted> {
+    let all = NoteQuery::of(&prefix(job));
+    let latest = NoteQuery { backwards: true, rows_max: SHOWN, ..all.clone() };
+    let latest = read(store, latest).await?;
+    let first = match latest.len() < SHOWN {
+        true => latest.last().map(|failure| failure.at),
+        false => {
+            let first = read(store, NoteQuery { rows_max: 1, ..all }).await?;
+            first.first().map(|failure| failure.at)
+        }
+    };
+    Ok(Noted { latest, first })
+}
+
+async fn read(store: &dyn Store, query: NoteQuery) -> seriatim::Result<Vec<Failure>> {
+    let notes = store.read_notes(query).await?;
     Ok(notes.iter().filter_map(|note| serde_json::from_slice(&note.value).ok()).collect())
 }
 
@@ -157,10 +186,15 @@ mod tests {
         for i in 0..20 {
             note(&store, job(now, 1 + i % 2), i as i64).await;
         }
-        let failures = of(&store, job(now, 2)).await.unwrap();
-        let errors: Vec<&str> = failures.iter().map(|failure| &*failure.error).collect();
+        let noted = of(&store, job(now, 2)).await.unwrap();
+        let errors: Vec<&str> = noted.latest.iter().map(|failure| &*failure.error).collect();
         assert_eq!(errors, ["at 19", "at 17", "at 15", "at 13", "at 11", "at 9", "at 7", "at 5"]);
-        assert_eq!(of(&store, job(now, 3)).await.unwrap(), []);
+        let time = |micros| Some(Time(Timestamp::from_micros(micros)));
+        assert_eq!((noted.first, noted.retried()), (time(1), time(19)), "as Sidekiq has them");
+        assert_eq!(of(&store, job(now, 3)).await.unwrap(), Noted::default());
+        note(&store, job(now, 4), 7).await;
+        let once = of(&store, job(now, 4)).await.unwrap();
+        assert_eq!((once.first, once.retried()), (time(7), None));
     }
 
     #[tokio::test]
@@ -170,7 +204,7 @@ mod tests {
         note(&store, old, 1).await;
         note(&store, new, 2).await;
         trim(&store, now).await.unwrap();
-        assert_eq!(of(&store, old).await.unwrap(), []);
-        assert_eq!(of(&store, new).await.unwrap().len(), 1);
+        assert_eq!(of(&store, old).await.unwrap(), Noted::default());
+        assert_eq!(of(&store, new).await.unwrap().latest.len(), 1);
     }
 }

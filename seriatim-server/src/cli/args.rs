@@ -1,11 +1,13 @@
 //! Flags that many commands share.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use seriatim::limits::PAGE_ROWS_MAX;
-use seriatim::{Error, ErrorKind, SharedStore};
+use seriatim::{Error, ErrorKind, SharedStore, Timestamp};
 
+use crate::base::time;
 use crate::cli::output::Failure;
 use crate::config::{Config, STORE_DEFAULT};
 
@@ -173,6 +175,27 @@ pub(super) fn without_password(url: &str) -> String {
     // With an `@` behind it the `?` may stand in the middle of a password.
     let address = if parameters.contains('@') { "…" } else { address };
     format!("{scheme}://{}", address.rsplit_once('@').map_or(address, |(_, host)| host))
+}
+
+/// A moment: so long ago, or a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Since {
+    Ago(Duration),
+    At(Timestamp),
+}
+
+impl Since {
+    pub(crate) fn before(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Ago(length) => now - length,
+            Self::At(time) => time,
+        }
+    }
+}
+
+pub(crate) fn since(text: &str) -> Result<Since, String> {
+    let wrong = |_| "write a length as 2h, or a time as 2026-01-31T12:00:00Z".to_owned();
+    duration(text).map(Since::Ago).or_else(|_| time::read(text).map(Since::At)).map_err(wrong)
 }
 
 #[cfg(test)]

@@ -6,14 +6,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use seriatim::Timestamp;
 use seriatim::store::Store;
 
-use super::args::{Common, PageArgs, duration};
+use super::args::{Common, PageArgs, Since, since};
 use crate::app::chain::verify;
 use crate::app::deeds::{self, Deed, Wanted};
 use crate::base::text::count;
-use crate::base::time;
 use crate::cli::output::table::{Column, Table};
 use crate::cli::output::{Failure, Terminal, hint, say, say_json};
 
@@ -43,17 +41,6 @@ pub(crate) struct Audit {
     page: PageArgs,
     #[command(subcommand)]
     action: Option<Action>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Since {
-    Ago(std::time::Duration),
-    At(Timestamp),
-}
-
-fn since(text: &str) -> Result<Since, String> {
-    let wrong = |_| "write a length as 2h, or a time as 2026-01-31T12:00:00Z".to_owned();
-    duration(text).map(Since::Ago).or_else(|_| time::read(text).map(Since::At)).map_err(wrong)
 }
 
 #[derive(Subcommand)]
@@ -86,12 +73,7 @@ impl Audit {
 
     async fn read(&self, store: &dyn Store) -> Result<deeds::Page, Failure> {
         let now = store.now().await?;
-        let moment = |since: Option<Since>| {
-            since.map(|since| match since {
-                Since::Ago(length) => now - length,
-                Since::At(time) => time,
-            })
-        };
+        let moment = |since: Option<Since>| since.map(|since| since.before(now));
         let wanted = Wanted {
             of: self.key.as_deref(),
             queue: self.queue.as_deref(),

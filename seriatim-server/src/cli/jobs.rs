@@ -8,6 +8,7 @@ use seriatim::store::{Cancel, Cancelled, Change, JobState, JobView, LaneView, Pa
 use seriatim::{JobId, Mode, Timestamp, store::Store};
 
 use super::args::{Common, PageArgs, Yes, duration};
+use super::job_events::Events;
 use super::job_filters::FilterArgs;
 use super::tones::{lane_state, of_job};
 use crate::app::failures;
@@ -52,6 +53,8 @@ enum Action {
         /// The job
         id: JobId,
     },
+    /// Tells what happened to the jobs of a queue or a key, or to one job, as the journal has it
+    Events(Events),
     /// Cancels jobs: waiting ones immediately, running ones when their handler checks
     Cancel {
         /// The jobs
@@ -120,6 +123,7 @@ impl Jobs {
                     Some(Action::Show { id }) => {
                         show_job(store, &find::job(store, *id).await?, json).await
                     }
+                    Some(Action::Events(events)) => events.run(store, json).await,
                     Some(Action::Cancel { ids }) => cancel(store, ids, json).await,
                     Some(Action::Reschedule { id, when }) => {
                         let at = match (when.at, when.r#in) {
@@ -213,9 +217,11 @@ pub(super) fn table(jobs: &[JobView], now: Timestamp) -> Table {
 
 /// Prints a job in full.
 pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Result<(), Failure> {
-    let failures = failures::of(store, job.id).await?;
+    let noted = failures::of(store, job.id).await?;
+    let (failed_at, retried_at) = (noted.first, noted.retried());
     if json {
-        say_json(&document::Job::from(job.clone()).with_failures(failures));
+        let job = document::Job::from(job.clone());
+        say_json(&job.with_failures(noted.latest, failed_at, retried_at));
         return Ok(());
     }
     let now = store.now().await?;
@@ -246,10 +252,12 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
         .maybe("started", job.started_at.map(when))
         .maybe("heartbeat", job.heartbeat_at.map(when))
         .maybe("finished", job.finished_at.map(when))
+        .maybe("failed first", failed_at.map(|Time(at)| when(at)))
+        .maybe("failed again", retried_at.map(|Time(at)| when(at)))
         .maybe("options", options.and_then(Result::ok));
     say(fields.render());
-    if !failures.is_empty() {
-        let table = failures_table(&failures, now).render(Terminal::of_stdout());
+    if !noted.latest.is_empty() {
+        let table = failures_table(&noted.latest, now).render(Terminal::of_stdout());
         say(format!("\nlatest failures:\n{table}"));
     }
     Ok(())

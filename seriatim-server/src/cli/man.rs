@@ -12,7 +12,7 @@ use crate::cli::output::Failure;
 const FILES: [(&str, &str); 3] = [
     ("seriatim.toml", "The configuration. Default of --config."),
     ("seriatim.db", "The store. Default of --store."),
-    ("journal.folder, http.audit_file", "Events and audit lines, if configured."),
+    ("http.audit_file", "Audit lines, if configured."),
 ];
 const ENVIRONMENT: [(&str, &str); 6] = [
     ("SERIATIM_STORE", "The store, if --store is unset. Overrides the configuration."),

@@ -15,6 +15,7 @@ mod examples;
 mod grammar;
 mod history;
 mod import;
+mod job_events;
 mod job_filters;
 mod jobs;
 mod lanes;

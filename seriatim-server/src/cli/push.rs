@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use seriatim::store::{Pushed, QueueView};
-use seriatim::{Client, Job, Payload, Queue, RunAt, Timestamp};
+use seriatim::{Client, IdempotencyScope, Job, Payload, Queue, RunAt, Timestamp};
 
 use super::args::{FORGETS, StoreArg, duration};
 use super::push_file;
@@ -47,6 +47,9 @@ pub(crate) struct Push {
     /// A repeated push with the same key and idempotency key returns the first job
     #[arg(long)]
     idempotency_key: Option<String>,
+    /// Where the idempotency key is unique: for its queue and key, or in the whole store
+    #[arg(long, value_name = "key|store", value_parser = scope)]
+    idempotency_scope: Option<IdempotencyScope>,
     /// Jobs as lines of JSON ({"key","payload","score","task","run_at","delay","priority",…}); - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
     file: Option<PathBuf>,
@@ -128,6 +131,8 @@ impl Push {
         }
         job.options.idempotency_key =
             job.options.idempotency_key.or_else(|| self.idempotency_key.clone());
+        job.options.idempotency_scope =
+            self.idempotency_scope.unwrap_or(job.options.idempotency_scope);
         job
     }
 
@@ -138,6 +143,14 @@ impl Push {
         for pushed in pushed {
             say(format!("{} {}", pushed.job_id, push_status(pushed.status)));
         }
+    }
+}
+
+fn scope(text: &str) -> Result<IdempotencyScope, String> {
+    match text {
+        "key" => Ok(IdempotencyScope::Key),
+        "store" => Ok(IdempotencyScope::Store),
+        _ => Err("must be key or store".to_owned()),
     }
 }
 

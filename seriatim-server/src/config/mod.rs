@@ -54,7 +54,7 @@ pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
 
 /// How long events of jobs are kept by default.
 pub(crate) const JOURNAL_RETENTION: Duration = Duration::from_secs(7 * 24 * 3_600);
-/// How many bytes of them are kept by default.
+/// How many bytes of them are kept of each queue by default.
 pub(crate) const JOURNAL_BYTES: u64 = 64 << 20;
 const JOURNAL_RETENTION_MIN: Duration = Duration::from_secs(60);
 const JOURNAL_BYTES_MIN: u64 = 1 << 20;
@@ -125,12 +125,11 @@ pub(crate) struct LogConfig {
     pub(crate) level: Option<LogFilter>,
 }
 
-/// The journal: events of jobs, in a folder.
+/// The journal: events of jobs, in the store.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct JournalConfig {
-    /// Without it nothing is written down.
-    pub(crate) folder: Option<PathBuf>,
+    pub(crate) enabled: bool,
     /// Whose jobs; all if unset.
     pub(crate) queues: Option<BTreeSet<String>>,
     #[serde(deserialize_with = "length")]

@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use seriatim::limits::{ATTEMPTS_MAX, DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, PRIORITY_MAX};
 use seriatim::store::{Cancel, Cancelled, JobState, PushStatus};
-use seriatim::{Backoff, Job, JobId, Payload, RunAt};
+use seriatim::{Backoff, IdempotencyScope, Job, JobId, Payload, RunAt};
 
 use super::access::Access;
 use super::caller::Caller;
@@ -23,7 +23,7 @@ use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::find;
 use crate::protocol::document::{JobStatus, Triggered};
-use crate::protocol::schema::queue_pattern;
+use crate::protocol::schema::{Foreign, queue_pattern};
 use crate::protocol::value::Time;
 
 const ATTEMPTS_DEFAULT: u32 = 5;
@@ -33,7 +33,7 @@ const BACKOFF: Backoff = Backoff::Linear { base: Duration::from_secs(30) };
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::post("/api/v1/jobs/trigger", Access::Produce, trigger)
-            .says("Pushes a job; returns the first job for a repeated idempotency_key")
+            .says("Pushes a job; returns the first job of the store for a repeated idempotency_key")
             .traffic()
             .keeps_scope(),
         Route::get("/api/v1/jobs/{job_id}/status", Access::Follow, status)
@@ -58,6 +58,9 @@ struct Trigger {
     args: Option<Box<RawValue>>,
     #[schemars(length(min = 1, max = NAME_BYTES_MAX))]
     idempotency_key: Option<String>,
+    /// Where the idempotency key is unique: in the whole store, as in Dataloader, or for its queue and lock_key. Default: store
+    #[schemars(with = "Option<Foreign<IdempotencyScope>>")]
+    idempotency_scope: Option<IdempotencyScope>,
     #[schemars(length(min = 1, max = NAME_BYTES_MAX))]
     partition_key: Option<String>,
     /// Lower runs first. Default: 100
@@ -93,6 +96,11 @@ impl Trigger {
         options.max_attempts = Some(self.max_attempts.unwrap_or(ATTEMPTS_DEFAULT));
         options.backoff = Some(BACKOFF);
         options.lease_ttl = Some(lease.unwrap_or(LEASE_DEFAULT));
+        let scope = match self.idempotency_key {
+            Some(_) => IdempotencyScope::Store,
+            None => IdempotencyScope::default(),
+        };
+        options.idempotency_scope = self.idempotency_scope.unwrap_or(scope);
         options.idempotency_key = self.idempotency_key;
         options.partition_key = self.partition_key;
         options.producer = self.producer;
@@ -109,24 +117,35 @@ async fn trigger(
 ) -> Result<Answer<Triggered>, Problem> {
     let mut job = trigger.into_job()?;
     caller.scope.check_job(&job)?;
-    let sending = app.traces.sending(&job.queue, traceparent(&headers));
+    let queue = job.queue.clone();
+    let sending = app.traces.sending(&queue, traceparent(&headers));
     job.options.traceparent = sending.traceparent();
-    let pushed = match app.queues.makes(&*app.store, &job.queue).await {
+    let pushed = match app.queues.makes(&*app.store, &queue).await {
         Ok(_) => app.client.push(job).await.map_err(in_its_words),
         Err(problem) => Err(problem),
     };
     let pushed = pushed.inspect_err(|problem| sending.failed(problem.status()))?;
     sending.sent(&[pushed]);
-    let status = match pushed.status {
-        PushStatus::Queued | PushStatus::Merged => JobState::Queued,
-        // The first job, in whatever state; one that has ended so long ago that nothing is kept
+    let job_id = pushed.job_id;
+    let (status, queue) = match pushed.status {
+        PushStatus::Queued | PushStatus::Merged => (JobState::Queued, None),
+        // The first job, in whatever state and queue; one that has ended so long ago that nothing is kept
         // of it but its idempotency key was done with.
-        PushStatus::Duplicate => match app.store.job(pushed.job_id).await? {
-            Some(job) => job.state,
-            None => JobState::Succeeded,
+        PushStatus::Duplicate => match app.store.job(job_id).await? {
+            Some(job) if *job.queue == *queue => (job.state, None),
+            Some(job) if caller.scope.has_queue(&job.queue) => (job.state, Some(job.queue)),
+            Some(_) => return Err(foreign()),
+            None => (JobState::Succeeded, None),
         },
     };
-    Ok(Answer::of(&Triggered { job_id: pushed.job_id, status: status.into() }))
+    Ok(Answer::of(&Triggered { job_id, status: status.into(), queue }))
+}
+
+/// Tells nothing of a job in a queue that the token may not use.
+fn foreign() -> Problem {
+    let detail = "another queue, which this token may not use, has the first job of this key: choose another key, or \
+                  idempotency_scope `key`";
+    Problem::conflict(detail).about("idempotency_key")
 }
 
 /// Names the fields as the client does: `lock_key`, `args` and so on.
@@ -184,5 +203,6 @@ mod tests {
         assert_eq!(job.options.backoff, Some(BACKOFF));
         assert_eq!(job.options.lease_ttl, Some(Duration::from_secs(60)));
         assert_eq!((job.priority, job.payload.as_bytes()), (100, &b"{}"[..]));
+        assert_eq!(job.options.idempotency_scope, IdempotencyScope::Key, "there is no key");
     }
 }

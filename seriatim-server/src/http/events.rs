@@ -11,23 +11,26 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use seriatim::JobId;
+use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::{JobState, JobView};
+use tokio::sync::SemaphorePermit;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::access::Access;
 use super::caller::{Caller, Connection};
 use super::input::{Part, Query};
+use super::jobs::rows_max;
 use super::limits::{LISTENER_BEAT, STATS_INTERVAL, off_thread};
 use super::pool::Held;
 use super::problem::Problem;
 use super::route::{Answer, Route};
-use super::state::Shared;
+use super::state::{App, Shared};
 use crate::app::figures::Figures;
 use crate::app::find;
 use crate::app::words::state_name;
-use crate::journal::{Hearing, News, Search};
-use crate::protocol::document::{Event, JobEvents};
-use crate::protocol::schema::queue_pattern;
+use crate::journal::{self, Hearing, News, Wanted};
+use crate::protocol::document::{Event, EventPage, JobEvents};
+use crate::protocol::schema::{Foreign, queue_pattern};
 use crate::protocol::value::Time;
 
 pub(super) const EVENTS_PATH: &str = "/api/v1/events";
@@ -40,6 +43,8 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/jobs/{job_id}/events", Access::Follow, of_job)
             .says("The events of a job, oldest first; without a journal only those that the store knows"),
+        Route::get("/api/v1/queues/{queue}/events", Access::Read, of_queue)
+            .says("The events of a queue's jobs, the latest first, as the journal has them"),
         Route::get(EVENTS_PATH, Access::Read, listen)
             .says("Starts and ends of turns, and every second the figures of all queues, as server-sent events")
             .media(EVENT_STREAM),
@@ -50,27 +55,84 @@ async fn of_job(
     State(app): State<Shared>,
     Part(id): Part<JobId>,
 ) -> Result<Answer<JobEvents>, Problem> {
+    let (_, events) = story(&app, id).await?;
+    Ok(Answer::of(&events))
+}
+
+/// What happened to a job, and its queue, as far as the store still knows them.
+pub(super) async fn story(app: &App, id: JobId) -> Result<(String, JobEvents), Problem> {
     let job = app.store.job(id).await?;
-    let found = match app.journal.book() {
-        None => None,
-        Some(book) => match book.search(id).await {
-            Ok(Search::Found(events)) => Some(events).filter(|events| !events.is_empty()),
-            Ok(Search::Busy) => {
-                return Err(Problem::too_many("too many searches of the journal"));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the journal cannot be read");
-                return Err(Problem::unavailable("the journal cannot be read: see the log"));
-            }
-        },
+    let known_queue = match &job {
+        Some(job) => Some(job.queue.to_string()),
+        None => {
+            let known = app.queues.seen.with(&*app.store, std::iter::once(id.queue())).await?;
+            known.numbered(id.queue()).map(|view| view.queue.name.clone())
+        }
     };
-    let keeps = job.as_ref().is_some_and(|job| app.journal.keeps(&job.queue)) || found.is_some();
-    let events = match (found, job) {
-        (Some(events), _) => events,
-        (None, Some(job)) => known(&job),
-        (None, None) => known(&find::job(&*app.store, id).await?),
+    let Some(queue) = known_queue else {
+        let job = find::job(&*app.store, id).await?;
+        let events = JobEvents { job_id: id, journal: false, events: known(&job) };
+        return Ok((job.queue.to_string(), events));
     };
-    Ok(Answer::of(&JobEvents { job_id: id, journal: keeps, events }))
+    let place = search(app).await?;
+    let found = journal::of_job(&*app.store, &queue, id).await?;
+    drop(place);
+    let journal = app.journal.keeps(&queue) || !found.is_empty();
+    let events = match (found.is_empty(), job) {
+        (false, _) => found,
+        (true, Some(job)) => known(&job),
+        (true, None) => known(&find::job(&*app.store, id).await?),
+    };
+    Ok((queue, JobEvents { job_id: id, journal, events }))
+}
+
+/// A place to search the journal, once the store has what this process gathered.
+async fn search(app: &App) -> Result<SemaphorePermit<'_>, Problem> {
+    let place = app.journal.searches.try_acquire();
+    let place = place.map_err(|_| Problem::too_many("too many searches of the journal"))?;
+    if let Some(book) = app.journal.book() {
+        book.flush(&*app.store).await?;
+    }
+    Ok(place)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct Listing {
+    /// Only of this key
+    key: Option<String>,
+    /// Only of this job
+    #[schemars(with = "Option<Foreign<JobId>>")]
+    job: Option<JobId>,
+    /// Only from this time on
+    since: Option<Time>,
+    /// Only up to this time
+    until: Option<Time>,
+    /// Most rows. Default: 50
+    #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
+    limit: Option<usize>,
+    /// Continue behind this: `next` of the page before
+    after: Option<String>,
+}
+
+async fn of_queue(
+    State(app): State<Shared>,
+    Part(queue): Part<String>,
+    Query(listing): Query<Listing>,
+) -> Result<Answer<EventPage>, Problem> {
+    find::queue(&*app.store, &queue).await?;
+    let wanted = Wanted {
+        queue: &queue,
+        job: listing.job,
+        key: listing.key.as_deref(),
+        since: listing.since.map(|Time(since)| since),
+        until: listing.until.map(|Time(until)| until),
+        after: listing.after.as_deref(),
+    };
+    let rows_max = rows_max(listing.limit)?;
+    let _place = search(&app).await?;
+    Ok(Answer::of(&journal::page(&*app.store, wanted, rows_max).await?))
 }
 
 /// The events that the store knows.
@@ -191,7 +253,6 @@ mod tests {
     use seriatim::store::Memory;
 
     use super::super::limits::LISTENERS;
-    use super::super::state::App;
     use super::*;
 
     #[tokio::test]

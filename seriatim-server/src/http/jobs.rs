@@ -140,8 +140,10 @@ async fn list(
 async fn show(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer<Job>, Problem> {
     let store = &*app.store;
     let job = find::job(store, id).await?;
-    let failures = failures::of(store, job.id).await?;
-    Answer::written(bytes_of(&job), move || Job::from(job).with_failures(failures)).await
+    let noted = failures::of(store, job.id).await?;
+    let (first, retried) = (noted.first, noted.retried());
+    let bytes = bytes_of(&job);
+    Answer::written(bytes, move || Job::from(job).with_failures(noted.latest, first, retried)).await
 }
 
 async fn retry(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer<Job>, Problem> {

@@ -111,7 +111,7 @@ async fn at_once(
     let jobs = off_thread(held.bytes.len(), read).await??;
     for (i, job) in jobs.iter().enumerate() {
         let place = |problem: Problem| problem.inside(&format!("jobs[{i}]"));
-        let checked = target.scope.check_job(job);
+        let checked = target.scope.check_push(job);
         checked.map_err(|problem| if is_array { place(problem) } else { problem })?;
     }
     // The text is copied by now; what was made of it takes its place.
@@ -216,7 +216,7 @@ impl<'a> Loading<'a> {
             return Ok(());
         }
         let read = self.read(text).await;
-        match read.and_then(|job| self.target.scope.check_job(&job).map(|()| job)) {
+        match read.and_then(|job| self.target.scope.check_push(&job).map(|()| job)) {
             Ok(job) => self.jobs.push(job),
             Err(problem) => return Err(self.stop(problem).await),
         }

@@ -11,6 +11,7 @@ use crate::app::deeds;
 use crate::app::failures;
 use crate::app::figures::Figures;
 use crate::app::history::Recorder;
+use crate::journal;
 
 /// How often the figures are read.
 const EVERY: Duration = Duration::from_secs(10);
@@ -18,7 +19,7 @@ const EVERY: Duration = Duration::from_secs(10);
 const SHARE: u32 = 20;
 /// How often deeds that are too old are looked for.
 const TRIM_EVERY: Duration = Duration::from_secs(24 * 3_600);
-/// How often failures that are too old or too many are.
+/// How often failures and events of jobs that are too old or too many are.
 const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
 /// How long a node leads without another sample.
 const LEADS_FOR: Duration = Duration::from_secs(60);
@@ -62,6 +63,7 @@ async fn sample(
     if swept.is_none_or(|at| at.elapsed() >= SWEEP_EVERY) {
         *swept = Some(Instant::now());
         failures::trim(store, now).await?;
+        journal::trim(store, &app.journal.limits(), now).await?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use seriatim::{Job, JobId};
+use seriatim::{IdempotencyScope, Job, JobId};
 
 use super::problem::Problem;
 
@@ -81,6 +81,16 @@ impl Scope {
         self.check_queue(&job.queue)?;
         let group = job.options.consumer_group.as_deref();
         group.map_or(Ok(()), |group| self.check_group(group))
+    }
+
+    /// Refuses a job that [`Self::check_job`] refuses, and an idempotency key of the whole store: its answer would name
+    /// jobs of other queues.
+    pub(super) fn check_push(&self, job: &Job) -> Result<(), Problem> {
+        if self.is_limited() && job.options.idempotency_scope == IdempotencyScope::Store {
+            let problem = self.refuse("may not use the idempotency_scope `store`");
+            return Err(problem.about("idempotency_scope"));
+        }
+        self.check_job(job)
     }
 
     /// Refuses something that is about more than the token's queues.

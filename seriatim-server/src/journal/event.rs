@@ -5,8 +5,8 @@ use seriatim::{JobId, Timestamp, store::Turn};
 use crate::protocol::document::Event;
 use crate::protocol::value::Time;
 
-/// Longest recorded error, in bytes; the store keeps all of it.
-const ERROR_BYTES_MAX: usize = 2_000;
+/// Longest recorded error, in bytes: with each byte escaped, the event still fits into a note. The job has all of it.
+const ERROR_BYTES_MAX: usize = 1_500;
 
 impl<'a> Event<'a> {
     /// Now, by the clock of this machine.

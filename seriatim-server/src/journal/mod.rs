@@ -1,13 +1,15 @@
-//! Events of jobs in this process: stored for `GET /jobs/{id}/events`, and sent to listeners of `GET /events`.
+//! Events of jobs: noted in the store for all its users, and sent to listeners of this process (`GET /events`).
 //!
-//! It sees what goes through the process' store. Other processes have their own journals; those that share a
-//! folder read each other's.
+//! It sees what goes through the process' store.
 
 mod book;
 mod event;
 mod feed;
+mod search;
+mod shelf;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
 use seriatim::store::{Cancelled, Change, PushStatus, Pushed, QueueView};
@@ -16,15 +18,21 @@ use seriatim::{
     store::{EndKind, Fate, LaneId, NodeId, Settlement, Token, Turn},
 };
 
+use tokio::sync::Semaphore;
+
 use crate::base::lock::lock;
 use crate::protocol::document::Event;
 
-pub(crate) use book::{Book, Limits, Search};
+pub(crate) use book::Book;
 pub(crate) use feed::{Feed, Hearing, News};
+pub(crate) use search::{Wanted, of_job, page};
+pub(crate) use shelf::{Limits, trim};
 
 /// Most running turns whose jobs are remembered until they are settled. Those of the oldest
 /// claims are forgotten first: they are lost ones.
 const HELD_TURNS_MAX: usize = 100_000;
+/// Most concurrent searches of a process.
+const SEARCHES_MAX: usize = 2;
 
 /// Records what happens to jobs.
 #[derive(Default)]
@@ -33,7 +41,25 @@ pub(crate) struct Journal {
     /// The recorded queues; none means all.
     queues: Option<BTreeSet<String>>,
     pub(crate) feed: Feed,
+    pub(crate) searches: Searches,
     held: Mutex<BTreeMap<(Token, LaneId), Held>>,
+}
+
+/// Places for concurrent searches, each of which reads up to 32 MiB.
+pub(crate) struct Searches(Semaphore);
+
+impl Default for Searches {
+    fn default() -> Self {
+        Self(Semaphore::new(SEARCHES_MAX))
+    }
+}
+
+impl Deref for Searches {
+    type Target = Semaphore;
+
+    fn deref(&self) -> &Semaphore {
+        &self.0
+    }
 }
 
 /// A running turn.
@@ -47,6 +73,11 @@ impl Journal {
     /// A journal that writes into a book.
     pub(crate) fn new(book: Option<Book>, queues: Option<BTreeSet<String>>) -> Self {
         Self { book, queues, ..Self::default() }
+    }
+
+    /// How much is kept of what other processes wrote too.
+    pub(crate) fn limits(&self) -> Limits {
+        self.book.as_ref().map_or_else(Limits::default, |book| book.limits().clone())
     }
 
     pub(crate) fn book(&self) -> Option<&Book> {
@@ -65,7 +96,7 @@ impl Journal {
 
     fn write(&self, event: &Event<'_>) {
         if let Some(book) = self.book.as_ref().filter(|_| self.keeps(event.queue)) {
-            book.write(event.line());
+            book.write(event.queue, event.at.0, event.line());
         }
     }
 

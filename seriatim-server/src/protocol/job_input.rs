@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use serde_json::value::RawValue;
 use seriatim::limits::PRIORITY_MAX;
-use seriatim::{Backoff, Error, Job, Payload, Result, RunAt};
+use seriatim::{Backoff, Error, IdempotencyScope, Job, Payload, Result, RunAt};
 
 use super::schema::{Foreign, at_most_one, other_names};
 use super::value::{Length, Time};
@@ -49,6 +49,9 @@ pub(crate) struct JobInput {
     expires_at: Option<Time>,
     /// A repeated push with the same queue, key and idempotency key returns the first job
     idempotency_key: Option<String>,
+    /// Where the idempotency key is unique: for its queue and key, or in the whole store. Default: key
+    #[schemars(with = "Option<Foreign<IdempotencyScope>>")]
+    idempotency_scope: Option<IdempotencyScope>,
     /// Only nodes of this configured name may claim the job
     node: Option<String>,
     /// Only members of this group may claim the job
@@ -98,6 +101,7 @@ impl JobInput {
         options.lease_ttl = self.lease_ttl.map(|Length(length)| length);
         options.expires_at = self.expires_at.map(|Time(time)| time);
         options.idempotency_key = self.idempotency_key;
+        options.idempotency_scope = self.idempotency_scope.unwrap_or_default();
         options.node = self.node;
         options.consumer_group = self.consumer_group;
         options.partition_key = self.partition_key;

@@ -11,7 +11,7 @@ use seriatim::store::{
     Cancelled, Command, JobState, LaneStage, LaneState, PeriodicState, PushStatus, TroubleKind,
 };
 use seriatim::{
-    Backoff, DueRule, Exhaustion, JobId, Merge, Missed, Mode,
+    Backoff, DueRule, Exhaustion, IdempotencyScope, JobId, Merge, Missed, Mode,
     store::{LaneId, NodeId, Token},
 };
 
@@ -66,6 +66,7 @@ described! {
     Missed => one_of([Missed::Skip, Missed::Latest, Missed::All]),
     DueRule => one_of([DueRule::First, DueRule::Earliest]),
     Exhaustion => one_of([Exhaustion::Bury, Exhaustion::Hold, Exhaustion::Drop]),
+    IdempotencyScope => one_of([IdempotencyScope::Key, IdempotencyScope::Store]),
     PushStatus => one_of([PushStatus::Queued, PushStatus::Merged, PushStatus::Duplicate]),
     JobState => one_of([
         JobState::Queued, JobState::Running, JobState::Succeeded, JobState::Dead, JobState::Canceled,

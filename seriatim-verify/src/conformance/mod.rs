@@ -25,6 +25,7 @@ mod notes;
 mod people;
 mod pushing;
 mod random;
+mod store_scope;
 mod taking_back;
 mod views;
 
@@ -35,6 +36,7 @@ pub use case::{Case, Factory};
 pub fn cases() -> Vec<Case> {
     [
         pushing::cases(),
+        store_scope::cases(),
         claiming::cases(),
         ending::cases(),
         going_on::cases(),

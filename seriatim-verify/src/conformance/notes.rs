@@ -37,6 +37,13 @@ async fn notes_are_read_in_the_order_of_their_names(bench: Bench) {
     let last = NoteQuery { backwards: true, rows_max: 2, ..NoteQuery::of("b") };
     assert_eq!(names(&bench, last).await, ["b0", "b/2~"]);
     assert!(names(&bench, NoteQuery::new("z".."a")).await.is_empty());
+    for backwards in [false, true] {
+        let bare = NoteQuery { names_only: true, backwards, ..NoteQuery::of("b/") };
+        let notes = bench.store.read_notes(bare.clone()).await.unwrap();
+        assert!(notes.iter().all(|note| note.value.is_empty()), "{notes:?}");
+        assert_eq!(notes.len(), names(&bench, bare).await.len());
+        assert_eq!(notes.len(), 3);
+    }
 }
 
 async fn a_note_is_replaced_by_one_of_its_name(bench: Bench) {

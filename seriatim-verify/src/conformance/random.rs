@@ -12,7 +12,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use seriatim::store::*;
 use seriatim::{
-    DueRule, Exhaustion, Job, JobId, Merge, Outcome, Queue, Timestamp,
+    DueRule, Exhaustion, IdempotencyScope, Job, JobId, Merge, Outcome, Queue, Timestamp,
     store::{Memory, Turn, Verdict},
 };
 
@@ -222,7 +222,12 @@ impl Pair {
             job = job.max_retries(rng.u32(0..3));
         }
         if rng.u8(0..8) == 0 {
-            job = job.idempotency_key(format!("i{}", rng.u32(0..6)));
+            // The store is that of all sequences, each with a queue of its own.
+            let name = rng.u32(0..6);
+            job = job.idempotency_key(format!("{} {name}", self.queue.name));
+            if name < 3 && self.real.store.capabilities().store_scope {
+                job = job.idempotency_scope(IdempotencyScope::Store);
+            }
         }
         if rng.u8(0..10) == 0 {
             job = job.expires_at(self.model.now + Duration::from_secs(rng.u64(5..60)));

@@ -19,6 +19,9 @@ pub struct Capabilities {
     pub goes_on: bool,
     /// Whether SQL sessions can insert tasks: see [`Inbox`](crate::store::Inbox).
     pub inbox: bool,
+    /// Whether an idempotency key can be unique in the whole store: see
+    /// [`IdempotencyScope::Store`](crate::IdempotencyScope::Store). A push that asks for it elsewhere is `Invalid`.
+    pub store_scope: bool,
 }
 
 /// A secret that all users of a store share. `Debug` does not show it. See [`crate::store::Store::secret`].

@@ -56,13 +56,15 @@ pub struct NoteQuery {
     pub backwards: bool,
     /// Most notes; at most [`NOTES_MAX`](crate::limits::NOTES_MAX).
     pub rows_max: usize,
+    /// Whether the values are left out: they are empty.
+    pub names_only: bool,
 }
 
 impl NoteQuery {
     /// All notes of these names, from the first on.
     pub fn new(names: Range<impl Into<String>>) -> Self {
         let (from, to) = (names.start.into(), names.end.into());
-        Self { from, to, backwards: false, rows_max: NOTES_MAX }
+        Self { from, to, backwards: false, rows_max: NOTES_MAX, names_only: false }
     }
 
     /// All notes whose names begin with this.

@@ -55,6 +55,25 @@ pub enum RunAt {
     At(Timestamp),
 }
 
+/// Where an idempotency key is unique.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IdempotencyScope {
+    /// Among the jobs of one queue and key.
+    #[default]
+    Key,
+    /// In the whole store. Not in a Redis cluster, whose queues are on different servers.
+    Store,
+}
+
+impl IdempotencyScope {
+    /// Whether it is the default.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+    fn is_key(&self) -> bool {
+        *self == Self::Key
+    }
+}
+
 /// The options of a job; most jobs have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(default)]
@@ -81,6 +100,9 @@ pub struct JobOptions {
     /// A repeat with the same (queue, key, `idempotency_key`) returns the first job and changes nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// Where `idempotency_key` is unique.
+    #[serde(skip_serializing_if = "IdempotencyScope::is_key")]
+    pub idempotency_scope: IdempotencyScope,
     /// Only nodes of this configured name may claim it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
@@ -174,6 +196,13 @@ impl Job {
         self
     }
 
+    /// Sets where the idempotency key is unique.
+    #[must_use]
+    pub fn idempotency_scope(mut self, scope: IdempotencyScope) -> Self {
+        self.options.idempotency_scope = scope;
+        self
+    }
+
     /// Overrides the queue's `max_retries`.
     #[must_use]
     pub fn max_retries(mut self, retries: u32) -> Self {
@@ -207,6 +236,22 @@ impl Job {
     pub fn consumer_group(mut self, group: impl Into<String>) -> Self {
         self.options.consumer_group = Some(group.into());
         self
+    }
+
+    /// Its idempotency key, if that is unique in the whole store.
+    pub(crate) fn key_of_store(&self) -> Option<&str> {
+        let is_of_store = self.options.idempotency_scope == IdempotencyScope::Store;
+        self.options.idempotency_key.as_deref().filter(|_| is_of_store)
+    }
+
+    /// Under what its idempotency key is remembered: queue, key, idempotency key. No queue has the number 0: that is the
+    /// whole store. `queue` is the number of its queue.
+    pub(crate) fn repeat(&self, queue: u32) -> Option<(u32, Option<&str>, &str)> {
+        let name = self.options.idempotency_key.as_deref()?;
+        Some(match self.key_of_store() {
+            Some(name) => (0, None, name),
+            None => (queue, self.key.as_deref(), name),
+        })
     }
 
     /// The digest by which equal payloads are recognized.
@@ -268,6 +313,11 @@ impl Job {
 
     fn validate_names(&self) -> Result<()> {
         let options = &self.options;
+        if options.idempotency_scope == IdempotencyScope::Store && options.idempotency_key.is_none()
+        {
+            let message = "`store` needs an idempotency_key, which it makes unique";
+            return Err(Error::invalid("idempotency_scope", message));
+        }
         let names = [
             ("task", &self.task),
             ("idempotency_key", &options.idempotency_key),

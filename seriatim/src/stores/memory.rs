@@ -84,6 +84,7 @@ impl Store for Memory {
             claim_split: None,
             goes_on: true,
             inbox: false,
+            store_scope: true,
         }
     }
 
@@ -304,7 +305,8 @@ fn in_range(notes: &BTreeMap<String, Vec<u8>>, query: &NoteQuery) -> Vec<Note> {
         return Vec::new();
     }
     let range = notes.range(query.from.clone()..query.to.clone());
-    let note = |(name, value): (&String, &Vec<u8>)| Note::new(name.clone(), value.clone());
+    let value = |value: &Vec<u8>| if query.names_only { Vec::new() } else { value.clone() };
+    let note = |(name, of): (&String, &Vec<u8>)| Note::new(name.clone(), value(of));
     match query.backwards {
         false => range.take(query.most()).map(note).collect(),
         true => range.rev().take(query.most()).map(note).collect(),

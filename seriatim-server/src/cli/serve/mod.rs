@@ -2,6 +2,7 @@
 
 mod awaited;
 mod dump;
+mod notes;
 mod signals;
 mod watch;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use dump::dump_when_asked;
+use notes::Notes;
 use seriatim::store::Trouble;
 use seriatim::{
     EngineBuilder, Mode, Queue, SharedStore,
@@ -20,7 +22,6 @@ use seriatim::{
 };
 use seriatim_verify::checker::Recorder;
 use signals::stop_requested;
-use tokio::task::JoinHandle;
 use watch::Watch;
 
 use super::args::{StoreArg, without_password};
@@ -114,7 +115,7 @@ impl Serve {
         let format = self.log_format.unwrap_or(config.log.format);
         start_log(format, self.log_level.clone(), config.log.level.clone())?;
         let traces = Traces::start()?;
-        let journal = journal(&config.journal)?;
+        let journal = journal(&config.journal);
         let mut stop = Box::pin(stop_requested()?);
         let url = self.store.url_with(&config);
         let queues = config.declared()?;
@@ -139,8 +140,8 @@ impl Serve {
         }
         let (store, meter) = Metered::wrap(store, journal.clone());
         let recorder = self.recorder(&queues)?;
-        let (failures, noting) = noting(store.clone());
-        let turn_log = turn_log(failures.clone());
+        let notes = Notes::keep(&store, &journal);
+        let turn_log = turn_log(notes.failures.clone());
         let watch = Watch::new(meter.clone(), traces.clone(), recorder.clone());
         let mut workers = Workers::new();
         let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?;
@@ -179,7 +180,7 @@ impl Serve {
         if let Some(server) = server {
             server.stop().await;
         }
-        end_noting(&noting, &failures, &store).await;
+        notes.end(&store).await;
         traces.stop().await;
         let summary = summary?;
         store.close().await?;
@@ -357,32 +358,12 @@ fn turn_log(failures: Arc<Failures>) -> Arc<TurnLog> {
     Arc::new(log.with_listener(move |failed| failures.add(failed)))
 }
 
-/// Notes failures in the store.
-fn noting(store: SharedStore) -> (Arc<Failures>, JoinHandle<()>) {
-    let failures = Arc::new(Failures::default());
-    let noted = failures.clone();
-    (failures, tokio::spawn(async move { noted.run(&*store).await }))
-}
-
-/// Notes the last ones.
-async fn end_noting(noting: &JoinHandle<()>, failures: &Failures, store: &SharedStore) {
-    noting.abort();
-    failures.write(&**store).await;
-}
-
 /// The journal that the configuration asks for.
-fn journal(config: &JournalConfig) -> Result<Arc<Journal>, Failure> {
-    let Some(folder) = &config.folder else { return Ok(Arc::default()) };
-    let limits = Limits {
-        folder: folder.clone(),
-        retention: config.retention.unwrap_or(JOURNAL_RETENTION),
-        bytes_max: config.bytes_max.unwrap_or(JOURNAL_BYTES),
-    };
-    let book = Book::open(limits).map_err(|error| {
-        let folder = folder.display();
-        Failure::failed(format!("journal.folder: cannot write to {folder}: {error}"))
-    })?;
-    Ok(Arc::new(Journal::new(Some(book), config.queues.clone())))
+fn journal(config: &JournalConfig) -> Arc<Journal> {
+    let bytes_max = config.bytes_max.unwrap_or(JOURNAL_BYTES);
+    let limits = Limits::new(config.retention.unwrap_or(JOURNAL_RETENTION), bytes_max);
+    let book = config.enabled.then(|| Book::new(limits));
+    Arc::new(Journal::new(book, config.queues.clone()))
 }
 
 fn audit(config: &HttpConfig) -> Result<Audit, Failure> {

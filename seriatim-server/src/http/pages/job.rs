@@ -19,6 +19,7 @@ use super::row::JobRow;
 use super::visit::{Visit, page};
 use crate::app::{failures, find};
 use crate::protocol::document::JobFailure;
+use crate::protocol::value::Time;
 
 #[derive(Template)]
 #[template(path = "job.html", blocks = ["live"])]
@@ -38,6 +39,7 @@ struct Job<'a> {
     /// The payload of a dead job as it may be edited here, and the fields of the form.
     edit: Option<(String, Vec<(&'static str, String)>)>,
     buttons: Vec<Button>,
+    events_href: String,
 }
 
 page!(Job);
@@ -66,6 +68,7 @@ pub(super) async fn show(
     if !visit.scope.has_queue(&job.queue) {
         return Err(visit.scope.no_job(id));
     }
+    let noted = failures::of(&*app.store, job.id).await?;
     let clock = |at: Option<_>| at.map(|at| visit.clock.of(at));
     let times = [
         ("pushed", clock(Some(job.created_at))),
@@ -73,6 +76,8 @@ pub(super) async fn show(
         ("started", clock(job.started_at)),
         ("ended", clock(job.finished_at)),
         ("last heartbeat", clock(job.heartbeat_at)),
+        ("failed first", clock(noted.first.map(|Time(at)| at))),
+        ("failed again", clock(noted.retried().map(|Time(at)| at))),
     ];
     let mut facts = vec![
         ("attempt", job.attempt.to_string()),
@@ -109,7 +114,6 @@ pub(super) async fn show(
         None => None,
     };
     let lane = job.lane.map(|lane| lane.to_string());
-    let failures = failures::of(&*app.store, job.id).await?;
     let failure = |failure: JobFailure| FailureRow {
         at: visit.clock.of(failure.at.0),
         attempt: failure.attempt,
@@ -120,7 +124,7 @@ pub(super) async fn show(
         frame: &visit.frame,
         lane: lane.map(|lane| (link::lanes(base, &job.queue, &[("lane", &lane)]), lane)),
         holder,
-        failures: failures.into_iter().map(failure).collect(),
+        failures: noted.latest.into_iter().map(failure).collect(),
         row: JobRow::new(&visit, &job),
         payload: Shown::of(&job.payload, &visit.discreet),
         facts,
@@ -130,6 +134,7 @@ pub(super) async fn show(
         cancels: job.cancel_requested,
         edit: editable(&visit, &job),
         buttons,
+        events_href: format!("{}/events", link::job(base, id)),
     })
 }
 

@@ -11,6 +11,7 @@ mod charts;
 mod cron;
 mod deed;
 mod deeds;
+mod events;
 mod frame;
 mod job;
 mod key;
@@ -46,6 +47,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::page("/queues/{queue}/lanes", Access::Read, lanes::show),
         Route::page("/key", Access::Read, key::show),
         Route::page("/jobs/{job_id}", Access::Read, job::show),
+        Route::page("/jobs/{job_id}/events", Access::Read, events::show),
         Route::page("/morgue", Access::Read, morgue::show),
         Route::page("/scheduled", Access::Read, scheduled::show),
         Route::page("/cron", Access::Read, cron::show),

@@ -1,5 +1,7 @@
 //! Answers to pushes, remote workers and actions.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use seriatim::store::{self, Command};
@@ -53,6 +55,9 @@ pub(crate) struct Triggered {
     #[schemars(with = "Foreign<JobId>")]
     pub(crate) job_id: JobId,
     pub(crate) status: StatusWord,
+    /// For a repeated idempotency_key: the queue of the first job, if it is another one than asked for
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) queue: Option<Arc<str>>,
 }
 
 /// Of a heartbeat.

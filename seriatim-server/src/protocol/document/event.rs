@@ -38,6 +38,15 @@ pub(crate) struct Event<'a> {
     pub(crate) error: Option<Option<&'a str>>,
 }
 
+/// A page of the journal, the latest events first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct EventPage {
+    #[schemars(with = "Vec<Event<'static>>")]
+    pub(crate) events: Vec<Value>,
+    /// The `after` of the next page
+    pub(crate) next: Option<String>,
+}
+
 /// The events of a job.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct JobEvents {

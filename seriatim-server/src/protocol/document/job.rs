@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use seriatim::store::{self, JobState, JobView, LaneId, NodeId, Page, PushStatus, Token};
-use seriatim::{Backoff, JobId, store::JobOptions};
+use seriatim::{Backoff, IdempotencyScope, JobId, store::JobOptions};
 
 use crate::protocol::schema::Foreign;
 use crate::protocol::value::{Length, Raw, Time};
@@ -43,6 +43,12 @@ pub(crate) struct Job {
     /// The latest failures, the last one first; absent in listings
     #[serde(skip_serializing_if = "Option::is_none")]
     failures: Option<Vec<JobFailure>>,
+    /// When it first failed; absent in listings, and if it did not or that is no longer noted
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed_at: Option<Time>,
+    /// When a retry of it last failed; absent likewise
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retried_at: Option<Time>,
     /// The last progress that the handler reported
     progress: Option<Raw>,
     /// Null if it is left out of a listing
@@ -86,6 +92,10 @@ struct Options {
     expires_at: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
     idempotency_key: Option<String>,
+    /// `store` if the idempotency key is unique in the whole store
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Foreign<IdempotencyScope>>")]
+    idempotency_scope: Option<IdempotencyScope>,
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,6 +131,8 @@ impl From<JobView> for Job {
             heartbeat_at: job.heartbeat_at.map(Time),
             error: job.error,
             failures: None,
+            failed_at: None,
+            retried_at: None,
             progress: job.progress.map(Raw::Text),
             payload: match payload_left_out {
                 true => Raw::Text("null".into()),
@@ -141,8 +153,14 @@ impl From<JobView> for Job {
 }
 
 impl Job {
-    pub(crate) fn with_failures(self, failures: Vec<JobFailure>) -> Self {
-        Self { failures: Some(failures), ..self }
+    /// With its latest failures, the time of the first one and that of the last retry's.
+    pub(crate) fn with_failures(
+        self,
+        failures: Vec<JobFailure>,
+        failed_at: Option<Time>,
+        retried_at: Option<Time>,
+    ) -> Self {
+        Self { failures: Some(failures), failed_at, retried_at, ..self }
     }
 }
 
@@ -168,6 +186,8 @@ impl From<JobOptions> for Options {
             lease_ttl: options.lease_ttl.map(Length),
             expires_at: options.expires_at.map(Time),
             idempotency_key: options.idempotency_key,
+            idempotency_scope: Some(options.idempotency_scope)
+                .filter(|scope| *scope != IdempotencyScope::default()),
             node: options.node,
             consumer_group: options.consumer_group,
             partition_key: options.partition_key,

@@ -11,7 +11,7 @@ mod queue;
 mod stats;
 
 pub(crate) use answer::*;
-pub(crate) use event::{Event, JobEvents};
+pub(crate) use event::{Event, EventPage, JobEvents};
 pub(crate) use job::{EditedJob, Job, JobFailure, JobStatus, Jobs};
 pub(crate) use lane::{EndedLane, Lane, Lanes};
 pub(crate) use node::{Node, Nodes, Trouble, load};

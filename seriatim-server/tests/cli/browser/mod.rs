@@ -56,6 +56,7 @@ fn pages(api: &Api) -> Vec<String> {
         "/key?k=unknown".to_owned(),
         format!("/jobs/{}", id(&jobs["jobs"][0]["job_id"])),
         format!("/jobs/{}", id(&dead["jobs"][0]["job_id"])),
+        format!("/jobs/{}/events", id(&dead["jobs"][0]["job_id"])),
         "/morgue".to_owned(),
         "/morgue?view=causes".to_owned(),
         "/morgue?queue=reports&error=table&from=2020-01-01T00:00:00Z".to_owned(),

@@ -188,21 +188,13 @@ fn refusals_leave_a_line_also_where_pushes_do_not() {
 #[test]
 fn what_holds_payloads_or_names_is_readable_by_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
-    let site = Site::new(&format!(
-        "[http]\naudit_file = \"audit.ndjson\"\n{TOKENS}[journal]\nfolder = \"journal\"\n"
-    ));
+    let site = Site::new(&format!("[http]\naudit_file = \"audit.ndjson\"\n{TOKENS}"));
     let api = Api::with(site, |command| {
         command.env("T_OPS", "the-secret-of-ops").env("T_SHOP", "the-secret-of-shop");
     });
     assert_eq!(send(&api, "the-secret-of-shop", "/api/v1/queues/orders/jobs", &json!({})), 200);
-    let journal = std::fs::read_dir(api.site.path("journal")).unwrap();
-    let mut files: Vec<_> = journal.map(|file| file.unwrap().path()).collect();
-    assert_eq!(files.len(), 1);
-    files.extend(
-        ["seriatim.db", "seriatim.db-wal", "seriatim.db-shm", "audit.ndjson"]
-            .map(|name| api.site.path(name)),
-    );
-    for file in files {
+    let files = ["seriatim.db", "seriatim.db-wal", "seriatim.db-shm", "audit.ndjson"];
+    for file in files.map(|name| api.site.path(name)) {
         let mode = std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600, "{}", file.display());
     }

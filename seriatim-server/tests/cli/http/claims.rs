@@ -233,6 +233,25 @@ fn all_servers_know_all_claims(url: &str) {
 }
 
 #[test]
+fn an_idempotency_key_of_the_store_tells_a_limited_token_nothing_of_other_queues() {
+    let api = serve(None, "");
+    let trigger = |name: &str, queue: &str, key: &str| {
+        let body = json!({
+            "queue": queue, "task": "t", "lock_key": "k", "idempotency_key": key,
+        });
+        post(&api, name, "/jobs/trigger", body)
+    };
+    trigger("ops", "orders", "once").done();
+    let (field, detail) = trigger("shop", "mails", "once").refused(409);
+    assert_eq!(field, "idempotency_key", "{detail}");
+    assert!(!detail.contains("orders"), "{detail}");
+    let own = trigger("shop", "mails", "mine").done();
+    assert_eq!(trigger("shop", "mails", "mine").done(), own);
+    let job = json!({ "key": "k", "idempotency_key": "once", "idempotency_scope": "store" });
+    assert_eq!(post(&api, "shop", "/queues/mails/jobs", job).refused(403).0, "idempotency_scope");
+}
+
+#[test]
 fn a_claim_is_known_by_every_server_and_after_a_restart_on_sqlite() {
     let folder = tempfile::tempdir().unwrap();
     all_servers_know_all_claims(&format!("sqlite:{}/shared.db", folder.path().display()));

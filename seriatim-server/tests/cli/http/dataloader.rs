@@ -84,6 +84,36 @@ fn d2_a_repeated_idempotency_key_answers_the_same_job() {
 }
 
 #[test]
+fn d2_an_idempotency_key_is_one_job_whatever_the_queue_and_lock_key_are() {
+    let api = Api::start("");
+    let first = trigger(&api, "k", Some("daily"));
+    let job = |queue: &str, scope: Option<&str>| {
+        let body = json!({
+            "queue": queue, "task": "t", "lock_key": "other", "idempotency_key": "daily",
+            "idempotency_scope": scope,
+        });
+        api.post("/api/v1/jobs/trigger", &body).done()
+    };
+    assert_eq!(job("load.cbr", None), first);
+    let elsewhere = json!({ "job_id": first["job_id"], "status": "queued", "queue": "load.cbr" });
+    assert_eq!(job("load.ecb", None), elsewhere);
+    assert_eq!(job("load.ecb", Some("store")), elsewhere);
+    assert_eq!(api.get("/api/v1/stats").done()["total"]["jobs"], 1);
+    let own = job("load.ecb", Some("key"));
+    assert_ne!(own["job_id"], first["job_id"]);
+    assert_eq!(job("load.ecb", Some("key")), own);
+    let wrong = json!({
+        "queue": "q", "task": "t", "lock_key": "k", "idempotency_key": "i", "idempotency_scope": "all",
+    });
+    let (field, detail) = api.post("/api/v1/jobs/trigger", &wrong).refused(400);
+    assert_eq!(field, "idempotency_scope", "{detail}");
+    assert!(detail.contains("`key`") && detail.contains("`store`"), "{detail}");
+    let lacking =
+        json!({ "queue": "q", "task": "t", "lock_key": "k", "idempotency_scope": "store" });
+    api.post("/api/v1/jobs/trigger", &lacking).refused(400);
+}
+
+#[test]
 fn d3_the_status_tells_attempt_times_heartbeat_error_and_progress() {
     let api = Api::start("");
     let id = trigger(&api, "k", None)["job_id"].as_str().unwrap().to_owned();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Api;
 use super::client::Request;
 
-const CONFIG: &str = "[journal]\nfolder = \"journal\"\nqueues = [\"orders\"]\n\
+const CONFIG: &str = "[journal]\nenabled = true\nqueues = [\"orders\"]\n\
     [queues.orders]\nmode = \"fifo\"\nbackoff = { kind = \"constant\", base = \"0s\" }\n\
     [queues.plain]\nmode = \"fifo\"\n\
     [[cron]]\nname = \"nightly\"\nschedule = \"0 3 * * *\"\nqueue = \"plain\"\nkey = \"n\"\n";
@@ -43,6 +43,7 @@ fn d14_the_journal_tells_what_happened_to_a_job_also_after_a_restart() {
     let at = json!({ "delay": "1h" });
     api.post(&format!("/api/v1/jobs/{id}/reschedule"), &at).done();
     api.act(&format!("/api/v1/jobs/{id}/retry")).done();
+    assert!(api.get(&format!("/jobs/{id}")).text().contains(&format!("/jobs/{id}/events")));
     work(&api, "orders", "done");
     let path = format!("/api/v1/jobs/{id}/events");
     let events = api.get(&path).done();
@@ -66,9 +67,51 @@ fn d14_the_journal_tells_what_happened_to_a_job_also_after_a_restart() {
     );
     let other = api.get(&format!("/api/v1/jobs/{cancelled}/events")).done();
     assert_eq!(words(&other), ["queued", "canceled"]);
+    let page = api.get(&format!("/jobs/{id}/events")).text();
+    assert!(page.contains("rescheduled") && page.contains("down"), "{page}");
     let site = api.stopped();
     let again = Api::with(site, |_| {});
     assert_eq!(again.get(&path).done(), events);
+}
+
+#[test]
+fn d14_every_server_and_the_command_line_tell_the_same_story() {
+    let api = Api::start(CONFIG);
+    let (id, other) = (push(&api, "orders"), push(&api, "orders"));
+    work(&api, "orders", "done");
+    let path = format!("/api/v1/jobs/{id}/events");
+    let events = api.get(&path).done();
+    assert_eq!(words(&events), ["queued", "claimed", "succeeded"]);
+    // It keeps no journal itself.
+    let store = api.site.path("seriatim.db");
+    let second = Api::start(&format!("[store]\nurl = \"sqlite:{}\"\n", store.display()));
+    assert_eq!(second.get(&path).done(), events);
+    let listed = |query: &str| second.get(&format!("/api/v1/queues/orders/events{query}")).done();
+    let all = listed("?key=k");
+    assert_eq!(words(&all), ["succeeded", "claimed", "queued", "queued"]);
+    assert_eq!(
+        (&all["next"], listed("?key=l")["events"].as_array().unwrap().len()),
+        (&Value::Null, 0)
+    );
+    assert_eq!(words(&listed(&format!("?job={other}"))), ["queued"]);
+    assert_eq!(words(&listed("?since=2126-01-31T12:00:00Z")), Vec::<&str>::new());
+    let first = listed("?limit=3");
+    let rest = listed(&format!("?limit=3&after={}", first["next"].as_str().unwrap()));
+    assert_eq!(
+        (words(&first).len(), words(&rest), &rest["next"]),
+        (3, vec!["queued"], &Value::Null)
+    );
+    second.get("/api/v1/queues/orders/events?after=x").refused(400);
+    second.get("/api/v1/queues/ordres/events").refused(404);
+    let run = |args: &[&str]| {
+        let output = api.site.run(&[&["jobs", "events"], args].concat());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let told: Value = serde_json::from_str(&run(&[&id, "--json"])).unwrap();
+    assert_eq!(words(&told), ["succeeded", "claimed", "queued"]);
+    let told = run(&["--queue", "orders", "--key", "k", "--since", "1h"]);
+    assert!(told.contains(&other) && told.contains("succeeded"), "{told}");
+    assert!(run(&["--queue", "plain"]).contains("no events"));
 }
 
 #[test]

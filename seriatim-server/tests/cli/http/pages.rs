@@ -675,6 +675,13 @@ async fn a_job_shows_on_which_node_each_attempt_failed() {
         assert_eq!((&failure["attempt"], &failure["node"]), (&json!(attempt), &json!("machine")));
         assert!(failure["error"].as_str().unwrap().contains("no stock"), "{failure}");
     }
+    // As Sidekiq's fields of these names: the first failure, and that of the last retry.
+    let shown = job();
+    assert_eq!(
+        (&shown["failed_at"], &shown["retried_at"]),
+        (&failures[1]["at"], &failures[0]["at"])
+    );
     let page = api.get(&path).text();
     assert!(page.contains("Latest failures") && page.contains(">machine</td>"), "{page}");
+    assert!(page.contains("failed first") && page.contains("failed again"), "{page}");
 }

@@ -36,6 +36,33 @@ fn l12_one_job_and_an_array_are_pushed_and_equal_ones_merge() {
 }
 
 #[test]
+fn d2_a_push_may_ask_for_an_idempotency_key_of_the_whole_store() {
+    let api = declared();
+    let job = json!({ "key": "1", "idempotency_key": "once", "idempotency_scope": "store" });
+    let first = api.post(PATH, &job).done()["jobs"][0].clone();
+    let again = api.post("/api/v1/queues/others/jobs", &job).done()["jobs"][0].clone();
+    assert_eq!(again, json!({ "job_id": first["job_id"], "status": "duplicate" }));
+    let shown = api.get(&format!("/api/v1/jobs/{}", first["job_id"].as_str().unwrap())).done();
+    assert_eq!((&shown["queue"], &shown["idempotency_scope"]), (&json!("orders"), &json!("store")));
+    let lacking = json!([{ "key": "1" }, { "key": "1", "idempotency_scope": "store" }]);
+    assert_eq!(api.post(PATH, &lacking).refused(400).0, "jobs[1].idempotency_scope");
+    let pushed = api.site.run(&[
+        "push",
+        "orders",
+        "1",
+        "--key",
+        "9",
+        "--idempotency-key",
+        "once",
+        "--idempotency-scope",
+        "store",
+    ]);
+    assert!(String::from_utf8_lossy(&pushed.stdout).contains("duplicate"), "{pushed:?}");
+    let wrong = api.site.run(&["push", "orders", "1", "--idempotency-scope", "all"]);
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("key or store"), "{wrong:?}");
+}
+
+#[test]
 fn an_array_is_pushed_as_a_whole_or_not_at_all() {
     let api = declared();
     let (field, detail) = api.post(PATH, &json!([{ "key": "a" }, { "payload": 1 }])).refused(400);
@@ -105,6 +132,22 @@ fn l17_stats_have_the_shape_of_lowkiq() {
         assert_eq!((&numbers["length"], &numbers["morgue_length"]), (&json!(2), &json!(0)));
         assert!(numbers["lag"].is_number(), "{stats}");
     }
+}
+
+#[test]
+fn l17_length_counts_the_ids_that_wait_and_not_their_payloads() {
+    let api = declared();
+    let jobs = ["a", "a", "a", "b", "b", "c"].iter().enumerate();
+    let jobs: Vec<_> = jobs.map(|(i, key)| json!({ "key": key, "payload": i })).collect();
+    api.post(PATH, &json!(jobs)).done();
+    let total = || api.get("/api/v1/stats").done()["total"].clone();
+    assert_eq!((&total()["length"], &total()["jobs"]), (&json!(3), &json!(6)));
+    let claim = json!({ "worker": "w", "queues": ["orders"], "limit": 1 });
+    let claimed = api.post("/api/v1/work/claim", &claim).done();
+    let taken = claimed["lanes"][0]["jobs"].as_array().map_or(0, Vec::len);
+    assert!((1..=3).contains(&taken), "{claimed}");
+    // The payloads of the running id are still in the queue's `jobs`, but it is not in its `length`.
+    assert_eq!((&total()["length"], &total()["jobs"]), (&json!(2), &json!(6)));
 }
 
 #[test]

@@ -178,7 +178,7 @@ impl Walk {
         let job = json!({
             "key": "full", "max_retries": 3, "max_attempts": 4, "timeout": "1m", "lease_ttl": "90s",
             "backoff": { "kind": "exponential", "base": "1s", "cap": "1m", "jitter": 10 },
-            "expires_at": "2200-01-01T00:00:00Z", "idempotency_key": "i", "consumer_group": "g",
+            "expires_at": "2200-01-01T00:00:00Z", "idempotency_key": "i", "idempotency_scope": "store", "consumer_group": "g",
             "node": "n", "partition_key": "p", "producer": "me",
             "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         });
@@ -213,6 +213,7 @@ impl Walk {
         assert_eq!(node["node"], "m");
         let events = self.get("/api/v1/jobs/{job_id}/events", &[&id]);
         assert_eq!(events["events"][0]["event"], "queued");
+        self.get("/api/v1/queues/{queue}/events", &["b"]);
         assert_eq!(self.act("/api/v1/jobs/{job_id}/delete", &[&id])["deleted"], true);
         let body = json!({ "queue": "etl", "task": "t", "lock_key": "k", "args": {} });
         let id = self.post("/api/v1/jobs/trigger", &[], body)["job_id"].clone();
@@ -335,13 +336,13 @@ fn on(server: &Server) -> Site {
 
 #[test]
 fn every_endpoint_works_and_every_documented_field_is_sent_on_sqlite() {
-    let site = Site::new(&format!("{CRON}[journal]\nfolder = \"journal\"\n"));
+    let site = Site::new(&format!("{CRON}[journal]\nenabled = true\n"));
     assert_eq!(walk(site), NOT_IN_THE_WALK);
 }
 
 /// Fields of the history after its first minute, of more than a thousand nodes, of other filters of operations, of
-/// large deletions, of streams, and of nodes with troubles or periodic programs.
-const NOT_IN_THE_WALK: [&str; 35] = [
+/// large deletions, of streams, of a trigger for another queue, and of nodes with troubles or periodic programs.
+const NOT_IN_THE_WALK: [&str; 36] = [
     "Dated.at",
     "Dated.dead",
     "Dated.done",
@@ -369,6 +370,7 @@ const NOT_IN_THE_WALK: [&str; 35] = [
     "Streamed.duplicate",
     "Streamed.merged",
     "Streamed.pushed",
+    "Triggered.queue",
     "Trouble.about",
     "Trouble.kind",
     "Trouble.last_at",

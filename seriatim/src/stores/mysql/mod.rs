@@ -173,6 +173,7 @@ impl Store for Mysql {
             claim_split: Some(CLAIM_SPLIT),
             goes_on: true,
             inbox: true,
+            store_scope: true,
         }
     }
 

@@ -18,8 +18,8 @@ pub(super) async fn write(work: &mut Work<'_>, notes: &[Note]) -> Try<()> {
 }
 
 pub(super) async fn read(work: &mut Work<'_>, query: &NoteQuery) -> Try<Vec<Note>> {
-    let range = range(query);
-    let rows = work.rows(&format!("SELECT name, value FROM seriatim_note {range}")).await?;
+    let (value, range) = (if query.names_only { "''" } else { "value" }, range(query));
+    let rows = work.rows(&format!("SELECT name, {value} FROM seriatim_note {range}")).await?;
     let note = |row| {
         let mut row = Columns::of(row);
         let name = row.text()?.to_string();
@@ -29,7 +29,8 @@ pub(super) async fn read(work: &mut Work<'_>, query: &NoteQuery) -> Try<Vec<Note
 }
 
 pub(super) async fn delete(work: &mut Work<'_>, query: &NoteQuery) -> Try<u64> {
-    let notes = read(work, query).await?.len() as u64;
+    let names = NoteQuery { names_only: true, ..query.clone() };
+    let notes = read(work, &names).await?.len() as u64;
     work.run(&format!("DELETE FROM seriatim_note {}", range(query))).await?;
     Ok(notes)
 }

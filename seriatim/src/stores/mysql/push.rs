@@ -19,6 +19,7 @@ use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::job::Job;
+use crate::stores::state::push::repeat_of;
 use crate::stores::state::{IdempotencyKey, Location};
 
 /// Most idempotency keys in one statement.
@@ -129,8 +130,11 @@ async fn recall(
     jobs: &[Job],
     number: &impl Fn(&Job) -> Option<u32>,
 ) -> Try<std::collections::BTreeMap<IdempotencyKey, (JobId, Timestamp)>> {
-    let name =
-        |job: &Job| Some((number(job)?, job.key.clone(), job.options.idempotency_key.clone()?));
+    // A queue that this push makes has no names yet; the store may.
+    let name = |job: &Job| match number(job) {
+        Some(queue) => repeat_of(queue, job),
+        None => job.key_of_store().and_then(|_| repeat_of(0, job)),
+    };
     let names: BTreeSet<IdempotencyKey> = jobs.iter().filter_map(name).collect();
     let names: Vec<IdempotencyKey> = names.into_iter().collect();
     let place = |(queue, key, name): &IdempotencyKey| {

@@ -154,6 +154,7 @@ impl Store for Postgres {
             claim_split: Some(CLAIM_SPLIT),
             goes_on: true,
             inbox: true,
+            store_scope: true,
         }
     }
 

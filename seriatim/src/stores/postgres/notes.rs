@@ -17,6 +17,8 @@ const WRITE: &str = "INSERT INTO seriatim.note (name, value) \
 const READ: &str =
     "SELECT name, value FROM seriatim.note WHERE name >= $1 AND name < $2 ORDER BY name LIMIT $3";
 const READ_BACKWARDS: &str = "SELECT name, value FROM seriatim.note WHERE name >= $1 AND name < $2 ORDER BY name DESC LIMIT $3";
+const NAMES: &str = "SELECT name, ''::bytea AS value FROM seriatim.note WHERE name >= $1 AND name < $2 ORDER BY name LIMIT $3";
+const NAMES_BACKWARDS: &str = "SELECT name, ''::bytea AS value FROM seriatim.note WHERE name >= $1 AND name < $2 ORDER BY name DESC LIMIT $3";
 const DELETE: &str = "DELETE FROM seriatim.note WHERE name IN \
     (SELECT name FROM seriatim.note WHERE name >= $1 AND name < $2 ORDER BY name LIMIT $3) RETURNING name";
 const DELETE_BACKWARDS: &str = "DELETE FROM seriatim.note WHERE name IN \
@@ -32,7 +34,12 @@ impl Notebook for Postgres {
     }
 
     async fn read_notes(&self, query: NoteQuery) -> Result<Vec<Note>> {
-        let sql = if query.backwards { READ_BACKWARDS } else { READ };
+        let sql = match (query.names_only, query.backwards) {
+            (false, false) => READ,
+            (false, true) => READ_BACKWARDS,
+            (true, false) => NAMES,
+            (true, true) => NAMES_BACKWARDS,
+        };
         let rows = self.in_range(sql, &query).await?;
         let note =
             |row: &Row| Ok(Note { name: column(row, "name")?, value: column(row, "value")? });

@@ -83,7 +83,6 @@ shard_scripts! {
     MOVED = "lua/moved.lua",
     PASS_ON = "lua/pass_on.lua",
     PAUSE = "lua/pause.lua",
-    PUSH = "lua/push.lua",
     STATS = "lua/stats.lua",
     SWEEP = "lua/sweep.lua",
     TAKE_IN = "lua/take_in.lua",
@@ -92,6 +91,8 @@ shard_scripts! {
     WIPE = "lua/wipe.lua",
 }
 
+pub(super) static PUSH: Lazy =
+    LazyLock::new(|| of_shard(&[include_str!("lua/names.lua"), include_str!("lua/push.lua")]));
 pub(super) static CLAIM: Lazy =
     LazyLock::new(|| of_shard(&[include_str!("lua/turns.lua"), include_str!("lua/claim.lua")]));
 pub(super) static SETTLE: Lazy =
@@ -103,13 +104,21 @@ pub(super) static RELEASE: Lazy = LazyLock::new(|| {
     of_shard(&[include_str!("lua/take_over.lua"), include_str!("lua/release.lua")])
 });
 
+pub(super) static GLOBAL_SWEEP: Lazy = LazyLock::new(|| {
+    let parts = [
+        include_str!("lua/global.lua"),
+        include_str!("lua/names.lua"),
+        include_str!("lua/global_sweep.lua"),
+    ];
+    Code::new(parts.concat())
+});
+
 timed_scripts! {
     GLOBAL_BEAT = "lua/global_beat.lua",
     GLOBAL_CHANGED = "lua/global_changed.lua",
     GLOBAL_DYING = "lua/global_dying.lua",
     GLOBAL_GONE = "lua/global_gone.lua",
     GLOBAL_LEAD = "lua/global_lead.lua",
-    GLOBAL_SWEEP = "lua/global_sweep.lua",
 }
 
 global_scripts! {

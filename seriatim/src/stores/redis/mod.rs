@@ -195,7 +195,9 @@ fn check_prefix(prefix: &str) -> Result<()> {
 #[async_trait]
 impl Store for Redis {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "redis", shared: true, claim_split: None, goes_on: true, inbox: false }
+        let store_scope = !self.link.is_cluster();
+        let (claim_split, goes_on, inbox) = (None, true, false);
+        Capabilities { name: "redis", shared: true, claim_split, goes_on, inbox, store_scope }
     }
 
     async fn now(&self) -> Result<Timestamp> {

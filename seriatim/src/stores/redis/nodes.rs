@@ -165,8 +165,9 @@ impl Fleet for Redis {
             }
         }
         let mut args = Args::at(request.now);
-        args.micros(DEAD_NODE_SHOWN);
-        self.link.run(&GLOBAL_SWEEP, &self.global(""), &args).await?;
+        args.micros(DEAD_NODE_SHOWN).int(request.rows_max.min(ACTION_ROWS_MAX) as i64);
+        let more = self.link.run(&GLOBAL_SWEEP, &self.global(""), &args).await?;
+        swept.more |= single(more)?.flag()?;
         match failed {
             Some(error) => Err(error),
             None => Ok(swept),

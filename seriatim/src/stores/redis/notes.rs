@@ -43,7 +43,7 @@ impl Redis {
     async fn in_range(&self, what: &str, query: &NoteQuery) -> Result<Value> {
         let mut args = Args::default();
         args.text(what).text(&query.from).text(&query.to).flag(query.backwards);
-        args.int(query.most() as i64);
+        args.int(query.most() as i64).flag(query.names_only);
         self.link.run(&GLOBAL_NOTES, &self.global(""), &args).await
     }
 }

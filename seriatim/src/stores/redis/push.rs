@@ -49,14 +49,37 @@ enum Answer {
 struct Batch<'a> {
     request: &'a Push,
     pushed: Vec<Option<Pushed>>,
+    /// For a repeat of an idempotency key of the whole store: the place of its first job. Their shards are written at once,
+    /// in no order, so it waits for that one.
+    firsts: HashMap<usize, usize>,
     /// The highest last token of the shards that did not accept all jobs.
     floor: i64,
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
+    fn new(request: &'a Push) -> Self {
+        let (mut seen, mut firsts) = (HashMap::new(), HashMap::new());
+        for (place, job) in request.jobs.iter().enumerate() {
+            let Some(name) = job.key_of_store() else { continue };
+            let first = *seen.entry(name).or_insert(place);
+            if first != place {
+                firsts.insert(place, first);
+            }
+        }
+        Self { request, pushed: vec![None; request.jobs.len()], firsts, floor: 0 }
+    }
+
     /// The jobs that no shard has accepted yet.
     fn left(&self) -> Vec<usize> {
         (0..self.pushed.len()).filter(|place| self.pushed[*place].is_none()).collect()
+    }
+
+    /// Those of them that wait for no other.
+    fn next(&self) -> Vec<usize> {
+        let waits = |place: &usize| {
+            self.firsts.get(place).is_some_and(|first| self.pushed[*first].is_none())
+        };
+        self.left().into_iter().filter(|place| !waits(place)).collect()
     }
 }
 
@@ -64,10 +87,12 @@ impl Batch<'_> {
 impl Producer for Redis {
     async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
         validate_push(&request)?;
-        let pushed = vec![None; request.jobs.len()];
-        let mut batch = Batch { request: &request, pushed, floor: 0 };
+        self.check_scopes(&request.jobs)?;
+        let mut batch = Batch::new(&request);
         for _ in 0..ATTEMPTS {
-            if self.push_checked(&mut batch).await? {
+            if self.push_checked(&mut batch).await?
+                && (batch.firsts.is_empty() || self.push_checked(&mut batch).await?)
+            {
                 self.bell.ring(&Wake::of_jobs(&request.jobs));
                 return batch.pushed.into_iter().collect::<Option<_>>().ok_or_else(corrupt);
             }
@@ -81,11 +106,25 @@ impl Producer for Redis {
 }
 
 impl Redis {
-    /// Pushes the rest of a batch. False if a definition changed before all were accepted.
+    /// Refuses idempotency keys of the whole store in a cluster: no step reaches the shard of a job and what all shards
+    /// share.
+    fn check_scopes(&self, jobs: &[Job]) -> Result<()> {
+        let place = jobs.iter().position(|job| job.key_of_store().is_some());
+        match place.filter(|_| self.link.is_cluster()) {
+            Some(place) => {
+                let message = "`store` is not possible in a Redis cluster, whose queues are on different servers: use `key`";
+                let error = Error::invalid("idempotency_scope", message);
+                Err(error.in_field(format!("jobs[{place}]")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Pushes the jobs of a batch that wait for no other. False if a definition changed before all were accepted.
     async fn push_checked(&self, batch: &mut Batch<'_>) -> Result<bool> {
         let jobs = &batch.request.jobs;
-        let mut left = batch.left();
-        let (known, missing) = self.definitions(jobs, &left).await?;
+        let (known, missing) = self.definitions(jobs, &batch.left()).await?;
+        let mut left = batch.next();
         let way = Way { turn: self.rotate(), known };
         if !self.push_dry(batch.request, &way, &left, missing.len()).await? {
             return Ok(false);
@@ -191,12 +230,13 @@ impl Redis {
         args.text(if all_bare { "s" } else { "m" });
         for i in &part.jobs {
             let job = &request.jobs[*i];
+            let is_of_store = job.key_of_store().is_some();
             if !is_plain(job) {
-                job_args(args.text("g"), job, &part.known)?;
+                job_args(args.text(if is_of_store { "G" } else { "g" }), job, &part.known)?;
                 continue;
             }
             match &job.options.idempotency_key {
-                Some(key) => drop(args.text("i").text(key)),
+                Some(key) => drop(args.text(if is_of_store { "I" } else { "i" }).text(key)),
                 None if !all_bare => drop(args.text("s")),
                 None => {}
             }
@@ -241,7 +281,18 @@ fn pushed_of(list: &mut Fields, shard: Shard, now: i64) -> Result<Option<Pushed>
     let pushed_status = status(pushed_status)?;
     let job_id = match number {
         Value::Int(seq) => shard.job(seq, now),
-        known => shard.job(Fields::of(known)?.int()?, list.int()?),
+        known => {
+            let mut names = Fields::of(known)?;
+            let seq = names.int()?;
+            let place = match names.is_empty() {
+                true => shard,
+                false => Shard {
+                    queue: names.int()?.try_into().map_err(|_| corrupt())?,
+                    shard: names.int()?.try_into().map_err(|_| corrupt())?,
+                },
+            };
+            place.job(seq, list.int()?)
+        }
     };
     Ok(Some(Pushed { job_id, status: pushed_status }))
 }

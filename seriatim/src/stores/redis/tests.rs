@@ -283,6 +283,31 @@ async fn an_idempotency_key_counts_among_concurrent_pushes_too() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d2_a_key_of_the_store_counts_in_all_shards_of_all_queues() {
+    let prefix = new_prefix();
+    let first = open(&prefix).await;
+    for queue in ["q", "r"] {
+        declare(&first, in_shards(Queue::parallel(queue), 3)).await;
+    }
+    for round in 0..10 {
+        let pusher = |store: Arc<Redis>, queue: &'static str| {
+            let of_store = move |i| {
+                let job = Job::new(queue, &1).unwrap().idempotency_key(format!("{round}-{i}"));
+                job.idempotency_scope(crate::IdempotencyScope::Store)
+            };
+            let jobs = (0..10).map(of_store).collect();
+            tokio::spawn(async move { push(&store, jobs).await })
+        };
+        let pushers = [pusher(open(&prefix).await, "q"), pusher(open(&prefix).await, "r")];
+        let mut ids = HashSet::new();
+        for pusher in pushers {
+            ids.extend(pusher.await.unwrap().iter().map(|pushed| pushed.job_id));
+        }
+        assert_eq!(ids.len(), 10);
+    }
+}
+
 #[tokio::test]
 async fn tokens_grow_though_the_last_ones_were_lost() {
     let prefix = new_prefix();

@@ -249,7 +249,14 @@ fn check_folder(path: &Path) -> Result<()> {
 #[async_trait]
 impl Store for Sqlite {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "sqlite", shared: true, claim_split: None, goes_on: true, inbox: true }
+        Capabilities {
+            name: "sqlite",
+            shared: true,
+            claim_split: None,
+            goes_on: true,
+            inbox: true,
+            store_scope: true,
+        }
     }
 
     async fn now(&self) -> Result<Timestamp> {

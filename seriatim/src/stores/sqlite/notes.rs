@@ -38,18 +38,18 @@ impl Tx<'_> {
     fn read_notes(&mut self, query: &NoteQuery) -> Result<Vec<Note>> {
         let sql = match query.backwards {
             false => {
-                "SELECT name, value FROM note WHERE name >= ?1 AND name < ?2 ORDER BY name LIMIT ?3"
+                "SELECT name, iif(?4, x'', value) FROM note WHERE name >= ?1 AND name < ?2 ORDER BY name LIMIT ?3"
             }
             true => {
-                "SELECT name, value FROM note WHERE name >= ?1 AND name < ?2 ORDER BY name DESC LIMIT ?3"
+                "SELECT name, iif(?4, x'', value) FROM note WHERE name >= ?1 AND name < ?2 ORDER BY name DESC LIMIT ?3"
             }
         };
-        let range = params![query.from, query.to, query.most() as i64];
+        let range = params![query.from, query.to, query.most() as i64, query.names_only];
         self.rows(sql, range, |row| Ok(Note { name: row.get(0)?, value: row.get(1)? }))
     }
 
     fn delete_notes(&mut self, query: &NoteQuery) -> Result<u64> {
-        let notes = self.read_notes(query)?;
+        let notes = self.read_notes(&NoteQuery { names_only: true, ..query.clone() })?;
         for note in &notes {
             self.execute("DELETE FROM note WHERE name = ?1", [&note.name])?;
         }

@@ -66,10 +66,9 @@ impl Tx<'_> {
     }
 
     fn push_one(&mut self, queue: &QueueRow, new: &NewJob, i: usize) -> Result<Pushed> {
-        let repeat = new.options.idempotency_key.clone();
-        let scope = new.key.clone().unwrap_or_default();
-        if let Some(name) = &repeat
-            && let Some(job_id) = self.remembered(queue.number, &scope, name)?
+        let repeat = new.repeat(queue.number);
+        if let Some(repeat) = repeat
+            && let Some(job_id) = self.remembered(repeat)?
         {
             return Ok(Pushed { job_id, status: PushStatus::Duplicate });
         }
@@ -85,10 +84,10 @@ impl Tx<'_> {
                 (job_id(created, queue.number, into), PushStatus::Merged)
             }
         };
-        if let Some(name) = &repeat {
+        if let Some((of, key, name)) = repeat {
             let until = self.now + micros(queue.queue.idempotency_ttl);
             let sql = "INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?5)";
-            let row = params![queue.number, scope, name, job_id.to_bytes(), until];
+            let row = params![of, key.unwrap_or_default(), name, job_id.to_bytes(), until];
             self.execute(sql, row)?;
         }
         Ok(Pushed { job_id, status })
@@ -123,10 +122,15 @@ impl Tx<'_> {
         })
     }
 
-    fn remembered(&mut self, queue: u32, key: &str, name: &str) -> Result<Option<JobId>> {
+    fn remembered(
+        &mut self,
+        (queue, key, name): (u32, Option<&str>, &str),
+    ) -> Result<Option<JobId>> {
         let sql = "SELECT job, until FROM idempotency WHERE q = ?1 AND key = ?2 AND name = ?3";
         let row: Option<([u8; 16], i64)> =
-            self.first(sql, params![queue, key, name], |r| Ok((r.get(0)?, r.get(1)?)))?;
+            self.first(sql, params![queue, key.unwrap_or_default(), name], |r| {
+                Ok((r.get(0)?, r.get(1)?))
+            })?;
         let Some((bytes, until)) = row else { return Ok(None) };
         let id = JobId::from_bytes(bytes);
         let known = until > self.now || self.find(id)?.is_some();

@@ -5,7 +5,7 @@ mod claim;
 mod deletion;
 pub(super) mod lane;
 mod nodes;
-mod push;
+pub(super) mod push;
 mod settle;
 pub(super) mod unread;
 pub(super) mod views;
@@ -71,7 +71,7 @@ pub(in crate::stores) struct NodeRow {
     pub command: Option<Command>,
 }
 
-/// (queue, key, idempotency key).
+/// (queue, key, idempotency key): see `Job::repeat`.
 pub(in crate::stores) type IdempotencyKey = (u32, Option<String>, String);
 
 /// Ready lanes in the order in which claims take them: (priority, due, lane).

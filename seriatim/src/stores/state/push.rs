@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::lane::{Entry, Lane};
-use super::{Location, QueueRow, State};
+use super::{IdempotencyKey, Location, QueueRow, State};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_closing, other_route, too_many_queues};
 use crate::contract::{PushStatus, Pushed, validate_job};
@@ -171,10 +171,7 @@ impl State {
         let Ok(row) = self.queue(&job.queue) else {
             return false;
         };
-        let Some(name) = job.options.idempotency_key.clone() else {
-            return false;
-        };
-        self.idempotency.contains_key(&(row.number, job.key.clone(), name))
+        repeat_of(row.number, job).is_some_and(|repeat| self.idempotency.contains_key(&repeat))
     }
 
     fn push_one(&mut self, now: Timestamp, job: Job) -> Result<Pushed> {
@@ -183,8 +180,7 @@ impl State {
             Err(_) => self.create_queue(Queue::implied(&job.queue, job.key.is_some()), false)?,
         };
         let queue = self.queues[&number].queue.clone();
-        let repeat =
-            job.options.idempotency_key.clone().map(|name| (number, job.key.clone(), name));
+        let repeat = repeat_of(number, &job);
         if let Some(first) = repeat.as_ref().and_then(|repeat| self.remembered(now, repeat)) {
             return Ok(Pushed { job_id: first, status: PushStatus::Duplicate });
         }
@@ -202,7 +198,7 @@ impl State {
         Ok(Pushed { job_id, status })
     }
 
-    fn remembered(&self, now: Timestamp, repeat: &super::IdempotencyKey) -> Option<JobId> {
+    fn remembered(&self, now: Timestamp, repeat: &IdempotencyKey) -> Option<JobId> {
         let (first, until) = self.idempotency.get(repeat)?;
         (*until > now || self.jobs.contains_key(first)).then_some(*first)
     }
@@ -301,6 +297,12 @@ impl State {
         self.jobs.insert(survivor.id, Location::Lane(number));
         lane.insert(survivor);
     }
+}
+
+/// Under what its idempotency key is remembered, in a queue with this number.
+pub(in crate::stores) fn repeat_of(queue: u32, job: &Job) -> Option<IdempotencyKey> {
+    let (queue, key, name) = job.repeat(queue)?;
+    Some((queue, key.map(str::to_owned), name.to_owned()))
 }
 
 /// Updates the due time of an `accumulate` lane for an arrival.

@@ -93,7 +93,7 @@ BEGIN
   IF o_count = 0 THEN
     RETURN;
   END IF;
-  SELECT seriatim.open_lanes(d.queues, d.keys, d.routes, '{}', _t) INTO _lanes
+  SELECT seriatim.open_lanes(d.queues, d.keys, d.routes, '{}', '{}', '{}', _t) INTO _lanes
   FROM (SELECT array_agg(_q.number) AS queues, array_agg(key ORDER BY place) AS keys,
       array_agg(route ORDER BY place) AS routes
     FROM unnest(_jobs) WITH ORDINALITY w (seq, place)

@@ -26,17 +26,19 @@ END $$;
 -- Creates missing lanes and locks all of them in order. The upsert makes a push and a settle of the same lane wait for
 -- each other: a push that checked for a claim first and then wrote would strand its job. Returns the lane of each job,
 -- NULL without a key. A new lane is due at -1 until arrive() sets it.
-CREATE FUNCTION seriatim.open_lanes(_queue int[], _key text[], _route int[], _name text[], _now bigint)
+CREATE FUNCTION seriatim.open_lanes(_queue int[], _key text[], _route int[], _name text[], _scope int[],
+  _scope_key text[], _now bigint)
 RETURNS bigint[] LANGUAGE plpgsql AS $$
 BEGIN
   WITH fresh AS MATERIALIZED (
     -- Numbered by first appearance, ignoring duplicates: among equals, lanes are claimed by age.
     SELECT f.*, nextval('seriatim.seq') AS number FROM (
       SELECT queue, key, (array_agg(route ORDER BY place))[1] AS route
-      FROM unnest(_queue, _key, _route, _name) WITH ORDINALITY w (queue, key, route, name, place)
+      FROM unnest(_queue, _key, _route, _name, _scope, _scope_key)
+        WITH ORDINALITY w (queue, key, route, name, scope, scope_key, place)
       WHERE key IS NOT NULL GROUP BY queue, key
       ORDER BY coalesce(min(place) FILTER (WHERE name IS NULL OR (
-        SELECT r.o_seq FROM seriatim.remembered(queue, key, name, _now) r) IS NULL), min(place))) f
+        SELECT r.o_seq FROM seriatim.remembered(scope, scope_key, name, _now) r) IS NULL), min(place))) f
   )
   , opened AS (
     INSERT INTO seriatim.lane AS l (number, queue, key, due, route)
@@ -53,17 +55,17 @@ END $$;
 
 -- Refuses jobs with another route than the waiting jobs of their lane, in modes where the route is the lane's.
 CREATE FUNCTION seriatim.check_routes(_lanes bigint[], _route int[],
-  _idempotency text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
+  _name text[] DEFAULT '{}', _scope int[] DEFAULT '{}', _scope_key text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _bad record;
 BEGIN
   SELECT w.place, l.key INTO _bad
-  FROM unnest(_lanes, _route, _idempotency) WITH ORDINALITY w (lane, route, name, place)
+  FROM unnest(_lanes, _route, _name, _scope, _scope_key) WITH ORDINALITY w (lane, route, name, scope, scope_key, place)
   CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n
     WHERE n.number = w.lane AND n.route <> w.route OFFSET 0) l
   JOIN seriatim.queue q ON q.number = l.queue AND q.mode IN (1, 2)
   WHERE NOT EXISTS (SELECT FROM seriatim.idempotency i
-    WHERE i.queue = l.queue AND i.key = l.key AND i.name = w.name)
+    WHERE i.queue = w.scope AND i.key = coalesce(w.scope_key, '') AND i.name = w.name AND i.seq <> 0)
   ORDER BY w.place LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION 'another node or group' USING ERRCODE = 'SR003', DETAIL = _bad.place - 1;
@@ -99,13 +101,24 @@ BEGIN
   END IF;
 END $$;
 
+-- Where the idempotency keys of a batch are remembered: by queue and key, or in queue 0 for the whole store. The options
+-- say which: so a batch without idempotency keys carries nothing for it.
+CREATE FUNCTION seriatim.scopes(_queue int[], _key text[], _name text[], _options text[], OUT _scope int[],
+  OUT _scope_key text[]) LANGUAGE sql IMMUTABLE AS $$
+  SELECT array_agg(CASE WHEN s.whole THEN 0 ELSE w.queue END ORDER BY w.place),
+    array_agg(CASE WHEN NOT s.whole THEN w.key END ORDER BY w.place)
+  FROM unnest(_queue, _key, _name, _options) WITH ORDINALITY w (queue, key, name, options, place)
+  CROSS JOIN LATERAL (SELECT CASE WHEN w.name IS NULL THEN false
+    ELSE coalesce(w.options::json->>'idempotency_scope', '') = 'store' END AS whole) s
+$$;
+
 -- Reserves the idempotency keys of a batch in order, so that two pushes of one key wait for each other even if no lane
 -- makes them.
 CREATE FUNCTION seriatim.take_names(_queue int[], _key text[], _name text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO seriatim.idempotency AS i (queue, key, name, seq, created_at, until)
-    SELECT DISTINCT w.queue, coalesce(w.key, '') COLLATE "C" AS k, w.name COLLATE "C" AS n, 0, 0, 0
+  INSERT INTO seriatim.idempotency AS i (queue, key, name, of_queue, seq, created_at, until)
+    SELECT DISTINCT w.queue, coalesce(w.key, '') COLLATE "C" AS k, w.name COLLATE "C" AS n, 0, 0, 0, 0
     FROM unnest(_queue, _key, _name) w (queue, key, name)
     WHERE w.name IS NOT NULL
     ORDER BY w.queue, k, n
@@ -114,8 +127,8 @@ END $$;
 
 -- The first job of an idempotency key, if the key has not expired or the job is still stored.
 CREATE FUNCTION seriatim.remembered(_queue int, _key text, _name text, _now bigint,
-  OUT o_seq bigint, OUT o_created_at bigint) LANGUAGE sql VOLATILE AS $$
-  SELECT i.seq, i.created_at FROM seriatim.idempotency i
+  OUT o_queue int, OUT o_seq bigint, OUT o_created_at bigint) LANGUAGE sql VOLATILE AS $$
+  SELECT i.of_queue, i.seq, i.created_at FROM seriatim.idempotency i
   WHERE i.queue = _queue AND i.key = coalesce(_key, '') AND i.name = _name AND i.seq <> 0
     AND (i.until > _now
       OR EXISTS (SELECT FROM seriatim.item j WHERE j.seq = i.seq OFFSET 0)
@@ -389,12 +402,16 @@ DECLARE
   _lanes bigint[];
   _seqs bigint[];
   _states smallint[] := '{}';
+  _scope int[];
+  _scope_key text[];
   _job record;
 BEGIN
-  _lanes := seriatim.open_lanes(_numbers, _key, _routes, _name, _t);
+  SELECT * INTO _scope, _scope_key FROM seriatim.scopes(_numbers, _key, _name, _options);
+  _lanes := seriatim.open_lanes(_numbers, _key, _routes, _name, _scope, _scope_key, _t);
   PERFORM seriatim.unpack(_lanes);
-  PERFORM seriatim.check_routes(_lanes, _routes, _name);
-  PERFORM seriatim.take_names(_numbers, _key, _name);
+  -- Before the routes: a repeat may have another one, and its first push, in another lane, may not have committed yet.
+  PERFORM seriatim.take_names(_scope, _scope_key, _name);
+  PERFORM seriatim.check_routes(_lanes, _routes, _name, _scope, _scope_key);
   _seqs := ARRAY(SELECT nextval('seriatim.seq') FROM generate_subscripts(_numbers, 1));
   -- Without a key, the lane belongs to the job and has its number.
   _lanes := ARRAY(SELECT coalesce(w.lane, w.seq)
@@ -403,14 +420,13 @@ BEGIN
     SELECT w.*, q.mode, q.merge, q.idempotency_ttl, q.mode = 1 AND q.merge <> 2 AS merging,
       coalesce(w.own_score, CASE WHEN q.mode = 2 THEN 0 ELSE _t / 1e6::float8 END) AS score
     FROM unnest(_numbers, _lanes, _seqs, _key, _task, _digest, _score, _priority, _run_at, _options,
-        _lease_ttl, _expires_at, _name, _routes, _payload)
+        _lease_ttl, _expires_at, _name, _scope, _scope_key, _routes, _payload)
       WITH ORDINALITY AS w (queue, lane, seq, key, task, digest, own_score, priority, run_at, options,
-        lease_ttl, expires_at, name, route, payload, place)
+        lease_ttl, expires_at, name, scope, scope_key, route, payload, place)
     JOIN seriatim.queue q ON q.number = w.queue
     ORDER BY w.place
   LOOP
-    SELECT * INTO o_status, o_seq, o_created_at FROM seriatim.push_one(_job, _t);
-    o_queue := _job.queue;
+    SELECT * INTO o_status, o_queue, o_seq, o_created_at FROM seriatim.push_one(_job, _t);
     _states := _states || o_status;
     RETURN NEXT;
   END LOOP;
@@ -423,19 +439,20 @@ END $$;
 
 -- One job of a batch, whose lane the caller has locked.
 CREATE FUNCTION seriatim.push_one(_job record, _now bigint,
-  OUT o_status smallint, OUT o_seq bigint, OUT o_created_at bigint) LANGUAGE plpgsql AS $$
+  OUT o_status smallint, OUT o_queue int, OUT o_seq bigint, OUT o_created_at bigint) LANGUAGE plpgsql AS $$
 DECLARE
   _equal record;
 BEGIN
   IF _job.name IS NOT NULL THEN
-    SELECT * INTO o_seq, o_created_at
-    FROM seriatim.remembered(_job.queue, _job.key, _job.name, _now);
+    SELECT * INTO o_queue, o_seq, o_created_at
+    FROM seriatim.remembered(_job.scope, _job.scope_key, _job.name, _now);
     IF o_seq IS NOT NULL THEN
       o_status := 2;
       RETURN;
     END IF;
   END IF;
   o_status := 0;
+  o_queue := _job.queue;
   o_seq := _job.seq;
   o_created_at := _now;
   IF _job.merging THEN
@@ -466,7 +483,7 @@ BEGIN
   END IF;
   IF _job.name IS NOT NULL THEN
     UPDATE seriatim.idempotency
-    SET seq = o_seq, created_at = o_created_at, until = seriatim.later(_now, _job.idempotency_ttl)
-    WHERE queue = _job.queue AND key = coalesce(_job.key, '') AND name = _job.name;
+    SET of_queue = o_queue, seq = o_seq, created_at = o_created_at, until = seriatim.later(_now, _job.idempotency_ttl)
+    WHERE queue = _job.scope AND key = coalesce(_job.scope_key, '') AND name = _job.name;
   END IF;
 END $$;

@@ -256,11 +256,12 @@ CREATE TABLE seriatim.alias (
 );
 CREATE INDEX alias_of ON seriatim.alias (of_seq);
 
--- An empty key means none. seq 0: reserved by a push that has not stored its job yet.
+-- An empty key means none, queue 0 the whole store. seq 0: reserved by a push that has not stored its job yet.
 CREATE TABLE seriatim.idempotency (
   queue int NOT NULL,
   key text COLLATE "C" NOT NULL,
   name text COLLATE "C" NOT NULL,
+  of_queue int NOT NULL, -- the job's
   seq bigint NOT NULL,
   created_at bigint NOT NULL,
   until bigint NOT NULL,

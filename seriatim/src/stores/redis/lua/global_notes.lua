@@ -1,6 +1,6 @@
 -- The notebook. Values are in the hash `notes`; `note_names` orders their names.
 -- ARGV: 'write', then names and values in turn; or 'read' / 'delete', first name, name behind the last, '1' if backwards,
--- most notes. Answers names and values in turn, or the number of deleted notes.
+-- most notes, '1' if values are left out. Answers names and values in turn, or the number of deleted notes.
 local call, P = redis.call, KEYS[1]
 local NAMES, VALUES = P .. 'note_names', P .. 'notes'
 if ARGV[1] == 'write' then
@@ -17,7 +17,7 @@ else names = call('ZRANGEBYLEX', NAMES, from, to, 'LIMIT', 0, ARGV[5]) end
 if ARGV[1] == 'read' then
   local found = {}
   for i, name in ipairs(names) do
-    found[2 * i - 1], found[2 * i] = name, call('HGET', VALUES, name) or ''
+    found[2 * i - 1], found[2 * i] = name, ARGV[6] == '0' and call('HGET', VALUES, name) or ''
   end
   return found
 end

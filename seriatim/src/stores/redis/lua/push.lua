@@ -1,9 +1,10 @@
 -- Adds jobs. ARGV: dry, now, version, what is accepted (0 all, 1 only jobs that join an existing lane, 2 none; a
 -- remembered idempotency key is recognized in any case: see layout.rs), lowest token, then 's' and the jobs, all
--- plain; or 'm' and the jobs, each with 's', 'i' or 'g' before it. A plain one ('s') is one text: run time (n, i or @ and
+-- plain; or 'm' and the jobs, each with a letter before it. A plain one ('s') is one text: run time (n, i or @ and
 -- 7 bytes), priority (2 bytes), whether it has a score (0 or 1), score (8 bytes), and the end of a record of one job.
--- With an idempotency key ('i'), that comes before it. Any other ('g') is 13 fields. Answers {'OK', now, {seq, status,
--- ...}, last token} with {seq}, status, created for those created at another time and status 3 for those not accepted;
+-- With an idempotency key ('i'), that comes before it. Any other ('g') is 13 fields. 'I' and 'G' are the same with a key of
+-- the whole store (names.lua). Answers {'OK', now, {seq, status, ...}, last token} with {seq}, status, created for those
+-- created at another time, {seq, queue, shard} for those of a key of the store, and status 3 for those not accepted;
 -- {'STALE'} or {'ROUTE', index}.
 --
 -- Reads keys and the records of the keys' lanes. A job of a new lane writes lanes, keys and arrivals; one behind others,
@@ -12,11 +13,16 @@ local FIELDS = 13
 local dry, takes = ARGV[1] == '1', ARGV[4]
 NOW = clock(ARGV[2])
 
--- The jobs: where each begins in ARGV, its key, the text of a plain one, and its idempotency key ('' is none).
-local B = { max = 0, starts = {}, keys = {}, texts = {}, idems = {} }
+-- The jobs: where each begins in ARGV, its key, the text of a plain one, its idempotency key ('' is none), and whether that
+-- is of the whole store.
+local B = { max = 0, starts = {}, keys = {}, texts = {}, idems = {}, whole = {} }
 local keyed
 local records, busy, appends = {}, {}, false -- of the lanes of known keys, by id
-local function field_of(i) return B.keys[i] .. '\0' .. B.idems[i] end
+-- Idempotency keys have no NUL: the two kinds of fields differ.
+local function field_of(i)
+  if B.whole[i] then return B.idems[i] end
+  return B.keys[i] .. '\0' .. B.idems[i]
+end
 
 -- Looks at the batch and what is known of its keys. A function of functions: Lua makes inner ones sooner, and limits a
 -- function to 200 local names.
@@ -39,11 +45,13 @@ local function read_batch()
     elseif ARGV[i] == 's' then
       read_plain(i + 1, '')
       i = i + 2
-    elseif ARGV[i] == 'i' then
+    elseif ARGV[i] == 'i' or ARGV[i] == 'I' then
       read_plain(i + 2, ARGV[i + 1])
+      B.whole[B.max] = ARGV[i] == 'I'
       i = i + 3
     else
       B.max = B.max + 1
+      B.whole[B.max] = ARGV[i] == 'G'
       B.texts[B.max], B.starts[B.max], B.keys[B.max], B.idems[B.max] = false, i + 1, ARGV[i + 1], ARGV[i + 12]
       i = i + FIELDS + 1
     end
@@ -85,7 +93,7 @@ local function check_routes()
     local at, key, wanted = B.starts[i], B.keys[i], NO_ROUTE
     if not B.texts[i] then wanted = ARGV[at + 7] .. '\0' .. ARGV[at + 8] end
     if not bound[key] then bound[key] = ids[key] and route_of_lane(ids[key]) or wanted end
-    local repeated = bound[key] ~= wanted and B.idems[i] ~= '' and call('HEXISTS', K.idem, field_of(i)) == 1
+    local repeated = bound[key] ~= wanted and B.idems[i] ~= '' and call('HEXISTS', B.whole[i] and W.idem or K.idem, field_of(i)) == 1
     if bound[key] ~= wanted and not repeated then return { 'ROUTE', i - 1 } end
   end
 end
@@ -503,30 +511,36 @@ local function put_one(i, key, text)
   return j.seq, j.created
 end
 
--- Idempotency keys, looked up together and written together.
-local remembered, new_idems, new_old = {}, {}, {}
+-- Idempotency keys, looked up together and written together: first those of the shard, then those of the store.
+local remembered = {}
+W.hashes, W.orders, W.new, W.old = { K.idem, W.idem }, { K.idemold, W.idemold }, { {}, {} }, { {}, {} }
 do
-  local names = {}
+  local names = { {}, {} }
   for i = 1, B.max do
-    if B.idems[i] ~= '' then names[#names + 1] = field_of(i) end
+    local list = names[B.whole[i] and 2 or 1]
+    if B.idems[i] ~= '' then list[#list + 1] = field_of(i) end
   end
-  for i, known in ipairs(fields(K.idem, names)) do remembered[names[i]] = known end
+  for kind, list in ipairs(names) do
+    for i, known in ipairs(fields(W.hashes[kind], list)) do remembered[list[i]] = known end
+  end
 end
 
-local function remember(field, seq, created)
-  local until_ = NOW + S.remember
-  remembered[field] = cmsgpack.pack(seq, created, until_)
-  add(new_idems, field, remembered[field])
-  add(new_old, num(until_), field)
+local function remember(i, seq, created)
+  local field, until_, kind = field_of(i), NOW + S.remember, B.whole[i] and 2 or 1
+  if kind == 1 then remembered[field] = cmsgpack.pack(seq, created, until_)
+  else remembered[field] = cmsgpack.pack(seq, created, until_, string.match(P, '{q(%d+):(%d+)}')) end
+  add(W.new[kind], field, remembered[field])
+  add(W.old[kind], num(until_), field)
 end
 
--- The job that was pushed with this idempotency key.
+-- The job that was pushed with this idempotency key: its names for the answer, and when it was created.
 local function first_of(field)
   if not remembered[field] then return end
-  local seq, created, until_ = cmsgpack.unpack(remembered[field])
-  if until_ > NOW then return seq, created end
+  local seq, created, until_, queue, shard = cmsgpack.unpack(remembered[field])
+  local names, place = { seq, queue, shard }, queue and W.place(queue, shard) or P
+  if until_ > NOW then return names, created end
   flush()
-  if is_known(seq) then return seq, created end
+  if place == P and is_known(seq) or place ~= P and W.knows(place, seq) then return names, created end
 end
 
 for i = 1, B.max do
@@ -534,12 +548,11 @@ for i = 1, B.max do
   if B.idems[i] == '' then
     put_one(i, key, text)
   else
-    local field = field_of(i)
-    local seq, created = first_of(field)
-    if seq then tell({ seq }, created, 2)
+    local names, made = first_of(field_of(i))
+    if names then tell(names, made, 2)
     else
-      seq, created = put_one(i, key, text)
-      if seq then remember(field, seq, created) end
+      local seq, created = put_one(i, key, text)
+      if seq then remember(i, seq, created) end
     end
   end
 end
@@ -550,8 +563,10 @@ if new.count > 0 then
 end
 count('jobs', listed_count)
 flush()
-many('HSET', K.idem, new_idems)
-many('ZADD', K.idemold, new_old)
+for kind = 1, 2 do
+  many('HSET', W.hashes[kind], W.new[kind])
+  many('ZADD', W.orders[kind], W.old[kind])
+end
 bell.hears = true
 commit()
 return { 'OK', NOW, answer, S.token }

@@ -47,7 +47,7 @@ local NOW = 0
 --   expiring  ZSET: seq of open jobs by expires_at
 --   aliases   HASH: seq -> the job it was merged into
 --   idem      HASH: key, NUL, idempotency key -> job
---   idemold   ZSET: the same by when to check whether it can be deleted
+--   idemold   ZSET: the same by when to check whether it can be deleted; those of the whole store: names.lua
 --   given_up  HASH: node -> claims and rescues with a ticket up to this one take nothing; expires by itself
 --   sleepers  ZSET: processes to be woken when a lane is ready, by the time of their last claim or question when it is due
 --   routes    HASH: node, NUL, group -> number; #number -> node, NUL, group

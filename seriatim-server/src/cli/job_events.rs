@@ -1,0 +1,97 @@
+//! `seriatim jobs events`: what the journal tells of jobs.
+
+use clap::Args;
+use serde_json::Value;
+use seriatim::JobId;
+use seriatim::store::Store;
+
+use super::args::{PageArgs, Since, since};
+use crate::app::find;
+use crate::cli::output::table::{Cell, Column, Table, Tone};
+use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::journal::{self, Wanted};
+
+#[derive(Args)]
+pub(crate) struct Events {
+    /// Only of this job
+    id: Option<JobId>,
+    /// The queue; unless a job is named
+    #[arg(long, required_unless_present = "id")]
+    queue: Option<String>,
+    /// Only of this key
+    #[arg(long)]
+    key: Option<String>,
+    /// Only from then on: 30m, 2h or 7d ago, or a time
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<Since>,
+    /// Only up to then
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    until: Option<Since>,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+impl Events {
+    pub(super) async fn run(&self, store: &dyn Store, json: bool) -> Result<(), Failure> {
+        let queue = self.queue(store).await?;
+        let now = store.now().await?;
+        let wanted = Wanted {
+            queue: &queue,
+            job: self.id,
+            key: self.key.as_deref(),
+            since: self.since.map(|since| since.before(now)),
+            until: self.until.map(|until| until.before(now)),
+            after: self.page.after.as_deref(),
+        };
+        let page = journal::page(store, wanted, self.page.rows_max()).await?;
+        if json {
+            say_json(&page);
+            return Ok(());
+        }
+        match page.events.is_empty() {
+            true => say("no events: servers with [journal] enabled note them"),
+            false => say(table(&page.events).render(Terminal::of_stdout())),
+        }
+        if let Some(next) = page.next {
+            hint(format!("more: --after {next}"));
+        }
+        Ok(())
+    }
+
+    /// The queue that is named, or that of the job.
+    async fn queue(&self, store: &dyn Store) -> Result<String, Failure> {
+        if let Some(queue) = &self.queue {
+            return Ok(find::queue(store, queue).await?.queue.name);
+        }
+        let number = self.id.map(|id| id.queue());
+        let queues = store.queues().await?;
+        let of_job = queues.into_iter().find(|view| Some(view.number) == number);
+        let none = || Failure::failed("the store has no queue of this job's number");
+        Ok(of_job.ok_or_else(none)?.queue.name)
+    }
+}
+
+fn table(events: &[Value]) -> Table {
+    let mut table = Table::new(&[
+        ("when", Column::Name),
+        ("job", Column::Name),
+        ("key", Column::Text),
+        ("event", Column::Name),
+        ("attempt", Column::Number),
+        ("node", Column::Text),
+        ("error", Column::Text),
+    ]);
+    for event in events {
+        let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
+        table.row(vec![
+            text("at").into(),
+            text("job_id").into(),
+            text("key").into(),
+            text("event").into(),
+            event["attempt"].as_u64().map(|attempt| attempt.to_string()).unwrap_or_default().into(),
+            text("node").into(),
+            Cell::toned(text("error"), Tone::Bad),
+        ]);
+    }
+    table
+}
