@@ -90,7 +90,7 @@ pub mod store {
     pub use crate::client::NextPush;
     pub use crate::contract::*;
     pub use crate::model::id::{LaneId, NodeId, REMOTE_NAME_START, Token};
-    pub use crate::model::job::{JobOptions, validate_queue_name};
+    pub use crate::model::job::{JobOptions, refuse_reserved_queue, validate_queue_name};
     pub use crate::model::payload::{Digest, digest};
     pub use crate::model::queue::{Owner, Takes};
     pub use crate::model::settle::{

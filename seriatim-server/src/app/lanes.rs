@@ -25,7 +25,19 @@ pub(crate) async fn act(
 }
 
 /// Takes a claim from its holder.
-pub(crate) async fn release(store: &dyn Store, claims: ClaimSelection) -> Result<u64, Error> {
+pub(crate) async fn release(
+    store: &dyn Store,
+    queue: &str,
+    lane: LaneSelection,
+) -> Result<u64, Error> {
+    let claims = match lane {
+        // Who may act on this queue may not act on a lane of another one.
+        LaneSelection::Lane(lane) if lane.queue == find::queue(store, queue).await?.number => {
+            ClaimSelection::Lane(lane)
+        }
+        LaneSelection::Key(key) => ClaimSelection::Key { queue: queue.into(), key },
+        _ => return Err(Error::NoLaneFree { queue: queue.to_owned() }),
+    };
     match (release_claims(store, claims.clone()).await?, claims) {
         (0, ClaimSelection::Key { queue, key }) => {
             find::lane(store, &queue, &key).await?;

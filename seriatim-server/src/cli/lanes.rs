@@ -1,7 +1,7 @@
 //! `seriatim lanes`: lists and shows lanes, and acts on one.
 
 use clap::{Args, Subcommand};
-use seriatim::store::{ClaimSelection, JobView, LaneAction, LaneSelection, LaneView, Page};
+use seriatim::store::{JobView, LaneAction, LaneSelection, LaneView, Page};
 use seriatim::{
     Queue, Timestamp,
     store::{LaneId, Store},
@@ -277,12 +277,10 @@ impl Lanes {
     }
 
     async fn release(&self, store: &dyn Store, which: &Which) -> Result<(), Failure> {
-        let queue = || self.queue.as_str().into();
-        let keys = which.keys.iter().cloned();
-        let keys = keys.map(|key| ClaimSelection::Key { queue: queue(), key });
+        let keys = which.keys.iter().cloned().map(LaneSelection::Key);
         let mut done = 0;
-        for claims in keys.chain(which.lane.map(ClaimSelection::Lane)) {
-            let released = actions::release(store, claims).await;
+        for lane in keys.chain(which.lane.map(LaneSelection::Lane)) {
+            let released = actions::release(store, &self.queue, lane).await;
             released.map_err(|error| broken_off(error, done))?;
             done += 1;
         }

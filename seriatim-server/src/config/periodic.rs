@@ -50,6 +50,9 @@ impl PeriodicConfig {
         if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX {
             return Err(format!("`name` has {} bytes: 1 to {NAME_BYTES_MAX}", self.name.len()));
         }
+        if self.name.contains(char::is_control) {
+            return Err(format!("`name` {:?} has control characters: leave them out", self.name));
+        }
         if self.launch().name().is_empty() {
             return Err("`command` is empty: write the program and its arguments".to_owned());
         }

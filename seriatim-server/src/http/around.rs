@@ -165,7 +165,11 @@ impl Gate {
             return too_many();
         };
         request.extensions_mut().insert(caller);
-        let visit = request.extensions().get::<Visit>().filter(|visit| visit.wants_part()).cloned();
+        let visit = request
+            .extensions()
+            .get::<Visit>()
+            .filter(|visit| visit.wants_part() && *request.method() == axum::http::Method::GET)
+            .cloned();
         let response = match visit {
             Some(visit) => visit.part(&self.app, request, next).await,
             None => next.run(request).await,

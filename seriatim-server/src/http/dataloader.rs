@@ -82,6 +82,7 @@ struct Trigger {
 
 impl Trigger {
     fn into_job(self) -> seriatim::Result<Job> {
+        seriatim::store::refuse_reserved_queue(&self.queue)?;
         let args = self.args.as_ref().map_or("{}", |args| args.get());
         let payload = Payload::from_json_text(args)
             .map_err(|error| seriatim::Error::invalid("args", error.message().to_owned()))?;

@@ -4,7 +4,7 @@ use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::PAGE_ROWS_MAX;
-use seriatim::store::{ClaimSelection, LaneAction, LaneSelection, LaneStage, LaneView};
+use seriatim::store::{LaneAction, LaneSelection, LaneStage, LaneView};
 use seriatim::store::{LaneId, Store};
 
 use super::access::Access;
@@ -181,14 +181,7 @@ async fn release(
     Part(queue): Part<String>,
     Query(which): Query<Which>,
 ) -> Result<Answer<Done>, Problem> {
-    let store = &*app.store;
-    let number = find::queue(store, &queue).await?.number;
-    let claims = match which.chosen()? {
-        LaneSelection::Lane(lane) if lane.queue == number => ClaimSelection::Lane(lane),
-        LaneSelection::Key(key) => ClaimSelection::Key { queue: queue.as_str().into(), key },
-        _ => return Err(Problem::missing("there is no such lane")),
-    };
-    Ok(Answer::done(lanes::release(store, claims).await?))
+    Ok(Answer::done(lanes::release(&*app.store, &queue, which.chosen()?).await?))
 }
 
 impl Which {

@@ -22,7 +22,7 @@ const GROUPS_BYTES_MAX: usize = 8_192;
 /// Everybody whom the proxy names, among the groups with a role.
 const EVERYBODY: &str = "*";
 /// Keeps names of people apart from names of tokens, in the audit log and in budgets.
-const NAMES_BEGIN: &str = "sso:";
+pub(super) const NAMES_BEGIN: &str = "sso:";
 
 /// A person who looks at the pages, as a service knows them.
 #[derive(Clone, Debug)]
@@ -184,7 +184,7 @@ impl Proxy {
             None => None,
         };
         let groups: Vec<&str> =
-            groups.iter().flat_map(|groups| groups.split(',')).map(str::trim).collect();
+            groups.iter().flat_map(|groups| groups.split(',')).map(trimmed).collect();
         let has = |group: &str| group == EVERYBODY || groups.contains(&group);
         let rank = |role: &Role| match role {
             Role::Admin => 2,
@@ -241,12 +241,17 @@ fn single(
     if another.is_some() {
         return refused("is there twice");
     }
-    match std::str::from_utf8(value.as_bytes()).map(str::trim) {
+    match std::str::from_utf8(value.as_bytes()).map(trimmed) {
         Ok("") => Ok(None),
         Ok(text) if text.len() <= bytes_max => Ok(Some(text.to_owned())),
         Ok(_) => refused("is too long"),
         Err(_) => refused("is not UTF-8"),
     }
+}
+
+/// Without the white space that HTTP allows around a value: others may be part of a name.
+fn trimmed(text: &str) -> &str {
+    text.trim_matches([' ', '\t'])
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The tokens of a server, from configuration and environment.
 
 use super::auth::KnownToken;
+use super::person::NAMES_BEGIN;
 use super::scope::Scope;
 use crate::base::setup_error::SetupError;
 use crate::config::{Config, HttpConfig, Role, TokenConfig, is_variable};
@@ -74,6 +75,11 @@ pub(crate) fn unknown_queues(config: &Config) -> Vec<String> {
 /// The names of a token's remote workers begin with its name and a slash.
 fn check_name(place: &str, name: &str) -> Result<(), SetupError> {
     let is_odd = |c: char| c == '/' || c.is_control();
+    if name.starts_with(NAMES_BEGIN) {
+        return Err(SetupError::invalid(format!(
+            "{place}.name: {NAMES_BEGIN:?} begins the names of people whom a proxy names: choose another"
+        )));
+    }
     if !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains(is_odd) {
         return Ok(());
     }

@@ -78,6 +78,7 @@ fn spellings(schema: &mut Schema) {
 impl JobInput {
     /// The job, for this queue.
     pub(crate) fn into_job(self, queue: &str) -> Result<Job> {
+        seriatim::store::refuse_reserved_queue(queue)?;
         let payload = match self.payload {
             Some(document) => Payload::from_raw(document),
             None => Payload::from_json_text("null")?,

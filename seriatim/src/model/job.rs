@@ -345,6 +345,21 @@ pub fn validate_queue_name(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// How the names of queues begin that only engines fill.
+const RESERVED: &str = "seriatim.";
+
+/// Refuses a queue that engines fill themselves, as `seriatim.exhausted`: what others push there would be believed.
+/// For the ways in by which strangers push.
+pub fn refuse_reserved_queue(name: &str) -> Result<()> {
+    if name.starts_with(RESERVED) {
+        let message = format!(
+            "{name} is filled by the engine: names that begin with {RESERVED} are reserved"
+        );
+        return Err(Error::invalid("queue", message));
+    }
+    Ok(())
+}
+
 /// Refuses a text that is empty, longer than `bytes_max`, or contains NUL, which some databases cannot store in
 /// texts.
 pub(crate) fn validate_text(field: &'static str, text: &str, bytes_max: usize) -> Result<()> {

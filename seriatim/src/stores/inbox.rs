@@ -9,7 +9,7 @@ use crate::contract::{Drained, EndedDeed, InboxAsk, InboxDeed, Pushed, RefusedRo
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
-use crate::model::job::{Job, RunAt};
+use crate::model::job::{Job, RunAt, refuse_reserved_queue};
 use crate::model::limits::{INBOX_ROWS_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX, cut_error};
 use crate::model::payload::Payload;
 
@@ -166,7 +166,9 @@ impl Row {
             return Err(Error::invalid("job_id", message));
         }
         let missing = || Error::invalid("queue", "is missing");
-        let mut job = Job::with_payload(self.queue.as_ref().ok_or_else(missing)?, self.body()?);
+        let queue = self.queue.as_ref().ok_or_else(missing)?;
+        refuse_reserved_queue(queue)?;
+        let mut job = Job::with_payload(queue, self.body()?);
         job.key.clone_from(&self.key);
         job.task.clone_from(&self.task);
         if let Some(score) = &self.score {

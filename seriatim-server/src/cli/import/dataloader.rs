@@ -102,10 +102,13 @@ fn store(variables: &Variables) -> Result<Vec<(&'static str, Value)>, String> {
         form_urlencoded::byte_serialize(value.as_bytes()).collect::<String>().replace('+', "%20")
     };
     let port = number(variables, "PG_PORT", 1..=65_535)?.unwrap_or(5_432);
+    let host = variables.get("PG_HOST").map_or("localhost", String::as_str);
+    if host.contains(|c: char| c.is_whitespace() || "@/?#".contains(c)) {
+        return Err("PG_HOST: must be the name or the address of a host alone".to_owned());
+    }
     let mut url = format!(
-        "postgres://{}@{}:{port}/{}",
+        "postgres://{}@{host}:{port}/{}",
         part("PG_USER", "postgres"),
-        variables.get("PG_HOST").map_or("localhost", String::as_str),
         part("PG_DATABASE", "postgres")
     );
     let size = number(variables, "PG_POOL_SIZE", 1..=CONNECTIONS_MAX)?;
@@ -166,6 +169,10 @@ fn workers(variables: &Variables) -> Result<String, String> {
     let mut text = String::from(
         "\n[defaults]\nmode = \"exclusive\"\nbackoff = { kind = \"linear\", base = \"30s\" }\n",
     );
+    for worker in &workers {
+        seriatim::store::validate_queue_name(&worker.queue)
+            .map_err(|error| format!("WORKERS_JSON: queue {:?}: {error}", worker.queue))?;
+    }
     let mut queues: Vec<&str> = workers.iter().map(|worker| &*worker.queue).collect();
     queues.sort_unstable();
     queues.dedup();
@@ -174,7 +181,8 @@ fn workers(variables: &Variables) -> Result<String, String> {
     }
     for queue in queues {
         let calls = workers.iter().filter(|worker| worker.queue == queue);
-        let calls: u32 = calls.map(|worker| worker.concurrency.unwrap_or(1).max(1)).sum();
+        let calls = calls.map(|worker| worker.concurrency.unwrap_or(1).max(1));
+        let calls = calls.fold(0_u32, u32::saturating_add);
         let _ = write!(
             text,
             "\n[[workers]]\nqueue = {}\nconcurrency = {calls}\nprocess = [\"python3\", \"worker.py\"]   # yours: see docs/workers.md\n",

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use seriatim::store::{
-    Cancel, Cancelled, ClaimSelection, Command, JobState, LaneAction, LaneSelection, Selected,
-    Selection,
+    Cancel, Cancelled, Command, JobState, LaneAction, LaneSelection, Selected, Selection,
 };
 use seriatim::{JobId, Payload};
 
@@ -265,7 +264,7 @@ impl Deed {
                     "resume" => LaneAction::Resume,
                     "retry" => LaneAction::RunNow,
                     "bury" => LaneAction::Bury,
-                    "release" => return release(app, queue, lane).await,
+                    "release" => return Ok(lanes::release(store, queue, lane.clone()).await?),
                     _ => LaneAction::Delete,
                 };
                 find::queue(store, queue).await?;
@@ -310,15 +309,6 @@ impl Deed {
 
 fn unknown(name: &str) -> Problem {
     Problem::invalid("deed", format!("there is no action {name:?}"))
-}
-
-async fn release(app: &Shared, queue: &str, lane: &LaneSelection) -> Result<u64, Problem> {
-    let claims = match lane {
-        LaneSelection::Lane(lane) => ClaimSelection::Lane(*lane),
-        LaneSelection::Key(key) => ClaimSelection::Key { queue: queue.into(), key: key.clone() },
-        LaneSelection::All | LaneSelection::Failed => return Ok(0),
-    };
-    Ok(lanes::release(&*app.store, claims).await?)
 }
 
 async fn on_job(app: &Shared, id: JobId, verb: &str) -> Result<u64, Problem> {

@@ -137,8 +137,13 @@ pub(super) fn back_to(visit: &Visit, address: &str) -> String {
 pub(super) fn local(address: &str, base: &str) -> Option<String> {
     let path = address.strip_prefix(base)?;
     let is_plain = address.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    // A browser resolves them, and leaves this path.
+    let dots = path.split(['/', '?', '#']).any(|part| {
+        let part = part.to_ascii_lowercase().replace("%2e", ".");
+        part == "." || part == ".."
+    });
     let is_below = path.starts_with(['/', '?']) && !address.starts_with("//");
-    (is_plain && is_below).then(|| address.to_owned())
+    (is_plain && is_below && !dots).then(|| address.to_owned())
 }
 
 /// What was done, and the form that undoes it, as the value of a cookie.
@@ -163,6 +168,9 @@ mod tests {
             ("/queues?by=key", "", true),
             ("/jobs/queues", "/jobs", true),
             ("/other", "/jobs", false),
+            ("/jobs/../other", "/jobs", false),
+            ("/jobs/%2E./other", "/jobs", false),
+            ("/jobs/queues?by=..", "/jobs", true),
             ("//evil.example", "", false),
             ("https://evil.example", "", false),
             ("/\\evil.example", "", false),

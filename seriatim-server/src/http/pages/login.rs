@@ -100,5 +100,7 @@ fn next(visit: &Visit, fields: &[u8]) -> String {
 fn is_secure(headers: &HeaderMap) -> bool {
     let proto =
         headers.get("x-forwarded-proto").and_then(|value: &http::HeaderValue| value.to_str().ok());
-    proto.is_some_and(|proto| proto.eq_ignore_ascii_case("https"))
+    // Several proxies: the first is the visitor's.
+    let first = proto.and_then(|proto| proto.split(',').next());
+    first.is_some_and(|proto| proto.trim().eq_ignore_ascii_case("https"))
 }

@@ -181,6 +181,29 @@ fn a_page_shows_the_buttons_of_its_visitors_role_and_the_server_refuses_the_othe
 }
 
 #[test]
+fn an_admin_of_one_queue_cannot_take_a_lane_of_another_from_its_holder() {
+    let api = guarded();
+    let boss = |path: &str, body: &Value| {
+        let request = Request::new("POST", path).token(&secret("boss")).json(body);
+        request.send(&api.address)
+    };
+    let pushed = boss("/api/v1/queues/orders/jobs", &json!({ "key": "k", "payload": 1 }));
+    assert_eq!(pushed.status, 200, "{}", pushed.text());
+    let claim = json!({ "worker": "w", "queues": ["orders"] });
+    let lane = boss("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
+    let narrow = Visitor::log_in(&api, "part");
+    let named = lane["lane"].as_str().unwrap();
+    let mark = field(&narrow.page("/queues/mails"), "mark").unwrap();
+    let deed = [("deed", "lane.release"), ("queue", "mails"), ("lane", named), ("mark", &mark)];
+    let answer = narrow.submit("/do", &deed);
+    assert_ne!(answer.header("location"), Some("/queues"), "{}", answer.text());
+    let result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": "done" });
+    let settled =
+        boss("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] })).done();
+    assert_eq!(settled["results"][0]["status"], "ok", "its holder keeps it: {settled}");
+}
+
+#[test]
 fn a_form_that_another_page_made_does_nothing_and_is_written_down() {
     let api = guarded();
     let boss = Visitor::log_in(&api, "boss");

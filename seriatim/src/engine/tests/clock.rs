@@ -243,6 +243,57 @@ async fn n1_a_periodic_worker_of_the_fleet_runs_on_one_node_and_moves_when_it_di
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_of_a_worker_of_the_fleet_may_take_longer_than_a_lead_and_no_other_node_begins_one() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let node = |name: &'static str| {
+        let log = log.clone();
+        let worker = Periodic::new("report", secs(2), move |_: Tick| {
+            let log = log.clone();
+            async move {
+                log.add(format!("{name} begins"));
+                pass(secs(500)).await;
+                log.add(format!("{name} ends"));
+                Ok(())
+            }
+        });
+        Running::start(engine(&rig).periodic(worker.once_in_fleet()))
+    };
+    let (first, second) = (node("first"), node("second"));
+    pass(secs(3_000)).await;
+    let lines = log.lines();
+    assert!(lines.len() > 8, "{lines:?}");
+    let overlaps = lines.windows(2).any(|pair| pair.iter().all(|line| line.ends_with("begins")));
+    assert!(!overlaps, "{lines:?}");
+    first.kill();
+    second.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_ends_when_its_node_may_not_lead_any_more() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let run = log.clone();
+    let worker = Periodic::new("report", secs(2), move |_: Tick| {
+        let log = run.clone();
+        async move {
+            log.add("begins");
+            pass(secs(5_000)).await;
+            log.add("ends");
+            Ok(())
+        }
+    });
+    let running = Running::start(engine(&rig).periodic(worker.once_in_fleet()));
+    pass(secs(5)).await;
+    rig.faults.down.store(true, Ordering::SeqCst);
+    pass(secs(300)).await;
+    rig.faults.down.store(false, Ordering::SeqCst);
+    pass(secs(100)).await;
+    let lines = log.lines();
+    // Each time after it: a node that was away has a new id, which must wait for the lead of the old one.
+    assert!(lines.len() >= 2 && lines.iter().all(|line| line == "begins"), "{lines:?}");
+    running.kill();
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_entry_whose_jobs_its_queue_does_not_take_is_refused_before_anything_starts() {
     let job = Job::new("a", &1).unwrap().key("k");
     let keyed = Cron::new("nightly", "0 3 * * *", job).unwrap();

@@ -151,6 +151,10 @@ impl Drainer {
             false => INBOX_ROWS_AFTER_REFUSAL,
         };
         for deed in &drained.deeds {
+            // The next node would begin with the same rows.
+            if !self.leads().await? {
+                break;
+            }
             let refused = self.carry_out(deed).await?;
             self.core.hooks.inbox_deed(deed, refused.as_deref()).await;
             self.ended.push(EndedDeed { row: deed.row, refused });

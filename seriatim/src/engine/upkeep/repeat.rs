@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::contract::{Lead, PeriodicState};
 use crate::engine::core::Core;
@@ -12,6 +15,8 @@ use crate::model::text::cut_middle;
 /// Longest error that heartbeats report, in bytes.
 const ERROR_BYTES_MAX: usize = 500;
 
+const LOST: &str = "another node may lead now: the run was ended";
+
 /// Runs until the engine stops, which waits for the current run.
 pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
     let (periodic, account) = &core.periodic[place];
@@ -21,9 +26,12 @@ pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
             // A panic fails this run, but does not end the worker.
             let tick = Tick { store: core.store.clone(), phases: core.phases.clone() };
             let run = async { (periodic.run)(tick).await.map_err(|e| core.hooks.text_of(&e)) };
-            let error = match shielded_future(run).await {
-                Ok(answer) => answer.err(),
-                Err(text) => Some(format!("it panicked: {text}")),
+            let error = tokio::select! {
+                answer = shielded_future(run) => match answer {
+                    Ok(answer) => answer.err(),
+                    Err(text) => Some(format!("it panicked: {text}")),
+                },
+                () = lead_is_lost(&core, periodic) => Some(LOST.to_owned()),
             };
             account.runs.fetch_add(1, Ordering::Relaxed);
             if let Some(error) = error {
@@ -41,15 +49,42 @@ pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
     account.is(PeriodicState::Stop);
 }
 
-async fn leads(core: &Core, periodic: &Periodic) -> bool {
+/// How long a node leads from an answer on.
+fn ttl(core: &Core, periodic: &Periodic) -> Duration {
+    core.settings.lease.max(periodic.pause.saturating_mul(3))
+}
+
+/// `None`: the store does not answer.
+async fn asked(core: &Core, periodic: &Periodic) -> Option<bool> {
     let role = format!("periodic/{}", periodic.name).into();
-    let ttl = core.settings.lease.max(periodic.pause.saturating_mul(3));
-    let lead = Lead { now: None, role, node: core.node(), ttl };
+    let lead = Lead { now: None, role, node: core.node(), ttl: ttl(core, periodic) };
     match core.store.lead(lead).await {
-        Ok(leads) => leads,
+        Ok(leads) => Some(leads),
         Err(error) => {
             core.outage.failed("asking who leads", &error);
-            false
+            None
+        }
+    }
+}
+
+async fn leads(core: &Core, periodic: &Periodic) -> bool {
+    asked(core, periodic).await == Some(true)
+}
+
+/// Renews the lead during a run. Ends when another node may have it.
+async fn lead_is_lost(core: &Core, periodic: &Periodic) {
+    if !periodic.once_in_fleet {
+        return std::future::pending().await;
+    }
+    let ttl = ttl(core, periodic);
+    let mut leads_until = Instant::now() + ttl;
+    loop {
+        tokio::time::sleep(ttl / 3).await;
+        let now = Instant::now();
+        match tokio::time::timeout_at(leads_until, asked(core, periodic)).await {
+            Ok(Some(true)) => leads_until = now + ttl,
+            Ok(None) if Instant::now() < leads_until => {}
+            Ok(_) | Err(_) => return,
         }
     }
 }

@@ -180,6 +180,27 @@ pub(in crate::stores) async fn many_bad_rows_are_refused_and_the_latest_are_kept
     assert_eq!(drain(&store).await.0, [INBOX_REFUSED_MAX.to_string()]);
 }
 
+/// `given`: how a statement gives the number of a row.
+pub(in crate::stores) async fn rows_with_odd_numbers_hold_nobody_up(
+    database: impl Database,
+    given: &str,
+    lowest: i64,
+) {
+    let store = open(&database).await;
+    let sql = format!(
+        "INSERT INTO @inbox (id, queue, payload) {given} VALUES ({lowest}, 'q', '1'), (-7, 'p', '2'); \
+         INSERT INTO @inbox (queue, payload) VALUES ('p', '3'); \
+         INSERT INTO @inbox (queue, payload) VALUES ('seriatim.exhausted', '4')"
+    );
+    database.run(&sql, true).await;
+    let (payloads, refused) = drain(&store).await;
+    assert_eq!(payloads, ["2", "3"]);
+    let why: Vec<_> = refused.iter().map(|row| (row.row, row.why.split(':').next())).collect();
+    assert_eq!(why[0], (lowest, Some("key")), "{refused:?}");
+    assert!(refused[1].why.contains("reserved"), "{refused:?}");
+    assert_eq!(store.inbox().await.unwrap().refused.len(), 2);
+}
+
 pub(in crate::stores) async fn deeds_wait_for_their_answer_and_keep_their_place(
     database: impl Database,
 ) {

@@ -25,7 +25,7 @@ const GATE: &str = "INSERT INTO seriatim_leader (role, node, until) VALUES ('inb
 /// The oldest rows, as one moment shows them.
 #[derive(Default)]
 struct Oldest {
-    rows: Vec<u64>,
+    rows: Vec<i64>,
     queues: BTreeSet<Arc<str>>,
 }
 
@@ -91,7 +91,7 @@ async fn oldest(work: &mut Work<'_>, rows_max: i64) -> Try<Oldest> {
     let (mut oldest, mut bytes) = (Oldest::default(), 0);
     for row in work.rows(&sql).await? {
         let mut row = Columns::of(row);
-        let (id, queue) = (row.int()? as u64, row.maybe_text()?);
+        let (id, queue) = (row.int()?, row.maybe_text()?);
         bytes += row.int()?.min(PAYLOAD_BYTES_MAX as i64);
         if bytes > INBOX_BYTES_MAX as i64 {
             break;
@@ -135,7 +135,7 @@ async fn carry_out(
     Ok(step.drained(pushed, found, rows_max))
 }
 
-async fn read(work: &mut Work<'_>, rows: &[u64]) -> Try<Vec<Row>> {
+async fn read(work: &mut Work<'_>, rows: &[i64]) -> Try<Vec<Row>> {
     if rows.is_empty() {
         return Ok(Vec::new());
     }
@@ -176,8 +176,7 @@ fn row_of(row: &mut Columns) -> Try<Row> {
 /// Deletes rows that were carried out, and marks those that were refused, of which the latest are kept.
 async fn end(work: &mut Work<'_>, ends: &Ends) -> Try<()> {
     if !ends.done.is_empty() {
-        let rows: Vec<u64> = ends.done.iter().map(|row| *row as u64).collect();
-        work.write(&delete("seriatim_inbox", "id", &rows, "")).await?;
+        work.write(&delete("seriatim_inbox", "id", &ends.done, "")).await?;
     }
     for (row, why) in &ends.refused {
         let why = text(why);
@@ -195,8 +194,7 @@ async fn end(work: &mut Work<'_>, ends: &Ends) -> Try<()> {
          LIMIT 1000 OFFSET {INBOX_REFUSED_MAX}"
     );
     let rows = work.rows(&sql).await?;
-    let rows: Try<Vec<u64>> =
-        rows.into_iter().map(|row| Ok(Columns::of(row).int()? as u64)).collect();
+    let rows: Try<Vec<i64>> = rows.into_iter().map(|row| Columns::of(row).int()).collect();
     let rows = rows?;
     if rows.is_empty() {
         Ok(())
@@ -211,7 +209,7 @@ async fn view(work: &mut Work<'_>) -> Try<InboxView> {
     let first = work.rows(sql).await?.into_iter().next();
     let waits_since = first.map(|row| Columns::of(row).int()).transpose()?;
     let sql = format!(
-        "SELECT id, LEFT(queue, 1024), LEFT(`key`, 1024), refused, \
+        "SELECT id, LEFT(queue, 1024), LEFT(`key`, 1024), LEFT(refused, 1024), \
          COALESCE(CAST(UNIX_TIMESTAMP(refused_at) * 1000000 AS SIGNED), 0) FROM seriatim_inbox \
          FORCE INDEX (inbox_waiting) WHERE waits = 0 ORDER BY id DESC LIMIT {PAGE_ROWS_MAX}"
     );

@@ -3,7 +3,7 @@
 //! Statements are sent as text, because a batch has more values than a prepared statement allows. Text from users is
 //! written in hexadecimal, so it cannot end a literal.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
 use mysql_async::{Row, Value};
@@ -53,7 +53,7 @@ pub(super) fn maybe(value: Option<i64>) -> String {
 }
 
 /// Numbers separated by commas; never empty, which would be a syntax error.
-pub(super) fn list(numbers: impl IntoIterator<Item = u64>) -> String {
+pub(super) fn list(numbers: impl IntoIterator<Item = impl Display>) -> String {
     let mut text = String::new();
     for number in numbers {
         let _ = write!(text, "{number},");
@@ -64,7 +64,12 @@ pub(super) fn list(numbers: impl IntoIterator<Item = u64>) -> String {
 
 /// Deletes the rows with these numbers, for which `also` holds. With `IN`, the server would read and lock all rows of the table
 /// where many of them are meant, and wait for those of other sessions; a join by the primary key reads each by its number.
-pub(super) fn delete(table: &str, column: &str, numbers: &[u64], also: &str) -> String {
+pub(super) fn delete(
+    table: &str,
+    column: &str,
+    numbers: &[impl Copy + Display],
+    also: &str,
+) -> String {
     let given = given(numbers);
     format!(
         "DELETE t FROM {given} STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.{column} = given.number WHERE TRUE{also}"
@@ -73,7 +78,7 @@ pub(super) fn delete(table: &str, column: &str, numbers: &[u64], also: &str) -> 
 
 /// A table `given` with the column `number`. Joined by a key, each row is read through it, whatever the server knows of the
 /// table's size; of `IN` that is only sure in a query or change of one table with `FORCE INDEX`.
-pub(super) fn given(numbers: &[u64]) -> String {
+pub(super) fn given(numbers: &[impl Copy + Display]) -> String {
     let numbers = list(numbers.iter().copied());
     format!("JSON_TABLE('[{numbers}]', '$[*]' COLUMNS (number BIGINT PATH '$')) given")
 }

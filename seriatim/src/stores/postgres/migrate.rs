@@ -7,11 +7,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 /// The oldest version with an upgrade.
 const OLDEST: usize = 15;
 /// What changes the tables from each version since [`OLDEST`] to the next. The functions are made anew.
-const STEPS: [&str; 1] = [OF_QUEUE];
-/// The queue of the job that an idempotency key of the whole store names.
-const OF_QUEUE: &str = "ALTER TABLE seriatim.idempotency ADD COLUMN of_queue int; \
-    UPDATE seriatim.idempotency SET of_queue = queue; \
-    ALTER TABLE seriatim.idempotency ALTER COLUMN of_queue SET NOT NULL";
+const STEPS: [&str; 1] = [include_str!("sql/to_16.sql")];
 /// The version that this build reads and writes.
 const VERSION: usize = OLDEST + STEPS.len();
 /// What [`version`] answers when all tables were emptied, its own too.

@@ -26,7 +26,7 @@ const FORGET: &str =
     "DELETE FROM seriatim_inbox WHERE id IN (SELECT id FROM seriatim_inbox INDEXED BY inbox_refused
     WHERE refused IS NOT NULL ORDER BY id DESC LIMIT 1000 OFFSET ?1)";
 const REFUSED: &str = "SELECT json_object('row', id, 'queue', substr(CAST(queue AS TEXT), 1, 1024),
-      'key', substr(CAST(key AS TEXT), 1, 1024), 'why', CAST(refused AS TEXT),
+      'key', substr(CAST(key AS TEXT), 1, 1024), 'why', substr(CAST(refused AS TEXT), 1, 1024),
       'at', coalesce(CAST(round((julianday(refused_at) - 2440587.5) * 86400000.0) AS INTEGER) * 1000, 0))
     FROM seriatim_inbox INDEXED BY inbox_refused WHERE refused IS NOT NULL ORDER BY id DESC LIMIT ?1";
 

@@ -45,7 +45,7 @@ BEGIN
     UPDATE seriatim.inbox i SET refused = w.why, refused_at = now()
     FROM unnest(_refused, _why) w (id, why) WHERE i.id = w.id;
     DELETE FROM seriatim.inbox WHERE id = ANY (ARRAY(
-      SELECT i.id FROM seriatim.inbox i WHERE i.refused IS NOT NULL ORDER BY -i.id OFFSET _refused_max LIMIT 1000));
+      SELECT i.id FROM seriatim.inbox i WHERE i.refused IS NOT NULL ORDER BY i.id + 0 DESC OFFSET _refused_max LIMIT 1000));
   END IF;
   -- What is inserted from the commit on is found by the next look, without a NOTIFY.
   DELETE FROM seriatim.inbox_asleep;
@@ -58,7 +58,7 @@ BEGIN
   SELECT seriatim.micros_of(i.inserted_at) INTO o_since
   FROM seriatim.inbox i WHERE i.refused IS NULL ORDER BY i.id + 0 LIMIT 1;
   o_refused := ARRAY(
-    SELECT json_build_object('row', i.id, 'queue', left(i.queue, 1024), 'key', left(i.key, 1024), 'why', i.refused,
+    SELECT json_build_object('row', i.id, 'queue', left(i.queue, 1024), 'key', left(i.key, 1024), 'why', left(i.refused, 1024),
       'at', coalesce(seriatim.micros_of(i.refused_at), 0))::text
-    FROM seriatim.inbox i WHERE i.refused IS NOT NULL ORDER BY -i.id LIMIT _rows_max);
+    FROM seriatim.inbox i WHERE i.refused IS NOT NULL ORDER BY i.id + 0 DESC LIMIT _rows_max);
 END $$;

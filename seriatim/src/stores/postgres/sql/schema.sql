@@ -386,7 +386,7 @@ CREATE TABLE seriatim.inbox (
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 -- Expressions: no search for these rows can use the primary key and pass by the others.
 CREATE INDEX inbox_waiting ON seriatim.inbox ((id + 0)) WHERE refused IS NULL;
-CREATE INDEX inbox_refused ON seriatim.inbox ((-id)) WHERE refused IS NOT NULL;
+CREATE INDEX inbox_refused ON seriatim.inbox ((id + 0)) WHERE refused IS NOT NULL;
 
 -- Has a row while nodes sleep until a NOTIFY. Otherwise they look soon, and inserts send none: the commits of those
 -- that do wait for each other on the whole server.

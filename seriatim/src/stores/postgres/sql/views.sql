@@ -24,17 +24,24 @@ CREATE FUNCTION seriatim.stats(_now bigint) RETURNS TABLE (name text, mode small
   lanes bigint, jobs bigint, claimed bigint, dead bigint, processed bigint, failed bigint, retrying bigint)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
+  -- One group for each queue: a join would read all tallies for each, as entry.sql forbids the other plans.
   RETURN QUERY
     SELECT q.name, q.mode, q.paused, coalesce(_now, seriatim.clock()), seriatim.first_due(q.number),
-      coalesce(t.lanes, 0), coalesce(t.jobs, 0), coalesce(t.claimed, 0), coalesce(t.dead, 0),
-      coalesce(t.processed, 0), coalesce(t.failed, 0),
+      q.lanes, q.jobs, q.claimed, q.dead, q.processed, q.failed,
       (SELECT count(*) FROM seriatim.lane l WHERE l.retry_count >= 0
         AND CASE WHEN l.retry_count >= 0 THEN l.queue END = q.number)
-    FROM seriatim.queue q
-    LEFT JOIN (SELECT y.queue, sum(y.lanes)::bigint AS lanes, sum(y.jobs)::bigint AS jobs,
-        sum(y.claimed)::bigint AS claimed, sum(y.dead)::bigint AS dead, sum(y.processed)::bigint AS processed,
-        sum(y.failed)::bigint AS failed
-      FROM seriatim.tally y GROUP BY y.queue) t ON t.queue = q.number
+    FROM (SELECT u.number, max(u.name) AS name, max(u.mode) AS mode, bool_or(u.paused) AS paused,
+        coalesce(sum(u.lanes), 0)::bigint AS lanes, coalesce(sum(u.jobs), 0)::bigint AS jobs,
+        coalesce(sum(u.claimed), 0)::bigint AS claimed, coalesce(sum(u.dead), 0)::bigint AS dead,
+        coalesce(sum(u.processed), 0)::bigint AS processed, coalesce(sum(u.failed), 0)::bigint AS failed
+      FROM (
+        SELECT x.number, x.name, x.mode, x.paused, 0::bigint AS lanes, 0::bigint AS jobs, 0::bigint AS claimed,
+          0::bigint AS dead, 0::bigint AS processed, 0::bigint AS failed FROM seriatim.queue x
+        UNION ALL
+        SELECT y.queue, NULL, NULL, NULL, y.lanes, y.jobs, y.claimed, y.dead, y.processed, y.failed
+        FROM seriatim.tally y) u
+      GROUP BY u.number OFFSET 0) q
+    WHERE q.name IS NOT NULL
     ORDER BY q.name;
 END $$;
 

@@ -83,6 +83,16 @@ async fn many_bad_rows_are_refused_and_the_latest_are_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_with_odd_numbers_hold_nobody_up() {
+    both::rows_with_odd_numbers_hold_nobody_up(
+        Schema(new_schema()),
+        "OVERRIDING SYSTEM VALUE",
+        i64::MIN,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deeds_wait_for_their_answer_and_keep_their_place() {
     both::deeds_wait_for_their_answer_and_keep_their_place(Schema(new_schema())).await;
 }

@@ -376,6 +376,25 @@ async fn statistics_read_no_job() {
 }
 
 #[tokio::test]
+async fn statistics_read_the_tallies_once_however_many_queues_there_are() {
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let jobs = (0..300).map(|i| Job::new(format!("q{i}"), &i).unwrap()).collect();
+    store.push(Push { now: None, jobs }).await.unwrap();
+    let number =
+        async |sql: &'static str| -> i64 { store.pool.query(sql, &[]).await.unwrap()[0].get(0) };
+    let tallies = number("SELECT count(*) FROM seriatim.tally").await;
+    const READ: &str = "SELECT pg_stat_get_xact_tuples_returned('seriatim.tally'::regclass)";
+    store.pool.query("BEGIN", &[]).await.unwrap();
+    let before = number(READ).await;
+    assert_eq!(store.stats(None).await.unwrap().len(), 300);
+    let read = number(READ).await - before;
+    store.pool.query("COMMIT", &[]).await.unwrap();
+    assert!(tallies >= 300 && read <= tallies, "{read} of {tallies} rows");
+}
+
+#[tokio::test]
 async fn what_waits_behind_is_not_read() {
     let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
     let server = seriatim_testkit::Postgres::start_with(options).unwrap();
