@@ -66,7 +66,7 @@ pub use handler::failure::{Failure, Fatal};
 pub use handler::middleware::Next;
 pub use handler::outcomes::Outcomes;
 pub use handler::shape::Perform;
-pub use handler::steps::Steps;
+pub use handler::steps::{Begun, Steps};
 pub use handler::worker::Worker;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
@@ -93,6 +93,7 @@ pub mod store {
     pub use crate::model::job::{JobOptions, validate_queue_name};
     pub use crate::model::payload::{Digest, digest};
     pub use crate::model::queue::{Owner, Takes};
+    pub use crate::model::report::{Report, StepRecord};
     pub use crate::model::settle::{
         Due, EndKind, Ending, Fate, Keep, Settlement, Verdict, backoff_of, plan, release,
     };

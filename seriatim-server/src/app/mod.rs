@@ -23,6 +23,7 @@ pub(crate) mod notes;
 pub(crate) mod operations;
 pub(crate) mod queues;
 pub(crate) mod range;
+pub(crate) mod reported;
 pub(crate) mod running;
 pub(crate) mod search;
 pub(crate) mod troubles;

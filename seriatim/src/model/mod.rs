@@ -11,6 +11,7 @@ pub mod limits;
 pub mod names;
 pub(crate) mod payload;
 pub(crate) mod queue;
+pub(crate) mod report;
 pub(crate) mod retry;
 pub(crate) mod settle;
 pub mod text;

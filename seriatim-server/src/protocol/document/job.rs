@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use seriatim::store::{self, JobState, JobView, LaneId, NodeId, Page, PushStatus, Token};
 use seriatim::{Backoff, JobId, store::JobOptions};
 
+use super::reported::Reported;
 use crate::protocol::schema::Foreign;
 use crate::protocol::value::{Length, Raw, Time};
 
@@ -43,8 +44,8 @@ pub(crate) struct Job {
     /// The latest failures, the last one first; absent in listings
     #[serde(skip_serializing_if = "Option::is_none")]
     failures: Option<Vec<JobFailure>>,
-    /// The last progress that the handler reported
-    progress: Option<Raw>,
+    #[serde(flatten)]
+    reported: Reported,
     /// Null if it is left out of a listing
     payload: Raw,
     /// The length of the payload
@@ -121,7 +122,7 @@ impl From<JobView> for Job {
             heartbeat_at: job.heartbeat_at.map(Time),
             error: job.error,
             failures: None,
-            progress: job.progress.map(Raw::Text),
+            reported: job.progress.into(),
             payload: match payload_left_out {
                 true => Raw::Text("null".into()),
                 false => Raw::Payload(job.payload),
@@ -207,7 +208,8 @@ pub(crate) struct JobStatus {
     finished_at: Option<Time>,
     heartbeat_at: Option<Time>,
     error: Option<Arc<str>>,
-    progress: Option<Raw>,
+    #[serde(flatten)]
+    reported: Reported,
 }
 
 /// Dataloader's word for a state: a dead job has `failed`.
@@ -244,7 +246,7 @@ impl From<JobView> for JobStatus {
             finished_at: job.finished_at.map(Time),
             heartbeat_at: job.heartbeat_at.map(Time),
             error: job.error,
-            progress: job.progress.map(Raw::Text),
+            reported: job.progress.into(),
         }
     }
 }
