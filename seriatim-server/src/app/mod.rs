@@ -21,6 +21,7 @@ pub(crate) mod morgue;
 pub(crate) mod nodes;
 pub(crate) mod notes;
 pub(crate) mod operations;
+pub(crate) mod payloads;
 pub(crate) mod queues;
 pub(crate) mod range;
 pub(crate) mod reported;

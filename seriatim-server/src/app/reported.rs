@@ -1,6 +1,6 @@
 //! What the holder of a turn has reported, in words.
 
-use seriatim::store::{Report, StepRecord};
+use seriatim::store::{StepRecord, TurnReport};
 
 /// Progress and steps, as people see them.
 #[derive(Default)]
@@ -12,7 +12,7 @@ pub(crate) struct Reported {
 impl Reported {
     /// Of what a store keeps as a turn's progress.
     pub(crate) fn of(kept: Option<&str>) -> Self {
-        let Report { progress, steps } = Report::read(kept);
+        let TurnReport { progress, steps } = TurnReport::read(kept);
         Self { progress: progress.map(|text| text.to_string()), steps: steps.map(in_words) }
     }
 

@@ -9,6 +9,7 @@ mod explain;
 mod fuzz;
 mod length;
 mod log;
+mod payloads;
 mod periodic;
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ use length::length;
 #[cfg(test)]
 pub(crate) use log::DEFAULT_LEVEL;
 pub(crate) use log::{LogFilter, LogFormat, log_of_variable};
+pub(crate) use payloads::{KeyConfig, PayloadsConfig};
 pub(crate) use periodic::PeriodicConfig;
 pub(crate) use worker::{Builtin, WorkerConfig};
 pub(crate) use worker_kind::{Ffmpeg, HttpSettings, Launch, Replicate, Roots, WorkerKind};
@@ -63,7 +65,8 @@ const PREFIX: &str = "SERIATIM_";
 /// Parts of the file that a variable sets as a whole.
 const LISTS: [&str; 3] = ["workers", "cron", "periodic"];
 /// Parts whose keys have a variable each. `store` and `log` have one of their own.
-const TABLES: [&str; 6] = ["http", "dashboard", "journal", "node", "defaults", "queues"];
+const TABLES: [&str; 7] =
+    ["http", "dashboard", "journal", "payloads", "node", "defaults", "queues"];
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -73,6 +76,7 @@ pub(crate) struct Config {
     pub(crate) dashboard: DashboardConfig,
     pub(crate) log: LogConfig,
     pub(crate) journal: JournalConfig,
+    pub(crate) payloads: PayloadsConfig,
     pub(crate) node: NodeConfig,
     pub(crate) defaults: QueueConfig,
     pub(crate) queues: BTreeMap<String, QueueConfig>,
@@ -285,8 +289,9 @@ impl Config {
     }
 
     fn validate(&self, name: &str) -> Result<(), SetupError> {
-        let tokens: Vec<&str> =
-            self.http.tokens.iter().map(|token| token.token_env.as_str()).collect();
+        let tokens = self.http.tokens.iter().map(|token| token.token_env.as_str());
+        let keys = self.payloads.keys.iter().filter_map(|key| key.env.as_deref());
+        let tokens: Vec<&str> = tokens.chain(keys).collect();
         for (i, worker) in self.workers.iter().enumerate() {
             let wrong = |what: &str| {
                 SetupError::invalid(format!(
@@ -309,6 +314,8 @@ impl Config {
         }
         self.validate_periodic(name, &tokens)?;
         self.validate_journal(name)?;
+        let wrong = |what| SetupError::invalid(format!("{name}: {what}"));
+        self.payloads.check(&self.queues).map_err(wrong)?;
         self.validate_cron(name)
     }
 

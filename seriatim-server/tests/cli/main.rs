@@ -15,6 +15,7 @@ mod hand;
 mod http;
 mod input;
 mod newcomer;
+mod payloads;
 mod people;
 mod predecessor;
 mod processes;

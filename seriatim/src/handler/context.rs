@@ -17,7 +17,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId};
 use crate::model::job::Job;
 use crate::model::limits::PUSH_JOBS_MAX;
-use crate::model::report::{Report, StepRecord};
+use crate::model::report::{StepRecord, TurnReport};
 use crate::model::settle::{Settlement, plan};
 use crate::model::turn::Turn;
 
@@ -128,7 +128,7 @@ impl Context {
     }
 
     /// What the lane's turns have reported so far.
-    pub(crate) async fn reported(&self, turn: &Turn) -> Result<Report> {
+    pub(crate) async fn reported(&self, turn: &Turn) -> Result<TurnReport> {
         if let Some(report) = self.call.control.recalled(turn.lane) {
             return Ok(report);
         }
@@ -137,7 +137,7 @@ impl Context {
             Some(head) => self.store().job(head.id).await?,
             None => None,
         };
-        let kept = Report::read(job.and_then(|job| job.progress).as_deref());
+        let kept = TurnReport::read(job.and_then(|job| job.progress).as_deref());
         self.call.control.recall(turn.lane, kept.clone());
         Ok(self.call.control.recalled(turn.lane).unwrap_or(kept))
     }
@@ -200,7 +200,7 @@ impl Context {
     pub fn progress_of(&self, lane: LaneId, progress: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(progress)
             .map_err(|e| Error::invalid("progress", "cannot be written as JSON").because(e))?;
-        Report::check_progress(&text)?;
+        TurnReport::check_progress(&text)?;
         self.turn_of(lane)?;
         self.call.control.report(lane, text.into());
         Ok(())

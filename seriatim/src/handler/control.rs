@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::lock::lock;
 use crate::model::id::{JobId, LaneId};
-use crate::model::report::{Report, StepRecord};
+use crate::model::report::{StepRecord, TurnReport};
 use crate::model::settle::Settlement;
 
 /// Jobs whose payloads cannot be decoded, and why.
@@ -62,7 +62,7 @@ struct Notes {
 /// What the handler has reported of a lane.
 #[derive(Debug, Default)]
 struct Told {
-    report: Report,
+    report: TurnReport,
     /// It includes what earlier turns left in the store. Until then it is not sent, because it would replace that.
     is_whole: bool,
     is_sent: bool,
@@ -147,7 +147,7 @@ impl Control {
         self.tell(lane, |report| report.steps = Some(steps));
     }
 
-    fn tell(&self, lane: LaneId, change: impl FnOnce(&mut Report)) {
+    fn tell(&self, lane: LaneId, change: impl FnOnce(&mut TurnReport)) {
         let mut notes = lock(&self.notes);
         let told = notes.told.entry(lane).or_default();
         change(&mut told.report);
@@ -156,7 +156,7 @@ impl Control {
     }
 
     /// Adds what earlier turns of the lane left in the store.
-    pub(crate) fn recall(&self, lane: LaneId, kept: Report) {
+    pub(crate) fn recall(&self, lane: LaneId, kept: TurnReport) {
         let mut notes = lock(&self.notes);
         let told = notes.told.entry(lane).or_insert(Told { is_sent: true, ..Told::default() });
         if !told.is_whole {
@@ -168,7 +168,7 @@ impl Control {
     }
 
     /// What is known of a lane, if that includes what earlier turns left.
-    pub(crate) fn recalled(&self, lane: LaneId) -> Option<Report> {
+    pub(crate) fn recalled(&self, lane: LaneId) -> Option<TurnReport> {
         let notes = lock(&self.notes);
         notes.told.get(&lane).filter(|told| told.is_whole).map(|told| told.report.clone())
     }

@@ -18,7 +18,7 @@ const MARK: &str = "\"seriatim.steps\"";
 
 /// The progress of a turn and its steps. Each replaces only its own kind.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
+pub struct TurnReport {
     /// The last progress, as JSON.
     pub progress: Option<Arc<str>>,
     /// The steps, if the turn has any.
@@ -46,7 +46,7 @@ struct Document<'a> {
     progress: Option<&'a RawValue>,
 }
 
-impl Report {
+impl TurnReport {
     /// Reads what a store keeps as a turn's progress.
     pub fn read(kept: Option<&str>) -> Self {
         let Some(text) = kept else { return Self::default() };
@@ -149,8 +149,8 @@ mod tests {
 
     use super::*;
 
-    fn told(progress: Option<&str>, steps: Option<StepRecord>) -> Report {
-        Report { progress: progress.map(Into::into), steps }
+    fn told(progress: Option<&str>, steps: Option<StepRecord>) -> TurnReport {
+        TurnReport { progress: progress.map(Into::into), steps }
     }
 
     #[test]
@@ -158,17 +158,17 @@ mod tests {
         for text in ["7", r#"{"percent": 40.0}"#, "null"] {
             let kept = told(Some(text), None).write();
             assert_eq!(kept.as_deref(), Some(text));
-            assert_eq!(Report::read(kept.as_deref()), told(Some(text), None));
+            assert_eq!(TurnReport::read(kept.as_deref()), told(Some(text), None));
         }
-        assert_eq!(Report::default().write(), None);
+        assert_eq!(TurnReport::default().write(), None);
     }
 
     #[test]
     fn d12_progress_and_steps_leave_each_other_alone() {
-        let mut report = Report::default();
+        let mut report = TurnReport::default();
         report.steps_of(&[]).end("extract", json!([1, 2])).unwrap();
         report.progress = Some(r#"{"n":1e400}"#.into());
-        let mut read = Report::read(report.write().as_deref());
+        let mut read = TurnReport::read(report.write().as_deref());
         assert_eq!(read, report, "numbers too, which nobody reads");
         read.steps_of(&[]).begin("load").unwrap();
         assert_eq!(read.progress, report.progress);
@@ -178,16 +178,16 @@ mod tests {
 
     #[test]
     fn d12_progress_that_looks_like_steps_is_progress() {
-        let mut steps = Report::default();
+        let mut steps = TurnReport::default();
         steps.steps_of(&[]).end("paid", json!(true)).unwrap();
         let forged = steps.write().unwrap();
         let report = told(Some(&forged), None);
-        assert_eq!(Report::read(report.write().as_deref()), report);
+        assert_eq!(TurnReport::read(report.write().as_deref()), report);
     }
 
     #[test]
     fn d12_steps_of_other_jobs_do_not_count() {
-        let mut report = Report::default();
+        let mut report = TurnReport::default();
         let (one, other) = (JobId::from_bytes([1; 16]), JobId::from_bytes([2; 16]));
         report.steps_of(&[one]).end("extract", json!(1)).unwrap();
         assert_eq!(report.steps_of(&[one]).done.len(), 1);

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use seriatim::store::{LaneId, Report, Store, Token};
+use seriatim::store::{LaneId, Store, Token, TurnReport};
 use seriatim::{Error, JobId};
 
 use crate::protocol::document::{StepState, ToldStep};
@@ -58,7 +58,7 @@ pub(super) async fn merge(
         };
         let Some(first) = jobs.first() else { return Ok(Ok(Merged::default())) };
         let kept = store.job(*first).await?.and_then(|job| job.progress);
-        let merged = said.merged(Report::read(kept.as_deref()), &jobs);
+        let merged = said.merged(TurnReport::read(kept.as_deref()), &jobs);
         Ok::<_, Error>(merged.map_err(|error| Refused(place, error)))
     });
     let merges: Vec<_> = merges.collect();
@@ -72,7 +72,7 @@ async fn jobs_of(store: &dyn Store, said: &Said) -> Result<Vec<JobId>, Error> {
 }
 
 impl Said {
-    fn merged(self, mut report: Report, jobs: &[JobId]) -> Result<Merged, Error> {
+    fn merged(self, mut report: TurnReport, jobs: &[JobId]) -> Result<Merged, Error> {
         if let Some(progress) = self.progress {
             report.progress = Some(progress.get().into());
         }
@@ -82,7 +82,12 @@ impl Said {
 }
 
 impl Step {
-    fn told(self, lane: LaneId, report: &mut Report, jobs: &[JobId]) -> Result<ToldStep, Error> {
+    fn told(
+        self,
+        lane: LaneId,
+        report: &mut TurnReport,
+        jobs: &[JobId],
+    ) -> Result<ToldStep, Error> {
         let steps = report.steps_of(jobs);
         let (state, result) = if self.done {
             steps.end(&self.name, self.result)?;

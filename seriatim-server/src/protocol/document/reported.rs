@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use seriatim::store::{Report, StepRecord};
+use seriatim::store::{StepRecord, TurnReport};
 
 use crate::protocol::value::Raw;
 
@@ -30,7 +30,7 @@ struct Steps {
 
 impl From<Option<Arc<str>>> for Reported {
     fn from(kept: Option<Arc<str>>) -> Self {
-        let Report { progress, steps } = Report::read(kept.as_deref());
+        let TurnReport { progress, steps } = TurnReport::read(kept.as_deref());
         let named =
             |StepRecord { step, done, .. }| Steps { step, done: done.into_keys().collect() };
         Self { progress: progress.map(Raw::Text), steps: steps.map(named) }

@@ -105,7 +105,7 @@ async fn d12_steps_and_progress_do_not_replace_each_other() {
     log.reaches(4).await;
     assert_eq!(log.lines(), ["extract", "waiting", "waiting", "again"]);
     let kept = rig.job(id).await.unwrap().unwrap().progress;
-    let report = crate::store::Report::read(kept.as_deref());
+    let report = crate::store::TurnReport::read(kept.as_deref());
     assert_eq!(report.progress.as_deref(), Some("\"extracted\""));
     assert!(report.steps.unwrap().done.contains_key("extract"));
     running.kill();

@@ -16,7 +16,7 @@ use crate::handler::control::Stop;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{LaneId, NodeId, Token};
-use crate::model::report::Report;
+use crate::model::report::TurnReport;
 use crate::model::turn::Turn;
 
 /// Sends the node's heartbeats.
@@ -184,7 +184,7 @@ impl Pulser {
             match store.job(job).await {
                 Ok(job) => {
                     let kept = job.and_then(|job| job.progress);
-                    call.control.recall(lane, Report::read(kept.as_deref()));
+                    call.control.recall(lane, TurnReport::read(kept.as_deref()));
                 }
                 Err(error) => {
                     return tracing::debug!(%error, "cannot read what earlier turns reported");
