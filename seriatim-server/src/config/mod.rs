@@ -43,7 +43,7 @@ pub(crate) use explain::{closest, in_words};
 use length::length;
 #[cfg(test)]
 pub(crate) use log::DEFAULT_LEVEL;
-pub(crate) use log::{LogFilter, LogFormat, log_of_variable};
+pub(crate) use log::{LOG_BYTES, LOG_KEPT, LogConfig, LogFilter, LogFormat, log_of_variable};
 pub(crate) use payloads::{KeyConfig, PayloadsConfig};
 pub(crate) use periodic::PeriodicConfig;
 pub(crate) use worker::{Builtin, WorkerConfig};
@@ -120,13 +120,6 @@ pub(crate) struct TokenConfig {
     pub(crate) queues: Option<Vec<String>>,
     /// The consumer groups that its bearer may name; all if unset.
     pub(crate) groups: Option<Vec<String>>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct LogConfig {
-    pub(crate) format: LogFormat,
-    pub(crate) level: Option<LogFilter>,
 }
 
 /// The journal: events of jobs, in a folder.
@@ -315,7 +308,7 @@ impl Config {
         self.validate_periodic(name, &tokens)?;
         self.validate_journal(name)?;
         let wrong = |what| SetupError::invalid(format!("{name}: {what}"));
-        self.payloads.check(&self.queues).map_err(wrong)?;
+        self.payloads.check(&self.queues).and_then(|()| self.log.check()).map_err(wrong)?;
         self.validate_cron(name)
     }
 

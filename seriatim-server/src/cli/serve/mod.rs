@@ -111,8 +111,7 @@ impl Serve {
         workers::hide()?;
         let config = self.store.config()?;
         self.check_queues(&config)?;
-        let format = self.log_format.unwrap_or(config.log.format);
-        start_log(format, self.log_level.clone(), config.log.level.clone())?;
+        start_log(&config.log, self.log_format, self.log_level.clone())?;
         let traces = Traces::start()?;
         let journal = journal(&config.journal)?;
         let mut stop = Box::pin(stop_requested()?);

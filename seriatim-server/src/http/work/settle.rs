@@ -119,7 +119,7 @@ pub(super) async fn settle(
                     TurnLog::call_ended(std::slice::from_ref(turn), ended.outcome.name(), took);
                 }
                 app.turn_log.settled(turn, settlement, &cancelled);
-                app.meter.handled(&turn.queue, took);
+                app.meter.handled(turn, ended.outcome.name(), took);
                 SettleStatus::Ok
             }
             _ => {
