@@ -15,6 +15,7 @@ mod periodic;
 mod tests;
 mod worker;
 mod worker_kind;
+mod zone;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -48,6 +49,7 @@ pub(crate) use payloads::{KeyConfig, PayloadsConfig};
 pub(crate) use periodic::PeriodicConfig;
 pub(crate) use worker::{Builtin, WorkerConfig};
 pub(crate) use worker_kind::{Ffmpeg, HttpSettings, Launch, Replicate, Roots, WorkerKind};
+pub(crate) use zone::Zone;
 
 /// The default store.
 pub(crate) const STORE_DEFAULT: &str = "sqlite:seriatim.db";
@@ -102,6 +104,8 @@ pub(crate) struct HttpConfig {
     /// The audit log. Default: the log.
     pub(crate) audit_file: Option<PathBuf>,
     pub(crate) audit: Audited,
+    /// Of times without a zone in `jobs/trigger`.
+    pub(crate) time_zone: Zone,
     /// How many undeclared queues pushes may create.
     pub(crate) implied_queues: Option<ImpliedQueues>,
     pub(crate) tokens: Vec<TokenConfig>,

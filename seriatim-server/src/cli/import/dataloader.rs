@@ -20,12 +20,11 @@ pub(super) struct Made {
 }
 
 /// Where a variable goes to without a setting, or why it needs none.
-const ELSEWHERE: [(&str, &str); 11] = [
+const ELSEWHERE: [(&str, &str); 10] = [
     ("PG_PASSWORD", "a secret: set SERIATIM_STORE to the whole URL in the environment"),
     ("PG_SCHEMA_QUEUE", "that schema stays as it is: Seriatim has its own, `seriatim`"),
     ("PG_USE_POOL", "connections are always pooled"),
     ("PG_POOL_RECYCLE", "a connection is replaced when it fails"),
-    ("TIMEZONE", "write it into each [[cron]] entry, as `time_zone`"),
     ("DL_REAPER_PERIOD_SEC", "lost claims are looked for with each heartbeat"),
     ("LOG_FILE_NAME", "part of `file` if LOG_PATH is set"),
     ("LOG_ROTATION", "a log file is full at `bytes_max` bytes, and `keep` of them are kept"),
@@ -35,7 +34,7 @@ const ELSEWHERE: [(&str, &str); 11] = [
 ];
 
 /// Those that become settings.
-const SETTINGS: [&str; 16] = [
+const SETTINGS: [&str; 17] = [
     "APP_HOST",
     "APP_PORT",
     "AUDIT_LOG_PATH",
@@ -52,6 +51,7 @@ const SETTINGS: [&str; 16] = [
     "PG_POOL_SIZE",
     "PG_PORT",
     "PG_USER",
+    "TIMEZONE",
 ];
 
 /// An entry of `WORKERS_JSON`.
@@ -131,6 +131,8 @@ fn http(variables: &Variables) -> Result<Vec<(&'static str, Value)>, String> {
         let host = host.map_or("0.0.0.0", String::as_str);
         lines.push(("listen", format!("{host}:{}", port.unwrap_or(8_081)).into()));
     }
+    let zone = variables.get("TIMEZONE").map(|zone| ("time_zone", zone.as_str().into()));
+    lines.extend(zone);
     let audit = file(variables, "AUDIT_LOG_PATH", "AUDIT_LOG_FILE_NAME", "audit.log");
     lines.extend(audit.map(|file| ("audit_file", file)));
     Ok(lines)
@@ -228,6 +230,7 @@ mod tests {
             ("APP_PORT", "8081"),
             ("DEBUG", "true"),
             ("DL_HEARTBEAT_SEC", "10"),
+            ("LOG_PATH", "/var/log/etl/"),
             ("DL_DEFAULT_LEASE_TTL_SEC", "60"),
             ("DL_CLAIM_BACKOFF_SEC", "15"),
             ("PG_DATABASE", "etl"),
@@ -254,7 +257,9 @@ mod tests {
         assert!(table["queues"].as_table().unwrap().contains_key("etl.default"));
         assert_eq!(table["workers"][0]["concurrency"].as_integer(), Some(3));
         let left: Vec<&str> = made.left.iter().filter_map(|left| left.split(':').next()).collect();
-        assert_eq!(left, ["PG_PASSWORD", "TIMEZONE"]);
+        assert_eq!(left, ["PG_PASSWORD"]);
+        assert_eq!(table["http"]["time_zone"].as_str(), Some("Europe/Moscow"));
+        assert_eq!(table["log"]["file"].as_str(), Some("/var/log/etl/app.log"));
     }
 
     #[test]

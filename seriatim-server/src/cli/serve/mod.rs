@@ -151,6 +151,7 @@ impl Serve {
         self.log_start(&config, &url);
         let parts = Setup {
             environment: config.http.environment.clone(),
+            zone: config.http.time_zone.clone(),
             dashboard: config.dashboard.clone(),
             observer: recorder,
             turn_log,
