@@ -51,8 +51,7 @@ pub(crate) struct Meter {
     times: [Histogram; 3],
     /// Of handlers, by queue.
     handlers: Mutex<BTreeMap<Arc<str>, Histogram>>,
-    /// Of turns with a task, by queue and task.
-    tasks: Mutex<BTreeMap<(Arc<str>, Arc<str>), OfTask>>,
+    tasks: Mutex<BTreeMap<Task, OfTask>>,
     wakeups: AtomicU64,
     refused_logins: AtomicU64,
     /// By operation and kind. Both are few.
@@ -61,6 +60,10 @@ pub(crate) struct Meter {
     requests: Mutex<BTreeMap<(&'static str, &'static str, u16), u64>>,
 }
 
+/// A task of a queue.
+type Task = (Arc<str>, Arc<str>);
+
+/// Turns of a task.
 #[derive(Default)]
 struct OfTask {
     times: Histogram,
@@ -159,9 +162,7 @@ impl Meter {
 
     fn write_tasks(&self, text: &mut String) {
         let tasks = lock(&self.tasks);
-        let labels = |(queue, task): &(Arc<str>, Arc<str>)| {
-            format!("queue=\"{queue}\",task={}", label(task))
-        };
+        let labels = |(queue, task): &Task| format!("queue=\"{queue}\",task={}", label(task));
         let says = "Duration of turns of a task, as handler_seconds";
         head(text, "task_seconds", "histogram", says);
         for (place, of) in tasks.iter() {
