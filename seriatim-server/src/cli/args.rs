@@ -87,10 +87,7 @@ impl StoreArg {
             (Some(_), None) => self.config().unwrap_or_default(),
             _ => self.config()?,
         };
-        match payloads::forms(&config.payloads) {
-            Err(_) if self.config.is_none() && self.store.is_some() => Ok(Arc::default()),
-            forms => Ok(forms?),
-        }
+        Ok(payloads::forms_of_command(&config.payloads))
     }
 }
 

@@ -123,6 +123,21 @@ async fn l14_a_payload_without_its_key_goes_to_the_morgue_with_the_reason_and_co
 }
 
 #[test]
+fn l14_a_command_without_the_key_looks_and_pushes_nothing_in_the_clear() {
+    let site = site(OLD_KEY);
+    push(&site, "mails", "\"secret\"", &[]);
+    fs::rename(site.path("old.key"), site.path("kept.key")).unwrap();
+    let listed = text(&site.run(&["jobs", "--queue", "mails", "--json"]));
+    assert!(listed.contains("seriatim:1:p:") && !listed.contains("secret"), "{listed}");
+    let refused = site.run(&["push", "mails", "\"another\"", "--key", "k"]);
+    let said = text(&refused);
+    assert!(!refused.status.success() && said.contains("cannot read old.key"), "{said}");
+    assert!(!stored(&site).contains("another"));
+    let said = text(&site.run(&["serve", "--no-http"]));
+    assert!(said.contains("payloads.keys[0]: cannot read old.key"), "{said}");
+}
+
+#[test]
 fn l14_wrong_settings_of_payloads_are_refused_and_no_program_gets_a_key() {
     let site = site("");
     let check = |config: &str| {

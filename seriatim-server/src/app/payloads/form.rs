@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use miniz_oxide::deflate::compress_to_vec;
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
 use seriatim::limits::PAYLOAD_BYTES_MAX;
-use seriatim::{Codec, Failure, Job, Payload, Result, engine::Exhausted};
+use seriatim::{Codec, Error, Failure, Job, Payload, Result, engine::Exhausted};
 
 use super::keys::Keys;
 use crate::config::PayloadsConfig;
@@ -26,32 +26,43 @@ const UNREADABLE: u8 = 0;
 pub(crate) struct Forms {
     config: PayloadsConfig,
     keys: Keys,
+    /// Why there are no keys, although the configuration names some.
+    keyless: Option<String>,
 }
 
 impl Forms {
-    pub(super) fn new(config: &PayloadsConfig, keys: Keys) -> Self {
-        Self { config: config.clone(), keys }
+    pub(super) fn new(config: &PayloadsConfig, keys: Result<Keys, String>) -> Self {
+        let keyless = keys.as_ref().err().cloned();
+        Self { config: config.clone(), keys: keys.unwrap_or_default(), keyless }
     }
 
     /// Gives a job its stored form. What equal payloads have in common is read before.
-    pub(super) fn write(&self, job: &mut Job) {
+    pub(super) fn write(&self, job: &mut Job) -> Result<()> {
         let plain = job.payload.as_bytes();
         let seals = self.seals(&job.queue);
+        if let Some(why) = self.keyless.as_ref().filter(|_| seals) {
+            let queue = &job.queue;
+            let message = format!("payloads of queue {queue:?} are encrypted, but {why}");
+            return Err(Error::invalid("payload", message));
+        }
         let packed = self.config.compresses(&job.queue).then(|| packed(plain)).flatten();
         if !seals && packed.is_none() && !plain.starts_with(START.as_bytes()) {
-            return;
+            return Ok(());
         }
         let form = if packed.is_some() { "z" } else { "p" };
         let key = self.keys.name().filter(|_| seals).unwrap_or("-");
         let header = format!("{HEAD}{form}:{key}");
         let body = packed.as_deref().unwrap_or(plain);
-        let sealed = if seals { self.keys.seal(&header, body) } else { None };
-        let text = STANDARD.encode(sealed.as_deref().unwrap_or(body));
+        let text = match seals {
+            true => STANDARD.encode(self.keys.seal(&header, body)?),
+            false => STANDARD.encode(body),
+        };
         if job.key.is_some() {
             let digest = job.payload_digest();
             job.digest = Some(if seals { self.keys.digest(digest) } else { digest });
         }
         job.payload = Payload::from_bytes(format!("\"{header}:{text}\"").into_bytes());
+        Ok(())
     }
 
     /// What died in an encrypted queue must not lie open in the queue that hears of it.
@@ -155,7 +166,7 @@ mod tests {
             KeyConfig { env: None, file: Some(file) }
         };
         let keys: Vec<KeyConfig> = keys.iter().enumerate().map(key).collect();
-        Forms::new(&config, Keys::read(&keys).unwrap())
+        Forms::new(&config, Ok(Keys::read(&keys).unwrap()))
     }
 
     fn job(text: &str) -> Job {
@@ -164,7 +175,7 @@ mod tests {
 
     fn stored(forms: &Forms, text: &str) -> Job {
         let mut job = job(text);
-        forms.write(&mut job);
+        forms.write(&mut job).unwrap();
         job
     }
 

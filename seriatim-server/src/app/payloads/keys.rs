@@ -3,6 +3,7 @@
 use chacha20poly1305::aead::{Aead, Generate, KeyInit, Payload as Sealed};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 use seriatim::store::Digest;
+use seriatim::{Error, ErrorKind};
 
 use crate::base::setup_error::SetupError;
 use crate::config::KeyConfig;
@@ -48,12 +49,14 @@ impl Keys {
         Some(&self.0.first()?.name)
     }
 
-    /// Encrypts with the first key: nonce and text. `None` without a key.
-    pub(super) fn seal(&self, header: &str, plain: &[u8]) -> Option<Vec<u8>> {
+    /// Encrypts with the first key: nonce and text.
+    pub(super) fn seal(&self, header: &str, plain: &[u8]) -> Result<Vec<u8>, Error> {
         let nonce = XNonce::generate();
         let text = Sealed { msg: plain, aad: header.as_bytes() };
-        let sealed = self.0.first()?.cipher.encrypt(&nonce, text).ok()?;
-        Some([nonce.as_slice(), &sealed].concat())
+        let sealed = self.0.first().and_then(|key| key.cipher.encrypt(&nonce, text).ok());
+        // Never stored as it is instead.
+        let failed = || Error::new(ErrorKind::Internal, "the payload cannot be encrypted");
+        Ok([nonce.as_slice(), &sealed.ok_or_else(failed)?].concat())
     }
 
     pub(super) fn open(&self, name: &str, header: &str, sealed: &[u8]) -> Result<Vec<u8>, String> {

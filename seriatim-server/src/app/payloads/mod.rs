@@ -22,5 +22,11 @@ pub(crate) fn wrap(inner: SharedStore, forms: &Arc<Forms>) -> SharedStore {
 
 /// The forms that a configuration asks for.
 pub(crate) fn forms(config: &PayloadsConfig) -> Result<Arc<Forms>, SetupError> {
-    Ok(Arc::new(Forms::new(config, Keys::read(&config.keys)?)))
+    Ok(Arc::new(Forms::new(config, Ok(Keys::read(&config.keys)?))))
+}
+
+/// The same for a command, which may not have the keys: it does what can be done without them.
+pub(crate) fn forms_of_command(config: &PayloadsConfig) -> Arc<Forms> {
+    let keys = Keys::read(&config.keys).map_err(|error| error.to_string());
+    Arc::new(Forms::new(config, keys))
 }

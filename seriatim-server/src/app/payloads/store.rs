@@ -40,7 +40,7 @@ impl Wrapper for Formed {
     }
 
     async fn push(&self, mut request: Push) -> Result<Vec<Pushed>> {
-        request.jobs.iter_mut().for_each(|job| self.forms.write(job));
+        request.jobs.iter_mut().try_for_each(|job| self.forms.write(job))?;
         self.inner.push(request).await
     }
 
