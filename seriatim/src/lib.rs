@@ -66,7 +66,7 @@ pub use handler::failure::{Failure, Fatal};
 pub use handler::middleware::Next;
 pub use handler::outcomes::Outcomes;
 pub use handler::shape::Perform;
-pub use handler::steps::{Begun, Steps};
+pub use handler::steps::Steps;
 pub use handler::worker::Worker;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]

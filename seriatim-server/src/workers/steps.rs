@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
+use seriatim::engine::Begun;
 use seriatim::store::LaneId;
-use seriatim::{Begun, Context, Result, Steps};
+use seriatim::{Context, Result, Steps};
 
 use super::messages::{Go, StepAnswer};
 
