@@ -95,6 +95,9 @@ export class Lane {
   stopping(): boolean;
   /** Reports progress: any JSON value, which replaces the one before. */
   progress(progress: Json): void;
+  /** Runs a step and resolves to its result as JSON; if it ended in an earlier run, only resolves to the result. Ends the
+   * handler if the lane is cancelled or the worker stops. */
+  step(name: string, run: () => unknown): Promise<any>;
 }
 
 /** The first `done` jobs are done; the outcome is the next one's. */

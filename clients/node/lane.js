@@ -15,12 +15,14 @@ export class Lane {
   #cancelled = new Set();
   #lost = false;
   #stopping;
+  #ask;
   /** When the claim ends unless it is extended: then another worker may have the lane. */
   #until = Infinity;
 
-  constructor(document, report, stopping = () => false) {
+  constructor(document, report, ask, stopping = () => false) {
     Object.assign(this, document);
     this.#report = report;
+    this.#ask = ask;
     this.#stopping = stopping;
   }
 
@@ -45,6 +47,17 @@ export class Lane {
     this.#report(JSON.parse(JSON.stringify(progress)));
   }
 
+  async step(name, run) {
+    if (this.cancelled()) throw new Stopped("cancelled", name);
+    const told = await this.#ask(this, { name });
+    if (told.state === "stop") throw new Stopped(told.why, name);
+    if (told.state === "done") return told.result;
+    // As JSON gives it back: later runs see the same.
+    const result = JSON.parse(JSON.stringify((await run()) ?? null));
+    await this.#ask(this, { name, done: true, result });
+    return result;
+  }
+
   /** For workers: what they have heard of the lane. */
   static heard(lane, { cancelled = [], lost = false, until }) {
     cancelled.forEach((id) => lane.#cancelled.add(id));
@@ -56,12 +69,24 @@ export class Lane {
   static isLost = (lane) => lane.#lost;
 }
 
+/** The lane is cancelled, or its worker stops: ends the handler between two steps. */
+class Stopped extends Error {
+  constructor(why, name) {
+    super(`${why} before step ${JSON.stringify(name)}`);
+    this.outcome = why === "stopping" ? release() : cancel(this.message);
+  }
+}
+
+/** The answer to a step of a lane that is cancelled or lost. */
+export const NOBODY = { state: "stop", why: "cancelled" };
+
 /** Runs the handler. What is not an outcome is done, and an exception a retry with its text. */
 export async function outcomeOf(handle, lane) {
   try {
     const answer = await handle(lane);
     return typeof answer?.outcome === "string" ? JSON.parse(JSON.stringify(answer)) : done();
   } catch (error) {
+    if (error instanceof Stopped) return error.outcome;
     console.error(`the handler of lane ${lane.lane} (key ${JSON.stringify(lane.key)}) failed:`, error);
     return retry(String(error));
   }

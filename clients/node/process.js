@@ -1,9 +1,11 @@
 // A program of `seriatim serve`: calls on stdin, answers on stdout (docs/workers.md, "Processes").
 
-import { Lane, outcomeOf } from "./lane.js";
+import { Lane, NOBODY, outcomeOf } from "./lane.js";
 
 export class ProcessWorker {
   #calls = new Map();
+  /** By lane: what waits for the answer to a message about a step. */
+  #asked = new Map();
   #write = process.stdout.write.bind(process.stdout);
 
   constructor(handle) {
@@ -18,6 +20,8 @@ export class ProcessWorker {
       const message = JSON.parse(line);
       if (message.type === "perform") {
         this.#perform(message.batch, message.lanes);
+      } else if (message.type === "step") {
+        this.#asked.get(`${message.batch} ${message.lane}`)?.(message);
       } else if (message.type === "cancel") {
         const lane = this.#calls.get(message.batch)?.find((lane) => lane.lane === message.lane);
         if (lane) Lane.heard(lane, { cancelled: message.job_ids });
@@ -27,15 +31,27 @@ export class ProcessWorker {
     }
     // The node is gone: nobody hears the answers.
     for (const lane of [...this.#calls.values()].flat()) Lane.heard(lane, { lost: true });
+    for (const answer of this.#asked.values()) answer(NOBODY);
+  }
+
+  /** Tells of a step, and waits for the answer. */
+  #ask(batch, lane, { name, done, ...ended }) {
+    if (Lane.isLost(lane)) return NOBODY;
+    return new Promise((resolve) => {
+      this.#asked.set(`${batch} ${lane.lane}`, resolve);
+      this.#send({ type: done ? "step_done" : "step", batch, lane: lane.lane, step: name, ...ended });
+    });
   }
 
   async #perform(batch, documents) {
     const report = (lane) => (progress) => this.#send({ type: "progress", batch, lane, progress });
-    const lanes = documents.map((document) => new Lane(document, report(document.lane)));
+    const ask = (lane, step) => this.#ask(batch, lane, step);
+    const lanes = documents.map((document) => new Lane(document, report(document.lane), ask));
     this.#calls.set(batch, lanes);
     const results = [];
     for (const lane of lanes) results.push({ lane: lane.lane, ...(await outcomeOf(this.handle, lane)) });
     this.#calls.delete(batch);
+    for (const { lane } of lanes) this.#asked.delete(`${batch} ${lane}`);
     this.#send({ type: "result", batch, results });
   }
 

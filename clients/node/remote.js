@@ -2,7 +2,7 @@
 
 import { hostname } from "node:os";
 import { mayRepeat, pauseAfter, Problem, withDefaults } from "./client.js";
-import { Lane, outcomeOf, release, retry } from "./lane.js";
+import { Lane, NOBODY, outcomeOf, release, retry } from "./lane.js";
 
 const HEARTBEAT_MAX_S = 5;
 const RELEASE_S = 2;
@@ -16,6 +16,8 @@ export class RemoteWorker {
   #failures = 0;
   #unknown = "";
   #wake = () => {};
+  /** The end of the last heartbeat. */
+  #said = Promise.resolve();
 
   constructor(client, queues, handle, options = {}) {
     const name = `${hostname()}-${process.pid}`;
@@ -83,7 +85,8 @@ export class RemoteWorker {
 
   async #perform({ secret, ...document }, sentAt) {
     const claim = { lane: document.lane, token: document.token, secret };
-    const lane = new Lane(document, (progress) => (claim.progress = progress), () => this.#stopping);
+    const ask = (lane, step) => this.#ask(lane, step);
+    const lane = new Lane(document, (progress) => (claim.progress = progress), ask, () => this.#stopping);
     Lane.heard(lane, { until: sentAt + this.lease * 1000 });
     for (const older of this.#running.keys()) {
       // Its lease ended, and this worker has it again.
@@ -123,16 +126,8 @@ export class RemoteWorker {
   async #beat() {
     const lanes = [...this.#running].filter(([lane]) => !Lane.isLost(lane));
     if (lanes.length === 0) return;
-    const sentAt = performance.now();
-    const claims = lanes.map(([, claim]) => claim);
-    const options = { timeout: this.lease / 3, retryFor: 0 };
     try {
-      const answer = await this.#call("/work/heartbeat", { claims, lease_ttl_sec: this.lease }, options);
-      const cancelled = new Map(answer.cancel.map((notice) => [notice.lane, notice.job_ids]));
-      for (const [lane] of lanes) {
-        const lost = answer.lost.includes(lane.lane);
-        Lane.heard(lane, { cancelled: cancelled.get(lane.lane), lost, until: sentAt + this.lease * 1000 });
-      }
+      await this.#say(lanes, { timeout: this.lease / 3, retryFor: 0 });
     } catch (error) {
       console.error("a heartbeat failed:", error.message);
       for (const [lane, claim] of lanes) {
@@ -141,6 +136,38 @@ export class RemoteWorker {
         Lane.heard(lane, {});
       }
     }
+  }
+
+  /** Sends a heartbeat for these lanes after those before it: steps and progress of a lane must not overtake each other. */
+  async #say(lanes, options) {
+    const before = this.#said;
+    let ends;
+    this.#said = new Promise((resolve) => (ends = resolve));
+    await before;
+    try {
+      const sentAt = performance.now();
+      const claims = lanes.map(([, claim]) => ({ ...claim }));
+      const answer = await this.#call("/work/heartbeat", { claims, lease_ttl_sec: this.lease }, { safe: true, ...options });
+      const cancelled = new Map(answer.cancel.map((notice) => [notice.lane, notice.job_ids]));
+      lanes.forEach(([lane, claim], i) => {
+        if (claim.progress === claims[i].progress) delete claim.progress;
+        const lost = answer.lost.includes(lane.lane);
+        Lane.heard(lane, { cancelled: cancelled.get(lane.lane), lost, until: sentAt + this.lease * 1000 });
+      });
+      return answer;
+    } finally {
+      ends();
+    }
+  }
+
+  /** Tells of a step with a heartbeat, whose answer says what to do. */
+  async #ask(lane, step) {
+    const claim = this.#running.get(lane);
+    if (!claim) return NOBODY;
+    const options = { timeout: this.lease / 3, retryFor: this.lease };
+    const [told] = (await this.#say([[lane, { ...claim, step }]], options)).steps ?? [];
+    if (!told || (!step.done && lane.cancelled())) return NOBODY;
+    return told.state === "run" && this.#stopping ? { state: "stop", why: "stopping" } : told;
   }
 
   async #end() {

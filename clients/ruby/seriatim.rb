@@ -192,9 +192,24 @@ module Seriatim
       return done unless answer.is_a?(Hash) && (answer.key?(:outcome) || answer.key?("outcome"))
 
       JSON.parse(JSON.generate(answer), symbolize_names: true)
+    rescue Stopped => stop
+      stop.outcome
     rescue Exception => error # rubocop:disable Lint/RescueException
       warn("the handler of #{lane} failed: #{error.full_message(highlight: false)}")
       self.retry("#{error.class}: #{error.message}")
+    end
+  end
+
+  # The answer to a step of a lane that is cancelled or lost.
+  NOBODY = { "state" => "stop", "why" => "cancelled" }.freeze
+
+  # The lane is cancelled, or its worker stops: ends the handler between two steps.
+  class Stopped < StandardError
+    attr_reader :outcome
+
+    def initialize(why, name)
+      super("#{why} before step #{name.inspect}")
+      @outcome = why == "stopping" ? Seriatim.release : Seriatim.cancel(message)
     end
   end
 
@@ -202,8 +217,8 @@ module Seriatim
   class Lane
     attr_writer :lost, :ends_at
 
-    def initialize(document, report, stopping = -> { false })
-      @document, @report, @stopping = document, report, stopping
+    def initialize(document, report, ask, stopping = -> { false })
+      @document, @report, @ask, @stopping = document, report, ask, stopping
       @cancelled, @lost = Set.new, false
       # When the claim ends unless it is extended: then another worker may have the lane.
       @ends_at = Float::INFINITY
@@ -238,6 +253,21 @@ module Seriatim
       @report.call(JSON.parse(JSON.generate(progress)))
     end
 
+    # Runs the block as a step and returns its result as JSON; if it ended in an earlier run, only returns the result.
+    # Ends the handler if the lane is cancelled or the worker stops.
+    def step(name)
+      raise Stopped.new("cancelled", name) if cancelled?
+
+      told = @ask.call(self, { name: name })
+      raise Stopped.new(told["why"], name) if told["state"] == "stop"
+      return told["result"] if told["state"] == "done"
+
+      # As JSON gives it back: later runs see the same.
+      result = JSON.parse(JSON.generate(yield))
+      @ask.call(self, { name: name, done: true, result: result })
+      result
+    end
+
     def cancel_jobs(job_ids)
       @cancelled.merge(job_ids)
     end
@@ -262,7 +292,7 @@ module Seriatim
       @lease, @wait, @stop_timeout, @groups = lease, wait, stop_timeout, groups
       @name = name || "#{Socket.gethostname}-#{Process.pid}"
       # Lanes in work, with their claims.
-      @running, @lock = {}, Mutex.new
+      @running, @lock, @beating = {}, Mutex.new, Mutex.new
       @stopping, @failures, @unknown = false, 0, []
       # Wakes `run`: a lane has ended, or the worker stops. Can be written in a signal handler.
       @mail, @post = IO.pipe
@@ -343,7 +373,7 @@ module Seriatim
 
     def start(document, sent_at)
       claim = { lane: document["lane"], token: document["token"], secret: document.delete("secret") }
-      lane = Lane.new(document, ->(progress) { claim[:progress] = progress }, -> { @stopping })
+      lane = Lane.new(document, ->(progress) { claim[:progress] = progress }, method(:ask), -> { @stopping })
       lane.ends_at = sent_at + @lease
       @lock.synchronize do
         # If this worker has it already: that lease ended.
@@ -392,13 +422,35 @@ module Seriatim
       held = @lock.synchronize { @running.reject { |lane, _| lane.lost? } }
       return if held.empty?
 
-      sent_at = Seriatim.now
-      body = { claims: held.values.map(&:dup), lease_ttl_sec: @lease }
-      hear(held.keys, post("/work/heartbeat", body, timeout: @lease / 3.0, retry_for: 0), sent_at)
+      say(held, timeout: @lease / 3.0, retry_for: 0)
     rescue Error => error
       warn("a heartbeat failed: #{error.message}")
       # If it is what was refused, it must not stop the heartbeats.
       held.each_value { |claim| claim.delete(:progress) }
+    end
+
+    # Sends a heartbeat for these lanes, and heeds the answer. One at a time: the steps and the progress of a lane must not
+    # overtake each other.
+    def say(held, **options)
+      @beating.synchronize do
+        sent_at, claims = Seriatim.now, held.values.map(&:dup)
+        answer = post("/work/heartbeat", { claims: claims, lease_ttl_sec: @lease }, safe: true, **options)
+        held.values.zip(claims) { |claim, sent| claim.delete(:progress) if claim[:progress].equal?(sent[:progress]) }
+        hear(held.keys, answer, sent_at)
+        answer
+      end
+    end
+
+    # Tells of a step with a heartbeat, whose answer says what to do.
+    def ask(lane, step)
+      claim = @lock.synchronize { @running[lane] }
+      return NOBODY unless claim
+
+      answer = say({ lane => { **claim, step: step } }, timeout: @lease / 3.0, retry_for: @lease)
+      told = answer.fetch("steps", []).first
+      return NOBODY if told.nil? || (!step[:done] && lane.cancelled?)
+
+      told["state"] == "run" && @stopping ? { "state" => "stop", "why" => "stopping" } : told
     end
 
     def hear(lanes, answer, sent_at)
@@ -432,7 +484,7 @@ module Seriatim
   class ProcessWorker
     def initialize(&handle)
       @handle = handle || raise(ArgumentError, "give the handler as a block")
-      @calls, @threads, @lock = {}, {}, Mutex.new
+      @calls, @threads, @asked, @lock = {}, {}, {}, Mutex.new
     end
 
     # Returns after `shutdown`, or when stdin has ended and so have the handlers.
@@ -445,12 +497,14 @@ module Seriatim
         message = JSON.parse(line)
         case message["type"]
         when "perform" then start(*message.values_at("batch", "lanes"))
+        when "step" then @asked[[message["batch"], message["lane"]]]&.push(message)
         when "cancel" then cancel(*message.values_at("batch", "lane", "job_ids"))
         when "shutdown" then return
         end
       end
       # The node is gone: nobody hears the answers.
       @lock.synchronize { @calls.values.flatten }.each { |lane| lane.lost = true }
+      @lock.synchronize { @asked.values }.each { |answers| answers.push(NOBODY) }
       @lock.synchronize { @threads.values }.each(&:join)
     end
 
@@ -459,12 +513,22 @@ module Seriatim
     def start(batch, documents)
       lanes = documents.map do |document|
         message = { type: "progress", batch: batch, lane: document["lane"] }
-        Lane.new(document, ->(progress) { write({ **message, progress: progress }) })
+        report = ->(progress) { write({ **message, progress: progress }) }
+        Lane.new(document, report, ->(lane, step) { ask(batch, lane, step) })
       end
       @lock.synchronize do
         @calls[batch] = lanes
         @threads[batch] = Thread.new { perform(batch, lanes) }
       end
+    end
+
+    # Tells of a step, and waits for the answer.
+    def ask(batch, lane, step)
+      answers = @lock.synchronize { @asked[[batch, lane.lane]] ||= Queue.new }
+      message = { type: step[:done] ? "step_done" : "step", batch: batch, lane: lane.lane, step: step[:name] }
+      write(step[:done] ? { **message, result: step[:result] } : message)
+      # At the end of stdin nobody answers any more.
+      lane.lost? ? NOBODY : answers.pop
     end
 
     def cancel(batch, lane, job_ids)
@@ -474,7 +538,10 @@ module Seriatim
 
     def perform(batch, lanes)
       results = lanes.map { |lane| { lane: lane.lane, **Seriatim.outcome_of(@handle, lane) } }
-      @lock.synchronize { [@calls, @threads].each { |map| map.delete(batch) } }
+      @lock.synchronize do
+        [@calls, @threads].each { |map| map.delete(batch) }
+        lanes.each { |lane| @asked.delete([batch, lane.lane]) }
+      end
       write({ type: "result", batch: batch, results: results })
     end
 

@@ -93,6 +93,7 @@ pub mod store {
     pub use crate::model::job::{JobOptions, refuse_reserved_queue, validate_queue_name};
     pub use crate::model::payload::{Digest, digest};
     pub use crate::model::queue::{Owner, Takes};
+    pub use crate::model::report::{StepRecord, TurnReport};
     pub use crate::model::settle::{
         Due, EndKind, Ending, Fate, Keep, Settlement, Verdict, backoff_of, plan, release,
     };

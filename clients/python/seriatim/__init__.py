@@ -5,8 +5,9 @@ from .lane import Lane
 from .outcome import Outcome, bury, cancel, done, release, retry, snooze
 from .process import ProcessWorker
 from .remote import RemoteWorker
+from .steps import Step, step
 
 __all__ = [
     "Client", "Job", "Lane", "Outcome", "Problem", "ProcessWorker", "Pushed", "RemoteWorker", "SeriatimError",
-    "Unreachable", "bury", "cancel", "done", "release", "retry", "snooze",
+    "Step", "Unreachable", "bury", "cancel", "done", "release", "retry", "snooze", "step",
 ]  # fmt: skip

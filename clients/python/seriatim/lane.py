@@ -7,6 +7,8 @@ import math
 import time
 from typing import Any, Callable, Optional
 
+from .steps import run_step
+
 
 class Lane:
     """Has the fields of docs/workers.md ("The call"), among them these."""
@@ -24,14 +26,21 @@ class Lane:
     """In order, each with `job_id`, `score` and `payload`."""
 
     def __init__(
-        self, document: dict[str, Any], report: Callable[[str], None], stopping: Callable[[], bool] = lambda: False
+        self,
+        document: dict[str, Any],
+        report: Callable[[str], None],
+        ask: Callable[[Lane, str, bool, Any], dict[str, Any]],
+        stopping: Callable[[], bool] = lambda: False,
+        pulse: Callable[[Lane], None] = lambda _lane: None,
     ):
         self.__dict__.update(document)
-        self._report, self._stopping = report, stopping
+        self._report, self._asked, self._stopping, self._pulse = report, ask, stopping, pulse
         self._cancelled: set[str] = set()
         self._lost = False
         # When the claim ends unless it is extended: then another worker may have the lane.
         self._until = math.inf
+        # When its last heartbeat was sent.
+        self._said_at = 0.0
 
     def payloads(self) -> list[Any]:
         return [job["payload"] for job in self.jobs]
@@ -51,3 +60,16 @@ class Lane:
     def progress(self, progress: Any) -> None:
         """Reports progress: any JSON value, which replaces the one before."""
         self._report(json.dumps(progress))
+
+    def step(self, name: str, run: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Runs a step and returns its result as JSON; if it ended in an earlier run, only returns the result. Ends the
+        handler if the lane is cancelled or the worker stops."""
+        return run_step(self, name, lambda: run(*args, **options))
+
+    def _ask(self, name: str, ended: bool, result: Any) -> dict[str, Any]:
+        return self._asked(self, name, ended, result)
+
+    def _boundary(self) -> str:
+        """Why a generator ends at this `yield`; empty if it goes on."""
+        self._pulse(self)
+        return "cancelled" if self.cancelled() else "stopping" if self.stopping() else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 from typing import TYPE_CHECKING, Any, Callable, Optional, TypedDict
@@ -45,15 +46,22 @@ def cancel(reason: object = "", done: int = 0) -> Outcome:
 
 
 def release(done: int = 0) -> Outcome:
-    """Back to the queue, uncounted. Remote workers only: use it when `lane.stopping()`."""
+    """Back to the queue, uncounted. Remote workers only: use it when `lane.stopping()`. Steps use it themselves."""
     return {"outcome": "release", "done": done}
 
 
 def outcome_of(handle: Callable[[Lane], Any], lane: Lane) -> Outcome:
     """Runs the handler. What is not an outcome is done, and an exception a retry with its text."""
+    from .steps import Stopped, drive  # Steps end with an outcome themselves.
+
     try:
         answer = handle(lane)
+        if inspect.isgenerator(answer):
+            answer = drive(answer, lane)
         json.dumps(answer if is_outcome(answer) else None)
+    except Stopped as stop:
+        log.info("lane %s (key %r): %s", lane.lane, lane.key, stop)
+        return stop.outcome
     except BaseException as error:  # Also SystemExit, which would end the thread and nothing else.
         log.exception("the handler of lane %s (key %r) failed", lane.lane, lane.key)
         return retry(f"{type(error).__name__}: {error}")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import sys
 import threading
+from functools import partial
 from typing import Any, Callable
 
 from .lane import Lane
 from .outcome import outcome_of
+from .steps import NOBODY
 
 
 class ProcessWorker:
@@ -20,6 +23,7 @@ class ProcessWorker:
         self.handle = handle
         self._calls: dict[str, list[Lane]] = {}
         self._write = threading.Lock()
+        self._answers: dict[tuple[str, str], queue.SimpleQueue[dict[str, Any]]] = {}
 
     def run(self) -> None:
         """Returns after `shutdown`, or when stdin has ended."""
@@ -30,6 +34,8 @@ class ProcessWorker:
             message = json.loads(line)
             if message["type"] == "perform":
                 self._start(message["batch"], message["lanes"])
+            elif message["type"] == "step":
+                self._hear_step(message)
             elif message["type"] == "cancel":
                 for lane in self._calls.get(message["batch"], []):
                     if lane.lane == message["lane"]:
@@ -40,19 +46,38 @@ class ProcessWorker:
         for lanes in list(self._calls.values()):
             for lane in lanes:
                 lane._lost = True
+        for answers in list(self._answers.values()):
+            answers.put(NOBODY)
 
     def _start(self, batch: str, documents: list[dict[str, Any]]) -> None:
         def lane_of(document: dict[str, Any]) -> Lane:
             message = {"type": "progress", "batch": batch, "lane": document["lane"]}
-            return Lane(document, lambda text: self._send({**message, "progress": json.loads(text)}))
+            report = lambda text: self._send({**message, "progress": json.loads(text)})  # noqa: E731
+            return Lane(document, report, partial(self._ask_step, batch))
 
         self._calls[batch] = [lane_of(document) for document in documents]
         threading.Thread(target=self._perform, args=(batch,)).start()
+
+    def _ask_step(self, batch: str, lane: Lane, name: str, ended: bool, result: Any) -> dict[str, Any]:
+        """Tells of a step, and waits for the answer."""
+        place = (batch, lane.lane)
+        answers = self._answers.setdefault(place, queue.SimpleQueue())
+        message = {"type": "step_done" if ended else "step", "batch": batch, "lane": lane.lane, "step": name}
+        self._send({**message, "result": result} if ended else message)
+        # At the end of stdin nobody answers any more.
+        return NOBODY if lane._lost else answers.get()
+
+    def _hear_step(self, message: dict[str, Any]) -> None:
+        answers = self._answers.get((message["batch"], message["lane"]))
+        if answers:
+            answers.put(message)
 
     def _perform(self, batch: str) -> None:
         lanes = self._calls[batch]
         results = [{"lane": lane.lane, **outcome_of(self.handle, lane)} for lane in lanes]
         del self._calls[batch]
+        for lane in lanes:
+            self._answers.pop((batch, lane.lane), None)
         self._send({"type": "result", "batch": batch, "results": results})
 
     def _send(self, message: dict[str, Any]) -> None:

@@ -15,8 +15,10 @@ from typing import Any, Callable, Optional, Union
 from .client import Client, Problem, SeriatimError, log, may_repeat, pause_after
 from .lane import Lane
 from .outcome import Outcome, outcome_of, release, retry
+from .steps import NOBODY
 
 HEARTBEAT_MAX_S = 5.0
+PULSE_MIN_S = 1.0
 RELEASE_S = 2.0
 
 
@@ -47,7 +49,7 @@ class RemoteWorker:
         self.groups = groups
         # Lanes in work, with their claims.
         self._running: dict[Lane, dict[str, Any]] = {}
-        self._lock = threading.Lock()
+        self._lock, self._beating = threading.Lock(), threading.Lock()
         self._stopping, self._stopped_at = False, 0.0
         self._failures = 0
         self._unknown: list[str] = []
@@ -144,7 +146,8 @@ class RemoteWorker:
 
     def _start(self, document: dict[str, Any], sent_at: float) -> None:
         claim = {"lane": document["lane"], "token": document["token"], "secret": document.pop("secret")}
-        lane = Lane(document, lambda text: claim.update(progress=json.loads(text)), lambda: self._stopping)
+        report = lambda text: claim.update(progress=json.loads(text))  # noqa: E731
+        lane = Lane(document, report, self._ask, lambda: self._stopping, self._pulse)
         lane._until = sent_at + self.lease
         with self._lock:
             for older in self._running:
@@ -188,21 +191,55 @@ class RemoteWorker:
                 held = {lane: claim for lane, claim in self._running.items() if not lane._lost}
             if not held:
                 continue
-            sent_at, claims = time.monotonic(), [dict(claim) for claim in held.values()]
             try:
-                body = {"claims": claims, "lease_ttl_sec": self.lease}
-                answer = self._call("/work/heartbeat", body, timeout=self.lease / 3, retry_for=0)
+                self._say(held, timeout=self.lease / 3, retry_for=0)
             except SeriatimError as error:
                 log.warning("a heartbeat failed: %s", error)
                 for claim in held.values():
                     # If it is what was refused, it must not stop the heartbeats.
                     claim.pop("progress", None)
-                continue
-            cancelled = {notice["lane"]: notice["job_ids"] for notice in answer["cancel"]}
-            for lane in held:
-                lane._until = sent_at + self.lease
-                lane._lost |= lane.lane in answer["lost"]
-                lane._cancelled.update(cancelled.get(lane.lane, ()))
+
+    def _say(self, held: dict[Lane, dict[str, Any]], **options: Any) -> Any:
+        """Sends a heartbeat for these lanes, and heeds the answer. One at a time: the steps and the progress of a lane
+        must not overtake each other."""
+        with self._beating:
+            sent_at, claims = time.monotonic(), [dict(claim) for claim in held.values()]
+            answer = self._call("/work/heartbeat", {"claims": claims, "lease_ttl_sec": self.lease}, safe=True, **options)
+            for claim, sent in zip(held.values(), claims):
+                if "progress" in sent and claim.get("progress") is sent["progress"]:
+                    del claim["progress"]
+        cancelled = {notice["lane"]: notice["job_ids"] for notice in answer["cancel"]}
+        for lane in held:
+            lane._said_at, lane._until = sent_at, sent_at + self.lease
+            lane._lost |= lane.lane in answer["lost"]
+            lane._cancelled.update(cancelled.get(lane.lane, ()))
+        return answer
+
+    def _ask(self, lane: Lane, name: str, ended: bool, result: Any) -> dict[str, Any]:
+        """Tells of a step with a heartbeat, whose answer says what to do."""
+        with self._lock:
+            claim = self._running.get(lane)
+        if claim is None:
+            return NOBODY
+        step = {"name": name, "done": True, "result": result} if ended else {"name": name}
+        answer = self._say({lane: {**claim, "step": step}}, timeout=self.lease / 3, retry_for=self.lease)
+        told = answer.get("steps", [])
+        if not told or (not ended and lane.cancelled()):
+            return NOBODY
+        if told[0]["state"] == "run" and self._stopping:
+            return {"state": "stop", "why": "stopping"}
+        return told[0]
+
+    def _pulse(self, lane: Lane) -> None:
+        """A heartbeat at a `yield`, unless one was sent just now. A failed one is left to the next."""
+        with self._lock:
+            claim = self._running.get(lane)
+        if claim is None or time.monotonic() - lane._said_at < PULSE_MIN_S:
+            return
+        try:
+            self._say({lane: claim}, timeout=self.lease / 3, retry_for=0)
+        except SeriatimError as error:
+            log.warning("a heartbeat failed: %s", error)
 
     def _end(self) -> None:
         if not self._stopping:

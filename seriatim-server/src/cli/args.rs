@@ -1,12 +1,14 @@
 //! Flags that many commands share.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::{Error, ErrorKind, SharedStore, Timestamp};
 
+use crate::app::payloads::{self, Forms};
 use crate::base::time;
 use crate::cli::output::Failure;
 use crate::config::{Config, STORE_DEFAULT};
@@ -65,8 +67,10 @@ impl StoreArg {
         if url.starts_with("memory:") {
             return Err(Failure::usage(FORGETS));
         }
+        let forms = self.forms()?;
         let store = seriatim::connect_existing(&url).await;
-        closing(store.map_err(|error| not_open(&url, error))?, body).await
+        let store = store.map_err(|error| not_open(&url, error))?;
+        closing(payloads::wrap(store, &forms), body).await
     }
 
     /// The same; creates a missing store.
@@ -74,7 +78,18 @@ impl StoreArg {
         &self,
         body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        closing(connect(&self.url()?).await?, body).await
+        let forms = self.forms()?;
+        closing(connect(&self.url()?, &forms).await?, body).await
+    }
+
+    /// How payloads are stored. With `--store` alone, a file in the current folder may be of another store: what it
+    /// says is used if it can be read.
+    fn forms(&self) -> Result<Arc<Forms>, Failure> {
+        let config = match (&self.store, &self.config) {
+            (Some(_), None) => self.config().unwrap_or_default(),
+            _ => self.config()?,
+        };
+        Ok(payloads::forms_of_command(&config.payloads))
     }
 }
 
@@ -143,8 +158,9 @@ pub(super) fn duration(text: &str) -> Result<std::time::Duration, String> {
 }
 
 /// Opens the store, and makes it where it is not there yet.
-pub(super) async fn connect(url: &str) -> seriatim::Result<SharedStore> {
-    seriatim::connect(url).await.map_err(|error| with_place(url, error))
+pub(super) async fn connect(url: &str, forms: &Arc<Forms>) -> seriatim::Result<SharedStore> {
+    let store = seriatim::connect(url).await.map_err(|error| with_place(url, error))?;
+    Ok(payloads::wrap(store, forms))
 }
 
 /// Drivers report that a server does not answer, but not which: it may come from the configuration of this

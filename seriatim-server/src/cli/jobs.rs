@@ -15,6 +15,7 @@ use crate::app::failures;
 use crate::app::find;
 use crate::app::job_pages::{self, By, Status, Wanted};
 use crate::app::jobs::{amended, deleted, retried, waiting};
+use crate::app::reported::Reported;
 use crate::app::words::state_name;
 use crate::base::text::{one_line, retries_in_words};
 use crate::base::time::{self, absolute, relative};
@@ -228,6 +229,7 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
     let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
     let options = job.options.as_deref().map(serde_json::to_string);
     let lane = waits_in(store, job).await.map(|lane| lane_state(&lane, now).0);
+    let reported = Reported::of(job.progress.as_deref());
     let mut fields = Fields::default();
     fields
         .add("job", job.id.to_string())
@@ -247,7 +249,8 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
         .add("retry count", retries_in_words(job.retry_count))
         .add("crashes", job.crashes.to_string())
         .maybe("error", job.error.as_deref())
-        .maybe("progress", job.progress.as_deref())
+        .maybe("progress", reported.progress)
+        .maybe("steps", reported.steps)
         .add("created", when(job.created_at))
         .maybe("started", job.started_at.map(when))
         .maybe("heartbeat", job.heartbeat_at.map(when))

@@ -17,6 +17,7 @@ use crate::app::lane_jobs::{self, LaneJobs};
 use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, SCAN_MAX};
 use crate::app::lanes as actions;
 use crate::app::range::By;
+use crate::app::reported::Reported;
 use crate::base::text::{count, failures, one_line, retries_in_words};
 use crate::base::time::{absolute, relative};
 use crate::cli::output::fields::Fields;
@@ -333,6 +334,7 @@ fn table(lanes: &[LaneView], now: Timestamp) -> Table {
 fn in_full(queue: &str, lane: &LaneView, now: Timestamp) -> Fields {
     let mut fields = Fields::default();
     let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
+    let reported = Reported::of(lane.progress.as_deref());
     fields
         .add("lane", format!("{} of {queue}", lane.lane))
         .maybe("key", lane.key.as_deref())
@@ -346,7 +348,8 @@ fn in_full(queue: &str, lane: &LaneView, now: Timestamp) -> Fields {
         .maybe("token", lane.token.map(|token| token.to_string()))
         .maybe("since", lane.claimed_at.map(when))
         .maybe("lease until", lane.lease_until.map(when))
-        .maybe("progress", lane.progress.as_deref())
+        .maybe("progress", reported.progress)
+        .maybe("steps", reported.steps)
         .maybe("error", lane.error.as_deref());
     fields
 }

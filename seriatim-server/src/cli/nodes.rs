@@ -8,6 +8,7 @@ use super::args::Common;
 use super::tones::node_state;
 use super::troubles;
 use crate::app::nodes::{self, RUNNING_MAX, all, find, held_by, one, release, sorted};
+use crate::app::reported::Reported;
 use crate::app::running::{self, Running, running};
 use crate::base::text::count;
 use crate::base::time::{absolute, length, relative};
@@ -184,7 +185,7 @@ fn lanes(held: &[Running], now: Timestamp) -> Table {
             lane.key.as_deref().unwrap_or("").into(),
             lane.jobs.to_string().into(),
             lane.claimed_at.map(|at| length(now.since(at))).unwrap_or_default().into(),
-            lane.progress.as_deref().unwrap_or("").into(),
+            Reported::of(lane.progress.as_deref()).line().into(),
         ]);
     }
     table

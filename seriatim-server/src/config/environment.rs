@@ -63,7 +63,7 @@ impl Environment {
         }
         if let Some(name) = self.passed.iter().find(|name| tokens.contains(&name.as_str())) {
             return Err(format!(
-                "`env_pass` names {name}, a token of http.tokens, which no program may get; give the program its own token, in another variable"
+                "`env_pass` names {name}, a token of http.tokens or a key of payloads.keys, which no program may get; give the program its own, in another variable"
             ));
         }
         if let Some(name) = self.passed.iter().find(|name| self.set.contains_key(*name)) {

@@ -1,5 +1,6 @@
 //! Log level and format.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::ValueEnum;
@@ -21,6 +22,45 @@ const LEVELS: [(&str, LevelFilter); 6] = [
     ("debug", LevelFilter::DEBUG),
     ("trace", LevelFilter::TRACE),
 ];
+
+/// Bytes of a log file when it is full, by default.
+pub(crate) const LOG_BYTES: u64 = 64 << 20;
+/// How many full log files are kept by default.
+pub(crate) const LOG_KEPT: u32 = 9;
+const LOG_BYTES_MIN: u64 = 1 << 20;
+const LOG_KEPT_MAX: u32 = 1_000;
+
+/// `[log]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LogConfig {
+    pub(crate) format: LogFormat,
+    pub(crate) level: Option<LogFilter>,
+    /// Instead of stderr.
+    pub(crate) file: Option<PathBuf>,
+    /// When the file is full.
+    pub(crate) bytes_max: Option<u64>,
+    /// Full files that are kept.
+    pub(crate) keep: Option<u32>,
+}
+
+impl LogConfig {
+    pub(super) fn check(&self) -> Result<(), String> {
+        let of_file = [("bytes_max", self.bytes_max.is_some()), ("keep", self.keep.is_some())];
+        if let Some((key, _)) = of_file.iter().find(|(_, set)| *set && self.file.is_none()) {
+            return Err(format!("log.{key}: write `file` too, which it limits"));
+        }
+        match (self.bytes_max, self.keep) {
+            (Some(bytes), _) if bytes < LOG_BYTES_MIN => {
+                Err(format!("log.bytes_max: {bytes} is too small: at least {LOG_BYTES_MIN}"))
+            }
+            (_, Some(keep)) if !(1..=LOG_KEPT_MAX).contains(&keep) => {
+                Err(format!("log.keep: {keep} files: write 1 to {LOG_KEPT_MAX}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
 
 /// How the log is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]

@@ -9,11 +9,13 @@ mod explain;
 mod fuzz;
 mod length;
 mod log;
+mod payloads;
 mod periodic;
 #[cfg(test)]
 mod tests;
 mod worker;
 mod worker_kind;
+mod zone;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -42,10 +44,12 @@ pub(crate) use explain::{closest, in_words};
 use length::length;
 #[cfg(test)]
 pub(crate) use log::DEFAULT_LEVEL;
-pub(crate) use log::{LogFilter, LogFormat, log_of_variable};
+pub(crate) use log::{LOG_BYTES, LOG_KEPT, LogConfig, LogFilter, LogFormat, log_of_variable};
+pub(crate) use payloads::{KeyConfig, PayloadsConfig};
 pub(crate) use periodic::PeriodicConfig;
 pub(crate) use worker::{Builtin, WorkerConfig};
 pub(crate) use worker_kind::{Ffmpeg, HttpSettings, Launch, Replicate, Roots, WorkerKind};
+pub(crate) use zone::Zone;
 
 /// The default store.
 pub(crate) const STORE_DEFAULT: &str = "sqlite:seriatim.db";
@@ -63,7 +67,8 @@ const PREFIX: &str = "SERIATIM_";
 /// Parts of the file that a variable sets as a whole.
 const LISTS: [&str; 3] = ["workers", "cron", "periodic"];
 /// Parts whose keys have a variable each. `store` and `log` have one of their own.
-const TABLES: [&str; 6] = ["http", "dashboard", "journal", "node", "defaults", "queues"];
+const TABLES: [&str; 7] =
+    ["http", "dashboard", "journal", "payloads", "node", "defaults", "queues"];
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -73,6 +78,7 @@ pub(crate) struct Config {
     pub(crate) dashboard: DashboardConfig,
     pub(crate) log: LogConfig,
     pub(crate) journal: JournalConfig,
+    pub(crate) payloads: PayloadsConfig,
     pub(crate) node: NodeConfig,
     pub(crate) defaults: QueueConfig,
     pub(crate) queues: BTreeMap<String, QueueConfig>,
@@ -98,6 +104,8 @@ pub(crate) struct HttpConfig {
     /// The audit log. Default: the log.
     pub(crate) audit_file: Option<PathBuf>,
     pub(crate) audit: Audited,
+    /// Of times without a zone in `jobs/trigger`.
+    pub(crate) time_zone: Zone,
     /// How many undeclared queues pushes may create.
     pub(crate) implied_queues: Option<ImpliedQueues>,
     pub(crate) tokens: Vec<TokenConfig>,
@@ -116,13 +124,6 @@ pub(crate) struct TokenConfig {
     pub(crate) queues: Option<Vec<String>>,
     /// The consumer groups that its bearer may name; all if unset.
     pub(crate) groups: Option<Vec<String>>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct LogConfig {
-    pub(crate) format: LogFormat,
-    pub(crate) level: Option<LogFilter>,
 }
 
 /// The journal: events of jobs, in the store.
@@ -284,8 +285,9 @@ impl Config {
     }
 
     fn validate(&self, name: &str) -> Result<(), SetupError> {
-        let tokens: Vec<&str> =
-            self.http.tokens.iter().map(|token| token.token_env.as_str()).collect();
+        let tokens = self.http.tokens.iter().map(|token| token.token_env.as_str());
+        let keys = self.payloads.keys.iter().filter_map(|key| key.env.as_deref());
+        let tokens: Vec<&str> = tokens.chain(keys).collect();
         for (i, worker) in self.workers.iter().enumerate() {
             let wrong = |what: &str| {
                 SetupError::invalid(format!(
@@ -308,6 +310,8 @@ impl Config {
         }
         self.validate_periodic(name, &tokens)?;
         self.validate_journal(name)?;
+        let wrong = |what| SetupError::invalid(format!("{name}: {what}"));
+        self.payloads.check(&self.queues).and_then(|()| self.log.check()).map_err(wrong)?;
         self.validate_cron(name)
     }
 

@@ -288,6 +288,7 @@ fn the_page_has_every_key_and_no_other() {
         ("`[dashboard]`", "[dashboard]\nzzz = 1"),
         ("`[log]`", "[log]\nzzz = 1"),
         ("`[journal]`", "[journal]\nzzz = 1"),
+        ("`[payloads]`", "[payloads]\nzzz = 1"),
         ("`[node]`", "[node]\nzzz = 1"),
         ("`[queues.NAME]`", "[queues.a]\nzzz = 1"),
         ("`[queues.NAME]`", "[defaults]\nzzz = 1"),

@@ -15,16 +15,17 @@ use seriatim::{Backoff, IdempotencyScope, Job, JobId, Payload, RunAt};
 
 use super::access::Access;
 use super::caller::Caller;
-use super::input::{Json, Part};
+use super::input::{Part, UntypedJson};
 use super::limits::JOB_BYTES;
 use super::problem::Problem;
 use super::push::traceparent;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::find;
+use crate::config::Zone;
 use crate::protocol::document::{JobStatus, Triggered};
 use crate::protocol::schema::{Foreign, queue_pattern};
-use crate::protocol::value::Time;
+use crate::protocol::value::AnyTime;
 
 const ATTEMPTS_DEFAULT: u32 = 5;
 const LEASE_DEFAULT: Duration = Duration::from_secs(60);
@@ -66,8 +67,8 @@ struct Trigger {
     /// Lower runs first. Default: 100
     #[schemars(range(max = PRIORITY_MAX))]
     priority: Option<u16>,
-    /// When the job is due. Default: now
-    available_at: Option<Time>,
+    /// When the job is due. Without a zone: in that of the server, `http.time_zone`. Default: now
+    available_at: Option<AnyTime>,
     /// Default: 5
     #[schemars(range(min = 1, max = ATTEMPTS_MAX))]
     max_attempts: Option<u32>,
@@ -81,7 +82,7 @@ struct Trigger {
 }
 
 impl Trigger {
-    fn into_job(self) -> seriatim::Result<Job> {
+    fn into_job(self, zone: &Zone) -> seriatim::Result<Job> {
         seriatim::store::refuse_reserved_queue(&self.queue)?;
         let args = self.args.as_ref().map_or("{}", |args| args.get());
         let payload = Payload::from_json_text(args)
@@ -91,7 +92,12 @@ impl Trigger {
         }
         let mut job = Job::with_payload(self.queue, payload).key(self.lock_key).task(self.task);
         job.priority = self.priority.unwrap_or(job.priority);
-        job.run_at = self.available_at.map_or(RunAt::Now, |Time(time)| RunAt::At(time));
+        job.run_at = match self.available_at {
+            Some(time) => RunAt::At(time.at(&zone.0).ok_or_else(|| {
+                seriatim::Error::invalid("available_at", "is beyond the times that are known")
+            })?),
+            None => RunAt::Now,
+        };
         let lease = self.lease_ttl_sec.map(|seconds| Duration::from_secs(u64::from(seconds)));
         let options = &mut job.options;
         options.max_attempts = Some(self.max_attempts.unwrap_or(ATTEMPTS_DEFAULT));
@@ -114,9 +120,9 @@ async fn trigger(
     State(app): State<Shared>,
     caller: Caller,
     headers: HeaderMap,
-    Json(trigger): Json<Trigger>,
+    UntypedJson(trigger): UntypedJson<Trigger>,
 ) -> Result<Answer<Triggered>, Problem> {
-    let mut job = trigger.into_job()?;
+    let mut job = trigger.into_job(&app.zone)?;
     caller.scope.check_job(&job)?;
     let queue = job.queue.clone();
     let sending = app.traces.sending(&queue, traceparent(&headers));
@@ -199,7 +205,7 @@ mod tests {
     fn d1_what_is_left_out_is_as_dataloader_has_it() {
         let trigger: Trigger =
             serde_json::from_str(r#"{"queue":"q","task":"t","lock_key":"k"}"#).unwrap();
-        let job = trigger.into_job().unwrap();
+        let job = trigger.into_job(&Zone::default()).unwrap();
         assert_eq!(job.options.max_attempts, Some(5));
         assert_eq!(job.options.backoff, Some(BACKOFF));
         assert_eq!(job.options.lease_ttl, Some(Duration::from_secs(60)));

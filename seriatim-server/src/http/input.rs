@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -54,6 +54,18 @@ pub(super) struct Json<T>(pub(super) T);
 impl<T: DeserializeOwned + Send + 'static> FromRequest<Shared> for Json<T> {
     type Rejection = Problem;
     async fn from_request(request: Request, state: &Shared) -> Result<Self, Problem> {
+        read_json(request, state, BODY_BYTES_MAX).await.map(|(value, _)| Self(value))
+    }
+}
+
+/// A body of JSON whose media type may be left out, as Dataloader's clients do.
+pub(super) struct UntypedJson<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Shared> for UntypedJson<T> {
+    type Rejection = Problem;
+    async fn from_request(mut request: Request, state: &Shared) -> Result<Self, Problem> {
+        let headers = request.headers_mut();
+        headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(JSON));
         read_json(request, state, BODY_BYTES_MAX).await.map(|(value, _)| Self(value))
     }
 }

@@ -8,7 +8,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 
 use super::caller::{Caller, Connection};
-use super::input::{BulkJson, Json, Part, Query};
+use super::input::{BulkJson, Json, Part, Query, UntypedJson};
 use super::problem::Problem;
 use super::route::Answer;
 use super::schema::{Make, make};
@@ -76,6 +76,12 @@ impl<T: JsonSchema> Takes for Query<T> {
 }
 
 impl<T: JsonSchema> Takes for Json<T> {
+    fn add_to(signature: &mut Signature) {
+        signature.body = Some(make::<T>());
+    }
+}
+
+impl<T: JsonSchema> Takes for UntypedJson<T> {
     fn add_to(signature: &mut Signature) {
         signature.body = Some(make::<T>());
     }

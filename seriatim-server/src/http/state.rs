@@ -22,7 +22,7 @@ use super::metrics::meter::Meter;
 use super::metrics::store::Metered;
 use super::work::workers::Workers;
 use crate::base::lock::lock;
-use crate::config::DashboardConfig;
+use crate::config::{DashboardConfig, Zone};
 use crate::journal::Journal;
 use crate::trace::Traces;
 
@@ -35,6 +35,7 @@ pub(crate) struct App {
     pub(super) client: Client,
     pub(super) guard: Guard,
     pub(super) environment: String,
+    pub(super) zone: Zone,
     pub(super) dashboard: DashboardConfig,
     pub(super) base_path: String,
     pub(super) meter: Arc<Meter>,
@@ -71,6 +72,8 @@ pub(super) struct Described {
 pub(crate) struct Setup {
     pub(crate) guard: Guard,
     pub(crate) environment: Option<String>,
+    /// Of times that clients of Dataloader write without a zone.
+    pub(crate) zone: Zone,
     pub(crate) dashboard: DashboardConfig,
     /// Everything is below it: empty, or `/prefix`.
     pub(crate) base_path: String,
@@ -103,6 +106,7 @@ impl App {
             store,
             guard: setup.guard,
             environment: setup.environment.unwrap_or_else(|| "production".to_owned()),
+            zone: setup.zone,
             dashboard: setup.dashboard,
             base_path: setup.base_path,
             meter,

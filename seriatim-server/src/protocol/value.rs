@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -17,9 +19,19 @@ use crate::base::time::absolute;
 /// A smaller number (a time before 2001) is a mistake for a duration.
 const TIME_SECONDS_MIN: f64 = 1e9;
 
+const TIME_WANTED: &str = "write a time as 2026-01-31T12:00:00Z or as Unix seconds";
+
 /// A point in time: read from RFC 3339 or Unix seconds, written as RFC 3339.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Time(pub(crate) Timestamp);
+
+/// A point in time that may be written without its zone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum AnyTime {
+    At(Timestamp),
+    /// In a zone that is known elsewhere.
+    Civil(DateTime),
+}
 
 /// A duration: read from `10s`, `5m` or seconds, written with its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,7 +69,7 @@ impl Serialize for Raw {
     }
 }
 
-impl<'de> Deserialize<'de> for Time {
+impl<'de> Deserialize<'de> for AnyTime {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         match from.deserialize_any(TextOrNumber("a time: RFC 3339 or Unix seconds"))? {
             Either::Number(seconds) if seconds < TIME_SECONDS_MIN => {
@@ -65,12 +77,33 @@ impl<'de> Deserialize<'de> for Time {
                     "is an absolute time, and {seconds} lies long before now; to wait so many seconds write `delay`"
                 )))
             }
-            Either::Number(seconds) => Ok(Self(Timestamp::from_secs_f64(seconds))),
-            Either::Text(text) => {
-                let time: jiff::Timestamp = text.parse().map_err(|_| {
-                    de::Error::custom("write a time as 2026-01-31T12:00:00Z or as Unix seconds")
-                })?;
-                Ok(Self(Timestamp::from_micros(time.as_microsecond())))
+            Either::Number(seconds) => Ok(Self::At(Timestamp::from_secs_f64(seconds))),
+            Either::Text(text) => match (text.parse::<jiff::Timestamp>(), text.parse()) {
+                (Ok(time), _) => Ok(Self::At(Timestamp::from_micros(time.as_microsecond()))),
+                (_, Ok(civil)) => Ok(Self::Civil(civil)),
+                _ => Err(de::Error::custom(TIME_WANTED)),
+            },
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match AnyTime::deserialize(from)? {
+            AnyTime::At(time) => Ok(Self(time)),
+            AnyTime::Civil(_) => Err(de::Error::custom(TIME_WANTED)),
+        }
+    }
+}
+
+impl AnyTime {
+    /// The time, in this zone if it names none. `None` if there is no such time.
+    pub(crate) fn at(self, zone: &TimeZone) -> Option<Timestamp> {
+        match self {
+            Self::At(time) => Some(time),
+            Self::Civil(civil) => {
+                let time = civil.to_zoned(zone.clone()).ok()?.timestamp();
+                Some(Timestamp::from_micros(time.as_microsecond()))
             }
         }
     }
@@ -146,6 +179,7 @@ inline!(Time, generator => {
         ] }),
     }
 });
+inline!(AnyTime, generator => Time::json_schema(generator));
 inline!(Length, generator => match generator.contract().is_serialize() {
     true => json_schema!({ "type": "string" }),
     false => json_schema!({ "description": "250ms, 10s, 5m, 1h, 3d, or seconds", "anyOf": [

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use seriatim::limits::DELAY_MAX;
 use seriatim::text::cut_middle;
@@ -13,16 +14,18 @@ use seriatim::{Batch, Outcome, Outcomes, Payload, store::LaneId};
 
 use super::lines::{LINE_BYTES_MAX, Line};
 use super::messages::SNOOZE;
+use super::steps::Step;
 use crate::base::text::one_line;
 use crate::config::closest;
 
 /// A JSON object with one of these fields is a message.
 const MARKS: [&str; 3] = ["type", "results", "batch"];
-const TYPES: [&str; 3] = ["result", "done", "progress"];
-const OUTCOMES: [&str; 5] = ["done", "retry", "snooze", "bury", "cancel"];
+const TYPES: [&str; 5] = ["result", "done", "progress", "step", "step_done"];
+const OUTCOMES: [&str; 6] = ["done", "retry", "snooze", "bury", "cancel", "release"];
 const LANE_FIELDS: [&str; 5] = ["lane", "outcome", "error", "retry_in", "done"];
 /// An answer, as errors show it.
 const ANSWER: &str = r#"{"type":"result","results":[{"lane":…,"outcome":…}]}"#;
+const STEP: &str = "write the name of the step, as in \"extract\"";
 /// How much of a wrong value an error shows, in bytes.
 const SHOWN_BYTES_MAX: usize = 80;
 /// Most bytes kept of the JSON reader's message.
@@ -41,6 +44,12 @@ pub(crate) enum Heard {
         batch: Option<String>,
         lane: LaneId,
         progress: Box<RawValue>,
+    },
+    /// A step begins or has ended.
+    Step {
+        batch: Option<String>,
+        lane: LaneId,
+        step: Step,
     },
     Answer {
         batch: Option<String>,
@@ -167,7 +176,8 @@ fn begins_like_a_message(text: &str) -> bool {
 fn message(fields: Vec<(String, Box<RawValue>)>) -> Result<Heard, String> {
     let message = Object { path: "", fields };
     if message.find("type").is_none() {
-        let unknown = message.knows(&["type", "batch", "results", "lane", "progress"]).err();
+        let unknown =
+            message.knows(&["type", "batch", "results", "lane", "progress", "step"]).err();
         let unknown = unknown.map(|why| format!("; {why}")).unwrap_or_default();
         return Err(format!("`type` is missing: write {}{unknown}", words(&TYPES)));
     }
@@ -185,6 +195,16 @@ fn message(fields: Vec<(String, Box<RawValue>)>) -> Result<Heard, String> {
                 lane,
                 progress: progress.to_owned(),
             })
+        }
+        word @ ("step" | "step_done") => {
+            let ended = word == "step_done";
+            let fields = &["type", "batch", "lane", "step", "result"][..if ended { 5 } else { 4 }];
+            message.knows(fields)?;
+            let lane = message.lane()?;
+            message.needs("step", STEP)?;
+            let name = message.text("step")?.unwrap_or_default();
+            let step = Step { name, ended: ended.then(|| message.value("result")).transpose()? };
+            Ok(Heard::Step { batch: message.text("batch")?, lane, step })
         }
         _ => {
             message.knows(&["type", "batch", "results"])?;
@@ -234,7 +254,7 @@ fn lane_result(path: &str, raw: &RawValue) -> Result<LaneResult, String> {
     if wait.is_some() && !matches!(word, "retry" | "snooze") {
         return Err(result.misplaced("retry_in", word, "retry or snooze"));
     }
-    if error.is_some() && word == "done" {
+    if error.is_some() && matches!(word, "done" | "release") {
         return Err(result.misplaced("error", word, "retry, snooze, bury or cancel"));
     }
     let error: Arc<str> = error.as_deref().unwrap_or("no reason given").into();
@@ -243,6 +263,7 @@ fn lane_result(path: &str, raw: &RawValue) -> Result<LaneResult, String> {
         "retry" => Outcome::Retry { error, retry_in: wait },
         "snooze" => Outcome::Snooze { length: wait.unwrap_or(SNOOZE) },
         "bury" => Outcome::Bury { error },
+        "release" => Outcome::Release,
         _ => Outcome::Cancel { reason: error },
     };
     Ok(LaneResult { lane, done, outcome })
@@ -303,6 +324,15 @@ impl Object<'_> {
         self.find(field).map(read).transpose()
     }
 
+    /// Any JSON value; `null` if it is left out.
+    fn value(&self, field: &str) -> Result<Value, String> {
+        let read = |raw: &RawValue| {
+            let value = serde_json::from_str(raw.get());
+            value.map_err(|_| self.wrong(field, raw, "write a JSON value"))
+        };
+        self.find(field).map_or(Ok(Value::Null), read)
+    }
+
     /// One of a few words.
     fn word<'w>(&self, field: &str, known: &[&'w str]) -> Result<&'w str, String> {
         let wanted = format!("write {}", words(known));
@@ -349,12 +379,14 @@ pub(crate) struct Held {
     pub(crate) batch: String,
     /// Its lanes, and how many jobs of each.
     pub(crate) lanes: Vec<(LaneId, usize)>,
+    /// A step was refused because the node stops: its lane may go back uncounted.
+    pub(crate) may_release: bool,
 }
 
 impl Held {
     pub(crate) fn new(name: &str, batch: &Batch<Payload>) -> Self {
         let lanes = batch.lanes().iter().map(|lane| (lane.id(), lane.payloads().len()));
-        Self { batch: name.to_owned(), lanes: lanes.collect() }
+        Self { batch: name.to_owned(), lanes: lanes.collect(), may_release: false }
     }
 
     /// Refuses the name of another call.
@@ -385,6 +417,11 @@ impl Held {
         let Said::Results(results) = said else { return Ok(()) };
         for (place, LaneResult { lane, done, outcome }) in results.iter().enumerate() {
             let jobs = self.check_lane(&format!("results[{place}].lane"), *lane)?;
+            if *outcome == Outcome::Release && !self.may_release {
+                return Err(format!(
+                    "`results[{place}].outcome` is \"release\": only a process that was told \"stopping\" at a step may write it"
+                ));
+            }
             let why = match outcome {
                 _ if *done > jobs => format!("the lane has {jobs}"),
                 Outcome::Done if *done > 0 && *done < jobs => {

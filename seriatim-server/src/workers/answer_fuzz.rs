@@ -36,6 +36,11 @@ fn check_line(line: &Line, held: &Held) {
             refused.iter().for_each(|why| check_why(why));
             assert!(serde_json::from_str::<&RawValue>(progress.get()).is_ok());
         }
+        Heard::Step { batch, lane, .. } => {
+            let refused = held.check_name(batch.as_deref()).err();
+            let refused = refused.or_else(|| held.check_lane("lane", lane).err());
+            refused.iter().for_each(|why| check_why(why));
+        }
         Heard::Answer { batch, said } => {
             let refused = held.check_name(batch.as_deref()).and_then(|()| held.check(&said));
             match refused {
@@ -55,7 +60,11 @@ fn check_line(line: &Line, held: &Held) {
 fn whatever_a_worker_prints_is_output_or_a_message_or_explained() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let lane = |number| LaneId { queue: 1, shard: 0, number };
-    let held = Held { batch: "1-0-7-3".to_owned(), lanes: vec![(lane(7), 2), (lane(8), 1)] };
+    let held = Held {
+        batch: "1-0-7-3".to_owned(),
+        lanes: vec![(lane(7), 2), (lane(8), 1)],
+        may_release: false,
+    };
     Surface::new("worker").inputs(10_000).attack(|input| {
         let lines = runtime.block_on(lines_of(input));
         // However it arrives.

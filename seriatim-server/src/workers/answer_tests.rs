@@ -5,7 +5,7 @@ use super::*;
 
 /// What is wrong, as a program prints it, and what the error says of it. `LANE` stands for a good
 /// start of a result: its lane and the comma after it.
-const MALFORMED: [(&str, &[&str]); 81] = [
+const MALFORMED: [(&str, &[&str]); 87] = [
     // Not JSON: cut off, spread, quoted as a language quotes.
     ("{\"ty", &["is not a JSON object", "{\"ty"]),
     ("{\"type", &["is not a JSON object"]),
@@ -43,7 +43,11 @@ const MALFORMED: [(&str, &[&str]); 81] = [
     // The type.
     (
         "{\"type\":\"results\",\"results\":[{LANE\"outcome\":\"done\"}]}",
-        &["`type` is \"results\"", "write result, done or progress", "did you mean \"result\"?"],
+        &[
+            "`type` is \"results\"",
+            "write result, done, progress, step or step_done",
+            "did you mean \"result\"?",
+        ],
     ),
     (
         "{\"type\":\"Result\",\"results\":[{LANE\"outcome\":\"done\"}]}",
@@ -51,13 +55,19 @@ const MALFORMED: [(&str, &[&str]); 81] = [
     ),
     (
         "{\"type\":\"finished\",\"batch\":\"b\"}",
-        &["`type` is \"finished\"", "write result, done or progress"],
+        &["`type` is \"finished\"", "write result, done, progress, step or step_done"],
     ),
     ("{\"type\":\"metrics\",\"batch\":\"b\"}", &["`type` is \"metrics\""]),
     ("{\"type\":\"perform\",\"batch\":\"b\"}", &["`type` is \"perform\""]),
-    ("{\"type\":7,\"batch\":\"b\"}", &["`type` is 7", "write result, done or progress"]),
+    (
+        "{\"type\":7,\"batch\":\"b\"}",
+        &["`type` is 7", "write result, done, progress, step or step_done"],
+    ),
     ("{\"type\":null,\"batch\":\"b\"}", &["`type` is missing"]),
-    ("{\"batch\":\"b\"}", &["`type` is missing", "write result, done or progress"]),
+    (
+        "{\"batch\":\"b\"}",
+        &["`type` is missing", "write result, done, progress, step or step_done"],
+    ),
     ("{\"results\":[{LANE\"outcome\":\"retry\"}]}", &["`type` is missing"]),
     (
         "{\"typ\":\"result\",\"results\":[{LANE\"outcome\":\"retry\"}]}",
@@ -127,7 +137,7 @@ const MALFORMED: [(&str, &[&str]); 81] = [
     ),
     (
         "{\"type\":\"result\",\"results\":[{\"lane\":\"1-0-7\"}]}",
-        &["`results[0].outcome` is missing", "write done, retry, snooze, bury or cancel"],
+        &["`results[0].outcome` is missing", "write done, retry, snooze, bury, cancel or release"],
     ),
     (
         "{\"type\":\"result\",\"results\":[{LANE\"outcome\":null}]}",
@@ -227,6 +237,18 @@ const MALFORMED: [(&str, &[&str]); 81] = [
         &["is not an answer"],
     ),
     ("{ lane: '1-0-7', outcome: 'retry' }", &["is not an answer"]),
+    (r#"{"type":"step","batch":"b",LANE"step":null}"#, &["`step` is missing", "extract"]),
+    (r#"{"type":"step","batch":"b",LANE"step":7}"#, &["`step` is 7", "write a text"]),
+    (r#"{"type":"step","batch":"b",LANE"step":"a","result":1}"#, &["`result` is not a field here"]),
+    (r#"{"type":"step_done","batch":"b","step":"a"}"#, &["`lane` is missing"]),
+    (
+        r#"{"type":"result","results":[{LANE"outcome":"release"}]}"#,
+        &["`results[0].outcome` is \"release\"", "stopping"],
+    ),
+    (
+        r#"{"type":"result","results":[{LANE"outcome":"release","error":"e"}]}"#,
+        &["`results[0].error`", "it goes with retry"],
+    ),
 ];
 
 fn line(text: &str) -> Line {
@@ -235,7 +257,7 @@ fn line(text: &str) -> Line {
 
 /// A call of one lane with three jobs.
 fn held() -> Held {
-    Held { batch: "b".to_owned(), lanes: vec![("1-0-7".parse().unwrap(), 3)] }
+    Held { batch: "b".to_owned(), lanes: vec![("1-0-7".parse().unwrap(), 3)], may_release: false }
 }
 
 fn heard(text: &str) -> Heard {
@@ -250,7 +272,9 @@ fn answered(text: &str) -> Result<Option<Said>, String> {
             held().check_name(batch.as_deref())?;
             held().check(&said).map(|()| Some(said))
         }
-        Heard::Progress { lane, .. } => held().check_lane("lane", lane).map(|_| None),
+        Heard::Progress { lane, .. } | Heard::Step { lane, .. } => {
+            held().check_lane("lane", lane).map(|_| None)
+        }
         Heard::Output | Heard::Suspect(_) => Ok(None),
     }
 }
@@ -264,6 +288,25 @@ fn whatever_looks_like_an_answer_and_cannot_be_used_says_what_is_wrong() {
         }
         assert!(why.len() < 400 && !why.contains(char::is_control), "{text}: {why:?}");
     }
+}
+
+#[test]
+fn d12_a_message_about_a_step_is_what_it_says() {
+    let step = |text: &str| match heard(text) {
+        Heard::Step { batch, step, .. } => (batch, step.name, step.ended),
+        other => panic!("{text}: {other:?}"),
+    };
+    let (b, name) = (Some("b".to_owned()), "extract".to_owned());
+    let begun = r#"{"type":"step","batch":"b",LANE"step":"extract"}"#;
+    assert_eq!(step(begun), (b.clone(), name.clone(), None));
+    let ended = r#"{"type":"step_done","batch":"b",LANE"step":"extract","result":[1]}"#;
+    assert_eq!(step(ended), (b.clone(), name.clone(), Some(serde_json::json!([1]))));
+    let ended = r#"{"type":"step_done","batch":"b",LANE"step":"extract"}"#;
+    assert_eq!(step(ended), (b, name, Some(Value::Null)));
+    let released = r#"{"type":"result","batch":"b","results":[{LANE"outcome":"release"}]}"#;
+    let Heard::Answer { said, .. } = heard(released) else { panic!("{released}") };
+    assert!(held().check(&said).is_err());
+    assert_eq!(Held { may_release: true, ..held() }.check(&said), Ok(()));
 }
 
 #[test]

@@ -113,6 +113,10 @@ impl Reading {
                     }
                 })
             }
+            Heard::Step { .. } => {
+                Err("a command cannot have steps, because it hears no answer: make it a `process`"
+                    .to_owned())
+            }
             Heard::Answer { batch, said } => self.answered(batch.as_deref(), said),
             Heard::Suspect(why) => {
                 self.suspect.get_or_insert(why);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use seriatim::{Batch, JobId, Lane, Payload, store::LaneId};
 
@@ -95,6 +96,71 @@ pub(crate) fn cancel(batch: &str, lane: LaneId, job_ids: &[JobId]) -> String {
     let message = Cancel { r#type: "cancel", batch, lane, job_ids };
     // Texts and numbers only: nothing of it can fail to be written.
     serde_json::to_string(&message).unwrap_or_default()
+}
+
+/// What a process is to do about a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Go {
+    Run,
+    /// It has ended in an earlier run.
+    Done,
+    /// Its result is in the store.
+    Kept,
+    /// End the call.
+    Stop,
+}
+
+/// The answer to a message about a step.
+#[derive(Debug, Serialize)]
+pub(crate) struct StepAnswer {
+    state: Go,
+    /// Of a step that is done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Value>,
+    /// Why to stop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'static str>,
+}
+
+/// Why a process that hears it may send its lane back uncounted.
+const STOPPING: &str = "stopping";
+
+impl StepAnswer {
+    pub(crate) fn new(state: Go) -> Self {
+        Self { state, result: None, why: None }
+    }
+
+    pub(crate) fn done(result: Value) -> Self {
+        Self { result: Some(result), ..Self::new(Go::Done) }
+    }
+
+    pub(crate) fn cancelled() -> Self {
+        Self { why: Some("cancelled"), ..Self::new(Go::Stop) }
+    }
+
+    pub(crate) fn stopping() -> Self {
+        Self { why: Some(STOPPING), ..Self::new(Go::Stop) }
+    }
+
+    pub(crate) fn lets_go(&self) -> bool {
+        self.why == Some(STOPPING)
+    }
+
+    pub(crate) fn line(&self, batch: &str, lane: LaneId, step: &str) -> String {
+        #[derive(Serialize)]
+        struct Message<'a> {
+            r#type: &'static str,
+            batch: &'a str,
+            lane: LaneId,
+            step: &'a str,
+            #[serde(flatten)]
+            answer: &'a StepAnswer,
+        }
+        let message = Message { r#type: "step", batch, lane, step, answer: self };
+        // Texts and values that were JSON before: nothing of it can fail to be written.
+        serde_json::to_string(&message).unwrap_or_default()
+    }
 }
 
 /// Asks for the end of the process.

@@ -21,6 +21,7 @@ mod reload;
 mod replicate;
 mod roots;
 mod seats;
+mod steps;
 mod stopped;
 mod supervisor;
 mod told;

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use seriatim::Context;
+use seriatim::store::LaneId;
+use seriatim::{Context, Steps};
 use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -19,6 +20,7 @@ use super::group::{DRAIN_MAX, Group};
 use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
 use super::messages::{self, Call};
 use super::printed::Printed;
+use super::steps::{self, Pipelines, Step};
 use crate::base::lock::lock;
 use crate::base::text::one_line;
 use crate::config::Launch;
@@ -84,6 +86,7 @@ struct Open {
     context: Context,
     held: Held,
     is_sent: bool,
+    steps: Pipelines,
     news: watch::Sender<News>,
     /// What it has answered. It is handed on when all that arrived with it has been read: two
     /// answers that contradict each other are none.
@@ -174,7 +177,15 @@ impl Process {
     pub(crate) async fn perform(&self, call: Call, context: Context, held: Held) -> Handed {
         let ((answer, answered), (news, heard)) =
             (oneshot::channel(), watch::channel(News::default()));
-        let open = Open { context, held, is_sent: false, news, said: None, answer };
+        let open = Open {
+            context,
+            held,
+            is_sent: false,
+            steps: Pipelines::default(),
+            news,
+            said: None,
+            answer,
+        };
         if self.register(&call.batch, open) {
             // A message that cannot be sent is of a process that is about to end.
             let _ = self.messages.send(Message::Perform(call)).await;
@@ -352,7 +363,7 @@ impl Process {
         }
     }
 
-    fn hear(&self, line: &Line) {
+    fn hear(self: &Arc<Self>, line: &Line) {
         let heard = match answer::read(line) {
             Heard::Output => return self.printed.line("stdout", &line.text),
             Heard::Suspect(why) => {
@@ -370,11 +381,24 @@ impl Process {
                 });
                 checked.map_err(|why| Fault { batch: Some(batch), is_final: false, why })
             }
+            Heard::Step { batch: Some(batch), lane, step } => {
+                let checked = self.with_open(&batch, |open| {
+                    open.held.check_lane("lane", lane)?;
+                    open.news.send_modify(|_| {});
+                    let steps = open.steps.take(lane)?;
+                    let about = (batch.clone(), lane, step);
+                    tokio::spawn(self.clone().answer_step(open.context.clone(), steps, about));
+                    Ok(())
+                });
+                checked.map_err(|why| Fault { batch: Some(batch), is_final: false, why })
+            }
             Heard::Answer { batch: Some(batch), said } => {
                 let checked = self.with_open(&batch, |open| open.answered(said));
                 checked.map_err(|why| Fault { batch: Some(batch), is_final: true, why })
             }
-            Heard::Progress { batch: None, .. } | Heard::Answer { batch: None, .. } => {
+            Heard::Progress { batch: None, .. }
+            | Heard::Step { batch: None, .. }
+            | Heard::Answer { batch: None, .. } => {
                 let why = "`batch` is missing: use that of the call".to_owned();
                 Err(Fault { batch: None, is_final: false, why })
             }
@@ -385,6 +409,26 @@ impl Process {
         if let Err(fault) = heard {
             self.printed.line("stdout", &line.text);
             self.found(fault);
+        }
+    }
+
+    /// Answers a message about a step, which may read and write the store.
+    async fn answer_step(
+        self: Arc<Self>,
+        context: Context,
+        mut steps: Option<Steps>,
+        (batch, lane, step): (String, LaneId, Step),
+    ) {
+        let answer = steps::tell(&mut steps, &context, lane, &step).await;
+        let mut calls = lock(&self.calls);
+        let Some(open) = calls.open.get_mut(&batch) else { return };
+        open.steps.put(lane, steps);
+        match answer {
+            Ok(answer) => {
+                open.held.may_release |= answer.lets_go();
+                self.say(answer.line(&batch, lane, &step.name));
+            }
+            Err(error) => open.found(error.to_string().into()),
         }
     }
 

@@ -106,7 +106,10 @@ fn malformed() -> Vec<(String, [&'static str; 2])> {
         (result(&format!("{retry},\"retry_in\":-1")), ["`results[0].retry_in`", "is -1"]),
         (result(&format!("{retry},\"done\":99")), ["`results[0].done` is 99", "the lane has 1"]),
         (result("\"outcom\":\"retry\""), ["`results[0].outcom`", "did you mean `outcome`?"]),
-        (result("\"outcome\":\"explode\""), ["\"explode\"", "done, retry, snooze, bury or cancel"]),
+        (
+            result("\"outcome\":\"explode\""),
+            ["\"explode\"", "done, retry, snooze, bury, cancel or release"],
+        ),
         (result(&format!("{retry},{retry}")), ["`results[0].outcome`", "twice"]),
         (
             result(retry).replace("\"result\"", "\"results\""),

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use seriatim::{Client, Job, Queue};
 
-use crate::site::{QUEUE, Serving, Site, kill, text, wait_until};
+use crate::site::{QUEUE, Serving, Site, eventually, kill, text, wait_until};
 
 /// Of a run that was asked wrongly, what it says.
 fn refused(output: &Output) -> String {
@@ -229,4 +229,25 @@ fn the_manual_says_how_it_is_used_what_it_reads_and_how_it_ends() {
     }
     let help = text(&site.run(&["push", "--help"]));
     assert!(help.contains("Examples:\n  seriatim push orders"), "{help}");
+}
+
+#[tokio::test]
+async fn e6_the_log_goes_to_a_file_of_limited_size_if_the_configuration_names_one() {
+    let site = Site::new("[log]\nfile = \"seriatim.log\"\nkeep = 2\n");
+    let serving = site.serve("h");
+    let logged = || std::fs::read_to_string(site.path("seriatim.log")).unwrap_or_default();
+    eventually("it serves", async || logged().contains("serving")).await;
+    serving.stop();
+    assert!(logged().contains("stopped: "), "{}", logged());
+    let stderr = std::fs::read_to_string(site.path("h.log")).unwrap();
+    assert!(!stderr.contains("serving"), "{stderr}");
+    for (config, says) in [
+        ("[log]\nkeep = 2\n", "log.keep: write `file` too"),
+        ("[log]\nfile = \"a\"\nbytes_max = 7\n", "log.bytes_max: 7 is too small"),
+        ("[log]\nfile = \"a\"\nkeep = 0\n", "log.keep: 0 files"),
+        ("[log]\nfile = \"no/such/folder/a\"\n", "log.file: cannot write to no/such/folder/a"),
+    ] {
+        let said = refused(&Site::new(config).run(&["serve", "--no-http"]));
+        assert!(said.contains(says), "{config}: {said}");
+    }
 }

@@ -16,6 +16,7 @@ mod http;
 mod input;
 mod newcomer;
 mod old_store;
+mod payloads;
 mod people;
 mod predecessor;
 mod processes;

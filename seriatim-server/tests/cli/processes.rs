@@ -464,3 +464,30 @@ def handle(lane):
     }
     serving.stop();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn d12_a_stopping_node_takes_a_process_back_between_two_steps_and_the_next_one_goes_on() {
+    let body = "
+def note(number):
+    with open('steps', 'a') as steps: steps.write(f'{number}\\n')
+    seen('a step')
+    while not pathlib.Path('go').exists(): threading.Event().wait(0.01)
+def handle(lane):
+    for number in range(3): lane.step(f'step {number}', note, number)
+";
+    let team = Team::new("", "", body).await;
+    let first = team.site.serve("history.ndjson");
+    let id = team.push("a", json!({})).await;
+    team.sees("a step").await;
+    first.signal(Signal::TERM);
+    team.logs("stopping: no new work").await;
+    fs::write(team.site.path("go"), "").unwrap();
+    first.ends();
+    let job = team.job(id).await;
+    let counts = (job.state, job.attempt, job.crashes, job.retry_count);
+    assert_eq!(counts, (JobState::Queued, 0, 0, -1), "it went back uncounted");
+    let second = team.site.serve("second.ndjson");
+    assert_eq!(team.ends(id).await.state, JobState::Succeeded);
+    second.stop();
+    assert_eq!(fs::read_to_string(team.site.path("steps")).unwrap(), "0\n1\n2\n");
+}

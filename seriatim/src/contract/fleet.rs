@@ -13,7 +13,7 @@ use super::trouble::Trouble;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
 use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::limits::PROGRESS_BYTES_MAX;
+use crate::model::limits::REPORT_BYTES_MAX;
 use crate::model::turn::Turn;
 
 /// Heartbeats, rescues of expired claims, leadership, and removing old rows.
@@ -94,8 +94,8 @@ impl Heartbeat {
     pub(crate) fn validate(&self) -> Result<()> {
         let lengths = self.beats.iter().filter_map(|beat| Some(beat.progress.as_ref()?.len()));
         match lengths.max() {
-            Some(bytes) if bytes > PROGRESS_BYTES_MAX => {
-                let message = format!("has {bytes} bytes; at most {PROGRESS_BYTES_MAX} are kept");
+            Some(bytes) if bytes > REPORT_BYTES_MAX => {
+                let message = format!("has {bytes} bytes; at most {REPORT_BYTES_MAX} are kept");
                 Err(Error::invalid("progress", message))
             }
             _ => Ok(()),
@@ -181,7 +181,7 @@ pub struct Beat {
     pub lane: LaneId,
     /// The token of its claim.
     pub token: Token,
-    /// A JSON document that replaces the turn's progress.
+    /// Replaces what the turn's holder has reported: progress, and steps beside it ([`TurnReport`](crate::store::TurnReport)).
     pub progress: Option<Arc<str>>,
     /// Extends a claim with its own lease until this long from now.
     pub extend: Option<Duration>,

@@ -19,6 +19,8 @@ pub(in crate::engine) const GO_ON_FOR: Duration = Duration::from_millis(100);
 pub(in crate::engine) const GO_ON_ALONE_FOR: Duration = Duration::from_secs(1);
 /// The time after which a request is repeated that the store refused for a lasting reason.
 pub(in crate::engine) const PUT_ASIDE_FOR: Duration = Duration::from_secs(30);
+/// Lanes whose earlier reports one heartbeat reads; the rest waits for the next.
+pub(in crate::engine) const RECALLED_AT_ONCE: usize = 64;
 /// Queues whose held lanes are compared with the store's at once.
 pub(in crate::engine) const COMPARED_AT_ONCE: usize = 8;
 /// The time after which a turn is settled again whose lane another transaction had locked.

@@ -29,6 +29,7 @@ pub use crate::handler::failure::Unstartable;
 pub use crate::handler::from_payload::FromPayload;
 pub use crate::handler::retrying::Failed;
 pub use crate::handler::shape::Handler;
+pub use crate::handler::steps::Begun;
 pub use crate::observe::Observer;
 pub use claim::scheduler::Scheduler;
 pub use claim::splitter::{FleetView, Prefer, Splitter};

@@ -16,7 +16,8 @@ use crate::handler::steps::Steps;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId};
 use crate::model::job::Job;
-use crate::model::limits::{PROGRESS_BYTES_MAX, PUSH_JOBS_MAX};
+use crate::model::limits::PUSH_JOBS_MAX;
+use crate::model::report::{StepRecord, TurnReport};
 use crate::model::settle::{Settlement, plan};
 use crate::model::turn::Turn;
 
@@ -113,16 +114,40 @@ impl Context {
 
     /// The steps of a lane; steps that have ended are not run again.
     pub async fn steps<T>(&self, lane: &Lane<T>) -> Result<Steps> {
-        Steps::resume(self, lane).await
+        self.steps_of(lane.id()).await
     }
 
-    pub(crate) fn report(&self, lane: LaneId, progress: String) {
-        self.call.control.report(lane, progress.into());
+    /// The same, by the lane's id.
+    pub async fn steps_of(&self, lane: LaneId) -> Result<Steps> {
+        Steps::resume(self, self.turn_of(lane)?).await
     }
 
-    /// The same, and waits until the store has it, or the call is asked to stop.
-    pub(crate) async fn report_and_wait(&self, lane: LaneId, progress: String) {
-        self.report(lane, progress);
+    fn turn_of(&self, lane: LaneId) -> Result<&Turn> {
+        let message = || format!("{lane} is not a lane of this call");
+        self.call.turn_of(lane).ok_or_else(|| Error::invalid("lane", message()))
+    }
+
+    /// What the lane's turns have reported so far.
+    pub(crate) async fn reported(&self, turn: &Turn) -> Result<TurnReport> {
+        if let Some(report) = self.call.control.recalled(turn.lane) {
+            return Ok(report);
+        }
+        // Whatever the attempt: a release does not count as one.
+        let job = match turn.head() {
+            Some(head) => self.store().job(head.id).await?,
+            None => None,
+        };
+        let kept = TurnReport::read(job.and_then(|job| job.progress).as_deref());
+        self.call.control.recall(turn.lane, kept.clone());
+        Ok(self.call.control.recalled(turn.lane).unwrap_or(kept))
+    }
+
+    pub(crate) fn report_steps(&self, lane: LaneId, steps: StepRecord) {
+        self.call.control.report_steps(lane, steps);
+    }
+
+    /// Waits until the store has all reports, or the call is asked to stop.
+    pub(crate) async fn reports_arrived(&self) {
         // Once pending, the call is listed among those whose progress is collected.
         tokio::task::yield_now().await;
         self.call.env.hurry.notify_one();
@@ -165,8 +190,8 @@ impl Context {
         self.call.deadline.map(|end| end.saturating_duration_since(Instant::now()))
     }
 
-    /// Reports the progress of a lane. Replaces the previous report and reaches the store within about a second. At
-    /// most 64 KiB of JSON.
+    /// Reports the progress of a lane. Replaces the previous report, not the steps, and reaches the store within about a
+    /// second. At most 64 KiB of JSON.
     pub fn progress<T>(&self, lane: &Lane<T>, progress: &impl Serialize) -> Result<()> {
         self.progress_of(lane.id(), progress)
     }
@@ -175,12 +200,9 @@ impl Context {
     pub fn progress_of(&self, lane: LaneId, progress: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(progress)
             .map_err(|e| Error::invalid("progress", "cannot be written as JSON").because(e))?;
-        if text.len() > PROGRESS_BYTES_MAX {
-            let message =
-                format!("has {} bytes; at most {PROGRESS_BYTES_MAX} are kept", text.len());
-            return Err(Error::invalid("progress", message));
-        }
-        self.report(lane, text);
+        TurnReport::check_progress(&text)?;
+        self.turn_of(lane)?;
+        self.call.control.report(lane, text.into());
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Messages between the engine and a running call.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -8,6 +9,7 @@ use tokio::sync::Notify;
 
 use crate::lock::lock;
 use crate::model::id::{JobId, LaneId};
+use crate::model::report::{StepRecord, TurnReport};
 use crate::model::settle::Settlement;
 
 /// Jobs whose payloads cannot be decoded, and why.
@@ -50,11 +52,20 @@ struct Notes {
     undecodable: Undecodable,
     /// The settlements of the handler's own transaction.
     committed: Option<Vec<Settlement>>,
-    progress: Vec<(LaneId, Arc<str>)>,
+    told: BTreeMap<LaneId, Told>,
     /// How many reports the handler made, and up to which one they were taken and have arrived.
     reported: u64,
     taken: u64,
     arrived: u64,
+}
+
+/// What the handler has reported of a lane.
+#[derive(Debug, Default)]
+struct Told {
+    report: TurnReport,
+    /// It includes what earlier turns left in the store. Until then it is not sent, because it would replace that.
+    is_whole: bool,
+    is_sent: bool,
 }
 
 impl Control {
@@ -128,22 +139,62 @@ impl Control {
 
     /// Stores progress for the next heartbeat.
     pub(crate) fn report(&self, lane: LaneId, progress: Arc<str>) {
+        self.tell(lane, |report| report.progress = Some(progress));
+    }
+
+    /// The same for steps.
+    pub(crate) fn report_steps(&self, lane: LaneId, steps: StepRecord) {
+        self.tell(lane, |report| report.steps = Some(steps));
+    }
+
+    fn tell(&self, lane: LaneId, change: impl FnOnce(&mut TurnReport)) {
         let mut notes = lock(&self.notes);
-        notes.progress.retain(|(name, _)| *name != lane);
-        notes.progress.push((lane, progress));
+        let told = notes.told.entry(lane).or_default();
+        change(&mut told.report);
+        told.is_sent = false;
         notes.reported += 1;
     }
 
-    /// Takes the progress that was not sent yet.
-    pub(crate) fn take_progress(&self) -> Vec<(LaneId, Arc<str>)> {
+    /// Adds what earlier turns of the lane left in the store.
+    pub(crate) fn recall(&self, lane: LaneId, kept: TurnReport) {
         let mut notes = lock(&self.notes);
-        notes.taken = notes.reported;
-        std::mem::take(&mut notes.progress)
+        let told = notes.told.entry(lane).or_insert(Told { is_sent: true, ..Told::default() });
+        if !told.is_whole {
+            let report = &mut told.report;
+            report.progress = report.progress.take().or(kept.progress);
+            report.steps = report.steps.take().or(kept.steps);
+            told.is_whole = true;
+        }
     }
 
-    /// Whether there is progress that was not sent yet.
-    pub(crate) fn has_progress(&self) -> bool {
-        !lock(&self.notes).progress.is_empty()
+    /// What is known of a lane, if that includes what earlier turns left.
+    pub(crate) fn recalled(&self, lane: LaneId) -> Option<TurnReport> {
+        let notes = lock(&self.notes);
+        notes.told.get(&lane).filter(|told| told.is_whole).map(|told| told.report.clone())
+    }
+
+    /// Lanes with a report that cannot be sent yet, because it is not known what earlier turns left.
+    pub(crate) fn forgotten(&self) -> Vec<LaneId> {
+        let notes = lock(&self.notes);
+        let told = notes.told.iter().filter(|(_, told)| !told.is_whole);
+        told.map(|(lane, _)| *lane).collect()
+    }
+
+    /// Takes the reports that were not sent yet.
+    pub(crate) fn take_reports(&self) -> Vec<(LaneId, Arc<str>)> {
+        let mut notes = lock(&self.notes);
+        notes.taken = notes.reported;
+        let unsent = notes.told.iter_mut().filter(|(_, told)| told.is_whole && !told.is_sent);
+        let take = |(lane, told): (&LaneId, &mut Told)| {
+            told.is_sent = true;
+            Some((*lane, told.report.write()?))
+        };
+        unsent.filter_map(take).collect()
+    }
+
+    /// Whether there are reports that were not sent yet.
+    pub(crate) fn has_reports(&self) -> bool {
+        lock(&self.notes).told.values().any(|told| !told.is_sent)
     }
 
     /// Records that the progress taken last is in the store.

@@ -61,6 +61,10 @@ pub const ACTION_ROWS_MAX: usize = 10_000;
 pub const ERROR_BYTES_MAX: usize = 4 << 10;
 /// Largest progress document of a turn, in bytes.
 pub const PROGRESS_BYTES_MAX: usize = 64 << 10;
+/// Largest results of all steps of a turn together, in bytes of JSON.
+pub const STEPS_BYTES_MAX: usize = 64 << 10;
+/// Both in one text, as a store keeps them.
+pub const REPORT_BYTES_MAX: usize = PROGRESS_BYTES_MAX + STEPS_BYTES_MAX + 64;
 /// The least urgent priority; priorities run from 0 (soonest) to this.
 pub const PRIORITY_MAX: u16 = 32_767;
 /// The default priority.

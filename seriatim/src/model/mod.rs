@@ -12,6 +12,7 @@ pub mod names;
 mod numbers;
 pub(crate) mod payload;
 pub(crate) mod queue;
+pub(crate) mod report;
 pub(crate) mod retry;
 pub(crate) mod settle;
 pub mod text;

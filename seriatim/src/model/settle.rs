@@ -49,7 +49,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// The outcome's word in worker protocols and logs.
-    pub(crate) fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Done => "done",
             Self::Retry { .. } => "retry",

@@ -20,23 +20,21 @@ pub(super) struct Made {
 }
 
 /// Where a variable goes to without a setting, or why it needs none.
-const ELSEWHERE: [(&str, &str); 12] = [
+const ELSEWHERE: [(&str, &str); 10] = [
     ("PG_PASSWORD", "a secret: set SERIATIM_STORE to the whole URL in the environment"),
     ("PG_SCHEMA_QUEUE", "that schema stays as it is: Seriatim has its own, `seriatim`"),
     ("PG_USE_POOL", "connections are always pooled"),
     ("PG_POOL_RECYCLE", "a connection is replaced when it fails"),
-    ("TIMEZONE", "write it into each [[cron]] entry, as `time_zone`"),
     ("DL_REAPER_PERIOD_SEC", "lost claims are looked for with each heartbeat"),
-    ("LOG_PATH", "the log goes to stderr: journald or the container keeps and rotates it"),
-    ("LOG_FILE_NAME", "see LOG_PATH"),
-    ("LOG_ROTATION", "see LOG_PATH"),
+    ("LOG_FILE_NAME", "part of `file` if LOG_PATH is set"),
+    ("LOG_ROTATION", "a log file is full at `bytes_max` bytes, and `keep` of them are kept"),
     ("METRIC_PATH", "figures are at /metrics, and for 30 days in the store"),
     ("METRIC_FILE_NAME", "see METRIC_PATH"),
     ("AUDIT_LOG_FILE_NAME", "part of `audit_file` if AUDIT_LOG_PATH is set"),
 ];
 
 /// Those that become settings.
-const SETTINGS: [&str; 15] = [
+const SETTINGS: [&str; 17] = [
     "APP_HOST",
     "APP_PORT",
     "AUDIT_LOG_PATH",
@@ -44,6 +42,7 @@ const SETTINGS: [&str; 15] = [
     "DL_CLAIM_BACKOFF_SEC",
     "DL_DEFAULT_LEASE_TTL_SEC",
     "DL_HEARTBEAT_SEC",
+    "LOG_PATH",
     "PG_COMMAND_TIMEOUT",
     "PG_CONNECT_TIMEOUT",
     "PG_DATABASE",
@@ -52,6 +51,7 @@ const SETTINGS: [&str; 15] = [
     "PG_POOL_SIZE",
     "PG_PORT",
     "PG_USER",
+    "TIMEZONE",
 ];
 
 /// An entry of `WORKERS_JSON`.
@@ -75,9 +75,7 @@ pub(super) fn configuration(variables: &Variables) -> Result<Made, String> {
     };
     table("store", store(variables)?);
     table("http", http(variables)?);
-    let level =
-        variables.get("DEBUG").filter(|debug| is_true(debug)).map(|_| ("level", "debug".into()));
-    table("log", level.into_iter().collect());
+    table("log", log(variables));
     table("node", node(variables)?);
     text.push_str(&workers(variables)?);
     Ok(Made { text, left: left(variables) })
@@ -136,11 +134,25 @@ fn http(variables: &Variables) -> Result<Vec<(&'static str, Value)>, String> {
         let host = host.map_or("0.0.0.0", String::as_str);
         lines.push(("listen", format!("{host}:{}", port.unwrap_or(8_081)).into()));
     }
-    if let Some(path) = variables.get("AUDIT_LOG_PATH") {
-        let file = variables.get("AUDIT_LOG_FILE_NAME").map_or("audit.log", String::as_str);
-        lines.push(("audit_file", format!("{}/{file}", path.trim_end_matches('/')).into()));
-    }
+    let zone = variables.get("TIMEZONE").map(|zone| ("time_zone", zone.as_str().into()));
+    lines.extend(zone);
+    let audit = file(variables, "AUDIT_LOG_PATH", "AUDIT_LOG_FILE_NAME", "audit.log");
+    lines.extend(audit.map(|file| ("audit_file", file)));
     Ok(lines)
+}
+
+fn log(variables: &Variables) -> Vec<(&'static str, Value)> {
+    let level =
+        variables.get("DEBUG").filter(|debug| is_true(debug)).map(|_| ("level", "debug".into()));
+    let file = file(variables, "LOG_PATH", "LOG_FILE_NAME", "app.log").map(|file| ("file", file));
+    level.into_iter().chain(file).collect()
+}
+
+/// A folder and the name of a file in it.
+fn file(variables: &Variables, folder: &str, name: &str, usual: &str) -> Option<Value> {
+    let folder = variables.get(folder)?.trim_end_matches('/');
+    let name = variables.get(name).map_or(usual, String::as_str);
+    Some(format!("{folder}/{name}").into())
 }
 
 fn node(variables: &Variables) -> Result<Vec<(&'static str, Value)>, String> {
@@ -226,6 +238,7 @@ mod tests {
             ("APP_PORT", "8081"),
             ("DEBUG", "true"),
             ("DL_HEARTBEAT_SEC", "10"),
+            ("LOG_PATH", "/var/log/etl/"),
             ("DL_DEFAULT_LEASE_TTL_SEC", "60"),
             ("DL_CLAIM_BACKOFF_SEC", "15"),
             ("PG_DATABASE", "etl"),
@@ -252,7 +265,9 @@ mod tests {
         assert!(table["queues"].as_table().unwrap().contains_key("etl.default"));
         assert_eq!(table["workers"][0]["concurrency"].as_integer(), Some(3));
         let left: Vec<&str> = made.left.iter().filter_map(|left| left.split(':').next()).collect();
-        assert_eq!(left, ["PG_PASSWORD", "TIMEZONE"]);
+        assert_eq!(left, ["PG_PASSWORD"]);
+        assert_eq!(table["http"]["time_zone"].as_str(), Some("Europe/Moscow"));
+        assert_eq!(table["log"]["file"].as_str(), Some("/var/log/etl/app.log"));
     }
 
     #[test]

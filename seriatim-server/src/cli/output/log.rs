@@ -2,37 +2,49 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use seriatim::text::is_plain;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use super::log_file::LogFile;
 use super::terminal;
 use crate::base::setup_error::SetupError;
-use crate::config::{LogFilter, LogFormat, log_of_variable};
+use crate::config::{LOG_BYTES, LOG_KEPT, LogConfig, LogFilter, LogFormat, log_of_variable};
 
-/// Starts the log. It takes the first that is there of `asked`, the variable `SERIATIM_LOG` and
-/// `configured`.
+/// Starts the log. Its level is the first that is there of `asked`, the variable `SERIATIM_LOG` and the
+/// configuration's.
 pub(crate) fn start_log(
-    format: LogFormat,
+    config: &LogConfig,
+    format: Option<LogFormat>,
     asked: Option<LogFilter>,
-    configured: Option<LogFilter>,
 ) -> Result<(), SetupError> {
     let variable = log_of_variable()?;
-    let LogFilter(filter) = asked.or(variable).or(configured).unwrap_or_default();
-    let colour = io::stderr().is_terminal() && terminal::may_colour();
+    let LogFilter(filter) = asked.or(variable).or(config.level.clone()).unwrap_or_default();
+    let format = format.unwrap_or(config.format);
+    let file = config.file.as_deref().map(|path| open(config, path)).transpose()?;
+    let colour = file.is_none() && io::stderr().is_terminal() && terminal::may_colour();
     let log = tracing_subscriber::fmt::layer().with_ansi(colour);
     let registry = tracing_subscriber::registry().with(filter);
     // A test may have started it before.
+    let lines = |escape| Lines { escape, file };
     let _ = match format {
-        LogFormat::Json => registry.with(log.json().with_writer(Lines(Escape::Json))).try_init(),
+        LogFormat::Json => registry.with(log.json().with_writer(lines(Escape::Json))).try_init(),
         LogFormat::Pretty if colour => {
-            registry.with(log.with_writer(Lines(Escape::AllButColours))).try_init()
+            registry.with(log.with_writer(lines(Escape::AllButColours))).try_init()
         }
-        LogFormat::Pretty => registry.with(log.with_writer(Lines(Escape::All))).try_init(),
+        LogFormat::Pretty => registry.with(log.with_writer(lines(Escape::All))).try_init(),
     };
     Ok(())
+}
+
+fn open(config: &LogConfig, path: &Path) -> Result<LogFile, SetupError> {
+    let bytes_max = config.bytes_max.unwrap_or(LOG_BYTES);
+    LogFile::open(path, bytes_max, config.keep.unwrap_or(LOG_KEPT)).map_err(|error| {
+        SetupError::invalid(format!("log.file: cannot write to {}: {error}", path.display()))
+    })
 }
 
 /// How characters are written that could forge a line or move the cursor.
@@ -44,24 +56,32 @@ enum Escape {
     Json,
 }
 
-/// Writes each event as one line to stderr.
-struct Lines(Escape);
+/// Writes each event as one line to a file, or to stderr.
+struct Lines {
+    escape: Escape,
+    file: Option<LogFile>,
+}
 
 impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Line;
+    type Writer = Line<'a>;
 
-    fn make_writer(&'a self) -> Line {
-        Line(self.0)
+    fn make_writer(&'a self) -> Line<'a> {
+        Line(self)
     }
 }
 
-struct Line(Escape);
+struct Line<'a>(&'a Lines);
 
-impl Write for Line {
+impl Write for Line<'_> {
     /// The formatter hands an event over whole.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(event);
-        io::stderr().write_all(escaped(&text, self.0).as_bytes())?;
+        let Lines { escape, file } = self.0;
+        let line = escaped(&String::from_utf8_lossy(event), *escape);
+        let written = file.as_ref().map(|file| file.write(line.as_bytes()));
+        // What the file does not take, as on a full disk, is not lost.
+        if !matches!(written, Some(Ok(()))) {
+            io::stderr().write_all(line.as_bytes())?;
+        }
         Ok(event.len())
     }
 

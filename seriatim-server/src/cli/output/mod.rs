@@ -2,6 +2,7 @@
 
 pub(crate) mod fields;
 mod log;
+mod log_file;
 pub(crate) mod progress;
 pub(crate) mod table;
 mod terminal;

@@ -1,11 +1,13 @@
 //! A store that does not answer when a node starts: often both start together, and the database takes longer.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use seriatim::store::declare_each;
 use seriatim::{ErrorKind, Queue, SharedStore};
 
+use crate::app::payloads::Forms;
 use crate::cli::args::connect;
 use crate::cli::output::Failure;
 
@@ -17,30 +19,35 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// comes first. Permanent failures, such as a wrong password, are errors immediately.
 pub(super) async fn open(
     url: &str,
+    forms: &Arc<Forms>,
     queues: &[Queue],
     stop: impl Future<Output = ()>,
 ) -> Result<Option<SharedStore>, Failure> {
     tokio::select! {
         biased;
-        store = when_it_answers(url, queues) => store.map(Some),
+        store = when_it_answers(url, forms, queues) => store.map(Some),
         () = stop => Ok(None),
     }
 }
 
 /// The engine declares queues too, but later: a push to one that is not there yet would make it, and of
 /// another mode.
-async fn opened(url: &str, queues: &[Queue]) -> seriatim::Result<SharedStore> {
-    let store = connect(url).await?;
+async fn opened(url: &str, forms: &Arc<Forms>, queues: &[Queue]) -> seriatim::Result<SharedStore> {
+    let store = connect(url, forms).await?;
     // The engine reports queues that cannot be declared yet, and retries.
     declare_each(&*store, queues, false).await?;
     Ok(store)
 }
 
-async fn when_it_answers(url: &str, queues: &[Queue]) -> Result<SharedStore, Failure> {
+async fn when_it_answers(
+    url: &str,
+    forms: &Arc<Forms>,
+    queues: &[Queue],
+) -> Result<SharedStore, Failure> {
     let started = Instant::now();
     let mut pause = PAUSE_MIN;
     loop {
-        let error = match opened(url, queues).await {
+        let error = match opened(url, forms, queues).await {
             Ok(store) => {
                 if pause > PAUSE_MIN {
                     let after_ms = started.elapsed().as_millis() as u64;

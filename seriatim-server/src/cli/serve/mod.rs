@@ -27,6 +27,7 @@ use watch::Watch;
 use super::args::{StoreArg, without_password};
 use super::deed;
 use crate::app::failures::Failures;
+use crate::app::payloads::{self, Readable};
 use crate::base::text::count;
 use crate::cli::output::{Failure, start_log};
 use crate::config::{
@@ -88,6 +89,7 @@ pub(super) async fn check(config: &Config) -> Result<Checked, Failure> {
         return Err(Failure::usage(wrong.join("; ")));
     }
     log_of_variable()?;
+    payloads::forms(&config.payloads)?;
     let entrance = Entrance::read(&config.http, None, false).await?;
     Ok(Checked {
         address: entrance.address,
@@ -112,13 +114,12 @@ impl Serve {
         workers::hide()?;
         let config = self.store.config()?;
         self.check_queues(&config)?;
-        let format = self.log_format.unwrap_or(config.log.format);
-        start_log(format, self.log_level.clone(), config.log.level.clone())?;
+        start_log(&config.log, self.log_format, self.log_level.clone())?;
         let traces = Traces::start()?;
         let journal = journal(&config.journal);
         let mut stop = Box::pin(stop_requested()?);
         let url = self.store.url_with(&config);
-        let queues = config.declared()?;
+        let (queues, forms) = (config.declared()?, payloads::forms(&config.payloads)?);
         // Mistakes are reported before anything is created, awaited or listened to.
         plan(&config, self.concurrency, Arc::new(Memory::new()))?.build()?;
         self.check_programs(&config)?;
@@ -131,7 +132,7 @@ impl Serve {
             }
         };
         let waiting = listening.as_ref().map(Listening::wait).transpose()?;
-        let Some(store) = awaited::open(&url, &queues, stop.as_mut()).await? else {
+        let Some(store) = awaited::open(&url, &forms, &queues, stop.as_mut()).await? else {
             tracing::info!("stopped before the store answered");
             return Ok(());
         };
@@ -153,6 +154,7 @@ impl Serve {
         self.log_start(&config, &url);
         let parts = Setup {
             environment: config.http.environment.clone(),
+            zone: config.http.time_zone.clone(),
             dashboard: config.dashboard.clone(),
             observer: recorder,
             turn_log,
@@ -317,7 +319,7 @@ fn plan(
     store: SharedStore,
 ) -> Result<EngineBuilder, Failure> {
     let node = &config.node;
-    let mut engine = seriatim::Engine::builder(store);
+    let mut engine = seriatim::Engine::builder(store).codec(Readable);
     if let Some(name) = &node.id {
         engine = engine.node_name(name.as_str());
     }

@@ -47,7 +47,7 @@ impl Observer for Watch {
 
     fn ended(&self, turn: &Turn, verdict: &Verdict) {
         if let Some(began) = lock(&self.began).remove(&(turn.lane, turn.token)) {
-            self.meter.handled(&turn.queue, began.elapsed());
+            self.meter.handled(turn, verdict.outcome.name(), began.elapsed());
         }
         self.traces.ended(turn, verdict);
         self.recorder.iter().for_each(|to| to.ended(turn, verdict));

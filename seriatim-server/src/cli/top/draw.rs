@@ -10,6 +10,7 @@ use seriatim::store::NodeView;
 use super::sample::{Sample, Shown, Why};
 use super::state::{Pane, State};
 use crate::app::figures::Figures;
+use crate::app::reported::Reported;
 use crate::app::troubles;
 use crate::base::text::{columns, count, cut_middle, failures, one_line};
 use crate::base::time::{length, relative};
@@ -203,7 +204,8 @@ fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, sty
             Why::Slow | Why::Failing => Tone::Warn,
             Why::Claimed => Tone::Plain,
         };
-        let about = lane.error.as_deref().or(lane.progress.as_deref()).unwrap_or("");
+        let told = || Reported::of(lane.progress.as_deref()).line();
+        let about = lane.error.as_deref().map_or_else(told, str::to_owned);
         let cells = [
             styles.cell(shown.why.as_str(), tone),
             styles.cell(&shown.one.queue, Tone::Plain),
@@ -211,7 +213,7 @@ fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, sty
             styles.cell(lane_state(lane, sample.now).0, Tone::Plain),
             styles.number(lane.jobs.to_string(), Tone::Plain),
             styles.number(failures(lane.retry_count), Tone::Plain),
-            styles.cell(about, Tone::Plain),
+            styles.cell(&about, Tone::Plain),
         ];
         Row::new(fitting(cells, is_wide, &narrow))
     };

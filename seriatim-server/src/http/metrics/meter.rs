@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use seriatim::ErrorKind;
+use seriatim::store::Turn;
 
 use super::text::head;
 
@@ -33,6 +34,8 @@ const HANDLER_BUCKETS_US: [u64; 12] = [
 ];
 /// Most queues whose handlers are timed one by one; all others together are `other`.
 const TIMED_QUEUES_MAX: usize = 1_000;
+/// Most tasks, each of a queue, whose turns are timed and counted one by one; all others together are `other`.
+const TIMED_TASKS_MAX: usize = 500;
 
 /// The operations whose time is taken.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +51,7 @@ pub(crate) struct Meter {
     times: [Histogram; 3],
     /// Of handlers, by queue.
     handlers: Mutex<BTreeMap<Arc<str>, Histogram>>,
+    tasks: Mutex<BTreeMap<Task, OfTask>>,
     wakeups: AtomicU64,
     rescued: AtomicU64,
     refused_logins: AtomicU64,
@@ -55,6 +59,17 @@ pub(crate) struct Meter {
     errors: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
     /// By method, route and status: as many as there are routes, times a few.
     requests: Mutex<BTreeMap<(&'static str, &'static str, u16), u64>>,
+}
+
+/// A task of a queue.
+type Task = (Arc<str>, Arc<str>);
+
+/// Turns of a task.
+#[derive(Default)]
+struct OfTask {
+    times: Histogram,
+    /// By outcome. These are few.
+    turns: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Default)]
@@ -70,8 +85,21 @@ impl Meter {
         *lock(&self.requests).entry((method, route, status)).or_default() += 1;
     }
 
-    /// A handler worked on a turn of this queue for so long.
-    pub(crate) fn handled(&self, queue: &Arc<str>, length: Duration) {
+    /// A handler worked on a turn for so long, and ended it so.
+    pub(crate) fn handled(&self, turn: &Turn, outcome: &'static str, length: Duration) {
+        self.handled_in(&turn.queue, length);
+        if let Some(task) = turn.task() {
+            let mut tasks = lock(&self.tasks);
+            let place = (turn.queue.clone(), task.clone());
+            let is_one_more = tasks.len() >= TIMED_TASKS_MAX && !tasks.contains_key(&place);
+            let place = if is_one_more { ("other".into(), "other".into()) } else { place };
+            let of = tasks.entry(place).or_default();
+            of.times.add(length, &HANDLER_BUCKETS_US);
+            *of.turns.entry(outcome).or_default() += 1;
+        }
+    }
+
+    fn handled_in(&self, queue: &Arc<str>, length: Duration) {
         let mut handlers = lock(&self.handlers);
         let is_one_more = handlers.len() >= TIMED_QUEUES_MAX && !handlers.contains_key(queue);
         let name = if is_one_more { "other".into() } else { queue.clone() };
@@ -108,14 +136,17 @@ impl Meter {
         for (what, name) in
             [(Timed::Push, "push"), (Timed::Claim, "claim"), (Timed::Settle, "settle")]
         {
-            let place = ("store_operation_seconds", "operation", name);
-            self.times[what as usize].write(text, place, &BUCKETS_US);
+            let labels = format!("operation=\"{name}\"");
+            let times = &self.times[what as usize];
+            times.write(text, "store_operation_seconds", &labels, &BUCKETS_US);
         }
         let says = "Duration of turns in their handlers; for remote workers, from claim to settle";
         head(text, "handler_seconds", "histogram", says);
         for (queue, histogram) in lock(&self.handlers).iter() {
-            histogram.write(text, ("handler_seconds", "queue", queue), &HANDLER_BUCKETS_US);
+            let labels = format!("queue=\"{queue}\"");
+            histogram.write(text, "handler_seconds", &labels, &HANDLER_BUCKETS_US);
         }
+        self.write_tasks(text);
         head(text, "store_wakeups_total", "counter", "Wake-ups from the store to this process");
         let _ =
             writeln!(text, "seriatim_store_wakeups_total {}", self.wakeups.load(Ordering::Relaxed));
@@ -136,6 +167,29 @@ impl Meter {
             let _ = writeln!(text, "seriatim_http_requests_total{{{labels}}} {count}");
         }
     }
+
+    fn write_tasks(&self, text: &mut String) {
+        let tasks = lock(&self.tasks);
+        let labels = |(queue, task): &Task| format!("queue=\"{queue}\",task={}", label(task));
+        let says = "Duration of turns of a task, as handler_seconds";
+        head(text, "task_seconds", "histogram", says);
+        for (place, of) in tasks.iter() {
+            of.times.write(text, "task_seconds", &labels(place), &HANDLER_BUCKETS_US);
+        }
+        head(text, "task_turns_total", "counter", "Turns of a task by outcome");
+        for (place, of) in tasks.iter() {
+            for (outcome, count) in &of.turns {
+                let labels = format!("{},outcome=\"{outcome}\"", labels(place));
+                let _ = writeln!(text, "seriatim_task_turns_total{{{labels}}} {count}");
+            }
+        }
+    }
+}
+
+/// The value of a label, which producers choose.
+fn label(value: &str) -> String {
+    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("\"{escaped}\"")
 }
 
 impl Histogram {
@@ -146,10 +200,8 @@ impl Histogram {
         self.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    /// `place` is the metric's name and its label.
-    fn write(&self, text: &mut String, place: (&str, &str, &str), bounds_us: &[u64; 12]) {
-        let (name, label, value) = place;
-        let (name, label) = (format!("seriatim_{name}"), format!("{label}=\"{value}\""));
+    fn write(&self, text: &mut String, name: &str, label: &str, bounds_us: &[u64; 12]) {
+        let name = format!("seriatim_{name}");
         let mut below = 0;
         for (count, bound) in self.counts.iter().zip(bounds_us) {
             below += count.load(Ordering::Relaxed);
@@ -168,6 +220,50 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn turn(task: &str) -> Turn {
+        let job = seriatim::store::TurnJob {
+            id: seriatim::JobId::from_bytes([1; 16]),
+            task: Some(task.into()),
+            payload: seriatim::Payload::from_bytes(Vec::new()),
+            score: 0.0,
+            priority: 100,
+            run_at: seriatim::Timestamp::of_this_machine(),
+            attempt: 1,
+            options: None,
+        };
+        Turn {
+            lane: seriatim::store::LaneId { queue: 1, shard: 0, number: 1 },
+            queue: "orders".into(),
+            key: None,
+            token: seriatim::store::Token(1),
+            retry_count: -1,
+            crashes: 0,
+            error: None,
+            claimed_at: seriatim::Timestamp::of_this_machine(),
+            jobs: vec![job],
+        }
+    }
+
+    #[test]
+    fn d15_turns_are_timed_and_counted_by_task_up_to_a_limit() {
+        let meter = Meter::default();
+        meter.handled(&turn("say \"hi\""), "done", Duration::from_millis(1));
+        for number in 0..TIMED_TASKS_MAX {
+            meter.handled(&turn(&format!("task-{number}")), "retry", Duration::from_secs(2));
+        }
+        let mut text = String::new();
+        meter.write(&mut text);
+        for line in [
+            "seriatim_task_turns_total{queue=\"orders\",task=\"say \\\"hi\\\"\",outcome=\"done\"} 1",
+            "seriatim_task_seconds_bucket{queue=\"orders\",task=\"say \\\"hi\\\"\",le=\"0.001\"} 1",
+            "seriatim_task_seconds_sum{queue=\"orders\",task=\"task-0\"} 2",
+            "seriatim_task_turns_total{queue=\"other\",task=\"other\",outcome=\"retry\"} 1",
+            "seriatim_handler_seconds_count{queue=\"orders\"} 501",
+        ] {
+            assert!(text.lines().any(|written| written == line), "{line}");
+        }
+    }
 
     #[test]
     fn d15_what_was_counted_is_written_in_the_format_of_prometheus() {

@@ -17,6 +17,7 @@ use super::moment::Moment;
 use super::payload::Shown;
 use super::row::JobRow;
 use super::visit::{Visit, page};
+use crate::app::reported::Reported;
 use crate::app::{failures, find};
 use crate::protocol::document::JobFailure;
 use crate::protocol::value::Time;
@@ -34,7 +35,7 @@ struct Job<'a> {
     holder: Option<Holder>,
     error: Option<String>,
     failures: Vec<FailureRow>,
-    progress: Option<String>,
+    reported: Reported,
     cancels: bool,
     /// The payload of a dead job as it may be edited here, and the fields of the form.
     edit: Option<(String, Vec<(&'static str, String)>)>,
@@ -130,7 +131,7 @@ pub(super) async fn show(
         facts,
         times: times.into_iter().filter_map(|(name, at)| Some((name, at?))).collect(),
         error: job.error.as_deref().map(str::to_owned),
-        progress: job.progress.as_deref().map(str::to_owned),
+        reported: Reported::of(job.progress.as_deref()),
         cancels: job.cancel_requested,
         edit: editable(&visit, &job),
         buttons,

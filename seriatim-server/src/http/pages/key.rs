@@ -22,6 +22,7 @@ use crate::app::figures::Figures;
 use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
 use crate::app::lane_jobs::{self, LaneJobs};
 use crate::app::operations::{self, Action};
+use crate::app::reported::Reported;
 use crate::app::why::{Around, Why};
 use crate::app::{find, queues};
 
@@ -65,7 +66,7 @@ struct Lane {
     jobs: u64,
     holder: Option<Holder>,
     error: Option<String>,
-    progress: Option<String>,
+    reported: Reported,
     crashes: u32,
 }
 
@@ -227,7 +228,7 @@ impl Lane {
             jobs: lane.jobs,
             holder,
             error: lane.error.as_deref().map(str::to_owned),
-            progress: lane.progress.as_deref().map(str::to_owned),
+            reported: Reported::of(lane.progress.as_deref()),
             crashes: lane.crashes,
         }
     }

@@ -25,8 +25,9 @@ use super::super::pool::Held;
 use super::super::problem::Problem;
 use super::super::seen::{check_lease, lease_refused};
 use super::super::state::Shared;
-use super::taken::{Taken, expired};
+use super::taken::{Taken, undelivered};
 use super::workers::{Remote, WORKER_PATTERN, lease};
+use crate::app::payloads::unreadable;
 use crate::protocol::schema::queue_pattern;
 
 /// Without a wake-up a claim that waits looks again after this.
@@ -341,17 +342,20 @@ impl Order {
         }
     }
 
-    /// Ends the turns whose jobs have all expired, instead of delivering them. Whether there
-    /// were any.
+    /// Ends the turns whose jobs have all undelivered, instead of delivering them, and those with a job whose payload cannot
+    /// be read; their other jobs come again. Whether there were any.
     async fn end_expired(&self, taken: &mut Taken) -> Result<bool, Problem> {
-        let is_over = |turn: &Turn| turn.jobs.iter().all(|job| job.has_expired(turn.claimed_at));
+        let is_over = |turn: &Turn| {
+            turn.jobs.iter().all(|job| job.has_expired(turn.claimed_at))
+                || turn.jobs.iter().any(|job| unreadable(&job.payload).is_some())
+        };
         if !taken.turns.iter().any(is_over) {
             return Ok(false);
         }
         let queues = self.app.store.queues().await?;
         let ended = taken.turns.iter().filter(|turn| is_over(turn)).filter_map(|turn| {
             let queue = queues.iter().find(|view| *view.queue.name == *turn.queue)?;
-            Some(expired(turn, &queue.queue))
+            Some(undelivered(turn, &queue.queue))
         });
         let turns = ended.collect();
         self.app.store.settle(Settle::now(turns)).await?;

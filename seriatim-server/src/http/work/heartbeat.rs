@@ -17,6 +17,7 @@ use super::super::problem::Problem;
 use super::super::route::Answer;
 use super::super::seen::check_lease;
 use super::super::state::Shared;
+use super::reports::{self, Merged, Refused, Step};
 use super::secret::{Named, refused};
 use super::workers::{Remote, WORKER_PATTERN, lease};
 use crate::protocol::document::{Beaten, CancelledJobs};
@@ -50,6 +51,8 @@ struct Claimed {
     secret: String,
     /// Replaces the progress of the turn
     progress: Option<Box<RawValue>>,
+    /// A step that begins, or has ended
+    step: Option<Step>,
 }
 
 pub(super) async fn heartbeat(
@@ -60,36 +63,50 @@ pub(super) async fn heartbeat(
     let worker = Remote::new(&caller, &said.worker)?;
     said.check()?;
     let asked = lease(said.lease_ttl_sec)?;
-    let claims = said.claims.0.iter().map(|Object(claim)| Named {
+    let proofs = said.claims.0.iter().map(|Object(claim)| Named {
         lane: claim.lane,
         token: claim.token,
         secret: &claim.secret,
     });
     let (secrets, bearer) = (&app.workers.secrets, caller.bearer());
-    if let Some(i) = secrets.first_wrong(&*app.store, bearer.as_deref(), claims).await? {
+    if let Some(i) = secrets.first_wrong(&*app.store, bearer.as_deref(), proofs).await? {
         return Err(refused(format!("claims[{i}].secret")));
     }
     let extend = Some(asked.unwrap_or_else(|| app.workers.lease_of(&worker)));
-    let named: HashSet<(LaneId, Token)> =
+    let claims: Vec<(LaneId, Token)> =
         said.claims.0.iter().map(|Object(claim)| (claim.lane, claim.token)).collect();
+    let named: HashSet<(LaneId, Token)> = claims.iter().copied().collect();
     if let Some(asked) = asked {
         let numbers = || named.iter().map(|(lane, _)| lane.queue);
         let known = app.queues.seen.with(&*app.store, numbers()).await?;
         check_lease(asked, numbers().filter_map(|number| known.numbered(number)))?;
     }
-    let beat = |claim: Claimed| Beat {
-        lane: claim.lane,
-        token: claim.token,
-        progress: claim.progress.map(|progress| progress.get().into()),
-        extend,
+    let told = said.claims.0.into_iter().map(|Object(claim)| claim.told()).collect();
+    let merged = match reports::merge(&*app.store, told).await? {
+        Ok(merged) => merged,
+        Err(Refused(i, error)) => {
+            return Err(Problem::invalid(format!("claims[{i}].step"), error.message().to_owned()));
+        }
     };
-    let beats = said.claims.0.into_iter().map(|Object(claim)| beat(claim)).collect();
+    let (mut beats, mut steps) = (Vec::new(), Vec::new());
+    for (&(lane, token), Merged { kept: progress, step }) in claims.iter().zip(merged) {
+        beats.push(Beat { lane, token, progress, extend });
+        steps.extend(step);
+    }
     let (_, pulse) = app.workers.beat(&*app.store, &worker, beats).await?;
     // Several processes may work under one name: each learns of what it holds itself.
     let own = |notice: &CancelNotice| named.contains(&(notice.lane, notice.token));
     let cancel = pulse.cancel.into_iter().filter(own);
     let cancel = cancel.map(|one| CancelledJobs { lane: one.lane, job_ids: one.jobs }).collect();
-    Ok(Answer::of(&Beaten { cancel, lost: pulse.lost }))
+    steps.retain(|step| !pulse.lost.contains(&step.lane));
+    Ok(Answer::of(&Beaten { cancel, lost: pulse.lost, steps }))
+}
+
+impl Claimed {
+    fn told(self) -> reports::Said {
+        let Self { lane, token, progress, step, .. } = self;
+        reports::Said { lane, token, progress, step }
+    }
 }
 
 impl Said {

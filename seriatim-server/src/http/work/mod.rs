@@ -5,6 +5,7 @@
 
 mod claim;
 mod heartbeat;
+mod reports;
 mod secret;
 mod settle;
 mod taken;
@@ -21,7 +22,7 @@ pub(super) fn routes() -> Vec<Route> {
             .keeps_scope()
             .answers::<Claimed<'static>>(),
         Route::post("/api/v1/work/heartbeat", Access::Work, heartbeat::heartbeat)
-            .says("Extends claims, reports progress, and returns canceled jobs and lost lanes")
+            .says("Extends claims, reports progress and steps, and returns canceled jobs and lost lanes")
             .keeps_scope()
             .outlives_drain(),
         Route::post("/api/v1/work/settle", Access::Work, settle::settle)

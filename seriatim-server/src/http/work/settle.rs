@@ -22,6 +22,7 @@ use super::super::problem::Problem;
 use super::super::route::Answer;
 use super::super::seen::Known;
 use super::super::state::{App, Shared};
+use super::reports::LOOKUPS_MAX;
 use super::secret::{Named, refused};
 use super::taken::drop_payloads;
 use super::workers::{WORKER_PATTERN, check_name};
@@ -32,8 +33,6 @@ use crate::protocol::value::Length;
 
 /// How long a snooze without `retry_in` is.
 const SNOOZE: Duration = Duration::from_secs(30);
-/// Turns looked up concurrently.
-const LOOKUPS_MAX: usize = 16;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -120,7 +119,7 @@ pub(super) async fn settle(
                     TurnLog::call_ended(std::slice::from_ref(turn), ended.outcome.name(), took);
                 }
                 app.turn_log.settled(turn, settlement, &cancelled);
-                app.meter.handled(&turn.queue, took);
+                app.meter.handled(turn, ended.outcome.name(), took);
                 SettleStatus::Ok
             }
             _ => {

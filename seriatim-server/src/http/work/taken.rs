@@ -23,6 +23,7 @@ use super::super::pool::Held;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::secret::secret_of;
+use crate::app::payloads::unreadable;
 use crate::protocol::lane::{Claimed, Lane, LaneJob};
 use crate::trace;
 
@@ -206,10 +207,15 @@ async fn try_release(store: &dyn Store, turns: &[Turn]) -> seriatim::Result<()> 
     store.settle(Settle::now(turns)).await.map(drop)
 }
 
-/// The end of a turn of which every job had expired before it was claimed.
-pub(super) fn expired(turn: &Turn, queue: &Queue) -> Settlement {
-    let expired = turn.jobs.iter().map(|job| job.id).collect();
-    let verdict = Verdict { expired, ..Outcome::Done.into() };
+/// The end of a turn that is not delivered: expired jobs are over, those whose payloads cannot be read are buried, and
+/// the others go back.
+pub(super) fn undelivered(turn: &Turn, queue: &Queue) -> Settlement {
+    let expired = turn.jobs.iter().filter(|job| job.has_expired(turn.claimed_at));
+    let why = |job: &TurnJob| Some((job.id, unreadable(&job.payload)?.into()));
+    let undecodable: Vec<_> = turn.jobs.iter().filter_map(why).collect();
+    let outcome = if undecodable.is_empty() { Outcome::Done } else { Outcome::Release };
+    let expired = expired.map(|job| job.id).collect();
+    let verdict = Verdict { expired, undecodable, ..outcome.into() };
     plan(turn, queue, &verdict, &|_| Duration::ZERO)
 }
 

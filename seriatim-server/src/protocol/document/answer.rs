@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 use seriatim::store::{self, Command};
 use seriatim::{
     JobId, Missed,
@@ -68,6 +69,32 @@ pub(crate) struct Beaten {
     /// Lanes that the worker no longer holds
     #[schemars(with = "Vec<Foreign<LaneId>>")]
     pub(crate) lost: Vec<LaneId>,
+    /// What to do about each step that the request names, except of lost lanes
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) steps: Vec<ToldStep>,
+}
+
+/// A step of a lane.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ToldStep {
+    #[schemars(with = "Foreign<LaneId>")]
+    pub(crate) lane: LaneId,
+    pub(crate) step: String,
+    /// `run` it; it is `done`, in an earlier run; or its result is `kept` now
+    pub(crate) state: StepState,
+    /// The result of a step that is `done`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) result: Option<Value>,
+}
+
+/// What a worker is to do about a step.
+#[derive(Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum StepState {
+    Run,
+    Done,
+    Kept,
 }
 
 #[derive(Serialize, JsonSchema)]

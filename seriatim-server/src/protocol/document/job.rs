@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use seriatim::store::{self, JobState, JobView, LaneId, NodeId, Page, PushStatus, Token};
 use seriatim::{Backoff, IdempotencyScope, JobId, store::JobOptions};
 
+use super::reported::Reported;
 use crate::protocol::schema::Foreign;
 use crate::protocol::value::{Length, Raw, Time};
 
@@ -49,8 +50,8 @@ pub(crate) struct Job {
     /// When a retry of it last failed; absent likewise
     #[serde(skip_serializing_if = "Option::is_none")]
     retried_at: Option<Time>,
-    /// The last progress that the handler reported
-    progress: Option<Raw>,
+    #[serde(flatten)]
+    reported: Reported,
     /// Null if it is left out of a listing
     payload: Raw,
     /// The length of the payload
@@ -133,7 +134,7 @@ impl From<JobView> for Job {
             failures: None,
             failed_at: None,
             retried_at: None,
-            progress: job.progress.map(Raw::Text),
+            reported: job.progress.into(),
             payload: match payload_left_out {
                 true => Raw::Text("null".into()),
                 false => Raw::Payload(job.payload),
@@ -227,7 +228,8 @@ pub(crate) struct JobStatus {
     finished_at: Option<Time>,
     heartbeat_at: Option<Time>,
     error: Option<Arc<str>>,
-    progress: Option<Raw>,
+    #[serde(flatten)]
+    reported: Reported,
 }
 
 /// Dataloader's word for a state: a dead job has `failed`.
@@ -264,7 +266,7 @@ impl From<JobView> for JobStatus {
             finished_at: job.finished_at.map(Time),
             heartbeat_at: job.heartbeat_at.map(Time),
             error: job.error,
-            progress: job.progress.map(Raw::Text),
+            reported: job.progress.into(),
         }
     }
 }

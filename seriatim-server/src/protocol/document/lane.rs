@@ -8,8 +8,9 @@ use seriatim::store::{JobView, LaneState, LaneView, Page};
 use seriatim::store::{LaneId, NodeId, Token};
 
 use super::job::Job;
+use super::reported::Reported;
 use crate::protocol::schema::Foreign;
-use crate::protocol::value::{Raw, Time};
+use crate::protocol::value::Time;
 
 /// A lane: the waiting and claimed jobs of a key, or a single job without one.
 #[derive(Serialize, JsonSchema)]
@@ -40,8 +41,8 @@ pub(crate) struct Lane {
     claimed_at: Option<Time>,
     /// Until when the claim holds, if nothing extends it
     lease_until: Option<Time>,
-    /// The last progress that the handler reported
-    progress: Option<Raw>,
+    #[serde(flatten)]
+    reported: Reported,
     /// Absent in listings of one queue
     #[serde(skip_serializing_if = "Option::is_none")]
     queue: Option<Arc<str>>,
@@ -69,7 +70,7 @@ impl From<LaneView> for Lane {
             node: lane.node,
             claimed_at: lane.claimed_at.map(Time),
             lease_until: lane.lease_until.map(Time),
-            progress: lane.progress.map(Raw::Text),
+            reported: lane.progress.into(),
             queue: None,
             claimed: None,
             waiting: None,

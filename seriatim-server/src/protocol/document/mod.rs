@@ -8,6 +8,7 @@ mod lane;
 mod node;
 mod problem;
 mod queue;
+mod reported;
 mod stats;
 
 pub(crate) use answer::*;

@@ -107,6 +107,45 @@ async fn makes_of_every_answer_what_it_means(api: &Api) {
     assert_eq!(snoozed["retry_count"], -1, "a snooze is no failure: {snoozed}");
 }
 
+/// A step that has ended is not run again, and its progress stays; a cancelled job ends at its next step.
+async fn goes_on_at_the_next_step(api: &Api, told: &'static str) {
+    let failed = push(api, &[("f", "1", told)]);
+    let done = becomes(api, &failed[0], "succeeded").await;
+    assert_eq!(done["attempt"], 2, "{done}");
+    sees(&api.site, "f", &["1 1", "one 1", "1 2", "two after one 2"]).await;
+    let ids = push(api, &[("g", "1", "stepping")]);
+    sees(&api.site, "g", &["1 1", "step 1"]).await;
+    let told = async || {
+        let job = job(api, &ids[0]);
+        job["progress"] == json!({ "percent": 40 })
+            && job["steps"]["done"].as_array().is_some_and(|done| done.len() > 1)
+    };
+    eventually("progress beside steps", told).await;
+    api.act(&format!("/api/v1/jobs/{}/cancel", ids[0])).done();
+    becomes(api, &ids[0], "canceled").await;
+}
+
+async fn remote_worker_in_steps(language: &Language) {
+    let api = Api::start(QUEUE);
+    let worker = language.works(&api, 3);
+    goes_on_at_the_next_step(&api, "steps").await;
+    worker.stop();
+}
+
+async fn process_worker_in_steps(language: &Language) {
+    let api = process_api(language);
+    goes_on_at_the_next_step(&api, "crash").await;
+}
+
+fn process_api(language: &Language) -> Api {
+    Api::start(&format!(
+        "[node]\nlease = \"5s\"\nheartbeat = \"300ms\"\n{QUEUE}[[workers]]\nqueue = \"orders\"\nprocess = [{:?}, {:?}, \"process\"]\nconcurrency = 6\n\
+         env = {{ PYTHONPATH = {PYTHON_CLIENT:?} }}\n",
+        language.program(),
+        language.script(),
+    ))
+}
+
 async fn remote_worker(language: &Language) {
     let api = Api::start(QUEUE);
     let worker = language.works(&api, 3);
@@ -115,12 +154,7 @@ async fn remote_worker(language: &Language) {
 }
 
 async fn process_worker(language: &Language) {
-    let api = Api::start(&format!(
-        "[node]\nlease = \"5s\"\nheartbeat = \"300ms\"\n{QUEUE}[[workers]]\nqueue = \"orders\"\nprocess = [{:?}, {:?}, \"process\"]\nconcurrency = 6\n\
-         env = {{ PYTHONPATH = {PYTHON_CLIENT:?} }}\n",
-        language.program(),
-        language.script(),
-    ));
+    let api = process_api(language);
     makes_of_every_answer_what_it_means(&api).await;
     assert!(api.log().contains("done: a"), "what it prints is logged: {}", api.log());
 }
@@ -198,6 +232,16 @@ macro_rules! tests {
         #[tokio::test]
         async fn a_process_worker_makes_of_every_answer_what_it_means() {
             super::process_worker(&$language).await;
+        }
+
+        #[tokio::test]
+        async fn d12_a_remote_worker_goes_on_at_the_step_after_the_last_one_that_ended() {
+            super::remote_worker_in_steps(&$language).await;
+        }
+
+        #[tokio::test]
+        async fn d12_a_process_that_died_goes_on_at_the_step_after_the_last_one_that_ended() {
+            super::process_worker_in_steps(&$language).await;
         }
 
         #[tokio::test]

@@ -11,6 +11,18 @@ async function handle(lane) {
     const told = job.payload;
     appendFileSync("seen", `${lane.key} ${told.name} ${lane.attempt}\n`);
     lane.progress({ percent: 40 });
+    if (["steps", "crash"].includes(told.do)) {
+      const one = await lane.step("one", () => note(lane, "one"));
+      if (lane.attempt === 1) {
+        if (told.do === "crash") process.exit(9);
+        throw new Error("told to fail");
+      }
+      await lane.step("two", async () => note(lane, `two after ${one.noted}`));
+    }
+    for (let number = 0; told.do === "stepping" && number < 1000; number++) {
+      await lane.step(`${number}`, () => number === 0 && note(lane, "step"));
+      await sleep(50);
+    }
     if (told.do === "fail" && lane.attempt === 1) throw new Error("told to fail");
     if (told.do === "snooze" && !existsSync("go")) return snooze(0.1);
     if (told.do === "bury") return bury("told to bury", number);
@@ -22,6 +34,11 @@ async function handle(lane) {
     if (told.do === "odd") return { outcome: "explode" };
   }
   console.log("done:", lane.key);
+}
+
+function note(lane, what) {
+  appendFileSync("seen", `${lane.key} ${what} ${lane.attempt}\n`);
+  return { noted: what };
 }
 
 const tell = (what) => console.log(JSON.stringify(what));

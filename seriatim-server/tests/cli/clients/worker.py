@@ -1,11 +1,12 @@
 """What the tests of the clients run: pushes, a remote worker or a process worker in Python."""
 
 import json
+import os
 import pathlib
 import sys
 import time
 
-from seriatim import Client, Problem, ProcessWorker, RemoteWorker, Unreachable, bury, cancel, release, snooze
+from seriatim import Client, Problem, ProcessWorker, RemoteWorker, Unreachable, bury, cancel, release, snooze, step
 
 
 def handle(lane):
@@ -14,6 +15,19 @@ def handle(lane):
         with open("seen", "a") as seen:
             seen.write(f"{lane.key} {told['name']} {lane.attempt}\n")
         lane.progress({"percent": 40})
+        if told.get("do") == "yields":
+            return pipeline(lane)
+        if told.get("do") in ("steps", "crash"):
+            one = lane.step("one", note, lane, "one")
+            if lane.attempt == 1:
+                if told["do"] == "crash":
+                    os._exit(9)
+                raise RuntimeError("told to fail")
+            lane.step("two", note, lane, f"two after {one['noted']}")
+        if told.get("do") == "stepping":
+            for number in range(1000):
+                lane.step(str(number), note, lane, "step" if number == 0 else "")
+                time.sleep(0.05)
         if told.get("do") == "fail" and lane.attempt == 1:
             raise RuntimeError("told to fail")
         if told.get("do") == "snooze" and not pathlib.Path("go").exists():
@@ -29,6 +43,22 @@ def handle(lane):
         if told.get("do") == "odd":
             return {"outcome": "explode"}
     print("done:", lane.key)
+
+
+def note(lane, what):
+    if what:
+        with open("seen", "a") as seen:
+            seen.write(f"{lane.key} {what} {lane.attempt}\n")
+    return {"noted": what}
+
+
+def pipeline(lane):
+    one = yield step("one", note, lane, "one")
+    yield {"percent": 50}
+    if lane.attempt == 1:
+        raise RuntimeError("told to fail")
+    yield
+    yield step("two", note, lane, f"two after {one['noted']}")
 
 
 def push(url):

@@ -7,6 +7,7 @@ HANDLE = lambda do |lane|
     told = job["payload"]
     File.open("seen", "a") { |seen| seen.write("#{lane.key} #{told["name"]} #{lane.attempt}\n") }
     lane.progress({ percent: 40 })
+    in_steps(lane, told["do"])
     raise "told to fail" if told["do"] == "fail" && lane.attempt == 1
     return Seriatim.snooze(0.1) if told["do"] == "snooze" && !File.exist?("go")
     return Seriatim.bury("told to bury", done: number) if told["do"] == "bury"
@@ -20,6 +21,26 @@ HANDLE = lambda do |lane|
     return { outcome: "explode" } if told["do"] == "odd"
   end
   puts "done: #{lane.key}"
+end
+
+def in_steps(lane, told)
+  note = lambda do |what|
+    File.open("seen", "a") { |seen| seen.write("#{lane.key} #{what} #{lane.attempt}\n") }
+    { noted: what }
+  end
+  if %w[steps crash].include?(told)
+    one = lane.step("one") { note.call("one") }
+    exit!(9) if told == "crash" && lane.attempt == 1
+    raise "told to fail" if lane.attempt == 1
+
+    lane.step("two") { note.call("two after #{one["noted"]}") }
+  end
+  return unless told == "stepping"
+
+  1000.times do |number|
+    lane.step(number.to_s) { note.call("step") if number.zero? }
+    sleep 0.05
+  end
 end
 
 def tell(what)

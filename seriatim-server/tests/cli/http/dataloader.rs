@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Api;
+use super::client::{Request, send_raw};
 
 fn trigger(api: &Api, lock_key: &str, idempotency_key: Option<&str>) -> Value {
     let body = json!({
@@ -174,4 +175,25 @@ fn d13_a_job_of_a_group_goes_to_its_members_alone() {
         api.post("/api/v1/work/claim", &body).done()["lanes"].as_array().unwrap().len()
     };
     assert_eq!((claim(&[]), claim(&["others"]), claim(&["others", "cbr-loaders"])), (0, 0, 1));
+}
+
+#[tokio::test]
+async fn d1_a_trigger_needs_no_media_type_and_its_times_no_zone() {
+    let api = Api::start("[http]\ntime_zone = \"Europe/Moscow\"\n");
+    let body = r#"{"queue":"q","task":"t","lock_key":"k","available_at":"2025-01-10T03:00:00"}"#;
+    let head = format!(
+        "POST /api/v1/jobs/trigger HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        api.address,
+        body.len()
+    );
+    let pushed = send_raw(&api.address, format!("{head}{body}").as_bytes()).unwrap().done();
+    let store = api.site.store().await;
+    let id = pushed["job_id"].as_str().unwrap().parse().unwrap();
+    let job = store.job(id).await.unwrap().unwrap();
+    assert_eq!(job.run_at.as_micros(), 1_736_467_200_000_000);
+    let form = Request::new("POST", "/api/v1/jobs/trigger");
+    form.body("application/x-www-form-urlencoded", "queue=q").send(&api.address).refused(415);
+    let elsewhere = json!({ "payload": 1, "run_at": "2025-01-10T03:00:00" });
+    let refused = api.post("/api/v1/queues/q/jobs", &json!([elsewhere])).refused(400);
+    assert_eq!(refused.0, "jobs[0].run_at");
 }

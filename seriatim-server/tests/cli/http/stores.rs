@@ -121,6 +121,7 @@ impl Walk {
         let beat = json!({ "worker": "walker", "claims": [claim] });
         let beat = self.post("/api/v1/work/heartbeat", &[], beat);
         assert_eq!(beat, json!({ "cancel": [], "lost": [] }));
+        self.steps(&lane);
         self.fields_of_some();
         let nodes = self.get("/api/v1/nodes", &[]);
         assert!(nodes["nodes"].as_array().unwrap().len() >= 2, "{nodes}");
@@ -200,6 +201,21 @@ impl Walk {
         assert_eq!(beat["cancel"][0]["job_ids"], json!([id]));
         self.settle(lane, "bury");
         self.get("/api/v1/jobs/{job_id}/events", &[id]);
+    }
+
+    /// A step that ends, and is announced again.
+    fn steps(&self, lane: &Value) {
+        let id = lane["jobs"][0]["job_id"].as_str().unwrap();
+        for step in [json!({ "name": "one", "done": true, "result": 7 }), json!({ "name": "one" })]
+        {
+            let claim = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "step": step });
+            let beat = json!({ "worker": "walker", "claims": [claim] });
+            let beat = self.post("/api/v1/work/heartbeat", &[], beat);
+            assert_eq!(beat["steps"][0]["step"], "one");
+        }
+        let status = self.get("/api/v1/jobs/{job_id}/status", &[id]);
+        assert_eq!(status["steps"], json!({ "step": null, "done": ["one"] }));
+        assert_eq!(self.get("/api/v1/jobs/{job_id}", &[id])["steps"]["done"], json!(["one"]));
     }
 
     fn jobs(&self) {

@@ -285,3 +285,48 @@ fn a_remote_worker_gets_nothing_until_the_server_has_declared_its_queue_again() 
     let view = api.get("/api/v1/queues/orders").done();
     assert_eq!(view["mode"], "accumulate");
 }
+
+/// Sends a heartbeat for a lane with more about it; returns the answer.
+fn beat(api: &Api, lane: &Value, more: Value) -> Value {
+    let mut claim = more;
+    for name in ["lane", "token", "secret"] {
+        claim[name] = lane[name].clone();
+    }
+    api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [claim] })).done()
+}
+
+#[test]
+fn d12_steps_by_http_are_kept_beside_progress_until_their_jobs_end() {
+    let api = Api::start(CONFIG);
+    push(&api, "mails", json!([{ "key": "a", "payload": 1 }]));
+    let lane = claim(&api, "mails").remove(0);
+    let step =
+        |lane: &Value, step: Value| beat(&api, lane, json!({ "step": step }))["steps"][0].clone();
+    let name = &lane["lane"];
+    let run = json!({ "lane": name, "step": "extract", "state": "run" });
+    assert_eq!(step(&lane, json!({ "name": "extract" })), run);
+    beat(&api, &lane, json!({ "progress": { "percent": 40 } }));
+    let kept = json!({ "lane": name, "step": "extract", "state": "kept" });
+    assert_eq!(step(&lane, json!({ "name": "extract", "done": true, "result": [1, 2] })), kept);
+    step(&lane, json!({ "name": "load" }));
+    let id = lane["jobs"][0]["job_id"].as_str().unwrap();
+    let job = api.get(&format!("/api/v1/jobs/{id}")).done();
+    assert_eq!(job["progress"], json!({ "percent": 40 }));
+    assert_eq!(job["steps"], json!({ "step": "load", "done": ["extract"] }));
+    assert_eq!(settle(&api, &lane, json!({ "outcome": "snooze", "retry_in": 0 })), "ok");
+    let again = claim(&api, "mails").remove(0);
+    let stale = beat(&api, &lane, json!({ "step": { "name": "load", "done": true } }));
+    assert_eq!((&stale["lost"], &stale["steps"]), (&json!([name]), &Value::Null));
+    let done = json!({ "lane": name, "step": "extract", "state": "done", "result": [1, 2] });
+    beat(&api, &again, json!({ "progress": "again" }));
+    assert_eq!(step(&again, json!({ "name": "extract" })), done);
+    assert_eq!(step(&again, json!({ "name": "load" }))["state"], "run");
+    let long = "x".repeat(70_000);
+    let mut claim = json!({ "step": { "name": "load", "done": true, "result": long } });
+    for name in ["lane", "token", "secret"] {
+        claim[name] = again[name].clone();
+    }
+    let refused = api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [claim] }));
+    assert_eq!((refused.status, refused.json()["field"].as_str()), (400, Some("claims[0].step")));
+    assert_eq!(settle(&api, &again, json!({ "outcome": "done" })), "ok");
+}

@@ -10,6 +10,7 @@ use crate::contract::{Beat, CancelNotice};
 use crate::handler::call::Call;
 use crate::handler::control::Stop;
 use crate::lock::lock;
+use crate::model::id::{JobId, LaneId};
 
 #[derive(Default)]
 pub(in crate::engine) struct Running {
@@ -70,11 +71,22 @@ impl Running {
         }
     }
 
+    /// Lanes with reports that wait until it is known what earlier turns left, with the first job of each.
+    pub(in crate::engine) fn forgotten(&self, lanes_max: usize) -> Vec<(Arc<Call>, LaneId, JobId)> {
+        let calls = lock(&self.calls);
+        let lanes_of = |call: &Arc<Call>| {
+            let lanes = call.control.forgotten().into_iter();
+            let first = |lane| Some((call.clone(), lane, call.turn_of(lane)?.head()?.id));
+            lanes.filter_map(first).collect::<Vec<_>>()
+        };
+        calls.by_number.values().flat_map(|(call, _)| lanes_of(call)).take(lanes_max).collect()
+    }
+
     /// Progress that handlers reported and no heartbeat has taken yet.
     pub(in crate::engine) fn take_progress(&self) -> Vec<Beat> {
         let mut beats = Vec::new();
         for (call, _) in lock(&self.calls).by_number.values() {
-            for (lane, progress) in call.control.take_progress() {
+            for (lane, progress) in call.control.take_reports() {
                 let Some(turn) = call.turn_of(lane) else { continue };
                 let progress = Some(progress);
                 beats.push(Beat { lane, token: turn.token, progress, extend: None });
@@ -104,7 +116,7 @@ impl Running {
     }
 
     pub(in crate::engine) fn has_progress(&self) -> bool {
-        lock(&self.calls).by_number.values().any(|(call, _)| call.control.has_progress())
+        lock(&self.calls).by_number.values().any(|(call, _)| call.control.has_reports())
     }
 }
 

@@ -72,6 +72,46 @@ async fn d12_a_pipeline_whose_node_died_goes_on_elsewhere_at_the_last_finished_s
 }
 
 #[tokio::test(start_paused = true)]
+async fn d12_steps_and_progress_do_not_replace_each_other() {
+    let (rig, log, bad) = (Rig::new(), Log::default(), Arc::new(AtomicBool::new(true)));
+    let id = rig.push(Job::new("etl", &7).unwrap()).await;
+    let (written, fails) = (log.clone(), bad.clone());
+    let worker = Worker::new("etl", move |batch: Batch<u32>, call: Context| {
+        let (log, fails) = (written.clone(), fails.clone());
+        async move {
+            let lane = &batch.lanes()[0];
+            // Before it is known which steps have ended.
+            call.progress(lane, &"begun")?;
+            pass(secs(2)).await;
+            let mut steps = call.steps(lane).await?;
+            steps
+                .run("extract", || async {
+                    log.add("extract");
+                    call.progress(lane, &50)?;
+                    Ok(())
+                })
+                .await?;
+            call.progress(lane, &"extracted")?;
+            log.add("waiting");
+            pass(secs(2)).await;
+            if fails.swap(false, Ordering::SeqCst) {
+                return Err::<(), Failure>("no memory".into());
+            }
+            log.add("again");
+            std::future::pending().await
+        }
+    });
+    let running = Running::start(engine(&rig).with(worker));
+    log.reaches(4).await;
+    assert_eq!(log.lines(), ["extract", "waiting", "waiting", "again"]);
+    let kept = rig.job(id).await.unwrap().unwrap().progress;
+    let report = crate::store::TurnReport::read(kept.as_deref());
+    assert_eq!(report.progress.as_deref(), Some("\"extracted\""));
+    assert!(report.steps.unwrap().done.contains_key("extract"));
+    running.kill();
+}
+
+#[tokio::test(start_paused = true)]
 async fn d4_a_cancelled_pipeline_ends_before_its_next_step() {
     let (rig, log) = (Rig::new(), Log::default());
     let id = rig.push(Job::new("etl", &7).unwrap().max_retries(0)).await;

@@ -10,12 +10,13 @@ use tokio::time::{Instant, timeout};
 use crate::contract::{Beat, Command, Heartbeat, NodeInfo, Pulse, SharedStore, Store};
 use crate::engine::core::Core;
 use crate::engine::lease::Sent;
-use crate::engine::limits::{DEREGISTER_MAX, LOAD_EVERY, PROGRESS_EVERY};
+use crate::engine::limits::{DEREGISTER_MAX, LOAD_EVERY, PROGRESS_EVERY, RECALLED_AT_ONCE};
 use crate::engine::outage::Pauses;
 use crate::handler::control::Stop;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::report::TurnReport;
 use crate::model::turn::Turn;
 
 /// Sends the node's heartbeats.
@@ -157,9 +158,10 @@ impl Pulser {
 
     /// Sends one heartbeat and carries out its answer.
     pub(in crate::engine) async fn beat(&mut self) -> Result<()> {
+        let store = self.store().await?;
+        self.recall(&*store).await;
         self.unsent.extend(self.core.running.take_progress());
         let sent = Sent::now();
-        let store = self.store().await?;
         let beats = self.beats(sent.at);
         let pulse = self.send(&*store, self.info.id.clone(), beats.clone()).await?;
         self.unsent.clear();
@@ -174,6 +176,21 @@ impl Pulser {
         }
         self.heed(pulse, &beats);
         self.core.read_clock_of(&*store).await
+    }
+
+    /// Reads what earlier turns left of lanes with a first report. Without it the report waits, the heartbeat does not.
+    async fn recall(&self, store: &dyn Store) {
+        for (call, lane, job) in self.core.running.forgotten(RECALLED_AT_ONCE) {
+            match store.job(job).await {
+                Ok(job) => {
+                    let kept = job.and_then(|job| job.progress);
+                    call.control.recall(lane, TurnReport::read(kept.as_deref()));
+                }
+                Err(error) => {
+                    return tracing::debug!(%error, "cannot read what earlier turns reported");
+                }
+            }
+        }
     }
 
     /// The turns in this heartbeat: those with progress and, once per heartbeat interval, those that have run for

@@ -1,0 +1,233 @@
+//! The stored form of a payload: a JSON text `seriatim:1:FORM:KEY:BASE64`. FORM is `z` for compressed, otherwise `p`; KEY is
+//! the name of the key that has encrypted it, or `-`.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use miniz_oxide::deflate::compress_to_vec;
+use miniz_oxide::inflate::decompress_to_vec_with_limit;
+use seriatim::limits::PAYLOAD_BYTES_MAX;
+use seriatim::{Codec, Error, Failure, Job, Payload, Result, engine::Exhausted};
+
+use super::keys::Keys;
+use crate::config::PayloadsConfig;
+
+/// With what a payload in another form than its own begins.
+const START: &str = "\"seriatim:1:";
+/// The same without the quotation mark.
+const HEAD: &str = "seriatim:1:";
+/// Shorter payloads gain nothing.
+const COMPRESS_FROM_BYTES: usize = 256;
+const COMPRESS_LEVEL: u8 = 6;
+/// The first byte of what stands for a payload that cannot be read; no JSON begins with it. The reason follows.
+const UNREADABLE: u8 = 0;
+
+/// How payloads of each queue are stored.
+#[derive(Default)]
+pub(crate) struct Forms {
+    config: PayloadsConfig,
+    keys: Keys,
+    /// Why there are no keys, although the configuration names some.
+    keyless: Option<String>,
+}
+
+impl Forms {
+    pub(super) fn new(config: &PayloadsConfig, keys: Result<Keys, String>) -> Self {
+        let keyless = keys.as_ref().err().cloned();
+        Self { config: config.clone(), keys: keys.unwrap_or_default(), keyless }
+    }
+
+    /// Gives a job its stored form. What equal payloads have in common is read before.
+    pub(super) fn write(&self, job: &mut Job) -> Result<()> {
+        let plain = job.payload.as_bytes();
+        let seals = self.seals(&job.queue);
+        if let Some(why) = self.keyless.as_ref().filter(|_| seals) {
+            let queue = &job.queue;
+            let message = format!("payloads of queue {queue:?} are encrypted, but {why}");
+            return Err(Error::invalid("payload", message));
+        }
+        let packed = self.config.compresses(&job.queue).then(|| packed(plain)).flatten();
+        if !seals && packed.is_none() && !plain.starts_with(START.as_bytes()) {
+            return Ok(());
+        }
+        let form = if packed.is_some() { "z" } else { "p" };
+        let key = self.keys.name().filter(|_| seals).unwrap_or("-");
+        let header = format!("{HEAD}{form}:{key}");
+        let body = packed.as_deref().unwrap_or(plain);
+        let text = match seals {
+            true => STANDARD.encode(self.keys.seal(&header, body)?),
+            false => STANDARD.encode(body),
+        };
+        if job.key.is_some() {
+            let digest = job.payload_digest();
+            job.digest = Some(if seals { self.keys.digest(digest) } else { digest });
+        }
+        job.payload = Payload::from_bytes(format!("\"{header}:{text}\"").into_bytes());
+        Ok(())
+    }
+
+    /// What died in an encrypted queue must not lie open in the queue that hears of it.
+    fn seals(&self, queue: &str) -> bool {
+        self.config.encrypts(queue)
+            || (queue == Exhausted::QUEUE && !self.config.encrypt.is_empty())
+    }
+
+    /// The payload of a stored form, or why it cannot be read.
+    pub(super) fn read(&self, stored: &Payload) -> Result<Option<Payload>, String> {
+        if !stored.as_bytes().starts_with(START.as_bytes()) {
+            return Ok(None);
+        }
+        const WRONG: &str =
+            "its payload begins like a compressed or encrypted one, but is none of this version";
+        let text: &str = serde_json::from_slice(stored.as_bytes()).map_err(|_| WRONG)?;
+        let (header, body) = text.rsplit_once(':').ok_or(WRONG)?;
+        let (form, key) =
+            header.strip_prefix(HEAD).and_then(|rest| rest.split_once(':')).ok_or(WRONG)?;
+        let mut bytes = STANDARD.decode(body).map_err(|_| WRONG)?;
+        if key != "-" {
+            bytes = self.keys.open(key, header, &bytes)?;
+        }
+        match form {
+            "p" => {}
+            "z" => {
+                let unpacked = decompress_to_vec_with_limit(&bytes, PAYLOAD_BYTES_MAX);
+                bytes = unpacked.map_err(|e| format!("its payload cannot be decompressed: {e}"))?;
+            }
+            _ => return Err(WRONG.to_owned()),
+        }
+        Ok(Some(Payload::from_bytes(bytes)))
+    }
+
+    /// The same for a worker, which finds the reason instead of a payload that cannot be read.
+    pub(super) fn open(&self, payload: &mut Payload) {
+        match self.read(payload) {
+            Ok(None) => {}
+            Ok(Some(plain)) => *payload = plain,
+            Err(why) => {
+                *payload = Payload::from_bytes([&[UNREADABLE], why.as_bytes()].concat());
+            }
+        }
+    }
+}
+
+/// The compressed bytes, if they are fewer.
+fn packed(plain: &[u8]) -> Option<Vec<u8>> {
+    if plain.len() < COMPRESS_FROM_BYTES {
+        return None;
+    }
+    let packed = compress_to_vec(plain, COMPRESS_LEVEL);
+    // As text it grows by a third.
+    (packed.len() + packed.len() / 3 < plain.len()).then_some(packed)
+}
+
+/// Why a payload cannot be read.
+pub(crate) fn unreadable(payload: &Payload) -> Option<String> {
+    let why = payload.as_bytes().strip_prefix(&[UNREADABLE])?;
+    Some(String::from_utf8_lossy(why).into_owned())
+}
+
+/// Refuses what cannot be read, so that the engine buries its job.
+pub(crate) struct Readable;
+
+impl Codec for Readable {
+    fn encode(&self, payload: &Payload) -> Result<Payload> {
+        Ok(payload.clone())
+    }
+
+    fn decode(&self, stored: &Payload) -> Result<Payload, Failure> {
+        match unreadable(stored) {
+            None => Ok(stored.clone()),
+            Some(why) => Err(why.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::config::KeyConfig;
+
+    const ONE: &str = "1111111111111111111111111111111111111111111111111111111111111111";
+    const TWO: &str = "2222222222222222222222222222222222222222222222222222222222222222";
+
+    fn forms(compress: bool, keys: &[&str]) -> Forms {
+        let some = |is: bool| BTreeSet::from_iter(is.then(|| "q".to_owned()));
+        let config = PayloadsConfig {
+            compress: some(compress),
+            encrypt: some(!keys.is_empty()),
+            keys: Vec::new(),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let key = |(i, text): (usize, &&str)| {
+            let file = folder.path().join(i.to_string());
+            std::fs::write(&file, format!("{text}\n")).unwrap();
+            KeyConfig { env: None, file: Some(file) }
+        };
+        let keys: Vec<KeyConfig> = keys.iter().enumerate().map(key).collect();
+        Forms::new(&config, Ok(Keys::read(&keys).unwrap()))
+    }
+
+    fn job(text: &str) -> Job {
+        Job::with_payload("q", Payload::from_json_text(text).unwrap()).key("k")
+    }
+
+    fn stored(forms: &Forms, text: &str) -> Job {
+        let mut job = job(text);
+        forms.write(&mut job).unwrap();
+        job
+    }
+
+    #[test]
+    fn l14_what_is_written_is_read_again_and_stored_as_json() {
+        let long = format!("{{\"text\": \"{}\"}}", "sämtlich ".repeat(100));
+        for (compress, keys) in
+            [(false, &[][..]), (true, &[]), (false, &[ONE]), (true, &[ONE]), (true, &[TWO, ONE])]
+        {
+            let forms = forms(compress, keys);
+            for text in [&*long, "null", "\"seriatim:1:p:-:forged\"", "{\"n\": 1e400}"] {
+                let stored = stored(&forms, text).payload;
+                serde_json::from_slice::<serde_json::Value>(stored.as_bytes())
+                    .map_or_else(|_| assert!(text.contains("1e400")), drop);
+                let plain = forms.read(&stored).unwrap().unwrap_or_else(|| stored.clone());
+                assert_eq!(plain.as_bytes(), text.as_bytes());
+                assert_eq!(
+                    stored.as_bytes() == text.as_bytes(),
+                    keys.is_empty() && !text.contains("forged") && !(compress && text == long)
+                );
+                if compress && text == long {
+                    assert!(stored.as_bytes().len() < text.len() / 2);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn l14_equal_payloads_stay_equal_whatever_key_encrypts_them() {
+        let (before, after) = (forms(false, &[ONE]), forms(true, &[TWO, ONE]));
+        let one = stored(&before, r#"{"a": 1, "b": 2}"#);
+        let same = stored(&after, r#"{"b":2,"a":1}"#);
+        let other = stored(&after, r#"{"b":2,"a":2}"#);
+        assert_ne!(one.payload, stored(&before, r#"{"a": 1, "b": 2}"#).payload);
+        assert_eq!(one.payload_digest(), same.payload_digest());
+        assert_ne!(one.payload_digest(), other.payload_digest());
+        assert_ne!(one.payload_digest(), job(r#"{"a": 1, "b": 2}"#).payload_digest());
+    }
+
+    #[test]
+    fn l14_a_payload_of_another_key_or_that_was_changed_says_so() {
+        let sealed = stored(&forms(false, &[ONE]), "\"secret\"").payload;
+        let text = String::from_utf8_lossy(sealed.as_bytes()).into_owned();
+        assert!(!text.contains("secret"));
+        let why = forms(false, &[TWO]).read(&sealed).unwrap_err();
+        assert!(why.contains("not among payloads.keys"), "{why}");
+        let changed = Payload::from_bytes(text.replace(":p:", ":z:").into_bytes());
+        let why = forms(false, &[ONE]).read(&changed).unwrap_err();
+        assert!(why.contains("damaged"), "{why}");
+        let mut opened = sealed;
+        Forms::default().open(&mut opened);
+        assert!(unreadable(&opened).unwrap().contains("not among"));
+        assert!(Readable.decode(&opened).is_err());
+    }
+}

@@ -1,0 +1,103 @@
+//! A log in a file of limited size: when it is full, it becomes `FILE.1`, and the older ones move up by one.
+//!
+//! Not a crate's: those that rotate by time limit no bytes, and what they delete is whatever else in the folder has a
+//! similar name.
+
+use std::fs::{File, OpenOptions, rename};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use crate::base::lock::lock;
+
+pub(super) struct LogFile {
+    path: PathBuf,
+    bytes_max: u64,
+    /// Full files that are kept.
+    keep: u32,
+    open: Mutex<Open>,
+}
+
+struct Open {
+    file: File,
+    bytes: u64,
+}
+
+impl LogFile {
+    pub(super) fn open(path: &Path, bytes_max: u64, keep: u32) -> io::Result<Self> {
+        let open = Mutex::new(Open::append(path)?);
+        Ok(Self { path: path.to_owned(), bytes_max, keep, open })
+    }
+
+    /// Writes a line.
+    pub(super) fn write(&self, line: &[u8]) -> io::Result<()> {
+        let mut open = lock(&self.open);
+        let length = line.len() as u64;
+        if open.bytes > 0 && open.bytes + length > self.bytes_max {
+            self.move_up()?;
+            *open = Open::append(&self.path)?;
+        }
+        open.file.write_all(line)?;
+        open.bytes += length;
+        Ok(())
+    }
+
+    /// The last of the kept files is overwritten.
+    fn move_up(&self) -> io::Result<()> {
+        let name = |number: u32| match number {
+            0 => self.path.clone(),
+            number => {
+                let mut name = self.path.clone().into_os_string();
+                name.push(format!(".{number}"));
+                name.into()
+            }
+        };
+        for number in (0..self.keep).rev() {
+            match rename(name(number), name(number + 1)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Open {
+    fn append(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let bytes = file.metadata()?.len();
+        Ok(Self { file, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn e6_a_full_log_moves_up_and_the_oldest_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("seriatim.log");
+        fs::write(folder.path().join("seriatim-audit.log"), "another").unwrap();
+        let log = LogFile::open(&path, 10, 2).unwrap();
+        for line in ["one\n", "two\n", "three\n", "a line that is longer\n", "five\n"] {
+            log.write(line.as_bytes()).unwrap();
+        }
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).ok();
+        assert_eq!(read("seriatim.log").unwrap(), "five\n");
+        assert_eq!(read("seriatim.log.1").unwrap(), "a line that is longer\n");
+        assert_eq!(read("seriatim.log.2").unwrap(), "three\n");
+        assert_eq!(
+            (read("seriatim.log.3"), read("seriatim-audit.log")),
+            (None, Some("another".into()))
+        );
+        // It goes on where the last process ended.
+        let log = LogFile::open(&path, 10, 2).unwrap();
+        log.write(b"six\n").unwrap();
+        log.write(b"seven\n").unwrap();
+        assert_eq!(read("seriatim.log.1").unwrap(), "five\nsix\n");
+    }
+}
