@@ -12,7 +12,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use seriatim::store::*;
 use seriatim::{
-    DueRule, Exhaustion, IdempotencyScope, Job, JobId, Merge, Outcome, Queue, Timestamp,
+    DueRule, Exhaustion, Job, JobId, Merge, Outcome, Queue, Timestamp,
     store::{Memory, Turn, Verdict},
 };
 

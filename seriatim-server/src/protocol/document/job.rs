@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use seriatim::store::{self, JobState, JobView, LaneId, NodeId, Page, PushStatus, Token};
-use seriatim::{Backoff, IdempotencyScope, JobId, store::JobOptions};
+use seriatim::store::{
+    self, IdempotencyScope, JobState, JobView, LaneId, NodeId, Page, PushStatus, Token,
+};
+use seriatim::{Backoff, JobId, store::JobOptions};
 
 use crate::protocol::schema::Foreign;
 use crate::protocol::value::{Length, Raw, Time};
