@@ -74,7 +74,7 @@ pub use machine::stand_in;
 pub use model::clock::Timestamp;
 pub use model::error::{Error, ErrorKind, Result};
 pub use model::id::JobId;
-pub use model::job::{IdempotencyScope, Job, RunAt};
+pub use model::job::{Job, RunAt};
 pub use model::limits;
 pub use model::payload::Payload;
 pub use model::queue::{DueRule, Merge, Mode, Queue};
@@ -90,7 +90,9 @@ pub mod store {
     pub use crate::client::NextPush;
     pub use crate::contract::*;
     pub use crate::model::id::{LaneId, NodeId, REMOTE_NAME_START, Token};
-    pub use crate::model::job::{JobOptions, refuse_reserved_queue, validate_queue_name};
+    pub use crate::model::job::{
+        IdempotencyScope, JobOptions, refuse_reserved_queue, validate_queue_name,
+    };
     pub use crate::model::payload::{Digest, digest};
     pub use crate::model::queue::{Owner, Takes};
     pub use crate::model::report::{StepRecord, TurnReport};

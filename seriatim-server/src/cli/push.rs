@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use seriatim::store::{Pushed, QueueView};
-use seriatim::{Client, IdempotencyScope, Job, Payload, Queue, RunAt, Timestamp};
+use seriatim::store::{IdempotencyScope, Pushed, QueueView};
+use seriatim::{Client, Job, Payload, Queue, RunAt, Timestamp};
 
 use super::args::{FORGETS, StoreArg, duration};
 use super::push_file;

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use seriatim::limits::{ATTEMPTS_MAX, DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, PRIORITY_MAX};
-use seriatim::store::{Cancel, Cancelled, JobState, PushStatus};
-use seriatim::{Backoff, IdempotencyScope, Job, JobId, Payload, RunAt};
+use seriatim::store::{Cancel, Cancelled, IdempotencyScope, JobState, PushStatus};
+use seriatim::{Backoff, Job, JobId, Payload, RunAt};
 
 use super::access::Access;
 use super::caller::Caller;

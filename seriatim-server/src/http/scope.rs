@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use seriatim::{IdempotencyScope, Job, JobId};
+use seriatim::store::IdempotencyScope;
+use seriatim::{Job, JobId};
 
 use super::problem::Problem;
 

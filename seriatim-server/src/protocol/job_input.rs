@@ -5,7 +5,8 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use serde_json::value::RawValue;
 use seriatim::limits::PRIORITY_MAX;
-use seriatim::{Backoff, Error, IdempotencyScope, Job, Payload, Result, RunAt};
+use seriatim::store::IdempotencyScope;
+use seriatim::{Backoff, Error, Job, Payload, Result, RunAt};
 
 use super::schema::{Foreign, at_most_one, other_names};
 use super::value::{Length, Time};

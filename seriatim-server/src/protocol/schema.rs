@@ -8,10 +8,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Value, json};
 use seriatim::store::{
-    Cancelled, Command, JobState, LaneStage, LaneState, PeriodicState, PushStatus, TroubleKind,
+    Cancelled, Command, IdempotencyScope, JobState, LaneStage, LaneState, PeriodicState,
+    PushStatus, TroubleKind,
 };
 use seriatim::{
-    Backoff, DueRule, Exhaustion, IdempotencyScope, JobId, Merge, Missed, Mode,
+    Backoff, DueRule, Exhaustion, JobId, Merge, Missed, Mode,
     store::{LaneId, NodeId, Token},
 };
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use seriatim::store::*;
 use seriatim::{
-    DueRule, Exhaustion, IdempotencyScope, Job, JobId, Merge, Outcome, Queue, Timestamp,
+    DueRule, Exhaustion, Job, JobId, Merge, Outcome, Queue, Timestamp,
     store::{Memory, Turn, Verdict},
 };
 
@@ -223,9 +223,8 @@ impl Pair {
         }
         if rng.u8(0..8) == 0 {
             // The store is that of all sequences, each with a queue of its own.
-            let name = rng.u32(0..6);
-            job = job.idempotency_key(format!("{} {name}", self.queue.name));
-            if name < 3 && self.real.store.capabilities().store_scope {
+            job = job.idempotency_key(format!("{} {}", self.queue.name, rng.u32(0..6)));
+            if rng.bool() && self.real.store.capabilities().store_scope {
                 job = job.idempotency_scope(IdempotencyScope::Store);
             }
         }

@@ -2,8 +2,8 @@
 
 use futures_util::future::join_all;
 use seriatim::store::PushStatus::{Duplicate, Queued};
-use seriatim::store::{Push, PushStatus, Pushed, Sweep};
-use seriatim::{ErrorKind, IdempotencyScope, Job, JobId, Mode, Queue};
+use seriatim::store::{IdempotencyScope, Push, PushStatus, Pushed, Sweep};
+use seriatim::{ErrorKind, Job, JobId, Mode, Queue};
 
 use super::bench::*;
 use super::case::{Case, listed};

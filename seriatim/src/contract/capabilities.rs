@@ -20,7 +20,7 @@ pub struct Capabilities {
     /// Whether SQL sessions can insert tasks: see [`Inbox`](crate::store::Inbox).
     pub inbox: bool,
     /// Whether an idempotency key can be unique in the whole store: see
-    /// [`IdempotencyScope::Store`](crate::IdempotencyScope::Store). A push that asks for it elsewhere is `Invalid`.
+    /// [`IdempotencyScope::Store`](crate::store::IdempotencyScope::Store). A push that asks for it elsewhere is `Invalid`.
     pub store_scope: bool,
 }
 

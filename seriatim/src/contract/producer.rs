@@ -20,7 +20,7 @@ pub trait Producer: Send + Sync {
     /// - A key on a `parallel` queue, or no key on a keyed one, is `Invalid` (field `key`).
     /// - A `lease_ttl` longer than the queue's `lease_max` is `Invalid` (field `lease_ttl`).
     /// - A repeated (queue, key, idempotency key) answers `Duplicate` with the id of the first job. With
-    ///   [`IdempotencyScope::Store`](crate::IdempotencyScope::Store) the idempotency key alone counts, whatever the queues and
+    ///   [`IdempotencyScope::Store`](crate::store::IdempotencyScope::Store) the idempotency key alone counts, whatever the queues and
     ///   keys of its jobs; those of the other scope are apart. It is remembered as long as the first job's queue says.
     /// - In `accumulate`, a payload equal to that of a waiting job is merged into it: `Merged` with its id. The score
     ///   becomes the merged one, the priority the more urgent one; nothing else changes.

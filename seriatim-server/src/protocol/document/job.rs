@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use seriatim::store::{self, JobState, JobView, LaneId, NodeId, Page, PushStatus, Token};
-use seriatim::{Backoff, IdempotencyScope, JobId, store::JobOptions};
+use seriatim::store::{
+    self, IdempotencyScope, JobState, JobView, LaneId, NodeId, Page, PushStatus, Token,
+};
+use seriatim::{Backoff, JobId, store::JobOptions};
 
 use super::reported::Reported;
 use crate::protocol::schema::Foreign;

@@ -294,7 +294,7 @@ async fn d2_a_key_of_the_store_counts_in_all_shards_of_all_queues() {
         let pusher = |store: Arc<Redis>, queue: &'static str| {
             let of_store = move |i| {
                 let job = Job::new(queue, &1).unwrap().idempotency_key(format!("{round}-{i}"));
-                job.idempotency_scope(crate::IdempotencyScope::Store)
+                job.idempotency_scope(crate::store::IdempotencyScope::Store)
             };
             let jobs = (0..10).map(of_store).collect();
             tokio::spawn(async move { push(&store, jobs).await })

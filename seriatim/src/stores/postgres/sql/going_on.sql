@@ -59,8 +59,8 @@ BEGIN
     _one := _all[_place];
     _lanes := ARRAY(SELECT number FROM unnest(_one.lanes) number
       WHERE CASE WHEN number IN (SELECT unnest(_done)) THEN true END);
-    _lanes := _lanes[:_one.lanes_max];
     IF (_one.q).mode = 2 AND (_one.q).take = 1 THEN
+      _lanes := _lanes[:_one.lanes_max];
       RETURN QUERY SELECT t.* FROM seriatim.hold_one(_one.q, _lanes, _tokens[_place], _one.node, _one.own, _one.ttl,
         _now, _one.routes, _one.best) t;
       CONTINUE;
@@ -87,7 +87,7 @@ BEGIN
       AND ((_one.q).mode = 1 OR h.crashes = 0)
       AND coalesce(CASE WHEN (_one.q).mode = 1 THEN h.priority_min ELSE h.priority END <= _one.best, true)
       AND CASE WHEN (_one.q).mode IN (1, 2) THEN l.route ELSE h.route END = ANY (_one.routes)
-    ORDER BY w.place);
+    ORDER BY w.place LIMIT _one.lanes_max);
   UPDATE seriatim.lane l
   SET due = CASE WHEN (_one.q).mode = 1 THEN coalesce(l.next_due, l.due) ELSE h.run_at END, next_due = NULL,
     priority = CASE WHEN (_one.q).mode = 1 THEN h.priority_min ELSE h.priority END,
