@@ -58,7 +58,7 @@ fn write_source(root: &Path, src: &Path) -> Result<usize, String> {
     let absent: Vec<&str> = files
         .iter()
         .map(String::as_str)
-        .filter(|path| path.starts_with("docs/") && path.ends_with(".md") && !pages.contains(path))
+        .filter(|path| path.starts_with("docs/") && is_page(path) && !pages.contains(path))
         .collect();
     if !absent.is_empty() {
         return Err(format!("not in the table of README.md: {}", absent.join(", ")));
@@ -85,7 +85,7 @@ fn chapters(root: &Path, readme: &str, files: &BTreeSet<String>) -> Result<Vec<C
     for row in rows.take_while(|line| !line.starts_with("## ")).filter(|row| row.starts_with("| "))
     {
         for (text, path) in links(row).filter(|(_, path)| *path != "README.md") {
-            if path.ends_with(".md") {
+            if is_page(path) {
                 let title = title(&read(root, path)?).unwrap_or(text).to_owned();
                 chapters.push(chapter(0, &title, path));
             } else if path == DECISIONS.trim_end_matches('/') {
@@ -106,6 +106,10 @@ fn summary(chapters: &[Chapter]) -> String {
         let _ = writeln!(text, "{}- [{title}]({path})", "    ".repeat(*depth));
     }
     text
+}
+
+fn is_page(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "md")
 }
 
 fn title(page: &str) -> Option<&str> {

@@ -24,7 +24,7 @@ impl<'a> Numbers<'a> {
             if !is_float(number) {
                 continue;
             }
-            if number.parse::<f64>().map_err(|_| ())? != value {
+            if number.parse::<f64>().map_err(|_| ())?.to_bits() != value.to_bits() {
                 return Err(());
             }
             let is_integer = number != "-0" && !number.contains(['.', 'e', 'E']);

@@ -683,7 +683,7 @@ fn the_audit_page_is_filtered_by_queue_person_deed_and_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_shows_on_which_node_each_attempt_failed() {
+async fn e4_a_job_shows_on_which_node_each_attempt_failed() {
     let api = Api::start(
         "[node]\nid = \"machine\"\n[queues.orders]\nmode = \"fifo\"\nmax_retries = 1\n\
         backoff = { kind = \"constant\", base = \"10ms\" }\n[[workers]]\nqueue = \"orders\"\n\

@@ -60,7 +60,7 @@ async fn s2_weighted_order_serves_by_weight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s2_a_process_may_give_a_queue_another_weight() {
+async fn s2_e4_a_process_may_give_a_queue_another_weight() {
     fastrand::seed(7);
     let queues = ["light", "heavy"].map(Queue::parallel);
     let weigh = |worker: Worker| match &*worker.queue {
