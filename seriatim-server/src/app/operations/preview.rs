@@ -9,6 +9,7 @@ use seriatim::store::{JobView, LaneView, Store};
 use super::look::{Found, look};
 use super::wish::{CONFIRM_ABOVE, STEP_ROWS_MAX, Wish};
 use crate::app::error::Error;
+use crate::app::figures::Figures;
 use crate::app::find;
 use crate::base::text::{cut, one_line};
 use crate::protocol::value::Time;
@@ -17,6 +18,8 @@ use crate::protocol::value::Time;
 const COUNTED_MAX: u64 = 10_000;
 /// Rows that are looked at to count.
 const LOOKED_MAX: u64 = 50_000;
+/// The number of a whole queue may be off by one part in so many.
+const SLACK: u64 = 10;
 /// Shown of them.
 const SAMPLES: usize = 5;
 /// Columns of the key and of the error of one.
@@ -30,7 +33,7 @@ pub(crate) struct Preview {
     pub(crate) samples: Vec<Sample>,
     /// Send it with the operation, so that what was counted is what is done
     pub(crate) before: Time,
-    /// Send this as `confirm` to delete so many
+    /// Send this as `confirm` to delete so many. If there are more than were counted: all that the queue has
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) confirm: Option<u64>,
 }
@@ -67,11 +70,13 @@ impl fmt::Display for Count {
 }
 
 impl Preview {
-    /// Refuses to delete many if their number is not confirmed.
+    /// Refuses to delete many if their number is not confirmed. The number of a whole queue may change a little meanwhile.
     pub(crate) fn check(&self, said: Option<u64>) -> Result<(), Error> {
-        match self.confirm {
-            Some(count) if said != Some(count) => Err(Error::Unconfirmed { count, said }),
-            _ => Ok(()),
+        let Some(count) = self.confirm else { return Ok(()) };
+        let slack = if self.count.more { count / SLACK } else { 0 };
+        match said {
+            Some(said) if said.abs_diff(count) <= slack => Ok(()),
+            said => Err(Error::Unconfirmed { count, said }),
         }
     }
 }
@@ -116,9 +121,18 @@ pub(crate) async fn preview(store: &dyn Store, wish: &Wish) -> Result<Preview, E
         }
     };
     let count = Count { count: count.min(COUNTED_MAX), more: more || count > COUNTED_MAX };
-    let confirm = Some(count.count)
-        .filter(|_| wish.action.deletes() && (count.count > CONFIRM_ABOVE || count.more));
+    let confirm = match wish.action.deletes() {
+        true if count.more => Some(most(store, wish).await?),
+        true => Some(count.count).filter(|count| *count > CONFIRM_ABOVE),
+        false => None,
+    };
     Ok(Preview { count, samples, before: Time(before), confirm })
+}
+
+/// All that the queue has, of which a filter may leave a part. To type where counting ended would hide how many there are.
+async fn most(store: &dyn Store, wish: &Wish) -> Result<u64, Error> {
+    let stats = Figures::one(store, &wish.queue).await?.stats;
+    Ok(if wish.action.on_lanes().is_some() { stats.lanes } else { stats.dead })
 }
 
 fn shown(found: &Found) -> Vec<Sample> {

@@ -103,6 +103,19 @@ async fn what_came_later_is_left_alone() {
 }
 
 #[tokio::test]
+async fn the_number_to_type_is_that_of_the_queue_if_counting_ended_before() {
+    let store: SharedStore = Arc::new(Memory::new());
+    push(&store, 0..12_345, "k").await;
+    let counted = preview(&*store, &Wish::new(Action::DeleteWaiting, "orders")).await.unwrap();
+    assert_eq!((counted.count.count, counted.count.more), (10_000, true));
+    assert_eq!(counted.confirm, Some(12_345));
+    for (said, is_enough) in [(12_345, true), (12_300, true), (10_000, false), (99_999, false)] {
+        assert_eq!(counted.check(Some(said)).is_ok(), is_enough, "{said}");
+    }
+    assert!(counted.check(None).is_err());
+}
+
+#[tokio::test]
 async fn a_stop_ends_it_before_the_next_step_and_an_undone_one_does_nothing() {
     let store = with_dead(3_000).await;
     let operation = begun(&store, Wish::new(Action::Requeue, "orders"), Duration::ZERO).await;
