@@ -163,18 +163,17 @@ fn with_data(name: &str) -> (Server, tempfile::TempDir) {
             fs::copy(&stored, server.url().trim_start_matches("sqlite:")).unwrap();
             server
         }
-        "postgres.sql" => {
+        "postgres.sql.gz" => {
             let server = Server::postgres();
             let mut psql = Command::new(find_program("psql", "postgresql-client").unwrap());
-            psql.args(["--quiet", "--set", "ON_ERROR_STOP=1", &server.url(), "--file"]).arg(stored);
-            succeeds(psql.stdout(Stdio::null()));
+            psql.args(["--quiet", "--set", "ON_ERROR_STOP=1", &server.url()]);
+            fed(psql.stdout(Stdio::null()), &stored);
             server
         }
-        "mysql.sql" => {
+        "mysql.sql.gz" => {
             let server = Server::mysql();
             let mut client = Command::new(find_program("mariadb", "mariadb-client").unwrap());
-            client.args(mysql_words(&server)).stdin(File::open(stored).unwrap());
-            succeeds(&mut client);
+            fed(client.args(mysql_words(&server)), &stored);
             server
         }
         _ => {
@@ -201,6 +200,15 @@ fn mysql_words(server: &Server) -> Vec<String> {
     words.map(str::to_owned).into()
 }
 
+/// Runs a program with the unpacked file as its input.
+fn fed(command: &mut Command, packed: &Path) {
+    let mut unpack = Command::new("gzip");
+    let unpack = unpack.arg("-dc").arg(packed).stdout(Stdio::piped()).spawn();
+    let mut unpack = unpack.expect("gzip is installed");
+    succeeds(command.stdin(unpack.stdout.take().unwrap()));
+    assert!(unpack.wait().unwrap().success());
+}
+
 fn succeeds(command: &mut Command) {
     let status = command.status().unwrap();
     assert!(status.success(), "{command:?}: {status}");
@@ -214,13 +222,13 @@ async fn a_sqlite_file_of_version_0_1_goes_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgresql_database_of_version_0_1_goes_on() {
-    let (server, _place) = with_data("postgres.sql");
+    let (server, _place) = with_data("postgres.sql.gz");
     goes_on("postgres", seriatim::connect(&server.url()).await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mysql_database_of_version_0_1_goes_on() {
-    let (server, _place) = with_data("mysql.sql");
+    let (server, _place) = with_data("mysql.sql.gz");
     goes_on("mysql", seriatim::connect(&server.url()).await.unwrap()).await;
 }
 
@@ -257,8 +265,11 @@ async fn the_stores_are_written_when_asked() {
 
 fn write(server: &Server, place: &Path) {
     let dump = |program: &'static str, words: &[String], to: &str| {
+        let to = folder().join(to);
         let mut command = Command::new(find_program(program, "the client of the server").unwrap());
-        succeeds(command.args(words).stdout(File::create(folder().join(to)).unwrap()));
+        succeeds(command.args(words).stdout(File::create(&to).unwrap()));
+        // The text is a copy of the schema, which nobody should find there.
+        succeeds(Command::new("gzip").args(["-9", "-n", "-f"]).arg(&to));
     };
     match server {
         Server::Sqlite(_) => {
