@@ -34,6 +34,9 @@ pub(super) struct Row {
     /// The column with a time that cannot be read.
     #[serde(default)]
     pub bad_time: Option<String>,
+    /// The column with bytes that are no text.
+    #[serde(default)]
+    pub bad_text: Option<String>,
     pub idempotency_key: Option<String>,
     pub node: Option<String>,
     pub consumer_group: Option<String>,
@@ -141,9 +144,32 @@ impl Row {
         RefusedRow { row: self.id, queue, key, why: cut_error(&why).into_owned(), at: now }
     }
 
+    /// The column in which bytes were replaced, as they were no text.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn replaced(&self) -> Option<&'static str> {
+        let texts = [
+            ("queue", &self.queue),
+            ("key", &self.key),
+            ("payload", &self.payload),
+            ("task", &self.task),
+            ("idempotency_key", &self.idempotency_key),
+            ("node", &self.node),
+            ("consumer_group", &self.consumer_group),
+            ("partition_key", &self.partition_key),
+            ("producer", &self.producer),
+        ];
+        let is_replaced =
+            |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains('\u{fffd}'));
+        texts.into_iter().find(|(_, text)| is_replaced(text)).map(|(name, _)| name)
+    }
+
     fn asks(&self) -> Result<Asked> {
         if let Some(field) = &self.bad_time {
             let message = "cannot be read as a time";
+            return Err(Error::invalid(field.clone(), message));
+        }
+        if let Some(field) = &self.bad_text {
+            let message = "must be text in UTF-8 without NUL characters";
             return Err(Error::invalid(field.clone(), message));
         }
         match self.action.as_deref() {

@@ -170,6 +170,7 @@ fn row_of(row: &mut Columns) -> Try<Row> {
         run_at: row.maybe_int()?,
         expires_at: row.maybe_int()?,
         bad_time: None,
+        bad_text: None,
     })
 }
 

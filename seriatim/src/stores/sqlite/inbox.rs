@@ -95,8 +95,15 @@ impl Tx<'_> {
         let (mut rows, mut bytes, mut failed) = (Vec::new(), 0, Ok(()));
         let values = params![rows_max, PAYLOAD_BYTES_MAX as i64];
         self.while_rows(include_str!("sql/take_inbox.sql"), values, |row| {
+            let is_text =
+                std::str::from_utf8(row.get_ref(0)?.as_bytes().unwrap_or_default()).is_ok();
             match inbox::read([&*document(row)?]) {
-                Ok(read) => rows.extend(read),
+                Ok(mut read) => {
+                    if let (false, Some(last)) = (is_text, read.last_mut()) {
+                        last.bad_text = last.replaced().map(str::to_owned);
+                    }
+                    rows.extend(read);
+                }
                 Err(error) => failed = Err(error),
             }
             bytes += rows.last().map_or(0, inbox::Row::payload_bytes);

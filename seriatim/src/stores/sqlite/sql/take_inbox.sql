@@ -6,6 +6,17 @@ SELECT json_object(
   'priority', CAST(priority AS TEXT), 'run_at', run_us, 'expires_at', expires_us,
   'bad_time', CASE WHEN run_at IS NOT NULL AND run_us IS NULL THEN 'run_at'
     WHEN expires_at IS NOT NULL AND expires_us IS NULL THEN 'expires_at' END,
+  -- A text ends at a NUL: what follows would be lost silently.
+  'bad_text', CASE
+    WHEN instr(CAST(queue AS BLOB), x'00') > 0 THEN 'queue'
+    WHEN instr(CAST(key AS BLOB), x'00') > 0 THEN 'key'
+    WHEN instr(CAST(payload AS BLOB), x'00') > 0 THEN 'payload'
+    WHEN instr(CAST(task AS BLOB), x'00') > 0 THEN 'task'
+    WHEN instr(CAST(idempotency_key AS BLOB), x'00') > 0 THEN 'idempotency_key'
+    WHEN instr(CAST(node AS BLOB), x'00') > 0 THEN 'node'
+    WHEN instr(CAST(consumer_group AS BLOB), x'00') > 0 THEN 'consumer_group'
+    WHEN instr(CAST(partition_key AS BLOB), x'00') > 0 THEN 'partition_key'
+    WHEN instr(CAST(producer AS BLOB), x'00') > 0 THEN 'producer' END,
   'idempotency_key', substr(CAST(idempotency_key AS TEXT), 1, 1024), 'node', substr(CAST(node AS TEXT), 1, 1024),
   'consumer_group', substr(CAST(consumer_group AS TEXT), 1, 1024),
   'partition_key', substr(CAST(partition_key AS TEXT), 1, 1024),

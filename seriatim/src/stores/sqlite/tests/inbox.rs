@@ -116,6 +116,21 @@ async fn e8_an_engine_runs_what_sql_inserts_and_hears_of_it() {
 }
 
 #[tokio::test]
+async fn bytes_that_are_no_text_are_refused_and_not_changed() {
+    let file = File::new();
+    let store = file.open().await;
+    let sql = "INSERT INTO @inbox (queue, @key, payload) VALUES ('q', x'fffe', '1'), \
+        ('q', 'a' || char(0) || 'b', '2'), ('p', NULL, CAST(x'22ff22' AS TEXT)), ('q', CAST('ok' AS BLOB), '3')";
+    file.run(sql, true).await;
+    let request = DrainInbox { rows_max: 10, ..DrainInbox::default() };
+    let drained = store.drain_inbox(request).await.unwrap();
+    let keys: Vec<_> = drained.jobs.iter().map(|job| job.key.as_deref()).collect();
+    assert_eq!(keys, [Some("ok")], "{drained:?}");
+    let why: Vec<_> = drained.refused.iter().map(|row| row.why.contains("UTF-8")).collect();
+    assert_eq!(why, [true; 3], "{drained:?}");
+}
+
+#[tokio::test]
 async fn values_of_any_type_are_pushed_or_refused() {
     let file = File::new();
     let store = file.open().await;
