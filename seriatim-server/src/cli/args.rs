@@ -193,15 +193,33 @@ pub(super) fn without_password(url: &str) -> String {
     format!("{scheme}://{}", address.rsplit_once('@').map_or(address, |(_, host)| host))
 }
 
+/// The time of what is listed.
+#[derive(Args)]
+pub(crate) struct TimesArgs {
+    /// Only from then on: 30m, 2h or 7d ago, or a time
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<Since>,
+    /// Only up to then
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    until: Option<Since>,
+}
+
+impl TimesArgs {
+    /// From when on, and up to when.
+    pub(crate) fn bounds(&self, now: Timestamp) -> (Option<Timestamp>, Option<Timestamp>) {
+        (self.since.map(|since| since.before(now)), self.until.map(|until| until.before(now)))
+    }
+}
+
 /// A moment: so long ago, or a time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Since {
+enum Since {
     Ago(Duration),
     At(Timestamp),
 }
 
 impl Since {
-    pub(crate) fn before(self, now: Timestamp) -> Timestamp {
+    fn before(self, now: Timestamp) -> Timestamp {
         match self {
             Self::Ago(length) => now - length,
             Self::At(time) => time,
@@ -209,7 +227,7 @@ impl Since {
     }
 }
 
-pub(crate) fn since(text: &str) -> Result<Since, String> {
+fn since(text: &str) -> Result<Since, String> {
     let wrong = |_| "write a length as 2h, or a time as 2026-01-31T12:00:00Z".to_owned();
     duration(text).map(Since::Ago).or_else(|_| time::read(text).map(Since::At)).map_err(wrong)
 }

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use seriatim::store::Store;
 
-use super::args::{Common, PageArgs, Since, since};
+use super::args::{Common, PageArgs, TimesArgs};
 use crate::app::chain::verify;
 use crate::app::deeds::{self, Deed, Wanted};
 use crate::base::text::count;
@@ -31,12 +31,8 @@ pub(crate) struct Audit {
     /// Only actions whose name has this text
     #[arg(long = "action", value_name = "TEXT")]
     named: Option<String>,
-    /// Only from then on: 30m, 2h or 7d ago, or a time
-    #[arg(long, value_name = "TIME", value_parser = since)]
-    since: Option<Since>,
-    /// Only up to then
-    #[arg(long, value_name = "TIME", value_parser = since)]
-    until: Option<Since>,
+    #[command(flatten)]
+    times: TimesArgs,
     #[command(flatten)]
     page: PageArgs,
     #[command(subcommand)]
@@ -73,14 +69,14 @@ impl Audit {
 
     async fn read(&self, store: &dyn Store) -> Result<deeds::Page, Failure> {
         let now = store.now().await?;
-        let moment = |since: Option<Since>| since.map(|since| since.before(now));
+        let (since, until) = self.times.bounds(now);
         let wanted = Wanted {
             of: self.key.as_deref(),
             queue: self.queue.as_deref(),
             who: self.who.as_deref(),
             action: self.named.as_deref(),
-            since: moment(self.since),
-            until: moment(self.until),
+            since,
+            until,
             after: self.page.after.as_deref(),
         };
         Ok(deeds::latest(store, wanted, self.page.rows_max()).await?)

@@ -5,7 +5,7 @@ use serde_json::Value;
 use seriatim::JobId;
 use seriatim::store::Store;
 
-use super::args::{PageArgs, Since, since};
+use super::args::{PageArgs, TimesArgs};
 use crate::app::find;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, hint, say, say_json};
@@ -21,12 +21,8 @@ pub(crate) struct Events {
     /// Only of this key
     #[arg(long)]
     key: Option<String>,
-    /// Only from then on: 30m, 2h or 7d ago, or a time
-    #[arg(long, value_name = "TIME", value_parser = since)]
-    since: Option<Since>,
-    /// Only up to then
-    #[arg(long, value_name = "TIME", value_parser = since)]
-    until: Option<Since>,
+    #[command(flatten)]
+    times: TimesArgs,
     #[command(flatten)]
     page: PageArgs,
 }
@@ -34,13 +30,13 @@ pub(crate) struct Events {
 impl Events {
     pub(super) async fn run(&self, store: &dyn Store, json: bool) -> Result<(), Failure> {
         let queue = self.queue(store).await?;
-        let now = store.now().await?;
+        let (since, until) = self.times.bounds(store.now().await?);
         let wanted = Wanted {
             queue: &queue,
             job: self.id,
             key: self.key.as_deref(),
-            since: self.since.map(|since| since.before(now)),
-            until: self.until.map(|until| until.before(now)),
+            since,
+            until,
             after: self.page.after.as_deref(),
         };
         let page = journal::page(store, wanted, self.page.rows_max()).await?;

@@ -1,4 +1,4 @@
-//! Steps of the calls of a process: it announces one, and is told whether to run it.
+//! Steps of a process's calls: the process announces a step, and the answer says whether to run it.
 
 use std::collections::HashMap;
 

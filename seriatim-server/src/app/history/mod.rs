@@ -4,6 +4,7 @@
 mod point;
 mod recorder;
 mod rows;
+mod series;
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
@@ -14,18 +15,10 @@ use seriatim::store::{NoteQuery, Store};
 use point::Row;
 pub(crate) use point::{Interval, Point, StorePoint};
 pub(crate) use recorder::Recorder;
+pub(crate) use series::ALL;
+use series::{DAY, HOUR, SERVER, Series};
 
 use crate::protocol::value::Time;
-
-/// Stands for all queues together. No queue has such a name.
-pub(crate) const ALL: &str = "*";
-/// Stands for those that have no history of their own.
-const OTHER: &str = "*other";
-/// Stands for the store's server.
-const SERVER: &str = "*store";
-const MINUTE: i64 = 60;
-const HOUR: i64 = 60 * MINUTE;
-const DAY: i64 = 24 * HOUR;
 
 /// How far a history reaches back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
@@ -41,57 +34,6 @@ pub(crate) enum Span {
     #[serde(rename = "30d")]
     #[value(name = "30d")]
     Month,
-}
-
-/// The two series of a queue.
-#[derive(Clone, Copy)]
-enum Series {
-    /// A row for an hour, a point for a minute.
-    Minutes,
-    /// A row for a day, a point for an hour.
-    Hours,
-}
-
-impl Series {
-    fn step(self) -> i64 {
-        match self {
-            Self::Minutes => MINUTE,
-            Self::Hours => HOUR,
-        }
-    }
-
-    /// What a row covers, in seconds.
-    fn row(self) -> i64 {
-        match self {
-            Self::Minutes => HOUR,
-            Self::Hours => DAY,
-        }
-    }
-
-    /// How long rows are kept, in seconds.
-    fn kept(self) -> i64 {
-        match self {
-            Self::Minutes => DAY + HOUR,
-            Self::Hours => 31 * DAY,
-        }
-    }
-
-    fn prefix(self, queue: &str) -> String {
-        match self {
-            Self::Minutes => format!("history/m/{queue}/"),
-            Self::Hours => format!("history/h/{queue}/"),
-        }
-    }
-
-    /// The name of the row that covers this time, in seconds.
-    fn name(self, queue: &str, at: i64) -> String {
-        format!("{}{}", self.prefix(queue), self.number(at))
-    }
-
-    /// The end of that name.
-    fn number(self, at: i64) -> String {
-        format!("{:08}", at.div_euclid(self.row()))
-    }
 }
 
 impl Span {

@@ -10,7 +10,7 @@ use seriatim::store::{NoteQuery, Store};
 
 use super::point::{Interval, Point, StorePoint};
 use super::rows::Rows;
-use super::{ALL, HOUR, MINUTE, OTHER, SERVER, Series};
+use super::series::{ALL, HOUR, MINUTE, OTHER, SERVER, Series};
 use crate::app::figures::Figures;
 
 /// Queues with a history of their own.

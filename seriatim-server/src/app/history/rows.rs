@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use seriatim::store::{Note, NoteQuery, Store};
 
 use super::point::{Interval, Row};
-use super::{DAY, HOUR, MINUTE, Series};
+use super::series::{DAY, HOUR, MINUTE, Series};
 
 /// The point of an hour is brought up to date so often, in minutes.
 const HOURS_EVERY: i64 = 10;

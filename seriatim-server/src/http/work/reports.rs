@@ -36,7 +36,7 @@ pub(super) struct Said {
     pub(super) step: Option<Step>,
 }
 
-/// What the store is to keep of a lane, and what the worker is told of its step.
+/// What the store keeps of a lane, and the answer about its step.
 #[derive(Default)]
 pub(super) struct Merged {
     pub(super) kept: Option<std::sync::Arc<str>>,
