@@ -94,7 +94,7 @@ async fn l18_e3_what_runs_is_dumped_to_the_log_and_to_a_file_when_asked() {
     serving.signal(Signal::TTIN);
     site.said("history.ndjson", "dump written to ", &store).await;
     let log = std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
-    assert!(log.contains("dump: 1 calls run") && log.contains("order-7"), "{log}");
+    assert!(log.contains("dump: running calls: 1") && log.contains("order-7"), "{log}");
     let (_, path) = log.split_once("dump written to ").unwrap();
     let path = path.split_whitespace().next().unwrap();
     let dump = std::fs::read_to_string(path).unwrap();

@@ -111,8 +111,13 @@ impl Recorder {
         for (queue, point) in busy {
             self.rows.note(store, &queue, minute, point, &mut notes).await?;
         }
-        if let Some(point) = self.of_server(store).await? {
-            self.server.note(store, SERVER, minute, point, &mut notes).await?;
+        match self.of_server(store).await {
+            Ok(Some(point)) => {
+                self.server.note(store, SERVER, minute, point, &mut notes).await?;
+            }
+            Ok(None) => {}
+            // A server may keep its figures to itself: those of the queues are not lost with them.
+            Err(error) => tracing::debug!(%error, "the store does not tell its size"),
         }
         self.rows.keep(minute);
         self.server.keep(minute);

@@ -13,6 +13,7 @@ use tokio::signal::unix::SignalKind;
 
 use super::signals::listen;
 use crate::base::setup_error::SetupError;
+use crate::base::text::count;
 use crate::config::{Builtin, WorkerConfig};
 use crate::workers;
 
@@ -43,7 +44,7 @@ pub(crate) fn dump_when_asked(
 
 fn dump(engine: &Handle, configured: &[WorkerConfig]) -> String {
     let calls = engine.running();
-    let mut text = format!("{} calls run, oldest first\n", calls.len());
+    let mut text = format!("running calls: {}, oldest first\n", calls.len());
     for call in calls.iter().take(LINES_MAX) {
         let _ = writeln!(text, "{}", line_of(call, configured));
     }
@@ -69,11 +70,11 @@ fn line_of(call: &RunningCall, configured: &[WorkerConfig]) -> String {
         .max_by_key(|worker| worker.task.is_some())
         .map_or_else(|| "its handler".to_owned(), waited_for);
     format!(
-        "queue {}, task {}, keys {:?}, {} lanes, for {:.1} s, waits for {waits_for}{}",
+        "queue {}, task {}, keys {:?}, {}, for {:.1} s, waits for {waits_for}{}",
         call.queue,
         task.unwrap_or("none"),
         call.keys,
-        call.lanes,
+        count(call.lanes as u64, "lane"),
         call.age.as_secs_f64(),
         if call.asked_to_stop { ", asked to stop" } else { "" },
     )
