@@ -6,6 +6,7 @@ pub(crate) mod chain;
 pub(crate) mod cron;
 pub(crate) mod deeds;
 pub(crate) mod doctor;
+pub(crate) mod entity;
 pub(crate) mod error;
 pub(crate) mod failures;
 pub(crate) mod figures;

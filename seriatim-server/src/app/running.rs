@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::store::{LaneQuery, LaneStage, LaneView, QueueStats};
+use seriatim::text::one_line;
 use seriatim::{
     Timestamp,
     store::{NodeId, Store},
@@ -20,6 +21,17 @@ const LONG: Duration = Duration::from_secs(3_600);
 pub(crate) struct Running {
     pub(crate) queue: Arc<str>,
     pub(crate) lane: LaneView,
+}
+
+impl Running {
+    /// What people call it: by its key, if it has one.
+    pub(crate) fn name(&self) -> String {
+        let (queue, lane) = (&self.queue, &self.lane);
+        match lane.key.as_deref() {
+            Some(key) => format!("key {:?} of {queue}", one_line(key)),
+            None => format!("lane {} of {queue}", lane.lane),
+        }
+    }
 }
 
 /// At most `lanes_max` claimed lanes of each queue that has any, the oldest.

@@ -1,7 +1,7 @@
 //! `seriatim lanes`: lists and shows lanes, and acts on one.
 
 use clap::{Args, Subcommand};
-use seriatim::store::{JobView, LaneAction, LaneSelection, LaneView, Page};
+use seriatim::store::{LaneAction, LaneSelection, LaneView, Page, QueueView};
 use seriatim::{
     Queue, Timestamp,
     store::{LaneId, Store},
@@ -9,18 +9,17 @@ use seriatim::{
 
 use super::args::{Common, PageArgs, Yes};
 use super::jobs;
+use super::lane_text;
 use super::tones::lane_state;
+use crate::app::entity::Entity;
 use crate::app::error::Error;
 use crate::app::find;
 use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
-use crate::app::lane_jobs::{self, LaneJobs};
+use crate::app::lane_jobs;
 use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, SCAN_MAX};
 use crate::app::lanes as actions;
 use crate::app::range::By;
-use crate::app::reported::Reported;
-use crate::base::text::{count, failures, one_line, retries_in_words};
-use crate::base::time::{absolute, relative};
-use crate::cli::output::fields::Fields;
+use crate::base::text::{count, failures, one_line};
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, hint, say, say_json};
 use crate::protocol::document::{self, Done};
@@ -133,7 +132,7 @@ impl Lanes {
         self.common
             .store
             .using(async |store| {
-                let queue = find::queue(&*store, &self.queue).await?.queue;
+                let queue = find::queue(&*store, &self.queue).await?;
                 match &self.action {
                     None => self.list(&*store).await,
                     Some(Action::Show { key }) => self.show(&*store, &queue, key).await,
@@ -192,26 +191,20 @@ impl Lanes {
         Ok(lane_pages::page(store, wanted).await?)
     }
 
-    async fn show(&self, store: &dyn Store, queue: &Queue, key: &str) -> Result<(), Failure> {
+    async fn show(&self, store: &dyn Store, queue: &QueueView, key: &str) -> Result<(), Failure> {
         let Some(lane) = find::known_lane(store, &self.queue, key).await? else {
-            return self.show_ended(store, queue, key).await;
+            return self.show_ended(store, &queue.queue, key).await;
         };
         let most = (!self.common.json).then_some(TABLE_PAYLOAD_BYTES_MAX);
-        let LaneJobs { claimed, waiting, next } =
-            lane_jobs::of(store, &self.queue, key, None, most).await?;
+        let entity = Entity::read(store, queue, lane, most).await?;
         if self.common.json {
+            let Entity { lane, jobs, why, .. } = entity;
             let lane = document::Lane::of_queue(lane, self.queue.as_str().into());
-            say_json(&lane.with_jobs(claimed, waiting));
+            say_json(&lane.in_full(&why, jobs.claimed, jobs.waiting));
             return Ok(());
         }
-        let now = store.now().await?;
-        say(in_full(&self.queue, &lane, now).render());
-        for (what, jobs) in [("claimed", &claimed), ("waiting", &waiting)] {
-            if !jobs.is_empty() {
-                say(format!("\n{what}:\n{}", jobs_table(jobs, now).render(Terminal::of_stdout())));
-            }
-        }
-        if let Some(next) = next {
+        say(lane_text::in_full(&self.queue, &entity, Terminal::of_stdout()));
+        if let Some(next) = entity.jobs.next {
             hint(format!(
                 "more: `seriatim jobs --queue {0} --key {1} --state queued --by turn --after {0}/{next}`",
                 self.queue,
@@ -326,51 +319,6 @@ fn table(lanes: &[LaneView], now: Timestamp) -> Table {
             Cell::trouble(u64::from(lane.crashes), Tone::Warn),
             lane.node.as_ref().map_or("", |node| &*node.0).into(),
             Cell::toned(lane.error.as_deref().unwrap_or(""), Tone::Bad),
-        ]);
-    }
-    table
-}
-
-fn in_full(queue: &str, lane: &LaneView, now: Timestamp) -> Fields {
-    let mut fields = Fields::default();
-    let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
-    let reported = Reported::of(lane.progress.as_deref());
-    fields
-        .add("lane", format!("{} of {queue}", lane.lane))
-        .maybe("key", lane.key.as_deref())
-        .add("state", lane_state(lane, now).0)
-        .maybe("due", lane.due.map(when))
-        .add("priority", lane.priority.to_string())
-        .add("jobs", lane.jobs.to_string())
-        .add("retry count", retries_in_words(lane.retry_count))
-        .add("crashes", lane.crashes.to_string())
-        .maybe("held by", lane.node.as_ref().map(|node| &*node.0))
-        .maybe("token", lane.token.map(|token| token.to_string()))
-        .maybe("since", lane.claimed_at.map(when))
-        .maybe("lease until", lane.lease_until.map(when))
-        .maybe("progress", reported.progress)
-        .maybe("steps", reported.steps)
-        .maybe("error", lane.error.as_deref());
-    fields
-}
-
-fn jobs_table(jobs: &[JobView], now: Timestamp) -> Table {
-    let mut table = Table::new(&[
-        ("job", Column::Name),
-        ("score", Column::Number),
-        ("run at", Column::Name),
-        ("attempt", Column::Number),
-        ("task", Column::Text),
-        ("payload", Column::Text),
-    ]);
-    for job in jobs {
-        table.row(vec![
-            job.id.to_string().into(),
-            job.score.to_string().into(),
-            relative(now, job.run_at).into(),
-            job.attempt.to_string().into(),
-            job.task.as_deref().unwrap_or("").into(),
-            jobs::payload_cell(job),
         ]);
     }
     table

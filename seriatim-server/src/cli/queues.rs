@@ -4,20 +4,18 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use serde_json::Value;
-use seriatim::store::{LaneAction, NodeView, QueueView, delete_queue};
-use seriatim::{Mode, SharedStore, store::Store};
+use seriatim::store::{LaneAction, QueueView, delete_queue};
+use seriatim::{SharedStore, store::Store};
 
 use super::args::{Common, Yes};
-use super::tones::node_state;
+use super::queue_text::{self, state};
 use super::troubles;
 use crate::app::act;
 use crate::app::figures::Figures;
 use crate::app::find;
-use crate::app::queues::{all, one, with_figures, workers};
+use crate::app::queues::{all, one, with_figures};
 use crate::base::text::count;
 use crate::base::time::length;
-use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, say, say_json};
 use crate::protocol::document::{Done, QueueDeleted, QueuePaused};
@@ -255,64 +253,13 @@ fn row(view: &QueueView, figures: &Figures) -> Vec<Cell> {
     ]
 }
 
-fn state(view: &QueueView) -> &'static str {
-    match (view.paused, view.declared) {
-        (true, _) => "paused",
-        (false, true) => "open",
-        (false, false) => "open, undeclared",
-    }
-}
-
 async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> {
     if json {
         say_json(&one(store, name).await?);
         return Ok(());
     }
-    let (view, figures) = find::queue_with_figures(store, name).await?;
-    let stats = &figures.stats;
-    let nodes = workers(store, name).await?;
-    let settings = serde_json::to_value(&view.queue).unwrap_or_default();
-    let mut fields = Fields::default();
-    fields
-        .add("queue", name)
-        .add("state", state(&view))
-        .add("jobs", format!("{} in {}", stats.jobs, count(stats.lanes, "lane")))
-        .add("waiting", count(stats.waiting(), "lane"))
-        .add("running", count(figures.running(), "turn"))
-        .add("prefetched", count(figures.prefetched, "turn"))
-        .add("retrying", count(stats.retrying, "lane"))
-        .add("dead", count(stats.dead, "job"))
-        .add("processed", count(stats.processed, "job"))
-        .add("failed", count(stats.failed, "turn"))
-        .add("lag", length(stats.lag));
-    let now = store.now().await?;
-    let name = |node: &NodeView| format!("{} ({})", node.info.id, node_state(node, now).0);
-    let names: Vec<String> = nodes.iter().map(name).collect();
-    fields.add("nodes", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
-    fields.add("settings", lines_of(&settings, view.queue.mode));
-    say(fields.render());
-    troubles::say_all(&nodes, now, Some(&view.queue.name));
+    say(queue_text::in_full(store, name).await?);
     Ok(())
-}
-
-/// The settings that are set and apply to this mode, one per line, as in a configuration.
-fn lines_of(settings: &Value, mode: Mode) -> String {
-    let fields = settings.as_object().into_iter().flatten();
-    let says_something = |name: &str| match name {
-        "name" => false,
-        "merge" | "due" => mode == Mode::Accumulate,
-        "take" => mode == Mode::Fifo,
-        _ => true,
-    };
-    let set = fields.filter(|(name, value)| says_something(name) && !value.is_null());
-    set.map(|(name, value)| format!("{name} = {}", as_toml(value))).collect::<Vec<_>>().join("\n")
-}
-
-/// The value on one line: texts and numbers look the same in both, tables do not.
-fn as_toml(value: &Value) -> String {
-    let Some(fields) = value.as_object() else { return value.to_string() };
-    let field = |(name, value): (&String, &Value)| format!("{name} = {}", as_toml(value));
-    format!("{{ {} }}", fields.iter().map(field).collect::<Vec<_>>().join(", "))
 }
 
 async fn pause(store: &dyn Store, name: &str, paused: bool, json: bool) -> Result<(), Failure> {

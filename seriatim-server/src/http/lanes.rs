@@ -14,7 +14,7 @@ use super::limits::JOB_BYTES;
 use super::problem::Problem;
 use super::route::{Answer, Route, bytes_of};
 use super::state::Shared;
-use crate::app::lane_jobs::{self, LaneJobs};
+use crate::app::entity::Entity;
 use crate::app::lane_pages::{self, Filters, SCAN_MAX};
 use crate::app::range::By;
 use crate::app::{find, lanes};
@@ -35,7 +35,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/api/v1/queues/{queue}/running", Access::Read, running)
             .says("The claimed lanes of a queue: running, or prefetched by their node"),
         Route::get("/api/v1/queues/{queue}/lane", Access::Read, show)
-            .says("The lane of a key, with its claimed and waiting jobs"),
+            .says("The lane of a key: why it waits, its claimed and its waiting jobs"),
         Route::post("/api/v1/queues/{queue}/lane/pause", Access::Operate, pause)
             .says("Stops claims of a lane; a running turn goes on to its end"),
         Route::post("/api/v1/queues/{queue}/lane/resume", Access::Operate, resume)
@@ -155,12 +155,13 @@ async fn show(
     Query(OfKey { key }): Query<OfKey>,
 ) -> Result<Answer<Lane>, Problem> {
     let store = &*app.store;
-    find::queue(store, &queue).await?;
+    let view = find::queue(store, &queue).await?;
     let lane = find::lane(store, &queue, &key).await?;
-    let LaneJobs { claimed, waiting, .. } = lane_jobs::of(store, &queue, &key, None, None).await?;
-    let jobs = claimed.iter().chain(&waiting);
-    let bytes = jobs.map(bytes_of).sum();
-    let document = move || Lane::of_queue(lane, queue.into()).with_jobs(claimed, waiting);
+    let entity = Entity::read(store, &view, lane, None).await?;
+    let bytes = entity.jobs.claimed.iter().chain(&entity.jobs.waiting).map(bytes_of).sum();
+    let Entity { lane, jobs, why, .. } = entity;
+    let document =
+        move || Lane::of_queue(lane, queue.into()).in_full(&why, jobs.claimed, jobs.waiting);
     Answer::written(bytes, document).await
 }
 

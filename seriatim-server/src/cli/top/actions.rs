@@ -8,7 +8,7 @@ use seriatim::{SharedStore, store::LaneId};
 
 use crate::app::act::{self, Bulk};
 use crate::app::running::Running;
-use crate::base::text::{count, one_line};
+use crate::base::text::count;
 use crate::cli::deed::Book;
 use crate::cli::output::Failure;
 
@@ -24,12 +24,7 @@ pub(super) enum Action {
 
 impl Action {
     pub(super) fn on_lane(one: &Running, action: LaneAction) -> Self {
-        let (queue, lane) = (&one.queue, one.lane.lane);
-        let name = match one.lane.key.as_deref() {
-            Some(key) => format!("key {:?} of {queue}", one_line(key)),
-            None => format!("lane {lane} of {queue}"),
-        };
-        Self::Lane(queue.clone(), lane, name, action)
+        Self::Lane(one.queue.clone(), one.lane.lane, one.name(), action)
     }
 
     /// The confirmation question.

@@ -4,9 +4,10 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
-use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState};
+use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState, Wrap};
 use seriatim::store::NodeView;
 
+use super::detail::Detail;
 use super::sample::{Sample, Shown, Why};
 use super::state::{Pane, State};
 use crate::app::figures::Figures;
@@ -24,10 +25,14 @@ const NODE_COLUMNS_MIN: usize = 8;
 const NODES_MAX: usize = 4;
 /// Narrower screens leave out some columns, to keep room for names.
 const WIDE: u16 = 80;
-const HELP: &str = "q quit  ? keys  Tab list  \u{2191}\u{2193} choose  p pause  r retry  m requeue";
+const HELP: &str =
+    "q quit  ? keys  Tab list  \u{2191}\u{2193} choose  Enter look  / filter  p pause  r retry";
+const HELP_IN_FULL: &str = "Esc back  ? keys  \u{2191}\u{2193} scroll  p pause  r retry  m requeue";
 const KEYS: &str = "\
 Tab        the other list: queues, lanes
-\u{2191} \u{2193} k j    choose a row
+\u{2191} \u{2193} k j    choose a row; in the details: scroll
+Enter      the chosen queue or lane in full; again or Esc: back
+/          show only rows that contain a text; Enter keeps it, Esc removes it
 p          pause the queue or lane; resume it
 r          make all of the queue, or the lane, due now
 m          send the dead jobs of the queue back to it
@@ -47,25 +52,42 @@ pub(super) fn draw(frame: &mut Frame, state: &mut State) {
     ])
     .areas(frame.area());
     let styles = Styles { colour: state.colour };
-    match &state.sample {
-        _ if state.shows_keys => {
-            frame.render_widget(Paragraph::new(KEYS).block(titled(" keys ")), frame.area());
-            return;
-        }
-        None => frame.render_widget(Paragraph::new("looking at the store …"), queues),
-        Some(sample) => {
-            frame.render_widget(Paragraph::new(headline(&state.store, sample)), head);
+    if state.shows_keys {
+        frame.render_widget(Paragraph::new(KEYS).block(titled(" keys ")), frame.area());
+        return;
+    }
+    if let Some(sample) = &state.sample {
+        frame.render_widget(Paragraph::new(headline(&state.store, sample)), head);
+    }
+    match (&state.detail, &state.sample) {
+        (Some(detail), _) => draw_detail(frame, queues.union(lanes).union(node), detail),
+        (None, None) => frame.render_widget(Paragraph::new("looking at the store …"), queues),
+        (None, Some(sample)) => {
             draw_queues(frame, queues, state, sample, styles);
             draw_lanes(frame, lanes, state, sample, styles);
             draw_nodes(frame, node, sample, styles);
         }
     }
-    let line = match (&state.asked, &state.said) {
+    frame.render_widget(Paragraph::new(last_line(state)).style(bold()), foot);
+}
+
+fn last_line(state: &State) -> String {
+    let help = if state.detail.is_some() { HELP_IN_FULL } else { HELP };
+    match (&state.asked, &state.said) {
         (Some(action), _) => format!("{} y / n", action.question()),
-        (None, Some(said)) => format!("{}   {HELP}", one_line(said)),
-        (None, None) => HELP.to_owned(),
-    };
-    frame.render_widget(Paragraph::new(line).style(bold()), foot);
+        _ if state.filter.is_typed => {
+            format!("/{}\u{2581}   Enter keep  Esc remove", one_line(state.filter.text()))
+        }
+        (None, Some(said)) => format!("{}   {help}", one_line(said)),
+        (None, None) => help.to_owned(),
+    }
+}
+
+/// Lines that are too long go on below.
+fn draw_detail(frame: &mut Frame, area: Rect, detail: &Detail) {
+    let lines = detail.text().lines().skip(detail.above).map(|line| Line::from(one_line(line)));
+    let text = Paragraph::new(lines.collect::<Vec<_>>()).wrap(Wrap { trim: false });
+    frame.render_widget(text.block(titled(detail.target.title())), area);
 }
 
 /// Styles that respect `NO_COLOR`.
@@ -128,13 +150,21 @@ fn headline(store: &str, sample: &Sample) -> String {
     )
 }
 
-fn titled(title: &'static str) -> Block<'static> {
-    Block::new().borders(Borders::TOP).title(title)
+fn titled(title: impl Into<String>) -> Block<'static> {
+    Block::new().borders(Borders::TOP).title(title.into())
+}
+
+/// A title with the filter.
+fn filtered(what: &str, state: &State) -> String {
+    match state.filter.text() {
+        "" => format!(" {what} "),
+        text => format!(" {what}: /{} ", one_line(text)),
+    }
 }
 
 fn draw_queues(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, styles: Styles) {
     let (is_wide, narrow) = (area.width >= WIDE, [0, 1, 2, 3, 4, 5, 6]);
-    let rows = sample.queues.iter().map(|of| {
+    let rows = state.queues().map(|of| {
         let rates = state.before.as_ref().and_then(|before| sample.rates(before, &of.stats));
         let troubles = troubles::of(&sample.nodes, sample.now);
         let mut queues = troubles.filter_map(|(_, trouble)| trouble.queue.as_deref());
@@ -157,7 +187,7 @@ fn draw_queues(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, st
     let names = ["queue", "mode"].map(|name| styles.cell(name, Tone::Faint));
     let table = Table::new(rows, fitting(widths, is_wide, &narrow))
         .header(Row::new(fitting(names.into_iter().chain(head), is_wide, &narrow)))
-        .block(titled(" queues "))
+        .block(titled(filtered("queues", state)))
         .row_highlight_style(chosen(state.pane == Pane::Queues));
     let mut chosen = TableState::new().with_selected(state.queue_row());
     frame.render_stateful_widget(table, area, &mut chosen);
@@ -228,9 +258,9 @@ fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, sty
     ];
     let head = ["", "queue", "key", "state", " jobs", "failed", "error, progress"];
     let head = head.map(|name| styles.cell(name, Tone::Faint));
-    let table = Table::new(sample.lanes.iter().map(row), fitting(widths, is_wide, &narrow))
+    let table = Table::new(state.lanes().map(row), fitting(widths, is_wide, &narrow))
         .header(Row::new(fitting(head, is_wide, &narrow)))
-        .block(titled(" lanes: stuck, slow, failing, claimed "))
+        .block(titled(filtered("lanes: stuck, slow, failing, claimed", state)))
         .row_highlight_style(chosen(state.pane == Pane::Lanes));
     let mut chosen = TableState::new().with_selected(state.lane_row());
     frame.render_stateful_widget(table, area, &mut chosen);
@@ -294,7 +324,8 @@ mod tests {
         let queue = Figures { stats, prefetched: 0 };
         let mut state = State::new("memory:".to_owned(), false);
         let (lanes, nodes) = (Vec::new(), Vec::new());
-        state.show(Sample { now: Timestamp::default(), queues: vec![queue], lanes, nodes });
+        let now = Timestamp::default();
+        state.show(Sample { now, queues: vec![queue], lanes, nodes }, None);
         let (narrow, wide) = (drawn(60, &mut state), drawn(80, &mut state));
         assert!(narrow.contains("order-changes") && narrow.contains("key "), "{narrow}");
         assert!(!narrow.contains("done/s") && wide.contains("done/s"), "{narrow}{wide}");

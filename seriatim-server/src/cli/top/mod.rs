@@ -1,7 +1,9 @@
 //! `seriatim top`: a dashboard in the terminal.
 
 mod actions;
+mod detail;
 mod draw;
+mod filter;
 mod sample;
 mod screen;
 mod state;
@@ -70,7 +72,7 @@ fn frame(shown: String, sample: Sample) -> Result<String, Failure> {
         false => FRAME,
     };
     let mut state = State::new(shown, false);
-    state.show(sample);
+    state.show(sample, None);
     let mut screen = Screen::new(TestBackend::new(size.0, size.1)).map_err(Failure::failed)?;
     screen.draw(|frame| draw::draw(frame, &mut state)).map_err(Failure::failed)?;
     let buffer = screen.backend().buffer();

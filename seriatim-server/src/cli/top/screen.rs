@@ -5,10 +5,11 @@ use std::time::Duration;
 use ratatui::crossterm::event::{self, Event};
 use seriatim::SharedStore;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 
 use std::sync::Arc;
 
+use super::detail::Target;
 use super::draw::draw;
 use super::sample::Sample;
 use super::state::{State, Step};
@@ -25,17 +26,24 @@ const EVENTS_MAX: usize = 64;
 /// What causes a new frame.
 enum Happened {
     Terminal(Event),
-    Sampled(Result<Box<Sample>, Failure>),
+    Sampled(Result<Box<Seen>, Failure>),
     Acted(Result<String, Failure>),
     ToldToStop,
+}
+
+/// The store, and what is looked at in full.
+struct Seen {
+    sample: Sample,
+    detail: Option<(Target, String)>,
 }
 
 /// Shows the store until the user quits. Restores the terminal, even after a panic.
 pub(super) async fn run(store: SharedStore, mut state: State, book: Book) -> Result<(), Failure> {
     let (sender, mut events) = mpsc::channel(EVENTS_MAX);
     let again = Arc::new(Notify::new());
+    let (look, looked_at) = watch::channel(None);
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(sample(store.clone(), sender.clone(), again.clone()));
+    tasks.spawn(sample(store.clone(), sender.clone(), again.clone(), looked_at));
     tasks.spawn(hear_signals(sender.clone()));
     let mut terminal = ratatui::try_init()
         .map_err(|e| Failure::failed(format!("the terminal cannot be used: {e}")))?;
@@ -50,6 +58,10 @@ pub(super) async fn run(store: SharedStore, mut state: State, book: Book) -> Res
             Some(Happened::Terminal(Event::Key(key))) => match state.key(key) {
                 Step::Quit => break Ok(()),
                 Step::Nothing => {}
+                Step::Look => {
+                    look.send_replace(state.detail.as_ref().map(|detail| detail.target.clone()));
+                    again.notify_one();
+                }
                 Step::Do(action) => {
                     let (store, sender, again) = (store.clone(), sender.clone(), again.clone());
                     let book = book.clone();
@@ -61,7 +73,7 @@ pub(super) async fn run(store: SharedStore, mut state: State, book: Book) -> Res
                 }
             },
             Some(Happened::Terminal(_)) => {}
-            Some(Happened::Sampled(Ok(sample))) => state.show(*sample),
+            Some(Happened::Sampled(Ok(seen))) => state.show(seen.sample, seen.detail),
             Some(Happened::Acted(Ok(said))) => state.said = Some(said),
             Some(Happened::Sampled(Err(failure)) | Happened::Acted(Err(failure))) => {
                 state.said = Some(failure.to_string());
@@ -73,10 +85,27 @@ pub(super) async fn run(store: SharedStore, mut state: State, book: Book) -> Res
     result
 }
 
-async fn sample(store: SharedStore, events: mpsc::Sender<Happened>, again: Arc<Notify>) {
+async fn sample(
+    store: SharedStore,
+    events: mpsc::Sender<Happened>,
+    again: Arc<Notify>,
+    looked_at: watch::Receiver<Option<Target>>,
+) {
+    let see = async || {
+        let target = looked_at.borrow().clone();
+        let detail = match target {
+            None => None,
+            Some(target) => {
+                let text = target.read(&*store).await?;
+                Some((target, text))
+            }
+        };
+        let sample = Sample::take(&*store).await?;
+        Ok(Box::new(Seen { sample, detail }))
+    };
     loop {
-        let sample = Sample::take(&*store).await.map(Box::new);
-        if events.send(Happened::Sampled(sample)).await.is_err() {
+        let seen = see().await;
+        if events.send(Happened::Sampled(seen)).await.is_err() {
             return;
         }
         let _ = tokio::time::timeout(INTERVAL, again.notified()).await;

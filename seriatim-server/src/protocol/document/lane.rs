@@ -1,5 +1,6 @@
 //! Lanes: one with or without its jobs, and a page of them.
 
+use std::fmt;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -46,6 +47,9 @@ pub(crate) struct Lane {
     /// Absent in listings of one queue
     #[serde(skip_serializing_if = "Option::is_none")]
     queue: Option<Arc<str>>,
+    /// Why its jobs wait, or who runs them, in words; absent in listings
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
     /// Claimed jobs; absent in listings
     #[serde(skip_serializing_if = "Option::is_none")]
     claimed: Option<Vec<Job>>,
@@ -72,6 +76,7 @@ impl From<LaneView> for Lane {
             lease_until: lane.lease_until.map(Time),
             reported: lane.progress.into(),
             queue: None,
+            why: None,
             claimed: None,
             waiting: None,
         }
@@ -83,9 +88,15 @@ impl Lane {
         Self { queue: Some(queue), ..lane.into() }
     }
 
-    pub(crate) fn with_jobs(self, claimed: Vec<JobView>, waiting: Vec<JobView>) -> Self {
+    pub(crate) fn in_full(
+        self,
+        why: &impl fmt::Display,
+        claimed: Vec<JobView>,
+        waiting: Vec<JobView>,
+    ) -> Self {
         let jobs = |jobs: Vec<JobView>| Some(jobs.into_iter().map(Job::from).collect());
-        Self { claimed: jobs(claimed), waiting: jobs(waiting), ..self }
+        let why = Some(why.to_string());
+        Self { why, claimed: jobs(claimed), waiting: jobs(waiting), ..self }
     }
 }
 

@@ -29,6 +29,7 @@ fn l12_one_job_and_an_array_are_pushed_and_equal_ones_merge() {
     let lane = api.get("/api/v1/queues/orders/lane?key=42").done();
     assert_eq!((&lane["jobs"], &lane["due"]), (&json!(2), &json!("2096-10-02T07:06:40Z")));
     assert_eq!(lane["waiting"][0]["score"], 7.5);
+    assert!(lane["why"].as_str().unwrap().starts_with("due in "), "{lane}");
     let again = json!({ "key": "1", "idempotency_key": "once" });
     api.post(PATH, &again).done();
     assert_eq!(api.post(PATH, &again).done()["jobs"][0]["status"], "duplicate");

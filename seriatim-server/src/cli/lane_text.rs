@@ -1,0 +1,73 @@
+//! A lane in full, as text: for `seriatim lanes show` and the details of `seriatim top`.
+
+use seriatim::Timestamp;
+use seriatim::store::{JobView, LaneView};
+
+use super::jobs;
+use super::tones::lane_state;
+use crate::app::entity::Entity;
+use crate::app::reported::Reported;
+use crate::app::why::Why;
+use crate::base::text::retries_in_words;
+use crate::base::time::{absolute, relative};
+use crate::cli::output::Terminal;
+use crate::cli::output::fields::Fields;
+use crate::cli::output::table::{Column, Table};
+
+/// The lane, and a table of its claimed and its waiting jobs.
+pub(super) fn in_full(queue: &str, entity: &Entity, terminal: Terminal) -> String {
+    let Entity { lane, jobs, why, now } = entity;
+    let mut text = fields(queue, lane, why, *now).render();
+    for (what, jobs) in [("claimed", &jobs.claimed), ("waiting", &jobs.waiting)] {
+        if !jobs.is_empty() {
+            text += &format!("\n\n{what}:\n{}", table(jobs, *now).render(terminal));
+        }
+    }
+    text
+}
+
+fn fields(queue: &str, lane: &LaneView, why: &Why, now: Timestamp) -> Fields {
+    let mut fields = Fields::default();
+    let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
+    let reported = Reported::of(lane.progress.as_deref());
+    fields
+        .add("lane", format!("{} of {queue}", lane.lane))
+        .maybe("key", lane.key.as_deref())
+        .add("state", lane_state(lane, now).0)
+        .add("why", why.to_string())
+        .maybe("due", lane.due.map(when))
+        .add("priority", lane.priority.to_string())
+        .add("jobs", lane.jobs.to_string())
+        .add("retry count", retries_in_words(lane.retry_count))
+        .add("crashes", lane.crashes.to_string())
+        .maybe("held by", lane.node.as_ref().map(|node| &*node.0))
+        .maybe("token", lane.token.map(|token| token.to_string()))
+        .maybe("since", lane.claimed_at.map(when))
+        .maybe("lease until", lane.lease_until.map(when))
+        .maybe("progress", reported.progress)
+        .maybe("steps", reported.steps)
+        .maybe("error", lane.error.as_deref());
+    fields
+}
+
+fn table(jobs: &[JobView], now: Timestamp) -> Table {
+    let mut table = Table::new(&[
+        ("job", Column::Name),
+        ("score", Column::Number),
+        ("run at", Column::Name),
+        ("attempt", Column::Number),
+        ("task", Column::Text),
+        ("payload", Column::Text),
+    ]);
+    for job in jobs {
+        table.row(vec![
+            job.id.to_string().into(),
+            job.score.to_string().into(),
+            relative(now, job.run_at).into(),
+            job.attempt.to_string().into(),
+            job.task.as_deref().unwrap_or("").into(),
+            jobs::payload_cell(job),
+        ]);
+    }
+    table
+}
