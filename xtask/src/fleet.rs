@@ -1,15 +1,14 @@
 //! `cargo xtask fleet`: what a push costs the server while many queues are idle in several engines.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Child;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use seriatim_testkit::{Mysql, Postgres, Redis, free_port};
+use seriatim_testkit::free_port;
 
+use crate::serving::{Serving, ask, wait_for, with_server, write};
 use crate::{Failure, cargo, files, step};
 
 const PAGE: &str = "docs/performance.md";
@@ -54,7 +53,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
         );
         for (engines, queues) in options.shapes() {
             step::announce(&format!("{store}, {engines} engines, {queues} queues"));
-            let cost = measure(root, store, engines, queues)?;
+            let cost = with_server(store, |url| measure(root, url, engines, queues))?;
             let row = format!(
                 "| {engines} | {queues} | {:.1} | {:.2} |\n",
                 cost.idle_a_second, cost.push
@@ -109,48 +108,18 @@ fn parse(args: &[&str]) -> Result<Options, Failure> {
     Ok(options)
 }
 
-fn measure(root: &Path, store: &str, engines: usize, queues: usize) -> Result<Cost, String> {
-    match store {
-        "postgres" => {
-            let server = Postgres::start()?;
-            measure_at(root, &server.url(), engines, queues)
-        }
-        "mysql" => {
-            let server = Mysql::start()?;
-            measure_at(root, &server.url(), engines, queues)
-        }
-        _ => {
-            let server = Redis::start()?;
-            measure_at(root, &server.url(), engines, queues)
-        }
-    }
-}
-
-/// Processes of `seriatim serve`, killed on drop.
-struct Fleet(Vec<Child>);
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        for process in &mut self.0 {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-    }
-}
-
-fn measure_at(root: &Path, url: &str, engines: usize, queues: usize) -> Result<Cost, String> {
+fn measure(root: &Path, url: &str, engines: usize, queues: usize) -> Result<Cost, String> {
     let folder = root.join("target/fleet");
-    fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let port = free_port()?;
-    let mut fleet = Fleet(Vec::new());
+    let mut fleet = Serving::default();
     let worker = write(&folder, "engine.toml", &config(url, queues))?;
     let pusher = format!("[store]\nurl = \"{url}\"\n[http]\nlisten = \"127.0.0.1:{port}\"\n");
     let pusher = write(&folder, "pusher.toml", &pusher)?;
     // First alone: it makes the tables.
-    fleet.0.push(serve(root, &pusher, &[])?);
+    fleet.start(root, &pusher, &[])?;
     wait_for(port)?;
     for _ in 0..engines {
-        fleet.0.push(serve(root, &worker, &["--no-http"])?);
+        fleet.start(root, &worker, &["--no-http"])?;
     }
     sleep(START + START_OF_EACH * engines as u32);
     let of_fleet: Vec<u32> = fleet.0.iter().map(Child::id).collect();
@@ -160,7 +129,7 @@ fn measure_at(root: &Path, url: &str, engines: usize, queues: usize) -> Result<C
     let idle_a_second = (cpu()? - before) / IDLE.as_secs_f64();
     let (before, started) = (cpu()?, Instant::now());
     for _ in 0..PUSHES {
-        push(port)?;
+        ask(port, "/api/v1/queues/q0/jobs", Some(r#"{"payload":{}}"#))?;
         sleep(PAUSE);
     }
     let took = started.elapsed().as_secs_f64();
@@ -176,49 +145,6 @@ fn config(url: &str, queues: usize) -> String {
         ));
     }
     text
-}
-
-fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, String> {
-    let path = folder.join(name);
-    fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(path)
-}
-
-fn serve(root: &Path, config: &Path, args: &[&str]) -> Result<Child, String> {
-    let mut command = Command::new(root.join("target/release/seriatim"));
-    command.arg("serve").args(args).arg("--config").arg(config);
-    command.env("SERIATIM_LOG", "error").stdin(Stdio::null()).stdout(Stdio::null());
-    command.spawn().map_err(|e| format!("seriatim serve: {e}"))
-}
-
-fn wait_for(port: u16) -> Result<(), String> {
-    let until = Instant::now() + START;
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if Instant::now() > until {
-            return Err(format!("no answer on port {port} after {START:?}"));
-        }
-        sleep(Duration::from_millis(20));
-    }
-    Ok(())
-}
-
-fn push(port: u16) -> Result<(), String> {
-    let failed = |e: std::io::Error| format!("a push: {e}");
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
-    let body = r#"{"payload":{}}"#;
-    write!(
-        stream,
-        "POST /api/v1/queues/q0/jobs HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\nConnection: close\r\n\
-         Content-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .map_err(failed)?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).map_err(failed)?;
-    match answer.split(' ').nth(1) {
-        Some(status) if status.starts_with('2') => Ok(()),
-        _ => Err(format!("a push was answered: {answer}")),
-    }
 }
 
 /// The CPU time of all processes below this one, except for those of the fleet and what they started.

@@ -15,10 +15,12 @@ mod fuzz;
 mod measured;
 mod names;
 mod packages;
+mod pages;
 mod peers;
 mod screenshots;
 mod seeds;
 mod servers;
+mod serving;
 mod simulate;
 mod step;
 mod test;
@@ -58,6 +60,8 @@ Developer commands of Seriatim.
                                 our own figures on each store, beside the bare limit of its database
     cargo xtask fleet [--engines N] [--queues N] [--store NAME]... [--write]
                                 what a push costs the server while many queues are idle in several engines
+    cargo xtask pages [--jobs N] [--store NAME]... [--write]
+                                times and sizes of the dashboard's pages with many jobs in the store
     cargo xtask bench-peers [--jobs N] [--rounds N] [--only GROUP] [--write]
                                 measures graphile-worker (Node and Rust), pg-boss, apalis, BullMQ,
                                 Sidekiq and Seriatim, in turns on the same servers
@@ -116,6 +120,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["bench-peers", rest @ ..] => peers::run(&root(), rest)?,
         ["bench", rest @ ..] => bench::run(&root(), rest)?,
         ["fleet", rest @ ..] => fleet::run(&root(), rest)?,
+        ["pages", rest @ ..] => pages::run(&root(), rest)?,
         ["screenshots"] => screenshots::run(&root())?,
         ["servers"] => servers::run()?,
         ["help" | "--help" | "-h"] | [] => print!("{HELP}"),

@@ -1,0 +1,95 @@
+//! Processes of `seriatim serve`, for measurements.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use seriatim_testkit::{Mysql, Postgres, Redis};
+
+/// For a server to start.
+const START: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Killed on drop.
+#[derive(Default)]
+pub(crate) struct Serving(pub(crate) Vec<Child>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        for process in &mut self.0 {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Serving {
+    /// Starts one more, of the release build.
+    pub(crate) fn start(
+        &mut self,
+        root: &Path,
+        config: &Path,
+        args: &[&str],
+    ) -> Result<(), String> {
+        let mut command = Command::new(root.join("target/release/seriatim"));
+        command.arg("serve").args(args).arg("--config").arg(config);
+        command.env("SERIATIM_LOG", "error").stdin(Stdio::null()).stdout(Stdio::null());
+        self.0.push(command.spawn().map_err(|e| format!("seriatim serve: {e}"))?);
+        Ok(())
+    }
+}
+
+/// With a private server of this name and its URL.
+pub(crate) fn with_server<T>(
+    store: &str,
+    run: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, String> {
+    match store {
+        "postgres" => run(&Postgres::start()?.url()),
+        "mysql" => run(&Mysql::start()?.url()),
+        _ => run(&Redis::start()?.url()),
+    }
+}
+
+pub(crate) fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, String> {
+    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let path = folder.join(name);
+    fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(path)
+}
+
+pub(crate) fn wait_for(port: u16) -> Result<(), String> {
+    let until = Instant::now() + START;
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if Instant::now() > until {
+            return Err(format!("no answer on port {port} after {START:?}"));
+        }
+        sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// The body of the answer; an error unless its status is one of 200 to 399.
+pub(crate) fn ask(port: u16, what: &str, body: Option<&str>) -> Result<String, String> {
+    let failed = |e: std::io::Error| format!("{what}: {e}");
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
+    let method = if body.is_some() { "POST" } else { "GET" };
+    let body = body.unwrap_or_default();
+    write!(
+        stream,
+        "{method} {what} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .map_err(failed)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map_err(failed)?;
+    match (answer.split(' ').nth(1), answer.split_once("\r\n\r\n")) {
+        (Some(status), Some((_, body))) if status.starts_with(['2', '3']) => Ok(body.to_owned()),
+        _ => Err(format!("{what} was answered: {answer}")),
+    }
+}
