@@ -62,11 +62,12 @@ pub(crate) fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, St
     Ok(path)
 }
 
+/// Until it is ready to work.
 pub(crate) fn wait_for(port: u16) -> Result<(), String> {
     let until = Instant::now() + START;
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+    while let Err(why) = ask(port, "/ready", None) {
         if Instant::now() > until {
-            return Err(format!("no answer on port {port} after {START:?}"));
+            return Err(format!("not ready after {START:?}: {why}"));
         }
         sleep(LOOK);
     }

@@ -1,11 +1,8 @@
 //! Actions that need several calls of the store.
 
+use seriatim::limits::PAGE_ROWS_MAX;
+use seriatim::store::Store;
 use seriatim::store::{Act, Acted, LaneAction, LaneId, LaneQuery, LaneSelection, Selected};
-use seriatim::{SharedStore, store::Store};
-use tokio::task::JoinSet;
-
-/// Concurrent actions on lanes that need one call each.
-const CALLS_MAX: usize = 64;
 
 /// An action, repeated while the store has more to do.
 #[derive(Clone)]
@@ -44,10 +41,10 @@ pub(crate) async fn on_failed(
 }
 
 /// Deletes what waits in a queue. Of how many lanes.
-pub(crate) async fn drain(store: &SharedStore, queue: &str) -> seriatim::Result<u64> {
+pub(crate) async fn drain(store: &dyn Store, queue: &str) -> seriatim::Result<u64> {
     let (queue_name, lanes) = (queue.into(), LaneSelection::All);
     let act = Act { now: None, queue: queue_name, lanes, action: LaneAction::Delete };
-    let count = repeat(&**store, Bulk::Act(act)).await?;
+    let count = repeat(store, Bulk::Act(act)).await?;
     // Behind many lanes that run the calls above reach no others.
     Ok(count + on_all(store, queue, LaneAction::Delete).await?)
 }
@@ -57,7 +54,7 @@ pub(crate) async fn drain(store: &SharedStore, queue: &str) -> seriatim::Result<
 /// One call reaches the oldest lanes only, and those stay: the next would reach the same ones. So
 /// a larger queue is walked through page by page.
 pub(crate) async fn on_all(
-    store: &SharedStore,
+    store: &dyn Store,
     queue: &str,
     action: LaneAction,
 ) -> seriatim::Result<u64> {
@@ -66,11 +63,11 @@ pub(crate) async fn on_all(
     if !acted.more {
         return Ok(acted.count);
     }
-    let (mut count, mut after) = (0, None);
+    let (mut count, mut after, rows_max) = (0, None, PAGE_ROWS_MAX);
     loop {
-        let page = store.lanes(LaneQuery { after, ..LaneQuery::new(queue) }).await?;
+        let page = store.lanes(LaneQuery { after, rows_max, ..LaneQuery::new(queue) }).await?;
         let lanes: Vec<LaneId> = page.rows.iter().map(|lane| lane.lane).collect();
-        count += on_lanes(store, queue, &lanes, action).await?;
+        count += on_lanes(store, queue, lanes, action).await?;
         after = page.next;
         if after.is_none() {
             return Ok(count);
@@ -78,24 +75,16 @@ pub(crate) async fn on_all(
     }
 }
 
-/// Acts on each of these lanes.
+/// Acts on these lanes, at most as many as one call may.
 pub(crate) async fn on_lanes(
-    store: &SharedStore,
+    store: &dyn Store,
     queue: &str,
-    lanes: &[LaneId],
+    lanes: Vec<LaneId>,
     action: LaneAction,
 ) -> seriatim::Result<u64> {
-    let mut count = 0;
-    for lanes in lanes.chunks(CALLS_MAX) {
-        let mut calls = JoinSet::new();
-        for lane in lanes {
-            let (store, lanes) = (store.clone(), LaneSelection::Lane(*lane));
-            let request = Act { now: None, queue: queue.into(), lanes, action };
-            calls.spawn(async move { store.act(request).await });
-        }
-        for result in calls.join_all().await {
-            count += result?.count;
-        }
+    if lanes.is_empty() {
+        return Ok(0);
     }
-    Ok(count)
+    let lanes = LaneSelection::Lanes(lanes);
+    Ok(store.act(Act { now: None, queue: queue.into(), lanes, action }).await?.count)
 }

@@ -1,7 +1,7 @@
 //! `seriatim lanes`: lists and shows lanes, and acts on one.
 
 use clap::{Args, Subcommand};
-use seriatim::store::{LaneAction, LaneSelection, LaneView, Page, QueueView};
+use seriatim::store::{LaneAction, LaneView, Page, QueueView};
 use seriatim::{
     Queue, Timestamp,
     store::{LaneId, Store},
@@ -18,6 +18,7 @@ use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
 use crate::app::lane_jobs;
 use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, SCAN_MAX};
 use crate::app::lanes as actions;
+use crate::app::lanes::OneLane;
 use crate::app::range::By;
 use crate::base::text::{count, failures, one_line};
 use crate::cli::output::table::{Cell, Column, Table, Tone};
@@ -248,9 +249,9 @@ impl Lanes {
         which: &Which,
         action: LaneAction,
     ) -> Result<(), Failure> {
-        let keys = which.keys.iter().map(|key| LaneSelection::Key(key.clone()));
+        let keys = which.keys.iter().map(|key| OneLane::Key(key.clone()));
         let mut done = 0;
-        for lanes in keys.chain(which.lane.map(LaneSelection::Lane)) {
+        for lanes in keys.chain(which.lane.map(OneLane::Lane)) {
             let acted = actions::act(store, &self.queue, lanes, action).await;
             acted.map_err(|error| broken_off(error, done))?;
             done += 1;
@@ -271,9 +272,9 @@ impl Lanes {
     }
 
     async fn release(&self, store: &dyn Store, which: &Which) -> Result<(), Failure> {
-        let keys = which.keys.iter().cloned().map(LaneSelection::Key);
+        let keys = which.keys.iter().cloned().map(OneLane::Key);
         let mut done = 0;
-        for lane in keys.chain(which.lane.map(LaneSelection::Lane)) {
+        for lane in keys.chain(which.lane.map(OneLane::Lane)) {
             let released = actions::release(store, &self.queue, lane).await;
             released.map_err(|error| broken_off(error, done))?;
             done += 1;

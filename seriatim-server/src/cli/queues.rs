@@ -113,7 +113,7 @@ impl Action {
             }
             Self::PerformAllNow { queue } => {
                 find::queue(&*store, &queue).await?;
-                let lanes = act::on_all(&store, &queue, LaneAction::RunNow).await?;
+                let lanes = act::on_all(&*store, &queue, LaneAction::RunNow).await?;
                 told(json, lanes, "is due now", "are due now");
                 Ok(())
             }
@@ -136,7 +136,7 @@ impl Action {
                 let (_, figures) = find::queue_with_figures(&*store, &queue).await?;
                 let lanes = count(figures.stats.lanes, "lane");
                 yes.confirm(&format!("deletes the waiting jobs in {lanes} of {queue}"))?;
-                told(json, act::drain(&store, &queue).await?, "is emptied", "are emptied");
+                told(json, act::drain(&*store, &queue).await?, "is emptied", "are emptied");
                 Ok(())
             }
             Self::BuryFailed { queue } => {

@@ -4,7 +4,7 @@ use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::PAGE_ROWS_MAX;
-use seriatim::store::{LaneAction, LaneSelection, LaneStage, LaneView};
+use seriatim::store::{LaneAction, LaneStage, LaneView};
 use seriatim::store::{LaneId, Store};
 
 use super::access::Access;
@@ -16,6 +16,7 @@ use super::route::{Answer, Route, bytes_of};
 use super::state::Shared;
 use crate::app::entity::Entity;
 use crate::app::lane_pages::{self, Filters, SCAN_MAX};
+use crate::app::lanes::OneLane;
 use crate::app::range::By;
 use crate::app::{find, lanes};
 use crate::protocol::document::{Done, Lane, Lanes};
@@ -186,10 +187,10 @@ async fn release(
 }
 
 impl Which {
-    fn chosen(self) -> Result<LaneSelection, Problem> {
+    fn chosen(self) -> Result<OneLane, Problem> {
         match (self.key, self.lane) {
-            (Some(key), None) => Ok(LaneSelection::Key(key)),
-            (None, Some(lane)) => Ok(LaneSelection::Lane(lane)),
+            (Some(key), None) => Ok(OneLane::Key(key)),
+            (None, Some(lane)) => Ok(OneLane::Lane(lane)),
             _ => Err(Problem::invalid("key", "name the lane: ?key=… or ?lane=…")),
         }
     }

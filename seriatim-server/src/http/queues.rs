@@ -139,7 +139,7 @@ async fn drain(
     Part(queue): Part<String>,
 ) -> Result<Answer<Done>, Problem> {
     find::queue(&*app.store, &queue).await?;
-    Ok(Answer::done(act::drain(&app.store, &queue).await?))
+    Ok(Answer::done(act::drain(&*app.store, &queue).await?))
 }
 
 async fn perform_all_now(
@@ -147,7 +147,7 @@ async fn perform_all_now(
     Part(queue): Part<String>,
 ) -> Result<Answer<Done>, Problem> {
     find::queue(&*app.store, &queue).await?;
-    Ok(Answer::done(act::on_all(&app.store, &queue, LaneAction::RunNow).await?))
+    Ok(Answer::done(act::on_all(&*app.store, &queue, LaneAction::RunNow).await?))
 }
 
 async fn set_paused(

@@ -20,6 +20,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_paused_queue_hands_nothing_over,
         a_paused_lane_hands_nothing_over,
         a_lane_paused_while_it_runs_stays_so_afterwards,
+        named_lanes_are_acted_on_at_once_and_those_of_other_queues_not_at_all,
         everything_can_be_made_due_now_in_order,
         a_held_lane_goes_on_when_resumed,
         what_has_failed_can_be_buried,
@@ -184,11 +185,37 @@ async fn a_lane_paused_while_it_runs_stays_so_afterwards(mut bench: Bench) {
     bench.queue(Mode::Fifo).await;
     bench.push_all(vec![job("a"), job("b")]).await;
     let turn = bench.one().await;
-    bench.act(LaneSelection::Lane(turn.lane), LaneAction::Pause).await;
+    bench.act(LaneSelection::Lanes(vec![turn.lane]), LaneAction::Pause).await;
     bench.done(&turn).await;
     assert_eq!(bench.nothing().await, None);
     bench.act(LaneSelection::All, LaneAction::Resume).await;
     assert_eq!(tags(&bench.one().await), ["b"]);
+}
+
+async fn named_lanes_are_acted_on_at_once_and_those_of_other_queues_not_at_all(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    bench.declare(Queue::fifo("other")).await;
+    let elsewhere = Job::new("other", &"o").unwrap().key("o");
+    let jobs = ["a", "b", "c", "d"].map(|key| loose(key).key(key));
+    bench.push_all(jobs.into_iter().chain([elsewhere]).collect()).await;
+    let lane = async |bench: &Bench, queue: &str, key: &str| {
+        let query = LaneQuery { key: Some(key.to_owned()), ..LaneQuery::new(queue) };
+        bench.store.lanes(query).await.unwrap().rows.remove(0).lane
+    };
+    let (a, c) = (lane(&bench, "q", "a").await, lane(&bench, "q", "c").await);
+    let foreign = lane(&bench, "other", "o").await;
+    let forged = LaneId { queue: a.queue, ..foreign };
+    let gone = LaneId { number: 999_999, ..a };
+    let named = LaneSelection::Lanes(vec![c, a, foreign, forged, gone, a]);
+    let hit = bench.act(named, LaneAction::Pause).await;
+    // A shard numbers its lanes itself, so that the forged one may be one of this queue.
+    assert!(hit == 2 || hit == 3, "{hit}");
+    assert_eq!(bench.claim(10).await.len() as u64, 4 - hit);
+    let request = bench.claim_request("other", 10);
+    assert_eq!(bench.claimed(request).await.turns.len(), 1);
+    assert_eq!(bench.act(LaneSelection::Lanes(Vec::new()), LaneAction::Delete).await, 0);
+    assert_eq!(bench.act(LaneSelection::Lanes(vec![a, c]), LaneAction::Delete).await, 2);
+    assert_eq!(bench.stats().await.lanes, 2);
 }
 
 async fn everything_can_be_made_due_now_in_order(mut bench: Bench) {

@@ -112,8 +112,8 @@ pub struct Act {
 pub enum LaneSelection {
     /// The lane of this key.
     Key(String),
-    /// This lane.
-    Lane(LaneId),
+    /// These lanes, as far as they are of this queue.
+    Lanes(Vec<LaneId>),
     /// Every lane.
     All,
     /// Every lane that failed and has not succeeded since.

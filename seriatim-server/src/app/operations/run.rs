@@ -150,11 +150,11 @@ async fn act(
         }
         (Found::TheseJobs(ids), _) => dead(&**store, wish, ids.into_iter()).await,
         (Found::TheseLanes(lanes), Some(action)) => {
-            Ok(on_lanes(store, &wish.queue, &lanes, action).await?)
+            Ok(on_lanes(&**store, &wish.queue, lanes, action).await?)
         }
         (Found::Lanes(found), Some(action)) => {
             let lanes = meant(&**store, &wish.queue, found, action, before).await?;
-            Ok(on_lanes(store, &wish.queue, &lanes, action).await?)
+            Ok(on_lanes(&**store, &wish.queue, lanes, action).await?)
         }
         (Found::Lanes(_) | Found::TheseLanes(_), None) => Ok(0),
     }

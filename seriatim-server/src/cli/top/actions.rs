@@ -73,7 +73,7 @@ impl Action {
                 Ok(format!("{queue} {}", if *paused { "is paused" } else { "goes on" }))
             }
             Self::PerformAllNow(queue) => {
-                let lanes = act::on_all(store, queue, LaneAction::RunNow).await?;
+                let lanes = act::on_all(&**store, queue, LaneAction::RunNow).await?;
                 Ok(format!("{} of {queue} made due", count(lanes, "lane")))
             }
             Self::RequeueAll(queue) => {
@@ -83,7 +83,7 @@ impl Action {
                 Ok(format!("{} of {queue} sent back", count(jobs, "job")))
             }
             Self::Lane(queue, lane, name, action) => {
-                let lanes = LaneSelection::Lane(*lane);
+                let lanes = LaneSelection::Lanes(vec![*lane]);
                 let acted = store
                     .act(Act { now: None, queue: queue.clone(), lanes, action: *action })
                     .await?;

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 
-use seriatim::store::{
-    Cancel, Cancelled, Command, JobState, LaneAction, LaneSelection, Selected, Selection,
-};
+use seriatim::store::{Cancel, Cancelled, Command, JobState, LaneAction, Selected, Selection};
 use seriatim::{JobId, Payload};
 
 use super::super::access::Access;
 use super::super::problem::Problem;
 use super::super::state::Shared;
+use crate::app::lanes::OneLane;
 use crate::app::operations::{self, Action, List, Wish};
 use crate::app::{act, cron, find, jobs, lanes, morgue, nodes};
 
@@ -24,7 +23,7 @@ pub(super) struct Deed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum On {
     Queue(String),
-    Lane { queue: String, lane: LaneSelection },
+    Lane { queue: String, lane: OneLane },
     Job(JobId),
     Dead { queue: String, job: JobId, payload: Option<String> },
     Cron { name: String, reason: Option<String> },
@@ -131,11 +130,11 @@ impl Deed {
             "job" => On::Job(job(needed("job")?)?),
             "lane" => {
                 let lane = match (fields.get("key"), text("lane")) {
-                    (_, Some(lane)) => LaneSelection::Lane(
+                    (_, Some(lane)) => OneLane::Lane(
                         lane.parse()
                             .map_err(|_| Problem::invalid("lane", "is not the id of a lane"))?,
                     ),
-                    (Some(key), None) => LaneSelection::Key(key.clone()),
+                    (Some(key), None) => OneLane::Key(key.clone()),
                     (None, None) => return Err(Problem::invalid("key", "this form names no lane")),
                 };
                 On::Lane { queue: needed("queue")?, lane }
@@ -164,9 +163,8 @@ impl Deed {
             On::Lane { queue, lane } => {
                 fields.push(("queue", queue.clone()));
                 match lane {
-                    LaneSelection::Key(key) => fields.push(("key", key.clone())),
-                    LaneSelection::Lane(lane) => fields.push(("lane", lane.to_string())),
-                    LaneSelection::All | LaneSelection::Failed => {}
+                    OneLane::Key(key) => fields.push(("key", key.clone())),
+                    OneLane::Lane(lane) => fields.push(("lane", lane.to_string())),
                 }
             }
             On::Dead { queue, job, payload } => {
@@ -185,9 +183,8 @@ impl Deed {
             On::Cron { name, .. } => format!("cron entry {name}"),
             On::Job(job) | On::Dead { job, .. } => format!("job {job}"),
             On::Operation(id) => format!("operation {id}"),
-            On::Lane { queue, lane: LaneSelection::Key(key) } => format!("{queue}: {key}"),
-            On::Lane { queue, lane: LaneSelection::Lane(lane) } => format!("{queue}: lane {lane}"),
-            On::Lane { queue, .. } => format!("lanes of {queue}"),
+            On::Lane { queue, lane: OneLane::Key(key) } => format!("{queue}: {key}"),
+            On::Lane { queue, lane: OneLane::Lane(lane) } => format!("{queue}: lane {lane}"),
         }
     }
 
@@ -228,14 +225,11 @@ impl Deed {
             (On::Lane { queue, lane }, "lane.delete") => {
                 let wish = Wish::new(Action::DeleteWaiting, queue.as_str());
                 match lane {
-                    LaneSelection::Key(key) => {
+                    OneLane::Key(key) => {
                         operations::refuse_running(store, queue, key).await?;
                         Some(Wish { key: Some(key.clone()), ..wish })
                     }
-                    LaneSelection::Lane(lane) => {
-                        Some(Wish { lanes: Some(List(vec![*lane])), ..wish })
-                    }
-                    LaneSelection::All | LaneSelection::Failed => None,
+                    OneLane::Lane(lane) => Some(Wish { lanes: Some(List(vec![*lane])), ..wish }),
                 }
             }
             _ => None,
@@ -345,7 +339,7 @@ mod tests {
                 ("job", _) => On::Job(job),
                 ("dead", _) => On::Dead { queue: queue(), job, payload: Some("{}".to_owned()) },
                 ("operation", _) => On::Operation("0-1".to_owned()),
-                (_, _) => On::Lane { queue: queue(), lane: LaneSelection::Key("a&b".to_owned()) },
+                (_, _) => On::Lane { queue: queue(), lane: OneLane::Key("a&b".to_owned()) },
             };
             let deed = Deed::new(kind.name, on).unwrap();
             let fields =

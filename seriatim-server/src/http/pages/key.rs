@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use seriatim::store::{JobState, LaneSelection, LaneState, QueueView};
+use seriatim::store::{JobState, LaneState, QueueView};
 
 use super::super::input::Query;
 use super::super::problem::Problem;
@@ -21,6 +21,7 @@ use crate::app::deeds::{self, Wanted};
 use crate::app::figures::Figures;
 use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
 use crate::app::lane_jobs::{self, LaneJobs};
+use crate::app::lanes::OneLane;
 use crate::app::operations::{self, Action};
 use crate::app::reported::Reported;
 use crate::app::why::{Around, Why};
@@ -205,7 +206,7 @@ fn buttons(visit: &Visit, view: &QueueView, key: &str, state: LaneState) -> Vec<
         LaneState::Held => &["lane.retry", "lane.bury", "lane.delete"],
         LaneState::Waiting => &["lane.retry", "lane.pause", "lane.bury", "lane.delete"],
     };
-    let lane = LaneSelection::Key(key.to_owned());
+    let lane = OneLane::Key(key.to_owned());
     button::all(visit, deeds, &On::Lane { queue: view.queue.name.clone(), lane })
 }
 

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use seriatim::Timestamp;
-use seriatim::store::{LaneSelection, LaneStage, LaneView, NodeView, QueueView};
+use seriatim::store::{LaneStage, LaneView, NodeView, QueueView};
 
 use super::super::input::Query;
 use super::super::limits::PAGE_ROWS_DEFAULT;
@@ -20,6 +20,7 @@ use super::row::LaneRow;
 use super::visit::{Visit, page};
 use crate::app::find;
 use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, Wanted};
+use crate::app::lanes::OneLane;
 use crate::app::queues;
 use crate::app::range::By;
 use crate::app::why::Around;
@@ -157,8 +158,8 @@ fn row(
 ) -> Row {
     let queue = view.queue.name.clone();
     let named = match &lane.key {
-        Some(key) => LaneSelection::Key(key.to_string()),
-        None => LaneSelection::Lane(lane.lane),
+        Some(key) => OneLane::Key(key.to_string()),
+        None => OneLane::Lane(lane.lane),
     };
     let base = &visit.frame.base;
     Row {

@@ -91,7 +91,13 @@ async fn l16_a_lane_is_shown_with_its_holder_and_what_waits() {
     assert_eq!(all(&lane["claimed"], "score"), [1.0, 2.0]);
     assert_eq!(all(&lane["waiting"], "payload"), [&serde_json::json!({ "version": 3 })]);
     let shown = house.text(&["lanes", "orders", "show", "order-1"]);
-    for part in ["why          runs on hand", "held by      hand-1", "claimed:", "waiting:", r#"{"version":3}"#] {
+    for part in [
+        "why          runs on hand",
+        "held by      hand-1",
+        "claimed:",
+        "waiting:",
+        r#"{"version":3}"#,
+    ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
 }

@@ -97,7 +97,10 @@ async fn act(work: &mut Work<'_>, request: &Act) -> Try<Acted> {
     let filter = match (&request.lanes, owner) {
         (LaneSelection::All, _) => String::new(),
         (LaneSelection::Key(key), _) => format!("AND k = {}", super::sql::text(key)),
-        (LaneSelection::Lane(lane), _) => format!("AND id = {}", lane.number),
+        (LaneSelection::Lanes(lanes), _) => {
+            let here = lanes.iter().filter(|lane| lane.queue == queue).map(|lane| lane.number);
+            format!("AND id IN ({})", list(here))
+        }
         (LaneSelection::Failed, Owner::Lane) => "AND retry >= 0".to_owned(),
         (LaneSelection::Failed, Owner::Job) => {
             let among =

@@ -64,11 +64,13 @@ impl Actions for Postgres {
     }
 
     async fn act(&self, request: Act) -> Result<Acted> {
-        let (which, key, lane) = match &request.lanes {
-            LaneSelection::All => (0, None, None),
-            LaneSelection::Key(key) => (1, Some(kept(key)), None),
-            LaneSelection::Lane(lane) => (2, None, Some(lane_number(*lane))),
-            LaneSelection::Failed => (3, None, None),
+        let (which, key, lanes): (_, _, Vec<i64>) = match &request.lanes {
+            LaneSelection::All => (0, None, Vec::new()),
+            LaneSelection::Key(key) => (1, Some(kept(key)), Vec::new()),
+            LaneSelection::Lanes(lanes) => {
+                (2, None, lanes.iter().copied().map(lane_number).collect())
+            }
+            LaneSelection::Failed => (3, None, Vec::new()),
         };
         let action = match request.action {
             LaneAction::Pause => 0,
@@ -79,7 +81,7 @@ impl Actions for Postgres {
         };
         let (now, queue) = (request.now.map(micros), kept(&request.queue));
         let params: super::pool::Params<'_> =
-            &[&now, &queue, &which, &key, &lane, &action, &ROWS_MAX];
+            &[&now, &queue, &which, &key, &lanes, &action, &ROWS_MAX];
         let row = self.pool.query_one(ACT, params).await?;
         self.ring(&Wake::of([&*request.queue]));
         acted(&row)

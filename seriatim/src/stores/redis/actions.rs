@@ -170,10 +170,11 @@ impl Redis {
             // No lane has an empty key; lanes without a key cannot be selected by key.
             LaneSelection::Key(key) if key.is_empty() => Vec::new(),
             LaneSelection::Key(key) => vec![format!("k{key}").into_bytes()],
-            LaneSelection::Lane(lane) if Shard::of_lane(*lane) == shard => {
-                vec![format!("n{}", lane.number).into_bytes()]
+            LaneSelection::Lanes(lanes) => {
+                let here = lanes.iter().filter(|lane| Shard::of_lane(**lane) == shard);
+                let numbers: BTreeSet<u64> = here.map(|lane| lane.number).collect();
+                numbers.into_iter().map(|number| format!("n{number}").into_bytes()).collect()
             }
-            LaneSelection::Lane(_) => Vec::new(),
             LaneSelection::All => {
                 return self.first_lanes("names", shard, most).await;
             }

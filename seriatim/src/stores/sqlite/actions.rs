@@ -198,29 +198,7 @@ impl Tx<'_> {
     }
 
     pub(super) fn act(&mut self, request: &Act) -> Result<Acted> {
-        let queue = self.known_queue(&request.queue)?;
-        let owner = queue.queue.mode.failure_belongs_to();
-        let most = Value::Integer(ACTION_ROWS_MAX as i64 + 1);
-        let number = Value::Integer(i64::from(queue.number));
-        let (filter, value) = match &request.lanes {
-            LaneSelection::All => ("?2 = ?2", Value::Integer(0)),
-            LaneSelection::Key(key) => ("key = ?2", Value::Text(key.clone())),
-            LaneSelection::Lane(lane) if lane.queue == queue.number => {
-                ("id = ?2", Value::Integer(lane.number as i64))
-            }
-            LaneSelection::Lane(_) => return Ok(Acted::default()),
-            LaneSelection::Failed if owner == Owner::Lane => {
-                ("retry >= 0 AND ?2 = ?2", Value::Integer(0))
-            }
-            // A failed job may be behind the slot, only in `exclusive`.
-            LaneSelection::Failed => (
-                "(retry >= 0 OR (n > 0 AND EXISTS (SELECT 1 FROM item WHERE lane = lane.id AND gen >= lane.open AND retry >= 0))) AND ?2 = ?2",
-                Value::Integer(0),
-            ),
-        };
-        let sql = format!("SELECT id FROM lane WHERE q = ?1 AND {filter} ORDER BY id LIMIT ?3");
-        let mut ids: Vec<i64> =
-            self.rows(&sql, params_from_iter([number, value, most]), |row| row.get(0))?;
+        let mut ids = self.chosen_lanes(request)?;
         let more = ids.len() > ACTION_ROWS_MAX;
         ids.truncate(ACTION_ROWS_MAX);
         let only_failed = request.lanes == LaneSelection::Failed;
@@ -229,6 +207,37 @@ impl Tx<'_> {
             count += u64::from(self.act_on(id, request.action, only_failed)?);
         }
         Ok(Acted { count, more })
+    }
+
+    /// The oldest first, one more than a call may act on.
+    fn chosen_lanes(&mut self, request: &Act) -> Result<Vec<i64>> {
+        let queue = self.known_queue(&request.queue)?;
+        let owner = queue.queue.mode.failure_belongs_to();
+        let most = Value::Integer(ACTION_ROWS_MAX as i64 + 1);
+        let number = Value::Integer(i64::from(queue.number));
+        let (filter, value) = match &request.lanes {
+            LaneSelection::Lanes(lanes) => {
+                let here = lanes.iter().filter(|lane| lane.queue == queue.number);
+                let numbers: Vec<u64> = here.map(|lane| lane.number).collect();
+                // The plus: these rows are looked up, not looked for among those of the queue.
+                (
+                    "+q = ?1 AND id IN (SELECT value FROM json_each(?2))",
+                    Value::Text(json(&numbers)?),
+                )
+            }
+            LaneSelection::All => ("q = ?1 AND ?2 = ?2", Value::Integer(0)),
+            LaneSelection::Key(key) => ("q = ?1 AND key = ?2", Value::Text(key.clone())),
+            LaneSelection::Failed if owner == Owner::Lane => {
+                ("q = ?1 AND retry >= 0 AND ?2 = ?2", Value::Integer(0))
+            }
+            // A failed job may be behind the slot, only in `exclusive`.
+            LaneSelection::Failed => (
+                "q = ?1 AND (retry >= 0 OR (n > 0 AND EXISTS (SELECT 1 FROM item WHERE lane = lane.id AND gen >= lane.open AND retry >= 0))) AND ?2 = ?2",
+                Value::Integer(0),
+            ),
+        };
+        let sql = format!("SELECT id FROM lane WHERE {filter} ORDER BY id LIMIT ?3");
+        self.rows(&sql, params_from_iter([number, value, most]), |row| row.get(0))
     }
 
     fn act_on(&mut self, id: i64, action: LaneAction, only_failed: bool) -> Result<bool> {

@@ -99,7 +99,7 @@ impl State {
         let chosen = |lane: &&Lane| match &request.lanes {
             LaneSelection::All => true,
             LaneSelection::Key(key) => lane.key.as_deref() == Some(key.as_str()),
-            LaneSelection::Lane(id) => lane.id == *id,
+            LaneSelection::Lanes(ids) => ids.contains(&lane.id),
             LaneSelection::Failed => has_failure(lane, owner),
         };
         let of_queue = self.lanes.values().filter(|lane| lane.id.queue == queue).filter(chosen);

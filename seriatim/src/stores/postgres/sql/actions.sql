@@ -145,27 +145,33 @@ BEGIN
 END $$;
 
 -- The lanes of a selection, locked. _which: 0 all, 1 by key, 2 by number, 3 with a failure.
-CREATE FUNCTION seriatim.select_lanes(_q seriatim.queue, _which int, _key text, _lane bigint,
+CREATE FUNCTION seriatim.select_lanes(_q seriatim.queue, _which int, _key text, _numbers bigint[],
   _rows_max int) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
   _lanes bigint[];
 BEGIN
-  SELECT coalesce(array_agg(number), '{}') INTO _lanes FROM (
-    SELECT l.number FROM seriatim.lane l
-    WHERE l.queue = _q.number AND l.number > 0 AND CASE _which WHEN 0 THEN true WHEN 1 THEN l.key = _key
-      WHEN 2 THEN l.number = _lane
-      ELSE CASE WHEN _q.mode = 1 THEN l.retry_count >= 0 ELSE EXISTS (
-        SELECT FROM seriatim.item i WHERE i.lane = l.number AND i.retry_count >= 0
-          AND NOT seriatim.owns(_q.mode, l.taken, i.closed, i.seq) OFFSET 0) END
-      END
-    ORDER BY l.number LIMIT _rows_max) x;
+  -- Those that are named are looked up; only the others are looked for.
+  IF _which = 1 THEN
+    _lanes := ARRAY(SELECT number FROM seriatim.lane WHERE queue = _q.number AND key = _key);
+  ELSIF _which = 2 THEN
+    _lanes := ARRAY(SELECT DISTINCT l.number FROM unnest(_numbers) w (number)
+      CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) l
+      WHERE l.number > 0 AND l.queue = _q.number ORDER BY l.number LIMIT _rows_max);
+  ELSE
+    _lanes := ARRAY(SELECT l.number FROM seriatim.lane l
+      WHERE l.queue = _q.number AND l.number > 0 AND CASE WHEN _which = 0 THEN true
+        WHEN _q.mode = 1 THEN l.retry_count >= 0 ELSE EXISTS (
+          SELECT FROM seriatim.item i WHERE i.lane = l.number AND i.retry_count >= 0
+            AND NOT seriatim.owns(_q.mode, l.taken, i.closed, i.seq) OFFSET 0) END
+      ORDER BY l.number LIMIT _rows_max);
+  END IF;
   PERFORM seriatim.lock_rows(_lanes);
   PERFORM seriatim.unpack(_lanes);
   RETURN _lanes;
 END $$;
 
 -- Actions: 0 pause, 1 resume, 2 run now, 3 bury, 4 delete.
-CREATE FUNCTION seriatim.act(_now bigint, _name text, _which int, _key text, _lane bigint, _action int,
+CREATE FUNCTION seriatim.act(_now bigint, _name text, _which int, _key text, _numbers bigint[], _action int,
   _rows_max int, OUT o_count bigint, OUT o_more boolean) LANGUAGE plpgsql AS $$
 DECLARE
   _t bigint := coalesce(_now, seriatim.clock());
@@ -173,7 +179,7 @@ DECLARE
   _lanes bigint[];
 BEGIN
   SELECT * INTO _q FROM seriatim.shared_queue(_name);
-  _lanes := seriatim.select_lanes(_q, _which, _key, _lane, _rows_max + 1);
+  _lanes := seriatim.select_lanes(_q, _which, _key, _numbers, _rows_max + 1);
   o_more := cardinality(_lanes) > _rows_max;
   _lanes := ARRAY(SELECT number FROM seriatim.lane
     WHERE number = ANY (_lanes[:_rows_max]) AND (_action < 2 OR NOT claimed));

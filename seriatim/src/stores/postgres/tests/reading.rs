@@ -9,8 +9,8 @@ use tokio_postgres::NoTls;
 
 use super::*;
 use crate::contract::{
-    Actions, Beat, Cancel, ClaimSelection, Consumer, Fleet, JobQuery, JobState, Producer, Release,
-    Sweep, Views,
+    Act, Actions, Beat, Cancel, ClaimSelection, Consumer, Fleet, JobQuery, JobState, LaneAction,
+    LaneSelection, Producer, Release, Sweep, Views,
 };
 use crate::{DueRule, Mode, Outcome};
 
@@ -135,6 +135,16 @@ async fn calls(watched: &Watched, mode: Mode, lanes: usize) {
     watched.call(&of("a heartbeat"), store.heartbeat(request)).await;
     let jobs = rounds[2].iter().map(|turn| turn.jobs[0].id).collect();
     watched.call(&of("a cancel"), store.cancel(Cancel { now: None, jobs })).await;
+    for action in [LaneAction::Pause, LaneAction::Resume] {
+        let lanes = LaneSelection::Lanes(rounds[1].iter().map(|turn| turn.lane).collect());
+        let act = Act { now: None, queue: (&*queue).into(), lanes, action };
+        watched.call(&of("an action on named lanes"), store.act(act)).await;
+        if let Some(key) = rounds[1][0].key.clone() {
+            let lanes = LaneSelection::Key(key.to_string());
+            let act = Act { now: None, queue: (&*queue).into(), lanes, action };
+            watched.call(&of("an action on a key"), store.act(act)).await;
+        }
+    }
     let retry = Outcome::Retry { error: "e".into(), retry_in: Some(LEASE) };
     for (turns, outcome) in rounds.iter().zip([Outcome::Done, retry.clone(), retry]) {
         let definition = Queue::new(&*queue, mode);

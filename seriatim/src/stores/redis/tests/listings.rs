@@ -150,7 +150,7 @@ async fn a_page_goes_on_where_the_last_row_stood_though_it_is_gone() {
     let whole = all_lanes(&store, lanes(LaneOrder::RetryCount, 1_000)).await;
     let first = store.lanes(lanes(LaneOrder::RetryCount, 110)).await.unwrap();
     let lane = first.rows[109].lane;
-    let lanes_of = LaneSelection::Lane(lane);
+    let lanes_of = LaneSelection::Lanes(vec![lane]);
     let action = LaneAction::Delete;
     let act = Act { now: None, queue: "q".into(), lanes: lanes_of, action };
     assert_eq!(store.act(act).await.unwrap().count, 1);

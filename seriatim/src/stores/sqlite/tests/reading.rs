@@ -5,8 +5,8 @@ use super::super::migrate::migrate;
 use super::super::tx::{Definitions, STEPS, Tx};
 use super::*;
 use crate::contract::{
-    Beat, ClaimSelection, GoOn, Heartbeat, JobFilter, JobOrder, JobQuery, JobState, LaneOrder,
-    LaneQuery, LaneStage, Release, Rescue, Settle, Sweep,
+    Act, Beat, ClaimSelection, GoOn, Heartbeat, JobFilter, JobOrder, JobQuery, JobState,
+    LaneAction, LaneOrder, LaneQuery, LaneSelection, LaneStage, Release, Rescue, Settle, Sweep,
 };
 use crate::model::clock::Timestamp;
 use crate::model::queue::{DueRule, Mode, Queue};
@@ -140,6 +140,12 @@ fn calls(mode: Mode, depth: u32) -> Vec<(&'static str, u64)> {
     let jobs: Vec<_> = turns.iter().map(|turn| turn.jobs[0].id).collect();
     counted
         .call("a cancel", |tx| jobs.iter().try_for_each(|job| tx.cancel(*job).map(drop)).unwrap());
+    for action in [LaneAction::Pause, LaneAction::Resume] {
+        let lanes = LaneSelection::Lanes(turns.iter().map(|turn| turn.lane).collect());
+        let act = Act { now: None, queue: "q".into(), lanes, action };
+        let acted = counted.call("an action on named lanes", |tx| tx.act(&act).unwrap());
+        assert_eq!(acted.count, LANES as u64);
+    }
     views(&mut counted, &turns);
     counted.now = now + LEASE * 3;
     counted.beat("a heartbeat of another node", "m", &[]);

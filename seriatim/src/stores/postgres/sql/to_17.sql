@@ -1,0 +1,1 @@
+-- From version 16: only functions changed.
