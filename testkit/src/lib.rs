@@ -34,6 +34,7 @@ mod program;
 mod proxy;
 mod redis;
 mod redis_cluster;
+mod rsync;
 mod server;
 mod shared;
 mod spawner;
@@ -48,6 +49,7 @@ pub use program::{MissingProgram, find_program};
 pub use proxy::{Cut, Proxy};
 pub use redis::Redis;
 pub use redis_cluster::{RedisCluster, RedisSentinel};
+pub use rsync::Rsync;
 pub use shared::{
     MYSQL_VARIABLE, POSTGRES_VARIABLE, REDIS_CLUSTER_VARIABLE, REDIS_VARIABLE, mysql_url,
     postgres_url, redis_cluster_url, redis_url,

@@ -8,10 +8,11 @@ use seriatim::store::{
 };
 
 use super::error::Error;
-use super::lane_pages::SCAN_DEFAULT;
 
 /// Queues that are asked; each takes up to five calls.
 const QUEUES_ASKED_MAX: usize = 50;
+/// Lanes and jobs that are looked at for each of them, over all queues: somebody waits for the answer.
+const LOOKED_AT_MAX: usize = 1_000;
 /// What is shown of each kind, over all queues.
 const FOUND_MAX: usize = 20;
 
@@ -60,7 +61,7 @@ pub(crate) async fn search(
         .collect();
     found.queues = asked.len().min(QUEUES_ASKED_MAX);
     found.left_out = asked.len() - found.queues;
-    found.scan_max = SCAN_DEFAULT / found.queues.max(1);
+    found.scan_max = LOOKED_AT_MAX / found.queues.max(1);
     if text.len() > KEY_BYTES_MAX {
         return Ok(found);
     }

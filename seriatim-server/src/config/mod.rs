@@ -48,7 +48,7 @@ pub(crate) use log::{LOG_BYTES, LOG_KEPT, LogConfig, LogFilter, LogFormat, log_o
 pub(crate) use payloads::{KeyConfig, PayloadsConfig};
 pub(crate) use periodic::PeriodicConfig;
 pub(crate) use worker::{Builtin, WorkerConfig};
-pub(crate) use worker_kind::{Ffmpeg, HttpSettings, Launch, Replicate, Roots, WorkerKind};
+pub(crate) use worker_kind::{Ffmpeg, HttpSettings, Launch, Replicate, Roots, Servers, WorkerKind};
 pub(crate) use zone::Zone;
 
 /// The default store.

@@ -12,7 +12,7 @@ use seriatim::{Backoff, Exhaustion, Mode, Queue};
 use super::environment::Environment;
 use super::length::length;
 use super::worker_kind::{
-    Ffmpeg, HTTP_TIMEOUT, HttpSettings, Launch, Replicate, Roots, WorkerKind,
+    Ffmpeg, HTTP_TIMEOUT, HttpSettings, Launch, Replicate, Roots, Servers, WorkerKind,
 };
 use crate::base::setup_error::SetupError;
 
@@ -77,6 +77,11 @@ pub(crate) struct WorkerConfig {
     /// Folders within which files may be read and written.
     #[serde(default)]
     pub(crate) roots: Option<Vec<PathBuf>>,
+    /// Folders of other servers by name, and the program that copies to them.
+    #[serde(default)]
+    pub(crate) servers: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    pub(crate) rsync: Option<Vec<String>>,
     /// The programs, where they are not in the path.
     #[serde(default)]
     pub(crate) ffmpeg: Option<String>,
@@ -144,7 +149,8 @@ impl WorkerConfig {
             Some(Builtin::Http) => self.http(mode).map(WorkerKind::Http),
             Some(Builtin::Ffmpeg) => Ok(WorkerKind::Ffmpeg(self.transcoder(self.roots(kind)?))),
             Some(Builtin::Replicate) => {
-                Ok(WorkerKind::Replicate(Replicate { roots: self.roots(kind)? }))
+                let (roots, servers) = (self.roots(kind)?, self.known_servers()?);
+                Ok(WorkerKind::Replicate(Replicate { roots, servers }))
             }
         }
     }
@@ -212,9 +218,9 @@ impl WorkerConfig {
 
     /// Refuses keys that do not apply to this kind.
     fn check_keys(&self, kind: &str) -> Result<(), String> {
-        let keys: [(&str, bool, &[&str]); 13] = [
-            ("env", self.env.is_some(), &["command", "process", "ffmpeg"]),
-            ("env_pass", self.env_pass.is_some(), &["command", "process", "ffmpeg"]),
+        let keys: [(&str, bool, &[&str]); 15] = [
+            ("env", self.env.is_some(), &["command", "process", "ffmpeg", "replicate"]),
+            ("env_pass", self.env_pass.is_some(), &["command", "process", "ffmpeg", "replicate"]),
             ("processes", self.processes.is_some(), &["process"]),
             ("watch", self.watch.is_some(), &["process"]),
             ("url", self.url.is_some(), &["http"]),
@@ -222,6 +228,8 @@ impl WorkerConfig {
             ("headers", self.headers.is_some(), &["http"]),
             ("on_refusal", self.on_refusal.is_some(), &["http"]),
             ("roots", self.roots.is_some(), &["ffmpeg", "replicate"]),
+            ("servers", self.servers.is_some(), &["replicate"]),
+            ("rsync", self.rsync.is_some(), &["replicate"]),
             ("ffmpeg", self.ffmpeg.is_some(), &["ffmpeg"]),
             ("ffprobe", self.ffprobe.is_some(), &["ffmpeg"]),
             ("args", self.args.is_some(), &["ffmpeg"]),
@@ -285,6 +293,28 @@ impl WorkerConfig {
             environment: self.environment(),
             roots,
         }
+    }
+
+    fn known_servers(&self) -> Result<Servers, String> {
+        let folders = self.servers.clone().unwrap_or_default();
+        for (name, folder) in &folders {
+            if name.is_empty() || name.contains([':', '/']) {
+                return Err(format!(
+                    "`servers`: the name {name:?} is empty or has a colon or slash"
+                ));
+            }
+            let is_server = folder.starts_with("rsync://") || folder.contains(':');
+            if !is_server || folder.starts_with('-') || folder.contains(char::is_control) {
+                return Err(format!(
+                    "`servers`: {name} is {folder:?}: write USER@HOST:/FOLDER or rsync://HOST/MODULE/FOLDER"
+                ));
+            }
+        }
+        let program = self.rsync.clone().unwrap_or_else(|| vec!["rsync".to_owned()]);
+        if program.first().is_none_or(String::is_empty) {
+            return Err("`rsync` is empty: name the program, and options if any".to_owned());
+        }
+        Ok(Servers { folders, program, environment: self.environment() })
     }
 
     /// Payloads name files: only the configuration can limit which.

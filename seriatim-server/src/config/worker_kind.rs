@@ -1,5 +1,6 @@
 //! The settings of each kind of worker, which `workers/` runs.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,10 +68,21 @@ pub(crate) struct Ffmpeg {
     pub(crate) roots: Roots,
 }
 
-/// Copies files within some folders.
+/// Copies files within some folders, and to servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Replicate {
     pub(crate) roots: Roots,
+    pub(crate) servers: Servers,
+}
+
+/// The servers that files may be copied to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Servers {
+    /// Folders by name, as rsync takes them.
+    pub(crate) folders: BTreeMap<String, String>,
+    /// rsync and its first options.
+    pub(crate) program: Vec<String>,
+    pub(crate) environment: Environment,
 }
 
 /// The folders that a worker of files may use.

@@ -3,9 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
@@ -14,9 +12,8 @@ use seriatim::{Context, JobId};
 use tokio::process::Command;
 
 use super::files::{FileJob, FileWorker, Progress, Trouble, publish};
-use super::group::Group;
 use super::launch;
-use super::lines::{LOG_LINE_BYTES_MAX, Lines, Tail};
+use super::on_file;
 use super::roots::Input;
 use crate::config::Ffmpeg;
 
@@ -41,6 +38,8 @@ const FORMATS: &str = "aac,ac3,aiff,amr,apng,ape,asf,ass,au,av1,avi,bmp_pipe,caf
     yuv4mpegpipe";
 /// Before each input: nothing but this file, whatever stands in it.
 const CONFINED: [&str; 4] = ["-protocol_whitelist", "file", "-format_whitelist", FORMATS];
+/// Told if one of the programs is missing.
+const HINT: &str = ": install it, or set `ffmpeg` and `ffprobe`";
 /// Longest extension of an output, in bytes.
 const EXTENSION_BYTES_MAX: usize = 16;
 
@@ -281,48 +280,20 @@ fn as_file(path: &Path) -> OsString {
 
 /// Runs a program on a file to its end; `hear` gets the lines of its output.
 async fn run(
-    mut command: Command,
+    command: Command,
     (file, path): (&File, &Path),
     context: &Context,
     hear: impl FnMut(&str) + Send,
 ) -> Result<(), Trouble> {
-    let name = command.as_std().get_program().to_string_lossy().into_owned();
-    let stdin = file.try_clone().map_err(|error| Trouble::at(path, error))?;
-    let (group, mut child) = Group::spawn(&mut command, Stdio::from(stdin)).map_err(|error| {
-        let hint = if error.kind() == ErrorKind::NotFound {
-            ": install it, or set `ffmpeg` and `ffprobe`"
-        } else {
-            ""
-        };
-        Trouble::Unstartable(format!("{name}: {error}{hint}"))
-    })?;
-    let mut words = Tail::default();
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let reading = async {
-        tokio::join!(each_line(stdout, hear), each_line(stderr, |line| words.add(line)));
-    };
-    let status = group.ended_and_read(&mut child, context.cancelled(), reading).await;
-    if context.is_cancelled() {
-        return Err(Trouble::Stopped);
-    }
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => {
-            let words = words.text().map(|words| format!(":\n{words}")).unwrap_or_default();
-            let words = words.replace(INPUT, &path.display().to_string());
-            let words = words.replace(FORMATS, "see docs/workers.md");
-            Err(Trouble::Retry(format!("{name} ended with {status}{words}")))
+    let hear = async move |stdout| on_file::each_line(Some(stdout), hear).await;
+    let ended = on_file::run(command, (file, path), context, HINT, hear).await;
+    ended.map_err(|trouble| match trouble {
+        Trouble::Retry(error) => {
+            let error = error.replace(INPUT, &path.display().to_string());
+            Trouble::Retry(error.replace(FORMATS, "see docs/workers.md"))
         }
-        Err(error) => Err(Trouble::Retry(format!("{name}: its exit status is unknown: {error}"))),
-    }
-}
-
-async fn each_line(from: Option<impl tokio::io::AsyncRead + Unpin>, mut hear: impl FnMut(&str)) {
-    let Some(from) = from else { return };
-    let mut lines = Lines::new(from, LOG_LINE_BYTES_MAX);
-    while let Some(line) = lines.next().await {
-        hear(&line.text);
-    }
+        other => other,
+    })
 }
 
 /// Reads what `-progress` writes: `name=value` lines, the place in the output in microseconds.

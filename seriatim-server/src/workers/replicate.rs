@@ -1,4 +1,4 @@
-//! The ready-made `replicate` worker: copies a file into several folders, and makes sure of it.
+//! The ready-made `replicate` worker: copies a file into several folders, here and on other servers, and makes sure of it.
 
 use std::fs::{File, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -6,9 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use seriatim::Context;
 
 use super::files::{FileJob, FileWorker, PIECE_BYTES, Progress, StopSign, Trouble, sha256};
 use super::roots::{Folder, Input};
+use super::rsync::Remote;
 use crate::config::{Replicate, Roots};
 
 /// Most targets of one job.
@@ -36,76 +38,122 @@ struct Told {
 impl FileWorker for Replicate {
     type Payload = Order;
 
+    /// A target that fails does not keep the others from their copy.
     async fn run(&self, job: FileJob<Order>) -> Result<(), Trouble> {
-        let stop = StopSign::default();
-        let _dropped = stop.on_drop();
-        let (order, roots, progress) = (job.payload.clone(), self.roots.clone(), job.progress());
-        let sign = stop.clone();
-        let mut copying =
-            tokio::task::spawn_blocking(move || Copying::new(order, roots, progress, sign)?.run());
+        let (order, context) = (&job.payload, &job.context);
+        if order.targets.is_empty() || order.targets.len() > TARGETS_MAX {
+            let count = order.targets.len();
+            return Err(Trouble::Bury(format!("targets: {count}; from 1 to {TARGETS_MAX}")));
+        }
+        let source = self.roots.open(&order.source)?;
+        let name = order.source.file_name().map(PathBuf::from).ok_or_else(|| {
+            Trouble::Bury(format!("{} does not name a file", order.source.display()))
+        })?;
+        let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+        for target in &order.targets {
+            match Remote::of(&self.servers, target) {
+                Some(remote) => elsewhere.push(remote?),
+                None => here.push(target.clone()),
+            }
+        }
+        let mut meter = Meter::new(&source, order.targets.len(), job.progress())?;
+        let mut failures = Vec::new();
+        if !here.is_empty() {
+            let (source, roots) = (source.again()?, self.roots.clone());
+            let (name, stop) = (name.clone(), StopSign::default());
+            let copying = Copying { source, name, roots, meter, stop, failures };
+            (meter, failures) = copying.run_on_a_thread(here, context).await?;
+        }
+        for remote in elsewhere {
+            let from = meter.done_bytes;
+            let told = |percent| meter.is_at(from, percent);
+            match remote.send((&source.file, &source.path), &name, context, told).await {
+                Ok(()) => {}
+                Err(Trouble::Retry(error)) => failures.push(error),
+                Err(other) => return Err(other),
+            }
+            meter.is_at(from, 100.0);
+        }
+        if failures.is_empty() { Ok(()) } else { Err(Trouble::Retry(failures.join("; "))) }
+    }
+}
+
+/// How far a job is.
+struct Meter {
+    /// Of the source.
+    bytes: u64,
+    done_bytes: u64,
+    total_bytes: u64,
+    progress: Progress,
+}
+
+impl Meter {
+    fn new(source: &Input, targets: usize, progress: Progress) -> Result<Self, Trouble> {
+        let about = source.file.metadata().map_err(|error| Trouble::at(&source.path, error))?;
+        let bytes = about.len();
+        // Each target is written and read again.
+        let total_bytes = bytes * (1 + 2 * targets as u64);
+        Ok(Self { bytes, done_bytes: 0, total_bytes, progress })
+    }
+
+    /// A target is done to this percentage, which began at so many bytes.
+    fn is_at(&mut self, began: u64, percent: f64) {
+        self.done_bytes = began + (self.bytes as f64 * 2.0 * percent / 100.0) as u64;
+        self.tell();
+    }
+
+    fn tell(&self) {
+        let done_bytes = self.done_bytes.min(self.total_bytes);
+        let percent = done_bytes as f64 * 100.0 / self.total_bytes.max(1) as f64;
+        let percent = percent.round();
+        self.progress.tell(&Told { percent, done_bytes, total_bytes: self.total_bytes });
+    }
+}
+
+/// The copies on this machine.
+struct Copying {
+    source: Input,
+    name: PathBuf,
+    roots: Roots,
+    meter: Meter,
+    stop: StopSign,
+    /// What went wrong with targets.
+    failures: Vec<String>,
+}
+
+impl Copying {
+    async fn run_on_a_thread(
+        self,
+        targets: Vec<PathBuf>,
+        context: &Context,
+    ) -> Result<(Meter, Vec<String>), Trouble> {
+        let sign = self.stop.clone();
+        let _dropped = sign.on_drop();
+        let mut copying = tokio::task::spawn_blocking(move || self.run(&targets));
         let ended = tokio::select! {
             ended = &mut copying => ended,
-            () = job.context.cancelled() => {
-                stop.set();
+            () = context.cancelled() => {
+                sign.set();
                 // Waited for: it must not write on beside the next holder of the key.
                 copying.await
             }
         };
         ended.map_err(|error| Trouble::Retry(format!("the copy failed: {error}")))?
     }
-}
 
-/// A job at work.
-struct Copying {
-    source: Input,
-    name: PathBuf,
-    targets: Vec<PathBuf>,
-    roots: Roots,
-    bytes: u64,
-    progress: Progress,
-    done_bytes: u64,
-    total_bytes: u64,
-    stop: StopSign,
-}
-
-impl Copying {
-    fn new(
-        order: Order,
-        roots: Roots,
-        progress: Progress,
-        stop: StopSign,
-    ) -> Result<Self, Trouble> {
-        let targets = order.targets;
-        if targets.is_empty() || targets.len() > TARGETS_MAX {
-            let count = targets.len();
-            return Err(Trouble::Bury(format!("targets: {count}; from 1 to {TARGETS_MAX}")));
-        }
-        let source = roots.open(&order.source)?;
-        let name = order.source.file_name().map(PathBuf::from).ok_or_else(|| {
-            Trouble::Bury(format!("{} does not name a file", order.source.display()))
-        })?;
-        let about = source.file.metadata().map_err(|error| Trouble::at(&source.path, error))?;
-        let bytes = about.len();
-        // Each target is written and read again.
-        let total_bytes = bytes * (1 + 2 * targets.len() as u64);
-        Ok(Self { source, name, targets, roots, bytes, progress, done_bytes: 0, total_bytes, stop })
-    }
-
-    /// A target that fails does not keep the others from their copy.
-    fn run(mut self) -> Result<(), Trouble> {
-        let (source, path) = self.source()?;
-        let checksum = sha256(&source, &path, |bytes| self.passed(bytes))?;
-        let mut troubles = Vec::new();
-        for (place, target) in std::mem::take(&mut self.targets).iter().enumerate() {
+    fn run(mut self, targets: &[PathBuf]) -> Result<(Meter, Vec<String>), Trouble> {
+        let Input { file, path } = self.source.again()?;
+        let checksum = sha256(&file, &path, |bytes| self.passed(bytes))?;
+        for (place, target) in targets.iter().enumerate() {
             match self.copy_into(target, &checksum) {
                 Ok(()) => {}
-                Err(Trouble::Retry(error)) => troubles.push(error),
+                Err(Trouble::Retry(error)) => self.failures.push(error),
                 Err(other) => return Err(other),
             }
-            self.done_bytes = self.bytes * (1 + 2 * (place as u64 + 1));
-            self.tell();
+            self.meter.done_bytes = self.meter.bytes * (1 + 2 * (place as u64 + 1));
+            self.meter.tell();
         }
-        if troubles.is_empty() { Ok(()) } else { Err(Trouble::Retry(troubles.join("; "))) }
+        Ok((self.meter, self.failures))
     }
 
     fn copy_into(&mut self, folder: &Path, checksum: &str) -> Result<(), Trouble> {
@@ -138,14 +186,7 @@ impl Copying {
         let Some(copy) = folder.open(&self.name)? else { return Ok(false) };
         let path = folder.path.join(&self.name);
         let bytes = copy.metadata().map_err(|error| Trouble::at(&path, error))?.len();
-        Ok(bytes == self.bytes && sha256(&copy, &path, |_| self.stop.check())? == checksum)
-    }
-
-    /// The source, to be read beside its other readers here, and its path.
-    fn source(&self) -> Result<(File, PathBuf), Trouble> {
-        let file = self.source.file.try_clone();
-        let file = file.map_err(|error| Trouble::at(&self.source.path, error))?;
-        Ok((file, self.source.path.clone()))
+        Ok(bytes == self.meter.bytes && sha256(&copy, &path, |_| self.stop.check())? == checksum)
     }
 
     /// Appends to the part what it lacks.
@@ -154,11 +195,11 @@ impl Copying {
         let at = |error| Trouble::at(&path, error);
         let mut to = folder.append(part)?;
         let mut there = to.metadata().map_err(at)?.len();
-        if there > self.bytes {
+        if there > self.meter.bytes {
             to.set_len(0).map_err(at)?;
             there = 0;
         }
-        let (mut from, source) = self.source()?;
+        let Input { file: mut from, path: source } = self.source.again()?;
         let at_source = |error| Trouble::at(&source, error);
         from.seek(SeekFrom::Start(there)).map_err(at_source)?;
         self.passed(there)?;
@@ -176,15 +217,8 @@ impl Copying {
     /// So many bytes have been read or written.
     fn passed(&mut self, bytes: u64) -> Result<(), Trouble> {
         self.stop.check()?;
-        self.done_bytes += bytes;
-        self.tell();
+        self.meter.done_bytes += bytes;
+        self.meter.tell();
         Ok(())
-    }
-
-    fn tell(&self) {
-        let done_bytes = self.done_bytes.min(self.total_bytes);
-        let percent = done_bytes as f64 * 100.0 / self.total_bytes.max(1) as f64;
-        let percent = percent.round();
-        self.progress.tell(&Told { percent, done_bytes, total_bytes: self.total_bytes });
     }
 }

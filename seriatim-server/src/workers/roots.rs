@@ -29,6 +29,14 @@ pub(crate) struct Input {
     pub(crate) path: PathBuf,
 }
 
+impl Input {
+    /// The same file, for another reader in turn: they share the place in it.
+    pub(crate) fn again(&self) -> Result<Self, Trouble> {
+        let file = self.file.try_clone().map_err(|error| Trouble::at(&self.path, error))?;
+        Ok(Self { file, path: self.path.clone() })
+    }
+}
+
 /// A folder. It stays the same one, whatever its name means later.
 pub(crate) struct Folder {
     folder: OwnedFd,

@@ -1,26 +1,25 @@
 //! Ready-made workers.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use seriatim::store::{Declare, JobState, JobView, Push};
 use seriatim::{Client, Job, JobId, Mode, Queue, SharedStore};
-use sha2::{Digest, Sha256};
 
 use crate::receiver::{Receiver, answer};
 use crate::site::{QUEUE, Serving, Site, eventually, kill, wait_until};
 
 /// A site with one ready-made worker.
-struct Ready {
-    site: Site,
+pub(crate) struct Ready {
+    pub(crate) site: Site,
     store: SharedStore,
 }
 
 impl Ready {
-    async fn new(mode: &str, queue: &str, worker: &str) -> Self {
+    pub(crate) async fn new(mode: &str, queue: &str, worker: &str) -> Self {
         let site = Site::new(&format!(
             "[node]\nlease = \"2s\"\nheartbeat = \"300ms\"\nshutdown_timeout = \"1s\"\n\
              [queues.{QUEUE}]\nmode = \"{mode}\"\nretain_completed = \"1h\"\n\
@@ -34,48 +33,48 @@ impl Ready {
         Self { site, store }
     }
 
-    async fn push(&self, key: &str, payload: Value) -> JobId {
+    pub(crate) async fn push(&self, key: &str, payload: Value) -> JobId {
         let job = Job::new(QUEUE, &payload).unwrap().key(key);
         Client::new(self.store.clone()).push(job).await.unwrap().job_id
     }
 
-    fn serve(&self) -> Serving {
+    pub(crate) fn serve(&self) -> Serving {
         self.site.serve("history.ndjson")
     }
 
-    async fn job(&self, id: JobId) -> JobView {
+    pub(crate) async fn job(&self, id: JobId) -> JobView {
         self.store.job(id).await.unwrap().unwrap()
     }
 
-    async fn ends(&self, id: JobId) -> JobView {
+    pub(crate) async fn ends(&self, id: JobId) -> JobView {
         let has_ended =
             async || !matches!(self.job(id).await.state, JobState::Queued | JobState::Running);
         eventually("a job ends", has_ended).await;
         self.job(id).await
     }
 
-    async fn fails(&self, id: JobId, why: &str) {
+    pub(crate) async fn fails(&self, id: JobId, why: &str) {
         let job = self.ends(id).await;
         let error = job.error.as_deref().unwrap_or_default();
         assert!(job.state == JobState::Dead && error.contains(why), "{why}: {job:?}");
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.site.path("history.ndjson.log")).unwrap()
     }
 
-    fn program(&self, name: &str, script: &str) {
+    pub(crate) fn program(&self, name: &str, script: &str) {
         let path = self.site.path(name);
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
         fs::create_dir_all(self.site.path(name).parent().unwrap()).unwrap();
         fs::write(self.site.path(name), text).unwrap();
     }
 
-    fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.site.path(name)).unwrap_or_default()
     }
 }
@@ -456,87 +455,4 @@ async fn files_of_the_kernel_devices_and_pipes_are_not_read_whatever_the_roots()
     serving.stop();
     let copies = fs::read_dir(ready.site.path("copies")).unwrap();
     assert_eq!(copies.count(), 1, "nothing was copied");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn replicate_writes_through_no_link_and_gives_nobody_elses_rights() {
-    let ready = Ready::new("fifo", "", "builtin = \"replicate\"\nroots = [\".\"]").await;
-    ready.write("film.mp4", "a film");
-    let rights = fs::Permissions::from_mode(0o4755);
-    fs::set_permissions(ready.site.path("film.mp4"), rights).unwrap();
-    let outside = tempfile::tempdir().unwrap();
-    fs::write(outside.path().join("film.mp4"), "mine").unwrap();
-    ready.write("copies/.keep", "");
-    let link = ready.site.path("copies/film.mp4");
-    std::os::unix::fs::symlink(outside.path().join("film.mp4"), &link).unwrap();
-    let serving = ready.serve();
-    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["copies"]})).await;
-    assert_eq!(ready.ends(id).await.state, JobState::Succeeded);
-    serving.stop();
-    assert_eq!(fs::read_to_string(outside.path().join("film.mp4")).unwrap(), "mine");
-    let copy = fs::symlink_metadata(link).unwrap();
-    assert!(copy.is_file() && copy.permissions().mode() & 0o7777 == 0o755, "{copy:?}");
-}
-
-/// Some megabytes that do not repeat.
-fn film() -> Vec<u8> {
-    let mut random = fastrand::Rng::with_seed(7);
-    std::iter::repeat_with(|| random.u8(..)).take(5_000_000).collect()
-}
-
-fn part_of(content: &[u8]) -> String {
-    let digest = Sha256::digest(content);
-    let head = digest.iter().take(8).fold(0u64, |head, byte| head << 8 | u64::from(*byte));
-    format!(".film.mp4.{head:016x}.part")
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn n13_replicate_copies_skips_what_is_equal_and_resumes_what_is_begun() {
-    let ready = Ready::new("fifo", "", "builtin = \"replicate\"\nroots = [\".\"]").await;
-    let film = film();
-    ready.write("film.mp4", &film);
-    fs::set_permissions(ready.site.path("film.mp4"), fs::Permissions::from_mode(0o440)).unwrap();
-    let part = part_of(&film);
-    ready.write("equal/film.mp4", &film);
-    ready.write("stale/film.mp4", "an older version");
-    ready.write(&format!("begun/{part}"), &film[..2_345_678]);
-    ready.write(&format!("broken/{part}"), vec![0; 1_000_000]);
-    let inode = |name: &str| fs::metadata(ready.site.path(name)).unwrap().ino();
-    let (equal, begun) = (inode("equal/film.mp4"), inode(&format!("begun/{part}")));
-    let serving = ready.serve();
-    let targets = ["equal", "stale", "begun", "broken"];
-    let id = ready.push("film", json!({"source": "film.mp4", "targets": targets})).await;
-    let job = ready.ends(id).await;
-    serving.stop();
-    assert_eq!((job.state, job.attempt), (JobState::Succeeded, 2), "the broken part costs a try");
-    for target in targets {
-        let copy = ready.site.path(target).join("film.mp4");
-        assert!(fs::read(&copy).unwrap() == film, "{target}");
-        assert!(!ready.site.path(target).join(&part).exists(), "{target}");
-    }
-    assert_eq!(inode("equal/film.mp4"), equal, "what is equal is left alone");
-    assert_eq!(inode("begun/film.mp4"), begun, "what was begun is the copy now");
-    let mode = fs::metadata(ready.site.path("stale/film.mp4")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o440);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn n13_replicate_does_what_it_can_and_says_what_it_cannot() {
-    let ready =
-        Ready::new("fifo", "max_retries = 0", "builtin = \"replicate\"\nroots = [\".\"]").await;
-    ready.write("film.mp4", "x");
-    ready.write("there/.keep", "");
-    let serving = ready.serve();
-    for (order, error) in [
-        (json!({"source": "film.mp4", "targets": ["missing", "there"]}), "missing: No such file"),
-        (json!({"source": "film.mp4", "targets": []}), "targets: 0; from 1 to 64"),
-        (json!({"source": "film.mp4", "targets": ["/"]}), "is not within the worker's `roots`"),
-        (json!({"source": "there", "targets": ["there"]}), "is not a regular file"),
-        (json!({"source": "film.mp4"}), "cannot be decoded"),
-    ] {
-        let id = ready.push(error, order).await;
-        ready.fails(id, error).await;
-    }
-    serving.stop();
-    assert_eq!(ready.read("there/film.mp4"), "x");
 }

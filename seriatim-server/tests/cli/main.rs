@@ -21,6 +21,7 @@ mod people;
 mod predecessor;
 mod processes;
 mod receiver;
+mod replicate;
 mod secrets;
 mod site;
 mod unstartable;

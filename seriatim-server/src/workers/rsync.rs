@@ -1,0 +1,122 @@
+//! Copies of a file on other servers, by the program rsync: it goes on where it broke off, and compares checksums.
+
+use std::fs::File;
+use std::path::{Component, Path};
+
+use seriatim::Context;
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+
+use super::files::Trouble;
+use super::{launch, on_file};
+use crate::config::Servers;
+
+/// What rsync calls the file that it gets as its stdin.
+const SOURCE: &str = "/proc/self/fd/0";
+/// Where the other side keeps what it has of a file, beside the copy.
+const PARTS: &str = "--partial-dir=.seriatim-part";
+/// After so many seconds of silence a connection counts as broken.
+const TIMEOUT: &str = "--timeout=60";
+const HINT: &str = ": install it, or set `rsync`";
+
+/// A folder of a server that the worker knows.
+pub(super) struct Remote<'a> {
+    servers: &'a Servers,
+    /// As rsync takes it, without a slash at its end.
+    folder: String,
+}
+
+impl<'a> Remote<'a> {
+    /// None if the text does not begin with the name of a server and a colon.
+    pub(super) fn of(servers: &'a Servers, target: &Path) -> Option<Result<Self, Trouble>> {
+        let (name, below) = target.to_str()?.split_once(':')?;
+        let base = servers.folders.get(name)?;
+        let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+        if !Path::new(below).components().all(is_plain) || below.contains(char::is_control) {
+            let what = format!("{}: write {name}:FOLDER, without dots", target.display());
+            return Some(Err(Trouble::Bury(what)));
+        }
+        let folder = format!("{}/{below}", base.trim_end_matches('/'));
+        Some(Ok(Self { servers, folder: folder.trim_end_matches('/').to_owned() }))
+    }
+
+    /// Copies the file there; `told` hears the percentage.
+    pub(super) async fn send(
+        &self,
+        (file, path): (&File, &Path),
+        name: &Path,
+        context: &Context,
+        told: impl FnMut(f64),
+    ) -> Result<(), Trouble> {
+        let Servers { program, environment, .. } = self.servers;
+        let (rsync, options) =
+            program.split_first().map_or(("rsync", &[][..]), |(first, rest)| (first, rest));
+        let mut command = launch::command(rsync, environment);
+        command.args(options);
+        // By checksum: an equal copy is left alone, whatever its time.
+        command.args(["--checksum", "--copy-links", "--perms", "--chmod=u-s,g-s,o-t", "--fsync"]);
+        command.args([PARTS, TIMEOUT, "--protect-args", "--info=progress2", "--no-human-readable"]);
+        command.arg("--").arg(SOURCE).arg(format!("{}/{}", self.folder, name.display()));
+        let hear = async move |stdout| percentages(stdout, told).await;
+        let sent = on_file::run(command, (file, path), context, HINT, hear).await;
+        sent.map_err(|trouble| match trouble {
+            Trouble::Retry(error) => {
+                let error = error.replace(SOURCE, &path.display().to_string());
+                Trouble::Retry(format!("{}: {error}", self.folder))
+            }
+            other => other,
+        })
+    }
+}
+
+/// Reads `… 45% …`, which rsync writes again and again on one line.
+async fn percentages(from: impl AsyncRead + Unpin, mut told: impl FnMut(f64)) {
+    let mut reader = BufReader::new(from);
+    let mut before = 0.0;
+    while let Ok(chunk) = reader.fill_buf().await {
+        if chunk.is_empty() {
+            return;
+        }
+        let percent = last_percentage(&String::from_utf8_lossy(chunk));
+        let read = chunk.len();
+        reader.consume(read);
+        // A chunk may end within a number: what seems to go back is none.
+        if let Some(percent) = percent.filter(|percent| *percent > before) {
+            before = percent;
+            told(percent);
+        }
+    }
+}
+
+fn last_percentage(text: &str) -> Option<f64> {
+    let before = &text[..text.rfind('%')?];
+    let start = before.rfind(|letter: char| !letter.is_ascii_digit()).map_or(0, |at| at + 1);
+    before[start..].parse().ok().filter(|percent| *percent <= 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_percentage_of_what_was_read_counts() {
+        let text = "\r   1000000  20%   95.37MB/s    0:00:00 \r  2500000  50%  1MB/s";
+        assert_eq!(last_percentage(text), Some(50.0));
+        assert_eq!(last_percentage("nothing"), None);
+        assert_eq!(last_percentage("7000%"), None);
+    }
+
+    #[test]
+    fn a_target_is_a_known_server_and_a_plain_folder() {
+        let folders = [("archive".to_owned(), "b.example:/srv/media/".to_owned())].into();
+        let servers = Servers { folders, ..Servers::default() };
+        let of = |target: &str| Remote::of(&servers, Path::new(target));
+        let folder = |target| of(target).map(|remote| remote.map(|remote| remote.folder).ok());
+        assert_eq!(folder("archive:2026/11"), Some(Some("b.example:/srv/media/2026/11".into())));
+        assert_eq!(folder("archive:"), Some(Some("b.example:/srv/media".into())));
+        for target in ["archive:/etc", "archive:../x", "archive:a/../../x", "archive:a\nb"] {
+            assert_eq!(folder(target), Some(None), "{target}");
+        }
+        assert_eq!(folder("other:x"), None);
+        assert_eq!(folder("/mnt/archive"), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! The ready-made worker that copies files, here and to other servers.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use serde_json::json;
+use seriatim::store::JobState;
+use seriatim_testkit::Rsync;
+use sha2::{Digest, Sha256};
+
+use crate::builtin::Ready;
+use crate::site::eventually;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn replicate_writes_through_no_link_and_gives_nobody_elses_rights() {
+    let ready = Ready::new("fifo", "", "builtin = \"replicate\"\nroots = [\".\"]").await;
+    ready.write("film.mp4", "a film");
+    let rights = fs::Permissions::from_mode(0o4755);
+    fs::set_permissions(ready.site.path("film.mp4"), rights).unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("film.mp4"), "mine").unwrap();
+    ready.write("copies/.keep", "");
+    let link = ready.site.path("copies/film.mp4");
+    std::os::unix::fs::symlink(outside.path().join("film.mp4"), &link).unwrap();
+    let serving = ready.serve();
+    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["copies"]})).await;
+    assert_eq!(ready.ends(id).await.state, JobState::Succeeded);
+    serving.stop();
+    assert_eq!(fs::read_to_string(outside.path().join("film.mp4")).unwrap(), "mine");
+    let copy = fs::symlink_metadata(link).unwrap();
+    assert!(copy.is_file() && copy.permissions().mode() & 0o7777 == 0o755, "{copy:?}");
+}
+
+/// Some megabytes that do not repeat.
+fn film() -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(7);
+    std::iter::repeat_with(|| random.u8(..)).take(5_000_000).collect()
+}
+
+fn part_of(content: &[u8]) -> String {
+    let digest = Sha256::digest(content);
+    let head = digest.iter().take(8).fold(0u64, |head, byte| head << 8 | u64::from(*byte));
+    format!(".film.mp4.{head:016x}.part")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_copies_skips_what_is_equal_and_resumes_what_is_begun() {
+    let ready = Ready::new("fifo", "", "builtin = \"replicate\"\nroots = [\".\"]").await;
+    let film = film();
+    ready.write("film.mp4", &film);
+    fs::set_permissions(ready.site.path("film.mp4"), fs::Permissions::from_mode(0o440)).unwrap();
+    let part = part_of(&film);
+    ready.write("equal/film.mp4", &film);
+    ready.write("stale/film.mp4", "an older version");
+    ready.write(&format!("begun/{part}"), &film[..2_345_678]);
+    ready.write(&format!("broken/{part}"), vec![0; 1_000_000]);
+    let inode = |name: &str| fs::metadata(ready.site.path(name)).unwrap().ino();
+    let (equal, begun) = (inode("equal/film.mp4"), inode(&format!("begun/{part}")));
+    let serving = ready.serve();
+    let targets = ["equal", "stale", "begun", "broken"];
+    let id = ready.push("film", json!({"source": "film.mp4", "targets": targets})).await;
+    let job = ready.ends(id).await;
+    serving.stop();
+    assert_eq!((job.state, job.attempt), (JobState::Succeeded, 2), "the broken part costs a try");
+    for target in targets {
+        let copy = ready.site.path(target).join("film.mp4");
+        assert!(fs::read(&copy).unwrap() == film, "{target}");
+        assert!(!ready.site.path(target).join(&part).exists(), "{target}");
+    }
+    assert_eq!(inode("equal/film.mp4"), equal, "what is equal is left alone");
+    assert_eq!(inode("begun/film.mp4"), begun, "what was begun is the copy now");
+    let mode = fs::metadata(ready.site.path("stale/film.mp4")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o440);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_does_what_it_can_and_says_what_it_cannot() {
+    let ready =
+        Ready::new("fifo", "max_retries = 0", "builtin = \"replicate\"\nroots = [\".\"]").await;
+    ready.write("film.mp4", "x");
+    ready.write("there/.keep", "");
+    let serving = ready.serve();
+    for (order, error) in [
+        (json!({"source": "film.mp4", "targets": ["missing", "there"]}), "missing: No such file"),
+        (json!({"source": "film.mp4", "targets": []}), "targets: 0; from 1 to 64"),
+        (json!({"source": "film.mp4", "targets": ["/"]}), "is not within the worker's `roots`"),
+        (json!({"source": "there", "targets": ["there"]}), "is not a regular file"),
+        (json!({"source": "film.mp4"}), "cannot be decoded"),
+    ] {
+        let id = ready.push(error, order).await;
+        ready.fails(id, error).await;
+    }
+    serving.stop();
+    assert_eq!(ready.read("there/film.mp4"), "x");
+}
+
+fn to_server(url: &str, queue: &str) -> impl Future<Output = Ready> {
+    let worker =
+        format!("builtin = \"replicate\"\nroots = [\".\"]\n[workers.servers]\narchive = \"{url}\"");
+    let queue = queue.to_owned();
+    async move { Ready::new("fifo", &queue, &worker).await }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_copies_to_another_server_goes_on_where_it_broke_off_and_skips_equal_copies()
+{
+    let server = Rsync::start().unwrap();
+    let ready = to_server(&server.url(), "").await;
+    let film = film();
+    ready.write("film.mp4", &film);
+    ready.write("here/.keep", "");
+    let parts = server.folder().join(".seriatim-part");
+    fs::create_dir(&parts).unwrap();
+    fs::write(parts.join("film.mp4"), &film[..3_000_000]).unwrap();
+    // The server is another user, who cannot change the rights of what it does not own.
+    for path in [&parts, &parts.join("film.mp4"), &ready.site.path("film.mp4")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let serving = ready.serve();
+    let order = json!({"source": "film.mp4", "targets": ["archive:", "here"]});
+    for attempt in 0..2 {
+        let job = ready.ends(ready.push("film", order.clone()).await).await;
+        assert_eq!(job.state, JobState::Succeeded, "{attempt}: {job:?}");
+    }
+    serving.stop();
+    assert!(fs::read(server.folder().join("film.mp4")).unwrap() == film);
+    assert!(fs::read(ready.site.path("here/film.mp4")).unwrap() == film);
+    assert!(!parts.join("film.mp4").exists());
+    // It is sent without its name, which only the copy has.
+    let log = server.received();
+    let sent: Vec<u64> =
+        log.lines().filter_map(|line| line.split_once("received 0: ")?.1.parse().ok()).collect();
+    assert_eq!(sent.len(), 1, "the equal copy was not sent again: {log}");
+    assert!(sent[0] < 2_500_000, "only what was missing was sent: {log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_names_the_server_that_failed_and_copies_to_the_others() {
+    let mut server = Rsync::start().unwrap();
+    let ready = to_server(&server.url(), "max_retries = 0").await;
+    ready.write("film.mp4", "a film");
+    ready.write("here/.keep", "");
+    let serving = ready.serve();
+    for (targets, error) in [
+        (json!(["archive:missing/folder", "here"]), "media/missing/folder: rsync ended"),
+        (json!(["archive:../other"]), "write archive:FOLDER, without dots"),
+        (json!(["unknown:x"]), "unknown:x: No such file"),
+    ] {
+        let id = ready.push(error, json!({"source": "film.mp4", "targets": targets})).await;
+        ready.fails(id, error).await;
+    }
+    assert_eq!(ready.read("here/film.mp4"), "a film");
+    server.kill().unwrap();
+    let id = ready.push("away", json!({"source": "film.mp4", "targets": ["archive:"]})).await;
+    ready.fails(id, "onnection refused").await;
+    serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_copies_through_a_remote_shell_and_pauses_without_rsync() {
+    let worker = "builtin = \"replicate\"\nroots = [\".\"]\nrsync = [\"rsync\", \"-e\", \"./shell\"]\n\
+                  servers = { archive = \"b.example:copies\" }";
+    let ready = Ready::new("fifo", "", worker).await;
+    // In place of ssh: it leaves out the host and stays on this machine.
+    ready.program("shell", "shift\nexec \"$@\"");
+    ready.write("a film's \"cut\" $HOME.mp4", "a film");
+    ready.write("copies/.keep", "");
+    let serving = ready.serve();
+    let order = json!({"source": "a film's \"cut\" $HOME.mp4", "targets": ["archive:"]});
+    let job = ready.ends(ready.push("film", order).await).await;
+    assert_eq!(job.state, JobState::Succeeded, "{job:?}");
+    serving.stop();
+    assert_eq!(ready.read("copies/a film's \"cut\" $HOME.mp4"), "a film");
+    let worker = worker.replace("\"rsync\", ", "\"./no-rsync\", ");
+    let ready = Ready::new("fifo", "", &worker).await;
+    ready.write("film.mp4", "a film");
+    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["archive:"]})).await;
+    let serving = ready.serve();
+    eventually("the worker pauses", async || ready.log().contains("install it, or set `rsync`"))
+        .await;
+    serving.stop();
+    assert_eq!(ready.job(id).await.attempt, 0, "nothing is counted");
+}
