@@ -1,7 +1,10 @@
 //! Pages of the lanes of a queue: an order, filters, a range.
 
+use seriatim::Timestamp;
+use std::time::Duration;
+
 use seriatim::limits::PAGE_BYTES_MAX;
-use seriatim::store::{LaneId, LaneQuery, LaneStage, LaneView, Page, Store};
+use seriatim::store::{LaneId, LaneOrder, LanePlace, LaneQuery, LaneStage, LaneView, Page, Store};
 
 use super::error::Error;
 use super::nodes;
@@ -66,6 +69,9 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<L
         scan_max: Some(wanted.scan_max),
         ..LaneQuery::new(wanted.queue)
     };
+    if query.order == LaneOrder::Due && !query.stages.is_empty() {
+        begin_with_later(&mut query, store.now().await?);
+    }
     let mut rows = Vec::new();
     loop {
         query.rows_max = STEP_LANES_MAX.min(wanted.rows_max - rows.len());
@@ -79,6 +85,20 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<L
             return Ok(Page { rows, next: query.after, cut: page.cut });
         }
     }
+}
+
+/// If only lanes are listed that wait for their time, those that are due are not looked at.
+fn begin_with_later(query: &mut LaneQuery, now: Timestamp) {
+    let waits = |stage: &LaneStage| matches!(stage, LaneStage::Scheduled | LaneStage::Retrying);
+    if !query.stages.iter().all(waits) {
+        return;
+    }
+    let later = now + Duration::from_micros(1);
+    let from = match query.from {
+        Some(LanePlace::Due(from)) => from.max(later),
+        _ => later,
+    };
+    (query.from, query.now) = (Some(LanePlace::Due(from)), Some(now));
 }
 
 fn stages(text: &str) -> Result<Vec<LaneStage>, Error> {

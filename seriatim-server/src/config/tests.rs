@@ -190,7 +190,7 @@ fn a_contradiction_between_keys_of_a_worker_names_both() {
         ("builtin = \"ffmpeg\"", "needs `roots`: the folders whose files jobs may name, as in"),
         ("builtin = \"replicate\"\nroots = []", "needs `roots`"),
         ("builtin = \"replicate\"\nroots = [\"\"]", "needs `roots`"),
-        ("builtin = \"replicate\"\nroots = [\"a\"]\nenv = {}", "`env` needs `command`"),
+        ("builtin = \"replicate\"\nroots = [\"a\"]\nurl = \"http://a\"", "`url` needs `http`"),
         ("command = [\"a\"]\nurl = \"http://a\"", "`url` needs `http`"),
         ("task = \"x\"", "needs `command`, `process` or `builtin`"),
     ];

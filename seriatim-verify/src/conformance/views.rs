@@ -174,6 +174,16 @@ async fn lanes_are_listed_by_their_stages(mut bench: Bench) {
         assert_eq!(keys(&[Crashed, Paused]).await, ["crashed", "paused"], "{order:?}");
         assert_eq!(keys(&LaneStage::ALL).await.len(), 6, "{order:?}");
     }
+    for stages in [vec![Retrying, Scheduled], vec![Scheduled], vec![Retrying]] {
+        // Those that wait for their time, from now on: as without a beginning.
+        let of_stages = LaneQuery { stages, rows_max: 1, ..all_lanes(LaneOrder::Due) };
+        let from = Some(LanePlace::Due(bench.now + std::time::Duration::from_micros(1)));
+        let later = LaneQuery { now: Some(bench.now), from, ..of_stages.clone() };
+        let all = LaneQuery { now: Some(bench.now), ..of_stages };
+        let keys = lane_keys(&bench, later.clone()).await;
+        assert_eq!(keys, lane_keys(&bench, all).await, "{later:?}");
+        assert!(!keys.is_empty(), "{later:?}");
+    }
     let retrying = LaneQuery { stages: vec![Retrying], ..all_lanes(LaneOrder::RetryCount) };
     assert!(lane_keys(&bench, retrying).await.len() >= 2);
     let paused = LaneQuery { stages: vec![Paused], ..all_lanes(LaneOrder::RetryCount) };

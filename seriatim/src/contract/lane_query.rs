@@ -197,6 +197,21 @@ impl LaneQuery {
         LaneStage::ALL.iter().all(is)
     }
 
+    /// Whether it lists, by their time, only lanes that wait for a time which has not come. The places of those that are
+    /// due need no look then.
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
+    pub(crate) fn is_of_future(&self) -> bool {
+        let later = [LaneStage::Scheduled, LaneStage::Retrying];
+        let only_later =
+            !self.stages.is_empty() && self.stages.iter().all(|stage| later.contains(stage));
+        let begins = match self.from {
+            Some(LanePlace::Due(due)) => Some(due),
+            _ => self.due_from,
+        };
+        let is_later = |now| begins.is_some_and(|begins| begins > now);
+        self.order == LaneOrder::Due && only_later && self.now.is_some_and(is_later)
+    }
+
     /// Whether only lanes with a failure fit.
     #[cfg(feature = "redis")]
     pub(crate) fn needs_failure(&self) -> bool {
@@ -209,7 +224,10 @@ impl LaneQuery {
     #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
     pub(crate) fn is_range(&self) -> bool {
         let is_due = self.due_from.is_some() || self.due_to.is_some();
-        (self.stages.is_empty() || self.is_of_waiting())
+        let is_all_later = self.is_of_future()
+            && self.stages.contains(&LaneStage::Scheduled)
+            && self.stages.contains(&LaneStage::Retrying);
+        (self.stages.is_empty() || self.is_of_waiting() || is_all_later)
             && (self.prefix.is_none() || self.order == LaneOrder::Key)
             && (!is_due || self.order == LaneOrder::Due)
             && (self.retries_min.is_none() || self.order == LaneOrder::RetryCount)

@@ -24,7 +24,6 @@ use crate::app::lanes::OneLane;
 use crate::app::queues;
 use crate::app::range::By;
 use crate::app::why::Around;
-use crate::base::time::absolute;
 
 /// Queues that are asked; each takes a call.
 const QUEUES_ASKED_MAX: usize = 100;
@@ -89,10 +88,9 @@ pub(super) async fn show(
     let asked: Vec<&QueueView> = views.iter().filter(is_asked).collect();
     let left_out = asked.len().saturating_sub(QUEUES_ASKED_MAX);
     let mut found: Vec<(&QueueView, LaneView)> = Vec::new();
-    let from = absolute(now);
     let (mut next, mut is_more, mut is_cut) = (None, false, false);
     for view in asked.into_iter().take(QUEUES_ASKED_MAX) {
-        let page = lane_pages::page(store, wanted(&wish, &view.queue.name, &from)).await?;
+        let page = lane_pages::page(store, wanted(&wish, &view.queue.name)).await?;
         is_more |= page.next.is_some();
         is_cut |= page.cut;
         next = page.next;
@@ -127,7 +125,7 @@ pub(super) async fn show(
 }
 
 /// The first of a queue by their time.
-fn wanted<'a>(wish: &'a Wish, queue: &'a str, now: &'a str) -> Wanted<'a> {
+fn wanted<'a>(wish: &'a Wish, queue: &'a str) -> Wanted<'a> {
     static STATES: std::sync::LazyLock<String> =
         std::sync::LazyLock::new(|| STAGES.map(LaneStage::as_str).join(","));
     // A place is one in one queue.
@@ -143,8 +141,7 @@ fn wanted<'a>(wish: &'a Wish, queue: &'a str, now: &'a str) -> Wanted<'a> {
             due_to: &wish.to,
             ..Filters::default()
         },
-        // What is due is not looked at: it is ready.
-        from: Some(now),
+        from: None,
         to: None,
         after,
         rows_max: PAGE_ROWS_DEFAULT,

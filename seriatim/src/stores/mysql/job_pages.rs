@@ -127,9 +127,16 @@ async fn source(
     };
     let key = query.key.as_deref().map(|key| format!("AND k = {}", text(key))).unwrap_or_default();
     let Some(state) = state else {
+        // Not by the jobs of the queue, if those of one lane are asked for.
+        let joined = match query.key {
+            Some(_) => {
+                "seriatim_lane l FORCE INDEX (lane_key) STRAIGHT_JOIN seriatim_job j FORCE INDEX (job_lane) ON j.lane = l.id"
+            }
+            None => "seriatim_job j JOIN seriatim_lane l ON l.id = j.lane",
+        };
         return Ok(format!(
             "((SELECT j.seq, j.created, j.lane, k, 0 AS at, LENGTH(j.payload) AS bytes, j.score, j.prio, j.run_at \
-              FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane WHERE j.q = {queue} AND {} {key} {}) UNION ALL \
+              FROM {joined} WHERE l.q = {queue} AND j.q = {queue} AND {} {key} {}) UNION ALL \
              (SELECT id, j_created, id, k, 0, LENGTH(payload), j_score, j_prio, j_run_at \
               FROM seriatim_lane l WHERE q = {queue} AND j_gen IS NOT NULL AND {} {key} {}))",
             shown.replace("GEN", "j.gen").replace("SEQ", "j.seq"),

@@ -169,6 +169,10 @@ impl Walk {
             (true, LaneSource::Walk) => {
                 ("seriatim_lane l FORCE INDEX (lane_key)", "l.k".to_owned())
             }
+            (false, LaneSource::Walk) if query.is_of_future() => {
+                range += &format!(" AND l.st = {} AND l.class = 0 AND l.prio = 0", st::SCHEDULED);
+                ("seriatim_lane l FORCE INDEX (lane_ready)", order.by("l.id"))
+            }
             _ => ("seriatim_lane l", order.by("l.id")),
         };
         Ok(Self { order, table, by, range, fits })

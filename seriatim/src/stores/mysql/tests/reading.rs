@@ -4,8 +4,8 @@ use std::future::Future;
 
 use super::*;
 use crate::contract::{
-    ClaimSelection, GoOn, JobOrder, JobQuery, JobState, LaneOrder, LaneQuery, LaneStage, Release,
-    Rescue,
+    ClaimSelection, GoOn, JobOrder, JobQuery, JobState, LaneOrder, LanePlace, LaneQuery, LaneStage,
+    Release, Rescue,
 };
 use crate::{DueRule, Mode, Outcome};
 
@@ -188,6 +188,7 @@ async fn entries_of_pages(store: &Mysql, depth: u32) -> Vec<(String, i64)> {
         store.settle(Settle { now, ..Settle::now(turns) }).await.unwrap();
     }
     push(store, jobs("waiting")).await;
+    push(store, jobs("later").into_iter().map(|job| job.run_in(LEASE * 600)).collect()).await;
     let all = || LaneQuery { rows_max: 10, ..LaneQuery::new(name) };
     let by_key = || LaneQuery { order: LaneOrder::Key, ..all() };
     let look = |query| {
@@ -206,6 +207,27 @@ async fn entries_of_pages(store: &Mysql, depth: u32) -> Vec<(String, i64)> {
         let next = LaneQuery { after: first.next, ..query };
         found.push((format!("{page}, next"), counted(store, store.lanes(next)).await.1));
     }
+    let of_key = |state| JobQuery {
+        key: Some("waiting-7".into()),
+        order: JobOrder::Turn,
+        ..JobQuery::new(name, state)
+    };
+    for (page, state) in
+        [("queued jobs of a key", JobState::Queued), ("running ones", JobState::Running)]
+    {
+        let (_, read) = counted(store, store.jobs(of_key(state))).await;
+        found.push((page.to_owned(), read));
+    }
+    let later = LaneQuery {
+        order: LaneOrder::Due,
+        stages: vec![LaneStage::Scheduled, LaneStage::Retrying],
+        from: Some(LanePlace::Due(begun + LEASE)),
+        now: Some(begun),
+        ..all()
+    };
+    let (page, read) = counted(store, store.lanes(later)).await;
+    assert_eq!(page.rows.len(), 10);
+    found.push(("scheduled lanes".to_owned(), read));
     let dead = JobQuery::new(name, JobState::Dead);
     let newest = JobQuery { order: JobOrder::UpdatedAt, rows_max: 10, ..dead };
     let (first, read) = counted(store, store.jobs(newest.clone())).await;
