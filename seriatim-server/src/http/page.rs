@@ -32,7 +32,8 @@ pub(super) fn of(document: &Value) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\"><title>{title} {version}</title>\
          <link rel=\"stylesheet\" href=\"docs.css\"></head><body>\
-         <h1>{title} {version}</h1><p>{}</p><p>For programs: <a href=\"openapi.json\">openapi.json</a></p>",
+         <h1>{title} {version}</h1><p>{}</p><p>For programs, and for viewers in which calls can be tried (Bruno, Insomnia, Swagger UI): \
+         <a href=\"openapi.json\">openapi.json</a>. In the commands, <code>$S</code> is the address of this server.</p>",
         text(&document["info"]["description"]),
     );
     for (path, methods) in document["paths"].as_object().into_iter().flatten() {
@@ -60,6 +61,7 @@ fn write_operation(page: &mut String, path: &str, method: &str, operation: &Valu
         escaped(path),
         text(&operation["summary"]),
     );
+    let _ = write!(page, "<pre>{}</pre>", escaped(&command(path, method, operation)));
     let parameters = operation["parameters"].as_array().into_iter().flatten();
     let of_query = |parameter: &&Value| parameter["in"] == "query";
     let rows: String = parameters.filter(of_query).map(row).collect();
@@ -80,6 +82,30 @@ fn write_operation(page: &mut String, path: &str, method: &str, operation: &Valu
         }
     }
     *page += "</section>";
+}
+
+/// What calls it from a shell. `$S` is the address of the server, words in braces are to be replaced.
+fn command(path: &str, method: &str, operation: &Value) -> String {
+    let mut command = String::from("curl ");
+    if method != "get" {
+        let _ = write!(command, "-X {} ", method.to_uppercase());
+    }
+    let required = operation["parameters"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|parameter| parameter["in"] == "query" && parameter["required"] == true);
+    let names = required.filter_map(|parameter| parameter["name"].as_str());
+    let query: Vec<String> = names.map(|name| format!("{name}={{{name}}}")).collect();
+    let mark = if query.is_empty() { "" } else { "?" };
+    let _ = write!(command, "\"$S{path}{mark}{}\"", query.join("&"));
+    if operation["x-roles"].as_array().is_some_and(|roles| !roles.is_empty()) {
+        command += " -H \"Authorization: Bearer $SERIATIM_TOKEN\"";
+    }
+    if operation["requestBody"]["content"]["application/json"].is_object() {
+        command += " -H 'Content-Type: application/json' -d '{…}'";
+    }
+    command
 }
 
 fn row(parameter: &Value) -> String {
@@ -133,6 +159,14 @@ mod tests {
                 let id = operation["operationId"].as_str().unwrap_or("none");
                 assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
             }
+        }
+        for line in [
+            "curl &quot;$S/api/v1/queues/{queue}/lane?key={key}&quot; -H",
+            "curl -X POST &quot;$S/api/v1/queues/{queue}/jobs&quot; -H &quot;Authorization: Bearer \
+             $SERIATIM_TOKEN&quot; -H &#39;Content-Type: application/json&#39; -d",
+            "curl &quot;$S/health&quot;</pre>",
+        ] {
+            assert!(page.contains(line), "{line}");
         }
         assert!(!page.contains("<script") && !page.contains("style=") && !page.contains("http://"));
         assert_eq!(escaped("<a href=\"x\">&'"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;");

@@ -2,9 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use seriatim::Timestamp;
 
 use super::preview::grouped;
 use super::wish::Wish;
+use crate::app::deeds::Deed;
+use crate::base::text::one_line;
+use crate::base::time::absolute;
 
 /// An operation, as every node shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -63,6 +67,26 @@ impl State {
 }
 
 impl Operation {
+    /// How it ended, for the audit.
+    pub(super) fn deed(&self, now: Timestamp) -> Deed {
+        let Wish { queue, key, .. } = &self.what;
+        let named = [("queue", Some(queue)), ("key", key.as_ref()), ("operation", Some(&self.id))];
+        let named = named.into_iter().filter_map(|(name, value)| Some((name, one_line(value?))));
+        let by = self.stopped_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+        Deed {
+            at: absolute(now),
+            who: self.who.clone(),
+            role: None,
+            from: None,
+            action: format!("operation {}{by}", self.state.name()),
+            on: named.map(|(name, value)| (name.to_owned(), value)).collect(),
+            asked: Some(self.what.in_words()),
+            status: if self.error.is_some() { 500 } else { 200 },
+            count: Some(self.count),
+            request_id: None,
+        }
+    }
+
     /// How many of how many, in words: `3,000 of 10,240 dead jobs requeued`.
     pub(crate) fn progress(&self) -> String {
         let action = self.what.action;

@@ -16,7 +16,7 @@ use super::operation::{Operation, State};
 use super::wish::{STEP_ROWS_MAX, Wish};
 use crate::app::act::on_lanes;
 use crate::app::error::Error;
-use crate::app::{find, jobs};
+use crate::app::{deeds, find, jobs};
 use crate::base::time::{absolute, read as time_of};
 use crate::protocol::value::Time;
 
@@ -105,7 +105,7 @@ async fn step(
         record.operation.state = State::Running;
         work(store, &mut record, now).await?;
     }
-    book::write(&**store, &record).await?;
+    written(&**store, &record, now).await?;
     Ok(Some(Next { operation: record.operation, pause }))
 }
 
@@ -134,6 +134,15 @@ async fn work(store: &SharedStore, record: &mut Record, now: Timestamp) -> Resul
 fn end(record: &mut Record, state: State, now: Timestamp) {
     record.operation.state = state;
     record.operation.ended_at = Some(absolute(now));
+}
+
+/// Writes the record; one that ends is also a deed, with to how many it was done: its beginning did not know.
+async fn written(store: &dyn Store, record: &Record, now: Timestamp) -> Result<(), Error> {
+    book::write(store, record).await?;
+    if !record.operation.state.is_open() {
+        deeds::keep(store, &record.operation.deed(now), now).await?;
+    }
+    Ok(())
 }
 
 /// Does it to what was found. To how many.
@@ -225,9 +234,10 @@ async fn fail(store: &dyn Store, id: &str, runner: &str, error: &Error) -> Resul
     tracing::warn!(%error, id, "an operation failed");
     let Some((mut record, _)) = book::read(store, id).await? else { return Ok(()) };
     if record.runner == runner {
+        let now = store.now().await?;
         record.operation.error = Some(error.to_string());
-        end(&mut record, State::Failed, store.now().await?);
-        book::write(store, &record).await?;
+        end(&mut record, State::Failed, now);
+        written(store, &record, now).await?;
     }
     Ok(())
 }

@@ -89,6 +89,10 @@ async fn what_was_counted_is_what_is_done_in_steps() {
     assert_eq!((done.state, done.count), (State::Done, 1_300));
     assert_eq!(done.progress(), "1,300 of 1,300 dead jobs requeued");
     assert_eq!(dead_of(&store).await, 1_300);
+    let wanted = deeds::Wanted { of: Some("orders"), ..Default::default() };
+    let kept = deeds::latest(&*store, wanted, 5).await.unwrap().entries;
+    assert_eq!((&*kept[0].action, kept[0].count), ("operation done", Some(1_300)));
+    assert_eq!(kept[0].on["operation"], operation.id);
 }
 
 #[tokio::test]

@@ -87,9 +87,15 @@ async fn a_cause_of_many_is_requeued_from_its_page() {
     let page = api.get(&format!("/operations/{id}")).text();
     assert!(page.contains("1,200 of 1,200 dead jobs requeued"), "{page}");
     assert!(api.get("/operations").text().contains("Requeue dead jobs of orders"));
-    let deeds = api.get("/api/v1/audit?limit=1").done();
-    assert_eq!(deeds["entries"][0]["action"], "operation requeue", "{deeds}");
-    assert_eq!(deeds["entries"][0]["on"]["cause"], "timeout after Ns");
+    let deeds = api.get("/api/v1/audit?limit=2").done();
+    let [end, start] = [&deeds["entries"][0], &deeds["entries"][1]];
+    assert_eq!(
+        (&end["action"], &end["count"]),
+        (&json!("operation done"), &json!(1_200)),
+        "{deeds}"
+    );
+    assert_eq!(start["action"], "operation requeue", "{deeds}");
+    assert_eq!(start["on"]["cause"], "timeout after Ns");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
