@@ -289,28 +289,32 @@ impl Rows {
         key.map_or_else(|| Self::all("running"), |key| Self::of_key("running", key))
     }
 
-    pub(super) fn of_lanes(query: &LaneQuery, chosen: &Chosen, shard: u16) -> Self {
+    pub(super) fn of_lanes(query: &LaneQuery, chosen: &Chosen, shard: u16, mode: Mode) -> Self {
+        // In `exclusive`, lanes that are ready have a time too, for their later jobs.
+        let is_later = query.is_of_future() && query.is_range() && mode != Mode::Exclusive;
         match (query.source(), query.order) {
             (LaneSource::Lane(lane), _) => Self::of_key("one", &lane.number.to_string()),
             (LaneSource::Key(key), _) => Self::of_key("lane", key),
             (LaneSource::Claimed(Some(node)), _) => Self::of_key("holder", &node.0),
             (LaneSource::Claimed(None), _) => Self::all("held"),
             (_, LaneOrder::RetryCount) if query.stages.is_empty() && query.is_range() => {
-                Self::in_trouble(chosen, shard)
+                Self::behind("trouble", chosen, shard)
             }
+            (LaneSource::Walk, _) if is_later => Self::behind("later", chosen, shard),
             _ if query.needs_failure() => Self::all("failed"),
             _ => Self::all("lanes"),
         }
     }
 
-    fn in_trouble(chosen: &Chosen, shard: u16) -> Self {
-        let mut rows = Self { step: chosen.enough(), ..Self::all("trouble") };
-        let member = match &chosen.after {
-            Some(after) if after.shard == shard => format!("{:016}", after.number),
+    /// The lanes of an index by score behind those that are known.
+    fn behind(what: &'static str, chosen: &Chosen, shard: u16) -> Self {
+        let mut rows = Self { step: chosen.enough(), ..Self::all(what) };
+        let number = match &chosen.after {
+            Some(after) if after.shard == shard => after.number.to_string(),
             _ => String::new(),
         };
         let score = chosen.after.as_ref().map(|after| after.place.to_string());
-        rows.args.name(score.as_deref()).text(&member);
+        rows.args.name(score.as_deref()).text(&number);
         rows
     }
 

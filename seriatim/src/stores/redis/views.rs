@@ -91,7 +91,7 @@ impl Views for Redis {
         let mut chosen = Chosen::of_lanes(&query)?;
         let asked = |shard: &Shard| query.lane.is_none_or(|lane| lane.shard == shard.shard);
         for shard in known.shards().filter(asked) {
-            let rows = Rows::of_lanes(&query, &chosen, shard.shard);
+            let rows = Rows::of_lanes(&query, &chosen, shard.shard, known.queue.mode);
             let look = |row| {
                 chosen.add(lane_entry(Fields::of(row)?, shard, &query, now)?);
                 Ok(())

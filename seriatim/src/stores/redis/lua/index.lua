@@ -10,7 +10,8 @@
 --   one NUMBER                this lane, with its node
 --   lane KEY, jobs KEY, deadkey KEY   the lane, the live and the dead jobs of a key
 --   failed                    the lanes with a failure, in no order
---   trouble SCORE MEMBER      those after this member, by retry count
+--   trouble SCORE NUMBER      those after this lane, by retry count
+--   later SCORE NUMBER        the lanes that wait for their time after this lane, by time
 --   bykey MEMBER              dead jobs after this member, by key
 --   newest SCORE              dead jobs buried then and before, with all others of the last time
 --
@@ -173,19 +174,35 @@ function steps.failed()
   for i = 1, #found, 2 do tell_lane(lane_of(tonumber(found[i]))) end
 end
 
-function steps.trouble()
-  local score, member, at, rank = ARGV[4], ARGV[5], 0, false
+-- The members of an index after this one.
+local function behind(index, score, member)
+  local at, rank = 0, false
   if score ~= '' then
-    local stands = member ~= '' and call('ZSCORE', K.trouble, member)
-    if stands and tonumber(stands) == tonumber(score) then rank = call('ZRANK', K.trouble, member) end
-    -- The lane at that place may be gone: return all with the same count; the caller skips those before it.
+    local stands = member and call('ZSCORE', index, member)
+    if stands and tonumber(stands) == tonumber(score) then rank = call('ZRANK', index, member) end
+    -- The lane at that place may be gone: return all with the same score; the caller skips those before it.
     if rank then at = rank + 1
     else
-      at = call('ZCOUNT', K.trouble, '-inf', '(' .. score)
-      most = most + call('ZCOUNT', K.trouble, score, score)
+      at = call('ZCOUNT', index, '-inf', '(' .. score)
+      most = most + call('ZCOUNT', index, score, score)
     end
   end
-  for _, id in ipairs(call('ZRANGE', K.trouble, at, at + most - 1)) do tell_lane(lane_of(tonumber(id))) end
+  return call('ZRANGE', index, at, at + most - 1)
+end
+
+function steps.trouble()
+  local number = tonumber(ARGV[5])
+  local members = behind(K.trouble, ARGV[4], number and pad(number))
+  for _, id in ipairs(members) do tell_lane(lane_of(tonumber(id))) end
+end
+
+function steps.later()
+  local number = tonumber(ARGV[5])
+  local members = behind(K.wake, ARGV[4], number and struct.pack('>I7', number))
+  for _, id in ipairs(members) do
+    local l = lane_of(number_in(id))
+    if l then tell_lane(l) end
+  end
 end
 
 function steps.bykey()

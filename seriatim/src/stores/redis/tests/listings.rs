@@ -170,3 +170,32 @@ async fn an_action_on_all_lanes_takes_more_than_one_step() {
     assert_eq!((acted.count, acted.more), (u64::from(LANES) - DEAD as u64, false));
     assert!(claim(&store, 100).await.is_empty());
 }
+
+#[tokio::test]
+async fn pages_of_scheduled_lanes_are_all_of_them_once_whatever_shares_a_time() {
+    let store = filled().await;
+    let now = store.now().await.unwrap();
+    let later = |i: u32| {
+        let at = now + Duration::from_secs(3_600 * u64::from(1 + i / 150));
+        Job::new("q", &i).unwrap().key(format!("later {i}")).run_at(at)
+    };
+    push(&store, (0..600).map(later).collect()).await;
+    let from = Some(LanePlace::Due(now + Duration::from_secs(1_800)));
+    let stages = vec![LaneStage::Retrying, LaneStage::Scheduled];
+    for rows_max in [70, 137, 1_000] {
+        let query = LaneQuery {
+            now: Some(now),
+            from: from.clone(),
+            stages: stages.clone(),
+            ..lanes(LaneOrder::Due, rows_max)
+        };
+        let rows = all_lanes(&store, query).await;
+        let places: Vec<_> =
+            rows.iter().map(|row| (row.due, row.lane.shard, row.lane.number)).collect();
+        assert!(places.is_sorted_by(|a, b| a < b), "{rows_max}");
+        let pushed = rows
+            .iter()
+            .filter(|row| row.key.as_deref().is_some_and(|key| key.starts_with("later")));
+        assert_eq!(pushed.count(), 600, "{rows_max}");
+    }
+}
