@@ -4,6 +4,7 @@
 
 mod app;
 mod base;
+mod bridges;
 mod cli;
 mod config;
 mod http;

@@ -29,6 +29,7 @@ use super::deed;
 use crate::app::failures::Failures;
 use crate::app::payloads::{self, Readable};
 use crate::base::text::count;
+use crate::bridges::{self, Bridges};
 use crate::cli::output::{Failure, start_log};
 use crate::config::{
     Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, LogFilter, LogFormat,
@@ -90,6 +91,7 @@ pub(super) async fn check(config: &Config) -> Result<Checked, Failure> {
     }
     log_of_variable()?;
     payloads::forms(&config.payloads)?;
+    bridges::check(config)?;
     let entrance = Entrance::read(&config.http, None, false).await?;
     Ok(Checked {
         address: entrance.address,
@@ -123,6 +125,7 @@ impl Serve {
         // Mistakes are reported before anything is created, awaited or listened to.
         plan(&config, self.concurrency, Arc::new(Memory::new()))?.build()?;
         self.check_programs(&config)?;
+        bridges::check(&config)?;
         let listening = match self.no_http {
             true => None,
             false => {
@@ -172,12 +175,16 @@ impl Serve {
         });
         let app = server.as_ref().map(Server::app);
         let remote = app.clone();
+        let bridges = Bridges::start(&config, &store)?;
+        let stop_bridges = bridges.stopper();
         let summary = engine
             .run_until(async move {
                 stop.await;
                 app.inspect(|app| app.drain());
+                stop_bridges();
             })
             .await;
+        bridges.stop().await;
         workers.stop().await;
         if let Some(server) = server {
             server.stop().await;
