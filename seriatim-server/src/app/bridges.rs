@@ -13,7 +13,7 @@ use seriatim::{ErrorKind, Timestamp};
 
 use super::error::Error;
 use super::notes;
-use crate::protocol::document::{Bridge, BridgePause, BridgeSource, BridgeStatus};
+use crate::protocol::document::{Bridge, BridgePause, BridgeSource, BridgeState, BridgeStatus};
 use crate::protocol::value::Time;
 
 const STATUS: &str = "bridge/status/";
@@ -23,7 +23,7 @@ const WHOLE: &str = "all";
 /// A source that nobody wrote about for so long is one of a configuration that is gone.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// A source that nobody wrote about for so long is moved by no node.
-pub(crate) const UNATTENDED_AFTER: Duration = Duration::from_secs(60);
+const UNATTENDED_AFTER: Duration = Duration::from_secs(60);
 
 #[derive(Serialize, Deserialize)]
 struct Noted {
@@ -244,9 +244,24 @@ pub(crate) async fn note(
     store.write_notes(vec![written(name, &noted)]).await
 }
 
-impl BridgeStatus {
-    /// Whether some node moves its jobs, or would.
-    pub(crate) fn is_attended(&self, now: Timestamp) -> bool {
-        now.since(self.at.0) < UNATTENDED_AFTER
+/// How a source is that nobody writes about.
+pub(crate) const UNATTENDED: &str = "no node moves it";
+
+/// How a source is, in a word, and why.
+pub(crate) fn state(
+    bridge: &Bridge,
+    source: &BridgeSource,
+    now: Timestamp,
+) -> (&'static str, Option<String>) {
+    let status = &source.status;
+    let pause = source.paused.as_ref().or(bridge.paused.as_ref());
+    match (pause, status.state) {
+        _ if now.since(status.at.0) >= UNATTENDED_AFTER => (UNATTENDED, None),
+        (None, BridgeState::Paused) => ("paused", Some("in Sidekiq".to_owned())),
+        (None, state) => (state.as_str(), status.why.clone()),
+        (Some(pause), _) => {
+            let reason = pause.reason.as_ref().map(|reason| format!(": {reason}"));
+            ("paused", Some(format!("by {}{}", pause.by, reason.unwrap_or_default())))
+        }
     }
 }

@@ -1,12 +1,14 @@
 //! Bridges: jobs of Sidekiq move into this store while both run.
 
 mod batch;
+pub(crate) mod check;
 mod consumers;
 mod element;
 mod fault;
 mod ledger;
 mod link;
 mod mover;
+pub(crate) mod repair;
 mod route;
 mod sets;
 mod source;
@@ -38,7 +40,7 @@ pub(crate) struct Bridges {
 }
 
 /// The URL of a bridge's Redis.
-fn url(bridge: &BridgeConfig) -> Result<String, SetupError> {
+pub(crate) fn url(bridge: &BridgeConfig) -> Result<String, SetupError> {
     std::env::var(&bridge.url_env).map_err(|_| {
         let (name, variable) = (&bridge.name, &bridge.url_env);
         SetupError::invalid(format!(
@@ -48,7 +50,7 @@ fn url(bridge: &BridgeConfig) -> Result<String, SetupError> {
 }
 
 /// Refuses bridges whose Redis is not named.
-pub(crate) fn check(config: &Config) -> Result<(), SetupError> {
+pub(crate) fn check_urls(config: &Config) -> Result<(), SetupError> {
     config.bridges.iter().try_for_each(|bridge| url(bridge).map(drop))
 }
 

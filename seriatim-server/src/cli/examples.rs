@@ -88,6 +88,17 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("seriatim cron run nightly", "push its job now"),
         ],
     ),
+    (
+        "bridge",
+        &[
+            (
+                "seriatim bridge check",
+                "what would be moved where, and what is refused; writes nothing",
+            ),
+            ("seriatim bridge pause shop critical --reason deploy", "take no more from one queue"),
+            ("seriatim bridge status", "what was moved, and what is left"),
+        ],
+    ),
     ("config", &[("seriatim config check", "check seriatim.toml")]),
     ("doctor", &[("seriatim doctor", "findings, and what to do about each")]),
     ("history", &[("seriatim history --queue orders --span 24h", "its day by the minute")]),

@@ -4,6 +4,7 @@ mod advice;
 mod args;
 mod audit;
 mod bench;
+mod bridge;
 mod check;
 mod completions;
 mod config_check;
@@ -78,6 +79,8 @@ pub(crate) enum Command {
     Nodes(nodes::Nodes),
     /// Lists cron entries with their last and next times; runs, pauses and resumes one
     Cron(cron::CronArgs),
+    /// Shows the bridges to other systems; checks, pauses and repairs one
+    Bridge(bridge::BridgeArgs),
     /// Checks the configuration
     Config(config_check::ConfigArgs),
     /// Turns the settings of another system into a configuration, on stdout
@@ -117,6 +120,7 @@ impl Command {
             Self::Operations(operations) => operations.run().await,
             Self::Nodes(nodes) => nodes.run().await,
             Self::Cron(cron) => cron.run().await,
+            Self::Bridge(bridge) => bridge.run().await,
             Self::Config(config) => config.run().await,
             Self::Import(import) => import.run(),
             Self::Doctor(doctor) => doctor.run().await,

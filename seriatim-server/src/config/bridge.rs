@@ -1,5 +1,6 @@
 //! `[[bridges]]`: queues of another system whose jobs move into this store.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -8,10 +9,8 @@ use seriatim::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX, PRIORITY_MAX};
 use seriatim::names::did_you_mean;
 
 use super::environment::is_variable;
-use super::{Config, QueueConfig};
 use crate::base::glob::is_match;
 use crate::base::pointer::Pointer;
-use crate::base::setup_error::SetupError;
 
 /// Most bridges of a configuration, queues of a bridge, and routes of a bridge.
 const BRIDGES_MAX: usize = 20;
@@ -207,72 +206,70 @@ impl BridgeConfig {
     }
 
     /// Refuses routes to queues that do not fit.
-    fn check_targets(&self, config: &Config) -> Result<(), String> {
+    fn check_targets(&self, queues: &BTreeMap<&str, Target>) -> Result<(), String> {
         for from in &self.queues {
             for route in self.routes_of(from) {
-                let place = match self
-                    .routes
-                    .iter()
-                    .position(|one| one.class == route.class && one.from == route.from)
-                {
+                let same = |one: &RouteConfig| one.class == route.class && one.from == route.from;
+                let place = match self.routes.iter().position(same) {
                     Some(i) => format!("routes[{i}]"),
                     None => format!("queue {from:?}, which has no route for all classes"),
                 };
                 let name = route.queue.as_deref().unwrap_or(from);
-                let queue = config.queues.get(name).ok_or_else(|| {
-                    let near = did_you_mean(name, config.queues.keys().map(String::as_str));
+                let target = queues.get(name).ok_or_else(|| {
+                    let near = did_you_mean(name, queues.keys().copied());
                     format!("{place}: no [queues] entry is called {name:?}: add one with a mode, or name the queue with `queue`{near}")
                 })?;
-                check_target(&route, name, queue, &config.defaults)
-                    .map_err(|what| format!("{place}: {what}"))?;
+                target.check(&route, name).map_err(|what| format!("{place}: {what}"))?;
             }
         }
         Ok(())
     }
 }
 
-fn check_target(
-    route: &RouteConfig,
-    name: &str,
-    queue: &QueueConfig,
-    defaults: &QueueConfig,
-) -> Result<(), String> {
-    let remembered = queue.idempotency_ttl.or(defaults.idempotency_ttl);
-    if remembered.is_some_and(|length| length < REMEMBERED_MIN) {
-        return Err(format!(
-            "the idempotency_ttl of queue {name:?} must be at least 1h: what is pushed again after a crash is recognised by it"
-        ));
-    }
-    // A queue without a mode is refused at its declaration, with its own message.
-    let Some(mode) = queue.mode.or(defaults.mode) else { return Ok(()) };
-    match (mode.is_keyed(), route.key.is_some()) {
-        (true, false) => Err(format!(
-            "`key` is missing: queue {name:?} is {mode}, so each job needs one, as in key = \"/args/0\""
-        )),
-        (false, true) => Err(format!(
-            "`key` contradicts queue {name:?}, which is {mode}: remove it, or change the queue's mode"
-        )),
-        _ if route.score.is_some() && mode == Mode::Parallel => Err(format!(
-            "`score` contradicts queue {name:?}, which is {mode}: scores order the jobs of a key"
-        )),
-        _ => Ok(()),
+/// A queue here, as far as bridges care.
+pub(super) struct Target {
+    /// A queue without one is refused at its declaration, with its own message.
+    pub(super) mode: Option<Mode>,
+    pub(super) idempotency_ttl: Option<Duration>,
+}
+
+impl Target {
+    fn check(&self, route: &RouteConfig, name: &str) -> Result<(), String> {
+        if self.idempotency_ttl.is_some_and(|length| length < REMEMBERED_MIN) {
+            return Err(format!(
+                "the idempotency_ttl of queue {name:?} must be at least 1h: what is pushed again after a crash is recognised by it"
+            ));
+        }
+        let Some(mode) = self.mode else { return Ok(()) };
+        match (mode.is_keyed(), route.key.is_some()) {
+            (true, false) => Err(format!(
+                "`key` is missing: queue {name:?} is {mode}, so each job needs one, as in key = \"/args/0\""
+            )),
+            (false, true) => Err(format!(
+                "`key` contradicts queue {name:?}, which is {mode}: remove it, or change the queue's mode"
+            )),
+            (false, false) if route.score.is_some() => Err(format!(
+                "`score` contradicts queue {name:?}, which is {mode}: scores order the jobs of a key"
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
-/// Refuses bridges that cannot work, or that would take each other's jobs.
-pub(super) fn check_all(config: &Config, name: &str) -> Result<(), SetupError> {
-    let bridges = &config.bridges;
+/// Refuses bridges that cannot work, or that would take each other's jobs. `secrets`: variables that only this server may
+/// see; `queues`: those of this configuration.
+pub(super) fn check_all(
+    bridges: &[BridgeConfig],
+    secrets: &[&str],
+    queues: &BTreeMap<&str, Target>,
+) -> Result<(), String> {
     if bridges.len() > BRIDGES_MAX {
-        let message = format!("{name}: {} bridges: at most {BRIDGES_MAX}", bridges.len());
-        return Err(SetupError::invalid(message));
+        return Err(format!("{} bridges: at most {BRIDGES_MAX}", bridges.len()));
     }
-    let tokens: Vec<&str> = config.secret_variables().collect();
     for (i, bridge) in bridges.iter().enumerate() {
-        let wrong = |what: String| {
-            SetupError::invalid(format!("{name}: bridges[{i}] (name {:?}): {what}", bridge.name))
-        };
-        bridge.check(&tokens).map_err(wrong)?;
-        bridge.check_targets(config).map_err(wrong)?;
+        let wrong = |what: String| format!("bridges[{i}] (name {:?}): {what}", bridge.name);
+        bridge.check(secrets).map_err(wrong)?;
+        bridge.check_targets(queues).map_err(wrong)?;
         for (j, other) in bridges[..i].iter().enumerate() {
             if other.name == bridge.name {
                 return Err(wrong(format!("`name`: bridges[{j}] has it too")));

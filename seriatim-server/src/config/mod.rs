@@ -311,7 +311,7 @@ impl Config {
         }
         self.validate_periodic(name, &tokens)?;
         self.validate_journal(name)?;
-        bridge::check_all(self, name)?;
+        self.validate_bridges(name, &tokens)?;
         let wrong = |what| SetupError::invalid(format!("{name}: {what}"));
         self.payloads.check(&self.queues).and_then(|()| self.log.check()).map_err(wrong)?;
         self.validate_cron(name)
@@ -339,6 +339,17 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    fn validate_bridges(&self, name: &str, secrets: &[&str]) -> Result<(), SetupError> {
+        let target = |queue: &QueueConfig| bridge::Target {
+            mode: queue.mode.or(self.defaults.mode),
+            idempotency_ttl: queue.idempotency_ttl.or(self.defaults.idempotency_ttl),
+        };
+        let targets =
+            self.queues.iter().map(|(name, queue)| (name.as_str(), target(queue))).collect();
+        bridge::check_all(&self.bridges, secrets, &targets)
+            .map_err(|what| SetupError::invalid(format!("{name}: {what}")))
     }
 
     fn validate_journal(&self, name: &str) -> Result<(), SetupError> {

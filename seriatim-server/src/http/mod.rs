@@ -5,6 +5,7 @@ mod access;
 mod around;
 mod audit;
 mod auth;
+mod bridges;
 mod caller;
 mod changes;
 mod checkup;

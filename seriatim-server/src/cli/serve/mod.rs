@@ -91,7 +91,7 @@ pub(super) async fn check(config: &Config) -> Result<Checked, Failure> {
     }
     log_of_variable()?;
     payloads::forms(&config.payloads)?;
-    bridges::check(config)?;
+    bridges::check_urls(config)?;
     let entrance = Entrance::read(&config.http, None, false).await?;
     Ok(Checked {
         address: entrance.address,
@@ -125,15 +125,8 @@ impl Serve {
         // Mistakes are reported before anything is created, awaited or listened to.
         plan(&config, self.concurrency, Arc::new(Memory::new()))?.build()?;
         self.check_programs(&config)?;
-        bridges::check(&config)?;
-        let listening = match self.no_http {
-            true => None,
-            false => {
-                let asked = self.listen.as_deref();
-                let entrance = Entrance::read(&config.http, asked, self.insecure).await?;
-                Some(Listening::start(entrance)?)
-            }
-        };
+        bridges::check_urls(&config)?;
+        let listening = self.listening(&config.http).await?;
         let waiting = listening.as_ref().map(Listening::wait).transpose()?;
         let Some(store) = awaited::open(&url, &forms, &queues, stop.as_mut()).await? else {
             tracing::info!("stopped before the store answered");
@@ -196,6 +189,15 @@ impl Serve {
         let remote = remote.map(|app| app.remote()).unwrap_or_default();
         tracing::info!("stopped: {}", in_words(&summary, &remote));
         Ok(())
+    }
+
+    /// Listens, unless there is no HTTP API.
+    async fn listening(&self, config: &HttpConfig) -> Result<Option<Listening>, Failure> {
+        if self.no_http {
+            return Ok(None);
+        }
+        let entrance = Entrance::read(config, self.listen.as_deref(), self.insecure).await?;
+        Ok(Some(Listening::start(entrance)?))
     }
 
     fn log_start(&self, config: &Config, url: &str) {
