@@ -12,6 +12,8 @@ pub(crate) mod repair;
 mod route;
 mod sets;
 mod source;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

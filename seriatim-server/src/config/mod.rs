@@ -2,6 +2,8 @@
 
 mod access;
 mod bridge;
+#[cfg(test)]
+mod bridge_tests;
 mod cron;
 mod dashboard;
 mod environment;
