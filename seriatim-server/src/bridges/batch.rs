@@ -11,6 +11,7 @@ use super::fault::Fault;
 use super::link::{Link, SETTLE};
 use super::route::{Reason, Refusal, Routes};
 use super::source::{Keys, Source};
+use crate::base::text::count;
 
 /// A batch can be pushed again for so long: then its queues may begin to forget that they know its jobs.
 const DOUBT_AFTER: Duration = Duration::from_secs(50 * 60);
@@ -90,14 +91,14 @@ impl Batch {
     pub(super) fn check(&self, mark: &str, now: Timestamp) -> Result<(), Fault> {
         if self.is_in_doubt(now) {
             return Err(Fault::Held(format!(
-                "{} jobs are in doubt: they left the source long ago, and it is no longer known whether they are here; decide with `seriatim bridge decide`",
-                self.len()
+                "{} in doubt: the batch left the source long ago, and it is no longer known whether it is here; decide with `seriatim bridge decide`",
+                count(self.len() as u64, "job")
             )));
         }
         if self.routes != mark {
             return Err(Fault::Foreign(format!(
-                "{} jobs are in flight that were taken by other routes: start a node with the routes as they were, and change them while nothing is in flight (pause the bridge first)",
-                self.len()
+                "{} in flight, taken by other routes: start a node with the routes as they were, and change them while nothing is in flight (pause the bridge first)",
+                count(self.len() as u64, "job")
             )));
         }
         Ok(())

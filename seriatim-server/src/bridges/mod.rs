@@ -5,6 +5,8 @@ pub(crate) mod check;
 mod consumers;
 mod element;
 mod fault;
+#[cfg(test)]
+mod fuzz;
 mod ledger;
 mod link;
 mod mover;

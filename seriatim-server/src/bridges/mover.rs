@@ -27,8 +27,8 @@ use crate::protocol::document::BridgeState;
 const BATCH_JOBS_MAX: usize = 500;
 const BATCH_BYTES_MAX: usize = 16 << 20;
 /// How long a node leads without asking again, and how often it asks.
-const LEADS_FOR: Duration = Duration::from_secs(15);
-const LEAD_EVERY: Duration = Duration::from_secs(4);
+const LEADS_FOR: Duration = Duration::from_secs(6);
+const LEAD_EVERY: Duration = Duration::from_secs(2);
 /// How long one wait for a job lasts, in seconds: meanwhile nothing else is noticed.
 const WAIT_SECONDS: u64 = 2;
 /// The pauses after a failure.

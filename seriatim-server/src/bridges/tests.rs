@@ -2,11 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use seriatim::{Job, RunAt, Timestamp};
-use seriatim_testkit::fuzz::Surface;
 
 use super::element::{Element, Retries};
 use super::route::{Reason, Refusal, Routes};
-use crate::base::text::check_message;
 use crate::config::BridgeConfig;
 
 /// Elements as the versions write them: the corpus of the fuzzer.
@@ -161,32 +159,4 @@ fn the_first_route_that_matches_class_and_queue_counts() {
     let queue =
         |class: &str| job(&routes, &format!(r#"{{"class":"{class}","args":[]}}"#)).unwrap().queue;
     assert_eq!((queue("OrderSync").as_str(), queue("Mail").as_str()), ("orders", "default"));
-}
-
-#[test]
-fn whatever_is_in_redis_is_a_job_or_refused_with_a_reason() {
-    let all = [
-        routes(""),
-        routes("[[routes]]\nkey = \"/args/0\"\nscore = \"/args/1\"\npayload = \"/args/1\""),
-        routes("[[routes]]\nclass = \"*Job\"\nkey = \"/args/0/arguments/0\"\nmissing_key = \"x\""),
-    ];
-    let (mut taken, mut refused) = (0, 0);
-    Surface::new("sidekiq").inputs(8_000).attack(|input| {
-        for routes in &all {
-            match routes.job(input, RunAt::Now, || "run-7".to_owned()) {
-                Ok(job) => {
-                    taken += 1;
-                    job.validate().unwrap();
-                    // A repetition is recognised.
-                    let again = routes.job(input, RunAt::Now, || "run-7".to_owned()).unwrap();
-                    assert_eq!(job, again);
-                }
-                Err(refusal) => {
-                    refused += 1;
-                    check_message(&refusal.to_string());
-                }
-            }
-        }
-    });
-    assert!(taken > 100 && refused > 100, "{taken} {refused}");
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod answers;
+mod bridges;
 mod browser;
 mod builtin;
 mod clients;
