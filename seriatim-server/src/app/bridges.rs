@@ -247,6 +247,9 @@ pub(crate) async fn note(
 /// How a source is that nobody writes about.
 pub(crate) const UNATTENDED: &str = "no node moves it";
 
+/// How a source is whose pause its node has not noticed yet.
+pub(crate) const PAUSING: &str = "pausing";
+
 /// How a source is, in a word, and why.
 pub(crate) fn state(
     bridge: &Bridge,
@@ -259,9 +262,11 @@ pub(crate) fn state(
         _ if now.since(status.at.0) >= UNATTENDED_AFTER => (UNATTENDED, None),
         (None, BridgeState::Paused) => ("paused", Some("in Sidekiq".to_owned())),
         (None, state) => (state.as_str(), status.why.clone()),
-        (Some(pause), _) => {
+        (Some(pause), state) => {
             let reason = pause.reason.as_ref().map(|reason| format!(": {reason}"));
-            ("paused", Some(format!("by {}{}", pause.by, reason.unwrap_or_default())))
+            // Until its node has noticed.
+            let word = if state == BridgeState::Moving { PAUSING } else { "paused" };
+            (word, Some(format!("by {}{}", pause.by, reason.unwrap_or_default())))
         }
     }
 }

@@ -210,7 +210,7 @@ impl Look<'_> {
         let is_keyed = self.routes.get(queue).is_some_and(Routes::are_keyed);
         let taker = self.consumers.iter().find(|consumer| is_keyed && consumer.takes(queue))?;
         Some(format!(
-            "its jobs have keys, and Sidekiq process {} takes from it too: remove the queue from that process, or stop it",
+            "its jobs have keys, and Sidekiq process {} takes from it too: remove the queue from that process, or limit the routes with keys to other queues with `from`",
             taker.identity
         ))
     }

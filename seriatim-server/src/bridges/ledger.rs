@@ -88,7 +88,10 @@ impl Ledger {
 
     /// Whether the figures of the source should be read and written again.
     pub(super) fn is_due(&self) -> bool {
-        self.written.as_ref().is_none_or(|(at, _)| at.elapsed() >= EVERY)
+        let is_old = |(at, known): &(Instant, BridgeStatus)| {
+            at.elapsed() >= EVERY || known.state != self.status.state
+        };
+        self.written.as_ref().is_none_or(is_old)
     }
 
     /// Writes what changed, and that it is there.

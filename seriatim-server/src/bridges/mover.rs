@@ -296,7 +296,7 @@ impl Mover {
         match living.iter().find(|consumer| consumer.takes(queue)) {
             None => Ok(()),
             Some(consumer) => Err(Fault::Held(format!(
-                "the jobs of queue {queue:?} have keys, and Sidekiq process {} takes from it too: order would be lost; remove the queue from that process, or stop it",
+                "jobs of queue {queue:?} have keys, and Sidekiq process {} takes from it too: order would be lost; remove the queue from that process, or limit the routes with keys to other queues with `from`",
                 consumer.identity
             ))),
         }

@@ -67,7 +67,7 @@ pub(super) fn source_state(
     let told = why.map_or_else(|| state.to_owned(), |why| format!("{state}: {why}"));
     let tone = match state {
         "moving" => Tone::Plain,
-        "paused" => Tone::Warn,
+        "paused" | bridges::PAUSING => Tone::Warn,
         _ => Tone::Bad,
     };
     (told, tone)

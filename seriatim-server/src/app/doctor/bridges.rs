@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::finding::{Finding, Severity};
 use super::look::Seen;
-use crate::app::bridges::{UNATTENDED, state};
+use crate::app::bridges::{PAUSING, UNATTENDED, state};
 use crate::base::text::{count, one_line};
 use crate::base::time::length;
 use crate::protocol::document::{Bridge, BridgeSource};
@@ -41,7 +41,7 @@ fn of_source(seen: &Seen, bridge: &Bridge, source: &BridgeSource) -> Vec<Finding
     } else if word == UNATTENDED {
         let advice = "start a node whose configuration has this bridge; if it is no longer needed, this is forgotten after a week";
         found.push(Finding::new(Severity::Serious, about.clone(), word, advice));
-    } else if !matches!(word, "moving" | "paused") {
+    } else if !matches!(word, "moving" | "paused" | PAUSING) {
         let advice = "remove what stands in the way; the jobs wait in the other system meanwhile";
         found.push(Finding::new(Severity::Serious, about.clone(), format!("{word}{why}"), advice));
     }

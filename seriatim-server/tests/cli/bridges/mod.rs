@@ -31,6 +31,7 @@ url_env = "SIDEKIQ_REDIS"
 queues = ["critical", "default"]
 [[bridges.routes]]
 class = "OrderSync"
+from = "critical"
 queue = "orders"
 key = "/args/0"
 payload = "/args"
@@ -162,7 +163,9 @@ impl Works {
                     Ok::<(), Failure>(())
                 }
             });
-        let task = tokio::spawn(async move { drop(engine.run_until(stopped).await.unwrap()) });
+        let task = tokio::spawn(async move {
+            engine.run_until(stopped).await.unwrap();
+        });
         Self { ran, stop, task }
     }
 

@@ -99,7 +99,7 @@ async fn a_bridge_is_paused_and_resumed_as_a_whole_and_by_queue_also_before_it_e
     eventually("the mails moved", async || shop.number(&["LLEN", "queue:default"]) == 0).await;
     eventually("the orders moved", async || shop.number(&["LLEN", "queue:critical"]) == 0).await;
     assert!(shop.run(&["bridge", "pause", "shop", "critical"]).0);
-    status("by cli:").await;
+    status("paused: by cli:").await;
     // A job that came while it waited for one is put back.
     let woken = "seriatim:shop:woken:queue:critical";
     producer.does("orders 5 5");
