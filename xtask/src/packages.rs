@@ -11,7 +11,7 @@ use seriatim_testkit::{MissingProgram, find_program};
 use crate::step;
 
 /// Program and package. The compiler builds SQLite from its source.
-const NEEDED: [(&str, &str); 12] = [
+const NEEDED: [(&str, &str); 13] = [
     ("cc", "gcc"),
     ("chromium", "chromium"),
     ("chromedriver", "chromium-driver"),
@@ -24,6 +24,7 @@ const NEEDED: [(&str, &str); 12] = [
     ("python3", "python3"),
     ("node", "nodejs"),
     ("ruby", "ruby"),
+    ("sidekiq", "ruby-sidekiq"),
 ];
 
 /// Installs missing packages if that is possible without asking: as root, on Debian. Otherwise the error says what to
@@ -55,7 +56,7 @@ fn advice(missing: &[MissingProgram]) -> String {
     format!(
         "The tests need {}, and nothing was run.\n\
          On Debian and Ubuntu: sudo apt-get install --no-install-recommends {}\n\
-         Elsewhere: install a C compiler, PostgreSQL, MariaDB, Redis, Chromium with its driver, Python, Node and Ruby so that these are in PATH.",
+         Elsewhere: install a C compiler, PostgreSQL, MariaDB, Redis, Chromium with its driver, Python, Node, Ruby and Sidekiq so that these are in PATH.",
         programs.join(", "),
         packages.join(" ")
     )

@@ -20,12 +20,11 @@ use crate::protocol::document::{Bridge, Bridges};
 use seriatim::names::did_you_mean;
 
 #[derive(Args)]
-#[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
 pub(crate) struct BridgeArgs {
     #[command(flatten)]
     common: Common,
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
 }
 
 #[derive(Subcommand)]
@@ -88,7 +87,8 @@ struct DecisionArg {
 
 impl BridgeArgs {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        match &self.action {
+        let Some(action) = &self.action else { return self.status(None).await };
+        match action {
             Action::Status { name } => self.status(name.as_deref()).await,
             Action::Check { name } => self.check(name.as_deref()).await,
             Action::Pause { name, queue, reason } => {

@@ -295,6 +295,8 @@ fn the_page_has_every_key_and_no_other() {
         ("`[[workers]]`", "[[workers]]\nzzz = 1"),
         ("`[[cron]]`", "[[cron]]\nzzz = 1"),
         ("`[[periodic]]`", "[[periodic]]\nzzz = 1"),
+        ("`[[bridges]]`", "[[bridges]]\nzzz = 1"),
+        ("`bridges.routes`", "[[bridges]]\n[[bridges.routes]]\nzzz = 1"),
     ];
     for (heading, text) in parts {
         let mut page: Vec<&str> = rows(heading).into_iter().flat_map(|(keys, _)| keys).collect();

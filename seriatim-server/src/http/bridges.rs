@@ -19,9 +19,9 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/api/v1/bridges", Access::Read, list).says(
             "The bridges of all nodes: what each moved, what is left, what stands in the way",
         ),
-        Route::post("/api/v1/bridges/{name}/pause", Access::Operate, pause)
+        Route::post("/api/v1/bridges/{bridge}/pause", Access::Operate, pause)
             .says("Pauses a bridge, or one of its sources: nothing more is taken"),
-        Route::post("/api/v1/bridges/{name}/resume", Access::Operate, resume)
+        Route::post("/api/v1/bridges/{bridge}/resume", Access::Operate, resume)
             .says("Ends the pause of a bridge and of all its sources, or of one source"),
     ]
 }
