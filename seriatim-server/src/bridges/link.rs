@@ -17,6 +17,7 @@ pub(super) static SETTLE: Code = LazyLock::new(|| Script::new(include_str!("lua/
 pub(super) static UNWAKE: Code = LazyLock::new(|| Script::new(include_str!("lua/unwake.lua")));
 pub(super) static GIVE_BACK: Code =
     LazyLock::new(|| Script::new(include_str!("lua/give_back.lua")));
+pub(super) static EXPORT: Code = LazyLock::new(|| Script::new(include_str!("lua/export.lua")));
 pub(super) static DECIDE: Code = LazyLock::new(|| Script::new(include_str!("lua/decide.lua")));
 
 pub(super) struct Link {

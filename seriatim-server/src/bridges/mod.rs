@@ -4,6 +4,7 @@ mod batch;
 pub(crate) mod check;
 mod consumers;
 mod element;
+pub(crate) mod export;
 mod fault;
 #[cfg(test)]
 mod fuzz;
@@ -11,6 +12,7 @@ mod ledger;
 mod link;
 mod mover;
 pub(crate) mod repair;
+mod returned;
 mod route;
 mod sets;
 mod source;

@@ -76,6 +76,11 @@ impl Keys {
         self.ours("sequence", source)
     }
 
+    /// That an export gave this job back.
+    pub(super) fn marker(&self, job: seriatim::JobId) -> String {
+        format!("{}seriatim:{}:export:{job}", self.prefix, self.bridge)
+    }
+
     /// A list or set like the source: `rejected:QUEUE`, or `rejected:set:schedule`.
     pub(super) fn rejected(&self, source: &Source) -> String {
         match source {

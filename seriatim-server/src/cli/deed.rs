@@ -68,7 +68,7 @@ struct Told {
 /// The action of a command, as `lane delete`; none if it only reads.
 fn action(matches: &ArgMatches) -> Option<String> {
     let (noun, of) = matches.subcommand()?;
-    if matches!(noun, "push" | "migrate" | "bench") {
+    if matches!(noun, "push" | "export" | "migrate" | "bench") {
         return Some(noun.to_owned());
     }
     let verb = of.subcommand_name().filter(|verb| !READS.contains(verb))?;

@@ -99,6 +99,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("seriatim bridge status", "what was moved, and what is left"),
         ],
     ),
+    (
+        "export",
+        &[("seriatim export orders --to sidekiq", "all jobs of the paused queue, in all states")],
+    ),
     ("config", &[("seriatim config check", "check seriatim.toml")]),
     ("doctor", &[("seriatim doctor", "findings, and what to do about each")]),
     ("history", &[("seriatim history --queue orders --span 24h", "its day by the minute")]),

@@ -13,6 +13,7 @@ mod deed;
 mod demo;
 mod doctor;
 mod examples;
+mod export;
 mod grammar;
 mod history;
 mod import;
@@ -85,6 +86,8 @@ pub(crate) enum Command {
     Config(config_check::ConfigArgs),
     /// Turns the settings of another system into a configuration, on stdout
     Import(import::Import),
+    /// Gives the jobs of a queue back to another system
+    Export(export::Export),
     /// Finds what is stuck, failing, slow or misconfigured, and suggests what to do
     Doctor(doctor::Doctor),
     /// Creates or upgrades the schema of a store
@@ -123,6 +126,7 @@ impl Command {
             Self::Bridge(bridge) => bridge.run().await,
             Self::Config(config) => config.run().await,
             Self::Import(import) => import.run(),
+            Self::Export(export) => export.run().await,
             Self::Doctor(doctor) => doctor.run().await,
             Self::Migrate(migrate) => migrate.run().await,
             Self::Completions(completions) => {

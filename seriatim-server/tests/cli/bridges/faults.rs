@@ -3,18 +3,10 @@
 use rustix::process::Signal;
 use seriatim_testkit::Redis;
 
-use super::{CONFIG, Shop, Works, check_all_ran_once_in_order};
+use super::{CONFIG, ROUND, Shop, Works, check_all_ran_once_in_order, rounds};
 use crate::site::eventually;
 
-/// Names how many jobs a run has; few by default, so that all tests stay quick.
-const JOBS_VARIABLE: &str = "SERIATIM_FAULT_JOBS";
-/// Jobs between two faults.
-const ROUND: u64 = 1_000;
 const KEYS: u64 = 100;
-
-fn rounds() -> u64 {
-    std::env::var(JOBS_VARIABLE).map_or(5, |jobs| jobs.parse::<u64>().unwrap().div_ceil(ROUND))
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b1_a_bridge_that_is_killed_again_and_again_loses_nothing_and_runs_nothing_twice() {
@@ -96,9 +88,9 @@ async fn b3_a_redis_that_crashes_loses_none_of_what_it_kept_and_nothing_runs_twi
         shop.redis.kill().unwrap();
         node.signal(Signal::STOP);
         shop.redis.restart().unwrap();
-        kept.extend(numbers(&shop.redis.send(&["LRANGE", "queue:default", "0", "-1"]).unwrap()));
+        kept.extend(numbers(&shop.texts(&["LRANGE", "queue:default", "0", "-1"])));
         let in_flight = ["HVALS", "seriatim:shop:inflight:queue:default"];
-        kept.extend(numbers(&shop.redis.send(&in_flight).unwrap()));
+        kept.extend(numbers(&shop.texts(&in_flight)));
         node.signal(Signal::CONT);
         eventually("the queue is empty", async || {
             shop.number(&["LLEN", "queue:default"]) == 0
@@ -119,10 +111,13 @@ async fn b3_a_redis_that_crashes_loses_none_of_what_it_kept_and_nothing_runs_twi
     assert_eq!(ran.len(), all, "something ran twice");
 }
 
-/// The numbers of mails in an answer of Redis.
-fn numbers(answer: &str) -> Vec<u64> {
-    let number = |rest: &str| rest.split(']').next().unwrap().parse().unwrap();
-    answer.split("\"args\":[").skip(1).map(number).collect()
+/// The numbers of mails among these texts.
+fn numbers(texts: &[String]) -> Vec<u64> {
+    let number = |text: &String| {
+        let (_, rest) = text.split_once("\"args\":[")?;
+        rest.split(']').next()?.parse().ok()
+    };
+    texts.iter().filter_map(number).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

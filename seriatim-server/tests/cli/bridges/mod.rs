@@ -1,5 +1,6 @@
 //! Bridges, with the Sidekiq of Debian on a real Redis.
 
+mod back;
 mod faults;
 mod moving;
 mod people;
@@ -15,6 +16,15 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::site::{Serving, Site, eventually};
+
+/// Names how many jobs a run has; few by default, so that all tests stay quick.
+const JOBS_VARIABLE: &str = "SERIATIM_FAULT_JOBS";
+/// Jobs between two faults.
+const ROUND: u64 = 1_000;
+
+fn rounds() -> u64 {
+    std::env::var(JOBS_VARIABLE).map_or(5, |jobs| jobs.parse::<u64>().unwrap().div_ceil(ROUND))
+}
 
 const APP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/bridges/app.rb");
 
@@ -98,6 +108,12 @@ impl Shop {
     fn number(&self, words: &[&str]) -> u64 {
         let answer = self.redis.send(words).unwrap();
         answer.trim_start_matches(':').lines().next().unwrap().trim().parse().unwrap()
+    }
+
+    /// A list that Redis answers, however long.
+    fn texts(&self, words: &[&str]) -> Vec<String> {
+        let mut link = redis::Client::open(self.redis.url()).unwrap().get_connection().unwrap();
+        redis::cmd(words[0]).arg(&words[1..]).query(&mut link).unwrap()
     }
 
     /// What Sidekiq's own workers ran.

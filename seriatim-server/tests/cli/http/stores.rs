@@ -335,7 +335,9 @@ fn walk(site: Site) -> Vec<String> {
     let config = std::fs::read_to_string(site.path("seriatim.toml")).unwrap();
     std::fs::write(site.path("seriatim.toml"), config + BRIDGE).unwrap();
     let sidekiq = seriatim_testkit::Redis::start().unwrap();
-    let api = Api::with(site, |command| drop(command.env("SIDEKIQ_REDIS", sidekiq.url())));
+    let api = Api::with(site, |command| {
+        command.env("SIDEKIQ_REDIS", sidekiq.url());
+    });
     let documented = Documented::of(&api);
     let walk = Walk { api, called: RefCell::default(), documented };
     walk.outside();
