@@ -60,7 +60,8 @@ impl Batch {
             match &*String::from_utf8_lossy(&name) {
                 "batch" => batch.id = text(),
                 "at" => {
-                    batch.at = Timestamp::from_micros(text().parse::<i64>().unwrap_or(0) * 1_000)
+                    let ms = text().parse::<i64>().unwrap_or(0);
+                    batch.at = Timestamp::from_micros(ms.saturating_mul(1_000));
                 }
                 "routes" => batch.routes = text(),
                 "run" => batch.run = text(),

@@ -4,6 +4,7 @@
 use seriatim::RunAt;
 use seriatim_testkit::fuzz::Surface;
 
+use super::element::Element;
 use super::route::Routes;
 use crate::base::text::check_message;
 
@@ -23,6 +24,9 @@ fn whatever_is_in_redis_is_a_job_or_refused_with_a_reason() {
     ];
     let (mut taken, mut refused) = (0, 0);
     Surface::new("sidekiq").inputs(8_000).attack(|input| {
+        if let Ok(element) = Element::read(input) {
+            let _ = (element.since(), element.queue(), element.retries());
+        }
         for routes in &all {
             match routes.job(input, RunAt::Now, || "run-7".to_owned()) {
                 Ok(job) => {

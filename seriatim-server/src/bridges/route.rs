@@ -64,7 +64,7 @@ impl fmt::Display for Refusal {
 #[derive(Clone)]
 pub(super) struct Routes {
     from: String,
-    routes: Vec<RouteConfig>,
+    in_order: Vec<RouteConfig>,
     /// Changes with what a job becomes.
     pub(super) mark: String,
 }
@@ -74,17 +74,17 @@ impl Routes {
         let routes = bridge.routes_of(from);
         let text = format!("{routes:?}");
         let mark = blake3::hash(text.as_bytes()).to_hex()[..16].to_owned();
-        Self { from: from.to_owned(), routes, mark }
+        Self { from: from.to_owned(), in_order: routes, mark }
     }
 
     /// Whether some of its jobs have keys.
     pub(super) fn are_keyed(&self) -> bool {
-        self.routes.iter().any(|route| route.key.is_some())
+        self.in_order.iter().any(|route| route.key.is_some())
     }
 
     /// The route of a class. The last one matches all.
     pub(super) fn of(&self, class: &str) -> Option<&RouteConfig> {
-        self.routes.iter().find(|route| is_match(&route.class, class))
+        self.in_order.iter().find(|route| is_match(&route.class, class))
     }
 
     /// The job that a job of the source becomes. `unnamed` identifies it if it has no id of its own.
@@ -111,7 +111,7 @@ impl Routes {
             job.digest = Some(digest(Some(&element.class), &arguments));
         }
         let jid = element.jid.as_deref();
-        let named = jid.map(|jid| identity(jid, bytes)).unwrap_or_else(unnamed);
+        let named = jid.map_or_else(unnamed, |jid| identity(jid, bytes));
         let mut job = job.idempotency_key(named);
         if let Retries::Most(most) = element.retries() {
             job = job.max_retries(most);

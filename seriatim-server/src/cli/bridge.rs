@@ -44,7 +44,8 @@ enum Action {
         /// The bridge
         name: String,
         /// A queue of the other system, `schedule` or `retry`. Default: all
-        queue: Option<String>,
+        #[arg(value_name = "QUEUE")]
+        source: Option<String>,
         /// Why; shown to others
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
@@ -54,21 +55,24 @@ enum Action {
         /// The bridge
         name: String,
         /// A queue of the other system, `schedule` or `retry`. Default: all
-        queue: Option<String>,
+        #[arg(value_name = "QUEUE")]
+        source: Option<String>,
     },
     /// Puts refused jobs back into their queue, where they come next
     Return {
         /// The bridge, as the configuration has it
         name: String,
         /// The queue of the other system, `schedule` or `retry`
-        queue: String,
+        #[arg(value_name = "QUEUE")]
+        source: String,
     },
     /// Decides about jobs in doubt: they left their queue long ago, and it is not known whether they are here
     Decide {
         /// The bridge, as the configuration has it
         name: String,
         /// The queue of the other system, `schedule` or `retry`
-        queue: String,
+        #[arg(value_name = "QUEUE")]
+        source: String,
         #[command(flatten)]
         decision: DecisionArg,
     },
@@ -91,51 +95,53 @@ impl BridgeArgs {
         match action {
             Action::Status { name } => self.status(name.as_deref()).await,
             Action::Check { name } => self.check(name.as_deref()).await,
-            Action::Pause { name, queue, reason } => {
+            Action::Pause { name, source, reason } => {
                 let names = names(&self.common.store.config()?);
-                let which = which(name, queue.as_ref(), &names);
+                let which = which(name, source.as_ref(), &names);
                 let done = async |store: seriatim::SharedStore| {
                     Ok(known::pause(&*store, which, &who(), reason.as_deref()).await?)
                 };
                 let bridge = self.common.store.using(done).await?;
                 self.said(
                     &bridge,
-                    &format!("{} is paused: nothing more is taken", what(name, queue.as_ref())),
+                    &format!("{} is paused: nothing more is taken", what(name, source.as_ref())),
                 );
                 Ok(())
             }
-            Action::Resume { name, queue } => {
+            Action::Resume { name, source } => {
                 let names = names(&self.common.store.config()?);
-                let which = which(name, queue.as_ref(), &names);
+                let which = which(name, source.as_ref(), &names);
                 let done =
                     async |store: seriatim::SharedStore| Ok(known::resume(&*store, which).await?);
                 let bridge = self.common.store.using(done).await?;
-                self.said(&bridge, &format!("{} goes on", what(name, queue.as_ref())));
+                self.said(&bridge, &format!("{} goes on", what(name, source.as_ref())));
                 Ok(())
             }
-            Action::Return { name, queue } => {
+            Action::Return { name, source } => {
                 let config = self.common.store.config()?;
                 let bridge = configured(&config, name)?;
                 let moved =
-                    give_back(bridge, &url(bridge)?, queue).await.map_err(Failure::failed)?;
+                    give_back(bridge, &url(bridge)?, source).await.map_err(Failure::failed)?;
                 self.counted(
-                    &format!("{} went back to {queue}", count(moved, "refused job")),
+                    &format!("{} went back to {source}", count(moved, "refused job")),
                     moved,
                 );
                 Ok(())
             }
-            Action::Decide { name, queue, decision } => {
+            Action::Decide { name, source, decision } => {
                 let config = self.common.store.config()?;
                 let bridge = configured(&config, name)?;
                 let (decision, done) = match decision.drop {
                     true => (Decision::Drop, "forgotten"),
                     false => (Decision::Again, "pushed by the next node that leads the queue"),
                 };
-                let decided = decide(bridge, &url(bridge)?, queue, decision).await;
+                let decided = decide(bridge, &url(bridge)?, source, decision).await;
                 match decided.map_err(Failure::failed)? {
                     Some(jobs) => self.counted(&format!("{}: {done}", count(jobs, "job")), jobs),
                     None => {
-                        return Err(Failure::conflict(format!("nothing of {queue:?} is in doubt")));
+                        return Err(Failure::conflict(format!(
+                            "nothing of {source:?} is in doubt"
+                        )));
                     }
                 }
                 Ok(())
@@ -211,8 +217,8 @@ fn which<'a>(
     Which { bridge, source: source.map(String::as_str), configured }
 }
 
-fn what(name: &str, queue: Option<&String>) -> String {
-    queue.map_or_else(|| format!("bridge {name}"), |queue| format!("{queue} of bridge {name}"))
+fn what(name: &str, source: Option<&String>) -> String {
+    source.map_or_else(|| format!("bridge {name}"), |source| format!("{source} of bridge {name}"))
 }
 
 fn configured<'a>(config: &'a Config, name: &str) -> Result<&'a BridgeConfig, Failure> {
@@ -245,7 +251,7 @@ fn status_table(bridges: &[Bridge], now: Timestamp) -> Table {
                 (&status.source).into(),
                 Cell::toned(state, tone),
                 status.length.to_string().into(),
-                length(std::time::Duration::from_secs_f64(status.lag.max(0.0))).into(),
+                seconds(status.lag).into(),
                 status.taken.to_string().into(),
                 status.pushed.to_string().into(),
                 status.duplicates.to_string().into(),
@@ -256,6 +262,11 @@ fn status_table(bridges: &[Bridge], now: Timestamp) -> Table {
         }
     }
     table
+}
+
+/// A length that the other system tells.
+fn seconds(number: f64) -> String {
+    length(std::time::Duration::try_from_secs_f64(number).unwrap_or_default())
 }
 
 fn tell(report: &Report) {
@@ -301,7 +312,7 @@ fn tell(report: &Report) {
 }
 
 fn tell_source(source: &SourceReport) {
-    let age = source.age.map(|age| length(std::time::Duration::from_secs_f64(age.max(0.0))));
+    let age = source.age.map(seconds);
     let age = age.map(|age| format!(", the oldest {age} old")).unwrap_or_default();
     let mut told = format!("{}: {}{age}", source.source, count(source.length, "job"));
     if source.read < source.length {

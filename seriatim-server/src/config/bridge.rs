@@ -7,6 +7,7 @@ use serde::Deserialize;
 use seriatim::Mode;
 use seriatim::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX, PRIORITY_MAX};
 use seriatim::names::did_you_mean;
+use seriatim::store::refuse_reserved_queue;
 
 use super::environment::is_variable;
 use crate::base::glob::is_match;
@@ -215,6 +216,7 @@ impl BridgeConfig {
                     None => format!("queue {from:?}, which has no route for all classes"),
                 };
                 let name = route.queue.as_deref().unwrap_or(from);
+                refuse_reserved_queue(name).map_err(|error| format!("{place}: {error}"))?;
                 let target = queues.get(name).ok_or_else(|| {
                     let near = did_you_mean(name, queues.keys().copied());
                     format!("{place}: no [queues] entry is called {name:?}: add one with a mode, or name the queue with `queue`{near}")

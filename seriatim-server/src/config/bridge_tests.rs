@@ -54,6 +54,7 @@ fn b_a_mistake_in_a_bridge_is_refused_with_its_place_and_the_choices() {
         ("name = \"a b\"".to_owned(), "`name` must be 1 to 64"),
         (route("clas = \"A\""), "unknown key `clas` (did you mean `class`?)"),
         (route("queue = \"order\""), "no [queues] entry is called \"order\""),
+        (route("queue = \"seriatim.exhausted\""), "are reserved"),
         (route("queue = \"orders\""), "`key` is missing: queue \"orders\" is fifo"),
         (route("key = \"/args/0\""), "`key` contradicts queue \"default\", which is parallel"),
         (route("score = \"/args/0\""), "`score` contradicts queue \"default\""),

@@ -123,6 +123,25 @@ async fn a_retry_of_sidekiq_goes_on_here_with_what_is_left_of_its_tries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn with_a_namespace_every_key_begins_with_it() {
+    let config = CONFIG.replace("queues = [", "namespace = \"app\"\nqueues = [");
+    let shop = Shop::new(&config);
+    let store = shop.site.store().await;
+    let mail = r#"{"class":"Mail","args":[1],"jid":"x"}"#;
+    shop.redis.send(&["LPUSH", "app:queue:default", mail]).unwrap();
+    shop.redis.send(&["LPUSH", "app:queue:default", "no job"]).unwrap();
+    shop.redis.send(&["LPUSH", "queue:default", mail]).unwrap();
+    let node = shop.serve("node");
+    eventually("it moved", async || shop.number(&["LLEN", "app:queue:default"]) == 0).await;
+    eventually("it is there", async || jobs(&store).await.len() == 1).await;
+    eventually("it is kept", async || shop.number(&["LLEN", "app:rejected:default"]) == 1).await;
+    node.stop();
+    let mut foreign = shop.texts(&["KEYS", "*"]);
+    foreign.retain(|key| !key.starts_with("app:"));
+    assert_eq!(foreign, ["queue:default"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn b8_a_bridge_adds_a_few_milliseconds() {
     let shop = Shop::new(CONFIG);
     let store = shop.site.store().await;

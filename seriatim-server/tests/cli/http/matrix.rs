@@ -104,7 +104,12 @@ fn row(method: &str, path: &str) -> Row {
             | "/queues/{queue}/lane/resume"
             | "/queues/{queue}/lane/retry"
             | "/nodes/{node}/quiet"
-            | "/nodes/{node}/resume",
+            | "/nodes/{node}/resume"
+            | "/cron/{name}/run"
+            | "/cron/{name}/pause"
+            | "/cron/{name}/resume"
+            | "/bridges/{bridge}/pause"
+            | "/bridges/{bridge}/resume",
         ) => (Operate, Forbidden, Body::None),
         (
             "post",
@@ -126,14 +131,6 @@ fn row(method: &str, path: &str) -> Row {
             let job_id = "0199aa12-77de-7000-8123-abcdefabcdef";
             (Administer, Absent, body(json!({ "job_id": job_id, "payload": {} })))
         }
-        (
-            "post",
-            "/cron/{name}/run"
-            | "/cron/{name}/pause"
-            | "/cron/{name}/resume"
-            | "/bridges/{bridge}/pause"
-            | "/bridges/{bridge}/resume",
-        ) => (Operate, Forbidden, Body::None),
         ("post", "/work/claim") => {
             (Work, Forbidden, body(json!({ "worker": "w", "queues": ["work"] })))
         }
