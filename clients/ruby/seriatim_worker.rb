@@ -323,7 +323,7 @@ module SeriatimWorker
 
     # Arguments name the class that a wrapper runs.
     def check_wrapped
-      name = @hash["args"].first.is_a?(Hash) && @hash["args"].first["job_class"]
+      name = @hash["args"].first["job_class"] if @hash["args"].first.is_a?(Hash)
       raise Refused, "`args[0].job_class` is #{name.inspect}: write the name of a class" unless name?(name)
 
       found = constant(name)
@@ -581,8 +581,22 @@ module SeriatimWorker
 
       kept = settings.slice(:concurrency, :timeout, :max_retries, :dead_max_jobs, :dead_timeout_in_seconds)
       version = Sidekiq::VERSION if defined?(::Sidekiq::VERSION)
-      capsules = (settings[:capsules] || {}).map { |name, own| { name: name, concurrency: own[:concurrency], queues: queues(own) } }
-      { version: version, **kept, queues: queues(settings), capsules: capsules, middleware: middleware }
+      served = queues(settings)
+      served = [["default", nil]] if served.empty?
+      { version: version, **kept, queues: served, capsules: capsules(settings), middleware: middleware }
+    end
+
+    # Of version 7 and later, from its file and from the application.
+    def capsules(settings)
+      of_file = (settings[:capsules] || {}).map { |name, own| { name: name, concurrency: own[:concurrency], queues: queues(own) } }
+      made = defined?(::Sidekiq) && Kiq.config.respond_to?(:capsules) ? Kiq.config.capsules.values : []
+      made = made.reject { |one| one.name.to_s == "default" || of_file.any? { |other| other[:name].to_s == one.name.to_s } }
+      of_file + made.map { |one| { name: one.name, concurrency: one.concurrency, queues: weighted(one.queues.tally) } }
+    end
+
+    # From how often each is named.
+    def weighted(counts)
+      counts.map { |name, count| [name, count > 1 ? count : nil] }
     end
 
     # Pairs of name and weight; without weights the order is strict.
@@ -611,10 +625,17 @@ module SeriatimWorker
 
     def described(one)
       options = one.respond_to?(:get_sidekiq_options) ? one.get_sidekiq_options : {}
-      queue = one.respond_to?(:queue_name) ? one.queue_name : options["queue"]
+      queue = one.respond_to?(:queue_name) ? queue_of_active_job(one) : options["queue"]
       hooks = %i[sidekiq_retry_in_block sidekiq_retries_exhausted_block].select { |name| one.respond_to?(name) && one.public_send(name) }
       plain = options.reject { |name, _| %w[queue pool].include?(name) }.transform_values { |value| plain(value) }
-      { name: one.name, queue: queue.to_s, options: plain, hooks: hooks.map { |name| name.to_s.delete_suffix("_block") } }
+      { name: one.name, queue: queue&.to_s, options: plain, hooks: hooks.map { |name| name.to_s.delete_suffix("_block") } }
+    end
+
+    # A block may choose it by arguments, which are not known here.
+    def queue_of_active_job(one)
+      one.new.queue_name
+    rescue StandardError
+      nil
     end
 
     def plain(value)
@@ -632,7 +653,8 @@ module SeriatimWorker
       Sidekiq::Cron::Job.all.map do |entry|
         told = entry.to_hash
         { name: entry.name, schedule: entry.cron, class: entry.klass.to_s, queue: told[:message] && JSON.parse(told[:message])["queue"],
-          args: JSON.parse(told[:args]), enabled: entry.status != "disabled", time_zone: local_zone }
+          args: JSON.parse(told[:args]), enabled: entry.status != "disabled", date_as_argument: told[:date_as_argument] == true,
+          time_zone: local_zone }
       end
     rescue StandardError => error
       raise Unusable, "cannot read the entries of sidekiq-cron from Redis: #{error.message}"

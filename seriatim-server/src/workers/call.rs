@@ -71,7 +71,9 @@ fn conclude(
             // A process is asked to end with `cancel` whatever the reason: then its answer `cancel` means that it
             // gave up, not that nobody wants the jobs.
             let said = match context.must_end().now_or_never() {
-                Some(()) => said.with_cancel_as(&given_up(context, "the worker process gave it up")),
+                Some(()) => {
+                    said.with_cancel_as(&given_up(context, "the worker process gave it up"))
+                }
                 None => said,
             };
             Ok(said.outcomes(held, &unnamed))

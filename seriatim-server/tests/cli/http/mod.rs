@@ -74,7 +74,7 @@ impl Api {
     }
 
     /// Ends the process in order.
-    fn stopped(mut self) -> Site {
+    pub(crate) fn stopped(mut self) -> Site {
         self.serving.signal(Signal::TERM);
         assert!(self.serving.0.wait().unwrap().success(), "{}", self.log());
         self.site
