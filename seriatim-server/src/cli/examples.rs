@@ -25,7 +25,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("seriatim push orders --file jobs.ndjson --from-line 4001", "the rest of it"),
         ],
     ),
-    ("import", &[("seriatim import dataloader .env > seriatim.toml", "its variables")]),
+    (
+        "import",
+        &[
+            ("seriatim import dataloader .env > seriatim.toml", "its variables"),
+            ("seriatim import sidekiq describe.json > seriatim.toml", "see docs/ruby.md"),
+        ],
+    ),
     ("stats", &[("seriatim stats", "a table"), ("seriatim stats --json", "for programs")]),
     ("top", &[("seriatim top", "live"), ("seriatim top --once", "one frame, as text")]),
     (
