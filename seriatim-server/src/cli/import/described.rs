@@ -7,6 +7,9 @@ use seriatim::limits::QUEUES_MAX;
 /// Most entries of each list.
 const ENTRIES_MAX: usize = QUEUES_MAX as usize;
 
+/// A queue and its weight.
+pub(super) type Weighted = (String, Option<u32>);
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Described {
@@ -27,8 +30,8 @@ pub(super) struct Sidekiq {
     pub(super) max_retries: Option<u32>,
     pub(super) dead_max_jobs: Option<u64>,
     pub(super) dead_timeout_in_seconds: Option<u64>,
-    /// Names and weights; without weights the order is strict.
-    pub(super) queues: Vec<(String, Option<u32>)>,
+    /// Without weights the order is strict.
+    pub(super) queues: Vec<Weighted>,
     pub(super) capsules: Vec<Capsule>,
     pub(super) middleware: Vec<String>,
 }
@@ -38,7 +41,7 @@ pub(super) struct Sidekiq {
 pub(super) struct Capsule {
     pub(super) name: String,
     pub(super) concurrency: Option<u32>,
-    pub(super) queues: Vec<(String, Option<u32>)>,
+    pub(super) queues: Vec<Weighted>,
 }
 
 /// A class of Sidekiq's or ActiveJob's.

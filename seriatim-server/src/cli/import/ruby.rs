@@ -6,7 +6,7 @@ use serde::Deserialize as _;
 use seriatim::limits::WEIGHT_MAX;
 use toml::{Table, Value};
 
-use super::described::{Class, Described, Lowkiq, Module, Sidekiq, Tick};
+use super::described::{Class, Described, Lowkiq, Module, Sidekiq, Tick, Weighted};
 use crate::base::text::one_line;
 use crate::config::CronConfig;
 
@@ -105,7 +105,7 @@ fn check_queue(name: &str) -> Result<(), String> {
 }
 
 /// The threads and the queues of the server itself, and of each of its capsules.
-fn pools(sidekiq: &Sidekiq) -> Result<Vec<(u32, &[(String, Option<u32>)])>, String> {
+fn pools(sidekiq: &Sidekiq) -> Result<Vec<(u32, &[Weighted])>, String> {
     let version = sidekiq.version.as_ref();
     let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
     let usual = if major.is_some_and(|major| major < 7) { THREADS_BEFORE_7 } else { THREADS };
@@ -119,7 +119,7 @@ fn pools(sidekiq: &Sidekiq) -> Result<Vec<(u32, &[(String, Option<u32>)])>, Stri
 }
 
 /// Each queue once.
-fn served<'a>(pools: &[(u32, &'a [(String, Option<u32>)])]) -> Vec<Served<'a>> {
+fn served<'a>(pools: &[(u32, &'a [Weighted])]) -> Vec<Served<'a>> {
     let mut served: Vec<Served<'a>> = Vec::new();
     for (threads, queues) in pools {
         for (queue, weight) in *queues {
@@ -161,16 +161,14 @@ fn defaults(sidekiq: &Sidekiq) -> String {
 
 /// The classes of a queue, as comments.
 fn classes(classes: &[Class], queue: &str) -> String {
-    let of_queue = classes.iter().filter(|class| class.queue.as_deref() == Some(queue));
-    of_queue
-        .map(|class| {
-            let options = class.options.iter().map(|(name, value)| format!("{name} {value}"));
-            let told: Vec<String> = options.chain(class.hooks.iter().cloned()).collect();
-            let told =
-                if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) };
-            format!("# {}\n", one_line(&format!("{}{told}", class.name)))
-        })
-        .collect()
+    let mut lines = String::new();
+    for class in classes.iter().filter(|class| class.queue.as_deref() == Some(queue)) {
+        let options = class.options.iter().map(|(name, value)| format!("{name} {value}"));
+        let told: Vec<String> = options.chain(class.hooks.iter().cloned()).collect();
+        let told = if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) };
+        let _ = writeln!(lines, "# {}", one_line(&format!("{}{told}", class.name)));
+    }
+    lines
 }
 
 fn worker(queue: &str, threads: u32, more: &str) -> String {
@@ -252,7 +250,7 @@ fn entry(tick: &Tick, queue: &str) -> Result<Table, String> {
 mod tests {
     use super::*;
 
-    const DESCRIBED: &str = r##"{
+    const DESCRIBED: &str = r#"{
         "sidekiq": {
             "version": "7.2.0", "concurrency": 7, "timeout": 12, "max_retries": 30, "dead_max_jobs": 500,
             "dead_timeout_in_seconds": 86400, "queues": [["critical", 3], ["low", 1]],
@@ -274,7 +272,7 @@ mod tests {
             { "name": "dated", "schedule": "@daily", "class": "Sync", "args": [], "enabled": true,
               "date_as_argument": true }
         ]
-    }"##;
+    }"#;
 
     #[test]
     fn the_settings_of_sidekiq_become_a_configuration_and_the_rest_comments() {
