@@ -6,6 +6,7 @@ mod app;
 mod base;
 mod cli;
 mod config;
+mod faktory;
 mod http;
 mod journal;
 mod protocol;

@@ -5,6 +5,7 @@ mod cron;
 mod dashboard;
 mod environment;
 mod explain;
+mod faktory;
 #[cfg(test)]
 mod fuzz;
 mod length;
@@ -41,6 +42,7 @@ pub(crate) use dashboard::{DashboardConfig, Payloads, ProxyConfig};
 pub(crate) use environment::{Environment, is_variable};
 use explain::explain;
 pub(crate) use explain::{closest, in_words};
+pub(crate) use faktory::FaktoryConfig;
 use length::length;
 #[cfg(test)]
 pub(crate) use log::DEFAULT_LEVEL;
@@ -67,14 +69,15 @@ const PREFIX: &str = "SERIATIM_";
 /// Parts of the file that a variable sets as a whole.
 const LISTS: [&str; 3] = ["workers", "cron", "periodic"];
 /// Parts whose keys have a variable each. `store` and `log` have one of their own.
-const TABLES: [&str; 7] =
-    ["http", "dashboard", "journal", "payloads", "node", "defaults", "queues"];
+const TABLES: [&str; 8] =
+    ["http", "faktory", "dashboard", "journal", "payloads", "node", "defaults", "queues"];
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Config {
     pub(crate) store: StoreConfig,
     pub(crate) http: HttpConfig,
+    pub(crate) faktory: FaktoryConfig,
     pub(crate) dashboard: DashboardConfig,
     pub(crate) log: LogConfig,
     pub(crate) journal: JournalConfig,

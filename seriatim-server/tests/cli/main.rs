@@ -10,6 +10,7 @@ mod commands;
 mod crashes;
 mod disk;
 mod edges;
+mod faktory;
 mod faults;
 mod hand;
 mod http;

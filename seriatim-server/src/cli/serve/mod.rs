@@ -34,6 +34,7 @@ use crate::config::{
     Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, LogFilter, LogFormat,
     SplitterConfig, WorkerConfig, closest, log_of_variable,
 };
+use crate::faktory;
 use crate::http::{App, Audit, Entrance, Listening, Metered, Server, Setup, unknown_queues};
 use crate::journal::{Book, Journal, Limits};
 use crate::trace::{self, Traces};
@@ -131,6 +132,13 @@ impl Serve {
                 Some(Listening::start(entrance)?)
             }
         };
+        let faktory =
+            faktory::Listening::start(&config.faktory, &config.http, self.insecure).await?;
+        if faktory.is_some() && self.no_http {
+            return Err(Failure::usage(
+                "--no-http: clients of Faktory use the API; remove faktory.listen, or this flag",
+            ));
+        }
         let waiting = listening.as_ref().map(Listening::wait).transpose()?;
         let Some(store) = awaited::open(&url, &forms, &queues, stop.as_mut()).await? else {
             tracing::info!("stopped before the store answered");
@@ -172,6 +180,7 @@ impl Serve {
         });
         let app = server.as_ref().map(Server::app);
         let remote = app.clone();
+        let faktory = faktory.zip(app.clone()).map(|(faktory, app)| faktory.serve(app));
         let summary = engine
             .run_until(async move {
                 stop.await;
@@ -179,6 +188,9 @@ impl Serve {
             })
             .await;
         workers.stop().await;
+        if let Some(faktory) = faktory {
+            faktory.stop().await;
+        }
         if let Some(server) = server {
             server.stop().await;
         }
