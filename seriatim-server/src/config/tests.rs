@@ -283,6 +283,7 @@ fn the_page_has_every_key_and_no_other() {
     let parts = [
         ("`[store]`", "[store]\nzzz = 1"),
         ("`[http]`", "[http]\nzzz = 1"),
+        ("`[faktory]`", "[faktory]\nzzz = 1"),
         ("`http.tokens`", "[[http.tokens]]\nzzz = 1"),
         ("`[http.proxy]`", "[http.proxy]\nzzz = 1"),
         ("`[dashboard]`", "[dashboard]\nzzz = 1"),

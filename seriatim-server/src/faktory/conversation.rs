@@ -126,8 +126,9 @@ impl Conversation {
             _ = self.closing.wait_for(|closing| *closing) => return Err(Over::Gone),
         };
         match begun {
-            Ok(Ok([])) | Ok(Err(_)) => return Err(Over::Gone),
-            Err(_) => return Err(Over::Said("nothing was said for too long".to_owned())),
+            Ok(Ok([]) | Err(_)) => return Err(Over::Gone),
+            // What is said to nobody would be taken for the answer to the next command.
+            Err(_) => return Err(Over::Gone),
             Ok(Ok(_)) => {}
         }
         let mut line = Vec::new();
@@ -274,7 +275,8 @@ impl Conversation {
 
     /// Sends the job of a lane. What does not arrive goes back.
     async fn hand_over(&mut self, worker: Worker, lane: Claimed) -> Ended<()> {
-        let Some(fetched) = Fetched::of(&lane, |jid| self.front.held.has(jid)) else {
+        let is_held = |jid: &str| self.front.held.has_other(jid, &lane.lane);
+        let Some(fetched) = Fetched::of(&lane, is_held) else {
             return Err(Over::Said("the job cannot be read".to_owned()));
         };
         let claim = Claim::new(worker, lane, &fetched);
@@ -353,8 +355,14 @@ impl Conversation {
             lost: Vec<String>,
         }
         let worker = Worker { token: self.visitor.token.clone(), wid };
-        if !self.front.held.knows(&worker) {
-            return Err(format!("Unknown worker {}", worker.wid));
+        match self.front.held.is_looked_up(&worker) {
+            None => return Err(format!("Unknown worker {}", worker.wid)),
+            // After a restart it may hold jobs that this process has not handed out.
+            Some(false) => {
+                self.front.find_claims(&self.visitor).await?;
+                self.front.held.looked_up(&worker);
+            }
+            Some(true) => {}
         }
         let claims = self.front.held.extended(&worker);
         let claim = |claim: &Claim| json!({ "lane": claim.lane, "token": claim.token, "secret": claim.secret });

@@ -11,6 +11,8 @@ use crate::base::lock::lock;
 
 /// Most jobs of a worker.
 pub(super) const HELD_MAX: usize = 1_000;
+/// From so many jobs on it is looked for those that nobody can hold any more.
+const SWEPT_FROM: usize = 10_000;
 /// What is held no longer, for sure: no heartbeat was sent for it since. Longer than any `reserve_for`.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(2 * 86_400);
 
@@ -56,22 +58,42 @@ impl Claim {
     }
 }
 
-/// The jobs of all workers, by their ids, and how many connections each worker has.
+/// The jobs of all workers, by their ids, and the workers that are connected.
 #[derive(Default)]
 pub(super) struct Held {
     claims: Mutex<HashMap<String, Claim>>,
-    workers: Mutex<HashMap<Worker, usize>>,
+    workers: Mutex<HashMap<Worker, Connected>>,
+}
+
+#[derive(Default)]
+struct Connected {
+    connections: usize,
+    /// Its claims of before were looked for.
+    is_looked_up: bool,
 }
 
 impl Held {
-    pub(super) fn has(&self, jid: &str) -> bool {
-        lock(&self.claims).contains_key(jid)
+    /// Whether the id is that of a job of another lane. Of this lane it is the job itself, whose claim was lost.
+    pub(super) fn has_other(&self, jid: &str, lane: &str) -> bool {
+        lock(&self.claims).get(jid).is_some_and(|claim| claim.lane != lane)
     }
 
     pub(super) fn add(&self, jid: String, claim: Claim) {
         let mut claims = lock(&self.claims);
-        claims.retain(|_, old| old.fetched_at.elapsed() < FORGOTTEN_AFTER);
+        if claims.len() >= SWEPT_FROM {
+            claims.retain(|_, old| old.fetched_at.elapsed() < FORGOTTEN_AFTER);
+        }
         claims.insert(jid, claim);
+    }
+
+    /// Adds a claim that was handed out elsewhere, unless a newer one of the job is known.
+    pub(super) fn learn(&self, jid: String, claim: Claim) {
+        let mut claims = lock(&self.claims);
+        let known =
+            claims.get(&jid).filter(|known| known.token >= claim.token || known.lane != claim.lane);
+        if known.is_none() {
+            claims.insert(jid, claim);
+        }
     }
 
     /// The claim on a job; with another token it is nobody's.
@@ -105,20 +127,27 @@ impl Held {
     }
 
     pub(super) fn connected(&self, worker: Worker) {
-        *lock(&self.workers).entry(worker).or_default() += 1;
+        lock(&self.workers).entry(worker).or_default().connections += 1;
     }
 
     pub(super) fn left(&self, worker: &Worker) {
         let mut workers = lock(&self.workers);
-        if let Some(count) = workers.get_mut(worker) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(connected) = workers.get_mut(worker) {
+            connected.connections -= 1;
+            if connected.connections == 0 {
                 workers.remove(worker);
             }
         }
     }
 
-    pub(super) fn knows(&self, worker: &Worker) -> bool {
-        lock(&self.workers).contains_key(worker)
+    /// Whether a worker that is connected may hold jobs from before; none if it is not connected.
+    pub(super) fn is_looked_up(&self, worker: &Worker) -> Option<bool> {
+        lock(&self.workers).get(worker).map(|connected| connected.is_looked_up)
+    }
+
+    pub(super) fn looked_up(&self, worker: &Worker) {
+        if let Some(connected) = lock(&self.workers).get_mut(worker) {
+            connected.is_looked_up = true;
+        }
     }
 }

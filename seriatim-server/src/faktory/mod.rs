@@ -9,4 +9,4 @@ mod job;
 mod reply;
 mod server;
 
-pub(crate) use server::Listening;
+pub(crate) use server::{Entrance, Listening};

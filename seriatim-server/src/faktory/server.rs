@@ -1,5 +1,6 @@
 //! Listening for clients of Faktory, and the end of it.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,6 +27,13 @@ const CLOSE_MAX: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const WANTED: &str = "write HOST:PORT, as in 127.0.0.1:7419";
 
+/// Where to listen, and the passwords.
+pub(crate) struct Entrance {
+    address: String,
+    addresses: Vec<SocketAddr>,
+    tokens: Vec<Arc<str>>,
+}
+
 /// A socket that listens, and the passwords.
 pub(crate) struct Listening {
     listener: TcpListener,
@@ -39,7 +47,8 @@ pub(super) struct Front {
     pub(super) held: Held,
     pub(super) started_at: Instant,
     places: Arc<Semaphore>,
-    looked_at: Mutex<Option<Instant>>,
+    /// When the claims of each token were last looked for.
+    looks: Mutex<HashMap<Option<Arc<str>>, Instant>>,
 }
 
 pub(crate) struct Server {
@@ -47,31 +56,40 @@ pub(crate) struct Server {
     task: JoinHandle<()>,
 }
 
-impl Listening {
-    /// Listens as the configuration says; nothing without an address.
-    pub(crate) async fn start(
+impl Entrance {
+    /// Reads the configuration, or refuses it; nothing without an address.
+    pub(crate) async fn read(
         config: &FaktoryConfig,
         http: &HttpConfig,
         insecure: bool,
     ) -> Result<Option<Self>, SetupError> {
-        let Some(address) = &config.listen else { return Ok(None) };
-        let wrong =
-            |what: String| SetupError::invalid(format!("faktory.listen: {address:?} {what}"));
-        let found = tokio::net::lookup_host(address).await;
-        let addresses: Vec<SocketAddr> =
-            found.map_err(|error| wrong(format!("is no address ({error}): {WANTED}")))?.collect();
+        let Some(address) = config.listen.clone() else { return Ok(None) };
+        let wrong = |what: &str| SetupError::invalid(format!("faktory.listen: {address:?} {what}"));
+        let found = tokio::net::lookup_host(&address).await;
+        let found = found.map_err(|error| wrong(&format!("is no address ({error}): {WANTED}")))?;
+        let addresses: Vec<SocketAddr> = found.collect();
         let tokens: Vec<Arc<str>> = secrets(http)?.into_iter().map(Into::into).collect();
-        let beyond = addresses.iter().any(|address| !address.ip().is_loopback());
-        if tokens.is_empty() && ((beyond && !insecure) || http.proxy.is_some()) {
+        let is_beyond = addresses.iter().any(|address| !address.ip().is_loopback());
+        if tokens.is_empty() && ((is_beyond && !insecure) || http.proxy.is_some()) {
             return Err(wrong(
-                "needs a password, which is a token: set SERIATIM_TOKEN or [http] tokens"
-                    .to_owned(),
+                "needs a password, which is a token: set SERIATIM_TOKEN or [http] tokens",
             ));
         }
-        let listener = TcpListener::bind(&*addresses).await;
-        let listener = listener
-            .map_err(|error| SetupError::failed(format!("cannot listen on {address}: {error}")))?;
-        Ok(Some(Self { listener, tokens }))
+        Ok(Some(Self { address, addresses, tokens }))
+    }
+}
+
+impl Listening {
+    pub(crate) fn start(entrance: Entrance) -> Result<Self, SetupError> {
+        let Entrance { address, addresses, tokens } = entrance;
+        let listener = std::net::TcpListener::bind(&*addresses).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            TcpListener::from_std(listener)
+        });
+        let listener = listener.map_err(|error| {
+            SetupError::failed(format!("faktory.listen: cannot listen on {address}: {error}"))
+        })?;
+        Ok(Self { listener, tokens })
     }
 
     /// Answers from now on.
@@ -85,7 +103,7 @@ impl Listening {
             held: Held::default(),
             started_at: Instant::now(),
             places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
-            looked_at: Mutex::default(),
+            looks: Mutex::default(),
         });
         let (close, closing) = watch::channel(false);
         Server { close, task: tokio::spawn(accept(self.listener, front, closing)) }
@@ -105,23 +123,28 @@ impl Front {
         CONNECTIONS_MAX - self.places.available_permits()
     }
 
-    /// Learns of the claims of this token that another process has handed out, or this one before a restart.
+    /// Learns of the claims of this token that another process has handed out, or this one before a restart. One look, begun
+    /// after they were asked for, is enough for all who wait for it.
     pub(super) async fn find_claims(&self, visitor: &Visitor) -> Result<(), String> {
-        let mut looked_at = self.looked_at.lock().await;
-        if looked_at.is_some_and(|at| at.elapsed() < LOOK_INTERVAL) {
+        let asked_at = Instant::now();
+        let mut looks = self.looks.lock().await;
+        let last = looks.get(&visitor.token).copied();
+        if last.is_some_and(|at| at >= asked_at) {
             return Ok(());
         }
+        if let Some(last) = last {
+            tokio::time::sleep_until(last + LOOK_INTERVAL).await;
+        }
+        let began = Instant::now();
         let found = self.api.claims(visitor).await.map_err(|refusal| refusal.text)?;
         for (wid, lane) in found {
             let lane: Claimed = serde_json::from_str(&lane).map_err(|error| error.to_string())?;
             let worker = Worker { token: visitor.token.clone(), wid: wid.into() };
-            if let Some(fetched) = Fetched::of(&lane, |_| false)
-                && !self.held.has(&fetched.jid)
-            {
-                self.held.add(fetched.jid.clone(), Claim::new(worker, lane, &fetched));
+            if let Some(fetched) = Fetched::of(&lane, |_| false) {
+                self.held.learn(fetched.jid.clone(), Claim::new(worker, lane, &fetched));
             }
         }
-        *looked_at = Some(Instant::now());
+        looks.insert(visitor.token.clone(), began);
         Ok(())
     }
 }

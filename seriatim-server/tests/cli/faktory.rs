@@ -235,7 +235,7 @@ async fn b15_the_password_is_a_token_and_gives_its_role() {
         assert_eq!((&greeting["v"], &greeting["i"]), (&json!(2), &json!(1)));
         let salt = greeting["s"].as_str().unwrap();
         let hash = Sha256::digest(format!("{password}{salt}"));
-        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = hash.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
         let answer = client.say(&format!("HELLO {}", json!({ "pwdhash": hash, "wid": wid })));
         (client, answer)
     };
@@ -268,16 +268,19 @@ async fn b15_the_password_is_a_token_and_gives_its_role() {
     );
 }
 
+/// Until when the only claim holds.
+fn lease(plant: &Plant) -> String {
+    let lanes = plant.api.get("/api/v1/queues/default/running").done();
+    lanes["lanes"][0]["lease_until"].as_str().unwrap().to_owned()
+}
+
 #[tokio::test]
 async fn b15_a_worker_is_known_by_its_heartbeat() {
     let plant = Plant::new("");
     let mut worker = plant.client(Some("w1"));
     worker.push(&job("jid-00000001", &json!({})));
     worker.fetched("default");
-    let lease = || {
-        let lanes = plant.api.get("/api/v1/queues/default/running").done();
-        lanes["lanes"][0]["lease_until"].as_str().unwrap().to_owned()
-    };
+    let lease = || lease(&plant);
     let before = lease();
     assert_eq!(worker.say(r#"BEAT {"wid":"w1","current_state":"","rss_kb":1}"#), "+OK");
     assert!(lease() > before, "the claim is extended");
@@ -297,6 +300,9 @@ async fn b15_a_job_can_be_acknowledged_after_the_server_was_killed() {
     let plant = Plant::of(plant.api.killed(), port);
     let mut worker = plant.client(Some("w1"));
     assert_eq!(worker.ack("jid-00000001"), "+OK");
+    let before = lease(&plant);
+    assert_eq!(worker.say(r#"BEAT {"wid":"w1"}"#), "+OK");
+    assert!(lease(&plant) > before, "a heartbeat extends it");
     assert_eq!(worker.fail("jid-00000002"), "+OK");
     let done = plant.jobs("default", "succeeded");
     assert_eq!((done.len(), &done[0]["attempt"], &done[0]["crashes"]), (1, &json!(1), &json!(0)));

@@ -92,6 +92,7 @@ pub(super) async fn check(config: &Config) -> Result<Checked, Failure> {
     log_of_variable()?;
     payloads::forms(&config.payloads)?;
     let entrance = Entrance::read(&config.http, None, false).await?;
+    faktory::Entrance::read(&config.faktory, &config.http, false).await?;
     Ok(Checked {
         address: entrance.address,
         tokens: entrance.guard.tokens.into_iter().map(|token| token.name).collect(),
@@ -124,21 +125,7 @@ impl Serve {
         // Mistakes are reported before anything is created, awaited or listened to.
         plan(&config, self.concurrency, Arc::new(Memory::new()))?.build()?;
         self.check_programs(&config)?;
-        let listening = match self.no_http {
-            true => None,
-            false => {
-                let asked = self.listen.as_deref();
-                let entrance = Entrance::read(&config.http, asked, self.insecure).await?;
-                Some(Listening::start(entrance)?)
-            }
-        };
-        let faktory =
-            faktory::Listening::start(&config.faktory, &config.http, self.insecure).await?;
-        if faktory.is_some() && self.no_http {
-            return Err(Failure::usage(
-                "--no-http: clients of Faktory use the API; remove faktory.listen, or this flag",
-            ));
-        }
+        let (listening, faktory) = self.listening(&config).await?;
         let waiting = listening.as_ref().map(Listening::wait).transpose()?;
         let Some(store) = awaited::open(&url, &forms, &queues, stop.as_mut()).await? else {
             tracing::info!("stopped before the store answered");
@@ -201,6 +188,26 @@ impl Serve {
         let remote = remote.map(|app| app.remote()).unwrap_or_default();
         tracing::info!("stopped: {}", in_words(&summary, &remote));
         Ok(())
+    }
+
+    /// The sockets of the API and for clients of Faktory, as far as they are wanted.
+    async fn listening(
+        &self,
+        config: &Config,
+    ) -> Result<(Option<Listening>, Option<faktory::Listening>), Failure> {
+        if self.no_http {
+            return match config.faktory.listen {
+                None => Ok((None, None)),
+                Some(_) => Err(Failure::usage(
+                    "--no-http: clients of Faktory use the API: remove faktory.listen, or this flag",
+                )),
+            };
+        }
+        let entrance = Entrance::read(&config.http, self.listen.as_deref(), self.insecure).await?;
+        let faktory = faktory::Entrance::read(&config.faktory, &config.http, self.insecure).await?;
+        let listening = Listening::start(entrance)?;
+        let faktory = faktory.map(faktory::Listening::start).transpose()?;
+        Ok((Some(listening), faktory))
     }
 
     fn log_start(&self, config: &Config, url: &str) {

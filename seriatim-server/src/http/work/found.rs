@@ -36,7 +36,7 @@ pub(in crate::http) async fn claims_of(
         let secret = secret_of(key, bearer.as_deref(), turn.lane, turn.token);
         let jobs = turn.jobs.iter().filter(|job| !job.has_expired(turn.claimed_at)).map(lane_job);
         let lane = serde_json::to_string(&Lane::new(&turn, Some(secret), jobs));
-        let lane = lane.map_err(|error| Problem::unavailable(&error.to_string()))?;
+        let lane = lane.map_err(|error| Problem::unavailable(error.to_string()))?;
         found.push((name[start.len()..].to_owned(), lane));
     }
     Ok(found)
