@@ -1,6 +1,7 @@
 //! Used by all other parts; imports none of them.
 
 pub(crate) mod lock;
+pub(crate) mod memory;
 pub(crate) mod outgoing;
 pub(crate) mod setup_error;
 pub(crate) mod text;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -20,11 +21,14 @@ use super::held::{Claim, HELD_MAX, Worker};
 use super::job::{self, Claimed, Fetched, Pushed, QUEUE_DEFAULT};
 use super::reply;
 use super::server::Front;
-use crate::http::{Refusal, Visitor};
+use crate::base::memory::memory_mb;
+use crate::http::{Refusal, Room, Visitor};
 
 /// Longest line before and after the greeting.
 const GREETING_BYTES_MAX: usize = 4 << 10;
 const LINE_BYTES_MAX: usize = 4 << 20;
+/// A longer line needs room in the memory of its token.
+const LINE_BYTES_FREE: usize = 16 << 10;
 /// How long a client may take for its greeting, for a line that it has begun, to say anything at all, and to read.
 const GREETING_MAX: Duration = Duration::from_secs(10);
 const LINE_MAX: Duration = Duration::from_secs(30);
@@ -41,6 +45,12 @@ pub(super) enum Over {
     Gone,
     /// This is said first.
     Said(String),
+}
+
+/// A line without its end, and the memory that it takes.
+struct Line {
+    bytes: Vec<u8>,
+    _room: Option<Room>,
 }
 
 type Ended<T> = Result<T, Over>;
@@ -84,7 +94,8 @@ impl Conversation {
         greeted.unwrap_or_else(|_| Err(Over::Said("no greeting came in time".to_owned())))?;
         loop {
             let line = self.line(LINE_BYTES_MAX, SILENCE_MAX).await?;
-            let answer = match command::read(&line) {
+            self.front.commands.fetch_add(1, Ordering::Relaxed);
+            let answer = match command::read(&line.bytes) {
                 Ok(Command::End) => return Err(Over::Gone),
                 // It writes its answer itself: a job that does not arrive goes back.
                 Ok(Command::Fetch(queues)) => match self.fetch(queues).await? {
@@ -102,7 +113,7 @@ impl Conversation {
         let greeting = Greeting::new(self.front.api.is_open()).map_err(Over::Said)?;
         self.write(&greeting.line()).await?;
         let line = self.line(GREETING_BYTES_MAX, GREETING_MAX).await?;
-        let hello = Hello::read(&line).map_err(Over::Said)?;
+        let hello = Hello::read(&line.bytes).map_err(Over::Said)?;
         self.visitor.token = greeting.check(&hello, &self.front.tokens).map_err(|why| {
             let few = self.front.api.bears_a_wrong_token(self.visitor.peer);
             Over::Said(if few {
@@ -120,32 +131,38 @@ impl Conversation {
     }
 
     /// The next line, without its end.
-    async fn line(&mut self, bytes_max: usize, silence_max: Duration) -> Ended<Vec<u8>> {
+    async fn line(&mut self, bytes_max: usize, silence_max: Duration) -> Ended<Line> {
         let begun = tokio::select! {
             begun = timeout(silence_max, self.input.fill_buf()) => begun,
             _ = self.closing.wait_for(|closing| *closing) => return Err(Over::Gone),
         };
-        match begun {
-            Ok(Ok([]) | Err(_)) => return Err(Over::Gone),
-            // What is said to nobody would be taken for the answer to the next command.
-            Err(_) => return Err(Over::Gone),
-            Ok(Ok(_)) => {}
+        // To one that was silent for too long nothing is said: it would take that for the answer to its next command.
+        if !matches!(begun, Ok(Ok([_, ..]))) {
+            return Err(Over::Gone);
         }
-        let mut line = Vec::new();
-        let most = bytes_max as u64 + 1;
-        let mut input = (&mut self.input).take(most);
-        let read = timeout(LINE_MAX, input.read_until(b'\n', &mut line)).await;
-        match read {
-            Ok(Ok(_)) if line.last() == Some(&b'\n') => {
-                line.pop();
-                Ok(line)
+        let read = timeout(LINE_MAX, self.rest_of_line(bytes_max)).await;
+        read.unwrap_or_else(|_| Err(Over::Said("a line did not end in time".to_owned())))
+    }
+
+    async fn rest_of_line(&mut self, bytes_max: usize) -> Ended<Line> {
+        let (mut bytes, mut room) = (Vec::new(), None);
+        for most in [LINE_BYTES_FREE.min(bytes_max), bytes_max] {
+            if bytes.len() >= LINE_BYTES_FREE {
+                let taken = self.front.api.room(&self.visitor, bytes_max);
+                room = Some(taken.map_err(|refusal| Over::Said(refusal.text))?);
             }
-            Ok(Ok(_)) if line.len() > bytes_max => {
-                Err(Over::Said(format!("a line has more than {bytes_max} bytes")))
+            let left = (most + 1).saturating_sub(bytes.len());
+            let mut input = (&mut self.input).take(left as u64);
+            input.read_until(b'\n', &mut bytes).await.map_err(|_| Over::Gone)?;
+            if bytes.last() == Some(&b'\n') {
+                bytes.pop();
+                return Ok(Line { bytes, _room: room });
             }
-            Ok(_) => Err(Over::Gone),
-            Err(_) => Err(Over::Said("a line did not end in time".to_owned())),
+            if bytes.len() <= most {
+                return Err(Over::Gone);
+            }
         }
+        Err(Over::Said(format!("a line has more than {bytes_max} bytes")))
     }
 
     async fn write(&mut self, text: &str) -> Ended<()> {
@@ -388,7 +405,10 @@ impl Conversation {
         let sizes: BTreeMap<&String, &Value> =
             queues.map(|(name, figures)| (name, &figures["jobs"])).collect();
         let total = &stats["total"];
+        let now = jiff::Timestamp::now();
         let info = json!({
+            "now": now.to_string(),
+            "server_utc_time": now.strftime("%H:%M:%S UTC").to_string(),
             "faktory": {
                 "queues": sizes, "total_queues": sizes.len(), "total_enqueued": total["jobs"],
                 "total_processed": total["processed"], "total_failures": total["failed"],
@@ -401,6 +421,8 @@ impl Conversation {
                 "description": "Seriatim", "faktory_version": env!("CARGO_PKG_VERSION"),
                 "uptime": self.front.started_at.elapsed().as_secs(),
                 "connections": self.front.connections(),
+                "command_count": self.front.commands.load(Ordering::Relaxed),
+                "used_memory_mb": memory_mb("VmRSS").unwrap_or_default().round() as u64,
             },
         });
         Ok(reply::text(&info.to_string()))

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -46,6 +47,8 @@ pub(super) struct Front {
     pub(super) tokens: Vec<Arc<str>>,
     pub(super) held: Held,
     pub(super) started_at: Instant,
+    /// How many were read.
+    pub(super) commands: AtomicU64,
     places: Arc<Semaphore>,
     /// When the claims of each token were last looked for.
     looks: Mutex<HashMap<Option<Arc<str>>, Instant>>,
@@ -102,6 +105,7 @@ impl Listening {
             tokens: self.tokens,
             held: Held::default(),
             started_at: Instant::now(),
+            commands: AtomicU64::new(0),
             places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             looks: Mutex::default(),
         });

@@ -13,10 +13,14 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde::Deserialize;
 
-use super::caller::{Peer, site};
+use super::auth::KnownToken;
+use super::caller::{Caller, Class, Party, Peer, site};
 use super::input::JSON;
+use super::pool::Held;
+use super::problem::Problem;
 use super::router::build;
 use super::state::App;
+use super::who::Who;
 use super::work::claims_of;
 
 /// The API, and what a front-end needs to know of its server.
@@ -31,6 +35,11 @@ pub(crate) struct Visitor {
     pub(crate) peer: SocketAddr,
     /// The secret of their token; none where nobody needs one.
     pub(crate) token: Option<Arc<str>>,
+}
+
+/// Memory of a visitor's share, until it is dropped.
+pub(crate) struct Room {
+    _held: Held,
 }
 
 /// What the API says when it does not do what was asked.
@@ -58,13 +67,24 @@ impl Inside {
         self.app.logins.admit(site(peer.ip()), None).is_ok()
     }
 
+    /// Takes so many bytes of the visitor's share of memory. Not of that for pushes, which the request takes that is made of
+    /// them.
+    pub(crate) fn room(&self, visitor: &Visitor, bytes: usize) -> Result<Room, Refusal> {
+        let token = visitor.token.as_ref().and_then(|secret| self.app.guard.token(secret));
+        let who = token.map_or(Who::Anybody, KnownToken::who);
+        let (party, scope) = (Party::of(&who, Some(&Peer(visitor.peer))), who.scope());
+        let caller = Caller { party, class: Class::Workers, who, scope };
+        let held = self.app.budgets.hold(&caller, bytes);
+        held.map(|held| Room { _held: held }).map_err(Refusal::of)
+    }
+
     /// The claims of the workers of this token, wherever they were handed out: the name of the worker, and the lane as
     /// `POST /work/claim` answers it.
     pub(crate) async fn claims(&self, visitor: &Visitor) -> Result<Vec<(String, String)>, Refusal> {
         let token = visitor.token.as_ref().and_then(|secret| self.app.guard.token(secret));
         let bearer = token.map(|token| token.name.as_str().into());
         let found = claims_of(&self.app, bearer).await;
-        found.map_err(|problem| Refusal { status: problem.status(), text: problem.into_detail() })
+        found.map_err(Refusal::of)
     }
 
     /// The answer to a request for a path below `/api/v1`.
@@ -94,6 +114,10 @@ impl Inside {
 impl Refusal {
     fn ours(error: &dyn std::error::Error) -> Self {
         Self { status: StatusCode::INTERNAL_SERVER_ERROR, text: error.to_string() }
+    }
+
+    fn of(problem: Problem) -> Self {
+        Self { status: problem.status(), text: problem.into_detail() }
     }
 
     fn read(status: StatusCode, body: &[u8]) -> Self {

@@ -55,7 +55,7 @@ mod who;
 mod work;
 
 pub(crate) use audit::Audit;
-pub(crate) use inside::{Inside, Refusal, Visitor};
+pub(crate) use inside::{Inside, Refusal, Room, Visitor};
 pub(crate) use metrics::meter::Meter;
 pub(crate) use metrics::store::Metered;
 pub use person::Person;

@@ -355,6 +355,12 @@ async fn b15_what_cannot_be_understood_is_refused_with_the_reason() {
         serde_json::from_str(&client.say(&format!("PUSHB {list}"))).unwrap();
     assert_eq!(wrong.keys().collect::<Vec<_>>(), ["jid-00000002", "short"]);
     assert_eq!(client.fetched("default")["jid"], "jid-00000001");
+    assert_eq!(client.ack("jid-00000001"), "+OK");
+    client.push(&job("jid-00000003", &json!({ "args": ["x".repeat(100_000)] })));
+    assert_eq!(client.fetched("default")["jid"], "jid-00000003");
+    let mut endless = plant.client(None);
+    let _ = endless.0.get_mut().write_all(&vec![b'x'; (4 << 20) + 1]);
+    assert!(endless.answer().contains("more than 4194304 bytes"));
     let (mut silent, _) = plant.connect();
     assert_eq!(silent.say("PUSH {}"), "-ERR write HELLO first");
     assert!(silent.is_closed());

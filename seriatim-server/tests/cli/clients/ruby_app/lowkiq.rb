@@ -4,10 +4,13 @@ module Lowkiq
   class << self
     attr_accessor :server_middlewares, :on_server_init, :format_error, :threads_per_node, :workers
 
+    # The first middleware is the outermost.
     def server_wrapper
-      plain = ->(_worker, _batch, &block) { block.call }
-      server_middlewares.reduce(plain) do |outer, inner|
-        ->(worker, batch, &block) { outer.call(worker, batch) { inner.call(worker, batch, &block) } }
+      lambda do |worker, batch, &perform|
+        chain = server_middlewares.reverse.inject(perform) do |inner, middleware|
+          -> { middleware.call(worker, batch, &inner) }
+        end
+        chain.call
       end
     end
   end
