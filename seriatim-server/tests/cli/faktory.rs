@@ -257,6 +257,8 @@ async fn b15_the_password_is_a_token_and_gives_its_role() {
     assert_eq!(admin.say("QUEUE RESUME *"), "+OK");
     assert_eq!(worker.fetched("default")["jid"], "jid-00000003");
     let info: Value = serde_json::from_str(&admin.say("INFO")).unwrap();
+    let of_server = ["faktory_version", "uptime", "command_count", "used_memory_mb"];
+    assert!(of_server.iter().all(|field| !info["server"][field].is_null()), "{info}");
     assert_eq!(
         (&info["faktory"]["queues"]["default"], &info["server"]["connections"]),
         (&json!(1), &json!(3))
