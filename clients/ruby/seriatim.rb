@@ -482,16 +482,23 @@ module Seriatim
   # A program of `seriatim serve` (docs/workers.md, "Processes"). Gives each lane to the block; calls run in parallel, as
   # many as `concurrency` of the configuration allows, and the lanes of one call one after another.
   class ProcessWorker
-    def initialize(&handle)
+    # Whatever else is printed, by this program or its children, goes to stderr, which Seriatim logs.
+    def self.take_stdout
+      out = $stdout.dup
+      $stdout.reopen($stderr)
+      out
+    end
+
+    # `out` is stdout, if it was taken already.
+    def initialize(out: nil, &handle)
       @handle = handle || raise(ArgumentError, "give the handler as a block")
+      @out = out
       @calls, @threads, @asked, @lock = {}, {}, {}, Mutex.new
     end
 
     # Returns after `shutdown`, or when stdin has ended and so have the handlers.
     def run
-      # Whatever else is printed, by this program or its children, goes to stderr, which Seriatim logs.
-      @out = $stdout.dup
-      $stdout.reopen($stderr)
+      @out ||= ProcessWorker.take_stdout
       $stdin.set_encoding("UTF-8")
       $stdin.each_line do |line|
         message = JSON.parse(line)
@@ -502,13 +509,17 @@ module Seriatim
         when "shutdown" then return
         end
       end
-      # The node is gone: nobody hears the answers.
-      @lock.synchronize { @calls.values.flatten }.each { |lane| lane.lost = true }
-      @lock.synchronize { @asked.values }.each { |answers| answers.push(NOBODY) }
+      abandon
       @lock.synchronize { @threads.values }.each(&:join)
     end
 
     private
+
+    # The node is gone: nobody hears the answers.
+    def abandon
+      @lock.synchronize { @calls.values.flatten }.each { |lane| lane.lost = true }
+      @lock.synchronize { @asked.values }.each { |answers| answers.push(NOBODY) }
+    end
 
     def start(batch, documents)
       lanes = documents.map do |document|
@@ -537,12 +548,17 @@ module Seriatim
     end
 
     def perform(batch, lanes)
-      results = lanes.map { |lane| { lane: lane.lane, **Seriatim.outcome_of(@handle, lane) } }
+      results = lanes.zip(outcomes_of(lanes)).map { |lane, outcome| { lane: lane.lane, **outcome } }
       @lock.synchronize do
         [@calls, @threads].each { |map| map.delete(batch) }
         lanes.each { |lane| @asked.delete([batch, lane.lane]) }
       end
       write({ type: "result", batch: batch, results: results })
+    end
+
+    # One after another.
+    def outcomes_of(lanes)
+      lanes.map { |lane| Seriatim.outcome_of(@handle, lane) }
     end
 
     def write(message)

@@ -4,8 +4,10 @@
 
 mod app;
 mod base;
+mod bridges;
 mod cli;
 mod config;
+mod faktory;
 mod http;
 mod journal;
 mod protocol;

@@ -17,7 +17,7 @@ const TESTS: [&str; 11] = [
     "--success-output",
     "immediate",
     "-E",
-    "test(faults::fleet)",
+    "test(faults::fleet) | test(bridges::faults) | test(bridges::back)",
     "--no-fail-fast",
 ];
 

@@ -27,6 +27,13 @@ const NEEDED: [(&str, &str); 13] = [
     ("ruby", "ruby"),
 ];
 
+/// What Ruby can require, and its package.
+const NEEDED_OF_RUBY: [(&str, &str); 3] = [
+    ("sidekiq", "ruby-sidekiq"),
+    ("active_job", "ruby-activejob"),
+    ("sidekiq-cron", "ruby-sidekiq-cron"),
+];
+
 /// Installs missing packages if that is possible without asking: as root, on Debian. Otherwise the error says what to
 /// install and how.
 pub(crate) fn ensure() -> Result<(), String> {
@@ -43,11 +50,21 @@ pub(crate) fn ensure() -> Result<(), String> {
 }
 
 fn missing() -> Vec<MissingProgram> {
-    NEEDED
+    let programs = NEEDED
         .into_iter()
         .filter(|(program, _)| *program != "cc" || env::var_os("CC").is_none())
-        .filter_map(|(program, package)| find_program(program, package).err())
-        .collect()
+        .filter_map(|(program, package)| find_program(program, package).err());
+    let of_ruby = NEEDED_OF_RUBY
+        .into_iter()
+        .filter(|(name, _)| !ruby_has(name))
+        .map(|(program, package)| MissingProgram { program, package });
+    programs.chain(of_ruby).collect()
+}
+
+fn ruby_has(name: &str) -> bool {
+    let mut ruby = Command::new("ruby");
+    ruby.args(["-r", name, "-e", ""]).stdin(Stdio::null()).stderr(Stdio::null());
+    ruby.status().is_ok_and(|status| status.success())
 }
 
 fn advice(missing: &[MissingProgram]) -> String {
@@ -56,7 +73,7 @@ fn advice(missing: &[MissingProgram]) -> String {
     format!(
         "The tests need {}, and nothing was run.\n\
          On Debian and Ubuntu: sudo apt-get install --no-install-recommends {}\n\
-         Elsewhere: install a C compiler, PostgreSQL, MariaDB, Redis, Chromium with its driver, rsync, Python, Node and Ruby so that these are in PATH.",
+         Elsewhere: install a C compiler, PostgreSQL, MariaDB, Redis, Chromium with its driver, rsync, Python, Node, and Ruby with Sidekiq 6.4, sidekiq-cron and ActiveJob so that these are in PATH.",
         programs.join(", "),
         packages.join(" ")
     )

@@ -96,7 +96,8 @@ impl Wanted<'_> {
 const READ_MAX: usize = 5_000;
 const STEP: usize = 250;
 /// What a deed is found by.
-const OBJECTS: [&str; 8] = ["key", "job", "job_id", "queue", "node", "cron", "name", "lane"];
+const OBJECTS: [&str; 9] =
+    ["key", "job", "job_id", "queue", "node", "cron", "bridge", "name", "lane"];
 
 /// Where deeds are noted.
 #[derive(Clone, Copy, Debug)]

@@ -21,17 +21,18 @@ use crate::cli::output::{Failure, hint};
 use crate::config::{Audited, Config};
 
 /// Commands whose verbs may change a store, and the words of their deeds: those of the HTTP API.
-const NOUNS: [(&str, &str); 7] = [
+const NOUNS: [(&str, &str); 8] = [
     ("queues", "queue"),
     ("morgue", "morgue"),
     ("lanes", "lane"),
     ("jobs", "job"),
     ("nodes", "node"),
     ("cron", "cron"),
+    ("bridge", "bridge"),
     ("operations", "operation"),
 ];
 /// Verbs that only read. All others change something.
-const READS: [&str; 3] = ["list", "show", "preview"];
+const READS: [&str; 5] = ["list", "show", "preview", "status", "check"];
 /// Arguments that name what a deed is done to, and how deeds call it.
 const OBJECTS: [(&str, &str); 8] = [
     ("queue", "queue"),
@@ -67,7 +68,7 @@ struct Told {
 /// The action of a command, as `lane delete`; none if it only reads.
 fn action(matches: &ArgMatches) -> Option<String> {
     let (noun, of) = matches.subcommand()?;
-    if matches!(noun, "push" | "migrate" | "bench") {
+    if matches!(noun, "push" | "export" | "migrate" | "bench") {
         return Some(noun.to_owned());
     }
     let verb = of.subcommand_name().filter(|verb| !READS.contains(verb))?;

@@ -25,7 +25,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("seriatim push orders --file jobs.ndjson --from-line 4001", "the rest of it"),
         ],
     ),
-    ("import", &[("seriatim import dataloader .env > seriatim.toml", "its variables")]),
+    (
+        "import",
+        &[
+            ("seriatim import dataloader .env > seriatim.toml", "its variables"),
+            ("seriatim import sidekiq describe.json > seriatim.toml", "see docs/ruby.md"),
+        ],
+    ),
     ("stats", &[("seriatim stats", "a table"), ("seriatim stats --json", "for programs")]),
     ("top", &[("seriatim top", "live"), ("seriatim top --once", "one frame, as text")]),
     (
@@ -87,6 +93,21 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("seriatim cron pause nightly --reason deploy", "no node pushes its ticks"),
             ("seriatim cron run nightly", "push its job now"),
         ],
+    ),
+    (
+        "bridge",
+        &[
+            (
+                "seriatim bridge check",
+                "what would be moved where, and what is refused; writes nothing",
+            ),
+            ("seriatim bridge pause shop critical --reason deploy", "take no more from one queue"),
+            ("seriatim bridge status", "what was moved, and what is left"),
+        ],
+    ),
+    (
+        "export",
+        &[("seriatim export orders --to sidekiq", "all jobs of the paused queue, in all states")],
     ),
     ("config", &[("seriatim config check", "check seriatim.toml")]),
     ("doctor", &[("seriatim doctor", "findings, and what to do about each")]),

@@ -4,6 +4,7 @@ mod advice;
 mod args;
 mod audit;
 mod bench;
+mod bridge;
 mod check;
 mod completions;
 mod config_check;
@@ -12,6 +13,7 @@ mod deed;
 mod demo;
 mod doctor;
 mod examples;
+mod export;
 mod grammar;
 mod history;
 mod import;
@@ -80,10 +82,14 @@ pub(crate) enum Command {
     Nodes(nodes::Nodes),
     /// Lists cron entries with their last and next times; runs, pauses and resumes one
     Cron(cron::CronArgs),
+    /// Shows the bridges to other systems; checks, pauses and repairs one
+    Bridge(bridge::BridgeArgs),
     /// Checks the configuration
     Config(config_check::ConfigArgs),
     /// Turns the settings of another system into a configuration, on stdout
     Import(import::Import),
+    /// Gives the jobs of a queue back to another system
+    Export(export::Export),
     /// Finds what is stuck, failing, slow or misconfigured, and suggests what to do
     Doctor(doctor::Doctor),
     /// Creates or upgrades the schema of a store
@@ -119,8 +125,10 @@ impl Command {
             Self::Operations(operations) => operations.run().await,
             Self::Nodes(nodes) => nodes.run().await,
             Self::Cron(cron) => cron.run().await,
+            Self::Bridge(bridge) => bridge.run().await,
             Self::Config(config) => config.run().await,
             Self::Import(import) => import.run(),
+            Self::Export(export) => export.run().await,
             Self::Doctor(doctor) => doctor.run().await,
             Self::Migrate(migrate) => migrate.run().await,
             Self::Completions(completions) => {

@@ -4,9 +4,10 @@ use seriatim::Timestamp;
 use seriatim::store::{JobState, LaneState, LaneView, NodeState, NodeView};
 
 use super::output::table::Tone;
+use crate::app::bridges;
 use crate::app::nodes::{is_gone, state_name};
 use crate::base::time::{length, relative};
-use crate::protocol::document::CronEntry;
+use crate::protocol::document::{Bridge, BridgeSource, CronEntry};
 
 pub(super) fn of_job(state: JobState) -> Tone {
     match state {
@@ -54,4 +55,20 @@ pub(super) fn cron_state(entry: &CronEntry) -> (String, Tone) {
         None if entry.definitions.len() > 1 => ("differs between nodes".to_owned(), Tone::Bad),
         None => ("works".to_owned(), Tone::Plain),
     }
+}
+
+/// What a bridge does with a source, with the colour of it.
+pub(super) fn source_state(
+    bridge: &Bridge,
+    source: &BridgeSource,
+    now: Timestamp,
+) -> (String, Tone) {
+    let (state, why) = bridges::state(bridge, source, now);
+    let told = why.map_or_else(|| state.to_owned(), |why| format!("{state}: {why}"));
+    let tone = match state {
+        "moving" => Tone::Plain,
+        "paused" | bridges::PAUSING => Tone::Warn,
+        _ => Tone::Bad,
+    };
+    (told, tone)
 }

@@ -3,7 +3,7 @@
 use crate::base::setup_error::SetupError;
 
 /// What has entries of several keys each.
-const LISTS_OF_TABLES: [&str; 3] = ["workers", "cron", "http.tokens"];
+const LISTS_OF_TABLES: [&str; 4] = ["workers", "cron", "bridges", "http.tokens"];
 /// What a duration looks like.
 pub(super) const LENGTH: &str = "a length";
 

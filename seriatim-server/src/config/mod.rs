@@ -1,10 +1,14 @@
 //! The configuration: TOML, overridden by variables (`SERIATIM_NODE__ID`) and by flags.
 
 mod access;
+mod bridge;
+#[cfg(test)]
+mod bridge_tests;
 mod cron;
 mod dashboard;
 mod environment;
 mod explain;
+mod faktory;
 #[cfg(test)]
 mod fuzz;
 mod length;
@@ -36,11 +40,13 @@ use crate::base::setup_error::SetupError;
 use crate::protocol::schema::Foreign;
 
 pub(crate) use access::{Audited, Role};
+pub(crate) use bridge::{BridgeConfig, MissingKey, RouteConfig, Sets};
 pub(crate) use cron::CronConfig;
 pub(crate) use dashboard::{DashboardConfig, Payloads, ProxyConfig};
 pub(crate) use environment::{Environment, is_variable};
 use explain::explain;
 pub(crate) use explain::{closest, in_words};
+pub(crate) use faktory::FaktoryConfig;
 use length::length;
 #[cfg(test)]
 pub(crate) use log::DEFAULT_LEVEL;
@@ -65,16 +71,17 @@ const JOURNAL_BYTES_MIN: u64 = 1 << 20;
 /// Prefix of the variables that override the file.
 const PREFIX: &str = "SERIATIM_";
 /// Parts of the file that a variable sets as a whole.
-const LISTS: [&str; 3] = ["workers", "cron", "periodic"];
+const LISTS: [&str; 4] = ["workers", "cron", "periodic", "bridges"];
 /// Parts whose keys have a variable each. `store` and `log` have one of their own.
-const TABLES: [&str; 7] =
-    ["http", "dashboard", "journal", "payloads", "node", "defaults", "queues"];
+const TABLES: [&str; 8] =
+    ["http", "faktory", "dashboard", "journal", "payloads", "node", "defaults", "queues"];
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Config {
     pub(crate) store: StoreConfig,
     pub(crate) http: HttpConfig,
+    pub(crate) faktory: FaktoryConfig,
     pub(crate) dashboard: DashboardConfig,
     pub(crate) log: LogConfig,
     pub(crate) journal: JournalConfig,
@@ -85,6 +92,7 @@ pub(crate) struct Config {
     pub(crate) workers: Vec<WorkerConfig>,
     pub(crate) cron: Vec<CronConfig>,
     pub(crate) periodic: Vec<PeriodicConfig>,
+    pub(crate) bridges: Vec<BridgeConfig>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -285,9 +293,7 @@ impl Config {
     }
 
     fn validate(&self, name: &str) -> Result<(), SetupError> {
-        let tokens = self.http.tokens.iter().map(|token| token.token_env.as_str());
-        let keys = self.payloads.keys.iter().filter_map(|key| key.env.as_deref());
-        let tokens: Vec<&str> = tokens.chain(keys).collect();
+        let tokens: Vec<&str> = self.secret_variables().collect();
         for (i, worker) in self.workers.iter().enumerate() {
             let wrong = |what: &str| {
                 SetupError::invalid(format!(
@@ -310,9 +316,17 @@ impl Config {
         }
         self.validate_periodic(name, &tokens)?;
         self.validate_journal(name)?;
+        self.validate_bridges(name, &tokens)?;
         let wrong = |what| SetupError::invalid(format!("{name}: {what}"));
         self.payloads.check(&self.queues).and_then(|()| self.log.check()).map_err(wrong)?;
         self.validate_cron(name)
+    }
+
+    /// The variables whose values only this server may see.
+    fn secret_variables(&self) -> impl Iterator<Item = &str> {
+        let tokens = self.http.tokens.iter().map(|token| token.token_env.as_str());
+        let keys = self.payloads.keys.iter().filter_map(|key| key.env.as_deref());
+        tokens.chain(keys)
     }
 
     fn validate_periodic(&self, name: &str, tokens: &[&str]) -> Result<(), SetupError> {
@@ -330,6 +344,17 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    fn validate_bridges(&self, name: &str, secrets: &[&str]) -> Result<(), SetupError> {
+        let target = |queue: &QueueConfig| bridge::Target {
+            mode: queue.mode.or(self.defaults.mode),
+            idempotency_ttl: queue.idempotency_ttl.or(self.defaults.idempotency_ttl),
+        };
+        let targets =
+            self.queues.iter().map(|(name, queue)| (name.as_str(), target(queue))).collect();
+        bridge::check_all(&self.bridges, secrets, &targets)
+            .map_err(|what| SetupError::invalid(format!("{name}: {what}")))
     }
 
     fn validate_journal(&self, name: &str) -> Result<(), SetupError> {

@@ -283,6 +283,7 @@ fn the_page_has_every_key_and_no_other() {
     let parts = [
         ("`[store]`", "[store]\nzzz = 1"),
         ("`[http]`", "[http]\nzzz = 1"),
+        ("`[faktory]`", "[faktory]\nzzz = 1"),
         ("`http.tokens`", "[[http.tokens]]\nzzz = 1"),
         ("`[http.proxy]`", "[http.proxy]\nzzz = 1"),
         ("`[dashboard]`", "[dashboard]\nzzz = 1"),
@@ -295,6 +296,8 @@ fn the_page_has_every_key_and_no_other() {
         ("`[[workers]]`", "[[workers]]\nzzz = 1"),
         ("`[[cron]]`", "[[cron]]\nzzz = 1"),
         ("`[[periodic]]`", "[[periodic]]\nzzz = 1"),
+        ("`[[bridges]]`", "[[bridges]]\nzzz = 1"),
+        ("`bridges.routes`", "[[bridges]]\n[[bridges.routes]]\nzzz = 1"),
     ];
     for (heading, text) in parts {
         let mut page: Vec<&str> = rows(heading).into_iter().flat_map(|(keys, _)| keys).collect();

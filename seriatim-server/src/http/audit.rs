@@ -228,7 +228,7 @@ impl Entry {
                     self.action = short(&value).replace('.', " ");
                 }
                 "queue" | "key" | "lane" | "job" | "node" | "operation" | "prefix" | "task"
-                | "error" | "cause" | "state" | "cron" | "reason" => {
+                | "error" | "cause" | "state" | "cron" | "bridge" | "source" | "reason" => {
                     drop(self.on.insert(short(&name), short(&value)));
                 }
                 "action" => self.action = format!("operation {}", short(&value)),

@@ -88,7 +88,7 @@ impl Class {
 }
 
 impl Party {
-    fn of(who: &Who, peer: Option<&Peer>) -> Self {
+    pub(super) fn of(who: &Who, peer: Option<&Peer>) -> Self {
         match (who, peer) {
             (Who::Token { name, .. }, _) => Self::Token(name.as_str().into()),
             (Who::Anybody, Some(Peer(address))) => Self::Address(site(address.ip())),

@@ -11,8 +11,8 @@ use super::person::{Host, Person};
 use super::route::Route;
 use super::state::{App, Shared};
 use super::{
-    cron, dataloader, deeds, doctor, events, health, history, jobs, lanes, metrics, morgue, nodes,
-    openapi, operations, pages, push, queues, stats, work,
+    bridges, cron, dataloader, deeds, doctor, events, health, history, jobs, lanes, metrics,
+    morgue, nodes, openapi, operations, pages, push, queues, stats, work,
 };
 
 /// The HTTP API over a store, for a service to mount in its own router.
@@ -87,6 +87,7 @@ pub(super) fn routes() -> Vec<Route> {
         morgue::routes(),
         jobs::routes(),
         nodes::routes(),
+        bridges::routes(),
         cron::routes(),
         events::routes(),
         work::routes(),

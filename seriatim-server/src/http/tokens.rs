@@ -55,6 +55,13 @@ pub(super) fn tokens(config: &HttpConfig) -> Result<Vec<KnownToken>, SetupError>
     Ok(tokens)
 }
 
+/// The tokens themselves, for front-ends whose clients send hashes of them. Only after [`tokens`] has found them right.
+pub(crate) fn secrets(config: &HttpConfig) -> Result<Vec<String>, SetupError> {
+    let named = config.tokens.iter().map(|token| &*token.token_env);
+    let usual = std::env::var_os(TOKEN_VARIABLE).map(|_| TOKEN_VARIABLE);
+    named.chain(usual).map(|variable| secret(variable, variable)).collect()
+}
+
 /// Queues that tokens are limited to and that the configuration does not have: a slip, or one that a push or
 /// another server makes.
 pub(crate) fn unknown_queues(config: &Config) -> Vec<String> {

@@ -462,6 +462,16 @@ impl Said {
         held.lanes.iter().map(|(lane, _)| self.of(*lane).map(|(_, outcome)| outcome)).collect()
     }
 
+    /// The same with another outcome for the lanes that it cancels.
+    pub(crate) fn with_cancel_as(mut self, other: &Outcome) -> Self {
+        if let Self::Results(results) = &mut self {
+            let cancelled =
+                |result: &&mut LaneResult| matches!(result.outcome, Outcome::Cancel { .. });
+            results.iter_mut().filter(cancelled).for_each(|result| result.outcome = other.clone());
+        }
+        self
+    }
+
     /// What it means for the call. A lane that it does not name ends as `unnamed`.
     pub(crate) fn outcomes(&self, held: &Held, unnamed: &Outcome) -> Outcomes {
         if *self == Self::Done {

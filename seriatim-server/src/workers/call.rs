@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use seriatim::{Batch, Context, Failure, JobId, Outcome, Outcomes, Payload, store::LaneId};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -10,6 +11,7 @@ use super::answer::Held;
 use super::messages::{self, Call};
 use super::process::{Answer, End, Handed, Order, Process};
 use super::seats::Seats;
+use super::stopped::given_up;
 use super::told::Told;
 
 /// How long a process may take to answer a call that must end, after the `cancel` messages, before
@@ -47,7 +49,7 @@ pub(crate) async fn run(
         match (answer, talk.fault.take()) {
             (Answer::NeverSent, None) => {}
             (_, Some(why)) => return Err(unusable(&why)),
-            (answer, None) => return conclude(&held, answer, talk.is_overdue),
+            (answer, None) => return conclude(&held, answer, talk.is_overdue, &context),
         }
     }
 }
@@ -56,11 +58,24 @@ fn unusable(why: &str) -> Failure {
     format!("invalid answer of the worker: {why}").into()
 }
 
-fn conclude(held: &Held, answer: Answer, is_overdue: bool) -> Result<Outcomes, Failure> {
+fn conclude(
+    held: &Held,
+    answer: Answer,
+    is_overdue: bool,
+    context: &Context,
+) -> Result<Outcomes, Failure> {
     match answer {
         Answer::Said(said) => {
             let error = "the worker's answer does not name this lane: `results` must name each lane of the call".into();
             let unnamed = Outcome::Retry { error, retry_in: None };
+            // A process is asked to end with `cancel` whatever the reason: then its answer `cancel` means that it
+            // gave up, not that nobody wants the jobs.
+            let said = match context.must_end().now_or_never() {
+                Some(()) => {
+                    said.with_cancel_as(&given_up(context, "the worker process gave it up"))
+                }
+                None => said,
+            };
             Ok(said.outcomes(held, &unnamed))
         }
         Answer::Unusable(why) => Err(unusable(&why)),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod answers;
+mod bridges;
 mod browser;
 mod builtin;
 mod clients;
@@ -10,6 +11,7 @@ mod commands;
 mod crashes;
 mod disk;
 mod edges;
+mod faktory;
 mod faults;
 mod hand;
 mod http;

@@ -264,6 +264,21 @@ def handle(lane):
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n4_a_process_that_gives_up_when_its_time_is_up_cancels_nothing() {
+    let body = "
+def handle(lane):
+    while not lane.cancelled(): threading.Event().wait(0.01)
+    return cancel('gave up')
+";
+    let team = Team::new("timeout = \"300ms\"\nmax_retries = 0", "", body).await;
+    let serving = team.site.serve("history.ndjson");
+    let job = team.ends(team.push("a", json!({})).await).await;
+    assert_eq!(job.state, JobState::Dead, "{job:?}");
+    assert!(job.error.as_ref().is_some_and(|error| error.contains("timed out")), "{job:?}");
+    serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n10_a_changed_program_takes_over_and_the_old_one_finishes_its_calls() {
     let old = "
 def handle(lane):

@@ -10,8 +10,10 @@ use seriatim::store::{
 use seriatim::{Timestamp, store::Store};
 
 use super::finding::{Finding, Severity};
+use crate::app::bridges;
 use crate::app::running::{Running, running};
 use crate::base::time::length;
+use crate::protocol::document::Bridge;
 
 /// Running lanes read of each queue, oldest first.
 const RUNNING_MAX: usize = 1_000;
@@ -42,6 +44,7 @@ pub(crate) struct Seen {
     pub(crate) dead: Vec<(Arc<str>, Vec<JobView>)>,
     /// What SQL sessions inserted and no node has pushed.
     pub(crate) inbox: InboxView,
+    pub(crate) bridges: Vec<Bridge>,
 }
 
 impl Seen {
@@ -94,6 +97,7 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
         bound,
         dead,
         inbox,
+        bridges: bridges::all(store).await?,
     })
 }
 

@@ -1,6 +1,7 @@
 //! Finds what is stuck, failing, slow or misconfigured, and suggests what to do.
 
 mod bound;
+mod bridges;
 mod definitions;
 mod finding;
 mod inbox;
@@ -23,6 +24,7 @@ pub(crate) fn judge(seen: &Seen, declared: &[Queue]) -> Vec<Finding> {
     findings.extend(nodes::check(seen));
     findings.extend(troubles::check(seen));
     findings.extend(inbox::check(seen));
+    findings.extend(bridges::check(seen));
     findings.extend(bound::check(seen));
     findings.extend(queues::check(seen));
     findings.extend(lanes::check(seen));

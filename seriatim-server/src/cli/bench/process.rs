@@ -1,5 +1,7 @@
 //! CPU time and memory of this process.
 
+use crate::base::memory::memory_mb;
+
 /// CPU seconds that this process has used.
 pub(super) fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -11,8 +13,5 @@ pub(super) fn cpu_seconds() -> f64 {
 
 /// The most memory that this process has had.
 pub(super) fn peak_memory_mb() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
-    kib.unwrap_or(f64::NAN) / 1024.0
+    memory_mb("VmHWM").unwrap_or(f64::NAN)
 }

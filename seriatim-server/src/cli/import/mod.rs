@@ -1,7 +1,9 @@
 //! The command `import`: turns the settings of another system into a configuration, on stdout.
 
 mod dataloader;
+mod described;
 mod dotenv;
+mod ruby;
 
 use std::path::PathBuf;
 
@@ -23,18 +25,36 @@ enum System {
         /// A file with a line for each, as in `PG_HOST=db.example`
         file: PathBuf,
     },
+    /// Sidekiq: what `ruby seriatim_worker.rb --describe` prints
+    Sidekiq {
+        /// A file with it
+        file: PathBuf,
+    },
+    /// Lowkiq: the same
+    Lowkiq {
+        /// A file with it
+        file: PathBuf,
+    },
 }
 
 impl Import {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let System::Dataloader { file } = self.system;
+        let (System::Dataloader { file } | System::Sidekiq { file } | System::Lowkiq { file }) =
+            &self.system;
         let name = file.display();
         let wrong = |what: String| Failure::usage(format!("{name}: {what}"));
-        let text = std::fs::read_to_string(&file).map_err(|error| wrong(error.to_string()))?;
-        let variables = dotenv::read(&text).map_err(wrong)?;
-        let made = dataloader::configuration(&variables).map_err(wrong)?;
-        say(made.text.trim_end());
-        made.left.iter().for_each(hint);
+        let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+        let (made, left) = match &self.system {
+            System::Dataloader { .. } => {
+                let variables = dotenv::read(&text).map_err(wrong)?;
+                let made = dataloader::configuration(&variables).map_err(wrong)?;
+                (made.text, made.left)
+            }
+            System::Sidekiq { .. } => (ruby::of_sidekiq(&text).map_err(wrong)?, Vec::new()),
+            System::Lowkiq { .. } => (ruby::of_lowkiq(&text).map_err(wrong)?, Vec::new()),
+        };
+        say(made.trim_end());
+        left.iter().for_each(hint);
         Ok(())
     }
 }

@@ -29,11 +29,13 @@ use super::deed;
 use crate::app::failures::Failures;
 use crate::app::payloads::{self, Readable};
 use crate::base::text::count;
+use crate::bridges::{self, Bridges};
 use crate::cli::output::{Failure, start_log};
 use crate::config::{
     Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, LogFilter, LogFormat,
     SplitterConfig, WorkerConfig, closest, log_of_variable,
 };
+use crate::faktory;
 use crate::http::{App, Audit, Entrance, Listening, Metered, Server, Setup, unknown_queues};
 use crate::journal::{Book, Journal, Limits};
 use crate::trace::{self, Traces};
@@ -90,7 +92,9 @@ pub(super) async fn check(config: &Config) -> Result<Checked, Failure> {
     }
     log_of_variable()?;
     payloads::forms(&config.payloads)?;
+    bridges::check_urls(config)?;
     let entrance = Entrance::read(&config.http, None, false).await?;
+    faktory::Entrance::read(&config.faktory, &config.http, false).await?;
     Ok(Checked {
         address: entrance.address,
         tokens: entrance.guard.tokens.into_iter().map(|token| token.name).collect(),
@@ -123,14 +127,8 @@ impl Serve {
         // Mistakes are reported before anything is created, awaited or listened to.
         plan(&config, self.concurrency, Arc::new(Memory::new()))?.build()?;
         self.check_programs(&config)?;
-        let listening = match self.no_http {
-            true => None,
-            false => {
-                let asked = self.listen.as_deref();
-                let entrance = Entrance::read(&config.http, asked, self.insecure).await?;
-                Some(Listening::start(entrance)?)
-            }
-        };
+        bridges::check_urls(&config)?;
+        let (listening, faktory) = self.listening(&config).await?;
         let waiting = listening.as_ref().map(Listening::wait).transpose()?;
         let Some(store) = awaited::open(&url, &forms, &queues, stop.as_mut()).await? else {
             tracing::info!("stopped before the store answered");
@@ -172,16 +170,19 @@ impl Serve {
         });
         let app = server.as_ref().map(Server::app);
         let remote = app.clone();
+        let bridges = Bridges::start(&config, &store)?;
+        let stop_bridges = bridges.stopper();
+        let faktory = faktory.zip(app.clone()).map(|(faktory, app)| faktory.serve(app));
         let summary = engine
             .run_until(async move {
                 stop.await;
                 app.inspect(|app| app.drain());
+                stop_bridges();
             })
             .await;
+        bridges.stop().await;
         workers.stop().await;
-        if let Some(server) = server {
-            server.stop().await;
-        }
+        stop_listening(faktory, server).await;
         notes.end(&store).await;
         traces.stop().await;
         let summary = summary?;
@@ -189,6 +190,26 @@ impl Serve {
         let remote = remote.map(|app| app.remote()).unwrap_or_default();
         tracing::info!("stopped: {}", in_words(&summary, &remote));
         Ok(())
+    }
+
+    /// The sockets of the API and for clients of Faktory, as far as they are wanted.
+    async fn listening(
+        &self,
+        config: &Config,
+    ) -> Result<(Option<Listening>, Option<faktory::Listening>), Failure> {
+        if self.no_http {
+            return match config.faktory.listen {
+                None => Ok((None, None)),
+                Some(_) => Err(Failure::usage(
+                    "--no-http: clients of Faktory use the API: remove faktory.listen, or this flag",
+                )),
+            };
+        }
+        let entrance = Entrance::read(&config.http, self.listen.as_deref(), self.insecure).await?;
+        let faktory = faktory::Entrance::read(&config.faktory, &config.http, self.insecure).await?;
+        let listening = Listening::start(entrance)?;
+        let faktory = faktory.map(faktory::Listening::start).transpose()?;
+        Ok((Some(listening), faktory))
     }
 
     fn log_start(&self, config: &Config, url: &str) {
@@ -352,6 +373,16 @@ fn plan(
     }
     engine = config.declared()?.into_iter().fold(engine, EngineBuilder::queue);
     Ok(config.cron_entries()?.into_iter().fold(engine, EngineBuilder::cron))
+}
+
+/// The API last: what is in progress elsewhere may need it.
+async fn stop_listening(faktory: Option<faktory::Server>, server: Option<Server>) {
+    if let Some(faktory) = faktory {
+        faktory.stop().await;
+    }
+    if let Some(server) = server {
+        server.stop().await;
+    }
 }
 
 /// The log of turns, which tells of failures.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use seriatim::ErrorKind;
 use seriatim::store::Turn;
 
-use super::text::head;
+use super::text::{head, label};
 
 use crate::base::lock::lock;
 
@@ -184,12 +184,6 @@ impl Meter {
             }
         }
     }
-}
-
-/// The value of a label, which producers choose.
-fn label(value: &str) -> String {
-    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    format!("\"{escaped}\"")
 }
 
 impl Histogram {

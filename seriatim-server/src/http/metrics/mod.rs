@@ -1,5 +1,6 @@
 //! Numbers for Prometheus: counted here, or asked of the store when they are wanted.
 
+mod bridges;
 pub(super) mod meter;
 pub(super) mod store;
 mod text;
@@ -20,6 +21,7 @@ use text::head;
 use super::access::Access;
 use super::route::Route;
 use super::state::Shared;
+use crate::app;
 use crate::app::figures::{Figures, busiest};
 use crate::journal::Book;
 use crate::protocol::figures::{ALL, Numbers};
@@ -54,13 +56,15 @@ async fn metrics(State(app): State<Shared>) -> Response {
     // What this process counted is of use above all when the store is away.
     let store = &app.store;
     let asked = async {
-        Ok::<_, Error>((store.stats(None).await?, store.nodes().await?, store.now().await?))
+        let (stats, nodes) = (store.stats(None).await?, store.nodes().await?);
+        Ok::<_, Error>((stats, nodes, store.now().await?, app::bridges::all(&**store).await?))
     };
     let answer = timeout(STORE_MAX, asked).await;
     let is_up = matches!(answer, Ok(Ok(_)));
     head(&mut text, "store_up", "gauge", "1 if the store has answered");
     let _ = writeln!(text, "seriatim_store_up {}", u8::from(is_up));
-    if let Ok(Ok((stats, nodes, now))) = answer {
+    if let Ok(Ok((stats, nodes, now, moved))) = answer {
+        bridges::write(&mut text, &moved);
         let (mut queues, others) = busiest(Figures::of(stats, &nodes), QUEUES_MAX);
         // Of ten thousand queues there would be 13 MB.
         queues.extend(others);

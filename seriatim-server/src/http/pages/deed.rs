@@ -8,9 +8,10 @@ use seriatim::{JobId, Payload};
 use super::super::access::Access;
 use super::super::problem::Problem;
 use super::super::state::Shared;
+use crate::app::bridges::Which;
 use crate::app::lanes::OneLane;
 use crate::app::operations::{self, Action, List, Wish};
-use crate::app::{act, cron, find, jobs, lanes, morgue, nodes};
+use crate::app::{act, bridges, cron, find, jobs, lanes, morgue, nodes};
 
 /// A deed: what is done, and to what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,10 +24,25 @@ pub(super) struct Deed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum On {
     Queue(String),
-    Lane { queue: String, lane: OneLane },
+    Lane {
+        queue: String,
+        lane: OneLane,
+    },
     Job(JobId),
-    Dead { queue: String, job: JobId, payload: Option<String> },
-    Cron { name: String, reason: Option<String> },
+    Dead {
+        queue: String,
+        job: JobId,
+        payload: Option<String>,
+    },
+    Cron {
+        name: String,
+        reason: Option<String>,
+    },
+    /// One source of it; all if unset.
+    Bridge {
+        name: String,
+        source: Option<String>,
+    },
     Node(String),
     Operation(String),
 }
@@ -94,6 +110,8 @@ static KINDS: &[Kind] = &[
     kind("cron.run", "Run now", "pushed"),
     kind("cron.pause", "Pause", "paused: no node pushes its ticks").undone_by("cron.resume"),
     kind("cron.resume", "Resume", "resumed").undone_by("cron.pause"),
+    kind("bridge.pause", "Pause", "paused: nothing more is taken").undone_by("bridge.resume"),
+    kind("bridge.resume", "Resume", "resumed").undone_by("bridge.pause"),
     kind("node.quiet", "Quiet", "claims no more work").undone_by("node.resume"),
     kind("node.resume", "Resume", "claims work again").undone_by("node.quiet"),
     kind("node.stop", "Stop", "finishes its turns and exits")
@@ -126,6 +144,7 @@ impl Deed {
             "queue" => On::Queue(needed("queue")?),
             "node" => On::Node(needed("node")?),
             "operation" => On::Operation(needed("operation")?),
+            "bridge" => On::Bridge { name: needed("bridge")?, source: text("source") },
             "cron" => On::Cron { name: needed("cron")?, reason: text("reason") },
             "job" => On::Job(job(needed("job")?)?),
             "lane" => {
@@ -158,6 +177,10 @@ impl Deed {
                 fields.push(("cron", name.clone()));
                 fields.extend(reason.clone().map(|reason| ("reason", reason)));
             }
+            On::Bridge { name, source } => {
+                fields.push(("bridge", name.clone()));
+                fields.extend(source.clone().map(|source| ("source", source)));
+            }
             On::Job(job) => fields.push(("job", job.to_string())),
             On::Operation(id) => fields.push(("operation", id.clone())),
             On::Lane { queue, lane } => {
@@ -181,6 +204,8 @@ impl Deed {
             On::Queue(queue) => format!("queue {queue}"),
             On::Node(node) => format!("node {node}"),
             On::Cron { name, .. } => format!("cron entry {name}"),
+            On::Bridge { name, source: None } => format!("bridge {name}"),
+            On::Bridge { name, source: Some(source) } => format!("bridge {name}, {source}"),
             On::Job(job) | On::Dead { job, .. } => format!("job {job}"),
             On::Operation(id) => format!("operation {id}"),
             On::Lane { queue, lane: OneLane::Key(key) } => format!("{queue}: {key}"),
@@ -188,12 +213,14 @@ impl Deed {
         }
     }
 
-    /// The queue that it concerns; `None` for a node and a cron entry, and for a job or an operation, whose queue the
+    /// The queue that it concerns; `None` for a node, a bridge and a cron entry, and for a job or an operation, whose queue the
     /// store knows.
     pub(super) fn queue(&self) -> Option<&str> {
         match &self.on {
             On::Queue(queue) | On::Lane { queue, .. } | On::Dead { queue, .. } => Some(queue),
-            On::Job(_) | On::Node(_) | On::Operation(_) | On::Cron { .. } => None,
+            On::Job(_) | On::Node(_) | On::Operation(_) | On::Cron { .. } | On::Bridge { .. } => {
+                None
+            }
         }
     }
 
@@ -289,6 +316,14 @@ impl Deed {
                 nodes::command(store, node, command).await?;
                 Ok(1)
             }
+            On::Bridge { name, source } => {
+                let which = Which { bridge: name, source: source.as_deref(), configured: &[] };
+                match verb {
+                    "pause" => drop(bridges::pause(store, which, who, None).await?),
+                    _ => drop(bridges::resume(store, which).await?),
+                }
+                Ok(1)
+            }
             On::Cron { name, reason } => {
                 match verb {
                     "run" => drop(cron::run(store, name, who).await?),
@@ -336,6 +371,9 @@ mod tests {
                 ("queue", _) => On::Queue(queue()),
                 ("node", _) => On::Node("a".to_owned()),
                 ("cron", _) => On::Cron { name: "n".to_owned(), reason: Some("r".to_owned()) },
+                ("bridge", _) => {
+                    On::Bridge { name: "shop".to_owned(), source: Some("retry".to_owned()) }
+                }
                 ("job", _) => On::Job(job),
                 ("dead", _) => On::Dead { queue: queue(), job, payload: Some("{}".to_owned()) },
                 ("operation", _) => On::Operation("0-1".to_owned()),

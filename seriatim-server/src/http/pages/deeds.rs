@@ -109,7 +109,7 @@ async fn admit(app: &Shared, visit: &Visit, deed: &Deed) -> Result<(), Problem> 
         }
         _ => Err(visit
             .scope
-            .refuse("may not act on nodes and cron entries, which concern all queues")),
+            .refuse("may not act on nodes, bridges and cron entries, which concern all queues")),
     }
 }
 

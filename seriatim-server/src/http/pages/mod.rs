@@ -5,6 +5,7 @@ mod about;
 mod ask;
 mod assets;
 mod audit;
+mod bridges;
 mod button;
 mod chart;
 mod charts;

@@ -9,12 +9,14 @@ use super::super::input::Part;
 use super::super::limits::NODES_MAX;
 use super::super::problem::Problem;
 use super::super::state::Shared;
+use super::bridges::{SourceRow, rows};
 use super::button::{self, Button};
 use super::deed::On;
 use super::frame::Frame;
 use super::link;
 use super::row::{LaneRow, NodeRow};
 use super::visit::{Visit, page};
+use crate::app::bridges;
 use crate::app::running;
 use crate::app::why::Around;
 use crate::app::{nodes, troubles};
@@ -29,6 +31,7 @@ struct Nodes<'a> {
     rows: Vec<NodeRow>,
     left_out: usize,
     versions: Vec<String>,
+    bridges: Vec<SourceRow>,
 }
 
 page!(Nodes);
@@ -46,6 +49,7 @@ pub(super) async fn show_all(State(app): State<Shared>, visit: Visit) -> Result<
         rows: all.iter().take(NODES_MAX).map(|node| NodeRow::new(&visit, node, now)).collect(),
         left_out: all.len().saturating_sub(NODES_MAX),
         versions,
+        bridges: rows(&visit, &bridges::all(store).await?, now),
     })
 }
 

@@ -4,12 +4,15 @@
 //! process that served it does not touch it; only the worker's heartbeats extend it.
 
 mod claim;
+mod found;
 mod heartbeat;
 mod reports;
 mod secret;
 mod settle;
 mod taken;
 pub(super) mod workers;
+
+pub(super) use found::claims_of;
 
 use super::access::Access;
 use super::route::Route;

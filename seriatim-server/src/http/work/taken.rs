@@ -103,7 +103,7 @@ impl Taken {
     }
 }
 
-fn lane_job(job: &TurnJob) -> LaneJob<'_> {
+pub(super) fn lane_job(job: &TurnJob) -> LaneJob<'_> {
     // What a codec made is no JSON, and not for workers that have no codec.
     let payload = serde_json::from_slice(job.payload.as_bytes()).unwrap_or(RawValue::NULL);
     LaneJob::new(job, payload, trace::of_job(job))

@@ -2,6 +2,7 @@
 #![allow(clippy::struct_field_names)] // The names are those of the documents.
 
 mod answer;
+mod bridge;
 mod event;
 mod job;
 mod lane;
@@ -12,6 +13,7 @@ mod reported;
 mod stats;
 
 pub(crate) use answer::*;
+pub(crate) use bridge::{Bridge, BridgePause, BridgeSource, BridgeState, BridgeStatus, Bridges};
 pub(crate) use event::{Event, EventPage, JobEvents};
 pub(crate) use job::{EditedJob, Job, JobFailure, JobStatus, Jobs};
 pub(crate) use lane::{EndedLane, Lane, Lanes};

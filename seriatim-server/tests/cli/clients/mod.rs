@@ -3,6 +3,7 @@
 mod node;
 mod python;
 mod ruby;
+mod ruby_classes;
 
 use std::process::{Command, Stdio};
 

@@ -393,7 +393,7 @@ fn a_reader_with_queues_sees_these_and_nothing_of_others() {
     get(&api, "looker", "/queues/mails/lanes").done();
     // What the path hides by its encoding is the same queue.
     get(&api, "looker", "/queues/%6Frders/lanes").refused(403);
-    for about_all in ["/nodes", "/cron", "/events?queue=mails"] {
+    for about_all in ["/nodes", "/cron", "/bridges", "/events?queue=mails"] {
         let (_, detail) = get(&api, "looker", about_all).refused(403);
         assert!(detail.contains("concerns all queues"), "{about_all}: {detail}");
     }

@@ -104,7 +104,12 @@ fn row(method: &str, path: &str) -> Row {
             | "/queues/{queue}/lane/resume"
             | "/queues/{queue}/lane/retry"
             | "/nodes/{node}/quiet"
-            | "/nodes/{node}/resume",
+            | "/nodes/{node}/resume"
+            | "/cron/{name}/run"
+            | "/cron/{name}/pause"
+            | "/cron/{name}/resume"
+            | "/bridges/{bridge}/pause"
+            | "/bridges/{bridge}/resume",
         ) => (Operate, Forbidden, Body::None),
         (
             "post",
@@ -125,9 +130,6 @@ fn row(method: &str, path: &str) -> Row {
         ("post", "/queues/{queue}/morgue/edit") => {
             let job_id = "0199aa12-77de-7000-8123-abcdefabcdef";
             (Administer, Absent, body(json!({ "job_id": job_id, "payload": {} })))
-        }
-        ("post", "/cron/{name}/run" | "/cron/{name}/pause" | "/cron/{name}/resume") => {
-            (Operate, Forbidden, Body::None)
         }
         ("post", "/work/claim") => {
             (Work, Forbidden, body(json!({ "worker": "w", "queues": ["work"] })))
@@ -158,6 +160,7 @@ fn read_row(path: &str) -> Row {
         | "/nodes"
         | "/nodes/{node}"
         | "/cron"
+        | "/bridges"
         | "/audit"
         | "/doctor"
         | "/jobs"
@@ -235,8 +238,12 @@ impl Matrix {
         let queues = ["orders", "mails", "work", "release"]
             .map(|q| format!("[queues.{q}]\nmode = \"fifo\"\n"));
         let cron = "[[cron]]\nname = \"nightly\"\nschedule = \"0 3 * * *\"\nqueue = \"orders\"\nkey = \"c\"\n";
-        let config =
-            format!("{store}[http]\ntokens = [{}]\n{}{cron}", tokens.join(", "), queues.concat());
+        let bridge = "[[bridges]]\nname = \"shop\"\nkind = \"sidekiq\"\nurl_env = \"SIDEKIQ_REDIS\"\nqueues = [\"orders\"]\n[[bridges.routes]]\nkey = \"/args/0\"\n";
+        let config = format!(
+            "{store}[http]\ntokens = [{}]\n{}{cron}{bridge}",
+            tokens.join(", "),
+            queues.concat()
+        );
         let site = Site::new(&config);
         let url = store.split('"').nth(1).map_or_else(
             || format!("sqlite:{}", site.path("seriatim.db").display()),
@@ -246,8 +253,11 @@ impl Matrix {
             for (name, ..) in TOKENS {
                 command.env(format!("T_{name}"), secret(name));
             }
+            // Nobody listens there.
+            command.env("SIDEKIQ_REDIS", "redis://127.0.0.1:1/");
         });
         api.knows_cron("nightly", Some(&secret("reader")));
+        api.knows("bridges", "shop", Some(&secret("reader")));
         let store = seriatim::connect(&url).await.unwrap();
         let engine = NodeInfo::new(NodeId::from("engine-1"), PATIENCE * 10);
         let beat = Heartbeat { now: None, node: engine.clone(), beats: Vec::new() };
@@ -358,6 +368,7 @@ impl Matrix {
         let path = pattern
             .replace("{job_id}", id)
             .replace("{queue}", "orders")
+            .replace("{bridge}", "shop")
             .replace("{name}", "nightly");
         let key = if path.contains("/lane") && !path.ends_with("/lanes") { "?key=k" } else { "" };
         path.replace("{node}", "remote:worker%2Fw") + key

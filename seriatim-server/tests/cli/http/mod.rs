@@ -74,7 +74,7 @@ impl Api {
     }
 
     /// Ends the process in order.
-    fn stopped(mut self) -> Site {
+    pub(crate) fn stopped(mut self) -> Site {
         self.serving.signal(Signal::TERM);
         assert!(self.serving.0.wait().unwrap().success(), "{}", self.log());
         self.site
@@ -94,11 +94,16 @@ impl Api {
 
     /// Waits until a node has noted this cron entry in the store.
     pub(crate) fn knows_cron(&self, name: &str, token: Option<&str>) {
+        self.knows("cron", name, token);
+    }
+
+    /// Waits until a node has noted something of this name in the store, which the listing `list` shows.
+    pub(crate) fn knows(&self, list: &str, name: &str, token: Option<&str>) {
         let began = std::time::Instant::now();
         loop {
-            let request = client::Request::new("GET", "/api/v1/cron");
+            let request = client::Request::new("GET", &format!("/api/v1/{list}"));
             let request = token.into_iter().fold(request, |request, token| request.token(token));
-            let known = request.send(&self.address).done()["cron"].clone();
+            let known = request.send(&self.address).done()[list].clone();
             if known.as_array().unwrap().iter().any(|entry| entry["name"] == name) {
                 return;
             }

@@ -17,7 +17,14 @@ const TOKENS: &str = "[http]\naudit_file = \"audit.ndjson\"\ntokens = [\
 
 /// A dashboard whose visitors must log in.
 fn guarded() -> Api {
-    Api::with(Site::new(TOKENS), |command| {
+    guarded_with("")
+}
+
+/// The same with more in its configuration.
+fn guarded_with(more: &str) -> Api {
+    Api::with(Site::new(&format!("{TOKENS}{more}")), |command| {
+        // Nobody listens there.
+        command.env("SIDEKIQ_REDIS", "redis://127.0.0.1:1/");
         for name in ["eyes", "hands", "boss", "shop", "part"] {
             command.env(format!("T_{name}"), secret(name));
         }
@@ -401,6 +408,43 @@ fn lanes_are_filtered_by_a_form_whose_fields_may_be_empty() {
     assert!(page.contains("No lane fits") && page.contains("value=\"held,paused\" selected"));
     assert_eq!(visitor.get("/queues/orders/lanes?state=odd").status, 400);
     assert_eq!(visitor.get("/queues/orders/lanes?due_to=soon").status, 400);
+}
+
+#[test]
+fn a_bridge_is_shown_with_the_nodes_and_paused_by_operators() {
+    let api = guarded_with(
+        "[[bridges]]\nname = \"old\"\nkind = \"sidekiq\"\nurl_env = \"SIDEKIQ_REDIS\"\nqueues = [\"a<b>\"]\n\
+         [[bridges.routes]]\nqueue = \"mails\"\nkey = \"/args/0\"\n",
+    );
+    api.knows("bridges", "old", Some(&secret("eyes")));
+    let eyes = Visitor::log_in(&api, "eyes");
+    let page = eyes.page("/nodes");
+    for told in ["queue:a&#60;b&#62;", "source away", "retry", "schedule"] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    assert!(!page.contains("<b>") && !page.contains("<button>Pause"), "{page}");
+    let one = [("bridge", "old"), ("source", "retry")];
+    assert_eq!(eyes.does("bridge.pause", &one).status, 403);
+    let hands = Visitor::log_in(&api, "hands");
+    assert_eq!(hands.does("bridge.pause", &one).status, 303);
+    assert!(hands.page("/nodes").contains("by hands"));
+    assert_eq!(hands.does("bridge.pause", &one[..1]).status, 303);
+    assert_eq!(hands.does("bridge.resume", &one).status, 409, "all of it is paused");
+    assert_eq!(hands.does("bridge.resume", &one[..1]).status, 303);
+    assert!(!hands.page("/nodes").contains("by hands"));
+    assert_eq!(hands.does("bridge.pause", &[("bridge", "none")]).status, 404);
+    let audit = Visitor::log_in(&api, "boss").page("/audit?of=old");
+    for told in ["bridge pause", "bridge resume", "source retry"] {
+        assert!(audit.contains(told), "{told}: {audit}");
+    }
+    let metrics = Request::new("GET", "/metrics").token(&secret("eyes")).send(&api.address).text();
+    for told in [
+        "seriatim_bridge_moving{bridge=\"old\",source=\"queue:a<b>\"} 0",
+        "seriatim_bridge_taken_total{bridge=\"old\",source=\"schedule\"} 0",
+        "seriatim_bridge_leader{bridge=\"old\",source=\"retry\",node=",
+    ] {
+        assert!(metrics.contains(told), "{told}: {metrics}");
+    }
 }
 
 #[test]

@@ -93,7 +93,7 @@ impl Walk {
         assert_eq!((&one["mode"], &one["settings"]["max_retries"]), (&json!("fifo"), &json!(5)));
         let several = json!({ "queues": { "b": fifo, "c": { "mode": "accumulate" } } });
         let all = self.call("PUT", "/api/v1/queues", &[], Some(several));
-        assert_eq!(all["queues"].as_array().unwrap().len(), 3);
+        assert_eq!(all["queues"].as_array().unwrap().len(), 4);
         assert_eq!(self.get("/api/v1/queues", &[]), all);
         assert_eq!(self.get("/api/v1/queues/{queue}", &["a"])["queue"], "a");
         assert_eq!(self.act("/api/v1/queues/{queue}/pause", &["a"])["paused"], true);
@@ -299,6 +299,18 @@ impl Walk {
         assert_eq!((&job["key"], &job["payload"]), (&json!("cron"), &json!({ "days": 1 })));
     }
 
+    fn bridges(&self) {
+        self.api.knows("bridges", "shop", None);
+        let pause = "/api/v1/bridges/{bridge}/pause";
+        self.act(&format!("{pause}?source=retry&reason=deploy"), &["shop"]);
+        let paused = self.act(&format!("{pause}?reason=deploy"), &["shop"]);
+        assert_eq!(paused["paused"]["reason"], "deploy");
+        let bridge = self.get("/api/v1/bridges", &[])["bridges"][0].clone();
+        assert_eq!(bridge["sources"][1]["paused"]["by"], "anybody");
+        let resumed = self.act("/api/v1/bridges/{bridge}/resume", &["shop"]);
+        assert!(resumed["paused"].is_null() && resumed["sources"][1]["paused"].is_null());
+    }
+
     /// What was done so far, and what is wrong.
     fn looking_back(&self) {
         self.push("a", "unattended");
@@ -320,7 +332,12 @@ impl Walk {
 
 /// Answers documented fields that no answer had.
 fn walk(site: Site) -> Vec<String> {
-    let api = Api::with(site, |_| {});
+    let config = std::fs::read_to_string(site.path("seriatim.toml")).unwrap();
+    std::fs::write(site.path("seriatim.toml"), config + BRIDGE).unwrap();
+    let sidekiq = seriatim_testkit::Redis::start().unwrap();
+    let api = Api::with(site, |command| {
+        command.env("SIDEKIQ_REDIS", sidekiq.url());
+    });
     let documented = Documented::of(&api);
     let walk = Walk { api, called: RefCell::default(), documented };
     walk.outside();
@@ -330,6 +347,7 @@ fn walk(site: Site) -> Vec<String> {
     walk.operations();
     walk.taking_back();
     walk.cron();
+    walk.bridges();
     walk.looking_back();
     walk.nodes();
     let document = walk.api.get("/openapi.json").done();
@@ -344,6 +362,8 @@ fn walk(site: Site) -> Vec<String> {
     walk.documented.never_sent()
 }
 
+const BRIDGE: &str = "[queues.bridged]\nmode = \"parallel\"\n\
+    [[bridges]]\nname = \"shop\"\nkind = \"sidekiq\"\nurl_env = \"SIDEKIQ_REDIS\"\nqueues = [\"bridged\"]\n";
 const CRON: &str = "[[cron]]\nname = \"n\"\nschedule = \"0 3 * * *\"\nqueue = \"a\"\nkey = \"cron\"\npayload = { days = 1 }\n";
 
 fn on(server: &Server) -> Site {

@@ -48,7 +48,7 @@ impl Place {
         }
     }
 
-    async fn connect(&self) -> RedisResult<MultiplexedConnection> {
+    pub(super) async fn connect(&self) -> RedisResult<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(Some(ANSWER_WITHIN))
             .set_connection_timeout(Some(CONNECT_WITHIN));

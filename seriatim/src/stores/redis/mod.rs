@@ -109,6 +109,13 @@ impl Redis {
         self.link.query(command).await
     }
 
+    /// Opens a connection to the server of `url` for commands that are not the store's, with the sockets and certificates
+    /// of a store. A cluster is refused.
+    #[doc(hidden)]
+    pub async fn dial(url: &str) -> Result<redis::aio::MultiplexedConnection> {
+        wire::dial(url).await
+    }
+
     /// Opens the store with another prefix: 1 to 64 of `A-Z a-z 0-9 _ - . :`.
     pub async fn connect_in(url: &str, prefix: &str) -> Result<Self> {
         check_prefix(prefix)?;

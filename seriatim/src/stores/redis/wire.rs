@@ -8,17 +8,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use redis::aio::MultiplexedConnection;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{Client, Cmd, ConnectionInfo, RedisError, RedisResult, TlsMode, Value};
 use tokio::time::{Instant, timeout};
 
-use super::address::{Options, Target, sockets};
+use super::address::{self, Options, Target, sockets};
 use super::cluster::Cluster;
 use super::confirming::Confirming;
 use super::fault::translate;
 use super::line::{BRIDGE, Failure, Line, Place};
 use super::slots::slot_of;
-use crate::model::error::Result;
+use crate::model::error::{Error, Result};
 
 /// The interval at which a command is repeated that was not executed.
 const AGAIN_EVERY: Duration = Duration::from_millis(50);
@@ -58,17 +59,33 @@ pub(super) enum Safety {
     Confirmed,
 }
 
+/// A connection of one's own to the server of a URL.
+pub(super) async fn dial(url: &str) -> Result<MultiplexedConnection> {
+    let (target, options) = address::read(url)?;
+    single(target, &options)?.connect().await.map_err(translate)
+}
+
+/// The place of what is no cluster.
+fn single(target: Target, options: &Options) -> Result<Place> {
+    Ok(match target {
+        Target::Server(client) => Place::At(Arc::new(client)),
+        Target::Sentinel { sentinels, master, node } => {
+            let client = sentinel_client(sentinels, &master, &node, options);
+            Place::Sentinel(Arc::new(tokio::sync::Mutex::new(client.map_err(translate)?)))
+        }
+        Target::Cluster(_) => {
+            return Err(Error::invalid("url", "names a cluster: name one server"));
+        }
+    })
+}
+
 impl Wire {
     pub(super) async fn open(place: Target, options: &Options) -> Result<Self> {
         let place = match place {
-            Target::Server(client) => Place::At(Arc::new(client)),
             Target::Cluster(nodes) => {
                 return Ok(Self::Cluster(Arc::new(Cluster::open(nodes, options.clone()).await?)));
             }
-            Target::Sentinel { sentinels, master, node } => {
-                let client = sentinel_client(sentinels, &master, &node, options);
-                Place::Sentinel(Arc::new(tokio::sync::Mutex::new(client.map_err(translate)?)))
-            }
+            one => single(one, options)?,
         };
         let node = Node::new("the server".into(), place, options);
         node.line.open().await.map_err(translate)?;

@@ -1,0 +1,215 @@
+//! A batch in flight: jobs that left their source, and what becomes of them here.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use seriatim::store::{Push, PushStatus, Store};
+use seriatim::{ErrorKind, Job, RunAt, Timestamp};
+
+use super::element::Element;
+use super::fault::Fault;
+use super::link::{Link, SETTLE};
+use super::route::{Reason, Refusal, Routes};
+use super::source::{Keys, Source};
+use crate::base::text::count;
+
+/// A batch can be pushed again for so long: then its queues may begin to forget that they know its jobs.
+const DOUBT_AFTER: Duration = Duration::from_secs(50 * 60);
+
+/// The routes of each queue of the source.
+pub(super) type ByQueue = BTreeMap<String, Routes>;
+
+pub(super) struct Batch {
+    id: String,
+    pub(super) at: Timestamp,
+    routes: String,
+    run: String,
+    /// In their order, each with its number.
+    elements: Vec<(u64, Vec<u8>)>,
+}
+
+/// What became of a batch.
+#[derive(Default)]
+pub(super) struct Done {
+    pub(super) pushed: u64,
+    pub(super) duplicates: u64,
+    pub(super) refused: Vec<Refusal>,
+}
+
+impl Batch {
+    /// The batch in flight, if there is one.
+    pub(super) async fn read(
+        link: &mut Link,
+        keys: &Keys,
+        source: &Source,
+    ) -> Result<Option<Self>, Fault> {
+        let fields: Vec<(Vec<u8>, Vec<u8>)> =
+            link.ask(redis::cmd("HGETALL").arg(keys.in_flight(source))).await?;
+        if fields.is_empty() {
+            return Ok(None);
+        }
+        let mut batch = Self {
+            id: String::new(),
+            at: Timestamp::default(),
+            routes: String::new(),
+            run: String::new(),
+            elements: Vec::with_capacity(fields.len()),
+        };
+        for (name, value) in fields {
+            let text = || String::from_utf8_lossy(&value).into_owned();
+            match &*String::from_utf8_lossy(&name) {
+                "batch" => batch.id = text(),
+                "at" => {
+                    let ms = text().parse::<i64>().unwrap_or(0);
+                    batch.at = Timestamp::from_micros(ms.saturating_mul(1_000));
+                }
+                "routes" => batch.routes = text(),
+                "run" => batch.run = text(),
+                number => {
+                    let number = number.parse().map_err(|_| unknown(keys, source, number))?;
+                    batch.elements.push((number, value));
+                }
+            }
+        }
+        batch.elements.sort_by_key(|(number, _)| *number);
+        Ok(Some(batch))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whether its queues may no longer know jobs of it that were pushed.
+    pub(super) fn is_in_doubt(&self, now: Timestamp) -> bool {
+        now.since(self.at) >= DOUBT_AFTER
+    }
+
+    /// Refuses what can be pushed only by another configuration, or not without a decision.
+    pub(super) fn check(&self, mark: &str, now: Timestamp) -> Result<(), Fault> {
+        if self.is_in_doubt(now) {
+            return Err(Fault::Held(format!(
+                "{} in doubt: the batch left the source long ago, and it is no longer known whether it is here; decide with `seriatim bridge decide`",
+                count(self.len() as u64, "job")
+            )));
+        }
+        if self.routes != mark {
+            return Err(Fault::Foreign(format!(
+                "{} in flight, taken by other routes: start a node with the routes as they were, and change them while nothing is in flight (pause the bridge first)",
+                count(self.len() as u64, "job")
+            )));
+        }
+        Ok(())
+    }
+
+    /// Pushes it, and settles it in the source.
+    pub(super) async fn push(
+        &self,
+        store: &dyn Store,
+        link: &mut Link,
+        (keys, source): (&Keys, &Source),
+        routes: &ByQueue,
+    ) -> Result<Done, Fault> {
+        let (mut done, mut jobs, mut back) = (Done::default(), Vec::new(), Vec::new());
+        for (number, value) in &self.elements {
+            match self.job(source, routes, *number, value) {
+                Ok(job) => jobs.push((job, value)),
+                Err(refusal) => {
+                    done.refused.push(refusal);
+                    back.push(value.as_slice());
+                }
+            }
+        }
+        while !jobs.is_empty() {
+            let request =
+                Push { now: None, jobs: jobs.iter().map(|(job, _)| job.clone()).collect() };
+            match store.push(request).await {
+                Ok(pushed) => {
+                    let known = pushed.iter().filter(|one| one.status == PushStatus::Duplicate);
+                    done.duplicates = known.count() as u64;
+                    done.pushed = pushed.len() as u64 - done.duplicates;
+                    break;
+                }
+                Err(error) => {
+                    // None was pushed, because of one of them.
+                    let place = refused_place(&error).filter(|place| *place < jobs.len());
+                    let Some(place) = place else { return Err(error.into()) };
+                    done.refused.push(Reason::Job.because(error.to_string()));
+                    back.push(jobs.remove(place).1);
+                }
+            }
+        }
+        let mut script = SETTLE.prepare_invoke();
+        script.key(keys.in_flight(source)).key(keys.rejected(source));
+        script.arg(&self.id).arg(source.kind());
+        for value in back {
+            match source {
+                Source::Queue(_) => script.arg(value),
+                Source::Set(_) => {
+                    let (score, element) = scored(value);
+                    script.arg(score).arg(element)
+                }
+            };
+        }
+        link.call::<i64>(&script).await?;
+        Ok(done)
+    }
+
+    fn job(
+        &self,
+        source: &Source,
+        routes: &ByQueue,
+        number: u64,
+        value: &[u8],
+    ) -> Result<Job, Refusal> {
+        let unnamed = || format!("{}-{number}", self.run);
+        match source {
+            Source::Queue(queue) => match routes.get(queue) {
+                Some(routes) => routes.job(value, RunAt::Now, unnamed),
+                None => Err(Reason::Malformed.because("is of no queue of this bridge")),
+            },
+            Source::Set(_) => {
+                let (score, element) = scored(value);
+                of_set(routes, element, score, unnamed)
+            }
+        }
+    }
+}
+
+/// The job that a member of a set becomes; its score is when it is due.
+pub(super) fn of_set(
+    routes: &ByQueue,
+    element: &[u8],
+    score: &[u8],
+    unnamed: impl FnOnce() -> String,
+) -> Result<Job, Refusal> {
+    let queue = Element::read(element).map_err(|why| Reason::Malformed.because(why))?.queue();
+    let routes = routes.get(&queue).ok_or_else(|| {
+        Reason::Malformed.because(format!("is of queue {queue:?}, which is not of this bridge"))
+    })?;
+    let seconds: f64 =
+        std::str::from_utf8(score).ok().and_then(|text| text.parse().ok()).unwrap_or(0.0);
+    let due = Timestamp::from_secs_f64(seconds.max(0.0));
+    routes.job(element, RunAt::At(due), unnamed)
+}
+
+/// A member of a set as it is in flight: behind its score.
+fn scored(value: &[u8]) -> (&[u8], &[u8]) {
+    match value.iter().position(|byte| *byte == b' ') {
+        Some(place) => (&value[..place], &value[place + 1..]),
+        None => (b"0", value),
+    }
+}
+
+/// The job of a push that the store refuses.
+fn refused_place(error: &seriatim::Error) -> Option<usize> {
+    let field = error.field().filter(|_| error.kind() == ErrorKind::Invalid)?;
+    field.strip_prefix("jobs[")?.split_once(']')?.0.parse().ok()
+}
+
+fn unknown(keys: &Keys, source: &Source, field: &str) -> Fault {
+    Fault::Held(format!("{} has a field {field:?} that no bridge wrote", keys.in_flight(source)))
+}

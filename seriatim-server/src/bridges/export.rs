@@ -1,0 +1,250 @@
+//! Gives the jobs of a queue back to Sidekiq. A script gives each and marks it; then it is deleted here, so that an export
+//! that was killed and is repeated doubles nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use seriatim::store::{
+    Cancel, Cancelled, JobOrder, JobQuery, JobState, JobView, QueueStats, Selected, Selection,
+    Store,
+};
+use seriatim::{ErrorKind, JobId};
+
+use super::fault::Fault;
+use super::link::{EXPORT, Link};
+use super::returned::{Place, Returned};
+use super::source::{Keys, Source};
+use crate::app::bridges::pauses;
+use crate::base::text::count;
+use crate::config::BridgeConfig;
+
+/// Jobs that one step gives.
+const PAGE: usize = 500;
+/// How long a marker lasts, in seconds: an export that was killed can be repeated for a week.
+const MARKED_SECONDS: u64 = 7 * 24 * 3_600;
+/// Most jobs of one export.
+const JOBS_MAX: usize = 10_000_000;
+/// Most looks for jobs that came meanwhile.
+const LOOKS_MAX: usize = 3;
+
+/// What was given back, by where it went.
+#[derive(Default)]
+pub(crate) struct Exported {
+    pub(crate) queue: u64,
+    pub(crate) schedule: u64,
+    pub(crate) retry: u64,
+    pub(crate) dead: u64,
+}
+
+/// Why nothing, or not all, was given back.
+pub(crate) struct Refused {
+    pub(crate) kind: ErrorKind,
+    pub(crate) why: String,
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        let kind = match &fault {
+            Fault::Store(error) => error.kind(),
+            _ => ErrorKind::Unavailable,
+        };
+        Self { kind, why: fault.to_string() }
+    }
+}
+
+impl From<seriatim::Error> for Refused {
+    fn from(error: seriatim::Error) -> Self {
+        Fault::Store(error).into()
+    }
+}
+
+fn conflict(why: String) -> Refused {
+    Refused { kind: ErrorKind::Conflict, why }
+}
+
+/// Which jobs go where.
+pub(crate) struct Export<'a> {
+    pub(crate) store: &'a dyn Store,
+    pub(crate) bridge: &'a BridgeConfig,
+    pub(crate) url: String,
+    /// The queue here.
+    pub(crate) queue: Arc<str>,
+    /// The queue in Sidekiq of jobs that name none.
+    pub(crate) to: String,
+}
+
+impl Export<'_> {
+    /// Gives back all jobs of the queue, if all can be.
+    pub(crate) async fn run(&self) -> Result<Exported, Refused> {
+        let mut exported = Exported::default();
+        let mut link = Link::open(&self.url).await?;
+        for _ in 0..LOOKS_MAX {
+            self.refuse_running().await?;
+            let (waiting, dead) =
+                (self.look(JobState::Queued).await?, self.look(JobState::Dead).await?);
+            if waiting.is_empty() && dead.is_empty() {
+                return Ok(exported);
+            }
+            // The newest page first: each goes before what is there.
+            for (state, pages) in [(JobState::Queued, waiting), (JobState::Dead, dead)] {
+                for after in pages.into_iter().rev() {
+                    let jobs = self.page(state, after).await?.0;
+                    self.give(&mut link, &jobs, &mut exported).await?;
+                    self.delete(state, &jobs).await?;
+                    self.unmark(&mut link, &jobs).await?;
+                }
+            }
+        }
+        Err(conflict(format!(
+            "jobs still come to queue {}: stop what pushes to it, and repeat this",
+            self.queue
+        )))
+    }
+
+    async fn refuse_running(&self) -> Result<(), Refused> {
+        let name = self.queue.clone();
+        let stats: Vec<QueueStats> = self.store.stats(None).await?;
+        let Some(stats) = stats.iter().find(|stats| stats.queue == name) else {
+            let why = format!("no queue {name:?}");
+            return Err(Refused { kind: ErrorKind::NotFound, why });
+        };
+        if !stats.paused {
+            return Err(conflict(format!(
+                "queue {name} works: pause it first, `seriatim queues pause {name}`"
+            )));
+        }
+        if stats.claimed > 0 {
+            return Err(conflict(format!(
+                "{} of queue {name} running: wait until they have ended",
+                count(stats.claimed, "turn")
+            )));
+        }
+        Ok(())
+    }
+
+    /// Where the pages of the jobs in a state begin. Refuses them all if one cannot be given back.
+    async fn look(&self, state: JobState) -> Result<Vec<Option<String>>, Refused> {
+        let (mut pages, mut after, mut seen) = (Vec::new(), None, 0);
+        let now = self.store.now().await?;
+        let mut queues = BTreeSet::new();
+        loop {
+            let (jobs, next) = self.page(state, after.clone()).await?;
+            for job in &jobs {
+                let returned = Returned::of(job, &self.to, now);
+                let wrong =
+                    |why| conflict(format!("nothing was given back: job {}: {why}", job.id));
+                queues.insert(returned.map_err(wrong)?.queue);
+            }
+            seen += jobs.len();
+            if seen > JOBS_MAX {
+                return Err(conflict(format!("more than {JOBS_MAX} jobs")));
+            }
+            if !jobs.is_empty() {
+                pages.push(after);
+            }
+            match next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        self.refuse_circles(&queues).await?;
+        Ok(pages)
+    }
+
+    /// A bridge at work would take at once what is given back.
+    async fn refuse_circles(&self, queues: &BTreeSet<String>) -> Result<(), Refused> {
+        let name = &self.bridge.name;
+        let pauses = pauses(self.store, name).await?;
+        let taken = |queue: &&String| {
+            self.bridge.queues.contains(queue)
+                && !pauses.holds(&Source::Queue((*queue).clone()).name())
+        };
+        match queues.iter().find(taken) {
+            None => Ok(()),
+            Some(queue) => Err(conflict(format!(
+                "bridge {name} would take from {queue} what is given back: pause it first, `seriatim bridge pause {name}`"
+            ))),
+        }
+    }
+
+    async fn page(
+        &self,
+        state: JobState,
+        after: Option<String>,
+    ) -> Result<(Vec<JobView>, Option<String>), Refused> {
+        let query = JobQuery::new(self.queue.clone(), state);
+        let order = JobOrder::Arrival;
+        let page = self.store.jobs(JobQuery { order, after, rows_max: PAGE, ..query }).await?;
+        Ok((page.rows, page.next))
+    }
+
+    async fn give(
+        &self,
+        link: &mut Link,
+        jobs: &[JobView],
+        exported: &mut Exported,
+    ) -> Result<(), Refused> {
+        let keys = Keys::of(self.bridge);
+        let now = self.store.now().await?;
+        let mut by_queue: BTreeMap<String, Vec<(JobId, Returned)>> = BTreeMap::new();
+        for job in jobs.iter().rev() {
+            let returned = Returned::of(job, &self.to, now)
+                .map_err(|why| conflict(format!("job {} stays here: {why}", job.id)))?;
+            by_queue.entry(returned.queue.clone()).or_default().push((job.id, returned));
+        }
+        for (queue, jobs) in by_queue {
+            let mut script = EXPORT.prepare_invoke();
+            script.key(keys.theirs("queues")).key(keys.source(&Source::Queue(queue.clone())));
+            for set in ["schedule", "retry", "dead"] {
+                script.key(keys.theirs(set));
+            }
+            script.arg(&queue).arg(MARKED_SECONDS);
+            for (id, job) in &jobs {
+                script.key(keys.marker(*id));
+                script.arg(job.place as u8).arg(job.score).arg(job.element.as_slice());
+            }
+            let given: u64 = link.call(&script).await?;
+            tracing::debug!(queue, given, "jobs were given back");
+            for (_, job) in &jobs {
+                *match job.place {
+                    Place::Queue => &mut exported.queue,
+                    Place::Schedule => &mut exported.schedule,
+                    Place::Retry => &mut exported.retry,
+                    Place::Dead => &mut exported.dead,
+                } += 1;
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, state: JobState, jobs: &[JobView]) -> Result<(), Refused> {
+        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+        if state == JobState::Dead {
+            let which = Selection::Jobs(ids);
+            let selected = Selected { now: None, queue: self.queue.clone(), which };
+            self.store.delete_dead(selected).await?;
+            return Ok(());
+        }
+        let ended = self.store.cancel(Cancel { now: None, jobs: ids }).await?;
+        match ended.iter().filter(|one| **one == Cancelled::Flagged).count() as u64 {
+            0 => Ok(()),
+            running => Err(conflict(format!(
+                "{} given back began to run here meanwhile, and may run twice: was the queue resumed?",
+                count(running, "job")
+            ))),
+        }
+    }
+
+    /// What is no longer here needs no marker.
+    async fn unmark(&self, link: &mut Link, jobs: &[JobView]) -> Result<(), Refused> {
+        let keys = Keys::of(self.bridge);
+        let mut command = redis::cmd("DEL");
+        jobs.iter().for_each(|job| {
+            command.arg(keys.marker(job.id));
+        });
+        if !jobs.is_empty() {
+            link.ask::<u64>(&command).await?;
+        }
+        Ok(())
+    }
+}

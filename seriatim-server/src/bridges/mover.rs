@@ -1,0 +1,321 @@
+//! Moves the jobs of one source, on one node at a time.
+//!
+//! A step takes a batch (a script copies it into a hash, then cuts the source), pushes it, and then forgets it in the
+//! source. No step takes while a batch is in flight, so that whoever comes after a crash, or beside a leader that was
+//! only slow, pushes the same batch first: what is in the store already is recognised by its idempotency key.
+
+use std::sync::Arc;
+
+use seriatim::store::{Lead, NodeId};
+use seriatim::{SharedStore, Timestamp};
+use tokio::sync::watch;
+use tokio::time::{Duration, Instant, sleep};
+
+use super::batch::{Batch, ByQueue};
+use super::consumers;
+use super::element::Element;
+use super::fault::Fault;
+use super::ledger::Ledger;
+use super::link::{Link, TAKE, UNWAKE};
+use super::sets::{Found, Look};
+use super::source::{Keys, Source};
+use crate::app::bridges::Pauses;
+use crate::config::Sets;
+use crate::protocol::document::BridgeState;
+
+/// Most jobs of a batch, and the bytes at which it ends early.
+const BATCH_JOBS_MAX: usize = 500;
+const BATCH_BYTES_MAX: usize = 16 << 20;
+/// How long a node leads without asking again, and how often it asks.
+const LEADS_FOR: Duration = Duration::from_secs(6);
+const LEAD_EVERY: Duration = Duration::from_secs(2);
+/// How long one wait for a job lasts, in seconds: meanwhile nothing else is noticed.
+const WAIT_SECONDS: u64 = 2;
+/// The pauses after a failure.
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// What the movers of one bridge share.
+pub(super) struct Bridge {
+    pub(super) name: String,
+    pub(super) url: String,
+    pub(super) keys: Keys,
+    pub(super) sets: Sets,
+    pub(super) routes: ByQueue,
+    /// Changes with all that decides what a job becomes.
+    pub(super) mark: String,
+    pub(super) store: SharedStore,
+    /// As whom it leads, and how people call this process.
+    pub(super) node: NodeId,
+    pub(super) shown: String,
+    /// `None`: not yet known.
+    pub(super) pauses: watch::Receiver<Option<Pauses>>,
+    pub(super) stopping: watch::Receiver<bool>,
+}
+
+pub(super) struct Mover {
+    bridge: Arc<Bridge>,
+    source: Source,
+    ledger: Ledger,
+    look: Look,
+    /// When it last was made the leader.
+    led: Option<Instant>,
+    /// Whether a job may stand in the list that wakes it.
+    is_woken: bool,
+}
+
+impl Mover {
+    pub(super) fn new(bridge: Arc<Bridge>, source: Source) -> Self {
+        let ledger = Ledger::new(&bridge.name, source.name(), &bridge.shown);
+        let look = Look::new(bridge.sets);
+        Self { bridge, source, ledger, look, led: None, is_woken: true }
+    }
+
+    /// Moves jobs until the node stops.
+    pub(super) async fn run(mut self) {
+        let mut pause = PAUSE_MIN;
+        while !self.is_stopping() {
+            let rests = match self.lead(LEADS_FOR).await {
+                Ok(false) => LEAD_EVERY,
+                Ok(true) => match self.tenure().await {
+                    Ok(()) => {
+                        pause = PAUSE_MIN;
+                        continue;
+                    }
+                    Err(fault) => self.told(fault, &mut pause).await,
+                },
+                Err(fault) => self.told(fault, &mut pause).await,
+            };
+            self.rest(rests).await;
+        }
+        if self.led.is_some() {
+            // The next node need not wait.
+            let _ = self.lead(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Says what is wrong. How long to wait.
+    async fn told(&mut self, fault: Fault, pause: &mut Duration) -> Duration {
+        self.ledger.becomes(fault.state(), Some(fault.to_string()));
+        if !matches!(fault, Fault::Store(_)) {
+            // A node that does not lead does not overwrite what the leader says.
+            if let (Some(_), Err(error)) = (self.led, self.ledger.write(&*self.bridge.store).await)
+            {
+                tracing::debug!(%error, "cannot note how a bridge is");
+            }
+        }
+        if matches!(fault, Fault::Foreign(_)) {
+            // The node with those routes may lead.
+            self.led = None;
+            return LEADS_FOR * 2;
+        }
+        let rests = *pause;
+        *pause = (*pause * 2).min(PAUSE_MAX);
+        rests
+    }
+
+    fn is_stopping(&self) -> bool {
+        *self.bridge.stopping.borrow()
+    }
+
+    /// Waits for so long, or until the node stops.
+    async fn rest(&self, length: Duration) {
+        let mut stopping = self.bridge.stopping.clone();
+        tokio::select! {
+            () = sleep(length) => {}
+            _ = stopping.wait_for(|is| *is) => {}
+        }
+    }
+
+    async fn lead(&mut self, ttl: Duration) -> Result<bool, Fault> {
+        let asked = Instant::now();
+        let place = format!("{}/{}", self.bridge.name, self.source.name());
+        let role = format!("bridge/{}", &blake3::hash(place.as_bytes()).to_hex()[..32]);
+        let lead = Lead { now: None, role: role.into(), node: self.bridge.node.clone(), ttl };
+        let leads = self.bridge.store.lead(lead).await?;
+        self.led = leads.then_some(asked);
+        Ok(leads)
+    }
+
+    /// Leads until it may not, or something is wrong.
+    async fn tenure(&mut self) -> Result<(), Fault> {
+        self.ledger.load(&*self.bridge.store).await?;
+        let mut link = Link::open(&self.bridge.url).await?;
+        self.is_woken = true;
+        // What a leader before this one left.
+        self.push(&mut link).await?;
+        loop {
+            if self.is_stopping() {
+                return self.unwake(&mut link).await;
+            }
+            if self.led.is_none_or(|at| at.elapsed() >= LEAD_EVERY) && !self.lead(LEADS_FOR).await?
+            {
+                return Ok(());
+            }
+            if self.ledger.is_due() {
+                self.refuse_consumers(&mut link).await?;
+                self.measure(&mut link).await?;
+                self.ledger.write(&*self.bridge.store).await?;
+            }
+            if self.is_paused().await {
+                self.unwake(&mut link).await?;
+                self.stays(BridgeState::Paused).await?;
+                continue;
+            }
+            self.step(&mut link).await?;
+        }
+    }
+
+    /// Whether somebody paused it. Waits until that is known.
+    async fn is_paused(&self) -> bool {
+        let mut pauses = self.bridge.pauses.clone();
+        let known = pauses.wait_for(Option::is_some).await;
+        let name = self.source.name();
+        known.is_ok_and(|known| known.as_ref().is_some_and(|pauses| pauses.holds(&name)))
+    }
+
+    /// Does nothing for a while.
+    async fn stays(&mut self, state: BridgeState) -> Result<(), Fault> {
+        self.ledger.becomes(state, None);
+        self.ledger.write(&*self.bridge.store).await?;
+        let (mut pauses, mut stopping) = (self.bridge.pauses.clone(), self.bridge.stopping.clone());
+        pauses.mark_unchanged();
+        tokio::select! {
+            () = sleep(LEAD_EVERY) => {}
+            _ = pauses.changed() => {}
+            _ = stopping.wait_for(|is| *is) => {}
+        }
+        Ok(())
+    }
+
+    /// Puts back the job that ended a wait, if nobody will take it.
+    async fn unwake(&mut self, link: &mut Link) -> Result<(), Fault> {
+        let keys = &self.bridge.keys;
+        if std::mem::take(&mut self.is_woken) && matches!(self.source, Source::Queue(_)) {
+            let mut script = UNWAKE.prepare_invoke();
+            script.key(keys.source(&self.source)).key(keys.woken(&self.source));
+            link.call::<i64>(&script).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes a batch, or the one in flight, and pushes it; waits if there is none.
+    async fn step(&mut self, link: &mut Link) -> Result<(), Fault> {
+        let bridge = self.bridge.clone();
+        let (word, taken) = match &self.source {
+            Source::Queue(queue) => self.take(link, queue).await?,
+            Source::Set(_) => {
+                let place = (&bridge.keys, &self.source);
+                match self.look.step(link, place, (&bridge.routes, &bridge.mark)).await? {
+                    Found::Taken(taken) => ("taken".to_owned(), taken),
+                    Found::Held => ("held".to_owned(), 0),
+                    Found::Over { ours, refused, rests } => {
+                        (self.ledger.status.length, self.ledger.status.rejected) = (ours, refused);
+                        self.ledger.becomes(BridgeState::Moving, None);
+                        self.rest(rests.min(LEAD_EVERY)).await;
+                        return Ok(());
+                    }
+                    Found::Rests(rests) => {
+                        self.rest(rests.min(LEAD_EVERY)).await;
+                        return Ok(());
+                    }
+                }
+            }
+        };
+        match &*word {
+            "none" => self.wait(link).await,
+            "paused" => {
+                self.unwake(link).await?;
+                self.stays(BridgeState::Paused).await
+            }
+            _ => {
+                if taken > 0 {
+                    self.ledger.took(taken);
+                }
+                self.push(link).await
+            }
+        }
+    }
+
+    async fn take(&self, link: &mut Link, queue: &str) -> Result<(String, u64), Fault> {
+        let (bridge, source) = (&self.bridge, &self.source);
+        let keys = &bridge.keys;
+        let mut script = TAKE.prepare_invoke();
+        script.key(keys.source(source)).key(keys.woken(source)).key(keys.in_flight(source));
+        script.key(keys.sequence(source)).key(keys.theirs("paused"));
+        script.arg(queue).arg(BATCH_JOBS_MAX).arg(BATCH_BYTES_MAX);
+        script.arg(Timestamp::of_this_machine().as_micros() / 1_000);
+        script.arg(&bridge.mark).arg(&link.run);
+        link.call(&script).await
+    }
+
+    /// Pushes what is in flight.
+    async fn push(&mut self, link: &mut Link) -> Result<(), Fault> {
+        let bridge = self.bridge.clone();
+        let Some(batch) = Batch::read(link, &bridge.keys, &self.source).await? else {
+            return Ok(());
+        };
+        let now = Timestamp::of_this_machine();
+        self.ledger.status.in_flight = batch.len() as u64;
+        self.ledger.status.in_doubt = if batch.is_in_doubt(now) { batch.len() as u64 } else { 0 };
+        batch.check(&bridge.mark, now)?;
+        let place = (&bridge.keys, &self.source);
+        let done = batch.push(&*bridge.store, link, place, &bridge.routes).await?;
+        if let Some(refusal) = done.refused.first() {
+            let (jobs, source) = (done.refused.len(), self.source.name());
+            tracing::warn!(
+                bridge = bridge.name,
+                source,
+                jobs,
+                "jobs were refused; the first one {refusal}"
+            );
+        }
+        self.ledger.did(&done);
+        self.ledger.becomes(BridgeState::Moving, None);
+        Ok(())
+    }
+
+    /// Waits for a job.
+    async fn wait(&mut self, link: &mut Link) -> Result<(), Fault> {
+        self.ledger.becomes(BridgeState::Moving, None);
+        self.is_woken = true;
+        let keys = &self.bridge.keys;
+        // Of all versions since 2.2.
+        let mut command = redis::cmd("BRPOPLPUSH");
+        command.arg(keys.source(&self.source)).arg(keys.woken(&self.source)).arg(WAIT_SECONDS);
+        link.ask::<Option<Vec<u8>>>(&command).await.map(drop)
+    }
+
+    /// Two that take from one queue keep no order.
+    async fn refuse_consumers(&self, link: &mut Link) -> Result<(), Fault> {
+        let Source::Queue(queue) = &self.source else { return Ok(()) };
+        if !self.bridge.routes.get(queue).is_some_and(|routes| routes.are_keyed()) {
+            return Ok(());
+        }
+        let living = consumers::living(link, &self.bridge.keys).await?;
+        match living.iter().find(|consumer| consumer.takes(queue)) {
+            None => Ok(()),
+            Some(consumer) => Err(Fault::Held(format!(
+                "jobs of queue {queue:?} have keys, and Sidekiq process {} takes from it too: order would be lost; remove the queue from that process, or limit the routes with keys to other queues with `from`",
+                consumer.identity
+            ))),
+        }
+    }
+
+    /// Reads the figures of the source.
+    async fn measure(&mut self, link: &mut Link) -> Result<(), Fault> {
+        let (keys, source) = (&self.bridge.keys, &self.source);
+        if let Source::Set(_) = source {
+            return Ok(());
+        }
+        let status = &mut self.ledger.status;
+        status.length = link.ask(redis::cmd("LLEN").arg(keys.source(source))).await?;
+        status.rejected = link.ask(redis::cmd("LLEN").arg(keys.rejected(source))).await?;
+        let oldest: Option<Vec<u8>> =
+            link.ask(redis::cmd("LINDEX").arg(keys.source(source)).arg(-1)).await?;
+        let since = oldest.and_then(|bytes| Element::read(&bytes).ok()?.since());
+        let lag = since.map(|since| Timestamp::of_this_machine().since(since).as_secs_f64());
+        status.lag = lag.unwrap_or(0.0);
+        Ok(())
+    }
+}

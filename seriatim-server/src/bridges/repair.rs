@@ -1,0 +1,73 @@
+//! What people decide: refused jobs go back, batches in doubt are pushed again or dropped.
+
+use seriatim::Timestamp;
+use seriatim::names::did_you_mean;
+
+use super::batch::Batch;
+use super::fault::Fault;
+use super::link::{DECIDE, GIVE_BACK, Link};
+use super::source::{Keys, Source};
+use crate::config::BridgeConfig;
+
+/// Elements that one step of the script moves.
+const STEP: u64 = 1_000;
+
+/// What becomes of a batch in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// It is pushed; what is here already and no longer known runs twice.
+    Again,
+    /// It is forgotten; what is not here is lost.
+    Drop,
+}
+
+/// Puts the refused jobs of a source back into it. How many.
+pub(crate) async fn give_back(bridge: &BridgeConfig, url: &str, name: &str) -> Result<u64, String> {
+    let source = source(bridge, name)?;
+    let wrong = |fault: Fault| fault.to_string();
+    let (mut link, keys) = (Link::open(url).await.map_err(wrong)?, Keys::of(bridge));
+    let mut all = 0;
+    loop {
+        let mut script = GIVE_BACK.prepare_invoke();
+        script.key(keys.source(&source)).key(keys.rejected(&source));
+        script.arg(source.kind()).arg(STEP);
+        let moved: u64 = link.call(&script).await.map_err(wrong)?;
+        all += moved;
+        if moved < STEP {
+            return Ok(all);
+        }
+    }
+}
+
+/// Carries a decision out. How many jobs it concerned; `None` if nothing is in doubt.
+pub(crate) async fn decide(
+    bridge: &BridgeConfig,
+    url: &str,
+    name: &str,
+    decision: Decision,
+) -> Result<Option<u64>, String> {
+    let source = source(bridge, name)?;
+    let wrong = |fault: Fault| fault.to_string();
+    let (mut link, keys) = (Link::open(url).await.map_err(wrong)?, Keys::of(bridge));
+    let now = Timestamp::of_this_machine();
+    let batch = Batch::read(&mut link, &keys, &source).await.map_err(wrong)?;
+    let Some(batch) = batch.filter(|batch| batch.is_in_doubt(now)) else { return Ok(None) };
+    let mut script = DECIDE.prepare_invoke();
+    script.key(keys.in_flight(&source)).arg(batch.id());
+    script.arg(if decision == Decision::Drop { "drop" } else { "again" });
+    script.arg(now.as_micros() / 1_000);
+    let done: u64 = link.call(&script).await.map_err(wrong)?;
+    Ok((done > 0).then_some(batch.len() as u64))
+}
+
+/// The source of this name: that of a queue, or `schedule` or `retry`.
+fn source(bridge: &BridgeConfig, name: &str) -> Result<Source, String> {
+    let all = Source::of(bridge);
+    let queue = format!("queue:{name}");
+    let known = |wanted: &str| all.iter().find(|source| source.name() == wanted).cloned();
+    known(&queue).or_else(|| known(name)).ok_or_else(|| {
+        let names: Vec<String> = all.iter().map(Source::name).collect();
+        let near = names.iter().map(|name| name.strip_prefix("queue:").unwrap_or(name));
+        format!("bridge {:?} has no queue {name:?}{}", bridge.name, did_you_mean(name, near))
+    })
+}

@@ -1,0 +1,91 @@
+//! What a bridge takes jobs from, and the names of keys in Redis.
+
+use crate::config::{BridgeConfig, Sets};
+
+/// The sets of jobs that are not due.
+const SETS: [&str; 2] = ["schedule", "retry"];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Queue(String),
+    /// Shared by all queues.
+    Set(&'static str),
+}
+
+impl Source {
+    /// All sources of a bridge.
+    pub(super) fn of(bridge: &BridgeConfig) -> Vec<Self> {
+        let queues = bridge.queues.iter().cloned().map(Self::Queue);
+        let sets = SETS.into_iter().filter(|_| bridge.sets != Sets::Leave).map(Self::Set);
+        queues.chain(sets).collect()
+    }
+
+    /// Its name in figures: no queue can be taken for a set.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Queue(queue) => format!("queue:{queue}"),
+            Self::Set(set) => (*set).to_owned(),
+        }
+    }
+
+    /// What scripts call it.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Queue(_) => "queue",
+            Self::Set(_) => "set",
+        }
+    }
+}
+
+/// Names of keys: those of the other system, and those of this bridge beside them.
+#[derive(Clone)]
+pub(super) struct Keys {
+    prefix: String,
+    bridge: String,
+}
+
+impl Keys {
+    pub(super) fn of(bridge: &BridgeConfig) -> Self {
+        Self { prefix: bridge.prefix(), bridge: bridge.name.clone() }
+    }
+
+    /// A key of the other system.
+    pub(super) fn theirs(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    fn ours(&self, what: &str, source: &Source) -> String {
+        format!("{}seriatim:{}:{what}:{}", self.prefix, self.bridge, source.name())
+    }
+
+    pub(super) fn source(&self, source: &Source) -> String {
+        self.theirs(&source.name())
+    }
+
+    /// A hash: jobs that left the source and may not be in the store yet.
+    pub(super) fn in_flight(&self, source: &Source) -> String {
+        self.ours("inflight", source)
+    }
+
+    /// A list: the job that ended the wait for one.
+    pub(super) fn woken(&self, source: &Source) -> String {
+        self.ours("woken", source)
+    }
+
+    pub(super) fn sequence(&self, source: &Source) -> String {
+        self.ours("sequence", source)
+    }
+
+    /// That an export gave this job back.
+    pub(super) fn marker(&self, job: seriatim::JobId) -> String {
+        format!("{}seriatim:{}:export:{job}", self.prefix, self.bridge)
+    }
+
+    /// A list or set like the source: `rejected:QUEUE`, or `rejected:set:schedule`.
+    pub(super) fn rejected(&self, source: &Source) -> String {
+        match source {
+            Source::Queue(queue) => self.theirs(&format!("rejected:{queue}")),
+            Source::Set(set) => self.theirs(&format!("rejected:set:{set}")),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Jobs of every version of Sidekiq, and what is none.
+#![allow(clippy::unwrap_used)]
+
+use seriatim::{Job, RunAt, Timestamp};
+
+use super::element::{Element, Retries};
+use super::route::{Reason, Refusal, Routes};
+use crate::config::BridgeConfig;
+
+/// Elements as the versions write them: the corpus of the fuzzer.
+const JOBS: &str = include_str!("../../../testkit/corpus/sidekiq/jobs.lines");
+
+fn bridge(routes: &str) -> BridgeConfig {
+    let text = format!(
+        "name = \"shop\"\nkind = \"sidekiq\"\nurl_env = \"R\"\nqueues = [\"critical\", \"default\"]\n{routes}"
+    );
+    toml::from_str(&text).unwrap()
+}
+
+fn routes(routes: &str) -> Routes {
+    Routes::new(&bridge(routes), "default")
+}
+
+fn job(routes: &Routes, bytes: &str) -> Result<Job, Refusal> {
+    routes.job(bytes.as_bytes(), RunAt::Now, || "run-7".to_owned())
+}
+
+/// The corpus' job with this id.
+fn of(jid: &str) -> &'static str {
+    JOBS.lines().find(|line| line.contains(jid)).unwrap()
+}
+
+#[test]
+fn a_job_of_every_version_is_read() {
+    let lines = || JOBS.lines().filter(|line| !line.starts_with("##"));
+    let read = lines().filter(|line| Element::read(line.as_bytes()).is_ok()).count();
+    assert_eq!((read, lines().count() - read), (14, 9));
+    let class = |jid: &str| Element::read(of(jid).as_bytes()).unwrap().class;
+    assert_eq!(class("b4a577edbccf1d805744efa9"), "OrderSync");
+    // What ActiveJob wraps counts, in both kinds of wrapper.
+    assert_eq!(class("2c3f9ab3e2d5b2f46b3b5c5e"), "OrderSyncJob");
+    assert_eq!(class("6c3f9ab3e2d5b2f46b3b5c62"), "OrderSyncJob");
+}
+
+#[test]
+fn times_are_seconds_or_milliseconds_by_their_size() {
+    let since = |jid: &str| Element::read(of(jid).as_bytes()).unwrap().since().unwrap();
+    let at = |micros: i64| Timestamp::from_micros(micros);
+    assert_eq!(since("5c3f9ab3e2d5b2f46b3b5c61"), at(1_769_860_800_251_000));
+    assert_eq!(since("9c3f9ab3e2d5b2f46b3b5c65"), at(1_769_860_800_000_000));
+    assert_eq!(since("3c3f9ab3e2d5b2f46b3b5c5f"), at(1_769_860_800_250_000));
+}
+
+#[test]
+fn retries_are_what_is_left_of_them() {
+    let retries = |jid: &str| Element::read(of(jid).as_bytes()).unwrap().retries();
+    assert_eq!(retries("b4a577edbccf1d805744efa9"), Retries::Default);
+    assert_eq!(retries("aa8d8a4e3f3f4f5ab1c1a1d1"), Retries::Most(0));
+    // It may fail three times more often than once, and has failed once.
+    assert_eq!(retries("b4a577edbccf1d805744efaa"), Retries::Most(2));
+}
+
+#[test]
+fn the_whole_job_is_the_payload_byte_by_byte_unless_a_route_says_otherwise() {
+    let line = JOBS.lines().find(|line| line.contains("98765432109876543210987")).unwrap();
+    let whole = job(&routes(""), line).unwrap();
+    assert_eq!((whole.queue.as_str(), whole.task.as_deref()), ("default", Some("Mail")));
+    assert_eq!(whole.payload.as_bytes(), line.as_bytes());
+    let part = routes("[[routes]]\nqueue = \"mails\"\npayload = \"/args\"\npriority = 5");
+    let part = job(&part, line).unwrap();
+    assert_eq!((part.queue.as_str(), part.priority), ("mails", 5));
+    let args = br#"[98765432109876543210987,"a\u0000b",1.50,null,true,{"a":{"a":1,"a":2}}]"#;
+    assert_eq!(part.payload.as_bytes(), args);
+}
+
+#[test]
+fn keys_are_texts_whole_numbers_of_any_length_or_globalids() {
+    let routes = routes("[[routes]]\nqueue = \"orders\"\nkey = \"/args/0\"");
+    let key = |args: &str| {
+        let told = format!("{{\"class\":\"A\",\"args\":{args}}}");
+        job(&routes, &told).map(|job| job.key.unwrap()).map_err(|refusal| refusal.reason)
+    };
+    assert_eq!(key("[\"o1\"]").unwrap(), "o1");
+    assert_eq!(key("[\"\\u00fc\"]").unwrap(), "ü");
+    assert_eq!(key("[-98765432109876543210987]").unwrap(), "-98765432109876543210987");
+    assert_eq!(key("[{\"_aj_globalid\":\"gid://shop/Order/42\"}]").unwrap(), "gid://shop/Order/42");
+    let long = format!("[\"{}\"]", "x".repeat(513));
+    for wrong in [
+        "[]",
+        "[null]",
+        "[1.5]",
+        "[1e3]",
+        "[true]",
+        "[{}]",
+        "[[1]]",
+        "[\"\"]",
+        "[\"\\u0000\"]",
+        &long,
+    ] {
+        assert_eq!(key(wrong).unwrap_err(), Reason::Key, "{wrong}");
+    }
+    let active = of("2c3f9ab3e2d5b2f46b3b5c5e");
+    let routes = self::routes(
+        "[[routes]]\nclass = \"*Job\"\nqueue = \"orders\"\nkey = \"/args/0/arguments/0\"\nscore = \"/args/0/arguments/1/version\"",
+    );
+    let active = job(&routes, active).unwrap();
+    assert_eq!((active.key.as_deref(), active.score), (Some("gid://shop/Order/42"), Some(3.0)));
+}
+
+#[test]
+fn a_missing_key_is_refused_or_a_fixed_one_but_a_wrong_one_is_always_refused() {
+    let fixed = routes("[[routes]]\nkey = \"/args/0\"\nmissing_key = \"none\"");
+    assert_eq!(job(&fixed, r#"{"class":"A","args":[]}"#).unwrap().key.as_deref(), Some("none"));
+    assert_eq!(job(&fixed, r#"{"class":"A","args":[1.5]}"#).unwrap_err().reason, Reason::Key);
+}
+
+#[test]
+fn a_score_that_is_no_number_or_would_be_rounded_is_refused() {
+    let routes = routes("[[routes]]\nkey = \"/args/0\"\nscore = \"/args/1\"");
+    let score = |text: &str| {
+        let told = format!("{{\"class\":\"A\",\"args\":[\"k\"{text}]}}");
+        job(&routes, &told).map(|job| job.score.unwrap()).map_err(|refusal| refusal.reason)
+    };
+    assert!((score(",-1.5").unwrap() + 1.5).abs() < f64::EPSILON);
+    for wrong in ["", ",null", ",\"7\"", ",9007199254740994", ",true"] {
+        assert_eq!(score(wrong).unwrap_err(), Reason::Score, "{wrong}");
+    }
+}
+
+#[test]
+fn b4_one_id_pushed_again_is_another_job_and_the_same_bytes_are_the_same() {
+    let name = |bytes: &str| job(&routes(""), bytes).unwrap().options.idempotency_key.unwrap();
+    let first = r#"{"class":"A","args":[],"jid":"j","enqueued_at":1.5}"#;
+    assert_eq!(name(first), name(first));
+    assert_ne!(name(first), name(&first.replace("1.5", "1.6")));
+    assert!(name(first).starts_with("j-"));
+    // Without an id, its place is: the server's run and the number of the job.
+    assert_eq!(name(r#"{"class":"A","args":[]}"#), "run-7");
+    // An id that cannot be shown.
+    let odd = format!(r#"{{"class":"A","args":[],"jid":"a\u0000{}"}}"#, "x".repeat(300));
+    assert_eq!(name(&odd).len(), 32);
+}
+
+#[test]
+fn jobs_that_differ_only_in_ids_and_times_merge_in_accumulate() {
+    let digest = |bytes: &str| job(&routes(""), bytes).unwrap().payload_digest();
+    let one = digest(r#"{"class":"A","args":[1],"jid":"a","enqueued_at":1}"#);
+    assert_eq!(one, digest(r#"{"class":"A","args":[ 1 ],"jid":"b","enqueued_at":2}"#));
+    assert_ne!(one, digest(r#"{"class":"B","args":[1],"jid":"a","enqueued_at":1}"#));
+    let big = |n: u8| digest(&format!(r#"{{"class":"A","args":[9876543210987654321098{n}]}}"#));
+    assert_ne!(big(1), big(2));
+}
+
+#[test]
+fn the_first_route_that_matches_class_and_queue_counts() {
+    let routes = routes(
+        "[[routes]]\nclass = \"Order*\"\nqueue = \"orders\"\n[[routes]]\nfrom = \"critical\"\nqueue = \"urgent\"\n[[routes]]\nclass = \"OrderSync\"\nqueue = \"never\"",
+    );
+    let queue =
+        |class: &str| job(&routes, &format!(r#"{{"class":"{class}","args":[]}}"#)).unwrap().queue;
+    assert_eq!((queue("OrderSync").as_str(), queue("Mail").as_str()), ("orders", "default"));
+}

@@ -1,0 +1,334 @@
+//! `seriatim bridge`: what the bridges of all nodes moved; checks, pauses and repairs one.
+
+use clap::{Args, Subcommand};
+use seriatim::store::Store;
+use seriatim::{ErrorKind, Timestamp};
+
+use super::args::Common;
+use super::deed::who;
+use super::tones::source_state;
+use crate::app::bridges::{self as known, Which};
+use crate::base::text::count;
+use crate::base::time::length;
+use crate::bridges::check::{Report, SourceReport, check};
+use crate::bridges::repair::{Decision, decide, give_back};
+use crate::bridges::{names, url};
+use crate::cli::output::table::{Cell, Column, Table};
+use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::config::{BridgeConfig, Config};
+use crate::protocol::document::{Bridge, Bridges};
+use seriatim::names::did_you_mean;
+
+#[derive(Args)]
+pub(crate) struct BridgeArgs {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Shows what each bridge moved, what is left, and what stands in the way
+    Status {
+        /// Only this bridge
+        name: Option<String>,
+    },
+    /// Looks at the other system and tells what a bridge would do; writes nothing. Exits with 1 if a job would be refused
+    Check {
+        /// Only this bridge of the configuration
+        name: Option<String>,
+    },
+    /// Pauses a bridge, or one of its queues: nothing more is taken
+    Pause {
+        /// The bridge
+        name: String,
+        /// A queue of the other system, `schedule` or `retry`. Default: all
+        #[arg(value_name = "QUEUE")]
+        source: Option<String>,
+        /// Why; shown to others
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Ends the pause of a bridge and of all its queues, or of one queue
+    Resume {
+        /// The bridge
+        name: String,
+        /// A queue of the other system, `schedule` or `retry`. Default: all
+        #[arg(value_name = "QUEUE")]
+        source: Option<String>,
+    },
+    /// Puts refused jobs back into their queue, where they come next
+    Return {
+        /// The bridge, as the configuration has it
+        name: String,
+        /// The queue of the other system, `schedule` or `retry`
+        #[arg(value_name = "QUEUE")]
+        source: String,
+    },
+    /// Decides about jobs in doubt: they left their queue long ago, and it is not known whether they are here
+    Decide {
+        /// The bridge, as the configuration has it
+        name: String,
+        /// The queue of the other system, `schedule` or `retry`
+        #[arg(value_name = "QUEUE")]
+        source: String,
+        #[command(flatten)]
+        decision: DecisionArg,
+    },
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct DecisionArg {
+    /// Push them: those that are here already may run twice
+    #[arg(long)]
+    again: bool,
+    /// Forget them: those that are not here are lost
+    #[arg(long)]
+    drop: bool,
+}
+
+impl BridgeArgs {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let Some(action) = &self.action else { return self.status(None).await };
+        match action {
+            Action::Status { name } => self.status(name.as_deref()).await,
+            Action::Check { name } => self.check(name.as_deref()).await,
+            Action::Pause { name, source, reason } => {
+                let names = names(&self.common.store.config()?);
+                let which = which(name, source.as_ref(), &names);
+                let done = async |store: seriatim::SharedStore| {
+                    Ok(known::pause(&*store, which, &who(), reason.as_deref()).await?)
+                };
+                let bridge = self.common.store.using(done).await?;
+                self.said(
+                    &bridge,
+                    &format!("{} is paused: nothing more is taken", what(name, source.as_ref())),
+                );
+                Ok(())
+            }
+            Action::Resume { name, source } => {
+                let names = names(&self.common.store.config()?);
+                let which = which(name, source.as_ref(), &names);
+                let done =
+                    async |store: seriatim::SharedStore| Ok(known::resume(&*store, which).await?);
+                let bridge = self.common.store.using(done).await?;
+                self.said(&bridge, &format!("{} goes on", what(name, source.as_ref())));
+                Ok(())
+            }
+            Action::Return { name, source } => {
+                let config = self.common.store.config()?;
+                let bridge = configured(&config, name)?;
+                let moved =
+                    give_back(bridge, &url(bridge)?, source).await.map_err(Failure::failed)?;
+                self.counted(
+                    &format!("{} went back to {source}", count(moved, "refused job")),
+                    moved,
+                );
+                Ok(())
+            }
+            Action::Decide { name, source, decision } => {
+                let config = self.common.store.config()?;
+                let bridge = configured(&config, name)?;
+                let (decision, done) = match decision.drop {
+                    true => (Decision::Drop, "forgotten"),
+                    false => (Decision::Again, "pushed by the next node that leads the queue"),
+                };
+                let decided = decide(bridge, &url(bridge)?, source, decision).await;
+                match decided.map_err(Failure::failed)? {
+                    Some(jobs) => self.counted(&format!("{}: {done}", count(jobs, "job")), jobs),
+                    None => {
+                        return Err(Failure::conflict(format!(
+                            "nothing of {source:?} is in doubt"
+                        )));
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn said(&self, bridge: &Bridge, what: &str) {
+        match self.common.json {
+            true => say_json(bridge),
+            false => say(what),
+        }
+    }
+
+    fn counted(&self, what: &str, jobs: u64) {
+        match self.common.json {
+            true => say_json(&serde_json::json!({ "count": jobs })),
+            false => say(what),
+        }
+    }
+
+    async fn status(&self, name: Option<&str>) -> Result<(), Failure> {
+        let read = async |store: seriatim::SharedStore| {
+            Ok((known::all(&*store as &dyn Store).await?, store.now().await?))
+        };
+        let (mut bridges, now) = self.common.store.using(read).await?;
+        if let Some(name) = name {
+            let near = did_you_mean(name, bridges.iter().map(|bridge| bridge.name.as_str()));
+            bridges.retain(|bridge| bridge.name == name);
+            if bridges.is_empty() {
+                return Err(Failure::missing(format!("no node has a bridge {name:?}{near}")));
+            }
+        }
+        if self.common.json {
+            say_json(&Bridges { bridges });
+        } else if bridges.is_empty() {
+            say("no node has a bridge: [[bridges]] in the configuration");
+        } else {
+            say(status_table(&bridges, now).render(Terminal::of_stdout()));
+        }
+        Ok(())
+    }
+
+    async fn check(&self, name: Option<&str>) -> Result<(), Failure> {
+        let config = self.common.store.config()?;
+        let wanted: Vec<&BridgeConfig> = match name {
+            Some(name) => vec![configured(&config, name)?],
+            None => config.bridges.iter().collect(),
+        };
+        if wanted.is_empty() {
+            return Err(Failure::usage("the configuration has no bridge: add [[bridges]]"));
+        }
+        let mut reports = Vec::new();
+        for bridge in wanted {
+            let report = check(bridge, &url(bridge)?).await;
+            reports.push(report.map_err(|why| Failure::of_kind(ErrorKind::Unavailable, why))?);
+        }
+        let ready = reports.iter().all(|report| report.ready);
+        if self.common.json {
+            say_json(&serde_json::json!({ "ready": ready, "bridges": reports }));
+        } else {
+            reports.iter().for_each(tell);
+        }
+        if ready { Ok(()) } else { Err(Failure::silent()) }
+    }
+}
+
+fn which<'a>(
+    bridge: &'a str,
+    source: Option<&'a String>,
+    configured: &'a [(String, Vec<String>)],
+) -> Which<'a> {
+    Which { bridge, source: source.map(String::as_str), configured }
+}
+
+fn what(name: &str, source: Option<&String>) -> String {
+    source.map_or_else(|| format!("bridge {name}"), |source| format!("{source} of bridge {name}"))
+}
+
+fn configured<'a>(config: &'a Config, name: &str) -> Result<&'a BridgeConfig, Failure> {
+    config.bridges.iter().find(|bridge| bridge.name == name).ok_or_else(|| {
+        let near = did_you_mean(name, config.bridges.iter().map(|bridge| bridge.name.as_str()));
+        Failure::missing(format!("the configuration has no bridge {name:?}{near}"))
+    })
+}
+
+fn status_table(bridges: &[Bridge], now: Timestamp) -> Table {
+    let mut table = Table::new(&[
+        ("bridge", Column::Name),
+        ("source", Column::Name),
+        ("state", Column::Text),
+        ("left", Column::Number),
+        ("lag", Column::Number),
+        ("taken", Column::Number),
+        ("pushed", Column::Number),
+        ("duplicate", Column::Number),
+        ("refused", Column::Number),
+        ("in flight", Column::Number),
+        ("node", Column::Name),
+    ]);
+    for bridge in bridges {
+        for source in &bridge.sources {
+            let status = &source.status;
+            let (state, tone) = source_state(bridge, source, now);
+            table.row(vec![
+                (&bridge.name).into(),
+                (&status.source).into(),
+                Cell::toned(state, tone),
+                status.length.to_string().into(),
+                seconds(status.lag).into(),
+                status.taken.to_string().into(),
+                status.pushed.to_string().into(),
+                status.duplicates.to_string().into(),
+                status.rejected.to_string().into(),
+                status.in_flight.to_string().into(),
+                (&status.node).into(),
+            ]);
+        }
+    }
+    table
+}
+
+/// A length that the other system tells.
+fn seconds(number: f64) -> String {
+    length(std::time::Duration::try_from_secs_f64(number).unwrap_or_default())
+}
+
+fn tell(report: &Report) {
+    say(format!("bridge {}", report.bridge));
+    let mut table = Table::new(&[
+        ("source", Column::Name),
+        ("class", Column::Name),
+        ("queue here", Column::Name),
+        ("jobs", Column::Number),
+        ("with key", Column::Number),
+        ("refused", Column::Number),
+        ("why", Column::Text),
+    ]);
+    for source in &report.sources {
+        for (class, of) in &source.classes {
+            table.row(vec![
+                (&source.source).into(),
+                class.into(),
+                of.queue.clone().unwrap_or_default().into(),
+                of.jobs.to_string().into(),
+                of.with_key.to_string().into(),
+                of.refused.to_string().into(),
+                of.why.clone().unwrap_or_default().into(),
+            ]);
+        }
+    }
+    if report.sources.iter().any(|source| !source.classes.is_empty()) {
+        say(table.render(Terminal::of_stdout()));
+    }
+    report.sources.iter().for_each(tell_source);
+    report.notes.iter().for_each(say);
+    match report.consumers.len() as u64 {
+        0 => say("no Sidekiq process is alive"),
+        living => say(format!(
+            "{} of Sidekiq alive: {}",
+            count(living, "process").replace("processs", "processes"),
+            report.consumers.join(", ")
+        )),
+    }
+    if !report.ready {
+        hint("the bridge would refuse some of it");
+    }
+}
+
+fn tell_source(source: &SourceReport) {
+    let age = source.age.map(seconds);
+    let age = age.map(|age| format!(", the oldest {age} old")).unwrap_or_default();
+    let mut told = format!("{}: {}{age}", source.source, count(source.length, "job"));
+    if source.read < source.length {
+        told += &format!(", of which the oldest {} were read", source.read);
+    }
+    for (number, what) in [
+        (source.in_flight, "in flight"),
+        (source.rejected, "refused earlier"),
+        (source.malformed, "that are no jobs of Sidekiq"),
+    ] {
+        if number > 0 {
+            told += &format!(", {number} {what}");
+        }
+    }
+    say(told);
+    if let Some(held) = &source.held {
+        say(format!("{}: {held}", source.source));
+    }
+}

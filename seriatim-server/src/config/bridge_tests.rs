@@ -1,0 +1,93 @@
+//! `[[bridges]]`: what is read, and what is refused with the place and the choices.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn read(text: &str) -> Result<Config, String> {
+    let config = parse(text, [], "test.toml").map_err(|error| error.to_string())?;
+    config.validate("test.toml").map_err(|error| error.to_string())?;
+    Ok(config)
+}
+
+/// A bridge with these lines instead of those with the same names.
+fn with(lines: &str) -> Result<Config, String> {
+    let has = |name: &str| lines.lines().any(|line| line.starts_with(&format!("{name} = ")));
+    let mut text =
+        "[queues.orders]\nmode = \"fifo\"\n[queues.default]\nmode = \"parallel\"\n[[bridges]]\n"
+            .to_owned();
+    for (name, value) in [
+        ("name", "\"shop\""),
+        ("kind", "\"sidekiq\""),
+        ("url_env", "\"SIDEKIQ_REDIS\""),
+        ("queues", "[\"default\"]"),
+    ] {
+        if !has(name) {
+            text += &format!("{name} = {value}\n");
+        }
+    }
+    read(&(text + lines))
+}
+
+#[test]
+fn b_the_example_of_the_design_is_read() {
+    let config = with(
+        "queues = [\"critical\", \"default\"]\nsets = \"due\"\n[[bridges.routes]]\nclass = \"OrderSync\"\nqueue = \"orders\"\nkey = \"/args/0\"\nscore = \"/args/1/version\"\npayload = \"/args/1\"\nmissing_key = \"refuse\"\n[[bridges.routes]]\nqueue = \"default\"",
+    )
+    .unwrap();
+    let bridge = &config.bridges[0];
+    assert_eq!((bridge.sets, bridge.routes_of("critical").len()), (Sets::Due, 2));
+    assert_eq!(with("").unwrap().bridges[0].routes_of("default").len(), 1);
+}
+
+#[test]
+fn b_a_mistake_in_a_bridge_is_refused_with_its_place_and_the_choices() {
+    let route = |line: &str| format!("[[bridges.routes]]\n{line}\n");
+    for (lines, said) in [
+        ("kind = \"lowkiq\"".to_owned(), "unknown value \"lowkiq\": write \"sidekiq\""),
+        ("sets = \"dead\"".to_owned(), "write \"due\", \"all\", \"leave\""),
+        ("queue = [\"a\"]".to_owned(), "unknown key `queue` (did you mean `queues`?)"),
+        ("queues = []".to_owned(), "`queues` has 0 names: 1 to 100"),
+        ("queues = [\"default\", \"default\"]".to_owned(), "\"default\" is there twice"),
+        ("queues = [\"a\\u0007\"]".to_owned(), "is not the name of a queue"),
+        ("queues = [\"defualt\"]".to_owned(), "did you mean \"default\"?"),
+        ("url_env = \"redis://:secret@host\"".to_owned(), "`url_env` names the variable"),
+        ("name = \"a b\"".to_owned(), "`name` must be 1 to 64"),
+        (route("clas = \"A\""), "unknown key `clas` (did you mean `class`?)"),
+        (route("queue = \"order\""), "no [queues] entry is called \"order\""),
+        (route("queue = \"seriatim.exhausted\""), "are reserved"),
+        (route("queue = \"orders\""), "`key` is missing: queue \"orders\" is fifo"),
+        (route("key = \"/args/0\""), "`key` contradicts queue \"default\", which is parallel"),
+        (route("score = \"/args/0\""), "`score` contradicts queue \"default\""),
+        (route("payload = \"args\""), "is not a JSON Pointer"),
+        (route("missing_key = \"x\""), "`missing_key` needs `key`"),
+        (route("priority = 40000"), "`priority` must be 0 to 32767"),
+        (route("from = \"defualt\""), "no queue of this bridge is \"defualt\""),
+        (route("class = \"\""), "`class` must have 1 to"),
+    ] {
+        let told = with(&lines).unwrap_err();
+        assert!(told.contains(said), "{lines}: {told}");
+        assert!(!told.contains("secret"), "{told}");
+    }
+}
+
+#[test]
+fn b_bridges_that_would_take_each_others_jobs_are_refused() {
+    let two = |name: &str, more: &str| {
+        let one = |name: &str, more: &str| {
+            format!(
+                "[[bridges]]\nname = \"{name}\"\nkind = \"sidekiq\"\nurl_env = \"R\"\nqueues = [\"a\"]\n{more}\n"
+            )
+        };
+        read(&format!("[queues.a]\nmode = \"parallel\"\n{}{}", one("x", ""), one(name, more)))
+    };
+    assert!(two("x", "namespace = \"n\"").unwrap_err().contains("`name`: bridges[0] has it too"));
+    assert!(two("y", "").unwrap_err().contains("bridges[0] takes \"a\" too"));
+    assert!(two("y", "namespace = \"n\"").is_ok());
+}
+
+#[test]
+fn b_a_queue_that_forgets_too_soon_what_was_pushed_is_refused() {
+    let text = "[queues.a]\nmode = \"parallel\"\nidempotency_ttl = \"30m\"\n[[bridges]]\nname = \"x\"\nkind = \"sidekiq\"\nurl_env = \"R\"\nqueues = [\"a\"]\n";
+    assert!(read(text).unwrap_err().contains("idempotency_ttl of queue \"a\" must be at least 1h"));
+    assert!(read(&text.replace("30m", "1h")).is_ok());
+}

@@ -1,0 +1,153 @@
+//! What workers of Faktory hold: they name a job by its id, the API by the claim.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::job::{Claimed, Fetched};
+use crate::base::lock::lock;
+
+/// Most jobs of a worker.
+pub(super) const HELD_MAX: usize = 1_000;
+/// From so many jobs on it is looked for those that nobody can hold any more.
+const SWEPT_FROM: usize = 10_000;
+/// What is held no longer, for sure: no heartbeat was sent for it since. Longer than any `reserve_for`.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(2 * 86_400);
+
+/// A worker: its name, and the token that it comes with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Worker {
+    pub(super) token: Option<Arc<str>>,
+    pub(super) wid: Arc<str>,
+}
+
+/// A job in work.
+#[derive(Clone)]
+pub(super) struct Claim {
+    pub(super) worker: Worker,
+    pub(super) lane: String,
+    pub(super) token: u64,
+    pub(super) secret: String,
+    /// Of its turn.
+    pub(super) jobs: usize,
+    /// As the job says it: 0 forgets it when it fails, -1 buries it.
+    pub(super) retry: i32,
+    fetched_at: Instant,
+    reserved: Duration,
+}
+
+impl Claim {
+    pub(super) fn new(worker: Worker, lane: Claimed, fetched: &Fetched) -> Self {
+        Self {
+            worker,
+            jobs: lane.jobs.len(),
+            lane: lane.lane,
+            token: lane.token,
+            secret: lane.secret,
+            retry: fetched.retry,
+            fetched_at: Instant::now(),
+            reserved: Duration::from_secs(fetched.reserved_seconds),
+        }
+    }
+
+    /// Whether heartbeats extend it: not beyond what the job asks for.
+    fn is_extended(&self) -> bool {
+        self.fetched_at.elapsed() < self.reserved
+    }
+}
+
+/// The jobs of all workers, by their ids, and the workers that are connected.
+#[derive(Default)]
+pub(super) struct Held {
+    claims: Mutex<HashMap<String, Claim>>,
+    workers: Mutex<HashMap<Worker, Connected>>,
+}
+
+#[derive(Default)]
+struct Connected {
+    connections: usize,
+    /// Its claims of before were looked for.
+    is_looked_up: bool,
+}
+
+impl Held {
+    /// Whether the id is that of a job of another lane. Of this lane it is the job itself, whose claim was lost.
+    pub(super) fn has_other(&self, jid: &str, lane: &str) -> bool {
+        lock(&self.claims).get(jid).is_some_and(|claim| claim.lane != lane)
+    }
+
+    pub(super) fn add(&self, jid: String, claim: Claim) {
+        let mut claims = lock(&self.claims);
+        if claims.len() >= SWEPT_FROM {
+            claims.retain(|_, old| old.fetched_at.elapsed() < FORGOTTEN_AFTER);
+        }
+        claims.insert(jid, claim);
+    }
+
+    /// Adds a claim that was handed out elsewhere, unless a newer one of the job is known.
+    pub(super) fn learn(&self, jid: String, claim: Claim) {
+        let mut claims = lock(&self.claims);
+        let known =
+            claims.get(&jid).filter(|known| known.token >= claim.token || known.lane != claim.lane);
+        if known.is_none() {
+            claims.insert(jid, claim);
+        }
+    }
+
+    /// The claim on a job; with another token it is nobody's.
+    pub(super) fn of(&self, jid: &str, token: Option<&Arc<str>>) -> Option<Claim> {
+        lock(&self.claims).get(jid).filter(|claim| claim.worker.token.as_ref() == token).cloned()
+    }
+
+    /// Forgets it, unless the id has another claim by now.
+    pub(super) fn remove(&self, jid: &str, claim: &Claim) {
+        let mut claims = lock(&self.claims);
+        if claims.get(jid).is_some_and(|held| held.lane == claim.lane && held.token == claim.token)
+        {
+            claims.remove(jid);
+        }
+    }
+
+    /// Those that a heartbeat of the worker extends.
+    pub(super) fn extended(&self, worker: &Worker) -> Vec<Claim> {
+        let claims = lock(&self.claims);
+        claims.values().filter(|one| one.worker == *worker && one.is_extended()).cloned().collect()
+    }
+
+    pub(super) fn count(&self, worker: &Worker) -> usize {
+        lock(&self.claims).values().filter(|claim| claim.worker == *worker).count()
+    }
+
+    /// Forgets what the worker has lost.
+    pub(super) fn lose(&self, worker: &Worker, lanes: &[String]) {
+        lock(&self.claims)
+            .retain(|_, claim| claim.worker != *worker || !lanes.contains(&claim.lane));
+    }
+
+    pub(super) fn connected(&self, worker: Worker) {
+        lock(&self.workers).entry(worker).or_default().connections += 1;
+    }
+
+    pub(super) fn left(&self, worker: &Worker) {
+        let mut workers = lock(&self.workers);
+        if let Some(connected) = workers.get_mut(worker) {
+            connected.connections -= 1;
+            if connected.connections == 0 {
+                workers.remove(worker);
+            }
+        }
+    }
+
+    /// Whether a worker that is connected may hold jobs from before; none if it is not connected.
+    pub(super) fn is_looked_up(&self, worker: &Worker) -> Option<bool> {
+        lock(&self.workers).get(worker).map(|connected| connected.is_looked_up)
+    }
+
+    pub(super) fn looked_up(&self, worker: &Worker) {
+        if let Some(connected) = lock(&self.workers).get_mut(worker) {
+            connected.is_looked_up = true;
+        }
+    }
+}

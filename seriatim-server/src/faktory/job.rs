@@ -1,0 +1,290 @@
+//! Jobs, as clients of Faktory write and read them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+
+/// The queue of jobs and fetches that name none.
+pub(super) const QUEUE_DEFAULT: &str = "default";
+const RETRIES_DEFAULT: i32 = 25;
+/// How long a job may run, in seconds, if it says nothing.
+const RESERVED_SECONDS: u64 = 1_800;
+const RESERVED_SECONDS_MIN: u64 = 60;
+const RESERVED_SECONDS_MAX: u64 = 86_400;
+/// Faktory's own shortest.
+const JID_BYTES_MIN: usize = 8;
+const JID_BYTES_MAX: usize = 256;
+/// Most jobs of a list.
+const LIST_MAX: usize = 1_000;
+/// Fields of `custom` with a meaning that Seriatim does not have.
+const ENTERPRISE: [&str; 3] = ["bid", "expires_in", "unique_for"];
+
+/// A job that is pushed.
+pub(super) struct Pushed<'a> {
+    pub(super) queue: String,
+    pub(super) jid: String,
+    /// For `POST /queues/{queue}/jobs`.
+    pub(super) body: Body<'a>,
+}
+
+#[derive(Deserialize)]
+struct Written<'a> {
+    jid: String,
+    jobtype: String,
+    #[serde(borrow)]
+    args: &'a RawValue,
+    queue: Option<String>,
+    at: Option<String>,
+    retry: Option<i32>,
+    #[serde(borrow)]
+    custom: Option<BTreeMap<String, &'a RawValue>>,
+}
+
+/// `custom.seriatim`.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Ours<'a> {
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    key: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    score: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    priority: Option<&'a RawValue>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Body<'a> {
+    payload: &'a RawValue,
+    task: String,
+    max_retries: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_at: Option<String>,
+    idempotency_key: String,
+    #[serde(flatten)]
+    ours: Ours<'a>,
+}
+
+impl<'a> Pushed<'a> {
+    pub(super) fn read(text: &'a str) -> Result<Self, String> {
+        let payload: &RawValue = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        Self::of(payload)
+    }
+
+    fn of(payload: &'a RawValue) -> Result<Self, String> {
+        let written: Written<'a> =
+            serde_json::from_str(payload.get()).map_err(|error| error.to_string())?;
+        let Written { jid, jobtype, args, queue, at, retry, custom } = written;
+        if !(JID_BYTES_MIN..=JID_BYTES_MAX).contains(&jid.len()) {
+            return Err(format!(
+                "jid has {} bytes: write {JID_BYTES_MIN} to {JID_BYTES_MAX}",
+                jid.len()
+            ));
+        }
+        if !args.get().starts_with('[') {
+            return Err("args must be a list".to_owned());
+        }
+        let custom = custom.unwrap_or_default();
+        if let Some(field) = ENTERPRISE.iter().find(|field| custom.contains_key(**field)) {
+            return Err(format!("custom.{field} is not supported"));
+        }
+        let ours = custom.get("seriatim").map(|ours| serde_json::from_str(ours.get()));
+        let ours = ours.transpose().map_err(|error| format!("custom.seriatim: {error}"))?;
+        // A client that gets no answer pushes the same bytes again. Another push of the id is another job.
+        let hash = blake3::hash(payload.get().as_bytes());
+        let body = Body {
+            payload,
+            task: jobtype,
+            max_retries: u32::try_from(retry.unwrap_or(RETRIES_DEFAULT)).unwrap_or(0),
+            run_at: at.filter(|at| !at.is_empty()),
+            idempotency_key: format!("{jid} {}", hash.to_hex()),
+            ours: ours.unwrap_or_default(),
+        };
+        Ok(Self { queue: queue.unwrap_or_else(|| QUEUE_DEFAULT.to_owned()), jid, body })
+    }
+}
+
+/// A job of a list, or its id and what is wrong with it.
+type Listed<'a> = Result<Pushed<'a>, (String, String)>;
+
+/// The jobs of a list. One without an id makes all of it wrong.
+pub(super) fn read_list(text: &str) -> Result<Vec<Listed<'_>>, String> {
+    let list: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if list.len() > LIST_MAX {
+        return Err(format!("{} jobs: push at most {LIST_MAX} at once", list.len()));
+    }
+    list.into_iter().enumerate().map(|(place, payload)| read_listed(place, payload)).collect()
+}
+
+fn read_listed(place: usize, payload: &RawValue) -> Result<Listed<'_>, String> {
+    #[derive(Deserialize)]
+    struct Named {
+        jid: String,
+    }
+    Pushed::of(payload).map(Ok).or_else(|why| match serde_json::from_str(payload.get()) {
+        Ok(Named { jid }) => Ok(Err((jid, why))),
+        Err(_) => Err(format!("[{place}]: {why}")),
+    })
+}
+
+/// A lane as `POST /work/claim` answers it.
+#[derive(Deserialize)]
+pub(super) struct Claimed {
+    pub(super) lane: String,
+    pub(super) queue: String,
+    pub(super) token: u64,
+    pub(super) secret: String,
+    pub(super) retry_count: i32,
+    pub(super) task: Option<String>,
+    pub(super) jobs: Vec<ClaimedJob>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ClaimedJob {
+    pub(super) job_id: String,
+    pub(super) payload: Box<RawValue>,
+}
+
+/// A job for a worker of Faktory.
+pub(super) struct Fetched {
+    pub(super) jid: String,
+    pub(super) retry: i32,
+    pub(super) reserved_seconds: u64,
+    pub(super) text: String,
+}
+
+#[derive(Deserialize)]
+struct Known {
+    jid: String,
+    #[serde(rename = "jobtype")]
+    _jobtype: String,
+    #[serde(rename = "args")]
+    _args: Vec<Box<RawValue>>,
+    retry: Option<i32>,
+    reserve_for: Option<u64>,
+}
+
+impl Fetched {
+    /// The first job of the lane. One that no client of Faktory pushed has its payload as the only argument; so has one
+    /// whose id `is_held` already, under the id of Seriatim.
+    pub(super) fn of(lane: &Claimed, is_held: impl Fn(&str) -> bool) -> Option<Self> {
+        let job = lane.jobs.first()?;
+        let known: Option<Known> = serde_json::from_str(job.payload.get()).ok();
+        let own = known.is_some();
+        let known = known.unwrap_or_else(|| Known {
+            jid: job.job_id.clone(),
+            _jobtype: String::new(),
+            _args: Vec::new(),
+            retry: None,
+            reserve_for: None,
+        });
+        let jid = if is_held(&known.jid) { job.job_id.clone() } else { known.jid };
+        let mut fields: BTreeMap<String, Box<RawValue>> = match own {
+            true => serde_json::from_str(job.payload.get()).ok()?,
+            false => BTreeMap::from([
+                ("args".to_owned(), to_raw_value(&[&job.payload]).ok()?),
+                (
+                    "jobtype".to_owned(),
+                    to_raw_value(lane.task.as_deref().unwrap_or(&lane.queue)).ok()?,
+                ),
+            ]),
+        };
+        fields.insert("jid".to_owned(), to_raw_value(&jid).ok()?);
+        fields.insert("queue".to_owned(), to_raw_value(&lane.queue).ok()?);
+        if lane.retry_count >= 0 {
+            let failure = serde_json::json!({ "retry_count": lane.retry_count });
+            fields.insert("failure".to_owned(), to_raw_value(&failure).ok()?);
+        }
+        let seconds = known.reserve_for.unwrap_or(RESERVED_SECONDS);
+        Some(Self {
+            jid,
+            retry: known.retry.unwrap_or(RETRIES_DEFAULT),
+            reserved_seconds: seconds.clamp(RESERVED_SECONDS_MIN, RESERVED_SECONDS_MAX),
+            text: serde_json::to_string(&fields).ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn body(job: &Value) -> Value {
+        serde_json::to_value(Pushed::read(&job.to_string()).unwrap().body).unwrap()
+    }
+
+    #[test]
+    fn a_job_becomes_one_of_seriatim_with_itself_as_payload() {
+        let job = json!({ "jid": "12345678", "jobtype": "Sync", "args": [1], "at": "", "priority": 5,
+            "custom": { "seriatim": { "key": 42, "score": 1.5 }, "locale": "fr" } });
+        let made = body(&job);
+        assert_eq!(made["payload"], job);
+        assert_eq!((&made["task"], &made["max_retries"]), (&json!("Sync"), &json!(25)));
+        assert_eq!((&made["key"], &made["score"]), (&json!(42), &json!(1.5)));
+        assert_eq!((made.get("run_at"), made.get("priority")), (None, None));
+        assert_eq!(Pushed::read(&job.to_string()).unwrap().queue, "default");
+        let later = json!({ "jid": "12345678", "jobtype": "Sync", "args": [], "at": "2030-01-01T00:00:00Z", "retry": -1 });
+        let later = body(&later);
+        assert_eq!(
+            (&later["run_at"], &later["max_retries"]),
+            (&json!("2030-01-01T00:00:00Z"), &json!(0))
+        );
+        assert_ne!(later["idempotency_key"], made["idempotency_key"]);
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_refused_with_the_reason() {
+        for (job, why) in [
+            (json!({ "jid": "1234567", "jobtype": "Sync", "args": [] }), "jid has 7 bytes"),
+            (json!({ "jid": "12345678", "args": [] }), "missing field `jobtype`"),
+            (json!({ "jid": "12345678", "jobtype": "Sync", "args": 1 }), "args must be a list"),
+            (
+                json!({ "jid": "12345678", "jobtype": "Sync", "args": [], "custom": { "unique_for": 9 } }),
+                "custom.unique_for",
+            ),
+            (
+                json!({ "jid": "12345678", "jobtype": "Sync", "args": [], "custom": { "seriatim": { "kee": 9 } } }),
+                "`kee`",
+            ),
+        ] {
+            let error = Pushed::read(&job.to_string()).err().unwrap();
+            assert!(error.contains(why), "{error}");
+        }
+        let list =
+            read_list(r#"[{"jid":"12345678","jobtype":"a","args":[]},{"jid":"1"}]"#).unwrap();
+        assert!(list[0].is_ok() && list[1].as_ref().is_err_and(|(jid, _)| jid == "1"));
+        assert!(read_list("[{}]").err().unwrap().starts_with("[0]"));
+    }
+
+    #[test]
+    fn a_worker_gets_the_job_as_it_was_pushed_and_others_as_arguments() {
+        let lane = |payload: &str, retry_count: i32| Claimed {
+            lane: "1-0-1".to_owned(),
+            queue: "orders".to_owned(),
+            token: 1,
+            secret: String::new(),
+            retry_count,
+            task: None,
+            jobs: vec![ClaimedJob {
+                job_id: "77".to_owned(),
+                payload: serde_json::from_str(payload).unwrap(),
+            }],
+        };
+        let job = r#"{"jid":"12345678","jobtype":"Sync","args":[123456789012345678901234567890],"retry":0,"reserve_for":1}"#;
+        let fetched = Fetched::of(&lane(job, -1), |_| false).unwrap();
+        assert_eq!((&*fetched.jid, fetched.retry, fetched.reserved_seconds), ("12345678", 0, 60));
+        assert!(fetched.text.contains("[123456789012345678901234567890]"), "{}", fetched.text);
+        let again = Fetched::of(&lane(job, 3), |_| false).unwrap();
+        assert!(again.text.contains(r#""failure":{"retry_count":3}"#), "{}", again.text);
+        assert_eq!(Fetched::of(&lane(job, -1), |jid| jid == "12345678").unwrap().jid, "77");
+        let foreign = Fetched::of(&lane(r#"{"status":"paid"}"#, -1), |_| false).unwrap();
+        let foreign: Value = serde_json::from_str(&foreign.text).unwrap();
+        assert_eq!(
+            foreign,
+            json!({ "jid": "77", "jobtype": "orders", "queue": "orders", "args": [{ "status": "paid" }] })
+        );
+    }
+}

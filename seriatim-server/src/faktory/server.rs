@@ -1,0 +1,195 @@
+//! Listening for clients of Faktory, and the end of it.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, timeout};
+
+use super::conversation::Conversation;
+use super::held::{Claim, Held, Worker};
+use super::job::{Claimed, Fetched};
+use crate::base::setup_error::SetupError;
+use crate::config::{FaktoryConfig, HttpConfig};
+use crate::http::{App, Inside, Visitor, secrets};
+
+const CONNECTIONS_MAX: usize = 1_000;
+/// A pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long conversations may take to end.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
+/// How often claims are looked for that this process does not know.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const WANTED: &str = "write HOST:PORT, as in 127.0.0.1:7419";
+
+/// Where to listen, and the passwords.
+pub(crate) struct Entrance {
+    address: String,
+    addresses: Vec<SocketAddr>,
+    tokens: Vec<Arc<str>>,
+}
+
+/// A socket that listens, and the passwords.
+pub(crate) struct Listening {
+    listener: TcpListener,
+    tokens: Vec<Arc<str>>,
+}
+
+/// What conversations share.
+pub(super) struct Front {
+    pub(super) api: Inside,
+    pub(super) tokens: Vec<Arc<str>>,
+    pub(super) held: Held,
+    pub(super) started_at: Instant,
+    /// How many were read.
+    pub(super) commands: AtomicU64,
+    places: Arc<Semaphore>,
+    /// When the claims of each token were last looked for.
+    looks: Mutex<HashMap<Option<Arc<str>>, Instant>>,
+}
+
+pub(crate) struct Server {
+    close: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Entrance {
+    /// Reads the configuration, or refuses it; nothing without an address.
+    pub(crate) async fn read(
+        config: &FaktoryConfig,
+        http: &HttpConfig,
+        insecure: bool,
+    ) -> Result<Option<Self>, SetupError> {
+        let Some(address) = config.listen.clone() else { return Ok(None) };
+        let wrong = |what: &str| SetupError::invalid(format!("faktory.listen: {address:?} {what}"));
+        let found = tokio::net::lookup_host(&address).await;
+        let found = found.map_err(|error| wrong(&format!("is no address ({error}): {WANTED}")))?;
+        let addresses: Vec<SocketAddr> = found.collect();
+        let tokens: Vec<Arc<str>> = secrets(http)?.into_iter().map(Into::into).collect();
+        let is_beyond = addresses.iter().any(|address| !address.ip().is_loopback());
+        if tokens.is_empty() && ((is_beyond && !insecure) || http.proxy.is_some()) {
+            return Err(wrong(
+                "needs a password, which is a token: set SERIATIM_TOKEN or [http] tokens",
+            ));
+        }
+        Ok(Some(Self { address, addresses, tokens }))
+    }
+}
+
+impl Listening {
+    pub(crate) fn start(entrance: Entrance) -> Result<Self, SetupError> {
+        let Entrance { address, addresses, tokens } = entrance;
+        let listener = std::net::TcpListener::bind(&*addresses).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            TcpListener::from_std(listener)
+        });
+        let listener = listener.map_err(|error| {
+            SetupError::failed(format!("faktory.listen: cannot listen on {address}: {error}"))
+        })?;
+        Ok(Self { listener, tokens })
+    }
+
+    /// Answers from now on.
+    pub(crate) fn serve(self, app: Arc<App>) -> Server {
+        if let Ok(address) = self.listener.local_addr() {
+            tracing::info!("clients of Faktory: listening on tcp://{address}");
+        }
+        let front = Arc::new(Front {
+            api: Inside::new(app),
+            tokens: self.tokens,
+            held: Held::default(),
+            started_at: Instant::now(),
+            commands: AtomicU64::new(0),
+            places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            looks: Mutex::default(),
+        });
+        let (close, closing) = watch::channel(false);
+        Server { close, task: tokio::spawn(accept(self.listener, front, closing)) }
+    }
+}
+
+impl Server {
+    /// Accepts no more, and waits a while for commands in progress.
+    pub(crate) async fn stop(self) {
+        self.close.send_replace(true);
+        let _ = self.task.await;
+    }
+}
+
+impl Front {
+    pub(super) fn connections(&self) -> usize {
+        CONNECTIONS_MAX - self.places.available_permits()
+    }
+
+    /// Learns of the claims of this token that another process has handed out, or this one before a restart. One look, begun
+    /// after they were asked for, is enough for all who wait for it.
+    pub(super) async fn find_claims(&self, visitor: &Visitor) -> Result<(), String> {
+        let asked_at = Instant::now();
+        let mut looks = self.looks.lock().await;
+        let last = looks.get(&visitor.token).copied();
+        if last.is_some_and(|at| at >= asked_at) {
+            return Ok(());
+        }
+        if let Some(last) = last {
+            tokio::time::sleep_until(last + LOOK_INTERVAL).await;
+        }
+        let began = Instant::now();
+        let found = self.api.claims(visitor).await.map_err(|refusal| refusal.text)?;
+        for (wid, lane) in found {
+            let lane: Claimed = serde_json::from_str(&lane).map_err(|error| error.to_string())?;
+            let worker = Worker { token: visitor.token.clone(), wid: wid.into() };
+            if let Some(fetched) = Fetched::of(&lane, |_| false) {
+                self.held.learn(fetched.jid.clone(), Claim::new(worker, lane, &fetched));
+            }
+        }
+        looks.insert(visitor.token.clone(), began);
+        Ok(())
+    }
+}
+
+async fn accept(listener: TcpListener, front: Arc<Front>, mut closing: watch::Receiver<bool>) {
+    let mut conversations = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = closing.wait_for(|closing| *closing) => break,
+        };
+        while conversations.try_join_next().is_some() {}
+        match accepted {
+            Ok((stream, peer)) => {
+                let Ok(place) = front.places.clone().try_acquire_owned() else {
+                    refuse(&stream);
+                    continue;
+                };
+                let (front, closing) = (front.clone(), closing.clone());
+                conversations.spawn(async move {
+                    // Answers are small and wanted at once; where that cannot be set they come later.
+                    let _ = stream.set_nodelay(true);
+                    let visitor = Visitor { peer, token: None };
+                    Conversation::new(front, visitor, stream.into_split(), closing).run().await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection of Faktory");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    let all = async { while conversations.join_next().await.is_some() {} };
+    if timeout(CLOSE_MAX, all).await.is_err() {
+        tracing::warn!("closed connections of Faktory that did not end in time");
+    }
+}
+
+fn refuse(stream: &TcpStream) {
+    // Without waiting: a client that cannot be told sees the end of the connection.
+    let _: io::Result<usize> = stream.try_write(b"-ERR too many connections\r\n");
+}

@@ -1,0 +1,70 @@
+//! Bridges: those of all nodes.
+
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use seriatim::limits::NAME_BYTES_MAX;
+
+use super::access::Access;
+use super::caller::Caller;
+use super::input::{Part, Query};
+use super::problem::Problem;
+use super::route::{Answer, Route};
+use super::state::Shared;
+use crate::app::bridges::{self, Which};
+use crate::protocol::document::{Bridge, Bridges};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/api/v1/bridges", Access::Read, list).says(
+            "The bridges of all nodes: what each moved, what is left, what stands in the way",
+        ),
+        Route::post("/api/v1/bridges/{bridge}/pause", Access::Operate, pause)
+            .says("Pauses a bridge, or one of its sources: nothing more is taken"),
+        Route::post("/api/v1/bridges/{bridge}/resume", Access::Operate, resume)
+            .says("Ends the pause of a bridge and of all its sources, or of one source"),
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct Paused {
+    /// One source: a queue of the other system, `schedule` or `retry`
+    source: Option<String>,
+    /// Why; shown to others
+    #[schemars(length(max = NAME_BYTES_MAX))]
+    reason: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct OneSource {
+    /// One source: a queue of the other system, `schedule` or `retry`
+    source: Option<String>,
+}
+
+async fn list(State(app): State<Shared>) -> Result<Answer<Bridges>, Problem> {
+    Ok(Answer::of(&Bridges { bridges: bridges::all(&*app.store).await? }))
+}
+
+async fn pause(
+    State(app): State<Shared>,
+    caller: Caller,
+    Part(name): Part<String>,
+    Query(Paused { source, reason }): Query<Paused>,
+) -> Result<Answer<Bridge>, Problem> {
+    let which = Which { bridge: &name, source: source.as_deref(), configured: &[] };
+    let bridge = bridges::pause(&*app.store, which, &caller.name(), reason.as_deref()).await?;
+    Ok(Answer::of(&bridge).counting(1))
+}
+
+async fn resume(
+    State(app): State<Shared>,
+    Part(name): Part<String>,
+    Query(OneSource { source }): Query<OneSource>,
+) -> Result<Answer<Bridge>, Problem> {
+    let which = Which { bridge: &name, source: source.as_deref(), configured: &[] };
+    Ok(Answer::of(&bridges::resume(&*app.store, which).await?).counting(1))
+}

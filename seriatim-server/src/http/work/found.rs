@@ -1,0 +1,43 @@
+//! Claims of remote workers, for those who have lost count of what they hold.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use seriatim::store::REMOTE_NAME_START;
+
+use super::super::problem::Problem;
+use super::super::state::App;
+use super::secret::secret_of;
+use super::taken::lane_job;
+use crate::app::running::running;
+use crate::protocol::lane::Lane;
+
+/// Most claims that are looked at in each queue.
+const FOUND_MAX: usize = 1_000;
+
+/// The claims of this token's workers: the name of the worker, and the lane as it was handed over.
+pub(in crate::http) async fn claims_of(
+    app: &App,
+    bearer: Option<Arc<str>>,
+) -> Result<Vec<(String, String)>, Problem> {
+    let store = &*app.store;
+    let start = match &bearer {
+        Some(token) => format!("{REMOTE_NAME_START}{token}/"),
+        None => REMOTE_NAME_START.to_owned(),
+    };
+    let nodes = store.nodes().await?.into_iter().map(|node| (node.info.id, node.info.name));
+    let names: HashMap<_, _> = nodes.filter(|(_, name)| name.starts_with(&*start)).collect();
+    let (stats, key) = (store.stats(None).await?, app.workers.secrets.key(store).await?);
+    let mut found = Vec::new();
+    for one in running(store, &stats, FOUND_MAX).await? {
+        let name = one.lane.node.as_ref().and_then(|node| names.get(node));
+        let (Some(name), Some(token)) = (name, one.lane.token) else { continue };
+        let Some(turn) = store.turn(one.lane.lane, token).await? else { continue };
+        let secret = secret_of(key, bearer.as_deref(), turn.lane, turn.token);
+        let jobs = turn.jobs.iter().filter(|job| !job.has_expired(turn.claimed_at)).map(lane_job);
+        let lane = serde_json::to_string(&Lane::new(&turn, Some(secret), jobs));
+        let lane = lane.map_err(|error| Problem::unavailable(error.to_string()))?;
+        found.push((name[start.len()..].to_owned(), lane));
+    }
+    Ok(found)
+}

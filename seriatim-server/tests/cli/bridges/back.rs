@@ -1,0 +1,166 @@
+//! Jobs that go back to Sidekiq.
+
+use std::process::Stdio;
+
+use seriatim::store::{JobQuery, JobState};
+use seriatim::{Batch, Engine, Failure};
+
+use super::{ROUND, Shop, rounds};
+use crate::site::{Serving, eventually};
+
+/// The whole job is the payload, so that it can go back.
+const CONFIG: &str = r#"
+[queues.critical]
+mode = "fifo"
+[queues.default]
+mode = "parallel"
+backoff = { kind = "constant", base = "1h" }
+[[bridges]]
+name = "shop"
+kind = "sidekiq"
+url_env = "SIDEKIQ_REDIS"
+queues = ["critical", "default"]
+sets = "all"
+[[bridges.routes]]
+from = "critical"
+key = "/args/0"
+"#;
+
+/// The second arguments of jobs in a list, the next one first.
+fn numbers(shop: &Shop, list: &str) -> Vec<u64> {
+    let number = |job: &str| {
+        let job: serde_json::Value = serde_json::from_str(job).unwrap();
+        job["args"][1].as_u64().unwrap()
+    };
+    let jobs = shop.texts(&["LRANGE", list, "0", "-1"]);
+    let mut all: Vec<u64> = jobs.iter().map(|job| number(job)).collect();
+    all.reverse();
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b10_what_came_goes_back_in_order_and_once_however_often_the_export_is_killed() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let mut producer = shop.producer();
+    let jobs = rounds() * ROUND;
+    producer.does(&format!("bulk {jobs} 100"));
+    let node = shop.serve("node");
+    let waiting = async || {
+        let stats = store.stats(None).await.unwrap();
+        stats.iter().find(|stats| &*stats.queue == "critical").map_or(0, |stats| stats.jobs)
+    };
+    eventually("all came", async || waiting().await == jobs).await;
+    let (done, told) = shop.run(&["export", "critical", "--to", "sidekiq"]);
+    assert!(!done && told.contains("queue critical works: pause it first"), "{told}");
+    assert!(shop.run(&["queues", "pause", "critical"]).0);
+    let (done, told) = shop.run(&["export", "critical", "--to", "sidekiq"]);
+    assert!(!done && told.contains("would take from critical what is given back"), "{told}");
+    assert!(shop.run(&["bridge", "pause", "shop"]).0);
+    let paused = async || shop.run(&["bridge", "status"]).1.matches("paused: by").count() == 4;
+    eventually("it is paused", paused).await;
+    // A newcomer, which is the last one.
+    producer.does("orders 1 100");
+    let mut kills = 0;
+    loop {
+        let before = shop.number(&["LLEN", "queue:critical"]);
+        let mut command = shop.command(&["export", "critical", "--to", "sidekiq"]);
+        let mut export = Serving(command.stdout(Stdio::null()).spawn().unwrap());
+        let mut ended = None;
+        eventually("something went back, or all", async || {
+            shop.number(&["LLEN", "queue:critical"]) > before || is_over(&export)
+        })
+        .await;
+        if kills < 5 {
+            export.0.kill().unwrap();
+            kills += 1;
+        } else {
+            ended = Some(export.0.wait().unwrap());
+        }
+        export.0.wait().unwrap();
+        if let Some(status) = ended {
+            assert!(status.success());
+            break;
+        }
+    }
+    assert_eq!(waiting().await, 0);
+    assert_eq!(numbers(&shop, "queue:critical"), (0..=jobs).collect::<Vec<_>>());
+    let markers = shop.redis.send(&["KEYS", "seriatim:shop:export:*"]).unwrap();
+    assert!(markers.starts_with("*0"), "{markers}");
+    // There again: nothing is taken for what was there before.
+    assert!(shop.run(&["bridge", "resume", "shop"]).0);
+    eventually("all came again", async || waiting().await == jobs + 1).await;
+    node.stop();
+}
+
+/// Whether the process has ended.
+fn is_over(process: &Serving) -> bool {
+    !crate::site::is_alive(i32::try_from(process.0.id()).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b10_jobs_of_all_four_states_go_back_to_where_sidekiq_has_them() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let mut producer = shop.producer();
+    producer.does("later 3600 1");
+    let push = |class: &str, retry: &str, jid: &str| {
+        let job = format!(
+            r#"{{"class":"{class}","args":[98765432109876543210],"retry":{retry},"queue":"default","jid":"{jid}","created_at":1769860800.25,"enqueued_at":1769860800.26,"tags":["a"]}}"#
+        );
+        shop.redis.send(&["LPUSH", "queue:default", &job]).unwrap();
+    };
+    push("Fails", "5", "b4a577edbccf1d805744efa1");
+    push("Dies", "false", "b4a577edbccf1d805744efa2");
+    let node = shop.serve("node");
+    let count = async |state: JobState| {
+        store.jobs(JobQuery::new("default", state)).await.map_or(0, |page| page.rows.len())
+    };
+    eventually("all came", async || count(JobState::Queued).await == 3).await;
+    node.stop();
+    // One has a try left, one has none.
+    let engine = Engine::builder(store.clone())
+        .worker("default", |_: Batch<serde_json::Value>| async move {
+            Err::<(), Failure>("on purpose".into())
+        });
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let engine = tokio::spawn(engine.run_until(stopped));
+    eventually("one failed, one died", async || {
+        let stats = store.stats(None).await.unwrap();
+        let mut mails = stats.iter().filter(|stats| &*stats.queue == "default");
+        mails.any(|stats| stats.retrying == 1 && stats.dead == 1)
+    })
+    .await;
+    stop.send(()).unwrap();
+    engine.await.unwrap().unwrap();
+    let raw = r#"{"class":"Mail","args":[7],"jid":"b4a577edbccf1d805744efa3"}"#;
+    let waits =
+        seriatim::Job::with_payload("default", seriatim::Payload::from_json_text(raw).unwrap());
+    store.pause_queue("default".into(), true).await.unwrap();
+    seriatim::Client::new(store.clone()).push(waits).await.unwrap();
+    assert!(shop.run(&["bridge", "pause", "shop"]).0);
+    let (done, told) = shop.run(&["export", "default", "--to", "sidekiq"]);
+    let said = "given back to Sidekiq: 1 to their queue, 1 to schedule, 1 to retry, 1 to dead";
+    assert!(done && told.contains(said), "{told}");
+    let mail = shop.redis.send(&["LRANGE", "queue:default", "0", "-1"]).unwrap();
+    assert!(
+        mail.contains(r#""jid":"b4a577edbccf1d805744efa3""#) && mail.contains("enqueued_at"),
+        "{mail}"
+    );
+    let retry = shop.redis.send(&["ZRANGE", "retry", "0", "-1"]).unwrap();
+    for part in [
+        r#""retry_count":0"#,
+        r#""error_message":"on purpose""#,
+        "[98765432109876543210]",
+        r#""tags":["a"]"#,
+    ] {
+        assert!(retry.contains(part), "{part}: {retry}");
+    }
+    assert!(shop.redis.send(&["ZRANGE", "dead", "0", "-1"]).unwrap().contains(r#""class":"Dies""#));
+    assert_eq!(shop.number(&["ZCARD", "schedule"]), 1);
+    // A payload that is no job of Sidekiq: none goes back.
+    let foreign = seriatim::Job::new("default", &serde_json::json!({ "a": 1 })).unwrap();
+    seriatim::Client::new(store.clone()).push(foreign).await.unwrap();
+    let (done, told) = shop.run(&["export", "default", "--to", "sidekiq"]);
+    assert!(!done && told.contains("nothing was given back: job"), "{told}");
+}

@@ -1,0 +1,170 @@
+//! What moves, and what does not.
+
+use std::time::Instant;
+
+use seriatim::store::{JobQuery, JobState};
+
+use super::{CONFIG, Shop, Works};
+use crate::site::eventually;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b4_one_id_that_sidekiq_pushes_five_times_runs_five_times() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let node = shop.serve("node");
+    eventually("the store has queues", async || store.queues().await.unwrap().len() == 2).await;
+    let works = Works::on(&store);
+    shop.producer().does("again 5");
+    works.have_run(10).await;
+    eventually("the queue is empty", async || shop.number(&["LLEN", "queue:default"]) == 0).await;
+    node.stop();
+    assert_eq!(works.end().await.len(), 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b5_sidekiq_and_a_bridge_on_one_plain_queue_run_each_job_once() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let mut producer = shop.producer();
+    let sidekiq = shop.sidekiq("default");
+    producer.does("mails 200");
+    eventually("Sidekiq works", async || !shop.ran().is_empty()).await;
+    let node = shop.serve("node");
+    eventually("the store has queues", async || store.queues().await.unwrap().len() == 2).await;
+    let works = Works::on(&store);
+    producer.does("many_mails 5000");
+    eventually("all ran", async || shop.ran().len() + works.count() >= 5_200).await;
+    node.stop();
+    let mut all: Vec<u64> = works.end().await.into_iter().map(|(_, number)| number).collect();
+    let moved = all.len();
+    all.extend(shop.ran());
+    all.sort_unstable();
+    assert_eq!(all, (0..5_200).collect::<Vec<_>>());
+    assert!(moved > 0, "Sidekiq took all of them");
+    sidekiq.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b6_a_keyed_queue_that_a_living_sidekiq_takes_from_is_refused_and_nothing_moves() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    // It takes from the queue, but there is nothing yet.
+    let sidekiq = shop.sidekiq("critical");
+    eventually("Sidekiq lives", async || shop.number(&["SCARD", "processes"]) == 1).await;
+    let (is_ready, told) = shop.run(&["bridge", "check"]);
+    assert!(!is_ready && told.contains("its jobs have keys, and Sidekiq process"), "{told}");
+    let node = shop.serve("node");
+    shop.site.said("node", "order would be lost", &store).await;
+    assert_eq!(shop.number(&["EXISTS", "seriatim:shop:sequence:queue:critical"]), 0);
+    let (_, told) = shop.run(&["bridge", "status", "shop"]);
+    assert!(told.contains("held: jobs of queue \"critical\" have keys"), "{told}");
+    let (is_well, told) = shop.run(&["doctor"]);
+    assert!(!is_well && told.contains("bridge shop, queue:critical: held"), "{told}");
+    sidekiq.kill();
+    // Its last words last a minute.
+    shop.redis.send(&["DEL", "processes"]).unwrap();
+    shop.producer().does("orders 10 2");
+    eventually("it moves", async || {
+        let stats = store.stats(None).await.unwrap();
+        stats.iter().any(|stats| &*stats.queue == "orders" && stats.jobs == 10)
+    })
+    .await;
+    node.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_scheduled_moves_when_it_is_due_and_with_all_at_once() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let mut producer = shop.producer();
+    producer.does("later 3600 1");
+    producer.does("later 0.5 2");
+    // Another queue's, which stays.
+    let foreign = r#"{"class":"Mail","args":[9],"queue":"other","jid":"x"}"#;
+    shop.redis.send(&["ZADD", "schedule", "1", foreign]).unwrap();
+    let node = shop.serve("due");
+    eventually("the due one came", async || shop.number(&["ZCARD", "schedule"]) == 2).await;
+    let works = Works::on(&store);
+    works.have_run(1).await;
+    assert_eq!(works.end().await, [(String::new(), 2)]);
+    node.stop();
+    let all =
+        CONFIG.replace("[[bridges.routes]]\nclass", "sets = \"all\"\n[[bridges.routes]]\nclass");
+    std::fs::write(shop.site.path("seriatim.toml"), all).unwrap();
+    let score = shop.redis.send(&["ZRANGE", "schedule", "1", "1", "WITHSCORES"]).unwrap();
+    let score: f64 = score.lines().last().unwrap().trim().parse().unwrap();
+    let node = shop.serve("all");
+    eventually("the later one came", async || shop.number(&["ZCARD", "schedule"]) == 1).await;
+    eventually("it is there", async || jobs(&store).await.len() == 1).await;
+    node.stop();
+    let job = jobs(&store).await.remove(0);
+    // To the millisecond.
+    assert!((job.run_at.as_secs_f64() - score).abs() < 0.001, "{score} {job:?}");
+}
+
+async fn jobs(store: &seriatim::SharedStore) -> Vec<seriatim::store::JobView> {
+    store.jobs(JobQuery::new("mails", JobState::Queued)).await.unwrap().rows
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_of_sidekiq_goes_on_here_with_what_is_left_of_its_tries() {
+    let shop = Shop::new(&CONFIG.replace("payload = \"/args/0\"\n", ""));
+    let store = shop.site.store().await;
+    let failed = r#"{"class":"Fails","args":[],"queue":"default","jid":"y","retry":5,"retry_count":1,"error_class":"RuntimeError","error_message":"on purpose","failed_at":1769860800.5}"#;
+    shop.redis.send(&["ZADD", "retry", "1769860900.5", failed]).unwrap();
+    let node = shop.serve("node");
+    eventually("the store has queues", async || store.queues().await.unwrap().len() == 2).await;
+    eventually("it came", async || jobs(&store).await.len() == 1).await;
+    node.stop();
+    let job = jobs(&store).await.remove(0);
+    assert_eq!(job.payload.as_bytes(), failed.as_bytes());
+    assert_eq!(job.options.unwrap().max_retries, Some(3));
+    assert_eq!(shop.number(&["ZCARD", "retry"]), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_namespace_every_key_begins_with_it() {
+    let config = CONFIG.replace("queues = [", "namespace = \"app\"\nqueues = [");
+    let shop = Shop::new(&config);
+    let store = shop.site.store().await;
+    let mail = r#"{"class":"Mail","args":[1],"jid":"x"}"#;
+    shop.redis.send(&["LPUSH", "app:queue:default", mail]).unwrap();
+    shop.redis.send(&["LPUSH", "app:queue:default", "no job"]).unwrap();
+    shop.redis.send(&["LPUSH", "queue:default", mail]).unwrap();
+    let node = shop.serve("node");
+    eventually("it moved", async || shop.number(&["LLEN", "app:queue:default"]) == 0).await;
+    eventually("it is there", async || jobs(&store).await.len() == 1).await;
+    eventually("it is kept", async || shop.number(&["LLEN", "app:rejected:default"]) == 1).await;
+    node.stop();
+    let mut foreign = shop.texts(&["KEYS", "*"]);
+    foreign.retain(|key| !key.starts_with("app:"));
+    assert_eq!(foreign, ["queue:default"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b8_a_bridge_adds_a_few_milliseconds() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let node = shop.serve("node");
+    eventually("the store has queues", async || store.queues().await.unwrap().len() == 2).await;
+    let mut added = Vec::new();
+    let mut wakeups = store.wakeups();
+    for number in 0..200_u64 {
+        let element = format!(r#"{{"class":"Mail","args":[{number}],"jid":"{number:024}"}}"#);
+        let (begun, at) = (Instant::now(), seriatim::Timestamp::of_this_machine());
+        shop.redis.send(&["LPUSH", "queue:default", &element]).unwrap();
+        while store.stats(None).await.unwrap().iter().map(|stats| stats.jobs).sum::<u64>() <= number
+        {
+            assert!(begun.elapsed() < crate::site::PATIENCE);
+            wakeups.wait(std::time::Duration::from_millis(1)).await;
+        }
+        let arrived = jobs(&store).await.iter().map(|job| job.created_at).max().unwrap();
+        added.push(arrived.since(at));
+    }
+    node.stop();
+    added.sort_unstable();
+    let (median, high) = (added[added.len() / 2], added[added.len() * 99 / 100]);
+    println!("added latency: p50 {median:?}, p99 {high:?}");
+    // A debug build on a busy machine; the figure is in docs/bridges.md.
+    assert!(median < std::time::Duration::from_millis(50), "{median:?}");
+}

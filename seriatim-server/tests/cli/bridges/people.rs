@@ -1,0 +1,190 @@
+//! What people see of a bridge, and what they decide.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
+use super::{CONFIG, Shop};
+use crate::site::eventually;
+
+/// Commands that Redis carries out, until a mark is echoed.
+fn monitored(shop: &Shop, body: impl FnOnce()) -> Vec<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", shop.redis.port())).unwrap();
+    stream.write_all(b"MONITOR\r\n").unwrap();
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "+OK");
+    body();
+    shop.redis.send(&["ECHO", "the-end"]).unwrap();
+    lines.take_while(|line| !line.contains("the-end")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b16_a_check_tells_what_would_move_and_writes_nothing() {
+    let shop = Shop::new(CONFIG);
+    let mut producer = shop.producer();
+    producer.does("orders 700 7");
+    producer.does("mails 3");
+    producer.does("later 60 1");
+    let (is_ready, told) = shop.run(&["bridge", "check"]);
+    assert!(is_ready, "{told}");
+    producer.does("keyless");
+    let batch = r#"{"class":"Step","args":[1],"queue":"default","jid":"b","bid":"B"}"#;
+    shop.redis.send(&["LPUSH", "queue:default", batch]).unwrap();
+    shop.redis.send(&["LPUSH", "queue:default", "no job"]).unwrap();
+    shop.redis.send(&["ZADD", "dead", "1", batch]).unwrap();
+    shop.redis.send(&["LPUSH", "queue:sq|host:1|default", batch]).unwrap();
+    let mut told = String::new();
+    let seen = monitored(&shop, || {
+        let (is_ready, text) = shop.run(&["bridge", "check", "--json"]);
+        assert!(!is_ready, "{text}");
+        told = text;
+    });
+    let reads = [
+        "INFO", "SMEMBERS", "HGET", "HGETALL", "LLEN", "ZCARD", "SCARD", "LRANGE", "ZRANGE",
+        "SCAN", "CLIENT", "SELECT", "HELLO", "ECHO",
+    ];
+    for line in &seen {
+        let command = line.split('"').nth(1).unwrap().to_uppercase();
+        assert!(reads.contains(&command.as_str()), "{line}");
+    }
+    assert!(seen.len() > 10, "{seen:?}");
+    let report: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let bridge = &report["bridges"][0];
+    let critical = &bridge["sources"][0];
+    assert_eq!(
+        (critical["source"].as_str(), critical["length"].as_u64()),
+        (Some("queue:critical"), Some(701))
+    );
+    let orders = &critical["classes"]["OrderSync"];
+    assert_eq!((orders["with_key"].as_u64(), orders["refused"].as_u64()), (Some(700), Some(1)));
+    assert_eq!(orders["why"], "key: has nothing at /args/0");
+    assert_eq!(bridge["sources"][1]["malformed"], 1);
+    let notes = bridge["notes"].to_string();
+    for part in
+        ["1 job with `bid` belong", "1 job in `dead` stay", "queue:sq|host:1|default has jobs"]
+    {
+        assert!(notes.contains(part), "{notes}");
+    }
+    let (_, told) = shop.run(&["bridge", "check", "shop"]);
+    assert!(told.contains("OrderSync") && told.contains("no Sidekiq process is alive"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bridge_is_paused_and_resumed_as_a_whole_and_by_queue_also_before_it_ever_ran() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let (done, told) = shop.run(&["bridge", "pause", "shop", "--reason", "cut-over"]);
+    assert!(done && told.contains("bridge shop is paused"), "{told}");
+    let (done, told) = shop.run(&["bridge", "pause", "shpo"]);
+    assert!(!done && told.contains("no bridge \"shpo\" (did you mean \"shop\"?)"), "{told}");
+    let (done, told) = shop.run(&["bridge", "pause", "shop", "critcal"]);
+    assert!(
+        !done && told.contains("has no queue \"critcal\" (did you mean \"critical\"?)"),
+        "{told}"
+    );
+    let mut producer = shop.producer();
+    producer.does("mails 5");
+    producer.does("orders 5 5");
+    let node = shop.serve("node");
+    let status = async |text: &str| {
+        let what = format!("status shows {text:?}");
+        eventually(&what, async || shop.run(&["bridge", "status"]).1.contains(text)).await;
+    };
+    status("cut-over").await;
+    assert_eq!(shop.number(&["LLEN", "queue:default"]), 5);
+    let (done, told) = shop.run(&["bridge", "resume", "shop", "default"]);
+    assert!(!done && told.contains("all of bridge \"shop\" is paused"), "{told}");
+    assert!(shop.run(&["bridge", "pause", "shop", "critical"]).0);
+    // The whole is resumed with its queues; then one is paused again.
+    assert!(shop.run(&["bridge", "resume", "shop"]).0);
+    eventually("the mails moved", async || shop.number(&["LLEN", "queue:default"]) == 0).await;
+    eventually("the orders moved", async || shop.number(&["LLEN", "queue:critical"]) == 0).await;
+    assert!(shop.run(&["bridge", "pause", "shop", "critical"]).0);
+    status("paused: by cli:").await;
+    // A job that came while it waited for one is put back.
+    let woken = "seriatim:shop:woken:queue:critical";
+    producer.does("orders 5 5");
+    eventually("it is back", async || {
+        shop.number(&["LLEN", "queue:critical"]) == 5 && shop.number(&["EXISTS", woken]) == 0
+    })
+    .await;
+    // Pro's own pause counts too.
+    shop.redis.send(&["SADD", "paused", "default"]).unwrap();
+    producer.does("mails 1");
+    status("in Sidekiq").await;
+    eventually("it is back", async || shop.number(&["LLEN", "queue:default"]) == 1).await;
+    node.stop();
+    drop(store);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_jobs_are_kept_beside_their_queue_and_come_back_when_the_routes_are_right() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let mut producer = shop.producer();
+    producer.does("orders 3 3");
+    producer.does("keyless");
+    producer.does("keyless");
+    let node = shop.serve("node");
+    eventually("two are refused", async || shop.number(&["LLEN", "rejected:critical"]) == 2).await;
+    let doctor =
+        async || shop.run(&["doctor"]).1.contains("2 jobs refused, and kept beside the source");
+    eventually("the doctor knows", doctor).await;
+    node.stop();
+    let right = CONFIG.replace("key = \"/args/0\"", "key = \"/args/0\"\nmissing_key = \"none\"");
+    std::fs::write(shop.site.path("seriatim.toml"), right).unwrap();
+    let (done, told) = shop.run(&["bridge", "return", "shop", "critical"]);
+    assert!(done && told.contains("2 refused jobs went back to critical"), "{told}");
+    let node = shop.serve("again");
+    eventually("all are here", async || {
+        let stats = store.stats(None).await.unwrap();
+        stats.iter().any(|stats| &*stats.queue == "orders" && stats.jobs == 5)
+    })
+    .await;
+    node.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_in_doubt_or_of_other_routes_wait_for_a_decision_and_hold_their_queue() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let in_flight = "seriatim:shop:inflight:queue:default";
+    let element = |jid: &str| format!(r#"{{"class":"Mail","args":[1],"jid":"{jid}"}}"#);
+    let leave = |at: &str, routes: &str| {
+        let words = ["HSET", in_flight, "batch", "1", "run", "r", "at", at, "routes", routes, "1"];
+        shop.redis.send(&[&words[..], &[&element("old")]].concat()).unwrap();
+    };
+    leave("1000", "of another configuration");
+    shop.redis.send(&["LPUSH", "queue:default", &element("new")]).unwrap();
+    let node = shop.serve("node");
+    let status = async |text: &str| {
+        let what = format!("status shows {text:?}");
+        eventually(&what, async || shop.run(&["bridge", "status"]).1.contains(text)).await;
+    };
+    status("1 job in doubt").await;
+    let (is_well, told) = shop.run(&["doctor"]);
+    assert!(!is_well && told.contains("seriatim bridge decide shop default --again"), "{told}");
+    let (done, told) = shop.run(&["bridge", "decide", "shop", "critical", "--drop"]);
+    assert!(!done && told.contains("nothing of \"critical\" is in doubt"), "{told}");
+    assert!(!shop.run(&["bridge", "decide", "shop", "default"]).0);
+    assert!(shop.run(&["bridge", "decide", "shop", "default", "--again"]).0);
+    status("taken by other routes").await;
+    assert_eq!(shop.number(&["LLEN", "queue:default"]), 1);
+    shop.redis.send(&["HSET", in_flight, "at", "1000"]).unwrap();
+    assert!(shop.run(&["bridge", "decide", "shop", "default", "--drop"]).0);
+    eventually("the new one moved", async || {
+        let stats = store.stats(None).await.unwrap();
+        stats.iter().any(|stats| &*stats.queue == "mails" && stats.jobs == 1)
+    })
+    .await;
+    node.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bridge_without_its_url_is_refused_before_anything_starts() {
+    let shop = Shop::new(CONFIG);
+    let output =
+        shop.site.command(&["serve", "--no-http"]).env_remove("SIDEKIQ_REDIS").output().unwrap();
+    let told = crate::site::text(&output);
+    assert!(told.contains("variable SIDEKIQ_REDIS is not set"), "{told}");
+    assert!(!shop.site.path("seriatim.db").exists());
+}

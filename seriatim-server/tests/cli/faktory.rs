@@ -1,0 +1,399 @@
+//! Faktory's protocol, spoken over plain sockets as its public description says.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::http::Api;
+use crate::site::{PATIENCE, Site, eventually, happens};
+
+const QUEUES: &str = "[queues.orders]\nmode = \"fifo\"\nretain_completed = \"1h\"\n\
+    [queues.default]\nmode = \"parallel\"\nretain_completed = \"1h\"\n\
+    [queues.merged]\nmode = \"accumulate\"\nretain_completed = \"1h\"\n";
+
+/// A server, and where clients of Faktory connect.
+struct Plant {
+    api: Api,
+    port: u16,
+}
+
+impl Plant {
+    fn new(more: &str) -> Self {
+        let port = seriatim_testkit::free_port().unwrap();
+        let config = format!("[faktory]\nlisten = \"127.0.0.1:{port}\"\n{QUEUES}{more}");
+        Self::of(Site::new(&config), port)
+    }
+
+    fn of(site: Site, port: u16) -> Self {
+        let api = Api::with(site, |command| {
+            for name in ["PRODUCER", "WORKER", "ADMIN"] {
+                command.env(name, secret(name));
+            }
+        });
+        Self { api, port }
+    }
+
+    fn connect(&self) -> (Client, Value) {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut client = Client(BufReader::new(stream));
+        let greeting = client.answer();
+        let greeting = greeting.strip_prefix("+HI ").unwrap();
+        let greeting = serde_json::from_str(greeting).unwrap();
+        (client, greeting)
+    }
+
+    /// A client without a name pushes only.
+    fn client(&self, wid: Option<&str>) -> Client {
+        let (mut client, greeting) = self.connect();
+        assert_eq!(greeting, json!({ "v": 2 }));
+        let hello = json!({ "hostname": "app", "wid": wid, "pid": 7, "labels": [], "v": 2 });
+        assert_eq!(client.say(&format!("HELLO {hello}")), "+OK");
+        client
+    }
+
+    fn jobs(&self, queue: &str, state: &str) -> Vec<Value> {
+        let path = format!("/api/v1/jobs?queue={queue}&state={state}");
+        self.api.get(&path).done()["jobs"].as_array().unwrap().clone()
+    }
+}
+
+fn secret(name: &str) -> String {
+    format!("{name}-0123456789abcdef")
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn send(&mut self, line: &str) {
+        self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    /// A line of the answer; of a text the text itself.
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        let line = line.trim_end().to_owned();
+        let Some(length) = line.strip_prefix('$').filter(|length| *length != "-1") else {
+            return line;
+        };
+        let mut text = vec![0; length.parse::<usize>().unwrap() + 2];
+        self.0.read_exact(&mut text).unwrap();
+        String::from_utf8(text).unwrap().trim_end().to_owned()
+    }
+
+    fn say(&mut self, line: &str) -> String {
+        self.send(line);
+        self.answer()
+    }
+
+    fn push(&mut self, job: &Value) {
+        assert_eq!(self.say(&format!("PUSH {job}")), "+OK");
+    }
+
+    /// The job; none if there is nothing.
+    fn fetch(&mut self, queues: &str) -> Option<Value> {
+        let answer = self.say(&format!("FETCH {queues}"));
+        if answer == "$-1" { None } else { Some(serde_json::from_str(&answer).expect(&answer)) }
+    }
+
+    fn fetched(&mut self, queues: &str) -> Value {
+        self.fetch(queues).expect("there is a job")
+    }
+
+    fn ack(&mut self, jid: &str) -> String {
+        self.say(&format!("ACK {}", json!({ "jid": jid })))
+    }
+
+    fn fail(&mut self, jid: &str) -> String {
+        let failed =
+            json!({ "jid": jid, "errtype": "IOError", "message": "down", "backtrace": ["a:1"] });
+        self.say(&format!("FAIL {failed}"))
+    }
+
+    /// Whether the server has closed the connection.
+    fn is_closed(&mut self) -> bool {
+        match self.0.read(&mut [0]) {
+            Ok(bytes) => bytes == 0,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
+    }
+}
+
+fn job(jid: &str, more: &Value) -> Value {
+    let mut job = json!({ "jid": jid, "jobtype": "Sync", "args": [1, "two"], "queue": "default", "at": "", "priority": 5 });
+    more.as_object().unwrap().iter().for_each(|(name, value)| job[name] = value.clone());
+    job
+}
+
+#[tokio::test]
+async fn b15_a_job_is_pushed_once_fetched_and_acknowledged_on_any_connection() {
+    let plant = Plant::new("");
+    let (mut producer, mut worker, mut other) =
+        (plant.client(None), plant.client(Some("w1")), plant.client(Some("w1")));
+    let pushed = job("jid-00000001", &json!({ "custom": { "locale": "fr" } }));
+    producer.push(&pushed);
+    // No answer came: the client repeats it.
+    producer.push(&pushed);
+    let fetched = worker.fetched("default");
+    assert_eq!(fetched, pushed);
+    assert_eq!(other.fetch("orders default"), None);
+    assert_eq!(other.ack("jid-00000001"), "+OK");
+    let done = plant.jobs("default", "succeeded");
+    assert_eq!((done.len(), &done[0]["task"], &done[0]["attempt"]), (1, &json!("Sync"), &json!(1)));
+    assert_eq!(other.ack("jid-00000001"), "+OK", "it is not known any more");
+    assert!(other.fail("jid-00000001").starts_with("-ERR Job not found"));
+    assert_eq!(producer.say("FETCH default"), "-ERR FETCH: only for workers: name a wid in HELLO");
+    // What others push has its payload as argument.
+    plant
+        .api
+        .post("/api/v1/queues/orders/jobs", &json!({ "key": "k", "payload": { "n": 1 } }))
+        .done();
+    let foreign = worker.fetched("default orders");
+    assert_eq!((&foreign["args"], &foreign["jobtype"]), (&json!([{ "n": 1 }]), &json!("orders")));
+    assert_eq!(worker.ack(foreign["jid"].as_str().unwrap()), "+OK");
+    worker.send("END");
+    assert!(worker.is_closed());
+}
+
+#[tokio::test]
+async fn b15_a_failure_is_retried_forgotten_or_buried_as_the_job_says() {
+    let plant = Plant::new("");
+    let mut worker = plant.client(Some("w1"));
+    for (jid, more, status) in [
+        ("jid-00000001", json!({}), "queued"),
+        ("jid-00000002", json!({ "retry": 0 }), "canceled"),
+        ("jid-00000003", json!({ "retry": -1 }), "dead"),
+    ] {
+        worker.push(&job(jid, &more));
+        let fetched = worker.fetched("default");
+        assert_eq!(fetched["jid"], jid);
+        assert_eq!(worker.fail(jid), "+OK");
+        let jobs = plant.jobs("default", status);
+        let error = jobs.iter().find(|job| job["error"] == "IOError: down");
+        assert!(error.is_some(), "{status}: {jobs:?}");
+    }
+    let waiting = &plant.jobs("default", "queued")[0];
+    assert_eq!(waiting["retry_count"], 0);
+    plant.api.post("/api/v1/queues/default/perform-all-now", &json!({})).done();
+    assert_eq!(worker.fetched("default")["failure"], json!({ "retry_count": 0 }));
+}
+
+#[tokio::test]
+async fn b15_jobs_of_a_key_are_fetched_in_order_one_at_a_time() {
+    let plant = Plant::new("");
+    let (mut one, mut two) = (plant.client(Some("w1")), plant.client(Some("w2")));
+    let keyed = |jid: &str, key: &str, score: u32| {
+        let ours =
+            json!({ "queue": "orders", "custom": { "seriatim": { "key": key, "score": score } } });
+        job(jid, &ours)
+    };
+    let list = json!([
+        keyed("jid-00000002", "a", 2),
+        keyed("jid-00000001", "a", 1),
+        keyed("jid-0000000b", "b", 1)
+    ]);
+    assert_eq!(one.say(&format!("PUSHB {list}")), "{}");
+    let mut first =
+        [one.fetched("orders"), two.fetched("orders")].map(|job| job["jid"].to_string());
+    first.sort();
+    assert_eq!(first, ["\"jid-00000001\"", "\"jid-0000000b\""]);
+    assert_eq!(one.fetch("orders"), None, "the key a is held");
+    assert_eq!(two.ack("jid-00000001"), "+OK");
+    assert_eq!(two.fetched("orders")["jid"], "jid-00000002");
+    // Where a turn has several jobs, they come one after the other.
+    let merged = |jid: &str, score: u32| {
+        job(
+            jid,
+            &json!({ "queue": "merged", "custom": { "seriatim": { "key": "m", "score": score } } }),
+        )
+    };
+    one.push(&merged("jid-0000000y", 2));
+    one.push(&merged("jid-0000000x", 1));
+    for jid in ["jid-0000000x", "jid-0000000y"] {
+        assert_eq!(one.fetched("merged")["jid"], jid);
+        assert_eq!(one.ack(jid), "+OK");
+    }
+    assert_eq!(plant.jobs("merged", "succeeded").len(), 2);
+}
+
+#[tokio::test]
+async fn b15_the_password_is_a_token_and_gives_its_role() {
+    let tokens: String = ["producer", "worker", "admin"]
+        .map(|role| {
+            let variable = role.to_uppercase();
+            format!("[[http.tokens]]\nname = \"{role}\"\ntoken_env = \"{variable}\"\nrole = \"{role}\"\n")
+        })
+        .concat();
+    let plant = Plant::new(&tokens);
+    let login = |password: &str, wid: &str| {
+        let (mut client, greeting) = plant.connect();
+        assert_eq!((&greeting["v"], &greeting["i"]), (&json!(2), &json!(1)));
+        let salt = greeting["s"].as_str().unwrap();
+        let hash = Sha256::digest(format!("{password}{salt}"));
+        let hash = hash.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+        let answer = client.say(&format!("HELLO {}", json!({ "pwdhash": hash, "wid": wid })));
+        (client, answer)
+    };
+    let (mut nobody, answer) = login("guessed", "w1");
+    assert_eq!(answer, "-ERR Invalid password");
+    assert!(nobody.is_closed());
+    let [mut producer, mut worker, mut admin] =
+        ["PRODUCER", "WORKER", "ADMIN"].map(|name| login(&secret(name), "w1").0);
+    producer.push(&job("jid-00000001", &json!({})));
+    assert!(worker.say(&format!("PUSH {}", job("jid-00000002", &json!({})))).starts_with("-ERR "));
+    assert!(producer.say("FETCH default").starts_with("-ERR "));
+    assert!(worker.say("QUEUE PAUSE default").starts_with("-ERR "));
+    assert_eq!(worker.fetched("default")["jid"], "jid-00000001");
+    assert!(admin.fail("jid-00000001").starts_with("-ERR"), "it is not the claim of this token");
+    assert_eq!(worker.ack("jid-00000001"), "+OK");
+    assert_eq!(admin.say("QUEUE PAUSE default"), "+OK");
+    admin.push(&job("jid-00000003", &json!({})));
+    assert_eq!(worker.fetch("default"), None);
+    assert_eq!(admin.say("QUEUE RESUME *"), "+OK");
+    assert_eq!(worker.fetched("default")["jid"], "jid-00000003");
+    let info: Value = serde_json::from_str(&admin.say("INFO")).unwrap();
+    let of_server = ["faktory_version", "uptime", "command_count", "used_memory_mb"];
+    assert!(of_server.iter().all(|field| !info["server"][field].is_null()), "{info}");
+    assert_eq!(
+        (&info["faktory"]["queues"]["default"], &info["server"]["connections"]),
+        (&json!(1), &json!(3))
+    );
+    let deeds = plant.api.log();
+    assert!(
+        deeds.contains("pause") && deeds.contains("admin"),
+        "the audit log tells of it: {deeds}"
+    );
+}
+
+/// Until when the only claim holds.
+fn lease(plant: &Plant) -> String {
+    let lanes = plant.api.get("/api/v1/queues/default/running").done();
+    lanes["lanes"][0]["lease_until"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn b15_a_worker_is_known_by_its_heartbeat() {
+    let plant = Plant::new("");
+    let mut worker = plant.client(Some("w1"));
+    worker.push(&job("jid-00000001", &json!({})));
+    worker.fetched("default");
+    let lease = || lease(&plant);
+    let before = lease();
+    assert_eq!(worker.say(r#"BEAT {"wid":"w1","current_state":"","rss_kb":1}"#), "+OK");
+    assert!(lease() > before, "the claim is extended");
+    assert_eq!(worker.say(r#"BEAT {"wid":"w2"}"#), "-ERR Unknown worker w2");
+    assert_eq!(worker.ack("jid-00000001"), "+OK");
+}
+
+#[tokio::test]
+async fn b15_a_job_can_be_acknowledged_after_the_server_was_killed() {
+    let plant = Plant::new("");
+    let port = plant.port;
+    let mut worker = plant.client(Some("w1"));
+    for jid in ["jid-00000001", "jid-00000002"] {
+        worker.push(&job(jid, &json!({})));
+        worker.fetched("default");
+    }
+    let plant = Plant::of(plant.api.killed(), port);
+    let mut worker = plant.client(Some("w1"));
+    assert_eq!(worker.ack("jid-00000001"), "+OK");
+    let before = lease(&plant);
+    assert_eq!(worker.say(r#"BEAT {"wid":"w1"}"#), "+OK");
+    assert!(lease(&plant) > before, "a heartbeat extends it");
+    assert_eq!(worker.fail("jid-00000002"), "+OK");
+    let done = plant.jobs("default", "succeeded");
+    assert_eq!((done.len(), &done[0]["attempt"], &done[0]["crashes"]), (1, &json!(1), &json!(0)));
+    assert_eq!(plant.jobs("default", "queued")[0]["retry_count"], 0);
+}
+
+#[tokio::test]
+async fn b15_a_job_for_a_client_that_is_gone_goes_back_uncounted() {
+    let plant = Plant::new("");
+    let (mut producer, mut gone) = (plant.client(None), plant.client(Some("w1")));
+    gone.send("FETCH default");
+    drop(gone);
+    producer.push(&job("jid-00000001", &json!({})));
+    eventually("the job comes back", async || plant.client(Some("w2")).fetch("default").is_some())
+        .await;
+    assert_eq!(plant.client(Some("w2")).ack("jid-00000001"), "+OK");
+    let done = &plant.jobs("default", "succeeded")[0];
+    assert_eq!((&done["attempt"], &done["crashes"]), (&json!(1), &json!(0)), "{done}");
+}
+
+#[tokio::test]
+async fn b15_what_cannot_be_understood_is_refused_with_the_reason() {
+    let plant = Plant::new("");
+    let mut client = plant.client(Some("w1"));
+    for (line, why) in [
+        ("PULL default", "-ERR Unknown command \"PULL\""),
+        ("PUSH {", "-ERR EOF"),
+        (
+            r#"PUSH {"jid":"jid-00000001","jobtype":"a","args":[],"queue":"a b"}"#,
+            "-ERR queue \"a b\"",
+        ),
+        (r#"PUSH {"jid":"jid-00000001","jobtype":"a","args":[],"at":"soon"}"#, "-ERR run_at: "),
+        (
+            r#"PUSH {"jid":"jid-00000001","jobtype":"a","args":[],"custom":{"unique_for":9}}"#,
+            "-ERR custom.unique_for",
+        ),
+        (r#"PUSH {"jid":"jid-00000001","jobtype":"a","args":[],"queue":"orders"}"#, "-ERR "),
+        ("MUTATE {}", "-ERR MUTATE is not supported"),
+        ("FLUSH", "-ERR FLUSH is not supported"),
+    ] {
+        let answer = client.say(line);
+        assert!(answer.starts_with(why), "{line}: {answer}");
+    }
+    let list = json!([
+        job("jid-00000001", &json!({})),
+        job("jid-00000002", &json!({ "at": "soon" })),
+        job("short", &json!({}))
+    ]);
+    let wrong: BTreeMap<String, String> =
+        serde_json::from_str(&client.say(&format!("PUSHB {list}"))).unwrap();
+    assert_eq!(wrong.keys().collect::<Vec<_>>(), ["jid-00000002", "short"]);
+    assert_eq!(client.fetched("default")["jid"], "jid-00000001");
+    assert_eq!(client.ack("jid-00000001"), "+OK");
+    client.push(&job("jid-00000003", &json!({ "args": ["x".repeat(100_000)] })));
+    assert_eq!(client.fetched("default")["jid"], "jid-00000003");
+    let mut endless = plant.client(None);
+    let _ = endless.0.get_mut().write_all(&vec![b'x'; (4 << 20) + 1]);
+    assert!(endless.answer().contains("more than 4194304 bytes"));
+    let (mut silent, _) = plant.connect();
+    assert_eq!(silent.say("PUSH {}"), "-ERR write HELLO first");
+    assert!(silent.is_closed());
+    let (mut long, _) = plant.connect();
+    let _ = long.0.get_mut().write_all(&vec![b'x'; 5_000]);
+    assert!(long.answer().contains("more than 4096 bytes"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b15_four_workers_do_each_job_once() {
+    const JOBS: usize = 800;
+    let plant = Plant::new("");
+    let list: Vec<Value> =
+        (0..JOBS).map(|n| job(&format!("jid-{n:08}"), &json!({ "args": [n] }))).collect();
+    let answer = plant.client(None).say(&format!("PUSHB {}", json!(list)));
+    assert_eq!(answer, "{}");
+    let seen = Mutex::new(vec![0_u32; JOBS]);
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let (plant, seen) = (&plant, &seen);
+            scope.spawn(move || {
+                let mut worker = plant.client(Some(&format!("w{number}")));
+                while let Some(job) = worker.fetch("default") {
+                    let place = job["args"][0].as_u64().unwrap();
+                    seen.lock().unwrap()[usize::try_from(place).unwrap()] += 1;
+                    assert_eq!(worker.ack(job["jid"].as_str().unwrap()), "+OK");
+                }
+            });
+        }
+    });
+    assert!(seen.lock().unwrap().iter().all(|times| *times == 1));
+    let all_done = async || plant.api.get("/api/v1/stats").done()["total"]["processed"] == JOBS;
+    assert!(happens(all_done).await, "{:?}", plant.api.get("/api/v1/stats").done());
+}
