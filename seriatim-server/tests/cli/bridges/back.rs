@@ -85,8 +85,12 @@ async fn b10_what_came_goes_back_in_order_and_once_however_often_the_export_is_k
     }
     assert_eq!(waiting().await, 0);
     assert_eq!(numbers(&shop, "queue:critical"), (0..=jobs).collect::<Vec<_>>());
-    let markers = shop.redis.send(&["KEYS", "seriatim:shop:export:*"]).unwrap();
-    assert!(markers.starts_with("*0"), "{markers}");
+    // A kill between the end of jobs here and that of their markers leaves these of a step, for a while.
+    let markers = shop.texts(&["KEYS", "seriatim:shop:export:*"]);
+    assert!(markers.len() <= kills * 500, "{}", markers.len());
+    for marker in markers {
+        assert!(shop.number(&["TTL", &marker]) > 0, "{marker}");
+    }
     // There again: nothing is taken for what was there before.
     assert!(shop.run(&["bridge", "resume", "shop"]).0);
     eventually("all came again", async || waiting().await == jobs + 1).await;

@@ -45,8 +45,8 @@ async fn b1_a_bridge_that_is_killed_again_and_again_loses_nothing_and_runs_nothi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b2_a_leader_that_sleeps_beyond_its_lease_and_wakes_keeps_the_order_of_every_key() {
-    let shop = Shop::new(CONFIG);
-    let store = shop.site.store().await;
+    let shop = Shop::with_the_store_in_redis(CONFIG);
+    let store = seriatim::connect(&shop.redis.url()).await.unwrap();
     let mut producer = shop.producer();
     let first = shop.serve("first");
     eventually("the store has queues", async || store.queues().await.unwrap().len() == 2).await;

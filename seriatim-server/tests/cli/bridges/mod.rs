@@ -61,6 +61,13 @@ impl Shop {
         Self { redis: Redis::start().unwrap(), site: Site::new(config) }
     }
 
+    /// With our store beside Sidekiq's keys: a process that sleeps holds no lock of it, as it may of a file.
+    fn with_the_store_in_redis(config: &str) -> Self {
+        let redis = Redis::start().unwrap();
+        let site = Site::new(&format!("[store]\nurl = \"{}\"\n{config}", redis.url()));
+        Self { redis, site }
+    }
+
     /// Another command of ours.
     fn command(&self, arguments: &[&str]) -> std::process::Command {
         let mut command = self.site.command(arguments);
