@@ -23,7 +23,7 @@ const WHOLE: &str = "all";
 /// A source that nobody wrote about for so long is one of a configuration that is gone.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// A source that nobody wrote about for so long is moved by no node.
-const UNATTENDED_AFTER: Duration = Duration::from_secs(60);
+pub(crate) const UNATTENDED_AFTER: Duration = Duration::from_secs(60);
 
 #[derive(Serialize, Deserialize)]
 struct Noted {
@@ -247,6 +247,11 @@ pub(crate) async fn note(
 /// How a source is that nobody writes about.
 pub(crate) const UNATTENDED: &str = "no node moves it";
 
+/// Whether no node has said anything of a source for a while.
+pub(crate) fn is_unattended(status: &BridgeStatus, now: Timestamp) -> bool {
+    now.since(status.at.0) >= UNATTENDED_AFTER
+}
+
 /// How a source is whose pause its node has not noticed yet.
 pub(crate) const PAUSING: &str = "pausing";
 
@@ -259,7 +264,7 @@ pub(crate) fn state(
     let status = &source.status;
     let pause = source.paused.as_ref().or(bridge.paused.as_ref());
     match (pause, status.state) {
-        _ if now.since(status.at.0) >= UNATTENDED_AFTER => (UNATTENDED, None),
+        _ if is_unattended(status, now) => (UNATTENDED, None),
         (None, BridgeState::Paused) => ("paused", Some("in Sidekiq".to_owned())),
         (None, state) => (state.as_str(), status.why.clone()),
         (Some(pause), state) => {

@@ -14,6 +14,7 @@ use super::fault::Fault;
 use super::link::{EXPORT, Link};
 use super::returned::{Place, Returned};
 use super::source::{Keys, Source};
+use super::still::still;
 use crate::app::bridges::pauses;
 use crate::base::text::count;
 use crate::config::BridgeConfig;
@@ -159,8 +160,16 @@ impl Export<'_> {
             self.bridge.queues.contains(queue)
                 && !pauses.holds(&Source::Queue((*queue).clone()).name())
         };
+        let ours = |queue: &&String| self.bridge.queues.contains(queue);
         match queues.iter().find(taken) {
-            None => Ok(()),
+            None => {
+                let sources: Vec<String> = queues
+                    .iter()
+                    .filter(ours)
+                    .map(|queue| Source::Queue(queue.clone()).name())
+                    .collect();
+                still(self.store, name, &sources).await.map_err(conflict)
+            }
             Some(queue) => Err(conflict(format!(
                 "bridge {name} would take from {queue} what is given back: pause it first, `seriatim bridge pause {name}`"
             ))),
@@ -203,9 +212,9 @@ impl Export<'_> {
                 script.key(keys.marker(*id));
                 script.arg(job.place as u8).arg(job.score).arg(job.element.as_slice());
             }
-            let given: u64 = link.call(&script).await?;
-            tracing::debug!(queue, given, "jobs were given back");
-            for (_, job) in &jobs {
+            // Those that an export before this one has given are not counted again.
+            let given: Vec<u64> = link.call(&script).await?;
+            for ((_, job), _) in jobs.iter().zip(given).filter(|(_, given)| *given > 0) {
                 *match job.place {
                     Place::Queue => &mut exported.queue,
                     Place::Schedule => &mut exported.schedule,

@@ -94,6 +94,12 @@ impl Ledger {
         self.written.as_ref().is_none_or(is_old)
     }
 
+    /// Notes that its node ends: nobody moves it until another one does.
+    pub(super) async fn leave(&mut self, store: &dyn Store) -> Result<(), Fault> {
+        self.status.at = Time(store.now().await? - bridges::UNATTENDED_AFTER);
+        Ok(bridges::note(store, &self.bridge, &self.status).await?)
+    }
+
     /// Writes what changed, and that it is there.
     pub(super) async fn write(&mut self, store: &dyn Store) -> Result<(), Fault> {
         if let Some((at, known)) = &self.written

@@ -16,6 +16,7 @@ mod returned;
 mod route;
 mod sets;
 mod source;
+mod still;
 #[cfg(test)]
 mod tests;
 

@@ -89,6 +89,7 @@ impl Mover {
             self.rest(rests).await;
         }
         if self.led.is_some() {
+            let _ = self.ledger.leave(&*self.bridge.store).await;
             // The next node need not wait.
             let _ = self.lead(Duration::from_millis(1)).await;
         }
@@ -152,12 +153,17 @@ impl Mover {
             {
                 return Ok(());
             }
+            let is_paused = self.is_paused().await;
             if self.ledger.is_due() {
-                self.refuse_consumers(&mut link).await?;
+                if !is_paused && let Err(held) = self.refuse_consumers(&mut link).await {
+                    // Others may take what woke this one.
+                    self.unwake(&mut link).await?;
+                    return Err(held);
+                }
                 self.measure(&mut link).await?;
                 self.ledger.write(&*self.bridge.store).await?;
             }
-            if self.is_paused().await {
+            if is_paused {
                 self.unwake(&mut link).await?;
                 self.stays(BridgeState::Paused).await?;
                 continue;
@@ -245,7 +251,7 @@ impl Mover {
         script.key(keys.sequence(source)).key(keys.theirs("paused"));
         script.arg(queue).arg(BATCH_JOBS_MAX).arg(BATCH_BYTES_MAX);
         script.arg(Timestamp::of_this_machine().as_micros() / 1_000);
-        script.arg(&bridge.mark).arg(&link.run);
+        script.arg(&bridge.mark).arg(keys.run(source, &link.run));
         link.call(&script).await
     }
 

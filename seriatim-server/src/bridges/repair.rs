@@ -2,11 +2,14 @@
 
 use seriatim::Timestamp;
 use seriatim::names::did_you_mean;
+use seriatim::store::Store;
 
 use super::batch::Batch;
 use super::fault::Fault;
 use super::link::{DECIDE, GIVE_BACK, Link};
 use super::source::{Keys, Source};
+use super::still::{moves, still};
+use crate::app::bridges::pauses;
 use crate::config::BridgeConfig;
 
 /// Elements that one step of the script moves.
@@ -21,9 +24,23 @@ pub(crate) enum Decision {
     Drop,
 }
 
-/// Puts the refused jobs of a source back into it. How many.
-pub(crate) async fn give_back(bridge: &BridgeConfig, url: &str, name: &str) -> Result<u64, String> {
+/// Puts the refused jobs of a source back into it, while no node takes from it: it would take the first page, the newest,
+/// before the others are there. How many.
+pub(crate) async fn give_back(
+    store: &dyn Store,
+    bridge: &BridgeConfig,
+    url: &str,
+    name: &str,
+) -> Result<u64, String> {
     let source = source(bridge, name)?;
+    let known = pauses(store, &bridge.name).await.map_err(|error| error.to_string())?;
+    if !known.holds(&source.name()) && moves(store, &bridge.name, &source.name()).await?.is_some() {
+        let bridge = &bridge.name;
+        return Err(format!(
+            "bridge {bridge} would take the newest first: pause it, `seriatim bridge pause {bridge} {name}`, and resume it afterwards"
+        ));
+    }
+    still(store, &bridge.name, &[source.name()]).await?;
     let wrong = |fault: Fault| fault.to_string();
     let (mut link, keys) = (Link::open(url).await.map_err(wrong)?, Keys::of(bridge));
     let mut all = 0;

@@ -34,6 +34,9 @@ pub(super) struct Returned {
     pub(super) element: Vec<u8>,
 }
 
+/// A field of ours, which Sidekiq keeps: when a job was given back, in microseconds.
+const RETURNED_AT: &str = "seriatim_returned_at";
+
 impl Returned {
     /// `queue`: of jobs that name none. The error says why it cannot be given back.
     pub(super) fn of(job: &JobView, queue: &str, now: Timestamp) -> Result<Self, String> {
@@ -64,9 +67,10 @@ impl Returned {
         };
         fields.remove("enqueued_at");
         if place == Place::Queue {
-            // A bridge must not take it for what it moved before.
             set(&mut fields, "enqueued_at", time(now));
         }
+        // A bridge must not take it for what it moved before, wherever it goes.
+        set(&mut fields, RETURNED_AT, json!(now.as_micros()));
         if matches!(place, Place::Retry | Place::Dead) {
             let before = fields.get("retry_count").and_then(|raw| raw.get().parse().ok());
             let count = before.unwrap_or(-1_i64) + i64::from(job.retry_count.max(0)) + 1;

@@ -83,7 +83,7 @@ impl Look {
         } else {
             let mut script = TAKE_SET.prepare_invoke();
             script.key(keys.source(source)).key(keys.in_flight(source)).key(keys.sequence(source));
-            script.arg(here.as_micros() / 1_000).arg(mark).arg(&link.run);
+            script.arg(here.as_micros() / 1_000).arg(mark).arg(keys.run(source, &link.run));
             members.iter().for_each(|member| {
                 script.arg(member);
             });

@@ -67,6 +67,13 @@ impl Keys {
         self.ours("inflight", source)
     }
 
+    /// Of a job without an id the beginning of its name, on this start of the server: other sources, also those of other
+    /// bridges and namespaces, have another one.
+    pub(super) fn run(&self, source: &Source, run: &str) -> String {
+        let place = blake3::hash(self.in_flight(source).as_bytes()).to_hex();
+        format!("{run}-{}", &place[..16])
+    }
+
     /// A list: the job that ended the wait for one.
     pub(super) fn woken(&self, source: &Source) -> String {
         self.ours("woken", source)

@@ -120,8 +120,11 @@ impl BridgeArgs {
             Action::Return { name, source } => {
                 let config = self.common.store.config()?;
                 let bridge = configured(&config, name)?;
-                let moved =
-                    give_back(bridge, &url(bridge)?, source).await.map_err(Failure::failed)?;
+                let url = url(bridge)?;
+                let moved = async |store: seriatim::SharedStore| {
+                    give_back(&*store, bridge, &url, source).await.map_err(Failure::failed)
+                };
+                let moved = self.common.store.using(moved).await?;
                 self.counted(
                     &format!("{} went back to {source}", count(moved, "refused job")),
                     moved,

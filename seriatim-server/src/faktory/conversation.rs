@@ -355,12 +355,14 @@ impl Conversation {
         };
         let message = message.unwrap_or_default();
         let error = errtype.map_or_else(|| message.clone(), |kind| format!("{kind}: {message}"));
-        let outcome = match claim.retry {
-            0 => "cancel",
-            ..0 => "bury",
-            _ => "retry",
+        let result = match (claim.retry, claim.jobs) {
+            (0, 1) => json!({ "outcome": "cancel", "error": error }),
+            // Only it is forgotten: the other jobs of its turn come again.
+            (0, _) => json!({ "outcome": "release", "done": 1 }),
+            (..0, 1) => json!({ "outcome": "bury", "error": error }),
+            // A burial would take the others along.
+            _ => json!({ "outcome": "retry", "error": error }),
         };
-        let result = json!({ "outcome": outcome, "error": error });
         let stood = self.settle(&claim, result).await.map_err(|refusal| refusal.text)?;
         self.front.held.remove(&jid, &claim);
         if stood { Ok(reply::OK.to_owned()) } else { Err(format!("Job not found {jid}")) }

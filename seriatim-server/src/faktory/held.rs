@@ -28,6 +28,8 @@ pub(super) struct Worker {
 pub(super) struct Claim {
     pub(super) worker: Worker,
     pub(super) lane: String,
+    /// The job's id here, by which it is known as well.
+    id: String,
     pub(super) token: u64,
     pub(super) secret: String,
     /// Of its turn.
@@ -42,6 +44,7 @@ impl Claim {
     pub(super) fn new(worker: Worker, lane: Claimed, fetched: &Fetched) -> Self {
         Self {
             worker,
+            id: fetched.id.clone(),
             jobs: lane.jobs.len(),
             lane: lane.lane,
             token: lane.token,
@@ -86,8 +89,16 @@ impl Held {
         claims.insert(jid, claim);
     }
 
-    /// Adds a claim that was handed out elsewhere, unless a newer one of the job is known.
-    pub(super) fn learn(&self, jid: String, claim: Claim) {
+    /// Adds a claim that was handed out elsewhere, unless a newer one of the job is known: under the job's id here, as which
+    /// it was handed out if another one had its jid, and under the jid, unless that may be another job.
+    pub(super) fn learn(&self, jid: Option<String>, claim: &Claim) {
+        self.learn_as(claim.id.clone(), claim.clone());
+        if let Some(jid) = jid {
+            self.learn_as(jid, claim.clone());
+        }
+    }
+
+    fn learn_as(&self, jid: String, claim: Claim) {
         let mut claims = lock(&self.claims);
         let known =
             claims.get(&jid).filter(|known| known.token >= claim.token || known.lane != claim.lane);
@@ -104,16 +115,20 @@ impl Held {
     /// Forgets it, unless the id has another claim by now.
     pub(super) fn remove(&self, jid: &str, claim: &Claim) {
         let mut claims = lock(&self.claims);
-        if claims.get(jid).is_some_and(|held| held.lane == claim.lane && held.token == claim.token)
-        {
-            claims.remove(jid);
+        for name in [jid, &claim.id] {
+            let is_it = |held: &Claim| held.lane == claim.lane && held.token == claim.token;
+            if claims.get(name).is_some_and(is_it) {
+                claims.remove(name);
+            }
         }
     }
 
     /// Those that a heartbeat of the worker extends.
     pub(super) fn extended(&self, worker: &Worker) -> Vec<Claim> {
         let claims = lock(&self.claims);
-        claims.values().filter(|one| one.worker == *worker && one.is_extended()).cloned().collect()
+        let of_worker = claims.values().filter(|one| one.worker == *worker && one.is_extended());
+        let by_lane: HashMap<&str, &Claim> = of_worker.map(|one| (&*one.lane, one)).collect();
+        by_lane.into_values().cloned().collect()
     }
 
     pub(super) fn count(&self, worker: &Worker) -> usize {

@@ -148,6 +148,8 @@ pub(super) struct ClaimedJob {
 /// A job for a worker of Faktory.
 pub(super) struct Fetched {
     pub(super) jid: String,
+    /// Its id here.
+    pub(super) id: String,
     pub(super) retry: i32,
     pub(super) reserved_seconds: u64,
     pub(super) text: String,
@@ -198,6 +200,7 @@ impl Fetched {
         let seconds = known.reserve_for.unwrap_or(RESERVED_SECONDS);
         Some(Self {
             jid,
+            id: job.job_id.clone(),
             retry: known.retry.unwrap_or(RETRIES_DEFAULT),
             reserved_seconds: seconds.clamp(RESERVED_SECONDS_MIN, RESERVED_SECONDS_MAX),
             text: serde_json::to_string(&fields).ok()?,

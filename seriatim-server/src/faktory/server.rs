@@ -141,12 +141,19 @@ impl Front {
         }
         let began = Instant::now();
         let found = self.api.claims(visitor).await.map_err(|refusal| refusal.text)?;
+        let (mut claims, mut jids) = (Vec::new(), HashMap::<String, usize>::new());
         for (wid, lane) in found {
             let lane: Claimed = serde_json::from_str(&lane).map_err(|error| error.to_string())?;
             let worker = Worker { token: visitor.token.clone(), wid: wid.into() };
             if let Some(fetched) = Fetched::of(&lane, |_| false) {
-                self.held.learn(fetched.jid.clone(), Claim::new(worker, lane, &fetched));
+                *jids.entry(fetched.jid.clone()).or_default() += 1;
+                claims.push((fetched.jid.clone(), Claim::new(worker, lane, &fetched)));
             }
+        }
+        for (jid, claim) in claims {
+            // Which of several was handed out as this jid is not known: none is ended for another.
+            let is_one = jids.get(&jid) == Some(&1);
+            self.held.learn(is_one.then_some(jid), &claim);
         }
         looks.insert(visitor.token.clone(), began);
         Ok(())

@@ -1,7 +1,9 @@
 //! Copies of a file on other servers, by the program rsync: it goes on where it broke off, and compares checksums.
 
-use std::fs::File;
-use std::path::{Component, Path};
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Component, Path, PathBuf};
 
 use seriatim::Context;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
@@ -10,8 +12,10 @@ use super::files::Trouble;
 use super::{launch, on_file};
 use crate::config::Servers;
 
-/// What rsync calls the file that it gets as its stdin.
+/// The file that rsync gets as its stdin.
 const SOURCE: &str = "/proc/self/fd/0";
+/// What the other side may read as a pattern of names.
+const PATTERN: [char; 5] = ['*', '?', '[', ']', '\\'];
 /// Where the other side keeps what it has of a file, beside the copy.
 const PARTS: &str = "--partial-dir=.seriatim-part";
 /// After so many seconds of silence a connection counts as broken.
@@ -31,8 +35,12 @@ impl<'a> Remote<'a> {
         let (name, below) = target.to_str()?.split_once(':')?;
         let base = servers.folders.get(name)?;
         let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
-        if !Path::new(below).components().all(is_plain) || below.contains(char::is_control) {
-            let what = format!("{}: write {name}:FOLDER, without dots", target.display());
+        let is_odd = |letter: char| letter.is_control() || PATTERN.contains(&letter);
+        if !Path::new(below).components().all(is_plain) || below.contains(is_odd) {
+            let what = format!(
+                "{}: write {name}:FOLDER, without dots and none of * ? [ ] \\",
+                target.display()
+            );
             return Some(Err(Trouble::Bury(what)));
         }
         let folder = format!("{}/{below}", base.trim_end_matches('/'));
@@ -48,6 +56,8 @@ impl<'a> Remote<'a> {
         told: impl FnMut(f64),
     ) -> Result<(), Trouble> {
         let Servers { program, environment, .. } = self.servers;
+        let named = Named::new(name).map_err(|error| Trouble::at(name, error))?;
+        let source = named.path(name);
         let (rsync, options) =
             program.split_first().map_or(("rsync", &[][..]), |(first, rest)| (first, rest));
         let mut command = launch::command(rsync, environment);
@@ -55,16 +65,42 @@ impl<'a> Remote<'a> {
         // By checksum: an equal copy is left alone, whatever its time.
         command.args(["--checksum", "--copy-links", "--perms", "--chmod=u-s,g-s,o-t", "--fsync"]);
         command.args([PARTS, TIMEOUT, "--protect-args", "--info=progress2", "--no-human-readable"]);
-        command.arg("--").arg(SOURCE).arg(format!("{}/{}", self.folder, name.display()));
+        // The dot: a folder that is missing is not made.
+        command.arg("--").arg(&source).arg(format!("{}/.", self.folder));
         let hear = async move |stdout| percentages(stdout, told).await;
         let sent = on_file::run(command, (file, path), context, HINT, hear).await;
         sent.map_err(|trouble| match trouble {
             Trouble::Retry(error) => {
-                let error = error.replace(SOURCE, &path.display().to_string());
+                let error = error.replace(&*source.to_string_lossy(), &path.display().to_string());
                 Trouble::Retry(format!("{}: {error}", self.folder))
             }
             other => other,
         })
+    }
+}
+
+/// A link of the file's name to it, in a folder of its own, for as long as it is sent. To a server a name would be a pattern,
+/// and a folder of that name would take the file.
+struct Named(PathBuf);
+
+impl Named {
+    fn new(name: &Path) -> io::Result<Self> {
+        let folder = format!("seriatim-rsync-{:032x}", fastrand::u128(..));
+        let folder = std::env::temp_dir().join(folder);
+        DirBuilder::new().mode(0o700).create(&folder)?;
+        let named = Self(folder);
+        symlink(SOURCE, named.path(name))?;
+        Ok(named)
+    }
+
+    fn path(&self, name: &Path) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -113,7 +149,14 @@ mod tests {
         let folder = |target| of(target).map(|remote| remote.map(|remote| remote.folder).ok());
         assert_eq!(folder("archive:2026/11"), Some(Some("b.example:/srv/media/2026/11".into())));
         assert_eq!(folder("archive:"), Some(Some("b.example:/srv/media".into())));
-        for target in ["archive:/etc", "archive:../x", "archive:a/../../x", "archive:a\nb"] {
+        for target in [
+            "archive:/etc",
+            "archive:../x",
+            "archive:a/../../x",
+            "archive:a\nb",
+            "archive:w*",
+            "archive:a[1]",
+        ] {
             assert_eq!(folder(target), Some(None), "{target}");
         }
         assert_eq!(folder("other:x"), None);

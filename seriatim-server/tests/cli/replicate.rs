@@ -126,10 +126,11 @@ async fn n13_replicate_copies_to_another_server_goes_on_where_it_broke_off_and_s
     assert!(fs::read(server.folder().join("film.mp4")).unwrap() == film);
     assert!(fs::read(ready.site.path("here/film.mp4")).unwrap() == film);
     assert!(!parts.join("film.mp4").exists());
-    // It is sent without its name, which only the copy has.
     let log = server.received();
-    let sent: Vec<u64> =
-        log.lines().filter_map(|line| line.split_once("received 0: ")?.1.parse().ok()).collect();
+    let sent: Vec<u64> = log
+        .lines()
+        .filter_map(|line| line.split_once("received film.mp4: ")?.1.parse().ok())
+        .collect();
     assert_eq!(sent.len(), 1, "the equal copy was not sent again: {log}");
     assert!(sent[0] < 2_500_000, "only what was missing was sent: {log}");
 }
@@ -171,6 +172,22 @@ async fn n13_replicate_copies_through_a_remote_shell_and_pauses_without_rsync() 
     assert_eq!(job.state, JobState::Succeeded, "{job:?}");
     serving.stop();
     assert_eq!(ready.read("copies/a film's \"cut\" $HOME.mp4"), "a film");
+    // What looks like a pattern is a name.
+    ready.write("copies/movie1.mp4", "another film");
+    ready.write("movie[1].mp4", "a film");
+    let serving = ready.serve();
+    let order = json!({"source": "movie[1].mp4", "targets": ["archive:"]});
+    let job = ready.ends(ready.push("pattern", order).await).await;
+    assert_eq!(job.state, JobState::Succeeded, "{job:?}");
+    ready.write("copies/film.mp4/inside", "a folder");
+    ready.write("film.mp4", "a film");
+    let order = json!({"source": "film.mp4", "targets": ["archive:"]});
+    let taken = ready.push("folder", order).await;
+    eventually("it is refused", async || ready.job(taken).await.error.is_some()).await;
+    serving.stop();
+    assert_eq!(ready.read("copies/movie[1].mp4"), "a film");
+    assert_eq!(ready.read("copies/movie1.mp4"), "another film");
+    assert_eq!(ready.read("copies/film.mp4/inside"), "a folder");
     let worker = worker.replace("\"rsync\", ", "\"./no-rsync\", ");
     let ready = Ready::new("fifo", "", &worker).await;
     ready.write("film.mp4", "a film");

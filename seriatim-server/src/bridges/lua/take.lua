@@ -26,6 +26,8 @@ end
 local woken = gather(KEYS[2])
 local waiting = gather(KEYS[1])
 if #taken == 0 then return {'none', 0} end
+-- Begun anew, it begins behind what it ever was: numbers name jobs that have no id.
+if redis.call('EXISTS', KEYS[4]) == 0 then redis.call('SET', KEYS[4], string.format('%.0f', ARGV[4] * 1000)) end
 local first = redis.call('INCRBY', KEYS[4], #taken) - #taken + 1
 redis.call('HMSET', KEYS[3], 'batch', string.format('%.0f', first), 'at', ARGV[4], 'routes', ARGV[5], 'run', ARGV[6])
 for i = 1, #taken do

@@ -7,6 +7,8 @@ for i = 4, #ARGV do
   if score then taken[#taken + 1] = {score, ARGV[i]} end
 end
 if #taken == 0 then return {'none', 0} end
+-- Begun anew, it begins behind what it ever was: numbers name jobs that have no id.
+if redis.call('EXISTS', KEYS[3]) == 0 then redis.call('SET', KEYS[3], string.format('%.0f', ARGV[1] * 1000)) end
 local first = redis.call('INCRBY', KEYS[3], #taken) - #taken + 1
 redis.call('HMSET', KEYS[2], 'batch', string.format('%.0f', first), 'at', ARGV[1], 'routes', ARGV[2], 'run', ARGV[3])
 for i = 1, #taken do

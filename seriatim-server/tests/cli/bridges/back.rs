@@ -168,3 +168,29 @@ async fn b10_jobs_of_all_four_states_go_back_to_where_sidekiq_has_them() {
     let (done, told) = shop.run(&["export", "default", "--to", "sidekiq"]);
     assert!(!done && told.contains("nothing was given back: job"), "{told}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b10_an_export_that_redis_refuses_counts_nothing_as_given() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    shop.producer().does("bulk 30 3");
+    let node = shop.serve("node");
+    let waiting = async || {
+        let stats = store.stats(None).await.unwrap();
+        stats.iter().find(|stats| &*stats.queue == "critical").map_or(0, |stats| stats.jobs)
+    };
+    eventually("all came", async || waiting().await == 30).await;
+    node.stop();
+    assert!(shop.run(&["queues", "pause", "critical"]).0);
+    assert!(shop.run(&["bridge", "pause", "shop"]).0);
+    shop.redis.send(&["DEL", "queues"]).unwrap();
+    shop.redis.send(&["SET", "queues", "of another kind"]).unwrap();
+    for _ in 0..2 {
+        let (done, told) = shop.run(&["export", "critical", "--to", "sidekiq"]);
+        assert!(!done && told.contains("WRONGTYPE"), "{told}");
+    }
+    shop.redis.send(&["DEL", "queues"]).unwrap();
+    let (done, told) = shop.run(&["export", "critical", "--to", "sidekiq"]);
+    assert!(done && told.contains("30"), "{told}");
+    assert_eq!(numbers(&shop, "queue:critical"), (0..30).collect::<Vec<_>>());
+}

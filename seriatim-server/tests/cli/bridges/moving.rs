@@ -168,3 +168,22 @@ async fn b8_a_bridge_adds_a_few_milliseconds() {
     // A debug build on a busy machine; the figure is in docs/bridges.md.
     assert!(median < std::time::Duration::from_millis(50), "{median:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_without_an_id_of_two_queues_are_two_jobs_also_after_redis_was_emptied() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let node = shop.serve("node");
+    let jobs = async || {
+        let stats = store.stats(None).await.unwrap();
+        stats.iter().find(|stats| &*stats.queue == "mails").map_or(0, |stats| stats.jobs)
+    };
+    for round in 1..=2 {
+        for queue in ["queue:critical", "queue:default"] {
+            shop.redis.send(&["LPUSH", queue, r#"{"class":"A","args":[1]}"#]).unwrap();
+        }
+        eventually("both came", async || jobs().await == 2 * round).await;
+        shop.redis.send(&["FLUSHALL"]).unwrap();
+    }
+    node.stop();
+}

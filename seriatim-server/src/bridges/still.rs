@@ -1,0 +1,49 @@
+//! Waits until a paused bridge moves nothing any more: the node that leads it hears of a pause a little later.
+
+use seriatim::store::Store;
+use tokio::time::{Duration, Instant, sleep};
+
+use crate::app::bridges::{is_unattended, status};
+use crate::protocol::document::BridgeState;
+
+/// A node looks every 2 s, and may wait as long for a job.
+const WAIT_MAX: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Waits for these sources of a bridge. Otherwise which of them still moves, or has a batch in flight.
+pub(super) async fn still(
+    store: &dyn Store,
+    bridge: &str,
+    sources: &[String],
+) -> Result<(), String> {
+    let end = Instant::now() + WAIT_MAX;
+    for source in sources {
+        while let Some(why) = moves(store, bridge, source).await? {
+            if Instant::now() >= end {
+                return Err(format!("bridge {bridge}, {source}: {why}"));
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+    Ok(())
+}
+
+/// Why a source is not still, if it is not.
+pub(super) async fn moves(
+    store: &dyn Store,
+    bridge: &str,
+    source: &str,
+) -> Result<Option<&'static str>, String> {
+    let told = |error: seriatim::Error| error.to_string();
+    let now = store.now().await.map_err(told)?;
+    let Some(known) = status(store, bridge, source).await.map_err(told)? else { return Ok(None) };
+    Ok(match known.state {
+        _ if known.in_flight > 0 => {
+            Some("a batch is in flight: a node with this bridge must push it first")
+        }
+        BridgeState::Moving if !is_unattended(&known, now) => Some(
+            "its node has not heard of the pause yet, or ended without a word: repeat this in a minute",
+        ),
+        _ => None,
+    })
+}
