@@ -1,9 +1,13 @@
 //! Jobs of every version of Sidekiq, and what is none.
 #![allow(clippy::unwrap_used)]
 
-use seriatim::{Job, RunAt, Timestamp};
+use std::time::Duration;
+
+use seriatim::store::{JobQuery, JobState, Memory};
+use seriatim::{Client, Job, RunAt, SharedStore, Timestamp};
 
 use super::element::{Element, Retries};
+use super::returned::Returned;
 use super::route::{Reason, Refusal, Routes};
 use crate::config::BridgeConfig;
 
@@ -159,4 +163,21 @@ fn the_first_route_that_matches_class_and_queue_counts() {
     let queue =
         |class: &str| job(&routes, &format!(r#"{{"class":"{class}","args":[]}}"#)).unwrap().queue;
     assert_eq!((queue("OrderSync").as_str(), queue("Mail").as_str()), ("orders", "default"));
+}
+
+#[tokio::test]
+async fn a_job_that_is_given_back_twice_is_another_one_each_time_wherever_it_goes() {
+    let store: SharedStore = std::sync::Arc::new(Memory::new());
+    let now = Timestamp::of_this_machine();
+    let bytes = r#"{"args":[1],"class":"A","created_at":1.5,"jid":"a","queue":"q","retry":true}"#;
+    let payload: serde_json::Value = serde_json::from_str(bytes).unwrap();
+    for delay in [0, 3_600] {
+        let job = Job::new("q", &payload).unwrap().run_at(now + Duration::from_secs(delay));
+        Client::new(store.clone()).push(job).await.unwrap();
+    }
+    for job in store.jobs(JobQuery::new("q", JobState::Queued)).await.unwrap().rows {
+        let at = |seconds| Returned::of(&job, "q", now + Duration::from_secs(seconds)).unwrap();
+        assert_ne!(at(0).element, bytes.as_bytes());
+        assert_ne!(at(0).element, at(1).element, "{:?}", at(0).place);
+    }
 }

@@ -360,7 +360,7 @@ impl Conversation {
             // Only it is forgotten: the other jobs of its turn come again.
             (0, _) => json!({ "outcome": "release", "done": 1 }),
             (..0, 1) => json!({ "outcome": "bury", "error": error }),
-            // A burial would take the others along.
+            // A burial would take the others along; if it has no tries left, the engine buries it alone.
             _ => json!({ "outcome": "retry", "error": error }),
         };
         let stood = self.settle(&claim, result).await.map_err(|refusal| refusal.text)?;

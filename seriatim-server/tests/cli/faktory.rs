@@ -397,3 +397,52 @@ async fn b15_four_workers_do_each_job_once() {
     let all_done = async || plant.api.get("/api/v1/stats").done()["total"]["processed"] == JOBS;
     assert!(happens(all_done).await, "{:?}", plant.api.get("/api/v1/stats").done());
 }
+
+#[tokio::test]
+async fn b15_a_job_that_fails_ends_none_of_the_others_of_its_turn() {
+    let plant = Plant::new("");
+    let mut one = plant.client(Some("one"));
+    let of_key = |key: &str, jid: &str, retry: i32, score: u32| {
+        let custom = json!({ "seriatim": { "key": key, "score": score } });
+        job(jid, &json!({ "queue": "merged", "retry": retry, "custom": custom }))
+    };
+    for (key, first, retry) in [("forget", "jid-forgets1", 0), ("bury", "jid-buries01", -1)] {
+        one.push(&of_key(key, first, retry, 1));
+        one.push(&of_key(key, &format!("jid-{key}-2"), 25, 2));
+        one.push(&of_key(key, &format!("jid-{key}-3"), 25, 3));
+        assert_eq!(one.fetched("merged")["jid"], first);
+        assert_eq!(one.fail(first), "+OK");
+        // What was not to be tried again is gone.
+        for jid in ["jid-forget-2", "jid-forget-3"].iter().filter(|_| retry == 0) {
+            assert_eq!(one.fetched("merged")["jid"], **jid);
+            assert_eq!(one.ack(jid), "+OK");
+        }
+    }
+    // Of the other turn only the one that failed is dead.
+    assert_eq!(plant.jobs("merged", "queued").len(), 2);
+    let dead = plant.jobs("merged", "dead");
+    assert_eq!((dead.len(), &dead[0]["payload"]["jid"]), (1, &json!("jid-buries01")));
+    assert_eq!(plant.jobs("merged", "canceled").len(), 0);
+}
+
+#[tokio::test]
+async fn b15_of_two_jobs_with_one_id_none_is_ended_for_the_other_after_a_restart() {
+    let plant = Plant::new("");
+    let port = plant.port;
+    let mut one = plant.client(Some("one"));
+    for queue in ["default", "orders"] {
+        let custom = json!({ "seriatim": { "key": "k" } });
+        let custom = if queue == "orders" { custom } else { json!({}) };
+        one.push(&job("jid-of-both", &json!({ "queue": queue, "custom": custom })));
+    }
+    assert_eq!(one.fetched("default")["jid"], "jid-of-both");
+    let other = one.fetched("orders")["jid"].as_str().unwrap().to_owned();
+    assert_ne!(other, "jid-of-both");
+    let plant = Plant::of(plant.api.killed(), port);
+    let mut one = plant.client(Some("one"));
+    // Which of them it was is not known any more: it runs again.
+    assert_eq!(one.ack("jid-of-both"), "+OK");
+    assert_eq!(one.ack(&other), "+OK");
+    assert_eq!(plant.jobs("orders", "succeeded").len(), 1);
+    assert_eq!(plant.jobs("default", "succeeded").len(), 0);
+}
