@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
+use seriatim::Timestamp;
+
 use super::{CONFIG, Shop};
 use crate::site::eventually;
 
@@ -166,16 +168,21 @@ async fn jobs_in_doubt_or_of_other_routes_wait_for_a_decision_and_hold_their_que
     let (done, told) = shop.run(&["bridge", "decide", "shop", "critical", "--drop"]);
     assert!(!done && told.contains("nothing of \"critical\" is in doubt"), "{told}");
     assert!(!shop.run(&["bridge", "decide", "shop", "default"]).0);
-    assert!(shop.run(&["bridge", "decide", "shop", "default", "--again"]).0);
-    status("taken by other routes").await;
-    assert_eq!(shop.number(&["LLEN", "queue:default"]), 1);
-    shop.redis.send(&["HSET", in_flight, "at", "1000"]).unwrap();
     assert!(shop.run(&["bridge", "decide", "shop", "default", "--drop"]).0);
-    eventually("the new one moved", async || {
+    let mails = async |count: u64| {
         let stats = store.stats(None).await.unwrap();
-        stats.iter().any(|stats| &*stats.queue == "mails" && stats.jobs == 1)
-    })
-    .await;
+        stats.iter().any(|stats| &*stats.queue == "mails" && stats.jobs == count)
+    };
+    eventually("the new one moved", async || mails(1).await).await;
+    // Whoever decides to push again means the routes as they are.
+    let now = Timestamp::of_this_machine().as_micros() / 1_000;
+    leave(&now.to_string(), "of another configuration");
+    shop.redis.send(&["LPUSH", "queue:default", &element("newer")]).unwrap();
+    status("taken by other routes").await;
+    assert!(!shop.run(&["bridge", "decide", "shop", "default", "--again"]).0);
+    shop.redis.send(&["HSET", in_flight, "at", "1000"]).unwrap();
+    assert!(shop.run(&["bridge", "decide", "shop", "default", "--again"]).0);
+    eventually("both moved", async || mails(3).await).await;
     node.stop();
 }
 
