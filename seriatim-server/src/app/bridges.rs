@@ -8,11 +8,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use seriatim::limits::NAME_BYTES_MAX;
 use seriatim::names::did_you_mean;
-use seriatim::store::{Note, NoteQuery, Store};
+use seriatim::store::{Note, NoteQuery, Store, notes_of};
 use seriatim::{ErrorKind, Timestamp};
 
 use super::error::Error;
-use super::notes;
 use crate::protocol::document::{Bridge, BridgePause, BridgeSource, BridgeState, BridgeStatus};
 use crate::protocol::value::Time;
 
@@ -79,13 +78,13 @@ fn readable<'a, T: Deserialize<'a>>(note: &'a Note) -> Option<T> {
 pub(crate) async fn all(store: &dyn Store) -> seriatim::Result<Vec<Bridge>> {
     let now = store.now().await?;
     let mut all: BTreeMap<String, Bridge> = BTreeMap::new();
-    for note in &notes::all(store, STATUS).await? {
+    for note in &notes_of(store, STATUS).await? {
         let Some(Noted { bridge, status }) = readable(note) else { continue };
         if now.since(status.at.0) < FORGOTTEN_AFTER {
             one(&mut all, &bridge).sources.push(BridgeSource { paused: None, status });
         }
     }
-    for note in &notes::all(store, PAUSE).await? {
+    for note in &notes_of(store, PAUSE).await? {
         let Some(Paused { bridge, source, pause }) = readable(note) else { continue };
         let bridge = one(&mut all, &bridge);
         match source {
@@ -113,7 +112,7 @@ fn one<'a>(all: &'a mut BTreeMap<String, Bridge>, name: &str) -> &'a mut Bridge 
 /// What is paused of one bridge.
 pub(crate) async fn pauses(store: &dyn Store, bridge: &str) -> seriatim::Result<Pauses> {
     let mut pauses = Pauses::default();
-    for note in &notes::all(store, &format!("{PAUSE}{bridge}/")).await? {
+    for note in &notes_of(store, &format!("{PAUSE}{bridge}/")).await? {
         match readable(note) {
             Some(Paused { source: None, pause, .. }) => pauses.whole = Some(pause),
             Some(Paused { source: Some(source), pause, .. }) => {

@@ -11,7 +11,7 @@ use super::error::Error;
 
 /// Queues that are asked; each takes up to five calls.
 const QUEUES_ASKED_MAX: usize = 50;
-/// Lanes and jobs that are looked at for each of them, over all queues: somebody waits for the answer.
+/// Lanes and jobs that are looked at for each kind, over all queues: a person waits for the answer.
 const LOOKED_AT_MAX: usize = 1_000;
 /// What is shown of each kind, over all queues.
 const FOUND_MAX: usize = 20;

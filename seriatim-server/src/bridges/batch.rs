@@ -83,6 +83,10 @@ impl Batch {
         &self.id
     }
 
+    pub(super) fn taken_at(&self) -> Timestamp {
+        self.at
+    }
+
     /// Whether its queues may no longer know jobs of it that were pushed.
     pub(super) fn is_in_doubt(&self, now: Timestamp) -> bool {
         now.since(self.at) >= DOUBT_AFTER
@@ -99,7 +103,7 @@ impl Batch {
         // Without routes: a person has decided.
         if !self.routes.is_empty() && self.routes != mark {
             return Err(Fault::Foreign(format!(
-                "{} in flight, taken by other routes: start a node with the routes as they were, and change them while nothing is in flight (pause the bridge first)",
+                "{} in flight, taken by other routes: start a node with the routes as they were, or push them by those of now with `seriatim bridge decide … --again`; change routes while nothing is in flight (pause the bridge first)",
                 count(self.len() as u64, "job")
             )));
         }

@@ -1,7 +1,7 @@
 //! Moves the jobs of one source, on one node at a time.
 //!
 //! A step takes a batch (a script copies it into a hash, then cuts the source), pushes it, and then forgets it in the
-//! source. No step takes while a batch is in flight, so that whoever comes after a crash, or beside a leader that was
+//! source. No step takes while a batch is in flight, so that the next leader after a crash, or one beside a leader that was
 //! only slow, pushes the same batch first: what is in the store already is recognised by its idempotency key.
 
 use std::sync::Arc;
@@ -172,7 +172,7 @@ impl Mover {
         }
     }
 
-    /// Whether somebody paused it. Waits until that is known.
+    /// Whether it is paused. Waits until that is known.
     async fn is_paused(&self) -> bool {
         let mut pauses = self.bridge.pauses.clone();
         let known = pauses.wait_for(Option::is_some).await;

@@ -15,12 +15,12 @@ use crate::config::BridgeConfig;
 /// Elements that one step of the script moves.
 const STEP: u64 = 1_000;
 
-/// What becomes of a batch in doubt.
+/// What becomes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// It is pushed; what is here already and no longer known runs twice.
+    /// It is pushed by the routes as they are. If it is in doubt, what is here already and no longer known runs twice.
     Again,
-    /// It is forgotten; what is not here is lost.
+    /// If it is in doubt, it is forgotten; what is not here is lost.
     Drop,
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn give_back(
     }
 }
 
-/// Carries a decision out. How many jobs it concerned; `None` if nothing is in doubt.
+/// Carries a decision out. How many jobs it concerned; `None` if there is nothing to decide.
 pub(crate) async fn decide(
     bridge: &BridgeConfig,
     url: &str,
@@ -68,11 +68,13 @@ pub(crate) async fn decide(
     let (mut link, keys) = (Link::open(url).await.map_err(wrong)?, Keys::of(bridge));
     let now = Timestamp::of_this_machine();
     let batch = Batch::read(&mut link, &keys, &source).await.map_err(wrong)?;
-    let Some(batch) = batch.filter(|batch| batch.is_in_doubt(now)) else { return Ok(None) };
+    let may = |batch: &Batch| decision == Decision::Again || batch.is_in_doubt(now);
+    let Some(batch) = batch.filter(may) else { return Ok(None) };
     let mut script = DECIDE.prepare_invoke();
     script.key(keys.in_flight(&source)).arg(batch.id());
     script.arg(if decision == Decision::Drop { "drop" } else { "again" });
-    script.arg(now.as_micros() / 1_000);
+    let taken_at = if batch.is_in_doubt(now) { now } else { batch.taken_at() };
+    script.arg(taken_at.as_micros() / 1_000);
     let done: u64 = link.call(&script).await.map_err(wrong)?;
     Ok((done > 0).then_some(batch.len() as u64))
 }

@@ -142,9 +142,9 @@ impl BridgeArgs {
                 match decided.map_err(Failure::failed)? {
                     Some(jobs) => self.counted(&format!("{}: {done}", count(jobs, "job")), jobs),
                     None => {
-                        return Err(Failure::conflict(format!(
-                            "nothing of {source:?} is in doubt"
-                        )));
+                        let what =
+                            if decision == Decision::Drop { "in doubt" } else { "in flight" };
+                        return Err(Failure::conflict(format!("nothing of {source:?} is {what}")));
                     }
                 }
                 Ok(())

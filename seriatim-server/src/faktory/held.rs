@@ -1,6 +1,6 @@
 //! What workers of Faktory hold: they name a job by its id, the API by the claim.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -132,7 +132,10 @@ impl Held {
     }
 
     pub(super) fn count(&self, worker: &Worker) -> usize {
-        lock(&self.claims).values().filter(|claim| claim.worker == *worker).count()
+        let claims = lock(&self.claims);
+        let lanes =
+            claims.values().filter(|claim| claim.worker == *worker).map(|claim| &*claim.lane);
+        lanes.collect::<HashSet<_>>().len()
     }
 
     /// Forgets what the worker has lost.

@@ -8,7 +8,7 @@ use serde_json::value::{RawValue, to_raw_value};
 /// The queue of jobs and fetches that name none.
 pub(super) const QUEUE_DEFAULT: &str = "default";
 const RETRIES_DEFAULT: i32 = 25;
-/// How long a job may run, in seconds, if it says nothing.
+/// How long a job may run by default, in seconds.
 const RESERVED_SECONDS: u64 = 1_800;
 const RESERVED_SECONDS_MIN: u64 = 60;
 const RESERVED_SECONDS_MAX: u64 = 86_400;

@@ -13,7 +13,7 @@ use super::files::Trouble;
 use super::group::Group;
 use super::lines::{LOG_LINE_BYTES_MAX, Lines, Tail};
 
-/// Runs a program to its end. `hint` is told if it is not there; `hear` reads its output.
+/// Runs a program to its end. `hint` is added to the error if the program is missing; `hear` reads its output.
 pub(super) async fn run(
     mut command: Command,
     (file, path): (&File, &Path),

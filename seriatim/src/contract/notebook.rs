@@ -79,6 +79,25 @@ impl NoteQuery {
     }
 }
 
+/// All notes whose names begin with this, in as many reads as they need.
+///
+/// # Errors
+///
+/// Those of [`Notebook::read_notes`].
+pub async fn notes_of(store: &(impl Notebook + ?Sized), prefix: &str) -> Result<Vec<Note>> {
+    let (mut notes, mut query) = (Vec::new(), NoteQuery::of(prefix));
+    loop {
+        let page = store.read_notes(query.clone()).await?;
+        let is_full = page.len() >= NOTES_MAX;
+        notes.extend(page);
+        match notes.last() {
+            // No name has a space, so this is the place behind it.
+            Some(last) if is_full => query.from = format!("{} ", last.name),
+            _ => return Ok(notes),
+        }
+    }
+}
+
 /// Refuses notes that cannot be written.
 pub(crate) fn validate_notes(notes: &[Note]) -> Result<()> {
     if notes.len() > NOTES_MAX {

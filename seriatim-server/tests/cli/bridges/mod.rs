@@ -130,7 +130,7 @@ impl Shop {
     }
 }
 
-/// An application that pushes jobs when it is told to.
+/// An application that pushes jobs on request.
 struct Producer {
     _process: Serving,
     asks: ChildStdin,

@@ -10,13 +10,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{SchedulePause, ScheduleTick};
-use crate::contract::{Note, NoteQuery, Store};
+use crate::contract::{Note, NoteQuery, Store, notes_of};
 use crate::cron::{Cron, Missed};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::NodeId;
 use crate::model::job::{Job, JobOptions};
-use crate::model::limits::{NOTE_BYTES_MAX, NOTES_MAX};
+use crate::model::limits::NOTE_BYTES_MAX;
 use crate::model::payload::Payload;
 
 const ENTRY: &str = "cron/entry/";
@@ -222,37 +222,23 @@ async fn forget(store: &dyn Store, prefix: &str) -> Result<()> {
 /// All notes but those of payloads.
 pub(super) async fn read(store: &dyn Store) -> Result<Known> {
     let mut known = Known::default();
-    for note in all(store, ENTRY).await? {
+    for note in notes_of(store, ENTRY).await? {
         if let Some(held) = readable(&note) {
             known.definitions.insert(note.name[ENTRY.len()..].to_owned(), held);
         }
     }
-    for note in all(store, NODE).await? {
+    for note in notes_of(store, NODE).await? {
         if let Some(Marks { node, marks }) = readable(&note) {
             known.holders.entry(NodeId::from(node.as_str())).or_default().extend(marks);
         }
     }
-    for note in all(store, PAUSE).await? {
+    for note in notes_of(store, PAUSE).await? {
         known.pauses.extend(readable(&note).map(|Named { name, of }| (name, of)));
     }
-    for note in all(store, LAST).await? {
+    for note in notes_of(store, LAST).await? {
         known.ticks.extend(readable(&note).map(|Named { name, of }| (name, of)));
     }
     Ok(known)
-}
-
-async fn all(store: &dyn Store, prefix: &str) -> Result<Vec<Note>> {
-    let (mut notes, mut query) = (Vec::new(), NoteQuery::of(prefix));
-    loop {
-        let page = store.read_notes(query.clone()).await?;
-        let is_full = page.len() >= NOTES_MAX;
-        notes.extend(page);
-        match notes.last() {
-            // No name has a space, so this is the place behind it.
-            Some(last) if is_full => query.from = format!("{} ", last.name),
-            _ => return Ok(notes),
-        }
-    }
 }
 
 async fn one(store: &dyn Store, name: &str) -> Result<Option<Note>> {
