@@ -273,7 +273,7 @@ impl Mover {
                 bridge = bridge.name,
                 source,
                 jobs,
-                "jobs were refused; the first one {refusal}"
+                "jobs were refused; the first one: {refusal}"
             );
         }
         self.ledger.did(&done);

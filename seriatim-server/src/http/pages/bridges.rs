@@ -21,6 +21,8 @@ pub(super) struct SourceRow {
     pub(super) bridge: String,
     pub(super) source: String,
     pub(super) state: &'static str,
+    /// It neither moves jobs nor is paused by a person.
+    pub(super) is_wrong: bool,
     pub(super) why: String,
     pub(super) left: u64,
     pub(super) lag: String,
@@ -53,6 +55,7 @@ fn row(visit: &Visit, bridge: &Bridge, source: &BridgeSource, now: Timestamp) ->
         bridge: bridge.name.clone(),
         source: status.source.clone(),
         state: word,
+        is_wrong: !["moving", "pausing", "paused"].contains(&word),
         why: why.unwrap_or_default(),
         left: status.length,
         lag: length(std::time::Duration::try_from_secs_f64(status.lag).unwrap_or_default()),
