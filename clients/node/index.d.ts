@@ -135,6 +135,8 @@ export interface RemoteOptions {
   stopTimeout?: number;
   name?: string;
   groups?: string[];
+  /** The build that this worker runs: it gets jobs that ask for it too. */
+  build?: string;
 }
 
 /** Claims lanes over HTTP. Handlers share one thread: one that blocks it for `lease` loses its claims. */

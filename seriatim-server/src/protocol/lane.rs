@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use seriatim::{
     JobId,
-    store::{LaneId, Token, Turn, TurnJob},
+    store::{LaneId, Token, Turn, TurnJob, build_of},
 };
 
 use super::schema::Foreign;
@@ -46,6 +46,9 @@ pub(crate) struct LaneJob<'a> {
     /// As pushed
     #[serde(skip_serializing_if = "Option::is_none")]
     consumer_group: Option<&'a str>,
+    /// The build that it asks for
+    #[serde(skip_serializing_if = "Option::is_none")]
+    build: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     partition_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,11 +99,13 @@ impl<'a> LaneJob<'a> {
         traceparent: Option<&'a str>,
     ) -> Self {
         let options = job.options.as_deref();
+        let group = options.and_then(|options| options.consumer_group.as_deref());
         Self {
             job_id: job.id,
             score: job.score,
             payload,
-            consumer_group: options.and_then(|options| options.consumer_group.as_deref()),
+            consumer_group: group.filter(|group| build_of(group).is_none()),
+            build: group.and_then(build_of),
             partition_key: options.and_then(|options| options.partition_key.as_deref()),
             producer: options.and_then(|options| options.producer.as_deref()),
             traceparent,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::model::build::group_of_build;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
 use crate::model::limits::{
@@ -236,6 +237,13 @@ impl Job {
     pub fn consumer_group(mut self, group: impl Into<String>) -> Self {
         self.options.consumer_group = Some(group.into());
         self
+    }
+
+    /// Binds it to nodes that run this build of their program, in place of a group: see
+    /// [`EngineBuilder::build_of_program`](crate::EngineBuilder::build_of_program).
+    #[must_use]
+    pub fn build(self, build: impl AsRef<str>) -> Self {
+        self.consumer_group(group_of_build(build.as_ref()))
     }
 
     /// Its idempotency key, if that is unique in the whole store.

@@ -347,6 +347,9 @@ fn plan(
     for group in &node.groups {
         engine = engine.consumer_group(group.as_str());
     }
+    if let Some(build) = &node.build {
+        engine = engine.build_of_program(build);
+    }
     if let Some(scheduler) = node.scheduler {
         engine = engine.scheduler(scheduler);
     }
