@@ -84,6 +84,8 @@ export class Lane {
   attempt: number;
   retry_count: number;
   crashes: number;
+  max_retries: number;
+  first_attempt_at: string | null;
   /** In order. */
   jobs: LaneJob[];
   /** Aborted when all jobs are cancelled, the time is up, or the claim is lost. */

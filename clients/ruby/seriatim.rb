@@ -226,7 +226,7 @@ module Seriatim
 
     # `jobs` are in order, hashes with "job_id", "score" and "payload". `token` only grows for a key: send it with your
     # writes, so that the receiver can refuse stale ones.
-    %w[lane queue key token task attempt retry_count crashes jobs].each do |name|
+    %w[lane queue key token task attempt retry_count crashes max_retries first_attempt_at jobs].each do |name|
       define_method(name) { @document[name] }
     end
 

@@ -99,6 +99,7 @@ pub mod store {
     pub use crate::model::report::{StepRecord, TurnReport};
     pub use crate::model::settle::{
         Due, EndKind, Ending, Fate, Keep, Settlement, Verdict, backoff_of, plan, release,
+        retries_max,
     };
     pub use crate::model::turn::{Turn, TurnJob};
     pub use crate::stores::*;

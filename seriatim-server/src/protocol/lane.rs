@@ -4,11 +4,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use seriatim::{
-    JobId,
+    JobId, Timestamp,
     store::{LaneId, Token, Turn, TurnJob, build_of},
 };
 
 use super::schema::Foreign;
+use super::value::Time;
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Turn")]
@@ -32,6 +33,11 @@ pub(crate) struct Lane<'a> {
     crashes: u32,
     /// The number of this claim, from 1
     attempt: u32,
+    /// Retries after the first try
+    max_retries: u32,
+    /// When its first attempt began; null if that is not known any more
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    first_attempt_at: Option<Time>,
     task: Option<&'a str>,
     /// The jobs, in the order in which to run them
     jobs: Vec<LaneJob<'a>>,
@@ -58,6 +64,13 @@ pub(crate) struct LaneJob<'a> {
     traceparent: Option<&'a str>,
 }
 
+/// What a worker is told of a lane's tries that its turn does not say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tries {
+    pub(crate) max_retries: u32,
+    pub(crate) first_attempt_at: Option<Timestamp>,
+}
+
 /// The answer to a claim.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Claimed<'a> {
@@ -75,6 +88,7 @@ impl<'a> Lane<'a> {
     pub(crate) fn new(
         turn: &'a Turn,
         secret: Option<String>,
+        tries: Tries,
         jobs: impl Iterator<Item = LaneJob<'a>>,
     ) -> Self {
         Self {
@@ -86,6 +100,8 @@ impl<'a> Lane<'a> {
             retry_count: turn.retry_count,
             crashes: turn.crashes,
             attempt: turn.attempt(),
+            max_retries: tries.max_retries,
+            first_attempt_at: tries.first_attempt_at.map(Time),
             task: turn.task().map(|task| &**task),
             jobs: jobs.collect(),
         }
