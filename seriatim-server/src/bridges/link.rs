@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, FromRedisValue, Script, ScriptInvocation};
+use redis::{Cmd, FromRedisValue, Pipeline, Script, ScriptInvocation};
 use seriatim::store::Redis;
 
 use super::fault::Fault;
@@ -19,6 +19,13 @@ pub(super) static GIVE_BACK: Code =
     LazyLock::new(|| Script::new(include_str!("lua/give_back.lua")));
 pub(super) static EXPORT: Code = LazyLock::new(|| Script::new(include_str!("lua/export.lua")));
 pub(super) static DECIDE: Code = LazyLock::new(|| Script::new(include_str!("lua/decide.lua")));
+
+pub(super) static TAKE_IDS: Code = LazyLock::new(|| Script::new(include_str!("lua/take_ids.lua")));
+pub(super) static READ_IDS: Code = LazyLock::new(|| Script::new(include_str!("lua/read_ids.lua")));
+pub(super) static SETTLE_IDS: Code =
+    LazyLock::new(|| Script::new(include_str!("lua/settle_ids.lua")));
+pub(super) static GIVE_BACK_IDS: Code =
+    LazyLock::new(|| Script::new(include_str!("lua/give_back_ids.lua")));
 
 pub(super) struct Link {
     connection: MultiplexedConnection,
@@ -37,6 +44,14 @@ impl Link {
 
     pub(super) async fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Fault> {
         Ok(command.query_async(&mut self.connection).await?)
+    }
+
+    /// The answers of several commands.
+    pub(super) async fn ask_all<T: FromRedisValue>(
+        &mut self,
+        commands: &Pipeline,
+    ) -> Result<T, Fault> {
+        Ok(commands.query_async(&mut self.connection).await?)
     }
 
     pub(super) async fn call<T: FromRedisValue>(

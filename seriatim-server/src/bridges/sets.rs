@@ -4,11 +4,12 @@ use seriatim::Timestamp;
 use seriatim::limits::TURN_BYTES_MAX;
 use tokio::time::{Duration, Instant};
 
-use super::batch::{ByQueue, of_set};
+use super::batch::of_set;
 use super::consumers;
 use super::element::Element;
 use super::fault::Fault;
 use super::link::{Link, TAKE_SET};
+use super::route::ByQueue;
 use super::source::{Keys, Source};
 use crate::config::Sets;
 

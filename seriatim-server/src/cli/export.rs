@@ -35,6 +35,10 @@ impl Export {
         let System::Sidekiq = self.to;
         let config = self.common.store.config()?;
         let bridge = self.bridge(&config)?;
+        if bridge.lowkiq().is_some() {
+            let name = &bridge.name;
+            return Err(Failure::usage(format!("bridge {name:?} is one to Lowkiq: nothing can be given back there; name one to Sidekiq with --bridge")));
+        }
         let url = url(bridge)?;
         let done = async |store: seriatim::SharedStore| {
             let (queue, to) = (self.queue.as_str().into(), self.named.clone());

@@ -9,7 +9,7 @@ use super::{CONFIG, Shop};
 use crate::site::eventually;
 
 /// Commands that Redis carries out, until a mark is echoed.
-fn monitored(shop: &Shop, body: impl FnOnce()) -> Vec<String> {
+pub(super) fn monitored(shop: &Shop, body: impl FnOnce()) -> Vec<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", shop.redis.port())).unwrap();
     stream.write_all(b"MONITOR\r\n").unwrap();
     let mut lines = BufReader::new(stream).lines().map(Result::unwrap);

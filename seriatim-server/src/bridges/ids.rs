@@ -1,0 +1,134 @@
+//! The ids of a queue of Lowkiq: taken as its own server takes them, all payloads of an id at once.
+
+use seriatim::Timestamp;
+use seriatim::limits::{PUSH_JOBS_MAX, TURN_BYTES_MAX};
+use tokio::time::Duration;
+
+use super::fault::Fault;
+use super::link::{Link, READ_IDS, TAKE_IDS};
+use super::source::{Keys, Source};
+use crate::base::text::count;
+
+/// Ids that one step looks at.
+const LOOK_IDS_MAX: usize = 500;
+/// Payloads of a batch, and the bytes at which it ends early; and those of one id, all of which move at once.
+const BATCH_PAYLOADS_MAX: usize = 500;
+const BATCH_BYTES_MAX: usize = TURN_BYTES_MAX;
+const ID_PAYLOADS_MAX: usize = PUSH_JOBS_MAX;
+const ID_BYTES_MAX: usize = 32 << 20;
+/// How often an empty queue is looked at: nothing in Lowkiq's Redis can be waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Most such looks of a bridge in a second, over all its queues.
+const LOOKS_MAX: u32 = 200;
+
+/// How long to wait after a look at an empty queue, if the bridge has so many.
+pub(super) fn rest(queues: usize) -> Duration {
+    let queues = u32::try_from(queues).unwrap_or(u32::MAX);
+    LOOK_EVERY.max(Duration::from_secs(1) * queues / LOOKS_MAX)
+}
+
+/// The shard of an id.
+pub(super) fn shard(id: &[u8], shards: u32) -> u32 {
+    crc32fast::hash(id) % shards.max(1)
+}
+
+/// Ids of a queue from a place on, the earliest due first.
+pub(super) async fn page(
+    link: &mut Link,
+    (keys, source): (&Keys, &Source),
+    from: u64,
+    most: usize,
+) -> Result<Vec<(Vec<u8>, f64)>, Fault> {
+    let mut command = redis::cmd("ZRANGE");
+    command.arg(keys.source(source)).arg(from).arg(from + most as u64 - 1).arg("WITHSCORES");
+    link.ask(&command).await
+}
+
+/// Takes a batch: `none` if there is nothing, `held` if one is in flight, `taken` with its payloads.
+pub(super) async fn take(
+    link: &mut Link,
+    (keys, source): (&Keys, &Source),
+    (queue, shards): (&str, u32),
+    mark: &str,
+) -> Result<(String, u64), Fault> {
+    let ids = page(link, (keys, source), 0, LOOK_IDS_MAX).await?;
+    if ids.is_empty() {
+        return Ok(("none".to_owned(), 0));
+    }
+    let mut script = TAKE_IDS.prepare_invoke();
+    script.key(keys.in_flight(source)).key(keys.sequence(source));
+    script.arg(keys.lowkiq(queue)).arg(&keys.bridge);
+    script.arg(BATCH_PAYLOADS_MAX).arg(BATCH_BYTES_MAX).arg(ID_PAYLOADS_MAX).arg(ID_BYTES_MAX);
+    script.arg(Timestamp::of_this_machine().as_micros() / 1_000).arg(mark);
+    script.arg(keys.run(source, &link.run));
+    for (id, _) in &ids {
+        script.arg(shard(id, shards)).arg(id);
+    }
+    let (word, number, about): (String, u64, Vec<u8>) = link.call(&script).await?;
+    let about = String::from_utf8_lossy(&about);
+    match &*word {
+        "busy" => Err(Fault::Held(busy(&about))),
+        "shards" => Err(Fault::Held(misplaced(&about, shards))),
+        "empty" => Err(Fault::Held(format!(
+            "id {about:?} has no payload, so that Lowkiq itself would end with an error: remove it from {} and the other sets of this queue",
+            keys.source(source)
+        ))),
+        "large" => Err(Fault::Held(format!(
+            "id {about:?} has {}, of {ID_PAYLOADS_MAX} and {ID_BYTES_MAX} bytes at most: let Lowkiq work on it first",
+            count(number, "payload")
+        ))),
+        _ => Ok((word, number)),
+    }
+}
+
+/// The fields of the batch in flight with its payloads. What Lowkiq took back is not in it.
+pub(super) async fn in_flight(
+    link: &mut Link,
+    (keys, source): (&Keys, &Source),
+    queue: &str,
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Fault> {
+    let mut script = READ_IDS.prepare_invoke();
+    script.key(keys.in_flight(source)).arg(keys.lowkiq(queue)).arg(&keys.bridge);
+    let mut fields: Vec<(Vec<u8>, Vec<u8>)> = link.call(&script).await?;
+    if let [(word, about)] = fields.as_slice()
+        && word == b"busy"
+    {
+        return Err(Fault::Held(busy(&String::from_utf8_lossy(about))));
+    }
+    if let Some((_, ids)) = fields.pop_if(|(name, _)| name == b"back")
+        && ids != b"0"
+    {
+        let (bridge, ids) = (&keys.bridge, String::from_utf8_lossy(&ids));
+        tracing::warn!(
+            bridge,
+            queue,
+            "a server of Lowkiq began and took {ids} of the ids in flight back: what of them is here already runs twice"
+        );
+    }
+    Ok(fields)
+}
+
+/// The first shard that somebody works on who is not this bridge.
+pub(super) async fn others(
+    link: &mut Link,
+    keys: &Keys,
+    queue: &str,
+) -> Result<Option<String>, Fault> {
+    let lengths = keys.lowkiq(queue) + "processing_length_by_shard";
+    let shards: Vec<(String, String)> = link.ask(redis::cmd("HGETALL").arg(lengths)).await?;
+    let ours = format!(" seriatim {} ", keys.bridge);
+    let other = shards.into_iter().find(|(_, owner)| !owner.contains(&ours));
+    Ok(other.map(|(shard, _)| busy(&shard)))
+}
+
+fn busy(shard: &str) -> String {
+    format!(
+        "ids of shard {shard} are with a server of Lowkiq, which works on this queue or died: a bridge and Lowkiq never share a queue; stop it by TERM, after a death start it once more before, so that it puts back what it had"
+    )
+}
+
+pub(super) fn misplaced(id: &str, shards: u32) -> String {
+    format!(
+        "id {id:?} is not in the shard where it is with `shards_count` {shards}: write that of the module"
+    )
+}

@@ -1,0 +1,106 @@
+//! Looks at a queue of Lowkiq as its bridge would, and writes nothing.
+
+use redis::Pipeline;
+use seriatim::Timestamp;
+
+use super::batch::Batch;
+use super::fault::Fault;
+use super::ids;
+use super::link::Link;
+use super::member::Member;
+use super::report::SourceReport;
+use super::route::{ByQueue, Routes};
+use super::source::{Keys, Source};
+use crate::base::text::count;
+
+/// Most ids that are read, from the earliest due on, and of one page; most payloads of one id.
+const READ_MAX: u64 = 100_000;
+const PAGE: usize = 50;
+const PAYLOADS_MAX: i64 = 10_000;
+
+/// Looks at one queue, with what stays there in `notes`.
+pub(super) async fn survey(
+    link: &mut Link,
+    (keys, source): (&Keys, &Source),
+    routes: &ByQueue,
+    notes: &mut Vec<String>,
+) -> Result<SourceReport, Fault> {
+    let mut report = SourceReport { source: source.name(), ..SourceReport::default() };
+    let Source::Ids { queue, shards } = source else { return Ok(report) };
+    let Some(routes) = routes.get(queue) else { return Ok(report) };
+    report.length = link.ask(redis::cmd("ZCARD").arg(keys.source(source))).await?;
+    report.rejected = link.ask(redis::cmd("LLEN").arg(keys.rejected(source))).await?;
+    report.held = ids::others(link, keys, queue).await?;
+    match Batch::read(link, keys, source).await {
+        Ok(batch) => report.in_flight = batch.map_or(0, |batch| batch.len() as u64),
+        Err(Fault::Held(why)) => report.held = Some(why),
+        Err(fault) => return Err(fault),
+    }
+    while report.read < report.length.min(READ_MAX) {
+        let page = ids::page(link, (keys, source), report.read, PAGE).await?;
+        if page.is_empty() {
+            break;
+        }
+        look(link, keys, (queue, *shards), &page, routes, &mut report).await?;
+    }
+    let prefix = keys.lowkiq(queue);
+    let mut command = redis::cmd("ZCARD");
+    command.arg(format!("{prefix}morgue:all_ids_scored_by_updated_at"));
+    let dead: u64 = link.ask(&command).await?;
+    let mut command = redis::cmd("ZCOUNT");
+    command.arg(format!("{prefix}all_ids_scored_by_retry_count")).arg(0).arg("+inf");
+    let failed: u64 = link.ask(&command).await?;
+    for (ids, what) in [
+        (dead, "in its morgue: they stay there, a bridge does not move dead jobs"),
+        (failed, "that failed: they move, and here their tries begin anew"),
+    ] {
+        if ids > 0 {
+            notes.push(format!("{queue}: {} {what}", count(ids, "id")));
+        }
+    }
+    Ok(report)
+}
+
+/// Looks at a page of ids.
+async fn look(
+    link: &mut Link,
+    keys: &Keys,
+    (queue, shards): (&str, u32),
+    page: &[(Vec<u8>, f64)],
+    routes: &Routes,
+    report: &mut SourceReport,
+) -> Result<(), Fault> {
+    let prefix = keys.lowkiq(queue);
+    let (mut places, mut payloads) = (Pipeline::new(), Pipeline::new());
+    for (id, _) in page {
+        let shard = ids::shard(id, shards);
+        places.cmd("ZSCORE").arg(format!("{prefix}ids_scored_by_perform_in:{shard}")).arg(id);
+        let key = [format!("{prefix}payloads:").as_bytes(), id].concat();
+        payloads.cmd("ZRANGE").arg(key).arg(0).arg(PAYLOADS_MAX - 1).arg("WITHSCORES");
+    }
+    let places: Vec<Option<f64>> = link.ask_all(&places).await?;
+    let payloads: Vec<Vec<(Vec<u8>, f64)>> = link.ask_all(&payloads).await?;
+    let now = Timestamp::of_this_machine().as_secs_f64();
+    for (((id, perform_in), place), payloads) in page.iter().zip(places).zip(payloads) {
+        report.read += 1;
+        report.ours += 1;
+        report.age = Some(report.age.unwrap_or(0.0).max(now - perform_in));
+        if place.is_none() {
+            let id = String::from_utf8_lossy(id);
+            report.held.get_or_insert_with(|| ids::misplaced(&id, shards));
+        }
+        let class = report.classes.entry(queue.to_owned()).or_default();
+        for (payload, score) in &payloads {
+            class.jobs += 1;
+            let member = Member { perform_in: *perform_in, score: *score, id, payload };
+            match member.job(routes, "-".to_owned()) {
+                Ok(job) => {
+                    class.with_key += 1;
+                    class.queue = Some(job.queue);
+                }
+                Err(refusal) => class.refuse(&refusal),
+            }
+        }
+    }
+    Ok(())
+}
