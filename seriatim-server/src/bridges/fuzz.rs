@@ -53,8 +53,8 @@ fn whatever_is_in_redis_is_a_job_or_refused_with_a_reason() {
 #[test]
 fn whatever_marshal_wrote_becomes_json_or_is_refused_with_a_reason() {
     let (mut read, mut refused) = (0, 0);
-    Surface::made("marshal", |line| vec![bytes(line)]).inputs(20_000).attack(|input| {
-        match to_json(input) {
+    Surface::made("marshal", |line| vec![bytes(line)]).inputs(20_000).attack(
+        |input| match to_json(input) {
             Ok(json) => {
                 read += 1;
                 assert!(json.len() <= seriatim::limits::PAYLOAD_BYTES_MAX);
@@ -65,8 +65,8 @@ fn whatever_marshal_wrote_becomes_json_or_is_refused_with_a_reason() {
                 refused += 1;
                 check_message(&why);
             }
-        }
-    });
+        },
+    );
     assert!(read > 100 && refused > 100, "{read} {refused}");
 }
 

@@ -176,7 +176,8 @@ impl<'a> Reader<'a> {
         let begun = self.begin();
         let text = ascii(self.chunk()?)?;
         let number: Option<f64> = text.parse().ok().filter(|number: &f64| number.is_finite());
-        let number = number.ok_or_else(|| format!("has {}, which is no number of JSON", shown(text)))?;
+        let number =
+            number.ok_or_else(|| format!("has {}, which is no number of JSON", shown(text)))?;
         self.json.push_str(&serde_json::Value::from(number).to_string());
         self.end(&begun);
         Ok(())
@@ -250,10 +251,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A list or map: an object, inside of which others are.
-    fn nested(
-        &mut self,
-        read: impl FnOnce(&mut Self) -> Result<(), String>,
-    ) -> Result<(), String> {
+    fn nested(&mut self, read: impl FnOnce(&mut Self) -> Result<(), String>) -> Result<(), String> {
         if self.depth == DEPTH_MAX {
             return Err(format!("is nested more than {DEPTH_MAX} deep"));
         }
@@ -349,7 +347,10 @@ impl<'a> Reader<'a> {
         let what = match tag {
             b'o' | b'u' | b'U' | b'S' | b'e' | b'C' => {
                 let class = self.symbol().unwrap_or_default();
-                return format!("has an object of class {}: only plain data is read", shown(&class));
+                return format!(
+                    "has an object of class {}: only plain data is read",
+                    shown(&class)
+                );
             }
             b'/' => "a regular expression",
             b'c' | b'm' | b'M' => "a class",

@@ -124,7 +124,9 @@ fn a_signature_is_about_key_queue_id_and_payload() {
     ] {
         assert_ne!(first, other);
     }
-    let plain = |bytes: &[u8]| Form::Plain.payload("q", "1", bytes).map(|payload| payload.as_bytes().to_vec());
+    let plain = |bytes: &[u8]| {
+        Form::Plain.payload("q", "1", bytes).map(|payload| payload.as_bytes().to_vec())
+    };
     assert_eq!(plain(b"\x04\x08i\x06").unwrap(), b"1");
     assert_eq!(plain(b"{\"a\": 1}").unwrap(), b"{\"a\": 1}");
     assert!(plain(b"{\"a\": ").unwrap_err().contains("is neither Marshal's nor JSON"));

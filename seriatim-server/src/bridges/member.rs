@@ -18,7 +18,8 @@ impl<'a> Member<'a> {
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut parts = bytes.splitn(NUMBERS + 1, |byte| *byte == b' ');
         let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<f64>().ok();
-        let (_shard, perform_in, _retry_count, score) = (number()?, number()?, number()?, number()?);
+        let (_shard, perform_in, _retry_count, score) =
+            (number()?, number()?, number()?, number()?);
         let length = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
         let (id, payload) = parts.next()?.split_at_checked(length)?;
         Some(Self { perform_in, score, id, payload })

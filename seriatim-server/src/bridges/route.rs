@@ -88,7 +88,8 @@ impl Routes {
     pub(super) fn new(bridge: &BridgeConfig, from: &str, form: Option<Form>) -> Self {
         let routes = bridge.routes_of(from);
         // Texts and numbers only: writing them cannot fail.
-        let text = serde_json::to_vec(&(&routes, form.as_ref().map(Form::name))).unwrap_or_default();
+        let text =
+            serde_json::to_vec(&(&routes, form.as_ref().map(Form::name))).unwrap_or_default();
         let mark = blake3::hash(&text).to_hex()[..16].to_owned();
         Self { from: from.to_owned(), in_order: routes, form, mark }
     }

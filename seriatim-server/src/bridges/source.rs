@@ -11,7 +11,10 @@ pub(super) enum Source {
     /// Shared by all queues.
     Set(&'static str),
     /// A queue of Lowkiq: ids in shards, each with payloads.
-    Ids { queue: String, shards: u32 },
+    Ids {
+        queue: String,
+        shards: u32,
+    },
 }
 
 impl Source {

@@ -37,7 +37,9 @@ impl Export {
         let bridge = self.bridge(&config)?;
         if bridge.lowkiq().is_some() {
             let name = &bridge.name;
-            return Err(Failure::usage(format!("bridge {name:?} is one to Lowkiq: nothing can be given back there; name one to Sidekiq with --bridge")));
+            return Err(Failure::usage(format!(
+                "bridge {name:?} is one to Lowkiq: nothing can be given back there; name one to Sidekiq with --bridge"
+            )));
         }
         let url = url(bridge)?;
         let done = async |store: seriatim::SharedStore| {

@@ -330,8 +330,8 @@ pub(super) fn check_all(
             if other.name == bridge.name {
                 return Err(wrong(format!("`name`: bridges[{j}] has it too")));
             }
-            let is_same_place =
-                (other.kind, &other.url_env, &other.namespace) == (bridge.kind, &bridge.url_env, &bridge.namespace);
+            let is_same_place = (other.kind, &other.url_env, &other.namespace)
+                == (bridge.kind, &bridge.url_env, &bridge.namespace);
             let both = bridge.queues.iter().find(|queue| other.queues.contains(queue));
             if let Some(queue) = both.filter(|_| is_same_place) {
                 return Err(wrong(format!("`queues`: bridges[{j}] takes {queue:?} too")));

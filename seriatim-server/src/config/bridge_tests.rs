@@ -117,8 +117,14 @@ fn b_a_bridge_to_lowkiq_names_its_shards_and_what_becomes_of_payloads() {
         (format!("shards_count = {{ Sync = 5 }}\n{key}"), "no queue of this bridge is \"Sync\""),
         (format!("shards_count = {{}}\n{key}"), "says nothing of queue \"Shop::Sync\""),
         ("shards_count = 5".to_owned(), "`mac_key_env` names the variable"),
-        ("shards_count = 5\nmac_key_env = \"a-secret\"".to_owned(), "`mac_key_env` names the variable"),
-        ("shards_count = 5\nmac_key_env = \"SERIATIM_K\"".to_owned(), "are reserved for Seriatim's"),
+        (
+            "shards_count = 5\nmac_key_env = \"a-secret\"".to_owned(),
+            "`mac_key_env` names the variable",
+        ),
+        (
+            "shards_count = 5\nmac_key_env = \"SERIATIM_K\"".to_owned(),
+            "are reserved for Seriatim's",
+        ),
         (format!("shards_count = 5\npayloads = \"plain\"\n{key}"), "contradicts payloads"),
         (format!("shards_count = 5\npayloads = \"json\"\n{key}"), "write \"marshal\", \"plain\""),
         (format!("shards_count = 5\nsets = \"all\"\n{key}"), "`sets` is for kind = \"sidekiq\""),
@@ -132,5 +138,8 @@ fn b_a_bridge_to_lowkiq_names_its_shards_and_what_becomes_of_payloads() {
         assert!(!told.contains("a-secret"), "{told}");
     }
     let told = config("parallel", &format!("shards_count = 5\n{key}")).unwrap_err();
-    assert!(told.contains("ids of Lowkiq are keys, and queue \"Shop::Sync\" is parallel"), "{told}");
+    assert!(
+        told.contains("ids of Lowkiq are keys, and queue \"Shop::Sync\" is parallel"),
+        "{told}"
+    );
 }

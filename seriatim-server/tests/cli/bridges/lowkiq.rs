@@ -82,9 +82,9 @@ impl Works {
                 let all = all.clone();
                 async move {
                     for lane in batch.lanes() {
-                        let jobs = lane
-                            .jobs()
-                            .map(|(job, payload)| (lane.key().to_owned(), payload.clone(), job.score));
+                        let jobs = lane.jobs().map(|(job, payload)| {
+                            (lane.key().to_owned(), payload.clone(), job.score)
+                        });
                         all.lock().unwrap().extend(jobs);
                     }
                     Ok::<(), Failure>(())
@@ -330,6 +330,33 @@ async fn what_a_dead_bridge_held_is_pushed_by_the_next_one_or_taken_back_by_lowk
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_batch_beside_which_lowkiq_works_waits_until_it_has_ended() {
+    let shop = Shop::new(&plain());
+    let store = shop.site.store().await;
+    let mut lowkiq = shop.lowkiq();
+    leave(&shop, &mut lowkiq);
+    // It began to work on another id of the shard: the number is its own now.
+    let lengths = key("processing_length_by_shard");
+    let shard = shop.texts(&["HKEYS", &lengths]).remove(0);
+    let with = key(&format!("processing:ids_with_perform_in:{shard}"));
+    shop.redis.send(&["HSET", &lengths, &shard, "1"]).unwrap();
+    shop.redis.send(&["HSET", &with, "another", "1"]).unwrap();
+    let node = shop.serve("node");
+    shop.is_held_by("are with a server of Lowkiq").await;
+    assert_eq!(shop.number(&["EXISTS", IN_FLIGHT]), 1);
+    // It ends, which deletes the whole hash; payloads of ids that are not its own stay.
+    shop.redis
+        .send(&["DEL", &with, &key(&format!("processing:ids_with_retry_count:{shard}"))])
+        .unwrap();
+    shop.redis.send(&["HDEL", &lengths, &shard]).unwrap();
+    let works = Works::on(&store);
+    works.have_got(2).await;
+    eventually("nothing is left", async || shop.is_clean()).await;
+    node.stop();
+    assert_eq!(works.end().await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn ids_in_doubt_wait_for_a_decision_and_are_forgotten_as_lowkiq_forgets_them() {
     let shop = Shop::new(&plain());
     let store = shop.site.store().await;
@@ -372,8 +399,8 @@ async fn b16_a_check_of_lowkiq_tells_what_would_move_and_what_stays() {
         assert!(told.contains(part), "{part}: {told}");
     }
     let reads = [
-        "INFO", "HGETALL", "LLEN", "ZCARD", "ZCOUNT", "ZRANGE", "ZSCORE", "CLIENT", "SELECT", "HELLO",
-        "ECHO", "EVAL", "EVALSHA", "SCRIPT",
+        "INFO", "HGETALL", "LLEN", "ZCARD", "ZCOUNT", "ZRANGE", "ZSCORE", "CLIENT", "SELECT",
+        "HELLO", "ECHO", "EVAL", "EVALSHA", "SCRIPT",
     ];
     for line in &seen {
         let command = line.split('"').nth(1).unwrap().to_uppercase();
@@ -387,7 +414,8 @@ async fn an_id_that_is_due_later_moves_at_once_and_keeps_its_time() {
     let store = shop.site.store().await;
     let mut lowkiq = shop.lowkiq();
     lowkiq.does("later 3600 far");
-    let answer = shop.texts(&["ZRANGE", &key("all_ids_scored_by_perfrom_in"), "0", "-1", "WITHSCORES"]);
+    let answer =
+        shop.texts(&["ZRANGE", &key("all_ids_scored_by_perfrom_in"), "0", "-1", "WITHSCORES"]);
     let due: f64 = answer[1].parse().unwrap();
     let node = shop.serve("node");
     eventually("it left Lowkiq", async || shop.waiting() == 0 && shop.is_clean()).await;
