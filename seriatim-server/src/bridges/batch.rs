@@ -8,7 +8,7 @@ use seriatim::{ErrorKind, Job, RunAt, Timestamp};
 use super::element::Element;
 use super::fault::Fault;
 use super::ids;
-use super::link::{Link, SETTLE, SETTLE_IDS};
+use super::link::{Call, Link, SETTLE, SETTLE_IDS};
 use super::member::Member;
 use super::route::{ByQueue, Reason, Refusal};
 use super::source::{Keys, Source};
@@ -159,10 +159,10 @@ impl Batch {
         refused: &[&[u8]],
     ) -> Result<bool, Fault> {
         let code = if matches!(source, Source::Ids { .. }) { &SETTLE_IDS } else { &SETTLE };
-        let mut script = code.prepare_invoke();
+        let mut script = Call::of(code);
         script.key(keys.in_flight(source)).key(keys.rejected(source)).arg(&self.id);
         match source {
-            Source::Ids { queue, .. } => script.arg(keys.lowkiq(queue)).arg(&keys.bridge),
+            Source::Ids { queue, .. } => script.prefix(keys.lowkiq(queue)).arg(&keys.bridge),
             _ => script.arg(source.kind()),
         };
         for value in refused {

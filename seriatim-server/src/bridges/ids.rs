@@ -5,7 +5,7 @@ use seriatim::limits::{PUSH_JOBS_MAX, TURN_BYTES_MAX};
 use tokio::time::Duration;
 
 use super::fault::Fault;
-use super::link::{Link, READ_IDS, TAKE_IDS};
+use super::link::{Call, Link, READ_IDS, TAKE_IDS};
 use super::source::{Keys, Source};
 use crate::base::text::count;
 
@@ -55,9 +55,9 @@ pub(super) async fn take(
     if ids.is_empty() {
         return Ok(("none".to_owned(), 0));
     }
-    let mut script = TAKE_IDS.prepare_invoke();
+    let mut script = Call::of(&TAKE_IDS);
     script.key(keys.in_flight(source)).key(keys.sequence(source));
-    script.arg(keys.lowkiq(queue)).arg(&keys.bridge);
+    script.prefix(keys.lowkiq(queue)).arg(&keys.bridge);
     script.arg(BATCH_PAYLOADS_MAX).arg(BATCH_BYTES_MAX).arg(ID_PAYLOADS_MAX).arg(ID_BYTES_MAX);
     script.arg(Timestamp::of_this_machine().as_micros() / 1_000).arg(mark);
     script.arg(keys.run(source, &link.run));
@@ -87,8 +87,8 @@ pub(super) async fn in_flight(
     (keys, source): (&Keys, &Source),
     queue: &str,
 ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Fault> {
-    let mut script = READ_IDS.prepare_invoke();
-    script.key(keys.in_flight(source)).arg(keys.lowkiq(queue)).arg(&keys.bridge);
+    let mut script = Call::of(&READ_IDS);
+    script.key(keys.in_flight(source)).prefix(keys.lowkiq(queue)).arg(&keys.bridge);
     let mut fields: Vec<(Vec<u8>, Vec<u8>)> = link.call(&script).await?;
     if let [(word, about)] = fields.as_slice()
         && word == b"busy"

@@ -17,7 +17,7 @@ use super::element::Element;
 use super::fault::Fault;
 use super::ids;
 use super::ledger::Ledger;
-use super::link::{Link, TAKE, UNWAKE};
+use super::link::{Call, Link, TAKE, UNWAKE};
 use super::route::ByQueue;
 use super::sets::{Found, Look};
 use super::source::{Keys, Source};
@@ -200,7 +200,7 @@ impl Mover {
     async fn unwake(&mut self, link: &mut Link) -> Result<(), Fault> {
         let keys = &self.bridge.keys;
         if std::mem::take(&mut self.is_woken) && matches!(self.source, Source::Queue(_)) {
-            let mut script = UNWAKE.prepare_invoke();
+            let mut script = Call::of(&UNWAKE);
             script.key(keys.source(&self.source)).key(keys.woken(&self.source));
             link.call::<i64>(&script).await?;
         }
@@ -222,7 +222,11 @@ impl Mover {
                     Found::Taken(taken) => ("taken".to_owned(), taken),
                     Found::Held => ("held".to_owned(), 0),
                     Found::Over { ours, refused, rests } => {
-                        (self.ledger.status.length, self.ledger.status.rejected) = (ours, refused);
+                        // Most stay in their set; those that the store refused are beside it.
+                        let kept = redis::Cmd::zcard(bridge.keys.rejected(&self.source));
+                        let kept: u64 = link.ask(&kept).await?;
+                        self.ledger.status.length = ours;
+                        self.ledger.status.rejected = refused + kept;
                         self.ledger.becomes(BridgeState::Moving, None);
                         self.rest(rests.min(LEAD_EVERY)).await;
                         return Ok(());
@@ -252,7 +256,7 @@ impl Mover {
     async fn take(&self, link: &mut Link, queue: &str) -> Result<(String, u64), Fault> {
         let (bridge, source) = (&self.bridge, &self.source);
         let keys = &bridge.keys;
-        let mut script = TAKE.prepare_invoke();
+        let mut script = Call::of(&TAKE);
         script.key(keys.source(source)).key(keys.woken(source)).key(keys.in_flight(source));
         script.key(keys.sequence(source)).key(keys.theirs("paused"));
         script.arg(queue).arg(BATCH_JOBS_MAX).arg(BATCH_BYTES_MAX);

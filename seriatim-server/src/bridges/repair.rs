@@ -6,7 +6,7 @@ use seriatim::store::Store;
 
 use super::batch::Batch;
 use super::fault::Fault;
-use super::link::{DECIDE, GIVE_BACK, GIVE_BACK_IDS, Link};
+use super::link::{Call, DECIDE, GIVE_BACK, GIVE_BACK_IDS, Link};
 use super::source::{Keys, Source};
 use super::still::{moves, still};
 use crate::app::bridges::pauses;
@@ -47,12 +47,12 @@ pub(crate) async fn give_back(
     loop {
         let moved: u64 = match &source {
             Source::Ids { queue, .. } => {
-                let mut script = GIVE_BACK_IDS.prepare_invoke();
-                script.key(keys.rejected(&source)).arg(keys.lowkiq(queue)).arg(STEP);
+                let mut script = Call::of(&GIVE_BACK_IDS);
+                script.key(keys.rejected(&source)).prefix(keys.lowkiq(queue)).arg(STEP);
                 link.call(&script).await.map_err(wrong)?
             }
             _ => {
-                let mut script = GIVE_BACK.prepare_invoke();
+                let mut script = Call::of(&GIVE_BACK);
                 script.key(keys.source(&source)).key(keys.rejected(&source));
                 script.arg(source.kind()).arg(STEP);
                 link.call(&script).await.map_err(wrong)?
@@ -83,7 +83,7 @@ pub(crate) async fn decide(
         let done = batch.settle(&mut link, (&keys, &source), &[]).await.map_err(wrong)?;
         return Ok(done.then_some(batch.len() as u64));
     }
-    let mut script = DECIDE.prepare_invoke();
+    let mut script = Call::of(&DECIDE);
     script.key(keys.in_flight(&source)).arg(batch.id());
     let taken_at = if batch.is_in_doubt(now) { now } else { batch.taken_at() };
     script.arg(taken_at.as_micros() / 1_000);

@@ -209,9 +209,12 @@ impl BridgeConfig {
     /// Refuses what cannot work, whatever the queues of the store are.
     fn check(&self, tokens: &[&str]) -> Result<(), String> {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
-        if self.name.is_empty() || self.name.len() > NAME_MAX || !self.name.bytes().all(plain) {
+        // As a part of a URL these vanish.
+        let is_step = matches!(self.name.as_str(), "." | "..");
+        let is_plain = !self.name.is_empty() && self.name.bytes().all(plain) && !is_step;
+        if !is_plain || self.name.len() > NAME_MAX {
             return Err(format!(
-                "`name` must be 1 to {NAME_MAX} of the characters A-Z a-z 0-9 _ - ."
+                "`name` must be 1 to {NAME_MAX} of the characters A-Z a-z 0-9 _ - . and not . or .."
             ));
         }
         if !is_variable(&self.url_env) {

@@ -54,6 +54,7 @@ fn b_a_mistake_in_a_bridge_is_refused_with_its_place_and_the_choices() {
         ("queues = [\"defualt\"]".to_owned(), "did you mean \"default\"?"),
         ("url_env = \"redis://:secret@host\"".to_owned(), "`url_env` names the variable"),
         ("name = \"a b\"".to_owned(), "`name` must be 1 to 64"),
+        ("name = \"..\"".to_owned(), "and not . or .."),
         (route("clas = \"A\""), "unknown key `clas` (did you mean `class`?)"),
         (route("queue = \"order\""), "no [queues] entry is called \"order\""),
         (route("queue = \"seriatim.exhausted\""), "are reserved"),
