@@ -283,6 +283,8 @@ async fn b1_a_bridge_to_lowkiq_that_is_killed_again_and_again_loses_nothing_and_
     let all = rounds() * 1_000;
     works.have_got(all as usize).await;
     eventually("nothing is left", async || shop.waiting() == 0 && shop.is_clean()).await;
+    // Before that it does not stop well.
+    shop.site.said(&format!("node-{}", rounds()), "serving", &store).await;
     node.stop();
     let number = |got: Got| {
         let (id, number): (String, u64) = serde_json::from_value(got.1).unwrap();
