@@ -69,6 +69,9 @@ pub(super) async fn take(
     match &*word {
         "busy" => Err(Fault::Held(busy(&about))),
         "shards" => Err(Fault::Held(misplaced(&about, shards))),
+        "left" => Err(Fault::Held(format!(
+            "id {about:?} is also with a server of Lowkiq, or was left by one (keys processing:… of shard {number}): stop it by TERM, after a death start it once more before, so that it puts back what it had; what is there even then, delete"
+        ))),
         "empty" => Err(Fault::Held(format!(
             "id {about:?} has no payload, so that Lowkiq itself would end with an error: remove it from {} and the other sets of this queue",
             keys.source(source)

@@ -10,12 +10,25 @@ if redis.call('EXISTS', KEYS[1]) == 1 then return {'held', 0, ''} end
 local busy = redis.call('HKEYS', lengths)
 if #busy > 0 then return {'busy', #busy, busy[1]} end
 
+-- Whether something is in the way of this id. It also reads all that is written below: a key of another type ends the script
+-- before its first write.
+local function is_in_the_way(shard, id)
+  redis.call('HEXISTS', prefix .. 'errors', id)
+  redis.call('ZSCORE', prefix .. 'all_ids_scored_by_retry_count', id)
+  redis.call('ZSCORE', prefix .. 'all_ids_lex', id)
+  for _, of in ipairs({'ids_with_perform_in:', 'ids_with_retry_count:', 'errors:'}) do
+    if redis.call('HLEN', prefix .. 'processing:' .. of .. shard) > 0 then return true end
+  end
+  return redis.call('EXISTS', prefix .. 'processing:payloads:' .. id) == 1
+end
+
 local most, room = tonumber(ARGV[3]), tonumber(ARGV[4])
 local taken, payloads, wrong = {}, 0, nil
 for i = 10, #ARGV, 2 do
   local shard, id = ARGV[i], ARGV[i + 1]
   if redis.call('ZSCORE', prefix .. 'all_ids_scored_by_perfrom_in', id) then
     if not redis.call('ZSCORE', prefix .. 'ids_scored_by_perform_in:' .. shard, id) then return {'shards', 0, id} end
+    if is_in_the_way(shard, id) then return {'left', shard, id} end
     -- What is too many stops the look before it is read.
     local count = redis.call('ZCARD', prefix .. 'payloads:' .. id)
     if count == 0 then wrong = wrong or {'empty', 0, id}

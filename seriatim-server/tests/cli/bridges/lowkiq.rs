@@ -439,6 +439,13 @@ async fn an_id_that_cannot_move_as_a_whole_holds_its_queue_and_is_named() {
     shop.redis.send(&["DEL", &key("payloads:id-0")]).unwrap();
     shop.is_held_by("id \"id-0\" has no payload").await;
     assert_eq!(shop.waiting(), 1);
+    let left = key("processing:payloads:id-0");
+    shop.redis.send(&["ZADD", &left, "1", "of a server that died"]).unwrap();
+    shop.is_held_by("id \"id-0\" is also with a server of Lowkiq").await;
+    shop.redis.send(&["SET", &key("errors"), "of another type"]).unwrap();
+    let said = "look at the types of seriatim:shop:inflight:queue:Shop::Sync, seriatim:shop:sequence:queue:Shop::Sync, lowkiq:A:v1:Shop::Sync:*";
+    shop.is_held_by(said).await;
+    assert_eq!((shop.waiting(), shop.number(&["EXISTS", IN_FLIGHT])), (1, 0));
     node.stop();
     drop(store);
 }
