@@ -21,6 +21,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Most such looks of a bridge in a second, over all its queues.
 const LOOKS_MAX: u32 = 200;
 
+/// Between the number of ids in a shard, which Lowkiq reads, and the bridge with its batch.
+const MARK: &str = " seriatim ";
+
 /// How long to wait after a look at an empty queue, if the bridge has so many.
 pub(super) fn rest(queues: usize) -> Duration {
     let queues = u32::try_from(queues).unwrap_or(u32::MAX);
@@ -67,7 +70,7 @@ pub(super) async fn take(
     let (word, number, about): (String, u64, Vec<u8>) = link.call(&script).await?;
     let about = String::from_utf8_lossy(&about);
     match &*word {
-        "busy" => Err(Fault::Held(busy(&about))),
+        "busy" => Err(Fault::Held(busy(&number.to_string(), &about))),
         "shards" => Err(Fault::Held(misplaced(&about, shards))),
         "left" => Err(Fault::Held(format!(
             "id {about:?} is also with a server of Lowkiq, or was left by one (keys processing:… of shard {number}): stop it by TERM, after a death start it once more before, so that it puts back what it had; what is there even then, delete"
@@ -93,10 +96,11 @@ pub(super) async fn in_flight(
     let mut script = Call::of(&READ_IDS);
     script.key(keys.in_flight(source)).prefix(keys.lowkiq(queue)).arg(&keys.bridge);
     let mut fields: Vec<(Vec<u8>, Vec<u8>)> = link.call(&script).await?;
-    if let [(word, about)] = fields.as_slice()
+    if let [(word, shard), (_, owner)] = fields.as_slice()
         && word == b"busy"
     {
-        return Err(Fault::Held(busy(&String::from_utf8_lossy(about))));
+        let text = String::from_utf8_lossy;
+        return Err(Fault::Held(busy(&text(shard), &text(owner))));
     }
     if let Some((_, ids)) = fields.pop_if(|(name, _)| name == b"back")
         && ids != b"0"
@@ -119,12 +123,19 @@ pub(super) async fn others(
 ) -> Result<Option<String>, Fault> {
     let lengths = keys.lowkiq(queue) + "processing_length_by_shard";
     let shards: Vec<(String, String)> = link.ask(redis::cmd("HGETALL").arg(lengths)).await?;
-    let ours = format!(" seriatim {} ", keys.bridge);
+    let ours = format!("{MARK}{} ", keys.bridge);
     let other = shards.into_iter().find(|(_, owner)| !owner.contains(&ours));
-    Ok(other.map(|(shard, _)| busy(&shard)))
+    Ok(other.map(|(shard, owner)| busy(&shard, &owner)))
 }
 
-fn busy(shard: &str) -> String {
+/// `owner`: what says whose the shard is.
+fn busy(shard: &str, owner: &str) -> String {
+    let bridge = owner.split_once(MARK).and_then(|(_, batch)| batch.rsplit_once(' '));
+    if let Some((bridge, _)) = bridge {
+        return format!(
+            "ids of shard {shard} are in flight of bridge {bridge:?}: let it push them; if it is gone, start a server of Lowkiq once, which puts them back, and stop it by TERM"
+        );
+    }
     format!(
         "ids of shard {shard} are with a server of Lowkiq, which works on this queue or died: a bridge and Lowkiq never share a queue; stop it by TERM, after a death start it once more before, so that it puts back what it had"
     )

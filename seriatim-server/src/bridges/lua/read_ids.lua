@@ -23,7 +23,7 @@ for field, value in pairs(of) do
     if redis.call('EXISTS', payloads) == 0 then
       back = back + 1
     elseif not is_ours and perform_in then
-      return {'busy', shard}
+      return {'busy', shard, 'owner', owner or ''}
     else
       local all = redis.call('ZRANGE', payloads, 0, count - 1, 'WITHSCORES')
       for j = 1, #all, 2 do

@@ -8,7 +8,7 @@ local prefix, name = ARGV[1], ARGV[2]
 local lengths = prefix .. 'processing_length_by_shard'
 if redis.call('EXISTS', KEYS[1]) == 1 then return {'held', 0, ''} end
 local busy = redis.call('HKEYS', lengths)
-if #busy > 0 then return {'busy', #busy, busy[1]} end
+if #busy > 0 then return {'busy', busy[1], redis.call('HGET', lengths, busy[1])} end
 
 -- Whether something is in the way of this id. It also reads all that is written below: a key of another type ends the script
 -- before its first write.
