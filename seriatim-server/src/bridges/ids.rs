@@ -14,7 +14,7 @@ const LOOK_IDS_MAX: usize = 500;
 /// Payloads of a batch, and the bytes at which it ends early; and those of one id, all of which move at once.
 const BATCH_PAYLOADS_MAX: usize = 500;
 const BATCH_BYTES_MAX: usize = TURN_BYTES_MAX;
-const ID_PAYLOADS_MAX: usize = PUSH_JOBS_MAX;
+pub(super) const ID_PAYLOADS_MAX: usize = PUSH_JOBS_MAX;
 const ID_BYTES_MAX: usize = 32 << 20;
 /// How often an empty queue is looked at: nothing in Lowkiq's Redis can be waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -75,14 +75,7 @@ pub(super) async fn take(
         "left" => Err(Fault::Held(format!(
             "id {about:?} is also with a server of Lowkiq, or was left by one (keys processing:… of shard {number}): stop it by TERM, after a death start it once more before, so that it puts back what it had; what is there even then, delete"
         ))),
-        "empty" => Err(Fault::Held(format!(
-            "id {about:?} has no payload, so that Lowkiq itself would end with an error: remove it from {} and the other sets of this queue",
-            keys.source(source)
-        ))),
-        "large" => Err(Fault::Held(format!(
-            "id {about:?} has {}, of {ID_PAYLOADS_MAX} and {ID_BYTES_MAX} bytes at most: let Lowkiq work on it first",
-            count(number, "payload")
-        ))),
+        "whole" => Err(Fault::Held(not_whole(&about, number))),
         _ => Ok((word, number)),
     }
 }
@@ -139,6 +132,19 @@ fn busy(shard: &str, owner: &str) -> String {
     format!(
         "ids of shard {shard} are with a server of Lowkiq, which works on this queue or died: a bridge and Lowkiq never share a queue; stop it by TERM, after a death start it once more before, so that it puts back what it had"
     )
+}
+
+/// Why an id with so many payloads cannot move.
+pub(super) fn not_whole(id: &str, payloads: u64) -> String {
+    match payloads {
+        0 => format!(
+            "id {id:?} has no payload, so that Lowkiq itself would end with an error: remove it from the sets of this queue"
+        ),
+        _ => format!(
+            "id {id:?} has {}, of {ID_PAYLOADS_MAX} and {ID_BYTES_MAX} bytes at most: let Lowkiq work on it first",
+            count(payloads, "payload")
+        ),
+    }
 }
 
 pub(super) fn misplaced(id: &str, shards: u32) -> String {

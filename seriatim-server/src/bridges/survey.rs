@@ -13,10 +13,9 @@ use super::route::{ByQueue, Routes};
 use super::source::{Keys, Source};
 use crate::base::text::count;
 
-/// Most ids that are read, from the earliest due on, and of one page; most payloads of one id.
+/// Most payloads after which no more ids are read, from the earliest due on; ids and payloads of one page.
 const READ_MAX: u64 = 100_000;
-const PAGE: usize = 50;
-const PAYLOADS_MAX: i64 = 10_000;
+const PAGE: usize = 500;
 
 /// Looks at one queue, with what stays there in `notes`.
 pub(super) async fn survey(
@@ -36,7 +35,8 @@ pub(super) async fn survey(
         Err(Fault::Held(why)) => report.held = Some(why),
         Err(fault) => return Err(fault),
     }
-    while report.read < report.length.min(READ_MAX) {
+    let jobs = |report: &SourceReport| report.classes.values().map(|class| class.jobs).sum::<u64>();
+    while report.read < report.length && jobs(&report) < READ_MAX {
         let page = ids::page(link, (keys, source), report.read, PAGE).await?;
         if page.is_empty() {
             break;
@@ -71,34 +71,43 @@ async fn look(
     report: &mut SourceReport,
 ) -> Result<(), Fault> {
     let prefix = keys.lowkiq(queue);
-    let (mut places, mut payloads) = (Pipeline::new(), Pipeline::new());
+    let payloads_of = |id: &[u8]| [format!("{prefix}payloads:").as_bytes(), id].concat();
+    let (mut places, mut counts) = (Pipeline::new(), Pipeline::new());
     for (id, _) in page {
         let shard = ids::shard(id, shards);
         places.cmd("ZSCORE").arg(format!("{prefix}ids_scored_by_perform_in:{shard}")).arg(id);
-        let key = [format!("{prefix}payloads:").as_bytes(), id].concat();
-        payloads.cmd("ZRANGE").arg(key).arg(0).arg(PAYLOADS_MAX - 1).arg("WITHSCORES");
+        counts.cmd("ZCARD").arg(payloads_of(id));
     }
     let places: Vec<Option<f64>> = link.ask_all(&places).await?;
-    let payloads: Vec<Vec<(Vec<u8>, f64)>> = link.ask_all(&payloads).await?;
+    let counts: Vec<u64> = link.ask_all(&counts).await?;
     let now = Timestamp::of_this_machine().as_secs_f64();
-    for (((id, perform_in), place), payloads) in page.iter().zip(places).zip(payloads) {
+    for (((id, perform_in), place), payloads) in page.iter().zip(places).zip(counts) {
         report.read += 1;
         report.ours += 1;
         report.age = Some(report.age.unwrap_or(0.0).max(now - perform_in));
+        let shown = || String::from_utf8_lossy(id);
         if place.is_none() {
-            let id = String::from_utf8_lossy(id);
-            report.held.get_or_insert_with(|| ids::misplaced(&id, shards));
+            report.held.get_or_insert_with(|| ids::misplaced(&shown(), shards));
+        }
+        if payloads == 0 || payloads > ids::ID_PAYLOADS_MAX as u64 {
+            report.held.get_or_insert_with(|| ids::not_whole(&shown(), payloads));
+            continue;
         }
         let class = report.classes.entry(queue.to_owned()).or_default();
-        for (payload, score) in &payloads {
-            class.jobs += 1;
-            let member = Member { perform_in: *perform_in, score: *score, id, payload };
-            match member.job(routes, "-".to_owned()) {
-                Ok(job) => {
-                    class.with_key += 1;
-                    class.queue = Some(job.queue);
+        for from in (0..payloads).step_by(PAGE) {
+            let mut command = redis::cmd("ZRANGE");
+            command.arg(payloads_of(id)).arg(from).arg(from + PAGE as u64 - 1).arg("WITHSCORES");
+            let some: Vec<(Vec<u8>, f64)> = link.ask(&command).await?;
+            for (payload, score) in &some {
+                class.jobs += 1;
+                let member = Member { perform_in: *perform_in, score: *score, id, payload };
+                match member.job(routes, "-".to_owned()) {
+                    Ok(job) => {
+                        class.with_key += 1;
+                        class.queue = Some(job.queue);
+                    }
+                    Err(refusal) => class.refuse(&refusal),
                 }
-                Err(refusal) => class.refuse(&refusal),
             }
         }
     }

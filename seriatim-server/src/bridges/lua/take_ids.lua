@@ -31,12 +31,11 @@ for i = 10, #ARGV, 2 do
     if is_in_the_way(shard, id) then return {'left', shard, id} end
     -- What is too many stops the look before it is read.
     local count = redis.call('ZCARD', prefix .. 'payloads:' .. id)
-    if count == 0 then wrong = wrong or {'empty', 0, id}
-    elseif count > tonumber(ARGV[5]) then wrong = wrong or {'large', count, id}
+    if count == 0 or count > tonumber(ARGV[5]) then wrong = wrong or {'whole', count, id}
     elseif not wrong and room > 0 and (#taken == 0 or payloads + count <= most) then
       local bytes = 0
       for _, payload in ipairs(redis.call('ZRANGE', prefix .. 'payloads:' .. id, 0, -1)) do bytes = bytes + #payload end
-      if bytes > tonumber(ARGV[6]) then wrong = {'large', count, id}
+      if bytes > tonumber(ARGV[6]) then wrong = {'whole', count, id}
       elseif #taken == 0 or bytes <= room then
         payloads = payloads + count
         taken[#taken + 1] = {shard, id, count}

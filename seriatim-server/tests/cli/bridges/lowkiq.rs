@@ -467,6 +467,8 @@ async fn an_id_that_cannot_move_as_a_whole_holds_its_queue_and_is_named() {
     let store = shop.site.store().await;
     let mut lowkiq = shop.lowkiq();
     lowkiq.does("push 1 10001");
+    let (is_ready, told) = shop.run(&["bridge", "check"]);
+    assert!(!is_ready && told.contains("id \"id-0\" has 10001 payloads"), "{told}");
     let node = shop.serve("node");
     shop.is_held_by("id \"id-0\" has 10001 payloads").await;
     shop.redis.send(&["DEL", &key("payloads:id-0")]).unwrap();
