@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use seriatim::limits::{PUSH_BYTES_MAX, PUSH_JOBS_MAX};
 use seriatim::store::{Push, PushStatus, Store};
 use seriatim::{ErrorKind, Job, RunAt, Timestamp};
 
@@ -129,18 +130,19 @@ impl Batch {
             }
         }
         while !jobs.is_empty() {
-            let request =
-                Push { now: None, jobs: jobs.iter().map(|(job, _)| job.clone()).collect() };
-            match store.push(request).await {
+            let most = fitting(jobs.iter().map(|(job, _)| job));
+            let some = jobs.iter().take(most).map(|(job, _)| job.clone()).collect();
+            match store.push(Push { now: None, jobs: some }).await {
                 Ok(pushed) => {
                     let known = pushed.iter().filter(|one| one.status == PushStatus::Duplicate);
-                    done.duplicates = known.count() as u64;
-                    done.pushed = pushed.len() as u64 - done.duplicates;
-                    break;
+                    let known = known.count() as u64;
+                    done.duplicates += known;
+                    done.pushed += pushed.len() as u64 - known;
+                    jobs.drain(..most);
                 }
                 Err(error) => {
                     // None was pushed, because of one of them.
-                    let place = refused_place(&error).filter(|place| *place < jobs.len());
+                    let place = refused_place(&error).filter(|place| *place < most);
                     let Some(place) = place else { return Err(error.into()) };
                     done.refused.push(Reason::Job.because(error.to_string()));
                     back.push(jobs.remove(place).1);
@@ -226,6 +228,17 @@ fn scored(value: &[u8]) -> (&[u8], &[u8]) {
         Some(place) => (&value[..place], &value[place + 1..]),
         None => (b"0", value),
     }
+}
+
+/// How many of these one push takes: as JSON, payloads of Lowkiq may be several times as long as they were.
+fn fitting<'a>(jobs: impl Iterator<Item = &'a Job>) -> usize {
+    let mut bytes = 0;
+    let fits = jobs.take(PUSH_JOBS_MAX).take_while(|job| {
+        bytes += job.payload.as_bytes().len();
+        bytes <= PUSH_BYTES_MAX
+    });
+    // A job alone always fits.
+    fits.count().max(1)
 }
 
 /// The job of a push that the store refuses.

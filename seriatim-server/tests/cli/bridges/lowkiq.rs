@@ -462,6 +462,19 @@ async fn b8_a_bridge_to_lowkiq_adds_no_more_than_the_pause_between_two_looks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn payloads_of_an_id_that_are_long_as_json_move_in_several_pushes() {
+    let shop = Shop::new(&plain());
+    let store = shop.site.store().await;
+    // 20 MiB there, 120 MiB as JSON.
+    shop.lowkiq().does("long 30");
+    let node = shop.serve("node");
+    eventually("all left Lowkiq", async || shop.waiting() == 0 && shop.is_clean()).await;
+    node.stop();
+    let stats = store.stats(None).await.unwrap();
+    assert_eq!(stats.iter().map(|stats| stats.jobs).sum::<u64>(), 30);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_id_that_cannot_move_as_a_whole_holds_its_queue_and_is_named() {
     let shop = Shop::new(&plain());
     let store = shop.site.store().await;
