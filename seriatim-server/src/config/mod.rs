@@ -13,6 +13,7 @@ mod faktory;
 mod fuzz;
 mod length;
 mod log;
+mod lowkiq;
 mod payloads;
 mod periodic;
 #[cfg(test)]

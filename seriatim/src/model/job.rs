@@ -342,13 +342,17 @@ impl Job {
     }
 }
 
-/// Refuses a queue name that could not be used in a URL path, a metric label or a file name.
+/// Refuses a queue name that could not be used in a URL path, a metric label or a file name. `.` and `..` are steps of a
+/// path: they would vanish.
 pub fn validate_queue_name(name: &str) -> Result<()> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':');
     if name.is_empty() || name.len() > QUEUE_NAME_BYTES_MAX || !name.bytes().all(plain) {
         let message =
             format!("must be 1 to {QUEUE_NAME_BYTES_MAX} of the characters A-Z a-z 0-9 _ - . :");
         return Err(Error::invalid("queue", message));
+    }
+    if matches!(name, "." | "..") {
+        return Err(Error::invalid("queue", "must not be . or .., which vanish from URLs"));
     }
     Ok(())
 }
