@@ -9,7 +9,7 @@ use crate::site::eventually;
 const KEYS: u64 = 100;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b1_a_bridge_that_is_killed_again_and_again_loses_nothing_and_runs_nothing_twice() {
+async fn s11_b1_a_bridge_that_is_killed_again_and_again_loses_nothing_and_runs_nothing_twice() {
     let shop = Shop::new(CONFIG);
     let store = shop.site.store().await;
     let mut producer = shop.producer();

@@ -8,7 +8,7 @@ use super::{CONFIG, Shop, Works};
 use crate::site::eventually;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b4_one_id_that_sidekiq_pushes_five_times_runs_five_times() {
+async fn s11_b4_one_id_that_sidekiq_pushes_five_times_runs_five_times() {
     let shop = Shop::new(CONFIG);
     let store = shop.site.store().await;
     let node = shop.serve("node");
@@ -22,7 +22,7 @@ async fn b4_one_id_that_sidekiq_pushes_five_times_runs_five_times() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b5_sidekiq_and_a_bridge_on_one_plain_queue_run_each_job_once() {
+async fn s11_b5_sidekiq_and_a_bridge_on_one_plain_queue_run_each_job_once() {
     let shop = Shop::new(CONFIG);
     let store = shop.site.store().await;
     let mut producer = shop.producer();
