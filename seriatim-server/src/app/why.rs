@@ -36,7 +36,7 @@ pub(crate) enum Why {
     },
     /// Bound to a node or group of which none works on the queue.
     Bound {
-        to: String,
+        why: String,
     },
     NobodyWorks,
     Busy {
@@ -77,7 +77,9 @@ impl Why {
         if let Some(node) = options.and_then(|options| options.node.as_deref())
             && !working.iter().any(|one| *one.info.name == *node)
         {
-            return Self::Bound { to: format!("node {node}") };
+            return Self::Bound {
+                why: format!("bound to node {node}, which does not work on this queue now"),
+            };
         }
         if working.is_empty() {
             return Self::NobodyWorks;
@@ -87,11 +89,11 @@ impl Why {
         if let Some(group) = options.and_then(|options| options.consumer_group.as_deref())
             && !serves(group)
         {
-            let to = match build_of(group) {
-                Some(build) => format!("build {build}"),
-                None => format!("group {group}"),
+            let why = match build_of(group) {
+                Some(build) => format!("for build {build}, which no node of this queue runs now"),
+                None => format!("for group {group}, which no node of this queue serves now"),
             };
-            return Self::Bound { to };
+            return Self::Bound { why };
         }
         if working.iter().all(|node| node.info.busy >= node.info.concurrency) {
             let slots = working.iter().map(|node| u64::from(node.info.concurrency)).sum();
@@ -127,7 +129,7 @@ impl fmt::Display for Why {
             Self::Due { waits, retry: Some((retry, most)) } => {
                 write!(f, "due in {} (retry {retry} of {most})", length(*waits))
             }
-            Self::Bound { to } => write!(f, "bound to {to}, which does not work on this queue now"),
+            Self::Bound { why } => f.write_str(why),
             Self::NobodyWorks => f.write_str("no node works on this queue"),
             Self::Busy { slots } => {
                 write!(f, "waits for a free slot: all {slots} slots are busy")
