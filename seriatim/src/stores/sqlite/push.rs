@@ -16,6 +16,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
 use crate::model::job::{Job as NewJob, JobOptions};
 use crate::model::queue::{DueRule, Merge, Mode, Queue};
+use crate::model::window::Dues;
 use crate::stores::json::json;
 
 #[async_trait]
@@ -74,8 +75,9 @@ impl Tx<'_> {
         }
         let job = self.new_job(queue, new)?;
         let (seq, id) = (job.seq, job.id(queue.number));
+        let bytes = new.payload.as_bytes().len();
         let job = Job { payload: self.store_body(seq, new.payload.as_bytes())?, ..job };
-        let (job_id, status) = match self.place(queue, new.key.as_deref(), job, i)? {
+        let (job_id, status) = match self.place(queue, new.key.as_deref(), job, (i, bytes))? {
             None => (id, PushStatus::Queued),
             Some((into, created)) => {
                 if new.payload.as_bytes().len() > super::body::INLINE_BYTES_MAX {
@@ -105,7 +107,7 @@ impl Tx<'_> {
             created: self.now,
             score: new.score.unwrap_or(default_score) + 0.0,
             prio: i64::from(new.priority),
-            run_at: new.due_at(now).as_micros(),
+            run_at: definition.due_at(new, now).as_micros(),
             attempts: 0,
             started: None,
             flagged: false,
@@ -143,9 +145,9 @@ impl Tx<'_> {
         queue: &QueueRow,
         key: Option<&str>,
         job: Job,
-        i: usize,
+        (i, bytes): (usize, usize),
     ) -> Result<Option<(i64, i64)>> {
-        if self.open_with(queue, key, &job)? {
+        if self.open_with(queue, key, &job, bytes)? {
             let delta = self.delta(queue.number);
             (delta.lanes, delta.jobs) = (delta.lanes + 1, delta.jobs + 1);
             self.ring(&queue.name);
@@ -160,20 +162,22 @@ impl Tx<'_> {
         let (run_at, prio) = (job.run_at, job.prio);
         let before = work.row.head.clone();
         if let Some(merged) = self.merge(&mut work, &job)? {
-            arrive(&mut work, run_at, true);
+            self.note_arrival(&mut work, run_at, true);
             work.row.head.prio = work.row.head.prio.min(prio);
             self.save(work)?;
             return Ok(Some(merged));
         }
         self.delta(queue.number).jobs += 1;
-        arrive(&mut work, run_at, false);
+        self.note_arrival(&mut work, run_at, false);
         if queue.queue.mode == Mode::Accumulate && !work.row.head.is_claimed() {
             work.row.head.prio = work.row.head.prio.min(prio);
         }
         if let Some(job) = self.add_behind(&mut work, job)? {
             self.put(&mut work, job)?;
+            self.end_full_window(&mut work)?;
             return self.save(work).map(|()| None);
         }
+        self.end_full_window(&mut work)?;
         let head = &work.row.head;
         if (head.due, head.prio, head.flags) == (before.due, before.prio, before.flags) {
             let sql = "UPDATE lane SET n = ?2, next_due = ?3 WHERE id = ?1";
@@ -185,13 +189,21 @@ impl Tx<'_> {
     }
 
     /// The common case: the key has no lane. One statement creates it with its job.
-    fn open_with(&mut self, queue: &QueueRow, key: Option<&str>, j: &Job) -> Result<bool> {
-        let is_due = j.run_at <= self.now;
+    fn open_with(
+        &mut self,
+        queue: &QueueRow,
+        key: Option<&str>,
+        j: &Job,
+        bytes: usize,
+    ) -> Result<bool> {
+        let Dues { due, next } = self.first_dues(queue, j, bytes);
+        let (due, latest) = (due.as_micros(), next.map(Timestamp::as_micros));
+        let is_due = due <= self.now;
         let st = if is_due { state::READY } else { state::SCHEDULED };
-        let wake = (!is_due).then_some(j.run_at);
+        let wake = (!is_due).then_some(due);
         let sql = "INSERT INTO lane (id, q, key, st, class, prio, due, wake, route, seq, gen, created, score, jprio, run_at,
-                   attempts, flagged, expires, jroute, task, digest, opts, payload, flags)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1, 0, ?10, ?11, ?6, ?7, 0, 0, ?12, ?9, ?13, ?14, ?15, ?16, ?17)
+                   attempts, flagged, expires, jroute, task, digest, opts, payload, flags, next_due)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?18, ?8, ?9, ?1, 0, ?10, ?11, ?6, ?7, 0, 0, ?12, ?9, ?13, ?14, ?15, ?16, ?17, ?19)
                    ON CONFLICT DO NOTHING";
         let flags = if j.payload.is_none() { flag::BODIES } else { 0 };
         let opened = self.execute(
@@ -213,12 +225,14 @@ impl Tx<'_> {
                 j.digest,
                 j.options,
                 j.payload,
-                flags
+                flags,
+                due,
+                latest
             ],
         )?;
         if opened == 1 && key.is_some() && is_due {
             let sql = "INSERT INTO ready VALUES (?1, ?2, ?3, ?4, ?5)";
-            self.execute(sql, params![queue.number, j.route * 2, j.prio, j.run_at, j.seq])?;
+            self.execute(sql, params![queue.number, j.route * 2, j.prio, due, j.seq])?;
         }
         Ok(opened == 1)
     }
@@ -307,8 +321,8 @@ impl Tx<'_> {
     }
 }
 
-/// Updates the due time of an `accumulate` lane for an arrival.
-fn arrive(work: &mut Work, run_at: i64, merged: bool) {
+/// Updates the due time of an `accumulate` lane for an arrival. A job with a history moves no window.
+pub(super) fn arrive(work: &mut Work, run_at: i64, merged: bool) {
     if work.definition().mode != Mode::Accumulate {
         return;
     }

@@ -1,0 +1,75 @@
+//! Lanes of queues with a window: when they are due.
+
+use rusqlite::params;
+
+use super::lane::Work;
+use super::push::arrive;
+use super::row::Job;
+use super::tx::{QueueRow, Tx};
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::window::{Dues, Window, open_until};
+
+impl Tx<'_> {
+    /// When a lane that this job opens is due.
+    pub(super) fn first_dues(&self, queue: &QueueRow, job: &Job, bytes: usize) -> Dues {
+        let now = Timestamp::from_micros(self.now);
+        let run_at = Timestamp::from_micros(job.run_at);
+        match &queue.queue.window {
+            None => Dues { due: run_at, next: None },
+            Some(window) if window.is_full(1, bytes as u64) => {
+                Dues { due: run_at.min(now), next: None }
+            }
+            Some(window) => window.open(run_at, now),
+        }
+    }
+
+    /// Updates the due time of an `accumulate` lane for a push.
+    pub(super) fn note_arrival(&self, work: &mut Work, run_at: i64, merged: bool) {
+        let Some(window) = work.definition().window else { return arrive(work, run_at, merged) };
+        let (run_at, now) = (Timestamp::from_micros(run_at), Timestamp::from_micros(self.now));
+        let mut dues = work.row.head.dues();
+        match work.row.head.is_claimed() {
+            true => window.push_in_turn(&mut dues, now),
+            false => drop(window.push(&mut dues, run_at, now)),
+        }
+        work.row.head.set_dues(dues);
+    }
+
+    /// Makes a lane due whose window is open and full.
+    pub(super) fn end_full_window(&self, work: &mut Work) -> Result<()> {
+        let head = &work.row.head;
+        let now = Timestamp::from_micros(self.now);
+        let Some(window) = work.definition().window.filter(Window::has_limits) else {
+            return Ok(());
+        };
+        if head.is_claimed() || open_until(&head.dues(), now).is_none() {
+            return Ok(());
+        }
+        let jobs = head.items + i64::from(work.row.slot.is_some());
+        let bytes = match window.max_bytes {
+            Some(_) => self.waiting_bytes(work)?,
+            None => 0,
+        };
+        if window.is_full(jobs as u64, bytes) {
+            work.row.head.set_dues(Dues { due: now, next: None });
+        }
+        Ok(())
+    }
+
+    /// The bytes of the payloads that wait in an unclaimed lane.
+    fn waiting_bytes(&self, work: &Work) -> Result<u64> {
+        let of_slot = match &work.row.slot {
+            None => 0,
+            Some(slot) => match &slot.payload {
+                Some(payload) => payload.len(),
+                None => self.body(slot.seq)?.len(),
+            },
+        };
+        let sql = "SELECT sum(coalesce(length(payload), (SELECT length(b.payload) FROM body b WHERE b.seq = item.seq)))
+                   FROM item WHERE lane = ?1 AND gen >= ?2";
+        let place = params![work.row.head.id, work.row.head.open];
+        let of_items: Option<i64> = self.first(sql, place, |row| row.get(0))?.flatten();
+        Ok(of_slot as u64 + of_items.unwrap_or_default() as u64)
+    }
+}
