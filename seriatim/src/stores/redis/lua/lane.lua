@@ -110,7 +110,7 @@ local function read_single(l, record)
   jobs[l.n] = j
   l.due, l.prio, l.count, l.front, l.last = j.run_at, j.prio, 1, l.id, string.sub(record, 18, 25)
   if S.mode == 'accumulate' then l.task, l.bytes = j.task, j.size end
-  if S.window then l.next_due = math.max(l.due, math.min(j.created + S.window.max_wait, TIME_MAX)) end
+  if S.window then l.next_due = S.window.latest(record) end
   return j
 end
 
@@ -658,6 +658,12 @@ load_settings()
 if S and S.window then
   local w = S.window
 
+  -- Until when pushes may move a lane whose record is of one job.
+  function w.latest(record)
+    local created, due = struct.unpack('>I7I7', record, 2)
+    return math.max(due, math.min(created + w.max_wait, TIME_MAX))
+  end
+
   -- Whether a push leaves a lane as it is that waits, with so many jobs and bytes after it. `latest`: 0 is none.
   function w.keeps(due, latest, run_at, jobs_count, bytes)
     if due <= NOW or latest == 0 then return true end
@@ -667,11 +673,11 @@ if S and S.window then
   -- Makes an unclaimed lane due whose window is open and full.
   function w.end_full(l)
     if l.token or not l.next_due or l.due <= NOW then return end
-    local bytes = l.bytes
-    if w.max_bytes < math.huge and l.strays > 0 then
+    local bytes, strays = l.bytes, l.strays or 0 -- a light list has none
+    if w.max_bytes < math.huge and strays > 0 then
       for _, j in ipairs(strays_in(K.open, l, ALL)) do bytes = bytes + j.size end
     end
-    if open_count(l) >= w.max_jobs or bytes >= w.max_bytes then l.due, l.next_due = NOW, false end
+    if l.count - l.closed + strays >= w.max_jobs or bytes >= w.max_bytes then l.due, l.next_due = NOW, false end
   end
 
   -- Updates the due time for a push.

@@ -109,12 +109,9 @@ end
   if appends and takes ~= '2' then return check_routes() end
 end
 
--- When a job without a time of its own is due.
-local function default_time() return S.window and after(S.window.quiet) or NOW end
-
 local function due_of(text)
   local kind, value = string.sub(text, 1, 1), string.sub(text, 2)
-  if kind == 'n' then return default_time() end
+  if kind == 'n' then return S.window and after(S.window.quiet) or NOW end
   if kind == 'i' then return after(tonumber(value)) end
   return tonumber(value)
 end
@@ -197,10 +194,8 @@ do
 local kinds = {}
 local function time_in(text)
   local kind = string.byte(text, 1)
-  if kind == 110 then
-    local at = default_time()
-    return at, at == NOW and now_bytes or id_of(at)
-  end
+  if kind == 110 and not S.window then return NOW, now_bytes end
+  if kind == 110 then return after(S.window.quiet), id_of(after(S.window.quiet)) end
   local value = struct.unpack('>I7', text, 2)
   if kind == 105 then value = after(value) end
   return value, id_of(value)
@@ -221,6 +216,27 @@ function kind_of(text)
   kinds[like] = kind
   return kind
 end
+end
+
+if S and S.window then
+  local w = S.window
+
+  -- The bytes of the payload of a plain job.
+  function w.size_in(text)
+    local key_length, task_length, digest_length, options_length = struct.unpack('>I2I2I1I4', text, 20)
+    return #text - 28 - key_length - task_length - digest_length - options_length
+  end
+
+  -- Whether a plain job leaves the due time of a lane as it is that waits.
+  function w.leaves(record, text, kind)
+    if is_single(record) then
+      local _, _, _, size = texts_in(record, 2)
+      local due = struct.unpack('>I7', record, 9)
+      return w.keeps(due, w.latest(record), kind.run_at, 2, size + w.size_in(text))
+    end
+    local due, next_due, jobs_count, bytes = struct.unpack('>I7I7xxI4xxxxxxxxI5', record, 2)
+    return w.keeps(due, next_due, kind.run_at, jobs_count + 1, bytes + w.size_in(text))
+  end
 end
 
 -- New lanes of one job, to be written together. They arrive in order unless the clock went back.
@@ -275,7 +291,7 @@ local function list_up(id, record)
   l.due, l.prio, l.last = struct.unpack('>I7I2c8', record, 9)
   l.count, l.front = 1, id
   if S.mode == 'accumulate' then l.task, l.bytes = task, size end
-  if S.window and not busy[id] then l.next_due = math.max(l.due, math.min(number_in(string.sub(record, 2, 8)) + S.window.max_wait, TIME_MAX)) end
+  if S.window and not busy[id] then l.next_due = S.window.latest(record) end
   if busy[id] then
     add(held, id, string.sub(busy[id], 1, 7) .. '\0')
     if S.mode == 'accumulate' then
@@ -298,39 +314,22 @@ local function is_less(a, b)
   return a_high < b_high or (a_high == b_high and a_low < b_low)
 end
 
--- The bytes of the payload of a plain job.
-local function size_in(text)
-  local key_length, task_length, digest_length, options_length = struct.unpack('>I2I2I1I4', text, 20)
-  return #text - 28 - key_length - task_length - digest_length - options_length
-end
-
--- Whether a job leaves the due time of a lane as it is that waits.
-local function leaves_due(record, text, kind)
-  if not S.window then return S.due ~= 'earliest' or kind.run_at >= struct.unpack('>I7', record, is_single(record) and 9 or 2) end
-  if is_single(record) then
-    local created, due = struct.unpack('>I7I7', record, 2)
-    local _, _, _, size = texts_in(record, 2)
-    return S.window.keeps(due, math.max(due, created + S.window.max_wait), kind.run_at, 2, size + size_in(text))
-  end
-  local due, next_due, jobs_count, bytes = struct.unpack('>I7I7xxI4xxxxxxxxI5', record, 2)
-  return S.window.keeps(due, next_due, kind.run_at, jobs_count + 1, bytes + size_in(text))
-end
-
 -- Whether a plain job can be appended to a list without other changes: it is in order, or the list is short; in
 -- `accumulate` it is like the others, and the lane keeps its position.
 local function fits(id, record, text, kind)
   if is_single(record) then
     if S.mode == 'fifo' then return not is_less(kind.score, string.sub(record, 18, 25)) end
-    local prio, key_length, task_length = struct.unpack('>I2xxxxxxxxI2I2', record, 16)
+    local due, prio, key_length, task_length = struct.unpack('>I7I2xxxxxxxxI2I2', record, 9)
     local its_key, its_task = struct.unpack('>I2I2', text, 20)
     if string.sub(text, 29 + its_key, 28 + its_key + its_task)
       ~= string.sub(record, 35 + key_length, 34 + key_length + task_length) then return false end
-    return busy[id] or (kind.prio == prio and leaves_due(record, text, kind))
+    return busy[id] or (kind.prio == prio and (S.due ~= 'earliest' or kind.run_at >= due)
+      and (not S.window or S.window.leaves(record, text, kind)))
   end
   if not is_light(record) then return false end
   local is_after = not is_less(kind.score, string.sub(record, 22, 29))
   if S.mode == 'fifo' then return is_after end
-  local prio, jobs_count, flags = struct.unpack('>I2I4xxxxxxxxxxxxxI1', record, 16)
+  local due, prio, jobs_count, flags = struct.unpack('>I7xxxxxxxI2I4xxxxxxxxxxxxxI1', record, 2)
   if jobs_count >= UNSORTED_MAX and (not is_after or flags % 2 == UNSORTED) then return false end
   local closed, key_length, task_length =
     struct.unpack('>I4xxxxxxxxxxxxxxxxxI2I2', record, CHANGING_END + 6)
@@ -338,7 +337,10 @@ local function fits(id, record, text, kind)
   local its_key, its_task = struct.unpack('>I2I2', text, 20)
   if string.sub(text, 29 + its_key, 28 + its_key + its_task) ~= string.sub(record, task_at, task_at + task_length - 1)
   then return false end
-  if closed == 0 then return kind.prio == prio and leaves_due(record, text, kind) end
+  if closed == 0 then
+    return kind.prio == prio and (S.due ~= 'earliest' or kind.run_at >= due)
+      and (not S.window or S.window.leaves(record, text, kind))
+  end
   return closed == jobs_count or kind.prio == prio
 end
 
@@ -518,7 +520,7 @@ end
 local function put_one(i, key, text)
   if takes ~= '0' and not is_taken(key) then return tell(0, nil, 3) end
   local id = keyed and ids[key]
-  if text and not id and not (S.window and size_in(text) >= S.window.max_bytes) then
+  if text and not id and not (S.window and S.window.size_in(text) >= S.window.max_bytes) then
     local seq = put_single(key, text)
     add(answer, seq, 0)
     return seq, NOW
