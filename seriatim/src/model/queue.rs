@@ -172,7 +172,7 @@ pub struct Queue {
     /// How later pushes change the due time (`accumulate` only).
     pub due: DueRule,
     /// For how long a key collects jobs (`accumulate` only). Default: its jobs are due when they are pushed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub window: Option<Window>,
     /// Most jobs in a turn (`fifo` only). Default: 1.
     pub take: u32,
