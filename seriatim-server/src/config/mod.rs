@@ -49,12 +49,12 @@ use explain::explain;
 pub(crate) use explain::{closest, in_words};
 pub(crate) use faktory::FaktoryConfig;
 use length::length;
-use window::WindowConfig;
 #[cfg(test)]
 pub(crate) use log::DEFAULT_LEVEL;
 pub(crate) use log::{LOG_BYTES, LOG_KEPT, LogConfig, LogFilter, LogFormat, log_of_variable};
 pub(crate) use payloads::{KeyConfig, PayloadsConfig};
 pub(crate) use periodic::PeriodicConfig;
+use window::WindowConfig;
 pub(crate) use worker::{Builtin, WorkerConfig};
 pub(crate) use worker_kind::{Ffmpeg, HttpSettings, Launch, Replicate, Roots, Servers, WorkerKind};
 pub(crate) use zone::Zone;

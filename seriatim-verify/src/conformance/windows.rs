@@ -323,9 +323,8 @@ async fn nothing_that_is_pushed_to_a_window_is_lost(mut bench: Bench) {
         bench.pass(Duration::from_millis(rng.u64(1..4_000)));
         bench.beat().await;
         let name = |i: usize| format!("{step} {i}");
-        let jobs: Vec<Job> = (0..rng.usize(0..4))
-            .map(|i| job(&name(i)).key(format!("k{}", rng.u8(0..3))))
-            .collect();
+        let jobs: Vec<Job> =
+            (0..rng.usize(0..4)).map(|i| job(&name(i)).key(format!("k{}", rng.u8(0..3)))).collect();
         pushed.extend((0..jobs.len()).map(name));
         bench.push_all(jobs).await;
         turns.extend(bench.claim(2).await);
@@ -359,10 +358,7 @@ async fn a_contradicting_window_is_refused(mut bench: Bench) {
         (Queue::accumulate("q").window(Window::new(Duration::ZERO, QUIET)), "queues[0].window"),
         (Queue::accumulate("q").window(window().max_jobs(1)), "queues[0].window"),
         (Queue::accumulate("q").window(window().max_bytes(0)), "queues[0].window"),
-        (
-            Queue::accumulate("q").window(window()).due(seriatim::DueRule::Earliest),
-            "queues[0].due",
-        ),
+        (Queue::accumulate("q").window(window()).due(seriatim::DueRule::Earliest), "queues[0].due"),
     ];
     for (queue, field) in wrong {
         refused(bench.try_declare(queue).await, ErrorKind::Invalid, field);

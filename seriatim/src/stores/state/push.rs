@@ -330,12 +330,7 @@ fn arrive(lane: &mut Lane, rule: DueRule, run_at: Timestamp, merged: bool) {
 }
 
 /// The same in a queue with a window, for a push.
-fn collect(
-    lane: &mut Lane,
-    window: &Window,
-    (run_at, now): (Timestamp, Timestamp),
-    merged: bool,
-) {
+fn collect(lane: &mut Lane, window: &Window, (run_at, now): (Timestamp, Timestamp), merged: bool) {
     let mut dues = lane.dues();
     if lane.hold.is_some() {
         window.push_in_turn(&mut dues, now);
