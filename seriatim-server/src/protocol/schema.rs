@@ -112,8 +112,8 @@ impl Described for Window {
             "properties": {
                 "quiet": length,
                 "max_wait": length,
-                "max_jobs": { "type": ["integer", "null"] },
-                "max_bytes": { "type": ["integer", "null"] },
+                "max_jobs": { "type": "integer", "minimum": 2 },
+                "max_bytes": { "type": "integer", "minimum": 1 },
             },
             "required": ["quiet", "max_wait"],
         })

@@ -33,10 +33,10 @@ pub struct Window {
     #[serde(with = "crate::model::duration")]
     pub max_wait: Duration,
     /// So many waiting jobs are due at once.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_jobs: Option<u32>,
     /// Waiting jobs with so many bytes of payload are due at once.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<u64>,
 }
 
