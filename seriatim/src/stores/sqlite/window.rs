@@ -63,7 +63,10 @@ impl Tx<'_> {
             None => 0,
             Some(slot) => match &slot.payload {
                 Some(payload) => payload.len(),
-                None => self.body(slot.seq)?.len(),
+                None => {
+                    let sql = "SELECT length(payload) FROM body WHERE seq = ?1";
+                    self.first(sql, [slot.seq], |row| row.get(0))?.unwrap_or_default()
+                }
             },
         };
         let sql = "SELECT sum(coalesce(length(payload), (SELECT length(b.payload) FROM body b WHERE b.seq = item.seq)))
