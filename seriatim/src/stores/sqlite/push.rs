@@ -16,7 +16,6 @@ use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
 use crate::model::job::{Job as NewJob, JobOptions};
 use crate::model::queue::{DueRule, Merge, Mode, Queue};
-use crate::model::window::Dues;
 use crate::stores::json::json;
 
 #[async_trait]
@@ -75,9 +74,8 @@ impl Tx<'_> {
         }
         let job = self.new_job(queue, new)?;
         let (seq, id) = (job.seq, job.id(queue.number));
-        let bytes = new.payload.as_bytes().len();
         let job = Job { payload: self.store_body(seq, new.payload.as_bytes())?, ..job };
-        let (job_id, status) = match self.place(queue, new.key.as_deref(), job, (i, bytes))? {
+        let (job_id, status) = match self.place(queue, new.key.as_deref(), job, i)? {
             None => (id, PushStatus::Queued),
             Some((into, created)) => {
                 if new.payload.as_bytes().len() > super::body::INLINE_BYTES_MAX {
@@ -145,9 +143,10 @@ impl Tx<'_> {
         queue: &QueueRow,
         key: Option<&str>,
         job: Job,
-        (i, bytes): (usize, usize),
+        i: usize,
     ) -> Result<Option<(i64, i64)>> {
-        if self.open_with(queue, key, &job, bytes)? {
+        if self.open_with(queue, key, &job)? {
+            self.open_window(queue, key, &job)?;
             let delta = self.delta(queue.number);
             (delta.lanes, delta.jobs) = (delta.lanes + 1, delta.jobs + 1);
             self.ring(&queue.name);
@@ -189,21 +188,13 @@ impl Tx<'_> {
     }
 
     /// The common case: the key has no lane. One statement creates it with its job.
-    fn open_with(
-        &mut self,
-        queue: &QueueRow,
-        key: Option<&str>,
-        j: &Job,
-        bytes: usize,
-    ) -> Result<bool> {
-        let Dues { due, next } = self.first_dues(queue, j, bytes);
-        let (due, latest) = (due.as_micros(), next.map(Timestamp::as_micros));
-        let is_due = due <= self.now;
+    fn open_with(&mut self, queue: &QueueRow, key: Option<&str>, j: &Job) -> Result<bool> {
+        let is_due = j.run_at <= self.now;
         let st = if is_due { state::READY } else { state::SCHEDULED };
-        let wake = (!is_due).then_some(due);
+        let wake = (!is_due).then_some(j.run_at);
         let sql = "INSERT INTO lane (id, q, key, st, class, prio, due, wake, route, seq, gen, created, score, jprio, run_at,
-                   attempts, flagged, expires, jroute, task, digest, opts, payload, flags, next_due)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?18, ?8, ?9, ?1, 0, ?10, ?11, ?6, ?7, 0, 0, ?12, ?9, ?13, ?14, ?15, ?16, ?17, ?19)
+                   attempts, flagged, expires, jroute, task, digest, opts, payload, flags)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1, 0, ?10, ?11, ?6, ?7, 0, 0, ?12, ?9, ?13, ?14, ?15, ?16, ?17)
                    ON CONFLICT DO NOTHING";
         let flags = if j.payload.is_none() { flag::BODIES } else { 0 };
         let opened = self.execute(
@@ -225,14 +216,12 @@ impl Tx<'_> {
                 j.digest,
                 j.options,
                 j.payload,
-                flags,
-                due,
-                latest
+                flags
             ],
         )?;
         if opened == 1 && key.is_some() && is_due {
             let sql = "INSERT INTO ready VALUES (?1, ?2, ?3, ?4, ?5)";
-            self.execute(sql, params![queue.number, j.route * 2, j.prio, due, j.seq])?;
+            self.execute(sql, params![queue.number, j.route * 2, j.prio, j.run_at, j.seq])?;
         }
         Ok(opened == 1)
     }

@@ -11,17 +11,21 @@ use crate::model::error::Result;
 use crate::model::window::{Dues, Window, open_until};
 
 impl Tx<'_> {
-    /// When a lane that this job opens is due.
-    pub(super) fn first_dues(&self, queue: &QueueRow, job: &Job, bytes: usize) -> Dues {
+    /// Opens the window of a lane that this job has opened. A second statement: lanes without a window need none.
+    pub(super) fn open_window(
+        &mut self,
+        queue: &QueueRow,
+        key: Option<&str>,
+        job: &Job,
+    ) -> Result<()> {
+        let Some(window) = &queue.queue.window else { return Ok(()) };
+        let Some(mut work) = self.lane_of_key(queue.number, key.unwrap_or_default())? else {
+            return Ok(());
+        };
         let now = Timestamp::from_micros(self.now);
-        let run_at = Timestamp::from_micros(job.run_at);
-        match &queue.queue.window {
-            None => Dues { due: run_at, next: None },
-            Some(window) if window.is_full(1, bytes as u64) => {
-                Dues { due: run_at.min(now), next: None }
-            }
-            Some(window) => window.open(run_at, now),
-        }
+        work.row.head.set_dues(window.open(Timestamp::from_micros(job.run_at), now));
+        self.end_full_window(&mut work)?;
+        self.save(work)
     }
 
     /// Updates the due time of an `accumulate` lane for a push.
