@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
+use futures_util::future::try_join_all;
+use seriatim::Mode;
 use seriatim::limits::KEY_BYTES_MAX;
 use seriatim::store::{
-    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Store,
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, QueueStats,
+    Store,
 };
 
 use super::error::Error;
 
 /// Queues that are asked; each takes up to five calls.
 const QUEUES_ASKED_MAX: usize = 50;
+/// Queues that are asked side by side.
+const QUEUES_AT_ONCE: usize = 8;
 /// Lanes and jobs that are looked at for each kind, over all queues: a person waits for the answer.
 const LOOKED_AT_MAX: usize = 1_000;
 /// What is shown of each kind, over all queues.
@@ -25,8 +30,11 @@ pub(crate) struct Found {
     pub(crate) lanes: Vec<(Arc<str>, LaneView)>,
     /// Dead jobs whose key begins with it.
     pub(crate) dead: Vec<JobView>,
-    /// Jobs of a task of this name: that wait or run, and that are dead.
+    /// Jobs of a task of this name: that wait or run, and that are dead. They are looked for only if no key begins so, or
+    /// if all is asked for: stores have no index of tasks.
     pub(crate) tasks: Vec<JobView>,
+    /// Whether they were looked for.
+    pub(crate) has_tasks: bool,
     /// Queues that were asked.
     pub(crate) queues: usize,
     /// Queues that were not.
@@ -44,43 +52,147 @@ impl Found {
             && self.dead.is_empty()
             && self.tasks.is_empty()
     }
+
+    /// What another queue has, as far as there is room.
+    fn add(&mut self, of: Self) {
+        self.exact.extend(of.exact);
+        self.exact.dedup();
+        let is_over = |found: usize, more: usize| more > FOUND_MAX.saturating_sub(found);
+        let is_cut = is_over(self.lanes.len(), of.lanes.len())
+            || is_over(self.dead.len(), of.dead.len())
+            || is_over(self.tasks.len(), of.tasks.len());
+        let queues = [
+            of.lanes.first().map(|(queue, _)| queue),
+            of.dead.first().map(|job| &job.queue),
+            of.tasks.first().map(|job| &job.queue),
+        ];
+        let queue = queues.into_iter().flatten().next().cloned();
+        let cut = of.cut.into_iter().next().or(queue.filter(|_| is_cut));
+        self.cut.extend(cut);
+        self.lanes.extend(of.lanes);
+        self.lanes.truncate(FOUND_MAX);
+        self.dead.extend(of.dead);
+        self.dead.truncate(FOUND_MAX);
+        self.tasks.extend(of.tasks);
+        self.tasks.truncate(FOUND_MAX);
+    }
 }
 
-/// Searches the queues for which `may` holds.
-pub(crate) async fn search(
+/// Whether a queue for which `may` holds knows a key that is the text.
+pub(crate) async fn is_key(
     store: &dyn Store,
     text: &str,
     may: impl Fn(&str) -> bool,
+) -> Result<bool, Error> {
+    if text.len() > KEY_BYTES_MAX {
+        return Ok(false);
+    }
+    let (asked, _) = asked(store, may).await?;
+    for some in asked.chunks(QUEUES_AT_ONCE) {
+        let exact = some.iter().map(|stats| has_key(store, stats, text));
+        if try_join_all(exact).await?.contains(&true) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+async fn has_key(store: &dyn Store, stats: &QueueStats, text: &str) -> Result<bool, Error> {
+    let (key, rows_max) = (Some(text.to_owned()), 1);
+    if stats.lanes > 0 {
+        let query = LaneQuery { key: key.clone(), rows_max, ..LaneQuery::new(stats.queue.clone()) };
+        if !store.lanes(query).await?.rows.is_empty() {
+            return Ok(true);
+        }
+    }
+    if stats.dead == 0 {
+        return Ok(false);
+    }
+    let of_queue = JobQuery::new(stats.queue.clone(), JobState::Dead);
+    let query = JobQuery { key, rows_max, payload_bytes_max: Some(0), ..of_queue };
+    Ok(!store.jobs(query).await?.rows.is_empty())
+}
+
+/// The queues that are asked, and how many are left out.
+async fn asked(
+    store: &dyn Store,
+    may: impl Fn(&str) -> bool,
+) -> Result<(Vec<QueueStats>, usize), Error> {
+    let mut all = store.stats(None).await?;
+    all.retain(|stats| (stats.dead > 0 || stats.jobs > 0) && may(&stats.queue));
+    let left_out = all.len().saturating_sub(QUEUES_ASKED_MAX);
+    all.truncate(QUEUES_ASKED_MAX);
+    Ok((all, left_out))
+}
+
+/// Searches the queues for which `may` holds. `all`: also for tasks if keys are found.
+pub(crate) async fn search(
+    store: &dyn Store,
+    text: &str,
+    all: bool,
+    may: impl Fn(&str) -> bool,
 ) -> Result<Found, Error> {
-    let mut found = Found::default();
-    let stats = store.stats(None).await?;
-    let has_some = |dead, jobs| dead > 0 || jobs > 0;
-    let asked: Vec<_> = stats
-        .iter()
-        .filter(|stats| has_some(stats.dead, stats.jobs) && may(&stats.queue))
-        .collect();
-    found.queues = asked.len().min(QUEUES_ASKED_MAX);
-    found.left_out = asked.len() - found.queues;
-    found.scan_max = LOOKED_AT_MAX / found.queues.max(1);
+    let (asked, left_out) = asked(store, may).await?;
+    let queues = asked.len();
+    let scan_max = LOOKED_AT_MAX / queues.max(1);
+    let mut found = Found { queues, left_out, scan_max, ..Found::default() };
     if text.len() > KEY_BYTES_MAX {
         return Ok(found);
     }
-    for stats in asked.into_iter().take(QUEUES_ASKED_MAX) {
-        let queue = &stats.queue;
-        let mut is_cut = false;
-        if stats.lanes > 0 {
-            is_cut |= lanes(store, queue, text, &mut found).await?;
-            is_cut |= tasks(store, queue, JobFilter::Live, text, &mut found).await?;
-        }
-        if stats.dead > 0 {
-            is_cut |= dead(store, queue, text, &mut found).await?;
-            is_cut |= tasks(store, queue, JobState::Dead.into(), text, &mut found).await?;
-        }
-        if is_cut {
-            found.cut.push(queue.clone());
-        }
+    for some in asked.chunks(QUEUES_AT_ONCE) {
+        let each = some.iter().map(|stats| keys_of(store, stats, text, scan_max));
+        try_join_all(each).await?.into_iter().for_each(|of| found.add(of));
     }
-    found.exact.dedup();
+    found.has_tasks = all || found.is_empty();
+    if !found.has_tasks {
+        return Ok(found);
+    }
+    for some in asked.chunks(QUEUES_AT_ONCE) {
+        let each = some.iter().map(|stats| tasks_of(store, stats, text, scan_max));
+        try_join_all(each).await?.into_iter().for_each(|of| found.add(of));
+    }
+    found.cut.sort_unstable();
+    found.cut.dedup();
+    Ok(found)
+}
+
+/// What a queue has of keys that begin so.
+async fn keys_of(
+    store: &dyn Store,
+    stats: &QueueStats,
+    text: &str,
+    scan_max: usize,
+) -> Result<Found, Error> {
+    let queue = &stats.queue;
+    let mut found = Found { scan_max, ..Found::default() };
+    let mut is_cut = false;
+    if stats.lanes > 0 && stats.mode != Some(Mode::Parallel) {
+        is_cut |= lanes(store, queue, text, &mut found).await?;
+    }
+    if stats.dead > 0 {
+        is_cut |= dead(store, queue, text, &mut found).await?;
+    }
+    found.cut.extend(is_cut.then(|| queue.clone()));
+    Ok(found)
+}
+
+/// What it has of a task of this name.
+async fn tasks_of(
+    store: &dyn Store,
+    stats: &QueueStats,
+    text: &str,
+    scan_max: usize,
+) -> Result<Found, Error> {
+    let queue = &stats.queue;
+    let mut found = Found { scan_max, ..Found::default() };
+    let mut is_cut = false;
+    if stats.lanes > 0 {
+        is_cut |= tasks(store, queue, JobFilter::Live, text, &mut found).await?;
+    }
+    if stats.dead > 0 {
+        is_cut |= tasks(store, queue, JobState::Dead.into(), text, &mut found).await?;
+    }
+    found.cut.extend(is_cut.then(|| queue.clone()));
     Ok(found)
 }
 
@@ -93,7 +205,7 @@ async fn lanes(
     let query = LaneQuery {
         prefix: Some(text.to_owned()),
         order: LaneOrder::Key,
-        rows_max: FOUND_MAX - found.lanes.len().min(FOUND_MAX - 1),
+        rows_max: FOUND_MAX,
         scan_max: Some(found.scan_max),
         ..LaneQuery::new(queue.clone())
     };
@@ -116,7 +228,7 @@ async fn dead(
     let query = JobQuery {
         prefix: Some(text.to_owned()),
         order: JobOrder::Key,
-        rows_max: FOUND_MAX - found.dead.len().min(FOUND_MAX - 1),
+        rows_max: FOUND_MAX,
         payload_bytes_max: Some(0),
         scan_max: Some(found.scan_max),
         ..JobQuery::new(queue.clone(), JobState::Dead)
@@ -141,7 +253,7 @@ async fn tasks(
             JobFilter::Live => JobOrder::Arrival,
             JobFilter::In(_) => JobOrder::UpdatedAt,
         },
-        rows_max: FOUND_MAX - found.tasks.len().min(FOUND_MAX - 1),
+        rows_max: FOUND_MAX,
         payload_bytes_max: Some(0),
         scan_max: Some(found.scan_max),
         ..JobQuery::new(queue.clone(), filter)

@@ -49,6 +49,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("seriatim morgue list orders", "the dead jobs, the newest first"),
             ("seriatim morgue requeue orders --key order-42", "try those of a key again"),
+            ("seriatim morgue requeue orders --all --rate 500/s", "try all again, slowly"),
             ("seriatim morgue delete orders --all --yes", "delete all of them"),
         ],
     ),

@@ -4,20 +4,24 @@ use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
 use seriatim::store::{JobView, Selected, Selection};
-use seriatim::{JobId, Payload, Timestamp, store::Store};
+use seriatim::{JobId, Payload, SharedStore, Timestamp, store::Store};
 
 use super::args::{Common, PageArgs, Yes};
 use super::job_filters::FilterArgs;
 use super::jobs::{hint_more, payload_cell, show_job};
+use super::operations::carry_out;
 use crate::app::act::{self, Bulk};
 use crate::app::find;
 use crate::app::morgue::{self, By, Wanted};
+use crate::app::operations;
 use crate::app::words::push_status;
 use crate::base::text::count;
-use crate::base::time::relative;
+use crate::base::time::{read, relative};
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, say, say_json};
 use crate::protocol::document::{self, Done, EditedJob};
+use crate::protocol::rate::Rate;
+use crate::protocol::value::Time;
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
@@ -51,6 +55,8 @@ enum Action {
     Requeue {
         #[command(flatten)]
         which: Which,
+        #[command(flatten)]
+        paced: Paced,
     },
     /// Deletes dead jobs
     Delete {
@@ -67,6 +73,20 @@ enum Action {
         #[arg(long, value_name = "JSON")]
         payload: String,
     },
+}
+
+/// Which of all, and how fast.
+#[derive(Args)]
+struct Paced {
+    /// At most so many jobs in a second, minute or hour: `500/s`. The others stay dead until then; Ctrl-C stops it
+    #[arg(long)]
+    rate: Option<Rate>,
+    /// Only those whose last error contains this
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+    /// Only those that died at this time or later
+    #[arg(long, value_name = "TIME", value_parser = read)]
+    since: Option<Timestamp>,
 }
 
 /// Which dead jobs.
@@ -119,7 +139,7 @@ impl Morgue {
                     )
                     .await
                 }
-                Some(Action::Requeue { which }) => self.requeue(&*store, which).await,
+                Some(Action::Requeue { which, paced }) => self.requeue(store, which, paced).await,
                 Some(Action::Delete { which, yes }) => self.delete(&*store, which, *yes).await,
                 Some(Action::Edit { id, payload }) => self.edit(&*store, *id, payload).await,
             })
@@ -150,7 +170,30 @@ impl Morgue {
         Ok(())
     }
 
-    async fn requeue(&self, store: &dyn Store, which: &Which) -> Result<(), Failure> {
+    async fn requeue(
+        &self,
+        store: SharedStore,
+        which: &Which,
+        paced: &Paced,
+    ) -> Result<(), Failure> {
+        if let Paced { rate: None, error: None, since: None } = paced {
+            return self.requeue_now(&*store, which).await;
+        }
+        if !which.all {
+            let wanted = "--rate, --error and --since choose among all dead jobs of the queue: write `--all` instead of ids or keys";
+            return Err(Failure::usage(wanted));
+        }
+        let wish = operations::Wish {
+            rate: paced.rate,
+            error: paced.error.clone(),
+            since: paced.since.map(Time),
+            ..operations::Wish::new(operations::Action::Requeue, &*self.queue)
+        };
+        let counted = operations::preview(&*store, &wish).await?;
+        carry_out(store, wish, &counted, self.common.json).await
+    }
+
+    async fn requeue_now(&self, store: &dyn Store, which: &Which) -> Result<(), Failure> {
         find::queue(store, &self.queue).await?;
         let acted = act::repeat(store, Bulk::Requeue(self.selected(which))).await?;
         self.told(acted, which, "requeued")

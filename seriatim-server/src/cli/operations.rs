@@ -7,12 +7,15 @@ use seriatim::store::{LaneId, LaneStage, Store};
 use seriatim::{JobId, SharedStore};
 
 use super::args::{Common, Yes};
-use crate::app::operations::{self, Action, Begin, Leaving, List, Operation, Wish, preview};
+use crate::app::operations::{
+    self, Action, Begin, Leaving, List, Operation, Preview, Wish, preview,
+};
 use crate::base::time::read;
 use crate::cli::output::fields::Fields;
 use crate::cli::output::progress::Progress;
 use crate::cli::output::table::{Column, Table};
 use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::protocol::rate::Rate;
 use crate::protocol::value::Time;
 
 #[derive(Args)]
@@ -78,6 +81,12 @@ struct Which {
     /// Only what died, or waited, before this time. Default: now
     #[arg(long, value_parser = read)]
     before: Option<seriatim::Timestamp>,
+    /// Only what died at this time or later
+    #[arg(long, value_parser = read)]
+    since: Option<seriatim::Timestamp>,
+    /// At most so many jobs in a second, minute or hour: `500/s`. The others stay dead until then
+    #[arg(long)]
+    rate: Option<Rate>,
     /// These jobs, with commas between them, instead of a filter
     #[arg(long, value_delimiter = ',', value_name = "ID")]
     jobs: Vec<JobId>,
@@ -103,6 +112,8 @@ impl Which {
             cause: self.cause,
             state: self.state,
             before: self.before.map(Time),
+            since: self.since.map(Time),
+            rate: self.rate,
             jobs: some(!self.jobs.is_empty()).map(|()| List(self.jobs)),
             lanes: some(!self.lanes.is_empty()).map(|()| List(self.lanes)),
             ..Wish::new(self.action, self.queue)
@@ -219,10 +230,20 @@ async fn start(
         yes.confirm(&format!("deletes {} {}", counted.count, wish.in_words()))?;
     }
     counted.check(confirm)?;
+    carry_out(store, wish, &counted, json).await
+}
+
+/// Begins it, and waits until it is done; Ctrl-C stops it.
+pub(super) async fn carry_out(
+    store: SharedStore,
+    wish: Wish,
+    counted: &Preview,
+    json: bool,
+) -> Result<(), Failure> {
     let runner = format!("command-{:016x}", fastrand::u64(..));
     let (who, waits) = (user(), Duration::ZERO);
     let begin = Begin { who: &who, runner: &runner, waits };
-    let operation = operations::begin(&*store, wish, &counted, begin).await?;
+    let operation = operations::begin(&*store, wish, counted, begin).await?;
     let (id, mut last) = (operation.id.clone(), operation);
     let stopping = stop_at_interrupt(store.clone(), id.clone());
     let mut progress = Progress::start();

@@ -82,6 +82,7 @@ impl Store for Memory {
             name: "memory",
             shared: false,
             claim_split: None,
+            settles_at_once: 1,
             goes_on: true,
             inbox: false,
             store_scope: true,

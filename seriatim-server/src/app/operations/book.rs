@@ -39,6 +39,9 @@ pub(super) struct Record {
     pub(super) runner: String,
     /// When it wrote last, in microseconds.
     pub(super) beat: i64,
+    /// When the rate allows the next step, in microseconds.
+    #[serde(default)]
+    pub(super) next_at: i64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -104,7 +107,7 @@ pub(crate) async fn begin(
         stopped_by: None,
     };
     let (runner, beat) = (begin.runner.to_owned(), now.as_micros());
-    let record = Record { operation, after: None, rows_left, runner, beat };
+    let record = Record { operation, after: None, rows_left, runner, beat, next_at: 0 };
     notes.push(note(&record));
     notes.push(Note::new(format!("operation-open/{id}"), ""));
     store.write_notes(notes).await?;

@@ -7,6 +7,7 @@ mod book;
 mod look;
 mod operation;
 mod preview;
+mod replay;
 mod run;
 mod wish;
 

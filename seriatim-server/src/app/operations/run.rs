@@ -13,6 +13,7 @@ use super::action::Action;
 use super::book::{self, Record};
 use super::look::{Found, Look, look};
 use super::operation::{Operation, State};
+use super::replay::{self, Sent};
 use super::wish::{STEP_ROWS_MAX, Wish};
 use crate::app::act::on_lanes;
 use crate::app::error::Error;
@@ -27,6 +28,11 @@ const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(30);
 /// How often an operation that waits looks whether it was undone.
 const UNDONE_LOOK: Duration = Duration::from_secs(1);
+
+/// What a step at a rate sends: so much time's part.
+const PACED_STEP: Duration = Duration::from_millis(200);
+/// The delay that steps at a rate make up for.
+const MADE_UP: Duration = Duration::from_secs(1);
 
 /// When the process that carries it out ends, and others go on.
 pub(crate) trait Leaving: Sync {
@@ -91,6 +97,7 @@ async fn step(
     let now = store.now().await?;
     record.beat = now.as_micros();
     let starts = time_of(&record.operation.starts_at).unwrap_or(now);
+    let starts = starts.max(Timestamp::from_micros(record.next_at));
     let mut pause = None;
     if let Some(by) = stopped {
         record.operation.stopped_by = Some(by);
@@ -104,6 +111,10 @@ async fn step(
     } else {
         record.operation.state = State::Running;
         work(store, &mut record, now).await?;
+        pause = record.operation.what.rate.map(|_| {
+            let next = Timestamp::from_micros(record.next_at);
+            next.since(now).min(UNDONE_LOOK)
+        });
     }
     written(&**store, &record, now).await?;
     Ok(Some(Next { operation: record.operation, pause }))
@@ -113,16 +124,29 @@ async fn step(
 async fn work(store: &SharedStore, record: &mut Record, now: Timestamp) -> Result<(), Error> {
     let wish = book::whole(&**store, &record.operation).await?;
     let before = wish.before.map_or(now, |Time(before)| before);
-    let rows_max = record.rows_left.min(STEP_ROWS_MAX as u64) as usize;
+    let most = wish.rate.map_or(u64::MAX, |rate| rate.count_in(PACED_STEP));
+    let rows_max = record.rows_left.min(most).min(STEP_ROWS_MAX as u64) as usize;
     if rows_max == 0 {
         end(record, State::Done, now);
         return Ok(());
     }
     let Look { found, rows, next } =
-        look(&**store, &wish, before, record.after.take(), rows_max).await?;
-    let count = act(store, &wish, before, found).await?;
-    record.operation.looked_at += rows;
+        look(&**store, &wish, before, record.after.clone(), rows_max).await?;
+    let Sent { count, is_cut } = act(store, &wish, before, found, most).await?;
     record.operation.count += count;
+    if let Some(rate) = wish.rate {
+        // What a store that was away has cost is not made up for, but for a moment's part.
+        let from = match record.next_at {
+            0 => now,
+            next_at => Timestamp::from_micros(next_at).max(now - MADE_UP),
+        };
+        record.next_at = (from + rate.time_of(count)).as_micros();
+    }
+    if is_cut {
+        // What is left of these rows is looked at again: what was sent is no more among them.
+        return Ok(());
+    }
+    record.operation.looked_at += rows;
     record.rows_left = record.rows_left.saturating_sub(rows);
     record.after = next;
     if record.after.is_none() || record.rows_left == 0 {
@@ -138,11 +162,11 @@ fn end(record: &mut Record, state: State, now: Timestamp) {
 
 /// Writes the record; one that ends is also a deed, with to how many it was done: its beginning did not know.
 async fn written(store: &dyn Store, record: &Record, now: Timestamp) -> Result<(), Error> {
-    book::write(store, record).await?;
+    // Who sees the end finds it in the audit.
     if !record.operation.state.is_open() {
         deeds::keep(store, &record.operation.deed(now), now).await?;
     }
-    Ok(())
+    Ok(book::write(store, record).await?)
 }
 
 /// Does it to what was found. To how many.
@@ -151,8 +175,12 @@ async fn act(
     wish: &Wish,
     before: Timestamp,
     found: Found,
-) -> Result<u64, Error> {
-    match (found, wish.action.on_lanes()) {
+    most: u64,
+) -> Result<Sent, Error> {
+    let count = match (found, wish.action.on_lanes()) {
+        (Found::Jobs(found), _) if wish.action == Action::Requeue => {
+            return replay::send(&**store, wish, before, &found, most).await;
+        }
         (Found::Jobs(found), _) => dead(&**store, wish, found.iter().map(|job| job.id)).await,
         (Found::TheseJobs(ids), _) if wish.action == Action::DeleteJobs => {
             each(&**store, &wish.queue, ids).await
@@ -166,7 +194,8 @@ async fn act(
             Ok(on_lanes(&**store, &wish.queue, lanes, action).await?)
         }
         (Found::Lanes(_) | Found::TheseLanes(_), None) => Ok(0),
-    }
+    };
+    Ok(Sent { count: count?, is_cut: false })
 }
 
 async fn dead(
@@ -178,13 +207,12 @@ async fn dead(
     if jobs.is_empty() {
         return Ok(0);
     }
+    if wish.action == Action::Requeue {
+        return replay::requeue(store, wish, jobs).await;
+    }
     let which = Selection::Jobs(jobs);
     let selected = Selected { now: None, queue: wish.queue.as_str().into(), which };
-    let acted = match wish.action {
-        Action::Requeue => store.requeue(selected).await?,
-        _ => store.delete_dead(selected).await?,
-    };
-    Ok(acted.count)
+    Ok(store.delete_dead(selected).await?.count)
 }
 
 /// Deletes jobs that wait or are dead; leaves alone those that run or are gone.

@@ -9,7 +9,7 @@ use seriatim::{Job, Outcome, Queue};
 use super::super::action::Action;
 use super::super::book::{Begin, begin, list, read, show, stop, take_over, write};
 use super::super::preview::preview;
-use super::super::wish::Wish;
+use super::super::wish::{List, Wish};
 use super::*;
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -21,7 +21,9 @@ impl Leaving for Here {
         self.0.load(Ordering::Relaxed)
     }
     async fn leaving(&self) {
-        tokio::task::yield_now().await;
+        if !self.is_leaving() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 
@@ -35,15 +37,21 @@ async fn push(store: &SharedStore, keys: std::ops::Range<u32>, prefix: &str) {
         let jobs = keys.iter().copied().map(job).collect();
         store.push(Push { now: None, jobs }).await.unwrap();
     }
+    tokio::time::advance(Duration::from_millis(1)).await;
 }
 
 /// A store with so many dead jobs: those with an even number of one cause, the others of another one.
 async fn with_dead(count: u32) -> SharedStore {
-    let store: SharedStore = Arc::new(Memory::new());
+    let store: SharedStore = Arc::new(Memory::in_tokio_time());
+    die(&store, count).await;
+    store
+}
+
+async fn die(store: &SharedStore, count: u32) {
     let queue = Queue::fifo("orders").max_retries(0);
     let queues = vec![queue.clone()];
     store.declare(seriatim::store::Declare { now: None, queues }).await.unwrap();
-    push(&store, 0..count, "k").await;
+    push(store, 0..count, "k").await;
     let mut node = NodeInfo::new(NodeId::from("n"), LEASE);
     node.queues = vec!["orders".to_owned()];
     let beat = Heartbeat { now: None, node: node.clone(), beats: Vec::new() };
@@ -59,7 +67,7 @@ async fn with_dead(count: u32) -> SharedStore {
     };
     let turns = turns.iter().enumerate().map(fail).collect();
     store.settle(Settle { turns, ..Settle::default() }).await.unwrap();
-    store
+    tokio::time::advance(Duration::from_secs(1)).await;
 }
 
 async fn begun(store: &SharedStore, wish: Wish, waits: Duration) -> Operation {
@@ -72,7 +80,7 @@ async fn dead_of(store: &SharedStore) -> u64 {
     store.stats(None).await.unwrap()[0].dead
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_was_counted_is_what_is_done_in_steps() {
     let store = with_dead(2_600).await;
     let cause = Some("timeout after Ns".to_owned());
@@ -95,7 +103,7 @@ async fn what_was_counted_is_what_is_done_in_steps() {
     assert_eq!(kept[0].on["operation"], operation.id);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_came_later_is_left_alone() {
     let store = with_dead(10).await;
     let early = store.now().await.unwrap() - Duration::from_secs(60);
@@ -106,7 +114,7 @@ async fn what_came_later_is_left_alone() {
     assert_eq!(dead_of(&store).await, 10);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_number_to_type_is_that_of_the_queue_if_counting_ended_before() {
     let store: SharedStore = Arc::new(Memory::new());
     push(&store, 0..12_345, "k").await;
@@ -119,25 +127,17 @@ async fn the_number_to_type_is_that_of_the_queue_if_counting_ended_before() {
     assert!(counted.check(None).is_err());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stop_ends_it_before_the_next_step_and_an_undone_one_does_nothing() {
     let store = with_dead(3_000).await;
     let operation = begun(&store, Wish::new(Action::Requeue, "orders"), Duration::ZERO).await;
     let id = operation.id.clone();
-    let after_one = async {
-        // The step before the stop is seen by its record.
-        while show(&*store, &id).await.unwrap().count == 0 {
-            tokio::task::yield_now().await;
-        }
-        stop(&*store, &id, "somebody").await.unwrap();
-    };
-    let stays = here();
-    let (done, ()) = tokio::join!(run(&store, &id, "here", &stays, |_| {}), after_one);
-    done.unwrap();
+    step(&store, &id, "here", false).await.unwrap();
+    stop(&*store, &id, "somebody").await.unwrap();
+    run(&store, &id, "here", &here(), |_| {}).await.unwrap();
     let stopped = show(&*store, &id).await.unwrap();
     assert_eq!((stopped.state, stopped.stopped_by.as_deref()), (State::Stopped, Some("somebody")));
-    assert!((1_000..3_000).contains(&stopped.count), "{}", stopped.count);
-    assert_eq!(dead_of(&store).await, 3_000 - stopped.count);
+    assert_eq!((stopped.count, dead_of(&store).await), (1_000, 2_000));
     let wish = Wish::new(Action::DeleteDead, "orders");
     let operation = begun(&store, wish, Duration::from_secs(10)).await;
     assert_eq!(operation.state, State::Waiting);
@@ -147,7 +147,7 @@ async fn a_stop_ends_it_before_the_next_step_and_an_undone_one_does_nothing() {
     assert_eq!(show(&*store, &operation.id).await.unwrap().count, 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn another_process_goes_on_where_the_last_one_was() {
     let store = with_dead(2_500).await;
     let operation = begun(&store, Wish::new(Action::DeleteDead, "orders"), Duration::ZERO).await;
@@ -168,7 +168,7 @@ async fn another_process_goes_on_where_the_last_one_was() {
     assert_eq!(take_over(&*store, "there").await.unwrap(), [operation.id], "handed over at once");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn lanes_are_chosen_by_state_and_the_start_of_their_key() {
     let store = with_dead(1).await;
     push(&store, 0..30, "a").await;
@@ -184,7 +184,7 @@ async fn lanes_are_chosen_by_state_and_the_start_of_their_key() {
     assert_eq!(store.stats(None).await.unwrap()[0].lanes, 30);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn operations_are_bounded_in_number_and_the_oldest_are_forgotten() {
     let store = with_dead(1).await;
     let wish = || Wish::new(Action::Pause, "orders");
@@ -202,7 +202,7 @@ async fn operations_are_bounded_in_number_and_the_oldest_are_forgotten() {
     assert!(refused.starts_with("20 operations have not ended"), "{refused}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn filters_that_do_not_belong_to_the_action_and_unconfirmed_numbers_are_refused() {
     let store = with_dead(1_200).await;
     let task = Some("t".to_owned());
@@ -217,4 +217,103 @@ async fn filters_that_do_not_belong_to_the_action_and_unconfirmed_numbers_are_re
     assert!(counted.check(Some(1_200)).is_ok());
     let requeue = preview(&*store, &Wish::new(Action::Requeue, "orders")).await.unwrap();
     assert!(requeue.confirm.is_none() && requeue.check(None).is_ok());
+}
+
+/// How many were sent back after so long, at each step.
+async fn paced(store: &SharedStore, wish: Wish) -> Vec<(Duration, u64)> {
+    let operation = begun(store, wish, Duration::ZERO).await;
+    let (began, mut steps) = (Instant::now(), Vec::new());
+    run(store, &operation.id, "here", &here(), |now| steps.push((began.elapsed(), now.count)))
+        .await
+        .unwrap();
+    steps
+}
+
+fn at(rate: &str) -> Wish {
+    Wish { rate: Some(rate.parse().unwrap()), ..Wish::new(Action::Requeue, "orders") }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_holds_from_the_first_second_to_the_last() {
+    let store = with_dead(2_600).await;
+    let steps = paced(&store, at("500/s")).await;
+    for (time, count) in &steps {
+        let allowed = 500.0 * time.as_secs_f64();
+        assert!((*count as f64 - allowed).abs() <= 125.0, "{count} after {time:?}");
+    }
+    let (time, count) = steps.last().unwrap();
+    assert!((5.0..5.5).contains(&time.as_secs_f64()), "{time:?}");
+    assert_eq!((*count, dead_of(&store).await), (2_600, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_lower_than_one_a_second_holds_too_and_a_stop_is_heard_meanwhile() {
+    let store = with_dead(10).await;
+    let operation = begun(&store, at("6/m"), Duration::ZERO).await;
+    let (id, began) = (operation.id.clone(), Instant::now());
+    run(&store, &id, "here", &here(), |now| {
+        assert_eq!(now.count, 1 + began.elapsed().as_secs() / 10);
+        if now.count == 4 {
+            let (store, id) = (store.clone(), id.clone());
+            tokio::spawn(async move { stop(&*store, &id, "me").await.unwrap() });
+        }
+    })
+    .await
+    .unwrap();
+    assert!(began.elapsed() < Duration::from_secs(32), "{:?}", began.elapsed());
+    let stopped = show(&*store, &id).await.unwrap();
+    assert_eq!((stopped.state, stopped.count, dead_of(&store).await), (State::Stopped, 4, 6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_was_away_is_not_made_up_for() {
+    let store = with_dead(1_000).await;
+    let id = begun(&store, at("100/s"), Duration::ZERO).await.id;
+    step(&store, &id, "here", false).await.unwrap();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    let began = Instant::now();
+    run(&store, &id, "here", &here(), |_| {}).await.unwrap();
+    let took = began.elapsed().as_secs_f64();
+    assert!((8.5..10.0).contains(&took), "{took}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_jobs_of_a_key_go_back_together_so_that_none_overtakes_an_older_one() {
+    let store: SharedStore = Arc::new(Memory::in_tokio_time());
+    // Each round kills one job of each key.
+    for _ in 0..3 {
+        die(&store, 400).await;
+    }
+    let steps = paced(&store, at("10/s")).await;
+    let counts: Vec<u64> = steps.iter().map(|(_, count)| *count).filter(|n| *n > 0).collect();
+    assert!(counts.iter().all(|count| count.is_multiple_of(3)), "whole keys: {counts:?}");
+    assert_eq!(counts.last(), Some(&1_200));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_died_earlier_is_left_alone() {
+    let store: SharedStore = Arc::new(Memory::in_tokio_time());
+    die(&store, 30).await;
+    tokio::time::advance(Duration::from_secs(60)).await;
+    let since = Some(Time(store.now().await.unwrap()));
+    die(&store, 7).await;
+    let wish = Wish { since, ..Wish::new(Action::Requeue, "orders") };
+    assert_eq!(preview(&*store, &wish).await.unwrap().count.count, 7);
+    paced(&store, wish).await;
+    assert_eq!(dead_of(&store).await, 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_is_refused_where_nothing_is_sent_back_by_a_filter() {
+    let store = with_dead(1).await;
+    let rate = at("5/s").rate;
+    let named = Some(List(vec![JobId::from_bytes([1; 16])]));
+    for wish in [
+        Wish { rate, ..Wish::new(Action::DeleteDead, "orders") },
+        Wish { rate, ..Wish::new(Action::Pause, "orders") },
+        Wish { rate, jobs: named, ..Wish::new(Action::Requeue, "orders") },
+    ] {
+        let refused = preview(&*store, &wish).await.unwrap_err().to_string();
+        assert!(refused.contains("requeued at a rate"), "{refused}");
+    }
 }

@@ -13,6 +13,8 @@ use seriatim::{JobId, Timestamp, store::JobView};
 use super::action::Action;
 use crate::app::causes::{UNKNOWN_CAUSE, masked};
 use crate::app::error::Error;
+use crate::base::time::absolute;
+use crate::protocol::rate::Rate;
 use crate::protocol::schema::{Foreign, queue_pattern};
 use crate::protocol::value::Time;
 
@@ -59,6 +61,14 @@ pub(crate) struct Wish {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub(crate) before: Option<Time>,
+    /// Only what died at this time or later
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub(crate) since: Option<Time>,
+    /// At most so many jobs in a second, minute or hour: `500/s`. The others stay dead until then. Default: no limit
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Rate")]
+    pub(crate) rate: Option<Rate>,
     /// These jobs, instead of a filter
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "List<Foreign<JobId>>")]
@@ -86,6 +96,8 @@ impl Wish {
             cause: None,
             state: None,
             before: None,
+            since: None,
+            rate: None,
             jobs: None,
             lanes: None,
         }
@@ -108,6 +120,12 @@ impl Wish {
         if !on_lanes && self.state.is_some() {
             return wrong("state", "only lanes have it, this action is on jobs");
         }
+        if on_lanes && self.since.is_some() {
+            return wrong("since", "lanes do not die, this action is on lanes");
+        }
+        if self.rate.is_some() && !self.takes_rate() {
+            return wrong("rate", "only dead jobs that are filtered are requeued at a rate");
+        }
         if self.action == Action::DeleteJobs && self.jobs.is_none() {
             return wrong("jobs", "names the jobs, and is needed by this action");
         }
@@ -122,12 +140,18 @@ impl Wish {
             let why = format!("name 1 to {STEP_ROWS_MAX}, not {named}");
             return Err(Error::Bound { field, why });
         }
-        let filtered = texts.iter().any(|text| text.is_some()) || self.state.is_some();
+        let filtered =
+            texts.iter().any(|text| text.is_some()) || self.state.is_some() || self.since.is_some();
         if filtered {
             let why = "name jobs or lanes one by one, or filter them, not both".to_owned();
             return Err(Error::Bound { field: "filter", why });
         }
         Ok(())
+    }
+
+    /// Whether a rate may be set.
+    pub(crate) fn takes_rate(&self) -> bool {
+        self.action == Action::Requeue && self.named().is_none()
     }
 
     /// How many are named one by one; none if they are filtered.
@@ -138,7 +162,9 @@ impl Wish {
 
     /// Whether it is about this dead job.
     pub(super) fn has_job(&self, job: &JobView, before: Timestamp) -> bool {
-        job.finished_at.unwrap_or(job.created_at) < before
+        let died = job.finished_at.unwrap_or(job.created_at);
+        died < before
+            && self.since.is_none_or(|Time(since)| died >= since)
             && self.task.as_deref().is_none_or(|task| job.task.as_deref() == Some(task))
             && self.has(job.key.as_deref(), job.error.as_deref())
     }
@@ -176,6 +202,8 @@ impl Wish {
             ("error", self.error.clone()),
             ("cause", self.cause.clone()),
             ("state", state),
+            ("since", self.since.map(|Time(since)| absolute(since))),
+            ("rate", self.rate.map(|rate| rate.to_string())),
             (
                 "jobs",
                 self.jobs
@@ -194,6 +222,12 @@ impl Wish {
         .collect()
     }
 
+    /// The filters with the time before which things must have been, as one that is sent has it.
+    pub(crate) fn sent_filters(&self) -> Vec<(&'static str, String)> {
+        let before = self.before.map(|Time(before)| ("before", absolute(before)));
+        self.filters().into_iter().chain(before).collect()
+    }
+
     /// Which, in words: `dead jobs of orders, key order-1`.
     pub(crate) fn in_words(&self) -> String {
         let mut words = match self.named() {
@@ -205,6 +239,7 @@ impl Wish {
                 "jobs" | "lanes" => continue,
                 "prefix" => "keys from",
                 "error" => "error with",
+                "rate" => "at most",
                 name => name,
             };
             words += &format!(", {says} {value}");

@@ -31,6 +31,8 @@ struct Ask<'a> {
     is_none: bool,
     /// The number to type.
     confirm: Option<u64>,
+    /// At what rate, if that can be chosen.
+    rate: Option<String>,
     consequence: &'static str,
     deletes: bool,
     samples: Vec<SampleRow>,
@@ -106,6 +108,7 @@ async fn ask(app: &Shared, visit: &Visit, fields: &Fields) -> Result<Response, P
         count: counted.count.to_string(),
         is_none: counted.count.count == 0,
         confirm: counted.confirm,
+        rate: wish.takes_rate().then(|| wish.rate.map(|rate| rate.to_string()).unwrap_or_default()),
         consequence: wish.action.consequence(),
         deletes: wish.action.deletes(),
         samples: counted.samples.iter().map(|one| SampleRow::new(visit, &wish, one)).collect(),
@@ -158,8 +161,8 @@ fn hidden(wish: &Wish) -> Vec<(&'static str, String)> {
         ("action", wish.action.name().to_owned()),
         ("queue", wish.queue.clone()),
     ];
-    fields.extend(wish.filters());
-    fields.extend(wish.before.map(|before| ("before", crate::base::time::absolute(before.0))));
+    // The rate has a field to type in.
+    fields.extend(wish.sent_filters().into_iter().filter(|(name, _)| *name != "rate"));
     fields
 }
 
@@ -176,7 +179,7 @@ fn curl(wish: &Wish, confirm: Option<u64>) -> String {
 /// The same at a command line.
 fn command(wish: &Wish, confirm: Option<u64>) -> String {
     let mut line = format!("seriatim operations start {} {}", wish.action, wish.queue);
-    for (name, value) in wish.filters() {
+    for (name, value) in wish.sent_filters() {
         line += &format!(" --{name} {}", quoted(&value));
     }
     match confirm {

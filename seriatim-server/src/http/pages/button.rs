@@ -25,7 +25,7 @@ pub(super) fn operations(visit: &Visit, wishes: impl IntoIterator<Item = Wish>) 
     let base = &visit.frame.base;
     let button = |wish: Wish| {
         visit.may(access(wish.action)).then_some(())?;
-        let filters = wish.filters();
+        let filters = wish.sent_filters();
         let mut query = vec![("action", wish.action.name()), ("queue", wish.queue.as_str())];
         query.extend(filters.iter().map(|(name, value)| (*name, value.as_str())));
         query.push(("back", &visit.frame.here));

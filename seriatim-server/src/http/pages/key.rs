@@ -88,6 +88,8 @@ struct OfKey<'a> {
     key: &'a str,
     entities: Vec<Entity>,
     left_out: usize,
+    /// A search for the same text.
+    search: String,
     deeds: Vec<DeedRow>,
 }
 
@@ -127,7 +129,8 @@ pub(super) async fn show(
         }
     };
     let deeds = deeds.into_iter().map(|deed| DeedRow::new(&visit, deed)).collect();
-    visit.show(&OfKey { frame: &visit.frame, key: &key, entities, left_out, deeds })
+    let search = link::search_all(&visit.frame.base, &key);
+    visit.show(&OfKey { frame: &visit.frame, key: &key, entities, left_out, search, deeds })
 }
 
 /// Whether a queue may know a key: most of many are empty.

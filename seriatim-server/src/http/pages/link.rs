@@ -24,6 +24,11 @@ pub(super) fn lanes(base: &str, queue: &str, query: &[(&str, &str)]) -> String {
     with(&format!("{base}/queues/{}/lanes", encoded(queue)), query)
 }
 
+/// Keys that begin with a text, and tasks of this name.
+pub(super) fn search_all(base: &str, text: &str) -> String {
+    with(&format!("{base}/search"), &[("q", text), ("all", "true")])
+}
+
 pub(super) fn key(base: &str, key: &str) -> String {
     with(&format!("{base}/key"), &[("k", key)])
 }

@@ -20,6 +20,8 @@ use crate::app::job_pages::{self, By, Status, Wanted};
 use crate::app::lane_pages::SCAN_DEFAULT;
 use crate::app::operations::{self, Action};
 use crate::app::{causes, find};
+use crate::base::time;
+use crate::protocol::value::Time;
 
 /// Dead jobs that causes are found among, the latest.
 const CAUSES_JOBS_MAX: usize = 1_000;
@@ -173,17 +175,17 @@ pub(super) async fn show(
     })
 }
 
-/// For all dead jobs of the queue that fit. Operations know no range of time.
+/// For all dead jobs of the queue that fit. The page has refused times that cannot be read.
 fn buttons(visit: &Visit, queue: &str, wish: &Wish) -> Vec<Button> {
-    if !wish.from.is_empty() || !wish.to.is_empty() {
-        return Vec::new();
-    }
+    let time = |text: &str| time::read(text).ok().map(Time);
     let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let all = |action| operations::Wish {
         key: given(&wish.key),
         prefix: given(&wish.prefix),
         task: given(&wish.task),
         error: given(&wish.error),
+        since: time(&wish.from),
+        before: time(&wish.to),
         ..operations::Wish::new(action, queue)
     };
     button::operations(visit, [Action::Requeue, Action::DeleteDead].map(all))

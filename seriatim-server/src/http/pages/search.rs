@@ -22,6 +22,9 @@ use crate::app::why::Around;
 pub(super) struct Wish {
     #[serde(default)]
     q: String,
+    /// Whether to search on if a key is the text.
+    #[serde(default)]
+    all: bool,
 }
 
 #[derive(Template)]
@@ -30,6 +33,8 @@ struct Search<'a> {
     frame: &'a Frame,
     text: &'a str,
     key_href: String,
+    /// The same search, for tasks too.
+    all_href: String,
     found: &'a Found,
     lanes: Vec<LaneRow>,
     dead: Vec<JobRow>,
@@ -44,7 +49,7 @@ page!(Search);
 pub(super) async fn show(
     State(app): State<Shared>,
     visit: Visit,
-    Query(Wish { q }): Query<Wish>,
+    Query(Wish { q, all }): Query<Wish>,
 ) -> Result<Response, Problem> {
     let (base, store) = (&visit.frame.base, &*app.store);
     let text = q.trim();
@@ -53,11 +58,11 @@ pub(super) async fn show(
         (_, Ok(id)) => return Ok(see_other(&link::job(base, id))),
         (_, Err(_)) => {}
     }
-    let found = search::search(store, text, |queue| visit.scope.has_queue(queue)).await?;
-    let is_sure = !found.exact.is_empty() && found.tasks.is_empty();
-    if is_sure {
+    let may = |queue: &str| visit.scope.has_queue(queue);
+    if !all && search::is_key(store, text, may).await? {
         return Ok(see_other(&link::key(base, text)));
     }
+    let found = search::search(store, text, all, may).await?;
     let (views, nodes) = queues::with_figures(store).await?;
     let now = store.now().await?;
     let lane = |(queue, lane): &(std::sync::Arc<str>, seriatim::store::LaneView)| {
@@ -76,6 +81,7 @@ pub(super) async fn show(
         frame: &visit.frame,
         text,
         key_href: link::key(base, text),
+        all_href: link::search_all(base, text),
         lanes: found.lanes.iter().filter_map(lane).collect(),
         dead: jobs(&found.dead),
         tasks: jobs(&found.tasks),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Api;
 use super::client::{Answer, Request};
 use crate::hand::Hand;
-use crate::site::{Site, eventually};
+use crate::site::{Site, eventually, text};
 
 const QUEUES: &str = "[queues.orders]\nmode = \"fifo\"\nmax_retries = 0\n";
 
@@ -68,6 +68,7 @@ async fn a_cause_of_many_is_requeued_from_its_page() {
         "cause timeout after Ns",
         "curl -X POST",
         "seriatim operations start requeue orders",
+        "name=\"rate\"",
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
@@ -160,4 +161,30 @@ async fn rows_that_were_ticked_are_acted_on_and_no_others() {
     assert_eq!(left["jobs"].as_array().unwrap().len(), 3);
     let mixed = [&fields[..], &[("key", "k1")]].concat();
     assert_eq!(submit(&api, "/operations/start", &mixed).status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_jobs_are_sent_back_at_a_rate_by_a_command_that_others_can_watch_and_stop() {
+    let api = with_dead(40).await;
+    let run = |args: &[&str]| api.site.run(&[&["morgue", "requeue", "orders"], args].concat());
+    for (args, says) in [
+        (&["--all", "--rate", "0/s"][..], "`500/s`"),
+        (&["--rate", "5/s", "--key", "k1"], "--all"),
+        (&["--rate", "5/s"], "required"),
+    ] {
+        let refused = text(&run(args));
+        assert!(refused.contains(says), "{args:?}: {refused}");
+    }
+    let other = text(&run(&["--all", "--error", "no such error"]));
+    assert!(other.contains("0 of 0 dead jobs requeued"), "{other}");
+    let wish = json!({ "action": "requeue", "queue": "orders", "rate": "1/h" });
+    let id = api.post("/api/v1/operations", &wish).done()["id"].as_str().unwrap().to_owned();
+    eventually("the first key is sent", async || shown(&api, &id)["count"] == 1).await;
+    let page = api.get(&format!("/operations/{id}")).text();
+    assert!(page.contains("at most 1/h"), "{page}");
+    api.post(&format!("/api/v1/operations/{id}/stop"), &json!({})).done();
+    assert_eq!(ended(&api, &id).await["state"], "stopped");
+    let since = "2026-01-31T12:00:00Z";
+    let rest = text(&run(&["--all", "--error", "timeout", "--rate", "1000/s", "--since", since]));
+    assert!(rest.contains("39 of 39 dead jobs requeued"), "{rest}");
 }

@@ -700,6 +700,14 @@ fn search_leads_to_a_key_or_job_and_lists_what_begins_so_or_is_of_such_a_task() 
     assert!(!page.contains(">other</a>") && page.contains("Searched 1 queue:"), "{page}");
     let tasks = eyes.page("/search?q=ship");
     assert!(tasks.contains("Jobs of this task") && tasks.contains(">other</a>"), "{tasks}");
+    push(&api, "mails", &json!({ "key": "bill", "task": "send" }));
+    assert_eq!(leads("bill").as_deref(), Some("/key?k=bill"), "a key first");
+    assert!(
+        eyes.page("/key?k=bill").contains("/search?q=bill&amp;all=true")
+            || eyes.page("/key?k=bill").contains("/search?q=bill&#38;all=true")
+    );
+    let all = eyes.page("/search?q=bill&all=true");
+    assert!(all.contains("Jobs of this task") && all.contains(">order-3</a>"), "{all}");
     let nothing = eyes.page("/search?q=nothing%20like%20it");
     assert!(nothing.contains("Nothing found") && nothing.contains("Searched"), "{nothing}");
 }

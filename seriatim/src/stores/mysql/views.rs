@@ -169,6 +169,14 @@ impl Walk {
             (true, LaneSource::Walk) => {
                 ("seriatim_lane l FORCE INDEX (lane_key)", "l.k".to_owned())
             }
+            // Without keys, the index of keys has the lanes of a queue by age, and no others.
+            (false, LaneSource::Walk)
+                if matches!(order, Order::Number | Order::Text(_))
+                    && row.queue.mode == Mode::Parallel =>
+            {
+                range += " AND l.k IS NULL";
+                ("seriatim_lane l FORCE INDEX (lane_key)", "l.id".to_owned())
+            }
             (false, LaneSource::Walk) if query.is_of_future() => {
                 range += &format!(" AND l.st = {} AND l.class = 0 AND l.prio = 0", st::SCHEDULED);
                 ("seriatim_lane l FORCE INDEX (lane_ready)", order.by("l.id"))

@@ -325,7 +325,8 @@ CROSS JOIN LATERAL unnest(b.lanes) u (number)
 CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n
   WHERE n.number = u.number AND (n.batch = b.token OR b.light AND n.token = 0) OFFSET 0) l;
 
--- Lanes, with light claims in the form of the others.
+-- Lanes, with light claims in the form of the others. The claims are looked through only for lanes that were ready and are
+-- so no more: those that are claimed.
 CREATE VIEW seriatim.lane_now AS
 SELECT l.number, l.queue, l.key, coalesce(b.token, l.token) AS token, l.held, l.paused, l.due, l.priority,
   l.retry_count, l.crashes, l.error, l.claimed OR b.token IS NOT NULL AS claimed,
@@ -333,8 +334,11 @@ SELECT l.number, l.queue, l.key, coalesce(b.token, l.token) AS token, l.held, l.
   coalesce(l.claimed_at, b.claimed_at) AS claimed_at, coalesce(l.beat_at, b.claimed_at) AS beat_at, l.progress, l.taken,
   l.packed_run_at, l.task, l.score, l.created_at, l.options, l.payload
 FROM seriatim.lane l
-LEFT JOIN (SELECT u.number, b.* FROM seriatim.batch b CROSS JOIN LATERAL unnest(b.lanes) u (number) WHERE b.light) b
-  ON b.number = l.number AND l.token = 0;
+LEFT JOIN LATERAL (SELECT * FROM seriatim.batch n
+  WHERE n.light AND l.token = 0 AND l.class IS NOT NULL
+    AND NOT EXISTS (SELECT FROM seriatim.ready r WHERE r.queue = l.queue AND r.class = l.class AND r.priority = l.priority
+      AND r.at = l.at AND r.number = l.number OFFSET 0)
+    AND l.number = ANY (n.lanes) OFFSET 0) b ON true;
 
 -- The jobs of claimed lanes, as their holders get them, one row per job.
 CREATE VIEW seriatim.turn_job AS

@@ -10,7 +10,7 @@ use tokio_postgres::NoTls;
 use super::*;
 use crate::contract::{
     Act, Actions, Beat, Cancel, ClaimSelection, Consumer, Fleet, JobQuery, JobState, LaneAction,
-    LaneSelection, Producer, Release, Sweep, Views,
+    LaneQuery, LaneSelection, LaneState, Producer, Release, Sweep, Views,
 };
 use crate::{DueRule, Mode, Outcome};
 
@@ -361,6 +361,33 @@ async fn a_look_at_a_job_or_at_what_runs_reads_no_job_that_waits() {
     }
     much.retain(|(_, _, read)| *read > ENTRIES_EACH_MAX * 10);
     assert!(much.is_empty(), "{much:?}");
+}
+
+#[tokio::test]
+async fn listings_look_through_the_claims_only_for_lanes_that_are_claimed() {
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let queue = name(Mode::Parallel);
+    declare(&store, Queue::parallel(&*queue)).await;
+    push_many(&store, jobs_of(Mode::Parallel, "k", 400)).await;
+    let claims = 30;
+    for _ in 0..claims {
+        claim(&store, &queue, 5).await;
+    }
+    let watched = Watched::new(store.clone());
+    let behind =
+        store.lanes(LaneQuery { rows_max: 150, ..LaneQuery::new(&*queue) }).await.unwrap().next;
+    let query = LaneQuery { after: behind, rows_max: 100, ..LaneQuery::new(&*queue) };
+    let (page, read) = watched.counted(store.lanes(query)).await;
+    assert!(
+        page.rows.iter().all(|lane| lane.state == LaneState::Waiting) && page.rows.len() == 100
+    );
+    assert!(read < 100 * claims, "{read} rows and entries for 100 lanes that wait");
+    let query = JobQuery { rows_max: 100, ..JobQuery::new(&*queue, JobState::Queued) };
+    let (page, read) = watched.counted(store.jobs(query)).await;
+    assert_eq!(page.rows.len(), 100);
+    assert!(read < 100 * claims, "{read} rows and entries for 100 jobs that wait");
 }
 
 #[tokio::test]

@@ -1,0 +1,107 @@
+//! Sends dead jobs back: all that are meant of a key at once, so that none of them overtakes an older one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use seriatim::limits::PAGE_ROWS_MAX;
+use seriatim::store::{JobQuery, JobState, JobView, Selected, Selection, Store};
+use seriatim::{JobId, Timestamp};
+
+use super::wish::Wish;
+use crate::app::error::Error;
+
+/// As many as a store takes in one call. Those of a key beyond follow with the next look.
+const SENT_AT_ONCE_MAX: usize = 10_000;
+/// Keys whose jobs are read side by side.
+const KEYS_AT_ONCE: usize = 16;
+
+/// What a step sent.
+pub(super) struct Sent {
+    pub(super) count: u64,
+    /// Whether there was more than it might send.
+    pub(super) is_cut: bool,
+}
+
+/// The jobs of a key that are meant, or one job without a key.
+type Group = Vec<JobId>;
+
+/// Sends what was found, with the other jobs of its keys that are meant, until `most` are sent. The last key goes whole.
+pub(super) async fn send(
+    store: &dyn Store,
+    wish: &Wish,
+    before: Timestamp,
+    found: &[JobView],
+    most: u64,
+) -> Result<Sent, Error> {
+    let mut keys = BTreeSet::new();
+    let firsts: Vec<&JobView> = found
+        .iter()
+        .filter(|job| job.key.as_ref().is_none_or(|key| keys.insert(key.clone())))
+        .collect();
+    let (mut sent, mut handled) = (0, 0);
+    for some in firsts.chunks(KEYS_AT_ONCE) {
+        let groups = some.iter().map(|job| group(store, wish, before, job));
+        let mut ids = Vec::new();
+        for group in try_join_all(groups).await? {
+            if ids.len() + group.len() > SENT_AT_ONCE_MAX {
+                sent += requeue(store, wish, std::mem::take(&mut ids)).await?;
+            }
+            if sent + ids.len() as u64 >= most {
+                break;
+            }
+            ids.extend(group);
+            handled += 1;
+        }
+        sent += requeue(store, wish, ids).await?;
+        if sent >= most {
+            break;
+        }
+    }
+    Ok(Sent { count: sent, is_cut: handled < firsts.len() })
+}
+
+async fn group(
+    store: &dyn Store,
+    wish: &Wish,
+    before: Timestamp,
+    job: &JobView,
+) -> Result<Group, Error> {
+    let Some(key) = &job.key else { return Ok(vec![job.id]) };
+    of_key(store, wish, before, key).await
+}
+
+/// The dead jobs of this key that are meant, oldest first.
+async fn of_key(
+    store: &dyn Store,
+    wish: &Wish,
+    before: Timestamp,
+    key: &Arc<str>,
+) -> Result<Group, Error> {
+    let (mut ids, mut after) = (Vec::new(), None);
+    loop {
+        let query = JobQuery {
+            key: Some(key.to_string()),
+            after,
+            rows_max: PAGE_ROWS_MAX,
+            payload_bytes_max: Some(0),
+            ..JobQuery::new(wish.queue.as_str(), JobState::Dead)
+        };
+        let page = store.jobs(query).await?;
+        ids.extend(page.rows.iter().filter(|job| wish.has_job(job, before)).map(|job| job.id));
+        after = page.next;
+        if after.is_none() || ids.len() >= SENT_AT_ONCE_MAX {
+            ids.truncate(SENT_AT_ONCE_MAX);
+            return Ok(ids);
+        }
+    }
+}
+
+pub(super) async fn requeue(store: &dyn Store, wish: &Wish, ids: Vec<JobId>) -> Result<u64, Error> {
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    let which = Selection::Jobs(ids);
+    let selected = Selected { now: None, queue: wish.queue.as_str().into(), which };
+    Ok(store.requeue(selected).await?.count)
+}

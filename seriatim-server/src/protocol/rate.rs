@@ -1,0 +1,132 @@
+//! How many in a period, as people write it: `500/s`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize, Serializer};
+
+/// Most in a period.
+const COUNT_MAX: u32 = 1_000_000;
+
+/// So many in a second, minute or hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rate {
+    count: u32,
+    per: Per,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Per {
+    Second,
+    Minute,
+    Hour,
+}
+
+impl Per {
+    const ALL: [Self; 3] = [Self::Second, Self::Minute, Self::Hour];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Second => "s",
+            Self::Minute => "m",
+            Self::Hour => "h",
+        }
+    }
+
+    fn seconds(self) -> u32 {
+        match self {
+            Self::Second => 1,
+            Self::Minute => 60,
+            Self::Hour => 3_600,
+        }
+    }
+}
+
+impl Rate {
+    /// How long so many take.
+    pub(crate) fn time_of(self, count: u64) -> Duration {
+        let seconds = count as f64 * f64::from(self.per.seconds()) / f64::from(self.count);
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+
+    /// How many in this time, at least one.
+    pub(crate) fn count_in(self, time: Duration) -> u64 {
+        let count = time.as_secs_f64() * f64::from(self.count) / f64::from(self.per.seconds());
+        (count as u64).max(1)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.count, self.per.name())
+    }
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wanted = || {
+            format!(
+                "write 1 to {COUNT_MAX} in a second, minute or hour: `500/s`, `30/m`, `1000/h`, not {text:?}"
+            )
+        };
+        let (count, per) = text.split_once('/').ok_or_else(wanted)?;
+        let count = count.parse().ok().filter(|count| (1..=COUNT_MAX).contains(count));
+        let per = Per::ALL.into_iter().find(|known| known.name() == per);
+        Ok(Self { count: count.ok_or_else(wanted)?, per: per.ok_or_else(wanted)? })
+    }
+}
+
+impl Serialize for Rate {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for Rate {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Rate".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^[1-9][0-9]{0,6}/[smh]$" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_number_in_a_second_a_minute_or_an_hour() {
+        let read = |text: &str| text.parse::<Rate>();
+        for text in ["500/s", "30/m", "1000000/h", "1/s"] {
+            assert_eq!(read(text).unwrap().to_string(), text);
+        }
+        for text in ["", "500", "0/s", "-1/s", "1000001/s", "5/d", "5/ s", "1.5/s", "/s"] {
+            assert!(read(text).unwrap_err().contains("`500/s`"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rate_says_how_long_so_many_take() {
+        let rate: Rate = "30/m".parse().unwrap();
+        assert_eq!(rate.time_of(90), Duration::from_secs(180));
+        assert_eq!(
+            (rate.count_in(Duration::from_secs(20)), rate.count_in(Duration::ZERO)),
+            (10, 1)
+        );
+    }
+}
