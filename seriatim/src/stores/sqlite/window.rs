@@ -66,7 +66,7 @@ impl Tx<'_> {
         let of_slot = match &work.row.slot {
             None => 0,
             Some(slot) => match &slot.payload {
-                Some(payload) => payload.len(),
+                Some(payload) => payload.len() as i64,
                 None => {
                     let sql = "SELECT length(payload) FROM body WHERE seq = ?1";
                     self.first(sql, [slot.seq], |row| row.get(0))?.unwrap_or_default()
@@ -77,6 +77,6 @@ impl Tx<'_> {
                    FROM item WHERE lane = ?1 AND gen >= ?2";
         let place = params![work.row.head.id, work.row.head.open];
         let of_items: Option<i64> = self.first(sql, place, |row| row.get(0))?.flatten();
-        Ok(of_slot as u64 + of_items.unwrap_or_default() as u64)
+        Ok((of_slot + of_items.unwrap_or_default()) as u64)
     }
 }
