@@ -84,6 +84,8 @@ export class Lane {
   attempt: number;
   retry_count: number;
   crashes: number;
+  max_retries: number;
+  first_attempt_at: string | null;
   /** In order. */
   jobs: LaneJob[];
   /** Aborted when all jobs are cancelled, the time is up, or the claim is lost. */
@@ -135,6 +137,8 @@ export interface RemoteOptions {
   stopTimeout?: number;
   name?: string;
   groups?: string[];
+  /** The build that this worker runs: it gets jobs that ask for it too. */
+  build?: string;
 }
 
 /** Claims lanes over HTTP. Handlers share one thread: one that blocks it for `lease` loses its claims. */

@@ -21,7 +21,7 @@ export class RemoteWorker {
 
   constructor(client, queues, handle, options = {}) {
     const name = `${hostname()}-${process.pid}`;
-    const defaults = { concurrency: 1, lease: 60, wait: 5, stopTimeout: 25, name, groups: undefined };
+    const defaults = { concurrency: 1, lease: 60, wait: 5, stopTimeout: 25, name, groups: undefined, build: undefined };
     Object.assign(this, withDefaults(options, defaults), { client, handle });
     this.queues = [queues].flat();
   }
@@ -66,7 +66,8 @@ export class RemoteWorker {
     const sentAt = performance.now();
     const limit = this.concurrency - running.length;
     const wait_ms = this.wait * 1000;
-    const body = { queues: this.queues, consumer_groups: this.groups, limit, lease_ttl_sec: this.lease, wait_ms };
+    const bound = { consumer_groups: this.groups, build: this.build };
+    const body = { queues: this.queues, ...bound, limit, lease_ttl_sec: this.lease, wait_ms };
     let answer;
     try {
       answer = await this.#call("/work/claim", body, { timeout: this.wait + 10, retryFor: 0 });

@@ -226,7 +226,7 @@ module Seriatim
 
     # `jobs` are in order, hashes with "job_id", "score" and "payload". `token` only grows for a key: send it with your
     # writes, so that the receiver can refuse stale ones.
-    %w[lane queue key token task attempt retry_count crashes jobs].each do |name|
+    %w[lane queue key token task attempt retry_count crashes max_retries first_attempt_at jobs].each do |name|
       define_method(name) { @document[name] }
     end
 
@@ -284,12 +284,14 @@ module Seriatim
   # Claims lanes over HTTP and gives each to the block, `concurrency` at a time, each in a thread.
   #
   # A claim lasts `lease` seconds from its last heartbeat. A claim request waits `wait` seconds for work, and so does a
-  # stop. `stop_timeout` is how long handlers may run on after SIGTERM; then their lanes are released.
+  # stop. `stop_timeout` is how long handlers may run on after SIGTERM; then their lanes are released. With `build`, it gets
+  # jobs that ask for this build too.
   class RemoteWorker
-    def initialize(client, queues, concurrency: 1, lease: 60, wait: 5, stop_timeout: 25, name: nil, groups: nil, &handle)
+    def initialize(client, queues, concurrency: 1, lease: 60, wait: 5, stop_timeout: 25, name: nil, groups: nil,
+      build: nil, &handle)
       @client, @queues, @concurrency = client, Array(queues), concurrency
       @handle = handle || raise(ArgumentError, "give the handler as a block")
-      @lease, @wait, @stop_timeout, @groups = lease, wait, stop_timeout, groups
+      @lease, @wait, @stop_timeout, @groups, @build = lease, wait, stop_timeout, groups, build
       @name = name || "#{Socket.gethostname}-#{Process.pid}"
       # Lanes in work, with their claims.
       @running, @lock, @beating = {}, Mutex.new, Mutex.new
@@ -354,6 +356,7 @@ module Seriatim
       sent_at = Seriatim.now
       limit, wait_ms = @concurrency - running.size, (@wait * 1000).to_i
       body = { queues: @queues, consumer_groups: @groups, limit: limit, lease_ttl_sec: @lease, wait_ms: wait_ms }
+      body[:build] = @build if @build
       answer = post("/work/claim", body, timeout: @wait + 10, retry_for: 0)
       @failures = 0
       tell_of_unknown(answer.fetch("unknown_queues", []))

@@ -23,7 +23,7 @@ module SeriatimWorker
   # Ends a handler of Lowkiq, as Sidekiq::Shutdown ends one of Sidekiq.
   class Halt < Interrupt; end
 
-  Options = Struct.new(:require, :environment, :threads, :config, :lowkiq, :describe, :scheduler, keyword_init: true) do
+  Options = Struct.new(:require, :environment, :threads, :config, :lowkiq, :mac_key_env, :describe, :scheduler, keyword_init: true) do
     def self.of(arguments)
       options = new(threads: 1)
       parser = OptionParser.new("usage: ruby seriatim_worker.rb --require PATH [options]") do |on|
@@ -32,6 +32,7 @@ module SeriatimWorker
         on.on("--threads N", Integer, "as `concurrency` of the worker; sizes pools. Default: 1") { |v| options.threads = v }
         on.on("--config FILE", "sidekiq.yml, if it is not config/sidekiq.yml of the application") { |v| options.config = v }
         on.on("--lowkiq WORKER", "runs this module of Lowkiq's instead of Sidekiq's classes") { |v| options.lowkiq = v }
+        on.on("--mac-key-env NAME", "the variable with `mac_key_env` of the bridge: Lowkiq's payloads that it has signed are read") { |v| options.mac_key_env = v }
         on.on("--with-scheduler", "starts though sidekiq-scheduler pushes its ticks from here too") { options.scheduler = true }
         on.on("--describe", "prints the settings for `seriatim import`, and ends") { options.describe = true }
       end
@@ -429,49 +430,92 @@ module SeriatimWorker
     end
   end
 
+  # Payloads that Marshal wrote, which builds any object, and so runs code: only what a bridge has signed is read.
+  class Envelope
+    SIGNED = "seriatim lowkiq 1"
+    KEY_BYTES_MIN = 32
+
+    # `variable` has the key; without one all envelopes are refused.
+    def initialize(variable)
+      return unless variable
+
+      @key = ENV[variable].to_s.strip
+      return require("openssl") if @key.bytesize >= KEY_BYTES_MIN
+
+      raise Unusable, "--mac-key-env: variable #{variable} has #{@key.bytesize} bytes, of #{KEY_BYTES_MIN} at least: set it to the key of the bridge"
+    end
+
+    def self.is?(payload)
+      payload.is_a?(Hash) && payload.key?("$marshal")
+    end
+
+    def open(queue, id, payload)
+      bytes, mac = payload.values_at("$marshal", "mac").map { |text| text.to_s.unpack1("m0") }
+      raise Refused, "a payload is written by Marshal, which can run code: name the key of its signature with --mac-key-env" unless @key
+
+      signed = [SIGNED, queue, id, bytes].map(&:b).join("\0")
+      return bytes if OpenSSL.secure_compare(OpenSSL::HMAC.digest("SHA256", @key, signed), mac)
+
+      raise Refused, "a payload is written by Marshal, and its signature does not fit queue, id and key: a bridge with another key signed it, or none did"
+    rescue ArgumentError
+      raise Refused, "a payload is written by Marshal, and is not the base64 of a bridge"
+    end
+  end
+
   # A call is a batch: the lanes by their keys, each with its payloads.
   class LowkiqWorker < Interruptible
-    def initialize(worker, out)
+    def initialize(worker, envelope, out)
       super(Halt, out) { Seriatim.done }
-      @worker = worker
+      @worker, @envelope = worker, envelope
     end
 
     private
 
     def outcomes_of(lanes)
-      refused = lanes.to_h { |lane| [lane, refusal(lane)] }.compact
-      sound = lanes - refused.keys
-      error = sound.empty? ? nil : attempt(sound)
-      ended = error ? failed(sound, error) : sound.to_h { |lane| [lane, Seriatim.done] }
-      refused.each { |lane, why| ended[lane] = Seriatim.bury("refused: #{why}") }
+      batch, ended = {}, {}
+      lanes.each do |lane|
+        batch[lane] = payloads_of(lane)
+      rescue Refused => refusal
+        ended[lane] = Seriatim.bury("refused: #{refusal.message}")
+      rescue StandardError => error
+        # A newer version may have the class that is missing.
+        ended.merge!(failed({ lane => lane.payloads }, error))
+      end
+      error = batch.empty? ? nil : attempt(batch)
+      ended.merge!(error ? failed(batch, error) : batch.transform_values { Seriatim.done })
       ended.values_at(*lanes)
     end
 
-    def refusal(lane)
-      return "a job of Lowkiq needs a key, its id" unless lane.key
+    def payloads_of(lane)
+      raise Refused, "a job of Lowkiq needs a key, its id" unless lane.key
 
-      marshalled = lane.payloads.any? { |payload| payload.is_a?(Hash) && payload.key?("$marshal") }
-      "a payload is written by Marshal, which can run code: push JSON" if marshalled
+      lane.payloads.map do |payload|
+        next payload unless Envelope.is?(payload)
+
+        load = Lowkiq.respond_to?(:load_payload) ? Lowkiq.load_payload : Marshal.method(:load)
+        load.call(@envelope.open(@worker.queue_name, lane.key, payload))
+      end
     end
 
     # The error; `nil` if all went well.
-    def attempt(lanes)
-      batch = lanes.to_h { |lane| [lane.key, lane.payloads] }
+    def attempt(batch)
+      lanes, by_id = batch.keys, batch.transform_keys(&:key)
       interruptible(-> { lanes.all?(&:cancelled?) }) do
-        Lowkiq.server_wrapper.call(@worker, batch) { @worker.perform(batch) }
+        Lowkiq.server_wrapper.call(@worker, by_id) { @worker.perform(by_id) }
       end
       nil
     rescue Exception => error # rubocop:disable Lint/RescueException
       error
     end
 
-    def failed(lanes, error)
+    def failed(batch, error)
+      lanes = batch.keys
       return lanes.to_h { |lane| [lane, Seriatim.cancel("interrupted")] } if caused_by_halt?(error) && lanes.all?(&:cancelled?)
 
       warn("#{@worker} failed: #{error.full_message(highlight: false)}")
       text = Lowkiq.format_error.call(error).to_s
       last = lanes.select { |lane| lane.retry_count + 1 >= @worker.max_retry_count }
-      tell_of_end(last, text)
+      tell_of_end(batch.slice(*last), text)
       lanes.to_h { |lane| [lane, last.include?(lane) && lane.jobs.one? ? Seriatim.bury(text) : again(lane, text)] }
     end
 
@@ -480,10 +524,10 @@ module SeriatimWorker
       Seriatim.retry(text, after: @worker.retry_in(lane.retry_count + 1).clamp(0, RETRY_SECONDS_MAX))
     end
 
-    def tell_of_end(lanes, text)
-      return if lanes.empty?
+    def tell_of_end(batch, text)
+      return if batch.empty?
 
-      ended = lanes.map { |lane| { id: lane.key, payloads: [lane.jobs.first.values_at("payload", "score")], error: text } }
+      ended = batch.map { |lane, payloads| { id: lane.key, payloads: [[payloads.first, lane.jobs.first["score"]]], error: text } }
       @worker.retries_exhausted(ended)
     rescue StandardError => error
       warn("retries_exhausted of #{@worker} failed: #{error.full_message(highlight: false)}")
@@ -524,7 +568,7 @@ module SeriatimWorker
     end
 
     def worker(out)
-      @options.lowkiq ? LowkiqWorker.new(lowkiq_module, out) : SidekiqWorker.new(out)
+      @options.lowkiq ? LowkiqWorker.new(lowkiq_module, Envelope.new(@options.mac_key_env), out) : SidekiqWorker.new(out)
     end
 
     # Runs the block between the hooks of start and stop.

@@ -90,6 +90,7 @@ pub use stopping::shutdown_signal;
 pub mod store {
     pub use crate::client::NextPush;
     pub use crate::contract::*;
+    pub use crate::model::build::{bound_group, build_of, group_of_build};
     pub use crate::model::id::{LaneId, NodeId, REMOTE_NAME_START, Token};
     pub use crate::model::job::{
         IdempotencyScope, JobOptions, refuse_reserved_queue, validate_queue_name,
@@ -99,6 +100,7 @@ pub mod store {
     pub use crate::model::report::{StepRecord, TurnReport};
     pub use crate::model::settle::{
         Due, EndKind, Ending, Fate, Keep, Settlement, Verdict, backoff_of, plan, release,
+        retries_max,
     };
     pub use crate::model::turn::{Turn, TurnJob};
     pub use crate::stores::*;

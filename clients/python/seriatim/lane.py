@@ -22,6 +22,8 @@ class Lane:
     attempt: int
     retry_count: int
     crashes: int
+    max_retries: int
+    first_attempt_at: Optional[str]
     jobs: list[dict[str, Any]]
     """In order, each with `job_id`, `score` and `payload`."""
 

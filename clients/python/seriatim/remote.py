@@ -27,6 +27,7 @@ class RemoteWorker:
 
     A claim lasts `lease` seconds from its last heartbeat. A claim request waits `wait` seconds for work, and so does a
     stop. `stop_timeout` is how long handlers may run on after SIGTERM; then their lanes are released.
+    With `build`, it gets jobs that ask for this build too.
     """
 
     def __init__(
@@ -41,12 +42,13 @@ class RemoteWorker:
         stop_timeout: float = 25.0,
         name: Optional[str] = None,
         groups: Optional[list[str]] = None,
+        build: Optional[str] = None,
     ):
         self.client, self.handle, self.concurrency = client, handle, concurrency
         self.queues = [queues] if isinstance(queues, str) else queues
         self.lease, self.wait, self.stop_timeout = lease, wait, stop_timeout
         self.name = name or f"{socket.gethostname()}-{os.getpid()}"
-        self.groups = groups
+        self.groups, self.build = groups, build
         # Lanes in work, with their claims.
         self._running: dict[Lane, dict[str, Any]] = {}
         self._lock, self._beating = threading.Lock(), threading.Lock()
@@ -123,6 +125,8 @@ class RemoteWorker:
             "lease_ttl_sec": self.lease,
             "wait_ms": int(self.wait * 1000),
         }
+        if self.build is not None:
+            body["build"] = self.build
         try:
             answer = self._call("/work/claim", body, timeout=self.wait + 10, retry_for=0)
         except SeriatimError as error:

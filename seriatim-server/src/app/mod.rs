@@ -12,6 +12,7 @@ pub(crate) mod error;
 pub(crate) mod failures;
 pub(crate) mod figures;
 pub(crate) mod find;
+pub(crate) mod first;
 pub(crate) mod history;
 pub(crate) mod job_filters;
 pub(crate) mod job_pages;

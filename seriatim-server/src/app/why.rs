@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::Timestamp;
-use seriatim::store::{JobView, LaneState, LaneView, NodeView, QueueView};
+use seriatim::store::{JobView, LaneState, LaneView, NodeView, QueueView, build_of};
 
 use super::nodes::is_late;
 use crate::base::time::length;
@@ -96,7 +96,11 @@ impl Why {
         if let Some(group) = options.and_then(|options| options.consumer_group.as_deref())
             && !serves(group)
         {
-            return Self::Bound { to: format!("group {group}") };
+            let to = match build_of(group) {
+                Some(build) => format!("build {build}"),
+                None => format!("group {group}"),
+            };
+            return Self::Bound { to };
         }
         if working.iter().all(|node| node.info.busy >= node.info.concurrency) {
             let slots = working.iter().map(|node| u64::from(node.info.concurrency)).sum();

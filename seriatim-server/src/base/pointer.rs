@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::{Deserializer, Error};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 /// Longest pointer, in bytes.
@@ -47,6 +47,12 @@ impl fmt::Display for Pointer {
 impl<'de> Deserialize<'de> for Pointer {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Self::read(&String::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Pointer {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.text)
     }
 }
 

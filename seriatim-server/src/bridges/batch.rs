@@ -1,23 +1,22 @@
 //! A batch in flight: jobs that left their source, and what becomes of them here.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
+use seriatim::limits::{PUSH_BYTES_MAX, PUSH_JOBS_MAX};
 use seriatim::store::{Push, PushStatus, Store};
 use seriatim::{ErrorKind, Job, RunAt, Timestamp};
 
 use super::element::Element;
 use super::fault::Fault;
-use super::link::{Link, SETTLE};
-use super::route::{Reason, Refusal, Routes};
+use super::ids;
+use super::link::{Call, Link, SETTLE, SETTLE_IDS};
+use super::member::Member;
+use super::route::{ByQueue, Reason, Refusal};
 use super::source::{Keys, Source};
 use crate::base::text::count;
 
 /// A batch can be pushed again for so long: then its queues may begin to forget that they know its jobs.
 const DOUBT_AFTER: Duration = Duration::from_secs(50 * 60);
-
-/// The routes of each queue of the source.
-pub(super) type ByQueue = BTreeMap<String, Routes>;
 
 pub(super) struct Batch {
     id: String,
@@ -43,8 +42,10 @@ impl Batch {
         keys: &Keys,
         source: &Source,
     ) -> Result<Option<Self>, Fault> {
-        let fields: Vec<(Vec<u8>, Vec<u8>)> =
-            link.ask(redis::cmd("HGETALL").arg(keys.in_flight(source))).await?;
+        let fields: Vec<(Vec<u8>, Vec<u8>)> = match source {
+            Source::Ids { queue, .. } => ids::in_flight(link, (keys, source), queue).await?,
+            _ => link.ask(redis::cmd("HGETALL").arg(keys.in_flight(source))).await?,
+        };
         if fields.is_empty() {
             return Ok(None);
         }
@@ -129,38 +130,53 @@ impl Batch {
             }
         }
         while !jobs.is_empty() {
-            let request =
-                Push { now: None, jobs: jobs.iter().map(|(job, _)| job.clone()).collect() };
-            match store.push(request).await {
+            let most = fitting(jobs.iter().map(|(job, _)| job));
+            let some = jobs.iter().take(most).map(|(job, _)| job.clone()).collect();
+            match store.push(Push { now: None, jobs: some }).await {
                 Ok(pushed) => {
                     let known = pushed.iter().filter(|one| one.status == PushStatus::Duplicate);
-                    done.duplicates = known.count() as u64;
-                    done.pushed = pushed.len() as u64 - done.duplicates;
-                    break;
+                    let known = known.count() as u64;
+                    done.duplicates += known;
+                    done.pushed += pushed.len() as u64 - known;
+                    jobs.drain(..most);
                 }
                 Err(error) => {
                     // None was pushed, because of one of them.
-                    let place = refused_place(&error).filter(|place| *place < jobs.len());
+                    let place = refused_place(&error).filter(|place| *place < most);
                     let Some(place) = place else { return Err(error.into()) };
                     done.refused.push(Reason::Job.because(error.to_string()));
                     back.push(jobs.remove(place).1);
                 }
             }
         }
-        let mut script = SETTLE.prepare_invoke();
-        script.key(keys.in_flight(source)).key(keys.rejected(source));
-        script.arg(&self.id).arg(source.kind());
-        for value in back {
+        self.settle(link, (keys, source), &back).await?;
+        Ok(done)
+    }
+
+    /// Forgets it in the source, and keeps there what was refused. Whether it was still there.
+    pub(super) async fn settle(
+        &self,
+        link: &mut Link,
+        (keys, source): (&Keys, &Source),
+        refused: &[&[u8]],
+    ) -> Result<bool, Fault> {
+        let code = if matches!(source, Source::Ids { .. }) { &SETTLE_IDS } else { &SETTLE };
+        let mut script = Call::of(code);
+        script.key(keys.in_flight(source)).key(keys.rejected(source)).arg(&self.id);
+        match source {
+            Source::Ids { queue, .. } => script.prefix(keys.lowkiq(queue)).arg(&keys.bridge),
+            _ => script.arg(source.kind()),
+        };
+        for value in refused {
             match source {
-                Source::Queue(_) => script.arg(value),
                 Source::Set(_) => {
                     let (score, element) = scored(value);
                     script.arg(score).arg(element)
                 }
+                _ => script.arg(*value),
             };
         }
-        link.call::<i64>(&script).await?;
-        Ok(done)
+        Ok(link.call::<i64>(&script).await? > 0)
     }
 
     fn job(
@@ -171,10 +187,15 @@ impl Batch {
         value: &[u8],
     ) -> Result<Job, Refusal> {
         let unnamed = || format!("{}-{number}", self.run);
+        let not_ours = || Reason::Malformed.because("is of no queue of this bridge");
         match source {
+            Source::Ids { queue, .. } => {
+                let member = Member::read(value).ok_or_else(not_ours)?;
+                member.job(routes.get(queue).ok_or_else(not_ours)?, unnamed())
+            }
             Source::Queue(queue) => match routes.get(queue) {
                 Some(routes) => routes.job(value, RunAt::Now, unnamed),
-                None => Err(Reason::Malformed.because("is of no queue of this bridge")),
+                None => Err(not_ours()),
             },
             Source::Set(_) => {
                 let (score, element) = scored(value);
@@ -207,6 +228,17 @@ fn scored(value: &[u8]) -> (&[u8], &[u8]) {
         Some(place) => (&value[..place], &value[place + 1..]),
         None => (b"0", value),
     }
+}
+
+/// How many of these one push takes: as JSON, payloads of Lowkiq may be several times as long as they were.
+fn fitting<'a>(jobs: impl Iterator<Item = &'a Job>) -> usize {
+    let mut bytes = 0;
+    let fits = jobs.take(PUSH_JOBS_MAX).take_while(|job| {
+        bytes += job.payload.as_bytes().len();
+        bytes <= PUSH_BYTES_MAX
+    });
+    // A job alone always fits.
+    fits.count().max(1)
 }
 
 /// The job of a push that the store refuses.

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use seriatim::Timestamp;
 
-use super::batch::{Batch, ByQueue, of_set};
+use super::batch::{Batch, of_set};
 use super::consumers::{self, Consumer};
 use super::element::Element;
 use super::fault::Fault;
 use super::link::Link;
-use super::route::{Refusal, Routes};
+use super::report::{Report, SourceReport};
+use super::route::{self, ByQueue, Routes};
 use super::source::{Keys, Source};
+use super::survey::survey;
+use crate::base::setup_error::SetupError;
 use crate::base::text::count;
 use crate::config::{BridgeConfig, Sets};
 
@@ -33,49 +35,6 @@ const FIELDS: [(&str, &str); 6] = [
     ("expires_in", "expire: only a Ruby worker knows when"),
 ];
 
-/// What a bridge would do.
-#[derive(Serialize)]
-pub(crate) struct Report {
-    pub(crate) bridge: String,
-    pub(crate) sources: Vec<SourceReport>,
-    /// Living processes of Sidekiq.
-    pub(crate) consumers: Vec<String>,
-    /// What stays in Redis, and what to think of.
-    pub(crate) notes: Vec<String>,
-    /// Whether nothing is refused and nothing stands in the way.
-    pub(crate) ready: bool,
-}
-
-#[derive(Default, Serialize)]
-pub(crate) struct SourceReport {
-    pub(crate) source: String,
-    pub(crate) length: u64,
-    /// How many of these were read.
-    pub(crate) read: u64,
-    /// Of a set, how many of these are of the bridge's queues.
-    pub(crate) ours: u64,
-    /// Age of the oldest job, in seconds.
-    pub(crate) age: Option<f64>,
-    pub(crate) in_flight: u64,
-    pub(crate) rejected: u64,
-    pub(crate) classes: BTreeMap<String, ClassReport>,
-    /// Why the bridge takes nothing from it.
-    pub(crate) held: Option<String>,
-    /// What is no job.
-    pub(crate) malformed: u64,
-}
-
-#[derive(Default, Serialize)]
-pub(crate) struct ClassReport {
-    pub(crate) jobs: u64,
-    /// The queue here; `None` if all are refused.
-    pub(crate) queue: Option<String>,
-    pub(crate) with_key: u64,
-    pub(crate) refused: u64,
-    /// Why the first of these is.
-    pub(crate) why: Option<String>,
-}
-
 /// What is read of a bridge's Redis.
 struct Look<'a> {
     link: Link,
@@ -93,28 +52,25 @@ pub(crate) async fn check(bridge: &BridgeConfig, url: &str) -> Result<Report, St
 }
 
 async fn look(bridge: &BridgeConfig, url: &str) -> Result<Report, Fault> {
+    let wrong = |error: SetupError| Fault::Held(error.to_string());
+    let routes = route::of_bridge(bridge).map_err(wrong)?;
     let (mut link, keys) = (Link::open(url).await?, Keys::of(bridge));
+    if bridge.lowkiq().is_some() {
+        let (mut sources, mut notes) = (Vec::new(), Vec::new());
+        for source in Source::of(bridge) {
+            sources.push(survey(&mut link, (&keys, &source), &routes, &mut notes).await?);
+        }
+        return Ok(Report::of(bridge, sources, None, notes));
+    }
     let consumers = consumers::living(&mut link, &keys).await?;
-    let routes = bridge.queues.iter().map(|name| (name.clone(), Routes::new(bridge, name)));
-    let routes = routes.collect();
     let mut look = Look { link, keys, bridge, routes, consumers, fields: BTreeMap::new() };
     let mut sources = Vec::new();
     for source in Source::of(bridge) {
         sources.push(look.source(&source).await?);
     }
     let notes = look.notes().await?;
-    let refused = |source: &SourceReport| {
-        source.malformed > 0
-            || source.held.is_some()
-            || source.classes.values().any(|class| class.refused > 0)
-    };
-    Ok(Report {
-        bridge: bridge.name.clone(),
-        ready: !sources.iter().any(refused),
-        sources,
-        consumers: look.consumers.into_iter().map(|one| one.identity).collect(),
-        notes,
-    })
+    let consumers = look.consumers.into_iter().map(|one| one.identity).collect();
+    Ok(Report::of(bridge, sources, Some(consumers), notes))
 }
 
 impl Look<'_> {
@@ -122,7 +78,7 @@ impl Look<'_> {
         let (key, rejected) = (self.keys.source(source), self.keys.rejected(source));
         let sizes = match source {
             Source::Queue(_) => "LLEN",
-            Source::Set(_) => "ZCARD",
+            Source::Set(_) | Source::Ids { .. } => "ZCARD",
         };
         let mut report = SourceReport {
             source: source.name(),
@@ -156,7 +112,7 @@ impl Look<'_> {
         let from = i64::try_from(from).unwrap_or(i64::MAX);
         let until = from + PAGE.cast_signed();
         match source {
-            Source::Set(_) => {
+            Source::Set(_) | Source::Ids { .. } => {
                 let mut command = redis::cmd("ZRANGE");
                 command.arg(key).arg(from).arg(until - 1).arg("WITHSCORES");
                 self.link.ask(&command).await
@@ -179,7 +135,7 @@ impl Look<'_> {
         };
         let queue = match source {
             Source::Queue(queue) => queue.clone(),
-            Source::Set(_) => element.queue(),
+            Source::Set(_) | Source::Ids { .. } => element.queue(),
         };
         let Some(routes) = self.routes.get(&queue) else { return };
         report.ours += 1;
@@ -191,7 +147,7 @@ impl Look<'_> {
         let unnamed = || "-".to_owned();
         let job = match source {
             Source::Queue(_) => routes.job(bytes, seriatim::RunAt::Now, unnamed),
-            Source::Set(_) => of_set(&self.routes, bytes, score, unnamed),
+            Source::Set(_) | Source::Ids { .. } => of_set(&self.routes, bytes, score, unnamed),
         };
         let class = report.classes.entry(element.class).or_default();
         class.jobs += 1;
@@ -230,13 +186,13 @@ impl Look<'_> {
                 count(dead, "job")
             ));
         }
-        if self.bridge.sets == Sets::Due && !self.consumers.is_empty() {
+        if self.bridge.sets() == Sets::Due && !self.consumers.is_empty() {
             notes.push(
                 "what is in `schedule` and `retry` is left to Sidekiq while a process of it lives"
                     .to_owned(),
             );
         }
-        if self.bridge.sets == Sets::Leave {
+        if self.bridge.sets() == Sets::Leave {
             notes.push("`schedule` and `retry` stay where they are: sets = \"leave\"".to_owned());
         }
         let cron: u64 =
@@ -269,12 +225,5 @@ impl Look<'_> {
         }
         found.truncate(PRIVATE_MAX);
         Ok(found)
-    }
-}
-
-impl ClassReport {
-    fn refuse(&mut self, refusal: &Refusal) {
-        self.refused += 1;
-        self.why.get_or_insert_with(|| refusal.to_string());
     }
 }

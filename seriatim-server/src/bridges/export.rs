@@ -11,7 +11,7 @@ use seriatim::store::{
 use seriatim::{ErrorKind, JobId};
 
 use super::fault::Fault;
-use super::link::{EXPORT, Link};
+use super::link::{Call, EXPORT, Link};
 use super::returned::{Place, Returned};
 use super::source::{Keys, Source};
 use super::still::still;
@@ -202,7 +202,7 @@ impl Export<'_> {
             by_queue.entry(returned.queue.clone()).or_default().push((job.id, returned));
         }
         for (queue, jobs) in by_queue {
-            let mut script = EXPORT.prepare_invoke();
+            let mut script = Call::of(&EXPORT);
             script.key(keys.theirs("queues")).key(keys.source(&Source::Queue(queue.clone())));
             for set in ["schedule", "retry", "dead"] {
                 script.key(keys.theirs(set));

@@ -16,6 +16,23 @@ pub(super) enum Fault {
 }
 
 impl Fault {
+    /// What Redis says, with what it was about.
+    pub(super) fn of_redis(error: &redis::RedisError, keys: &str) -> Self {
+        let said = error.to_string();
+        let advice = if said.contains("WRONGTYPE") {
+            format!(
+                "; look at the types of {keys}: rename or delete the key that holds something else"
+            )
+        } else if said.contains("OOM") {
+            format!(
+                "; it is at `maxmemory`, and to take jobs safely from {keys} costs memory before it frees any: make room, or raise the limit"
+            )
+        } else {
+            String::new()
+        };
+        Self::Source(said + &advice)
+    }
+
     pub(super) fn state(&self) -> BridgeState {
         match self {
             Self::Source(_) => BridgeState::SourceAway,

@@ -3,10 +3,13 @@
 use std::sync::LazyLock;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, FromRedisValue, Script, ScriptInvocation};
+use redis::{Arg, Cmd, FromRedisValue, Pipeline, Script, ScriptInvocation, ToRedisArgs};
 use seriatim::store::Redis;
 
 use super::fault::Fault;
+
+/// Keys of a script that an error names.
+const SHOWN_KEYS_MAX: usize = 5;
 
 /// A script; the server keeps it by its hash.
 pub(super) type Code = LazyLock<Script>;
@@ -19,6 +22,13 @@ pub(super) static GIVE_BACK: Code =
     LazyLock::new(|| Script::new(include_str!("lua/give_back.lua")));
 pub(super) static EXPORT: Code = LazyLock::new(|| Script::new(include_str!("lua/export.lua")));
 pub(super) static DECIDE: Code = LazyLock::new(|| Script::new(include_str!("lua/decide.lua")));
+
+pub(super) static TAKE_IDS: Code = LazyLock::new(|| Script::new(include_str!("lua/take_ids.lua")));
+pub(super) static READ_IDS: Code = LazyLock::new(|| Script::new(include_str!("lua/read_ids.lua")));
+pub(super) static SETTLE_IDS: Code =
+    LazyLock::new(|| Script::new(include_str!("lua/settle_ids.lua")));
+pub(super) static GIVE_BACK_IDS: Code =
+    LazyLock::new(|| Script::new(include_str!("lua/give_back_ids.lua")));
 
 pub(super) struct Link {
     connection: MultiplexedConnection,
@@ -36,13 +46,61 @@ impl Link {
     }
 
     pub(super) async fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Fault> {
-        Ok(command.query_async(&mut self.connection).await?)
+        let answer = command.query_async(&mut self.connection).await;
+        answer.map_err(|error| Fault::of_redis(&error, &key_of(command)))
     }
 
-    pub(super) async fn call<T: FromRedisValue>(
+    /// The answers of several commands.
+    pub(super) async fn ask_all<T: FromRedisValue>(
         &mut self,
-        script: &ScriptInvocation<'_>,
+        commands: &Pipeline,
     ) -> Result<T, Fault> {
-        Ok(script.invoke_async(&mut self.connection).await?)
+        let answers = commands.query_async(&mut self.connection).await;
+        let first = || commands.cmd_iter().next().map(key_of).unwrap_or_default();
+        answers.map_err(|error| Fault::of_redis(&error, &first()))
+    }
+
+    pub(super) async fn call<T: FromRedisValue>(&mut self, call: &Call) -> Result<T, Fault> {
+        let answer = call.script.invoke_async(&mut self.connection).await;
+        answer.map_err(|error| Fault::of_redis(&error, &call.keys.join(", ")))
+    }
+}
+
+fn key_of(command: &Cmd) -> String {
+    match command.args_iter().nth(1) {
+        Some(Arg::Simple(key)) => String::from_utf8_lossy(key).into_owned(),
+        _ => String::new(),
+    }
+}
+
+/// A call of a script.
+pub(super) struct Call {
+    script: ScriptInvocation<'static>,
+    /// The first of its keys, for what goes wrong.
+    keys: Vec<String>,
+}
+
+impl Call {
+    pub(super) fn of(code: &'static Code) -> Self {
+        Self { script: code.prepare_invoke(), keys: Vec::new() }
+    }
+
+    pub(super) fn key(&mut self, key: String) -> &mut Self {
+        if self.keys.len() < SHOWN_KEYS_MAX {
+            self.keys.push(key.clone());
+        }
+        self.script.key(key);
+        self
+    }
+
+    pub(super) fn arg(&mut self, value: impl ToRedisArgs) -> &mut Self {
+        self.script.arg(value);
+        self
+    }
+
+    /// What the names of further keys begin with.
+    pub(super) fn prefix(&mut self, prefix: String) -> &mut Self {
+        self.keys.push(format!("{prefix}*"));
+        self.arg(prefix)
     }
 }

@@ -1,4 +1,4 @@
-//! Bridges: jobs of Sidekiq move into this store while both run.
+//! Bridges: jobs of Sidekiq and Lowkiq move into this store while both run.
 
 mod batch;
 pub(crate) mod check;
@@ -6,17 +6,25 @@ mod consumers;
 mod element;
 pub(crate) mod export;
 mod fault;
+mod form;
 #[cfg(test)]
 mod fuzz;
+mod ids;
 mod ledger;
 mod link;
+mod marshal;
+#[cfg(test)]
+mod marshal_tests;
+mod member;
 mod mover;
 pub(crate) mod repair;
+pub(crate) mod report;
 mod returned;
 mod route;
 mod sets;
 mod source;
 mod still;
+mod survey;
 #[cfg(test)]
 mod tests;
 
@@ -32,7 +40,6 @@ use crate::app::bridges::{Pauses, pauses};
 use crate::base::setup_error::SetupError;
 use crate::config::{BridgeConfig, Config};
 use mover::{Bridge, Mover};
-use route::Routes;
 use source::{Keys, Source};
 
 /// How often a node looks who paused a bridge.
@@ -51,14 +58,14 @@ pub(crate) fn url(bridge: &BridgeConfig) -> Result<String, SetupError> {
     std::env::var(&bridge.url_env).map_err(|_| {
         let (name, variable) = (&bridge.name, &bridge.url_env);
         SetupError::invalid(format!(
-            "bridge {name:?}: variable {variable} is not set, or is not text: set it to the URL of Sidekiq's Redis, as in redis://host:6379/0"
+            "bridge {name:?}: variable {variable} is not set, or is not text: set it to the URL of its Redis, as in redis://host:6379/0"
         ))
     })
 }
 
-/// Refuses bridges whose Redis is not named.
-pub(crate) fn check_urls(config: &Config) -> Result<(), SetupError> {
-    config.bridges.iter().try_for_each(|bridge| url(bridge).map(drop))
+/// Refuses bridges whose Redis is not named, or that lack a key.
+pub(crate) fn check_variables(config: &Config) -> Result<(), SetupError> {
+    config.bridges.iter().try_for_each(|bridge| url(bridge).and(route::of_bridge(bridge)).map(drop))
 }
 
 /// The bridges of a configuration, with the names of their sources.
@@ -77,15 +84,13 @@ impl Bridges {
         for bridge in &config.bridges {
             let (told, pauses) = watch::channel(None);
             tasks.spawn(look(store.clone(), bridge.name.clone(), told));
-            let routes =
-                bridge.queues.iter().map(|queue| (queue.clone(), Routes::new(bridge, queue)));
-            let routes: batch::ByQueue = routes.collect();
+            let routes = route::of_bridge(bridge)?;
             let marks: Vec<&str> = routes.values().map(|routes| routes.mark.as_str()).collect();
             let shared = Arc::new(Bridge {
                 name: bridge.name.clone(),
                 url: url(bridge)?,
                 keys: Keys::of(bridge),
-                sets: bridge.sets,
+                sets: bridge.sets(),
                 mark: blake3::hash(marks.concat().as_bytes()).to_hex()[..16].to_owned(),
                 routes,
                 store: store.clone(),

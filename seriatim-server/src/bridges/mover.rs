@@ -11,12 +11,14 @@ use seriatim::{SharedStore, Timestamp};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep};
 
-use super::batch::{Batch, ByQueue};
+use super::batch::Batch;
 use super::consumers;
 use super::element::Element;
 use super::fault::Fault;
+use super::ids;
 use super::ledger::Ledger;
-use super::link::{Link, TAKE, UNWAKE};
+use super::link::{Call, Link, TAKE, UNWAKE};
+use super::route::ByQueue;
 use super::sets::{Found, Look};
 use super::source::{Keys, Source};
 use crate::app::bridges::Pauses;
@@ -198,7 +200,7 @@ impl Mover {
     async fn unwake(&mut self, link: &mut Link) -> Result<(), Fault> {
         let keys = &self.bridge.keys;
         if std::mem::take(&mut self.is_woken) && matches!(self.source, Source::Queue(_)) {
-            let mut script = UNWAKE.prepare_invoke();
+            let mut script = Call::of(&UNWAKE);
             script.key(keys.source(&self.source)).key(keys.woken(&self.source));
             link.call::<i64>(&script).await?;
         }
@@ -210,13 +212,21 @@ impl Mover {
         let bridge = self.bridge.clone();
         let (word, taken) = match &self.source {
             Source::Queue(queue) => self.take(link, queue).await?,
+            Source::Ids { queue, shards } => {
+                let (place, of) = ((&bridge.keys, &self.source), (queue.as_str(), *shards));
+                ids::take(link, place, of, &bridge.mark).await?
+            }
             Source::Set(_) => {
                 let place = (&bridge.keys, &self.source);
                 match self.look.step(link, place, (&bridge.routes, &bridge.mark)).await? {
                     Found::Taken(taken) => ("taken".to_owned(), taken),
                     Found::Held => ("held".to_owned(), 0),
                     Found::Over { ours, refused, rests } => {
-                        (self.ledger.status.length, self.ledger.status.rejected) = (ours, refused);
+                        // Most stay in their set; those that the store refused are beside it.
+                        let kept = redis::Cmd::zcard(bridge.keys.rejected(&self.source));
+                        let kept: u64 = link.ask(&kept).await?;
+                        self.ledger.status.length = ours;
+                        self.ledger.status.rejected = refused + kept;
                         self.ledger.becomes(BridgeState::Moving, None);
                         self.rest(rests.min(LEAD_EVERY)).await;
                         return Ok(());
@@ -246,7 +256,7 @@ impl Mover {
     async fn take(&self, link: &mut Link, queue: &str) -> Result<(String, u64), Fault> {
         let (bridge, source) = (&self.bridge, &self.source);
         let keys = &bridge.keys;
-        let mut script = TAKE.prepare_invoke();
+        let mut script = Call::of(&TAKE);
         script.key(keys.source(source)).key(keys.woken(source)).key(keys.in_flight(source));
         script.key(keys.sequence(source)).key(keys.theirs("paused"));
         script.arg(queue).arg(BATCH_JOBS_MAX).arg(BATCH_BYTES_MAX);
@@ -284,6 +294,10 @@ impl Mover {
     /// Waits for a job.
     async fn wait(&mut self, link: &mut Link) -> Result<(), Fault> {
         self.ledger.becomes(BridgeState::Moving, None);
+        if let Source::Ids { .. } = self.source {
+            self.rest(ids::rest(self.bridge.routes.len())).await;
+            return Ok(());
+        }
         self.is_woken = true;
         let keys = &self.bridge.keys;
         // Of all versions since 2.2.
@@ -294,7 +308,14 @@ impl Mover {
 
     /// Two that take from one queue keep no order.
     async fn refuse_consumers(&self, link: &mut Link) -> Result<(), Fault> {
-        let Source::Queue(queue) = &self.source else { return Ok(()) };
+        let queue = match &self.source {
+            Source::Queue(queue) => queue,
+            Source::Set(_) => return Ok(()),
+            Source::Ids { queue, .. } => {
+                let others = ids::others(link, &self.bridge.keys, queue).await?;
+                return others.map_or(Ok(()), |others| Err(Fault::Held(others)));
+            }
+        };
         if !self.bridge.routes.get(queue).is_some_and(|routes| routes.are_keyed()) {
             return Ok(());
         }
@@ -311,10 +332,20 @@ impl Mover {
     /// Reads the figures of the source.
     async fn measure(&mut self, link: &mut Link) -> Result<(), Fault> {
         let (keys, source) = (&self.bridge.keys, &self.source);
-        if let Source::Set(_) = source {
-            return Ok(());
-        }
         let status = &mut self.ledger.status;
+        match source {
+            Source::Queue(_) => {}
+            Source::Set(_) => return Ok(()),
+            Source::Ids { .. } => {
+                status.length = link.ask(redis::cmd("ZCARD").arg(keys.source(source))).await?;
+                status.rejected = link.ask(redis::cmd("LLEN").arg(keys.rejected(source))).await?;
+                let first = ids::page(link, (keys, source), 0, 1).await?;
+                let now = Timestamp::of_this_machine().as_secs_f64();
+                // As Lowkiq counts it: from when the id was due.
+                status.lag = first.first().map_or(0.0, |(_, due)| (now - due).max(0.0));
+                return Ok(());
+            }
+        }
         status.length = link.ask(redis::cmd("LLEN").arg(keys.source(source))).await?;
         status.rejected = link.ask(redis::cmd("LLEN").arg(keys.rejected(source))).await?;
         let oldest: Option<Vec<u8>> =

@@ -6,7 +6,7 @@ use seriatim::store::Store;
 
 use super::batch::Batch;
 use super::fault::Fault;
-use super::link::{DECIDE, GIVE_BACK, Link};
+use super::link::{Call, DECIDE, GIVE_BACK, GIVE_BACK_IDS, Link};
 use super::source::{Keys, Source};
 use super::still::{moves, still};
 use crate::app::bridges::pauses;
@@ -45,10 +45,19 @@ pub(crate) async fn give_back(
     let (mut link, keys) = (Link::open(url).await.map_err(wrong)?, Keys::of(bridge));
     let mut all = 0;
     loop {
-        let mut script = GIVE_BACK.prepare_invoke();
-        script.key(keys.source(&source)).key(keys.rejected(&source));
-        script.arg(source.kind()).arg(STEP);
-        let moved: u64 = link.call(&script).await.map_err(wrong)?;
+        let moved: u64 = match &source {
+            Source::Ids { queue, .. } => {
+                let mut script = Call::of(&GIVE_BACK_IDS);
+                script.key(keys.rejected(&source)).prefix(keys.lowkiq(queue)).arg(STEP);
+                link.call(&script).await.map_err(wrong)?
+            }
+            _ => {
+                let mut script = Call::of(&GIVE_BACK);
+                script.key(keys.source(&source)).key(keys.rejected(&source));
+                script.arg(source.kind()).arg(STEP);
+                link.call(&script).await.map_err(wrong)?
+            }
+        };
         all += moved;
         if moved < STEP {
             return Ok(all);
@@ -70,9 +79,12 @@ pub(crate) async fn decide(
     let batch = Batch::read(&mut link, &keys, &source).await.map_err(wrong)?;
     let may = |batch: &Batch| decision == Decision::Again || batch.is_in_doubt(now);
     let Some(batch) = batch.filter(may) else { return Ok(None) };
-    let mut script = DECIDE.prepare_invoke();
+    if decision == Decision::Drop {
+        let done = batch.settle(&mut link, (&keys, &source), &[]).await.map_err(wrong)?;
+        return Ok(done.then_some(batch.len() as u64));
+    }
+    let mut script = Call::of(&DECIDE);
     script.key(keys.in_flight(&source)).arg(batch.id());
-    script.arg(if decision == Decision::Drop { "drop" } else { "again" });
     let taken_at = if batch.is_in_doubt(now) { now } else { batch.taken_at() };
     script.arg(taken_at.as_micros() / 1_000);
     let done: u64 = link.call(&script).await.map_err(wrong)?;

@@ -1,5 +1,6 @@
 //! Which job of this store a job of the source becomes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::value::RawValue;
@@ -8,8 +9,10 @@ use seriatim::store::digest;
 use seriatim::{Job, Payload, RunAt};
 
 use super::element::{Element, Retries};
+use super::form::Form;
 use crate::base::glob::is_match;
 use crate::base::pointer::Pointer;
+use crate::base::setup_error::SetupError;
 use crate::config::{BridgeConfig, MissingKey, RouteConfig};
 
 /// The largest whole number that a score can tell from its neighbours.
@@ -60,21 +63,35 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// The routes of each queue of the source.
+pub(super) type ByQueue = BTreeMap<String, Routes>;
+
 /// The routes of one queue of the source.
 #[derive(Clone)]
 pub(super) struct Routes {
-    from: String,
+    pub(super) from: String,
     in_order: Vec<RouteConfig>,
+    /// Of Lowkiq's payloads.
+    pub(super) form: Option<Form>,
     /// Changes with what a job becomes.
     pub(super) mark: String,
 }
 
+/// The routes of a bridge. An error if a variable that they need is missing.
+pub(super) fn of_bridge(bridge: &BridgeConfig) -> Result<ByQueue, SetupError> {
+    let form = Form::of(bridge)?;
+    let routes = |queue: &String| (queue.clone(), Routes::new(bridge, queue, form.clone()));
+    Ok(bridge.queues.iter().map(routes).collect())
+}
+
 impl Routes {
-    pub(super) fn new(bridge: &BridgeConfig, from: &str) -> Self {
+    pub(super) fn new(bridge: &BridgeConfig, from: &str, form: Option<Form>) -> Self {
         let routes = bridge.routes_of(from);
-        let text = format!("{routes:?}");
-        let mark = blake3::hash(text.as_bytes()).to_hex()[..16].to_owned();
-        Self { from: from.to_owned(), in_order: routes, mark }
+        // Texts and numbers only: writing them cannot fail.
+        let text =
+            serde_json::to_vec(&(&routes, form.as_ref().map(Form::name))).unwrap_or_default();
+        let mark = blake3::hash(&text).to_hex()[..16].to_owned();
+        Self { from: from.to_owned(), in_order: routes, form, mark }
     }
 
     /// Whether some of its jobs have keys.
@@ -154,11 +171,16 @@ fn key(route: &RouteConfig, element: &Element<'_>) -> Result<Option<String>, Ref
     let key = key_text(value.get()).ok_or_else(|| {
         Reason::Key.because(format!("at {pointer} is no text, whole number or GlobalID"))
     })?;
+    checked_key(&format!("at {pointer}"), key).map(Some)
+}
+
+/// A key that a store accepts.
+pub(super) fn checked_key(place: &str, key: String) -> Result<String, Refusal> {
     if key.is_empty() || key.len() > KEY_BYTES_MAX || key.contains('\0') {
-        let why = format!("at {pointer} has {} bytes: 1 to {KEY_BYTES_MAX} without NUL", key.len());
+        let why = format!("{place} has {} bytes: 1 to {KEY_BYTES_MAX} without NUL", key.len());
         return Err(Reason::Key.because(why));
     }
-    Ok(Some(key))
+    Ok(key)
 }
 
 /// A text, a whole number of any length, or the GlobalID of ActiveJob.

@@ -4,11 +4,12 @@ use seriatim::Timestamp;
 use seriatim::limits::TURN_BYTES_MAX;
 use tokio::time::{Duration, Instant};
 
-use super::batch::{ByQueue, of_set};
+use super::batch::of_set;
 use super::consumers;
 use super::element::Element;
 use super::fault::Fault;
-use super::link::{Link, TAKE_SET};
+use super::link::{Call, Link, TAKE_SET};
+use super::route::ByQueue;
 use super::source::{Keys, Source};
 use crate::config::Sets;
 
@@ -81,7 +82,7 @@ impl Look {
         let taken = if members.is_empty() {
             0
         } else {
-            let mut script = TAKE_SET.prepare_invoke();
+            let mut script = Call::of(&TAKE_SET);
             script.key(keys.source(source)).key(keys.in_flight(source)).key(keys.sequence(source));
             script.arg(here.as_micros() / 1_000).arg(mark).arg(keys.run(source, &link.run));
             members.iter().for_each(|member| {

@@ -10,20 +10,32 @@ pub(super) enum Source {
     Queue(String),
     /// Shared by all queues.
     Set(&'static str),
+    /// A queue of Lowkiq: ids in shards, each with payloads.
+    Ids {
+        queue: String,
+        shards: u32,
+    },
 }
 
 impl Source {
     /// All sources of a bridge.
     pub(super) fn of(bridge: &BridgeConfig) -> Vec<Self> {
+        if let Some(lowkiq) = bridge.lowkiq() {
+            let ids = |queue: &String| {
+                let shards = lowkiq.shards.of(queue)?;
+                Some(Self::Ids { queue: queue.clone(), shards })
+            };
+            return bridge.queues.iter().filter_map(ids).collect();
+        }
         let queues = bridge.queues.iter().cloned().map(Self::Queue);
-        let sets = SETS.into_iter().filter(|_| bridge.sets != Sets::Leave).map(Self::Set);
+        let sets = SETS.into_iter().filter(|_| bridge.sets() != Sets::Leave).map(Self::Set);
         queues.chain(sets).collect()
     }
 
     /// Its name in figures: no queue can be taken for a set.
     pub(super) fn name(&self) -> String {
         match self {
-            Self::Queue(queue) => format!("queue:{queue}"),
+            Self::Queue(queue) | Self::Ids { queue, .. } => format!("queue:{queue}"),
             Self::Set(set) => (*set).to_owned(),
         }
     }
@@ -33,6 +45,7 @@ impl Source {
         match self {
             Self::Queue(_) => "queue",
             Self::Set(_) => "set",
+            Self::Ids { .. } => "ids",
         }
     }
 }
@@ -41,7 +54,7 @@ impl Source {
 #[derive(Clone)]
 pub(super) struct Keys {
     prefix: String,
-    bridge: String,
+    pub(super) bridge: String,
 }
 
 impl Keys {
@@ -58,8 +71,17 @@ impl Keys {
         format!("{}seriatim:{}:{what}:{}", self.prefix, self.bridge, source.name())
     }
 
+    /// What the names of all keys of a queue of Lowkiq begin with.
+    pub(super) fn lowkiq(&self, queue: &str) -> String {
+        format!("{}lowkiq:A:v1:{queue}:", self.prefix)
+    }
+
     pub(super) fn source(&self, source: &Source) -> String {
-        self.theirs(&source.name())
+        match source {
+            // So it is written there.
+            Source::Ids { queue, .. } => self.lowkiq(queue) + "all_ids_scored_by_perfrom_in",
+            _ => self.theirs(&source.name()),
+        }
     }
 
     /// A hash: jobs that left the source and may not be in the store yet.
@@ -88,11 +110,12 @@ impl Keys {
         format!("{}seriatim:{}:export:{job}", self.prefix, self.bridge)
     }
 
-    /// A list or set like the source: `rejected:QUEUE`, or `rejected:set:schedule`.
+    /// A list or set like the source: `rejected:QUEUE`, or `rejected:set:schedule`; of Lowkiq a list beside its keys.
     pub(super) fn rejected(&self, source: &Source) -> String {
         match source {
             Source::Queue(queue) => self.theirs(&format!("rejected:{queue}")),
             Source::Set(set) => self.theirs(&format!("rejected:set:{set}")),
+            Source::Ids { queue, .. } => self.lowkiq(queue) + "rejected",
         }
     }
 }

@@ -22,7 +22,7 @@ fn bridge(routes: &str) -> BridgeConfig {
 }
 
 fn routes(routes: &str) -> Routes {
-    Routes::new(&bridge(routes), "default")
+    Routes::new(&bridge(routes), "default", None)
 }
 
 fn job(routes: &Routes, bytes: &str) -> Result<Job, Refusal> {

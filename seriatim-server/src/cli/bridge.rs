@@ -10,8 +10,9 @@ use super::tones::source_state;
 use crate::app::bridges::{self as known, Which};
 use crate::base::text::count;
 use crate::base::time::length;
-use crate::bridges::check::{Report, SourceReport, check};
+use crate::bridges::check::check;
 use crate::bridges::repair::{Decision, decide, give_back};
+use crate::bridges::report::{Report, SourceReport};
 use crate::bridges::{names, url};
 use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::{Failure, Terminal, hint, say, say_json};
@@ -301,12 +302,13 @@ fn tell(report: &Report) {
     }
     report.sources.iter().for_each(tell_source);
     report.notes.iter().for_each(say);
-    match report.consumers.len() as u64 {
-        0 => say("no Sidekiq process is alive"),
-        living => say(format!(
+    match report.consumers.as_deref() {
+        None => say("whether a server of Lowkiq is alive cannot be seen: stop it first"),
+        Some([]) => say("no Sidekiq process is alive"),
+        Some(living) => say(format!(
             "{} of Sidekiq alive: {}",
-            count(living, "process").replace("processs", "processes"),
-            report.consumers.join(", ")
+            count(living.len() as u64, "process").replace("processs", "processes"),
+            living.join(", ")
         )),
     }
     if !report.ready {
@@ -324,7 +326,7 @@ fn tell_source(source: &SourceReport) {
     for (number, what) in [
         (source.in_flight, "in flight"),
         (source.rejected, "refused earlier"),
-        (source.malformed, "that are no jobs of Sidekiq"),
+        (source.malformed, "that are no jobs"),
     ] {
         if number > 0 {
             told += &format!(", {number} {what}");

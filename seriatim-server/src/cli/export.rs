@@ -57,20 +57,28 @@ impl Export {
         Ok(())
     }
 
+    /// The bridge that it names, or the only one to Sidekiq: to Lowkiq nothing is given back.
     fn bridge<'a>(&self, config: &'a Config) -> Result<&'a BridgeConfig, Failure> {
-        let names: Vec<&str> = config.bridges.iter().map(|bridge| bridge.name.as_str()).collect();
-        match (&self.bridge, config.bridges.as_slice()) {
+        let all = config.bridges.iter().filter(|bridge| bridge.lowkiq().is_none());
+        let all: Vec<&BridgeConfig> = all.collect();
+        let names: Vec<&str> = all.iter().map(|bridge| bridge.name.as_str()).collect();
+        match (&self.bridge, all.as_slice()) {
             (None, [only]) => Ok(only),
             (None, []) => Err(Failure::usage(
-                "the configuration has no bridge, which names Sidekiq's Redis: add [[bridges]]",
+                "the configuration has no bridge to Sidekiq, which names its Redis: add [[bridges]]",
             )),
             (None, _) => {
                 Err(Failure::usage(format!("name one with --bridge: {}", names.join(", "))))
             }
-            (Some(name), all) => all.iter().find(|bridge| bridge.name == *name).ok_or_else(|| {
-                let near = seriatim::names::did_you_mean(name, names.iter().copied());
-                Failure::missing(format!("the configuration has no bridge {name:?}{near}"))
-            }),
+            (Some(name), all) => {
+                let found = all.iter().find(|bridge| bridge.name == *name).copied();
+                found.ok_or_else(|| {
+                    let near = seriatim::names::did_you_mean(name, names.iter().copied());
+                    Failure::missing(format!(
+                        "the configuration has no bridge to Sidekiq {name:?}{near}"
+                    ))
+                })
+            }
         }
     }
 }

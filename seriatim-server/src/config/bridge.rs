@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use seriatim::Mode;
 use seriatim::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX, PRIORITY_MAX};
 use seriatim::names::did_you_mean;
 use seriatim::store::refuse_reserved_queue;
 
 use super::environment::is_variable;
+use super::lowkiq::{Lowkiq, PayloadForm, ShardsCount, Written};
 use crate::base::glob::is_match;
 use crate::base::pointer::Pointer;
 
@@ -28,15 +29,18 @@ const REMEMBERED_MIN: Duration = Duration::from_secs(3_600);
 #[serde(deny_unknown_fields)]
 pub(crate) struct BridgeConfig {
     pub(crate) name: String,
-    #[expect(dead_code, reason = "there is one kind; others are refused when it is read")]
     kind: BridgeKind,
     /// The variable with the URL of its Redis.
     pub(crate) url_env: String,
     /// The prefix of redis-namespace.
     pub(crate) namespace: Option<String>,
     pub(crate) queues: Vec<String>,
-    #[serde(default)]
-    pub(crate) sets: Sets,
+    /// Of Sidekiq.
+    sets: Option<Sets>,
+    /// Of Lowkiq, as the next two.
+    shards_count: Option<ShardsCount>,
+    payloads: Option<PayloadForm>,
+    mac_key_env: Option<String>,
     #[serde(default)]
     pub(crate) routes: Vec<RouteConfig>,
 }
@@ -45,6 +49,7 @@ pub(crate) struct BridgeConfig {
 #[serde(rename_all = "snake_case")]
 enum BridgeKind {
     Sidekiq,
+    Lowkiq,
 }
 
 /// What is taken from the sets of jobs that are not due.
@@ -60,7 +65,7 @@ pub(crate) enum Sets {
 }
 
 /// Which jobs become jobs of which queue, and how. The first that matches counts.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RouteConfig {
     /// The class; `*` stands for any characters.
@@ -85,7 +90,7 @@ fn any() -> String {
 }
 
 /// What becomes of a job that has no key: `refuse`, or this key.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) enum MissingKey {
     #[default]
     Refuse,
@@ -120,6 +125,22 @@ impl RouteConfig {
         is_match(&self.from, queue)
     }
 
+    /// Refuses what has no meaning for Lowkiq, whose ids are keys and whose queues are modules.
+    fn check_of_lowkiq(&self) -> Result<(), String> {
+        let given = [
+            ("class", self.class != any()),
+            ("key", self.key.is_some()),
+            ("score", self.score.is_some()),
+            ("payload", self.payload.is_some()),
+        ];
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            Some((key, _)) => Err(format!(
+                "`{key}` is not for kind = \"lowkiq\": there the id is the key, and payload and score are its own; write `from`, `queue`, `priority`"
+            )),
+            None => Ok(()),
+        }
+    }
+
     fn check(&self) -> Result<(), String> {
         if let MissingKey::Fixed(key) = &self.missing_key {
             if self.key.is_none() {
@@ -144,6 +165,32 @@ impl RouteConfig {
 }
 
 impl BridgeConfig {
+    /// What is taken from Sidekiq's sets.
+    pub(crate) fn sets(&self) -> Sets {
+        self.sets.unwrap_or_default()
+    }
+
+    /// Its settings, if it is one to Lowkiq.
+    pub(crate) fn lowkiq(&self) -> Option<Lowkiq<'_>> {
+        let shards = self.shards_count.as_ref().filter(|_| self.kind == BridgeKind::Lowkiq)?;
+        Some(Lowkiq { shards, mac_key_env: self.mac_key_env.as_deref() })
+    }
+
+    fn check_kind(&self, secrets: &[&str]) -> Result<(), String> {
+        let of_lowkiq = Written {
+            shards_count: self.shards_count.as_ref(),
+            payloads: self.payloads,
+            mac_key_env: self.mac_key_env.as_deref(),
+        };
+        if self.kind == BridgeKind::Sidekiq {
+            return of_lowkiq.refuse("sidekiq");
+        }
+        if self.sets.is_some() {
+            return Err("`sets` is for kind = \"sidekiq\": ids of Lowkiq move with the time at which they are due".to_owned());
+        }
+        of_lowkiq.check(&self.queues, secrets)
+    }
+
     /// The routes of a queue, the last of which matches every class.
     pub(crate) fn routes_of(&self, queue: &str) -> Vec<RouteConfig> {
         let mut routes: Vec<RouteConfig> =
@@ -162,9 +209,12 @@ impl BridgeConfig {
     /// Refuses what cannot work, whatever the queues of the store are.
     fn check(&self, tokens: &[&str]) -> Result<(), String> {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
-        if self.name.is_empty() || self.name.len() > NAME_MAX || !self.name.bytes().all(plain) {
+        // As a part of a URL these vanish.
+        let is_step = matches!(self.name.as_str(), "." | "..");
+        let is_plain = !self.name.is_empty() && self.name.bytes().all(plain) && !is_step;
+        if !is_plain || self.name.len() > NAME_MAX {
             return Err(format!(
-                "`name` must be 1 to {NAME_MAX} of the characters A-Z a-z 0-9 _ - ."
+                "`name` must be 1 to {NAME_MAX} of the characters A-Z a-z 0-9 _ - . and not . or .."
             ));
         }
         if !is_variable(&self.url_env) {
@@ -190,11 +240,14 @@ impl BridgeConfig {
                 return Err(format!("`queues`: {queue:?} is there twice"));
             }
         }
+        self.check_kind(tokens)?;
         if self.routes.len() > ROUTES_MAX {
             return Err(format!("has {} routes: at most {ROUTES_MAX}", self.routes.len()));
         }
         for (i, route) in self.routes.iter().enumerate() {
-            route.check().map_err(|what| format!("routes[{i}]: {what}"))?;
+            let is_of_lowkiq = self.kind == BridgeKind::Lowkiq;
+            let own = || if is_of_lowkiq { route.check_of_lowkiq() } else { Ok(()) };
+            route.check().and_then(|()| own()).map_err(|what| format!("routes[{i}]: {what}"))?;
             if !self.queues.iter().any(|queue| route.is_from(queue)) {
                 let near = did_you_mean(&route.from, self.queues.iter().map(String::as_str));
                 return Err(format!(
@@ -221,7 +274,8 @@ impl BridgeConfig {
                     let near = did_you_mean(name, queues.keys().copied());
                     format!("{place}: no [queues] entry is called {name:?}: add one with a mode, or name the queue with `queue`{near}")
                 })?;
-                target.check(&route, name).map_err(|what| format!("{place}: {what}"))?;
+                let is_keyed = self.kind == BridgeKind::Lowkiq || route.key.is_some();
+                target.check(&route, name, is_keyed).map_err(|what| format!("{place}: {what}"))?;
             }
         }
         Ok(())
@@ -236,16 +290,19 @@ pub(super) struct Target {
 }
 
 impl Target {
-    fn check(&self, route: &RouteConfig, name: &str) -> Result<(), String> {
+    fn check(&self, route: &RouteConfig, name: &str, is_keyed: bool) -> Result<(), String> {
         if self.idempotency_ttl.is_some_and(|length| length < REMEMBERED_MIN) {
             return Err(format!(
                 "the idempotency_ttl of queue {name:?} must be at least 1h: what is pushed again after a crash is recognised by it"
             ));
         }
         let Some(mode) = self.mode else { return Ok(()) };
-        match (mode.is_keyed(), route.key.is_some()) {
+        match (mode.is_keyed(), is_keyed) {
             (true, false) => Err(format!(
                 "`key` is missing: queue {name:?} is {mode}, so each job needs one, as in key = \"/args/0\""
+            )),
+            (false, true) if route.key.is_none() => Err(format!(
+                "ids of Lowkiq are keys, and queue {name:?} is {mode}: write mode = \"accumulate\""
             )),
             (false, true) => Err(format!(
                 "`key` contradicts queue {name:?}, which is {mode}: remove it, or change the queue's mode"
@@ -276,8 +333,8 @@ pub(super) fn check_all(
             if other.name == bridge.name {
                 return Err(wrong(format!("`name`: bridges[{j}] has it too")));
             }
-            let is_same_place =
-                other.url_env == bridge.url_env && other.namespace == bridge.namespace;
+            let is_same_place = (other.kind, &other.url_env, &other.namespace)
+                == (bridge.kind, &bridge.url_env, &bridge.namespace);
             let both = bridge.queues.iter().find(|queue| other.queues.contains(queue));
             if let Some(queue) = both.filter(|_| is_same_place) {
                 return Err(wrong(format!("`queues`: bridges[{j}] takes {queue:?} too")));

@@ -54,13 +54,7 @@ impl Environment {
                 "`env`: not the name of a variable; {WANTED} env = {{ MODE = \"fast\" }}"
             ));
         }
-        for (key, name) in self.named() {
-            if name.starts_with(OWN_PREFIX) {
-                return Err(format!(
-                    "`{key}` names {name}: variables that begin with {OWN_PREFIX} are reserved for Seriatim's store and tokens; use another name"
-                ));
-            }
-        }
+        self.named().try_for_each(|(key, name)| refuse_reserved(key, name))?;
         if let Some(name) = self.passed.iter().find(|name| tokens.contains(&name.as_str())) {
             return Err(format!(
                 "`env_pass` names {name}, a token of http.tokens or a key of payloads.keys, which no program may get; give the program its own, in another variable"
@@ -88,6 +82,16 @@ pub(crate) fn is_variable(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.chars().all(is_plain)
+}
+
+/// Refuses a variable that no program may get. `key` names it.
+pub(super) fn refuse_reserved(key: &str, name: &str) -> Result<(), String> {
+    if name.starts_with(OWN_PREFIX) {
+        return Err(format!(
+            "`{key}` names {name}: variables that begin with {OWN_PREFIX} are reserved for Seriatim's store and tokens; use another name"
+        ));
+    }
+    Ok(())
 }
 
 fn is_default(name: &str) -> bool {

@@ -13,6 +13,7 @@ mod faktory;
 mod fuzz;
 mod length;
 mod log;
+mod lowkiq;
 mod payloads;
 mod periodic;
 #[cfg(test)]
@@ -153,6 +154,8 @@ pub(crate) struct JournalConfig {
 pub(crate) struct NodeConfig {
     pub(crate) id: Option<String>,
     pub(crate) groups: Vec<String>,
+    /// The build of the worker programs.
+    pub(crate) build: Option<String>,
     pub(crate) concurrency: Option<usize>,
     pub(crate) scheduler: Option<Scheduler>,
     pub(crate) splitter: SplitterConfig,

@@ -19,6 +19,7 @@ use super::command::{self, Command, Failed};
 use super::greeting::{Greeting, Hello};
 use super::held::{Claim, HELD_MAX, Worker};
 use super::job::{self, Claimed, Fetched, Pushed, QUEUE_DEFAULT};
+use super::places::{Party, Place};
 use super::reply;
 use super::server::Front;
 use crate::base::memory::memory_mb;
@@ -62,6 +63,8 @@ pub(super) struct Conversation {
     output: OwnedWriteHalf,
     closing: watch::Receiver<bool>,
     worker: Option<Worker>,
+    /// That of its token; the address has another one.
+    place: Option<Place>,
 }
 
 impl Drop for Conversation {
@@ -79,7 +82,15 @@ impl Conversation {
         (input, output): (OwnedReadHalf, OwnedWriteHalf),
         closing: watch::Receiver<bool>,
     ) -> Self {
-        Self { front, visitor, input: BufReader::new(input), output, closing, worker: None }
+        Self {
+            front,
+            visitor,
+            input: BufReader::new(input),
+            output,
+            closing,
+            worker: None,
+            place: None,
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -122,6 +133,10 @@ impl Conversation {
                 "too many wrong passwords from this address".to_owned()
             })
         })?;
+        if let Some(token) = &self.visitor.token {
+            let place = self.front.places.take(Party::Token(token.clone()));
+            self.place = Some(place.map_err(Over::Said)?);
+        }
         if let Some(wid) = hello.wid {
             let worker = Worker { token: self.visitor.token.clone(), wid: wid.into() };
             self.front.held.connected(worker.clone());
@@ -422,7 +437,7 @@ impl Conversation {
             "server": {
                 "description": "Seriatim", "faktory_version": env!("CARGO_PKG_VERSION"),
                 "uptime": self.front.started_at.elapsed().as_secs(),
-                "connections": self.front.connections(),
+                "connections": self.front.places.count(),
                 "command_count": self.front.commands.load(Ordering::Relaxed),
                 "used_memory_mb": memory_mb("VmRSS").unwrap_or_default().round() as u64,
             },

@@ -6,6 +6,7 @@ mod conversation;
 mod greeting;
 mod held;
 mod job;
+mod places;
 mod reply;
 mod server;
 

@@ -8,18 +8,19 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::sync::{Mutex, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use super::conversation::Conversation;
 use super::held::{Claim, Held, Worker};
 use super::job::{Claimed, Fetched};
+use super::places::{Party, Places};
+use super::reply;
 use crate::base::setup_error::SetupError;
 use crate::config::{FaktoryConfig, HttpConfig};
 use crate::http::{App, Inside, Visitor, secrets};
 
-const CONNECTIONS_MAX: usize = 1_000;
 /// A pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long conversations may take to end.
@@ -49,7 +50,7 @@ pub(super) struct Front {
     pub(super) started_at: Instant,
     /// How many were read.
     pub(super) commands: AtomicU64,
-    places: Arc<Semaphore>,
+    pub(super) places: Arc<Places>,
     /// When the claims of each token were last looked for.
     looks: Mutex<HashMap<Option<Arc<str>>, Instant>>,
 }
@@ -106,7 +107,7 @@ impl Listening {
             held: Held::default(),
             started_at: Instant::now(),
             commands: AtomicU64::new(0),
-            places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            places: Arc::default(),
             looks: Mutex::default(),
         });
         let (close, closing) = watch::channel(false);
@@ -123,10 +124,6 @@ impl Server {
 }
 
 impl Front {
-    pub(super) fn connections(&self) -> usize {
-        CONNECTIONS_MAX - self.places.available_permits()
-    }
-
     /// Learns of the claims of this token that another process has handed out, or this one before a restart. One look, begun
     /// after they were asked for, is enough for all who wait for it.
     pub(super) async fn find_claims(&self, visitor: &Visitor) -> Result<(), String> {
@@ -170,9 +167,13 @@ async fn accept(listener: TcpListener, front: Arc<Front>, mut closing: watch::Re
         while conversations.try_join_next().is_some() {}
         match accepted {
             Ok((stream, peer)) => {
-                let Ok(place) = front.places.clone().try_acquire_owned() else {
-                    refuse(&stream);
-                    continue;
+                let party = Party::Address(peer.ip().to_canonical());
+                let place = match front.places.take(party) {
+                    Ok(place) => place,
+                    Err(why) => {
+                        refuse(&stream, &why);
+                        continue;
+                    }
                 };
                 let (front, closing) = (front.clone(), closing.clone());
                 conversations.spawn(async move {
@@ -196,7 +197,7 @@ async fn accept(listener: TcpListener, front: Arc<Front>, mut closing: watch::Re
     }
 }
 
-fn refuse(stream: &TcpStream) {
+fn refuse(stream: &TcpStream, why: &str) {
     // Without waiting: a client that cannot be told sees the end of the connection.
-    let _: io::Result<usize> = stream.try_write(b"-ERR too many connections\r\n");
+    let _: io::Result<usize> = stream.try_write(reply::error(why).as_bytes());
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use seriatim::store::IdempotencyScope;
+use seriatim::store::{IdempotencyScope, build_of};
 use seriatim::{Job, JobId};
 
 use super::problem::Problem;
@@ -80,8 +80,9 @@ impl Scope {
     /// Refuses a job of a queue or a consumer group that is not the token's.
     pub(super) fn check_job(&self, job: &Job) -> Result<(), Problem> {
         self.check_queue(&job.queue)?;
-        let group = job.options.consumer_group.as_deref();
-        group.map_or(Ok(()), |group| self.check_group(group))
+        let Some(group) = job.options.consumer_group.as_deref() else { return Ok(()) };
+        let its = self.check_group(group);
+        if build_of(group).is_some() { its.map_err(|problem| problem.about("build")) } else { its }
     }
 
     /// Refuses a job that [`Self::check_job`] refuses, and an idempotency key of the whole store: its answer would name

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use serde_json::value::RawValue;
 use seriatim::limits::PRIORITY_MAX;
-use seriatim::store::IdempotencyScope;
+use seriatim::store::{IdempotencyScope, bound_group};
 use seriatim::{Backoff, Error, Job, Payload, Result, RunAt};
 
 use super::schema::{Foreign, at_most_one, other_names};
@@ -57,6 +57,8 @@ pub(crate) struct JobInput {
     node: Option<String>,
     /// Only members of this group may claim the job
     consumer_group: Option<String>,
+    /// Only workers that run this build may claim the job; not together with a group
+    build: Option<String>,
     /// Stored and shown
     partition_key: Option<String>,
     /// Who pushed the job; stored and shown
@@ -105,7 +107,7 @@ impl JobInput {
         options.idempotency_key = self.idempotency_key;
         options.idempotency_scope = self.idempotency_scope.unwrap_or_default();
         options.node = self.node;
-        options.consumer_group = self.consumer_group;
+        options.consumer_group = bound_group(self.consumer_group, self.build)?;
         options.partition_key = self.partition_key;
         options.producer = self.producer;
         options.traceparent = self.traceparent;

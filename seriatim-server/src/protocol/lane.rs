@@ -4,11 +4,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use seriatim::{
-    JobId,
-    store::{LaneId, Token, Turn, TurnJob},
+    JobId, Timestamp,
+    store::{LaneId, Token, Turn, TurnJob, build_of},
 };
 
 use super::schema::Foreign;
+use super::value::Time;
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Turn")]
@@ -32,6 +33,11 @@ pub(crate) struct Lane<'a> {
     crashes: u32,
     /// The number of this claim, from 1
     attempt: u32,
+    /// Retries after the first try
+    max_retries: u32,
+    /// When its first attempt began; null if that is not known any more
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    first_attempt_at: Option<Time>,
     task: Option<&'a str>,
     /// The jobs, in the order in which to run them
     jobs: Vec<LaneJob<'a>>,
@@ -46,6 +52,9 @@ pub(crate) struct LaneJob<'a> {
     /// As pushed
     #[serde(skip_serializing_if = "Option::is_none")]
     consumer_group: Option<&'a str>,
+    /// The build that it asks for
+    #[serde(skip_serializing_if = "Option::is_none")]
+    build: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     partition_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,6 +62,13 @@ pub(crate) struct LaneJob<'a> {
     /// W3C trace context
     #[serde(skip_serializing_if = "Option::is_none")]
     traceparent: Option<&'a str>,
+}
+
+/// What a worker is told of a lane's tries that its turn does not say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tries {
+    pub(crate) max_retries: u32,
+    pub(crate) first_attempt_at: Option<Timestamp>,
 }
 
 /// The answer to a claim.
@@ -72,6 +88,7 @@ impl<'a> Lane<'a> {
     pub(crate) fn new(
         turn: &'a Turn,
         secret: Option<String>,
+        tries: Tries,
         jobs: impl Iterator<Item = LaneJob<'a>>,
     ) -> Self {
         Self {
@@ -83,6 +100,8 @@ impl<'a> Lane<'a> {
             retry_count: turn.retry_count,
             crashes: turn.crashes,
             attempt: turn.attempt(),
+            max_retries: tries.max_retries,
+            first_attempt_at: tries.first_attempt_at.map(Time),
             task: turn.task().map(|task| &**task),
             jobs: jobs.collect(),
         }
@@ -96,11 +115,13 @@ impl<'a> LaneJob<'a> {
         traceparent: Option<&'a str>,
     ) -> Self {
         let options = job.options.as_deref();
+        let group = options.and_then(|options| options.consumer_group.as_deref());
         Self {
             job_id: job.id,
             score: job.score,
             payload,
-            consumer_group: options.and_then(|options| options.consumer_group.as_deref()),
+            consumer_group: group.filter(|group| build_of(group).is_none()),
+            build: group.and_then(build_of),
             partition_key: options.and_then(|options| options.partition_key.as_deref()),
             producer: options.and_then(|options| options.producer.as_deref()),
             traceparent,

@@ -36,7 +36,7 @@ pub(crate) async fn run(
     // What has a crash behind it may be what kills the process: it takes no other call with it.
     let alone = batch.lanes().iter().any(|lane| lane.turn().crashes > 0);
     loop {
-        let call = Call::message(&batch)?;
+        let call = Call::message(&batch, &context).await?;
         let seat = tokio::select! {
             seat = seats.take(alone) => seat?,
             // It has not begun, so it does not count.

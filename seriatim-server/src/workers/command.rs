@@ -28,7 +28,7 @@ pub(crate) async fn run(
     batch: Batch<Payload>,
     context: Context,
 ) -> Result<Outcomes, Failure> {
-    let call = Call::document(&batch)?;
+    let call = Call::document(&batch, &context).await?;
     let (group, mut child) = start(&launch, &batch)
         .map_err(|error| Unstartable(format!("{}: {error}", launch.name())))?;
     let mut stdout = child.stdout.take().map(|from| Lines::new(from, LINE_BYTES_MAX));

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use seriatim::{Batch, JobId, Lane, Payload, store::LaneId};
+use seriatim::{Batch, Context, JobId, Lane, Payload, Timestamp, store::LaneId};
 
+use crate::app::first::attempts;
 use crate::protocol::lane as protocol;
 use crate::trace;
 
@@ -33,23 +34,31 @@ struct Document<'a> {
 
 impl Call {
     /// The document that a command reads.
-    pub(crate) fn document(batch: &Batch<Payload>) -> Result<Self, String> {
-        Self::write(batch, None)
+    pub(crate) async fn document(
+        batch: &Batch<Payload>,
+        context: &Context,
+    ) -> Result<Self, String> {
+        Self::write(batch, None, &attempts(&**context.store(), context.turns()).await)
     }
 
     /// The message that a process reads.
-    pub(crate) fn message(batch: &Batch<Payload>) -> Result<Self, String> {
-        Self::write(batch, Some("perform"))
+    pub(crate) async fn message(batch: &Batch<Payload>, context: &Context) -> Result<Self, String> {
+        Self::write(batch, Some("perform"), &attempts(&**context.store(), context.turns()).await)
     }
 
-    fn write(batch: &Batch<Payload>, r#type: Option<&'static str>) -> Result<Self, String> {
-        let first = batch.lanes().first().map(|lane| (lane.id(), lane.token()));
-        let name = first.map_or_else(String::new, |(lane, token)| format!("{lane}-{token}"));
+    fn write(
+        batch: &Batch<Payload>,
+        r#type: Option<&'static str>,
+        first: &[Option<Timestamp>],
+    ) -> Result<Self, String> {
+        let lane = batch.lanes().first().map(|lane| (lane.id(), lane.token()));
+        let name = lane.map_or_else(String::new, |(lane, token)| format!("{lane}-{token}"));
         let payloads: Result<Vec<_>, String> = batch.lanes().iter().map(raw_payloads).collect();
         let payloads = payloads?;
         let call = trace::of_call();
-        let lanes = batch.lanes().iter().zip(&payloads);
-        let lanes = lanes.map(|(lane, raws)| call_lane(lane, raws, call.as_deref()));
+        let lanes = batch.lanes().iter().zip(&payloads).zip(first);
+        let lanes =
+            lanes.map(|((lane, raws), first)| call_lane(lane, raws, call.as_deref(), *first));
         let document =
             Document { r#type, batch: &name, queue: batch.queue(), lanes: lanes.collect() };
         let line = serde_json::to_string(&document)
@@ -76,11 +85,13 @@ fn call_lane<'a>(
     lane: &'a Lane<Payload>,
     raws: &'a [Box<RawValue>],
     call: Option<&'a str>,
+    first_attempt_at: Option<Timestamp>,
 ) -> protocol::Lane<'a> {
     let jobs = lane.jobs().zip(raws).map(|((job, _), payload)| {
         protocol::LaneJob::new(job, payload, call.or_else(|| trace::of_job(job)))
     });
-    protocol::Lane::new(lane.turn(), None, jobs)
+    let tries = protocol::Tries { max_retries: lane.max_retries(), first_attempt_at };
+    protocol::Lane::new(lane.turn(), None, tries, jobs)
 }
 
 #[derive(Serialize)]

@@ -26,6 +26,7 @@ use crate::handler::middleware::{self, Next};
 use crate::handler::outcomes::Outcomes;
 use crate::handler::shape::Handler;
 use crate::handler::worker::Worker;
+use crate::model::build::group_of_build;
 use crate::model::error::{Error, Result};
 use crate::model::id::REMOTE_NAME_START;
 use crate::model::job::validate_queue_name;
@@ -113,6 +114,11 @@ impl EngineBuilder {
     pub fn consumer_group(mut self, group: impl Into<Arc<str>>) -> Self {
         self.settings.groups.push(group.into());
         self
+    }
+
+    /// Which build of its program this node runs: it takes jobs that ask for this build, besides those that ask for none.
+    pub fn build_of_program(self, build: impl AsRef<str>) -> Self {
+        self.consumer_group(group_of_build(build.as_ref()))
     }
 
     /// Most concurrent handler calls. Default: 10.

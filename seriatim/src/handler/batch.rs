@@ -9,6 +9,7 @@ use crate::handler::control::Undecodable;
 use crate::handler::from_payload::FromPayload;
 use crate::model::error::Error;
 use crate::model::id::{JobId, LaneId, Token};
+use crate::model::settle::retries_max;
 use crate::model::turn::{Turn, TurnJob};
 
 /// The lanes of one handler call, up to the queue's `batch_size`; at least one.
@@ -105,6 +106,11 @@ impl<T> Lane<T> {
     /// −1 before the first failure.
     pub fn retry_count(&self) -> i32 {
         self.turn().retry_count
+    }
+
+    /// Retries after the first try: those of its first job, or the queue's.
+    pub fn max_retries(&self) -> u32 {
+        retries_max(self.turn().head(), &self.call.queue)
     }
 
     /// The turn as the store handed it over.

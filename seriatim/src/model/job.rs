@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::model::build::group_of_build;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
 use crate::model::limits::{
@@ -238,6 +239,13 @@ impl Job {
         self
     }
 
+    /// Binds it to nodes that run this build of their program, in place of a group: see
+    /// [`EngineBuilder::build_of_program`](crate::EngineBuilder::build_of_program).
+    #[must_use]
+    pub fn build(self, build: impl AsRef<str>) -> Self {
+        self.consumer_group(group_of_build(build.as_ref()))
+    }
+
     /// Its idempotency key, if that is unique in the whole store.
     pub(crate) fn key_of_store(&self) -> Option<&str> {
         let is_of_store = self.options.idempotency_scope == IdempotencyScope::Store;
@@ -334,13 +342,17 @@ impl Job {
     }
 }
 
-/// Refuses a queue name that could not be used in a URL path, a metric label or a file name.
+/// Refuses a queue name that could not be used in a URL path, a metric label or a file name. `.` and `..` are steps of a
+/// path: they would vanish.
 pub fn validate_queue_name(name: &str) -> Result<()> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':');
     if name.is_empty() || name.len() > QUEUE_NAME_BYTES_MAX || !name.bytes().all(plain) {
         let message =
             format!("must be 1 to {QUEUE_NAME_BYTES_MAX} of the characters A-Z a-z 0-9 _ - . :");
         return Err(Error::invalid("queue", message));
+    }
+    if matches!(name, "." | "..") {
+        return Err(Error::invalid("queue", "must not be . or .., which vanish from URLs"));
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Jobs, queues, lanes and turns, and the rules for them. Pure: no I/O.
 
+pub(crate) mod build;
 pub(crate) mod canonical;
 pub(crate) mod clock;
 pub(crate) mod cursor;

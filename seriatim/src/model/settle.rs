@@ -389,11 +389,7 @@ impl Planner<'_> {
     }
 
     fn retries_max(&self) -> i32 {
-        let own = self.head.and_then(|job| {
-            let options = job.options.as_ref()?;
-            options.max_retries.or(options.max_attempts.map(|n| n.saturating_sub(1)))
-        });
-        i32::try_from(own.unwrap_or(self.queue.max_retries)).unwrap_or(i32::MAX)
+        i32::try_from(retries_max(self.head, self.queue)).unwrap_or(i32::MAX)
     }
 
     fn attempts_are_used_up(&self) -> bool {
@@ -437,4 +433,12 @@ impl Planner<'_> {
             Owner::Lane => (fate, Keep { error: Some(error), ..Keep::fresh() }),
         }
     }
+}
+/// Retries of a job after its first try: its own, or the queue's.
+pub fn retries_max(job: Option<&TurnJob>, queue: &Queue) -> u32 {
+    let own = job.and_then(|job| {
+        let options = job.options.as_ref()?;
+        options.max_retries.or(options.max_attempts.map(|n| n.saturating_sub(1)))
+    });
+    own.unwrap_or(queue.max_retries)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use seriatim::store::{JobOptions, JobView, NodeView};
+use seriatim::store::{JobOptions, JobView, NodeView, build_of};
 
 use super::finding::{Finding, Severity};
 use super::look::Seen;
@@ -32,12 +32,18 @@ fn of_queue(queue: &str, jobs: &[JobView], seen: &Seen) -> Vec<Finding> {
             continue;
         }
         let (waiting, first) = (waiting(&jobs), jobs[0].id);
-        let found = format!(
-            "{waiting} for the consumer group {:?}, which no node of this queue serves: {first}",
-            one_line(group)
-        );
-        let advice =
-            format!("start a node with [node] groups = [{group:?}] and a worker for {queue}");
+        let (found, setting) = match build_of(group) {
+            Some(build) => (
+                format!("build {:?}, which no node", one_line(build)),
+                format!("build = {build:?}"),
+            ),
+            None => (
+                format!("consumer group {:?}, which no node", one_line(group)),
+                format!("groups = [{group:?}]"),
+            ),
+        };
+        let found = format!("{waiting} for the {found} of this queue serves: {first}");
+        let advice = format!("start a node with [node] {setting} and a worker for {queue}");
         findings.push(Finding::new(Severity::Serious, about(), found, advice));
     }
     findings

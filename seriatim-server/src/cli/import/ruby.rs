@@ -80,16 +80,29 @@ pub(super) fn of_lowkiq(text: &str) -> Result<String, String> {
     let threads = threads(threads_per_node, "lowkiq.threads_per_node")?;
     let mut made =
         format!("# Made by seriatim import from Lowkiq.\n\n[node]\nconcurrency = {threads}\n");
-    for Module { name, queue, shards_count, batch_size, max_retry_count } in &workers {
+    for Module { name, queue, batch_size, max_retry_count, .. } in &workers {
         check_queue(queue)?;
         let _ = write!(
             made,
-            "\n[queues.{}]\nmode = \"accumulate\"\nbatch_size = {batch_size}\nmax_retries = {max_retry_count}\n\
-             # Keys need no shards here; Lowkiq had {shards_count}.\n{}",
+            "\n[queues.{}]\nmode = \"accumulate\"\nbatch_size = {batch_size}\nmax_retries = {max_retry_count}\n{}",
             Value::from(&**queue),
             worker(queue, threads, &format!(", \"--lowkiq\", {}", Value::from(&**name)))
         );
     }
+    let (mut queues, mut shards) = (Vec::new(), Vec::new());
+    for Module { queue, shards_count, .. } in &workers {
+        let name = Value::from(&**queue);
+        shards.push(format!("{name} = {shards_count}"));
+        queues.push(name.to_string());
+    }
+    let _ = write!(
+        made,
+        "\n# What waits in Lowkiq can move live (docs/bridges.md); the workers then need --mac-key-env LOWKIQ_MAC_KEY and its env_pass.\n\
+         # [[bridges]]\n# name = \"lowkiq\"\n# kind = \"lowkiq\"\n# url_env = \"LOWKIQ_REDIS\"\n# queues = [{}]\n\
+         # shards_count = {{ {} }}\n# mac_key_env = \"LOWKIQ_MAC_KEY\"\n",
+        queues.join(", "),
+        shards.join(", ")
+    );
     Ok(made)
 }
 
@@ -325,7 +338,15 @@ mod tests {
                 { "name": "Shop::Sync", "queue": "Shop::Sync", "shards_count": 24, "batch_size": 10, "max_retry_count": 2 }
             ] } }"#,
         );
-        let table: Table = text.unwrap().parse().unwrap();
+        let text = text.unwrap();
+        // Its last lines are a bridge, as a comment.
+        let text = text.replace("\n# [[bridges]]", "\n[[bridges]]");
+        let (head, bridge) = text.split_once("\n[[bridges]]").unwrap();
+        let table: Table =
+            format!("{head}\n[[bridges]]{}", bridge.replace("\n# ", "\n")).parse().unwrap();
+        let bridge = &table["bridges"][0];
+        assert_eq!(bridge["shards_count"]["Shop::Sync"].as_integer(), Some(24));
+        assert_eq!(bridge["queues"][0].as_str(), Some("Shop::Sync"));
         let queue = &table["queues"]["Shop::Sync"];
         assert_eq!(queue["mode"].as_str(), Some("accumulate"));
         assert_eq!(

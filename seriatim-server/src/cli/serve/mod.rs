@@ -92,7 +92,7 @@ pub(super) async fn check(config: &Config) -> Result<Checked, Failure> {
     }
     log_of_variable()?;
     payloads::forms(&config.payloads)?;
-    bridges::check_urls(config)?;
+    bridges::check_variables(config)?;
     let entrance = Entrance::read(&config.http, None, false).await?;
     faktory::Entrance::read(&config.faktory, &config.http, false).await?;
     Ok(Checked {
@@ -127,7 +127,7 @@ impl Serve {
         // Mistakes are reported before anything is created, awaited or listened to.
         plan(&config, self.concurrency, Arc::new(Memory::new()))?.build()?;
         self.check_programs(&config)?;
-        bridges::check_urls(&config)?;
+        bridges::check_variables(&config)?;
         let (listening, faktory) = self.listening(&config).await?;
         let waiting = listening.as_ref().map(Listening::wait).transpose()?;
         let Some(store) = awaited::open(&url, &forms, &queues, stop.as_mut()).await? else {
@@ -346,6 +346,9 @@ fn plan(
     }
     for group in &node.groups {
         engine = engine.consumer_group(group.as_str());
+    }
+    if let Some(build) = &node.build {
+        engine = engine.build_of_program(build);
     }
     if let Some(scheduler) = node.scheduler {
         engine = engine.scheduler(scheduler);

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use seriatim::store::{Claim, Claimed, Lease, Settle};
+use seriatim::store::{Claim, Claimed, Lease, Settle, group_of_build};
 use seriatim::{
     ErrorKind, Timestamp,
     store::{NodeId, Turn},
@@ -58,6 +58,8 @@ pub(super) struct Wish {
     /// Groups of the worker, for jobs that are bound to one
     #[schemars(length(max = CLAIM_QUEUES_MAX))]
     consumer_groups: Option<Vec<String>>,
+    /// Which build the worker runs, for jobs that ask for one
+    build: Option<String>,
 }
 
 /// A wish that can be granted.
@@ -126,7 +128,7 @@ impl Wish {
         if wait_ms > WAIT_MS_MAX {
             return Err(Problem::invalid("wait_ms", format!("must be at most {WAIT_MS_MAX}")));
         }
-        let groups = self.consumer_groups.unwrap_or_default();
+        let mut groups = self.consumer_groups.unwrap_or_default();
         if groups.len() > CLAIM_QUEUES_MAX {
             let detail = format!("name at most {CLAIM_QUEUES_MAX} groups");
             return Err(Problem::invalid("consumer_groups", detail));
@@ -134,6 +136,11 @@ impl Wish {
         for (i, group) in groups.iter().enumerate() {
             let its = caller.scope.check_group(group);
             its.map_err(|problem| problem.about(format!("consumer_groups[{i}]")))?;
+        }
+        if let Some(build) = self.build {
+            let group = group_of_build(&build);
+            caller.scope.check_group(&group).map_err(|problem| problem.about("build"))?;
+            groups.push(group);
         }
         Ok(Order {
             app,

@@ -8,7 +8,7 @@ use seriatim::store::REMOTE_NAME_START;
 use super::super::problem::Problem;
 use super::super::state::App;
 use super::secret::secret_of;
-use super::taken::lane_job;
+use super::taken::{lane_job, tries};
 use crate::app::running::running;
 use crate::protocol::lane::Lane;
 
@@ -35,7 +35,9 @@ pub(in crate::http) async fn claims_of(
         let Some(turn) = store.turn(one.lane.lane, token).await? else { continue };
         let secret = secret_of(key, bearer.as_deref(), turn.lane, turn.token);
         let jobs = turn.jobs.iter().filter(|job| !job.has_expired(turn.claimed_at)).map(lane_job);
-        let lane = serde_json::to_string(&Lane::new(&turn, Some(secret), jobs));
+        let tries = tries(app, std::slice::from_ref(&turn)).await?;
+        let Some(tries) = tries.into_iter().next() else { continue };
+        let lane = serde_json::to_string(&Lane::new(&turn, Some(secret), tries, jobs));
         let lane = lane.map_err(|error| Problem::unavailable(error.to_string()))?;
         found.push((name[start.len()..].to_owned(), lane));
     }

@@ -10,10 +10,10 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde_json::value::RawValue;
-use seriatim::store::{Secret, Settle};
+use seriatim::store::Settle;
 use seriatim::{
-    Error, ErrorKind, Outcome, Payload, Queue,
-    store::{Settlement, Store, Turn, TurnJob, Verdict, plan},
+    Error, ErrorKind, Outcome, Payload, Queue, Timestamp,
+    store::{Settlement, Store, Turn, TurnJob, Verdict, plan, retries_max},
 };
 
 use super::super::caller::Connection;
@@ -21,10 +21,11 @@ use super::super::input::JSON;
 use super::super::limits::off_thread;
 use super::super::pool::Held;
 use super::super::problem::Problem;
-use super::super::state::Shared;
+use super::super::state::{App, Shared};
 use super::secret::secret_of;
+use crate::app::first::attempts;
 use crate::app::payloads::unreadable;
-use crate::protocol::lane::{Claimed, Lane, LaneJob};
+use crate::protocol::lane::{Claimed, Lane, LaneJob, Tries};
 use crate::trace;
 
 /// How often lanes are given back to a store that fails, and the pause between.
@@ -70,17 +71,16 @@ impl Taken {
             false => Some(self.app.workers.secrets.key(&*self.app.store).await?),
         };
         let bytes = self.bytes();
+        let tries = tries(&self.app, &self.turns).await?;
         // Payloads are shared by the copies.
         let (turns, unknown) = (self.turns.clone(), self.unknown.clone());
         let write = move || {
-            let lane = |(turn, key): (_, Secret)| {
-                let turn: &Turn = turn;
+            let mut lanes = Vec::with_capacity(turns.len());
+            for ((turn, tries), key) in turns.iter().zip(tries).zip(key.into_iter().cycle()) {
                 let secret = secret_of(key, bearer.as_deref(), turn.lane, turn.token);
                 let jobs = turn.jobs.iter().filter(|job| !job.has_expired(turn.claimed_at));
-                Lane::new(turn, Some(secret), jobs.map(lane_job))
-            };
-            let lanes: Vec<Lane<'_>> =
-                turns.iter().zip(key.into_iter().cycle()).map(lane).collect();
+                lanes.push(Lane::new(turn, Some(secret), tries, jobs.map(lane_job)));
+            }
             // Written directly: a `Value` would lose what only the text of a payload has.
             serde_json::to_string(&Claimed { lanes, unknown_queues: &unknown })
         };
@@ -195,6 +195,22 @@ async fn release(store: &dyn Store, turns: &[Turn]) {
             Err(_) => tokio::time::sleep(RELEASE_PAUSE).await,
         }
     }
+}
+
+/// What workers are told of the tries of turns.
+pub(super) async fn tries(app: &App, turns: &[Turn]) -> Result<Vec<Tries>, Problem> {
+    let queues = app
+        .queues
+        .seen
+        .with(&*app.store, turns.iter().map(|turn| u32::from(turn.lane.queue)))
+        .await?;
+    let first = attempts(&*app.store, turns).await;
+    let tries = |(turn, first_attempt_at): (&Turn, Option<Timestamp>)| {
+        let queue = queues.named(&turn.queue).map(|view| &view.queue);
+        let max_retries = queue.map_or(0, |queue| retries_max(turn.head(), queue));
+        Tries { max_retries, first_attempt_at }
+    };
+    Ok(turns.iter().zip(first).map(tries).collect())
 }
 
 async fn try_release(store: &dyn Store, turns: &[Turn]) -> seriatim::Result<()> {

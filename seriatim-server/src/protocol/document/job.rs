@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use seriatim::store::{
     self, IdempotencyScope, JobState, JobView, LaneId, NodeId, Page, PushStatus, Token,
 };
-use seriatim::{Backoff, JobId, store::JobOptions};
+use seriatim::{
+    Backoff, JobId,
+    store::{JobOptions, build_of},
+};
 
 use super::reported::Reported;
 use crate::protocol::schema::Foreign;
@@ -103,6 +106,9 @@ struct Options {
     node: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     consumer_group: Option<String>,
+    /// The build of the workers that may claim it
+    #[serde(skip_serializing_if = "Option::is_none")]
+    build: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     partition_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,7 +198,8 @@ impl From<JobOptions> for Options {
             idempotency_scope: Some(options.idempotency_scope)
                 .filter(|scope| *scope != IdempotencyScope::default()),
             node: options.node,
-            consumer_group: options.consumer_group,
+            build: options.consumer_group.as_deref().and_then(build_of).map(str::to_owned),
+            consumer_group: options.consumer_group.filter(|group| build_of(group).is_none()),
             partition_key: options.partition_key,
             producer: options.producer,
             traceparent: options.traceparent,

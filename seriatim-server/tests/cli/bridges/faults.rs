@@ -39,6 +39,8 @@ async fn b1_a_bridge_that_is_killed_again_and_again_loses_nothing_and_runs_nothi
         shop.number(&["EXISTS", "seriatim:shop:inflight:queue:critical"]) == 0
     })
     .await;
+    // Before that it does not stop well.
+    shop.site.said(&format!("node-{}", rounds()), "serving", &store).await;
     node.stop();
     check_all_ran_once_in_order(&works.end().await, all);
 }

@@ -1,7 +1,8 @@
-//! Bridges, with the Sidekiq of Debian on a real Redis.
+//! Bridges, with the Sidekiq of Debian and recorded commands of Lowkiq on a real Redis.
 
 mod back;
 mod faults;
+mod lowkiq;
 mod moving;
 mod people;
 
@@ -25,6 +26,9 @@ const ROUND: u64 = 1_000;
 fn rounds() -> u64 {
     std::env::var(JOBS_VARIABLE).map_or(5, |jobs| jobs.parse::<u64>().unwrap().div_ceil(ROUND))
 }
+
+/// Of the signatures of Lowkiq's payloads.
+const MAC_KEY: &str = "0123456789abcdef0123456789abcdef";
 
 const APP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/bridges/app.rb");
 
@@ -71,7 +75,7 @@ impl Shop {
     /// Another command of ours.
     fn command(&self, arguments: &[&str]) -> std::process::Command {
         let mut command = self.site.command(arguments);
-        command.env("SIDEKIQ_REDIS", self.redis.url());
+        command.env("SIDEKIQ_REDIS", self.redis.url()).env("LOWKIQ_MAC_KEY", MAC_KEY);
         command
     }
 
@@ -88,7 +92,11 @@ impl Shop {
     }
 
     fn producer(&self) -> Producer {
-        let mut command = self.ruby(&[APP]);
+        self.application(APP)
+    }
+
+    fn application(&self, path: &str) -> Producer {
+        let mut command = self.ruby(&[path]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (asks, answers) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         Producer { _process: Serving(child), asks, answers: BufReader::new(answers) }

@@ -56,8 +56,11 @@ async fn b6_a_keyed_queue_that_a_living_sidekiq_takes_from_is_refused_and_nothin
     let node = shop.serve("node");
     shop.site.said("node", "order would be lost", &store).await;
     assert_eq!(shop.number(&["EXISTS", "seriatim:shop:sequence:queue:critical"]), 0);
-    let (_, told) = shop.run(&["bridge", "status", "shop"]);
-    assert!(told.contains("held: jobs of queue \"critical\" have keys"), "{told}");
+    eventually("the status says so", async || {
+        let (_, told) = shop.run(&["bridge", "status", "shop"]);
+        told.contains("held: jobs of queue \"critical\" have keys")
+    })
+    .await;
     let (is_well, told) = shop.run(&["doctor"]);
     assert!(!is_well && told.contains("bridge shop, queue:critical: held"), "{told}");
     sidekiq.kill();

@@ -9,7 +9,7 @@ use super::{CONFIG, Shop};
 use crate::site::eventually;
 
 /// Commands that Redis carries out, until a mark is echoed.
-fn monitored(shop: &Shop, body: impl FnOnce()) -> Vec<String> {
+pub(super) fn monitored(shop: &Shop, body: impl FnOnce()) -> Vec<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", shop.redis.port())).unwrap();
     stream.write_all(b"MONITOR\r\n").unwrap();
     let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
@@ -143,6 +143,44 @@ async fn refused_jobs_are_kept_beside_their_queue_and_come_back_when_the_routes_
     })
     .await;
     node.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_jobs_of_a_set_are_counted_and_come_back_into_it() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    // The text is no task: only the store refuses it, when it has left the set.
+    let class = "x".repeat(300);
+    let job = format!(r#"{{"class":"{class}","args":[1],"queue":"default","jid":"a"}}"#);
+    shop.redis.send(&["ZADD", "rejected:set:schedule", "1.5", &job]).unwrap();
+    let node = shop.serve("node");
+    let doctor = async || {
+        let told = shop.run(&["doctor"]).1;
+        told.contains("bridge shop, schedule") && told.contains("1 job refused, and kept beside")
+    };
+    eventually("the doctor knows", doctor).await;
+    let (done, told) = shop.run(&["bridge", "return", "shop", "schedule"]);
+    assert!(!done && told.contains("bridge pause shop schedule"), "{told}");
+    assert!(shop.run(&["bridge", "pause", "shop", "schedule"]).0);
+    let (done, told) = shop.run(&["bridge", "return", "shop", "schedule"]);
+    assert!(done && told.contains("1 refused job went back to schedule"), "{told}");
+    let back = shop.texts(&["ZRANGE", "schedule", "0", "-1", "WITHSCORES"]);
+    assert_eq!(back, [job, "1.5".to_owned()]);
+    node.stop();
+    drop(store);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_another_type_is_named_with_what_to_do() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    shop.redis.send(&["SET", "queue:default", "no list"]).unwrap();
+    let node = shop.serve("node");
+    let said = "look at the types of queue:default";
+    eventually("the status says so", async || shop.run(&["bridge", "status"]).1.contains(said))
+        .await;
+    node.stop();
+    drop(store);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,8 +2,12 @@
 
 use std::process::{Command, Output, Stdio};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use seriatim_testkit::find_program;
+use sha2::Sha256;
 
 use crate::faults::Server;
 use crate::http::Api;
@@ -13,6 +17,7 @@ const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../clients/ruby/seri
 const APPLICATIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/clients/ruby_app");
 /// More than any class asks for: the classes decide.
 const QUEUE: &str = "max_retries = 1000\nretain_completed = \"1h\"\n";
+const MAC_KEY: &str = "0123456789abcdef0123456789abcdef";
 const JID: &str = "b4a577edbccf1d805744efa9";
 
 fn ruby() -> String {
@@ -83,12 +88,21 @@ fn sidekiq() -> Api {
 }
 
 fn lowkiq() -> Api {
+    lowkiq_with("")
+}
+
+/// With an option for the variable that has the key of signatures.
+fn lowkiq_with(option: &str) -> Api {
     let application = format!("{APPLICATIONS}/lowkiq.rb");
     let queue = "mode = \"accumulate\"\nbatch_size = 10\n";
-    let arguments = ["--require", &*application, "--lowkiq", "Shop::Sync", "--threads", "4"];
+    let mut arguments =
+        vec!["--require", &*application, "--lowkiq", "Shop::Sync", "--threads", "4"];
+    if !option.is_empty() {
+        arguments.extend([option, "LOWKIQ_MAC_KEY"]);
+    }
     // As the module says: Seriatim buries the first payload of several.
     let config = config(queue, &arguments).replace("max_retries = 1000\n", "max_retries = 2\n");
-    Api::start(&config)
+    Api::start(&(config + &format!("env = {{ LOWKIQ_MAC_KEY = \"{MAC_KEY}\" }}\n")))
 }
 
 #[tokio::test]
@@ -351,6 +365,48 @@ async fn b14_lowkiq_refuses_what_marshal_wrote() {
     assert!(error.contains("Marshal"), "{error}");
 }
 
+/// What a bridge makes of a payload.
+fn signed(id: &str, bytes: &[u8]) -> Value {
+    let mut mac: Hmac<Sha256> = Hmac::new_from_slice(MAC_KEY.as_bytes()).unwrap();
+    mac.update(format!("seriatim lowkiq 1\0Shop::Sync\0{id}\0").as_bytes());
+    mac.update(bytes);
+    let mac = STANDARD.encode(mac.finalize().into_bytes());
+    json!({ "$marshal": STANDARD.encode(bytes), "mac": mac })
+}
+
+#[tokio::test]
+async fn b14_lowkiq_reads_what_a_bridge_signed_for_this_id_and_nothing_else() {
+    let api = lowkiq_with("--mac-key-env");
+    let job = |key: &str, payload: Value| json!([{ "key": key, "score": 1, "payload": payload }]);
+    let well = push(&api, &job("a", signed("a", b"\x04\x08[\x06i\x0c"))).remove(0);
+    becomes(&api, &well, "succeeded").await;
+    notes_so(&api, "perform a [[7]]").await;
+    // That of another id, of no bridge, not even of the right form.
+    let mut cut = signed("b", b"\x04\x08i\x0c");
+    cut["mac"] = json!("%");
+    let mut bare = signed("b", b"\x04\x08i\x0c");
+    bare.as_object_mut().unwrap().remove("mac");
+    for (payload, why) in [
+        (signed("a", b"\x04\x08[\x06i\x0c"), "its signature does not fit queue, id and key"),
+        (bare, "its signature does not fit"),
+        (cut, "is not the base64 of a bridge"),
+        (json!({ "$marshal": [1], "mac": 7 }), "Marshal"),
+    ] {
+        let id = push(&api, &job("b", payload)).remove(0);
+        let error = becomes(&api, &id, "dead").await["error"].to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    // A newer version of the application may have the class.
+    let missing = signed("c", b"\x04\x08o:\x0cMissing\x00");
+    let id = push(&api, &job("c", missing)).remove(0);
+    let dead = becomes(&api, &id, "dead").await;
+    assert_eq!(
+        (&dead["attempt"], &dead["error"]),
+        (&json!(3), &json!("undefined class/module Missing"))
+    );
+    assert!(notes(&api).iter().all(|note| !note.starts_with("perform b")), "{:?}", notes(&api));
+}
+
 /// Runs the program alone.
 fn alone(site: &Site, arguments: &[&str]) -> Output {
     let mut command: Command = site.program(&ruby(), &[PROGRAM]);
@@ -373,6 +429,10 @@ fn what_the_program_cannot_use_it_refuses_with_the_reason() {
         (vec!["--require", "scheduler.rb", "--lowkiq", "X"], "loads no Lowkiq"),
         (vec!["--require", &with_lowkiq, "--lowkiq", "Shop"], "extends Lowkiq::Worker"),
         (vec!["--require", "scheduler.rb"], "sidekiq-scheduler is loaded"),
+        (
+            vec!["--require", &with_lowkiq, "--lowkiq", "Shop::Sync", "--mac-key-env", "HOME"],
+            "variable HOME has",
+        ),
     ] {
         let output = alone(&site, &arguments);
         assert!(!output.status.success() && text(&output).contains(why), "{}", text(&output));

@@ -342,6 +342,30 @@ fn a_worker_with_queues_and_groups_claims_within_them() {
 }
 
 #[test]
+fn a_job_that_asks_for_a_build_waits_for_a_worker_that_runs_it() {
+    let api = serve(None, "");
+    let both = json!({ "key": "a", "build": "v2", "consumer_group": "eu" });
+    let (field, detail) = post(&api, "ops", "/queues/orders/jobs", both).refused(400);
+    assert_eq!((field.as_str(), detail.contains("one of them")), ("build", true), "{detail}");
+    let job = json!({ "key": "a", "build": "v2" });
+    let id = post(&api, "ops", "/queues/orders/jobs", job).done()["jobs"][0]["job_id"].clone();
+    let shown = get(&api, "ops", &format!("/jobs/{}", id.as_str().unwrap())).done();
+    assert_eq!((&shown["build"], &shown["consumer_group"]), (&json!("v2"), &Value::Null));
+    let claim = |build: Value| {
+        let wish = json!({ "worker": "w", "queues": ["orders"], "build": build });
+        post(&api, "ops", "/work/claim", wish).done()["lanes"].clone()
+    };
+    assert_eq!((claim(Value::Null), claim(json!("v1"))), (json!([]), json!([])));
+    let findings = get(&api, "ops", "/doctor").done()["findings"].to_string();
+    assert!(findings.contains("for the build \\\"v2\\\", which no node"), "{findings}");
+    let lanes = claim(json!("v2"));
+    assert_eq!(lanes[0]["jobs"][0]["build"], "v2", "{lanes}");
+    let (field, _) =
+        post(&api, "shop", "/queues/mails/jobs", json!({ "key": "k", "build": "v2" })).refused(403);
+    assert_eq!(field, "build", "a token that is limited to groups");
+}
+
+#[test]
 fn a_producer_with_queues_and_groups_pushes_and_cancels_within_them() {
     let api = serve(None, "");
     let job = json!({ "key": "k", "consumer_group": "eu" });

@@ -77,6 +77,8 @@ fn l6_outcomes_are_planned_as_the_engine_plans_them() {
     let api = Api::start(CONFIG);
     push(&api, "orders", json!([{ "key": "a", "payload": 1 }, { "key": "a", "payload": 2 }]));
     let lane = claim(&api, "orders").remove(0);
+    let first = lane["first_attempt_at"].clone();
+    assert!(first.is_string() && lane["max_retries"] == 1, "{lane}");
     assert_eq!(settle(&api, &lane, json!({ "outcome": "retry", "error": "down" })), "ok");
     let waiting = api.get("/api/v1/queues/orders/lane?key=a").done();
     assert_eq!((&waiting["retry_count"], &waiting["error"]), (&json!(0), &json!("down")));
@@ -84,6 +86,7 @@ fn l6_outcomes_are_planned_as_the_engine_plans_them() {
     api.act("/api/v1/queues/orders/lane/retry?key=a").done();
     let lane = claim(&api, "orders").remove(0);
     assert_eq!((&lane["retry_count"], &lane["attempt"]), (&json!(0), &json!(2)));
+    assert_eq!(lane["first_attempt_at"], first);
     assert_eq!(settle(&api, &lane, json!({ "outcome": "snooze", "retry_in": 0 })), "ok");
     let lane = claim(&api, "orders").remove(0);
     assert_eq!((&lane["retry_count"], &lane["attempt"]), (&json!(0), &json!(2)), "not counted");

@@ -2,7 +2,7 @@
 
 module Lowkiq
   class << self
-    attr_accessor :server_middlewares, :on_server_init, :format_error, :threads_per_node, :workers
+    attr_accessor :server_middlewares, :on_server_init, :format_error, :load_payload, :threads_per_node, :workers
 
     # The first middleware is the outermost.
     def server_wrapper
@@ -18,6 +18,7 @@ module Lowkiq
   self.server_middlewares = []
   self.on_server_init = -> {}
   self.format_error = ->(error) { error.message }
+  self.load_payload = Marshal.method(:load)
   self.threads_per_node = 5
   self.workers = []
 
