@@ -199,11 +199,8 @@ async fn release(store: &dyn Store, turns: &[Turn]) {
 
 /// What workers are told of the tries of turns.
 pub(super) async fn tries(app: &App, turns: &[Turn]) -> Result<Vec<Tries>, Problem> {
-    let queues = app
-        .queues
-        .seen
-        .with(&*app.store, turns.iter().map(|turn| u32::from(turn.lane.queue)))
-        .await?;
+    let queues =
+        app.queues.seen.with(&*app.store, turns.iter().map(|turn| turn.lane.queue)).await?;
     let first = attempts(&*app.store, turns).await;
     let tries = |(turn, first_attempt_at): (&Turn, Option<Timestamp>)| {
         let queue = queues.named(&turn.queue).map(|view| &view.queue);
