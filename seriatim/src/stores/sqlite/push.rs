@@ -163,6 +163,7 @@ impl Tx<'_> {
         if let Some(merged) = self.merge(&mut work, &job)? {
             self.note_arrival(&mut work, run_at, true);
             work.row.head.prio = work.row.head.prio.min(prio);
+            self.end_full_window(&mut work)?;
             self.save(work)?;
             return Ok(Some(merged));
         }
