@@ -179,7 +179,9 @@ impl Tx<'_> {
         }
         self.end_full_window(&mut work)?;
         let head = &work.row.head;
-        if (head.due, head.prio, head.flags) == (before.due, before.prio, before.flags) {
+        let is_placed = head.wake.is_none_or(|wake| wake > self.now);
+        if is_placed && (head.due, head.prio, head.flags) == (before.due, before.prio, before.flags)
+        {
             let sql = "UPDATE lane SET n = ?2, next_due = ?3 WHERE id = ?1";
             self.execute(sql, params![head.id, head.items, head.next_due])?;
             return Ok(None);
