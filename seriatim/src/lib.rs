@@ -80,6 +80,7 @@ pub use model::payload::Payload;
 pub use model::queue::{DueRule, Merge, Mode, Queue};
 pub use model::retry::{Backoff, Exhaustion};
 pub use model::settle::Outcome;
+pub use model::window::Window;
 #[doc(hidden)]
 pub use model::{duration, names, text};
 pub use stopping::shutdown_signal;

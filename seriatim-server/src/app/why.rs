@@ -34,6 +34,12 @@ pub(crate) enum Why {
         waits: Duration,
         retry: Option<(i32, u32)>,
     },
+    /// It waits in its queue's window.
+    Collects {
+        waits: Duration,
+        quiet: Duration,
+        most: Duration,
+    },
     /// Bound to a node or group of which none works on the queue.
     Bound {
         why: String,
@@ -64,6 +70,9 @@ impl Why {
         }
         let waits = lane.due.map(|due| due.since(now)).unwrap_or_default();
         if waits > Duration::ZERO {
+            if let (Some(window), Some(latest)) = (&settings.window, lane.collects_until) {
+                return Self::Collects { waits, quiet: window.quiet, most: latest.since(now) };
+            }
             let retry =
                 (lane.retry_count >= 0).then_some((lane.retry_count + 1, settings.max_retries));
             return Self::Due { waits, retry };
@@ -129,6 +138,13 @@ impl fmt::Display for Why {
             Self::Due { waits, retry: Some((retry, most)) } => {
                 write!(f, "due in {} (retry {retry} of {most})", length(*waits))
             }
+            Self::Collects { waits, quiet, most } => write!(
+                f,
+                "collects jobs: due in {} if no push comes (quiet for {}), in {} at the latest",
+                length(*waits),
+                length(*quiet),
+                length(*most)
+            ),
             Self::Bound { why } => f.write_str(why),
             Self::NobodyWorks => f.write_str("no node works on this queue"),
             Self::Busy { slots } => {

@@ -36,6 +36,7 @@ fn fields(queue: &str, lane: &LaneView, why: &Why, now: Timestamp) -> Fields {
         .add("state", lane_state(lane, now).0)
         .add("why", why.to_string())
         .maybe("due", lane.due.map(when))
+        .maybe("collects until", lane.collects_until.map(when))
         .add("priority", lane.priority.to_string())
         .add("jobs", lane.jobs.to_string())
         .add("retry count", retries_in_words(lane.retry_count))

@@ -18,6 +18,7 @@ mod payloads;
 mod periodic;
 #[cfg(test)]
 mod tests;
+mod window;
 mod worker;
 mod worker_kind;
 mod zone;
@@ -54,6 +55,7 @@ pub(crate) use log::DEFAULT_LEVEL;
 pub(crate) use log::{LOG_BYTES, LOG_KEPT, LogConfig, LogFilter, LogFormat, log_of_variable};
 pub(crate) use payloads::{KeyConfig, PayloadsConfig};
 pub(crate) use periodic::PeriodicConfig;
+use window::WindowConfig;
 pub(crate) use worker::{Builtin, WorkerConfig};
 pub(crate) use worker_kind::{Ffmpeg, HttpSettings, Launch, Replicate, Roots, Servers, WorkerKind};
 pub(crate) use zone::Zone;
@@ -219,6 +221,8 @@ pub(crate) struct QueueConfig {
     /// The due time of a key with several waiting jobs (accumulate). Default: first
     #[schemars(with = "Option<Foreign<DueRule>>")]
     due: Option<DueRule>,
+    /// For how long a key collects jobs (accumulate). Default: they are due when they are pushed
+    window: Option<WindowConfig>,
     /// Most jobs of a turn (fifo). Default: 1
     #[schemars(range(min = 1, max = TURN_JOBS_MAX))]
     take: Option<u32>,
@@ -467,6 +471,7 @@ impl QueueConfig {
         keep(&mut queue.weight, self.weight);
         queue.merge = self.merge.unwrap_or(queue.merge);
         queue.due = self.due.unwrap_or(queue.due);
+        queue.window = self.window.as_ref().map(WindowConfig::window).or(queue.window);
         queue.backoff = self.backoff.unwrap_or(queue.backoff);
         queue.exhausted = self.exhausted.unwrap_or(queue.exhausted);
         queue.timeout = self.timeout.or(queue.timeout);

@@ -1,4 +1,6 @@
 #![allow(clippy::unwrap_used)]
+use seriatim::Window;
+
 use super::*;
 
 fn read(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
@@ -35,6 +37,33 @@ fn d11_the_example_of_the_design_is_read() {
     assert_eq!((queue.mode, queue.batch_size, queue.max_crashes), (Mode::Accumulate, 10, 4));
     assert_eq!(queue.backoff, Backoff::Linear { base: Duration::from_secs(30) });
     assert!(config.validate("test.toml").is_ok());
+}
+
+#[test]
+fn a_window_is_read_and_what_it_cannot_mean_is_refused() {
+    let text = |mode: &str, rest: &str| format!("[queues.a]\nmode = \"{mode}\"\n{rest}\n");
+    let whole =
+        r#"window = { quiet = "5s", max_wait = "1m", max_jobs = 500, max_bytes = 1000000 }"#;
+    let queue = read(&text("accumulate", whole), &[]).unwrap().declared().unwrap().remove(0);
+    let window = Window::new(Duration::from_secs(5), Duration::from_secs(60));
+    assert_eq!(queue.window, Some(window.max_jobs(500).max_bytes(1_000_000)));
+    let variable = ("SERIATIM_QUEUES__A__WINDOW", r#"{ quiet = "1s", max_wait = "2s" }"#);
+    let queue = read(&text("accumulate", ""), &[variable]).unwrap().declared().unwrap().remove(0);
+    assert_eq!(queue.window, Some(Window::new(Duration::from_secs(1), Duration::from_secs(2))));
+
+    let unknown = r#"window = { quiet = "5s", max_wait = "1m", max_job = 5 }"#;
+    let error = read(&text("accumulate", unknown), &[]).unwrap_err();
+    assert!(error.contains("did you mean `max_jobs`?"), "{error}");
+    let error = read(&text("accumulate", r#"window = { quiet = "5s" }"#), &[]).unwrap_err();
+    assert!(error.contains("max_wait"), "{error}");
+    for (mode, rest, field) in [
+        ("fifo", whole, "window: means something in mode accumulate only"),
+        ("accumulate", r#"window = { quiet = "5s", max_wait = "1s" }"#, "window: quiet must be"),
+        ("accumulate", &format!("due = \"earliest\"\n{whole}"), "due: cannot be set with a window"),
+    ] {
+        let error = read(&text(mode, rest), &[]).unwrap().declared().unwrap_err().to_string();
+        assert!(error.contains(field), "{error}");
+    }
 }
 
 #[test]

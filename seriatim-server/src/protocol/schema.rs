@@ -12,7 +12,7 @@ use seriatim::store::{
     PushStatus, TroubleKind,
 };
 use seriatim::{
-    Backoff, DueRule, Exhaustion, JobId, Merge, Missed, Mode,
+    Backoff, DueRule, Exhaustion, JobId, Merge, Missed, Mode, Window,
     store::{LaneId, NodeId, Token},
 };
 
@@ -99,6 +99,23 @@ impl Described for Backoff {
             },
             "required": ["kind"],
             "additionalProperties": false,
+        })
+    }
+}
+
+impl Described for Window {
+    const NAME: Option<&'static str> = Some("Window");
+    fn schema() -> Schema {
+        let length = Duration::schema();
+        json_schema!({
+            "type": "object",
+            "properties": {
+                "quiet": length,
+                "max_wait": length,
+                "max_jobs": { "type": "integer", "minimum": 2 },
+                "max_bytes": { "type": "integer", "minimum": 1 },
+            },
+            "required": ["quiet", "max_wait"],
         })
     }
 }

@@ -28,6 +28,7 @@ mod random;
 mod store_scope;
 mod taking_back;
 mod views;
+mod windows;
 
 pub use bench::Bench;
 pub use case::{Case, Factory};
@@ -37,6 +38,7 @@ pub fn cases() -> Vec<Case> {
     [
         pushing::cases(),
         store_scope::cases(),
+        windows::cases(),
         claiming::cases(),
         ending::cases(),
         going_on::cases(),

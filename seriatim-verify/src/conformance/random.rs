@@ -12,7 +12,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use seriatim::store::*;
 use seriatim::{
-    DueRule, Exhaustion, Job, JobId, Merge, Outcome, Queue, Timestamp,
+    DueRule, Exhaustion, Job, JobId, Merge, Outcome, Queue, Timestamp, Window,
     store::{Memory, Turn, Verdict},
 };
 
@@ -29,12 +29,14 @@ pub(super) fn cases() -> Vec<Case> {
         random_parallel_operations_match_the_model,
         random_accumulate_operations_match_the_model,
         random_accumulate_operations_with_other_merges_match_the_model,
+        random_accumulate_operations_with_a_window_match_the_model,
         random_fifo_operations_match_the_model,
         random_exclusive_operations_match_the_model,
     ];
     all.extend(listed![
         random_operations_and_actions_match_the_model_in_parallel,
         random_operations_and_actions_match_the_model_in_accumulate,
+        random_operations_and_actions_match_the_model_with_a_window,
         random_operations_and_actions_match_the_model_in_fifo,
         random_operations_and_actions_match_the_model_in_exclusive,
     ]);
@@ -57,6 +59,24 @@ async fn random_accumulate_operations_with_other_merges_match_the_model(bench: B
     compare(bench, &queue, false).await;
 }
 
+async fn random_accumulate_operations_with_a_window_match_the_model(bench: Bench) {
+    compare(bench, &with_window, false).await;
+}
+
+/// Short windows, which fill often.
+fn with_window(rng: &mut Rng) -> Queue {
+    let quiet = Duration::from_micros(rng.u64(8..10_000_000));
+    let mut window = Window::new(quiet, quiet + Duration::from_secs(rng.u64(0..20)));
+    if rng.bool() {
+        window = window.max_jobs(rng.u32(2..7));
+    }
+    if rng.bool() {
+        window = window.max_bytes(rng.u64(5..80));
+    }
+    let merge = *rng.choice(&[Merge::Min, Merge::Max, Merge::None]).unwrap_or(&Merge::Min);
+    Queue::accumulate("").merge(merge).window(window)
+}
+
 async fn random_fifo_operations_match_the_model(bench: Bench) {
     compare(bench, &|rng| Queue::fifo("").take(rng.u32(1..4)), false).await;
 }
@@ -71,6 +91,10 @@ async fn random_operations_and_actions_match_the_model_in_parallel(bench: Bench)
 
 async fn random_operations_and_actions_match_the_model_in_accumulate(bench: Bench) {
     compare(bench, &|_| Queue::accumulate(""), true).await;
+}
+
+async fn random_operations_and_actions_match_the_model_with_a_window(bench: Bench) {
+    compare(bench, &with_window, true).await;
 }
 
 async fn random_operations_and_actions_match_the_model_in_fifo(bench: Bench) {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, Queue, engine::Scheduler};
+use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, Queue, Window, engine::Scheduler};
 
 use super::Mode as RunMode;
 
@@ -161,7 +161,7 @@ impl Scene {
             RunMode::Safety => secs(rng, 40, 160),
             RunMode::Liveness => secs(rng, 20, 90),
         };
-        Self {
+        let mut scene = Self {
             queues,
             nodes,
             producers: rng.usize(1..=3),
@@ -181,8 +181,24 @@ impl Scene {
             people_every: rng.bool().then(|| secs(rng, 1, 8)),
             jobs: jobs(rng),
             claim_split: sometimes(rng, 0.5, 1),
+        };
+        let accumulates = |queue: &&mut Queue| queue.mode == Mode::Accumulate;
+        for queue in scene.queues.iter_mut().filter(accumulates) {
+            if late.bool() {
+                queue.window = Some(window(late));
+                queue.due = DueRule::First;
+            }
         }
+        scene
     }
+}
+
+fn window(rng: &mut Rng) -> Window {
+    let quiet = Duration::from_millis(rng.u64(50..5_000));
+    let mut window = Window::new(quiet, quiet + Duration::from_millis(rng.u64(0..10_000)));
+    window.max_jobs = rng.bool().then(|| rng.u32(2..12));
+    window.max_bytes = rng.bool().then(|| rng.u64(10..500));
+    window
 }
 
 fn queues(rng: &mut Rng, lease: Duration) -> Vec<Queue> {

@@ -141,6 +141,8 @@ pub struct LaneView {
     pub state: LaneState,
     /// When it is due; for a claimed one, when it was due.
     pub due: Option<Timestamp>,
+    /// If it waits in a queue with a [`Window`](crate::Window) and is not due yet, until when pushes may put it off.
+    pub collects_until: Option<Timestamp>,
     /// Its priority.
     pub priority: u16,
     /// The number of its jobs, including those of the turn.
@@ -186,6 +188,7 @@ impl LaneView {
             key: None,
             state,
             due: None,
+            collects_until: None,
             priority: 0,
             jobs: 0,
             retry_count: -1,

@@ -18,3 +18,4 @@ pub(crate) mod retry;
 pub(crate) mod settle;
 pub mod text;
 pub(crate) mod turn;
+pub(crate) mod window;

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
-use crate::model::job::validate_queue_name;
+use crate::model::job::{Job, RunAt, validate_queue_name};
 use crate::model::limits::{
     ATTEMPTS_MAX, BATCH_SIZE_MAX, CRASHES_MAX, DELAY_MAX, LEASE_MAX, SHARDS_MAX, TURN_JOBS_MAX,
     WEIGHT_MAX,
 };
 use crate::model::retry::{Backoff, Exhaustion};
+use crate::model::window::Window;
 
 /// How a queue orders and excludes its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -169,6 +171,9 @@ pub struct Queue {
     pub merge: Merge,
     /// How later pushes change the due time (`accumulate` only).
     pub due: DueRule,
+    /// For how long a key collects jobs (`accumulate` only). Default: its jobs are due when they are pushed.
+    #[serde(default)]
+    pub window: Option<Window>,
     /// Most jobs in a turn (`fifo` only). Default: 1.
     pub take: u32,
     /// Most lanes in one handler call. Default: 1.
@@ -217,6 +222,7 @@ impl Queue {
             mode,
             merge: Merge::default(),
             due: DueRule::default(),
+            window: None,
             take: 1,
             batch_size: 1,
             max_retries: 25,
@@ -317,6 +323,13 @@ impl Queue {
         self
     }
 
+    /// Sets for how long a key collects jobs.
+    #[must_use]
+    pub fn window(mut self, window: Window) -> Self {
+        self.window = Some(window);
+        self
+    }
+
     /// Sets how long finished jobs are kept.
     #[must_use]
     pub fn retain_completed(mut self, length: Duration) -> Self {
@@ -389,6 +402,14 @@ impl Queue {
         self.retain_completed.unwrap_or(default)
     }
 
+    /// When a job that is pushed at `now` is due: a push without a time of its own is quiet for the queue's window.
+    pub(crate) fn due_at(&self, job: &Job, now: Timestamp) -> Timestamp {
+        match (&self.window, job.run_at) {
+            (Some(window), RunAt::Now) => now + window.quiet,
+            _ => job.due_at(now),
+        }
+    }
+
     /// Whether equal payloads merge.
     pub fn merges(&self) -> bool {
         self.mode == Mode::Accumulate && self.merge != Merge::None
@@ -440,7 +461,15 @@ impl Queue {
         };
         only("merge", self.merge == Merge::default(), Mode::Accumulate)?;
         only("due", self.due == DueRule::default(), Mode::Accumulate)?;
+        only("window", self.window.is_none(), Mode::Accumulate)?;
         only("take", self.take == 1, Mode::Fifo)?;
+        if let Some(window) = &self.window {
+            window.validate()?;
+            if self.due != DueRule::default() {
+                let message = "cannot be set with a window, which decides when a key is due";
+                return Err(Error::invalid("due", message));
+            }
+        }
         let ranges = [
             ("take", u64::from(self.take), 1, TURN_JOBS_MAX as u64),
             ("batch_size", u64::from(self.batch_size), 1, u64::from(BATCH_SIZE_MAX)),

@@ -23,6 +23,8 @@ pub(crate) struct Lane {
     state: LaneState,
     /// When the lane is due; of a claimed one, when it was
     due: Option<Time>,
+    /// Until when pushes may put it off, if it waits in a queue with a window
+    collects_until: Option<Time>,
     /// Lower runs first
     priority: u16,
     /// Waiting and claimed jobs
@@ -65,6 +67,7 @@ impl From<LaneView> for Lane {
             key: lane.key,
             state: lane.state,
             due: lane.due.map(Time),
+            collects_until: lane.collects_until.map(Time),
             priority: lane.priority,
             jobs: lane.jobs,
             retry_count: lane.retry_count,

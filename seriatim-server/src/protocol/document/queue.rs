@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use seriatim::store::{NodeView, QueueStats, QueueView};
-use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, store::NodeId};
+use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, Window, store::NodeId};
 
 use super::node::Trouble;
 use crate::protocol::figures::Numbers;
@@ -67,6 +67,7 @@ struct Definition {
     mode: Foreign<Mode>,
     merge: Foreign<Merge>,
     due: Foreign<DueRule>,
+    window: Option<Foreign<Window>>,
     take: u32,
     batch_size: u32,
     max_retries: u32,

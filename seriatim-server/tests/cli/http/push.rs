@@ -37,6 +37,28 @@ fn l12_one_job_and_an_array_are_pushed_and_equal_ones_merge() {
 }
 
 #[test]
+fn a_key_in_a_window_says_until_when_it_collects() {
+    let window = r#"{ quiet = "1h", max_wait = "2h", max_jobs = 3 }"#;
+    let api = Api::start(&format!("[queues.orders]\nmode = \"accumulate\"\nwindow = {window}\n"));
+    api.post(PATH, &json!([{ "key": "1", "payload": 1 }, { "key": "1", "payload": 2 }])).done();
+    let lane = api.get("/api/v1/queues/orders/lane?key=1").done();
+    let why = lane["why"].as_str().unwrap();
+    assert!(why.starts_with("collects jobs: due in ") && why.contains("(quiet for 1h"), "{lane}");
+    assert!(lane["collects_until"].as_str() > lane["due"].as_str(), "{lane}");
+    let shown = api.get("/api/v1/queues/orders").done();
+    let settings = json!({ "quiet": "1h", "max_wait": "2h", "max_jobs": 3 });
+    assert_eq!(shown["settings"]["window"], settings);
+    let shown = api.site.run(&["lanes", "show", "orders", "1"]);
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(text.contains("collects until"), "{text}");
+    api.post(PATH, &json!([{ "key": "1", "payload": 3 }, { "key": "2", "delay": "30m" }])).done();
+    let full = api.get("/api/v1/queues/orders/lane?key=1").done();
+    assert_eq!((&full["jobs"], &full["collects_until"]), (&json!(3), &json!(null)), "{full}");
+    let own = api.get("/api/v1/queues/orders/lane?key=2").done();
+    assert!(own["why"].as_str().unwrap().contains("due in 29m"), "{own}");
+}
+
+#[test]
 fn d2_a_push_may_ask_for_an_idempotency_key_of_the_whole_store() {
     let api = declared();
     let job = json!({ "key": "1", "idempotency_key": "once", "idempotency_scope": "store" });

@@ -91,11 +91,15 @@ impl Walk {
         let fifo = json!({ "mode": "fifo", "max_retries": 5 });
         let one = self.call("PUT", "/api/v1/queues/{queue}", &["a"], Some(fifo.clone()));
         assert_eq!((&one["mode"], &one["settings"]["max_retries"]), (&json!("fifo"), &json!(5)));
-        let several = json!({ "queues": { "b": fifo, "c": { "mode": "accumulate" } } });
+        let window =
+            json!({ "quiet": "1s", "max_wait": "1m", "max_jobs": 500, "max_bytes": 1_000_000 });
+        let collects = json!({ "mode": "accumulate", "window": &window });
+        let several = json!({ "queues": { "b": fifo, "c": collects } });
         let all = self.call("PUT", "/api/v1/queues", &[], Some(several));
         assert_eq!(all["queues"].as_array().unwrap().len(), 4);
         assert_eq!(self.get("/api/v1/queues", &[]), all);
         assert_eq!(self.get("/api/v1/queues/{queue}", &["a"])["queue"], "a");
+        assert_eq!(self.get("/api/v1/queues/{queue}", &["c"])["settings"]["window"], window);
         assert_eq!(self.act("/api/v1/queues/{queue}/pause", &["a"])["paused"], true);
         assert_eq!(self.act("/api/v1/queues/{queue}/resume", &["a"])["paused"], false);
     }
@@ -376,9 +380,9 @@ fn every_endpoint_works_and_every_documented_field_is_sent_on_sqlite() {
     assert_eq!(walk(site), NOT_IN_THE_WALK);
 }
 
-/// Fields of the history after its first minute, of more than a thousand nodes, of other filters of operations, of
+/// Fields of the history after its first minute, of jobs for one build, of more than a thousand nodes, of other filters of operations, of
 /// large deletions, of streams, of a trigger for another queue, and of nodes with troubles or periodic programs.
-const NOT_IN_THE_WALK: [&str; 36] = [
+const NOT_IN_THE_WALK: [&str; 40] = [
     "Dated.at",
     "Dated.dead",
     "Dated.done",
@@ -387,6 +391,8 @@ const NOT_IN_THE_WALK: [&str; 36] = [
     "Dated.lag",
     "Dated.retrying",
     "Dated.running",
+    "JobView.build",
+    "LaneJob.build",
     "Node.periodic",
     "Nodes.left_out",
     "OperationWish.cause",
@@ -394,6 +400,8 @@ const NOT_IN_THE_WALK: [&str; 36] = [
     "OperationWish.jobs",
     "OperationWish.key",
     "OperationWish.lanes",
+    "OperationWish.rate",
+    "OperationWish.since",
     "OperationWish.state",
     "OperationWish.task",
     "PeriodicProgram.error",

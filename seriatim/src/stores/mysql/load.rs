@@ -85,7 +85,37 @@ impl Work<'_> {
             );
             self.read_jobs(&from, bodies).await?;
         }
-        self.load_large(&large, need, closed, bodies, equal).await
+        self.load_large(&large, need, closed, bodies, equal).await?;
+        if need == Need::Turn { Ok(()) } else { self.load_bytes(lanes).await }
+    }
+
+    /// Tells the model how many bytes wait, in lanes of queues whose windows are full by bytes: most jobs were read
+    /// without their payloads.
+    async fn load_bytes(&mut self, lanes: &[u64]) -> Try<()> {
+        let counts = |id: &u64| {
+            let queue = self.lanes.get(id).and_then(|row| self.state.queue_row(row.q));
+            queue.and_then(|queue| queue.queue.window?.max_bytes).is_some()
+        };
+        let lanes: Vec<u64> = lanes.iter().copied().filter(counts).collect();
+        for ids in lanes.chunks(LIST_MAX) {
+            let sql = format!(
+                "SELECT l.id, IF(l.j_gen >= l.open, LENGTH(l.payload), 0), SUM(LENGTH(j.payload)) \
+                 FROM seriatim_lane l FORCE INDEX (PRIMARY) LEFT JOIN seriatim_job j FORCE INDEX (job_lane) \
+                 ON j.lane = l.id AND j.gen = l.open AND j.seq <> l.taken WHERE l.id IN ({}) GROUP BY l.id{}",
+                list(ids.iter().copied()),
+                self.newest()
+            );
+            for row in self.rows(&sql).await? {
+                let mut row = Columns::of(row);
+                let id = row.int()? as u64;
+                let all = row.maybe_int()?.unwrap_or(0) + row.maybe_int()?.unwrap_or(0);
+                if let Some(lane) = self.state.lanes.get_mut(&id) {
+                    let read = lane.loaded_jobs().map(|job| job.payload.as_bytes().len() as u64);
+                    lane.unread.bytes = (all as u64).saturating_sub(read.sum());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Whether all open jobs of a lane are read.

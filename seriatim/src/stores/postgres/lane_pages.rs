@@ -127,6 +127,7 @@ fn lane_view(row: &Row) -> Result<LaneView> {
         key: text(row, "key")?,
         state,
         due: time(row, "due")?,
+        collects_until: time(row, "collects_until")?,
         priority: column::<_, i16>(row, "urgency")? as u16,
         jobs: column::<_, i64>(row, "jobs")? as u64,
         retry_count: column(row, "retry_count")?,

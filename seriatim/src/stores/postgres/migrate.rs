@@ -7,8 +7,12 @@ use crate::model::error::{Error, ErrorKind, Result};
 /// The oldest version with an upgrade.
 const OLDEST: usize = 15;
 /// What changes the tables from each version since [`OLDEST`] to the next. The functions are made anew.
-const STEPS: [&str; 3] =
-    [include_str!("sql/to_16.sql"), include_str!("sql/to_17.sql"), include_str!("sql/to_18.sql")];
+const STEPS: [&str; 4] = [
+    include_str!("sql/to_16.sql"),
+    include_str!("sql/to_17.sql"),
+    include_str!("sql/to_18.sql"),
+    include_str!("sql/to_19.sql"),
+];
 /// The version that this build reads and writes.
 const VERSION: usize = OLDEST + STEPS.len();
 /// What [`version`] answers when all tables were emptied, its own too.
@@ -21,6 +25,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/drop.sql"),
     include_str!("sql/base.sql"),
     include_str!("sql/queue.sql"),
+    include_str!("sql/window.sql"),
     include_str!("sql/push.sql"),
     include_str!("sql/claim.sql"),
     include_str!("sql/going_on.sql"),

@@ -181,7 +181,8 @@ fn digest(job: &Job) -> Option<Vec<u8>> {
 
 fn due(job: &Job) -> (Option<i64>, Option<i64>) {
     match job.run_at {
-        RunAt::Now => (None, Some(0)),
+        // With a window, the queue says how much later.
+        RunAt::Now => (None, None),
         RunAt::In(delay) => (None, Some(micros_of(delay))),
         RunAt::At(time) => (Some(time.as_micros()), None),
     }

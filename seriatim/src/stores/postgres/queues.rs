@@ -62,7 +62,7 @@ impl Queues for Postgres {
 pub(super) fn policy(queue: &Queue) -> Result<Value> {
     let definition = json::json(queue)?;
     let number = |place: Option<usize>| place.unwrap_or_default();
-    Ok(serde_json::json!({
+    let mut policy = serde_json::json!({
         "name": queue.name,
         "mode": number(MODES.iter().position(|mode| *mode == queue.mode)),
         "merge": number(MERGES.iter().position(|merge| *merge == queue.merge)),
@@ -75,7 +75,14 @@ pub(super) fn policy(queue: &Queue) -> Result<Value> {
         "lease_max": micros_of(queue.lease_max),
         "definition": definition,
         "queues_max": QUEUES_MAX,
-    }))
+    });
+    if let Some(window) = queue.window {
+        policy["quiet"] = micros_of(window.quiet).into();
+        policy["max_wait"] = micros_of(window.max_wait).into();
+        policy["max_jobs"] = window.max_jobs.into();
+        policy["max_bytes"] = window.max_bytes.into();
+    }
+    Ok(policy)
 }
 
 fn declare_error(e: tokio_postgres::Error, queues: &[Queue]) -> Error {

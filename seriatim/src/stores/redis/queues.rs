@@ -20,7 +20,7 @@ use crate::contract::errors::{is_closing, no_queue, too_many_queues};
 use crate::contract::{Acted, Declare, DeleteQueue, Queues, Resharded, Wake};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::limits::QUEUES_MAX;
-use crate::model::queue::{Merge, Mode, Queue};
+use crate::model::queue::{DueRule, Merge, Mode, Queue};
 use crate::stores::json::json;
 
 /// Most attempts at an operation that depends on a definition, if the definition changes meanwhile.
@@ -396,15 +396,25 @@ impl Definition {
 fn settings(args: &mut Args, number: u32, queue: &Queue) -> Result<()> {
     let text = json(queue)?;
     args.int(number).int(queue.shards).text(queue.mode.as_str()).text(queue.merge.as_str());
-    args.text(match queue.due {
-        crate::model::queue::DueRule::First => "first",
-        crate::model::queue::DueRule::Earliest => "earliest",
-    });
+    args.text(&due_text(queue));
     args.int(queue.take).micros(queue.retention()).micros(queue.idempotency_ttl);
     args.micros(queue.retain_dead)
         .int(queue.retain_dead_max.min(micros(std::time::Duration::MAX) as u64));
     args.text(&text);
     Ok(())
+}
+
+/// The field `due` of a queue in the store: a window says all in one field, so that scripts of other queues read no more.
+fn due_text(queue: &Queue) -> String {
+    match (&queue.window, queue.due) {
+        (Some(window), _) => {
+            let (jobs, bytes) = (window.max_jobs.unwrap_or(0), window.max_bytes.unwrap_or(0));
+            let (quiet, step) = (micros(window.quiet), micros(window.step()));
+            format!("window {quiet} {step} {} {jobs} {bytes}", micros(window.max_wait))
+        }
+        (None, DueRule::First) => "first".to_owned(),
+        (None, DueRule::Earliest) => "earliest".to_owned(),
+    }
 }
 
 fn merge_named(name: &str) -> Result<Merge> {

@@ -421,8 +421,10 @@ fn lane_view(mut fields: Fields, shard: Shard) -> Result<(LaneView, Option<Durat
         claimed_at: fields.opt_time()?,
         progress: fields.opt_text()?,
         lease_until: None,
+        collects_until: None,
     };
     view.lease_until = fields.opt_time()?;
     let ttl = fields.opt_int()?;
+    view.collects_until = fields.opt_time()?;
     Ok((view, ttl.map(|ttl| Duration::from_micros(ttl.max(0) as u64))))
 }

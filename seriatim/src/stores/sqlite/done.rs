@@ -16,9 +16,8 @@ use crate::model::settle::Settlement;
 const DONE: &str = "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND n = 0 AND flags = 0
      AND (st = 2 AND tok = ?2 OR st = 0 AND tok < ?2 AND ?4 IS NOT NULL)";
 /// The same in `accumulate`, with items: all are closed if nothing has arrived meanwhile.
-const DONE_WITH_ITEMS: &str =
-    "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND flags IN (0, 64) AND next_due IS NULL
-     AND (st = 2 AND tok = ?2 OR st = 0 AND tok < ?2 AND ?4 IS NOT NULL)
+const DONE_WITH_ITEMS: &str = "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND flags IN (0, 64)
+     AND (st = 2 AND tok = ?2 AND next_due IS NULL OR st = 0 AND tok < ?2 AND ?4 IS NOT NULL)
      RETURNING seq IS NOT NULL";
 /// The lane's only job is done, and its queue keeps finished jobs.
 const KEEP_DONE: &str = include_str!("sql/keep_done.sql");

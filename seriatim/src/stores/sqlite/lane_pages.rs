@@ -4,7 +4,7 @@ use rusqlite::params;
 use rusqlite::types::Value;
 
 use super::lane::Work;
-use super::row::flag;
+use super::row::{flag, state};
 use super::tx::{QueueRow, Tx};
 use super::views::behind;
 use crate::contract::{LaneOrder, LaneQuery, LaneSource, LaneState, LaneView, Page};
@@ -143,6 +143,10 @@ impl Tx<'_> {
                 None => LaneState::Waiting,
             },
             due: Some(Timestamp::from_micros(head.due)),
+            collects_until: head
+                .next_due
+                .filter(|_| work.definition().window.is_some() && head.st == state::SCHEDULED)
+                .map(Timestamp::from_micros),
             priority: head.prio as u16,
             jobs: (slot + head.items) as u64,
             retry_count: head.retry as i32,

@@ -72,7 +72,7 @@ impl Tx<'_> {
         (head.claimed_at, head.beat_at) = (Some(at), Some(at));
         match (mode, &mut row.slot) {
             (Mode::Accumulate, _) => {
-                head.open = token;
+                (head.open, head.next_due) = (token, None);
                 head.flags |= if head.items > 0 { flag::CLOSED_ITEMS } else { 0 };
             }
             (_, Some(slot)) => slot.gen_ = TAKEN,

@@ -33,6 +33,7 @@ mod tests;
 mod thread;
 mod tx;
 mod views;
+mod window;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

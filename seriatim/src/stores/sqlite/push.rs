@@ -105,7 +105,7 @@ impl Tx<'_> {
             created: self.now,
             score: new.score.unwrap_or(default_score) + 0.0,
             prio: i64::from(new.priority),
-            run_at: new.due_at(now).as_micros(),
+            run_at: definition.due_at(new, now).as_micros(),
             attempts: 0,
             started: None,
             flagged: false,
@@ -146,6 +146,7 @@ impl Tx<'_> {
         i: usize,
     ) -> Result<Option<(i64, i64)>> {
         if self.open_with(queue, key, &job)? {
+            self.open_window(queue, key, &job)?;
             let delta = self.delta(queue.number);
             (delta.lanes, delta.jobs) = (delta.lanes + 1, delta.jobs + 1);
             self.ring(&queue.name);
@@ -160,22 +161,27 @@ impl Tx<'_> {
         let (run_at, prio) = (job.run_at, job.prio);
         let before = work.row.head.clone();
         if let Some(merged) = self.merge(&mut work, &job)? {
-            arrive(&mut work, run_at, true);
+            self.note_arrival(&mut work, run_at, true);
             work.row.head.prio = work.row.head.prio.min(prio);
+            self.end_full_window(&mut work)?;
             self.save(work)?;
             return Ok(Some(merged));
         }
         self.delta(queue.number).jobs += 1;
-        arrive(&mut work, run_at, false);
+        self.note_arrival(&mut work, run_at, false);
         if queue.queue.mode == Mode::Accumulate && !work.row.head.is_claimed() {
             work.row.head.prio = work.row.head.prio.min(prio);
         }
         if let Some(job) = self.add_behind(&mut work, job)? {
             self.put(&mut work, job)?;
+            self.end_full_window(&mut work)?;
             return self.save(work).map(|()| None);
         }
+        self.end_full_window(&mut work)?;
         let head = &work.row.head;
-        if (head.due, head.prio, head.flags) == (before.due, before.prio, before.flags) {
+        let is_placed = head.wake.is_none_or(|wake| wake > self.now);
+        if is_placed && (head.due, head.prio, head.flags) == (before.due, before.prio, before.flags)
+        {
             let sql = "UPDATE lane SET n = ?2, next_due = ?3 WHERE id = ?1";
             self.execute(sql, params![head.id, head.items, head.next_due])?;
             return Ok(None);
@@ -307,8 +313,8 @@ impl Tx<'_> {
     }
 }
 
-/// Updates the due time of an `accumulate` lane for an arrival.
-fn arrive(work: &mut Work, run_at: i64, merged: bool) {
+/// Updates the due time of an `accumulate` lane for an arrival. A job with a history moves no window.
+pub(super) fn arrive(work: &mut Work, run_at: i64, merged: bool) {
     if work.definition().mode != Mode::Accumulate {
         return;
     }

@@ -10,6 +10,7 @@ use crate::model::job::JobOptions;
 use crate::model::payload::{Digest, Payload};
 use crate::model::queue::{Mode, Queue};
 use crate::model::turn::TurnJob;
+use crate::model::window::Dues;
 
 pub(super) type Sql<T> = rusqlite::Result<T>;
 
@@ -176,6 +177,7 @@ pub(super) struct Head {
     pub retry: i64,
     pub crashes: i64,
     pub error: Option<Arc<str>>,
+    /// See [`Dues::next`].
     pub next_due: Option<i64>,
     pub route: i64,
     pub claimed_at: Option<i64>,
@@ -215,6 +217,15 @@ impl Head {
 
     pub(super) fn lane_id(&self) -> LaneId {
         LaneId { queue: self.queue, shard: 0, number: self.id as u64 }
+    }
+
+    pub(super) fn dues(&self) -> Dues {
+        let time = Timestamp::from_micros;
+        Dues { due: time(self.due), next: self.next_due.map(time) }
+    }
+
+    pub(super) fn set_dues(&mut self, dues: Dues) {
+        (self.due, self.next_due) = (dues.due.as_micros(), dues.next.map(Timestamp::as_micros));
     }
 
     /// Its place in `ready`, if it belongs there.

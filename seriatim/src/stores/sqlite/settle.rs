@@ -12,10 +12,12 @@ use super::push::micros;
 use super::row::{Job, flag, state};
 use super::tx::{QueueRow, Tx};
 use crate::contract::{JobState, Settle, Settled};
+use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::queue::Mode;
 use crate::model::settle::{Due, Fate, Keep, Settlement};
 use crate::model::turn::Turn;
+use crate::model::window::after_turn;
 
 impl Tx<'_> {
     pub(super) fn settle(&mut self, request: &Settle) -> Result<Vec<Settled>> {
@@ -285,6 +287,7 @@ impl Tx<'_> {
             self.unite(work, job)?;
         }
         self.settle_priority(work)?;
+        self.end_full_window(work)?;
         self.delta(work.queue.number).running -= 1;
         Ok(())
     }
@@ -305,13 +308,15 @@ fn tried(job: Job, work: &Work, fate: Fate, keep: &Keep) -> Job {
 }
 
 fn settle_lane_state(work: &mut Work, now: i64, keep: &Keep, any_kept: bool) {
+    let window = work.definition().window;
     let head = &mut work.row.head;
-    let arrived = head.next_due.take();
     if !any_kept {
         (head.retry, head.crashes, head.error) = (-1, 0, None);
-        head.due = arrived.unwrap_or(head.due);
+        let now = Timestamp::from_micros(now);
+        head.set_dues(after_turn(window.as_ref(), head.dues(), now));
         return;
     }
+    head.next_due = None;
     (head.retry, head.crashes) = (i64::from(keep.retry_count), i64::from(keep.crashes));
     head.error.clone_from(&keep.error);
     head.due = due_after(head.due, now, keep.due);

@@ -11,6 +11,7 @@ use crate::model::job::JobOptions;
 use crate::model::payload::{Digest, Payload};
 use crate::model::queue::{Mode, Queue};
 use crate::model::turn::TurnJob;
+use crate::model::window::{Dues, Window, open_until};
 use crate::stores::room::Room;
 
 /// A job of the model.
@@ -114,6 +115,7 @@ pub(in crate::stores) struct Lane {
     pub crashes: u32,
     pub error: Option<Arc<str>>,
     pub due: Timestamp,
+    /// See [`Dues::next`].
     pub next_due: Option<Timestamp>,
     pub held: bool,
     pub paused: bool,
@@ -238,6 +240,27 @@ impl Lane {
     /// The open jobs that are here, in a lane that may have more.
     pub(in crate::stores) fn loaded_jobs(&self) -> impl Iterator<Item = &Entry> {
         self.open.values().chain(self.later.values())
+    }
+
+    pub(in crate::stores) fn dues(&self) -> Dues {
+        Dues { due: self.due, next: self.next_due }
+    }
+
+    pub(in crate::stores) fn set_dues(&mut self, dues: Dues) {
+        (self.due, self.next_due) = (dues.due, dues.next);
+    }
+
+    /// Makes a lane due whose window is open and full.
+    pub(in crate::stores) fn end_full_window(&mut self, window: Option<&Window>, now: Timestamp) {
+        let Some(window) = window.filter(|window| window.has_limits()) else { return };
+        if self.hold.is_some() || open_until(&self.dues(), now).is_none() {
+            return;
+        }
+        let bytes = self.loaded_jobs().map(|job| job.payload.as_bytes().len() as u64);
+        let bytes = window.max_bytes.map_or(0, |_| self.unread.bytes + bytes.sum::<u64>());
+        if window.is_full(self.open_count() as u64 + self.unread.open, bytes) {
+            self.set_dues(Dues { due: now, next: None });
+        }
     }
 
     pub(in crate::stores) fn open_count(&self) -> usize {

@@ -14,6 +14,7 @@ use crate::model::id::{JobId, LaneId};
 use crate::model::job::Job;
 use crate::model::limits::QUEUES_MAX;
 use crate::model::queue::{DueRule, Mode, Queue};
+use crate::model::window::Window;
 
 /// The node and the group that a job is bound to.
 type Route<'a> = (Option<&'a str>, Option<&'a str>);
@@ -210,23 +211,28 @@ impl State {
         let Some(lane) = self.lanes.get_mut(&number) else {
             return Put::Queued;
         };
+        let run_at = entry.run_at;
         let equal = entry.digest.and_then(|digest| lane.equal(&digest));
-        let put = match equal.and_then(|rank| lane.take(rank)) {
+        let merged = equal.and_then(|rank| lane.take(rank));
+        match &definition.window {
+            Some(window) => collect(lane, window, (run_at, now), merged.is_some()),
+            None => arrive(lane, definition.due, run_at, merged.is_some()),
+        }
+        let put = match merged {
             Some(mut queued) => {
                 queued.score = definition.merge.score(queued.score, entry.score);
                 queued.priority = queued.priority.min(entry.priority);
                 let id = queued.id;
-                arrive(lane, definition.due, entry.run_at, true);
                 lane.insert(queued);
                 Put::Merged(id)
             }
             None => {
-                arrive(lane, definition.due, entry.run_at, false);
                 self.jobs.insert(entry.id, Location::Lane(number));
                 lane.insert(entry);
                 Put::Queued
             }
         };
+        lane.end_full_window(definition.window.as_ref(), now);
         self.position(number, now);
         put
     }
@@ -305,7 +311,7 @@ pub(in crate::stores) fn repeat_of(queue: u32, job: &Job) -> Option<IdempotencyK
     Some((queue, key.map(str::to_owned), name.to_owned()))
 }
 
-/// Updates the due time of an `accumulate` lane for an arrival.
+/// Updates the due time of an `accumulate` lane for an arrival. A job with a history moves no window.
 fn arrive(lane: &mut Lane, rule: DueRule, run_at: Timestamp, merged: bool) {
     if lane.mode != Mode::Accumulate {
         return;
@@ -323,6 +329,19 @@ fn arrive(lane: &mut Lane, rule: DueRule, run_at: Timestamp, merged: bool) {
     }
 }
 
+/// The same in a queue with a window, for a push.
+fn collect(lane: &mut Lane, window: &Window, (run_at, now): (Timestamp, Timestamp), merged: bool) {
+    let mut dues = lane.dues();
+    if lane.hold.is_some() {
+        window.push_in_turn(&mut dues, now);
+    } else if lane.has_no_open() && !merged {
+        dues = window.open(run_at, now);
+    } else {
+        window.push(&mut dues, run_at, now);
+    }
+    lane.set_dues(dues);
+}
+
 fn entry_of(id: JobId, now: Timestamp, queue: &Queue, route: u32, job: Job) -> Entry {
     let default_score = if queue.mode == Mode::Fifo { 0.0 } else { now.as_secs_f64() };
     let has_options = job.options != crate::model::job::JobOptions::default();
@@ -331,7 +350,7 @@ fn entry_of(id: JobId, now: Timestamp, queue: &Queue, route: u32, job: Job) -> E
         digest: queue.merges().then(|| job.payload_digest()),
         score: job.score.unwrap_or(default_score) + 0.0,
         priority: job.priority,
-        run_at: job.due_at(now),
+        run_at: queue.due_at(&job, now),
         created_at: now,
         started_at: None,
         attempts: 0,

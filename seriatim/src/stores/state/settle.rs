@@ -9,6 +9,7 @@ use crate::model::clock::Timestamp;
 use crate::model::id::{JobId, LaneId};
 use crate::model::queue::Mode;
 use crate::model::settle::{Due, Fate, Keep, Settlement};
+use crate::model::window::{Window, after_turn};
 
 impl State {
     pub(in crate::stores) fn settle(
@@ -85,8 +86,9 @@ impl State {
         }
         let owner_is_kept = keep.job.is_none_or(|owner| kept.iter().any(|job| job.id == owner));
         lane.held |= keep.hold && owner_is_kept && !kept.is_empty();
+        let window = self.queues.get(&id.queue).and_then(|row| row.queue.window);
         if lane.mode == Mode::Accumulate {
-            settle_lane_state(lane, now, keep, !kept.is_empty());
+            settle_lane_state(lane, window.as_ref(), now, keep, !kept.is_empty());
         }
         let mode = lane.mode;
         for mut job in kept {
@@ -119,13 +121,20 @@ impl State {
     }
 }
 
-fn settle_lane_state(lane: &mut Lane, now: Timestamp, keep: &Keep, any_kept: bool) {
-    let arrived = lane.next_due.take();
+fn settle_lane_state(
+    lane: &mut Lane,
+    window: Option<&Window>,
+    now: Timestamp,
+    keep: &Keep,
+    any_kept: bool,
+) {
     if !any_kept {
         (lane.retry_count, lane.crashes, lane.error) = (-1, 0, None);
-        lane.due = arrived.unwrap_or(lane.due);
+        lane.set_dues(after_turn(window, lane.dues(), now));
+        lane.end_full_window(window, now);
         return;
     }
+    lane.next_due = None;
     (lane.retry_count, lane.crashes) = (keep.retry_count, keep.crashes);
     lane.error.clone_from(&keep.error);
     lane.due = due_after(lane.due, now, keep.due);

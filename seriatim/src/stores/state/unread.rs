@@ -13,6 +13,8 @@ use crate::model::payload::Digest;
 pub(in crate::stores) struct Unread {
     /// How many open jobs were not loaded.
     pub open: u64,
+    /// The bytes of their payloads, if the lane's queue has a window that is full by them.
+    pub bytes: u64,
     /// How many closed jobs were not loaded.
     pub closed: u64,
     /// The open jobs up to this rank were loaded.

@@ -213,6 +213,7 @@ impl State {
             key: lane.key.clone(),
             state: lane_state(lane),
             due: lane_due(lane),
+            collects_until: self.collects_until(lane),
             priority: lane_priority(lane),
             jobs: job_count(lane),
             retry_count,
@@ -224,6 +225,11 @@ impl State {
             lease_until: hold.and_then(|hold| self.lease_until(hold)),
             progress: hold.and_then(|_| lane.progress.clone()),
         }
+    }
+
+    fn collects_until(&self, lane: &Lane) -> Option<Timestamp> {
+        let has_window = self.queues.get(&lane.id.queue)?.queue.window.is_some();
+        lane.next_due.filter(|_| has_window && lane.position.wake.is_some())
     }
 
     fn lease_until(&self, hold: &Hold) -> Option<Timestamp> {

@@ -187,8 +187,11 @@ BEGIN
     WHERE x.queue = l.queue AND x.class = l.class AND x.priority = l.priority AND x.at = l.at AND x.number = l.number
       AND x.light OFFSET 0) x
   WHERE r.ctid = x.row;
-  -- The score stays that of its first job.
-  UPDATE seriatim.lane SET taken = NULL, packed_run_at = NULL, digest = NULL, task = NULL, created_at = NULL, options = NULL, lease_ttl = NULL, payload = NULL
+  -- The score stays that of its first job. A lane that is not due may wait in a window, which its job opened.
+  UPDATE seriatim.lane l SET next_due = CASE WHEN l.payload IS NULL OR l.claimed OR l.class IS NOT NULL THEN l.next_due
+      ELSE (SELECT greatest(l.due, seriatim.later(l.created_at, q.max_wait)) FROM seriatim.queue q
+        WHERE q.number = l.queue AND q.quiet IS NOT NULL) END,
+    taken = NULL, packed_run_at = NULL, digest = NULL, task = NULL, created_at = NULL, options = NULL, lease_ttl = NULL, payload = NULL
   WHERE number = ANY (_lanes) AND (payload IS NOT NULL OR taken IS NOT NULL);
 END $$;
 
@@ -241,13 +244,14 @@ BEGIN
     priority = p.priority, due = p.due, score = p.score,
     retry_count = p.retry_count, crashes = p.crashes, error = p.error,
     claimed = false, batch = NULL, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
-    beat_at = NULL, next_due = CASE WHEN _done THEN NULL ELSE l.next_due END, taken = NULL,
+    beat_at = NULL, next_due = CASE WHEN _done AND p.at_once THEN NULL ELSE l.next_due END, taken = NULL,
     progress = CASE WHEN _done THEN NULL ELSE l.progress END
   FROM (
     SELECT n.row, n.class AS was_class, n.priority AS was_priority, n.at AS was_at, n.held OR n.paused AS stopped,
       h.next_run_at, h.score,
-      CASE WHEN q.mode <> 1 THEN h.run_at WHEN _done THEN coalesce(n.next_due, n.due) ELSE n.due
-        END AS due,
+      CASE WHEN q.mode <> 1 THEN h.run_at WHEN NOT _done THEN n.due
+        WHEN q.quiet IS NULL THEN coalesce(n.next_due, n.due)
+        ELSE seriatim.after_turn(n.number, n.due, n.next_due, q, _now) END AS due, q.quiet IS NULL AS at_once,
       CASE WHEN q.mode = 1 THEN h.priority_min ELSE h.priority END AS priority,
       s.retry_count, s.crashes, s.error,
       CASE WHEN q.mode IN (1, 2) THEN n.route ELSE h.route END * 2

@@ -83,13 +83,15 @@ BEGIN
     CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) l
     CROSS JOIN LATERAL seriatim.head(l.number, (_one.q).mode, _now) h
     WHERE l.queue = (_one.q).number AND NOT l.held AND NOT l.paused AND l.payload IS NULL
-      AND CASE WHEN (_one.q).mode = 1 THEN coalesce(l.next_due, l.due) ELSE h.run_at END <= _now
+      AND CASE WHEN (_one.q).mode <> 1 THEN h.run_at WHEN (_one.q).quiet IS NULL THEN coalesce(l.next_due, l.due)
+        ELSE seriatim.after_turn(l.number, l.due, l.next_due, _one.q, _now) END <= _now
       AND ((_one.q).mode = 1 OR h.crashes = 0)
       AND coalesce(CASE WHEN (_one.q).mode = 1 THEN h.priority_min ELSE h.priority END <= _one.best, true)
       AND CASE WHEN (_one.q).mode IN (1, 2) THEN l.route ELSE h.route END = ANY (_one.routes)
     ORDER BY w.place LIMIT _one.lanes_max);
   UPDATE seriatim.lane l
-  SET due = CASE WHEN (_one.q).mode = 1 THEN coalesce(l.next_due, l.due) ELSE h.run_at END, next_due = NULL,
+  SET due = CASE WHEN (_one.q).mode <> 1 THEN h.run_at WHEN (_one.q).quiet IS NULL THEN coalesce(l.next_due, l.due)
+      ELSE seriatim.after_turn(l.number, l.due, l.next_due, _one.q, _now) END, next_due = NULL,
     priority = CASE WHEN (_one.q).mode = 1 THEN h.priority_min ELSE h.priority END,
     retry_count = CASE WHEN (_one.q).mode = 1 THEN -1 ELSE h.retry_count END,
     crashes = 0, error = CASE WHEN (_one.q).mode = 1 THEN NULL ELSE h.error END, progress = NULL

@@ -8,11 +8,15 @@ SELECT w.*,
   CASE WHEN w.mode = 1 AND w.payload IS NULL THEN (SELECT min(i.priority) FROM seriatim.item i
     WHERE i.lane = w.number) ELSE w.priority END AS urgency,
   greatest(w.until, (SELECT e.until FROM seriatim.extension e WHERE e.lane = w.number AND e.token = w.token)) AS own_until,
-  (SELECT n.beat_at FROM seriatim.node n WHERE n.id = w.holder) AS node_beat
+  (SELECT n.beat_at FROM seriatim.node n WHERE n.id = w.holder) AS node_beat,
+  CASE WHEN w.windowed AND NOT w.claimed THEN (SELECT coalesce(n.next_due, CASE WHEN n.payload IS NOT NULL
+      THEN greatest(n.due, seriatim.later(n.created_at, q.max_wait)) END)
+    FROM seriatim.lane n JOIN seriatim.queue q ON q.number = n.queue
+    WHERE n.number = w.number AND n.wake IS NOT NULL) END AS collects_until
 FROM (
   SELECT f.*, count(*) FILTER (WHERE f.fits) OVER (ORDER BY f.nth) AS shown
   FROM (
-    SELECT l.*, q.mode, PLACE::text AS place, row_number() OVER (ORDER BY PLACE, l.number) AS nth,
+    SELECT l.*, q.mode, q.quiet IS NOT NULL AS windowed, PLACE::text AS place, row_number() OVER (ORDER BY PLACE, l.number) AS nth,
       coalesce(($11::text IS NULL OR starts_with(l.key, $11))
       AND (cardinality($12::smallint[]) = 0 OR l.crashes > 0 AND 6 = ANY ($12)
         OR CASE WHEN l.claimed THEN 3 WHEN l.paused THEN 5 WHEN l.held THEN 4 WHEN l.retry_count >= 0 THEN 2

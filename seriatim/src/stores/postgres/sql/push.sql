@@ -72,8 +72,9 @@ BEGIN
   END IF;
 END $$;
 
--- Refuses jobs with a key, or without one, if the mode forbids it, and those with too long a lease.
-CREATE FUNCTION seriatim.check_jobs(_queue int[], _key text[], _lease_ttl bigint[]) RETURNS void
+-- Refuses jobs with a key, or without one, if the mode forbids it, and those with too long a lease. Returns whether one
+-- of the queues has a window.
+CREATE FUNCTION seriatim.check_jobs(_queue int[], _key text[], _lease_ttl bigint[], OUT o_windows boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
   _bad record;
@@ -81,7 +82,8 @@ DECLARE
   _lease_max bigint;
 BEGIN
   -- Mostly all jobs are of one kind and right: then none is looked at for itself.
-  SELECT bit_or(CASE WHEN mode = 0 THEN 1 ELSE 2 END), min(lease_max) INTO _modes, _lease_max
+  SELECT bit_or(CASE WHEN mode = 0 THEN 1 ELSE 2 END), min(lease_max), bool_or(quiet IS NOT NULL)
+  INTO _modes, _lease_max, o_windows
   FROM seriatim.queue WHERE number = ANY (_queue);
   IF (CASE _modes WHEN 1 THEN array_remove(_key, NULL) = '{}' WHEN 2 THEN array_position(_key, NULL) IS NULL END)
     AND NOT EXISTS (SELECT FROM unnest(_lease_ttl) l WHERE l > _lease_max) THEN
@@ -310,17 +312,27 @@ DECLARE
   _seqs bigint[];
   _stored bigint[];
   _keyed boolean := EXISTS (SELECT FROM unnest(_key) k WHERE k IS NOT NULL);
+  _windows boolean;
 BEGIN
   PERFORM seriatim.check_isolation();
   _numbers := ARRAY(SELECT _known[p] FROM unnest(_queue) WITH ORDINALITY w (p, o) ORDER BY o);
-  PERFORM seriatim.check_jobs(_numbers, _key, _lease_ttl);
+  _windows := seriatim.check_jobs(_numbers, _key, _lease_ttl);
   _routes := seriatim.routes_for(_node, _group);
-  _run_at := ARRAY(SELECT coalesce(w.at, seriatim.later(_t, w.delay))
-    FROM unnest(_at, _delay) WITH ORDINALITY w (at, delay, o) ORDER BY o);
+  IF _windows THEN
+    _run_at := ARRAY(SELECT coalesce(w.at, seriatim.later(_t, coalesce(w.delay, q.quiet, 0)))
+      FROM unnest(_at, _delay, _numbers) WITH ORDINALITY w (at, delay, queue, o)
+      JOIN seriatim.queue q ON q.number = w.queue ORDER BY o);
+  ELSE
+    _run_at := ARRAY(SELECT coalesce(w.at, seriatim.later(_t, coalesce(w.delay, 0)))
+      FROM unnest(_at, _delay) WITH ORDINALITY w (at, delay, o) ORDER BY o);
+  END IF;
+  -- A job that fills a window by itself is not packed either.
   IF EXISTS (SELECT FROM unnest(_name, _expires_at) n (name, expires_at)
-      WHERE n.name IS NOT NULL OR n.expires_at IS NOT NULL) THEN
+      WHERE n.name IS NOT NULL OR n.expires_at IS NOT NULL)
+    OR _windows AND EXISTS (SELECT FROM unnest(_numbers, _payload) w (queue, payload)
+      JOIN seriatim.queue q ON q.number = w.queue WHERE octet_length(w.payload) >= q.max_bytes) THEN
     RETURN QUERY SELECT * FROM seriatim.push_named(_t, _numbers, _key, _task, _digest, _score, _priority,
-      _run_at, _options, _lease_ttl, _expires_at, _name, _routes, _payload);
+      _run_at, _options, _lease_ttl, _expires_at, _name, _routes, _payload, _windows);
     RETURN;
   END IF;
   _seqs := ARRAY(SELECT nextval('seriatim.seq') FROM generate_subscripts(_queue, 1));
@@ -331,13 +343,13 @@ BEGIN
     RETURN;
   END IF;
   RETURN QUERY SELECT * FROM seriatim.push_rest(_t, _numbers, _key, _task, _digest, _score, _priority,
-    _run_at, _options, _lease_ttl, _routes, _payload, _seqs);
+    _run_at, _options, _lease_ttl, _routes, _payload, _seqs, _windows);
 END $$;
 
 -- The jobs of a batch whose lane existed, or that are not the first of their lane in the batch.
 CREATE FUNCTION seriatim.push_rest(_t bigint, _numbers int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
-  _lease_ttl bigint[], _routes int[], _payload bytea[], _seqs bigint[])
+  _lease_ttl bigint[], _routes int[], _payload bytea[], _seqs bigint[], _windows boolean)
 RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -384,6 +396,9 @@ BEGIN
         WHERE i.lane = w.lane AND i.digest = w.digest AND i.merging AND NOT i.closed LIMIT 1) i ON true
       ORDER BY w.place;
   END IF;
+  IF _windows THEN
+    PERFORM seriatim.collect(_lanes, _run_at, array_fill(0::smallint, ARRAY[cardinality(_lanes)]), _t);
+  END IF;
   IF EXISTS (SELECT FROM seriatim.queue WHERE number = ANY (_numbers) AND mode = 1) THEN
     PERFORM seriatim.arrive(_lanes, _run_at, _priority, array_fill(0::smallint, ARRAY[cardinality(_lanes)]));
   END IF;
@@ -395,7 +410,7 @@ END $$;
 -- Batches with idempotency keys or expiry times are stored job by job and not packed.
 CREATE FUNCTION seriatim.push_named(_t bigint, _numbers int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
-  _lease_ttl bigint[], _expires_at bigint[], _name text[], _routes int[], _payload bytea[])
+  _lease_ttl bigint[], _expires_at bigint[], _name text[], _routes int[], _payload bytea[], _windows boolean)
 RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -433,6 +448,9 @@ BEGIN
   INSERT INTO seriatim.tally (queue, lanes, jobs)
     SELECT queue, count(*) FILTER (WHERE key IS NULL), count(*)
     FROM unnest(_numbers, _key, _states) w (queue, key, state) WHERE state = 0 GROUP BY queue;
+  IF _windows THEN
+    PERFORM seriatim.collect(_lanes, _run_at, _states, _t);
+  END IF;
   PERFORM seriatim.arrive(_lanes, _run_at, _priority, _states);
   PERFORM seriatim.place(ARRAY(SELECT DISTINCT unnest(_lanes)), _t);
 END $$;

@@ -47,7 +47,12 @@ CREATE TABLE seriatim.queue (
   declared boolean NOT NULL,
   paused boolean NOT NULL DEFAULT false,
   -- It is being deleted.
-  closing boolean NOT NULL DEFAULT false
+  closing boolean NOT NULL DEFAULT false,
+  -- Its window; without one, all four are null.
+  quiet bigint,
+  max_wait bigint,
+  max_jobs int,
+  max_bytes bigint
 );
 
 -- What the queues hold: the sums of these rows, each what one statement changed. Rows are only added, so nobody waits
@@ -84,6 +89,8 @@ CREATE TABLE seriatim.lane (
   route int NOT NULL DEFAULT 0,
   -- The lane's own in accumulate; otherwise a copy of its head's, for views.
   due bigint NOT NULL,
+  -- In accumulate: of a claimed lane, when what arrived meanwhile is due, with a window at the latest. Of a lane that
+  -- waits in an open window, until when pushes may move it; null in a packed one, whose row tells (see unpack()).
   next_due bigint,
   retry_count int NOT NULL DEFAULT -1,
   crashes int NOT NULL DEFAULT 0,

@@ -4,7 +4,7 @@
 CREATE TYPE seriatim.ending AS (
   place int, lane bigint, mode smallint, merge smallint, retain bigint, claimed_at bigint,
   rest smallint, owner bigint, due_kind smallint, due_in bigint, retry_count int, crashes int,
-  error text, counted boolean, hold boolean, batch bigint
+  error text, counted boolean, hold boolean, batch bigint, windowed boolean
 );
 
 -- The fate of one closed job, with all data needed for it: joining the arrays of a batch with each other takes
@@ -71,10 +71,13 @@ LANGUAGE plpgsql AS $$
 BEGIN
   WITH freed AS (UPDATE seriatim.lane l
   SET claimed = false, batch = NULL, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
-    beat_at = NULL, progress = CASE WHEN e.kept THEN l.progress END, next_due = NULL,
+    beat_at = NULL, progress = CASE WHEN e.kept THEN l.progress END,
+    next_due = CASE WHEN e.windowed AND NOT e.kept THEN l.next_due END,
     held = l.held OR e.hold AND e.kept AND (e.owner IS NULL OR e.owner_kept),
-    due = CASE WHEN e.mode <> 1 THEN l.due WHEN NOT e.kept THEN coalesce(l.next_due, l.due)
-      ELSE seriatim.due_after(l.due, _now, e.due_kind, e.due_in) END,
+    due = CASE WHEN e.mode <> 1 THEN l.due
+      WHEN e.windowed AND NOT e.kept THEN seriatim.after_turn(l.number, l.due, l.next_due,
+        (SELECT q FROM seriatim.queue q WHERE q.number = l.queue), _now)
+      WHEN NOT e.kept THEN coalesce(l.next_due, l.due) ELSE seriatim.due_after(l.due, _now, e.due_kind, e.due_in) END,
     retry_count = CASE WHEN e.mode = 1 AND e.kept THEN e.retry_count ELSE -1 END,
     crashes = CASE WHEN e.mode = 1 AND e.kept THEN e.crashes ELSE 0 END,
     error = CASE WHEN e.mode = 1 AND e.kept THEN e.error END
@@ -412,7 +415,7 @@ BEGIN
   PERFORM seriatim.unpack(_left);
   RETURN (
     SELECT array_agg(ROW(w.place, w.lane, q.mode, q.merge, q.retain, l.claimed_at, w.rest, w.owner,
-      w.due_kind, w.due_in, w.retry_count, w.crashes, w.error, w.counted, w.hold, l.batch)::seriatim.ending)
+      w.due_kind, w.due_in, w.retry_count, w.crashes, w.error, w.counted, w.hold, l.batch, q.quiet IS NOT NULL)::seriatim.ending)
     FROM (
       SELECT * FROM unnest(_lane, _queue, _token, _rest, _owner, _due_kind, _due_in,
           _retry_count, _crashes, _error, _counted, _hold)

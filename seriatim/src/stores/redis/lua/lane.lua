@@ -110,6 +110,7 @@ local function read_single(l, record)
   jobs[l.n] = j
   l.due, l.prio, l.count, l.front, l.last = j.run_at, j.prio, 1, l.id, string.sub(record, 18, 25)
   if S.mode == 'accumulate' then l.task, l.bytes = j.task, j.size end
+  if S.window then l.next_due = S.window.latest(record) end
   return j
 end
 
@@ -127,7 +128,7 @@ function lane_of(n, record, busy)
   if busy then
     hold(l, busy)
     if single and S.mode == 'accumulate' then
-      l.shut_bytes, l.shut_prio, l.bytes, l.prio = l.bytes, l.prio, 0, NO_PRIO
+      l.shut_bytes, l.shut_prio, l.bytes, l.prio, l.next_due = l.bytes, l.prio, 0, NO_PRIO, false
     end
   elseif state == '' and not READ_ONLY then
     local member = ready_member(0, l.prio, l.due, n)
@@ -542,7 +543,7 @@ local function unite(l, j)
   enter(l, survivor)
 end
 
--- Updates the due time of an `accumulate` lane for an arrival.
+-- Updates the due time of an `accumulate` lane for an arrival. A job with a history moves no window.
 local function arrive(l, run_at, merged)
   if S.mode ~= 'accumulate' then return end
   local earliest = S.due == 'earliest'
@@ -652,3 +653,47 @@ local function first_due()
 end
 
 load_settings()
+
+-- Windows: the rule is that of `model/window.rs`. Made only for queues that have one.
+if S and S.window then
+  local w = S.window
+
+  -- Until when pushes may move a lane whose record is of one job.
+  function w.latest(record)
+    local created, due = struct.unpack('>I7I7', record, 2)
+    return math.max(due, math.min(created + w.max_wait, TIME_MAX))
+  end
+
+  -- Whether a push leaves a lane as it is that waits, with so many jobs and bytes after it. `latest`: 0 is none.
+  function w.keeps(due, latest, run_at, jobs_count, bytes)
+    if due <= NOW or latest == 0 then return true end
+    return math.min(run_at, latest) <= due + w.step and jobs_count < w.max_jobs and bytes < w.max_bytes
+  end
+
+  -- Makes an unclaimed lane due whose window is open and full.
+  function w.end_full(l)
+    if l.token or not l.next_due or l.due <= NOW then return end
+    local bytes, strays = l.bytes, l.strays or 0 -- a light list has none
+    if w.max_bytes < math.huge and strays > 0 then
+      for _, j in ipairs(strays_in(K.open, l, ALL)) do bytes = bytes + j.size end
+    end
+    if l.count - l.closed + strays >= w.max_jobs or bytes >= w.max_bytes then l.due, l.next_due = NOW, false end
+  end
+
+  -- Updates the due time for a push.
+  function w.push(l, run_at, merged)
+    if l.token then
+      l.next_due = l.next_due or after(w.max_wait)
+    elseif open_count(l) == 0 and not merged then
+      l.due, l.next_due = run_at, math.max(run_at, after(w.max_wait))
+    elseif not w.keeps(l.due, l.next_due or 0, run_at, 0, 0) then
+      l.due = math.min(run_at, l.next_due)
+    end
+  end
+
+  -- A turn has ended, with all its jobs.
+  function w.after_turn(l)
+    if l.next_due then l.due = math.min(l.next_due, after(w.quiet)) end
+    w.end_full(l)
+  end
+end

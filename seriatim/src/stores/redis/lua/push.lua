@@ -111,7 +111,7 @@ end
 
 local function due_of(text)
   local kind, value = string.sub(text, 1, 1), string.sub(text, 2)
-  if kind == 'n' then return NOW end
+  if kind == 'n' then return S.window and after(S.window.quiet) or NOW end
   if kind == 'i' then return after(tonumber(value)) end
   return tonumber(value)
 end
@@ -194,7 +194,8 @@ do
 local kinds = {}
 local function time_in(text)
   local kind = string.byte(text, 1)
-  if kind == 110 then return NOW, now_bytes end
+  if kind == 110 and not S.window then return NOW, now_bytes end
+  if kind == 110 then return after(S.window.quiet), id_of(after(S.window.quiet)) end
   local value = struct.unpack('>I7', text, 2)
   if kind == 105 then value = after(value) end
   return value, id_of(value)
@@ -215,6 +216,27 @@ function kind_of(text)
   kinds[like] = kind
   return kind
 end
+end
+
+if S and S.window then
+  local w = S.window
+
+  -- The bytes of the payload of a plain job.
+  function w.size_in(text)
+    local key_length, task_length, digest_length, options_length = struct.unpack('>I2I2I1I4', text, 20)
+    return #text - 28 - key_length - task_length - digest_length - options_length
+  end
+
+  -- Whether a plain job leaves the due time of a lane as it is that waits.
+  function w.leaves(record, text, kind)
+    if is_single(record) then
+      local _, _, _, size = texts_in(record, 2)
+      local due = struct.unpack('>I7', record, 9)
+      return w.keeps(due, w.latest(record), kind.run_at, 2, size + w.size_in(text))
+    end
+    local due, next_due, jobs_count, bytes = struct.unpack('>I7I7xxI4xxxxxxxxI5', record, 2)
+    return w.keeps(due, next_due, kind.run_at, jobs_count + 1, bytes + w.size_in(text))
+  end
 end
 
 -- New lanes of one job, to be written together. They arrive in order unless the clock went back.
@@ -269,6 +291,7 @@ local function list_up(id, record)
   l.due, l.prio, l.last = struct.unpack('>I7I2c8', record, 9)
   l.count, l.front = 1, id
   if S.mode == 'accumulate' then l.task, l.bytes = task, size end
+  if S.window and not busy[id] then l.next_due = S.window.latest(record) end
   if busy[id] then
     add(held, id, string.sub(busy[id], 1, 7) .. '\0')
     if S.mode == 'accumulate' then
@@ -300,7 +323,8 @@ local function fits(id, record, text, kind)
     local its_key, its_task = struct.unpack('>I2I2', text, 20)
     if string.sub(text, 29 + its_key, 28 + its_key + its_task)
       ~= string.sub(record, 35 + key_length, 34 + key_length + task_length) then return false end
-    return busy[id] or (kind.prio == prio and (S.due ~= 'earliest' or kind.run_at >= due))
+    return busy[id] or (kind.prio == prio and (S.due ~= 'earliest' or kind.run_at >= due)
+      and (not S.window or S.window.leaves(record, text, kind)))
   end
   if not is_light(record) then return false end
   local is_after = not is_less(kind.score, string.sub(record, 22, 29))
@@ -313,7 +337,10 @@ local function fits(id, record, text, kind)
   local its_key, its_task = struct.unpack('>I2I2', text, 20)
   if string.sub(text, 29 + its_key, 28 + its_key + its_task) ~= string.sub(record, task_at, task_at + task_length - 1)
   then return false end
-  if closed == 0 then return kind.prio == prio and (S.due ~= 'earliest' or kind.run_at >= due) end
+  if closed == 0 then
+    return kind.prio == prio and (S.due ~= 'earliest' or kind.run_at >= due)
+      and (not S.window or S.window.leaves(record, text, kind))
+  end
   return closed == jobs_count or kind.prio == prio
 end
 
@@ -325,7 +352,7 @@ local function arrived(id, record, name, kind, job)
     bytes = bytes + size
     if struct.unpack('>I4', record, CHANGING_END + 6) > 0 then
       prio = kind.prio
-      if next_due == 0 then next_due = kind.run_at
+      if next_due == 0 then next_due = S.window and after(S.window.max_wait) or kind.run_at
       elseif S.due == 'earliest' then next_due = math.min(next_due, kind.run_at) end
     end
     if not is_less(kind.score, last) then last = kind.score
@@ -430,12 +457,18 @@ end
 
 local put_slowly
 local function define_put_slowly()
+local function note_arrival(l, run_at, merged)
+  if S.window then return S.window.push(l, run_at, merged) end
+  arrive(l, run_at, merged)
+end
+
 local function merge(l, queued, j)
   take(l, queued)
   queued.score = merged_score(queued.score, j.score)
   queued.prio = math.min(queued.prio, j.prio)
-  arrive(l, j.run_at, true)
+  note_arrival(l, j.run_at, true)
   enter(l, queued)
+  if S.window then S.window.end_full(l) end
 end
 
 -- Puts a new job into its lane; returns the job that now represents it, and whether it merged.
@@ -450,7 +483,7 @@ local function put(key, j, text)
     merge(l, queued, j)
     return queued, 1
   end
-  arrive(l, j.run_at, false)
+  note_arrival(l, j.run_at, false)
   count('jobs', 1)
   if text then
     j.lane, jobs[j.seq] = l.n, j
@@ -463,6 +496,7 @@ local function put(key, j, text)
     end
     enter(l, j)
   end
+  if S.window then S.window.end_full(l) end
   return j, 0
 end
 
@@ -486,12 +520,12 @@ end
 local function put_one(i, key, text)
   if takes ~= '0' and not is_taken(key) then return tell(0, nil, 3) end
   local id = keyed and ids[key]
-  if text and not id then
+  if text and not id and not (S.window and S.window.size_in(text) >= S.window.max_bytes) then
     local seq = put_single(key, text)
     add(answer, seq, 0)
     return seq, NOW
   end
-  if text then
+  if text and id then
     local field = S.merges and id .. digest_in(text)
     local equal, name, created = field and equal_in(id, field), nil, nil
     if field then name, created = put_merged(id, text, field, equal) end

@@ -106,6 +106,10 @@ end
 
 local function settle_lane_state(l, turn, any_kept)
   local arrived = l.next_due
+  if S.window and not any_kept then
+    l.retry, l.crashes, l.error = -1, 0, false
+    return S.window.after_turn(l)
+  end
   l.next_due = false
   if S.mode ~= 'accumulate' then return end
   if any_kept then
@@ -410,7 +414,7 @@ local function end_lists()
     read_list(l, record)
     end_list(l, lists[i])
     if l.count > 0 then
-      l.due, l.next_due = l.next_due or l.due, false
+      if S.window then S.window.after_turn(l) else l.due, l.next_due = l.next_due or l.due, false end
       if not (goes_on[l.id] and may_go_on(l.due, l.prio) and T.close_beginning(l)) then
         place_list(l.id, list_record('Q', l, ''), l.due, l.prio)
       end

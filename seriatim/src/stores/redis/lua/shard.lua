@@ -171,6 +171,12 @@ local function load_settings()
     number = v[11], shards = v[12], declared = v[13] == '1',
   }
   S.merges = S.mode == 'accumulate' and S.merge ~= 'none'
+  if #S.due > 8 then -- 'first' and 'earliest' are shorter
+    local quiet, step, wait, most, bytes = string.match(S.due, '^window (%d+) (%d+) (%d+) (%d+) (%d+)$')
+    S.window = { quiet = tonumber(quiet), step = tonumber(step), max_wait = tonumber(wait) }
+    S.window.max_jobs = most ~= '0' and tonumber(most) or math.huge
+    S.window.max_bytes = bytes ~= '0' and tonumber(bytes) or math.huge
+  end
 end
 
 local function count(field, by) counts[field] = (counts[field] or 0) + by end
