@@ -11,8 +11,10 @@ use seriatim::{JobId, Timestamp};
 use super::wish::Wish;
 use crate::app::error::Error;
 
-/// As many as a store takes in one call. Those of a key beyond follow with the next look.
+/// As many as a store takes in one call. Those of a key beyond follow with the next look, in the order of their scores.
 const SENT_AT_ONCE_MAX: usize = 10_000;
+/// Jobs of a key that are read to put them in order. Beyond them those that died later than these may go back later.
+const KEY_JOBS_MAX: usize = 100_000;
 /// Keys whose jobs are read side by side.
 const KEYS_AT_ONCE: usize = 16;
 
@@ -24,7 +26,11 @@ pub(super) struct Sent {
 }
 
 /// The jobs of a key that are meant, or one job without a key.
-type Group = Vec<JobId>;
+struct Group {
+    jobs: Vec<JobId>,
+    /// Whether the key has more.
+    is_cut: bool,
+}
 
 /// Sends what was found, with the other jobs of its keys that are meant, until `most` are sent. The last key goes whole.
 pub(super) async fn send(
@@ -44,14 +50,14 @@ pub(super) async fn send(
         let groups = some.iter().map(|job| group(store, wish, before, job));
         let mut ids = Vec::new();
         for group in try_join_all(groups).await? {
-            if ids.len() + group.len() > SENT_AT_ONCE_MAX {
+            if ids.len() + group.jobs.len() > SENT_AT_ONCE_MAX {
                 sent += requeue(store, wish, std::mem::take(&mut ids)).await?;
             }
             if sent + ids.len() as u64 >= most {
                 break;
             }
-            ids.extend(group);
-            handled += 1;
+            ids.extend(group.jobs);
+            handled += usize::from(!group.is_cut);
         }
         sent += requeue(store, wish, ids).await?;
         if sent >= most {
@@ -67,18 +73,18 @@ async fn group(
     before: Timestamp,
     job: &JobView,
 ) -> Result<Group, Error> {
-    let Some(key) = &job.key else { return Ok(vec![job.id]) };
+    let Some(key) = &job.key else { return Ok(Group { jobs: vec![job.id], is_cut: false }) };
     of_key(store, wish, before, key).await
 }
 
-/// The dead jobs of this key that are meant, oldest first.
+/// The dead jobs of this key that are meant, in the order of their scores.
 async fn of_key(
     store: &dyn Store,
     wish: &Wish,
     before: Timestamp,
     key: &Arc<str>,
 ) -> Result<Group, Error> {
-    let (mut ids, mut after) = (Vec::new(), None);
+    let (mut jobs, mut after) = (Vec::new(), None);
     loop {
         let query = JobQuery {
             key: Some(key.to_string()),
@@ -88,13 +94,18 @@ async fn of_key(
             ..JobQuery::new(wish.queue.as_str(), JobState::Dead)
         };
         let page = store.jobs(query).await?;
-        ids.extend(page.rows.iter().filter(|job| wish.has_job(job, before)).map(|job| job.id));
+        let meant = page.rows.iter().filter(|job| wish.has_job(job, before));
+        jobs.extend(meant.map(|job| (job.score, job.id)));
         after = page.next;
-        if after.is_none() || ids.len() >= SENT_AT_ONCE_MAX {
-            ids.truncate(SENT_AT_ONCE_MAX);
-            return Ok(ids);
+        if after.is_none() || jobs.len() >= KEY_JOBS_MAX {
+            break;
         }
     }
+    // Stable: equal scores keep the order of arrival.
+    jobs.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    let is_cut = after.is_some() || jobs.len() > SENT_AT_ONCE_MAX;
+    let jobs = jobs.into_iter().map(|(_, id)| id).take(SENT_AT_ONCE_MAX).collect();
+    Ok(Group { jobs, is_cut })
 }
 
 pub(super) async fn requeue(store: &dyn Store, wish: &Wish, ids: Vec<JobId>) -> Result<u64, Error> {

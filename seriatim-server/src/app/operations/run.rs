@@ -31,6 +31,8 @@ const UNDONE_LOOK: Duration = Duration::from_secs(1);
 
 /// What a step at a rate sends: so much time's part.
 const PACED_STEP: Duration = Duration::from_millis(200);
+/// Rows that such a step looks at, at least.
+const PACED_ROWS_MIN: u64 = 100;
 /// The delay that steps at a rate make up for.
 const MADE_UP: Duration = Duration::from_secs(1);
 
@@ -59,7 +61,7 @@ pub(crate) async fn run(
                     return Ok(());
                 }
                 wait = AGAIN;
-                pause.unwrap_or_else(|| begun.elapsed() / REST)
+                pause.unwrap_or_default().max(begun.elapsed() / REST)
             }
             Err(error) if error.kind() == ErrorKind::Unavailable => {
                 tracing::warn!(%error, id, "an operation waits for the store");
@@ -125,7 +127,9 @@ async fn work(store: &SharedStore, record: &mut Record, now: Timestamp) -> Resul
     let wish = book::whole(&**store, &record.operation).await?;
     let before = wish.before.map_or(now, |Time(before)| before);
     let most = wish.rate.map_or(u64::MAX, |rate| rate.count_in(PACED_STEP));
-    let rows_max = record.rows_left.min(most).min(STEP_ROWS_MAX as u64) as usize;
+    // A filter may leave out most of them.
+    let looked = most.saturating_mul(4).clamp(PACED_ROWS_MIN, STEP_ROWS_MAX as u64);
+    let rows_max = record.rows_left.min(looked) as usize;
     if rows_max == 0 {
         end(record, State::Done, now);
         return Ok(());

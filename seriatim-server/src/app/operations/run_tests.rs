@@ -317,3 +317,36 @@ async fn a_rate_is_refused_where_nothing_is_sent_back_by_a_filter() {
         assert!(refused.contains("requeued at a rate"), "{refused}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn more_dead_jobs_of_a_key_than_a_store_takes_at_once_go_back_by_their_scores() {
+    let store: SharedStore = Arc::new(Memory::in_tokio_time());
+    let queue = Queue::accumulate("orders").max_retries(0);
+    let declare = seriatim::store::Declare { now: None, queues: vec![queue.clone()] };
+    store.declare(declare).await.unwrap();
+    // The later a job comes, the lower its score.
+    let count = 10_500;
+    let job = |i: i32| Job::new("orders", &i).unwrap().key("k").score(f64::from(-i));
+    for jobs in (0..count).collect::<Vec<_>>().chunks(5_000) {
+        let jobs = jobs.iter().copied().map(job).collect();
+        store.push(Push { now: None, jobs }).await.unwrap();
+    }
+    let mut node = NodeInfo::new(NodeId::from("n"), LEASE);
+    node.queues = vec!["orders".to_owned()];
+    let beat = Heartbeat { now: None, node: node.clone(), beats: Vec::new() };
+    store.heartbeat(beat).await.unwrap();
+    while dead_of(&store).await < count as u64 {
+        let claim = Claim::new("orders", node.id.clone(), 1, Lease::Node { ttl: LEASE });
+        let turns = store.claim(claim).await.unwrap().turns;
+        let bury = Outcome::Bury { error: "no stock".into() };
+        let turns = turns.iter().map(|turn| plan(turn, &queue, &bury.clone().into(), &|_| LEASE));
+        store.settle(Settle { turns: turns.collect(), ..Settle::default() }).await.unwrap();
+    }
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let id = begun(&store, at("1/h"), Duration::ZERO).await.id;
+    step(&store, &id, "here", false).await.unwrap();
+    assert_eq!(dead_of(&store).await, 500);
+    let left = JobQuery::new("orders", seriatim::store::JobState::Dead);
+    let left = store.jobs(left).await.unwrap().rows;
+    assert!(left.iter().all(|job| job.score > -500.0), "those of the highest scores wait");
+}

@@ -33,6 +33,7 @@ impl Tx<'_> {
         let mut pushed = Vec::with_capacity(jobs.len());
         let mut last: Option<QueueRow> = None;
         let before = self.last_seq();
+        self.collecting.clear();
         for (i, job) in jobs.iter().enumerate() {
             let queue = match last.take().filter(|row| *row.name == *job.queue) {
                 Some(row) => row,
@@ -48,6 +49,7 @@ impl Tx<'_> {
         if jobs.iter().any(|job| job.key.is_none()) {
             self.line_up(before)?;
         }
+        self.end_full_windows()?;
         Ok(pushed)
     }
 
@@ -163,7 +165,7 @@ impl Tx<'_> {
         if let Some(merged) = self.merge(&mut work, &job)? {
             self.note_arrival(&mut work, run_at, true);
             work.row.head.prio = work.row.head.prio.min(prio);
-            self.end_full_window(&mut work)?;
+            self.note_window(&work);
             self.save(work)?;
             return Ok(Some(merged));
         }
@@ -174,10 +176,10 @@ impl Tx<'_> {
         }
         if let Some(job) = self.add_behind(&mut work, job)? {
             self.put(&mut work, job)?;
-            self.end_full_window(&mut work)?;
+            self.note_window(&work);
             return self.save(work).map(|()| None);
         }
-        self.end_full_window(&mut work)?;
+        self.note_window(&work);
         let head = &work.row.head;
         let is_placed = head.wake.is_none_or(|wake| wake > self.now);
         if is_placed && (head.due, head.prio, head.flags) == (before.due, before.prio, before.flags)

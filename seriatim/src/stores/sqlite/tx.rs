@@ -1,6 +1,6 @@
 //! A transaction shared by operations: statements, sequences, counters of queues.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, params};
@@ -107,6 +107,8 @@ pub(super) struct Tx<'c> {
     meta: Meta,
     deltas: BTreeMap<u32, Delta>,
     wake: Wake,
+    /// Lanes with a limited window that this push reached.
+    pub collecting: BTreeSet<i64>,
     /// Whether the connection only reads.
     pub is_reader: bool,
 }
@@ -135,6 +137,7 @@ impl<'c> Tx<'c> {
             meta,
             deltas,
             wake: Wake::of([]),
+            collecting: BTreeSet::new(),
             is_reader: false,
         })
     }

@@ -24,8 +24,28 @@ impl Tx<'_> {
         };
         let now = Timestamp::from_micros(self.now);
         work.row.head.set_dues(window.open(Timestamp::from_micros(job.run_at), now));
-        self.end_full_window(&mut work)?;
+        self.note_window(&work);
         self.save(work)
+    }
+
+    /// Notes a lane whose window may be full, to count it once for all jobs of a push.
+    pub(super) fn note_window(&mut self, work: &Work) {
+        if work.definition().window.is_some_and(|window| window.has_limits()) {
+            self.collecting.insert(work.row.head.id);
+        }
+    }
+
+    /// Makes those due that are full.
+    pub(super) fn end_full_windows(&mut self) -> Result<()> {
+        for lane in std::mem::take(&mut self.collecting) {
+            let Some(mut work) = self.lane(lane)? else { continue };
+            let before = work.row.head.dues();
+            self.end_full_window(&mut work)?;
+            if work.row.head.dues() != before {
+                self.save(work)?;
+            }
+        }
+        Ok(())
     }
 
     /// Updates the due time of an `accumulate` lane for a push.
