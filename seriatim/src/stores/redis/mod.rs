@@ -206,7 +206,7 @@ impl Store for Redis {
             name: "redis",
             shared: true,
             claim_split: None,
-            settles_at_once: 2,
+            settles_at_once: 1,
             goes_on: true,
             inbox: false,
             store_scope: !self.link.is_cluster(),
