@@ -78,17 +78,12 @@ impl Found {
     }
 }
 
-/// Whether a queue for which `may` holds knows a key that is the text.
-pub(crate) async fn is_key(
-    store: &dyn Store,
-    text: &str,
-    may: impl Fn(&str) -> bool,
-) -> Result<bool, Error> {
+/// Whether one of these queues knows a key that is the text.
+pub(crate) async fn is_key(store: &dyn Store, asked: &Asked, text: &str) -> Result<bool, Error> {
     if text.len() > KEY_BYTES_MAX {
         return Ok(false);
     }
-    let (asked, _) = asked(store, may).await?;
-    for some in asked.chunks(QUEUES_AT_ONCE) {
+    for some in asked.queues.chunks(QUEUES_AT_ONCE) {
         let exact = some.iter().map(|stats| has_key(store, stats, text));
         if try_join_all(exact).await?.contains(&true) {
             return Ok(true);
@@ -113,84 +108,83 @@ async fn has_key(store: &dyn Store, stats: &QueueStats, text: &str) -> Result<bo
     Ok(!store.jobs(query).await?.rows.is_empty())
 }
 
-/// The queues that are asked, and how many are left out.
-async fn asked(
-    store: &dyn Store,
-    may: impl Fn(&str) -> bool,
-) -> Result<(Vec<QueueStats>, usize), Error> {
+/// The queues that are asked.
+pub(crate) struct Asked {
+    queues: Vec<QueueStats>,
+    left_out: usize,
+}
+
+/// Queues with jobs for which `may` holds, as many as are asked.
+pub(crate) async fn asked(store: &dyn Store, may: impl Fn(&str) -> bool) -> Result<Asked, Error> {
     let mut all = store.stats(None).await?;
     all.retain(|stats| (stats.dead > 0 || stats.jobs > 0) && may(&stats.queue));
     let left_out = all.len().saturating_sub(QUEUES_ASKED_MAX);
     all.truncate(QUEUES_ASKED_MAX);
-    Ok((all, left_out))
+    Ok(Asked { queues: all, left_out })
 }
 
-/// Searches the queues for which `may` holds. `all`: also for tasks if keys are found.
+/// Searches these queues. `all`: also for tasks if keys are found.
 pub(crate) async fn search(
     store: &dyn Store,
+    asked: &Asked,
     text: &str,
     all: bool,
-    may: impl Fn(&str) -> bool,
 ) -> Result<Found, Error> {
-    let (asked, left_out) = asked(store, may).await?;
+    let Asked { queues: asked, left_out } = asked;
     let queues = asked.len();
     let scan_max = LOOKED_AT_MAX / queues.max(1);
-    let mut found = Found { queues, left_out, scan_max, ..Found::default() };
+    let mut found = Found { queues, left_out: *left_out, scan_max, ..Found::default() };
     if text.len() > KEY_BYTES_MAX {
         return Ok(found);
     }
-    for some in asked.chunks(QUEUES_AT_ONCE) {
-        let each = some.iter().map(|stats| keys_of(store, stats, text, scan_max));
-        try_join_all(each).await?.into_iter().for_each(|of| found.add(of));
-    }
-    found.has_tasks = all || found.is_empty();
-    if !found.has_tasks {
-        return Ok(found);
-    }
-    for some in asked.chunks(QUEUES_AT_ONCE) {
-        let each = some.iter().map(|stats| tasks_of(store, stats, text, scan_max));
-        try_join_all(each).await?.into_iter().for_each(|of| found.add(of));
+    for sought in [Sought::Keys, Sought::Tasks] {
+        if sought == Sought::Tasks {
+            found.has_tasks = all || found.is_empty();
+            if !found.has_tasks {
+                break;
+            }
+        }
+        for some in asked.chunks(QUEUES_AT_ONCE) {
+            let each = some.iter().map(|stats| of_queue(store, stats, text, scan_max, sought));
+            try_join_all(each).await?.into_iter().for_each(|of| found.add(of));
+        }
     }
     found.cut.sort_unstable();
     found.cut.dedup();
     Ok(found)
 }
 
-/// What a queue has of keys that begin so.
-async fn keys_of(
-    store: &dyn Store,
-    stats: &QueueStats,
-    text: &str,
-    scan_max: usize,
-) -> Result<Found, Error> {
-    let queue = &stats.queue;
-    let mut found = Found { scan_max, ..Found::default() };
-    let mut is_cut = false;
-    if stats.lanes > 0 && stats.mode != Some(Mode::Parallel) {
-        is_cut |= lanes(store, queue, text, &mut found).await?;
-    }
-    if stats.dead > 0 {
-        is_cut |= dead(store, queue, text, &mut found).await?;
-    }
-    found.cut.extend(is_cut.then(|| queue.clone()));
-    Ok(found)
+/// What is looked for in a queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sought {
+    /// Keys that begin with the text.
+    Keys,
+    /// Jobs of a task of this name.
+    Tasks,
 }
 
-/// What it has of a task of this name.
-async fn tasks_of(
+async fn of_queue(
     store: &dyn Store,
     stats: &QueueStats,
     text: &str,
     scan_max: usize,
+    sought: Sought,
 ) -> Result<Found, Error> {
     let queue = &stats.queue;
     let mut found = Found { scan_max, ..Found::default() };
     let mut is_cut = false;
     if stats.lanes > 0 {
-        is_cut |= tasks(store, queue, JobFilter::Live, text, &mut found).await?;
+        is_cut |= match sought {
+            Sought::Keys if stats.mode == Some(Mode::Parallel) => false,
+            Sought::Keys => lanes(store, queue, text, &mut found).await?,
+            Sought::Tasks => tasks(store, queue, JobFilter::Live, text, &mut found).await?,
+        };
     }
     if stats.dead > 0 {
-        is_cut |= tasks(store, queue, JobState::Dead.into(), text, &mut found).await?;
+        is_cut |= match sought {
+            Sought::Keys => dead(store, queue, text, &mut found).await?,
+            Sought::Tasks => tasks(store, queue, JobState::Dead.into(), text, &mut found).await?,
+        };
     }
     found.cut.extend(is_cut.then(|| queue.clone()));
     Ok(found)

@@ -108,7 +108,7 @@ pub(super) async fn in_flight(
     Ok(fields)
 }
 
-/// The first shard that somebody works on who is not this bridge.
+/// The first shard that another process works on.
 pub(super) async fn others(
     link: &mut Link,
     keys: &Keys,

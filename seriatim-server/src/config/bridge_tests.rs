@@ -116,7 +116,7 @@ fn b_a_bridge_to_lowkiq_names_its_shards_and_what_becomes_of_payloads() {
         (format!("shards_count = -1\n{key}"), "`shards_count` is -1: 1 to 1000"),
         (format!("shards_count = \"5\"\n{key}"), "a whole number as 5, or a table"),
         (format!("shards_count = {{ Sync = 5 }}\n{key}"), "no queue of this bridge is \"Sync\""),
-        (format!("shards_count = {{}}\n{key}"), "says nothing of queue \"Shop::Sync\""),
+        (format!("shards_count = {{}}\n{key}"), "lacks queue \"Shop::Sync\""),
         ("shards_count = 5".to_owned(), "`mac_key_env` names the variable"),
         (
             "shards_count = 5\nmac_key_env = \"a-secret\"".to_owned(),

@@ -60,7 +60,7 @@ impl ShardsCount {
             return Err(format!("`shards_count`: no queue of this bridge is {name:?}{near}"));
         }
         queues.iter().try_for_each(|queue| match self.of(queue) {
-            None => Err(format!("`shards_count` says nothing of queue {queue:?}")),
+            None => Err(format!("`shards_count` lacks queue {queue:?}")),
             Some(1..=SHARDS_MAX) => Ok(()),
             Some(count) => Err(format!("`shards_count` is {count}: 1 to {SHARDS_MAX}")),
         })

@@ -64,7 +64,7 @@ pub(crate) struct LaneJob<'a> {
     traceparent: Option<&'a str>,
 }
 
-/// What a worker is told of a lane's tries that its turn does not say.
+/// What a worker learns about the attempts of a lane, besides its turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tries {
     pub(crate) max_retries: u32,

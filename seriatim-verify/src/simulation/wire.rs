@@ -163,9 +163,7 @@ impl Wrapper for Wire {
 
     fn capabilities(&self) -> Capabilities {
         let claim_split = self.world.scene.claim_split;
-        // Both are of servers.
-        let settles_at_once = if claim_split.is_some() { 2 } else { 1 };
-        Capabilities { claim_split, settles_at_once, ..self.inner.capabilities() }
+        Capabilities { claim_split, ..self.inner.capabilities() }
     }
 
     /// Executes a call and returns its answer. Or the answer is lost immediately and the call is executed later: like

@@ -14,8 +14,6 @@ pub struct Capabilities {
     /// Set for a server with several cores, which answers concurrent calls sooner: two claims may be on their way at
     /// once, and a claim of more lanes than this is sent as two of half the size. `None`: one claim is as fast.
     pub claim_split: Option<usize>,
-    /// Settles of a node that may be on their way at once: two if a server with several cores works on both.
-    pub settles_at_once: usize,
     /// Whether a lane can go on with its next turn in the step that settles its last one: see
     /// [`GoOn`](crate::store::GoOn).
     pub goes_on: bool,

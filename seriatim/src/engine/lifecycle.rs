@@ -17,7 +17,7 @@ use crate::engine::claim::reconcile::take_back;
 use crate::engine::core::Core;
 use crate::engine::handle::Handle;
 use crate::engine::hooks::OnStart;
-use crate::engine::limits::FLUSH_MAX;
+use crate::engine::limits::{FLUSH_MAX, SETTLERS};
 use crate::engine::outage::Pauses;
 use crate::engine::settle::settler;
 use crate::engine::shield::shielded_future;
@@ -117,7 +117,8 @@ impl Engine {
             spawn(&mut periodic, &core, "periodic", repeat::run(core.clone(), place));
         }
         let mut settlers = JoinSet::new();
-        for _ in 0..core.store.capabilities().settles_at_once.max(1) {
+        let several = core.store.capabilities().claim_split.is_some();
+        for _ in 0..if several { SETTLERS } else { 1 } {
             spawn(&mut settlers, &core, "settle", settler::run(core.clone()));
         }
         let mut slots = JoinSet::new();

@@ -7,8 +7,10 @@ pub(in crate::engine) const PREFETCH_LANES_MAX: usize = 1_000;
 /// Most lanes that a node holds: waiting, running and not yet settled. At this number it stops claiming, so that
 /// unsettled turns cannot pile up during an outage of the store.
 pub(in crate::engine) const HELD_LANES_MAX: usize = 4_000;
-/// Most claims on their way to a store that answers concurrent ones sooner
+/// Most settles on their way to a store that answers concurrent calls sooner
 /// ([`Capabilities::claim_split`](crate::store::Capabilities::claim_split)).
+pub(in crate::engine) const SETTLERS: usize = 2;
+/// Most claims on their way to such a store.
 pub(in crate::engine) const CLAIMS_IN_FLIGHT: usize = 2;
 /// How long a lane may go on from turn to turn, from its claim on, if other lanes of its queue are ready. Then it gets
 /// in line behind the lanes of its priority.

@@ -82,7 +82,6 @@ impl Store for Memory {
             name: "memory",
             shared: false,
             claim_split: None,
-            settles_at_once: 1,
             goes_on: true,
             inbox: false,
             store_scope: true,

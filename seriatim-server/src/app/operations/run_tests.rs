@@ -133,10 +133,10 @@ async fn a_stop_ends_it_before_the_next_step_and_an_undone_one_does_nothing() {
     let operation = begun(&store, Wish::new(Action::Requeue, "orders"), Duration::ZERO).await;
     let id = operation.id.clone();
     step(&store, &id, "here", false).await.unwrap();
-    stop(&*store, &id, "somebody").await.unwrap();
+    stop(&*store, &id, "ops").await.unwrap();
     run(&store, &id, "here", &here(), |_| {}).await.unwrap();
     let stopped = show(&*store, &id).await.unwrap();
-    assert_eq!((stopped.state, stopped.stopped_by.as_deref()), (State::Stopped, Some("somebody")));
+    assert_eq!((stopped.state, stopped.stopped_by.as_deref()), (State::Stopped, Some("ops")));
     assert_eq!((stopped.count, dead_of(&store).await), (1_000, 2_000));
     let wish = Wish::new(Action::DeleteDead, "orders");
     let operation = begun(&store, wish, Duration::from_secs(10)).await;

@@ -58,11 +58,11 @@ pub(super) async fn show(
         (_, Ok(id)) => return Ok(see_other(&link::job(base, id))),
         (_, Err(_)) => {}
     }
-    let may = |queue: &str| visit.scope.has_queue(queue);
-    if !all && search::is_key(store, text, may).await? {
+    let asked = search::asked(store, |queue| visit.scope.has_queue(queue)).await?;
+    if !all && search::is_key(store, &asked, text).await? {
         return Ok(see_other(&link::key(base, text)));
     }
-    let found = search::search(store, text, all, may).await?;
+    let found = search::search(store, &asked, text, all).await?;
     let (views, nodes) = queues::with_figures(store).await?;
     let now = store.now().await?;
     let lane = |(queue, lane): &(std::sync::Arc<str>, seriatim::store::LaneView)| {

@@ -237,9 +237,7 @@ impl Wrapper for Rig {
 
     fn capabilities(&self) -> Capabilities {
         let share = self.faults.claim_split.load(Ordering::SeqCst);
-        let claim_split = (share > 0).then_some(share);
-        let settles_at_once = if share > 0 { 2 } else { 1 };
-        Capabilities { claim_split, settles_at_once, ..self.inner.capabilities() }
+        Capabilities { claim_split: (share > 0).then_some(share), ..self.inner.capabilities() }
     }
 
     async fn now(&self) -> Result<Timestamp> {

@@ -171,7 +171,6 @@ impl Store for Mysql {
             name: "mysql",
             shared: true,
             claim_split: Some(CLAIM_SPLIT),
-            settles_at_once: 2,
             goes_on: true,
             inbox: true,
             store_scope: true,

@@ -152,7 +152,6 @@ impl Store for Postgres {
             name: "postgres",
             shared: true,
             claim_split: Some(CLAIM_SPLIT),
-            settles_at_once: 2,
             goes_on: true,
             inbox: true,
             store_scope: true,

@@ -202,15 +202,9 @@ fn check_prefix(prefix: &str) -> Result<()> {
 #[async_trait]
 impl Store for Redis {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "redis",
-            shared: true,
-            claim_split: None,
-            settles_at_once: 1,
-            goes_on: true,
-            inbox: false,
-            store_scope: !self.link.is_cluster(),
-        }
+        let store_scope = !self.link.is_cluster();
+        let (claim_split, goes_on, inbox) = (None, true, false);
+        Capabilities { name: "redis", shared: true, claim_split, goes_on, inbox, store_scope }
     }
 
     async fn now(&self) -> Result<Timestamp> {

@@ -254,7 +254,6 @@ impl Store for Sqlite {
             name: "sqlite",
             shared: true,
             claim_split: None,
-            settles_at_once: 1,
             goes_on: true,
             inbox: true,
             store_scope: true,
