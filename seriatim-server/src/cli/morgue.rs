@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
 use seriatim::store::{JobView, Selected, Selection};
-use seriatim::{JobId, Payload, SharedStore, Timestamp, store::Store};
+use seriatim::{JobId, Payload, Rate, SharedStore, Timestamp, store::Store};
 
 use super::args::{Common, PageArgs, Yes};
 use super::job_filters::FilterArgs;
@@ -20,7 +20,6 @@ use crate::base::time::{read, relative};
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, say, say_json};
 use crate::protocol::document::{self, Done, EditedJob};
-use crate::protocol::rate::Rate;
 use crate::protocol::value::Time;
 
 #[derive(Args)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use seriatim::store::{LaneId, LaneStage, Store};
-use seriatim::{JobId, SharedStore};
+use seriatim::{JobId, Rate, SharedStore};
 
 use super::args::{Common, Yes};
 use crate::app::operations::{
@@ -15,7 +15,6 @@ use crate::cli::output::fields::Fields;
 use crate::cli::output::progress::Progress;
 use crate::cli::output::table::{Column, Table};
 use crate::cli::output::{Failure, Terminal, hint, say, say_json};
-use crate::protocol::rate::Rate;
 use crate::protocol::value::Time;
 
 #[derive(Args)]

@@ -5,6 +5,5 @@ pub(crate) mod document;
 pub(crate) mod figures;
 pub(crate) mod job_input;
 pub(crate) mod lane;
-pub(crate) mod rate;
 pub(crate) mod schema;
 pub(crate) mod value;

@@ -12,7 +12,7 @@ use seriatim::store::{
     PushStatus, TroubleKind,
 };
 use seriatim::{
-    Backoff, DueRule, Exhaustion, JobId, Merge, Missed, Mode, Window,
+    Backoff, DueRule, Exhaustion, JobId, Merge, Missed, Mode, Rate, Window,
     store::{LaneId, NodeId, Token},
 };
 
@@ -62,6 +62,7 @@ described! {
     NodeId => json_schema!({ "type": "string" }),
     Duration => json_schema!({ "type": "string", "pattern": LENGTH_PATTERN }),
     Token => json_schema!({ "type": "integer" }),
+    Rate => json_schema!({ "type": "string", "pattern": "^[1-9][0-9]{0,6}/[smh]$" }),
     Mode => one_of(Mode::ALL),
     Merge => one_of([Merge::Min, Merge::Max, Merge::None]),
     Missed => one_of([Missed::Skip, Missed::Latest, Missed::All]),

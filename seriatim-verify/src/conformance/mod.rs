@@ -25,6 +25,7 @@ mod notes;
 mod people;
 mod pushing;
 mod random;
+mod sharing;
 mod store_scope;
 mod taking_back;
 mod views;
@@ -40,6 +41,7 @@ pub fn cases() -> Vec<Case> {
         store_scope::cases(),
         windows::cases(),
         claiming::cases(),
+        sharing::cases(),
         ending::cases(),
         going_on::cases(),
         leasing::cases(),

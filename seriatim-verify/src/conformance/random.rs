@@ -12,7 +12,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use seriatim::store::*;
 use seriatim::{
-    DueRule, Exhaustion, Job, JobId, Merge, Outcome, Queue, Timestamp, Window,
+    DueRule, Exhaustion, Groups, Job, JobId, Merge, Outcome, Queue, Rate, Share, Timestamp, Window,
     store::{Memory, Turn, Verdict},
 };
 
@@ -32,6 +32,8 @@ pub(super) fn cases() -> Vec<Case> {
         random_accumulate_operations_with_a_window_match_the_model,
         random_fifo_operations_match_the_model,
         random_exclusive_operations_match_the_model,
+        random_parallel_operations_with_groups_match_the_model,
+        random_accumulate_operations_with_groups_match_the_model,
     ];
     all.extend(listed![
         random_operations_and_actions_match_the_model_in_parallel,
@@ -39,6 +41,8 @@ pub(super) fn cases() -> Vec<Case> {
         random_operations_and_actions_match_the_model_with_a_window,
         random_operations_and_actions_match_the_model_in_fifo,
         random_operations_and_actions_match_the_model_in_exclusive,
+        random_operations_and_actions_with_groups_match_the_model_in_fifo,
+        random_operations_and_actions_with_groups_match_the_model_in_exclusive,
     ]);
     all
 }
@@ -105,6 +109,44 @@ async fn random_operations_and_actions_match_the_model_in_exclusive(bench: Bench
     compare(bench, &|_| Queue::exclusive(""), true).await;
 }
 
+async fn random_parallel_operations_with_groups_match_the_model(bench: Bench) {
+    compare(bench, &|rng| shared_out(Queue::parallel(""), rng), false).await;
+}
+
+async fn random_accumulate_operations_with_groups_match_the_model(bench: Bench) {
+    compare(bench, &|rng| shared_out(Queue::accumulate(""), rng), false).await;
+}
+
+async fn random_operations_and_actions_with_groups_match_the_model_in_fifo(bench: Bench) {
+    compare(bench, &|rng| shared_out(Queue::fifo(""), rng), true).await;
+}
+
+async fn random_operations_and_actions_with_groups_match_the_model_in_exclusive(bench: Bench) {
+    compare(bench, &|rng| shared_out(Queue::exclusive(""), rng), true).await;
+}
+
+/// With groups and limits, some of which few turns reach.
+fn shared_out(queue: Queue, rng: &mut Rng) -> Queue {
+    let share = |rng: &mut Rng| {
+        let mut share = Share::default().weight(rng.u32(1..4));
+        if rng.bool() {
+            share = share.running(rng.u32(1..4));
+        }
+        if rng.u8(0..3) == 0 {
+            share = share.rate(Rate::per_minute(rng.u32(1..40))).burst(rng.u32(1..4));
+        }
+        share
+    };
+    let mut queue = queue.groups(Groups::each(share(rng)).named("a", share(rng)));
+    if rng.bool() {
+        queue = queue.running(rng.u32(1..6));
+    }
+    if rng.u8(0..3) == 0 {
+        queue = queue.rate(Rate::per_second(rng.u32(1..5)));
+    }
+    queue
+}
+
 /// The seeds in `SERIATIM_SEED`: one, as in `7`, or several, as in `0..100`.
 fn seeds() -> Range<u64> {
     let Ok(named) = std::env::var("SERIATIM_SEED") else { return 0..SEEDS };
@@ -118,6 +160,10 @@ fn seeds() -> Range<u64> {
 
 async fn compare(bench: Bench, queue: &dyn Fn(&mut Rng) -> Queue, actions: bool) {
     for seed in seeds() {
+        let asked = queue(&mut Rng::with_seed(seed));
+        if asked.groups.is_some() && !bench.store.capabilities().shares_out {
+            return;
+        }
         let model = Bench::new(Arc::new(Memory::new())).await;
         let mut rng = Rng::with_seed(seed);
         let mut pair = Pair::new(model, bench.store.clone(), seed, queue(&mut rng)).await;
@@ -212,6 +258,7 @@ impl Pair {
             86..90 => self.beat(rng).await,
             90..94 => self.crash().await,
             94..97 => self.pass(Duration::from_secs(rng.u64(1..15))),
+            97..100 if self.queue.groups.is_some() && rng.bool() => self.redeclare(rng).await,
             97..100 => self.compare_all().await,
             100..106 => self.requeue(rng).await,
             106..116 => self.act(rng).await,
@@ -227,6 +274,9 @@ impl Pair {
         job.queue.clone_from(&self.queue.name);
         if self.queue.mode.is_keyed() {
             job = job.key(format!("key {}", rng.u32(0..4)));
+        }
+        if self.queue.groups.is_some() {
+            job = with_group(job, rng);
         }
         if rng.u8(0..3) == 0 {
             job = job.score(f64::from(rng.i32(-3..4)));
@@ -256,6 +306,14 @@ impl Pair {
             job = job.expires_at(self.model.now + Duration::from_secs(rng.u64(5..60)));
         }
         job
+    }
+
+    /// The limits change, also while turns run.
+    async fn redeclare(&mut self, rng: &mut Rng) {
+        let Queue { limit, groups, .. } = shared_out(self.queue.clone(), rng);
+        (self.queue.limit, self.queue.groups) = (limit, groups);
+        self.model.declare(self.queue.clone()).await;
+        self.real.declare(self.queue.clone()).await;
     }
 
     async fn push(&mut self, rng: &mut Rng) {
@@ -505,6 +563,18 @@ impl Pair {
         let stats = bench.store.stats(Some(bench.now)).await.expect("the store answers");
         let mine = stats.into_iter().find(|stats| *stats.queue == self.queue.name);
         mine.expect("the queue is there")
+    }
+}
+
+/// Of a group, or of none: for each key always the same.
+fn with_group(job: Job, rng: &mut Rng) -> Job {
+    let place = match job.key.as_deref() {
+        Some(key) => usize::from(key.as_bytes().last().copied().unwrap_or_default()),
+        None => rng.usize(..),
+    };
+    match [None, Some("a"), Some("b")][place % 3] {
+        Some(group) => job.group(group),
+        None => job,
     }
 }
 

@@ -17,6 +17,9 @@ pub struct Capabilities {
     /// Whether a lane can go on with its next turn in the step that settles its last one: see
     /// [`GoOn`](crate::store::GoOn).
     pub goes_on: bool,
+    /// Whether queues can have limits and groups: see [`Queue::limit`](crate::Queue::limit). A declaration that asks for
+    /// them elsewhere is `Invalid`.
+    pub shares_out: bool,
     /// Whether SQL sessions can insert tasks: see [`Inbox`](crate::store::Inbox).
     pub inbox: bool,
     /// Whether an idempotency key can be unique in the whole store: see

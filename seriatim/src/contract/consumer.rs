@@ -23,6 +23,10 @@ pub trait Consumer: Send + Sync {
     /// - Lanes come in the order (priority, due, age), at most `lanes_max`, at most `crashed_max` of them with
     ///   earlier crashes.
     /// - A lane routed to another node or group is not claimed.
+    /// - In a queue with groups, these take turns instead: each gives as many lanes as its weight, in the order
+    ///   (priority, due, age), and the next claim goes on where this one ended. Where nothing can be claimed passes its turn.
+    /// - No claim exceeds the limits of the queue and of its groups ([`Limit`](crate::Limit)). If a rate holds back lanes,
+    ///   `next_due` says until when; if as many turns run as may, the settle that ends one wakes those who wait.
     /// - The mode decides which jobs a turn has (see [`Mode::takes`](crate::Mode::takes)): in the order of the mode,
     ///   at most 10,000 jobs or 16 MiB, ending before the first job of another task.
     /// - Each token is higher than all earlier ones of its lane and its key.

@@ -39,7 +39,7 @@ pub(crate) fn no_waiting_job() -> Error {
 /// A pushed job with another route (node or group) than the jobs that wait for its key.
 pub(crate) fn other_route(key: &str, place: usize) -> Error {
     let message = format!(
-        "key {key:?} is bound to another node or group by its waiting jobs, and can go to one place only"
+        "key {key:?} is bound to another node, consumer group or group by its waiting jobs, and can go to one place only"
     );
     Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{place}]"))
 }

@@ -25,8 +25,9 @@ pub trait Producer: Send + Sync {
     /// - In `accumulate`, a payload equal to that of a waiting job is merged into it: `Merged` with its id. The score
     ///   becomes the merged one, the priority the more urgent one; nothing else changes.
     /// - A payload equal to one in flight is a new job: it waits for the next turn.
-    /// - A lane that does not exist is opened. In `accumulate` and `fifo` its first job sets its node and group, and
-    ///   a push with others is `Conflict`.
+    /// - A lane that does not exist is opened. In `accumulate` and `fifo` its first job sets its node, consumer group and
+    ///   group, and a push with others is `Conflict`.
+    /// - A group in a queue without [groups](crate::Queue::groups) is `Invalid` (field `group`).
     /// - At most 10,000 jobs and 64 MiB of payload: see [`validate_push`].
     async fn push(&self, request: Push) -> Result<Vec<Pushed>>;
 }
@@ -81,10 +82,20 @@ pub fn validate_push(request: &Push) -> Result<()> {
         .try_for_each(|(i, job)| job.validate().map_err(|e| e.in_field(format!("jobs[{i}]"))))
 }
 
-/// Refuses a job with a key in a `parallel` queue, without one in a keyed queue, or with a longer lease than the queue
-/// allows. `i` is the job's place in its batch.
+/// Refuses queues with limits or groups, for a store that has none.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+pub(crate) fn not_shared_out(queues: &[Queue]) -> Result<()> {
+    let check = |(i, queue): (usize, &Queue)| {
+        queue.check_not_shared_out().map_err(|e| e.in_field(format!("queues[{i}]")))
+    };
+    queues.iter().enumerate().try_for_each(check)
+}
+
+/// Refuses a job with a key in a `parallel` queue, without one in a keyed queue, with a group where there are none, or
+/// with a longer lease than the queue allows. `i` is the job's place in its batch.
 pub(crate) fn validate_job(queue: &Queue, job: &Job, i: usize) -> Result<()> {
     let checked = queue.check_key(job.key.is_some());
+    let checked = checked.and_then(|()| queue.check_group(job.options.group.as_deref()));
     let checked = checked.and_then(|()| queue.check_job_lease(job.options.lease_ttl));
     checked.map_err(|e| e.in_field(format!("jobs[{i}]")))
 }

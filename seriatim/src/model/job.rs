@@ -110,6 +110,9 @@ pub struct JobOptions {
     /// Only members of this group may claim it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consumer_group: Option<String>,
+    /// The group of its key, in a queue with groups: which take turns. See [`crate::Groups`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Stored and shown; the engine does not use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition_key: Option<String>,
@@ -246,6 +249,13 @@ impl Job {
         self.consumer_group(group_of_build(build.as_ref()))
     }
 
+    /// Sets its group, such as a tenant: the groups of a queue take turns.
+    #[must_use]
+    pub fn group(mut self, name: impl Into<String>) -> Self {
+        self.options.group = Some(name.into());
+        self
+    }
+
     /// Its idempotency key, if that is unique in the whole store.
     pub(crate) fn key_of_store(&self) -> Option<&str> {
         let is_of_store = self.options.idempotency_scope == IdempotencyScope::Store;
@@ -331,6 +341,7 @@ impl Job {
             ("idempotency_key", &options.idempotency_key),
             ("node", &options.node),
             ("consumer_group", &options.consumer_group),
+            ("group", &options.group),
             ("partition_key", &options.partition_key),
             ("producer", &options.producer),
             ("traceparent", &options.traceparent),

@@ -81,6 +81,10 @@ pub const ATTEMPTS_MAX: u32 = 1_000_000;
 pub const CRASHES_MAX: u32 = 1_000;
 /// The largest weight of a queue.
 pub const WEIGHT_MAX: u32 = 1_000;
+/// Most groups of a queue that have settings of their own.
+pub const GROUPS_NAMED_MAX: usize = 1_000;
+/// The largest limit of turns at once, and the largest burst.
+pub const RUNNING_LIMIT_MAX: u32 = 1_000_000;
 /// Most shards of a queue.
 pub const SHARDS_MAX: u16 = 4_096;
 /// Most lanes that one claim promotes from scheduled to ready. If more become due between two claims, the next claims

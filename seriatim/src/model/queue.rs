@@ -7,11 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
+use crate::model::flow::{Groups, Limit};
 use crate::model::job::{Job, RunAt, validate_queue_name};
 use crate::model::limits::{
     ATTEMPTS_MAX, BATCH_SIZE_MAX, CRASHES_MAX, DELAY_MAX, LEASE_MAX, SHARDS_MAX, TURN_JOBS_MAX,
     WEIGHT_MAX,
 };
+use crate::model::rate::Rate;
 use crate::model::retry::{Backoff, Exhaustion};
 use crate::model::window::Window;
 
@@ -207,6 +209,12 @@ pub struct Queue {
     /// The shortest time for which an idempotency key is remembered. Default: 1 day.
     #[serde(with = "crate::model::duration")]
     pub idempotency_ttl: Duration,
+    /// How many of its turns may run at once, and how many may start in a time. Default: no limit.
+    #[serde(default)]
+    pub limit: Limit,
+    /// If set, its jobs may have groups, which take turns. Default: they may not.
+    #[serde(default)]
+    pub groups: Option<Groups>,
     /// Its share under the `weighted` scheduler. Default: 1.
     pub weight: u32,
     /// The number of shards of a new queue. Default: 1. An existing queue keeps its number:
@@ -236,6 +244,8 @@ impl Queue {
             retain_dead: Duration::from_secs(180 * 86_400),
             retain_dead_max: 100_000,
             idempotency_ttl: Duration::from_secs(86_400),
+            limit: Limit::default(),
+            groups: None,
             weight: 1,
             shards: 1,
         }
@@ -372,6 +382,34 @@ impl Queue {
         self
     }
 
+    /// Sets how many of its turns run at once, on all nodes together.
+    #[must_use]
+    pub fn running(mut self, turns: u32) -> Self {
+        self.limit.running = Some(turns);
+        self
+    }
+
+    /// Sets how many of its turns start in a time, on all nodes together.
+    #[must_use]
+    pub fn rate(mut self, rate: Rate) -> Self {
+        self.limit.rate = Some(rate);
+        self
+    }
+
+    /// Sets how many of its turns start at once after a pause, if it has a rate.
+    #[must_use]
+    pub fn burst(mut self, turns: u32) -> Self {
+        self.limit.burst = Some(turns);
+        self
+    }
+
+    /// Lets its jobs have groups, which take turns.
+    #[must_use]
+    pub fn groups(mut self, groups: Groups) -> Self {
+        self.groups = Some(groups);
+        self
+    }
+
     /// Sets its share under the `weighted` scheduler.
     #[must_use]
     pub fn weight(mut self, weight: u32) -> Self {
@@ -425,6 +463,31 @@ impl Queue {
         Err(Error::invalid("key", format!("{message} (queue {:?} is {})", self.name, self.mode)))
     }
 
+    /// Refuses a group in a queue whose jobs have none.
+    pub(crate) fn check_group(&self, group: Option<&str>) -> Result<()> {
+        if group.is_none() || self.groups.is_some() {
+            return Ok(());
+        }
+        let message = format!("must be absent: queue {:?} has no `groups`", self.name);
+        Err(Error::invalid("group", message))
+    }
+
+    /// Whether its claims follow limits or groups.
+    pub(crate) fn is_shared_out(&self) -> bool {
+        self.limit.is_set() || self.groups.is_some()
+    }
+
+    /// Refuses limits and groups, for a store that has none.
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+    pub(crate) fn check_not_shared_out(&self) -> Result<()> {
+        let field = match (&self.groups, self.limit.is_set()) {
+            (Some(_), _) => "groups",
+            (None, true) => "limit",
+            (None, false) => return Ok(()),
+        };
+        Err(Error::invalid(field, "must be absent: this store has no limits and groups"))
+    }
+
     /// Refuses a claim's lease that is longer than this queue allows.
     pub fn check_lease(&self, length: Duration) -> Result<()> {
         self.check_length("lease", length)
@@ -470,6 +533,8 @@ impl Queue {
                 return Err(Error::invalid("due", message));
             }
         }
+        self.limit.validate().map_err(|e| e.in_field("limit"))?;
+        self.groups.as_ref().map_or(Ok(()), Groups::validate)?;
         let ranges = [
             ("take", u64::from(self.take), 1, TURN_JOBS_MAX as u64),
             ("batch_size", u64::from(self.batch_size), 1, u64::from(BATCH_SIZE_MAX)),

@@ -85,6 +85,7 @@ impl Store for Memory {
             goes_on: true,
             inbox: false,
             store_scope: true,
+            shares_out: true,
         }
     }
 
@@ -117,7 +118,11 @@ impl Store for Memory {
 #[async_trait]
 impl Queues for Memory {
     async fn declare(&self, request: Declare) -> Result<()> {
-        self.open()?.declare(self.at(request.now), request.queues)
+        let wake = Wake::of(request.queues.iter().map(|queue| &*queue.name));
+        self.open()?.declare(self.at(request.now), request.queues)?;
+        // Limits may have changed.
+        self.bell.ring(&wake);
+        Ok(())
     }
 
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
@@ -154,7 +159,7 @@ impl Consumer for Memory {
         let best = state.best_priorities(&request);
         let mut settled = state.settle(now, &request.turns);
         state.go_on(now, &request, &best, &mut settled);
-        let waiting = request.turns.iter().filter_map(|turn| state.waiting_in(turn.lane));
+        let waiting = request.turns.iter().filter_map(|turn| state.wakes(turn.lane));
         let wake = Wake::of(waiting);
         drop(state);
         self.bell.ring(&wake);

@@ -23,6 +23,8 @@ pub(crate) mod postgres;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod room;
+mod route;
+mod sharing;
 #[cfg(all(test, any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 mod sql_session;
 #[cfg(all(test, any(feature = "mysql", feature = "postgres", feature = "sqlite")))]

@@ -8,13 +8,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use seriatim::store::{LaneId, LaneStage, LaneView};
-use seriatim::{JobId, Timestamp, store::JobView};
+use seriatim::{JobId, Rate, Timestamp, store::JobView};
 
 use super::action::Action;
 use crate::app::causes::{UNKNOWN_CAUSE, masked};
 use crate::app::error::Error;
 use crate::base::time::absolute;
-use crate::protocol::rate::Rate;
 use crate::protocol::schema::{Foreign, queue_pattern};
 use crate::protocol::value::Time;
 
@@ -67,7 +66,7 @@ pub(crate) struct Wish {
     pub(crate) since: Option<Time>,
     /// At most so many jobs in a second, minute or hour: `500/s`. The others stay dead until then. Default: no limit
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Rate")]
+    #[schemars(with = "Foreign<Rate>")]
     pub(crate) rate: Option<Rate>,
     /// These jobs, instead of a filter
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -241,12 +241,12 @@ async fn reposition(work: &mut Work<'_>, ids: &[u64]) -> Try<()> {
 }
 
 /// The classes of which the request takes any lanes.
-fn takeable(state: &State, request: &Claim) -> Vec<u32> {
+fn takeable(state: &State, request: &Claim) -> Vec<u64> {
     mine(state, request).into_iter().filter(|class| most(*class, request) > 0).collect()
 }
 
 /// Most lanes of a class to take.
-fn most(class: u32, request: &Claim) -> usize {
+fn most(class: u64, request: &Claim) -> usize {
     let most = request.lanes_max.min(CLAIM_LANES_MAX);
     if class % 2 == 1 { most.min(request.crashed_max) } else { most }
 }
@@ -256,10 +256,10 @@ async fn candidates(
     work: &mut Work<'_>,
     queue: u32,
     request: &Claim,
-    classes: &[u32],
+    classes: &[u64],
 ) -> Try<Vec<u64>> {
-    let wanted = |class: &u32| most(*class, request) > 0;
-    let classes: Vec<u32> = classes.iter().copied().filter(wanted).collect();
+    let wanted = |class: &u64| most(*class, request) > 0;
+    let classes: Vec<u64> = classes.iter().copied().filter(wanted).collect();
     if classes.is_empty() {
         return Ok(Vec::new());
     }
@@ -269,7 +269,7 @@ async fn candidates(
 }
 
 /// The statement that locks the first lanes of a class.
-fn best(queue: u32, class: u32, request: &Claim) -> String {
+fn best(queue: u32, class: u64, request: &Claim) -> String {
     let (body, limit) = (Bodies::Lengths.of("payload"), most(class, request));
     format!(
         "SELECT {}, {body} FROM seriatim_lane FORCE INDEX (lane_ready) \
@@ -283,7 +283,7 @@ fn best(queue: u32, class: u32, request: &Claim) -> String {
 fn choose(
     work: &mut Work<'_>,
     request: &Claim,
-    classes: &[u32],
+    classes: &[u64],
     answers: impl Iterator<Item = Answer>,
 ) -> Try<Vec<u64>> {
     let mut found = Vec::new();

@@ -21,7 +21,7 @@ const QUEUES_IN_STATEMENT: usize = 100;
 /// The claimable lanes of a queue.
 pub(super) struct Ready {
     /// The classes of ready lanes that the caller may take.
-    pub classes: Vec<u32>,
+    pub classes: Vec<u64>,
     /// When a lane must next be positioned again.
     pub wake: Option<Timestamp>,
 }
@@ -33,7 +33,7 @@ pub(super) async fn look(work: &mut Work<'_>, queue: u32, request: &Claim) -> Tr
 
 /// Each query reads only the first entry of an index range, however long the range is.
 pub(super) fn looks(state: &State, queue: u32, request: &Claim) -> String {
-    let first = |class: u32| {
+    let first = |class: u64| {
         format!(
             "(SELECT class FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 0 \
              AND class = {class} LIMIT 1)"
@@ -47,7 +47,7 @@ pub(super) fn ready_of(answers: Vec<Answer>) -> Try<Ready> {
     let mut answers = answers.into_iter();
     let mut classes = Vec::new();
     for row in answers.next().map(|answer| answer.rows).unwrap_or_default() {
-        classes.push(Columns::of(row).int()? as u32);
+        classes.push(Columns::of(row).int()? as u64);
     }
     let wake = answers.next().map(wake_of).transpose()?.flatten();
     Ok(Ready { classes, wake })
@@ -60,8 +60,8 @@ pub(super) fn wake_of(answer: Answer) -> Try<Option<Timestamp>> {
 }
 
 /// The classes of lanes that the caller may take: without crashes, and with.
-pub(super) fn mine(state: &State, request: &Claim) -> Vec<u32> {
-    let routes = 0..=state.routes.len() as u32;
+pub(super) fn mine(state: &State, request: &Claim) -> Vec<u64> {
+    let routes = 0..=state.routes.len() as u64;
     let mine = routes.filter(|route| state.may_take(*route, request));
     mine.flat_map(|route| [route * 2, route * 2 + 1]).collect()
 }

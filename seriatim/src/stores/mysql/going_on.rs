@@ -144,7 +144,7 @@ fn looks(known: &Known, go_on: &GoOn) -> String {
     let Some(queue) = queue.map(|row| row.number) else {
         return format!("{ticket};{node};SELECT NULL");
     };
-    let first = |class: u32| {
+    let first = |class: u64| {
         format!(
             "(SELECT prio FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 0 AND class = {class} \
              ORDER BY prio LIMIT 1)"

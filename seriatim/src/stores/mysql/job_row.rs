@@ -85,7 +85,7 @@ struct Rest {
     #[serde(skip_serializing_if = "is_default")]
     crashes: u32,
     #[serde(skip_serializing_if = "is_default")]
-    route: u32,
+    route: u64,
     #[serde(skip_serializing_if = "is_default")]
     flagged: bool,
     #[serde(skip_serializing_if = "is_default")]

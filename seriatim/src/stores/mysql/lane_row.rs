@@ -129,7 +129,7 @@ impl LaneRow {
     pub(super) fn lane(&self, mode: Mode) -> Lane {
         let time = Timestamp::from_micros;
         let id = LaneId { queue: self.q, shard: 0, number: self.id };
-        let mut lane = Lane::new(id, mode, self.k.clone(), time(self.due), self.route as u32);
+        let mut lane = Lane::new(id, mode, self.k.clone(), time(self.due), self.route as u64);
         lane.token = Token(self.tok);
         lane.progress.clone_from(&self.progress);
         lane.next_due = self.next_due.map(time);
@@ -138,7 +138,7 @@ impl LaneRow {
             (lane.retry_count, lane.crashes) = (self.retry as i32, self.crashes as u32);
             lane.error.clone_from(&self.error);
         }
-        let ready = (self.class as u32, self.prio as u16, time(self.due));
+        let ready = (self.class as u64, self.prio as u16, time(self.due));
         lane.position = match self.st {
             st::READY => Position {
                 ready: Some(ready),
@@ -198,7 +198,7 @@ impl LaneRow {
             q: lane.id.queue,
             k: lane.key.clone(),
             st: state,
-            class: i64::from(class),
+            class: class as i64,
             prio: i64::from(prio),
             due,
             wake: position.wake.map(Timestamp::as_micros),
@@ -212,7 +212,7 @@ impl LaneRow {
             crashes,
             error,
             next_due: lane.next_due.filter(|_| own).map(Timestamp::as_micros),
-            route: i64::from(lane.route),
+            route: lane.route as i64,
             soonest,
             progress: lane.progress.clone(),
             claim: hold.map(ClaimRow::of),
@@ -346,6 +346,7 @@ impl ClaimRow {
     fn hold(&self) -> Hold {
         let ttl = Duration::from_micros(self.ttl.max(0) as u64);
         Hold {
+            group: 0,
             node: NodeId(self.node.clone()),
             lease: if self.own { Lease::Own { ttl } } else { Lease::Node { ttl } },
             until: Timestamp::from_micros(self.until),

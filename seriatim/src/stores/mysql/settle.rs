@@ -51,7 +51,7 @@ pub(super) async fn settle(
     let mut settled = work.state.settle(now, turns);
     mark_busy(work, turns, &mut settled).await?;
     going_on.claim(work, &mut settled).await?;
-    let wake = Wake::of(turns.iter().filter_map(|turn| work.state.waiting_in(turn.lane)));
+    let wake = Wake::of(turns.iter().filter_map(|turn| work.state.wakes(turn.lane)));
     work.save().await?;
     going_on.fill(work, &mut settled).await?;
     Ok((settled, wake))

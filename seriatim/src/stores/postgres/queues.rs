@@ -11,6 +11,7 @@ use super::push::MODES;
 use super::{Postgres, error};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_claimed, is_closing, no_queue};
+use crate::contract::producer::not_shared_out;
 use crate::contract::{Acted, Declare, DeleteQueue, Queues, Wake};
 use crate::model::error::{Error, Result};
 use crate::model::limits::{ACTION_ROWS_MAX, QUEUES_MAX};
@@ -30,6 +31,7 @@ impl Queues for Postgres {
         for (i, queue) in request.queues.iter().enumerate() {
             queue.validate().map_err(|e| e.in_field(format!("queues[{i}]")))?;
         }
+        not_shared_out(&request.queues)?;
         let policies: Result<Vec<Value>> = request.queues.iter().map(policy).collect();
         let policies = Value::Array(policies?).to_string();
         let conflict = |e| declare_error(e, &request.queues);

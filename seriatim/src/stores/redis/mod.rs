@@ -204,7 +204,16 @@ impl Store for Redis {
     fn capabilities(&self) -> Capabilities {
         let store_scope = !self.link.is_cluster();
         let (claim_split, goes_on, inbox) = (None, true, false);
-        Capabilities { name: "redis", shared: true, claim_split, goes_on, inbox, store_scope }
+        let shares_out = false;
+        Capabilities {
+            name: "redis",
+            shared: true,
+            claim_split,
+            goes_on,
+            inbox,
+            store_scope,
+            shares_out,
+        }
     }
 
     async fn now(&self) -> Result<Timestamp> {

@@ -17,6 +17,7 @@ use super::memo::Known;
 use super::reply::{Shard, corrupt, single};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_closing, no_queue, too_many_queues};
+use crate::contract::producer::not_shared_out;
 use crate::contract::{Acted, Declare, DeleteQueue, Queues, Resharded, Wake};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::limits::QUEUES_MAX;
@@ -42,6 +43,7 @@ enum Answer {
 #[async_trait]
 impl Queues for Redis {
     async fn declare(&self, request: Declare) -> Result<()> {
+        not_shared_out(&request.queues)?;
         let place = |i: usize| move |error: Error| error.in_field(format!("queues[{i}]"));
         for (i, queue) in request.queues.iter().enumerate() {
             queue.validate().map_err(place(i))?;

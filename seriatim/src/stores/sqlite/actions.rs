@@ -354,7 +354,7 @@ impl Tx<'_> {
             Change::Node(node) => {
                 let mut options = job.options().unwrap_or_default();
                 options.node.clone_from(node);
-                job.route = self.route(node.as_deref(), options.consumer_group.as_deref())?;
+                job.route = self.route(&options, node.as_deref())?;
                 work.row.head.route = job.route;
                 job.options = Some(json(&options)?);
             }

@@ -4,6 +4,7 @@
 //! whose row must say which jobs are taken, or that has a lease of its own, is written (`light.rs` has the others).
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -114,6 +115,9 @@ pub(super) struct Candidate {
     slot: Option<OpenJob>,
 }
 
+/// Before all places in a class.
+pub(super) const FIRST: (i64, i64, i64) = (-1, i64::MIN, 0);
+
 /// The columns of `sql/best_lanes.sql` before those of the slot.
 const CANDIDATE_COUNT: usize = 11;
 
@@ -134,6 +138,11 @@ impl Candidate {
             error: head.error.clone(),
             slot: work.row.slot.as_ref().map(OpenJob::of),
         }
+    }
+
+    /// Its place among the ready lanes of its class.
+    pub(super) fn place(&self) -> (i64, i64, i64) {
+        (self.prio, self.due, self.id)
     }
 
     fn read(row: &Row<'_>) -> Sql<Self> {
@@ -285,7 +294,10 @@ impl Tx<'_> {
             return Ok(Claimed::default());
         }
         self.promote(&queue)?;
-        let classes = self.classes(queue.number, request)?;
+        if self.is_shared_out(&queue)? {
+            return self.claim_in_rounds(&queue, request);
+        }
+        let classes = self.classes(queue.number, 0..=i64::MAX, request)?;
         let lanes = self.best_lanes(queue.number, request, &classes)?;
         let mut taken = Vec::with_capacity(lanes.len());
         let mut room = Room::of(request);
@@ -346,12 +358,17 @@ impl Tx<'_> {
         self.first(sql, [queue], |row| row.get(0))
     }
 
-    /// The classes of ready lanes that the caller may take.
-    pub(super) fn classes(&mut self, queue: u32, request: &Claim) -> Result<Vec<i64>> {
-        let sql = "SELECT class FROM ready WHERE q = ?1 AND class > ?2 ORDER BY class LIMIT 1";
+    /// The classes of ready lanes that the caller may take, among these.
+    pub(super) fn classes(
+        &mut self,
+        queue: u32,
+        among: RangeInclusive<i64>,
+        request: &Claim,
+    ) -> Result<Vec<i64>> {
+        let sql = "SELECT class FROM ready WHERE q = ?1 AND class > ?2 AND class <= ?3 ORDER BY class LIMIT 1";
         let mut classes = Vec::new();
-        let mut last = -1;
-        while let Some(class) = self.first(sql, params![queue, last], |row| row.get(0))? {
+        let (mut last, end) = (among.start() - 1, *among.end());
+        while let Some(class) = self.first(sql, params![queue, last, end], |row| row.get(0))? {
             if self.may_take(class / 2, request)? {
                 classes.push(class);
             }
@@ -374,14 +391,13 @@ impl Tx<'_> {
         classes: &[i64],
     ) -> Result<Vec<Candidate>> {
         let most = request.lanes_max.min(CLAIM_LANES_MAX);
-        let sql = include_str!("sql/best_lanes.sql");
         let mut lanes = Vec::new();
         for class in classes {
             let limit = if class % 2 == 1 { most.min(request.crashed_max) } else { most };
-            lanes.extend(self.rows(sql, params![queue, class, limit as i64], Candidate::read)?);
+            lanes.extend(self.ready_of(queue, *class, limit, FIRST)?);
         }
         if classes.len() > 1 {
-            lanes.sort_by_key(|lane| (lane.prio, lane.due, lane.id));
+            lanes.sort_by_key(Candidate::place);
             let mut crashed_left = request.crashed_max;
             lanes.retain(|lane| {
                 let crashed = usize::from(lane.class % 2 == 1);
@@ -394,7 +410,19 @@ impl Tx<'_> {
         Ok(lanes)
     }
 
-    fn any_ready(&self, queue: u32, classes: &[i64]) -> Result<bool> {
+    /// The first ready lanes of a class behind this place, a priority, due time and lane.
+    pub(super) fn ready_of(
+        &self,
+        queue: u32,
+        class: i64,
+        most: usize,
+        (prio, due, id): (i64, i64, i64),
+    ) -> Result<Vec<Candidate>> {
+        let sql = include_str!("sql/best_lanes.sql");
+        self.rows(sql, params![queue, class, most as i64, prio, due, id], Candidate::read)
+    }
+
+    pub(super) fn any_ready(&self, queue: u32, classes: &[i64]) -> Result<bool> {
         let sql = "SELECT 1 FROM ready WHERE q = ?1 AND class = ?2 LIMIT 1";
         for class in classes {
             if self.first(sql, params![queue, class], |_| Ok(()))?.is_some() {
@@ -544,7 +572,7 @@ impl Tx<'_> {
     }
 
     /// Claims the lanes and stores the claim.
-    fn close_lanes(
+    pub(super) fn close_lanes(
         &mut self,
         queue: &QueueRow,
         request: &Claim,
@@ -572,7 +600,7 @@ impl Tx<'_> {
     }
 
     /// Takes the first lanes of their classes out of `ready`.
-    fn take_out(&self, queue: u32, taken: &[Taken]) -> Result<()> {
+    pub(super) fn take_out(&self, queue: u32, taken: &[Taken]) -> Result<()> {
         let mut last_of = BTreeMap::new();
         for Taken { lane, .. } in taken {
             last_of.insert(lane.class, (lane.prio, lane.due, lane.id));

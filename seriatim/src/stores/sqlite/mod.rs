@@ -27,6 +27,7 @@ mod queues;
 mod rescue;
 mod row;
 mod settle;
+mod sharing;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -257,6 +258,7 @@ impl Store for Sqlite {
             goes_on: true,
             inbox: true,
             store_scope: true,
+            shares_out: true,
         }
     }
 

@@ -112,7 +112,7 @@ impl Tx<'_> {
             started: None,
             flagged: false,
             expires: options.expires_at.map(Timestamp::as_micros),
-            route: self.route(options.node.as_deref(), options.consumer_group.as_deref())?,
+            route: self.route(options, options.node.as_deref())?,
             retry: -1,
             crashes: 0,
             error: None,

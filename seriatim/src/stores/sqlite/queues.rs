@@ -63,7 +63,13 @@ impl Tx<'_> {
         if !changes && row.declared && *old == *queue {
             return Ok(());
         }
-        self.store_queue(QueueRow { queue: Arc::new(queue.clone()), declared: true, ..row })?;
+        let limits_change = (&old.groups, old.limit) != (&queue.groups, queue.limit);
+        let row = QueueRow { queue: Arc::new(queue.clone()), declared: true, ..row };
+        self.store_queue(row.clone())?;
+        if limits_change {
+            self.count_groups(&row)?;
+            self.ring(&row.name);
+        }
         for (key, job) in moved {
             self.put_back(number, key.as_deref(), job)?;
         }
@@ -139,6 +145,7 @@ impl Tx<'_> {
         let more = lanes_left || ended_left || names_left;
         if !more {
             self.execute("DELETE FROM claim WHERE q = ?1", [number])?;
+            self.execute("DELETE FROM share WHERE q = ?1", [number])?;
             self.remove_queue(number)?;
         }
         Ok(Acted { count: lanes + ended, more })

@@ -10,6 +10,7 @@ use super::going_on::GoingOn;
 use super::lane::Work;
 use super::push::micros;
 use super::row::{Job, flag, state};
+use super::sharing::Groups;
 use super::tx::{QueueRow, Tx};
 use crate::contract::{JobState, Settle, Settled};
 use crate::model::clock::Timestamp;
@@ -26,6 +27,7 @@ impl Tx<'_> {
         let mut settled = Vec::with_capacity(turns.len());
         // Number of settled lanes per claim row.
         let mut claims: BTreeMap<i64, i64> = BTreeMap::new();
+        let groups = Groups::of(self, turns)?;
         let mut done = Done::of(self, turns)?;
         let mut last: Option<QueueRow> = None;
         for (place, settlement) in turns.iter().enumerate() {
@@ -50,10 +52,15 @@ impl Tx<'_> {
             if answer.is_ok() {
                 *claims.entry(settlement.token.0).or_default() += 1;
             }
+            if queue.queue.is_shared_out() && answer.is_ok() {
+                // A limit may have held back others.
+                self.ring(&queue.name);
+            }
             settled.push(answer);
             last = Some(queue);
         }
         self.release_claims(&claims)?;
+        groups.end(self, &settled)?;
         going_on.store(self)?;
         Ok(settled)
     }

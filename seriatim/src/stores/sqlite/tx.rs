@@ -12,8 +12,10 @@ use crate::contract::Wake;
 use crate::contract::errors::no_queue;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::job::JobOptions;
 use crate::model::limits::QUEUES_MAX;
 use crate::model::queue::Queue;
+use crate::stores::route::{bound_of, route_in};
 
 /// Changes to a queue's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -248,6 +250,11 @@ impl<'c> Tx<'c> {
         self.deltas.entry(queue).or_default()
     }
 
+    /// What has changed of a queue's counters and is not stored yet.
+    pub(super) fn change_of(&self, queue: u32) -> Delta {
+        self.deltas.get(&queue).copied().unwrap_or_default()
+    }
+
     /// How many lanes a queue has.
     pub(super) fn lane_count(&self, queue: u32) -> Result<i64> {
         let sql = "SELECT lanes FROM queue WHERE number = ?1";
@@ -385,16 +392,23 @@ impl<'c> Tx<'c> {
         Ok(())
     }
 
-    /// The node and group of a route. 0: unbound.
-    pub(super) fn route_of(&mut self, number: i64) -> Result<Option<Route>> {
+    /// The node and consumer group of a route.
+    pub(super) fn route_of(&mut self, route: i64) -> Result<Option<Route>> {
+        let number = bound_of(route as u64) as i64;
         if number == 0 {
             return Ok(Some((None, None)));
         }
         Ok(self.definitions()?.routes.get(&number).cloned())
     }
 
-    /// The number of a route. 0: not bound to a node or group.
-    pub(super) fn route(&mut self, node: Option<&str>, group: Option<&str>) -> Result<i64> {
+    /// The number of a job's route, bound to this node.
+    pub(super) fn route(&mut self, options: &JobOptions, node: Option<&str>) -> Result<i64> {
+        let bound = self.bound(node, options.consumer_group.as_deref())?;
+        Ok(route_in(options.group.as_deref(), bound as u64) as i64)
+    }
+
+    /// The number of a node and a consumer group. 0: none.
+    fn bound(&mut self, node: Option<&str>, group: Option<&str>) -> Result<i64> {
         if node.is_none() && group.is_none() {
             return Ok(0);
         }

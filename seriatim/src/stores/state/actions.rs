@@ -179,10 +179,9 @@ impl State {
         let route = match &request.change {
             Change::Node(node) => {
                 let lane = self.lanes.get(&number).ok_or_else(no_waiting_job)?;
-                let old =
-                    lane.open_jobs().find(|job| job.id == id).ok_or_else(no_waiting_job)?.route;
-                let group = self.route_text(old).1.map(str::to_owned);
-                Some(self.route(node.as_deref(), group.as_deref()))
+                let job = lane.open_jobs().find(|job| job.id == id).ok_or_else(no_waiting_job)?;
+                let options = job.options.as_deref().cloned().unwrap_or_default();
+                Some(self.route(&options, node.as_deref()))
             }
             _ => None,
         };

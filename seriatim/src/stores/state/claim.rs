@@ -1,5 +1,6 @@
 //! Claiming lanes, and rescuing expired claims.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::model::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
 use crate::model::turn::Turn;
 use crate::stores::asked::is_asked;
 use crate::stores::room::Room;
+use crate::stores::route::group_of_class;
 
 impl State {
     pub(in crate::stores) fn claim(&mut self, now: Timestamp, request: &Claim) -> Result<Claimed> {
@@ -27,6 +29,9 @@ impl State {
             return Ok(Claimed::default());
         }
         self.promote(queue, now);
+        if self.is_shared_out(queue) {
+            return self.claim_in_rounds(now, queue, request);
+        }
         let mut turns = Vec::new();
         let mut crashed_left = request.crashed_max;
         let mut room = Room::of(request);
@@ -68,7 +73,7 @@ impl State {
         }
     }
 
-    fn first_wake(&self, queue: u32) -> Option<Timestamp> {
+    pub(super) fn first_wake(&self, queue: u32) -> Option<Timestamp> {
         let from = (queue, Timestamp::from_micros(i64::MIN), 0);
         let to = (queue, Timestamp::from_micros(i64::MAX), u64::MAX);
         self.wake.range(from..=to).next().map(|(_, wake, _)| *wake)
@@ -80,19 +85,20 @@ impl State {
         queue: u32,
         request: &Claim,
         crashed: bool,
-    ) -> Option<(u32, u64)> {
-        let ((_, _, number), class) = self.best_place(queue, request, crashed)?;
+    ) -> Option<(u64, u64)> {
+        let ((_, _, number), class) = self.best_place(queue, &(0..=u64::MAX), request, crashed)?;
         Some((class, number))
     }
 
-    /// The place of that lane, and its class.
-    fn best_place(
+    /// The place of that lane among these classes, and its class.
+    pub(super) fn best_place(
         &self,
         queue: u32,
+        classes: &RangeInclusive<u64>,
         request: &Claim,
         crashed: bool,
-    ) -> Option<((u16, Timestamp, u64), u32)> {
-        let classes = self.ready.range((queue, 0)..=(queue, u32::MAX));
+    ) -> Option<((u16, Timestamp, u64), u64)> {
+        let classes = self.ready.range((queue, *classes.start())..=(queue, *classes.end()));
         classes
             .filter(|((_, class), _)| {
                 (crashed || class % 2 == 0) && self.may_take(class / 2, request)
@@ -105,7 +111,8 @@ impl State {
     pub(in crate::stores) fn best_priorities(&self, request: &Settle) -> Vec<Option<u16>> {
         let best = |go_on: &GoOn| {
             let queue = self.queue(&go_on.claim.queue).ok()?.number;
-            self.best_place(queue, &go_on.claim, false).map(|((priority, ..), _)| priority)
+            self.best_place(queue, &(0..=u64::MAX), &go_on.claim, false)
+                .map(|((priority, ..), _)| priority)
         };
         request.go_on.iter().map(best).collect()
     }
@@ -139,26 +146,31 @@ impl State {
         }
     }
 
-    /// Whether a claim can take this lane, now or later.
-    pub(in crate::stores) fn waiting_in(&self, lane: LaneId) -> Option<&str> {
+    /// The queue of which a claim may take more, now or later, because a turn of this lane has ended: the lane itself,
+    /// or another one that a limit held back.
+    pub(in crate::stores) fn wakes(&self, lane: LaneId) -> Option<&str> {
+        let row = self.queues.get(&lane.queue)?;
+        if row.queue.is_shared_out() {
+            return Some(&row.name);
+        }
         let known = self.lanes.get(&lane.number).filter(|known| known.id == lane)?;
         let waits = known.position.ready.is_some() || known.position.wake.is_some();
-        let queue = waits.then(|| self.queues.get(&lane.queue))??;
-        Some(&queue.name)
+        waits.then_some(&*row.name)
     }
 
     fn may_go_on(&self, lane: LaneId, queue: u32, claim: &Claim, best: Option<u16>) -> bool {
         let known = self.lanes.get(&lane.number).filter(|known| known.id == lane);
         let ready = known.and_then(|lane| lane.position.ready);
-        let is_free = |(class, priority, _): (u32, u16, Timestamp)| {
+        let is_free = |(class, priority, _): (u64, u16, Timestamp)| {
             class % 2 == 0
                 && self.may_take(class / 2, claim)
                 && best.is_none_or(|best| priority <= best)
         };
-        lane.queue == queue && ready.is_some_and(is_free)
+        // Where groups take turns, each lane waits for the turn of its group.
+        lane.queue == queue && ready.is_some_and(is_free) && !self.is_shared_out(queue)
     }
 
-    pub(in crate::stores) fn may_take(&self, route: u32, request: &Claim) -> bool {
+    pub(in crate::stores) fn may_take(&self, route: u64, request: &Claim) -> bool {
         let (node, group) = self.route_text(route);
         node.is_none_or(|node| request.node_name.as_deref() == Some(node))
             && group.is_none_or(|group| request.groups.iter().any(|mine| &**mine == group))
@@ -174,6 +186,7 @@ impl State {
     ) -> Option<Turn> {
         let definition = self.queue(&request.queue).ok()?.queue.clone();
         let lane = self.lanes.get_mut(&number)?;
+        let group = lane.position.ready.map_or(0, |(class, ..)| group_of_class(class));
         let closed = lane.close(&definition, now, room)?;
         let token = self.next_token(now);
         let lane = self.lanes.get_mut(&number)?;
@@ -184,6 +197,7 @@ impl State {
         lane.token = token;
         lane.hold = Some(Hold {
             node: request.node.clone(),
+            group,
             lease: with_ttl(request.lease, ttl),
             until: now + ttl,
             claimed_at: now,

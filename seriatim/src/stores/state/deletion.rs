@@ -25,6 +25,7 @@ impl State {
         let acted = self.empty_queue(number, rows_max);
         if !acted.more {
             self.queues.remove(&number);
+            self.sharing.forget(number);
         }
         Ok(acted)
     }

@@ -32,7 +32,7 @@ pub(in crate::stores) struct Entry {
     pub crashes: u32,
     pub error: Option<Arc<str>>,
     pub options: Option<Box<JobOptions>>,
-    pub route: u32,
+    pub route: u64,
     pub flagged: bool,
     /// The ids of equal jobs that were merged into this one.
     pub aliases: Vec<JobId>,
@@ -66,14 +66,16 @@ pub(in crate::stores) fn score_rank(score: f64) -> i64 {
 }
 
 /// The class of a lane with this route, whose head has this number of crashes.
-fn class_of(route: u32, crashes: u32) -> u32 {
-    route * 2 + u32::from(crashes > 0)
+fn class_of(route: u64, crashes: u32) -> u64 {
+    route * 2 + u64::from(crashes > 0)
 }
 
 /// The claim of a lane.
 #[derive(Clone, Debug)]
 pub(in crate::stores) struct Hold {
     pub node: NodeId,
+    /// The lane's group when it was claimed.
+    pub group: u64,
     pub lease: Lease,
     /// When an own lease expires.
     pub until: Timestamp,
@@ -87,7 +89,7 @@ pub(in crate::stores) struct Hold {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::stores) struct Position {
     /// (class, priority, due) of a ready lane.
-    pub ready: Option<(u32, u16, Timestamp)>,
+    pub ready: Option<(u64, u16, Timestamp)>,
     /// When the position must be computed again.
     pub wake: Option<Timestamp>,
     /// When the lane is due, for listings and lag.
@@ -119,7 +121,7 @@ pub(in crate::stores) struct Lane {
     pub next_due: Option<Timestamp>,
     pub held: bool,
     pub paused: bool,
-    pub route: u32,
+    pub route: u64,
     pub position: Position,
     /// What is not here.
     pub unread: Unread,
@@ -131,7 +133,7 @@ impl Lane {
         mode: Mode,
         key: Option<Arc<str>>,
         due: Timestamp,
-        route: u32,
+        route: u64,
     ) -> Self {
         Self {
             id,

@@ -7,6 +7,7 @@ pub(super) mod lane;
 mod nodes;
 pub(super) mod push;
 mod settle;
+mod sharing;
 pub(super) mod unread;
 pub(super) mod views;
 
@@ -18,7 +19,9 @@ use crate::contract::{Claim, Command, JobState, NodeInfo, Secret};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, NodeId, Token};
+use crate::model::job::JobOptions;
 use crate::model::queue::Queue;
+use crate::stores::route::{bound_of, route_in};
 use lane::{Entry, Lane, Position};
 
 /// A queue of the model.
@@ -86,7 +89,7 @@ pub(in crate::stores) struct State {
     pub lanes: BTreeMap<u64, Lane>,
     pub keys: HashMap<(u32, Arc<str>), u64>,
     /// By (queue, class).
-    pub ready: BTreeMap<(u32, u32), ReadyLanes>,
+    pub ready: BTreeMap<(u32, u64), ReadyLanes>,
     pub wake: BTreeSet<(u32, Timestamp, u64)>,
     pub due: BTreeSet<(u32, Timestamp, u64)>,
     /// Claimed lanes.
@@ -97,6 +100,7 @@ pub(in crate::stores) struct State {
     pub idempotency: BTreeMap<IdempotencyKey, (JobId, Timestamp)>,
     /// Routes other than the unbound one (0): (node, group).
     pub routes: Vec<(Option<String>, Option<String>)>,
+    pub sharing: sharing::Sharing,
     pub nodes: BTreeMap<NodeId, NodeRow>,
     pub leaders: HashMap<Arc<str>, (NodeId, Timestamp)>,
     pub secret: Option<Secret>,
@@ -135,8 +139,13 @@ impl State {
         Token(self.token)
     }
 
-    /// The number of a route. 0: not bound to a node or group.
-    pub(in crate::stores) fn route(&mut self, node: Option<&str>, group: Option<&str>) -> u32 {
+    /// The number of a job's route, bound to this node.
+    pub(in crate::stores) fn route(&mut self, options: &JobOptions, node: Option<&str>) -> u64 {
+        route_in(options.group.as_deref(), self.bound(node, options.consumer_group.as_deref()))
+    }
+
+    /// The number of a node and a consumer group. 0: none.
+    fn bound(&mut self, node: Option<&str>, group: Option<&str>) -> u64 {
         if node.is_none() && group.is_none() {
             return 0;
         }
@@ -146,11 +155,11 @@ impl State {
             self.routes.push(wanted);
             self.routes.len() - 1
         });
-        place as u32 + 1
+        place as u64 + 1
     }
 
-    pub(in crate::stores) fn route_text(&self, route: u32) -> (Option<&str>, Option<&str>) {
-        match (route as usize).checked_sub(1).and_then(|i| self.routes.get(i)) {
+    pub(in crate::stores) fn route_text(&self, route: u64) -> (Option<&str>, Option<&str>) {
+        match (bound_of(route) as usize).checked_sub(1).and_then(|i| self.routes.get(i)) {
             Some((node, group)) => (node.as_deref(), group.as_deref()),
             None => (None, None),
         }

@@ -10,14 +10,16 @@ use crate::contract::errors::{is_closing, other_route, too_many_queues};
 use crate::contract::{PushStatus, Pushed, validate_job};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
+use crate::model::flow::group_number;
 use crate::model::id::{JobId, LaneId};
 use crate::model::job::Job;
 use crate::model::limits::QUEUES_MAX;
 use crate::model::queue::{DueRule, Mode, Queue};
 use crate::model::window::Window;
+use crate::stores::route::group_of;
 
-/// The node and the group that a job is bound to.
-type Route<'a> = (Option<&'a str>, Option<&'a str>);
+/// The node and the consumer group that a job is bound to, and the number of its group.
+type Route<'a> = (Option<&'a str>, Option<&'a str>, u64);
 
 /// The result of putting a job into its lane.
 enum Put {
@@ -125,7 +127,7 @@ impl State {
             if self.queue(&job.queue).is_err() {
                 self.create_queue(Queue::implied(&job.queue, job.key.is_some()), false)?;
             }
-            self.route(job.options.node.as_deref(), job.options.consumer_group.as_deref());
+            self.route(&job.options, job.options.node.as_deref());
         }
         Ok(())
     }
@@ -149,7 +151,9 @@ impl State {
             else {
                 continue;
             };
-            let wanted = (job.options.node.as_deref(), job.options.consumer_group.as_deref());
+            let options = &job.options;
+            let group = group_number(options.group.as_deref());
+            let wanted = (options.node.as_deref(), options.consumer_group.as_deref(), group);
             let known = self.lane_route(&job.queue, key);
             let route = *routes.entry((&job.queue, key)).or_insert(known.unwrap_or(wanted));
             if route != wanted && !self.is_repeat(job) {
@@ -165,7 +169,9 @@ impl State {
 
     fn lane_route(&self, queue: &str, key: &str) -> Option<Route<'_>> {
         let number = self.keys.get(&(self.queue(queue).ok()?.number, Arc::from(key)))?;
-        Some(self.route_text(self.lanes.get(number)?.route))
+        let route = self.lanes.get(number)?.route;
+        let (node, consumers) = self.route_text(route);
+        Some((node, consumers, group_of(route)))
     }
 
     fn is_repeat(&self, job: &Job) -> bool {
@@ -186,7 +192,7 @@ impl State {
             return Ok(Pushed { job_id: first, status: PushStatus::Duplicate });
         }
         let id = JobId::new(now, number, 0, self.next_seq());
-        let route = self.route(job.options.node.as_deref(), job.options.consumer_group.as_deref());
+        let route = self.route(&job.options, job.options.node.as_deref());
         let key: Option<Arc<str>> = job.key.as_deref().map(Arc::from);
         let entry = entry_of(id, now, &queue, route, job);
         let (job_id, status) = match self.put(now, number, key, entry) {
@@ -238,7 +244,7 @@ impl State {
     }
 
     /// The lane of a key, created if there is none. Without a key: a new lane with the job's number.
-    fn lane_for(&mut self, queue: u32, key: Option<Arc<str>>, entry: &Entry, route: u32) -> u64 {
+    fn lane_for(&mut self, queue: u32, key: Option<Arc<str>>, entry: &Entry, route: u64) -> u64 {
         if let Some(key) = &key
             && let Some(number) = self.keys.get(&(queue, key.clone()))
         {
@@ -263,7 +269,7 @@ impl State {
         now: Timestamp,
         queue: u32,
         key: Option<Arc<str>>,
-        route: u32,
+        route: u64,
         mut entry: Entry,
     ) -> u64 {
         let definition = self.queues[&queue].queue.clone();
@@ -342,7 +348,7 @@ fn collect(lane: &mut Lane, window: &Window, (run_at, now): (Timestamp, Timestam
     lane.set_dues(dues);
 }
 
-fn entry_of(id: JobId, now: Timestamp, queue: &Queue, route: u32, job: Job) -> Entry {
+fn entry_of(id: JobId, now: Timestamp, queue: &Queue, route: u64, job: Job) -> Entry {
     let default_score = if queue.mode == Mode::Fifo { 0.0 } else { now.as_secs_f64() };
     let has_options = job.options != crate::model::job::JobOptions::default();
     Entry {

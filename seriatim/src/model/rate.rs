@@ -4,16 +4,17 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
+
+use crate::model::error::{Error, Result};
 
 /// Most in a period.
 const COUNT_MAX: u32 = 1_000_000;
 
-/// So many in a second, minute or hour.
+/// So many in a second, minute or hour, in texts as `500/s`, `30/m` and `1000/h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rate {
+pub struct Rate {
     count: u32,
     per: Per,
 }
@@ -46,14 +47,44 @@ impl Per {
 }
 
 impl Rate {
+    /// So many in a second.
+    pub fn per_second(count: u32) -> Self {
+        Self { count, per: Per::Second }
+    }
+
+    /// So many in a minute.
+    pub fn per_minute(count: u32) -> Self {
+        Self { count, per: Per::Minute }
+    }
+
+    /// So many in an hour.
+    pub fn per_hour(count: u32) -> Self {
+        Self { count, per: Per::Hour }
+    }
+
+    /// Refuses none at all, and too many.
+    pub(crate) fn validate(self) -> Result<()> {
+        match (1..=COUNT_MAX).contains(&self.count) {
+            true => Ok(()),
+            false => Err(Error::invalid("rate", wanted(&self.to_string()))),
+        }
+    }
+
+    /// The time between two, in nanoseconds.
+    pub(crate) fn interval(self) -> i64 {
+        let period = i64::from(self.per.seconds()) * 1_000_000_000;
+        let count = i64::from(self.count.max(1));
+        (period + count - 1) / count
+    }
+
     /// How long so many take.
-    pub(crate) fn time_of(self, count: u64) -> Duration {
+    pub fn time_of(self, count: u64) -> Duration {
         let seconds = count as f64 * f64::from(self.per.seconds()) / f64::from(self.count);
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
     /// How many in this time, at least one.
-    pub(crate) fn count_in(self, time: Duration) -> u64 {
+    pub fn count_in(self, time: Duration) -> u64 {
         let count = time.as_secs_f64() * f64::from(self.count) / f64::from(self.per.seconds());
         (count as u64).max(1)
     }
@@ -68,12 +99,8 @@ impl fmt::Display for Rate {
 impl FromStr for Rate {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wanted = || {
-            format!(
-                "write 1 to {COUNT_MAX} in a second, minute or hour: `500/s`, `30/m`, `1000/h`, not {text:?}"
-            )
-        };
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let wanted = || wanted(text);
         let (count, per) = text.split_once('/').ok_or_else(wanted)?;
         let count = count.parse().ok().filter(|count| (1..=COUNT_MAX).contains(count));
         let per = Per::ALL.into_iter().find(|known| known.name() == per);
@@ -81,32 +108,27 @@ impl FromStr for Rate {
     }
 }
 
+fn wanted(text: &str) -> String {
+    format!(
+        "write 1 to {COUNT_MAX} in a second, minute or hour: `500/s`, `30/m`, `1000/h`, not {text:?}"
+    )
+}
+
 impl Serialize for Rate {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         to.collect_str(self)
     }
 }
 
 impl<'de> Deserialize<'de> for Rate {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
         String::deserialize(from)?.parse().map_err(de::Error::custom)
-    }
-}
-
-impl JsonSchema for Rate {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Rate".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^[1-9][0-9]{0,6}/[smh]$" })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

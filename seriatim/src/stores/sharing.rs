@@ -1,0 +1,165 @@
+//! How a claim shares its places out among the groups of a queue: each gives as many lanes as its weight, then the next
+//! one. The round goes on where the last claim ended, so a group waits for one turn of each other group at most.
+
+use std::collections::HashMap;
+
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::flow::{Limit, Share, Spent, Usage, group_number};
+use crate::model::queue::Queue;
+
+/// Most groups that one claim visits; the next claim goes on behind them.
+pub(in crate::stores) const VISITS_MAX: usize = 10_000;
+
+/// Where the round of a queue's groups is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::stores) struct Round {
+    /// The first group to look for.
+    pub from: u64,
+    /// How many lanes this one has given in its turn.
+    pub given: u32,
+}
+
+/// What the groups of a queue get, by number.
+pub(in crate::stores) struct Shares {
+    each: Share,
+    named: HashMap<u64, Share>,
+}
+
+impl Shares {
+    pub(in crate::stores) fn of_queue(queue: &Queue) -> Self {
+        let Some(groups) = &queue.groups else {
+            // All its lanes are one group.
+            let each = Share { weight: Some(u32::MAX), ..Share::default() };
+            return Self { each, named: HashMap::new() };
+        };
+        let named = groups.named.keys();
+        let named = named.map(|name| (group_number(Some(name)), groups.share(Some(name))));
+        Self { each: groups.each, named: named.collect() }
+    }
+
+    /// Whether any group has a limit.
+    #[cfg(feature = "sqlite")]
+    pub(in crate::stores) fn any_limit(&self) -> bool {
+        self.each.limit.is_set() || self.named.values().any(|share| share.limit.is_set())
+    }
+
+    pub(in crate::stores) fn of(&self, group: u64) -> Share {
+        self.named.get(&group).copied().unwrap_or(self.each)
+    }
+}
+
+/// The ready lanes of a queue, by group, as a claim sees them.
+pub(in crate::stores) trait Ready {
+    /// The first group from this number on that has ready lanes, and its settings.
+    fn group_from(&mut self, from: u64) -> Result<Option<u64>>;
+    /// What a group gets.
+    fn share(&self, group: u64) -> Share;
+    /// What a group uses of its limit. Asked only for groups with a limit.
+    fn usage(&mut self, group: u64) -> Result<Usage>;
+    /// Notes what a group uses now.
+    fn used(&mut self, group: u64, usage: Usage) -> Result<()>;
+    /// Whether the group has a ready lane that the caller may take. Asked only for groups whose rate is spent.
+    fn is_ready(&mut self, group: u64) -> Result<bool>;
+    /// Claims the first lanes of a group, at most so many. Returns how many.
+    fn take(&mut self, group: u64, most: usize) -> Result<usize>;
+    /// Whether nothing else may be claimed, whatever is ready.
+    fn is_full(&self) -> bool;
+}
+
+/// How a claim ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::stores) enum Shared {
+    /// It has as many lanes as it may take, or has looked at enough groups: more may be ready.
+    Full,
+    /// Nothing more can be claimed now. What a rate holds back may start then.
+    Empty(Option<Timestamp>),
+}
+
+/// Claims at most `most` lanes of a queue with groups or a limit.
+pub(in crate::stores) fn share_out(
+    ready: &mut impl Ready,
+    (queue, whole): (&Queue, &mut Usage),
+    round: &mut Round,
+    most: usize,
+    now: Timestamp,
+) -> Result<Shared> {
+    let (mut left, mut soonest, mut nothing_since) = (most, None, None);
+    for _ in 0..VISITS_MAX {
+        if left == 0 || ready.is_full() {
+            return Ok(Shared::Full);
+        }
+        let free = match whole.free(&queue.limit, now) {
+            Ok(free) => free,
+            Err(spent) => return Ok(Shared::Empty(earlier(soonest, spent))),
+        };
+        let next = match ready.group_from(round.from)? {
+            None if round.from > 0 => ready.group_from(0)?,
+            next => next,
+        };
+        let Some(group) = next.filter(|group| nothing_since != Some(*group)) else {
+            return Ok(Shared::Empty(soonest));
+        };
+        if group != round.from {
+            *round = Round { from: group, given: 0 };
+        }
+        let share = ready.share(group);
+        let weight = share.weight.unwrap_or(1);
+        if round.given >= weight {
+            // It was reduced.
+            *round = Round { from: group + 1, given: 0 };
+            continue;
+        }
+        let most = left.min(free).min((weight - round.given) as usize);
+        let given = match give(ready, (group, &share.limit), most, now)? {
+            Ok(given) => given,
+            Err(spent) => {
+                soonest = earlier(soonest, spent);
+                0
+            }
+        };
+        if given > 0 {
+            whole.start(&queue.limit, now, given);
+            (left, nothing_since) = (left - given, None);
+            round.given += given as u32;
+        } else {
+            nothing_since = nothing_since.or(Some(group));
+        }
+        if given < most || round.given >= weight || given == 0 {
+            *round = Round { from: group + 1, given: 0 };
+        }
+    }
+    Ok(Shared::Full)
+}
+
+/// Claims lanes of one group within its limit.
+fn give(
+    ready: &mut impl Ready,
+    (group, limit): (u64, &Limit),
+    most: usize,
+    now: Timestamp,
+) -> Result<std::result::Result<usize, Spent>> {
+    if !limit.is_set() {
+        return ready.take(group, most).map(Ok);
+    }
+    let mut usage = ready.usage(group)?;
+    let free = match usage.free(limit, now) {
+        Ok(free) => free,
+        Err(Spent::Until(_)) if !ready.is_ready(group)? => return Ok(Ok(0)),
+        Err(spent) => return Ok(Err(spent)),
+    };
+    let given = ready.take(group, most.min(free))?;
+    usage.start(limit, now, given);
+    ready.used(group, usage)?;
+    Ok(Ok(given))
+}
+
+fn earlier(soonest: Option<Timestamp>, spent: Spent) -> Option<Timestamp> {
+    match spent {
+        Spent::Running => soonest,
+        Spent::Until(time) => Some(soonest.map_or(time, |soonest| soonest.min(time))),
+    }
+}
+
+#[cfg(test)]
+mod tests;
