@@ -1,5 +1,6 @@
 //! Claims of queues with groups or limits, and what groups use of their limits.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use rusqlite::params;
@@ -271,13 +272,15 @@ impl Groups {
         let mut limited: BTreeMap<u32, Option<Shares>> = BTreeMap::new();
         let mut groups = Vec::new();
         for (place, turn) in turns.iter().enumerate() {
-            let number = turn.lane.queue;
-            if !limited.contains_key(&number) {
-                let queue = tx.queue_number(number)?;
-                let shares = queue.map(|queue| Shares::of_queue(&queue.queue));
-                limited.insert(number, shares.filter(Shares::any_limit));
-            }
-            let Some(Some(shares)) = limited.get(&number) else { continue };
+            let shares = match limited.entry(turn.lane.queue) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => {
+                    let queue = tx.queue_number(*unknown.key())?;
+                    let shares = queue.map(|queue| Shares::of_queue(&queue.queue));
+                    unknown.insert(shares.filter(Shares::any_limit))
+                }
+            };
+            let Some(shares) = shares else { continue };
             let sql = "SELECT class FROM lane WHERE id = ?1";
             let class = tx.first(sql, [turn.lane.number as i64], |row| row.get::<_, i64>(0))?;
             let group = class.map(|class| group_of_class(class as u64));

@@ -10,7 +10,8 @@ use crate::model::turn::Turn;
 fn downgrade(file: &rusqlite::Connection, claimed: &Turn) {
     let sql = "DROP TABLE seriatim_inbox; DROP VIEW seriatim_nodes; DROP VIEW seriatim_morgue; DROP VIEW seriatim_lanes;
         DROP VIEW seriatim_jobs; DROP VIEW seriatim_claims;
-        ALTER TABLE meta RENAME COLUMN definitions TO version; DROP VIEW held; DROP TABLE ready; ALTER TABLE claim DROP COLUMN at;
+        ALTER TABLE meta RENAME COLUMN definitions TO version; DROP VIEW held; DROP TABLE ready; DROP TABLE share;
+        ALTER TABLE claim DROP COLUMN at;
         CREATE INDEX lane_ready ON lane (q, class, prio, due) WHERE st = 0;
         DROP INDEX idempotency_look_at; ALTER TABLE idempotency DROP COLUMN look_at;
         CREATE INDEX idempotency_until ON idempotency (until);
