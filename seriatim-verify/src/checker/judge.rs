@@ -39,7 +39,7 @@ pub(super) struct Turn<'h> {
     pub lane: LaneId,
     pub token: Token,
     pub claimed_at: i64,
-    pub jobs: &'h [Handed],
+    pub jobs: Vec<&'h Handed>,
 }
 
 /// A settle that the store answered.
@@ -95,6 +95,13 @@ pub(super) fn judge(history: &History) -> Report {
     report
 }
 
+impl Turn<'_> {
+    /// Whether these can be its next jobs: a turn may be handed over in parts, each after the end of the last one.
+    fn goes_on_with(&self, jobs: &[Handed]) -> bool {
+        !self.jobs.iter().any(|had| jobs.iter().any(|job| job.job_id == had.job_id))
+    }
+}
+
 impl Facts<'_> {
     /// Whether jobs were delivered but no push is recorded: the producers keep no history, like the command line.
     fn lacks_pushes(&self) -> bool {
@@ -121,7 +128,8 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
     let mut facts = Facts::default();
     let mut ends: HashMap<(LaneId, Token), i64> = HashMap::new();
     let mut deaths: HashMap<&str, Vec<i64>> = HashMap::new();
-    let mut actors = Vec::new();
+    let mut actors: Vec<&str> = Vec::new();
+    let mut latest: HashMap<(LaneId, Token), usize> = HashMap::new();
     let mut sent: HashMap<(LaneId, Token), (i64, Entity, &[JobFate])> = HashMap::new();
     for event in history.events() {
         match event {
@@ -130,8 +138,18 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
             }
             Event::Push { .. } => gather_push(event, &mut facts, report),
             Event::Start { at, actor, queue, key, lane, token, claimed_at, jobs } => {
-                report.turns += 1;
                 report.deliveries += jobs.len() as u64;
+                let place = latest.get(&(*lane, *token)).filter(|place| actors[**place] == actor);
+                if let Some(turn) = place.map(|place| &mut facts.turns[*place])
+                    && turn.goes_on_with(jobs)
+                    && ends.get(&(*lane, *token)).is_some_and(|ended| ended <= at)
+                {
+                    turn.jobs.extend(jobs);
+                    ends.remove(&(*lane, *token));
+                    continue;
+                }
+                report.turns += 1;
+                latest.insert((*lane, *token), facts.turns.len());
                 actors.push(actor.as_str());
                 facts.turns.push(Turn {
                     at: *at,
@@ -141,7 +159,7 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
                     lane: *lane,
                     token: *token,
                     claimed_at: *claimed_at,
-                    jobs,
+                    jobs: jobs.iter().collect(),
                 });
             }
             Event::End { at, lane, token } => {
@@ -334,7 +352,7 @@ fn phantoms(facts: &Facts<'_>, report: &mut Report) {
     let loose: HashSet<(&str, &str)> =
         facts.unknown.iter().map(|((queue, _), tag)| (queue.as_str(), tag.as_str())).collect();
     for turn in &facts.turns {
-        for job in turn.jobs {
+        for job in &turn.jobs {
             let tag = job.tag.as_str();
             let may_be_unknown =
                 turn.entity.1.starts_with("job") && loose.contains(&(turn.entity.0.as_str(), tag));
@@ -376,12 +394,12 @@ fn unseen_takeovers<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = JobId> + '
         let died = turn.died_at.is_some_and(|died| died == turn.until || died <= *claimed_at);
         !accepted.contains(&held) && (died || refused.contains(&held))
     };
-    facts.turns.iter().filter(was_taken).flat_map(|turn| turn.jobs).map(|job| job.job_id)
+    facts.turns.iter().filter(was_taken).flat_map(|turn| &turn.jobs).map(|job| job.job_id)
 }
 
 fn duplicates(facts: &Facts<'_>, report: &mut Report) {
     let mut deliveries: HashMap<JobId, u64> = HashMap::new();
-    for job in facts.turns.iter().flat_map(|turn| turn.jobs) {
+    for job in facts.turns.iter().flat_map(|turn| &turn.jobs) {
         *deliveries.entry(job.job_id).or_default() += 1;
     }
     let mut returns: HashMap<JobId, Vec<&str>> = HashMap::new();

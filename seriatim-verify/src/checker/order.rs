@@ -208,7 +208,7 @@ fn merges(facts: &Facts<'_>, queue: &str) -> bool {
 fn take_along(turn: &Turn<'_>, waiting: &mut Waiting<'_>, ranks: &mut HashMap<JobId, Rank>) {
     waiting.retain(|_, (job, tag)| {
         let is_alike =
-            |handed: &super::history::Handed| handed.tag == *tag && handed.job_id != *job;
+            |handed: &&super::history::Handed| handed.tag == *tag && handed.job_id != *job;
         let stays = !turn.jobs.iter().any(is_alike);
         if !stays {
             ranks.remove(job);
@@ -222,7 +222,7 @@ fn tags<'f>(facts: &'f Facts<'_>) -> HashMap<JobId, &'f str> {
     let queued = facts.pushes.iter().filter(|push| push.status == PushStatus::Queued);
     let mut tags: HashMap<JobId, &str> =
         queued.map(|push| (push.job_id, push.tag.as_str())).collect();
-    let handed_over = facts.turns.iter().flat_map(|turn| turn.jobs);
+    let handed_over = facts.turns.iter().flat_map(|turn| &turn.jobs);
     tags.extend(handed_over.map(|job| (job.job_id, job.tag.as_str())));
     tags
 }
@@ -241,7 +241,7 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
     let mut ended: HashMap<(&Entity, &str), i64> = HashMap::new();
     let mut last_claim: HashMap<JobId, i64> = HashMap::new();
     for turn in &facts.turns {
-        for job in turn.jobs {
+        for job in &turn.jobs {
             let known = last_claim.entry(job.job_id).or_insert(turn.claimed_at);
             *known = (*known).max(turn.claimed_at);
             if over.contains(&job.job_id) || facts.finals.contains_key(&job.job_id) {

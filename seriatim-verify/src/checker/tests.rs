@@ -430,3 +430,32 @@ async fn pushes_of_an_observed_client_are_in_the_history() {
         [("acknowledged", Some(&*ids[0])), ("acknowledged", Some(&*ids[1])), ("refused", None)]
     );
 }
+
+#[test]
+fn the_jobs_of_a_turn_may_start_one_after_the_other_and_not_side_by_side() {
+    let job = |n: u32| {
+        format!(
+            r#"{{"job_id":"018bcfe5-6800-7000-8001-00000000000{n}","score":{n}.0,"tag":"t{n}"}}"#
+        )
+    };
+    let start = |at: i64, actor: &str, n: u32| {
+        let job = job(n);
+        format!(
+            r#"{{"type":"start","at":{at},"actor":"{actor}","queue":"q","key":"k","lane":"1-0-1","token":7,"claimed_at":4,"jobs":[{job}]}}"#
+        )
+    };
+    let end = |at: i64| format!(r#"{{"type":"end","at":{at},"lane":"1-0-1","token":7}}"#);
+    let queue = r#"{"type":"queue","queue":"q","mode":"fifo","merge":"none"}"#.to_owned();
+    let judged = |events: &[String]| {
+        let lines = [std::slice::from_ref(&queue), events].concat();
+        let report = check(&read(&lines.join("\n")).unwrap());
+        (report.violations(Judgement::Overlap), report.violations(Judgement::Order))
+    };
+    let [first, second] = [start(5, "a", 1), start(6, "a", 2)];
+    assert_eq!(judged(&[first.clone(), end(6), second.clone(), end(9)]), (0, 0));
+    let swapped = [start(5, "a", 2), end(6), start(6, "a", 1), end(9)];
+    assert_eq!(judged(&swapped), (0, 1), "turned round");
+    assert!(judged(&[first.clone(), second, end(9)]).0 > 0, "side by side");
+    assert!(judged(&[first.clone(), end(6), start(6, "a", 1), end(9)]).0 > 0, "twice");
+    assert!(judged(&[first, end(6), start(6, "b", 2), end(9)]).0 > 0, "elsewhere");
+}

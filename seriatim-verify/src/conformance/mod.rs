@@ -25,6 +25,7 @@ mod notes;
 mod people;
 mod pushing;
 mod random;
+mod series;
 mod sharing;
 mod store_scope;
 mod taking_back;
@@ -44,6 +45,7 @@ pub fn cases() -> Vec<Case> {
         sharing::cases(),
         ending::cases(),
         going_on::cases(),
+        series::cases(),
         leasing::cases(),
         notes::cases(),
         people::cases(),

@@ -345,7 +345,9 @@ impl Pair {
         let most = rng.usize(1..5);
         let name = self.queue.name.clone();
         let crashed_max = if rng.bool() { most } else { rng.usize(0..2) };
-        let request = Claim { crashed_max, ..self.model.claim_request(&name, most) };
+        let series = self.real.store.capabilities().series && rng.bool();
+        let series_max = if series { rng.u32(1..5) } else { 1 };
+        let request = Claim { crashed_max, series_max, ..self.model.claim_request(&name, most) };
         let model = self.model.claimed(request.clone()).await;
         let real = self.real.claimed(request).await;
         self.same("next_due", model.next_due, real.next_due);

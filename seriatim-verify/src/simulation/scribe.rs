@@ -18,6 +18,11 @@ impl Scribe {
         Arc::new(Self { world })
     }
 
+    /// Claims ask for several jobs of a key, as if all had been short so far.
+    fn series_max(&self) -> u32 {
+        self.world.roll(|rng| if rng.bool() { 1 } else { rng.u32(2..8) })
+    }
+
     /// Runs an operation that may remove waiting jobs or requeue dead ones, and records the changes.
     async fn watch<T>(&self, operation: impl Future<Output = Result<T>> + Send) -> Result<T> {
         let before = self.world.before().await;
@@ -40,12 +45,16 @@ impl Wrapper for Scribe {
     }
 
     async fn claim(&self, request: Claim) -> Result<Claimed> {
+        let request = Claim { series_max: self.series_max(), ..request };
         let claimed = self.inner().claim(request).await?;
         self.world.claimed(&claimed.turns);
         Ok(claimed)
     }
 
-    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
+    async fn settle(&self, mut request: Settle) -> Result<Vec<Settled>> {
+        for go_on in &mut request.go_on {
+            go_on.claim.series_max = self.series_max();
+        }
         let turns = request.turns.clone();
         let aliases = self.world.aliases(&turns).await;
         let settled = self.inner().settle(request).await?;

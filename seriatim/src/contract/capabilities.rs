@@ -17,6 +17,9 @@ pub struct Capabilities {
     /// Whether a lane can go on with its next turn in the step that settles its last one: see
     /// [`GoOn`](crate::store::GoOn).
     pub goes_on: bool,
+    /// Whether claims may have turns of several jobs that are handed over one after the other: see
+    /// [`Claim::series_max`](crate::store::Claim::series_max).
+    pub series: bool,
     /// Whether queues can have limits and groups: see [`Queue::limit`](crate::Queue::limit). A declaration that asks for
     /// them elsewhere is `Invalid`.
     pub shares_out: bool,

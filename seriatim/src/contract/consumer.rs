@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
 use crate::model::id::{JobId, NodeId};
-use crate::model::limits::SETTLE_TURNS_MAX;
+use crate::model::limits::{SERIES_JOBS_MAX, SETTLE_TURNS_MAX};
+use crate::model::queue::Queue;
 use crate::model::settle::Settlement;
 use crate::model::turn::Turn;
 
@@ -29,6 +30,8 @@ pub trait Consumer: Send + Sync {
     ///   `next_due` says until when; if as many turns run as may, the settle that ends one wakes those who wait.
     /// - The mode decides which jobs a turn has (see [`Mode::takes`](crate::Mode::takes)): in the order of the mode,
     ///   at most 10,000 jobs or 16 MiB, ending before the first job of another task.
+    /// - With `series_max`, a `fifo` turn may have more jobs than the queue's `take`: jobs that were never claimed before,
+    ///   and after them no others, at most 256 KiB. So what follows a crash or failure is claimed as the queue says.
     /// - Each token is higher than all earlier ones of its lane and its key.
     /// - With `declared`, a queue that only a push created is `NotFound`, like one that does not exist.
     /// - A lease longer than the queue's `lease_max` is `Invalid` (field `lease`). A job's own `lease_ttl` extends the
@@ -90,6 +93,10 @@ pub struct Claim {
     pub bytes_max: Option<usize>,
     /// How long the claim lasts.
     pub lease: Lease,
+    /// In `fifo`, most jobs of a turn that its holder hands over one after the other, where the queue's `take` is less; up to
+    /// [`SERIES_JOBS_MAX`](crate::limits::SERIES_JOBS_MAX). 1: turns are as the queue says. Ignored by stores without
+    /// [`Capabilities::series`](super::Capabilities::series), and in queues with limits or groups.
+    pub series_max: u32,
     /// Whether the caller declares the queue. If so, a queue that only a push created is `NotFound`, like one that
     /// does not exist.
     pub declared: bool,
@@ -100,7 +107,8 @@ pub struct Claim {
 
 impl Claim {
     /// A claim of at most `lanes_max` lanes, also of those with earlier crashes, by a node without a name and groups. Its
-    /// payloads are not limited, the queue need not be declared, and it cannot be given up.
+    /// payloads are not limited, its turns are as the queue says, the queue need not be declared, and it cannot be given
+    /// up.
     pub fn new(
         queue: impl Into<Arc<str>>,
         node: impl Into<NodeId>,
@@ -117,9 +125,16 @@ impl Claim {
             crashed_max: lanes_max,
             bytes_max: None,
             lease,
+            series_max: 1,
             declared: false,
             ticket: 0,
         }
+    }
+
+    /// Most jobs of a turn that are handed over one after the other. Where limits or groups share turns out, a turn is one
+    /// job.
+    pub(crate) fn series_of(&self, queue: &Queue) -> u32 {
+        if queue.is_shared_out() { 1 } else { self.series_max.min(SERIES_JOBS_MAX) }
     }
 }
 

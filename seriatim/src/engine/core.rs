@@ -33,7 +33,7 @@ use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::NodeId;
 use crate::model::queue::Queue;
-use crate::model::settle::release;
+use crate::model::settle::Outcome;
 use crate::model::turn::Turn;
 use crate::observe::Observer;
 
@@ -206,6 +206,7 @@ impl Core {
             groups: self.settings.groups.clone(),
             declared: source.is_declared(),
             ticket: self.next_ticket(),
+            series_max: if self.store.capabilities().series { source.series_max() } else { 1 },
             ..Claim::new(source.name.clone(), node, 0, lease)
         }
     }
@@ -250,7 +251,8 @@ impl Core {
     /// The same for the turns of a call.
     pub(in crate::engine) fn release_call(&self, call: &Arc<Call>) {
         let ended = (0..call.turns.len()).map(|place| {
-            let settlement = release(&call.turns[place], &call.queue);
+            let unstarted = Outcome::Release.into();
+            let settlement = call.plan(place, &call.queue, unstarted, &|_| Duration::ZERO);
             Ended::new(settlement, call, place, self.keeps_witness())
         });
         self.settles.add(ended);

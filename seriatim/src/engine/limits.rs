@@ -17,6 +17,12 @@ pub(in crate::engine) const CLAIMS_IN_FLIGHT: usize = 2;
 pub(in crate::engine) const GO_ON_FOR: Duration = Duration::from_millis(100);
 /// The same if no other lane is ready. Then other nodes can claim it.
 pub(in crate::engine) const GO_ON_ALONE_FOR: Duration = Duration::from_secs(1);
+/// Jobs of a key that are likely to take this long together are claimed at once and handed over one after the other.
+pub(in crate::engine) const SERIES_FOR: Duration = Duration::from_millis(5);
+/// After this time, no further job of such a turn starts: the rest goes back.
+pub(in crate::engine) const SERIES_FOR_MAX: Duration = Duration::from_millis(20);
+/// How long calls are assumed to last before any has ended.
+pub(in crate::engine) const PACE_AT_FIRST: Duration = Duration::from_secs(1);
 /// The time after which a request is repeated that the store refused for a lasting reason.
 pub(in crate::engine) const PUT_ASIDE_FOR: Duration = Duration::from_secs(30);
 /// Lanes whose earlier reports one heartbeat reads; the rest waits for the next.

@@ -10,7 +10,7 @@ use crate::handler::env::CallEnv;
 use crate::handler::outcomes::Outcomes;
 use crate::model::id::{JobId, LaneId};
 use crate::model::queue::Queue;
-use crate::model::settle::{Outcome, Verdict};
+use crate::model::settle::{Outcome, Settlement, Verdict, plan};
 use crate::model::turn::Turn;
 
 /// The turns that go to a handler together. Shared by the engine, the batch and the context, so that a call needs one
@@ -19,6 +19,8 @@ use crate::model::turn::Turn;
 pub(crate) struct Call {
     pub(crate) queue: Arc<Queue>,
     pub(crate) turns: Vec<Turn>,
+    /// Where the jobs of its turn are handed over one after the other: the whole turn.
+    pub(crate) series: Option<Series>,
     /// Jobs whose `expires_at` has passed: not handed over.
     pub(crate) expired: Vec<JobId>,
     /// The time limit, and when it ends.
@@ -28,12 +30,93 @@ pub(crate) struct Call {
     pub(crate) env: Arc<CallEnv>,
 }
 
+/// A turn whose jobs are handed over one after the other, a call for each.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    pub(crate) whole: Arc<Turn>,
+    /// The place of the call's job.
+    pub(crate) at: usize,
+    pub(crate) began: Instant,
+}
+
+impl Series {
+    pub(crate) fn of(whole: Turn) -> Self {
+        Self { whole: Arc::new(whole), at: 0, began: Instant::now() }
+    }
+
+    /// The turn that a handler sees: the job alone.
+    pub(crate) fn turn(&self) -> Turn {
+        let whole = &*self.whole;
+        let jobs = vec![whole.jobs[self.at].clone()];
+        // Only the first job may have been tried before.
+        let (retry_count, crashes, error) = match self.at {
+            0 => (whole.retry_count, whole.crashes, whole.error.clone()),
+            _ => (-1, 0, None),
+        };
+        Turn {
+            lane: whole.lane,
+            queue: whole.queue.clone(),
+            key: whole.key.clone(),
+            token: whole.token,
+            claimed_at: whole.claimed_at,
+            retry_count,
+            crashes,
+            error,
+            jobs,
+        }
+    }
+
+    /// The series at its next job, if there is one.
+    pub(crate) fn next(&self) -> Option<Self> {
+        let at = self.at + 1;
+        (at < self.whole.jobs.len()).then(|| Self { at, ..self.clone() })
+    }
+
+    /// How the whole turn ends if its last call ends like this: the jobs behind it go back unstarted.
+    fn whole_verdict(&self, verdict: Verdict) -> Verdict {
+        // Such a job is not among those that are done or not.
+        let is_left_out = !verdict.expired.is_empty() || !verdict.undecodable.is_empty();
+        let is_done = verdict.done > 0 || verdict.outcome == Outcome::Done;
+        let is_last = self.at + 1 == self.whole.jobs.len();
+        let done = self.at + usize::from(is_done && !is_left_out);
+        let outcome = match verdict.outcome {
+            _ if (is_done || is_left_out) && !is_last => Outcome::Release,
+            outcome => outcome,
+        };
+        Verdict { done, outcome, ..verdict }
+    }
+}
+
 impl Call {
     /// A call whose turns are returned without having started.
     pub(crate) fn unstarted(env: Arc<CallEnv>, queue: Arc<Queue>, turns: Vec<Turn>) -> Self {
         let control = Control::default();
         let expired = Vec::new();
-        Self { queue, turns, expired, timeout: None, deadline: None, control, env }
+        Self { queue, turns, series: None, expired, timeout: None, deadline: None, control, env }
+    }
+
+    /// The turn at this place as the store handed it over.
+    pub(crate) fn claimed(&self, place: usize) -> &Turn {
+        self.series.as_ref().map_or(&self.turns[place], |series| &series.whole)
+    }
+
+    /// How the store ends the turn at this place, if the call ends like this.
+    pub(crate) fn plan(
+        &self,
+        place: usize,
+        queue: &Queue,
+        verdict: Verdict,
+        wait: &dyn Fn(u32) -> Duration,
+    ) -> Settlement {
+        match &self.series {
+            None => plan(&self.turns[place], queue, &verdict, wait),
+            Some(series) => {
+                let verdict = series.whole_verdict(verdict);
+                let mut settlement = plan(&series.whole, queue, &verdict, wait);
+                settlement.keep.others_unstarted = true;
+                settlement
+            }
+        }
     }
 
     /// Whether all its jobs are flagged for cancellation.

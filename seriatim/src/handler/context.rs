@@ -18,7 +18,7 @@ use crate::model::id::{JobId, LaneId};
 use crate::model::job::Job;
 use crate::model::limits::PUSH_JOBS_MAX;
 use crate::model::report::{StepRecord, TurnReport};
-use crate::model::settle::{Settlement, plan};
+use crate::model::settle::Settlement;
 use crate::model::turn::Turn;
 
 /// One handler call: its time limit, cancellation, progress and store. Cheap to clone.
@@ -73,9 +73,11 @@ impl Context {
     /// Fails as `Conflict` if the claim was taken over; the transaction is rolled back, including the handler's
     /// writes. After any error the handler should return it.
     pub async fn commit_with(&self, mut transaction: impl Transaction) -> Result<()> {
-        let done =
-            |turn| plan(turn, &self.call.queue, &self.call.done_verdict(turn), &|_| Duration::ZERO);
-        let turns: Vec<Settlement> = self.call.turns.iter().map(done).collect();
+        let call = &*self.call;
+        let done = |(place, turn)| {
+            call.plan(place, &call.queue, call.done_verdict(turn), &|_| Duration::ZERO)
+        };
+        let turns: Vec<Settlement> = call.turns.iter().enumerate().map(done).collect();
         if let Err(error) = self.settle_in(&mut transaction, &turns).await {
             // Releases its locks now. If that fails, the connection is broken and the server ends the transaction.
             let _ = transaction.rollback().await;
@@ -99,7 +101,7 @@ impl Context {
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         let Some(exhausted) = env.exhausted else { return Ok(()) };
-        let settled = self.call.turns.iter().zip(turns);
+        let settled = turns.iter().enumerate().map(|(place, end)| (self.call.claimed(place), end));
         let jobs: Vec<Job> = settled.flat_map(|(turn, end)| exhausted(env, turn, end)).collect();
         for jobs in jobs.chunks(PUSH_JOBS_MAX) {
             transaction.push(store, Push { now: None, jobs: jobs.to_vec() }).await?;

@@ -192,6 +192,11 @@ impl Control {
         unsent.filter_map(take).collect()
     }
 
+    /// Whether the handler has reported anything.
+    pub(crate) fn has_told(&self) -> bool {
+        !lock(&self.notes).told.is_empty()
+    }
+
     /// Whether there are reports that were not sent yet.
     pub(crate) fn has_reports(&self) -> bool {
         lock(&self.notes).told.values().any(|told| !told.is_sent)

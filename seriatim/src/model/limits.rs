@@ -27,6 +27,10 @@ pub const BATCH_SIZE_MAX: u32 = 10_000;
 pub const TURN_JOBS_MAX: usize = 10_000;
 /// Most payload bytes in one turn; a single job may be larger.
 pub const TURN_BYTES_MAX: usize = 16 << 20;
+/// Most jobs that one turn hands over one after the other.
+pub const SERIES_JOBS_MAX: u32 = 32;
+/// Most payload bytes of such a turn; a single job may be larger.
+pub const SERIES_BYTES_MAX: usize = 256 << 10;
 /// Bytes that each job adds to a claim's size, besides its payload.
 pub const CLAIM_JOB_BYTES: usize = 512;
 /// Most turns in one settle.

@@ -472,6 +472,11 @@ impl Queue {
         Err(Error::invalid("group", message))
     }
 
+    /// Whether a call has one job of one key.
+    pub(crate) fn hands_over_singly(&self) -> bool {
+        self.mode == Mode::Fifo && self.take == 1 && self.batch_size == 1
+    }
+
     /// Whether its claims follow limits or groups.
     pub(crate) fn is_shared_out(&self) -> bool {
         self.limit.is_set() || self.groups.is_some()

@@ -144,8 +144,11 @@ pub struct Keep {
     pub crashes: u32,
     /// The error to show; also the reason of buried and cancelled jobs.
     pub error: Option<Arc<str>>,
-    /// Whether this claim counts as an attempt of every kept job.
+    /// Whether this claim counts as an attempt of every kept job that was started.
     pub counted: bool,
+    /// Whether, of the kept jobs, only `job` was started: where jobs are handed over one after the other
+    /// ([`Claim::series_max`](crate::store::Claim::series_max)).
+    pub others_unstarted: bool,
     /// Whether the lane is held until an operator acts.
     pub hold: bool,
 }
@@ -202,7 +205,7 @@ impl Settlement {
         let done = fates.iter().filter(|fate| **fate == Fate::Done).count();
         let kind = if self.has_failed(fates.iter().copied()) {
             EndKind::Failed
-        } else if fates.contains(&Fate::Keep) && !self.cancels() {
+        } else if fates.contains(&Fate::Keep) && !self.cancels() && !self.has_ended_early(done) {
             EndKind::PutOff
         } else if done > 0 {
             EndKind::Done
@@ -210,6 +213,11 @@ impl Settlement {
             EndKind::Cancelled
         };
         Ending { kind, done }
+    }
+
+    /// Whether the jobs that return were never started, after others that are done.
+    fn has_ended_early(&self, done: usize) -> bool {
+        done > 0 && !self.keep.counted && self.keep.due == Due::Unchanged
     }
 
     /// Whether the handler cancelled a job. Jobs that return then have not failed, although they were tried.
@@ -249,8 +257,14 @@ impl Keep {
             crashes: 0,
             error: None,
             counted: false,
+            others_unstarted: false,
             hold: false,
         }
+    }
+
+    /// Whether a kept job was started.
+    pub(crate) fn was_started(&self, job: JobId) -> bool {
+        !self.others_unstarted || self.job == Some(job)
     }
 
     fn as_it_was(turn: &Turn) -> Self {

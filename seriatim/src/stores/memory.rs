@@ -85,6 +85,7 @@ impl Store for Memory {
             goes_on: true,
             inbox: false,
             store_scope: true,
+            series: true,
             shares_out: true,
         }
     }

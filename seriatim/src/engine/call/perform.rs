@@ -13,11 +13,11 @@ use crate::engine::claim::dispatch::Picked;
 use crate::engine::claim::source::Source;
 use crate::engine::core::Core;
 use crate::engine::lease::margin;
-use crate::engine::limits::UNSTARTABLE_PAUSE;
+use crate::engine::limits::{SERIES_FOR_MAX, UNSTARTABLE_PAUSE};
 use crate::engine::settle::ended::{Ended, Jobs};
 use crate::engine::settle::turn_log::{TurnLog, in_a_word};
 use crate::engine::shield::{shielded, shielded_future};
-use crate::handler::call::Call;
+use crate::handler::call::{Call, Series};
 use crate::handler::context::Context;
 use crate::handler::control::{Control, Stop, Undecodable};
 use crate::handler::failure::{Failure, Fatal, Interrupted, Unstartable};
@@ -27,8 +27,16 @@ use crate::handler::retrying::Failed;
 use crate::handler::worker::{Handling, Prepared, Worker};
 use crate::model::clock::Timestamp;
 use crate::model::queue::Queue;
-use crate::model::settle::{Outcome, Settlement, backoff_of, plan};
+use crate::model::settle::{Outcome, Settlement, Verdict, backoff_of};
 use crate::model::turn::Turn;
+
+/// What a call hands over.
+enum Handed {
+    /// Turns.
+    Whole(Vec<Turn>),
+    /// One job of a turn.
+    One(Series),
+}
 
 /// How a handler ended.
 enum Ending {
@@ -40,32 +48,48 @@ enum Ending {
     NoWorker,
 }
 
-/// Runs a call and queues its settlements.
-pub(in crate::engine) async fn perform(core: &Core, picked: Picked) {
+/// Runs the calls of these turns, usually one, and queues the settlements. Returns how many calls began.
+pub(in crate::engine) async fn perform(core: &Core, picked: Picked) -> u32 {
     let source = &core.sources[picked.source];
     let queue = source.definition_for(picked.turns.first());
     // Uses the monotonic clock: after a pause of the whole process, nothing may start that another node may have
     // claimed meanwhile.
     if !core.lease.stands(core.ttl(&queue)) {
-        return core.release(picked.source, picked.turns);
+        core.release(picked.source, picked.turns);
+        return 0;
     }
     let worker = source.worker(picked.turns.first().and_then(Turn::task).map(AsRef::as_ref));
-    let call = Arc::new(new_call(core, queue, worker, picked.turns));
-    if core.flags.apply(&call) {
-        // The store ends flagged jobs as cancelled, whatever the outcome, unless it is `Done`.
-        return core.release_call(&call);
-    }
-    let completed = shielded_future(complete(core, source, worker, &call)).await;
-    if let Err(text) = completed {
-        // Panics of the user's code are caught where it is called. Whatever this one is, the lanes must end.
-        tracing::error!(queue = call.queue.name, "a call panicked outside of its handler: {text}");
-        fail(core, &call, &format!("the call panicked: {text}"));
+    let mut call = Arc::new(first_call(core, queue, worker, picked.turns));
+    let mut calls = 0;
+    loop {
+        if core.flags.apply(&call) {
+            // The store ends flagged jobs as cancelled, whatever the outcome, unless it is `Done`.
+            core.release_call(&call);
+            return calls;
+        }
+        calls += 1;
+        match shielded_future(complete(core, source, worker, &call)).await {
+            Ok(None) => return calls,
+            Ok(Some(next)) => call = Arc::new(next),
+            Err(text) => {
+                // Panics of the user's code are caught where it is called. Whatever this one is, the lanes must end.
+                let queue = &call.queue.name;
+                tracing::error!(queue, "a call panicked outside of its handler: {text}");
+                fail(core, &call, &format!("the call panicked: {text}"));
+                return calls;
+            }
+        }
     }
 }
 
-/// Runs a call that has started, and settles it.
-async fn complete(core: &Core, source: &Source, worker: Option<&Worker>, call: &Arc<Call>) {
-    let began = TurnLog::tells_calls().then(Instant::now);
+/// Runs a call that has started, and settles it, or returns the next call of its turn.
+async fn complete(
+    core: &Core,
+    source: &Source,
+    worker: Option<&Worker>,
+    call: &Arc<Call>,
+) -> Option<Call> {
+    let began = Instant::now();
     if let Some(observer) = &core.observer {
         for turn in &call.turns {
             observer.started(turn);
@@ -79,26 +103,71 @@ async fn complete(core: &Core, source: &Source, worker: Option<&Worker>, call: &
         note_start(core, worker, call, &ending);
     }
     let answer = judge(core, source, call, ending);
-    if let Some(began) = began {
+    let lasted = began.elapsed();
+    source.called(lasted);
+    if TurnLog::tells_calls() {
         let outcome = in_a_word(call, &answer, &undecodable);
-        TurnLog::call_ended(&call.turns, outcome, began.elapsed());
+        TurnLog::call_ended(&call.turns, outcome, lasted);
     }
-    conclude(core, source, call, answer, undecodable);
+    let is_plain = undecodable.is_empty() && call.expired.is_empty();
+    let is_done = is_plain && answer.as_ref().is_ok_and(Outcomes::is_all_done);
+    let next = call.series.as_ref().filter(|_| is_done).and_then(|series| next(core, call, series));
+    if let (Some(_), Some(observer)) = (&next, &core.observer) {
+        observer.ended(&call.turns[0], &call.done_verdict(&call.turns[0]));
+    }
+    match next {
+        Some(series) => Some(new_call(core, call.queue.clone(), worker, Handed::One(series))),
+        None => {
+            conclude(core, source, call, answer, undecodable);
+            None
+        }
+    }
+}
+
+/// The next job of a turn whose jobs are handed over one after the other. `None` if the turn is to end, because there is
+/// none or because it would hold up something: what this job did, which its settlement tells, or another node.
+fn next(core: &Core, call: &Call, series: &Series) -> Option<Series> {
+    let ends = call.control.reason().is_some()
+        || call.control.is_committed()
+        || call.control.has_told()
+        || core.phases.is_draining()
+        || series.began.elapsed() > SERIES_FOR_MAX
+        || !core.lease.stands(core.ttl(&call.queue));
+    if ends { None } else { series.next() }
 }
 
 /// Fails all turns of a call without running user code.
 fn fail(core: &Core, call: &Arc<Call>, error: &str) {
-    let verdict = Outcome::Retry { error: error.into(), retry_in: None }.into();
+    let verdict: Verdict = Outcome::Retry { error: error.into(), retry_in: None }.into();
     let ended = call.turns.iter().enumerate().map(|(place, turn)| {
         let wait = |retry_count| backoff_of(turn, &call.queue).wait(retry_count, fastrand::f64());
-        let settlement = plan(turn, &call.queue, &verdict, &wait);
+        let settlement = call.plan(place, &call.queue, verdict.clone(), &wait);
         Ended::new(settlement, call, place, core.keeps_witness())
     });
     let ended: Vec<Ended> = ended.collect();
     core.settles.add(ended);
 }
 
-fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<Turn>) -> Call {
+/// The call of these turns, or of the first job of a turn that is handed over job by job.
+fn first_call(
+    core: &Core,
+    queue: Arc<Queue>,
+    worker: Option<&Worker>,
+    mut turns: Vec<Turn>,
+) -> Call {
+    let is_series = queue.hands_over_singly() && turns.len() == 1 && turns[0].jobs.len() > 1;
+    let handed = match turns.pop_if(|_| is_series) {
+        Some(whole) => Handed::One(Series::of(whole)),
+        None => Handed::Whole(turns),
+    };
+    new_call(core, queue, worker, handed)
+}
+
+fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, handed: Handed) -> Call {
+    let (turns, series) = match handed {
+        Handed::Whole(turns) => (turns, None),
+        Handed::One(series) => (vec![series.turn()], Some(series)),
+    };
     let jobs = || turns.iter().flat_map(|turn| &turn.jobs);
     let options = || jobs().filter_map(|job| job.options.as_deref());
     let mut expired = Vec::new();
@@ -112,7 +181,7 @@ fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<
     let timeout = timeout.or(worker.and_then(|worker| worker.timeout_default));
     let deadline = timeout.map(|length| Instant::now() + length);
     let (control, env) = (Control::default(), core.env.clone());
-    Call { queue, turns, expired, timeout, deadline, control, env }
+    Call { queue, turns, series, expired, timeout, deadline, control, env }
 }
 
 async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Undecodable) {
@@ -286,8 +355,10 @@ fn conclude(
     if let Some(settlements) = call.control.take_committed() {
         return committed(core, call, &settlements);
     }
-    let plain = undecodable.is_empty() && call.expired.is_empty();
-    if plain && core.observer.is_none() && answer.as_ref().is_ok_and(Outcomes::is_all_done) {
+    let is_plain = undecodable.is_empty() && call.expired.is_empty();
+    let is_last = call.series.as_ref().is_none_or(|series| series.next().is_none());
+    let is_done = is_plain && is_last && answer.as_ref().is_ok_and(Outcomes::is_all_done);
+    if is_done && core.observer.is_none() {
         let done = |turn: &Turn| Settlement::done(turn.lane, turn.token);
         let ended = (0..call.turns.len())
             .map(|place| Ended::new(done(&call.turns[place]), call, place, false));
@@ -302,7 +373,7 @@ fn conclude(
             source.retrying(turn).map_or(Cow::Borrowed(&*call.queue), |own| own.of(&call.queue));
         let error = verdict.outcome.error().unwrap_or_default();
         let wait = |retry_count| source.wait(&Failed { turn, retry_count, error }, &queue);
-        let settlement = plan(turn, &queue, &verdict, &wait);
+        let settlement = call.plan(place, &queue, verdict.clone(), &wait);
         Ended::new(settlement, call, place, core.keeps_witness())
     });
     let ended: Vec<Ended> = ended.collect();
@@ -313,14 +384,15 @@ fn conclude(
 fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
     core.held.remove(settlements);
     let sent_at = Timestamp::of_this_machine();
-    for (turn, settlement) in call.turns.iter().zip(settlements) {
-        let settled = Settled::ok(Vec::new());
+    for (place, settlement) in settlements.iter().enumerate() {
+        let (turn, settled) = (call.claimed(place), Settled::ok(Vec::new()));
         core.counters
             .settled([Jobs::of(turn, settlement).ending(settlement, &settled)].into_iter());
         let node = Some(&*core.settings.node_name);
         core.hooks.turn_log.settled_on(node, turn, settlement, &[]);
         if let Some(observer) = &core.observer {
-            observer.ended(turn, &call.done_verdict(turn));
+            let handed = &call.turns[place];
+            observer.ended(handed, &call.done_verdict(handed));
             observer.settling(turn, settlement);
             observer.settled(turn, settlement, &settled, sent_at);
         }

@@ -13,9 +13,9 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
     let mut calls = 0u32;
     while let Some(picked) = core.dispatch.next(finished.take()).await {
         finished = Some(Finished { source: picked.source, turns: picked.turns.len() });
-        perform(&core, picked).await;
-        calls = calls.wrapping_add(1);
-        if calls.is_multiple_of(CALLS_BEFORE_YIELD) {
+        calls += perform(&core, picked).await;
+        if calls >= CALLS_BEFORE_YIELD {
+            calls = 0;
             // Handlers that never wait would otherwise block the fetcher and the settler on this thread.
             tokio::task::yield_now().await;
         }

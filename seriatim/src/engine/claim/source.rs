@@ -1,15 +1,17 @@
 //! One queue that this node handles.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::engine::limits::{PACE_AT_FIRST, SERIES_FOR};
 use crate::engine::shield::shielded;
 use crate::handler::retrying::{Failed, Retrying};
 use crate::handler::worker::Worker;
 use crate::lock::lock;
+use crate::model::limits::SERIES_JOBS_MAX;
 use crate::model::queue::Queue;
 use crate::model::settle::{backoff_of, own_backoff};
 use crate::model::turn::Turn;
@@ -26,6 +28,8 @@ pub(in crate::engine) struct Source {
     stands: AtomicBool,
     /// Whether the store has more ready lanes than this node claimed, as far as is known.
     has_more: AtomicBool,
+    /// How long calls last of late, in nanoseconds.
+    pace: AtomicU64,
 }
 
 impl Source {
@@ -38,7 +42,25 @@ impl Source {
             is_declared: AtomicBool::new(false),
             stands: AtomicBool::new(true),
             has_more: AtomicBool::new(true),
+            pace: AtomicU64::new(PACE_AT_FIRST.as_nanos() as u64),
         }
+    }
+
+    /// Counts how long a call lasted.
+    pub(in crate::engine) fn called(&self, lasted: Duration) {
+        // Of two calls that end at once, one may be lost: it is an average.
+        let (pace, lasted) = (self.pace.load(Ordering::Relaxed), lasted.as_nanos() as u64);
+        self.pace.store(pace - pace / 8 + lasted / 8, Ordering::Relaxed);
+    }
+
+    /// How many jobs of a key to claim at once, to hand them over one after the other: as many as take [`SERIES_FOR`].
+    pub(in crate::engine) fn series_max(&self) -> u32 {
+        let by_one = |queue: Arc<Queue>| queue.hands_over_singly();
+        if !self.definition().is_some_and(by_one) {
+            return 1;
+        }
+        let jobs = SERIES_FOR.as_nanos() as u64 / self.pace.load(Ordering::Relaxed).max(1);
+        jobs.clamp(1, SERIES_JOBS_MAX.into()) as u32
     }
 
     /// Most concurrent calls, within the node's own limit.

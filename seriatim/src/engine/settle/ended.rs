@@ -39,10 +39,10 @@ impl Ended {
         place: usize,
         observed: bool,
     ) -> Self {
-        let jobs = Jobs::of(&call.turns[place], &settlement);
+        let turn = call.claimed(place);
+        let jobs = Jobs::of(turn, &settlement);
         let wanted = observed || TurnLog::logs(&settlement);
         let witness = wanted.then(|| (call.clone(), place));
-        let turn = &call.turns[place];
         let goes_on = turn.key.is_some() && settlement.is_all_done();
         let may_go_on = goes_on.then(|| turn.queue.clone());
         let kept = Kept { jobs: Some(jobs), witness, ..Kept::default() };

@@ -83,7 +83,7 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
         // Unknown whether the first sending took effect: then no answer is reported.
         let known = settled.is_ok() || !repeated;
         let (true, Some((call, place))) = (known, kept.witness) else { continue };
-        let turn = &call.turns[place];
+        let turn = call.claimed(place);
         if let Settled::Ok { cancelled, .. } = &settled {
             let node = Some(&*core.settings.node_name);
             core.hooks.turn_log.settled_on(node, turn, &settlement, cancelled);
@@ -103,7 +103,7 @@ async fn report_sending(core: &Core, ended: &[Ended]) {
     let seen = || {
         news().filter_map(|one| {
             let (call, place) = one.kept.witness.as_ref()?;
-            Some((&call.turns[*place], &one.settlement))
+            Some((call.claimed(*place), &one.settlement))
         })
     };
     if let Some(observer) = &core.observer {

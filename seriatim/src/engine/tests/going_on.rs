@@ -33,7 +33,7 @@ async fn the_jobs_of_one_key_run_in_order_with_few_claims() {
     push(&rig, "a", 1_000).await;
     let running = Running::start(logging(&rig, &log, Duration::ZERO));
     log.reaches(1_000).await;
-    assert_eq!(running.stop().await.done, 1_000);
+    assert_eq!(running.stop().await.processed, 1_000);
     assert_eq!(log.lines(), in_order("a", 1_000));
     let claims = rig.faults.claims.load(Ordering::SeqCst);
     assert!(claims < 100, "{claims} claims for 1,000 turns");
@@ -99,7 +99,7 @@ async fn an_engine_that_stops_leaves_no_lane_claimed() {
         let summary = running.stop().await;
         assert_eq!(summary.unsettled, 0);
         assert_eq!(rig.stats(None).await.unwrap()[0].claimed, 0, "stopped after {after} jobs");
-        assert_eq!(summary.done as usize, log.len());
+        assert_eq!(summary.processed as usize, log.len());
     }
 }
 

@@ -15,6 +15,7 @@ mod refusals;
 mod retrying;
 mod rig;
 mod scheduling;
+mod series;
 mod splitting;
 mod steps;
 mod stopping;

@@ -174,6 +174,7 @@ impl Store for Mysql {
             goes_on: true,
             inbox: true,
             store_scope: true,
+            series: false,
             shares_out: false,
         }
     }

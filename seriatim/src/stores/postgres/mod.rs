@@ -155,6 +155,7 @@ impl Store for Postgres {
             goes_on: true,
             inbox: true,
             store_scope: true,
+            series: false,
             shares_out: false,
         }
     }

@@ -212,6 +212,7 @@ impl Store for Redis {
             goes_on,
             inbox,
             store_scope,
+            series: false,
             shares_out,
         }
     }

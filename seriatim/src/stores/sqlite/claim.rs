@@ -23,7 +23,9 @@ use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{LaneId, NodeId, Token};
-use crate::model::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
+use crate::model::limits::{
+    CLAIM_LANES_MAX, PROMOTE_LANES_MAX, SERIES_BYTES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
+};
 use crate::model::payload::Payload;
 use crate::model::queue::Mode;
 use crate::model::turn::{Turn, TurnJob};
@@ -445,13 +447,8 @@ impl Tx<'_> {
         let chosen = match (slot, mode) {
             (Some(slot), Mode::Accumulate) if lane.items == 0 => Chosen::slot(slot, Close::All),
             (slot, Mode::Accumulate) => self.choose_by_score(&lane, slot)?,
-            (Some(slot), Mode::Fifo)
-                if lane.items > 0
-                    && queue.queue.take > 1
-                    && lane.retry < 0
-                    && lane.crashes == 0 =>
-            {
-                self.choose_following(queue, &lane, slot)?
+            (Some(slot), Mode::Fifo) if lane.items > 0 && lane.retry < 0 && lane.crashes == 0 => {
+                self.choose_following(queue, request, &lane, slot)?
             }
             (Some(slot), _) => Chosen::slot(slot, Close::Slot),
             (None, _) => Chosen {
@@ -491,7 +488,7 @@ impl Tx<'_> {
         let mut jobs = self.waiting_items(lane, light)?;
         jobs.extend(slot);
         jobs.sort_unstable_by_key(OpenJob::rank);
-        let count = self.how_many(&jobs, TURN_JOBS_MAX, light)?;
+        let count = self.how_many(&jobs, (TURN_JOBS_MAX, TURN_JOBS_MAX), light)?;
         let leaves_some = count < jobs.len();
         jobs.truncate(count);
         let close = match jobs.iter().any(|job| Some(job.seq) == slot_seq) {
@@ -530,26 +527,39 @@ impl Tx<'_> {
     fn choose_following(
         &mut self,
         queue: &QueueRow,
+        request: &Claim,
         lane: &Candidate,
         slot: OpenJob,
     ) -> Result<Chosen> {
+        let take = queue.queue.take;
+        let most =
+            if slot.attempts == 0 { take.max(request.series_of(&queue.queue)) } else { take };
+        if most == 1 {
+            return Ok(Chosen::slot(slot, Close::Slot));
+        }
         let sql = format!(
             "SELECT {WAITING_COLUMNS}, retry < 0 AND crashes = 0 AND run_at <= ?4 FROM item
              WHERE lane = ?1 AND gen = ?2 ORDER BY ord LIMIT ?3"
         );
-        let place = params![lane.id, lane.open, queue.queue.take - 1, self.now];
+        let place = params![lane.id, lane.open, most - 1, self.now];
         let following =
             self.rows(&sql, place, |row| Ok((OpenJob::read(row, 0)?, row.get::<_, bool>(9)?)))?;
         let mut jobs = vec![slot];
         jobs.extend(following.into_iter().take_while(|(_, fresh)| *fresh).map(|(job, _)| job));
-        let count = self.how_many(&jobs, queue.queue.take as usize, false)?;
+        let count = self.how_many(&jobs, (take as usize, most as usize), false)?;
         jobs.truncate(count);
         let marked = jobs.iter().skip(1).map(|job| job.seq).collect();
         Ok(Chosen { jobs, close: Close::Slot, marked, leaves_some: false })
     }
 
-    /// How many jobs from the front form a turn: of one task, within the limits.
-    fn how_many(&self, jobs: &[OpenJob], most: usize, light: bool) -> Result<usize> {
+    /// How many jobs from the front form a turn: of one task, within the limits, the first `together` and then those that
+    /// were never claimed before.
+    fn how_many(
+        &self,
+        jobs: &[OpenJob],
+        (together, most): (usize, usize),
+        light: bool,
+    ) -> Result<usize> {
         let sql = if light {
             "SELECT coalesce(length(payload), (SELECT length(b.payload) FROM body b WHERE b.seq = item.seq)) FROM item WHERE seq = ?1"
         } else {
@@ -564,7 +574,11 @@ impl Tx<'_> {
                     self.first(sql, [job.seq], |row| row.get::<_, i64>(0))?.unwrap_or(0) as usize
                 }
             };
-            if i > 0 && (job.task.as_ref() != task || bytes > TURN_BYTES_MAX) {
+            let joins = match i < together {
+                true => bytes <= TURN_BYTES_MAX,
+                false => bytes <= SERIES_BYTES_MAX && job.attempts == 0,
+            };
+            if i > 0 && (job.task.as_ref() != task || !joins) {
                 return Ok(i);
             }
         }

@@ -258,6 +258,7 @@ impl Store for Sqlite {
             goes_on: true,
             inbox: true,
             store_scope: true,
+            series: true,
             shares_out: true,
         }
     }

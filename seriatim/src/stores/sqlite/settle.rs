@@ -306,12 +306,10 @@ fn head_has_progress(work: &Work) -> bool {
 
 /// Counts the attempt of a settled job: one that ends always, a kept one only if its claim counts.
 fn tried(job: Job, work: &Work, fate: Fate, keep: &Keep) -> Job {
-    let counts = fate != Fate::Keep || keep.counted;
-    Job {
-        started: job.started.or(work.row.head.claimed_at),
-        attempts: job.attempts + i64::from(counts),
-        ..job
-    }
+    let was_started = fate != Fate::Keep || keep.was_started(job.id(work.queue.number));
+    let counts = fate != Fate::Keep || was_started && keep.counted;
+    let claimed_at = work.row.head.claimed_at.filter(|_| was_started);
+    Job { started: job.started.or(claimed_at), attempts: job.attempts + i64::from(counts), ..job }
 }
 
 fn settle_lane_state(work: &mut Work, now: i64, keep: &Keep, any_kept: bool) {

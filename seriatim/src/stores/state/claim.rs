@@ -187,7 +187,7 @@ impl State {
         let definition = self.queue(&request.queue).ok()?.queue.clone();
         let lane = self.lanes.get_mut(&number)?;
         let group = lane.position.ready.map_or(0, |(class, ..)| group_of_class(class));
-        let closed = lane.close(&definition, now, room)?;
+        let closed = lane.close(&definition, request.series_of(&definition), now, room)?;
         let token = self.next_token(now);
         let lane = self.lanes.get_mut(&number)?;
         let longest = closed.iter().filter_map(|job| job.options.as_ref()?.lease_ttl).max();

@@ -8,6 +8,7 @@ use crate::contract::Lease;
 use crate::model::clock::Timestamp;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::job::JobOptions;
+use crate::model::limits::{SERIES_BYTES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use crate::model::payload::{Digest, Payload};
 use crate::model::queue::{Mode, Queue};
 use crate::model::turn::TurnJob;
@@ -390,34 +391,40 @@ impl Lane {
     pub(in crate::stores) fn close(
         &mut self,
         queue: &Queue,
+        series_max: u32,
         now: Timestamp,
         room: &mut Room,
     ) -> Option<Vec<Entry>> {
         self.promote(now);
-        let Some((&first, head)) = self.first() else {
+        let Some((_, head)) = self.first() else {
             return Some(Vec::new());
         };
-        let most = match self.mode {
-            Mode::Accumulate => crate::model::limits::TURN_JOBS_MAX,
-            Mode::Fifo if head.retry_count < 0 && head.crashes == 0 => queue.take as usize,
-            _ => 1,
+        let (together, most) = match self.mode {
+            Mode::Accumulate => (TURN_JOBS_MAX, TURN_JOBS_MAX),
+            Mode::Fifo if head.retry_count < 0 && head.crashes == 0 => {
+                let series_max = if head.attempts == 0 { series_max } else { 1 };
+                (queue.take as usize, queue.take.max(series_max) as usize)
+            }
+            _ => (1, 1),
         };
         let (task, mut bytes) = (head.task.clone(), 0);
-        let fits = |rank: &Rank, job: &Entry| {
+        let mut fits = |place: usize, job: &Entry| {
             let fresh = job.retry_count < 0 && job.crashes == 0 && job.run_at <= now;
+            let joins = match place < together {
+                true => self.mode == Mode::Accumulate || fresh,
+                false => fresh && job.attempts == 0,
+            };
             bytes += job.payload.as_bytes().len();
-            *rank == first
-                || (job.task == task
-                    && bytes <= crate::model::limits::TURN_BYTES_MAX
-                    && (self.mode == Mode::Accumulate || fresh))
+            let bytes_max = if place < together { TURN_BYTES_MAX } else { SERIES_BYTES_MAX };
+            place == 0 || job.task == task && bytes <= bytes_max && joins
         };
-        let mut fits = fits;
         let ranks: Vec<Rank> = self
             .open
             .iter()
             .take(most)
-            .take_while(|(rank, job)| fits(rank, job))
-            .map(|(rank, _)| *rank)
+            .enumerate()
+            .take_while(|(place, (_, job))| fits(*place, job))
+            .map(|(_, (rank, _))| *rank)
             .collect();
         // The one at which the turn ends, too.
         let behind = self.open.keys().nth(ranks.len()).copied().unwrap_or(super::unread::LAST);

@@ -37,9 +37,11 @@ impl State {
                 cancelled.push(job.id);
             }
             fates.push(fate);
-            let started_at = job.started_at.or(Some(hold.claimed_at));
+            let keep = &settlement.keep;
+            let was_started = fate != Fate::Keep || keep.was_started(job.id);
+            let started_at = job.started_at.or(was_started.then_some(hold.claimed_at));
             // A job that ends counts as an attempt; a kept one only if its claim counts.
-            let tried = fate != Fate::Keep || settlement.keep.counted;
+            let tried = fate != Fate::Keep || was_started && keep.counted;
             let job = Entry { started_at, attempts: job.attempts + u32::from(tried), ..job };
             match fate {
                 Fate::Done => self.finish(now, queue, key.clone(), job, JobState::Succeeded, None),

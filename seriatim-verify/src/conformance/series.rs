@@ -1,0 +1,206 @@
+//! Turns of several jobs that their holder hands over one after the other.
+
+use std::time::Duration;
+
+use seriatim::store::*;
+use seriatim::{Job, Mode, Outcome, Queue, Rate};
+
+use super::bench::*;
+use super::case::{Case, listed};
+
+pub(super) fn cases() -> Vec<Case> {
+    listed![
+        a_turn_takes_as_many_new_jobs_of_its_key_as_the_claim_allows,
+        a_turn_is_as_the_queue_says_unless_the_claim_asks_for_more,
+        a_series_ends_before_a_job_that_it_may_not_hand_over,
+        a_series_ends_at_its_bytes,
+        jobs_that_were_not_started_go_back_as_they_were,
+        a_failure_counts_for_the_job_that_was_started,
+        what_was_claimed_before_a_crash_is_claimed_one_by_one,
+        a_lane_goes_on_with_a_series,
+        jobs_pushed_meanwhile_wait_for_the_next_turn,
+        a_cancelled_job_of_a_series_ends_cancelled_and_the_others_go_back,
+        limits_count_each_job_of_a_key,
+    ]
+}
+
+/// Claims the lane with up to `series_max` jobs.
+async fn series(bench: &mut Bench, series_max: u32) -> Turn {
+    let request = Claim { series_max, ..bench.claim_request("q", 1) };
+    bench.claimed(request).await.turns.remove(0)
+}
+
+/// What a turn has where the store hands out series, or one job where it does not.
+fn first<'t>(bench: &Bench, tags: &'t [&'t str]) -> &'t [&'t str] {
+    if bench.store.capabilities().series { tags } else { &tags[..1] }
+}
+
+async fn push(bench: &mut Bench, tags: &[&str]) {
+    bench.push_all(tags.iter().map(|tag| job(tag)).collect()).await;
+}
+
+async fn a_turn_takes_as_many_new_jobs_of_its_key_as_the_claim_allows(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    push(&mut bench, &["a", "b", "c", "d", "e"]).await;
+    bench.push(job("0").score(-1.0)).await;
+    let turn = series(&mut bench, 3).await;
+    assert_eq!(tags(&turn), first(&bench, &["0", "a", "b"]));
+    assert!(turn.jobs.iter().all(|job| job.attempt == 1));
+    bench.done(&turn).await;
+    let mut rest = Vec::new();
+    while rest.last().is_none_or(|tag| tag != "e") {
+        let turn = series(&mut bench, 9).await;
+        rest.extend(tags(&turn));
+        bench.done(&turn).await;
+    }
+    assert_eq!(rest, &["a", "b", "c", "d", "e"][turn.jobs.len() - 1..]);
+    assert_eq!(bench.stats().await.jobs, 0);
+}
+
+async fn a_turn_is_as_the_queue_says_unless_the_claim_asks_for_more(mut bench: Bench) {
+    bench.declare(Queue::fifo("q").take(2)).await;
+    push(&mut bench, &["a", "b", "c", "d"]).await;
+    let turn = bench.one().await;
+    assert_eq!(tags(&turn), ["a", "b"]);
+    bench.done(&turn).await;
+    let turn = series(&mut bench, 1).await;
+    assert_eq!(tags(&turn), ["c", "d"], "a claim asks for no less");
+}
+
+async fn a_series_ends_before_a_job_that_it_may_not_hand_over(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    for by_task in [true, false] {
+        let later = bench.now + Duration::from_secs(5);
+        let other = job("other");
+        let other = if by_task { other.task("t") } else { other.run_at(later) };
+        push(&mut bench, &["a", "b"]).await;
+        bench.push_all(vec![other, job("c")]).await;
+        let turn = series(&mut bench, 9).await;
+        assert_eq!(tags(&turn), first(&bench, &["a", "b"]), "by task: {by_task}");
+        bench.done(&turn).await;
+        bench.pass(Duration::from_secs(5));
+        while bench.stats().await.jobs > 0 {
+            let turn = series(&mut bench, 1).await;
+            bench.done(&turn).await;
+        }
+    }
+}
+
+async fn a_series_ends_at_its_bytes(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    let large = |tag: &str| {
+        let payload = serde_json::json!({ "tag": tag, "fill": "x".repeat(100_000) });
+        Job::new("q", &payload).unwrap().key("k")
+    };
+    bench.push_all(["a", "b", "c", "d"].map(large).into()).await;
+    let turn = series(&mut bench, 9).await;
+    assert_eq!(tags(&turn), first(&bench, &["a", "b"]));
+}
+
+async fn jobs_that_were_not_started_go_back_as_they_were(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    push(&mut bench, &["a", "b", "c", "d"]).await;
+    let turn = series(&mut bench, 9).await;
+    let verdict = Verdict { done: 1, ..Outcome::Release.into() };
+    assert!(bench.end(&turn, verdict).await.is_ok());
+    assert_eq!(bench.stats().await.jobs, 3);
+    let turn = series(&mut bench, 9).await;
+    assert_eq!(tags(&turn), first(&bench, &["b", "c", "d"]));
+    assert!(turn.jobs.iter().all(|job| job.attempt == 1), "{turn:?}");
+    let verdict = Verdict { done: turn.jobs.len() - 1, ..failure().into() };
+    assert!(bench.end(&turn, verdict).await.is_ok());
+    bench.nothing().await;
+    bench.pass(WAIT);
+    let again = bench.one().await;
+    assert_eq!(tags(&again), [tags(&turn).last().unwrap().as_str()]);
+    assert_eq!((again.retry_count, again.attempt()), (0, 2));
+}
+
+async fn a_failure_counts_for_the_job_that_was_started(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    push(&mut bench, &["a", "b", "c", "d"]).await;
+    let turn = series(&mut bench, 4).await;
+    if turn.jobs.len() == 1 {
+        return;
+    }
+    let mut settlement = bench.planned(&turn, Verdict { done: 1, ..failure().into() });
+    settlement.keep.others_unstarted = true;
+    assert!(bench.settle(vec![settlement]).await[0].is_ok());
+    bench.pass(WAIT);
+    let failed = series(&mut bench, 4).await;
+    assert_eq!((tags(&failed), failed.attempt()), (vec!["b".to_owned()], 2));
+    bench.done(&failed).await;
+    let rest = series(&mut bench, 4).await;
+    assert_eq!(tags(&rest), ["c", "d"]);
+    assert!(rest.jobs.iter().all(|job| job.attempt == 1), "{rest:?}");
+    assert_eq!(bench.job(rest.jobs[1].id).await.started_at, Some(bench.now));
+}
+
+async fn what_was_claimed_before_a_crash_is_claimed_one_by_one(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    push(&mut bench, &["a", "b", "c", "d"]).await;
+    let turn = series(&mut bench, 3).await;
+    let other = bench.other_node("node-2").await;
+    bench.pass(LEASE * 2);
+    bench.beat_as(other.clone(), Vec::new()).await;
+    assert_eq!(bench.crash_all(&other).await, 1);
+    bench.node = other;
+    for tag in turn.jobs.iter().map(|job| tag(&job.payload)) {
+        let alone = series(&mut bench, 9).await;
+        assert_eq!((tags(&alone), alone.attempt()), (vec![tag], 2));
+        bench.done(&alone).await;
+    }
+}
+
+async fn a_lane_goes_on_with_a_series(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    push(&mut bench, &["a", "b", "c", "d", "e"]).await;
+    let turn = series(&mut bench, 2).await;
+    let done = bench.planned(&turn, Outcome::Done);
+    let claim = Claim { series_max: 2, ..bench.claim_request("q", 1) };
+    let go_on = vec![GoOn { claim, places: vec![0] }];
+    let settled = bench.settle_and_go_on(vec![done], go_on).await.remove(0);
+    let Settled::Ok { next, .. } = settled else { panic!("{settled:?}") };
+    if !bench.store.capabilities().goes_on {
+        assert_eq!(next, None);
+        return;
+    }
+    let next = *next.unwrap();
+    let expected = if bench.store.capabilities().series { vec!["c", "d"] } else { vec!["b"] };
+    assert_eq!(tags(&next), expected);
+    assert!(next.token > turn.token);
+    bench.done(&next).await;
+}
+
+async fn jobs_pushed_meanwhile_wait_for_the_next_turn(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    push(&mut bench, &["b", "c"]).await;
+    let turn = series(&mut bench, 9).await;
+    bench.push(job("a").score(-1.0)).await;
+    push(&mut bench, &["d"]).await;
+    bench.done(&turn).await;
+    let turn = series(&mut bench, 9).await;
+    assert_eq!(tags(&turn)[0], "a");
+}
+
+async fn a_cancelled_job_of_a_series_ends_cancelled_and_the_others_go_back(mut bench: Bench) {
+    bench.declare(Queue::fifo("q").retain_completed(LEASE)).await;
+    push(&mut bench, &["a", "b", "c"]).await;
+    let turn = series(&mut bench, 9).await;
+    let Some(second) = turn.jobs.get(1).map(|job| job.id) else { return };
+    assert_eq!(bench.cancel(second).await, Cancelled::Flagged);
+    let verdict = Verdict { done: 1, ..Outcome::Release.into() };
+    assert!(bench.end(&turn, verdict).await.is_ok());
+    assert_eq!(bench.state(second).await, Some(JobState::Canceled));
+    assert_eq!(bench.state(turn.jobs[0].id).await, Some(JobState::Succeeded));
+    assert_eq!(tags(&bench.one().await), ["c"]);
+}
+
+async fn limits_count_each_job_of_a_key(mut bench: Bench) {
+    if !bench.store.capabilities().shares_out {
+        return;
+    }
+    bench.declare(Queue::fifo("q").rate(Rate::per_second(1))).await;
+    push(&mut bench, &["a", "b", "c"]).await;
+    assert_eq!(tags(&series(&mut bench, 9).await), ["a"]);
+}
