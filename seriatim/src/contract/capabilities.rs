@@ -21,7 +21,7 @@ pub struct Capabilities {
     /// [`Claim::series_max`](crate::store::Claim::series_max).
     pub series: bool,
     /// Whether queues can have limits and groups: see [`Queue::limit`](crate::Queue::limit). A declaration that asks for
-    /// them elsewhere is `Invalid`.
+    /// them elsewhere is `Invalid`. On Redis such a queue has one shard.
     pub shares_out: bool,
     /// Whether SQL sessions can insert tasks: see [`Inbox`](crate::store::Inbox).
     pub inbox: bool,

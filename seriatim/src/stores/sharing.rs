@@ -22,8 +22,8 @@ pub(in crate::stores) struct Round {
 
 /// What the groups of a queue get, by number.
 pub(in crate::stores) struct Shares {
-    each: Share,
-    named: HashMap<u64, Share>,
+    pub each: Share,
+    pub named: HashMap<u64, Share>,
 }
 
 impl Shares {

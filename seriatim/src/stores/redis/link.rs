@@ -93,8 +93,10 @@ shard_scripts! {
 
 pub(super) static PUSH: Lazy =
     LazyLock::new(|| of_shard(&[include_str!("lua/names.lua"), include_str!("lua/push.lua")]));
-pub(super) static CLAIM: Lazy =
-    LazyLock::new(|| of_shard(&[include_str!("lua/turns.lua"), include_str!("lua/claim.lua")]));
+pub(super) static CLAIM: Lazy = LazyLock::new(|| {
+    let (turns, share) = (include_str!("lua/turns.lua"), include_str!("lua/share.lua"));
+    of_shard(&[turns, share, include_str!("lua/claim.lua")])
+});
 pub(super) static SETTLE: Lazy =
     LazyLock::new(|| of_shard(&[include_str!("lua/turns.lua"), include_str!("lua/settle.lua")]));
 pub(super) static RESCUE: Lazy = LazyLock::new(|| {

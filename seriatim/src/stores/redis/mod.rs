@@ -204,7 +204,7 @@ impl Store for Redis {
     fn capabilities(&self) -> Capabilities {
         let store_scope = !self.link.is_cluster();
         let (claim_split, goes_on, inbox) = (None, true, false);
-        let shares_out = false;
+        let shares_out = true;
         Capabilities {
             name: "redis",
             shared: true,

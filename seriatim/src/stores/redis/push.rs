@@ -20,6 +20,7 @@ use crate::contract::errors::{is_closing, other_route};
 use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_job, validate_push};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::flow::group_number;
 use crate::model::job::{Job, JobOptions, RunAt};
 use crate::model::queue::Queue;
 use crate::stores::json::json;
@@ -369,10 +370,19 @@ fn job_args<'a>(args: &'a mut Args, job: &Job, known: &Known) -> Result<&'a mut 
         RunAt::In(delay) => args.text(&format!("i{}", micros(delay))),
         RunAt::At(time) => args.text(&format!("@{}", time.as_micros())),
     };
-    args.name(options.node.as_deref()).name(options.consumer_group.as_deref());
+    args.name(options.node.as_deref()).text(&consumers_and_group(options));
     args.int(options.lease_ttl.map_or(0, micros));
     args.int(options.expires_at.map_or(0, |at| at.as_micros().max(1)));
     Ok(args.name(options.idempotency_key.as_deref()).text(&options_text(options)?))
+}
+
+/// The consumer group of a route; with a group, NUL and its number: see `route_of` in `shard.lua`.
+fn consumers_and_group(options: &JobOptions) -> String {
+    let consumers = options.consumer_group.as_deref().unwrap_or_default();
+    match &options.group {
+        Some(group) => format!("{consumers}\0{}", group_number(Some(group))),
+        None => consumers.to_owned(),
+    }
 }
 
 /// Whether this job fits a record of a plain job (`compact.lua`).
@@ -380,6 +390,7 @@ fn is_plain(job: &Job) -> bool {
     let options = &job.options;
     options.node.is_none()
         && options.consumer_group.is_none()
+        && options.group.is_none()
         && options.lease_ttl.is_none()
         && options.expires_at.is_none()
         && job.payload.as_bytes().len() <= INLINE_BYTES_MAX

@@ -17,12 +17,17 @@ use super::memo::Known;
 use super::reply::{Shard, corrupt, single};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_closing, no_queue, too_many_queues};
-use crate::contract::producer::not_shared_out;
 use crate::contract::{Acted, Declare, DeleteQueue, Queues, Resharded, Wake};
 use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::flow::Share;
 use crate::model::limits::QUEUES_MAX;
 use crate::model::queue::{DueRule, Merge, Mode, Queue};
+use crate::model::rate::Rate;
 use crate::stores::json::json;
+use crate::stores::sharing::Shares;
+
+/// A group is 6 bytes in the store.
+const GROUP_AT: usize = 2;
 
 /// Most attempts at an operation that depends on a definition, if the definition changes meanwhile.
 pub(super) const ATTEMPTS: usize = 10;
@@ -43,12 +48,15 @@ enum Answer {
 #[async_trait]
 impl Queues for Redis {
     async fn declare(&self, request: Declare) -> Result<()> {
-        not_shared_out(&request.queues)?;
         let place = |i: usize| move |error: Error| error.in_field(format!("queues[{i}]"));
         for (i, queue) in request.queues.iter().enumerate() {
             queue.validate().map_err(place(i))?;
-            if let Some(known) = self.reload(&queue.name).await? {
-                self.may_declare(&known, queue).await.map_err(place(i))?;
+            match self.reload(&queue.name).await? {
+                Some(known) => self.may_declare(&known, queue).await.map_err(place(i))?,
+                None if queue.is_shared_out() && queue.shards > 1 => {
+                    return Err(place(i)(spread(queue)));
+                }
+                None => {}
             }
         }
         for (i, queue) in request.queues.iter().enumerate() {
@@ -340,6 +348,7 @@ impl Redis {
         args.name(how.paused.map(|paused| if paused { "1" } else { "0" }));
         settings(&mut args, shard.queue, queue)?;
         args.int(how.floor);
+        shares(&mut args, queue);
         let mut answer = self.link.call(&DECLARE, &self.key(shard, ""), &args).await?;
         let refused = match &*answer.text()? {
             "OK" => return Ok(Answer::Ok),
@@ -347,6 +356,7 @@ impl Redis {
             "CLOSING" => return Ok(Answer::Closing),
             "SHARDS" => return Ok(Answer::Shards),
             "OTHER" => return Ok(Answer::Other(answer.text()?)),
+            "SPREAD" => spread(queue),
             "BIG" => too_big(queue, answer.int()?),
             _ => {
                 let mode = Mode::from_name(&answer.text()?).ok_or_else(corrupt)?;
@@ -406,8 +416,14 @@ fn settings(args: &mut Args, number: u32, queue: &Queue) -> Result<()> {
     Ok(())
 }
 
-/// The field `due` of a queue in the store: a window says all in one field, so that scripts of other queues read no more.
+/// The field `due` of a queue in the store: a window says all in one field, and where groups or limits are it ends with
+/// `shared`, so that scripts of other queues read no more.
 fn due_text(queue: &Queue) -> String {
+    let shared = if queue.is_shared_out() { " shared" } else { "" };
+    due_rule(queue) + shared
+}
+
+fn due_rule(queue: &Queue) -> String {
     match (&queue.window, queue.due) {
         (Some(window), _) => {
             let (jobs, bytes) = (window.max_jobs.unwrap_or(0), window.max_bytes.unwrap_or(0));
@@ -419,6 +435,25 @@ fn due_text(queue: &Queue) -> String {
     }
 }
 
+/// The fields and values of `shares`.
+fn shares(args: &mut Args, queue: &Queue) {
+    if !queue.is_shared_out() {
+        return;
+    }
+    let Shares { each, named } = Shares::of_queue(queue);
+    let whole = Share { limit: queue.limit, ..Share::default() };
+    args.text("all").text(&share_text(&whole)).text("each").text(&share_text(&each));
+    for (group, share) in named {
+        args.bytes(&group.to_be_bytes()[GROUP_AT..]).text(&share_text(&share));
+    }
+}
+
+fn share_text(share: &Share) -> String {
+    let limit = &share.limit;
+    let (weight, running) = (share.weight.unwrap_or(1), limit.running.unwrap_or(0));
+    format!("{weight} {running} {} {}", limit.rate.map_or(0, Rate::interval), limit.burst())
+}
+
 fn merge_named(name: &str) -> Result<Merge> {
     let all = [Merge::Min, Merge::Max, Merge::None];
     all.into_iter().find(|merge| merge.as_str() == name).ok_or_else(corrupt)
@@ -428,6 +463,17 @@ pub(super) fn changing(queue: &str) -> Error {
     let message =
         format!("other clients are changing the definition of queue {queue:?}: try again");
     Error::new(ErrorKind::Unavailable, message)
+}
+
+/// A script sees one shard.
+fn spread(queue: &Queue) -> Error {
+    let field = if queue.groups.is_some() { "groups" } else { "limit" };
+    let message = format!(
+        "needs a queue with one shard, and the jobs of {:?} are in several: change their number with `seriatim queues reshard`, \
+         and wait until none are left where earlier numbers put them",
+        queue.name
+    );
+    Error::invalid(field, message)
 }
 
 fn too_big(queue: &Queue, jobs: i64) -> Error {

@@ -43,6 +43,9 @@ impl Redis {
                 known = self.retire(known).await?;
             }
             let Some(layout) = known.layout.with(shards) else { return Ok(known) };
+            if known.queue.is_shared_out() {
+                return Err(shared_out(&known));
+            }
             if layout.older.len() > OLDER_MAX {
                 return Err(too_many(&known));
             }
@@ -181,6 +184,11 @@ impl Redis {
             }
         }
     }
+}
+
+fn shared_out(known: &Known) -> Error {
+    let message = format!("queue {:?} has groups or limits, and these need one shard", known.name);
+    Error::new(ErrorKind::Conflict, message).in_field("shards")
 }
 
 fn too_many(known: &Known) -> Error {

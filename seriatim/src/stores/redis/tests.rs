@@ -10,6 +10,7 @@ mod outages;
 mod reshard;
 mod reshard_races;
 mod servers;
+mod sharing;
 mod version;
 mod waking;
 

@@ -5,6 +5,8 @@
 -- version, index members without a lane, whether a turn did not fit}; nil if the shard has no queue or another version:
 -- after a wipe of the store, its number may belong to another queue. 0 if the node is not alive.
 --
+-- In a queue with groups or limits these take turns, and are not exceeded: share.lua.
+--
 -- Reads arrivals, ready, wake, and of each claimed lane its record in lanes and its jobs; writes busy, one record of the
 -- claim (claims, held, left, holders), and in `accumulate` lanes.
 if ARGV[12] == '1' and not call('ZSCORE', KEYS[2], ARGV[2]) then return 0 end
@@ -53,7 +55,7 @@ local function in_order(lists, most)
     list.at = at
     if not member then list.prio = NO_PRIO + 1
     elseif list.arrivals then list.prio, list.due, list.n = ARRIVAL_PRIO, struct.unpack('>I7I7', member)
-    else list.prio, list.due, list.n = struct.unpack('>I2I7I7', member, 4) end
+    else list.prio, list.due, list.n = struct.unpack('>I2I7I7', member, #member - 15) end
   end
   for _, list in ipairs(lists) do go_to(list, 1) end
   while #merged < most do
@@ -71,7 +73,7 @@ end
 
 -- The lanes to claim now, in order, at most `most`. Those in `arrivals` have 14 bytes.
 local function candidates(most)
-  local lists = { call('LRANGE', K.arrivals, 0, most - 1) }
+  local lists = { T.group == '' and call('LRANGE', K.arrivals, 0, most - 1) or {} }
   if lists[1][1] then lists[1].arrivals = true else lists = {} end
   for _, class in ipairs(T.classes) do
     local limit = class % 2 == 1 and math.min(most, crashed_left) or most
@@ -90,7 +92,7 @@ local function take_lane(member, id, record)
     T.close_single(id, record)
     return not T.is_full
   end
-  local crashed = #member > 14 and string.byte(member, 3) % 2 or 0
+  local crashed = #member > 14 and string.byte(member, -17) % 2 or 0
   if crashed > crashed_left then return true end
   local before = T.taken
   if T.close_light(id, record) then
@@ -102,9 +104,12 @@ local function take_lane(member, id, record)
   return not T.is_full
 end
 
+-- Claims the first lanes, at most so many.
 local BATCH = 1000
-while T.taken < lanes_max and not T.is_full and not T.is_spent() do
-  local members, lane_ids, popped = candidates(math.min(lanes_max - T.taken, BATCH)), {}, 0
+local function take_lanes(most)
+local all = T.taken + most
+while T.taken < all and not T.is_full and not T.is_spent() do
+  local members, lane_ids, popped = candidates(math.min(all - T.taken, BATCH)), {}, 0
   if not members[1] then break end
   for i, member in ipairs(members) do lane_ids[i] = string.sub(member, -7) end
   for i, record in ipairs(fields(K.lanes, lane_ids)) do
@@ -126,14 +131,27 @@ while T.taken < lanes_max and not T.is_full and not T.is_spent() do
   T.tell_jobs()
   write_out()
 end
+end
+
+-- The same of a group: see share.lua.
+local crashed_stay = false
+local function take_of_group(most)
+  local before = T.taken
+  take_lanes(most)
+  if T.taken - before < most and crashed_left == 0 and not T.is_full then
+    crashed_stay = crashed_stay or T.is_ready()
+  end
+  return T.taken - before
+end
+
+local is_full, held_back = true, false
+if S.shared then is_full, held_back = T.share_out(lanes_max, take_of_group) else take_lanes(lanes_max) end
 T.store()
 bell.rings = false
 commit()
 local next_due = false
-for _, class in ipairs(T.classes) do
-  if not next_due and T.look(class, 1)[1] then next_due = NOW end
-end
-if not next_due and first_arrival() then next_due = NOW end
+if S.shared then next_due = (crashed_stay or is_full and T.is_any_ready()) and NOW
+elseif T.is_ready() then next_due = NOW end
 if T.taken < lanes_max or lanes_max == 0 then bell.sleep()
 else
   bell.stay_awake()
@@ -142,5 +160,6 @@ end
 if not next_due then
   local first = call('ZRANGE', K.wake, 0, 0, 'WITHSCORES')[2]
   next_due = first and tonumber(first) or false
+  if held_back and (not next_due or held_back < next_due) then next_due = held_back end
 end
 return { NOW, T.list, next_due, S.version, dangling, T.is_full and 1 or 0 }

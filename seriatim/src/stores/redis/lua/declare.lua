@@ -1,10 +1,10 @@
 -- Defines the queue in this shard. The first shard decides; the others adopt its version. ARGV: dry, version ('' in
 -- the first shard), declared, paused ('' = unchanged), then the settings: number, shards, mode, merge, due, take,
--- keep, remember, keep_dead, dead_max, definition; and the lowest token. Answers {'OK', version}, {'EXISTS'},
--- {'CLOSING'}, {'SHARDS', n}, {'OTHER', name}, {'BIG', jobs} or {'CONFLICT', mode, merge, declared, whether jobs are
--- running}.
+-- keep, remember, keep_dead, dead_max, definition; the lowest token; and the fields and values of `shares`, if it has groups
+-- or limits. Answers {'OK', version}, {'EXISTS'}, {'CLOSING'}, {'SHARDS', n}, {'SPREAD'}, {'OTHER', name}, {'BIG', jobs} or
+-- {'CONFLICT', mode, merge, declared, whether jobs are running}.
 --
--- Reads and writes meta; everything of the queue if its mode changes while jobs wait.
+-- Reads and writes meta and shares; everything of the queue if its mode changes while jobs wait.
 local NAMES = { 'number', 'shards', 'mode', 'merge', 'due', 'take', 'keep', 'remember', 'keepdead',
   'deadmax', 'definition' }
 local CONVERTED_JOBS_MAX = 20000
@@ -14,11 +14,22 @@ NOW = clock('')
 
 local function number_of(field) return tonumber(call('HGET', K.meta, field) or '0') end
 
+-- What was shared out stays so until no lane waits that has a group: a claim looks for the others elsewhere.
+local function share_out()
+  local is_shared = ARGV[17] ~= nil
+  if not is_shared and not (S and S.shared) then return end
+  call('DEL', K.shares)
+  if is_shared then call('HSET', K.shares, unpack(ARGV, 17))
+  elseif call('ZRANGEBYLEX', K.ready, '[\255', '+', 'LIMIT', 0, 1)[1] then call('HSET', K.meta, 'due', ARGV[9] .. ' shared') end
+  if S then bell.ring('all') end
+end
+
 local function write(version)
   for i, name in ipairs(NAMES) do call('HSET', K.meta, name, ARGV[4 + i]) end
   call('HSET', K.meta, 'version', num(tonumber(version)), 'declared', declared)
   if ARGV[4] ~= '' then call('HSET', K.meta, 'paused', ARGV[4]) end
   if number_of('token') < tonumber(ARGV[16]) then call('HSET', K.meta, 'token', ARGV[16]) end
+  share_out()
 end
 
 local function is_same()
@@ -75,6 +86,7 @@ if adopted ~= '' and S.version >= tonumber(adopted) then return { 'OK', S.versio
 if adopted ~= '' then even_when_full() end
 if adopted == '' and declared == '0' then return { 'EXISTS' } end
 if adopted == '' and S.shards ~= ARGV[6] then return { 'SHARDS', tonumber(S.shards) } end
+if adopted == '' and ARGV[17] and (S.shards ~= '1' or (call('HGET', K.meta, 'older') or '') ~= '') then return { 'SPREAD' } end
 local version = adopted ~= '' and tonumber(adopted) or S.version + 1
 if S.mode == mode and S.merge == merge then
   if adopted == '' and is_same() then return { 'OK', S.version } end

@@ -25,14 +25,15 @@ local function first_arrival(prefix)
   end
 end
 
+local CLASSES_MAX = 1000 -- as in lane.lua
 local function first_due(prefix)
   local best, from = first_arrival(prefix), '-'
-  while true do
+  for _ = 1, CLASSES_MAX do
     local member = call('ZRANGEBYLEX', prefix .. 'ready', from, '+', 'LIMIT', 0, 1)[1]
     if not member then break end
-    local due = struct.unpack('>I7', member, 6)
+    local due = struct.unpack('>I7', member, #member - 13)
     if not best or due < best then best = due end
-    from = '(' .. string.sub(member, 1, 5) .. '\255'
+    from = '(' .. string.sub(member, 1, #member - 14) .. '\255'
   end
   local wake = call('ZRANGE', prefix .. 'wake', 0, 0, 'WITHSCORES')[2]
   if wake and (not best or tonumber(wake) < best) then best = tonumber(wake) end

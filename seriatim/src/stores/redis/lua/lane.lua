@@ -19,12 +19,13 @@ local function new_lane(n, key, due, route)
     first = 0, next = 0, front = '', fill = '', token = false, claimed_at = false, held = false, paused = false,
     retry = -1, crashes = 0, error = false, route = route, shown = -1, failing = false, flagged = false, odd = 0,
     bad = 0, strays = 0, apart = false, prios = false, shut = false, falls = false, ready = false, wake = false,
-    arrived = false,
+    group = false, arrived = false,
   }
 end
 
-local function ready_member(class, prio, due, n)
-  return struct.pack('>I3I2I7I7', class, prio, due, n)
+local function ready_member(class, prio, due, n, group)
+  local member = struct.pack('>I3I2I7I7', class, prio, due, n)
+  return group and '\255' .. group .. member or member
 end
 
 -- The state that most lanes do not have:
@@ -32,21 +33,22 @@ end
 --   flagged (whether in `flags`), odd (jobs that are not plain), bad (open jobs that failed), strays (how many),
 --   apart (closed strays; true: in `closed`), prios and shut (how many open and closed jobs have each priority, if
 --   they differ), falls (turns that the first jobs of the list had; each: last seq, claimed at, whether it counts),
---   ready and wake (position)
+--   ready and wake (position), group (for which the turn counts, of a lane that waited as its)
 local function state_of(l)
   local plain = ready_member(0, l.prio, l.due, l.n)
   local stands = l.token or (l.ready == plain and not l.wake) or (not l.ready and l.wake == l.due)
-  if stands and not (l.held or l.paused or l.retry >= 0 or l.crashes > 0 or l.error or l.route > 0 or l.shown >= 0
-    or l.failing or l.flagged or l.odd > 0 or l.bad > 0 or l.strays > 0 or l.apart or l.prios or l.shut or l.falls) then
+  if stands and not (l.held or l.paused or l.retry >= 0 or l.crashes > 0 or l.error or l.route ~= 0 or l.shown >= 0
+    or l.failing or l.flagged or l.odd > 0 or l.bad > 0 or l.strays > 0 or l.apart or l.prios or l.shut or l.falls
+    or l.group) then
     return ''
   end
   return cmsgpack.pack(l.held, l.paused, l.retry, l.crashes, l.error, l.route, l.shown, l.failing, l.flagged, l.odd,
-    l.bad, l.strays, l.apart, l.prios, l.shut, l.falls, l.ready, l.wake)
+    l.bad, l.strays, l.apart, l.prios, l.shut, l.falls, l.ready, l.wake, l.group)
 end
 
 local function read_state(l, text)
   l.held, l.paused, l.retry, l.crashes, l.error, l.route, l.shown, l.failing, l.flagged, l.odd, l.bad, l.strays,
-    l.apart, l.prios, l.shut, l.falls, l.ready, l.wake = cmsgpack.unpack(text)
+    l.apart, l.prios, l.shut, l.falls, l.ready, l.wake, l.group = cmsgpack.unpack(text)
 end
 
 -- When a claim was made.
@@ -420,13 +422,13 @@ local function stand(l, ready, wake)
     if l.ready and not l.arrived then later('ZREM', K.ready, l.ready) end
     if ready then later('ZADD', K.ready, 0, ready) end
     -- Not every process may take a lane of a route, or one with earlier crashes.
-    if ready and string.sub(ready, 1, 3) ~= '\0\0\0' then bell.rings = 'all' end
+    if ready and string.sub(ready, -19, -17) ~= '\0\0\0' then bell.rings = 'all' end
     l.ready, l.arrived, bell.rings = ready, false, bell.rings or ready
   end
   if wake ~= l.wake then
     if wake then later('ZADD', K.wake, num(wake), l.id)
     else later('ZREM', K.wake, l.id) end
-    if wake and l.route ~= 0 then bell.rings = 'all' end
+    if wake and G.parts_of(l.route) ~= 0 then bell.rings = 'all' end
     l.wake, bell.rings = wake, bell.rings or wake
   end
 end
@@ -446,7 +448,8 @@ local function position(l)
   if l.held or l.paused then return stand(l, false, false) end
   if not is_due then return stand(l, false, next_later) end
   if l.due > NOW then return stand(l, false, l.due) end
-  stand(l, ready_member(route * 2 + (crashes > 0 and 1 or 0), l.prio, l.due, l.n), next_later)
+  local bound, group = G.parts_of(route)
+  stand(l, ready_member(bound * 2 + (crashes > 0 and 1 or 0), l.prio, l.due, l.n, group), next_later)
 end
 
 -- Saves a lane at its position, or removes it if it is empty; `write_out` does the writes.
@@ -503,9 +506,22 @@ do
   end
 end
 
+-- So many more turns of a group run.
+function G.count(group, by)
+  G.more[group] = (G.more[group] or 0) + by
+  count('grouped', by)
+end
+
+function G.write()
+  for group, by in pairs(G.more) do
+    if call('HINCRBY', K.turns, group, by) <= 0 then call('HDEL', K.turns, group) end
+  end
+end
+
 -- Ends an operation: saves the touched lanes.
 local function commit()
   place_touched()
+  if next(G.more) then G.write() end
   for field, by in pairs(counts) do
     if by ~= 0 then call('HINCRBY', K.meta, field, by) end
   end
@@ -637,15 +653,16 @@ local function first_arrival()
 end
 
 -- The earliest due time of the shard's unclaimed lanes: of the scheduled ones, and of the first ready one in each
--- class and priority.
+-- class and priority. Where there are many groups, some of these are not looked at.
 local function first_due()
+  local CLASSES_MAX = 1000
   local best, from = first_arrival(), '-'
-  while true do
+  for _ = 1, CLASSES_MAX do
     local member = call('ZRANGEBYLEX', K.ready, from, '+', 'LIMIT', 0, 1)[1]
     if not member then break end
-    local due = struct.unpack('>I7', member, 6)
+    local due = struct.unpack('>I7', member, #member - 13)
     if not best or due < best then best = due end
-    from = '(' .. string.sub(member, 1, 5) .. '\255'
+    from = '(' .. string.sub(member, 1, #member - 14) .. '\255'
   end
   local wake = call('ZRANGE', K.wake, 0, 0, 'WITHSCORES')[2]
   if wake and (not best or tonumber(wake) < best) then best = tonumber(wake) end

@@ -34,7 +34,8 @@ end
 local best = false
 local lanes_left = 0
 local function may_go_on_at_all(at, to)
-  if to < at or S.paused or num(S.version) ~= ARGV[at + 7] or refusal(ARGV[at], ARGV[at + 8]) then return false end
+  -- In a queue that is shared out, each lane waits for the turn of its group.
+  if to < at or S.paused or S.shared or num(S.version) ~= ARGV[at + 7] or refusal(ARGV[at], ARGV[at + 8]) then return false end
   return ARGV[at + 9] == '0' or call('ZSCORE', KEYS[2], ARGV[at])
 end
 
@@ -73,7 +74,8 @@ local function end_claim(l)
   if l.apart then call('HDEL', K.closed, l.id) end
   if l.flagged then call('HDEL', K.flags, l.id) end
   later('HDEL', K.busy, l.id)
-  l.token, l.flagged, l.apart = false, false, false
+  if l.group then G.count(l.group, -1) end
+  l.token, l.flagged, l.apart, l.group = false, false, false, false
   count('running', -1)
 end
 
@@ -492,6 +494,8 @@ if S then
   go_on_others()
   T.store()
   bell.hears = true
+  -- A limit may have held others back.
+  if S.shared then bell.rings = bell.rings or call('ZCARD', K.ready) + call('LLEN', K.arrivals) > 0 end
   commit()
 end
 return { answer, NOW, T.list, bell.rings and 1 or 0 }

@@ -24,7 +24,8 @@ local NOW = 0
 --   runs      HASH: lane, number (4 bytes) -> seqs of a long list
 --   bodies    HASH: seq -> payload that is not inline
 --   arrivals  LIST: due (7), id (7) of lanes that were due when they were opened, with the default priority
---   ready     ZSET lex: class (3 bytes), priority (2), due (7), id (7) of the other ready lanes
+--   ready     ZSET lex: class (3 bytes), priority (2), due (7), id (7) of the other ready lanes; before the class of one that
+--             has a group 255 and the group (6)
 --   wake      ZSET: id by the time when its position must be computed again
 --   open      ZSET lex: lane, rank, seq of strays: waiting jobs that are not in their lane's list
 --   later     ZSET lex: lane, run_at, seq (exclusive: not due yet)
@@ -50,7 +51,10 @@ local NOW = 0
 --   idemold   ZSET: the same by when to check whether it can be deleted; those of the whole store: names.lua
 --   given_up  HASH: node -> claims and rescues with a ticket up to this one take nothing; expires by itself
 --   sleepers  ZSET: processes to be woken when a lane is ready, by the time of their last claim or question when it is due
---   routes    HASH: node, NUL, group -> number; #number -> node, NUL, group
+--   routes    HASH: node, NUL, consumer group -> number; #number -> node, NUL, consumer group
+--   shares    HASH: what the groups of a queue get (share.lua): 'each', a group (6 bytes); 'all' is the queue's own limit
+--   turns     HASH: group -> how many of its turns run, if any
+--   paced     HASH: group, 'all' -> when (7, and nanoseconds: 2) the turns that started would have at the pace of the rate
 local K = setmetatable({}, { __index = function(known, name)
   known[name] = P .. name
   return known[name]
@@ -172,7 +176,10 @@ local function load_settings()
   }
   S.merges = S.mode == 'accumulate' and S.merge ~= 'none'
   if #S.due > 8 then -- 'first' and 'earliest' are shorter
+    local due = string.match(S.due, '^(.+) shared$')
+    S.due, S.shared = due or S.due, due ~= nil
     local quiet, step, wait, most, bytes = string.match(S.due, '^window (%d+) (%d+) (%d+) (%d+) (%d+)$')
+    if not quiet then return end
     S.window = { quiet = tonumber(quiet), step = tonumber(step), max_wait = tonumber(wait) }
     S.window.max_jobs = most ~= '0' and tonumber(most) or math.huge
     S.window.max_bytes = bytes ~= '0' and tonumber(bytes) or math.huge
@@ -312,11 +319,16 @@ local function resolve(seq, millis)
 end
 
 -- Routes ----------------------------------------------------------------------------------------
+--
+-- For whom a job is: the number of the node and the consumer group that it is bound to, 0 is none; with a group, that
+-- (6 bytes) and the number (3). As text: node, NUL, consumer group; with a group, NUL and its number.
 
 local NO_ROUTE = '\0'
 
 local function route_of(text)
   if text == NO_ROUTE then return 0 end
+  local bound, group = string.match(text, '^([^%z]*%z[^%z]*)%z?(%d*)$')
+  if group ~= '' then return struct.pack('>I6I3', tonumber(group), route_of(bound)) end
   local known = call('HGET', K.routes, text)
   if known then return tonumber(known) end
   local number = call('HINCRBY', K.meta, 'routes', 1)
@@ -324,8 +336,22 @@ local function route_of(text)
   return number
 end
 
-local function route_text(number)
-  if number == 0 then return NO_ROUTE end
-  return call('HGET', K.routes, '#' .. num(number)) or NO_ROUTE
+-- Groups, in a table: Lua limits a function to 200 local names.
+local G = { more = {} }
+
+-- The number of a route, and its group: false if there is none, or the queue is not shared out.
+function G.parts_of(route)
+  if type(route) == 'number' then return route, false end
+  local bound = struct.unpack('>I3', route, 7)
+  return bound, S.shared and string.sub(route, 1, 6)
+end
+
+local function route_text(route)
+  if route == 0 then return NO_ROUTE end
+  if type(route) == 'string' then
+    local group, bound = struct.unpack('>I6I3', route)
+    return route_text(bound) .. '\0' .. num(group)
+  end
+  return call('HGET', K.routes, '#' .. num(route)) or NO_ROUTE
 end
 

@@ -2,7 +2,8 @@
 -- idempotency keys. Answers {expired {seq, created, ...}, finished, dead {seq, created, ...}, keys, whether there is
 -- more}.
 --
--- Reads expiring, done, dead and idemold up to now, and the jobs; removes these, from their lanes too.
+-- Reads expiring, done, dead and idemold up to now, and the jobs; removes these, from their lanes too. With limits also some
+-- of paced.
 if not S then return { {}, 0, {}, 0, 0 } end
 NOW = clock(ARGV[1])
 even_when_full()
@@ -70,5 +71,15 @@ for _, field in ipairs(names) do
     call('HDEL', K.idem, field)
   end
 end
+-- What a rate has forgotten: each sweep looks at some.
+local PACED_MAX = 1000
+local function sweep_paced()
+  local some, old = call('HRANDFIELD', K.paced, PACED_MAX, 'WITHVALUES'), {}
+  for i = 1, #some, 2 do
+    if number_in(some[i + 1]) < NOW then old[#old + 1] = some[i] end
+  end
+  many('HDEL', K.paced, old)
+end
+if S.shared then sweep_paced() end
 commit()
 return { expired, #finished, dead, #names, more }

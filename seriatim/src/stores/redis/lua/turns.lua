@@ -8,6 +8,9 @@ local T = { list = {}, claims = {}, of_ttl = {}, busy = {}, wanted = {}, places 
 -- One script claims about this much: lanes with many or large jobs are left to the next.
 T.jobs_left, T.bytes_left = 10000, 16 * 1024 * 1024
 
+-- The beginning of the classes of a group.
+T.group = ''
+
 -- ARGV from `at`: node, kind of lease, ttl, most jobs and bytes of a turn, the longest lease of a job's own.
 function T.begin(at)
   T.node, T.kind, T.lease = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
@@ -28,8 +31,16 @@ end
 
 -- The first ready lanes of a class, but for those in `arrivals`.
 function T.look(class, most)
-  local from = struct.pack('>I3', class)
+  local from = T.group .. struct.pack('>I3', class)
   return call('ZRANGEBYLEX', K.ready, '[' .. from, '(' .. from .. '\255', 'LIMIT', 0, most)
+end
+
+-- Whether the caller may take a ready lane of the group.
+function T.is_ready()
+  for _, class in ipairs(T.classes) do
+    if T.look(class, 1)[1] then return true end
+  end
+  return T.group == '' and first_arrival()
 end
 
 -- A claim with this ttl; one with an own lease has one lane, so that it can be extended separately.
@@ -269,6 +280,8 @@ function T.close(l)
   l.token, l.claimed_at = claim.token, NOW
   l.next_due = S.mode == 'accumulate' and open_count(l) > 0 and l.due
   count('running', 1)
+  l.group = l.ready and #l.ready > 19 and string.sub(l.ready, 2, 7)
+  if l.group then G.count(l.group, 1) end
   place(l)
   T.taken = T.taken + 1
   T.tell(turn_of(l, true))

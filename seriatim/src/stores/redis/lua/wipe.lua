@@ -11,13 +11,14 @@ even_when_full()
 local jobs = tonumber(call('HGET', K.meta, 'jobs') or '0') + call('ZCARD', K.dead) + call('ZCARD', K.done)
 for _, name in ipairs({ 'lanes', 'busy', 'keys', 'jobs', 'runs', 'bodies', 'closed', 'progress', 'flags', 'open',
   'later', 'equal', 'arrivals', 'ready', 'wake', 'trouble', 'failing', 'claims', 'left', 'held', 'holders', 'leases', 'done',
-  'dead', 'deadkeys', 'expiring', 'aliases', 'idem', 'idemold', 'given_up', 'routes', 'sleepers' }) do
+  'dead', 'deadkeys', 'expiring', 'aliases', 'idem', 'idemold', 'given_up', 'routes', 'sleepers', 'shares',
+  'turns', 'paced' }) do
   call('UNLINK', K[name])
 end
 if ARGV[2] == '1' then
   call('DEL', K.meta)
   call('HSET', K.meta, 'seq', num(S.seq), 'token', num(S.token))
 else
-  call('HDEL', K.meta, 'lanes', 'jobs', 'running', 'processed', 'failed', 'routes')
+  call('HDEL', K.meta, 'lanes', 'jobs', 'running', 'processed', 'failed', 'routes', 'grouped', 'round')
 end
 return jobs
