@@ -17,7 +17,8 @@ use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
 use crate::model::error::{Error, Result};
 use crate::model::id::NodeId;
 use crate::model::limits::{
-    CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
+    CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, SERIES_JOBS_MAX, TURN_BYTES_MAX,
+    TURN_JOBS_MAX,
 };
 use crate::model::turn::Turn;
 
@@ -333,7 +334,7 @@ pub(super) fn turn_args(args: &mut Args, request: &Claim, lease_max: Duration) {
         Lease::Own { .. } => "own",
     });
     args.micros(request.lease.ttl()).int(TURN_JOBS_MAX as i64).int(TURN_BYTES_MAX as i64);
-    args.micros(lease_max);
+    args.micros(lease_max).int(request.series_max.min(SERIES_JOBS_MAX));
 }
 
 /// The routes that the caller may take besides unbound jobs: node, NUL, group.

@@ -212,7 +212,7 @@ impl Store for Redis {
             goes_on,
             inbox,
             store_scope,
-            series: false,
+            series: true,
             shares_out,
         }
     }

@@ -1,5 +1,5 @@
--- Claims lanes. ARGV: now, node, kind of lease, ttl, most jobs and bytes of a turn, the longest lease of a job's own,
--- lanes_max, crashed_max, promote_max, ticket, whether KEYS[2] has the living nodes (else the caller has checked), the
+-- Claims lanes. ARGV: now, node, kind of lease, ttl, most jobs and bytes of a turn, the longest lease of a job's own, most
+-- jobs of a turn that are handed over one after the other, lanes_max, crashed_max, promote_max, ticket, whether KEYS[2] has the living nodes (else the caller has checked), the
 -- queue's version as the caller knows it, the most bytes to return and the bytes that a job counts besides its payload,
 -- then the routes that the caller may take besides the unbound one. Answers {now, turns (see turns.lua), next_due,
 -- version, index members without a lane, whether a turn did not fit}; nil if the shard has no queue or another version:
@@ -9,22 +9,22 @@
 --
 -- Reads arrivals, ready, wake, and of each claimed lane its record in lanes and its jobs; writes busy, one record of the
 -- claim (claims, held, left, holders), and in `accumulate` lanes.
-if ARGV[12] == '1' and not call('ZSCORE', KEYS[2], ARGV[2]) then return 0 end
-if not S or num(S.version) ~= ARGV[13] then return false end
-local refused = refusal(ARGV[2], ARGV[11])
+if ARGV[13] == '1' and not call('ZSCORE', KEYS[2], ARGV[2]) then return 0 end
+if not S or num(S.version) ~= ARGV[14] then return false end
+local refused = refusal(ARGV[2], ARGV[12])
 if refused then return refused end
 NOW = clock(ARGV[1])
 even_when_full()
 T.begin(2)
-local lanes_max, crashed_left = tonumber(ARGV[8]), tonumber(ARGV[9])
-T.room, T.job_bytes = tonumber(ARGV[14]), tonumber(ARGV[15])
+local lanes_max, crashed_left = tonumber(ARGV[9]), tonumber(ARGV[10])
+T.room, T.job_bytes = tonumber(ARGV[15]), tonumber(ARGV[16])
 if S.paused then return { NOW, {}, false, S.version, 0, 0 } end
-T.read_classes(16, #ARGV)
+T.read_classes(17, #ARGV)
 
 -- Lanes that are now due move to `ready`.
 local dangling = 0
 local function promote_lanes()
-  local due = call('ZRANGEBYSCORE', K.wake, '-inf', num(NOW), 'LIMIT', 0, ARGV[10])
+  local due = call('ZRANGEBYSCORE', K.wake, '-inf', num(NOW), 'LIMIT', 0, ARGV[11])
   if not due[1] then return end
   local ready, woken = {}, {}
   for i, record in ipairs(fields(K.lanes, due)) do
@@ -162,4 +162,4 @@ if not next_due then
   next_due = first and tonumber(first) or false
   if held_back and (not next_due or held_back < next_due) then next_due = held_back end
 end
-return { NOW, T.list, next_due, S.version, dangling, T.is_full and 1 or 0 }
+return { NOW, T.answer(), next_due, S.version, dangling, T.is_full and 1 or 0 }

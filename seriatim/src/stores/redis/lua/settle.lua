@@ -1,8 +1,8 @@
 -- Settles turns. ARGV: now; how many are simply done; how many arguments follow about lanes that go on, and these: node,
--- kind of lease, ttl, most jobs and bytes of a turn, the longest lease of a job's own (as in claim.lua), lanes_max, the
--- queue's version, ticket, whether KEYS[2] has the living nodes, then routes. Then for each turn that is simply done
+-- kind of lease, ttl, most jobs and bytes of a turn, the longest lease of a job's own, most jobs handed over one after the
+-- other (as in claim.lua), lanes_max, the queue's version, ticket, whether KEYS[2] has the living nodes, then routes. Then for each turn that is simply done
 -- its lane and token (7 bytes each) and '+' if its lane may go on; then for each other turn: lane, token, rest, job whose
--- state is set ('' = the lane's), due, retry_count, crashes, error, counted, hold, n, then n times (seq, fate). Answers
+-- state is set ('' = the lane's), due, retry_count, crashes, error, counted, hold, whether the other kept jobs were not started, n, then n times (seq, fate). Answers
 -- {for each turn nil (stale) or the cancelled jobs {seq, created, ...}; now; turns that go on (see turns.lua); whether a lane
 -- got ready}.
 --
@@ -16,16 +16,16 @@ local function read_turn(at)
     lane = tonumber(ARGV[at]), token = tonumber(ARGV[at + 1]), rest = ARGV[at + 2],
     job = tonumber(ARGV[at + 3]), due = ARGV[at + 4], retry = tonumber(ARGV[at + 5]),
     crashes = tonumber(ARGV[at + 6]), error = optional(ARGV[at + 7]),
-    counted = ARGV[at + 8] == '1', hold = ARGV[at + 9] == '1', fates = {},
+    counted = ARGV[at + 8] == '1', hold = ARGV[at + 9] == '1', alone = ARGV[at + 10] == '1', fates = {},
   }
-  local n = tonumber(ARGV[at + 10])
-  for i = at + 11, at + 10 + 2 * n, 2 do
+  local n = tonumber(ARGV[at + 11])
+  for i = at + 12, at + 11 + 2 * n, 2 do
     -- If a job has several fates, the first one counts.
     local seq = tonumber(ARGV[i])
     turn.fates[seq] = turn.fates[seq] or ARGV[i + 1]
     turn.cancels = turn.cancels or ARGV[i + 1] == 'cancel'
   end
-  return turn, at + 11 + 2 * n
+  return turn, at + 12 + 2 * n
 end
 
 -- Going on ----------------------------------------------------------------------------------------
@@ -35,15 +35,15 @@ local best = false
 local lanes_left = 0
 local function may_go_on_at_all(at, to)
   -- In a queue that is shared out, each lane waits for the turn of its group.
-  if to < at or S.paused or S.shared or num(S.version) ~= ARGV[at + 7] or refusal(ARGV[at], ARGV[at + 8]) then return false end
-  return ARGV[at + 9] == '0' or call('ZSCORE', KEYS[2], ARGV[at])
+  if to < at or S.paused or S.shared or num(S.version) ~= ARGV[at + 8] or refusal(ARGV[at], ARGV[at + 9]) then return false end
+  return ARGV[at + 10] == '0' or call('ZSCORE', KEYS[2], ARGV[at])
 end
 
 local function look_for_best(at, to)
   if not may_go_on_at_all(at, to) then return end
   T.begin(at)
-  T.read_classes(at + 10, to)
-  lanes_left, best = tonumber(ARGV[at + 6]), first_arrival() and ARRIVAL_PRIO or NO_PRIO
+  T.read_classes(at + 11, to)
+  lanes_left, best = tonumber(ARGV[at + 7]), first_arrival() and ARRIVAL_PRIO or NO_PRIO
   for _, class in ipairs(T.classes) do
     local member = class % 2 == 0 and T.look(class, 1)[1]
     if member then best = math.min(best, (struct.unpack('>I2', member, 4))) end
@@ -81,7 +81,7 @@ end
 
 -- Applies the fate of one job; returns whether it is kept. Counts done jobs in `tally`, and whether the turn has
 -- failed.
-local function end_job(l, turn, j, cancelled, tally)
+local function end_job(l, turn, j, cancelled, tally, claimed_at)
   local fate, why = turn.fates[j.seq] or turn.rest, turn.error
   if j.flagged and fate ~= 'done' then
     fate, why = 'cancel', 'canceled'
@@ -89,7 +89,11 @@ local function end_job(l, turn, j, cancelled, tally)
     cancelled[#cancelled + 1] = j.created
   end
   -- A job that ends counts as an attempt; a kept one only if its claim counts.
-  if fate ~= 'keep' or turn.counted then j.attempts = j.attempts + 1 end
+  j.untouched = fate == 'keep' and turn.alone and j.seq ~= turn.job
+  if not j.untouched then
+    j.started = j.started or claimed_at
+    if fate ~= 'keep' or turn.counted then j.attempts = j.attempts + 1 end
+  end
   if fate == 'done' then tally.done = tally.done + 1
   elseif fate == 'bury' or fate == 'drop' or (fate == 'keep' and turn.counted and not turn.cancels) then
     tally.failed = 1
@@ -185,8 +189,7 @@ local function end_jobs(l, turn, closed, claimed_at, tally, cancelled)
   local stays, kept, names, back = {}, {}, {}, {}
   for _, j in ipairs(closed) do
     local was_plain = j.plain
-    j.started = j.started or claimed_at
-    if end_job(l, turn, j, cancelled, tally) then kept[#kept + 1], stays[id_of(j.seq)] = j, j
+    if end_job(l, turn, j, cancelled, tally, claimed_at) then kept[#kept + 1], stays[id_of(j.seq)] = j, j
     elseif not was_plain then l.odd = l.odd - 1 end
   end
   take_first(l, l.closed, names)
@@ -217,7 +220,7 @@ local function return_jobs(l, turn, kept, back, claimed_at)
       count_prio(l, j.prio, 1, open_count(l))
       l.bytes, l.closed, j.aged = l.bytes + j.size, l.closed - 1, true
     else
-      change(l, j)
+      if not j.untouched then change(l, j) end
       index_job(l, j, call)
     end
   end
@@ -290,6 +293,11 @@ local function accept(i, token)
   answer[i] = NONE
 end
 
+-- Whether the turn of such a list of `fifo` is its head, rather than some jobs.
+local function owns_head(record)
+  return string.sub(record, CHANGING_END + 6, CHANGING_END + 9) == '\0\0\0\0'
+end
+
 -- Whether the turn of a list without special state ends, and the next one begins, by the record alone.
 local function is_simple_list(record, goes_on)
   if S.mode == 'accumulate' then
@@ -297,8 +305,7 @@ local function is_simple_list(record, goes_on)
     local jobs_count, bytes, flags = struct.unpack('>I4xxxxxxxxI5I1', record, 18)
     return flags < MIXED and bytes <= T.bytes_max and jobs_count <= T.jobs_max
   end
-  local is_head = string.sub(record, CHANGING_END + 6, CHANGING_END + 9) == '\0\0\0\0'
-  return is_head and (S.take == 1 or not goes_on)
+  return S.take == 1 or owns_head(record) and not goes_on
 end
 
 -- Finds out which of the simple turns are stale, and of which kind the others are.
@@ -383,7 +390,7 @@ local function end_heads()
   local heads, rests, of, counts, fronts = {}, {}, {}, {}, {}
   for i, record in ipairs(records) do
     local at, jobs_count, front_length = #heads + 1, struct.unpack('>I4xxxxxxxxxxxxxxI2', record, 18)
-    if front_length > 7 and S.keep == 0 then
+    if front_length > 7 and S.keep == 0 and owns_head(record) then
       ended[#ended + 1], heads[at] = string.sub(record, -7), string.sub(record, -14, -8)
       rests[at] = string.sub(record, CHANGING_END + 1, -8)
       of[at], counts[at], fronts[at] = i, jobs_count - 1, front_length - 7
@@ -403,11 +410,12 @@ local function end_heads()
       .. string.sub(records[of[at]], 22, CHANGING_END - 2) .. struct.pack('>I2', fronts[at]) .. rests[at]
     if goes_on[id] and may_go_on(due, prio) then
       store_list(id, record)
-      T.go_on(id, head)
+      T.go_on(id, record, head)
     else
       place_list(id, record, due, prio)
     end
   end
+  T.tell_jobs()
 end
 
 local function end_lists()
@@ -498,4 +506,4 @@ if S then
   if S.shared then bell.rings = bell.rings or call('ZCARD', K.ready) + call('LLEN', K.arrivals) > 0 end
   commit()
 end
-return { answer, NOW, T.list, bell.rings and 1 or 0 }
+return { answer, NOW, T.answer(), bell.rings and 1 or 0 }

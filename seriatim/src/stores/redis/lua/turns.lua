@@ -1,20 +1,29 @@
 -- Making turns: the common part of claim.lua and settle.lua.
 --
--- T.list is the answer: for each turn an answer of `turn_of`, or values after the token (a number) that they have in
+-- T.answer() has for each turn an answer of `turn_of`, or values after the token (a number) that they have in
 -- common: an id and then the record of its lane, of one job; or the record of one job of a list; or 'M' and a number of
 -- jobs (4 bytes), and then their records, in no order.
-local T = { list = {}, claims = {}, of_ttl = {}, busy = {}, wanted = {}, places = {}, taken = 0 }
+local T = { list = {}, claims = {}, of_ttl = {}, busy = {}, wanted = {}, places = {}, series = {}, taken = 0 }
 
 -- One script claims about this much: lanes with many or large jobs are left to the next.
 T.jobs_left, T.bytes_left = 10000, 16 * 1024 * 1024
 
+-- Most bytes of the jobs of a turn that are handed over one after the other. A script with such turns claims fewer jobs,
+-- about 6 ms: fewer lanes with longer turns cost less.
+T.series_bytes = 256 * 1024
+local SERIES_JOBS_LEFT = 1600
+
 -- The beginning of the classes of a group.
 T.group = ''
 
--- ARGV from `at`: node, kind of lease, ttl, most jobs and bytes of a turn, the longest lease of a job's own.
+-- ARGV from `at`: node, kind of lease, ttl, most jobs and bytes of a turn, the longest lease of a job's own, most jobs of
+-- a turn that are handed over one after the other.
 function T.begin(at)
   T.node, T.kind, T.lease = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
   T.jobs_max, T.bytes_max, T.lease_max = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+  local is_series = S.mode == 'fifo' and T.kind == 'node' and not S.shared
+  T.series_max = is_series and tonumber(ARGV[at + 6]) or 1
+  if T.series_max > 1 then T.jobs_left = SERIES_JOBS_LEFT end
 end
 
 -- The classes that the caller may take, whose routes are in ARGV.
@@ -121,6 +130,67 @@ function T.close_head(id, record)
   tell_job(name)
 end
 
+-- The head of a list of `fifo`, and what follows it: jobs of light lists are fresh. How many of them the turn has shows
+-- when their records are read.
+function T.close_series(id, record)
+  local l = { id = id }
+  read_list(l, record)
+  local most = math.min(T.series_max, l.count)
+  if most == 1 or T.room then return T.close_head(id, record) end
+  local turn = { l = l, names = ids_in(l, most) }
+  T.jobs_left = T.jobs_left - most
+  add_busy(id, claim_light(id) .. '\0')
+  T.series[#T.series + 1] = turn
+  T.tell(turn)
+end
+
+local function join_series(turn, records, from)
+  local l, bytes, joined, _, task = turn.l, 0, 0, nil, nil
+  for i = 1, #turn.names do
+    local record = records[from + i]
+    local run_at = struct.unpack('>I7', record, 23)
+    local _, own_task, _, size = texts_in(record, 16)
+    bytes = bytes + size
+    if i > 1 and (run_at > NOW or own_task ~= task or bytes > T.series_bytes) then break end
+    task, joined = own_task, i
+    turn[i + 1] = record
+    T.bytes_left = T.bytes_left - #record
+  end
+  if joined == 1 then turn[1], turn[2] = turn[2], nil
+  else
+    turn[1] = 'M' .. struct.pack('>I4', joined)
+    l.closed, l.edge = joined, number_in(turn.names[joined])
+    later('HSET', K.lanes, l.id, list_record('Q', l, ''))
+  end
+end
+
+-- Reads the jobs of these turns.
+local function tell_series()
+  local names, from = {}, 0
+  for _, turn in ipairs(T.series) do
+    for _, name in ipairs(turn.names) do names[#names + 1] = name end
+  end
+  local records = fields(K.jobs, names)
+  for _, turn in ipairs(T.series) do
+    join_series(turn, records, from)
+    from = from + #turn.names
+  end
+  T.series, T.has_series = {}, true
+end
+
+function T.answer()
+  if not T.has_series then return T.list end
+  local flat = {}
+  for _, value in ipairs(T.list) do
+    if type(value) == 'table' and value.names then
+      for _, told in ipairs(value) do flat[#flat + 1] = told end
+    else
+      flat[#flat + 1] = value
+    end
+  end
+  return flat
+end
+
 -- Whether the turn of a light list of `accumulate` is its beginning.
 local function is_beginning(l)
   return l.bytes <= T.bytes_max and l.flags < MIXED and (l.count <= T.jobs_max or l.flags == 0)
@@ -157,8 +227,9 @@ function T.close_beginning(l)
   return true
 end
 
--- A list goes on with its new head, whose record is known.
-function T.go_on(id, head)
+-- A list, whose new record this is, goes on with its new head, whose record is known too.
+function T.go_on(id, record, head)
+  if T.series_max > 1 then return T.close_series(id, record) end
   T.jobs_left = T.jobs_left - 1
   add_busy(id, claim_light(id) .. '\0')
   T.tell(head)
@@ -172,6 +243,8 @@ function T.close_light(id, record)
     local l = { id = id }
     read_list(l, record)
     return T.close_beginning(l)
+  elseif T.series_max > 1 then
+    T.close_series(id, record)
   else
     T.close_head(id, record)
   end
@@ -189,6 +262,7 @@ function T.tell_jobs()
     end
   end
   T.wanted, T.places = {}, {}
+  if T.series[1] then tell_series() end
 end
 
 -- Any lane. Defined when a script comes to the first one: making functions takes longer than a simple turn.
@@ -204,12 +278,16 @@ local function choose(l)
   local most = 1
   if S.mode == 'accumulate' then most = T.jobs_max
   elseif S.mode == 'fifo' and head.retry < 0 and head.crashes == 0 then most = S.take end
+  local together = most
+  if S.mode == 'fifo' and is_fresh(head) and head.attempts == 0 then most = math.max(most, T.series_max) end
   local look = l.flags >= MIXED and math.min(most, 16) or most
   while true do
     local list, chosen, bytes = first_jobs(l, look), {}, 0
     for i, j in ipairs(list) do
       bytes = bytes + j.size
-      local fits = j.task == head.task and bytes <= T.bytes_max and (S.mode == 'accumulate' or is_fresh(j))
+      local fits = j.task == head.task and (S.mode == 'accumulate' or is_fresh(j))
+      if i <= together then fits = fits and bytes <= T.bytes_max
+      else fits = fits and bytes <= T.series_bytes and j.attempts == 0 end
       if i > 1 and not fits then break end
       chosen[i] = j
     end
