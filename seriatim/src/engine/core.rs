@@ -206,9 +206,14 @@ impl Core {
             groups: self.settings.groups.clone(),
             declared: source.is_declared(),
             ticket: self.next_ticket(),
-            series_max: if self.store.capabilities().series { source.series_max() } else { 1 },
+            series_max: self.series_max(source),
             ..Claim::new(source.name.clone(), node, 0, lease)
         }
+    }
+
+    /// How many jobs of a key a claim asks for, to be handed over one after the other.
+    pub(in crate::engine) fn series_max(&self, source: &Source) -> u32 {
+        if self.store.capabilities().series { source.series_max() } else { 1 }
     }
 
     /// The time until the store's clock shows `time`.

@@ -20,7 +20,7 @@ use crate::engine::claim::suspects::{Crashed, take_suspects};
 use crate::engine::core::Core;
 use crate::engine::limits::{
     CLAIMS_IN_FLIGHT, HELD_LANES_MAX, NOT_YET, PREFETCH_LANES_MAX, PUT_ASIDE_FOR, PUT_ASIDE_MAX,
-    REST_MIN,
+    REST_MIN, SERIES_CLAIM_JOBS,
 };
 use crate::engine::outage::{Pauses, may_have_been_done, will_pass};
 use crate::model::clock::Timestamp;
@@ -312,6 +312,11 @@ impl Fetcher {
         let held =
             core.held.count() - core.settles.aside().min(PUT_ASIDE_MAX).min(core.held.count());
         let lanes = HELD_LANES_MAX.saturating_sub(held).min(look.most);
+        // With several jobs a lane, fewer lanes keep the slots busy, and a claim stays short.
+        let lanes = match core.series_max(source) {
+            1 => lanes,
+            jobs => lanes.min((SERIES_CLAIM_JOBS / jobs) as usize),
+        };
         let crashed = self.looks[place].crashed.most(&self.core.held);
         let most = Want { lanes, crashed };
         core.dispatch.want(

@@ -21,7 +21,7 @@ T.group = ''
 function T.begin(at)
   T.node, T.kind, T.lease = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
   T.jobs_max, T.bytes_max, T.lease_max = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
-  local is_series = S.mode == 'fifo' and T.kind == 'node' and not S.shared
+  local is_series = S.mode == 'fifo' and S.take == 1 and T.kind == 'node' and not S.shared
   T.series_max = is_series and tonumber(ARGV[at + 6]) or 1
   if T.series_max > 1 then T.jobs_left = SERIES_JOBS_LEFT end
 end
