@@ -25,6 +25,7 @@ mod notes;
 mod people;
 mod pushing;
 mod random;
+mod results;
 mod sharing;
 mod store_scope;
 mod taking_back;
@@ -43,6 +44,7 @@ pub fn cases() -> Vec<Case> {
         claiming::cases(),
         sharing::cases(),
         ending::cases(),
+        results::cases(),
         going_on::cases(),
         leasing::cases(),
         notes::cases(),

@@ -286,7 +286,7 @@ fn conclude(
     if let Some(settlements) = call.control.take_committed() {
         return committed(core, call, &settlements);
     }
-    let plain = undecodable.is_empty() && call.expired.is_empty();
+    let plain = undecodable.is_empty() && call.expired.is_empty() && !call.control.has_results();
     if plain && core.observer.is_none() && answer.as_ref().is_ok_and(Outcomes::is_all_done) {
         let done = |turn: &Turn| Settlement::done(turn.lane, turn.token);
         let ended = (0..call.turns.len())

@@ -137,7 +137,7 @@ fn turn_args_of(args: &mut Args, shard: Shard, turn: &Settlement) {
         Due::In(length) => args.int(micros(length)),
     };
     args.int(keep.retry_count).int(keep.crashes).optional(keep.error.as_deref());
-    args.flag(keep.counted).flag(keep.hold);
+    args.flag(keep.counted).flag(keep.hold).optional(turn.left_by(Fate::Done).as_deref());
     let here = turn.exceptions.iter().filter(|(job, _)| Shard::of_job(*job) == shard);
     args.int(here.clone().count() as i64);
     for (job, of_job) in here {
