@@ -191,7 +191,7 @@ async fn a_result_of_a_turn_that_failed_is_not_kept(mut bench: Bench) {
     // An error that looks like a result is an error.
     let id = bench.push(job_with("b", "k2")).await.job_id;
     let turn = bench.one().await;
-    let error = "seriatim.result:1".into();
+    let error = "seriatim-result:1".into();
     bench.end(&turn, Outcome::Bury { error }).await;
     let dead = bench.job(id).await;
     assert_eq!((dead.error.as_deref(), dead.result), (Some("1"), None));

@@ -7,7 +7,6 @@ use tokio::time::{Instant, sleep};
 
 use super::Client;
 use crate::contract::JobView;
-use crate::model::duration;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
 use crate::model::job::Job;
@@ -35,12 +34,14 @@ impl Client {
     /// #     for lane in batch.lanes() { call.result(lane, &lane.payloads()[0].iter().sum::<u32>())?; }
     /// #     Ok::<(), Failure>(())
     /// # };
-    /// # let engine = Engine::builder(store.clone()).queue(sums.clone()).worker("sums", add).start().await?;
+    /// # let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    /// # let engine = Engine::builder(store.clone()).queue(sums.clone()).worker("sums", add);
+    /// # tokio::spawn(engine.run_until(stopped));
     /// # let client = Client::new(store).queues([sums]);
     /// let job = Job::new("sums", &[1, 2, 3])?.key("k");
     /// let job = client.push_and_wait(job, Duration::from_secs(20)).await?;
     /// assert_eq!(job.result.as_deref(), Some("6"));
-    /// # engine.stop().await; Ok(()) }
+    /// # drop(stop); Ok(()) }
     /// ```
     pub async fn push_and_wait(&self, mut job: Job, wait: Duration) -> Result<JobView> {
         self.shared.around.pass(&mut job)?;
@@ -48,7 +49,7 @@ impl Client {
         let queues = self.shared.store.queues().await?;
         let known = queues.into_iter().find(|view| view.queue.name == *job.queue);
         let implied = || Queue::implied(&job.queue, job.key.is_some());
-        check(&known.map_or_else(implied, |view| view.queue))?;
+        known.map_or_else(implied, |view| view.queue).check_wait()?;
         let began = Instant::now();
         let id = self.push_passed(job).await?.job_id;
         self.end_of(id, began, wait).await
@@ -66,7 +67,7 @@ impl Client {
         }
         let queues = self.shared.store.queues().await?;
         if let Some(view) = queues.into_iter().find(|view| *view.queue.name == *job.queue) {
-            check(&view.queue)?;
+            view.queue.check_wait()?;
         }
         self.end_of(id, began, wait).await
     }
@@ -93,21 +94,4 @@ impl Client {
         };
         self.shared.store.job(id).await?.ok_or_else(gone)
     }
-}
-
-/// Refuses to wait for what leaves no trace.
-fn check(queue: &Queue) -> Result<()> {
-    let retention = queue.retention();
-    if retention >= LOOK_PAUSE_MAX {
-        return Ok(());
-    }
-    let (name, least) = (&queue.name, duration::format(LOOK_PAUSE_MAX));
-    let keeps = match retention.is_zero() {
-        true => "keeps no finished jobs".to_owned(),
-        false => format!("keeps finished jobs for {} only", duration::format(retention)),
-    };
-    let message = format!(
-        "queue {name:?} {keeps}, so the end of one cannot be seen: set its retain_completed to {least} or more"
-    );
-    Err(Error::invalid("wait", message))
 }

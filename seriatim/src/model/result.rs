@@ -7,7 +7,7 @@ use crate::model::error::{Error, Result};
 use crate::model::limits::{RESULT_BYTES_MAX, TURN_BYTES_MAX};
 
 /// Before a result, where an error could be. No error begins so: see [`without_mark`].
-const MARK: &str = "seriatim.result:";
+const MARK: &str = "seriatim-result:";
 
 /// The text that a store keeps.
 pub(crate) fn kept(result: &str) -> Arc<str> {

@@ -164,7 +164,7 @@ async fn the_end_of_a_job_that_leaves_no_trace_cannot_be_waited_for() {
         let error = client.push_and_wait(job(&[1]), secs(1)).await.unwrap_err();
         assert_eq!((error.kind(), error.field()), (ErrorKind::Invalid, Some("wait")));
         assert!(error.message().contains(said), "{error}");
-        assert!(error.message().contains("retain_completed to 1s or more"), "{error}");
+        assert!(error.message().contains("retain_completed to 5s or more"), "{error}");
         assert_eq!(rig.faults.pushes.load(Ordering::SeqCst), 0, "nothing is pushed");
     }
     let id = rig.push(job(&[1])).await;
