@@ -48,8 +48,16 @@ export class Client {
     return answer.jobs;
   }
 
-  job(jobId) {
-    return this.call("GET", `/jobs/${encodeURIComponent(jobId)}`, undefined, { safe: true });
+  async pushAndWait(queue, payload, { wait = 20, ...fields } = {}) {
+    const path = `/queues/${encodeURIComponent(queue)}/jobs?wait=${Math.round(wait * 1000)}ms`;
+    const options = { safe: Boolean(fields.idempotency_key), timeout: this.timeout + wait };
+    return (await this.call("POST", path, { payload, ...fields }, options)).job;
+  }
+
+  job(jobId, { wait = 0 } = {}) {
+    const query = wait ? `?wait=${Math.round(wait * 1000)}ms` : "";
+    const options = { safe: true, timeout: this.timeout + wait };
+    return this.call("GET", `/jobs/${encodeURIComponent(jobId)}${query}`, undefined, options);
   }
 
   cancel(jobId) {

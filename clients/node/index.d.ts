@@ -42,8 +42,13 @@ export class Client {
   push(queue: string, payload?: Json, fields?: Fields): Promise<Pushed>;
   /** Pushes all jobs or none. */
   pushAll(queue: string, jobs: (Fields & { payload?: Json })[]): Promise<Pushed[]>;
-  /** All that is known of a job. */
-  job(jobId: string): Promise<Record<string, any>>;
+  /**
+   * Pushes one job, waits until it has ended, but no longer than `wait` seconds (20, at most 60), and resolves to it as `job`
+   * does, with its `status`, `result` and `error`. The queue must keep finished jobs (`retain_completed`).
+   */
+  pushAndWait(queue: string, payload?: Json, fields?: Fields & { wait?: number }): Promise<Record<string, any>>;
+  /** All that is known of a job: now, or when it has ended, but no later than after `wait` seconds (at most 60). */
+  job(jobId: string, options?: { wait?: number }): Promise<Record<string, any>>;
   /** Cancels a waiting job; the handler of a running one is told. */
   cancel(jobId: string): Promise<Record<string, any>>;
   /** Any request of the API, as `call("GET", "/queues")`. */
@@ -108,10 +113,11 @@ export interface Outcome {
   error?: string;
   retry_in?: number | null;
   done?: number;
+  result?: unknown;
 }
 
-/** The lane is done; so is a handler that returns nothing. */
-export function done(): Outcome;
+/** The lane is done; so is a handler that returns nothing. `result`, any JSON value of at most 64 KiB, is for those who wait for its jobs. */
+export function done(result?: unknown): Outcome;
 /** A failure: again after `after` seconds, or after the queue's backoff. An exception does the same. */
 export function retry(error: unknown, after?: number | null, done?: number): Outcome;
 /** Again after `after` seconds; not a failure. */

@@ -1,6 +1,6 @@
 // The jobs of one key, and what a handler makes of them.
 
-export const done = () => ({ outcome: "done" });
+export const done = (result) => (result === undefined ? { outcome: "done" } : { outcome: "done", result });
 export const retry = (error, after = null, done = 0) => ({ outcome: "retry", error: text(error), retry_in: after, done });
 export const snooze = (after, done = 0) => ({ outcome: "snooze", retry_in: after, done });
 export const bury = (error, done = 0) => ({ outcome: "bury", error: text(error), done });

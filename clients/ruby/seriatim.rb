@@ -63,9 +63,18 @@ module Seriatim
       answer["jobs"]
     end
 
-    # All that is known of a job.
-    def job(job_id)
-      call("GET", "/jobs/#{quote(job_id)}", safe: true)
+    # Pushes one job, waits until it has ended, but no longer than `wait` seconds (at most 60), and returns it as `job` does,
+    # with its `status`, `result` and `error`. The queue must keep finished jobs (`retain_completed`).
+    def push_and_wait(queue, payload = nil, wait: 20, **fields)
+      path = "/queues/#{quote(queue)}/jobs?wait=#{(wait * 1000).round}ms"
+      safe = !fields[:idempotency_key].nil?
+      call("POST", path, { payload: payload, **fields }, safe: safe, timeout: @timeout + wait)["job"]
+    end
+
+    # All that is known of a job: now, or when it has ended, but no later than after `wait` seconds (at most 60).
+    def job(job_id, wait: 0)
+      query = wait.zero? ? "" : "?wait=#{(wait * 1000).round}ms"
+      call("GET", "/jobs/#{quote(job_id)}#{query}", safe: true, timeout: @timeout + wait)
     end
 
     # Cancels a waiting job; the handler of a running one is told.
@@ -137,9 +146,10 @@ module Seriatim
 
   # What a handler makes of a lane. The first `done` jobs are done; the outcome is the next one's.
   class << self
-    # The lane is done; so is whatever is not an outcome.
-    def done
-      { outcome: "done" }
+    # The lane is done; so is whatever is not an outcome. `result`, any JSON value of at most 64 KiB, is for those who wait
+    # for its jobs.
+    def done(result = nil)
+      result.nil? ? { outcome: "done" } : { outcome: "done", result: result }
     end
 
     # A failure: again after `after` seconds, or after the queue's backoff. An exception does the same.

@@ -1,4 +1,6 @@
-//! Pushes jobs. Single pushes of concurrent callers go to the store as one batch.
+//! Pushes jobs, and waits for their ends. Single pushes of concurrent callers go to the store as one batch.
+
+mod waiting;
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -194,6 +196,11 @@ impl Client {
     /// and share its round trip (and commit). Needs a tokio runtime.
     pub async fn push(&self, mut job: Job) -> Result<Pushed> {
         self.shared.around.pass(&mut job)?;
+        self.push_passed(job).await
+    }
+
+    /// Pushes a job that has passed the middleware.
+    async fn push_passed(&self, job: Job) -> Result<Pushed> {
         job.validate()?;
         self.shared.declare().await?;
         let Some(turn) = self.lead() else {

@@ -100,6 +100,7 @@ pub mod store {
     pub use crate::model::payload::{Digest, digest};
     pub use crate::model::queue::{Owner, Takes};
     pub use crate::model::report::{StepRecord, TurnReport};
+    pub use crate::model::result::check_result;
     pub use crate::model::settle::{
         Due, EndKind, Ending, Fate, Keep, Settlement, Verdict, backoff_of, plan, release,
         retries_max,

@@ -96,9 +96,17 @@ class Client:
             log.warning("queue %r did not exist and was created", queue)
         return answer["jobs"]
 
-    def job(self, job_id: str) -> dict[str, Any]:
-        """All that is known of a job."""
-        return self.call("GET", f"/jobs/{quote(job_id)}", safe=True)
+    def push_and_wait(self, queue: str, payload: Any = None, *, wait: float = 20.0, **fields: Any) -> dict[str, Any]:
+        """Pushes one job, waits until it has ended, but no longer than `wait` seconds (at most 60), and returns it as `job`
+        does, with its `status`, `result` and `error`. The queue must keep finished jobs (`retain_completed`)."""
+        path = f"/queues/{quote(queue)}/jobs?wait={round(wait * 1000)}ms"
+        safe = bool(fields.get("idempotency_key"))
+        return self.call("POST", path, {"payload": payload, **fields}, safe=safe, timeout=self.timeout + wait)["job"]
+
+    def job(self, job_id: str, *, wait: float = 0.0) -> dict[str, Any]:
+        """All that is known of a job: now, or when it has ended, but no later than after `wait` seconds (at most 60)."""
+        query = f"?wait={round(wait * 1000)}ms" if wait else ""
+        return self.call("GET", f"/jobs/{quote(job_id)}{query}", safe=True, timeout=self.timeout + wait)
 
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Cancels a waiting job; the handler of a running one is told."""

@@ -18,11 +18,13 @@ class Outcome(TypedDict, total=False):
     error: str
     retry_in: Optional[float]
     done: int
+    result: Any
 
 
-def done() -> Outcome:
-    """The lane is done; so is a handler that returns nothing."""
-    return {"outcome": "done"}
+def done(result: Any = None) -> Outcome:
+    """The lane is done; so is a handler that returns nothing. `result`, any JSON value of at most 64 KiB, is for those who
+    wait for its jobs."""
+    return {"outcome": "done"} if result is None else {"outcome": "done", "result": result}
 
 
 def retry(error: object, after: Optional[float] = None, done: int = 0) -> Outcome:

@@ -249,6 +249,7 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
         .add("retry count", retries_in_words(job.retry_count))
         .add("crashes", job.crashes.to_string())
         .maybe("error", job.error.as_deref())
+        .maybe("result", job.result.as_deref())
         .maybe("progress", reported.progress)
         .maybe("steps", reported.steps)
         .add("created", when(job.created_at))

@@ -4,18 +4,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use seriatim::store::{IdempotencyScope, Pushed, QueueView};
+use seriatim::store::{IdempotencyScope, JobState, Pushed, QueueView};
 use seriatim::{Client, Job, Payload, Queue, RunAt, Timestamp};
 
 use super::args::{FORGETS, StoreArg, duration};
 use super::push_file;
 use crate::app::find;
-use crate::app::words::push_status;
+use crate::app::words::{push_status, state_name};
 use crate::base::text::count;
 use crate::base::time;
 use crate::cli::output::{Failure, hint, say, say_json};
 use crate::config::Config;
-use crate::protocol::document::PushedJobs;
+use crate::protocol::document::{self, PushedJobs};
 use crate::protocol::job_input::split_place;
 
 #[derive(Args)]
@@ -56,6 +56,10 @@ pub(crate) struct Push {
     /// The first line of the file to push; earlier lines are skipped
     #[arg(long, value_name = "N", default_value_t = 1, requires = "file", value_parser = clap::value_parser!(u64).range(1..))]
     from_line: u64,
+    /// Wait until the job has ended, but no longer than this, and print its result: --wait=20s. Default: 60 s
+    #[arg(long, value_name = "DURATION", value_parser = duration, num_args = 0..=1, require_equals = true,
+        default_missing_value = "60s", conflicts_with = "file")]
+    wait: Option<Duration>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -112,9 +116,44 @@ impl Push {
             jobs.push(self.with_options(Job::with_payload(&self.queue, payload)));
         }
         let several = jobs.len() > 1;
+        if let Some(wait) = self.wait {
+            let (Some(job), false) = (jobs.pop(), several) else {
+                return Err(Failure::usage("--wait goes with one payload"));
+            };
+            return self.push_and_wait(&client, job, wait).await;
+        }
         let pushed = client.push_all(jobs).await.map_err(|error| told_of_one(error, several))?;
         self.show(&pushed);
         Ok(())
+    }
+
+    /// Success is the job's: a dead or cancelled one fails the command, and so does one that has not ended in time.
+    async fn push_and_wait(
+        &self,
+        client: &Client,
+        job: Job,
+        wait: Duration,
+    ) -> Result<(), Failure> {
+        let job = client.push_and_wait(job, wait).await?;
+        let (id, state, error) = (job.id, job.state, job.error.clone());
+        match (self.json, &job.result) {
+            (true, _) => say_json(&document::Job::from(job)),
+            (false, Some(result)) => say(result),
+            (false, None) => {}
+        }
+        let why = error.map(|error| format!(": {error}")).unwrap_or_default();
+        match state {
+            JobState::Succeeded => Ok(()),
+            JobState::Queued | JobState::Running => {
+                let (state, wait) = (state_name(state), seriatim::duration::format(wait));
+                Err(Failure::failed(format!(
+                    "job {id} is {state} after {wait}{why}; it goes on: `seriatim jobs show {id}`"
+                )))
+            }
+            JobState::Dead | JobState::Canceled => {
+                Err(Failure::failed(format!("job {id} is {}{why}", state_name(state))))
+            }
+        }
     }
 
     fn with_options(&self, mut job: Job) -> Job {

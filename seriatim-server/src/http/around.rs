@@ -1,12 +1,10 @@
 //! Wraps every request: request id, access control, counters.
 
-use axum::body::HttpBody;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http_body_util::BodyExt;
 use tracing::Instrument;
 
 use super::access::Access;
@@ -14,17 +12,16 @@ use super::audit::{Entry, is_refusal};
 use super::caller::{Caller, Class, Peer, REQUEST_ID, site};
 use super::events::EVENTS_PATH;
 use super::limits::{
-    ANSWER_WAIT_MAX, BODY_BYTES_MAX, Body, INLINE_BYTES_MAX, JOB_ANSWER_BYTES, PAGE_ANSWER_BYTES,
-    off_thread,
+    ANSWER_WAIT_MAX, BODY_BYTES_MAX, Body, JOB_ANSWER_BYTES, PAGE_ANSWER_BYTES, held, off_thread,
 };
 use super::live::LIVE_PATH;
 use super::metrics::METRICS_PATH;
 use super::pages::{Visit, session};
-use super::pool::Held;
 use super::problem::Problem;
 use super::route::{Door, Met, method_word};
 use super::scope::{Reach, Scope};
 use super::state::Shared;
+use super::waiting::waits;
 use super::who::Who;
 use crate::trace;
 
@@ -138,7 +135,7 @@ impl Gate {
             return draining.into_response();
         }
         // Probes need no place.
-        let Some(class) = Class::of(self.access) else { return next.run(request).await };
+        let Some(class) = self.class_of(&request) else { return next.run(request).await };
         let scope = who.scope();
         if self.reach == Reach::All && scope.is_limited() {
             return scope
@@ -200,6 +197,14 @@ impl Gate {
             }
         }
         Ok(Request::from_parts(parts, body))
+    }
+
+    /// Who waits for a job takes no place of readers, nor memory meanwhile.
+    fn class_of(&self, request: &Request) -> Option<Class> {
+        match self.access {
+            Access::Follow if waits(request) => Some(Class::Producers),
+            access => Class::of(access),
+        }
     }
 
     /// What the answer may take of memory.
@@ -280,20 +285,6 @@ impl Gate {
 
 fn too_many() -> Response {
     Problem::too_many("too many requests of this kind in progress").into_response()
-}
-
-/// Holds a share of a budget until the answer is sent, if it is a large one.
-fn held(response: Response, share: Held) -> Response {
-    if response.body().size_hint().exact().is_some_and(|bytes| bytes <= INLINE_BYTES_MAX as u64) {
-        return response;
-    }
-    response.map(|body| {
-        let body = body.map_frame(move |frame| {
-            let _held = &share;
-            frame
-        });
-        axum::body::Body::new(body)
-    })
 }
 
 /// Gives the request an id, the client's own where it sent one, and sends it back.

@@ -1,19 +1,21 @@
 //! Jobs: listings, one in full, and actions on one.
 
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use seriatim::limits::PAGE_ROWS_MAX;
-use seriatim::store::Change;
+use seriatim::store::{Change, JobView};
 use seriatim::{JobId, Timestamp};
 
 use super::access::Access;
 use super::caller::Caller;
 use super::input::{Json, Part, Query};
-use super::limits::PAGE_ROWS_DEFAULT;
+use super::limits::{PAGE_ROWS_DEFAULT, held};
 use super::problem::Problem;
 use super::route::{Answer, Route, bytes_of};
-use super::state::Shared;
+use super::state::{App, Shared};
+use super::waiting::Wait;
 use crate::app::failures;
 use crate::app::find;
 use crate::app::job_filters::Filters;
@@ -29,7 +31,9 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/api/v1/jobs", Access::Read, list)
             .says("Jobs in a state, of one queue or all")
             .keeps_scope(),
-        Route::get("/api/v1/jobs/{job_id}", Access::Follow, show).says("One job in full"),
+        Route::get("/api/v1/jobs/{job_id}", Access::Follow, show)
+            .says("One job in full; with wait, when it has ended or time is up")
+            .answers::<Job>(),
         Route::post("/api/v1/jobs/{job_id}/retry", Access::Operate, retry)
             .says("Makes a waiting job due now; sends a dead one back to its queue"),
         Route::post("/api/v1/jobs/{job_id}/delete", Access::Admin, delete)
@@ -137,9 +141,21 @@ async fn list(
     Answer::jobs(page).await
 }
 
-async fn show(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer<Job>, Problem> {
+async fn show(
+    State(app): State<Shared>,
+    Part(id): Part<JobId>,
+    wait: Wait,
+) -> Result<Response, Problem> {
+    let Some(place) = wait.place(&app)? else {
+        let job = find::job(&*app.store, id).await?;
+        return Ok(in_full(&app, job).await?.into_response());
+    };
+    let (job, share) = place.end_of(&app, id).await?;
+    Ok(held(in_full(&app, job).await?.into_response(), share))
+}
+
+async fn in_full(app: &App, job: JobView) -> Result<Answer<Job>, Problem> {
     let store = &*app.store;
-    let job = find::job(store, id).await?;
     let noted = failures::of(store, job.id).await?;
     let (first, retried) = (noted.first, noted.retried());
     let bytes = bytes_of(&job);

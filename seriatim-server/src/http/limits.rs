@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use axum::body::{Bytes, HttpBody};
+use axum::response::Response;
 use futures_util::StreamExt;
+use http_body_util::BodyExt;
 use seriatim::ErrorKind;
 use seriatim::limits::{CLAIM_JOB_BYTES, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -81,6 +83,10 @@ pub(super) const PAGE_ROWS_DEFAULT: usize = 50;
 pub(super) const WAIT_MS_MAX: u64 = 60_000;
 /// Concurrently waiting claims.
 pub(super) const WAITING_CLAIMS: Shares = Shares { all: 1_024, party: 512 };
+/// Longest that a request waits for the end of a job.
+pub(super) const RESULT_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Requests that wait for the end of a job at the same time. Each looks at its job once a second or, at first, more often.
+pub(super) const RESULT_WAITS: Shares = Shares { all: 512, party: 256 };
 /// Concurrent event streams.
 pub(super) const LISTENERS: Shares = Shares { all: 512, party: 256 };
 /// Idle event streams get a comment so often: proxies keep the connection open, and a lost connection
@@ -178,6 +184,7 @@ pub(super) struct Budgets {
     pub(super) metrics: Pool,
     pub(super) streams: Pool,
     pub(super) claims: Pool,
+    pub(super) waits: Pool,
     pub(super) listeners: Pool,
 }
 
@@ -197,6 +204,7 @@ impl Default for Budgets {
             metrics: METRICS.pool(),
             streams: STREAMS.pool(),
             claims: WAITING_CLAIMS.pool(),
+            waits: RESULT_WAITS.pool(),
             listeners: LISTENERS.pool(),
         }
     }
@@ -266,6 +274,20 @@ impl Body {
     }
 }
 
+/// Holds a share of a budget until the answer is sent, if it is a large one.
+pub(super) fn held(response: Response, share: Held) -> Response {
+    if response.body().size_hint().exact().is_some_and(|bytes| bytes <= INLINE_BYTES_MAX as u64) {
+        return response;
+    }
+    response.map(|body| {
+        let body = body.map_frame(move |frame| {
+            let _held = &share;
+            frame
+        });
+        axum::body::Body::new(body)
+    })
+}
+
 /// Runs slow work on large documents where it delays no other request.
 pub(super) async fn off_thread<T: Send + 'static>(
     bytes: usize,
@@ -308,5 +330,6 @@ mod tests {
         let busy: u32 = requests.iter().map(|shares| shares.all).sum();
         assert!((busy as usize) < CONNECTIONS_MAX - 100, "{busy}");
         assert!(WAITING_CLAIMS.all < workers.all && WAITING_CLAIMS.party < workers.party);
+        assert!(RESULT_WAITS.all < producers.all && RESULT_WAITS.party < producers.party);
     }
 }

@@ -52,6 +52,7 @@ mod signature;
 mod state;
 mod stats;
 mod tokens;
+mod waiting;
 mod who;
 mod work;
 

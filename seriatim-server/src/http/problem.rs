@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use seriatim::store::{JobState, LaneState};
-use seriatim::{Error, ErrorKind};
+use seriatim::{Error, ErrorKind, JobId};
 
 use crate::app::error as app;
 use crate::protocol::document::Problem as Document;
@@ -97,6 +97,13 @@ impl Problem {
     /// Jobs of a stream that were pushed before.
     pub(super) fn having_pushed(mut self, jobs: u64) -> Self {
         self.document.pushed = Some(jobs);
+        self
+    }
+
+    /// Says that this job was pushed: what failed is the wait for its end.
+    pub(super) fn of_job(mut self, id: JobId) -> Self {
+        let detail = &mut self.document.detail;
+        *detail = format!("job {id} is pushed, but cannot be waited for: {detail}");
         self
     }
 

@@ -5,22 +5,24 @@ use std::marker::PhantomData;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
-use seriatim::Job;
 use seriatim::limits::PUSH_JOBS_MAX;
 use seriatim::store::PushStatus;
+use seriatim::{Job, Queue};
 
 use super::access::Access;
 use super::caller::Caller;
 use super::input::{self, Elements, JSON, NDJSON, Object, Part};
 use super::limits::{
     BULK_BODY_BYTES_MAX, INLINE_BYTES_MAX, JOB_BYTES, LINE_BYTES_MAX, STREAM_BATCH_BYTES_MAX,
-    STREAM_BATCH_JOBS_MAX, next_frame, off_thread,
+    STREAM_BATCH_JOBS_MAX, held, next_frame, off_thread,
 };
 use super::problem::Problem;
-use super::route::{Answer, Route};
+use super::route::{Answer, Route, bytes_of};
 use super::scope::Scope;
 use super::state::{App, Shared};
+use super::waiting::{Place, Wait};
 use crate::protocol::document::{PushAnswer, PushedJobs, Streamed};
 use crate::protocol::job_input::{JobInput, split_place};
 use crate::trace::Sending;
@@ -28,8 +30,9 @@ use crate::trace::Sending;
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::post("/api/v1/queues/{queue}/jobs", Access::Produce, push)
-            .says("Pushes a job, an array of jobs (all or none), or a stream of jobs, one per line")
+            .says("Pushes a job, an array of jobs (all or none), or a stream of jobs, one per line; with wait, answers when the job has ended or time is up")
             .reads::<OneOrSeveral>()
+            .answers::<PushAnswer>()
             .streams()
             .traffic(),
     ]
@@ -48,20 +51,43 @@ async fn push(
     State(app): State<Shared>,
     Part(queue): Part<String>,
     caller: Caller,
+    wait: Wait,
     request: Request,
-) -> Result<Answer<PushAnswer>, Problem> {
+) -> Result<Response, Problem> {
     let media = input::expect(request.headers(), &[JSON, NDJSON])?;
     seriatim::store::validate_queue_name(&queue)?;
+    if wait.is_asked() && media == NDJSON {
+        return Err(one_job_only());
+    }
+    let place = wait.place(&app)?;
     let (parts, body) = request.into_parts();
     let sending = app.traces.sending(&queue, traceparent(&parts.headers));
-    let target = Target { queue: &queue, sending: &sending, scope: &caller.scope };
-    let answer = async {
-        Ok(Answer::of(&match media {
+    let waits = place.is_some();
+    let target = Target { queue: &queue, sending: &sending, scope: &caller.scope, waits };
+    let pushing = async {
+        Ok(match media {
             NDJSON => PushAnswer::Stream(stream(&app, &caller, &target, body).await?),
             _ => PushAnswer::Jobs(at_once(&app, &caller, &target, body).await?),
-        }))
+        })
     };
-    answer.await.inspect_err(|problem: &Problem| sending.failed(problem.status()))
+    let pushed = pushing.await.inspect_err(|problem: &Problem| sending.failed(problem.status()))?;
+    match (place, pushed) {
+        (Some(place), PushAnswer::Jobs(pushed)) => ended(&app, &place, pushed).await,
+        (_, pushed) => Ok(Answer::of(&pushed).into_response()),
+    }
+}
+
+/// The answer with the job when it has ended.
+async fn ended(app: &App, place: &Place<'_>, pushed: PushedJobs) -> Result<Response, Problem> {
+    let Some(id) = pushed.first() else { return Err(one_job_only()) };
+    let (job, share) = place.end_of(app, id).await.map_err(|problem| problem.of_job(id))?;
+    let bytes = bytes_of(&job);
+    let answer = Answer::written(bytes, move || PushAnswer::Jobs(pushed.with_job(job))).await?;
+    Ok(held(answer.into_response(), share))
+}
+
+fn one_job_only() -> Problem {
+    Problem::invalid("wait", "goes with one job: push it as an object, not in an array or a stream")
 }
 
 /// Where jobs go, and the trace that they belong to unless they name their own.
@@ -69,6 +95,8 @@ struct Target<'a> {
     queue: &'a str,
     sending: &'a Sending,
     scope: &'a Scope,
+    /// Whether the request waits for the end of its job.
+    waits: bool,
 }
 
 /// The job, in the trace of its request unless it names its own.
@@ -99,6 +127,9 @@ async fn at_once(
     let mut held = app.budgets.read(caller, body, BULK_BODY_BYTES_MAX).await?;
     let first = held.bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     let is_array = first == Some(&b'[');
+    if is_array && target.waits {
+        return Err(one_job_only());
+    }
     let (bytes, queue, trace) =
         (held.bytes.clone(), target.queue.to_owned(), target.sending.traceparent());
     let read = move || match is_array {
@@ -125,6 +156,9 @@ async fn at_once(
     }
     // Behind the body, which may have come slowly: others make queues meanwhile.
     let made = app.queues.makes(&*app.store, target.queue).await?;
+    if let (true, Some(job)) = (target.waits, jobs.first()) {
+        check_wait(app, job).await?;
+    }
     let pushed = match is_array {
         true => app.client.push_all(jobs).await?,
         false => match jobs.into_iter().next() {
@@ -134,6 +168,15 @@ async fn at_once(
     };
     target.sending.sent(&pushed);
     Ok(PushedJobs::new(&pushed, made))
+}
+
+/// Refuses to wait for a job whose end leaves no trace, before it is pushed.
+async fn check_wait(app: &App, job: &Job) -> Result<(), Problem> {
+    let known = app.queues.seen.known(&*app.store).await?;
+    let declared = app.queues.declared().iter().find(|queue| queue.name == job.queue);
+    let queue = known.named(&job.queue).map(|view| &view.queue).or(declared);
+    let implied = || Queue::implied(&job.queue, job.key.is_some());
+    Ok(queue.map_or_else(implied, Queue::clone).check_wait()?)
 }
 
 /// Reads an array job by job: none is built before it is known that it may be one more.

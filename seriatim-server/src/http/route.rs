@@ -226,7 +226,8 @@ impl<T> IntoResponse for Answer<T> {
 
 /// About as long as its document is.
 pub(super) fn bytes_of(job: &JobView) -> usize {
-    JOB_BYTES + job.payload.as_bytes().len() + job.progress.as_ref().map_or(0, |text| text.len())
+    let length = |text: &Option<std::sync::Arc<str>>| text.as_ref().map_or(0, |text| text.len());
+    JOB_BYTES + job.payload.as_bytes().len() + length(&job.progress) + length(&job.result)
 }
 
 /// The path pattern that a request met, for the counters.

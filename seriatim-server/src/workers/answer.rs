@@ -9,8 +9,9 @@ use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use seriatim::limits::DELAY_MAX;
+use seriatim::store::{LaneId, Verdict, check_result};
 use seriatim::text::cut_middle;
-use seriatim::{Batch, Outcome, Outcomes, Payload, store::LaneId};
+use seriatim::{Batch, Outcome, Outcomes, Payload};
 
 use super::lines::{LINE_BYTES_MAX, Line};
 use super::messages::SNOOZE;
@@ -22,7 +23,7 @@ use crate::config::closest;
 const MARKS: [&str; 3] = ["type", "results", "batch"];
 const TYPES: [&str; 5] = ["result", "done", "progress", "step", "step_done"];
 const OUTCOMES: [&str; 6] = ["done", "retry", "snooze", "bury", "cancel", "release"];
-const LANE_FIELDS: [&str; 5] = ["lane", "outcome", "error", "retry_in", "done"];
+const LANE_FIELDS: [&str; 6] = ["lane", "outcome", "error", "retry_in", "done", "result"];
 /// An answer, as errors show it.
 const ANSWER: &str = r#"{"type":"result","results":[{"lane":…,"outcome":…}]}"#;
 const STEP: &str = "write the name of the step, as in \"extract\"";
@@ -65,6 +66,8 @@ pub(crate) enum Heard {
 pub(crate) enum Said {
     /// All lanes are done.
     Done,
+    /// All lanes are done, each with this result.
+    DoneWith(Arc<str>),
     Results(Vec<LaneResult>),
 }
 
@@ -74,6 +77,8 @@ pub(crate) struct LaneResult {
     lane: LaneId,
     done: usize,
     outcome: Outcome,
+    /// What those who wait for its jobs get, as JSON.
+    result: Option<Arc<str>>,
 }
 
 /// A message that cannot be used.
@@ -183,8 +188,10 @@ fn message(fields: Vec<(String, Box<RawValue>)>) -> Result<Heard, String> {
     }
     match message.word("type", &TYPES)? {
         "done" => {
-            message.knows(&["type", "batch"])?;
-            Ok(Heard::Answer { batch: message.text("batch")?, said: Said::Done })
+            message.knows(&["type", "batch", "result"])?;
+            let said =
+                message.find("result").map_or(Said::Done, |raw| Said::DoneWith(raw.get().into()));
+            Ok(Heard::Answer { batch: message.text("batch")?, said })
         }
         "progress" => {
             message.knows(&["type", "batch", "lane", "progress"])?;
@@ -257,6 +264,10 @@ fn lane_result(path: &str, raw: &RawValue) -> Result<LaneResult, String> {
     if error.is_some() && matches!(word, "done" | "release") {
         return Err(result.misplaced("error", word, "retry, snooze, bury or cancel"));
     }
+    let left = result.find("result").map(|raw| raw.get().into());
+    if left.is_some() && word != "done" {
+        return Err(result.misplaced("result", word, "done"));
+    }
     let error: Arc<str> = error.as_deref().unwrap_or("no reason given").into();
     let outcome = match word {
         "done" => Outcome::Done,
@@ -266,7 +277,7 @@ fn lane_result(path: &str, raw: &RawValue) -> Result<LaneResult, String> {
         "release" => Outcome::Release,
         _ => Outcome::Cancel { reason: error },
     };
-    Ok(LaneResult { lane, done, outcome })
+    Ok(LaneResult { lane, done, outcome, result: left })
 }
 
 /// An object of a message, its fields as they were written.
@@ -414,9 +425,12 @@ impl Held {
 
     /// Refuses an answer that names a lane or job that was not handed over.
     pub(crate) fn check(&self, said: &Said) -> Result<(), String> {
-        let Said::Results(results) = said else { return Ok(()) };
-        for (place, LaneResult { lane, done, outcome }) in results.iter().enumerate() {
+        let Said::Results(results) = said else { return self.check_shared(said) };
+        for (place, LaneResult { lane, done, outcome, result }) in results.iter().enumerate() {
             let jobs = self.check_lane(&format!("results[{place}].lane"), *lane)?;
+            if let Some(result) = result {
+                check_length(&format!("results[{place}].result"), result, jobs)?;
+            }
             if *outcome == Outcome::Release && !self.may_release {
                 return Err(format!(
                     "`results[{place}].outcome` is \"release\": only a process that was told \"stopping\" at a step may write it"
@@ -438,6 +452,13 @@ impl Held {
         Ok(())
     }
 
+    /// Refuses a result that is too long for a lane.
+    fn check_shared(&self, said: &Said) -> Result<(), String> {
+        let Said::DoneWith(result) = said else { return Ok(()) };
+        let jobs = self.lanes.iter().map(|(_, jobs)| *jobs).max();
+        check_length("result", result, jobs.unwrap_or(1))
+    }
+
     /// Whether both say the same of each lane.
     pub(crate) fn is_same(&self, one: &Said, other: &Said) -> bool {
         self.lanes.iter().all(|(lane, _)| one.of(*lane) == other.of(*lane))
@@ -445,21 +466,22 @@ impl Held {
 }
 
 impl Said {
-    /// Its result for a lane; `None` if it does not name the lane.
-    fn of(&self, lane: LaneId) -> Option<(usize, &Outcome)> {
+    /// What it says of a lane; `None` if it does not name the lane.
+    fn of(&self, lane: LaneId) -> Option<(usize, &Outcome, Option<&Arc<str>>)> {
         match self {
-            Self::Done => Some((0, &Outcome::Done)),
+            Self::Done => Some((0, &Outcome::Done, None)),
+            Self::DoneWith(result) => Some((0, &Outcome::Done, Some(result))),
             Self::Results(results) => {
                 let found = results.iter().find(|result| result.lane == lane)?;
                 let done = if found.outcome == Outcome::Done { 0 } else { found.done };
-                Some((done, &found.outcome))
+                Some((done, &found.outcome, found.result.as_ref()))
             }
         }
     }
 
     /// The outcomes of the lanes that it names; none if it leaves a lane out.
     pub(crate) fn of_every_lane(&self, held: &Held) -> Option<Vec<&Outcome>> {
-        held.lanes.iter().map(|(lane, _)| self.of(*lane).map(|(_, outcome)| outcome)).collect()
+        held.lanes.iter().map(|(lane, _)| self.of(*lane).map(|(_, outcome, _)| outcome)).collect()
     }
 
     /// The same with another outcome for the lanes that it cancels.
@@ -479,12 +501,17 @@ impl Said {
         }
         let mut outcomes = Outcomes::all(unnamed.clone());
         for (lane, _) in &held.lanes {
-            if let Some((done, outcome)) = self.of(*lane) {
-                outcomes.set_after(*lane, done, outcome.clone());
+            if let Some((done, outcome, result)) = self.of(*lane) {
+                let result = result.cloned();
+                outcomes.set(*lane, Verdict { done, result, ..outcome.clone().into() });
             }
         }
         outcomes
     }
+}
+
+fn check_length(field: &str, result: &str, jobs: usize) -> Result<(), String> {
+    check_result(result, jobs).map_err(|error| format!("`{field}` {}", error.message()))
 }
 
 /// The fields of an object in the order in which they are written. Those before an error are kept.

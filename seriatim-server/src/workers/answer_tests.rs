@@ -80,7 +80,7 @@ const MALFORMED: [(&str, &[&str]); 87] = [
     ("{\"type\":\"done\",\"bach\":\"b\"}", &["`bach` is not a field", "did you mean `batch`?"]),
     (
         "{\"type\":\"done\",\"batch\":\"b\",\"results\":[]}",
-        &["`results` is not a field here", "write type or batch"],
+        &["`results` is not a field here", "write type, batch or result"],
     ),
     ("{\"type\":\"done\",\"batch\":\"b\",\"error\":\"no\"}", &["`error` is not a field here"]),
     (
@@ -102,7 +102,7 @@ const MALFORMED: [(&str, &[&str]); 87] = [
         "{\"type\":\"result\",\"results\":[\"1-0-7\"]}",
         &[
             "`results[0]` is \"1-0-7\"",
-            "write an object with lane, outcome, error, retry_in or done",
+            "write an object with lane, outcome, error, retry_in, done or result",
         ],
     ),
     ("{\"type\":\"result\",\"results\":[null]}", &["`results[0]` is null"]),
@@ -165,7 +165,10 @@ const MALFORMED: [(&str, &[&str]); 87] = [
     ),
     (
         "{\"type\":\"result\",\"results\":[{LANE\"outcome\":\"retry\",\"reason\":\"x\"}]}",
-        &["`results[0].reason` is not a field", "write lane, outcome, error, retry_in or done"],
+        &[
+            "`results[0].reason` is not a field",
+            "write lane, outcome, error, retry_in, done or result",
+        ],
     ),
     (
         "{\"type\":\"result\",\"results\":[{LANE\"outcome\":\"retry\",\"error\":7}]}",
@@ -341,6 +344,8 @@ fn a_good_answer_is_what_it_says() {
     for text in ["{\"type\":\"done\",\"batch\":\"b\"}", "\u{feff} {\"type\" : \"done\"}\r"] {
         assert_eq!(answered(text), Ok(Some(Said::Done)), "{text}");
     }
+    let shared = r#"{"type":"done","batch":"b","result":{"sum": 6.50}}"#;
+    assert_eq!(answered(shared), Ok(Some(Said::DoneWith(r#"{"sum": 6.50}"#.into()))));
     let progress = r#"{"type":"progress","batch":"b","lane":"1-0-7","progress":{"percent":4}}"#;
     assert!(
         matches!(heard(progress), Heard::Progress { progress, .. } if progress.get().contains('4'))
@@ -428,4 +433,27 @@ fn two_answers_are_the_same_if_they_say_the_same_of_each_lane() {
     let named = said(r#"{"type":"result","results":[{LANE"outcome":"done","done":3}]}"#);
     let later = said(r#"{"type":"result","results":[{LANE"outcome":"snooze"}]}"#);
     assert!(held().is_same(&done, &named) && !held().is_same(&done, &later));
+}
+
+#[test]
+fn a_result_goes_with_the_lane_that_it_is_of() {
+    let text = r#"{"type":"result","results":[{LANE"outcome":"done","result":[1]}]}"#;
+    let said = answered(text).unwrap().unwrap();
+    let held = held();
+    assert_eq!(held.check(&said), Ok(()));
+    let lane = held.lanes[0].0;
+    let verdict = said.outcomes(&held, &Outcome::Release).of(lane);
+    assert_eq!((verdict.outcome, verdict.result.as_deref()), (Outcome::Done, Some("[1]")));
+    let null = text.replace("[1]", "null");
+    let said = answered(&null).unwrap().unwrap();
+    assert_eq!(said.outcomes(&held, &Outcome::Release).of(lane).result, None);
+    let failed = text.replace("done", "retry");
+    let why = answered(&failed).unwrap_err();
+    assert!(why.contains("`results[0].result` is [1], but `outcome` is \"retry\""), "{why}");
+    let long = "7".repeat(seriatim::limits::RESULT_BYTES_MAX + 1);
+    for text in [text.replace("[1]", &long), format!("{{\"type\":\"done\",\"result\":{long}}}")] {
+        let Heard::Answer { said, .. } = heard(&text) else { panic!("it is an answer") };
+        let why = held.check(&said).unwrap_err();
+        assert!(why.contains("at most 65536 are kept"), "{why}");
+    }
 }

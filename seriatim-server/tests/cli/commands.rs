@@ -26,6 +26,44 @@ fn l17_jobs_are_pushed_and_counted() {
 }
 
 #[test]
+fn who_pushes_and_waits_sees_the_result() {
+    let config = "[queues.sums]\nmode = \"fifo\"\nretain_completed = \"1h\"\nmax_retries = 0\n\
+        [[workers]]\nqueue = \"sums\"\ncommand = [\"sh\", \"work.sh\"]\n";
+    let site = Site::new(config);
+    let script = "if grep -q broken; then echo no memory >&2; exit 1; fi\necho '{\"type\":\"done\",\"result\":{\"sum\":6}}'\n";
+    std::fs::write(site.path("work.sh"), script).unwrap();
+    let push = |rest: &[&str]| site.run(&[&["push", "sums", "--key", "k"], rest].concat());
+    let late = push(&["--wait=50ms"]);
+    assert_eq!(late.status.code(), Some(1));
+    assert!(text(&late).contains("is queued after 50ms; it goes on"), "{}", text(&late));
+    let serving = site.serve("a");
+    let done = push(&["--wait", "[1,2,3]"]);
+    assert_eq!(String::from_utf8_lossy(&done.stdout), "{\"sum\":6}\n", "{}", text(&done));
+    assert!(done.status.success());
+    let done = push(&["--wait=60s", "--json"]);
+    let job: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!((&job["status"], &job["result"]["sum"]), (&"succeeded".into(), &6.into()));
+    let shown = site.run(&["jobs", "show", job["job_id"].as_str().unwrap()]);
+    assert!(text(&shown).contains("{\"sum\":6}"), "{}", text(&shown));
+    let dead = push(&["--wait", "\"broken\""]);
+    assert_eq!(dead.status.code(), Some(1));
+    assert!(
+        text(&dead).contains("is dead: ") && text(&dead).contains("no memory"),
+        "{}",
+        text(&dead)
+    );
+    serving.kill();
+    for (arguments, said) in [
+        (&["push", "sums", "1", "2", "--key", "k", "--wait"][..], "one payload"),
+        (&["push", "mails", "--wait"][..], "keeps no finished jobs"),
+    ] {
+        let refused = site.run(arguments);
+        assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+        assert!(text(&refused).contains(said), "{}", text(&refused));
+    }
+}
+
+#[test]
 fn the_demo_proves_what_it_says() {
     let site = Site::new("");
     let output = site.run(&["demo", "--orders", "60", "--history", "demo.ndjson"]);

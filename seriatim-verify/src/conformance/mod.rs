@@ -25,6 +25,7 @@ mod notes;
 mod people;
 mod pushing;
 mod random;
+mod results;
 mod series;
 mod sharing;
 mod store_scope;
@@ -44,6 +45,7 @@ pub fn cases() -> Vec<Case> {
         claiming::cases(),
         sharing::cases(),
         ending::cases(),
+        results::cases(),
         going_on::cases(),
         series::cases(),
         leasing::cases(),

@@ -603,7 +603,8 @@ fn shape(turn: &Turn, ordinal: &dyn Fn(JobId) -> Option<usize>) -> impl PartialE
 fn visible(job: &JobView) -> impl PartialEq + Debug + use<> {
     let times = [Some(job.created_at), Some(job.run_at), job.started_at, job.finished_at];
     let micros = times.map(|time| time.map(Timestamp::as_micros));
-    let trouble = (job.retry_count, job.crashes, job.error.clone(), job.cancel_requested);
+    let left = (job.error.clone(), job.result.clone());
+    let trouble = (job.retry_count, job.crashes, left, job.cancel_requested);
     let what = (job.key.clone(), job.task.clone(), job.payload.clone(), job.score.to_bits());
     (job.state, what, job.priority, job.attempt, trouble, micros, job.progress.clone())
 }
@@ -620,5 +621,6 @@ fn random_verdict(rng: &mut Rng, jobs: usize) -> Verdict {
         _ => Outcome::Release,
     };
     let done = if jobs > 1 && rng.u8(0..3) == 0 { rng.usize(0..jobs) } else { 0 };
-    Verdict { done, ..outcome.into() }
+    let result = (rng.u8(0..3) == 0).then(|| format!("[{done}]").into());
+    Verdict { done, result, ..outcome.into() }
 }

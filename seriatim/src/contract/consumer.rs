@@ -11,6 +11,7 @@ use crate::model::error::{Error, Result};
 use crate::model::id::{JobId, NodeId};
 use crate::model::limits::{SERIES_JOBS_MAX, SETTLE_TURNS_MAX};
 use crate::model::queue::Queue;
+use crate::model::result::check_result;
 use crate::model::settle::Settlement;
 use crate::model::turn::Turn;
 
@@ -55,6 +56,8 @@ pub trait Consumer: Send + Sync {
     /// - If nothing is kept, the lane's retry count and crashes are reset, and it is due when the arrivals during the
     ///   turn are; an empty lane is removed.
     /// - Buried jobs are in the morgue; finished ones are kept for the queue's retention.
+    /// - Each done job keeps the result of its turn, instead of its last error, as long as it is kept itself. A result
+    ///   longer than [`RESULT_BYTES_MAX`](crate::limits::RESULT_BYTES_MAX) is `Invalid`.
     /// - A lane named in [`Settle::go_on`] may be claimed again in the same step: see [`GoOn`].
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>>;
 
@@ -214,12 +217,18 @@ impl Settle {
         Self { turns, ..Self::default() }
     }
 
-    /// Refuses a batch that is too large, or that names a turn twice.
+    /// Refuses a batch that is too large or names a turn twice, and a result that is too long.
     pub(crate) fn validate(&self) -> Result<()> {
         let turns = self.turns.len();
         if turns > SETTLE_TURNS_MAX {
             let message = format!("has {turns} turns; at most {SETTLE_TURNS_MAX} go in one");
             return Err(Error::invalid("turns", message));
+        }
+        let long = |turn: &Settlement| check_result(turn.result.as_deref()?, 1).err();
+        if let Some((place, error)) =
+            self.turns.iter().enumerate().find_map(|(place, turn)| Some((place, long(turn)?)))
+        {
+            return Err(error.in_field(format!("turns[{place}]")));
         }
         let mut named = HashSet::with_capacity(turns);
         match self.turns.iter().position(|turn| !named.insert((turn.lane, turn.token))) {

@@ -54,8 +54,10 @@ pub struct JobView {
     pub retry_count: i32,
     /// The number of lost claims of it.
     pub crashes: u32,
-    /// The last error.
+    /// The last error; none beside a result.
     pub error: Option<Arc<str>>,
+    /// What the turn that ended it returned, as JSON.
+    pub result: Option<Arc<str>>,
     /// Whether it is flagged for cancellation.
     pub cancel_requested: bool,
     /// When it was pushed.
@@ -82,6 +84,11 @@ impl JobView {
     /// Whether the payload was left out, since it is longer than was asked for.
     pub fn lacks_payload(&self) -> bool {
         self.payload.as_bytes().len() != self.payload_bytes
+    }
+
+    /// Whether it has ended: it succeeded, is dead, or was cancelled.
+    pub fn has_ended(&self) -> bool {
+        !matches!(self.state, JobState::Queued | JobState::Running)
     }
 
     /// When it is due; when it ended, if it has.

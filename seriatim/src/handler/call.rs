@@ -154,6 +154,7 @@ impl Call {
         };
         let own = |id: JobId| turn.jobs.iter().any(|job| job.id == id);
         verdict.undecodable = undecodable.iter().filter(|(id, _)| own(*id)).cloned().collect();
+        verdict.result = verdict.result.or_else(|| self.control.result(turn.lane));
         verdict.expired = self.expired.iter().filter(|id| own(**id)).copied().collect();
         verdict
     }

@@ -18,6 +18,7 @@ use crate::model::id::{JobId, LaneId};
 use crate::model::job::Job;
 use crate::model::limits::PUSH_JOBS_MAX;
 use crate::model::report::{StepRecord, TurnReport};
+use crate::model::result::check_result;
 use crate::model::settle::Settlement;
 use crate::model::turn::Turn;
 
@@ -106,6 +107,34 @@ impl Context {
         for jobs in jobs.chunks(PUSH_JOBS_MAX) {
             transaction.push(store, Push { now: None, jobs: jobs.to_vec() }).await?;
         }
+        Ok(())
+    }
+
+    /// Sets the result of a lane, for those who wait for its jobs (see [`Client::push_and_wait`](crate::Client::push_and_wait)):
+    /// each job of the turn keeps it as long as the queue keeps finished jobs (`retain_completed`). Replaces an earlier one,
+    /// and is dropped if the turn does not end as done. At most 64 KiB of JSON, and 16 MiB for all jobs of the turn
+    /// together. The store has it as it is written here: no codec applies.
+    ///
+    /// ```
+    /// # use seriatim::{Batch, Context, Failure};
+    /// async fn add_up(orders: Batch<Vec<u32>>, call: Context) -> Result<(), Failure> {
+    ///     for order in orders.lanes() {
+    ///         let total: u32 = order.payloads().iter().flatten().sum();
+    ///         call.result(order, &total)?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn result<T>(&self, lane: &Lane<T>, result: &impl Serialize) -> Result<()> {
+        self.result_of(lane.id(), result)
+    }
+
+    /// The same, by the lane's id.
+    pub fn result_of(&self, lane: LaneId, result: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_string(result)
+            .map_err(|e| Error::invalid("result", "cannot be written as JSON").because(e))?;
+        check_result(&text, self.turn_of(lane)?.jobs.len())?;
+        self.call.control.keep_result(lane, text.into());
         Ok(())
     }
 

@@ -53,6 +53,8 @@ struct Notes {
     /// The settlements of the handler's own transaction.
     committed: Option<Vec<Settlement>>,
     told: BTreeMap<LaneId, Told>,
+    /// The results of lanes, as JSON.
+    results: BTreeMap<LaneId, Arc<str>>,
     /// How many reports the handler made, and up to which one they were taken and have arrived.
     reported: u64,
     taken: u64,
@@ -120,6 +122,21 @@ impl Control {
     /// The jobs that cannot be decoded.
     pub(crate) fn undecodable(&self) -> Undecodable {
         lock(&self.notes).undecodable.clone()
+    }
+
+    /// Keeps the result of a lane until its turn ends.
+    pub(crate) fn keep_result(&self, lane: LaneId, result: Arc<str>) {
+        lock(&self.notes).results.insert(lane, result);
+    }
+
+    /// Whether a lane has a result.
+    pub(crate) fn has_results(&self) -> bool {
+        !lock(&self.notes).results.is_empty()
+    }
+
+    /// The result of a lane.
+    pub(crate) fn result(&self, lane: LaneId) -> Option<Arc<str>> {
+        lock(&self.notes).results.get(&lane).cloned()
     }
 
     /// Records that the handler settled all turns of the call itself.

@@ -63,6 +63,14 @@ pub const SOUGHT_BYTES_MAX: usize = 1 << 10;
 pub const ACTION_ROWS_MAX: usize = 10_000;
 /// Longest error text kept with a lane or a job, in bytes; longer texts lose their middle.
 pub const ERROR_BYTES_MAX: usize = 4 << 10;
+/// Longest result of a turn, in bytes of JSON. All jobs of a turn together keep at most [`TURN_BYTES_MAX`] of it.
+pub const RESULT_BYTES_MAX: usize = 64 << 10;
+/// Shortest pause between two looks at a job that a client waits for.
+pub const LOOK_PAUSE_MIN: Duration = Duration::from_millis(20);
+/// Longest pause between two looks at a job that a client waits for.
+pub const LOOK_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// A queue that keeps finished jobs for less refuses waits: the end of a job could be missed between two looks.
+pub const WAITED_RETENTION_MIN: Duration = Duration::from_secs(5);
 /// Largest progress document of a turn, in bytes.
 pub const PROGRESS_BYTES_MAX: usize = 64 << 10;
 /// Largest results of all steps of a turn together, in bytes of JSON.

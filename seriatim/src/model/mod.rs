@@ -16,6 +16,7 @@ pub(crate) mod payload;
 pub(crate) mod queue;
 pub(crate) mod rate;
 pub(crate) mod report;
+pub(crate) mod result;
 pub(crate) mod retry;
 pub(crate) mod settle;
 pub mod text;

@@ -6,12 +6,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::model::clock::Timestamp;
+use crate::model::duration;
 use crate::model::error::{Error, Result};
 use crate::model::flow::{Groups, Limit};
 use crate::model::job::{Job, RunAt, validate_queue_name};
 use crate::model::limits::{
     ATTEMPTS_MAX, BATCH_SIZE_MAX, CRASHES_MAX, DELAY_MAX, LEASE_MAX, SHARDS_MAX, TURN_JOBS_MAX,
-    WEIGHT_MAX,
+    WAITED_RETENTION_MIN, WEIGHT_MAX,
 };
 use crate::model::rate::Rate;
 use crate::model::retry::{Backoff, Exhaustion};
@@ -472,9 +473,10 @@ impl Queue {
         Err(Error::invalid("group", message))
     }
 
-    /// Whether a call has one job of one key.
+    /// Whether a call has one job of one key, which leaves nothing of its own when it is done: no record and no result.
     pub(crate) fn hands_over_singly(&self) -> bool {
-        self.mode == Mode::Fifo && self.take == 1 && self.batch_size == 1
+        let is_one = self.mode == Mode::Fifo && self.take == 1 && self.batch_size == 1;
+        is_one && self.retention().is_zero()
     }
 
     /// Whether its claims follow limits or groups.
@@ -491,6 +493,24 @@ impl Queue {
             (None, false) => return Ok(()),
         };
         Err(Error::invalid(field, "must be absent: this store has no limits and groups"))
+    }
+
+    /// Refuses to wait for the end of a job (field `wait`), if this queue does not keep finished jobs long enough for it to
+    /// be seen.
+    pub fn check_wait(&self) -> Result<()> {
+        let (name, retention) = (&self.name, self.retention());
+        if retention >= WAITED_RETENTION_MIN {
+            return Ok(());
+        }
+        let keeps = match retention.is_zero() {
+            true => "keeps no finished jobs".to_owned(),
+            false => format!("keeps finished jobs for {} only", duration::format(retention)),
+        };
+        let least = duration::format(WAITED_RETENTION_MIN);
+        let message = format!(
+            "queue {name:?} {keeps}, so the end of one cannot be seen: set its retain_completed to {least} or more"
+        );
+        Err(Error::invalid("wait", message))
     }
 
     /// Refuses a claim's lease that is longer than this queue allows.

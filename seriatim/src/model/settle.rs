@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::model::id::{JobId, LaneId, Token};
 use crate::model::limits::{DELAY_MAX, cut_error};
 use crate::model::queue::{Owner, Queue};
+use crate::model::result;
 use crate::model::retry::{Backoff, Exhaustion};
 use crate::model::turn::{Turn, TurnJob};
 
@@ -83,11 +84,13 @@ pub struct Verdict {
     pub undecodable: Vec<(JobId, Arc<str>)>,
     /// Jobs whose `expires_at` passed before they started: cancelled with error `expired`.
     pub expired: Vec<JobId>,
+    /// The result, as JSON: kept with each job that is done if the outcome is `Done`, otherwise dropped.
+    pub result: Option<Arc<str>>,
 }
 
 impl From<Outcome> for Verdict {
     fn from(outcome: Outcome) -> Self {
-        Self { done: 0, outcome, undecodable: Vec::new(), expired: Vec::new() }
+        Self { done: 0, outcome, undecodable: Vec::new(), expired: Vec::new(), result: None }
     }
 }
 
@@ -166,12 +169,15 @@ pub struct Settlement {
     pub exceptions: Vec<(JobId, Fate)>,
     /// The state with which the kept jobs return.
     pub keep: Keep,
+    /// What each done job leaves, as JSON. Dropped if the queue keeps no finished jobs.
+    pub result: Option<Arc<str>>,
 }
 
 impl Settlement {
-    /// The settlement of a turn whose jobs are all done.
+    /// The settlement of a turn whose jobs are all done, without a result.
     pub fn done(lane: LaneId, token: Token) -> Self {
-        Self { lane, token, rest: Fate::Done, exceptions: Vec::new(), keep: Keep::fresh() }
+        let (rest, exceptions, keep) = (Fate::Done, Vec::new(), Keep::fresh());
+        Self { lane, token, rest, exceptions, keep, result: None }
     }
 
     /// The fate of `job`.
@@ -179,9 +185,18 @@ impl Settlement {
         self.exceptions.iter().find(|(id, _)| *id == job).map_or(self.rest, |(_, fate)| *fate)
     }
 
-    /// Whether every job is done: the common case, which stores optimize.
+    /// Whether every job is done and leaves nothing: the common case, which stores optimize.
     pub fn is_all_done(&self) -> bool {
-        self.rest == Fate::Done && self.exceptions.is_empty()
+        self.rest == Fate::Done && self.exceptions.is_empty() && self.result.is_none()
+    }
+
+    /// What a store keeps as the error of a job that ends so, unless it keeps the last one: why it ended, or its result.
+    pub(crate) fn left_by(&self, fate: Fate) -> Option<Arc<str>> {
+        match fate {
+            Fate::Done => self.result.as_deref().map(result::kept),
+            Fate::Expire => Some("expired".into()),
+            Fate::Bury | Fate::Cancel | Fate::Drop | Fate::Keep => self.keep.error.clone(),
+        }
     }
 
     /// Whether a turn whose jobs ended like this counts as failed. A job that an operator cancelled has the fate
@@ -309,9 +324,18 @@ pub fn plan(
         // A settlement has one error, for the buried job and for the outcome of the others.
         let own = keep.error.filter(|_| head.is_some() && verdict.outcome.error().is_some());
         let error = own.map_or_else(|| why.to_string(), |own| format!("{why}; the others: {own}"));
-        keep.error = Some(cut_error(&error).into());
+        keep.error = Some(error_text(&error));
     }
-    Settlement { lane: turn.lane, token: turn.token, rest, exceptions: planner.exceptions, keep }
+    let exceptions = planner.exceptions;
+    // Without a record of the job there is no place for it; the settlement stays simple.
+    let keeps = rest == Fate::Done && !queue.retention().is_zero();
+    let result = verdict.result.clone().filter(|_| keeps);
+    Settlement { lane: turn.lane, token: turn.token, rest, exceptions, keep, result }
+}
+
+/// An error as stores keep it.
+fn error_text(error: &str) -> Arc<str> {
+    cut_error(result::without_mark(error)).into()
 }
 
 /// The backoff of a turn: the head's own, otherwise the queue's.
@@ -379,7 +403,7 @@ impl Planner<'_> {
     }
 
     fn failed(&mut self, error: &Arc<str>, retry_in: Option<Duration>) -> (Fate, Keep) {
-        let error: Arc<str> = cut_error(error).into();
+        let error = error_text(error);
         let retry_count = self.retry_count().saturating_add(1);
         if retry_count >= self.retries_max() || self.attempts_are_used_up() {
             return self.exhausted(error);
@@ -392,7 +416,7 @@ impl Planner<'_> {
     }
 
     fn crashed(&mut self, error: &Arc<str>) -> (Fate, Keep) {
-        let error: Arc<str> = cut_error(error).into();
+        let error = error_text(error);
         let crashes = self.crashes().saturating_add(1);
         if crashes >= self.queue.max_crashes || self.attempts_are_used_up() {
             return self.take_out_head(Fate::Bury, error);
@@ -441,7 +465,7 @@ impl Planner<'_> {
 
     /// The handler's own decision: for the head if failures belong to jobs, otherwise for the turn.
     fn end(&mut self, fate: Fate, why: &Arc<str>) -> (Fate, Keep) {
-        let error: Arc<str> = cut_error(why).into();
+        let error = error_text(why);
         match self.owner() {
             Owner::Job => self.take_out_head(fate, error),
             Owner::Lane => (fate, Keep { error: Some(error), ..Keep::fresh() }),

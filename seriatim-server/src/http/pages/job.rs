@@ -3,8 +3,8 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use seriatim::JobId;
 use seriatim::store::{JobState, JobView};
+use seriatim::{JobId, Payload};
 
 use super::super::input::Part;
 use super::super::problem::Problem;
@@ -34,6 +34,7 @@ struct Job<'a> {
     lane: Option<(String, String)>,
     holder: Option<Holder>,
     error: Option<String>,
+    result: Option<Shown>,
     failures: Vec<FailureRow>,
     reported: Reported,
     cancels: bool,
@@ -131,12 +132,19 @@ pub(super) async fn show(
         facts,
         times: times.into_iter().filter_map(|(name, at)| Some((name, at?))).collect(),
         error: job.error.as_deref().map(str::to_owned),
+        result: result_of(&visit, &job),
         reported: Reported::of(job.progress.as_deref()),
         cancels: job.cancel_requested,
         edit: editable(&visit, &job),
         buttons,
         events_href: format!("{}/events", link::job(base, id)),
     })
+}
+
+/// The result, as far as the visitor sees payloads.
+fn result_of(visit: &Visit, job: &JobView) -> Option<Shown> {
+    let result = Payload::from_bytes(job.result.as_deref()?.as_bytes().to_vec());
+    Some(Shown::of(&result, &visit.discreet))
 }
 
 /// The form that pushes a dead job again with another payload: for those who may, and who see all of the payload.

@@ -7,12 +7,13 @@ use axum::extract::State;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use seriatim::limits::DELAY_MAX;
 use seriatim::store::{Settle, Settled};
 use seriatim::{
     Error, Outcome,
     engine::TurnLog,
-    store::{LaneId, Settlement, Token, Turn, Verdict, backoff_of, plan},
+    store::{LaneId, Settlement, Token, Turn, Verdict, backoff_of, check_result, plan},
 };
 
 use super::super::caller::Caller;
@@ -63,6 +64,8 @@ struct Ended {
     retry_in: Option<Length>,
     /// Jobs at the start of the turn that are done even so
     done: Option<usize>,
+    /// With `done`: what those who wait for the jobs of the turn get, at most 64 KiB; kept with the finished jobs
+    result: Option<Box<RawValue>>,
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
@@ -94,6 +97,7 @@ pub(super) async fn settle(
     };
     let finds: Vec<_> = said.results.0.iter().map(find).collect();
     let found: Vec<Option<Turn>> = stream::iter(finds).buffered(LOOKUPS_MAX).try_collect().await?;
+    said.check_results(&found)?;
     let settlements: Vec<Option<Settlement>> = said
         .results
         .0
@@ -169,8 +173,27 @@ impl Said {
         }
     }
 
+    /// Refuses a result that is too long for its turn.
+    fn check_results(&self, found: &[Option<Turn>]) -> Result<(), Problem> {
+        for (i, (Object(ended), turn)) in self.results.0.iter().zip(found).enumerate() {
+            if let (Some(result), Some(turn)) = (&ended.result, turn) {
+                check_result(result.get(), turn.jobs.len())
+                    .map_err(|error| Problem::from(error).inside(&format!("results[{i}]")))?;
+            }
+        }
+        Ok(())
+    }
+
     fn check(&self) -> Result<(), Problem> {
         check_name(&self.worker)?;
+        let is_lost = |Object(ended): &Object<Ended>| {
+            ended.result.is_some() && !matches!(ended.outcome, Word::Done)
+        };
+        if let Some(i) = self.results.0.iter().position(is_lost) {
+            let word = self.results.0[i].0.outcome.name();
+            let detail = format!("goes with outcome done, not with {word}");
+            return Err(Problem::invalid(format!("results[{i}].result"), detail));
+        }
         let is_far = |Object(ended): &Object<Ended>| {
             ended.retry_in.is_some_and(|Length(length)| length > DELAY_MAX)
         };
@@ -201,6 +224,7 @@ impl Ended {
             outcome: self.outcome(),
             undecodable: Vec::new(),
             expired: expired.map(|job| job.id).collect(),
+            result: self.result.as_deref().map(|raw| raw.get().into()),
         };
         let backoff = backoff_of(turn, queue);
         Some(plan(turn, queue, &verdict, &|retry_count| backoff.wait(retry_count, fastrand::f64())))

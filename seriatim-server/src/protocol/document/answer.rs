@@ -5,13 +5,13 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use seriatim::store::{self, Command};
+use seriatim::store::{self, Command, JobView};
 use seriatim::{
     JobId, Missed,
     store::{LaneId, NodeId, Token},
 };
 
-use super::job::{Pushed, StatusWord};
+use super::job::{Job, Pushed, StatusWord};
 use crate::protocol::schema::Foreign;
 use crate::protocol::value::Time;
 
@@ -27,6 +27,9 @@ pub(crate) enum PushAnswer {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct PushedJobs {
     jobs: Vec<Pushed>,
+    /// With `wait`: the job when it had ended, or time was up
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<Box<Job>>,
     /// True if the push created the queue
     #[serde(skip_serializing_if = "Option::is_none")]
     created: Option<bool>,
@@ -46,7 +49,17 @@ pub(crate) struct Streamed {
 impl PushedJobs {
     pub(crate) fn new(pushed: &[store::Pushed], created: bool) -> Self {
         let jobs = pushed.iter().map(Pushed::from).collect();
-        Self { jobs, created: created.then_some(true) }
+        Self { jobs, job: None, created: created.then_some(true) }
+    }
+
+    /// The id of the first job.
+    pub(crate) fn first(&self) -> Option<JobId> {
+        self.jobs.first().map(|pushed| pushed.job_id)
+    }
+
+    /// With the job that was waited for.
+    pub(crate) fn with_job(self, job: JobView) -> Self {
+        Self { job: Some(Box::new(job.into())), ..self }
     }
 }
 

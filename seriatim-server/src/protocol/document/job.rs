@@ -46,6 +46,9 @@ pub(crate) struct Job {
     heartbeat_at: Option<Time>,
     /// The last error
     error: Option<Arc<str>>,
+    /// What the handler returned, if the job succeeded; absent if that was nothing
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Raw>,
     /// The latest failures, the last one first; absent in listings
     #[serde(skip_serializing_if = "Option::is_none")]
     failures: Option<Vec<JobFailure>>,
@@ -139,6 +142,7 @@ impl From<JobView> for Job {
             runs_on: job.node,
             heartbeat_at: job.heartbeat_at.map(Time),
             error: job.error,
+            result: job.result.map(Raw::Text),
             failures: None,
             failed_at: None,
             retried_at: None,
@@ -237,6 +241,9 @@ pub(crate) struct JobStatus {
     finished_at: Option<Time>,
     heartbeat_at: Option<Time>,
     error: Option<Arc<str>>,
+    /// What the handler returned, if the job succeeded; absent if that was nothing
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Raw>,
     #[serde(flatten)]
     reported: Reported,
 }
@@ -275,6 +282,7 @@ impl From<JobView> for JobStatus {
             finished_at: job.finished_at.map(Time),
             heartbeat_at: job.heartbeat_at.map(Time),
             error: job.error,
+            result: job.result.map(Raw::Text),
             reported: job.progress.into(),
         }
     }
@@ -284,7 +292,7 @@ impl From<JobView> for JobStatus {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Pushed {
     #[schemars(with = "Foreign<JobId>")]
-    job_id: JobId,
+    pub(super) job_id: JobId,
     /// `merged`: an equal payload was waiting; `duplicate`: the idempotency key was known
     #[schemars(with = "Foreign<PushStatus>")]
     status: PushStatus,

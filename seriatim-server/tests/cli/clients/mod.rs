@@ -92,6 +92,7 @@ async fn makes_of_every_answer_what_it_means(api: &Api) {
             ("c", "1", "odd"),
             ("d", "1", "wait"),
             ("e", "1", "snooze"),
+            ("r", "1", "return"),
         ],
     );
     becomes(api, &ids[1], "succeeded").await;
@@ -103,6 +104,7 @@ async fn makes_of_every_answer_what_it_means(api: &Api) {
     eventually("progress", told).await;
     api.act(&format!("/api/v1/jobs/{}/cancel", ids[4])).done();
     becomes(api, &ids[4], "canceled").await;
+    assert_eq!(becomes(api, &ids[6], "succeeded").await["result"], json!({ "sum": 6 }));
     std::fs::write(api.site.path("go"), "").unwrap();
     let snoozed = becomes(api, &ids[5], "succeeded").await;
     assert_eq!(snoozed["retry_count"], -1, "a snooze is no failure: {snoozed}");
@@ -215,6 +217,8 @@ fn pushes(language: &Language) {
         json!("queued"),
         json!("duplicate"),
         json!([3, 3]),
+        json!("canceled"),
+        json!("queued"),
         json!("canceled"),
         json!([400, "jobs[0].kee"]),
         json!([false]),

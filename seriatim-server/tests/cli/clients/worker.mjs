@@ -4,7 +4,7 @@ import { appendFileSync, existsSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import * as seriatim from "../../../../clients/node/index.js";
 
-const { Client, ProcessWorker, RemoteWorker, bury, cancel, release, snooze } = seriatim;
+const { Client, ProcessWorker, RemoteWorker, bury, cancel, done, release, snooze } = seriatim;
 
 async function handle(lane) {
   for (const [number, job] of lane.jobs.entries()) {
@@ -31,6 +31,7 @@ async function handle(lane) {
       if (told.do === "release" && lane.stopping()) return release();
       await sleep(10);
     }
+    if (told.do === "return") return done({ sum: 6 });
     if (told.do === "odd") return { outcome: "explode" };
   }
   console.log("done:", lane.key);
@@ -52,6 +53,8 @@ async function push(url) {
   const jobs = await client.pushAll("orders", [2, 3].map(late));
   tell(await Promise.all(jobs.map(async ({ job_id }) => (await client.job(job_id)).priority)));
   tell((await client.cancel(jobs[1].job_id)).status);
+  tell((await client.pushAndWait("orders", { name: 4 }, { wait: 0.05, key: "k", delay: "1h" })).status);
+  tell((await client.job(jobs[1].job_id, { wait: 60 })).status);
   const nobody = new Client("http://127.0.0.1:2", { retryFor: 0.2 });
   for (const wrong of [() => client.push("orders", {}, { kee: "k" }), () => nobody.job("1")]) {
     await wrong().catch((error) => {

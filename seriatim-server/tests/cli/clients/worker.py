@@ -6,7 +6,7 @@ import pathlib
 import sys
 import time
 
-from seriatim import Client, Problem, ProcessWorker, RemoteWorker, Unreachable, bury, cancel, release, snooze, step
+from seriatim import Client, Problem, ProcessWorker, RemoteWorker, Unreachable, bury, cancel, done, release, snooze, step
 
 
 def handle(lane):
@@ -40,6 +40,8 @@ def handle(lane):
             if told["do"] == "release" and lane.stopping():
                 return release()
             time.sleep(0.01)
+        if told.get("do") == "return":
+            return done({"sum": 6})
         if told.get("do") == "odd":
             return {"outcome": "explode"}
     print("done:", lane.key)
@@ -69,6 +71,8 @@ def push(url):
     jobs = client.push_all("orders", [{"key": "k", "payload": {"name": n}, "delay": "1h", "priority": 3} for n in (2, 3)])
     tell([client.job(job["job_id"])["priority"] for job in jobs])
     tell(client.cancel(jobs[1]["job_id"])["status"])
+    tell(client.push_and_wait("orders", {"name": 4}, wait=0.05, key="k", delay="1h")["status"])
+    tell(client.job(jobs[1]["job_id"], wait=60)["status"])
     for wrong in (lambda: client.push("orders", {}, kee="k"), lambda: Client("http://127.0.0.1:2", retry_for=0.2).job("1")):
         try:
             wrong()

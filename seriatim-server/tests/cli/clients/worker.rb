@@ -18,6 +18,7 @@ HANDLE = lambda do |lane|
 
       sleep 0.01
     end
+    return Seriatim.done({ sum: 6 }) if told["do"] == "return"
     return { outcome: "explode" } if told["do"] == "odd"
   end
   puts "done: #{lane.key}"
@@ -56,6 +57,8 @@ def push(url)
   jobs = client.push_all("orders", [2, 3].map { |n| { key: "k", payload: { name: n }, delay: "1h", priority: 3 } })
   tell(jobs.map { |job| client.job(job["job_id"])["priority"] })
   tell(client.cancel(jobs[1]["job_id"])["status"])
+  tell(client.push_and_wait("orders", { name: 4 }, wait: 0.05, key: "k", delay: "1h")["status"])
+  tell(client.job(jobs[1]["job_id"], wait: 60)["status"])
   nobody = Seriatim::Client.new("http://127.0.0.1:2", retry_for: 0.2)
   [-> { client.push("orders", {}, kee: "k") }, -> { nobody.job("1") }].each do |wrong|
     wrong.call

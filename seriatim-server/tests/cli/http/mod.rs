@@ -21,6 +21,7 @@ mod operations;
 mod pages;
 mod people;
 mod push;
+mod results;
 mod siege;
 #[cfg(feature = "otlp")]
 mod spans;

@@ -355,7 +355,7 @@ fn conclude(
     if let Some(settlements) = call.control.take_committed() {
         return committed(core, call, &settlements);
     }
-    let is_plain = undecodable.is_empty() && call.expired.is_empty();
+    let is_plain = undecodable.is_empty() && call.expired.is_empty() && !call.control.has_results();
     let is_last = call.series.as_ref().is_none_or(|series| series.next().is_none());
     let is_done = is_plain && is_last && answer.as_ref().is_ok_and(Outcomes::is_all_done);
     if is_done && core.observer.is_none() {

@@ -12,6 +12,7 @@ mod loading;
 mod logging;
 mod panics;
 mod refusals;
+mod results;
 mod retrying;
 mod rig;
 mod scheduling;

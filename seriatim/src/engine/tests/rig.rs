@@ -68,6 +68,8 @@ pub(super) struct Faults {
     pub(super) broken_claims: AtomicUsize,
     /// The number of settles.
     pub(super) settles: AtomicUsize,
+    /// The number of looks at one job.
+    pub(super) looks: AtomicUsize,
     /// This job's turn is answered as busy.
     pub(super) busy: Mutex<Option<JobId>>,
     /// Batches with this job are refused.
@@ -228,10 +230,11 @@ impl Wrapper for Rig {
 
     async fn around<T: Send + 'static>(
         &self,
-        _: &'static str,
+        name: &'static str,
         call: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         self.check()?;
+        self.faults.looks.fetch_add(usize::from(name == "job"), Ordering::SeqCst);
         call.await
     }
 

@@ -282,14 +282,16 @@ SELECT LOWER(CONCAT(LPAD(HEX(j.created DIV 65536000), 8, '0'), '-', LPAD(HEX(j.c
   IF(q.definition LIKE '%"mode":"accumulate"%' AND l.id IS NOT NULL, l.crashes,
     COALESCE(CAST(JSON_UNQUOTE(JSON_EXTRACT(j.rest, '$.crashes')) AS SIGNED), 0)) AS crashes,
   IF(q.definition LIKE '%"mode":"accumulate"%' AND l.id IS NOT NULL, CONVERT(l.error USING utf8mb4),
-    JSON_UNQUOTE(JSON_EXTRACT(j.rest, '$.error'))) AS error,
+    IF(JSON_UNQUOTE(JSON_EXTRACT(j.rest, '$.error')) LIKE 'seriatim-result:%', NULL, JSON_UNQUOTE(JSON_EXTRACT(j.rest, '$.error')))) AS error,
   COALESCE(JSON_UNQUOTE(JSON_EXTRACT(j.rest, '$.flagged')) = 'true', FALSE) AS cancel_requested,
   FROM_UNIXTIME(j.created * 0.000001) AS created_at, FROM_UNIXTIME(j.run_at * 0.000001) AS run_at,
   FROM_UNIXTIME(IF(j.state = 'running', COALESCE(j.started, l.claimed_at), j.started) * 0.000001) AS started_at,
   FROM_UNIXTIME(j.at * 0.000001) AS finished_at, IF(j.state = 'running', CONVERT(n.id USING utf8mb4), NULL) AS claimed_by,
   IF(j.state = 'running', FROM_UNIXTIME(IF(l.own, l.beat_at, GREATEST(l.beat_at, COALESCE(n.beat_at, 0))) * 0.000001), NULL)
     AS heartbeat_at,
-  IF(j.state = 'running', CONVERT(l.progress USING utf8mb4), NULL) AS progress, CONVERT(j.payload USING utf8mb4) AS payload
+  IF(j.state = 'running', CONVERT(l.progress USING utf8mb4), NULL) AS progress,
+  IF(JSON_UNQUOTE(JSON_EXTRACT(j.rest, '$.error')) LIKE 'seriatim-result:%',
+    SUBSTR(JSON_UNQUOTE(JSON_EXTRACT(j.rest, '$.error')), 17), NULL) AS result, CONVERT(j.payload USING utf8mb4) AS payload
 FROM (
   SELECT l.id AS seq, l.q, l.k, l.id AS lane, IF(l.st = 2 AND l.j_gen < l.open, 'running', 'queued') AS state,
     l.j_created AS created, l.j_score AS score, l.j_prio AS prio, l.j_run_at AS run_at, l.j_attempts AS attempts,

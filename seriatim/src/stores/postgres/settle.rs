@@ -16,8 +16,10 @@ use crate::model::limits::{CLAIM_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use crate::model::settle::{Due, Fate, Settlement};
 
 pub(super) const SETTLE: &str = "SELECT * \
-    FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17::text::jsonb, $18)";
+    FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17::text::jsonb, $18, $19)";
 
+/// Job numbers start at 1.
+const NO_JOB: i64 = 0;
 /// The first column of a job of a next turn.
 const TURN: usize = 3;
 
@@ -148,6 +150,8 @@ pub(super) struct SettleBatch<'a> {
     x_fate: Vec<i16>,
     claims: Option<String>,
     skip_locked: bool,
+    /// Empty if no turn has one.
+    result: Vec<Option<Cow<'a, str>>>,
 }
 
 impl<'a> SettleBatch<'a> {
@@ -158,6 +162,12 @@ impl<'a> SettleBatch<'a> {
         for (place, turn) in request.turns.iter().enumerate() {
             batch.add(turn);
             batch.except(place as i32 + 1, turn);
+        }
+        if request.turns.iter().any(|turn| turn.result.is_some()) {
+            let left = |turn: &Settlement| {
+                turn.left_by(Fate::Done).map(|text| kept(&text).into_owned().into())
+            };
+            batch.result = request.turns.iter().map(left).collect();
         }
         batch
     }
@@ -185,6 +195,12 @@ impl<'a> SettleBatch<'a> {
 
     /// If a job has several exceptions, the first one counts.
     fn except(&mut self, place: i32, turn: &Settlement) {
+        if turn.result.is_some() {
+            // A job that there is not: turns with an exception do not end in the compact forms, which write no results.
+            self.x_place.push(place);
+            self.x_seq.push(NO_JOB);
+            self.x_fate.push(number(Fate::Done));
+        }
         let mut named = HashSet::new();
         for (job, fate) in turn.exceptions.iter().filter(|(job, _)| named.insert(*job)) {
             self.x_place.push(place);
@@ -193,7 +209,7 @@ impl<'a> SettleBatch<'a> {
         }
     }
 
-    pub(super) fn params(&self) -> [&dyn Param; 18] {
+    pub(super) fn params(&self) -> [&dyn Param; 19] {
         [
             &self.now,
             &self.lane,
@@ -213,6 +229,7 @@ impl<'a> SettleBatch<'a> {
             &self.x_fate,
             &self.claims,
             &self.skip_locked,
+            &self.result,
         ]
     }
 }

@@ -23,6 +23,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::payload::Payload;
 use crate::model::queue::{Mode, Queue};
+use crate::model::result;
 use crate::model::turn::Turn;
 use crate::stores::{gone, job_look};
 
@@ -158,6 +159,7 @@ pub(super) fn job_view(row: &Row) -> Result<JobView> {
         _ => JobState::Canceled,
     };
     let (number, payload): (i32, Vec<u8>) = (column(row, "queue")?, column(row, "payload")?);
+    let (error, result) = result::read(text(row, "error")?);
     Ok(JobView {
         id: job_id(column(row, "created_at")?, number, column(row, "seq")?),
         queue: Arc::from(column::<_, &str>(row, "name")?),
@@ -172,7 +174,8 @@ pub(super) fn job_view(row: &Row) -> Result<JobView> {
         attempt: column::<_, i32>(row, "attempt")? as u32,
         retry_count: column(row, "retry_count")?,
         crashes: column::<_, i32>(row, "crashes")? as u32,
-        error: text(row, "error")?,
+        error,
+        result,
         cancel_requested: column(row, "flagged")?,
         created_at: Timestamp::from_micros(column(row, "created_at")?),
         started_at: time(row, "started_at")?,

@@ -138,6 +138,7 @@ fn turn_args_of(args: &mut Args, shard: Shard, turn: &Settlement) {
     };
     args.int(keep.retry_count).int(keep.crashes).optional(keep.error.as_deref());
     args.flag(keep.counted).flag(keep.hold).flag(keep.others_unstarted);
+    args.optional(turn.left_by(Fate::Done).as_deref());
     let here = turn.exceptions.iter().filter(|(job, _)| Shard::of_job(*job) == shard);
     args.int(here.clone().count() as i64);
     for (job, of_job) in here {

@@ -22,6 +22,7 @@ use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::payload::Payload;
+use crate::model::result;
 use crate::model::turn::Turn;
 use crate::stores::asked::is_asked;
 use crate::stores::{gone, job_look};
@@ -375,6 +376,7 @@ fn job_view(mut fields: Fields, shard: Shard, queue: &Arc<str>) -> Result<Option
         retry_count: fields.int()? as i32,
         crashes: fields.int()? as u32,
         error: fields.opt_text()?,
+        result: None,
         cancel_requested: fields.flag()?,
         created_at: Timestamp::from_micros(created),
         started_at: fields.opt_time()?,
@@ -386,6 +388,7 @@ fn job_view(mut fields: Fields, shard: Shard, queue: &Arc<str>) -> Result<Option
         token: None,
         node: None,
     };
+    (view.error, view.result) = result::read(view.error);
     let node = fields.opt_text()?;
     view.progress = fields.opt_text()?;
     view.payload_bytes = fields.int()? as usize;

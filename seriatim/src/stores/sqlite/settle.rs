@@ -95,7 +95,7 @@ impl Tx<'_> {
         let mut fates = Vec::with_capacity(closed.len());
         for job in closed {
             let mut fate = settlement.fate_of(job.id(work.queue.number));
-            let mut why = settlement.keep.error.clone();
+            let mut why = settlement.left_by(fate);
             if job.flagged && fate != Fate::Done {
                 (fate, why) = (Fate::Cancel, Some("canceled".into()));
                 cancelled.push(job.id(work.queue.number));
@@ -188,7 +188,7 @@ impl Tx<'_> {
     ) -> Result<()> {
         let key = work.row.head.key.as_deref();
         match fate {
-            Fate::Done => self.record(work, key, job, JobState::Succeeded, None),
+            Fate::Done => self.record(work, key, job, JobState::Succeeded, why),
             Fate::Cancel => self.record(work, key, job, JobState::Canceled, why),
             Fate::Expire => self.record(work, key, job, JobState::Canceled, Some("expired".into())),
             Fate::Bury => self.record(work, key, job, JobState::Dead, why),

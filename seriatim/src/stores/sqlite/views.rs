@@ -22,6 +22,7 @@ use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::payload::Payload;
 use crate::model::queue::Mode;
+use crate::model::result;
 use crate::model::turn::Turn;
 use crate::stores::order::Order;
 use crate::stores::{gone, job_look};
@@ -303,12 +304,14 @@ fn view_of(
     job: Job,
     (payload, payload_bytes): (Vec<u8>, usize),
 ) -> JobView {
+    let (id, options) = (job.id(queue.number), job.options());
+    let (error, result) = result::read(job.error);
     JobView {
-        id: job.id(queue.number),
+        id,
         queue: queue.name.clone(),
         key,
         state: JobState::Queued,
-        options: job.options(),
+        options,
         task: job.task,
         payload: Payload::from_bytes(payload),
         payload_bytes,
@@ -318,7 +321,8 @@ fn view_of(
         attempt: job.attempts as u32,
         retry_count: job.retry as i32,
         crashes: job.crashes as u32,
-        error: job.error,
+        error,
+        result,
         cancel_requested: job.flagged,
         created_at: Timestamp::from_micros(job.created),
         started_at: job.started.map(Timestamp::from_micros),

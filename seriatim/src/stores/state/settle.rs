@@ -28,10 +28,9 @@ impl State {
         let mut cancelled = Vec::new();
         let mut kept = Vec::new();
         let mut fates = Vec::with_capacity(hold.closed.len());
-        let error = &settlement.keep.error;
         for job in hold.closed {
             let mut fate = settlement.fate_of(job.id);
-            let mut why = error.clone();
+            let mut why = settlement.left_by(fate);
             if job.flagged && fate != Fate::Done {
                 (fate, why) = (Fate::Cancel, Some("canceled".into()));
                 cancelled.push(job.id);
@@ -44,7 +43,7 @@ impl State {
             let tried = fate != Fate::Keep || was_started && keep.counted;
             let job = Entry { started_at, attempts: job.attempts + u32::from(tried), ..job };
             match fate {
-                Fate::Done => self.finish(now, queue, key.clone(), job, JobState::Succeeded, None),
+                Fate::Done => self.finish(now, queue, key.clone(), job, JobState::Succeeded, why),
                 Fate::Cancel => self.finish(now, queue, key.clone(), job, JobState::Canceled, why),
                 Fate::Expire => self.expire(now, queue, key.clone(), job),
                 Fate::Bury => self.bury(now, queue, key.clone(), job, why),

@@ -13,6 +13,7 @@ use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
 use crate::model::id::JobId;
+use crate::model::result;
 use crate::stores::gone;
 use crate::stores::handover::{Handover, Place};
 use crate::stores::job_look::{Step, place_of};
@@ -249,6 +250,7 @@ impl State {
     }
 
     fn view(&self, queue: u32, key: Option<Arc<str>>, job: &Entry) -> Option<JobView> {
+        let (error, result) = result::read(job.error.clone());
         Some(JobView {
             id: job.id,
             queue: self.queue_row(queue)?.name.clone(),
@@ -263,7 +265,8 @@ impl State {
             attempt: job.attempts,
             retry_count: job.retry_count,
             crashes: job.crashes,
-            error: job.error.clone(),
+            error,
+            result,
             cancel_requested: job.flagged,
             created_at: job.created_at,
             started_at: job.started_at,

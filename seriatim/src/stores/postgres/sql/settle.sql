@@ -4,7 +4,7 @@
 CREATE TYPE seriatim.ending AS (
   place int, lane bigint, mode smallint, merge smallint, retain bigint, claimed_at bigint,
   rest smallint, owner bigint, due_kind smallint, due_in bigint, retry_count int, crashes int,
-  error text, counted boolean, hold boolean, batch bigint, windowed boolean
+  error text, counted boolean, hold boolean, batch bigint, windowed boolean, result text
 );
 
 -- The fate of one closed job, with all data needed for it: joining the arrays of a batch with each other takes
@@ -27,7 +27,7 @@ BEGIN
   RETURN (
     SELECT coalesce(array_agg(ROW((f.e).place, f.lane, f.seq, f.score, f.created_at,
         CASE WHEN f.cancelled THEN 2 ELSE f.fate END,
-        CASE WHEN f.cancelled THEN 'canceled' WHEN f.fate = 3 THEN 'expired'
+        CASE WHEN f.cancelled THEN 'canceled' WHEN f.fate = 0 THEN (f.e).result WHEN f.fate = 3 THEN 'expired'
           WHEN f.fate IN (1, 2) OR f.owned THEN (f.e).error END,
         f.cancelled, (f.e).merge, (f.e).retain, (f.e).claimed_at, (f.e).counted, f.owned,
         (f.e).due_kind, (f.e).due_in, (f.e).retry_count, (f.e).crashes)::seriatim.fated), '{}')
@@ -52,7 +52,7 @@ BEGIN
       CASE WHEN f.fate <> 1 THEN seriatim.later(_now, f.retain) END,
       i.digest, i.task, i.score, i.priority, i.run_at, i.created_at,
       coalesce(i.started_at, f.claimed_at), i.attempts + 1, i.retry_count, i.crashes,
-      CASE WHEN f.fate = 0 THEN i.error ELSE coalesce(f.why, i.error) END,
+      coalesce(f.why, i.error),
       i.options, i.lease_ttl, i.expires_at, i.route, i.flagged AND f.fate <> 1, i.payload
     FROM unnest(_fates) f
     CROSS JOIN LATERAL (SELECT * FROM seriatim.item o WHERE o.seq = f.seq OFFSET 0) i
@@ -409,13 +409,14 @@ END $$;
 -- tokens are current.
 CREATE FUNCTION seriatim.endings_of(_left bigint[], _lane bigint[], _queue int[], _token bigint[], _rest smallint[],
   _owner bigint[], _due_kind smallint[], _due_in bigint[], _retry_count int[], _crashes int[], _error text[],
-  _counted boolean[], _hold boolean[]) RETURNS seriatim.ending[] LANGUAGE plpgsql AS $$
+  _counted boolean[], _hold boolean[], _result text[]) RETURNS seriatim.ending[] LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM seriatim.lock_rows(_left);
   PERFORM seriatim.unpack(_left);
   RETURN (
     SELECT array_agg(ROW(w.place, w.lane, q.mode, q.merge, q.retain, l.claimed_at, w.rest, w.owner,
-      w.due_kind, w.due_in, w.retry_count, w.crashes, w.error, w.counted, w.hold, l.batch, q.quiet IS NOT NULL)::seriatim.ending)
+      w.due_kind, w.due_in, w.retry_count, w.crashes, w.error, w.counted, w.hold, l.batch, q.quiet IS NOT NULL,
+      _result[w.place::int])::seriatim.ending)
     FROM (
       SELECT * FROM unnest(_lane, _queue, _token, _rest, _owner, _due_kind, _due_in,
           _retry_count, _crashes, _error, _counted, _hold)
@@ -427,7 +428,8 @@ BEGIN
     WHERE l.queue = w.queue AND l.token = w.token AND l.claimed);
 END $$;
 
--- The arrays have one entry per settlement; _x_… one per exception, whose _x_place is the settlement's place. Returns
+-- The arrays have one entry per settlement, _result none if no turn has one; _x_… one per exception, whose _x_place is the
+-- settlement's place. Returns
 -- one row per settlement carried out (the others were stale), or one with place 0 for all, and one per job that ended
 -- cancelled because it was flagged; with place -1 the jobs of the next turns of lanes that go on; one with place -2
 -- if a settled lane now waits; and with place -3 those (in o_seq) whose lanes another transaction has locked, with
@@ -435,7 +437,7 @@ END $$;
 CREATE FUNCTION seriatim.settle(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _owner bigint[], _due_kind smallint[], _due_in bigint[], _retry_count int[],
   _crashes int[], _error text[], _counted boolean[], _hold boolean[], _x_place int[], _x_seq bigint[],
-  _x_fate smallint[], _claims jsonb, _skip boolean)
+  _x_fate smallint[], _claims jsonb, _skip boolean, _result text[])
 RETURNS TABLE (o_place int, o_seq bigint, o_created_at bigint, lane bigint, queue int, name text, key text,
   token bigint, retry_count int, crashes int, error text, claimed_at bigint, seq bigint,
   created_at bigint, task text, payload bytea, score float8, priority smallint, run_at bigint,
@@ -492,7 +494,7 @@ BEGIN
   _left := seriatim.without(_left, _busy);
   IF _left <> '{}' THEN
     _endings := seriatim.endings_of(_left, _lane, _queue, _token, _rest, _owner, _due_kind, _due_in, _retry_count,
-      _crashes, _error, _counted, _hold);
+      _crashes, _error, _counted, _hold, _result);
   END IF;
   IF _endings IS NOT NULL THEN
     _fates := seriatim.fates_of(_endings, (

@@ -67,10 +67,13 @@ SELECT seriatim.job_id(v.created_at, v.queue, v.seq) AS job_id, v.name AS queue,
   (ARRAY['queued', 'running', 'succeeded', 'dead', 'canceled'])[v.state + 1] AS state,
   o->>'node' AS node, o->>'consumer_group' AS consumer_group, o->>'producer' AS producer,
   o->>'partition_key' AS partition_key, o->>'idempotency_key' AS idempotency_key, v.priority, v.score, v.attempt,
-  v.retry_count, v.crashes, v.error, v.flagged AS cancel_requested, seriatim.time_of(v.created_at) AS created_at,
+  v.retry_count, v.crashes, CASE WHEN NOT starts_with(v.error, 'seriatim-result:') THEN v.error END AS error,
+  v.flagged AS cancel_requested, seriatim.time_of(v.created_at) AS created_at,
   seriatim.time_of(v.run_at) AS run_at, seriatim.time_of(v.started_at) AS started_at,
   seriatim.time_of(v.finished_at) AS finished_at, v.node AS claimed_by,
-  seriatim.time_of(v.heartbeat_at) AS heartbeat_at, v.progress, seriatim.text_of(v.payload) AS payload
+  seriatim.time_of(v.heartbeat_at) AS heartbeat_at, v.progress,
+  CASE WHEN starts_with(v.error, 'seriatim-result:') THEN substr(v.error, 17) END AS result,
+  seriatim.text_of(v.payload) AS payload
 FROM seriatim.job_view v
 CROSS JOIN LATERAL (SELECT v.options::jsonb AS o) options;
 

@@ -2,7 +2,8 @@
 -- kind of lease, ttl, most jobs and bytes of a turn, the longest lease of a job's own, most jobs handed over one after the
 -- other (as in claim.lua), lanes_max, the queue's version, ticket, whether KEYS[2] has the living nodes, then routes. Then for each turn that is simply done
 -- its lane and token (7 bytes each) and '+' if its lane may go on; then for each other turn: lane, token, rest, job whose
--- state is set ('' = the lane's), due, retry_count, crashes, error, counted, hold, whether the other kept jobs were not started, n, then n times (seq, fate). Answers
+-- state is set ('' = the lane's), due, retry_count, crashes, error, counted, hold, whether the other kept jobs were not
+-- started, result, n, then n times (seq, fate). Answers
 -- {for each turn nil (stale) or the cancelled jobs {seq, created, ...}; now; turns that go on (see turns.lua); whether a lane
 -- got ready}.
 --
@@ -16,16 +17,17 @@ local function read_turn(at)
     lane = tonumber(ARGV[at]), token = tonumber(ARGV[at + 1]), rest = ARGV[at + 2],
     job = tonumber(ARGV[at + 3]), due = ARGV[at + 4], retry = tonumber(ARGV[at + 5]),
     crashes = tonumber(ARGV[at + 6]), error = optional(ARGV[at + 7]),
-    counted = ARGV[at + 8] == '1', hold = ARGV[at + 9] == '1', alone = ARGV[at + 10] == '1', fates = {},
+    counted = ARGV[at + 8] == '1', hold = ARGV[at + 9] == '1', alone = ARGV[at + 10] == '1', result = optional(ARGV[at + 11]),
+    fates = {},
   }
-  local n = tonumber(ARGV[at + 11])
-  for i = at + 12, at + 11 + 2 * n, 2 do
+  local n = tonumber(ARGV[at + 12])
+  for i = at + 13, at + 12 + 2 * n, 2 do
     -- If a job has several fates, the first one counts.
     local seq = tonumber(ARGV[i])
     turn.fates[seq] = turn.fates[seq] or ARGV[i + 1]
     turn.cancels = turn.cancels or ARGV[i + 1] == 'cancel'
   end
-  return turn, at + 12 + 2 * n
+  return turn, at + 13 + 2 * n
 end
 
 -- Going on ----------------------------------------------------------------------------------------
@@ -99,7 +101,7 @@ local function end_job(l, turn, j, cancelled, tally, claimed_at)
     tally.failed = 1
   end
   if fate == 'keep' then return true end
-  if fate == 'done' then finish(j, l.key, 'done')
+  if fate == 'done' then finish(j, l.key, 'done', turn.result)
   elseif fate == 'cancel' then finish(j, l.key, 'canceled', why)
   elseif fate == 'expire' then finish(j, l.key, 'canceled', 'expired')
   elseif fate == 'bury' then bury(j, l.key, why)

@@ -14,8 +14,8 @@ SELECT printf('%08x-%04x-7000-%04x-%012x', j.created / 65536000, j.created / 100
     AS retry_count,
   CASE WHEN l.id IS NOT NULL AND json_extract(q.definition, '$.mode') = 'accumulate' THEN l.crashes ELSE j.crashes END
     AS crashes,
-  CASE WHEN l.id IS NOT NULL AND json_extract(q.definition, '$.mode') = 'accumulate' THEN l.error ELSE j.error END
-    AS error,
+  CASE WHEN l.id IS NOT NULL AND json_extract(q.definition, '$.mode') = 'accumulate' THEN l.error
+    WHEN substr(j.error, 1, 16) = 'seriatim-result:' THEN NULL ELSE j.error END AS error,
   j.flagged AS cancel_requested, strftime('%Y-%m-%d %H:%M:%f', j.created / 1e6, 'unixepoch') AS created_at,
   strftime('%Y-%m-%d %H:%M:%f', j.run_at / 1e6, 'unixepoch') AS run_at,
   strftime('%Y-%m-%d %H:%M:%f', iif(j.state = 'running', coalesce(j.started, c.at), j.started) / 1e6, 'unixepoch')
@@ -25,6 +25,7 @@ SELECT printf('%08x-%04x-7000-%04x-%012x', j.created / 65536000, j.created / 100
   strftime('%Y-%m-%d %H:%M:%f', CASE WHEN j.state <> 'running' THEN NULL WHEN c.until IS NULL THEN max(coalesce(l.beat_at, 0), c.at, coalesce(n.beat_at, 0)) ELSE l.beat_at END / 1e6, 'unixepoch')
     AS heartbeat_at,
   iif(j.state = 'running', l.progress, NULL) AS progress,
+  iif(substr(j.error, 1, 16) = 'seriatim-result:', substr(j.error, 17), NULL) AS result,
   CAST(coalesce(j.payload, (SELECT b.payload FROM body b WHERE b.seq = j.seq)) AS TEXT) AS payload
 FROM (
   SELECT l.seq, l.q, l.key, l.id AS lane, l.created, l.score, l.jprio, l.run_at, l.attempts, l.started, l.flagged,

@@ -1,0 +1,100 @@
+//! Requests that wait for the end of a job: `?wait=20s`. Any node can answer, since the job's state is in the store.
+
+use std::time::Duration;
+
+use axum::extract::{FromRequestParts, Request};
+use axum::http::request::Parts;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use seriatim::JobId;
+use seriatim::store::JobView;
+
+use super::caller::{Caller, Connection};
+use super::input::Query;
+use super::limits::{ANSWER_WAIT_MAX, JOB_ANSWER_BYTES, RESULT_WAIT_MAX};
+use super::pool::Held;
+use super::problem::Problem;
+use super::signature::{Signature, Takes};
+use super::state::{App, Shared};
+use crate::app::find;
+use crate::protocol::value::Length;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct Asked {
+    /// How long to wait for the end of the job, at most 60 s
+    wait: Option<Length>,
+}
+
+/// Whether a request waits for the end of a job.
+pub(super) fn waits(request: &Request) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "wait")
+}
+
+/// How long a request waits, and for whom.
+pub(super) struct Wait {
+    length: Option<Duration>,
+    caller: Caller,
+    client: Connection,
+}
+
+/// A place among those who wait.
+pub(super) struct Place<'w> {
+    wait: &'w Wait,
+    length: Duration,
+    _held: Held,
+}
+
+impl FromRequestParts<Shared> for Wait {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, state: &Shared) -> Result<Self, Problem> {
+        let Query(Asked { wait }) = Query::from_request_parts(parts, state).await?;
+        let length = wait.map(|Length(length)| length);
+        if length.is_some_and(|length| length > RESULT_WAIT_MAX) {
+            let most = seriatim::duration::format(RESULT_WAIT_MAX);
+            return Err(Problem::invalid("wait", format!("must be at most {most}")));
+        }
+        let Ok(caller) = Caller::from_request_parts(parts, state).await;
+        let Ok(client) = Connection::from_request_parts(parts, state).await;
+        Ok(Self { length, caller, client })
+    }
+}
+
+impl Takes for Wait {
+    fn add_to(signature: &mut Signature) {
+        Query::<Asked>::add_to(signature);
+    }
+}
+
+impl Wait {
+    pub(super) fn is_asked(&self) -> bool {
+        self.length.is_some()
+    }
+
+    /// A place, if it is to wait.
+    pub(super) fn place(&self, app: &App) -> Result<Option<Place<'_>>, Problem> {
+        let Some(length) = self.length else { return Ok(None) };
+        let full =
+            || Problem::too_many("too many requests wait for jobs: retry later, or without wait");
+        let held = app.budgets.waits.try_take(&self.caller.party, 1).ok_or_else(full)?;
+        Ok(Some(Place { wait: self, length, _held: held }))
+    }
+}
+
+impl Place<'_> {
+    /// The job when it has ended, time is up, or this node drains; and memory for the answer.
+    pub(super) async fn end_of(&self, app: &App, id: JobId) -> Result<(JobView, Held), Problem> {
+        let job = tokio::select! {
+            job = app.client.wait(id, self.length) => job?,
+            () = app.draining() => find::job(&*app.store, id).await?,
+            // Nobody reads it.
+            () = self.wait.client.left() => return Err(Problem::unavailable("the client is gone")),
+        };
+        let (pool, party) = (&app.budgets.answers, &self.wait.caller.party);
+        let share = pool.take(party, JOB_ANSWER_BYTES, ANSWER_WAIT_MAX).await;
+        let full = || Problem::too_many("other requests use all memory for answers");
+        Ok((job, share.ok_or_else(full)?))
+    }
+}
