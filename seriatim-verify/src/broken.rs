@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use seriatim::store::*;
-use seriatim::{Job, JobId, Payload, Result, SharedStore};
+use seriatim::{Groups, Job, JobId, Limit, Payload, Result, SharedStore};
 
 use crate::lock::lock;
 
@@ -30,11 +30,13 @@ pub enum Fault {
     DoneKept,
     /// Now and then a job is delivered with another payload.
     PayloadChanged,
+    /// The limits of queues and groups are not known.
+    LimitsIgnored,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::NoFence,
         Self::BusyLaneClaimable,
         Self::MergeDropped,
@@ -43,6 +45,7 @@ impl Fault {
         Self::RetryOvertakes,
         Self::DoneKept,
         Self::PayloadChanged,
+        Self::LimitsIgnored,
     ];
 
     /// Wraps a correct store with this defect.
@@ -167,6 +170,16 @@ impl Wrapper for Broken {
     fn capabilities(&self) -> Capabilities {
         // The faults are in its claims.
         Capabilities { goes_on: false, ..self.inner.capabilities() }
+    }
+
+    async fn declare(&self, mut request: Declare) -> Result<()> {
+        if self.has(Fault::LimitsIgnored) {
+            for queue in &mut request.queues {
+                queue.limit = Limit::default();
+                queue.groups = queue.groups.as_ref().map(|_| Groups::default());
+            }
+        }
+        self.inner.declare(request).await
     }
 
     async fn push(&self, request: Push) -> Result<Vec<Pushed>> {

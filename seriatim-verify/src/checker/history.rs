@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use seriatim::store::{JobState, PushStatus};
 use seriatim::text::{cut_middle, one_line};
 use seriatim::{
-    JobId, Merge, Mode,
+    Groups, JobId, Limit, Merge, Mode, Queue,
     store::{Fate, LaneId, Token},
 };
 
@@ -29,6 +29,12 @@ pub enum Event {
         /// How equal payloads merge.
         #[serde(default)]
         merge: Merge,
+        /// Its limit.
+        #[serde(default, skip_serializing_if = "is_unlimited")]
+        limit: Limit,
+        /// What its groups get, if it has some.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        groups: Option<Groups>,
     },
     /// A push was answered, or its answer was lost.
     Push {
@@ -67,6 +73,9 @@ pub enum Event {
         token: Token,
         /// When the store made the claim.
         claimed_at: i64,
+        /// The group of its jobs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group: Option<String>,
         /// The jobs delivered, in order.
         jobs: Vec<Handed>,
     },
@@ -199,7 +208,22 @@ pub enum PushResult {
     Refused,
 }
 
+fn is_unlimited(limit: &Limit) -> bool {
+    !limit.is_set()
+}
+
 impl Event {
+    /// The definition of a queue.
+    pub fn queue(queue: &Queue) -> Self {
+        Self::Queue {
+            queue: queue.name.clone(),
+            mode: queue.mode,
+            merge: queue.merge,
+            limit: queue.limit,
+            groups: queue.groups.clone(),
+        }
+    }
+
     /// When it happened; `None` for facts about the whole history.
     pub fn at(&self) -> Option<i64> {
         match self {

@@ -1,25 +1,30 @@
 //! Judges recorded histories: whether the store and runtime kept their guarantees.
 //!
 //! A history has the events that producers and workers saw, one JSON object per line (`docs/history.md`). [`check`]
-//! makes six judgements, each in O(n log n):
+//! makes seven judgements, each in O(n log n):
 //!
 //! 1. no two handlers with *current* tokens of one key overlap, and no token is held twice;
 //! 2. within a key no acknowledged push is overtaken by a later one, except where the mode allows it;
 //! 3. every acknowledged push is done, dead, cancelled, expired, or still stored;
 //! 4. nothing is delivered that was not pushed;
 //! 5. nothing is delivered more often than failures, crashes, snoozes and releases explain;
-//! 6. every accepted settle had the newest token.
+//! 6. every accepted settle had the newest token;
+//! 7. no more turns run at once, and no more start in a time, than the limits of a queue and its groups allow.
 
+mod facts;
 mod history;
 mod judge;
+mod limits;
 mod order;
 mod recorder;
 mod report;
 
 pub use history::{Event, Handed, History, HistoryError, JobFate, PushResult};
+#[cfg(feature = "simulation")]
+pub(crate) use limits::too_fast;
 pub use recorder::Recorder;
 #[cfg(feature = "simulation")]
-pub(crate) use recorder::{cause, tag};
+pub(crate) use recorder::{cause, group, tag};
 pub use report::{Judgement, Report, Verdict};
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use seriatim::store::{JobState, PushStatus};
 use seriatim::{JobId, Merge, Mode, store::Fate};
 
-use super::judge::{Entity, Facts, Turn};
+use super::facts::{Entity, Facts, Turn};
 use super::report::{Judgement, Report};
 
 /// (score, arrival).
@@ -72,7 +72,7 @@ pub(super) fn inversions(facts: &Facts<'_>, report: &mut Report) {
             moments.entry(&settled.entity).or_default().push((settled.sent_at, 1, moment));
         }
     }
-    for (at, entity, fates) in &facts.maybes {
+    for (at, entity, _, fates) in &facts.maybes {
         // It may have ended: then its rank is unknown.
         for job in fates.iter().filter(|job| job.fate != Fate::Keep) {
             moments.entry(entity).or_default().push((*at, 1, Moment::Over(job.job_id)));
@@ -235,7 +235,7 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
             settled.fates.iter().filter(|job| job.fate != Fate::Keep).map(|job| job.job_id),
         );
     }
-    let maybe = facts.maybes.iter().flat_map(|(_, _, fates)| fates.iter());
+    let maybe = facts.maybes.iter().flat_map(|(.., fates)| fates.iter());
     over.extend(maybe.filter(|job| job.fate != Fate::Keep).map(|job| job.job_id));
     // The last claim under which each payload of a key was delivered and then ended.
     let mut ended: HashMap<(&Entity, &str), i64> = HashMap::new();

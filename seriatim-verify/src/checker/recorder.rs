@@ -43,8 +43,7 @@ impl<W: Write + Send + 'static> Recorder<W> {
 
     /// Records how the jobs of a queue relate.
     pub fn queue(&self, queue: &Queue) {
-        let (name, mode, merge) = (queue.name.clone(), queue.mode, queue.merge);
-        self.record(&Event::Queue { queue: name, mode, merge });
+        self.record(&Event::queue(queue));
     }
 
     /// Records a push that was sent at `sent_at` and answered now. `None`: the answer was lost.
@@ -132,6 +131,7 @@ impl<W: Write + Send + 'static> Observer for Recorder<W> {
             lane: turn.lane,
             token: turn.token,
             claimed_at: turn.claimed_at.as_micros(),
+            group: group(turn).map(str::to_owned),
             jobs: turn.jobs.iter().map(handed).collect(),
         });
     }
@@ -211,6 +211,11 @@ pub(crate) fn cause(turn: &Turn, settlement: &Settlement) -> &'static str {
         Fate::Cancel => "cancel",
         _ => "done",
     }
+}
+
+/// The group of a turn's jobs.
+pub(crate) fn group(turn: &Turn) -> Option<&str> {
+    turn.head()?.options.as_ref()?.group.as_deref()
 }
 
 pub(crate) fn tag(task: Option<&str>, payload: &Payload) -> String {

@@ -9,7 +9,7 @@ use seriatim::text::one_line;
 /// Most violations kept with their text; the others are only counted.
 const KEPT_MAX: usize = 20;
 
-/// One of the six judgements.
+/// One of the judgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
@@ -25,12 +25,21 @@ pub enum Judgement {
     Duplicate,
     /// No settle with an old token accepted.
     Fence,
+    /// No limit exceeded.
+    Limit,
 }
 
 impl Judgement {
-    /// All six.
-    pub const ALL: [Self; 6] =
-        [Self::Overlap, Self::Order, Self::Loss, Self::Phantom, Self::Duplicate, Self::Fence];
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Overlap,
+        Self::Order,
+        Self::Loss,
+        Self::Phantom,
+        Self::Duplicate,
+        Self::Fence,
+        Self::Limit,
+    ];
 
     /// The plural noun for its violations.
     pub fn noun(self) -> &'static str {
@@ -41,6 +50,7 @@ impl Judgement {
             Self::Phantom => "never pushed",
             Self::Duplicate => "unexplained duplicates",
             Self::Fence => "stale settles accepted",
+            Self::Limit => "limits exceeded",
         }
     }
 }

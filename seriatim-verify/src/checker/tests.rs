@@ -9,7 +9,7 @@ use fastrand::Rng;
 use serde_json::json;
 use seriatim::store::*;
 use seriatim::{
-    Job, JobId, Mode, Outcome, Queue, SharedStore, Timestamp,
+    Groups, Job, JobId, Mode, Outcome, Queue, Rate, Share, SharedStore, Timestamp,
     store::{Memory, NodeId, Settlement, Turn, plan},
 };
 
@@ -35,8 +35,7 @@ impl World {
         let now = Timestamp::from_micros(1_700_000_000_000_000);
         store.declare(Declare { now: Some(now), queues: vec![queue.clone()] }).await.unwrap();
         let mut history = History::new();
-        let (name, mode, merge) = (queue.name.clone(), queue.mode, queue.merge);
-        history.add(Event::Queue { queue: name, mode, merge });
+        history.add(Event::queue(&queue));
         let nodes = ["a".into(), "b".into()];
         let (rng, held) = (Rng::with_seed(seed), Vec::new());
         let mut world = Self { store, queue, history, rng, now, nodes, held, pushes: 0 };
@@ -81,6 +80,9 @@ impl World {
         if self.queue.mode.is_keyed() {
             job = job.key(format!("k{}", self.rng.u32(0..3)));
         }
+        if self.queue.groups.is_some() && job.key.as_deref() != Some("k0") {
+            job = job.group("a");
+        }
         let sent_at = self.tick();
         let request = Push { now: Some(self.now), jobs: vec![job.clone()] };
         let pushed = self.store.push(request).await.unwrap()[0];
@@ -119,6 +121,7 @@ impl World {
                 lane: turn.lane,
                 token: turn.token,
                 claimed_at: turn.claimed_at.as_micros(),
+                group: group(&turn).map(str::to_owned),
                 jobs: handed.collect(),
             });
             self.held.push((node, turn));
@@ -230,7 +233,11 @@ impl World {
 fn report(store: SharedStore, mode: Mode, seed: u64) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let queue = Queue::new("q", mode).max_retries(4);
+        let mut queue = Queue::new("q", mode).max_retries(4);
+        if seed % 2 == 1 {
+            let share = Share::default().running(1).rate(Rate::per_minute(40)).burst(2);
+            queue = queue.running(2).groups(Groups::each(share));
+        }
         let mut world = World::new(store, queue, seed).await;
         for _ in 0..300 {
             world.step().await;
@@ -264,6 +271,7 @@ fn d19_every_defect_is_found_within_a_hundred_seeds() {
         (Fault::RetryOvertakes, Mode::Fifo, Judgement::Order),
         (Fault::DoneKept, Mode::Fifo, Judgement::Duplicate),
         (Fault::PayloadChanged, Mode::Fifo, Judgement::Phantom),
+        (Fault::LimitsIgnored, Mode::Fifo, Judgement::Limit),
     ];
     assert_eq!(expected.len(), Fault::ALL.len());
     for judgement in Judgement::ALL {
@@ -379,6 +387,58 @@ fn without_recorded_pushes_nothing_is_called_invented() {
     );
     let queue = r#"{"type":"queue","queue":"q","mode":"fifo","merge":"none"}"#;
     assert_eq!(judged(&format!("{queue}\n{swapped}")).violations(Judgement::Order), 1);
+}
+
+/// The violations of limits by turns of these keys, each with when its handler starts and its settle is sent; without, it is
+/// taken over at 50.
+fn exceeded(queue: &str, turns: &[(&str, i64, Option<i64>)]) -> u64 {
+    let mut lines = vec![queue.to_owned()];
+    for (i, (key, at, settled)) in (1..).zip(turns) {
+        let about =
+            format!(r#""queue":"q","key":"{key}","lane":"1-0-{i}","token":{i},"claimed_at":{at}"#);
+        lines.push(format!(r#"{{"type":"start","at":{at},"actor":"a",{about},"jobs":[]}}"#));
+        let settle = |sent_at: i64, about: &str| {
+            format!(
+                r#"{{"type":"settle","sent_at":{sent_at},"at":{sent_at},{about},"accepted":true,"fates":[],"cause":"done"}}"#
+            )
+        };
+        lines.push(match settled {
+            Some(sent_at) => settle(*sent_at, &about),
+            None => settle(50, &about.replace("\"token\":", "\"token\":10")),
+        });
+    }
+    check(&read(&lines.join("\n")).unwrap()).violations(Judgement::Limit)
+}
+
+#[test]
+fn turns_count_from_their_start_until_their_claim_is_settled_by_whom_ever() {
+    let queue = |limit: &str| format!(r#"{{"type":"queue","queue":"q","mode":"fifo",{limit}}}"#);
+    let two = queue(r#""limit":{"running":2}"#);
+    let three = [("x", 10, Some(20)), ("y", 11, Some(30)), ("z", 20, Some(40))];
+    assert_eq!(exceeded(&two, &three), 0, "one ends when another starts");
+    let three = [("x", 10, Some(21)), ("y", 11, Some(30)), ("z", 20, Some(40))];
+    assert_eq!(exceeded(&two, &three), 1);
+    assert_eq!(exceeded(&queue(r#""limit":{"running":3}"#), &three), 0);
+    assert_eq!(
+        exceeded(&format!("{two}\n{}", queue(r#""merge":"none""#)), &three),
+        0,
+        "it was removed"
+    );
+    let lost =
+        |start: i64| exceeded(&two, &[("x", 10, None), ("y", 11, None), ("z", start, Some(60))]);
+    assert_eq!((lost(50), lost(49)), (0, 1), "until it is taken over and settled");
+    assert_eq!(exceeded(&queue(r#""groups":{"running":2}"#), &three), 1, "no group is one too");
+    assert_eq!(exceeded(&queue(r#""groups":{"named":{"a":{"running":2}}}"#), &three), 0);
+}
+
+#[test]
+fn turns_that_start_faster_than_the_rate_are_found() {
+    let queue = r#"{"type":"queue","queue":"q","mode":"fifo","limit":{"rate":"1/s","burst":2}}"#;
+    let at = |second: f64| ("k", (second * 1e6) as i64, Some((second * 1e6) as i64 + 1));
+    let begin = [at(100.0), at(100.0), at(101.0), at(102.0)];
+    assert_eq!(exceeded(queue, &begin), 0);
+    assert_eq!(exceeded(queue, &[&begin[..], &[at(102.5)]].concat()), 1);
+    assert_eq!(exceeded(queue, &[&begin[..], &[at(104.0), at(104.0)]].concat()), 0);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use seriatim::store::Pushed;
 use seriatim::{Backoff, Client, ErrorKind, Job, Payload, Queue, Result};
 use tokio::time::sleep;
 
+use super::scene::GROUPS;
 use super::wire::Wire;
 use super::world::World;
 
@@ -73,6 +74,9 @@ fn job(world: &World, name: (usize, usize)) -> Job {
     if queue.mode.is_keyed() {
         job = job.key(format!("k{}", world.roll(|rng| rng.u32(0..world.scene.keys))));
     }
+    if queue.groups.is_some() {
+        job = with_group(world, job);
+    }
     if world.happens(plan.scored) {
         job = job.score(f64::from(world.roll(|rng| rng.u32(0..50))));
     }
@@ -91,6 +95,18 @@ fn job(world: &World, name: (usize, usize)) -> Job {
         job = job.idempotency_key(format!("{}-{}", name.0, name.1));
     }
     options(world, job)
+}
+
+/// Of a group, or of none: for each key always the same.
+fn with_group(world: &World, job: Job) -> Job {
+    let place = match job.key.as_deref() {
+        Some(key) => usize::from(key.as_bytes().last().copied().unwrap_or_default()),
+        None => world.roll(|rng| rng.usize(..)),
+    };
+    match GROUPS.get(place % (GROUPS.len() + 1)) {
+        Some(group) => job.group(*group),
+        None => job,
+    }
 }
 
 fn options(world: &World, mut job: Job) -> Job {

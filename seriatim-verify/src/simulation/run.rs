@@ -68,7 +68,7 @@ async fn simulate(seed: u64, options: &Options) -> Outcome {
     Outcome {
         seed,
         mode: options.mode,
-        failure: failure.or_else(|| verdict(&report)),
+        failure: failure.or_else(|| verdict(&report)).or_else(|| world.exceeded_rate()),
         report,
         injected: world.injected(),
         simulated: world.elapsed(),

@@ -5,7 +5,10 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, Queue, Window, engine::Scheduler};
+use seriatim::{
+    Backoff, DueRule, Exhaustion, Groups, Merge, Mode, Queue, Rate, Share, Window,
+    engine::Scheduler,
+};
 
 use super::Mode as RunMode;
 
@@ -189,8 +192,37 @@ impl Scene {
                 queue.due = DueRule::First;
             }
         }
+        scene.queues.iter_mut().for_each(|queue| share_out(queue, late));
         scene
     }
+}
+
+/// Gives groups to some queues, and limits.
+fn share_out(queue: &mut Queue, rng: &mut Rng) {
+    if rng.u8(0..3) == 0 {
+        let mut groups = Groups::each(share(rng));
+        if rng.bool() {
+            groups = groups.named(GROUPS[0], share(rng));
+        }
+        queue.groups = Some(groups);
+    }
+    if rng.u8(0..3) == 0 {
+        queue.limit = share(rng).limit;
+    }
+}
+
+/// The groups that jobs have, if their queue has some.
+pub(super) const GROUPS: [&str; 2] = ["a", "b"];
+
+fn share(rng: &mut Rng) -> Share {
+    let mut share = Share::default().weight(rng.u32(1..4));
+    if rng.bool() {
+        share = share.running(rng.u32(1..5));
+    }
+    if rng.u8(0..3) == 0 {
+        share = share.rate(Rate::per_second(rng.u32(3..20))).burst(rng.u32(1..5));
+    }
+    share
 }
 
 fn window(rng: &mut Rng) -> Window {

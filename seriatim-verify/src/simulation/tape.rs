@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use seriatim::store::{JobState, JobView, Pushed, Settled};
 use seriatim::{
-    Job, JobId, Mode, Queue, Timestamp,
+    Job, JobId, Limit, Mode, Queue, Timestamp,
     store::{LaneId, Settlement, Token, Turn},
 };
 
 use super::world::World;
-use crate::checker::{Event, Handed, History, JobFate, cause, tag};
+use crate::checker::{Event, Handed, History, JobFate, cause, group, tag, too_fast};
 
 /// From this number of crashes on, an engine runs one lane at a time.
 const SUSPECT_CRASHES: u32 = 2;
@@ -29,6 +29,8 @@ pub(super) struct Tape {
     of_entity: BTreeMap<Entity, BTreeSet<JobId>>,
     /// Every turn that was claimed or taken over, and when it was claimed.
     turns: BTreeMap<(LaneId, Token), (Turn, i64)>,
+    /// When the turns of each queue and group were claimed, by the store's clock.
+    claims: BTreeMap<String, BTreeMap<Option<String>, Vec<i64>>>,
     /// The running turns of each key.
     at_work: BTreeMap<Entity, BTreeSet<Token>>,
     /// The running turns with several crashes, and who runs them.
@@ -97,8 +99,14 @@ impl Tape {
 
 impl World {
     pub(super) fn declared(&self, queue: &Queue) {
-        let (name, mode, merge) = (queue.name.clone(), queue.mode, queue.merge);
-        self.tape().add(Event::Queue { queue: name, mode, merge });
+        // The history has times of its own: rates are checked by those of the store.
+        let mut queue = queue.clone();
+        without_rate(&mut queue.limit);
+        if let Some(groups) = &mut queue.groups {
+            without_rate(&mut groups.each.limit);
+            groups.named.values_mut().for_each(|share| without_rate(&mut share.limit));
+        }
+        self.tape().add(Event::queue(&queue));
     }
 
     /// Records that the store has accepted jobs.
@@ -131,8 +139,33 @@ impl World {
     pub(super) fn claimed(&self, turns: &[Turn]) {
         for turn in turns {
             let at = self.tick();
-            self.tape().turns.entry((turn.lane, turn.token)).or_insert_with(|| (turn.clone(), at));
+            let mut tape = self.tape();
+            let claims = tape.claims.entry(turn.queue.to_string()).or_default();
+            let claims = claims.entry(group(turn).map(str::to_owned)).or_default();
+            claims.push(turn.claimed_at.as_micros());
+            tape.turns.entry((turn.lane, turn.token)).or_insert_with(|| (turn.clone(), at));
         }
+    }
+
+    /// The first rate of a queue or group that claims exceeded.
+    pub(super) fn exceeded_rate(&self) -> Option<String> {
+        let tape = self.tape();
+        let exceeded = |limit: &Limit, claims: &mut Vec<i64>, what: String| {
+            claims.sort_unstable();
+            let at = too_fast(claims, limit.rate?, limit.burst())?;
+            Some(format!("{what}: too many turns start, first at {at} by the store's clock"))
+        };
+        self.scene.queues.iter().find_map(|queue| {
+            let claims = tape.claims.get(&queue.name)?;
+            let mut all = claims.values().flatten().copied().collect();
+            exceeded(&queue.limit, &mut all, queue.name.clone()).or_else(|| {
+                claims.iter().find_map(|(group, claims)| {
+                    let limit = queue.groups.as_ref()?.share(group.as_deref()).limit;
+                    let what = format!("{}, group {group:?}", queue.name);
+                    exceeded(&limit, &mut claims.clone(), what)
+                })
+            })
+        })
     }
 
     /// Records that the store has given expired claims to another node.
@@ -189,6 +222,7 @@ impl World {
             lane: turn.lane,
             token: turn.token,
             claimed_at,
+            group: group(turn).map(str::to_owned),
             jobs: handed.collect(),
         });
     }
@@ -296,6 +330,10 @@ impl World {
     async fn state(&self, id: JobId) -> Option<JobState> {
         self.store.job(id).await.ok().flatten().map(|view: JobView| view.state)
     }
+}
+
+fn without_rate(limit: &mut Limit) {
+    (limit.rate, limit.burst) = (None, None);
 }
 
 fn entity(turn: &Turn) -> Entity {
