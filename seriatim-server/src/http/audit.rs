@@ -312,6 +312,7 @@ mod tests {
             (Method::POST, "/api/v1/queues/{queue}/lane/release", "lane release"),
             (Method::DELETE, "/api/v1/queues/{queue}", "queue delete"),
             (Method::PUT, "/api/v1/queues", "queue define"),
+            (Method::PUT, "/api/v1/queues/{queue}/limits", "queue limits"),
             (Method::PUT, "/api/v1/queues/{queue}", "queue define"),
             (Method::POST, "/api/v1/jobs/{job_id}/retry", "job retry"),
             (Method::POST, "/api/v1/nodes/{node}/stop", "node stop"),

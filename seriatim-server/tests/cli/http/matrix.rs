@@ -95,6 +95,7 @@ fn row(method: &str, path: &str) -> Row {
             (Administer, Forbidden, body(json!({ "queues": { "mails": { "mode": "fifo" } } })))
         }
         ("put", "/queues/{queue}") => (Administer, Forbidden, body(json!({ "mode": "fifo" }))),
+        ("put", "/queues/{queue}/limits") => (Administer, Forbidden, body(json!({}))),
         (
             "post",
             "/queues/{queue}/pause"
