@@ -172,6 +172,7 @@ fn read_row(path: &str) -> Row {
         | "/queues/{queue}/lane"
         | "/queues/{queue}/running"
         | "/queues/{queue}/events"
+        | "/queues/{queue}/tasks"
         | "/queues/{queue}/morgue" => (Read, Forbidden, Body::None),
         _ => panic!("{path} has no row: say who may read it"),
     }

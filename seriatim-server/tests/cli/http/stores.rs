@@ -337,6 +337,7 @@ impl Walk {
     fn looking_back(&self) {
         self.push("a", "unattended");
         assert!(self.get("/api/v1/history", &[])["points"].is_array());
+        assert!(self.get("/api/v1/queues/{queue}/tasks", &["a"])["tasks"].is_array());
         assert_eq!(self.get("/api/v1/audit?limit=1", &[])["entries"][0]["who"], "anybody");
         let of = self.get("/api/v1/audit?queue=b&of=k2&since=2026-01-01T00:00:00Z", &[]);
         assert_eq!(of["entries"][0]["action"], "lane release");
@@ -401,7 +402,7 @@ fn every_endpoint_works_and_every_documented_field_is_sent_on_sqlite() {
 
 /// Fields of the history after its first minute, of jobs for one build or group, of more than a thousand nodes, of other filters of operations, of
 /// large deletions, of streams, of a trigger for another queue, and of nodes with troubles or periodic programs.
-const NOT_IN_THE_WALK: [&str; 42] = [
+const NOT_IN_THE_WALK: [&str; 53] = [
     "Dated.at",
     "Dated.dead",
     "Dated.done",
@@ -410,6 +411,11 @@ const NOT_IN_THE_WALK: [&str; 42] = [
     "Dated.lag",
     "Dated.retrying",
     "Dated.running",
+    "DatedTimes.at",
+    "DatedTimes.failed",
+    "DatedTimes.longest",
+    "DatedTimes.mean",
+    "DatedTimes.turns",
     "JobView.build",
     "JobView.group",
     "LaneJob.build",
@@ -435,6 +441,12 @@ const NOT_IN_THE_WALK: [&str; 42] = [
     "Streamed.duplicate",
     "Streamed.merged",
     "Streamed.pushed",
+    "TaskFigures.failed",
+    "TaskFigures.longest",
+    "TaskFigures.mean",
+    "TaskFigures.points",
+    "TaskFigures.task",
+    "TaskFigures.turns",
     "Triggered.queue",
     "Trouble.about",
     "Trouble.kind",
