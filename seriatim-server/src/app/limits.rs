@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use seriatim::store::{Declare, JobQuery, JobState, LaneId, Store};
-use seriatim::{Limit, Queue};
+use seriatim::{ErrorKind, Limit, Queue};
 
 use super::error::Error;
 use super::figures::Figures;
@@ -127,13 +127,21 @@ pub(crate) fn named(group: Option<&str>) -> String {
     }
 }
 
-/// Changes the limits or groups of a queue, and leaves its other settings.
+/// Changes the limits or groups of a queue, and leaves its other settings. Refuses a queue that only a push made.
 pub(crate) async fn change(
     store: &dyn Store,
     name: &str,
     change: impl FnOnce(&mut Queue) -> seriatim::Result<()>,
 ) -> Result<Queue, Error> {
-    let mut queue = find::queue(store, name).await?.queue;
+    let view = find::queue(store, name).await?;
+    if !view.declared {
+        // This would declare it, with a mode that nobody chose.
+        let message = format!(
+            "a push made queue {name:?}: define it first, with its mode, in the configuration or with PUT /api/v1/queues/{name}"
+        );
+        return Err(seriatim::Error::new(ErrorKind::Conflict, message).into());
+    }
+    let mut queue = view.queue;
     change(&mut queue)?;
     queue.validate()?;
     let queues = vec![queue.clone()];

@@ -31,6 +31,9 @@ struct Queue<'a> {
     morgue: String,
     buttons: Vec<Button>,
     settings: String,
+    /// The limit of the queue itself, as a form has it.
+    at_once: String,
+    rate: String,
     limits: Vec<LimitRow>,
     /// Groups with settings of their own that are not shown.
     groups_left_out: usize,
@@ -69,6 +72,8 @@ pub(super) async fn show(
         held: lanes(&[("state", "held")]),
         morgue: link::with(&format!("{base}/morgue"), &[("queue", &name)]),
         buttons,
+        at_once: view.queue.limit.running.map(|most| most.to_string()).unwrap_or_default(),
+        rate: view.queue.limit.rate.map(|rate| rate.to_string()).unwrap_or_default(),
         settings: settings::lines(&view.queue),
         limits,
         groups_left_out,

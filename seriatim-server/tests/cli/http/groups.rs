@@ -62,6 +62,9 @@ fn what_limits_and_groups_cannot_be_is_refused() {
         assert_eq!(api.put("/api/v1/queues/mails/limits", &limits).refused(400).0, field);
     }
     api.put("/api/v1/queues/nothing/limits", &json!({})).refused(404);
+    api.post("/api/v1/queues/pushed/jobs", &json!({})).done();
+    let (_, detail) = api.put("/api/v1/queues/pushed/limits", &json!({})).refused(409);
+    assert!(detail.contains("define it first"), "{detail}");
     let trigger = json!({ "queue": "mails", "task": "t", "lock_key": "k", "group": "acme" });
     assert_eq!(api.post("/api/v1/jobs/trigger", &trigger).refused(400).0, "group");
     api.put("/api/v1/queues/mails/limits", &json!({ "groups": {} })).done();
