@@ -8,7 +8,7 @@ use seriatim::{ErrorKind, Limit, Queue};
 use super::error::Error;
 use super::figures::Figures;
 use super::find;
-use crate::base::text::one_line;
+use crate::base::text::{count, one_line};
 
 /// Jobs of running turns that are read to count the turns of each group; if more run, a count is too low.
 const JOBS_READ_MAX: usize = 1_000;
@@ -64,7 +64,8 @@ impl Usage {
     pub(crate) fn reached(&self, queue: &Queue, group: Option<&Group>) -> Option<String> {
         let told = |limit: &Limit, turns, whose: &str| {
             let most = limit.running.filter(|most| turns >= u64::from(*most))?;
-            Some(format!("{turns} turns of {whose} run, and at most {most} may"))
+            let run = if turns == 1 { "runs" } else { "run" };
+            Some(format!("{} of {whose} {run}, and at most {most} may", count(turns, "turn")))
         };
         told(&queue.limit, self.turns, "the queue").or_else(|| {
             let (group, groups) = (group?.as_deref(), queue.groups.as_ref()?);
