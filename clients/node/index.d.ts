@@ -12,6 +12,8 @@ export interface Fields {
   /** RFC 3339, or Unix seconds. */
   run_at?: string | number;
   priority?: number;
+  /** The group of the key, such as a tenant, in a queue with `groups`. */
+  group?: string;
   max_retries?: number;
   timeout?: Duration;
   expires_at?: string | number;

@@ -57,6 +57,7 @@ class Job(TypedDict, total=False):
     delay: Any
     run_at: Any
     priority: int
+    group: str
     max_retries: int
     timeout: Any
     expires_at: Any

@@ -5,6 +5,7 @@ use seriatim::store::{LaneView, QueueView, Store};
 
 use super::error::Error;
 use super::lane_jobs::{self, LaneJobs};
+use super::limits::Usage;
 use super::why::{Around, Why};
 
 pub(crate) struct Entity {
@@ -30,7 +31,9 @@ impl Entity {
             None => LaneJobs::default(),
         };
         let (nodes, now) = (store.nodes().await?, store.now().await?);
-        let why = Why::of(&lane, jobs.head(), Around { queue, nodes: &nodes, now });
+        let usage = Usage::read(store, &queue.queue).await?;
+        let around = Around { queue, usage: &usage, nodes: &nodes, now };
+        let why = Why::of(&lane, jobs.head(), around);
         Ok(Self { lane, jobs, why, now })
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use seriatim::Timestamp;
 use seriatim::store::{JobView, LaneState, LaneView, NodeView, QueueView, build_of};
 
+use super::limits::{self, Usage};
 use super::nodes::is_late;
 use crate::base::time::length;
 
@@ -14,6 +15,7 @@ use crate::base::time::length;
 #[derive(Clone, Copy)]
 pub(crate) struct Around<'a> {
     pub(crate) queue: &'a QueueView,
+    pub(crate) usage: &'a Usage,
     pub(crate) nodes: &'a [NodeView],
     pub(crate) now: Timestamp,
 }
@@ -45,18 +47,24 @@ pub(crate) enum Why {
         why: String,
     },
     NobodyWorks,
+    /// No more turns of its queue or group may run.
+    Limit {
+        why: String,
+    },
     Busy {
         slots: u64,
     },
     Ready {
         since: Duration,
+        /// Rates and groups that may hold it back.
+        others: Vec<String>,
     },
 }
 
 impl Why {
     /// `head` is the job that the next turn begins with, if it is known.
     pub(crate) fn of(lane: &LaneView, head: Option<&JobView>, around: Around<'_>) -> Self {
-        let Around { queue, nodes, now } = around;
+        let Around { queue, nodes, now, .. } = around;
         let settings = &queue.queue;
         match lane.state {
             LaneState::Claimed => {
@@ -104,11 +112,16 @@ impl Why {
             };
             return Self::Bound { why };
         }
+        let group = head.map(|_| options.and_then(|options| options.group.clone()));
+        if let Some(why) = around.usage.reached(settings, group.as_ref()) {
+            return Self::Limit { why };
+        }
         if working.iter().all(|node| node.info.busy >= node.info.concurrency) {
             let slots = working.iter().map(|node| u64::from(node.info.concurrency)).sum();
             return Self::Busy { slots };
         }
-        Self::Ready { since: lane.due.map(|due| now.since(due)).unwrap_or_default() }
+        let since = lane.due.map(|due| now.since(due)).unwrap_or_default();
+        Self::Ready { since, others: limits::others(settings, group.as_ref()) }
     }
 
     /// The state in one word: that of the lane, by which listings are filtered, unless its queue is paused.
@@ -145,13 +158,18 @@ impl fmt::Display for Why {
                 length(*quiet),
                 length(*most)
             ),
-            Self::Bound { why } => f.write_str(why),
+            Self::Bound { why } | Self::Limit { why } => f.write_str(why),
             Self::NobodyWorks => f.write_str("no node works on this queue"),
             Self::Busy { slots } => {
                 write!(f, "waits for a free slot: all {slots} slots are busy")
             }
-            Self::Ready { since } if *since < Duration::from_secs(1) => f.write_str("ready"),
-            Self::Ready { since } => write!(f, "ready for {}", length(*since)),
+            Self::Ready { since, .. } if *since < Duration::from_secs(1) => f.write_str("ready"),
+            Self::Ready { since, others } if others.is_empty() => {
+                write!(f, "ready for {}", length(*since))
+            }
+            Self::Ready { since, others } => {
+                write!(f, "ready for {}: {}", length(*since), others.join("; "))
+            }
         }
     }
 }

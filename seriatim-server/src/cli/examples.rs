@@ -21,6 +21,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("seriatim push orders '{\"status\":\"paid\"}' --key order-42", "in order by key"),
             ("seriatim push mails '{\"to\":\"a@example.com\"}' --in 10m", "later"),
+            ("seriatim push mails '{\"to\":\"a@example.com\"}' --group acme", "for a tenant"),
             ("seriatim push orders --file jobs.ndjson", "one JSON object on each line"),
             ("seriatim push orders --file jobs.ndjson --from-line 4001", "the rest of it"),
         ],
@@ -40,6 +41,8 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("seriatim queues list", "all of them"),
             ("seriatim queues show orders", "one in full"),
             ("seriatim queues pause orders", "no new claims"),
+            ("seriatim queues limits orders --running 10 --rate 100/s", "at most, on all nodes"),
+            ("seriatim queues limits orders --group acme --weight 3", "of each round, for one"),
             ("seriatim queues drain orders --yes", "delete what waits"),
             ("seriatim queues delete orders --yes", "the queue and all that is in it"),
         ],

@@ -1,11 +1,13 @@
 //! `seriatim history`: the figures of the past.
 
+use std::time::Duration;
+
 use clap::Args;
 use seriatim::store::Store;
 
 use super::args::Common;
 use crate::app::find;
-use crate::app::history::{self, History as Figures, Span};
+use crate::app::history::{self, History as Figures, Span, TaskFigures, Tasks};
 use crate::base::time::length;
 use crate::cli::output::table::{Column, Table};
 use crate::cli::output::{Failure, Terminal, say, say_json};
@@ -17,6 +19,9 @@ pub(crate) struct History {
     /// Only of this queue; default: all together
     #[arg(long)]
     queue: Option<String>,
+    /// How long the turns of each task of the queue took
+    #[arg(long, requires = "queue")]
+    tasks: bool,
     /// How far back
     #[arg(long, value_enum, default_value_t)]
     span: Span,
@@ -24,6 +29,9 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) async fn run(self) -> Result<(), Failure> {
+        if let (true, Some(queue)) = (self.tasks, &self.queue) {
+            return self.show_tasks(queue).await;
+        }
         let read = async |store: seriatim::SharedStore| self.read(&*store).await;
         let figures = self.common.store.using(read).await?;
         if self.common.json {
@@ -32,6 +40,23 @@ impl History {
             say("no figures: `seriatim serve` writes them each minute, while there is work");
         } else {
             say(table(&figures).render(Terminal::of_stdout()));
+        }
+        Ok(())
+    }
+
+    async fn show_tasks(&self, queue: &str) -> Result<(), Failure> {
+        let read = async |store: seriatim::SharedStore| {
+            find::queue(&*store, queue).await?;
+            let now = store.now().await?;
+            Ok(history::tasks(&*store, queue, self.span, now).await?)
+        };
+        let Tasks { tasks } = self.common.store.using(read).await?;
+        if self.common.json {
+            say_json(&Tasks { tasks });
+        } else if tasks.is_empty() {
+            say("no figures: `seriatim serve` writes them each minute, of jobs that have a task");
+        } else {
+            say(table_of_tasks(&tasks).render(Terminal::of_stdout()));
         }
         Ok(())
     }
@@ -62,11 +87,32 @@ fn table(figures: &Figures) -> Table {
             crate::base::time::absolute(dated.at.0).into(),
             number(point.done),
             number(point.failed),
-            length(std::time::Duration::from_secs(point.lag)).into(),
+            length(Duration::from_secs(point.lag)).into(),
             number(point.jobs),
             number(point.running),
             number(point.retrying),
             number(point.dead),
+        ]);
+    }
+    table
+}
+
+fn table_of_tasks(tasks: &[TaskFigures]) -> Table {
+    let mut table = Table::new(&[
+        ("task", Column::Name),
+        ("turns", Column::Number),
+        ("failed", Column::Number),
+        ("mean", Column::Number),
+        ("longest", Column::Number),
+    ]);
+    for of in tasks {
+        let seconds = |seconds: f64| length(Duration::from_secs_f64(seconds)).into();
+        table.row(vec![
+            of.task.as_str().into(),
+            of.all.turns.to_string().into(),
+            of.all.failed.to_string().into(),
+            seconds(of.all.mean),
+            seconds(of.all.longest),
         ]);
     }
     table

@@ -31,6 +31,7 @@ mod operations;
 pub(crate) mod output;
 mod push;
 mod push_file;
+mod queue_limits;
 mod queue_text;
 mod queues;
 mod serve;

@@ -41,6 +41,9 @@ pub(crate) struct Push {
     /// Due at this time: RFC 3339 or Unix seconds
     #[arg(long, value_name = "TIME", value_parser = time::read)]
     at: Option<Timestamp>,
+    /// The group of the key, such as a tenant: the groups of a queue take turns
+    #[arg(long)]
+    group: Option<String>,
     /// Lower runs first, 0 to 32767
     #[arg(long)]
     priority: Option<u16>,
@@ -168,6 +171,7 @@ impl Push {
                 (None, None) => RunAt::Now,
             };
         }
+        job.options.group = job.options.group.or_else(|| self.group.clone());
         job.options.idempotency_key =
             job.options.idempotency_key.or_else(|| self.idempotency_key.clone());
         job.options.idempotency_scope =

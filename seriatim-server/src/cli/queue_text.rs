@@ -1,13 +1,12 @@
 //! A queue in full, as text: for `seriatim queues show` and the details of `seriatim top`.
 
-use serde_json::Value;
-use seriatim::Mode;
 use seriatim::store::{NodeView, QueueView, Store};
 
 use super::tones::node_state;
 use super::troubles;
 use crate::app::find;
 use crate::app::queues::workers;
+use crate::app::settings;
 use crate::base::text::count;
 use crate::base::time::length;
 use crate::cli::output::Failure;
@@ -18,7 +17,6 @@ pub(super) async fn in_full(store: &dyn Store, name: &str) -> Result<String, Fai
     let (view, figures) = find::queue_with_figures(store, name).await?;
     let stats = &figures.stats;
     let nodes = workers(store, name).await?;
-    let settings = serde_json::to_value(&view.queue).unwrap_or_default();
     let mut fields = Fields::default();
     fields
         .add("queue", name)
@@ -36,7 +34,7 @@ pub(super) async fn in_full(store: &dyn Store, name: &str) -> Result<String, Fai
     let name = |node: &NodeView| format!("{} ({})", node.info.id, node_state(node, now).0);
     let names: Vec<String> = nodes.iter().map(name).collect();
     fields.add("nodes", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
-    fields.add("settings", lines_of(&settings, view.queue.mode));
+    fields.add("settings", settings::lines(&view.queue));
     let troubles = troubles::lines(&nodes, now, Some(&view.queue.name));
     Ok([fields.render()].into_iter().chain(troubles).collect::<Vec<_>>().join("\n"))
 }
@@ -47,24 +45,4 @@ pub(super) fn state(view: &QueueView) -> &'static str {
         (false, true) => "open",
         (false, false) => "open, undeclared",
     }
-}
-
-/// The settings that are set and apply to this mode, one per line, as in a configuration.
-fn lines_of(settings: &Value, mode: Mode) -> String {
-    let fields = settings.as_object().into_iter().flatten();
-    let says_something = |name: &str| match name {
-        "name" => false,
-        "merge" | "due" => mode == Mode::Accumulate,
-        "take" => mode == Mode::Fifo,
-        _ => true,
-    };
-    let set = fields.filter(|(name, value)| says_something(name) && !value.is_null());
-    set.map(|(name, value)| format!("{name} = {}", as_toml(value))).collect::<Vec<_>>().join("\n")
-}
-
-/// The value on one line: texts and numbers look the same in both, tables do not.
-fn as_toml(value: &Value) -> String {
-    let Some(fields) = value.as_object() else { return value.to_string() };
-    let field = |(name, value): (&String, &Value)| format!("{name} = {}", as_toml(value));
-    format!("{{ {} }}", fields.iter().map(field).collect::<Vec<_>>().join(", "))
 }

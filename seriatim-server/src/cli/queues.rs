@@ -8,6 +8,7 @@ use seriatim::store::{LaneAction, QueueView, delete_queue};
 use seriatim::{SharedStore, store::Store};
 
 use super::args::{Common, Yes};
+use super::queue_limits::Change;
 use super::queue_text::{self, state};
 use super::troubles;
 use crate::app::act;
@@ -44,6 +45,13 @@ enum Action {
     Resume {
         /// The queue
         queue: String,
+    },
+    /// Changes how many turns of a queue or of a group run at once and start in a time, on all nodes together
+    Limits {
+        /// The queue
+        queue: String,
+        #[command(flatten)]
+        change: Change,
     },
     /// Changes the number of shards of a queue, without downtime
     Reshard {
@@ -108,6 +116,7 @@ impl Action {
             Self::Show { queue } => show(&*store, &queue, json).await,
             Self::Pause { queue } => pause(&*store, &queue, true, json).await,
             Self::Resume { queue } => pause(&*store, &queue, false, json).await,
+            Self::Limits { queue, change } => change.set(&*store, &queue, json).await,
             Self::Reshard { queue, shards, wait } => {
                 reshard(&*store, &queue, shards, wait, json).await
             }

@@ -39,6 +39,7 @@ use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue};
 use toml::{Table, Value};
 
 use crate::base::setup_error::SetupError;
+use crate::protocol::limits;
 use crate::protocol::schema::Foreign;
 
 pub(crate) use access::{Audited, Role};
@@ -267,6 +268,10 @@ pub(crate) struct QueueConfig {
     #[serde(deserialize_with = "length")]
     #[schemars(with = "Option<Foreign<Duration>>")]
     idempotency_ttl: Option<Duration>,
+    /// How many turns may run at once, and how many may start in a time, on all nodes together. Default: no limit
+    limit: Option<limits::Limit>,
+    /// If set, jobs may have a group, such as a tenant, and groups take turns. Default: they may not
+    groups: Option<limits::Groups>,
     /// The share under the weighted scheduler. Default: 1
     #[schemars(range(min = 1, max = WEIGHT_MAX))]
     weight: Option<u32>,
@@ -481,6 +486,9 @@ impl QueueConfig {
         queue.retain_dead = self.retain_dead.unwrap_or(queue.retain_dead);
         queue.retain_dead_max = self.retain_dead_max.unwrap_or(queue.retain_dead_max);
         queue.idempotency_ttl = self.idempotency_ttl.unwrap_or(queue.idempotency_ttl);
+        queue.limit = self.limit.map_or(queue.limit, Into::into);
+        let groups = self.groups.clone().map(Into::into);
+        queue.groups = groups.or_else(|| queue.groups.take());
         queue.shards = self.shards.unwrap_or(queue.shards);
     }
 }

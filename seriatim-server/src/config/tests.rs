@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used)]
-use seriatim::Window;
+use seriatim::{Groups, Limit, Rate, Share, Window};
 
 use super::*;
 
@@ -63,6 +63,51 @@ fn a_window_is_read_and_what_it_cannot_mean_is_refused() {
     ] {
         let error = read(&text(mode, rest), &[]).unwrap().declared().unwrap_err().to_string();
         assert!(error.contains(field), "{error}");
+    }
+}
+
+#[test]
+fn limits_and_groups_are_read_and_what_they_cannot_mean_is_refused() {
+    let read = |rest: &str, variables: &[(&str, &str)]| {
+        let text =
+            format!("[defaults]\nlimit = {{ running = 7 }}\n[queues.a]\nmode = \"fifo\"\n{rest}\n");
+        read(&text, variables)
+    };
+    let first = |config: Config| config.declared().unwrap().remove(0);
+    let whole = "limit = { running = 10, rate = \"100/s\", burst = 20 }\n\
+        groups = { running = 2, named = { acme = { weight = 3, rate = \"5/m\" }, \"b.c\" = {} } }";
+    let queue = first(read(whole, &[]).unwrap());
+    let acme = Share::default().weight(3).rate(Rate::per_minute(5));
+    let groups = Groups::each(Share::default().running(2)).named("acme", acme);
+    let expected = Queue::fifo("a").running(10).rate(Rate::per_second(100)).burst(20);
+    assert_eq!(queue, expected.groups(groups.named("b.c", Share::default())));
+
+    // A queue without its own has that of the defaults; an empty one is none.
+    assert_eq!(first(read("", &[]).unwrap()), Queue::fifo("a").running(7));
+    let none = first(read("limit = {}\ngroups = {}", &[]).unwrap());
+    assert_eq!((none.limit, none.groups), (Limit::default(), Some(Groups::default())));
+    let variables =
+        [("SERIATIM_QUEUES__A__LIMIT__RATE", "30/m"), ("SERIATIM_QUEUES__A__GROUPS__WEIGHT", "2")];
+    let queue = first(read("", &variables).unwrap());
+    assert_eq!(queue.limit, Queue::fifo("a").rate(Rate::per_minute(30)).limit);
+    assert_eq!(queue.groups, Some(Groups::each(Share::default().weight(2))));
+
+    for (rest, said) in [
+        ("limit = { runing = 1 }", "did you mean `running`?"),
+        ("groups = { named = { acme = { wieght = 1 } } }", "did you mean `weight`?"),
+        ("limit = { rate = \"5 per second\" }", "`500/s`"),
+        ("groups = true", "groups"),
+    ] {
+        let error = read(rest, &[]).unwrap_err();
+        assert!(error.contains(said), "{rest}: {error}");
+    }
+    for (rest, field) in [
+        ("limit = { running = 0 }", "queues.a.limit.running: must be 1 to"),
+        ("limit = { burst = 5 }", "queues.a.limit.burst: needs a rate"),
+        ("groups = { named = { acme = { weight = 1001 } } }", "queues.a.groups.named.acme.weight"),
+    ] {
+        let error = read(rest, &[]).unwrap().declared().unwrap_err().to_string();
+        assert!(error.contains(field), "{rest}: {error}");
     }
 }
 
@@ -362,6 +407,7 @@ fn the_page_has_the_defaults_of_queues() {
         let written = match default {
             // What is not set stands for something that the page says in words.
             serde_json::Value::Null => continue,
+            serde_json::Value::Object(fields) if fields.is_empty() => continue,
             serde_json::Value::String(text) => text.clone(),
             serde_json::Value::Object(_) => "{ kind = \"polynomial\" }".to_owned(),
             other => other.to_string(),

@@ -51,6 +51,8 @@ struct Ours<'a> {
     score: Option<&'a RawValue>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     priority: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    group: Option<&'a RawValue>,
 }
 
 #[derive(Serialize)]

@@ -228,7 +228,8 @@ impl Entry {
                     self.action = short(&value).replace('.', " ");
                 }
                 "queue" | "key" | "lane" | "job" | "node" | "operation" | "prefix" | "task"
-                | "error" | "cause" | "state" | "cron" | "bridge" | "source" | "reason" => {
+                | "error" | "cause" | "state" | "cron" | "bridge" | "source" | "reason"
+                | "running" | "rate" => {
                     drop(self.on.insert(short(&name), short(&value)));
                 }
                 "action" => self.action = format!("operation {}", short(&value)),
@@ -312,6 +313,7 @@ mod tests {
             (Method::POST, "/api/v1/queues/{queue}/lane/release", "lane release"),
             (Method::DELETE, "/api/v1/queues/{queue}", "queue delete"),
             (Method::PUT, "/api/v1/queues", "queue define"),
+            (Method::PUT, "/api/v1/queues/{queue}/limits", "queue limits"),
             (Method::PUT, "/api/v1/queues/{queue}", "queue define"),
             (Method::POST, "/api/v1/jobs/{job_id}/retry", "job retry"),
             (Method::POST, "/api/v1/nodes/{node}/stop", "node stop"),

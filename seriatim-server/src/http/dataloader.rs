@@ -79,6 +79,9 @@ struct Trigger {
     producer: Option<String>,
     #[schemars(length(min = 1, max = NAME_BYTES_MAX))]
     consumer_group: Option<String>,
+    /// The group of its lock_key, such as a tenant, in a queue with `groups`
+    #[schemars(length(min = 1, max = NAME_BYTES_MAX))]
+    group: Option<String>,
 }
 
 impl Trigger {
@@ -112,6 +115,7 @@ impl Trigger {
         options.partition_key = self.partition_key;
         options.producer = self.producer;
         options.consumer_group = self.consumer_group;
+        options.group = self.group;
         Ok(job)
     }
 }

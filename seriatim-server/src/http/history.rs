@@ -6,12 +6,12 @@ use serde::Deserialize;
 
 use super::access::Access;
 use super::caller::Caller;
-use super::input::Query;
+use super::input::{Part, Query};
 use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::find;
-use crate::app::history::{self, History, Span};
+use crate::app::history::{self, History, Span, Tasks};
 use crate::protocol::schema::queue_pattern;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -19,6 +19,8 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/api/v1/history", Access::Read, show)
             .says("The figures of the past: by the minute for a day, by the hour for 30 days. Times without work are left out")
             .keeps_scope(),
+        Route::get("/api/v1/queues/{queue}/tasks", Access::Read, show_tasks)
+            .says("How long the turns of each task took: by the minute for a day, by the hour for 30 days"),
     ]
 }
 
@@ -50,4 +52,23 @@ async fn show(
         None => {}
     }
     Ok(Answer::of(&history::document(&*app.store, queue.as_deref(), span).await?))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct Back {
+    /// How far back. Default: 1h
+    #[serde(default)]
+    span: Span,
+}
+
+async fn show_tasks(
+    State(app): State<Shared>,
+    Part(queue): Part<String>,
+    Query(Back { span }): Query<Back>,
+) -> Result<Answer<Tasks>, Problem> {
+    find::queue(&*app.store, &queue).await?;
+    let now = app.store.now().await?;
+    Ok(Answer::of(&history::tasks(&*app.store, &queue, span, now).await?))
 }

@@ -20,6 +20,7 @@ use crate::app::find;
 use crate::app::queues;
 use crate::config::QueueConfig;
 use crate::protocol::document::{self, Done, QueueDeleted, QueuePaused, Queues};
+use crate::protocol::limits;
 
 pub(super) fn routes() -> Vec<Route> {
     type App = State<Shared>;
@@ -36,6 +37,9 @@ pub(super) fn routes() -> Vec<Route> {
             .says("One queue: figures, settings, nodes"),
         Route::put("/api/v1/queues/{queue}", Access::Admin, define)
             .says("Defines a queue; a missing setting gets its default, a missing mode stays"),
+        Route::put("/api/v1/queues/{queue}/limits", Access::Admin, set_limits).says(
+            "Sets the limit and the groups of a queue; a missing one is none. Other settings stay",
+        ),
         Route::delete("/api/v1/queues/{queue}", Access::Admin, delete)
             .says("Deletes a queue with its jobs; refused while a node works on it, unless forced"),
         Route::post("/api/v1/queues/{queue}/drain", Access::Admin, drain)
@@ -96,6 +100,32 @@ async fn define(
 ) -> Result<Answer<document::Queue>, Problem> {
     let mode = find::known(&*app.store, &name).await?.map(|view| view.queue.mode);
     declare(&app, vec![settings.define(&name, mode)?]).await?;
+    Ok(Answer::of(&queues::one(&*app.store, &name).await?))
+}
+
+/// What a queue and its groups may use.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+struct Limits {
+    /// Of all turns of the queue. Default: no limit
+    limit: Option<limits::Limit>,
+    /// If set, jobs may have a group, and groups take turns. Default: they may not
+    groups: Option<limits::Groups>,
+}
+
+async fn set_limits(
+    State(app): State<Shared>,
+    Part(name): Part<String>,
+    Json(Limits { limit, groups }): Json<Limits>,
+) -> Result<Answer<document::Queue>, Problem> {
+    let set = |queue: &mut Queue| {
+        queue.limit = limit.unwrap_or_default().into();
+        queue.groups = groups.map(Into::into);
+        Ok(())
+    };
+    crate::app::limits::change(&*app.store, &name, set).await?;
+    app.queues.seen.forget();
     Ok(Answer::of(&queues::one(&*app.store, &name).await?))
 }
 

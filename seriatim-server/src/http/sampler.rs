@@ -10,7 +10,7 @@ use super::state::App;
 use crate::app::deeds;
 use crate::app::failures;
 use crate::app::figures::Figures;
-use crate::app::history::Recorder;
+use crate::app::history::{Recorder, TaskRecorder};
 use crate::journal;
 
 /// How often the figures are read.
@@ -28,10 +28,14 @@ const LEADS_FOR: Duration = Duration::from_secs(60);
 pub(super) async fn run(app: Arc<App>) {
     let node = NodeId::from(format!("samples-{:032x}", fastrand::u128(..)).as_str());
     let (mut recorder, mut trimmed, mut swept) = (Recorder::default(), None, None);
+    let mut tasks = TaskRecorder::default();
     loop {
         let begun = Instant::now();
         if let Err(error) = sample(&app, &node, &mut recorder, (&mut trimmed, &mut swept)).await {
             tracing::debug!(%error, "cannot record the history of figures");
+        }
+        if let Err(error) = sample_tasks(&app, &mut tasks).await {
+            tracing::debug!(%error, "cannot record the durations of tasks");
         }
         let pause = EVERY.max(begun.elapsed() * SHARE);
         tokio::select! {
@@ -39,6 +43,15 @@ pub(super) async fn run(app: Arc<App>) {
             () = sleep(pause) => {}
         }
     }
+}
+
+/// What this process itself saw, whoever leads.
+async fn sample_tasks(app: &App, recorder: &mut TaskRecorder) -> seriatim::Result<()> {
+    let seen = app.meter.recent_tasks();
+    if seen.is_empty() && recorder.is_empty() {
+        return Ok(());
+    }
+    recorder.add(&*app.store, seen, app.store.now().await?).await
 }
 
 async fn sample(

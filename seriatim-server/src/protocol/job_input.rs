@@ -57,6 +57,8 @@ pub(crate) struct JobInput {
     node: Option<String>,
     /// Only members of this group may claim the job
     consumer_group: Option<String>,
+    /// The group of its key, such as a tenant, in a queue with `groups`
+    group: Option<String>,
     /// Only workers that run this build may claim the job; not together with a group
     build: Option<String>,
     /// Stored and shown
@@ -108,6 +110,7 @@ impl JobInput {
         options.idempotency_scope = self.idempotency_scope.unwrap_or_default();
         options.node = self.node;
         options.consumer_group = bound_group(self.consumer_group, self.build)?;
+        options.group = self.group;
         options.partition_key = self.partition_key;
         options.producer = self.producer;
         options.traceparent = self.traceparent;

@@ -55,6 +55,9 @@ pub(crate) struct LaneJob<'a> {
     /// The build that it asks for
     #[serde(skip_serializing_if = "Option::is_none")]
     build: Option<&'a str>,
+    /// The group of its key, such as a tenant
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     partition_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,6 +125,7 @@ impl<'a> LaneJob<'a> {
             payload,
             consumer_group: group.filter(|group| build_of(group).is_none()),
             build: group.and_then(build_of),
+            group: options.and_then(|options| options.group.as_deref()),
             partition_key: options.and_then(|options| options.partition_key.as_deref()),
             producer: options.and_then(|options| options.producer.as_deref()),
             traceparent,

@@ -12,7 +12,7 @@ use seriatim::store::{
     PushStatus, TroubleKind,
 };
 use seriatim::{
-    Backoff, DueRule, Exhaustion, JobId, Merge, Missed, Mode, Rate, Window,
+    Backoff, DueRule, Exhaustion, Groups, JobId, Limit, Merge, Missed, Mode, Rate, Window,
     store::{LaneId, NodeId, Token},
 };
 
@@ -119,6 +119,30 @@ impl Described for Window {
             "required": ["quiet", "max_wait"],
         })
     }
+}
+
+impl Described for Limit {
+    const NAME: Option<&'static str> = Some("Limit");
+    fn schema() -> Schema {
+        json_schema!({ "type": "object", "properties": limits() })
+    }
+}
+
+impl Described for Groups {
+    const NAME: Option<&'static str> = Some("Groups");
+    fn schema() -> Schema {
+        let mut share = limits();
+        share["weight"] = json!({ "type": "integer", "minimum": 1 });
+        let group = json!({ "type": "object", "properties": share });
+        let mut groups = share;
+        groups["named"] = json!({ "type": "object", "additionalProperties": group });
+        json_schema!({ "type": "object", "properties": groups })
+    }
+}
+
+fn limits() -> Value {
+    let turns = json!({ "type": "integer", "minimum": 1 });
+    json!({ "running": turns, "rate": Rate::schema(), "burst": turns })
 }
 
 /// One of these words, as they are sent.

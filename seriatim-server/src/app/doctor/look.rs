@@ -10,7 +10,9 @@ use seriatim::store::{
 use seriatim::{Timestamp, store::Store};
 
 use super::finding::{Finding, Severity};
+use super::nodes::LAG_MAX;
 use crate::app::bridges;
+use crate::app::limits::Usage;
 use crate::app::running::{Running, running};
 use crate::base::time::length;
 use crate::protocol::document::Bridge;
@@ -34,6 +36,8 @@ pub(crate) struct Seen {
     pub(crate) here: Timestamp,
     pub(crate) queues: Vec<QueueView>,
     pub(crate) stats: Vec<QueueStats>,
+    /// What the groups of queues use that lag.
+    pub(crate) usage: Vec<(Arc<str>, Usage)>,
     pub(crate) nodes: Vec<NodeView>,
     pub(crate) running: Vec<Running>,
     /// Lanes with failures, and held or paused ones.
@@ -82,6 +86,13 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
             dead.push((queue.queue.clone(), latest));
         }
     }
+    let queues = store.queues().await?;
+    let mut usage = Vec::new();
+    for queue in stats.iter().filter(|queue| queue.lag >= LAG_MAX) {
+        if let Some(view) = queues.iter().find(|view| *view.queue.name == *queue.queue) {
+            usage.push((queue.queue.clone(), Usage::read(store, &view.queue).await?));
+        }
+    }
     let inbox = match store.capabilities().inbox {
         true => store.inbox().await?,
         false => InboxView::default(),
@@ -89,7 +100,8 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
     Ok(Seen {
         now,
         here,
-        queues: store.queues().await?,
+        queues,
+        usage,
         nodes: store.nodes().await?,
         running: running(store, &stats, RUNNING_MAX).await?,
         stats,

@@ -14,6 +14,9 @@ use crate::base::time::{length, relative};
 /// A queue lags if its oldest due lane has waited so long.
 pub(super) const LAG_MAX: Duration = Duration::from_secs(60);
 
+/// Groups named that are at their limit.
+const GROUPS_NAMED: usize = 3;
+
 pub(super) fn check(seen: &Seen) -> Vec<Finding> {
     let gone = seen.nodes.iter().filter_map(|node| gone(node, seen));
     let queues = seen.stats.iter().filter_map(|queue| unattended(queue, seen));
@@ -84,10 +87,37 @@ fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
             Severity::Warning,
             about,
             format!("its oldest due lane has been waiting for {lag}"),
-            lagging(queue, &nodes),
+            limited(queue, &nodes, seen).unwrap_or_else(|| lagging(queue, &nodes)),
         )),
         (true, false) => None,
     }
+}
+
+/// What to do about a queue whose limits hold its lanes back; none if they do not.
+fn limited(queue: &QueueStats, nodes: &[&NodeView], seen: &Seen) -> Option<String> {
+    let (name, settings) = (&queue.queue, &seen.queue(&queue.queue)?.queue);
+    let (_, usage) = seen.usage.iter().find(|(of, _)| of == name)?;
+    let by = |option: &str| {
+        format!(
+            "`seriatim queues limits {name} {option}` changes that until a node with a [queues.{name}] entry starts, so change this too"
+        )
+    };
+    if let Some(why) = usage.reached(settings, None) {
+        return Some(format!("it is at its limit: {why}. {}", by("--running N")));
+    }
+    let full = usage.full_groups(settings);
+    if !full.is_empty() {
+        let shown = full.iter().take(GROUPS_NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let more = match full.len().saturating_sub(GROUPS_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let change = by("--group NAME --running N");
+        return Some(format!("groups are at their limit: {shown}{more}. {change}"));
+    }
+    let is_free = |node: &&NodeView| node.info.busy < node.info.concurrency;
+    let rate = settings.limit.rate.filter(|_| nodes.iter().any(is_free))?;
+    Some(format!("it starts at most {rate}: push less, or {}", by("--rate RATE")))
 }
 
 /// What to do about a queue that its nodes work on too slowly: whether they lack slots or keys.

@@ -1,10 +1,12 @@
 //! The history of figures: for each queue a point for each minute of a day, and one for each hour of a month, in the
-//! notebook of the store.
+//! notebook of the store. Of each task how long its turns took.
 
 mod point;
 mod recorder;
 mod rows;
 mod series;
+mod task_recorder;
+mod tasks;
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
@@ -17,6 +19,8 @@ pub(crate) use point::{Interval, Point, StorePoint};
 pub(crate) use recorder::Recorder;
 pub(crate) use series::ALL;
 use series::{DAY, HOUR, SERVER, Series};
+pub(crate) use task_recorder::{Task, TaskPoint, TaskRecorder};
+pub(crate) use tasks::{TaskFigures, Tasks, of_queue as tasks};
 
 use crate::protocol::value::Time;
 

@@ -12,7 +12,7 @@ pub(crate) trait Interval: Copy {
 }
 
 /// Numbers of an interval.
-const NUMBERS: usize = 7;
+pub(crate) const NUMBERS: usize = 7;
 /// Points of a row: minutes of an hour, or hours of a day.
 const SLOTS_MAX: usize = 60;
 

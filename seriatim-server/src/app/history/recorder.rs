@@ -11,6 +11,7 @@ use seriatim::store::{NoteQuery, Store};
 use super::point::{Interval, Point, StorePoint};
 use super::rows::Rows;
 use super::series::{ALL, HOUR, MINUTE, OTHER, SERVER, Series};
+use super::tasks;
 use crate::app::figures::Figures;
 
 /// Queues with a history of their own.
@@ -55,6 +56,7 @@ impl Recorder {
         if now - self.cleaned >= CLEAN_EVERY {
             self.cleaned = now;
             clean(store, now).await?;
+            tasks::clean(store, now).await?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use seriatim::store::Turn;
 
 use super::text::{head, label};
 
+use crate::app::history::{Interval, Task, TaskPoint};
 use crate::base::lock::lock;
 
 /// Upper bounds of the latency buckets, in microseconds.
@@ -37,6 +38,9 @@ const TIMED_QUEUES_MAX: usize = 1_000;
 /// Most tasks, each of a queue, whose turns are timed and counted one by one; all others together are `other`.
 const TIMED_TASKS_MAX: usize = 500;
 
+/// Outcomes that the history counts as failed.
+const FAILED: [&str; 3] = ["retry", "bury", "crash"];
+
 /// The operations whose time is taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Timed {
@@ -61,15 +65,14 @@ pub(crate) struct Meter {
     requests: Mutex<BTreeMap<(&'static str, &'static str, u16), u64>>,
 }
 
-/// A task of a queue.
-type Task = (Arc<str>, Arc<str>);
-
 /// Turns of a task.
 #[derive(Default)]
 struct OfTask {
     times: Histogram,
     /// By outcome. These are few.
     turns: BTreeMap<&'static str, u64>,
+    /// Those that the history does not have yet.
+    recent: TaskPoint,
 }
 
 #[derive(Default)]
@@ -96,7 +99,18 @@ impl Meter {
             let of = tasks.entry(place).or_default();
             of.times.add(length, &HANDLER_BUCKETS_US);
             *of.turns.entry(outcome).or_default() += 1;
+            let took_ms = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+            let failed = u64::from(FAILED.contains(&outcome));
+            of.recent =
+                of.recent.then(TaskPoint { turns: 1, failed, took_ms, longest_ms: took_ms });
         }
+    }
+
+    /// The turns of each task since the last call.
+    pub(crate) fn recent_tasks(&self) -> Vec<(Task, TaskPoint)> {
+        let mut tasks = lock(&self.tasks);
+        let recent = tasks.iter_mut().filter(|(_, of)| of.recent.turns > 0);
+        recent.map(|(task, of)| (task.clone(), std::mem::take(&mut of.recent))).collect()
     }
 
     fn handled_in(&self, queue: &Arc<str>, length: Duration) {
@@ -257,6 +271,17 @@ mod tests {
         ] {
             assert!(text.lines().any(|written| written == line), "{line}");
         }
+    }
+
+    #[test]
+    fn d15_the_history_takes_the_turns_of_a_task_once() {
+        let meter = Meter::default();
+        for (outcome, ms) in [("done", 100), ("crash", 300), ("snooze", 20)] {
+            meter.handled(&turn("sync"), outcome, Duration::from_millis(ms));
+        }
+        let all = TaskPoint { turns: 3, failed: 1, took_ms: 420, longest_ms: 300 };
+        assert_eq!(meter.recent_tasks(), [(("orders".into(), "sync".into()), all)]);
+        assert_eq!(meter.recent_tasks(), []);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The charts of a queue, or of all and of the store's server.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use seriatim::Timestamp;
 use seriatim::store::Store;
@@ -7,12 +9,15 @@ use seriatim::store::Store;
 use super::chart::{Chart, bars};
 use super::link;
 use super::visit::Visit;
-use crate::app::history::{self, ALL, Span, read};
+use crate::app::history::{self, ALL, Span, TaskFigures, read};
 use crate::base::text::size;
 use crate::base::time::length;
 
 /// The spans that a visitor can choose.
 const SPANS: [(&str, Span); 3] = [("1h", Span::Hour), ("24h", Span::Day), ("30d", Span::Month)];
+
+/// Tasks shown of a queue.
+const TASKS_SHOWN: usize = 20;
 
 /// The query of a page with charts.
 #[derive(Default, Deserialize)]
@@ -28,6 +33,17 @@ pub(super) struct Charts {
     /// Name, address, and whether it is shown.
     pub(super) spans: Vec<(&'static str, String, bool)>,
     pub(super) is_empty: bool,
+    /// Of the tasks of a queue, those that took most time.
+    pub(super) tasks: Vec<TaskRow>,
+}
+
+/// How long the turns of a task took in the span.
+pub(super) struct TaskRow {
+    pub(super) task: String,
+    pub(super) turns: u64,
+    pub(super) failed: u64,
+    pub(super) mean: String,
+    pub(super) longest: String,
 }
 
 impl Charts {
@@ -44,15 +60,19 @@ impl Charts {
         let points = read(store, queue, span, now).await?;
         let bars = bars(&points, span, now.as_micros() / 1_000_000);
         let number = |value: u64| value.to_string();
-        let lag = |value: u64| length(std::time::Duration::from_secs(value));
+        let lag = |value: u64| length(Duration::from_secs(value));
         let mut all = vec![
             Chart::new("done", "done", &bars, |point| point.done, number),
             Chart::new("failed", "failed", &bars, |point| point.failed, number),
             Chart::new("worst lag", "lag", &bars, |point| point.lag, lag),
             Chart::new("jobs", "jobs", &bars, |point| point.jobs, number),
         ];
+        let mut tasks = Vec::new();
         if queue == ALL {
             all.extend(of_server(store, span, now).await?);
+        } else {
+            let found = history::tasks(store, queue, span, now).await?.tasks;
+            tasks.extend(found.into_iter().take(TASKS_SHOWN).map(TaskRow::from));
         }
         Ok(Self {
             all,
@@ -60,7 +80,16 @@ impl Charts {
                 .map(|(name, of)| (name, link::with(path, &[("span", name)]), of == span))
                 .to_vec(),
             is_empty: points.is_empty(),
+            tasks,
         })
+    }
+}
+
+impl From<TaskFigures> for TaskRow {
+    fn from(TaskFigures { task, all, .. }: TaskFigures) -> Self {
+        let seconds = |seconds: f64| length(Duration::from_secs_f64(seconds));
+        let (mean, longest) = (seconds(all.mean), seconds(all.longest));
+        Self { task, turns: all.turns, failed: all.failed, mean, longest }
     }
 }
 

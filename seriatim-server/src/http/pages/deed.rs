@@ -1,9 +1,11 @@
 //! What visitors can do: one table with the role that each deed needs, its words, and its call of the store.
 
 use std::collections::HashMap;
+use std::fmt::Display;
+use std::str::FromStr;
 
 use seriatim::store::{Cancel, Cancelled, Command, JobState, LaneAction, Selected, Selection};
-use seriatim::{JobId, Payload};
+use seriatim::{JobId, Payload, Queue, Rate};
 
 use super::super::access::Access;
 use super::super::problem::Problem;
@@ -11,7 +13,7 @@ use super::super::state::Shared;
 use crate::app::bridges::Which;
 use crate::app::lanes::OneLane;
 use crate::app::operations::{self, Action, List, Wish};
-use crate::app::{act, bridges, cron, find, jobs, lanes, morgue, nodes};
+use crate::app::{act, bridges, cron, find, jobs, lanes, limits, morgue, nodes};
 
 /// A deed: what is done, and to what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,12 @@ pub(super) struct Deed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum On {
     Queue(String),
+    /// The limit that a queue gets.
+    Limit {
+        queue: String,
+        running: Option<u32>,
+        rate: Option<Rate>,
+    },
     Lane {
         queue: String,
         lane: OneLane,
@@ -90,6 +98,7 @@ static KINDS: &[Kind] = &[
         .asks("Jobs that failed and wait for a retry go to the morgue. They can be requeued from there.")
         .admin(),
     kind("queue.delete-failed", "Delete failed", "{} lanes deleted").asks(LOST).admin(),
+    kind("queue.limits", "Set the limit", "its limit is set").admin(),
     kind("lane.pause", "Pause", "paused; a running turn goes on to its end").undone_by("lane.resume"),
     kind("lane.resume", "Resume", "resumed").undone_by("lane.pause"),
     kind("lane.retry", "Retry now", "made due now"),
@@ -138,9 +147,19 @@ impl Deed {
         let job = |text: String| {
             text.parse::<JobId>().map_err(|error| Problem::invalid("job", error.to_string()))
         };
+        fn read<T: FromStr<Err: Display>>(name: &str, text: &str) -> Result<T, Problem> {
+            text.trim()
+                .parse()
+                .map_err(|error: T::Err| Problem::invalid(name, format!("{name}: {error}")))
+        }
         let name = needed("deed")?;
         let about = name.split('.').next().unwrap_or_default();
         let on = match about {
+            "queue" if name == "queue.limits" => On::Limit {
+                queue: needed("queue")?,
+                running: text("running").map(|of| read("running", &of)).transpose()?,
+                rate: text("rate").map(|of| read("rate", &of)).transpose()?,
+            },
             "queue" => On::Queue(needed("queue")?),
             "node" => On::Node(needed("node")?),
             "operation" => On::Operation(needed("operation")?),
@@ -172,6 +191,11 @@ impl Deed {
         let mut fields = vec![("deed", self.kind.name.to_owned())];
         match &self.on {
             On::Queue(queue) => fields.push(("queue", queue.clone())),
+            On::Limit { queue, running, rate } => {
+                fields.push(("queue", queue.clone()));
+                fields.extend(running.map(|running| ("running", running.to_string())));
+                fields.extend(rate.map(|rate| ("rate", rate.to_string())));
+            }
             On::Node(node) => fields.push(("node", node.clone())),
             On::Cron { name, reason } => {
                 fields.push(("cron", name.clone()));
@@ -201,7 +225,7 @@ impl Deed {
     /// What it is done to, in words.
     pub(super) fn target(&self) -> String {
         match &self.on {
-            On::Queue(queue) => format!("queue {queue}"),
+            On::Queue(queue) | On::Limit { queue, .. } => format!("queue {queue}"),
             On::Node(node) => format!("node {node}"),
             On::Cron { name, .. } => format!("cron entry {name}"),
             On::Bridge { name, source: None } => format!("bridge {name}"),
@@ -217,7 +241,10 @@ impl Deed {
     /// store knows.
     pub(super) fn queue(&self) -> Option<&str> {
         match &self.on {
-            On::Queue(queue) | On::Lane { queue, .. } | On::Dead { queue, .. } => Some(queue),
+            On::Queue(queue)
+            | On::Limit { queue, .. }
+            | On::Lane { queue, .. }
+            | On::Dead { queue, .. } => Some(queue),
             On::Job(_) | On::Node(_) | On::Operation(_) | On::Cron { .. } | On::Bridge { .. } => {
                 None
             }
@@ -279,6 +306,7 @@ impl Deed {
                     _ => act::on_failed(store, queue, LaneAction::Delete).await?,
                 })
             }
+            On::Limit { queue, running, rate } => set_limit(app, queue, *running, *rate).await,
             On::Lane { queue, lane } => {
                 let action = match verb {
                     "pause" => LaneAction::Pause,
@@ -340,6 +368,24 @@ fn unknown(name: &str) -> Problem {
     Problem::invalid("deed", format!("there is no action {name:?}"))
 }
 
+async fn set_limit(
+    app: &Shared,
+    queue: &str,
+    running: Option<u32>,
+    rate: Option<Rate>,
+) -> Result<u64, Problem> {
+    let set = |queue: &mut Queue| {
+        if queue.limit.rate != rate {
+            // It belongs to its rate.
+            queue.limit.burst = None;
+        }
+        (queue.limit.running, queue.limit.rate) = (running, rate);
+        Ok(())
+    };
+    limits::change(&*app.store, queue, set).await?;
+    Ok(1)
+}
+
 async fn on_job(app: &Shared, id: JobId, verb: &str) -> Result<u64, Problem> {
     let store = &*app.store;
     match verb {
@@ -368,6 +414,10 @@ mod tests {
         let job = JobId::new(seriatim::Timestamp::default(), 1, 0, 7);
         for kind in KINDS {
             let on = match kind.name.split_once('.').unwrap() {
+                ("queue", "limits") => {
+                    let rate = Some(Rate::per_second(5));
+                    On::Limit { queue: queue(), running: Some(3), rate }
+                }
                 ("queue", _) => On::Queue(queue()),
                 ("node", _) => On::Node("a".to_owned()),
                 ("cron", _) => On::Cron { name: "n".to_owned(), reason: Some("r".to_owned()) },

@@ -22,6 +22,7 @@ use crate::app::figures::Figures;
 use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
 use crate::app::lane_jobs::{self, LaneJobs};
 use crate::app::lanes::OneLane;
+use crate::app::limits::{self, Usage};
 use crate::app::operations::{self, Action};
 use crate::app::reported::Reported;
 use crate::app::why::{Around, Why};
@@ -111,7 +112,7 @@ pub(super) async fn show(
     let now = store.now().await?;
     let mut entities = Vec::new();
     for (view, figures) in queues.iter().take(QUEUES_ASKED_MAX) {
-        let around = Around { queue: view, nodes: &nodes, now };
+        let around = Around { queue: view, usage: &limits::UNKNOWN, nodes: &nodes, now };
         // A place is one in one queue.
         let after = Some(after.clone()).filter(|after| !after.is_empty() && !queue.is_empty());
         entities.extend(entity(&app, &visit, &key, after, around, figures).await?);
@@ -174,7 +175,11 @@ async fn entity(
         let query = [("k", key), ("queue", name), ("after", &next)];
         link::with(&format!("{}/key", visit.frame.base), &query)
     });
-    let why = lane.as_ref().map(|lane| Why::of(lane, head, around));
+    let usage = match &lane {
+        Some(_) => Usage::read(store, &view.queue).await?,
+        None => Usage::default(),
+    };
+    let why = lane.as_ref().map(|lane| Why::of(lane, head, Around { usage: &usage, ..around }));
     let is_dead = ended.iter().any(|job| job.state == JobState::Dead);
     let rows = |jobs: &[seriatim::store::JobView]| {
         jobs.iter().map(|job| JobRow::new(visit, job)).collect()

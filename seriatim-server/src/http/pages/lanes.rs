@@ -17,6 +17,7 @@ use super::row::LaneRow;
 use super::visit::{Visit, page};
 use crate::app::find;
 use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, Wanted};
+use crate::app::limits::Usage;
 use crate::app::operations::{self, Action};
 use crate::app::range::By;
 use crate::app::why::Around;
@@ -104,7 +105,8 @@ pub(super) async fn show(
     };
     let page = lane_pages::page(store, wanted).await?;
     let (nodes, now) = (store.nodes().await?, store.now().await?);
-    let around = Around { queue: &view, nodes: &nodes, now };
+    let usage = Usage::of_queue(store, &view.queue).await?;
+    let around = Around { queue: &view, usage: &usage, nodes: &nodes, now };
     let base = &visit.frame.base;
     let by = ORDERS.iter().find(|(.., by)| *by == wish.by).map_or("", |(value, ..)| value);
     let next = page.next.map(|next| {

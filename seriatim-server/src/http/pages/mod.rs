@@ -17,6 +17,7 @@ mod frame;
 mod job;
 mod key;
 mod lanes;
+mod limits;
 mod link;
 mod login;
 mod moment;

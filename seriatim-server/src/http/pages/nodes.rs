@@ -17,6 +17,7 @@ use super::link;
 use super::row::{LaneRow, NodeRow};
 use super::visit::{Visit, page};
 use crate::app::bridges;
+use crate::app::limits;
 use crate::app::running;
 use crate::app::why::Around;
 use crate::app::{nodes, troubles};
@@ -90,7 +91,11 @@ pub(super) async fn show_one(
     let all = std::slice::from_ref(&node);
     let row = |one: &running::Running| {
         let queue = queues.iter().find(|view| *view.queue.name == *one.queue)?;
-        Some(LaneRow::new(&visit, &one.lane, Around { queue, nodes: all, now }))
+        Some(LaneRow::new(
+            &visit,
+            &one.lane,
+            Around { queue, usage: &limits::UNKNOWN, nodes: all, now },
+        ))
     };
     let deeds: &[&str] = match node.command {
         _ if node.dead => &[],

@@ -18,6 +18,7 @@ use super::row::{LaneRow, QueueRow};
 use super::visit::{Visit, page};
 use crate::app::doctor::{Finding, Severity};
 use crate::app::history::ALL;
+use crate::app::limits;
 use crate::app::operations::{self, Action};
 use crate::app::running::age;
 use crate::app::why::Around;
@@ -173,7 +174,7 @@ fn longest(visit: &Visit, checkup: &Checkup) -> Vec<LaneRow> {
     let row = |one: &&crate::app::running::Running| {
         let queue = seen.queues.iter().find(|view| *view.queue.name == *one.queue)?;
         let now = seen.now + checkup.at.elapsed();
-        let around = Around { queue, nodes: &seen.nodes, now };
+        let around = Around { queue, usage: &limits::UNKNOWN, nodes: &seen.nodes, now };
         Some(LaneRow::new(visit, &one.lane, around))
     };
     running.iter().take(LONGEST_SHOWN).filter_map(row).collect()

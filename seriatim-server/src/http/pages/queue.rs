@@ -11,11 +11,13 @@ use super::button::{self, Button};
 use super::charts::{Charts, Wish};
 use super::deed::On;
 use super::frame::Frame;
+use super::limits::{self, LimitRow};
 use super::link;
 use super::row::{NodeRow, QueueRow};
 use super::visit::{Visit, page};
+use crate::app::limits::Usage;
 use crate::app::operations::{self, Action};
-use crate::app::{find, queues};
+use crate::app::{find, queues, settings};
 
 #[derive(Template)]
 #[template(path = "queue.html", blocks = ["live"])]
@@ -29,6 +31,12 @@ struct Queue<'a> {
     morgue: String,
     buttons: Vec<Button>,
     settings: String,
+    /// The limit of the queue itself, as a form has it.
+    at_once: String,
+    rate: String,
+    limits: Vec<LimitRow>,
+    /// Groups with settings of their own that are not shown.
+    groups_left_out: usize,
     nodes: Vec<NodeRow>,
     declared: bool,
     charts: Charts,
@@ -53,6 +61,8 @@ pub(super) async fn show(
         button::all(&visit, &[pause, "queue.bury-failed", "queue.delete-failed"], &on);
     let all = |action| operations::Wish::new(action, name.as_str());
     buttons.extend(button::operations(&visit, [Action::Retry, Action::DeleteWaiting].map(all)));
+    let usage = Usage::read(store, &view.queue).await?;
+    let (limits, groups_left_out) = limits::rows(&view.queue, &usage);
     let lanes = |query: &[(&str, &str)]| link::lanes(base, &name, query);
     let page = Queue {
         frame: &visit.frame,
@@ -62,7 +72,11 @@ pub(super) async fn show(
         held: lanes(&[("state", "held")]),
         morgue: link::with(&format!("{base}/morgue"), &[("queue", &name)]),
         buttons,
-        settings: toml::to_string(&view.queue).unwrap_or_default(),
+        at_once: view.queue.limit.running.map(|most| most.to_string()).unwrap_or_default(),
+        rate: view.queue.limit.rate.map(|rate| rate.to_string()).unwrap_or_default(),
+        settings: settings::lines(&view.queue),
+        limits,
+        groups_left_out,
         nodes: nodes.iter().map(|node| NodeRow::new(&visit, node, now)).collect(),
         declared: view.declared,
         charts: Charts::read(store, &visit, &name, &link::queue(base, &name), &span).await?,

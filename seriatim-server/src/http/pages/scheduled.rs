@@ -21,6 +21,7 @@ use super::visit::{Visit, page};
 use crate::app::find;
 use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, Wanted};
 use crate::app::lanes::OneLane;
+use crate::app::limits;
 use crate::app::queues;
 use crate::app::range::By;
 use crate::app::why::Around;
@@ -165,7 +166,11 @@ fn row(
     Row {
         due: lane.due.map(|due| visit.clock.of(due)),
         queue_href: link::with(&format!("{base}/scheduled"), &[("queue", &queue)]),
-        lane: LaneRow::new(visit, lane, Around { queue: view, nodes, now }),
+        lane: LaneRow::new(
+            visit,
+            lane,
+            Around { queue: view, usage: &limits::UNKNOWN, nodes, now },
+        ),
         buttons: button::all(
             visit,
             &["lane.retry", "lane.delete"],

@@ -13,6 +13,7 @@ use super::frame::Frame;
 use super::link;
 use super::row::{JobRow, LaneRow};
 use super::visit::{Visit, page, see_other};
+use crate::app::limits::Usage;
 use crate::app::queues;
 use crate::app::search::{self, Found};
 use crate::app::why::Around;
@@ -66,8 +67,9 @@ pub(super) async fn show(
     let (views, nodes) = queues::with_figures(store).await?;
     let now = store.now().await?;
     let lane = |(queue, lane): &(std::sync::Arc<str>, seriatim::store::LaneView)| {
-        let (view, _) = views.iter().find(|(view, _)| *view.queue.name == **queue)?;
-        Some(LaneRow::new(&visit, lane, Around { queue: view, nodes: &nodes, now }))
+        let (view, figures) = views.iter().find(|(view, _)| *view.queue.name == **queue)?;
+        let usage = &Usage::of_turns(figures.stats.claimed);
+        Some(LaneRow::new(&visit, lane, Around { queue: view, usage, nodes: &nodes, now }))
     };
     let jobs = |jobs: &[seriatim::store::JobView]| {
         jobs.iter().map(|job| JobRow::without_payload(&visit, job)).collect()

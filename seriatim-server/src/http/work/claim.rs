@@ -341,6 +341,8 @@ impl Order {
             node_name: Some(self.worker.name.clone()),
             groups: self.groups.clone(),
             lanes_max,
+            // They are handed over together: no more than the queue says.
+            series_max: 1,
             crashed_max,
             bytes_max: Some(bytes_max),
             lease: Lease::Own { ttl: self.lease },

@@ -109,6 +109,9 @@ struct Options {
     node: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     consumer_group: Option<String>,
+    /// The group of its key, such as a tenant
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
     /// The build of the workers that may claim it
     #[serde(skip_serializing_if = "Option::is_none")]
     build: Option<String>,
@@ -204,6 +207,7 @@ impl From<JobOptions> for Options {
             node: options.node,
             build: options.consumer_group.as_deref().and_then(build_of).map(str::to_owned),
             consumer_group: options.consumer_group.filter(|group| build_of(group).is_none()),
+            group: options.group,
             partition_key: options.partition_key,
             producer: options.producer,
             traceparent: options.traceparent,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use seriatim::store::{NodeView, QueueStats, QueueView};
-use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, Window, store::NodeId};
+use seriatim::{Backoff, DueRule, Exhaustion, Groups, Limit, Merge, Mode, Window, store::NodeId};
 
 use super::node::Trouble;
 use crate::protocol::figures::Numbers;
@@ -81,6 +81,8 @@ struct Definition {
     retain_dead: String,
     retain_dead_max: u64,
     idempotency_ttl: String,
+    limit: Foreign<Limit>,
+    groups: Option<Foreign<Groups>>,
     weight: u32,
     shards: u16,
 }

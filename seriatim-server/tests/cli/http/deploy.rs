@@ -110,3 +110,24 @@ fn the_probes_of_kubernetes_are_endpoints() {
         assert_eq!(api.get(path).status, 200, "{path}");
     }
 }
+
+#[test]
+fn the_values_of_helm_say_what_the_manifests_say() {
+    let configuration = |name: &str| {
+        let text = file(name);
+        let (_, block) = text.split_once("seriatim.toml: |\n").unwrap();
+        let first = block.lines().next().unwrap();
+        let margin = &first[..first.len() - first.trim_start().len()];
+        let lines: Vec<String> =
+            block.lines().map_while(|line| line.strip_prefix(margin)).map(str::to_owned).collect();
+        lines.join("\n")
+    };
+    let (ours, theirs) = (configuration("kubernetes.yaml"), configuration("helm-values.yaml"));
+    assert!(ours.contains("shutdown_timeout"), "{ours}");
+    assert_eq!(ours, theirs);
+    let values = file("helm-values.yaml");
+    for said in ["path: /health", "path: /ready", "terminationGracePeriodSeconds: 60", "key: store"]
+    {
+        assert!(values.contains(said) && file("kubernetes.yaml").contains(said), "{said}");
+    }
+}

@@ -95,6 +95,7 @@ fn row(method: &str, path: &str) -> Row {
             (Administer, Forbidden, body(json!({ "queues": { "mails": { "mode": "fifo" } } })))
         }
         ("put", "/queues/{queue}") => (Administer, Forbidden, body(json!({ "mode": "fifo" }))),
+        ("put", "/queues/{queue}/limits") => (Administer, Forbidden, body(json!({}))),
         (
             "post",
             "/queues/{queue}/pause"
@@ -171,6 +172,7 @@ fn read_row(path: &str) -> Row {
         | "/queues/{queue}/lane"
         | "/queues/{queue}/running"
         | "/queues/{queue}/events"
+        | "/queues/{queue}/tasks"
         | "/queues/{queue}/morgue" => (Read, Forbidden, Body::None),
         _ => panic!("{path} has no row: say who may read it"),
     }

@@ -13,6 +13,7 @@ mod drain;
 mod events;
 mod figures;
 mod fuzz;
+mod groups;
 mod health;
 mod limits;
 mod matrix;

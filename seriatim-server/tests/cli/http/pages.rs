@@ -211,6 +211,26 @@ fn an_admin_of_one_queue_cannot_take_a_lane_of_another_from_its_holder() {
 }
 
 #[test]
+fn an_admin_sets_the_limit_of_a_queue_by_its_page() {
+    let api = guarded();
+    let set = [("queue", "mails"), ("running", "5"), ("rate", "30/m")];
+    assert_eq!(Visitor::log_in(&api, "hands").does("queue.limits", &set).status, 403);
+    let boss = Visitor::log_in(&api, "boss");
+    assert_eq!(boss.does("queue.limits", &set).status, 303);
+    let page = boss.page("/queues/mails");
+    assert!(
+        page.contains("limit = { rate = &quot;30/m&quot;, running = 5 }")
+            || page.contains("limit = { rate = &#34;30/m&#34;, running = 5 }"),
+        "{page}"
+    );
+    assert_eq!(field(&page, "running").as_deref(), Some("5"));
+    let wrong = boss.does("queue.limits", &[("queue", "mails"), ("running", "many")]);
+    assert!(wrong.status == 400 && wrong.text().contains("running"), "{}", wrong.text());
+    assert_eq!(boss.does("queue.limits", &[("queue", "mails"), ("running", "")]).status, 303);
+    assert!(!boss.page("/queues/mails").contains("limit = {"));
+}
+
+#[test]
 fn a_form_that_another_page_made_does_nothing_and_is_written_down() {
     let api = guarded();
     let boss = Visitor::log_in(&api, "boss");

@@ -104,6 +104,24 @@ impl Walk {
         assert_eq!(self.act("/api/v1/queues/{queue}/resume", &["a"])["paused"], false);
     }
 
+    /// Limits and groups, if the store has them.
+    fn limits(&self) {
+        let each = json!({ "weight": 2, "running": 3, "rate": "5/s", "burst": 2 });
+        let mut groups = each.clone();
+        groups["named"] = json!({ "acme": each });
+        let limit = json!({ "running": 9, "rate": "100/m", "burst": 20 });
+        let both = json!({ "limit": limit, "groups": groups });
+        let wanted = Request::new("PUT", "/api/v1/queues/c/limits").json(&both);
+        let has_them = wanted.send(&self.api.address).status == 200;
+        let limits = if has_them { both } else { json!({ "limit": {}, "groups": null }) };
+        let path = "/api/v1/queues/{queue}/limits";
+        let settings = self.call("PUT", path, &["c"], Some(limits.clone()))["settings"].clone();
+        assert_eq!(
+            (&settings["limit"], &settings["groups"]),
+            (&limits["limit"], &limits["groups"])
+        );
+    }
+
     /// What waits, fails and is buried in queue `a`.
     fn lanes(&self) {
         for key in ["x", "y", "z"] {
@@ -319,6 +337,7 @@ impl Walk {
     fn looking_back(&self) {
         self.push("a", "unattended");
         assert!(self.get("/api/v1/history", &[])["points"].is_array());
+        assert!(self.get("/api/v1/queues/{queue}/tasks", &["a"])["tasks"].is_array());
         assert_eq!(self.get("/api/v1/audit?limit=1", &[])["entries"][0]["who"], "anybody");
         let of = self.get("/api/v1/audit?queue=b&of=k2&since=2026-01-01T00:00:00Z", &[]);
         assert_eq!(of["entries"][0]["action"], "lane release");
@@ -346,6 +365,7 @@ fn walk(site: Site) -> Vec<String> {
     let walk = Walk { api, called: RefCell::default(), documented };
     walk.outside();
     walk.queues();
+    walk.limits();
     walk.lanes();
     walk.jobs();
     walk.operations();
@@ -380,9 +400,9 @@ fn every_endpoint_works_and_every_documented_field_is_sent_on_sqlite() {
     assert_eq!(walk(site), NOT_IN_THE_WALK);
 }
 
-/// Fields of the history after its first minute, of jobs for one build, of more than a thousand nodes, of other filters of operations, of
+/// Fields of the history after its first minute, of jobs for one build or group, of more than a thousand nodes, of other filters of operations, of
 /// large deletions, of streams, of a trigger for another queue, and of nodes with troubles or periodic programs.
-const NOT_IN_THE_WALK: [&str; 40] = [
+const NOT_IN_THE_WALK: [&str; 53] = [
     "Dated.at",
     "Dated.dead",
     "Dated.done",
@@ -391,8 +411,15 @@ const NOT_IN_THE_WALK: [&str; 40] = [
     "Dated.lag",
     "Dated.retrying",
     "Dated.running",
+    "DatedTimes.at",
+    "DatedTimes.failed",
+    "DatedTimes.longest",
+    "DatedTimes.mean",
+    "DatedTimes.turns",
     "JobView.build",
+    "JobView.group",
     "LaneJob.build",
+    "LaneJob.group",
     "Node.periodic",
     "Nodes.left_out",
     "OperationWish.cause",
@@ -414,6 +441,12 @@ const NOT_IN_THE_WALK: [&str; 40] = [
     "Streamed.duplicate",
     "Streamed.merged",
     "Streamed.pushed",
+    "TaskFigures.failed",
+    "TaskFigures.longest",
+    "TaskFigures.mean",
+    "TaskFigures.points",
+    "TaskFigures.task",
+    "TaskFigures.turns",
     "Triggered.queue",
     "Trouble.about",
     "Trouble.kind",

@@ -2,6 +2,7 @@
 
 mod acting;
 mod doctor;
+mod limits;
 mod listing;
 mod serving;
 mod sharding;

@@ -1,4 +1,4 @@
--- What groups use of their limits (decision 0045). The row with grp -1 is of the whole queue: where the round of its groups is.
+-- What groups use of their limits (decision 0043). The row with grp -1 is of the whole queue: where the round of its groups is.
 CREATE TABLE share (
   q       INTEGER NOT NULL,
   grp     INTEGER NOT NULL,

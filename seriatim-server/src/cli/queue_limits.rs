@@ -1,0 +1,101 @@
+//! `seriatim queues limits`: changes how many turns of a queue, or of a group, run and start.
+
+use clap::Args;
+use seriatim::store::Store;
+use seriatim::{Error, Limit, Queue, Rate, Result};
+
+use crate::app::{limits, queues, settings};
+use crate::cli::output::{Failure, hint, say, say_json};
+
+/// What is not given stays.
+#[derive(Args)]
+#[group(required = true, multiple = true, args = ["running", "rate", "burst", "weight", "none"])]
+pub(super) struct Change {
+    /// Most turns at once, on all nodes together
+    #[arg(long, value_name = "TURNS")]
+    running: Option<u32>,
+    /// How many turns may start in a time: 100/s, 30/m, 1000/h
+    #[arg(long)]
+    rate: Option<Rate>,
+    /// How many turns may start at once after a pause. Default: what the rate allows in a tenth of a second
+    #[arg(long, value_name = "TURNS")]
+    burst: Option<u32>,
+    /// Turns of a group for one turn of a group with weight 1
+    #[arg(long, requires = "Of")]
+    weight: Option<u32>,
+    /// No limit; with --group, what each group gets; with --groups, no groups at all
+    #[arg(long, conflicts_with_all = ["running", "rate", "burst", "weight"])]
+    none: bool,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// Whose limit, if not that of the whole queue.
+#[derive(Args)]
+#[group(multiple = false)]
+struct Of {
+    /// That of one group, in place of what each group gets
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+    /// That of each group: jobs may have a group, and groups take turns
+    #[arg(long)]
+    groups: bool,
+}
+
+impl Change {
+    pub(super) async fn set(
+        &self,
+        store: &dyn Store,
+        name: &str,
+        json: bool,
+    ) -> std::result::Result<(), Failure> {
+        let queue = limits::change(store, name, |queue| self.apply(queue)).await?;
+        if json {
+            say_json(&queues::one(store, name).await?);
+            return Ok(());
+        }
+        let of_limits = |line: &&str| line.starts_with("limit =") || line.starts_with("groups =");
+        let lines = settings::lines(&queue);
+        let lines: Vec<&str> = lines.lines().filter(of_limits).collect();
+        say(match lines.is_empty() {
+            true => format!("{name} has no limit and no groups"),
+            false => format!("{name} has\n{}", lines.join("\n")),
+        });
+        hint("a node that declares the queue sets the limits of its configuration when it starts");
+        Ok(())
+    }
+
+    fn apply(&self, queue: &mut Queue) -> Result<()> {
+        match (&self.of.group, self.of.groups, self.none) {
+            (Some(name), _, true) => {
+                let named = queue.groups.as_mut().map(|groups| groups.named.remove(name));
+                let missing =
+                    || Error::invalid("group", format!("{name:?} has no limit of its own"));
+                named.flatten().map(drop).ok_or_else(missing)?;
+            }
+            (Some(name), ..) => {
+                let groups = queue.groups.get_or_insert_default();
+                let share = groups.named.entry(name.clone()).or_default();
+                share.weight = self.weight.or(share.weight);
+                self.limit(&mut share.limit);
+            }
+            (None, true, true) => queue.groups = None,
+            (None, true, false) => {
+                let each = &mut queue.groups.get_or_insert_default().each;
+                each.weight = self.weight.or(each.weight);
+                self.limit(&mut each.limit);
+            }
+            (None, false, true) => queue.limit = Limit::default(),
+            (None, false, false) => self.limit(&mut queue.limit),
+        }
+        Ok(())
+    }
+
+    fn limit(&self, limit: &mut Limit) {
+        limit.running = self.running.or(limit.running);
+        // A burst belongs to its rate.
+        let burst = if self.rate.is_some() { None } else { limit.burst };
+        limit.rate = self.rate.or(limit.rate);
+        limit.burst = self.burst.or(burst);
+    }
+}

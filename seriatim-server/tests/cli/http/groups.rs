@@ -1,0 +1,74 @@
+//! Queues with limits and groups, over HTTP.
+
+use serde_json::{Value, json};
+
+use super::Api;
+
+const JOBS: &str = "/api/v1/queues/mails/jobs";
+
+fn claim(api: &Api) -> Vec<Value> {
+    let body = json!({ "worker": "w", "queues": ["mails"], "limit": 10 });
+    api.post("/api/v1/work/claim", &body).done()["lanes"].as_array().unwrap().clone()
+}
+
+#[test]
+fn groups_take_turns_within_limits_that_are_changed_while_jobs_wait() {
+    let limit = "limit = { running = 3 }";
+    let api = Api::start(&format!("[queues.mails]\nmode = \"fifo\"\n{limit}\ngroups = {{}}\n"));
+    let many = (0..5).map(|i| json!({ "key": format!("a{i}"), "group": "acme" }));
+    let other = json!({ "key": "b", "group": "bolt", "payload": 1 });
+    let jobs: Vec<Value> = many.chain([other]).collect();
+    let pushed = api.post(JOBS, &json!(jobs)).done();
+    let id = pushed["jobs"][0]["job_id"].as_str().unwrap();
+    assert_eq!(api.get(&format!("/api/v1/jobs/{id}")).done()["group"], "acme");
+
+    let lanes = claim(&api);
+    assert_eq!(lanes.len(), 3, "{lanes:?}");
+    let groups: Vec<&Value> = lanes.iter().map(|lane| &lane["jobs"][0]["group"]).collect();
+    assert!(groups.contains(&&json!("bolt")), "{groups:?}");
+    let why = || api.get("/api/v1/queues/mails/lane?key=a4").done()["why"].clone();
+    assert_eq!(why(), "3 turns of the queue run, and at most 3 may");
+
+    let limits = json!({ "limit": { "running": 9 }, "groups": { "running": 2, "named": { "bolt": { "weight": 3 } } } });
+    let queue = api.put("/api/v1/queues/mails/limits", &limits).done();
+    assert_eq!(queue["settings"]["limit"], limits["limit"]);
+    assert_eq!(queue["settings"]["groups"], limits["groups"]);
+    assert_eq!(queue["mode"], "fifo");
+    assert_eq!(why(), "2 turns of group acme run, and at most 2 may");
+    assert_eq!(claim(&api), [] as [Value; 0]);
+    let page = String::from_utf8(api.get("/queues/mails").body).unwrap();
+    assert!(page.contains("group bolt") && page.contains("At once"), "{page}");
+    let page = String::from_utf8(api.get("/key?k=a4").body).unwrap();
+    assert!(page.contains("2 turns of group acme run, and at most 2 may"), "{page}");
+
+    let none = api.put("/api/v1/queues/mails/limits", &json!({ "groups": {} })).done();
+    assert_eq!((&none["settings"]["limit"], &none["settings"]["groups"]), (&json!({}), &json!({})));
+    assert_eq!(claim(&api).len(), 3);
+}
+
+#[test]
+fn what_limits_and_groups_cannot_be_is_refused() {
+    let api = Api::start("[queues.mails]\nmode = \"fifo\"\n");
+    let (field, detail) = api.post(JOBS, &json!({ "key": "k", "group": "acme" })).refused(400);
+    assert_eq!(field, "group");
+    assert!(detail.contains("has no `groups`"), "{detail}");
+    for (limits, field) in [
+        (json!({ "limit": { "running": 0 } }), "limit.running"),
+        (json!({ "limit": { "burst": 3 } }), "limit.burst"),
+        (json!({ "limit": { "rate": "often" } }), "limit.rate"),
+        (json!({ "groups": { "named": { "a": { "weight": 0 } } } }), "groups.named.a.weight"),
+        (json!({ "limits": {} }), "limits"),
+    ] {
+        assert_eq!(api.put("/api/v1/queues/mails/limits", &limits).refused(400).0, field);
+    }
+    api.put("/api/v1/queues/nothing/limits", &json!({})).refused(404);
+    api.post("/api/v1/queues/pushed/jobs", &json!({})).done();
+    let (_, detail) = api.put("/api/v1/queues/pushed/limits", &json!({})).refused(409);
+    assert!(detail.contains("define it first"), "{detail}");
+    let trigger = json!({ "queue": "mails", "task": "t", "lock_key": "k", "group": "acme" });
+    assert_eq!(api.post("/api/v1/jobs/trigger", &trigger).refused(400).0, "group");
+    api.put("/api/v1/queues/mails/limits", &json!({ "groups": {} })).done();
+    let id = api.post("/api/v1/jobs/trigger", &trigger).done()["job_id"].clone();
+    let job = api.get(&format!("/api/v1/jobs/{}", id.as_str().unwrap())).done();
+    assert_eq!(job["group"], "acme");
+}
