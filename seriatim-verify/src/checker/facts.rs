@@ -83,10 +83,33 @@ pub(super) struct Facts<'h> {
     pub is_complete: bool,
 }
 
-impl Turn<'_> {
-    /// Whether these can be its next jobs: a turn may be handed over in parts, each after the end of the last one.
-    fn goes_on_with(&self, jobs: &[Handed]) -> bool {
-        !self.jobs.iter().any(|had| jobs.iter().any(|job| job.job_id == had.job_id))
+/// The turns that began, while they are gathered.
+#[derive(Default)]
+struct Starts<'h> {
+    /// The process of each turn.
+    actors: Vec<&'h str>,
+    /// The place of the latest turn under a token.
+    latest: HashMap<(LaneId, Token), usize>,
+    /// When what ran under a token ended last.
+    ends: HashMap<(LaneId, Token), i64>,
+}
+
+impl<'h> Starts<'h> {
+    /// Adds a turn, or the next jobs of one: a turn may be handed over in parts, each after the end of the last one.
+    fn add(&mut self, turn: Turn<'h>, actor: &'h str, turns: &mut Vec<Turn<'h>>) {
+        let held = (turn.lane, turn.token);
+        let place = self.latest.get(&held).filter(|place| self.actors[**place] == actor);
+        if let Some(begun) = place.and_then(|place| turns.get_mut(*place))
+            && self.ends.get(&held).is_some_and(|ended| *ended <= turn.at)
+            && !turn.jobs.iter().any(|job| begun.jobs.iter().any(|had| had.job_id == job.job_id))
+        {
+            begun.jobs.extend(turn.jobs);
+            self.ends.remove(&held);
+            return;
+        }
+        self.latest.insert(held, turns.len());
+        self.actors.push(actor);
+        turns.push(turn);
     }
 }
 
@@ -104,10 +127,8 @@ fn entity(queue: &str, key: Option<&String>, job: Option<JobId>) -> Entity {
 
 pub(super) fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
     let mut facts = Facts::default();
-    let mut ends: HashMap<(LaneId, Token), i64> = HashMap::new();
+    let mut starts = Starts::default();
     let mut deaths: HashMap<&str, Vec<i64>> = HashMap::new();
-    let mut actors: Vec<&str> = Vec::new();
-    let mut latest: HashMap<(LaneId, Token), usize> = HashMap::new();
     let mut sent: HashMap<(LaneId, Token), Maybe<'_>> = HashMap::new();
     for event in history.events() {
         match event {
@@ -118,19 +139,7 @@ pub(super) fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h>
             Event::Push { .. } => gather_push(event, &mut facts, report),
             Event::Start { at, actor, queue, key, lane, token, claimed_at, group, jobs } => {
                 report.deliveries += jobs.len() as u64;
-                let place = latest.get(&(*lane, *token)).filter(|place| actors[**place] == actor);
-                if let Some(turn) = place.map(|place| &mut facts.turns[*place])
-                    && turn.goes_on_with(jobs)
-                    && ends.get(&(*lane, *token)).is_some_and(|ended| ended <= at)
-                {
-                    turn.jobs.extend(jobs);
-                    ends.remove(&(*lane, *token));
-                    continue;
-                }
-                report.turns += 1;
-                latest.insert((*lane, *token), facts.turns.len());
-                actors.push(actor.as_str());
-                facts.turns.push(Turn {
+                let turn = Turn {
                     at: *at,
                     until: i64::MAX,
                     died_at: None,
@@ -140,10 +149,11 @@ pub(super) fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h>
                     claimed_at: *claimed_at,
                     group: group.as_deref(),
                     jobs: jobs.iter().collect(),
-                });
+                };
+                starts.add(turn, actor, &mut facts.turns);
             }
             Event::End { at, lane, token } => {
-                ends.insert((*lane, *token), *at);
+                starts.ends.insert((*lane, *token), *at);
             }
             Event::Settling { at, queue, key, lane, token, fates } => {
                 let entity = entity(queue, key.as_ref(), fates.first().map(|job| job.job_id));
@@ -173,6 +183,8 @@ pub(super) fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h>
             Event::FinalEnd {} => facts.is_complete = true,
         }
     }
+    report.turns += facts.turns.len() as u64;
+    let Starts { actors, ends, .. } = starts;
     for (turn, actor) in facts.turns.iter_mut().zip(actors) {
         let died =
             deaths.get(actor).and_then(|times| times.iter().filter(|at| **at >= turn.at).min());
