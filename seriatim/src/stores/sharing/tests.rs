@@ -1,3 +1,4 @@
+//! How rounds go on, of groups without a store.
 #![allow(clippy::unwrap_used)]
 use std::collections::BTreeMap;
 
