@@ -155,7 +155,7 @@ impl Store for Postgres {
             goes_on: true,
             inbox: true,
             store_scope: true,
-            shares_out: false,
+            shares_out: true,
         }
     }
 
