@@ -83,7 +83,7 @@ pub fn validate_push(request: &Push) -> Result<()> {
 }
 
 /// Refuses queues with limits or groups, for a store that has none.
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg(feature = "redis")]
 pub(crate) fn not_shared_out(queues: &[Queue]) -> Result<()> {
     let check = |(i, queue): (usize, &Queue)| {
         queue.check_not_shared_out().map_err(|e| e.in_field(format!("queues[{i}]")))

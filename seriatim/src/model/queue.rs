@@ -478,7 +478,7 @@ impl Queue {
     }
 
     /// Refuses limits and groups, for a store that has none.
-    #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+    #[cfg(feature = "redis")]
     pub(crate) fn check_not_shared_out(&self) -> Result<()> {
         let field = match (&self.groups, self.limit.is_set()) {
             (Some(_), _) => "groups",

@@ -35,6 +35,7 @@ mod save;
 mod secret;
 mod server;
 mod settle;
+mod sharing;
 mod sql;
 mod sweep;
 mod tally;
@@ -174,7 +175,7 @@ impl Store for Mysql {
             goes_on: true,
             inbox: true,
             store_scope: true,
-            shares_out: false,
+            shares_out: true,
         }
     }
 
