@@ -342,7 +342,8 @@ impl Pair {
     }
 
     async fn claim(&mut self, rng: &mut Rng) {
-        let most = rng.usize(1..5);
+        // Where groups take turns, enough for several rounds.
+        let most = if self.queue.groups.is_some() { rng.usize(1..16) } else { rng.usize(1..5) };
         let name = self.queue.name.clone();
         let crashed_max = if rng.bool() { most } else { rng.usize(0..2) };
         let series = self.real.store.capabilities().series && rng.bool();

@@ -1,10 +1,12 @@
 //! Queues with groups, which take turns, and with limits.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use seriatim::store::*;
-use seriatim::{ErrorKind, Groups, Job, Mode, Outcome, Queue, Rate, Share};
+use seriatim::{ErrorKind, Groups, Job, Mode, Outcome, Queue, Rate, Share, SharedStore};
 
 use super::bench::{Bench, LEASE, job, loose, refused};
 use super::case::{Case, listed};
@@ -25,6 +27,7 @@ pub(super) fn cases() -> Vec<Case> {
     all.extend(listed![
         no_more_turns_of_a_queue_run_than_may,
         no_more_turns_of_a_group_run_than_may_and_others_go_on,
+        claims_at_once_exceed_no_limit_and_lose_no_place,
         a_crash_gives_the_place_of_a_turn_back,
         a_retry_takes_its_place_anew,
         turns_start_at_the_rate_of_the_queue,
@@ -262,6 +265,56 @@ async fn no_more_turns_of_a_group_run_than_may_and_others_go_on(mut bench: Bench
     }
     let next = groups(&mut bench, 20).await;
     assert_eq!(next.len(), 3, "{next:?}");
+}
+
+/// How many turns run, by group, and of all.
+type Running = Arc<Mutex<BTreeMap<String, u32>>>;
+
+/// Takes part in the work of a queue until so many turns are done.
+async fn work(store: SharedStore, claim: Claim, running: Running, left: Arc<AtomicUsize>) {
+    while left.load(Ordering::SeqCst) > 0 {
+        let turns = store.claim(claim.clone()).await.unwrap().turns;
+        let group = |turn: &Turn| super::bench::tag(&turn.jobs[0].payload);
+        let names: Vec<String> =
+            turns.iter().flat_map(|turn| [group(turn), "all".to_owned()]).collect();
+        for name in &names {
+            let mut running = running.lock().unwrap();
+            let now = running.entry(name.clone()).or_default();
+            *now += 1;
+            let most = BTreeMap::from([("a", 3), ("all", 6)]);
+            assert!(*now <= *most.get(name.as_str()).unwrap_or(&2), "{now} turns of {name}");
+        }
+        tokio::task::yield_now().await;
+        for name in &names {
+            *running.lock().unwrap().entry(name.clone()).or_default() -= 1;
+        }
+        let done = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
+        let settle = Settle { now: claim.now, ..Settle::now(done) };
+        assert!(store.settle(settle).await.unwrap().iter().all(Settled::is_ok));
+        left.fetch_sub(turns.len(), Ordering::SeqCst);
+    }
+}
+
+async fn claims_at_once_exceed_no_limit_and_lose_no_place(mut bench: Bench) {
+    let each = Share::default().running(2);
+    let shares = Groups::each(each).named("a", Share::default().weight(3).running(3));
+    if !declared(&mut bench, Queue::exclusive("q").groups(shares).running(6)).await {
+        return;
+    }
+    let jobs = || (0..80).map(|i| of(["a", "b", "c", "d"][i % 4], &format!("key {i}"))).collect();
+    bench.push_all(jobs()).await;
+    let (running, left) = (Running::default(), Arc::new(AtomicUsize::new(80)));
+    let claim = bench.claim_request("q", 3);
+    let worker = |_| {
+        let (running, left) = (running.clone(), left.clone());
+        tokio::spawn(work(bench.store.clone(), claim.clone(), running, left))
+    };
+    let workers: Vec<_> = (0..4).map(worker).collect();
+    for worker in workers {
+        worker.await.unwrap();
+    }
+    bench.push_all(jobs()).await;
+    assert_eq!(bench.claim(20).await.len(), 6);
 }
 
 async fn a_crash_gives_the_place_of_a_turn_back(mut bench: Bench) {

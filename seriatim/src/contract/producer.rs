@@ -82,15 +82,6 @@ pub fn validate_push(request: &Push) -> Result<()> {
         .try_for_each(|(i, job)| job.validate().map_err(|e| e.in_field(format!("jobs[{i}]"))))
 }
 
-/// Refuses queues with limits or groups, for a store that has none.
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-pub(crate) fn not_shared_out(queues: &[Queue]) -> Result<()> {
-    let check = |(i, queue): (usize, &Queue)| {
-        queue.check_not_shared_out().map_err(|e| e.in_field(format!("queues[{i}]")))
-    };
-    queues.iter().enumerate().try_for_each(check)
-}
-
 /// Refuses a job with a key in a `parallel` queue, without one in a keyed queue, with a group where there are none, or
 /// with a longer lease than the queue allows. `i` is the job's place in its batch.
 pub(crate) fn validate_job(queue: &Queue, job: &Job, i: usize) -> Result<()> {

@@ -484,17 +484,6 @@ impl Queue {
         self.limit.is_set() || self.groups.is_some()
     }
 
-    /// Refuses limits and groups, for a store that has none.
-    #[cfg(any(feature = "mysql", feature = "postgres"))]
-    pub(crate) fn check_not_shared_out(&self) -> Result<()> {
-        let field = match (&self.groups, self.limit.is_set()) {
-            (Some(_), _) => "groups",
-            (None, true) => "limit",
-            (None, false) => return Ok(()),
-        };
-        Err(Error::invalid(field, "must be absent: this store has no limits and groups"))
-    }
-
     /// Refuses to wait for the end of a job (field `wait`), if this queue does not keep finished jobs long enough for it to
     /// be seen.
     pub fn check_wait(&self) -> Result<()> {

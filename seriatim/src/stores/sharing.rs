@@ -38,6 +38,30 @@ impl Shares {
         Self { each: groups.each, named: named.collect() }
     }
 
+    /// What a group gets that is not named.
+    #[cfg(feature = "postgres")]
+    pub(in crate::stores) fn each(&self) -> Share {
+        self.each
+    }
+
+    /// The groups that get something of their own.
+    #[cfg(feature = "postgres")]
+    pub(in crate::stores) fn named(&self) -> impl Iterator<Item = (u64, Share)> {
+        self.named.iter().map(|(group, share)| (*group, *share))
+    }
+
+    /// The groups of which no more turns may run than some number; if empty, all. None: no group has such a limit.
+    #[cfg(feature = "postgres")]
+    pub(in crate::stores) fn counted(&self) -> Option<Vec<u64>> {
+        let has = |share: &Share| share.limit.running.is_some();
+        if has(&self.each) {
+            return Some(Vec::new());
+        }
+        let named = self.named.iter().filter(|(_, share)| has(share));
+        let counted: Vec<u64> = named.map(|(group, _)| *group).collect();
+        (!counted.is_empty()).then_some(counted)
+    }
+
     /// Whether any group has a limit.
     #[cfg(feature = "sqlite")]
     pub(in crate::stores) fn any_limit(&self) -> bool {

@@ -17,6 +17,7 @@ use super::lane_row::{lane_columns, node_number};
 use super::load::{Need, nodes};
 use super::pool::Answer;
 use super::remembered::{Deletion, Mine};
+use super::sharing::claim_in_rounds;
 use super::sql::{Columns, LIST_MAX, given, list, text};
 use super::tickets::{check_given_up, give_up, hold_ticket, ticket_of};
 use super::tokens::draw_token;
@@ -65,7 +66,11 @@ impl Consumer for Mysql {
         let (settled, wake) = transact!(
             self.inner, Lock::of_settle(&request), request.now, ahead(), work => async {
                 match deletion.as_ref().filter(|_| !work.ahead.is_empty()) {
-                    Some(deletion) => Ok((deletion.settle(work, &request.turns).await?, Wake::of([]))),
+                    Some(deletion) => {
+                        let settled = deletion.settle(work, &request.turns).await?;
+                        let wake = request.turns.iter().filter_map(|turn| work.state.wakes(turn.lane));
+                        Ok((settled, Wake::of(wake)))
+                    }
                     None => super::settle::settle(work, &request, &mine, known.stamp).await,
                 }
             }
@@ -89,6 +94,9 @@ fn ahead(known: &Known, request: &Claim, asked: &AtomicU32) -> String {
         return String::new();
     };
     let queue = row.number;
+    if row.queue.is_shared_out() || known.grouped.contains(&queue) {
+        return String::new();
+    }
     let state = State { routes: known.routes.clone(), ..State::default() };
     let classes = takeable(&state, request);
     if classes.len() > CLASSES_AHEAD {
@@ -125,6 +133,14 @@ async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed
     if paused {
         return Ok(Default::default());
     }
+    if work.is_shared_out(queue) {
+        // What was sent ahead has locked lanes before the shares.
+        return if asked == 0 {
+            claim_in_rounds(work, request, queue).await
+        } else {
+            Err(Fail::NotFast)
+        };
+    }
     let classes = takeable(&work.state, request);
     let none_is_due = ahead.next().map(wake_of).transpose()?.map(|wake| !is_due(wake, work.now));
     let (taken, mut ready) = match none_is_due {
@@ -160,7 +176,7 @@ async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed
     Ok((Claimed { turns, next_due, cut: room.is_full, unanswered: false }, mine))
 }
 
-fn is_due(wake: Option<Timestamp>, now: Timestamp) -> bool {
+pub(super) fn is_due(wake: Option<Timestamp>, now: Timestamp) -> bool {
     wake.is_some_and(|wake| wake <= now)
 }
 
@@ -173,8 +189,6 @@ async fn take(
 ) -> Try<Vec<Turn>> {
     let (token, locked_at) = draw_token(work).await?;
     work.load_jobs(lanes, Need::Turn, false, Bodies::Lengths, &HashMap::new()).await?;
-    // A lane may have been freed after this call began: the time of its claim is when it was locked.
-    let claimed_at = if request.now.is_some() { work.now } else { locked_at };
     let (now, mut turns) = (work.now, Vec::with_capacity(lanes.len()));
     for id in lanes {
         // One token for all lanes of a call.
@@ -182,19 +196,30 @@ async fn take(
         let Some(turn) = work.state.claim_lane(now, *id, request, room) else { break };
         turns.push(turn);
     }
-    for turn in &mut turns {
+    note_time_of_claim(work, &mut turns, request, locked_at);
+    work.save().await?;
+    Ok(turns)
+}
+
+/// A lane may have been freed after this call began: the time of its claim is when it was locked.
+pub(super) fn note_time_of_claim(
+    work: &mut Work<'_>,
+    turns: &mut [Turn],
+    request: &Claim,
+    locked_at: Timestamp,
+) {
+    let claimed_at = if request.now.is_some() { work.now } else { locked_at };
+    for turn in turns {
         turn.claimed_at = claimed_at;
         let lane = work.state.lanes.get_mut(&turn.lane.number);
         if let Some(hold) = lane.and_then(|lane| lane.hold.as_mut()) {
             hold.claimed_at = claimed_at;
         }
     }
-    work.save().await?;
-    Ok(turns)
 }
 
 /// Moves lanes that are now due to ready. Lanes locked by other sessions are left for later.
-async fn promote(work: &mut Work<'_>, queue: u32) -> Try<()> {
+pub(super) async fn promote(work: &mut Work<'_>, queue: u32) -> Try<()> {
     let now = work.now.as_micros();
     let mut left = PROMOTE_LANES_MAX;
     while left > 0 {

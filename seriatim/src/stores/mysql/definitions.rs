@@ -23,6 +23,8 @@ pub(super) struct Known {
     pub stamp: i64,
     pub queues: BTreeMap<u32, QueueRow>,
     pub routes: Routes,
+    /// The queues that have groups, or once had: lanes and dead jobs of some may be left.
+    pub grouped: BTreeSet<u32>,
 }
 
 impl Definitions {
@@ -74,14 +76,19 @@ impl Work<'_> {
     /// The definitions in the model.
     pub(super) fn definitions(&self) -> Known {
         let (queues, routes) = (self.state.queues.clone(), self.state.routes.clone());
-        Known { stamp: self.known.stamp, queues, routes }
+        let is_grouped = |(number, row): &(&u32, &QueueRow)| {
+            row.queue.groups.is_some() || self.known.grouped.contains(number)
+        };
+        let grouped = queues.iter().filter(is_grouped).map(|(number, _)| *number).collect();
+        Known { stamp: self.known.stamp, queues, routes, grouped }
     }
 
     /// Reads them, after their version: they may be newer, and are then read again by the next operation.
     async fn read_definitions(&mut self) -> Try<Known> {
         let sql = "SELECT definitions FROM seriatim_meta WHERE id = 1; \
                    SELECT number, name, definition, declared, paused FROM seriatim_queue ORDER BY number; \
-                   SELECT node, grp FROM seriatim_route ORDER BY number";
+                   SELECT node, grp FROM seriatim_route ORDER BY number; \
+                   SELECT q FROM seriatim_grouped";
         let mut answers = self.run(sql).await?.into_iter();
         let mut next = || answers.next().map(|answer| answer.rows).unwrap_or_default();
         let stamp = next().into_iter().next().ok_or_else(super::sql::corrupt)?;
@@ -103,6 +110,9 @@ impl Work<'_> {
             Ok((owned(row.maybe_text()?), owned(row.maybe_text()?)))
         };
         let routes: Try<Routes> = next().into_iter().map(route).collect();
-        Ok(Known { stamp: Columns::of(stamp).int()?, queues: queues?, routes: routes? })
+        let grouped = next().into_iter().map(|row| Ok(Columns::of(row).int()? as u32));
+        let grouped: Try<BTreeSet<u32>> = grouped.collect();
+        let stamp = Columns::of(stamp).int()?;
+        Ok(Known { stamp, queues: queues?, routes: routes?, grouped: grouped? })
     }
 }

@@ -12,6 +12,7 @@ use crate::contract::release::NOBODY;
 use crate::model::clock::Timestamp;
 use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::queue::Mode;
+use crate::stores::route::{first_class, group_of_class};
 use crate::stores::state::lane::{Hold, Lane, Position};
 
 /// The state of a lane.
@@ -150,7 +151,7 @@ impl LaneRow {
             }
             _ => Position::default(),
         };
-        lane.hold = self.claim.as_ref().map(ClaimRow::hold);
+        lane.hold = self.claim.as_ref().map(|claim| claim.hold(group_of_class(self.class as u64)));
         lane
     }
 
@@ -166,7 +167,11 @@ impl LaneRow {
             (None, Some(_)) => st::READY,
             (None, None) => st::SCHEDULED,
         };
-        let (class, prio, _) = position.ready.unwrap_or_default();
+        let (class, prio, _) = match hold {
+            // So claimed lanes can be counted by group.
+            Some(hold) => (first_class(hold.group), 0, Timestamp::default()),
+            None => position.ready.unwrap_or_default(),
+        };
         // With no open jobs left, raising the generation closes all jobs without writing them.
         let is_new = !was_claimed || before.is_some_and(|before| before.tok != lane.token.0);
         let closes_all = hold.is_some() && is_new && n == 0;
@@ -343,10 +348,10 @@ impl ClaimRow {
         }
     }
 
-    fn hold(&self) -> Hold {
+    fn hold(&self, group: u64) -> Hold {
         let ttl = Duration::from_micros(self.ttl.max(0) as u64);
         Hold {
-            group: 0,
+            group,
             node: NodeId(self.node.clone()),
             lease: if self.own { Lease::Own { ttl } } else { Lease::Node { ttl } },
             until: Timestamp::from_micros(self.until),

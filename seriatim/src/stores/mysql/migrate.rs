@@ -6,7 +6,11 @@ use super::sql::{CLOCK, Columns};
 use crate::model::error::{Error, ErrorKind};
 
 /// The version that this build writes and reads.
-const VERSION: i64 = 7;
+const VERSION: i64 = 8;
+/// The version before, of which the tables are changed.
+const BEFORE: i64 = 7;
+/// From that version on: routes and classes have room for a group. [`SCHEMA`] adds the new tables.
+const STEP: &str = "ALTER TABLE seriatim_lane MODIFY class BIGINT NOT NULL DEFAULT 0, MODIFY route BIGINT NOT NULL DEFAULT 0";
 const SCHEMA: &str = include_str!("schema.sql");
 /// Limit in seconds for waiting for another node's migration.
 const LOCK_SECONDS: u32 = 60;
@@ -37,6 +41,12 @@ pub(super) async fn check(pool: &Pool) -> Try<()> {
     loan.give_back();
     match found {
         Some(VERSION) => Ok(()),
+        Some(BEFORE) => {
+            let message = format!(
+                "the store in MySQL has version {BEFORE}, this program needs {VERSION}: migrate it first"
+            );
+            Err(Error::new(ErrorKind::Conflict, message).into())
+        }
         Some(other) => Err(other_version(other).into()),
         None => Err(not_set_up().into()),
     }
@@ -49,6 +59,7 @@ pub(super) fn not_set_up() -> Error {
 async fn create(loan: &mut Loan<'_>) -> Try<()> {
     match version(loan).await? {
         Some(VERSION) => return Ok(()),
+        Some(BEFORE) => drop(loan.run(STEP).await?),
         Some(other) => return Err(other_version(other).into()),
         None => {}
     }

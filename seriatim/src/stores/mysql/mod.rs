@@ -35,6 +35,7 @@ mod save;
 mod secret;
 mod server;
 mod settle;
+mod sharing;
 mod sql;
 mod sweep;
 mod tally;
@@ -175,7 +176,7 @@ impl Store for Mysql {
             inbox: true,
             store_scope: true,
             series: false,
-            shares_out: false,
+            shares_out: true,
         }
     }
 

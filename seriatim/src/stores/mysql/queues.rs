@@ -13,7 +13,6 @@ use super::load::Need;
 use super::sql::Columns;
 use super::tally::{Figure, Figures};
 use super::work::Work;
-use crate::contract::producer::not_shared_out;
 use crate::contract::{Acted, Declare, DeleteQueue, Queues, Wake};
 use crate::model::error::Result;
 use crate::model::queue::Queue;
@@ -24,7 +23,6 @@ const STEP_ROWS: usize = 1_000;
 #[async_trait]
 impl Queues for Mysql {
     async fn declare(&self, request: Declare) -> Result<()> {
-        not_shared_out(&request.queues)?;
         transact!(self.inner, Lock::Alone, request.now, work => declare(work, &request.queues))
     }
 

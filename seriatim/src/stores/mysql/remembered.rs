@@ -127,6 +127,7 @@ impl Deletion {
             changes.add(turn.lane.queue, Figure::Processed, 1);
         }
         work.write_figures(&changes).await?;
+        work.ring_shared(turns.iter().map(|turn| turn.lane.queue)).await?;
         Ok(turns.iter().map(|_| Settled::ok(Vec::new())).collect())
     }
 }

@@ -173,6 +173,11 @@ impl Work<'_> {
         }
         let rung = after.iter().filter(|row| rings(self.lanes.get(&row.id), row));
         let queues: BTreeSet<u32> = rung.map(|row| row.q).collect();
+        self.ring_queues(&queues).await
+    }
+
+    /// Adds a row for each of these queues.
+    pub(super) async fn ring_queues(&mut self, queues: &BTreeSet<u32>) -> Try<()> {
         if queues.is_empty() {
             return Ok(());
         }

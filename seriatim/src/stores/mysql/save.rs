@@ -501,10 +501,17 @@ impl Work<'_> {
         }
         let gone = self.known.queues.keys().filter(|old| !self.state.queues.contains_key(old));
         let gone = gone.flat_map(|number| {
+            let of = |table: &str| format!("DELETE FROM seriatim_{table} WHERE q = {number}");
             let queue = format!("DELETE FROM seriatim_queue WHERE number = {number}");
-            [queue, format!("DELETE FROM seriatim_gate WHERE q = {number}")]
+            [queue, of("gate"), of("share"), of("grouped")]
         });
+        let known = self.definitions();
+        let mut grouped = Batch::new("INSERT IGNORE INTO seriatim_grouped (q) VALUES ", "");
+        for number in known.grouped.difference(&self.known.grouped) {
+            grouped.add(&format!("({number})"));
+        }
         let new = queues.finish().into_iter().chain(gates.finish()).chain(routes.finish());
+        let new = new.chain(grouped.finish());
         let statements: Vec<_> = gone.chain(new).collect();
         if statements.is_empty() {
             return Ok(());
@@ -512,7 +519,6 @@ impl Work<'_> {
         for sql in statements {
             self.write(&sql).await?;
         }
-        let known = self.definitions();
         self.known = Arc::new(Known { stamp: known.stamp + 1, ..known });
         let sql = "UPDATE seriatim_meta SET definitions = definitions + 1 WHERE id = 1";
         self.write(sql).await

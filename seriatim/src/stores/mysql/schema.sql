@@ -1,4 +1,4 @@
--- Version 7. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
+-- Version 8. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
 -- statement ends with a semicolon at the end of a line, and can run twice without loss.
 
 CREATE TABLE IF NOT EXISTS seriatim_meta (
@@ -71,6 +71,22 @@ CREATE TABLE IF NOT EXISTS seriatim_route (
   grp VARBINARY(256) NULL
 ) ENGINE = InnoDB;
 
+-- The pace of rates, for each queue and group that has one. The row with grp -1 is of the whole queue: it is locked by each
+-- claim of a queue with limits or groups, and says where the round of the groups is.
+CREATE TABLE IF NOT EXISTS seriatim_share (
+  q INT NOT NULL,
+  grp BIGINT NOT NULL,
+  paced BIGINT NOT NULL DEFAULT 0,           -- in ns: when the turns that started would have started at the pace of the rate
+  next BIGINT NOT NULL DEFAULT 0,            -- the group whose turn it is, and how many lanes it has given
+  given BIGINT NOT NULL DEFAULT 0,
+  PRIMARY KEY (q, grp)
+) ENGINE = InnoDB;
+
+-- Queues that have groups, or once had: lanes and dead jobs of some may be left.
+CREATE TABLE IF NOT EXISTS seriatim_grouped (
+  q INT NOT NULL PRIMARY KEY
+) ENGINE = InnoDB;
+
 -- Sequences: rows are deleted after insertion, only their auto-increment numbers matter. A number of the first stands
 -- for sixteen job numbers; the second has tokens, which only grow.
 CREATE TABLE IF NOT EXISTS seriatim_number (
@@ -87,7 +103,7 @@ CREATE TABLE IF NOT EXISTS seriatim_lane (
   q INT NOT NULL,
   k VARBINARY(512) NULL,
   st TINYINT NOT NULL,                       -- 0 ready, 1 scheduled, 2 claimed, 3 held or paused, 9 being opened
-  class INT NOT NULL DEFAULT 0,              -- route * 2 + (a crash behind it ? 1 : 0)
+  class BIGINT NOT NULL DEFAULT 0,           -- route * 2 + (a crash behind it ? 1 : 0); of a claimed lane, its group alone
   prio INT NOT NULL DEFAULT 0,
   due BIGINT NOT NULL DEFAULT 0,
   wake BIGINT NULL,                          -- when its position must be computed again
@@ -101,7 +117,7 @@ CREATE TABLE IF NOT EXISTS seriatim_lane (
   crashes INT NOT NULL DEFAULT 0,
   error BLOB NULL,
   next_due BIGINT NULL,                      -- `accumulate`
-  route INT NOT NULL DEFAULT 0,
+  route BIGINT NOT NULL DEFAULT 0,           -- see `stores/route.rs`
   soonest INT NULL,                          -- the best priority of the open jobs, if known (`accumulate`)
   node BIGINT NOT NULL DEFAULT 0,            -- this and the next five: of the last claim. Never null, so that a claim changes
   own TINYINT NOT NULL DEFAULT 0,            -- no row's size. Whether the claim has an own lease

@@ -52,6 +52,7 @@ pub(super) async fn settle(
     mark_busy(work, turns, &mut settled).await?;
     going_on.claim(work, &mut settled).await?;
     let wake = Wake::of(turns.iter().filter_map(|turn| work.state.wakes(turn.lane)));
+    work.ring_shared(turns.iter().map(|turn| turn.lane.queue)).await?;
     work.save().await?;
     going_on.fill(work, &mut settled).await?;
     Ok((settled, wake))

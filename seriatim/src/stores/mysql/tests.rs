@@ -19,6 +19,7 @@ mod plans;
 mod reading;
 mod taken;
 mod transactions;
+mod upgrade;
 mod waking;
 
 use std::collections::HashMap;
@@ -166,7 +167,7 @@ async fn a_store_of_another_version_is_refused() {
         session(&database).await.query_drop(other).await.unwrap();
         let error = store.migrate().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
-        let (found, ours) = (format!("has version {version}"), "knows version 7");
+        let (found, ours) = (format!("has version {version}"), "knows version 8");
         let message = error.to_string();
         assert!([&*found, ours, remedy].iter().all(|part| message.contains(part)), "{message}");
     }

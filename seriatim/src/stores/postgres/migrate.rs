@@ -6,13 +6,13 @@ use crate::model::error::{Error, ErrorKind, Result};
 
 /// The oldest version with an upgrade.
 const OLDEST: usize = 15;
-/// What changes the tables from each version since [`OLDEST`] to the next. The functions are made anew.
+/// What changes the tables from each version since [`OLDEST`] to the next. Views and functions are made anew.
 const STEPS: [&str; 5] = [
     include_str!("sql/to_16.sql"),
     include_str!("sql/to_17.sql"),
     include_str!("sql/to_18.sql"),
     include_str!("sql/to_19.sql"),
-    include_str!("sql/to_21.sql"),
+    include_str!("sql/to_20.sql"),
 ];
 /// The version that this build reads and writes.
 const VERSION: usize = OLDEST + STEPS.len();
@@ -21,14 +21,17 @@ const EMPTIED: usize = 0;
 
 const SCHEMA: &str = include_str!("sql/schema.sql");
 
+/// Before the tables change: views would keep columns from changing their types.
+const DROP: &str = include_str!("sql/drop.sql");
 /// Scripts without data, which may run again.
 const FUNCTIONS: &[&str] = &[
-    include_str!("sql/drop.sql"),
+    include_str!("sql/rows.sql"),
     include_str!("sql/base.sql"),
     include_str!("sql/queue.sql"),
     include_str!("sql/window.sql"),
     include_str!("sql/push.sql"),
     include_str!("sql/claim.sql"),
+    include_str!("sql/share.sql"),
     include_str!("sql/going_on.sql"),
     include_str!("sql/settle.sql"),
     include_str!("sql/node.sql"),
@@ -67,7 +70,7 @@ pub(super) async fn migrate(pool: &Pool) -> Result<()> {
         let create = format!("CREATE SCHEMA {}", pool.schema);
         step.batch_execute(&create).await.map_err(error::of_driver)?;
     }
-    for script in tables.iter().chain(FUNCTIONS) {
+    for script in [DROP].iter().chain(tables).chain(FUNCTIONS) {
         step.batch_execute(&sql(script)).await.map_err(error::of_driver)?;
     }
     let done = format!(

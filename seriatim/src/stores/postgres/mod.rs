@@ -155,8 +155,8 @@ impl Store for Postgres {
             goes_on: true,
             inbox: true,
             store_scope: true,
-            series: false,
-            shares_out: false,
+            series: true,
+            shares_out: true,
         }
     }
 

@@ -16,13 +16,14 @@ use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_job, va
 use crate::lock::lock;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
+use crate::model::flow::group_number;
 use crate::model::job::{Job, JobOptions, RunAt};
 use crate::model::limits::QUEUES_MAX;
 use crate::model::queue::{Mode, Queue};
 use crate::stores::json::json;
 
 pub(super) const PUSH: &str = "SELECT * FROM seriatim.push($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-    $13, $14, $15, $16, $17)";
+    $13, $14, $15, $16, $17, $18)";
 
 const MAKE_QUEUES: &str = "SELECT seriatim.queues_for($1::text::jsonb)";
 
@@ -101,8 +102,10 @@ pub(super) struct PushBatch<'a> {
     expires_at: Vec<Option<i64>>,
     name: Vec<Option<&'a str>>,
     node: Vec<Option<&'a str>>,
-    group: Vec<Option<&'a str>>,
+    consumer_group: Vec<Option<&'a str>>,
     payload: Vec<&'a [u8]>,
+    /// Empty if no job has a group.
+    group: Vec<i64>,
 }
 
 impl<'a> PushBatch<'a> {
@@ -131,12 +134,13 @@ impl<'a> PushBatch<'a> {
             expires_at: jobs.iter().map(|job| job.options.expires_at.map(micros)).collect(),
             name: each(|job| job.options.idempotency_key.as_deref()),
             node: each(|job| job.options.node.as_deref()),
-            group: each(|job| job.options.consumer_group.as_deref()),
+            consumer_group: each(|job| job.options.consumer_group.as_deref()),
             payload: jobs.iter().map(|job| job.payload.as_bytes()).collect(),
+            group: groups_of(jobs),
         })
     }
 
-    pub(super) fn params(&self) -> [&dyn Param; 17] {
+    pub(super) fn params(&self) -> [&dyn Param; 18] {
         [
             &self.now,
             &self.policies,
@@ -153,8 +157,9 @@ impl<'a> PushBatch<'a> {
             &self.expires_at,
             &self.name,
             &self.node,
-            &self.group,
+            &self.consumer_group,
             &self.payload,
+            &self.group,
         ]
     }
 }
@@ -173,6 +178,13 @@ fn queues_of(jobs: &[Job]) -> Result<(String, Vec<i32>)> {
         queue.push(place);
     }
     Ok((Value::Array(policies).to_string(), queue))
+}
+
+fn groups_of(jobs: &[Job]) -> Vec<i64> {
+    if jobs.iter().all(|job| job.options.group.is_none()) {
+        return Vec::new();
+    }
+    jobs.iter().map(|job| group_number(job.options.group.as_deref()) as i64).collect()
 }
 
 fn digest(job: &Job) -> Option<Vec<u8>> {
@@ -201,7 +213,7 @@ pub(super) fn push_error(e: tokio_postgres::Error, jobs: &[Job]) -> Error {
             let place = jobs.iter().position(|job| job.queue == name).unwrap_or_default();
             return error::common(e).in_field(format!("jobs[{place}]"));
         }
-        Some((code @ ("SR001" | "SR003" | "SR009"), detail)) => {
+        Some((code @ ("SR001" | "SR003" | "SR009" | "SR012"), detail)) => {
             let mut words = detail.split(' ').map(|word| word.parse::<usize>().unwrap_or_default());
             (code, words.next().unwrap_or_default(), words.next().unwrap_or_default())
         }
@@ -218,6 +230,7 @@ pub(super) fn push_error(e: tokio_postgres::Error, jobs: &[Job]) -> Error {
             let own = Queue::implied(&job.queue, job.key.is_some());
             own.lease_max(Duration::from_micros(mode as u64))
         }
+        "SR012" => Queue::implied(&job.queue, job.key.is_some()),
         _ => Queue::new(job.queue.clone(), MODES.get(mode).copied().unwrap_or(Mode::Parallel)),
     };
     match validate_job(&queue, job, place) {

@@ -11,12 +11,13 @@ use super::push::MODES;
 use super::{Postgres, error};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_claimed, is_closing, no_queue};
-use crate::contract::producer::not_shared_out;
 use crate::contract::{Acted, Declare, DeleteQueue, Queues, Wake};
 use crate::model::error::{Error, Result};
+use crate::model::flow::{Limit, Share};
 use crate::model::limits::{ACTION_ROWS_MAX, QUEUES_MAX};
 use crate::model::queue::{DueRule, Merge, Queue};
 use crate::stores::json;
+use crate::stores::sharing::{Shares, VISITS_MAX};
 
 const DECLARE: &str = "SELECT seriatim.declare($1, $2::text::jsonb)";
 const PAUSE: &str =
@@ -31,7 +32,6 @@ impl Queues for Postgres {
         for (i, queue) in request.queues.iter().enumerate() {
             queue.validate().map_err(|e| e.in_field(format!("queues[{i}]")))?;
         }
-        not_shared_out(&request.queues)?;
         let policies: Result<Vec<Value>> = request.queues.iter().map(policy).collect();
         let policies = Value::Array(policies?).to_string();
         let conflict = |e| declare_error(e, &request.queues);
@@ -84,7 +84,48 @@ pub(super) fn policy(queue: &Queue) -> Result<Value> {
         policy["max_jobs"] = window.max_jobs.into();
         policy["max_bytes"] = window.max_bytes.into();
     }
+    if queue.is_shared_out() {
+        policy["shares"] = shares(queue);
+        policy["grouped"] = queue.groups.is_some().into();
+        if let Some(counted) = Shares::of_queue(queue).counted() {
+            policy["counted"] = counted.into();
+        }
+    }
     Ok(policy)
+}
+
+/// What a claim of a queue with groups or limits follows: see `sql/share.sql`.
+fn shares(queue: &Queue) -> Value {
+    let limit = |limit: &Limit| {
+        let mut fields = serde_json::Map::new();
+        if let Some(running) = limit.running {
+            fields.insert("running".into(), running.into());
+        }
+        if let Some(rate) = limit.rate {
+            let interval = rate.interval();
+            fields.insert("interval".into(), interval.into());
+            fields
+                .insert("room".into(), (i64::from(limit.burst()).saturating_mul(interval)).into());
+        }
+        fields
+    };
+    let share = |share: Share| {
+        let mut fields = limit(&share.limit);
+        fields.insert("weight".into(), share.weight.unwrap_or(1).into());
+        Value::Object(fields)
+    };
+    let shares = Shares::of_queue(queue);
+    let named = shares.named().map(|(group, of)| (group.to_string(), share(of)));
+    let mut all = serde_json::json!({
+        "visits": VISITS_MAX,
+        "limit": limit(&queue.limit),
+        "each": share(shares.each()),
+        "named": named.collect::<serde_json::Map<_, _>>(),
+    });
+    if queue.groups.is_some() {
+        all["round"] = true.into();
+    }
+    all
 }
 
 fn declare_error(e: tokio_postgres::Error, queues: &[Queue]) -> Error {

@@ -20,7 +20,9 @@ const ENTRIES_EACH: f64 = 10.0;
 const CALLS: u64 = 10_000;
 /// Rows that a round folds, at most: those of other processes too.
 const FOLD: &str = "SELECT seriatim.fold(100000)";
-const VACUUM_TALLY: &str = "VACUUM (SKIP_LOCKED, TRUNCATE off) seriatim.tally";
+/// The tables to which calls add rows that others soon delete.
+const VACUUM_TALLY: &str =
+    "VACUUM (SKIP_LOCKED, TRUNCATE off) seriatim.tally, seriatim.freed, seriatim.share";
 
 const VACUUM: &str = "VACUUM (SKIP_LOCKED, TRUNCATE off) seriatim.ready";
 const READY: &str = "SELECT reltuples::float8 FROM pg_class WHERE oid = 'seriatim.ready'::regclass";

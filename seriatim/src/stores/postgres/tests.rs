@@ -27,8 +27,10 @@ mod light;
 mod listing;
 mod locks;
 mod reading;
+mod sharing;
 mod tally;
 mod transactions;
+mod upgrade;
 
 const LEASE: Duration = Duration::from_secs(60);
 

@@ -139,7 +139,8 @@ impl Ready for Look<'_, '_> {
                 break;
             };
             let Some(lane) = class.lanes.pop_front() else { break };
-            let (number, is_empty) = (class.number, class.is_all && class.lanes.is_empty());
+            let is_empty = class.look(self.tx, self.queue.number)?.is_none();
+            let number = class.number;
             let chosen = self.tx.choose(self.queue, self.request, lane, &mut self.room)?;
             let Some(taken) = chosen else { break };
             self.taken.push(taken);

@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 use super::*;
+use crate::model::rate::Rate;
+use crate::{Groups, Share};
 
 /// Fills a queue with ready lanes of many priorities and scheduled ones; with keys, of five jobs each.
 async fn fill(store: &Mysql, queue: Queue, jobs: u32) {
@@ -95,4 +97,10 @@ async fn no_statement_of_a_parallel_queue_reads_a_whole_table_or_sorts() {
 #[tokio::test]
 async fn no_statement_of_a_keyed_queue_reads_a_whole_table_or_sorts() {
     no_claim_or_settle_scans(Queue::fifo("q")).await;
+}
+
+#[tokio::test]
+async fn no_statement_of_a_queue_with_groups_reads_a_whole_table_or_sorts() {
+    let shares = Groups::each(Share::default().running(1_000).rate(Rate::per_second(100_000)));
+    no_claim_or_settle_scans(Queue::fifo("q").groups(shares).running(1_000)).await;
 }

@@ -247,7 +247,7 @@ DECLARE
   _job bigint;
   _lane bigint;
   _mode smallint;
-  _route int;
+  _route bigint;
 BEGIN
   SELECT o_seq INTO _job FROM seriatim.resolve(ARRAY[_seq], ARRAY[_queue], ARRAY[_millis]);
   PERFORM seriatim.lock_jobs(ARRAY[_job]);
@@ -263,8 +263,9 @@ BEGIN
   ELSIF _change = 0 THEN
     UPDATE seriatim.item SET run_at = _at WHERE seq = _job;
   ELSIF _change = 1 THEN
-    SELECT (seriatim.routes_for(ARRAY[_node], ARRAY[nullif(max(r.consumer_group), '')]))[1] INTO _route
-    FROM seriatim.item i LEFT JOIN seriatim.route r ON r.number = i.route WHERE i.seq = _job;
+    SELECT seriatim.route_in(max(seriatim.group_of(i.route)),
+      (seriatim.routes_for(ARRAY[_node], ARRAY[nullif(max(r.consumer_group), '')]))[1]) INTO _route
+    FROM seriatim.item i LEFT JOIN seriatim.route r ON r.number = seriatim.bound_of(i.route) WHERE i.seq = _job;
     UPDATE seriatim.item SET route = _route, options = _options WHERE seq = _job;
     UPDATE seriatim.lane SET route = _route WHERE number = _lane;
   ELSE

@@ -60,6 +60,21 @@ BEGIN
   END IF;
 END $$;
 
+-- The group of a route and of a class. The bits are those of `stores/route.rs`.
+CREATE FUNCTION seriatim.group_of(_route bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT _route >> 20 $$;
+CREATE FUNCTION seriatim.group_of_class(_class bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT _class >> 21 $$;
+CREATE FUNCTION seriatim.first_class(_group bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT _group << 21 $$;
+-- The part of a route that is a row of `route`, and the whole.
+CREATE FUNCTION seriatim.bound_of(_route bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT _route & 1048575 $$;
+CREATE FUNCTION seriatim.route_in(_group bigint, _bound bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT _group << 20 | _bound
+$$;
+
+-- The group of a class, if its running turns are counted: see `queue.counted`.
+CREATE FUNCTION seriatim.counted_group(_counted bigint[], _class bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN _counted IS NULL THEN NULL WHEN _counted = '{}' OR _class >> 21 = ANY (_counted) THEN _class >> 21 END
+$$;
+
 -- Locks lanes in the order common to all functions, and unfolds light claims. Read the lanes and their jobs in a later
 -- statement: this one's snapshot is older than its locks.
 CREATE FUNCTION seriatim.lock_lanes(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
@@ -197,7 +212,7 @@ END $$;
 
 -- The change of a lane's position. Without a class it is not ready.
 CREATE TYPE seriatim.move AS (
-  queue int, number bigint, was_class int, was_priority smallint, was_at bigint, class int, priority smallint, at bigint
+  queue int, number bigint, was_class bigint, was_priority smallint, was_at bigint, class bigint, priority smallint, at bigint
 );
 
 -- Carries moves out in `ready`, for those who have locked the lanes and written their positions.
@@ -243,7 +258,7 @@ BEGIN
     wake = CASE WHEN p.stopped THEN NULL WHEN p.due <= _now THEN p.next_run_at ELSE p.due END,
     priority = p.priority, due = p.due, score = p.score,
     retry_count = p.retry_count, crashes = p.crashes, error = p.error,
-    claimed = false, batch = NULL, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
+    claimed = false, batch = NULL, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL, grp = NULL,
     beat_at = NULL, next_due = CASE WHEN _done AND p.at_once THEN NULL ELSE l.next_due END, taken = NULL,
     progress = CASE WHEN _done THEN NULL ELSE l.progress END
   FROM (
@@ -319,7 +334,7 @@ END $$;
 
 -- The job that defines a lane's position, and in exclusive when another job may replace it.
 CREATE FUNCTION seriatim.head(_lane bigint, _mode smallint, _now bigint)
-RETURNS TABLE (run_at bigint, priority smallint, retry_count int, crashes int, error text, route int,
+RETURNS TABLE (run_at bigint, priority smallint, retry_count int, crashes int, error text, route bigint,
   priority_min smallint, next_run_at bigint, score float8)
 LANGUAGE sql STABLE AS $$
   SELECT h.run_at, h.priority, h.retry_count, h.crashes, h.error, h.route,

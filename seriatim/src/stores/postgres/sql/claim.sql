@@ -34,11 +34,11 @@ BEGIN
 END $$;
 
 -- The routes that a node may take.
-CREATE FUNCTION seriatim.routes_of(_name text, _groups text[]) RETURNS int[] LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION seriatim.routes_of(_name text, _groups text[]) RETURNS bigint[] LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
-    SELECT 0 || ARRAY(
-      SELECT number FROM seriatim.route
+    SELECT 0::bigint || ARRAY(
+      SELECT number::bigint FROM seriatim.route
       WHERE node IN ('', coalesce(_name, ''))
         AND (consumer_group = '' OR consumer_group = ANY (_groups))));
 END $$;
@@ -61,7 +61,7 @@ END $$;
 -- returns each in order without a scan. Of a light one it locks the row in `ready`, of another the lane; it skips locked
 -- ones, and those that another call has moved since. The ctids of their rows in `ready` stay valid until this
 -- transaction changes the rows.
-CREATE FUNCTION seriatim.lock_ready(_queue int, _routes int[], _lanes_max int, _crashed_max int, _own boolean,
+CREATE FUNCTION seriatim.lock_ready(_queue int, _routes bigint[], _lanes_max int, _crashed_max int, _own boolean,
   OUT o_lanes bigint[], OUT o_spots tid[], OUT o_light boolean, OUT o_packed boolean, OUT o_priority smallint,
   OUT o_at bigint, OUT o_number bigint) LANGUAGE plpgsql AS $$
 DECLARE
@@ -119,7 +119,7 @@ END $$;
 
 -- The same where lanes have no keys: locks their rows in `ready`. Nobody keeps such a lane locked for long, so the
 -- lanes that are not light are locked afterwards, and left out if another call has them.
-CREATE FUNCTION seriatim.lock_light(_queue int, _routes int[], _lanes_max int, _crashed_max int, _own boolean,
+CREATE FUNCTION seriatim.lock_light(_queue int, _routes bigint[], _lanes_max int, _crashed_max int, _own boolean,
   OUT o_lanes bigint[], OUT o_spots tid[], OUT o_light boolean, OUT o_priority smallint,
   OUT o_at bigint, OUT o_number bigint) LANGUAGE plpgsql AS $$
 BEGIN
@@ -249,13 +249,15 @@ CREATE FUNCTION seriatim.hold_packed(_q seriatim.queue, _lanes bigint[], _token 
   _ttl bigint, _now bigint) RETURNS SETOF seriatim.taken LANGUAGE plpgsql AS $$
 DECLARE
   _until bigint := seriatim.later(_now, _ttl);
+  _counted bigint[] := _q.counted;
 BEGIN
   RETURN QUERY WITH held AS (
     UPDATE seriatim.lane l
     SET token = _token, batch = _token, claimed = true, holder = _node, own_lease = _own,
       ttl = CASE WHEN l.lease_ttl > _ttl THEN least(l.lease_ttl, _q.lease_max) ELSE _ttl END,
       until = CASE WHEN l.lease_ttl > _ttl THEN seriatim.later(_now, least(l.lease_ttl, _q.lease_max)) ELSE _until END,
-      claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL
+      claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL,
+      grp = seriatim.counted_group(_counted, l.class)
     WHERE l.number = ANY (_lanes) AND l.payload IS NOT NULL
     RETURNING l.number, l.queue, l.key, l.retry_count, l.crashes, l.error,
     l.created_at, l.task, l.payload, l.score, l.priority, l.packed_run_at, l.options)
@@ -266,7 +268,7 @@ END $$;
 
 -- In accumulate, if all waiting jobs are taken: later arrivals have higher numbers. Returns the lanes of which only a
 -- part can be taken.
-CREATE FUNCTION seriatim.hold_whole(_lanes bigint[], _token bigint, _node text, _own boolean, _ttl bigint,
+CREATE FUNCTION seriatim.hold_whole(_counted bigint[], _lanes bigint[], _token bigint, _node text, _own boolean, _ttl bigint,
   _now bigint, _jobs_max int, _bytes_max bigint) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
   _parts bigint[];
@@ -287,7 +289,7 @@ BEGIN
     SET token = _token, batch = _token, claimed = true, holder = _node, own_lease = _own,
       ttl = greatest(_ttl, seriatim.capped(l.queue, k.ttl)), until = seriatim.later(_now, greatest(_ttl, seriatim.capped(l.queue, k.ttl))),
       claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL, next_due = NULL,
-      taken = k.last
+      taken = k.last, grp = seriatim.counted_group(_counted, l.class)
     FROM looked k
     CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = k.number OFFSET 0) n
     WHERE l.ctid = n.row AND k.whole
@@ -300,12 +302,13 @@ END $$;
 -- only those whose next job is due, of no worse priority than _best, and of one of these routes; and this lists the
 -- claim. Without, a ready lane stays ready if the clock steps back.
 CREATE FUNCTION seriatim.hold_one(_q seriatim.queue, _lanes bigint[], _token bigint, _node text, _own boolean,
-  _ttl bigint, _now bigint, _routes int[], _best smallint) RETURNS SETOF seriatim.taken LANGUAGE plpgsql AS $$
+  _ttl bigint, _now bigint, _routes bigint[], _best smallint) RETURNS SETOF seriatim.taken LANGUAGE plpgsql AS $$
 DECLARE
   _number int := _q.number;
   _mode smallint := _q.mode;
   _name text := _q.name;
   _lease_max bigint := _q.lease_max;
+  _counted bigint[] := _q.counted;
   _until bigint := seriatim.later(_now, _ttl);
 BEGIN
   RETURN QUERY WITH held AS (
@@ -316,7 +319,7 @@ BEGIN
       claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL, next_due = NULL,
       progress = CASE WHEN _routes IS NULL THEN l.progress END,
       taken = h.seq, due = h.run_at, retry_count = h.retry_count, crashes = h.crashes, error = h.error,
-      priority = h.priority
+      priority = h.priority, grp = seriatim.counted_group(_counted, l.class)
     FROM unnest(_lanes) w (number)
     CROSS JOIN LATERAL (SELECT n.ctid AS row, n.at, n.route, n.held OR n.paused AS stopped FROM seriatim.lane n
       WHERE n.number = w.number OFFSET 0) n
@@ -339,7 +342,7 @@ BEGIN
 END $$;
 
 -- For lanes whose jobs have been marked closed.
-CREATE FUNCTION seriatim.hold_lanes(_lanes bigint[], _mode smallint, _token bigint, _node text, _own boolean,
+CREATE FUNCTION seriatim.hold_lanes(_counted bigint[], _lanes bigint[], _mode smallint, _token bigint, _node text, _own boolean,
   _ttl bigint, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE seriatim.lane l
@@ -347,6 +350,7 @@ BEGIN
     ttl = greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl)),
     until = seriatim.later(_now, greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl))),
     claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL, taken = NULL,
+    grp = seriatim.counted_group(_counted, l.class),
     next_due = CASE WHEN _mode = 1 AND EXISTS (
         SELECT FROM seriatim.item o WHERE o.lane = l.number AND NOT o.closed OFFSET 0) THEN l.due END,
     due = CASE WHEN _mode = 1 THEN l.due ELSE h.run_at END,
@@ -370,7 +374,7 @@ END $$;
 -- When a claim of this queue may next find something. Each class is asked for its first lane: any lane would do, but
 -- then the planner may scan all lanes of the queue. The first look begins behind the last lane taken: before it, the
 -- index still has all that this call took.
-CREATE FUNCTION seriatim.next_due(_queue int, _routes int[], _now bigint, _priority smallint, _at bigint,
+CREATE FUNCTION seriatim.next_due(_queue int, _routes bigint[], _now bigint, _priority smallint, _at bigint,
   _number bigint) RETURNS bigint
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -391,12 +395,11 @@ BEGIN
       ELSE (SELECT min(wake) FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL) END);
 END $$;
 
--- The first of these locked lanes whose turns together fit into _room bytes.
+-- The first of these locked lanes whose turns together fit into _room bytes, and what those take of it.
 CREATE FUNCTION seriatim.fitting(_q seriatim.queue, _lanes bigint[], _now bigint, _jobs_max int, _bytes_max bigint,
-  _room bigint, _job_bytes int) RETURNS bigint[] LANGUAGE plpgsql AS $$
+  _room bigint, _job_bytes int, OUT o_lanes bigint[], OUT o_bytes bigint) LANGUAGE plpgsql AS $$
 BEGIN
-  RETURN (
-    SELECT array_agg(x.number ORDER BY x.place) FROM (
+  SELECT array_agg(x.number ORDER BY x.place), max(x.bytes) INTO o_lanes, o_bytes FROM (
       SELECT w.number, w.place, sum(t.bytes + t.jobs * _job_bytes) OVER (ORDER BY w.place) AS bytes
       FROM unnest(_lanes) WITH ORDINALITY w (number, place)
       CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) l
@@ -412,7 +415,7 @@ BEGIN
           _jobs_max, _bytes_max) o
         WHERE l.payload IS NULL AND NOT seriatim.takes_one(_q)
         HAVING count(*) > 0) t) x
-    WHERE x.bytes <= _room);
+    WHERE x.bytes <= _room;
 END $$;
 
 -- Claims locked lanes, each in the cheapest form, and returns their turns. Separate statements after the lanes are
@@ -437,11 +440,11 @@ BEGIN
     PERFORM FROM seriatim.hold_one(_q, _lanes, _token, _node, _own, _ttl, _now, NULL, NULL);
   ELSIF _lanes IS NOT NULL THEN
     IF _q.mode = 1 THEN
-      _lanes := seriatim.hold_whole(_lanes, _token, _node, _own, _ttl, _now, _jobs_max, _bytes_max);
+      _lanes := seriatim.hold_whole(_q.counted, _lanes, _token, _node, _own, _ttl, _now, _jobs_max, _bytes_max);
     END IF;
     IF _lanes IS NOT NULL THEN
       PERFORM seriatim.close_jobs(_lanes, _q.mode, _q.take, _now, _jobs_max, _bytes_max);
-      PERFORM seriatim.hold_lanes(_lanes, _q.mode, _token, _node, _own, _ttl, _now);
+      PERFORM seriatim.hold_lanes(_q.counted, _lanes, _q.mode, _token, _node, _own, _ttl, _now);
     END IF;
   END IF;
   -- In their order.
@@ -478,7 +481,7 @@ RETURNS TABLE (o_next_due bigint, o_cut boolean, lane bigint, queue int, name te
 DECLARE
   _t bigint := coalesce(_now, seriatim.clock());
   _q seriatim.queue;
-  _routes int[] := seriatim.routes_of(_node_name, _groups);
+  _routes bigint[] := seriatim.routes_of(_node_name, _groups);
   _lanes bigint[];
   _spots tid[];
   _token bigint;
@@ -488,6 +491,9 @@ DECLARE
   _priority smallint;
   _at bigint;
   _number bigint;
+  _mixed bigint[];
+  _more boolean;
+  _soonest bigint;
 BEGIN
   PERFORM seriatim.check_node(_node, _ticket);
   SELECT * INTO _q FROM seriatim.shared_queue(_name);
@@ -502,8 +508,16 @@ BEGIN
     RETURN NEXT;
     RETURN;
   END IF;
+  IF _q.shares IS NOT NULL THEN
+    PERFORM seriatim.share_claims(_q.number);
+    _t := coalesce(_now, seriatim.clock());
+  END IF;
   PERFORM seriatim.promote(_q.number, _t, _promote_max);
-  IF _q.mode = 0 THEN
+  IF _q.shares IS NOT NULL THEN
+    SELECT s.o_lanes, s.o_light, s.o_mixed, s.o_more, s.o_soonest, s.o_cut INTO _lanes, _light, _mixed, _more, _soonest, o_cut
+    FROM seriatim.share_out(_q, _routes, _lanes_max, _crashed_max, _own OR _room IS NOT NULL, _room, _jobs_max, _bytes_max,
+      _job_bytes, _t) s;
+  ELSIF _q.mode = 0 THEN
     SELECT * INTO _lanes, _spots, _light, _priority, _at, _number
     FROM seriatim.lock_light(_q.number, _routes, _lanes_max, _crashed_max, _own OR _room IS NOT NULL);
   ELSE
@@ -512,19 +526,30 @@ BEGIN
   END IF;
   -- A lane may have been freed after this call began, so the time of the claim is when its lane was locked.
   _t := coalesce(_now, seriatim.clock());
-  IF _room IS NOT NULL THEN
+  IF _room IS NOT NULL AND _q.shares IS NULL THEN
     _ready := cardinality(_lanes);
-    _lanes := seriatim.fitting(_q, _lanes, _t, _jobs_max, _bytes_max, _room, _job_bytes);
+    SELECT f.o_lanes INTO _lanes FROM seriatim.fitting(_q, _lanes, _t, _jobs_max, _bytes_max, _room, _job_bytes) f;
     _packed := false;
     o_cut := coalesce(cardinality(_lanes), 0) < _ready;
   END IF;
-  IF _lanes IS NOT NULL THEN
+  IF _mixed IS NOT NULL THEN
+    RETURN QUERY SELECT NULL::bigint, NULL::boolean, t.*
+      FROM seriatim.hold_mixed(_q, _lanes, _mixed, _node, _own, _ttl, _t, _jobs_max, _bytes_max) t;
+  ELSIF _lanes IS NOT NULL THEN
     _token := nextval('seriatim.token');
-    PERFORM seriatim.take_ready(_lanes, _spots[:cardinality(_lanes)]);
+    IF _q.shares IS NULL THEN
+      PERFORM seriatim.take_ready(_lanes, _spots[:cardinality(_lanes)]);
+    END IF;
     PERFORM seriatim.list_batch(_token, _node, _own, _ttl, _t, coalesce(_light, false), _lanes);
     INSERT INTO seriatim.tally (queue, claimed) VALUES (_q.number, cardinality(_lanes));
   END IF;
-  IF _light THEN
+  IF _light AND _q.shares IS NOT NULL THEN
+    RETURN QUERY
+      SELECT NULL::bigint, NULL::boolean, l.number, l.queue, _name, l.key, _token, l.retry_count, l.crashes, l.error, _t,
+        l.number, l.created_at, l.task, l.payload, l.score, l.priority, l.packed_run_at, 1, l.options
+      FROM unnest(_lanes) WITH ORDINALITY w (number, place)
+      CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) l ORDER BY w.place;
+  ELSIF _light THEN
     RETURN QUERY
       SELECT NULL::bigint, NULL::boolean, l.number, l.queue, _name, l.key, _token, l.retry_count, l.crashes, l.error, _t,
         l.number, l.created_at, l.task, l.payload, l.score, l.priority, l.packed_run_at, 1, l.options
@@ -532,11 +557,15 @@ BEGIN
   ELSIF _packed THEN
     RETURN QUERY SELECT NULL::bigint, NULL::boolean, t.*
       FROM seriatim.hold_packed(_q, _lanes, _token, _node, _own, _ttl, _t) t;
-  ELSIF _lanes IS NOT NULL THEN
+  ELSIF _lanes IS NOT NULL AND _mixed IS NULL THEN
     RETURN QUERY SELECT NULL::bigint, NULL::boolean, t.*
       FROM seriatim.hold(_q, _lanes, _token, _node, _own, _ttl, _t, _jobs_max, _bytes_max) t;
   END IF;
-  o_next_due := seriatim.next_due(_q.number, _routes, _t, _priority, _at, _number);
+  IF _q.shares IS NULL THEN
+    o_next_due := seriatim.next_due(_q.number, _routes, _t, _priority, _at, _number);
+  ELSE
+    o_next_due := seriatim.next_shared(_q.number, _t, _more, _soonest);
+  END IF;
   RETURN NEXT;
 END $$;
 

@@ -55,6 +55,8 @@ BEGIN
     -- Its rows stay as they are.
     PERFORM pg_advisory_xact_lock(hashtext('tally seriatim.'), 0);
     DELETE FROM seriatim.tally WHERE queue = _number;
+    DELETE FROM seriatim.share WHERE queue = _number;
+    DELETE FROM seriatim.freed WHERE queue = _number;
     DELETE FROM seriatim.queue WHERE number = _number;
   END IF;
 END $$;

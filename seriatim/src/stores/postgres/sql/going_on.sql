@@ -2,7 +2,7 @@
 
 -- The lanes of one queue that may go on, and the claim. `best`: the best priority of the lanes that were ready before.
 CREATE TYPE seriatim.going_on AS (
-  q seriatim.queue, routes int[], best smallint, node text, own boolean, ttl bigint, lanes bigint[],
+  q seriatim.queue, routes bigint[], best smallint, node text, own boolean, ttl bigint, lanes bigint[],
   lanes_max int, jobs_max int, bytes_max bigint
 );
 
@@ -21,7 +21,7 @@ BEGIN
     PERFORM seriatim.share_queue((_c->>'number')::int);
     -- A statement after the lock: it may have been changed or deleted before.
     SELECT * INTO _q FROM seriatim.queue WHERE number = (_c->>'number')::int AND name = _c->>'queue';
-    CONTINUE WHEN NOT FOUND OR _q.paused
+    CONTINUE WHEN NOT FOUND OR _q.paused OR _q.shares IS NOT NULL
       OR (_c->>'declared')::boolean AND NOT _q.declared OR (_c->>'ttl')::bigint > _q.lease_max
       OR seriatim.refused_as(_c->>'node', (_c->>'ticket')::bigint) IS NOT NULL;
     _one.q := _q;

@@ -1,11 +1,11 @@
 -- Pushing.
 
 -- The route numbers of a batch, in its order.
-CREATE FUNCTION seriatim.routes_for(_node text[], _group text[]) RETURNS int[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION seriatim.routes_for(_node text[], _group text[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM unnest(_node, _group) w (node, grp)
       WHERE w.node IS NOT NULL OR w.grp IS NOT NULL) THEN
-    RETURN array_fill(0, ARRAY[cardinality(_node)]);
+    RETURN array_fill(0::bigint, ARRAY[cardinality(_node)]);
   END IF;
   INSERT INTO seriatim.route (node, consumer_group)
     SELECT DISTINCT coalesce(w.node, '') COLLATE "C" AS n, coalesce(w.grp, '') COLLATE "C" AS g
@@ -17,7 +17,7 @@ BEGIN
   ON CONFLICT DO NOTHING;
   -- A new statement: it sees a row that a concurrent push inserted first.
   RETURN (
-    SELECT array_agg(coalesce(r.number, 0) ORDER BY place)
+    SELECT array_agg(coalesce(r.number, 0)::bigint ORDER BY place)
     FROM unnest(_node, _group) WITH ORDINALITY w (node, grp, place)
     LEFT JOIN seriatim.route r
       ON r.node = coalesce(w.node, '') AND r.consumer_group = coalesce(w.grp, ''));
@@ -26,7 +26,7 @@ END $$;
 -- Creates missing lanes and locks all of them in order. The upsert makes a push and a settle of the same lane wait for
 -- each other: a push that checked for a claim first and then wrote would strand its job. Returns the lane of each job,
 -- NULL without a key. A new lane is due at -1 until arrive() sets it.
-CREATE FUNCTION seriatim.open_lanes(_queue int[], _key text[], _route int[], _name text[], _scope int[],
+CREATE FUNCTION seriatim.open_lanes(_queue int[], _key text[], _route bigint[], _name text[], _scope int[],
   _scope_key text[], _now bigint)
 RETURNS bigint[] LANGUAGE plpgsql AS $$
 BEGIN
@@ -54,7 +54,7 @@ BEGIN
 END $$;
 
 -- Refuses jobs with another route than the waiting jobs of their lane, in modes where the route is the lane's.
-CREATE FUNCTION seriatim.check_routes(_lanes bigint[], _route int[],
+CREATE FUNCTION seriatim.check_routes(_lanes bigint[], _route bigint[],
   _name text[] DEFAULT '{}', _scope int[] DEFAULT '{}', _scope_key text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _bad record;
@@ -72,29 +72,33 @@ BEGIN
   END IF;
 END $$;
 
--- Refuses jobs with a key, or without one, if the mode forbids it, and those with too long a lease. Returns whether one
--- of the queues has a window.
-CREATE FUNCTION seriatim.check_jobs(_queue int[], _key text[], _lease_ttl bigint[], OUT o_windows boolean)
+-- Refuses jobs with a key, or without one, if the mode forbids it, those with a group where there are none, and those with
+-- too long a lease. Returns whether one of the queues has a window.
+CREATE FUNCTION seriatim.check_jobs(_queue int[], _key text[], _lease_ttl bigint[], _grp bigint[], OUT o_windows boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
   _bad record;
   _modes int;
   _lease_max bigint;
+  _grouped boolean;
 BEGIN
   -- Mostly all jobs are of one kind and right: then none is looked at for itself.
-  SELECT bit_or(CASE WHEN mode = 0 THEN 1 ELSE 2 END), min(lease_max), bool_or(quiet IS NOT NULL)
-  INTO _modes, _lease_max, o_windows
+  SELECT bit_or(CASE WHEN mode = 0 THEN 1 ELSE 2 END), min(lease_max), bool_or(quiet IS NOT NULL), bool_and(grouped)
+  INTO _modes, _lease_max, o_windows, _grouped
   FROM seriatim.queue WHERE number = ANY (_queue);
   IF (CASE _modes WHEN 1 THEN array_remove(_key, NULL) = '{}' WHEN 2 THEN array_position(_key, NULL) IS NULL END)
-    AND NOT EXISTS (SELECT FROM unnest(_lease_ttl) l WHERE l > _lease_max) THEN
+    AND NOT EXISTS (SELECT FROM unnest(_lease_ttl) l WHERE l > _lease_max) AND (_grouped OR _grp = '{}') THEN
     RETURN;
   END IF;
-  SELECT w.place, q.mode, q.lease_max, (q.mode <> 0) <> (w.key IS NOT NULL) AS of_key INTO _bad
-  FROM unnest(_queue, _key, _lease_ttl) WITH ORDINALITY w (queue, key, lease_ttl, place)
+  SELECT w.place, q.mode, q.lease_max, (q.mode <> 0) <> (w.key IS NOT NULL) AS of_key, w.grp <> 0 AND NOT q.grouped AS of_group
+  INTO _bad
+  FROM unnest(_queue, _key, _lease_ttl, _grp) WITH ORDINALITY w (queue, key, lease_ttl, grp, place)
   JOIN seriatim.queue q ON q.number = w.queue
-  WHERE (q.mode <> 0) <> (w.key IS NOT NULL) OR w.lease_ttl > q.lease_max
+  WHERE (q.mode <> 0) <> (w.key IS NOT NULL) OR w.lease_ttl > q.lease_max OR w.grp <> 0 AND NOT q.grouped
   ORDER BY w.place LIMIT 1;
-  IF FOUND AND NOT _bad.of_key THEN
+  IF FOUND AND NOT _bad.of_key AND _bad.of_group THEN
+    RAISE EXCEPTION 'the queue has no groups' USING ERRCODE = 'SR012', DETAIL = _bad.place - 1;
+  ELSIF FOUND AND NOT _bad.of_key THEN
     RAISE EXCEPTION 'the lease is too long' USING ERRCODE = 'SR009',
       DETAIL = format('%s %s', _bad.place - 1, _bad.lease_max);
   ELSIF FOUND THEN
@@ -187,7 +191,7 @@ END $$;
 -- job.
 CREATE FUNCTION seriatim.push_packed(_queue int[], _key text[], _task text[], _digest bytea[],
   _score float8[], _priority smallint[], _run_at bigint[], _options text[], _lease_ttl bigint[],
-  _routes int[], _payload bytea[], _seqs bigint[], _keyed boolean, _now bigint)
+  _routes bigint[], _payload bytea[], _seqs bigint[], _keyed boolean, _now bigint)
 RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
   _stored bigint[];
@@ -243,7 +247,7 @@ END $$;
 -- Adds the jobs with an entry in _lanes to those lanes, which the caller has locked. Returns whether each is stored under
 -- its own number: otherwise some were merged.
 CREATE FUNCTION seriatim.push_items(_queue int[], _lanes bigint[], _task text[], _digest bytea[], _score float8[],
-  _priority smallint[], _run_at bigint[], _options text[], _lease_ttl bigint[], _routes int[],
+  _priority smallint[], _run_at bigint[], _options text[], _lease_ttl bigint[], _routes bigint[],
   _payload bytea[], _seqs bigint[], _now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   _whole boolean;
@@ -296,18 +300,18 @@ BEGIN
 END $$;
 
 -- The arrays have one entry per job; _queue has places in _queues. Returns rows in the same order; status: 0 queued, 1
--- merged, 2 duplicate.
+-- merged, 2 duplicate. _group: consumer groups. _grp: the numbers of groups; empty if no job has one.
 CREATE FUNCTION seriatim.push(_now bigint, _queues text, _queue int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _at bigint[], _delay bigint[],
   _options text[], _lease_ttl bigint[], _expires_at bigint[], _name text[], _node text[],
-  _group text[], _payload bytea[])
+  _group text[], _payload bytea[], _grp bigint[])
 RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
   _t bigint := coalesce(_now, seriatim.clock());
   _known int[] := seriatim.queues_for(_queues::jsonb);
   _numbers int[];
-  _routes int[];
+  _routes bigint[];
   _run_at bigint[];
   _seqs bigint[];
   _stored bigint[];
@@ -316,8 +320,12 @@ DECLARE
 BEGIN
   PERFORM seriatim.check_isolation();
   _numbers := ARRAY(SELECT _known[p] FROM unnest(_queue) WITH ORDINALITY w (p, o) ORDER BY o);
-  _windows := seriatim.check_jobs(_numbers, _key, _lease_ttl);
+  _windows := seriatim.check_jobs(_numbers, _key, _lease_ttl, _grp);
   _routes := seriatim.routes_for(_node, _group);
+  IF _grp <> '{}' THEN
+    _routes := ARRAY(SELECT seriatim.route_in(w.grp, w.bound)
+      FROM unnest(_grp, _routes) WITH ORDINALITY w (grp, bound, place) ORDER BY w.place);
+  END IF;
   IF _windows THEN
     _run_at := ARRAY(SELECT coalesce(w.at, seriatim.later(_t, coalesce(w.delay, q.quiet, 0)))
       FROM unnest(_at, _delay, _numbers) WITH ORDINALITY w (at, delay, queue, o)
@@ -349,7 +357,7 @@ END $$;
 -- The jobs of a batch whose lane existed, or that are not the first of their lane in the batch.
 CREATE FUNCTION seriatim.push_rest(_t bigint, _numbers int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
-  _lease_ttl bigint[], _routes int[], _payload bytea[], _seqs bigint[], _windows boolean)
+  _lease_ttl bigint[], _routes bigint[], _payload bytea[], _seqs bigint[], _windows boolean)
 RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -410,7 +418,7 @@ END $$;
 -- Batches with idempotency keys or expiry times are stored job by job and not packed.
 CREATE FUNCTION seriatim.push_named(_t bigint, _numbers int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
-  _lease_ttl bigint[], _expires_at bigint[], _name text[], _routes int[], _payload bytea[], _windows boolean)
+  _lease_ttl bigint[], _expires_at bigint[], _name text[], _routes bigint[], _payload bytea[], _windows boolean)
 RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint)
 LANGUAGE plpgsql AS $$
 DECLARE

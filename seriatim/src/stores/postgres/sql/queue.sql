@@ -11,14 +11,28 @@ BEGIN
     RAISE EXCEPTION 'too many queues' USING ERRCODE = 'SR006';
   END IF;
   INSERT INTO seriatim.queue (number, name, mode, merge, earliest, take, retain, retain_dead,
-    retain_dead_max, idempotency_ttl, lease_max, definition, declared, quiet, max_wait, max_jobs, max_bytes)
+    retain_dead_max, idempotency_ttl, lease_max, definition, declared, quiet, max_wait, max_jobs, max_bytes,
+    shares, grouped, counted)
   VALUES (_number, _p->>'name', (_p->>'mode')::smallint, (_p->>'merge')::smallint,
     (_p->>'earliest')::boolean, (_p->>'take')::int, (_p->>'retain')::bigint,
     (_p->>'retain_dead')::bigint, (_p->>'retain_dead_max')::bigint,
     (_p->>'idempotency_ttl')::bigint, (_p->>'lease_max')::bigint, _p->>'definition', _declared,
-    (_p->>'quiet')::bigint, (_p->>'max_wait')::bigint, (_p->>'max_jobs')::int, (_p->>'max_bytes')::bigint);
+    (_p->>'quiet')::bigint, (_p->>'max_wait')::bigint, (_p->>'max_jobs')::int, (_p->>'max_bytes')::bigint,
+    _p->'shares', coalesce((_p->>'grouped')::boolean, false), seriatim.counted_in(_p));
   RETURN _number;
 END $$;
+
+-- The groups of a declaration whose running turns are counted.
+CREATE FUNCTION seriatim.counted_in(_p jsonb) RETURNS bigint[] LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN _p ? 'counted' THEN ARRAY(SELECT n::bigint FROM jsonb_array_elements_text(_p->'counted') n) END
+$$;
+
+-- The shares of a queue that is declared with these. If it ever had groups, lanes and dead jobs of some may be left: without
+-- groups, all are one.
+CREATE FUNCTION seriatim.shares_after(_old jsonb, _new jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN _old ? 'round' THEN coalesce(_new, _old - 'limit' - 'named' || '{"each": {"weight": 4294967295}}')
+    || jsonb_build_object('round', true) ELSE _new END
+$$;
 
 -- The numbers of queues that are pushed to, in the given order, created if missing. Until this transaction ends, their
 -- modes cannot change and they cannot be deleted.
@@ -62,6 +76,7 @@ DECLARE
   _p jsonb;
   _place bigint;
   _old seriatim.queue;
+  _shares jsonb;
 BEGIN
   LOCK TABLE seriatim.queue IN SHARE ROW EXCLUSIVE MODE;
   FOR _p, _place IN
@@ -80,6 +95,11 @@ BEGIN
     IF _old.mode <> (_p->>'mode')::smallint OR _old.merge <> (_p->>'merge')::smallint THEN
       PERFORM seriatim.may_change(_old, _p, _place);
     END IF;
+    _shares := seriatim.shares_after(_old.shares, _p->'shares');
+    IF _shares IS DISTINCT FROM _old.shares THEN
+      -- Waits for claims under way, which know the old limits, and blocks new ones.
+      PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _old.number);
+    END IF;
     UPDATE seriatim.queue SET mode = (_p->>'mode')::smallint, merge = (_p->>'merge')::smallint,
       earliest = (_p->>'earliest')::boolean, take = (_p->>'take')::int,
       retain = (_p->>'retain')::bigint, retain_dead = (_p->>'retain_dead')::bigint,
@@ -87,8 +107,12 @@ BEGIN
       idempotency_ttl = (_p->>'idempotency_ttl')::bigint, lease_max = (_p->>'lease_max')::bigint,
       quiet = (_p->>'quiet')::bigint, max_wait = (_p->>'max_wait')::bigint,
       max_jobs = (_p->>'max_jobs')::int, max_bytes = (_p->>'max_bytes')::bigint,
-      definition = _p->>'definition', declared = true
+      definition = _p->>'definition', declared = true,
+      shares = _shares, grouped = coalesce((_p->>'grouped')::boolean, false), counted = seriatim.counted_in(_p)
     WHERE number = _old.number;
+    IF _shares IS DISTINCT FROM _old.shares THEN
+      PERFORM seriatim.count_groups(_old);
+    END IF;
     IF _old.mode <> (_p->>'mode')::smallint OR _old.merge <> (_p->>'merge')::smallint THEN
       PERFORM seriatim.push_again(_old.number, _at);
     END IF;

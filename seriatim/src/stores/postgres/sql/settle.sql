@@ -4,7 +4,8 @@
 CREATE TYPE seriatim.ending AS (
   place int, lane bigint, mode smallint, merge smallint, retain bigint, claimed_at bigint,
   rest smallint, owner bigint, due_kind smallint, due_in bigint, retry_count int, crashes int,
-  error text, counted boolean, hold boolean, batch bigint, windowed boolean, result text
+  error text, counted boolean, hold boolean, batch bigint, windowed boolean, result text,
+  grp bigint, shared boolean
 );
 
 -- The fate of one closed job, with all data needed for it: joining the arrays of a batch with each other takes
@@ -71,7 +72,7 @@ LANGUAGE plpgsql AS $$
 BEGIN
   WITH freed AS (UPDATE seriatim.lane l
   SET claimed = false, batch = NULL, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
-    beat_at = NULL, progress = CASE WHEN e.kept THEN l.progress END,
+    grp = NULL, beat_at = NULL, progress = CASE WHEN e.kept THEN l.progress END,
     next_due = CASE WHEN e.windowed AND NOT e.kept THEN l.next_due END,
     held = l.held OR e.hold AND e.kept AND (e.owner IS NULL OR e.owner_kept),
     due = CASE WHEN e.mode <> 1 THEN l.due
@@ -91,7 +92,10 @@ BEGIN
   ) e
   CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = e.lane OFFSET 0) n
   WHERE l.ctid = n.row
-  RETURNING l.queue)
+  RETURNING l.queue, e.grp
+  ), counted AS (
+    INSERT INTO seriatim.freed (queue, grp, turns)
+      SELECT queue, grp, count(*) FROM freed WHERE grp IS NOT NULL GROUP BY queue, grp)
   INSERT INTO seriatim.tally (queue, claimed) SELECT queue, -count(*) FROM freed GROUP BY queue;
 END $$;
 
@@ -159,6 +163,13 @@ BEGIN
     AND CASE WHEN (u.number, b.token) IN (SELECT * FROM unnest(_lane, _token)) THEN true END;
 END $$;
 
+-- Notes that a turn of each of these groups has ended.
+CREATE FUNCTION seriatim.free_groups(_queues int[], _groups bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO seriatim.freed (queue, grp, turns)
+    SELECT w.queue, w.grp, count(*) FROM unnest(_queues, _groups) w (queue, grp) GROUP BY w.queue, w.grp;
+END $$;
+
 -- Ends turns of lanes without keys: each is a packed lane.
 CREATE FUNCTION seriatim.end_keyless(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   OUT o_lanes bigint[], OUT o_tokens bigint[]) LANGUAGE plpgsql AS $$
@@ -166,6 +177,9 @@ DECLARE
   _queues int[];
   _light bigint[];
   _light_tokens bigint[];
+  -- Of the counted turns.
+  _counted int[];
+  _groups bigint[];
 BEGIN
   SELECT l.o_lanes, l.o_tokens INTO _light, _light_tokens FROM seriatim.light_turns(_lane, _token) l;
   IF EXISTS (SELECT FROM seriatim.queue WHERE number = ANY (_queue) AND retain > 0) THEN
@@ -182,10 +196,14 @@ BEGIN
       AND CASE WHEN l.claimed THEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lane, _queue, _token))
         WHEN l.token = 0 THEN (l.number, l.queue) IN (SELECT * FROM unnest(_lane, _queue))
           AND l.number IN (SELECT unnest(_light)) END
-    RETURNING l.number, l.queue, l.token
+    RETURNING l.number, l.queue, l.token, l.grp
   )
-  SELECT coalesce(array_agg(g.number), '{}'), coalesce(array_agg(g.token), '{}'), array_agg(g.queue)
-  INTO o_lanes, o_tokens, _queues FROM gone g;
+  SELECT coalesce(array_agg(g.number), '{}'), coalesce(array_agg(g.token), '{}'), array_agg(g.queue),
+    array_agg(g.queue) FILTER (WHERE g.grp IS NOT NULL), array_agg(g.grp) FILTER (WHERE g.grp IS NOT NULL)
+  INTO o_lanes, o_tokens, _queues, _counted, _groups FROM gone g;
+  IF _groups IS NOT NULL THEN
+    PERFORM seriatim.free_groups(_counted, _groups);
+  END IF;
   INSERT INTO seriatim.tally (queue, lanes, jobs, claimed, processed)
     SELECT q, -count(*), -count(*), -count(*), count(*) FROM unnest(_queues) q GROUP BY q;
   IF cardinality(_light) = cardinality(_lane) AND cardinality(o_lanes) = cardinality(_lane) THEN
@@ -245,6 +263,9 @@ DECLARE
   _light bigint[];
   _light_tokens bigint[];
   _light_queues int[];
+  -- Of the counted turns.
+  _counted int[];
+  _groups bigint[];
 BEGIN
   SELECT coalesce(array_agg(number) FILTER (WHERE mode = 1), '{}'), bool_or(retain > 0) INTO _accumulate, _kept
   FROM seriatim.queue WHERE number = ANY (_others);
@@ -262,9 +283,11 @@ BEGIN
         array_agg(l.taken) FILTER (WHERE NOT l.packed AND NOT l.whole),
         array_agg(l.number) FILTER (WHERE NOT l.packed AND l.whole),
         array_agg(l.taken) FILTER (WHERE NOT l.packed AND l.whole),
-        coalesce(array_agg(l.number) FILTER (WHERE l.token = 0), '{}'), array_agg(l.queue) FILTER (WHERE l.token = 0)
-      INTO o_lanes, o_tokens, _queues, _packed_queues, o_freed, _packed, _seqs, _whole, _last, _fresh, _fresh_queues
-      FROM (SELECT l.number, l.token, l.queue, l.claimed, l.taken, l.payload IS NOT NULL AS packed,
+        coalesce(array_agg(l.number) FILTER (WHERE l.token = 0), '{}'), array_agg(l.queue) FILTER (WHERE l.token = 0),
+        array_agg(l.queue) FILTER (WHERE l.grp IS NOT NULL), array_agg(l.grp) FILTER (WHERE l.grp IS NOT NULL)
+      INTO o_lanes, o_tokens, _queues, _packed_queues, o_freed, _packed, _seqs, _whole, _last, _fresh, _fresh_queues,
+        _counted, _groups
+      FROM (SELECT l.number, l.token, l.queue, l.claimed, l.taken, l.grp, l.payload IS NOT NULL AS packed,
           l.queue = ANY (_accumulate) AS whole
         FROM seriatim.lane l WHERE l.number = ANY (_lane) FOR UPDATE SKIP LOCKED) l
       WHERE CASE WHEN l.token = 0 THEN l.packed AND (l.number, l.queue) IN (SELECT * FROM unnest(_lane, _queue))
@@ -279,6 +302,9 @@ BEGIN
       o_busy := seriatim.lock_in_line(_lane);
     END;
   END LOOP;
+  IF _groups IS NOT NULL THEN
+    PERFORM seriatim.free_groups(_counted, _groups);
+  END IF;
   -- Statements after the locks: their snapshots include everything that a push committed before.
   IF _fresh <> '{}' THEN
     SELECT l.o_lanes, l.o_tokens INTO _light, _light_tokens FROM seriatim.light_turns(_lane, _token) l;
@@ -348,11 +374,11 @@ BEGIN
   RETURN _queues;
 END $$;
 
--- Ends turns with all jobs done, if their claims have a compact form. Returns their places (NULL: all) and tokens, and
--- the lanes to be placed: see end_keyed().
+-- Ends turns with all jobs done, if their claims have a compact form. Returns their places (NULL: all) and tokens, the
+-- lanes to be placed (see end_keyed()), and whether a limit may have held others back.
 CREATE FUNCTION seriatim.settle_done(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _x_place int[], _skip boolean, OUT o_places int[], OUT o_tokens bigint[], OUT o_freed bigint[],
-  OUT o_busy bigint[])
+  OUT o_busy bigint[], OUT o_shared boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
   -- The turns that end as done altogether.
@@ -376,8 +402,9 @@ BEGIN
     FROM unnest(_lane, _queue, _token, _rest) WITH ORDINALITY u (lane, queue, token, rest, place)
     WHERE rest = 0 AND place <> ALL (_x_place) AND token >= 0;
   END IF;
-  SELECT coalesce(array_agg(number) FILTER (WHERE mode = 0), '{}'), coalesce(array_agg(number) FILTER (WHERE mode <> 0), '{}')
-  INTO _parallel, _others FROM seriatim.queue WHERE number = ANY (_of);
+  SELECT coalesce(array_agg(number) FILTER (WHERE mode = 0), '{}'), coalesce(array_agg(number) FILTER (WHERE mode <> 0), '{}'),
+    coalesce(bool_or(shares IS NOT NULL), false)
+  INTO _parallel, _others, o_shared FROM seriatim.queue WHERE number = ANY (_of);
   IF _others <> '{}' THEN
     IF _parallel <> '{}' THEN
       SELECT array_agg(lane), array_agg(queue), array_agg(token) INTO _keyed, _keyed_of, _keyed_tokens
@@ -416,7 +443,7 @@ BEGIN
   RETURN (
     SELECT array_agg(ROW(w.place, w.lane, q.mode, q.merge, q.retain, l.claimed_at, w.rest, w.owner,
       w.due_kind, w.due_in, w.retry_count, w.crashes, w.error, w.counted, w.hold, l.batch, q.quiet IS NOT NULL,
-      _result[w.place::int])::seriatim.ending)
+      _result[w.place::int], l.grp, q.shares IS NOT NULL)::seriatim.ending)
     FROM (
       SELECT * FROM unnest(_lane, _queue, _token, _rest, _owner, _due_kind, _due_in,
           _retry_count, _crashes, _error, _counted, _hold)
@@ -432,7 +459,7 @@ END $$;
 -- settlement's place. Returns
 -- one row per settlement carried out (the others were stale), or one with place 0 for all, and one per job that ended
 -- cancelled because it was flagged; with place -1 the jobs of the next turns of lanes that go on; one with place -2
--- if a settled lane now waits; and with place -3 those (in o_seq) whose lanes another transaction has locked, with
+-- if a settled lane now waits, or others may that a limit held back; and with place -3 those (in o_seq) whose lanes another transaction has locked, with
 -- _skip.
 CREATE FUNCTION seriatim.settle(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _owner bigint[], _due_kind smallint[], _due_in bigint[], _retry_count int[],
@@ -480,7 +507,7 @@ BEGIN
     PERFORM seriatim.lock_rows(seriatim.without(_lane, _busy));
   END IF;
   IF 0 = ANY (_rest) THEN
-    SELECT o_places, o_tokens, o_freed, _busy || o_busy INTO _ended, _tokens, _freed, _busy
+    SELECT o_places, o_tokens, o_freed, _busy || o_busy, o_shared INTO _ended, _tokens, _freed, _busy, _wait
     FROM seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place, _skip AND NOT _mixed);
     _all := _ended IS NULL;
     IF _all THEN
@@ -507,8 +534,8 @@ BEGIN
     PERFORM seriatim.count_turns(_fates, ARRAY(
       SELECT x.place FROM unnest(_x_place, _x_fate) x (place, fate) WHERE x.fate = 2));
     SELECT _ended || array_agg(e.place), _tokens || array_agg(e.batch), array_agg(e.lane),
-      array_agg(e.lane) FILTER (WHERE e.rest = 0 AND e.place <> ALL (_x_place))
-    INTO _ended, _tokens, _open, _done FROM unnest(_endings) e;
+      array_agg(e.lane) FILTER (WHERE e.rest = 0 AND e.place <> ALL (_x_place)), _wait OR bool_or(e.shared)
+    INTO _ended, _tokens, _open, _done, _wait FROM unnest(_endings) e;
   END IF;
   IF _all OR cardinality(_ended) = cardinality(_lane) THEN
     RETURN QUERY SELECT 0, NULL::bigint, NULL::bigint, (NULL::seriatim.taken).*;
@@ -533,7 +560,7 @@ BEGIN
     _open := seriatim.without(_open, _went);
   END IF;
   IF _freed <> '{}' THEN
-    _wait := seriatim.place(_freed, _t, true);
+    _wait := seriatim.place(_freed, _t, true) OR _wait;
   END IF;
   IF _open <> '{}' THEN
     _wait := seriatim.place(_open, _t) OR _wait;

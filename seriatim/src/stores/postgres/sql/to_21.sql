@@ -1,1 +1,0 @@
--- From version 20: only functions and public views changed.

@@ -1,0 +1,111 @@
+//! Groups and limits: while others settle and declare, and what other queues pay.
+
+use tokio::time::timeout;
+
+use super::*;
+use crate::contract::Transaction;
+use crate::model::rate::Rate;
+use crate::{Groups, Mode, Share};
+
+/// More than a call takes that waits for nobody.
+const SOON: Duration = Duration::from_secs(20);
+
+const GROUPS: [&str; 4] = ["a", "b", "c", "d"];
+
+/// A job of one of the groups.
+fn of_group(i: usize) -> Job {
+    Job::new("q", &i).unwrap().group(GROUPS[i % GROUPS.len()]).key(format!("k{i}"))
+}
+
+async fn rows(schema: &str, table: &str) -> i64 {
+    let sql = in_schema(&format!("SELECT count(*) FROM seriatim.{table}"), schema);
+    session().await.query_one(&sql, &[]).await.unwrap().get(0)
+}
+
+fn limited() -> Queue {
+    Queue::fifo("q").groups(Groups::each(Share::default().running(2))).running(6)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_that_change_while_nodes_work_lose_no_place() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let without = || Queue::fifo("q").groups(Groups::default());
+    declare(&store, without()).await;
+    push(&store, (0..200).map(of_group).collect()).await;
+    let done_jobs = Arc::new(AtomicU32::new(0));
+    let worker = |store: Arc<Postgres>, done_jobs: Arc<AtomicU32>| {
+        tokio::spawn(async move {
+            while done_jobs.load(Ordering::SeqCst) < 200 {
+                let turns = claim(&store, "q", 3).await.turns;
+                assert!(done(&store, &turns).await.iter().all(Settled::is_ok));
+                done_jobs.fetch_add(turns.len() as u32, Ordering::SeqCst);
+            }
+        })
+    };
+    let workers = [
+        worker(open(&schema).await, done_jobs.clone()),
+        worker(open(&schema).await, done_jobs.clone()),
+    ];
+    while done_jobs.load(Ordering::SeqCst) < 190 {
+        declare(&store, limited()).await;
+        declare(&store, without()).await;
+    }
+    declare(&store, limited()).await;
+    for worker in workers {
+        timeout(SOON * 3, worker).await.expect("no permit is lost").unwrap();
+    }
+    claim(&store, "q", 1).await;
+    let left = in_schema("SELECT coalesce(max(running), 0) FROM seriatim.share", &schema);
+    assert_eq!(session().await.query_one(&left, &[]).await.unwrap().get::<_, i64>(0), 0);
+}
+
+#[tokio::test]
+async fn a_settle_in_an_open_transaction_holds_up_no_claim_and_frees_its_place_with_the_commit() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let shares = Groups::each(Share::default().running(2));
+    declare(&store, Queue::fifo("q").groups(shares)).await;
+    let jobs = ["x", "y", "z"].map(|key| Job::new("q", &1).unwrap().key(key).group("a"));
+    push(&store, jobs.into()).await;
+    let turns = claim(&store, "q", 5).await.turns;
+    assert_eq!(turns.len(), 2);
+    let mut user = session().await;
+    let mut open = user.transaction().await.unwrap();
+    let end = Settlement::done(turns[0].lane, turns[0].token);
+    assert!(open.settle(&*store, Settle::now(vec![end])).await.unwrap()[0].is_ok());
+    let waiting = timeout(SOON, claim(&store, "q", 5)).await.expect("it waits for nobody");
+    assert!(waiting.turns.is_empty());
+    Transaction::commit(open, &*store).await.unwrap();
+    assert_eq!(claim(&store, "q", 5).await.turns.len(), 1);
+}
+
+#[tokio::test]
+async fn a_queue_without_groups_and_limits_writes_nothing_for_them() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    for mode in Mode::ALL {
+        let name = mode.to_string();
+        declare(&store, Queue::new(&name, mode)).await;
+        let job = |i: usize| {
+            let job = Job::new(&*name, &i).unwrap();
+            if mode.is_keyed() { job.key(format!("k{}", i % 5)) } else { job }
+        };
+        push(&store, (0..10).map(job).collect()).await;
+        let turns = claim(&store, &name, 10).await.turns;
+        done(&store, &turns).await;
+    }
+    assert_eq!((rows(&schema, "share").await, rows(&schema, "freed").await), (0, 0));
+    assert_eq!(rows(&schema, "queue WHERE shares IS NOT NULL OR counted IS NOT NULL").await, 0);
+}
+
+#[tokio::test]
+async fn limits_without_groups_leave_claims_light() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::parallel("q").running(5).rate(Rate::per_second(1_000))).await;
+    push(&store, (0..9).map(|i| Job::new("q", &i).unwrap()).collect()).await;
+    assert_eq!(claim(&store, "q", 9).await.turns.len(), 5);
+    assert_eq!(rows(&schema, "lane WHERE claimed OR token > 0").await, 0);
+    assert_eq!(rows(&schema, "freed").await, 0);
+}

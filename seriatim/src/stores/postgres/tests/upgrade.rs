@@ -1,0 +1,44 @@
+//! Stores of earlier versions.
+
+use super::*;
+use crate::{Groups, Share};
+
+/// Makes a store as the last version did: without what `sql/to_20.sql` adds.
+async fn as_before(schema: &str) {
+    let before = concat!(
+        include_str!("../sql/drop.sql"),
+        "DROP TABLE seriatim.share, seriatim.freed;
+         ALTER TABLE seriatim.queue DROP COLUMN shares, DROP COLUMN grouped, DROP COLUMN counted;
+         ALTER TABLE seriatim.lane ALTER COLUMN route TYPE int, ALTER COLUMN class TYPE int, DROP COLUMN grp;
+         ALTER TABLE seriatim.ready ALTER COLUMN class TYPE int;
+         ALTER TABLE seriatim.item ALTER COLUMN route TYPE int;
+         ALTER TABLE seriatim.ended ALTER COLUMN route TYPE int;
+         UPDATE seriatim.meta SET version = 19;"
+    );
+    session().await.batch_execute(&in_schema(before, schema)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_of_version_19_goes_on_with_what_it_holds() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1), job("a", 2), job("b", 1), job("c", 1).node("n")]).await;
+    let turn = claim(&store, "q", 1).await.turns.remove(0);
+    as_before(&schema).await;
+    assert!(store.check().await.unwrap_err().to_string().contains("version 19"));
+    store.migrate().await.unwrap();
+    assert!(done(&store, &[turn]).await[0].is_ok());
+    let shares = Groups::each(Share::default().running(1));
+    declare(&store, Queue::fifo("q").groups(shares)).await;
+    push(&store, vec![job("d", 1).group("g"), job("e", 1).group("g")]).await;
+    let mine = Claim { node_name: Some("n".into()), ..claiming("q", 9) };
+    let mut keys = Vec::new();
+    for _ in 0..5 {
+        let turns = store.claim(mine.clone()).await.unwrap().turns;
+        done(&store, &turns).await;
+        keys.extend(turns.iter().map(|turn| turn.key.as_deref().unwrap().to_owned()));
+    }
+    keys.sort_unstable();
+    assert_eq!(keys, ["a", "b", "c", "d", "e"]);
+}
