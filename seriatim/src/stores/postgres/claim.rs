@@ -11,12 +11,13 @@ use super::{Postgres, error};
 use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
 use crate::model::error::{Error, Result};
 use crate::model::limits::{
-    CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
+    CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, SERIES_JOBS_MAX, TURN_BYTES_MAX,
+    TURN_JOBS_MAX,
 };
 use crate::model::queue::{Mode, Queue};
 
 const CLAIM: &str = "SELECT * \
-    FROM seriatim.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
+    FROM seriatim.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
 const GIVE_UP: &str = "SELECT seriatim.give_up($1, $2)";
 
 #[async_trait]
@@ -52,6 +53,7 @@ impl Consumer for Postgres {
                     &(CLAIM_JOB_BYTES as i32),
                     &request.declared,
                     &(request.ticket as i64),
+                    &(request.series_max.min(SERIES_JOBS_MAX) as i32),
                 ],
                 |e| claim_error(e, &request),
             )

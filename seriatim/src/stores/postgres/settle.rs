@@ -12,11 +12,11 @@ use super::turn;
 use crate::contract::{GoOn, Lease, Settle, Settled};
 use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId};
-use crate::model::limits::{CLAIM_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
+use crate::model::limits::{CLAIM_LANES_MAX, SERIES_JOBS_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use crate::model::settle::{Due, Fate, Settlement};
 
 pub(super) const SETTLE: &str = "SELECT * \
-    FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17::text::jsonb, $18, $19)";
+    FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18::text::jsonb, $19, $20)";
 
 /// Job numbers start at 1.
 const NO_JOB: i64 = 0;
@@ -115,6 +115,7 @@ fn claims(request: &Settle) -> Option<String> {
             "lanes_max": count(claim.lanes_max, CLAIM_LANES_MAX),
             "jobs_max": TURN_JOBS_MAX,
             "bytes_max": TURN_BYTES_MAX,
+            "series": claim.series_max.min(SERIES_JOBS_MAX),
             "places": places.iter().map(|place| place + 1).collect::<Vec<_>>(),
         })
     };
@@ -145,6 +146,7 @@ pub(super) struct SettleBatch<'a> {
     error: Vec<Option<Cow<'a, str>>>,
     counted: Vec<bool>,
     hold: Vec<bool>,
+    alone: Vec<bool>,
     x_place: Vec<i32>,
     x_seq: Vec<i64>,
     x_fate: Vec<i16>,
@@ -191,6 +193,7 @@ impl<'a> SettleBatch<'a> {
         self.error.push(keep.error.as_deref().map(kept));
         self.counted.push(keep.counted);
         self.hold.push(keep.hold);
+        self.alone.push(keep.others_unstarted);
     }
 
     /// If a job has several exceptions, the first one counts.
@@ -209,7 +212,7 @@ impl<'a> SettleBatch<'a> {
         }
     }
 
-    pub(super) fn params(&self) -> [&dyn Param; 19] {
+    pub(super) fn params(&self) -> [&dyn Param; 20] {
         [
             &self.now,
             &self.lane,
@@ -224,6 +227,7 @@ impl<'a> SettleBatch<'a> {
             &self.error,
             &self.counted,
             &self.hold,
+            &self.alone,
             &self.x_place,
             &self.x_seq,
             &self.x_fate,

@@ -162,7 +162,7 @@ BEGIN
       WHERE l.queue = _q.number AND l.number > 0 AND CASE WHEN _which = 0 THEN true
         WHEN _q.mode = 1 THEN l.retry_count >= 0 ELSE EXISTS (
           SELECT FROM seriatim.item i WHERE i.lane = l.number AND i.retry_count >= 0
-            AND NOT seriatim.owns(_q.mode, l.taken, i.closed, i.seq) OFFSET 0) END
+            AND NOT seriatim.owns(_q.mode, l.taken, l.joined, i.closed, i.seq) OFFSET 0) END
       ORDER BY l.number LIMIT _rows_max);
   END IF;
   PERFORM seriatim.lock_rows(_lanes);

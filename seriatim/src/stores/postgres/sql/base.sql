@@ -193,7 +193,7 @@ BEGIN
   UPDATE seriatim.item i SET closed = true
   FROM (SELECT * FROM seriatim.lane WHERE number = ANY (_lanes) AND taken IS NOT NULL OFFSET 0) l
   CROSS JOIN LATERAL (SELECT x.mode FROM seriatim.queue x WHERE x.number = l.queue OFFSET 0) q
-  CROSS JOIN LATERAL seriatim.owned(l.number, q.mode, l.taken) x
+  CROSS JOIN LATERAL seriatim.owned(l.number, q.mode, l.taken, l.joined) x
   CROSS JOIN LATERAL (SELECT o.ctid AS row FROM seriatim.item o WHERE o.seq = x.seq AND NOT o.closed OFFSET 0) o
   WHERE i.ctid = o.row;
   UPDATE seriatim.ready r SET light = false
@@ -206,7 +206,7 @@ BEGIN
   UPDATE seriatim.lane l SET next_due = CASE WHEN l.payload IS NULL OR l.claimed OR l.class IS NOT NULL THEN l.next_due
       ELSE (SELECT greatest(l.due, seriatim.later(l.created_at, q.max_wait)) FROM seriatim.queue q
         WHERE q.number = l.queue AND q.quiet IS NOT NULL) END,
-    taken = NULL, packed_run_at = NULL, digest = NULL, task = NULL, created_at = NULL, options = NULL, lease_ttl = NULL, payload = NULL
+    taken = NULL, joined = NULL, packed_run_at = NULL, digest = NULL, task = NULL, created_at = NULL, options = NULL, lease_ttl = NULL, payload = NULL
   WHERE number = ANY (_lanes) AND (payload IS NOT NULL OR taken IS NOT NULL);
 END $$;
 
@@ -259,7 +259,7 @@ BEGIN
     priority = p.priority, due = p.due, score = p.score,
     retry_count = p.retry_count, crashes = p.crashes, error = p.error,
     claimed = false, batch = NULL, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL, grp = NULL,
-    beat_at = NULL, next_due = CASE WHEN _done AND p.at_once THEN NULL ELSE l.next_due END, taken = NULL,
+    beat_at = NULL, next_due = CASE WHEN _done AND p.at_once THEN NULL ELSE l.next_due END, taken = NULL, joined = NULL,
     progress = CASE WHEN _done THEN NULL ELSE l.progress END
   FROM (
     SELECT n.row, n.class AS was_class, n.priority AS was_priority, n.at AS was_at, n.held OR n.paused AS stopped,

@@ -201,10 +201,21 @@ CREATE FUNCTION seriatim.next_jobs(_lane bigint, _in_order boolean, _mode smalli
   WHERE j.rank = 1 OR j.fit AND j.bytes <= _bytes_max
 $$;
 
--- Whether a turn is one job.
+-- Whether a turn is one job, or jobs that are handed over one after the other.
 CREATE FUNCTION seriatim.takes_one(_q seriatim.queue) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-  SELECT _q.mode IN (0, 3) OR _q.mode = 2 AND _q.take = 1
+  SELECT _q.mode IN (0, 3) OR _q.mode = 2 AND _q.take <= 1
 $$;
+
+-- The queue as a claim sees it that may take up to _series jobs of a lane, to be handed over one after the other: `take`
+-- is this number, negative. Not where turns are shared out, which are jobs there, or the bytes of the claim are limited.
+CREATE FUNCTION seriatim.in_series(_q seriatim.queue, _series int, _room bigint) RETURNS seriatim.queue
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF _series > 1 AND _q.mode = 2 AND _q.take = 1 AND _q.shares IS NULL AND _room IS NULL THEN
+    _q.take := -_series;
+  END IF;
+  RETURN _q;
+END $$;
 
 -- The job of such a turn: in fifo the first, in exclusive the best due one.
 CREATE FUNCTION seriatim.first_job(_lane bigint, _mode smallint, _due bigint) RETURNS SETOF seriatim.item
@@ -311,13 +322,17 @@ DECLARE
   _counted bigint[] := _q.counted;
   _until bigint := seriatim.later(_now, _ttl);
 BEGIN
+  IF _q.take < 0 THEN
+    RETURN QUERY SELECT t.* FROM seriatim.hold_series(_q, _lanes, _token, _node, _own, _ttl, _now, _routes, _best) t;
+    RETURN;
+  END IF;
   RETURN QUERY WITH held AS (
     UPDATE seriatim.lane l
     SET token = _token, batch = _token, claimed = true, holder = _node, own_lease = _own,
       ttl = CASE WHEN h.lease_ttl > _ttl THEN least(h.lease_ttl, _lease_max) ELSE _ttl END,
       until = CASE WHEN h.lease_ttl > _ttl THEN seriatim.later(_now, least(h.lease_ttl, _lease_max)) ELSE _until END,
       claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL, next_due = NULL,
-      progress = CASE WHEN _routes IS NULL THEN l.progress END,
+      progress = CASE WHEN _routes IS NULL THEN l.progress END, joined = NULL,
       taken = h.seq, due = h.run_at, retry_count = h.retry_count, crashes = h.crashes, error = h.error,
       priority = h.priority, grp = seriatim.counted_group(_counted, l.class)
     FROM unnest(_lanes) w (number)
@@ -339,6 +354,69 @@ BEGIN
   SELECT h.number, h.queue, _name, h.key, _token, h.retry_count, h.crashes, h.error, _now, h.seq, h.created_at, h.task,
     h.payload, h.score, h.priority, h.run_at, h.attempts + 1, h.options
   FROM held h;
+END $$;
+
+-- The first jobs of a lane that may be handed over one after the other: the head, and jobs behind it that were never
+-- claimed before. `head` is the first one.
+CREATE FUNCTION seriatim.series_of(_lane bigint, _most int, _now bigint, OUT head seriatim.item, OUT joined bigint[],
+  OUT lease_ttl bigint) LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  _bytes bigint := 0;
+  _job seriatim.item;
+BEGIN
+  FOR _job IN SELECT * FROM seriatim.item i WHERE i.lane = _lane ORDER BY i.score, i.seq LIMIT _most LOOP
+    _bytes := _bytes + octet_length(_job.payload);
+    IF head.seq IS NULL THEN
+      head := _job;
+      joined := '{}';
+    ELSE
+      EXIT WHEN _bytes > 262144 OR _job.attempts > 0 OR _job.run_at > _now OR _job.task IS DISTINCT FROM head.task
+        OR head.attempts > 0 OR _job.retry_count >= 0 OR _job.crashes > 0;
+      joined := joined || _job.seq;
+    END IF;
+    lease_ttl := greatest(lease_ttl, _job.lease_ttl);
+  END LOOP;
+END $$;
+
+-- The same as hold_one(), but a turn may have more jobs.
+CREATE FUNCTION seriatim.hold_series(_q seriatim.queue, _lanes bigint[], _token bigint, _node text, _own boolean,
+  _ttl bigint, _now bigint, _routes bigint[], _best smallint) RETURNS SETOF seriatim.taken LANGUAGE plpgsql AS $$
+DECLARE
+  _number int := _q.number;
+  _name text := _q.name;
+  _most int := -_q.take;
+  _lease_max bigint := _q.lease_max;
+  _until bigint := seriatim.later(_now, _ttl);
+BEGIN
+  RETURN QUERY WITH held AS (
+    UPDATE seriatim.lane l
+    SET token = _token, batch = _token, claimed = true, holder = _node, own_lease = _own,
+      ttl = CASE WHEN h.lease_ttl > _ttl THEN least(h.lease_ttl, _lease_max) ELSE _ttl END,
+      until = CASE WHEN h.lease_ttl > _ttl THEN seriatim.later(_now, least(h.lease_ttl, _lease_max)) ELSE _until END,
+      claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL, next_due = NULL,
+      progress = CASE WHEN _routes IS NULL THEN l.progress END,
+      taken = (h.head).seq, joined = nullif(h.joined, '{}'), due = (h.head).run_at,
+      retry_count = (h.head).retry_count, crashes = (h.head).crashes, error = (h.head).error,
+      priority = (h.head).priority, grp = NULL
+    FROM unnest(_lanes) w (number)
+    CROSS JOIN LATERAL (SELECT n.ctid AS row, n.at, n.route, n.held OR n.paused AS stopped FROM seriatim.lane n
+      WHERE n.number = w.number OFFSET 0) n
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.series_of(w.number, _most, greatest(_now, n.at)) OFFSET 0) h
+    WHERE l.ctid = n.row AND (_routes IS NULL OR NOT n.stopped AND (h.head).run_at <= _now AND (h.head).crashes = 0
+      AND coalesce((h.head).priority <= _best, true) AND n.route = ANY (_routes))
+    RETURNING l.number, l.queue, l.key, l.retry_count, l.crashes, l.error, l.taken || l.joined AS jobs
+  ), listed AS (
+    INSERT INTO seriatim.batch (token, node, own, ttl, until, claimed_at, light, remaining, lanes)
+      SELECT _token, _node, _own, _ttl, _until, _now, false, count(*), array_agg(number) FROM held
+      HAVING _routes IS NOT NULL AND count(*) > 0
+  ), counted AS (
+    INSERT INTO seriatim.tally (queue, claimed)
+      SELECT _number, count(*) FROM held HAVING _routes IS NOT NULL AND count(*) > 0
+  )
+  SELECT h.number, h.queue, _name, h.key, _token, h.retry_count, h.crashes, h.error, _now, i.seq, i.created_at, i.task,
+    i.payload, i.score, i.priority, i.run_at, i.attempts + 1, i.options
+  FROM held h
+  CROSS JOIN LATERAL (SELECT * FROM seriatim.item o WHERE o.seq = ANY (h.jobs) ORDER BY o.score, o.seq OFFSET 0) i;
 END $$;
 
 -- For lanes whose jobs have been marked closed.
@@ -465,14 +543,14 @@ LANGUAGE sql STABLE AS $$
     WHERE l.payload IS NOT NULL
     UNION ALL
     SELECT i.seq, i.created_at, i.task, i.payload, i.score, i.priority, i.run_at, i.attempts + 1, i.options
-    FROM seriatim.owned(l.number, q.mode, l.taken) i) j
+    FROM seriatim.owned(l.number, q.mode, l.taken, l.joined) i) j
   ORDER BY w.place, j.score, j.seq
 $$;
 
 -- The last row has o_next_due and o_cut. The others are the jobs, turn by turn.
 CREATE FUNCTION seriatim.claim(_now bigint, _name text, _node text, _node_name text, _groups text[],
   _lanes_max int, _crashed_max int, _own boolean, _ttl bigint, _promote_max int, _jobs_max int,
-  _bytes_max bigint, _room bigint, _job_bytes int, _declared boolean, _ticket bigint)
+  _bytes_max bigint, _room bigint, _job_bytes int, _declared boolean, _ticket bigint, _series int)
 RETURNS TABLE (o_next_due bigint, o_cut boolean, lane bigint, queue int, name text, key text,
   token bigint, retry_count int, crashes int, error text, claimed_at bigint, seq bigint,
   created_at bigint, task text, payload bytea, score float8, priority smallint, run_at bigint,
@@ -512,6 +590,7 @@ BEGIN
     PERFORM seriatim.share_claims(_q.number);
     _t := coalesce(_now, seriatim.clock());
   END IF;
+  _q := seriatim.in_series(_q, _series, _room);
   PERFORM seriatim.promote(_q.number, _t, _promote_max);
   IF _q.shares IS NOT NULL THEN
     SELECT s.o_lanes, s.o_light, s.o_mixed, s.o_more, s.o_soonest, s.o_cut INTO _lanes, _light, _mixed, _more, _soonest, o_cut

@@ -24,7 +24,7 @@ BEGIN
     CONTINUE WHEN NOT FOUND OR _q.paused OR _q.shares IS NOT NULL
       OR (_c->>'declared')::boolean AND NOT _q.declared OR (_c->>'ttl')::bigint > _q.lease_max
       OR seriatim.refused_as(_c->>'node', (_c->>'ticket')::bigint) IS NOT NULL;
-    _one.q := _q;
+    _one.q := seriatim.in_series(_q, (_c->>'series')::int, NULL);
     _one.routes := seriatim.routes_of(_c->>'node_name', ARRAY(SELECT jsonb_array_elements_text(_c->'groups')));
     _one.best := (SELECT min(x.priority) FROM unnest(_one.routes) r CROSS JOIN LATERAL (
       SELECT priority FROM seriatim.ready WHERE queue = _q.number AND class = r * 2
@@ -59,7 +59,7 @@ BEGIN
     _one := _all[_place];
     _lanes := ARRAY(SELECT number FROM unnest(_one.lanes) number
       WHERE CASE WHEN number IN (SELECT unnest(_done)) THEN true END);
-    IF (_one.q).mode = 2 AND (_one.q).take = 1 THEN
+    IF (_one.q).mode = 2 AND (_one.q).take <= 1 THEN
       _lanes := _lanes[:_one.lanes_max];
       RETURN QUERY SELECT t.* FROM seriatim.hold_one(_one.q, _lanes, _tokens[_place], _one.node, _one.own, _one.ttl,
         _now, _one.routes, _one.best) t;

@@ -143,7 +143,7 @@ BEGIN
       CROSS JOIN LATERAL (
         SELECT l.number AS seq WHERE l.payload IS NOT NULL
         UNION ALL
-        SELECT i.seq FROM seriatim.owned(l.number, _mode, l.taken) i) o);
+        SELECT i.seq FROM seriatim.owned(l.number, _mode, l.taken, l.joined) i) o);
   END IF;
   _jobs := ARRAY(SELECT seq FROM seriatim.item WHERE queue IS NOT NULL
     AND (queue, seq) > (_queue, _last) AND (queue, seq) <= (_queue, _to)

@@ -1,19 +1,21 @@
 -- How the rows of several tables belong together: what the other scripts read.
 
 -- Whether a claim owns a job of its lane.
-CREATE FUNCTION seriatim.owns(_mode smallint, _taken bigint, _closed boolean, _seq bigint)
+CREATE FUNCTION seriatim.owns(_mode smallint, _taken bigint, _joined bigint[], _closed boolean, _seq bigint)
 RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
   SELECT _closed OR CASE WHEN _taken IS NULL THEN false WHEN _mode = 1 THEN _seq <= _taken
-    ELSE _seq = _taken END
+    ELSE _seq = _taken OR coalesce(_seq = ANY (_joined), false) END
 $$;
 
 -- The jobs that a lane's claim owns. What waits behind them is not read.
 -- The `+ 0` keeps the last search from using the index of all jobs by number.
-CREATE FUNCTION seriatim.owned(_lane bigint, _mode smallint, _taken bigint) RETURNS SETOF seriatim.item
+CREATE FUNCTION seriatim.owned(_lane bigint, _mode smallint, _taken bigint, _joined bigint[]) RETURNS SETOF seriatim.item
 LANGUAGE sql STABLE AS $$
   SELECT * FROM seriatim.item WHERE closed AND CASE WHEN closed THEN lane END = _lane
   UNION ALL
   SELECT * FROM seriatim.item WHERE seq = CASE WHEN _mode <> 1 THEN _taken END AND NOT closed
+  UNION ALL
+  SELECT * FROM seriatim.item WHERE seq = ANY (_joined) AND NOT closed
   UNION ALL
   SELECT * FROM seriatim.item
   WHERE lane = CASE WHEN _mode = 1 AND _taken IS NOT NULL THEN _lane END AND seq + 0 <= _taken AND NOT closed
@@ -33,7 +35,7 @@ CREATE VIEW seriatim.lane_now AS
 SELECT l.number, l.queue, l.key, coalesce(b.token, l.token) AS token, l.held, l.paused, l.due, l.priority,
   l.retry_count, l.crashes, l.error, l.claimed OR b.token IS NOT NULL AS claimed,
   coalesce(l.holder, b.node) AS holder, coalesce(l.own_lease, b.own) AS own_lease, coalesce(l.ttl, b.ttl) AS ttl, coalesce(l.until, b.until) AS until,
-  coalesce(l.claimed_at, b.claimed_at) AS claimed_at, coalesce(l.beat_at, b.claimed_at) AS beat_at, l.progress, l.taken,
+  coalesce(l.claimed_at, b.claimed_at) AS claimed_at, coalesce(l.beat_at, b.claimed_at) AS beat_at, l.progress, l.taken, l.joined,
   l.packed_run_at, l.task, l.score, l.created_at, l.options, l.payload
 FROM seriatim.lane l
 LEFT JOIN LATERAL (SELECT * FROM seriatim.batch n
@@ -65,12 +67,12 @@ SELECT l.number, l.queue, q.name, l.key, l.token, l.retry_count, l.crashes, l.er
   i.attempts + 1, i.options
 FROM seriatim.lane l
 JOIN seriatim.queue q ON q.number = l.queue
-CROSS JOIN LATERAL seriatim.owned(l.number, q.mode, l.taken) i
+CROSS JOIN LATERAL seriatim.owned(l.number, q.mode, l.taken, l.joined) i
 WHERE l.claimed;
 
 -- Jobs that have not ended, in either form of storage.
 CREATE VIEW seriatim.live AS
-SELECT i.seq, i.queue, l.key, i.task, seriatim.owns(q.mode, l.taken, i.closed, i.seq) AS closed,
+SELECT i.seq, i.queue, l.key, i.task, seriatim.owns(q.mode, l.taken, l.joined, i.closed, i.seq) AS closed,
   i.payload, i.score, i.priority, i.run_at, i.attempts,
   CASE WHEN q.mode = 1 THEN l.retry_count ELSE i.retry_count END AS retry_count,
   CASE WHEN q.mode = 1 THEN l.crashes ELSE i.crashes END AS crashes,

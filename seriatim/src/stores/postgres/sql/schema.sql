@@ -118,8 +118,8 @@ CREATE TABLE seriatim.lane (
   claimed_at bigint,
   beat_at bigint,
   progress text,
-  -- The jobs of the claim if they are not marked: in accumulate all up to this number, otherwise this one. NULL: the
-  -- jobs marked closed.
+  -- The jobs of the claim if they are not marked: in accumulate all up to this number, otherwise this one, and those in
+  -- `joined`. NULL: the jobs marked closed.
   taken bigint,
   -- Packed: the row of a lane with one untouched job is that job's row too. The job has the lane's number, and its
   -- run_at is the due time it came with. See unpack().
@@ -133,7 +133,9 @@ CREATE TABLE seriatim.lane (
   lease_ttl bigint,
   payload bytea,
   -- While it is claimed: its group, if the group's running turns are counted in `share`.
-  grp bigint
+  grp bigint,
+  -- Short jobs of fifo that are claimed with the one in `taken`, to be handed over after it.
+  joined bigint[]
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 -- No index has a column that a claim or the end of one changes: then these write no index (HOT updates).

@@ -4,7 +4,7 @@
 CREATE TYPE seriatim.ending AS (
   place int, lane bigint, mode smallint, merge smallint, retain bigint, claimed_at bigint,
   rest smallint, owner bigint, due_kind smallint, due_in bigint, retry_count int, crashes int,
-  error text, counted boolean, hold boolean, batch bigint, windowed boolean, result text,
+  error text, counted boolean, hold boolean, alone boolean, batch bigint, windowed boolean, result text,
   grp bigint, shared boolean
 );
 
@@ -30,10 +30,10 @@ BEGIN
         CASE WHEN f.cancelled THEN 2 ELSE f.fate END,
         CASE WHEN f.cancelled THEN 'canceled' WHEN f.fate = 0 THEN (f.e).result WHEN f.fate = 3 THEN 'expired'
           WHEN f.fate IN (1, 2) OR f.owned THEN (f.e).error END,
-        f.cancelled, (f.e).merge, (f.e).retain, (f.e).claimed_at, (f.e).counted, f.owned,
+        f.cancelled, (f.e).merge, (f.e).retain, CASE WHEN f.started OR f.fate <> 5 THEN (f.e).claimed_at END, (f.e).counted AND f.started, f.owned,
         (f.e).due_kind, (f.e).due_in, (f.e).retry_count, (f.e).crashes)::seriatim.fated), '{}')
     FROM (
-      SELECT x.*, x.flagged AND x.fate <> 0 AS cancelled
+      SELECT x.*, x.flagged AND x.fate <> 0 AS cancelled, x.owned OR NOT (x.e).alone AS started
       FROM (
         SELECT e, i.lane, i.seq, i.score, i.created_at, i.flagged,
           (e).mode <> 1 AND coalesce((e).owner = i.seq, false) AS owned,
@@ -247,6 +247,7 @@ DECLARE
   _queues int[];
   _packed_queues int[];
   _job_queues int[] := '{}';
+  _joined bigint[]; -- lanes whose turns have several jobs that are not marked
   _number int;
   _turns bigint;
   _lanes bigint;
@@ -284,10 +285,12 @@ BEGIN
         array_agg(l.number) FILTER (WHERE NOT l.packed AND l.whole),
         array_agg(l.taken) FILTER (WHERE NOT l.packed AND l.whole),
         coalesce(array_agg(l.number) FILTER (WHERE l.token = 0), '{}'), array_agg(l.queue) FILTER (WHERE l.token = 0),
-        array_agg(l.queue) FILTER (WHERE l.grp IS NOT NULL), array_agg(l.grp) FILTER (WHERE l.grp IS NOT NULL)
+        array_agg(l.queue) FILTER (WHERE l.grp IS NOT NULL), array_agg(l.grp) FILTER (WHERE l.grp IS NOT NULL),
+        array_agg(l.number) FILTER (WHERE NOT l.packed AND l.joined)
       INTO o_lanes, o_tokens, _queues, _packed_queues, o_freed, _packed, _seqs, _whole, _last, _fresh, _fresh_queues,
-        _counted, _groups
+        _counted, _groups, _joined
       FROM (SELECT l.number, l.token, l.queue, l.claimed, l.taken, l.grp, l.payload IS NOT NULL AS packed,
+          l.joined IS NOT NULL AS joined,
           l.queue = ANY (_accumulate) AS whole
         FROM seriatim.lane l WHERE l.number = ANY (_lane) FOR UPDATE SKIP LOCKED) l
       WHERE CASE WHEN l.token = 0 THEN l.packed AND (l.number, l.queue) IN (SELECT * FROM unnest(_lane, _queue))
@@ -335,6 +338,10 @@ BEGIN
   IF _whole IS NOT NULL THEN
     _seqs := _seqs || ARRAY(SELECT o.seq FROM unnest(_whole, _last) w (lane, last)
       CROSS JOIN LATERAL (SELECT i.seq FROM seriatim.item i WHERE i.lane = w.lane AND i.seq + 0 <= w.last OFFSET 0) o);
+  END IF;
+  IF _joined IS NOT NULL THEN
+    _seqs := _seqs || ARRAY(SELECT u.seq FROM seriatim.lane l CROSS JOIN LATERAL unnest(l.joined) u (seq)
+      WHERE l.number = ANY (_joined));
   END IF;
   IF _seqs IS NOT NULL THEN
     _job_queues := seriatim.end_items(_seqs, _kept, _now);
@@ -436,19 +443,19 @@ END $$;
 -- tokens are current.
 CREATE FUNCTION seriatim.endings_of(_left bigint[], _lane bigint[], _queue int[], _token bigint[], _rest smallint[],
   _owner bigint[], _due_kind smallint[], _due_in bigint[], _retry_count int[], _crashes int[], _error text[],
-  _counted boolean[], _hold boolean[], _result text[]) RETURNS seriatim.ending[] LANGUAGE plpgsql AS $$
+  _counted boolean[], _hold boolean[], _alone boolean[], _result text[]) RETURNS seriatim.ending[] LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM seriatim.lock_rows(_left);
   PERFORM seriatim.unpack(_left);
   RETURN (
     SELECT array_agg(ROW(w.place, w.lane, q.mode, q.merge, q.retain, l.claimed_at, w.rest, w.owner,
-      w.due_kind, w.due_in, w.retry_count, w.crashes, w.error, w.counted, w.hold, l.batch, q.quiet IS NOT NULL,
+      w.due_kind, w.due_in, w.retry_count, w.crashes, w.error, w.counted, w.hold, w.alone, l.batch, q.quiet IS NOT NULL,
       _result[w.place::int], l.grp, q.shares IS NOT NULL)::seriatim.ending)
     FROM (
       SELECT * FROM unnest(_lane, _queue, _token, _rest, _owner, _due_kind, _due_in,
-          _retry_count, _crashes, _error, _counted, _hold)
+          _retry_count, _crashes, _error, _counted, _hold, _alone)
         WITH ORDINALITY AS u (lane, queue, token, rest, owner, due_kind, due_in, retry_count, crashes,
-          error, counted, hold, place)
+          error, counted, hold, alone, place)
       WHERE CASE WHEN lane IN (SELECT unnest(_left)) THEN true END) w
     CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.lane OFFSET 0) l
     JOIN seriatim.queue q ON q.number = l.queue
@@ -463,7 +470,7 @@ END $$;
 -- _skip.
 CREATE FUNCTION seriatim.settle(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _owner bigint[], _due_kind smallint[], _due_in bigint[], _retry_count int[],
-  _crashes int[], _error text[], _counted boolean[], _hold boolean[], _x_place int[], _x_seq bigint[],
+  _crashes int[], _error text[], _counted boolean[], _hold boolean[], _alone boolean[], _x_place int[], _x_seq bigint[],
   _x_fate smallint[], _claims jsonb, _skip boolean, _result text[])
 RETURNS TABLE (o_place int, o_seq bigint, o_created_at bigint, lane bigint, queue int, name text, key text,
   token bigint, retry_count int, crashes int, error text, claimed_at bigint, seq bigint,
@@ -521,7 +528,7 @@ BEGIN
   _left := seriatim.without(_left, _busy);
   IF _left <> '{}' THEN
     _endings := seriatim.endings_of(_left, _lane, _queue, _token, _rest, _owner, _due_kind, _due_in, _retry_count,
-      _crashes, _error, _counted, _hold, _result);
+      _crashes, _error, _counted, _hold, _alone, _result);
   END IF;
   IF _endings IS NOT NULL THEN
     _fates := seriatim.fates_of(_endings, (

@@ -424,7 +424,7 @@ BEGIN
   UPDATE seriatim.lane l SET grp = seriatim.counted_group(_counted, seriatim.first_class(seriatim.group_of(r.route)))
   FROM (SELECT n.ctid AS row, n.* FROM seriatim.lane n WHERE n.number = ANY (_lanes) AND n.claimed OFFSET 0) n
   CROSS JOIN LATERAL (SELECT CASE WHEN n.payload IS NOT NULL OR _mode <> 3 THEN n.route
-    ELSE (SELECT max(i.route) FROM seriatim.owned(n.number, _mode, n.taken) i) END AS route OFFSET 0) r
+    ELSE (SELECT max(i.route) FROM seriatim.owned(n.number, _mode, n.taken, n.joined) i) END AS route OFFSET 0) r
   WHERE l.ctid = n.row;
   DELETE FROM seriatim.freed WHERE queue = _old.number;
   UPDATE seriatim.share SET running = 0 WHERE queue = _old.number AND running <> 0;
