@@ -1,7 +1,7 @@
 -- Defines the queue in this shard. The first shard decides; the others adopt its version. ARGV: dry, version ('' in
 -- the first shard), declared, paused ('' = unchanged), then the settings: number, shards, mode, merge, due, take,
--- keep, remember, keep_dead, dead_max, definition; the lowest token; and the fields and values of `shares`, if it has groups
--- or limits. Answers {'OK', version}, {'EXISTS'}, {'CLOSING'}, {'SHARDS', n}, {'SPREAD'}, {'OTHER', name}, {'BIG', jobs} or
+-- keep, remember, keep_dead, dead_max, definition; the lowest token; if it has groups or limits `whole` and `each`, then the
+-- fields and values of `shares`. Answers {'OK', version}, {'EXISTS'}, {'CLOSING'}, {'SHARDS', n}, {'SPREAD'}, {'OTHER', name}, {'BIG', jobs} or
 -- {'CONFLICT', mode, merge, declared, whether jobs are running}.
 --
 -- Reads and writes meta and shares; everything of the queue if its mode changes while jobs wait.
@@ -19,8 +19,13 @@ local function share_out()
   local is_shared = ARGV[17] ~= nil
   if not is_shared and not (S and S.shared) then return end
   call('DEL', K.shares)
-  if is_shared then call('HSET', K.shares, unpack(ARGV, 17))
-  elseif call('ZRANGEBYLEX', K.ready, '[\255', '+', 'LIMIT', 0, 1)[1] then call('HSET', K.meta, 'due', ARGV[9] .. ' shared') end
+  call('HDEL', K.meta, 'whole', 'each', 'named')
+  if is_shared then
+    call('HSET', K.meta, 'whole', ARGV[17], 'each', ARGV[18], 'named', ARGV[19] and '1' or '0')
+    if ARGV[19] then call('HSET', K.shares, unpack(ARGV, 19)) end
+  elseif call('ZRANGEBYLEX', K.ready, '[\255', '+', 'LIMIT', 0, 1)[1] then
+    call('HSET', K.meta, 'due', ARGV[9] .. ' shared')
+  end
   if S then bell.ring('all') end
 end
 

@@ -505,7 +505,7 @@ if S then
   T.store()
   bell.hears = true
   -- A limit may have held others back.
-  if S.shared then bell.rings = bell.rings or call('ZCARD', K.ready) + call('LLEN', K.arrivals) > 0 end
+  if S.shared then bell.rings = bell.rings or call('LLEN', K.arrivals) > 0 or call('ZCARD', K.ready) > 0 end
   commit()
 end
 return { answer, NOW, T.answer(), bell.rings and 1 or 0 }

@@ -52,7 +52,7 @@ local NOW = 0
 --   given_up  HASH: node -> claims and rescues with a ticket up to this one take nothing; expires by itself
 --   sleepers  ZSET: processes to be woken when a lane is ready, by the time of their last claim or question when it is due
 --   routes    HASH: node, NUL, consumer group -> number; #number -> node, NUL, consumer group
---   shares    HASH: what the groups of a queue get (share.lua): 'each', a group (6 bytes); 'all' is the queue's own limit
+--   shares    HASH: group (6 bytes) -> what it gets (share.lua), of those with settings of their own
 --   turns     HASH: group -> how many of its turns run, if any
 --   paced     HASH: group, 'all' -> when (7, and nanoseconds: 2) the turns that started would have at the pace of the rate
 local K = setmetatable({}, { __index = function(known, name)

@@ -1,10 +1,12 @@
 -- Claims of queues with groups or limits: groups take turns, and no limit is exceeded. The rule is that of
 -- `stores/sharing.rs`, and what a limit allows that of `model/flow.rs`. Made only for such queues.
 --
--- What a group gets is a text in `shares`: weight, most turns at once (0 is no limit), time between two turns (ns; 0 is no
--- rate), burst. Group 0 has the lanes without a group: all that are in `arrivals`, or in `ready` before byte 255.
+-- What a group gets is a text in `shares`, else `each` of `meta`: weight, most turns at once (0 is no limit), time between two
+-- turns (ns; 0 is no rate), burst; `whole` of `meta` is the limit of the queue. Group 0 has the lanes without a group: all that
+-- are in `arrivals`, or in `ready` before byte 255.
 --
--- Reads of each group that it visits shares, turns and paced; writes round of meta, and paced of groups with a rate.
+-- Reads of each group that it visits turns and paced if it has a limit, and shares if any has settings of its own; writes
+-- round of meta, and paced of groups with a rate.
 if S and S.shared then
   local STEPS_MAX = 10000     -- about 70 ms: a visit is one step, and each lane of a group LANE_STEPS more
   local LANE_STEPS = 10
@@ -12,7 +14,7 @@ if S and S.shared then
   local ALL_LANES = 4294967295 -- the weight where all lanes are one group
   local NOTHING_SAID = num(ALL_LANES) .. ' 0 0 0' -- of a queue whose groups were removed while some had lanes
   local WHOLE = 'all'
-  local round, running, grouped, each, whole, is_over
+  local round, running, grouped, each, whole, is_over, any_named
   local uses = {} -- what groups get and use, by name
 
   local function bytes_of(group) return struct.pack('>I6', group) end
@@ -33,19 +35,19 @@ if S and S.shared then
   local function use_of(group)
     local name = bytes_of(group)
     if uses[name] then return uses[name] end
-    return read_use(name, group > 0 and call('HGET', K.shares, name) or each, function()
+    return read_use(name, group > 0 and any_named and call('HGET', K.shares, name) or each, function()
       if group == 0 then return running - grouped end
       return tonumber(call('HGET', K.turns, name) or '0')
     end)
   end
 
   local function read_all()
-    local known, settings = call('HMGET', K.meta, 'running', 'grouped', 'round'), call('HMGET', K.shares, WHOLE, 'each')
+    local known = call('HMGET', K.meta, 'running', 'grouped', 'round', 'whole', 'each', 'named')
     running, grouped = tonumber(known[1] or '0'), tonumber(known[2] or '0')
     local from, given = string.match(known[3] or '0 0', '^(%d+) (%d+)$')
     round = { from = tonumber(from), given = tonumber(given), was = known[3] }
-    each, is_over = settings[2] or NOTHING_SAID, not settings[2]
-    whole = read_use(WHOLE, settings[1] or NOTHING_SAID, function() return running end)
+    each, is_over, any_named = known[5] or NOTHING_SAID, not known[5], known[6] == '1'
+    whole = read_use(WHOLE, known[4] or NOTHING_SAID, function() return running end)
   end
 
   -- How many turns may start; if none may because of the rate, when the next one may.
