@@ -134,7 +134,9 @@ impl Context {
         let text = serde_json::to_string(result)
             .map_err(|e| Error::invalid("result", "cannot be written as JSON").because(e))?;
         check_result(&text, self.turn_of(lane)?.jobs.len())?;
-        self.call.control.keep_result(lane, text.into());
+        if !self.call.queue.retention().is_zero() {
+            self.call.control.keep_result(lane, text.into());
+        }
         Ok(())
     }
 
