@@ -14,6 +14,8 @@ pub(super) fn cases() -> Vec<Case> {
         a_turn_is_as_the_queue_says_unless_the_claim_asks_for_more,
         a_series_ends_before_a_job_that_it_may_not_hand_over,
         a_series_ends_at_its_bytes,
+        jobs_with_options_of_their_own_are_claimed_alone,
+        where_finished_jobs_are_kept_a_turn_is_one_job,
         jobs_that_were_not_started_go_back_as_they_were,
         a_failure_counts_for_the_job_that_was_started,
         what_was_claimed_before_a_crash_is_claimed_one_by_one,
@@ -184,15 +186,15 @@ async fn jobs_pushed_meanwhile_wait_for_the_next_turn(mut bench: Bench) {
 }
 
 async fn a_cancelled_job_of_a_series_ends_cancelled_and_the_others_go_back(mut bench: Bench) {
-    bench.declare(Queue::fifo("q").retain_completed(LEASE)).await;
+    bench.queue(Mode::Fifo).await;
     push(&mut bench, &["a", "b", "c"]).await;
     let turn = series(&mut bench, 9).await;
     let Some(second) = turn.jobs.get(1).map(|job| job.id) else { return };
     assert_eq!(bench.cancel(second).await, Cancelled::Flagged);
     let verdict = Verdict { done: 1, ..Outcome::Release.into() };
-    assert!(bench.end(&turn, verdict).await.is_ok());
-    assert_eq!(bench.state(second).await, Some(JobState::Canceled));
-    assert_eq!(bench.state(turn.jobs[0].id).await, Some(JobState::Succeeded));
+    let settled = bench.end(&turn, verdict).await;
+    assert_eq!(settled, Settled::ok(vec![second]));
+    assert_eq!(bench.state(second).await, None);
     assert_eq!(tags(&bench.one().await), ["c"]);
 }
 
@@ -202,5 +204,29 @@ async fn limits_count_each_job_of_a_key(mut bench: Bench) {
     }
     bench.declare(Queue::fifo("q").rate(Rate::per_second(1))).await;
     push(&mut bench, &["a", "b", "c"]).await;
+    assert_eq!(tags(&series(&mut bench, 9).await), ["a"]);
+}
+
+async fn jobs_with_options_of_their_own_are_claimed_alone(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    push(&mut bench, &["a"]).await;
+    let own = |tag: &str| job(tag).max_retries(0);
+    bench.push_all(vec![own("b"), own("c"), job("d"), job("e")]).await;
+    let mut turns = Vec::new();
+    while bench.stats().await.jobs > 0 {
+        let turn = series(&mut bench, 9).await;
+        turns.push(tags(&turn).join(" "));
+        bench.done(&turn).await;
+    }
+    let expected: &[&str] = match bench.store.capabilities().series {
+        true => &["a", "b", "c", "d e"],
+        false => &["a", "b", "c", "d", "e"],
+    };
+    assert_eq!(turns, expected);
+}
+
+async fn where_finished_jobs_are_kept_a_turn_is_one_job(mut bench: Bench) {
+    bench.declare(Queue::fifo("q").retain_completed(LEASE)).await;
+    push(&mut bench, &["a", "b"]).await;
     assert_eq!(tags(&series(&mut bench, 9).await), ["a"]);
 }

@@ -31,7 +31,8 @@ pub trait Consumer: Send + Sync {
     ///   `next_due` says until when; if as many turns run as may, the settle that ends one wakes those who wait.
     /// - The mode decides which jobs a turn has (see [`Mode::takes`](crate::Mode::takes)): in the order of the mode,
     ///   at most 10,000 jobs or 16 MiB, ending before the first job of another task.
-    /// - With `series_max`, a `fifo` turn may have more jobs than one: jobs that were never claimed before, at most 256 KiB. So what follows a crash or failure is claimed as the queue says.
+    /// - With `series_max`, a `fifo` turn may have more jobs than one: jobs without options of their own that were never
+    ///   claimed before, at most 256 KiB. So what follows a crash or failure is claimed as the queue says.
     /// - Each token is higher than all earlier ones of its lane and its key.
     /// - With `declared`, a queue that only a push created is `NotFound`, like one that does not exist.
     /// - A lease longer than the queue's `lease_max` is `Invalid` (field `lease`). A job's own `lease_ttl` extends the
@@ -97,7 +98,7 @@ pub struct Claim {
     pub lease: Lease,
     /// In `fifo`, most jobs of a turn that its holder hands over one after the other, where the queue's `take` is 1; up to
     /// [`SERIES_JOBS_MAX`](crate::limits::SERIES_JOBS_MAX). 1: turns are as the queue says. Ignored by stores without
-    /// [`Capabilities::series`](super::Capabilities::series), and in queues with limits or groups.
+    /// [`Capabilities::series`](super::Capabilities::series), and in queues with limits or groups, or that keep finished jobs.
     pub series_max: u32,
     /// Whether the caller declares the queue. If so, a queue that only a push created is `NotFound`, like one that
     /// does not exist.
@@ -133,11 +134,9 @@ impl Claim {
         }
     }
 
-    /// Most jobs of a turn that are handed over one after the other. Where limits or groups share turns out, a turn is one
-    /// job.
+    /// Most jobs of a turn that are handed over one after the other.
     pub(crate) fn series_of(&self, queue: &Queue) -> u32 {
-        let is_one = queue.is_shared_out() || queue.take > 1;
-        if is_one { 1 } else { self.series_max.min(SERIES_JOBS_MAX) }
+        if queue.hands_over_singly() { self.series_max.min(SERIES_JOBS_MAX) } else { 1 }
     }
 }
 

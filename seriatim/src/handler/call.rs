@@ -83,7 +83,8 @@ impl Series {
             _ if (is_done || is_left_out) && !is_last => Outcome::Release,
             outcome => outcome,
         };
-        Verdict { done, outcome, ..verdict }
+        // A result would be that of all jobs: the queue kept no results when this turn was claimed.
+        Verdict { done, outcome, result: None, ..verdict }
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use crate::model::id::LaneId;
 use crate::model::settle::{Outcome, Verdict};
+use crate::model::turn::Turn;
 
 /// How the lanes of one call end: one outcome for all, and exceptions by lane.
 ///
@@ -55,6 +56,12 @@ impl Outcomes {
     /// Whether every lane is done: the common case.
     pub fn is_all_done(&self) -> bool {
         self.lanes.is_empty() && matches!(self.rest, None | Some(Outcome::Done))
+    }
+
+    /// Whether these turns are done, without a result.
+    pub(crate) fn is_done(&self, turns: &[Turn]) -> bool {
+        let is_plain = |verdict: Verdict| verdict == Outcome::Done.into();
+        self.is_all_done() || turns.iter().all(|turn| is_plain(self.of(turn.lane)))
     }
 
     /// How `lane` ends.

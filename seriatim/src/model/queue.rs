@@ -16,6 +16,7 @@ use crate::model::limits::{
 };
 use crate::model::rate::Rate;
 use crate::model::retry::{Backoff, Exhaustion};
+use crate::model::turn::Turn;
 use crate::model::window::Window;
 
 /// How a queue orders and excludes its jobs.
@@ -473,10 +474,16 @@ impl Queue {
         Err(Error::invalid("group", message))
     }
 
-    /// Whether a call has one job of one key, which leaves nothing of its own when it is done: no record and no result.
+    /// Whether several jobs of a key may be claimed at once, to be handed over one after the other: if a call has one job,
+    /// which leaves no record and no result when it is done, and survives a crash.
     pub(crate) fn hands_over_singly(&self) -> bool {
         let is_one = self.mode == Mode::Fifo && self.take == 1 && self.batch_size == 1;
-        is_one && self.retention().is_zero()
+        is_one && self.retention().is_zero() && self.max_crashes > 1 && !self.is_shared_out()
+    }
+
+    /// Whether the jobs of this turn were claimed so.
+    pub(crate) fn hands_over_in_parts(&self, turn: &Turn) -> bool {
+        self.mode == Mode::Fifo && turn.jobs.len() > self.take as usize
     }
 
     /// Whether its claims follow limits or groups.

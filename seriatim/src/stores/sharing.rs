@@ -2,6 +2,7 @@
 //! one. The round goes on where the last claim ended, so a group waits for one turn of each other group at most.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -10,6 +11,9 @@ use crate::model::queue::Queue;
 
 /// Most groups that one claim visits; the next claim goes on behind them.
 pub(in crate::stores) const VISITS_MAX: usize = 10_000;
+
+/// After a claim that visited so many groups in vain.
+const REST: Duration = Duration::from_secs(1);
 
 /// Where the round of a queue's groups is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -153,7 +157,11 @@ pub(in crate::stores) fn share_out(
             *round = Round { from: group + 1, given: 0 };
         }
     }
-    Ok(Shared::Full)
+    Ok(match left < most {
+        true => Shared::Full,
+        // None of so many groups may give a lane: the next claim goes on behind them, and not at once.
+        false => Shared::Empty(earlier(soonest, Spent::Until(now + REST))),
+    })
 }
 
 /// Claims lanes of one group within its limit.

@@ -59,8 +59,23 @@ pub(in crate::engine) async fn perform(core: &Core, picked: Picked) -> u32 {
         return 0;
     }
     let worker = source.worker(picked.turns.first().and_then(Turn::task).map(AsRef::as_ref));
-    let mut call = Arc::new(first_call(core, queue, worker, picked.turns));
+    let mut turns = picked.turns;
+    // By the turn, not by what a claim would ask for now: the definition may have changed since.
+    let series: Vec<Turn> = turns.extract_if(.., |turn| queue.hands_over_in_parts(turn)).collect();
+    let whole = (!turns.is_empty()).then_some(Handed::Whole(turns));
+    let handed =
+        whole.into_iter().chain(series.into_iter().map(|turn| Handed::One(Series::of(turn))));
     let mut calls = 0;
+    for handed in handed {
+        let call = new_call(core, queue.clone(), worker, handed);
+        calls += perform_call(core, source, worker, call).await;
+    }
+    calls
+}
+
+/// Runs a call, and those of the other jobs of its turn if they are handed over one after the other.
+async fn perform_call(core: &Core, source: &Source, worker: Option<&Worker>, call: Call) -> u32 {
+    let (mut call, mut calls) = (Arc::new(call), 0);
     loop {
         if core.flags.apply(&call) {
             // The store ends flagged jobs as cancelled, whatever the outcome, unless it is `Done`.
@@ -110,7 +125,7 @@ async fn complete(
         TurnLog::call_ended(&call.turns, outcome, lasted);
     }
     let is_plain = undecodable.is_empty() && call.expired.is_empty();
-    let is_done = is_plain && answer.as_ref().is_ok_and(Outcomes::is_all_done);
+    let is_done = is_plain && answer.as_ref().is_ok_and(|outcomes| outcomes.is_done(&call.turns));
     let next = call.series.as_ref().filter(|_| is_done).and_then(|series| next(core, call, series));
     if let (Some(_), Some(observer)) = (&next, &core.observer) {
         observer.ended(&call.turns[0], &call.done_verdict(&call.turns[0]));
@@ -146,21 +161,6 @@ fn fail(core: &Core, call: &Arc<Call>, error: &str) {
     });
     let ended: Vec<Ended> = ended.collect();
     core.settles.add(ended);
-}
-
-/// The call of these turns, or of the first job of a turn that is handed over job by job.
-fn first_call(
-    core: &Core,
-    queue: Arc<Queue>,
-    worker: Option<&Worker>,
-    mut turns: Vec<Turn>,
-) -> Call {
-    let is_series = queue.hands_over_singly() && turns.len() == 1 && turns[0].jobs.len() > 1;
-    let handed = match turns.pop_if(|_| is_series) {
-        Some(whole) => Handed::One(Series::of(whole)),
-        None => Handed::Whole(turns),
-    };
-    new_call(core, queue, worker, handed)
 }
 
 fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, handed: Handed) -> Call {

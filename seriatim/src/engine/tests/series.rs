@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, START, engine, pass, secs};
 use crate::contract::{JobState, LaneQuery};
+use crate::model::turn::Turn;
 use crate::*;
 
 /// More calls than an engine needs to see that they are short.
@@ -57,6 +58,38 @@ async fn short_jobs_are_handed_over_in_order_with_few_settles() {
     assert_eq!(rig.stats(None).await.unwrap()[0].jobs, 0);
     let settles = rig.faults.settles.load(Ordering::SeqCst);
     assert!(settles < 200, "{settles} settles");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_may_name_each_lane_done() {
+    let (rig, log) = rig_with(2_000).await;
+    let seen = log.clone();
+    let builder = engine(&rig).worker("orders", move |batch: Batch<u32>| {
+        let lane = &batch.lanes()[0];
+        seen.add(lane.payloads()[0].to_string());
+        let mut outcomes = Outcomes::new();
+        outcomes.set(lane.id(), Outcome::Done);
+        async move { outcomes }
+    });
+    let running = Running::start(builder);
+    log.reaches(2_000).await;
+    assert_eq!(running.stop().await.processed, 2_000);
+    assert_eq!(log.lines(), numbers(0..2_000));
+    let settles = rig.faults.settles.load(Ordering::SeqCst);
+    assert!(settles < 200, "{settles} settles");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_is_handed_over_as_it_was_claimed_whatever_the_queue_says_since() {
+    let (rig, _) = rig_with(1).await;
+    let claimed = rig.claim_as("node", "orders", secs(60)).await.remove(0);
+    let turn = |jobs| Turn { jobs: vec![claimed.jobs[0].clone(); jobs], ..claimed.clone() };
+    let queue = Queue::fifo("orders");
+    assert!(queue.hands_over_in_parts(&turn(2)) && !queue.hands_over_in_parts(&turn(1)));
+    let kept = queue.clone().retain_completed(secs(1)).batch_size(10);
+    assert!(!kept.hands_over_singly() && kept.hands_over_in_parts(&turn(2)));
+    assert!(!queue.take(2).hands_over_in_parts(&turn(2)));
+    assert!(!Queue::accumulate("orders").hands_over_in_parts(&turn(2)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,6 +42,7 @@ const CLASSES_AHEAD: usize = 8;
 #[async_trait]
 impl Consumer for Mysql {
     async fn claim(&self, request: Claim) -> Result<Claimed> {
+        let request = Claim { series_max: 1, ..request };
         let asked = AtomicU32::new(0);
         let ahead = || ahead(&self.inner.definitions.known(), &request, &asked);
         let (claimed, mine) = transact!(
@@ -54,8 +55,9 @@ impl Consumer for Mysql {
         Ok(claimed)
     }
 
-    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
+    async fn settle(&self, mut request: Settle) -> Result<Vec<Settled>> {
         request.validate()?;
+        request.go_on.iter_mut().for_each(|go_on| go_on.claim.series_max = 1);
         let (known, mine) =
             (self.inner.definitions.known(), self.inner.remembered.take(&request.turns));
         let deletion = Deletion::of(&request.turns, &mine, &known);

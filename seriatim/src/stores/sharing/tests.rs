@@ -135,7 +135,7 @@ fn one_claim_visits_a_bounded_number_of_groups_and_the_next_goes_on_behind_them(
         fake.usages.insert(group, Usage { running: 1, paced: 0 });
     }
     let mut round = Round::default();
-    assert_eq!(claim(&mut fake, &mut round, 1), Shared::Full);
+    assert_eq!(claim(&mut fake, &mut round, 1), Shared::Empty(Some(NOW + REST)));
     assert_eq!((fake.visits, round.from), (VISITS_MAX, VISITS_MAX as u64));
     claim(&mut fake, &mut round, 1);
     assert_eq!(fake.taken, [all - 1]);

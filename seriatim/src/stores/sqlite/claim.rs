@@ -81,6 +81,11 @@ impl OpenJob {
         }
     }
 
+    /// Whether it may be handed over with others, one after the other.
+    fn may_join(&self) -> bool {
+        self.attempts == 0 && self.options.is_none()
+    }
+
     /// (score, arrival): the order of execution.
     fn rank(&self) -> (i64, i64) {
         (score_rank(self.score), self.seq)
@@ -532,8 +537,7 @@ impl Tx<'_> {
         slot: OpenJob,
     ) -> Result<Chosen> {
         let take = queue.queue.take;
-        let most =
-            if slot.attempts == 0 { take.max(request.series_of(&queue.queue)) } else { take };
+        let most = if slot.may_join() { take.max(request.series_of(&queue.queue)) } else { take };
         if most == 1 {
             return Ok(Chosen::slot(slot, Close::Slot));
         }
@@ -576,7 +580,7 @@ impl Tx<'_> {
             };
             let joins = match i < together {
                 true => bytes <= TURN_BYTES_MAX,
-                false => bytes <= SERIES_BYTES_MAX && job.attempts == 0,
+                false => bytes <= SERIES_BYTES_MAX && job.may_join(),
             };
             if i > 0 && (job.task.as_ref() != task || !joins) {
                 return Ok(i);

@@ -23,6 +23,7 @@ impl Tx<'_> {
         self.sweep_done(rows_max, &mut swept)?;
         self.sweep_dead(rows_max, &mut swept)?;
         self.sweep_idempotency(rows_max, &mut swept)?;
+        self.sweep_shares(rows_max)?;
         let sql = "DELETE FROM node WHERE dead_at IS NOT NULL AND dead_at <= ?1";
         self.execute(sql, [self.now - micros(DEAD_NODE_SHOWN)])?;
         Ok(swept)
@@ -97,6 +98,14 @@ impl Tx<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Forgets groups that use nothing of their limits.
+    fn sweep_shares(&mut self, rows_max: usize) -> Result<()> {
+        let sql = "DELETE FROM share WHERE (q, grp) IN (SELECT q, grp FROM share
+                   WHERE grp >= 0 AND running = 0 AND paced <= ?1 LIMIT ?2)";
+        let values = params![self.now.saturating_mul(1_000), rows_max as i64];
+        self.execute(sql, values).map(drop)
     }
 
     fn sweep_idempotency(&mut self, rows_max: usize, swept: &mut Swept) -> Result<()> {

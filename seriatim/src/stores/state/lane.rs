@@ -40,6 +40,11 @@ pub(in crate::stores) struct Entry {
 }
 
 impl Entry {
+    /// Whether it may be handed over with others, one after the other.
+    fn may_join(&self) -> bool {
+        self.attempts == 0 && self.options.is_none()
+    }
+
     pub(in crate::stores) fn turn_job(&self, with_payload: bool) -> TurnJob {
         TurnJob {
             id: self.id,
@@ -402,7 +407,7 @@ impl Lane {
         let (together, most) = match self.mode {
             Mode::Accumulate => (TURN_JOBS_MAX, TURN_JOBS_MAX),
             Mode::Fifo if head.retry_count < 0 && head.crashes == 0 => {
-                let series_max = if head.attempts == 0 { series_max } else { 1 };
+                let series_max = if head.may_join() { series_max } else { 1 };
                 (queue.take as usize, queue.take.max(series_max) as usize)
             }
             _ => (1, 1),
@@ -412,7 +417,7 @@ impl Lane {
             let fresh = job.retry_count < 0 && job.crashes == 0 && job.run_at <= now;
             let joins = match place < together {
                 true => self.mode == Mode::Accumulate || fresh,
-                false => fresh && job.attempts == 0,
+                false => fresh && job.may_join(),
             };
             bytes += job.payload.as_bytes().len();
             let bytes_max = if place < together { TURN_BYTES_MAX } else { SERIES_BYTES_MAX };

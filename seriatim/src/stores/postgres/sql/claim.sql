@@ -211,7 +211,7 @@ $$;
 CREATE FUNCTION seriatim.in_series(_q seriatim.queue, _series int, _room bigint) RETURNS seriatim.queue
 LANGUAGE plpgsql AS $$
 BEGIN
-  IF _series > 1 AND _q.mode = 2 AND _q.take = 1 AND _q.shares IS NULL AND _room IS NULL THEN
+  IF _series > 1 AND _q.mode = 2 AND _q.take = 1 AND _q.retain = 0 AND _q.shares IS NULL AND _room IS NULL THEN
     _q.take := -_series;
   END IF;
   RETURN _q;
@@ -371,7 +371,7 @@ BEGIN
       joined := '{}';
     ELSE
       EXIT WHEN _bytes > 262144 OR _job.attempts > 0 OR _job.run_at > _now OR _job.task IS DISTINCT FROM head.task
-        OR head.attempts > 0 OR _job.retry_count >= 0 OR _job.crashes > 0;
+        OR head.attempts > 0 OR head.options IS NOT NULL OR _job.options IS NOT NULL OR _job.retry_count >= 0 OR _job.crashes > 0;
       joined := joined || _job.seq;
     END IF;
     lease_ttl := greatest(lease_ttl, _job.lease_ttl);

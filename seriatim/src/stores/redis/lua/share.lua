@@ -55,6 +55,8 @@ if S and S.shared then
     local free = use.limit > 0 and math.max(use.limit - use.running, 0) or math.huge
     if free == 0 or use.interval == 0 then return free end
     local ahead = use.us >= NOW and (use.us - NOW) * 1000 + use.ns or 0
+    -- Further than this rate allows: another one was in force before.
+    if ahead > use.burst * use.interval then ahead, use.us = 0, 0 end
     local room = use.burst * use.interval - ahead
     if room < use.interval then return 0, NOW + math.ceil((use.interval - room) / 1000) end
     return math.min(free, math.floor(room / use.interval))
@@ -138,6 +140,8 @@ if S and S.shared then
     write_all()
     T.group = ''
     if is_over and not group_from(1) then call('HSET', K.meta, 'due', S.due) end
+    -- Not at once again, if so many groups have nothing to give.
+    if is_full == nil and left == most then return false, earlier(soonest, NOW + 1000000) end
     return is_full ~= false, soonest
   end
 

@@ -21,7 +21,7 @@ T.group = ''
 function T.begin(at)
   T.node, T.kind, T.lease = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
   T.jobs_max, T.bytes_max, T.lease_max = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
-  local is_series = S.mode == 'fifo' and S.take == 1 and T.kind == 'node' and not S.shared
+  local is_series = S.mode == 'fifo' and S.take == 1 and S.keep == 0 and T.kind == 'node' and not S.shared
   T.series_max = is_series and tonumber(ARGV[at + 6]) or 1
   if T.series_max > 1 then T.jobs_left = SERIES_JOBS_LEFT end
 end
@@ -148,13 +148,14 @@ local function join_series(turn, records, from)
   local l, bytes, joined, _, task = turn.l, 0, 0, nil, nil
   for i = 1, #turn.names do
     local record = records[from + i]
-    local run_at = struct.unpack('>I7', record, 23)
+    local run_at, has_options = struct.unpack('>I7', record, 23), struct.unpack('>I4', record, 45) > 0
     local _, own_task, _, size = texts_in(record, 16)
     bytes = bytes + size
-    if i > 1 and (run_at > NOW or own_task ~= task or bytes > T.series_bytes) then break end
+    if i > 1 and (has_options or run_at > NOW or own_task ~= task or bytes > T.series_bytes) then break end
     task, joined = own_task, i
     turn[i + 1] = record
     T.bytes_left = T.bytes_left - #record
+    if has_options then break end
   end
   if joined == 1 then turn[1], turn[2] = turn[2], nil
   else
@@ -270,6 +271,9 @@ end
 local function define_close()
 local function is_fresh(j) return j.retry < 0 and j.crashes == 0 and j.run_at <= NOW end
 
+-- Whether a job may be handed over with others, one after the other.
+local function joins(j) return j.attempts == 0 and j.options == '' end
+
 -- The jobs of a lane's turn, in the order of execution.
 local function choose(l)
   promote(l)
@@ -279,7 +283,7 @@ local function choose(l)
   if S.mode == 'accumulate' then most = T.jobs_max
   elseif S.mode == 'fifo' and head.retry < 0 and head.crashes == 0 then most = S.take end
   local together = most
-  if S.mode == 'fifo' and is_fresh(head) and head.attempts == 0 then most = math.max(most, T.series_max) end
+  if S.mode == 'fifo' and is_fresh(head) and joins(head) then most = math.max(most, T.series_max) end
   local look = l.flags >= MIXED and math.min(most, 16) or most
   while true do
     local list, chosen, bytes = first_jobs(l, look), {}, 0
@@ -287,7 +291,7 @@ local function choose(l)
       bytes = bytes + j.size
       local fits = j.task == head.task and (S.mode == 'accumulate' or is_fresh(j))
       if i <= together then fits = fits and bytes <= T.bytes_max
-      else fits = fits and bytes <= T.series_bytes and j.attempts == 0 end
+      else fits = fits and bytes <= T.series_bytes and joins(j) end
       if i > 1 and not fits then break end
       chosen[i] = j
     end
