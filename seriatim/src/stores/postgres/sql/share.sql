@@ -61,6 +61,18 @@ BEGIN
     CROSS JOIN LATERAL (SELECT FROM seriatim.ready l WHERE l.queue = _queue AND l.class = c.class LIMIT 1) x);
 END $$;
 
+-- Whether the caller may take a ready lane of a group behind this place.
+CREATE FUNCTION seriatim.any_behind(_queue int, _group bigint, _routes bigint[], _priority smallint, _at bigint,
+  _number bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM unnest(_routes) r CROSS JOIN LATERAL (VALUES (0), (1)) c (crashed)
+    CROSS JOIN LATERAL (SELECT FROM seriatim.ready l
+      WHERE l.queue = _queue AND l.class = seriatim.route_in(_group, r) * 2 + c.crashed
+        AND (l.priority, l.at, l.number) > (_priority, _at, _number)
+      ORDER BY priority, at, number LIMIT 1) x);
+END $$;
+
 -- Whether the caller may take any ready lane of a queue, whatever the limits.
 CREATE FUNCTION seriatim.any_left(_queue int, _routes bigint[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -77,21 +89,22 @@ BEGIN
 END $$;
 
 -- Locks the first lanes of a group and takes them out of `ready`. o_light: see lock_ready(). o_crashed: how many of them have
--- crashes. o_bytes: what they take of _room. o_cut: there was no room for more.
+-- crashes. o_bytes: what they take of _room. o_cut: there was no room for more. o_priority, o_at, o_number: the place of the last one.
 CREATE FUNCTION seriatim.take_lanes(_q seriatim.queue, _routes bigint[], _lanes_max int, _crashed_max int, _own boolean,
   _room bigint, _jobs_max int, _bytes_max bigint, _job_bytes int, _now bigint,
-  OUT o_lanes bigint[], OUT o_light boolean, OUT o_crashed int, OUT o_bytes bigint, OUT o_cut boolean) LANGUAGE plpgsql AS $$
+  OUT o_lanes bigint[], OUT o_light boolean, OUT o_crashed int, OUT o_bytes bigint, OUT o_cut boolean,
+  OUT o_priority smallint, OUT o_at bigint, OUT o_number bigint) LANGUAGE plpgsql AS $$
 DECLARE
   _spots tid[];
   _locked int;
   _found int;
 BEGIN
   IF _q.mode = 0 THEN
-    SELECT l.o_lanes, l.o_spots, l.o_light INTO o_lanes, _spots, o_light
-    FROM seriatim.lock_light(_q.number, _routes, _lanes_max, _crashed_max, _own) l;
+    SELECT l.o_lanes, l.o_spots, l.o_light, l.o_priority, l.o_at, l.o_number
+    INTO o_lanes, _spots, o_light, o_priority, o_at, o_number FROM seriatim.lock_light(_q.number, _routes, _lanes_max, _crashed_max, _own) l;
   ELSE
-    SELECT l.o_lanes, l.o_spots, l.o_light INTO o_lanes, _spots, o_light
-    FROM seriatim.lock_ready(_q.number, _routes, _lanes_max, _crashed_max, _own) l;
+    SELECT l.o_lanes, l.o_spots, l.o_light, l.o_priority, l.o_at, l.o_number
+    INTO o_lanes, _spots, o_light, o_priority, o_at, o_number FROM seriatim.lock_ready(_q.number, _routes, _lanes_max, _crashed_max, _own) l;
   END IF;
   _locked := coalesce(cardinality(o_lanes), 0);
   IF _room IS NOT NULL AND _locked > 0 THEN
@@ -131,7 +144,7 @@ END $$;
 CREATE FUNCTION seriatim.give(_q seriatim.queue, _group bigint, _share jsonb, _routes bigint[], _most bigint, _crashed_max int,
   _own boolean, _room bigint, _jobs_max int, _bytes_max bigint, _job_bytes int, _now bigint,
   OUT o_lanes bigint[], OUT o_light boolean, OUT o_crashed int, OUT o_bytes bigint, OUT o_cut boolean,
-  OUT o_until bigint, OUT o_leaves boolean) LANGUAGE plpgsql AS $$
+  OUT o_until bigint, OUT o_leaves boolean, OUT o_priority smallint, OUT o_at bigint, OUT o_number bigint) LANGUAGE plpgsql AS $$
 DECLARE
   _of bigint[] := ARRAY(SELECT seriatim.route_in(_group, r) FROM unnest(_routes) r);
   _counted boolean := _share ? 'running';
@@ -150,7 +163,8 @@ BEGIN
       RETURN;
     END IF;
   END IF;
-  SELECT t.o_lanes, t.o_light, t.o_crashed, t.o_bytes, t.o_cut INTO o_lanes, o_light, o_crashed, o_bytes, o_cut
+  SELECT t.o_lanes, t.o_light, t.o_crashed, t.o_bytes, t.o_cut, t.o_priority, t.o_at, t.o_number
+  INTO o_lanes, o_light, o_crashed, o_bytes, o_cut, o_priority, o_at, o_number
   FROM seriatim.take_lanes(_q, _of, _most::int, _crashed_max, _own OR _counted, _room, _jobs_max, _bytes_max, _job_bytes, _now) t;
   o_leaves := cardinality(o_lanes) < _most AND NOT o_cut AND seriatim.any_ready(_q.number, _of);
   IF _limited AND o_lanes <> '{}' THEN
@@ -274,7 +288,8 @@ DECLARE
   _left int := _lanes_max;
   _whole seriatim.share := seriatim.whole_share(_q); -- of the queue
   _was seriatim.share := _whole;
-  _group bigint;
+  -- Without groups, all lanes are of group 0.
+  _group bigint := 0;
   _share jsonb;
   _weight bigint;
   _most bigint;
@@ -282,6 +297,10 @@ DECLARE
   _until bigint;
   _given record;
   _turns int;
+  -- The place of the last lane.
+  _priority smallint;
+  _at bigint;
+  _number bigint;
   _by_rounds boolean := _room IS NULL AND _q.shares ? 'round';
   -- The first group of those that gave nothing since one did.
   _nothing_since bigint;
@@ -318,7 +337,9 @@ BEGIN
         CONTINUE;
       END IF;
     END IF;
-    _group := seriatim.next_group(_q.number, _whole.next);
+    IF _q.shares ? 'round' THEN
+      _group := seriatim.next_group(_q.number, _whole.next);
+    END IF;
     IF _group IS NULL OR _group = _nothing_since THEN
       _full := false;
       EXIT;
@@ -343,6 +364,9 @@ BEGIN
     o_more := o_more OR _given.o_leaves;
     o_cut := coalesce(_given.o_cut, false);
     IF _turns > 0 THEN
+      _priority := _given.o_priority;
+      _at := _given.o_at;
+      _number := _given.o_number;
       o_lanes := o_lanes || _given.o_lanes;
       IF _given.o_light THEN
         o_mixed := o_mixed || _given.o_lanes;
@@ -363,7 +387,9 @@ BEGIN
     END IF;
   END LOOP;
   PERFORM seriatim.keep_round(_q, _was, _whole);
-  o_more := o_more OR _full AND seriatim.any_left(_q.number, _routes);
+  -- Mostly there are more lanes like the last one. In front of it, the index has all that this call took.
+  o_more := o_more OR _full AND (seriatim.any_behind(_q.number, _group, _routes, _priority, _at, _number)
+    OR seriatim.any_left(_q.number, _routes));
   o_soonest := CASE WHEN NOT _full THEN _soonest END;
   o_light := o_lanes <> '{}' AND cardinality(o_mixed) = cardinality(o_lanes);
   o_mixed := CASE WHEN NOT o_light THEN nullif(o_mixed, '{}') END;
