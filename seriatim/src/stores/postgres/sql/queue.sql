@@ -11,12 +11,14 @@ BEGIN
     RAISE EXCEPTION 'too many queues' USING ERRCODE = 'SR006';
   END IF;
   INSERT INTO seriatim.queue (number, name, mode, merge, earliest, take, retain, retain_dead,
-    retain_dead_max, idempotency_ttl, lease_max, definition, declared, quiet, max_wait, max_jobs, max_bytes)
+    retain_dead_max, idempotency_ttl, lease_max, definition, declared, quiet, max_wait, max_jobs, max_bytes,
+    throttle)
   VALUES (_number, _p->>'name', (_p->>'mode')::smallint, (_p->>'merge')::smallint,
     (_p->>'earliest')::boolean, (_p->>'take')::int, (_p->>'retain')::bigint,
     (_p->>'retain_dead')::bigint, (_p->>'retain_dead_max')::bigint,
     (_p->>'idempotency_ttl')::bigint, (_p->>'lease_max')::bigint, _p->>'definition', _declared,
-    (_p->>'quiet')::bigint, (_p->>'max_wait')::bigint, (_p->>'max_jobs')::int, (_p->>'max_bytes')::bigint);
+    (_p->>'quiet')::bigint, (_p->>'max_wait')::bigint, (_p->>'max_jobs')::int, (_p->>'max_bytes')::bigint,
+    (_p->>'throttle')::bigint);
   RETURN _number;
 END $$;
 
@@ -87,6 +89,7 @@ BEGIN
       idempotency_ttl = (_p->>'idempotency_ttl')::bigint, lease_max = (_p->>'lease_max')::bigint,
       quiet = (_p->>'quiet')::bigint, max_wait = (_p->>'max_wait')::bigint,
       max_jobs = (_p->>'max_jobs')::int, max_bytes = (_p->>'max_bytes')::bigint,
+      throttle = (_p->>'throttle')::bigint,
       definition = _p->>'definition', declared = true
     WHERE number = _old.number;
     IF _old.mode <> (_p->>'mode')::smallint OR _old.merge <> (_p->>'merge')::smallint THEN

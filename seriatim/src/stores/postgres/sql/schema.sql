@@ -52,7 +52,9 @@ CREATE TABLE seriatim.queue (
   quiet bigint,
   max_wait bigint,
   max_jobs int,
-  max_bytes bigint
+  max_bytes bigint,
+  -- For how long a job throttles its key.
+  throttle bigint
 );
 
 -- What the queues hold: the sums of these rows, each what one statement changed. Rows are only added, so nobody waits
