@@ -73,6 +73,12 @@ pub(crate) async fn edit(
     id: JobId,
     payload: Payload,
 ) -> Result<Pushed, Error> {
+    if find::queue(store, queue).await?.queue.throttle.is_some() {
+        let message = format!(
+            "queue {queue:?} throttles its keys, so the edited job could get lost: requeue it as it is, or remove the throttle first"
+        );
+        return Err(seriatim::Error::new(ErrorKind::Conflict, message).into());
+    }
     let dead = dead_job(store, queue, id).await?;
     let job = edited(&dead, payload, store.now().await?);
     let pushed = store.push(Push { now: None, jobs: vec![job] }).await?;

@@ -268,6 +268,10 @@ pub(crate) struct QueueConfig {
     #[serde(deserialize_with = "length")]
     #[schemars(with = "Option<Foreign<Duration>>")]
     idempotency_ttl: Option<Duration>,
+    /// For how long after a push to a key further ones to it make no job. Default: each makes one
+    #[serde(deserialize_with = "length")]
+    #[schemars(with = "Option<Foreign<Duration>>")]
+    throttle: Option<Duration>,
     /// How many turns may run at once, and how many may start in a time, on all nodes together. Default: no limit
     limit: Option<limits::Limit>,
     /// If set, jobs may have a group, such as a tenant, and groups take turns. Default: they may not
@@ -486,6 +490,7 @@ impl QueueConfig {
         queue.retain_dead = self.retain_dead.unwrap_or(queue.retain_dead);
         queue.retain_dead_max = self.retain_dead_max.unwrap_or(queue.retain_dead_max);
         queue.idempotency_ttl = self.idempotency_ttl.unwrap_or(queue.idempotency_ttl);
+        queue.throttle = self.throttle.or(queue.throttle);
         queue.limit = self.limit.map_or(queue.limit, Into::into);
         let groups = self.groups.clone().map(Into::into);
         queue.groups = groups.or_else(|| queue.groups.take());

@@ -30,6 +30,7 @@ mod series;
 mod sharing;
 mod store_scope;
 mod taking_back;
+mod throttle;
 mod views;
 mod windows;
 
@@ -41,6 +42,7 @@ pub fn cases() -> Vec<Case> {
     [
         pushing::cases(),
         store_scope::cases(),
+        throttle::cases(),
         windows::cases(),
         claiming::cases(),
         sharing::cases(),

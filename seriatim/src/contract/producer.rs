@@ -25,6 +25,9 @@ pub trait Producer: Send + Sync {
     /// - In `accumulate`, a payload equal to that of a waiting job is merged into it: `Merged` with its id. The score
     ///   becomes the merged one, the priority the more urgent one; nothing else changes.
     /// - A payload equal to one in flight is a new job: it waits for the next turn.
+    /// - In a queue with a [throttle](crate::Queue::throttle), a push to a key within that time of the last one that made or
+    ///   merged into a job changes nothing, and answers `Merged` with the id of that job. Only its idempotency key is looked
+    ///   up before, and then stands for that job.
     /// - A lane that does not exist is opened. In `accumulate` and `fifo` its first job sets its node, consumer group and
     ///   group, and a push with others is `Conflict`.
     /// - A group in a queue without [groups](crate::Queue::groups) is `Invalid` (field `group`).
@@ -56,7 +59,7 @@ pub struct Pushed {
 pub enum PushStatus {
     /// A new job.
     Queued,
-    /// It merged into a waiting job with an equal payload.
+    /// It merged into a waiting job with an equal payload; or its key is throttled, and this is the job that came before.
     Merged,
     /// Its idempotency key was known.
     Duplicate,

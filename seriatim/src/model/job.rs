@@ -272,6 +272,11 @@ impl Job {
         })
     }
 
+    /// Under what the job is remembered that throttles its key: as an idempotency key of no letters, which no job has.
+    pub(crate) fn throttle(&self, queue: u32) -> (u32, Option<&str>, &'static str) {
+        (queue, self.key.as_deref(), "")
+    }
+
     /// The digest by which equal payloads are recognized.
     pub fn payload_digest(&self) -> Digest {
         self.digest.unwrap_or_else(|| digest(self.task.as_deref(), &self.payload))

@@ -211,6 +211,10 @@ pub struct Queue {
     /// The shortest time for which an idempotency key is remembered. Default: 1 day.
     #[serde(with = "crate::model::duration")]
     pub idempotency_ttl: Duration,
+    /// For how long after a push to a key further ones to it make no job: they answer `Merged` with the id of that job (not
+    /// in `parallel`). Default: each push makes its job.
+    #[serde(with = "crate::model::duration::optional", default)]
+    pub throttle: Option<Duration>,
     /// How many of its turns may run at once, and how many may start in a time. Default: no limit.
     #[serde(default)]
     pub limit: Limit,
@@ -246,6 +250,7 @@ impl Queue {
             retain_dead: Duration::from_secs(180 * 86_400),
             retain_dead_max: 100_000,
             idempotency_ttl: Duration::from_secs(86_400),
+            throttle: None,
             limit: Limit::default(),
             groups: None,
             weight: 1,
@@ -381,6 +386,13 @@ impl Queue {
     #[must_use]
     pub fn idempotency_ttl(mut self, length: Duration) -> Self {
         self.idempotency_ttl = length;
+        self
+    }
+
+    /// Sets for how long after a push to a key further ones to it make no job.
+    #[must_use]
+    pub fn throttle(mut self, period: Duration) -> Self {
+        self.throttle = Some(period);
         self
     }
 
@@ -575,11 +587,23 @@ impl Queue {
         self.validate_lengths()
     }
 
+    fn validate_throttle(&self) -> Result<()> {
+        let message = match self.throttle {
+            Some(_) if !self.mode.is_keyed() => {
+                "needs keys, which it throttles one by one; this queue is parallel"
+            }
+            Some(period) if period.is_zero() => "must be more than zero",
+            _ => return Ok(()),
+        };
+        Err(Error::invalid("throttle", message))
+    }
+
     fn validate_lengths(&self) -> Result<()> {
         let lengths = [
             ("retain_completed", self.retain_completed),
             ("retain_dead", Some(self.retain_dead)),
             ("idempotency_ttl", Some(self.idempotency_ttl)),
+            ("throttle", self.throttle),
             ("timeout", self.timeout),
             ("lease", self.lease),
             ("lease_max", Some(self.lease_max)),
@@ -590,6 +614,7 @@ impl Queue {
         if let Some(lease) = self.lease {
             self.check_lease(lease)?;
         }
+        self.validate_throttle()?;
         match lengths.into_iter().find(|(_, length)| length.is_some_and(|l| l > DELAY_MAX)) {
             Some((field, _)) => Err(Error::invalid(field, "must be at most ten years")),
             None => Ok(()),

@@ -81,6 +81,7 @@ struct Definition {
     retain_dead: String,
     retain_dead_max: u64,
     idempotency_ttl: String,
+    throttle: Option<String>,
     limit: Foreign<Limit>,
     groups: Option<Foreign<Groups>>,
     weight: u32,

@@ -19,7 +19,7 @@ use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::job::Job;
-use crate::stores::state::push::repeat_of;
+use crate::stores::state::push::{repeat_of, throttle_of};
 use crate::stores::state::{IdempotencyKey, Location};
 
 /// Most idempotency keys in one statement.
@@ -135,7 +135,12 @@ async fn recall(
         Some(queue) => repeat_of(queue, job),
         None => job.key_of_store().and_then(|_| repeat_of(0, job)),
     };
-    let names: BTreeSet<IdempotencyKey> = jobs.iter().filter_map(name).collect();
+    let throttle = |job: &Job| {
+        let row = work.state.queue_row(number(job)?)?;
+        row.queue.throttle.map(|_| throttle_of(row.number, job))
+    };
+    let names: BTreeSet<IdempotencyKey> =
+        jobs.iter().flat_map(|job| name(job).into_iter().chain(throttle(job))).collect();
     let names: Vec<IdempotencyKey> = names.into_iter().collect();
     let place = |(queue, key, name): &IdempotencyKey| {
         format!("{queue},{},{}", text(key.as_deref().unwrap_or_default()), text(name))
@@ -162,7 +167,8 @@ async fn recall(
             work.state.idempotency.insert((queue, key, name.to_string()), (id, until));
         }
     }
-    let named: Vec<JobId> = work.state.idempotency.values().map(|(id, _)| *id).collect();
+    let named = work.state.idempotency.iter().filter(|((_, _, name), _)| !name.is_empty());
+    let named: Vec<JobId> = named.map(|(_, (id, _))| *id).collect();
     for (id, lane) in work.find(&named).await? {
         // Only its existence matters.
         work.state.jobs.entry(id).or_insert(lane.map_or(Location::Done, Location::Lane));

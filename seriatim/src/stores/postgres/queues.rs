@@ -75,6 +75,7 @@ pub(super) fn policy(queue: &Queue) -> Result<Value> {
         "retain_dead_max": i64::try_from(queue.retain_dead_max).unwrap_or(i64::MAX),
         "idempotency_ttl": micros_of(queue.idempotency_ttl),
         "lease_max": micros_of(queue.lease_max),
+        "throttle": queue.throttle.map(micros_of),
         "definition": definition,
         "queues_max": QUEUES_MAX,
     });

@@ -228,6 +228,7 @@ impl Redis {
         args.int(part.known.version).text(part.take.text()).int(floor.unwrap_or(0));
         let is_bare = |job: &Job| is_plain(job) && job.options.idempotency_key.is_none();
         let all_bare = part.jobs.iter().all(|i| is_bare(&request.jobs[*i]));
+        args.int(part.known.queue.throttle.map_or(0, micros));
         args.text(if all_bare { "s" } else { "m" });
         for i in &part.jobs {
             let job = &request.jobs[*i];
@@ -322,7 +323,8 @@ impl Way {
             let job = &jobs[*i];
             let Some(known) = self.known.get(&job.queue) else { continue };
             let Some(step) = self.step(&known.layout, job, step) else { continue };
-            if step.take == Take::Repeated && job.options.idempotency_key.is_none() {
+            let is_named = job.options.idempotency_key.is_some() || known.queue.throttle.is_some();
+            if step.take == Take::Repeated && !is_named {
                 continue;
             }
             let part = parts.entry(step).or_default().entry(known.number).or_insert_with(|| Part {

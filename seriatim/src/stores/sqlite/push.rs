@@ -1,5 +1,7 @@
 //! Pushing jobs.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use rusqlite::params;
 
@@ -17,6 +19,9 @@ use crate::model::id::JobId;
 use crate::model::job::{Job as NewJob, JobOptions};
 use crate::model::queue::{DueRule, Merge, Mode, Queue};
 use crate::stores::json::json;
+
+/// Under what an idempotency key is remembered: queue, key, name.
+type Name<'a> = (u32, Option<&'a str>, &'a str);
 
 #[async_trait]
 impl Producer for Sqlite {
@@ -74,6 +79,10 @@ impl Tx<'_> {
         {
             return Ok(Pushed { job_id, status: PushStatus::Duplicate });
         }
+        if let Some(job_id) = self.throttling(queue, new, i)? {
+            self.remember(repeat, job_id, queue.queue.idempotency_ttl)?;
+            return Ok(Pushed { job_id, status: PushStatus::Merged });
+        }
         let job = self.new_job(queue, new)?;
         let (seq, id) = (job.seq, job.id(queue.number));
         let job = Job { payload: self.store_body(seq, new.payload.as_bytes())?, ..job };
@@ -86,13 +95,38 @@ impl Tx<'_> {
                 (job_id(created, queue.number, into), PushStatus::Merged)
             }
         };
-        if let Some((of, key, name)) = repeat {
-            let until = self.now + micros(queue.queue.idempotency_ttl);
-            let sql = "INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?5)";
-            let row = params![of, key.unwrap_or_default(), name, job_id.to_bytes(), until];
-            self.execute(sql, row)?;
+        self.remember(repeat, job_id, queue.queue.idempotency_ttl)?;
+        if let Some(period) = queue.queue.throttle {
+            self.remember(Some(new.throttle(queue.number)), job_id, period)?;
         }
         Ok(Pushed { job_id, status })
+    }
+
+    fn remember(&mut self, name: Option<Name<'_>>, job: JobId, length: Duration) -> Result<()> {
+        let Some((queue, key, name)) = name else { return Ok(()) };
+        let until = self.now + micros(length);
+        let sql = "INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?5)";
+        let row = params![queue, key.unwrap_or_default(), name, job.to_bytes(), until];
+        self.execute(sql, row).map(drop)
+    }
+
+    /// The job that throttles the key of this one now. Unlike an idempotency key, it does so no longer while it is stored.
+    fn throttling(&mut self, queue: &QueueRow, new: &NewJob, i: usize) -> Result<Option<JobId>> {
+        if queue.queue.throttle.is_none() {
+            return Ok(None);
+        }
+        let Some((id, until)) = self.named(new.throttle(queue.number))? else { return Ok(None) };
+        if until <= self.now {
+            return Ok(None);
+        }
+        let key = new.key.as_deref().unwrap_or_default();
+        if queue.queue.mode.route_belongs_to_lane()
+            && let Some(work) = self.lane_of_key(queue.number, key)?
+            && work.row.head.route != self.route(&new.options, new.options.node.as_deref())?
+        {
+            return Err(other_route(key, i));
+        }
+        Ok(Some(id))
     }
 
     fn new_job(&mut self, queue: &QueueRow, new: &NewJob) -> Result<Job> {
@@ -124,19 +158,20 @@ impl Tx<'_> {
         })
     }
 
-    fn remembered(
-        &mut self,
-        (queue, key, name): (u32, Option<&str>, &str),
-    ) -> Result<Option<JobId>> {
+    fn remembered(&mut self, name: Name<'_>) -> Result<Option<JobId>> {
+        let Some((id, until)) = self.named(name)? else { return Ok(None) };
+        let known = until > self.now || self.find(id)?.is_some();
+        Ok(known.then_some(id))
+    }
+
+    /// The job of a name, and until when it is remembered at least.
+    fn named(&mut self, (queue, key, name): Name<'_>) -> Result<Option<(JobId, i64)>> {
         let sql = "SELECT job, until FROM idempotency WHERE q = ?1 AND key = ?2 AND name = ?3";
         let row: Option<([u8; 16], i64)> =
             self.first(sql, params![queue, key.unwrap_or_default(), name], |r| {
                 Ok((r.get(0)?, r.get(1)?))
             })?;
-        let Some((bytes, until)) = row else { return Ok(None) };
-        let id = JobId::from_bytes(bytes);
-        let known = until > self.now || self.find(id)?.is_some();
-        Ok(known.then_some(id))
+        Ok(row.map(|(bytes, until)| (JobId::from_bytes(bytes), until)))
     }
 
     /// Puts a new job into its lane. Returns the job that it merged into, if any.

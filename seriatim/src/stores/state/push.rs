@@ -191,6 +191,13 @@ impl State {
         if let Some(first) = repeat.as_ref().and_then(|repeat| self.remembered(now, repeat)) {
             return Ok(Pushed { job_id: first, status: PushStatus::Duplicate });
         }
+        let throttle = queue.throttle.map(|period| (throttle_of(number, &job), now + period));
+        if let Some(first) = throttle.as_ref().and_then(|(name, _)| self.throttling(now, name)) {
+            if let Some(repeat) = repeat {
+                self.idempotency.insert(repeat, (first, now + queue.idempotency_ttl));
+            }
+            return Ok(Pushed { job_id: first, status: PushStatus::Merged });
+        }
         let id = JobId::new(now, number, 0, self.next_seq());
         let route = self.route(&job.options, job.options.node.as_deref());
         let key: Option<Arc<str>> = job.key.as_deref().map(Arc::from);
@@ -202,7 +209,16 @@ impl State {
         if let Some(repeat) = repeat {
             self.idempotency.insert(repeat, (job_id, now + queue.idempotency_ttl));
         }
+        if let Some((name, until)) = throttle {
+            self.idempotency.insert(name, (job_id, until));
+        }
         Ok(Pushed { job_id, status })
+    }
+
+    /// The job that throttles its key now. Unlike an idempotency key, it does so no longer while it is stored.
+    fn throttling(&self, now: Timestamp, name: &IdempotencyKey) -> Option<JobId> {
+        let (first, until) = self.idempotency.get(name)?;
+        (*until > now).then_some(*first)
     }
 
     fn remembered(&self, now: Timestamp, repeat: &IdempotencyKey) -> Option<JobId> {
@@ -313,8 +329,16 @@ impl State {
 
 /// Under what its idempotency key is remembered, in a queue with this number.
 pub(in crate::stores) fn repeat_of(queue: u32, job: &Job) -> Option<IdempotencyKey> {
-    let (queue, key, name) = job.repeat(queue)?;
-    Some((queue, key.map(str::to_owned), name.to_owned()))
+    job.repeat(queue).map(owned)
+}
+
+/// Under what the job is remembered that throttles the key of this one.
+pub(in crate::stores) fn throttle_of(queue: u32, job: &Job) -> IdempotencyKey {
+    owned(job.throttle(queue))
+}
+
+fn owned((queue, key, name): (u32, Option<&str>, &str)) -> IdempotencyKey {
+    (queue, key.map(str::to_owned), name.to_owned())
 }
 
 /// Updates the due time of an `accumulate` lane for an arrival. A job with a history moves no window.

@@ -73,8 +73,9 @@ BEGIN
 END $$;
 
 -- Refuses jobs with a key, or without one, if the mode forbids it, those with a group where there are none, and those with
--- too long a lease. Returns whether one of the queues has a window.
-CREATE FUNCTION seriatim.check_jobs(_queue int[], _key text[], _lease_ttl bigint[], _grp bigint[], OUT o_windows boolean)
+-- too long a lease. Returns whether one of the queues has a window, and whether one has a throttle.
+CREATE FUNCTION seriatim.check_jobs(_queue int[], _key text[], _lease_ttl bigint[], _grp bigint[], OUT o_windows boolean,
+  OUT o_throttles boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
   _bad record;
@@ -83,8 +84,9 @@ DECLARE
   _grouped boolean;
 BEGIN
   -- Mostly all jobs are of one kind and right: then none is looked at for itself.
-  SELECT bit_or(CASE WHEN mode = 0 THEN 1 ELSE 2 END), min(lease_max), bool_or(quiet IS NOT NULL), bool_and(grouped)
-  INTO _modes, _lease_max, o_windows, _grouped
+  SELECT bit_or(CASE WHEN mode = 0 THEN 1 ELSE 2 END), min(lease_max), bool_or(quiet IS NOT NULL), bool_or(throttle IS NOT NULL),
+    bool_and(grouped)
+  INTO _modes, _lease_max, o_windows, o_throttles, _grouped
   FROM seriatim.queue WHERE number = ANY (_queue);
   IF (CASE _modes WHEN 1 THEN array_remove(_key, NULL) = '{}' WHEN 2 THEN array_position(_key, NULL) IS NULL END)
     AND NOT EXISTS (SELECT FROM unnest(_lease_ttl) l WHERE l > _lease_max) AND (_grouped OR _grp = '{}') THEN
@@ -317,10 +319,11 @@ DECLARE
   _stored bigint[];
   _keyed boolean := EXISTS (SELECT FROM unnest(_key) k WHERE k IS NOT NULL);
   _windows boolean;
+  _throttles boolean;
 BEGIN
   PERFORM seriatim.check_isolation();
   _numbers := ARRAY(SELECT _known[p] FROM unnest(_queue) WITH ORDINALITY w (p, o) ORDER BY o);
-  _windows := seriatim.check_jobs(_numbers, _key, _lease_ttl, _grp);
+  SELECT o_windows, o_throttles INTO _windows, _throttles FROM seriatim.check_jobs(_numbers, _key, _lease_ttl, _grp);
   _routes := seriatim.routes_for(_node, _group);
   IF _grp <> '{}' THEN
     _routes := ARRAY(SELECT seriatim.route_in(w.grp, w.bound)
@@ -335,7 +338,7 @@ BEGIN
       FROM unnest(_at, _delay) WITH ORDINALITY w (at, delay, o) ORDER BY o);
   END IF;
   -- A job that fills a window by itself is not packed either.
-  IF EXISTS (SELECT FROM unnest(_name, _expires_at) n (name, expires_at)
+  IF _throttles OR EXISTS (SELECT FROM unnest(_name, _expires_at) n (name, expires_at)
       WHERE n.name IS NOT NULL OR n.expires_at IS NOT NULL)
     OR _windows AND EXISTS (SELECT FROM unnest(_numbers, _payload) w (queue, payload)
       JOIN seriatim.queue q ON q.number = w.queue WHERE octet_length(w.payload) >= q.max_bytes) THEN
@@ -415,7 +418,7 @@ BEGIN
   END IF;
 END $$;
 
--- Batches with idempotency keys or expiry times are stored job by job and not packed.
+-- Batches with idempotency keys, expiry times or throttled queues are stored job by job and not packed.
 CREATE FUNCTION seriatim.push_named(_t bigint, _numbers int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
   _lease_ttl bigint[], _expires_at bigint[], _name text[], _routes bigint[], _payload bytea[], _windows boolean)
@@ -440,7 +443,7 @@ BEGIN
   _lanes := ARRAY(SELECT coalesce(w.lane, w.seq)
     FROM unnest(_lanes, _seqs) WITH ORDINALITY w (lane, seq, o) ORDER BY o);
   FOR _job IN
-    SELECT w.*, q.mode, q.merge, q.idempotency_ttl, q.mode = 1 AND q.merge <> 2 AS merging,
+    SELECT w.*, q.mode, q.merge, q.idempotency_ttl, q.throttle, q.mode = 1 AND q.merge <> 2 AS merging,
       coalesce(w.own_score, CASE WHEN q.mode = 2 THEN 0 ELSE _t / 1e6::float8 END) AS score
     FROM unnest(_numbers, _lanes, _seqs, _key, _task, _digest, _score, _priority, _run_at, _options,
         _lease_ttl, _expires_at, _name, _scope, _scope_key, _routes, _payload)
@@ -451,6 +454,8 @@ BEGIN
   LOOP
     SELECT * INTO o_status, o_queue, o_seq, o_created_at FROM seriatim.push_one(_job, _t);
     _states := _states || o_status;
+    -- Throttled: merged into the job that throttles its key, and no arrival in its lane.
+    o_status := CASE o_status WHEN 3 THEN 1 ELSE o_status END;
     RETURN NEXT;
   END LOOP;
   INSERT INTO seriatim.tally (queue, lanes, jobs)
@@ -463,7 +468,7 @@ BEGIN
   PERFORM seriatim.place(ARRAY(SELECT DISTINCT unnest(_lanes)), _t);
 END $$;
 
--- One job of a batch, whose lane the caller has locked.
+-- One job of a batch, whose lane the caller has locked. Status 3: another job throttles its key.
 CREATE FUNCTION seriatim.push_one(_job record, _now bigint,
   OUT o_status smallint, OUT o_queue int, OUT o_seq bigint, OUT o_created_at bigint) LANGUAGE plpgsql AS $$
 DECLARE
@@ -474,6 +479,15 @@ BEGIN
     FROM seriatim.remembered(_job.scope, _job.scope_key, _job.name, _now);
     IF o_seq IS NOT NULL THEN
       o_status := 2;
+      RETURN;
+    END IF;
+  END IF;
+  IF _job.throttle IS NOT NULL THEN
+    SELECT i.of_queue, i.seq, i.created_at INTO o_queue, o_seq, o_created_at FROM seriatim.idempotency i
+    WHERE i.queue = _job.queue AND i.key = _job.key AND i.name = '' AND i.until > _now;
+    IF FOUND THEN
+      o_status := 3;
+      PERFORM seriatim.keep_name(_job, o_queue, o_seq, o_created_at, _now);
       RETURN;
     END IF;
   END IF;
@@ -507,9 +521,23 @@ BEGIN
       _job.score, _job.priority, _job.run_at, _now, _job.options, _job.lease_ttl, _job.expires_at,
       _job.route, _job.payload);
   END IF;
+  PERFORM seriatim.keep_name(_job, o_queue, o_seq, o_created_at, _now);
+  IF _job.throttle IS NOT NULL THEN
+    -- Under a name that no job has. Pushes to the key wait for each other at its lane.
+    INSERT INTO seriatim.idempotency AS i (queue, key, name, of_queue, seq, created_at, until)
+    VALUES (_job.queue, _job.key, '', o_queue, o_seq, o_created_at, seriatim.later(_now, _job.throttle))
+    ON CONFLICT (queue, key, name) DO UPDATE SET of_queue = excluded.of_queue, seq = excluded.seq,
+      created_at = excluded.created_at, until = excluded.until;
+  END IF;
+END $$;
+
+-- Writes which job the idempotency key of a job of a batch stands for.
+CREATE FUNCTION seriatim.keep_name(_job record, _queue int, _seq bigint, _created_at bigint, _now bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   IF _job.name IS NOT NULL THEN
     UPDATE seriatim.idempotency
-    SET of_queue = o_queue, seq = o_seq, created_at = o_created_at, until = seriatim.later(_now, _job.idempotency_ttl)
+    SET of_queue = _queue, seq = _seq, created_at = _created_at, until = seriatim.later(_now, _job.idempotency_ttl)
     WHERE queue = _job.scope AND key = coalesce(_job.scope_key, '') AND name = _job.name;
   END IF;
 END $$;

@@ -58,7 +58,9 @@ CREATE TABLE seriatim.queue (
   -- Whether its jobs may have groups.
   grouped boolean NOT NULL DEFAULT false,
   -- The groups whose running turns are counted; if empty, all. Null: none.
-  counted bigint[]
+  counted bigint[],
+  -- For how long a job throttles its key.
+  throttle bigint
 );
 
 -- What the queues hold: the sums of these rows, each what one statement changed. Rows are only added, so nobody waits

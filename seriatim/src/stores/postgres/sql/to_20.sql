@@ -1,7 +1,8 @@
 -- From version 19.
 
 -- Groups and limits. Routes and classes have room for a group.
-ALTER TABLE seriatim.queue ADD COLUMN shares jsonb, ADD COLUMN grouped boolean NOT NULL DEFAULT false, ADD COLUMN counted bigint[];
+ALTER TABLE seriatim.queue ADD COLUMN shares jsonb, ADD COLUMN grouped boolean NOT NULL DEFAULT false, ADD COLUMN counted bigint[],
+  ADD COLUMN throttle bigint;
 ALTER TABLE seriatim.lane ALTER COLUMN route TYPE bigint, ALTER COLUMN class TYPE bigint, ADD COLUMN grp bigint,
   ADD COLUMN joined bigint[];
 ALTER TABLE seriatim.ready ALTER COLUMN class TYPE bigint;

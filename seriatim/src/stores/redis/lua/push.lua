@@ -1,7 +1,8 @@
 -- Adds jobs. ARGV: dry, now, version, what is accepted (0 all, 1 only jobs that join an existing lane, 2 none; a
--- remembered idempotency key is recognized in any case: see layout.rs), lowest token, then 's' and the jobs, all
--- plain; or 'm' and the jobs, each with a letter before it. A plain one ('s') is one text: run time (n, i or @ and
--- 7 bytes), priority (2 bytes), whether it has a score (0 or 1), score (8 bytes), and the end of a record of one job.
+-- remembered idempotency key is recognized in any case: see layout.rs), lowest token, for how long a job throttles its key
+-- (0: not at all), then 's' and the jobs, all plain; or 'm' and the jobs, each with a letter before it. A plain one ('s') is
+-- one text: run time (n, i or @ and 7 bytes), priority (2 bytes), whether it has a score (0 or 1), score (8 bytes), and the
+-- end of a record of one job.
 -- With an idempotency key ('i'), that comes before it. Any other ('g') is 13 fields. 'I' and 'G' are the same with a key of
 -- the whole store (names.lua). Answers {'OK', now, {seq, status, ...}, last token} with {seq}, status, created for those
 -- created at another time, {seq, queue, shard} for those of a key of the store, and status 3 for those not accepted;
@@ -15,7 +16,7 @@ NOW = clock(ARGV[2])
 
 -- The jobs: where each begins in ARGV, its key, the text of a plain one, its idempotency key ('' is none), and whether that
 -- is of the whole store.
-local B = { max = 0, starts = {}, keys = {}, texts = {}, idems = {}, whole = {} }
+local B = { max = 0, starts = {}, keys = {}, texts = {}, idems = {}, whole = {}, throttle = tonumber(ARGV[6]) }
 local keyed
 local records, busy, appends = {}, {}, false -- of the lanes of known keys, by id
 -- Idempotency keys have no NUL: the two kinds of fields differ.
@@ -37,7 +38,7 @@ local function read_plain(at, idem)
 end
 
 local function read_batch()
-  local i, mixed = 7, ARGV[6] == 'm'
+  local i, mixed = 8, ARGV[7] == 'm'
   while i <= #ARGV do
     if not mixed then
       read_plain(i, '')
@@ -545,7 +546,8 @@ local function put_one(i, key, text)
   return j.seq, j.created
 end
 
--- Idempotency keys, looked up together and written together: first those of the shard, then those of the store.
+-- Idempotency keys, looked up together and written together: first those of the shard, then those of the store. The job
+-- that throttles a key is under an idempotency key of no letters, which no job has.
 local remembered = {}
 W.hashes, W.orders, W.new, W.old = { K.idem, W.idem }, { K.idemold, W.idemold }, { {}, {} }, { {}, {} }
 do
@@ -553,18 +555,40 @@ do
   for i = 1, B.max do
     local list = names[B.whole[i] and 2 or 1]
     if B.idems[i] ~= '' then list[#list + 1] = field_of(i) end
+    if B.throttle > 0 then names[1][#names[1] + 1] = B.keys[i] .. '\0' end
   end
   for kind, list in ipairs(names) do
     for i, known in ipairs(fields(W.hashes[kind], list)) do remembered[list[i]] = known end
   end
 end
 
-local function remember(i, seq, created)
-  local field, until_, kind = field_of(i), NOW + S.remember, B.whole[i] and 2 or 1
+local function remember(field, kind, seq, created, length)
+  local until_ = NOW + length
   if kind == 1 then remembered[field] = cmsgpack.pack(seq, created, until_)
   else remembered[field] = cmsgpack.pack(seq, created, until_, string.match(P, '{q(%d+):(%d+)}')) end
   add(W.new[kind], field, remembered[field])
   add(W.old[kind], num(until_), field)
+end
+
+-- The job that throttles this key now, and when it was created. Unlike an idempotency key, it does so no longer while it is
+-- stored.
+function B.throttling(key)
+  local known = B.throttle > 0 and remembered[key .. '\0']
+  if not known then return end
+  local seq, created, until_ = cmsgpack.unpack(known)
+  if until_ > NOW then return seq, created end
+end
+
+-- Adds one job, if none throttles its key. Returns the same as put_one.
+function B.put(i, key, text)
+  local seq, created = B.throttling(key)
+  if seq then
+    tell({ seq }, created, 1)
+    return seq, created
+  end
+  seq, created = put_one(i, key, text)
+  if seq and B.throttle > 0 then remember(key .. '\0', 1, seq, created, B.throttle) end
+  return seq, created
 end
 
 -- The job that was pushed with this idempotency key: its names for the answer, and when it was created.
@@ -580,13 +604,13 @@ end
 for i = 1, B.max do
   local key, text = B.keys[i], B.texts[i]
   if B.idems[i] == '' then
-    put_one(i, key, text)
+    B.put(i, key, text)
   else
     local names, made = first_of(field_of(i))
     if names then tell(names, made, 2)
     else
-      local seq, created = put_one(i, key, text)
-      if seq then remember(i, seq, created) end
+      local seq, created = B.put(i, key, text)
+      if seq then remember(field_of(i), B.whole[i] and 2 or 1, seq, created, S.remember) end
     end
   end
 end
