@@ -10,7 +10,7 @@ use crate::cargo;
 /// The recorded names. A change of this file is a change of the public API.
 const RECORD: &str = "seriatim/public-names.txt";
 /// Most names at the root, modules included.
-const ROOT_NAMES_MAX: usize = 42;
+const ROOT_NAMES_MAX: usize = 45;
 
 const DOC: [&str; 5] = ["doc", "--no-deps", "-p", "seriatim", "--all-features"];
 
