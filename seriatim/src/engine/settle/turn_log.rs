@@ -266,8 +266,9 @@ impl<'t> Failure<'t> {
             (Fate::Keep, Next::Retry(keep.due))
         };
         let job = fated(fate).next()?;
+        let tried = fated(fate).filter(|job| fate != Fate::Keep || keep.was_started(job.id));
         let error = keep.error.as_deref().unwrap_or("no error is known");
-        Some(Self { turn, job, others: fated(fate).count() - 1, error, next })
+        Some(Self { turn, job, others: tried.count().saturating_sub(1), error, next })
     }
 
     fn told(
