@@ -45,7 +45,7 @@ pub(super) async fn run(app: Arc<App>) {
     }
 }
 
-/// What this process itself saw, whoever leads.
+/// What this process itself saw, also if another one leads.
 async fn sample_tasks(app: &App, recorder: &mut TaskRecorder) -> seriatim::Result<()> {
     let seen = app.meter.recent_tasks();
     if seen.is_empty() && recorder.is_empty() {
