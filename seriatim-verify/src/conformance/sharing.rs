@@ -33,7 +33,6 @@ pub(super) fn cases() -> Vec<Case> {
         turns_start_at_the_rate_of_the_queue,
         turns_of_a_group_start_at_its_rate_and_those_of_others_at_once,
         a_limit_may_be_changed_while_turns_run,
-        a_raised_rate_holds_at_once,
         groups_may_be_removed_while_jobs_wait,
         a_group_where_there_are_none_is_refused,
         contradicting_limits_are_refused,
@@ -453,17 +452,4 @@ async fn contradicting_limits_are_refused(mut bench: Bench) {
         ErrorKind::Invalid,
         "queues[0].groups.named.a.weight",
     );
-}
-
-async fn a_raised_rate_holds_at_once(mut bench: Bench) {
-    let at = |rate| Queue::parallel("q").rate(rate);
-    if !declared(&mut bench, at(Rate::per_minute(1))).await {
-        return;
-    }
-    bench.push_all((0..30).map(|_| loose("job")).collect()).await;
-    assert_eq!(bench.claim(10).await.len(), 1);
-    bench.declare(at(Rate::per_second(100))).await;
-    assert_eq!(bench.claim(30).await.len(), 10, "as after a pause");
-    let due = bench.nothing().await.unwrap();
-    assert!(due <= bench.now + Duration::from_millis(10), "{due}, not in a minute");
 }

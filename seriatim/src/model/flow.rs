@@ -216,8 +216,8 @@ impl Usage {
         }
         let Some(rate) = limit.rate else { return Ok(running as usize) };
         let (interval, now) = (rate.interval(), nanos(now));
-        let burst = i64::from(limit.burst()).saturating_mul(interval);
-        let room = burst - (self.paced_by(now, burst) - now);
+        let ahead = self.paced.max(now) - now;
+        let room = i64::from(limit.burst()).saturating_mul(interval) - ahead;
         if room < interval {
             let wait = now.saturating_add(interval - room);
             return Err(Spent::Until(Timestamp::from_micros(
@@ -231,16 +231,9 @@ impl Usage {
     pub(crate) fn start(&mut self, limit: &Limit, now: Timestamp, turns: usize) {
         self.running += turns as u32;
         if let Some(rate) = limit.rate {
-            let (interval, now) = (rate.interval(), nanos(now));
-            let burst = i64::from(limit.burst()).saturating_mul(interval);
-            let length = interval.saturating_mul(turns as i64);
-            self.paced = self.paced_by(now, burst).saturating_add(length);
+            let length = rate.interval().saturating_mul(turns as i64);
+            self.paced = self.paced.max(nanos(now)).saturating_add(length);
         }
-    }
-
-    /// The pace; now, as after a pause, if it is further ahead than this rate allows: another rate was in force before.
-    fn paced_by(self, now: i64, burst: i64) -> i64 {
-        if self.paced > now.saturating_add(burst) { now } else { self.paced.max(now) }
     }
 }
 

@@ -97,13 +97,14 @@ fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
 fn limited(queue: &QueueStats, nodes: &[&NodeView], seen: &Seen) -> Option<String> {
     let (name, settings) = (&queue.queue, &seen.queue(&queue.queue)?.queue);
     let (_, usage) = seen.usage.iter().find(|(of, _)| of == name)?;
-    let by = |option: &str| {
+    let by = |command: String| {
         format!(
-            "`seriatim queues limits {name} {option}` changes that until a node with a [queues.{name}] entry starts, so change this too"
+            "{command} changes that until a node with a [queues.{name}] entry starts, so change this too"
         )
     };
     if let Some(why) = usage.reached(settings, None) {
-        return Some(format!("it is at its limit: {why}. {}", by("--running N")));
+        let change = by(format!("`seriatim queues limits {name} --running N`"));
+        return Some(format!("it is at its limit: {why}. {change}"));
     }
     let full = usage.full_groups(settings);
     if !full.is_empty() {
@@ -112,12 +113,13 @@ fn limited(queue: &QueueStats, nodes: &[&NodeView], seen: &Seen) -> Option<Strin
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let change = by("--group NAME --running N");
+        let change = by(format!("`seriatim queues limits {name} --group NAME --running N`"));
         return Some(format!("groups are at their limit: {shown}{more}. {change}"));
     }
     let is_free = |node: &&NodeView| node.info.busy < node.info.concurrency;
     let rate = settings.limit.rate.filter(|_| nodes.iter().any(is_free))?;
-    Some(format!("it starts at most {rate}: push less, or {}", by("--rate RATE")))
+    let change = by(format!("`seriatim queues limits {name} --rate 100/s`"));
+    Some(format!("it starts at most {rate}: push less, or {change}"))
 }
 
 /// What to do about a queue that its nodes work on too slowly: whether they lack slots or keys.

@@ -418,6 +418,7 @@ const NOT_IN_THE_WALK: [&str; 53] = [
     "DatedTimes.turns",
     "JobView.build",
     "JobView.group",
+    "JobView.result",
     "LaneJob.build",
     "LaneJob.group",
     "Node.periodic",

@@ -21,10 +21,6 @@ BEGIN
   o_free := CASE WHEN _limit ? 'running' THEN greatest((_limit->>'running')::bigint - _running, 0) ELSE 4294967295 END;
   IF o_free > 0 AND _interval IS NOT NULL THEN
     _room := (_limit->>'room')::bigint - greatest(_paced - _now * 1000, 0);
-    IF _room < 0 THEN
-      -- The pace is further ahead than this rate allows: another one was in force before.
-      _room := (_limit->>'room')::bigint;
-    END IF;
     o_free := least(o_free, greatest(_room / _interval, 0));
     IF o_free = 0 THEN
       o_until := (_now * 1000 + _interval - _room + 999) / 1000;
@@ -36,9 +32,7 @@ END $$;
 CREATE FUNCTION seriatim.paced_after(_limit jsonb, _paced bigint, _turns bigint, _now bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN _turns > 0 AND _limit ? 'interval'
-    THEN CASE WHEN _paced - _now * 1000 BETWEEN 0 AND (_limit->>'room')::bigint THEN _paced ELSE _now * 1000 END
-      + (_limit->>'interval')::bigint * _turns
-    ELSE _paced END
+    THEN greatest(_paced, _now * 1000) + (_limit->>'interval')::bigint * _turns ELSE _paced END
 $$;
 
 -- The first group from this one on that has ready lanes.

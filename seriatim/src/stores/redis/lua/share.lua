@@ -55,8 +55,6 @@ if S and S.shared then
     local free = use.limit > 0 and math.max(use.limit - use.running, 0) or math.huge
     if free == 0 or use.interval == 0 then return free end
     local ahead = use.us >= NOW and (use.us - NOW) * 1000 + use.ns or 0
-    -- Further than this rate allows: another one was in force before.
-    if ahead > use.burst * use.interval then ahead, use.us = 0, 0 end
     local room = use.burst * use.interval - ahead
     if room < use.interval then return 0, NOW + math.ceil((use.interval - room) / 1000) end
     return math.min(free, math.floor(room / use.interval))
