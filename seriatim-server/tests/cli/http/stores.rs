@@ -400,7 +400,7 @@ fn every_endpoint_works_and_every_documented_field_is_sent_on_sqlite() {
     assert_eq!(walk(site), NOT_IN_THE_WALK);
 }
 
-/// Fields of the history after its first minute, of jobs for one build or group, of more than a thousand nodes, of other filters of operations, of
+/// Fields of the history after its first minute, of jobs for one build or group, of more than a thousand nodes, of other filters of operations, of results, of
 /// large deletions, of streams, of a trigger for another queue, and of nodes with troubles or periodic programs.
 const NOT_IN_THE_WALK: [&str; 56] = [
     "Dated.at",
