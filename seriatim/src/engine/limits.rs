@@ -20,7 +20,7 @@ pub(in crate::engine) const GO_ON_ALONE_FOR: Duration = Duration::from_secs(1);
 /// Jobs of a key that are likely to take this long together are claimed at once and handed over one after the other.
 pub(in crate::engine) const SERIES_FOR: Duration = Duration::from_millis(5);
 /// Most jobs that such a claim asks for.
-pub(in crate::engine) const SERIES_CLAIM_JOBS: u32 = 2_000;
+pub(in crate::engine) const SERIES_CLAIM_JOBS: u64 = 2_000;
 /// After this time, no further job of such a turn starts: the rest goes back.
 pub(in crate::engine) const SERIES_FOR_MAX: Duration = Duration::from_millis(20);
 /// How long calls are assumed to last before any has ended.

@@ -20,7 +20,7 @@ use crate::engine::claim::suspects::{Crashed, take_suspects};
 use crate::engine::core::Core;
 use crate::engine::limits::{
     CLAIMS_IN_FLIGHT, HELD_LANES_MAX, NOT_YET, PREFETCH_LANES_MAX, PUT_ASIDE_FOR, PUT_ASIDE_MAX,
-    REST_MIN, SERIES_CLAIM_JOBS,
+    REST_MIN,
 };
 use crate::engine::outage::{Pauses, may_have_been_done, will_pass};
 use crate::model::clock::Timestamp;
@@ -312,10 +312,9 @@ impl Fetcher {
         let held =
             core.held.count() - core.settles.aside().min(PUT_ASIDE_MAX).min(core.held.count());
         let lanes = HELD_LANES_MAX.saturating_sub(held).min(look.most);
-        // With several jobs a lane, fewer lanes keep the slots busy, and a claim stays short.
         let lanes = match core.series_max(source) {
             1 => lanes,
-            jobs => lanes.min((SERIES_CLAIM_JOBS / jobs) as usize),
+            _ => lanes.min(source.lanes_max()),
         };
         let crashed = self.looks[place].crashed.most(&self.core.held);
         let most = Want { lanes, crashed };
@@ -425,6 +424,7 @@ impl Fetcher {
         look.next = look.next.min(next);
         look.suspect |= claimed.unanswered;
         core.held.add(&claimed.turns);
+        core.sources[place].claimed(&claimed.turns);
         if renamed {
             // Claimed under an id that was given up: no heartbeat would extend the lease.
             core.release(place, claimed.turns);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::limits::{PACE_AT_FIRST, SERIES_FOR};
+use crate::engine::limits::{PACE_AT_FIRST, SERIES_CLAIM_JOBS, SERIES_FOR};
 use crate::engine::shield::shielded;
 use crate::handler::retrying::{Failed, Retrying};
 use crate::handler::worker::Worker;
@@ -30,6 +30,8 @@ pub(in crate::engine) struct Source {
     has_more: AtomicBool,
     /// How long calls last of late, in nanoseconds.
     pace: AtomicU64,
+    /// Jobs of a turn, in the last claim that had any.
+    width: AtomicU64,
 }
 
 impl Source {
@@ -43,6 +45,7 @@ impl Source {
             stands: AtomicBool::new(true),
             has_more: AtomicBool::new(true),
             pace: AtomicU64::new(PACE_AT_FIRST.as_nanos() as u64),
+            width: AtomicU64::new(1),
         }
     }
 
@@ -51,6 +54,22 @@ impl Source {
         // Of two calls that end at once, one may be lost: it is an average.
         let (pace, lasted) = (self.pace.load(Ordering::Relaxed), lasted.as_nanos() as u64);
         self.pace.store(pace - pace / 8 + lasted / 8, Ordering::Relaxed);
+    }
+
+    /// Notes what a claim brought.
+    pub(in crate::engine) fn claimed(&self, turns: &[Turn]) {
+        let jobs: usize = turns.iter().map(|turn| turn.jobs.len()).sum();
+        if let Some(width) = jobs.checked_div(turns.len()) {
+            self.width.store(width.max(1) as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Most lanes of a claim: with several jobs each, fewer lanes keep the slots busy, and a claim stays short.
+    pub(in crate::engine) fn lanes_max(&self) -> usize {
+        match self.width.load(Ordering::Relaxed) {
+            1 => usize::MAX,
+            jobs => (SERIES_CLAIM_JOBS / jobs).max(1) as usize,
+        }
     }
 
     /// How many jobs of a key to claim at once, to hand them over one after the other: as many as take [`SERIES_FOR`].
