@@ -128,7 +128,7 @@ impl TurnLog {
         }
     }
 
-    /// Whether every call is logged. If not, calls are not even timed.
+    /// Whether every call is logged.
     pub fn tells_calls() -> bool {
         tracing::enabled!(tracing::Level::DEBUG)
     }

@@ -199,7 +199,7 @@ impl<'a> SettleBatch<'a> {
     /// If a job has several exceptions, the first one counts.
     fn except(&mut self, place: i32, turn: &Settlement) {
         if turn.result.is_some() {
-            // A job that there is not: turns with an exception do not end in the compact forms, which write no results.
+            // No job has this number: a turn with an exception is kept out of the compact forms, which write no results.
             self.x_place.push(place);
             self.x_seq.push(NO_JOB);
             self.x_fate.push(number(Fate::Done));
