@@ -276,9 +276,9 @@ async fn a_key_goes_to_one_place_only(mut bench: Bench) {
     bench.queue(Mode::Accumulate).await;
     bench.push(job("a").node("here")).await;
     let wrong = vec![loose("x").key("z"), job("b").node("there")];
-    refused(bench.try_push(wrong).await, ErrorKind::Conflict, "jobs[1].node");
+    refused(bench.try_push(wrong).await, ErrorKind::Conflict, "jobs[1].key");
     let wrong = vec![loose("x").key("z").node("n"), loose("y").key("z")];
-    refused(bench.try_push(wrong).await, ErrorKind::Conflict, "jobs[1].node");
+    refused(bench.try_push(wrong).await, ErrorKind::Conflict, "jobs[1].key");
     bench.push(job("c").node("here")).await;
     assert_eq!(bench.stats().await.jobs, 2);
 }

@@ -32,6 +32,8 @@ pub(super) fn cases() -> Vec<Case> {
         a_retry_takes_its_place_anew,
         turns_start_at_the_rate_of_the_queue,
         turns_of_a_group_start_at_its_rate_and_those_of_others_at_once,
+        a_raised_rate_holds_at_once,
+        a_definition_with_the_same_rates_does_not_begin_them_anew,
         a_limit_may_be_changed_while_turns_run,
         groups_may_be_removed_while_jobs_wait,
         a_group_where_there_are_none_is_refused,
@@ -198,7 +200,7 @@ async fn the_group_of_a_key_is_that_of_its_first_job(mut bench: Bench) {
     }
     bench.push(of("a", "k")).await;
     let other = vec![of("b", "other"), of("b", "k")];
-    refused(bench.try_push(other).await, ErrorKind::Conflict, "jobs[1].node");
+    refused(bench.try_push(other).await, ErrorKind::Conflict, "jobs[1].key");
     assert_eq!(bench.stats().await.jobs, 1);
     let turn = bench.one().await;
     bench.done(&turn).await;
@@ -384,6 +386,33 @@ async fn turns_of_a_group_start_at_its_rate_and_those_of_others_at_once(mut benc
     assert_eq!(bench.nothing().await, Some(next));
     bench.pass(Duration::from_secs(10));
     assert_eq!(groups(&mut bench, 10).await, ["slow"]);
+}
+
+async fn a_raised_rate_holds_at_once(mut bench: Bench) {
+    let with = |rate: Rate| Queue::parallel("q").groups(Groups::each(Share::default().rate(rate)));
+    if !declared(&mut bench, with(Rate::per_minute(1))).await {
+        return;
+    }
+    bench.push_all((0..30).map(|_| free("a")).collect()).await;
+    assert_eq!(bench.claim(30).await.len(), 1);
+    assert_eq!(bench.nothing().await, Some(bench.now + Duration::from_secs(60)));
+    bench.declare(with(Rate::per_second(100))).await;
+    assert_eq!(bench.claim(30).await.len(), 10);
+    bench.declare(Queue::parallel("q").rate(Rate::per_hour(1))).await;
+    assert_eq!(bench.claim(30).await.len(), 1);
+    bench.declare(Queue::parallel("q").rate(Rate::per_second(50))).await;
+    assert_eq!(bench.claim(30).await.len(), 5);
+}
+
+async fn a_definition_with_the_same_rates_does_not_begin_them_anew(mut bench: Bench) {
+    let with = |running| Queue::parallel("q").rate(Rate::per_minute(1)).running(running);
+    if !declared(&mut bench, with(2)).await {
+        return;
+    }
+    bench.push_all((0..3).map(|i| loose(&format!("{i}"))).collect()).await;
+    assert_eq!(bench.claim(10).await.len(), 1);
+    bench.declare(with(3)).await;
+    assert_eq!(bench.nothing().await, Some(bench.now + Duration::from_secs(60)));
 }
 
 async fn a_limit_may_be_changed_while_turns_run(mut bench: Bench) {

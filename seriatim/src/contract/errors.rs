@@ -41,7 +41,7 @@ pub(crate) fn other_route(key: &str, place: usize) -> Error {
     let message = format!(
         "key {key:?} is bound to another node, consumer group or group by its waiting jobs, and can go to one place only"
     );
-    Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{place}]"))
+    Error::new(ErrorKind::Conflict, message).in_field("key").in_field(format!("jobs[{place}]"))
 }
 
 /// Refuses a claim or rescue that its node gave up.

@@ -498,6 +498,18 @@ impl Queue {
         self.mode == Mode::Fifo && turn.jobs.len() > self.take as usize
     }
 
+    /// A text that differs if the rates do: what turns have spent of a rate says nothing about another one.
+    pub(crate) fn rates(&self) -> String {
+        let rate = |limit: &Limit| limit.rate.map(|rate| (rate, limit.burst()));
+        let groups = self.groups.as_ref().map(|groups| {
+            let named =
+                groups.named.keys().map(|name| (name, rate(&groups.share(Some(name)).limit)));
+            (rate(&groups.each.limit), named.collect::<Vec<_>>())
+        });
+        let rates = format!("{:?}", (rate(&self.limit), groups));
+        blake3::hash(rates.as_bytes()).to_hex().to_string()
+    }
+
     /// Whether its claims follow limits or groups.
     pub(crate) fn is_shared_out(&self) -> bool {
         self.limit.is_set() || self.groups.is_some()

@@ -35,7 +35,7 @@ const HANDLER_BUCKETS_US: [u64; 12] = [
 ];
 /// Most queues whose handlers are timed one by one; all others together are `other`.
 const TIMED_QUEUES_MAX: usize = 1_000;
-/// Most tasks, each of a queue, whose turns are timed and counted one by one; all others together are `other`.
+/// Most tasks, each of a queue, whose turns are timed and counted one by one; all others of a queue are its `other`.
 const TIMED_TASKS_MAX: usize = 500;
 
 /// Outcomes that the history counts as failed.
@@ -90,12 +90,12 @@ impl Meter {
 
     /// A handler worked on a turn for so long, and ended it so.
     pub(crate) fn handled(&self, turn: &Turn, outcome: &'static str, length: Duration) {
-        self.handled_in(&turn.queue, length);
+        let queue = self.handled_in(&turn.queue, length);
         if let Some(task) = turn.task() {
             let mut tasks = lock(&self.tasks);
             let place = (turn.queue.clone(), task.clone());
             let is_one_more = tasks.len() >= TIMED_TASKS_MAX && !tasks.contains_key(&place);
-            let place = if is_one_more { ("other".into(), "other".into()) } else { place };
+            let place = if is_one_more { (queue, "other".into()) } else { place };
             let of = tasks.entry(place).or_default();
             of.times.add(length, &HANDLER_BUCKETS_US);
             *of.turns.entry(outcome).or_default() += 1;
@@ -113,11 +113,13 @@ impl Meter {
         recent.map(|(task, of)| (task.clone(), std::mem::take(&mut of.recent))).collect()
     }
 
-    fn handled_in(&self, queue: &Arc<str>, length: Duration) {
+    /// Returns the name under which the queue is counted.
+    fn handled_in(&self, queue: &Arc<str>, length: Duration) -> Arc<str> {
         let mut handlers = lock(&self.handlers);
         let is_one_more = handlers.len() >= TIMED_QUEUES_MAX && !handlers.contains_key(queue);
         let name = if is_one_more { "other".into() } else { queue.clone() };
-        handlers.entry(name).or_default().add(length, &HANDLER_BUCKETS_US);
+        handlers.entry(name.clone()).or_default().add(length, &HANDLER_BUCKETS_US);
+        name
     }
 
     /// The store rang.
@@ -266,7 +268,7 @@ mod tests {
             "seriatim_task_turns_total{queue=\"orders\",task=\"say \\\"hi\\\"\",outcome=\"done\"} 1",
             "seriatim_task_seconds_bucket{queue=\"orders\",task=\"say \\\"hi\\\"\",le=\"0.001\"} 1",
             "seriatim_task_seconds_sum{queue=\"orders\",task=\"task-0\"} 2",
-            "seriatim_task_turns_total{queue=\"other\",task=\"other\",outcome=\"retry\"} 1",
+            "seriatim_task_turns_total{queue=\"orders\",task=\"other\",outcome=\"retry\"} 1",
             "seriatim_handler_seconds_count{queue=\"orders\"} 501",
         ] {
             assert!(text.lines().any(|written| written == line), "{line}");

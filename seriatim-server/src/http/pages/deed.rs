@@ -383,6 +383,7 @@ async fn set_limit(
         Ok(())
     };
     limits::change(&*app.store, queue, set).await?;
+    app.queues.seen.forget();
     Ok(1)
 }
 

@@ -62,9 +62,20 @@ async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
         let ids = work.read_lanes(&lanes, Bodies::All).await?;
         work.load_jobs(&ids, Need::All, true, Bodies::All, &HashMap::new()).await?;
     }
+    let repaced: Vec<String> = queues
+        .iter()
+        .filter_map(|queue| {
+            let row = work.state.queue(&queue.name).ok()?;
+            (row.queue.rates() != queue.rates()).then(|| row.number.to_string())
+        })
+        .collect();
     let now = work.now;
     work.state.declare(now, queues.to_vec())?;
     work.save().await?;
+    if !repaced.is_empty() {
+        let queues = repaced.join(",");
+        work.run(&format!("UPDATE seriatim_share SET paced = 0 WHERE q IN ({queues})")).await?;
+    }
     Ok(())
 }
 

@@ -119,6 +119,7 @@ fn shares(queue: &Queue) -> Value {
     let named = shares.named().map(|(group, of)| (group.to_string(), share(of)));
     let mut all = serde_json::json!({
         "visits": VISITS_MAX,
+        "rates": queue.rates(),
         "limit": limit(&queue.limit),
         "each": share(shares.each()),
         "named": named.collect::<serde_json::Map<_, _>>(),

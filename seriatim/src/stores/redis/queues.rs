@@ -435,14 +435,14 @@ fn due_rule(queue: &Queue) -> String {
     }
 }
 
-/// The limit of the queue and what each group gets; then the groups with settings of their own, and these.
+/// The limit of the queue, what each group gets, and the rates; then the groups with settings of their own, and these.
 fn shares(args: &mut Args, queue: &Queue) {
     if !queue.is_shared_out() {
         return;
     }
     let Shares { each, named } = Shares::of_queue(queue);
     let whole = Share { limit: queue.limit, ..Share::default() };
-    args.text(&share_text(&whole)).text(&share_text(&each));
+    args.text(&share_text(&whole)).text(&share_text(&each)).text(&queue.rates());
     for (group, share) in named {
         args.bytes(&group.to_be_bytes()[GROUP_AT..]).text(&share_text(&share));
     }

@@ -68,6 +68,9 @@ impl Tx<'_> {
         self.store_queue(row.clone())?;
         if limits_change {
             self.count_groups(&row)?;
+            if old.rates() != queue.rates() {
+                self.execute("UPDATE share SET paced = 0 WHERE q = ?1", [number])?;
+            }
             self.ring(&row.name);
         }
         for (key, job) in moved {

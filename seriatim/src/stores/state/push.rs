@@ -77,8 +77,11 @@ impl State {
             return;
         };
         let changes = (row.queue.mode, row.queue.merge) != (queue.mode, queue.merge);
-        row.queue = queue;
+        let was = std::mem::replace(&mut row.queue, queue);
         row.declared = true;
+        if was.rates() != row.queue.rates() {
+            self.sharing.forget_paces(number);
+        }
         if changes {
             self.push_again(now, number);
         }

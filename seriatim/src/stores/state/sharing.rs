@@ -23,10 +23,15 @@ pub(in crate::stores) struct Sharing {
 }
 
 impl Sharing {
+    /// The rates of the queue changed: other ones begin with their burst.
+    pub(super) fn forget_paces(&mut self, queue: u32) {
+        self.paced.retain(|(of, _), _| *of != queue);
+    }
+
     /// The queue is deleted.
     pub(super) fn forget(&mut self, queue: u32) {
         self.rounds.remove(&queue);
-        self.paced.retain(|(of, _), _| *of != queue);
+        self.forget_paces(queue);
     }
 }
 

@@ -115,6 +115,9 @@ BEGIN
     IF _shares IS DISTINCT FROM _old.shares THEN
       PERFORM seriatim.count_groups(_old);
     END IF;
+    IF _shares->>'rates' IS DISTINCT FROM _old.shares->>'rates' THEN
+      UPDATE seriatim.share SET paced = 0 WHERE queue = _old.number;
+    END IF;
     IF _old.mode <> (_p->>'mode')::smallint OR _old.merge <> (_p->>'merge')::smallint THEN
       PERFORM seriatim.push_again(_old.number, _at);
     END IF;

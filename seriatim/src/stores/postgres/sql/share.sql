@@ -2,7 +2,7 @@
 --
 -- `queue.shares` says what each gets: `limit` of the whole queue, `each` group and the `named` ones, by number. A limit has
 -- `running` turns at most, and with a rate the `interval` between two of them and the `room` of its burst, in ns. `round`: groups
--- take turns, now or when it last had some; `visits`: most groups that a claim visits.
+-- take turns, now or when it last had some; `visits`: most groups that a claim visits; `rates` differs if the rates do.
 
 -- The claims of such a queue come one after another: each sees what the ones before it took. An advisory lock, as nobody else
 -- writes what it guards.

@@ -1,10 +1,10 @@
 -- Defines the queue in this shard. The first shard decides; the others adopt its version. ARGV: dry, version ('' in
 -- the first shard), declared, paused ('' = unchanged), then the settings: number, shards, mode, merge, due, take,
--- keep, remember, keep_dead, dead_max, definition; the lowest token; if it has groups or limits `whole` and `each`, then the
+-- keep, remember, keep_dead, dead_max, definition; the lowest token; if it has groups or limits `whole`, `each` and `rates`, then the
 -- fields and values of `shares`. Answers {'OK', version}, {'EXISTS'}, {'CLOSING'}, {'SHARDS', n}, {'SPREAD'}, {'OTHER', name}, {'BIG', jobs} or
 -- {'CONFLICT', mode, merge, declared, whether jobs are running}.
 --
--- Reads and writes meta and shares; everything of the queue if its mode changes while jobs wait.
+-- Reads and writes meta and shares, deletes paced if the rates change; everything of the queue if its mode changes while jobs wait.
 local NAMES = { 'number', 'shards', 'mode', 'merge', 'due', 'take', 'keep', 'remember', 'keepdead',
   'deadmax', 'definition' }
 local CONVERTED_JOBS_MAX = 20000
@@ -19,10 +19,11 @@ local function share_out()
   local is_shared = ARGV[17] ~= nil
   if not is_shared and not (S and S.shared) then return end
   call('DEL', K.shares)
-  call('HDEL', K.meta, 'whole', 'each', 'named')
+  if call('HGET', K.meta, 'rates') ~= ARGV[19] then call('DEL', K.paced) end
+  call('HDEL', K.meta, 'whole', 'each', 'named', 'rates')
   if is_shared then
-    call('HSET', K.meta, 'whole', ARGV[17], 'each', ARGV[18], 'named', ARGV[19] and '1' or '0')
-    if ARGV[19] then call('HSET', K.shares, unpack(ARGV, 19)) end
+    call('HSET', K.meta, 'whole', ARGV[17], 'each', ARGV[18], 'rates', ARGV[19], 'named', ARGV[20] and '1' or '0')
+    if ARGV[20] then call('HSET', K.shares, unpack(ARGV, 20)) end
   elseif call('ZRANGEBYLEX', K.ready, '[\255', '+', 'LIMIT', 0, 1)[1] then
     call('HSET', K.meta, 'due', ARGV[9] .. ' shared')
   end
