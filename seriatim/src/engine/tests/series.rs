@@ -93,6 +93,32 @@ async fn a_turn_is_handed_over_as_it_was_claimed_whatever_the_queue_says_since()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_definition_that_changes_under_a_running_engine_loses_and_repeats_no_job() {
+    const STEP: usize = 500;
+    let (rig, log) = rig_with(5 * STEP as u32).await;
+    let seen = log.clone();
+    let builder = engine(&rig).worker("orders", move |batch: Batch<u32>| {
+        let numbers = batch.lanes()[0].payloads().to_vec();
+        assert!(numbers.len() <= 3, "a call of {} jobs", numbers.len());
+        numbers.iter().for_each(|n| seen.add(n.to_string()));
+        std::future::ready(())
+    });
+    let running = Running::start(builder);
+    let queue = Queue::fifo("orders");
+    let kept = queue.clone().retain_completed(secs(3_600));
+    let definitions =
+        [queue.clone().take(3).batch_size(3), kept, queue.clone().max_crashes(1), queue];
+    for (step, definition) in (1..).zip(definitions) {
+        log.reaches(step * STEP).await;
+        rig.store_declared(definition).await;
+    }
+    log.reaches(5 * STEP).await;
+    running.stop().await;
+    assert_eq!(log.lines(), numbers(0..5 * STEP as u32));
+    assert_eq!(rig.stats(None).await.unwrap()[0].waiting(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failure_is_that_of_its_job_and_the_others_wait_for_its_retry() {
     let (rig, log) = rig_with(MANY + 40).await;
     let failing = move |n, context: Context| async move {
