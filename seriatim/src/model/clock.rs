@@ -37,6 +37,29 @@ impl Timestamp {
         self.0 as f64 / 1e6
     }
 
+    /// As RFC 3339 in UTC, for messages.
+    pub(crate) fn utc(self) -> String {
+        let (seconds, micros) = (self.0.max(0) / 1_000_000, self.0.max(0) % 1_000_000);
+        let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
+        let is_leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let mut year = 1970;
+        while days >= 365 + i64::from(is_leap(year)) {
+            days -= 365 + i64::from(is_leap(year));
+            year += 1;
+        }
+        let february = 28 + i64::from(is_leap(year));
+        let mut month = 1;
+        for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+            if days < length {
+                break;
+            }
+            (days, month) = (days - length, month + 1);
+        }
+        let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+        let day = days + 1;
+        format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+    }
+
     /// The time from `earlier` to this; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

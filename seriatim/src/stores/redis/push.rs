@@ -22,11 +22,13 @@ use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::flow::group_number;
 use crate::model::job::{Job, JobOptions, RunAt};
-use crate::model::queue::Queue;
+use crate::model::queue::{Queue, Throttled};
 use crate::stores::json::json;
 
 /// Instead of a status: the shard has no lane or job that this job joins.
 const NOT_TAKEN: i64 = 3;
+/// The status of a job whose key is throttled.
+const THROTTLED: i64 = 4;
 
 /// The part of a batch for one shard.
 struct Part {
@@ -229,6 +231,7 @@ impl Redis {
         let is_bare = |job: &Job| is_plain(job) && job.options.idempotency_key.is_none();
         let all_bare = part.jobs.iter().all(|i| is_bare(&request.jobs[*i]));
         args.int(part.known.queue.throttle.map_or(0, micros));
+        args.flag(part.known.queue.throttled == Throttled::Refuse);
         args.text(if all_bare { "s" } else { "m" });
         for i in &part.jobs {
             let job = &request.jobs[*i];
@@ -251,7 +254,7 @@ impl Redis {
                 let (now, mut list) = (answer.int()?, answer.list()?);
                 let mut pushed = Vec::with_capacity(part.jobs.len());
                 while !list.is_empty() {
-                    pushed.push(pushed_of(&mut list, part.shard, now)?);
+                    pushed.push(pushed_of(&mut list, &part.known.queue, part.shard, now)?);
                 }
                 Ok(Answer::Pushed(pushed, answer.int()?))
             }
@@ -273,14 +276,13 @@ impl Redis {
     }
 }
 
-/// One entry of the answer: the number of a new job, or number and creation time of an earlier one; `None` for one
-/// that was not accepted.
-fn pushed_of(list: &mut Fields, shard: Shard, now: i64) -> Result<Option<Pushed>> {
-    let (number, pushed_status) = (list.value()?, list.value()?);
-    if pushed_status == Value::Int(NOT_TAKEN) {
+/// One entry of the answer: the number of a new job, or number and creation time of an earlier one, and until when that
+/// throttles the key; `None` for one that was not accepted.
+fn pushed_of(list: &mut Fields, queue: &Queue, shard: Shard, now: i64) -> Result<Option<Pushed>> {
+    let (number, status) = (list.value()?, list.value()?);
+    if status == Value::Int(NOT_TAKEN) {
         return Ok(None);
     }
-    let pushed_status = status(pushed_status)?;
     let job_id = match number {
         Value::Int(seq) => shard.job(seq, now),
         known => {
@@ -296,16 +298,15 @@ fn pushed_of(list: &mut Fields, shard: Shard, now: i64) -> Result<Option<Pushed>
             place.job(seq, list.int()?)
         }
     };
-    Ok(Some(Pushed { job_id, status: pushed_status }))
-}
-
-fn status(value: Value) -> Result<PushStatus> {
-    match value {
-        Value::Int(0) => Ok(PushStatus::Queued),
-        Value::Int(1) => Ok(PushStatus::Merged),
-        Value::Int(2) => Ok(PushStatus::Duplicate),
-        _ => Err(corrupt()),
-    }
+    Ok(Some(match status {
+        Value::Int(0) => Pushed::new(job_id, PushStatus::Queued),
+        Value::Int(1) => Pushed::new(job_id, PushStatus::Merged),
+        Value::Int(2) => Pushed::new(job_id, PushStatus::Duplicate),
+        Value::Int(THROTTLED) => {
+            Pushed::throttled(queue, job_id, Timestamp::from_micros(list.int()?))
+        }
+        _ => return Err(corrupt()),
+    }))
 }
 
 /// The paths of a batch's jobs.
