@@ -87,3 +87,22 @@ impl fmt::Display for Timestamp {
         write!(f, "{}.{:06}", self.0.div_euclid(1_000_000), self.0.rem_euclid(1_000_000))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_written_in_utc() {
+        for (micros, text) in [
+            (0, "1970-01-01T00:00:00.000000Z"),
+            (68_255_999_999_999, "1972-02-29T23:59:59.999999Z"),
+            (951_868_800_000_001, "2000-03-01T00:00:00.000001Z"),
+            (1_798_761_599_500_000, "2026-12-31T23:59:59.500000Z"),
+            (4_107_542_400_000_000, "2100-03-01T00:00:00.000000Z"),
+            (-1, "1970-01-01T00:00:00.000000Z"),
+        ] {
+            assert_eq!(Timestamp::from_micros(micros).utc(), text);
+        }
+    }
+}

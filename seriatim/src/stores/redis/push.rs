@@ -52,8 +52,8 @@ enum Answer {
 struct Batch<'a> {
     request: &'a Push,
     pushed: Vec<Option<Pushed>>,
-    /// For a repeat of an idempotency key of the whole store: the place of its first job. Their shards are written at once,
-    /// in no order, so it waits for that one.
+    /// For a repeat of an idempotency key of the whole store: the place of its first job that was not refused. Their shards
+    /// are written at once, in no order, so it waits for that one.
     firsts: HashMap<usize, usize>,
     /// The highest last token of the shards that did not accept all jobs.
     floor: i64,
@@ -61,15 +61,25 @@ struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     fn new(request: &'a Push) -> Self {
-        let (mut seen, mut firsts) = (HashMap::new(), HashMap::new());
-        for (place, job) in request.jobs.iter().enumerate() {
+        let pushed = vec![None; request.jobs.len()];
+        let mut batch = Self { request, pushed, firsts: HashMap::new(), floor: 0 };
+        batch.find_firsts();
+        batch
+    }
+
+    fn find_firsts(&mut self) {
+        let mut seen = HashMap::new();
+        self.firsts.clear();
+        for (place, job) in self.request.jobs.iter().enumerate() {
             let Some(name) = job.key_of_store() else { continue };
+            if self.pushed[place].is_some_and(|one| one.status == PushStatus::Throttled) {
+                continue;
+            }
             let first = *seen.entry(name).or_insert(place);
             if first != place {
-                firsts.insert(place, first);
+                self.firsts.insert(place, first);
             }
         }
-        Self { request, pushed: vec![None; request.jobs.len()], firsts, floor: 0 }
     }
 
     /// The jobs that no shard has accepted yet.
@@ -93,9 +103,7 @@ impl Producer for Redis {
         self.check_scopes(&request.jobs)?;
         let mut batch = Batch::new(&request);
         for _ in 0..ATTEMPTS {
-            if self.push_checked(&mut batch).await?
-                && (batch.firsts.is_empty() || self.push_checked(&mut batch).await?)
-            {
+            if self.push_in_rounds(&mut batch).await? {
                 self.bell.ring(&Wake::of_jobs(&request.jobs));
                 return batch.pushed.into_iter().collect::<Option<_>>().ok_or_else(corrupt);
             }
@@ -120,6 +128,20 @@ impl Redis {
                 Err(error.in_field(format!("jobs[{place}]")))
             }
             None => Ok(()),
+        }
+    }
+
+    /// Pushes all jobs of a batch. False if a definition changed before all were accepted.
+    async fn push_in_rounds(&self, batch: &mut Batch<'_>) -> Result<bool> {
+        loop {
+            let before = batch.left().len();
+            if !self.push_checked(batch).await? {
+                return Ok(false);
+            }
+            if batch.firsts.is_empty() || [0, before].contains(&batch.left().len()) {
+                return Ok(true);
+            }
+            batch.find_firsts();
         }
     }
 
