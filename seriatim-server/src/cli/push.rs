@@ -191,10 +191,9 @@ impl Push {
                 Ok(id) if !self.json => say(format!("{id} {}", push_status(pushed.status))),
                 Ok(_) => {}
                 Err(error) => {
-                    // The last one is the command's error.
-                    if let Err(earlier) = std::mem::replace(&mut refused, Err(error)) {
-                        hint(earlier);
-                    }
+                    // The last one is the command's error. A document has all of them.
+                    let earlier = std::mem::replace(&mut refused, Err(error));
+                    earlier.err().filter(|_| !self.json).into_iter().for_each(hint);
                 }
             }
         }
