@@ -240,7 +240,11 @@ impl Conversation {
     }
 
     /// Pushes one job or several together. Answers for each why it was refused, if it was.
-    async fn post(&self, queue: &str, jobs: &impl Serialize) -> Result<Vec<Option<String>>, String> {
+    async fn post(
+        &self,
+        queue: &str,
+        jobs: &impl Serialize,
+    ) -> Result<Vec<Option<String>>, String> {
         let path = jobs_path(queue)?;
         let body = serde_json::to_string(jobs).map_err(|error| error.to_string())?;
         let answer = self.front.api.ask(&self.visitor, Method::POST, &path, body).await;

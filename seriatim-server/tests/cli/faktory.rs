@@ -223,7 +223,8 @@ async fn b15_jobs_of_a_key_are_fetched_in_order_one_at_a_time() {
 
 #[tokio::test]
 async fn a_push_of_a_throttled_key_that_its_queue_refuses_is_an_error_with_the_time() {
-    let plant = Plant::new("[queues.slow]\nmode = \"fifo\"\nthrottle = \"1h\"\nthrottled = \"refuse\"\n");
+    let plant =
+        Plant::new("[queues.slow]\nmode = \"fifo\"\nthrottle = \"1h\"\nthrottled = \"refuse\"\n");
     let mut client = plant.client(None);
     let keyed = |jid: &str, key: &str| {
         job(jid, &json!({ "queue": "slow", "custom": { "seriatim": { "key": key } } }))

@@ -54,7 +54,8 @@ fn longest(facts: &Facts<'_>, push: &Pushed) -> Option<i64> {
         _ => Throttled::Merge,
     };
     let known = facts.throttles.get(push.entity.0.as_str())?.iter();
-    let period = known.filter(|(_, throttled)| *throttled == kind).filter_map(|(period, _)| *period);
+    let period =
+        known.filter(|(_, throttled)| *throttled == kind).filter_map(|(period, _)| *period);
     period.max().map(|period| micros(period + CLOCKS_APART))
 }
 
@@ -68,7 +69,9 @@ fn let_through(facts: &Facts<'_>, report: &mut Report) {
         let known = facts.throttles.get(entity.0.as_str());
         let periods: Option<Vec<Duration>> =
             known.and_then(|known| known.iter().map(|(period, _)| *period).collect());
-        let Some(shortest) = periods.and_then(|periods| periods.into_iter().min()) else { continue };
+        let Some(shortest) = periods.and_then(|periods| periods.into_iter().min()) else {
+            continue;
+        };
         jobs.sort_unstable_by_key(|job| job.created_at());
         for pair in jobs.windows(2) {
             let apart = pair[1].created_at().since(pair[0].created_at());

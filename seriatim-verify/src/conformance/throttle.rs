@@ -261,10 +261,17 @@ async fn a_queue_may_refuse_what_it_throttles_and_tell_when_it_may_come_again(mu
         let expected = if mode == Mode::Accumulate { Merged } else { Queued };
         assert_eq!((next.status, next.again_at), (expected, None), "{mode}");
         let until = bench.now + PERIOD;
-        assert_eq!(answer(bench.push(job("c")).await), (Throttled, next.job_id, Some(until)), "{mode}");
+        assert_eq!(
+            answer(bench.push(job("c")).await),
+            (Throttled, next.job_id, Some(until)),
+            "{mode}"
+        );
         let error = bench.push(job("c")).await.taken(Some("k")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
-        assert!(error.message().starts_with("refused: key \"k\" may be pushed again at 20"), "{error}");
+        assert!(
+            error.message().starts_with("refused: key \"k\" may be pushed again at 20"),
+            "{error}"
+        );
     }
 }
 

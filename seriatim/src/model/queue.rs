@@ -612,7 +612,8 @@ impl Queue {
 
     fn validate_throttle(&self) -> Result<()> {
         if self.throttle.is_none() && self.throttled != Throttled::default() {
-            let message = "needs a `throttle`, the time for which further pushes to a key are refused";
+            let message =
+                "needs a `throttle`, the time for which further pushes to a key are refused";
             return Err(Error::invalid("throttled", message));
         }
         let message = match self.throttle {

@@ -324,10 +324,6 @@ impl EditedJob {
 
 impl From<&store::Pushed> for Pushed {
     fn from(pushed: &store::Pushed) -> Self {
-        Self {
-            job_id: pushed.job_id,
-            status: pushed.status,
-            again_at: pushed.again_at.map(Time),
-        }
+        Self { job_id: pushed.job_id, status: pushed.status, again_at: pushed.again_at.map(Time) }
     }
 }

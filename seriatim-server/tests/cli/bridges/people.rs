@@ -162,7 +162,10 @@ async fn jobs_of_throttled_keys_that_the_queue_refuses_are_kept_beside_their_sou
     eventually("they are told", status).await;
     node.stop();
     let log = std::fs::read_to_string(shop.site.path("node.log")).unwrap();
-    assert!(log.contains("throttled: refused: key") && log.contains("may be pushed again at"), "{log}");
+    assert!(
+        log.contains("throttled: refused: key") && log.contains("may be pushed again at"),
+        "{log}"
+    );
     std::fs::write(shop.site.path("seriatim.toml"), CONFIG).unwrap();
     let (done, told) = shop.run(&["bridge", "return", "shop", "critical"]);
     assert!(done && told.contains("3 refused jobs went back to critical"), "{told}");

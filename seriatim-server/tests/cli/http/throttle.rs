@@ -71,16 +71,19 @@ fn what_becomes_of_throttled_pushes_is_shown_and_misuse_is_refused() {
     assert_eq!(settings("orders"), [json!("1h"), json!("refuse")]);
     assert_eq!(settings("mails"), [json!("1h"), json!("merge")]);
     let page = Request::new("GET", "/queues/orders").send(&api.address);
-    assert!(page.text().contains("throttled = &quot;refuse&quot;") || page.text().contains("throttled = &#34;refuse&#34;"));
+    assert!(
+        page.text().contains("throttled = &quot;refuse&quot;")
+            || page.text().contains("throttled = &#34;refuse&#34;")
+    );
     let shown = api.site.run(&["queues", "show", "mails"]);
     assert!(String::from_utf8_lossy(&shown.stdout).contains("throttled = \"merge\""));
     let declare = |body: Value| api.put("/api/v1/queues/other", &body).refused(400);
     let (field, detail) = declare(json!({ "mode": "fifo", "throttled": "refuse" }));
     assert!(field == "throttled" && detail.contains("needs a `throttle`"), "{field}: {detail}");
-    let (field, detail) =
-        declare(json!({ "mode": "fifo", "throttle": "1h", "throttled": "drop" }));
+    let (field, detail) = declare(json!({ "mode": "fifo", "throttle": "1h", "throttled": "drop" }));
     assert!(field == "throttled" && detail.contains("`merge` or `refuse`"), "{field}: {detail}");
-    let (field, _) = declare(json!({ "mode": "parallel", "throttle": "1h", "throttled": "refuse" }));
+    let (field, _) =
+        declare(json!({ "mode": "parallel", "throttle": "1h", "throttled": "refuse" }));
     assert_eq!(field, "throttle");
 }
 
@@ -105,7 +108,10 @@ fn the_command_line_says_when_a_refused_push_may_come_again_and_fails() {
     std::fs::write(api.site.path("jobs.ndjson"), lines).unwrap();
     let (code, told, error) = push(&api, &["--file", "jobs.ndjson"]);
     assert_eq!((code, &*told), (Some(1), "pushed 2 jobs\n"), "{error}");
-    assert!(error.contains("refused: 2 jobs of throttled keys, the first one in line 2"), "{error}");
+    assert!(
+        error.contains("refused: 2 jobs of throttled keys, the first one in line 2"),
+        "{error}"
+    );
 }
 
 #[test]

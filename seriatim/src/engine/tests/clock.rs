@@ -99,7 +99,8 @@ async fn a_tick_that_the_store_refuses_is_noted_with_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tick_whose_key_is_throttled_is_skipped_and_noted_with_the_time_if_the_queue_refuses_it() {
+async fn a_tick_whose_key_is_throttled_is_skipped_and_noted_with_the_time_if_the_queue_refuses_it()
+{
     let (rig, log) = (Rig::new(), Log::default());
     let store = &*rig.shared();
     rig.store_declared(Queue::fifo("ticks").throttle(secs(900)).refuse_throttled()).await;

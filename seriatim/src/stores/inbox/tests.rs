@@ -168,7 +168,9 @@ pub(in crate::stores) async fn rows_of_throttled_keys_are_refused_with_the_time_
     ];
     store.declare(Declare { now: None, queues }).await.unwrap();
     let row = |queue: &str, key: &str, payload: u32| {
-        format!("INSERT INTO @inbox (queue, @key, payload) VALUES ('{queue}', '{key}', '{payload}')")
+        format!(
+            "INSERT INTO @inbox (queue, @key, payload) VALUES ('{queue}', '{key}', '{payload}')"
+        )
     };
     let rows = [
         row("refusing", "k", 1),

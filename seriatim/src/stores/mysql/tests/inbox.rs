@@ -54,7 +54,10 @@ async fn drained(store: &Mysql) -> Drained {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so() {
-    both::rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so(Own(new_database().await)).await;
+    both::rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so(Own(
+        new_database().await,
+    ))
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

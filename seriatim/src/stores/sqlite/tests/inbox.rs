@@ -72,7 +72,8 @@ impl Database for File {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so() {
-    both::rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so(File::new()).await;
+    both::rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so(File::new())
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
