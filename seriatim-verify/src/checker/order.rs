@@ -78,7 +78,7 @@ pub(super) fn inversions(facts: &Facts<'_>, report: &mut Report) {
             moments.entry(entity).or_default().push((*at, 1, Moment::Over(job.job_id)));
         }
     }
-    for push in &facts.pushes {
+    for push in facts.pushes.iter().filter(|push| !push.is_throttled()) {
         if let Some(at) = facts.removed.get(&push.job_id) {
             let place = moments.entry(&push.entity).or_default();
             place.push((*at, 1, Moment::Over(push.job_id)));
