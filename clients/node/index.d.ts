@@ -25,7 +25,10 @@ export interface Fields {
 
 export interface Pushed {
   job_id: string;
-  status: "queued" | "merged" | "duplicate";
+  /** `throttled`: refused, as its key is throttled; `job_id` is the job that came before. */
+  status: "queued" | "merged" | "duplicate" | "throttled";
+  /** If the key is throttled: when it may be pushed again, in RFC 3339. */
+  again_at?: string;
 }
 
 export interface CallOptions {

@@ -32,11 +32,13 @@ pub enum Fault {
     PayloadChanged,
     /// The limits of queues and groups are not known.
     LimitsIgnored,
+    /// No key is throttled.
+    ThrottleIgnored,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::NoFence,
         Self::BusyLaneClaimable,
         Self::MergeDropped,
@@ -46,6 +48,7 @@ impl Fault {
         Self::DoneKept,
         Self::PayloadChanged,
         Self::LimitsIgnored,
+        Self::ThrottleIgnored,
     ];
 
     /// Wraps a correct store with this defect.
@@ -179,6 +182,11 @@ impl Wrapper for Broken {
                 queue.groups = queue.groups.as_ref().map(|_| Groups::default());
             }
         }
+        if self.has(Fault::ThrottleIgnored) {
+            for queue in &mut request.queues {
+                (queue.throttle, queue.throttled) = (None, Throttled::default());
+            }
+        }
         self.inner.declare(request).await
     }
 
@@ -186,7 +194,7 @@ impl Wrapper for Broken {
         let (mut answers, mut jobs) = (Vec::new(), Vec::new());
         for job in request.jobs {
             let into = self.swallows(&job).await;
-            answers.push(into.map(|job_id| Pushed { job_id, status: PushStatus::Merged }));
+            answers.push(into.map(|job_id| Pushed::new(job_id, PushStatus::Merged)));
             jobs.extend(into.is_none().then_some(job));
         }
         let mut pushed = self.inner.push(Push { jobs, ..request }).await?.into_iter();

@@ -98,7 +98,7 @@ pub mod store {
         IdempotencyScope, JobOptions, refuse_reserved_queue, validate_queue_name,
     };
     pub use crate::model::payload::{Digest, digest};
-    pub use crate::model::queue::{Owner, Takes};
+    pub use crate::model::queue::{Owner, Takes, Throttled};
     pub use crate::model::report::{StepRecord, TurnReport};
     pub use crate::model::result::check_result;
     pub use crate::model::settle::{

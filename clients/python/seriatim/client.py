@@ -41,10 +41,15 @@ class Unreachable(SeriatimError):
         super().__init__(f"{request}: no answer: {cause or type(cause).__name__}")
 
 
-class Pushed(TypedDict):
+class _Answer(TypedDict):
     job_id: str
     status: str
-    """`queued`, `merged` or `duplicate`"""
+    """`queued`, `merged`, `duplicate`, or `throttled`: refused; `job_id` is then the job that came before"""
+
+
+class Pushed(_Answer, total=False):
+    again_at: str
+    """If the key is throttled: when it may be pushed again, in RFC 3339"""
 
 
 class Job(TypedDict, total=False):

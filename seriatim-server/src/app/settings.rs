@@ -10,6 +10,7 @@ pub(crate) fn lines(queue: &Queue) -> String {
         "name" => false,
         "merge" | "due" => queue.mode == Mode::Accumulate,
         "take" => queue.mode == Mode::Fifo,
+        "throttled" => queue.throttle.is_some(),
         "limit" => queue.limit.is_set(),
         _ => !value.is_null(),
     };
@@ -39,6 +40,8 @@ fn key(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
     use seriatim::{Groups, Rate, Share};
 
     use super::*;
@@ -52,6 +55,7 @@ mod tests {
         for queue in [
             Queue::fifo("q").running(10).rate(Rate::per_second(100)).groups(groups),
             Queue::accumulate("q").groups(Groups::default()),
+            Queue::fifo("q").throttle(Duration::from_secs(300)).refuse_throttled(),
             Queue::parallel("q"),
         ] {
             let text = lines(&queue);

@@ -18,5 +18,6 @@ pub(crate) fn push_status(status: PushStatus) -> &'static str {
         PushStatus::Queued => "queued",
         PushStatus::Merged => "merged",
         PushStatus::Duplicate => "duplicate",
+        PushStatus::Throttled => "throttled",
     }
 }

@@ -134,11 +134,16 @@ impl Batch {
             let some = jobs.iter().take(most).map(|(job, _)| job.clone()).collect();
             match store.push(Push { now: None, jobs: some }).await {
                 Ok(pushed) => {
-                    let known = pushed.iter().filter(|one| one.status == PushStatus::Duplicate);
-                    let known = known.count() as u64;
-                    done.duplicates += known;
-                    done.pushed += pushed.len() as u64 - known;
-                    jobs.drain(..most);
+                    for ((job, value), one) in jobs.drain(..most).zip(pushed) {
+                        match one.taken(job.key.as_deref()) {
+                            Ok(_) if one.status == PushStatus::Duplicate => done.duplicates += 1,
+                            Ok(_) => done.pushed += 1,
+                            Err(error) => {
+                                done.refused.push(Reason::Throttled.because(error.to_string()));
+                                back.push(value.as_slice());
+                            }
+                        }
+                    }
                 }
                 Err(error) => {
                     // None was pushed, because of one of them.

@@ -37,6 +37,8 @@ pub(super) enum Reason {
     Payload,
     /// The store does not accept it.
     Job,
+    /// The queue refuses it now: its key is throttled.
+    Throttled,
 }
 
 impl Reason {
@@ -47,6 +49,7 @@ impl Reason {
             Self::Score => "score",
             Self::Payload => "payload",
             Self::Job => "job",
+            Self::Throttled => "throttled",
         }
     }
 }

@@ -103,12 +103,13 @@ impl Push {
         if let Some(path) = self.file.clone() {
             let source =
                 push_file::Source { path: &path, from_line: self.from_line, queue: &self.queue };
-            let pushed = push_file::push(&client, &source, |job| self.with_options(job)).await?;
+            let loaded = push_file::push(&client, &source, |job| self.with_options(job)).await?;
+            let pushed = loaded.pushed;
             say(match self.json {
                 true => format!("{{\"pushed\":{pushed}}}"),
                 false => format!("pushed {}", count(pushed, "job")),
             });
-            return Ok(());
+            return loaded.check();
         }
         let payloads =
             if self.payload.is_empty() { vec!["null".to_owned()] } else { self.payload.clone() };
@@ -125,9 +126,9 @@ impl Push {
             };
             return self.push_and_wait(&client, job, wait).await;
         }
+        let keys: Vec<Option<String>> = jobs.iter().map(|job| job.key.clone()).collect();
         let pushed = client.push_all(jobs).await.map_err(|error| told_of_one(error, several))?;
-        self.show(&pushed);
-        Ok(())
+        self.show(&pushed, &keys)
     }
 
     /// Success is the job's: a dead or cancelled one fails the command, and so does one that has not ended in time.
@@ -179,13 +180,24 @@ impl Push {
         job
     }
 
-    fn show(&self, pushed: &[Pushed]) {
+    /// One line for each job. A refused one fails the command.
+    fn show(&self, pushed: &[Pushed], keys: &[Option<String>]) -> Result<(), Failure> {
         if self.json {
-            return say_json(&PushedJobs::new(pushed, false));
+            say_json(&PushedJobs::new(pushed, false));
         }
-        for pushed in pushed {
-            say(format!("{} {}", pushed.job_id, push_status(pushed.status)));
+        let mut refused = Ok(());
+        for (pushed, key) in pushed.iter().zip(keys) {
+            match pushed.taken(key.as_deref()) {
+                Ok(id) if !self.json => say(format!("{id} {}", push_status(pushed.status))),
+                Ok(_) => {}
+                Err(error) => {
+                    // The last one is the command's error. A document has all of them.
+                    let earlier = std::mem::replace(&mut refused, Err(error));
+                    earlier.err().filter(|_| !self.json).into_iter().for_each(hint);
+                }
+            }
         }
+        Ok(refused?)
     }
 }
 

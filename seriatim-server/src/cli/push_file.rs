@@ -5,9 +5,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::pin::Pin;
 
-use seriatim::{Client, Job, shutdown_signal};
+use seriatim::store::{PushStatus, Pushed};
+use seriatim::{Client, Job, Timestamp, shutdown_signal};
 use tokio::sync::mpsc;
 
+use crate::base::text::count;
+use crate::base::time::absolute;
 use crate::cli::output::progress::Progress;
 use crate::cli::output::{Failure, hint};
 use crate::config::in_words;
@@ -27,15 +30,55 @@ pub(super) struct Source<'a> {
     pub(super) queue: &'a str,
 }
 
-/// Pushes all jobs of a source; `complete` adds the options of the command line. Returns the number of
-/// pushed jobs. A signal stops it between two batches, with the line from which to continue.
+/// What became of the jobs of a source.
+#[derive(Default)]
+pub(super) struct Loaded {
+    pub(super) pushed: u64,
+    refused: Option<Refused>,
+}
+
+/// Jobs whose keys are throttled, in a queue that refuses such pushes.
+struct Refused {
+    jobs: u64,
+    /// Of the first one.
+    line: u64,
+    /// From when on all of them may come again.
+    again_at: Timestamp,
+}
+
+impl Loaded {
+    /// The error if some were refused.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let Some(Refused { jobs, line, again_at }) = &self.refused else { return Ok(()) };
+        let (jobs, at) = (count(*jobs, "job"), absolute(*again_at));
+        Err(Failure::failed(format!(
+            "refused: {jobs} of throttled keys, the first one in line {line}; all may be pushed again at {at}"
+        )))
+    }
+
+    fn add(&mut self, lines: &[u64], pushed: &[Pushed]) {
+        let refused = lines.iter().zip(pushed).filter_map(|(line, one)| {
+            Some((*line, one.again_at.filter(|_| one.status == PushStatus::Throttled)?))
+        });
+        self.pushed += pushed.len() as u64;
+        for (line, again_at) in refused {
+            let all = self.refused.get_or_insert(Refused { jobs: 0, line, again_at });
+            all.jobs += 1;
+            all.again_at = all.again_at.max(again_at);
+            self.pushed -= 1;
+        }
+    }
+}
+
+/// Pushes all jobs of a source; `complete` adds the options of the command line. A signal stops it between two batches, with
+/// the line from which to continue.
 pub(super) async fn push(
     client: &Client,
     source: &Source<'_>,
     complete: impl Fn(Job) -> Job,
-) -> Result<u64, Failure> {
-    let mut pusher =
-        Pusher { client, path: source.path, pushed: 0, jobs: Vec::new(), lines: Vec::new() };
+) -> Result<Loaded, Failure> {
+    let (jobs, lines) = (Vec::new(), Vec::new());
+    let mut pusher = Pusher { client, path: source.path, all: Loaded::default(), jobs, lines };
     let mut batches = read(source)?;
     let (mut stop, mut progress) = (Stop::default(), Progress::start());
     // The first line that is not pushed.
@@ -63,15 +106,15 @@ pub(super) async fn push(
             return Err(pusher.failed(line, line, &error));
         }
         if batch.is_last {
-            return Ok(pusher.pushed);
+            return Ok(pusher.all);
         }
         next = batch.next;
-        progress.tell(pusher.pushed, batch.bytes, batch.bytes_total);
+        progress.tell(pusher.all.pushed, batch.bytes, batch.bytes_total);
     }
     drop(progress);
     Err(Failure::interrupted(format!(
         "interrupted: {} pushed; continue with --from-line {next}",
-        crate::base::text::count(pusher.pushed, "job")
+        count(pusher.all.pushed, "job")
     )))
 }
 
@@ -239,11 +282,11 @@ impl Stop {
     }
 }
 
-/// The next batch, and how much was pushed.
+/// The next batch, and what became of those before.
 struct Pusher<'a> {
     client: &'a Client,
     path: &'a Path,
-    pushed: u64,
+    all: Loaded,
     jobs: Vec<Job>,
     /// The line of each job.
     lines: Vec<u64>,
@@ -254,7 +297,7 @@ impl Pusher<'_> {
         let (jobs, lines) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.lines));
         let Some(first) = lines.first().copied() else { return Ok(()) };
         match self.client.push_all(jobs).await {
-            Ok(pushed) => self.pushed += pushed.len() as u64,
+            Ok(pushed) => self.all.add(&lines, &pushed),
             Err(error) => {
                 // The store names the job by its place in the batch; nothing of the batch was pushed.
                 let place = error.field().and_then(split_place);
@@ -276,7 +319,7 @@ impl Pusher<'_> {
             true => format!("standard input, line {line}"),
             false => format!("{}:{line}", self.path.display()),
         };
-        let before = match self.pushed {
+        let before = match self.all.pushed {
             0 => "nothing was pushed".to_owned(),
             1 => format!("1 job was pushed before it; continue with --from-line {go_on}"),
             jobs => format!("{jobs} jobs were pushed before it; continue with --from-line {go_on}"),

@@ -35,6 +35,7 @@ use seriatim::limits::{
     ATTEMPTS_MAX, BATCH_SIZE_MAX, CRASHES_MAX, QUEUES_MAX, SHARDS_MAX, TURN_JOBS_MAX, WEIGHT_MAX,
 };
 use seriatim::names::did_you_mean;
+use seriatim::store::Throttled;
 use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue};
 use toml::{Table, Value};
 
@@ -272,6 +273,10 @@ pub(crate) struct QueueConfig {
     #[serde(deserialize_with = "length")]
     #[schemars(with = "Option<Foreign<Duration>>")]
     throttle: Option<Duration>,
+    /// What becomes of those: they count as the job before them, or are refused with the time when they may come again. Default:
+    /// merge
+    #[schemars(with = "Option<Foreign<Throttled>>")]
+    throttled: Option<Throttled>,
     /// How many turns may run at once, and how many may start in a time, on all nodes together. Default: no limit
     limit: Option<limits::Limit>,
     /// If set, jobs may have a group, such as a tenant, and groups take turns. Default: they may not
@@ -491,6 +496,7 @@ impl QueueConfig {
         queue.retain_dead_max = self.retain_dead_max.unwrap_or(queue.retain_dead_max);
         queue.idempotency_ttl = self.idempotency_ttl.unwrap_or(queue.idempotency_ttl);
         queue.throttle = self.throttle.or(queue.throttle);
+        queue.throttled = self.throttled.unwrap_or(queue.throttled);
         queue.limit = self.limit.map_or(queue.limit, Into::into);
         let groups = self.groups.clone().map(Into::into);
         queue.groups = groups.or_else(|| queue.groups.take());

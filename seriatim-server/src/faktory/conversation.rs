@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::http::{Method, StatusCode};
 use futures_util::FutureExt;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -209,10 +209,8 @@ impl Conversation {
     }
 
     async fn push(&self, pushed: &Pushed<'_>) -> Result<(), String> {
-        let path = jobs_path(&pushed.queue)?;
-        let body = serde_json::to_string(&pushed.body).map_err(|error| error.to_string())?;
-        let answer = self.front.api.ask(&self.visitor, Method::POST, &path, body).await;
-        answer.map(drop).map_err(|refusal| refusal.text)
+        let refused = self.post(&pushed.queue, &pushed.body).await?;
+        refused.into_iter().flatten().next().map_or(Ok(()), Err)
     }
 
     /// Pushes the jobs of each queue together; one after another if they are refused so, to tell which of them is wrong.
@@ -226,8 +224,10 @@ impl Conversation {
             }
         }
         for (queue, jobs) in queues {
-            let all = self.push_all(&queue, &jobs).await;
-            if all.is_ok() {
+            let bodies: Vec<_> = jobs.iter().map(|job| &job.body).collect();
+            if let Ok(refused) = self.post(&queue, &bodies).await {
+                let told = jobs.into_iter().zip(refused);
+                wrong.extend(told.filter_map(|(one, why)| Some((one.jid, why?))));
                 continue;
             }
             for one in jobs {
@@ -239,12 +239,16 @@ impl Conversation {
         serde_json::to_string(&wrong).map(|text| reply::text(&text)).map_err(|e| e.to_string())
     }
 
-    async fn push_all(&self, queue: &str, jobs: &[Pushed<'_>]) -> Result<(), String> {
-        let bodies: Vec<_> = jobs.iter().map(|job| &job.body).collect();
-        let body = serde_json::to_string(&bodies).map_err(|error| error.to_string())?;
+    /// Pushes one job or several together. Answers for each why it was refused, if it was.
+    async fn post(
+        &self,
+        queue: &str,
+        jobs: &impl Serialize,
+    ) -> Result<Vec<Option<String>>, String> {
         let path = jobs_path(queue)?;
+        let body = serde_json::to_string(jobs).map_err(|error| error.to_string())?;
         let answer = self.front.api.ask(&self.visitor, Method::POST, &path, body).await;
-        answer.map(drop).map_err(|refusal| refusal.text)
+        job::refusals(&answer.map_err(|refusal| refusal.text)?)
     }
 
     /// The answer to a fetch; none if a job was handed over.

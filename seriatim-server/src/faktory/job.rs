@@ -129,6 +129,25 @@ fn read_listed(place: usize, payload: &RawValue) -> Result<Listed<'_>, String> {
     })
 }
 
+/// For each job of the answer to a push: why it was refused, if it was.
+pub(super) fn refusals(answer: &[u8]) -> Result<Vec<Option<String>>, String> {
+    #[derive(Deserialize)]
+    struct Answer {
+        jobs: Vec<One>,
+    }
+    #[derive(Deserialize)]
+    struct One {
+        status: String,
+        again_at: Option<String>,
+    }
+    let answer: Answer = serde_json::from_slice(answer).map_err(|error| error.to_string())?;
+    let why = |one: One| {
+        let at = one.again_at.filter(|_| one.status == "throttled")?;
+        Some(format!("refused: its key may be pushed again at {at}"))
+    };
+    Ok(answer.jobs.into_iter().map(why).collect())
+}
+
 /// A lane as `POST /work/claim` answers it.
 #[derive(Deserialize)]
 pub(super) struct Claimed {

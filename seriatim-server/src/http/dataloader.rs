@@ -128,7 +128,7 @@ async fn trigger(
 ) -> Result<Answer<Triggered>, Problem> {
     let mut job = trigger.into_job(&app.zone)?;
     caller.scope.check_job(&job)?;
-    let queue = job.queue.clone();
+    let (queue, key) = (job.queue.clone(), job.key.clone());
     let sending = app.traces.sending(&queue, traceparent(&headers));
     job.options.traceparent = sending.traceparent();
     let pushed = match app.queues.makes(&*app.store, &queue).await {
@@ -137,9 +137,10 @@ async fn trigger(
     };
     let pushed = pushed.inspect_err(|problem| sending.failed(problem.status()))?;
     sending.sent(&[pushed]);
-    let job_id = pushed.job_id;
+    // Its answer has no place for a job that is not stored.
+    let job_id = pushed.taken(key.as_deref())?;
     let (status, queue) = match pushed.status {
-        PushStatus::Queued | PushStatus::Merged => (JobState::Queued, None),
+        PushStatus::Queued | PushStatus::Merged | PushStatus::Throttled => (JobState::Queued, None),
         // The first job, in whatever state and queue; one that has ended so long ago that nothing is kept
         // of it but its idempotency key was done with.
         PushStatus::Duplicate => match app.store.job(job_id).await? {

@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use seriatim::limits::PUSH_JOBS_MAX;
-use seriatim::store::PushStatus;
+use seriatim::store::Pushed;
 use seriatim::{Job, Queue};
 
 use super::access::Access;
@@ -162,12 +162,22 @@ async fn at_once(
     let pushed = match is_array {
         true => app.client.push_all(jobs).await?,
         false => match jobs.into_iter().next() {
-            Some(job) => vec![app.client.push(job).await?],
+            Some(job) => vec![push_one(app, target, job).await?],
             None => Vec::new(),
         },
     };
     target.sending.sent(&pushed);
     Ok(PushedJobs::new(&pushed, made))
+}
+
+/// Pushes a job. If the request waits for it, it is not enough to tell that it was refused.
+async fn push_one(app: &App, target: &Target<'_>, job: Job) -> seriatim::Result<Pushed> {
+    let key = job.key.clone();
+    let pushed = app.client.push(job).await?;
+    if target.waits {
+        pushed.taken(key.as_deref())?;
+    }
+    Ok(pushed)
 }
 
 /// Refuses to wait for a job whose end leaves no trace, before it is pushed.
@@ -300,11 +310,7 @@ impl<'a> Loading<'a> {
         match self.app.client.push_all(jobs).await {
             Ok(pushed) => {
                 self.target.sending.sent(&pushed);
-                let count =
-                    |status| pushed.iter().filter(|one| one.status == status).count() as u64;
-                self.counts.pushed += pushed.len() as u64;
-                self.counts.merged += count(PushStatus::Merged);
-                self.counts.duplicate += count(PushStatus::Duplicate);
+                self.counts.add(&pushed);
                 Ok(())
             }
             Err(error) => {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
-use seriatim::store::{Cancelled, Change, PushStatus, Pushed, QueueView};
+use seriatim::store::{Cancelled, Change, Pushed, QueueView};
 use seriatim::{
     Job, JobId,
     store::{EndKind, Fate, LaneId, NodeId, Settlement, Token, Turn},
@@ -20,6 +20,7 @@ use seriatim::{
 
 use tokio::sync::Semaphore;
 
+use crate::app::words::push_status;
 use crate::base::lock::lock;
 use crate::protocol::document::Event;
 
@@ -109,11 +110,7 @@ impl Journal {
 
     pub(crate) fn pushed(&self, about: &[(String, Option<String>)], pushed: &[Pushed]) {
         for ((queue, key), pushed) in about.iter().zip(pushed) {
-            let what = match pushed.status {
-                PushStatus::Queued => "queued",
-                PushStatus::Merged => "merged",
-                PushStatus::Duplicate => "duplicate",
-            };
+            let what = push_status(pushed.status);
             self.write(&Event {
                 key: key.as_deref().map(Some),
                 ..Event::new(what, pushed.job_id, queue)

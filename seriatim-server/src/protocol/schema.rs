@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use seriatim::store::{
     Cancelled, Command, IdempotencyScope, JobState, LaneStage, LaneState, PeriodicState,
-    PushStatus, TroubleKind,
+    PushStatus, Throttled, TroubleKind,
 };
 use seriatim::{
     Backoff, DueRule, Exhaustion, Groups, JobId, Limit, Merge, Missed, Mode, Rate, Window,
@@ -69,7 +69,10 @@ described! {
     DueRule => one_of([DueRule::First, DueRule::Earliest]),
     Exhaustion => one_of([Exhaustion::Bury, Exhaustion::Hold, Exhaustion::Drop]),
     IdempotencyScope => one_of([IdempotencyScope::Key, IdempotencyScope::Store]),
-    PushStatus => one_of([PushStatus::Queued, PushStatus::Merged, PushStatus::Duplicate]),
+    PushStatus => one_of([
+        PushStatus::Queued, PushStatus::Merged, PushStatus::Duplicate, PushStatus::Throttled,
+    ]),
+    Throttled => one_of([Throttled::Merge, Throttled::Refuse]),
     JobState => one_of([
         JobState::Queued, JobState::Running, JobState::Succeeded, JobState::Dead, JobState::Canceled,
     ]),

@@ -222,6 +222,31 @@ async fn b15_jobs_of_a_key_are_fetched_in_order_one_at_a_time() {
 }
 
 #[tokio::test]
+async fn a_push_of_a_throttled_key_that_its_queue_refuses_is_an_error_with_the_time() {
+    let plant =
+        Plant::new("[queues.slow]\nmode = \"fifo\"\nthrottle = \"1h\"\nthrottled = \"refuse\"\n");
+    let mut client = plant.client(None);
+    let keyed = |jid: &str, key: &str| {
+        job(jid, &json!({ "queue": "slow", "custom": { "seriatim": { "key": key } } }))
+    };
+    client.push(&keyed("jid-00000001", "a"));
+    client.push(&keyed("jid-00000001", "a"));
+    let said = "refused: its key may be pushed again at 20";
+    let refused = client.say(&format!("PUSH {}", keyed("jid-00000002", "a")));
+    assert!(refused.starts_with(&format!("-ERR {said}")), "{refused}");
+    let list = json!([
+        keyed("jid-00000003", "a"),
+        keyed("jid-00000004", "b"),
+        job("jid-00000005", &json!({})),
+    ]);
+    let wrong: Value = serde_json::from_str(&client.say(&format!("PUSHB {list}"))).unwrap();
+    assert_eq!(wrong.as_object().unwrap().len(), 1, "{wrong}");
+    assert!(wrong["jid-00000003"].as_str().unwrap().starts_with(said), "{wrong}");
+    assert_eq!(plant.jobs("slow", "queued").len(), 2);
+    assert_eq!(plant.jobs("default", "queued").len(), 1);
+}
+
+#[tokio::test]
 async fn b15_the_password_is_a_token_and_gives_its_role() {
     let tokens: String = ["producer", "worker", "admin"]
         .map(|role| {

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
+use std::time::Duration;
 
 use seriatim::store::{JobState, PushStatus};
 use seriatim::{
@@ -11,6 +12,7 @@ use seriatim::{
 
 use super::history::{Event, Handed, History, JobFate, PushResult};
 use super::report::Report;
+use super::throttle::Throttle;
 
 /// (queue, key); a job without a key is its own entity.
 pub(super) type Entity = (String, String);
@@ -25,6 +27,20 @@ pub(super) struct Pushed {
     pub tag: String,
     pub job_id: JobId,
     pub status: PushStatus,
+    /// Whether the answer said until when its key is throttled.
+    pub kept_out: bool,
+}
+
+impl Pushed {
+    /// Whether it changed nothing, as its key was throttled.
+    pub(super) fn is_throttled(&self) -> bool {
+        self.kept_out || self.status == PushStatus::Throttled
+    }
+
+    /// Whether it made a job or merged into one.
+    pub(super) fn is_taken(&self) -> bool {
+        !self.is_throttled() && self.status != PushStatus::Duplicate
+    }
 }
 
 /// A turn delivered to a handler.
@@ -67,6 +83,8 @@ pub(super) struct Facts<'h> {
     pub modes: HashMap<String, (Mode, Merge)>,
     /// The limits and groups of each queue, as its recorders knew them.
     pub shared: HashMap<&'h str, Vec<Shared<'h>>>,
+    /// How each queue throttles its keys, as its recorders knew it.
+    pub throttles: HashMap<&'h str, Vec<Throttle>>,
     pub pushes: Vec<Pushed>,
     pub unknown: HashSet<(Entity, String)>,
     pub turns: Vec<Turn<'h>>,
@@ -132,7 +150,9 @@ pub(super) fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h>
     let mut sent: HashMap<(LaneId, Token), Maybe<'_>> = HashMap::new();
     for event in history.events() {
         match event {
-            Event::Queue { queue, mode, merge, limit, groups } => {
+            Event::Queue { queue, mode, merge, limit, groups, throttle_us, throttled } => {
+                let period = throttle_us.map(Duration::from_micros);
+                facts.throttles.entry(queue).or_default().push((period, *throttled));
                 facts.modes.insert(queue.clone(), (*mode, *merge));
                 facts.shared.entry(queue).or_default().push((*limit, groups.as_ref()));
             }
@@ -218,7 +238,9 @@ fn gather_settle<'h>(event: &'h Event, facts: &mut Facts<'h>) {
 }
 
 fn gather_push(event: &Event, facts: &mut Facts<'_>, report: &mut Report) {
-    let Event::Push { sent_at, at, queue, key, score, tag, result, job_id, status } = event else {
+    let Event::Push { sent_at, at, queue, key, score, tag, result, job_id, status, again_at } =
+        event
+    else {
         return;
     };
     let entity = entity(queue, key.as_ref(), *job_id);
@@ -227,7 +249,7 @@ fn gather_push(event: &Event, facts: &mut Facts<'_>, report: &mut Report) {
             report.pushes += 1;
             report.merged += u64::from(*status == PushStatus::Merged);
             report.repeated += u64::from(*status == PushStatus::Duplicate);
-            facts.pushes.push(Pushed {
+            let push = Pushed {
                 sent_at: *sent_at,
                 at: *at,
                 entity,
@@ -235,7 +257,10 @@ fn gather_push(event: &Event, facts: &mut Facts<'_>, report: &mut Report) {
                 tag: tag.clone(),
                 job_id: *job_id,
                 status: *status,
-            });
+                kept_out: again_at.is_some(),
+            };
+            report.throttled += u64::from(push.is_throttled());
+            facts.pushes.push(push);
         }
         (PushResult::Unknown, ..) => {
             report.unknown += 1;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::BufRead;
 
 use serde::{Deserialize, Serialize};
-use seriatim::store::{JobState, PushStatus};
+use seriatim::store::{JobState, PushStatus, Throttled};
 use seriatim::text::{cut_middle, one_line};
 use seriatim::{
     Groups, JobId, Limit, Merge, Mode, Queue,
@@ -35,6 +35,12 @@ pub enum Event {
         /// What its groups get, if it has some.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         groups: Option<Groups>,
+        /// For how long a push throttles its key, in microseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        throttle_us: Option<u64>,
+        /// What becomes of further ones.
+        #[serde(default, skip_serializing_if = "merges")]
+        throttled: Throttled,
     },
     /// A push was answered, or its answer was lost.
     Push {
@@ -56,6 +62,9 @@ pub enum Event {
         job_id: Option<JobId>,
         /// Whether it was a new job.
         status: Option<PushStatus>,
+        /// If its key was throttled: until when, by the store's clock.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        again_at: Option<i64>,
     },
     /// A handler starts a turn.
     Start {
@@ -212,6 +221,10 @@ fn is_unlimited(limit: &Limit) -> bool {
     !limit.is_set()
 }
 
+fn merges(throttled: &Throttled) -> bool {
+    *throttled == Throttled::Merge
+}
+
 impl Event {
     /// The definition of a queue.
     pub fn queue(queue: &Queue) -> Self {
@@ -221,6 +234,8 @@ impl Event {
             merge: queue.merge,
             limit: queue.limit,
             groups: queue.groups.clone(),
+            throttle_us: queue.throttle.map(|period| period.as_micros() as u64),
+            throttled: queue.throttled,
         }
     }
 

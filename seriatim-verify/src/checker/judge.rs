@@ -8,7 +8,7 @@ use seriatim::store::{Fate, Token};
 use super::facts::{Entity, Facts, Turn, above, gather};
 use super::history::History;
 use super::report::{Judgement, Report};
-use super::{limits, order};
+use super::{limits, order, throttle};
 
 pub(super) fn judge(history: &History) -> Report {
     let mut report = Report { torn_lines: history.torn_lines(), ..Report::default() };
@@ -27,6 +27,7 @@ pub(super) fn judge(history: &History) -> Report {
     } else {
         phantoms(&facts, &mut report);
         order::losses(&facts, &mut report);
+        throttle::judge(&facts, &mut report);
     }
     report
 }
@@ -127,8 +128,9 @@ fn fences(facts: &Facts<'_>, report: &mut Report) {
 }
 
 fn phantoms(facts: &Facts<'_>, report: &mut Report) {
+    let stored = facts.pushes.iter().filter(|push| !push.is_throttled());
     let mut known: HashSet<(&Entity, &str)> =
-        facts.pushes.iter().map(|push| (&push.entity, push.tag.as_str())).collect();
+        stored.map(|push| (&push.entity, push.tag.as_str())).collect();
     known.extend(facts.unknown.iter().map(|(entity, tag)| (entity, tag.as_str())));
     // A job without a key whose push was not answered: its lane is unknown.
     let loose: HashSet<(&str, &str)> =

@@ -5,11 +5,12 @@
 //!
 //! 1. no two handlers with *current* tokens of one key overlap, and no token is held twice;
 //! 2. within a key no acknowledged push is overtaken by a later one, except where the mode allows it;
-//! 3. every acknowledged push is done, dead, cancelled, expired, or still stored;
+//! 3. every acknowledged push is done, dead, cancelled, expired, or still stored; or its key was throttled by another one;
 //! 4. nothing is delivered that was not pushed;
 //! 5. nothing is delivered more often than failures, crashes, snoozes and releases explain;
 //! 6. every accepted settle had the newest token;
-//! 7. no more turns run at once, and no more start in a time, than the limits of a queue and its groups allow.
+//! 7. no more turns run at once, and no more start in a time, than the limits of a queue and its groups allow; and no key gets
+//!    a new job while it is throttled.
 
 mod facts;
 mod history;
@@ -18,6 +19,7 @@ mod limits;
 mod order;
 mod recorder;
 mod report;
+mod throttle;
 
 pub use history::{Event, Handed, History, HistoryError, JobFate, PushResult};
 #[cfg(feature = "simulation")]

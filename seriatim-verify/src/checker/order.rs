@@ -41,7 +41,7 @@ pub(super) fn inversions(facts: &Facts<'_>, report: &mut Report) {
             facts.modes.get(queue).copied().unwrap_or((Mode::Exclusive, Merge::None));
         matches!(mode, Mode::Accumulate | Mode::Fifo).then_some((mode, merge))
     };
-    for push in &facts.pushes {
+    for push in facts.pushes.iter().filter(|push| !push.is_throttled()) {
         let Some((mode, merge)) = ordered(&push.entity.0) else { continue };
         let Some(score) = push.score.or((mode == Mode::Fifo).then_some(0.0)) else {
             // Its score is the store's clock, which is not recorded; also if a later push with a score merges into it.
@@ -52,7 +52,7 @@ pub(super) fn inversions(facts: &Facts<'_>, report: &mut Report) {
         let merge = match push.status {
             PushStatus::Queued => None,
             PushStatus::Merged => Some(merge),
-            PushStatus::Duplicate => continue,
+            PushStatus::Duplicate | PushStatus::Throttled => continue,
         };
         let arrived = Moment::Arrived { job: push.job_id, tag: &push.tag, score, merge };
         moments.entry(&push.entity).or_default().push((push.at, 0, arrived));
@@ -78,7 +78,7 @@ pub(super) fn inversions(facts: &Facts<'_>, report: &mut Report) {
             moments.entry(entity).or_default().push((*at, 1, Moment::Over(job.job_id)));
         }
     }
-    for push in &facts.pushes {
+    for push in facts.pushes.iter().filter(|push| !push.is_throttled()) {
         if let Some(at) = facts.removed.get(&push.job_id) {
             let place = moments.entry(&push.entity).or_default();
             place.push((*at, 1, Moment::Over(push.job_id)));
@@ -260,7 +260,8 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
     }
     let tags = tags(facts);
     let mut missing = 0;
-    for push in &facts.pushes {
+    // Throttled ones are judged elsewhere.
+    for push in facts.pushes.iter().filter(|push| !push.is_throttled()) {
         // An equal payload claimed after this push was sent includes it.
         let taken_along =
             ended.get(&(&push.entity, push.tag.as_str())).is_some_and(|at| *at >= push.sent_at);
@@ -271,7 +272,7 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
             }
             PushStatus::Queued => over.contains(&push.job_id),
             // The fate of the first push applies.
-            PushStatus::Duplicate => true,
+            PushStatus::Duplicate | PushStatus::Throttled => true,
         };
         let is_removed = facts.removed.contains_key(&push.job_id);
         // Only equal payloads merge: another job's fate does not account for this one.

@@ -68,6 +68,7 @@ impl<W: Write + Send + 'static> Recorder<W> {
             result,
             job_id: pushed.map(|pushed| pushed.job_id),
             status: pushed.map(|pushed| pushed.status),
+            again_at: pushed.and_then(|pushed| pushed.again_at).map(Timestamp::as_micros),
         });
     }
 

@@ -25,7 +25,7 @@ pub enum Judgement {
     Duplicate,
     /// No settle with an old token accepted.
     Fence,
-    /// No limit exceeded.
+    /// No limit exceeded, and none of a throttled key.
     Limit,
 }
 
@@ -75,6 +75,8 @@ pub struct Report {
     pub merged: u64,
     /// How many of them were recognized by their idempotency key.
     pub repeated: u64,
+    /// How many of them changed nothing, as their keys were throttled: merged or refused.
+    pub throttled: u64,
     /// Pushes that may or may not be stored.
     pub unknown: u64,
     /// Turns delivered to a handler.
@@ -133,7 +135,10 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pushed = format!("{} merged, {} repeated", self.merged, self.repeated);
+        let mut pushed = format!("{} merged, {} repeated", self.merged, self.repeated);
+        if self.throttled > 0 {
+            pushed = format!("{pushed}, {} throttled", self.throttled);
+        }
         writeln!(
             f,
             "pushes acknowledged      {:>9}   ({pushed}; {} unknown)",

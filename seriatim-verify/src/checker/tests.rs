@@ -98,6 +98,7 @@ impl World {
             result: PushResult::Acknowledged,
             job_id: Some(pushed.job_id),
             status: Some(pushed.status),
+            again_at: pushed.again_at.map(Timestamp::as_micros),
         });
     }
 
@@ -238,6 +239,12 @@ fn report(store: SharedStore, mode: Mode, seed: u64) -> Report {
             let share = Share::default().running(1).rate(Rate::per_minute(40)).burst(2);
             queue = queue.running(2).groups(Groups::each(share));
         }
+        if seed % 3 == 2 && mode.is_keyed() {
+            queue = queue.throttle(Duration::from_millis(300));
+        }
+        if queue.throttle.is_some() && seed % 2 == 0 {
+            queue = queue.refuse_throttled();
+        }
         let mut world = World::new(store, queue, seed).await;
         for _ in 0..300 {
             world.step().await;
@@ -272,6 +279,7 @@ fn d19_every_defect_is_found_within_a_hundred_seeds() {
         (Fault::DoneKept, Mode::Fifo, Judgement::Duplicate),
         (Fault::PayloadChanged, Mode::Fifo, Judgement::Phantom),
         (Fault::LimitsIgnored, Mode::Fifo, Judgement::Limit),
+        (Fault::ThrottleIgnored, Mode::Exclusive, Judgement::Limit),
     ];
     assert_eq!(expected.len(), Fault::ALL.len());
     for judgement in Judgement::ALL {

@@ -34,6 +34,7 @@ pub(super) fn cases() -> Vec<Case> {
         random_exclusive_operations_match_the_model,
         random_parallel_operations_with_groups_match_the_model,
         random_accumulate_operations_with_groups_match_the_model,
+        random_operations_on_throttled_keys_match_the_model,
     ];
     all.extend(listed![
         random_operations_and_actions_match_the_model_in_parallel,
@@ -43,6 +44,7 @@ pub(super) fn cases() -> Vec<Case> {
         random_operations_and_actions_match_the_model_in_exclusive,
         random_operations_and_actions_with_groups_match_the_model_in_fifo,
         random_operations_and_actions_with_groups_match_the_model_in_exclusive,
+        random_operations_and_actions_on_throttled_keys_match_the_model,
     ]);
     all
 }
@@ -123,6 +125,31 @@ async fn random_operations_and_actions_with_groups_match_the_model_in_fifo(bench
 
 async fn random_operations_and_actions_with_groups_match_the_model_in_exclusive(bench: Bench) {
     compare(bench, &|rng| shared_out(Queue::exclusive(""), rng), true).await;
+}
+
+async fn random_operations_on_throttled_keys_match_the_model(bench: Bench) {
+    compare(bench, &throttled, false).await;
+}
+
+async fn random_operations_and_actions_on_throttled_keys_match_the_model(bench: Bench) {
+    compare(bench, &throttled, true).await;
+}
+
+/// Of any mode with keys, which are throttled for a few pushes.
+fn throttled(rng: &mut Rng) -> Queue {
+    let queue = match rng.u8(0..4) {
+        0 => Queue::exclusive(""),
+        1 => Queue::fifo("").take(rng.u32(1..4)),
+        2 => Queue::accumulate(""),
+        _ => with_window(rng),
+    };
+    with_throttle(queue, rng)
+}
+
+fn with_throttle(queue: Queue, rng: &mut Rng) -> Queue {
+    let mut queue = queue.throttle(Duration::from_micros(rng.u64(1..15_000_000)));
+    queue.throttled = if rng.bool() { Throttled::Merge } else { Throttled::Refuse };
+    queue
 }
 
 /// With groups and limits, some of which few turns reach.
@@ -259,6 +286,7 @@ impl Pair {
             90..94 => self.crash().await,
             94..97 => self.pass(Duration::from_secs(rng.u64(1..15))),
             97..100 if self.queue.groups.is_some() && rng.bool() => self.redeclare(rng).await,
+            97..100 if self.queue.throttle.is_some() && rng.bool() => self.throttle(rng).await,
             97..100 => self.compare_all().await,
             100..106 => self.requeue(rng).await,
             106..116 => self.act(rng).await,
@@ -316,6 +344,17 @@ impl Pair {
         self.real.declare(self.queue.clone()).await;
     }
 
+    /// Keys are throttled for another time, or for none, and further pushes otherwise.
+    async fn throttle(&mut self, rng: &mut Rng) {
+        self.queue = with_throttle(self.queue.clone(), rng);
+        let mut queue = self.queue.clone();
+        if rng.u8(0..4) == 0 {
+            (queue.throttle, queue.throttled) = (None, Throttled::default());
+        }
+        self.model.declare(queue.clone()).await;
+        self.real.declare(queue).await;
+    }
+
     async fn push(&mut self, rng: &mut Rng) {
         let jobs: Vec<Job> = (0..rng.usize(1..5)).map(|_| self.random_job(rng)).collect();
         let model = self.model.push_all(jobs.clone()).await;
@@ -328,6 +367,7 @@ impl Pair {
                 self.real_ordinals.insert(real.job_id, ordinal);
             }
             self.same("the status of a push", model.status, real.status);
+            self.same("until when a key is throttled", model.again_at, real.again_at);
             let (model, real) = (self.ordinal(model.job_id), self.real_ordinal(real.job_id));
             self.same("the job of a push", model, real);
         }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use seriatim::store::PushStatus::{Duplicate, Merged, Queued};
-use seriatim::store::{Push, PushStatus, Pushed, Sweep};
-use seriatim::{ErrorKind, Job, JobId, Mode, Queue, Window};
+use seriatim::store::PushStatus::{Duplicate, Merged, Queued, Throttled};
+use seriatim::store::{IdempotencyScope, Push, PushStatus, Pushed, Sweep};
+use seriatim::{ErrorKind, Job, JobId, Mode, Queue, Timestamp, Window};
 
 use super::bench::*;
 use super::case::{Case, listed};
@@ -27,6 +27,11 @@ pub(super) fn cases() -> Vec<Case> {
         of_many_who_push_a_throttled_key_one_makes_the_job,
         a_throttled_push_to_a_lane_of_another_node_is_refused,
         a_throttle_without_keys_or_time_is_refused,
+        a_queue_may_refuse_what_it_throttles_and_tell_when_it_may_come_again,
+        the_other_jobs_of_a_batch_with_refused_ones_are_pushed,
+        a_refused_push_leaves_no_idempotency_key,
+        a_refused_push_leaves_no_idempotency_key_of_the_store,
+        a_queue_may_begin_to_refuse_what_it_throttles_and_stop_it,
     ]
 }
 
@@ -53,6 +58,7 @@ async fn pushes_to_a_key_within_its_period_change_nothing(mut bench: Bench) {
         for tag in ["a", "b"] {
             let again = bench.push(job(tag).priority(1).score(-1.0)).await;
             assert_eq!(told(again), (Merged, first.job_id), "{mode} {tag}");
+            assert_eq!(again.again_at, Some(bench.now - SECOND + PERIOD), "{mode} {tag}");
         }
         let view = bench.job(first.job_id).await;
         assert_ne!((view.priority, view.score), (1, -1.0), "{mode}");
@@ -151,9 +157,12 @@ async fn a_payload_that_merges_throttles_its_key_from_then_on(mut bench: Bench) 
     bench.declare(Queue::accumulate("q").throttle(PERIOD)).await;
     let first = bench.push(job("a")).await;
     bench.pass(PERIOD);
-    assert_eq!(told(bench.push(job("a")).await), (Merged, first.job_id));
+    let merged = bench.push(job("a")).await;
+    assert_eq!(merged, Pushed::new(first.job_id, Merged), "it was taken");
+    let until = bench.now + PERIOD;
     bench.pass(SECOND);
-    assert_eq!(told(bench.push(job("b")).await), (Merged, first.job_id));
+    let throttled = bench.push(job("b")).await;
+    assert_eq!((told(throttled), throttled.again_at), ((Merged, first.job_id), Some(until)));
     assert_eq!(bench.stats().await.jobs, 1);
 }
 
@@ -184,8 +193,9 @@ async fn a_throttle_may_be_changed_added_and_removed(mut bench: Bench) {
 }
 
 async fn of_many_who_push_a_throttled_key_one_makes_the_job(mut bench: Bench) {
-    bench.declare(Queue::exclusive("q").throttle(PERIOD)).await;
-    for _ in 0..5 {
+    for round in 0..6 {
+        let queue = Queue::exclusive("q").throttle(PERIOD);
+        bench.declare(if round % 2 == 0 { queue } else { queue.refuse_throttled() }).await;
         let pushes = (0..12).map(|i| {
             let (one, two) = if i % 2 == 0 { ("a", "b") } else { ("b", "a") };
             let jobs = vec![of_key(one, "x"), of_key(two, "x")];
@@ -202,7 +212,7 @@ async fn of_many_who_push_a_throttled_key_one_makes_the_job(mut bench: Bench) {
         assert_eq!((queued, ids.len()), (2, 2), "one job for each key");
         bench.pass(PERIOD);
     }
-    assert_eq!(bench.stats().await.jobs, 10);
+    assert_eq!(bench.stats().await.jobs, 12);
 }
 
 async fn a_throttled_push_to_a_lane_of_another_node_is_refused(mut bench: Bench) {
@@ -217,4 +227,135 @@ async fn a_throttle_without_keys_or_time_is_refused(mut bench: Bench) {
     {
         refused(bench.try_declare(queue).await, ErrorKind::Invalid, "queues[0].throttle");
     }
+    let queue = Queue::fifo("q").refuse_throttled();
+    refused(bench.try_declare(queue).await, ErrorKind::Invalid, "queues[0].throttled");
+}
+
+/// A queue that refuses what it throttles.
+fn refusing(queue: Queue) -> Queue {
+    queue.throttle(PERIOD).refuse_throttled()
+}
+
+fn answer(pushed: Pushed) -> (PushStatus, JobId, Option<Timestamp>) {
+    (pushed.status, pushed.job_id, pushed.again_at)
+}
+
+async fn a_queue_may_refuse_what_it_throttles_and_tell_when_it_may_come_again(mut bench: Bench) {
+    for mode in [Mode::Exclusive, Mode::Fifo, Mode::Accumulate] {
+        bench.declare(refusing(Queue::new(mode.as_str(), mode))).await;
+        let job = |tag: &str| in_queue(mode.as_str(), job(tag));
+        let first = bench.push(job("a")).await;
+        assert_eq!((first.status, first.again_at), (Queued, None), "{mode}");
+        let until = bench.now + PERIOD;
+        for (after, tag) in [(SECOND, "a"), (PERIOD - SECOND - Duration::from_micros(1), "b")] {
+            bench.pass(after);
+            let refused = bench.push(job(tag).priority(1).score(-1.0)).await;
+            assert_eq!(answer(refused), (Throttled, first.job_id, Some(until)), "{mode} {tag}");
+        }
+        let stats = bench.store.stats(Some(bench.now)).await.unwrap();
+        let stats = stats.iter().find(|stats| &*stats.queue == mode.as_str()).unwrap();
+        assert_eq!((stats.jobs, stats.lanes), (1, 1), "{mode}");
+        bench.now = until;
+        // One of an equal payload merges, and throttles the key as a new job does.
+        let next = bench.push(job("a")).await;
+        let expected = if mode == Mode::Accumulate { Merged } else { Queued };
+        assert_eq!((next.status, next.again_at), (expected, None), "{mode}");
+        let until = bench.now + PERIOD;
+        assert_eq!(
+            answer(bench.push(job("c")).await),
+            (Throttled, next.job_id, Some(until)),
+            "{mode}"
+        );
+        let error = bench.push(job("c")).await.taken(Some("k")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert!(
+            error.message().starts_with("refused: key \"k\" may be pushed again at 20"),
+            "{error}"
+        );
+    }
+}
+
+async fn the_other_jobs_of_a_batch_with_refused_ones_are_pushed(mut bench: Bench) {
+    bench.declare(refusing(Queue::fifo("q"))).await;
+    bench.declare(Queue::exclusive("merging").throttle(SECOND)).await;
+    let merging = |tag: &str| in_queue("merging", of_key("a", tag));
+    let first = bench.push(of_key("a", "1")).await;
+    let until = bench.now + PERIOD;
+    bench.pass(SECOND);
+    let jobs = vec![
+        of_key("a", "2"),
+        of_key("b", "3"),
+        merging("4"),
+        of_key("a", "5"),
+        merging("6"),
+        of_key("b", "7"),
+        of_key("c", "8"),
+    ];
+    let pushed = bench.push_all(jobs).await;
+    let statuses: Vec<PushStatus> = pushed.iter().map(|pushed| pushed.status).collect();
+    assert_eq!(statuses, [Throttled, Queued, Queued, Throttled, Merged, Throttled, Queued]);
+    for place in [0, 3] {
+        assert_eq!(answer(pushed[place]), (Throttled, first.job_id, Some(until)));
+    }
+    assert_eq!(answer(pushed[5]), (Throttled, pushed[1].job_id, Some(bench.now + PERIOD)));
+    assert_eq!(answer(pushed[4]), (Merged, pushed[2].job_id, Some(bench.now + SECOND)));
+    let stats = bench.stats().await;
+    assert_eq!((stats.jobs, stats.lanes), (3, 3), "a, b and c");
+    let mut handed = Vec::new();
+    for turn in bench.claim(10).await {
+        handed.extend(tags(&turn));
+        bench.done(&turn).await;
+    }
+    handed.sort_unstable();
+    assert_eq!(handed, ["1", "3", "8"]);
+    assert_eq!(bench.push(of_key("b", "9")).await.status, Throttled, "its job has ended");
+    let stats = bench.stats().await;
+    assert_eq!((stats.jobs, stats.lanes), (0, 0), "no empty lane is left");
+}
+
+async fn a_refused_push_leaves_no_idempotency_key(mut bench: Bench) {
+    bench.declare(refusing(Queue::fifo("q"))).await;
+    let named = |tag: &str, name: &str| job(tag).idempotency_key(name);
+    let first = bench.push(named("a", "i")).await;
+    assert_eq!(told(bench.push(named("a", "i")).await), (Duplicate, first.job_id));
+    for _ in 0..2 {
+        let both = bench.push_all(vec![named("b", "j"), named("a", "i")]).await;
+        assert_eq!([both[0].status, both[1].status], [Throttled, Duplicate]);
+    }
+    bench.pass(PERIOD);
+    bench.store.sweep(Sweep { now: Some(bench.now), rows_max: 10 }).await.unwrap();
+    let second = bench.push(named("b", "j")).await;
+    assert_eq!(second.status, Queued, "it comes again as the answer said");
+    assert_eq!(told(bench.push(named("b", "j")).await), (Duplicate, second.job_id));
+    assert_eq!(bench.stats().await.jobs, 2);
+}
+
+async fn a_refused_push_leaves_no_idempotency_key_of_the_store(mut bench: Bench) {
+    if !bench.store.capabilities().store_scope {
+        return;
+    }
+    bench.declare(refusing(Queue::exclusive("q"))).await;
+    let named = |key: &str, name: &str| {
+        of_key(key, "x").idempotency_key(name).idempotency_scope(IdempotencyScope::Store)
+    };
+    bench.push(of_key("a", "first")).await;
+    let jobs = vec![named("a", "i"), named("b", "i"), named("a", "i"), named("c", "i")];
+    let pushed = bench.push_all(jobs).await;
+    let statuses: Vec<PushStatus> = pushed.iter().map(|pushed| pushed.status).collect();
+    assert_eq!(statuses, [Throttled, Queued, Duplicate, Duplicate]);
+    assert_eq!([pushed[2].job_id, pushed[3].job_id], [pushed[1].job_id; 2]);
+    assert_eq!(bench.push(named("a", "j")).await.status, Throttled);
+    assert_eq!(bench.push(named("c", "j")).await.status, Queued);
+}
+
+async fn a_queue_may_begin_to_refuse_what_it_throttles_and_stop_it(mut bench: Bench) {
+    bench.declare(Queue::exclusive("q").throttle(PERIOD)).await;
+    let first = bench.push(job("a")).await;
+    let until = bench.now + PERIOD;
+    bench.declare(refusing(Queue::exclusive("q"))).await;
+    assert_eq!(answer(bench.push(job("b")).await), (Throttled, first.job_id, Some(until)));
+    bench.declare(Queue::exclusive("q").throttle(SECOND)).await;
+    assert_eq!(answer(bench.push(job("b")).await), (Merged, first.job_id, Some(until)));
+    bench.declare(Queue::exclusive("q")).await;
+    assert_eq!(bench.push(job("b")).await.status, Queued);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seriatim::store::Pushed;
+use seriatim::store::{PushStatus, Pushed};
 use seriatim::{Backoff, Client, ErrorKind, Job, Payload, Queue, Result};
 use tokio::time::sleep;
 
@@ -53,7 +53,15 @@ async fn send(client: &Client, jobs: &[Job]) -> Result<Vec<Pushed>> {
 /// Checks that acknowledged jobs are in the store under their ids.
 fn check(world: &World, jobs: &[Job], answer: &[Pushed]) {
     let tape = world.tape();
+    let throttles = |job: &Job| {
+        world.scene.queues.iter().any(|queue| queue.name == job.queue && queue.throttle.is_some())
+    };
     for (job, pushed) in jobs.iter().zip(answer) {
+        // The job before it stands for a throttled one, also when that is repeated.
+        let is_repeated = pushed.status == PushStatus::Duplicate && throttles(job);
+        if pushed.again_at.is_some() || is_repeated {
+            continue;
+        }
         if !tape.knows(pushed.job_id, job) {
             let id = pushed.job_id;
             world.alarm.raise(format!("push: {id} was acknowledged and is not that job: {job:?}"));

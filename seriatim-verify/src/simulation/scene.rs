@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use seriatim::store::Throttled;
 use seriatim::{
     Backoff, DueRule, Exhaustion, Groups, Merge, Mode, Queue, Rate, Share, Window,
     engine::Scheduler,
@@ -193,6 +194,7 @@ impl Scene {
             }
         }
         scene.queues.iter_mut().for_each(|queue| share_out(queue, late));
+        scene.queues.iter_mut().for_each(|queue| throttle(queue, late));
         scene
     }
 }
@@ -208,6 +210,14 @@ fn share_out(queue: &mut Queue, rng: &mut Rng) {
     }
     if rng.u8(0..3) == 0 {
         queue.limit = share(rng).limit;
+    }
+}
+
+/// Lets some queues throttle their keys.
+fn throttle(queue: &mut Queue, rng: &mut Rng) {
+    if queue.mode.is_keyed() && rng.u8(0..4) == 0 {
+        queue.throttle = Some(Duration::from_millis(rng.u64(50..8_000)));
+        queue.throttled = if rng.bool() { Throttled::Merge } else { Throttled::Refuse };
     }
 }
 

@@ -2,13 +2,16 @@
 //! callers learn of it. So a lost answer hides nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use seriatim::limits::DELAY_MAX;
 use seriatim::store::{JobState, JobView, Pushed, Settled};
 use seriatim::{
     Job, JobId, Limit, Mode, Queue, Timestamp,
     store::{LaneId, Settlement, Token, Turn},
 };
 
+use super::scene::Happening;
 use super::world::World;
 use crate::checker::{Event, Handed, History, JobFate, cause, group, tag, too_fast};
 
@@ -106,6 +109,14 @@ impl World {
             without_rate(&mut groups.each.limit);
             groups.named.values_mut().for_each(|share| without_rate(&mut share.limit));
         }
+        // Nor can a period be checked that the store's jumping clock made longer or shorter: it may have been any.
+        if queue.throttle.is_some() && self.scene.events.contains(&Happening::StoreClock) {
+            for period in [Duration::from_micros(1), DELAY_MAX] {
+                queue.throttle = Some(period);
+                self.tape().add(Event::queue(&queue));
+            }
+            return;
+        }
         self.tape().add(Event::queue(&queue));
     }
 
@@ -118,9 +129,11 @@ impl World {
             let mut tape = self.tape();
             let tag = tag(job.task.as_deref(), &job.payload);
             let entity = (job.queue.clone(), job.key.clone());
-            tape.of_entity.entry(entity).or_default().insert(pushed.job_id);
-            let known = Known { queue: job.queue.clone(), tag: tag.clone() };
-            tape.pushed.entry(pushed.job_id).or_insert(known);
+            if pushed.again_at.is_none() {
+                tape.of_entity.entry(entity).or_default().insert(pushed.job_id);
+                let known = Known { queue: job.queue.clone(), tag: tag.clone() };
+                tape.pushed.entry(pushed.job_id).or_insert(known);
+            }
             tape.add(Event::Push {
                 sent_at: at,
                 at,
@@ -131,6 +144,7 @@ impl World {
                 result: crate::checker::PushResult::Acknowledged,
                 job_id: Some(pushed.job_id),
                 status: Some(pushed.status),
+                again_at: pushed.again_at.map(Timestamp::as_micros),
             });
         }
     }

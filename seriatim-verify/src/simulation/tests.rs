@@ -70,6 +70,7 @@ fn every_defect_of_the_store_is_found_within_a_hundred_seeds() {
         (Fault::DoneKept, Judgement::Duplicate),
         (Fault::PayloadChanged, Judgement::Phantom),
         (Fault::LimitsIgnored, Judgement::Limit),
+        (Fault::ThrottleIgnored, Judgement::Limit),
     ];
     assert_eq!(expected.len(), Fault::ALL.len());
     for (fault, judgement) in expected {

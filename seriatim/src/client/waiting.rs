@@ -22,7 +22,8 @@ impl Client {
     ///
     /// Fails as `Invalid` (field `wait`), and pushes nothing, if the queue keeps no finished jobs: set its
     /// [`retain_completed`](Queue::retain_completed). A push that merges waits for the job it merged into, a repeated
-    /// idempotency key for the first job, which may have ended long ago.
+    /// idempotency key for the first job, which may have ended long ago. Fails as `Conflict` if the queue refuses the push of a
+    /// throttled key: the message says when it may come again.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -50,8 +51,8 @@ impl Client {
         let known = queues.into_iter().find(|view| view.queue.name == *job.queue);
         let implied = || Queue::implied(&job.queue, job.key.is_some());
         known.map_or_else(implied, |view| view.queue).check_wait()?;
-        let began = Instant::now();
-        let id = self.push_passed(job).await?.job_id;
+        let (began, key) = (Instant::now(), job.key.clone());
+        let id = self.push_passed(job).await?.taken(key.as_deref())?;
         self.end_of(id, began, wait).await
     }
 

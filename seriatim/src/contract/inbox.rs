@@ -23,6 +23,7 @@ pub trait Inbox: Send + Sync {
     /// - A row is pushed as [`Producer::push`](super::Producer::push) would, in the order of the rows.
     /// - A row that cannot be pushed is refused: it stays, with the reason, and those behind it are pushed. The store keeps
     ///   [`INBOX_REFUSED_MAX`](crate::limits::INBOX_REFUSED_MAX) of them, the latest.
+    /// - So is a row whose key is [throttled](crate::Queue::throttle), if its queue refuses that.
     /// - Rows that ask for a deed are returned, not carried out: the caller does so and names them in its next call. Nothing
     ///   behind them is pushed before that.
     /// - If another caller is at it, nothing happens, and `more` is false.

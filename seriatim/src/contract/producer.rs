@@ -4,11 +4,11 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, Result};
+use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
 use crate::model::job::Job;
 use crate::model::limits::{PUSH_BYTES_MAX, PUSH_JOBS_MAX};
-use crate::model::queue::Queue;
+use crate::model::queue::{Queue, Throttled};
 
 /// Pushes jobs.
 #[async_trait]
@@ -26,8 +26,9 @@ pub trait Producer: Send + Sync {
     ///   becomes the merged one, the priority the more urgent one; nothing else changes.
     /// - A payload equal to one in flight is a new job: it waits for the next turn.
     /// - In a queue with a [throttle](crate::Queue::throttle), a push to a key within that time of the last one that made or
-    ///   merged into a job changes nothing, and answers `Merged` with the id of that job. Only its idempotency key is looked
-    ///   up before, and then stands for that job.
+    ///   merged into a job changes nothing. It answers with the id of that job and with `again_at`: `Merged`, or, if the queue
+    ///   [refuses](crate::Queue::refuse_throttled) such pushes, `Throttled`. Only its idempotency key is looked up before: that
+    ///   of a merged one then stands for that job; of a refused one nothing is kept. The other jobs of its batch are pushed.
     /// - A lane that does not exist is opened. In `accumulate` and `fifo` its first job sets its node, consumer group and
     ///   group, and a push with others is `Conflict`.
     /// - A group in a queue without [groups](crate::Queue::groups) is `Invalid` (field `group`).
@@ -47,10 +48,40 @@ pub struct Push {
 /// The result for one pushed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Pushed {
-    /// The id of the job.
+    /// The id of the job; for one whose key is throttled, of the job that came before.
     pub job_id: JobId,
     /// Whether the push created the job.
     pub status: PushStatus,
+    /// If its key was throttled: until when, by the store's clock. What was pushed is not stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub again_at: Option<Timestamp>,
+}
+
+impl Pushed {
+    /// An answer about a key that is not throttled.
+    pub fn new(job_id: JobId, status: PushStatus) -> Self {
+        Self { job_id, status, again_at: None }
+    }
+
+    /// An answer about a key of this queue that is throttled until then.
+    pub(crate) fn throttled(queue: &Queue, job_id: JobId, again_at: Timestamp) -> Self {
+        let status = match queue.throttled {
+            Throttled::Merge => PushStatus::Merged,
+            Throttled::Refuse => PushStatus::Throttled,
+        };
+        Self { job_id, status, again_at: Some(again_at) }
+    }
+
+    /// The job that stands for what was pushed to this key. `Conflict` if that was refused, with the time when it may come
+    /// again.
+    pub fn taken(&self, key: Option<&str>) -> Result<JobId> {
+        if self.status != PushStatus::Throttled {
+            return Ok(self.job_id);
+        }
+        let (key, at) = (key.unwrap_or_default(), self.again_at.unwrap_or_default().utc());
+        let message = format!("refused: key {key:?} may be pushed again at {at}");
+        Err(Error::new(ErrorKind::Conflict, message))
+    }
 }
 
 /// Whether a push created a new job.
@@ -63,6 +94,8 @@ pub enum PushStatus {
     Merged,
     /// Its idempotency key was known.
     Duplicate,
+    /// Refused: its key is throttled until [`again_at`](Pushed::again_at).
+    Throttled,
 }
 
 /// Refuses a batch that is too large or has an invalid job; the error names the job.

@@ -153,6 +153,17 @@ pub enum DueRule {
     Earliest,
 }
 
+/// What becomes of a push to a key that is [throttled](Queue::throttle).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Throttled {
+    /// It counts as the job that came before, and its payload is lost.
+    #[default]
+    Merge,
+    /// It is refused, with the time when it may come again.
+    Refuse,
+}
+
 /// The value for definitions that were written before `lease_max` existed.
 fn lease_max() -> Duration {
     LEASE_MAX
@@ -211,10 +222,13 @@ pub struct Queue {
     /// The shortest time for which an idempotency key is remembered. Default: 1 day.
     #[serde(with = "crate::model::duration")]
     pub idempotency_ttl: Duration,
-    /// For how long after a push to a key further ones to it make no job: they answer `Merged` with the id of that job (not
-    /// in `parallel`). Default: each push makes its job.
+    /// For how long after a push to a key further ones to it make no job (not in `parallel`). Default: each push makes its
+    /// job.
     #[serde(with = "crate::model::duration::optional", default)]
     pub throttle: Option<Duration>,
+    /// What becomes of those. Default: they answer `Merged` with the id of that job.
+    #[serde(default)]
+    pub throttled: Throttled,
     /// How many of its turns may run at once, and how many may start in a time. Default: no limit.
     #[serde(default)]
     pub limit: Limit,
@@ -251,6 +265,7 @@ impl Queue {
             retain_dead_max: 100_000,
             idempotency_ttl: Duration::from_secs(86_400),
             throttle: None,
+            throttled: Throttled::default(),
             limit: Limit::default(),
             groups: None,
             weight: 1,
@@ -393,6 +408,14 @@ impl Queue {
     #[must_use]
     pub fn throttle(mut self, period: Duration) -> Self {
         self.throttle = Some(period);
+        self
+    }
+
+    /// Refuses the pushes that [`throttle`](Self::throttle) is about, with the time when they may come again:
+    /// [`PushStatus::Throttled`](crate::store::PushStatus::Throttled).
+    #[must_use]
+    pub fn refuse_throttled(mut self) -> Self {
+        self.throttled = Throttled::Refuse;
         self
     }
 
@@ -600,6 +623,11 @@ impl Queue {
     }
 
     fn validate_throttle(&self) -> Result<()> {
+        if self.throttle.is_none() && self.throttled != Throttled::default() {
+            let message =
+                "needs a `throttle`, the time for which further pushes to a key are refused";
+            return Err(Error::invalid("throttled", message));
+        }
         let message = match self.throttle {
             Some(_) if !self.mode.is_keyed() => {
                 "needs keys, which it throttles one by one; this queue is parallel"

@@ -5,7 +5,7 @@ pub(super) mod tests;
 
 use serde::Deserialize;
 
-use crate::contract::{Drained, EndedDeed, InboxAsk, InboxDeed, Pushed, RefusedRow};
+use crate::contract::{Drained, EndedDeed, InboxAsk, InboxDeed, PushStatus, Pushed, RefusedRow};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
@@ -80,6 +80,34 @@ impl Step {
             }
         }
         step
+    }
+
+    /// Refuses the rows that the store answered with a refusal; the rest of the answer is of those that stay.
+    pub(super) fn refuse_throttled(
+        &mut self,
+        pushed: Vec<Pushed>,
+        all: &[Row],
+        now: Timestamp,
+    ) -> Vec<Pushed> {
+        if pushed.iter().all(|pushed| pushed.status != PushStatus::Throttled) {
+            return pushed;
+        }
+        let (jobs, rows) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.rows));
+        let mut taken = Vec::with_capacity(pushed.len());
+        for ((job, row), pushed) in jobs.into_iter().zip(rows).zip(pushed) {
+            match pushed.taken(job.key.as_deref()) {
+                Ok(_) => {
+                    self.jobs.push(job);
+                    self.rows.push(row);
+                    taken.push(pushed);
+                }
+                Err(error) => {
+                    let row = all.iter().find(|of| of.id == row);
+                    self.refused.extend(row.map(|row| row.refused(&error, now)));
+                }
+            }
+        }
+        taken
     }
 
     /// The answer of the store. `found`: the rows of which it is a step. `rows_max`: most of them.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use seriatim::store::{self, Command, JobView};
+use seriatim::store::{self, Command, JobView, PushStatus};
 use seriatim::{
     JobId, Missed,
     store::{LaneId, NodeId, Token},
@@ -37,13 +37,32 @@ pub(crate) struct PushedJobs {
 
 #[derive(Default, Serialize, JsonSchema)]
 pub(crate) struct Streamed {
-    /// All jobs of the stream
+    /// All jobs of the stream that were not refused
     pub(crate) pushed: u64,
-    pub(crate) merged: u64,
-    pub(crate) duplicate: u64,
+    merged: u64,
+    duplicate: u64,
+    /// Refused, as their keys are throttled
+    throttled: u64,
+    /// If some were refused: from when on all of them may come again
+    #[serde(skip_serializing_if = "Option::is_none")]
+    again_at: Option<Time>,
     /// True if the push created the queue
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) created: Option<bool>,
+}
+
+impl Streamed {
+    /// Counts these too.
+    pub(crate) fn add(&mut self, pushed: &[store::Pushed]) {
+        let count = |status| pushed.iter().filter(|one| one.status == status).count() as u64;
+        let refused = pushed.iter().filter(|one| one.status == PushStatus::Throttled);
+        let again_at = refused.filter_map(|one| one.again_at).max();
+        self.merged += count(PushStatus::Merged);
+        self.duplicate += count(PushStatus::Duplicate);
+        self.throttled += count(PushStatus::Throttled);
+        self.pushed += pushed.len() as u64 - count(PushStatus::Throttled);
+        self.again_at = self.again_at.map(|Time(at)| at).max(again_at).map(Time);
+    }
 }
 
 impl PushedJobs {

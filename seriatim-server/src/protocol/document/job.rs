@@ -297,9 +297,13 @@ impl From<JobView> for JobStatus {
 pub(crate) struct Pushed {
     #[schemars(with = "Foreign<JobId>")]
     pub(super) job_id: JobId,
-    /// `merged`: an equal payload was waiting; `duplicate`: the idempotency key was known
+    /// `merged`: an equal payload was waiting, or the key is throttled; `duplicate`: the idempotency key was known;
+    /// `throttled`: refused, and `job_id` is the job that came before
     #[schemars(with = "Foreign<PushStatus>")]
     status: PushStatus,
+    /// If the key is throttled: when it may be pushed again
+    #[serde(skip_serializing_if = "Option::is_none")]
+    again_at: Option<Time>,
 }
 
 /// A dead job that was pushed again with another payload.
@@ -320,6 +324,6 @@ impl EditedJob {
 
 impl From<&store::Pushed> for Pushed {
     fn from(pushed: &store::Pushed) -> Self {
-        Self { job_id: pushed.job_id, status: pushed.status }
+        Self { job_id: pushed.job_id, status: pushed.status, again_at: pushed.again_at.map(Time) }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use seriatim::store::{NodeView, QueueStats, QueueView};
+use seriatim::store::{NodeView, QueueStats, QueueView, Throttled};
 use seriatim::{Backoff, DueRule, Exhaustion, Groups, Limit, Merge, Mode, Window, store::NodeId};
 
 use super::node::Trouble;
@@ -82,6 +82,7 @@ struct Definition {
     retain_dead_max: u64,
     idempotency_ttl: String,
     throttle: Option<String>,
+    throttled: Foreign<Throttled>,
     limit: Foreign<Limit>,
     groups: Option<Foreign<Groups>>,
     weight: u32,

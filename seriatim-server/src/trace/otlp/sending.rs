@@ -7,7 +7,7 @@ use opentelemetry::trace::{Span as _, SpanKind, Status, TraceContextExt, Tracer}
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{SdkTracer, Span};
 use seriatim::JobId;
-use seriatim::store::Pushed;
+use seriatim::store::{PushStatus, Pushed};
 
 use super::attribute;
 use super::span_context::{context_of, traceparent_of};
@@ -59,8 +59,9 @@ impl Sending {
     /// The store has taken jobs of it.
     pub(crate) fn sent(&self, pushed: &[Pushed]) {
         self.tell(|it| {
-            it.jobs += pushed.len() as i64;
-            it.last = pushed.last().map(|pushed| pushed.job_id);
+            let taken = || pushed.iter().filter(|one| one.status != PushStatus::Throttled);
+            it.jobs += taken().count() as i64;
+            it.last = taken().last().map(|pushed| pushed.job_id);
         });
     }
 

@@ -146,6 +146,35 @@ async fn refused_jobs_are_kept_beside_their_queue_and_come_back_when_the_routes_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn jobs_of_throttled_keys_that_the_queue_refuses_are_kept_beside_their_source() {
+    let throttled = "mode = \"fifo\"\nthrottle = \"1h\"\nthrottled = \"refuse\"";
+    let shop = Shop::new(&CONFIG.replacen("mode = \"fifo\"", throttled, 1));
+    let store = shop.site.store().await;
+    shop.producer().does("orders 5 2");
+    let jobs = async |count| {
+        let stats = store.stats(None).await.unwrap();
+        stats.iter().any(|stats| &*stats.queue == "orders" && stats.jobs == count)
+    };
+    let node = shop.serve("node");
+    eventually("three are kept", async || shop.number(&["LLEN", "rejected:critical"]) == 3).await;
+    assert!(jobs(2).await, "one of each key was taken");
+    let status = async || shop.run(&["bridge", "status", "--json"]).1.contains("\"throttled\":3");
+    eventually("they are told", status).await;
+    node.stop();
+    let log = std::fs::read_to_string(shop.site.path("node.log")).unwrap();
+    assert!(
+        log.contains("throttled: refused: key") && log.contains("may be pushed again at"),
+        "{log}"
+    );
+    std::fs::write(shop.site.path("seriatim.toml"), CONFIG).unwrap();
+    let (done, told) = shop.run(&["bridge", "return", "shop", "critical"]);
+    assert!(done && told.contains("3 refused jobs went back to critical"), "{told}");
+    let node = shop.serve("again");
+    eventually("all are here", async || jobs(5).await).await;
+    node.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn refused_jobs_of_a_set_are_counted_and_come_back_into_it() {
     let shop = Shop::new(CONFIG);
     let store = shop.site.store().await;

@@ -27,6 +27,7 @@ mod siege;
 #[cfg(feature = "otlp")]
 mod spans;
 mod stores;
+mod throttle;
 mod trace;
 mod work;
 

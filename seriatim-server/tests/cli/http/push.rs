@@ -132,7 +132,7 @@ fn l12_a_stream_of_lines_is_pushed_in_batches_and_a_bad_line_is_named() {
         (0..2_500).map(|i| format!("{{\"key\":\"{i}\",\"payload\":{i}}}\n")).collect();
     let lines = lines.concat();
     let loaded = stream(lines.clone() + "\n" + "{\"key\":\"0\",\"payload\":0}").done();
-    assert_eq!(loaded, json!({ "pushed": 2_501, "merged": 1, "duplicate": 0 }));
+    assert_eq!(loaded, json!({ "pushed": 2_501, "merged": 1, "duplicate": 0, "throttled": 0 }));
     let refused = stream("{\"key\":\"x\"}\n{\"key\":1.5}\n".to_owned());
     assert_eq!(refused.refused(400).0, "key");
     assert_eq!((&refused.json()["line"], &refused.json()["pushed"]), (&json!(2), &json!(1)));
@@ -201,7 +201,7 @@ fn a_push_that_makes_a_queue_says_so() {
     let streamed = stream.body("application/x-ndjson", "{\"payload\":1}\n").send(&api.address);
     assert_eq!(
         streamed.done(),
-        json!({ "pushed": 1, "merged": 0, "duplicate": 0, "created": true })
+        json!({ "pushed": 1, "merged": 0, "duplicate": 0, "throttled": 0, "created": true })
     );
     assert_eq!(api.post(PATH, &json!({ "key": "k" })).done().get("created"), None);
     let (field, _) = api.post(PATH, &job).refused(400);

@@ -401,8 +401,8 @@ fn every_endpoint_works_and_every_documented_field_is_sent_on_sqlite() {
 }
 
 /// Fields of the history after its first minute, of jobs for one build or group, of more than a thousand nodes, of other filters of operations, of results, of
-/// large deletions, of streams, of a trigger for another queue, and of nodes with troubles or periodic programs.
-const NOT_IN_THE_WALK: [&str; 56] = [
+/// large deletions, of streams, of throttled keys, of a trigger for another queue, and of nodes with troubles or periodic programs.
+const NOT_IN_THE_WALK: [&str; 60] = [
     "Dated.at",
     "Dated.dead",
     "Dated.done",
@@ -416,6 +416,7 @@ const NOT_IN_THE_WALK: [&str; 56] = [
     "DatedTimes.longest",
     "DatedTimes.mean",
     "DatedTimes.turns",
+    "EditedJob.again_at",
     "JobView.build",
     "JobView.group",
     "JobView.result",
@@ -438,12 +439,15 @@ const NOT_IN_THE_WALK: [&str; 56] = [
     "PeriodicProgram.runs",
     "PeriodicProgram.state",
     "Preview.confirm",
+    "Pushed.again_at",
     "PushedJobs.job",
     "Status.result",
+    "Streamed.again_at",
     "Streamed.created",
     "Streamed.duplicate",
     "Streamed.merged",
     "Streamed.pushed",
+    "Streamed.throttled",
     "TaskFigures.failed",
     "TaskFigures.longest",
     "TaskFigures.mean",

@@ -168,7 +168,7 @@ pub async fn resume_schedule(store: &dyn Store, name: &str) -> Result<Schedule> 
 
 /// Pushes the job of a cron entry now, beside its ticks; also while it is paused.
 ///
-/// - If nodes have different entries of this name, it is `Conflict`.
+/// - If nodes have different entries of this name, it is `Conflict`; also if its queue refuses the push of a throttled key.
 /// - A payload of more than [`NOTE_BYTES_MAX`](crate::limits::NOTE_BYTES_MAX) bytes is not kept in the store:
 ///   `Unsupported`.
 pub async fn run_schedule(store: &dyn Store, name: &str, by: &str) -> Result<JobId> {
@@ -185,11 +185,13 @@ pub async fn run_schedule(store: &dyn Store, name: &str, by: &str) -> Result<Job
     let now = store.now().await?;
     job.run_at = RunAt::Now;
     job.options.idempotency_key = Some(Cron::by_hand(name, now));
+    let key = job.key.clone();
     let pushed = store.push(Push { now: None, jobs: vec![job] }).await?;
-    let job = pushed.first().map(|pushed| pushed.job_id);
-    let tick = ScheduleTick { at: now, by: Some(by.to_owned()), job, error: None };
+    let unanswered = || Error::new(ErrorKind::Internal, "the store answered for no job");
+    let job = pushed.first().ok_or_else(unanswered)?.taken(key.as_deref())?;
+    let tick = ScheduleTick { at: now, by: Some(by.to_owned()), job: Some(job), error: None };
     store.write_notes(vec![notes::tick(name, &tick)]).await?;
-    job.ok_or_else(|| Error::new(ErrorKind::Internal, "the store answered for no job"))
+    Ok(job)
 }
 
 fn undecided(schedule: &Schedule) -> String {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, START, engine, pass, secs};
-use crate::contract::{PeriodicState, pause_schedule, resume_schedule, schedule};
+use crate::contract::{PeriodicState, pause_schedule, resume_schedule, run_schedule, schedule};
 use crate::engine::*;
 use crate::machine::PRETENDED;
 use crate::*;
@@ -96,6 +96,27 @@ async fn a_tick_that_the_store_refuses_is_noted_with_the_reason() {
     running.stop().await;
     let last = schedule(&*rig.shared(), "tick").await.unwrap().last.unwrap();
     assert!(last.job.is_none() && last.error.unwrap().contains("key"), "{:?}", log.lines());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tick_whose_key_is_throttled_is_skipped_and_noted_with_the_time_if_the_queue_refuses_it()
+{
+    let (rig, log) = (Rig::new(), Log::default());
+    let store = &*rig.shared();
+    rig.store_declared(Queue::fifo("ticks").throttle(secs(900)).refuse_throttled()).await;
+    let keyed = Job::new("ticks", &0).unwrap().key("k");
+    let cron = Cron::new("tick", "*/10 * * * *", keyed).unwrap();
+    let running = Running::start(node(&rig, &log, cron));
+    pass(secs(1_205)).await;
+    let last = schedule(store, "tick").await.unwrap().last.unwrap();
+    let error = last.error.unwrap();
+    assert!(last.job.is_none() && error.contains("key \"k\" may be pushed again at 20"), "{error}");
+    let refused = run_schedule(store, "tick", "ops").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    assert!(error.ends_with(refused.message()), "{error}: {refused}");
+    pass(secs(600)).await;
+    running.stop().await;
+    assert_eq!(log.lines(), ["600", "1800"]);
 }
 
 /// A laptop that sleeps: its monotonic clock stops, and the store's goes on.

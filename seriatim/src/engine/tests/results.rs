@@ -49,6 +49,22 @@ async fn who_pushes_and_waits_gets_the_result() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_waits_for_a_push_that_is_refused_is_told_when_it_may_come_again() {
+    let rig = Rig::new();
+    let queue = sums().throttle(secs(60)).refuse_throttled();
+    let client = Client::new(rig.shared()).queues([queue.clone()]);
+    let running = Running::start(engine(&rig).queue(queue).with(adder()));
+    client.push_and_wait(job(&[1]), secs(20)).await.unwrap();
+    let error = client.push_and_wait(job(&[2]), secs(20)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.message().starts_with("refused: key \"k\" may be pushed again at 20"), "{error}");
+    pass(secs(60)).await;
+    let sum = client.push_and_wait(job(&[2]), secs(20)).await.unwrap();
+    assert_eq!(end_of(&sum), (JobState::Succeeded, Some("2"), None));
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn when_time_is_up_the_job_is_answered_as_it_is_and_one_may_wait_again() {
     let rig = Rig::new();
     let client = Client::new(rig.shared()).queues([sums()]);

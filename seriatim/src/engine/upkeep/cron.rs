@@ -204,14 +204,21 @@ async fn attempt(
             Some(format!("skipped: {late} late, the store may no longer know whether it has run"));
         return Ok(Went::Noted(went));
     }
-    let jobs = vec![encoded(core, cron.job_at(tick))?];
-    let pushed = core.store.push(Push { now: None, jobs }).await?;
+    let job = encoded(core, cron.job_at(tick))?;
+    let key = job.key.clone();
+    let pushed = core.store.push(Push { now: None, jobs: vec![job] }).await?;
     let Some(pushed) = pushed.first() else { return Ok(Went::Known) };
     // The answer to an earlier attempt may be lost.
     if pushed.status == PushStatus::Duplicate && !is_repeated {
         return Ok(Went::Known);
     }
-    went.job = Some(pushed.job_id);
+    match pushed.taken(key.as_deref()) {
+        Ok(job) => went.job = Some(job),
+        Err(refused) => {
+            tracing::warn!(%cron, "skipped a tick: {refused}");
+            went.error = Some(format!("skipped: {refused}"));
+        }
+    }
     Ok(Went::Noted(went))
 }
 

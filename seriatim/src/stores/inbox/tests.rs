@@ -157,6 +157,41 @@ pub(in crate::stores) async fn bad_rows_are_refused_with_the_reason_and_hold_nob
     assert_eq!(store.inbox().await.unwrap().refused.len(), bad.len() - 1);
 }
 
+pub(in crate::stores) async fn rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so(
+    database: impl Database,
+) {
+    let store = open(&database).await;
+    let hour = Duration::from_secs(3_600);
+    let queues = vec![
+        Queue::fifo("refusing").throttle(hour).refuse_throttled(),
+        Queue::fifo("merging").throttle(hour),
+    ];
+    store.declare(Declare { now: None, queues }).await.unwrap();
+    let row = |queue: &str, key: &str, payload: u32| {
+        format!(
+            "INSERT INTO @inbox (queue, @key, payload) VALUES ('{queue}', '{key}', '{payload}')"
+        )
+    };
+    let rows = [
+        row("refusing", "k", 1),
+        row("refusing", "k", 2),
+        row("merging", "k", 3),
+        row("merging", "k", 4),
+        row("refusing", "l", 5),
+        row("refusing", "k", 6),
+    ];
+    database.run(&rows.join(";"), true).await;
+    let (payloads, refused) = drain(&store).await;
+    assert_eq!(payloads, ["1", "3", "4", "5"]);
+    assert_eq!(refused.len(), 2);
+    for row in &refused {
+        assert!(row.why.starts_with("refused: key \"k\" may be pushed again at 20"), "{}", row.why);
+    }
+    assert_eq!(waiting(&store, "refusing").await.len(), 2);
+    assert_eq!(waiting(&store, "merging").await.len(), 1);
+    assert_eq!(store.inbox().await.unwrap().refused.len(), 2);
+}
+
 pub(in crate::stores) async fn many_bad_rows_are_refused_and_the_latest_are_kept(
     database: impl Database,
 ) {

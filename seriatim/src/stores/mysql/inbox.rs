@@ -120,11 +120,11 @@ async fn carry_out(
     // The queue of a row may have been changed since, and that one is not locked.
     let is_known = |row: &Row| row.queue.as_deref().is_none_or(|name| oldest.queues.contains(name));
     rows.truncate(rows.iter().position(|row| !is_known(row)).unwrap_or(rows.len()));
-    let (step, now, found) = (Step::of(&rows, work.now), work.now, rows.len());
+    let (mut step, now, found) = (Step::of(&rows, work.now), work.now, rows.len());
     let mut pushed = Vec::new();
     if !step.jobs.is_empty() {
         match push(work, &step.jobs).await {
-            Ok(answer) => pushed = answer,
+            Ok(answer) => pushed = step.refuse_throttled(answer, &rows, now),
             Err(fail) => {
                 *refused = Some((step, rows, now));
                 return Err(fail);

@@ -14,7 +14,7 @@ use super::gates::Lock;
 use super::load::Need;
 use super::sql::{Columns, bytes, text};
 use super::work::Work;
-use crate::contract::{Producer, Push, Pushed, Wake, validate_push};
+use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_push};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::JobId;
@@ -92,7 +92,38 @@ pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> 
         );
         work.write(&sql).await?;
     }
+    let refused = jobs.iter().zip(&pushed).filter(|(_, of)| of.status == PushStatus::Throttled);
+    let reserved: BTreeSet<IdempotencyKey> = refused
+        .filter_map(|(job, _)| name_of(job, number(job)))
+        .filter(|name| !work.state.idempotency.contains_key(name))
+        .collect();
+    give_back(work, reserved).await?;
     Ok(pushed)
+}
+
+/// Deletes reserved idempotency keys of jobs that were refused.
+async fn give_back(work: &mut Work<'_>, names: BTreeSet<IdempotencyKey>) -> Try<()> {
+    let names: Vec<String> = names.iter().map(|name| format!("({})", place(name))).collect();
+    for names in names.chunks(NAMES_MAX) {
+        let sql = format!(
+            "DELETE FROM seriatim_idempotency WHERE job = '' AND (q, k, name) IN ({})",
+            names.join(",")
+        );
+        work.write(&sql).await?;
+    }
+    Ok(())
+}
+
+/// Under what the idempotency key of a job is remembered. A queue that this push makes has no names yet; the store may.
+fn name_of(job: &Job, queue: Option<u32>) -> Option<IdempotencyKey> {
+    match queue {
+        Some(queue) => repeat_of(queue, job),
+        None => job.key_of_store().and_then(|_| repeat_of(0, job)),
+    }
+}
+
+fn place((queue, key, name): &IdempotencyKey) -> String {
+    format!("{queue},{},{}", text(key.as_deref().unwrap_or_default()), text(name))
 }
 
 /// Locks or creates the lanes of these jobs, and reads what a push needs of them.
@@ -130,11 +161,7 @@ async fn recall(
     jobs: &[Job],
     number: &impl Fn(&Job) -> Option<u32>,
 ) -> Try<std::collections::BTreeMap<IdempotencyKey, (JobId, Timestamp)>> {
-    // A queue that this push makes has no names yet; the store may.
-    let name = |job: &Job| match number(job) {
-        Some(queue) => repeat_of(queue, job),
-        None => job.key_of_store().and_then(|_| repeat_of(0, job)),
-    };
+    let name = |job: &Job| name_of(job, number(job));
     let throttle = |job: &Job| {
         let row = work.state.queue_row(number(job)?)?;
         row.queue.throttle.map(|_| throttle_of(row.number, job))
@@ -142,9 +169,6 @@ async fn recall(
     let names: BTreeSet<IdempotencyKey> =
         jobs.iter().flat_map(|job| name(job).into_iter().chain(throttle(job))).collect();
     let names: Vec<IdempotencyKey> = names.into_iter().collect();
-    let place = |(queue, key, name): &IdempotencyKey| {
-        format!("{queue},{},{}", text(key.as_deref().unwrap_or_default()), text(name))
-    };
     for names in names.chunks(NAMES_MAX) {
         let rows: Vec<String> =
             names.iter().map(|name| format!("({},'',0)", place(name))).collect();

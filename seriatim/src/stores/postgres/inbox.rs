@@ -76,7 +76,7 @@ impl Postgres {
         let limits: [&dyn Param; 3] =
             [&rows_max, &(INBOX_BYTES_MAX as i64), &(PAYLOAD_BYTES_MAX as i64)];
         let rows = documents(&self.run(&work, TAKE, &limits).await?)?;
-        let step = Step::of(&rows, now);
+        let mut step = Step::of(&rows, now);
         let mut pushed = Vec::new();
         if rows.is_empty() {
             self.run(&work, SLEEP, &[]).await?;
@@ -84,7 +84,7 @@ impl Postgres {
             let batch = PushBatch::new(request.now, &step.jobs)?;
             let text = self.pool.text(PUSH);
             match work.query_typed(&text, &typed(&batch.params())).await {
-                Ok(answer) => pushed = all_pushed(&answer)?,
+                Ok(answer) => pushed = step.refuse_throttled(all_pushed(&answer)?, &rows, now),
                 Err(e) => return inbox::refusal(push_error(e, &step.jobs), &step, &rows, now),
             }
         }

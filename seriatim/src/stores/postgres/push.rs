@@ -77,11 +77,13 @@ fn pushed(row: &tokio_postgres::Row) -> Result<Pushed> {
     let status = match column::<_, i16>(row, "o_status")? {
         0 => PushStatus::Queued,
         1 => PushStatus::Merged,
-        _ => PushStatus::Duplicate,
+        2 => PushStatus::Duplicate,
+        _ => PushStatus::Throttled,
     };
     let queue = column(row, "o_queue")?;
     let job_id = job_id(column(row, "o_created_at")?, queue, column(row, "o_seq")?);
-    Ok(Pushed { job_id, status })
+    let again_at = column::<_, Option<i64>>(row, "o_again_at")?.map(Timestamp::from_micros);
+    Ok(Pushed { job_id, status, again_at })
 }
 
 /// A batch as arrays, one entry per job.

@@ -15,7 +15,7 @@ use crate::contract::{Acted, Declare, DeleteQueue, Queues, Wake};
 use crate::model::error::{Error, Result};
 use crate::model::flow::{Limit, Share};
 use crate::model::limits::{ACTION_ROWS_MAX, QUEUES_MAX};
-use crate::model::queue::{DueRule, Merge, Queue};
+use crate::model::queue::{DueRule, Merge, Queue, Throttled};
 use crate::stores::json;
 use crate::stores::sharing::{Shares, VISITS_MAX};
 
@@ -76,6 +76,7 @@ pub(super) fn policy(queue: &Queue) -> Result<Value> {
         "idempotency_ttl": micros_of(queue.idempotency_ttl),
         "lease_max": micros_of(queue.lease_max),
         "throttle": queue.throttle.map(micros_of),
+        "refuses": queue.throttled == Throttled::Refuse,
         "definition": definition,
         "queues_max": QUEUES_MAX,
     });

@@ -22,11 +22,13 @@ use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::flow::group_number;
 use crate::model::job::{Job, JobOptions, RunAt};
-use crate::model::queue::Queue;
+use crate::model::queue::{Queue, Throttled};
 use crate::stores::json::json;
 
 /// Instead of a status: the shard has no lane or job that this job joins.
 const NOT_TAKEN: i64 = 3;
+/// The status of a job whose key is throttled.
+const THROTTLED: i64 = 4;
 
 /// The part of a batch for one shard.
 struct Part {
@@ -50,8 +52,8 @@ enum Answer {
 struct Batch<'a> {
     request: &'a Push,
     pushed: Vec<Option<Pushed>>,
-    /// For a repeat of an idempotency key of the whole store: the place of its first job. Their shards are written at once,
-    /// in no order, so it waits for that one.
+    /// For a repeat of an idempotency key of the whole store: the place of its first job that was not refused. Their shards
+    /// are written at once, in no order, so it waits for that one.
     firsts: HashMap<usize, usize>,
     /// The highest last token of the shards that did not accept all jobs.
     floor: i64,
@@ -59,15 +61,25 @@ struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     fn new(request: &'a Push) -> Self {
-        let (mut seen, mut firsts) = (HashMap::new(), HashMap::new());
-        for (place, job) in request.jobs.iter().enumerate() {
+        let pushed = vec![None; request.jobs.len()];
+        let mut batch = Self { request, pushed, firsts: HashMap::new(), floor: 0 };
+        batch.find_firsts();
+        batch
+    }
+
+    fn find_firsts(&mut self) {
+        let mut seen = HashMap::new();
+        self.firsts.clear();
+        for (place, job) in self.request.jobs.iter().enumerate() {
             let Some(name) = job.key_of_store() else { continue };
+            if self.pushed[place].is_some_and(|one| one.status == PushStatus::Throttled) {
+                continue;
+            }
             let first = *seen.entry(name).or_insert(place);
             if first != place {
-                firsts.insert(place, first);
+                self.firsts.insert(place, first);
             }
         }
-        Self { request, pushed: vec![None; request.jobs.len()], firsts, floor: 0 }
     }
 
     /// The jobs that no shard has accepted yet.
@@ -91,9 +103,7 @@ impl Producer for Redis {
         self.check_scopes(&request.jobs)?;
         let mut batch = Batch::new(&request);
         for _ in 0..ATTEMPTS {
-            if self.push_checked(&mut batch).await?
-                && (batch.firsts.is_empty() || self.push_checked(&mut batch).await?)
-            {
+            if self.push_in_rounds(&mut batch).await? {
                 self.bell.ring(&Wake::of_jobs(&request.jobs));
                 return batch.pushed.into_iter().collect::<Option<_>>().ok_or_else(corrupt);
             }
@@ -118,6 +128,20 @@ impl Redis {
                 Err(error.in_field(format!("jobs[{place}]")))
             }
             None => Ok(()),
+        }
+    }
+
+    /// Pushes all jobs of a batch. False if a definition changed before all were accepted.
+    async fn push_in_rounds(&self, batch: &mut Batch<'_>) -> Result<bool> {
+        loop {
+            let before = batch.left().len();
+            if !self.push_checked(batch).await? {
+                return Ok(false);
+            }
+            if batch.firsts.is_empty() || [0, before].contains(&batch.left().len()) {
+                return Ok(true);
+            }
+            batch.find_firsts();
         }
     }
 
@@ -229,6 +253,7 @@ impl Redis {
         let is_bare = |job: &Job| is_plain(job) && job.options.idempotency_key.is_none();
         let all_bare = part.jobs.iter().all(|i| is_bare(&request.jobs[*i]));
         args.int(part.known.queue.throttle.map_or(0, micros));
+        args.flag(part.known.queue.throttled == Throttled::Refuse);
         args.text(if all_bare { "s" } else { "m" });
         for i in &part.jobs {
             let job = &request.jobs[*i];
@@ -251,7 +276,7 @@ impl Redis {
                 let (now, mut list) = (answer.int()?, answer.list()?);
                 let mut pushed = Vec::with_capacity(part.jobs.len());
                 while !list.is_empty() {
-                    pushed.push(pushed_of(&mut list, part.shard, now)?);
+                    pushed.push(pushed_of(&mut list, &part.known.queue, part.shard, now)?);
                 }
                 Ok(Answer::Pushed(pushed, answer.int()?))
             }
@@ -273,14 +298,13 @@ impl Redis {
     }
 }
 
-/// One entry of the answer: the number of a new job, or number and creation time of an earlier one; `None` for one
-/// that was not accepted.
-fn pushed_of(list: &mut Fields, shard: Shard, now: i64) -> Result<Option<Pushed>> {
-    let (number, pushed_status) = (list.value()?, list.value()?);
-    if pushed_status == Value::Int(NOT_TAKEN) {
+/// One entry of the answer: the number of a new job, or number and creation time of an earlier one, and until when that
+/// throttles the key; `None` for one that was not accepted.
+fn pushed_of(list: &mut Fields, queue: &Queue, shard: Shard, now: i64) -> Result<Option<Pushed>> {
+    let (number, status) = (list.value()?, list.value()?);
+    if status == Value::Int(NOT_TAKEN) {
         return Ok(None);
     }
-    let pushed_status = status(pushed_status)?;
     let job_id = match number {
         Value::Int(seq) => shard.job(seq, now),
         known => {
@@ -296,16 +320,15 @@ fn pushed_of(list: &mut Fields, shard: Shard, now: i64) -> Result<Option<Pushed>
             place.job(seq, list.int()?)
         }
     };
-    Ok(Some(Pushed { job_id, status: pushed_status }))
-}
-
-fn status(value: Value) -> Result<PushStatus> {
-    match value {
-        Value::Int(0) => Ok(PushStatus::Queued),
-        Value::Int(1) => Ok(PushStatus::Merged),
-        Value::Int(2) => Ok(PushStatus::Duplicate),
-        _ => Err(corrupt()),
-    }
+    Ok(Some(match status {
+        Value::Int(0) => Pushed::new(job_id, PushStatus::Queued),
+        Value::Int(1) => Pushed::new(job_id, PushStatus::Merged),
+        Value::Int(2) => Pushed::new(job_id, PushStatus::Duplicate),
+        Value::Int(THROTTLED) => {
+            Pushed::throttled(queue, job_id, Timestamp::from_micros(list.int()?))
+        }
+        _ => return Err(corrupt()),
+    }))
 }
 
 /// The paths of a batch's jobs.

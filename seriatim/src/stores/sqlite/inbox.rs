@@ -55,9 +55,10 @@ impl Tx<'_> {
         let now = Timestamp::from_micros(self.now);
         let mut most = rows.len();
         loop {
-            let step = Step::of(&rows[..most], now);
+            let mut step = Step::of(&rows[..most], now);
             let refused = match self.push_or_undo(&step)? {
                 Ok(pushed) => {
+                    let pushed = step.refuse_throttled(pushed, &rows, now);
                     self.end_inbox(&Ends::of_step(&step))?;
                     return Ok(step.drained(pushed, rows.len(), rows_max));
                 }

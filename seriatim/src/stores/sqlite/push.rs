@@ -17,7 +17,7 @@ use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
 use crate::model::job::{Job as NewJob, JobOptions};
-use crate::model::queue::{DueRule, Merge, Mode, Queue};
+use crate::model::queue::{DueRule, Merge, Mode, Queue, Throttled};
 use crate::stores::json::json;
 
 /// Under what an idempotency key is remembered: queue, key, name.
@@ -77,11 +77,13 @@ impl Tx<'_> {
         if let Some(repeat) = repeat
             && let Some(job_id) = self.remembered(repeat)?
         {
-            return Ok(Pushed { job_id, status: PushStatus::Duplicate });
+            return Ok(Pushed::new(job_id, PushStatus::Duplicate));
         }
-        if let Some(job_id) = self.throttling(queue, new, i)? {
-            self.remember(repeat, job_id, queue.queue.idempotency_ttl)?;
-            return Ok(Pushed { job_id, status: PushStatus::Merged });
+        if let Some((job_id, until)) = self.throttling(queue, new, i)? {
+            if queue.queue.throttled == Throttled::Merge {
+                self.remember(repeat, job_id, queue.queue.idempotency_ttl)?;
+            }
+            return Ok(Pushed::throttled(&queue.queue, job_id, until));
         }
         let job = self.new_job(queue, new)?;
         let (seq, id) = (job.seq, job.id(queue.number));
@@ -99,7 +101,7 @@ impl Tx<'_> {
         if let Some(period) = queue.queue.throttle {
             self.remember(Some(new.throttle(queue.number)), job_id, period)?;
         }
-        Ok(Pushed { job_id, status })
+        Ok(Pushed::new(job_id, status))
     }
 
     fn remember(&mut self, name: Option<Name<'_>>, job: JobId, length: Duration) -> Result<()> {
@@ -110,8 +112,14 @@ impl Tx<'_> {
         self.execute(sql, row).map(drop)
     }
 
-    /// The job that throttles the key of this one now. Unlike an idempotency key, it does so no longer while it is stored.
-    fn throttling(&mut self, queue: &QueueRow, new: &NewJob, i: usize) -> Result<Option<JobId>> {
+    /// The job that throttles the key of this one now, and until when. Unlike an idempotency key, it does so no longer while
+    /// it is stored.
+    fn throttling(
+        &mut self,
+        queue: &QueueRow,
+        new: &NewJob,
+        i: usize,
+    ) -> Result<Option<(JobId, Timestamp)>> {
         if queue.queue.throttle.is_none() {
             return Ok(None);
         }
@@ -126,7 +134,7 @@ impl Tx<'_> {
         {
             return Err(other_route(key, i));
         }
-        Ok(Some(id))
+        Ok(Some((id, Timestamp::from_micros(until))))
     }
 
     fn new_job(&mut self, queue: &QueueRow, new: &NewJob) -> Result<Job> {

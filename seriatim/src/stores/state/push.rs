@@ -14,7 +14,7 @@ use crate::model::flow::group_number;
 use crate::model::id::{JobId, LaneId};
 use crate::model::job::Job;
 use crate::model::limits::QUEUES_MAX;
-use crate::model::queue::{DueRule, Mode, Queue};
+use crate::model::queue::{DueRule, Mode, Queue, Throttled};
 use crate::model::window::Window;
 use crate::stores::route::group_of;
 
@@ -192,14 +192,15 @@ impl State {
         let queue = self.queues[&number].queue.clone();
         let repeat = repeat_of(number, &job);
         if let Some(first) = repeat.as_ref().and_then(|repeat| self.remembered(now, repeat)) {
-            return Ok(Pushed { job_id: first, status: PushStatus::Duplicate });
+            return Ok(Pushed::new(first, PushStatus::Duplicate));
         }
         let throttle = queue.throttle.map(|period| (throttle_of(number, &job), now + period));
-        if let Some(first) = throttle.as_ref().and_then(|(name, _)| self.throttling(now, name)) {
-            if let Some(repeat) = repeat {
+        let throttling = throttle.as_ref().and_then(|(name, _)| self.throttling(now, name));
+        if let Some((first, until)) = throttling {
+            if let Some(repeat) = repeat.filter(|_| queue.throttled == Throttled::Merge) {
                 self.idempotency.insert(repeat, (first, now + queue.idempotency_ttl));
             }
-            return Ok(Pushed { job_id: first, status: PushStatus::Merged });
+            return Ok(Pushed::throttled(&queue, first, until));
         }
         let id = JobId::new(now, number, 0, self.next_seq());
         let route = self.route(&job.options, job.options.node.as_deref());
@@ -215,13 +216,12 @@ impl State {
         if let Some((name, until)) = throttle {
             self.idempotency.insert(name, (job_id, until));
         }
-        Ok(Pushed { job_id, status })
+        Ok(Pushed::new(job_id, status))
     }
 
-    /// The job that throttles its key now. Unlike an idempotency key, it does so no longer while it is stored.
-    fn throttling(&self, now: Timestamp, name: &IdempotencyKey) -> Option<JobId> {
-        let (first, until) = self.idempotency.get(name)?;
-        (*until > now).then_some(*first)
+    /// The job that throttles its key now, and until when. Unlike an idempotency key, it does so no longer while it is stored.
+    fn throttling(&self, now: Timestamp, name: &IdempotencyKey) -> Option<(JobId, Timestamp)> {
+        self.idempotency.get(name).copied().filter(|(_, until)| *until > now)
     }
 
     fn remembered(&self, now: Timestamp, repeat: &IdempotencyKey) -> Option<JobId> {

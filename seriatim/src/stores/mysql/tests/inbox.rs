@@ -53,6 +53,14 @@ async fn drained(store: &Mysql) -> Drained {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so() {
+    both::rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so(Own(
+        new_database().await,
+    ))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_becomes_a_job_with_all_that_it_says() {
     both::a_row_becomes_a_job_with_all_that_it_says(Own(new_database().await)).await;
 }

@@ -302,12 +302,13 @@ BEGIN
 END $$;
 
 -- The arrays have one entry per job; _queue has places in _queues. Returns rows in the same order; status: 0 queued, 1
--- merged, 2 duplicate. _group: consumer groups. _grp: the numbers of groups; empty if no job has one.
+-- merged, 2 duplicate, 3 refused. o_again_at: of a throttled key. _group: consumer groups. _grp: the numbers of groups; empty
+-- if no job has one.
 CREATE FUNCTION seriatim.push(_now bigint, _queues text, _queue int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _at bigint[], _delay bigint[],
   _options text[], _lease_ttl bigint[], _expires_at bigint[], _name text[], _node text[],
   _group text[], _payload bytea[], _grp bigint[])
-RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint)
+RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint, o_again_at bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
   _t bigint := coalesce(_now, seriatim.clock());
@@ -350,7 +351,7 @@ BEGIN
   _stored := seriatim.push_packed(_numbers, _key, _task, _digest, _score, _priority, _run_at, _options,
     _lease_ttl, _routes, _payload, _seqs, _keyed, _t);
   IF cardinality(_stored) = cardinality(_seqs) THEN
-    RETURN QUERY SELECT 0::smallint, w.queue, _t, w.seq FROM unnest(_numbers, _seqs) w (queue, seq);
+    RETURN QUERY SELECT 0::smallint, w.queue, _t, w.seq, NULL::bigint FROM unnest(_numbers, _seqs) w (queue, seq);
     RETURN;
   END IF;
   RETURN QUERY SELECT * FROM seriatim.push_rest(_t, _numbers, _key, _task, _digest, _score, _priority,
@@ -361,7 +362,7 @@ END $$;
 CREATE FUNCTION seriatim.push_rest(_t bigint, _numbers int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
   _lease_ttl bigint[], _routes bigint[], _payload bytea[], _seqs bigint[], _windows boolean)
-RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint)
+RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint, o_again_at bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
   -- The lane of each job still to be added, NULL for the others.
@@ -396,11 +397,11 @@ BEGIN
   END IF;
   IF seriatim.push_items(_numbers, _lanes, _task, _digest, _score, _priority, _run_at, _options, _lease_ttl,
     _routes, _payload, _seqs, _t) THEN
-    RETURN QUERY SELECT 0::smallint, w.queue, _t, w.seq FROM unnest(_numbers, _seqs) w (queue, seq);
+    RETURN QUERY SELECT 0::smallint, w.queue, _t, w.seq, NULL::bigint FROM unnest(_numbers, _seqs) w (queue, seq);
   ELSE
     RETURN QUERY
       SELECT CASE WHEN i.seq <> w.seq THEN 1 ELSE 0 END::smallint, w.queue, coalesce(i.created_at, _t),
-        coalesce(i.seq, w.seq)
+        coalesce(i.seq, w.seq), NULL::bigint
       FROM unnest(_numbers, _seqs, _lanes, _digest) WITH ORDINALITY w (queue, seq, lane, digest, place)
       LEFT JOIN LATERAL (
         SELECT i.seq, i.created_at FROM seriatim.item i
@@ -422,7 +423,7 @@ END $$;
 CREATE FUNCTION seriatim.push_named(_t bigint, _numbers int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
   _lease_ttl bigint[], _expires_at bigint[], _name text[], _routes bigint[], _payload bytea[], _windows boolean)
-RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint)
+RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint, o_again_at bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
   _lanes bigint[];
@@ -443,7 +444,7 @@ BEGIN
   _lanes := ARRAY(SELECT coalesce(w.lane, w.seq)
     FROM unnest(_lanes, _seqs) WITH ORDINALITY w (lane, seq, o) ORDER BY o);
   FOR _job IN
-    SELECT w.*, q.mode, q.merge, q.idempotency_ttl, q.throttle, q.mode = 1 AND q.merge <> 2 AS merging,
+    SELECT w.*, q.mode, q.merge, q.idempotency_ttl, q.throttle, q.refuses, q.mode = 1 AND q.merge <> 2 AS merging,
       coalesce(w.own_score, CASE WHEN q.mode = 2 THEN 0 ELSE _t / 1e6::float8 END) AS score
     FROM unnest(_numbers, _lanes, _seqs, _key, _task, _digest, _score, _priority, _run_at, _options,
         _lease_ttl, _expires_at, _name, _scope, _scope_key, _routes, _payload)
@@ -452,10 +453,12 @@ BEGIN
     JOIN seriatim.queue q ON q.number = w.queue
     ORDER BY w.place
   LOOP
-    SELECT * INTO o_status, o_queue, o_seq, o_created_at FROM seriatim.push_one(_job, _t);
+    SELECT * INTO o_status, o_queue, o_seq, o_created_at, o_again_at FROM seriatim.push_one(_job, _t);
+    -- Throttled is neither a new job nor an arrival in its lane, also if it is told as merged.
     _states := _states || o_status;
-    -- Throttled: merged into the job that throttles its key, and no arrival in its lane.
-    o_status := CASE o_status WHEN 3 THEN 1 ELSE o_status END;
+    IF o_status = 3 AND NOT _job.refuses THEN
+      o_status := 1;
+    END IF;
     RETURN NEXT;
   END LOOP;
   INSERT INTO seriatim.tally (queue, lanes, jobs)
@@ -470,7 +473,8 @@ END $$;
 
 -- One job of a batch, whose lane the caller has locked. Status 3: another job throttles its key.
 CREATE FUNCTION seriatim.push_one(_job record, _now bigint,
-  OUT o_status smallint, OUT o_queue int, OUT o_seq bigint, OUT o_created_at bigint) LANGUAGE plpgsql AS $$
+  OUT o_status smallint, OUT o_queue int, OUT o_seq bigint, OUT o_created_at bigint, OUT o_again_at bigint)
+LANGUAGE plpgsql AS $$
 DECLARE
   _equal record;
 BEGIN
@@ -483,11 +487,13 @@ BEGIN
     END IF;
   END IF;
   IF _job.throttle IS NOT NULL THEN
-    SELECT i.of_queue, i.seq, i.created_at INTO o_queue, o_seq, o_created_at FROM seriatim.idempotency i
+    SELECT i.of_queue, i.seq, i.created_at, i.until INTO o_queue, o_seq, o_created_at, o_again_at FROM seriatim.idempotency i
     WHERE i.queue = _job.queue AND i.key = _job.key AND i.name = '' AND i.until > _now;
     IF FOUND THEN
       o_status := 3;
-      PERFORM seriatim.keep_name(_job, o_queue, o_seq, o_created_at, _now);
+      IF NOT _job.refuses THEN
+        PERFORM seriatim.keep_name(_job, o_queue, o_seq, o_created_at, _now);
+      END IF;
       RETURN;
     END IF;
   END IF;

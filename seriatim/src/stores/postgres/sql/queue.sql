@@ -12,14 +12,14 @@ BEGIN
   END IF;
   INSERT INTO seriatim.queue (number, name, mode, merge, earliest, take, retain, retain_dead,
     retain_dead_max, idempotency_ttl, lease_max, definition, declared, quiet, max_wait, max_jobs, max_bytes,
-    shares, grouped, counted, throttle)
+    shares, grouped, counted, throttle, refuses)
   VALUES (_number, _p->>'name', (_p->>'mode')::smallint, (_p->>'merge')::smallint,
     (_p->>'earliest')::boolean, (_p->>'take')::int, (_p->>'retain')::bigint,
     (_p->>'retain_dead')::bigint, (_p->>'retain_dead_max')::bigint,
     (_p->>'idempotency_ttl')::bigint, (_p->>'lease_max')::bigint, _p->>'definition', _declared,
     (_p->>'quiet')::bigint, (_p->>'max_wait')::bigint, (_p->>'max_jobs')::int, (_p->>'max_bytes')::bigint,
     _p->'shares', coalesce((_p->>'grouped')::boolean, false), seriatim.counted_in(_p),
-    (_p->>'throttle')::bigint);
+    (_p->>'throttle')::bigint, (_p->>'refuses')::boolean);
   RETURN _number;
 END $$;
 
@@ -108,7 +108,7 @@ BEGIN
       idempotency_ttl = (_p->>'idempotency_ttl')::bigint, lease_max = (_p->>'lease_max')::bigint,
       quiet = (_p->>'quiet')::bigint, max_wait = (_p->>'max_wait')::bigint,
       max_jobs = (_p->>'max_jobs')::int, max_bytes = (_p->>'max_bytes')::bigint,
-      throttle = (_p->>'throttle')::bigint,
+      throttle = (_p->>'throttle')::bigint, refuses = (_p->>'refuses')::boolean,
       definition = _p->>'definition', declared = true,
       shares = _shares, grouped = coalesce((_p->>'grouped')::boolean, false), counted = seriatim.counted_in(_p)
     WHERE number = _old.number;

@@ -59,8 +59,9 @@ CREATE TABLE seriatim.queue (
   grouped boolean NOT NULL DEFAULT false,
   -- The groups whose running turns are counted; if empty, all. Null: none.
   counted bigint[],
-  -- For how long a job throttles its key.
-  throttle bigint
+  -- For how long a job throttles its key, and whether further ones are refused.
+  throttle bigint,
+  refuses boolean NOT NULL DEFAULT false
 );
 
 -- What the queues hold: the sums of these rows, each what one statement changed. Rows are only added, so nobody waits

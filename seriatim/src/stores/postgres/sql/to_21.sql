@@ -1,1 +1,3 @@
--- From version 20: only functions changed.
+-- From version 20.
+
+ALTER TABLE seriatim.queue ADD COLUMN refuses boolean NOT NULL DEFAULT false;

@@ -58,6 +58,14 @@ async fn drained(store: &Postgres) -> Drained {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so() {
+    both::rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so(Schema(
+        new_schema(),
+    ))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_becomes_a_job_with_all_that_it_says() {
     both::a_row_becomes_a_job_with_all_that_it_says(Schema(new_schema())).await;
 }

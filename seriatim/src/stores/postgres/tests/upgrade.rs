@@ -3,12 +3,12 @@
 use super::*;
 use crate::{Groups, Share};
 
-/// Makes a store as the last version did: without what `sql/to_20.sql` adds.
+/// Makes a store as the last version did: without what `sql/to_20.sql` and later ones add.
 async fn as_before(schema: &str) {
     let before = concat!(
         include_str!("../sql/drop.sql"),
         "DROP TABLE seriatim.share, seriatim.freed;
-         ALTER TABLE seriatim.queue DROP COLUMN shares, DROP COLUMN grouped, DROP COLUMN counted, DROP COLUMN throttle;
+         ALTER TABLE seriatim.queue DROP COLUMN shares, DROP COLUMN grouped, DROP COLUMN counted, DROP COLUMN throttle, DROP COLUMN refuses;
          ALTER TABLE seriatim.lane ALTER COLUMN route TYPE int, ALTER COLUMN class TYPE int, DROP COLUMN grp, DROP COLUMN joined;
          ALTER TABLE seriatim.ready ALTER COLUMN class TYPE int;
          ALTER TABLE seriatim.item ALTER COLUMN route TYPE int;

@@ -1,12 +1,12 @@
 -- Adds jobs. ARGV: dry, now, version, what is accepted (0 all, 1 only jobs that join an existing lane, 2 none; a
 -- remembered idempotency key is recognized in any case: see layout.rs), lowest token, for how long a job throttles its key
--- (0: not at all), then 's' and the jobs, all plain; or 'm' and the jobs, each with a letter before it. A plain one ('s') is
--- one text: run time (n, i or @ and 7 bytes), priority (2 bytes), whether it has a score (0 or 1), score (8 bytes), and the
+-- (0: not at all), whether further ones are refused (0 or 1), then 's' and the jobs, all plain; or 'm' and the jobs, each with
+-- a letter before it. A plain one ('s') is one text: run time (n, i or @ and 7 bytes), priority (2 bytes), whether it has a score (0 or 1), score (8 bytes), and the
 -- end of a record of one job.
 -- With an idempotency key ('i'), that comes before it. Any other ('g') is 13 fields. 'I' and 'G' are the same with a key of
 -- the whole store (names.lua). Answers {'OK', now, {seq, status, ...}, last token} with {seq}, status, created for those
--- created at another time, {seq, queue, shard} for those of a key of the store, and status 3 for those not accepted;
--- {'STALE'} or {'ROUTE', index}.
+-- created at another time, {seq, queue, shard} for those of a key of the store, status 3 for those not accepted, and {seq}, 4,
+-- created, until when for those whose key is throttled; {'STALE'} or {'ROUTE', index}.
 --
 -- Reads keys and the records of the keys' lanes. A job of a new lane writes lanes, keys and arrivals; one behind others,
 -- jobs and its lane's record.
@@ -17,6 +17,7 @@ NOW = clock(ARGV[2])
 -- The jobs: where each begins in ARGV, its key, the text of a plain one, its idempotency key ('' is none), and whether that
 -- is of the whole store.
 local B = { max = 0, starts = {}, keys = {}, texts = {}, idems = {}, whole = {}, throttle = tonumber(ARGV[6]) }
+B.refuses = ARGV[7] == '1'
 local keyed
 local records, busy, appends = {}, {}, false -- of the lanes of known keys, by id
 -- Idempotency keys have no NUL: the two kinds of fields differ.
@@ -38,7 +39,7 @@ local function read_plain(at, idem)
 end
 
 local function read_batch()
-  local i, mixed = 8, ARGV[7] == 'm'
+  local i, mixed = 9, ARGV[8] == 'm'
   while i <= #ARGV do
     if not mixed then
       read_plain(i, '')
@@ -570,20 +571,23 @@ local function remember(field, kind, seq, created, length)
   add(W.old[kind], num(until_), field)
 end
 
--- The job that throttles this key now, and when it was created. Unlike an idempotency key, it does so no longer while it is
--- stored.
+-- The job that throttles this key now, when it was created, and until when. Unlike an idempotency key, it does so no longer
+-- while it is stored.
 function B.throttling(key)
   local known = B.throttle > 0 and remembered[key .. '\0']
   if not known then return end
   local seq, created, until_ = cmsgpack.unpack(known)
-  if until_ > NOW then return seq, created end
+  if until_ > NOW then return seq, created, until_ end
 end
 
--- Adds one job, if none throttles its key. Returns the same as put_one.
+-- Adds one job, if none throttles its key. Returns the same as put_one; of a refused one nothing, as its idempotency key
+-- stands for no job.
 function B.put(i, key, text)
-  local seq, created = B.throttling(key)
+  local seq, created, until_ = B.throttling(key)
   if seq then
-    tell({ seq }, created, 1)
+    tell({ seq }, created, 4)
+    answer[#answer + 1] = until_
+    if B.refuses then return end
     return seq, created
   end
   seq, created = put_one(i, key, text)
