@@ -1,0 +1,1 @@
+-- From version 20: only functions changed.
