@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use seriatim::limits::{ATTEMPTS_MAX, ERROR_BYTES_MAX};
 use seriatim::store::PushStatus::{Duplicate, Merged, Queued};
-use seriatim::store::{IdempotencyScope, JobState, Past, PushStatus, Pushed, Selected, Selection, Sweep};
+use seriatim::store::{
+    IdempotencyScope, JobState, Past, PushStatus, Pushed, Selected, Selection, Sweep,
+};
 use seriatim::{ErrorKind, Job, JobId, Mode, Outcome, Queue, Timestamp};
 
 use super::bench::*;
@@ -106,9 +108,7 @@ async fn a_job_with_a_past_waits_until_it_is_due(mut bench: Bench) {
 
 async fn in_accumulate_the_job_that_opens_a_lane_brings_its_failures(mut bench: Bench) {
     bench.queue(Mode::Accumulate).await;
-    bench
-        .push_all(vec![job("a").past(failed(2)), job("b").past(failed(9)), job("c")])
-        .await;
+    bench.push_all(vec![job("a").past(failed(2)), job("b").past(failed(9)), job("c")]).await;
     let turn = bench.one().await;
     assert_eq!((tags(&turn).len(), turn.retry_count), (3, 1));
     assert_eq!(turn.error.as_deref(), Some("boom"));
@@ -165,9 +165,7 @@ async fn a_job_that_died_elsewhere_is_in_the_morgue_and_comes_back_by_a_requeue(
     }
 }
 
-async fn a_job_that_died_elsewhere_leaves_its_lane_and_those_that_equal_it_alone(
-    mut bench: Bench,
-) {
+async fn a_job_that_died_elsewhere_leaves_its_lane_and_those_that_equal_it_alone(mut bench: Bench) {
     for mode in [Mode::Exclusive, Mode::Fifo, Mode::Accumulate] {
         bench.declare(Queue::new("q", mode)).await;
         let waits = bench.push(job("a").run_in(MINUTE)).await;

@@ -201,7 +201,8 @@ async fn b10_what_failed_and_died_in_sidekiq_itself_comes_and_goes_back_with_its
         count(JobState::Queued).await == 1 && count(JobState::Dead).await == 1
     })
     .await;
-    let failed = store.jobs(JobQuery::new("default", JobState::Queued)).await.unwrap().rows.remove(0);
+    let failed =
+        store.jobs(JobQuery::new("default", JobState::Queued)).await.unwrap().rows.remove(0);
     assert_eq!((failed.retry_count, failed.attempt), (0, 1));
     assert_eq!(failed.error.as_deref(), Some("RuntimeError: on purpose"));
     let died = store.jobs(JobQuery::new("default", JobState::Dead)).await.unwrap().rows.remove(0);

@@ -429,12 +429,17 @@ async fn an_id_that_failed_keeps_its_tries_and_its_error() {
     let node = shop.serve("node");
     eventually("all left Lowkiq", async || shop.waiting() == 0 && shop.is_clean()).await;
     node.stop();
-    store.declare(Declare { now: None, queues: vec![Queue::accumulate("Shop::Sync")] }).await.unwrap();
+    store
+        .declare(Declare { now: None, queues: vec![Queue::accumulate("Shop::Sync")] })
+        .await
+        .unwrap();
     let query = LaneQuery { order: LaneOrder::Key, ..LaneQuery::new("Shop::Sync") };
     let lanes = store.lanes(query).await.unwrap().rows;
     let told: Vec<_> = lanes
         .iter()
-        .map(|lane| (lane.key.as_deref().unwrap(), lane.jobs, lane.retry_count, lane.error.as_deref()))
+        .map(|lane| {
+            (lane.key.as_deref().unwrap(), lane.jobs, lane.retry_count, lane.error.as_deref())
+        })
         .collect();
     assert_eq!(told, [("id-0", 1, -1, None), ("often", 2, 6, Some("boom ü: often"))]);
 }
@@ -475,10 +480,10 @@ async fn the_morgue_of_lowkiq_moves_into_the_one_here_payload_by_payload() {
     let works = Works::on(&store);
     works.have_got(2).await;
     let got = works.end().await;
-    assert_eq!(got.iter().map(|(id, _, score)| (id.as_str(), *score)).collect::<Vec<_>>(), [
-        ("id-7", 1.5),
-        ("id-7", 2.5)
-    ]);
+    assert_eq!(
+        got.iter().map(|(id, _, score)| (id.as_str(), *score)).collect::<Vec<_>>(),
+        [("id-7", 1.5), ("id-7", 2.5)]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -490,9 +495,8 @@ async fn what_the_morgue_refuses_is_kept_beside_it_and_comes_back() {
     let (dead_ids, payloads) =
         (key("morgue:all_ids_scored_by_updated_at"), key("morgue:payloads:odd id"));
     let mut link = redis::Client::open(shop.redis.url()).unwrap().get_connection().unwrap();
-    let mut write = |words: &[&str]| -> u64 {
-        redis::cmd(words[0]).arg(&words[1..]).query(&mut link).unwrap()
-    };
+    let mut write =
+        |words: &[&str]| -> u64 { redis::cmd(words[0]).arg(&words[1..]).query(&mut link).unwrap() };
     write(&["ZADD", &key("morgue:all_ids_lex"), "0", "odd id"]);
     write(&["ZADD", &dead_ids, "1769860800.5", "odd id"]);
     write(&["ZADD", &payloads, "3", payload]);
@@ -505,7 +509,10 @@ async fn what_the_morgue_refuses_is_kept_beside_it_and_comes_back() {
     let (done, told) = shop.run(&["bridge", "return", "shop", "morgue:Shop::Sync"]);
     assert!(done, "{told}");
     node.stop();
-    assert_eq!(shop.texts(&["ZRANGE", &dead_ids, "0", "-1", "WITHSCORES"]), ["odd id", "1769860800.5"]);
+    assert_eq!(
+        shop.texts(&["ZRANGE", &dead_ids, "0", "-1", "WITHSCORES"]),
+        ["odd id", "1769860800.5"]
+    );
     assert_eq!(shop.texts(&["ZRANGE", &payloads, "0", "-1", "WITHSCORES"]), [payload, "3"]);
     assert_eq!(shop.texts(&["HGETALL", &key("morgue:errors")]), ["odd id", "why not"]);
     assert!(jobs(&store, JobState::Dead).await.is_empty());

@@ -399,7 +399,7 @@ fn past_text(past: &Past) -> String {
     // 0 is unset.
     let time = |at: Option<Timestamp>| at.map_or(0, |at| at.as_micros().max(1));
     let [made, tried, died] = [past.created_at, past.started_at, past.dead_at].map(time);
-    let error = past.error.as_ref().map_or("-".to_owned(), |error| format!("+{error}"));
+    let error = past.error.as_ref().map_or_else(|| "-".to_owned(), |error| format!("+{error}"));
     format!("{} {made} {tried} {died} {error}", past.failures)
 }
 
