@@ -220,7 +220,11 @@ pub(super) fn of_set(
     let seconds: f64 =
         std::str::from_utf8(score).ok().and_then(|text| text.parse().ok()).unwrap_or(0.0);
     let at = Timestamp::from_secs_f64(seconds.max(0.0));
-    if set == DEAD { routes.dead(element, at, unnamed) } else { routes.job(element, RunAt::At(at), unnamed) }
+    if set == DEAD {
+        routes.dead(element, at, unnamed)
+    } else {
+        routes.job(element, RunAt::At(at), unnamed)
+    }
 }
 
 /// A member of a set as it is in flight: behind its score.

@@ -27,8 +27,7 @@ impl<'a> Member<'a> {
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut parts = bytes.splitn(NUMBERS + 1, |byte| *byte == b' ');
         let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<f64>().ok();
-        let (_shard, perform_in, retry_count, score) =
-            (number()?, number()?, number()?, number()?);
+        let (_shard, perform_in, retry_count, score) = (number()?, number()?, number()?, number()?);
         let lengths = std::str::from_utf8(parts.next()?).ok()?;
         let (of_id, of_error) = lengths.split_once(':').unwrap_or((lengths, "0"));
         let (id, rest) = parts.next()?.split_at_checked(of_id.parse().ok()?)?;
@@ -60,7 +59,8 @@ impl<'a> Member<'a> {
 
     /// The same in the morgue, which does not tell how often the id failed.
     pub(super) fn dead(&self, routes: &Routes, name: String) -> Result<Job, Refusal> {
-        let mut job = self.job(routes, name)?.past(Past { dead_at: Some(self.at()), ..self.past(1) });
+        let mut job =
+            self.job(routes, name)?.past(Past { dead_at: Some(self.at()), ..self.past(1) });
         job.run_at = RunAt::Now;
         Ok(job)
     }

@@ -125,7 +125,9 @@ impl Look {
                 self.passed += 1;
                 continue;
             }
-            if let Err(refusal) = of_set(routes, set, (score.as_slice(), member.as_slice()), || "-".to_owned()) {
+            if let Err(refusal) =
+                of_set(routes, set, (score.as_slice(), member.as_slice()), || "-".to_owned())
+            {
                 tracing::debug!(%refusal, "a job stays in its set");
                 self.refused += 1;
                 self.passed += 1;
