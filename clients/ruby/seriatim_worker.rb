@@ -247,7 +247,8 @@ module SeriatimWorker
     def initialize(lane, number)
       @lane, @number, @job = lane, number, lane.jobs[number]
       @hash = checked(@job["payload"])
-      @failures = (@hash["retry_count"] || -1) + (number.zero? ? lane.retry_count : -1) + 2
+      # A bridge tells the store of the failures before: both counts have them.
+      @failures = [@hash["retry_count"] || -1, number.zero? ? lane.retry_count : -1].max + 1
     end
 
     def run

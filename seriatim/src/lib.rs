@@ -97,6 +97,7 @@ pub mod store {
     pub use crate::model::job::{
         IdempotencyScope, JobOptions, refuse_reserved_queue, validate_queue_name,
     };
+    pub use crate::model::past::Past;
     pub use crate::model::payload::{Digest, digest};
     pub use crate::model::queue::{Owner, Takes, Throttled};
     pub use crate::model::report::{StepRecord, TurnReport};

@@ -12,7 +12,7 @@ use super::ids;
 use super::link::{Call, Link, SETTLE, SETTLE_IDS};
 use super::member::Member;
 use super::route::{ByQueue, Reason, Refusal};
-use super::source::{Keys, Source};
+use super::source::{DEAD, Keys, Source};
 use crate::base::text::count;
 
 /// A batch can be pushed again for so long: then its queues may begin to forget that they know its jobs.
@@ -202,19 +202,20 @@ impl Batch {
                 Some(routes) => routes.job(value, RunAt::Now, unnamed),
                 None => Err(not_ours()),
             },
-            Source::Set(_) => {
-                let (score, element) = scored(value);
-                of_set(routes, element, score, unnamed)
+            Source::Morgue(queue) => {
+                let member = Member::read(value).ok_or_else(not_ours)?;
+                member.dead(routes.get(queue).ok_or_else(not_ours)?, unnamed())
             }
+            Source::Set(set) => of_set(routes, set, scored(value), unnamed),
         }
     }
 }
 
-/// The job that a member of a set becomes; its score is when it is due.
+/// The job that a member of a set becomes; its score is when it is due, or died.
 pub(super) fn of_set(
     routes: &ByQueue,
-    element: &[u8],
-    score: &[u8],
+    set: &str,
+    (score, element): (&[u8], &[u8]),
     unnamed: impl FnOnce() -> String,
 ) -> Result<Job, Refusal> {
     let queue = Element::read(element).map_err(|why| Reason::Malformed.because(why))?.queue();
@@ -223,8 +224,12 @@ pub(super) fn of_set(
     })?;
     let seconds: f64 =
         std::str::from_utf8(score).ok().and_then(|text| text.parse().ok()).unwrap_or(0.0);
-    let due = Timestamp::from_secs_f64(seconds.max(0.0));
-    routes.job(element, RunAt::At(due), unnamed)
+    let at = Timestamp::from_secs_f64(seconds.max(0.0));
+    if set == DEAD {
+        routes.dead(element, at, unnamed)
+    } else {
+        routes.job(element, RunAt::At(at), unnamed)
+    }
 }
 
 /// A member of a set as it is in flight: behind its score.

@@ -11,7 +11,7 @@ use super::fault::Fault;
 use super::link::Link;
 use super::report::{Report, SourceReport};
 use super::route::{self, ByQueue, Routes};
-use super::source::{Keys, Source};
+use super::source::{DEAD, Keys, Source};
 use super::survey::survey;
 use crate::base::setup_error::SetupError;
 use crate::base::text::count;
@@ -58,7 +58,8 @@ async fn look(bridge: &BridgeConfig, url: &str) -> Result<Report, Fault> {
     if bridge.lowkiq().is_some() {
         let (mut sources, mut notes) = (Vec::new(), Vec::new());
         for source in Source::of(bridge) {
-            sources.push(survey(&mut link, (&keys, &source), &routes, &mut notes).await?);
+            let of = (&keys, &source);
+            sources.push(survey(&mut link, of, (&routes, bridge.dead), &mut notes).await?);
         }
         return Ok(Report::of(bridge, sources, None, notes));
     }
@@ -78,7 +79,7 @@ impl Look<'_> {
         let (key, rejected) = (self.keys.source(source), self.keys.rejected(source));
         let sizes = match source {
             Source::Queue(_) => "LLEN",
-            Source::Set(_) | Source::Ids { .. } => "ZCARD",
+            Source::Set(_) | Source::Ids { .. } | Source::Morgue(_) => "ZCARD",
         };
         let mut report = SourceReport {
             source: source.name(),
@@ -112,7 +113,7 @@ impl Look<'_> {
         let from = i64::try_from(from).unwrap_or(i64::MAX);
         let until = from + PAGE.cast_signed();
         match source {
-            Source::Set(_) | Source::Ids { .. } => {
+            Source::Set(_) | Source::Ids { .. } | Source::Morgue(_) => {
                 let mut command = redis::cmd("ZRANGE");
                 command.arg(key).arg(from).arg(until - 1).arg("WITHSCORES");
                 self.link.ask(&command).await
@@ -135,7 +136,7 @@ impl Look<'_> {
         };
         let queue = match source {
             Source::Queue(queue) => queue.clone(),
-            Source::Set(_) | Source::Ids { .. } => element.queue(),
+            Source::Set(_) | Source::Ids { .. } | Source::Morgue(_) => element.queue(),
         };
         let Some(routes) = self.routes.get(&queue) else { return };
         report.ours += 1;
@@ -147,7 +148,9 @@ impl Look<'_> {
         let unnamed = || "-".to_owned();
         let job = match source {
             Source::Queue(_) => routes.job(bytes, seriatim::RunAt::Now, unnamed),
-            Source::Set(_) | Source::Ids { .. } => of_set(&self.routes, bytes, score, unnamed),
+            Source::Set(_) | Source::Ids { .. } | Source::Morgue(_) => {
+                of_set(&self.routes, &source.name(), (score, bytes), unnamed)
+            }
         };
         let class = report.classes.entry(element.class).or_default();
         class.jobs += 1;
@@ -179,10 +182,10 @@ impl Look<'_> {
                 notes.push(format!("{} with `{field}` {means}", count(jobs, "job")));
             }
         }
-        let dead: u64 = self.link.ask(redis::cmd("ZCARD").arg(self.keys.theirs("dead"))).await?;
-        if dead > 0 {
+        let dead: u64 = self.link.ask(redis::cmd("ZCARD").arg(self.keys.theirs(DEAD))).await?;
+        if dead > 0 && !self.bridge.dead {
             notes.push(format!(
-                "{} in `dead` stay there: a bridge does not move dead jobs",
+                "{} in `dead` stay there: `dead = true` moves those of the bridge's queues into the morgue",
                 count(dead, "job")
             ));
         }

@@ -1,10 +1,12 @@
 //! Jobs as Sidekiq keeps them: JSON without a version, of all versions from 4.2 to 8.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use seriatim::Timestamp;
-use seriatim::limits::PAYLOAD_BYTES_MAX;
+use seriatim::limits::{ATTEMPTS_MAX, PAYLOAD_BYTES_MAX, cut_error};
+use seriatim::store::Past;
 
 /// From here on a time is in milliseconds, as of Sidekiq 8, and below in seconds. Others may write whole seconds, so that
 /// only the size tells.
@@ -62,12 +64,29 @@ impl<'a> Element<'a> {
         self.time("enqueued_at").or_else(|| self.time("created_at"))
     }
 
-    /// How often it has failed, and may.
+    /// What happened to it there.
+    pub(super) fn past(&self) -> Past {
+        let failures = self.number("retry_count").map_or(0, |count| count.saturating_add(1));
+        Past {
+            failures: failures.min(ATTEMPTS_MAX),
+            error: self.error(),
+            created_at: self.time("created_at"),
+            started_at: self.time("failed_at"),
+            dead_at: None,
+        }
+    }
+
+    fn error(&self) -> Option<Arc<str>> {
+        let parts = [self.text("error_class"), self.text("error_message")];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| kept_error(&parts.join(": ")))
+    }
+
+    /// How often it may be retried in all.
     pub(super) fn retries(&self) -> Retries {
-        let failed = self.number("retry_count").map_or(0, |count| count.saturating_add(1));
         match (self.fields.get("retry").map(|retry| retry.get()), self.number("retry")) {
             (Some("false"), _) => Retries::Most(0),
-            (_, Some(most)) => Retries::Most(most.saturating_sub(failed)),
+            (_, Some(most)) => Retries::Most(most),
             _ => Retries::Default,
         }
     }
@@ -88,6 +107,12 @@ impl<'a> Element<'a> {
     fn time(&self, name: &str) -> Option<Timestamp> {
         let number: f64 = serde_json::from_str(self.fields.get(name)?.get()).ok()?;
         let seconds = if number >= MILLISECONDS_FROM { number / 1e3 } else { number };
-        Some(Timestamp::from_secs_f64(seconds))
+        let kept = Timestamp::default()..=Timestamp::MAX;
+        Some(Timestamp::from_secs_f64(seconds)).filter(|time| kept.contains(time))
     }
+}
+
+/// An error of another system, as stores keep it.
+pub(super) fn kept_error(text: &str) -> Arc<str> {
+    cut_error(&text.replace('\0', "\u{fffd}")).into()
 }

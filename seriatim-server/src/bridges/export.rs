@@ -13,7 +13,7 @@ use seriatim::{ErrorKind, JobId};
 use super::fault::Fault;
 use super::link::{Call, EXPORT, Link};
 use super::returned::{Place, Returned};
-use super::source::{Keys, Source};
+use super::source::{DEAD, Keys, Source};
 use super::still::still;
 use crate::app::bridges::pauses;
 use crate::base::text::count;
@@ -148,14 +148,26 @@ impl Export<'_> {
                 None => break,
             }
         }
-        self.refuse_circles(&queues).await?;
+        self.refuse_circles(state, &queues).await?;
         Ok(pages)
     }
 
     /// A bridge at work would take at once what is given back.
-    async fn refuse_circles(&self, queues: &BTreeSet<String>) -> Result<(), Refused> {
+    async fn refuse_circles(
+        &self,
+        state: JobState,
+        queues: &BTreeSet<String>,
+    ) -> Result<(), Refused> {
         let name = &self.bridge.name;
         let pauses = pauses(self.store, name).await?;
+        if state == JobState::Dead && self.bridge.dead && !queues.is_empty() {
+            if !pauses.holds(DEAD) {
+                return Err(conflict(format!(
+                    "bridge {name} would take dead jobs that are given back: pause it first, `seriatim bridge pause {name}`"
+                )));
+            }
+            still(self.store, name, &[DEAD.to_owned()]).await.map_err(conflict)?;
+        }
         let taken = |queue: &&String| {
             self.bridge.queues.contains(queue)
                 && !pauses.holds(&Source::Queue((*queue).clone()).name())

@@ -12,8 +12,8 @@ use crate::base::text::count;
 /// Ids that one step looks at.
 const LOOK_IDS_MAX: usize = 500;
 /// Payloads of a batch, and the bytes at which it ends early; and those of one id, all of which move at once.
-const BATCH_PAYLOADS_MAX: usize = 500;
-const BATCH_BYTES_MAX: usize = TURN_BYTES_MAX;
+pub(super) const BATCH_PAYLOADS_MAX: usize = 500;
+pub(super) const BATCH_BYTES_MAX: usize = TURN_BYTES_MAX;
 pub(super) const ID_PAYLOADS_MAX: usize = PUSH_JOBS_MAX;
 const ID_BYTES_MAX: usize = 32 << 20;
 /// How often an empty queue is looked at: nothing in Lowkiq's Redis can be waited for.

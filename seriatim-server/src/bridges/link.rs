@@ -29,6 +29,10 @@ pub(super) static SETTLE_IDS: Code =
     LazyLock::new(|| Script::new(include_str!("lua/settle_ids.lua")));
 pub(super) static GIVE_BACK_IDS: Code =
     LazyLock::new(|| Script::new(include_str!("lua/give_back_ids.lua")));
+pub(super) static TAKE_MORGUE: Code =
+    LazyLock::new(|| Script::new(include_str!("lua/take_morgue.lua")));
+pub(super) static GIVE_BACK_MORGUE: Code =
+    LazyLock::new(|| Script::new(include_str!("lua/give_back_morgue.lua")));
 
 pub(super) struct Link {
     connection: MultiplexedConnection,

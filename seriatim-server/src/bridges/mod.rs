@@ -16,6 +16,7 @@ mod marshal;
 #[cfg(test)]
 mod marshal_tests;
 mod member;
+mod morgue;
 mod mover;
 pub(crate) mod repair;
 pub(crate) mod report;

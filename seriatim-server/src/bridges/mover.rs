@@ -18,6 +18,7 @@ use super::fault::Fault;
 use super::ids;
 use super::ledger::Ledger;
 use super::link::{Call, Link, TAKE, UNWAKE};
+use super::morgue;
 use super::route::ByQueue;
 use super::sets::{Found, Look};
 use super::source::{Keys, Source};
@@ -69,7 +70,7 @@ pub(super) struct Mover {
 impl Mover {
     pub(super) fn new(bridge: Arc<Bridge>, source: Source) -> Self {
         let ledger = Ledger::new(&bridge.name, source.name(), &bridge.shown);
-        let look = Look::new(bridge.sets);
+        let look = Look::new(&source, bridge.sets);
         Self { bridge, source, ledger, look, led: None, is_woken: true }
     }
 
@@ -216,6 +217,9 @@ impl Mover {
                 let (place, of) = ((&bridge.keys, &self.source), (queue.as_str(), *shards));
                 ids::take(link, place, of, &bridge.mark).await?
             }
+            Source::Morgue(queue) => {
+                morgue::take(link, (&bridge.keys, &self.source), queue, &bridge.mark).await?
+            }
             Source::Set(_) => {
                 let place = (&bridge.keys, &self.source);
                 match self.look.step(link, place, (&bridge.routes, &bridge.mark)).await? {
@@ -294,8 +298,13 @@ impl Mover {
     /// Waits for a job.
     async fn wait(&mut self, link: &mut Link) -> Result<(), Fault> {
         self.ledger.becomes(BridgeState::Moving, None);
-        if let Source::Ids { .. } = self.source {
-            self.rest(ids::rest(self.bridge.routes.len())).await;
+        let rests = match self.source {
+            Source::Ids { .. } => Some(ids::rest(self.bridge.routes.len())),
+            Source::Morgue(_) => Some(morgue::LOOK_EVERY),
+            Source::Queue(_) | Source::Set(_) => None,
+        };
+        if let Some(rests) = rests {
+            self.rest(rests).await;
             return Ok(());
         }
         self.is_woken = true;
@@ -310,7 +319,7 @@ impl Mover {
     async fn refuse_consumers(&self, link: &mut Link) -> Result<(), Fault> {
         let queue = match &self.source {
             Source::Queue(queue) => queue,
-            Source::Set(_) => return Ok(()),
+            Source::Set(_) | Source::Morgue(_) => return Ok(()),
             Source::Ids { queue, .. } => {
                 let others = ids::others(link, &self.bridge.keys, queue).await?;
                 return others.map_or(Ok(()), |others| Err(Fault::Held(others)));
@@ -336,6 +345,11 @@ impl Mover {
         match source {
             Source::Queue(_) => {}
             Source::Set(_) => return Ok(()),
+            Source::Morgue(_) => {
+                status.length = link.ask(redis::cmd("ZCARD").arg(keys.source(source))).await?;
+                status.rejected = link.ask(redis::cmd("LLEN").arg(keys.rejected(source))).await?;
+                return Ok(());
+            }
             Source::Ids { .. } => {
                 status.length = link.ask(redis::cmd("ZCARD").arg(keys.source(source))).await?;
                 status.rejected = link.ask(redis::cmd("LLEN").arg(keys.rejected(source))).await?;

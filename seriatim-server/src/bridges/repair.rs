@@ -6,7 +6,7 @@ use seriatim::store::Store;
 
 use super::batch::Batch;
 use super::fault::Fault;
-use super::link::{Call, DECIDE, GIVE_BACK, GIVE_BACK_IDS, Link};
+use super::link::{Call, DECIDE, GIVE_BACK, GIVE_BACK_IDS, GIVE_BACK_MORGUE, Link};
 use super::source::{Keys, Source};
 use super::still::{moves, still};
 use crate::app::bridges::pauses;
@@ -51,6 +51,12 @@ pub(crate) async fn give_back(
                 script.key(keys.rejected(&source)).prefix(keys.lowkiq(queue)).arg(STEP);
                 link.call(&script).await.map_err(wrong)?
             }
+            Source::Morgue(queue) => {
+                let mut script = Call::of(&GIVE_BACK_MORGUE);
+                script.key(keys.source(&source)).key(keys.rejected(&source));
+                script.prefix(keys.morgue(queue)).arg(STEP);
+                link.call(&script).await.map_err(wrong)?
+            }
             _ => {
                 let mut script = Call::of(&GIVE_BACK);
                 script.key(keys.source(&source)).key(keys.rejected(&source));
@@ -91,7 +97,7 @@ pub(crate) async fn decide(
     Ok((done > 0).then_some(batch.len() as u64))
 }
 
-/// The source of this name: that of a queue, or `schedule` or `retry`.
+/// The source of this name: that of a queue, a set, or a morgue.
 fn source(bridge: &BridgeConfig, name: &str) -> Result<Source, String> {
     let all = Source::of(bridge);
     let queue = format!("queue:{name}");

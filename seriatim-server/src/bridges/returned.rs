@@ -71,11 +71,13 @@ impl Returned {
         }
         // A bridge must not take it for what it moved before, wherever it goes.
         set(&mut fields, RETURNED_AT, json!(now.as_micros()));
-        if matches!(place, Place::Retry | Place::Dead) {
+        if matches!(place, Place::Retry | Place::Dead) && !failed_there_last(job) {
+            // The failures there are counted in those here, unless the job was requeued here.
             let before = fields.get("retry_count").and_then(|raw| raw.get().parse().ok());
-            let count = before.unwrap_or(-1_i64) + i64::from(job.retry_count.max(0)) + 1;
+            let count = before.unwrap_or(-1_i64).max(i64::from(job.retry_count.max(0)));
             set(&mut fields, "retry_count", json!(count));
-            set(&mut fields, "failed_at", time(now));
+            let since = if fields.contains_key("failed_at") { "retried_at" } else { "failed_at" };
+            set(&mut fields, since, time(now));
             set(&mut fields, "error_class", json!(ERROR_CLASS));
             set(&mut fields, "error_message", json!(job.error.as_deref().unwrap_or("failed")));
             fields.remove("error_backtrace");
@@ -83,6 +85,15 @@ impl Returned {
         let element = serde_json::to_vec(&fields).map_err(|error| error.to_string())?;
         Ok(Self { place, score: at.as_secs_f64(), queue, element })
     }
+}
+
+/// Whether it has not failed here: then it goes back with the failure that it came with.
+fn failed_there_last(job: &JobView) -> bool {
+    let past = Element::read(job.payload.as_bytes()).ok().map(|element| element.past());
+    past.is_some_and(|past| {
+        let count = i64::from(past.failures) - 1;
+        count >= 0 && i64::from(job.retry_count) == count && job.error == past.error
+    })
 }
 
 /// The fields of a whole job; of one whose arguments are the payload, those that it must have.

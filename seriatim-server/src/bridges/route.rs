@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 use seriatim::limits::KEY_BYTES_MAX;
-use seriatim::store::digest;
-use seriatim::{Job, Payload, RunAt};
+use seriatim::store::{Past, digest};
+use seriatim::{Job, Payload, RunAt, Timestamp};
 
 use super::element::{Element, Retries};
 use super::form::Form;
@@ -114,6 +114,26 @@ impl Routes {
         due: RunAt,
         unnamed: impl FnOnce() -> String,
     ) -> Result<Job, Refusal> {
+        self.made(bytes, due, None, unnamed)
+    }
+
+    /// The same for one that died.
+    pub(super) fn dead(
+        &self,
+        bytes: &[u8],
+        at: Timestamp,
+        unnamed: impl FnOnce() -> String,
+    ) -> Result<Job, Refusal> {
+        self.made(bytes, RunAt::Now, Some(at), unnamed)
+    }
+
+    fn made(
+        &self,
+        bytes: &[u8],
+        due: RunAt,
+        died_at: Option<Timestamp>,
+        unnamed: impl FnOnce() -> String,
+    ) -> Result<Job, Refusal> {
         let element = Element::read(bytes).map_err(|why| Reason::Malformed.because(why))?;
         let no_route =
             || Reason::Malformed.because(format!("no route is for class {:?}", element.class));
@@ -135,6 +155,10 @@ impl Routes {
         let mut job = job.idempotency_key(named);
         if let Retries::Most(most) = element.retries() {
             job = job.max_retries(most);
+        }
+        let past = Past { dead_at: died_at, ..element.past() };
+        if past.failures > 0 || died_at.is_some() {
+            job = job.past(past);
         }
         job.task = Some(element.class);
         job.validate().map_err(|error| Reason::Job.because(error.to_string()))?;

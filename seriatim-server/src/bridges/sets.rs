@@ -1,4 +1,4 @@
-//! Looks through a set of jobs that are not due, and takes those of the bridge's queues.
+//! Looks through a set of jobs that are not due, or of dead ones, and takes those of the bridge's queues.
 
 use seriatim::Timestamp;
 use seriatim::limits::TURN_BYTES_MAX;
@@ -10,7 +10,7 @@ use super::element::Element;
 use super::fault::Fault;
 use super::link::{Call, Link, TAKE_SET};
 use super::route::ByQueue;
-use super::source::{Keys, Source};
+use super::source::{DEAD, Keys, Source};
 use crate::config::Sets;
 
 /// Members of one page, and of one batch.
@@ -48,8 +48,10 @@ pub(super) enum Found {
 }
 
 impl Look {
-    pub(super) fn new(sets: Sets) -> Self {
+    pub(super) fn new(source: &Source, sets: Sets) -> Self {
         let now = Instant::now();
+        // Nothing of Sidekiq's takes from the dead ones.
+        let sets = if *source == Source::Set(DEAD) { Sets::All } else { sets };
         Self { sets, passed: 0, ours: 0, refused: 0, begun: now, next: now }
     }
 
@@ -78,7 +80,7 @@ impl Look {
         let page: Vec<(Vec<u8>, Vec<u8>)> =
             if is_theirs { Vec::new() } else { link.ask(&look).await? };
         let is_last = page.len() < PAGE;
-        let members = self.wanted(routes, page);
+        let members = self.wanted(routes, &source.name(), page);
         let taken = if members.is_empty() {
             0
         } else {
@@ -108,7 +110,12 @@ impl Look {
     }
 
     /// Those of a page that this bridge takes.
-    fn wanted(&mut self, routes: &ByQueue, page: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<Vec<u8>> {
+    fn wanted(
+        &mut self,
+        routes: &ByQueue,
+        set: &str,
+        page: Vec<(Vec<u8>, Vec<u8>)>,
+    ) -> Vec<Vec<u8>> {
         let (mut members, mut bytes) = (Vec::new(), 0);
         for (member, score) in page {
             let queue = Element::read(&member).map(|element| element.queue());
@@ -118,7 +125,9 @@ impl Look {
                 self.passed += 1;
                 continue;
             }
-            if let Err(refusal) = of_set(routes, &member, &score, || "-".to_owned()) {
+            if let Err(refusal) =
+                of_set(routes, set, (score.as_slice(), member.as_slice()), || "-".to_owned())
+            {
                 tracing::debug!(%refusal, "a job stays in its set");
                 self.refused += 1;
                 self.passed += 1;

@@ -4,6 +4,8 @@ use crate::config::{BridgeConfig, Sets};
 
 /// The sets of jobs that are not due.
 const SETS: [&str; 2] = ["schedule", "retry"];
+/// The set of dead jobs.
+pub(super) const DEAD: &str = "dead";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
@@ -15,6 +17,8 @@ pub(super) enum Source {
         queue: String,
         shards: u32,
     },
+    /// The morgue of a queue of Lowkiq.
+    Morgue(String),
 }
 
 impl Source {
@@ -25,11 +29,12 @@ impl Source {
                 let shards = lowkiq.shards.of(queue)?;
                 Some(Self::Ids { queue: queue.clone(), shards })
             };
-            return bridge.queues.iter().filter_map(ids).collect();
+            let morgues = bridge.queues.iter().filter(|_| bridge.dead).cloned().map(Self::Morgue);
+            return bridge.queues.iter().filter_map(ids).chain(morgues).collect();
         }
         let queues = bridge.queues.iter().cloned().map(Self::Queue);
         let sets = SETS.into_iter().filter(|_| bridge.sets() != Sets::Leave).map(Self::Set);
-        queues.chain(sets).collect()
+        queues.chain(sets).chain(bridge.dead.then_some(Self::Set(DEAD))).collect()
     }
 
     /// Its name in figures: no queue can be taken for a set.
@@ -37,6 +42,7 @@ impl Source {
         match self {
             Self::Queue(queue) | Self::Ids { queue, .. } => format!("queue:{queue}"),
             Self::Set(set) => (*set).to_owned(),
+            Self::Morgue(queue) => format!("morgue:{queue}"),
         }
     }
 
@@ -46,6 +52,7 @@ impl Source {
             Self::Queue(_) => "queue",
             Self::Set(_) => "set",
             Self::Ids { .. } => "ids",
+            Self::Morgue(_) => "morgue",
         }
     }
 }
@@ -76,10 +83,16 @@ impl Keys {
         format!("{}lowkiq:A:v1:{queue}:", self.prefix)
     }
 
+    /// And those of its morgue.
+    pub(super) fn morgue(&self, queue: &str) -> String {
+        self.lowkiq(queue) + "morgue:"
+    }
+
     pub(super) fn source(&self, source: &Source) -> String {
         match source {
             // So it is written there.
             Source::Ids { queue, .. } => self.lowkiq(queue) + "all_ids_scored_by_perfrom_in",
+            Source::Morgue(queue) => self.morgue(queue) + "all_ids_scored_by_updated_at",
             _ => self.theirs(&source.name()),
         }
     }
@@ -116,6 +129,7 @@ impl Keys {
             Source::Queue(queue) => self.theirs(&format!("rejected:{queue}")),
             Source::Set(set) => self.theirs(&format!("rejected:set:{set}")),
             Source::Ids { queue, .. } => self.lowkiq(queue) + "rejected",
+            Source::Morgue(queue) => self.morgue(queue) + "rejected",
         }
     }
 }

@@ -21,15 +21,17 @@ const PAGE: usize = 500;
 pub(super) async fn survey(
     link: &mut Link,
     (keys, source): (&Keys, &Source),
-    routes: &ByQueue,
+    (routes, moves_dead): (&ByQueue, bool),
     notes: &mut Vec<String>,
 ) -> Result<SourceReport, Fault> {
     let mut report = SourceReport { source: source.name(), ..SourceReport::default() };
-    let Source::Ids { queue, shards } = source else { return Ok(report) };
+    let (Source::Ids { queue, .. } | Source::Morgue(queue)) = source else { return Ok(report) };
     let Some(routes) = routes.get(queue) else { return Ok(report) };
     report.length = link.ask(redis::cmd("ZCARD").arg(keys.source(source))).await?;
     report.rejected = link.ask(redis::cmd("LLEN").arg(keys.rejected(source))).await?;
-    report.held = ids::others(link, keys, queue).await?;
+    if let Source::Ids { .. } = source {
+        report.held = ids::others(link, keys, queue).await?;
+    }
     match Batch::read(link, keys, source).await {
         Ok(batch) => report.in_flight = batch.map_or(0, |batch| batch.len() as u64),
         Err(Fault::Held(why)) => report.held = Some(why),
@@ -41,24 +43,74 @@ pub(super) async fn survey(
         if page.is_empty() {
             break;
         }
-        look(link, keys, (queue, *shards), &page, routes, &mut report).await?;
+        match source {
+            Source::Ids { shards, .. } => {
+                look(link, keys, (queue, *shards), &page, routes, &mut report).await?;
+            }
+            _ => look_at_dead(link, keys, queue, &page, routes, &mut report).await?,
+        }
     }
-    let prefix = keys.lowkiq(queue);
-    let mut command = redis::cmd("ZCARD");
-    command.arg(format!("{prefix}morgue:all_ids_scored_by_updated_at"));
-    let dead: u64 = link.ask(&command).await?;
-    let mut command = redis::cmd("ZCOUNT");
-    command.arg(format!("{prefix}all_ids_scored_by_retry_count")).arg(0).arg("+inf");
-    let failed: u64 = link.ask(&command).await?;
-    for (ids, what) in [
-        (dead, "in its morgue: they stay there, a bridge does not move dead jobs"),
-        (failed, "that failed: they move, and here their tries begin anew"),
-    ] {
-        if ids > 0 {
-            notes.push(format!("{queue}: {} {what}", count(ids, "id")));
+    if let (Source::Ids { .. }, false) = (source, moves_dead) {
+        let morgue = keys.source(&Source::Morgue(queue.clone()));
+        let dead: u64 = link.ask(redis::cmd("ZCARD").arg(morgue)).await?;
+        if dead > 0 {
+            notes.push(format!(
+                "{queue}: {} in its morgue stay there: `dead = true` moves them into the one here",
+                count(dead, "id")
+            ));
         }
     }
     Ok(report)
+}
+
+/// Looks at a page of dead ids.
+async fn look_at_dead(
+    link: &mut Link,
+    keys: &Keys,
+    queue: &str,
+    page: &[(Vec<u8>, f64)],
+    routes: &Routes,
+    report: &mut SourceReport,
+) -> Result<(), Fault> {
+    let payloads = format!("{}payloads:", keys.morgue(queue));
+    for (id, died_at) in page {
+        report.read += 1;
+        report.ours += 1;
+        let key = [payloads.as_bytes(), id].concat();
+        let count: u64 = link.ask(redis::cmd("ZCARD").arg(&key)).await?;
+        look_at_payloads(link, &key, count, (queue, id, *died_at), routes, report).await?;
+    }
+    Ok(())
+}
+
+/// Looks at the payloads of an id.
+async fn look_at_payloads(
+    link: &mut Link,
+    key: &[u8],
+    count: u64,
+    (queue, id, at): (&str, &[u8], f64),
+    routes: &Routes,
+    report: &mut SourceReport,
+) -> Result<(), Fault> {
+    let class = report.classes.entry(queue.to_owned()).or_default();
+    for from in (0..count).step_by(PAGE) {
+        let mut command = redis::cmd("ZRANGE");
+        command.arg(key).arg(from).arg(from + PAGE as u64 - 1).arg("WITHSCORES");
+        let some: Vec<(Vec<u8>, f64)> = link.ask(&command).await?;
+        for (payload, score) in &some {
+            class.jobs += 1;
+            let (perform_in, retry_count, error) = (at, -1.0, &[][..]);
+            let member = Member { perform_in, retry_count, score: *score, id, error, payload };
+            match member.job(routes, "-".to_owned()) {
+                Ok(job) => {
+                    class.with_key += 1;
+                    class.queue = Some(job.queue);
+                }
+                Err(refusal) => class.refuse(&refusal),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Looks at a page of ids.
@@ -93,23 +145,8 @@ async fn look(
             report.held.get_or_insert_with(|| ids::not_whole(&shown(), payloads));
             continue;
         }
-        let class = report.classes.entry(queue.to_owned()).or_default();
-        for from in (0..payloads).step_by(PAGE) {
-            let mut command = redis::cmd("ZRANGE");
-            command.arg(payloads_of(id)).arg(from).arg(from + PAGE as u64 - 1).arg("WITHSCORES");
-            let some: Vec<(Vec<u8>, f64)> = link.ask(&command).await?;
-            for (payload, score) in &some {
-                class.jobs += 1;
-                let member = Member { perform_in: *perform_in, score: *score, id, payload };
-                match member.job(routes, "-".to_owned()) {
-                    Ok(job) => {
-                        class.with_key += 1;
-                        class.queue = Some(job.queue);
-                    }
-                    Err(refusal) => class.refuse(&refusal),
-                }
-            }
-        }
+        let of = (queue, id.as_slice(), *perform_in);
+        look_at_payloads(link, &payloads_of(id), payloads, of, routes, report).await?;
     }
     Ok(())
 }

@@ -56,12 +56,33 @@ fn times_are_seconds_or_milliseconds_by_their_size() {
 }
 
 #[test]
-fn retries_are_what_is_left_of_them() {
+fn retries_are_those_of_the_job_and_its_failures_count_in_them() {
     let retries = |jid: &str| Element::read(of(jid).as_bytes()).unwrap().retries();
     assert_eq!(retries("b4a577edbccf1d805744efa9"), Retries::Default);
     assert_eq!(retries("aa8d8a4e3f3f4f5ab1c1a1d1"), Retries::Most(0));
-    // It may fail three times more often than once, and has failed once.
-    assert_eq!(retries("b4a577edbccf1d805744efaa"), Retries::Most(2));
+    assert_eq!(retries("b4a577edbccf1d805744efaa"), Retries::Most(3));
+    let past = |jid: &str| job(&routes(""), of(jid)).unwrap().past;
+    assert_eq!(past("b4a577edbccf1d805744efa9"), None);
+    let failed = past("b4a577edbccf1d805744efaa").unwrap();
+    assert_eq!((failed.failures, failed.error.as_deref()), (1, Some("RuntimeError: no")));
+    let at = |micros: i64| Some(Timestamp::from_micros(micros));
+    assert_eq!(failed.started_at, at(1_479_913_846_100_000));
+    assert_eq!((failed.created_at, failed.dead_at), (at(1_479_913_845_678_900), None));
+}
+
+#[test]
+fn what_is_odd_in_a_past_is_left_out_and_the_job_is_taken() {
+    let odd = r#"{"class":"A","args":[],"retry_count":4000000000,"failed_at":-7,"created_at":1e300,"error_class":7,"error_message":"a\u0000b"}"#;
+    let past = job(&routes(""), odd).unwrap().past.unwrap();
+    assert_eq!((past.failures, past.error.as_deref()), (1_000_000, Some("a\u{fffd}b")));
+    assert_eq!((past.started_at, past.created_at), (None, None));
+    for none in ["-1", "null", "\"2\"", "1.5"] {
+        let text = format!(r#"{{"class":"A","args":[],"retry_count":{none}}}"#);
+        assert_eq!(job(&routes(""), &text).unwrap().past, None, "{none}");
+    }
+    let died = Timestamp::from_micros(7);
+    let dead = routes("").dead(br#"{"class":"A","args":[]}"#, died, || "n".to_owned()).unwrap();
+    assert_eq!(dead.past.unwrap().dead_at, Some(died));
 }
 
 #[test]

@@ -44,7 +44,7 @@ enum Action {
     Pause {
         /// The bridge
         name: String,
-        /// A queue of the other system, `schedule` or `retry`. Default: all
+        /// A queue of the other system, or `schedule`, `retry`, `dead`, `morgue:QUEUE`. Default: all
         #[arg(value_name = "QUEUE")]
         source: Option<String>,
         /// Why; shown to others
@@ -55,7 +55,7 @@ enum Action {
     Resume {
         /// The bridge
         name: String,
-        /// A queue of the other system, `schedule` or `retry`. Default: all
+        /// A queue of the other system, or `schedule`, `retry`, `dead`, `morgue:QUEUE`. Default: all
         #[arg(value_name = "QUEUE")]
         source: Option<String>,
     },
@@ -63,7 +63,7 @@ enum Action {
     Return {
         /// The bridge, as the configuration has it
         name: String,
-        /// The queue of the other system, `schedule` or `retry`
+        /// The queue of the other system, or `schedule`, `retry`, `dead`, `morgue:QUEUE`
         #[arg(value_name = "QUEUE")]
         source: String,
     },
@@ -71,7 +71,7 @@ enum Action {
     Decide {
         /// The bridge, as the configuration has it
         name: String,
-        /// The queue of the other system, `schedule` or `retry`
+        /// The queue of the other system, or `schedule`, `retry`, `dead`, `morgue:QUEUE`
         #[arg(value_name = "QUEUE")]
         source: String,
         #[command(flatten)]

@@ -37,6 +37,9 @@ pub(crate) struct BridgeConfig {
     pub(crate) queues: Vec<String>,
     /// Of Sidekiq.
     sets: Option<Sets>,
+    /// Whether dead jobs move too, into the morgue.
+    #[serde(default)]
+    pub(crate) dead: bool,
     /// Of Lowkiq, as the next two.
     shards_count: Option<ShardsCount>,
     payloads: Option<PayloadForm>,

@@ -22,6 +22,7 @@ mod going_on;
 mod job_views;
 mod leasing;
 mod notes;
+mod past;
 mod people;
 mod pushing;
 mod random;
@@ -42,6 +43,7 @@ pub fn cases() -> Vec<Case> {
     [
         pushing::cases(),
         store_scope::cases(),
+        past::cases(),
         throttle::cases(),
         windows::cases(),
         claiming::cases(),

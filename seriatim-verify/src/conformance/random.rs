@@ -333,7 +333,25 @@ impl Pair {
         if rng.u8(0..10) == 0 {
             job = job.expires_at(self.model.now + Duration::from_secs(rng.u64(5..60)));
         }
+        if rng.u8(0..8) == 0 {
+            job = job.past(self.random_past(rng));
+        }
         job
+    }
+
+    fn random_past(&self, rng: &mut Rng) -> Past {
+        let ago = |rng: &mut Rng| self.model.now - Duration::from_millis(rng.u64(0..90_000));
+        let mut past = Past { failures: rng.u32(0..3), ..Past::default() };
+        if past.failures > 0 && rng.bool() {
+            past.error = Some("elsewhere".into());
+        }
+        if rng.bool() {
+            (past.created_at, past.started_at) = (Some(ago(rng)), Some(ago(rng)));
+        }
+        if rng.u8(0..3) == 0 {
+            past.dead_at = Some(ago(rng));
+        }
+        past
     }
 
     /// The limits change, also while turns run.

@@ -32,6 +32,10 @@ pub trait Producer: Send + Sync {
     /// - A lane that does not exist is opened. In `accumulate` and `fifo` its first job sets its node, consumer group and
     ///   group, and a push with others is `Conflict`.
     /// - A group in a queue without [groups](crate::Queue::groups) is `Invalid` (field `group`).
+    /// - A job with a [past](crate::Job::past) is pushed like any other; if that makes a job, its failures, error and times are
+    ///   those of the past. In `accumulate` failures and error belong to the lane, and only the job that opens it sets them.
+    /// - A job whose past says that it died goes to the morgue, also if its key is in use, its node or group another than its
+    ///   lane's, or its queue throttled. Its idempotency key counts as that of any other. A requeue brings it back.
     /// - At most 10,000 jobs and 64 MiB of payload: see [`validate_push`].
     async fn push(&self, request: Push) -> Result<Vec<Pushed>>;
 }

@@ -11,6 +11,7 @@ use crate::model::limits::{
     ATTEMPTS_MAX, DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX,
     QUEUE_NAME_BYTES_MAX,
 };
+use crate::model::past::Past;
 use crate::model::payload::{Digest, Payload, digest};
 
 /// A job to push.
@@ -42,6 +43,8 @@ pub struct Job {
     pub options: JobOptions,
     /// The digest of the task and payload, if it was computed before the push; `None`: the store computes it.
     pub digest: Option<Digest>,
+    /// What happened to it elsewhere, before this push.
+    pub past: Option<Box<Past>>,
 }
 
 /// When a job is due.
@@ -142,6 +145,7 @@ impl Job {
             run_at: RunAt::Now,
             options: JobOptions::default(),
             digest: None,
+            past: None,
         }
     }
 
@@ -256,6 +260,18 @@ impl Job {
         self
     }
 
+    /// Gives it a history: the failures count on, and a job that died goes to the morgue.
+    #[must_use]
+    pub fn past(mut self, past: Past) -> Self {
+        self.past = Some(Box::new(past));
+        self
+    }
+
+    /// When it died elsewhere: it goes to the morgue.
+    pub(crate) fn dead_at(&self) -> Option<Timestamp> {
+        self.past.as_ref()?.dead_at
+    }
+
     /// Its idempotency key, if that is unique in the whole store.
     pub(crate) fn key_of_store(&self) -> Option<&str> {
         let is_of_store = self.options.idempotency_scope == IdempotencyScope::Store;
@@ -305,6 +321,7 @@ impl Job {
         }
         self.validate_times()?;
         self.validate_names()?;
+        self.past.as_ref().map_or(Ok(()), |past| past.validate())?;
         self.payload.validate()
     }
 

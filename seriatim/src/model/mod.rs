@@ -12,6 +12,7 @@ pub(crate) mod job;
 pub mod limits;
 pub mod names;
 mod numbers;
+pub(crate) mod past;
 pub(crate) mod payload;
 pub(crate) mod queue;
 pub(crate) mod rate;

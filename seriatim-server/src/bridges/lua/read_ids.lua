@@ -1,5 +1,5 @@
 -- The batch in flight, field by field as it is kept, with its payloads from where Lowkiq has those that it works on: each is
--- "SHARD PERFORM_IN RETRY_COUNT SCORE LENGTH ID" and the payload. What a server of Lowkiq took back at its start is its own
+-- "SHARD PERFORM_IN RETRY_COUNT SCORE LENGTHS ID", the error and the payload (see member.rs). What a server of Lowkiq took back at its start is its own
 -- again, and left out. Writes nothing.
 -- KEYS: in flight. ARGV: prefix of Lowkiq's keys, name of the bridge.
 local prefix = ARGV[1]
@@ -26,9 +26,11 @@ for field, value in pairs(of) do
       return {'busy', shard, 'owner', owner or ''}
     else
       local all = redis.call('ZRANGE', payloads, 0, count - 1, 'WITHSCORES')
+      local why = redis.call('HGET', prefix .. 'processing:errors:' .. shard, id) or ''
       for j = 1, #all, 2 do
         answer[#answer + 1] = string.format('%.0f', field + (j - 1) / 2)
-        answer[#answer + 1] = table.concat({shard, perform_in or '0', retry_count or '-1', all[j + 1], #id, id}, ' ') .. all[j]
+        answer[#answer + 1] = table.concat({shard, perform_in or '0', retry_count or '-1', all[j + 1], #id .. ':' .. #why, id}, ' ')
+          .. why .. all[j]
       end
     end
   end

@@ -32,6 +32,13 @@ class Fails
   def perform(*) = raise("on purpose")
 end
 
+class Dies
+  include Sidekiq::Worker
+  sidekiq_options retry: 0
+
+  def perform(*) = raise("hopeless")
+end
+
 # Commands of the tests.
 module Commands
   @number = 0
@@ -75,6 +82,12 @@ module Commands
 
   def later(seconds, number)
     Mail.perform_in(Float(seconds), Integer(number))
+  end
+
+  # One that is tried again, and one that is not.
+  def failing
+    Fails.perform_async(7)
+    Dies.perform_async(8)
   end
 
   def keyless

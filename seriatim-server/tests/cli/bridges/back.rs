@@ -169,6 +169,62 @@ async fn b10_jobs_of_all_four_states_go_back_to_where_sidekiq_has_them() {
     assert!(!done && told.contains("nothing was given back: job"), "{told}");
 }
 
+/// The only job of a set, without what an export adds.
+fn only(shop: &Shop, set: &str) -> serde_json::Value {
+    let jobs = shop.texts(&["ZRANGE", set, "0", "-1"]);
+    let [job] = jobs.as_slice() else { panic!("{set} has {} jobs", jobs.len()) };
+    let mut job: serde_json::Value = serde_json::from_str(job).unwrap();
+    job.as_object_mut().unwrap().remove("seriatim_returned_at");
+    job
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b10_what_failed_and_died_in_sidekiq_itself_comes_and_goes_back_with_its_history() {
+    let shop = Shop::new(&CONFIG.replace("sets = \"all\"", "sets = \"all\"\ndead = true"));
+    let store = shop.site.store().await;
+    let sidekiq = shop.sidekiq("default");
+    shop.producer().does("failing");
+    eventually("one failed, one died", async || {
+        shop.number(&["ZCARD", "retry"]) == 1 && shop.number(&["ZCARD", "dead"]) == 1
+    })
+    .await;
+    sidekiq.kill();
+    shop.redis.send(&["DEL", "processes"]).unwrap();
+    let there = (only(&shop, "retry"), only(&shop, "dead"));
+    let scores = |set: &str| shop.texts(&["ZRANGE", set, "0", "-1", "WITHSCORES"]).remove(1);
+    let score = scores("dead").parse::<f64>().unwrap();
+    let node = shop.serve("node");
+    let count = async |state: JobState| {
+        store.jobs(JobQuery::new("default", state)).await.map_or(0, |page| page.rows.len())
+    };
+    eventually("both came", async || {
+        count(JobState::Queued).await == 1 && count(JobState::Dead).await == 1
+    })
+    .await;
+    let failed =
+        store.jobs(JobQuery::new("default", JobState::Queued)).await.unwrap().rows.remove(0);
+    assert_eq!((failed.retry_count, failed.attempt), (0, 1));
+    assert_eq!(failed.error.as_deref(), Some("RuntimeError: on purpose"));
+    let died = store.jobs(JobQuery::new("default", JobState::Dead)).await.unwrap().rows.remove(0);
+    assert_eq!(died.error.as_deref(), Some("RuntimeError: hopeless"));
+    assert!((died.finished_at.unwrap().as_secs_f64() - score).abs() < 0.001, "{died:?}");
+    assert!(shop.run(&["queues", "pause", "default"]).0);
+    assert!(shop.run(&["bridge", "pause", "shop", "default"]).0);
+    let (done, told) = shop.run(&["export", "default", "--to", "sidekiq"]);
+    assert!(!done && told.contains("would take dead jobs that are given back"), "{told}");
+    assert!(shop.run(&["bridge", "pause", "shop"]).0);
+    let (done, told) = shop.run(&["export", "default", "--to", "sidekiq"]);
+    assert!(done && told.contains("1 to retry, 1 to dead"), "{told}");
+    node.stop();
+    let mut back = (only(&shop, "retry"), only(&shop, "dead"));
+    for (there, back) in [(&there.0, &mut back.0), (&there.1, &mut back.1)] {
+        // Its old place in a queue, which only jobs of a queue have.
+        back["enqueued_at"] = there["enqueued_at"].clone();
+        assert_eq!(back, there);
+    }
+    assert!((scores("dead").parse::<f64>().unwrap() - score).abs() < 0.001);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn b10_an_export_that_redis_refuses_counts_nothing_as_given() {
     let shop = Shop::new(CONFIG);

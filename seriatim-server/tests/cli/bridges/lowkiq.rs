@@ -7,7 +7,10 @@ use std::time::Instant;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use seriatim::{Batch, Engine, Failure, SharedStore};
+use seriatim::store::{
+    Declare, JobQuery, JobState, JobView, LaneOrder, LaneQuery, Selected, Selection,
+};
+use seriatim::{Batch, Engine, Failure, Queue, SharedStore, Timestamp};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -387,7 +390,6 @@ async fn b16_a_check_of_lowkiq_tells_what_would_move_and_what_stays() {
     lowkiq.does("push 60 3");
     lowkiq.does("later 3600 far");
     shop.redis.send(&["ZADD", &key("morgue:all_ids_scored_by_updated_at"), "1", "old"]).unwrap();
-    shop.redis.send(&["ZADD", &key("all_ids_scored_by_retry_count"), "2", "id-3"]).unwrap();
     let mut told = String::new();
     let seen = monitored(&shop, || {
         let (is_ready, text) = shop.run(&["bridge", "check"]);
@@ -396,8 +398,7 @@ async fn b16_a_check_of_lowkiq_tells_what_would_move_and_what_stays() {
     });
     for part in [
         "queue:Shop::Sync: 61 jobs",
-        "Shop::Sync: 1 id in its morgue: they stay there",
-        "Shop::Sync: 1 id that failed",
+        "Shop::Sync: 1 id in its morgue stay there: `dead = true` moves them",
         "whether a server of Lowkiq is alive cannot be seen",
         "181",
     ] {
@@ -413,6 +414,110 @@ async fn b16_a_check_of_lowkiq_tells_what_would_move_and_what_stays() {
     }
 }
 
+/// The jobs of the queue in a state.
+async fn jobs(store: &SharedStore, state: JobState) -> Vec<JobView> {
+    store.jobs(JobQuery::new("Shop::Sync", state)).await.map_or(Vec::new(), |page| page.rows)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_that_failed_keeps_its_tries_and_its_error() {
+    let shop = Shop::new(&plain());
+    let store = shop.site.store().await;
+    let mut lowkiq = shop.lowkiq();
+    lowkiq.does("failed often 6");
+    lowkiq.does("push 1 1");
+    let node = shop.serve("node");
+    eventually("all left Lowkiq", async || shop.waiting() == 0 && shop.is_clean()).await;
+    node.stop();
+    store
+        .declare(Declare { now: None, queues: vec![Queue::accumulate("Shop::Sync")] })
+        .await
+        .unwrap();
+    let query = LaneQuery { order: LaneOrder::Key, ..LaneQuery::new("Shop::Sync") };
+    let lanes = store.lanes(query).await.unwrap().rows;
+    let told: Vec<_> = lanes
+        .iter()
+        .map(|lane| {
+            (lane.key.as_deref().unwrap(), lane.jobs, lane.retry_count, lane.error.as_deref())
+        })
+        .collect();
+    assert_eq!(told, [("id-0", 1, -1, None), ("often", 2, 6, Some("boom ü: often"))]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_morgue_of_lowkiq_moves_into_the_one_here_payload_by_payload() {
+    let shop = Shop::new(&plain().replace("queues = [", "dead = true\nqueues = ["));
+    let store = shop.site.store().await;
+    let mut lowkiq = shop.lowkiq();
+    for id in 0..300 {
+        lowkiq.does(&format!("died id-{id} 60"));
+    }
+    // Its name alone has nothing to move.
+    let dead_ids = key("morgue:all_ids_scored_by_updated_at");
+    shop.redis.send(&["ZADD", &dead_ids, "1", "empty"]).unwrap();
+    let (is_ready, told) = shop.run(&["bridge", "check"]);
+    assert!(is_ready && told.contains("morgue:Shop::Sync: 301 jobs"), "{told}");
+    let node = shop.serve("node");
+    eventually("all left Lowkiq", async || shop.is_clean()).await;
+    node.stop();
+    let stats = store.stats(None).await.unwrap().remove(0);
+    assert_eq!((stats.dead, stats.jobs, stats.lanes), (600, 0, 0));
+    let query = JobQuery { rows_max: 1_000, ..JobQuery::new("Shop::Sync", JobState::Dead) };
+    let all = store.jobs(query).await.unwrap().rows;
+    let of_one: Vec<&JobView> =
+        all.iter().filter(|job| job.key.as_deref() == Some("id-7")).collect();
+    let told: Vec<(Value, f64)> =
+        of_one.iter().map(|job| (job.payload.to_value(), job.score)).collect();
+    let wanted = |what: &str, score| (serde_json::json!([what, "id-7"]), score);
+    assert_eq!(told, [wanted("first", 1.5), wanted("second", 2.5)]);
+    assert!(of_one.iter().all(|job| job.error.as_deref() == Some("hopeless: id-7")), "{of_one:?}");
+    let died = of_one[0].finished_at.unwrap();
+    let ago = Timestamp::of_this_machine().since(died).as_secs();
+    assert!((60..120).contains(&ago), "{ago}");
+    let which = Selection::Keys(vec!["id-7".to_owned()]);
+    let request = Selected { now: None, queue: "Shop::Sync".into(), which };
+    assert_eq!(store.requeue(request).await.unwrap().count, 2);
+    let works = Works::on(&store);
+    works.have_got(2).await;
+    let got = works.end().await;
+    assert_eq!(
+        got.iter().map(|(id, _, score)| (id.as_str(), *score)).collect::<Vec<_>>(),
+        [("id-7", 1.5), ("id-7", 2.5)]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_morgue_refuses_is_kept_beside_it_and_comes_back() {
+    let shop = Shop::new(&plain().replace("queues = [", "dead = true\nqueues = ["));
+    let store = shop.site.store().await;
+    // No plain data: an object.
+    let payload = "\u{4}\u{8}o:\u{b}Object\0";
+    let (dead_ids, payloads) =
+        (key("morgue:all_ids_scored_by_updated_at"), key("morgue:payloads:odd id"));
+    let mut link = redis::Client::open(shop.redis.url()).unwrap().get_connection().unwrap();
+    let mut write =
+        |words: &[&str]| -> u64 { redis::cmd(words[0]).arg(&words[1..]).query(&mut link).unwrap() };
+    write(&["ZADD", &key("morgue:all_ids_lex"), "0", "odd id"]);
+    write(&["ZADD", &dead_ids, "1769860800.5", "odd id"]);
+    write(&["ZADD", &payloads, "3", payload]);
+    write(&["HSET", &key("morgue:errors"), "odd id", "why not"]);
+    let node = shop.serve("node");
+    let rejected = key("morgue:rejected");
+    eventually("it is refused", async || shop.number(&["LLEN", &rejected]) == 1).await;
+    assert_eq!(shop.number(&["ZCARD", &dead_ids]), 0);
+    assert!(shop.run(&["bridge", "pause", "shop"]).0);
+    let (done, told) = shop.run(&["bridge", "return", "shop", "morgue:Shop::Sync"]);
+    assert!(done, "{told}");
+    node.stop();
+    assert_eq!(
+        shop.texts(&["ZRANGE", &dead_ids, "0", "-1", "WITHSCORES"]),
+        ["odd id", "1769860800.5"]
+    );
+    assert_eq!(shop.texts(&["ZRANGE", &payloads, "0", "-1", "WITHSCORES"]), [payload, "3"]);
+    assert_eq!(shop.texts(&["HGETALL", &key("morgue:errors")]), ["odd id", "why not"]);
+    assert!(jobs(&store, JobState::Dead).await.is_empty());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_id_that_is_due_later_moves_at_once_and_keeps_its_time() {
     let shop = Shop::new(&plain());
@@ -425,7 +530,7 @@ async fn an_id_that_is_due_later_moves_at_once_and_keeps_its_time() {
     let node = shop.serve("node");
     eventually("it left Lowkiq", async || shop.waiting() == 0 && shop.is_clean()).await;
     node.stop();
-    let query = seriatim::store::JobQuery::new("Shop::Sync", seriatim::store::JobState::Queued);
+    let query = JobQuery::new("Shop::Sync", JobState::Queued);
     let job = store.jobs(query).await.unwrap().rows.remove(0);
     assert_eq!(job.key.as_deref(), Some("far"));
     assert!((job.run_at.as_secs_f64() - due).abs() < 0.001, "{due} {job:?}");

@@ -75,6 +75,24 @@ module Commands
     write(REDIS, id, dump(id), 1, Time.now.to_f + Float(seconds))
   end
 
+  # What a server does with an id that has failed so often.
+  def failed(id, retry_count)
+    write(REDIS, id, dump(["first", id]), 1)
+    write(REDIS, id, dump(["second", id]), 2)
+    REDIS.zadd(key("all_ids_scored_by_retry_count"), retry_count, id)
+    REDIS.hset(key("errors"), id, "boom ü: #{id}")
+  end
+
+  # What a server does with an id that has failed too often.
+  def died(id, seconds)
+    REDIS.multi do |redis|
+      redis.zadd(key("morgue:all_ids_lex"), 0, id)
+      redis.zadd(key("morgue:all_ids_scored_by_updated_at"), Time.now.to_f - Float(seconds), id)
+      redis.zadd(key("morgue:payloads", id), [[1.5, dump(["first", id])], [2.5, dump(["second", id])]], nx: true)
+      redis.hset(key("morgue:errors"), id, "hopeless: #{id}")
+    end
+  end
+
   # What a server does with an id that it begins to work on.
   def take(id)
     shard = Zlib.crc32(id) % SHARDS

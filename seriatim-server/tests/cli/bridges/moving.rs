@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use seriatim::store::{JobQuery, JobState};
+use seriatim::Timestamp;
+use seriatim::store::{JobQuery, JobState, JobView, Selected, Selection};
 
 use super::{CONFIG, Shop, Works};
 use crate::site::eventually;
@@ -110,7 +111,7 @@ async fn jobs(store: &seriatim::SharedStore) -> Vec<seriatim::store::JobView> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_of_sidekiq_goes_on_here_with_what_is_left_of_its_tries() {
+async fn a_retry_of_sidekiq_goes_on_here_with_its_failures_and_their_limit() {
     let shop = Shop::new(&CONFIG.replace("payload = \"/args/0\"\n", ""));
     let store = shop.site.store().await;
     let failed = r#"{"class":"Fails","args":[],"queue":"default","jid":"y","retry":5,"retry_count":1,"error_class":"RuntimeError","error_message":"on purpose","failed_at":1769860800.5}"#;
@@ -121,8 +122,78 @@ async fn a_retry_of_sidekiq_goes_on_here_with_what_is_left_of_its_tries() {
     node.stop();
     let job = jobs(&store).await.remove(0);
     assert_eq!(job.payload.as_bytes(), failed.as_bytes());
-    assert_eq!(job.options.unwrap().max_retries, Some(3));
+    assert_eq!(job.options.unwrap().max_retries, Some(5));
+    assert_eq!((job.retry_count, job.attempt), (1, 2));
+    assert_eq!(job.error.as_deref(), Some("RuntimeError: on purpose"));
+    assert_eq!(job.started_at, Some(Timestamp::from_micros(1_769_860_800_500_000)));
     assert_eq!(shop.number(&["ZCARD", "retry"]), 0);
+}
+
+fn with_dead() -> String {
+    CONFIG.replace("queues = [", "dead = true\nqueues = [")
+}
+
+async fn dead(store: &seriatim::SharedStore, queue: &str) -> Vec<JobView> {
+    store.jobs(JobQuery::new(queue, JobState::Dead)).await.map_or(Vec::new(), |page| page.rows)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_died_in_sidekiq_is_in_the_morgue_and_can_be_requeued() {
+    let shop = Shop::new(&with_dead());
+    let store = shop.site.store().await;
+    let order = r#"{"class":"OrderSync","args":["k1",7],"queue":"critical","jid":"a","retry":3,"retry_count":3,"error_class":"Timeout","error_message":"no answer","failed_at":1769860800.5,"created_at":1769860000.25}"#;
+    let mail = r#"{"class":"Mail","args":[8],"queue":"default","jid":"b"}"#;
+    let foreign = r#"{"class":"Mail","args":[9],"queue":"other","jid":"c"}"#;
+    let now = Timestamp::of_this_machine().as_secs_f64().floor();
+    for (seconds, job) in [(90.5, order), (80.0, mail), (70.0, foreign)] {
+        shop.redis.send(&["ZADD", "dead", &(now - seconds).to_string(), job]).unwrap();
+    }
+    let (is_ready, told) = shop.run(&["bridge", "check"]);
+    assert!(is_ready && told.contains("dead: 3 jobs"), "{told}");
+    let node = shop.serve("node");
+    eventually("both came", async || shop.number(&["ZCARD", "dead"]) == 1).await;
+    eventually("they are dead", async || {
+        dead(&store, "orders").await.len() + dead(&store, "mails").await.len() == 2
+    })
+    .await;
+    node.stop();
+    let job = dead(&store, "orders").await.remove(0);
+    assert_eq!((job.key.as_deref(), job.attempt), (Some("k1"), 4));
+    assert_eq!(job.error.as_deref(), Some("Timeout: no answer"));
+    assert_eq!(job.finished_at, Some(Timestamp::from_secs_f64(now - 90.5)));
+    assert_eq!(job.created_at, Timestamp::from_micros(1_769_860_000_250_000));
+    let stats = store.stats(None).await.unwrap();
+    assert_eq!(stats.iter().map(|stats| (stats.dead, stats.jobs)).collect::<Vec<_>>(), [(1, 0); 2]);
+    let request = Selected { now: None, queue: "orders".into(), which: Selection::All };
+    assert_eq!(store.requeue(request).await.unwrap().count, 1);
+    let works = Works::on(&store);
+    works.have_run(1).await;
+    assert_eq!(works.end().await, [("k1".to_owned(), 7)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_job_that_is_pushed_again_after_a_crash_is_there_once() {
+    let shop = Shop::new(&with_dead());
+    let store = shop.site.store().await;
+    let died = Timestamp::of_this_machine().as_secs_f64().floor().to_string();
+    let job = r#"{"class":"Mail","args":[1],"queue":"default","jid":"a","retry_count":0}"#;
+    shop.redis.send(&["ZADD", "dead", &died, job]).unwrap();
+    let node = shop.serve("node");
+    eventually("it came", async || dead(&store, "mails").await.len() == 1).await;
+    let in_flight = "seriatim:shop:inflight:dead";
+    eventually("it is forgotten", async || shop.number(&["EXISTS", in_flight]) == 0).await;
+    node.stop();
+    // As if the node had died before it forgot the batch.
+    let now = (Timestamp::of_this_machine().as_micros() / 1_000).to_string();
+    let value = format!("{died} {job}");
+    let batch = ["batch", "1", "at", &now, "routes", "", "run", "x", "1", &value];
+    shop.redis.send(&[&["HSET", in_flight][..], &batch].concat()).unwrap();
+    let node = shop.serve("again");
+    eventually("it is pushed", async || shop.number(&["EXISTS", in_flight]) == 0).await;
+    node.stop();
+    assert_eq!(dead(&store, "mails").await.len(), 1);
+    let stats = store.stats(None).await.unwrap();
+    assert_eq!(stats.iter().find(|stats| &*stats.queue == "mails").unwrap().dead, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -59,7 +59,8 @@ pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> 
     let number = |job: &Job| numbers.get(&*job.queue).copied();
     let before = recall(work, jobs, &number).await?;
     let mut keys = BTreeSet::new();
-    for job in jobs {
+    // A dead job needs no lane.
+    for job in jobs.iter().filter(|job| job.dead_at().is_none()) {
         let Some(queue) = number(job) else { continue };
         if let Some(key) =
             job.key.as_deref().filter(|_| work.mode(queue).is_ok_and(|m| m.is_keyed()))

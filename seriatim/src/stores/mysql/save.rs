@@ -188,8 +188,9 @@ impl Work<'_> {
         let live = self.state.lanes.values().flat_map(|lane| {
             lane.hold.iter().flat_map(|hold| &hold.closed).chain(lane.loaded_jobs())
         });
-        let live = live.map(|job| job.id.seq());
-        new.extend(live.filter(|seq| *seq >= UNNUMBERED && !numbers.contains_key(seq)));
+        let dead = self.state.dead.values().map(|dead| &dead.entry);
+        let jobs = live.chain(dead).map(|job| job.id.seq());
+        new.extend(jobs.filter(|seq| *seq >= UNNUMBERED && !numbers.contains_key(seq)));
         if !new.is_empty() {
             let first = self.draw(new.len()).await?;
             numbers.extend(new.into_iter().zip(first..));
@@ -219,7 +220,9 @@ impl Work<'_> {
             lanes.push(row);
         }
         for ended in self.state.done.values().chain(self.state.dead.values()) {
-            jobs.insert(ended.entry.id.seq(), JobRow::ended(ended));
+            let mut row = JobRow::ended(ended);
+            row.entry.id = numbers.of(row.entry.id);
+            jobs.insert(row.entry.id.seq(), row);
         }
         After { lanes, jobs }
     }

@@ -23,7 +23,7 @@ use crate::model::queue::{Mode, Queue};
 use crate::stores::json::json;
 
 pub(super) const PUSH: &str = "SELECT * FROM seriatim.push($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-    $13, $14, $15, $16, $17, $18)";
+    $13, $14, $15, $16, $17, $18, $19)";
 
 const MAKE_QUEUES: &str = "SELECT seriatim.queues_for($1::text::jsonb)";
 
@@ -108,6 +108,8 @@ pub(super) struct PushBatch<'a> {
     payload: Vec<&'a [u8]>,
     /// Empty if no job has a group.
     group: Vec<i64>,
+    /// Empty if no job has a past.
+    past: Vec<Option<String>>,
 }
 
 impl<'a> PushBatch<'a> {
@@ -139,10 +141,11 @@ impl<'a> PushBatch<'a> {
             consumer_group: each(|job| job.options.consumer_group.as_deref()),
             payload: jobs.iter().map(|job| job.payload.as_bytes()).collect(),
             group: groups_of(jobs),
+            past: pasts_of(jobs)?,
         })
     }
 
-    pub(super) fn params(&self) -> [&dyn Param; 18] {
+    pub(super) fn params(&self) -> [&dyn Param; 19] {
         [
             &self.now,
             &self.policies,
@@ -162,6 +165,7 @@ impl<'a> PushBatch<'a> {
             &self.consumer_group,
             &self.payload,
             &self.group,
+            &self.past,
         ]
     }
 }
@@ -187,6 +191,13 @@ fn groups_of(jobs: &[Job]) -> Vec<i64> {
         return Vec::new();
     }
     jobs.iter().map(|job| group_number(job.options.group.as_deref()) as i64).collect()
+}
+
+fn pasts_of(jobs: &[Job]) -> Result<Vec<Option<String>>> {
+    if jobs.iter().all(|job| job.past.is_none()) {
+        return Ok(Vec::new());
+    }
+    jobs.iter().map(|job| job.past.as_ref().map(json).transpose()).collect()
 }
 
 fn digest(job: &Job) -> Option<Vec<u8>> {

@@ -22,6 +22,7 @@ use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::flow::group_number;
 use crate::model::job::{Job, JobOptions, RunAt};
+use crate::model::past::Past;
 use crate::model::queue::{Queue, Throttled};
 use crate::stores::json::json;
 
@@ -259,7 +260,7 @@ impl Redis {
             let job = &request.jobs[*i];
             let is_of_store = job.key_of_store().is_some();
             if !is_plain(job) {
-                job_args(args.text(if is_of_store { "G" } else { "g" }), job, &part.known)?;
+                job_args(args.text(letter(job, is_of_store)), job, &part.known)?;
                 continue;
             }
             match &job.options.idempotency_key {
@@ -398,7 +399,31 @@ fn job_args<'a>(args: &'a mut Args, job: &Job, known: &Known) -> Result<&'a mut 
     args.name(options.node.as_deref()).text(&consumers_and_group(options));
     args.int(options.lease_ttl.map_or(0, micros));
     args.int(options.expires_at.map_or(0, |at| at.as_micros().max(1)));
-    Ok(args.name(options.idempotency_key.as_deref()).text(&options_text(options)?))
+    args.name(options.idempotency_key.as_deref()).text(&options_text(options)?);
+    if let Some(past) = &job.past {
+        args.text(&past_text(past));
+    }
+    Ok(args)
+}
+
+/// What `push.lua` is told of a job that is not plain.
+fn letter(job: &Job, is_of_store: bool) -> &'static str {
+    match (&job.past, job.dead_at().is_some(), is_of_store) {
+        (None, _, false) => "g",
+        (None, _, true) => "G",
+        (Some(_), false, false) => "h",
+        (Some(_), false, true) => "H",
+        (Some(_), true, false) => "d",
+        (Some(_), true, true) => "D",
+    }
+}
+
+fn past_text(past: &Past) -> String {
+    // 0 is unset.
+    let time = |at: Option<Timestamp>| at.map_or(0, |at| at.as_micros().max(1));
+    let [made, tried, died] = [past.created_at, past.started_at, past.dead_at].map(time);
+    let error = past.error.as_ref().map_or_else(|| "-".to_owned(), |error| format!("+{error}"));
+    format!("{} {made} {tried} {died} {error}", past.failures)
 }
 
 /// The consumer group of a route; with a group, NUL and its number: see `route_of` in `shard.lua`.
@@ -413,7 +438,8 @@ fn consumers_and_group(options: &JobOptions) -> String {
 /// Whether this job fits a record of a plain job (`compact.lua`).
 fn is_plain(job: &Job) -> bool {
     let options = &job.options;
-    options.node.is_none()
+    job.past.is_none()
+        && options.node.is_none()
         && options.consumer_group.is_none()
         && options.group.is_none()
         && options.lease_ttl.is_none()

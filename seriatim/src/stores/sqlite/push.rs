@@ -12,7 +12,7 @@ use super::line::Rank;
 use super::row::{Job, flag, state};
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::{is_closing, other_route};
-use crate::contract::{Producer, Push, PushStatus, Pushed, validate_job, validate_push};
+use crate::contract::{JobState, Producer, Push, PushStatus, Pushed, validate_job, validate_push};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
@@ -60,7 +60,8 @@ impl Tx<'_> {
 
     /// Puts the lanes without a key that were opened after this number into `ready`.
     fn line_up(&mut self, after: i64) -> Result<()> {
-        let sql = "INSERT INTO ready SELECT q, class, prio, due, id FROM lane
+        // Those of jobs with a past are there already.
+        let sql = "INSERT OR IGNORE INTO ready SELECT q, class, prio, due, id FROM lane
                    WHERE id > ?1 AND key IS NULL AND st = 0";
         self.execute(sql, [after]).map(drop)
     }
@@ -79,6 +80,11 @@ impl Tx<'_> {
         {
             return Ok(Pushed::new(job_id, PushStatus::Duplicate));
         }
+        if let Some(at) = new.dead_at() {
+            let job_id = self.push_dead(queue, new, at)?;
+            self.remember(repeat, job_id, queue.queue.idempotency_ttl)?;
+            return Ok(Pushed::new(job_id, PushStatus::Queued));
+        }
         if let Some((job_id, until)) = self.throttling(queue, new, i)? {
             if queue.queue.throttled == Throttled::Merge {
                 self.remember(repeat, job_id, queue.queue.idempotency_ttl)?;
@@ -87,7 +93,6 @@ impl Tx<'_> {
         }
         let job = self.new_job(queue, new)?;
         let (seq, id) = (job.seq, job.id(queue.number));
-        let job = Job { payload: self.store_body(seq, new.payload.as_bytes())?, ..job };
         let (job_id, status) = match self.place(queue, new.key.as_deref(), job, i)? {
             None => (id, PushStatus::Queued),
             Some((into, created)) => {
@@ -102,6 +107,14 @@ impl Tx<'_> {
             self.remember(Some(new.throttle(queue.number)), job_id, period)?;
         }
         Ok(Pushed::new(job_id, status))
+    }
+
+    /// Puts a job into the morgue that died elsewhere.
+    fn push_dead(&mut self, queue: &QueueRow, new: &NewJob, at: Timestamp) -> Result<JobId> {
+        let job = self.new_job(queue, new)?;
+        let id = job.id(queue.number);
+        self.record(queue, new.key.as_deref(), job, JobState::Dead, None, at.as_micros())?;
+        Ok(id)
     }
 
     fn remember(&mut self, name: Option<Name<'_>>, job: JobId, length: Duration) -> Result<()> {
@@ -143,26 +156,28 @@ impl Tx<'_> {
         let default_score = if definition.mode == Mode::Fifo { 0.0 } else { now.as_secs_f64() };
         let options = &new.options;
         let carries = *options != JobOptions::default();
+        let past = new.past.as_deref().cloned().unwrap_or_default();
+        let seq = self.next_seq();
         Ok(Job {
-            seq: self.next_seq(),
+            seq,
             gen_: 0,
-            created: self.now,
+            created: past.created_at.unwrap_or(now).as_micros(),
             score: new.score.unwrap_or(default_score) + 0.0,
             prio: i64::from(new.priority),
             run_at: definition.due_at(new, now).as_micros(),
-            attempts: 0,
-            started: None,
+            attempts: i64::from(past.failures),
+            started: past.started_at.map(Timestamp::as_micros),
             flagged: false,
             expires: options.expires_at.map(Timestamp::as_micros),
             route: self.route(options, options.node.as_deref())?,
-            retry: -1,
+            retry: i64::from(past.retry_count()),
             crashes: 0,
-            error: None,
+            error: past.error,
             task: new.task.as_deref().map(Into::into),
             digest: definition.merges().then(|| new.payload_digest()),
             options: if carries { Some(json(options)?) } else { None },
             aliases: None,
-            payload: None,
+            payload: self.store_body(seq, new.payload.as_bytes())?,
         })
     }
 
@@ -187,10 +202,14 @@ impl Tx<'_> {
         &mut self,
         queue: &QueueRow,
         key: Option<&str>,
-        job: Job,
+        mut job: Job,
         i: usize,
     ) -> Result<Option<(i64, i64)>> {
-        if self.open_with(queue, key, &job)? {
+        let is_open = match job.has_past() {
+            true => self.open_with_past(queue, key, &job)?,
+            false => self.open_with(queue, key, &job)?,
+        };
+        if is_open {
             self.open_window(queue, key, &job)?;
             let delta = self.delta(queue.number);
             (delta.lanes, delta.jobs) = (delta.lanes + 1, delta.jobs + 1);
@@ -202,6 +221,9 @@ impl Tx<'_> {
         };
         if queue.queue.mode.route_belongs_to_lane() && work.row.head.route != job.route {
             return Err(other_route(key.unwrap_or_default(), i));
+        }
+        if queue.queue.mode == Mode::Accumulate {
+            (job.retry, job.error) = (-1, None);
         }
         let (run_at, prio) = (job.run_at, job.prio);
         let before = work.row.head.clone();
@@ -272,6 +294,26 @@ impl Tx<'_> {
             self.execute(sql, params![queue.number, j.route * 2, j.prio, j.run_at, j.seq])?;
         }
         Ok(opened == 1)
+    }
+
+    /// The same for a job that failed elsewhere.
+    fn open_with_past(&mut self, queue: &QueueRow, key: Option<&str>, job: &Job) -> Result<bool> {
+        if let Some(key) = key
+            && self.lane_of_key(queue.number, key)?.is_some()
+        {
+            return Ok(false);
+        }
+        let mut work = self.open_lane(queue, key, job.seq, job)?;
+        // The caller counts it.
+        self.delta(queue.number).lanes -= 1;
+        let mut job = job.clone();
+        if queue.queue.mode == Mode::Accumulate {
+            (work.row.head.retry, work.row.head.error) = (job.retry, job.error.take());
+            job.retry = -1;
+        }
+        self.put(&mut work, job)?;
+        self.save(work)?;
+        Ok(true)
     }
 
     /// Merges a job into an equal waiting one. Returns that job's number and creation time.

@@ -98,6 +98,11 @@ impl Job {
         JobId::new(Timestamp::from_micros(self.created), queue, 0, self.seq as u64)
     }
 
+    /// Whether it was tried elsewhere, or made there.
+    pub(super) fn has_past(&self) -> bool {
+        self.attempts > 0 || self.started.is_some() || self.error.is_some()
+    }
+
     pub(super) fn options(&self) -> Option<Box<JobOptions>> {
         self.options.as_deref().and_then(|text| serde_json::from_str(text).ok())
     }

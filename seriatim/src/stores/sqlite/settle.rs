@@ -187,35 +187,39 @@ impl Tx<'_> {
         why: Option<Arc<str>>,
     ) -> Result<()> {
         let key = work.row.head.key.as_deref();
+        let (queue, now) = (&work.queue, self.now);
         match fate {
-            Fate::Done => self.record(work, key, job, JobState::Succeeded, why),
-            Fate::Cancel => self.record(work, key, job, JobState::Canceled, why),
-            Fate::Expire => self.record(work, key, job, JobState::Canceled, Some("expired".into())),
-            Fate::Bury => self.record(work, key, job, JobState::Dead, why),
+            Fate::Done => self.record(queue, key, job, JobState::Succeeded, why, now),
+            Fate::Cancel => self.record(queue, key, job, JobState::Canceled, why, now),
+            Fate::Expire => {
+                self.record(queue, key, job, JobState::Canceled, Some("expired".into()), now)
+            }
+            Fate::Bury => self.record(queue, key, job, JobState::Dead, why, now),
             Fate::Drop | Fate::Keep => self.forget(work.queue.number, &job),
         }
     }
 
     /// Stores a finished job for its queue's retention.
-    fn record(
+    pub(super) fn record(
         &mut self,
-        work: &Work,
+        queue: &QueueRow,
         key: Option<&str>,
         j: Job,
         ended: JobState,
         why: Option<Arc<str>>,
+        at: i64,
     ) -> Result<()> {
         let dead = ended == JobState::Dead;
-        let retention = work.definition().retention();
+        let retention = queue.queue.retention();
         if !dead && retention.is_zero() {
-            return self.forget(work.queue.number, &j);
+            return self.forget(queue.number, &j);
         }
         let name = match ended {
             JobState::Succeeded => "succeeded",
             JobState::Dead => "failed",
             _ => "canceled",
         };
-        let until = (!dead).then(|| self.now + micros(retention));
+        let until = (!dead).then(|| at + micros(retention));
         let error = why.or(j.error);
         let sql = "INSERT OR REPLACE INTO ended VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
                    ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)";
@@ -223,11 +227,11 @@ impl Tx<'_> {
             sql,
             params![
                 j.seq,
-                work.queue.number,
+                queue.number,
                 key,
                 dead,
                 name,
-                self.now,
+                at,
                 until,
                 j.created,
                 j.score,
@@ -248,7 +252,7 @@ impl Tx<'_> {
                 j.payload
             ],
         )?;
-        self.delta(work.queue.number).dead += i64::from(dead);
+        self.delta(queue.number).dead += i64::from(dead);
         Ok(())
     }
 

@@ -50,8 +50,8 @@ impl State {
             }
         };
         let of_queue = self.dead.iter().filter(|(_, dead)| dead.queue == queue);
-        let mut ids: Vec<JobId> =
-            of_queue.filter(chosen).map(|(id, _)| *id).take(ACTION_ROWS_MAX + 1).collect();
+        let mut ids: Vec<JobId> = of_queue.filter(chosen).map(|(id, _)| *id).collect();
+        ids.sort_unstable_by_key(|id| id.seq());
         let more = ids.len() > ACTION_ROWS_MAX;
         ids.truncate(ACTION_ROWS_MAX);
         Ok((ids, more))
@@ -235,7 +235,7 @@ impl State {
             job.options.as_ref().and_then(|options| options.expires_at).is_some_and(|at| at <= now)
         };
         let mut ids: Vec<JobId> = waiting.filter(expired).map(|job| job.id).collect();
-        ids.sort_unstable();
+        ids.sort_unstable_by_key(|id| id.seq());
         ids
     }
 
@@ -260,7 +260,7 @@ impl State {
                 .filter(|dead| dead.queue == row.number)
                 .map(|dead| (dead.at, dead.entry.id))
                 .collect();
-            dead.sort_unstable();
+            dead.sort_unstable_by_key(|(at, id)| (*at, id.seq()));
             let over = dead.len().saturating_sub(row.queue.retain_dead_max as usize);
             let old = |(i, (at, _)): &(usize, (Timestamp, JobId))| {
                 *i < over || *at + row.queue.retain_dead <= now

@@ -174,6 +174,18 @@ impl Lane {
         }
     }
 
+    /// In `accumulate`, failures belong to the lane: those of a new job are the lane's if it opens it, and else forgotten.
+    pub(in crate::stores) fn take_failures(&mut self, entry: &mut Entry) {
+        if self.mode != Mode::Accumulate {
+            return;
+        }
+        let (retry_count, error) = (entry.retry_count, entry.error.take());
+        entry.retry_count = -1;
+        if self.is_empty() {
+            (self.retry_count, self.error) = (retry_count, error);
+        }
+    }
+
     /// Adds a job to the open ones.
     pub(in crate::stores) fn insert(&mut self, entry: Entry) {
         if self.mode == Mode::Exclusive {

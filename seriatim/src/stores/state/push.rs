@@ -106,7 +106,7 @@ impl State {
             );
             self.position(number, now);
         }
-        jobs.sort_unstable_by_key(|(_, _, job)| job.id);
+        jobs.sort_unstable_by_key(|(_, _, job)| job.id.seq());
         for (key, route, mut job) in jobs {
             job.digest = None;
             self.put_back(now, queue, key, route, job);
@@ -150,8 +150,8 @@ impl State {
                     .or_insert_with(|| Queue::implied(&job.queue, job.key.is_some())),
             };
             validate_job(queue, job, i)?;
-            let Some(key) = job.key.as_deref().filter(|_| queue.mode.route_belongs_to_lane())
-            else {
+            let has_route = queue.mode.route_belongs_to_lane() && job.dead_at().is_none();
+            let Some(key) = job.key.as_deref().filter(|_| has_route) else {
                 continue;
             };
             let options = &job.options;
@@ -194,6 +194,13 @@ impl State {
         if let Some(first) = repeat.as_ref().and_then(|repeat| self.remembered(now, repeat)) {
             return Ok(Pushed::new(first, PushStatus::Duplicate));
         }
+        if let Some(at) = job.dead_at() {
+            let job_id = self.push_dead(now, &queue, number, at, job);
+            if let Some(repeat) = repeat {
+                self.idempotency.insert(repeat, (job_id, now + queue.idempotency_ttl));
+            }
+            return Ok(Pushed::new(job_id, PushStatus::Queued));
+        }
         let throttle = queue.throttle.map(|period| (throttle_of(number, &job), now + period));
         let throttling = throttle.as_ref().and_then(|(name, _)| self.throttling(now, name));
         if let Some((first, until)) = throttling {
@@ -202,10 +209,9 @@ impl State {
             }
             return Ok(Pushed::throttled(&queue, first, until));
         }
-        let id = JobId::new(now, number, 0, self.next_seq());
-        let route = self.route(&job.options, job.options.node.as_deref());
         let key: Option<Arc<str>> = job.key.as_deref().map(Arc::from);
-        let entry = entry_of(id, now, &queue, route, job);
+        let entry = self.new_entry(now, &queue, number, job);
+        let id = entry.id;
         let (job_id, status) = match self.put(now, number, key, entry) {
             Put::Queued => (id, PushStatus::Queued),
             Put::Merged(into) => (into, PushStatus::Merged),
@@ -219,6 +225,29 @@ impl State {
         Ok(Pushed::new(job_id, status))
     }
 
+    /// Puts a job into the morgue that died elsewhere.
+    fn push_dead(
+        &mut self,
+        now: Timestamp,
+        queue: &Queue,
+        number: u32,
+        at: Timestamp,
+        job: Job,
+    ) -> JobId {
+        let key = job.key.as_deref().map(Arc::from);
+        let entry = self.new_entry(now, queue, number, job);
+        let id = entry.id;
+        self.bury(at, number, key, entry, None);
+        id
+    }
+
+    fn new_entry(&mut self, now: Timestamp, queue: &Queue, number: u32, job: Job) -> Entry {
+        let created = job.past.as_ref().and_then(|past| past.created_at).unwrap_or(now);
+        let id = JobId::new(created, number, 0, self.next_seq());
+        let route = self.route(&job.options, job.options.node.as_deref());
+        entry_of(id, now, queue, route, job)
+    }
+
     /// The job that throttles its key now, and until when. Unlike an idempotency key, it does so no longer while it is stored.
     fn throttling(&self, now: Timestamp, name: &IdempotencyKey) -> Option<(JobId, Timestamp)> {
         self.idempotency.get(name).copied().filter(|(_, until)| *until > now)
@@ -230,7 +259,7 @@ impl State {
     }
 
     /// Puts a new job into its lane.
-    fn put(&mut self, now: Timestamp, queue: u32, key: Option<Arc<str>>, entry: Entry) -> Put {
+    fn put(&mut self, now: Timestamp, queue: u32, key: Option<Arc<str>>, mut entry: Entry) -> Put {
         let number = self.lane_for(queue, key, &entry, entry.route);
         let definition = self.queues[&queue].queue.clone();
         let Some(lane) = self.lanes.get_mut(&number) else {
@@ -252,6 +281,7 @@ impl State {
                 Put::Merged(id)
             }
             None => {
+                lane.take_failures(&mut entry);
                 self.jobs.insert(entry.id, Location::Lane(number));
                 lane.insert(entry);
                 Put::Queued
@@ -378,18 +408,19 @@ fn collect(lane: &mut Lane, window: &Window, (run_at, now): (Timestamp, Timestam
 fn entry_of(id: JobId, now: Timestamp, queue: &Queue, route: u64, job: Job) -> Entry {
     let default_score = if queue.mode == Mode::Fifo { 0.0 } else { now.as_secs_f64() };
     let has_options = job.options != crate::model::job::JobOptions::default();
+    let past = job.past.as_deref().cloned().unwrap_or_default();
     Entry {
         id,
         digest: queue.merges().then(|| job.payload_digest()),
         score: job.score.unwrap_or(default_score) + 0.0,
         priority: job.priority,
         run_at: queue.due_at(&job, now),
-        created_at: now,
-        started_at: None,
-        attempts: 0,
-        retry_count: -1,
+        created_at: past.created_at.unwrap_or(now),
+        started_at: past.started_at,
+        attempts: past.failures,
+        retry_count: past.retry_count(),
         crashes: 0,
-        error: None,
+        error: past.error,
         route,
         flagged: false,
         aliases: Vec::new(),

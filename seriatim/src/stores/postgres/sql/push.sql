@@ -303,11 +303,11 @@ END $$;
 
 -- The arrays have one entry per job; _queue has places in _queues. Returns rows in the same order; status: 0 queued, 1
 -- merged, 2 duplicate, 3 refused. o_again_at: of a throttled key. _group: consumer groups. _grp: the numbers of groups; empty
--- if no job has one.
+-- if no job has one. _past: what happened to the jobs elsewhere (`model/past.rs`), likewise.
 CREATE FUNCTION seriatim.push(_now bigint, _queues text, _queue int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _at bigint[], _delay bigint[],
   _options text[], _lease_ttl bigint[], _expires_at bigint[], _name text[], _node text[],
-  _group text[], _payload bytea[], _grp bigint[])
+  _group text[], _payload bytea[], _grp bigint[], _past text[])
 RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint, o_again_at bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -339,12 +339,12 @@ BEGIN
       FROM unnest(_at, _delay) WITH ORDINALITY w (at, delay, o) ORDER BY o);
   END IF;
   -- A job that fills a window by itself is not packed either.
-  IF _throttles OR EXISTS (SELECT FROM unnest(_name, _expires_at) n (name, expires_at)
+  IF _throttles OR _past <> '{}' OR EXISTS (SELECT FROM unnest(_name, _expires_at) n (name, expires_at)
       WHERE n.name IS NOT NULL OR n.expires_at IS NOT NULL)
     OR _windows AND EXISTS (SELECT FROM unnest(_numbers, _payload) w (queue, payload)
       JOIN seriatim.queue q ON q.number = w.queue WHERE octet_length(w.payload) >= q.max_bytes) THEN
     RETURN QUERY SELECT * FROM seriatim.push_named(_t, _numbers, _key, _task, _digest, _score, _priority,
-      _run_at, _options, _lease_ttl, _expires_at, _name, _routes, _payload, _windows);
+      _run_at, _options, _lease_ttl, _expires_at, _name, _routes, _payload, _windows, _past);
     RETURN;
   END IF;
   _seqs := ARRAY(SELECT nextval('seriatim.seq') FROM generate_subscripts(_queue, 1));
@@ -419,10 +419,11 @@ BEGIN
   END IF;
 END $$;
 
--- Batches with idempotency keys, expiry times or throttled queues are stored job by job and not packed.
+-- Batches with idempotency keys, expiry times, pasts or throttled queues are stored job by job and not packed.
 CREATE FUNCTION seriatim.push_named(_t bigint, _numbers int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
-  _lease_ttl bigint[], _expires_at bigint[], _name text[], _routes bigint[], _payload bytea[], _windows boolean)
+  _lease_ttl bigint[], _expires_at bigint[], _name text[], _routes bigint[], _payload bytea[], _windows boolean,
+  _past text[])
 RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint, o_again_at bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -431,10 +432,16 @@ DECLARE
   _states smallint[] := '{}';
   _scope int[];
   _scope_key text[];
+  -- Those of the jobs that need a lane: dead ones do not.
+  _lane_key text[] := _key;
   _job record;
 BEGIN
+  IF _past <> '{}' THEN
+    _lane_key := ARRAY(SELECT CASE WHEN w.past::json->>'dead_at' IS NULL THEN w.key END
+      FROM unnest(_key, _past) WITH ORDINALITY w (key, past, place) ORDER BY w.place);
+  END IF;
   SELECT * INTO _scope, _scope_key FROM seriatim.scopes(_numbers, _key, _name, _options);
-  _lanes := seriatim.open_lanes(_numbers, _key, _routes, _name, _scope, _scope_key, _t);
+  _lanes := seriatim.open_lanes(_numbers, _lane_key, _routes, _name, _scope, _scope_key, _t);
   PERFORM seriatim.unpack(_lanes);
   -- Before the routes: a repeat may have another one, and its first push, in another lane, may not have committed yet.
   PERFORM seriatim.take_names(_scope, _scope_key, _name);
@@ -445,25 +452,31 @@ BEGIN
     FROM unnest(_lanes, _seqs) WITH ORDINALITY w (lane, seq, o) ORDER BY o);
   FOR _job IN
     SELECT w.*, q.mode, q.merge, q.idempotency_ttl, q.throttle, q.refuses, q.mode = 1 AND q.merge <> 2 AS merging,
-      coalesce(w.own_score, CASE WHEN q.mode = 2 THEN 0 ELSE _t / 1e6::float8 END) AS score
+      coalesce(w.own_score, CASE WHEN q.mode = 2 THEN 0 ELSE _t / 1e6::float8 END) AS score,
+      coalesce((w.past::json->>'created_at')::bigint, _t) AS created_at, (w.past::json->>'started_at')::bigint AS started_at,
+      coalesce((w.past::json->>'failures')::int, 0) AS failures, w.past::json->>'error' AS error,
+      (w.past::json->>'dead_at')::bigint AS dead_at
     FROM unnest(_numbers, _lanes, _seqs, _key, _task, _digest, _score, _priority, _run_at, _options,
-        _lease_ttl, _expires_at, _name, _scope, _scope_key, _routes, _payload)
+        _lease_ttl, _expires_at, _name, _scope, _scope_key, _routes, _payload, _past)
       WITH ORDINALITY AS w (queue, lane, seq, key, task, digest, own_score, priority, run_at, options,
-        lease_ttl, expires_at, name, scope, scope_key, route, payload, place)
+        lease_ttl, expires_at, name, scope, scope_key, route, payload, past, place)
     JOIN seriatim.queue q ON q.number = w.queue
     ORDER BY w.place
   LOOP
     SELECT * INTO o_status, o_queue, o_seq, o_created_at, o_again_at FROM seriatim.push_one(_job, _t);
     -- Throttled is neither a new job nor an arrival in its lane, also if it is told as merged.
     _states := _states || o_status;
-    IF o_status = 3 AND NOT _job.refuses THEN
-      o_status := 1;
-    END IF;
+    -- Dead: new, and no arrival in its lane.
+    o_status := CASE WHEN o_status = 4 THEN 0 WHEN o_status = 3 AND NOT _job.refuses THEN 1 ELSE o_status END;
     RETURN NEXT;
   END LOOP;
   INSERT INTO seriatim.tally (queue, lanes, jobs)
     SELECT queue, count(*) FILTER (WHERE key IS NULL), count(*)
     FROM unnest(_numbers, _key, _states) w (queue, key, state) WHERE state = 0 GROUP BY queue;
+  IF _past <> '{}' THEN
+    INSERT INTO seriatim.tally (queue, dead)
+      SELECT queue, count(*) FROM unnest(_numbers, _states) w (queue, state) WHERE state = 4 GROUP BY queue;
+  END IF;
   IF _windows THEN
     PERFORM seriatim.collect(_lanes, _run_at, _states, _t);
   END IF;
@@ -471,7 +484,7 @@ BEGIN
   PERFORM seriatim.place(ARRAY(SELECT DISTINCT unnest(_lanes)), _t);
 END $$;
 
--- One job of a batch, whose lane the caller has locked. Status 3: another job throttles its key.
+-- One job of a batch, whose lane the caller has locked. Status 3: another job throttles its key; 4: it died elsewhere.
 CREATE FUNCTION seriatim.push_one(_job record, _now bigint,
   OUT o_status smallint, OUT o_queue int, OUT o_seq bigint, OUT o_created_at bigint, OUT o_again_at bigint)
 LANGUAGE plpgsql AS $$
@@ -485,6 +498,18 @@ BEGIN
       o_status := 2;
       RETURN;
     END IF;
+  END IF;
+  IF _job.dead_at IS NOT NULL THEN
+    o_status := 4;
+    o_queue := _job.queue;
+    o_seq := _job.seq;
+    o_created_at := _job.created_at;
+    INSERT INTO seriatim.ended
+    VALUES (_job.seq, _job.queue, _job.key, 3, _job.dead_at, NULL, _job.digest, _job.task, _job.score, _job.priority,
+      _job.run_at, _job.created_at, _job.started_at, _job.failures, _job.failures - 1, 0, _job.error, _job.options,
+      _job.lease_ttl, _job.expires_at, _job.route, false, _job.payload);
+    PERFORM seriatim.keep_name(_job, o_queue, o_seq, o_created_at, _now);
+    RETURN;
   END IF;
   IF _job.throttle IS NOT NULL THEN
     SELECT i.of_queue, i.seq, i.created_at, i.until INTO o_queue, o_seq, o_created_at, o_again_at FROM seriatim.idempotency i
@@ -500,7 +525,7 @@ BEGIN
   o_status := 0;
   o_queue := _job.queue;
   o_seq := _job.seq;
-  o_created_at := _now;
+  o_created_at := _job.created_at;
   IF _job.merging THEN
     SELECT seq, created_at, priority, CASE _job.merge WHEN 0 THEN least(score, _job.score)
         ELSE greatest(score, _job.score) END AS merged, score INTO _equal
@@ -521,11 +546,17 @@ BEGIN
       INSERT INTO seriatim.lane (number, queue, due, route)
       VALUES (_job.lane, _job.queue, _job.run_at, _job.route);
     END IF;
+    IF _job.mode = 1 AND (_job.failures > 0 OR _job.error IS NOT NULL) THEN
+      -- They are the lane's, and only the job that opens it sets them: arrive() has not seen that one yet.
+      UPDATE seriatim.lane l SET retry_count = _job.failures - 1, error = _job.error
+      WHERE l.number = _job.lane AND l.due < 0 AND NOT EXISTS (SELECT FROM seriatim.item i WHERE i.lane = l.number OFFSET 0);
+    END IF;
     INSERT INTO seriatim.item (seq, queue, lane, merging, loose, digest, task, score, priority, run_at,
-      created_at, options, lease_ttl, expires_at, route, payload)
+      created_at, started_at, attempts, retry_count, error, options, lease_ttl, expires_at, route, payload)
     VALUES (_job.seq, _job.queue, _job.lane, _job.merging, _job.mode = 3, _job.digest, _job.task,
-      _job.score, _job.priority, _job.run_at, _now, _job.options, _job.lease_ttl, _job.expires_at,
-      _job.route, _job.payload);
+      _job.score, _job.priority, _job.run_at, _job.created_at, _job.started_at, _job.failures,
+      CASE WHEN _job.mode = 1 THEN -1 ELSE _job.failures - 1 END, CASE WHEN _job.mode <> 1 THEN _job.error END,
+      _job.options, _job.lease_ttl, _job.expires_at, _job.route, _job.payload);
   END IF;
   PERFORM seriatim.keep_name(_job, o_queue, o_seq, o_created_at, _now);
   IF _job.throttle IS NOT NULL THEN

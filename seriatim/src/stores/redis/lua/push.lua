@@ -4,9 +4,10 @@
 -- a letter before it. A plain one ('s') is one text: run time (n, i or @ and 7 bytes), priority (2 bytes), whether it has a score (0 or 1), score (8 bytes), and the
 -- end of a record of one job.
 -- With an idempotency key ('i'), that comes before it. Any other ('g') is 13 fields. 'I' and 'G' are the same with a key of
--- the whole store (names.lua). Answers {'OK', now, {seq, status, ...}, last token} with {seq}, status, created for those
--- created at another time, {seq, queue, shard} for those of a key of the store, status 3 for those not accepted, and {seq}, 4,
--- created, until when for those whose key is throttled; {'STALE'} or {'ROUTE', index}.
+-- the whole store (names.lua); 'h' and 'H' like 'g' and 'G' with a field for the past behind it: failures, when it was made,
+-- first tried (0: unset) and, for 'd' and 'D', when it died, then '-', or '+' and the error. Answers {'OK', now, {seq, status, ...},
+-- last token} with {seq}, status, created for those created at another time, {seq, queue, shard} for those of a key of the store,
+-- status 3 for those not accepted, and {seq}, 4, created, until when for those whose key is throttled; {'STALE'} or {'ROUTE', index}.
 --
 -- Reads keys and the records of the keys' lanes. A job of a new lane writes lanes, keys and arrivals; one behind others,
 -- jobs and its lane's record.
@@ -16,7 +17,7 @@ NOW = clock(ARGV[2])
 
 -- The jobs: where each begins in ARGV, its key, the text of a plain one, its idempotency key ('' is none), and whether that
 -- is of the whole store.
-local B = { max = 0, starts = {}, keys = {}, texts = {}, idems = {}, whole = {}, throttle = tonumber(ARGV[6]) }
+local B = { max = 0, starts = {}, keys = {}, texts = {}, idems = {}, whole = {}, pasts = {}, dead = {}, throttle = tonumber(ARGV[6]) }
 B.refuses = ARGV[7] == '1'
 local keyed
 local records, busy, appends = {}, {}, false -- of the lanes of known keys, by id
@@ -52,10 +53,12 @@ local function read_batch()
       B.whole[B.max] = ARGV[i] == 'I'
       i = i + 3
     else
+      local letter = string.lower(ARGV[i])
       B.max = B.max + 1
-      B.whole[B.max] = ARGV[i] == 'G'
+      B.whole[B.max], B.dead[B.max] = ARGV[i] ~= letter, letter == 'd'
       B.texts[B.max], B.starts[B.max], B.keys[B.max], B.idems[B.max] = false, i + 1, ARGV[i + 1], ARGV[i + 12]
       i = i + FIELDS + 1
+      if letter ~= 'g' then B.pasts[B.max], i = ARGV[i], i + 1 end
     end
   end
 end
@@ -94,6 +97,7 @@ local function check_routes()
   for i = 1, B.max do
     local at, key, wanted = B.starts[i], B.keys[i], NO_ROUTE
     if not B.texts[i] then wanted = ARGV[at + 7] .. '\0' .. ARGV[at + 8] end
+    if B.dead[i] then wanted = bound[key] or ids[key] and route_of_lane(ids[key]) or NO_ROUTE end
     if not bound[key] then bound[key] = ids[key] and route_of_lane(ids[key]) or wanted end
     local repeated = bound[key] ~= wanted and B.idems[i] ~= '' and call('HEXISTS', B.whole[i] and W.idem or K.idem, field_of(i)) == 1
     if bound[key] ~= wanted and not repeated then return { 'ROUTE', i - 1 } end
@@ -130,7 +134,7 @@ local function is_taken(key)
 end
 
 local now_score = S and score_now()
-local function job_at(i)
+local function job_at(i, past)
   local body = ARGV[i + 2]
   local j = {
     seq = next_seq(), created = NOW, lane = 0, state = 'live', task = ARGV[i + 1],
@@ -141,6 +145,12 @@ local function job_at(i)
     aliases = false, ended = false, key = '', size = #body, body = body,
   }
   if j.score == '' then j.score = hex(now_score) end
+  if past then
+    local failures, made, tried, died, why = string.match(past, '^(%d+) (%d+) (%d+) (%d+) (.*)$')
+    j.attempts, j.retry, j.error, j.ended = tonumber(failures), failures - 1, optional(why), tonumber(died)
+    if made ~= '0' then j.created = tonumber(made) end
+    if tried ~= '0' then j.started = tonumber(tried) end
+  end
   return j
 end
 
@@ -478,6 +488,12 @@ local function put(key, j, text)
   local l = key ~= '' and lane_of_key(key)
   if not l then l = open_lane(j.seq, key, j.run_at, j.route) end
   touch(l)
+  -- In `accumulate`, failures belong to the lane, and only the job that opens it sets them.
+  if S.mode == 'accumulate' and not text then
+    if l.count == 0 and l.strays == 0 and not l.token then l.retry, l.error = j.retry, j.error end
+    j.retry, j.error = -1, false
+  end
+  j.ended = false
   local field = S.merges and j.digest ~= '' and l.id .. j.digest
   local equal = field and call('HGET', K.equal, field)
   local queued = equal and job_of(number_in(equal))
@@ -512,7 +528,7 @@ function put_slowly(i, key, text)
     flush()
   end
   equals = {}
-  if not text then return put(key, job_at(B.starts[i])) end
+  if not text then return put(key, job_at(B.starts[i], B.pasts[i])) end
   local seq = next_seq()
   return put(key, job_in(seq, 0, 'S' .. kind_of(text).head .. string.sub(text, 20), 2), text)
 end
@@ -580,9 +596,24 @@ function B.throttling(key)
   if until_ > NOW then return seq, created, until_ end
 end
 
+-- Puts a job into the morgue that died elsewhere.
+function B.bury(i, key)
+  if takes ~= '0' then return tell(0, nil, 3) end
+  local j = job_at(B.starts[i], B.pasts[i])
+  if j.size > INLINE_BYTES_MAX then
+    call('HSET', K.bodies, num(j.seq), j.body)
+    j.body = false
+  end
+  count('jobs', 1)
+  bury(j, key, nil, j.ended)
+  tell({ j.seq }, j.created, 0)
+  return j.seq, j.created
+end
+
 -- Adds one job, if none throttles its key. Returns the same as put_one; of a refused one nothing, as its idempotency key
 -- stands for no job.
 function B.put(i, key, text)
+  if B.dead[i] then return B.bury(i, key) end
   local seq, created, until_ = B.throttling(key)
   if seq then
     tell({ seq }, created, 4)

@@ -276,12 +276,12 @@ local function finish(j, key, state, why)
   call('ZADD', K.done, num(NOW + S.keep), pad(j.seq))
 end
 
-local function bury(j, key, why)
+local function bury(j, key, why, at)
   count('jobs', -1)
   if why then j.error = why end
-  j.state, j.ended, j.key, j.lane, j.flagged = 'dead', NOW, key, 0, false
+  j.state, j.ended, j.key, j.lane, j.flagged = 'dead', at or NOW, key, 0, false
   save_job(j)
-  call('ZADD', K.dead, num(NOW), pad(j.seq))
+  call('ZADD', K.dead, num(j.ended), pad(j.seq))
   call('ZADD', K.deadkeys, 0, key .. '\0' .. pad(j.seq))
 end
 
