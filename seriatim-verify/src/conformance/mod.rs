@@ -13,6 +13,7 @@
 //! Every call gets its time from the case: no case sleeps.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, missing_docs)]
 
+mod batches;
 mod bench;
 mod case;
 mod claiming;
@@ -43,6 +44,7 @@ pub fn cases() -> Vec<Case> {
         pushing::cases(),
         store_scope::cases(),
         throttle::cases(),
+        batches::cases(),
         windows::cases(),
         claiming::cases(),
         sharing::cases(),

@@ -31,6 +31,8 @@ pub trait Producer: Send + Sync {
     /// - A lane that does not exist is opened. In `accumulate` and `fifo` its first job sets its node, consumer group and
     ///   group, and a push with others is `Conflict`.
     /// - A group in a queue without [groups](crate::Queue::groups) is `Invalid` (field `group`).
+    /// - A job that names a batch joins it; a batch that does not exist is `NotFound`, one that has ended is `Conflict`
+    ///   (field `batch`). See [`Batches`](super::Batches).
     /// - At most 10,000 jobs and 64 MiB of payload: see [`validate_push`].
     async fn push(&self, request: Push) -> Result<Vec<Pushed>>;
 }

@@ -7,12 +7,13 @@ use crate::model::error::{Error, ErrorKind, Result};
 /// The oldest version with an upgrade.
 const OLDEST: usize = 15;
 /// What changes the tables from each version since [`OLDEST`] to the next. Views and functions are made anew.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     include_str!("sql/to_16.sql"),
     include_str!("sql/to_17.sql"),
     include_str!("sql/to_18.sql"),
     include_str!("sql/to_19.sql"),
     include_str!("sql/to_20.sql"),
+    include_str!("sql/to_21.sql"),
 ];
 /// The version that this build reads and writes.
 const VERSION: usize = OLDEST + STEPS.len();
@@ -26,6 +27,7 @@ const DROP: &str = include_str!("sql/drop.sql");
 /// Scripts without data, which may run again.
 const FUNCTIONS: &[&str] = &[
     include_str!("sql/rows.sql"),
+    include_str!("sql/batches.sql"),
     include_str!("sql/base.sql"),
     include_str!("sql/queue.sql"),
     include_str!("sql/window.sql"),

@@ -13,6 +13,7 @@ use super::row::{Job, flag, state};
 use super::sharing::Groups;
 use super::tx::{QueueRow, Tx};
 use crate::contract::{JobState, Settle, Settled};
+use crate::model::batch::Leave;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::queue::Mode;
@@ -44,7 +45,14 @@ impl Tx<'_> {
                 settlement.is_all_done() && done.settle(self, place, &queue, settlement)?;
             let answer = match is_done {
                 true => Settled::ok(Vec::new()),
-                false => self.settle_one(settlement, place, &mut going_on)?,
+                false => {
+                    let before = self.batches.len();
+                    let answer = self.settle_one(settlement, place, &mut going_on)?;
+                    if self.batches.len() > before {
+                        done.has_left_batch();
+                    }
+                    answer
+                }
             };
             if matches!(answer, Settled::Ok { next: None, .. }) {
                 done.has_ended();
@@ -80,7 +88,7 @@ impl Tx<'_> {
             return Ok(Settled::Stale);
         }
         if settlement.is_all_done()
-            && head.flags & (flag::ALIASES | flag::FLAGGED | flag::BODIES) == 0
+            && head.flags & (flag::ALIASES | flag::FLAGGED | flag::BODIES | flag::BATCH) == 0
             && work.definition().retention().is_zero()
         {
             let done = self.drop_closed(&mut work)?;
@@ -186,6 +194,9 @@ impl Tx<'_> {
         fate: Fate,
         why: Option<Arc<str>>,
     ) -> Result<()> {
+        if let Some(how) = Leave::by(fate) {
+            self.leave_batch(&job, how);
+        }
         let key = work.row.head.key.as_deref();
         match fate {
             Fate::Done => self.record(work, key, job, JobState::Succeeded, why),

@@ -1,0 +1,110 @@
+//! Batches: sets of jobs, over any queues, whose end makes one more job.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::job::Job;
+use crate::model::payload::Digest;
+use crate::model::settle::Fate;
+
+/// A batch that has ended, as its callback's job carries it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EndedBatch {
+    /// Its id.
+    pub id: String,
+    /// Jobs that succeeded.
+    #[serde(default)]
+    pub done: u64,
+    /// Jobs that failed for good: in the morgue, or dropped.
+    #[serde(default)]
+    pub dead: u64,
+    /// Jobs that were cancelled or deleted, or had expired.
+    #[serde(default)]
+    pub cancelled: u64,
+}
+
+/// How a job leaves its batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    Done,
+    Dead,
+    Cancelled,
+    /// It went on as another one of the batch, which is equal.
+    Merged,
+}
+
+impl Leave {
+    /// By this fate; a job that is kept does not leave.
+    pub(crate) fn by(fate: Fate) -> Option<Self> {
+        match fate {
+            Fate::Done => Some(Self::Done),
+            Fate::Bury | Fate::Drop => Some(Self::Dead),
+            Fate::Cancel | Fate::Expire => Some(Self::Cancelled),
+            Fate::Keep => None,
+        }
+    }
+}
+
+/// Counts of a batch, or changes of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BatchCounts {
+    /// Jobs that have not ended.
+    pub pending: i64,
+    pub done: i64,
+    pub dead: i64,
+    pub cancelled: i64,
+}
+
+impl BatchCounts {
+    pub(crate) fn join(&mut self) {
+        self.pending += 1;
+    }
+
+    pub(crate) fn leave(&mut self, how: Leave) {
+        self.pending -= 1;
+        match how {
+            Leave::Done => self.done += 1,
+            Leave::Dead => self.dead += 1,
+            Leave::Cancelled => self.cancelled += 1,
+            Leave::Merged => {}
+        }
+    }
+
+    /// A dead job waits again.
+    pub(crate) fn come_back(&mut self) {
+        self.pending += 1;
+        self.dead -= 1;
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.pending += other.pending;
+        self.done += other.done;
+        self.dead += other.dead;
+        self.cancelled += other.cancelled;
+    }
+}
+
+/// The callback's job, for a batch that ended with these counts. Nothing equals it, so it merges with no other job.
+pub(crate) fn called_back(callback: &Job, id: &str, counts: BatchCounts) -> Job {
+    let mut job = callback.clone();
+    let count = |count: i64| count.max(0) as u64;
+    job.options.ended_batch = Some(EndedBatch {
+        id: id.to_owned(),
+        done: count(counts.done),
+        dead: count(counts.dead),
+        cancelled: count(counts.cancelled),
+    });
+    job.digest = Some(digest_in(Some(id), callback.payload_digest()));
+    job
+}
+
+/// The digest of a job in a batch: only jobs of one batch are equal.
+pub(crate) fn digest_in(batch: Option<&str>, digest: Digest) -> Digest {
+    let Some(batch) = batch else { return digest };
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&digest);
+    hasher.update(batch.as_bytes());
+    let mut half = Digest::default();
+    half.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    half
+}
