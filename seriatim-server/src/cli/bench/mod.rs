@@ -96,8 +96,7 @@ impl Bench {
         let started = Instant::now();
         let numbers: Vec<u64> = (0..self.jobs).collect();
         for batch in numbers.chunks(PUSH_BATCH) {
-            let mut jobs: Vec<Job> =
-                batch.iter().map(|number| self.job(queue, *number)).collect();
+            let mut jobs: Vec<Job> = batch.iter().map(|number| self.job(queue, *number)).collect();
             for job in &mut jobs {
                 job.options.batch = in_batch.map(str::to_owned);
             }
