@@ -338,8 +338,8 @@ impl Pair {
             let id = format!("{} {}", self.queue.name, self.opened);
             self.opened += 1;
             for bench in [&self.model, &self.real] {
-                let callback = loose("ended");
-                let callback = Job { queue: format!("{}-ended", self.queue.name), ..callback };
+                let mut callback = loose("ended");
+                callback.queue = format!("{}-ended", self.queue.name);
                 let request = OpenBatch { now: Some(bench.now), id: id.as_str().into(), callback };
                 bench.store.open_batch(request).await.expect("the batch is opened");
             }

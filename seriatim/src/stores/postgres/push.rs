@@ -27,14 +27,17 @@ pub(super) const PUSH: &str = "SELECT * FROM seriatim.push($1, $2, $3, $4, $5, $
     $13, $14, $15, $16, $17, $18)";
 
 const PUSH_IN_BATCHES: &str = "SELECT * FROM seriatim.push_in_batches($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
-    $11, $12, $13, $14, $15, $16, $17, $18)";
+    $11, $12, $13, $14, $15, $16, $17, $18, $19)";
 
 const MAKE_QUEUES: &str = "SELECT seriatim.queues_for($1::text::jsonb)";
 
 /// What pushes these jobs.
 pub(super) fn statement_of(jobs: &[Job]) -> &'static str {
-    let in_batches = jobs.iter().any(|job| job.options.batch.is_some());
-    if in_batches { PUSH_IN_BATCHES } else { PUSH }
+    if are_in_batches(jobs) { PUSH_IN_BATCHES } else { PUSH }
+}
+
+fn are_in_batches(jobs: &[Job]) -> bool {
+    jobs.iter().any(|job| job.options.batch.is_some())
 }
 
 /// The modes, indexed by their numbers in the store.
@@ -116,6 +119,8 @@ pub(super) struct PushBatch<'a> {
     payload: Vec<&'a [u8]>,
     /// Empty if no job has a group.
     group: Vec<i64>,
+    /// Empty if no job has a batch.
+    batch: Vec<Option<&'a str>>,
 }
 
 impl<'a> PushBatch<'a> {
@@ -147,6 +152,10 @@ impl<'a> PushBatch<'a> {
             consumer_group: each(|job| job.options.consumer_group.as_deref()),
             payload: jobs.iter().map(|job| job.payload.as_bytes()).collect(),
             group: groups_of(jobs),
+            batch: match are_in_batches(jobs) {
+                true => each(|job| job.options.batch.as_deref()),
+                false => Vec::new(),
+            },
         })
     }
 
@@ -170,8 +179,8 @@ impl<'a> PushBatch<'a> {
         .to_string()
     }
 
-    pub(super) fn params(&self) -> [&dyn Param; 18] {
-        [
+    pub(super) fn params(&self) -> Vec<&dyn Param> {
+        let mut params: Vec<&dyn Param> = vec![
             &self.now,
             &self.policies,
             &self.queue,
@@ -190,7 +199,11 @@ impl<'a> PushBatch<'a> {
             &self.consumer_group,
             &self.payload,
             &self.group,
-        ]
+        ];
+        if !self.batch.is_empty() {
+            params.push(&self.batch);
+        }
+        params
     }
 }
 

@@ -127,6 +127,11 @@ impl Tx<'_> {
         }
     }
 
+    /// How many jobs have left their batches in this operation.
+    pub(super) fn left_batches(&self) -> i64 {
+        self.batches.values().map(|counts| counts.done + counts.dead + counts.cancelled).sum()
+    }
+
     pub(super) fn come_back_to_batch(&mut self, job: &Job) {
         if let Some(id) = job.batch() {
             self.counts_of(&id).come_back();

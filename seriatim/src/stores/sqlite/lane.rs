@@ -485,7 +485,7 @@ impl Work {
         if job.payload.is_none() {
             self.row.head.flags |= flag::BODIES;
         }
-        if job.batch().is_some() {
+        if job.may_have_batch() {
             self.row.head.flags |= flag::BATCH;
         }
     }

@@ -244,7 +244,7 @@ impl Tx<'_> {
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1, 0, ?10, ?11, ?6, ?7, 0, 0, ?12, ?9, ?13, ?14, ?15, ?16, ?17)
                    ON CONFLICT DO NOTHING";
         let flags = if j.payload.is_none() { flag::BODIES } else { 0 };
-        let flags = if j.batch().is_some() { flags | flag::BATCH } else { flags };
+        let flags = if j.may_have_batch() { flags | flag::BATCH } else { flags };
         let opened = self.execute(
             sql,
             params![

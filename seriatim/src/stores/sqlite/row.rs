@@ -105,8 +105,12 @@ impl Job {
 
     /// The batch that it belongs to.
     pub(super) fn batch(&self) -> Option<String> {
-        let names_one = self.options.as_deref().is_some_and(|text| text.contains("\"batch\":"));
-        if names_one { self.options()?.batch } else { None }
+        if self.may_have_batch() { self.options()?.batch } else { None }
+    }
+
+    /// False if it has none.
+    pub(super) fn may_have_batch(&self) -> bool {
+        self.options.as_deref().is_some_and(|text| text.contains("\"batch\":"))
     }
 
     pub(super) fn into_turn_job(self, queue: u32, payload: Vec<u8>) -> TurnJob {

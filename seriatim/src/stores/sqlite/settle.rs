@@ -46,9 +46,9 @@ impl Tx<'_> {
             let answer = match is_done {
                 true => Settled::ok(Vec::new()),
                 false => {
-                    let before = self.batches.len();
+                    let before = self.left_batches();
                     let answer = self.settle_one(settlement, place, &mut going_on)?;
-                    if self.batches.len() > before {
+                    if self.left_batches() != before {
                         done.has_left_batch();
                     }
                     answer

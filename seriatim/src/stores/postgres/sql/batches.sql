@@ -5,7 +5,10 @@
 
 -- The batch that a job's options name.
 CREATE FUNCTION seriatim.batch_in(_options text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-  SELECT CASE WHEN _options LIKE '%"batch":%' THEN _options::json->>'batch' END
+  -- Reading JSON takes longer than all else that the end of a job does with its options.
+  SELECT CASE WHEN _options IS NULL OR _options NOT LIKE '%"batch":%' THEN NULL
+    WHEN _options NOT LIKE '%"batch":"%' OR strpos(_options, '\') > 0 THEN _options::json->>'batch'
+    ELSE split_part(split_part(_options, '"batch":"', 2), '"', 1) END
 $$;
 
 -- Whether options change nothing of how the job runs.
@@ -89,27 +92,28 @@ BEGIN
   END IF;
 END $$;
 
--- push(), for jobs of which some name a batch. A repeat joins none.
+-- push(), for jobs of which some name a batch, in _batch. A repeat joins none.
 CREATE FUNCTION seriatim.push_in_batches(_now bigint, _queues text, _queue int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _at bigint[], _delay bigint[],
   _options text[], _lease_ttl bigint[], _expires_at bigint[], _name text[], _node text[],
-  _group text[], _payload bytea[], _grp bigint[])
+  _group text[], _payload bytea[], _grp bigint[], _batch text[])
 RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint) LANGUAGE plpgsql AS $$
 DECLARE
-  _states smallint[] := '{}';
+  _states smallint[];
+  _queues_of int[];
+  _created bigint[];
+  _seqs bigint[];
   _one record;
 BEGIN
-  FOR o_status, o_queue, o_created_at, o_seq IN
-    SELECT * FROM seriatim.push(_now, _queues, _queue, _key, _task, _digest, _score, _priority, _at, _delay, _options,
-      _lease_ttl, _expires_at, _name, _node, _group, _payload, _grp)
-  LOOP
-    _states := _states || o_status;
-    RETURN NEXT;
-  END LOOP;
+  SELECT array_agg(p.o_status), array_agg(p.o_queue), array_agg(p.o_created_at), array_agg(p.o_seq)
+  INTO _states, _queues_of, _created, _seqs
+  FROM seriatim.push(_now, _queues, _queue, _key, _task, _digest, _score, _priority, _at, _delay, _options,
+    _lease_ttl, _expires_at, _name, _node, _group, _payload, _grp) p;
+  RETURN QUERY SELECT * FROM unnest(_states, _queues_of, _created, _seqs);
   FOR _one IN
     SELECT x.id, count(*) FILTER (WHERE x.state = 0) AS jobs, min(x.place) AS first
-    FROM (SELECT seriatim.batch_in(w.options) COLLATE "C" AS id, w.state, w.place
-      FROM unnest(_options, _states) WITH ORDINALITY w (options, state, place)) x
+    FROM (SELECT w.batch COLLATE "C" AS id, w.state, w.place
+      FROM unnest(_batch, _states) WITH ORDINALITY w (batch, state, place)) x
     WHERE x.id IS NOT NULL AND x.state <> 2 GROUP BY x.id ORDER BY x.id
   LOOP
     UPDATE seriatim.job_batch b SET pending = b.pending + _one.jobs WHERE b.id = _one.id AND b.ended_at IS NULL;
