@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::Serialize;
 
-use crate::model::batch::BatchCounts;
+use crate::model::batch::{BatchCounts, EndedBatch, digest_in};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
@@ -142,6 +142,20 @@ pub(crate) fn of_callback(error: Error) -> Error {
             .in_field(format!("callback{field}")),
         None => error,
     }
+}
+
+/// The callback's job, for a batch that ended with these counts. Nothing equals it, so it merges with no other job.
+pub(crate) fn called_back(callback: &Job, id: &str, counts: BatchCounts) -> Job {
+    let mut job = callback.clone();
+    let count = |count: i64| count.max(0) as u64;
+    job.options.ended_batch = Some(EndedBatch {
+        id: id.to_owned(),
+        done: count(counts.done),
+        dead: count(counts.dead),
+        cancelled: count(counts.cancelled),
+    });
+    job.digest = Some(digest_in(Some(id), callback.payload_digest()));
+    job
 }
 
 /// Refuses jobs of batches, for a store without them.

@@ -2,9 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::job::Job;
 use crate::model::payload::Digest;
-use crate::model::settle::Fate;
 
 /// A batch that has ended, as its callback's job carries it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,18 +29,6 @@ pub(crate) enum Leave {
     Cancelled,
     /// It went on as another one of the batch, which is equal.
     Merged,
-}
-
-impl Leave {
-    /// By this fate; a job that is kept does not leave.
-    pub(crate) fn by(fate: Fate) -> Option<Self> {
-        match fate {
-            Fate::Done => Some(Self::Done),
-            Fate::Bury | Fate::Drop => Some(Self::Dead),
-            Fate::Cancel | Fate::Expire => Some(Self::Cancelled),
-            Fate::Keep => None,
-        }
-    }
 }
 
 /// Counts of a batch, or changes of them.
@@ -82,20 +68,6 @@ impl BatchCounts {
         self.dead += other.dead;
         self.cancelled += other.cancelled;
     }
-}
-
-/// The callback's job, for a batch that ended with these counts. Nothing equals it, so it merges with no other job.
-pub(crate) fn called_back(callback: &Job, id: &str, counts: BatchCounts) -> Job {
-    let mut job = callback.clone();
-    let count = |count: i64| count.max(0) as u64;
-    job.options.ended_batch = Some(EndedBatch {
-        id: id.to_owned(),
-        done: count(counts.done),
-        dead: count(counts.dead),
-        cancelled: count(counts.cancelled),
-    });
-    job.digest = Some(digest_in(Some(id), callback.payload_digest()));
-    job
 }
 
 /// The digest of a job in a batch: only jobs of one batch are equal.

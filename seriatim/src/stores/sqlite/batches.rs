@@ -10,10 +10,10 @@ use super::push::micros;
 use super::row::{Job, Sql};
 use super::tx::Tx;
 use crate::contract::batches::{
-    batch_has_ended, no_batch, of_callback, other_callback, too_many_batches,
+    batch_has_ended, called_back, no_batch, of_callback, other_callback, too_many_batches,
 };
 use crate::contract::{BatchView, Batches, OpenBatch, SealBatch, Swept, validate_job};
-use crate::model::batch::{BatchCounts, Leave, called_back};
+use crate::model::batch::{BatchCounts, Leave};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::held::HeldJob;

@@ -13,7 +13,6 @@ use super::row::{Job, flag, state};
 use super::sharing::Groups;
 use super::tx::{QueueRow, Tx};
 use crate::contract::{JobState, Settle, Settled};
-use crate::model::batch::Leave;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::queue::Mode;
@@ -194,7 +193,7 @@ impl Tx<'_> {
         fate: Fate,
         why: Option<Arc<str>>,
     ) -> Result<()> {
-        if let Some(how) = Leave::by(fate) {
+        if let Some(how) = fate.leaves() {
             self.leave_batch(&job, how);
         }
         let key = work.row.head.key.as_deref();

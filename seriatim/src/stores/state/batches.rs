@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::State;
 use super::lane::Entry;
 use crate::contract::batches::{
-    batch_has_ended, no_batch, of_callback, other_callback, too_many_batches,
+    batch_has_ended, called_back, no_batch, of_callback, other_callback, too_many_batches,
 };
 use crate::contract::{BatchView, OpenBatch, PushStatus, validate_job};
-use crate::model::batch::{BatchCounts, Leave, called_back};
+use crate::model::batch::{BatchCounts, Leave};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::held::HeldJob;
