@@ -56,7 +56,7 @@ impl Batches {
                 true => say_json(&batch),
                 false => say(told(&batch)),
             }
-            Ok(())
+            Ok::<(), Failure>(())
         };
         self.common.store.using(act).await
     }

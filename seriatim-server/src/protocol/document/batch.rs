@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use seriatim::JobId;
 use seriatim::store::{self, BatchView};
 
@@ -52,7 +52,7 @@ impl From<BatchView> for Batch {
 }
 
 /// The batch whose callback a job is.
-#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct EndedBatch {
     id: String,
     /// Jobs that succeeded

@@ -13,7 +13,7 @@ use crate::contract::batches::{no_batch, of_callback, other_callback, too_many_b
 use crate::contract::{BatchView, Batches, OpenBatch, SealBatch};
 use crate::model::batch::{BatchCounts, digest_in};
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, Result};
+use crate::model::error::Result;
 use crate::model::limits::BATCHES_OPEN_MAX;
 
 const OPEN: &str = "SELECT seriatim.open_batch($1, $2, $3, $4, $5, $6)";

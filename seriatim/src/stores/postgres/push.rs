@@ -257,7 +257,7 @@ pub(super) fn push_error(e: tokio_postgres::Error, jobs: &[Job]) -> Error {
             return error::common(e).in_field(format!("jobs[{place}]"));
         }
         Some((code @ ("SR021" | "SR022"), place)) => {
-            let place = place.parse().unwrap_or_default();
+            let place: usize = place.parse().unwrap_or_default();
             let id = jobs.get(place).and_then(|job: &Job| job.options.batch.as_deref());
             let why = if code == "SR022" { no_batch } else { batch_has_ended };
             return why(id.unwrap_or_default()).in_field(format!("jobs[{place}]"));

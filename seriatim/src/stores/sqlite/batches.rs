@@ -58,9 +58,9 @@ impl Tx<'_> {
         validate_job(&queue, callback, 0).map_err(of_callback)?;
         let (job, digest) = (json(&HeldJob::of(callback))?, callback.payload_digest());
         let payload = callback.payload.as_bytes();
-        if self.execute(OPEN, params![**id, self.now, job, payload, digest])? == 0 {
+        if self.execute(OPEN, params![&**id, self.now, job, payload, digest])? == 0 {
             let sql = "SELECT callback = ?2 AND digest = ?3 FROM batch WHERE id = ?1";
-            let is_same = self.first(sql, params![**id, job, digest], |row| row.get(0))?;
+            let is_same = self.first(sql, params![&**id, job, digest], |row| row.get(0))?;
             if is_same != Some(true) {
                 return Err(other_callback(id));
             }
