@@ -8,7 +8,11 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OnceCell, oneshot};
 
-use crate::contract::{Declaration, Push, Pushed, SharedStore, Transaction, declare_each};
+use crate::contract::batches::of_callback;
+use crate::contract::{
+    BatchView, Declaration, OpenBatch, Push, Pushed, SealBatch, SharedStore, Transaction,
+    declare_each,
+};
 use crate::handler::codec::Codec;
 use crate::lock::lock;
 use crate::model::clock::Timestamp;
@@ -226,6 +230,41 @@ impl Client {
     ) -> Result<Vec<Pushed>> {
         self.shared.prepare(&mut jobs).await?;
         transaction.push(&*self.shared.store, Push { now: None, jobs }).await
+    }
+
+    /// Opens a batch: pushes may name it ([`Job::batch`]), also those of its own jobs' handlers. Once it is
+    /// [sealed](Self::seal_batch) and its last job has ended, `callback` is pushed, which finds the counts in
+    /// [`TurnJob::ended_batch`](crate::store::TurnJob::ended_batch). Repeating it with the same callback changes nothing.
+    /// Not all stores have batches: see [`Batches`](crate::store::Batches).
+    ///
+    /// ```
+    /// # use seriatim::{Client, Job, store::Memory};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> seriatim::Result<()> {
+    /// # let client = Client::new(std::sync::Arc::new(Memory::new()));
+    /// client.open_batch("import-7", Job::new("reports", "import 7 is in")?).await?;
+    /// for row in ["a", "b"] {
+    ///     client.push(Job::new("rows", row)?.batch("import-7")).await?;
+    /// }
+    /// assert_eq!(client.seal_batch("import-7").await?.pending, 2);
+    /// # Ok(()) }
+    /// ```
+    pub async fn open_batch(&self, id: impl Into<Arc<str>>, callback: Job) -> Result<BatchView> {
+        let mut jobs = [callback];
+        // Before a codec, which may write another text each time: a repeat has the same callback.
+        jobs[0].digest = Some(jobs[0].payload_digest());
+        self.shared.prepare(&mut jobs).await.map_err(of_callback)?;
+        let [callback] = jobs;
+        self.shared.store.open_batch(OpenBatch { now: None, id: id.into(), callback }).await
+    }
+
+    /// Seals a batch: it ends with the last of its jobs, or now if none is left.
+    pub async fn seal_batch(&self, id: impl Into<Arc<str>>) -> Result<BatchView> {
+        self.shared.store.seal_batch(SealBatch { now: None, id: id.into() }).await
+    }
+
+    /// The counts of a batch.
+    pub async fn batch(&self, id: impl Into<Arc<str>>) -> Result<Option<BatchView>> {
+        self.shared.store.batch(id.into()).await
     }
 
     fn lead(&self) -> Option<Leading> {

@@ -92,6 +92,7 @@ pub use stopping::shutdown_signal;
 pub mod store {
     pub use crate::client::NextPush;
     pub use crate::contract::*;
+    pub use crate::model::batch::EndedBatch;
     pub use crate::model::build::{bound_group, build_of, group_of_build};
     pub use crate::model::id::{LaneId, NodeId, REMOTE_NAME_START, Token};
     pub use crate::model::job::{

@@ -1,6 +1,7 @@
 //! What the command line and the HTTP API share.
 
 pub(crate) mod act;
+pub(crate) mod batches;
 pub(crate) mod bridges;
 pub(crate) mod causes;
 pub(crate) mod chain;

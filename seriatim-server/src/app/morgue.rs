@@ -96,6 +96,8 @@ fn edited(dead: &JobView, payload: Payload, now: Timestamp) -> Job {
     job.task = dead.task.as_deref().map(str::to_owned);
     (job.score, job.priority, job.run_at) = (Some(dead.score), dead.priority, RunAt::Now);
     job.options = dead.options.as_deref().cloned().unwrap_or_default();
+    // Its batch has counted it as dead, and may have ended.
+    job.options.batch = None;
     // Its own would find the dead job; an expiry in the past would end the job immediately.
     job.options.idempotency_key = Some(format!("edit-{}", dead.id));
     job.options.expires_at = job.options.expires_at.filter(|at| *at > now);

@@ -83,6 +83,15 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "batches",
+        &[
+            ("seriatim batches open import-7 reports", "a job of queue reports follows its end"),
+            ("seriatim push rows '{}' --batch import-7", "one of its jobs"),
+            ("seriatim batches seal import-7", "no more are to come"),
+            ("seriatim batches show import-7", "how many are left"),
+        ],
+    ),
+    (
         "nodes",
         &[
             ("seriatim nodes list", "who works, and on what"),

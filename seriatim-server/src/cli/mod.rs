@@ -3,6 +3,7 @@
 mod advice;
 mod args;
 mod audit;
+mod batches;
 mod bench;
 mod bridge;
 mod check;
@@ -79,6 +80,8 @@ pub(crate) enum Command {
     Jobs(jobs::Jobs),
     /// Counts, starts and stops actions on many jobs or lanes; lists those that were started
     Operations(operations::Operations),
+    /// Opens, seals and shows a batch of jobs
+    Batches(batches::Batches),
     /// Lists nodes; shows, quiets, stops one
     Nodes(nodes::Nodes),
     /// Lists cron entries with their last and next times; runs, pauses and resumes one
@@ -124,6 +127,7 @@ impl Command {
             Self::Lanes(lanes) => lanes.run().await,
             Self::Jobs(jobs) => jobs.run().await,
             Self::Operations(operations) => operations.run().await,
+            Self::Batches(batches) => batches.run().await,
             Self::Nodes(nodes) => nodes.run().await,
             Self::Cron(cron) => cron.run().await,
             Self::Bridge(bridge) => bridge.run().await,

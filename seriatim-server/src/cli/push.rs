@@ -53,6 +53,9 @@ pub(crate) struct Push {
     /// Where the idempotency key is unique: for its queue and key, or in the whole store
     #[arg(long, value_name = "key|store", value_parser = scope)]
     idempotency_scope: Option<IdempotencyScope>,
+    /// The batch that the jobs join: it must be open
+    #[arg(long)]
+    batch: Option<String>,
     /// Jobs as lines of JSON ({"key","payload","score","task","run_at","delay","priority",…}); - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
     file: Option<PathBuf>,
@@ -173,6 +176,7 @@ impl Push {
             };
         }
         job.options.group = job.options.group.or_else(|| self.group.clone());
+        job.options.batch = job.options.batch.or_else(|| self.batch.clone());
         job.options.idempotency_key =
             job.options.idempotency_key.or_else(|| self.idempotency_key.clone());
         job.options.idempotency_scope =

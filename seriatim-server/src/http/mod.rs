@@ -5,6 +5,7 @@ mod access;
 mod around;
 mod audit;
 mod auth;
+mod batches;
 mod bridges;
 mod caller;
 mod changes;

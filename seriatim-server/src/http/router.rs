@@ -11,8 +11,8 @@ use super::person::{Host, Person};
 use super::route::Route;
 use super::state::{App, Shared};
 use super::{
-    bridges, cron, dataloader, deeds, doctor, events, health, history, jobs, lanes, metrics,
-    morgue, nodes, openapi, operations, pages, push, queues, stats, work,
+    batches, bridges, cron, dataloader, deeds, doctor, events, health, history, jobs, lanes,
+    metrics, morgue, nodes, openapi, operations, pages, push, queues, stats, work,
 };
 
 /// The HTTP API over a store, for a service to mount in its own router.
@@ -82,6 +82,7 @@ pub(super) fn routes() -> Vec<Route> {
         stats::routes(),
         dataloader::routes(),
         push::routes(),
+        batches::routes(),
         queues::routes(),
         lanes::routes(),
         morgue::routes(),

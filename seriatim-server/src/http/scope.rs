@@ -85,12 +85,17 @@ impl Scope {
         if build_of(group).is_some() { its.map_err(|problem| problem.about("build")) } else { its }
     }
 
-    /// Refuses a job that [`Self::check_job`] refuses, and an idempotency key of the whole store: its answer would name
-    /// jobs of other queues.
+    /// Refuses a job that [`Self::check_job`] refuses, an idempotency key of the whole store, whose answer would name
+    /// jobs of other queues, and a batch, which may have some.
     pub(super) fn check_push(&self, job: &Job) -> Result<(), Problem> {
         if self.is_limited() && job.options.idempotency_scope == IdempotencyScope::Store {
             let problem = self.refuse("may not use the idempotency_scope `store`");
             return Err(problem.about("idempotency_scope"));
+        }
+        if self.is_limited() && job.options.batch.is_some() {
+            return Err(self
+                .refuse("may not use batches, which are over any queues")
+                .about("batch"));
         }
         self.check_job(job)
     }

@@ -67,6 +67,8 @@ pub(crate) struct JobInput {
     producer: Option<String>,
     /// W3C trace context. Default: that of the request
     traceparent: Option<String>,
+    /// The batch that the job joins: it must be open
+    batch: Option<String>,
 }
 
 fn key_schema(_: &mut SchemaGenerator) -> Schema {
@@ -114,6 +116,7 @@ impl JobInput {
         options.partition_key = self.partition_key;
         options.producer = self.producer;
         options.traceparent = self.traceparent;
+        options.batch = self.batch;
         Ok(job)
     }
 }

@@ -8,6 +8,7 @@ use seriatim::{
     store::{LaneId, Token, Turn, TurnJob, build_of},
 };
 
+use super::document::EndedBatch;
 use super::schema::Foreign;
 use super::value::Time;
 
@@ -65,6 +66,12 @@ pub(crate) struct LaneJob<'a> {
     /// W3C trace context
     #[serde(skip_serializing_if = "Option::is_none")]
     traceparent: Option<&'a str>,
+    /// The batch that it belongs to
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<&'a str>,
+    /// The batch whose callback it is
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_batch: Option<EndedBatch>,
 }
 
 /// What a worker learns about the attempts of a lane, besides its turn.
@@ -129,6 +136,8 @@ impl<'a> LaneJob<'a> {
             partition_key: options.and_then(|options| options.partition_key.as_deref()),
             producer: options.and_then(|options| options.producer.as_deref()),
             traceparent,
+            batch: job.batch(),
+            ended_batch: job.ended_batch().map(Into::into),
         }
     }
 }

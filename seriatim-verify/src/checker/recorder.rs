@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use seriatim::store::{JobQuery, JobState, Pushed, Settled, Store};
+use seriatim::store::{JobQuery, JobState, PushStatus, Pushed, Settled, Store};
 use seriatim::{
     Error, Job, JobId, Payload, Queue, Timestamp,
     engine::Observer,
@@ -72,6 +72,23 @@ impl<W: Write + Send + 'static> Recorder<W> {
         });
     }
 
+    /// Records that the store pushed the callbacks of batches which this turn has.
+    fn called_back(&self, turn: &Turn) {
+        for job in turn.jobs.iter().filter(|job| job.ended_batch().is_some()) {
+            self.record(&Event::Push {
+                sent_at: job.id.created_at().as_micros(),
+                at: turn.claimed_at.as_micros(),
+                queue: turn.queue.to_string(),
+                key: turn.key.as_deref().map(str::to_owned),
+                score: Some(job.score),
+                tag: tag(job.task.as_deref(), &job.payload),
+                result: PushResult::Acknowledged,
+                job_id: Some(job.id),
+                status: Some(PushStatus::Queued),
+            });
+        }
+    }
+
     /// Records that a process has died.
     pub fn died(&self, actor: &str) {
         self.record(&Event::Died { at: now(), actor: actor.to_owned() });
@@ -119,6 +136,7 @@ impl<W: Write + Send + 'static> Observer for Recorder<W> {
     }
 
     fn started(&self, turn: &Turn) {
+        self.called_back(turn);
         let handed = |job: &seriatim::store::TurnJob| Handed {
             job_id: job.id,
             score: job.score,

@@ -13,6 +13,7 @@
 //! Every call gets its time from the case: no case sleeps.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, missing_docs)]
 
+mod batches;
 mod bench;
 mod case;
 mod claiming;
@@ -45,6 +46,7 @@ pub fn cases() -> Vec<Case> {
         store_scope::cases(),
         past::cases(),
         throttle::cases(),
+        batches::cases(),
         windows::cases(),
         claiming::cases(),
         sharing::cases(),

@@ -218,6 +218,9 @@ struct Pair {
     /// Claimed turns of both sides, including stale ones.
     turns: Vec<(Turn, Turn)>,
     tags: u64,
+    /// Batches that took jobs when that was looked at last, and how many were opened. None if the store has none.
+    batches: Vec<String>,
+    opened: u32,
 }
 
 impl Pair {
@@ -256,6 +259,8 @@ impl Pair {
             real_ordinals: HashMap::new(),
             turns: Vec::new(),
             tags: 0,
+            batches: Vec::new(),
+            opened: 0,
         }
     }
 
@@ -277,6 +282,9 @@ impl Pair {
 
     async fn random_step(&mut self, rng: &mut Rng, actions: bool) {
         self.pass(Duration::from_micros(rng.u64(1..3_000_000)));
+        if rng.u8(0..12) == 0 {
+            self.seal(rng).await;
+        }
         match rng.u32(0..if actions { 130 } else { 100 }) {
             0..30 => self.push(rng).await,
             30..52 => self.claim(rng).await,
@@ -336,6 +344,9 @@ impl Pair {
         if rng.u8(0..8) == 0 {
             job = job.past(self.random_past(rng));
         }
+        if let Some(batch) = rng.choice(&self.batches).filter(|_| rng.u8(0..3) == 0) {
+            job = job.batch(batch);
+        }
         job
     }
 
@@ -371,9 +382,50 @@ impl Pair {
         }
         self.model.declare(queue.clone()).await;
         self.real.declare(queue).await;
+    /// Opens batches in place of those that have ended.
+    async fn open_batches(&mut self) {
+        for id in self.batches.clone() {
+            if self.compare_batch(&id).await {
+                self.batches.retain(|open| *open != id);
+            }
+        }
+        while self.real.store.capabilities().batches && self.batches.len() < 2 {
+            let id = format!("{} {}", self.queue.name, self.opened);
+            self.opened += 1;
+            for bench in [&self.model, &self.real] {
+                let mut callback = loose("ended");
+                callback.queue = format!("{}-ended", self.queue.name);
+                let request = OpenBatch { now: Some(bench.now), id: id.as_str().into(), callback };
+                bench.store.open_batch(request).await.expect("the batch is opened");
+            }
+            self.batches.push(id);
+        }
+    }
+
+    async fn seal(&mut self, rng: &mut Rng) {
+        let Some(id) = rng.choice(&self.batches).cloned() else { return };
+        for bench in [&self.model, &self.real] {
+            let request = SealBatch { now: Some(bench.now), id: id.as_str().into() };
+            bench.store.seal_batch(request).await.expect("the batch is sealed");
+        }
+        self.compare_batch(&id).await;
+    }
+
+    /// Whether the batch has ended.
+    async fn compare_batch(&self, id: &str) -> bool {
+        let shown = async |bench: &Bench| {
+            let batch = bench.store.batch(id.into()).await.expect("the store answers");
+            let batch = batch.expect("the batch is there");
+            (batch.callback.is_some(), BatchView { callback: None, ..batch })
+        };
+        let (model, real) = (shown(&self.model).await, shown(&self.real).await);
+        let ended = model.1.ended_at.is_some();
+        self.same("a batch", model, real);
+        ended
     }
 
     async fn push(&mut self, rng: &mut Rng) {
+        self.open_batches().await;
         let jobs: Vec<Job> = (0..rng.usize(1..5)).map(|_| self.random_job(rng)).collect();
         let model = self.model.push_all(jobs.clone()).await;
         let real = self.real.push_all(jobs).await;
@@ -615,6 +667,9 @@ impl Pair {
             let real = self.real.find(real_id).await.map(|job| visible(&job));
             let place = self.ordinal(model_id);
             self.same(&format!("job {place:?}"), model, real);
+        }
+        for id in &self.batches {
+            self.compare_batch(id).await;
         }
         let (model, real) = (self.numbers(&self.model).await, self.numbers(&self.real).await);
         self.same("the numbers of the queue", model, real);

@@ -28,6 +28,9 @@ pub struct Capabilities {
     /// Whether an idempotency key can be unique in the whole store: see
     /// [`IdempotencyScope::Store`](crate::store::IdempotencyScope::Store). A push that asks for it elsewhere is `Invalid`.
     pub store_scope: bool,
+    /// Whether jobs can belong to batches: see [`Batches`](crate::store::Batches). A push that names one elsewhere is
+    /// `Invalid`.
+    pub batches: bool,
 }
 
 /// A secret that all users of a store share. `Debug` does not show it. See [`crate::store::Store::secret`].

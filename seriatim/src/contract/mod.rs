@@ -6,6 +6,7 @@
 //! conformance suite.
 
 pub(crate) mod actions;
+pub(crate) mod batches;
 pub(crate) mod capabilities;
 pub(crate) mod consumer;
 pub(crate) mod definition;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 pub use actions::*;
+pub use batches::{BatchView, Batches, OpenBatch, SealBatch};
 pub use capabilities::*;
 pub use consumer::*;
 pub use definition::{Declaration, Undeclared, declare_each};
@@ -78,7 +80,7 @@ pub type SharedStore = Arc<dyn Store>;
 /// Its roles are supertraits, so all their methods can be called on a `dyn Store`.
 #[async_trait]
 pub trait Store:
-    Queues + Producer + Consumer + Fleet + Actions + Views + Notebook + Inbox + 'static
+    Queues + Producer + Batches + Consumer + Fleet + Actions + Views + Notebook + Inbox + 'static
 {
     /// What this store can do.
     fn capabilities(&self) -> Capabilities;

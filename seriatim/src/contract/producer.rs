@@ -36,6 +36,8 @@ pub trait Producer: Send + Sync {
     ///   those of the past. In `accumulate` failures and error belong to the lane, and only the job that opens it sets them.
     /// - A job whose past says that it died goes to the morgue, also if its key is in use, its node or group another than its
     ///   lane's, or its queue throttled. Its idempotency key counts as that of any other. A requeue brings it back.
+    /// - A job that names a batch joins it; a batch that does not exist is `NotFound`, one that has ended is `Conflict`
+    ///   (field `batch`). See [`Batches`](super::Batches).
     /// - At most 10,000 jobs and 64 MiB of payload: see [`validate_push`].
     async fn push(&self, request: Push) -> Result<Vec<Pushed>>;
 }

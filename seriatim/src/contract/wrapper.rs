@@ -128,6 +128,11 @@ wrapper! {
     Producer {
         push(request: Push) -> Vec<Pushed>;
     }
+    Batches {
+        open_batch(request: OpenBatch) -> BatchView;
+        seal_batch(request: SealBatch) -> BatchView;
+        batch(id: Arc<str>) -> Option<BatchView>;
+    }
     Consumer {
         claim(request: Claim) -> Claimed;
         settle(request: Settle) -> Vec<Settled>;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::model::batch::{EndedBatch, digest_in};
 use crate::model::build::group_of_build;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
@@ -125,6 +126,19 @@ pub struct JobOptions {
     /// W3C trace context for the handler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// The batch that it belongs to: see [`Batches`](crate::store::Batches).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<String>,
+    /// The batch whose callback it is; written by the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_batch: Option<EndedBatch>,
+}
+
+impl JobOptions {
+    /// Whether they change nothing of how the job runs: at most, they name its batch.
+    pub(crate) fn are_plain(&self) -> bool {
+        Self { batch: None, ..self.clone() } == Self::default()
+    }
 }
 
 impl Job {
@@ -272,6 +286,13 @@ impl Job {
         self.past.as_ref()?.dead_at
     }
 
+    /// Makes it a job of this batch, which must be open: see [`Client::open_batch`](crate::Client::open_batch).
+    #[must_use]
+    pub fn batch(mut self, id: impl Into<String>) -> Self {
+        self.options.batch = Some(id.into());
+        self
+    }
+
     /// Its idempotency key, if that is unique in the whole store.
     pub(crate) fn key_of_store(&self) -> Option<&str> {
         let is_of_store = self.options.idempotency_scope == IdempotencyScope::Store;
@@ -296,6 +317,11 @@ impl Job {
     /// The digest by which equal payloads are recognized.
     pub fn payload_digest(&self) -> Digest {
         self.digest.unwrap_or_else(|| digest(self.task.as_deref(), &self.payload))
+    }
+
+    /// The digest by which a store finds a waiting job that it merges with: those of other batches are not equal.
+    pub(crate) fn merge_digest(&self) -> Digest {
+        digest_in(self.options.batch.as_deref(), self.payload_digest())
     }
 
     /// When it is due, if it is pushed at `now`.
@@ -367,6 +393,7 @@ impl Job {
             ("partition_key", &options.partition_key),
             ("producer", &options.producer),
             ("traceparent", &options.traceparent),
+            ("batch", &options.batch),
         ];
         names
             .into_iter()

@@ -11,12 +11,16 @@ pub const QUEUE_NAME_BYTES_MAX: usize = 128;
 pub const QUEUES_MAX: u32 = 10_000;
 /// Longest key, in bytes of UTF-8.
 pub const KEY_BYTES_MAX: usize = 512;
-/// Longest task, node, group, producer, partition or idempotency name, in bytes.
+/// Longest task, node, group, batch, producer, partition or idempotency name, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
 /// Largest payload of one job, in bytes as stored (after any codec).
 pub const PAYLOAD_BYTES_MAX: usize = 4 << 20;
 /// Most jobs in one push.
 pub const PUSH_JOBS_MAX: usize = 10_000;
+/// Most batches of a store that have not ended.
+pub const BATCHES_OPEN_MAX: u64 = 10_000;
+/// How long the counts of a batch are kept after its end: until then its id cannot be used again.
+pub const BATCH_KEPT: Duration = Duration::from_secs(7 * 86_400);
 /// Most payload bytes in one push.
 pub const PUSH_BYTES_MAX: usize = 64 << 20;
 /// Most lanes in one claim.

@@ -1,5 +1,6 @@
 //! Jobs, queues, lanes and turns, and the rules for them. Pure: no I/O.
 
+pub(crate) mod batch;
 pub(crate) mod build;
 pub(crate) mod canonical;
 pub(crate) mod clock;
@@ -7,6 +8,7 @@ pub(crate) mod cursor;
 pub mod duration;
 pub(crate) mod error;
 pub(crate) mod flow;
+pub(crate) mod held;
 pub(crate) mod id;
 pub(crate) mod job;
 pub mod limits;

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::model::batch::Leave;
 use crate::model::id::{JobId, LaneId, Token};
 use crate::model::limits::{DELAY_MAX, cut_error};
 use crate::model::queue::{Owner, Queue};
@@ -120,6 +121,18 @@ pub enum Fate {
     Drop,
     /// It returns to its lane.
     Keep,
+}
+
+impl Fate {
+    /// How a job with this fate leaves its batch.
+    pub(crate) fn leaves(self) -> Option<Leave> {
+        match self {
+            Self::Done => Some(Leave::Done),
+            Self::Bury | Self::Drop => Some(Leave::Dead),
+            Self::Cancel | Self::Expire => Some(Leave::Cancelled),
+            Self::Keep => None,
+        }
+    }
 }
 
 /// When kept jobs are due again.

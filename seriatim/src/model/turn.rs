@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::model::batch::EndedBatch;
 use crate::model::clock::Timestamp;
 use crate::model::id::{JobId, LaneId, Token};
 use crate::model::job::JobOptions;
@@ -81,6 +82,16 @@ impl Turn {
 }
 
 impl TurnJob {
+    /// The batch that it belongs to.
+    pub fn batch(&self) -> Option<&str> {
+        self.options.as_ref()?.batch.as_deref()
+    }
+
+    /// The batch that has ended, if it is the callback of one.
+    pub fn ended_batch(&self) -> Option<&EndedBatch> {
+        self.options.as_ref()?.ended_batch.as_ref()
+    }
+
     /// Whether its `expires_at` has passed at `now`.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.options.as_ref().and_then(|o| o.expires_at).is_some_and(|at| at <= now)

@@ -66,6 +66,20 @@ impl Memory {
         now.unwrap_or_else(|| (self.clock)())
     }
 
+    /// One operation that may end jobs, with the ends of their batches.
+    fn step<T>(
+        &self,
+        now: Option<Timestamp>,
+        operation: impl FnOnce(&mut State, Timestamp) -> Result<T>,
+    ) -> Result<T> {
+        let (now, mut state) = (self.at(now), self.open()?);
+        let answer = operation(&mut state, now)?;
+        let callbacks = state.end_batches(now);
+        drop(state);
+        self.bell.ring(&Wake::of(callbacks.iter().map(|queue| &**queue)));
+        Ok(answer)
+    }
+
     fn open(&self) -> Result<MutexGuard<'_, State>> {
         let state = lock(&self.state);
         if state.closed {
@@ -85,6 +99,7 @@ impl Store for Memory {
             goes_on: true,
             inbox: false,
             store_scope: true,
+            batches: true,
             series: true,
             shares_out: true,
         }
@@ -133,7 +148,7 @@ impl Queues for Memory {
     }
 
     async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
-        self.open()?.delete_queue(&request)
+        self.step(None, |state, _| state.delete_queue(&request))
     }
 }
 
@@ -149,6 +164,23 @@ impl Producer for Memory {
 }
 
 #[async_trait]
+impl Batches for Memory {
+    async fn open_batch(&self, request: OpenBatch) -> Result<BatchView> {
+        request.validate()?;
+        self.open()?.open_batch(self.at(request.now), &request)
+    }
+
+    async fn seal_batch(&self, request: SealBatch) -> Result<BatchView> {
+        self.step(request.now, |state, _| state.seal_batch(&request.id))?;
+        self.batch(request.id.clone()).await?.ok_or_else(|| batches::no_batch(&request.id))
+    }
+
+    async fn batch(&self, id: Arc<str>) -> Result<Option<BatchView>> {
+        Ok(self.open()?.batch(&id))
+    }
+}
+
+#[async_trait]
 impl Consumer for Memory {
     async fn claim(&self, request: Claim) -> Result<Claimed> {
         self.open()?.claim(self.at(request.now), &request)
@@ -160,8 +192,9 @@ impl Consumer for Memory {
         let best = state.best_priorities(&request);
         let mut settled = state.settle(now, &request.turns);
         state.go_on(now, &request, &best, &mut settled);
+        let callbacks = state.end_batches(now);
         let waiting = request.turns.iter().filter_map(|turn| state.wakes(turn.lane));
-        let wake = Wake::of(waiting);
+        let wake = Wake::of(waiting.chain(callbacks.iter().map(|queue| &**queue)));
         drop(state);
         self.bell.ring(&wake);
         Ok(settled)
@@ -200,16 +233,16 @@ impl Fleet for Memory {
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
-        Ok(self.open()?.sweep(self.at(request.now), request.rows_max))
+        self.step(request.now, |state, now| Ok(state.sweep(now, request.rows_max)))
     }
 }
 
 #[async_trait]
 impl Actions for Memory {
     async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
-        let mut state = self.open()?;
-        let now = self.at(request.now);
-        Ok(request.jobs.into_iter().map(|job| state.cancel(now, job)).collect())
+        self.step(request.now, |state, now| {
+            Ok(request.jobs.iter().map(|job| state.cancel(now, *job)).collect())
+        })
     }
 
     async fn requeue(&self, request: Selected) -> Result<Acted> {
@@ -223,13 +256,13 @@ impl Actions for Memory {
     }
 
     async fn act(&self, request: Act) -> Result<Acted> {
-        let acted = self.open()?.act(self.at(request.now), &request)?;
+        let acted = self.step(request.now, |state, now| state.act(now, &request))?;
         self.bell.ring(&Wake::of([&*request.queue]));
         Ok(acted)
     }
 
     async fn amend(&self, request: Amend) -> Result<()> {
-        self.open()?.amend(self.at(request.now), &request)?;
+        self.step(request.now, |state, now| state.amend(now, &request))?;
         self.bell.ring(&Wake::All);
         Ok(())
     }

@@ -57,7 +57,7 @@ impl Forms {
             true => STANDARD.encode(self.keys.seal(&header, body)?),
             false => STANDARD.encode(body),
         };
-        if job.key.is_some() {
+        if job.key.is_some() || job.digest.is_some() {
             let digest = job.payload_digest();
             job.digest = Some(if seals { self.keys.digest(digest) } else { digest });
         }

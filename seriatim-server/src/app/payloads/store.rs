@@ -44,6 +44,11 @@ impl Wrapper for Formed {
         self.inner.push(request).await
     }
 
+    async fn open_batch(&self, mut request: OpenBatch) -> Result<BatchView> {
+        self.forms.write(&mut request.callback)?;
+        self.inner.open_batch(request).await
+    }
+
     async fn claim(&self, request: Claim) -> Result<Claimed> {
         let mut claimed = self.inner.claim(request).await?;
         self.turns(claimed.turns.iter_mut());

@@ -1,6 +1,7 @@
 //! `seriatim bench`: how fast a store pushes and drains blank jobs, and how soon a job starts.
 
 mod across;
+mod batched;
 mod churn;
 mod claims;
 mod hot;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use futures_util::future::try_join_all;
-use seriatim::{Batch, Client, Engine, Payload, Queue, SharedStore};
+use seriatim::{Batch, Client, Engine, Job, Payload, Queue, SharedStore};
 use seriatim_verify::limit;
 use tokio::sync::Notify;
 
@@ -37,6 +38,7 @@ impl Bench {
             (Some(jobs), ..) => claims::measure(&store, jobs).await,
             (_, Some(payloads), _) => hot::measure(&store, &self.queue(), payloads).await,
             (.., Some(length)) => self.churn(&store, length).await,
+            _ if self.batched => self.with_and_without_batch(&store).await,
             (None, None, None) => self.throughput(&store).await,
         };
         let result = self.store.creating(measure).await?;
@@ -52,7 +54,7 @@ impl Bench {
         let queue = self.queue();
         let mode = queue.mode;
         declare_empty(store, &queue).await?;
-        let push_per_s = self.push_all(store, &queue).await?;
+        let push_per_s = self.push_all(store, &queue, None).await?;
         let cpu_before = cpu_seconds();
         let drain_per_s = self.drain(store, &queue).await?;
         let cpu_s = cpu_seconds() - cpu_before;
@@ -84,12 +86,21 @@ impl Bench {
         Ok(result)
     }
 
-    async fn push_all(&self, store: &SharedStore, queue: &Queue) -> Result<f64, Failure> {
+    async fn push_all(
+        &self,
+        store: &SharedStore,
+        queue: &Queue,
+        in_batch: Option<&str>,
+    ) -> Result<f64, Failure> {
         let client = Client::new(store.clone());
         let started = Instant::now();
         let numbers: Vec<u64> = (0..self.jobs).collect();
         for batch in numbers.chunks(PUSH_BATCH) {
-            client.push_all(batch.iter().map(|number| self.job(queue, *number)).collect()).await?;
+            let mut jobs: Vec<Job> = batch.iter().map(|number| self.job(queue, *number)).collect();
+            for job in &mut jobs {
+                job.options.batch = in_batch.map(str::to_owned);
+            }
+            client.push_all(jobs).await?;
         }
         Ok(self.jobs as f64 / started.elapsed().as_secs_f64())
     }

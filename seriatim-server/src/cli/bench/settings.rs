@@ -56,6 +56,9 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "DURATION", value_parser = crate::cli::args::duration,
           conflicts_with_all = ["jobs", "keys", "backlog", "hot", "limit"])]
     pub(super) churn: Option<Duration>,
+    /// Instead push and drain the jobs without and with a batch, in turn, and compare
+    #[arg(long, conflicts_with_all = ["limit", "backlog", "hot", "churn"])]
+    pub(super) batched: bool,
     /// Also measure the bare limit: the least work of this store for the same guarantees
     #[arg(long)]
     pub(super) limit: bool,

@@ -12,6 +12,7 @@ use seriatim::{
     store::{JobOptions, build_of},
 };
 
+use super::batch::EndedBatch;
 use super::reported::Reported;
 use crate::protocol::schema::Foreign;
 use crate::protocol::value::{Length, Raw, Time};
@@ -121,6 +122,12 @@ struct Options {
     producer: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     traceparent: Option<String>,
+    /// The batch that it belongs to
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<String>,
+    /// The batch whose callback it is
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_batch: Option<EndedBatch>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde passes it so.
@@ -211,6 +218,8 @@ impl From<JobOptions> for Options {
             partition_key: options.partition_key,
             producer: options.producer,
             traceparent: options.traceparent,
+            ended_batch: options.ended_batch.as_ref().map(Into::into),
+            batch: options.batch,
         }
     }
 }

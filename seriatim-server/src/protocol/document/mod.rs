@@ -2,6 +2,7 @@
 #![allow(clippy::struct_field_names)] // The names are those of the documents.
 
 mod answer;
+mod batch;
 mod bridge;
 mod event;
 mod job;
@@ -13,6 +14,7 @@ mod reported;
 mod stats;
 
 pub(crate) use answer::*;
+pub(crate) use batch::{Batch, EndedBatch};
 pub(crate) use bridge::{Bridge, BridgePause, BridgeSource, BridgeState, BridgeStatus, Bridges};
 pub(crate) use event::{Event, EventPage, JobEvents};
 pub(crate) use job::{EditedJob, Job, JobFailure, JobStatus, Jobs};

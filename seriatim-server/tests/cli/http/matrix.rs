@@ -79,6 +79,8 @@ fn row(method: &str, path: &str) -> Row {
         ("post", "/queues/{queue}/jobs") => {
             (Produce, Forbidden, body(json!({ "key": "p", "delay": "1h" })))
         }
+        ("put", "/batches/{batch}") => (Produce, Forbidden, body(a_batch())),
+        ("post", "/batches/{batch}/seal") => (Produce, Forbidden, Body::None),
         ("post", "/jobs/trigger") => (
             Produce,
             Forbidden,
@@ -153,6 +155,7 @@ fn read_row(path: &str) -> Row {
         }
         "/stats" | "/queues" | "/operations" => (Read, Done, Body::None),
         "/operations/{operation}" => (Read, Unknown, Body::None),
+        "/batches/{batch}" => (Follow, Forbidden, Body::None),
         "/jobs/{job_id}" | "/jobs/{job_id}/status" | "/jobs/{job_id}/events" => {
             (Follow, Unknown, Body::None)
         }
@@ -176,6 +179,10 @@ fn read_row(path: &str) -> Row {
         | "/queues/{queue}/morgue" => (Read, Forbidden, Body::None),
         _ => panic!("{path} has no row: say who may read it"),
     }
+}
+
+fn a_batch() -> Value {
+    json!({ "queue": "orders", "callback": { "key": "k" } })
 }
 
 fn beat(mut claim: Value) -> Value {
@@ -360,6 +367,11 @@ impl Matrix {
             let body = json!({ "action": "requeue", "queue": "orders" });
             let operation = self.done("admin", "/api/v1/operations", body);
             return pattern.replace("{operation}", operation["id"].as_str().unwrap());
+        }
+        if pattern.contains("{batch}") {
+            let request = Request::new("PUT", "/api/v1/batches/b").token(&secret("admin"));
+            request.json(&a_batch()).send(&self.api.address).done();
+            return pattern.replace("{batch}", "b");
         }
         if pattern.ends_with("/preview") {
             return format!("{pattern}?action=requeue&queue=orders");

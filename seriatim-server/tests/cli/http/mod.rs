@@ -4,6 +4,7 @@ mod attack;
 mod audit;
 mod auth;
 mod back;
+mod batches;
 mod claims;
 mod client;
 mod dataloader;

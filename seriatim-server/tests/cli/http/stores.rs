@@ -344,6 +344,36 @@ impl Walk {
         assert_eq!(self.get("/api/v1/doctor", &[])["healthy"], true);
     }
 
+    /// A batch of one job, if the store has batches.
+    fn batches(&self) {
+        const BATCH: &str = "/api/v1/batches/{batch}";
+        const SEAL: &str = "/api/v1/batches/{batch}/seal";
+        let body = json!({ "queue": "after", "callback": { "payload": "all in" } });
+        let open = Request::new("PUT", "/api/v1/batches/one").json(&body);
+        if open.send(&self.api.address).status == 501 {
+            let calls = [("get", BATCH), ("put", BATCH), ("post", SEAL)];
+            let calls = calls.map(|(method, path)| (method.to_owned(), path.to_owned()));
+            return self.called.borrow_mut().extend(calls);
+        }
+        assert_eq!(self.call("PUT", BATCH, &["one"], Some(body))["sealed"], false);
+        let job = json!({ "payload": 1, "batch": "one" });
+        self.post("/api/v1/queues/{queue}/jobs", &["rows"], job);
+        assert_eq!(self.act(SEAL, &["one"])["pending"], 1);
+        let lane = self.claim("rows");
+        assert_eq!(lane["jobs"][0]["batch"], "one");
+        let id = lane["jobs"][0]["job_id"].as_str().unwrap();
+        assert_eq!(self.get("/api/v1/jobs/{job_id}", &[id])["batch"], "one");
+        self.settle(&lane, "done");
+        let batch = self.get(BATCH, &["one"]);
+        assert_eq!((&batch["pending"], &batch["done"]), (&json!(0), &json!(1)));
+        let ended = json!({ "id": "one", "done": 1, "dead": 0, "cancelled": 0 });
+        let callback = batch["callback"].as_str().unwrap();
+        assert_eq!(self.get("/api/v1/jobs/{job_id}", &[callback])["ended_batch"], ended);
+        let lane = self.claim("after");
+        assert_eq!(lane["jobs"][0]["ended_batch"], ended);
+        self.settle(&lane, "done");
+    }
+
     /// Last, as the node that answers takes no more work then, and stops.
     fn nodes(&self) {
         for command in ["quiet", "resume", "stop"] {
@@ -373,6 +403,7 @@ fn walk(site: Site) -> Vec<String> {
     walk.cron();
     walk.bridges();
     walk.looking_back();
+    walk.batches();
     walk.nodes();
     let document = walk.api.get("/openapi.json").done();
     let paths = document["paths"].as_object().unwrap().iter();

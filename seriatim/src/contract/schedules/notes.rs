@@ -14,10 +14,10 @@ use crate::contract::{Note, NoteQuery, Store, notes_of};
 use crate::cron::{Cron, Missed};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::held::HeldJob;
 use crate::model::id::NodeId;
-use crate::model::job::{Job, JobOptions};
+use crate::model::job::Job;
 use crate::model::limits::NOTE_BYTES_MAX;
-use crate::model::payload::Payload;
 
 const ENTRY: &str = "cron/entry/";
 const JOB: &str = "cron/job/";
@@ -48,27 +48,6 @@ pub(super) struct Held {
     pub(super) zone: String,
     pub(super) missed: Missed,
     pub(super) job: HeldJob,
-}
-
-#[derive(Clone, Serialize, Deserialize)]
-pub(super) struct HeldJob {
-    queue: String,
-    pub(super) key: Option<String>,
-    pub(super) task: Option<String>,
-    score: Option<f64>,
-    priority: u16,
-    options: JobOptions,
-}
-
-impl HeldJob {
-    pub(super) fn with(&self, payload: Vec<u8>) -> Job {
-        let mut job = Job::with_payload(self.queue.as_str(), Payload::from_bytes(payload));
-        job.key.clone_from(&self.key);
-        job.task.clone_from(&self.task);
-        (job.score, job.priority) = (self.score, self.priority);
-        job.options = self.options.clone();
-        job
-    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -154,14 +133,7 @@ fn describe(cron: &Cron, job: &Job, notes: &mut Vec<Note>) -> String {
         schedule: cron.schedule().to_owned(),
         zone: cron.zone().to_owned(),
         missed: cron.catches_up(),
-        job: HeldJob {
-            queue: job.queue.clone(),
-            key: job.key.clone(),
-            task: job.task.clone(),
-            score: job.score,
-            priority: job.priority,
-            options: job.options.clone(),
-        },
+        job: HeldJob::of(job),
     };
     let value = serde_json::to_vec(&held).unwrap_or_default();
     // The payload before any codec: one that encrypts writes another text each time.

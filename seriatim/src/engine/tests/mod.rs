@@ -1,6 +1,7 @@
 //! The engine on the memory store, in tokio's paused time: no test sleeps.
 
 mod around;
+mod batches;
 mod calls;
 #[cfg(feature = "cron")]
 mod clock;

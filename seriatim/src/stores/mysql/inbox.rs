@@ -12,7 +12,7 @@ use super::push::push;
 use super::sql::{Columns, INBOX_WAITS, delete, list, text};
 use super::work::Work;
 use super::{Inner, Mysql};
-use crate::contract::{DrainInbox, Drained, Inbox, InboxView, RefusedRow, Wake};
+use crate::contract::{Batches, DrainInbox, Drained, Inbox, InboxView, RefusedRow, Wake};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::limits::{INBOX_BYTES_MAX, INBOX_REFUSED_MAX, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX};
@@ -28,6 +28,9 @@ struct Oldest {
     rows: Vec<i64>,
     queues: BTreeSet<Arc<str>>,
 }
+
+/// There are none in MySQL.
+impl Batches for Mysql {}
 
 #[async_trait]
 impl Inbox for Mysql {

@@ -175,6 +175,7 @@ impl Store for Mysql {
             goes_on: true,
             inbox: true,
             store_scope: true,
+            batches: false,
             series: false,
             shares_out: true,
         }

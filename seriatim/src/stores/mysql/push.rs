@@ -14,6 +14,7 @@ use super::gates::Lock;
 use super::load::Need;
 use super::sql::{Columns, bytes, text};
 use super::work::Work;
+use crate::contract::batches::refuse_batches;
 use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_push};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -29,6 +30,7 @@ const NAMES_MAX: usize = 500;
 impl Producer for Mysql {
     async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
         validate_push(&request)?;
+        refuse_batches(&request.jobs)?;
         if request.jobs.is_empty() {
             return Ok(Vec::new());
         }

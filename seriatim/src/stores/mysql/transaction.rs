@@ -13,6 +13,7 @@ use super::sql::{CLOCK, Columns, corrupt};
 use super::transact::TRIES_MAX;
 use super::work::Work;
 use super::{Inner, Mysql, error, push, settle};
+use crate::contract::batches::refuse_batches;
 use crate::contract::{Push, Pushed, Settle, Settled, Store, Transaction, validate_push};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
@@ -45,6 +46,7 @@ impl Transaction for mysql_async::Transaction<'_> {
     async fn push(&mut self, store: &dyn Store, request: Push) -> Result<Vec<Pushed>> {
         let store = ours(store)?;
         validate_push(&request)?;
+        refuse_batches(&request.jobs)?;
         if request.jobs.is_empty() {
             return Ok(Vec::new());
         }

@@ -27,6 +27,7 @@ const DROP: &str = include_str!("sql/drop.sql");
 /// Scripts without data, which may run again.
 const FUNCTIONS: &[&str] = &[
     include_str!("sql/rows.sql"),
+    include_str!("sql/batches.sql"),
     include_str!("sql/base.sql"),
     include_str!("sql/queue.sql"),
     include_str!("sql/window.sql"),

@@ -5,6 +5,7 @@
 //! and rows into answers.
 
 mod actions;
+mod batches;
 mod claim;
 mod convert;
 mod error;
@@ -155,6 +156,7 @@ impl Store for Postgres {
             goes_on: true,
             inbox: true,
             store_scope: true,
+            batches: true,
             series: true,
             shares_out: true,
         }

@@ -16,7 +16,7 @@ use crate::contract::{
 };
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{NodeId, Token};
-use crate::model::limits::{ACTION_ROWS_MAX, CLAIM_LANES_MAX};
+use crate::model::limits::{ACTION_ROWS_MAX, BATCH_KEPT, CLAIM_LANES_MAX};
 use crate::model::turn::Turn;
 use crate::stores::gone;
 use crate::stores::gone::DEAD_NODE_SHOWN;
@@ -32,7 +32,7 @@ const LEAD: &str = "SELECT seriatim.lead($1, $2, $3, $4)";
 const MARK: &str = "SELECT seriatim.server_mark() AS mark";
 const RESCUE: &str = "SELECT * FROM seriatim.rescue($1, $2, $3, $4, $5)";
 const RELEASE: &str = "SELECT * FROM seriatim.release($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-const SWEEP: &str = "SELECT * FROM seriatim.sweep($1, $2, $3)";
+const SWEEP: &str = "SELECT * FROM seriatim.sweep($1, $2, $3, $4)";
 
 #[async_trait]
 impl Fleet for Postgres {
@@ -131,7 +131,8 @@ impl Fleet for Postgres {
         let now = request.now.map(micros);
         let rows_max = count(request.rows_max, ACTION_ROWS_MAX);
         let shown = micros_of(DEAD_NODE_SHOWN);
-        let row = self.pool.query_one(SWEEP, &[&now, &rows_max, &shown]).await?;
+        let kept = micros_of(BATCH_KEPT);
+        let row = self.pool.query_one(SWEEP, &[&now, &rows_max, &shown, &kept]).await?;
         Ok(Swept {
             expired: job_ids(&row, "o_expired", "o_expired_queue", "o_expired_created_at")?,
             completed: column::<_, i64>(&row, "o_completed")? as u64,

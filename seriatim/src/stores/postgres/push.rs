@@ -11,6 +11,7 @@ use super::convert::{column, job_id, micros, micros_of};
 use super::params::Param;
 use super::queues::policy;
 use super::{Postgres, error};
+use crate::contract::batches::{batch_has_ended, no_batch};
 use crate::contract::errors::other_route;
 use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_job, validate_push};
 use crate::lock::lock;
@@ -25,7 +26,19 @@ use crate::stores::json::json;
 pub(super) const PUSH: &str = "SELECT * FROM seriatim.push($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
     $13, $14, $15, $16, $17, $18, $19)";
 
+const PUSH_IN_BATCHES: &str = "SELECT * FROM seriatim.push_in_batches($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
+    $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)";
+
 const MAKE_QUEUES: &str = "SELECT seriatim.queues_for($1::text::jsonb)";
+
+/// What pushes these jobs.
+pub(super) fn statement_of(jobs: &[Job]) -> &'static str {
+    if are_in_batches(jobs) { PUSH_IN_BATCHES } else { PUSH }
+}
+
+fn are_in_batches(jobs: &[Job]) -> bool {
+    jobs.iter().any(|job| job.options.batch.is_some())
+}
 
 /// The modes, indexed by their numbers in the store.
 pub(super) const MODES: [Mode; 4] = Mode::ALL;
@@ -40,7 +53,7 @@ impl Producer for Postgres {
         let batch = PushBatch::new(request.now, &request.jobs)?;
         let params = batch.params();
         let refused = |e| push_error(e, &request.jobs);
-        let rows = self.pool.query_or(PUSH, &params, refused).await?;
+        let rows = self.pool.query_or(statement_of(&request.jobs), &params, refused).await?;
         self.rounds.count(&self.pool);
         self.ring(&Wake::of_jobs(&request.jobs));
         all_pushed(&rows)
@@ -110,6 +123,8 @@ pub(super) struct PushBatch<'a> {
     group: Vec<i64>,
     /// Empty if no job has a past.
     past: Vec<Option<String>>,
+    /// Empty if no job has a batch.
+    batch: Vec<Option<&'a str>>,
 }
 
 impl<'a> PushBatch<'a> {
@@ -142,11 +157,35 @@ impl<'a> PushBatch<'a> {
             payload: jobs.iter().map(|job| job.payload.as_bytes()).collect(),
             group: groups_of(jobs),
             past: pasts_of(jobs)?,
+            batch: match are_in_batches(jobs) {
+                true => each(|job| job.options.batch.as_deref()),
+                false => Vec::new(),
+            },
         })
     }
 
-    pub(super) fn params(&self) -> [&dyn Param; 19] {
-        [
+    /// The callback of a batch, which is its only job, as `call_back()` reads it.
+    pub(super) fn as_callback(&self, queue: &str) -> String {
+        serde_json::json!({
+            "queue": queue,
+            "queues": self.policies,
+            "key": self.key.first(),
+            "task": self.task.first(),
+            "score": self.score.first(),
+            "priority": self.priority.first(),
+            "options": self.options.first(),
+            "lease_ttl": self.lease_ttl.first(),
+            "expires_at": self.expires_at.first(),
+            "name": self.name.first(),
+            "node": self.node.first(),
+            "consumer_group": self.consumer_group.first(),
+            "groups": self.group,
+        })
+        .to_string()
+    }
+
+    pub(super) fn params(&self) -> Vec<&dyn Param> {
+        let mut params: Vec<&dyn Param> = vec![
             &self.now,
             &self.policies,
             &self.queue,
@@ -166,7 +205,11 @@ impl<'a> PushBatch<'a> {
             &self.payload,
             &self.group,
             &self.past,
-        ]
+        ];
+        if !self.batch.is_empty() {
+            params.push(&self.batch);
+        }
+        params
     }
 }
 
@@ -201,7 +244,7 @@ fn pasts_of(jobs: &[Job]) -> Result<Vec<Option<String>>> {
 }
 
 fn digest(job: &Job) -> Option<Vec<u8>> {
-    job.key.as_ref().map(|_| job.payload_digest().to_vec())
+    job.key.as_ref().map(|_| job.merge_digest().to_vec())
 }
 
 fn due(job: &Job) -> (Option<i64>, Option<i64>) {
@@ -225,6 +268,12 @@ pub(super) fn push_error(e: tokio_postgres::Error, jobs: &[Job]) -> Error {
         Some(("SR010", name)) => {
             let place = jobs.iter().position(|job| job.queue == name).unwrap_or_default();
             return error::common(e).in_field(format!("jobs[{place}]"));
+        }
+        Some((code @ ("SR021" | "SR022"), place)) => {
+            let place: usize = place.parse().unwrap_or_default();
+            let id = jobs.get(place).and_then(|job: &Job| job.options.batch.as_deref());
+            let why = if code == "SR022" { no_batch } else { batch_has_ended };
+            return why(id.unwrap_or_default()).in_field(format!("jobs[{place}]"));
         }
         Some((code @ ("SR001" | "SR003" | "SR009" | "SR012"), detail)) => {
             let mut words = detail.split(' ').map(|word| word.parse::<usize>().unwrap_or_default());

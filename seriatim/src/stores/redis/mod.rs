@@ -212,6 +212,7 @@ impl Store for Redis {
             goes_on,
             inbox,
             store_scope,
+            batches: false,
             series: true,
             shares_out,
         }

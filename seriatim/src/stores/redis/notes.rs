@@ -1,4 +1,4 @@
-//! The notebook role; and the inbox, which Redis has not.
+//! The notebook role; and the inbox and batches, which Redis has not.
 
 use async_trait::async_trait;
 use redis::Value;
@@ -7,7 +7,7 @@ use super::Redis;
 use super::args::Args;
 use super::link::GLOBAL_NOTES;
 use super::reply::{Fields, single};
-use crate::contract::{Inbox, Note, NoteQuery, Notebook, validate_notes};
+use crate::contract::{Batches, Inbox, Note, NoteQuery, Notebook, validate_notes};
 use crate::model::error::Result;
 
 #[async_trait]
@@ -38,6 +38,8 @@ impl Notebook for Redis {
 
 /// Only SQL sessions could insert into one.
 impl Inbox for Redis {}
+
+impl Batches for Redis {}
 
 impl Redis {
     async fn in_range(&self, what: &str, query: &NoteQuery) -> Result<Value> {

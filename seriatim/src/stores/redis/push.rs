@@ -16,6 +16,7 @@ use super::link::PUSH;
 use super::memo::Known;
 use super::queues::ATTEMPTS;
 use super::reply::{Fields, Shard, corrupt, score_hex, score_order};
+use crate::contract::batches::refuse_batches;
 use crate::contract::errors::{is_closing, other_route};
 use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_job, validate_push};
 use crate::model::clock::Timestamp;
@@ -101,6 +102,7 @@ impl<'a> Batch<'a> {
 impl Producer for Redis {
     async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
         validate_push(&request)?;
+        refuse_batches(&request.jobs)?;
         self.check_scopes(&request.jobs)?;
         let mut batch = Batch::new(&request);
         for _ in 0..ATTEMPTS {

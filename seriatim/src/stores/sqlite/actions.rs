@@ -13,6 +13,7 @@ use crate::contract::{
     Act, Acted, Actions, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection, Selected,
     Selection,
 };
+use crate::model::batch::Leave;
 use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
@@ -160,6 +161,7 @@ impl Tx<'_> {
         let queue = self.known_queue(&request.queue)?.number;
         for seq in &seqs {
             let Some((key, job)) = self.take_dead(queue, *seq)? else { continue };
+            self.come_back_to_batch(&job);
             let job = Job { retry: -1, crashes: 0, error: None, run_at: self.now, ..job };
             self.delta(queue).jobs += 1;
             self.put_back(queue, key.as_deref(), job)?;
@@ -331,7 +333,10 @@ impl Tx<'_> {
             _ => self.take_all_open(work)?,
         };
         self.delta(work.queue.number).jobs -= jobs.len() as i64;
-        jobs.iter().try_for_each(|job| self.forget(work.queue.number, job))
+        jobs.iter().try_for_each(|job| {
+            self.leave_batch(job, Leave::Cancelled);
+            self.forget(work.queue.number, job)
+        })
     }
 
     pub(super) fn amend(&mut self, request: &Amend) -> Result<()> {
@@ -342,6 +347,7 @@ impl Tx<'_> {
         let mut job = self.take_open(&mut work, seq)?.ok_or_else(no_waiting_job)?;
         match &request.change {
             Change::Delete => {
+                self.leave_batch(&job, Leave::Cancelled);
                 self.forget(work.queue.number, &job)?;
                 self.delta(work.queue.number).jobs -= 1;
                 self.settle_priority(&mut work)?;

@@ -23,6 +23,7 @@ use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::job::JobOptions;
 use crate::model::limits::{
     CLAIM_LANES_MAX, PROMOTE_LANES_MAX, SERIES_BYTES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
 };
@@ -83,7 +84,9 @@ impl OpenJob {
 
     /// Whether it may be handed over with others, one after the other.
     fn may_join(&self) -> bool {
-        self.attempts == 0 && self.options.is_none()
+        let are_plain =
+            |text: &str| serde_json::from_str(text).is_ok_and(|o: JobOptions| o.are_plain());
+        self.attempts == 0 && self.options.as_deref().is_none_or(are_plain)
     }
 
     /// (score, arrival): the order of execution.

@@ -7,6 +7,7 @@ use rusqlite::params;
 use super::light::{Named, lanes_text};
 use super::push::micros;
 use super::tx::{QueueRow, Tx};
+use crate::model::batch::Leave;
 use crate::model::error::Result;
 use crate::model::queue::Mode;
 use crate::model::settle::Settlement;
@@ -15,6 +16,9 @@ use crate::model::settle::Settlement;
 /// names the lane; so it holds the lane lightly if the lane's own token is lower.
 const DONE: &str = "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND n = 0 AND flags = 0
      AND (st = 2 AND tok = ?2 OR st = 0 AND tok < ?2 AND ?4 IS NOT NULL)";
+/// The same for a job of a batch, which it returns. Null: its lane had one.
+const DONE_IN_BATCH: &str = "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND n = 0 AND flags = 128
+     AND (st = 2 AND tok = ?2 OR st = 0 AND tok < ?2 AND ?4 IS NOT NULL) RETURNING opts ->> '$.batch'";
 /// The same in `accumulate`, with items: all are closed if nothing has arrived meanwhile.
 const DONE_WITH_ITEMS: &str = "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND flags IN (0, 64)
      AND (st = 2 AND tok = ?2 AND next_due IS NULL OR st = 0 AND tok < ?2 AND ?4 IS NOT NULL)
@@ -24,6 +28,9 @@ const KEEP_DONE: &str = include_str!("sql/keep_done.sql");
 
 /// The lanes of a light claim, each with its job.
 const DONE_TOGETHER: &str = "DELETE FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND q = ?2 AND n = 0 AND flags = 0 AND st = 0 AND tok < ?3";
+/// The same with jobs of batches, which it returns.
+const DONE_TOGETHER_IN_BATCHES: &str = "DELETE FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND q = ?2 AND n = 0 AND flags IN (0, 128) AND st = 0 AND tok < ?3
+     RETURNING opts ->> '$.batch'";
 /// Fewer lanes are deleted one by one.
 const TOGETHER_MIN: usize = 4;
 
@@ -35,6 +42,8 @@ pub(super) struct Done {
     together: Vec<usize>,
     /// Whether the last lane had more jobs: then the next ones are likely to have more, too.
     had_more: bool,
+    /// Whether the last job was of a batch: then the next ones are likely to be, too.
+    in_batch: bool,
 }
 
 impl Done {
@@ -69,10 +78,15 @@ impl Done {
         self.had_more = false;
     }
 
+    /// Notes that a job has left its batch.
+    pub(super) fn has_left_batch(&mut self) {
+        self.in_batch = true;
+    }
+
     /// Deletes the lanes if this claim holds them all and they have nothing else; otherwise deletes none.
     fn delete_all(
         &mut self,
-        tx: &Tx<'_>,
+        tx: &mut Tx<'_>,
         (queue, token): (u32, i64),
         lanes: &[i64],
     ) -> Result<bool> {
@@ -81,13 +95,25 @@ impl Done {
                 return Ok(false);
             }
         }
+        let text = lanes_text(lanes);
+        let values = params![text, queue, token];
         tx.execute("SAVEPOINT together", [])?;
-        let gone = tx.execute(DONE_TOGETHER, params![lanes_text(lanes), queue, token])?;
+        let mut gone = tx.execute(DONE_TOGETHER, values)?;
+        let mut batches: Vec<Option<String>> = Vec::new();
         if gone != lanes.len() {
+            tx.execute("ROLLBACK TO together", [])?;
+            batches = tx.rows(DONE_TOGETHER_IN_BATCHES, values, |row| row.get(0))?;
+            gone = batches.len();
+        }
+        let are_all = gone == lanes.len();
+        if !are_all {
             tx.execute("ROLLBACK TO together", [])?;
         }
         tx.execute("RELEASE together", [])?;
-        Ok(gone == lanes.len())
+        if are_all {
+            batches.iter().flatten().for_each(|batch| tx.counts_of(batch).leave(Leave::Done));
+        }
+        Ok(are_all)
     }
 
     /// Settles a done turn in one or two statements. False if it is not a common case.
@@ -120,7 +146,14 @@ impl Done {
             }
             tx.execute("DELETE FROM lane WHERE id = ?1", [id])?;
             jobs = 1;
+        } else if self.in_batch
+            && let Some(batch) =
+                tx.first(DONE_IN_BATCH, values, |row| row.get::<_, Option<String>>(0))?
+        {
+            batch.iter().for_each(|batch| tx.counts_of(batch).leave(Leave::Done));
+            jobs = 1;
         } else if !self.had_more && tx.execute(DONE, values)? == 1 {
+            self.in_batch = false;
             jobs = 1;
         } else {
             if queue.queue.mode != Mode::Accumulate {

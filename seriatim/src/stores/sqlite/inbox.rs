@@ -11,6 +11,7 @@ use super::tx::Tx;
 use crate::contract::{DrainInbox, Drained, Inbox, InboxView, Pushed};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
+use crate::model::job::Job;
 use crate::model::limits::{INBOX_BYTES_MAX, INBOX_REFUSED_MAX, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX};
 use crate::stores::inbox::{self, Attempt, Ends, Step};
 
@@ -56,7 +57,7 @@ impl Tx<'_> {
         let mut most = rows.len();
         loop {
             let mut step = Step::of(&rows[..most], now);
-            let refused = match self.push_or_undo(&step)? {
+            let refused = match self.push_or_undo(&step.jobs)? {
                 Ok(pushed) => {
                     let pushed = step.refuse_throttled(pushed, &rows, now);
                     self.end_inbox(&Ends::of_step(&step))?;
@@ -76,19 +77,19 @@ impl Tx<'_> {
         }
     }
 
-    /// Pushes the jobs of a step: all or none.
-    fn push_or_undo(&mut self, step: &Step) -> Result<Result<Vec<Pushed>>> {
-        if step.jobs.is_empty() {
+    /// Pushes jobs: all or none.
+    pub(super) fn push_or_undo(&mut self, jobs: &[Job]) -> Result<Result<Vec<Pushed>>> {
+        if jobs.is_empty() {
             return Ok(Ok(Vec::new()));
         }
         let before = self.mark();
-        self.execute("SAVEPOINT inbox", [])?;
-        let pushed = self.push(&step.jobs);
+        self.execute("SAVEPOINT pushed", [])?;
+        let pushed = self.push(jobs);
         if pushed.is_err() {
-            self.execute("ROLLBACK TO inbox", [])?;
+            self.execute("ROLLBACK TO pushed", [])?;
             self.back_to(before);
         }
-        self.execute("RELEASE inbox", [])?;
+        self.execute("RELEASE pushed", [])?;
         Ok(pushed)
     }
 

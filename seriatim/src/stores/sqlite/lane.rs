@@ -485,6 +485,9 @@ impl Work {
         if job.payload.is_none() {
             self.row.head.flags |= flag::BODIES;
         }
+        if job.may_have_batch() {
+            self.row.head.flags |= flag::BATCH;
+        }
     }
 
     /// Removes the job from the slot, with the retry state that the lane's row held for it.

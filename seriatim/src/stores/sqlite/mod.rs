@@ -5,6 +5,7 @@
 //! its lanes (`light.rs`); settling the job deletes the former.
 
 mod actions;
+mod batches;
 mod body;
 mod claim;
 mod done;
@@ -258,6 +259,7 @@ impl Store for Sqlite {
             goes_on: true,
             inbox: true,
             store_scope: true,
+            batches: true,
             series: true,
             shares_out: true,
         }

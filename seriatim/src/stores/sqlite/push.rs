@@ -13,6 +13,7 @@ use super::row::{Job, flag, state};
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::{is_closing, other_route};
 use crate::contract::{JobState, Producer, Push, PushStatus, Pushed, validate_job, validate_push};
+use crate::model::batch::{Leave, digest_in};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
@@ -80,6 +81,9 @@ impl Tx<'_> {
         {
             return Ok(Pushed::new(job_id, PushStatus::Duplicate));
         }
+        if let Some(batch) = &new.options.batch {
+            self.check_batch(batch).map_err(|e| e.in_field(format!("jobs[{i}]")))?;
+        }
         if let Some(at) = new.dead_at() {
             let job_id = self.push_dead(queue, new, at)?;
             self.remember(repeat, job_id, queue.queue.idempotency_ttl)?;
@@ -94,7 +98,10 @@ impl Tx<'_> {
         let job = self.new_job(queue, new)?;
         let (seq, id) = (job.seq, job.id(queue.number));
         let (job_id, status) = match self.place(queue, new.key.as_deref(), job, i)? {
-            None => (id, PushStatus::Queued),
+            None => {
+                new.options.batch.iter().for_each(|batch| self.join_batch(batch));
+                (id, PushStatus::Queued)
+            }
             Some((into, created)) => {
                 if new.payload.as_bytes().len() > super::body::INLINE_BYTES_MAX {
                     self.delete_body(seq)?;
@@ -174,7 +181,7 @@ impl Tx<'_> {
             crashes: 0,
             error: past.error,
             task: new.task.as_deref().map(Into::into),
-            digest: definition.merges().then(|| new.payload_digest()),
+            digest: definition.merges().then(|| new.merge_digest()),
             options: if carries { Some(json(options)?) } else { None },
             aliases: None,
             payload: self.store_body(seq, new.payload.as_bytes())?,
@@ -267,6 +274,7 @@ impl Tx<'_> {
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1, 0, ?10, ?11, ?6, ?7, 0, 0, ?12, ?9, ?13, ?14, ?15, ?16, ?17)
                    ON CONFLICT DO NOTHING";
         let flags = if j.payload.is_none() { flag::BODIES } else { 0 };
+        let flags = if j.may_have_batch() { flags | flag::BATCH } else { flags };
         let opened = self.execute(
             sql,
             params![
@@ -347,7 +355,8 @@ impl Tx<'_> {
         let Some(row) = self.queue_number(queue)? else { return Ok(()) };
         if row.queue.merges() && job.digest.is_none() {
             let payload = crate::model::payload::Payload::from_bytes(self.payload_of(&job)?);
-            job.digest = Some(crate::model::payload::digest(job.task.as_deref(), &payload));
+            let digest = crate::model::payload::digest(job.task.as_deref(), &payload);
+            job.digest = Some(digest_in(job.batch().as_deref(), digest));
         }
         let known = match key {
             Some(key) => self.lane_of_key(queue, key)?,
@@ -371,6 +380,7 @@ impl Tx<'_> {
         let Some(other) = self.take_equal(work, &job)? else { return self.put(work, job) };
         let merge = work.definition().merge;
         let (mut survivor, other) = if other.seq < job.seq { (other, job) } else { (job, other) };
+        self.leave_batch(&other, Leave::Merged);
         survivor.score = merge.score(survivor.score, other.score);
         survivor.prio = survivor.prio.min(other.prio);
         survivor.attempts = survivor.attempts.max(other.attempts);

@@ -11,6 +11,7 @@ use super::tx::{QueueRow, Tx};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_claimed, is_closing, too_many_queues};
 use crate::contract::{Acted, Declare, DeleteQueue, Queues};
+use crate::model::batch::Leave;
 use crate::model::error::Result;
 use crate::model::limits::ACTION_ROWS_MAX;
 use crate::model::queue::Queue;
@@ -24,6 +25,11 @@ const LANES: [&str; 4] =
 const JOBS_OF: &str =
     "SELECT seq FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND seq IS NOT NULL
      UNION ALL SELECT seq FROM item WHERE lane IN (SELECT value FROM json_each(?1))";
+
+/// The batch of each of them that has one.
+const BATCHES_OF: &str =
+    "SELECT opts ->> '$.batch' FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND flags & 128 AND opts ->> '$.batch' IS NOT NULL
+     UNION ALL SELECT opts ->> '$.batch' FROM item WHERE lane IN (SELECT value FROM json_each(?1)) AND opts ->> '$.batch' IS NOT NULL";
 
 #[async_trait]
 impl Queues for Sqlite {
@@ -189,6 +195,9 @@ impl Tx<'_> {
         let ids = serde_json::Value::from(lanes).to_string();
         let count = format!("SELECT count(*) FROM ({JOBS_OF})");
         let jobs: i64 = self.first(&count, [&ids], |row| row.get(0))?.unwrap_or_default();
+        for batch in self.rows(BATCHES_OF, [&ids], |row| row.get::<_, String>(0))? {
+            self.counts_of(&batch).leave(Leave::Cancelled);
+        }
         self.execute(&format!("DELETE FROM alias WHERE target IN ({JOBS_OF})"), [&ids])?;
         self.execute(&format!("DELETE FROM body WHERE seq IN ({JOBS_OF})"), [&ids])?;
         let of_lanes = "IN (SELECT value FROM json_each(?1))";

@@ -31,6 +31,7 @@ pub(super) mod flag {
     pub(crate) const BODIES: i64 = 16;
     pub(crate) const PROGRESS: i64 = 32;
     pub(crate) const CLOSED_ITEMS: i64 = 64;
+    pub(crate) const BATCH: i64 = 128;
 }
 
 /// The generation of jobs that a claim closed individually; below every lane's `open`.
@@ -105,6 +106,16 @@ impl Job {
 
     pub(super) fn options(&self) -> Option<Box<JobOptions>> {
         self.options.as_deref().and_then(|text| serde_json::from_str(text).ok())
+    }
+
+    /// The batch that it belongs to.
+    pub(super) fn batch(&self) -> Option<String> {
+        if self.may_have_batch() { self.options()?.batch } else { None }
+    }
+
+    /// False if it has none.
+    pub(super) fn may_have_batch(&self) -> bool {
+        self.options.as_deref().is_some_and(|text| text.contains("\"batch\":"))
     }
 
     pub(super) fn into_turn_job(self, queue: u32, payload: Vec<u8>) -> TurnJob {

@@ -44,7 +44,14 @@ impl Tx<'_> {
                 settlement.is_all_done() && done.settle(self, place, &queue, settlement)?;
             let answer = match is_done {
                 true => Settled::ok(Vec::new()),
-                false => self.settle_one(settlement, place, &mut going_on)?,
+                false => {
+                    let before = self.left_batches();
+                    let answer = self.settle_one(settlement, place, &mut going_on)?;
+                    if self.left_batches() != before {
+                        done.has_left_batch();
+                    }
+                    answer
+                }
             };
             if matches!(answer, Settled::Ok { next: None, .. }) {
                 done.has_ended();
@@ -80,7 +87,7 @@ impl Tx<'_> {
             return Ok(Settled::Stale);
         }
         if settlement.is_all_done()
-            && head.flags & (flag::ALIASES | flag::FLAGGED | flag::BODIES) == 0
+            && head.flags & (flag::ALIASES | flag::FLAGGED | flag::BODIES | flag::BATCH) == 0
             && work.definition().retention().is_zero()
         {
             let done = self.drop_closed(&mut work)?;
@@ -186,6 +193,9 @@ impl Tx<'_> {
         fate: Fate,
         why: Option<Arc<str>>,
     ) -> Result<()> {
+        if let Some(how) = fate.leaves() {
+            self.leave_batch(&job, how);
+        }
         let key = work.row.head.key.as_deref();
         let (queue, now) = (&work.queue, self.now);
         match fate {

@@ -24,6 +24,7 @@ impl Tx<'_> {
         self.sweep_dead(rows_max, &mut swept)?;
         self.sweep_idempotency(rows_max, &mut swept)?;
         self.sweep_shares(rows_max)?;
+        self.sweep_batches(rows_max, &mut swept)?;
         let sql = "DELETE FROM node WHERE dead_at IS NOT NULL AND dead_at <= ?1";
         self.execute(sql, [self.now - micros(DEAD_NODE_SHOWN)])?;
         Ok(swept)

@@ -66,7 +66,10 @@ impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T> + Send> Task for Call<T, F> {
 
     fn run(&mut self, tx: &mut Tx<'_>) -> bool {
         // A panic fails this operation, not the thread that all others need.
-        let result = catch_unwind(AssertUnwindSafe(|| (self.body)(tx)));
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let answer = (self.body)(tx)?;
+            tx.end_batches().map(|()| answer)
+        }));
         let result = result.unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::Internal, "the operation panicked; nothing was changed"))
         });

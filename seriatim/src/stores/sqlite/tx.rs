@@ -10,6 +10,7 @@ use super::flush::{Boot, TOKENS_RESERVED};
 use super::row::Sql;
 use crate::contract::Wake;
 use crate::contract::errors::no_queue;
+use crate::model::batch::BatchCounts;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::job::JobOptions;
@@ -97,6 +98,7 @@ pub(super) struct Mark {
     stored: Meta,
     meta: Meta,
     deltas: BTreeMap<u32, Delta>,
+    batches: BTreeMap<String, BatchCounts>,
     wake: Wake,
 }
 
@@ -108,6 +110,8 @@ pub(super) struct Tx<'c> {
     stored: Meta,
     meta: Meta,
     deltas: BTreeMap<u32, Delta>,
+    /// What the operation has changed of batches.
+    pub batches: BTreeMap<String, BatchCounts>,
     wake: Wake,
     /// Lanes with a limited window that this push reached.
     pub collecting: BTreeSet<i64>,
@@ -138,6 +142,7 @@ impl<'c> Tx<'c> {
             stored: meta,
             meta,
             deltas,
+            batches: BTreeMap::new(),
             wake: Wake::of([]),
             collecting: BTreeSet::new(),
             is_reader: false,
@@ -160,6 +165,7 @@ impl<'c> Tx<'c> {
             stored: self.stored,
             meta: self.meta,
             deltas: self.deltas.clone(),
+            batches: self.batches.clone(),
             wake: self.wake.clone(),
         }
     }
@@ -170,7 +176,7 @@ impl<'c> Tx<'c> {
             self.definitions.forget();
         }
         (self.stored, self.meta) = (mark.stored, mark.meta);
-        (self.deltas, self.wake) = (mark.deltas, mark.wake);
+        (self.deltas, self.batches, self.wake) = (mark.deltas, mark.batches, mark.wake);
     }
 
     /// Stores the counters. Returns which queues may have claimable lanes now.

@@ -67,6 +67,7 @@ impl State {
             let Some(dead) = self.dead.remove(id) else {
                 continue;
             };
+            self.batches.come_back(&dead.entry);
             let (retry_count, crashes, error, run_at) = (-1, 0, None, now);
             let entry = Entry { retry_count, crashes, error, run_at, ..dead.entry };
             let route = entry.route;
@@ -167,7 +168,7 @@ impl State {
             _ => lane.take_all(),
         };
         for job in jobs {
-            self.forget(&job);
+            self.delete(&job);
         }
     }
 
@@ -189,7 +190,7 @@ impl State {
         let mut job = lane.take_seq(id.seq()).ok_or_else(no_waiting_job)?;
         match &request.change {
             Change::Delete => {
-                self.forget(&job);
+                self.delete(&job);
                 self.position(number, now);
                 return Ok(());
             }
@@ -225,6 +226,7 @@ impl State {
         self.sweep_dead(now, rows_max, &mut swept);
         let jobs = &self.jobs;
         self.idempotency.retain(|_, (first, until)| *until > now || jobs.contains_key(first));
+        self.sweep_batches(now);
         self.nodes.retain(|_, row| row.dead_at.is_none_or(|at| at + DEAD_NODE_SHOWN > now));
         swept
     }

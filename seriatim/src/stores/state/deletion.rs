@@ -81,7 +81,7 @@ impl State {
         let Some(lane) = self.lanes.get_mut(&number) else { return 0 };
         let jobs = lane.take_all();
         for job in &jobs {
-            self.forget(job);
+            self.delete(job);
         }
         self.position(number, crate::model::clock::Timestamp::default());
         jobs.len() as u64

@@ -42,7 +42,7 @@ pub(in crate::stores) struct Entry {
 impl Entry {
     /// Whether it may be handed over with others, one after the other.
     fn may_join(&self) -> bool {
-        self.attempts == 0 && self.options.is_none()
+        self.attempts == 0 && self.options.as_ref().is_none_or(|options| options.are_plain())
     }
 
     pub(in crate::stores) fn turn_job(&self, with_payload: bool) -> TurnJob {

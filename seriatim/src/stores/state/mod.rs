@@ -1,6 +1,7 @@
 //! The state of the model and its indexes.
 
 pub(super) mod actions;
+mod batches;
 mod claim;
 mod deletion;
 pub(super) mod lane;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use crate::contract::errors::{no_queue, undeclared};
 use crate::contract::{Claim, Command, JobState, NodeInfo, Secret};
+use crate::model::batch::Leave;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, NodeId, Token};
@@ -104,6 +106,7 @@ pub(in crate::stores) struct State {
     pub nodes: BTreeMap<NodeId, NodeRow>,
     pub leaders: HashMap<Arc<str>, (NodeId, Timestamp)>,
     pub secret: Option<Secret>,
+    pub batches: batches::Batches,
 }
 
 impl State {
@@ -220,6 +223,8 @@ impl State {
         state: JobState,
         error: Option<Arc<str>>,
     ) {
+        let how = if state == JobState::Succeeded { Leave::Done } else { Leave::Cancelled };
+        self.batches.leave(&entry, how);
         let retention = self.queue_row(queue).map(|row| row.queue.retention()).unwrap_or_default();
         entry.error = error.or(entry.error);
         if retention.is_zero() {
@@ -239,12 +244,19 @@ impl State {
         mut entry: Entry,
         error: Option<Arc<str>>,
     ) {
+        self.batches.leave(&entry, Leave::Dead);
         entry.error = error.or(entry.error);
         entry.flagged = false;
         self.jobs.insert(entry.id, Location::Dead);
         let state = JobState::Dead;
         let ended = Ended { queue, key, entry, state, at: now, until: Timestamp::MAX };
         self.dead.insert(ended.entry.id, ended);
+    }
+
+    /// Removes a job that waits, without a record.
+    pub(in crate::stores) fn delete(&mut self, entry: &Entry) {
+        self.batches.leave(entry, Leave::Cancelled);
+        self.forget(entry);
     }
 
     /// Removes all traces of a job and its aliases.

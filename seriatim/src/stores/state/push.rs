@@ -8,6 +8,7 @@ use super::{IdempotencyKey, Location, QueueRow, State};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_closing, other_route, too_many_queues};
 use crate::contract::{PushStatus, Pushed, validate_job};
+use crate::model::batch::{Leave, digest_in};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
 use crate::model::flow::group_number;
@@ -119,6 +120,7 @@ impl State {
         jobs: Vec<Job>,
     ) -> Result<Vec<Pushed>> {
         self.check_batch(&jobs)?;
+        self.check_batches(now, &jobs)?;
         jobs.into_iter().map(|job| self.push_one(now, job)).collect()
     }
 
@@ -184,6 +186,19 @@ impl State {
         repeat_of(row.number, job).is_some_and(|repeat| self.idempotency.contains_key(&repeat))
     }
 
+    /// Refuses jobs whose batches take none. A repeat joins none.
+    fn check_batches(&self, now: Timestamp, jobs: &[Job]) -> Result<()> {
+        for (i, job) in jobs.iter().enumerate() {
+            let Some(batch) = job.options.batch.as_deref() else { continue };
+            let number = self.queue(&job.queue).map(|row| row.number).unwrap_or_default();
+            let repeat = repeat_of(number, job);
+            if repeat.is_none_or(|repeat| self.remembered(now, &repeat).is_none()) {
+                self.batches.check(batch).map_err(|e| e.in_field(format!("jobs[{i}]")))?;
+            }
+        }
+        Ok(())
+    }
+
     fn push_one(&mut self, now: Timestamp, job: Job) -> Result<Pushed> {
         let number = match self.queue(&job.queue) {
             Ok(row) => row.number,
@@ -210,12 +225,14 @@ impl State {
             return Ok(Pushed::throttled(&queue, first, until));
         }
         let key: Option<Arc<str>> = job.key.as_deref().map(Arc::from);
+        let batch = job.options.batch.clone();
         let entry = self.new_entry(now, &queue, number, job);
         let id = entry.id;
         let (job_id, status) = match self.put(now, number, key, entry) {
             Put::Queued => (id, PushStatus::Queued),
             Put::Merged(into) => (into, PushStatus::Merged),
         };
+        self.join_batch(batch.as_deref(), status);
         if let Some(repeat) = repeat {
             self.idempotency.insert(repeat, (job_id, now + queue.idempotency_ttl));
         }
@@ -323,8 +340,9 @@ impl State {
     ) -> u64 {
         let definition = self.queues[&queue].queue.clone();
         if definition.merges() && entry.digest.is_none() {
-            entry.digest =
-                Some(crate::model::payload::digest(entry.task.as_deref(), &entry.payload));
+            let batch = entry.options.as_ref().and_then(|options| options.batch.as_deref());
+            let digest = crate::model::payload::digest(entry.task.as_deref(), &entry.payload);
+            entry.digest = Some(digest_in(batch, digest));
         }
         let number = self.lane_for(queue, key, &entry, route);
         if let Some(lane) = self.lanes.get_mut(&number) {
@@ -349,6 +367,7 @@ impl State {
         };
         let (mut survivor, other) =
             if other.id.seq() < entry.id.seq() { (other, entry) } else { (entry, other) };
+        self.batches.leave(&other, Leave::Merged);
         survivor.score = merge.score(survivor.score, other.score);
         survivor.priority = survivor.priority.min(other.priority);
         survivor.attempts = survivor.attempts.max(other.attempts);
@@ -411,7 +430,7 @@ fn entry_of(id: JobId, now: Timestamp, queue: &Queue, route: u64, job: Job) -> E
     let past = job.past.as_deref().cloned().unwrap_or_default();
     Entry {
         id,
-        digest: queue.merges().then(|| job.payload_digest()),
+        digest: queue.merges().then(|| job.merge_digest()),
         score: job.score.unwrap_or(default_score) + 0.0,
         priority: job.priority,
         run_at: queue.due_at(&job, now),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::State;
 use super::lane::{Entry, Hold, Lane};
 use crate::contract::{JobState, Settled};
+use crate::model::batch::Leave;
 use crate::model::clock::Timestamp;
 use crate::model::id::{JobId, LaneId};
 use crate::model::queue::Mode;
@@ -47,7 +48,10 @@ impl State {
                 Fate::Cancel => self.finish(now, queue, key.clone(), job, JobState::Canceled, why),
                 Fate::Expire => self.expire(now, queue, key.clone(), job),
                 Fate::Bury => self.bury(now, queue, key.clone(), job, why),
-                Fate::Drop => self.forget(&job),
+                Fate::Drop => {
+                    self.batches.leave(&job, Leave::Dead);
+                    self.forget(&job);
+                }
                 Fate::Keep => kept.push(job),
             }
         }

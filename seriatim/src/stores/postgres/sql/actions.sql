@@ -27,6 +27,7 @@ DECLARE
   _jobs bigint[];
   _open bigint[];
   _lanes bigint[];
+  _left text[];
 BEGIN
   PERFORM seriatim.lock_jobs(ARRAY(SELECT o_seq FROM seriatim.resolve(_seq, _queue, _millis)));
   SELECT array_agg(r.o_place), array_agg(r.o_seq) INTO _places, _jobs
@@ -42,8 +43,10 @@ BEGIN
     LEFT JOIN LATERAL (SELECT * FROM seriatim.item o WHERE o.seq = w.seq OFFSET 0) i ON true
     LEFT JOIN seriatim.queue q ON q.number = i.queue;
   UPDATE seriatim.item SET flagged = true WHERE seq = ANY (_jobs) AND closed AND NOT flagged;
+  _left := seriatim.batches_of(_open);
   PERFORM seriatim.cancel_open(_open, 'canceled', _t);
   PERFORM seriatim.place(_lanes, _t);
+  PERFORM seriatim.leave_job_batches(_left, 2, _t);
 END $$;
 
 -- The dead jobs of a selection, oldest first. _which: 0 all, 1 by id, 2 by key.
@@ -83,6 +86,7 @@ DECLARE
   _lanes bigint[];
   _zeros smallint[];
   _priorities smallint[];
+  _back text[];
 BEGIN
   SELECT * INTO _q FROM seriatim.shared_queue(_name);
   _jobs := seriatim.select_dead(_q.number, _which, _seq, _queues, _millis, _keys, _rows_max + 1);
@@ -93,6 +97,8 @@ BEGIN
   IF o_count = 0 THEN
     RETURN;
   END IF;
+  _back := (SELECT array_agg(x.batch) FROM (SELECT seriatim.batch_in(e.options) AS batch
+    FROM seriatim.ended e WHERE e.seq = ANY (_jobs) OFFSET 0) x WHERE x.batch IS NOT NULL);
   SELECT seriatim.open_lanes(d.queues, d.keys, d.routes, '{}', '{}', '{}', _t) INTO _lanes
   FROM (SELECT array_agg(_q.number) AS queues, array_agg(key ORDER BY place) AS keys,
       array_agg(route ORDER BY place) AS routes
@@ -118,6 +124,7 @@ BEGIN
   UPDATE seriatim.lane SET due = _t, retry_count = -1, crashes = 0
   WHERE number = ANY (_lanes) AND NOT claimed;
   PERFORM seriatim.place(ARRAY(SELECT DISTINCT unnest(_lanes)), _t);
+  PERFORM seriatim.leave_job_batches(_back, 4, _t);
 END $$;
 
 -- Puts one dead job back into its lane, which the caller has locked.
@@ -177,6 +184,8 @@ DECLARE
   _t bigint := coalesce(_now, seriatim.clock());
   _q seriatim.queue;
   _lanes bigint[];
+  _jobs bigint[] := '{}';
+  _left text[];
 BEGIN
   SELECT * INTO _q FROM seriatim.shared_queue(_name);
   _lanes := seriatim.select_lanes(_q, _which, _key, _numbers, _rows_max + 1);
@@ -191,12 +200,17 @@ BEGIN
   ELSIF _action = 2 THEN
     PERFORM seriatim.run_now(_lanes, _q.mode, _t);
   ELSIF _action = 3 THEN
-    PERFORM seriatim.bury_failed(_lanes, _q.mode, _t);
+    _jobs := seriatim.failed_jobs(_lanes, _q.mode);
+    _left := seriatim.batches_of(_jobs);
+    PERFORM seriatim.bury(_jobs, _lanes, _q.mode, _t);
   ELSE
-    PERFORM seriatim.forget(ARRAY(SELECT i.seq FROM seriatim.item i
-      WHERE i.lane = ANY (_lanes) AND (_q.mode = 1 OR _which <> 3 OR i.retry_count >= 0)));
+    _jobs := ARRAY(SELECT i.seq FROM seriatim.item i
+      WHERE i.lane = ANY (_lanes) AND (_q.mode = 1 OR _which <> 3 OR i.retry_count >= 0));
+    _left := seriatim.batches_of(_jobs);
+    PERFORM seriatim.forget(_jobs);
   END IF;
   PERFORM seriatim.place(_lanes, _t);
+  PERFORM seriatim.leave_job_batches(_left, CASE _action WHEN 3 THEN 1 ELSE 2 END, _t);
 END $$;
 
 CREATE FUNCTION seriatim.run_now(_lanes bigint[], _mode smallint, _now bigint) RETURNS void
@@ -213,17 +227,19 @@ BEGIN
   END IF;
 END $$;
 
-CREATE FUNCTION seriatim.bury_failed(_lanes bigint[], _mode smallint, _now bigint) RETURNS void
-LANGUAGE plpgsql AS $$
-DECLARE
-  _jobs bigint[];
+-- The jobs that are buried as failed.
+CREATE FUNCTION seriatim.failed_jobs(_lanes bigint[], _mode smallint) RETURNS bigint[] LANGUAGE plpgsql AS $$
 BEGIN
   IF _mode = 1 THEN
-    _jobs := ARRAY(SELECT DISTINCT ON (lane) seq FROM seriatim.item
+    RETURN ARRAY(SELECT DISTINCT ON (lane) seq FROM seriatim.item
       WHERE lane = ANY (_lanes) ORDER BY lane, score, seq);
-  ELSE
-    _jobs := ARRAY(SELECT seq FROM seriatim.item WHERE lane = ANY (_lanes) AND retry_count >= 0);
   END IF;
+  RETURN ARRAY(SELECT seq FROM seriatim.item WHERE lane = ANY (_lanes) AND retry_count >= 0);
+END $$;
+
+CREATE FUNCTION seriatim.bury(_jobs bigint[], _lanes bigint[], _mode smallint, _now bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
   INSERT INTO seriatim.ended
     SELECT i.seq, i.queue, l.key, 3, _now, NULL, i.digest, i.task, i.score, i.priority, i.run_at,
       i.created_at, i.started_at, i.attempts, i.retry_count, i.crashes,
@@ -248,6 +264,7 @@ DECLARE
   _lane bigint;
   _mode smallint;
   _route bigint;
+  _left text[];
 BEGIN
   SELECT o_seq INTO _job FROM seriatim.resolve(ARRAY[_seq], ARRAY[_queue], ARRAY[_millis]);
   PERFORM seriatim.lock_jobs(ARRAY[_job]);
@@ -269,8 +286,10 @@ BEGIN
     UPDATE seriatim.item SET route = _route, options = _options WHERE seq = _job;
     UPDATE seriatim.lane SET route = _route WHERE number = _lane;
   ELSE
+    _left := seriatim.batches_of(ARRAY[_job]);
     PERFORM seriatim.forget(ARRAY[_job]);
   END IF;
   PERFORM seriatim.place(ARRAY[_lane], _t);
+  PERFORM seriatim.leave_job_batches(_left, 2, _t);
   RETURN true;
 END $$;

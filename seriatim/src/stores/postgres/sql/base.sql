@@ -364,6 +364,8 @@ DECLARE
   _older bigint := least(_one, _other);
   _newer bigint := greatest(_one, _other);
 BEGIN
+  UPDATE seriatim.job_batch SET pending = pending - 1
+  WHERE id = (SELECT seriatim.batch_in(options) FROM seriatim.item WHERE seq = _newer) AND ended_at IS NULL;
   UPDATE seriatim.item o
   SET score = CASE _merge WHEN 0 THEN least(o.score, n.score) WHEN 1 THEN greatest(o.score, n.score)
       ELSE o.score END,

@@ -371,7 +371,7 @@ BEGIN
       joined := '{}';
     ELSE
       EXIT WHEN _bytes > 262144 OR _job.attempts > 0 OR _job.run_at > _now OR _job.task IS DISTINCT FROM head.task
-        OR head.attempts > 0 OR head.options IS NOT NULL OR _job.options IS NOT NULL OR _job.retry_count >= 0 OR _job.crashes > 0;
+        OR head.attempts > 0 OR NOT seriatim.are_plain(head.options) OR NOT seriatim.are_plain(_job.options) OR _job.retry_count >= 0 OR _job.crashes > 0;
       joined := joined || _job.seq;
     END IF;
     lease_ttl := greatest(lease_ttl, _job.lease_ttl);

@@ -12,6 +12,8 @@ DECLARE
   _ended bigint[];
   _names bigint;
   _packed bigint;
+  _left text[];
+  _left_too text[];
 BEGIN
   LOCK TABLE seriatim.queue IN SHARE ROW EXCLUSIVE MODE;
   _number := seriatim.queue_number(_name);
@@ -25,6 +27,7 @@ BEGIN
   _jobs := ARRAY(SELECT seq FROM seriatim.item
     WHERE queue = _number AND queue IS NOT NULL ORDER BY seq LIMIT _rows_max);
   PERFORM seriatim.lock_lanes(ARRAY(SELECT DISTINCT lane FROM seriatim.item WHERE seq = ANY (_jobs)));
+  _left := seriatim.batches_of(_jobs);
   PERFORM seriatim.forget(_jobs);
   o_count := cardinality(_jobs);
   o_more := cardinality(_jobs) = _rows_max;
@@ -39,7 +42,9 @@ BEGIN
     PERFORM seriatim.move_ready(ARRAY(
       SELECT ROW(queue, number, class, priority, at, NULL, NULL, NULL)::seriatim.move
       FROM seriatim.lane WHERE number = ANY (_lanes) AND class IS NOT NULL));
-    DELETE FROM seriatim.lane WHERE number = ANY (_lanes);
+    WITH gone AS (DELETE FROM seriatim.lane WHERE number = ANY (_lanes)
+      RETURNING CASE WHEN payload IS NOT NULL THEN seriatim.batch_in(options) END AS batch)
+    SELECT array_agg(batch) FILTER (WHERE batch IS NOT NULL) INTO _left_too FROM gone;
     o_more := cardinality(_lanes) = _rows_max;
   END IF;
 
@@ -59,4 +64,5 @@ BEGIN
     DELETE FROM seriatim.freed WHERE queue = _number;
     DELETE FROM seriatim.queue WHERE number = _number;
   END IF;
+  PERFORM seriatim.leave_job_batches(_left || _left_too, 2, seriatim.clock());
 END $$;

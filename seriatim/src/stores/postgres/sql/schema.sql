@@ -6,7 +6,7 @@
 -- The order of locks, which prevents deadlocks among these functions:
 --   the table queue → a queue's advisory lock → that of its shares → routes → node rows → lanes: by (queue, key), then those without a
 --   key by number
---   → idempotency by (queue, key, name) → all rows below a lane → batches, extensions.
+--   → idempotency by (queue, key, name) → all rows below a lane → batches, extensions → batches of jobs by id.
 -- Texts in the order of COLLATE "C", whatever the database's is. Only the session that has locked the row of a lane may read and write its jobs.
 
 CREATE TABLE seriatim.meta (
@@ -212,6 +212,29 @@ CREATE TABLE seriatim.freed (
   grp bigint NOT NULL,
   turns bigint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+-- Batches of jobs: see batches.sql. The end of one fixes its counts.
+CREATE TABLE seriatim.job_batch (
+  id text COLLATE "C" PRIMARY KEY,
+  opened_at bigint NOT NULL,
+  sealed boolean NOT NULL DEFAULT false,
+  -- Jobs that have not ended.
+  pending bigint NOT NULL DEFAULT 0,
+  done bigint NOT NULL DEFAULT 0,
+  dead bigint NOT NULL DEFAULT 0,
+  cancelled bigint NOT NULL DEFAULT 0,
+  ended_at bigint,
+  -- What is pushed at its end, as push() takes it.
+  callback json NOT NULL,
+  payload bytea NOT NULL,
+  digest bytea NOT NULL,
+  -- The job that was pushed, or why none was.
+  job_queue int,
+  job_seq bigint,
+  job_created_at bigint,
+  refused text
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX job_batch_ended ON seriatim.job_batch (ended_at) WHERE ended_at IS NOT NULL;
 
 -- Jobs that have not ended: open (waiting) or closed (owned by the lane's claim).
 CREATE TABLE seriatim.item (

@@ -13,7 +13,7 @@ CREATE TYPE seriatim.ending AS (
 CREATE TYPE seriatim.fated AS (
   place int, lane bigint, seq bigint, score float8, created_at bigint, fate smallint, why text,
   cancelled boolean, merge smallint, retain bigint, claimed_at bigint, counted boolean, owned boolean,
-  due_kind smallint, due_in bigint, retry_count int, crashes int
+  due_kind smallint, due_in bigint, retry_count int, crashes int, batch text
 );
 
 CREATE FUNCTION seriatim.due_after(_was bigint, _now bigint, _kind smallint, _in bigint) RETURNS bigint
@@ -31,11 +31,11 @@ BEGIN
         CASE WHEN f.cancelled THEN 'canceled' WHEN f.fate = 0 THEN (f.e).result WHEN f.fate = 3 THEN 'expired'
           WHEN f.fate IN (1, 2) OR f.owned THEN (f.e).error END,
         f.cancelled, (f.e).merge, (f.e).retain, CASE WHEN f.started OR f.fate <> 5 THEN (f.e).claimed_at END, (f.e).counted AND f.started, f.owned,
-        (f.e).due_kind, (f.e).due_in, (f.e).retry_count, (f.e).crashes)::seriatim.fated), '{}')
+        (f.e).due_kind, (f.e).due_in, (f.e).retry_count, (f.e).crashes, f.batch)::seriatim.fated), '{}')
     FROM (
       SELECT x.*, x.flagged AND x.fate <> 0 AS cancelled, x.owned OR NOT (x.e).alone AS started
       FROM (
-        SELECT e, i.lane, i.seq, i.score, i.created_at, i.flagged,
+        SELECT e, i.lane, i.seq, i.score, i.created_at, i.flagged, seriatim.batch_in(i.options) AS batch,
           (e).mode <> 1 AND coalesce((e).owner = i.seq, false) AS owned,
           coalesce((_except->>format('%s:%s', (e).place, i.seq))::smallint, (e).rest) AS fate
         FROM unnest(_endings) e
@@ -64,6 +64,20 @@ BEGIN
   DELETE FROM seriatim.alias WHERE of_seq = ANY (ARRAY(SELECT f.seq FROM unnest(_fates) f
     WHERE f.fate = 4 OR f.fate IN (0, 2, 3) AND f.retain = 0));
   PERFORM seriatim.drop_items(ARRAY(SELECT f.seq FROM unnest(_fates) f WHERE f.fate <> 5));
+END $$;
+
+-- Counts jobs that leave their batches: those of _done, and by their fates.
+CREATE FUNCTION seriatim.leave_fated(_done text[], _fates seriatim.fated[], _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _batches text[];
+  _how smallint[];
+BEGIN
+  SELECT array_agg(w.batch), array_agg(w.how) INTO _batches, _how FROM (
+    SELECT batch, 0::smallint AS how FROM unnest(_done) d (batch)
+    UNION ALL
+    SELECT f.batch, CASE WHEN f.fate IN (1, 4) THEN 1 WHEN f.fate = 0 THEN 0 ELSE 2 END::smallint
+    FROM unnest(_fates) f WHERE f.batch IS NOT NULL AND f.fate <> 5) w;
+  PERFORM seriatim.leave_job_batches(_batches, _how, _now);
 END $$;
 
 -- Ends the claims. Jobs still closed in a lane are kept ones.
@@ -172,7 +186,7 @@ END $$;
 
 -- Ends turns of lanes without keys: each is a packed lane.
 CREATE FUNCTION seriatim.end_keyless(_now bigint, _lane bigint[], _queue int[], _token bigint[],
-  OUT o_lanes bigint[], OUT o_tokens bigint[]) LANGUAGE plpgsql AS $$
+  OUT o_lanes bigint[], OUT o_tokens bigint[], OUT o_batches text[]) LANGUAGE plpgsql AS $$
 DECLARE
   _queues int[];
   _light bigint[];
@@ -196,11 +210,12 @@ BEGIN
       AND CASE WHEN l.claimed THEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lane, _queue, _token))
         WHEN l.token = 0 THEN (l.number, l.queue) IN (SELECT * FROM unnest(_lane, _queue))
           AND l.number IN (SELECT unnest(_light)) END
-    RETURNING l.number, l.queue, l.token, l.grp
+    RETURNING l.number, l.queue, l.token, l.grp, seriatim.batch_in(l.options) AS batch
   )
   SELECT coalesce(array_agg(g.number), '{}'), coalesce(array_agg(g.token), '{}'), array_agg(g.queue),
-    array_agg(g.queue) FILTER (WHERE g.grp IS NOT NULL), array_agg(g.grp) FILTER (WHERE g.grp IS NOT NULL)
-  INTO o_lanes, o_tokens, _queues, _counted, _groups FROM gone g;
+    array_agg(g.queue) FILTER (WHERE g.grp IS NOT NULL), array_agg(g.grp) FILTER (WHERE g.grp IS NOT NULL),
+    array_agg(g.batch) FILTER (WHERE g.batch IS NOT NULL)
+  INTO o_lanes, o_tokens, _queues, _counted, _groups, o_batches FROM gone g;
   IF _groups IS NOT NULL THEN
     PERFORM seriatim.free_groups(_counted, _groups);
   END IF;
@@ -241,7 +256,7 @@ END $$;
 -- placed. They are still claimed, and have no job of their claim left.
 CREATE FUNCTION seriatim.end_keyed(_now bigint, _lane bigint[], _queue int[], _token bigint[], _others int[],
   _skip boolean,
-  OUT o_lanes bigint[], OUT o_tokens bigint[], OUT o_freed bigint[], OUT o_busy bigint[]) LANGUAGE plpgsql AS $$
+  OUT o_lanes bigint[], OUT o_tokens bigint[], OUT o_freed bigint[], OUT o_busy bigint[], OUT o_batches text[]) LANGUAGE plpgsql AS $$
 DECLARE
   -- The queues of the turns, of those that are packed lanes, and of the jobs of the others.
   _queues int[];
@@ -267,6 +282,7 @@ DECLARE
   -- Of the counted turns.
   _counted int[];
   _groups bigint[];
+  _left text[]; -- batches of jobs with rows of their own
 BEGIN
   SELECT coalesce(array_agg(number) FILTER (WHERE mode = 1), '{}'), bool_or(retain > 0) INTO _accumulate, _kept
   FROM seriatim.queue WHERE number = ANY (_others);
@@ -333,7 +349,8 @@ BEGIN
     IF _kept THEN
       PERFORM seriatim.retain_packed(_packed, _now);
     END IF;
-    DELETE FROM seriatim.lane WHERE number = ANY (_packed);
+    WITH gone AS (DELETE FROM seriatim.lane WHERE number = ANY (_packed) RETURNING seriatim.batch_in(options) AS batch)
+    SELECT array_agg(batch) FILTER (WHERE batch IS NOT NULL) INTO o_batches FROM gone;
   END IF;
   IF _whole IS NOT NULL THEN
     _seqs := _seqs || ARRAY(SELECT o.seq FROM unnest(_whole, _last) w (lane, last)
@@ -344,7 +361,8 @@ BEGIN
       WHERE l.number = ANY (_joined));
   END IF;
   IF _seqs IS NOT NULL THEN
-    _job_queues := seriatim.end_items(_seqs, _kept, _now);
+    SELECT e.o_queues, e.o_batches INTO _job_queues, _left FROM seriatim.end_items(_seqs, _kept, _now) e;
+    o_batches := o_batches || _left;
   END IF;
   FOREACH _number IN ARRAY _others LOOP
     _turns := cardinality(array_positions(_queues, _number));
@@ -356,10 +374,10 @@ BEGIN
   END LOOP;
 END $$;
 
--- Ends done jobs. Returns the queue of each.
-CREATE FUNCTION seriatim.end_items(_seqs bigint[], _kept boolean, _now bigint) RETURNS int[] LANGUAGE plpgsql AS $$
+-- Ends done jobs. Returns the queue of each, and the batches of those that have one.
+CREATE FUNCTION seriatim.end_items(_seqs bigint[], _kept boolean, _now bigint, OUT o_queues int[], OUT o_batches text[])
+LANGUAGE plpgsql AS $$
 DECLARE
-  _queues int[];
   _forgotten bigint[] := _seqs;
 BEGIN
   IF _kept THEN
@@ -376,16 +394,15 @@ BEGIN
       JOIN seriatim.queue q ON q.number = i.queue AND q.retain = 0);
   END IF;
   DELETE FROM seriatim.alias WHERE of_seq = ANY (_forgotten);
-  WITH gone AS (DELETE FROM seriatim.item WHERE seq = ANY (_seqs) RETURNING queue)
-  SELECT array_agg(queue) INTO _queues FROM gone;
-  RETURN _queues;
+  WITH gone AS (DELETE FROM seriatim.item WHERE seq = ANY (_seqs) RETURNING queue, seriatim.batch_in(options) AS batch)
+  SELECT array_agg(queue), array_agg(batch) FILTER (WHERE batch IS NOT NULL) INTO o_queues, o_batches FROM gone;
 END $$;
 
 -- Ends turns with all jobs done, if their claims have a compact form. Returns their places (NULL: all) and tokens, the
--- lanes to be placed (see end_keyed()), and whether a limit may have held others back.
+-- lanes to be placed (see end_keyed()), whether a limit may have held others back, and the batches of the jobs that have one.
 CREATE FUNCTION seriatim.settle_done(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _x_place int[], _skip boolean, OUT o_places int[], OUT o_tokens bigint[], OUT o_freed bigint[],
-  OUT o_busy bigint[], OUT o_shared boolean)
+  OUT o_busy bigint[], OUT o_shared boolean, OUT o_batches text[])
 LANGUAGE plpgsql AS $$
 DECLARE
   -- The turns that end as done altogether.
@@ -401,6 +418,7 @@ DECLARE
   _ended bigint[] := '{}';
   _more bigint[];
   _more_tokens bigint[];
+  _more_batches text[];
 BEGIN
   o_tokens := '{}';
   o_freed := '{}';
@@ -421,7 +439,7 @@ BEGIN
       _keyed_of := _of;
       _keyed_tokens := _tokens;
     END IF;
-    SELECT o_lanes, k.o_tokens, k.o_freed, k.o_busy INTO _ended, o_tokens, o_freed, o_busy
+    SELECT o_lanes, k.o_tokens, k.o_freed, k.o_busy, k.o_batches INTO _ended, o_tokens, o_freed, o_busy, o_batches
     FROM seriatim.end_keyed(_now, _keyed, _keyed_of, _keyed_tokens, _others, _skip) k;
     IF _parallel <> '{}' THEN
       SELECT array_agg(lane), array_agg(queue), array_agg(token) INTO _lanes, _of, _tokens
@@ -429,7 +447,8 @@ BEGIN
     END IF;
   END IF;
   IF _parallel <> '{}' THEN
-    SELECT * INTO _more, _more_tokens FROM seriatim.end_keyless(_now, _lanes, _of, _tokens);
+    SELECT * INTO _more, _more_tokens, _more_batches FROM seriatim.end_keyless(_now, _lanes, _of, _tokens);
+    o_batches := o_batches || _more_batches;
     _ended := _ended || _more;
     o_tokens := o_tokens || _more_tokens;
   END IF;
@@ -496,6 +515,7 @@ DECLARE
   _mixed boolean := 0 <> ANY (_rest) OR _x_place <> '{}';
   _endings seriatim.ending[];
   _fates seriatim.fated[] := '{}';
+  _batches text[]; -- of jobs that are done in the compact forms
 BEGIN
   PERFORM seriatim.check_isolation();
   IF _claims IS NOT NULL THEN
@@ -514,7 +534,7 @@ BEGIN
     PERFORM seriatim.lock_rows(seriatim.without(_lane, _busy));
   END IF;
   IF 0 = ANY (_rest) THEN
-    SELECT o_places, o_tokens, o_freed, _busy || o_busy, o_shared INTO _ended, _tokens, _freed, _busy, _wait
+    SELECT o_places, o_tokens, o_freed, _busy || o_busy, o_shared, o_batches INTO _ended, _tokens, _freed, _busy, _wait, _batches
     FROM seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place, _skip AND NOT _mixed);
     _all := _ended IS NULL;
     IF _all THEN
@@ -573,6 +593,9 @@ BEGIN
     _wait := seriatim.place(_open, _t) OR _wait;
   END IF;
   PERFORM seriatim.leave_batches(_tokens);
+  IF _batches IS NOT NULL OR _endings IS NOT NULL THEN
+    PERFORM seriatim.leave_fated(_batches, _fates, _t);
+  END IF;
   IF _wait THEN
     RETURN QUERY SELECT -2, NULL::bigint, NULL::bigint, (NULL::seriatim.taken).*;
   END IF;

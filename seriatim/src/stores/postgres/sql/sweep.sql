@@ -8,6 +8,7 @@ DECLARE
   _found bigint[] := ARRAY(SELECT seq FROM seriatim.item
     WHERE expires_at <= _now AND NOT closed ORDER BY expires_at, seq LIMIT _rows_max + 1);
   _lanes bigint[];
+  _left text[];
 BEGIN
   o_more := cardinality(_found) > _rows_max;
   _found := _found[:_rows_max];
@@ -19,8 +20,10 @@ BEGIN
     coalesce(array_agg(created_at), '{}')
   INTO o_seq, o_queue, o_created_at FROM seriatim.item
   WHERE seq = ANY (_found) AND lane = ANY (_lanes) AND NOT closed AND expires_at <= _now;
+  _left := seriatim.batches_of(o_seq);
   PERFORM seriatim.cancel_open(o_seq, 'expired', _now);
   PERFORM seriatim.place(_lanes, _now);
+  PERFORM seriatim.leave_job_batches(_left, 2, _now);
 END $$;
 
 -- Forgets finished jobs after their retention.
@@ -113,7 +116,7 @@ BEGIN
     LIMIT _rows_max FOR UPDATE OF b SKIP LOCKED);
 END $$;
 
-CREATE FUNCTION seriatim.sweep(_now bigint, _rows_max int, _node_shown bigint,
+CREATE FUNCTION seriatim.sweep(_now bigint, _rows_max int, _node_shown bigint, _batch_kept bigint,
   OUT o_expired bigint[], OUT o_expired_queue int[], OUT o_expired_created_at bigint[],
   OUT o_dead bigint[], OUT o_dead_queue int[], OUT o_dead_created_at bigint[],
   OUT o_completed bigint, OUT o_more boolean) LANGUAGE plpgsql AS $$
@@ -130,6 +133,8 @@ BEGIN
   FROM seriatim.sweep_dead(_t, _rows_max);
   PERFORM seriatim.forget_names(_t, _rows_max);
   PERFORM seriatim.sweep_rest(_t, _rows_max, _node_shown);
+  DELETE FROM seriatim.job_batch WHERE id IN (
+    SELECT id FROM seriatim.job_batch WHERE ended_at <= _t - _batch_kept LIMIT _rows_max FOR UPDATE SKIP LOCKED);
   PERFORM seriatim.fold(10000);
   o_more := _expired_more OR _done_more OR _dead_more;
 END $$;

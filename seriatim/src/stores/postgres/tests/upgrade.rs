@@ -3,11 +3,11 @@
 use super::*;
 use crate::{Groups, Share};
 
-/// Makes a store as the last version did: without what `sql/to_20.sql` and later ones add.
+/// Makes a store as version 19 did: without what `sql/to_20.sql` and `sql/to_21.sql` add.
 async fn as_before(schema: &str) {
     let before = concat!(
         include_str!("../sql/drop.sql"),
-        "DROP TABLE seriatim.share, seriatim.freed;
+        "DROP TABLE seriatim.share, seriatim.freed, seriatim.job_batch;
          ALTER TABLE seriatim.queue DROP COLUMN shares, DROP COLUMN grouped, DROP COLUMN counted, DROP COLUMN throttle, DROP COLUMN refuses;
          ALTER TABLE seriatim.lane ALTER COLUMN route TYPE int, ALTER COLUMN class TYPE int, DROP COLUMN grp, DROP COLUMN joined;
          ALTER TABLE seriatim.ready ALTER COLUMN class TYPE int;

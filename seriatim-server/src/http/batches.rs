@@ -1,0 +1,60 @@
+//! Batches: sets of jobs whose end makes one more job.
+
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::access::Access;
+use super::caller::Caller;
+use super::input::{Json, Part};
+use super::problem::Problem;
+use super::route::{Answer, Route};
+use super::state::Shared;
+use crate::app::batches;
+use crate::protocol::document::Batch;
+use crate::protocol::job_input::JobInput;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::put("/api/v1/batches/{batch}", Access::Produce, open)
+            .says("Opens a batch: pushes may name it from now on. The same again changes nothing")
+            .traffic(),
+        Route::post("/api/v1/batches/{batch}/seal", Access::Produce, seal)
+            .says("Seals a batch: when its last job has ended, or now if none is left, its callback is pushed, with the counts")
+            .traffic(),
+        Route::get("/api/v1/batches/{batch}", Access::Follow, show)
+            .says("How many jobs of a batch have ended, and how"),
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct Opening {
+    /// The queue of the callback
+    queue: String,
+    /// The job to push when the batch ends, due at once. Default: no key, payload null
+    #[serde(default)]
+    callback: JobInput,
+}
+
+async fn open(
+    State(app): State<Shared>,
+    caller: Caller,
+    Part(id): Part<String>,
+    Json(Opening { queue, callback }): Json<Opening>,
+) -> Result<Answer<Batch>, Problem> {
+    seriatim::store::validate_queue_name(&queue)?;
+    let callback = callback.into_job(&queue).map_err(|error| error.in_field("callback"))?;
+    caller.scope.check_push(&callback)?;
+    app.queues.makes(&*app.store, &queue).await?;
+    Ok(Answer::of(&app.client.open_batch(id, callback).await?.into()))
+}
+
+async fn seal(State(app): State<Shared>, Part(id): Part<String>) -> Result<Answer<Batch>, Problem> {
+    Ok(Answer::of(&app.client.seal_batch(id).await?.into()))
+}
+
+async fn show(State(app): State<Shared>, Part(id): Part<String>) -> Result<Answer<Batch>, Problem> {
+    Ok(Answer::of(&batches::one(&*app.store, &id).await?))
+}

@@ -1,0 +1,90 @@
+//! Batches over HTTP and from the command line.
+
+use serde_json::{Value, json};
+
+use super::Api;
+use super::client::Request;
+use crate::site::{Site, text};
+
+/// Opens a batch with a callback in the queue `reports`.
+fn open(api: &Api, id: &str, callback: &Value) -> super::client::Answer {
+    let body = json!({ "queue": "reports", "callback": callback });
+    Request::new("PUT", &format!("/api/v1/batches/{id}")).json(&body).send(&api.address)
+}
+
+fn claim(api: &Api, queue: &str) -> Value {
+    let body = json!({ "worker": "w", "queues": [queue], "wait_ms": 60_000 });
+    api.post("/api/v1/work/claim", &body).done()["lanes"][0].clone()
+}
+
+fn settle(api: &Api, lane: &Value, outcome: &str) {
+    let mut result = json!({ "outcome": outcome, "error": "no" });
+    for name in ["lane", "token", "secret"] {
+        result[name] = lane[name].clone();
+    }
+    api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] })).done();
+}
+
+#[test]
+fn a_callback_reaches_a_remote_worker_with_its_payload_and_the_counts() {
+    let api = Api::start("");
+    assert_eq!(open(&api, "b", &json!({ "payload": { "import": 7 } })).done()["pending"], 0);
+    let jobs: Vec<Value> = (0..3).map(|n| json!({ "payload": n, "batch": "b" })).collect();
+    let pushed = api.post("/api/v1/queues/rows/jobs", &json!(jobs)).done();
+    api.post("/api/v1/batches/b/seal", &json!({})).done();
+    let cancelled = pushed["jobs"][2]["job_id"].as_str().unwrap();
+    api.post(&format!("/api/v1/jobs/{cancelled}/cancel"), &json!({})).done();
+    for outcome in ["done", "bury"] {
+        let lane = claim(&api, "rows");
+        assert_eq!(lane["jobs"][0]["batch"], "b");
+        settle(&api, &lane, outcome);
+    }
+    let job = claim(&api, "reports")["jobs"][0].clone();
+    assert_eq!(job["payload"], json!({ "import": 7 }));
+    let ended = json!({ "id": "b", "done": 1, "dead": 1, "cancelled": 1 });
+    assert_eq!(job["ended_batch"], ended);
+    let batch = api.get("/api/v1/batches/b").done();
+    assert_eq!((&batch["callback"], &batch["pending"]), (&job["job_id"], &json!(0)));
+}
+
+#[test]
+fn what_is_wrong_with_a_batch_is_told_with_its_field() {
+    let api = Api::start("[queues.reports]\nmode = \"fifo\"\n");
+    let push = json!({ "payload": 1, "batch": "b" });
+    assert_eq!(api.post("/api/v1/queues/rows/jobs", &push).refused(404).0, "batch");
+    for (callback, status, field) in [
+        (json!({}), 400, "callback.key"),
+        (json!({ "key": "k", "delay": "1s" }), 400, "callback.run_at"),
+        (json!({ "key": "k", "batch": "b" }), 400, "callback.batch"),
+        (json!({ "key": "k", "payload": 1 }), 200, ""),
+        (json!({ "key": "k", "payload": 1 }), 200, ""),
+        (json!({ "key": "k", "payload": 2 }), 409, "id"),
+    ] {
+        let answer = open(&api, "b", &callback);
+        match status {
+            200 => drop(answer.done()),
+            _ => assert_eq!(answer.refused(status).0, field, "{callback}"),
+        }
+    }
+    api.post("/api/v1/batches/b/seal", &json!({})).done();
+    assert_eq!(api.post("/api/v1/queues/rows/jobs", &push).refused(409).0, "batch");
+    assert_eq!(api.post("/api/v1/batches/c/seal", &json!({})).status, 404);
+    assert_eq!(api.get("/api/v1/batches/c").status, 404);
+}
+
+#[test]
+fn a_batch_is_opened_filled_sealed_and_shown_from_the_command_line() {
+    let site = Site::new("");
+    let run = |arguments: &[&str]| text(&site.run(arguments));
+    assert!(run(&["push", "rows", "1", "--batch", "b"]).contains("there is no batch"));
+    let opened = run(&["batches", "open", "b", "reports", "{\"import\":7}"]);
+    assert!(opened.contains("open, 0 jobs left"), "{opened}");
+    assert!(run(&["push", "rows", "1", "2", "--batch", "b"]).contains("queued"));
+    let sealed = run(&["batches", "seal", "b"]);
+    assert!(sealed.contains("sealed, 2 jobs left: 0 done, 0 dead, 0 cancelled"), "{sealed}");
+    let shown = site.run(&["batches", "show", "b", "--json"]);
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!((&shown["batch"], &shown["pending"]), (&json!("b"), &json!(2)));
+    let missing = site.run(&["batches", "show", "c"]);
+    assert_eq!(missing.status.code(), Some(1), "{}", text(&missing));
+}

@@ -1,0 +1,82 @@
+//! Batches: sets of jobs, over any queues, whose end makes one more job.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::payload::Digest;
+
+/// A batch that has ended, as its callback's job carries it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EndedBatch {
+    /// Its id.
+    pub id: String,
+    /// Jobs that succeeded.
+    #[serde(default)]
+    pub done: u64,
+    /// Jobs that failed for good: in the morgue, or dropped.
+    #[serde(default)]
+    pub dead: u64,
+    /// Jobs that were cancelled or deleted, or had expired.
+    #[serde(default)]
+    pub cancelled: u64,
+}
+
+/// How a job leaves its batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    Done,
+    Dead,
+    Cancelled,
+    /// It went on as another one of the batch, which is equal.
+    Merged,
+}
+
+/// Counts of a batch, or changes of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BatchCounts {
+    /// Jobs that have not ended.
+    pub pending: i64,
+    pub done: i64,
+    pub dead: i64,
+    pub cancelled: i64,
+}
+
+impl BatchCounts {
+    pub(crate) fn join(&mut self) {
+        self.pending += 1;
+    }
+
+    pub(crate) fn leave(&mut self, how: Leave) {
+        self.pending -= 1;
+        match how {
+            Leave::Done => self.done += 1,
+            Leave::Dead => self.dead += 1,
+            Leave::Cancelled => self.cancelled += 1,
+            Leave::Merged => {}
+        }
+    }
+
+    /// A dead job waits again.
+    pub(crate) fn come_back(&mut self) {
+        self.pending += 1;
+        self.dead -= 1;
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.pending += other.pending;
+        self.done += other.done;
+        self.dead += other.dead;
+        self.cancelled += other.cancelled;
+    }
+}
+
+/// The digest of a job in a batch: only jobs of one batch are equal.
+pub(crate) fn digest_in(batch: Option<&str>, digest: Digest) -> Digest {
+    let Some(batch) = batch else { return digest };
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&digest);
+    hasher.update(batch.as_bytes());
+    let mut half = Digest::default();
+    half.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    half
+}

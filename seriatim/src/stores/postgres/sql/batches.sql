@@ -1,0 +1,161 @@
+-- Batches of jobs: decision 0048. A job's options name its batch. How jobs leave, in the arrays here: 0 done, 1 dead,
+-- 2 cancelled, 3 merged with another one of the batch; 4: a dead one comes back.
+--
+-- A batch's row is the last that a step locks: a step writes it once, after everything else.
+
+-- The batch that a job's options name.
+CREATE FUNCTION seriatim.batch_in(_options text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+  -- Reading JSON takes longer than all else that the end of a job does with its options.
+  SELECT CASE WHEN _options IS NULL OR _options NOT LIKE '%"batch":%' THEN NULL
+    WHEN _options NOT LIKE '%"batch":"%' OR strpos(_options, '\') > 0 THEN _options::json->>'batch'
+    ELSE split_part(split_part(_options, '"batch":"', 2), '"', 1) END
+$$;
+
+-- Whether options change nothing of how the job runs.
+CREATE FUNCTION seriatim.are_plain(_options text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN _options IS NULL THEN true ELSE _options::jsonb - 'batch' = '{}' END
+$$;
+
+-- The batches of those of these jobs that have one. They have not ended, and rows of their own.
+CREATE FUNCTION seriatim.batches_of(_jobs bigint[]) RETURNS text[] LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT array_agg(x.batch) FROM (SELECT seriatim.batch_in(i.options) AS batch
+    FROM seriatim.item i WHERE i.seq = ANY (_jobs) OFFSET 0) x WHERE x.batch IS NOT NULL);
+END $$;
+
+-- Pushes the callback of a batch that has ended. What refuses it must not fail the end of the last job.
+CREATE FUNCTION seriatim.call_back(_b seriatim.job_batch, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _c json := _b.callback;
+  _options text := jsonb_set(coalesce((_c->>'options')::jsonb, '{}'), '{ended_batch}', jsonb_build_object(
+    'id', _b.id, 'done', _b.done, 'dead', _b.dead, 'cancelled', _b.cancelled))::text;
+  _pushed record;
+BEGIN
+  SELECT * INTO _pushed FROM seriatim.push(_now, _c->>'queues', ARRAY[1], ARRAY[_c->>'key'], ARRAY[_c->>'task'],
+    ARRAY[_b.digest], ARRAY[(_c->>'score')::float8], ARRAY[(_c->>'priority')::smallint], ARRAY[NULL::bigint],
+    ARRAY[NULL::bigint], ARRAY[_options], ARRAY[(_c->>'lease_ttl')::bigint], ARRAY[(_c->>'expires_at')::bigint],
+    ARRAY[_c->>'name'], ARRAY[_c->>'node'], ARRAY[_c->>'consumer_group'], ARRAY[_b.payload],
+    ARRAY(SELECT g::bigint FROM json_array_elements_text(_c->'groups') g), '{}');
+  UPDATE seriatim.job_batch
+  SET job_queue = _pushed.o_queue, job_seq = _pushed.o_seq, job_created_at = _pushed.o_created_at WHERE id = _b.id;
+  PERFORM pg_notify(rtrim('seriatim.', '.') || '_due', _c->>'queue');
+EXCEPTION WHEN OTHERS THEN
+  IF SQLSTATE NOT LIKE 'SR%' THEN
+    RAISE;
+  END IF;
+  UPDATE seriatim.job_batch SET refused = SQLERRM WHERE id = _b.id;
+END $$;
+
+-- Ends a batch that is sealed and has no job left.
+CREATE FUNCTION seriatim.end_batch(_id text, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _b seriatim.job_batch;
+BEGIN
+  UPDATE seriatim.job_batch SET ended_at = _now
+  WHERE id = _id AND ended_at IS NULL AND sealed AND pending <= 0 RETURNING * INTO _b;
+  IF FOUND THEN
+    PERFORM seriatim.call_back(_b, _now);
+  END IF;
+END $$;
+
+-- Counts jobs that leave their batches, each once in the arrays, and ends the batches whose last job has left. The end of
+-- a batch fixes its counts.
+CREATE FUNCTION seriatim.leave_job_batches(_batches text[], _how smallint[], _now bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  _one record;
+  _ends boolean;
+BEGIN
+  IF _batches IS NULL THEN
+    RETURN;
+  END IF;
+  FOR _one IN
+    SELECT w.batch COLLATE "C" AS id, count(*) FILTER (WHERE how = 4) - count(*) FILTER (WHERE how <> 4) AS pending,
+      count(*) FILTER (WHERE how = 0) AS done, count(*) FILTER (WHERE how = 1) - count(*) FILTER (WHERE how = 4) AS dead,
+      count(*) FILTER (WHERE how = 2) AS cancelled
+    FROM unnest(_batches, _how) w (batch, how) GROUP BY 1 ORDER BY 1
+  LOOP
+    UPDATE seriatim.job_batch b SET pending = b.pending + _one.pending, done = b.done + _one.done, dead = b.dead + _one.dead,
+      cancelled = b.cancelled + _one.cancelled
+    WHERE b.id = _one.id AND b.ended_at IS NULL RETURNING b.sealed AND b.pending <= 0 INTO _ends;
+    IF _ends THEN
+      PERFORM seriatim.end_batch(_one.id, _now);
+    END IF;
+  END LOOP;
+END $$;
+
+-- The same for jobs that all leave in one way.
+CREATE FUNCTION seriatim.leave_job_batches(_batches text[], _how int, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF _batches IS NOT NULL THEN
+    PERFORM seriatim.leave_job_batches(_batches, array_fill(_how::smallint, ARRAY[cardinality(_batches)]), _now);
+  END IF;
+END $$;
+
+-- push(), for jobs of which some name a batch, in _batch. A repeat joins none.
+CREATE FUNCTION seriatim.push_in_batches(_now bigint, _queues text, _queue int[], _key text[], _task text[],
+  _digest bytea[], _score float8[], _priority smallint[], _at bigint[], _delay bigint[],
+  _options text[], _lease_ttl bigint[], _expires_at bigint[], _name text[], _node text[],
+  _group text[], _payload bytea[], _grp bigint[], _past text[], _batch text[])
+RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint, o_again_at bigint) LANGUAGE plpgsql AS $$
+DECLARE
+  _states smallint[];
+  _queues_of int[];
+  _created bigint[];
+  _seqs bigint[];
+  _agains bigint[];
+  _one record;
+BEGIN
+  SELECT array_agg(p.o_status), array_agg(p.o_queue), array_agg(p.o_created_at), array_agg(p.o_seq), array_agg(p.o_again_at)
+  INTO _states, _queues_of, _created, _seqs, _agains
+  FROM seriatim.push(_now, _queues, _queue, _key, _task, _digest, _score, _priority, _at, _delay, _options,
+    _lease_ttl, _expires_at, _name, _node, _group, _payload, _grp, _past) p;
+  RETURN QUERY SELECT * FROM unnest(_states, _queues_of, _created, _seqs, _agains);
+  FOR _one IN
+    SELECT x.id, count(*) FILTER (WHERE x.state = 0) AS jobs, min(x.place) AS first
+    FROM (SELECT w.batch COLLATE "C" AS id, w.state, w.place
+      FROM unnest(_batch, _states) WITH ORDINALITY w (batch, state, place)) x
+    WHERE x.id IS NOT NULL AND x.state <> 2 GROUP BY x.id ORDER BY x.id
+  LOOP
+    UPDATE seriatim.job_batch b SET pending = b.pending + _one.jobs WHERE b.id = _one.id AND b.ended_at IS NULL;
+    IF NOT FOUND THEN
+      RAISE EXCEPTION 'the batch takes no jobs' USING DETAIL = _one.first - 1,
+        ERRCODE = CASE WHEN EXISTS (SELECT FROM seriatim.job_batch b WHERE b.id = _one.id) THEN 'SR021' ELSE 'SR022' END;
+    END IF;
+  END LOOP;
+END $$;
+
+-- Opens a batch. _rows_max: most that have not ended.
+CREATE FUNCTION seriatim.open_batch(_now bigint, _id text, _callback text, _payload bytea, _digest bytea, _rows_max bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _c json := _callback;
+  _was seriatim.job_batch;
+BEGIN
+  -- Its queue is made now: at the end of the batch, that would lock the table of queues behind lanes.
+  PERFORM seriatim.check_jobs(seriatim.queues_for((_c->>'queues')::jsonb), ARRAY[_c->>'key'],
+    ARRAY[(_c->>'lease_ttl')::bigint], ARRAY(SELECT g::bigint FROM json_array_elements_text(_c->'groups') g), '{}');
+  INSERT INTO seriatim.job_batch (id, opened_at, callback, payload, digest)
+  VALUES (_id, coalesce(_now, seriatim.clock()), _c, _payload, _digest) ON CONFLICT DO NOTHING;
+  IF FOUND THEN
+    IF (SELECT count(*) FROM (SELECT FROM seriatim.job_batch WHERE ended_at IS NULL LIMIT _rows_max + 1) x) > _rows_max THEN
+      RAISE EXCEPTION 'too many batches' USING ERRCODE = 'SR024';
+    END IF;
+    RETURN;
+  END IF;
+  SELECT * INTO _was FROM seriatim.job_batch WHERE id = _id;
+  IF _was.callback::text <> _callback OR _was.digest <> _digest THEN
+    RAISE EXCEPTION 'the batch has another callback' USING ERRCODE = 'SR023';
+  END IF;
+END $$;
+
+-- Whether there is such a batch.
+CREATE FUNCTION seriatim.seal_batch(_now bigint, _id text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE seriatim.job_batch SET sealed = true WHERE id = _id;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM seriatim.end_batch(_id, coalesce(_now, seriatim.clock()));
+  RETURN true;
+END $$;

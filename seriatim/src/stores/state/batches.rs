@@ -1,0 +1,160 @@
+//! Batches: their counts, their end, and the callback that follows it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::State;
+use super::lane::Entry;
+use crate::contract::batches::{
+    batch_has_ended, called_back, no_batch, of_callback, other_callback, too_many_batches,
+};
+use crate::contract::{BatchView, OpenBatch, PushStatus, validate_job};
+use crate::model::batch::{BatchCounts, Leave};
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::held::HeldJob;
+use crate::model::id::JobId;
+use crate::model::job::Job;
+use crate::model::limits::{BATCH_KEPT, BATCHES_OPEN_MAX};
+use crate::model::queue::Queue;
+
+#[derive(Default)]
+pub(in crate::stores) struct Batches {
+    rows: BTreeMap<Arc<str>, Row>,
+    /// Those that may have ended in this step.
+    touched: BTreeSet<Arc<str>>,
+}
+
+struct Row {
+    opened_at: Timestamp,
+    sealed: bool,
+    counts: BatchCounts,
+    ended_at: Option<Timestamp>,
+    callback: Job,
+    job: Option<JobId>,
+    refused: Option<String>,
+}
+
+impl Row {
+    fn view(&self, id: &Arc<str>) -> BatchView {
+        BatchView {
+            sealed: self.sealed,
+            ended_at: self.ended_at,
+            callback: self.job,
+            refused: self.refused.clone(),
+            ..BatchView::new(id.clone(), self.opened_at, self.counts)
+        }
+    }
+}
+
+impl Batches {
+    /// Refuses a batch that takes no jobs.
+    pub(super) fn check(&self, id: &str) -> Result<()> {
+        match self.rows.get(id) {
+            None => Err(no_batch(id)),
+            Some(row) if row.ended_at.is_some() => Err(batch_has_ended(id)),
+            Some(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn join(&mut self, batch: Option<&str>) {
+        self.change(batch, BatchCounts::join);
+    }
+
+    pub(super) fn leave(&mut self, job: &Entry, how: Leave) {
+        self.change(batch_of(job), |counts| counts.leave(how));
+    }
+
+    pub(super) fn come_back(&mut self, job: &Entry) {
+        self.change(batch_of(job), BatchCounts::come_back);
+    }
+
+    /// The end of a batch fixes its counts.
+    fn change(&mut self, batch: Option<&str>, change: impl FnOnce(&mut BatchCounts)) {
+        let Some(id) = batch else { return };
+        if let Some(row) = self.rows.get_mut(id).filter(|row| row.ended_at.is_none()) {
+            change(&mut row.counts);
+            self.touched.insert(id.into());
+        }
+    }
+}
+
+fn batch_of(job: &Entry) -> Option<&str> {
+    job.options.as_deref()?.batch.as_deref()
+}
+
+impl State {
+    pub(in crate::stores) fn open_batch(
+        &mut self,
+        now: Timestamp,
+        request: &OpenBatch,
+    ) -> Result<BatchView> {
+        let OpenBatch { id, callback, .. } = request;
+        if let Some(row) = self.batches.rows.get(id) {
+            let what = |job: &Job| (HeldJob::of(job), job.payload_digest());
+            let is_same = what(&row.callback) == what(callback);
+            return if is_same { Ok(row.view(id)) } else { Err(other_callback(id)) };
+        }
+        let implied = || Queue::implied(&callback.queue, callback.key.is_some());
+        let queue = self.queue(&callback.queue).map_or_else(|_| implied(), |row| row.queue.clone());
+        validate_job(&queue, callback, 0).map_err(of_callback)?;
+        let open = self.batches.rows.values().filter(|row| row.ended_at.is_none());
+        if open.count() as u64 >= BATCHES_OPEN_MAX {
+            return Err(too_many_batches());
+        }
+        let row = Row {
+            opened_at: now,
+            sealed: false,
+            counts: BatchCounts::default(),
+            ended_at: None,
+            callback: callback.clone(),
+            job: None,
+            refused: None,
+        };
+        let view = row.view(id);
+        self.batches.rows.insert(id.clone(), row);
+        Ok(view)
+    }
+
+    pub(in crate::stores) fn seal_batch(&mut self, id: &Arc<str>) -> Result<()> {
+        self.batches.rows.get_mut(id).ok_or_else(|| no_batch(id))?.sealed = true;
+        self.batches.touched.insert(id.clone());
+        Ok(())
+    }
+
+    pub(in crate::stores) fn batch(&self, id: &Arc<str>) -> Option<BatchView> {
+        self.batches.rows.get(id).map(|row| row.view(id))
+    }
+
+    /// Ends the batches whose last job this step has ended, and pushes their callbacks. Returns the queues of those.
+    pub(in crate::stores) fn end_batches(&mut self, now: Timestamp) -> Vec<String> {
+        let mut queues = Vec::new();
+        for id in std::mem::take(&mut self.batches.touched) {
+            let Some(row) = self.batches.rows.get_mut(&id) else { continue };
+            if !row.sealed || row.counts.pending > 0 || row.ended_at.is_some() {
+                continue;
+            }
+            row.ended_at = Some(now);
+            let job = called_back(&row.callback, &id, row.counts);
+            queues.push(job.queue.clone());
+            let pushed = self.push(now, vec![job]).map(|pushed| pushed.first().copied());
+            let Some(row) = self.batches.rows.get_mut(&id) else { continue };
+            match pushed {
+                Ok(pushed) => row.job = pushed.map(|pushed| pushed.job_id),
+                Err(error) => row.refused = Some(error.to_string()),
+            }
+        }
+        queues
+    }
+
+    pub(super) fn sweep_batches(&mut self, now: Timestamp) {
+        self.batches.rows.retain(|_, row| row.ended_at.is_none_or(|at| at + BATCH_KEPT > now));
+    }
+
+    /// Counts a pushed job.
+    pub(super) fn join_batch(&mut self, batch: Option<&str>, status: PushStatus) {
+        if status == PushStatus::Queued {
+            self.batches.join(batch);
+        }
+    }
+}
