@@ -85,6 +85,7 @@ impl<W: Write + Send + 'static> Recorder<W> {
                 result: PushResult::Acknowledged,
                 job_id: Some(job.id),
                 status: Some(PushStatus::Queued),
+                again_at: None,
             });
         }
     }

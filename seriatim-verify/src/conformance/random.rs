@@ -382,6 +382,8 @@ impl Pair {
         }
         self.model.declare(queue.clone()).await;
         self.real.declare(queue).await;
+    }
+
     /// Opens batches in place of those that have ended.
     async fn open_batches(&mut self) {
         for id in self.batches.clone() {

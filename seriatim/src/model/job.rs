@@ -348,6 +348,10 @@ impl Job {
         self.validate_times()?;
         self.validate_names()?;
         self.past.as_ref().map_or(Ok(()), |past| past.validate())?;
+        if self.dead_at().is_some() && self.options.batch.is_some() {
+            let message = "must be absent: the job died before it came here";
+            return Err(Error::invalid("batch", message));
+        }
         self.payload.validate()
     }
 
