@@ -61,13 +61,6 @@ impl BatchCounts {
         self.pending += 1;
         self.dead -= 1;
     }
-
-    pub(crate) fn add(&mut self, other: Self) {
-        self.pending += other.pending;
-        self.done += other.done;
-        self.dead += other.dead;
-        self.cancelled += other.cancelled;
-    }
 }
 
 /// The digest of a job in a batch: only jobs of one batch are equal.
