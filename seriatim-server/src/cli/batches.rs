@@ -1,4 +1,4 @@
-//! `seriatim batches`: opens, seals and shows a batch of jobs.
+//! `batches`: opens, seals and shows a batch of jobs.
 
 use clap::{Args, Subcommand};
 use seriatim::{Client, Job, Payload, SharedStore, Timestamp};

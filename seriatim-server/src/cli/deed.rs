@@ -21,7 +21,7 @@ use crate::cli::output::{Failure, hint};
 use crate::config::{Audited, Config};
 
 /// Commands whose verbs may change a store, and the words of their deeds: those of the HTTP API.
-const NOUNS: [(&str, &str); 8] = [
+const NOUNS: [(&str, &str); 9] = [
     ("queues", "queue"),
     ("morgue", "morgue"),
     ("lanes", "lane"),
@@ -29,12 +29,13 @@ const NOUNS: [(&str, &str); 8] = [
     ("nodes", "node"),
     ("cron", "cron"),
     ("bridge", "bridge"),
+    ("batches", "batch"),
     ("operations", "operation"),
 ];
 /// Verbs that only read. All others change something.
 const READS: [&str; 5] = ["list", "show", "preview", "status", "check"];
 /// Arguments that name what a deed is done to, and how deeds call it.
-const OBJECTS: [(&str, &str); 8] = [
+const OBJECTS: [(&str, &str); 9] = [
     ("queue", "queue"),
     ("key", "key"),
     ("keys", "key"),
@@ -42,6 +43,7 @@ const OBJECTS: [(&str, &str); 8] = [
     ("id", "job_id"),
     ("ids", "job_id"),
     ("node", "node"),
+    ("batch", "batch"),
     ("name", "name"),
 ];
 /// Longest command line in the audit log, in bytes.

@@ -418,7 +418,7 @@ fn the_page_has_the_defaults_of_queues() {
         assert_eq!(quoted(default_on_page("`[queues.NAME]`", key)), [written], "{key}");
         compared += 1;
     }
-    assert_eq!(compared, 14, "settings with a default: {queue}");
+    assert_eq!(compared, 15, "settings with a default: {queue}");
     let retained = quoted(default_on_page("`[queues.NAME]`", "retain_completed"));
     let of = |mode| seriatim::duration::format(Queue::new("a", mode).retention());
     assert_eq!(retained, [of(Mode::Exclusive), "exclusive".to_owned(), of(Mode::Fifo)]);

@@ -30,6 +30,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_job_of_no_known_batch_is_refused_with_its_place,
         a_callback_that_no_queue_takes_is_refused_when_the_batch_is_opened,
         a_callback_that_cannot_be_pushed_fails_no_settle,
+        a_callback_to_a_throttled_key_is_not_pushed_and_the_batch_says_so,
         callbacks_do_not_merge,
         the_jobs_of_large_settles_are_counted_each,
         jobs_of_several_batches_and_of_none_end_together,
@@ -522,6 +523,27 @@ async fn a_callback_that_cannot_be_pushed_fails_no_settle(mut bench: Bench) {
     let batch = shown(&bench, "b").await;
     assert_eq!((counts(&batch), batch.callback), ((0, 1, 0, 0), None));
     assert!(batch.refused.unwrap().contains("being deleted"));
+}
+
+async fn a_callback_to_a_throttled_key_is_not_pushed_and_the_batch_says_so(mut bench: Bench) {
+    if !has_them(&mut bench).await {
+        return;
+    }
+    bench.declare(Queue::fifo("q").throttle(Duration::from_secs(60))).await;
+    for (id, expected) in [("a", None), ("b", Some("the key of the callback is throttled"))] {
+        open_with(&bench, id, job("ended")).await.unwrap();
+        let batch = seal(&bench, id).await;
+        let refused = batch.refused.as_deref();
+        assert_eq!(
+            (batch.callback.is_some(), refused.is_some()),
+            (expected.is_none(), expected.is_some())
+        );
+        assert!(
+            refused.unwrap_or_default().starts_with(expected.unwrap_or_default()),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(bench.claim(9).await.len(), 1);
 }
 
 async fn callbacks_do_not_merge(mut bench: Bench) {

@@ -158,6 +158,9 @@ pub(crate) fn called_back(callback: &Job, id: &str, counts: BatchCounts) -> Job 
     job
 }
 
+/// Why a batch has no callback whose key had a job shortly before.
+pub(crate) const THROTTLED: &str = "the key of the callback is throttled: it was not pushed";
+
 /// Refuses jobs of batches, for a store without them.
 #[cfg(any(feature = "mysql", feature = "redis"))]
 pub(crate) fn refuse_batches(jobs: &[Job]) -> Result<()> {

@@ -10,7 +10,8 @@ use super::push::micros;
 use super::row::{Job, Sql};
 use super::tx::Tx;
 use crate::contract::batches::{
-    batch_has_ended, called_back, no_batch, of_callback, other_callback, too_many_batches,
+    THROTTLED, batch_has_ended, called_back, no_batch, of_callback, other_callback,
+    too_many_batches,
 };
 use crate::contract::{BatchView, Batches, OpenBatch, SealBatch, Swept, validate_job};
 use crate::model::batch::{BatchCounts, Leave};
@@ -31,6 +32,7 @@ const CHANGE: &str = "UPDATE batch SET pending = pending + ?2, done = done + ?3,
     WHERE id = ?1 AND ended IS NULL RETURNING sealed AND pending <= 0";
 const END: &str = "UPDATE batch SET ended = ?2 WHERE id = ?1
     RETURNING done, dead, cancelled, callback, payload, digest";
+const REFUSE: &str = "UPDATE batch SET refused = ?2 WHERE id = ?1";
 const SHOW: &str = "SELECT opened, pending, done, dead, cancelled, sealed, ended, job, refused
     FROM batch WHERE id = ?1";
 
@@ -159,14 +161,16 @@ impl Tx<'_> {
         };
         let job = called_back(&callback.job?, id, callback.counts);
         match self.push_or_undo(std::slice::from_ref(&job))? {
+            Ok(pushed) if pushed.iter().any(|pushed| pushed.again_at.is_some()) => {
+                self.execute(REFUSE, params![id, THROTTLED])?;
+            }
             Ok(pushed) => {
                 let job = pushed.first().map(|pushed| pushed.job_id.to_bytes());
                 self.execute("UPDATE batch SET job = ?2 WHERE id = ?1", params![id, job])?;
             }
             // The end of the last job must not fail because of it.
             Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Invalid) => {
-                let sql = "UPDATE batch SET refused = ?2 WHERE id = ?1";
-                self.execute(sql, params![id, error.to_string()])?;
+                self.execute(REFUSE, params![id, error.to_string()])?;
             }
             Err(error) => return Err(error),
         }

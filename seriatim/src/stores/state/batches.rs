@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::State;
 use super::lane::Entry;
 use crate::contract::batches::{
-    batch_has_ended, called_back, no_batch, of_callback, other_callback, too_many_batches,
+    THROTTLED, batch_has_ended, called_back, no_batch, of_callback, other_callback,
+    too_many_batches,
 };
 use crate::contract::{BatchView, OpenBatch, PushStatus, validate_job};
 use crate::model::batch::{BatchCounts, Leave};
@@ -140,6 +141,9 @@ impl State {
             let pushed = self.push(now, vec![job]).map(|pushed| pushed.first().copied());
             let Some(row) = self.batches.rows.get_mut(&id) else { continue };
             match pushed {
+                Ok(Some(pushed)) if pushed.again_at.is_some() => {
+                    row.refused = Some(THROTTLED.into())
+                }
                 Ok(pushed) => row.job = pushed.map(|pushed| pushed.job_id),
                 Err(error) => row.refused = Some(error.to_string()),
             }

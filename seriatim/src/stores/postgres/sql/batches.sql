@@ -36,6 +36,10 @@ BEGIN
     ARRAY[NULL::bigint], ARRAY[_options], ARRAY[(_c->>'lease_ttl')::bigint], ARRAY[(_c->>'expires_at')::bigint],
     ARRAY[_c->>'name'], ARRAY[_c->>'node'], ARRAY[_c->>'consumer_group'], ARRAY[_b.payload],
     ARRAY(SELECT g::bigint FROM json_array_elements_text(_c->'groups') g), '{}');
+  IF _pushed.o_again_at IS NOT NULL THEN
+    UPDATE seriatim.job_batch SET refused = 'the key of the callback is throttled: it was not pushed' WHERE id = _b.id;
+    RETURN;
+  END IF;
   UPDATE seriatim.job_batch
   SET job_queue = _pushed.o_queue, job_seq = _pushed.o_seq, job_created_at = _pushed.o_created_at WHERE id = _b.id;
   PERFORM pg_notify(rtrim('seriatim.', '.') || '_due', _c->>'queue');
@@ -134,7 +138,7 @@ DECLARE
 BEGIN
   -- Its queue is made now: at the end of the batch, that would lock the table of queues behind lanes.
   PERFORM seriatim.check_jobs(seriatim.queues_for((_c->>'queues')::jsonb), ARRAY[_c->>'key'],
-    ARRAY[(_c->>'lease_ttl')::bigint], ARRAY(SELECT g::bigint FROM json_array_elements_text(_c->'groups') g), '{}');
+    ARRAY[(_c->>'lease_ttl')::bigint], ARRAY(SELECT g::bigint FROM json_array_elements_text(_c->'groups') g));
   INSERT INTO seriatim.job_batch (id, opened_at, callback, payload, digest)
   VALUES (_id, coalesce(_now, seriatim.clock()), _c, _payload, _digest) ON CONFLICT DO NOTHING;
   IF FOUND THEN

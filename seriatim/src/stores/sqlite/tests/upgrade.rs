@@ -15,7 +15,7 @@ fn downgrade(file: &rusqlite::Connection, claimed: &Turn) {
         CREATE INDEX lane_ready ON lane (q, class, prio, due) WHERE st = 0;
         DROP INDEX idempotency_look_at; ALTER TABLE idempotency DROP COLUMN look_at;
         CREATE INDEX idempotency_until ON idempotency (until);
-        ALTER TABLE meta DROP COLUMN reserved; ALTER TABLE meta DROP COLUMN boot; DROP TABLE note;
+        ALTER TABLE meta DROP COLUMN reserved; ALTER TABLE meta DROP COLUMN boot; DROP TABLE note; DROP TABLE batch;
         DROP INDEX lane_parked; DROP INDEX lane_worst;
         UPDATE lane SET flags = flags & ~64; PRAGMA user_version = 3";
     file.execute_batch(sql).unwrap();
