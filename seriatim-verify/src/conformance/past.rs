@@ -203,6 +203,9 @@ async fn a_job_that_died_elsewhere_is_not_throttled_and_may_be_of_another_node(m
     let other = bench.push(job("d").key("other").past(died(bench.now))).await;
     assert_eq!(other.status, Queued);
     assert_eq!(bench.push(job("e").key("other")).await.status, Queued);
+    // Nor does it bind its key.
+    let dead = loose("c").key("third").past(died(bench.now));
+    assert!(bench.try_push(vec![dead, loose("d").key("third").node("n")]).await.is_ok());
 }
 
 async fn the_same_batch_again_makes_no_second_job_and_no_second_death(mut bench: Bench) {

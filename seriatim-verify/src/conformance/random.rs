@@ -344,7 +344,8 @@ impl Pair {
         if rng.u8(0..8) == 0 {
             job = job.past(self.random_past(rng));
         }
-        if let Some(batch) = rng.choice(&self.batches).filter(|_| rng.u8(0..3) == 0) {
+        let is_dead = job.past.as_ref().is_some_and(|past| past.dead_at.is_some());
+        if let Some(batch) = rng.choice(&self.batches).filter(|_| !is_dead && rng.u8(0..3) == 0) {
             job = job.batch(batch);
         }
         job

@@ -96,11 +96,12 @@ local function check_routes()
   local bound = {}
   for i = 1, B.max do
     local at, key, wanted = B.starts[i], B.keys[i], NO_ROUTE
-    if not B.texts[i] then wanted = ARGV[at + 7] .. '\0' .. ARGV[at + 8] end
-    if B.dead[i] then wanted = bound[key] or ids[key] and route_of_lane(ids[key]) or NO_ROUTE end
-    if not bound[key] then bound[key] = ids[key] and route_of_lane(ids[key]) or wanted end
-    local repeated = bound[key] ~= wanted and B.idems[i] ~= '' and call('HEXISTS', B.whole[i] and W.idem or K.idem, field_of(i)) == 1
-    if bound[key] ~= wanted and not repeated then return { 'ROUTE', i - 1 } end
+    if not B.dead[i] then
+      if not B.texts[i] then wanted = ARGV[at + 7] .. '\0' .. ARGV[at + 8] end
+      if not bound[key] then bound[key] = ids[key] and route_of_lane(ids[key]) or wanted end
+      local repeated = bound[key] ~= wanted and B.idems[i] ~= '' and call('HEXISTS', B.whole[i] and W.idem or K.idem, field_of(i)) == 1
+      if bound[key] ~= wanted and not repeated then return { 'ROUTE', i - 1 } end
+    end
   end
 end
 
