@@ -221,6 +221,7 @@ fn is_unlimited(limit: &Limit) -> bool {
     !limit.is_set()
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
 fn merges(throttled: &Throttled) -> bool {
     *throttled == Throttled::Merge
 }

@@ -1,88 +1,20 @@
 //! Batches: their counts, their end, and the callback that follows it.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::State;
-use super::lane::Entry;
+use super::batch_rows::Row;
 use crate::contract::batches::{
-    THROTTLED, batch_has_ended, called_back, no_batch, of_callback, other_callback,
-    too_many_batches,
+    THROTTLED, called_back, no_batch, of_callback, other_callback, too_many_batches,
 };
 use crate::contract::{BatchView, OpenBatch, PushStatus, validate_job};
-use crate::model::batch::{BatchCounts, Leave};
+use crate::model::batch::BatchCounts;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::held::HeldJob;
-use crate::model::id::JobId;
 use crate::model::job::Job;
 use crate::model::limits::{BATCH_KEPT, BATCHES_OPEN_MAX};
 use crate::model::queue::Queue;
-
-#[derive(Default)]
-pub(in crate::stores) struct Batches {
-    rows: BTreeMap<Arc<str>, Row>,
-    /// Those that may have ended in this step.
-    touched: BTreeSet<Arc<str>>,
-}
-
-struct Row {
-    opened_at: Timestamp,
-    sealed: bool,
-    counts: BatchCounts,
-    ended_at: Option<Timestamp>,
-    callback: Job,
-    job: Option<JobId>,
-    refused: Option<String>,
-}
-
-impl Row {
-    fn view(&self, id: &Arc<str>) -> BatchView {
-        BatchView {
-            sealed: self.sealed,
-            ended_at: self.ended_at,
-            callback: self.job,
-            refused: self.refused.clone(),
-            ..BatchView::new(id.clone(), self.opened_at, self.counts)
-        }
-    }
-}
-
-impl Batches {
-    /// Refuses a batch that takes no jobs.
-    pub(super) fn check(&self, id: &str) -> Result<()> {
-        match self.rows.get(id) {
-            None => Err(no_batch(id)),
-            Some(row) if row.ended_at.is_some() => Err(batch_has_ended(id)),
-            Some(_) => Ok(()),
-        }
-    }
-
-    pub(super) fn join(&mut self, batch: Option<&str>) {
-        self.change(batch, BatchCounts::join);
-    }
-
-    pub(super) fn leave(&mut self, job: &Entry, how: Leave) {
-        self.change(batch_of(job), |counts| counts.leave(how));
-    }
-
-    pub(super) fn come_back(&mut self, job: &Entry) {
-        self.change(batch_of(job), BatchCounts::come_back);
-    }
-
-    /// The end of a batch fixes its counts.
-    fn change(&mut self, batch: Option<&str>, change: impl FnOnce(&mut BatchCounts)) {
-        let Some(id) = batch else { return };
-        if let Some(row) = self.rows.get_mut(id).filter(|row| row.ended_at.is_none()) {
-            change(&mut row.counts);
-            self.touched.insert(id.into());
-        }
-    }
-}
-
-fn batch_of(job: &Entry) -> Option<&str> {
-    job.options.as_deref()?.batch.as_deref()
-}
 
 impl State {
     pub(in crate::stores) fn open_batch(
@@ -142,7 +74,7 @@ impl State {
             let Some(row) = self.batches.rows.get_mut(&id) else { continue };
             match pushed {
                 Ok(Some(pushed)) if pushed.again_at.is_some() => {
-                    row.refused = Some(THROTTLED.into())
+                    row.refused = Some(THROTTLED.into());
                 }
                 Ok(pushed) => row.job = pushed.map(|pushed| pushed.job_id),
                 Err(error) => row.refused = Some(error.to_string()),

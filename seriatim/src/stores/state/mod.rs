@@ -1,6 +1,7 @@
 //! The state of the model and its indexes.
 
 pub(super) mod actions;
+mod batch_rows;
 mod batches;
 mod claim;
 mod deletion;
@@ -106,7 +107,7 @@ pub(in crate::stores) struct State {
     pub nodes: BTreeMap<NodeId, NodeRow>,
     pub leaders: HashMap<Arc<str>, (NodeId, Timestamp)>,
     pub secret: Option<Secret>,
-    pub batches: batches::Batches,
+    pub batches: batch_rows::Batches,
 }
 
 impl State {
