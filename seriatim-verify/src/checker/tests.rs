@@ -242,7 +242,7 @@ fn report(store: SharedStore, mode: Mode, seed: u64) -> Report {
         if seed % 3 == 2 && mode.is_keyed() {
             queue = queue.throttle(Duration::from_millis(300));
         }
-        if queue.throttle.is_some() && seed % 2 == 0 {
+        if queue.throttle.is_some() && seed.is_multiple_of(2) {
             queue = queue.refuse_throttled();
         }
         let mut world = World::new(store, queue, seed).await;

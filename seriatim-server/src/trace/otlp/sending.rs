@@ -61,7 +61,7 @@ impl Sending {
         self.tell(|it| {
             let taken = || pushed.iter().filter(|one| one.status != PushStatus::Throttled);
             it.jobs += taken().count() as i64;
-            it.last = taken().last().map(|pushed| pushed.job_id);
+            it.last = taken().next_back().map(|pushed| pushed.job_id);
         });
     }
 
