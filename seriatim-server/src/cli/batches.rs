@@ -58,7 +58,11 @@ impl Batches {
             }
             Ok::<(), Failure>(())
         };
-        self.common.store.using(act).await
+        match self.action {
+            // As the first push does.
+            Action::Open { .. } => self.common.store.creating(act).await,
+            Action::Seal { .. } | Action::Show { .. } => self.common.store.using(act).await,
+        }
     }
 }
 
