@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "sqlite")]
 use crate::model::batch::Leave;
 use crate::model::id::{JobId, LaneId, Token};
 use crate::model::limits::{DELAY_MAX, cut_error};
@@ -125,6 +126,7 @@ pub enum Fate {
 
 impl Fate {
     /// How a job with this fate leaves its batch.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn leaves(self) -> Option<Leave> {
         match self {
             Self::Done => Some(Leave::Done),
