@@ -114,7 +114,7 @@ async fn by_group(store: &dyn Store, queue: &str) -> seriatim::Result<BTreeMap<G
     let query = JobQuery { rows_max: JOBS_READ_MAX, payload_bytes_max: Some(0), ..all };
     let mut lanes: BTreeMap<Group, BTreeSet<LaneId>> = BTreeMap::new();
     for job in store.jobs(query).await?.rows {
-        let group = job.options.and_then(|options| options.group);
+        let group = job.options.and_then(|options| options.group.clone());
         lanes.entry(group).or_default().extend(job.lane);
     }
     Ok(lanes.into_iter().map(|(group, lanes)| (group, lanes.len() as u64)).collect())

@@ -167,7 +167,7 @@ impl Lanes {
         if page.rows.is_empty() && page.cut {
             say(format!("none among the {} lanes looked at", self.filters.scan_max));
         } else if page.rows.is_empty() {
-            say(format!("no such lanes in {}", self.queue));
+            say(format!("no lane of {} matches", self.queue));
         } else {
             say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
         }
@@ -233,7 +233,7 @@ impl Lanes {
         let keeps = queue.retention();
         say(match keeps.is_zero() {
             true => format!(
-                "none is dead, and {name} keeps no finished jobs (retain_completed): all were done or canceled"
+                "none is dead, and {name} keeps no finished jobs (retain_completed): the key had no jobs, or all are done or canceled"
             ),
             false => format!(
                 "none is dead, and none has ended in the last {}",

@@ -53,7 +53,7 @@ pub(crate) struct Push {
     /// Where the idempotency key is unique: for its queue and key, or in the whole store
     #[arg(long, value_name = "key|store", value_parser = scope)]
     idempotency_scope: Option<IdempotencyScope>,
-    /// The batch that the jobs join: it must be open
+    /// The batch that the jobs join: it must be open, or sealed and not ended
     #[arg(long)]
     batch: Option<String>,
     /// Jobs as lines of JSON ({"key","payload","score","task","run_at","delay","priority",…}); - is standard input
@@ -192,7 +192,14 @@ impl Push {
         let mut refused = Ok(());
         for (pushed, key) in pushed.iter().zip(keys) {
             match pushed.taken(key.as_deref()) {
-                Ok(id) if !self.json => say(format!("{id} {}", push_status(pushed.status))),
+                Ok(id) if !self.json => say(match pushed.again_at {
+                    Some(at) => {
+                        let left =
+                            seriatim::duration::format(at.since(Timestamp::of_this_machine()));
+                        format!("{id} {}: throttled for {left}", push_status(pushed.status))
+                    }
+                    None => format!("{id} {}", push_status(pushed.status)),
+                }),
                 Ok(_) => {}
                 Err(error) => {
                     // The last one is the command's error. A document has all of them.

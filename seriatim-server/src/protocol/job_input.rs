@@ -67,7 +67,7 @@ pub(crate) struct JobInput {
     producer: Option<String>,
     /// W3C trace context. Default: that of the request
     traceparent: Option<String>,
-    /// The batch that the job joins: it must be open
+    /// The batch that the job joins: it must be open, or sealed and not ended
     batch: Option<String>,
 }
 

@@ -77,7 +77,7 @@ pub struct JobView {
     /// The last progress that its holder reported, as JSON.
     pub progress: Option<Arc<str>>,
     /// The queue settings that it overrides.
-    pub options: Option<Box<JobOptions>>,
+    pub options: Option<Arc<JobOptions>>,
 }
 
 impl JobView {

@@ -51,7 +51,7 @@ pub struct TurnJob {
     /// The number of claims that included it, this one too; crashes count, releases and snoozes do not.
     pub attempt: u32,
     /// The queue settings that it overrides; `None` for most jobs.
-    pub options: Option<Box<JobOptions>>,
+    pub options: Option<Arc<JobOptions>>,
 }
 
 impl Turn {

@@ -16,6 +16,8 @@ mod marks;
 pub(crate) mod memory;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod options;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 mod order;
 #[cfg(feature = "postgres")]

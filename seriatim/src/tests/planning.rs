@@ -109,7 +109,7 @@ fn more_done_than_there_are_means_all() {
 fn own_limits_win_over_the_queue_s() {
     let mut turn = turn(1);
     let options = JobOptions { max_attempts: Some(2), ..JobOptions::default() };
-    turn.jobs[0].options = Some(Box::new(options));
+    turn.jobs[0].options = Some(options.into());
     let queue = Queue::exclusive("q");
     assert_eq!(fates(&turn, &settle(&turn, &queue, failure())), [Fate::Keep]);
     turn.jobs[0].attempt = 2;

@@ -170,7 +170,10 @@ impl From<JobView> for Job {
             crashes: job.crashes,
             cancel_requested: job.cancel_requested,
             created_at: Time(job.created_at),
-            options: job.options.map(|options| (*options).into()).unwrap_or_default(),
+            options: job
+                .options
+                .map(|options| Arc::unwrap_or_clone(options).into())
+                .unwrap_or_default(),
         }
     }
 }

@@ -220,7 +220,7 @@ mod tests {
                 priority: 100,
                 run_at: Timestamp::default(),
                 attempt: 3,
-                options: Some(Box::new(options)),
+                options: Some(options.into()),
             }
         };
         Turn {

@@ -91,7 +91,7 @@ struct Rest {
     #[serde(skip_serializing_if = "is_default")]
     aliases: Vec<JobId>,
     #[serde(skip_serializing_if = "is_default")]
-    options: Option<Box<JobOptions>>,
+    options: Option<Arc<JobOptions>>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

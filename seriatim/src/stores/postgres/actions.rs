@@ -1,5 +1,7 @@
 //! Cancel, requeue, act on lanes, delete dead jobs, and amend.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use tokio_postgres::Row;
 
@@ -111,7 +113,8 @@ impl Postgres {
     /// A job's options with another node. Only this changes options.
     async fn options_with(&self, job: JobId, node: Option<String>) -> Result<String> {
         let view = self.job(job).await?.ok_or_else(no_waiting_job)?;
-        let options = JobOptions { node, ..view.options.map(|o| *o).unwrap_or_default() };
+        let options =
+            JobOptions { node, ..view.options.map(Arc::unwrap_or_clone).unwrap_or_default() };
         json(&options)
     }
 }

@@ -13,6 +13,7 @@ use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId};
 use crate::model::job::JobOptions;
+use crate::stores::options::ReadOptions;
 
 /// A column of a row, by name or, where there are many rows, by place. `Corrupt` if it cannot be read.
 pub(super) fn column<'a, I, T>(row: &'a Row, place: I) -> Result<T>
@@ -37,9 +38,12 @@ pub(super) fn text(row: &Row, name: &str) -> Result<Option<Arc<str>>> {
 }
 
 /// The options of a job.
-pub(super) fn options(text: Option<&str>) -> Result<Option<Box<JobOptions>>> {
+pub(super) fn options(
+    text: Option<&str>,
+    read: &mut ReadOptions,
+) -> Result<Option<Arc<JobOptions>>> {
     let wrong = |e| Error::new(ErrorKind::Corrupt, "a job's options cannot be read").because(e);
-    text.map(|text| serde_json::from_str(text).map(Box::new).map_err(wrong)).transpose()
+    text.map(|text| read.options(text).map_err(wrong)).transpose()
 }
 
 pub(super) fn job_id(created_at: i64, queue: i32, seq: i64) -> JobId {

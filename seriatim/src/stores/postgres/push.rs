@@ -18,10 +18,11 @@ use crate::lock::lock;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
 use crate::model::flow::group_number;
-use crate::model::job::{Job, JobOptions, RunAt};
+use crate::model::job::{Job, RunAt};
 use crate::model::limits::QUEUES_MAX;
 use crate::model::queue::{Mode, Queue};
 use crate::stores::json::json;
+use crate::stores::options::WriteOptions;
 
 pub(super) const PUSH: &str = "SELECT * FROM seriatim.push($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
     $13, $14, $15, $16, $17, $18, $19)";
@@ -130,9 +131,8 @@ pub(super) struct PushBatch<'a> {
 impl<'a> PushBatch<'a> {
     pub(super) fn new(now: Option<Timestamp>, jobs: &'a [Job]) -> Result<Self> {
         let (policies, queue) = queues_of(jobs)?;
-        let options: Result<Vec<Option<String>>> =
-            jobs.iter().map(|j| written(&j.options)).collect();
-        let options = options?;
+        let mut write = WriteOptions::default();
+        let options = jobs.iter().map(|job| write.json(&job.options)).collect::<Result<_>>()?;
         let each = |of: fn(&'a Job) -> Option<&'a str>| jobs.iter().map(of).collect();
         let (at, delay) = jobs.iter().map(due).unzip();
         Ok(Self {
@@ -254,13 +254,6 @@ fn due(job: &Job) -> (Option<i64>, Option<i64>) {
         RunAt::In(delay) => (None, Some(micros_of(delay))),
         RunAt::At(time) => (Some(time.as_micros()), None),
     }
-}
-
-fn written(options: &JobOptions) -> Result<Option<String>> {
-    if *options == JobOptions::default() {
-        return Ok(None);
-    }
-    json(options).map(Some)
 }
 
 pub(super) fn push_error(e: tokio_postgres::Error, jobs: &[Job]) -> Error {

@@ -9,6 +9,7 @@ use crate::model::error::Result;
 use crate::model::id::{LaneId, Token};
 use crate::model::payload::Payload;
 use crate::model::turn::{Turn, TurnJob};
+use crate::stores::options::ReadOptions;
 
 /// A row of a job: the columns of `seriatim.taken`, from this place on.
 struct JobRow<'a>(&'a Row, usize);
@@ -27,10 +28,11 @@ pub(super) fn turns<'a>(
 ) -> Result<Vec<Turn>> {
     let rows = rows.into_iter();
     let mut turns: Vec<Turn> = Vec::with_capacity(rows.size_hint().0);
+    let mut read = ReadOptions::default();
     for row in rows {
         let row = JobRow(row, first);
         let lane = lane_id(row.at(1)?, row.at(0)?);
-        let job = turn_job(&row, with_payload)?;
+        let job = turn_job(&row, with_payload, &mut read)?;
         match turns.last_mut().filter(|turn| turn.lane == lane) {
             Some(turn) => turn.jobs.push(job),
             None => turns.push(Turn { jobs: vec![job], ..empty_turn(&row, lane)? }),
@@ -53,7 +55,7 @@ fn empty_turn(row: &JobRow<'_>, lane: LaneId) -> Result<Turn> {
     })
 }
 
-fn turn_job(row: &JobRow<'_>, with_payload: bool) -> Result<TurnJob> {
+fn turn_job(row: &JobRow<'_>, with_payload: bool, read: &mut ReadOptions) -> Result<TurnJob> {
     let payload: Vec<u8> = if with_payload { row.at(12)? } else { Vec::new() };
     Ok(TurnJob {
         id: job_id(row.at(10)?, row.at(1)?, row.at(9)?),
@@ -63,6 +65,6 @@ fn turn_job(row: &JobRow<'_>, with_payload: bool) -> Result<TurnJob> {
         priority: row.at::<i16>(14)? as u16,
         run_at: Timestamp::from_micros(row.at(15)?),
         attempt: row.at::<i32>(16)? as u32,
-        options: options(row.at(17)?)?,
+        options: options(row.at(17)?, read)?,
     })
 }

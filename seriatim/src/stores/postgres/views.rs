@@ -25,6 +25,7 @@ use crate::model::payload::Payload;
 use crate::model::queue::{Mode, Queue};
 use crate::model::result;
 use crate::model::turn::Turn;
+use crate::stores::options::ReadOptions;
 use crate::stores::{gone, job_look};
 
 const QUEUES: &str = "SELECT * FROM seriatim.queue ORDER BY name";
@@ -185,7 +186,7 @@ pub(super) fn job_view(row: &Row) -> Result<JobView> {
         node: text(row, "node")?.map(NodeId),
         heartbeat_at: time(row, "heartbeat_at")?,
         progress: text(row, "progress")?,
-        options: options(column(row, "options")?)?,
+        options: options(column(row, "options")?, &mut ReadOptions::default())?,
     })
 }
 

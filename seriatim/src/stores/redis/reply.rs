@@ -166,7 +166,7 @@ impl Fields {
         Ok(Some(self.text()?).filter(|name| !name.is_empty()))
     }
 
-    pub(super) fn options(&mut self) -> Result<Option<Box<JobOptions>>> {
+    pub(super) fn options(&mut self) -> Result<Option<Arc<JobOptions>>> {
         let Some(text) = self.name()? else { return Ok(None) };
         serde_json::from_str(&text).map(Some).map_err(|e| corrupt().because(e))
     }

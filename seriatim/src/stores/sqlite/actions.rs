@@ -1,5 +1,7 @@
 //! Cancel, requeue, act on lanes, delete dead jobs, and amend.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use rusqlite::types::Value;
 use rusqlite::{params, params_from_iter};
@@ -359,7 +361,7 @@ impl Tx<'_> {
             Change::RunAt(time) => job.run_at = time.as_micros(),
             Change::Node(node) => {
                 let mut options = job.options().unwrap_or_default();
-                options.node.clone_from(node);
+                Arc::make_mut(&mut options).node.clone_from(node);
                 job.route = self.route(&options, node.as_deref())?;
                 work.row.head.route = job.route;
                 job.options = Some(json(&options)?);

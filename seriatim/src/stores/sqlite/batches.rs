@@ -7,7 +7,7 @@ use rusqlite::{Row, params};
 
 use super::Sqlite;
 use super::push::micros;
-use super::row::{Job, Sql};
+use super::row::{Job, Sql, batch_in};
 use super::tx::Tx;
 use crate::contract::batches::{
     THROTTLED, batch_has_ended, called_back, no_batch, of_callback, other_callback,
@@ -132,6 +132,17 @@ impl Tx<'_> {
     /// How many jobs have left their batches in this operation.
     pub(super) fn left_batches(&self) -> i64 {
         self.batches.values().map(|counts| counts.done + counts.dead + counts.cancelled).sum()
+    }
+
+    /// Counts done jobs that leave their batches, by the options of each: those of a push are mostly equal.
+    pub(super) fn leave_done(&mut self, options: &[Option<String>]) {
+        for equal in options.chunk_by(PartialEq::eq) {
+            let Some(id) = equal.first().and_then(|text| batch_in(text.as_deref()?)) else {
+                continue;
+            };
+            let counts = self.counts_of(&id);
+            equal.iter().for_each(|_| counts.leave(Leave::Done));
+        }
     }
 
     pub(super) fn come_back_to_batch(&mut self, job: &Job) {

@@ -23,13 +23,13 @@ use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{LaneId, NodeId, Token};
-use crate::model::job::JobOptions;
 use crate::model::limits::{
     CLAIM_LANES_MAX, PROMOTE_LANES_MAX, SERIES_BYTES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
 };
 use crate::model::payload::Payload;
 use crate::model::queue::Mode;
 use crate::model::turn::{Turn, TurnJob};
+use crate::stores::options::ReadOptions;
 use crate::stores::room::Room;
 
 /// If a lane has more items than this, the turn is chosen before payloads are read.
@@ -83,9 +83,8 @@ impl OpenJob {
     }
 
     /// Whether it may be handed over with others, one after the other.
-    fn may_join(&self) -> bool {
-        let are_plain =
-            |text: &str| serde_json::from_str(text).is_ok_and(|o: JobOptions| o.are_plain());
+    fn may_join(&self, read: &mut ReadOptions) -> bool {
+        let are_plain = |text: &str| read.options(text).is_ok_and(|o| o.are_plain());
         self.attempts == 0 && self.options.as_deref().is_none_or(are_plain)
     }
 
@@ -94,10 +93,10 @@ impl OpenJob {
         (score_rank(self.score), self.seq)
     }
 
-    fn turn_job(self, queue: u32, payload: Vec<u8>) -> TurnJob {
+    fn turn_job(self, queue: u32, payload: Vec<u8>, read: &mut ReadOptions) -> TurnJob {
         TurnJob {
             id: super::push::job_id(self.created, queue, self.seq),
-            options: self.options.and_then(|text| serde_json::from_str(&text).ok()),
+            options: self.options.and_then(|text| read.options(&text).ok()),
             payload: Payload::from_bytes(payload),
             task: self.task,
             score: self.score,
@@ -472,7 +471,7 @@ impl Tx<'_> {
                 Some(payload) => payload,
                 None => self.body(job.seq)?,
             };
-            jobs.push(job.turn_job(queue.number, payload));
+            jobs.push(job.turn_job(queue.number, payload, &mut self.read_options));
         }
         if !room.take(jobs.iter().map(|job| job.payload.as_bytes().len())) {
             return Ok(None);
@@ -540,7 +539,10 @@ impl Tx<'_> {
         slot: OpenJob,
     ) -> Result<Chosen> {
         let take = queue.queue.take;
-        let most = if slot.may_join() { take.max(request.series_of(&queue.queue)) } else { take };
+        let most = match slot.may_join(&mut self.read_options) {
+            true => take.max(request.series_of(&queue.queue)),
+            false => take,
+        };
         if most == 1 {
             return Ok(Chosen::slot(slot, Close::Slot));
         }
@@ -562,7 +564,7 @@ impl Tx<'_> {
     /// How many jobs from the front form a turn: of one task, within the limits, the first `together` and then those that
     /// were never claimed before.
     fn how_many(
-        &self,
+        &mut self,
         jobs: &[OpenJob],
         (together, most): (usize, usize),
         light: bool,
@@ -583,7 +585,7 @@ impl Tx<'_> {
             };
             let joins = match i < together {
                 true => bytes <= TURN_BYTES_MAX,
-                false => bytes <= SERIES_BYTES_MAX && job.may_join(),
+                false => bytes <= SERIES_BYTES_MAX && job.may_join(&mut self.read_options),
             };
             if i > 0 && (job.task.as_ref() != task || !joins) {
                 return Ok(i);

@@ -7,7 +7,6 @@ use rusqlite::params;
 use super::light::{Named, lanes_text};
 use super::push::micros;
 use super::tx::{QueueRow, Tx};
-use crate::model::batch::Leave;
 use crate::model::error::Result;
 use crate::model::queue::Mode;
 use crate::model::settle::Settlement;
@@ -16,9 +15,9 @@ use crate::model::settle::Settlement;
 /// names the lane; so it holds the lane lightly if the lane's own token is lower.
 const DONE: &str = "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND n = 0 AND flags = 0
      AND (st = 2 AND tok = ?2 OR st = 0 AND tok < ?2 AND ?4 IS NOT NULL)";
-/// The same for a job of a batch, which it returns. Null: its lane had one.
+/// The same for a job of a batch. Returns its options; null: its lane had one.
 const DONE_IN_BATCH: &str = "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND n = 0 AND flags = 128
-     AND (st = 2 AND tok = ?2 OR st = 0 AND tok < ?2 AND ?4 IS NOT NULL) RETURNING opts ->> '$.batch'";
+     AND (st = 2 AND tok = ?2 OR st = 0 AND tok < ?2 AND ?4 IS NOT NULL) RETURNING opts";
 /// The same in `accumulate`, with items: all are closed if nothing has arrived meanwhile.
 const DONE_WITH_ITEMS: &str = "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND flags IN (0, 64)
      AND (st = 2 AND tok = ?2 AND next_due IS NULL OR st = 0 AND tok < ?2 AND ?4 IS NOT NULL)
@@ -28,9 +27,11 @@ const KEEP_DONE: &str = include_str!("sql/keep_done.sql");
 
 /// The lanes of a light claim, each with its job.
 const DONE_TOGETHER: &str = "DELETE FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND q = ?2 AND n = 0 AND flags = 0 AND st = 0 AND tok < ?3";
-/// The same with jobs of batches, which it returns.
+/// The same with jobs of batches. Returns the options of each.
 const DONE_TOGETHER_IN_BATCHES: &str = "DELETE FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND q = ?2 AND n = 0 AND flags IN (0, 128) AND st = 0 AND tok < ?3
-     RETURNING opts ->> '$.batch'";
+     RETURNING opts";
+/// Whether the first of them is of a batch: then the others are likely to be, too.
+const FIRST_IN_BATCH: &str = "SELECT flags = 128 FROM lane WHERE id = ?1";
 /// Fewer lanes are deleted one by one.
 const TOGETHER_MIN: usize = 4;
 
@@ -98,20 +99,23 @@ impl Done {
         let text = lanes_text(lanes);
         let values = params![text, queue, token];
         tx.execute("SAVEPOINT together", [])?;
-        let mut gone = tx.execute(DONE_TOGETHER, values)?;
-        let mut batches: Vec<Option<String>> = Vec::new();
-        if gone != lanes.len() {
-            tx.execute("ROLLBACK TO together", [])?;
-            batches = tx.rows(DONE_TOGETHER_IN_BATCHES, values, |row| row.get(0))?;
-            gone = batches.len();
-        }
+        let first = lanes.first().copied().unwrap_or_default();
+        let in_batch = tx.first(FIRST_IN_BATCH, [first], |row| row.get(0))?.unwrap_or(false);
+        let mut options: Vec<Option<String>> = Vec::new();
+        let gone = match in_batch {
+            true => {
+                options = tx.rows(DONE_TOGETHER_IN_BATCHES, values, |row| row.get(0))?;
+                options.len()
+            }
+            false => tx.execute(DONE_TOGETHER, values)?,
+        };
         let are_all = gone == lanes.len();
         if !are_all {
             tx.execute("ROLLBACK TO together", [])?;
         }
         tx.execute("RELEASE together", [])?;
         if are_all {
-            batches.iter().flatten().for_each(|batch| tx.counts_of(batch).leave(Leave::Done));
+            tx.leave_done(&options);
         }
         Ok(are_all)
     }
@@ -147,10 +151,9 @@ impl Done {
             tx.execute("DELETE FROM lane WHERE id = ?1", [id])?;
             jobs = 1;
         } else if self.in_batch
-            && let Some(batch) =
-                tx.first(DONE_IN_BATCH, values, |row| row.get::<_, Option<String>>(0))?
+            && let Some(options) = tx.first(DONE_IN_BATCH, values, |row| row.get(0))?
         {
-            batch.iter().for_each(|batch| tx.counts_of(batch).leave(Leave::Done));
+            tx.leave_done(&[options]);
             jobs = 1;
         } else if !self.had_more && tx.execute(DONE, values)? == 1 {
             self.in_batch = false;

@@ -17,9 +17,8 @@ use crate::model::batch::{Leave, digest_in};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
-use crate::model::job::{Job as NewJob, JobOptions};
+use crate::model::job::Job as NewJob;
 use crate::model::queue::{DueRule, Merge, Mode, Queue, Throttled};
-use crate::stores::json::json;
 
 /// Under what an idempotency key is remembered: queue, key, name.
 type Name<'a> = (u32, Option<&'a str>, &'a str);
@@ -162,7 +161,6 @@ impl Tx<'_> {
         let now = Timestamp::from_micros(self.now);
         let default_score = if definition.mode == Mode::Fifo { 0.0 } else { now.as_secs_f64() };
         let options = &new.options;
-        let carries = *options != JobOptions::default();
         let past = new.past.as_deref().cloned().unwrap_or_default();
         let seq = self.next_seq();
         Ok(Job {
@@ -182,7 +180,7 @@ impl Tx<'_> {
             error: past.error,
             task: new.task.as_deref().map(Into::into),
             digest: definition.merges().then(|| new.merge_digest()),
-            options: if carries { Some(json(options)?) } else { None },
+            options: self.write_options.json(options)?,
             aliases: None,
             payload: self.store_body(seq, new.payload.as_bytes())?,
         })

@@ -104,13 +104,13 @@ impl Job {
         self.attempts > 0 || self.started.is_some() || self.error.is_some()
     }
 
-    pub(super) fn options(&self) -> Option<Box<JobOptions>> {
+    pub(super) fn options(&self) -> Option<Arc<JobOptions>> {
         self.options.as_deref().and_then(|text| serde_json::from_str(text).ok())
     }
 
     /// The batch that it belongs to.
     pub(super) fn batch(&self) -> Option<String> {
-        if self.may_have_batch() { self.options()?.batch } else { None }
+        if self.may_have_batch() { batch_in(self.options.as_deref()?) } else { None }
     }
 
     /// False if it has none.
@@ -286,4 +286,9 @@ impl LaneRow {
 /// The columns that [`LaneRow::read`] reads.
 pub(super) fn lane_columns() -> String {
     format!("{HEAD_COLUMNS}, {JOB_COLUMNS}")
+}
+
+/// The batch that options name.
+pub(super) fn batch_in(options: &str) -> Option<String> {
+    serde_json::from_str::<JobOptions>(options).ok()?.batch
 }

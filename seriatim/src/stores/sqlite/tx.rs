@@ -16,6 +16,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::job::JobOptions;
 use crate::model::limits::QUEUES_MAX;
 use crate::model::queue::Queue;
+use crate::stores::options::{ReadOptions, WriteOptions};
 use crate::stores::route::{bound_of, route_in};
 
 /// Changes to a queue's counters.
@@ -115,6 +116,8 @@ pub(super) struct Tx<'c> {
     wake: Wake,
     /// Lanes with a limited window that this push reached.
     pub collecting: BTreeSet<i64>,
+    pub read_options: ReadOptions,
+    pub write_options: WriteOptions,
     /// Whether the connection only reads.
     pub is_reader: bool,
 }
@@ -145,6 +148,8 @@ impl<'c> Tx<'c> {
             batches: BTreeMap::new(),
             wake: Wake::of([]),
             collecting: BTreeSet::new(),
+            read_options: ReadOptions::default(),
+            write_options: WriteOptions::default(),
             is_reader: false,
         })
     }

@@ -1,5 +1,7 @@
 //! Cancel, requeue, act on lanes, delete dead jobs, amend, and the sweep.
 
+use std::sync::Arc;
+
 use super::lane::{Entry, Lane};
 use super::{Ended, Location, State};
 use crate::contract::errors::no_waiting_job;
@@ -200,7 +202,7 @@ impl State {
                 let route = route.unwrap_or_default();
                 (job.route, lane.route) = (route, route);
                 let mut options = job.options.take().unwrap_or_default();
-                options.node.clone_from(node);
+                Arc::make_mut(&mut options).node.clone_from(node);
                 job.options = Some(options);
             }
         }

@@ -32,7 +32,7 @@ pub(in crate::stores) struct Entry {
     pub retry_count: i32,
     pub crashes: u32,
     pub error: Option<Arc<str>>,
-    pub options: Option<Box<JobOptions>>,
+    pub options: Option<Arc<JobOptions>>,
     pub route: u64,
     pub flagged: bool,
     /// The ids of equal jobs that were merged into this one.

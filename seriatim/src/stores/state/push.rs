@@ -445,6 +445,6 @@ fn entry_of(id: JobId, now: Timestamp, queue: &Queue, route: u64, job: Job) -> E
         aliases: Vec::new(),
         task: job.task.map(Arc::from),
         payload: job.payload,
-        options: has_options.then(|| Box::new(job.options)),
+        options: has_options.then(|| Arc::new(job.options)),
     }
 }

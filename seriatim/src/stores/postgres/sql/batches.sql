@@ -1,4 +1,4 @@
--- Batches of jobs: decision 0048. A job's options name its batch. How jobs leave, in the arrays here: 0 done, 1 dead,
+-- Batches of jobs: decision 0048. A job's options name its batch. How jobs leave: 0 done, 1 dead,
 -- 2 cancelled, 3 merged with another one of the batch; 4: a dead one comes back.
 --
 -- A batch's row is the last that a step locks: a step writes it once, after everything else.
@@ -15,6 +15,9 @@ $$;
 CREATE FUNCTION seriatim.are_plain(_options text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN _options IS NULL THEN true ELSE _options::jsonb - 'batch' = '{}' END
 $$;
+
+-- Jobs that leave a batch in one way.
+CREATE TYPE seriatim.leaving AS (batch text, how smallint, jobs bigint);
 
 -- The batches of those of these jobs that have one. They have not ended, and rows of their own.
 CREATE FUNCTION seriatim.batches_of(_jobs bigint[]) RETURNS text[] LANGUAGE plpgsql STABLE AS $$
@@ -62,22 +65,18 @@ BEGIN
   END IF;
 END $$;
 
--- Counts jobs that leave their batches, each once in the arrays, and ends the batches whose last job has left. The end of
--- a batch fixes its counts.
-CREATE FUNCTION seriatim.leave_job_batches(_batches text[], _how smallint[], _now bigint) RETURNS void
-LANGUAGE plpgsql AS $$
+-- Counts jobs that leave their batches, and ends the batches whose last job has left. The end of a batch fixes its counts.
+CREATE FUNCTION seriatim.leave_job_batches(_leaving seriatim.leaving[], _now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _one record;
   _ends boolean;
 BEGIN
-  IF _batches IS NULL THEN
-    RETURN;
-  END IF;
   FOR _one IN
-    SELECT w.batch COLLATE "C" AS id, count(*) FILTER (WHERE how = 4) - count(*) FILTER (WHERE how <> 4) AS pending,
-      count(*) FILTER (WHERE how = 0) AS done, count(*) FILTER (WHERE how = 1) - count(*) FILTER (WHERE how = 4) AS dead,
-      count(*) FILTER (WHERE how = 2) AS cancelled
-    FROM unnest(_batches, _how) w (batch, how) GROUP BY 1 ORDER BY 1
+    SELECT w.batch COLLATE "C" AS id, sum(CASE how WHEN 4 THEN jobs ELSE -jobs END)::bigint AS pending,
+      sum(CASE how WHEN 0 THEN jobs ELSE 0 END)::bigint AS done,
+      sum(CASE how WHEN 1 THEN jobs WHEN 4 THEN -jobs ELSE 0 END)::bigint AS dead,
+      sum(CASE how WHEN 2 THEN jobs ELSE 0 END)::bigint AS cancelled
+    FROM unnest(_leaving) w GROUP BY 1 ORDER BY 1
   LOOP
     UPDATE seriatim.job_batch b SET pending = b.pending + _one.pending, done = b.done + _one.done, dead = b.dead + _one.dead,
       cancelled = b.cancelled + _one.cancelled
@@ -88,38 +87,22 @@ BEGIN
   END LOOP;
 END $$;
 
--- The same for jobs that all leave in one way.
+-- The same for jobs that all leave in one way, each once in the array.
 CREATE FUNCTION seriatim.leave_job_batches(_batches text[], _how int, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  IF _batches IS NOT NULL THEN
-    PERFORM seriatim.leave_job_batches(_batches, array_fill(_how::smallint, ARRAY[cardinality(_batches)]), _now);
-  END IF;
+  PERFORM seriatim.leave_job_batches(
+    ARRAY(SELECT ROW(b, _how, count(*))::seriatim.leaving FROM unnest(_batches) b GROUP BY b), _now);
 END $$;
 
--- push(), for jobs of which some name a batch, in _batch. A repeat joins none.
-CREATE FUNCTION seriatim.push_in_batches(_now bigint, _queues text, _queue int[], _key text[], _task text[],
-  _digest bytea[], _score float8[], _priority smallint[], _at bigint[], _delay bigint[],
-  _options text[], _lease_ttl bigint[], _expires_at bigint[], _name text[], _node text[],
-  _group text[], _payload bytea[], _grp bigint[], _past text[], _batch text[])
-RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint, o_again_at bigint) LANGUAGE plpgsql AS $$
+-- Counts pushed jobs in their batches. A repeat joins none.
+CREATE FUNCTION seriatim.join_batches(_batch text[], _states smallint[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-  _states smallint[];
-  _queues_of int[];
-  _created bigint[];
-  _seqs bigint[];
-  _agains bigint[];
   _one record;
 BEGIN
-  SELECT array_agg(p.o_status), array_agg(p.o_queue), array_agg(p.o_created_at), array_agg(p.o_seq), array_agg(p.o_again_at)
-  INTO _states, _queues_of, _created, _seqs, _agains
-  FROM seriatim.push(_now, _queues, _queue, _key, _task, _digest, _score, _priority, _at, _delay, _options,
-    _lease_ttl, _expires_at, _name, _node, _group, _payload, _grp, _past) p;
-  RETURN QUERY SELECT * FROM unnest(_states, _queues_of, _created, _seqs, _agains);
   FOR _one IN
-    SELECT x.id, count(*) FILTER (WHERE x.state = 0) AS jobs, min(x.place) AS first
-    FROM (SELECT w.batch COLLATE "C" AS id, w.state, w.place
-      FROM unnest(_batch, _states) WITH ORDINALITY w (batch, state, place)) x
-    WHERE x.id IS NOT NULL AND x.state <> 2 GROUP BY x.id ORDER BY x.id
+    SELECT w.batch COLLATE "C" AS id, count(*) FILTER (WHERE w.state = 0) AS jobs, min(w.place) AS first
+    FROM unnest(_batch, _states) WITH ORDINALITY w (batch, state, place)
+    WHERE w.batch IS NOT NULL AND w.state <> 2 GROUP BY 1 ORDER BY 1
   LOOP
     UPDATE seriatim.job_batch b SET pending = b.pending + _one.jobs WHERE b.id = _one.id AND b.ended_at IS NULL;
     IF NOT FOUND THEN
@@ -127,6 +110,22 @@ BEGIN
         ERRCODE = CASE WHEN EXISTS (SELECT FROM seriatim.job_batch b WHERE b.id = _one.id) THEN 'SR021' ELSE 'SR022' END;
     END IF;
   END LOOP;
+END $$;
+
+-- push(), for jobs of which some name a batch, in _batch.
+CREATE FUNCTION seriatim.push_in_batches(_now bigint, _queues text, _queue int[], _key text[], _task text[],
+  _digest bytea[], _score float8[], _priority smallint[], _at bigint[], _delay bigint[],
+  _options text[], _lease_ttl bigint[], _expires_at bigint[], _name text[], _node text[],
+  _group text[], _payload bytea[], _grp bigint[], _past text[], _batch text[])
+RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint, o_again_at bigint) LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY
+    WITH pushed AS MATERIALIZED (
+      SELECT p.* FROM seriatim.push(_now, _queues, _queue, _key, _task, _digest, _score, _priority, _at, _delay, _options,
+        _lease_ttl, _expires_at, _name, _node, _group, _payload, _grp, _past) p),
+    joined AS MATERIALIZED (
+      SELECT seriatim.join_batches(_batch, (SELECT array_agg(p.o_status) FROM pushed p)))
+    SELECT p.* FROM joined CROSS JOIN pushed p;
 END $$;
 
 -- Opens a batch. _rows_max: most that have not ended.

@@ -67,17 +67,12 @@ BEGIN
 END $$;
 
 -- Counts jobs that leave their batches: those of _done, and by their fates.
-CREATE FUNCTION seriatim.leave_fated(_done text[], _fates seriatim.fated[], _now bigint) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-  _batches text[];
-  _how smallint[];
+CREATE FUNCTION seriatim.leave_fated(_done seriatim.leaving[], _fates seriatim.fated[], _now bigint) RETURNS void
+LANGUAGE plpgsql AS $$
 BEGIN
-  SELECT array_agg(w.batch), array_agg(w.how) INTO _batches, _how FROM (
-    SELECT batch, 0::smallint AS how FROM unnest(_done) d (batch)
-    UNION ALL
-    SELECT f.batch, CASE WHEN f.fate IN (1, 4) THEN 1 WHEN f.fate = 0 THEN 0 ELSE 2 END::smallint
-    FROM unnest(_fates) f WHERE f.batch IS NOT NULL AND f.fate <> 5) w;
-  PERFORM seriatim.leave_job_batches(_batches, _how, _now);
+  PERFORM seriatim.leave_job_batches(_done || ARRAY(
+    SELECT ROW(f.batch, CASE WHEN f.fate IN (1, 4) THEN 1 WHEN f.fate = 0 THEN 0 ELSE 2 END, 1)::seriatim.leaving
+    FROM unnest(_fates) f WHERE f.batch IS NOT NULL AND f.fate <> 5), _now);
 END $$;
 
 -- Ends the claims. Jobs still closed in a lane are kept ones.
@@ -186,7 +181,7 @@ END $$;
 
 -- Ends turns of lanes without keys: each is a packed lane.
 CREATE FUNCTION seriatim.end_keyless(_now bigint, _lane bigint[], _queue int[], _token bigint[],
-  OUT o_lanes bigint[], OUT o_tokens bigint[], OUT o_batches text[]) LANGUAGE plpgsql AS $$
+  OUT o_lanes bigint[], OUT o_tokens bigint[], OUT o_batches seriatim.leaving[]) LANGUAGE plpgsql AS $$
 DECLARE
   _queues int[];
   _light bigint[];
@@ -210,11 +205,14 @@ BEGIN
       AND CASE WHEN l.claimed THEN (l.number, l.queue, l.token) IN (SELECT * FROM unnest(_lane, _queue, _token))
         WHEN l.token = 0 THEN (l.number, l.queue) IN (SELECT * FROM unnest(_lane, _queue))
           AND l.number IN (SELECT unnest(_light)) END
-    RETURNING l.number, l.queue, l.token, l.grp, seriatim.batch_in(l.options) AS batch
+    RETURNING l.number, l.queue, l.token, l.grp, l.options
   )
+  -- The options of a push are mostly equal: they are read once.
+  , alike AS (SELECT options, count(*) AS jobs FROM gone WHERE options IS NOT NULL GROUP BY options)
   SELECT coalesce(array_agg(g.number), '{}'), coalesce(array_agg(g.token), '{}'), array_agg(g.queue),
     array_agg(g.queue) FILTER (WHERE g.grp IS NOT NULL), array_agg(g.grp) FILTER (WHERE g.grp IS NOT NULL),
-    array_agg(g.batch) FILTER (WHERE g.batch IS NOT NULL)
+    (SELECT array_agg(ROW(seriatim.batch_in(options), 0, jobs)::seriatim.leaving) FROM alike
+      WHERE seriatim.batch_in(options) IS NOT NULL)
   INTO o_lanes, o_tokens, _queues, _counted, _groups, o_batches FROM gone g;
   IF _groups IS NOT NULL THEN
     PERFORM seriatim.free_groups(_counted, _groups);
@@ -256,7 +254,8 @@ END $$;
 -- placed. They are still claimed, and have no job of their claim left.
 CREATE FUNCTION seriatim.end_keyed(_now bigint, _lane bigint[], _queue int[], _token bigint[], _others int[],
   _skip boolean,
-  OUT o_lanes bigint[], OUT o_tokens bigint[], OUT o_freed bigint[], OUT o_busy bigint[], OUT o_batches text[]) LANGUAGE plpgsql AS $$
+  OUT o_lanes bigint[], OUT o_tokens bigint[], OUT o_freed bigint[], OUT o_busy bigint[], OUT o_batches seriatim.leaving[])
+LANGUAGE plpgsql AS $$
 DECLARE
   -- The queues of the turns, of those that are packed lanes, and of the jobs of the others.
   _queues int[];
@@ -282,7 +281,7 @@ DECLARE
   -- Of the counted turns.
   _counted int[];
   _groups bigint[];
-  _left text[]; -- batches of jobs with rows of their own
+  _left seriatim.leaving[]; -- batches of jobs with rows of their own
 BEGIN
   SELECT coalesce(array_agg(number) FILTER (WHERE mode = 1), '{}'), bool_or(retain > 0) INTO _accumulate, _kept
   FROM seriatim.queue WHERE number = ANY (_others);
@@ -349,8 +348,10 @@ BEGIN
     IF _kept THEN
       PERFORM seriatim.retain_packed(_packed, _now);
     END IF;
-    WITH gone AS (DELETE FROM seriatim.lane WHERE number = ANY (_packed) RETURNING seriatim.batch_in(options) AS batch)
-    SELECT array_agg(batch) FILTER (WHERE batch IS NOT NULL) INTO o_batches FROM gone;
+    WITH gone AS (DELETE FROM seriatim.lane WHERE number = ANY (_packed) RETURNING options)
+    , alike AS (SELECT options, count(*) AS jobs FROM gone WHERE options IS NOT NULL GROUP BY options)
+    SELECT array_agg(ROW(seriatim.batch_in(options), 0, jobs)::seriatim.leaving) INTO o_batches FROM alike
+    WHERE seriatim.batch_in(options) IS NOT NULL;
   END IF;
   IF _whole IS NOT NULL THEN
     _seqs := _seqs || ARRAY(SELECT o.seq FROM unnest(_whole, _last) w (lane, last)
@@ -375,7 +376,8 @@ BEGIN
 END $$;
 
 -- Ends done jobs. Returns the queue of each, and the batches of those that have one.
-CREATE FUNCTION seriatim.end_items(_seqs bigint[], _kept boolean, _now bigint, OUT o_queues int[], OUT o_batches text[])
+CREATE FUNCTION seriatim.end_items(_seqs bigint[], _kept boolean, _now bigint, OUT o_queues int[],
+  OUT o_batches seriatim.leaving[])
 LANGUAGE plpgsql AS $$
 DECLARE
   _forgotten bigint[] := _seqs;
@@ -394,15 +396,18 @@ BEGIN
       JOIN seriatim.queue q ON q.number = i.queue AND q.retain = 0);
   END IF;
   DELETE FROM seriatim.alias WHERE of_seq = ANY (_forgotten);
-  WITH gone AS (DELETE FROM seriatim.item WHERE seq = ANY (_seqs) RETURNING queue, seriatim.batch_in(options) AS batch)
-  SELECT array_agg(queue), array_agg(batch) FILTER (WHERE batch IS NOT NULL) INTO o_queues, o_batches FROM gone;
+  WITH gone AS (DELETE FROM seriatim.item WHERE seq = ANY (_seqs) RETURNING queue, options)
+  , alike AS (SELECT options, count(*) AS jobs FROM gone WHERE options IS NOT NULL GROUP BY options)
+  SELECT array_agg(queue), (SELECT array_agg(ROW(seriatim.batch_in(options), 0, jobs)::seriatim.leaving) FROM alike
+      WHERE seriatim.batch_in(options) IS NOT NULL)
+  INTO o_queues, o_batches FROM gone;
 END $$;
 
 -- Ends turns with all jobs done, if their claims have a compact form. Returns their places (NULL: all) and tokens, the
 -- lanes to be placed (see end_keyed()), whether a limit may have held others back, and the batches of the jobs that have one.
 CREATE FUNCTION seriatim.settle_done(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _x_place int[], _skip boolean, OUT o_places int[], OUT o_tokens bigint[], OUT o_freed bigint[],
-  OUT o_busy bigint[], OUT o_shared boolean, OUT o_batches text[])
+  OUT o_busy bigint[], OUT o_shared boolean, OUT o_batches seriatim.leaving[])
 LANGUAGE plpgsql AS $$
 DECLARE
   -- The turns that end as done altogether.
@@ -418,7 +423,7 @@ DECLARE
   _ended bigint[] := '{}';
   _more bigint[];
   _more_tokens bigint[];
-  _more_batches text[];
+  _more_batches seriatim.leaving[];
 BEGIN
   o_tokens := '{}';
   o_freed := '{}';
@@ -515,7 +520,7 @@ DECLARE
   _mixed boolean := 0 <> ANY (_rest) OR _x_place <> '{}';
   _endings seriatim.ending[];
   _fates seriatim.fated[] := '{}';
-  _batches text[]; -- of jobs that are done in the compact forms
+  _batches seriatim.leaving[]; -- of jobs that are done in the compact forms
 BEGIN
   PERFORM seriatim.check_isolation();
   IF _claims IS NOT NULL THEN

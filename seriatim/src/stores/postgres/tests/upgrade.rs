@@ -3,7 +3,7 @@
 use super::*;
 use crate::{Groups, Share};
 
-/// Makes a store as version 19 did: without what `sql/to_20.sql` and `sql/to_21.sql` add.
+/// Makes a store as version 19 did: without what `sql/to_20.sql` and later steps add.
 async fn as_before(schema: &str) {
     let before = concat!(
         include_str!("../sql/drop.sql"),

@@ -1,0 +1,1 @@
+-- From version 21: only functions changed.
