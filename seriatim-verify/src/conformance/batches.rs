@@ -26,6 +26,9 @@ pub(super) fn cases() -> Vec<Case> {
         a_requeued_job_counts_again_until_the_batch_ends,
         nothing_changes_a_batch_after_its_end,
         an_ended_batch_is_kept_for_its_time,
+        a_dead_job_of_a_forgotten_batch_joins_no_other_batch_of_its_id,
+        a_callback_equals_no_job_of_its_batch,
+        a_callback_has_no_idempotency_key,
         opening_a_batch_again_changes_nothing,
         a_job_of_no_known_batch_is_refused_with_its_place,
         a_callback_that_no_queue_takes_is_refused_when_the_batch_is_opened,
@@ -452,6 +455,50 @@ async fn an_ended_batch_is_kept_for_its_time(mut bench: Bench) {
     }
     assert!(open(&bench, "b").await.unwrap().ended_at.is_none(), "its id is free");
     assert!(shown(&bench, "open").await.ended_at.is_none());
+}
+
+async fn a_dead_job_of_a_forgotten_batch_joins_no_other_batch_of_its_id(mut bench: Bench) {
+    if !has_them(&mut bench).await {
+        return;
+    }
+    bench.queue(Mode::Exclusive).await;
+    open(&bench, "b").await.unwrap();
+    let dead = bury_one(&mut bench, "b").await;
+    ends_with(&mut bench, "b", (0, 0, 1, 0)).await;
+    bench.pass(BATCH_KEPT);
+    bench.store.sweep(Sweep { now: Some(bench.now), rows_max: 10 }).await.unwrap();
+    open(&bench, "b").await.unwrap();
+    assert_eq!(bench.requeue_all().await, 1);
+    assert!(bench.job(dead).await.options.is_none(), "it belongs to no batch");
+    let turn = bench.one().await;
+    bench.done(&turn).await;
+    bury_one(&mut bench, "b").await;
+    ends_with(&mut bench, "b", (0, 0, 1, 0)).await;
+}
+
+async fn a_callback_equals_no_job_of_its_batch(mut bench: Bench) {
+    if !has_them(&mut bench).await {
+        return;
+    }
+    bench.queue(Mode::Accumulate).await;
+    let equal = || Job::new("q", "equal").unwrap().key("k");
+    open_with(&bench, "b", equal()).await.unwrap();
+    bench.push(equal().batch("b")).await;
+    let turn = bench.one().await;
+    assert!(bench.end(&turn, Outcome::Bury { error: "no".into() }).await.is_ok());
+    seal(&bench, "b").await;
+    assert!(shown(&bench, "b").await.callback.is_some());
+    assert_eq!(bench.requeue_all().await, 1);
+    let turns = claim_all(&mut bench, "q").await;
+    assert_eq!(turns.iter().map(|turn| turn.jobs.len()).sum::<usize>(), 2, "both are there");
+}
+
+async fn a_callback_has_no_idempotency_key(mut bench: Bench) {
+    if !has_them(&mut bench).await {
+        return;
+    }
+    let opened = open_with(&bench, "b", callback().idempotency_key("once")).await;
+    refused(opened, ErrorKind::Invalid, "callback.idempotency_key");
 }
 
 async fn opening_a_batch_again_changes_nothing(mut bench: Bench) {

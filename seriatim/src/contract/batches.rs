@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::Serialize;
 
-use crate::model::batch::{BatchCounts, EndedBatch, digest_in};
+use crate::model::batch::{BatchCounts, EndedBatch};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
@@ -26,8 +26,9 @@ use crate::model::limits::{BATCHES_OPEN_MAX, NAME_BYTES_MAX};
 ///   counts, and a push that names the batch is `Conflict`.
 /// - So a sealed batch still takes jobs as long as one of its jobs has not ended, as from that job's handler.
 /// - A callback that the store refuses to push then, as its queue is being deleted for example, is not pushed; the batch
-///   says why. A callback to a throttled key may be merged, like any push.
-/// - A sweep forgets a batch [`BATCH_KEPT`](crate::limits::BATCH_KEPT) after its end.
+///   says why. So is one to a key that is throttled.
+/// - A sweep forgets a batch [`BATCH_KEPT`](crate::limits::BATCH_KEPT) after its end, and its id is free again. A dead job
+///   that is requeued after the end of its batch belongs to none.
 #[async_trait]
 pub trait Batches: Send + Sync {
     /// Opens a batch.
@@ -130,6 +131,10 @@ impl OpenBatch {
             let message = "must not be set: a callback belongs to no batch";
             return Err(refused(Error::invalid("batch", message)));
         }
+        if self.callback.options.idempotency_key.is_some() {
+            let message = "must not be set: a batch calls back once anyway";
+            return Err(refused(Error::invalid("idempotency_key", message)));
+        }
         Ok(())
     }
 }
@@ -154,7 +159,6 @@ pub(crate) fn called_back(callback: &Job, id: &str, counts: BatchCounts) -> Job 
         dead: count(counts.dead),
         cancelled: count(counts.cancelled),
     });
-    job.digest = Some(digest_in(Some(id), callback.payload_digest()));
     job
 }
 

@@ -65,9 +65,17 @@ impl BatchCounts {
 
 /// The digest of a job in a batch: only jobs of one batch are equal.
 pub(crate) fn digest_in(batch: Option<&str>, digest: Digest) -> Digest {
-    let Some(batch) = batch else { return digest };
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&digest);
+    batch.map_or(digest, |batch| digest_with(&digest, "job of", batch))
+}
+
+/// The digest of the callback of a batch, which equals no other job.
+pub(crate) fn digest_of_callback(batch: &str, digest: Digest) -> Digest {
+    digest_with(&digest, "callback of", batch)
+}
+
+fn digest_with(digest: &Digest, what: &str, batch: &str) -> Digest {
+    let mut hasher = blake3::Hasher::new_derive_key(what);
+    hasher.update(digest);
     hasher.update(batch.as_bytes());
     let mut half = Digest::default();
     half.copy_from_slice(&hasher.finalize().as_bytes()[..16]);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::model::batch::{EndedBatch, digest_in};
+use crate::model::batch::{EndedBatch, digest_in, digest_of_callback};
 use crate::model::build::group_of_build;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
@@ -138,6 +138,15 @@ impl JobOptions {
     /// Whether they change nothing of how the job runs: at most, they name its batch.
     pub(crate) fn are_plain(&self) -> bool {
         Self { batch: None, ..self.clone() } == Self::default()
+    }
+
+    /// The digest by which a job with these options is equal to another: jobs of other batches are not, and callbacks
+    /// equal none.
+    pub(crate) fn merge_digest(&self, digest: Digest) -> Digest {
+        match &self.ended_batch {
+            Some(ended) => digest_of_callback(&ended.id, digest),
+            None => digest_in(self.batch.as_deref(), digest),
+        }
     }
 }
 
@@ -321,7 +330,7 @@ impl Job {
 
     /// The digest by which a store finds a waiting job that it merges with: those of other batches are not equal.
     pub(crate) fn merge_digest(&self) -> Digest {
-        digest_in(self.options.batch.as_deref(), self.payload_digest())
+        self.options.merge_digest(self.payload_digest())
     }
 
     /// When it is due, if it is pushed at `now`.

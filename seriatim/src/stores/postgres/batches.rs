@@ -11,7 +11,7 @@ use super::error;
 use super::push::{PushBatch, push_error};
 use crate::contract::batches::{no_batch, of_callback, other_callback, too_many_batches};
 use crate::contract::{BatchView, Batches, OpenBatch, SealBatch};
-use crate::model::batch::{BatchCounts, digest_in};
+use crate::model::batch::{BatchCounts, digest_of_callback};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::limits::BATCHES_OPEN_MAX;
@@ -28,7 +28,7 @@ impl Batches for Postgres {
         let OpenBatch { id, callback, .. } = &request;
         let jobs = std::slice::from_ref(callback);
         let written = PushBatch::new(None, jobs)?.as_callback(&callback.queue);
-        let digest = digest_in(Some(id), callback.payload_digest()).to_vec();
+        let digest = digest_of_callback(id, callback.payload_digest()).to_vec();
         let payload = callback.payload.as_bytes().to_vec();
         let refused = |e: tokio_postgres::Error| match error::ours(&e) {
             Some(("SR023", _)) => other_callback(id),

@@ -150,10 +150,12 @@ impl Tx<'_> {
         Ok((seqs, more))
     }
 
-    fn take_dead(&mut self, queue: u32, seq: i64) -> Result<Option<(Option<String>, Job)>> {
+    fn take_dead(&mut self, queue: u32, seq: i64) -> Result<Option<(Option<String>, i64, Job)>> {
         let columns = JOB_COLUMNS.replace("gen", "0");
-        let sql = format!("DELETE FROM ended WHERE seq = ?1 AND dead = 1 RETURNING key, {columns}");
-        let taken = self.first(&sql, [seq], |row| Ok((row.get(0)?, Job::read(row, 1)?)))?;
+        let sql =
+            format!("DELETE FROM ended WHERE seq = ?1 AND dead = 1 RETURNING key, at, {columns}");
+        let taken =
+            self.first(&sql, [seq], |row| Ok((row.get(0)?, row.get(1)?, Job::read(row, 2)?)))?;
         self.delta(queue).dead -= i64::from(taken.is_some());
         Ok(taken)
     }
@@ -162,8 +164,8 @@ impl Tx<'_> {
         let (seqs, more) = self.select(request)?;
         let queue = self.known_queue(&request.queue)?.number;
         for seq in &seqs {
-            let Some((key, job)) = self.take_dead(queue, *seq)? else { continue };
-            self.come_back_to_batch(&job);
+            let Some((key, died_at, mut job)) = self.take_dead(queue, *seq)? else { continue };
+            self.come_back_to_batch(&mut job, died_at)?;
             let job = Job { retry: -1, crashes: 0, error: None, run_at: self.now, ..job };
             self.delta(queue).jobs += 1;
             self.put_back(queue, key.as_deref(), job)?;
@@ -196,7 +198,7 @@ impl Tx<'_> {
 
     pub(super) fn remove_dead(&mut self, queue: u32, seq: i64) -> Result<()> {
         match self.take_dead(queue, seq)? {
-            Some((_, job)) => self.forget(queue, &job),
+            Some((_, _, job)) => self.forget(queue, &job),
             None => Ok(()),
         }
     }

@@ -145,10 +145,18 @@ impl Tx<'_> {
         }
     }
 
-    pub(super) fn come_back_to_batch(&mut self, job: &Job) {
-        if let Some(id) = job.batch() {
+    /// A requeued job is one of the batch's jobs again, if that has not ended. Its id may be another batch's since then.
+    pub(super) fn come_back_to_batch(&mut self, job: &mut Job, died_at: i64) -> Result<()> {
+        let Some(id) = job.batch() else { return Ok(()) };
+        let sql = "SELECT ended IS NULL AND opened <= ?2 FROM batch WHERE id = ?1";
+        if self.first(sql, params![id, died_at], |row| row.get(0))? == Some(true) {
             self.counts_of(&id).come_back();
+            return Ok(());
         }
+        let mut options = job.options().unwrap_or_default();
+        Arc::make_mut(&mut options).batch = None;
+        job.options = self.write_options.json(&options)?;
+        Ok(())
     }
 
     pub(super) fn counts_of(&mut self, id: &str) -> &mut BatchCounts {

@@ -13,7 +13,7 @@ use super::row::{Job, flag, state};
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::{is_closing, other_route};
 use crate::contract::{JobState, Producer, Push, PushStatus, Pushed, validate_job, validate_push};
-use crate::model::batch::{Leave, digest_in};
+use crate::model::batch::Leave;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
@@ -354,7 +354,7 @@ impl Tx<'_> {
         if row.queue.merges() && job.digest.is_none() {
             let payload = crate::model::payload::Payload::from_bytes(self.payload_of(&job)?);
             let digest = crate::model::payload::digest(job.task.as_deref(), &payload);
-            job.digest = Some(digest_in(job.batch().as_deref(), digest));
+            job.digest = Some(job.options().map_or(digest, |options| options.merge_digest(digest)));
         }
         let known = match key {
             Some(key) => self.lane_of_key(queue, key)?,

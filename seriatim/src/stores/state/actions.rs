@@ -66,10 +66,10 @@ impl State {
     ) -> Result<Acted> {
         let (ids, more) = self.select(request)?;
         for id in &ids {
-            let Some(dead) = self.dead.remove(id) else {
+            let Some(mut dead) = self.dead.remove(id) else {
                 continue;
             };
-            self.batches.come_back(&dead.entry);
+            self.batches.come_back(&mut dead.entry, dead.at);
             let (retry_count, crashes, error, run_at) = (-1, 0, None, now);
             let entry = Entry { retry_count, crashes, error, run_at, ..dead.entry };
             let route = entry.route;

@@ -10,7 +10,7 @@ use crate::model::batch::{BatchCounts, Leave};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::JobId;
-use crate::model::job::Job;
+use crate::model::job::{Job, JobOptions};
 
 #[derive(Default)]
 pub(in crate::stores) struct Batches {
@@ -59,8 +59,16 @@ impl Batches {
         self.change(batch_of(job), |counts| counts.leave(how));
     }
 
-    pub(super) fn come_back(&mut self, job: &Entry) {
-        self.change(batch_of(job), BatchCounts::come_back);
+    /// A requeued job is one of the batch's jobs again, if that has not ended. Its id may be another batch's since then.
+    pub(super) fn come_back(&mut self, job: &mut Entry, died_at: Timestamp) {
+        let is_open = |row: &Row| row.ended_at.is_none() && row.opened_at <= died_at;
+        let batch = batch_of(job);
+        if batch.and_then(|id| self.rows.get(id)).is_some_and(is_open) {
+            self.change(batch, BatchCounts::come_back);
+        } else if let Some(options) = job.options.as_mut().filter(|o| o.batch.is_some()) {
+            Arc::make_mut(options).batch = None;
+            job.options = job.options.take().filter(|o| **o != JobOptions::default());
+        }
     }
 
     /// The end of a batch fixes its counts.

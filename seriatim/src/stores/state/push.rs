@@ -8,7 +8,7 @@ use super::{IdempotencyKey, Location, QueueRow, State};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_closing, other_route, too_many_queues};
 use crate::contract::{PushStatus, Pushed, validate_job};
-use crate::model::batch::{Leave, digest_in};
+use crate::model::batch::Leave;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
 use crate::model::flow::group_number;
@@ -340,9 +340,9 @@ impl State {
     ) -> u64 {
         let definition = self.queues[&queue].queue.clone();
         if definition.merges() && entry.digest.is_none() {
-            let batch = entry.options.as_ref().and_then(|options| options.batch.as_deref());
             let digest = crate::model::payload::digest(entry.task.as_deref(), &entry.payload);
-            entry.digest = Some(digest_in(batch, digest));
+            let options = entry.options.as_deref();
+            entry.digest = Some(options.map_or(digest, |options| options.merge_digest(digest)));
         }
         let number = self.lane_for(queue, key, &entry, route);
         if let Some(lane) = self.lanes.get_mut(&number) {

@@ -97,6 +97,11 @@ BEGIN
   IF o_count = 0 THEN
     RETURN;
   END IF;
+  -- Those whose batch has ended belong to none any more. Its id may be another batch's since then.
+  UPDATE seriatim.ended e SET options = nullif((e.options::jsonb - 'batch')::text, '{}')
+  WHERE e.seq = ANY (_jobs) AND seriatim.batch_in(e.options) IS NOT NULL AND NOT EXISTS (
+    SELECT FROM seriatim.job_batch b
+    WHERE b.id = seriatim.batch_in(e.options) AND b.ended_at IS NULL AND b.opened_at <= e.ended_at OFFSET 0);
   _back := (SELECT array_agg(x.batch) FROM (SELECT seriatim.batch_in(e.options) AS batch
     FROM seriatim.ended e WHERE e.seq = ANY (_jobs) OFFSET 0) x WHERE x.batch IS NOT NULL);
   SELECT seriatim.open_lanes(d.queues, d.keys, d.routes, '{}', '{}', '{}', _t) INTO _lanes

@@ -31,7 +31,7 @@ CREATE FUNCTION seriatim.call_back(_b seriatim.job_batch, _now bigint) RETURNS v
 DECLARE
   _c json := _b.callback;
   _options text := jsonb_set(coalesce((_c->>'options')::jsonb, '{}'), '{ended_batch}', jsonb_build_object(
-    'id', _b.id, 'done', _b.done, 'dead', _b.dead, 'cancelled', _b.cancelled))::text;
+    'id', _b.id, 'done', greatest(_b.done, 0), 'dead', greatest(_b.dead, 0), 'cancelled', greatest(_b.cancelled, 0)))::text;
   _pushed record;
 BEGIN
   SELECT * INTO _pushed FROM seriatim.push(_now, _c->>'queues', ARRAY[1], ARRAY[_c->>'key'], ARRAY[_c->>'task'],
