@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use seriatim::limits::PAGE_ROWS_MAX;
-use seriatim::{Error, ErrorKind, SharedStore, Timestamp};
+use seriatim::{Error, ErrorKind, Queue, SharedStore, Timestamp};
 
 use crate::app::payloads::{self, Forms};
 use crate::base::time;
@@ -44,7 +44,16 @@ impl StoreArg {
         url.unwrap_or_else(|| STORE_DEFAULT.to_owned())
     }
 
-    /// The same, with the configuration read only if it is named or needed.
+    /// The queue as the configuration declares it, if that is for this store.
+    pub(crate) fn declared(&self, config: &Config, queue: &str) -> Result<Option<Queue>, Failure> {
+        let is_of_other = |url: &String| *url != self.url_with(config);
+        if config.store.url.as_ref().is_some_and(is_of_other) {
+            return Ok(None);
+        }
+        Ok(config.declared()?.into_iter().find(|known| known.name == queue))
+    }
+
+    /// The URL, with the configuration read only if it is named or needed.
     pub(crate) fn url(&self) -> Result<String, Failure> {
         match (&self.store, &self.config) {
             (Some(url), None) => Ok(url.clone()),

@@ -1,7 +1,7 @@
 //! `batches`: opens, seals and shows a batch of jobs.
 
 use clap::{Args, Subcommand};
-use seriatim::{Client, Job, Payload, SharedStore, Timestamp};
+use seriatim::{Client, Job, Payload, Queue, SharedStore, Timestamp};
 
 use super::args::Common;
 use crate::app::batches;
@@ -50,8 +50,16 @@ enum Action {
 impl Batches {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let json = self.common.json;
+        // As the first push does: makes the callback's queue as the configuration declares it, and the store.
+        let declared = match &self.action {
+            Action::Open { queue, .. } => {
+                let config = self.common.store.config()?;
+                self.common.store.declared(&config, queue)?
+            }
+            Action::Seal { .. } | Action::Show { .. } => None,
+        };
         let act = async |store: SharedStore| {
-            let batch = self.action.carry_out(store).await?;
+            let batch = self.action.carry_out(store, declared).await?;
             match json {
                 true => say_json(&batch),
                 false => say(told(&batch)),
@@ -59,7 +67,6 @@ impl Batches {
             Ok::<(), Failure>(())
         };
         match self.action {
-            // As the first push does.
             Action::Open { .. } => self.common.store.creating(act).await,
             Action::Seal { .. } | Action::Show { .. } => self.common.store.using(act).await,
         }
@@ -67,8 +74,12 @@ impl Batches {
 }
 
 impl Action {
-    async fn carry_out(&self, store: SharedStore) -> Result<Batch, Failure> {
-        let client = Client::new(store.clone());
+    async fn carry_out(
+        &self,
+        store: SharedStore,
+        declared: Option<Queue>,
+    ) -> Result<Batch, Failure> {
+        let client = Client::new(store.clone()).queues(declared);
         Ok(match self {
             Self::Open { batch, queue, payload, key, task } => {
                 let text = payload.as_deref().unwrap_or("null");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use seriatim::store::{IdempotencyScope, JobState, Pushed, QueueView};
-use seriatim::{Client, Job, Payload, Queue, RunAt, Timestamp};
+use seriatim::{Client, Job, Payload, RunAt, Timestamp};
 
 use super::args::{FORGETS, StoreArg, duration};
 use super::push_file;
@@ -14,7 +14,6 @@ use crate::app::words::{push_status, state_name};
 use crate::base::text::count;
 use crate::base::time;
 use crate::cli::output::{Failure, hint, say, say_json};
-use crate::config::Config;
 use crate::protocol::document::{self, PushedJobs};
 use crate::protocol::job_input::split_place;
 
@@ -74,11 +73,10 @@ pub(crate) struct Push {
 impl Push {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let config = self.store.config()?;
-        let url = self.store.url_with(&config);
-        if url.starts_with("memory:") {
+        if self.store.url_with(&config).starts_with("memory:") {
             return Err(Failure::usage(FORGETS));
         }
-        let declared = self.declared(&config, &url)?;
+        let declared = self.store.declared(&config, &self.queue)?;
         self.store
             .creating(async |store| {
                 let known = find::known(&*store, &self.queue).await?;
@@ -92,14 +90,6 @@ impl Push {
                 pushed
             })
             .await
-    }
-
-    /// The queue as the configuration declares it, if that is for this store.
-    fn declared(&self, config: &Config, url: &str) -> Result<Option<Queue>, Failure> {
-        if config.store.url.as_ref().is_some_and(|configured| configured != url) {
-            return Ok(None);
-        }
-        Ok(config.declared()?.into_iter().find(|queue| queue.name == self.queue))
     }
 
     async fn push(&self, client: Client) -> Result<(), Failure> {

@@ -88,3 +88,13 @@ fn a_batch_is_opened_filled_sealed_and_shown_from_the_command_line() {
     let missing = site.run(&["batches", "show", "c"]);
     assert_eq!(missing.status.code(), Some(1), "{}", text(&missing));
 }
+
+#[test]
+fn the_queue_of_a_callback_is_made_as_the_configuration_declares_it() {
+    let site = Site::new("[queues.reports]\nmode = \"fifo\"\n");
+    let keyless = site.run(&["batches", "open", "b", "reports"]);
+    assert_eq!(keyless.status.code(), Some(2), "{}", text(&keyless));
+    assert!(text(&keyless).contains("callback.key"), "{}", text(&keyless));
+    let opened = text(&site.run(&["batches", "open", "b", "reports", "--key", "k"]));
+    assert!(opened.contains("open, 0 jobs left"), "{opened}");
+}
