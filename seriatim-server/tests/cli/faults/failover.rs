@@ -24,7 +24,7 @@ async fn under_load(url: &str, what: &str, fail_over: impl FnOnce()) -> Report {
     let mut fleet = Fleet::new(open(url).await, url, queue).await;
     fleet.start_nodes();
     fleet.is_up().await;
-    let (pushing, allowed) = fleet.push(mode);
+    let (pushing, allowed) = fleet.push();
     let half = fleet.jobs as usize / 2;
     allowed.add_permits(half);
     let is_half = async || allowed.available_permits() == 0;
@@ -124,7 +124,7 @@ async fn nothing_confirmed_is_lost(mut servers: Servers, mode: Mode) {
     let mut fleet = Fleet::new(open(&url).await, &url, queue).await;
     fleet.start_nodes();
     fleet.is_up().await;
-    let (pushing, allowed) = fleet.push(mode);
+    let (pushing, allowed) = fleet.push();
     let rounds = fleet.jobs.div_ceil(JOBS_PER_FAILOVER);
     let rounds = match servers {
         Servers::Cluster(_) => rounds,

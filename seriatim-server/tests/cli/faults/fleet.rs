@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::json;
 use seriatim::store::{Declare, LaneQuery, NodeView, Note, QueueStats};
-use seriatim::{Client, Error, Job, Mode, Queue, SharedStore, Timestamp};
+use seriatim::{Client, Error, Groups, Job, Mode, Queue, Share, SharedStore, Timestamp};
 use seriatim_testkit::{Cut, Proxy};
 use seriatim_verify::checker::{Report, check_files};
 use tokio::sync::Semaphore;
@@ -38,6 +38,8 @@ const PUSH_JOBS: u64 = 20;
 /// Connections that are cut in a run. Each makes its node pause, the longer the oftener: without an end,
 /// little would get done.
 const CUTS_MAX: u64 = 60;
+/// Groups of a queue that has groups.
+const TENANTS: u64 = 3;
 /// Pushing waits while more are open or the store is away.
 const OPEN_MAX: u64 = 1_500;
 
@@ -57,6 +59,7 @@ type Recorder = Arc<seriatim_verify::checker::Recorder<std::io::BufWriter<fs::Fi
 pub(super) struct Fleet {
     site: Site,
     pub(super) store: SharedStore,
+    queue: Queue,
     pub(super) recorder: Recorder,
     nodes: Vec<Serving>,
     histories: Vec<String>,
@@ -68,10 +71,10 @@ pub(super) struct Fleet {
 impl Fleet {
     /// Nodes that reach the store at `url`, which is `store` too.
     pub(super) async fn new(store: SharedStore, url: &str, queue: Queue) -> Self {
-        let mode = queue.mode;
+        let (mode, flow) = (queue.mode, flow(&queue));
         let site = Site::new(&format!(
             "[store]\nurl = \"{url}\"\n[node]\nconcurrency = 16\nlease = \"2s\"\nheartbeat = \"300ms\"\n\
-             [queues.{QUEUE}]\nmode = \"{mode}\"\nbatch_size = 5\nbackoff = {{ kind = \"constant\", base = \"20ms\" }}\n\
+             [queues.{QUEUE}]\nmode = \"{mode}\"\nbatch_size = 5\nbackoff = {{ kind = \"constant\", base = \"20ms\" }}\n{flow}\
              [[workers]]\nqueue = \"{QUEUE}\"\nprocess = [\"python3\", \"worker.py\"]\n\
              env = {{ PYTHONPATH = {PYTHON_CLIENT:?} }}\n"
         ));
@@ -80,7 +83,7 @@ impl Fleet {
         let recorder = site.recorder(&queue);
         let jobs = std::env::var(JOBS_VARIABLE).map_or(JOBS, |jobs| jobs.parse().unwrap());
         let (nodes, histories, faults) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Self { site, store, recorder, nodes, histories, jobs, faults }
+        Self { site, store, queue, recorder, nodes, histories, jobs, faults }
     }
 
     fn start_node(&mut self) {
@@ -117,10 +120,11 @@ impl Fleet {
     }
 
     /// Pushes the load, as far as it is allowed.
-    pub(super) fn push(&self, mode: Mode) -> (JoinHandle<()>, Arc<Semaphore>) {
+    pub(super) fn push(&self) -> (JoinHandle<()>, Arc<Semaphore>) {
         let allowed = Arc::new(Semaphore::new(0));
         let (store, recorder) = (self.store.clone(), self.recorder.clone());
-        (tokio::spawn(push(store, recorder, allowed.clone(), mode, self.jobs)), allowed)
+        let pushing = push(store, recorder, allowed.clone(), self.queue.clone(), self.jobs);
+        (tokio::spawn(pushing), allowed)
     }
 
     /// Stops a node (`SIGSTOP`) that holds lanes.
@@ -254,7 +258,7 @@ async fn push(
     store: SharedStore,
     recorder: Recorder,
     allowed: Arc<Semaphore>,
-    mode: Mode,
+    queue: Queue,
     jobs: u64,
 ) {
     let client = Client::new(store.clone());
@@ -263,9 +267,15 @@ async fn push(
     for batch in numbers.chunks(PUSH_JOBS as usize) {
         let job = |number: &u64| {
             let job = Job::new(QUEUE, &json!({ "number": number })).unwrap();
-            match mode.is_keyed() {
-                true => job.key(format!("key-{}", number % keys)).score(*number as f64),
+            let key = number % keys;
+            let job = match queue.mode.is_keyed() {
+                true => job.key(format!("key-{key}")).score(*number as f64),
                 false => job,
+            };
+            if queue.groups.is_some() {
+                job.group(format!("tenant-{}", key % TENANTS))
+            } else {
+                job
             }
         };
         let jobs: Vec<Job> = batch.iter().map(job).collect();
@@ -284,6 +294,15 @@ async fn push(
         let waiting = tokio::time::timeout(PATIENCE, until_few_are_open(&store));
         waiting.await.expect("the store is away, or its jobs are not done");
     }
+}
+
+/// The limits of the queue, as a configuration has them.
+fn flow(queue: &Queue) -> String {
+    let running = |running: u32| format!("{{ running = {running} }}\n");
+    let limit = queue.limit.running.map(|most| format!("limit = {}", running(most)));
+    let groups = queue.groups.as_ref().and_then(|groups| groups.each.limit.running);
+    let groups = groups.map(|most| format!("groups = {}", running(most)));
+    limit.into_iter().chain(groups).collect()
 }
 
 async fn until_few_are_open(store: &SharedStore) {
@@ -404,15 +423,28 @@ fn seed() {
     }
 }
 
-async fn nothing_is_lost_and_nothing_overlaps(mut server: Server, mode: Mode) {
-    seed();
-    let (blows, mut queue) = (Blow::of(&server), Queue::new(QUEUE, mode));
+async fn nothing_is_lost_and_nothing_overlaps(server: Server, mode: Mode) {
+    let mut queue = Queue::new(QUEUE, mode);
     if matches!(server, Server::Redis(_)) {
         queue.shards = REDIS_SHARDS;
     }
+    let blows = Blow::of(&server);
+    a_fleet_survives(server, queue, blows).await;
+}
+
+/// Fewer turns than the nodes have slots for, and than the groups might run together. In Redis limits are of one shard.
+async fn no_more_run_than_the_limits_allow(server: Server) {
+    let mut queue = Queue::fifo(QUEUE).groups(Groups::each(Share::default().running(5)));
+    queue.limit.running = Some(12);
+    let blows = if matches!(server, Server::Sqlite(_)) { &FILE_BLOWS[..] } else { &BLOWS };
+    a_fleet_survives(server, queue, blows).await;
+}
+
+async fn a_fleet_survives(mut server: Server, queue: Queue, blows: &[Blow]) {
+    seed();
     let mut fleet = Fleet::new(server.store().await, &server.url(), queue).await;
     fleet.start_nodes();
-    let (pushing, allowed) = fleet.push(mode);
+    let (pushing, allowed) = fleet.push();
     let jobs = fleet.jobs as usize;
     let share = jobs / (blows.len() + 1);
     let mut blows = blows.to_vec();
@@ -434,14 +466,12 @@ async fn nothing_is_lost_and_nothing_overlaps(mut server: Server, mode: Mode) {
 /// Breaks a connection every now and then, before or after the server has seen a request.
 async fn nothing_is_lost_over_bad_connections(server: Server) {
     seed();
-    let mode = Mode::Fifo;
     let proxy = Proxy::start(server.port()).unwrap();
     let mut fleet =
-        Fleet::new(server.store().await, &server.url_over(proxy.port()), Queue::new(QUEUE, mode))
-            .await;
+        Fleet::new(server.store().await, &server.url_over(proxy.port()), Queue::fifo(QUEUE)).await;
     fleet.start_nodes();
     fleet.is_up().await;
-    let (pushing, allowed) = fleet.push(mode);
+    let (pushing, allowed) = fleet.push();
     allowed.add_permits(fleet.jobs as usize);
     let cutting = async {
         let mut looks = tokio::time::interval(Duration::from_millis(30));
@@ -488,6 +518,10 @@ on_each_server! {
     redis_exclusive_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(redis, Exclusive);
     redis_accumulate_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(redis, Accumulate);
     redis_fifo_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(redis, Fifo);
+    sqlite_limits_hold_when_nodes_die: no_more_run_than_the_limits_allow(sqlite);
+    postgres_limits_hold_when_nodes_die: no_more_run_than_the_limits_allow(postgres);
+    mysql_limits_hold_when_nodes_die: no_more_run_than_the_limits_allow(mysql);
+    redis_limits_hold_when_nodes_die: no_more_run_than_the_limits_allow(redis);
     postgres_connections_that_break_lose_nothing: nothing_is_lost_over_bad_connections(postgres);
     mysql_connections_that_break_lose_nothing: nothing_is_lost_over_bad_connections(mysql);
     redis_connections_that_break_lose_nothing: nothing_is_lost_over_bad_connections(redis);

@@ -75,7 +75,7 @@ impl Load {
         let mut fleet = Fleet::new(open(&url).await, &url, Queue::new(QUEUE, mode)).await;
         fleet.start_nodes();
         fleet.is_up().await;
-        let (pushing, allowed) = fleet.push(mode);
+        let (pushing, allowed) = fleet.push();
         let rest = fleet.jobs as usize;
         let mut load = Self { fleet, pushing, allowed, rest };
         load.push(rest / 2).await;
