@@ -11,6 +11,7 @@
 //! ```
 
 mod alarm;
+mod batches;
 mod chaos;
 mod clock;
 mod gate;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use seriatim::store::{
-    Act, Amend, Cancel, Change, Command, LaneAction, LaneSelection, Selected, Selection, Store,
+    Act, Amend, Cancel, Change, Command, Declare, LaneAction, LaneSelection, Selected, Selection,
+    Store,
 };
 use seriatim::{ErrorKind, JobId, Result};
 use tokio::time::sleep;
@@ -37,7 +38,7 @@ async fn act(world: &World, store: &dyn Store) -> Result<()> {
     world.inject("action of a person");
     let queue = world.roll(|rng| rng.choice(&world.scene.queues).map(|queue| queue.name.clone()));
     let queue = queue.unwrap_or_default();
-    match world.roll(|rng| rng.u8(0..16)) {
+    match world.roll(|rng| rng.u8(0..17)) {
         0..4 => {
             let jobs = some_jobs(world, 3);
             world.note(|| format!("an administrator cancels {jobs:?}"));
@@ -60,8 +61,19 @@ async fn act(world: &World, store: &dyn Store) -> Result<()> {
             world.note(|| format!("an administrator pauses {queue}: {paused}"));
             store.pause_queue(queue.into(), paused).await
         }
+        15 => limit(world, store, &queue).await,
         _ => command(world, store).await,
     }
+}
+
+/// Changes how many turns of a queue may run. A rate stays: the checker knows no time from which another one holds.
+async fn limit(world: &World, store: &dyn Store, queue: &str) -> Result<()> {
+    let known = world.scene.queues.iter().find(|known| known.name == queue);
+    let Some(mut queue) = known.cloned() else { return Ok(()) };
+    queue.limit.running = world.roll(|rng| rng.bool().then(|| rng.u32(1..5)));
+    world.note(|| format!("an administrator sets the limit of {}: {:?}", queue.name, queue.limit));
+    world.declared(&queue);
+    store.declare(Declare { now: None, queues: vec![queue] }).await
 }
 
 async fn on_lanes(world: &World, store: &dyn Store, queue: &str) -> Result<()> {

@@ -7,6 +7,7 @@ use seriatim::store::{PushStatus, Pushed};
 use seriatim::{Backoff, Client, ErrorKind, Job, Payload, Queue, Result};
 use tokio::time::sleep;
 
+use super::batches;
 use super::scene::GROUPS;
 use super::wire::Wire;
 use super::world::World;
@@ -16,15 +17,20 @@ pub(super) async fn run(world: Arc<World>, number: usize) {
     let client = Client::new(Wire::new(world.clone(), None).store());
     let mut left = world.scene.pushes;
     let mean = world.scene.length.mul_f64(0.6) / (left as u32 + 1);
+    let batch = batches::open(&world, &client, number).await;
     while left > 0 && !world.is_calm() {
         let count = world.roll(|rng| if rng.u8(0..4) == 0 { rng.usize(1..=8) } else { 1 });
-        let jobs: Vec<Job> =
-            (0..count.min(left)).map(|i| job(&world, (number, left - i))).collect();
+        let jobs: Vec<Job> = (0..count.min(left))
+            .map(|i| job(&world, (number, left - i), batch.as_deref()))
+            .collect();
         left -= jobs.len();
         push(&world, &client, jobs).await;
         if world.roll(|rng| rng.u8(0..3) > 0) {
             sleep(world.about(mean.mul_f64(2.0))).await;
         }
+    }
+    if let Some(batch) = batch {
+        batches::seal(&world, &client, &batch).await;
     }
 }
 
@@ -69,14 +75,17 @@ fn check(world: &World, jobs: &[Job], answer: &[Pushed]) {
     }
 }
 
-fn job(world: &World, name: (usize, usize)) -> Job {
+fn job(world: &World, name: (usize, usize), batch: Option<&str>) -> Job {
     let plan = world.scene.jobs;
     let queue = world.roll(|rng| rng.choice(&world.scene.queues).cloned());
     let queue = queue.unwrap_or_else(|| Queue::parallel("none"));
     let n = world.roll(|rng| rng.u64(0..plan.payloads));
+    let batch = batch.filter(|_| world.roll(|rng| rng.bool()));
+    // Jobs of different batches never merge, and the checker knows equal jobs by their payloads.
+    let of = batch.unwrap_or_default();
     let text = match world.happens(plan.undecodable) {
-        true => format!("\"rotten {n}\""),
-        false => format!("{{\"n\":{n}}}"),
+        true => format!("\"rotten {n}{of}\""),
+        false => format!("{{\"n\":{n},\"of\":\"{of}\"}}"),
     };
     let mut job = Job::with_payload(queue.name.clone(), Payload::from_bytes(text));
     if queue.mode.is_keyed() {
@@ -84,6 +93,9 @@ fn job(world: &World, name: (usize, usize)) -> Job {
     }
     if queue.groups.is_some() {
         job = with_group(world, job);
+    }
+    if let Some(batch) = batch {
+        job = job.batch(batch);
     }
     if world.happens(plan.scored) {
         job = job.score(f64::from(world.roll(|rng| rng.u32(0..50))));

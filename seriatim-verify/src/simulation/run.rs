@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use seriatim::SharedStore;
-use seriatim::store::{Declare, LaneQuery, Memory};
+use seriatim::store::{Declare, LaneQuery, Memory, QueueStats};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::batches::{self, CALLBACKS};
 use super::clock::{Simulated, StoreClock};
 use super::node::Node;
 use super::scene::Scene;
@@ -63,12 +64,17 @@ async fn simulate(seed: u64, options: &Options) -> Outcome {
     drop(stage.cast);
     world.forget_late();
     world.finals().await;
+    let is_drained = options.mode == Mode::Liveness && failure.is_none();
+    let miscounted = batches::judge(&world, is_drained).await;
     let report = check(&world.tape().history);
     let trace = world.tape().trace().to_vec();
     Outcome {
         seed,
         mode: options.mode,
-        failure: failure.or_else(|| verdict(&report)).or_else(|| world.exceeded_rate()),
+        failure: failure
+            .or_else(|| verdict(&report))
+            .or_else(|| world.exceeded_rate())
+            .or(miscounted),
         report,
         injected: world.injected(),
         simulated: world.elapsed(),
@@ -148,7 +154,8 @@ impl Stage {
             released.map_err(|error| format!("error: nothing can be released: {error}"))?;
             sleep(Duration::from_secs(2)).await;
             let stats = self.world.store.stats(None).await;
-            let is_empty = stats.is_ok_and(|stats| stats.iter().all(|queue| queue.lanes == 0));
+            let has_none = |queue: &QueueStats| queue.lanes == 0 || &*queue.queue == CALLBACKS;
+            let is_empty = stats.is_ok_and(|stats| stats.iter().all(has_none));
             // A producer active when the calm phase began may be about to push again.
             if is_empty && began.elapsed() > Duration::from_secs(60) {
                 let elapsed = began.elapsed();

@@ -36,6 +36,8 @@ pub(super) struct Scene {
     pub(super) jobs: JobPlan,
     /// See [`seriatim::store::Capabilities::claim_split`].
     pub(super) claim_split: Option<usize>,
+    /// Whether each producer fills a batch.
+    pub(super) batches: bool,
 }
 
 /// How a node is configured.
@@ -185,6 +187,7 @@ impl Scene {
             people_every: rng.bool().then(|| secs(rng, 1, 8)),
             jobs: jobs(rng),
             claim_split: sometimes(rng, 0.5, 1),
+            batches: false,
         };
         let accumulates = |queue: &&mut Queue| queue.mode == Mode::Accumulate;
         for queue in scene.queues.iter_mut().filter(accumulates) {
@@ -195,6 +198,7 @@ impl Scene {
         }
         scene.queues.iter_mut().for_each(|queue| share_out(queue, late));
         scene.queues.iter_mut().for_each(|queue| throttle(queue, late));
+        scene.batches = late.u8(0..3) == 0;
         scene
     }
 }
