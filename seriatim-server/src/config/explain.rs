@@ -49,6 +49,11 @@ pub(crate) fn in_words(message: &str) -> String {
     if let Some((given, wanted)) = mismatch(message) {
         return format!("{} is given; write {}", given_in_words(given), wanted_in_words(wanted));
     }
+    // A word without quotes may begin like `true` or `false`.
+    if ["string values must be quoted", "invalid boolean"].iter().any(|it| message.starts_with(it))
+    {
+        return "write true or false, or a text in quotes, as in \"orders\"".to_owned();
+    }
     let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let Some((unknown, known)) = names.split_first() else { return message.to_owned() };
     let suggestion = closest(unknown, known).map(|known| format!(" (did you mean `{known}`?)"));

@@ -134,6 +134,11 @@ fn a_value_of_another_kind_is_told_with_its_key_and_an_example() {
             "[node]\nlease = 60",
             "node.lease: the number 60 is given; write a length in quotes: \"250ms\", \"10s\"",
         ),
+        (
+            "[queues.q]\nbackoff = { kind = \"constant\", base = 2 }",
+            "the number 2 is given; write a length in quotes: \"250ms\", \"10s\"",
+        ),
+        ("[queues.q]\nmode = fifo", "in quotes"),
         ("[node]\nid = 7", "node.id: the number 7 is given; write a text in quotes"),
         ("[node]\ngroups = \"a\"", "node.groups: the text \"a\" is given; write a list"),
         ("[queues.a]\nmax_retries = 1.5", "queues.a.max_retries: the number 1.5 is given"),

@@ -1,5 +1,6 @@
 //! Durations in text form: `250ms`, `10s`, `5m`, `1h`, `3d`.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serializer, de};
@@ -75,12 +76,28 @@ pub(crate) fn serialize<S: Serializer>(length: &Duration, to: S) -> Result<S::Ok
 }
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    parse(&String::deserialize(from)?).map_err(|e| de::Error::custom(e.message()))
+    from.deserialize_str(Text)
+}
+
+/// Reads a duration in text form, and says what it expects instead of a bare number.
+struct Text;
+
+impl de::Visitor<'_> for Text {
+    type Value = Duration;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a length")
+    }
+    fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<Duration, E> {
+        parse(text).map_err(|e| E::custom(e.message()))
+    }
 }
 
 /// The same for an optional duration.
 pub(crate) mod optional {
-    use super::{Deserialize, Deserializer, Duration, Result, Serializer, de, format, parse};
+    use super::{Deserialize, Deserializer, Duration, Result, Serializer, format};
+
+    #[derive(Deserialize)]
+    struct Whole(#[serde(deserialize_with = "super::deserialize")] Duration);
 
     // Serde passes a reference to the field.
     #[allow(clippy::ref_option)]
@@ -97,8 +114,7 @@ pub(crate) mod optional {
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<Duration>, D::Error> {
-        Option::<String>::deserialize(from)?
-            .map(|text| parse(&text).map_err(|e| de::Error::custom(e.message())))
-            .transpose()
+        let length = Option::<Whole>::deserialize(from)?;
+        Ok(length.map(|Whole(length)| length))
     }
 }
