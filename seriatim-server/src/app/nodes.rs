@@ -31,6 +31,12 @@ pub(crate) fn is_gone(node: &NodeView) -> bool {
     !node.dead && node.info.origin.as_ref().is_some_and(Origin::is_gone)
 }
 
+/// Whether it claims work of a queue: it lives, and is neither quiet nor stopping.
+pub(crate) fn works_on(node: &NodeView, queue: &str, now: Timestamp) -> bool {
+    let claims = !node.dead && !is_late(node, now) && node.command.is_none();
+    claims && node.info.queues.iter().any(|of| of == queue)
+}
+
 pub(crate) fn held_by<'a>(running: &'a [Running], node: &NodeView) -> Vec<&'a Running> {
     running.iter().filter(|one| one.lane.node.as_ref() == Some(&node.info.id)).collect()
 }

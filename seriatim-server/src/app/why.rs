@@ -8,7 +8,7 @@ use seriatim::Timestamp;
 use seriatim::store::{JobView, LaneState, LaneView, NodeView, QueueView, build_of};
 
 use super::limits::{self, Usage};
-use super::nodes::is_late;
+use super::nodes::works_on;
 use crate::base::time::length;
 
 /// What is known around a lane.
@@ -85,10 +85,7 @@ impl Why {
                 (lane.retry_count >= 0).then_some((lane.retry_count + 1, settings.max_retries));
             return Self::Due { waits, retry };
         }
-        let works = |node: &&NodeView| {
-            let has_queue = node.info.queues.contains(&settings.name);
-            has_queue && !node.dead && !is_late(node, now) && node.command.is_none()
-        };
+        let works = |node: &&NodeView| works_on(node, &settings.name, now);
         let working: Vec<&NodeView> = nodes.iter().filter(works).collect();
         let options = head.and_then(|job| job.options.as_deref());
         if let Some(node) = options.and_then(|options| options.node.as_deref())

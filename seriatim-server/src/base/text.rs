@@ -81,7 +81,8 @@ pub(crate) fn size(bytes: u64) -> String {
 
 /// `1 lane`, `2 lanes`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+    let plural = if noun.ends_with("ch") { "es" } else { "s" };
+    format!("{number} {noun}{}", if number == 1 { "" } else { plural })
 }
 
 /// How often it failed, in a table: a dash before the first failure. The retry count is one less.

@@ -1,21 +1,29 @@
-//! `batches`: opens, seals and shows a batch of jobs.
+//! `seriatim batches`: lists batches of jobs, and opens, seals and shows one.
 
 use clap::{Args, Subcommand};
+use seriatim::store::Store;
 use seriatim::{Client, Job, Payload, Queue, SharedStore, Timestamp};
 
-use super::args::Common;
+use super::args::{Common, PageArgs};
 use crate::app::batches;
-use crate::base::text::count;
+use crate::base::text::{count, one_line};
 use crate::base::time::relative;
-use crate::cli::output::{Failure, say, say_json};
+use crate::cli::output::table::{Cell, Column, Table, Tone};
+use crate::cli::output::{Failure, Terminal, hint, say, say_json};
 use crate::protocol::document::Batch;
 
 #[derive(Args)]
+#[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
 pub(crate) struct Batches {
     #[command(flatten)]
     common: Common,
+    /// Only those that have not ended
+    #[arg(long)]
+    open: bool,
+    #[command(flatten)]
+    page: PageArgs,
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
 }
 
 #[derive(Subcommand)]
@@ -49,9 +57,11 @@ enum Action {
 
 impl Batches {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let json = self.common.json;
+        let Some(action) = &self.action else {
+            return self.common.store.using(async |store| self.list(&*store).await).await;
+        };
         // As the first push does: makes the callback's queue as the configuration declares it, and the store.
-        let declared = match &self.action {
+        let declared = match action {
             Action::Open { queue, .. } => {
                 let config = self.common.store.config()?;
                 self.common.store.declared(&config, queue)?
@@ -59,18 +69,70 @@ impl Batches {
             Action::Seal { .. } | Action::Show { .. } => None,
         };
         let act = async |store: SharedStore| {
-            let batch = self.action.carry_out(store, declared).await?;
-            match json {
+            let batch = action.carry_out(store, declared).await?;
+            match self.common.json {
                 true => say_json(&batch),
                 false => say(told(&batch)),
             }
             Ok::<(), Failure>(())
         };
-        match self.action {
+        match action {
             Action::Open { .. } => self.common.store.creating(act).await,
             Action::Seal { .. } | Action::Show { .. } => self.common.store.using(act).await,
         }
     }
+
+    async fn list(&self, store: &dyn Store) -> Result<(), Failure> {
+        let after = self.page.after.clone();
+        let page = batches::page(store, self.open, after, self.page.rows_max()).await?;
+        if self.common.json {
+            say_json(&page);
+            return Ok(());
+        }
+        match (page.batches.is_empty(), self.open) {
+            (true, true) => say("no batches that have not ended"),
+            (true, false) => say("no batches: `seriatim batches open` opens one"),
+            (false, _) => say(table(&page.batches).render(Terminal::of_stdout())),
+        }
+        if let Some(next) = page.next {
+            hint(format!("more: --after {next}"));
+        }
+        Ok(())
+    }
+}
+
+fn table(batches: &[Batch]) -> Table {
+    let now = Timestamp::of_this_machine();
+    let mut table = Table::new(&[
+        ("batch", Column::Name),
+        ("state", Column::Name),
+        ("pending", Column::Number),
+        ("done", Column::Number),
+        ("dead", Column::Number),
+        ("cancelled", Column::Number),
+        ("opened", Column::Name),
+        ("ended", Column::Name),
+        ("callback", Column::Text),
+    ]);
+    for batch in batches {
+        let callback = match (&batch.callback, &batch.refused) {
+            (Some(job), _) => Cell::from(job.to_string()),
+            (None, Some(why)) => Cell::toned(format!("not pushed: {}", one_line(why)), Tone::Bad),
+            (None, None) => Cell::from(""),
+        };
+        table.row(vec![
+            one_line(&batch.batch).into(),
+            batch.state().into(),
+            batch.pending.to_string().into(),
+            batch.done.to_string().into(),
+            batch.dead.to_string().into(),
+            batch.cancelled.to_string().into(),
+            relative(now, batch.opened_at.0).into(),
+            batch.ended_at.as_ref().map_or_else(String::new, |at| relative(now, at.0)).into(),
+            callback,
+        ]);
+    }
+    table
 }
 
 impl Action {
@@ -96,10 +158,9 @@ impl Action {
 /// A batch in words.
 fn told(batch: &Batch) -> String {
     let now = Timestamp::of_this_machine();
-    let state = match (&batch.ended_at, batch.sealed) {
-        (Some(at), _) => format!("ended {}", relative(now, at.0)),
-        (None, true) => format!("sealed, {} left", count(batch.pending, "job")),
-        (None, false) => format!("open, {} left", count(batch.pending, "job")),
+    let state = match &batch.ended_at {
+        Some(at) => format!("ended {}", relative(now, at.0)),
+        None => format!("{}, {} left", batch.state(), count(batch.pending, "job")),
     };
     let Batch { done, dead, cancelled, .. } = batch;
     let after = match (&batch.callback, &batch.refused) {

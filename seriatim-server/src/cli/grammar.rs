@@ -9,8 +9,8 @@ use std::ffi::OsString;
 use clap::Command;
 
 /// Nouns that list if there is no verb.
-const NOUNS: [&str; 8] =
-    ["queues", "lanes", "jobs", "morgue", "nodes", "operations", "cron", "audit"];
+const NOUNS: [&str; 9] =
+    ["queues", "lanes", "jobs", "morgue", "nodes", "operations", "cron", "audit", "batches"];
 /// Nouns that need a queue, which the parser expects before the verb.
 const OF_A_QUEUE: [&str; 2] = ["lanes", "morgue"];
 const LIST: &str = "list";
@@ -52,6 +52,7 @@ mod tests {
             ("jobs list --queue a", "jobs --queue a"),
             ("nodes list", "nodes"),
             ("cron list", "cron"),
+            ("batches list --open", "batches --open"),
             ("audit list --queue a", "audit --queue a"),
             ("push list 1", "push list 1"),
             ("lanes retry --help", "lanes retry --help"),

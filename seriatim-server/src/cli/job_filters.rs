@@ -11,7 +11,7 @@ pub(super) struct FilterArgs {
     /// Only of this key
     #[arg(long, default_value = "", hide_default_value = true)]
     pub(super) key: String,
-    /// Only jobs whose key begins so
+    /// Only jobs whose key has this prefix
     #[arg(long, value_name = "START", default_value = "", hide_default_value = true)]
     prefix: String,
     /// Only of this task

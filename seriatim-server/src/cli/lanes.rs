@@ -58,7 +58,7 @@ struct FilterArgs {
     /// Only lanes that are ready, scheduled, retrying, running, held, paused or crashed; several with commas
     #[arg(long, value_name = "STATES", default_value = "", hide_default_value = true)]
     state: String,
-    /// Only lanes whose key begins so
+    /// Only lanes whose key has this prefix
     #[arg(long, value_name = "START", default_value = "", hide_default_value = true)]
     prefix: String,
     /// Only lanes that this node holds: its id or name

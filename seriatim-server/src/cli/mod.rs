@@ -80,7 +80,7 @@ pub(crate) enum Command {
     Jobs(jobs::Jobs),
     /// Counts, starts and stops actions on many jobs or lanes; lists those that were started
     Operations(operations::Operations),
-    /// Opens, seals and shows a batch of jobs
+    /// Lists batches of jobs, and opens, seals and shows one
     Batches(batches::Batches),
     /// Lists nodes; shows, quiets, stops one
     Nodes(nodes::Nodes),

@@ -62,7 +62,7 @@ struct Which {
     /// Only of this key
     #[arg(long)]
     key: Option<String>,
-    /// Only of keys that begin so
+    /// Only of keys with this prefix
     #[arg(long)]
     prefix: Option<String>,
     /// Only jobs of this task

@@ -53,7 +53,7 @@ pub(super) fn cron_state(entry: &CronEntry) -> (String, Tone) {
         }
         None if no_node => ("no node has it".to_owned(), Tone::Bad),
         None if entry.definitions.len() > 1 => ("differs between nodes".to_owned(), Tone::Bad),
-        None => ("works".to_owned(), Tone::Plain),
+        None => ("active".to_owned(), Tone::Plain),
     }
 }
 

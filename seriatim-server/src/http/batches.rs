@@ -3,19 +3,23 @@
 use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use seriatim::limits::PAGE_ROWS_MAX;
 
 use super::access::Access;
 use super::caller::Caller;
-use super::input::{Json, Part};
+use super::input::{Json, Part, Query};
+use super::jobs::rows_max;
 use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::batches;
-use crate::protocol::document::Batch;
+use crate::protocol::document::{Batch, Batches};
 use crate::protocol::job_input::JobInput;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
+        Route::get("/api/v1/batches", Access::Read, list)
+            .says("Batches, those opened last first"),
         Route::put("/api/v1/batches/{batch}", Access::Produce, open)
             .says("Opens a batch: pushes may name it from now on. The same again changes nothing")
             .traffic(),
@@ -49,6 +53,27 @@ async fn open(
     caller.scope.check_push(&callback)?;
     app.queues.makes(&*app.store, &queue).await?;
     Ok(Answer::of(&app.client.open_batch(id, callback).await?.into()))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct Listing {
+    /// Only batches that have not ended. Default: false
+    #[serde(default)]
+    open: bool,
+    /// Most rows. Default: 50
+    #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
+    limit: Option<usize>,
+    /// Continue behind this: `next` of the page before
+    after: Option<String>,
+}
+
+async fn list(
+    State(app): State<Shared>,
+    Query(Listing { open, limit, after }): Query<Listing>,
+) -> Result<Answer<Batches>, Problem> {
+    Ok(Answer::of(&batches::page(&*app.store, open, after, rows_max(limit)?).await?))
 }
 
 async fn seal(State(app): State<Shared>, Part(id): Part<String>) -> Result<Answer<Batch>, Problem> {

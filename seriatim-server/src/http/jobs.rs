@@ -74,7 +74,7 @@ struct Listing {
     /// Only of this key
     #[serde(default)]
     key: String,
-    /// Only jobs whose key begins so
+    /// Only jobs whose key has this prefix
     #[serde(default)]
     prefix: String,
     /// Only of this task

@@ -66,7 +66,7 @@ struct Listing {
     /// Only this lane
     #[schemars(with = "Option<Foreign<LaneId>>")]
     lane: Option<String>,
-    /// Only lanes whose key begins so
+    /// Only lanes whose key has this prefix
     prefix: Option<String>,
     /// Only lanes that this node holds: its id or name
     node: Option<String>,

@@ -30,6 +30,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_callback_equals_no_job_of_its_batch,
         a_callback_has_no_idempotency_key,
         opening_a_batch_again_changes_nothing,
+        batches_are_listed_latest_first_in_pages,
         a_job_of_no_known_batch_is_refused_with_its_place,
         a_callback_that_no_queue_takes_is_refused_when_the_batch_is_opened,
         a_callback_that_cannot_be_pushed_fails_no_settle,
@@ -520,6 +521,44 @@ async fn opening_a_batch_again_changes_nothing(mut bench: Bench) {
         refused(open_with(&bench, "b", other).await, ErrorKind::Conflict, "id");
     }
     assert_eq!(shown(&bench, "b").await, batch);
+}
+
+async fn batches_are_listed_latest_first_in_pages(mut bench: Bench) {
+    let latest = BatchQuery { rows_max: 2, ..BatchQuery::default() };
+    if !has_them(&mut bench).await {
+        let listed = bench.store.batches(latest).await;
+        assert_eq!(listed.unwrap_err().kind(), ErrorKind::Unsupported);
+        return;
+    }
+    bench.queue(Mode::Parallel).await;
+    // Those of one moment are in the order of their ids, which may have the colon of cursors.
+    for ids in [["a", "b:1"], ["b:2", "c"]] {
+        for id in ids {
+            open(&bench, id).await.unwrap();
+        }
+        bench.pass(Duration::from_secs(1));
+    }
+    bench.push(loose("x").batch("c")).await;
+    seal(&bench, "c").await;
+    seal(&bench, "b:1").await;
+    let mut pages = Vec::new();
+    for is_open in [false, true] {
+        let mut query = BatchQuery { is_open, ..latest.clone() };
+        loop {
+            let page = bench.store.batches(query.clone()).await.unwrap();
+            for batch in &page.rows {
+                assert_eq!(shown(&bench, &batch.id).await, *batch, "as it is shown alone");
+            }
+            pages.push(page.rows.iter().map(|batch| batch.id.to_string()).collect::<Vec<_>>());
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => break,
+            }
+        }
+    }
+    assert_eq!(pages, [vec!["c", "b:2"], vec!["b:1", "a"], vec!["c", "b:2"], vec!["a"]]);
+    let wrong = BatchQuery { after: Some("x".to_owned()), ..latest };
+    refused(bench.store.batches(wrong).await, ErrorKind::Invalid, "after");
 }
 
 async fn a_job_of_no_known_batch_is_refused_with_its_place(mut bench: Bench) {

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::Serialize;
 
+use super::views::Page;
 use crate::model::batch::{BatchCounts, EndedBatch};
 use crate::model::clock::Timestamp;
+use crate::model::cursor::Cursor;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
 use crate::model::job::{Job, RunAt, validate_text};
-use crate::model::limits::{BATCHES_OPEN_MAX, NAME_BYTES_MAX};
+use crate::model::limits::{BATCHES_OPEN_MAX, NAME_BYTES_MAX, PAGE_ROWS_MAX};
 
 /// The batches of a store: see [`Capabilities::batches`](super::Capabilities::batches). A store without them leaves the
 /// methods as they are, and refuses jobs that name a batch.
@@ -53,6 +55,12 @@ pub trait Batches: Send + Sync {
         let _ = id;
         Err(no_batches())
     }
+
+    /// A page of the batches, those opened last first.
+    async fn batches(&self, query: BatchQuery) -> Result<Page<BatchView>> {
+        let _ = query;
+        Err(no_batches())
+    }
 }
 
 /// See [`Batches::open_batch`].
@@ -73,6 +81,45 @@ pub struct SealBatch {
     pub now: Option<Timestamp>,
     /// The batch.
     pub id: Arc<str>,
+}
+
+/// See [`Batches::batches`].
+#[derive(Clone, Debug)]
+pub struct BatchQuery {
+    /// Only batches that have not ended.
+    pub is_open: bool,
+    /// Where to start: the `next` of the previous page.
+    pub after: Option<String>,
+    /// Most rows.
+    pub rows_max: usize,
+}
+
+impl Default for BatchQuery {
+    fn default() -> Self {
+        Self { is_open: false, after: None, rows_max: PAGE_ROWS_MAX }
+    }
+}
+
+impl BatchQuery {
+    /// Most rows of a page.
+    pub(crate) fn most(&self) -> usize {
+        self.rows_max.clamp(1, PAGE_ROWS_MAX)
+    }
+
+    /// Behind which batch the page starts: when that was opened, in microseconds, and its id.
+    pub(crate) fn begin(&self) -> Result<(i64, String)> {
+        let cursor = Cursor::read(self.after.as_deref())?;
+        Ok(cursor.map_or((i64::MAX, String::new()), |cursor| (cursor.number, cursor.place)))
+    }
+
+    /// The page of these rows. One more than it may have shows that there are more.
+    pub(crate) fn page(&self, mut rows: Vec<BatchView>) -> Page<BatchView> {
+        let next = (rows.len() > self.most()).then(|| {
+            rows.truncate(self.most());
+            rows.last().map(|last| Cursor::behind(last.opened_at.as_micros(), &last.id))
+        });
+        Page { rows, next: next.flatten(), cut: false }
+    }
 }
 
 /// A batch.

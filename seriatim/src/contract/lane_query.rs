@@ -96,7 +96,7 @@ pub struct LaneQuery {
     pub key: Option<String>,
     /// Only this lane.
     pub lane: Option<LaneId>,
-    /// Only lanes whose key begins so.
+    /// Only lanes whose key has this prefix.
     pub prefix: Option<String>,
     /// Only lanes in one of these stages; in any, if empty.
     pub stages: Vec<LaneStage>,

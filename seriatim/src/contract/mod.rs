@@ -38,7 +38,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 pub use actions::*;
-pub use batches::{BatchView, Batches, OpenBatch, SealBatch};
+pub use batches::{BatchQuery, BatchView, Batches, OpenBatch, SealBatch};
 pub use capabilities::*;
 pub use consumer::*;
 pub use definition::{Declaration, Undeclared, declare_each};

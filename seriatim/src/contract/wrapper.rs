@@ -132,6 +132,7 @@ wrapper! {
         open_batch(request: OpenBatch) -> BatchView;
         seal_batch(request: SealBatch) -> BatchView;
         batch(id: Arc<str>) -> Option<BatchView>;
+        batches(query: BatchQuery) -> Page<BatchView>;
     }
     Consumer {
         claim(request: Claim) -> Claimed;

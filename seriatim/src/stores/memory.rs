@@ -178,6 +178,10 @@ impl Batches for Memory {
     async fn batch(&self, id: Arc<str>) -> Result<Option<BatchView>> {
         Ok(self.open()?.batch(&id))
     }
+
+    async fn batches(&self, query: BatchQuery) -> Result<Page<BatchView>> {
+        self.open()?.batch_page(&query)
+    }
 }
 
 #[async_trait]

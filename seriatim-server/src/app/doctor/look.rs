@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::store::{
-    InboxView, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneStage, LaneView,
-    NodeView, QueueStats, QueueView,
+    BatchQuery, BatchView, InboxView, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery,
+    LaneStage, LaneView, NodeView, QueueStats, QueueView,
 };
 use seriatim::{Timestamp, store::Store};
 
@@ -49,6 +49,8 @@ pub(crate) struct Seen {
     /// What SQL sessions inserted and no node has pushed.
     pub(crate) inbox: InboxView,
     pub(crate) bridges: Vec<Bridge>,
+    /// The latest batches: those that have not ended, and those whose callback was not pushed.
+    pub(crate) batches: Vec<BatchView>,
 }
 
 impl Seen {
@@ -110,7 +112,16 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
         dead,
         inbox,
         bridges: bridges::all(store).await?,
+        batches: if store.capabilities().batches { batches(store).await? } else { Vec::new() },
     })
+}
+
+async fn batches(store: &dyn Store) -> seriatim::Result<Vec<BatchView>> {
+    let mut batches =
+        store.batches(BatchQuery { is_open: true, ..BatchQuery::default() }).await?.rows;
+    let latest = store.batches(BatchQuery::default()).await?.rows;
+    batches.extend(latest.into_iter().filter(|batch| batch.refused.is_some()));
+    Ok(batches)
 }
 
 async fn troubled_lanes(store: &dyn Store, queue: &QueueStats) -> seriatim::Result<Vec<Running>> {

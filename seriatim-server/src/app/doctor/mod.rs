@@ -1,5 +1,6 @@
 //! Finds what is stuck, failing, slow or misconfigured, and suggests what to do.
 
+mod batches;
 mod bound;
 mod bridges;
 mod definitions;
@@ -25,6 +26,7 @@ pub(crate) fn judge(seen: &Seen, declared: &[Queue]) -> Vec<Finding> {
     findings.extend(troubles::check(seen));
     findings.extend(inbox::check(seen));
     findings.extend(bridges::check(seen));
+    findings.extend(batches::check(seen));
     findings.extend(bound::check(seen));
     findings.extend(queues::check(seen));
     findings.extend(lanes::check(seen));

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use seriatim::Timestamp;
 use seriatim::store::{NodeState, NodeView, QueueStats};
 
 use super::finding::{Finding, Severity};
 use super::look::Seen;
-use crate::app::nodes::{is_gone, is_late};
+use crate::app::nodes::{is_gone, is_late, works_on};
 use crate::base::text::count;
 use crate::base::time::{length, relative};
 
@@ -21,11 +20,6 @@ pub(super) fn check(seen: &Seen) -> Vec<Finding> {
     let gone = seen.nodes.iter().filter_map(|node| gone(node, seen));
     let queues = seen.stats.iter().filter_map(|queue| unattended(queue, seen));
     gone.chain(queues).chain(versions(seen)).collect()
-}
-
-/// Whether it claims work.
-fn works(node: &NodeView, now: Timestamp) -> bool {
-    !node.dead && !is_late(node, now) && node.command.is_none()
 }
 
 fn gone(node: &NodeView, seen: &Seen) -> Option<Finding> {
@@ -56,9 +50,7 @@ fn gone(node: &NodeView, seen: &Seen) -> Option<Finding> {
 fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
     let name = &*queue.queue;
     let about = format!("queue {name}");
-    let of_queue = |node: &&NodeView| {
-        works(node, seen.now) && node.info.queues.iter().any(|queue| queue == name)
-    };
+    let of_queue = |node: &&NodeView| works_on(node, name, seen.now);
     let nodes: Vec<&NodeView> = seen.nodes.iter().filter(of_queue).collect();
     let attended = !nodes.is_empty();
     if queue.paused || queue.jobs == 0 {

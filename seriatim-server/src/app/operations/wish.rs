@@ -36,7 +36,7 @@ pub(crate) struct Wish {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) key: Option<String>,
-    /// Only of keys that begin so
+    /// Only of keys with this prefix
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) prefix: Option<String>,

@@ -103,7 +103,7 @@ fn state(entry: &CronEntry) -> &'static str {
         () if entry.paused.is_some() => "paused",
         () if no_node => "lost",
         () if entry.definitions.len() > 1 => "differs",
-        () => "works",
+        () => "active",
     }
 }
 

@@ -53,6 +53,7 @@ pub(super) enum On {
     },
     Node(String),
     Operation(String),
+    Batch(String),
 }
 
 /// One kind of deed.
@@ -127,6 +128,8 @@ static KINDS: &[Kind] = &[
         .asks("The process ends. It does not start again by itself, unless something on its machine starts it.")
         .admin(),
     kind("operation.stop", "Stop", "stopped; what is done stays done"),
+    kind("batch.seal", "Seal", "sealed: it ends with the last of its jobs")
+        .asks("Seal a batch when all its jobs are pushed. After its end it takes no more jobs, and its callback is not taken back."),
 ];
 
 /// Fields of a form.
@@ -163,6 +166,7 @@ impl Deed {
             "queue" => On::Queue(needed("queue")?),
             "node" => On::Node(needed("node")?),
             "operation" => On::Operation(needed("operation")?),
+            "batch" => On::Batch(needed("batch")?),
             "bridge" => On::Bridge { name: needed("bridge")?, source: text("source") },
             "cron" => On::Cron { name: needed("cron")?, reason: text("reason") },
             "job" => On::Job(job(needed("job")?)?),
@@ -207,6 +211,7 @@ impl Deed {
             }
             On::Job(job) => fields.push(("job", job.to_string())),
             On::Operation(id) => fields.push(("operation", id.clone())),
+            On::Batch(id) => fields.push(("batch", id.clone())),
             On::Lane { queue, lane } => {
                 fields.push(("queue", queue.clone()));
                 match lane {
@@ -232,12 +237,13 @@ impl Deed {
             On::Bridge { name, source: Some(source) } => format!("bridge {name}, {source}"),
             On::Job(job) | On::Dead { job, .. } => format!("job {job}"),
             On::Operation(id) => format!("operation {id}"),
+            On::Batch(id) => format!("batch {id}"),
             On::Lane { queue, lane: OneLane::Key(key) } => format!("{queue}: {key}"),
             On::Lane { queue, lane: OneLane::Lane(lane) } => format!("{queue}: lane {lane}"),
         }
     }
 
-    /// The queue that it concerns; `None` for a node, a bridge and a cron entry, and for a job or an operation, whose queue the
+    /// The queue that it concerns; `None` for a node, a batch, a bridge and a cron entry, and for a job or an operation, whose queue the
     /// store knows.
     pub(super) fn queue(&self) -> Option<&str> {
         match &self.on {
@@ -245,9 +251,12 @@ impl Deed {
             | On::Limit { queue, .. }
             | On::Lane { queue, .. }
             | On::Dead { queue, .. } => Some(queue),
-            On::Job(_) | On::Node(_) | On::Operation(_) | On::Cron { .. } | On::Bridge { .. } => {
-                None
-            }
+            On::Job(_)
+            | On::Node(_)
+            | On::Operation(_)
+            | On::Batch(_)
+            | On::Cron { .. }
+            | On::Bridge { .. } => None,
         }
     }
 
@@ -333,6 +342,10 @@ impl Deed {
             }
             On::Operation(id) => {
                 operations::stop(store, id, who).await?;
+                Ok(1)
+            }
+            On::Batch(id) => {
+                app.client.seal_batch(id.as_str()).await?;
                 Ok(1)
             }
             On::Node(node) => {
@@ -428,6 +441,7 @@ mod tests {
                 ("job", _) => On::Job(job),
                 ("dead", _) => On::Dead { queue: queue(), job, payload: Some("{}".to_owned()) },
                 ("operation", _) => On::Operation("0-1".to_owned()),
+                ("batch", _) => On::Batch("import 7".to_owned()),
                 (_, _) => On::Lane { queue: queue(), lane: OneLane::Key("a&b".to_owned()) },
             };
             let deed = Deed::new(kind.name, on).unwrap();

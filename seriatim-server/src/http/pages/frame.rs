@@ -42,12 +42,13 @@ pub(super) struct Place {
     pub(super) name: &'static str,
 }
 
-pub(super) const PLACES: [Place; 8] = [
+pub(super) const PLACES: [Place; 9] = [
     Place { path: "/", name: "Overview" },
     Place { path: "/queues", name: "Queues" },
     Place { path: "/morgue", name: "Morgue" },
     Place { path: "/scheduled", name: "Scheduled" },
     Place { path: "/cron", name: "Cron" },
+    Place { path: "/batches", name: "Batches" },
     Place { path: "/nodes", name: "Nodes" },
     Place { path: "/operations", name: "Operations" },
     Place { path: "/audit", name: "Audit" },

@@ -5,6 +5,7 @@ mod about;
 mod ask;
 mod assets;
 mod audit;
+mod batches;
 mod bridges;
 mod button;
 mod chart;
@@ -53,6 +54,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::page("/morgue", Access::Read, morgue::show),
         Route::page("/scheduled", Access::Read, scheduled::show),
         Route::page("/cron", Access::Read, cron::show),
+        Route::page("/batches", Access::Read, batches::show),
         Route::page("/nodes", Access::Read, nodes::show_all),
         Route::page("/nodes/{node}", Access::Read, nodes::show_one),
         Route::page("/operations", Access::Read, operations::show_all),

@@ -93,8 +93,9 @@ pub(super) async fn show(
     let checkup = app.checkup().await?;
     views.sort_by_key(|(_, figures)| Reverse((figures.stats.lag, figures.stats.jobs)));
     let base = &visit.frame.base;
+    let around = (&*nodes, visit.clock.now);
     let rows: Vec<QueueRow> =
-        views.iter().map(|(view, figures)| QueueRow::new(base, view, figures, &nodes)).collect();
+        views.iter().map(|(view, figures)| QueueRow::new(base, view, figures, around)).collect();
     let totals = totals(&rows, &views, nodes.iter().filter(|node| !node.dead).count());
     let (needs, more_needs) = needs(&visit, &checkup);
     let page = Overview {

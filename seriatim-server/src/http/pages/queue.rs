@@ -80,7 +80,7 @@ pub(super) async fn show(
         nodes: nodes.iter().map(|node| NodeRow::new(&visit, node, now)).collect(),
         declared: view.declared,
         charts: Charts::read(store, &visit, &name, &link::queue(base, &name), &span).await?,
-        row: QueueRow::new(base, &view, &figures, &nodes),
+        row: QueueRow::new(base, &view, &figures, (&nodes, now)),
     };
     visit.show(&page)
 }

@@ -73,7 +73,8 @@ pub(super) async fn show(
     let left_out = views.len().saturating_sub(ROWS_MAX);
     let base = &visit.frame.base;
     let rows = views.iter().take(ROWS_MAX);
-    let rows = rows.map(|(view, figures)| QueueRow::new(base, view, figures, &nodes)).collect();
+    let around = (&*nodes, visit.clock.now);
+    let rows = rows.map(|(view, figures)| QueueRow::new(base, view, figures, around)).collect();
     let orders = [
         ("name", "name", By::Name),
         ("lag", "lag", By::Lag),

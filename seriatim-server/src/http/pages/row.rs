@@ -7,7 +7,7 @@ use super::link;
 use super::moment::Moment;
 use super::visit::Visit;
 use crate::app::figures::Figures;
-use crate::app::nodes::state_name as node_state;
+use crate::app::nodes::{state_name as node_state, works_on};
 use crate::app::operations::{Sample, Wish};
 use crate::app::why::{Around, Why};
 use crate::app::words::state_name;
@@ -23,7 +23,7 @@ pub(super) struct QueueRow {
     pub(super) name: String,
     pub(super) href: String,
     pub(super) mode: String,
-    pub(super) paused: bool,
+    pub(super) state: &'static str,
     pub(super) jobs: u64,
     pub(super) lanes: u64,
     pub(super) running: u64,
@@ -32,7 +32,6 @@ pub(super) struct QueueRow {
     pub(super) done: u64,
     pub(super) failed: u64,
     pub(super) lag: String,
-    pub(super) is_late: bool,
     pub(super) nodes: usize,
 }
 
@@ -40,13 +39,23 @@ pub(super) struct QueueRow {
 const LATE: std::time::Duration = std::time::Duration::from_secs(60);
 
 impl QueueRow {
-    pub(super) fn new(base: &str, view: &QueueView, figures: &Figures, nodes: &[NodeView]) -> Self {
+    pub(super) fn new(
+        base: &str,
+        view: &QueueView,
+        figures: &Figures,
+        (nodes, now): (&[NodeView], Timestamp),
+    ) -> Self {
         let (name, stats) = (view.queue.name.clone(), &figures.stats);
-        let works = |node: &&NodeView| !node.dead && node.info.queues.contains(&name);
+        let nodes = nodes.iter().filter(|node| works_on(node, &name, now)).count();
         Self {
             href: link::queue(base, &name),
             mode: view.queue.mode.to_string(),
-            paused: view.paused,
+            state: match () {
+                () if view.paused => "paused",
+                () if stats.jobs > 0 && nodes == 0 => "no workers",
+                () if stats.lag >= LATE => "late",
+                () => "open",
+            },
             jobs: stats.jobs,
             lanes: stats.lanes,
             running: figures.running(),
@@ -55,8 +64,7 @@ impl QueueRow {
             done: stats.processed,
             failed: stats.failed,
             lag: if stats.lag.as_secs() == 0 { String::new() } else { length(stats.lag) },
-            is_late: stats.lag >= LATE,
-            nodes: nodes.iter().filter(works).count(),
+            nodes,
             name,
         }
     }

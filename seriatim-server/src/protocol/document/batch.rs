@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use seriatim::JobId;
-use seriatim::store::{self, BatchView};
+use seriatim::store::{self, BatchView, Page};
 
 use crate::protocol::schema::Foreign;
 use crate::protocol::value::Time;
@@ -13,8 +13,8 @@ use crate::protocol::value::Time;
 /// A batch of jobs.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Batch {
-    batch: Arc<str>,
-    opened_at: Time,
+    pub(crate) batch: Arc<str>,
+    pub(crate) opened_at: Time,
     /// Whether it ends with the last of its jobs
     pub(crate) sealed: bool,
     /// Jobs that have not ended
@@ -34,6 +34,17 @@ pub(crate) struct Batch {
     pub(crate) refused: Option<String>,
 }
 
+impl Batch {
+    /// What it is, in one word.
+    pub(crate) fn state(&self) -> &'static str {
+        match (&self.ended_at, self.sealed) {
+            (Some(_), _) => "ended",
+            (None, true) => "sealed",
+            (None, false) => "open",
+        }
+    }
+}
+
 impl From<BatchView> for Batch {
     fn from(view: BatchView) -> Self {
         Self {
@@ -48,6 +59,20 @@ impl From<BatchView> for Batch {
             callback: view.callback,
             refused: view.refused,
         }
+    }
+}
+
+/// Batches, those opened last first.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Batches {
+    pub(crate) batches: Vec<Batch>,
+    /// The `after` of the next page
+    pub(crate) next: Option<String>,
+}
+
+impl From<Page<BatchView>> for Batches {
+    fn from(page: Page<BatchView>) -> Self {
+        Self { batches: page.rows.into_iter().map(Batch::from).collect(), next: page.next }
     }
 }
 

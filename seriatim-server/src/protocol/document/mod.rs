@@ -14,7 +14,7 @@ mod reported;
 mod stats;
 
 pub(crate) use answer::*;
-pub(crate) use batch::{Batch, EndedBatch};
+pub(crate) use batch::{Batch, Batches, EndedBatch};
 pub(crate) use bridge::{Bridge, BridgePause, BridgeSource, BridgeState, BridgeStatus, Bridges};
 pub(crate) use event::{Event, EventPage, JobEvents};
 pub(crate) use job::{EditedJob, Job, JobFailure, JobStatus, Jobs};

@@ -98,3 +98,37 @@ fn the_queue_of_a_callback_is_made_as_the_configuration_declares_it() {
     let opened = text(&site.run(&["batches", "open", "b", "reports", "--key", "k"]));
     assert!(opened.contains("open, 0 jobs left"), "{opened}");
 }
+
+#[test]
+fn batches_are_listed_over_http_from_the_command_line_and_on_a_page() {
+    let api = Api::start("");
+    for id in ["old", "new"] {
+        open(&api, id, &json!({ "payload": 1 })).done();
+        api.post("/api/v1/queues/rows/jobs", &json!({ "payload": id, "batch": id })).done();
+    }
+    let page = Request::new("GET", "/batches").send(&api.address).text();
+    assert!(page.contains("id=\"batch-old\"") && page.contains("deed=batch.seal"), "{page}");
+    api.post("/api/v1/batches/new/seal", &json!({})).done();
+    let lane = claim(&api, "rows");
+    settle(&api, &lane, "done");
+    let lane = claim(&api, "rows");
+    settle(&api, &lane, "done");
+    let ids = |listed: &Value| -> Vec<String> {
+        let rows = listed["batches"].as_array().unwrap();
+        rows.iter().map(|row| row["batch"].as_str().unwrap().to_owned()).collect()
+    };
+    let first = api.get("/api/v1/batches?limit=1").done();
+    assert_eq!(ids(&first), ["new"]);
+    let next = first["next"].as_str().unwrap();
+    let rest = api.get(&format!("/api/v1/batches?after={next}")).done();
+    assert_eq!((ids(&rest), &rest["next"]), (vec!["old".to_owned()], &Value::Null));
+    assert_eq!(ids(&api.get("/api/v1/batches?open=true").done()), ["old"]);
+    assert_eq!(api.get("/api/v1/batches?after=x").refused(400).0, "after");
+    let page = Request::new("GET", "/batches?open=true").send(&api.address).text();
+    assert!(page.contains("batch-old") && !page.contains("batch-new"), "{page}");
+    let listed = text(&api.site.run(&["batches"]));
+    let rows: Vec<&str> = listed.lines().map(|line| line.split("  ").next().unwrap()).collect();
+    assert_eq!(rows, ["batch", "new", "old"], "{listed}");
+    let open = text(&api.site.run(&["batches", "list", "--open"]));
+    assert!(open.contains("old    open"), "{open}");
+}

@@ -346,12 +346,13 @@ impl Walk {
 
     /// A batch of one job, if the store has batches.
     fn batches(&self) {
+        const BATCHES: &str = "/api/v1/batches";
         const BATCH: &str = "/api/v1/batches/{batch}";
         const SEAL: &str = "/api/v1/batches/{batch}/seal";
         let body = json!({ "queue": "after", "callback": { "payload": "all in" } });
         let open = Request::new("PUT", "/api/v1/batches/one").json(&body);
         if open.send(&self.api.address).status == 501 {
-            let calls = [("get", BATCH), ("put", BATCH), ("post", SEAL)];
+            let calls = [("get", BATCHES), ("get", BATCH), ("put", BATCH), ("post", SEAL)];
             let calls = calls.map(|(method, path)| (method.to_owned(), path.to_owned()));
             return self.called.borrow_mut().extend(calls);
         }
@@ -365,6 +366,7 @@ impl Walk {
         assert_eq!(self.get("/api/v1/jobs/{job_id}", &[id])["batch"], "one");
         self.settle(&lane, "done");
         let batch = self.get(BATCH, &["one"]);
+        assert_eq!(self.get(BATCHES, &[]), json!({ "batches": [batch], "next": null }));
         assert_eq!((&batch["pending"], &batch["done"]), (&json!(0), &json!(1)));
         let ended = json!({ "id": "one", "done": 1, "dead": 0, "cancelled": 0 });
         let callback = batch["callback"].as_str().unwrap();

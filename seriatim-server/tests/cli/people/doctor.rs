@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use seriatim::store::{Heartbeat, NodeInfo};
+use seriatim::store::{Heartbeat, NodeInfo, OpenBatch, SealBatch};
 use seriatim::{Exhaustion, Outcome, Queue};
 
 use super::{House, mail, order};
@@ -245,4 +245,27 @@ async fn the_doctor_says_of_a_queue_that_a_push_made_what_serve_does_with_it() {
     assert_eq!(modes, expected);
     hand.now = seriatim::Timestamp::of_this_machine();
     serving.stop();
+}
+
+#[tokio::test]
+async fn a_batch_that_nobody_seals_and_one_without_its_callback_are_named() {
+    let site = Site::new("");
+    let reports = Queue::fifo("reports").throttle(Duration::from_secs(3_600));
+    let hand = Hand::new(site.store().await, vec![reports]).await;
+    let open = async |id: &str, ago: u64, job: seriatim::Job| {
+        let now = Some(hand.now - Duration::from_secs(ago));
+        hand.store.open_batch(OpenBatch { now, id: id.into(), callback: job }).await.unwrap();
+    };
+    let report = |n: u32| seriatim::Job::new("reports", &n).unwrap().key("daily");
+    open("forgotten", 2 * 86_400, report(1)).await;
+    open("fresh", 60, report(2)).await;
+    for id in ["first", "second"] {
+        open(id, 60, report(3)).await;
+        let seal = SealBatch { now: Some(hand.now), id: id.into() };
+        hand.store.seal_batch(seal).await.unwrap();
+    }
+    let said = findings(&site, 0);
+    let unsealed = ["1 batch not sealed", "forgotten was opened 2d", "batches seal forgotten"];
+    assert_found(&said, "notice", &unsealed);
+    assert_found(&said, "warning", &["1 batch ended without its callback", "second", "throttled"]);
 }

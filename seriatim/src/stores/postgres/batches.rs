@@ -10,7 +10,7 @@ use super::convert::{column, job_id, micros, time};
 use super::error;
 use super::push::{PushBatch, push_error};
 use crate::contract::batches::{no_batch, of_callback, other_callback, too_many_batches};
-use crate::contract::{BatchView, Batches, OpenBatch, SealBatch};
+use crate::contract::{BatchQuery, BatchView, Batches, OpenBatch, Page, SealBatch};
 use crate::model::batch::{BatchCounts, digest_of_callback};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -18,8 +18,23 @@ use crate::model::limits::BATCHES_OPEN_MAX;
 
 const OPEN: &str = "SELECT seriatim.open_batch($1, $2, $3, $4, $5, $6)";
 const SEAL: &str = "SELECT seriatim.seal_batch($1, $2)";
-const SHOW: &str = "SELECT opened_at, sealed, pending, done, dead, cancelled, ended_at, job_queue, job_seq, \
-    job_created_at, refused FROM seriatim.job_batch WHERE id = $1";
+/// A query of batches with this condition and order.
+macro_rules! batches {
+    ($which:literal) => {
+        concat!(
+            "SELECT id, opened_at, sealed, pending, done, dead, cancelled, ended_at, job_queue, job_seq, \
+             job_created_at, refused FROM seriatim.job_batch WHERE ",
+            $which
+        )
+    };
+}
+
+const SHOW: &str = batches!("id = $1");
+const LIST: &str = batches!("(opened_at, id) < ($1, $2) ORDER BY opened_at DESC, id DESC LIMIT $3");
+/// An index has those that have not ended: the others may be very many.
+const LIST_OPEN: &str = batches!(
+    "ended_at IS NULL AND (opened_at, id) < ($1, $2) ORDER BY opened_at DESC, id DESC LIMIT $3"
+);
 
 #[async_trait]
 impl Batches for Postgres {
@@ -51,7 +66,15 @@ impl Batches for Postgres {
 
     async fn batch(&self, id: Arc<str>) -> Result<Option<BatchView>> {
         let rows = self.pool.query(SHOW, &[&&*id]).await?;
-        rows.first().map(|row| view(id, row)).transpose()
+        rows.first().map(view).transpose()
+    }
+
+    async fn batches(&self, query: BatchQuery) -> Result<Page<BatchView>> {
+        let (opened, id) = query.begin()?;
+        let sql = if query.is_open { LIST_OPEN } else { LIST };
+        let most = query.most() as i64 + 1;
+        let rows = self.pool.query(sql, &[&opened, &id, &most]).await?;
+        Ok(query.page(rows.iter().map(view).collect::<Result<_>>()?))
     }
 }
 
@@ -61,7 +84,7 @@ impl Postgres {
     }
 }
 
-fn view(id: Arc<str>, row: &Row) -> Result<BatchView> {
+fn view(row: &Row) -> Result<BatchView> {
     let counts = BatchCounts {
         pending: column(row, "pending")?,
         done: column(row, "done")?,
@@ -75,11 +98,12 @@ fn view(id: Arc<str>, row: &Row) -> Result<BatchView> {
         _ => None,
     };
     let opened_at = Timestamp::from_micros(column(row, "opened_at")?);
+    let id: String = column(row, "id")?;
     Ok(BatchView {
         sealed: column(row, "sealed")?,
         ended_at: time(row, "ended_at")?,
         callback,
         refused: column(row, "refused")?,
-        ..BatchView::new(id, opened_at, counts)
+        ..BatchView::new(id.into(), opened_at, counts)
     })
 }

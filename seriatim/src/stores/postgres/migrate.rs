@@ -7,7 +7,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 /// The oldest version with an upgrade.
 const OLDEST: usize = 15;
 /// What changes the tables from each version since [`OLDEST`] to the next. Views and functions are made anew.
-const STEPS: [&str; 7] = [
+const STEPS: [&str; 8] = [
     include_str!("sql/to_16.sql"),
     include_str!("sql/to_17.sql"),
     include_str!("sql/to_18.sql"),
@@ -15,6 +15,7 @@ const STEPS: [&str; 7] = [
     include_str!("sql/to_20.sql"),
     include_str!("sql/to_21.sql"),
     include_str!("sql/to_22.sql"),
+    include_str!("sql/to_23.sql"),
 ];
 /// The version that this build reads and writes.
 const VERSION: usize = OLDEST + STEPS.len();

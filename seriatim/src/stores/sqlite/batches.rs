@@ -13,7 +13,9 @@ use crate::contract::batches::{
     THROTTLED, batch_has_ended, called_back, no_batch, of_callback, other_callback,
     too_many_batches,
 };
-use crate::contract::{BatchView, Batches, OpenBatch, SealBatch, Swept, validate_job};
+use crate::contract::{
+    BatchQuery, BatchView, Batches, OpenBatch, Page, SealBatch, Swept, validate_job,
+};
 use crate::model::batch::{BatchCounts, Leave};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
@@ -33,8 +35,9 @@ const CHANGE: &str = "UPDATE batch SET pending = pending + ?2, done = done + ?3,
 const END: &str = "UPDATE batch SET ended = ?2 WHERE id = ?1
     RETURNING done, dead, cancelled, callback, payload, digest";
 const REFUSE: &str = "UPDATE batch SET refused = ?2 WHERE id = ?1";
-const SHOW: &str = "SELECT opened, pending, done, dead, cancelled, sealed, ended, job, refused
-    FROM batch WHERE id = ?1";
+const SHOW: &str =
+    "SELECT id, opened, pending, done, dead, cancelled, sealed, ended, job, refused FROM batch";
+const LATEST_FIRST: &str = "(opened, id) < (?1, ?2) ORDER BY opened DESC, id DESC LIMIT ?3";
 
 #[async_trait]
 impl Batches for Sqlite {
@@ -49,6 +52,10 @@ impl Batches for Sqlite {
 
     async fn batch(&self, id: Arc<str>) -> Result<Option<BatchView>> {
         self.look(move |tx| tx.batch(&id)).await
+    }
+
+    async fn batches(&self, query: BatchQuery) -> Result<Page<BatchView>> {
+        self.look(move |tx| tx.batch_page(&query)).await
     }
 }
 
@@ -86,22 +93,15 @@ impl Tx<'_> {
     }
 
     fn batch(&mut self, id: &Arc<str>) -> Result<Option<BatchView>> {
-        let time = |at: i64| Timestamp::from_micros(at);
-        self.first(SHOW, [&**id], |row| {
-            let counts = BatchCounts {
-                pending: row.get(1)?,
-                done: row.get(2)?,
-                dead: row.get(3)?,
-                cancelled: row.get(4)?,
-            };
-            Ok(BatchView {
-                sealed: row.get(5)?,
-                ended_at: row.get::<_, Option<i64>>(6)?.map(time),
-                callback: row.get::<_, Option<[u8; 16]>>(7)?.map(JobId::from_bytes),
-                refused: row.get(8)?,
-                ..BatchView::new(id.clone(), time(row.get(0)?), counts)
-            })
-        })
+        self.first(&format!("{SHOW} WHERE id = ?1"), [&**id], view)
+    }
+
+    fn batch_page(&mut self, query: &BatchQuery) -> Result<Page<BatchView>> {
+        let (opened, id) = query.begin()?;
+        // An index has those that have not ended: the others may be very many.
+        let open = if query.is_open { "ended IS NULL AND" } else { "" };
+        let sql = format!("{SHOW} WHERE {open} {LATEST_FIRST}");
+        Ok(query.page(self.rows(&sql, params![opened, id, query.most() as i64 + 1], view)?))
     }
 
     /// Refuses a batch that takes no jobs.
@@ -202,6 +202,24 @@ impl Tx<'_> {
         swept.more |= self.execute(sql, params![old, rows_max as i64])? == rows_max;
         Ok(())
     }
+}
+
+fn view(row: &Row<'_>) -> Sql<BatchView> {
+    let time = |at: i64| Timestamp::from_micros(at);
+    let counts = BatchCounts {
+        pending: row.get(2)?,
+        done: row.get(3)?,
+        dead: row.get(4)?,
+        cancelled: row.get(5)?,
+    };
+    let id: String = row.get(0)?;
+    Ok(BatchView {
+        sealed: row.get(6)?,
+        ended_at: row.get::<_, Option<i64>>(7)?.map(time),
+        callback: row.get::<_, Option<[u8; 16]>>(8)?.map(JobId::from_bytes),
+        refused: row.get(9)?,
+        ..BatchView::new(id.into(), time(row.get(1)?), counts)
+    })
 }
 
 /// What is pushed at the end of a batch.

@@ -10,7 +10,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 const APPLICATION_ID: i64 = 0x5365_7269;
 
 /// The steps from each schema version to the next; the first creates version 1.
-const MIGRATIONS: [&str; 13] = [
+const MIGRATIONS: [&str; 14] = [
     include_str!("schema.sql"),
     GIVEN_UP,
     SECRET,
@@ -24,6 +24,7 @@ const MIGRATIONS: [&str; 13] = [
     include_str!("sql/share.sql"),
     concat!(include_str!("sql/results.sql"), include_str!("sql/views.sql")),
     include_str!("sql/batch.sql"),
+    include_str!("sql/batch_list.sql"),
 ];
 
 /// Claims and rescues of a node with a ticket up to this one take nothing.

@@ -1,5 +1,6 @@
 //! Batches: their counts, their end, and the callback that follows it.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::State;
@@ -7,7 +8,7 @@ use super::batch_rows::Row;
 use crate::contract::batches::{
     THROTTLED, called_back, no_batch, of_callback, other_callback, too_many_batches,
 };
-use crate::contract::{BatchView, OpenBatch, PushStatus, validate_job};
+use crate::contract::{BatchQuery, BatchView, OpenBatch, Page, PushStatus, validate_job};
 use crate::model::batch::BatchCounts;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -57,6 +58,19 @@ impl State {
 
     pub(in crate::stores) fn batch(&self, id: &Arc<str>) -> Option<BatchView> {
         self.batches.rows.get(id).map(|row| row.view(id))
+    }
+
+    pub(in crate::stores) fn batch_page(&self, query: &BatchQuery) -> Result<Page<BatchView>> {
+        let (opened, id) = query.begin()?;
+        let place = |view: &BatchView| (view.opened_at.as_micros(), view.id.clone());
+        let all = self.batches.rows.iter().map(|(id, row)| row.view(id));
+        let mut rows: Vec<BatchView> = all
+            .filter(|view| !query.is_open || view.ended_at.is_none())
+            .filter(|view| place(view) < (opened, id.as_str().into()))
+            .collect();
+        rows.sort_by_key(|view| Reverse(place(view)));
+        rows.truncate(query.most() + 1);
+        Ok(query.page(rows))
     }
 
     /// Ends the batches whose last job this step has ended, and pushes their callbacks. Returns the queues of those.

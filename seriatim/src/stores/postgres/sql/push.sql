@@ -68,7 +68,7 @@ BEGIN
     WHERE i.queue = w.scope AND i.key = coalesce(w.scope_key, '') AND i.name = w.name AND i.seq <> 0)
   ORDER BY w.place LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION 'another node or group' USING ERRCODE = 'SR003', DETAIL = _bad.place - 1;
+    RAISE EXCEPTION 'jobs that wait for the key are bound to another node or group' USING ERRCODE = 'SR003', DETAIL = _bad.place - 1;
   END IF;
 END $$;
 
@@ -104,7 +104,7 @@ BEGIN
     RAISE EXCEPTION 'the lease is too long' USING ERRCODE = 'SR009',
       DETAIL = format('%s %s', _bad.place - 1, _bad.lease_max);
   ELSIF FOUND THEN
-    RAISE EXCEPTION 'key and mode' USING ERRCODE = 'SR001',
+    RAISE EXCEPTION 'the mode of the queue requires a key, or forbids one' USING ERRCODE = 'SR001',
       DETAIL = format('%s %s', _bad.place - 1, _bad.mode);
   END IF;
 END $$;

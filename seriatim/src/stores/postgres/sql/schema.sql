@@ -235,6 +235,9 @@ CREATE TABLE seriatim.job_batch (
   refused text
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX job_batch_ended ON seriatim.job_batch (ended_at) WHERE ended_at IS NOT NULL;
+-- Batches by age: all, and those that have not ended.
+CREATE INDEX job_batch_opened ON seriatim.job_batch (opened_at, id);
+CREATE INDEX job_batch_open ON seriatim.job_batch (opened_at, id) WHERE ended_at IS NULL;
 
 -- Jobs that have not ended: open (waiting) or closed (owned by the lane's claim).
 CREATE TABLE seriatim.item (

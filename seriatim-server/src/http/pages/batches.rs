@@ -1,0 +1,114 @@
+//! Batches of jobs.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::super::input::Query;
+use super::super::limits::PAGE_ROWS_DEFAULT;
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::button::{self, Button};
+use super::deed::On;
+use super::frame::Frame;
+use super::link;
+use super::moment::Moment;
+use super::visit::{Visit, page};
+use crate::app::batches;
+use crate::base::text::{cut, one_line};
+use crate::protocol::document::Batch;
+
+/// Columns shown of an id.
+const ID_COLUMNS: usize = 60;
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Wish {
+    /// Only those that have not ended.
+    open: bool,
+    after: String,
+}
+
+/// A batch for a template.
+struct Row {
+    /// Of its row in the page.
+    id: String,
+    name: String,
+    state: &'static str,
+    pending: u64,
+    done: u64,
+    dead: u64,
+    cancelled: u64,
+    opened: Moment,
+    ended: Option<Moment>,
+    /// The callback's job, and its page.
+    callback: Option<(String, String)>,
+    refused: String,
+    buttons: Vec<Button>,
+}
+
+impl Row {
+    fn new(visit: &Visit, batch: &Batch) -> Self {
+        let base = &visit.frame.base;
+        let deeds: &[&str] = if batch.state() == "open" { &["batch.seal"] } else { &[] };
+        Self {
+            id: format!("batch-{}", link::encoded(&batch.batch)),
+            name: cut(&one_line(&batch.batch), ID_COLUMNS),
+            state: batch.state(),
+            pending: batch.pending,
+            done: batch.done,
+            dead: batch.dead,
+            cancelled: batch.cancelled,
+            opened: visit.clock.of(batch.opened_at.0),
+            ended: batch.ended_at.as_ref().map(|at| visit.clock.of(at.0)),
+            callback: batch.callback.map(|id| (id.to_string(), link::job(base, id))),
+            refused: batch.refused.clone().unwrap_or_default(),
+            buttons: button::all(visit, deeds, &On::Batch(batch.batch.to_string())),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "batches.html", blocks = ["live"])]
+struct Batches<'a> {
+    frame: &'a Frame,
+    /// Whether the store has any.
+    is_able: bool,
+    is_open: bool,
+    rows: Vec<Row>,
+    /// The page with all of them, or with those that have not ended only.
+    others: String,
+    next: Option<String>,
+}
+
+page!(Batches);
+
+pub(super) async fn show(
+    State(app): State<Shared>,
+    visit: Visit,
+    Query(Wish { open, after }): Query<Wish>,
+) -> Result<Response, Problem> {
+    if visit.scope.is_limited() {
+        return Err(visit.scope.refuse("may not see batches, which are over all queues"));
+    }
+    let is_able = app.store.capabilities().batches;
+    let after = Some(after).filter(|after| !after.is_empty());
+    let (rows, next) = match is_able {
+        true => {
+            let page = batches::page(&*app.store, open, after, PAGE_ROWS_DEFAULT).await?;
+            (page.batches.iter().map(|batch| Row::new(&visit, batch)).collect(), page.next)
+        }
+        false => (Vec::new(), None),
+    };
+    let path = format!("{}/batches", visit.frame.base);
+    let only = |open: bool| if open { "true" } else { "" };
+    visit.show(&Batches {
+        frame: &visit.frame,
+        is_able,
+        is_open: open,
+        rows,
+        others: link::with(&path, &[("open", only(!open))]),
+        next: next.map(|next| link::with(&path, &[("open", only(open)), ("after", &next)])),
+    })
+}
