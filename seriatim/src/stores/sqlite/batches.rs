@@ -119,7 +119,11 @@ impl Tx<'_> {
     }
 
     pub(super) fn join_batch(&mut self, id: &str) {
-        self.counts_of(id).join();
+        // Most jobs of a push are of one batch.
+        match self.batches.get_mut(id) {
+            Some(counts) => counts.join(),
+            None => self.counts_of(id).join(),
+        }
     }
 
     /// Counts that a job leaves its batch, if it has one.
@@ -134,14 +138,11 @@ impl Tx<'_> {
         self.batches.values().map(|counts| counts.done + counts.dead + counts.cancelled).sum()
     }
 
-    /// Counts done jobs that leave their batches, by the options of each: those of a push are mostly equal.
-    pub(super) fn leave_done(&mut self, options: &[Option<String>]) {
-        for equal in options.chunk_by(PartialEq::eq) {
-            let Some(id) = equal.first().and_then(|text| batch_in(text.as_deref()?)) else {
-                continue;
-            };
+    /// Counts done jobs with these options that leave their batch, if they have one.
+    pub(super) fn leave_done(&mut self, options: Option<&str>, jobs: usize) {
+        if let Some(id) = options.and_then(batch_in) {
             let counts = self.counts_of(&id);
-            equal.iter().for_each(|_| counts.leave(Leave::Done));
+            (0..jobs).for_each(|_| counts.leave(Leave::Done));
         }
     }
 

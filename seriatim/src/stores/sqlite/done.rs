@@ -27,11 +27,14 @@ const KEEP_DONE: &str = include_str!("sql/keep_done.sql");
 
 /// The lanes of a light claim, each with its job.
 const DONE_TOGETHER: &str = "DELETE FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND q = ?2 AND n = 0 AND flags = 0 AND st = 0 AND tok < ?3";
-/// The same with jobs of batches. Returns the options of each.
+/// The same with jobs of a batch, all with these options.
+const DONE_TOGETHER_IN_BATCH: &str = "DELETE FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND q = ?2 AND n = 0 AND flags = 128 AND st = 0 AND tok < ?3
+     AND opts = ?4";
+/// The same with any jobs of batches. Returns the options of each.
 const DONE_TOGETHER_IN_BATCHES: &str = "DELETE FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND q = ?2 AND n = 0 AND flags IN (0, 128) AND st = 0 AND tok < ?3
      RETURNING opts";
-/// Whether the first of them is of a batch: then the others are likely to be, too.
-const FIRST_IN_BATCH: &str = "SELECT flags = 128 FROM lane WHERE id = ?1";
+/// The options of the first of them, if it is of a batch: the others' are likely to be the same.
+const FIRST_IN_BATCH: &str = "SELECT opts FROM lane WHERE id = ?1 AND flags = 128";
 /// Fewer lanes are deleted one by one.
 const TOGETHER_MIN: usize = 4;
 
@@ -96,27 +99,12 @@ impl Done {
                 return Ok(false);
             }
         }
-        let text = lanes_text(lanes);
-        let values = params![text, queue, token];
-        tx.execute("SAVEPOINT together", [])?;
         let first = lanes.first().copied().unwrap_or_default();
-        let in_batch = tx.first(FIRST_IN_BATCH, [first], |row| row.get(0))?.unwrap_or(false);
-        let mut options: Vec<Option<String>> = Vec::new();
-        let gone = match in_batch {
-            true => {
-                options = tx.rows(DONE_TOGETHER_IN_BATCHES, values, |row| row.get(0))?;
-                options.len()
-            }
-            false => tx.execute(DONE_TOGETHER, values)?,
-        };
-        let are_all = gone == lanes.len();
-        if !are_all {
-            tx.execute("ROLLBACK TO together", [])?;
-        }
+        let in_batch = tx.first(FIRST_IN_BATCH, [first], |row| row.get::<_, String>(0))?;
+        tx.execute("SAVEPOINT together", [])?;
+        let are_all =
+            tx.delete_together(&lanes_text(lanes), (queue, token), in_batch, lanes.len())?;
         tx.execute("RELEASE together", [])?;
-        if are_all {
-            tx.leave_done(&options);
-        }
         Ok(are_all)
     }
 
@@ -151,9 +139,10 @@ impl Done {
             tx.execute("DELETE FROM lane WHERE id = ?1", [id])?;
             jobs = 1;
         } else if self.in_batch
-            && let Some(options) = tx.first(DONE_IN_BATCH, values, |row| row.get(0))?
+            && let Some(options) =
+                tx.first(DONE_IN_BATCH, values, |row| row.get::<_, Option<String>>(0))?
         {
-            tx.leave_done(&[options]);
+            tx.leave_done(options.as_deref(), 1);
             jobs = 1;
         } else if !self.had_more && tx.execute(DONE, values)? == 1 {
             self.in_batch = false;
@@ -172,5 +161,44 @@ impl Done {
         (delta.lanes, delta.jobs) = (delta.lanes - 1, delta.jobs - jobs);
         (delta.running, delta.processed) = (delta.running - 1, delta.processed + jobs);
         Ok(true)
+    }
+}
+
+impl Tx<'_> {
+    /// Deletes so many lanes and counts their jobs out of their batches, or does neither.
+    fn delete_together(
+        &mut self,
+        lanes: &str,
+        (queue, token): (u32, i64),
+        in_batch: Option<String>,
+        count: usize,
+    ) -> Result<bool> {
+        let values = params![lanes, queue, token];
+        let Some(options) = in_batch else {
+            let gone = self.execute(DONE_TOGETHER, values)?;
+            return self.are_all(gone, count);
+        };
+        let gone = self.execute(DONE_TOGETHER_IN_BATCH, params![lanes, queue, token, options])?;
+        if self.are_all(gone, count)? {
+            self.leave_done(Some(&options), count);
+            return Ok(true);
+        }
+        let options: Vec<Option<String>> =
+            self.rows(DONE_TOGETHER_IN_BATCHES, values, |row| row.get(0))?;
+        let are_all = self.are_all(options.len(), count)?;
+        if are_all {
+            for equal in options.chunk_by(PartialEq::eq) {
+                self.leave_done(equal.first().and_then(Option::as_deref), equal.len());
+            }
+        }
+        Ok(are_all)
+    }
+
+    /// Whether as many are gone; otherwise none is.
+    fn are_all(&mut self, gone: usize, count: usize) -> Result<bool> {
+        if gone != count {
+            self.execute("ROLLBACK TO together", [])?;
+        }
+        Ok(gone == count)
     }
 }
