@@ -61,7 +61,7 @@ async fn b10_what_came_goes_back_in_order_and_once_however_often_the_export_is_k
     eventually("it is paused", paused).await;
     // A newcomer, which is the last one.
     producer.does("orders 1 100");
-    let mut kills = 0;
+    let (mut kills, most) = (0, (jobs as usize / 5_000).clamp(5, 20));
     loop {
         let before = shop.number(&["LLEN", "queue:critical"]);
         let mut command = shop.command(&["export", "critical", "--to", "sidekiq"]);
@@ -71,7 +71,7 @@ async fn b10_what_came_goes_back_in_order_and_once_however_often_the_export_is_k
             shop.number(&["LLEN", "queue:critical"]) > before || is_over(&export)
         })
         .await;
-        if kills < 5 {
+        if kills < most {
             export.0.kill().unwrap();
             kills += 1;
         } else {
