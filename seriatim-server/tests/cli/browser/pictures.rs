@@ -1,10 +1,11 @@
 //! Pictures of the dashboard for the documentation, of a store that is always the same.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
-use seriatim::store::Note;
-use seriatim::{Job, Queue};
+use seriatim::store::{Note, OpenBatch, SealBatch};
+use seriatim::{Groups, Job, Outcome, Queue, Share};
 
 use super::window::Window;
 use crate::hand::Hand;
@@ -12,12 +13,14 @@ use crate::http::Api;
 use crate::site::Site;
 
 /// Of all pictures together, and of one.
-const BYTES_MAX: usize = 600 << 10;
-const PAGES: [(&str, &str); 4] = [
+const BYTES_MAX: usize = 900 << 10;
+const PAGES: [(&str, &str); 6] = [
     ("overview", "/"),
     ("key", "/key?k=order-42"),
     ("lanes", "/queues/orders/lanes"),
     ("morgue", "/morgue?view=causes&queue=reports"),
+    ("limits", "/queues/mails"),
+    ("batches", "/batches"),
 ];
 /// Set by `cargo xtask screenshots`: where the pictures go.
 const FOLDER: &str = "SERIATIM_WRITE_IMAGES";
@@ -27,12 +30,18 @@ const WIDTHS: [u32; 3] = [390, 1280, 1920];
 /// A shop in the middle of the day: orders that fail, reports that died, mails that wait.
 async fn shop() -> Api {
     let config = "[queues.orders]\nmode = \"accumulate\"\nmax_retries = 25\n\
-        [queues.mails]\nmode = \"fifo\"\n[queues.reports]\nmode = \"parallel\"\nmax_retries = 0\n";
+        [queues.mails]\nmode = \"fifo\"\nlimit = { running = 8 }\n\
+        groups = { running = 2, named = { acme = { weight = 3 } } }\n\
+        [queues.reports]\nmode = \"parallel\"\nmax_retries = 0\n[queues.rows]\nmode = \"parallel\"\n";
     let site = Site::new(config);
+    let groups = Groups::each(Share::default().running(2));
+    let mut mails = Queue::fifo("mails").groups(groups.named("acme", Share::default().weight(3)));
+    mails.limit.running = Some(8);
     let queues = vec![
         Queue::accumulate("orders").max_retries(25),
-        Queue::fifo("mails"),
+        mails,
         Queue::parallel("reports").max_retries(0),
+        Queue::parallel("rows"),
     ];
     let mut hand = Hand::new(site.store().await, queues).await;
     hand.node.name = "shop-a".into();
@@ -60,15 +69,47 @@ async fn shop() -> Api {
             1 => format!("no table report_{i}"),
             _ => "connection refused: 10.0.0.7".to_owned(),
         };
-        hand.end(turn, seriatim::Outcome::Retry { error: error.into(), retry_in: None }).await;
+        hand.end(turn, Outcome::Retry { error: error.into(), retry_in: None }).await;
     }
-    for to in ["ann", "bob", "cat"] {
-        hand.push(Job::new("mails", &json!({ "to": to })).unwrap().key(to)).await;
+    for (to, group) in [("ann", "acme"), ("bob", "acme"), ("cat", "globex"), ("dan", "acme")] {
+        let mail = Job::new("mails", &json!({ "to": to })).unwrap();
+        hand.push(mail.key(to).group(group)).await;
     }
     hand.claim("mails").await;
+    imports(&mut hand).await;
     history(&hand).await;
     hand.store.close().await.unwrap();
     Api::with(site, |_| {})
+}
+
+/// Three batches, opened one after the other: one that has ended, one that is sealed, and one that is filled.
+async fn imports(hand: &mut Hand) {
+    let end = hand.now;
+    for (place, (id, rows)) in
+        [("import-41", 7), ("import-42", 12), ("import-43", 5)].into_iter().enumerate()
+    {
+        hand.now = end - Duration::from_secs(60 * (40 - 15 * place as u64));
+        let report = Job::new("reports", &json!({ "of": id })).unwrap().task("summary");
+        let now = Some(hand.now);
+        let open = OpenBatch { now, id: id.into(), callback: report };
+        hand.store.open_batch(open).await.unwrap();
+        for row in 0..rows {
+            hand.push(Job::new("rows", &json!({ "row": row })).unwrap().batch(id)).await;
+        }
+        let turns = if place < 2 { hand.claim("rows").await } else { Vec::new() };
+        let done = if place == 0 { rows } else { 9 };
+        for (i, turn) in turns.iter().take(done).enumerate() {
+            let outcome = match i {
+                3 => Outcome::Bury { error: "no such article".into() },
+                _ => Outcome::Done,
+            };
+            hand.end(turn, outcome).await;
+        }
+        if place < 2 {
+            hand.store.seal_batch(SealBatch { now, id: id.into() }).await.unwrap();
+        }
+    }
+    hand.now = end;
 }
 
 /// The last hour as the server would have written it: of each minute seven numbers, 7 bits in a byte.
