@@ -159,7 +159,8 @@ fn read_row(path: &str) -> Row {
         "/jobs/{job_id}" | "/jobs/{job_id}/status" | "/jobs/{job_id}/events" => {
             (Follow, Unknown, Body::None)
         }
-        "/metrics"
+        "/batches"
+        | "/metrics"
         | "/events"
         | "/nodes"
         | "/nodes/{node}"

@@ -18,7 +18,7 @@ const STEPS: [&str; 8] = [
     include_str!("sql/to_23.sql"),
 ];
 /// The version that this build reads and writes.
-const VERSION: usize = OLDEST + STEPS.len();
+pub(super) const VERSION: usize = OLDEST + STEPS.len();
 /// What [`version`] answers when all tables were emptied, its own too.
 const EMPTIED: usize = 0;
 
