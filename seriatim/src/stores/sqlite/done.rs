@@ -34,7 +34,8 @@ const DONE_TOGETHER_IN_BATCH: &str = "DELETE FROM lane WHERE id IN (SELECT value
 const DONE_TOGETHER_IN_BATCHES: &str = "DELETE FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND q = ?2 AND n = 0 AND flags IN (0, 128) AND st = 0 AND tok < ?3
      RETURNING opts";
 /// The options of the first of them, if it is of a batch: the others' are likely to be the same.
-const FIRST_IN_BATCH: &str = "SELECT opts FROM lane WHERE id = ?1 AND flags = 128";
+const FIRST_IN_BATCH: &str =
+    "SELECT opts FROM lane WHERE id = ?1 AND flags = 128 AND opts IS NOT NULL";
 /// Fewer lanes are deleted one by one.
 const TOGETHER_MIN: usize = 4;
 
