@@ -80,6 +80,15 @@ pub(crate) fn size(bytes: u64) -> String {
 }
 
 /// `1 lane`, `2 lanes`.
+/// A text as one word of a shell's command, for advice to copy. Control characters are escaped: such a word is to be read.
+pub(crate) fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./:@%+=,-".contains(c);
+    match !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", one_line(text).replace('\'', "'\\''")),
+    }
+}
+
 pub(crate) fn count(number: u64, noun: &str) -> String {
     let plural = if noun.ends_with("ch") { "es" } else { "s" };
     format!("{number} {noun}{}", if number == 1 { "" } else { plural })

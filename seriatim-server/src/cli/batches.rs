@@ -6,7 +6,7 @@ use seriatim::{Client, Job, Payload, Queue, SharedStore, Timestamp};
 
 use super::args::{Common, PageArgs};
 use crate::app::batches;
-use crate::base::text::{count, one_line};
+use crate::base::text::{count, one_line, shell_word};
 use crate::base::time::relative;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, hint, say, say_json};
@@ -95,7 +95,7 @@ impl Batches {
             (false, _) => say(table(&page.batches).render(Terminal::of_stdout())),
         }
         if let Some(next) = page.next {
-            hint(format!("more: --after {next}"));
+            hint(format!("more: --after {}", shell_word(&next)));
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, SCAN_MAX};
 use crate::app::lanes as actions;
 use crate::app::lanes::OneLane;
 use crate::app::range::By;
-use crate::base::text::{count, failures, one_line};
+use crate::base::text::{count, failures, one_line, shell_word};
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, hint, say, say_json};
 use crate::protocol::document::{self, Done};
@@ -173,7 +173,7 @@ impl Lanes {
         }
         if let Some(next) = page.next {
             let what = if page.cut { "further" } else { "more" };
-            hint(format!("{what}: --after {next}"));
+            hint(format!("{what}: --after {}", shell_word(&next)));
         }
         Ok(())
     }

@@ -228,8 +228,8 @@ impl Entry {
                     self.action = short(&value).replace('.', " ");
                 }
                 "queue" | "key" | "lane" | "job" | "node" | "operation" | "prefix" | "task"
-                | "error" | "cause" | "state" | "cron" | "bridge" | "source" | "reason"
-                | "running" | "rate" => {
+                | "error" | "cause" | "state" | "cron" | "batch" | "bridge" | "source"
+                | "reason" | "running" | "rate" => {
                     drop(self.on.insert(short(&name), short(&value)));
                 }
                 "action" => self.action = format!("operation {}", short(&value)),

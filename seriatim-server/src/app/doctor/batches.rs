@@ -6,7 +6,7 @@ use seriatim::store::BatchView;
 
 use super::finding::{Finding, Severity};
 use super::look::Seen;
-use crate::base::text::{count, one_line};
+use crate::base::text::{count, one_line, shell_word};
 use crate::base::time::relative;
 
 /// Batches that are not sealed for less are being filled.
@@ -22,7 +22,8 @@ fn unsealed(seen: &Seen) -> Option<Finding> {
     };
     let old: Vec<&BatchView> = seen.batches.iter().filter(is_old).collect();
     let first = old.last()?;
-    let id = one_line(&first.id);
+    let (id, word) = (one_line(&first.id), shell_word(&first.id));
+    let dashes = if first.id.starts_with('-') { "-- " } else { "" };
     Some(Finding::new(
         Severity::Notice,
         "batches",
@@ -32,7 +33,7 @@ fn unsealed(seen: &Seen) -> Option<Finding> {
             relative(seen.now, first.opened_at)
         ),
         format!(
-            "if all its jobs are pushed, seal it, or its callback never comes: `seriatim batches seal {id}`; `seriatim batches list --open` lists the others"
+            "if all its jobs are pushed, seal it, or its callback never comes: `seriatim batches seal {dashes}{word}`; `seriatim batches list --open` lists the others"
         ),
     ))
 }
@@ -45,7 +46,7 @@ fn uncalled(seen: &Seen) -> Option<Finding> {
         Severity::Warning,
         "batches",
         format!(
-            "{} ended without its callback; the latest is {}: {}",
+            "{} ended without a callback; the latest is {}: {}",
             count(uncalled.len() as u64, "batch"),
             one_line(&batch.id),
             one_line(why)

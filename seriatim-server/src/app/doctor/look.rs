@@ -49,7 +49,7 @@ pub(crate) struct Seen {
     /// What SQL sessions inserted and no node has pushed.
     pub(crate) inbox: InboxView,
     pub(crate) bridges: Vec<Bridge>,
-    /// The latest batches: those that have not ended, and those whose callback was not pushed.
+    /// The batches that have not ended, and of the latest ones those whose callback was not pushed.
     pub(crate) batches: Vec<BatchView>,
 }
 
@@ -117,8 +117,17 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
 }
 
 async fn batches(store: &dyn Store) -> seriatim::Result<Vec<BatchView>> {
-    let mut batches =
-        store.batches(BatchQuery { is_open: true, ..BatchQuery::default() }).await?.rows;
+    let mut query = BatchQuery { is_open: true, ..BatchQuery::default() };
+    let mut batches = Vec::new();
+    // The oldest come last. There are at most `BATCHES_OPEN_MAX`.
+    loop {
+        let page = store.batches(query.clone()).await?;
+        batches.extend(page.rows);
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => break,
+        }
+    }
     let latest = store.batches(BatchQuery::default()).await?.rows;
     batches.extend(latest.into_iter().filter(|batch| batch.refused.is_some()));
     Ok(batches)

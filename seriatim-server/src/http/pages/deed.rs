@@ -14,6 +14,7 @@ use crate::app::bridges::Which;
 use crate::app::lanes::OneLane;
 use crate::app::operations::{self, Action, List, Wish};
 use crate::app::{act, bridges, cron, find, jobs, lanes, limits, morgue, nodes};
+use crate::base::text::one_line;
 
 /// A deed: what is done, and to what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -229,7 +230,7 @@ impl Deed {
 
     /// What it is done to, in words.
     pub(super) fn target(&self) -> String {
-        match &self.on {
+        let target = match &self.on {
             On::Queue(queue) | On::Limit { queue, .. } => format!("queue {queue}"),
             On::Node(node) => format!("node {node}"),
             On::Cron { name, .. } => format!("cron entry {name}"),
@@ -240,7 +241,9 @@ impl Deed {
             On::Batch(id) => format!("batch {id}"),
             On::Lane { queue, lane: OneLane::Key(key) } => format!("{queue}: {key}"),
             On::Lane { queue, lane: OneLane::Lane(lane) } => format!("{queue}: lane {lane}"),
-        }
+        };
+        // Names of producers may have line breaks and marks that turn the text around.
+        one_line(&target)
     }
 
     /// The queue that it concerns; `None` for a node, a batch, a bridge and a cron entry, and for a job or an operation, whose queue the

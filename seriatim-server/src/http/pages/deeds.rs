@@ -107,9 +107,9 @@ async fn admit(app: &Shared, visit: &Visit, deed: &Deed) -> Result<(), Problem> 
             let operation = operations::show(&*app.store, id).await?;
             visit.scope.check_queue(&operation.what.queue)
         }
-        _ => Err(visit
-            .scope
-            .refuse("may not act on nodes, bridges and cron entries, which concern all queues")),
+        _ => Err(visit.scope.refuse(
+            "may not act on nodes, batches, bridges and cron entries, which concern all queues",
+        )),
     }
 }
 

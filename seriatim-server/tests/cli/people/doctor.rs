@@ -267,5 +267,5 @@ async fn a_batch_that_nobody_seals_and_one_without_its_callback_are_named() {
     let said = findings(&site, 0);
     let unsealed = ["1 batch not sealed", "forgotten was opened 2d", "batches seal forgotten"];
     assert_found(&said, "notice", &unsealed);
-    assert_found(&said, "warning", &["1 batch ended without its callback", "second", "throttled"]);
+    assert_found(&said, "warning", &["1 batch ended without a callback", "second", "throttled"]);
 }
