@@ -11,12 +11,12 @@ pub(crate) async fn one(store: &dyn Store, id: &str) -> Result<Batch> {
     store.batch(id.into()).await?.map(Batch::from).ok_or_else(missing)
 }
 
-/// A page of the batches, those opened last first. `is_open`: only of those that have not ended.
+/// A page of the batches, those opened last first. `is_live`: only of those that have not ended.
 pub(crate) async fn page(
     store: &dyn Store,
-    is_open: bool,
+    is_live: bool,
     after: Option<String>,
     rows_max: usize,
 ) -> Result<Batches> {
-    Ok(store.batches(BatchQuery { is_open, after, rows_max }).await?.into())
+    Ok(store.batches(BatchQuery { is_live, after, rows_max }).await?.into())
 }

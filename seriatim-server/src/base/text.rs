@@ -79,16 +79,16 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// `1 lane`, `2 lanes`.
-/// A text as one word of a shell's command, for advice to copy. Control characters are escaped: such a word is to be read.
+/// A text as one word of a shell's command. For a terminal, escape it with [`one_line`] before.
 pub(crate) fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./:@%+=,-".contains(c);
-    match !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain) {
+    match !text.is_empty() && text.chars().all(is_plain) {
         true => text.to_owned(),
-        false => format!("'{}'", one_line(text).replace('\'', "'\\''")),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
     }
 }
 
+/// `1 lane`, `2 lanes`, `2 batches`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     let plural = if noun.ends_with("ch") { "es" } else { "s" };
     format!("{number} {noun}{}", if number == 1 { "" } else { plural })
@@ -116,6 +116,12 @@ mod tests {
     fn bytes_are_told_in_a_unit_that_fits() {
         let told = [0, 1_023, 1_024, 1_048_575, 3 << 30, u64::MAX].map(size);
         assert_eq!(told, ["0 B", "1023 B", "1.0 KiB", "1.0 MiB", "3.0 GiB", "16384.0 PiB"]);
+    }
+
+    #[test]
+    fn a_word_of_a_shell_is_quoted_if_the_shell_would_read_more_than_letters() {
+        let words = ["a-7", "", "a b", "it's", "$(x)"].map(shell_word);
+        assert_eq!(words, ["a-7", "''", "'a b'", r"'it'\''s'", "'$(x)'"]);
     }
 
     #[test]

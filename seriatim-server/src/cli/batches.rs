@@ -19,7 +19,7 @@ pub(crate) struct Batches {
     common: Common,
     /// Only those that have not ended
     #[arg(long)]
-    open: bool,
+    live: bool,
     #[command(flatten)]
     page: PageArgs,
     #[command(subcommand)]
@@ -84,18 +84,19 @@ impl Batches {
 
     async fn list(&self, store: &dyn Store) -> Result<(), Failure> {
         let after = self.page.after.clone();
-        let page = batches::page(store, self.open, after, self.page.rows_max()).await?;
+        let page = batches::page(store, self.live, after, self.page.rows_max()).await?;
         if self.common.json {
             say_json(&page);
             return Ok(());
         }
-        match (page.batches.is_empty(), self.open) {
-            (true, true) => say("no batches that have not ended"),
-            (true, false) => say("no batches: `seriatim batches open` opens one"),
-            (false, _) => say(table(&page.batches).render(Terminal::of_stdout())),
+        match (page.batches.is_empty(), &self.page.after, self.live) {
+            (false, ..) => say(table(&page.batches).render(Terminal::of_stdout())),
+            (true, Some(_), _) => say("no more batches"),
+            (true, None, true) => say("no batches that have not ended"),
+            (true, None, false) => say("no batches: `seriatim batches open` opens one"),
         }
         if let Some(next) = page.next {
-            hint(format!("more: --after {}", shell_word(&next)));
+            hint(format!("more: --after {}", shell_word(&one_line(&next))));
         }
         Ok(())
     }

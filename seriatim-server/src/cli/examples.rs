@@ -89,7 +89,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("seriatim push rows '{}' --batch import-7", "one of its jobs"),
             ("seriatim batches seal import-7", "no more are to come"),
             ("seriatim batches show import-7", "how many are left"),
-            ("seriatim batches list --open", "those that have not ended"),
+            ("seriatim batches list --live", "those that have not ended"),
         ],
     ),
     (

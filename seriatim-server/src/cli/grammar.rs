@@ -52,7 +52,7 @@ mod tests {
             ("jobs list --queue a", "jobs --queue a"),
             ("nodes list", "nodes"),
             ("cron list", "cron"),
-            ("batches list --open", "batches --open"),
+            ("batches list --live", "batches --live"),
             ("audit list --queue a", "audit --queue a"),
             ("push list 1", "push list 1"),
             ("lanes retry --help", "lanes retry --help"),

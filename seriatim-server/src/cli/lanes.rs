@@ -173,7 +173,7 @@ impl Lanes {
         }
         if let Some(next) = page.next {
             let what = if page.cut { "further" } else { "more" };
-            hint(format!("{what}: --after {}", shell_word(&next)));
+            hint(format!("{what}: --after {}", shell_word(&one_line(&next))));
         }
         Ok(())
     }

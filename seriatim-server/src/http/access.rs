@@ -13,7 +13,7 @@ pub(super) enum Access {
     Produce,
     /// Readers and producers: the state of a job whose id one knows.
     Follow,
-    /// Producers and operators: cancelling a job.
+    /// Producers and operators: cancelling a job, sealing a batch.
     Cancel,
     /// Operators: what changes when work runs, and loses nothing.
     Operate,

@@ -304,6 +304,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_form_tells_the_deed_and_all_that_it_is_done_to() {
+        let request = Request::builder().uri("/do").body(Body::empty()).unwrap();
+        let mut entry = Entry::of(&request, None, "/do");
+        entry.does(b"deed=batch.seal&batch=import-7&mark=secret");
+        let on = [("batch".to_owned(), "import-7".to_owned())];
+        assert_eq!((&*entry.action, entry.on), ("batch seal", on.into()));
+    }
+
+    #[test]
     fn an_action_is_told_in_words() {
         let cases = [
             (Method::POST, "/api/v1/queues/{queue}/pause", "queue pause"),

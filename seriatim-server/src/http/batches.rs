@@ -23,7 +23,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::put("/api/v1/batches/{batch}", Access::Produce, open)
             .says("Opens a batch: pushes may name it from now on. The same again changes nothing")
             .traffic(),
-        Route::post("/api/v1/batches/{batch}/seal", Access::Produce, seal)
+        Route::post("/api/v1/batches/{batch}/seal", Access::Cancel, seal)
             .says("Seals a batch: when its last job has ended, or now if none is left, its callback is pushed, with the counts")
             .traffic(),
         Route::get("/api/v1/batches/{batch}", Access::Follow, show)
@@ -61,7 +61,7 @@ async fn open(
 struct Listing {
     /// Only batches that have not ended. Default: false
     #[serde(default)]
-    open: bool,
+    live: bool,
     /// Most rows. Default: 50
     #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
@@ -71,9 +71,9 @@ struct Listing {
 
 async fn list(
     State(app): State<Shared>,
-    Query(Listing { open, limit, after }): Query<Listing>,
+    Query(Listing { live, limit, after }): Query<Listing>,
 ) -> Result<Answer<Batches>, Problem> {
-    Ok(Answer::of(&batches::page(&*app.store, open, after, rows_max(limit)?).await?))
+    Ok(Answer::of(&batches::page(&*app.store, live, after, rows_max(limit)?).await?))
 }
 
 async fn seal(State(app): State<Shared>, Part(id): Part<String>) -> Result<Answer<Batch>, Problem> {

@@ -542,8 +542,8 @@ async fn batches_are_listed_latest_first_in_pages(mut bench: Bench) {
     seal(&bench, "c").await;
     seal(&bench, "b:1").await;
     let mut pages = Vec::new();
-    for is_open in [false, true] {
-        let mut query = BatchQuery { is_open, ..latest.clone() };
+    for is_live in [false, true] {
+        let mut query = BatchQuery { is_live, ..latest.clone() };
         loop {
             let page = bench.store.batches(query.clone()).await.unwrap();
             for batch in &page.rows {

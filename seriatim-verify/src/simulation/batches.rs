@@ -122,3 +122,34 @@ async fn jobs(world: &World, queue: &str, state: JobState) -> Result<Vec<JobView
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_that_miscounts_does_not_end_or_does_not_call_back_is_wrong() {
+        let fine = BatchView {
+            id: "b".into(),
+            opened_at: seriatim::Timestamp::default(),
+            sealed: false,
+            pending: 2,
+            done: 1,
+            dead: 0,
+            cancelled: 0,
+            ended_at: None,
+            callback: None,
+            refused: None,
+        };
+        let told = |batch: &BatchView, left, is_drained| {
+            wrong(batch, left, &[], is_drained).unwrap_or_default()
+        };
+        assert_eq!(told(&fine, 2, false), "");
+        assert!(told(&fine, 1, false).contains("counts 2, and 1 jobs"));
+        let over = BatchView { sealed: true, pending: 0, ..fine };
+        assert!(told(&over, 0, false).contains("has not ended"));
+        assert!(told(&BatchView { sealed: false, ..over.clone() }, 0, true).contains("not ended"));
+        let ended = BatchView { ended_at: Some(over.opened_at), ..over };
+        assert!(told(&ended, 0, true).contains("0 callbacks"));
+    }
+}

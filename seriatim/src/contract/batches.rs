@@ -87,7 +87,7 @@ pub struct SealBatch {
 #[derive(Clone, Debug)]
 pub struct BatchQuery {
     /// Only batches that have not ended.
-    pub is_open: bool,
+    pub is_live: bool,
     /// Where to start: the `next` of the previous page.
     pub after: Option<String>,
     /// Most rows.
@@ -96,7 +96,7 @@ pub struct BatchQuery {
 
 impl Default for BatchQuery {
     fn default() -> Self {
-        Self { is_open: false, after: None, rows_max: PAGE_ROWS_MAX }
+        Self { is_live: false, after: None, rows_max: PAGE_ROWS_MAX }
     }
 }
 

@@ -22,7 +22,8 @@ fn unsealed(seen: &Seen) -> Option<Finding> {
     };
     let old: Vec<&BatchView> = seen.batches.iter().filter(is_old).collect();
     let first = old.last()?;
-    let (id, word) = (one_line(&first.id), shell_word(&first.id));
+    let id = one_line(&first.id);
+    let word = shell_word(&id);
     let dashes = if first.id.starts_with('-') { "-- " } else { "" };
     Some(Finding::new(
         Severity::Notice,
@@ -33,7 +34,7 @@ fn unsealed(seen: &Seen) -> Option<Finding> {
             relative(seen.now, first.opened_at)
         ),
         format!(
-            "if all its jobs are pushed, seal it, or its callback never comes: `seriatim batches seal {dashes}{word}`; `seriatim batches list --open` lists the others"
+            "if all its jobs are pushed, seal it, or its callback never comes: `seriatim batches seal {dashes}{word}`; `seriatim batches list --live` lists the others"
         ),
     ))
 }

@@ -117,7 +117,7 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
 }
 
 async fn batches(store: &dyn Store) -> seriatim::Result<Vec<BatchView>> {
-    let mut query = BatchQuery { is_open: true, ..BatchQuery::default() };
+    let mut query = BatchQuery { is_live: true, ..BatchQuery::default() };
     let mut batches = Vec::new();
     // The oldest come last. There are at most `BATCHES_OPEN_MAX`.
     loop {

@@ -16,6 +16,7 @@ use super::link;
 use super::row::SampleRow;
 use super::visit::{Visit, page, see_other};
 use crate::app::operations::{Wish, preview};
+use crate::base::text::shell_word;
 
 /// Fields of the form that are not of the wish.
 const OTHERS: [&str; 4] = ["deed", "mark", "back", "confirm"];
@@ -172,7 +173,7 @@ fn curl(wish: &Wish, confirm: Option<u64>) -> String {
     let query = confirm.map(|count| format!("?confirm={count}")).unwrap_or_default();
     format!(
         "curl -X POST \"$SERIATIM_URL/api/v1/operations{query}\" -H \"Authorization: Bearer $SERIATIM_TOKEN\" -H 'Content-Type: application/json' -d {}",
-        quoted(&body)
+        shell_word(&body)
     )
 }
 
@@ -180,7 +181,7 @@ fn curl(wish: &Wish, confirm: Option<u64>) -> String {
 fn command(wish: &Wish, confirm: Option<u64>) -> String {
     let mut line = format!("seriatim operations start {} {}", wish.action, wish.queue);
     for (name, value) in wish.sent_filters() {
-        line += &format!(" --{name} {}", quoted(&value));
+        line += &format!(" --{name} {}", shell_word(&value));
     }
     match confirm {
         Some(count) => line += &format!(" --confirm {count}"),
@@ -188,9 +189,4 @@ fn command(wish: &Wish, confirm: Option<u64>) -> String {
         None => {}
     }
     line
-}
-
-/// As one word of a shell.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -26,7 +26,7 @@ const ID_COLUMNS: usize = 60;
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Wish {
     /// Only those that have not ended.
-    open: bool,
+    live: bool,
     after: String,
 }
 
@@ -75,7 +75,8 @@ struct Batches<'a> {
     frame: &'a Frame,
     /// Whether the store has any.
     is_able: bool,
-    is_open: bool,
+    is_live: bool,
+    is_first: bool,
     rows: Vec<Row>,
     /// The page with all of them, or with those that have not ended only.
     others: String,
@@ -87,28 +88,30 @@ page!(Batches);
 pub(super) async fn show(
     State(app): State<Shared>,
     visit: Visit,
-    Query(Wish { open, after }): Query<Wish>,
+    Query(Wish { live, after }): Query<Wish>,
 ) -> Result<Response, Problem> {
     if visit.scope.is_limited() {
         return Err(visit.scope.refuse("may not see batches, which are over all queues"));
     }
     let is_able = app.store.capabilities().batches;
     let after = Some(after).filter(|after| !after.is_empty());
+    let is_first = after.is_none();
     let (rows, next) = match is_able {
         true => {
-            let page = batches::page(&*app.store, open, after, PAGE_ROWS_DEFAULT).await?;
+            let page = batches::page(&*app.store, live, after, PAGE_ROWS_DEFAULT).await?;
             (page.batches.iter().map(|batch| Row::new(&visit, batch)).collect(), page.next)
         }
         false => (Vec::new(), None),
     };
     let path = format!("{}/batches", visit.frame.base);
-    let only = |open: bool| if open { "true" } else { "" };
+    let only = |live: bool| if live { "true" } else { "" };
     visit.show(&Batches {
         frame: &visit.frame,
         is_able,
-        is_open: open,
+        is_live: live,
+        is_first,
         rows,
-        others: link::with(&path, &[("open", only(!open))]),
-        next: next.map(|next| link::with(&path, &[("open", only(open)), ("after", &next)])),
+        others: link::with(&path, &[("live", only(!live))]),
+        next: next.map(|next| link::with(&path, &[("live", only(live)), ("after", &next)])),
     })
 }

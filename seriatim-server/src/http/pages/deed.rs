@@ -129,7 +129,7 @@ static KINDS: &[Kind] = &[
         .asks("The process ends. It does not start again by itself, unless something on its machine starts it.")
         .admin(),
     kind("operation.stop", "Stop", "stopped; what is done stays done"),
-    kind("batch.seal", "Seal", "sealed: it ends with the last of its jobs")
+    kind("batch.seal", "Seal", "sealed: it ends when none of its jobs is left")
         .asks("Seal a batch when all its jobs are pushed. After its end it takes no more jobs, and its callback is not taken back."),
 ];
 

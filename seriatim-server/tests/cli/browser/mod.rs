@@ -32,6 +32,7 @@ async fn with_trouble() -> Api {
         api.post("/api/v1/queues/reports/jobs", &json!({ "payload": i })).done();
         api.post("/api/v1/queues/mails/jobs", &json!({ "key": "m", "payload": i })).done();
     }
+    assert!(api.site.run(&["batches", "open", "<b>&\"'", "reports"]).status.success());
     for (name, wanted) in [("dead", 3), ("retrying", 3)] {
         let is_so = async || api.get("/api/v1/stats").done()["total"][name] == wanted;
         eventually(name, is_so).await;
@@ -72,8 +73,10 @@ fn pages(api: &Api) -> Vec<String> {
         "/morgue?queue=reports".to_owned(),
         "/audit".to_owned(),
         "/cron".to_owned(),
+        "/batches".to_owned(),
         "/about".to_owned(),
         "/confirm?deed=queue.delete-failed&queue=orders".to_owned(),
+        "/confirm?deed=batch.seal&batch=%3Cb%3E%26%22%27".to_owned(),
         "/queues/nowhere".to_owned(),
     ]
 }

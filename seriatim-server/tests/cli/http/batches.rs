@@ -122,13 +122,13 @@ fn batches_are_listed_over_http_from_the_command_line_and_on_a_page() {
     let next = first["next"].as_str().unwrap();
     let rest = api.get(&format!("/api/v1/batches?after={next}")).done();
     assert_eq!((ids(&rest), &rest["next"]), (vec!["old".to_owned()], &Value::Null));
-    assert_eq!(ids(&api.get("/api/v1/batches?open=true").done()), ["old"]);
+    assert_eq!(ids(&api.get("/api/v1/batches?live=true").done()), ["old"]);
     assert_eq!(api.get("/api/v1/batches?after=x").refused(400).0, "after");
-    let page = Request::new("GET", "/batches?open=true").send(&api.address).text();
+    let page = Request::new("GET", "/batches?live=true").send(&api.address).text();
     assert!(page.contains("batch-old") && !page.contains("batch-new"), "{page}");
     let listed = text(&api.site.run(&["batches"]));
     let rows: Vec<&str> = listed.lines().map(|line| line.split("  ").next().unwrap()).collect();
     assert_eq!(rows, ["batch", "new", "old"], "{listed}");
-    let open = text(&api.site.run(&["batches", "list", "--open"]));
+    let open = text(&api.site.run(&["batches", "list", "--live"]));
     assert!(open.contains("old    open"), "{open}");
 }

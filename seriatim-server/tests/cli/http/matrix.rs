@@ -80,7 +80,7 @@ fn row(method: &str, path: &str) -> Row {
             (Produce, Forbidden, body(json!({ "key": "p", "delay": "1h" })))
         }
         ("put", "/batches/{batch}") => (Produce, Forbidden, body(a_batch())),
-        ("post", "/batches/{batch}/seal") => (Produce, Forbidden, Body::None),
+        ("post", "/batches/{batch}/seal") => (Cancel, Forbidden, Body::None),
         ("post", "/jobs/trigger") => (
             Produce,
             Forbidden,

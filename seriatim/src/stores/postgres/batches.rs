@@ -32,7 +32,7 @@ macro_rules! batches {
 const SHOW: &str = batches!("id = $1");
 const LIST: &str = batches!("(opened_at, id) < ($1, $2) ORDER BY opened_at DESC, id DESC LIMIT $3");
 /// An index has those that have not ended: the others may be very many.
-const LIST_OPEN: &str = batches!(
+const LIST_LIVE: &str = batches!(
     "ended_at IS NULL AND (opened_at, id) < ($1, $2) ORDER BY opened_at DESC, id DESC LIMIT $3"
 );
 
@@ -71,7 +71,7 @@ impl Batches for Postgres {
 
     async fn batches(&self, query: BatchQuery) -> Result<Page<BatchView>> {
         let (opened, id) = query.begin()?;
-        let sql = if query.is_open { LIST_OPEN } else { LIST };
+        let sql = if query.is_live { LIST_LIVE } else { LIST };
         let most = query.most() as i64 + 1;
         let rows = self.pool.query(sql, &[&opened, &id, &most]).await?;
         Ok(query.page(rows.iter().map(view).collect::<Result<_>>()?))

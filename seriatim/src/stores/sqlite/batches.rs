@@ -99,7 +99,7 @@ impl Tx<'_> {
     fn batch_page(&mut self, query: &BatchQuery) -> Result<Page<BatchView>> {
         let (opened, id) = query.begin()?;
         // An index has those that have not ended: the others may be very many.
-        let open = if query.is_open { "ended IS NULL AND" } else { "" };
+        let open = if query.is_live { "ended IS NULL AND" } else { "" };
         let sql = format!("{SHOW} WHERE {open} {LATEST_FIRST}");
         Ok(query.page(self.rows(&sql, params![opened, id, query.most() as i64 + 1], view)?))
     }

@@ -25,14 +25,21 @@ const DONE_WITH_ITEMS: &str = "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND fla
 /// The lane's only job is done, and its queue keeps finished jobs.
 const KEEP_DONE: &str = include_str!("sql/keep_done.sql");
 
-/// The lanes of a light claim, each with its job.
-const DONE_TOGETHER: &str = "DELETE FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND q = ?2 AND n = 0 AND flags = 0 AND st = 0 AND tok < ?3";
-/// The same with jobs of a batch, all with these options.
-const DONE_TOGETHER_IN_BATCH: &str = "DELETE FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND q = ?2 AND n = 0 AND flags = 128 AND st = 0 AND tok < ?3
-     AND opts = ?4";
-/// The same with any jobs of batches. Returns the options of each.
-const DONE_TOGETHER_IN_BATCHES: &str = "DELETE FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND q = ?2 AND n = 0 AND flags IN (0, 128) AND st = 0 AND tok < ?3
-     RETURNING opts";
+/// Deletes the lanes of a light claim, each with its job, if they have these flags.
+macro_rules! done_together {
+    ($flags:literal) => {
+        concat!(
+            "DELETE FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND q = ?2 AND n = 0 AND st = 0 AND tok < ?3 AND ",
+            $flags
+        )
+    };
+}
+
+const DONE_TOGETHER: &str = done_together!("flags = 0");
+/// Jobs of a batch, all with these options.
+const DONE_TOGETHER_IN_BATCH: &str = done_together!("flags = 128 AND opts = ?4");
+/// Any jobs of batches. Returns the options of each.
+const DONE_TOGETHER_IN_BATCHES: &str = done_together!("flags IN (0, 128) RETURNING opts");
 /// The options of the first of them, if it is of a batch: the others' are likely to be the same.
 const FIRST_IN_BATCH: &str =
     "SELECT opts FROM lane WHERE id = ?1 AND flags = 128 AND opts IS NOT NULL";

@@ -65,7 +65,7 @@ impl State {
         let place = |view: &BatchView| (view.opened_at.as_micros(), view.id.clone());
         let all = self.batches.rows.iter().map(|(id, row)| row.view(id));
         let mut rows: Vec<BatchView> = all
-            .filter(|view| !query.is_open || view.ended_at.is_none())
+            .filter(|view| !query.is_live || view.ended_at.is_none())
             .filter(|view| place(view) < (opened, id.as_str().into()))
             .collect();
         rows.sort_by_key(|view| Reverse(place(view)));
