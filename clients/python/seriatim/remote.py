@@ -20,6 +20,8 @@ from .steps import NOBODY
 HEARTBEAT_MAX_S = 5.0
 PULSE_MIN_S = 1.0
 RELEASE_S = 2.0
+# A signal that comes just before a wait, or to another thread, does not end it: Python runs its handler after the wait.
+WAIT_MAX_S = 1.0
 
 
 class RemoteWorker:
@@ -101,14 +103,18 @@ class RemoteWorker:
         with self._lock:
             return list(self._running)
 
-    def _wait(self, timeout: Optional[float] = None) -> None:
+    def _wait(self, timeout: float = math.inf) -> None:
         """Waits for mail, and takes all of it."""
-        try:
-            self._mail.get(timeout=timeout)
-            while True:
-                self._mail.get_nowait()
-        except queue.Empty:
-            pass
+        until, over = time.monotonic() + timeout, False
+        while not over:
+            left = until - time.monotonic()
+            try:
+                self._mail.get(timeout=max(0, min(left, WAIT_MAX_S)))
+                over = True
+            except queue.Empty:
+                over = left <= 0
+        while not self._mail.empty():
+            self._mail.get()
 
     def _take(self) -> None:
         running = self._lanes()

@@ -15,3 +15,17 @@ async fn d12_a_generator_yields_between_its_steps() {
     super::sees(&api.site, "f", &["1 1", "one 1", "1 2", "two after one 2"]).await;
     worker.stop();
 }
+
+/// Python runs the handler of a signal in the main thread, which such a signal does not wake.
+#[tokio::test]
+async fn a_signal_that_reaches_another_thread_stops_the_worker_too() {
+    let api = super::Api::start(super::QUEUE);
+    let worker = LANGUAGE.works(&api, 60);
+    let ids = super::push(&api, &[("a", "1", "wait"), ("b", "1", "signal")]);
+    super::sees(&api.site, "b", &["1 1"]).await;
+    let released = super::becomes(&api, &ids[1], "queued").await;
+    assert_eq!(released["attempt"], 0, "{released}");
+    std::fs::write(api.site.path("go"), "").unwrap();
+    worker.ends();
+    assert_eq!(super::becomes(&api, &ids[0], "succeeded").await["attempt"], 1);
+}

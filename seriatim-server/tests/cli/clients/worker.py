@@ -3,7 +3,9 @@
 import json
 import os
 import pathlib
+import signal
 import sys
+import threading
 import time
 
 from seriatim import Client, Problem, ProcessWorker, RemoteWorker, Unreachable, bury, cancel, done, release, snooze, step
@@ -34,10 +36,14 @@ def handle(lane):
             return snooze(0.1)
         if told.get("do") == "bury":
             return bury("told to bury", done=number)
-        while told.get("do") in ("wait", "release") and not pathlib.Path("go").exists():
+        if told.get("do") == "signal":
+            # By now the main thread waits: the other lane runs, and there are no more places.
+            time.sleep(0.2)
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        while told.get("do") in ("wait", "release", "signal") and not pathlib.Path("go").exists():
             if lane.cancelled(job):
                 return cancel("as asked")
-            if told["do"] == "release" and lane.stopping():
+            if told["do"] != "wait" and lane.stopping():
                 return release()
             time.sleep(0.01)
         if told.get("do") == "return":
