@@ -6,7 +6,7 @@ use seriatim::{Client, Job, Payload, Queue, SharedStore, Timestamp};
 
 use super::args::{Common, PageArgs};
 use crate::app::batches;
-use crate::base::text::{count, one_line, shell_word};
+use crate::base::text::{one_line, shell_word};
 use crate::base::time::relative;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, hint, say, say_json};
@@ -161,13 +161,12 @@ fn told(batch: &Batch) -> String {
     let now = Timestamp::of_this_machine();
     let state = match &batch.ended_at {
         Some(at) => format!("ended {}", relative(now, at.0)),
-        None => format!("{}, {} left", batch.state(), count(batch.pending, "job")),
+        None => batch.state().to_owned(),
     };
-    let Batch { done, dead, cancelled, .. } = batch;
     let after = match (&batch.callback, &batch.refused) {
         (Some(job), _) => format!("; callback: job {job}"),
         (None, Some(why)) => format!("; its callback was not pushed: {why}"),
         (None, None) => String::new(),
     };
-    format!("{state}: {done} done, {dead} dead, {cancelled} cancelled{after}")
+    format!("{state}: {}{after}", batch.counts())
 }

@@ -6,7 +6,9 @@
 
 use std::ffi::OsString;
 
-use clap::Command;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command};
 
 /// Nouns that list if there is no verb.
 const NOUNS: [&str; 9] =
@@ -29,6 +31,36 @@ pub(crate) fn normal(program: &Command, mut arguments: Vec<OsString>) -> Vec<OsS
         arguments.swap(2, 3);
     }
     arguments
+}
+
+/// Refuses options of a list before a verb, which does not heed them, as in `seriatim jobs --queue a cancel ID`.
+pub(crate) fn check(program: &Command, matches: &ArgMatches) -> Result<(), clap::Error> {
+    let Some((noun, of_noun)) = matches.subcommand().filter(|(noun, _)| NOUNS.contains(noun))
+    else {
+        return Ok(());
+    };
+    let (Some((verb, _)), Some(command)) = (of_noun.subcommand(), program.find_subcommand(noun))
+    else {
+        return Ok(());
+    };
+    let options = command.get_opts().filter(|option| !option.is_global_set());
+    let mut said = options.filter(|option| {
+        of_noun.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine)
+    });
+    let Some(option) = said.find_map(|option| option.get_long()) else { return Ok(()) };
+    let message = format!(
+        "--{option} stands before `{verb}`, where it would be an option of `{noun} list`: options of `{verb}` follow it"
+    );
+    Err(command.clone().error(ErrorKind::ArgumentConflict, message))
+}
+
+/// Names `list` in the help of the nouns.
+pub(crate) fn with_lists(program: Command) -> Command {
+    NOUNS.iter().fold(program, |program, noun| {
+        let list =
+            Command::new(LIST).about("Lists them, with the options below; so does no action");
+        program.mut_subcommand(noun, |command| command.subcommand(list.display_order(0)))
+    })
 }
 
 #[cfg(test)]
@@ -66,6 +98,28 @@ mod tests {
             assert_eq!(found, arguments(meant), "{said}");
             let reads = !["lanes", "lanes retry --help"].contains(&said);
             assert_eq!(program.clone().try_get_matches_from(found).is_ok(), reads, "{said}");
+        }
+    }
+
+    #[test]
+    fn options_of_a_list_before_a_verb_are_refused() {
+        let program = with_lists(crate::cli::Cli::command());
+        let checked = |line: &str| {
+            let words = std::iter::once("seriatim").chain(line.split(' ')).map(OsString::from);
+            let read = program.clone().try_get_matches_from(normal(&program, words.collect()));
+            check(&program, &read.unwrap_or_else(|error| panic!("{line}: {error}")))
+        };
+        for line in
+            ["batches --limit 3 seal b", "batches --live show b", "lanes --by key orders retry k"]
+        {
+            let error = checked(line).unwrap_err().to_string();
+            let verb = line.split(' ').nth_back(1).unwrap();
+            assert!(error.contains(&format!("options of `{verb}` follow it")), "{line}: {error}");
+        }
+        for line in
+            ["batches --limit 3", "batches --json seal b", "batches --store sqlite:a seal b"]
+        {
+            assert!(checked(line).is_ok(), "{line}");
         }
     }
 }

@@ -167,7 +167,10 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, Failure> {
     let program = program();
     let read = program.clone();
     let read = read.try_get_matches_from(grammar::normal(&program, arguments.clone()));
-    let read = read.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let read = read.and_then(|matches| {
+        grammar::check(&program, &matches)?;
+        Ok((Cli::from_arg_matches(&matches)?, matches))
+    });
     let (cli, matches) = match read {
         Ok(read) => read,
         Err(error) if json && error.use_stderr() => return Err(misused(&error)),
@@ -182,7 +185,7 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, Failure> {
 
 /// The program's commands and flags, with examples.
 fn program() -> clap::Command {
-    examples::add(Cli::command())
+    examples::add(grammar::with_lists(Cli::command()))
 }
 
 /// Whether the arguments contain `--json`, even if they cannot be parsed.

@@ -42,10 +42,13 @@ pub(super) struct Query<T>(pub(super) T);
 impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
     type Rejection = Problem;
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
-        let text = parts.uri.query().unwrap_or_default();
-        let reader = serde_urlencoded::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
-        serde_path_to_error::deserialize(reader).map(Self).map_err(|error| of_path(&error))
+        read_query(parts.uri.query().unwrap_or_default()).map(Self)
     }
+}
+
+fn read_query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
+    let reader = serde_urlencoded::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
+    serde_path_to_error::deserialize(reader).map_err(|error| of_path(&error))
 }
 
 /// A body of JSON.
@@ -245,7 +248,21 @@ fn of_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> Probl
         Some(name) => format!("{path}.{name}"),
         None => path.to_owned(),
     };
-    Problem::invalid(field, detail)
+    Problem::invalid(field, in_words(&detail))
+}
+
+/// What the standard library says of a word in a query that is no number or no truth value, with what it should be.
+fn in_words(detail: &str) -> &str {
+    match detail {
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            "not a whole number"
+        }
+        "number too large to fit in target type" => "the number is too large",
+        "number too small to fit in target type" => "the number is too small",
+        "invalid float literal" | "cannot parse float from empty string" => "not a number",
+        "provided string was not `true` or `false`" => "neither true nor false",
+        other => other,
+    }
 }
 
 /// A field of a form may be empty.
@@ -286,6 +303,31 @@ mod tests {
         for (text, field) in cases {
             let problem = parse::<Outer>(text.as_bytes()).unwrap_err();
             assert_eq!(problem.field(), field, "{text}: {problem:?}");
+        }
+    }
+
+    #[test]
+    fn a_word_in_a_query_that_cannot_be_read_is_told_with_what_it_should_be() {
+        #[derive(Debug, serde::Deserialize)]
+        #[allow(dead_code)]
+        struct Wish {
+            limit: Option<u8>,
+            live: Option<bool>,
+            score: Option<f64>,
+        }
+        let cases = [
+            ("limit=x", "limit", "not a whole number"),
+            ("limit=", "limit", "not a whole number"),
+            ("limit=-1", "limit", "not a whole number"),
+            ("limit=300", "limit", "the number is too large"),
+            ("live=yes", "live", "neither true nor false"),
+            ("score=high", "score", "not a number"),
+            ("score=", "score", "not a number"),
+        ];
+        for (query, field, detail) in cases {
+            let problem = read_query::<Wish>(query).unwrap_err();
+            assert_eq!(problem.field(), Some(field), "{query}");
+            assert_eq!(problem.into_detail(), detail, "{query}");
         }
     }
 }

@@ -35,6 +35,8 @@ struct Row {
     /// Of its row in the page.
     id: String,
     name: String,
+    /// The whole id, if `name` is cut.
+    title: Option<String>,
     state: &'static str,
     pending: u64,
     done: u64,
@@ -52,9 +54,12 @@ impl Row {
     fn new(visit: &Visit, batch: &Batch) -> Self {
         let base = &visit.frame.base;
         let deeds: &[&str] = if batch.state() == "open" { &["batch.seal"] } else { &[] };
+        let whole = one_line(&batch.batch);
+        let name = cut(&whole, ID_COLUMNS);
         Self {
             id: format!("batch-{}", link::encoded(&batch.batch)),
-            name: cut(&one_line(&batch.batch), ID_COLUMNS),
+            title: (name != whole).then_some(whole),
+            name,
             state: batch.state(),
             pending: batch.pending,
             done: batch.done,

@@ -13,7 +13,7 @@ use super::super::state::Shared;
 use crate::app::bridges::Which;
 use crate::app::lanes::OneLane;
 use crate::app::operations::{self, Action, List, Wish};
-use crate::app::{act, bridges, cron, find, jobs, lanes, limits, morgue, nodes};
+use crate::app::{act, batches, bridges, cron, find, jobs, lanes, limits, morgue, nodes};
 use crate::base::text::one_line;
 
 /// A deed: what is done, and to what.
@@ -244,6 +244,13 @@ impl Deed {
         };
         // Names of producers may have line breaks and marks that turn the text around.
         one_line(&target)
+    }
+
+    /// The state of what it concerns, for whoever is asked. Empty where the page before shows it all.
+    pub(super) async fn now(&self, app: &Shared) -> Result<String, Problem> {
+        let On::Batch(id) = &self.on else { return Ok(String::new()) };
+        let batch = batches::one(&*app.store, id).await?;
+        Ok(format!("Now it is {}, with {}.", batch.state(), batch.counts()))
     }
 
     /// The queue that it concerns; `None` for a node, a batch, a bridge and a cron entry, and for a job or an operation, whose queue the

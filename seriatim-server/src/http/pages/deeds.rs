@@ -29,6 +29,8 @@ struct Confirm<'a> {
     button: &'static str,
     target: String,
     warning: &'static str,
+    /// What it is about, as it is now.
+    now: String,
     fields: Vec<(&'static str, String)>,
     back: String,
 }
@@ -48,6 +50,7 @@ pub(super) async fn confirm(
         button: deed.kind.button,
         target: deed.target(),
         warning: deed.kind.warning.unwrap_or_default(),
+        now: deed.now(&app).await?,
         fields: deed.fields(),
         back: back(&visit, &fields),
     })

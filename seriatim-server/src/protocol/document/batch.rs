@@ -43,6 +43,12 @@ impl Batch {
             (None, false) => "open",
         }
     }
+
+    /// How many of its jobs are where, in words.
+    pub(crate) fn counts(&self) -> String {
+        let Self { pending, done, dead, cancelled, .. } = self;
+        format!("{pending} pending, {done} done, {dead} dead, {cancelled} cancelled")
+    }
 }
 
 impl From<BatchView> for Batch {

@@ -78,13 +78,15 @@ fn a_batch_is_opened_filled_sealed_and_shown_from_the_command_line() {
     let run = |arguments: &[&str]| text(&site.run(arguments));
     assert!(run(&["push", "rows", "1", "--batch", "b"]).contains("there is no batch"));
     let opened = run(&["batches", "open", "b", "reports", "{\"import\":7}"]);
-    assert!(opened.contains("open, 0 jobs left"), "{opened}");
+    assert!(opened.contains("open: 0 pending"), "{opened}");
     assert!(run(&["push", "rows", "1", "2", "--batch", "b"]).contains("queued"));
     let sealed = run(&["batches", "seal", "b"]);
-    assert!(sealed.contains("sealed, 2 jobs left: 0 done, 0 dead, 0 cancelled"), "{sealed}");
+    assert!(sealed.contains("sealed: 2 pending, 0 done, 0 dead, 0 cancelled"), "{sealed}");
     let shown = site.run(&["batches", "show", "b", "--json"]);
     let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!((&shown["batch"], &shown["pending"]), (&json!("b"), &json!(2)));
+    let misplaced = site.run(&["batches", "--limit", "3", "seal", "b"]);
+    assert_eq!(misplaced.status.code(), Some(2), "{}", text(&misplaced));
     let missing = site.run(&["batches", "show", "c"]);
     assert_eq!(missing.status.code(), Some(1), "{}", text(&missing));
 }
@@ -96,7 +98,7 @@ fn the_queue_of_a_callback_is_made_as_the_configuration_declares_it() {
     assert_eq!(keyless.status.code(), Some(2), "{}", text(&keyless));
     assert!(text(&keyless).contains("callback.key"), "{}", text(&keyless));
     let opened = text(&site.run(&["batches", "open", "b", "reports", "--key", "k"]));
-    assert!(opened.contains("open, 0 jobs left"), "{opened}");
+    assert!(opened.contains("open: 0 pending"), "{opened}");
 }
 
 #[test]
@@ -108,6 +110,12 @@ fn batches_are_listed_over_http_from_the_command_line_and_on_a_page() {
     }
     let page = Request::new("GET", "/batches").send(&api.address).text();
     assert!(page.contains("id=\"batch-old\"") && page.contains("deed=batch.seal"), "{page}");
+    let asks = |id: &str| {
+        Request::new("GET", &format!("/confirm?deed=batch.seal&batch={id}")).send(&api.address)
+    };
+    let page = asks("old").text();
+    assert!(page.contains("Now it is open, with 1 pending, 0 done"), "{page}");
+    assert_eq!(asks("nope").status, 404);
     api.post("/api/v1/batches/new/seal", &json!({})).done();
     let lane = claim(&api, "rows");
     settle(&api, &lane, "done");
