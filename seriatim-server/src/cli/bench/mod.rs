@@ -1,10 +1,10 @@
 //! `seriatim bench`: how fast a store pushes and drains blank jobs, and how soon a job starts.
 
 mod across;
-mod batched;
 mod churn;
 mod claims;
 mod hot;
+mod overhead;
 mod process;
 mod settings;
 mod starts;
@@ -18,6 +18,7 @@ use seriatim::{Batch, Client, Engine, Job, Payload, Queue, SharedStore};
 use seriatim_verify::limit;
 use tokio::sync::Notify;
 
+use self::overhead::Extra;
 use self::process::{cpu_seconds, peak_memory_mb};
 pub(crate) use self::settings::Bench;
 use self::settings::{PUSH_BATCH, declare_empty};
@@ -38,7 +39,8 @@ impl Bench {
             (Some(jobs), ..) => claims::measure(&store, jobs).await,
             (_, Some(payloads), _) => hot::measure(&store, &self.queue(), payloads).await,
             (.., Some(length)) => self.churn(&store, length).await,
-            _ if self.batched => self.with_and_without_batch(&store).await,
+            _ if self.batched => self.with_and_without(Extra::Batch, &store).await,
+            _ if self.limited => self.with_and_without(Extra::Limit, &store).await,
             (None, None, None) => self.throughput(&store).await,
         };
         let result = self.store.creating(measure).await?;

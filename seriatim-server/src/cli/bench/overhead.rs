@@ -1,8 +1,8 @@
-//! What a batch costs: jobs of none and jobs of one are pushed and drained, in turn.
+//! What a batch or a limit costs: jobs without and with it are pushed and drained, in turn.
 
 use std::time::{Duration, Instant};
 
-use seriatim::store::delete_queue;
+use seriatim::store::{Declare, delete_queue};
 use seriatim::{Client, Job, Queue, SharedStore, Timestamp};
 
 use super::settings::{Bench, declare_empty};
@@ -13,32 +13,47 @@ const ROUNDS: usize = 3;
 /// The queue of the callbacks.
 const AFTER: &str = "bench-after";
 
+/// What the jobs have in every second round.
+#[derive(Clone, Copy)]
+pub(super) enum Extra {
+    /// All are of one batch.
+    Batch,
+    /// The queue has a limit of running turns, which holds nothing back: what is measured is that they are counted.
+    Limit,
+}
+
 impl Bench {
     /// Compares them.
-    pub(super) async fn with_and_without_batch(
+    pub(super) async fn with_and_without(
         &self,
+        extra: Extra,
         store: &SharedStore,
     ) -> Result<serde_json::Value, Failure> {
         let queue = self.queue();
         declare_empty(store, &queue).await?;
-        let (mut alone, mut batched) = (Vec::new(), Vec::new());
+        let (mut alone, mut with) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             alone.push(self.round(store, &queue, None).await?);
-            batched.push(self.round_in_batch(store, &queue).await?);
+            with.push(match extra {
+                Extra::Batch => self.round_in_batch(store, &queue).await?,
+                Extra::Limit => self.round_with_limit(store, &queue).await?,
+            });
         }
-        delete_queue(&**store, AFTER, true).await?;
         let best = |rounds: Vec<Round>| rounds.into_iter().min_by_key(Round::took);
-        let (Some(alone), Some(batched)) = (best(alone), best(batched)) else {
+        let (Some(alone), Some(with)) = (best(alone), best(with)) else {
             return Err(Failure::failed("nothing was measured"));
         };
         let rate = |took: Duration| (self.jobs as f64 / took.as_secs_f64()).round();
-        let overhead = batched.took().as_secs_f64() / alone.took().as_secs_f64() - 1.0;
+        let percent = |with: Duration, alone: Duration| {
+            ((with.as_secs_f64() / alone.as_secs_f64() - 1.0) * 1e3).round() / 10.0
+        };
         Ok(serde_json::json!({
             "store": store.capabilities().name, "mode": queue.mode, "jobs": self.jobs,
             "concurrency": self.concurrency,
-            "push_per_s": rate(alone.push), "push_per_s_in_batch": rate(batched.push),
-            "drain_per_s": rate(alone.drain), "drain_per_s_in_batch": rate(batched.drain),
-            "overhead_percent": (overhead * 1e3).round() / 10.0,
+            "push_per_s": rate(alone.push), "push_per_s_with": rate(with.push),
+            "drain_per_s": rate(alone.drain), "drain_per_s_with": rate(with.drain),
+            "overhead_percent": percent(with.took(), alone.took()),
+            "drain_overhead_percent": percent(with.drain, alone.drain),
         }))
     }
 
@@ -51,6 +66,19 @@ impl Bench {
         if (batch.done, batch.pending) != (self.jobs, 0) || batch.callback.is_none() {
             return Err(Failure::failed(format!("the batch is wrong: {batch:?}")));
         }
+        delete_queue(&**store, AFTER, true).await?;
+        Ok(round)
+    }
+
+    async fn round_with_limit(&self, store: &SharedStore, queue: &Queue) -> Result<Round, Failure> {
+        let most = u32::try_from(self.jobs).unwrap_or(u32::MAX);
+        let limited = queue.clone().running(most);
+        let declare = async |queue: &Queue| {
+            store.declare(Declare { now: None, queues: vec![queue.clone()] }).await
+        };
+        declare(&limited).await?;
+        let round = self.round(store, &limited, None).await?;
+        declare(queue).await?;
         Ok(round)
     }
 

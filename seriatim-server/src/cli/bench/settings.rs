@@ -59,6 +59,10 @@ pub(crate) struct Bench {
     /// Instead push and drain the jobs without and with a batch, in turn, and compare
     #[arg(long, conflicts_with_all = ["limit", "backlog", "hot", "churn"])]
     pub(super) batched: bool,
+    /// Instead push and drain the jobs without and with a limit of running turns that holds nothing back, in turn, and
+    /// compare
+    #[arg(long, conflicts_with_all = ["limit", "backlog", "hot", "churn", "batched"])]
+    pub(super) limited: bool,
     /// Also measure the bare limit: the least work of this store for the same guarantees
     #[arg(long)]
     pub(super) limit: bool,
