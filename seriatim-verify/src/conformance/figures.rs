@@ -173,10 +173,7 @@ async fn the_figures_of_every_ending_are_exact_in_every_mode(mut bench: Bench) {
         let mut ends = Vec::new();
         for row in &rows {
             let request = bench.claim_request(&row.queue.name, 10);
-            let turns = bench.claimed(request).await.turns;
-            let claimed = Left { jobs: row.jobs as u64, ..NOTHING };
-            compare(&bench, row, expected(&row.queue, claimed, TWICE)).await;
-            for turn in turns {
+            for turn in bench.claimed(request).await.turns {
                 assert_eq!(turn.jobs.len(), row.jobs, "{}", row.queue.name);
                 let flagged = turn.jobs[..row.flagged].iter().map(|job| job.id).collect();
                 let cancel = Cancel { now: Some(bench.now), jobs: flagged };
@@ -184,10 +181,9 @@ async fn the_figures_of_every_ending_are_exact_in_every_mode(mut bench: Bench) {
                 ends.push(bench.planned(&turn, verdict(row, &turn)));
             }
         }
+        compare(&bench, &rows, |row| Left { jobs: row.jobs as u64, ..NOTHING }, TWICE).await;
         assert!(bench.settle(ends).await.iter().all(seriatim::store::Settled::is_ok));
-        for row in &rows {
-            compare(&bench, row, expected(&row.queue, row.left, 0)).await;
-        }
+        compare(&bench, &rows, |row| row.left, 0).await;
     }
 }
 
@@ -229,11 +225,14 @@ fn expected(queue: &Queue, left: Left, claimed: u64) -> QueueStats {
     }
 }
 
-async fn compare(bench: &Bench, row: &Row, expected: QueueStats) {
+async fn compare(bench: &Bench, rows: &[Row], left: impl Fn(&Row) -> Left, claimed: u64) {
     let all = bench.store.stats(Some(bench.now)).await.expect("the store answers");
-    let mine = all.into_iter().find(|stats| *stats.queue == row.queue.name);
-    let mine = mine.expect("the queue has figures");
-    assert_eq!(mine.waiting(), expected.waiting(), "{mine:?}");
-    let what = (row.queue.mode, row.jobs, row.flagged, row.done, row.end);
-    assert_eq!(QueueStats { lag: Duration::ZERO, ..mine }, expected, "after {what:?}");
+    for row in rows {
+        let mine = all.iter().find(|stats| *stats.queue == row.queue.name);
+        let mine = mine.expect("the queue has figures").clone();
+        let expected = expected(&row.queue, left(row), claimed);
+        assert_eq!(mine.waiting(), expected.waiting(), "{mine:?}");
+        let what = (row.queue.mode, row.jobs, row.flagged, row.done, row.end);
+        assert_eq!(QueueStats { lag: Duration::ZERO, ..mine }, expected, "after {what:?}");
+    }
 }

@@ -1,6 +1,6 @@
 //! Listings of jobs with filters, and in the order of turns.
 
-use seriatim::limits::{PAGE_BYTES_MAX, SOUGHT_BYTES_MAX};
+use seriatim::limits::{PAGE_BYTES_MAX, SCAN_BYTES_MAX, SOUGHT_BYTES_MAX};
 use seriatim::store::*;
 use seriatim::{ErrorKind, Job, JobId, Mode, Outcome, Queue};
 
@@ -169,9 +169,10 @@ async fn a_look_at_few_jobs_ends_early_and_the_next_goes_on(mut bench: Bench) {
 
 async fn a_look_for_a_text_ends_early_at_large_payloads(mut bench: Bench) {
     bench.queue(Mode::Fifo).await;
-    let large = "x".repeat(PAGE_BYTES_MAX - 2);
-    for i in 0..20 {
-        bench.push(Job::new("q", &large).unwrap().key(format!("k{i}"))).await;
+    let large = Job::new("q", &"x".repeat(PAGE_BYTES_MAX - 2)).unwrap();
+    // A little more than is read for one page.
+    for i in 0..=SCAN_BYTES_MAX / PAGE_BYTES_MAX {
+        bench.push(large.clone().key(format!("k{i}"))).await;
     }
     bench.push(loose("wanted").key("z")).await;
     let text = Some("wanted".to_owned());

@@ -8,7 +8,7 @@ use super::*;
 use crate::checker::Judgement;
 
 /// Seeds of each mode in the short run; `cargo xtask simulate` runs any number.
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 60;
 
 /// Runs both modes of these seeds on two threads; returns the failures.
 fn failures(seeds: u64) -> Vec<String> {

@@ -15,16 +15,16 @@ use crate::contract::{
 use crate::{DueRule, Mode, Outcome};
 
 /// Lanes in each measured call.
-const BATCH: usize = 100;
+const BATCH: usize = 60;
 /// Most index entries that a call may read per lane. A failure of two jobs meets 42 of their versions.
 const ENTRIES_EACH_MAX: i64 = 45;
 /// For each queue: jobs that are scheduled, ended, or behind one busy key; lanes that are claimed, and that wait. Each
 /// is more than a call may read.
-const SCHEDULED: usize = 5_000;
-const ENDED: usize = 5_000;
-const BEHIND: u32 = 5_000;
-const CLAIMED: usize = 5_000;
-const WAITING: usize = 2_500;
+const SCHEDULED: usize = 3_000;
+const ENDED: usize = 3_000;
+const BEHIND: u32 = 3_000;
+const CLAIMED: usize = 3_000;
+const WAITING: usize = 1_500;
 const MODES: [Mode; 4] = [Mode::Parallel, Mode::Accumulate, Mode::Fifo, Mode::Exclusive];
 
 /// The state of the tables when the statements were planned.
