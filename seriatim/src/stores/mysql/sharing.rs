@@ -31,7 +31,7 @@ use crate::stores::state::State;
 const WHOLE: i64 = -1;
 /// Classes of ready lanes that are looked for at once, at most.
 const CLASSES_MAX: usize = 50;
-/// The same to see whether any lane is left.
+/// The same in the first look, as most queues have few; twice as many in each look after it.
 const LOOK: usize = 4;
 
 /// Where a ready lane is.
@@ -96,7 +96,7 @@ impl Seen {
 
     /// Reads the next classes, and the first lanes of each.
     async fn read_classes(&mut self, work: &mut Work<'_>, request: &Claim, from: u64) -> Try<()> {
-        let steps = (2 * self.most + 2).min(CLASSES_MAX);
+        let steps = (2 * self.most + 2).min(LOOK << self.ranges.len().min(8)).min(CLASSES_MAX);
         let found = classes_from(work, self.queue, from, steps).await?;
         let end = found.get(steps - 1).map_or(u64::MAX, |last| last + 1);
         self.ranges.insert(from, end);
@@ -109,7 +109,8 @@ impl Seen {
         if mine.is_empty() {
             return Ok(());
         }
-        let each = (2 * self.most).div_ceil(mine.len()).clamp(1, self.most);
+        // One more shows whether others are left.
+        let each = (2 * self.most).div_ceil(mine.len()).clamp(1, self.most + 1);
         self.read_usages(work, &mine).await?;
         self.read_lanes(work, &mine, each).await
     }
@@ -259,6 +260,12 @@ impl<'a> Pass<'a> {
         classes.map(|(class, _)| *class).collect()
     }
 
+    /// Whether lanes are left among those that were read.
+    fn has_more(&self) -> bool {
+        let taken = |class: &u64| self.at.get(class).copied().unwrap_or_default();
+        self.seen.classes.iter().any(|(class, known)| taken(class) < known.spots.len())
+    }
+
     fn best(&mut self, group: u64) -> Option<(Spot, u64)> {
         let (mut best, mut leaves_crashed) = (None, false);
         for class in self.classes(group) {
@@ -395,6 +402,7 @@ pub(super) async fn claim_in_rounds(
     };
     let mut pass = Pass::new(&seen, request, Some(taking));
     let shared = share_out(&mut pass, (&definition, &mut whole), &mut round, most, now)?;
+    let has_more = pass.has_more();
     let Pass { used, leaves, taking, .. } = pass;
     let (mut turns, cut) =
         taking.map_or_else(Default::default, |taking| (taking.turns, taking.room.is_full));
@@ -408,7 +416,8 @@ pub(super) async fn claim_in_rounds(
     work.save().await?;
     let mine = turns.iter().filter_map(|turn| work.mine(turn.lane.number)).collect();
     work.fill(turns.iter_mut()).await?;
-    let any = leaves || shared == Shared::Full && any_left(work, queue, request).await?;
+    let any =
+        leaves || shared == Shared::Full && (has_more || any_left(work, queue, request).await?);
     let wake = work.finish(&format!("SELECT MIN(w.wake) FROM ({}) w", first_wakes(queue))).await?;
     let wake = wake.into_iter().next().map(wake_of).transpose()?.flatten();
     let next_due = match shared {
