@@ -2,10 +2,12 @@
 
 use std::env;
 use std::io::{BufRead, BufReader};
+use std::num::NonZero;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use seriatim_testkit::{
     MYSQL_VARIABLE, Mysql, MysqlOptions, POSTGRES_VARIABLE, Postgres, PostgresOptions,
@@ -129,6 +131,11 @@ impl<'a> Run<'a> {
         let mut tests = cargo::command(self.root, &["nextest", "run", "--all-features"]);
         if env::var_os("CI").is_some() {
             tests.args(["--profile", "ci"]);
+        }
+        if !args.iter().any(|arg| arg.starts_with("--test-threads")) {
+            // A third of their time tests wait: for leases to end, for servers to start.
+            let cores = thread::available_parallelism().map_or(1, NonZero::get);
+            tests.arg(format!("--test-threads={}", cores + cores / 2));
         }
         tests.args(scope(args)).args(args).envs(servers.iter().cloned());
         self.step("cargo nextest run", &mut tests);
