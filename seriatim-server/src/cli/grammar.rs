@@ -57,8 +57,7 @@ pub(crate) fn check(program: &Command, matches: &ArgMatches) -> Result<(), clap:
 /// Names `list` in the help of the nouns.
 pub(crate) fn with_lists(program: Command) -> Command {
     NOUNS.iter().fold(program, |program, noun| {
-        let list =
-            Command::new(LIST).about("Lists them, with the options below; so does no action");
+        let list = Command::new(LIST).about("Lists them (the default)");
         program.mut_subcommand(noun, |command| command.subcommand(list.display_order(0)))
     })
 }

@@ -22,6 +22,8 @@ mod options;
 mod order;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+#[cfg(all(test, any(feature = "mysql", feature = "postgres", feature = "redis")))]
+mod race;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod room;

@@ -22,7 +22,6 @@ mod transactions;
 mod upgrade;
 mod waking;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -33,8 +32,9 @@ use mysql_async::prelude::Queryable;
 use super::Mysql;
 use crate::contract::{
     Claim, Claimed, Consumer, Declare, Fleet, Heartbeat, Lease, NodeInfo, Producer, Push, Queues,
-    Settle, Settled, Store, Views,
+    Settle, Settled, SharedStore, Store, Views,
 };
+use crate::stores::race;
 use crate::{
     ErrorKind, Job, Merge, Queue, Timestamp,
     store::{Settlement, Token, Turn},
@@ -173,69 +173,14 @@ async fn a_store_of_another_version_is_refused() {
     }
 }
 
-/// Pushers and workers of several processes on few keys: each job is delivered exactly once, in its pusher's order,
-/// and no key runs twice concurrently.
 async fn pushes_and_claims_race(queue: Queue, jobs_each: u32) {
-    let database = new_database().await;
-    let first = open(&database).await;
-    declare(&first, queue).await;
-    let mut tasks = Vec::new();
-    for pusher in 0..3u32 {
-        let store = open(&database).await;
-        tasks.push(tokio::spawn(async move {
-            for i in 0..jobs_each {
-                let jobs =
-                    (0..3).map(|k| job(["a", "b", "c"][k], pusher * 1_000_000 + i).score(0.0));
-                let mut jobs: Vec<Job> = jobs.collect();
-                if i % 2 == 1 {
-                    jobs.reverse();
-                }
-                push(&store, jobs).await;
-            }
-            assert_eq!(store.repeated(), 0, "no deadlock");
-        }));
+    let (database, mut stores) = (new_database().await, Vec::new());
+    for _ in 0..race::STORES {
+        stores.push(open(&database).await);
     }
-    let busy: Arc<[AtomicU32; 3]> = Arc::default();
-    let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
-    for _ in 0..3 {
-        let (store, busy, sender) = (open(&database).await, busy.clone(), sender.clone());
-        tokio::spawn(async move {
-            while !sender.is_closed() {
-                let turns = claim(&store, "q", 2).await.turns;
-                for turn in &turns {
-                    let place = (turn.key.as_deref().unwrap().as_bytes()[0] - b'a') as usize;
-                    assert_eq!(busy[place].fetch_add(1, Ordering::SeqCst), 0, "it overlaps");
-                    for job in &turn.jobs {
-                        let tag: u32 = job.payload.decode().unwrap();
-                        let _ = sender.send((place, tag, turn.token));
-                    }
-                }
-                tokio::task::yield_now().await;
-                for turn in &turns {
-                    let place = (turn.key.as_deref().unwrap().as_bytes()[0] - b'a') as usize;
-                    busy[place].fetch_sub(1, Ordering::SeqCst);
-                }
-                assert!(done(&store, &turns).await.iter().all(Settled::is_ok));
-            }
-            assert_eq!(store.repeated(), 0, "no deadlock");
-        });
-    }
-    drop(sender);
-    let mut next: HashMap<(usize, u32), u32> = HashMap::new();
-    let mut tokens: HashMap<usize, Token> = HashMap::new();
-    for _ in 0..jobs_each * 9 {
-        let arrival = tokio::time::timeout(Duration::from_secs(60), seen.recv()).await;
-        let (place, tag, token) = arrival.expect("a job is stranded").expect("a worker failed");
-        let expected = next.entry((place, tag / 1_000_000)).or_default();
-        assert_eq!(tag % 1_000_000, *expected, "in order, each once");
-        *expected += 1;
-        let last = tokens.insert(place, token);
-        assert!(last.is_none_or(|last| last <= token), "tokens grow");
-    }
-    drop(seen);
-    for task in tasks {
-        task.await.unwrap();
-    }
+    let shared = stores.iter().map(|store| store.clone() as SharedStore).collect();
+    race::pushes_and_claims_race(shared, queue, jobs_each, async |_| {}).await;
+    assert!(stores.iter().all(|store| store.repeated() == 0), "no deadlock");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

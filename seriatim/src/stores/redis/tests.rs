@@ -14,7 +14,7 @@ mod sharing;
 mod version;
 mod waking;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -22,6 +22,7 @@ use std::time::Duration;
 use super::Redis;
 use super::reply::Shard;
 use crate::contract::*;
+use crate::stores::race;
 use crate::{
     ErrorKind, Job, JobId, Merge, Mode, Queue, Timestamp,
     store::{Settlement, Token, Turn},
@@ -156,79 +157,22 @@ async fn several_nodes_may_declare_and_push_at_once() {
     }
 }
 
-const KEYS: [&str; 3] = ["a", "b", "c"];
-
-async fn push_numbered(store: Arc<Redis>, pusher: u32, jobs_each: u32) {
-    for i in 0..jobs_each {
-        let mut jobs: Vec<Job> =
-            KEYS.iter().map(|key| job(key, pusher * 1_000_000 + i).score(0.0)).collect();
-        if i % 2 == 1 {
-            jobs.reverse();
-        }
-        push(&store, jobs).await;
-    }
-}
-
-type Seen = tokio::sync::mpsc::UnboundedSender<(usize, u32, Token)>;
-
-async fn work_until_nobody_listens(store: Arc<Redis>, busy: Arc<[AtomicU32; 3]>, seen: Seen) {
-    let place_of =
-        |turn: &Turn| KEYS.iter().position(|key| turn.key.as_deref() == Some(key)).unwrap();
-    while !seen.is_closed() {
-        let turns = claim(&store, 2).await;
-        for turn in &turns {
-            let place = place_of(turn);
-            assert_eq!(busy[place].fetch_add(1, Ordering::SeqCst), 0, "it overlaps");
-            for job in &turn.jobs {
-                let _ = seen.send((place, job.payload.decode().unwrap(), turn.token));
-            }
-        }
-        tokio::task::yield_now().await;
-        for turn in &turns {
-            busy[place_of(turn)].fetch_sub(1, Ordering::SeqCst);
-        }
-        assert!(done(&store, &turns).await.iter().all(Settled::is_ok));
-    }
-}
-
-/// Pushers and workers of several processes on few keys: each job is delivered exactly once, in its pusher's order,
-/// and no key runs twice concurrently. With `forgetful` the server loses its scripts repeatedly.
+/// With `forgetful` the server loses its scripts repeatedly.
 async fn pushes_and_claims_race(queue: Queue, jobs_each: u32, forgetful: bool) {
     pushes_and_claims_race_at(&url(), queue, jobs_each, forgetful).await;
 }
 
 async fn pushes_and_claims_race_at(url: &str, queue: Queue, jobs_each: u32, forgetful: bool) {
-    let prefix = new_prefix();
-    declare(&*open_at(url, &prefix).await, queue).await;
-    let mut tasks = Vec::new();
-    for pusher in 0..3 {
-        tasks.push(tokio::spawn(push_numbered(open_at(url, &prefix).await, pusher, jobs_each)));
+    let (prefix, mut stores) = (new_prefix(), Vec::new());
+    for _ in 0..race::STORES {
+        stores.push(open_at(url, &prefix).await as SharedStore);
     }
-    let busy: Arc<[AtomicU32; 3]> = Arc::default();
-    let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
-    for _ in 0..3 {
-        let store = open_at(url, &prefix).await;
-        tasks.push(tokio::spawn(work_until_nobody_listens(store, busy.clone(), sender.clone())));
-    }
-    drop(sender);
-    let mut next: HashMap<(usize, u32), u32> = HashMap::new();
-    let mut tokens: HashMap<usize, Token> = HashMap::new();
-    for arrived in 0..jobs_each * 9 {
-        if forgetful && arrived % 8 == 0 {
+    let during = async |arrived: u32| {
+        if forgetful && arrived.is_multiple_of(8) {
             send(url, &["SCRIPT", "FLUSH"]).await;
         }
-        let arrival = tokio::time::timeout(Duration::from_secs(60), seen.recv()).await;
-        let (place, tag, token) = arrival.expect("a job is stranded").expect("a worker failed");
-        let expected = next.entry((place, tag / 1_000_000)).or_default();
-        assert_eq!(tag % 1_000_000, *expected, "in order, each once");
-        *expected += 1;
-        let last = tokens.insert(place, token);
-        assert!(last.is_none_or(|last| last <= token), "tokens grow");
-    }
-    drop(seen);
-    for task in tasks {
-        task.await.unwrap();
-    }
+    };
+    race::pushes_and_claims_race(stores, queue, jobs_each, during).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,6 @@
 //! Changing the number of shards. Under load: `seriatim-verify/tests/reshard.rs`.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;

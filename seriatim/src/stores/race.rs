@@ -1,0 +1,101 @@
+//! Pushers and workers of several processes on few keys, for the tests of the stores.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::contract::{Claim, Declare, Lease, Push, Settle, Settled, SharedStore};
+use crate::model::id::Token;
+use crate::model::job::Job;
+use crate::model::queue::Queue;
+use crate::model::settle::Settlement;
+use crate::model::turn::Turn;
+
+/// As many push as work, each with a store of its own, as processes have.
+pub(super) const STORES: usize = 6;
+const LEASE: Duration = Duration::from_secs(60);
+const KEYS: [&str; 3] = ["a", "b", "c"];
+/// The tags of a pusher begin here.
+const PUSHER: u32 = 1_000_000;
+
+/// Where each key was handed over: its place in `KEYS`, the tag of a job, and the token.
+type Seen = UnboundedSender<(usize, u32, Token)>;
+
+/// Each job is delivered exactly once, in its pusher's order, and no key runs twice at once. Each store has registered
+/// node "n". `during` is called before each delivery.
+pub(super) async fn pushes_and_claims_race(
+    stores: Vec<SharedStore>,
+    queue: Queue,
+    jobs_each: u32,
+    mut during: impl AsyncFnMut(u32),
+) {
+    assert_eq!(stores.len(), STORES);
+    stores[0].declare(Declare { now: None, queues: vec![queue] }).await.unwrap();
+    let (sender, mut seen) = unbounded_channel();
+    let busy: Arc<[AtomicU32; KEYS.len()]> = Arc::default();
+    let mut tasks = Vec::new();
+    for (place, store) in stores.into_iter().enumerate() {
+        tasks.push(if place < STORES / 2 {
+            tokio::spawn(push(store, place as u32, jobs_each))
+        } else {
+            tokio::spawn(work(store, busy.clone(), sender.clone()))
+        });
+    }
+    drop(sender);
+    let mut next: HashMap<(usize, u32), u32> = HashMap::new();
+    let mut tokens: HashMap<usize, Token> = HashMap::new();
+    for arrived in 0..jobs_each * (STORES / 2 * KEYS.len()) as u32 {
+        during(arrived).await;
+        let arrival = tokio::time::timeout(LEASE, seen.recv()).await;
+        let (place, tag, token) = arrival.expect("a job is stranded").expect("a worker failed");
+        let expected = next.entry((place, tag / PUSHER)).or_default();
+        assert_eq!(tag % PUSHER, *expected, "in order, each once");
+        *expected += 1;
+        let last = tokens.insert(place, token);
+        assert!(last.is_none_or(|last| last <= token), "tokens grow");
+    }
+    drop(seen);
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+/// Pushes a job of each key at a time, in one order and the other.
+async fn push(store: SharedStore, pusher: u32, jobs_each: u32) {
+    for number in 0..jobs_each {
+        let job = |key: &&str| Job::new("q", &(pusher * PUSHER + number)).unwrap().key(*key);
+        let mut jobs: Vec<Job> = KEYS.iter().map(|key| job(key).score(0.0)).collect();
+        if number % 2 == 1 {
+            jobs.reverse();
+        }
+        store.push(Push { now: None, jobs }).await.unwrap();
+    }
+}
+
+/// Works until nobody listens.
+async fn work(store: SharedStore, busy: Arc<[AtomicU32; KEYS.len()]>, seen: Seen) {
+    let place_of =
+        |turn: &Turn| KEYS.iter().position(|key| turn.key.as_deref() == Some(key)).unwrap();
+    while !seen.is_closed() {
+        let request = Claim::new("q", "n", 2, Lease::Node { ttl: LEASE });
+        let turns = store.claim(request).await.unwrap().turns;
+        for turn in &turns {
+            let place = place_of(turn);
+            assert_eq!(busy[place].fetch_add(1, Ordering::SeqCst), 0, "it overlaps");
+            for job in &turn.jobs {
+                let _ = seen.send((place, job.payload.decode().unwrap(), turn.token));
+            }
+        }
+        tokio::task::yield_now().await;
+        for turn in &turns {
+            busy[place_of(turn)].fetch_sub(1, Ordering::SeqCst);
+        }
+        let done = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
+        let settled = store.settle(Settle::now(done)).await.unwrap();
+        assert!(settled.iter().all(Settled::is_ok));
+    }
+}
