@@ -25,6 +25,8 @@ use crate::site::{PATIENCE, QUEUE, Serving, Site, eventually, happens};
 /// Names how many jobs a run has; few by default, so that all tests stay quick.
 const JOBS_VARIABLE: &str = "SERIATIM_FAULT_JOBS";
 const JOBS: u64 = 1_500;
+/// All faults once, and again for so many jobs more.
+const JOBS_PER_ROUND: u64 = 10_000;
 /// Names the seed of what happens when; at random if unset.
 const SEED_VARIABLE: &str = "SERIATIM_FAULT_SEED";
 /// Names a file to which each judged run adds a line of JSON with its figures.
@@ -439,8 +441,8 @@ async fn a_fleet_survives(mut server: Server, queue: Queue, blows: &[Blow]) {
     fleet.start_nodes();
     let (pushing, allowed) = fleet.push();
     let jobs = fleet.jobs as usize;
+    let mut blows = blows.repeat((fleet.jobs / JOBS_PER_ROUND).max(1) as usize);
     let share = jobs / (blows.len() + 1);
-    let mut blows = blows.to_vec();
     if std::env::var_os(SEED_VARIABLE).is_some() {
         fastrand::shuffle(&mut blows);
     }
