@@ -51,7 +51,8 @@ pub(crate) fn check(program: &Command, matches: &ArgMatches) -> Result<(), clap:
     let message = format!(
         "--{option} stands before `{verb}`, where it would be an option of `{noun} list`: options of `{verb}` follow it"
     );
-    Err(command.clone().error(ErrorKind::ArgumentConflict, message))
+    let mut command = command.clone().bin_name(format!("seriatim {noun}"));
+    Err(command.error(ErrorKind::ArgumentConflict, message))
 }
 
 /// Names `list` in the help of the nouns.
@@ -114,6 +115,7 @@ mod tests {
             let error = checked(line).unwrap_err().to_string();
             let verb = line.split(' ').nth_back(1).unwrap();
             assert!(error.contains(&format!("options of `{verb}` follow it")), "{line}: {error}");
+            assert!(error.contains("Usage: seriatim "), "{error}");
         }
         for line in
             ["batches --limit 3", "batches --json seal b", "batches --store sqlite:a seal b"]
