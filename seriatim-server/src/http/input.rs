@@ -251,7 +251,7 @@ fn of_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> Probl
     Problem::invalid(field, in_words(&detail))
 }
 
-/// What the standard library says of a word in a query that is no number or no truth value, with what it should be.
+/// The errors of the standard library for numbers and booleans of a query, in plain words.
 fn in_words(detail: &str) -> &str {
     match detail {
         "invalid digit found in string" | "cannot parse integer from empty string" => {

@@ -246,7 +246,7 @@ impl Deed {
         one_line(&target)
     }
 
-    /// The state of what it concerns, for whoever is asked. Empty where the page before shows it all.
+    /// The present state of a batch, shown before it is sealed. Empty for other deeds.
     pub(super) async fn now(&self, app: &Shared) -> Result<String, Problem> {
         let On::Batch(id) = &self.on else { return Ok(String::new()) };
         let batch = batches::one(&*app.store, id).await?;

@@ -29,7 +29,7 @@ struct Confirm<'a> {
     button: &'static str,
     target: String,
     warning: &'static str,
-    /// What it is about, as it is now.
+    /// See [`Deed::now`].
     now: String,
     fields: Vec<(&'static str, String)>,
     back: String,

@@ -31,7 +31,8 @@ use crate::stores::state::State;
 const WHOLE: i64 = -1;
 /// Classes of ready lanes that are looked for at once, at most.
 const CLASSES_MAX: usize = 50;
-/// The same in the first look, as most queues have few; twice as many in each look after it.
+/// The same in the first look, since most queues have few, and to see whether any lane is left. Each further look of a claim
+/// doubles it.
 const LOOK: usize = 4;
 
 /// Where a ready lane is.
