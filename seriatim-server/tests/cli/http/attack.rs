@@ -287,6 +287,16 @@ fn claims_of_one_token_leave_places_for_those_of_another() {
     });
 }
 
+/// One push waits for the other, and one that a slow disk keeps waiting for too long is asked to come again.
+fn push_until_taken(api: &Api, push: &Request) {
+    loop {
+        match push.send(&api.address).status {
+            200 => return,
+            status => assert_eq!(status, 429),
+        }
+    }
+}
+
 #[test]
 fn pushes_of_the_largest_bodies_over_several_connections_leave_little_memory_behind() {
     on_each_store(|site| {
@@ -296,13 +306,9 @@ fn pushes_of_the_largest_bodies_over_several_connections_leave_little_memory_beh
         grows_little(&api, "bodies of 12 MiB over six connections", || {
             let push = || {
                 let push = json_body("POST", "/api/v1/queues/orders/jobs", body.clone());
-                (0..5).filter(|_| push.send(&api.address).status == 200).count()
+                (0..5).for_each(|_| push_until_taken(&api, &push));
             };
-            let pushed: usize = std::thread::scope(|scope| {
-                let pushes: Vec<_> = (0..6).map(|_| scope.spawn(push)).collect();
-                pushes.into_iter().map(|pushed| pushed.join().unwrap()).sum()
-            });
-            assert_eq!(pushed, 30, "one waits for the other");
+            std::thread::scope(|scope| (0..6).for_each(|_| drop(scope.spawn(push))));
         });
     });
 }
