@@ -7,7 +7,8 @@ export const bury = (error, done = 0) => ({ outcome: "bury", error: text(error),
 export const cancel = (reason = "", done = 0) => ({ outcome: "cancel", error: text(reason), done });
 export const release = (done = 0) => ({ outcome: "release", done });
 
-const text = (error) => String(error?.message ?? error);
+/** A cut text may end with half a character, and the server refuses it. */
+const text = (error) => String(error?.message ?? error).replace(/\p{Surrogate}/gu, "\ufffd");
 
 export class Lane {
   #report;

@@ -154,7 +154,7 @@ module Seriatim
 
     # A failure: again after `after` seconds, or after the queue's backoff. An exception does the same.
     def retry(error, after: nil, done: 0)
-      { outcome: "retry", error: error.to_s, retry_in: after, done: done }
+      { outcome: "retry", error: text_of(error), retry_in: after, done: done }
     end
 
     # Again after `after` seconds; not a failure.
@@ -164,12 +164,12 @@ module Seriatim
 
     # To the morgue, the dead-letter queue.
     def bury(error, done: 0)
-      { outcome: "bury", error: error.to_s, done: done }
+      { outcome: "bury", error: text_of(error), done: done }
     end
 
     # Cancelled.
     def cancel(reason = "", done: 0)
-      { outcome: "cancel", error: reason.to_s, done: done }
+      { outcome: "cancel", error: text_of(reason), done: done }
     end
 
     # Back to the queue, uncounted. Remote workers only: use it when `lane.stopping?`.
@@ -205,8 +205,21 @@ module Seriatim
     rescue Stopped => stop
       stop.outcome
     rescue Exception => error # rubocop:disable Lint/RescueException
-      warn("the handler of #{lane} failed: #{error.full_message(highlight: false)}")
+      failure("the handler of #{lane}", error)
+    end
+
+    def failure(what, error)
+      warn("#{what} failed: #{error.full_message(highlight: false)}")
       self.retry("#{error.class}: #{error.message}")
+    end
+
+    private
+
+    # Messages of errors may have any bytes, and JSON only UTF-8.
+    def text_of(error)
+      text = error.to_s.dup
+      text.force_encoding("UTF-8") if text.encoding == Encoding::BINARY
+      text.encode("UTF-8", invalid: :replace, undef: :replace).scrub
     end
   end
 
@@ -561,12 +574,20 @@ module Seriatim
     end
 
     def perform(batch, lanes)
-      results = lanes.zip(outcomes_of(lanes)).map { |lane, outcome| { lane: lane.lane, **outcome } }
+      results = lanes.zip(answers(lanes)).map { |lane, outcome| { lane: lane.lane, **outcome } }
       @lock.synchronize do
         [@calls, @threads].each { |map| map.delete(batch) }
         lanes.each { |lane| @asked.delete([batch, lane.lane]) }
       end
       write({ type: "result", batch: batch, results: results })
+    end
+
+    # What fails around the handler, as a hook of the application, leaves no call without an answer either.
+    def answers(lanes)
+      outcomes_of(lanes)
+    rescue Exception => error # rubocop:disable Lint/RescueException
+      outcome = Seriatim.failure("a call", error)
+      lanes.map { outcome }
     end
 
     # One after another.

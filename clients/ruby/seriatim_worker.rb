@@ -514,10 +514,15 @@ module SeriatimWorker
       return lanes.to_h { |lane| [lane, Seriatim.cancel("interrupted")] } if caused_by_halt?(error) && lanes.all?(&:cancelled?)
 
       warn("#{@worker} failed: #{error.full_message(highlight: false)}")
-      text = Lowkiq.format_error.call(error).to_s
+      text = formatted(error)
       last = lanes.select { |lane| lane.retry_count + 1 >= @worker.max_retry_count }
       tell_of_end(batch.slice(*last), text)
       lanes.to_h { |lane| [lane, last.include?(lane) && lane.jobs.one? ? Seriatim.bury(text) : again(lane, text)] }
+    end
+
+    # Before version 1.2 Lowkiq has no such setting.
+    def formatted(error)
+      Lowkiq.respond_to?(:format_error) ? Lowkiq.format_error.call(error).to_s : error.message
     end
 
     # Of several payloads the queue buries the first when its own `max_retries` are used up, and begins anew with the rest.

@@ -29,7 +29,7 @@ def done(result: Any = None) -> Outcome:
 
 def retry(error: object, after: Optional[float] = None, done: int = 0) -> Outcome:
     """A failure: again after `after` seconds, or after the queue's backoff. An exception does the same."""
-    return {"outcome": "retry", "error": str(error), "retry_in": after, "done": done}
+    return {"outcome": "retry", "error": text_of(error), "retry_in": after, "done": done}
 
 
 def snooze(after: float, done: int = 0) -> Outcome:
@@ -39,17 +39,22 @@ def snooze(after: float, done: int = 0) -> Outcome:
 
 def bury(error: object, done: int = 0) -> Outcome:
     """To the morgue, the dead-letter queue."""
-    return {"outcome": "bury", "error": str(error), "done": done}
+    return {"outcome": "bury", "error": text_of(error), "done": done}
 
 
 def cancel(reason: object = "", done: int = 0) -> Outcome:
     """Cancelled."""
-    return {"outcome": "cancel", "error": str(reason), "done": done}
+    return {"outcome": "cancel", "error": text_of(reason), "done": done}
 
 
 def release(done: int = 0) -> Outcome:
     """Back to the queue, uncounted. Remote workers only: use it when `lane.stopping()`. Steps use it themselves."""
     return {"outcome": "release", "done": done}
+
+
+def text_of(error: object) -> str:
+    """A message may have half a character, as names of files do that are not UTF-8; the server reads none."""
+    return str(error).encode("utf-8", "replace").decode()
 
 
 def outcome_of(handle: Callable[[Lane], Any], lane: Lane) -> Outcome:

@@ -93,6 +93,7 @@ async fn makes_of_every_answer_what_it_means(api: &Api) {
             ("d", "1", "wait"),
             ("e", "1", "snooze"),
             ("r", "1", "return"),
+            ("h", "1", "bytes"),
         ],
     );
     becomes(api, &ids[1], "succeeded").await;
@@ -100,6 +101,8 @@ async fn makes_of_every_answer_what_it_means(api: &Api) {
     assert_eq!(becomes(api, &ids[2], "dead").await["error"], "told to bury");
     let odd = becomes(api, &ids[3], "dead").await["error"].to_string();
     assert!(odd.contains("explode") && odd.contains("snooze"), "{odd}");
+    let bytes = becomes(api, &ids[7], "dead").await["error"].to_string();
+    assert!(bytes.contains("caf?") || bytes.contains("caf\u{fffd}"), "it is told as text: {bytes}");
     let told = async || job(api, &ids[4])["progress"] == json!({ "percent": 40 });
     eventually("progress", told).await;
     api.act(&format!("/api/v1/jobs/{}/cancel", ids[4])).done();

@@ -88,11 +88,11 @@ fn sidekiq() -> Api {
 }
 
 fn lowkiq() -> Api {
-    lowkiq_with("")
+    lowkiq_with("", "")
 }
 
-/// With an option for the variable that has the key of signatures.
-fn lowkiq_with(option: &str) -> Api {
+/// With an option for the variable that has the key of signatures, and one variable more.
+fn lowkiq_with(option: &str, variable: &str) -> Api {
     let application = format!("{APPLICATIONS}/lowkiq.rb");
     let queue = "mode = \"accumulate\"\nbatch_size = 10\n";
     let mut arguments =
@@ -102,7 +102,7 @@ fn lowkiq_with(option: &str) -> Api {
     }
     // As the module says: Seriatim buries the first payload of several.
     let config = config(queue, &arguments).replace("max_retries = 1000\n", "max_retries = 2\n");
-    Api::start(&(config + &format!("env = {{ LOWKIQ_MAC_KEY = \"{MAC_KEY}\" }}\n")))
+    Api::start(&format!("{config}env = {{ LOWKIQ_MAC_KEY = \"{MAC_KEY}\"{variable} }}\n"))
 }
 
 #[tokio::test]
@@ -356,6 +356,32 @@ async fn b12_a_batch_of_lowkiq_that_fails_is_retried_and_its_first_payload_is_bu
     assert_eq!(count(&api, "perform a [\"well\"]"), 1, "what follows begins anew");
 }
 
+/// A worker of Lowkiq's gets this payload; its first failure.
+async fn first_failure(api: &Api, payload: &str) -> String {
+    let id = push(api, &json!([{ "key": "a", "score": 1, "payload": payload }])).remove(0);
+    let has_failed = async || job(api, &id)["error"].is_string();
+    assert!(happens(has_failed).await, "it has not failed: {}\n{}", job(api, &id), api.log());
+    job(api, &id)["error"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn b12_before_version_1_2_lowkiq_has_no_format_of_errors_and_the_message_is_told() {
+    let api = lowkiq_with("", ", LOWKIQ_OLD = \"1\"");
+    assert_eq!(first_failure(&api, "fail").await, "told to fail");
+}
+
+#[tokio::test]
+async fn b12_a_module_of_lowkiq_whose_own_hooks_fail_leaves_no_call_without_an_answer() {
+    let api = lowkiq();
+    std::fs::write(api.site.path("no-wait"), "").unwrap();
+    assert_eq!(first_failure(&api, "fail").await, "RuntimeError: no wait is known");
+}
+
+#[tokio::test]
+async fn b12_an_error_of_any_bytes_is_told_as_text() {
+    assert_eq!(first_failure(&lowkiq(), "bytes").await, "caf\u{fffd}");
+}
+
 #[tokio::test]
 async fn b14_lowkiq_refuses_what_marshal_wrote() {
     let api = lowkiq();
@@ -376,7 +402,7 @@ fn signed(id: &str, bytes: &[u8]) -> Value {
 
 #[tokio::test]
 async fn b14_lowkiq_reads_what_a_bridge_signed_for_this_id_and_nothing_else() {
-    let api = lowkiq_with("--mac-key-env");
+    let api = lowkiq_with("--mac-key-env", "");
     let job = |key: &str, payload: Value| json!([{ "key": key, "score": 1, "payload": payload }]);
     let well = push(&api, &job("a", signed("a", b"\x04\x08[\x06i\x0c"))).remove(0);
     becomes(&api, &well, "succeeded").await;

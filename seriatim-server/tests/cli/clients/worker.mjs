@@ -26,6 +26,7 @@ async function handle(lane) {
     if (told.do === "fail" && lane.attempt === 1) throw new Error("told to fail");
     if (told.do === "snooze" && !existsSync("go")) return snooze(0.1);
     if (told.do === "bury") return bury("told to bury", number);
+    if (told.do === "bytes") throw new Error("caf\ud83d");
     while (["wait", "release"].includes(told.do) && !existsSync("go")) {
       if (lane.cancelled(job)) return cancel("as asked");
       if (told.do === "release" && lane.stopping()) return release();

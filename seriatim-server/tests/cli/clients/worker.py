@@ -36,6 +36,8 @@ def handle(lane):
             return snooze(0.1)
         if told.get("do") == "bury":
             return bury("told to bury", done=number)
+        if told.get("do") == "bytes":
+            raise RuntimeError("caf" + os.fsdecode(b"\xe9"))
         if told.get("do") == "signal":
             # By now the main thread waits: the other lane runs, and there are no more places.
             time.sleep(0.2)

@@ -11,6 +11,7 @@ HANDLE = lambda do |lane|
     raise "told to fail" if told["do"] == "fail" && lane.attempt == 1
     return Seriatim.snooze(0.1) if told["do"] == "snooze" && !File.exist?("go")
     return Seriatim.bury("told to bury", done: number) if told["do"] == "bury"
+    raise "caf\xE9".b if told["do"] == "bytes"
 
     while %w[wait release].include?(told["do"]) && !File.exist?("go")
       return Seriatim.cancel("as asked") if lane.cancelled?(job)

@@ -54,6 +54,8 @@ module Shop
     self.max_retry_count = 2
 
     def self.retry_in(_count)
+      raise "no wait is known" if File.exist?("no-wait")
+
       0.5
     end
 
@@ -64,9 +66,13 @@ module Shop
     def self.perform(batch)
       batch.sort.each { |id, payloads| seen("perform #{id} #{payloads}") }
       sleep 0.01 until File.exist?("go") || batch.values.flatten.none?("wait")
+      raise "caf\xE9".b if batch.values.flatten.include?("bytes")
       raise "told to fail" if batch.values.flatten.include?("fail")
     end
   end
 end
 
 Lowkiq.workers = [Shop::Sync]
+
+# As version 1.1 is.
+Lowkiq.singleton_class.undef_method(:format_error) if ENV["LOWKIQ_OLD"]
