@@ -12,7 +12,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::json;
 use seriatim::store::{Declare, LaneQuery, NodeView, Note, QueueStats};
-use seriatim::{Client, Error, Groups, Job, Mode, Queue, Share, SharedStore, Timestamp};
+use seriatim::{
+    Client, Error, Groups, Job, Limit, Mode, Queue, Rate, Share, SharedStore, Timestamp,
+};
 use seriatim_testkit::{Cut, Proxy};
 use seriatim_verify::checker::{Report, check_files};
 use tokio::sync::Semaphore;
@@ -300,11 +302,14 @@ async fn push(
 
 /// The limits of the queue, as a configuration has them.
 fn flow(queue: &Queue) -> String {
-    let running = |running: u32| format!("{{ running = {running} }}\n");
-    let limit = queue.limit.running.map(|most| format!("limit = {}", running(most)));
-    let groups = queue.groups.as_ref().and_then(|groups| groups.each.limit.running);
-    let groups = groups.map(|most| format!("groups = {}", running(most)));
-    limit.into_iter().chain(groups).collect()
+    let line = |name: &str, limit: &Limit| {
+        let running = limit.running.map(|most| format!("running = {most}"));
+        let rate = limit.rate.map(|rate| format!("rate = \"{rate}\", burst = {}", limit.burst()));
+        let all: Vec<_> = running.into_iter().chain(rate).collect();
+        (!all.is_empty()).then(|| format!("{name} = {{ {} }}\n", all.join(", ")))
+    };
+    let groups = queue.groups.as_ref().and_then(|groups| line("groups", &groups.each.limit));
+    line("limit", &queue.limit).into_iter().chain(groups).collect()
 }
 
 async fn until_few_are_open(store: &SharedStore) {
@@ -427,10 +432,14 @@ async fn nothing_is_lost_and_nothing_overlaps(server: Server, mode: Mode) {
     a_fleet_survives(server, queue, blows).await;
 }
 
-/// Fewer turns than the nodes have slots for, and than the groups might run together. In Redis limits are of one shard.
+/// Fewer turns than the nodes have slots for, and than the groups might run together; none start faster than the nodes
+/// could. In Redis limits are of one shard.
 async fn no_more_run_than_the_limits_allow(server: Server) {
-    let mut queue = Queue::fifo(QUEUE).groups(Groups::each(Share::default().running(5)));
-    queue.limit.running = Some(12);
+    let queue = Queue::fifo(QUEUE)
+        .groups(Groups::each(Share::default().running(5)))
+        .running(12)
+        .rate(Rate::per_second(400))
+        .burst(20);
     let blows = if matches!(server, Server::Sqlite(_)) { &FILE_BLOWS[..] } else { &BLOWS };
     a_fleet_survives(server, queue, blows).await;
 }

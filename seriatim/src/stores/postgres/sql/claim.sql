@@ -593,9 +593,10 @@ BEGIN
   _q := seriatim.in_series(_q, _series, _room);
   PERFORM seriatim.promote(_q.number, _t, _promote_max);
   IF _q.shares IS NOT NULL THEN
-    SELECT s.o_lanes, s.o_light, s.o_mixed, s.o_more, s.o_soonest, s.o_cut INTO _lanes, _light, _mixed, _more, _soonest, o_cut
+    SELECT s.o_lanes, s.o_light, s.o_mixed, s.o_more, s.o_soonest, s.o_cut, s.o_now
+    INTO _lanes, _light, _mixed, _more, _soonest, o_cut, _t
     FROM seriatim.share_out(_q, _routes, _lanes_max, _crashed_max, _own OR _room IS NOT NULL, _room, _jobs_max, _bytes_max,
-      _job_bytes, _t) s;
+      _job_bytes, _t, _now IS NULL) s;
   ELSIF _q.mode = 0 THEN
     SELECT * INTO _lanes, _spots, _light, _priority, _at, _number
     FROM seriatim.lock_light(_q.number, _routes, _lanes_max, _crashed_max, _own OR _room IS NOT NULL);
@@ -603,8 +604,10 @@ BEGIN
     SELECT * INTO _lanes, _spots, _light, _packed, _priority, _at, _number
     FROM seriatim.lock_ready(_q.number, _routes, _lanes_max, _crashed_max, _own OR _room IS NOT NULL);
   END IF;
-  -- A lane may have been freed after this call began, so the time of the claim is when its lane was locked.
-  _t := coalesce(_now, seriatim.clock());
+  IF _q.shares IS NULL THEN
+    -- A lane may have been freed after this call began, so the time of the claim is when its lane was locked.
+    _t := coalesce(_now, seriatim.clock());
+  END IF;
   IF _room IS NOT NULL AND _q.shares IS NULL THEN
     _ready := cardinality(_lanes);
     SELECT f.o_lanes INTO _lanes FROM seriatim.fitting(_q, _lanes, _t, _jobs_max, _bytes_max, _room, _job_bytes) f;

@@ -272,10 +272,12 @@ BEGIN
 END $$;
 
 -- Chooses the lanes of a claim, group by group, and takes them out of `ready`. o_light: the claim may be light; o_mixed: if it
--- may be so of some lanes only, those. o_more: more may be claimed now. o_soonest: when a rate lets a turn start.
+-- may be so of some lanes only, those. o_more: more may be claimed now. o_soonest: when a rate lets a turn start. o_now: when they
+-- were locked; a lane may have been freed after _now, so that is when its turn starts. _clock: it is read, and not _now.
 CREATE FUNCTION seriatim.share_out(_q seriatim.queue, _routes bigint[], _lanes_max int, _crashed_max int, _own boolean,
-  _room bigint, _jobs_max int, _bytes_max bigint, _job_bytes int, _now bigint,
-  OUT o_lanes bigint[], OUT o_light boolean, OUT o_mixed bigint[], OUT o_more boolean, OUT o_soonest bigint, OUT o_cut boolean)
+  _room bigint, _jobs_max int, _bytes_max bigint, _job_bytes int, _now bigint, _clock boolean,
+  OUT o_lanes bigint[], OUT o_light boolean, OUT o_mixed bigint[], OUT o_more boolean, OUT o_soonest bigint, OUT o_cut boolean,
+  OUT o_now bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
   _limit jsonb := _q.shares->'limit';
@@ -380,6 +382,11 @@ BEGIN
       _whole.given := 0;
     END IF;
   END LOOP;
+  o_now := CASE WHEN _clock THEN seriatim.clock() ELSE _now END;
+  IF o_now > _now AND o_lanes <> '{}' THEN
+    _whole.paced := greatest(_whole.paced, seriatim.paced_after(_limit, 0, cardinality(o_lanes), o_now));
+    PERFORM seriatim.pace_groups(_q, o_lanes, o_now);
+  END IF;
   PERFORM seriatim.keep_round(_q, _was, _whole);
   -- Mostly there are more lanes like the last one. In front of it, the index has all that this call took.
   o_more := o_more OR _full AND (seriatim.any_behind(_q.number, _group, _routes, _priority, _at, _number)
@@ -409,6 +416,20 @@ BEGIN
     END IF;
   END IF;
   RETURN _whole;
+END $$;
+
+-- The turns of these lanes start now, and not when their groups counted them.
+CREATE FUNCTION seriatim.pace_groups(_q seriatim.queue, _lanes bigint[], _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT (_q.shares->'each' ? 'interval'
+    OR EXISTS (SELECT FROM jsonb_each(coalesce(_q.shares->'named', '{}')) n WHERE n.value ? 'interval')) THEN
+    RETURN;
+  END IF;
+  UPDATE seriatim.share s SET paced = greatest(s.paced, seriatim.paced_after(g.share, 0, g.turns, _now))
+  FROM (
+    SELECT c.grp, count(*) AS turns, coalesce(_q.shares->'named'->c.grp::text, _q.shares->'each') AS share
+    FROM (SELECT seriatim.group_of_class(class) AS grp FROM seriatim.lane WHERE number = ANY (_lanes)) c GROUP BY c.grp) g
+  WHERE s.queue = _q.number AND s.grp = g.grp AND g.share ? 'interval';
 END $$;
 
 -- Writes the row of the whole queue, if it changed. Without groups there is no round.
