@@ -120,6 +120,14 @@ CREATE FUNCTION seriatim.scopes(_queue int[], _key text[], _name text[], _option
     ELSE coalesce(w.options::json->>'idempotency_scope', '') = 'store' END AS whole) s
 $$;
 
+-- Whether none of these idempotency keys is remembered, or was since the last sweep.
+CREATE FUNCTION seriatim.are_new(_queue int[], _key text[], _name text[]) RETURNS boolean LANGUAGE sql VOLATILE AS $$
+  SELECT NOT EXISTS (SELECT FROM unnest(_queue, _key, _name) w (queue, key, name)
+    CROSS JOIN LATERAL (SELECT FROM seriatim.idempotency i
+      WHERE i.queue = w.queue AND i.key = coalesce(w.key, '') AND i.name = w.name OFFSET 0) i
+    WHERE w.name IS NOT NULL)
+$$;
+
 -- Reserves the idempotency keys of a batch in order, so that two pushes of one key wait for each other even if no lane
 -- makes them.
 CREATE FUNCTION seriatim.take_names(_queue int[], _key text[], _name text[]) RETURNS void
@@ -133,15 +141,20 @@ BEGIN
   ON CONFLICT (queue, key, name) DO UPDATE SET until = i.until;
 END $$;
 
+-- Whether a job with this number is stored, waiting or ended.
+CREATE FUNCTION seriatim.has_job(_seq bigint) RETURNS boolean LANGUAGE sql VOLATILE AS $$
+  SELECT EXISTS (SELECT FROM seriatim.item j WHERE j.seq = _seq)
+    OR EXISTS (SELECT FROM seriatim.lane j WHERE j.number = _seq AND j.payload IS NOT NULL)
+    OR EXISTS (SELECT FROM seriatim.ended j WHERE j.seq = _seq)
+    OR EXISTS (SELECT FROM seriatim.alias j WHERE j.seq = _seq)
+$$;
+
 -- The first job of an idempotency key, if the key has not expired or the job is still stored.
 CREATE FUNCTION seriatim.remembered(_queue int, _key text, _name text, _now bigint,
   OUT o_queue int, OUT o_seq bigint, OUT o_created_at bigint) LANGUAGE sql VOLATILE AS $$
   SELECT i.of_queue, i.seq, i.created_at FROM seriatim.idempotency i
   WHERE i.queue = _queue AND i.key = coalesce(_key, '') AND i.name = _name AND i.seq <> 0
-    AND (i.until > _now
-      OR EXISTS (SELECT FROM seriatim.item j WHERE j.seq = i.seq OFFSET 0)
-      OR EXISTS (SELECT FROM seriatim.ended j WHERE j.seq = i.seq OFFSET 0)
-      OR EXISTS (SELECT FROM seriatim.alias j WHERE j.seq = i.seq OFFSET 0))
+    AND (i.until > _now OR seriatim.has_job(i.seq))
 $$;
 
 -- Updates due times of accumulate lanes for arrivals. One write per lane: repeated updates of a row in one transaction
@@ -316,8 +329,8 @@ DECLARE
   _numbers int[];
   _routes bigint[];
   _run_at bigint[];
-  _seqs bigint[];
-  _stored bigint[];
+  _scope int[];
+  _scope_key text[];
   _keyed boolean := EXISTS (SELECT FROM unnest(_key) k WHERE k IS NOT NULL);
   _windows boolean;
   _throttles boolean;
@@ -339,15 +352,39 @@ BEGIN
       FROM unnest(_at, _delay) WITH ORDINALITY w (at, delay, o) ORDER BY o);
   END IF;
   -- A job that fills a window by itself is not packed either.
-  IF _throttles OR _past <> '{}' OR EXISTS (SELECT FROM unnest(_name, _expires_at) n (name, expires_at)
-      WHERE n.name IS NOT NULL OR n.expires_at IS NOT NULL)
+  IF NOT (_throttles OR _past <> '{}' OR EXISTS (SELECT FROM unnest(_expires_at) e WHERE e IS NOT NULL)
     OR _windows AND EXISTS (SELECT FROM unnest(_numbers, _payload) w (queue, payload)
-      JOIN seriatim.queue q ON q.number = w.queue WHERE octet_length(w.payload) >= q.max_bytes) THEN
-    RETURN QUERY SELECT * FROM seriatim.push_named(_t, _numbers, _key, _task, _digest, _score, _priority,
-      _run_at, _options, _lease_ttl, _expires_at, _name, _routes, _payload, _windows, _past);
-    RETURN;
+      JOIN seriatim.queue q ON q.number = w.queue WHERE octet_length(w.payload) >= q.max_bytes)) THEN
+    IF NOT EXISTS (SELECT FROM unnest(_name) n WHERE n IS NOT NULL) THEN
+      RETURN QUERY SELECT * FROM seriatim.push_plain(_t, _numbers, _key, _task, _digest, _score, _priority,
+        _run_at, _options, _lease_ttl, _routes, _payload, _keyed, _windows);
+      RETURN;
+    END IF;
+    SELECT * INTO _scope, _scope_key FROM seriatim.scopes(_numbers, _key, _name, _options);
+    IF seriatim.are_new(_scope, _scope_key, _name) THEN
+      BEGIN
+        RETURN QUERY SELECT * FROM seriatim.push_new(_t, _numbers, _key, _task, _digest, _score, _priority,
+          _run_at, _options, _lease_ttl, _routes, _payload, _keyed, _windows, _name, _scope, _scope_key);
+        RETURN;
+      EXCEPTION WHEN SQLSTATE 'SR025' OR SQLSTATE 'SR003' THEN
+        -- Another push took a name meanwhile. So may that of a job which is bound to another node: a repeat may be.
+      END;
+    END IF;
   END IF;
-  _seqs := ARRAY(SELECT nextval('seriatim.seq') FROM generate_subscripts(_queue, 1));
+  RETURN QUERY SELECT * FROM seriatim.push_named(_t, _numbers, _key, _task, _digest, _score, _priority,
+    _run_at, _options, _lease_ttl, _expires_at, _name, _routes, _payload, _windows, _past);
+END $$;
+
+-- Jobs without idempotency keys, expiry times, pasts and throttles.
+CREATE FUNCTION seriatim.push_plain(_t bigint, _numbers int[], _key text[], _task text[],
+  _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
+  _lease_ttl bigint[], _routes bigint[], _payload bytea[], _keyed boolean, _windows boolean)
+RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint, o_again_at bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+  _seqs bigint[] := ARRAY(SELECT nextval('seriatim.seq') FROM generate_subscripts(_numbers, 1));
+  _stored bigint[];
+BEGIN
   _stored := seriatim.push_packed(_numbers, _key, _task, _digest, _score, _priority, _run_at, _options,
     _lease_ttl, _routes, _payload, _seqs, _keyed, _t);
   IF cardinality(_stored) = cardinality(_seqs) THEN
@@ -356,6 +393,41 @@ BEGIN
   END IF;
   RETURN QUERY SELECT * FROM seriatim.push_rest(_t, _numbers, _key, _task, _digest, _score, _priority,
     _run_at, _options, _lease_ttl, _routes, _payload, _seqs, _windows);
+END $$;
+
+-- The same with idempotency keys that nobody has used. Raises SR025 if that was not so.
+CREATE FUNCTION seriatim.push_new(_t bigint, _numbers int[], _key text[], _task text[],
+  _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
+  _lease_ttl bigint[], _routes bigint[], _payload bytea[], _keyed boolean, _windows boolean,
+  _name text[], _scope int[], _scope_key text[])
+RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint, o_again_at bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+  _states smallint[];
+  _created_at bigint[];
+  _seqs bigint[];
+  _new bigint;
+BEGIN
+  SELECT array_agg(p.o_status ORDER BY p.ordinality), array_agg(p.o_created_at ORDER BY p.ordinality),
+    array_agg(p.o_seq ORDER BY p.ordinality)
+  INTO _states, _created_at, _seqs
+  FROM seriatim.push_plain(_t, _numbers, _key, _task, _digest, _score, _priority, _run_at, _options, _lease_ttl,
+    _routes, _payload, _keyed, _windows) WITH ORDINALITY p;
+  INSERT INTO seriatim.idempotency (queue, key, name, of_queue, seq, created_at, until)
+    SELECT w.scope, coalesce(w.scope_key, ''), w.name, w.number, w.seq, w.created_at,
+      seriatim.later(_t, q.idempotency_ttl)
+    FROM unnest(_scope, _scope_key, _name, _numbers, _seqs, _created_at)
+      w (scope, scope_key, name, number, seq, created_at)
+    JOIN seriatim.queue q ON q.number = w.number
+    WHERE w.name IS NOT NULL
+    ORDER BY w.scope, coalesce(w.scope_key, '') COLLATE "C", w.name COLLATE "C"
+  ON CONFLICT (queue, key, name) DO NOTHING;
+  GET DIAGNOSTICS _new = ROW_COUNT;
+  IF _new < cardinality(array_remove(_name, NULL)) THEN
+    RAISE EXCEPTION 'an idempotency key is in use' USING ERRCODE = 'SR025';
+  END IF;
+  RETURN QUERY SELECT w.state, w.number, w.created_at, w.seq, NULL::bigint
+    FROM unnest(_states, _numbers, _created_at, _seqs) w (state, number, created_at, seq);
 END $$;
 
 -- The jobs of a batch whose lane existed, or that are not the first of their lane in the batch.
@@ -419,7 +491,7 @@ BEGIN
   END IF;
 END $$;
 
--- Batches with idempotency keys, expiry times, pasts or throttled queues are stored job by job and not packed.
+-- Batches with repeats, expiry times, pasts or throttled queues are stored job by job and not packed.
 CREATE FUNCTION seriatim.push_named(_t bigint, _numbers int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
   _lease_ttl bigint[], _expires_at bigint[], _name text[], _routes bigint[], _payload bytea[], _windows boolean,

@@ -88,10 +88,7 @@ BEGIN
   DELETE FROM seriatim.idempotency d
   USING (
     SELECT i.ctid AS row FROM seriatim.idempotency i
-    WHERE i.until > _from AND i.until <= coalesce(_to, _now)
-      AND NOT EXISTS (SELECT FROM seriatim.item j WHERE j.seq = i.seq OFFSET 0)
-      AND NOT EXISTS (SELECT FROM seriatim.ended j WHERE j.seq = i.seq OFFSET 0)
-      AND NOT EXISTS (SELECT FROM seriatim.alias j WHERE j.seq = i.seq OFFSET 0)
+    WHERE i.until > _from AND i.until <= coalesce(_to, _now) AND NOT seriatim.has_job(i.seq)
     FOR UPDATE OF i SKIP LOCKED
   ) x
   WHERE d.ctid = x.row;
