@@ -18,7 +18,6 @@ use seriatim::{Batch, Client, Engine, Job, Payload, Queue, SharedStore};
 use seriatim_verify::limit;
 use tokio::sync::Notify;
 
-use self::overhead::Extra;
 use self::process::{cpu_seconds, peak_memory_mb};
 pub(crate) use self::settings::Bench;
 use self::settings::{PUSH_BATCH, declare_empty};
@@ -39,9 +38,10 @@ impl Bench {
             (Some(jobs), ..) => claims::measure(&store, jobs).await,
             (_, Some(payloads), _) => hot::measure(&store, &self.queue(), payloads).await,
             (.., Some(length)) => self.churn(&store, length).await,
-            _ if self.batched => self.with_and_without(Extra::Batch, &store).await,
-            _ if self.limited => self.with_and_without(Extra::Limit, &store).await,
-            (None, None, None) => self.throughput(&store).await,
+            (None, None, None) => match self.with {
+                Some(extra) => self.with_and_without(extra, &store).await,
+                None => self.throughput(&store).await,
+            },
         };
         let result = self.store.creating(measure).await?;
         say(if self.json {
@@ -56,7 +56,7 @@ impl Bench {
         let queue = self.queue();
         let mode = queue.mode;
         declare_empty(store, &queue).await?;
-        let push_per_s = self.push_all(store, &queue, None).await?;
+        let push_per_s = self.push_all(store, &queue, &|_| {}).await?;
         let cpu_before = cpu_seconds();
         let drain_per_s = self.drain(store, &queue).await?;
         let cpu_s = cpu_seconds() - cpu_before;
@@ -92,16 +92,14 @@ impl Bench {
         &self,
         store: &SharedStore,
         queue: &Queue,
-        in_batch: Option<&str>,
+        dress: &(dyn Fn(&mut Job) + Sync),
     ) -> Result<f64, Failure> {
         let client = Client::new(store.clone());
         let started = Instant::now();
         let numbers: Vec<u64> = (0..self.jobs).collect();
         for batch in numbers.chunks(PUSH_BATCH) {
             let mut jobs: Vec<Job> = batch.iter().map(|number| self.job(queue, *number)).collect();
-            for job in &mut jobs {
-                job.options.batch = in_batch.map(str::to_owned);
-            }
+            jobs.iter_mut().for_each(dress);
             client.push_all(jobs).await?;
         }
         Ok(self.jobs as f64 / started.elapsed().as_secs_f64())

@@ -1,9 +1,10 @@
-//! What a batch or a limit costs: jobs without and with it are pushed and drained, in turn.
+//! What a batch, a limit or idempotency keys cost: jobs without and with it are pushed and drained, in turn.
 
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use seriatim::store::{Declare, delete_queue};
-use seriatim::{Client, Job, Queue, SharedStore, Timestamp};
+use seriatim::{Client, Job, Queue, SharedStore};
 
 use super::settings::{Bench, declare_empty};
 use crate::cli::output::Failure;
@@ -14,12 +15,14 @@ const ROUNDS: usize = 3;
 const AFTER: &str = "bench-after";
 
 /// What the jobs have in every second round.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Extra {
-    /// All are of one batch.
+    /// A batch that all are of
     Batch,
-    /// The queue has a limit of running turns, which holds nothing back: what is measured is that they are counted.
+    /// A limit of running turns that holds nothing back: what is measured is that they are counted
     Limit,
+    /// An idempotency key for each job
+    IdempotencyKeys,
 }
 
 impl Bench {
@@ -33,10 +36,14 @@ impl Bench {
         declare_empty(store, &queue).await?;
         let (mut alone, mut with) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            alone.push(self.round(store, &queue, None).await?);
+            alone.push(self.round(store, &queue, &|_| {}).await?);
             with.push(match extra {
                 Extra::Batch => self.round_in_batch(store, &queue).await?,
                 Extra::Limit => self.round_with_limit(store, &queue).await?,
+                Extra::IdempotencyKeys => {
+                    let name = |job: &mut Job| job.options.idempotency_key = Some(unique());
+                    self.round(store, &queue, &name).await?
+                }
             });
         }
         let best = |rounds: Vec<Round>| rounds.into_iter().min_by_key(Round::took);
@@ -59,9 +66,10 @@ impl Bench {
 
     async fn round_in_batch(&self, store: &SharedStore, queue: &Queue) -> Result<Round, Failure> {
         let client = Client::new(store.clone());
-        let id = format!("bench-{}", Timestamp::of_this_machine().as_micros());
+        let id = unique();
         client.open_batch(&*id, Job::new(AFTER, &id)?).await?;
-        let round = self.round(store, queue, Some(&id)).await?;
+        let join = |job: &mut Job| job.options.batch = Some(id.clone());
+        let round = self.round(store, queue, &join).await?;
         let batch = client.seal_batch(&*id).await?;
         if (batch.done, batch.pending) != (self.jobs, 0) || batch.callback.is_none() {
             return Err(Failure::failed(format!("the batch is wrong: {batch:?}")));
@@ -77,7 +85,7 @@ impl Bench {
             store.declare(Declare { now: None, queues: vec![queue.clone()] }).await
         };
         declare(&limited).await?;
-        let round = self.round(store, &limited, None).await?;
+        let round = self.round(store, &limited, &|_| {}).await?;
         declare(queue).await?;
         Ok(round)
     }
@@ -86,14 +94,19 @@ impl Bench {
         &self,
         store: &SharedStore,
         queue: &Queue,
-        batch: Option<&str>,
+        dress: &(dyn Fn(&mut Job) + Sync),
     ) -> Result<Round, Failure> {
         let started = Instant::now();
-        self.push_all(store, queue, batch).await?;
+        self.push_all(store, queue, dress).await?;
         let pushed = Instant::now();
         self.drain(store, queue).await?;
         Ok(Round { push: pushed - started, drain: pushed.elapsed() })
     }
+}
+
+/// An id that no run of the program has had.
+fn unique() -> String {
+    format!("bench-{:016x}", fastrand::u64(..))
 }
 
 struct Round {

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use seriatim::store::Declare;
 use seriatim::{Job, Mode, Payload, Queue, SharedStore};
 
+use super::overhead::Extra;
 use crate::cli::args::StoreArg;
 use crate::cli::output::Failure;
 
@@ -56,13 +57,9 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "DURATION", value_parser = crate::cli::args::duration,
           conflicts_with_all = ["jobs", "keys", "backlog", "hot", "limit"])]
     pub(super) churn: Option<Duration>,
-    /// Instead push and drain the jobs without and with a batch, in turn, and compare
-    #[arg(long, conflicts_with_all = ["limit", "backlog", "hot", "churn"])]
-    pub(super) batched: bool,
-    /// Instead push and drain the jobs without and with a limit of running turns that holds nothing back, in turn, and
-    /// compare
-    #[arg(long, conflicts_with_all = ["limit", "backlog", "hot", "churn", "batched"])]
-    pub(super) limited: bool,
+    /// Instead push and drain the jobs without and with this, in turn, and compare
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["limit", "backlog", "hot", "churn"])]
+    pub(super) with: Option<Extra>,
     /// Also measure the bare limit: the least work of this store for the same guarantees
     #[arg(long)]
     pub(super) limit: bool,
