@@ -125,6 +125,8 @@ module Commands
   end
 end
 
+require_relative "lowkiq_gem" if ENV["LOWKIQ_LIB"]
+
 $stdin.each_line do |line|
   name, *arguments = line.split
   Commands.public_send(name, *arguments)

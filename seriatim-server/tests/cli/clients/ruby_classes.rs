@@ -102,7 +102,9 @@ fn lowkiq_with(option: &str, variable: &str) -> Api {
     }
     // As the module says: Seriatim buries the first payload of several.
     let config = config(queue, &arguments).replace("max_retries = 1000\n", "max_retries = 2\n");
-    Api::start(&format!("{config}env = {{ LOWKIQ_MAC_KEY = \"{MAC_KEY}\"{variable} }}\n"))
+    let lib = std::env::var("LOWKIQ_LIB");
+    let lib = lib.map(|lib| format!(", LOWKIQ_LIB = {lib:?}")).unwrap_or_default();
+    Api::start(&format!("{config}env = {{ LOWKIQ_MAC_KEY = \"{MAC_KEY}\"{variable}{lib} }}\n"))
 }
 
 #[tokio::test]
