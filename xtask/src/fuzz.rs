@@ -12,7 +12,7 @@ use crate::{Failure, cargo, step};
 const PACKAGES: [&str; 3] = ["seriatim", "seriatim-server", "seriatim-verify"];
 /// The common part of their test paths.
 const FILTER: &str = "fuzz::";
-const USAGE: &str = "usage: cargo xtask fuzz --minutes N [--seed S]";
+const USAGE: &str = "usage: cargo xtask fuzz --minutes N [--seed S] [--only PART-OF-A-NAME]";
 
 /// A test that attacks one surface.
 struct Surface {
@@ -20,21 +20,29 @@ struct Surface {
     test: String,
 }
 
-/// `args`: `--minutes N`, optionally `--seed S`.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
-    let (minutes, seed) = match args {
-        ["--minutes", minutes] => (minutes.parse().ok(), Some(chance())),
-        ["--minutes", minutes, "--seed", seed] => (minutes.parse().ok(), seed.parse().ok()),
-        _ => (None, None),
-    };
-    let (Some(minutes @ 1..), Some(seed)) = (minutes, seed) else {
-        return Err(Failure::Usage(USAGE.to_owned()));
-    };
+    let usage = || Failure::Usage(USAGE.to_owned());
+    let (mut minutes, mut seed, mut only) = (0, chance(), "");
+    for pair in args.chunks(2) {
+        match pair {
+            ["--minutes", text] => minutes = text.parse().map_err(|_| usage())?,
+            ["--seed", text] => seed = text.parse().map_err(|_| usage())?,
+            ["--only", text] => only = text,
+            _ => return Err(usage()),
+        }
+    }
+    if minutes == 0 {
+        return Err(usage());
+    }
     let mut surfaces: Vec<Surface> = Vec::new();
     for package in PACKAGES {
         surfaces.extend(list(root, package)?);
     }
-    let seconds = (minutes * 60_u64 / surfaces.len().max(1) as u64).max(1);
+    surfaces.retain(|surface| surface.test.contains(only));
+    if surfaces.is_empty() {
+        return Err(Failure::Failed(format!("no surface has {only:?} in its name")));
+    }
+    let seconds = (minutes * 60_u64 / surfaces.len() as u64).max(1);
     step::announce(&format!("{} surfaces, {seconds} s each, seed {seed}", surfaces.len()));
     let (mut inputs, mut failed) = (0, Vec::new());
     for surface in &surfaces {

@@ -12,6 +12,7 @@ mod faults;
 mod files;
 mod fleet;
 mod fuzz;
+mod lowkiq;
 mod measured;
 mod names;
 mod packages;
@@ -49,9 +50,10 @@ Developer commands of Seriatim.
     cargo xtask campaign --hours N [--store NAME]... [--jobs N] [--seed S] [--write]
                                 the same again and again with other seeds, on SQLite too, and
                                 the figures of all runs
-    cargo xtask fuzz --minutes N [--seed S]
+    cargo xtask fuzz --minutes N [--seed S] [--only PART-OF-A-NAME]
                                 fuzzes all parsers of foreign input (HTTP, workers, configuration, files, URLs,
                                 …) for N minutes in total: no panic, no 5xx, no hang, no memory growth
+    cargo xtask lowkiq          the tests of Lowkiq's bridge and workers with the gem itself, in three versions
     cargo xtask seeds [--write] compares (or records) the tests of the rows of docs/parity.md
     cargo xtask screenshots     takes the pictures of the dashboard in docs/images anew
     cargo xtask servers         private PostgreSQL, MariaDB and Redis servers for development and
@@ -113,6 +115,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["dist"] => dist::run(&root())?,
         ["campaign", rest @ ..] => campaign::run(&root(), rest)?,
         ["faults", rest @ ..] => faults::run(&root(), rest)?,
+        ["lowkiq"] => lowkiq::run(&root())?,
         ["fuzz", rest @ ..] => fuzz::run(&root(), rest)?,
         ["seeds"] => seeds::check(&root())?,
         ["seeds", "--write"] => seeds::write(&root())?,

@@ -43,6 +43,9 @@ pub(crate) struct Push {
     /// The group of the key, such as a tenant: the groups of a queue take turns
     #[arg(long)]
     group: Option<String>,
+    /// Only workers that run this build of their program may claim it
+    #[arg(long)]
+    build: Option<String>,
     /// Lower runs first, 0 to 32767
     #[arg(long)]
     priority: Option<u16>,
@@ -171,7 +174,10 @@ impl Push {
             job.options.idempotency_key.or_else(|| self.idempotency_key.clone());
         job.options.idempotency_scope =
             self.idempotency_scope.unwrap_or(job.options.idempotency_scope);
-        job
+        match &self.build {
+            Some(build) if job.options.consumer_group.is_none() => job.build(build),
+            _ => job,
+        }
     }
 
     /// One line for each job. A refused one fails the command.

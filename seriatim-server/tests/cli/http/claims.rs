@@ -352,14 +352,18 @@ fn a_job_that_asks_for_a_build_waits_for_a_worker_that_runs_it() {
     let shown = get(&api, "ops", &format!("/jobs/{}", id.as_str().unwrap())).done();
     assert_eq!((&shown["build"], &shown["consumer_group"]), (&json!("v2"), &Value::Null));
     let claim = |build: Value| {
-        let wish = json!({ "worker": "w", "queues": ["orders"], "build": build });
+        let wish = json!({ "worker": "w", "queues": ["orders"], "build": build, "limit": 2 });
         post(&api, "ops", "/work/claim", wish).done()["lanes"].clone()
     };
     assert_eq!((claim(Value::Null), claim(json!("v1"))), (json!([]), json!([])));
     let findings = get(&api, "ops", "/doctor").done()["findings"].to_string();
     assert!(findings.contains("for the build \\\"v2\\\", which no node"), "{findings}");
+    let pushed = api.site.run(&["push", "orders", "1", "--key", "b", "--build", "v2"]);
+    assert!(pushed.status.success(), "{}", text(&pushed));
     let lanes = claim(json!("v2"));
-    assert_eq!(lanes[0]["jobs"][0]["build"], "v2", "{lanes}");
+    for lane in 0..2 {
+        assert_eq!(lanes[lane]["jobs"][0]["build"], "v2", "{lanes}");
+    }
     let (field, _) =
         post(&api, "shop", "/queues/mails/jobs", json!({ "key": "k", "build": "v2" })).refused(403);
     assert_eq!(field, "build", "a token that is limited to groups");
