@@ -157,9 +157,8 @@ impl fmt::Display for Why {
             ),
             Self::Bound { why } | Self::Limit { why } => f.write_str(why),
             Self::NobodyWorks => f.write_str("no node works on this queue"),
-            Self::Busy { slots } => {
-                write!(f, "waits for a free slot: all {slots} slots are busy")
-            }
+            Self::Busy { slots: 1 } => f.write_str("waits for a free slot: the only one is busy"),
+            Self::Busy { slots } => write!(f, "waits for a free slot: all {slots} are busy"),
             Self::Ready { since, .. } if *since < Duration::from_secs(1) => f.write_str("ready"),
             Self::Ready { since, others } if others.is_empty() => {
                 write!(f, "ready for {}", length(*since))
@@ -170,3 +169,7 @@ impl fmt::Display for Why {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "why_tests.rs"]
+mod tests;

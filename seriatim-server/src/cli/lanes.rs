@@ -265,6 +265,7 @@ impl Lanes {
             LaneAction::Resume => ("goes on", "go on"),
             LaneAction::RunNow => ("is due now", "are due now"),
             LaneAction::Bury => ("is buried", "are buried"),
+            LaneAction::DeleteFailed => ("is deleted", "are deleted"),
             LaneAction::Delete => ("is emptied", "are emptied"),
         };
         say(format!("{} {}", count(done, "lane"), if done == 1 { one } else { several }));

@@ -161,7 +161,7 @@ impl Action {
                 }
                 let lanes = count(retrying, "lane");
                 yes.confirm(&format!("deletes the failed jobs in {lanes} of {queue}"))?;
-                failed(&*store, &queue, LaneAction::Delete, json).await
+                failed(&*store, &queue, LaneAction::DeleteFailed, json).await
             }
         }
     }

@@ -28,7 +28,7 @@ pub(super) fn routes() -> Vec<Route> {
     let pause = |app: App, name: Name| set_paused(app, name, true);
     let resume = |app: App, name: Name| set_paused(app, name, false);
     let bury_failed = |app: App, name: Name| on_failed(app, name, LaneAction::Bury);
-    let delete_failed = |app: App, name: Name| on_failed(app, name, LaneAction::Delete);
+    let delete_failed = |app: App, name: Name| on_failed(app, name, LaneAction::DeleteFailed);
     vec![
         Route::get("/api/v1/queues", Access::Read, list_all).says("All queues").keeps_scope(),
         Route::put("/api/v1/queues", Access::Admin, define_all)

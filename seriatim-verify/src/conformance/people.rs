@@ -24,6 +24,7 @@ pub(super) fn cases() -> Vec<Case> {
         everything_can_be_made_due_now_in_order,
         a_held_lane_goes_on_when_resumed,
         what_has_failed_can_be_buried,
+        l16_all_that_waits_for_a_failed_key_is_buried_or_deleted_in_accumulate,
         what_has_failed_can_be_deleted,
         actions_leave_running_turns_alone,
         a_job_can_be_rescheduled,
@@ -279,15 +280,40 @@ async fn what_has_failed_can_be_buried(mut bench: Bench) {
     }
 }
 
+async fn l16_all_that_waits_for_a_failed_key_is_buried_or_deleted_in_accumulate(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    for action in [LaneAction::Bury, LaneAction::DeleteFailed] {
+        let pushed = bench.push_all(["a", "b", "c"].map(job).to_vec()).await;
+        let turn = bench.one().await;
+        bench.fail(&turn).await;
+        bench.push(job("later")).await;
+        bench.push(loose("other").key("good")).await;
+        // A lane that has not failed has nothing to bury.
+        assert_eq!(bench.act(LaneSelection::Key("good".into()), LaneAction::Bury).await, 1);
+        assert_eq!(bench.act(LaneSelection::Failed, action).await, 1, "{action:?}");
+        let other = bench.one().await;
+        assert_eq!(tags(&other), ["other"], "{action:?}: the key waits no more");
+        bench.done(&other).await;
+        let dead = bench.dead().await;
+        assert!(dead.iter().all(|job| job.error.as_deref() == Some("it failed")), "{dead:?}");
+        assert_eq!(dead.len(), 4, "{action:?}");
+        assert_eq!(bench.find(pushed[0].job_id).await.is_some(), action == LaneAction::Bury);
+        bench.pass(WAIT * 100);
+        assert_eq!(bench.nothing().await, None, "{action:?}: nor later");
+    }
+    assert_eq!(bench.requeue_all().await, 4);
+    assert_eq!(tags(&bench.one().await), ["a", "b", "c", "later"]);
+}
+
 async fn what_has_failed_can_be_deleted(mut bench: Bench) {
     bench.queue(Mode::Exclusive).await;
     let pushed = bench.push_all(vec![job("bad"), job("good")]).await;
     let turn = bench.one().await;
     bench.fail(&turn).await;
-    assert_eq!(bench.act(LaneSelection::Failed, LaneAction::Delete).await, 1);
+    assert_eq!(bench.act(LaneSelection::Failed, LaneAction::DeleteFailed).await, 1);
     assert_eq!(bench.find(pushed[0].job_id).await, None);
     assert_eq!(tags(&bench.one().await), ["good"]);
-    assert_eq!(bench.act(LaneSelection::Failed, LaneAction::Delete).await, 0);
+    assert_eq!(bench.act(LaneSelection::Failed, LaneAction::DeleteFailed).await, 0);
 }
 
 async fn actions_leave_running_turns_alone(mut bench: Bench) {
@@ -298,7 +324,9 @@ async fn actions_leave_running_turns_alone(mut bench: Bench) {
     bench.pass(WAIT);
     let turn = bench.one().await;
     bench.push(job("b")).await;
-    for action in [LaneAction::RunNow, LaneAction::Bury, LaneAction::Delete] {
+    for action in
+        [LaneAction::RunNow, LaneAction::Bury, LaneAction::DeleteFailed, LaneAction::Delete]
+    {
         assert_eq!(bench.act(LaneSelection::All, action).await, 0, "{action:?}");
     }
     bench.done(&turn).await;

@@ -82,11 +82,12 @@ async fn on_lanes(world: &World, store: &dyn Store, queue: &str) -> Result<()> {
         1 => LaneSelection::Failed,
         _ => LaneSelection::Key(format!("k{}", world.roll(|rng| rng.u32(0..world.scene.keys)))),
     };
-    let action = match world.roll(|rng| rng.u8(0..9)) {
+    let action = match world.roll(|rng| rng.u8(0..10)) {
         0 | 1 => LaneAction::Pause,
         2..5 => LaneAction::Resume,
         5 | 6 => LaneAction::RunNow,
         7 => LaneAction::Bury,
+        8 => LaneAction::DeleteFailed,
         _ => LaneAction::Delete,
     };
     world.note(|| format!("an administrator does {action:?} to {lanes:?} of {queue}"));

@@ -130,8 +130,10 @@ pub enum LaneAction {
     Resume,
     /// Make it due now; its order stays.
     RunNow,
-    /// Bury failed jobs: in `accumulate` the lane's head, in other modes every job that failed.
+    /// Bury what failed: in `accumulate` all that waits in a lane that failed, in other modes every job that failed.
     Bury,
+    /// Delete what `Bury` buries.
+    DeleteFailed,
     /// Delete all its waiting jobs.
     Delete,
 }

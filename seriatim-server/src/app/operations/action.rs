@@ -27,6 +27,8 @@ pub(crate) enum Action {
     Resume,
     /// Sends failed jobs of lanes to the morgue
     Bury,
+    /// Deletes failed jobs of lanes
+    DeleteFailed,
     /// Deletes the waiting jobs of lanes
     DeleteWaiting,
 }
@@ -40,13 +42,22 @@ impl Action {
             Self::Pause => Some(LaneAction::Pause),
             Self::Resume => Some(LaneAction::Resume),
             Self::Bury => Some(LaneAction::Bury),
+            Self::DeleteFailed => Some(LaneAction::DeleteFailed),
             Self::DeleteWaiting => Some(LaneAction::Delete),
         }
     }
 
     /// Whether nothing brings back what it takes.
     pub(crate) fn deletes(self) -> bool {
-        matches!(self, Self::DeleteDead | Self::DeleteJobs | Self::DeleteWaiting)
+        matches!(
+            self,
+            Self::DeleteDead | Self::DeleteJobs | Self::DeleteFailed | Self::DeleteWaiting
+        )
+    }
+
+    /// Whether it leaves lanes alone that have not failed.
+    pub(super) fn is_for_failed(self) -> bool {
+        matches!(self, Self::Bury | Self::DeleteFailed)
     }
 
     /// Whether it needs an admin: it takes jobs away from where they would run.
@@ -64,6 +75,7 @@ impl Action {
             Self::Pause => "pause",
             Self::Resume => "resume",
             Self::Bury => "bury",
+            Self::DeleteFailed => "delete_failed",
             Self::DeleteWaiting => "delete_waiting",
         }
     }
@@ -77,6 +89,7 @@ impl Action {
             Self::Pause => "Pause",
             Self::Resume => "Resume",
             Self::Bury => "Bury failed",
+            Self::DeleteFailed => "Delete failed",
             Self::DeleteWaiting => "Delete waiting",
         }
     }
@@ -90,6 +103,7 @@ impl Action {
             Self::Pause => "Pause selected",
             Self::Resume => "Resume selected",
             Self::Bury => "Bury failed of selected",
+            Self::DeleteFailed => "Delete failed of selected",
             Self::DeleteWaiting => "Delete waiting of selected",
         }
     }
@@ -107,7 +121,7 @@ impl Action {
     pub(crate) fn done(self) -> &'static str {
         match self {
             Self::Requeue => "requeued",
-            Self::DeleteDead | Self::DeleteJobs => "deleted",
+            Self::DeleteDead | Self::DeleteJobs | Self::DeleteFailed => "deleted",
             Self::Retry => "made due now",
             Self::Pause => "paused",
             Self::Resume => "resumed",
@@ -123,13 +137,16 @@ impl Action {
                 "They run again, due now. In fifo queues they run before newer jobs of their key that wait."
             }
             Self::DeleteDead | Self::DeleteJobs => "What is deleted cannot be brought back.",
+            Self::DeleteFailed => {
+                "Jobs that failed, in accumulate queues all that wait for their keys, cannot be brought back."
+            }
             Self::Retry => {
                 "They become due, also those that are scheduled or wait for a retry. Held ones go on."
             }
             Self::Pause => "They are not claimed until someone resumes them. Running turns go on.",
             Self::Resume => "Paused and held ones are claimed again.",
             Self::Bury => {
-                "Jobs that failed go to the morgue, and what waits behind them runs. They can be requeued from there."
+                "Jobs that failed go to the morgue, in accumulate queues all that wait for their keys; what waits behind them runs. They can be requeued from there."
             }
             Self::DeleteWaiting => {
                 "What is deleted cannot be brought back. Running lanes are left alone."

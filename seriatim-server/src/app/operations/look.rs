@@ -76,7 +76,7 @@ async fn lanes(
     rows_max: usize,
 ) -> Result<Look, Error> {
     let order = match (&wish.prefix, wish.action) {
-        (_, Action::Bury) => LaneOrder::RetryCount,
+        (_, Action::Bury | Action::DeleteFailed) => LaneOrder::RetryCount,
         (Some(_), _) => LaneOrder::Key,
         (None, _) => LaneOrder::Age,
     };

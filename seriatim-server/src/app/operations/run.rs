@@ -246,7 +246,7 @@ async fn meant(
     let mut meant = Vec::with_capacity(lanes.len());
     for lane in lanes {
         let is_meant = match (&lane.key, action) {
-            (Some(key), LaneAction::Delete) => {
+            (Some(key), LaneAction::Delete | LaneAction::DeleteFailed) => {
                 let live = JobQuery::new(queue, JobFilter::Live);
                 let first = JobQuery { key: Some(key.to_string()), rows_max: 1, ..live };
                 let first = store.jobs(first).await?.rows.pop();

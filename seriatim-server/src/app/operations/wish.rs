@@ -170,7 +170,7 @@ impl Wish {
 
     /// Whether it is about this lane, which the store found by its state.
     pub(super) fn has_lane(&self, lane: &LaneView) -> bool {
-        (self.action != Action::Bury || lane.retry_count >= 0)
+        (!self.action.is_for_failed() || lane.retry_count >= 0)
             && self.has(lane.key.as_deref(), lane.error.as_deref())
     }
 

@@ -13,7 +13,7 @@ use super::super::state::Shared;
 use crate::app::bridges::Which;
 use crate::app::lanes::OneLane;
 use crate::app::operations::{self, Action, List, Wish};
-use crate::app::{act, batches, bridges, cron, find, jobs, lanes, limits, morgue, nodes};
+use crate::app::{batches, bridges, cron, find, jobs, lanes, limits, morgue, nodes};
 use crate::base::text::one_line;
 
 /// A deed: what is done, and to what.
@@ -96,16 +96,12 @@ const LOST: &str = "What is deleted cannot be brought back.";
 static KINDS: &[Kind] = &[
     kind("queue.pause", "Pause", "paused; running turns go on to their end").undone_by("queue.resume"),
     kind("queue.resume", "Resume", "resumed").undone_by("queue.pause"),
-    kind("queue.bury-failed", "Bury failed", "{} lanes buried")
-        .asks("Jobs that failed and wait for a retry go to the morgue. They can be requeued from there.")
-        .admin(),
-    kind("queue.delete-failed", "Delete failed", "{} lanes deleted").asks(LOST).admin(),
     kind("queue.limits", "Set the limit", "its limit is set").admin(),
     kind("lane.pause", "Pause", "paused; a running turn goes on to its end").undone_by("lane.resume"),
     kind("lane.resume", "Resume", "resumed").undone_by("lane.pause"),
     kind("lane.retry", "Retry now", "made due now"),
-    kind("lane.bury", "Bury head", "buried")
-        .asks("The failed job goes to the morgue, and what waits behind it runs. It can be requeued from there.")
+    kind("lane.bury", "Bury failed", "buried")
+        .asks("Jobs that failed go to the morgue, in accumulate queues all that wait for the key; what waits behind them runs. They can be requeued from there.")
         .admin(),
     kind("lane.delete", "Delete waiting", "waiting jobs deleted").asks(LOST).admin(),
     kind("lane.release", "Take from its holder", "taken from its holder")
@@ -316,14 +312,8 @@ impl Deed {
         match &self.on {
             On::Queue(queue) => {
                 find::queue(store, queue).await?;
-                Ok(match verb {
-                    "pause" | "resume" => {
-                        store.pause_queue(queue.as_str().into(), verb == "pause").await?;
-                        1
-                    }
-                    "bury-failed" => act::on_failed(store, queue, LaneAction::Bury).await?,
-                    _ => act::on_failed(store, queue, LaneAction::Delete).await?,
-                })
+                store.pause_queue(queue.as_str().into(), verb == "pause").await?;
+                Ok(1)
             }
             On::Limit { queue, running, rate } => set_limit(app, queue, *running, *rate).await,
             On::Lane { queue, lane } => {

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use seriatim::store::{JobState, LaneState, QueueView};
+use seriatim::store::{JobState, LaneState, LaneView, QueueView};
 
 use super::super::input::Query;
 use super::super::problem::Problem;
@@ -191,10 +191,7 @@ async fn entity(
     Ok(Some(Entity {
         queue: name.to_owned(),
         queue_href: link::queue(&visit.frame.base, name),
-        buttons: lane
-            .as_ref()
-            .map(|lane| buttons(visit, view, key, lane.state))
-            .unwrap_or_default(),
+        buttons: lane.as_ref().map(|lane| buttons(visit, view, key, lane)).unwrap_or_default(),
         dead_buttons: match is_dead {
             true => button::operations(visit, [Action::Requeue, Action::DeleteDead].map(dead)),
             false => Vec::new(),
@@ -207,19 +204,20 @@ async fn entity(
     }))
 }
 
-fn buttons(visit: &Visit, view: &QueueView, key: &str, state: LaneState) -> Vec<Button> {
-    let deeds: &[&str] = match state {
-        LaneState::Claimed => &["lane.pause", "lane.release"],
-        LaneState::Paused => &["lane.resume", "lane.bury", "lane.delete"],
-        LaneState::Held => &["lane.retry", "lane.bury", "lane.delete"],
-        LaneState::Waiting => &["lane.retry", "lane.pause", "lane.bury", "lane.delete"],
+fn buttons(visit: &Visit, view: &QueueView, key: &str, lane: &LaneView) -> Vec<Button> {
+    let mut deeds = match lane.state {
+        LaneState::Claimed => vec!["lane.pause", "lane.release"],
+        LaneState::Paused => vec!["lane.resume", "lane.bury", "lane.delete"],
+        LaneState::Held => vec!["lane.retry", "lane.bury", "lane.delete"],
+        LaneState::Waiting => vec!["lane.retry", "lane.pause", "lane.bury", "lane.delete"],
     };
+    deeds.retain(|deed| *deed != "lane.bury" || lane.retry_count >= 0);
     let lane = OneLane::Key(key.to_owned());
-    button::all(visit, deeds, &On::Lane { queue: view.queue.name.clone(), lane })
+    button::all(visit, &deeds, &On::Lane { queue: view.queue.name.clone(), lane })
 }
 
 impl Lane {
-    fn new(visit: &Visit, lane: &seriatim::store::LaneView, why: &Why, around: Around<'_>) -> Self {
+    fn new(visit: &Visit, lane: &LaneView, why: &Why, around: Around<'_>) -> Self {
         let holder = lane.node.as_ref().map(|id| {
             let node = around.nodes.iter().find(|node| node.info.id == *id);
             Holder {

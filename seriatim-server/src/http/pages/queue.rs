@@ -57,10 +57,10 @@ pub(super) async fn show(
     let base = &visit.frame.base;
     let pause = if view.paused { "queue.resume" } else { "queue.pause" };
     let on = On::Queue(name.clone());
-    let mut buttons =
-        button::all(&visit, &[pause, "queue.bury-failed", "queue.delete-failed"], &on);
+    let mut buttons = button::all(&visit, &[pause], &on);
     let all = |action| operations::Wish::new(action, name.as_str());
-    buttons.extend(button::operations(&visit, [Action::Retry, Action::DeleteWaiting].map(all)));
+    let many = [Action::Retry, Action::Bury, Action::DeleteFailed, Action::DeleteWaiting];
+    buttons.extend(button::operations(&visit, many.map(all)));
     let usage = Usage::read(store, &view.queue).await?;
     let (limits, groups_left_out) = limits::rows(&view.queue, &usage);
     let lanes = |query: &[(&str, &str)]| link::lanes(base, &name, query);

@@ -75,7 +75,7 @@ fn pages(api: &Api) -> Vec<String> {
         "/cron".to_owned(),
         "/batches".to_owned(),
         "/about".to_owned(),
-        "/confirm?deed=queue.delete-failed&queue=orders".to_owned(),
+        "/confirm?deed=lane.bury&queue=orders&key=order-42".to_owned(),
         "/confirm?deed=batch.seal&batch=%3Cb%3E%26%22%27".to_owned(),
         "/queues/nowhere".to_owned(),
     ]

@@ -11,9 +11,20 @@ const QUEUES: &str = "[queues.orders]\nmode = \"fifo\"\nmax_retries = 0\n";
 
 /// A server whose store has so many dead jobs.
 async fn with_dead(count: usize) -> Api {
-    let site = Site::new(QUEUES);
-    let hand =
-        Hand::new(site.store().await, vec![seriatim::Queue::fifo("orders").max_retries(0)]).await;
+    after_failures(count, QUEUES, seriatim::Queue::fifo("orders").max_retries(0)).await
+}
+
+/// A server whose store has so many keys that wait for a retry, and one that has not failed.
+async fn with_failed(count: usize) -> Api {
+    let queue = seriatim::Queue::fifo("orders");
+    let api = after_failures(count, "[queues.orders]\nmode = \"fifo\"\n", queue).await;
+    api.post("/api/v1/queues/orders/jobs", &json!({ "key": "waits" })).done();
+    api
+}
+
+async fn after_failures(count: usize, config: &str, queue: seriatim::Queue) -> Api {
+    let site = Site::new(config);
+    let hand = Hand::new(site.store().await, vec![queue]).await;
     for numbers in (0..count).collect::<Vec<_>>().chunks(100) {
         let job = |i: &usize| seriatim::Job::new("orders", i).unwrap().key(format!("k{i}"));
         let jobs = numbers.iter().map(job).collect();
@@ -126,6 +137,28 @@ async fn to_delete_more_than_a_thousand_their_number_is_typed_and_it_waits_for_a
     let done = api.post("/api/v1/operations?confirm=1001", &by_api).done();
     let id = done["id"].as_str().unwrap();
     assert_eq!(ended(&api, id).await["count"], 1_001);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_failed_in_a_queue_is_counted_before_it_is_deleted_and_that_can_be_undone() {
+    let api = with_failed(3).await;
+    let page = api.get("/queues/orders").text();
+    for action in ["bury", "delete_failed"] {
+        assert!(page.contains(&format!("action={action}&#38;queue=orders")), "{page}");
+    }
+    let ask = api.get("/operations/new?action=delete_failed&queue=orders").text();
+    assert!(ask.contains("<strong>3</strong> lanes") && ask.contains("can be undone"), "{ask}");
+    let wish = [("action", "delete_failed"), ("queue", "orders")];
+    let id = led_to(&submit(&api, "/operations/start", &wish));
+    assert_eq!(submit(&api, "/do", &[("deed", "operation.stop"), ("operation", &id)]).status, 303);
+    assert_eq!(ended(&api, &id).await["count"], 0);
+    let failed = || api.get("/api/v1/stats").done()["total"]["retrying"].clone();
+    assert_eq!(failed(), 3, "it was undone");
+    let by_api = json!({ "action": "delete_failed", "queue": "orders" });
+    let id = api.post("/api/v1/operations", &by_api).done()["id"].as_str().unwrap().to_owned();
+    assert_eq!(ended(&api, &id).await["count"], 3);
+    assert_eq!(failed(), 0);
+    assert_eq!(api.get("/api/v1/stats").done()["total"]["lanes"], 1, "what had not failed waits");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

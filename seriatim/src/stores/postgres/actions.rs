@@ -80,6 +80,7 @@ impl Actions for Postgres {
             LaneAction::RunNow => 2,
             LaneAction::Bury => 3,
             LaneAction::Delete => 4,
+            LaneAction::DeleteFailed => 5,
         };
         let (now, queue) = (request.now.map(micros), kept(&request.queue));
         let params: super::pool::Params<'_> =

@@ -225,6 +225,7 @@ fn action_text(action: LaneAction) -> &'static str {
         LaneAction::Resume => "resume",
         LaneAction::RunNow => "run_now",
         LaneAction::Bury => "bury",
+        LaneAction::DeleteFailed => "delete_failed",
         LaneAction::Delete => "delete",
     }
 }

@@ -256,8 +256,11 @@ impl Tx<'_> {
             LaneAction::Resume => work.row.head.flags &= !(flag::PAUSED | flag::HELD),
             _ if work.row.head.is_claimed() => return Ok(false),
             LaneAction::RunNow => self.run_now(&mut work)?,
-            LaneAction::Bury => self.bury_failed(&mut work)?,
-            LaneAction::Delete => self.delete_waiting(&mut work, only_failed)?,
+            LaneAction::Bury | LaneAction::DeleteFailed => self.end_failed(&mut work, action)?,
+            LaneAction::Delete => {
+                let jobs = self.take_all_open(&mut work)?;
+                self.delete_all(&work, &jobs)?;
+            }
         }
         self.settle_priority(&mut work)?;
         self.save(work)?;
@@ -294,25 +297,24 @@ impl Tx<'_> {
         Ok(())
     }
 
-    fn bury_failed(&mut self, work: &mut Work) -> Result<()> {
-        let jobs = if work.definition().mode == Mode::Accumulate {
-            let mut jobs = self.take_all_open(work)?;
-            jobs.sort_by_key(Job::rank);
-            let rest = jobs.split_off(jobs.len().min(1));
-            for job in rest {
-                self.put(work, job)?;
-            }
-            jobs
-        } else {
-            self.take_failed(work)?
+    fn end_failed(&mut self, work: &mut Work, action: LaneAction) -> Result<()> {
+        let owner = work.definition().mode.failure_belongs_to();
+        if owner == Owner::Lane && work.row.head.retry < 0 {
+            return Ok(());
+        }
+        let jobs = match owner {
+            Owner::Lane => self.take_all_open(work)?,
+            Owner::Job => self.take_failed(work)?,
         };
         let head = &mut work.row.head;
         head.flags &= !flag::HELD;
         let mut why = None;
-        if work.definition().mode == Mode::Accumulate {
-            let head = &mut work.row.head;
+        if owner == Owner::Lane {
             why = head.error.take();
             (head.retry, head.crashes, head.due) = (-1, 0, self.now);
+        }
+        if action == LaneAction::DeleteFailed {
+            return self.delete_all(work, &jobs);
         }
         for job in jobs {
             self.delta(work.queue.number).jobs -= 1;
@@ -330,12 +332,7 @@ impl Tx<'_> {
         Ok(failed)
     }
 
-    fn delete_waiting(&mut self, work: &mut Work, only_failed: bool) -> Result<()> {
-        let owner = work.definition().mode.failure_belongs_to();
-        let jobs = match (owner, only_failed) {
-            (Owner::Job, true) => self.take_failed(work)?,
-            _ => self.take_all_open(work)?,
-        };
+    fn delete_all(&mut self, work: &Work, jobs: &[Job]) -> Result<()> {
         self.delta(work.queue.number).jobs -= jobs.len() as i64;
         jobs.iter().try_for_each(|job| {
             self.leave_batch(job, Leave::Cancelled);

@@ -110,20 +110,12 @@ impl State {
             of_queue.map(|lane| lane.id.number).take(ACTION_ROWS_MAX + 1).collect();
         let more = numbers.len() > ACTION_ROWS_MAX;
         numbers.truncate(ACTION_ROWS_MAX);
-        let only_failed = request.lanes == LaneSelection::Failed;
-        let acted = |n: &&u64| self.act_on(now, **n, request.action, only_failed);
-        let mut acted = acted;
+        let mut acted = |n: &&u64| self.act_on(now, **n, request.action);
         let count = numbers.iter().filter(|n| acted(n)).count() as u64;
         Ok(Acted { count, more })
     }
 
-    fn act_on(
-        &mut self,
-        now: Timestamp,
-        number: u64,
-        action: LaneAction,
-        only_failed: bool,
-    ) -> bool {
+    fn act_on(&mut self, now: Timestamp, number: u64, action: LaneAction) -> bool {
         let Some(lane) = self.lanes.get_mut(&number) else {
             return false;
         };
@@ -132,24 +124,24 @@ impl State {
             LaneAction::Resume => (lane.paused, lane.held) = (false, false),
             _ if lane.hold.is_some() => return false,
             LaneAction::RunNow => run_now(lane, now),
-            LaneAction::Bury => self.bury_failed(now, number),
-            LaneAction::Delete => self.delete_waiting(number, only_failed),
+            LaneAction::Bury | LaneAction::DeleteFailed => self.end_failed(now, number, action),
+            LaneAction::Delete => lane.take_all().iter().for_each(|job| self.delete(job)),
         }
         self.position(number, now);
         true
     }
 
-    fn bury_failed(&mut self, now: Timestamp, number: u64) {
+    fn end_failed(&mut self, now: Timestamp, number: u64, action: LaneAction) {
         let Some(lane) = self.lanes.get_mut(&number) else {
             return;
         };
         let (queue, key) = (lane.id.queue, lane.key.clone());
         let (jobs, error) = match lane.mode.failure_belongs_to() {
+            Owner::Lane if lane.retry_count < 0 => return,
             Owner::Lane => {
                 let error = lane.error.take();
                 (lane.retry_count, lane.crashes, lane.due, lane.held) = (-1, 0, now, false);
-                let head = lane.first_rank();
-                (head.and_then(|rank| lane.take(rank)).into_iter().collect(), error)
+                (lane.take_all(), error)
             }
             Owner::Job => {
                 lane.held = false;
@@ -157,20 +149,10 @@ impl State {
             }
         };
         for job in jobs {
-            self.bury(now, queue, key.clone(), job, error.clone());
-        }
-    }
-
-    fn delete_waiting(&mut self, number: u64, only_failed: bool) {
-        let Some(lane) = self.lanes.get_mut(&number) else {
-            return;
-        };
-        let jobs = match (lane.mode.failure_belongs_to(), only_failed) {
-            (Owner::Job, true) => take_failed(lane),
-            _ => lane.take_all(),
-        };
-        for job in jobs {
-            self.delete(&job);
+            match action {
+                LaneAction::Bury => self.bury(now, queue, key.clone(), job, error.clone()),
+                _ => self.delete(&job),
+            }
         }
     }
 

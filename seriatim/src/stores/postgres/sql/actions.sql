@@ -182,13 +182,14 @@ BEGIN
   RETURN _lanes;
 END $$;
 
--- Actions: 0 pause, 1 resume, 2 run now, 3 bury, 4 delete.
+-- Actions: 0 pause, 1 resume, 2 run now, 3 bury what failed, 4 delete, 5 delete what failed.
 CREATE FUNCTION seriatim.act(_now bigint, _name text, _which int, _key text, _numbers bigint[], _action int,
   _rows_max int, OUT o_count bigint, OUT o_more boolean) LANGUAGE plpgsql AS $$
 DECLARE
   _t bigint := coalesce(_now, seriatim.clock());
   _q seriatim.queue;
   _lanes bigint[];
+  _failed bigint[];
   _jobs bigint[] := '{}';
   _left text[];
 BEGIN
@@ -204,15 +205,21 @@ BEGIN
     UPDATE seriatim.lane SET paused = false, held = false WHERE number = ANY (_lanes);
   ELSIF _action = 2 THEN
     PERFORM seriatim.run_now(_lanes, _q.mode, _t);
-  ELSIF _action = 3 THEN
-    _jobs := seriatim.failed_jobs(_lanes, _q.mode);
-    _left := seriatim.batches_of(_jobs);
-    PERFORM seriatim.bury(_jobs, _lanes, _q.mode, _t);
   ELSE
-    _jobs := ARRAY(SELECT i.seq FROM seriatim.item i
-      WHERE i.lane = ANY (_lanes) AND (_q.mode = 1 OR _which <> 3 OR i.retry_count >= 0));
+    -- In `accumulate` all that waits in a lane fails together.
+    _failed := ARRAY(SELECT number FROM seriatim.lane
+      WHERE number = ANY (_lanes) AND _action <> 4 AND (_q.mode <> 1 OR retry_count >= 0));
+    _jobs := ARRAY(SELECT seq FROM seriatim.item WHERE lane = ANY (CASE _action WHEN 4 THEN _lanes ELSE _failed END)
+      AND (_action = 4 OR _q.mode = 1 OR retry_count >= 0));
     _left := seriatim.batches_of(_jobs);
-    PERFORM seriatim.forget(_jobs);
+    IF _action = 3 THEN
+      PERFORM seriatim.bury(_jobs, _q.mode, _t);
+    ELSE
+      PERFORM seriatim.forget(_jobs);
+    END IF;
+    UPDATE seriatim.lane SET held = false, retry_count = -1, crashes = 0, error = NULL,
+      due = CASE WHEN _q.mode = 1 THEN _t ELSE due END
+    WHERE number = ANY (_failed);
   END IF;
   PERFORM seriatim.place(_lanes, _t);
   PERFORM seriatim.leave_job_batches(_left, CASE _action WHEN 3 THEN 1 ELSE 2 END, _t);
@@ -232,17 +239,7 @@ BEGIN
   END IF;
 END $$;
 
--- The jobs that are buried as failed.
-CREATE FUNCTION seriatim.failed_jobs(_lanes bigint[], _mode smallint) RETURNS bigint[] LANGUAGE plpgsql AS $$
-BEGIN
-  IF _mode = 1 THEN
-    RETURN ARRAY(SELECT DISTINCT ON (lane) seq FROM seriatim.item
-      WHERE lane = ANY (_lanes) ORDER BY lane, score, seq);
-  END IF;
-  RETURN ARRAY(SELECT seq FROM seriatim.item WHERE lane = ANY (_lanes) AND retry_count >= 0);
-END $$;
-
-CREATE FUNCTION seriatim.bury(_jobs bigint[], _lanes bigint[], _mode smallint, _now bigint) RETURNS void
+CREATE FUNCTION seriatim.bury(_jobs bigint[], _mode smallint, _now bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO seriatim.ended
@@ -255,9 +252,6 @@ BEGIN
   INSERT INTO seriatim.tally (queue, dead)
     SELECT queue, count(*) FROM (SELECT * FROM seriatim.item WHERE seq = ANY (_jobs) OFFSET 0) i GROUP BY queue;
   PERFORM seriatim.drop_items(_jobs);
-  UPDATE seriatim.lane SET held = false, retry_count = -1, crashes = 0, error = NULL,
-    due = CASE WHEN _mode = 1 THEN _now ELSE due END
-  WHERE number = ANY (_lanes);
 END $$;
 
 -- Changes one waiting job. _change: 0 due at _at, 1 bound to _node, 2 deleted. Returns whether it was waiting.

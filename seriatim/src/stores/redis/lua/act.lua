@@ -1,5 +1,5 @@
 -- Applies an action to lanes. ARGV: now, action, whether only failed jobs, then lanes ('n' and the number, or 'k' and
--- the key). Answers how many, and the numbers of those that have more jobs to delete than one script may.
+-- the key). Answers how many, and the numbers of those that have more jobs to delete or bury than one script may.
 --
 -- Reads and writes the lanes and, but for `pause`, `resume` and `accumulate`'s `run_now`, their waiting jobs.
 if not S then return { 0, {} } end
@@ -8,7 +8,7 @@ even_when_full()
 local action, only_failed = ARGV[2], ARGV[3] == '1'
 local owns_failures = S.mode == 'accumulate'
 
--- How many jobs may still be deleted.
+-- How many jobs may still leave.
 local jobs_left, unfinished = 1000, {}
 
 local function take_failed(l)
@@ -27,28 +27,31 @@ local function take_jobs(l, most)
   return list
 end
 
-local function bury_failed(l)
-  l.held = false
-  if not owns_failures then
-    for _, j in ipairs(take_failed(l)) do bury(j, l.key) end
-    return
-  end
-  local why, head = l.error, head_of(l)
-  l.retry, l.crashes, l.error, l.due = -1, 0, false, NOW
-  if head then
-    take(l, head)
-    bury(head, l.key, why)
-  end
+-- Takes what still may leave; notes a lane that has more.
+local function take_some(l)
+  local list = take_jobs(l, jobs_left)
+  jobs_left = jobs_left - #list
+  if open_count(l) > 0 then unfinished[#unfinished + 1] = l.n end
+  return list
 end
 
-local function delete_waiting(l)
-  local is_some = not owns_failures and only_failed
-  local list = is_some and take_failed(l) or take_jobs(l, jobs_left)
-  jobs_left = jobs_left - #list
-  if not is_some and open_count(l) > 0 then unfinished[#unfinished + 1] = l.n end
+local function delete(j)
+  count('jobs', -1)
+  forget(j)
+end
+
+local function end_failed(l)
+  local list, why = {}, nil
+  if not owns_failures then
+    l.held, list = false, take_failed(l)
+  elseif l.retry >= 0 then
+    list, why = take_some(l), l.error
+    if open_count(l) == 0 then
+      l.held, l.retry, l.crashes, l.error, l.due = false, -1, 0, false, NOW
+    end
+  end
   for _, j in ipairs(list) do
-    count('jobs', -1)
-    forget(j)
+    if action == 'bury' then bury(j, l.key, why) else delete(j) end
   end
 end
 
@@ -75,9 +78,9 @@ local function act(l)
   elseif action == 'resume' then l.paused, l.held = false, false
   elseif l.token then return 0
   elseif action == 'run_now' then run_now(l)
-  elseif action == 'bury' then bury_failed(l)
-  elseif jobs_left > 0 then delete_waiting(l)
-  else unfinished[#unfinished + 1] = l.n end
+  elseif jobs_left <= 0 then unfinished[#unfinished + 1] = l.n
+  elseif action ~= 'delete' then end_failed(l)
+  else for _, j in ipairs(take_some(l)) do delete(j) end end
   touch(l)
   return 1
 end

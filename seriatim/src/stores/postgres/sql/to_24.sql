@@ -1,0 +1,1 @@
+-- From version 23: only functions changed.
