@@ -14,10 +14,13 @@ module Shop
   end
 end
 
+# As its server begins.
+Lowkiq::Script.load!(REDIS)
 GEM_QUEUE = Shop::Sync.client_queue
 
-def write(_redis, id, payload, score, perform_in = Time.now.to_f)
-  Shop::Sync.perform_async([{ id: id, payload: payload, score: score, perform_in: perform_in }])
+# Before version 1.1 its times are whole seconds.
+def write(_redis, id, payload, score, perform_in = nil)
+  Shop::Sync.perform_async([{ id: id, payload: payload, score: score, perform_in: perform_in }.compact])
 end
 
 module Commands
