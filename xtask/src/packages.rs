@@ -28,7 +28,8 @@ const NEEDED: [(&str, &str); 13] = [
 ];
 
 /// What Ruby can require, and its package.
-const NEEDED_OF_RUBY: [(&str, &str); 3] = [
+const NEEDED_OF_RUBY: [(&str, &str); 4] = [
+    ("pg", "ruby-pg"),
     ("sidekiq", "ruby-sidekiq"),
     ("active_job", "ruby-activejob"),
     ("sidekiq-cron", "ruby-sidekiq-cron"),
@@ -73,7 +74,7 @@ fn advice(missing: &[MissingProgram]) -> String {
     format!(
         "The tests need {}, and nothing was run.\n\
          On Debian and Ubuntu: sudo apt-get install --no-install-recommends {}\n\
-         Elsewhere: install a C compiler, PostgreSQL, MariaDB, Redis, Chromium with its driver, rsync, Python, Node, and Ruby with Sidekiq 6.4, sidekiq-cron and ActiveJob so that these are in PATH.",
+         Elsewhere: install a C compiler, PostgreSQL, MariaDB, Redis, Chromium with its driver, rsync, Python, Node, and Ruby with pg, Sidekiq 6.4, sidekiq-cron and ActiveJob so that these are in PATH.",
         programs.join(", "),
         packages.join(" ")
     )

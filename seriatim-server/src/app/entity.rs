@@ -5,7 +5,7 @@ use seriatim::store::{LaneView, QueueView, Store};
 
 use super::error::Error;
 use super::lane_jobs::{self, LaneJobs};
-use super::limits::Usage;
+use super::limits::{self, Usage};
 use super::why::{Around, Why};
 
 pub(crate) struct Entity {
@@ -24,16 +24,27 @@ impl Entity {
         lane: LaneView,
         payload_bytes_max: Option<usize>,
     ) -> Result<Self, Error> {
+        let (nodes, now) = (store.nodes().await?, store.now().await?);
+        let around = Around { queue, usage: &limits::UNKNOWN, nodes: &nodes, now };
+        Self::from(store, around, lane, None, payload_bytes_max).await
+    }
+
+    /// With its waiting jobs from this place on. The usage of the queue is read.
+    pub(super) async fn from(
+        store: &dyn Store,
+        around: Around<'_>,
+        lane: LaneView,
+        after: Option<String>,
+        payload_bytes_max: Option<usize>,
+    ) -> Result<Self, Error> {
+        let (queue, is_first) = (&around.queue.queue, after.is_none());
         let jobs = match &lane.key {
-            Some(key) => {
-                lane_jobs::of(store, &queue.queue.name, key, None, payload_bytes_max).await?
-            }
+            Some(key) => lane_jobs::of(store, &queue.name, key, after, payload_bytes_max).await?,
             None => LaneJobs::default(),
         };
-        let (nodes, now) = (store.nodes().await?, store.now().await?);
-        let usage = Usage::read(store, &queue.queue).await?;
-        let around = Around { queue, usage: &usage, nodes: &nodes, now };
-        let why = Why::of(&lane, jobs.head(), around);
-        Ok(Self { lane, jobs, why, now })
+        let usage = Usage::read(store, queue).await?;
+        let head = jobs.claimed.first().or(jobs.waiting.first().filter(|_| is_first));
+        let why = Why::of(&lane, head, Around { usage: &usage, ..around });
+        Ok(Self { lane, jobs, why, now: around.now })
     }
 }

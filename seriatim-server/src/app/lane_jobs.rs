@@ -18,13 +18,6 @@ pub(crate) struct LaneJobs {
     pub(crate) next: Option<String>,
 }
 
-impl LaneJobs {
-    /// What the next turn begins with, if this is the first page.
-    pub(crate) fn head(&self) -> Option<&JobView> {
-        self.claimed.first().or(self.waiting.first())
-    }
-}
-
 /// The jobs of a key, from a cursor on. Longer payloads are left out.
 pub(crate) async fn of(
     store: &dyn Store,

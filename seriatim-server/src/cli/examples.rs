@@ -56,6 +56,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("seriatim morgue delete orders --all --yes", "delete all of them"),
         ],
     ),
+    ("key", &[("seriatim key order-42", "in all queues: why it waits, what failed")]),
     (
         "lanes",
         &[

@@ -107,6 +107,8 @@ enum Action {
     Retry(Which),
     /// Takes claims from their holders: each counts as a crash, and the holder can no longer settle
     Release(Which),
+    /// Sends what failed to the morgue; in accumulate all that waits, if it failed
+    Bury(Which),
     /// Deletes the waiting jobs of lanes
     Delete {
         #[command(flatten)]
@@ -144,6 +146,7 @@ impl Lanes {
                     Some(Action::Retry(which)) => {
                         self.act(&*store, which, LaneAction::RunNow).await
                     }
+                    Some(Action::Bury(which)) => self.act(&*store, which, LaneAction::Bury).await,
                     Some(Action::Release(which)) => self.release(&*store, which).await,
                     Some(Action::Delete { which, yes }) => {
                         yes.confirm(&format!(

@@ -21,6 +21,7 @@ mod import;
 mod job_events;
 mod job_filters;
 mod jobs;
+mod key;
 mod lane_text;
 mod lanes;
 mod man;
@@ -76,6 +77,8 @@ pub(crate) enum Command {
     Morgue(morgue::Morgue),
     /// Lists the lanes of a queue; shows, pauses, resumes, retries, deletes one
     Lanes(lanes::Lanes),
+    /// Shows a key in all queues: why it waits, what failed
+    Key(key::Key),
     /// Lists jobs; shows, cancels, reschedules, reassigns, retries, deletes one
     Jobs(jobs::Jobs),
     /// Counts, starts and stops actions on many jobs or lanes; lists those that were started
@@ -125,6 +128,7 @@ impl Command {
             Self::Queues(queues) => queues.run().await,
             Self::Morgue(morgue) => morgue.run().await,
             Self::Lanes(lanes) => lanes.run().await,
+            Self::Key(key) => key.run().await,
             Self::Jobs(jobs) => jobs.run().await,
             Self::Operations(operations) => operations.run().await,
             Self::Batches(batches) => batches.run().await,

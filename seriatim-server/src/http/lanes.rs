@@ -8,6 +8,7 @@ use seriatim::store::{LaneAction, LaneStage, LaneView};
 use seriatim::store::{LaneId, Store};
 
 use super::access::Access;
+use super::caller::Caller;
 use super::input::{Part, Query};
 use super::jobs::{rows_max, scan_max};
 use super::limits::JOB_BYTES;
@@ -15,11 +16,13 @@ use super::problem::Problem;
 use super::route::{Answer, Route, bytes_of};
 use super::state::Shared;
 use crate::app::entity::Entity;
+use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
+use crate::app::key::{self, InQueue};
 use crate::app::lane_pages::{self, Filters, SCAN_MAX};
 use crate::app::lanes::OneLane;
 use crate::app::range::By;
 use crate::app::{find, lanes};
-use crate::protocol::document::{Done, Lane, Lanes};
+use crate::protocol::document::{self, Done, Lane, Lanes};
 use crate::protocol::schema::Foreign;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -29,12 +32,16 @@ pub(super) fn routes() -> Vec<Route> {
     let pause = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::Pause);
     let resume = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::Resume);
     let retry = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::RunNow);
+    let bury = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::Bury);
     let delete = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::Delete);
     vec![
         Route::get("/api/v1/queues/{queue}/lanes", Access::Read, list)
             .says("The lanes of a queue, in order; by retry_count only those that have failed, most retries first"),
         Route::get("/api/v1/queues/{queue}/running", Access::Read, running)
             .says("The claimed lanes of a queue: running, or prefetched by their node"),
+        Route::get("/api/v1/key", Access::Read, everywhere)
+            .says("A key in all queues: why it waits, the first of its jobs, and the latest that have ended")
+            .keeps_scope(),
         Route::get("/api/v1/queues/{queue}/lane", Access::Read, show)
             .says("The lane of a key: why it waits, its claimed and its waiting jobs"),
         Route::post("/api/v1/queues/{queue}/lane/pause", Access::Operate, pause)
@@ -43,6 +50,8 @@ pub(super) fn routes() -> Vec<Route> {
             .says("Lets a paused or held lane go on"),
         Route::post("/api/v1/queues/{queue}/lane/retry", Access::Operate, retry)
             .says("Makes a lane due now; ends a hold"),
+        Route::post("/api/v1/queues/{queue}/lane/bury", Access::Admin, bury)
+            .says("Sends what failed in a lane to the morgue; in accumulate all that waits, if it failed"),
         Route::post("/api/v1/queues/{queue}/lane/delete", Access::Admin, delete)
             .says("Deletes the waiting jobs of a lane"),
         Route::post("/api/v1/queues/{queue}/lane/release", Access::Admin, release)
@@ -164,6 +173,19 @@ async fn show(
     let document =
         move || Lane::of_queue(lane, queue.into()).in_full(&why, jobs.claimed, jobs.waiting);
     Answer::written(bytes, document).await
+}
+
+async fn everywhere(
+    State(app): State<Shared>,
+    caller: Caller,
+    Query(OfKey { key }): Query<OfKey>,
+) -> Result<Answer<document::Key>, Problem> {
+    let payload_bytes_max = Some(TABLE_PAYLOAD_BYTES_MAX);
+    let wanted = key::Wanted { key: &key, queue: None, after: None, payload_bytes_max };
+    let found = key::read(&*app.store, wanted, |queue| caller.scope.has_queue(queue)).await?;
+    let jobs = found.queues.iter().flat_map(InQueue::jobs);
+    let bytes = jobs.map(bytes_of).sum();
+    Answer::written(bytes, move || found.document(key)).await
 }
 
 /// Which lane: one of the two.

@@ -4,7 +4,8 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use seriatim::store::{JobState, LaneState, LaneView, QueueView};
+use seriatim::Timestamp;
+use seriatim::store::{JobState, JobView, LaneState, LaneView, NodeView, QueueView};
 
 use super::super::input::Query;
 use super::super::problem::Problem;
@@ -18,20 +19,14 @@ use super::moment::Moment;
 use super::row::JobRow;
 use super::visit::{Visit, page};
 use crate::app::deeds::{self, Wanted};
-use crate::app::figures::Figures;
 use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
-use crate::app::lane_jobs::{self, LaneJobs};
+use crate::app::key::{self, InQueue, OfKey};
+use crate::app::lane_jobs::LaneJobs;
 use crate::app::lanes::OneLane;
-use crate::app::limits::{self, Usage};
 use crate::app::operations::{self, Action};
 use crate::app::reported::Reported;
-use crate::app::why::{Around, Why};
-use crate::app::{find, queues};
+use crate::app::why::Why;
 
-/// Queues that are asked for a key.
-const QUEUES_ASKED_MAX: usize = 200;
-/// Longest payload that is read for a table.
-const PAYLOADS: Option<usize> = Some(TABLE_PAYLOAD_BYTES_MAX);
 /// Deeds shown of a key.
 const DEEDS_SHOWN: usize = 20;
 
@@ -84,7 +79,7 @@ struct Holder {
 
 #[derive(Template)]
 #[template(path = "key.html", blocks = ["live"])]
-struct OfKey<'a> {
+struct Key<'a> {
     frame: &'a Frame,
     key: &'a str,
     entities: Vec<Entity>,
@@ -94,35 +89,31 @@ struct OfKey<'a> {
     deeds: Vec<DeedRow>,
 }
 
-page!(OfKey);
+page!(Key);
 
 pub(super) async fn show(
     State(app): State<Shared>,
     visit: Visit,
-    Query(Wish { k: key, queue, after }): Query<Wish>,
+    Query(Wish { k, queue, after }): Query<Wish>,
 ) -> Result<Response, Problem> {
     let store = &*app.store;
-    let (mut queues, nodes) = queues::with_figures(store).await?;
-    let is_asked = |name: &str| queue.is_empty() || queue == name;
-    queues.retain(|(view, figures)| {
-        let name = view.queue.name.as_str();
-        is_asked(name) && may_have(view, figures) && visit.scope.has_queue(name)
-    });
-    let left_out = queues.len().saturating_sub(QUEUES_ASKED_MAX);
-    let now = store.now().await?;
-    let mut entities = Vec::new();
-    for (view, figures) in queues.iter().take(QUEUES_ASKED_MAX) {
-        let around = Around { queue: view, usage: &limits::UNKNOWN, nodes: &nodes, now };
-        // A place is one in one queue.
-        let after = Some(after.clone()).filter(|after| !after.is_empty() && !queue.is_empty());
-        entities.extend(entity(&app, &visit, &key, after, around, figures).await?);
-    }
+    let wanted = key::Wanted {
+        key: &k,
+        queue: Some(&*queue).filter(|queue| !queue.is_empty()),
+        after: Some(after).filter(|after| !after.is_empty()),
+        payload_bytes_max: Some(TABLE_PAYLOAD_BYTES_MAX),
+    };
+    let OfKey { queues, left_out, nodes, now } =
+        key::read(store, wanted, |queue| visit.scope.has_queue(queue)).await?;
+    let around = (&*nodes, now);
+    let entities = queues.into_iter().map(|found| Entity::new(&visit, &k, found, around));
+    let entities = entities.collect();
     let deeds = match visit.scope.is_limited() {
         true => Vec::new(),
         false => {
             deeds::latest(
                 store,
-                Wanted { of: Some(&seriatim::text::one_line(&key)), ..Wanted::default() },
+                Wanted { of: Some(&seriatim::text::one_line(&k)), ..Wanted::default() },
                 DEEDS_SHOWN,
             )
             .await?
@@ -130,78 +121,47 @@ pub(super) async fn show(
         }
     };
     let deeds = deeds.into_iter().map(|deed| DeedRow::new(&visit, deed)).collect();
-    let search = link::search_all(&visit.frame.base, &key);
-    visit.show(&OfKey { frame: &visit.frame, key: &key, entities, left_out, search, deeds })
+    let search = link::search_all(&visit.frame.base, &k);
+    visit.show(&Key { frame: &visit.frame, key: &k, entities, left_out, search, deeds })
 }
 
-/// Whether a queue may know a key: most of many are empty.
-fn may_have(view: &QueueView, figures: &Figures) -> bool {
-    view.queue.mode.is_keyed() && (figures.stats.lanes > 0 || may_have_ended(view, figures))
-}
+/// The nodes of the fleet, and the time.
+type Fleet<'a> = (&'a [NodeView], Timestamp);
 
-fn may_have_ended(view: &QueueView, figures: &Figures) -> bool {
-    figures.stats.dead > 0 || !view.queue.retention().is_zero()
-}
-
-/// The key in one queue, if that knows it.
-async fn entity(
-    app: &Shared,
-    visit: &Visit,
-    key: &str,
-    after: Option<String>,
-    around: Around<'_>,
-    figures: &Figures,
-) -> Result<Option<Entity>, Problem> {
-    let (store, view) = (&*app.store, around.queue);
-    let name = view.queue.name.as_str();
-    let lane = match figures.stats.lanes {
-        0 => None,
-        _ => find::known_lane(store, name, key).await?,
-    };
-    let ended = match may_have_ended(view, figures) {
-        true => lane_jobs::ended(store, name, key, PAYLOADS).await?,
-        false => Vec::new(),
-    };
-    if lane.is_none() && ended.is_empty() {
-        return Ok(None);
+impl Entity {
+    fn new(visit: &Visit, key: &str, found: InQueue, fleet: Fleet<'_>) -> Self {
+        let InQueue { queue: view, entity, ended } = found;
+        let (name, base) = (view.queue.name.as_str(), &visit.frame.base);
+        let rows = |jobs: &[JobView]| jobs.iter().map(|job| JobRow::new(visit, job)).collect();
+        let dead = |action| operations::Wish {
+            key: Some(key.to_owned()),
+            ..operations::Wish::new(action, name)
+        };
+        let is_dead = ended.iter().any(|job| job.state == JobState::Dead);
+        let next = entity.as_ref().and_then(|entity| entity.jobs.next.as_deref()).map(|next| {
+            link::with(&format!("{base}/key"), &[("k", key), ("queue", name), ("after", next)])
+        });
+        let jobs = |of: fn(&LaneJobs) -> &[JobView]| {
+            entity.as_ref().map(|entity| rows(of(&entity.jobs))).unwrap_or_default()
+        };
+        Self {
+            queue: name.to_owned(),
+            queue_href: link::queue(base, name),
+            buttons: entity
+                .as_ref()
+                .map(|entity| buttons(visit, &view, key, &entity.lane))
+                .unwrap_or_default(),
+            dead_buttons: match is_dead {
+                true => button::operations(visit, [Action::Requeue, Action::DeleteDead].map(dead)),
+                false => Vec::new(),
+            },
+            lane: entity.as_ref().map(|entity| Lane::new(visit, &entity.lane, &entity.why, fleet)),
+            claimed: jobs(|jobs| &jobs.claimed),
+            waiting: jobs(|jobs| &jobs.waiting),
+            next,
+            ended: rows(&ended),
+        }
     }
-    let is_first = after.is_none();
-    let LaneJobs { claimed, waiting, next } = match &lane {
-        Some(_) => lane_jobs::of(store, name, key, after, PAYLOADS).await?,
-        None => LaneJobs::default(),
-    };
-    let head = claimed.first().or(waiting.first().filter(|_| is_first));
-    let next = next.map(|next| {
-        let query = [("k", key), ("queue", name), ("after", &next)];
-        link::with(&format!("{}/key", visit.frame.base), &query)
-    });
-    let usage = match &lane {
-        Some(_) => Usage::read(store, &view.queue).await?,
-        None => Usage::default(),
-    };
-    let why = lane.as_ref().map(|lane| Why::of(lane, head, Around { usage: &usage, ..around }));
-    let is_dead = ended.iter().any(|job| job.state == JobState::Dead);
-    let rows = |jobs: &[seriatim::store::JobView]| {
-        jobs.iter().map(|job| JobRow::new(visit, job)).collect()
-    };
-    let dead = |action| operations::Wish {
-        key: Some(key.to_owned()),
-        ..operations::Wish::new(action, name)
-    };
-    Ok(Some(Entity {
-        queue: name.to_owned(),
-        queue_href: link::queue(&visit.frame.base, name),
-        buttons: lane.as_ref().map(|lane| buttons(visit, view, key, lane)).unwrap_or_default(),
-        dead_buttons: match is_dead {
-            true => button::operations(visit, [Action::Requeue, Action::DeleteDead].map(dead)),
-            false => Vec::new(),
-        },
-        lane: lane.zip(why).map(|(lane, why)| Lane::new(visit, &lane, &why, around)),
-        claimed: rows(&claimed),
-        waiting: rows(&waiting),
-        next,
-        ended: rows(&ended),
-    }))
 }
 
 fn buttons(visit: &Visit, view: &QueueView, key: &str, lane: &LaneView) -> Vec<Button> {
@@ -217,9 +177,9 @@ fn buttons(visit: &Visit, view: &QueueView, key: &str, lane: &LaneView) -> Vec<B
 }
 
 impl Lane {
-    fn new(visit: &Visit, lane: &LaneView, why: &Why, around: Around<'_>) -> Self {
+    fn new(visit: &Visit, lane: &LaneView, why: &Why, (nodes, now): Fleet<'_>) -> Self {
         let holder = lane.node.as_ref().map(|id| {
-            let node = around.nodes.iter().find(|node| node.info.id == *id);
+            let node = nodes.iter().find(|node| node.info.id == *id);
             Holder {
                 node: node.map_or_else(|| id.0.to_string(), |node| node.info.name.to_string()),
                 href: link::node(&visit.frame.base, &id.0),
@@ -230,7 +190,7 @@ impl Lane {
             }
         });
         Self {
-            state: why.state(lane, around.now),
+            state: why.state(lane, now),
             why: why.to_string(),
             jobs: lane.jobs,
             holder,

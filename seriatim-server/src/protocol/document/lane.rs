@@ -123,6 +123,37 @@ impl From<Page<LaneView>> for Lanes {
     }
 }
 
+/// A key in all queues that know it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Key {
+    key: String,
+    queues: Vec<KeyInQueue>,
+    /// Queues that were not asked, as there are too many
+    left_out: usize,
+}
+
+/// A key in one queue.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct KeyInQueue {
+    queue: String,
+    /// Why its jobs wait, and the first of them; null if none waits or runs
+    lane: Option<Lane>,
+    /// The latest jobs that have ended
+    ended: Vec<Job>,
+}
+
+impl Key {
+    pub(crate) fn new(key: String, queues: Vec<KeyInQueue>, left_out: usize) -> Self {
+        Self { key, queues, left_out }
+    }
+}
+
+impl KeyInQueue {
+    pub(crate) fn new(queue: String, lane: Option<Lane>, ended: Vec<JobView>) -> Self {
+        Self { queue, lane, ended: ended.into_iter().map(Job::from).collect() }
+    }
+}
+
 /// A key without waiting or claimed jobs.
 #[derive(Serialize)]
 pub(crate) struct EndedLane<'a> {

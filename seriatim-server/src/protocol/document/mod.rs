@@ -18,7 +18,7 @@ pub(crate) use batch::{Batch, Batches, EndedBatch};
 pub(crate) use bridge::{Bridge, BridgePause, BridgeSource, BridgeState, BridgeStatus, Bridges};
 pub(crate) use event::{Event, EventPage, JobEvents};
 pub(crate) use job::{EditedJob, Job, JobFailure, JobStatus, Jobs};
-pub(crate) use lane::{EndedLane, Lane, Lanes};
+pub(crate) use lane::{EndedLane, Key, KeyInQueue, Lane, Lanes};
 pub(crate) use node::{Node, Nodes, Trouble, load};
 pub(crate) use problem::Problem;
 pub(crate) use queue::{Queue, QueueFigures, Queues};

@@ -1,4 +1,4 @@
-//! Programs, triggers and `psql` sessions insert tasks while nodes are killed.
+//! Triggers, `psql` sessions and programs in Ruby and Python insert tasks while nodes are killed.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -9,18 +9,22 @@ use seriatim::{Queue, SharedStore};
 use super::Server;
 use crate::site::{QUEUE, Serving, Site, eventually, text};
 
-/// Keys, each with a row that is updated again and again.
-const KEYS: u64 = 1_000;
-const SESSIONS: u64 = 4;
+/// Rows of each table, which are updated again and again; each has a key.
+const ROWS: u64 = 1_000;
+/// Those that update rows with a trigger, and those that insert the jobs themselves.
+const BY_TRIGGER: u64 = 2;
+const DIRECT: u64 = 3;
 /// How often each session updates each row. Every tenth update is rolled back besides.
 const ROUNDS: u64 = 2;
-const JOBS: u64 = KEYS * SESSIONS * ROUNDS;
+const JOBS: u64 = ROWS * (BY_TRIGGER + DIRECT) * ROUNDS;
 
 /// Each change of a row becomes a job of the row's key with the row's new version, which counts its changes: in the order
 /// of the commits.
 const TRIGGER: &str = "
 CREATE TABLE orders (id int PRIMARY KEY, version int NOT NULL);
 INSERT INTO orders SELECT id, 0 FROM generate_series(1, 1000) id;
+CREATE TABLE mails AS SELECT * FROM orders;
+ALTER TABLE mails ADD PRIMARY KEY (id);
 CREATE FUNCTION order_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO seriatim.inbox (queue, key, payload) VALUES ('orders', 'order-' || NEW.id, to_json(NEW.version));
@@ -28,28 +32,69 @@ BEGIN
 END $$;
 CREATE TRIGGER order_changed AFTER UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION order_changed();";
 
-/// A `psql` that runs this script.
-fn psql(site: &Site, url: &str, script: &str) -> Child {
+/// A program's script gets a file with statements, a line each, and the store's URL.
+const RUBY: &str = r#"
+require "pg"
+connection = PG.connect(ARGV[1])
+File.foreach(ARGV[0]) { |line| connection.exec(line) }
+"#;
+const PYTHON: &str = r#"
+import subprocess, sys
+psql = ["psql", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", sys.argv[2]]
+session = subprocess.Popen(psql, stdin=subprocess.PIPE, text=True, bufsize=1)
+with open(sys.argv[1]) as lines:
+    for line in lines:
+        session.stdin.write(line)
+session.stdin.close()
+sys.exit(session.wait())
+"#;
+
+/// Runs statements by this program.
+fn session(site: &Site, url: &str, program: &[&str], statements: &str) -> Child {
     let file = site.path(&format!("{}.sql", fastrand::u64(..)));
-    fs::write(&file, script).unwrap();
-    let mut command = Command::new("psql");
-    command.args(["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file"]).arg(file).arg(url);
+    fs::write(&file, statements).unwrap();
+    let mut command = Command::new(program[0]);
+    command.args(&program[1..]).arg(file).arg(url);
     command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
 }
 
 /// Updates every row, each in a transaction of its own, in an order of its own.
-fn updates(session: u64) -> String {
+fn updates(session: u64, update: impl Fn(u64) -> String) -> String {
     let mut script = String::new();
-    for place in 0..KEYS * ROUNDS {
-        let id = (place * 7 + session * 251) % KEYS + 1;
+    for place in 0..ROWS * ROUNDS {
+        let update = update((place * 7 + session * 251) % ROWS + 1);
         if place % 10 == 0 {
-            script += &format!(
-                "BEGIN; UPDATE orders SET version = version + 100 WHERE id = {id}; ROLLBACK;\n"
-            );
+            script += &format!("BEGIN; {update}; ROLLBACK;\n");
         }
-        script += &format!("UPDATE orders SET version = version + 1 WHERE id = {id};\n");
+        script += &format!("{update};\n");
     }
     script
+}
+
+fn by_trigger(id: u64) -> String {
+    format!("UPDATE orders SET version = version + 1 WHERE id = {id}")
+}
+
+fn direct(id: u64) -> String {
+    format!(
+        "WITH changed AS (UPDATE mails SET version = version + 1 WHERE id = {id} RETURNING *) \
+         INSERT INTO seriatim.inbox (queue, key, payload) \
+         SELECT 'orders', 'mail-' || id, to_json(version) FROM changed"
+    )
+}
+
+/// All that insert: in `psql` both ways, and in other languages themselves.
+fn sessions(site: &Site, url: &str) -> Vec<Child> {
+    let psql = ["psql", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file"];
+    let mut all: Vec<Child> = (0..BY_TRIGGER)
+        .map(|number| session(site, url, &psql, &updates(number, by_trigger)))
+        .collect();
+    let programs: [&[&str]; DIRECT as usize] =
+        [&psql, &["ruby", "-e", RUBY], &["python3", "-c", PYTHON]];
+    for (program, number) in programs.iter().zip(BY_TRIGGER..) {
+        all.push(session(site, url, program, &updates(number, direct)));
+    }
+    all
 }
 
 fn postgres(server: &Server) -> &seriatim_testkit::Postgres {
@@ -86,7 +131,8 @@ async fn pushed(store: &SharedStore) -> Vec<(String, u64)> {
 }
 
 #[tokio::test]
-async fn n2_what_triggers_insert_is_neither_lost_nor_doubled_nor_inverted_while_nodes_are_killed() {
+async fn n2_what_triggers_and_programs_insert_is_neither_lost_nor_doubled_nor_inverted_while_nodes_are_killed()
+ {
     let server = Server::postgres();
     let url = server.url();
     let store = seriatim::connect(&url).await.unwrap();
@@ -95,8 +141,7 @@ async fn n2_what_triggers_insert_is_neither_lost_nor_doubled_nor_inverted_while_
     postgres(&server).query(TRIGGER).unwrap();
     let site = Site::new(&format!("[store]\nurl = \"{url}\"\n[queues.{QUEUE}]\nmode = \"fifo\"\n"));
     let mut nodes: Vec<Serving> = (0..3).map(|n| site.serve(&format!("node-{n}"))).collect();
-    let mut sessions: Vec<Child> =
-        (0..SESSIONS).map(|session| psql(&site, &url, &updates(session))).collect();
+    let mut sessions = sessions(&site, &url);
     for (kills, least) in [(1, 200), (2, JOBS / 3)] {
         eventually("some rows are pushed", async || jobs(&store).await >= least).await;
         let leads = leader(&server);
@@ -118,8 +163,11 @@ async fn n2_what_triggers_insert_is_neither_lost_nor_doubled_nor_inverted_while_
         assert_eq!(version, *next, "{key}: each version once, in the order of the commits");
         *next += 1;
     }
-    assert_eq!(next.len() as u64, KEYS);
-    assert!(next.values().all(|next| *next == SESSIONS * ROUNDS + 1), "none is lost");
+    assert_eq!(next.len() as u64, 2 * ROWS);
+    for (key, next) in &next {
+        let sessions = if key.starts_with("mail-") { DIRECT } else { BY_TRIGGER };
+        assert_eq!(*next, sessions * ROUNDS + 1, "{key}: none is lost");
+    }
     assert_eq!(store.inbox().await.unwrap().refused, []);
 }
 

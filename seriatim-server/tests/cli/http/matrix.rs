@@ -119,6 +119,7 @@ fn row(method: &str, path: &str) -> Row {
             "/queues/{queue}/drain"
             | "/queues/{queue}/bury-failed"
             | "/queues/{queue}/delete-failed"
+            | "/queues/{queue}/lane/bury"
             | "/queues/{queue}/lane/delete"
             | "/queues/{queue}/lane/release"
             | "/nodes/{node}/stop"
@@ -153,7 +154,7 @@ fn read_row(path: &str) -> Row {
         "/health" | "/ready" | "/info" | "/openapi.json" | "/docs" | "/docs.css" => {
             (Anybody, Done, Body::None)
         }
-        "/stats" | "/queues" | "/operations" => (Read, Done, Body::None),
+        "/stats" | "/queues" | "/operations" | "/key" => (Read, Done, Body::None),
         "/operations/{operation}" => (Read, Unknown, Body::None),
         "/batches/{batch}" => (Follow, Forbidden, Body::None),
         "/jobs/{job_id}" | "/jobs/{job_id}/status" | "/jobs/{job_id}/events" => {
@@ -385,7 +386,8 @@ impl Matrix {
             .replace("{queue}", "orders")
             .replace("{bridge}", "shop")
             .replace("{name}", "nightly");
-        let key = if path.contains("/lane") && !path.ends_with("/lanes") { "?key=k" } else { "" };
+        let has_key = path.contains("/lane") && !path.ends_with("/lanes") || path.ends_with("/key");
+        let key = if has_key { "?key=k" } else { "" };
         path.replace("{node}", "remote:worker%2Fw") + key
     }
 

@@ -5,7 +5,7 @@ use seriatim::{Outcome, Queue};
 
 use super::Api;
 use crate::hand::Hand;
-use crate::site::Site;
+use crate::site::{Site, text};
 
 /// A store in which something of everything has happened, and an API over it.
 async fn house() -> (Api, Hand) {
@@ -149,6 +149,32 @@ async fn l16_a_lane_is_paused_resumed_retried_and_deleted_whatever_its_key_holds
     let claim = json!({ "worker": "w", "queues": ["orders"] });
     api.post("/api/v1/work/claim", &claim).done();
     api.act("/api/v1/queues/orders/lane/delete?key=other").refused(409);
+}
+
+#[tokio::test]
+async fn a_key_is_shown_in_all_queues_and_what_failed_of_it_can_be_buried() {
+    let (api, hand) = house().await;
+    push(&api, "orders", &["a", "b"]);
+    push(&api, "mails", &["a"]);
+    hand.fail_all("orders", "no").await;
+    let shown = || api.get("/api/v1/key?key=a").done();
+    let before = shown();
+    assert_eq!(all(&before["queues"], "queue"), ["mails", "orders"]);
+    let lane = &before["queues"][1]["lane"];
+    assert_eq!((&lane["error"], &lane["waiting"][0]["attempt"]), (&json!("no"), &json!(1)));
+    let why = lane["why"].as_str().unwrap();
+    assert!(why.starts_with("due in"), "{why}");
+    let told = text(&api.site.run(&["key", "a"]));
+    for part in ["of orders", "of mails", why.split(' ').next().unwrap(), "no"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert_eq!(api.act("/api/v1/queues/orders/lane/bury?key=a").done()["count"], 1);
+    let buried = shown()["queues"][1].clone();
+    assert_eq!((&buried["lane"], &buried["ended"][0]["error"]), (&Value::Null, &json!("no")));
+    let told = text(&api.site.run(&["key", "a"]));
+    assert!(told.contains("nothing of orders waits or runs") && told.contains("dead"), "{told}");
+    assert!(text(&api.site.run(&["lanes", "bury", "orders", "b"])).contains("1 lane is buried"));
+    assert!(text(&api.site.run(&["key", "zz"])).contains("no queue knows the key \"zz\""));
 }
 
 #[tokio::test]

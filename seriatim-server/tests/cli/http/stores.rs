@@ -135,7 +135,12 @@ impl Walk {
             let pattern = format!("/api/v1/queues/{{queue}}/lane/{action}?key=z");
             assert_eq!(self.act(&pattern, &["a"])["count"], 1, "{action}");
         }
-        assert_eq!(self.act("/api/v1/queues/{queue}/lane/delete?key=z", &["a"])["count"], 1);
+        let everywhere = self.get("/api/v1/key?key=z", &[]);
+        assert_eq!(everywhere["queues"][0]["lane"]["waiting"][0]["payload"], json!({ "k": "z" }));
+        for action in ["bury", "delete"] {
+            let pattern = format!("/api/v1/queues/{{queue}}/lane/{action}?key=z");
+            assert_eq!(self.act(&pattern, &["a"])["count"], 1, "{action}");
+        }
         let lane = self.claim("a");
         let running = self.get("/api/v1/queues/{queue}/running", &["a"]);
         assert_eq!(running["lanes"][0]["lane"], lane["lane"]);

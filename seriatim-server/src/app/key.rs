@@ -1,0 +1,125 @@
+//! One key in all queues: what holds it, what waits, what has ended.
+
+use seriatim::Timestamp;
+use seriatim::store::{JobView, NodeView, QueueView, Store};
+
+use super::entity::Entity;
+use super::error::Error;
+use super::figures::Figures;
+use super::why::Around;
+use super::{find, lane_jobs, limits, queues};
+use crate::protocol::document;
+
+/// Queues that are asked for a key.
+const QUEUES_ASKED_MAX: usize = 200;
+
+/// What is asked for.
+pub(crate) struct Wanted<'a> {
+    pub(crate) key: &'a str,
+    /// Only in this queue.
+    pub(crate) queue: Option<&'a str>,
+    /// The waiting jobs behind this place, which is one in that queue.
+    pub(crate) after: Option<String>,
+    /// Longer payloads are left out.
+    pub(crate) payload_bytes_max: Option<usize>,
+}
+
+/// The key, wherever it is known.
+pub(crate) struct OfKey {
+    pub(crate) queues: Vec<InQueue>,
+    /// Queues that were not asked.
+    pub(crate) left_out: usize,
+    pub(crate) nodes: Vec<NodeView>,
+    pub(crate) now: Timestamp,
+}
+
+impl OfKey {
+    pub(crate) fn document(self, key: String) -> document::Key {
+        let in_queue = |InQueue { queue, entity, ended }: InQueue| {
+            let lane = entity.map(|Entity { lane, jobs, why, .. }| {
+                document::Lane::from(lane).in_full(&why, jobs.claimed, jobs.waiting)
+            });
+            document::KeyInQueue::new(queue.queue.name, lane, ended)
+        };
+        document::Key::new(key, self.queues.into_iter().map(in_queue).collect(), self.left_out)
+    }
+}
+
+/// The key in one queue.
+pub(crate) struct InQueue {
+    pub(crate) queue: QueueView,
+    /// If something waits or runs.
+    pub(crate) entity: Option<Entity>,
+    /// The latest that have ended.
+    pub(crate) ended: Vec<JobView>,
+}
+
+impl InQueue {
+    /// All jobs that were read.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = &JobView> {
+        let lane = self.entity.as_ref().map(|entity| &entity.jobs);
+        let lane = lane.into_iter().flat_map(|jobs| jobs.claimed.iter().chain(&jobs.waiting));
+        lane.chain(&self.ended)
+    }
+}
+
+/// Looks for the key in the queues that the caller may see.
+pub(crate) async fn read(
+    store: &dyn Store,
+    wanted: Wanted<'_>,
+    may_see: impl Fn(&str) -> bool,
+) -> Result<OfKey, Error> {
+    let (mut queues, nodes) = queues::with_figures(store).await?;
+    queues.retain(|(view, figures)| {
+        let name = view.queue.name.as_str();
+        let is_asked = wanted.queue.is_none_or(|queue| queue == name);
+        is_asked && may_have(view, figures) && may_see(name)
+    });
+    let left_out = queues.len().saturating_sub(QUEUES_ASKED_MAX);
+    queues.truncate(QUEUES_ASKED_MAX);
+    let now = store.now().await?;
+    let mut all = OfKey { queues: Vec::new(), left_out, nodes, now };
+    for (queue, figures) in queues {
+        let found = in_queue(store, &wanted, queue, &figures, &all).await?;
+        all.queues.extend(found);
+    }
+    Ok(all)
+}
+
+/// Whether a queue may know a key: most of many are empty.
+fn may_have(view: &QueueView, figures: &Figures) -> bool {
+    view.queue.mode.is_keyed() && (figures.stats.lanes > 0 || may_have_ended(view, figures))
+}
+
+fn may_have_ended(view: &QueueView, figures: &Figures) -> bool {
+    figures.stats.dead > 0 || !view.queue.retention().is_zero()
+}
+
+async fn in_queue(
+    store: &dyn Store,
+    wanted: &Wanted<'_>,
+    queue: QueueView,
+    figures: &Figures,
+    all: &OfKey,
+) -> Result<Option<InQueue>, Error> {
+    let (name, payloads) = (queue.queue.name.as_str(), wanted.payload_bytes_max);
+    let lane = match figures.stats.lanes {
+        0 => None,
+        _ => find::known_lane(store, name, wanted.key).await?,
+    };
+    let ended = match may_have_ended(&queue, figures) {
+        true => lane_jobs::ended(store, name, wanted.key, payloads).await?,
+        false => Vec::new(),
+    };
+    let entity = match lane {
+        Some(lane) => {
+            let usage = &limits::UNKNOWN;
+            let around = Around { queue: &queue, usage, nodes: &all.nodes, now: all.now };
+            let after = wanted.after.clone().filter(|_| wanted.queue.is_some());
+            Some(Entity::from(store, around, lane, after, payloads).await?)
+        }
+        None => None,
+    };
+    let is_known = entity.is_some() || !ended.is_empty();
+    Ok(is_known.then_some(InQueue { queue, entity, ended }))
+}
