@@ -235,6 +235,24 @@ fn the_manual_says_how_it_is_used_what_it_reads_and_how_it_ends() {
 async fn e6_the_log_goes_to_a_file_of_limited_size_if_the_configuration_names_one() {
     let site = Site::new("[log]\nfile = \"seriatim.log\"\nkeep = 2\n");
     let serving = site.serve("h");
+#[test]
+fn d11_e6_what_is_imported_from_dataloader_is_valid_once_the_token_is_set_that_it_asks_for() {
+    let site = Site::new("");
+    let variables = "APP_HOST=0.0.0.0\nAPP_PORT=8081\nDL_HEARTBEAT_SEC=30\n\
+        WORKERS_JSON=[{\"queue\":\"etl.default\",\"concurrency\":2}]\n";
+    std::fs::write(site.path(".env"), variables).unwrap();
+    let made = site.run(&["import", "dataloader", ".env"]);
+    let hints = String::from_utf8_lossy(&made.stderr);
+    assert!(hints.contains("SERIATIM_TOKEN"), "{hints}");
+    assert!(hints.contains("the lease is 90s instead of 60s"), "{hints}");
+    std::fs::write(site.path("seriatim.toml"), &made.stdout).unwrap();
+    let open = site.run(&["config", "check"]);
+    assert!(refused(&open).contains("SERIATIM_TOKEN"), "{}", text(&open));
+    let mut checked = site.command(&["config", "check"]);
+    let checked = checked.env("SERIATIM_TOKEN", "sesame-sesame-sesame").output().unwrap();
+    assert!(checked.status.success(), "{}", text(&checked));
+}
+
     let logged = || std::fs::read_to_string(site.path("seriatim.log")).unwrap_or_default();
     eventually("it serves", async || logged().contains("serving")).await;
     serving.stop();
