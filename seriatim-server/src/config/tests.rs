@@ -112,6 +112,35 @@ fn limits_and_groups_are_read_and_what_they_cannot_mean_is_refused() {
 }
 
 #[test]
+fn l9_a_node_of_a_number_prefers_its_part_of_the_queues() {
+    let splitter = |line: &str, variables: &[(&str, &str)]| {
+        read(&format!("[node]\n{line}\n"), variables).map(|config| config.node.splitter)
+    };
+    let numbers = [("SERIATIM_NODE__SPLITTER__NUMBER", "1"), ("SERIATIM_NODE__SPLITTER__OF", "3")];
+    let part = splitter("", &numbers).unwrap();
+    assert_eq!(part, splitter("splitter = { number = 1, of = 3 }", &[]).unwrap());
+    let queues = ["a", "b", "c", "d", "e"].map(str::to_owned);
+    let taken = |part: SplitterConfig| -> String {
+        queues.iter().filter(|queue| part.takes(&queues, queue)).map(String::as_str).collect()
+    };
+    assert_eq!(taken(part), "be");
+    let all = [0, 1, 2].map(|number| taken(SplitterConfig::Part { number, of: 3 }));
+    assert_eq!(all, ["ad", "be", "c"], "each queue is in one part");
+    assert_eq!(splitter("splitter = \"by_node\"", &[]).unwrap(), SplitterConfig::ByNode);
+
+    for (line, said) in [
+        ("splitter = { number = 3, of = 3 }", "`number` counts from 0"),
+        ("splitter = { nummer = 1, of = 3 }", "did you mean `number`?"),
+        ("splitter = { number = 1 }", "`of`"),
+        ("splitter = \"by_nod\"", "did you mean `by_node`?"),
+        ("splitter = 3", "by_node"),
+    ] {
+        let error = splitter(line, &[]).unwrap_err();
+        assert!(error.contains(said), "{line}: {error}");
+    }
+}
+
+#[test]
 fn an_unknown_key_is_named_with_its_place_and_a_suggestion() {
     let error = read("[node]\nconcurency = 3\n", &[]).unwrap_err();
     assert!(error.contains("line 2") && error.contains("did you mean `concurrency`?"), "{error}");
