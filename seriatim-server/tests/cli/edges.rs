@@ -175,6 +175,25 @@ fn a_name_to_listen_on_is_looked_up_and_what_is_none_is_told() {
 }
 
 #[test]
+fn n5_config_check_lists_periodic_programs_and_bridges() {
+    let site = Site::new(
+        "[queues.orders]\nmode = \"parallel\"\n\
+         [[periodic]]\nname = \"cleaner\"\ncommand = [\"true\"]\npause = \"10m\"\n\
+         [[bridges]]\nname = \"shop\"\nkind = \"sidekiq\"\nurl_env = \"SIDEKIQ_REDIS\"\nqueues = [\"orders\"]\n",
+    );
+    let check = |arguments: &[&str]| {
+        let mut command = site.command(&[&["config", "check"], arguments].concat());
+        command.env("SIDEKIQ_REDIS", "redis://localhost").output().unwrap()
+    };
+    let said = text(&check(&[]));
+    for part in ["cleaner (true)", "shop"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let shown: Value = serde_json::from_slice(&check(&["--json"]).stdout).unwrap();
+    assert_eq!((&shown["periodic"], &shown["bridges"]), (&json!(["cleaner"]), &json!(["shop"])));
+}
+
+#[test]
 fn config_check_says_what_serve_would_do_and_makes_nothing() {
     let site = Site::new(
         "[store]\nurl = \"postgres://me:sesame@nowhere/db\"\n[queues.orders]\nmode = \"fifo\"\n\
@@ -217,6 +236,24 @@ fn config_check_says_what_serve_would_do_and_makes_nothing() {
 }
 
 #[test]
+fn d11_e6_what_is_imported_from_dataloader_is_valid_once_the_token_is_set_that_it_asks_for() {
+    let site = Site::new("");
+    let variables = "APP_HOST=0.0.0.0\nAPP_PORT=8081\nDL_HEARTBEAT_SEC=30\n\
+        WORKERS_JSON=[{\"queue\":\"etl.default\",\"concurrency\":2}]\n";
+    std::fs::write(site.path(".env"), variables).unwrap();
+    let made = site.run(&["import", "dataloader", ".env"]);
+    let hints = String::from_utf8_lossy(&made.stderr);
+    assert!(hints.contains("SERIATIM_TOKEN"), "{hints}");
+    assert!(hints.contains("the lease is 90s instead of 60s"), "{hints}");
+    std::fs::write(site.path("seriatim.toml"), &made.stdout).unwrap();
+    let open = site.run(&["config", "check"]);
+    assert!(refused(&open).contains("SERIATIM_TOKEN"), "{}", text(&open));
+    let mut checked = site.command(&["config", "check"]);
+    let checked = checked.env("SERIATIM_TOKEN", "sesame-sesame-sesame").output().unwrap();
+    assert!(checked.status.success(), "{}", text(&checked));
+}
+
+#[test]
 fn the_manual_says_how_it_is_used_what_it_reads_and_how_it_ends() {
     let site = Site::new("");
     for arguments in [&["man"][..], &["man", "push"]] {
@@ -235,24 +272,6 @@ fn the_manual_says_how_it_is_used_what_it_reads_and_how_it_ends() {
 async fn e6_the_log_goes_to_a_file_of_limited_size_if_the_configuration_names_one() {
     let site = Site::new("[log]\nfile = \"seriatim.log\"\nkeep = 2\n");
     let serving = site.serve("h");
-#[test]
-fn d11_e6_what_is_imported_from_dataloader_is_valid_once_the_token_is_set_that_it_asks_for() {
-    let site = Site::new("");
-    let variables = "APP_HOST=0.0.0.0\nAPP_PORT=8081\nDL_HEARTBEAT_SEC=30\n\
-        WORKERS_JSON=[{\"queue\":\"etl.default\",\"concurrency\":2}]\n";
-    std::fs::write(site.path(".env"), variables).unwrap();
-    let made = site.run(&["import", "dataloader", ".env"]);
-    let hints = String::from_utf8_lossy(&made.stderr);
-    assert!(hints.contains("SERIATIM_TOKEN"), "{hints}");
-    assert!(hints.contains("the lease is 90s instead of 60s"), "{hints}");
-    std::fs::write(site.path("seriatim.toml"), &made.stdout).unwrap();
-    let open = site.run(&["config", "check"]);
-    assert!(refused(&open).contains("SERIATIM_TOKEN"), "{}", text(&open));
-    let mut checked = site.command(&["config", "check"]);
-    let checked = checked.env("SERIATIM_TOKEN", "sesame-sesame-sesame").output().unwrap();
-    assert!(checked.status.success(), "{}", text(&checked));
-}
-
     let logged = || std::fs::read_to_string(site.path("seriatim.log")).unwrap_or_default();
     eventually("it serves", async || logged().contains("serving")).await;
     serving.stop();
