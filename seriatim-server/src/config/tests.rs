@@ -458,6 +458,29 @@ fn the_page_has_the_defaults_of_queues() {
     assert_eq!(retained, [of(Mode::Exclusive), "exclusive".to_owned(), of(Mode::Fifo)]);
 }
 
+#[test]
+fn l6_the_page_has_the_lifetimes_of_the_default_backoff() {
+    let table = PAGE.split("| `max_retries` | lifetime |\n").nth(1).unwrap();
+    let rows: Vec<&str> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
+    assert!(rows.len() > 5, "{rows:?}");
+    for row in rows {
+        let (retries, written) = row.trim_matches(['|', ' ']).split_once(" | ").unwrap();
+        // Each of the 30 values that chance has.
+        let wait = |n: u32| {
+            let all = (0..30).map(|k| Backoff::default().wait(n, (f64::from(k) + 0.5) / 30.0));
+            all.sum::<Duration>() / 30
+        };
+        let seconds = (0..retries.parse().unwrap()).map(wait).sum::<Duration>().as_secs_f64();
+        let words = match seconds {
+            ..60.0 => format!("{seconds:.0} seconds"),
+            ..3_600.0 => format!("{:.0} minutes", seconds / 60.0),
+            ..86_400.0 => format!("{:.1} hours", seconds / 3_600.0),
+            _ => format!("{:.1} days", seconds / 86_400.0),
+        };
+        assert_eq!(written, words, "{retries} retries");
+    }
+}
+
 #[tokio::test]
 async fn the_page_has_the_defaults_of_a_node() {
     let store: seriatim::SharedStore = std::sync::Arc::new(seriatim::store::Memory::new());
