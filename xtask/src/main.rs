@@ -18,6 +18,7 @@ mod names;
 mod packages;
 mod pages;
 mod peers;
+mod publish;
 mod screenshots;
 mod seeds;
 mod servers;
@@ -44,6 +45,8 @@ Developer commands of Seriatim.
     cargo xtask deny            licences, advisories and duplicates of dependencies (cargo-deny)
     cargo xtask book            README.md and docs/ as a book with search (mdBook), in target/book/html
     cargo xtask dist            archive, Debian package, list of parts and checksums of a release
+    cargo xtask publish         packs the crates of a release and builds them from their packages;
+                                publishes nothing
     cargo xtask faults [--jobs N]
                                 kills, pauses and restarts processes and servers under a load of
                                 20,000 jobs (or N) in each mode, and checks each history
@@ -113,6 +116,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["deny"] => deny::run(&root())?,
         ["book"] => book::run(&root())?,
         ["dist"] => dist::run(&root())?,
+        ["publish"] => publish::run(&root())?,
         ["campaign", rest @ ..] => campaign::run(&root(), rest)?,
         ["faults", rest @ ..] => faults::run(&root(), rest)?,
         ["lowkiq"] => lowkiq::run(&root())?,

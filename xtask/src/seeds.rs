@@ -29,7 +29,7 @@ fn read(root: &Path) -> Result<String, String> {
     fs::read_to_string(root.join(TABLE)).map_err(|e| format!("{TABLE}: {e}"))
 }
 
-/// The page, with the tests of each row. A row without a test is refused.
+/// The page, with the tests of each row. A row without a test is refused, and one that does not say what differs.
 fn filled(root: &Path) -> Result<String, String> {
     let (page, tests) = (read(root)?, tests(root)?);
     let missing: Vec<&str> =
@@ -38,7 +38,19 @@ fn filled(root: &Path) -> Result<String, String> {
         let missing = missing.join(", ");
         return Err(format!("{TABLE}: rows without a test: {missing}"));
     }
+    let silent: Vec<&str> = page.lines().filter_map(silent_row).collect();
+    if !silent.is_empty() {
+        let silent = silent.join(", ");
+        return Err(format!(
+            "{TABLE}: rows that do not say what differs: {silent}; write `nothing`?"
+        ));
+    }
     Ok(page.lines().map(|line| filled_line(line, &tests) + "\n").collect())
+}
+
+/// The row of a line that leaves open what differs.
+fn silent_row(line: &str) -> Option<&str> {
+    row_of(line).filter(|_| line.split('|').nth(4).is_none_or(|cell| cell.trim().is_empty()))
 }
 
 fn filled_line(line: &str, tests: &BTreeMap<String, Vec<Test>>) -> String {
@@ -120,6 +132,13 @@ mod tests {
         assert_eq!(found("fn s4_e5_both<T>() {"), expected("S4+E5", "s4_e5_both"));
         assert_eq!(found("fn lane_of() {"), None);
         assert_eq!(found("fn l7() {"), None);
+    }
+
+    #[test]
+    fn a_row_says_what_differs() {
+        assert_eq!(silent_row("| L7 | a morgue | morgue |  | old |"), Some("L7"));
+        assert_eq!(silent_row("| L7 | a morgue | morgue | nothing | old |"), None);
+        assert_eq!(silent_row("| row | a | b | | |"), None);
     }
 
     #[test]

@@ -108,13 +108,18 @@ pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Node, Error> 
     Ok(Node::new(&node, state_name(&node, now), held.len()).with_lanes(lanes))
 }
 
-/// A periodic program in words.
-pub(crate) fn periodic(program: &PeriodicView) -> String {
-    let state = match program.state {
+/// What a periodic program does.
+pub(crate) fn periodic_state(program: &PeriodicView) -> &'static str {
+    match program.state {
         PeriodicState::Idle => "pauses",
         PeriodicState::Work => "runs",
         PeriodicState::Stop => "has stopped",
-    };
+    }
+}
+
+/// A periodic program in words.
+pub(crate) fn periodic(program: &PeriodicView) -> String {
+    let state = periodic_state(program);
     let failed = match &program.error {
         Some(error) => format!(", {} of them failed, the last: {error}", program.failures),
         None => String::new(),

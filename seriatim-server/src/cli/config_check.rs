@@ -8,7 +8,7 @@ use super::args::{Common, without_password};
 use super::serve::{self, Checked};
 use crate::cli::output::fields::Fields;
 use crate::cli::output::{Failure, hint, say, say_json};
-use crate::config::{Config, WorkerConfig};
+use crate::config::{Config, PeriodicConfig, WorkerConfig};
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
@@ -34,6 +34,8 @@ struct CheckedConfig {
     queues: Vec<CheckedQueue>,
     workers: Vec<CheckedWorker>,
     cron: Vec<String>,
+    periodic: Vec<String>,
+    bridges: Vec<String>,
     warnings: Vec<String>,
 }
 
@@ -74,6 +76,8 @@ impl ConfigArgs {
                 queues: queues.iter().map(queue).collect(),
                 workers: config.workers.iter().map(worker).collect(),
                 cron: config.cron.iter().map(|entry| entry.name().to_owned()).collect(),
+                periodic: config.periodic.iter().map(|entry| entry.name.clone()).collect(),
+                bridges: config.bridges.iter().map(|entry| entry.name.clone()).collect(),
                 warnings: checked.warnings,
             });
             return Ok(());
@@ -94,6 +98,7 @@ fn in_words(config: &Config, queues: &[Queue], checked: &Checked, store: &str) -
         Some(task) => format!("{} of task {task} ({})", worker.queue, worker.shown()),
         None => format!("{} ({})", worker.queue, worker.shown()),
     };
+    let periodic = |entry: &PeriodicConfig| format!("{} ({})", entry.name, entry.launch().name());
     let mut fields = Fields::default();
     fields
         .add("store", store)
@@ -101,6 +106,8 @@ fn in_words(config: &Config, queues: &[Queue], checked: &Checked, store: &str) -
         .add("tokens", list(checked.tokens.clone()))
         .add("queues", list(queues.iter().map(|q| format!("{} ({})", q.name, q.mode)).collect()))
         .add("workers", list(config.workers.iter().map(worker).collect()))
-        .add("cron", list(config.cron.iter().map(|entry| entry.name().to_owned()).collect()));
+        .add("cron", list(config.cron.iter().map(|entry| entry.name().to_owned()).collect()))
+        .add("periodic", list(config.periodic.iter().map(periodic).collect()))
+        .add("bridges", list(config.bridges.iter().map(|entry| entry.name.clone()).collect()));
     fields
 }

@@ -16,6 +16,7 @@ mod log;
 mod lowkiq;
 mod payloads;
 mod periodic;
+mod splitter;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -57,6 +58,7 @@ pub(crate) use log::DEFAULT_LEVEL;
 pub(crate) use log::{LOG_BYTES, LOG_KEPT, LogConfig, LogFilter, LogFormat, log_of_variable};
 pub(crate) use payloads::{KeyConfig, PayloadsConfig};
 pub(crate) use periodic::PeriodicConfig;
+use splitter::SplitterConfig;
 use window::WindowConfig;
 pub(crate) use worker::{Builtin, WorkerConfig};
 pub(crate) use worker_kind::{Ffmpeg, HttpSettings, Launch, Replicate, Roots, Servers, WorkerKind};
@@ -173,15 +175,6 @@ pub(crate) struct NodeConfig {
     pub(crate) takeover: Option<bool>,
     /// End at the start when the program of a worker cannot be started.
     pub(crate) strict: bool,
-}
-
-/// Which queues a node prefers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum SplitterConfig {
-    #[default]
-    All,
-    ByNode,
 }
 
 /// How many queues pushes may create: a number, `true` for unlimited, `false` for none.

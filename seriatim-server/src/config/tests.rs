@@ -112,6 +112,35 @@ fn limits_and_groups_are_read_and_what_they_cannot_mean_is_refused() {
 }
 
 #[test]
+fn l9_a_node_of_a_number_prefers_its_part_of_the_queues() {
+    let splitter = |line: &str, variables: &[(&str, &str)]| {
+        read(&format!("[node]\n{line}\n"), variables).map(|config| config.node.splitter)
+    };
+    let numbers = [("SERIATIM_NODE__SPLITTER__NUMBER", "1"), ("SERIATIM_NODE__SPLITTER__OF", "3")];
+    let part = splitter("", &numbers).unwrap();
+    assert_eq!(part, splitter("splitter = { number = 1, of = 3 }", &[]).unwrap());
+    let queues = ["a", "b", "c", "d", "e"].map(str::to_owned);
+    let taken = |part: SplitterConfig| -> String {
+        queues.iter().filter(|queue| part.takes(&queues, queue)).map(String::as_str).collect()
+    };
+    assert_eq!(taken(part), "be");
+    let all = [0, 1, 2].map(|number| taken(SplitterConfig::Part { number, of: 3 }));
+    assert_eq!(all, ["ad", "be", "c"], "each queue is in one part");
+    assert_eq!(splitter("splitter = \"by_node\"", &[]).unwrap(), SplitterConfig::ByNode);
+
+    for (line, said) in [
+        ("splitter = { number = 3, of = 3 }", "`number` counts from 0"),
+        ("splitter = { nummer = 1, of = 3 }", "did you mean `number`?"),
+        ("splitter = { number = 1 }", "`of`"),
+        ("splitter = \"by_nod\"", "did you mean `by_node`?"),
+        ("splitter = 3", "by_node"),
+    ] {
+        let error = splitter(line, &[]).unwrap_err();
+        assert!(error.contains(said), "{line}: {error}");
+    }
+}
+
+#[test]
 fn an_unknown_key_is_named_with_its_place_and_a_suggestion() {
     let error = read("[node]\nconcurency = 3\n", &[]).unwrap_err();
     assert!(error.contains("line 2") && error.contains("did you mean `concurrency`?"), "{error}");
@@ -427,6 +456,29 @@ fn the_page_has_the_defaults_of_queues() {
     let retained = quoted(default_on_page("`[queues.NAME]`", "retain_completed"));
     let of = |mode| seriatim::duration::format(Queue::new("a", mode).retention());
     assert_eq!(retained, [of(Mode::Exclusive), "exclusive".to_owned(), of(Mode::Fifo)]);
+}
+
+#[test]
+fn l6_the_page_has_the_lifetimes_of_the_default_backoff() {
+    let table = PAGE.split("| `max_retries` | lifetime |\n").nth(1).unwrap();
+    let rows: Vec<&str> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
+    assert!(rows.len() > 5, "{rows:?}");
+    for row in rows {
+        let (retries, written) = row.trim_matches(['|', ' ']).split_once(" | ").unwrap();
+        // Each of the 30 values that chance has.
+        let wait = |n: u32| {
+            let all = (0..30).map(|k| Backoff::default().wait(n, (f64::from(k) + 0.5) / 30.0));
+            all.sum::<Duration>() / 30
+        };
+        let seconds = (0..retries.parse().unwrap()).map(wait).sum::<Duration>().as_secs_f64();
+        let words = match seconds {
+            ..60.0 => format!("{seconds:.0} seconds"),
+            ..3_600.0 => format!("{:.0} minutes", seconds / 60.0),
+            ..86_400.0 => format!("{:.1} hours", seconds / 3_600.0),
+            _ => format!("{:.1} days", seconds / 86_400.0),
+        };
+        assert_eq!(written, words, "{retries} retries");
+    }
 }
 
 #[tokio::test]

@@ -77,8 +77,12 @@ struct Trigger {
     lease_ttl_sec: Option<u32>,
     #[schemars(length(min = 1, max = NAME_BYTES_MAX))]
     producer: Option<String>,
+    /// A label, as in Dataloader: stored and shown as `consumer`
     #[schemars(length(min = 1, max = NAME_BYTES_MAX))]
     consumer_group: Option<String>,
+    /// Only members of this consumer group may claim it
+    #[schemars(length(min = 1, max = NAME_BYTES_MAX))]
+    route_group: Option<String>,
     /// The group of its lock_key, such as a tenant, in a queue with `groups`
     #[schemars(length(min = 1, max = NAME_BYTES_MAX))]
     group: Option<String>,
@@ -114,7 +118,8 @@ impl Trigger {
         options.idempotency_key = self.idempotency_key;
         options.partition_key = self.partition_key;
         options.producer = self.producer;
-        options.consumer_group = self.consumer_group;
+        options.consumer = self.consumer_group;
+        options.consumer_group = self.route_group;
         options.group = self.group;
         Ok(job)
     }
@@ -127,7 +132,10 @@ async fn trigger(
     UntypedJson(trigger): UntypedJson<Trigger>,
 ) -> Result<Answer<Triggered>, Problem> {
     let mut job = trigger.into_job(&app.zone)?;
-    caller.scope.check_job(&job)?;
+    caller.scope.check_job(&job).map_err(|problem| match problem.field() {
+        Some("consumer_group") => problem.about("route_group"),
+        _ => problem,
+    })?;
     let (queue, key) = (job.queue.clone(), job.key.clone());
     let sending = app.traces.sending(&queue, traceparent(&headers));
     job.options.traceparent = sending.traceparent();
@@ -167,6 +175,8 @@ fn in_its_words(error: seriatim::Error) -> Problem {
         Some("payload") => "args",
         Some("run_at") => "available_at",
         Some("lease_ttl") => "lease_ttl_sec",
+        Some("consumer") => "consumer_group",
+        Some("consumer_group") => "route_group",
         _ => return error.into(),
     };
     match error.kind() {

@@ -112,7 +112,6 @@ impl Problem {
     }
 
     /// The field that is wrong.
-    #[cfg(test)]
     pub(super) fn field(&self) -> Option<&str> {
         self.document.field.as_deref()
     }

@@ -63,6 +63,9 @@ pub(crate) struct LaneJob<'a> {
     partition_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     producer: Option<&'a str>,
+    /// The `consumer_group` of a job that `jobs/trigger` pushed: a label
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consumer: Option<&'a str>,
     /// W3C trace context
     #[serde(skip_serializing_if = "Option::is_none")]
     traceparent: Option<&'a str>,
@@ -135,6 +138,7 @@ impl<'a> LaneJob<'a> {
             group: options.and_then(|options| options.group.as_deref()),
             partition_key: options.and_then(|options| options.partition_key.as_deref()),
             producer: options.and_then(|options| options.producer.as_deref()),
+            consumer: options.and_then(|options| options.consumer.as_deref()),
             traceparent,
             batch: job.batch(),
             ended_batch: job.ended_batch().map(Into::into),

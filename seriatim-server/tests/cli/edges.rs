@@ -175,6 +175,25 @@ fn a_name_to_listen_on_is_looked_up_and_what_is_none_is_told() {
 }
 
 #[test]
+fn n5_config_check_lists_periodic_programs_and_bridges() {
+    let site = Site::new(
+        "[queues.orders]\nmode = \"parallel\"\n\
+         [[periodic]]\nname = \"cleaner\"\ncommand = [\"true\"]\npause = \"10m\"\n\
+         [[bridges]]\nname = \"shop\"\nkind = \"sidekiq\"\nurl_env = \"SIDEKIQ_REDIS\"\nqueues = [\"orders\"]\n",
+    );
+    let check = |arguments: &[&str]| {
+        let mut command = site.command(&[&["config", "check"], arguments].concat());
+        command.env("SIDEKIQ_REDIS", "redis://localhost").output().unwrap()
+    };
+    let said = text(&check(&[]));
+    for part in ["cleaner (true)", "shop"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let shown: Value = serde_json::from_slice(&check(&["--json"]).stdout).unwrap();
+    assert_eq!((&shown["periodic"], &shown["bridges"]), (&json!(["cleaner"]), &json!(["shop"])));
+}
+
+#[test]
 fn config_check_says_what_serve_would_do_and_makes_nothing() {
     let site = Site::new(
         "[store]\nurl = \"postgres://me:sesame@nowhere/db\"\n[queues.orders]\nmode = \"fifo\"\n\
@@ -214,6 +233,24 @@ fn config_check_says_what_serve_would_do_and_makes_nothing() {
     let open = open.env("SERIATIM_HTTP__LISTEN", "0.0.0.0:1").output().unwrap();
     assert!(refused(&open).contains("no token is configured"), "{}", text(&open));
     assert_eq!(std::fs::read_dir(site.folder.path()).unwrap().count(), 2, "two configurations");
+}
+
+#[test]
+fn d11_e6_what_is_imported_from_dataloader_is_valid_once_the_token_is_set_that_it_asks_for() {
+    let site = Site::new("");
+    let variables = "APP_HOST=0.0.0.0\nAPP_PORT=8081\nDL_HEARTBEAT_SEC=30\n\
+        WORKERS_JSON=[{\"queue\":\"etl.default\",\"concurrency\":2}]\n";
+    std::fs::write(site.path(".env"), variables).unwrap();
+    let made = site.run(&["import", "dataloader", ".env"]);
+    let hints = String::from_utf8_lossy(&made.stderr);
+    assert!(hints.contains("SERIATIM_TOKEN"), "{hints}");
+    assert!(hints.contains("the lease is 90s instead of 60s"), "{hints}");
+    std::fs::write(site.path("seriatim.toml"), &made.stdout).unwrap();
+    let open = site.run(&["config", "check"]);
+    assert!(refused(&open).contains("SERIATIM_TOKEN"), "{}", text(&open));
+    let mut checked = site.command(&["config", "check"]);
+    let checked = checked.env("SERIATIM_TOKEN", "sesame-sesame-sesame").output().unwrap();
+    assert!(checked.status.success(), "{}", text(&checked));
 }
 
 #[test]

@@ -282,7 +282,8 @@ impl EngineBuilder {
     }
 
     /// Runs when a handler fails with [`Fatal`](crate::Fatal), or a task of the engine breaks. The engine then stops
-    /// as on request, and its run returns an error of that kind.
+    /// as on request, and its run returns an error of that kind. It also runs when the engine cannot start, with the
+    /// error that the run returns.
     pub fn on_fatal(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.hooks.on_fatal = Some(Arc::new(hook));
         self

@@ -300,11 +300,12 @@ impl Core {
         let (node, now) = (self.node(), self.store_now());
         let views = self.store.nodes().await?;
         let lives = |view: &NodeView| !view.dead && view.heartbeat_at + view.info.lease >= now;
-        let lives = views.iter().filter(|view| lives(view)).map(|view| view.info.id.clone());
-        let mut nodes: Vec<NodeId> = lives.chain([node.clone()]).collect();
+        let infos: Vec<_> = views.into_iter().filter(lives).map(|view| view.info).collect();
+        let ids = infos.iter().map(|info| info.id.clone());
+        let mut nodes: Vec<NodeId> = ids.chain([node.clone()]).collect();
         nodes.sort();
         nodes.dedup();
-        let fleet = FleetView::of(&node, &nodes);
+        let fleet = FleetView::of(&node, &nodes, &infos);
         let prefers = |source: &Source| {
             let prefers = shielded(|| self.hooks.splitter.prefers(&fleet, &source.name));
             prefers.unwrap_or_else(|text| {

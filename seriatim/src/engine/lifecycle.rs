@@ -99,18 +99,13 @@ impl Engine {
     /// Not generic, so that the engine is compiled once and not for each caller.
     async fn run(self, mut stop: Pin<&mut (dyn Future<Output = ()> + Send)>) -> Result<Summary> {
         let core = self.core;
-        for hook in self.on_start {
-            let fatal = |text: String| Error::new(ErrorKind::Fatal, text);
-            let started = shielded_future(async { hook().await }).await;
-            started.map_err(|text| fatal(format!("on_start panicked: {text}")))?.map_err(
-                |failure| fatal(format!("on_start failed: {}", core.hooks.text_of(&failure))),
-            )?;
-        }
+        let fatal = |error: &Error| core.hooks.fatal(&error.to_string());
+        run_on_start(&core, self.on_start).await.inspect_err(fatal)?;
         let upkeep = tokio::select! {
             biased;
             // A store that hangs must not keep the process from ending.
             () = &mut stop => return Ok(core.counters.summary(0)),
-            upkeep = start(&core) => upkeep?,
+            upkeep = start(&core) => upkeep.inspect_err(fatal)?,
         };
         let mut periodic = JoinSet::new();
         for place in 0..core.periodic.len() {
@@ -179,6 +174,18 @@ impl Upkeep {
             beats.end().await;
         }
     }
+}
+
+/// Runs the hooks for the start.
+async fn run_on_start(core: &Core, hooks: Vec<Box<OnStart>>) -> Result<()> {
+    let fatal = |text: String| Error::new(ErrorKind::Fatal, text);
+    for hook in hooks {
+        let started = shielded_future(async { hook().await }).await;
+        started.map_err(|text| fatal(format!("on_start panicked: {text}")))?.map_err(
+            |failure| fatal(format!("on_start failed: {}", core.hooks.text_of(&failure))),
+        )?;
+    }
+    Ok(())
 }
 
 /// Registers the node and starts its upkeep.

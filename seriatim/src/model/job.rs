@@ -123,6 +123,9 @@ pub struct JobOptions {
     /// The producer's name; stored and shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub producer: Option<String>,
+    /// Whom the producer means it for; stored and shown. It binds the job to nobody, as a consumer group does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consumer: Option<String>,
     /// W3C trace context for the handler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
@@ -405,6 +408,7 @@ impl Job {
             ("group", &options.group),
             ("partition_key", &options.partition_key),
             ("producer", &options.producer),
+            ("consumer", &options.consumer),
             ("traceparent", &options.traceparent),
             ("batch", &options.batch),
         ];

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 use serde::Deserialize;
 use seriatim::limits::QUEUES_MAX;
@@ -11,6 +12,12 @@ type Variables = BTreeMap<String, String>;
 
 /// Most connections that the URL of a PostgreSQL store can ask for.
 const CONNECTIONS_MAX: u64 = 200;
+/// The lease of a node if nothing is said of it, in seconds.
+const LEASE_DEFAULT: u64 = 60;
+/// Most seconds of a lease: a queue allows one hour.
+const LEASE_MAX: u64 = 3_600;
+/// So many heartbeats fit into a lease, at least.
+const HEARTBEATS: u64 = 3;
 
 /// A configuration, and what it does not contain.
 #[derive(Debug)]
@@ -73,12 +80,13 @@ pub(super) fn configuration(variables: &Variables) -> Result<Made, String> {
             });
         }
     };
+    let mut left = left(variables);
     table("store", store(variables)?);
-    table("http", http(variables)?);
+    table("http", http(variables, &mut left)?);
     table("log", log(variables));
-    table("node", node(variables)?);
+    table("node", node(variables, &mut left)?);
     text.push_str(&workers(variables)?);
-    Ok(Made { text, left: left(variables) })
+    Ok(Made { text, left })
 }
 
 /// What became of the other variables.
@@ -126,13 +134,23 @@ fn store(variables: &Variables) -> Result<Vec<(&'static str, Value)>, String> {
     Ok(vec![("url", url.into())])
 }
 
-fn http(variables: &Variables) -> Result<Vec<(&'static str, Value)>, String> {
+fn http(
+    variables: &Variables,
+    left: &mut Vec<String>,
+) -> Result<Vec<(&'static str, Value)>, String> {
     let mut lines = Vec::new();
     let port = number(variables, "APP_PORT", 1..=65_535)?;
     let host = variables.get("APP_HOST");
     if host.is_some() || port.is_some() {
         let host = host.map_or("0.0.0.0", String::as_str);
         lines.push(("listen", format!("{host}:{}", port.unwrap_or(8_081)).into()));
+        let is_local = host.parse().map_or(host == "localhost", |ip: IpAddr| ip.is_loopback());
+        if !is_local {
+            left.push(format!(
+                "http.listen: {host} is reachable from other machines, so `serve` wants a token: set SERIATIM_TOKEN, and let \
+                 callers send it as `Authorization: Bearer`; or listen on 127.0.0.1"
+            ));
+        }
     }
     let zone = variables.get("TIMEZONE").map(|zone| ("time_zone", zone.as_str().into()));
     lines.extend(zone);
@@ -155,19 +173,23 @@ fn file(variables: &Variables, folder: &str, name: &str, usual: &str) -> Option<
     Some(format!("{folder}/{name}").into())
 }
 
-fn node(variables: &Variables) -> Result<Vec<(&'static str, Value)>, String> {
-    let mut lines = Vec::new();
-    let names = [
-        ("heartbeat", "DL_HEARTBEAT_SEC"),
-        ("lease", "DL_DEFAULT_LEASE_TTL_SEC"),
-        ("poll_interval", "DL_CLAIM_BACKOFF_SEC"),
-    ];
-    for (key, name) in names {
-        if let Some(seconds) = number(variables, name, 1..=86_400)? {
-            lines.push((key, format!("{seconds}s").into()));
-        }
+fn node(
+    variables: &Variables,
+    left: &mut Vec<String>,
+) -> Result<Vec<(&'static str, Value)>, String> {
+    let heartbeat = number(variables, "DL_HEARTBEAT_SEC", 1..=LEASE_MAX / HEARTBEATS)?;
+    let mut lease = number(variables, "DL_DEFAULT_LEASE_TTL_SEC", 1..=LEASE_MAX)?;
+    let poll = number(variables, "DL_CLAIM_BACKOFF_SEC", 1..=86_400)?;
+    let (least, wanted) = (heartbeat.unwrap_or(0) * HEARTBEATS, lease.unwrap_or(LEASE_DEFAULT));
+    if wanted < least {
+        lease = Some(least);
+        left.push(format!(
+            "DL_HEARTBEAT_SEC: the lease is {least}s instead of {wanted}s: at least {HEARTBEATS} heartbeats"
+        ));
     }
-    Ok(lines)
+    let lines = [("heartbeat", heartbeat), ("lease", lease), ("poll_interval", poll)];
+    let line = |(key, seconds): (_, Option<u64>)| Some((key, format!("{}s", seconds?).into()));
+    Ok(lines.into_iter().filter_map(line).collect())
 }
 
 /// Queues as Dataloader has them: exclusive by `lock_key`, a retry after 30 s times the attempt.
@@ -265,7 +287,7 @@ mod tests {
         assert!(table["queues"].as_table().unwrap().contains_key("etl.default"));
         assert_eq!(table["workers"][0]["concurrency"].as_integer(), Some(3));
         let left: Vec<&str> = made.left.iter().filter_map(|left| left.split(':').next()).collect();
-        assert_eq!(left, ["PG_PASSWORD"]);
+        assert_eq!(left, ["PG_PASSWORD", "http.listen"]);
         assert_eq!(table["http"]["time_zone"].as_str(), Some("Europe/Moscow"));
         assert_eq!(table["log"]["file"].as_str(), Some("/var/log/etl/app.log"));
     }

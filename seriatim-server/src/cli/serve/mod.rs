@@ -17,7 +17,7 @@ use notes::Notes;
 use seriatim::store::Trouble;
 use seriatim::{
     EngineBuilder, Mode, Queue, SharedStore,
-    engine::{Observer, Splitter, Summary, TurnLog},
+    engine::{Observer, Summary, TurnLog},
     store::Memory,
 };
 use seriatim_verify::checker::Recorder;
@@ -33,7 +33,7 @@ use crate::bridges::{self, Bridges};
 use crate::cli::output::{Failure, start_log};
 use crate::config::{
     Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, LogFilter, LogFormat,
-    SplitterConfig, WorkerConfig, closest, log_of_variable,
+    WorkerConfig, closest, log_of_variable,
 };
 use crate::faktory;
 use crate::http::{App, Audit, Entrance, Listening, Metered, Server, Setup, unknown_queues};
@@ -353,9 +353,7 @@ fn plan(
     if let Some(scheduler) = node.scheduler {
         engine = engine.scheduler(scheduler);
     }
-    if node.splitter == SplitterConfig::ByNode {
-        engine = engine.splitter(Splitter::ByNode);
-    }
+    engine = engine.splitter(node.splitter.over(config.queues.keys()));
     if let Some(calls) = concurrency.or(node.concurrency) {
         engine = engine.concurrency(calls);
     }

@@ -5,12 +5,13 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState, Wrap};
-use seriatim::store::NodeView;
+use seriatim::store::{NodeView, PeriodicView};
 
 use super::detail::Detail;
 use super::sample::{Sample, Shown, Why};
 use super::state::{Pane, State};
 use crate::app::figures::Figures;
+use crate::app::nodes::periodic_state;
 use crate::app::reported::Reported;
 use crate::app::troubles;
 use crate::base::text::{columns, count, cut_middle, failures, one_line};
@@ -23,6 +24,8 @@ use crate::cli::tones::{lane_state, node_state};
 const NODE_COLUMNS_MIN: usize = 8;
 /// Most rows of nodes.
 const NODES_MAX: usize = 4;
+/// Most rows of periodic workers; those with most failures come first.
+const PERIODIC_MAX: usize = 4;
 /// Narrower screens leave out some columns, to keep room for names.
 const WIDE: u16 = 80;
 const HELP: &str =
@@ -43,10 +46,16 @@ Any key closes this.";
 
 pub(super) fn draw(frame: &mut Frame, state: &mut State) {
     let nodes = state.sample.as_ref().map_or(0, |sample| sample.nodes.len()).clamp(1, NODES_MAX);
-    let [head, queues, lanes, node, foot] = Layout::vertical([
+    let programs = state.sample.as_ref().map(Sample::periodic).unwrap_or_default();
+    let rows = match programs.len().min(PERIODIC_MAX) as u16 {
+        0 => 0,
+        rows => rows + 2,
+    };
+    let [head, queues, lanes, periodic, node, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Fill(1),
         Constraint::Fill(1),
+        Constraint::Length(rows),
         Constraint::Length(nodes as u16 + 2),
         Constraint::Length(1),
     ])
@@ -65,6 +74,7 @@ pub(super) fn draw(frame: &mut Frame, state: &mut State) {
         (None, Some(sample)) => {
             draw_queues(frame, queues, state, sample, styles);
             draw_lanes(frame, lanes, state, sample, styles);
+            draw_periodic(frame, periodic, &programs, styles);
             draw_nodes(frame, node, sample, styles);
         }
     }
@@ -266,6 +276,37 @@ fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, sty
     frame.render_stateful_widget(table, area, &mut chosen);
 }
 
+fn draw_periodic(
+    frame: &mut Frame,
+    area: Rect,
+    programs: &[(&NodeView, &PeriodicView)],
+    styles: Styles,
+) {
+    let row = |(node, program): &(&NodeView, &PeriodicView)| {
+        Row::new([
+            styles.cell(&program.name, Tone::Plain),
+            styles.cell(&*node.info.name, Tone::Plain),
+            styles.cell(periodic_state(program), Tone::Plain),
+            styles.count(program.runs, Tone::Plain),
+            styles.count(program.failures, Tone::Bad),
+            styles.cell(program.error.as_deref().unwrap_or(""), Tone::Plain),
+        ])
+    };
+    let widths = [
+        Constraint::Fill(1),
+        Constraint::Length(10),
+        Constraint::Length(11),
+        Constraint::Length(6),
+        Constraint::Length(6),
+        Constraint::Fill(2),
+    ];
+    let head = ["periodic", "node", "state", "  runs", "failed", "last error"];
+    let table = Table::new(programs.iter().map(row), widths)
+        .header(Row::new(head.map(|name| styles.cell(name, Tone::Faint))))
+        .block(titled(" periodic workers "));
+    frame.render_widget(table, area);
+}
+
 fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
     let longest = sample.nodes.iter().map(|node| columns(&node.info.id.0)).max().unwrap_or(0);
     let id_columns = longest.clamp(NODE_COLUMNS_MIN, usize::from(area.width) * 2 / 5);
@@ -308,7 +349,7 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use seriatim::Timestamp;
-    use seriatim::store::QueueStats;
+    use seriatim::store::{NodeInfo, QueueStats};
 
     use super::*;
 
@@ -316,6 +357,34 @@ mod tests {
         let mut screen = Terminal::new(TestBackend::new(columns, 24)).unwrap();
         screen.draw(|frame| draw(frame, state)).unwrap();
         screen.backend().to_string()
+    }
+
+    #[test]
+    fn n5_periodic_workers_are_shown_with_their_failures_and_take_no_room_if_there_are_none() {
+        let mut state = State::new("memory:".to_owned(), false);
+        let info = NodeInfo::new("node-1".into(), std::time::Duration::from_secs(60));
+        let (heartbeat_at, dead, command) = (Timestamp::default(), false, None);
+        let mut node = NodeView { info, heartbeat_at, dead, command };
+        let mut show = |node: NodeView| {
+            let (queues, lanes) = (Vec::new(), Vec::new());
+            let now = Timestamp::default();
+            state.show(Sample { now, queues, lanes, nodes: vec![node] }, None);
+            drawn(80, &mut state)
+        };
+        assert!(!show(node.clone()).contains("periodic"));
+        let mut program = PeriodicView::default();
+        (program.name, program.runs) = ("cleaner".to_owned(), 12);
+        let mut failing = program.clone();
+        (failing.name, failing.failures) = ("mailer".to_owned(), 3);
+        failing.error = Some("no connection".to_owned());
+        node.info.periodic = vec![program, failing];
+        let shown = show(node);
+        let line = |name: &str| shown.lines().position(|line| line.contains(name)).unwrap();
+        assert!(line("mailer") < line("cleaner"), "{shown}");
+        let mailer = shown.lines().nth(line("mailer")).unwrap();
+        for part in ["pauses", "12", "3", "no connection"] {
+            assert!(mailer.contains(part), "{part}: {shown}");
+        }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use seriatim::store::{LaneOrder, LaneQuery, LaneStage, LaneState, NodeView, QueueStats};
+use seriatim::store::{
+    LaneOrder, LaneQuery, LaneStage, LaneState, NodeView, PeriodicView, QueueStats,
+};
 use seriatim::{Timestamp, store::Store};
 
 use crate::app::figures::Figures;
@@ -76,6 +78,17 @@ impl Sample {
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
         (seconds > 0.0)
             .then(|| (rate(queue.processed, then.processed), rate(queue.failed, then.failed)))
+    }
+
+    /// The periodic workers and their nodes, first those with most failures.
+    pub(super) fn periodic(&self) -> Vec<(&NodeView, &PeriodicView)> {
+        let mut all: Vec<_> = self
+            .nodes
+            .iter()
+            .flat_map(|node| node.info.periodic.iter().map(move |program| (node, program)))
+            .collect();
+        all.sort_by(|(_, a), (_, b)| b.failures.cmp(&a.failures).then_with(|| a.name.cmp(&b.name)));
+        all
     }
 
     pub(super) fn document(&self) -> Document {

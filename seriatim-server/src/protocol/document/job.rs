@@ -120,6 +120,9 @@ struct Options {
     partition_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     producer: Option<String>,
+    /// The `consumer_group` of a job that `jobs/trigger` pushed: a label
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consumer: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     traceparent: Option<String>,
     /// The batch that it belongs to
@@ -220,6 +223,7 @@ impl From<JobOptions> for Options {
             group: options.group,
             partition_key: options.partition_key,
             producer: options.producer,
+            consumer: options.consumer,
             traceparent: options.traceparent,
             ended_batch: options.ended_batch.as_ref().map(Into::into),
             batch: options.batch,

@@ -74,26 +74,26 @@ async fn pushes_of_short_processes_are_heard(url: &str) {
 }
 
 #[tokio::test]
-async fn on_sqlite_a_push_of_a_short_process_is_heard() {
+async fn d10_on_sqlite_a_push_of_a_short_process_is_heard() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}", folder.path().join("jobs.db").display());
     pushes_of_short_processes_are_heard(&url).await;
 }
 
 #[tokio::test]
-async fn on_postgresql_a_push_of_a_short_process_is_heard() {
+async fn d10_on_postgresql_a_push_of_a_short_process_is_heard() {
     let server = Server::postgres();
     pushes_of_short_processes_are_heard(&server.url()).await;
 }
 
 #[tokio::test]
-async fn on_mysql_a_push_of_a_short_process_is_heard() {
+async fn d10_on_mysql_a_push_of_a_short_process_is_heard() {
     let server = Server::mysql();
     pushes_of_short_processes_are_heard(&server.url()).await;
 }
 
 #[tokio::test]
-async fn on_redis_a_push_of_a_short_process_is_heard() {
+async fn d10_on_redis_a_push_of_a_short_process_is_heard() {
     let server = Server::redis();
     pushes_of_short_processes_are_heard(&server.url()).await;
 }

@@ -377,11 +377,11 @@ fn a_producer_with_queues_and_groups_pushes_and_cancels_within_them() {
     let id = id.as_str().unwrap();
     post(&api, "shop", "/queues/orders/jobs", json!({ "key": "k" })).refused(403);
     let trigger = |queue: &str, group: &str| {
-        let job = json!({ "queue": queue, "task": "t", "lock_key": "k", "consumer_group": group });
+        let job = json!({ "queue": queue, "task": "t", "lock_key": "k", "route_group": group });
         post(&api, "shop", "/jobs/trigger", job)
     };
     assert_eq!(trigger("orders", "eu").refused(403).0, "queue");
-    assert_eq!(trigger("mails", "us").refused(403).0, "consumer_group");
+    assert_eq!(trigger("mails", "us").refused(403).0, "route_group");
     trigger("mails", "eu").done();
     let jobs = json!([{ "key": "a" }, { "key": "b", "consumer_group": "us" }]);
     let (field, _) = post(&api, "shop", "/queues/mails/jobs", jobs).refused(403);

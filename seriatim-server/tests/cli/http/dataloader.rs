@@ -39,7 +39,7 @@ async fn d1_a_job_is_triggered_as_before() {
     );
     assert_eq!(options.partition_key.as_deref(), Some("2025-01-10"));
     assert_eq!(options.producer.as_deref(), Some("api-client"));
-    assert_eq!(options.consumer_group.as_deref(), Some("cbr-loaders"));
+    assert_eq!(options.consumer.as_deref(), Some("cbr-loaders"));
     assert_eq!(job.payload.to_value()["currencies"][1], "EUR");
     assert_eq!(job.run_at.as_micros(), 1_736_467_200_000_000);
 }
@@ -127,8 +127,7 @@ fn d3_the_status_tells_attempt_times_heartbeat_error_and_progress() {
             "heartbeat_at": null, "error": null, "progress": null,
         })
     );
-    let claim =
-        json!({ "worker": "w", "queues": ["load.cbr"], "consumer_groups": ["cbr-loaders"] });
+    let claim = json!({ "worker": "w", "queues": ["load.cbr"] });
     let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
     let named = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "progress": { "processed": 500 } });
     api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] })).done();
@@ -152,8 +151,7 @@ fn d4_a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told() {
     let waiting = trigger(&api, "a", None)["job_id"].as_str().unwrap().to_owned();
     assert_eq!(api.act(&format!("/api/v1/jobs/{waiting}/cancel")).done()["status"], "canceled");
     let running = trigger(&api, "b", None)["job_id"].as_str().unwrap().to_owned();
-    let claim =
-        json!({ "worker": "w", "queues": ["load.cbr"], "consumer_groups": ["cbr-loaders"] });
+    let claim = json!({ "worker": "w", "queues": ["load.cbr"] });
     let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
     assert_eq!(api.act(&format!("/api/v1/jobs/{running}/cancel")).done()["status"], "running");
     let named = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
@@ -166,15 +164,32 @@ fn d4_a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told() {
     api.act("/api/v1/jobs/01a1fd84-a548-7000-8001-00000000ffff/cancel").refused(404);
 }
 
+/// The lanes that a worker of these groups gets.
+fn claimed(api: &Api, groups: &[&str]) -> Value {
+    let body = json!({ "worker": "w", "queues": ["load.cbr"], "consumer_groups": groups });
+    api.post("/api/v1/work/claim", &body).done()["lanes"].clone()
+}
+
 #[test]
-fn d13_a_job_of_a_group_goes_to_its_members_alone() {
+fn d13_the_consumer_group_of_a_trigger_is_a_label_and_binds_the_job_to_nobody() {
     let api = Api::start("");
-    trigger(&api, "k", None);
-    let claim = |groups: &[&str]| {
-        let body = json!({ "worker": "w", "queues": ["load.cbr"], "consumer_groups": groups });
-        api.post("/api/v1/work/claim", &body).done()["lanes"].as_array().unwrap().len()
-    };
-    assert_eq!((claim(&[]), claim(&["others"]), claim(&["others", "cbr-loaders"])), (0, 0, 1));
+    let id = trigger(&api, "k", None)["job_id"].as_str().unwrap().to_owned();
+    let job = api.get(&format!("/api/v1/jobs/{id}")).done();
+    assert_eq!((&job["consumer"], &job["consumer_group"]), (&json!("cbr-loaders"), &Value::Null));
+    let lanes = claimed(&api, &[]);
+    assert_eq!(lanes[0]["jobs"][0]["consumer"], "cbr-loaders", "{lanes}");
+}
+
+#[test]
+fn d13_a_trigger_with_a_route_group_goes_to_the_members_of_the_group_alone() {
+    let api = Api::start("");
+    let mut body = json!({ "queue": "load.cbr", "task": "t", "lock_key": "k" });
+    body["route_group"] = json!("");
+    assert_eq!(api.post("/api/v1/jobs/trigger", &body).refused(400).0, "route_group");
+    body["route_group"] = json!("eu");
+    api.post("/api/v1/jobs/trigger", &body).done();
+    let lanes = |groups: &[&str]| claimed(&api, groups).as_array().unwrap().len();
+    assert_eq!((lanes(&[]), lanes(&["others"]), lanes(&["others", "eu"])), (0, 0, 1));
 }
 
 #[tokio::test]

@@ -33,7 +33,9 @@ fn names_of_a_trigger_may_be_as_long_as_the_document_says_and_no_longer() {
     let api = Api::start("");
     let document = api.get("/openapi.json").done();
     let named = document["components"]["schemas"]["Trigger"]["properties"].as_object().unwrap();
-    for name in ["task", "lock_key", "partition_key", "producer", "idempotency_key"] {
+    for name in
+        ["task", "lock_key", "partition_key", "producer", "consumer_group", "idempotency_key"]
+    {
         let longest = named[name]["maxLength"].as_u64().unwrap() as usize;
         let trigger = |length| {
             let mut body = json!({ "queue": "q", "task": "t", "lock_key": "k" });

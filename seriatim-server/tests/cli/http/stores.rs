@@ -228,6 +228,13 @@ impl Walk {
         assert_eq!(beat["cancel"][0]["job_ids"], json!([id]));
         self.settle(lane, "bury");
         self.get("/api/v1/jobs/{job_id}/events", &[id]);
+        let body =
+            json!({ "queue": "some", "task": "t", "lock_key": "other", "consumer_group": "c" });
+        let id = self.post("/api/v1/jobs/trigger", &[], body)["job_id"].clone();
+        assert_eq!(self.get("/api/v1/jobs/{job_id}", &[id.as_str().unwrap()])["consumer"], "c");
+        let lane = self.claim("some");
+        assert_eq!(lane["jobs"][0]["consumer"], "c");
+        self.settle(&lane, "done");
     }
 
     /// A step that ends, and is announced again.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::contract::NodeInfo;
 use crate::model::id::NodeId;
 
 /// Spreads the queues over the nodes. It keeps each queue's work on few machines (warm caches, fewer claims that find
@@ -30,11 +31,17 @@ pub struct FleetView<'a> {
     pub node: &'a NodeId,
     /// All living nodes including this one, in the order of their ids.
     pub nodes: &'a [NodeId],
+    /// What the living nodes last said of themselves, such as their names and hosts.
+    pub infos: &'a [NodeInfo],
 }
 
 impl<'a> FleetView<'a> {
-    pub(in crate::engine) fn of(node: &'a NodeId, nodes: &'a [NodeId]) -> Self {
-        Self { node, nodes }
+    pub(in crate::engine) fn of(
+        node: &'a NodeId,
+        nodes: &'a [NodeId],
+        infos: &'a [NodeInfo],
+    ) -> Self {
+        Self { node, nodes, infos }
     }
 }
 

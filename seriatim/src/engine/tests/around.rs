@@ -266,13 +266,28 @@ async fn l19_a_fatal_failure_stops_the_engine_after_the_others_have_finished() {
 
 #[tokio::test(start_paused = true)]
 async fn l13_an_engine_whose_start_hook_fails_claims_nothing() {
-    let rig = Rig::new();
+    let (rig, log) = (Rig::new(), Log::default());
     let id = rig.push(Job::new("mail", &1).unwrap()).await;
+    let written = log.clone();
     let builder = engine(&rig).on_start(|| async { Err("no configuration".into()) });
+    let builder = builder.on_fatal(move |why| written.add(why));
     let builder = builder.worker("mail", |_: Batch<u32>| async {});
     let error = builder.run_until(std::future::pending::<()>()).await.unwrap_err();
     assert_eq!(error.message(), "on_start failed: no configuration");
+    assert_eq!(log.lines(), [error.to_string()]);
     assert_eq!(rig.job(id).await.unwrap().unwrap().attempt, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l13_the_fatal_hook_hears_that_the_store_refuses_the_start() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let declare = |queue| store::Declare { now: None, queues: vec![queue] };
+    rig.declare(declare(Queue::parallel("mail"))).await.unwrap();
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    let written = log.clone();
+    let builder = engine(&rig).queue(Queue::fifo("mail")).on_fatal(move |why| written.add(why));
+    let error = builder.run_until(std::future::pending::<()>()).await.unwrap_err();
+    assert_eq!(log.lines(), [error.to_string()]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -59,7 +59,8 @@ async fn l9_a_node_leaves_what_others_prefer_to_them_while_it_has_enough_to_do()
 fn l9_by_node_each_queue_is_one_node_s_and_moves_only_when_that_one_leaves() {
     let nodes: Vec<NodeId> = (0..5).map(|i| NodeId(format!("node-{i}").into())).collect();
     let owners = |nodes: &[NodeId], queue: &str| -> Vec<NodeId> {
-        let prefers = |node: &&NodeId| Splitter::ByNode.prefers(&FleetView::of(node, nodes), queue);
+        let prefers =
+            |node: &&NodeId| Splitter::ByNode.prefers(&FleetView::of(node, nodes, &[]), queue);
         nodes.iter().filter(prefers).cloned().collect()
     };
     let mut moved = 0;
@@ -71,6 +72,21 @@ fn l9_by_node_each_queue_is_one_node_s_and_moves_only_when_that_one_leaves() {
         moved += u32::from(before != after);
     }
     assert!((20..60).contains(&moved), "the node that left had {moved} of 200");
+}
+
+#[tokio::test(start_paused = true)]
+async fn l9_a_splitter_of_ones_own_sees_the_names_of_the_living_nodes() {
+    let (rig, log, seen) = (Rig::new(), Log::default(), Log::default());
+    let written = seen.clone();
+    let look = move |fleet: &FleetView<'_>, _: &str| {
+        let own = fleet.infos.iter().find(|info| info.id == *fleet.node);
+        written.add(own.map_or("none", |own| &*own.name));
+        true
+    };
+    let running = Running::start(node(&rig, &log, "one", Splitter::Custom(Arc::new(look))));
+    seen.reaches(1).await;
+    assert_eq!(seen.lines()[0], "one");
+    running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

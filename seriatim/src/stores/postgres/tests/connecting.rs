@@ -122,7 +122,7 @@ async fn the_url_names_the_schema() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_takes_too_long_is_given_up() {
+async fn l15_a_call_that_takes_too_long_is_given_up() {
     let schema = new_schema();
     let store = open(&schema).await;
     declare(&store, Queue::fifo("q")).await;
