@@ -16,7 +16,7 @@ use crate::base::time::length;
 
 /// Columns shown of an error, a key, and a progress.
 const ERROR_COLUMNS: usize = 120;
-const KEY_COLUMNS: usize = 60;
+pub(super) const KEY_COLUMNS: usize = 60;
 
 /// A queue.
 pub(super) struct QueueRow {
