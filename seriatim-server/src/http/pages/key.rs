@@ -87,6 +87,8 @@ struct Holder {
 struct OfKey<'a> {
     frame: &'a Frame,
     key: &'a str,
+    /// The key on one line.
+    name: String,
     entities: Vec<Entity>,
     left_out: usize,
     /// A search for the same text.
@@ -131,7 +133,8 @@ pub(super) async fn show(
     };
     let deeds = deeds.into_iter().map(|deed| DeedRow::new(&visit, deed)).collect();
     let search = link::search_all(&visit.frame.base, &key);
-    visit.show(&OfKey { frame: &visit.frame, key: &key, entities, left_out, search, deeds })
+    let (frame, name) = (&visit.frame, seriatim::text::one_line(&key));
+    visit.show(&OfKey { frame, key: &key, name, entities, left_out, search, deeds })
 }
 
 /// Whether a queue may know a key: most of many are empty.

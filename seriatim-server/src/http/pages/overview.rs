@@ -51,6 +51,7 @@ pub(super) struct CauseRow {
     /// The latest of the jobs.
     pub(super) sample: String,
     pub(super) count: u64,
+    pub(super) first: super::moment::Moment,
     pub(super) last: super::moment::Moment,
     pub(super) buttons: Vec<Button>,
 }
@@ -219,6 +220,7 @@ impl CauseRow {
             sample: link::job(base, cause.sample.id),
             error: cause.error,
             count: cause.count,
+            first: visit.clock.of(cause.first),
             last: visit.clock.of(cause.last),
         }
     }
