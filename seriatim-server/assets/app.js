@@ -33,9 +33,10 @@
 
   const replace = (old, fresh) => {
     if (old.innerHTML === fresh.innerHTML) return;
-    const open = each('details[open]', old).length > 0;
+    const name = (details) => one('summary', details).textContent;
+    const open = each('details[open]', old).map(name);
     old.replaceChildren(...fresh.childNodes);
-    if (open) each('details', old).forEach((details) => { details.open = true; });
+    each('details', old).filter((details) => open.includes(name(details))).forEach((details) => { details.open = true; });
   };
 
   // Cell by cell: rows keep their place under the pointer.
@@ -183,15 +184,22 @@
     announce('Copied');
   });
 
+  // Who speaks to the browser would trigger single keys.
+  const silent = document.cookie.includes('seriatim_shortcuts=off');
+
   // Theme and zone are cookies, so that the server draws them ----------------------------------------------
   const prefs = one('[data-prefs]');
   if (prefs) {
     prefs.hidden = false;
-    const path = body.dataset.base || '/';
+    prefs.shortcuts.checked = !silent;
+    const keep = (name, value) => {
+      document.cookie = `seriatim_${name}=${encodeURIComponent(value)}; path=${body.dataset.base || '/'}; max-age=31536000; samesite=lax`;
+    };
     prefs.addEventListener('change', () => {
       const zone = prefs.zone.value === 'local' ? Intl.DateTimeFormat().resolvedOptions().timeZone : '';
-      document.cookie = `seriatim_theme=${prefs.theme.value}; path=${path}; max-age=31536000; samesite=lax`;
-      document.cookie = `seriatim_zone=${encodeURIComponent(zone)}; path=${path}; max-age=31536000; samesite=lax`;
+      keep('theme', prefs.theme.value);
+      keep('zone', zone);
+      keep('shortcuts', prefs.shortcuts.checked ? '' : 'off');
       location.reload();
     });
   }
@@ -213,6 +221,7 @@
       if (event.key === 'Escape') event.target.blur();
       return;
     }
+    if (silent) return;
     const key = event.key;
     if (goes && places[key]) location.href = body.dataset.base + places[key];
     goes = key === 'g';

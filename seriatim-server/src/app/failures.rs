@@ -46,6 +46,13 @@ fn prefix(job: JobId) -> String {
     format!("failed/{job}/")
 }
 
+/// A failure of a job, as the store remembers it.
+pub(crate) fn note(job: JobId, failure: &Failure) -> Note {
+    // Texts and numbers only: writing them cannot fail.
+    let value = serde_json::to_vec(failure).unwrap_or_default();
+    Note::new(format!("{}{:016}", prefix(job), failure.at.0.as_micros().max(0)), value)
+}
+
 impl Failures {
     /// Takes a failure, to be written soon.
     pub(crate) fn add(&self, failed: &FailedTurn<'_>) {
@@ -63,10 +70,7 @@ impl Failures {
                 node: failed.node.map(str::to_owned),
                 error: failed.error[..end].to_owned(),
             };
-            // Texts and numbers only: writing them cannot fail.
-            let value = serde_json::to_vec(&failure).unwrap_or_default();
-            let name = format!("{}{:016}", prefix(job.id), now.as_micros().max(0));
-            pending.notes.push(Note::new(name, value));
+            pending.notes.push(note(job.id, &failure));
             pending.noted += 1;
         }
         // Those that the store has not taken meanwhile are lost.

@@ -1,6 +1,8 @@
 //! `seriatim demo`: order updates pushed out of order, in duplicate and concurrently run through a
 //! real engine, with failures and a node that dies; a proof from recorded history at the end.
 
+mod kept;
+
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,6 +42,10 @@ pub(crate) struct Demo {
     /// Write the recorded history to this file
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
+    /// Instead leave a store with trouble in this folder, and a configuration: to see the dashboard. Default: seriatim-demo
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, default_missing_value = "seriatim-demo")]
+    #[arg(conflicts_with_all = ["forever", "orders", "seed", "history"])]
+    keep: Option<PathBuf>,
 }
 
 /// An update of an order.
@@ -66,6 +72,9 @@ struct Progress {
 
 impl Demo {
     pub(crate) async fn run(self) -> Result<(), Failure> {
+        if let Some(folder) = &self.keep {
+            return kept::leave(folder).await;
+        }
         let folder = tempfile::tempdir().map_err(Failure::failed)?;
         let log = self.history.clone().unwrap_or_else(|| folder.path().join("history.ndjson"));
         let recorder = Arc::new(open_history(&log)?);

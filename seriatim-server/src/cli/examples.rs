@@ -7,7 +7,13 @@ type Example = (&'static str, &'static str);
 
 /// By command; a test parses each of them.
 const EXAMPLES: &[(&str, &[Example])] = &[
-    ("demo", &[("seriatim demo", "a proof in a few seconds")]),
+    (
+        "demo",
+        &[
+            ("seriatim demo", "a proof in a few seconds"),
+            ("seriatim demo --keep", "leaves a folder with trouble, to see the dashboard"),
+        ],
+    ),
     (
         "serve",
         &[

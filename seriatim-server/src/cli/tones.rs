@@ -24,7 +24,7 @@ pub(super) fn lane_state(lane: &LaneView, now: Timestamp) -> (String, Tone) {
     match lane.state {
         LaneState::Claimed => {
             let since = lane.claimed_at.map(|at| length(now.since(at))).unwrap_or_default();
-            (format!("claimed {since}"), Tone::Plain)
+            (format!("running {since}"), Tone::Plain)
         }
         LaneState::Held => ("held".to_owned(), Tone::Bad),
         LaneState::Paused => ("paused".to_owned(), Tone::Warn),

@@ -100,7 +100,7 @@ pub(super) const AUDIT_ASKED_BYTES_MAX: usize = 1_000;
 pub(super) const AUDIT_REFUSED_PER_SECOND_MAX: u32 = 10;
 /// Wrong tokens that an address may send in [`LOGINS_WINDOW`]. Beyond that it is heard only with tokens
 /// that it has used before.
-pub(super) const LOGINS_FAILED_MAX: u32 = 20;
+pub(super) const LOGINS_FAILED_MAX: u32 = 10;
 /// See [`LOGINS_FAILED_MAX`].
 pub(super) const LOGINS_WINDOW: Duration = Duration::from_secs(60);
 /// Most addresses whose log-ins are remembered; those silent for longest are forgotten.

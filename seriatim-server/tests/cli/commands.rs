@@ -86,6 +86,35 @@ fn the_demo_proves_what_it_says() {
     assert_eq!(site.run(&["check", "forged.ndjson"]).status.code(), Some(1));
 }
 
+#[test]
+fn the_demo_leaves_a_store_with_trouble_for_the_dashboard() {
+    let site = Site::new("");
+    let kept = site.run(&["demo", "--keep", "shop"]);
+    let said = text(&kept);
+    assert!(kept.status.success() && said.contains("http://127.0.0.1:7117/"), "{said}");
+    let config = site.path("shop/seriatim.toml").canonicalize().unwrap();
+    let config = config.to_str().unwrap();
+    assert!(said.contains(&format!("seriatim serve --config {config}")), "{said}");
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let output = site.run(&[arguments, &["--config", config, "--json"]].concat());
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&output)))
+    };
+    let total = json(&["stats"])["total"].clone();
+    assert_eq!((&total["dead"], &total["retrying"]), (&1_207.into(), &2.into()), "{total}");
+    let held = json(&["lanes", "show", "orders", "order-17"]);
+    assert_eq!((&held["jobs"], &held["retry_count"]), (&4.into(), &0.into()), "{held}");
+    let findings = json(&["doctor"])["findings"].to_string();
+    for found in ["no node works on it", "order-42", "order-58", "at least 100 jobs died"] {
+        assert!(findings.contains(found), "{found}: {findings}");
+    }
+    let again = site.run(&["demo", "--keep", "shop"]);
+    assert!(
+        !again.status.success() && text(&again).contains("is there already"),
+        "{}",
+        text(&again)
+    );
+}
+
 fn write_lines(path: &Path, lines: &[&str]) {
     std::fs::write(path, lines.join("\n") + "\n").unwrap();
 }

@@ -14,7 +14,6 @@ pub(super) fn check(seen: &Seen) -> Vec<Finding> {
 }
 
 fn of_queue(queue: &str, jobs: &[JobView], seen: &Seen) -> Vec<Finding> {
-    let about = || format!("queue {queue}");
     let to_nodes = by(jobs, |options| options.node.as_deref());
     let mut findings: Vec<Finding> = Vec::new();
     for (node, jobs) in to_nodes {
@@ -24,7 +23,7 @@ fn of_queue(queue: &str, jobs: &[JobView], seen: &Seen) -> Vec<Finding> {
         let advice = format!(
             "start a node with [node] id = {node:?} and a worker for {queue}, or let any node claim it: `seriatim jobs reassign {first} --anyone`"
         );
-        findings.push(Finding::new(Severity::Serious, about(), found, advice));
+        findings.push(tell(queue, &jobs, found, advice));
     }
     for (group, jobs) in by(jobs, |options| options.consumer_group.as_deref()) {
         let serves = |node: &NodeView| node.info.groups.iter().any(|of| of == group);
@@ -44,9 +43,14 @@ fn of_queue(queue: &str, jobs: &[JobView], seen: &Seen) -> Vec<Finding> {
         };
         let found = format!("{waiting} for the {found} of this queue serves: {first}");
         let advice = format!("start a node with [node] {setting} and a worker for {queue}");
-        findings.push(Finding::new(Severity::Serious, about(), found, advice));
+        findings.push(tell(queue, &jobs, found, advice));
     }
     findings
+}
+
+fn tell(queue: &str, jobs: &[&JobView], found: String, advice: String) -> Finding {
+    let one = if let [job] = jobs { job.key.as_deref() } else { None };
+    Finding::of_queue(Severity::Serious, queue, found, advice).key(one)
 }
 
 /// The jobs that are bound, by what they are bound to.

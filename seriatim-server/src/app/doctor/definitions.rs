@@ -16,9 +16,9 @@ pub(super) fn check(seen: &Seen, declared: &[Queue]) -> Vec<Finding> {
         if declared.iter().any(|queue| queue.name == *name) {
             continue;
         }
-        findings.push(Finding::new(
+        findings.push(Finding::of_queue(
             Severity::Notice,
-            format!("queue {name}"),
+            name,
             format!(
                 "it is not declared: a push created it as {}, with the default settings",
                 view.queue.mode
@@ -35,7 +35,6 @@ pub(super) fn check(seen: &Seen, declared: &[Queue]) -> Vec<Finding> {
 fn compare(queue: &Queue, seen: &Seen) -> Option<Finding> {
     let (name, view) = (&queue.name, seen.queue(&queue.name));
     let stats = seen.stats.iter().find(|stats| *stats.queue == *queue.name);
-    let about = format!("queue {name}");
     let found = match view {
         None => "is in the configuration but not in the store".to_owned(),
         Some(view) => {
@@ -68,7 +67,7 @@ fn compare(queue: &Queue, seen: &Seen) -> Option<Finding> {
             "`seriatim serve` refuses to start with it: use the store's definition, or empty the queue first".to_owned(),
         ),
     };
-    Some(Finding::new(severity, about, found, advice))
+    Some(Finding::of_queue(severity, name, found, advice))
 }
 
 /// Advice for a queue whose jobs do not fit its configured mode.

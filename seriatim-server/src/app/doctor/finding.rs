@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use seriatim::store::LaneStage;
 
 /// Ordered: the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -26,6 +27,23 @@ pub(crate) struct Finding {
     pub(crate) found: String,
     /// What to do.
     pub(crate) advice: String,
+    /// The queue, if it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) queue: Option<String>,
+    /// The key, if it is about a single one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+    #[serde(skip)]
+    pub(crate) list: Option<List>,
+}
+
+/// What lists that which was found in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum List {
+    Lanes(LaneStage),
+    /// Lanes that failed most come first.
+    Failed,
+    Morgue,
 }
 
 impl Finding {
@@ -35,6 +53,25 @@ impl Finding {
         found: impl Into<String>,
         advice: impl Into<String>,
     ) -> Self {
-        Self { severity, about: about.into(), found: found.into(), advice: advice.into() }
+        let (about, found, advice) = (about.into(), found.into(), advice.into());
+        Self { severity, about, found, advice, queue: None, key: None, list: None }
+    }
+
+    pub(super) fn of_queue(
+        severity: Severity,
+        queue: &str,
+        found: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        let finding = Self::new(severity, format!("queue {queue}"), found, advice);
+        Self { queue: Some(queue.to_owned()), ..finding }
+    }
+
+    pub(super) fn key(self, key: Option<&str>) -> Self {
+        Self { key: key.map(str::to_owned), ..self }
+    }
+
+    pub(super) fn list(self, list: List) -> Self {
+        Self { list: Some(list), ..self }
     }
 }

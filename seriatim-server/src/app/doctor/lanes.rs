@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use seriatim::Timestamp;
-use seriatim::store::LaneState;
+use seriatim::store::{LaneStage, LaneState};
 
-use super::finding::{Finding, Severity};
+use super::finding::{Finding, List, Severity};
 use super::look::Seen;
 use crate::app::running::{Running, age, stands_out};
-use crate::base::text::{count, cut, one_line};
+use crate::base::text::{count, cut, one_line, shell_word};
 use crate::base::time::length;
 
 /// A lane fails repeatedly from so many retries on.
@@ -68,6 +68,31 @@ fn names(lanes: &[&Running]) -> String {
     }
 }
 
+/// Of a single lane.
+fn key<'a>(lanes: &[&'a Running]) -> Option<&'a str> {
+    if let [one] = lanes { one.lane.key.as_deref() } else { None }
+}
+
+/// The key as an argument of a command; `KEY` for several, and for one that cannot be copied from a line.
+fn word(lanes: &[&Running]) -> String {
+    let is_plain = |key: &&str| !key.contains('`') && one_line(key) == *key;
+    match key(lanes).filter(is_plain) {
+        Some(key) if key.starts_with('-') => format!("-- {}", shell_word(key)),
+        Some(key) => shell_word(key),
+        None => "KEY".to_owned(),
+    }
+}
+
+fn tell(
+    severity: Severity,
+    queue: &str,
+    lanes: &[&Running],
+    list: List,
+    (found, advice): (String, String),
+) -> Finding {
+    Finding::of_queue(severity, queue, found, advice).key(key(lanes)).list(list)
+}
+
 fn tell_slow(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
     let longest = lanes.iter().map(|one| age(one, now)).max().unwrap_or_default();
     let found = format!(
@@ -81,23 +106,26 @@ fn tell_slow(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
         names(lanes)
     );
     let advice = format!(
-        "`seriatim lanes show {queue} KEY` shows its progress and jobs, `seriatim jobs cancel ID` ends it; set a `timeout` to end such turns"
+        "`seriatim lanes show {queue} {}` shows its progress and jobs, `seriatim jobs cancel ID` ends it; set a `timeout` to end such turns",
+        word(lanes)
     );
-    Finding::new(Severity::Warning, format!("queue {queue}"), found, advice)
+    let list = List::Lanes(LaneStage::Running);
+    tell(Severity::Warning, queue, lanes, list, (found, advice))
 }
 
 fn tell_held(queue: &str, lanes: &[&Running]) -> Finding {
     let found = format!("{} held, its retries used up: {}", are(lanes.len()), names(lanes));
+    let key = word(lanes);
     let advice = format!(
-        "check its error (`seriatim lanes show {queue} KEY`), then `seriatim lanes retry {queue} KEY`"
+        "check its error (`seriatim lanes show {queue} {key}`), then `seriatim lanes retry {queue} {key}`"
     );
-    Finding::new(Severity::Serious, format!("queue {queue}"), found, advice)
+    tell(Severity::Serious, queue, lanes, List::Lanes(LaneStage::Held), (found, advice))
 }
 
 fn tell_paused(queue: &str, lanes: &[&Running]) -> Finding {
     let found = format!("{} paused: {}", are(lanes.len()), names(lanes));
-    let advice = format!("resume it with `seriatim lanes resume {queue} KEY`");
-    Finding::new(Severity::Warning, format!("queue {queue}"), found, advice)
+    let advice = format!("resume it with `seriatim lanes resume {queue} {}`", word(lanes));
+    tell(Severity::Warning, queue, lanes, List::Lanes(LaneStage::Paused), (found, advice))
 }
 
 fn tell_failing(queue: &str, lanes: &[&Running]) -> Finding {
@@ -114,7 +142,7 @@ fn tell_failing(queue: &str, lanes: &[&Running]) -> Finding {
     let advice = format!(
         "fix the cause; `seriatim lanes {queue} --by retries` lists them, `seriatim queues bury-failed {queue}` buries them"
     );
-    Finding::new(Severity::Warning, format!("queue {queue}"), found, advice)
+    tell(Severity::Warning, queue, lanes, List::Failed, (found, advice))
 }
 
 fn are(lanes: usize) -> String {

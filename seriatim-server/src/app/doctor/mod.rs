@@ -15,7 +15,7 @@ mod troubles;
 
 use seriatim::Queue;
 
-pub(crate) use finding::{Finding, Severity};
+pub(crate) use finding::{Finding, List, Severity};
 pub(crate) use look::{Seen, look};
 
 /// The findings, the worst first. `declared`: the queues of the configuration.

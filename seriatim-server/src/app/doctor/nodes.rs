@@ -49,7 +49,6 @@ fn gone(node: &NodeView, seen: &Seen) -> Option<Finding> {
 
 fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
     let name = &*queue.queue;
-    let about = format!("queue {name}");
     let of_queue = |node: &&NodeView| works_on(node, name, seen.now);
     let nodes: Vec<&NodeView> = seen.nodes.iter().filter(of_queue).collect();
     let attended = !nodes.is_empty();
@@ -58,9 +57,9 @@ fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
     }
     let lag = length(queue.lag);
     match (attended, queue.lag >= LAG_MAX) {
-        (false, true) => Some(Finding::new(
+        (false, true) => Some(Finding::of_queue(
             Severity::Serious,
-            about,
+            name,
             format!(
                 "no node works on its {}; the oldest has been due for {lag}",
                 count(queue.jobs, "job")
@@ -69,15 +68,15 @@ fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
                 "add [[workers]] for {name} and start `seriatim serve`; if a node has such workers, `seriatim nodes` shows whether it is dead or quiet"
             ),
         )),
-        (false, false) => Some(Finding::new(
+        (false, false) => Some(Finding::of_queue(
             Severity::Notice,
-            about,
+            name,
             format!("has {}, and no node works on it", count(queue.jobs, "job")),
             format!("add [[workers]] for {name} and start `seriatim serve`"),
         )),
-        (true, true) => Some(Finding::new(
+        (true, true) => Some(Finding::of_queue(
             Severity::Warning,
-            about,
+            name,
             format!("its oldest due lane has been waiting for {lag}"),
             limited(queue, &nodes, seen).unwrap_or_else(|| lagging(queue, &nodes)),
         )),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seriatim::store::QueueStats;
 
-use super::finding::{Finding, Severity};
+use super::finding::{Finding, List, Severity};
 use super::look::Seen;
 use crate::base::text::{count, cut};
 
@@ -23,9 +23,9 @@ pub(super) fn check(seen: &Seen) -> Vec<Finding> {
 
 fn paused(queue: &QueueStats) -> Option<Finding> {
     (queue.paused && queue.jobs > 0).then(|| {
-        Finding::new(
+        Finding::of_queue(
             Severity::Warning,
-            format!("queue {}", queue.queue),
+            &queue.queue,
             format!("is paused, with {} waiting", count(queue.jobs, "job")),
             format!("resume it with `seriatim queues resume {}`", queue.queue),
         )
@@ -36,12 +36,14 @@ fn morgue(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
     if queue.dead == 0 {
         return None;
     }
-    let (name, about) = (&queue.queue, format!("queue {}", queue.queue));
+    let name = &queue.queue;
+    let tell = |severity, found, advice| {
+        Some(Finding::of_queue(severity, name, found, advice).list(List::Morgue))
+    };
     let cap = seen.queue(name).map_or(u64::MAX, |view| view.queue.retain_dead_max);
     if queue.dead >= cap / 100 * NEARLY_FULL_PERCENT && cap > 0 {
-        return Some(Finding::new(
+        return tell(
             Severity::Serious,
-            about,
             format!(
                 "its morgue has {} of at most {cap} dead jobs: when it is full, the oldest are deleted",
                 queue.dead
@@ -49,7 +51,7 @@ fn morgue(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
             format!(
                 "`seriatim morgue {name}` shows them: requeue or delete them, or raise retain_dead_max"
             ),
-        ));
+        );
     }
     let latest = seen.dead.iter().find(|(of, _)| of == name).map(|(_, jobs)| jobs.as_slice());
     let latest = latest.unwrap_or_default();
@@ -62,7 +64,7 @@ fn morgue(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
     );
     if new == 0 {
         let found = format!("{} in the morgue", count(queue.dead, "job"));
-        return Some(Finding::new(Severity::Notice, about, found, advice));
+        return tell(Severity::Notice, found, advice);
     }
     let more = if new == latest.len() && (new as u64) < queue.dead { "at least " } else { "" };
     let found = format!(
@@ -70,5 +72,5 @@ fn morgue(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
         count(new as u64, "job"),
         seriatim::duration::format(NEW)
     );
-    Some(Finding::new(Severity::Warning, about, found, advice))
+    tell(Severity::Warning, found, advice)
 }

@@ -10,12 +10,12 @@ pub(super) fn check(seen: &Seen) -> Vec<Finding> {
     let told = troubles::of(&seen.nodes, seen.now);
     let finding = |(node, trouble): (&seriatim::store::NodeView, &Trouble)| {
         let (severity, advice) = judged(trouble.kind);
-        let about = match &trouble.queue {
-            Some(queue) => format!("queue {queue}"),
-            None => format!("node {}", node.info.id),
-        };
-        let found = format!("node {}: {}", node.info.id, troubles::line(trouble, seen.now));
-        Finding::new(severity, about, found, advice)
+        let about = format!("node {}", node.info.id);
+        let found = format!("{about}: {}", troubles::line(trouble, seen.now));
+        match &trouble.queue {
+            Some(queue) => Finding::of_queue(severity, queue, found, advice),
+            None => Finding::new(severity, about, found, advice),
+        }
     };
     told.map(finding).collect()
 }

@@ -270,7 +270,7 @@ fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, sty
     let head = head.map(|name| styles.cell(name, Tone::Faint));
     let table = Table::new(state.lanes().map(row), fitting(widths, is_wide, &narrow))
         .header(Row::new(fitting(head, is_wide, &narrow)))
-        .block(titled(filtered("lanes: stuck, slow, failing, claimed", state)))
+        .block(titled(filtered("lanes: stuck, slow, failing, running", state)))
         .row_highlight_style(chosen(state.pane == Pane::Lanes));
     let mut chosen = TableState::new().with_selected(state.lane_row());
     frame.render_stateful_widget(table, area, &mut chosen);
@@ -398,6 +398,13 @@ mod tests {
         let (narrow, wide) = (drawn(60, &mut state), drawn(80, &mut state));
         assert!(narrow.contains("order-changes") && narrow.contains("key "), "{narrow}");
         assert!(!narrow.contains("done/s") && wide.contains("done/s"), "{narrow}{wide}");
+        let widest = drawn(200, &mut state);
+        assert!(widest.contains("lanes: stuck, slow, failing, running"), "{widest}");
+        let queue = widest.lines().find(|line| line.contains("order-changes")).unwrap();
+        assert!(
+            queue.trim_matches('"').trim_end().chars().count() > 190,
+            "numbers stand at the right: {queue}"
+        );
         state.shows_keys = true;
         let keys = drawn(60, &mut state);
         assert!(keys.contains("send the dead jobs of the queue back"), "{keys}");

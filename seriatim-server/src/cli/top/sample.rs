@@ -38,8 +38,13 @@ impl Why {
             Self::Stuck => "stuck",
             Self::Slow => "slow",
             Self::Failing => "failing",
-            Self::Claimed => "claimed",
+            Self::Claimed => "running",
         }
+    }
+
+    /// In JSON, where the states of lanes have the same words everywhere.
+    fn name(self) -> &'static str {
+        if self == Self::Claimed { "claimed" } else { self.as_str() }
     }
 }
 
@@ -95,7 +100,7 @@ impl Sample {
         let lane = |shown: &Shown| {
             let one = &shown.one;
             let lane = Lane::of_queue(one.lane.clone(), one.queue.clone());
-            ShownLane { lane, why: shown.why.as_str() }
+            ShownLane { lane, why: shown.why.name() }
         };
         let node = |node: &NodeView| {
             let holds = |shown: &&Shown| shown.one.lane.node.as_ref() == Some(&node.info.id);

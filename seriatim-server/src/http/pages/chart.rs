@@ -12,20 +12,46 @@ const BAR: usize = 5;
 /// A chart for a template.
 #[derive(Clone, Debug)]
 pub(super) struct Chart {
-    pub(super) title: &'static str,
+    /// With the unit.
+    pub(super) title: String,
     /// The SVG: numbers only.
     pub(super) svg: String,
     pub(super) last: String,
     pub(super) most: String,
+    /// Of each bar, in words.
+    pub(super) values: Vec<String>,
     /// It has no bar.
     pub(super) is_flat: bool,
 }
 
+/// What a bar is, after "per".
+pub(super) fn unit(span: Span) -> &'static str {
+    match span {
+        Span::Hour => "minute",
+        Span::Day => "24 min",
+        Span::Month => "12 h",
+    }
+}
+
+/// Seconds of a bar.
+fn width(span: Span) -> i64 {
+    span.seconds() / BARS as i64
+}
+
+/// Where the last bar ends: bars begin at whole intervals, so that they do not change while time goes on.
+fn end(span: Span, now: i64) -> i64 {
+    let width = width(span);
+    now - now.rem_euclid(width) + width
+}
+
+/// When each bar begins.
+pub(super) fn begins(span: Span, now: i64) -> impl Iterator<Item = i64> {
+    (0..BARS as i64).map(move |bar| end(span, now) - (BARS as i64 - bar) * width(span))
+}
+
 /// The intervals of a chart: those of one bar together.
 pub(super) fn bars<P: Interval>(points: &[(i64, P)], span: Span, now: i64) -> Vec<Option<P>> {
-    let width = span.seconds() / BARS as i64;
-    // Bars begin at whole intervals, so that they do not change while time goes on.
-    let end = now - now.rem_euclid(width) + width;
+    let (width, end) = (width(span), end(span, now));
     let mut bars: Vec<Option<P>> = vec![None; BARS];
     for (at, point) in points {
         let back = (end - 1 - at).div_euclid(width);
@@ -39,7 +65,7 @@ pub(super) fn bars<P: Interval>(points: &[(i64, P)], span: Span, now: i64) -> Ve
 
 impl Chart {
     pub(super) fn new<P>(
-        title: &'static str,
+        title: impl Into<String>,
         class: &str,
         bars: &[Option<P>],
         value: fn(&P) -> u64,
@@ -59,7 +85,9 @@ impl Chart {
             "<svg class=\"chart {class}\" viewBox=\"0 0 {width} {HEIGHT}\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><path d=\"{path}\"/></svg>"
         );
         let last = values.iter().rev().flatten().next().copied().unwrap_or_default();
-        Self { title, svg, last: words(last), most: words(most), is_flat: most == 0 }
+        let title = title.into();
+        let texts = values.iter().map(|value| value.map_or_else(String::new, words)).collect();
+        Self { title, svg, last: words(last), most: words(most), values: texts, is_flat: most == 0 }
     }
 }
 

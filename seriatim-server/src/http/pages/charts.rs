@@ -6,10 +6,11 @@ use serde::Deserialize;
 use seriatim::Timestamp;
 use seriatim::store::Store;
 
-use super::chart::{Chart, bars};
+use super::chart::{Chart, bars, begins, unit};
 use super::link;
 use super::visit::Visit;
 use crate::app::history::{self, ALL, Span, TaskFigures, read};
+use crate::app::operations::grouped;
 use crate::base::text::size;
 use crate::base::time::length;
 
@@ -33,6 +34,8 @@ pub(super) struct Charts {
     /// Name, address, and whether it is shown.
     pub(super) spans: Vec<(&'static str, String, bool)>,
     pub(super) is_empty: bool,
+    /// When an interval of them began, and its values.
+    pub(super) rows: Vec<(String, Vec<String>)>,
     /// Of the tasks of a queue, those that took most time.
     pub(super) tasks: Vec<TaskRow>,
 }
@@ -59,13 +62,13 @@ impl Charts {
         let (span, now) = (chosen.1, visit.clock.now);
         let points = read(store, queue, span, now).await?;
         let bars = bars(&points, span, now.as_micros() / 1_000_000);
-        let number = |value: u64| value.to_string();
+        let per = |what| format!("{what} per {}", unit(span));
         let lag = |value: u64| length(Duration::from_secs(value));
         let mut all = vec![
-            Chart::new("done", "done", &bars, |point| point.done, number),
-            Chart::new("failed", "failed", &bars, |point| point.failed, number),
+            Chart::new(per("jobs done"), "done", &bars, |point| point.done, grouped),
+            Chart::new(per("turns failed"), "failed", &bars, |point| point.failed, grouped),
             Chart::new("worst lag", "lag", &bars, |point| point.lag, lag),
-            Chart::new("jobs", "jobs", &bars, |point| point.jobs, number),
+            Chart::new("jobs", "jobs", &bars, |point| point.jobs, grouped),
         ];
         let mut tasks = Vec::new();
         if queue == ALL {
@@ -75,6 +78,7 @@ impl Charts {
             tasks.extend(found.into_iter().take(TASKS_SHOWN).map(TaskRow::from));
         }
         Ok(Self {
+            rows: rows(visit, &all, begins(span, now.as_micros() / 1_000_000)),
             all,
             spans: SPANS
                 .map(|(name, of)| (name, link::with(path, &[("span", name)]), of == span))
@@ -83,6 +87,20 @@ impl Charts {
             tasks,
         })
     }
+}
+
+/// The charts as a table, without intervals of which nothing is known.
+fn rows(
+    visit: &Visit,
+    charts: &[Chart],
+    begins: impl Iterator<Item = i64>,
+) -> Vec<(String, Vec<String>)> {
+    let of_bar = |(bar, at): (usize, i64)| {
+        let values: Vec<String> = charts.iter().map(|chart| chart.values[bar].clone()).collect();
+        let at = visit.clock.minute(Timestamp::from_micros(at * 1_000_000));
+        values.iter().any(|value| !value.is_empty()).then_some((at, values))
+    };
+    begins.enumerate().filter_map(of_bar).collect()
 }
 
 impl From<TaskFigures> for TaskRow {
@@ -101,11 +119,11 @@ async fn of_server(
 ) -> seriatim::Result<impl Iterator<Item = Chart>> {
     let points = history::of_server(store, span, now).await?;
     let bars = bars(&points, span, now.as_micros() / 1_000_000);
-    let number = |value: u64| value.to_string();
+    let operations = format!("store: operations per {}", unit(span));
     let charts = [
         Chart::new("store: bytes", "jobs", &bars, |point| point.bytes, size),
-        Chart::new("store: connections", "jobs", &bars, |point| point.connections, number),
-        Chart::new("store: operations", "done", &bars, |point| point.operations, number),
+        Chart::new("store: connections", "jobs", &bars, |point| point.connections, grouped),
+        Chart::new(operations, "done", &bars, |point| point.operations, grouped),
     ];
     Ok(charts.into_iter().filter(|chart| !chart.is_flat))
 }

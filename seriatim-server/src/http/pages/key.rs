@@ -82,6 +82,8 @@ struct Holder {
 struct Key<'a> {
     frame: &'a Frame,
     key: &'a str,
+    /// The key on one line.
+    name: String,
     entities: Vec<Entity>,
     left_out: usize,
     /// A search for the same text.
@@ -122,7 +124,8 @@ pub(super) async fn show(
     };
     let deeds = deeds.into_iter().map(|deed| DeedRow::new(&visit, deed)).collect();
     let search = link::search_all(&visit.frame.base, &k);
-    visit.show(&Key { frame: &visit.frame, key: &k, entities, left_out, search, deeds })
+    let (frame, name) = (&visit.frame, seriatim::text::one_line(&k));
+    visit.show(&Key { frame, key: &k, name, entities, left_out, search, deeds })
 }
 
 /// The nodes of the fleet, and the time.

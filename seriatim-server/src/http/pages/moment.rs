@@ -40,6 +40,11 @@ impl Clock {
         self.format(self.now, "%H:%M:%S %Z")
     }
 
+    /// `2026-01-31 12:04 UTC`.
+    pub(super) fn minute(&self, at: Timestamp) -> String {
+        self.format(at, "%Y-%m-%d %H:%M %Z")
+    }
+
     pub(super) fn zone_name(&self) -> String {
         self.zone.iana_name().unwrap_or("UTC").to_owned()
     }

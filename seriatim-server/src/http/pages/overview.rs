@@ -14,15 +14,16 @@ use super::button::{self, Button};
 use super::charts::{Charts, Wish};
 use super::frame::Frame;
 use super::link;
-use super::row::{LaneRow, QueueRow};
+use super::row::{KEY_COLUMNS, LaneRow, QueueRow};
 use super::visit::{Visit, page};
-use crate::app::doctor::{Finding, Severity};
+use crate::app::doctor::{Finding, List, Severity};
 use crate::app::history::ALL;
 use crate::app::limits;
 use crate::app::operations::{self, Action};
 use crate::app::running::age;
 use crate::app::why::Around;
 use crate::app::{causes, queues};
+use crate::base::text::{cut, one_line};
 use crate::base::time::length;
 
 /// Findings, queues, running lanes and causes of death that the page shows.
@@ -50,6 +51,7 @@ pub(super) struct CauseRow {
     /// The latest of the jobs.
     pub(super) sample: String,
     pub(super) count: u64,
+    pub(super) first: super::moment::Moment,
     pub(super) last: super::moment::Moment,
     pub(super) buttons: Vec<Button>,
 }
@@ -145,7 +147,7 @@ fn marked(text: &str) -> Vec<(String, bool)> {
 
 /// The findings about what the visitor may see.
 fn needs(visit: &Visit, checkup: &Checkup) -> (Vec<Need>, usize) {
-    let may_see = |finding: &&Finding| match finding.about.strip_prefix("queue ") {
+    let may_see = |finding: &&Finding| match finding.queue.as_deref() {
         Some(queue) => visit.scope.has_queue(queue),
         None => !visit.scope.is_limited(),
     };
@@ -154,17 +156,32 @@ fn needs(visit: &Visit, checkup: &Checkup) -> (Vec<Need>, usize) {
     let base = &visit.frame.base;
     let need = |finding: &&Finding| Need {
         word: if finding.severity == Severity::Serious { "serious" } else { "warning" },
-        about: finding.about.clone(),
+        about: match (&finding.queue, &finding.key) {
+            (Some(queue), Some(key)) => format!("{queue}: {}", cut(&one_line(key), KEY_COLUMNS)),
+            _ => finding.about.clone(),
+        },
         found: finding.found.clone(),
         advice: marked(&finding.advice),
-        href: match finding.about.split_once(' ') {
-            Some(("queue", name)) => Some(link::queue(base, name)),
-            Some(("node", id)) => Some(link::node(base, id)),
-            _ => None,
-        },
+        href: place(base, finding),
     };
     let shown = all.iter().take(FINDINGS_SHOWN).map(need).collect();
     (shown, all.len().saturating_sub(FINDINGS_SHOWN))
+}
+
+/// Where one sees it.
+fn place(base: &str, finding: &Finding) -> Option<String> {
+    let Some(queue) = &finding.queue else {
+        return Some(link::node(base, finding.about.strip_prefix("node ")?));
+    };
+    Some(match (&finding.key, finding.list) {
+        (Some(key), _) => link::key(base, key),
+        (None, Some(List::Lanes(stage))) => link::lanes(base, queue, &[("state", stage.as_str())]),
+        (None, Some(List::Failed)) => link::lanes(base, queue, &[("by", "retry_count")]),
+        (None, Some(List::Morgue)) => {
+            link::with(&format!("{base}/morgue"), &[("view", "causes"), ("queue", queue)])
+        }
+        (None, None) => link::queue(base, queue),
+    })
 }
 
 fn longest(visit: &Visit, checkup: &Checkup) -> Vec<LaneRow> {
@@ -203,6 +220,7 @@ impl CauseRow {
             sample: link::job(base, cause.sample.id),
             error: cause.error,
             count: cause.count,
+            first: visit.clock.of(cause.first),
             last: visit.clock.of(cause.last),
         }
     }

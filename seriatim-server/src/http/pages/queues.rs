@@ -48,6 +48,7 @@ struct Queues<'a> {
     rows: Vec<QueueRow>,
     left_out: usize,
     name: String,
+    by: &'static str,
     orders: Vec<(&'static str, &'static str, bool)>,
 }
 
@@ -84,5 +85,6 @@ pub(super) async fn show(
         ("dead", "dead", By::Dead),
     ];
     let orders = orders.map(|(value, says, of)| (value, says, of == by)).to_vec();
-    visit.show(&Queues { frame: &visit.frame, rows, left_out, name, orders })
+    let by = orders.iter().find(|(.., is)| *is).map_or("", |(value, ..)| *value);
+    visit.show(&Queues { frame: &visit.frame, rows, left_out, name, by, orders })
 }

@@ -16,12 +16,13 @@ use crate::base::time::length;
 
 /// Columns shown of an error, a key, and a progress.
 const ERROR_COLUMNS: usize = 120;
-const KEY_COLUMNS: usize = 60;
+pub(super) const KEY_COLUMNS: usize = 60;
 
 /// A queue.
 pub(super) struct QueueRow {
     pub(super) name: String,
     pub(super) href: String,
+    pub(super) morgue: String,
     pub(super) mode: String,
     pub(super) state: &'static str,
     pub(super) jobs: u64,
@@ -49,6 +50,7 @@ impl QueueRow {
         let nodes = nodes.iter().filter(|node| works_on(node, &name, now)).count();
         Self {
             href: link::queue(base, &name),
+            morgue: link::with(&format!("{base}/morgue"), &[("queue", &name)]),
             mode: view.queue.mode.to_string(),
             state: match () {
                 () if view.paused => "paused",

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::extract::{FromRequestParts, NestedPath, OriginalUri};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use seriatim::Timestamp;
 
@@ -40,6 +40,8 @@ pub(in crate::http) struct Visit {
     /// What this visitor sees of payloads.
     pub(super) discreet: Discreet,
     pub(super) wants: Wants,
+    /// Whether it changes nothing, so that it may be sent again.
+    is_read: bool,
 }
 
 /// What of a page is wanted.
@@ -67,7 +69,8 @@ impl Visit {
         let here = format!("{prefix}{}", target.map_or("/", |target| target.as_str()));
         let base = format!("{prefix}{}{}", nested.trim_end_matches('/'), app.base_path);
         let visitor = session::visitor(&app.guard, parts).map_err(Problem::into_detail);
-        Self::new(app, base, here, &parts.headers, visitor)
+        let visit = Self::new(app, base, here, &parts.headers, visitor);
+        Self { is_read: parts.method == Method::GET, ..visit }
     }
 
     fn new(
@@ -105,7 +108,7 @@ impl Visit {
             false => Wants::All,
         };
         let discreet = Discreet::of(&app.dashboard, may(Access::Admin));
-        Self { frame, clock, scope: who.scope(), who, visitor, discreet, wants }
+        Self { frame, clock, scope: who.scope(), who, visitor, discreet, wants, is_read: false }
     }
 
     /// Who it is, or why that cannot be known.
@@ -158,8 +161,9 @@ impl Visit {
                 link::with(&format!("{}/login", self.frame.base), &[("next", &self.frame.here)]);
             return see_other(&login);
         }
-        let page =
-            Refusal { frame: &self.frame, status: status.as_u16(), title: title(status), detail };
+        let (frame, title) = (&self.frame, title(status));
+        let retries = status == StatusCode::SERVICE_UNAVAILABLE && self.is_read;
+        let page = Refusal { frame, status: status.as_u16(), title, detail, retries };
         let mut answer = html(page.render().unwrap_or_default());
         *answer.status_mut() = status;
         let wait = response.headers_mut().remove(header::RETRY_AFTER);
@@ -186,6 +190,8 @@ struct Refusal<'a> {
     status: u16,
     title: &'static str,
     detail: String,
+    /// Whether the page asks again by itself.
+    retries: bool,
 }
 
 fn title(status: StatusCode) -> &'static str {

@@ -105,6 +105,50 @@ async fn a_stranger_finds_the_failing_key_reads_why_and_retries_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_demo_a_stranger_finds_what_does_not_move_and_retries_it() {
+    let site = Site::new("");
+    assert!(site.run(&["demo", "--keep", "shop"]).status.success());
+    let config = site.path("shop/seriatim.toml");
+    let api = Api::with(site, |command| {
+        command.arg("--config").arg(config);
+    });
+    let window = Window::open(&api.address, 1280, 900).await;
+    window.go("/").await;
+    let overview = window.text().await;
+    for found in ["no node works on its 40 jobs", "order-58", "the database did not answer"] {
+        assert!(overview.contains(found), "{found}: {overview}");
+    }
+    window.press("orders: order-42").await;
+    window.until("the key", "location.pathname === '/key'").await;
+    let key = window.text().await;
+    assert!(key.contains("retry 6 of 25") && key.contains("no stock of item 7731"), "{key}");
+    window.keys("/").await;
+    window.keys("order-17").await;
+    window.enter().await;
+    window.until("the other key", "location.search === '?k=order-17'").await;
+    let key = window.text().await;
+    assert!(key.contains("ask the warehouse") && key.contains("delivered"), "{key}");
+    window.press("Retry now").await;
+    window.until("all of it is done", "document.body.innerText.includes('No queue has')").await;
+    assert_eq!(window.console().await, Vec::<String>::new());
+    window.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_folded_out_stays_so_alone_when_the_page_is_renewed() {
+    let api = Api::start(QUEUES);
+    let window = Window::open(&api.address, 1280, 900).await;
+    window.go("/queues/orders").await;
+    window.run("[...document.querySelectorAll('details')].at(-1).open = true").await;
+    assert!(api.site.run(&["queues", "limits", "orders", "--running", "5"]).status.success());
+    window.until("its new part", "document.getElementById('limits')").await;
+    let folded = "return [...document.querySelectorAll('details')].map((one) => [one.firstChild.textContent, one.open])";
+    let wanted = json!([["Set the limit", false], ["Settings", true]]);
+    assert_eq!(window.run(folded).await, wanted);
+    window.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_fit_each_screen_run_no_foreign_text_and_leave_the_console_empty() {
     let api = with_trouble().await;
     for (width, theme) in [(1280, "dark"), (390, "light")] {
@@ -197,6 +241,16 @@ async fn all_is_reached_with_the_keyboard_alone() {
     assert_eq!(window.place().await, "/key?k=order-41");
     window.keys("?").await;
     window.until("the keys are listed", "location.pathname === '/about'").await;
+    let shortcuts = "document.querySelector('[name=shortcuts]')";
+    window.run(&format!("{shortcuts}.click()")).await;
+    window.until("they are off", &format!("{shortcuts} && !{shortcuts}.checked")).await;
+    window.keys("gq/?").await;
+    assert_eq!(window.place().await, "/about");
+    assert_eq!(window.run("return document.activeElement === document.body").await, true);
+    window.run(&format!("{shortcuts}.click()")).await;
+    window.until("they are on", &format!("{shortcuts} && {shortcuts}.checked")).await;
+    window.keys("gq").await;
+    window.until("the queues", "location.pathname === '/queues'").await;
     window.close().await;
 }
 

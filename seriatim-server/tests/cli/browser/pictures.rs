@@ -153,6 +153,10 @@ async fn pictures_of_the_dashboard_are_small_and_nothing_in_them_is_cut() {
                     window.run("return document.documentElement.scrollWidth - innerWidth").await;
                 assert_eq!(cut, 0, "{width} {path}");
                 let picture = window.picture().await;
+                let unfolded =
+                    "document.querySelectorAll('details').forEach((one) => { one.open = true; });
+                    return document.documentElement.scrollWidth - innerWidth";
+                assert_eq!(window.run(unfolded).await, 0, "{width} {path}, unfolded");
                 let is_published = width == WIDTHS[1];
                 bytes += if is_published { picture.len() } else { 0 };
                 let Some(folder) = folder.as_deref().map(Path::new) else { continue };
@@ -167,4 +171,48 @@ async fn pictures_of_the_dashboard_are_small_and_nothing_in_them_is_cut() {
     }
     assert!(bytes <= BYTES_MAX, "{bytes} bytes");
     window.close().await;
+}
+
+/// Names and texts as long and as odd as producers can make them. The address of its key.
+async fn hostile() -> (Api, String) {
+    let site = Site::new("");
+    let name = format!("orders-{}", "q".repeat(60));
+    let hand = Hand::new(site.store().await, vec![Queue::fifo(&*name).max_retries(9)]).await;
+    let word = "\u{202e}<b>&\"'\u{feff}".repeat(4) + &"w".repeat(180);
+    let dead = Job::new(&*name, &json!({ "text": word })).unwrap().key(format!("{word}-dead"));
+    hand.push(dead.max_retries(0).task("t".repeat(60))).await;
+    hand.push(Job::new(&*name, &word).unwrap().key(&word)).await;
+    hand.fail_all(&name, &word.repeat(10)).await;
+    hand.store.close().await.unwrap();
+    let encoded = word.bytes().map(|byte| format!("%{byte:02x}")).collect::<Vec<_>>().concat();
+    (Api::with(site, |_| {}), format!("/key?k={encoded}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pictures_of_the_dashboard_of_a_hostile_and_of_an_empty_store_are_not_cut() {
+    let (api, key) = hostile().await;
+    let lanes = format!("/queues/orders-{}/lanes", "q".repeat(60));
+    let pages = ["/", "/queues", &lanes, &key, "/morgue", "/morgue?view=causes", "/scheduled"];
+    for (store, api, pages) in [
+        ("hostile", api, &pages[..]),
+        ("empty", Api::start(""), &["/", "/queues", "/key?k=k", "/morgue", "/scheduled", "/nodes"]),
+    ] {
+        let window = Window::open(&api.address, 1280, 800).await;
+        for width in &WIDTHS[..2] {
+            window.resize(*width, 800).await;
+            for (i, path) in pages.iter().enumerate() {
+                window.go(path).await;
+                let cut =
+                    window.run("return document.documentElement.scrollWidth - innerWidth").await;
+                assert_eq!(cut, 0, "{store} {width} {path}");
+                let picture = window.picture().await;
+                if std::env::var_os(FOLDER).is_some() {
+                    // To look at, not to publish.
+                    let name = format!("{store}-{i}-{width}.png");
+                    std::fs::write(std::env::temp_dir().join(name), picture).unwrap();
+                }
+            }
+        }
+        window.close().await;
+    }
 }

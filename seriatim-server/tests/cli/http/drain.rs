@@ -39,6 +39,22 @@ fn d16_while_a_node_drains_only_holders_of_claims_are_answered() {
     assert_eq!(refused.header("retry-after"), Some("1"));
     api.post("/api/v1/work/claim", &claim).refused(503);
     api.get("/api/v1/stats").refused(503);
+    let page = Request::new("GET", "/queues").header("Accept", "text/html").send(&api.address);
+    let text = page.text();
+    assert_eq!((page.status, page.header("retry-after")), (503, Some("1")), "{text}");
+    assert!(
+        text.contains("draining") && text.contains("http-equiv=\"refresh\" content=\"5\""),
+        "{text}"
+    );
+    let deed = Request::new("POST", "/do").header("Sec-Fetch-Site", "same-origin");
+    let deed =
+        deed.body("application/x-www-form-urlencoded", "deed=queue.pause&queue=remote".to_owned());
+    let deed = deed.send(&api.address);
+    assert!(
+        deed.status == 503 && !deed.text().contains("refresh"),
+        "a deed is not repeated: {}",
+        deed.text()
+    );
     for path in ["/health", "/info", "/metrics", "/docs", "/openapi.json"] {
         assert_eq!(api.get(path).status, 200, "{path}");
     }

@@ -93,10 +93,10 @@ impl<'a> Visitor<'a> {
         self.submit("/do", &all)
     }
 
-    /// A page with a button has it; a reader's has none.
+    /// The mark of its forms. Who told of a deed may undo it: so pages without other forms have it too.
     fn mark(&self) -> String {
-        let page = self.page("/queues/orders");
-        field(&page, "mark").unwrap_or_default()
+        let cookie = format!("{}; seriatim_said=text=done&deed=queue.resume", self.cookie);
+        field(&Self { api: self.api, cookie }.page("/about"), "mark").unwrap()
     }
 }
 
@@ -184,6 +184,93 @@ fn a_page_shows_the_buttons_of_its_visitors_role_and_the_server_refuses_the_othe
         ("mark", &*field(&narrow.page("/queues/mails"), "mark").unwrap()),
     ];
     assert_eq!(narrow.submit("/do", &deed).status, 403);
+}
+
+/// Every deed that the server knows.
+fn deeds() -> Vec<&'static str> {
+    let table = include_str!("../../../src/http/pages/deed.rs");
+    table.split("\n    kind(\"").skip(1).map(|line| line.split('"').next().unwrap()).collect()
+}
+
+#[test]
+fn a_reader_is_refused_every_deed_and_so_is_a_forged_form_of_an_admin() {
+    let api = guarded();
+    push(&api, "orders", &json!({ "key": "k", "payload": 1 }));
+    let (eyes, boss) = (Visitor::log_in(&api, "eyes"), Visitor::log_in(&api, "boss"));
+    let page = boss.page("/key?k=k");
+    let job = page.split("href=\"/jobs/").nth(1).unwrap().split('"').next().unwrap();
+    let fields = [
+        ("queue", "orders"),
+        ("key", "k"),
+        ("job", job),
+        ("node", "n"),
+        ("cron", "night <b>"),
+        ("bridge", "b"),
+        ("batch", "b"),
+        ("operation", "0-1"),
+    ];
+    let all = deeds();
+    assert!(all.len() >= 25, "{all:?}");
+    for deed in all {
+        let refused = eyes.does(deed, &fields);
+        assert!(
+            refused.status == 403 && refused.text().contains("needs a token with role"),
+            "{deed}: {}",
+            refused.text()
+        );
+        let forged: Vec<_> = [("deed", deed)].into_iter().chain(fields).collect();
+        assert_eq!(boss.submit("/do", &forged).status, 403, "{deed}");
+        let query = forged.iter().map(|(name, value)| format!("{name}={}", encoded(value)));
+        let asks = format!("/confirm?{}", query.collect::<Vec<_>>().join("&"));
+        assert_eq!(eyes.get(&asks).status, 403, "{deed}");
+    }
+    let shown = |path: &str| Request::new("GET", path).token(&secret("boss")).send(&api.address);
+    assert_eq!(shown("/api/v1/queues/orders").done()["paused"], false);
+    assert_eq!(shown("/api/v1/queues/orders/lane?key=k").done()["state"], "waiting");
+}
+
+#[test]
+fn a_login_over_tls_is_sent_over_tls_only() {
+    let api = guarded();
+    let login = |proto: &str| {
+        let body = format!("token={}", secret("eyes"));
+        let request =
+            Request::new("POST", "/login").body("application/x-www-form-urlencoded", body);
+        let request = request.header("Sec-Fetch-Site", "same-origin");
+        request.header("X-Forwarded-Proto", proto).send(&api.address)
+    };
+    for (proto, is_secure) in [("https", true), ("https, http", true), ("http", false)] {
+        let answer = login(proto);
+        let cookie = answer.header("set-cookie").unwrap();
+        assert_eq!(cookie.contains("; Secure"), is_secure, "{proto}: {cookie}");
+    }
+}
+
+#[test]
+fn a_finding_leads_to_the_key_or_the_list_that_it_is_about() {
+    let api = guarded();
+    let boss = Visitor::log_in(&api, "boss");
+    push(&api, "mails", &json!({ "key": "dead" }));
+    bury(&api, "mails", "no stamps");
+    for (queue, key) in [("orders", "a <b>"), ("mails", "one"), ("mails", "two")] {
+        push(&api, queue, &json!({ "key": key }));
+        assert_eq!(boss.does("lane.pause", &[("queue", queue), ("key", key)]).status, 303);
+    }
+    let page = boss.page("/");
+    for wanted in [
+        "<a href=\"/key?k=a%20%3Cb%3E\">orders: a &#60;b&#62;</a>",
+        "<code>seriatim lanes resume orders &#39;a &#60;b&#62;&#39;</code>",
+        "<a href=\"/queues/mails/lanes?state=paused\">queue mails</a>",
+        "<a href=\"/morgue?view=causes",
+        "<a href=\"/queues/mails/lanes\">2</a>",
+        "<a href=\"/queues?by=jobs\">3</a>",
+    ] {
+        assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+    let told = Request::new("GET", "/api/v1/doctor").token(&secret("boss"));
+    let told = told.send(&api.address).done();
+    let of_key = told["findings"].as_array().unwrap().iter().find(|one| one["key"] == "a <b>");
+    assert_eq!(of_key.unwrap()["queue"], "orders", "{told}");
 }
 
 #[test]
@@ -291,6 +378,11 @@ fn a_deed_is_told_on_the_next_page_and_undone_from_there() {
     );
 }
 
+/// The text of a page: what forms and scripts have in attributes may be what it was.
+fn between_tags(page: &str) -> String {
+    page.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text).collect()
+}
+
 #[test]
 fn what_jobs_carry_is_shown_and_never_run() {
     let api = Api::start("[queues.orders]\nmode = \"fifo\"\n");
@@ -315,7 +407,7 @@ fn what_jobs_carry_is_shown_and_never_run() {
             !text.contains("<script>") && !text.contains("<img") && !text.contains("<b>"),
             "{path}: {text}"
         );
-        assert!(!text.contains('\u{202e}') || text.contains("<code>"), "{path}");
+        assert!(!between_tags(&text).contains('\u{202e}'), "{path}: {text}");
     }
     let page = api.get(&paths[2]);
     assert!(

@@ -353,6 +353,7 @@ impl Walk {
         assert_eq!(self.get("/api/v1/audit?limit=1", &[])["entries"][0]["who"], "anybody");
         let of = self.get("/api/v1/audit?queue=b&of=k2&since=2026-01-01T00:00:00Z", &[]);
         assert_eq!(of["entries"][0]["action"], "lane release");
+        self.act("/api/v1/queues/{queue}/lane/pause?key=unattended", &["a"]);
         assert_eq!(self.get("/api/v1/doctor", &[])["healthy"], true);
     }
 
@@ -388,6 +389,43 @@ impl Walk {
         self.settle(&lane, "done");
     }
 
+    /// Each page, of what is left.
+    fn pages(&self) {
+        let job = self.push("a", "seen");
+        let operation = self.get("/api/v1/operations", &[])["operations"][0]["id"].clone();
+        for path in [
+            "/",
+            "/?span=30d",
+            "/queues?by=lag",
+            "/queues/a",
+            "/queues/a?span=24h",
+            "/queues/a/lanes?by=key&state=ready,paused",
+            "/key?k=seen",
+            "/key?k=nothing",
+            &format!("/jobs/{job}"),
+            &format!("/jobs/{job}/events"),
+            "/morgue",
+            "/morgue?view=causes&queue=a&task=t",
+            "/scheduled",
+            "/scheduled?queue=a&prefix=s",
+            "/cron",
+            "/batches",
+            "/batches?live=true",
+            "/nodes",
+            "/nodes/remote:walker",
+            "/operations",
+            "/operations/new?action=pause&queue=a",
+            &format!("/operations/{}", operation.as_str().unwrap()),
+            "/audit?queue=b",
+            "/search?q=s",
+            "/about",
+            "/confirm?deed=lane.delete&queue=a&key=seen",
+        ] {
+            let page = self.api.get(path);
+            assert_eq!(page.status, 200, "{path}: {}", page.text());
+        }
+    }
+
     /// Last, as the node that answers takes no more work then, and stops.
     fn nodes(&self) {
         for command in ["quiet", "resume", "stop"] {
@@ -418,6 +456,7 @@ fn walk(site: Site) -> Vec<String> {
     walk.bridges();
     walk.looking_back();
     walk.batches();
+    walk.pages();
     walk.nodes();
     let document = walk.api.get("/openapi.json").done();
     let paths = document["paths"].as_object().unwrap().iter();

@@ -62,7 +62,7 @@ async fn d18_what_is_stuck_slow_or_failing_is_named_with_what_to_do() {
         "warning",
         &["queue orders", "1 lane runs far longer", "order-1", "jobs cancel"],
     );
-    assert_found(&said, "serious", &["queue mails", "1 lane is held", "lanes retry mails KEY"]);
+    assert_found(&said, "serious", &["queue mails", "1 lane is held", "lanes retry mails ann"]);
     assert_found(&said, "warning", &["queue bills", "1 job died within the last", "morgue bills"]);
     let told = text(&site.run(&["doctor"]));
     assert!(told.starts_with("serious  queue mails: 1 lane is held"), "{told}");
@@ -101,7 +101,7 @@ async fn d18_what_fails_again_and_again_lags_or_is_paused_is_a_warning() {
     assert_found(
         &said,
         "warning",
-        &["1 lane is paused: \\\"order-3\\\"", "lanes resume orders KEY"],
+        &["1 lane is paused: \\\"order-3\\\"", "lanes resume orders order-3"],
     );
     assert_found(&said, "serious", &["has 1 of at most 1 dead jobs"]);
 }

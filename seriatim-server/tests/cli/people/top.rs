@@ -25,7 +25,7 @@ async fn s9_one_frame_shows_queues_lanes_and_nodes() {
         "failing orders",
         "order-1",
         "no\\u{1b}[2J st",
-        "claimed orders",
+        "running orders",
         "hand-1",
         "q quit",
     ];
