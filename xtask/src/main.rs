@@ -3,6 +3,7 @@
 mod axe;
 mod bench;
 mod book;
+mod bridges;
 mod campaign;
 mod cargo;
 mod coverage;
@@ -56,6 +57,8 @@ Developer commands of Seriatim.
     cargo xtask fuzz --minutes N [--seed S] [--only PART-OF-A-NAME]
                                 fuzzes all parsers of foreign input (HTTP, workers, configuration, files, URLs,
                                 …) for N minutes in total: no panic, no 5xx, no hang, no memory growth
+    cargo xtask bridges [--jobs N] [--store NAME]... [--write]
+                                how fast a bridge moves Sidekiq's jobs here, and an export gives them back
     cargo xtask lowkiq          the tests of Lowkiq's bridge and workers with the gem itself, in three versions
     cargo xtask seeds [--write] compares (or records) the tests of the rows of docs/parity.md
     cargo xtask screenshots     takes the pictures of the dashboard in docs/images anew
@@ -119,6 +122,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["publish"] => publish::run(&root())?,
         ["campaign", rest @ ..] => campaign::run(&root(), rest)?,
         ["faults", rest @ ..] => faults::run(&root(), rest)?,
+        ["bridges", rest @ ..] => bridges::run(&root(), rest)?,
         ["lowkiq"] => lowkiq::run(&root())?,
         ["fuzz", rest @ ..] => fuzz::run(&root(), rest)?,
         ["seeds"] => seeds::check(&root())?,

@@ -11,6 +11,7 @@ use seriatim::store::{
 };
 
 use super::error::Error;
+use super::search_terms::Terms;
 
 /// Queues that are asked; each takes up to five calls.
 const QUEUES_ASKED_MAX: usize = 50;
@@ -18,6 +19,8 @@ const QUEUES_ASKED_MAX: usize = 50;
 const QUEUES_AT_ONCE: usize = 8;
 /// Lanes and jobs that are looked at for each kind, over all queues: a person waits for the answer.
 const LOOKED_AT_MAX: usize = 1_000;
+/// The same for a search by terms: it may read payloads.
+const LOOKED_AT_BY_TERMS_MAX: usize = 10_000;
 /// What is shown of each kind, over all queues.
 const FOUND_MAX: usize = 20;
 
@@ -154,6 +157,36 @@ pub(crate) async fn search(
     Ok(found)
 }
 
+/// Searches the jobs that wait, run or are dead by terms.
+pub(crate) async fn by_terms(
+    store: &dyn Store,
+    asked: &Asked,
+    terms: &Terms,
+) -> Result<Found, Error> {
+    let is_meant =
+        |stats: &&QueueStats| terms.queue.as_deref().is_none_or(|of| *stats.queue == *of);
+    let queues: Vec<&QueueStats> = asked.queues.iter().filter(is_meant).collect();
+    let scan_max = LOOKED_AT_BY_TERMS_MAX / queues.len().max(1);
+    let (left_out, queues_asked) = (asked.left_out, queues.len());
+    let mut all =
+        Found { queues: queues_asked, left_out, scan_max, has_tasks: true, ..Found::default() };
+    for some in queues.chunks(QUEUES_AT_ONCE) {
+        let each = some.iter().map(async |stats| {
+            let mut found = Found { scan_max, ..Found::default() };
+            let mut is_cut = false;
+            for filter in [JobFilter::Live, JobState::Dead.into()] {
+                is_cut |= jobs(store, &stats.queue, filter, terms, &mut found).await?;
+            }
+            found.cut.extend(is_cut.then(|| stats.queue.clone()));
+            Ok::<_, Error>(found)
+        });
+        try_join_all(each).await?.into_iter().for_each(|of| all.add(of));
+    }
+    all.cut.sort_unstable();
+    all.cut.dedup();
+    Ok(all)
+}
+
 /// What is looked for in a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sought {
@@ -171,19 +204,20 @@ async fn of_queue(
     sought: Sought,
 ) -> Result<Found, Error> {
     let queue = &stats.queue;
+    let task = Terms { task: Some(text.to_owned()), ..Terms::default() };
     let mut found = Found { scan_max, ..Found::default() };
     let mut is_cut = false;
     if stats.lanes > 0 {
         is_cut |= match sought {
             Sought::Keys if stats.mode == Some(Mode::Parallel) => false,
             Sought::Keys => lanes(store, queue, text, &mut found).await?,
-            Sought::Tasks => tasks(store, queue, JobFilter::Live, text, &mut found).await?,
+            Sought::Tasks => jobs(store, queue, JobFilter::Live, &task, &mut found).await?,
         };
     }
     if stats.dead > 0 {
         is_cut |= match sought {
             Sought::Keys => dead(store, queue, text, &mut found).await?,
-            Sought::Tasks => tasks(store, queue, JobState::Dead.into(), text, &mut found).await?,
+            Sought::Tasks => jobs(store, queue, JobState::Dead.into(), &task, &mut found).await?,
         };
     }
     found.cut.extend(is_cut.then(|| queue.clone()));
@@ -234,15 +268,14 @@ async fn dead(
     Ok(page.next.is_some())
 }
 
-async fn tasks(
+async fn jobs(
     store: &dyn Store,
     queue: &Arc<str>,
     filter: JobFilter,
-    text: &str,
+    terms: &Terms,
     found: &mut Found,
 ) -> Result<bool, Error> {
     let query = JobQuery {
-        task: Some(text.to_owned()),
         order: match filter {
             JobFilter::Live => JobOrder::Arrival,
             JobFilter::In(_) => JobOrder::UpdatedAt,
@@ -252,7 +285,7 @@ async fn tasks(
         scan_max: Some(found.scan_max),
         ..JobQuery::new(queue.clone(), filter)
     };
-    let page = store.jobs(query).await?;
+    let page = store.jobs(terms.of(query)).await?;
     found.tasks.extend(page.rows);
     Ok(page.next.is_some())
 }

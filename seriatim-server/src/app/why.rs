@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::Timestamp;
-use seriatim::store::{JobView, LaneState, LaneView, NodeView, QueueView, build_of};
+use seriatim::store::{JobView, LaneState, LaneView, NodeView, QueueView, Store, build_of};
 
 use super::limits::{self, Usage};
 use super::nodes::works_on;
+use super::pauses::{self, Pause};
 use crate::base::time::length;
 
 /// What is known around a lane.
@@ -27,8 +28,9 @@ pub(crate) enum Why {
         node: Arc<str>,
         since: Duration,
     },
-    QueuePaused,
-    Paused,
+    /// By whom, if it is known and was asked for.
+    QueuePaused(Option<Pause>),
+    Paused(Option<Pause>),
     Held {
         retries: u32,
     },
@@ -71,8 +73,8 @@ impl Why {
                 let since = lane.claimed_at.map(|at| now.since(at)).unwrap_or_default();
                 return Self::Runs { node: holder(lane, nodes), since };
             }
-            _ if queue.paused => return Self::QueuePaused,
-            LaneState::Paused => return Self::Paused,
+            _ if queue.paused => return Self::QueuePaused(None),
+            LaneState::Paused => return Self::Paused(None),
             LaneState::Held => return Self::Held { retries: settings.max_retries },
             LaneState::Waiting => {}
         }
@@ -121,9 +123,23 @@ impl Why {
         Self::Ready { since, others: limits::others(settings, group.as_ref()) }
     }
 
+    /// Asks who paused it.
+    pub(super) async fn told(
+        self,
+        store: &dyn Store,
+        queue: &str,
+        key: Option<&str>,
+    ) -> seriatim::Result<Self> {
+        Ok(match (self, key) {
+            (Self::QueuePaused(_), _) => Self::QueuePaused(pauses::of_queue(store, queue).await?),
+            (Self::Paused(_), Some(key)) => Self::Paused(pauses::of_key(store, queue, key).await?),
+            (why, _) => why,
+        })
+    }
+
     /// The state in one word: that of the lane, by which listings are filtered, unless its queue is paused.
     pub(crate) fn state(&self, lane: &LaneView, now: Timestamp) -> &'static str {
-        if *self == Self::QueuePaused { "paused" } else { lane.stage(now).as_str() }
+        if matches!(self, Self::QueuePaused(_)) { "paused" } else { lane.stage(now).as_str() }
     }
 }
 
@@ -141,8 +157,10 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Runs { node, since } => write!(f, "runs on {node} for {}", length(*since)),
-            Self::QueuePaused => f.write_str("the queue is paused"),
-            Self::Paused => f.write_str("paused"),
+            Self::QueuePaused(None) => f.write_str("the queue is paused"),
+            Self::QueuePaused(Some(pause)) => write!(f, "the queue is paused {pause}"),
+            Self::Paused(None) => f.write_str("paused"),
+            Self::Paused(Some(pause)) => write!(f, "paused {pause}"),
             Self::Held { retries } => write!(f, "held: its {retries} retries are used up"),
             Self::Due { waits, retry: None } => write!(f, "due in {}", length(*waits)),
             Self::Due { waits, retry: Some((retry, most)) } => {

@@ -8,6 +8,7 @@ use clap::Args;
 use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::{Error, ErrorKind, Queue, SharedStore, Timestamp};
 
+use crate::app::pauses;
 use crate::app::payloads::{self, Forms};
 use crate::base::time;
 use crate::cli::output::Failure;
@@ -158,6 +159,21 @@ impl Yes {
                 "this {what} permanently; nothing was done: confirm with --yes"
             ))),
         }
+    }
+}
+
+/// Of commands that stop something.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Reason {
+    /// Why, for other people: the audit log and the pages show it
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+impl Reason {
+    /// It is told to the audit log with the command: here it is only checked.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        Ok(pauses::check_reason(self.reason.as_deref())?)
     }
 }
 

@@ -35,7 +35,7 @@ const NOUNS: [(&str, &str); 9] = [
 /// Verbs that only read. All others change something.
 const READS: [&str; 5] = ["list", "show", "preview", "status", "check"];
 /// Arguments that name what a deed is done to, and how deeds call it.
-const OBJECTS: [(&str, &str); 9] = [
+const OBJECTS: [(&str, &str); 10] = [
     ("queue", "queue"),
     ("key", "key"),
     ("keys", "key"),
@@ -45,6 +45,7 @@ const OBJECTS: [(&str, &str); 9] = [
     ("node", "node"),
     ("batch", "batch"),
     ("name", "name"),
+    ("reason", "reason"),
 ];
 /// Longest command line in the audit log, in bytes.
 const ASKED_BYTES_MAX: usize = 1_000;

@@ -7,7 +7,7 @@ use seriatim::{
     store::{LaneId, Store},
 };
 
-use super::args::{Common, PageArgs, Yes};
+use super::args::{Common, PageArgs, Reason, Yes};
 use super::jobs;
 use super::lane_text;
 use super::tones::lane_state;
@@ -100,7 +100,12 @@ enum Action {
         key: String,
     },
     /// Stops claims of lanes; running turns go on to their end
-    Pause(Which),
+    Pause {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        why: Reason,
+    },
     /// Lets paused and held lanes go on
     Resume(Which),
     /// Makes lanes due now; ends a hold
@@ -139,7 +144,10 @@ impl Lanes {
                 match &self.action {
                     None => self.list(&*store).await,
                     Some(Action::Show { key }) => self.show(&*store, &queue, key).await,
-                    Some(Action::Pause(which)) => self.act(&*store, which, LaneAction::Pause).await,
+                    Some(Action::Pause { which, why }) => {
+                        why.check()?;
+                        self.act(&*store, which, LaneAction::Pause).await
+                    }
                     Some(Action::Resume(which)) => {
                         self.act(&*store, which, LaneAction::Resume).await
                     }

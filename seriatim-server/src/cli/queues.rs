@@ -7,7 +7,7 @@ use serde::Serialize;
 use seriatim::store::{LaneAction, QueueView, delete_queue};
 use seriatim::{SharedStore, store::Store};
 
-use super::args::{Common, Yes};
+use super::args::{Common, Reason, Yes};
 use super::queue_limits::Change;
 use super::queue_text::{self, state};
 use super::troubles;
@@ -40,6 +40,8 @@ enum Action {
     Pause {
         /// The queue
         queue: String,
+        #[command(flatten)]
+        why: Reason,
     },
     /// Lets a paused queue go on
     Resume {
@@ -114,7 +116,10 @@ impl Action {
     async fn run(self, store: SharedStore, json: bool) -> Result<(), Failure> {
         match self {
             Self::Show { queue } => show(&*store, &queue, json).await,
-            Self::Pause { queue } => pause(&*store, &queue, true, json).await,
+            Self::Pause { queue, why } => {
+                why.check()?;
+                pause(&*store, &queue, true, json).await
+            }
             Self::Resume { queue } => pause(&*store, &queue, false, json).await,
             Self::Limits { queue, change } => change.set(&*store, &queue, json).await,
             Self::Reshard { queue, shards, wait } => {

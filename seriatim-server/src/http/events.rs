@@ -27,6 +27,7 @@ use super::route::{Answer, Route};
 use super::state::{App, Shared};
 use crate::app::figures::Figures;
 use crate::app::find;
+use crate::app::key;
 use crate::app::words::state_name;
 use crate::journal::{self, Hearing, News, Wanted};
 use crate::protocol::document::{Event, EventPage, JobEvents};
@@ -84,6 +85,39 @@ pub(super) async fn story(app: &App, id: JobId) -> Result<(String, JobEvents), P
         (true, None) => known(&find::job(&*app.store, id).await?),
     };
     Ok((queue, JobEvents { job_id: id, journal, events }))
+}
+
+/// What is known of a key.
+pub(super) struct Known {
+    /// By queue, the latest first.
+    pub(super) events: Vec<(String, Value)>,
+    /// Queues of which the journal has nothing.
+    pub(super) without_journal: Vec<String>,
+}
+
+/// What happened to a key, as far as the store still knows: at most so many events of each queue.
+pub(super) async fn of_key(
+    app: &App,
+    key: &str,
+    rows_max: usize,
+    may_see: impl Fn(&str) -> bool,
+) -> Result<Known, Problem> {
+    let store = &*app.store;
+    let wanted = key::Wanted { key, queue: None, after: None, payload_bytes_max: Some(0) };
+    let found = key::read(store, wanted, may_see).await?;
+    let _place = search(app).await?;
+    let mut all = Known { events: Vec::new(), without_journal: Vec::new() };
+    for of in found.queues {
+        let queue = of.queue.queue.name.clone();
+        let wanted = Wanted { key: Some(key), ..Wanted::all(&queue) };
+        let mut events = journal::page(store, wanted, rows_max).await?.events;
+        if events.is_empty() {
+            events = of.jobs().flat_map(known).collect();
+            all.without_journal.push(queue.clone());
+        }
+        all.events.extend(events.into_iter().map(|event| (queue.clone(), event)));
+    }
+    Ok(all)
 }
 
 /// A place to search the journal, once the store has what this process gathered.

@@ -21,7 +21,7 @@ use crate::app::key::{self, InQueue};
 use crate::app::lane_pages::{self, Filters, SCAN_MAX};
 use crate::app::lanes::OneLane;
 use crate::app::range::By;
-use crate::app::{find, lanes};
+use crate::app::{find, lanes, pauses};
 use crate::protocol::document::{self, Done, Lane, Lanes};
 use crate::protocol::schema::Foreign;
 
@@ -29,7 +29,6 @@ pub(super) fn routes() -> Vec<Route> {
     type App = State<Shared>;
     type Name = Part<String>;
     type Lane = Query<Which>;
-    let pause = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::Pause);
     let resume = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::Resume);
     let retry = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::RunNow);
     let bury = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::Bury);
@@ -216,6 +215,29 @@ impl Which {
             _ => Err(Problem::invalid("key", "name the lane: ?key=… or ?lane=…")),
         }
     }
+}
+
+/// Which lane is paused, and why.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct Paused {
+    /// The key
+    key: Option<String>,
+    /// The lane, if its job has no key
+    #[schemars(with = "Option<Foreign<LaneId>>")]
+    lane: Option<LaneId>,
+    /// For other people: the audit log and the pages show it
+    reason: Option<String>,
+}
+
+async fn pause(
+    app: State<Shared>,
+    queue: Part<String>,
+    Query(Paused { key, lane, reason }): Query<Paused>,
+) -> Result<Answer<Done>, Problem> {
+    pauses::check_reason(reason.as_deref())?;
+    act(app, queue, Query(Which { key, lane }), LaneAction::Pause).await
 }
 
 async fn act(

@@ -17,6 +17,7 @@ use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::act;
 use crate::app::find;
+use crate::app::pauses;
 use crate::app::queues;
 use crate::config::QueueConfig;
 use crate::protocol::document::{self, Done, QueueDeleted, QueuePaused, Queues};
@@ -25,7 +26,6 @@ use crate::protocol::limits;
 pub(super) fn routes() -> Vec<Route> {
     type App = State<Shared>;
     type Name = Part<String>;
-    let pause = |app: App, name: Name| set_paused(app, name, true);
     let resume = |app: App, name: Name| set_paused(app, name, false);
     let bury_failed = |app: App, name: Name| on_failed(app, name, LaneAction::Bury);
     let delete_failed = |app: App, name: Name| on_failed(app, name, LaneAction::DeleteFailed);
@@ -178,6 +178,24 @@ async fn perform_all_now(
 ) -> Result<Answer<Done>, Problem> {
     find::queue(&*app.store, &queue).await?;
     Ok(Answer::done(act::on_all(&*app.store, &queue, LaneAction::RunNow).await?))
+}
+
+/// Why it is paused.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct Reason {
+    /// For other people: the audit log and the pages show it
+    reason: Option<String>,
+}
+
+async fn pause(
+    app: State<Shared>,
+    queue: Part<String>,
+    Query(Reason { reason }): Query<Reason>,
+) -> Result<Answer<QueuePaused>, Problem> {
+    pauses::check_reason(reason.as_deref())?;
+    set_paused(app, queue, true).await
 }
 
 async fn set_paused(

@@ -1,16 +1,19 @@
-//! What a batch, a limit or idempotency keys cost: jobs without and with it are pushed and drained, in turn.
+//! What a batch, a limit, idempotency keys or parked keys cost: jobs without and with it are pushed and drained, in turn.
 
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use seriatim::store::{Declare, delete_queue};
-use seriatim::{Client, Job, Queue, SharedStore};
+use seriatim::store::{Claim, Declare, Lease, NodeId, delete_queue};
+use seriatim::{Client, Groups, Job, Queue, Share, SharedStore};
 
 use super::settings::{Bench, declare_empty};
 use crate::cli::output::Failure;
 
 /// Rounds of each; the quickest counts.
 const ROUNDS: usize = 3;
+/// The group of the keys that wait, and how long its only turn runs.
+const PARKED: &str = "parked";
+const HOLDS: Duration = Duration::from_secs(30 * 60);
 /// The queue of the callbacks.
 const AFTER: &str = "bench-after";
 
@@ -23,6 +26,8 @@ pub(super) enum Extra {
     Limit,
     /// An idempotency key for each job
     IdempotencyKeys,
+    /// As many other keys that wait, of a group of which no more turns may run
+    ParkedKeys,
 }
 
 impl Bench {
@@ -32,7 +37,10 @@ impl Bench {
         extra: Extra,
         store: &SharedStore,
     ) -> Result<serde_json::Value, Failure> {
-        let queue = self.queue();
+        let queue = match extra {
+            Extra::ParkedKeys => self.queue().groups(one_group_limited()),
+            _ => self.queue(),
+        };
         declare_empty(store, &queue).await?;
         let (mut alone, mut with) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
@@ -40,6 +48,7 @@ impl Bench {
             with.push(match extra {
                 Extra::Batch => self.round_in_batch(store, &queue).await?,
                 Extra::Limit => self.round_with_limit(store, &queue).await?,
+                Extra::ParkedKeys => self.round_beside_parked(store, &queue).await?,
                 Extra::IdempotencyKeys => {
                     let name = |job: &mut Job| job.options.idempotency_key = Some(unique());
                     self.round(store, &queue, &name).await?
@@ -90,6 +99,29 @@ impl Bench {
         Ok(round)
     }
 
+    async fn round_beside_parked(
+        &self,
+        store: &SharedStore,
+        queue: &Queue,
+    ) -> Result<Round, Failure> {
+        let park = |job: &mut Job| {
+            job.options.group = Some(PARKED.to_owned());
+            job.key = job.key.take().map(|key| format!("{PARKED}-{key}"));
+        };
+        self.push_all(store, queue, &park).await?;
+        let lease = Lease::Own { ttl: HOLDS };
+        let claim = Claim::new(queue.name.as_str(), NodeId::from("bench-holder"), 1, lease);
+        if store.claim(claim).await?.turns.is_empty() {
+            return Err(Failure::failed(
+                "the turn that holds the place of the others was not given",
+            ));
+        }
+        let round = self.round(store, queue, &|_| {}).await?;
+        delete_queue(&**store, &queue.name, true).await?;
+        store.declare(Declare { now: None, queues: vec![queue.clone()] }).await?;
+        Ok(round)
+    }
+
     async fn round(
         &self,
         store: &SharedStore,
@@ -102,6 +134,10 @@ impl Bench {
         self.drain(store, queue).await?;
         Ok(Round { push: pushed - started, drain: pushed.elapsed() })
     }
+}
+
+fn one_group_limited() -> Groups {
+    Groups::each(Share::default()).named(PARKED, Share::default().running(1))
 }
 
 /// An id that no run of the program has had.

@@ -86,6 +86,8 @@ struct Key<'a> {
     name: String,
     entities: Vec<Entity>,
     left_out: usize,
+    /// What happened to it.
+    events: String,
     /// A search for the same text.
     search: String,
     deeds: Vec<DeedRow>,
@@ -124,8 +126,9 @@ pub(super) async fn show(
     };
     let deeds = deeds.into_iter().map(|deed| DeedRow::new(&visit, deed)).collect();
     let search = link::search_all(&visit.frame.base, &k);
+    let events = link::with(&format!("{}/key/events", visit.frame.base), &[("k", &k)]);
     let (frame, name) = (&visit.frame, seriatim::text::one_line(&k));
-    visit.show(&Key { frame, key: &k, name, entities, left_out, search, deeds })
+    visit.show(&Key { frame, key: &k, name, entities, left_out, events, search, deeds })
 }
 
 /// The nodes of the fleet, and the time.

@@ -34,6 +34,7 @@ mod row;
 mod scheduled;
 mod search;
 pub(super) mod session;
+mod timeline;
 mod visit;
 
 use super::access::Access;
@@ -50,6 +51,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::page("/queues/{queue}/lanes", Access::Read, lanes::show),
         Route::page("/key", Access::Read, key::show),
         Route::page("/jobs/{job_id}", Access::Read, job::show),
+        Route::page("/key/events", Access::Read, timeline::show),
         Route::page("/jobs/{job_id}/events", Access::Read, events::show),
         Route::page("/morgue", Access::Read, morgue::show),
         Route::page("/scheduled", Access::Read, scheduled::show),

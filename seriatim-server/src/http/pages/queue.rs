@@ -17,13 +17,15 @@ use super::row::{NodeRow, QueueRow};
 use super::visit::{Visit, page};
 use crate::app::limits::Usage;
 use crate::app::operations::{self, Action};
-use crate::app::{find, queues, settings};
+use crate::app::{find, pauses, queues, settings};
 
 #[derive(Template)]
 #[template(path = "queue.html", blocks = ["live"])]
 struct Queue<'a> {
     frame: &'a Frame,
     row: QueueRow,
+    /// Who paused it.
+    pause: Option<String>,
     lanes: String,
     failed: String,
     running: String,
@@ -62,10 +64,15 @@ pub(super) async fn show(
     let many = [Action::Retry, Action::Bury, Action::DeleteFailed, Action::DeleteWaiting];
     buttons.extend(button::operations(&visit, many.map(all)));
     let usage = Usage::read(store, &view.queue).await?;
+    let pause = match view.paused {
+        true => pauses::of_queue(store, &name).await?,
+        false => None,
+    };
     let (limits, groups_left_out) = limits::rows(&view.queue, &usage);
     let lanes = |query: &[(&str, &str)]| link::lanes(base, &name, query);
     let page = Queue {
         frame: &visit.frame,
+        pause: pause.map(|pause| pause.to_string()),
         lanes: lanes(&[]),
         failed: lanes(&[("by", "retry_count")]),
         running: lanes(&[("state", "running")]),

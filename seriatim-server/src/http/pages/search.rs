@@ -1,4 +1,4 @@
-//! Search: a job by its id, a key, keys by their beginning, a task.
+//! Search: a job by its id, a key, keys by their beginning, a task; jobs by terms.
 
 use askama::Template;
 use axum::extract::State;
@@ -16,6 +16,7 @@ use super::visit::{Visit, page, see_other};
 use crate::app::limits::Usage;
 use crate::app::queues;
 use crate::app::search::{self, Found};
+use crate::app::search_terms::Terms;
 use crate::app::why::Around;
 
 #[derive(Deserialize)]
@@ -41,7 +42,9 @@ struct Search<'a> {
     dead: Vec<JobRow>,
     tasks: Vec<JobRow>,
     /// Queues that were not searched to their end, each with where to look on.
-    cut: Vec<(String, String, String)>,
+    cut: Vec<(String, Option<String>, String)>,
+    /// Whether the text is terms, of which jobs are found.
+    by_terms: bool,
 }
 
 page!(Search);
@@ -63,7 +66,11 @@ pub(super) async fn show(
     if !all && search::is_key(store, &asked, text).await? {
         return Ok(see_other(&link::key(base, text)));
     }
-    let found = search::search(store, &asked, text, all).await?;
+    let terms = Terms::read(text);
+    let found = match &terms {
+        Some(terms) => search::by_terms(store, &asked, terms).await?,
+        None => search::search(store, &asked, text, all).await?,
+    };
     let (views, nodes) = queues::with_figures(store).await?;
     let now = store.now().await?;
     let lane = |(queue, lane): &(std::sync::Arc<str>, seriatim::store::LaneView)| {
@@ -75,9 +82,14 @@ pub(super) async fn show(
         jobs.iter().map(|job| JobRow::without_payload(&visit, job)).collect()
     };
     let morgue = format!("{base}/morgue");
+    let of = terms.as_ref();
+    let task = of.map_or(Some(text), |terms| terms.task.as_deref()).unwrap_or_default();
+    let error = of.and_then(|terms| terms.error.as_deref()).unwrap_or_default();
     let cut = found.cut.iter().map(|queue| {
         let lanes = link::lanes(base, queue, &[("by", "key"), ("prefix", text)]);
-        (queue.to_string(), lanes, link::with(&morgue, &[("queue", queue), ("task", text)]))
+        let dead = [("queue", &**queue), ("task", task), ("error", error)];
+        let dead = dead.into_iter().filter(|(_, value)| !value.is_empty()).collect::<Vec<_>>();
+        (queue.to_string(), terms.is_none().then_some(lanes), link::with(&morgue, &dead))
     });
     visit.show(&Search {
         frame: &visit.frame,
@@ -88,6 +100,7 @@ pub(super) async fn show(
         dead: jobs(&found.dead),
         tasks: jobs(&found.tasks),
         cut: cut.collect(),
+        by_terms: terms.is_some(),
         found: &found,
     })
 }

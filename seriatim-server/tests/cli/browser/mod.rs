@@ -55,6 +55,7 @@ fn pages(api: &Api) -> Vec<String> {
         "/key?k=order-42".to_owned(),
         "/key?k=%3Cb%3E%26%22%27".to_owned(),
         "/key?k=unknown".to_owned(),
+        "/key/events?k=order-42".to_owned(),
         format!("/jobs/{}", id(&jobs["jobs"][0]["job_id"])),
         format!("/jobs/{}", id(&dead["jobs"][0]["job_id"])),
         format!("/jobs/{}/events", id(&dead["jobs"][0]["job_id"])),
@@ -143,7 +144,8 @@ async fn what_is_folded_out_stays_so_alone_when_the_page_is_renewed() {
     assert!(api.site.run(&["queues", "limits", "orders", "--running", "5"]).status.success());
     window.until("its new part", "document.getElementById('limits')").await;
     let folded = "return [...document.querySelectorAll('details')].map((one) => [one.firstChild.textContent, one.open])";
-    let wanted = json!([["Set the limit", false], ["Settings", true]]);
+    let wanted =
+        json!([["Pause with a reason", false], ["Set the limit", false], ["Settings", true]]);
     assert_eq!(window.run(folded).await, wanted);
     window.close().await;
 }

@@ -476,6 +476,29 @@ fn pages_work_below_any_prefix() {
 }
 
 #[test]
+fn who_paused_a_queue_or_key_and_why_is_told_wherever_it_waits() {
+    let api = guarded();
+    push(&api, "orders", &json!({ "key": "k", "payload": 1 }));
+    let hands = Visitor::log_in(&api, "hands");
+    let key = [("queue", "orders"), ("key", "k"), ("reason", "a <b> wrong price")];
+    assert_eq!(hands.does("lane.pause", &key).status, 303);
+    let why = || hands.page("/key?k=k");
+    assert!(why().contains("paused by hands at 2"), "{}", why());
+    assert!(why().contains(": a &#60;b&#62; wrong price</p>"), "{}", why());
+    let pause = "/api/v1/queues/orders/pause?reason=the+shop+is+down";
+    Request::new("POST", pause).token(&secret("boss")).send(&api.address).done();
+    assert!(why().contains("the queue is paused by boss at 2"), "{}", why());
+    let page = hands.page("/queues/orders");
+    assert!(page.contains("by boss at 2") && page.contains(": the shop is down;"), "{page}");
+    let resume = "/api/v1/queues/orders/resume";
+    Request::new("POST", resume).token(&secret("boss")).send(&api.address).done();
+    assert!(why().contains("paused by hands at 2"), "{}", why());
+    let long = format!("/api/v1/queues/orders/pause?reason={}", "x".repeat(1_000));
+    let long = Request::new("POST", &long).token(&secret("boss")).send(&api.address);
+    assert_eq!(long.refused(400).0, "reason");
+}
+
+#[test]
 fn what_people_do_is_listed_with_the_key_it_was_done_to() {
     let api = guarded();
     push(&api, "orders", &json!({ "key": "a <b>", "payload": 1 }));
@@ -819,6 +842,55 @@ fn search_leads_to_a_key_or_job_and_lists_what_begins_so_or_is_of_such_a_task() 
     assert!(all.contains("Jobs of this task") && all.contains(">order-3</a>"), "{all}");
     let nothing = eyes.page("/search?q=nothing%20like%20it");
     assert!(nothing.contains("Nothing found") && nothing.contains("Searched"), "{nothing}");
+}
+
+#[test]
+fn a_page_tells_what_happened_to_a_key_in_all_queues_and_who_did_what() {
+    let api = guarded_with("[journal]\nenabled = true\nqueues = [\"mails\"]\n");
+    push(&api, "mails", &json!({ "key": "a <b>", "payload": 1 }));
+    push(&api, "orders", &json!({ "key": "a <b>", "payload": 2 }));
+    bury(&api, "mails", "no stamps");
+    let hands = Visitor::log_in(&api, "hands");
+    let pause = [("queue", "orders"), ("key", "a <b>"), ("reason", "wrong price")];
+    assert_eq!(hands.does("lane.pause", &pause).status, 303);
+    let page = hands.page("/key/events?k=a+%3Cb%3E");
+    for told in ["queued", "claimed", "no stamps", "lane pause", "done: wrong price", "hands"] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    assert!(page.contains("Of orders there is no journal"), "{page}");
+    assert!(!page.contains("<b>") && page.contains("href=\"/key?k=a"), "{page}");
+    let part = Visitor::log_in(&api, "part").page("/key/events?k=a+%3Cb%3E");
+    assert!(part.contains("no stamps") && !part.contains("lane pause"), "{part}");
+    assert!(!part.contains("orders"), "only its queues: {part}");
+    assert!(hands.page("/key?k=a+%3Cb%3E").contains("/key/events?k=a"));
+}
+
+#[test]
+fn jobs_are_searched_by_terms_that_all_hold() {
+    let api = guarded();
+    for (key, task, note) in [("a", "ship", "by air mail"), ("b", "ship", "by sea")] {
+        push(&api, "mails", &json!({ "key": key, "task": task, "payload": { "note": note } }));
+    }
+    bury(&api, "mails", "no stamps left");
+    push(&api, "mails", &json!({ "key": "c", "task": "bill", "payload": { "note": "by air" } }));
+    push(&api, "orders", &json!({ "key": "d", "task": "ship", "payload": 1 }));
+    let eyes = Visitor::log_in(&api, "eyes");
+    for (terms, found) in [
+        ("task:ship", &["a", "b", "d"][..]),
+        ("task:ship queue:mails", &["a", "b"]),
+        ("error:no stamps", &["a", "b"]),
+        ("payload:by air", &["a", "c"]),
+        ("payload:by air task:bill", &["c"]),
+        ("queue:nowhere payload:1", &[]),
+    ] {
+        let page = eyes.page(&format!("/search?q={}", encoded(terms)));
+        for key in ["a", "b", "c", "d"] {
+            let is_there = page.contains(&format!("/key?k={key}"));
+            assert_eq!(is_there, found.contains(&key), "{terms}: {key}: {page}");
+        }
+    }
+    let part = Visitor::log_in(&api, "part");
+    assert!(!part.page("/search?q=task%3Aship").contains("/key?k=d"), "only its queues");
 }
 
 #[test]

@@ -401,6 +401,7 @@ impl Walk {
             "/queues/a?span=24h",
             "/queues/a/lanes?by=key&state=ready,paused",
             "/key?k=seen",
+            "/key/events?k=seen",
             "/key?k=nothing",
             &format!("/jobs/{job}"),
             &format!("/jobs/{job}/events"),

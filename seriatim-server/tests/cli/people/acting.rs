@@ -61,7 +61,8 @@ async fn l7_an_edit_that_was_interrupted_is_said_again() {
 #[tokio::test]
 async fn l16_a_queue_is_paused_and_its_failed_jobs_are_buried_or_deleted() {
     let house = House::new().await;
-    assert!(house.text(&["queues", "pause", "orders"]).contains("orders is paused"));
+    let pause = ["queues", "pause", "orders", "--reason", "stocktaking"];
+    assert!(house.text(&pause).contains("orders is paused"));
     house.hand.push(order(1, 1)).await;
     assert!(house.hand.claim("orders").await.is_empty());
     assert!(house.text(&["queues"]).contains("paused"));
@@ -113,7 +114,9 @@ async fn l16_one_lane_is_paused_retried_and_deleted() {
     house.hand.fail_all("orders", "no stock").await;
     assert!(house.hand.claim("orders").await.is_empty(), "it waits for its retry");
     assert!(house.text(&["lanes", "orders", "retry", "order-1"]).contains("1 lane is due now"));
-    house.text(&["lanes", "orders", "pause", "order-1"]);
+    house.text(&["lanes", "orders", "pause", "order-1", "--reason", "wrong price"]);
+    let shown = house.text(&["key", "order-1"]);
+    assert!(shown.contains("paused by ") && shown.contains(": wrong price"), "{shown}");
     assert_eq!(house.json(&["lanes", "orders"])["lanes"][0]["state"], "paused");
     house.text(&["lanes", "orders", "resume", "order-1"]);
     let turn = house.hand.claim("orders").await.remove(0);

@@ -1,0 +1,125 @@
+//! What happened to a key, in all queues: turns and jobs, and what people did.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::Value;
+use seriatim::Timestamp;
+use seriatim::text::one_line;
+
+use super::super::events::{Known, of_key};
+use super::super::input::Query;
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::frame::Frame;
+use super::link;
+use super::moment::Moment;
+use super::visit::{Visit, page};
+use crate::app::deeds::{self, Deed, Wanted};
+use crate::base::time;
+
+/// Rows shown, and read of each queue and of the audit log.
+const ROWS_MAX: usize = 100;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wish {
+    k: String,
+}
+
+#[derive(Template)]
+#[template(path = "timeline.html", blocks = ["live"])]
+struct Timeline<'a> {
+    frame: &'a Frame,
+    /// The key on one line.
+    name: String,
+    key_href: String,
+    rows: Vec<Row>,
+    /// More happened before.
+    more: bool,
+    /// Queues of which only the store tells.
+    without_journal: Vec<String>,
+    has_audit: bool,
+}
+
+page!(Timeline);
+
+struct Row {
+    at: Moment,
+    queue: String,
+    what: String,
+    /// The job, and its page.
+    job: Option<(String, String)>,
+    attempt: String,
+    /// The node, or the person.
+    who: String,
+    /// An error, or how a deed ended.
+    text: String,
+}
+
+pub(super) async fn show(
+    State(app): State<Shared>,
+    visit: Visit,
+    Query(Wish { k }): Query<Wish>,
+) -> Result<Response, Problem> {
+    let (name, has_audit) = (one_line(&k), !visit.scope.is_limited());
+    let known = of_key(&app, &k, ROWS_MAX, |queue| visit.scope.has_queue(queue)).await?;
+    let deeds = match has_audit {
+        true => {
+            let wanted = Wanted { of: Some(&name), ..Wanted::default() };
+            deeds::latest(&*app.store, wanted, ROWS_MAX).await?.entries
+        }
+        false => Vec::new(),
+    };
+    let Known { events, without_journal } = known;
+    let mut rows: Vec<(Timestamp, Row)> =
+        events.iter().filter_map(|(queue, event)| row_of_event(&visit, queue, event)).collect();
+    rows.extend(deeds.into_iter().filter_map(|deed| row_of_deed(&visit, deed)));
+    rows.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+    let more = rows.len() > ROWS_MAX;
+    rows.truncate(ROWS_MAX);
+    visit.show(&Timeline {
+        frame: &visit.frame,
+        key_href: link::key(&visit.frame.base, &k),
+        name,
+        rows: rows.into_iter().map(|(_, row)| row).collect(),
+        more,
+        without_journal,
+        has_audit,
+    })
+}
+
+fn row_of_event(visit: &Visit, queue: &str, event: &Value) -> Option<(Timestamp, Row)> {
+    let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
+    let at = time::read(&text("at")).ok()?;
+    let id = text("job_id");
+    let job = id.parse().ok().map(|job| (id, link::job(&visit.frame.base, job)));
+    let attempt = event["attempt"].as_u64().map(|attempt| attempt.to_string());
+    let row = Row {
+        at: visit.clock.of(at),
+        queue: queue.to_owned(),
+        what: text("event"),
+        job,
+        attempt: attempt.unwrap_or_default(),
+        who: text("node"),
+        text: text("error"),
+    };
+    Some((at, row))
+}
+
+fn row_of_deed(visit: &Visit, mut deed: Deed) -> Option<(Timestamp, Row)> {
+    let at = time::read(&deed.at).ok()?;
+    let reason = deed.on.remove("reason").filter(|reason| !reason.is_empty());
+    let result = deed.result();
+    let row = Row {
+        at: visit.clock.of(at),
+        queue: deed.on.remove("queue").unwrap_or_default(),
+        what: deed.action,
+        job: None,
+        attempt: String::new(),
+        who: deed.who,
+        text: reason.map_or(result.clone(), |reason| format!("{result}: {reason}")),
+    };
+    Some((at, row))
+}
