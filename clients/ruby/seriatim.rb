@@ -209,8 +209,8 @@ module Seriatim
     end
 
     def failure(what, error)
-      warn("#{what} failed: #{error.full_message(highlight: false)}")
-      self.retry("#{error.class}: #{error.message}")
+      warn("#{text_of(what)} failed: #{text_of(error.full_message(highlight: false))}")
+      self.retry("#{text_of(error.class)}: #{text_of(error.message)}")
     end
 
     private
@@ -220,6 +220,8 @@ module Seriatim
       text = error.to_s.dup
       text.force_encoding("UTF-8") if text.encoding == Encoding::BINARY
       text.encode("UTF-8", invalid: :replace, undef: :replace).scrub
+    rescue EncodingError
+      text.force_encoding("UTF-8").scrub
     end
   end
 
@@ -412,11 +414,10 @@ module Seriatim
     def perform(lane)
       # What came with the last claim, during a stop, goes back.
       outcome = @stopping ? Seriatim.release : Seriatim.outcome_of(@handle, lane)
-      begin
-        settle_one(lane, outcome)
-      rescue Error => error
-        warn("the result of #{lane} is lost, it runs again: #{error.message}")
-      end
+      settle_one(lane, outcome)
+    rescue Error => error
+      warn("the result of #{lane} is lost, it runs again: #{error.message}")
+    ensure
       @lock.synchronize { @running.delete(lane) }
       wake
     end

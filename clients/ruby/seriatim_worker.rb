@@ -516,8 +516,10 @@ module SeriatimWorker
       warn("#{@worker} failed: #{error.full_message(highlight: false)}")
       text = formatted(error)
       last = lanes.select { |lane| lane.retry_count + 1 >= @worker.max_retry_count }
+      ended = lanes.to_h { |lane| [lane, last.include?(lane) && lane.jobs.one? ? Seriatim.bury(text) : again(lane, text)] }
+      # Behind what may fail: it is told once.
       tell_of_end(batch.slice(*last), text)
-      lanes.to_h { |lane| [lane, last.include?(lane) && lane.jobs.one? ? Seriatim.bury(text) : again(lane, text)] }
+      ended
     end
 
     # Before version 1.2 Lowkiq has no such setting.

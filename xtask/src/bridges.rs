@@ -3,8 +3,8 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,10 @@ const JOBS: u64 = 100_000;
 /// Keys of the jobs that have some.
 const KEYS: u64 = 1_000;
 const QUEUE: &str = "queue:default";
+/// Names the variable with the URL of its Redis.
+const SIDEKIQ: &str = "SIDEKIQ_REDIS";
 const LOOK: Duration = Duration::from_millis(5);
-const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Options {
     jobs: u64,
@@ -89,6 +91,9 @@ fn parse(args: &[&str]) -> Result<Options, Failure> {
             _ => return Err(usage()),
         }
     }
+    if options.jobs == 0 {
+        return Err(usage());
+    }
     if options.stores.is_empty() {
         options.stores = STORES.to_vec();
     }
@@ -101,22 +106,23 @@ fn measure(root: &Path, url: &str, jobs: u64, keys: u64) -> Result<(Duration, Du
     fill(sidekiq.port(), jobs, keys)?;
     let folder = root.join("target/bridges");
     let _ = fs::remove_dir_all(&folder);
-    let config = write(&folder, "seriatim.toml", &config(url, &sidekiq.url(), keys))?;
-    let mut serving = Serving::default();
+    write(&folder, "seriatim.toml", &config(url, keys))?;
+    let place = Place { root, folder, sidekiq: sidekiq.url() };
     let waiting = || -> Result<u64, String> {
         let length = sidekiq.send(&["LLEN", QUEUE])?;
         length.trim().trim_start_matches(':').parse().map_err(|_| length)
     };
-    serving.start(root, &config, &["--no-http"])?;
+    let serve = place.program(&["serve", "--no-http"]).stdin(Stdio::null()).spawn();
+    let _serving = Serving(vec![serve.map_err(|e| format!("seriatim serve: {e}"))?]);
     until(|| Ok(waiting()? < jobs))?;
     let began = Instant::now();
     until(|| Ok(waiting()? == 0))?;
-    until(|| Ok(stored(root, &config)? == jobs))?;
+    until(|| Ok(place.stored()? == jobs))?;
     let came = began.elapsed();
-    command(root, &config, &["queues", "pause", "jobs"])?;
-    command(root, &config, &["bridge", "pause", "bench"])?;
+    place.run(&["queues", "pause", "jobs"])?;
+    place.run(&["bridge", "pause", "bench"])?;
     let began = Instant::now();
-    command(root, &config, &["export", "jobs", "--to", "sidekiq"])?;
+    place.run(&["export", "jobs", "--to", "sidekiq"])?;
     let went = began.elapsed();
     match waiting()? {
         back if back == jobs => Ok((came, went)),
@@ -124,16 +130,49 @@ fn measure(root: &Path, url: &str, jobs: u64, keys: u64) -> Result<(Duration, Du
     }
 }
 
-fn config(url: &str, sidekiq: &str, keys: u64) -> String {
+fn config(url: &str, keys: u64) -> String {
     let (mode, key) = match keys {
         0 => ("parallel", ""),
         _ => ("fifo", "key = \"/args/0\"\n"),
     };
     format!(
         "[store]\nurl = \"{url}\"\n[queues.jobs]\nmode = \"{mode}\"\n\
-         [[bridges]]\nname = \"bench\"\nkind = \"sidekiq\"\nurl = \"{sidekiq}\"\nqueues = [\"default\"]\n\
+         [[bridges]]\nname = \"bench\"\nkind = \"sidekiq\"\nurl_env = \"{SIDEKIQ}\"\nqueues = [\"default\"]\n\
          [[bridges.routes]]\nqueue = \"jobs\"\n{key}"
     )
+}
+
+/// Where the program runs, with its configuration.
+struct Place<'a> {
+    root: &'a Path,
+    folder: PathBuf,
+    sidekiq: String,
+}
+
+impl Place<'_> {
+    fn program(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(self.root.join("target/release/seriatim"));
+        command.args(args).current_dir(&self.folder).env(SIDEKIQ, &self.sidekiq);
+        command.env("SERIATIM_LOG", "error");
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Result<(), String> {
+        let output = self.program(args).output().map_err(|e| format!("seriatim: {e}"))?;
+        match output.status.success() {
+            true => Ok(()),
+            false => {
+                let errors = String::from_utf8_lossy(&output.stderr);
+                Err(format!("seriatim {}: {errors}", args.join(" ")))
+            }
+        }
+    }
+
+    /// How many jobs the queue has.
+    fn stored(&self) -> Result<u64, String> {
+        let stats = object_of("stats", &mut self.program(&["stats", "--json"]))?;
+        stats["total"]["jobs"].as_u64().ok_or_else(|| format!("no jobs in: {stats}"))
+    }
 }
 
 /// Pushes as Sidekiq's client does, without waiting for each answer.
@@ -161,28 +200,6 @@ fn fill(port: u16, jobs: u64, keys: u64) -> Result<(), String> {
         Ok(count) if count as u64 == jobs + 1 => Ok(()),
         _ => Err("Sidekiq's Redis did not answer all pushes".to_owned()),
     }
-}
-
-fn command(root: &Path, config: &Path, args: &[&str]) -> Result<(), String> {
-    let output = program(root, config, args).output().map_err(|e| format!("seriatim: {e}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => {
-            Err(format!("seriatim {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr)))
-        }
-    }
-}
-
-/// How many jobs the queue has.
-fn stored(root: &Path, config: &Path) -> Result<u64, String> {
-    let stats = object_of("stats", &mut program(root, config, &["stats", "--json"]))?;
-    stats["total"]["jobs"].as_u64().ok_or_else(|| format!("no jobs in: {stats}"))
-}
-
-fn program(root: &Path, config: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(root.join("target/release/seriatim"));
-    command.args(args).arg("--config").arg(config).current_dir(root.join("target/bridges"));
-    command
 }
 
 fn until(mut is_so: impl FnMut() -> Result<bool, String>) -> Result<(), String> {

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use seriatim::limits::NAME_BYTES_MAX;
 use seriatim::names::did_you_mean;
 use seriatim::store::{Note, NoteQuery, Store, notes_of};
 use seriatim::{ErrorKind, Timestamp};
 
 use super::error::Error;
+use super::pauses::check_reason;
 use crate::protocol::document::{Bridge, BridgePause, BridgeSource, BridgeState, BridgeStatus};
 use crate::protocol::value::Time;
 
@@ -139,11 +139,7 @@ pub(crate) async fn pause(
     by: &str,
     reason: Option<&str>,
 ) -> Result<Bridge, Error> {
-    if let Some(reason) = reason.filter(|reason| reason.is_empty() || reason.len() > NAME_BYTES_MAX)
-    {
-        let message = format!("has {} bytes: 1 to {NAME_BYTES_MAX}", reason.len());
-        return Err(seriatim::Error::new(ErrorKind::Invalid, message).in_field("reason").into());
-    }
+    check_reason(reason)?;
     let source = which.found(store).await?;
     let pauses = pauses(store, which.bridge).await?;
     let is_paused = match &source {

@@ -1,7 +1,9 @@
 //! Actions on one lane.
 
 use seriatim::store::Store;
-use seriatim::store::{Act, ClaimSelection, LaneAction, LaneId, LaneSelection, release_claims};
+use seriatim::store::{
+    Act, ClaimSelection, LaneAction, LaneId, LaneSelection, LaneState, release_claims,
+};
 
 use super::error::Error;
 use super::find;
@@ -31,10 +33,11 @@ pub(crate) async fn act(
 ) -> Result<u64, Error> {
     let request = Act { now: None, queue: queue.into(), lanes: lane.clone().into(), action };
     match (store.act(request).await?.count, lane) {
-        (0, OneLane::Key(key)) => {
-            find::lane(store, queue, &key).await?;
-            Err(Error::Claimed { key })
-        }
+        (0, OneLane::Key(key)) => match find::lane(store, queue, &key).await?.state {
+            // Nothing of it had failed.
+            state if state != LaneState::Claimed && action == LaneAction::Bury => Ok(0),
+            _ => Err(Error::Claimed { key }),
+        },
         (0, OneLane::Lane(_)) => Err(Error::NoLaneFree { queue: queue.to_owned() }),
         (count, _) => Ok(count),
     }

@@ -1,4 +1,4 @@
-//! Who paused a queue or a key, and why: as the audit log tells, which remembers more than the store's switch.
+//! Who last paused a queue or a key, and why, by the audit log: the store keeps only whether it is paused.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use seriatim::{Error, ErrorKind};
 
 use super::deeds::{self, Wanted};
 
-/// Deeds that are looked at: a pause is followed by few others.
-const DEEDS_READ: usize = 20;
+/// Deeds that are looked at: the first that was not refused is meant.
+const DEEDS_READ: usize = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pause {
@@ -20,13 +20,13 @@ pub(crate) struct Pause {
     reason: Option<String>,
 }
 
-/// The pause of a queue that is paused.
+/// The last pause of a queue.
 pub(crate) async fn of_queue(store: &dyn Store, queue: &str) -> seriatim::Result<Option<Pause>> {
-    let wanted = Wanted { queue: Some(queue), action: Some("queue "), ..Wanted::default() };
-    last(store, wanted, "queue").await
+    let wanted = Wanted { queue: Some(queue), ..Wanted::default() };
+    last(store, Wanted { action: Some("queue pause"), ..wanted }).await
 }
 
-/// The pause of a key that is paused.
+/// The last pause of a key.
 pub(crate) async fn of_key(
     store: &dyn Store,
     queue: &str,
@@ -34,23 +34,14 @@ pub(crate) async fn of_key(
 ) -> seriatim::Result<Option<Pause>> {
     let key = one_line(key);
     let wanted = Wanted { of: Some(&key), queue: Some(queue), ..Wanted::default() };
-    last(store, Wanted { action: Some("lane "), ..wanted }, "lane").await
+    last(store, Wanted { action: Some("lane pause"), ..wanted }).await
 }
 
-/// The last one that was not ended since. One by a program that writes no audit log is unknown.
-async fn last(
-    store: &dyn Store,
-    wanted: Wanted<'_>,
-    noun: &str,
-) -> seriatim::Result<Option<Pause>> {
+/// Operations, and programs that write no audit log, pause too: so it may not be the one that holds now.
+async fn last(store: &dyn Store, wanted: Wanted<'_>) -> seriatim::Result<Option<Pause>> {
     let deeds = deeds::latest(store, wanted, DEEDS_READ).await?.entries;
-    let is_about =
-        |verb: &str, action: &str| action.strip_prefix(noun).is_some_and(|of| of.trim() == verb);
-    let mut switched = deeds.into_iter().filter(|deed| {
-        deed.status < 400 && ["pause", "resume"].iter().any(|verb| is_about(verb, &deed.action))
-    });
-    let paused = switched.next().filter(|deed| is_about("pause", &deed.action));
-    Ok(paused.map(|mut deed| Pause {
+    let done = deeds.into_iter().find(|deed| deed.status < 400);
+    Ok(done.map(|mut deed| Pause {
         by: deed.who,
         at: deed.at,
         reason: deed.on.remove("reason").filter(|reason| !reason.is_empty()),
@@ -70,7 +61,8 @@ pub(crate) fn check_reason(reason: Option<&str>) -> seriatim::Result<()> {
 
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "by {} at {}", self.by, self.at)?;
-        self.reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
+        write!(f, "(last by {} at {}", self.by, self.at)?;
+        self.reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))?;
+        f.write_str(")")
     }
 }

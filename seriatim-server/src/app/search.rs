@@ -19,7 +19,7 @@ const QUEUES_ASKED_MAX: usize = 50;
 const QUEUES_AT_ONCE: usize = 8;
 /// Lanes and jobs that are looked at for each kind, over all queues: a person waits for the answer.
 const LOOKED_AT_MAX: usize = 1_000;
-/// The same for a search by terms: it may read payloads.
+/// The same for a search by terms, that wait or run, and that are dead: somebody who wrote terms waits longer.
 const LOOKED_AT_BY_TERMS_MAX: usize = 10_000;
 /// What is shown of each kind, over all queues.
 const FOUND_MAX: usize = 20;
@@ -163,14 +163,11 @@ pub(crate) async fn by_terms(
     asked: &Asked,
     terms: &Terms,
 ) -> Result<Found, Error> {
-    let is_meant =
-        |stats: &&QueueStats| terms.queue.as_deref().is_none_or(|of| *stats.queue == *of);
-    let queues: Vec<&QueueStats> = asked.queues.iter().filter(is_meant).collect();
-    let scan_max = LOOKED_AT_BY_TERMS_MAX / queues.len().max(1);
-    let (left_out, queues_asked) = (asked.left_out, queues.len());
-    let mut all =
-        Found { queues: queues_asked, left_out, scan_max, has_tasks: true, ..Found::default() };
-    for some in queues.chunks(QUEUES_AT_ONCE) {
+    let Asked { queues: asked, left_out } = asked;
+    let (queues, left_out) = (asked.len(), *left_out);
+    let scan_max = LOOKED_AT_BY_TERMS_MAX / queues.max(1);
+    let mut all = Found { queues, left_out, scan_max, has_tasks: true, ..Found::default() };
+    for some in asked.chunks(QUEUES_AT_ONCE) {
         let each = some.iter().map(async |stats| {
             let mut found = Found { scan_max, ..Found::default() };
             let mut is_cut = false;

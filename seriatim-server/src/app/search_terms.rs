@@ -38,6 +38,12 @@ impl Terms {
         (terms != Self::default()).then_some(terms)
     }
 
+    /// Without the payloads, which the asker may not read.
+    pub(crate) fn in_errors(mut self) -> Self {
+        let text = self.payload.take();
+        Self { error: self.error.or(text), ..self }
+    }
+
     fn named(&mut self, name: &str) -> &mut Option<String> {
         match name {
             "queue" => &mut self.queue,

@@ -87,11 +87,17 @@ pub(super) async fn story(app: &App, id: JobId) -> Result<(String, JobEvents), P
     Ok((queue, JobEvents { job_id: id, journal, events }))
 }
 
+/// Queues whose journal is asked for a key.
+const JOURNALS_ASKED_MAX: usize = 50;
+
 /// What is known of a key.
+#[derive(Default)]
 pub(super) struct Known {
     /// By queue, the latest first.
     pub(super) events: Vec<(String, Value)>,
-    /// Queues of which the journal has nothing.
+    /// Whether the journal of a queue has more, or was not asked.
+    pub(super) more: bool,
+    /// Queues that have no journal.
     pub(super) without_journal: Vec<String>,
 }
 
@@ -104,18 +110,27 @@ pub(super) async fn of_key(
 ) -> Result<Known, Problem> {
     let store = &*app.store;
     let wanted = key::Wanted { key, queue: None, after: None, payload_bytes_max: Some(0) };
-    let found = key::read(store, wanted, may_see).await?;
-    let _place = search(app).await?;
-    let mut all = Known { events: Vec::new(), without_journal: Vec::new() };
+    let found = key::read(store, wanted, &may_see).await?;
+    let mut all = Known::default();
     for of in found.queues {
-        let queue = of.queue.queue.name.clone();
-        let wanted = Wanted { key: Some(key), ..Wanted::all(&queue) };
-        let mut events = journal::page(store, wanted, rows_max).await?.events;
-        if events.is_empty() {
-            events = of.jobs().flat_map(known).collect();
+        let queue = &of.queue.queue.name;
+        if !app.journal.keeps(queue) {
+            all.events.extend(of.jobs().flat_map(known).map(|event| (queue.clone(), event)));
             all.without_journal.push(queue.clone());
         }
-        all.events.extend(events.into_iter().map(|event| (queue.clone(), event)));
+    }
+    // The journal remembers keys of which nothing else is left.
+    let queues = store.queues().await?.into_iter().map(|view| view.queue.name);
+    let mut kept: Vec<String> =
+        queues.filter(|queue| app.journal.keeps(queue) && may_see(queue)).collect();
+    all.more = kept.len() > JOURNALS_ASKED_MAX;
+    kept.truncate(JOURNALS_ASKED_MAX);
+    let _place = search(app).await?;
+    for queue in kept {
+        let wanted = Wanted { key: Some(key), ..Wanted::all(&queue) };
+        let page = journal::page(store, wanted, rows_max).await?;
+        all.more |= page.next.is_some();
+        all.events.extend(page.events.into_iter().map(|event| (queue.clone(), event)));
     }
     Ok(all)
 }

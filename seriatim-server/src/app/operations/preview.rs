@@ -1,10 +1,11 @@
 //! How many an operation would be about, with a few of them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use seriatim::store::{JobView, LaneView, Store};
+use seriatim::store::{JobQuery, JobState, JobView, LaneView, Owner, Store};
 
 use super::look::{Found, look};
 use super::wish::{CONFIRM_ABOVE, STEP_ROWS_MAX, Wish};
@@ -97,7 +98,7 @@ pub(crate) fn grouped(number: u64) -> String {
 /// Counts; reads a bounded number of rows.
 pub(crate) async fn preview(store: &dyn Store, wish: &Wish) -> Result<Preview, Error> {
     wish.check()?;
-    find::queue(store, &wish.queue).await?;
+    let owner = find::queue(store, &wish.queue).await?.queue.mode.failure_belongs_to();
     let before = match wish.before {
         Some(Time(before)) => before,
         None => store.now().await?,
@@ -120,6 +121,10 @@ pub(crate) async fn preview(store: &dyn Store, wish: &Wish) -> Result<Preview, E
             break true;
         }
     };
+    let (count, more) = match wish.is_all_failed() && owner == Owner::Job {
+        true => failed(store, &wish.queue).await?,
+        false => (count, more),
+    };
     let count = Count { count: count.min(COUNTED_MAX), more: more || count > COUNTED_MAX };
     let confirm = match wish.action.deletes() {
         true if count.more => Some(most(store, wish).await?),
@@ -127,6 +132,26 @@ pub(crate) async fn preview(store: &dyn Store, wish: &Wish) -> Result<Preview, E
         false => None,
     };
     Ok(Preview { count, samples, before: Time(before), confirm })
+}
+
+/// The lanes with a job that failed, and whether there may be more. Listings of lanes know their heads alone.
+async fn failed(store: &dyn Store, queue: &str) -> Result<(u64, bool), Error> {
+    let mut query = JobQuery {
+        rows_max: STEP_ROWS_MAX,
+        payload_bytes_max: Some(0),
+        ..JobQuery::new(queue, JobState::Queued)
+    };
+    let (mut lanes, mut looked) = (BTreeSet::new(), 0);
+    loop {
+        let page = store.jobs(query.clone()).await?;
+        looked += page.rows.len() as u64;
+        let failed = page.rows.iter().filter(|job| job.retry_count >= 0);
+        lanes.extend(failed.filter_map(|job| job.lane));
+        query.after = page.next;
+        if query.after.is_none() || looked >= LOOKED_MAX {
+            return Ok((lanes.len() as u64, query.after.is_some()));
+        }
+    }
 }
 
 /// All that the queue has, of which a filter may leave a part. To type where counting ended would hide how many there are.

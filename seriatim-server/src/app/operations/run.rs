@@ -4,7 +4,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use seriatim::store::{
-    JobFilter, JobQuery, JobView, LaneAction, LaneId, LaneView, Selected, Selection, Store,
+    Act, JobFilter, JobQuery, JobView, LaneAction, LaneId, LaneSelection, LaneView, Selected,
+    Selection, Store,
 };
 use seriatim::{ErrorKind, JobId, SharedStore, Timestamp};
 use tokio::time::{Instant, timeout};
@@ -125,6 +126,16 @@ async fn step(
 /// Acts on what the next rows have, and notes where to go on.
 async fn work(store: &SharedStore, record: &mut Record, now: Timestamp) -> Result<(), Error> {
     let wish = book::whole(&**store, &record.operation).await?;
+    if let Some(action) = wish.action.on_lanes().filter(|_| wish.is_all_failed()) {
+        let (queue, lanes) = (wish.queue.as_str().into(), LaneSelection::Failed);
+        let acted = store.act(Act { now: None, queue, lanes, action }).await?;
+        record.operation.count += acted.count;
+        record.operation.looked_at += acted.count;
+        if !acted.more || acted.count == 0 {
+            end(record, State::Done, now);
+        }
+        return Ok(());
+    }
     let before = wish.before.map_or(now, |Time(before)| before);
     let most = wish.rate.map_or(u64::MAX, |rate| rate.count_in(PACED_STEP));
     // A filter may leave out most of them.

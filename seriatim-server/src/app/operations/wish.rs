@@ -148,6 +148,13 @@ impl Wish {
         Ok(())
     }
 
+    /// Whether it is about all that failed in the queue: the store knows them, also behind a head that has not.
+    pub(super) fn is_all_failed(&self) -> bool {
+        let filtered = [&self.key, &self.prefix, &self.task, &self.error, &self.cause];
+        let is_filtered = filtered.iter().any(|text| text.is_some()) || self.state.is_some();
+        self.action.is_for_failed() && !is_filtered && self.named().is_none()
+    }
+
     /// Whether a rate may be set.
     pub(crate) fn takes_rate(&self) -> bool {
         self.action == Action::Requeue && self.named().is_none()

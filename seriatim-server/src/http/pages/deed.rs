@@ -13,7 +13,7 @@ use super::super::state::Shared;
 use crate::app::bridges::Which;
 use crate::app::lanes::OneLane;
 use crate::app::operations::{self, Action, List, Wish};
-use crate::app::{batches, bridges, cron, find, jobs, lanes, limits, morgue, nodes};
+use crate::app::{batches, bridges, cron, find, jobs, lanes, limits, morgue, nodes, pauses};
 use crate::base::text::one_line;
 
 /// A deed: what is done, and to what.
@@ -153,6 +153,7 @@ impl Deed {
                 .map_err(|error: T::Err| Problem::invalid(name, format!("{name}: {error}")))
         }
         let name = needed("deed")?;
+        pauses::check_reason(text("reason").as_deref())?;
         let about = name.split('.').next().unwrap_or_default();
         let on = match about {
             "queue" if name == "queue.limits" => On::Limit {

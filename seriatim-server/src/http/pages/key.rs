@@ -19,6 +19,7 @@ use super::moment::Moment;
 use super::row::JobRow;
 use super::visit::{Visit, page};
 use crate::app::deeds::{self, Wanted};
+use crate::app::entity as app;
 use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
 use crate::app::key::{self, InQueue, OfKey};
 use crate::app::lane_jobs::LaneJobs;
@@ -155,7 +156,7 @@ impl Entity {
             queue_href: link::queue(base, name),
             buttons: entity
                 .as_ref()
-                .map(|entity| buttons(visit, &view, key, &entity.lane))
+                .map(|entity| buttons(visit, &view, key, entity))
                 .unwrap_or_default(),
             dead_buttons: match is_dead {
                 true => button::operations(visit, [Action::Requeue, Action::DeleteDead].map(dead)),
@@ -170,14 +171,16 @@ impl Entity {
     }
 }
 
-fn buttons(visit: &Visit, view: &QueueView, key: &str, lane: &LaneView) -> Vec<Button> {
+fn buttons(visit: &Visit, view: &QueueView, key: &str, entity: &app::Entity) -> Vec<Button> {
+    let lane = &entity.lane;
     let mut deeds = match lane.state {
         LaneState::Claimed => vec!["lane.pause", "lane.release"],
         LaneState::Paused => vec!["lane.resume", "lane.bury", "lane.delete"],
         LaneState::Held => vec!["lane.retry", "lane.bury", "lane.delete"],
         LaneState::Waiting => vec!["lane.retry", "lane.pause", "lane.bury", "lane.delete"],
     };
-    deeds.retain(|deed| *deed != "lane.bury" || lane.retry_count >= 0);
+    let failed = || entity.jobs.waiting.iter().any(|job| job.retry_count >= 0);
+    deeds.retain(|deed| *deed != "lane.bury" || lane.retry_count >= 0 || failed());
     let lane = OneLane::Key(key.to_owned());
     button::all(visit, &deeds, &On::Lane { queue: view.queue.name.clone(), lane })
 }

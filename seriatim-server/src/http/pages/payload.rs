@@ -33,6 +33,11 @@ pub(super) struct Discreet {
 const REDACTED: &str = "\"(redacted)\"";
 
 impl Discreet {
+    /// Whether nothing is kept from them: who may search payloads reads them.
+    pub(super) fn shows_all(&self) -> bool {
+        self.hidden.is_none() && self.redact.is_empty()
+    }
+
     pub(super) fn of(config: &DashboardConfig, is_admin: bool) -> Self {
         let hidden = match config.payloads {
             Payloads::Show => None,

@@ -45,6 +45,8 @@ struct Search<'a> {
     cut: Vec<(String, Option<String>, String)>,
     /// Whether the text is terms, of which jobs are found.
     by_terms: bool,
+    /// Whether the visitor does not see all of them.
+    hides_payloads: bool,
 }
 
 page!(Search);
@@ -62,11 +64,16 @@ pub(super) async fn show(
         (_, Ok(id)) => return Ok(see_other(&link::job(base, id))),
         (_, Err(_)) => {}
     }
-    let asked = search::asked(store, |queue| visit.scope.has_queue(queue)).await?;
+    let terms = Terms::read(text);
+    let only = terms.as_ref().and_then(|terms| terms.queue.as_deref());
+    let is_asked =
+        |queue: &str| only.is_none_or(|only| only == queue) && visit.scope.has_queue(queue);
+    let asked = search::asked(store, is_asked).await?;
     if !all && search::is_key(store, &asked, text).await? {
         return Ok(see_other(&link::key(base, text)));
     }
-    let terms = Terms::read(text);
+    let hides_payloads = !visit.discreet.shows_all();
+    let terms = terms.map(|terms| if hides_payloads { terms.in_errors() } else { terms });
     let found = match &terms {
         Some(terms) => search::by_terms(store, &asked, terms).await?,
         None => search::search(store, &asked, text, all).await?,
@@ -101,6 +108,7 @@ pub(super) async fn show(
         tasks: jobs(&found.tasks),
         cut: cut.collect(),
         by_terms: terms.is_some(),
+        hides_payloads,
         found: &found,
     })
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use seriatim::Timestamp;
 use seriatim::text::one_line;
 
-use super::super::events::{Known, of_key};
+use super::super::events::{self, Known};
 use super::super::input::Query;
 use super::super::problem::Problem;
 use super::super::state::Shared;
@@ -64,7 +64,7 @@ pub(super) async fn show(
     Query(Wish { k }): Query<Wish>,
 ) -> Result<Response, Problem> {
     let (name, has_audit) = (one_line(&k), !visit.scope.is_limited());
-    let known = of_key(&app, &k, ROWS_MAX, |queue| visit.scope.has_queue(queue)).await?;
+    let known = events::of_key(&app, &k, ROWS_MAX, |queue| visit.scope.has_queue(queue)).await?;
     let deeds = match has_audit {
         true => {
             let wanted = Wanted { of: Some(&name), ..Wanted::default() };
@@ -72,12 +72,14 @@ pub(super) async fn show(
         }
         false => Vec::new(),
     };
-    let Known { events, without_journal } = known;
+    let Known { events, more, without_journal } = known;
     let mut rows: Vec<(Timestamp, Row)> =
         events.iter().filter_map(|(queue, event)| row_of_event(&visit, queue, event)).collect();
-    rows.extend(deeds.into_iter().filter_map(|deed| row_of_deed(&visit, deed)));
+    // A queue or a node may have the same name.
+    let of_key = deeds.into_iter().filter(|deed| deed.on.get("key") == Some(&name));
+    rows.extend(of_key.filter_map(|deed| row_of_deed(&visit, deed)));
     rows.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
-    let more = rows.len() > ROWS_MAX;
+    let more = more || rows.len() > ROWS_MAX;
     rows.truncate(ROWS_MAX);
     visit.show(&Timeline {
         frame: &visit.frame,

@@ -93,7 +93,7 @@ async fn makes_of_every_answer_what_it_means(api: &Api) {
             ("d", "1", "wait"),
             ("e", "1", "snooze"),
             ("r", "1", "return"),
-            ("h", "1", "bytes"),
+            ("ключ", "1", "bytes"),
         ],
     );
     becomes(api, &ids[1], "succeeded").await;

@@ -162,6 +162,30 @@ async fn what_failed_in_a_queue_is_counted_before_it_is_deleted_and_that_can_be_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_failed_behind_a_head_that_has_not_is_counted_and_buried_too() {
+    let site = Site::new("[queues.orders]\nmode = \"exclusive\"\n");
+    let hand = Hand::new(site.store().await, vec![seriatim::Queue::exclusive("orders")]).await;
+    let push = async |tag: &str| {
+        let job = seriatim::Job::new("orders", &tag).unwrap().key("k");
+        let push = seriatim::store::Push { now: Some(hand.now), jobs: vec![job] };
+        hand.store.push(push).await.unwrap();
+    };
+    push("bad").await;
+    hand.fail_all("orders", "no stock").await;
+    push("good").await;
+    hand.store.close().await.unwrap();
+    let api = Api::with(site, |_| {});
+    assert!(api.get("/key?k=k").text().contains("Bury failed"));
+    let wish = [("action", "bury"), ("queue", "orders")];
+    let ask = api.get("/operations/new?action=bury&queue=orders").text();
+    assert!(ask.contains("<strong>1</strong> lane"), "{ask}");
+    let id = led_to(&submit(&api, "/operations/start", &wish));
+    assert_eq!(ended(&api, &id).await["count"], 1);
+    let dead = api.get("/api/v1/queues/orders/morgue").done();
+    assert_eq!(dead["jobs"][0]["payload"], "bad", "{dead}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_page_deletes_can_be_undone_for_ten_seconds() {
     let api = with_dead(2).await;
     let jobs = api.get("/api/v1/queues/orders/morgue").done();

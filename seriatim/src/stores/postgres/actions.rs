@@ -79,8 +79,8 @@ impl Actions for Postgres {
             LaneAction::Resume => 1,
             LaneAction::RunNow => 2,
             LaneAction::Bury => 3,
-            LaneAction::Delete => 4,
             LaneAction::DeleteFailed => 5,
+            LaneAction::Delete => 6,
         };
         let (now, queue) = (request.now.map(micros), kept(&request.queue));
         let params: super::pool::Params<'_> =

@@ -251,12 +251,15 @@ impl Tx<'_> {
         if only_failed && !self.has_open_failure(&work)? {
             return Ok(false);
         }
+        let mut is_some = true;
         match action {
             LaneAction::Pause => work.row.head.flags |= flag::PAUSED,
             LaneAction::Resume => work.row.head.flags &= !(flag::PAUSED | flag::HELD),
             _ if work.row.head.is_claimed() => return Ok(false),
             LaneAction::RunNow => self.run_now(&mut work)?,
-            LaneAction::Bury | LaneAction::DeleteFailed => self.end_failed(&mut work, action)?,
+            LaneAction::Bury | LaneAction::DeleteFailed => {
+                is_some = self.end_failed(&mut work, action)?;
+            }
             LaneAction::Delete => {
                 let jobs = self.take_all_open(&mut work)?;
                 self.delete_all(&work, &jobs)?;
@@ -264,7 +267,7 @@ impl Tx<'_> {
         }
         self.settle_priority(&mut work)?;
         self.save(work)?;
-        Ok(true)
+        Ok(is_some)
     }
 
     fn has_open_failure(&mut self, work: &Work) -> Result<bool> {
@@ -297,15 +300,17 @@ impl Tx<'_> {
         Ok(())
     }
 
-    fn end_failed(&mut self, work: &mut Work, action: LaneAction) -> Result<()> {
+    /// Whether anything had failed.
+    fn end_failed(&mut self, work: &mut Work, action: LaneAction) -> Result<bool> {
         let owner = work.definition().mode.failure_belongs_to();
         if owner == Owner::Lane && work.row.head.retry < 0 {
-            return Ok(());
+            return Ok(false);
         }
         let jobs = match owner {
             Owner::Lane => self.take_all_open(work)?,
             Owner::Job => self.take_failed(work)?,
         };
+        let is_some = !jobs.is_empty();
         let head = &mut work.row.head;
         head.flags &= !flag::HELD;
         let mut why = None;
@@ -314,13 +319,14 @@ impl Tx<'_> {
             (head.retry, head.crashes, head.due) = (-1, 0, self.now);
         }
         if action == LaneAction::DeleteFailed {
-            return self.delete_all(work, &jobs);
+            self.delete_all(work, &jobs)?;
+            return Ok(is_some);
         }
         for job in jobs {
             self.delta(work.queue.number).jobs -= 1;
             self.end_job(work, job, Fate::Bury, why.clone())?;
         }
-        Ok(())
+        Ok(is_some)
     }
 
     fn take_failed(&mut self, work: &mut Work) -> Result<Vec<Job>> {

@@ -119,25 +119,29 @@ impl State {
         let Some(lane) = self.lanes.get_mut(&number) else {
             return false;
         };
+        let mut is_some = true;
         match action {
             LaneAction::Pause => lane.paused = true,
             LaneAction::Resume => (lane.paused, lane.held) = (false, false),
             _ if lane.hold.is_some() => return false,
             LaneAction::RunNow => run_now(lane, now),
-            LaneAction::Bury | LaneAction::DeleteFailed => self.end_failed(now, number, action),
+            LaneAction::Bury | LaneAction::DeleteFailed => {
+                is_some = self.end_failed(now, number, action);
+            }
             LaneAction::Delete => lane.take_all().iter().for_each(|job| self.delete(job)),
         }
         self.position(number, now);
-        true
+        is_some
     }
 
-    fn end_failed(&mut self, now: Timestamp, number: u64, action: LaneAction) {
+    /// Whether anything had failed.
+    fn end_failed(&mut self, now: Timestamp, number: u64, action: LaneAction) -> bool {
         let Some(lane) = self.lanes.get_mut(&number) else {
-            return;
+            return false;
         };
         let (queue, key) = (lane.id.queue, lane.key.clone());
         let (jobs, error) = match lane.mode.failure_belongs_to() {
-            Owner::Lane if lane.retry_count < 0 => return,
+            Owner::Lane if lane.retry_count < 0 => return false,
             Owner::Lane => {
                 let error = lane.error.take();
                 (lane.retry_count, lane.crashes, lane.due, lane.held) = (-1, 0, now, false);
@@ -148,12 +152,14 @@ impl State {
                 (take_failed(lane), None)
             }
         };
+        let is_some = !jobs.is_empty();
         for job in jobs {
             match action {
                 LaneAction::Bury => self.bury(now, queue, key.clone(), job, error.clone()),
                 _ => self.delete(&job),
             }
         }
+        is_some
     }
 
     pub(in crate::stores) fn amend(&mut self, now: Timestamp, request: &Amend) -> Result<()> {

@@ -182,7 +182,7 @@ BEGIN
   RETURN _lanes;
 END $$;
 
--- Actions: 0 pause, 1 resume, 2 run now, 3 bury what failed, 4 delete, 5 delete what failed.
+-- Actions: 0 pause, 1 resume, 2 run now, 3 bury what failed, 5 delete what failed, 6 delete. Before version 24, 4 was the last two.
 CREATE FUNCTION seriatim.act(_now bigint, _name text, _which int, _key text, _numbers bigint[], _action int,
   _rows_max int, OUT o_count bigint, OUT o_more boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -199,6 +199,7 @@ BEGIN
   _lanes := ARRAY(SELECT number FROM seriatim.lane
     WHERE number = ANY (_lanes[:_rows_max]) AND (_action < 2 OR NOT claimed));
   o_count := cardinality(_lanes);
+  _action := CASE WHEN _action <> 4 THEN _action WHEN _which = 3 THEN 5 ELSE 6 END;
   IF _action = 0 THEN
     UPDATE seriatim.lane SET paused = true WHERE number = ANY (_lanes);
   ELSIF _action = 1 THEN
@@ -208,9 +209,12 @@ BEGIN
   ELSE
     -- In `accumulate` all that waits in a lane fails together.
     _failed := ARRAY(SELECT number FROM seriatim.lane
-      WHERE number = ANY (_lanes) AND _action <> 4 AND (_q.mode <> 1 OR retry_count >= 0));
-    _jobs := ARRAY(SELECT seq FROM seriatim.item WHERE lane = ANY (CASE _action WHEN 4 THEN _lanes ELSE _failed END)
-      AND (_action = 4 OR _q.mode = 1 OR retry_count >= 0));
+      WHERE number = ANY (_lanes) AND _action <> 6 AND (_q.mode <> 1 OR retry_count >= 0));
+    _jobs := ARRAY(SELECT seq FROM seriatim.item WHERE lane = ANY (CASE _action WHEN 6 THEN _lanes ELSE _failed END)
+      AND (_action = 6 OR _q.mode = 1 OR retry_count >= 0));
+    IF _action <> 6 THEN
+      o_count := (SELECT count(DISTINCT lane) FROM seriatim.item WHERE seq = ANY (_jobs));
+    END IF;
     _left := seriatim.batches_of(_jobs);
     IF _action = 3 THEN
       PERFORM seriatim.bury(_jobs, _q.mode, _t);

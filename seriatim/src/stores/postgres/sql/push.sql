@@ -120,7 +120,7 @@ CREATE FUNCTION seriatim.scopes(_queue int[], _key text[], _name text[], _option
     ELSE coalesce(w.options::json->>'idempotency_scope', '') = 'store' END AS whole) s
 $$;
 
--- Whether none of these idempotency keys is remembered, or was since the last sweep.
+-- Whether no row has any of these names, expired or not.
 CREATE FUNCTION seriatim.are_new(_queue int[], _key text[], _name text[]) RETURNS boolean LANGUAGE sql VOLATILE AS $$
   SELECT NOT EXISTS (SELECT FROM unnest(_queue, _key, _name) w (queue, key, name)
     CROSS JOIN LATERAL (SELECT FROM seriatim.idempotency i
@@ -367,7 +367,7 @@ BEGIN
           _run_at, _options, _lease_ttl, _routes, _payload, _keyed, _windows, _name, _scope, _scope_key);
         RETURN;
       EXCEPTION WHEN SQLSTATE 'SR025' OR SQLSTATE 'SR003' THEN
-        -- Another push took a name meanwhile. So may that of a job which is bound to another node: a repeat may be.
+        -- Another push took a name meanwhile. A job bound to another node is no error if its name turns out to be a repeat.
       END;
     END IF;
   END IF;

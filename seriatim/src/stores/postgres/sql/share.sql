@@ -273,7 +273,7 @@ END $$;
 
 -- Chooses the lanes of a claim, group by group, and takes them out of `ready`. o_light: the claim may be light; o_mixed: if it
 -- may be so of some lanes only, those. o_more: more may be claimed now. o_soonest: when a rate lets a turn start. o_now: when they
--- were locked; a lane may have been freed after _now, so that is when its turn starts. _clock: it is read, and not _now.
+-- were locked; a lane may have been freed after _now, so that is when its turn starts. _clock: the time is the server's, not the caller's.
 CREATE FUNCTION seriatim.share_out(_q seriatim.queue, _routes bigint[], _lanes_max int, _crashed_max int, _own boolean,
   _room bigint, _jobs_max int, _bytes_max bigint, _job_bytes int, _now bigint, _clock boolean,
   OUT o_lanes bigint[], OUT o_light boolean, OUT o_mixed bigint[], OUT o_more boolean, OUT o_soonest bigint, OUT o_cut boolean,

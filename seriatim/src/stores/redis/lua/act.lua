@@ -11,18 +11,27 @@ local owns_failures = S.mode == 'accumulate'
 -- How many jobs may still leave.
 local jobs_left, unfinished = 1000, {}
 
+-- Takes failed jobs, as many as still may leave; notes a lane that has more.
 local function take_failed(l)
   local list = {}
   if l.bad == 0 then return list end
   for _, j in ipairs(open_jobs(l)) do
-    if j.retry >= 0 and take(l, j) then list[#list + 1] = j end
+    if j.retry >= 0 then
+      if #list == jobs_left then
+        unfinished[#unfinished + 1] = l.n
+        break
+      end
+      if take(l, j) then list[#list + 1] = j end
+    end
   end
+  jobs_left = jobs_left - #list
   return list
 end
 
 local function take_jobs(l, most)
   local list = most < ALL and first_jobs(l, most) or open_jobs(l)
   if not list[1] then list = open_jobs(l) end -- those of `exclusive` that are not due
+  for i = #list, most + 1, -1 do list[i] = nil end
   for _, j in ipairs(list) do take(l, j) end
   return list
 end
@@ -53,6 +62,7 @@ local function end_failed(l)
   for _, j in ipairs(list) do
     if action == 'bury' then bury(j, l.key, why) else delete(j) end
   end
+  return list[1] and 1 or 0
 end
 
 local function run_now(l)
@@ -74,15 +84,18 @@ local function run_now(l)
 end
 
 local function act(l)
+  local done = 1
   if action == 'pause' then l.paused = true
   elseif action == 'resume' then l.paused, l.held = false, false
   elseif l.token then return 0
   elseif action == 'run_now' then run_now(l)
-  elseif jobs_left <= 0 then unfinished[#unfinished + 1] = l.n
-  elseif action ~= 'delete' then end_failed(l)
+  elseif jobs_left <= 0 then
+    unfinished[#unfinished + 1] = l.n
+    return (action == 'delete' or l.failing) and 1 or 0
+  elseif action ~= 'delete' then done = end_failed(l)
   else for _, j in ipairs(take_some(l)) do delete(j) end end
   touch(l)
-  return 1
+  return done
 end
 
 local acted = 0
