@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use seriatim::store::{Claim, Declare, Lease, NodeId, delete_queue};
+use seriatim::store::{Claim, Declare, Heartbeat, Lease, NodeId, NodeInfo, delete_queue};
 use seriatim::{Client, Groups, Job, Queue, Share, SharedStore};
 
 use super::settings::{Bench, declare_empty};
@@ -109,8 +109,9 @@ impl Bench {
             job.key = job.key.take().map(|key| format!("{PARKED}-{key}"));
         };
         self.push_all(store, queue, &park).await?;
-        let lease = Lease::Own { ttl: HOLDS };
-        let claim = Claim::new(queue.name.as_str(), NodeId::from("bench-holder"), 1, lease);
+        let node = NodeInfo::new(NodeId::from(&*unique()), HOLDS);
+        let claim = Claim::new(&*queue.name, node.id.clone(), 1, Lease::Node { ttl: HOLDS });
+        store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await?;
         if store.claim(claim).await?.turns.is_empty() {
             return Err(Failure::failed(
                 "the turn that holds the place of the others was not given",
