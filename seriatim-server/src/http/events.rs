@@ -25,12 +25,13 @@ use super::pool::Held;
 use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::state::{App, Shared};
+use crate::app::failures::{self, Noted};
 use crate::app::figures::Figures;
 use crate::app::find;
 use crate::app::key;
 use crate::app::words::state_name;
 use crate::journal::{self, Hearing, News, Wanted};
-use crate::protocol::document::{Event, EventPage, JobEvents};
+use crate::protocol::document::{Event, EventPage, JobEvents, JobFailure};
 use crate::protocol::schema::{Foreign, queue_pattern};
 use crate::protocol::value::Time;
 
@@ -87,6 +88,8 @@ pub(super) async fn story(app: &App, id: JobId) -> Result<(String, JobEvents), P
     Ok((queue, JobEvents { job_id: id, journal, events }))
 }
 
+/// Failed jobs of a queue that are asked for their failures.
+const FAILED_ASKED_MAX: usize = 20;
 /// Queues whose journal is asked for a key.
 const JOURNALS_ASKED_MAX: usize = 50;
 
@@ -115,7 +118,14 @@ pub(super) async fn of_key(
     for of in found.queues {
         let queue = &of.queue.queue.name;
         if !app.journal.keeps(queue) {
-            all.events.extend(of.jobs().flat_map(known).map(|event| (queue.clone(), event)));
+            let mut events: Vec<Value> = of.jobs().flat_map(known).collect();
+            let failed = of.jobs().filter(|job| job.retry_count >= 0);
+            for job in failed.take(FAILED_ASKED_MAX) {
+                events.extend(failed_so(job, &failures::of(store, job.id).await?));
+            }
+            // Those of one moment: the last one first, as all of them.
+            events.reverse();
+            all.events.extend(events.into_iter().map(|event| (queue.clone(), event)));
             all.without_journal.push(queue.clone());
         }
     }
@@ -182,6 +192,20 @@ async fn of_queue(
     let rows_max = rows_max(listing.limit)?;
     let _place = search(&app).await?;
     Ok(Answer::of(&journal::page(&*app.store, wanted, rows_max).await?))
+}
+
+/// The failures that the store has noted.
+fn failed_so(job: &JobView, noted: &Noted) -> Vec<Value> {
+    let event = |failure: &JobFailure| {
+        serde_json::to_value(Event {
+            at: failure.at,
+            attempt: Some(failure.attempt),
+            node: failure.node.as_deref(),
+            error: Some(Some(&failure.error)),
+            ..Event::new("failed", job.id, &job.queue)
+        })
+    };
+    noted.latest.iter().rev().map(|failure| event(failure).unwrap_or_default()).collect()
 }
 
 /// The events that the store knows.

@@ -80,7 +80,7 @@ struct Holder {
 
 #[derive(Template)]
 #[template(path = "key.html", blocks = ["live"])]
-struct Key<'a> {
+struct OneKey<'a> {
     frame: &'a Frame,
     key: &'a str,
     /// The key on one line.
@@ -94,7 +94,7 @@ struct Key<'a> {
     deeds: Vec<DeedRow>,
 }
 
-page!(Key);
+page!(OneKey);
 
 pub(super) async fn show(
     State(app): State<Shared>,
@@ -129,7 +129,7 @@ pub(super) async fn show(
     let search = link::search_all(&visit.frame.base, &k);
     let events = link::with(&format!("{}/key/events", visit.frame.base), &[("k", &k)]);
     let (frame, name) = (&visit.frame, seriatim::text::one_line(&k));
-    visit.show(&Key { frame, key: &k, name, entities, left_out, events, search, deeds })
+    visit.show(&OneKey { frame, key: &k, name, entities, left_out, events, search, deeds })
 }
 
 /// The nodes of the fleet, and the time.

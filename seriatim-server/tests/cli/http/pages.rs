@@ -850,11 +850,15 @@ fn a_page_tells_what_happened_to_a_key_in_all_queues_and_who_did_what() {
     push(&api, "mails", &json!({ "key": "a <b>", "payload": 1 }));
     push(&api, "orders", &json!({ "key": "a <b>", "payload": 2 }));
     bury(&api, "mails", "no stamps");
+    bury(&api, "orders", "no stock");
+    push(&api, "orders", &json!({ "key": "a <b>", "payload": 3 }));
     let hands = Visitor::log_in(&api, "hands");
     let pause = [("queue", "orders"), ("key", "a <b>"), ("reason", "wrong price")];
     assert_eq!(hands.does("lane.pause", &pause).status, 303);
     let page = hands.page("/key/events?k=a+%3Cb%3E");
-    for told in ["queued", "claimed", "no stamps", "lane pause", "done: wrong price", "hands"] {
+    for told in
+        ["queued", "claimed", "no stamps", "no stock", "lane pause", "done: wrong price", "hands"]
+    {
         assert!(page.contains(told), "{told}: {page}");
     }
     assert!(page.contains("Of orders there is no journal"), "{page}");
