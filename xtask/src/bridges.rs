@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use seriatim_testkit::Redis;
 
 use crate::measured::{object_of, thousands};
+use crate::options::Options;
 use crate::serving::{Serving, with_server, write};
 use crate::{Failure, cargo, files, step};
 
 const PAGE: &str = "docs/bridges.md";
 const USAGE: &str = "usage: cargo xtask bridges [--jobs N] [--store sqlite|postgres|mysql|redis]... [--write]; \
     --write: into docs/bridges.md";
-const STORES: [&str; 4] = ["sqlite", "postgres", "mysql", "redis"];
 const JOBS: u64 = 100_000;
 /// Keys of the jobs that have some.
 const KEYS: u64 = 1_000;
@@ -27,15 +27,9 @@ const SIDEKIQ: &str = "SIDEKIQ_REDIS";
 const LOOK: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(120);
 
-struct Options {
-    jobs: u64,
-    stores: Vec<&'static str>,
-    write: bool,
-}
-
 /// `args`: see [`USAGE`].
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
-    let options = parse(args)?;
+    let options = Options::parse(args, JOBS, USAGE)?;
     let build = &mut cargo::command(root, &["build", "--release", "--package", "seriatim-server"]);
     step::run("build", build)?;
     let jobs = options.jobs;
@@ -72,32 +66,6 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
         files::replace_part(root, PAGE, "bridges", &text)?;
     }
     Ok(())
-}
-
-fn parse(args: &[&str]) -> Result<Options, Failure> {
-    let usage = || Failure::Usage(USAGE.into());
-    let mut options = Options { jobs: JOBS, stores: Vec::new(), write: false };
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().copied().ok_or_else(usage);
-        match *arg {
-            "--jobs" => options.jobs = value()?.parse().map_err(|_| usage())?,
-            "--store" => {
-                let name = value()?;
-                let known = STORES.into_iter().find(|known| *known == name);
-                options.stores.push(known.ok_or_else(usage)?);
-            }
-            "--write" => options.write = true,
-            _ => return Err(usage()),
-        }
-    }
-    if options.jobs == 0 {
-        return Err(usage());
-    }
-    if options.stores.is_empty() {
-        options.stores = STORES.to_vec();
-    }
-    Ok(options)
 }
 
 /// How long they take to come here, and to go back.

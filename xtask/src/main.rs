@@ -16,6 +16,7 @@ mod fuzz;
 mod lowkiq;
 mod measured;
 mod names;
+mod options;
 mod packages;
 mod pages;
 mod peers;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use seriatim_testkit::free_port;
 
+use crate::options::Options;
 use crate::serving::{Serving, ask, wait_for, with_server, write};
 use crate::{Failure, cargo, files, step};
 
@@ -23,12 +24,6 @@ const BATCH: u64 = 1_000;
 const PUSHERS: u64 = 2;
 /// Requests of each page; the first is a visitor's first, too.
 const REQUESTS: usize = 40;
-
-struct Options {
-    jobs: u64,
-    stores: Vec<&'static str>,
-    write: bool,
-}
 
 /// A queue that is filled.
 struct Fill {
@@ -98,7 +93,7 @@ const PAGES: [&str; 22] = [
 
 /// `args`: see [`USAGE`].
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
-    let options = parse(args)?;
+    let options = Options::parse(args, JOBS, USAGE)?;
     let build = &mut cargo::command(root, &["build", "--release", "--package", "seriatim-server"]);
     step::run("build", build)?;
     for store in &options.stores {
@@ -127,30 +122,6 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-fn parse(args: &[&str]) -> Result<Options, Failure> {
-    let usage = || Failure::Usage(USAGE.into());
-    let known = ["sqlite", "postgres", "mysql", "redis"];
-    let mut options = Options { jobs: JOBS, stores: Vec::new(), write: false };
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().copied().ok_or_else(usage);
-        match *arg {
-            "--jobs" => options.jobs = value()?.parse().map_err(|_| usage())?,
-            "--store" => {
-                let name = value()?;
-                let store = known.into_iter().find(|known| *known == name).ok_or_else(usage)?;
-                options.stores.push(store);
-            }
-            "--write" => options.write = true,
-            _ => return Err(usage()),
-        }
-    }
-    if options.stores.is_empty() {
-        options.stores = known.to_vec();
-    }
-    Ok(options)
 }
 
 /// Rows of a table.
@@ -238,16 +209,7 @@ fn in_ms(time: &Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{FILLS, parse};
-
-    #[test]
-    fn all_stores_are_measured_unless_some_are_named() {
-        let stores = |args: &[&str]| parse(args).ok().map(|options| options.stores.len());
-        assert_eq!(stores(&[]), Some(4));
-        assert_eq!(stores(&["--store", "mysql", "--jobs", "5", "--write"]), Some(1));
-        assert_eq!(stores(&["--store", "oracle"]), None);
-        assert_eq!(stores(&["--jobs"]), None);
-    }
+    use super::FILLS;
 
     #[test]
     fn the_queues_share_all_jobs() {

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-import json
-import logging
-from typing import TYPE_CHECKING, Any, Callable, Optional, TypedDict
-
-if TYPE_CHECKING:
-    from .lane import Lane
-
-log = logging.getLogger("seriatim")
+from typing import Any, Optional, TypedDict
 
 
 class Outcome(TypedDict, total=False):
@@ -55,24 +47,6 @@ def release(done: int = 0) -> Outcome:
 def text_of(error: object) -> str:
     """A message may have half a character, as names of files do that are not UTF-8; the server reads none."""
     return str(error).encode("utf-8", "replace").decode()
-
-
-def outcome_of(handle: Callable[[Lane], Any], lane: Lane) -> Outcome:
-    """Runs the handler. What is not an outcome is done, and an exception a retry with its text."""
-    from .steps import Stopped, drive  # Steps end with an outcome themselves.
-
-    try:
-        answer = handle(lane)
-        if inspect.isgenerator(answer):
-            answer = drive(answer, lane)
-        json.dumps(answer if is_outcome(answer) else None)
-    except Stopped as stop:
-        log.info("lane %s (key %r): %s", lane.lane, lane.key, stop)
-        return stop.outcome
-    except BaseException as error:  # Also SystemExit, which would end the thread and nothing else.
-        log.exception("the handler of lane %s (key %r) failed", lane.lane, lane.key)
-        return retry(f"{type(error).__name__}: {error}")
-    return answer if is_outcome(answer) else done()
 
 
 def is_outcome(answer: Any) -> bool:

@@ -10,8 +10,8 @@ import threading
 from functools import partial
 from typing import Any, Callable
 
+from .handle import outcome_of
 from .lane import Lane
-from .outcome import outcome_of
 from .steps import NOBODY
 
 

@@ -13,8 +13,9 @@ import time
 from typing import Any, Callable, Optional, Union
 
 from .client import Client, Problem, SeriatimError, log, may_repeat, pause_after
+from .handle import outcome_of
 from .lane import Lane
-from .outcome import Outcome, outcome_of, release, retry
+from .outcome import Outcome, release, retry
 from .steps import NOBODY
 
 HEARTBEAT_MAX_S = 5.0

@@ -16,7 +16,7 @@ const DEEDS_MAX: usize = 100_000;
 const KEPT_FOR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// A change: who, what, when.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Deed {
     /// When, in UTC
     pub(crate) at: String,

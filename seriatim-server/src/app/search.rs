@@ -19,7 +19,7 @@ const QUEUES_ASKED_MAX: usize = 50;
 const QUEUES_AT_ONCE: usize = 8;
 /// Lanes and jobs that are looked at for each kind, over all queues: a person waits for the answer.
 const LOOKED_AT_MAX: usize = 1_000;
-/// The same for a search by terms, that wait or run, and that are dead: somebody who wrote terms waits longer.
+/// The same for a search by terms: who narrows it down waits longer.
 const LOOKED_AT_BY_TERMS_MAX: usize = 10_000;
 /// What is shown of each kind, over all queues.
 const FOUND_MAX: usize = 20;
@@ -140,20 +140,12 @@ pub(crate) async fn search(
     if text.len() > KEY_BYTES_MAX {
         return Ok(found);
     }
-    for sought in [Sought::Keys, Sought::Tasks] {
-        if sought == Sought::Tasks {
-            found.has_tasks = all || found.is_empty();
-            if !found.has_tasks {
-                break;
-            }
-        }
-        for some in asked.chunks(QUEUES_AT_ONCE) {
-            let each = some.iter().map(|stats| of_queue(store, stats, text, scan_max, sought));
-            try_join_all(each).await?.into_iter().for_each(|of| found.add(of));
-        }
+    found.add_all(store, asked, &Sought::Keys(text)).await?;
+    found.has_tasks = all || found.is_empty();
+    if found.has_tasks {
+        let task = Terms { task: Some(text.to_owned()), ..Terms::default() };
+        found.add_all(store, asked, &Sought::Jobs(&task)).await?;
     }
-    found.cut.sort_unstable();
-    found.cut.dedup();
     Ok(found)
 }
 
@@ -166,55 +158,58 @@ pub(crate) async fn by_terms(
     let Asked { queues: asked, left_out } = asked;
     let (queues, left_out) = (asked.len(), *left_out);
     let scan_max = LOOKED_AT_BY_TERMS_MAX / queues.max(1);
-    let mut all = Found { queues, left_out, scan_max, has_tasks: true, ..Found::default() };
-    for some in asked.chunks(QUEUES_AT_ONCE) {
-        let each = some.iter().map(async |stats| {
-            let mut found = Found { scan_max, ..Found::default() };
-            let mut is_cut = false;
-            for filter in [JobFilter::Live, JobState::Dead.into()] {
-                is_cut |= jobs(store, &stats.queue, filter, terms, &mut found).await?;
-            }
-            found.cut.extend(is_cut.then(|| stats.queue.clone()));
-            Ok::<_, Error>(found)
-        });
-        try_join_all(each).await?.into_iter().for_each(|of| all.add(of));
-    }
-    all.cut.sort_unstable();
-    all.cut.dedup();
-    Ok(all)
+    let mut found = Found { queues, left_out, scan_max, has_tasks: true, ..Found::default() };
+    found.add_all(store, asked, &Sought::Jobs(terms)).await?;
+    Ok(found)
 }
 
 /// What is looked for in a queue.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sought {
-    /// Keys that begin with the text.
-    Keys,
-    /// Jobs of a task of this name.
-    Tasks,
+enum Sought<'a> {
+    /// Keys that begin so.
+    Keys(&'a str),
+    Jobs(&'a Terms),
+}
+
+impl Found {
+    /// Adds what these queues have.
+    async fn add_all(
+        &mut self,
+        store: &dyn Store,
+        asked: &[QueueStats],
+        sought: &Sought<'_>,
+    ) -> Result<(), Error> {
+        for some in asked.chunks(QUEUES_AT_ONCE) {
+            let each = some.iter().map(|stats| of_queue(store, stats, self.scan_max, sought));
+            try_join_all(each).await?.into_iter().for_each(|of| self.add(of));
+        }
+        self.cut.sort_unstable();
+        self.cut.dedup();
+        Ok(())
+    }
 }
 
 async fn of_queue(
     store: &dyn Store,
     stats: &QueueStats,
-    text: &str,
     scan_max: usize,
-    sought: Sought,
+    sought: &Sought<'_>,
 ) -> Result<Found, Error> {
     let queue = &stats.queue;
-    let task = Terms { task: Some(text.to_owned()), ..Terms::default() };
     let mut found = Found { scan_max, ..Found::default() };
     let mut is_cut = false;
     if stats.lanes > 0 {
         is_cut |= match sought {
-            Sought::Keys if stats.mode == Some(Mode::Parallel) => false,
-            Sought::Keys => lanes(store, queue, text, &mut found).await?,
-            Sought::Tasks => jobs(store, queue, JobFilter::Live, &task, &mut found).await?,
+            Sought::Keys(_) if stats.mode == Some(Mode::Parallel) => false,
+            Sought::Keys(text) => lanes(store, queue, text, &mut found).await?,
+            Sought::Jobs(terms) => jobs(store, queue, JobFilter::Live, terms, &mut found).await?,
         };
     }
     if stats.dead > 0 {
         is_cut |= match sought {
-            Sought::Keys => dead(store, queue, text, &mut found).await?,
-            Sought::Tasks => jobs(store, queue, JobState::Dead.into(), &task, &mut found).await?,
+            Sought::Keys(text) => dead(store, queue, text, &mut found).await?,
+            Sought::Jobs(terms) => {
+                jobs(store, queue, JobState::Dead.into(), terms, &mut found).await?
+            }
         };
     }
     found.cut.extend(is_cut.then(|| queue.clone()));

@@ -18,6 +18,19 @@ pub(crate) fn message(text: &str) -> String {
     seriatim::text::cut_middle(&lines(text), MESSAGE_BYTES_MAX).into_owned()
 }
 
+/// With commas between the thousands.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
 /// Checks of messages, for fuzz tests.
 #[cfg(test)]
 pub(crate) fn check_message(text: &str) {
@@ -116,6 +129,11 @@ mod tests {
     fn bytes_are_told_in_a_unit_that_fits() {
         let told = [0, 1_023, 1_024, 1_048_575, 3 << 30, u64::MAX].map(size);
         assert_eq!(told, ["0 B", "1023 B", "1.0 KiB", "1.0 MiB", "3.0 GiB", "16384.0 PiB"]);
+    }
+
+    #[test]
+    fn thousands_have_commas() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 
     #[test]

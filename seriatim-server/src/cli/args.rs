@@ -171,7 +171,7 @@ pub(crate) struct Reason {
 }
 
 impl Reason {
-    /// It is told to the audit log with the command: here it is only checked.
+    /// Refuses one that is too long. The audit log takes it from the command line.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         Ok(pauses::check_reason(self.reason.as_deref())?)
     }

@@ -264,8 +264,7 @@ impl Lanes {
         let mut done = 0;
         for lanes in keys.chain(which.lane.map(OneLane::Lane)) {
             let acted = actions::act(store, &self.queue, lanes, action).await;
-            acted.map_err(|error| broken_off(error, done))?;
-            done += 1;
+            done += acted.map_err(|error| broken_off(error, done))?;
         }
         if self.common.json {
             say_json(&Done { count: done });

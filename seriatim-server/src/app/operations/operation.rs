@@ -4,10 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use seriatim::Timestamp;
 
-use super::preview::grouped;
 use super::wish::Wish;
 use crate::app::deeds::Deed;
-use crate::base::text::one_line;
+use crate::base::text::{grouped, one_line};
 use crate::base::time::absolute;
 
 /// An operation, as every node shows it.

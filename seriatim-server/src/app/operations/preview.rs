@@ -1,18 +1,19 @@
 //! How many an operation would be about, with a few of them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use seriatim::store::{JobQuery, JobState, JobView, LaneView, Owner, Store};
+use seriatim::Timestamp;
+use seriatim::store::{JobQuery, JobState, JobView, LaneId, LaneView, Store};
 
 use super::look::{Found, look};
 use super::wish::{CONFIRM_ABOVE, STEP_ROWS_MAX, Wish};
 use crate::app::error::Error;
 use crate::app::figures::Figures;
 use crate::app::find;
-use crate::base::text::{cut, one_line};
+use crate::base::text::{cut, grouped, one_line};
 use crate::protocol::value::Time;
 
 /// Counted up to so many.
@@ -82,27 +83,35 @@ impl Preview {
     }
 }
 
-/// With commas between the thousands.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
 /// Counts; reads a bounded number of rows.
 pub(crate) async fn preview(store: &dyn Store, wish: &Wish) -> Result<Preview, Error> {
     wish.check()?;
-    let owner = find::queue(store, &wish.queue).await?.queue.mode.failure_belongs_to();
+    let mode = find::queue(store, &wish.queue).await?.queue.mode;
     let before = match wish.before {
         Some(Time(before)) => before,
         None => store.now().await?,
     };
+    let Counted { count, more, samples } = match wish.is_all_failed(mode) {
+        true => failed(store, &wish.queue).await?,
+        false => listed(store, wish, before).await?,
+    };
+    let count = Count { count: count.min(COUNTED_MAX), more: more || count > COUNTED_MAX };
+    let confirm = match wish.action.deletes() {
+        true if count.more => Some(most(store, wish).await?),
+        true => Some(count.count).filter(|count| *count > CONFIRM_ABOVE),
+        false => None,
+    };
+    Ok(Preview { count, samples, before: Time(before), confirm })
+}
+
+/// What was counted, before it is cut to what is told.
+struct Counted {
+    count: u64,
+    more: bool,
+    samples: Vec<Sample>,
+}
+
+async fn listed(store: &dyn Store, wish: &Wish, before: Timestamp) -> Result<Counted, Error> {
     let (mut count, mut looked, mut after) = (0, 0, None);
     let mut samples = Vec::new();
     let more = loop {
@@ -121,37 +130,33 @@ pub(crate) async fn preview(store: &dyn Store, wish: &Wish) -> Result<Preview, E
             break true;
         }
     };
-    let (count, more) = match wish.is_all_failed() && owner == Owner::Job {
-        true => failed(store, &wish.queue).await?,
-        false => (count, more),
-    };
-    let count = Count { count: count.min(COUNTED_MAX), more: more || count > COUNTED_MAX };
-    let confirm = match wish.action.deletes() {
-        true if count.more => Some(most(store, wish).await?),
-        true => Some(count.count).filter(|count| *count > CONFIRM_ABOVE),
-        false => None,
-    };
-    Ok(Preview { count, samples, before: Time(before), confirm })
+    Ok(Counted { count, more, samples })
 }
 
-/// The lanes with a job that failed, and whether there may be more. Listings of lanes know their heads alone.
-async fn failed(store: &dyn Store, queue: &str) -> Result<(u64, bool), Error> {
+/// The lanes with a job that failed.
+async fn failed(store: &dyn Store, queue: &str) -> Result<Counted, Error> {
     let mut query = JobQuery {
         rows_max: STEP_ROWS_MAX,
         payload_bytes_max: Some(0),
         ..JobQuery::new(queue, JobState::Queued)
     };
-    let (mut lanes, mut looked) = (BTreeSet::new(), 0);
+    let (mut lanes, mut looked) = (BTreeMap::new(), 0);
     loop {
         let page = store.jobs(query.clone()).await?;
         looked += page.rows.len() as u64;
-        let failed = page.rows.iter().filter(|job| job.retry_count >= 0);
-        lanes.extend(failed.filter_map(|job| job.lane));
+        let failed = page.rows.into_iter().filter(|job| job.retry_count >= 0);
+        for (lane, job) in failed.filter_map(|job| Some((job.lane?, job))) {
+            lanes.entry(lane).or_insert(job);
+        }
         query.after = page.next;
         if query.after.is_none() || looked >= LOOKED_MAX {
-            return Ok((lanes.len() as u64, query.after.is_some()));
+            break;
         }
     }
+    let sample =
+        |(lane, job): (&LaneId, &JobView)| sample(*lane, job.key.as_deref(), job.error.as_deref());
+    let samples = lanes.iter().take(SAMPLES).map(sample).collect();
+    Ok(Counted { count: lanes.len() as u64, more: query.after.is_some(), samples })
 }
 
 /// All that the queue has, of which a filter may leave a part. To type where counting ended would hide how many there are.
@@ -160,18 +165,15 @@ async fn most(store: &dyn Store, wish: &Wish) -> Result<u64, Error> {
     Ok(if wish.action.on_lanes().is_some() { stats.lanes } else { stats.dead })
 }
 
-fn shown(found: &Found) -> Vec<Sample> {
+fn sample(id: impl fmt::Display, key: Option<&str>, error: Option<&str>) -> Sample {
     let short = |text: &str| cut(&one_line(text), COLUMNS);
-    let job = |job: &JobView| Sample {
-        id: job.id.to_string(),
-        key: job.key.as_deref().map(short),
-        error: job.error.as_deref().map(short),
-    };
-    let lane = |lane: &LaneView| Sample {
-        id: lane.lane.to_string(),
-        key: lane.key.as_deref().map(short),
-        error: lane.error.as_deref().map(short),
-    };
+    let (key, error) = (key.map(short), error.map(short));
+    Sample { id: id.to_string(), key, error }
+}
+
+fn shown(found: &Found) -> Vec<Sample> {
+    let job = |job: &JobView| sample(job.id, job.key.as_deref(), job.error.as_deref());
+    let lane = |lane: &LaneView| sample(lane.lane, lane.key.as_deref(), lane.error.as_deref());
     let named = |id: String| Sample { id, key: None, error: None };
     match found {
         Found::Jobs(jobs) => jobs.iter().take(SAMPLES).map(job).collect(),
@@ -194,6 +196,5 @@ mod tests {
         assert_eq!(told(1_240, false), "1,240");
         assert_eq!(told(10_000, true), "over 10,000");
         assert_eq!(told(12, true), "at least 12");
-        assert_eq!(grouped(1_234_567), "1,234,567");
     }
 }

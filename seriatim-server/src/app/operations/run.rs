@@ -126,7 +126,8 @@ async fn step(
 /// Acts on what the next rows have, and notes where to go on.
 async fn work(store: &SharedStore, record: &mut Record, now: Timestamp) -> Result<(), Error> {
     let wish = book::whole(&**store, &record.operation).await?;
-    if let Some(action) = wish.action.on_lanes().filter(|_| wish.is_all_failed()) {
+    let mode = find::queue(&**store, &wish.queue).await?.queue.mode;
+    if let Some(action) = wish.action.on_lanes().filter(|_| wish.is_all_failed(mode)) {
         let (queue, lanes) = (wish.queue.as_str().into(), LaneSelection::Failed);
         let acted = store.act(Act { now: None, queue, lanes, action }).await?;
         record.operation.count += acted.count;

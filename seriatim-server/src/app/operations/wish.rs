@@ -7,8 +7,8 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use seriatim::store::{LaneId, LaneStage, LaneView};
-use seriatim::{JobId, Rate, Timestamp, store::JobView};
+use seriatim::store::{JobView, LaneId, LaneStage, LaneView, Owner};
+use seriatim::{JobId, Mode, Rate, Timestamp};
 
 use super::action::Action;
 use crate::app::causes::{UNKNOWN_CAUSE, masked};
@@ -148,11 +148,13 @@ impl Wish {
         Ok(())
     }
 
-    /// Whether it is about all that failed in the queue: the store knows them, also behind a head that has not.
-    pub(super) fn is_all_failed(&self) -> bool {
+    /// Whether it is about all jobs that failed in a queue of this mode, also behind a head that has not: the store finds
+    /// them, and listings of lanes do not. Where lanes fail, listings do.
+    pub(super) fn is_all_failed(&self, mode: Mode) -> bool {
         let filtered = [&self.key, &self.prefix, &self.task, &self.error, &self.cause];
         let is_filtered = filtered.iter().any(|text| text.is_some()) || self.state.is_some();
-        self.action.is_for_failed() && !is_filtered && self.named().is_none()
+        let of_jobs = self.action.is_for_failed() && mode.failure_belongs_to() == Owner::Job;
+        of_jobs && !is_filtered && self.named().is_none()
     }
 
     /// Whether a rate may be set.

@@ -1,6 +1,6 @@
 //! What `demo --keep` leaves: a store with trouble in it, to look at with the dashboard.
 
-use std::fs::{File, create_dir_all};
+use std::fs::{File, create_dir_all, remove_file};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +10,10 @@ use serde_json::json;
 use seriatim::store::{Act, Declare, LaneAction, LaneSelection, Past, Push, Sqlite};
 use seriatim::{Job, JobId, SharedStore, Timestamp};
 
+use crate::app::deeds::{self, Deed};
 use crate::app::failures;
 use crate::base::text::shell_word;
+use crate::base::time::absolute;
 use crate::cli::output::{Failure, say};
 use crate::config::Config;
 use crate::protocol::document::JobFailure;
@@ -58,12 +60,11 @@ pub(super) async fn leave(folder: &Path) -> Result<(), Failure> {
     let url = toml::Value::from(format!("sqlite:{}", place.display()));
     let mut file = File::create_new(&config).map_err(failed)?;
     write!(file, "[store]\nurl = {url}\n\n{QUEUES}").map_err(failed)?;
-    let queues = Config::read(Some(&config))?.declared()?;
-    let kept = Kept { store: Arc::new(Sqlite::open(place)?), now: Timestamp::of_this_machine() };
-    kept.store.migrate().await?;
-    kept.store.declare(Declare { now: None, queues }).await?;
-    kept.fill().await?;
-    kept.store.close().await?;
+    if let Err(error) = fill(&place, &config).await {
+        // Half of it would refuse the next try.
+        let _ = (remove_file(&config), remove_file(&place));
+        return Err(error);
+    }
     let config = shell_word(&config.display().to_string());
     say(format!(
         "{} has a store with trouble in it. Look at it:\n\n  seriatim serve --config {config}\n\n\
@@ -71,6 +72,16 @@ pub(super) async fn leave(folder: &Path) -> Result<(), Failure> {
         folder.display()
     ));
     Ok(())
+}
+
+/// Makes the store, with the queues of the configuration.
+async fn fill(place: &Path, config: &Path) -> Result<(), Failure> {
+    let queues = Config::read(Some(config))?.declared()?;
+    let kept = Kept { store: Arc::new(Sqlite::open(place)?), now: Timestamp::of_this_machine() };
+    kept.store.migrate().await?;
+    kept.store.declare(Declare { now: None, queues }).await?;
+    kept.fill().await?;
+    Ok(kept.store.close().await?)
 }
 
 impl Kept {
@@ -122,7 +133,16 @@ impl Kept {
         let lanes = LaneSelection::Key("order-58".to_owned());
         let (queue, action) = ("orders".into(), LaneAction::Pause);
         self.store.act(Act { now: Some(self.now), queue, lanes, action }).await?;
-        Ok(())
+        let on = [("queue", "orders"), ("key", "order-58"), ("reason", "the address is wrong")];
+        let deed = Deed {
+            at: absolute(self.now),
+            who: "demo".to_owned(),
+            action: "lane pause".to_owned(),
+            on: on.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            status: 200,
+            ..Deed::default()
+        };
+        deeds::keep(&*self.store, &deed, self.now).await
     }
 
     async fn dead(&self) -> seriatim::Result<()> {

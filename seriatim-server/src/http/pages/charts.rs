@@ -10,8 +10,7 @@ use super::chart::{Chart, bars, begins, unit};
 use super::link;
 use super::visit::Visit;
 use crate::app::history::{self, ALL, Span, TaskFigures, read};
-use crate::app::operations::grouped;
-use crate::base::text::size;
+use crate::base::text::{grouped, size};
 use crate::base::time::length;
 
 /// The spans that a visitor can choose.

@@ -19,7 +19,7 @@ use super::moment::Moment;
 use super::row::JobRow;
 use super::visit::{Visit, page};
 use crate::app::deeds::{self, Wanted};
-use crate::app::entity as app;
+use crate::app::entity;
 use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
 use crate::app::key::{self, InQueue, OfKey};
 use crate::app::lane_jobs::LaneJobs;
@@ -171,7 +171,7 @@ impl Entity {
     }
 }
 
-fn buttons(visit: &Visit, view: &QueueView, key: &str, entity: &app::Entity) -> Vec<Button> {
+fn buttons(visit: &Visit, view: &QueueView, key: &str, entity: &entity::Entity) -> Vec<Button> {
     let lane = &entity.lane;
     let mut deeds = match lane.state {
         LaneState::Claimed => vec!["lane.pause", "lane.release"],

@@ -102,7 +102,10 @@ async fn makes_of_every_answer_what_it_means(api: &Api) {
     let odd = becomes(api, &ids[3], "dead").await["error"].to_string();
     assert!(odd.contains("explode") && odd.contains("snooze"), "{odd}");
     let bytes = becomes(api, &ids[7], "dead").await["error"].to_string();
-    assert!(bytes.contains("caf?") || bytes.contains("caf\u{fffd}"), "it is told as text: {bytes}");
+    assert!(
+        bytes.contains("caf?") || bytes.contains("caf\u{fffd}"),
+        "half a character is replaced: {bytes}"
+    );
     let told = async || job(api, &ids[4])["progress"] == json!({ "percent": 40 });
     eventually("progress", told).await;
     api.act(&format!("/api/v1/jobs/{}/cancel", ids[4])).done();
