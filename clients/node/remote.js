@@ -82,6 +82,14 @@ export class RemoteWorker {
     if (unknown && unknown !== this.#unknown) console.error("queues that do not exist (the first push creates them):", unknown);
     this.#unknown = unknown;
     for (const document of answer.lanes) this.#perform(document, sentAt);
+    this.#heed(answer);
+  }
+
+  /** Ends if an operator asks for it. A worker that is to be quiet just gets no lanes. */
+  #heed({ command }) {
+    if (command !== "stop" || this.#stopping) return;
+    console.error("stops, as an operator asks for it");
+    this.stop();
   }
 
   async #perform({ secret, ...document }, sentAt) {
@@ -155,6 +163,7 @@ export class RemoteWorker {
         const lost = answer.lost.includes(lane.lane);
         Lane.heard(lane, { cancelled: cancelled.get(lane.lane), lost, until: sentAt + this.lease * 1000 });
       });
+      this.#heed(answer);
       return answer;
     } finally {
       ends();

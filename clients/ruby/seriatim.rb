@@ -386,6 +386,7 @@ module Seriatim
       @failures = 0
       tell_of_unknown(answer.fetch("unknown_queues", []))
       answer["lanes"].each { |document| start(document, sent_at) }
+      heed(answer)
     rescue Error => error
       raise unless Seriatim.may_repeat?(error, true)
 
@@ -480,7 +481,16 @@ module Seriatim
       told["state"] == "run" && @stopping ? { "state" => "stop", "why" => "stopping" } : told
     end
 
+    # Ends if an operator asks for it. A worker that is to be quiet just gets no lanes.
+    def heed(answer)
+      return if answer["command"] != "stop" || @stopping
+
+      warn("stops, as an operator asks for it")
+      stop
+    end
+
     def hear(lanes, answer, sent_at)
+      heed(answer)
       lanes.each do |lane|
         lane.ends_at = sent_at + @lease
         lane.lost = true if answer["lost"].include?(lane.lane)

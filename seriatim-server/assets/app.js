@@ -6,6 +6,20 @@
   const one = (selector, within = document) => within.querySelector(selector);
   const each = (selector, within = document) => [...within.querySelectorAll(selector)];
 
+  // On a narrow screen rows are cards, whose cells say what the heads of their columns do ---------------------
+  const label = (within) => each('table:not(.numbers table)', within).forEach((table) => {
+    const heads = each('thead th', table).map((head) => head.textContent);
+    each('tbody tr', table).forEach((row) => [...row.cells].forEach((cell, i) => { cell.dataset.label = heads[i]; }));
+    table.classList.add('cards');
+  });
+  label(main);
+
+  // There the rows come first, and what asks for others or acts on many is folded in ------------------------
+  const narrow = matchMedia('(max-width: 600px)');
+  const fold = () => each('[data-fold]').forEach((part) => { part.open = !narrow.matches; });
+  narrow.addEventListener('change', fold);
+  fold();
+
   // Stay current -----------------------------------------------------------------------------------
   const EVERY = 5000;
   const EVERY_MAX = 60000;
@@ -15,6 +29,7 @@
   let paused = false;
   let announced = 0;
   const clock = one('[data-clock]');
+  const stale = one('[data-stale]');
   const pause = one('[data-pause]');
 
   // Called when parts of the page were replaced.
@@ -27,32 +42,48 @@
     one('[data-announce]').textContent = text;
   };
 
-  // Whether the visitor is busy in an element: its rows must not move.
-  const busy = (element) => element.matches(':hover') || element.contains(document.activeElement) ||
-    (!getSelection().isCollapsed && element.contains(getSelection().anchorNode));
+  // Whether the focus or a selection is in an element, or even the pointer: then its rows must not move.
+  const holds = (element) => element.contains(document.activeElement) ||
+    (!getSelection().isCollapsed && getSelection().containsNode(element, true));
+  const busy = (element) => element.matches(':hover') || holds(element);
+
+  // Where the pointer rests: what is above it keeps its height until it leaves.
+  let hand = -1;
+  main.addEventListener('pointermove', (event) => { hand = event.clientY; });
+  main.addEventListener('pointerleave', () => { hand = -1; });
 
   const replace = (old, fresh) => {
     if (old.innerHTML === fresh.innerHTML) return;
     const name = (details) => one('summary', details).textContent;
     const open = each('details[open]', old).map(name);
+    const [before, height, { top }] = [[...old.childNodes], old.offsetHeight, old.getBoundingClientRect()];
     old.replaceChildren(...fresh.childNodes);
+    if (top < hand && old.offsetHeight !== height) {
+      old.replaceChildren(...before);
+      etag = '';
+    }
     each('details', old).filter((details) => open.includes(name(details))).forEach((details) => { details.open = true; });
   };
 
+  // What a row is about: by its id, or by where its head leads.
+  const about = (row) => row.id || one('th a', row)?.href || row.cells[0].textContent;
+
   // Cell by cell: rows keep their place under the pointer.
   const patchRows = (old, fresh) => {
-    const rows = new Map(each('tbody > tr[id]', fresh).map((row) => [row.id, row]));
+    const rows = new Map(each('tbody > tr', fresh).map((row) => [about(row), row]));
     const known = new Set();
-    for (const row of each('tbody > tr[id]', old)) {
-      known.add(row.id);
-      const now = rows.get(row.id);
+    for (const row of each('tbody > tr', old)) {
+      known.add(about(row));
+      const now = rows.get(about(row));
       row.classList.toggle('gone', !now);
-      if (now) [...row.cells].forEach((cell, i) => now.cells[i] && replace(cell, now.cells[i]));
+      if (now) [...row.cells].forEach((cell, i) => now.cells[i] && !holds(cell) && replace(cell, now.cells[i]));
     }
     return [...rows.keys()].filter((id) => !known.has(id)).length;
   };
 
   const patch = (old, fresh) => {
+    // What waits now is asked for once more.
+    if (busy(old)) etag = '';
     const tables = each('table[data-rows]', old);
     const others = each('table[data-rows]', fresh);
     if (!busy(old) || tables.length === 0 || tables.length !== others.length) {
@@ -71,7 +102,7 @@
     if (button) {
       button.hidden = more === 0;
       button.textContent = `${more} new – show`;
-      button.onclick = () => { replace(old, fresh); replaced(); };
+      button.onclick = () => { hand = -1; replace(old, fresh); replaced(); };
     }
   };
 
@@ -85,6 +116,7 @@
       if (response.status === 200) {
         etag = response.headers.get('etag') || '';
         const page = new DOMParser().parseFromString(`<main>${await response.text()}</main>`, 'text/html');
+        label(page.body);
         const fresh = each('[data-live]', page.body);
         const old = each('[data-live]', main);
         if (fresh.length === old.length) old.forEach((part, i) => patch(part, fresh[i]));
@@ -92,10 +124,12 @@
         each('[data-copy]').forEach((button) => { button.hidden = false; });
         replaced();
       }
-      wait = response.status < 400 ? EVERY : Math.min(wait * 2, EVERY_MAX);
-      if (response.status >= 500) announce('The server does not answer now');
+      if (response.status >= 400) throw new Error(response.status);
+      wait = EVERY;
+      stale.hidden = true;
     } catch {
       wait = Math.min(wait * 2, EVERY_MAX);
+      stale.hidden = false;
       announce('The server does not answer');
     }
     plan(wait);
@@ -144,7 +178,7 @@
     const boxes = () => each(`input[name=${name}]`, main);
     replaced = () => {
       boxes().forEach((box) => { box.checked = chosen.has(box.value); });
-      one('[data-ticked]', ticks).textContent = `${chosen.size} selected${chosen.size < TICKS_MAX ? '' : ', no more fit'}:`;
+      each('[data-ticked]').forEach((told) => { told.textContent = `${chosen.size} selected${chosen.size < TICKS_MAX ? '' : ', no more fit'}`; });
       each('button', ticks).forEach((button) => { button.disabled = chosen.size === 0; });
     };
     main.addEventListener('change', (event) => {
@@ -171,11 +205,13 @@
   document.addEventListener('click', async (event) => {
     const button = event.target.closest('[data-copy]');
     if (!button) return;
+    // What it stands above, if it does not say.
+    const text = button.dataset.copy || button.parentElement.nextElementSibling.textContent;
     try {
-      await navigator.clipboard.writeText(button.dataset.copy);
+      await navigator.clipboard.writeText(text);
     } catch {
       const field = document.createElement('textarea');
-      field.value = button.dataset.copy;
+      field.value = text;
       button.after(field);
       field.select();
       document.execCommand('copy');

@@ -87,15 +87,31 @@ fn kind(url: &str) -> Result<Kind<'_>> {
     }
 }
 
-/// Reads a URL as [`connect`] does, but opens nothing.
-#[cfg(all(test, feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis"))]
-pub(crate) fn read_url(url: &str) -> Result<()> {
+/// Refuses a URL as [`connect`] does, but opens nothing.
+///
+/// ```
+/// assert!(seriatim::check_url("jobs.db").is_err());
+/// assert!(seriatim::check_url("memory:").is_ok());
+/// ```
+pub fn check_url(url: &str) -> Result<()> {
     match kind(url)? {
         Kind::Memory => Ok(()),
+        #[cfg(feature = "sqlite")]
         Kind::Sqlite(rest) => sqlite_path(rest).map(drop),
+        #[cfg(not(feature = "sqlite"))]
+        Kind::Sqlite(_) => Err(left_out("sqlite")),
+        #[cfg(feature = "postgres")]
         Kind::Postgres => crate::stores::Postgres::read_url(url),
+        #[cfg(not(feature = "postgres"))]
+        Kind::Postgres => Err(left_out("postgres")),
+        #[cfg(feature = "mysql")]
         Kind::Mysql => crate::stores::Mysql::read_url(url),
+        #[cfg(not(feature = "mysql"))]
+        Kind::Mysql => Err(left_out("mysql")),
+        #[cfg(feature = "redis")]
         Kind::Redis => crate::stores::Redis::read_url(url),
+        #[cfg(not(feature = "redis"))]
+        Kind::Redis => Err(left_out("redis")),
     }
 }
 

@@ -3,6 +3,9 @@
 use std::fmt;
 
 use cronexpr::{Crontab, MakeTimestamp, parse_crontab};
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
+use jiff::tz::{Offset, TimeZone};
 use serde::{Deserialize, Serialize};
 
 use crate::model::clock::Timestamp;
@@ -12,6 +15,10 @@ use crate::model::limits::NAME_BYTES_MAX;
 use crate::model::queue::Queue;
 use crate::model::text::one_line;
 
+/// More than any change of a clock.
+const CHANGE_MAX: SignedDuration = SignedDuration::from_hours(24);
+/// How far ahead a tick is looked for: from one leap year to the next.
+const YEARS: SignedDuration = SignedDuration::from_hours(24 * 366 * 4);
 /// Longest schedule, in bytes. One that lists each minute, hour and day takes half of it.
 const SCHEDULE_BYTES_MAX: usize = 1_000;
 
@@ -47,6 +54,8 @@ pub struct Cron {
     expression: String,
     zone: String,
     schedule: Crontab,
+    /// The schedule on clocks that nobody changes.
+    plain: Crontab,
     job: Job,
     missed: Missed,
 }
@@ -66,10 +75,12 @@ impl Cron {
         crate::model::job::validate_text("name", &name, NAME_BYTES_MAX / 2)?;
         validate_queue_name(&job.queue)?;
         let schedule = parse(&expression, &zone)?;
-        Ok(Self { name, expression, zone, schedule, job, missed: Missed::default() })
+        let (plain, missed) = (schedule.clone(), Missed::default());
+        Ok(Self { name, expression, zone, schedule, plain, job, missed })
     }
 
-    /// Reads the schedule in this time zone (`Europe/Berlin`). A time that a clock change skips or repeats runs once.
+    /// Reads the schedule in this time zone (`Europe/Berlin`). A time that a clock change repeats runs once, the first time;
+    /// one that it skips runs as long after the change as it would have come after it. Schedules for every hour have neither.
     pub fn time_zone(mut self, zone: impl Into<String>) -> Result<Self> {
         self.zone = zone.into();
         self.schedule = parse(&self.expression, &self.zone)?;
@@ -105,13 +116,50 @@ impl Cron {
 
     /// The first tick after `time`; `None` if the next years have none.
     pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
-        let from = MakeTimestamp::from_microsecond(time.as_micros()).ok()?;
-        let mut next = self.schedule.find_next(from).ok()?;
-        // `30 2 * * *` means once a day; `*/10 * * * *` means every ten minutes, also in a repeated hour.
-        if self.names_hours() && is_repeated(&next) {
-            next = self.schedule.find_next(MakeTimestamp(next.timestamp())).ok()?;
+        let from = jiff::Timestamp::from_microsecond(time.as_micros()).ok()?;
+        let mut next = self.schedule.find_next(MakeTimestamp(from)).ok().map(|at| at.timestamp());
+        // `30 2 * * *` means once a day; `*/10 * * * *` means every ten minutes, also where an hour is repeated or skipped.
+        if self.names_hours() {
+            let zone = TimeZone::get(&self.zone).ok()?;
+            while let Some(at) = next.filter(|at| is_repeated(&at.to_zoned(zone.clone()))) {
+                next = self.schedule.find_next(MakeTimestamp(at)).ok().map(|at| at.timestamp());
+            }
+            next = self.next_skipped(&zone, from, next).or(next);
         }
-        Some(Timestamp::from_micros(next.timestamp().as_microsecond()))
+        Some(Timestamp::from_micros(next?.as_microsecond()))
+    }
+
+    /// The first tick in an hour that the clocks skip, if it comes after `from` and before `until`.
+    fn next_skipped(
+        &self,
+        zone: &TimeZone,
+        from: jiff::Timestamp,
+        until: Option<jiff::Timestamp>,
+    ) -> Option<jiff::Timestamp> {
+        // Ticks of a change come after it.
+        let changes = zone.following(from.checked_sub(CHANGE_MAX).ok()?);
+        let until = until.unwrap_or_else(|| from.saturating_add(YEARS).unwrap_or(from));
+        for change in changes.take_while(|change| change.timestamp() < until) {
+            let (at, offset) = (change.timestamp(), change.offset());
+            let before = zone.to_offset(at.checked_sub(SignedDuration::from_secs(1)).ok()?);
+            let (begin, end) = (before.to_datetime(at), offset.to_datetime(at));
+            let mut last = begin.checked_sub(SignedDuration::from_mins(1)).ok()?;
+            // As UTC a time is what the clock shows.
+            while let Some(shown) = self.plain_after(last).filter(|shown| *shown < end) {
+                let tick = before.to_timestamp(shown).ok()?;
+                if tick > from && tick < until {
+                    return Some(tick);
+                }
+                last = shown;
+            }
+        }
+        None
+    }
+
+    /// The next time that the schedule names, whatever the clocks do.
+    fn plain_after(&self, shown: DateTime) -> Option<DateTime> {
+        let at = Offset::UTC.to_timestamp(shown).ok()?;
+        Some(self.plain.find_next(MakeTimestamp(at)).ok()?.datetime())
     }
 
     fn names_hours(&self) -> bool {
@@ -194,4 +242,53 @@ fn reason(error: &cronexpr::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();
     one_line(last.trim_start_matches([' ', '^']))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// The ticks of a schedule after a time, as texts in UTC.
+    fn ticks(schedule: &str, zone: &str, from: &str, count: usize) -> Vec<String> {
+        let job = Job::new("reports", &()).unwrap();
+        let cron = Cron::new("c", schedule, job).unwrap().time_zone(zone).unwrap();
+        let from: jiff::Timestamp = from.parse().unwrap();
+        let from = Timestamp::from_micros(from.as_microsecond());
+        let after = std::iter::successors(cron.next_after(from), |tick| cron.next_after(*tick));
+        let text = |tick: Timestamp| {
+            let tick = jiff::Timestamp::from_microsecond(tick.as_micros()).unwrap();
+            tick.strftime("%d %H:%M").to_string()
+        };
+        after.take(count).map(text).collect()
+    }
+
+    #[test]
+    fn a_time_that_the_clock_skips_runs_once_after_the_change() {
+        let berlin =
+            |schedule, count| ticks(schedule, "Europe/Berlin", "2027-03-27T00:00:00Z", count);
+        assert_eq!(berlin("30 2 * * *", 3), ["27 01:30", "28 01:30", "29 00:30"]);
+        assert_eq!(berlin("30 2 28 3 *", 1), ["28 01:30"]);
+        assert_eq!(berlin("0,15 2,3 28 3 *", 2), ["28 01:00", "28 01:15"], "each once");
+        let howe = ticks("15 2 * * *", "Australia/Lord_Howe", "2027-10-01T00:00:00Z", 3);
+        assert_eq!(howe, ["01 15:45", "02 15:45", "03 15:15"]);
+    }
+
+    #[test]
+    fn a_time_that_the_clock_repeats_runs_once() {
+        let berlin =
+            |schedule, count| ticks(schedule, "Europe/Berlin", "2027-10-29T23:00:00Z", count);
+        assert_eq!(berlin("30 2 * * *", 3), ["30 00:30", "31 00:30", "01 01:30"]);
+        let quarters = berlin("*/15 2 * * *", 9);
+        let night = ["31 00:00", "31 00:15", "31 00:30", "31 00:45", "01 01:00"];
+        assert_eq!(quarters[4..], night);
+    }
+
+    #[test]
+    fn a_schedule_for_every_hour_goes_on_through_changes_of_the_clock() {
+        let spring = ticks("30 * * * *", "Europe/Berlin", "2027-03-28T00:00:00Z", 3);
+        assert_eq!(spring, ["28 00:30", "28 01:30", "28 02:30"]);
+        let autumn = ticks("30 * * * *", "Europe/Berlin", "2027-10-31T00:00:00Z", 3);
+        assert_eq!(autumn, ["31 00:30", "31 01:30", "31 02:30"]);
+    }
 }

@@ -52,7 +52,7 @@ pub mod testing;
 mod tests;
 
 pub use client::Client;
-pub use connect::{connect, connect_existing};
+pub use connect::{check_url, connect, connect_existing};
 pub use contract::SharedStore;
 #[cfg(feature = "cron")]
 pub use cron::{Cron, Missed};

@@ -46,20 +46,28 @@ impl Directory {
 
     /// Creates [`Directory::data`] for `account`, or for this process.
     pub(crate) fn create_data(&self, account: Option<Account>) -> Result<(), String> {
-        let data = self.data();
-        let describe = |e| format!("cannot create {}: {e}", data.display());
-        fs::create_dir(&data).map_err(describe)?;
-        fs::set_permissions(&data, Permissions::from_mode(0o700)).map_err(describe)?;
-        if let Some(Account { uid, gid }) = account {
-            std::os::unix::fs::chown(&data, Some(uid), Some(gid)).map_err(describe)?;
-        }
-        Ok(())
+        create_for(account, &self.data())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.temporary.path()
     }
 
     /// The file of the server's standard output and error.
     pub(crate) fn log(&self) -> PathBuf {
         self.temporary.path().join("server.log")
     }
+}
+
+/// Creates a directory that only `account`, or this process, can use.
+pub(crate) fn create_for(account: Option<Account>, path: &Path) -> Result<(), String> {
+    let describe = |e| format!("cannot create {}: {e}", path.display());
+    fs::create_dir(path).map_err(describe)?;
+    fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(describe)?;
+    if let Some(Account { uid, gid }) = account {
+        std::os::unix::fs::chown(path, Some(uid), Some(gid)).map_err(describe)?;
+    }
+    Ok(())
 }
 
 /// Locks the file under another name first, so that `lock` never exists without its owner.

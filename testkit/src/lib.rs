@@ -38,6 +38,7 @@ mod rsync;
 mod server;
 mod shared;
 mod spawner;
+mod templates;
 
 pub use authority::Authority;
 pub use chromium::Chromium;
@@ -54,3 +55,4 @@ pub use shared::{
     MYSQL_VARIABLE, POSTGRES_VARIABLE, REDIS_CLUSTER_VARIABLE, REDIS_VARIABLE, mysql_url,
     postgres_url, redis_cluster_url, redis_url,
 };
+pub use templates::Templates;

@@ -13,6 +13,7 @@ use crate::directory::Directory;
 use crate::process;
 use crate::program::find_program;
 use crate::server::{Kind, Server};
+use crate::templates;
 
 const PACKAGE: &str = "mariadb-server";
 /// The user and the database of the tests. The user has all privileges and no password.
@@ -74,7 +75,9 @@ impl Mysql {
         let account = account::unprivileged()?;
         let directory = Directory::create()?;
         directory.create_data(account)?;
-        create_data(&install, account, &directory.data())?;
+        templates::fill("mysql", account, &directory.data(), |data| {
+            create_data(&install, account, data)
+        })?;
         if let Some((certificate, key)) = &options.certificate {
             add_certificate(certificate, key, account, &directory.data())?;
         }

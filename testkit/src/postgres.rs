@@ -16,6 +16,7 @@ use crate::directory::Directory;
 use crate::process;
 use crate::program::find_program;
 use crate::server::{Kind, Server};
+use crate::templates;
 
 const PACKAGE: &str = "postgresql";
 const USER: &str = "postgres";
@@ -76,7 +77,9 @@ impl Postgres {
         let account = account::unprivileged()?;
         let directory = Directory::create()?;
         directory.create_data(account)?;
-        create_cluster(&initdb, account, &directory.data())?;
+        templates::fill("postgres", account, &directory.data(), |data| {
+            create_cluster(&initdb, account, data)
+        })?;
         if let Some((certificate, key)) = &options.certificate {
             add_certificate(certificate, key, account, &directory.data())?;
         }

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::account::Account;
 use crate::program::find_program;
@@ -48,7 +48,7 @@ pub(crate) fn command(program: &Path, account: Option<Account>) -> Command {
     command
 }
 
-/// A child process, killed on drop.
+/// A child process, killed on drop with all that it started.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -113,7 +113,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails only if the process is already gone, which is fine.
+        // Both fail only if the processes are already gone, which is fine. What it started is of its group: a driver that
+        // ends leaves the browsers of a failed test running.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.kill_and_reap();
     }
 }

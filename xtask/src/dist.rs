@@ -13,19 +13,11 @@ const PACKAGE: &str = "seriatim-server";
 const SBOM: &str = "seriatim.cdx";
 const SBOM_INSTALL: &str =
     "the list of parts needs cargo-cyclonedx: cargo install --locked cargo-cyclonedx";
-/// Files of the repository that go along, and their place in the archive.
-const FILES: [(&str, &str); 10] = [
-    ("README.md", ""),
-    ("CHANGELOG.md", ""),
-    ("SECURITY.md", ""),
-    ("LICENSE-APACHE", ""),
-    ("LICENSE-MIT", ""),
-    ("docs/start.md", "docs"),
-    ("docs/config.md", "docs"),
-    ("docs/deploy.md", "docs"),
-    ("deploy/seriatim.service", "deploy"),
-    ("deploy/seriatim.toml", "deploy"),
-];
+/// Files of the repository that go along.
+const FILES: [&str; 5] =
+    ["README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE-APACHE", "LICENSE-MIT"];
+/// Folders of which all files go along, as the pages name each other and what is to deploy.
+const FOLDERS: [&str; 2] = ["docs", "deploy"];
 const COMPLETIONS: [(&str, &str); 3] =
     [("bash", "seriatim.bash"), ("zsh", "_seriatim"), ("fish", "seriatim.fish")];
 /// Where the archive's files belong on a Debian system.
@@ -91,9 +83,11 @@ impl<'a> Release<'a> {
     fn archive(&self) -> Result<(), String> {
         let stage = self.folder.join(self.name());
         copy(&self.binary(), &stage.join("seriatim"))?;
-        for (file, place) in FILES {
-            let name = Path::new(file).file_name().unwrap_or_default();
-            copy(&self.root.join(file), &stage.join(place).join(name))?;
+        for file in FILES {
+            copy(&self.root.join(file), &stage.join(file))?;
+        }
+        for folder in FOLDERS {
+            copy_files(&self.root.join(folder), &stage.join(folder))?;
         }
         for (shell, name) in COMPLETIONS {
             let text = said(Command::new(self.binary()).args(["completions", shell]))?;
@@ -116,6 +110,7 @@ impl<'a> Release<'a> {
         for (file, place) in INSTALLED {
             copy(&stage.join(file), &package.join(place))?;
         }
+        copy_files(&stage.join("docs"), &package.join("usr/share/doc/seriatim/docs"))?;
         let unit = package.join("usr/lib/systemd/system/seriatim.service");
         let text = fs::read_to_string(&unit).map_err(|e| format!("{}: {e}", unit.display()))?;
         write(&unit, &text.replace("/usr/local/bin/", "/usr/bin/"))?;
@@ -186,6 +181,18 @@ impl<'a> Release<'a> {
         print!("{sums}");
         write(&self.folder.join("SHA256SUMS"), &sums)
     }
+}
+
+/// Copies the files of a folder, not the folders in it.
+fn copy_files(from: &Path, to: &Path) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("{}: {e}", from.display());
+    for entry in fs::read_dir(from).map_err(failed)? {
+        let file = entry.map_err(failed)?;
+        if file.path().is_file() {
+            copy(&file.path(), &to.join(file.file_name()))?;
+        }
+    }
+    Ok(())
 }
 
 /// What a command prints.

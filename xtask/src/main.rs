@@ -9,6 +9,7 @@ mod cargo;
 mod coverage;
 mod deny;
 mod dist;
+mod faktory;
 mod faults;
 mod files;
 mod fleet;
@@ -60,6 +61,13 @@ Developer commands of Seriatim.
                                 …) for N minutes in total: no panic, no 5xx, no hang, no memory growth
     cargo xtask bridges [--jobs N] [--store NAME]... [--write]
                                 how fast a bridge moves Sidekiq's jobs here, and an export gives them back
+    cargo xtask bridges scheduled [--jobs N]
+                                a million scheduled jobs, or N, and how long producers wait meanwhile
+    cargo xtask bridges outage [--seconds N]
+                                how fast a bridge catches up after its store was away, for 10 minutes or N seconds
+    cargo xtask faktory [--jobs N] [--only NAME]... [--write]
+                                clients of Faktory for Node, Python, Rust and Ruby push
+                                and work; one of two workers is killed, and every job is accounted for
     cargo xtask lowkiq          the tests of Lowkiq's bridge and workers with the gem itself, in three versions
     cargo xtask seeds [--write] compares (or records) the tests of the rows of docs/parity.md
     cargo xtask screenshots     takes the pictures of the dashboard in docs/images anew
@@ -124,6 +132,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["campaign", rest @ ..] => campaign::run(&root(), rest)?,
         ["faults", rest @ ..] => faults::run(&root(), rest)?,
         ["bridges", rest @ ..] => bridges::run(&root(), rest)?,
+        ["faktory", rest @ ..] => faktory::run(&root(), rest)?,
         ["lowkiq"] => lowkiq::run(&root())?,
         ["fuzz", rest @ ..] => fuzz::run(&root(), rest)?,
         ["seeds"] => seeds::check(&root())?,

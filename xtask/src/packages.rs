@@ -11,7 +11,7 @@ use seriatim_testkit::{MissingProgram, find_program};
 use crate::step;
 
 /// Program and package. The compiler builds SQLite from its source.
-const NEEDED: [(&str, &str); 13] = [
+const NEEDED: [(&str, &str); 14] = [
     ("cc", "gcc"),
     ("chromium", "chromium"),
     ("chromedriver", "chromium-driver"),
@@ -25,6 +25,7 @@ const NEEDED: [(&str, &str); 13] = [
     ("node", "nodejs"),
     ("rsync", "rsync"),
     ("ruby", "ruby"),
+    ("sqlite3", "sqlite3"),
 ];
 
 /// What Ruby can require, and its package.
@@ -34,6 +35,9 @@ const NEEDED_OF_RUBY: [(&str, &str); 4] = [
     ("active_job", "ruby-activejob"),
     ("sidekiq-cron", "ruby-sidekiq-cron"),
 ];
+
+/// What the system's Python can import, and its package. Another Python may come before it in `PATH`.
+const NEEDED_OF_PYTHON: [(&str, &str); 1] = [("pymysql", "python3-pymysql")];
 
 /// Installs missing packages if that is possible without asking: as root, on Debian. Otherwise the error says what to
 /// install and how.
@@ -55,17 +59,20 @@ fn missing() -> Vec<MissingProgram> {
         .into_iter()
         .filter(|(program, _)| *program != "cc" || env::var_os("CC").is_none())
         .filter_map(|(program, package)| find_program(program, package).err());
-    let of_ruby = NEEDED_OF_RUBY
+    let of_ruby =
+        NEEDED_OF_RUBY.into_iter().filter(|(name, _)| !runs("ruby", &["-r", name, "-e", ""]));
+    let of_python = NEEDED_OF_PYTHON
         .into_iter()
-        .filter(|(name, _)| !ruby_has(name))
-        .map(|(program, package)| MissingProgram { program, package });
-    programs.chain(of_ruby).collect()
+        .filter(|(name, _)| !runs("/usr/bin/python3", &["-c", &format!("import {name}")]));
+    let libraries = of_ruby.chain(of_python);
+    let libraries = libraries.map(|(program, package)| MissingProgram { program, package });
+    programs.chain(libraries).collect()
 }
 
-fn ruby_has(name: &str) -> bool {
-    let mut ruby = Command::new("ruby");
-    ruby.args(["-r", name, "-e", ""]).stdin(Stdio::null()).stderr(Stdio::null());
-    ruby.status().is_ok_and(|status| status.success())
+fn runs(program: &str, args: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 fn advice(missing: &[MissingProgram]) -> String {
@@ -74,7 +81,7 @@ fn advice(missing: &[MissingProgram]) -> String {
     format!(
         "The tests need {}, and nothing was run.\n\
          On Debian and Ubuntu: sudo apt-get install --no-install-recommends {}\n\
-         Elsewhere: install a C compiler, PostgreSQL, MariaDB, Redis, Chromium with its driver, rsync, Python, Node, and Ruby with pg, Sidekiq 6.4, sidekiq-cron and ActiveJob so that these are in PATH.",
+         Elsewhere: install a C compiler, PostgreSQL, MariaDB, Redis, Chromium with its driver, rsync, the shell of SQLite, Python with PyMySQL, Node, and Ruby with pg, Sidekiq 6.4, sidekiq-cron and ActiveJob so that these are in PATH.",
         programs.join(", "),
         packages.join(" ")
     )

@@ -66,7 +66,7 @@ queue = "failing"
 command = ["/bin/false"]
 "#;
 
-const PAGES: [&str; 22] = [
+const PAGES: [&str; 24] = [
     "/",
     "/queues",
     "/queues/orders",
@@ -78,6 +78,8 @@ const PAGES: [&str; 22] = [
     "/queues/failing/lanes?by=retries",
     "/key?k=order-77",
     "/key?k=unknown",
+    "/jobs",
+    "/jobs?queue=later&state=queued",
     "/morgue",
     "/morgue?queue=failing",
     "/scheduled",

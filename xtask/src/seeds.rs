@@ -1,23 +1,52 @@
-//! `cargo xtask seeds`: the tests of each row of `docs/parity.md`, found by their names.
+//! `cargo xtask seeds`: the tests of each row of `docs/parity.md`, found by their names; and that the tests which other tables
+//! name exist.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 use crate::files;
 
 const TABLE: &str = "docs/parity.md";
+/// The last column of its tables names tests.
+const NAMING: &str = "docs/dashboard.md";
 
 /// A test, and its file from the root.
 type Test = (String, String);
 
 /// Compares the last column of the tables with the tests.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
+    check_named(root)?;
     let (now, filled) = (read(root)?, filled(root)?);
     if now == filled {
         return Ok(());
     }
     Err(format!("{TABLE}: its tests have changed: run `cargo xtask seeds --write`"))
+}
+
+/// Refuses a table that names a test which does not exist.
+fn check_named(root: &Path) -> Result<(), String> {
+    let page = fs::read_to_string(root.join(NAMING)).map_err(|e| format!("{NAMING}: {e}"))?;
+    let mut missing: BTreeSet<&str> = page.lines().flat_map(names_in_row).collect();
+    for path in sources(root)? {
+        let text = fs::read_to_string(root.join(&path)).map_err(|e| format!("{path}: {e}"))?;
+        missing.retain(|name| !text.lines().filter_map(function).any(|known| known == *name));
+    }
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{NAMING}: there are no tests of these names: {missing:?}")),
+    }
+}
+
+/// The tests that the last column of a row names.
+fn names_in_row(line: &str) -> Vec<&str> {
+    let Some(row) = line.strip_prefix('|').and_then(|line| line.trim_end().strip_suffix('|'))
+    else {
+        return Vec::new();
+    };
+    let quoted = row.rsplit('|').next().unwrap_or_default().split('`').skip(1).step_by(2);
+    // A test has a sentence for a name.
+    quoted.filter(|name| name.matches('_').count() > 2 && !name.contains(' ')).collect()
 }
 
 /// Fills the last column of the tables.
@@ -79,9 +108,8 @@ fn cell(tests: &[Test]) -> String {
 /// The tests of each row: those of the conformance suite first, then by file and name.
 fn tests(root: &Path) -> Result<BTreeMap<String, Vec<Test>>, String> {
     let mut tests: BTreeMap<String, Vec<Test>> = BTreeMap::new();
-    let files = files::list(root)?;
-    for path in files.iter().filter(|path| Path::new(path).extension().is_some_and(|e| e == "rs")) {
-        let text = fs::read_to_string(root.join(path)).map_err(|e| format!("{path}: {e}"))?;
+    for path in sources(root)? {
+        let text = fs::read_to_string(root.join(&path)).map_err(|e| format!("{path}: {e}"))?;
         for (rows, name) in text.lines().filter_map(named) {
             for row in rows {
                 tests.entry(row).or_default().push((name.to_owned(), path.clone()));
@@ -95,6 +123,12 @@ fn tests(root: &Path) -> Result<BTreeMap<String, Vec<Test>>, String> {
         named.dedup_by(|a, b| a.0 == b.0);
     }
     Ok(tests)
+}
+
+/// All files in Rust.
+fn sources(root: &Path) -> Result<Vec<String>, String> {
+    let is_source = |path: &String| Path::new(path).extension().is_some_and(|e| e == "rs");
+    Ok(files::list(root)?.into_iter().filter(is_source).collect())
 }
 
 /// The row that a line of a table describes.
@@ -111,13 +145,18 @@ fn is_row(text: &str) -> bool {
 
 /// The rows after which a function is named, as in `l13_s7_middleware_stands_around_a_push`, and its name.
 fn named(line: &str) -> Option<(Vec<String>, &str)> {
-    let rest = line.trim_start();
-    let rest = rest.strip_prefix("async ").unwrap_or(rest).strip_prefix("fn ")?;
-    let name = rest.split(['(', '<']).next()?;
+    let name = function(line)?;
     let words = name.split('_').map(str::to_uppercase);
     let rows: Vec<String> = words.take_while(|word| is_row(word)).collect();
     let is_named = !rows.is_empty() && name.split('_').count() > rows.len();
     is_named.then_some((rows, name))
+}
+
+/// The function that begins on a line.
+fn function(line: &str) -> Option<&str> {
+    let rest = line.trim_start();
+    let rest = rest.strip_prefix("async ").unwrap_or(rest).strip_prefix("fn ")?;
+    rest.split(['(', '<']).next()
 }
 
 #[cfg(test)]
@@ -132,6 +171,13 @@ mod tests {
         assert_eq!(found("fn s4_e5_both<T>() {"), expected("S4+E5", "s4_e5_both"));
         assert_eq!(found("fn lane_of() {"), None);
         assert_eq!(found("fn l7() {"), None);
+    }
+
+    #[test]
+    fn the_last_column_of_a_row_names_tests_by_sentences() {
+        let row = "| 1 | `a_b_c_d` | `one_of_two_tests` and `another_one_of_them`, `[http]` |";
+        assert_eq!(names_in_row(row), ["one_of_two_tests", "another_one_of_them"]);
+        assert_eq!(names_in_row("`not_in_a_table`"), [""; 0]);
     }
 
     #[test]

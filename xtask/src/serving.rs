@@ -76,14 +76,25 @@ pub(crate) fn wait_for(port: u16) -> Result<(), String> {
 
 /// The body of the answer; an error unless its status is one of 200 to 399.
 pub(crate) fn ask(port: u16, what: &str, body: Option<&str>) -> Result<String, String> {
+    ask_with(port, "", what, body)
+}
+
+/// The same with more headers, each as a line with its end.
+pub(crate) fn ask_with(
+    port: u16,
+    headers: &str,
+    what: &str,
+    body: Option<&str>,
+) -> Result<String, String> {
     let failed = |e: std::io::Error| format!("{what}: {e}");
     let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
+    // Of a long answer version 1.1 would send parts with their lengths between them.
     let method = if body.is_some() { "POST" } else { "GET" };
     let body = body.unwrap_or_default();
     write!(
         stream,
-        "{method} {what} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\nConnection: close\r\n\
-         Content-Length: {}\r\n\r\n{body}",
+        "{method} {what} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\nConnection: close\r\n\
+         {headers}Content-Length: {}\r\n\r\n{body}",
         body.len()
     )
     .map_err(failed)?;

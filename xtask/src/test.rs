@@ -11,7 +11,7 @@ use std::thread;
 
 use seriatim_testkit::{
     MYSQL_VARIABLE, Mysql, MysqlOptions, POSTGRES_VARIABLE, Postgres, PostgresOptions,
-    REDIS_CLUSTER_VARIABLE, REDIS_VARIABLE, Redis, RedisCluster,
+    REDIS_CLUSTER_VARIABLE, REDIS_VARIABLE, Redis, RedisCluster, Templates,
 };
 use signal_hook::consts::SIGINT;
 
@@ -108,7 +108,10 @@ impl<'a> Run<'a> {
         let redis = Redis::start()?;
         let cluster = RedisCluster::start()?;
         let axe = axe::ensure(self.root)?;
+        // Most tests that stop their server need one of their own.
+        let templates = Templates::create()?;
         let servers = [
+            templates.variable(),
             (axe::VARIABLE, axe.display().to_string()),
             (POSTGRES_VARIABLE, postgres.url()),
             (MYSQL_VARIABLE, mysql.url()),

@@ -148,6 +148,13 @@ class RemoteWorker:
         self._unknown = unknown
         for document in answer["lanes"]:
             self._start(document, sent_at)
+        self._heed(answer)
+
+    def _heed(self, answer: dict[str, Any]) -> None:
+        """Ends if an operator asks for it. A worker that is to be quiet just gets no lanes."""
+        if answer.get("command") == "stop" and not self._stopping:
+            log.warning("stops, as an operator asks for it")
+            self.stop()
 
     def _pause(self, error: SeriatimError) -> None:
         if self._failures == 0:
@@ -224,6 +231,7 @@ class RemoteWorker:
             lane._said_at, lane._until = sent_at, sent_at + self.lease
             lane._lost |= lane.lane in answer["lost"]
             lane._cancelled.update(cancelled.get(lane.lane, ()))
+        self._heed(answer)
         return answer
 
     def _ask(self, lane: Lane, name: str, ended: bool, result: Any) -> dict[str, Any]:

@@ -29,6 +29,22 @@ pub(crate) async fn all(store: &dyn Store) -> Result<CronEntries, Error> {
     Ok(CronEntries { cron })
 }
 
+/// Entries behind the one of this name, and whether there are more.
+pub(crate) async fn page(
+    store: &dyn Store,
+    after: &str,
+    rows_max: usize,
+) -> Result<(Vec<CronEntry>, bool), Error> {
+    let (all, now) = (schedules(store).await?, store.now().await?);
+    let behind = all.iter().filter(|schedule| schedule.name.as_str() > after);
+    let rows: Vec<&Schedule> = behind.take(rows_max + 1).collect();
+    let mut cron = Vec::with_capacity(rows.len());
+    for schedule in rows.iter().take(rows_max) {
+        cron.push(document(store, schedule, now, true).await?);
+    }
+    Ok((cron, rows.len() > rows_max))
+}
+
 /// One entry.
 async fn one(store: &dyn Store, schedule: &Schedule) -> Result<CronEntry, Error> {
     document(store, schedule, store.now().await?, true).await

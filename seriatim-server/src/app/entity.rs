@@ -1,10 +1,10 @@
 //! A lane with all that is known of it now.
 
 use seriatim::Timestamp;
-use seriatim::store::{LaneView, QueueView, Store};
+use seriatim::store::{LaneState, LaneView, QueueView, Store};
 
 use super::error::Error;
-use super::lane_jobs::{self, LaneJobs};
+use super::lane_jobs::{self, JOBS_SHOWN, LaneJobs};
 use super::limits::{self, Usage};
 use super::why::{Around, Why};
 
@@ -26,20 +26,25 @@ impl Entity {
     ) -> Result<Self, Error> {
         let (nodes, now) = (store.nodes().await?, store.now().await?);
         let around = Around { queue, usage: &limits::UNKNOWN, nodes: &nodes, now };
-        Self::from(store, around, lane, None, payload_bytes_max).await
+        Self::from(store, around, lane, (None, JOBS_SHOWN), payload_bytes_max).await
     }
 
-    /// With its waiting jobs from this place on. The usage of the queue is read.
+    /// With its waiting jobs from this place on, at most so many. The usage of the queue is read.
     pub(super) async fn from(
         store: &dyn Store,
         around: Around<'_>,
         lane: LaneView,
-        after: Option<String>,
+        (after, rows_max): (Option<String>, usize),
         payload_bytes_max: Option<usize>,
     ) -> Result<Self, Error> {
         let (queue, is_first) = (&around.queue.queue, after.is_none());
         let jobs = match &lane.key {
-            Some(key) => lane_jobs::of(store, &queue.name, key, after, payload_bytes_max).await?,
+            Some(key) => {
+                let is_claimed = lane.state == LaneState::Claimed;
+                let name = &queue.name;
+                lane_jobs::of(store, name, key, is_claimed, after, rows_max, payload_bytes_max)
+                    .await?
+            }
             None => LaneJobs::default(),
         };
         let usage = Usage::read(store, queue).await?;

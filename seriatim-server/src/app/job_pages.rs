@@ -15,7 +15,7 @@ use super::find;
 use super::job_filters::Filters;
 
 /// In which state jobs are listed.
-#[derive(Clone, Copy, Debug, Default, ValueEnum, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub(crate) enum Status {
@@ -25,10 +25,13 @@ pub(crate) enum Status {
     Queued,
     /// Running, or prefetched by their node
     #[serde(rename = "running")]
+    #[value(alias = "running")]
     Claimed,
     Succeeded,
     /// In the morgue
     Dead,
+    #[serde(alias = "cancelled")]
+    #[value(alias = "cancelled")]
     Canceled,
 }
 
@@ -107,11 +110,12 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
         .map(|view| view.queue.name.as_str().into())
         .filter(|name: &Arc<str>| **name >= *first)
         .collect();
-    // Of several queues, those are left out that have no such jobs, and the look ends after so many jobs of all of them.
-    let counts = match wanted.filters.looks() && wanted.queue.is_none() {
-        true => Some(counts(store, wanted.status).await?),
-        false => None,
+    // Of several queues, those are left out that have no such jobs, and a look ends after so many jobs of all of them.
+    let counts = match wanted.queue {
+        None => Some(counts(store, wanted.status).await?),
+        Some(_) => None,
     };
+    let looks = counts.is_some() && wanted.filters.looks();
     let mut looks_left = wanted.scan_max as u64;
     let of_queue = wanted.filters.of(JobQuery {
         order: wanted.status.order(wanted.by),
@@ -142,7 +146,7 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
         if rows.len() >= wanted.rows_max || is_full(&rows) {
             return Ok(Page { rows, next: next(), cut: false });
         }
-        if counts.is_some() {
+        if looks {
             looks_left = looks_left.saturating_sub(count);
             let next = next().filter(|_| looks_left == 0);
             if next.is_some() {

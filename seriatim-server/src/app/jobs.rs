@@ -1,10 +1,21 @@
 //! Actions on one job.
 
 use seriatim::store::{Amend, Change, JobState, JobView, LaneState, Selected, Selection};
-use seriatim::{JobId, store::Store};
+use seriatim::{Job, JobId, Timestamp, store::Store};
 
 use super::error::Error;
 use super::find;
+
+/// Refuses a time that no store holds exactly.
+pub(crate) fn check_due(at: Timestamp) -> Result<(), Error> {
+    match (Timestamp::default()..=Timestamp::MAX).contains(&at) {
+        true => Ok(()),
+        false => {
+            let why = "must lie between 1970 and 2255".to_owned();
+            Err(Error::Bound { field: "run_at", why })
+        }
+    }
+}
 
 /// Changes a waiting job; answers what it is then.
 pub(crate) async fn amended(
@@ -12,7 +23,14 @@ pub(crate) async fn amended(
     id: JobId,
     change: Change,
 ) -> Result<JobView, Error> {
-    waiting(&find::job(store, id).await?)?;
+    let job = find::job(store, id).await?;
+    waiting(&job)?;
+    if let Change::Node(Some(node)) = &change {
+        // As a push would.
+        let mut bound = Job::new(&*job.queue, &())?;
+        bound.options.node = Some(node.clone());
+        bound.validate()?;
+    }
     changed(store, id, change).await
 }
 

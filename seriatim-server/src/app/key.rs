@@ -1,11 +1,12 @@
 //! One key in all queues: what holds it, what waits, what has ended.
 
 use seriatim::Timestamp;
-use seriatim::store::{JobView, NodeView, QueueView, Store};
+use seriatim::store::{JobState, JobView, NodeView, QueueView, Store};
 
 use super::entity::Entity;
 use super::error::Error;
 use super::figures::Figures;
+use super::lane_jobs::{ENDED, JOBS_SHOWN};
 use super::why::Around;
 use super::{find, lane_jobs, limits, queues};
 use crate::protocol::document;
@@ -20,8 +21,17 @@ pub(crate) struct Wanted<'a> {
     pub(crate) queue: Option<&'a str>,
     /// The waiting jobs behind this place, which is one in that queue.
     pub(crate) after: Option<String>,
+    /// Most jobs that wait, and that run, of each queue.
+    pub(crate) jobs_max: usize,
     /// Longer payloads are left out.
     pub(crate) payload_bytes_max: Option<usize>,
+}
+
+impl<'a> Wanted<'a> {
+    /// In all queues, as programs get it.
+    pub(crate) fn of(key: &'a str, payload_bytes_max: Option<usize>) -> Self {
+        Self { key, queue: None, after: None, jobs_max: JOBS_SHOWN, payload_bytes_max }
+    }
 }
 
 /// The key, wherever it is known.
@@ -88,11 +98,17 @@ pub(crate) async fn read(
 
 /// Whether a queue may know a key: most of many are empty.
 fn may_have(view: &QueueView, figures: &Figures) -> bool {
-    view.queue.mode.is_keyed() && (figures.stats.lanes > 0 || may_have_ended(view, figures))
+    view.queue.mode.is_keyed()
+        && (figures.stats.lanes > 0 || !may_have_ended(view, figures).is_empty())
 }
 
-fn may_have_ended(view: &QueueView, figures: &Figures) -> bool {
-    figures.stats.dead > 0 || !view.queue.retention().is_zero()
+/// In which states the queue may know jobs that have ended.
+fn may_have_ended(view: &QueueView, figures: &Figures) -> Vec<JobState> {
+    let may_know = |state: &JobState| match state {
+        JobState::Dead => figures.stats.dead > 0,
+        _ => !view.queue.retention().is_zero(),
+    };
+    ENDED.into_iter().filter(may_know).collect()
 }
 
 async fn in_queue(
@@ -107,16 +123,15 @@ async fn in_queue(
         0 => None,
         _ => find::known_lane(store, name, wanted.key).await?,
     };
-    let ended = match may_have_ended(&queue, figures) {
-        true => lane_jobs::ended(store, name, wanted.key, payloads).await?,
-        false => Vec::new(),
-    };
+    let states = may_have_ended(&queue, figures);
+    let ended = lane_jobs::ended(store, name, wanted.key, &states, payloads).await?;
     let entity = match lane {
         Some(lane) => {
             let usage = &limits::UNKNOWN;
             let around = Around { queue: &queue, usage, nodes: &all.nodes, now: all.now };
             let after = wanted.after.clone().filter(|_| wanted.queue.is_some());
-            Some(Entity::from(store, around, lane, after, payloads).await?)
+            let from = (after, wanted.jobs_max);
+            Some(Entity::from(store, around, lane, from, payloads).await?)
         }
         None => None,
     };

@@ -41,6 +41,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) after: Option<&'a str>,
     pub(crate) rows_max: usize,
     pub(crate) scan_max: usize,
+    /// The store's clock, if it was read already.
+    pub(crate) now: Option<Timestamp>,
 }
 
 /// A page, which ends early when the progress of its lanes fills it, or when it has looked at enough.
@@ -70,7 +72,11 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<L
         ..LaneQuery::new(wanted.queue)
     };
     if query.order == LaneOrder::Due && !query.stages.is_empty() {
-        begin_with_later(&mut query, store.now().await?);
+        let now = match wanted.now {
+            Some(now) => now,
+            None => store.now().await?,
+        };
+        begin_with_later(&mut query, now);
     }
     let mut rows = Vec::new();
     loop {

@@ -19,6 +19,16 @@ pub(crate) fn of(
     living.flat_map(|node| node.info.troubles.iter().map(move |trouble| (node, trouble)))
 }
 
+/// Why this node takes no jobs of a queue, if it says so.
+pub(crate) fn keeping(node: &NodeView, queue: &str, now: Timestamp) -> Option<String> {
+    let keeps = |trouble: &&Trouble| {
+        let stops =
+            matches!(trouble.kind, TroubleKind::WorkerCannotStart | TroubleKind::ClaimsPutAside);
+        stops && trouble.queue.as_deref() == Some(queue)
+    };
+    node.info.troubles.iter().find(keeps).map(|trouble| line(trouble, now))
+}
+
 /// A trouble in one line.
 pub(crate) fn line(trouble: &Trouble, now: Timestamp) -> String {
     let what = match trouble.kind {

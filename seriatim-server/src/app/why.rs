@@ -10,6 +10,7 @@ use seriatim::store::{JobView, LaneState, LaneView, NodeView, QueueView, Store, 
 use super::limits::{self, Usage};
 use super::nodes::works_on;
 use super::pauses::{self, Pause};
+use super::troubles;
 use crate::base::time::length;
 
 /// What is known around a lane.
@@ -49,6 +50,10 @@ pub(crate) enum Why {
         why: String,
     },
     NobodyWorks,
+    /// No node that works on the queue takes its jobs.
+    Trouble {
+        why: String,
+    },
     /// No more turns of its queue or group may run.
     Limit {
         why: String,
@@ -99,6 +104,11 @@ impl Why {
         }
         if working.is_empty() {
             return Self::NobodyWorks;
+        }
+        let keeping = |node: &&NodeView| troubles::keeping(node, &settings.name, now);
+        let troubles: Option<Vec<String>> = working.iter().map(keeping).collect();
+        if let Some(why) = troubles.and_then(|troubles| troubles.into_iter().next()) {
+            return Self::Trouble { why };
         }
         let serves =
             |group: &str| working.iter().any(|node| node.info.groups.iter().any(|of| of == group));
@@ -173,7 +183,7 @@ impl fmt::Display for Why {
                 length(*quiet),
                 length(*most)
             ),
-            Self::Bound { why } | Self::Limit { why } => f.write_str(why),
+            Self::Bound { why } | Self::Limit { why } | Self::Trouble { why } => f.write_str(why),
             Self::NobodyWorks => f.write_str("no node works on this queue"),
             Self::Busy { slots: 1 } => f.write_str("waits for a free slot: the only one is busy"),
             Self::Busy { slots } => write!(f, "waits for a free slot: all {slots} are busy"),

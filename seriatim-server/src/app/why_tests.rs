@@ -2,7 +2,7 @@
 
 use seriatim::store::{
     Claim, Declare, Heartbeat, LaneAction, LaneQuery, Lease, Memory, NodeId, NodeInfo, Push,
-    Settle, Store, Turn, plan,
+    Settle, Store, Trouble, TroubleKind, Turn, plan,
 };
 use seriatim::{Exhaustion, Job, Outcome, Queue, Window};
 
@@ -38,8 +38,12 @@ impl House {
     }
 
     async fn beat(&self, busy: u32) {
-        let mut node = NodeInfo::new(NodeId::from("n"), LEASE);
-        (node.queues, node.busy) = (vec!["q".to_owned()], busy);
+        self.beat_of("n", busy, Vec::new()).await;
+    }
+
+    async fn beat_of(&self, name: &str, busy: u32, troubles: Vec<Trouble>) {
+        let mut node = NodeInfo::new(NodeId::from(name), LEASE);
+        (node.queues, node.busy, node.troubles) = (vec!["q".to_owned()], busy, troubles);
         self.store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await.unwrap();
     }
 
@@ -94,6 +98,26 @@ async fn a_lane_that_nobody_can_run_says_whom_it_waits_for() {
     grouped.says("for group g, which no node of this queue serves now").await;
     let built = House::with_node(queue(), |job| job.build("7")).await;
     built.says("for build 7, which no node of this queue runs now").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_whose_worker_cannot_start_anywhere_says_why() {
+    let house = House::new(queue(), plain).await;
+    let since = house.store.now().await.unwrap();
+    let trouble = Trouble {
+        kind: TroubleKind::WorkerCannotStart,
+        queue: Some("q".to_owned()),
+        about: Trouble::about_worker("q", None),
+        text: "./nope: there is no such file".to_owned(),
+        times: 1,
+        since,
+        last_at: since,
+    };
+    house.beat_of("n", 0, vec![trouble]).await;
+    tokio::time::advance(SECOND * 5).await;
+    house.says("worker of q cannot start: ./nope: there is no such file (for 5.0s)").await;
+    house.beat_of("other", 0, Vec::new()).await;
+    house.says("ready for 5.0s").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -101,6 +101,23 @@ pub(crate) fn shell_word(text: &str) -> String {
     }
 }
 
+/// JSON on one line, in which no character hides or turns the others: so it is pushed as it is read.
+pub(crate) fn json_plain(json: &str) -> String {
+    let mut plain = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            // Between values: within them they are escaped already.
+            '\n' | '\r' | '\t' => plain.push(' '),
+            c if seriatim::text::is_plain(c) => plain.push(c),
+            c => {
+                let units = c.encode_utf16(&mut [0; 2]).to_vec();
+                plain.extend(units.iter().map(|unit| format!("\\u{unit:04x}")));
+            }
+        }
+    }
+    plain
+}
+
 /// `1 lane`, `2 lanes`, `2 batches`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     let plural = if noun.ends_with("ch") { "es" } else { "s" };
@@ -123,6 +140,7 @@ pub(crate) fn retries_in_words(retry_count: i32) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -140,6 +158,15 @@ mod tests {
     fn a_word_of_a_shell_is_quoted_if_the_shell_would_read_more_than_letters() {
         let words = ["a-7", "", "a b", "it's", "$(x)"].map(shell_word);
         assert_eq!(words, ["a-7", "''", "'a b'", r"'it'\''s'", "'$(x)'"]);
+    }
+
+    #[test]
+    fn json_says_the_same_without_characters_that_hide() {
+        let json = "{\n\t\"a\": \"x\u{202e}y\u{e0001} \u{9b}é\" }";
+        let plain = json_plain(json);
+        assert!(!plain.contains(['\n', '\t', '\u{202e}', '\u{9b}']), "{plain}");
+        let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(read(&plain), read(json));
     }
 
     #[test]

@@ -25,6 +25,10 @@ const PAGE: usize = 500;
 const MARKED_SECONDS: u64 = 7 * 24 * 3_600;
 /// Most jobs of one export.
 const JOBS_MAX: usize = 10_000_000;
+/// So many jobs, or bytes of payloads, are read before the last of them is given: where jobs have no order by arrival, to
+/// read on from one page is quick, and to begin anew takes a look at all.
+const BLOCK_JOBS: usize = 20_000;
+const BLOCK_BYTES: usize = 32 << 20;
 /// Most looks for jobs that came meanwhile.
 const LOOKS_MAX: usize = 3;
 
@@ -35,6 +39,25 @@ pub(crate) struct Exported {
     pub(crate) schedule: u64,
     pub(crate) retry: u64,
     pub(crate) dead: u64,
+}
+
+/// Adjacent pages of jobs.
+struct Block {
+    /// Where the first one begins.
+    after: Option<String>,
+    jobs: usize,
+    bytes: usize,
+}
+
+impl Block {
+    fn has_room(&self) -> bool {
+        self.jobs < BLOCK_JOBS && self.bytes < BLOCK_BYTES
+    }
+
+    fn add(&mut self, jobs: usize, bytes: usize) {
+        self.jobs += jobs;
+        self.bytes += bytes;
+    }
 }
 
 /// Why nothing, or not all, was given back.
@@ -87,12 +110,14 @@ impl Export<'_> {
                 return Ok(exported);
             }
             // The newest page first: each goes before what is there.
-            for (state, pages) in [(JobState::Queued, waiting), (JobState::Dead, dead)] {
-                for after in pages.into_iter().rev() {
-                    let jobs = self.page(state, after).await?.0;
-                    self.give(&mut link, &jobs, &mut exported).await?;
-                    self.delete(state, &jobs).await?;
-                    self.unmark(&mut link, &jobs).await?;
+            for (state, blocks) in [(JobState::Queued, waiting), (JobState::Dead, dead)] {
+                for block in blocks.into_iter().rev() {
+                    let pages = self.read(state, block).await?;
+                    for jobs in pages.iter().rev() {
+                        self.give(&mut link, jobs, &mut exported).await?;
+                        self.delete(state, jobs).await?;
+                        self.unmark(&mut link, jobs).await?;
+                    }
                 }
             }
         }
@@ -123,9 +148,9 @@ impl Export<'_> {
         Ok(())
     }
 
-    /// Where the pages of the jobs in a state begin. Refuses them all if one cannot be given back.
-    async fn look(&self, state: JobState) -> Result<Vec<Option<String>>, Refused> {
-        let (mut pages, mut after, mut seen) = (Vec::new(), None, 0);
+    /// The jobs in a state, in blocks. Refuses them all if one cannot be given back.
+    async fn look(&self, state: JobState) -> Result<Vec<Block>, Refused> {
+        let (mut blocks, mut after, mut seen) = (Vec::<Block>::new(), None, 0);
         let now = self.store.now().await?;
         let mut queues = BTreeSet::new();
         loop {
@@ -140,16 +165,19 @@ impl Export<'_> {
             if seen > JOBS_MAX {
                 return Err(conflict(format!("more than {JOBS_MAX} jobs")));
             }
-            if !jobs.is_empty() {
-                pages.push(after);
+            let bytes = jobs.iter().map(|job| job.payload.as_bytes().len()).sum();
+            match blocks.last_mut().filter(|block| block.has_room()) {
+                Some(block) => block.add(jobs.len(), bytes),
+                None if jobs.is_empty() => {}
+                None => blocks.push(Block { after, jobs: jobs.len(), bytes }),
             }
-            match next {
-                Some(next) => after = Some(next),
-                None => break,
+            after = next;
+            if after.is_none() {
+                break;
             }
         }
         self.refuse_circles(state, &queues).await?;
-        Ok(pages)
+        Ok(blocks)
     }
 
     /// A bridge at work would take at once what is given back.
@@ -197,6 +225,20 @@ impl Export<'_> {
         let order = JobOrder::Arrival;
         let page = self.store.jobs(JobQuery { order, after, rows_max: PAGE, ..query }).await?;
         Ok((page.rows, page.next))
+    }
+
+    /// The pages of a block, without what is gone meanwhile. What came behind it has been given back, but for newcomers.
+    async fn read(&self, state: JobState, block: Block) -> Result<Vec<Vec<JobView>>, Refused> {
+        let (mut pages, mut after, mut left) = (Vec::new(), block.after, block.jobs);
+        loop {
+            let (jobs, next) = self.page(state, after).await?;
+            left = left.saturating_sub(jobs.len());
+            pages.push(jobs);
+            after = next;
+            if after.is_none() || left == 0 || pages.len() > BLOCK_JOBS / PAGE {
+                return Ok(pages);
+            }
+        }
     }
 
     async fn give(

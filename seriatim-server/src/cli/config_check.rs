@@ -59,7 +59,9 @@ impl ConfigArgs {
         let queues = config.declared()?;
         let checked = serve::check(&config).await?;
         let file = self.common.store.config_file().map(|file| file.display().to_string());
-        let store = without_password(&self.common.store.url_with(&config));
+        let url = self.common.store.url_with(&config);
+        seriatim::check_url(&url)?;
+        let store = without_password(&url);
         if self.common.json {
             let queue =
                 |queue: &Queue| CheckedQueue { queue: queue.name.clone(), mode: queue.mode };

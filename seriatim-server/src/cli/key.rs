@@ -22,7 +22,7 @@ impl Key {
         let Self { key, common } = self;
         let payload_bytes_max = (!common.json).then_some(TABLE_PAYLOAD_BYTES_MAX);
         let read = async |store: seriatim::SharedStore| {
-            let wanted = key::Wanted { key: &key, queue: None, after: None, payload_bytes_max };
+            let wanted = key::Wanted::of(&key, payload_bytes_max);
             Ok::<_, Failure>(key::read(&*store, wanted, |_| true).await?)
         };
         let found = common.store.using(read).await?;

@@ -15,7 +15,7 @@ use crate::app::entity::Entity;
 use crate::app::error::Error;
 use crate::app::find;
 use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
-use crate::app::lane_jobs;
+use crate::app::lane_jobs::{self, ENDED};
 use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, SCAN_MAX};
 use crate::app::lanes as actions;
 use crate::app::lanes::OneLane;
@@ -199,6 +199,7 @@ impl Lanes {
             after: self.page.after.as_deref(),
             rows_max: self.page.rows_max(),
             scan_max: self.filters.scan_max as usize,
+            now: None,
         };
         Ok(lane_pages::page(store, wanted).await?)
     }
@@ -229,7 +230,7 @@ impl Lanes {
     /// The key has nothing left to do, usually because its jobs are done. This is no error.
     async fn show_ended(&self, store: &dyn Store, queue: &Queue, key: &str) -> Result<(), Failure> {
         let most = (!self.common.json).then_some(TABLE_PAYLOAD_BYTES_MAX);
-        let ended = lane_jobs::ended(store, &self.queue, key, most).await?;
+        let ended = lane_jobs::ended(store, &self.queue, key, &ENDED, most).await?;
         if self.common.json {
             say_json(&document::EndedLane::new(&self.queue, key, ended));
             return Ok(());

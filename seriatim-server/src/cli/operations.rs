@@ -226,7 +226,8 @@ async fn start(
 ) -> Result<(), Failure> {
     let counted = preview(&*store, &wish).await?;
     if wish.action.deletes() && confirm.is_none() && counted.confirm.is_none() {
-        yes.confirm(&format!("deletes {} {}", counted.count, wish.in_words()))?;
+        let does = if wish.action == Action::CancelJobs { "cancels" } else { "deletes" };
+        yes.confirm(&format!("{does} {} {}", counted.count, wish.in_words()))?;
     }
     counted.check(confirm)?;
     carry_out(store, wish, &counted, json).await

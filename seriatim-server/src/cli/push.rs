@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use seriatim::names::did_you_mean;
 use seriatim::store::{IdempotencyScope, JobState, Pushed, QueueView};
 use seriatim::{Client, Job, Payload, RunAt, Timestamp};
 
@@ -88,7 +89,11 @@ impl Push {
                 if known.is_none() {
                     // Also when only a part of a file came so far.
                     let made = find::known(&*store, &self.queue).await?;
-                    made.iter().filter(|view| !view.declared).for_each(tell_made);
+                    let others = config.queues.keys().filter(|name| **name != self.queue);
+                    let near = did_you_mean(&self.queue, others.map(String::as_str));
+                    made.iter()
+                        .filter(|view| !view.declared)
+                        .for_each(|view| tell_made(view, &near));
                 }
                 pushed
             })
@@ -110,6 +115,12 @@ impl Push {
         let payloads =
             if self.payload.is_empty() { vec!["null".to_owned()] } else { self.payload.clone() };
         let mut jobs = Vec::with_capacity(payloads.len());
+        if self.wait.is_some()
+            && let [_, last] = &*payloads
+            && duration(last).is_ok()
+        {
+            return Err(Failure::usage(format!("did you mean --wait={last}?")));
+        }
         for (i, text) in payloads.iter().enumerate() {
             let payload = Payload::from_json_text(text)
                 .map_err(|error| unreadable(error, (payloads.len() > 1).then_some(i)))?;
@@ -237,13 +248,13 @@ fn told_of_one(error: seriatim::Error, several: bool) -> Failure {
 }
 
 /// Tells which kind of queue this push created.
-fn tell_made(view: &QueueView) {
+fn tell_made(view: &QueueView, near: &str) {
     let (name, mode) = (&view.queue.name, view.queue.mode);
     let why = match mode.is_keyed() {
         true => "with a key",
         false => "without a key",
     };
     hint(format!(
-        "created queue {name} with mode {mode}, the default for a push {why}; for another mode add [queues.{name}] to seriatim.toml: the next `seriatim serve` converts the queue, if its jobs have the keys that the mode needs"
+        "created queue {name}{near} with mode {mode}, the default for a push {why}; for another mode add [queues.{name}] to seriatim.toml: the next `seriatim serve` converts the queue, if its jobs have the keys that the mode needs"
     ));
 }

@@ -301,8 +301,13 @@ async fn failed(
 ) -> Result<(), Failure> {
     let count = act::on_failed(store, name, action).await?;
     match action {
-        LaneAction::Bury => told(json, count, "is buried", "are buried"),
-        _ => told(json, count, "is deleted", "are deleted"),
+        LaneAction::Bury => told(
+            json,
+            count,
+            "has no failed job any more: see the morgue",
+            "have no failed jobs any more: see the morgue",
+        ),
+        _ => told(json, count, "has no failed job any more", "have no failed jobs any more"),
     }
     Ok(())
 }

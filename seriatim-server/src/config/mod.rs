@@ -444,7 +444,7 @@ impl Config {
         let queue = |(name, settings): (&String, &QueueConfig)| {
             let mode = settings.mode.or(self.defaults.mode).ok_or_else(|| {
                 SetupError::invalid(format!(
-                    "queues.{name}.mode: write parallel, accumulate, fifo or exclusive"
+                    "queues.{name}.mode: is missing: write mode = \"fifo\", or parallel, accumulate or exclusive"
                 ))
             })?;
             let mut queue = Queue::new(name.as_str(), mode);

@@ -2,6 +2,9 @@
 
 use serde::Deserialize;
 
+use super::mutation::Mutation;
+use super::track::Progress;
+
 /// Most queues that a command names.
 const QUEUES_MAX: usize = 100;
 /// Most characters of a wrong word that an error shows.
@@ -18,6 +21,10 @@ pub(super) enum Command<'a> {
     Ack(Named),
     Fail(Failed),
     Beat(Beat),
+    /// How far this job is.
+    Track(&'a str),
+    Progress(Progress),
+    Mutate(Mutation),
     Info,
     Pause(Vec<&'a str>),
     Resume(Vec<&'a str>),
@@ -44,6 +51,9 @@ pub(super) struct Failed {
 #[derive(Debug, Deserialize, PartialEq)]
 pub(super) struct Beat {
     pub(super) wid: String,
+    /// `quiet` or `terminate`: it has heard that, or was told so itself.
+    #[serde(default)]
+    pub(super) current_state: Option<String>,
 }
 
 /// Reads a line, without its end.
@@ -70,17 +80,17 @@ pub(super) fn read(line: &[u8]) -> Result<Command<'_>, String> {
             }
         },
         "END" => Command::End,
-        "MUTATE" => {
-            return Err(
-                "MUTATE is not supported: use the dashboard, or seriatim morgue and seriatim jobs"
-                    .to_owned(),
-            );
-        }
-        "FLUSH" | "BATCH" | "TRACK" => return Err(format!("{word} is not supported")),
+        "TRACK" => match rest.split_once(' ') {
+            Some(("GET", jid)) => Command::Track(jid.trim()),
+            Some(("SET", text)) => Command::Progress(json::<Progress>(word, text)?.checked()?),
+            _ => return Err("TRACK: write GET and a jid, or SET and how far it is".to_owned()),
+        },
+        "MUTATE" => Command::Mutate(json::<Mutation>(word, rest)?.checked()?),
+        "FLUSH" | "BATCH" => return Err(format!("{word} is not supported")),
         _ => {
             let word: String = word.chars().take(SHOWN_CHARS_MAX).collect();
             return Err(format!(
-                "Unknown command {word:?}: write PUSH, PUSHB, FETCH, ACK, FAIL, BEAT, INFO, QUEUE or END"
+                "Unknown command {word:?}: write PUSH, PUSHB, FETCH, ACK, FAIL, BEAT, TRACK, MUTATE, INFO, QUEUE or END"
             ));
         }
     })
@@ -126,6 +136,8 @@ mod tests {
             (b"ACK", "ACK: EOF"),
             (b"QUEUE REMOVE a", "QUEUE: write PAUSE"),
             (b"QUEUE PAUSE", "no queue is named"),
+            (b"TRACK 12345678", "TRACK: write GET"),
+            (br#"TRACK SET {"jid":"12345678","percent":-1}"#, "TRACK: invalid value"),
             (b"FLUSH", "FLUSH is not supported"),
             (b"\xff", "UTF-8"),
         ] {

@@ -10,18 +10,20 @@ use axum::http::{Method, StatusCode};
 use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use seriatim::store::Command as NodeCommand;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::command::{self, Command, Failed};
+use super::command::{self, Beat, Command, Failed};
 use super::greeting::{Greeting, Hello};
 use super::held::{Claim, HELD_MAX, Worker};
 use super::job::{self, Claimed, Fetched, Pushed, QUEUE_DEFAULT};
 use super::places::{Party, Place};
 use super::reply;
 use super::server::Front;
+use super::track::{self, Progress};
 use crate::base::memory::memory_mb;
 use crate::http::{Refusal, Room, Visitor};
 
@@ -39,6 +41,8 @@ const WRITE_MAX: Duration = Duration::from_secs(30);
 const FETCH_WAIT: Duration = Duration::from_secs(2);
 /// How long a claim stands without a heartbeat. Clients send one every 15 seconds.
 const LEASE_SECONDS: u32 = 60;
+/// For how long a job may ask for more time, from now.
+const RESERVED_MAX: Duration = Duration::from_secs(86_400);
 
 /// Why a connection ends.
 pub(super) enum Over {
@@ -52,6 +56,13 @@ pub(super) enum Over {
 struct Line {
     bytes: Vec<u8>,
     _room: Option<Room>,
+}
+
+/// The answer to a heartbeat.
+#[derive(Deserialize)]
+struct Beaten {
+    lost: Vec<String>,
+    command: Option<NodeCommand>,
 }
 
 type Ended<T> = Result<T, Over>;
@@ -195,7 +206,12 @@ impl Conversation {
             Command::PushBulk(text) => self.push_list(text).await,
             Command::Ack(named) => self.done(&named.jid).await,
             Command::Fail(failed) => self.failed(failed).await,
-            Command::Beat(beat) => self.beat(beat.wid.into()).await,
+            Command::Beat(beat) => self.beat(beat).await,
+            Command::Track(jid) => self.track(jid).await,
+            Command::Progress(progress) => self.progress(progress).await,
+            Command::Mutate(mutation) => {
+                mutation.begin(&self.front.api, &self.visitor).await.map(|()| reply::OK.to_owned())
+            }
             Command::Info => self.info().await,
             Command::Pause(queues) => self.queues(&queues, "pause").await,
             Command::Resume(queues) => self.queues(&queues, "resume").await,
@@ -209,8 +225,10 @@ impl Conversation {
     }
 
     async fn push(&self, pushed: &Pushed<'_>) -> Result<(), String> {
-        let refused = self.post(&pushed.queue, &pushed.body).await?;
-        refused.into_iter().flatten().next().map_or(Ok(()), Err)
+        let answered = self.post(&pushed.queue, &pushed.body).await?.into_iter().next();
+        let id = answered.unwrap_or_else(|| Err("there is no answer about the job".to_owned()))?;
+        self.front.recent.note(self.visitor.token.as_ref(), &pushed.jid, id);
+        Ok(())
     }
 
     /// Pushes the jobs of each queue together; one after another if they are refused so, to tell which of them is wrong.
@@ -225,9 +243,13 @@ impl Conversation {
         }
         for (queue, jobs) in queues {
             let bodies: Vec<_> = jobs.iter().map(|job| &job.body).collect();
-            if let Ok(refused) = self.post(&queue, &bodies).await {
-                let told = jobs.into_iter().zip(refused);
-                wrong.extend(told.filter_map(|(one, why)| Some((one.jid, why?))));
+            if let Ok(answered) = self.post(&queue, &bodies).await {
+                for (one, answered) in jobs.into_iter().zip(answered) {
+                    match answered {
+                        Ok(id) => self.front.recent.note(self.visitor.token.as_ref(), &one.jid, id),
+                        Err(why) => drop(wrong.insert(one.jid, why)),
+                    }
+                }
                 continue;
             }
             for one in jobs {
@@ -239,16 +261,16 @@ impl Conversation {
         serde_json::to_string(&wrong).map(|text| reply::text(&text)).map_err(|e| e.to_string())
     }
 
-    /// Pushes one job or several together. Answers for each why it was refused, if it was.
+    /// Pushes one job or several together. Answers for each its id, or why it was refused.
     async fn post(
         &self,
         queue: &str,
         jobs: &impl Serialize,
-    ) -> Result<Vec<Option<String>>, String> {
+    ) -> Result<Vec<Result<String, String>>, String> {
         let path = jobs_path(queue)?;
         let body = serde_json::to_string(jobs).map_err(|error| error.to_string())?;
         let answer = self.front.api.ask(&self.visitor, Method::POST, &path, body).await;
-        job::refusals(&answer.map_err(|refusal| refusal.text)?)
+        job::pushed(&answer.map_err(|refusal| refusal.text)?)
     }
 
     /// The answer to a fetch; none if a job was handed over.
@@ -329,10 +351,11 @@ impl Conversation {
     }
 
     /// Ends the turn of a claim; whether it still stood.
-    async fn settle(&self, claim: &Claim, mut result: Value) -> Result<bool, Refusal> {
-        result["lane"] = claim.lane.as_str().into();
-        result["token"] = claim.token.into();
-        result["secret"] = claim.secret.as_str().into();
+    async fn settle(&self, claim: &Claim, outcome: Value) -> Result<bool, Refusal> {
+        let mut result = claim.named();
+        for (name, value) in outcome.as_object().into_iter().flatten() {
+            result[name] = value.clone();
+        }
         let body = json!({ "worker": claim.worker.wid, "results": [result] });
         let answer = self.ask(Method::POST, "/work/settle", &body).await?;
         let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
@@ -387,12 +410,9 @@ impl Conversation {
         if stood { Ok(reply::OK.to_owned()) } else { Err(format!("Job not found {jid}")) }
     }
 
-    async fn beat(&self, wid: Arc<str>) -> Result<String, String> {
-        #[derive(Deserialize)]
-        struct Answer {
-            lost: Vec<String>,
-        }
-        let worker = Worker { token: self.visitor.token.clone(), wid };
+    async fn beat(&self, beat: Beat) -> Result<String, String> {
+        let Beat { wid, current_state } = beat;
+        let worker = Worker { token: self.visitor.token.clone(), wid: wid.into() };
         match self.front.held.is_looked_up(&worker) {
             None => return Err(format!("Unknown worker {}", worker.wid)),
             // After a restart it may hold jobs that this process has not handed out.
@@ -403,15 +423,61 @@ impl Conversation {
             Some(true) => {}
         }
         let claims = self.front.held.extended(&worker);
-        let claim = |claim: &Claim| json!({ "lane": claim.lane, "token": claim.token, "secret": claim.secret });
-        let claims: Vec<Value> = claims.iter().map(claim).collect();
+        let beaten = self.extend(&worker, claims.iter().map(Claim::named).collect()).await?;
+        let state = match beaten.command {
+            Some(NodeCommand::Quiet) => "quiet",
+            Some(NodeCommand::Stop) => "terminate",
+            Some(NodeCommand::Resume) | None => return Ok(reply::OK.to_owned()),
+        };
+        // One that has ended its work says so until it is gone.
+        match current_state.as_deref() {
+            Some(known) if known == state || known == "terminate" => Ok(reply::OK.to_owned()),
+            _ => Ok(reply::text(&json!({ "state": state }).to_string())),
+        }
+    }
+
+    /// Extends claims of a worker, and forgets those that it has lost.
+    async fn extend(&self, worker: &Worker, claims: Vec<Value>) -> Result<Beaten, String> {
         let body =
             json!({ "worker": worker.wid, "lease_ttl_sec": LEASE_SECONDS, "claims": claims });
         let answer = self.ask(Method::POST, "/work/heartbeat", &body).await;
         let answer = answer.map_err(|refusal| refusal.text)?;
-        let answer: Answer = serde_json::from_slice(&answer).map_err(|error| error.to_string())?;
-        self.front.held.lose(&worker, &answer.lost);
-        Ok(reply::OK.to_owned())
+        let beaten: Beaten = serde_json::from_slice(&answer).map_err(|error| error.to_string())?;
+        self.front.held.lose(worker, &beaten.lost);
+        Ok(beaten)
+    }
+
+    /// How far a job is that was fetched or pushed with this token.
+    async fn track(&self, jid: &str) -> Result<String, String> {
+        let token = self.visitor.token.as_ref();
+        let held = self.front.held.of(jid, token).map(|claim| claim.id);
+        let Some(id) = held.or_else(|| self.front.recent.id(token, jid)) else {
+            return Ok(reply::text(&track::unknown(jid)));
+        };
+        let job = self.ask(Method::GET, &format!("/jobs/{id}"), &Value::Null).await;
+        let told = match job {
+            Ok(job) => track::answer(jid, &job)?,
+            // Its queue keeps it no longer.
+            Err(refusal) if refusal.status == StatusCode::NOT_FOUND => track::unknown(jid),
+            Err(refusal) => return Err(refusal.text),
+        };
+        Ok(reply::text(&told))
+    }
+
+    async fn progress(&self, progress: Progress) -> Result<String, String> {
+        let lost = || format!("Job not found {}", progress.jid);
+        let claim = self.held(&progress.jid).await?.ok_or_else(lost)?;
+        if let Some(until) = progress.reserve_until {
+            let left = until.duration_since(jiff::Timestamp::now());
+            let left = Duration::try_from(left).unwrap_or_default().min(RESERVED_MAX);
+            self.front.held.reserve(&claim, left);
+        }
+        let mut named = claim.named();
+        if let Some(report) = progress.report() {
+            named["progress"] = report;
+        }
+        let beaten = self.extend(&claim.worker, vec![named]).await?;
+        if beaten.lost.is_empty() { Ok(reply::OK.to_owned()) } else { Err(lost()) }
     }
 
     async fn stats(&self) -> Result<Value, String> {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::job::{Claimed, Fetched};
@@ -13,8 +14,8 @@ use crate::base::lock::lock;
 pub(super) const HELD_MAX: usize = 1_000;
 /// From so many jobs on it is looked for those that nobody can hold any more.
 const SWEPT_FROM: usize = 10_000;
-/// What is held no longer, for sure: no heartbeat was sent for it since. Longer than any `reserve_for`.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(2 * 86_400);
+/// What is held no longer, for sure: for so long no heartbeat has extended it.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(86_400);
 
 /// A worker: its name, and the token that it comes with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +30,7 @@ pub(super) struct Claim {
     pub(super) worker: Worker,
     pub(super) lane: String,
     /// The job's id here, by which it is known as well.
-    id: String,
+    pub(super) id: String,
     pub(super) token: u64,
     pub(super) secret: String,
     /// Of its turn.
@@ -53,6 +54,11 @@ impl Claim {
             fetched_at: Instant::now(),
             reserved: Duration::from_secs(fetched.reserved_seconds),
         }
+    }
+
+    /// As requests name it.
+    pub(super) fn named(&self) -> Value {
+        json!({ "lane": self.lane, "token": self.token, "secret": self.secret })
     }
 
     /// Whether heartbeats extend it: not beyond what the job asks for.
@@ -84,7 +90,7 @@ impl Held {
     pub(super) fn add(&self, jid: String, claim: Claim) {
         let mut claims = lock(&self.claims);
         if claims.len() >= SWEPT_FROM {
-            claims.retain(|_, old| old.fetched_at.elapsed() < FORGOTTEN_AFTER);
+            claims.retain(|_, old| old.fetched_at.elapsed() < old.reserved + FORGOTTEN_AFTER);
         }
         claims.insert(jid, claim);
     }
@@ -120,6 +126,15 @@ impl Held {
             if claims.get(name).is_some_and(is_it) {
                 claims.remove(name);
             }
+        }
+    }
+
+    /// Lets heartbeats extend a claim for longer, as its worker asks; never for less.
+    pub(super) fn reserve(&self, claim: &Claim, reserved: Duration) {
+        let mut claims = lock(&self.claims);
+        let its = claims.values_mut();
+        for held in its.filter(|held| held.lane == claim.lane && held.token == claim.token) {
+            held.reserved = held.reserved.max(held.fetched_at.elapsed() + reserved);
         }
     }
 

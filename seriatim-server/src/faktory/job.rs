@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 
 /// The queue of jobs and fetches that name none.
 pub(super) const QUEUE_DEFAULT: &str = "default";
@@ -106,6 +107,12 @@ impl<'a> Pushed<'a> {
     }
 }
 
+/// The jid in the idempotency key of a job that a client of Faktory pushed.
+pub(super) fn jid_of(idempotency_key: &str) -> Option<&str> {
+    let (jid, hash) = idempotency_key.rsplit_once(' ')?;
+    (hash.len() == 2 * blake3::OUT_LEN).then_some(jid)
+}
+
 /// A job of a list, or its id and what is wrong with it.
 type Listed<'a> = Result<Pushed<'a>, (String, String)>;
 
@@ -129,23 +136,24 @@ fn read_listed(place: usize, payload: &RawValue) -> Result<Listed<'_>, String> {
     })
 }
 
-/// For each job of the answer to a push: why it was refused, if it was.
-pub(super) fn refusals(answer: &[u8]) -> Result<Vec<Option<String>>, String> {
+/// For each job of the answer to a push: its id, or why it was refused.
+pub(super) fn pushed(answer: &[u8]) -> Result<Vec<Result<String, String>>, String> {
     #[derive(Deserialize)]
     struct Answer {
         jobs: Vec<One>,
     }
     #[derive(Deserialize)]
     struct One {
+        job_id: String,
         status: String,
         again_at: Option<String>,
     }
     let answer: Answer = serde_json::from_slice(answer).map_err(|error| error.to_string())?;
-    let why = |one: One| {
-        let at = one.again_at.filter(|_| one.status == "throttled")?;
-        Some(format!("refused: its key may be pushed again at {at}"))
+    let read = |one: One| match one.again_at.filter(|_| one.status == "throttled") {
+        Some(at) => Err(format!("refused: its key may be pushed again at {at}")),
+        None => Ok(one.job_id),
     };
-    Ok(answer.jobs.into_iter().map(why).collect())
+    Ok(answer.jobs.into_iter().map(read).collect())
 }
 
 /// A lane as `POST /work/claim` answers it.
@@ -156,6 +164,8 @@ pub(super) struct Claimed {
     pub(super) token: u64,
     pub(super) secret: String,
     pub(super) retry_count: i32,
+    max_retries: i32,
+    first_attempt_at: Option<String>,
     pub(super) task: Option<String>,
     pub(super) jobs: Vec<ClaimedJob>,
 }
@@ -164,6 +174,19 @@ pub(super) struct Claimed {
 pub(super) struct ClaimedJob {
     pub(super) job_id: String,
     pub(super) payload: Box<RawValue>,
+}
+
+impl Claimed {
+    /// What is known of its failures, if it has failed. The client in Rust reads no job that lacks one of these fields.
+    fn failure(&self) -> Option<Value> {
+        let failed_at = self.first_attempt_at.clone();
+        let failed_at = failed_at.unwrap_or_else(|| jiff::Timestamp::now().to_string());
+        let failure = json!({
+            "retry_count": self.retry_count, "remaining": (self.max_retries - self.retry_count).max(0),
+            "failed_at": failed_at,
+        });
+        (self.retry_count >= 0).then_some(failure)
+    }
 }
 
 /// A job for a worker of Faktory.
@@ -214,11 +237,12 @@ impl Fetched {
         };
         fields.insert("jid".to_owned(), to_raw_value(&jid).ok()?);
         fields.insert("queue".to_owned(), to_raw_value(&lane.queue).ok()?);
-        if lane.retry_count >= 0 {
-            let failure = serde_json::json!({ "retry_count": lane.retry_count });
+        if let Some(failure) = lane.failure() {
             fields.insert("failure".to_owned(), to_raw_value(&failure).ok()?);
         }
         let seconds = known.reserve_for.unwrap_or(RESERVED_SECONDS);
+        // The client in Rust reads no job without it.
+        fields.entry("reserve_for".to_owned()).or_insert(to_raw_value(&seconds).ok()?);
         Some(Self {
             jid,
             id: job.job_id.clone(),
@@ -232,8 +256,6 @@ impl Fetched {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use serde_json::{Value, json};
-
     use super::*;
 
     fn body(job: &Value) -> Value {
@@ -291,6 +313,8 @@ mod tests {
             token: 1,
             secret: String::new(),
             retry_count,
+            max_retries: 25,
+            first_attempt_at: Some("2026-11-27T08:00:00Z".to_owned()),
             task: None,
             jobs: vec![ClaimedJob {
                 job_id: "77".to_owned(),
@@ -301,14 +325,18 @@ mod tests {
         let fetched = Fetched::of(&lane(job, -1), |_| false).unwrap();
         assert_eq!((&*fetched.jid, fetched.retry, fetched.reserved_seconds), ("12345678", 0, 60));
         assert!(fetched.text.contains("[123456789012345678901234567890]"), "{}", fetched.text);
-        let again = Fetched::of(&lane(job, 3), |_| false).unwrap();
-        assert!(again.text.contains(r#""failure":{"retry_count":3}"#), "{}", again.text);
+        let again: Value =
+            serde_json::from_str(&Fetched::of(&lane(job, 3), |_| false).unwrap().text).unwrap();
+        let failure =
+            json!({ "retry_count": 3, "remaining": 22, "failed_at": "2026-11-27T08:00:00Z" });
+        assert_eq!((&again["failure"], &again["reserve_for"]), (&failure, &json!(1)));
         assert_eq!(Fetched::of(&lane(job, -1), |jid| jid == "12345678").unwrap().jid, "77");
         let foreign = Fetched::of(&lane(r#"{"status":"paid"}"#, -1), |_| false).unwrap();
         let foreign: Value = serde_json::from_str(&foreign.text).unwrap();
         assert_eq!(
             foreign,
-            json!({ "jid": "77", "jobtype": "orders", "queue": "orders", "args": [{ "status": "paid" }] })
+            json!({ "jid": "77", "jobtype": "orders", "queue": "orders", "args": [{ "status": "paid" }],
+                "reserve_for": 1800 })
         );
     }
 }

@@ -6,8 +6,11 @@ mod conversation;
 mod greeting;
 mod held;
 mod job;
+mod mutation;
 mod places;
+mod recent;
 mod reply;
 mod server;
+mod track;
 
 pub(crate) use server::{Entrance, Listening, Server};

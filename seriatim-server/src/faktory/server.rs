@@ -16,6 +16,7 @@ use super::conversation::Conversation;
 use super::held::{Claim, Held, Worker};
 use super::job::{Claimed, Fetched};
 use super::places::{Party, Places};
+use super::recent::Recent;
 use super::reply;
 use crate::base::setup_error::SetupError;
 use crate::config::{FaktoryConfig, HttpConfig};
@@ -47,6 +48,7 @@ pub(super) struct Front {
     pub(super) api: Inside,
     pub(super) tokens: Vec<Arc<str>>,
     pub(super) held: Held,
+    pub(super) recent: Recent,
     pub(super) started_at: Instant,
     /// How many were read.
     pub(super) commands: AtomicU64,
@@ -105,6 +107,7 @@ impl Listening {
             api: Inside::new(app),
             tokens: self.tokens,
             held: Held::default(),
+            recent: Recent::default(),
             started_at: Instant::now(),
             commands: AtomicU64::new(0),
             places: Arc::default(),

@@ -229,10 +229,11 @@ impl Entry {
                 }
                 "queue" | "key" | "lane" | "job" | "node" | "operation" | "prefix" | "task"
                 | "error" | "cause" | "state" | "cron" | "batch" | "bridge" | "source"
-                | "reason" | "running" | "rate" => {
+                | "reason" | "running" | "rate" | "at" => {
                     drop(self.on.insert(short(&name), short(&value)));
                 }
                 "action" => self.action = format!("operation {}", short(&value)),
+                "do" => self.does(value.as_bytes()),
                 // The others are secrets, and where to go next.
                 _ => {}
             }
@@ -310,6 +311,10 @@ mod tests {
         entry.does(b"deed=batch.seal&batch=import-7&mark=secret");
         let on = [("batch".to_owned(), "import-7".to_owned())];
         assert_eq!((&*entry.action, entry.on), ("batch seal", on.into()));
+        let mut entry = Entry::of(&request, None, "/do");
+        entry.does(b"mark=secret&do=deed%3Dlane.retry%26queue%3Dq%26key%3Da%2520b");
+        let on = [("queue".to_owned(), "q".to_owned()), ("key".to_owned(), "a b".to_owned())];
+        assert_eq!((&*entry.action, entry.on), ("lane retry", on.into()));
     }
 
     #[test]

@@ -112,7 +112,7 @@ pub(super) async fn of_key(
     may_see: impl Fn(&str) -> bool,
 ) -> Result<Known, Problem> {
     let store = &*app.store;
-    let wanted = key::Wanted { key, queue: None, after: None, payload_bytes_max: Some(0) };
+    let wanted = key::Wanted::of(key, Some(0));
     let found = key::read(store, wanted, &may_see).await?;
     let mut all = Known::default();
     for of in found.queues {

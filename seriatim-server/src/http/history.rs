@@ -41,15 +41,9 @@ async fn show(
     caller: Caller,
     Query(Wish { queue, span }): Query<Wish>,
 ) -> Result<Answer<History>, Problem> {
-    match &queue {
-        Some(queue) => {
-            caller.scope.check_queue(queue)?;
-            find::queue(&*app.store, queue).await?;
-        }
-        None if caller.scope.is_limited() => {
-            return Err(caller.scope.refuse("must name one of its queues here").about("queue"));
-        }
-        None => {}
+    caller.scope.check_named(queue.as_deref())?;
+    if let Some(queue) = &queue {
+        find::queue(&*app.store, queue).await?;
     }
     Ok(Answer::of(&history::document(&*app.store, queue.as_deref(), span).await?))
 }

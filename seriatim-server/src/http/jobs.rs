@@ -4,9 +4,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
+use seriatim::JobId;
 use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::{Change, JobView};
-use seriatim::{JobId, Timestamp};
 
 use super::access::Access;
 use super::caller::Caller;
@@ -112,13 +112,7 @@ async fn list(
     caller: Caller,
     Query(listing): Query<Listing>,
 ) -> Result<Answer<Jobs>, Problem> {
-    match &listing.queue {
-        Some(queue) => caller.scope.check_queue(queue)?,
-        None if caller.scope.is_limited() => {
-            return Err(caller.scope.refuse("must name one of its queues here").about("queue"));
-        }
-        None => {}
-    }
+    caller.scope.check_named(listing.queue.as_deref())?;
     let wanted = Wanted {
         queue: listing.queue.as_deref(),
         status: listing.state,
@@ -196,9 +190,7 @@ async fn reschedule(
         (None, Some(Length(length))) => app.store.now().await? + length,
         _ => return Err(Problem::invalid("run_at", "write run_at or delay")),
     };
-    if !(Timestamp::default()..=Timestamp::MAX).contains(&at) {
-        return Err(Problem::invalid("run_at", "must lie between 1970 and 2255"));
-    }
+    jobs::check_due(at)?;
     Answer::job(jobs::amended(&*app.store, id, Change::RunAt(at)).await?).await
 }
 

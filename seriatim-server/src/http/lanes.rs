@@ -143,6 +143,7 @@ async fn pages(store: &dyn Store, queue: &str, listing: Listing) -> Result<Answe
         after: listing.after.as_deref(),
         rows_max: rows_max(listing.limit)?,
         scan_max: scan_max(listing.scan_max)?,
+        now: None,
     };
     let page = lane_pages::page(store, wanted).await?;
     let size = |lane: &LaneView| JOB_BYTES + lane.progress.as_ref().map_or(0, |text| text.len());
@@ -180,7 +181,7 @@ async fn everywhere(
     Query(OfKey { key }): Query<OfKey>,
 ) -> Result<Answer<document::Key>, Problem> {
     let payload_bytes_max = Some(TABLE_PAYLOAD_BYTES_MAX);
-    let wanted = key::Wanted { key: &key, queue: None, after: None, payload_bytes_max };
+    let wanted = key::Wanted::of(&key, payload_bytes_max);
     let found = key::read(&*app.store, wanted, |queue| caller.scope.has_queue(queue)).await?;
     let jobs = found.queues.iter().flat_map(InQueue::jobs);
     let bytes = jobs.map(bytes_of).sum();

@@ -75,6 +75,8 @@ pub(super) const LINE_BYTES_MAX: usize = 8 << 20;
 pub(super) const STREAM_BATCH_JOBS_MAX: usize = 1_000;
 /// Bytes of a stream that are pushed together.
 pub(super) const STREAM_BATCH_BYTES_MAX: usize = 4 << 20;
+/// Concurrent exports of lists.
+pub(super) const EXPORTS: Shares = Shares { all: 8, party: 2 };
 /// Concurrent streams of jobs.
 pub(super) const STREAMS: Shares = Shares { all: 16, party: 4 };
 /// Rows of a page by default.
@@ -183,6 +185,7 @@ pub(super) struct Budgets {
     pub(super) claimed: Pool,
     pub(super) metrics: Pool,
     pub(super) streams: Pool,
+    pub(super) exports: Pool,
     pub(super) claims: Pool,
     pub(super) waits: Pool,
     pub(super) listeners: Pool,
@@ -203,6 +206,7 @@ impl Default for Budgets {
             claimed: CLAIMED_BYTES.pool(),
             metrics: METRICS.pool(),
             streams: STREAMS.pool(),
+            exports: EXPORTS.pool(),
             claims: WAITING_CLAIMS.pool(),
             waits: RESULT_WAITS.pool(),
             listeners: LISTENERS.pool(),
@@ -326,7 +330,7 @@ mod tests {
     #[test]
     fn all_that_may_be_under_way_leaves_room_for_probes() {
         let ByClass { producers, workers, readers, admins } = REQUESTS;
-        let requests = [producers, workers, readers, admins, LISTENERS, METRICS];
+        let requests = [producers, workers, readers, admins, LISTENERS, METRICS, EXPORTS];
         let busy: u32 = requests.iter().map(|shares| shares.all).sum();
         assert!((busy as usize) < CONNECTIONS_MAX - 100, "{busy}");
         assert!(WAITING_CLAIMS.all < workers.all && WAITING_CLAIMS.party < workers.party);

@@ -30,13 +30,13 @@ pub(super) async fn begin(
 /// Takes over what others left, until the node drains.
 pub(super) async fn run(app: Shared) {
     loop {
-        tokio::select! {
-            () = app.draining() => return,
-            () = sleep(LOOK_EVERY) => {}
-        }
         match operations::take_over(&*app.store, &app.runner).await {
             Ok(ids) => ids.into_iter().for_each(|id| carry_out(&app, id)),
             Err(error) => tracing::debug!(%error, "cannot look for operations"),
+        }
+        tokio::select! {
+            () = app.draining() => return,
+            () = sleep(LOOK_EVERY) => {}
         }
     }
 }

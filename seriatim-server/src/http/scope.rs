@@ -64,6 +64,17 @@ impl Scope {
         }
     }
 
+    /// The same where the queue may be left out, which means all.
+    pub(super) fn check_named(&self, queue: Option<&str>) -> Result<(), Problem> {
+        match queue {
+            Some(queue) => self.check_queue(queue),
+            None if self.is_limited() => {
+                Err(self.refuse("must name one of its queues here").about("queue"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Refuses a consumer group that is not the token's.
     pub(super) fn check_group(&self, group: &str) -> Result<(), Problem> {
         let groups = self.groups.as_deref();

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use seriatim::store::Command;
 use seriatim::{
     JobId, Timestamp,
     store::{LaneId, Token, Turn, TurnJob, build_of},
@@ -92,6 +93,10 @@ pub(crate) struct Claimed<'a> {
     /// Queues of the claim that do not exist
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub(crate) unknown_queues: &'a [String],
+    /// What an operator asked the worker for: `quiet` or `stop`. It gets no more lanes
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Foreign<Command>>")]
+    pub(crate) command: Option<Command>,
 }
 
 /// How a claim's secret is written.

@@ -12,6 +12,8 @@ use seriatim_verify::checker::{Recorder, Report, check_files};
 use crate::site::{QUEUE, Site, wait_until};
 
 const KEYS: u32 = 50;
+/// Each is a process of its own.
+const JOBS: u32 = 800;
 
 fn config(mode: &str) -> String {
     // A command of its own for each call, of which some fail.
@@ -75,7 +77,7 @@ async fn a_killed_process_loses_nothing_and_keeps_the_order() {
         let declare = seriatim::store::Declare { now: None, queues: vec![queue(mode)] };
         store.declare(declare).await.unwrap();
         let first = site.serve("first.ndjson");
-        let pushing = push(&site, &recorder, 2_000);
+        let pushing = push(&site, &recorder, JOBS);
         let killing = async {
             wait_until(&store, |stats| stats.processed > 100 && stats.claimed > 0).await;
             recorder.died(&first.kill());
@@ -85,7 +87,7 @@ async fn a_killed_process_loses_nothing_and_keeps_the_order() {
         wait_until(&store, |stats| stats.jobs == 0).await;
         second.stop();
         let report = judge(&site, &recorder, &["first.ndjson", "second.ndjson"]).await;
-        assert_eq!(report.pushes, 2_000, "{mode}");
+        assert_eq!(report.pushes, u64::from(JOBS), "{mode}");
         assert!(report.rescued > 0, "{mode}: what the dead process held was taken over\n{report}");
     }
 }

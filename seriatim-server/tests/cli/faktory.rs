@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::sync::Mutex;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -115,6 +117,10 @@ impl Client {
         self.say(&format!("FAIL {failed}"))
     }
 
+    fn beat(&mut self, state: &str) -> String {
+        self.say(&format!("BEAT {}", json!({ "wid": "w1", "current_state": state, "rss_kb": 1 })))
+    }
+
     /// Whether the server has closed the connection.
     fn is_closed(&mut self) -> bool {
         match self.0.read(&mut [0]) {
@@ -125,7 +131,8 @@ impl Client {
 }
 
 fn job(jid: &str, more: &Value) -> Value {
-    let mut job = json!({ "jid": jid, "jobtype": "Sync", "args": [1, "two"], "queue": "default", "at": "", "priority": 5 });
+    let mut job = json!({ "jid": jid, "jobtype": "Sync", "args": [1, "two"], "queue": "default", "at": "", "priority": 5,
+        "reserve_for": 600 });
     more.as_object().unwrap().iter().for_each(|(name, value)| job[name] = value.clone());
     job
 }
@@ -180,7 +187,9 @@ async fn b15_a_failure_is_retried_forgotten_or_buried_as_the_job_says() {
     let waiting = &plant.jobs("default", "queued")[0];
     assert_eq!(waiting["retry_count"], 0);
     plant.api.post("/api/v1/queues/default/perform-all-now", &json!({})).done();
-    assert_eq!(worker.fetched("default")["failure"], json!({ "retry_count": 0 }));
+    let failure = worker.fetched("default")["failure"].clone();
+    assert_eq!((&failure["retry_count"], &failure["remaining"]), (&json!(0), &json!(25)));
+    assert!(failure["failed_at"].as_str().unwrap().starts_with("20"), "{failure}");
 }
 
 #[tokio::test]
@@ -288,6 +297,14 @@ async fn b15_the_password_is_a_token_and_gives_its_role() {
         (&info["faktory"]["queues"]["default"], &info["server"]["connections"]),
         (&json!(1), &json!(3))
     );
+    let track = format!("TRACK GET {}", "jid-00000003");
+    assert!(admin.say(&track).contains("\"working\""), "with the token that pushed it");
+    assert!(worker.say(&track).starts_with("-ERR "), "it may not read jobs");
+    assert!(producer.say(&track).contains("\"unknown\""), "another token pushed it");
+    let clear = r#"MUTATE {"cmd":"clear","target":"retries"}"#;
+    assert!(producer.say(clear).starts_with("-ERR MUTATE: "));
+    assert_eq!(worker.fail("jid-00000003"), "+OK");
+    assert_eq!(admin.say(clear), "+OK");
     let deeds = plant.api.log();
     assert!(
         deeds.contains("pause") && deeds.contains("admin"),
@@ -313,6 +330,185 @@ async fn b15_a_worker_is_known_by_its_heartbeat() {
     assert!(lease() > before, "the claim is extended");
     assert_eq!(worker.say(r#"BEAT {"wid":"w2"}"#), "-ERR Unknown worker w2");
     assert_eq!(worker.ack("jid-00000001"), "+OK");
+}
+
+#[tokio::test]
+async fn b15_an_operator_quiets_a_worker_or_ends_it_and_its_heartbeat_says_so() {
+    let plant = Plant::new("");
+    let (mut worker, mut other) = (plant.client(Some("w1")), plant.client(Some("w2")));
+    worker.push(&job("jid-00000001", &json!({})));
+    worker.fetched("default");
+    let tell = |command: &str| plant.api.act(&format!("/api/v1/nodes/remote:w1/{command}")).done();
+    tell("quiet");
+    assert_eq!(worker.beat(""), r#"{"state":"quiet"}"#);
+    assert_eq!(worker.beat("quiet"), "+OK", "it knows");
+    worker.push(&job("jid-00000002", &json!({})));
+    assert_eq!(worker.fetch("default"), None, "even if it asks");
+    assert_eq!(worker.ack("jid-00000001"), "+OK", "it ends what it has");
+    assert_eq!(other.fetched("default")["jid"], "jid-00000002");
+    tell("stop");
+    assert_eq!(worker.beat("quiet"), r#"{"state":"terminate"}"#);
+    assert_eq!(worker.beat("terminate"), "+OK");
+    tell("resume");
+    assert_eq!(worker.beat(""), "+OK");
+    worker.push(&job("jid-00000003", &json!({})));
+    assert_eq!(worker.fetched("default")["jid"], "jid-00000003");
+}
+
+#[tokio::test]
+async fn b15_while_the_server_drains_workers_end_what_they_have_and_are_not_quieted() {
+    let mut plant = Plant::new(
+        "[queues.gated]\nmode = \"fifo\"\n\
+         [[workers]]\nqueue = \"gated\"\ncommand = [\"sh\", \"-c\", \"echo up > up; read x < gate\"]\n",
+    );
+    for pipe in ["gate", "up"] {
+        let made = Command::new("mkfifo").arg(plant.api.site.path(pipe)).status();
+        assert!(made.unwrap().success());
+    }
+    let mut worker = plant.client(Some("w1"));
+    for jid in ["jid-00000001", "jid-00000002"] {
+        worker.push(&job(jid, &json!({})));
+    }
+    worker.fetched("default");
+    plant.api.post("/api/v1/queues/gated/jobs", &json!({ "key": "k" })).done();
+    // Comes back when the command runs: it holds up the end of the server.
+    std::fs::read_to_string(plant.api.site.path("up")).unwrap();
+    plant.api.serving.signal(Signal::TERM);
+    while plant.api.get("/ready").status == 200 {
+        std::thread::yield_now();
+    }
+    assert_eq!(worker.fetch("default"), None);
+    assert_eq!(worker.beat(""), "+OK", "one that is quiet would stay so at the next server");
+    assert_eq!(worker.ack("jid-00000001"), "+OK");
+    let refused = worker.say(&format!("PUSH {}", job("jid-00000003", &json!({}))));
+    assert!(refused.starts_with("-ERR ") && refused.contains("draining"), "{refused}");
+    std::fs::write(plant.api.site.path("gate"), "go\n").unwrap();
+    assert!(worker.is_closed());
+    assert!(plant.api.serving.0.wait().unwrap().success(), "{}", plant.api.log());
+}
+
+#[tokio::test]
+async fn b15_how_far_a_job_is_can_be_asked_from_its_push_to_its_end() {
+    let plant = Plant::new("");
+    let (mut client, mut worker) = (plant.client(None), plant.client(Some("w1")));
+    let jid = "jid-00000001";
+    let mut track = |jid: &str| -> Value {
+        serde_json::from_str(&client.say(&format!("TRACK GET {jid}"))).unwrap()
+    };
+    let unknown = json!({ "jid": jid, "state": "unknown", "updated_at": "" });
+    assert_eq!(track(jid), unknown);
+    worker.push(&job(jid, &json!({ "retry": 1, "custom": { "track": 1 } })));
+    assert_eq!(track(jid)["state"], "enqueued");
+    worker.fetched("default");
+    assert_eq!((&track(jid)["state"], &track(jid)["percent"]), (&json!("working"), &Value::Null));
+    let set = |worker: &mut Client, more: &Value| {
+        let mut said = json!({ "jid": jid, "percent": 65, "desc": "Thinking..." });
+        more.as_object().unwrap().iter().for_each(|(name, value)| said[name] = value.clone());
+        worker.say(&format!("TRACK SET {said}"))
+    };
+    let before = lease(&plant);
+    assert_eq!(set(&mut worker, &json!({ "reserve_until": "2100-01-02T03:04:05Z" })), "+OK");
+    assert!(lease(&plant) > before, "it is a heartbeat as well");
+    let told = track(jid);
+    assert_eq!((&told["percent"], &told["desc"]), (&json!(65), &json!("Thinking...")));
+    assert!(told["updated_at"].as_str().unwrap().starts_with("20"), "{told}");
+    assert!(set(&mut worker, &json!({ "percent": 101 })).starts_with("-ERR TRACK: percent"));
+    assert_eq!(worker.fail(jid), "+OK");
+    assert_eq!(track(jid)["state"], "failed");
+    assert_eq!(set(&mut worker, &json!({})), format!("-ERR Job not found {jid}"));
+    plant.api.act("/api/v1/queues/default/perform-all-now").done();
+    worker.fetched("default");
+    assert_eq!(worker.ack(jid), "+OK");
+    assert_eq!(track(jid)["state"], "success");
+    let list = json!([job("jid-00000002", &json!({})), job("jid-00000003", &json!({}))]);
+    assert_eq!(worker.say(&format!("PUSHB {list}")), "{}");
+    assert_eq!(track("jid-00000003")["state"], "enqueued");
+}
+
+/// Jobs of two types in three states: `Sync` and `Mail`, each scheduled, after a failure, and dead.
+fn in_all_states(plant: &Plant) {
+    let mut worker = plant.client(Some("w0"));
+    for kind in ["Sync", "Mail"] {
+        for (state, more) in [
+            ("retries", json!({})),
+            ("dead", json!({ "retry": -1 })),
+            ("scheduled", json!({ "at": "2100-01-02T03:04:05Z" })),
+        ] {
+            let jid = format!("jid-{kind}-{state}");
+            let mut job = job(&jid, &more);
+            job["jobtype"] = kind.into();
+            worker.push(&job);
+            if state != "scheduled" {
+                assert_eq!(worker.fetched("default")["jid"], *jid);
+                assert_eq!(worker.fail(&jid), "+OK");
+            }
+        }
+    }
+}
+
+/// The jids of all that waits or is dead: those that are due now first, behind a bar the others, behind another the dead.
+fn left(plant: &Plant) -> String {
+    let short = |job: &Value| job["payload"]["jid"].as_str().unwrap()[4..].to_owned();
+    let now = jiff::Timestamp::now().to_string();
+    let (mut due, mut later) = (Vec::new(), Vec::new());
+    for job in plant.jobs("default", "queued") {
+        let is_due = job["run_at"].as_str().unwrap() <= &*now;
+        if is_due { due.push(short(&job)) } else { later.push(short(&job)) }
+    }
+    let dead: Vec<String> = plant.jobs("default", "dead").iter().map(short).collect();
+    [due, later, dead]
+        .map(|mut of| {
+            of.sort();
+            of.join(" ")
+        })
+        .join(" | ")
+}
+
+#[tokio::test]
+async fn b15_an_operator_discards_kills_and_requeues_many_jobs_at_once() {
+    let plant = Plant::new("");
+    in_all_states(&plant);
+    let all = " | Mail-retries Mail-scheduled Sync-retries Sync-scheduled | Mail-dead Sync-dead";
+    assert_eq!(left(&plant), all);
+    let mut client = plant.client(None);
+    for (command, expected) in [
+        (
+            r#"{"cmd":"kill","target":"retries","filter":{"jobtype":"Sync"}}"#,
+            " | Mail-retries Mail-scheduled Sync-scheduled | Mail-dead Sync-dead Sync-retries",
+        ),
+        (
+            r#"{"cmd":"requeue","target":"dead","filter":{"jobtype":"Sync"}}"#,
+            "Sync-dead Sync-retries | Mail-retries Mail-scheduled Sync-scheduled | Mail-dead",
+        ),
+        (
+            r#"{"cmd":"discard","target":"dead","filter":{"jids":["jid-Mail-dead","jid-Sync-dead"]}}"#,
+            "Sync-dead Sync-retries | Mail-retries Mail-scheduled Sync-scheduled | ",
+        ),
+        (
+            r#"{"cmd":"discard","target":"scheduled","filter":{"jobtype":"Mail"}}"#,
+            "Sync-dead Sync-retries | Mail-retries Sync-scheduled | ",
+        ),
+        (
+            r#"{"cmd":"requeue","target":"scheduled","filter":{"jids":["jid-Sync-scheduled"]}}"#,
+            "Sync-dead Sync-retries Sync-scheduled | Mail-retries | ",
+        ),
+        (
+            r#"{"cmd":"requeue","target":"retries","filter":{}}"#,
+            "Mail-retries Sync-dead Sync-retries Sync-scheduled |  | ",
+        ),
+        (
+            r#"{"cmd":"clear","target":"dead"}"#,
+            "Mail-retries Sync-dead Sync-retries Sync-scheduled |  | ",
+        ),
+        (r#"{"cmd":"clear","target":"retries"}"#, "Sync-dead Sync-retries Sync-scheduled |  | "),
+    ] {
+        assert_eq!(client.say(&format!("MUTATE {command}")), "+OK", "{command}");
+        // The operation goes on behind the answer.
+        let is_so = happens(async || left(&plant) == expected).await;
+        assert!(is_so, "{command}: {} is not {expected}", left(&plant));
+    }
+    let begun = plant.api.get("/api/v1/operations").done();
+    assert_eq!(begun["operations"].as_array().unwrap().len(), 7, "none for nothing: {begun}");
 }
 
 #[tokio::test]
@@ -367,7 +563,12 @@ async fn b15_what_cannot_be_understood_is_refused_with_the_reason() {
             "-ERR custom.unique_for",
         ),
         (r#"PUSH {"jid":"jid-00000001","jobtype":"a","args":[],"queue":"orders"}"#, "-ERR "),
-        ("MUTATE {}", "-ERR MUTATE is not supported"),
+        ("MUTATE {}", "-ERR MUTATE: missing field"),
+        (
+            r#"MUTATE {"cmd":"kill","target":"retries","filter":{"regexp":"*a*"}}"#,
+            "-ERR MUTATE: regexp is not supported",
+        ),
+        ("TRACK", "-ERR TRACK: write GET"),
         ("FLUSH", "-ERR FLUSH is not supported"),
     ] {
         let answer = client.say(line);

@@ -13,6 +13,8 @@ mod disk;
 mod edges;
 mod faktory;
 mod faults;
+mod flow;
+mod guides;
 mod hand;
 mod http;
 mod input;

@@ -52,9 +52,14 @@ impl Site {
     }
 
     pub(crate) fn serve(&self, history: &str) -> Serving {
+        self.serve_by(env!("CARGO_BIN_EXE_seriatim"), history)
+    }
+
+    /// A node of this program: of this build, or of another.
+    pub(crate) fn serve_by(&self, program: &str, history: &str) -> Serving {
         let log = File::create(self.path(&format!("{history}.log"))).unwrap();
         let child = self
-            .command(&["serve", "--no-http", "--history", history])
+            .program(program, &["serve", "--no-http", "--history", history])
             .stdin(Stdio::null())
             .stderr(log)
             .spawn()
@@ -178,6 +183,13 @@ pub(crate) async fn happens(is_so: impl AsyncFn() -> bool) -> bool {
         }
     };
     tokio::time::timeout(PATIENCE, looking).await.is_ok()
+}
+
+/// Names how many jobs a run under faults or with limits has; few if unset, so that all tests stay quick.
+const JOBS_VARIABLE: &str = "SERIATIM_FAULT_JOBS";
+
+pub(crate) fn jobs_or(few: u64) -> u64 {
+    std::env::var(JOBS_VARIABLE).map_or(few, |jobs| jobs.parse().unwrap())
 }
 
 /// Signals a process that may have ended by itself.

@@ -15,6 +15,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_series_ends_before_a_job_that_it_may_not_hand_over,
         a_series_ends_at_its_bytes,
         jobs_with_options_of_their_own_are_claimed_alone,
+        jobs_that_are_unique_or_described_are_handed_over_with_others,
         where_finished_jobs_are_kept_a_turn_is_one_job,
         jobs_that_were_not_started_go_back_as_they_were,
         a_failure_counts_for_the_job_that_was_started,
@@ -223,6 +224,29 @@ async fn jobs_with_options_of_their_own_are_claimed_alone(mut bench: Bench) {
         false => &["a", "b", "c", "d", "e"],
     };
     assert_eq!(turns, expected);
+}
+
+async fn jobs_that_are_unique_or_described_are_handed_over_with_others(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    let mut described = job("c").idempotency_key("a \"quoted\" \\ name");
+    described.options.partition_key = Some("seven".into());
+    described.options.producer = Some("shop".into());
+    described.options.consumer = Some("store".into());
+    let mut traced = job("d");
+    traced.options.traceparent =
+        Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into());
+    let own = job("e").idempotency_key("e").max_retries(0);
+    let unique = job("b").idempotency_key("b");
+    bench.push_all(vec![job("a"), unique.clone(), described, traced, own, job("f")]).await;
+    let turn = series(&mut bench, 9).await;
+    assert_eq!(tags(&turn), first(&bench, &["a", "b", "c", "d"]));
+    bench.done(&turn).await;
+    while bench.stats().await.jobs > 0 {
+        let turn = series(&mut bench, 9).await;
+        bench.done(&turn).await;
+    }
+    let again = bench.push(unique).await;
+    assert_eq!(bench.stats().await.jobs, 0, "{again:?}");
 }
 
 async fn where_finished_jobs_are_kept_a_turn_is_one_job(mut bench: Bench) {

@@ -31,8 +31,9 @@ pub trait Consumer: Send + Sync {
     ///   `next_due` says until when; if as many turns run as may, the settle that ends one wakes those who wait.
     /// - The mode decides which jobs a turn has (see [`Mode::takes`](crate::Mode::takes)): in the order of the mode,
     ///   at most 10,000 jobs or 16 MiB, ending before the first job of another task.
-    /// - With `series_max`, a `fifo` turn may have more jobs than one: jobs without options of their own, but a batch, that
-    ///   were never claimed before, at most 256 KiB. So what follows a crash or failure is claimed as the queue says.
+    /// - With `series_max`, a `fifo` turn may have more jobs than one: jobs that were never claimed before and have no
+    ///   options of their own, but a batch, an idempotency key and what describes them, at most 256 KiB. So what follows
+    ///   a crash or failure is claimed as the queue says.
     /// - Each token is higher than all earlier ones of its lane and its key.
     /// - With `declared`, a queue that only a push created is `NotFound`, like one that does not exist.
     /// - A lease longer than the queue's `lease_max` is `Invalid` (field `lease`). A job's own `lease_ttl` extends the

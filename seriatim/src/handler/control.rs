@@ -209,9 +209,10 @@ impl Control {
         unsent.filter_map(take).collect()
     }
 
-    /// Whether the handler has reported anything.
-    pub(crate) fn has_told(&self) -> bool {
-        !lock(&self.notes).told.is_empty()
+    /// Whether the store has anything that the handler reported, or will have it, or steps are known. Progress that was
+    /// not sent before its job ends is of no use any more.
+    pub(crate) fn has_told_the_store(&self) -> bool {
+        lock(&self.notes).told.values().any(|told| told.is_sent || told.report.steps.is_some())
     }
 
     /// Whether there are reports that were not sent yet.

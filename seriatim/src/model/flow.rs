@@ -85,7 +85,10 @@ impl Limit {
             }
         }
         if self.burst.is_some() && self.rate.is_none() {
-            return Err(Error::invalid("burst", "needs a rate, of which it is the start"));
+            return Err(Error::invalid(
+                "burst",
+                "needs a rate: it is how many turns may start at once after a pause",
+            ));
         }
         self.rate.map_or(Ok(()), Rate::validate)
     }

@@ -138,9 +138,31 @@ pub struct JobOptions {
 }
 
 impl JobOptions {
-    /// Whether they change nothing of how the job runs: at most, they name its batch.
+    /// Whether they change nothing of how the job runs: they name its batch, make it unique, or describe it.
     pub(crate) fn are_plain(&self) -> bool {
-        Self { batch: None, ..self.clone() } == Self::default()
+        let Self {
+            batch: _,
+            idempotency_key: _,
+            idempotency_scope: _,
+            partition_key: _,
+            producer: _,
+            consumer: _,
+            traceparent: _,
+            max_retries: None,
+            max_attempts: None,
+            backoff: None,
+            timeout: None,
+            lease_ttl: None,
+            expires_at: None,
+            node: None,
+            consumer_group: None,
+            group: None,
+            ended_batch: None,
+        } = self
+        else {
+            return false;
+        };
+        true
     }
 
     /// The digest by which a job with these options is equal to another: jobs of other batches are not, and callbacks

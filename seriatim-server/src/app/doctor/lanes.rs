@@ -140,7 +140,8 @@ fn tell_failing(queue: &str, lanes: &[&Running]) -> Finding {
         cut(error, ERROR_COLUMNS)
     );
     let advice = format!(
-        "fix the cause; `seriatim lanes {queue} --by retries` lists them, `seriatim queues bury-failed {queue}` buries them"
+        "fix the cause; `seriatim lanes {queue} --by retries` lists them, `seriatim lanes bury {queue} {}` buries one",
+        word(lanes)
     );
     tell(Severity::Warning, queue, lanes, List::Failed, (found, advice))
 }

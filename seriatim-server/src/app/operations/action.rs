@@ -19,6 +19,8 @@ pub(crate) enum Action {
     DeleteDead,
     /// Deletes waiting or dead jobs, named one by one
     DeleteJobs,
+    /// Cancels waiting and running jobs
+    CancelJobs,
     /// Makes lanes due now; ends a hold
     Retry,
     /// Stops claims of lanes
@@ -37,7 +39,7 @@ impl Action {
     /// What is done to each lane; none for those on jobs.
     pub(crate) fn on_lanes(self) -> Option<LaneAction> {
         match self {
-            Self::Requeue | Self::DeleteDead | Self::DeleteJobs => None,
+            Self::Requeue | Self::DeleteDead | Self::DeleteJobs | Self::CancelJobs => None,
             Self::Retry => Some(LaneAction::RunNow),
             Self::Pause => Some(LaneAction::Pause),
             Self::Resume => Some(LaneAction::Resume),
@@ -51,7 +53,11 @@ impl Action {
     pub(crate) fn deletes(self) -> bool {
         matches!(
             self,
-            Self::DeleteDead | Self::DeleteJobs | Self::DeleteFailed | Self::DeleteWaiting
+            Self::DeleteDead
+                | Self::DeleteJobs
+                | Self::CancelJobs
+                | Self::DeleteFailed
+                | Self::DeleteWaiting
         )
     }
 
@@ -60,9 +66,9 @@ impl Action {
         matches!(self, Self::Bury | Self::DeleteFailed)
     }
 
-    /// Whether it needs an admin: it takes jobs away from where they would run.
+    /// Whether it needs an admin: it takes jobs away from where they would run. Operators may cancel.
     pub(crate) fn needs_admin(self) -> bool {
-        self.deletes() || self == Self::Bury
+        self == Self::Bury || (self.deletes() && self != Self::CancelJobs)
     }
 
     /// As documents name it.
@@ -71,6 +77,7 @@ impl Action {
             Self::Requeue => "requeue",
             Self::DeleteDead => "delete_dead",
             Self::DeleteJobs => "delete_jobs",
+            Self::CancelJobs => "cancel_jobs",
             Self::Retry => "retry",
             Self::Pause => "pause",
             Self::Resume => "resume",
@@ -85,6 +92,7 @@ impl Action {
         match self {
             Self::Requeue => "Requeue",
             Self::DeleteDead | Self::DeleteJobs => "Delete",
+            Self::CancelJobs => "Cancel",
             Self::Retry => "Retry now",
             Self::Pause => "Pause",
             Self::Resume => "Resume",
@@ -99,6 +107,7 @@ impl Action {
         match self {
             Self::Requeue => "Requeue selected",
             Self::DeleteDead | Self::DeleteJobs => "Delete selected",
+            Self::CancelJobs => "Cancel selected",
             Self::Retry => "Retry selected",
             Self::Pause => "Pause selected",
             Self::Resume => "Resume selected",
@@ -113,6 +122,7 @@ impl Action {
         match self {
             Self::Requeue | Self::DeleteDead => "dead jobs",
             Self::DeleteJobs => "jobs",
+            Self::CancelJobs => "waiting and running jobs",
             _ => "lanes",
         }
     }
@@ -122,6 +132,7 @@ impl Action {
         match self {
             Self::Requeue => "requeued",
             Self::DeleteDead | Self::DeleteJobs | Self::DeleteFailed => "deleted",
+            Self::CancelJobs => "canceled",
             Self::Retry => "made due now",
             Self::Pause => "paused",
             Self::Resume => "resumed",
@@ -137,6 +148,9 @@ impl Action {
                 "They run again, due now. In fifo queues they run before newer jobs of their key that wait."
             }
             Self::DeleteDead | Self::DeleteJobs => "What is deleted cannot be brought back.",
+            Self::CancelJobs => {
+                "Waiting jobs end, and do not run again. Running handlers get the request with the next heartbeat of their node."
+            }
             Self::DeleteFailed => {
                 "Jobs that failed, in accumulate queues all that wait for their keys, cannot be brought back."
             }

@@ -1,6 +1,6 @@
 //! Operations in the notebook of the store: `operation/ID` is the record, which only the process that carries the operation
 //! out writes; `operation/ID/stop` asks it to stop; `operation-open/ID` says that it has not ended; `operation-ids/ID/N`
-//! have what was named one by one.
+//! have what was named one by one; `operation-step/ID/N` what the step under way is about to do.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use seriatim::Timestamp;
 use seriatim::store::{Lead, NodeId, Note, NoteQuery, Store};
 
+use super::intent;
 use super::operation::{Operation, State};
 use super::preview::Preview;
 use super::wish::{List, Wish};
@@ -42,6 +43,9 @@ pub(super) struct Record {
     /// When the rate allows the next step, in microseconds.
     #[serde(default)]
     pub(super) next_at: i64,
+    /// How many steps were written down.
+    #[serde(default)]
+    pub(super) steps: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -54,7 +58,7 @@ fn name(id: &str) -> String {
 }
 
 /// Of one operation: the record, and what stands below it. `0` follows `/`.
-fn range(prefix: &str, id: &str) -> NoteQuery {
+pub(super) fn range(prefix: &str, id: &str) -> NoteQuery {
     NoteQuery::new(format!("{prefix}{id}")..format!("{prefix}{id}0"))
 }
 
@@ -107,7 +111,7 @@ pub(crate) async fn begin(
         stopped_by: None,
     };
     let (runner, beat) = (begin.runner.to_owned(), now.as_micros());
-    let record = Record { operation, after: None, rows_left, runner, beat, next_at: 0 };
+    let record = Record { operation, after: None, rows_left, runner, beat, next_at: 0, steps: 0 };
     notes.push(note(&record));
     notes.push(Note::new(format!("operation-open/{id}"), ""));
     store.write_notes(notes).await?;
@@ -155,6 +159,7 @@ pub(super) async fn write(store: &dyn Store, record: &Record) -> seriatim::Resul
         let id = &record.operation.id;
         store.delete_notes(only(&format!("operation-open/{id}"))).await?;
         store.delete_notes(range("operation-ids/", id)).await?;
+        store.delete_notes(range(intent::PREFIX, id)).await?;
     }
     Ok(())
 }
@@ -223,7 +228,7 @@ pub(crate) async fn stop(store: &dyn Store, id: &str, by: &str) -> Result<Operat
 }
 
 /// Makes `runner` carry out what others left. Their ids.
-pub(crate) async fn take_over(store: &dyn Store, runner: &str) -> seriatim::Result<Vec<String>> {
+pub(crate) async fn take_over(store: &dyn Store, runner: &str) -> Result<Vec<String>, Error> {
     let open = store.read_notes(NoteQuery::of("operation-open/")).await?;
     if open.is_empty() {
         return Ok(Vec::new());
@@ -240,6 +245,8 @@ pub(crate) async fn take_over(store: &dyn Store, runner: &str) -> seriatim::Resu
         if !record.operation.state.is_open() {
             write(store, &record).await?;
         } else if (record.runner.is_empty() || is_silent) && leads(store, runner).await? {
+            record.operation.count += intent::done_unwritten(store, &record).await?;
+            record.steps += 1;
             (record.runner, record.beat) = (runner.to_owned(), now.as_micros());
             write(store, &record).await?;
             taken.push(record.operation.id);

@@ -1,7 +1,7 @@
 //! One look at the jobs or lanes of a queue, and those among them that an operation is about.
 
 use seriatim::store::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Store,
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Store,
 };
 use seriatim::{JobId, Timestamp, store::LaneId};
 
@@ -54,6 +54,10 @@ pub(super) async fn look(
     if wish.action.on_lanes().is_some() {
         return lanes(store, wish, after, rows_max).await;
     }
+    let filter = match wish.action {
+        Action::CancelJobs => JobFilter::Live,
+        _ => JobFilter::In(JobState::Dead),
+    };
     let query = JobQuery {
         key: wish.key.clone(),
         // A job keeps its place when it dies again, so that none is met twice.
@@ -61,7 +65,7 @@ pub(super) async fn look(
         after,
         rows_max,
         payload_bytes_max: Some(0),
-        ..JobQuery::new(wish.queue.as_str(), JobState::Dead)
+        ..JobQuery::new(wish.queue.as_str(), filter)
     };
     let page = store.jobs(query).await?;
     let rows = page.rows.len() as u64;

@@ -4,6 +4,7 @@
 
 mod action;
 mod book;
+mod intent;
 mod look;
 mod operation;
 mod preview;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use seriatim::Timestamp;
 use seriatim::store::{JobQuery, JobState, JobView, LaneId, LaneView, Store};
 
+use super::action::Action;
 use super::look::{Found, look};
 use super::wish::{CONFIRM_ABOVE, STEP_ROWS_MAX, Wish};
 use crate::app::error::Error;
@@ -104,7 +105,7 @@ pub(crate) async fn preview(store: &dyn Store, wish: &Wish) -> Result<Preview, E
     Ok(Preview { count, samples, before: Time(before), confirm })
 }
 
-/// What was counted, before it is cut to what is told.
+/// The whole count. A preview shows at most [`COUNTED_MAX`].
 struct Counted {
     count: u64,
     more: bool,
@@ -162,7 +163,11 @@ async fn failed(store: &dyn Store, queue: &str) -> Result<Counted, Error> {
 /// All that the queue has, of which a filter may leave a part. To type where counting ended would hide how many there are.
 async fn most(store: &dyn Store, wish: &Wish) -> Result<u64, Error> {
     let stats = Figures::one(store, &wish.queue).await?.stats;
-    Ok(if wish.action.on_lanes().is_some() { stats.lanes } else { stats.dead })
+    Ok(match wish.action {
+        Action::CancelJobs => stats.jobs,
+        action if action.on_lanes().is_some() => stats.lanes,
+        _ => stats.dead,
+    })
 }
 
 fn sample(id: impl fmt::Display, key: Option<&str>, error: Option<&str>) -> Sample {

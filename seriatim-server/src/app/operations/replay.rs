@@ -8,6 +8,7 @@ use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::{JobQuery, JobState, JobView, Selected, Selection, Store};
 use seriatim::{JobId, Timestamp};
 
+use super::intent::Intent;
 use super::wish::Wish;
 use crate::app::error::Error;
 
@@ -39,6 +40,7 @@ pub(super) async fn send(
     before: Timestamp,
     found: &[JobView],
     most: u64,
+    intent: &mut Intent,
 ) -> Result<Sent, Error> {
     let mut keys = BTreeSet::new();
     let firsts: Vec<&JobView> = found
@@ -51,7 +53,7 @@ pub(super) async fn send(
         let mut ids = Vec::new();
         for group in try_join_all(groups).await? {
             if ids.len() + group.jobs.len() > SENT_AT_ONCE_MAX {
-                sent += requeue(store, wish, std::mem::take(&mut ids)).await?;
+                sent += requeue(store, wish, std::mem::take(&mut ids), intent).await?;
             }
             if sent + ids.len() as u64 >= most {
                 break;
@@ -59,7 +61,7 @@ pub(super) async fn send(
             ids.extend(group.jobs);
             handled += usize::from(!group.is_cut);
         }
-        sent += requeue(store, wish, ids).await?;
+        sent += requeue(store, wish, ids, intent).await?;
         if sent >= most {
             break;
         }
@@ -108,10 +110,16 @@ async fn of_key(
     Ok(Group { jobs, is_cut })
 }
 
-pub(super) async fn requeue(store: &dyn Store, wish: &Wish, ids: Vec<JobId>) -> Result<u64, Error> {
+pub(super) async fn requeue(
+    store: &dyn Store,
+    wish: &Wish,
+    ids: Vec<JobId>,
+    intent: &mut Intent,
+) -> Result<u64, Error> {
     if ids.is_empty() {
         return Ok(0);
     }
+    intent.write(store, &ids).await?;
     let which = Selection::Jobs(ids);
     let selected = Selected { now: None, queue: wish.queue.as_str().into(), which };
     Ok(store.requeue(selected).await?.count)

@@ -4,14 +4,15 @@ use std::future::Future;
 use std::time::Duration;
 
 use seriatim::store::{
-    Act, JobFilter, JobQuery, JobView, LaneAction, LaneId, LaneSelection, LaneView, Selected,
-    Selection, Store,
+    Act, Cancel, Cancelled, JobFilter, JobQuery, JobView, LaneAction, LaneId, LaneSelection,
+    LaneView, Selected, Selection, Store,
 };
 use seriatim::{ErrorKind, JobId, SharedStore, Timestamp};
 use tokio::time::{Instant, timeout};
 
 use super::action::Action;
 use super::book::{self, Record};
+use super::intent::Intent;
 use super::look::{Found, Look, look};
 use super::operation::{Operation, State};
 use super::replay::{self, Sent};
@@ -119,7 +120,7 @@ async fn step(
             next.since(now).min(UNDONE_LOOK)
         });
     }
-    written(&**store, &record, now).await?;
+    written(&**store, &mut record, now).await?;
     Ok(Some(Next { operation: record.operation, pause }))
 }
 
@@ -148,7 +149,8 @@ async fn work(store: &SharedStore, record: &mut Record, now: Timestamp) -> Resul
     }
     let Look { found, rows, next } =
         look(&**store, &wish, before, record.after.clone(), rows_max).await?;
-    let Sent { count, is_cut } = act(store, &wish, before, found, most).await?;
+    let mut intent = Intent::of(record);
+    let Sent { count, is_cut } = act(store, &wish, before, found, most, &mut intent).await?;
     record.operation.count += count;
     if let Some(rate) = wish.rate {
         // What a store that was away has cost is not made up for, but for a moment's part.
@@ -177,11 +179,13 @@ fn end(record: &mut Record, state: State, now: Timestamp) {
 }
 
 /// Writes the record; one that ends is also a deed, with to how many it was done: its beginning did not know.
-async fn written(store: &dyn Store, record: &Record, now: Timestamp) -> Result<(), Error> {
+async fn written(store: &dyn Store, record: &mut Record, now: Timestamp) -> Result<(), Error> {
     // Who sees the end finds it in the audit.
     if !record.operation.state.is_open() {
         deeds::keep(store, &record.operation.deed(now), now).await?;
     }
+    // Now that it is counted, what the step intended counts no more.
+    record.steps += 1;
     Ok(book::write(store, record).await?)
 }
 
@@ -192,16 +196,23 @@ async fn act(
     before: Timestamp,
     found: Found,
     most: u64,
+    intent: &mut Intent,
 ) -> Result<Sent, Error> {
     let count = match (found, wish.action.on_lanes()) {
         (Found::Jobs(found), _) if wish.action == Action::Requeue => {
-            return replay::send(&**store, wish, before, &found, most).await;
+            return replay::send(&**store, wish, before, &found, most, intent).await;
         }
-        (Found::Jobs(found), _) => dead(&**store, wish, found.iter().map(|job| job.id)).await,
-        (Found::TheseJobs(ids), _) if wish.action == Action::DeleteJobs => {
-            each(&**store, &wish.queue, ids).await
+        (Found::TheseJobs(ids), None) if wish.action == Action::Requeue => {
+            replay::requeue(&**store, wish, ids, intent).await
         }
-        (Found::TheseJobs(ids), _) => dead(&**store, wish, ids.into_iter()).await,
+        (Found::Jobs(found), None) => on_jobs(&**store, wish, found, intent).await,
+        (Found::TheseJobs(ids), None) if wish.action == Action::DeleteDead => {
+            dead(&**store, wish, ids, intent).await
+        }
+        (Found::TheseJobs(ids), None) => {
+            let found = of_queue(&**store, &wish.queue, ids).await?;
+            on_jobs(&**store, wish, found, intent).await
+        }
         (Found::TheseLanes(lanes), Some(action)) => {
             Ok(on_lanes(&**store, &wish.queue, lanes, action).await?)
         }
@@ -209,35 +220,68 @@ async fn act(
             let lanes = meant(&**store, &wish.queue, found, action, before).await?;
             Ok(on_lanes(&**store, &wish.queue, lanes, action).await?)
         }
-        (Found::Lanes(_) | Found::TheseLanes(_), None) => Ok(0),
+        (Found::Lanes(_) | Found::TheseLanes(_), None)
+        | (Found::Jobs(_) | Found::TheseJobs(_), Some(_)) => Ok(0),
     };
     Ok(Sent { count: count?, is_cut: false })
 }
 
+async fn on_jobs(
+    store: &dyn Store,
+    wish: &Wish,
+    found: Vec<JobView>,
+    intent: &mut Intent,
+) -> Result<u64, Error> {
+    let ids: Vec<JobId> = found.iter().map(|job| job.id).collect();
+    match wish.action {
+        Action::CancelJobs => {
+            intent.write(store, &ids).await?;
+            canceled(store, ids).await
+        }
+        Action::DeleteJobs => {
+            intent.write(store, &ids).await?;
+            each(store, found).await
+        }
+        _ => dead(store, wish, ids, intent).await,
+    }
+}
+
+/// Deletes dead jobs.
 async fn dead(
     store: &dyn Store,
     wish: &Wish,
-    jobs: impl Iterator<Item = JobId>,
+    jobs: Vec<JobId>,
+    intent: &mut Intent,
 ) -> Result<u64, Error> {
-    let jobs: Vec<JobId> = jobs.collect();
     if jobs.is_empty() {
         return Ok(0);
     }
-    if wish.action == Action::Requeue {
-        return replay::requeue(store, wish, jobs).await;
-    }
+    intent.write(store, &jobs).await?;
     let which = Selection::Jobs(jobs);
     let selected = Selected { now: None, queue: wish.queue.as_str().into(), which };
     Ok(store.delete_dead(selected).await?.count)
 }
 
-/// Deletes jobs that wait or are dead; leaves alone those that run or are gone.
-async fn each(store: &dyn Store, queue: &str, ids: Vec<JobId>) -> Result<u64, Error> {
-    let mut count = 0;
+/// Those of these jobs that are of the queue: who names them may be limited to it.
+async fn of_queue(store: &dyn Store, queue: &str, ids: Vec<JobId>) -> Result<Vec<JobView>, Error> {
+    let mut found = Vec::with_capacity(ids.len());
     for id in ids {
-        let Some(job) = store.job(id).await?.filter(|job: &JobView| *job.queue == *queue) else {
-            continue;
-        };
+        found.extend(store.job(id).await?.filter(|job| *job.queue == *queue));
+    }
+    Ok(found)
+}
+
+/// Cancels jobs that wait, and asks for it where they run; leaves alone those that have ended.
+async fn canceled(store: &dyn Store, jobs: Vec<JobId>) -> Result<u64, Error> {
+    let answers = store.cancel(Cancel { now: None, jobs }).await?;
+    let is_done = |answer: &&Cancelled| matches!(answer, Cancelled::Now | Cancelled::Flagged);
+    Ok(answers.iter().filter(is_done).count() as u64)
+}
+
+/// Deletes jobs that wait or are dead; leaves alone those that run or are gone.
+async fn each(store: &dyn Store, found: Vec<JobView>) -> Result<u64, Error> {
+    let mut count = 0;
+    for job in found {
         match jobs::deleted(store, &job).await {
             Ok(()) => count += 1,
             Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => {}
@@ -281,7 +325,7 @@ async fn fail(store: &dyn Store, id: &str, runner: &str, error: &Error) -> Resul
         let now = store.now().await?;
         record.operation.error = Some(error.to_string());
         end(&mut record, State::Failed, now);
-        written(store, &record, now).await?;
+        written(store, &mut record, now).await?;
     }
     Ok(())
 }

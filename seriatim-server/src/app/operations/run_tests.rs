@@ -169,6 +169,30 @@ async fn another_process_goes_on_where_the_last_one_was() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_done_but_not_written_down_when_its_process_was_killed_is_counted_once() {
+    for action in [Action::Requeue, Action::DeleteDead, Action::CancelJobs] {
+        let store: SharedStore = Arc::new(Memory::in_tokio_time());
+        match action {
+            Action::CancelJobs => push(&store, 0..1_100, "k").await,
+            _ => die(&store, 1_100).await,
+        }
+        let operation = begun(&store, Wish::new(action, "orders"), Duration::ZERO).await;
+        let id = &operation.id;
+        let (mut record, _) = read(&*store, id).await.unwrap().unwrap();
+        step(&store, id, "here", false).await.unwrap();
+        // The step never got to write this.
+        record.beat -= 60_000_000;
+        write(&*store, &record).await.unwrap();
+        assert_eq!(take_over(&*store, "there").await.unwrap(), std::slice::from_ref(id));
+        run(&store, id, "there", &here(), |_| {}).await.unwrap();
+        let done = show(&*store, id).await.unwrap();
+        assert_eq!((done.state, done.count), (State::Done, 1_100), "{action}");
+        let left = store.read_notes(seriatim::store::NoteQuery::of("operation-step/")).await;
+        assert_eq!(left.unwrap(), []);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn lanes_are_chosen_by_state_and_the_start_of_their_key() {
     let store = with_dead(1).await;
     push(&store, 0..30, "a").await;
@@ -200,6 +224,42 @@ async fn operations_are_bounded_in_number_and_the_oldest_are_forgotten() {
     let as_me = Begin { who: "me", runner: "here", waits: Duration::ZERO };
     let refused = begin(&*store, wish(), &counted, as_me).await.unwrap_err().to_string();
     assert!(refused.starts_with("20 operations have not ended"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_and_running_jobs_are_canceled_by_filter_and_what_came_later_is_left_alone() {
+    let store = with_dead(1).await;
+    push(&store, 0..1_200, "a").await;
+    push(&store, 0..30, "b").await;
+    let claim = Claim::new("orders", NodeId::from("n"), 10, Lease::Node { ttl: LEASE });
+    let running = store.claim(claim).await.unwrap().turns;
+    let before = Some(Time(store.now().await.unwrap()));
+    let prefix = Some("a".to_owned());
+    let wish = Wish { prefix, before, ..Wish::new(Action::CancelJobs, "orders") };
+    let counted = preview(&*store, &wish).await.unwrap();
+    assert_eq!((counted.count.count, counted.confirm), (1_200, Some(1_200)));
+    push(&store, 2_000..2_005, "a").await;
+    let operation = begun(&store, wish, Duration::ZERO).await;
+    run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
+    let done = show(&*store, &operation.id).await.unwrap();
+    assert_eq!(done.progress(), "1,200 of 1,200 waiting and running jobs canceled");
+    let live = JobQuery { rows_max: 1_000, ..JobQuery::new("orders", JobFilter::Live) };
+    let left = store.jobs(live).await.unwrap().rows;
+    assert_eq!(left.len(), running.len() + 30 + 5);
+    let flagged = left.iter().filter(|job| job.cancel_requested);
+    assert_eq!(flagged.count(), running.len());
+    // A job of another queue is left alone, even if it is named.
+    let other = Queue::fifo("mails");
+    store.declare(seriatim::store::Declare { now: None, queues: vec![other] }).await.unwrap();
+    let jobs = vec![Job::new("mails", &1).unwrap().key("k")];
+    let foreign = store.push(Push { now: None, jobs }).await.unwrap()[0].job_id;
+    let jobs = Some(List(vec![foreign, left[20].id]));
+    let operation =
+        begun(&store, Wish { jobs, ..Wish::new(Action::CancelJobs, "orders") }, Duration::ZERO);
+    let id = operation.await.id;
+    run(&store, &id, "here", &here(), |_| {}).await.unwrap();
+    assert_eq!(show(&*store, &id).await.unwrap().count, 1);
+    assert!(store.job(foreign).await.unwrap().is_some());
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,6 +13,7 @@ use seriatim::{JobId, Mode, Rate, Timestamp};
 use super::action::Action;
 use crate::app::causes::{UNKNOWN_CAUSE, masked};
 use crate::app::error::Error;
+use crate::base::text::one_line;
 use crate::base::time::absolute;
 use crate::protocol::schema::{Foreign, queue_pattern};
 use crate::protocol::value::Time;
@@ -56,11 +57,11 @@ pub(crate) struct Wish {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Foreign<LaneStage>")]
     pub(crate) state: Option<LaneStage>,
-    /// Only what died, or waited, before. Default: now
+    /// Only what died, waited or was pushed before. Default: now
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub(crate) before: Option<Time>,
-    /// Only what died at this time or later
+    /// Only what died, or to cancel was pushed, at this time or later
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub(crate) since: Option<Time>,
@@ -168,11 +169,11 @@ impl Wish {
         jobs.or(self.lanes.as_ref().map(|List(lanes)| lanes.len()))
     }
 
-    /// Whether it is about this dead job.
+    /// Whether it is about this job, which the store found by its state.
     pub(super) fn has_job(&self, job: &JobView, before: Timestamp) -> bool {
-        let died = job.finished_at.unwrap_or(job.created_at);
-        died < before
-            && self.since.is_none_or(|Time(since)| died >= since)
+        let at = job.finished_at.unwrap_or(job.created_at);
+        at < before
+            && self.since.is_none_or(|Time(since)| at >= since)
             && self.task.as_deref().is_none_or(|task| job.task.as_deref() == Some(task))
             && self.has(job.key.as_deref(), job.error.as_deref())
     }
@@ -250,7 +251,7 @@ impl Wish {
                 "rate" => "at most",
                 name => name,
             };
-            words += &format!(", {says} {value}");
+            words += &format!(", {says} {}", one_line(&value));
         }
         words
     }

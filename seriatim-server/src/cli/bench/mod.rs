@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use futures_util::future::try_join_all;
-use seriatim::{Batch, Client, Engine, Job, Payload, Queue, SharedStore};
+use seriatim::{
+    Batch, Client, Context, Engine, Failure as Failed, Job, Payload, Queue, SharedStore,
+};
 use seriatim_verify::limit;
 use tokio::sync::Notify;
 
@@ -132,17 +134,29 @@ impl Bench {
         queue: &Queue,
         jobs: u64,
     ) -> Result<f64, Failure> {
+        self.drain_by(store, queue, jobs, |_, _| Ok(())).await
+    }
+
+    /// Jobs a second until none is left of so many, of which each counts when the handler does not fail.
+    async fn drain_by(
+        &self,
+        store: &SharedStore,
+        queue: &Queue,
+        jobs: u64,
+        handle: impl Fn(&Batch<Payload>, &Context) -> Result<(), Failed> + Send + Sync + 'static,
+    ) -> Result<f64, Failure> {
         let (handled, all) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
         let (count, done) = (handled.clone(), all.clone());
         let engine = Engine::builder(store.clone())
             .concurrency(self.concurrency)
             .queue(queue.clone())
-            .worker(queue.name.as_str(), move |batch: Batch<Payload>| {
-                let jobs_here = batch.payloads().count() as u64;
+            .worker(queue.name.as_str(), move |batch: Batch<Payload>, call: Context| {
+                let ended = handle(&batch, &call);
+                let jobs_here = if ended.is_ok() { batch.payloads().count() as u64 } else { 0 };
                 if count.fetch_add(jobs_here, Ordering::Relaxed) + jobs_here == jobs {
                     done.notify_one();
                 }
-                std::future::ready(())
+                std::future::ready(ended)
             });
         let started = Instant::now();
         // Stops at the last job; the engine then settles what is left, which counts too.

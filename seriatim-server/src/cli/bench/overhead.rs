@@ -1,10 +1,11 @@
-//! What a batch, a limit, idempotency keys or parked keys cost: jobs without and with it are pushed and drained, in turn.
+//! What a batch, a limit, idempotency keys, parked keys or real work cost: jobs without and with it are pushed and drained, in turn.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use seriatim::store::{Claim, Declare, Heartbeat, Lease, NodeId, NodeInfo, delete_queue};
-use seriatim::{Client, Groups, Job, Queue, Share, SharedStore};
+use seriatim::{Backoff, Batch, Client, Context, Groups, Job, Payload, Queue, Share, SharedStore};
 
 use super::settings::{Bench, declare_empty};
 use crate::cli::output::Failure;
@@ -14,6 +15,9 @@ const ROUNDS: usize = 3;
 /// The group of the keys that wait, and how long its only turn runs.
 const PARKED: &str = "parked";
 const HOLDS: Duration = Duration::from_secs(30 * 60);
+/// The payload of work, and of how many calls one fails.
+const WORK_BYTES: usize = 4_094;
+const FAILS: u64 = 20;
 /// The queue of the callbacks.
 const AFTER: &str = "bench-after";
 
@@ -28,6 +32,8 @@ pub(super) enum Extra {
     IdempotencyKeys,
     /// As many other keys that wait, of a group of which no more turns may run
     ParkedKeys,
+    /// 4 KiB of payload, an idempotency key and a report of progress for each job; each twentieth fails once
+    Work,
 }
 
 impl Bench {
@@ -39,6 +45,7 @@ impl Bench {
     ) -> Result<serde_json::Value, Failure> {
         let queue = match extra {
             Extra::ParkedKeys => self.queue().groups(one_group_limited()),
+            Extra::Work => self.queue().backoff(Backoff::Constant { base: Duration::ZERO }),
             _ => self.queue(),
         };
         declare_empty(store, &queue).await?;
@@ -49,6 +56,7 @@ impl Bench {
                 Extra::Batch => self.round_in_batch(store, &queue).await?,
                 Extra::Limit => self.round_with_limit(store, &queue).await?,
                 Extra::ParkedKeys => self.round_beside_parked(store, &queue).await?,
+                Extra::Work => self.round_of_work(store, &queue).await?,
                 Extra::IdempotencyKeys => {
                     let name = |job: &mut Job| job.options.idempotency_key = Some(unique());
                     self.round(store, &queue, &name).await?
@@ -121,6 +129,31 @@ impl Bench {
         delete_queue(&**store, &queue.name, true).await?;
         store.declare(Declare { now: None, queues: vec![queue.clone()] }).await?;
         Ok(round)
+    }
+
+    async fn round_of_work(&self, store: &SharedStore, queue: &Queue) -> Result<Round, Failure> {
+        let dress = |job: &mut Job| {
+            let id = unique();
+            job.payload = Payload::from_bytes(format!("\"{id:WORK_BYTES$}\""));
+            job.options.idempotency_key = Some(id);
+        };
+        let started = Instant::now();
+        self.push_all(store, queue, &dress).await?;
+        let pushed = Instant::now();
+        let calls = AtomicU64::new(0);
+        let work = move |batch: &Batch<Payload>, call: &Context| {
+            for lane in batch.lanes() {
+                call.progress(lane, &"half of it")?;
+            }
+            let number = calls.fetch_add(1, Ordering::Relaxed);
+            let is_new = batch.lanes().iter().all(|lane| lane.attempt() == 1);
+            match is_new && number.is_multiple_of(FAILS) {
+                true => Err("now and then".into()),
+                false => Ok(()),
+            }
+        };
+        self.drain_by(store, queue, self.jobs, work).await?;
+        Ok(Round { push: pushed - started, drain: pushed.elapsed() })
     }
 
     async fn round(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use seriatim::store::{Act, Declare, LaneAction, LaneSelection, Past, Push, Sqlite};
+use seriatim::store::{Act, Declare, LaneAction, LaneSelection, Note, Past, Push, Sqlite};
 use seriatim::{Job, JobId, SharedStore, Timestamp};
 
 use crate::app::deeds::{self, Deed};
@@ -108,9 +108,11 @@ impl Kept {
 
     /// A job that failed waits long for its retry, and others of its key behind it.
     async fn held_back(&self) -> seriatim::Result<()> {
-        let past = self.past(1, "no stock of item 4410: ask the warehouse", 20);
+        let error = "no stock of item 4410: ask the warehouse";
+        let past = self.past(1, error, 20);
         let job = |status| order("order-17", status).map(|job| job.task("ship"));
-        self.push([Ok(job("paid")?.past(past).run_in(RETRY_IN))]).await?;
+        let ids = self.push([Ok(job("paid")?.past(past).run_in(RETRY_IN))]).await?;
+        self.store.write_notes(vec![self.failed(ids[0], 1, error, 20)]).await?;
         self.push(["packed", "shipped", "delivered"].map(job)).await?;
         Ok(())
     }
@@ -120,12 +122,8 @@ impl Kept {
         let past = self.past(ERRORS.len() as u32, ERRORS[ERRORS.len() - 1], 90);
         let job = order("order-42", "paid").map(|job| job.task("ship").past(past));
         let ids = self.push([job.map(|job| job.run_in(RETRY_IN))]).await?;
-        let note = |(i, error): (usize, &&str)| {
-            let at = Time(self.now - MINUTE * (90 - 14 * i as u32));
-            let (error, node) = ((*error).to_owned(), Some("demo".to_owned()));
-            failures::note(ids[0], &JobFailure { at, attempt: i as u32 + 1, node, error })
-        };
-        self.store.write_notes(ERRORS.iter().enumerate().map(note).collect()).await
+        let note = |(i, error): (u32, &&str)| self.failed(ids[0], i + 1, error, 90 - 14 * i);
+        self.store.write_notes((0..).zip(&ERRORS).map(note).collect()).await
     }
 
     async fn paused(&self) -> seriatim::Result<()> {
@@ -161,6 +159,13 @@ impl Kept {
     }
 
     /// Of a job that was first tried so many minutes ago.
+    /// The note of an attempt that failed so many minutes ago.
+    fn failed(&self, job: JobId, attempt: u32, error: &str, minutes: u32) -> Note {
+        let at = Time(self.now - MINUTE * minutes);
+        let (error, node) = (error.to_owned(), Some("demo".to_owned()));
+        failures::note(job, &JobFailure { at, attempt, node, error })
+    }
+
     fn past(&self, failures: u32, error: &str, minutes: u32) -> Past {
         let started_at = Some(self.now - MINUTE * minutes);
         let error = Some(Arc::from(error));

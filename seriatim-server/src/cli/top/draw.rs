@@ -149,14 +149,14 @@ fn chosen(is_for_keys: bool) -> Style {
 fn headline(store: &str, sample: &Sample) -> String {
     let sum = |of: fn(&Figures) -> u64| sample.queues.iter().map(of).sum::<u64>();
     format!(
-        "seriatim top  {}  {}, {}, {} running, {} prefetched, {} dead, {}",
-        one_line(store),
+        "seriatim top  {}, {}, {} running, {} prefetched, {} dead, {}  {}",
         count(sample.queues.len() as u64, "queue"),
         count(sum(|of| of.stats.jobs), "job"),
         sum(Figures::running),
         sum(|of| of.prefetched),
         sum(|of| of.stats.dead),
         count(sample.nodes.len() as u64, "node"),
+        one_line(store),
     )
 }
 
@@ -309,7 +309,7 @@ fn draw_periodic(
 
 fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
     let longest = sample.nodes.iter().map(|node| columns(&node.info.id.0)).max().unwrap_or(0);
-    let id_columns = longest.clamp(NODE_COLUMNS_MIN, usize::from(area.width) * 2 / 5);
+    let id_columns = longest.min(usize::from(area.width) * 2 / 5).max(NODE_COLUMNS_MIN);
     let row = |node: &NodeView| {
         let (state, tone) = node_state(node, sample.now);
         let mut troubles = troubles::of(std::slice::from_ref(node), sample.now);

@@ -10,13 +10,14 @@ use super::super::access::Access;
 use super::super::operator;
 use super::super::problem::Problem;
 use super::super::state::Shared;
-use super::deeds::{UNDO_WAIT, back_to, say, told_later};
+use super::again::{attribute, post};
+use super::deeds::{UNDO_WAIT, back_to, pairs, say, told_later};
 use super::frame::Frame;
 use super::link;
 use super::row::SampleRow;
 use super::visit::{Visit, page, see_other};
 use crate::app::operations::{Wish, preview};
-use crate::base::text::shell_word;
+use crate::base::text::{json_plain, one_line, shell_word};
 
 /// Fields of the form that are not of the wish.
 const OTHERS: [&str; 4] = ["deed", "mark", "back", "confirm"];
@@ -40,7 +41,10 @@ struct Ask<'a> {
     fields: Vec<(&'static str, String)>,
     back: String,
     curl: String,
+    /// The command with what hides in it told.
     command: String,
+    /// The command itself, as an attribute.
+    command_copied: String,
 }
 
 page!(Ask);
@@ -50,7 +54,7 @@ struct Fields(Vec<(String, String)>);
 
 impl Fields {
     fn read(text: &[u8]) -> Self {
-        Self(form_urlencoded::parse(text).into_owned().collect())
+        Self(pairs(text))
     }
 
     fn text(&self, name: &str) -> &str {
@@ -59,21 +63,21 @@ impl Fields {
 
     /// What is to be done; fields of the same name are a list.
     fn wish(&self) -> Result<Wish, Problem> {
-        let mut pairs: Vec<(&str, String)> = Vec::new();
+        let mut wished: Vec<(&str, String)> = Vec::new();
         for (name, value) in &self.0 {
             if OTHERS.contains(&name.as_str()) || value.is_empty() {
                 continue;
             }
-            match pairs.iter_mut().find(|(known, _)| known == name) {
+            match wished.iter_mut().find(|(known, _)| known == name) {
                 Some((_, list)) => {
                     list.push(',');
                     list.push_str(value);
                 }
-                None => pairs.push((name, value.clone())),
+                None => wished.push((name, value.clone())),
             }
         }
         let mut text = form_urlencoded::Serializer::new(String::new());
-        text.extend_pairs(pairs);
+        text.extend_pairs(wished);
         serde_urlencoded::from_str(&text.finish())
             .map_err(|error| Problem::invalid("", error.to_string()))
     }
@@ -101,6 +105,7 @@ async fn ask(app: &Shared, visit: &Visit, fields: &Fields) -> Result<Response, P
     admit(visit, &wish)?;
     let counted = preview(&*app.store, &wish).await?;
     wish.before = Some(counted.before);
+    let command = command(&wish, counted.confirm);
     visit.show(&Ask {
         frame: &visit.frame,
         button: wish.action.button(),
@@ -115,7 +120,8 @@ async fn ask(app: &Shared, visit: &Visit, fields: &Fields) -> Result<Response, P
         samples: counted.samples.iter().map(|one| SampleRow::new(visit, &wish, one)).collect(),
         back: back_to(visit, fields.text("back")),
         curl: curl(&wish, counted.confirm),
-        command: command(&wish, counted.confirm),
+        command: one_line(&command),
+        command_copied: attribute(&command),
         fields: hidden(&wish),
     })
 }
@@ -137,12 +143,12 @@ pub(super) async fn start(
     };
     let deletes = wish.action.deletes();
     let waits = if deletes { UNDO_WAIT } else { Duration::ZERO };
-    let which = wish.in_words();
+    let (which, done) = (wish.in_words(), wish.action.done());
     let who = visit.who().name().to_owned();
     let operation = operator::begin(&app, wish, &who, confirm, waits).await?;
     let mut response = see_other(&link::operation(&visit.frame.base, &operation.id));
     if deletes {
-        let text = format!("{which}: deleted in {} s", UNDO_WAIT.as_secs());
+        let text = format!("{which}: {done} in {} s", UNDO_WAIT.as_secs());
         say(&visit, &mut response, &told_later(&text, operation.id));
     }
     Ok(response)
@@ -164,24 +170,21 @@ fn hidden(wish: &Wish) -> Vec<(&'static str, String)> {
     ];
     // The rate has a field to type in.
     fields.extend(wish.sent_filters().into_iter().filter(|(name, _)| *name != "rate"));
-    fields
+    link::carried(fields)
 }
 
 /// The same as a request.
 fn curl(wish: &Wish, confirm: Option<u64>) -> String {
     let body = serde_json::to_string(wish).unwrap_or_default();
     let query = confirm.map(|count| format!("?confirm={count}")).unwrap_or_default();
-    format!(
-        "curl -X POST \"$SERIATIM_URL/api/v1/operations{query}\" -H \"Authorization: Bearer $SERIATIM_TOKEN\" -H 'Content-Type: application/json' -d {}",
-        shell_word(&body)
-    )
+    post(&format!("/api/v1/operations{query}"), &shell_word(&json_plain(&body)))
 }
 
 /// The same at a command line.
 fn command(wish: &Wish, confirm: Option<u64>) -> String {
     let mut line = format!("seriatim operations start {} {}", wish.action, wish.queue);
     for (name, value) in wish.sent_filters() {
-        line += &format!(" --{name} {}", shell_word(&value));
+        line += &format!(" --{name}={}", shell_word(&value));
     }
     match confirm {
         Some(count) => line += &format!(" --confirm {count}"),

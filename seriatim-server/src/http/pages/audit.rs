@@ -7,12 +7,12 @@ use serde::Deserialize;
 use seriatim::Timestamp;
 
 use super::super::input::{Query, given};
-use super::super::limits::PAGE_ROWS_DEFAULT;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::frame::Frame;
 use super::link;
 use super::moment::Moment;
+use super::row::ROWS_SHOWN;
 use super::visit::{Visit, page};
 use crate::app::deeds::{self, Deed, Wanted};
 use crate::base::time;
@@ -98,7 +98,7 @@ pub(super) async fn show(
         until: moment("until", &wish.until)?,
         after: given(&wish.after),
     };
-    let page = deeds::latest(&*app.store, wanted, PAGE_ROWS_DEFAULT).await?;
+    let page = deeds::latest(&*app.store, wanted, ROWS_SHOWN).await?;
     let path = format!("{}/audit", visit.frame.base);
     let next = page.next.map(|next| {
         let query = [

@@ -6,7 +6,6 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::super::input::Query;
-use super::super::limits::PAGE_ROWS_DEFAULT;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::button::{self, Button};
@@ -14,6 +13,7 @@ use super::deed::On;
 use super::frame::Frame;
 use super::link;
 use super::moment::Moment;
+use super::row::ROWS_SHOWN;
 use super::visit::{Visit, page};
 use crate::app::batches;
 use crate::base::text::{cut, one_line};
@@ -103,7 +103,7 @@ pub(super) async fn show(
     let is_first = after.is_none();
     let (rows, next) = match is_able {
         true => {
-            let page = batches::page(&*app.store, live, after, PAGE_ROWS_DEFAULT).await?;
+            let page = batches::page(&*app.store, live, after, ROWS_SHOWN).await?;
             (page.batches.iter().map(|batch| Row::new(&visit, batch)).collect(), page.next)
         }
         false => (Vec::new(), None),

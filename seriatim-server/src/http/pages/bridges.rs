@@ -11,8 +11,8 @@ use crate::app::bridges::state;
 use crate::base::time::length;
 use crate::protocol::document::{Bridge, BridgeSource};
 
-/// Sources that the page shows.
-const ROWS_MAX: usize = 500;
+/// Sources that the page shows, beside the nodes.
+const ROWS_MAX: usize = 15;
 
 /// A source for a template.
 pub(super) struct SourceRow {
@@ -34,10 +34,21 @@ pub(super) struct SourceRow {
     pub(super) buttons: Vec<Button>,
 }
 
-pub(super) fn rows(visit: &Visit, bridges: &[Bridge], now: Timestamp) -> Vec<SourceRow> {
+/// The first sources, and how many there are more: those that are wrong come first.
+pub(super) fn rows(visit: &Visit, bridges: &[Bridge], now: Timestamp) -> (Vec<SourceRow>, usize) {
     let sources =
         bridges.iter().flat_map(|bridge| bridge.sources.iter().map(move |source| (bridge, source)));
-    sources.take(ROWS_MAX).map(|(bridge, source)| row(visit, bridge, source, now)).collect()
+    let mut sources: Vec<(&Bridge, &BridgeSource)> = sources.collect();
+    let left_out = sources.len().saturating_sub(ROWS_MAX);
+    if left_out > 0 {
+        sources.sort_by_key(|(bridge, source)| !is_wrong(state(bridge, source, now).0));
+    }
+    let shown = sources.into_iter().take(ROWS_MAX);
+    (shown.map(|(bridge, source)| row(visit, bridge, source, now)).collect(), left_out)
+}
+
+fn is_wrong(state: &str) -> bool {
+    !["moving", "pausing", "paused"].contains(&state)
 }
 
 fn row(visit: &Visit, bridge: &Bridge, source: &BridgeSource, now: Timestamp) -> SourceRow {
@@ -55,7 +66,7 @@ fn row(visit: &Visit, bridge: &Bridge, source: &BridgeSource, now: Timestamp) ->
         bridge: bridge.name.clone(),
         source: status.source.clone(),
         state: word,
-        is_wrong: !["moving", "pausing", "paused"].contains(&word),
+        is_wrong: is_wrong(word),
         why: why.unwrap_or_default(),
         left: status.length,
         lag: length(std::time::Duration::try_from_secs_f64(status.lag).unwrap_or_default()),

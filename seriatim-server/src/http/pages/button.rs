@@ -1,4 +1,4 @@
-//! Buttons of pages: a form that does a deed, or a link to the page that asks first.
+//! Buttons of pages: one of the page's form, which does a deed, or a link to the page that asks first.
 
 use super::super::access::Access;
 use super::deed::{Deed, On};
@@ -10,7 +10,8 @@ use crate::app::operations::{Action, Wish};
 #[derive(Clone, Debug)]
 pub(super) struct Button {
     pub(super) label: &'static str,
-    pub(super) fields: Vec<(&'static str, String)>,
+    /// The fields of the deed, as a query.
+    pub(super) does: String,
     /// The page that asks first.
     pub(super) asks: Option<String>,
 }
@@ -30,7 +31,7 @@ pub(super) fn operations(visit: &Visit, wishes: impl IntoIterator<Item = Wish>) 
         query.extend(filters.iter().map(|(name, value)| (*name, value.as_str())));
         query.push(("back", &visit.frame.here));
         let asks = Some(link::with(&format!("{base}/operations/new"), &query));
-        Some(Button { label: wish.action.button(), fields: Vec::new(), asks })
+        Some(Button { label: wish.action.button(), does: String::new(), asks })
     };
     wishes.into_iter().filter_map(button).collect()
 }
@@ -47,11 +48,12 @@ fn access(action: Action) -> Access {
 fn one(visit: &Visit, name: &str, on: On) -> Option<Button> {
     let deed = Deed::new(name, on).filter(|deed| visit.may(deed.kind.access))?;
     let fields = deed.fields();
+    let mut query: Vec<(&str, &str)> =
+        fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let does = link::query(&query);
     let asks = deed.kind.warning.map(|_| {
-        let mut query: Vec<(&str, &str)> =
-            fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
         query.push(("back", &visit.frame.here));
         link::with(&format!("{}/confirm", visit.frame.base), &query)
     });
-    Some(Button { label: deed.kind.button, fields, asks })
+    Some(Button { label: deed.kind.button, does, asks })
 }

@@ -3,7 +3,9 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use serde::Deserialize;
 
+use super::super::input::Query;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::button::{self, Button};
@@ -16,8 +18,15 @@ use crate::app::cron;
 use crate::base::time;
 use crate::protocol::document::{CronDefinition, CronEntry, CronLast, CronPause};
 
-/// Entries that the page shows.
-const ROWS_MAX: usize = 500;
+/// Entries of one page: the last job of each takes a call of the store.
+const ROWS_MAX: usize = 15;
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Wish {
+    /// The last entry of the page before
+    after: String,
+}
 
 /// An entry for a template.
 struct Row {
@@ -55,19 +64,26 @@ struct Last {
 struct Cron<'a> {
     frame: &'a Frame,
     rows: Vec<Row>,
-    left_out: usize,
+    is_first: bool,
+    next: Option<String>,
 }
 
 page!(Cron);
 
-pub(super) async fn show(State(app): State<Shared>, visit: Visit) -> Result<Response, Problem> {
+pub(super) async fn show(
+    State(app): State<Shared>,
+    visit: Visit,
+    Query(Wish { after }): Query<Wish>,
+) -> Result<Response, Problem> {
     if visit.scope.is_limited() {
         return Err(visit.scope.refuse("may not see cron entries, which concern all queues"));
     }
-    let entries = cron::all(&*app.store).await?.cron;
-    let left_out = entries.len().saturating_sub(ROWS_MAX);
-    let rows = entries.into_iter().take(ROWS_MAX).map(|entry| Row::new(&visit, entry)).collect();
-    visit.show(&Cron { frame: &visit.frame, rows, left_out })
+    let (entries, has_more) = cron::page(&*app.store, &after, ROWS_MAX).await?;
+    let last = entries.last().filter(|_| has_more);
+    let path = format!("{}/cron", visit.frame.base);
+    let next = last.map(|entry| link::with(&path, &[("after", &entry.name)]));
+    let rows = entries.into_iter().map(|entry| Row::new(&visit, entry)).collect();
+    visit.show(&Cron { frame: &visit.frame, rows, is_first: after.is_empty(), next })
 }
 
 impl Row {

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
-use seriatim::store::{Cancel, Cancelled, Command, JobState, LaneAction, Selected, Selection};
-use seriatim::{JobId, Payload, Queue, Rate};
+use seriatim::store::{
+    Cancel, Cancelled, Change, Command, JobState, LaneAction, Selected, Selection,
+};
+use seriatim::{JobId, Payload, Queue, Rate, Timestamp};
 
 use super::super::access::Access;
 use super::super::problem::Problem;
@@ -15,6 +17,7 @@ use crate::app::lanes::OneLane;
 use crate::app::operations::{self, Action, List, Wish};
 use crate::app::{batches, bridges, cron, find, jobs, lanes, limits, morgue, nodes, pauses};
 use crate::base::text::one_line;
+use crate::base::time;
 
 /// A deed: what is done, and to what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +41,18 @@ pub(super) enum On {
         lane: OneLane,
     },
     Job(JobId),
+    /// When a waiting job is due: a time, or a length from now.
+    Due {
+        job: JobId,
+        at: String,
+        was: Option<String>,
+    },
+    /// The node that a waiting job is bound to; any if unset.
+    Bound {
+        job: JobId,
+        node: Option<String>,
+        was: Option<String>,
+    },
     Dead {
         queue: String,
         job: JobId,
@@ -108,6 +123,8 @@ static KINDS: &[Kind] = &[
         .asks("The holder can no longer settle, and it counts as a crash. If its handler still runs, the next one begins beside it.")
         .admin(),
     kind("job.retry", "Run now", "made due now"),
+    kind("job.reschedule", "Reschedule", "due at another time").undone_by("job.reschedule"),
+    kind("job.bind", "Bind", "bound to another node").undone_by("job.bind"),
     kind("job.cancel", "Cancel", "cancelled")
         .asks("A waiting job ends. A running handler gets the request with its node's next heartbeat."),
     kind("job.delete", "Delete", "deleted").asks(LOST).admin(),
@@ -167,7 +184,14 @@ impl Deed {
             "batch" => On::Batch(needed("batch")?),
             "bridge" => On::Bridge { name: needed("bridge")?, source: text("source") },
             "cron" => On::Cron { name: needed("cron")?, reason: text("reason") },
-            "job" => On::Job(job(needed("job")?)?),
+            "job" => {
+                let (job, was) = (job(needed("job")?)?, text("was"));
+                match name.as_str() {
+                    "job.reschedule" => On::Due { job, at: needed("at")?, was },
+                    "job.bind" => On::Bound { job, node: text("node"), was },
+                    _ => On::Job(job),
+                }
+            }
             "lane" => {
                 let lane = match (fields.get("key"), text("lane")) {
                     (_, Some(lane)) => OneLane::Lane(
@@ -208,6 +232,15 @@ impl Deed {
                 fields.extend(source.clone().map(|source| ("source", source)));
             }
             On::Job(job) => fields.push(("job", job.to_string())),
+            On::Due { job, at, was } => {
+                fields.extend([("job", job.to_string()), ("at", at.clone())]);
+                fields.extend(was.clone().map(|was| ("was", was)));
+            }
+            On::Bound { job, node, was } => {
+                fields.push(("job", job.to_string()));
+                fields.extend(node.clone().map(|node| ("node", node)));
+                fields.extend(was.clone().map(|was| ("was", was)));
+            }
             On::Operation(id) => fields.push(("operation", id.clone())),
             On::Batch(id) => fields.push(("batch", id.clone())),
             On::Lane { queue, lane } => {
@@ -233,7 +266,9 @@ impl Deed {
             On::Cron { name, .. } => format!("cron entry {name}"),
             On::Bridge { name, source: None } => format!("bridge {name}"),
             On::Bridge { name, source: Some(source) } => format!("bridge {name}, {source}"),
-            On::Job(job) | On::Dead { job, .. } => format!("job {job}"),
+            On::Job(job) | On::Due { job, .. } | On::Bound { job, .. } | On::Dead { job, .. } => {
+                format!("job {job}")
+            }
             On::Operation(id) => format!("operation {id}"),
             On::Batch(id) => format!("batch {id}"),
             On::Lane { queue, lane: OneLane::Key(key) } => format!("{queue}: {key}"),
@@ -259,6 +294,8 @@ impl Deed {
             | On::Lane { queue, .. }
             | On::Dead { queue, .. } => Some(queue),
             On::Job(_)
+            | On::Due { .. }
+            | On::Bound { .. }
             | On::Node(_)
             | On::Operation(_)
             | On::Batch(_)
@@ -269,7 +306,12 @@ impl Deed {
 
     /// The deed that takes it back.
     pub(super) fn undo(&self) -> Option<Self> {
-        Self::new(self.kind.undo?, self.on.clone())
+        let on = match self.on.clone() {
+            On::Due { job, at, was } => On::Due { job, at: was?, was: Some(at) },
+            On::Bound { job, node, was } => On::Bound { job, node: was, was: node },
+            on => on,
+        };
+        Self::new(self.kind.undo?, on)
     }
 
     /// What was done, in words.
@@ -330,6 +372,15 @@ impl Deed {
                 Ok(lanes::act(store, queue, lane.clone(), action).await?)
             }
             On::Job(job) => on_job(app, *job, verb).await,
+            On::Due { job, at, .. } => {
+                let at = due(at, store.now().await?)?;
+                jobs::amended(store, *job, Change::RunAt(at)).await?;
+                Ok(1)
+            }
+            On::Bound { job, node, .. } => {
+                jobs::amended(store, *job, Change::Node(node.clone())).await?;
+                Ok(1)
+            }
             On::Dead { queue, job, payload } if verb == "edit" => {
                 let payload = payload.as_deref().unwrap_or_default();
                 let payload = Payload::from_json_text(payload)?;
@@ -401,6 +452,18 @@ async fn set_limit(
     Ok(1)
 }
 
+/// A time, or a length from now.
+fn due(text: &str, now: Timestamp) -> Result<Timestamp, Problem> {
+    let text = text.trim();
+    let length = || seriatim::duration::parse(text).ok().map(|length| now + length);
+    // To one it is minutes, to another one Unix seconds.
+    let is_number = text.parse::<f64>().is_ok();
+    let at = time::read(text).ok().or_else(length).filter(|_| !is_number);
+    let wrong = "write a time as 2026-01-31T12:00:00Z, or how long from now as 10m";
+    let at = at.ok_or_else(|| Problem::invalid("at", wrong))?;
+    Ok(jobs::check_due(at).map(|()| at)?)
+}
+
 async fn on_job(app: &Shared, id: JobId, verb: &str) -> Result<u64, Problem> {
     let store = &*app.store;
     match verb {
@@ -439,6 +502,10 @@ mod tests {
                 ("bridge", _) => {
                     On::Bridge { name: "shop".to_owned(), source: Some("retry".to_owned()) }
                 }
+                ("job", "reschedule") => {
+                    On::Due { job, at: "10m".to_owned(), was: Some("9".to_owned()) }
+                }
+                ("job", "bind") => On::Bound { job, node: Some("a".to_owned()), was: None },
                 ("job", _) => On::Job(job),
                 ("dead", _) => On::Dead { queue: queue(), job, payload: Some("{}".to_owned()) },
                 ("operation", _) => On::Operation("0-1".to_owned()),

@@ -51,7 +51,7 @@ pub(super) async fn confirm(
         target: deed.target(),
         warning: deed.kind.warning.unwrap_or_default(),
         now: deed.now(&app).await?,
-        fields: deed.fields(),
+        fields: link::carried(deed.fields()),
         back: back(&visit, &fields),
     })
 }
@@ -102,10 +102,12 @@ async fn admit(app: &Shared, visit: &Visit, deed: &Deed) -> Result<(), Problem> 
     }
     match (&deed.on, deed.queue()) {
         (_, Some(queue)) => visit.scope.check_queue(queue),
-        (On::Job(id), None) => match app.store.job(*id).await? {
-            Some(job) if visit.scope.has_queue(&job.queue) => Ok(()),
-            _ => Err(visit.scope.no_job(*id)),
-        },
+        (On::Job(id) | On::Due { job: id, .. } | On::Bound { job: id, .. }, None) => {
+            match app.store.job(*id).await? {
+                Some(job) if visit.scope.has_queue(&job.queue) => Ok(()),
+                _ => Err(visit.scope.no_job(*id)),
+            }
+        }
         (On::Operation(id), None) => {
             let operation = operations::show(&*app.store, id).await?;
             visit.scope.check_queue(&operation.what.queue)
@@ -117,7 +119,17 @@ async fn admit(app: &Shared, visit: &Visit, deed: &Deed) -> Result<(), Problem> 
 }
 
 fn read(text: &[u8]) -> Fields {
-    form_urlencoded::parse(text).into_owned().collect()
+    pairs(text).into_iter().collect()
+}
+
+/// The fields of a form. A button of the page's own form has those of its deed in one; see also [`link::carried`].
+pub(super) fn pairs(text: &[u8]) -> Vec<(String, String)> {
+    let all = form_urlencoded::parse(text).into_owned();
+    let (within, mut fields): (Vec<_>, Vec<_>) = all.partition(|(name, _)| name == "do");
+    for (_, value) in within {
+        fields.extend(form_urlencoded::parse(value.as_bytes()).into_owned());
+    }
+    fields
 }
 
 /// What will be done unless it is undone.

@@ -2,13 +2,15 @@
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::Response;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use seriatim::store::{JobState, JobView};
 use seriatim::{JobId, Payload};
 
 use super::super::input::Part;
 use super::super::problem::Problem;
 use super::super::state::Shared;
+use super::again::Again;
 use super::button::{self, Button};
 use super::deed::{Deed, On};
 use super::frame::Frame;
@@ -16,9 +18,11 @@ use super::link;
 use super::moment::Moment;
 use super::payload::Shown;
 use super::row::JobRow;
-use super::visit::{Visit, page};
+use super::visit::{Visit, guarded, page};
 use crate::app::reported::Reported;
 use crate::app::{failures, find};
+use crate::base::text::lines;
+use crate::base::time::absolute;
 use crate::protocol::document::JobFailure;
 use crate::protocol::value::Time;
 
@@ -28,6 +32,9 @@ struct Job<'a> {
     frame: &'a Frame,
     row: JobRow,
     payload: Shown,
+    /// All of the payload as a file, for those who see any of it.
+    payload_href: Option<String>,
+    again: Option<Again>,
     /// What the page shows as names and values.
     facts: Vec<(&'static str, String)>,
     times: Vec<(&'static str, Moment)>,
@@ -42,6 +49,8 @@ struct Job<'a> {
     edit: Option<(String, Vec<(&'static str, String)>)>,
     buttons: Vec<Button>,
     events_href: String,
+    /// Of a job that waits: when it is due, and the node that it is bound to.
+    moves: Option<(String, String)>,
 }
 
 page!(Job);
@@ -81,16 +90,6 @@ pub(super) async fn show(
         ("failed first", clock(noted.first.map(|Time(at)| at))),
         ("failed again", clock(noted.retried().map(|Time(at)| at))),
     ];
-    let mut facts = vec![
-        ("attempt", job.attempt.to_string()),
-        ("retry count", job.retry_count.to_string()),
-        ("crashes", job.crashes.to_string()),
-        ("priority", job.priority.to_string()),
-        ("score", job.score.to_string()),
-    ];
-    if let Some(options) = &job.options {
-        facts.push(("options", serde_json::to_string(options).unwrap_or_default()));
-    }
     let buttons = match job.state {
         JobState::Queued => {
             button::all(&visit, &["job.retry", "job.cancel", "job.delete"], &On::Job(id))
@@ -129,16 +128,61 @@ pub(super) async fn show(
         failures: noted.latest.into_iter().map(failure).collect(),
         row: JobRow::new(&visit, &job),
         payload: Shown::of(&job.payload, &visit.discreet),
-        facts,
+        payload_href: (visit.discreet.seen(job.payload.as_bytes()).is_ok())
+            .then(|| format!("{}/payload", link::job(base, id))),
+        again: Again::of(&job, &visit.discreet),
+        facts: facts(&job),
         times: times.into_iter().filter_map(|(name, at)| Some((name, at?))).collect(),
-        error: job.error.as_deref().map(str::to_owned),
+        error: job.error.as_deref().map(lines),
         result: result_of(&visit, &job),
         reported: Reported::of(job.progress.as_deref()),
         cancels: job.cancel_requested,
         edit: editable(&visit, &job),
         buttons,
+        moves: movable(&visit, &job),
         events_href: format!("{}/events", link::job(base, id)),
     })
+}
+
+/// The payload as a file: byte by byte, but for what is redacted.
+pub(super) async fn payload(
+    State(app): State<Shared>,
+    visit: Visit,
+    Part(id): Part<JobId>,
+) -> Result<Response, Problem> {
+    let job = find::job(&*app.store, id).await?;
+    if !visit.scope.has_queue(&job.queue) {
+        return Err(visit.scope.no_job(id));
+    }
+    let seen = visit.discreet.seen(job.payload.as_bytes());
+    let bytes = seen.map_err(|why| Problem::new(StatusCode::FORBIDDEN, why))?.into_owned();
+    let disposition = format!("attachment; filename=\"{id}.json\"");
+    let head = [
+        (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (header::CONTENT_DISPOSITION, disposition),
+    ];
+    Ok(guarded((head, bytes).into_response()))
+}
+
+fn facts(job: &JobView) -> Vec<(&'static str, String)> {
+    let mut facts = vec![
+        ("attempt", job.attempt.to_string()),
+        ("retry count", job.retry_count.to_string()),
+        ("crashes", job.crashes.to_string()),
+        ("priority", job.priority.to_string()),
+        ("score", job.score.to_string()),
+    ];
+    if let Some(options) = &job.options {
+        facts.push(("options", serde_json::to_string(options).unwrap_or_default()));
+    }
+    facts
+}
+
+/// What the forms of a job that waits begin with.
+fn movable(visit: &Visit, job: &JobView) -> Option<(String, String)> {
+    let node = job.options.as_ref().and_then(|options| options.node.clone());
+    let may = job.state == JobState::Queued && visit.frame.may_operate;
+    may.then(|| (absolute(job.run_at), node.unwrap_or_default()))
 }
 
 /// The result, as far as the visitor sees payloads.

@@ -10,6 +10,7 @@ use seriatim::store::{JobState, JobView, LaneState, LaneView, NodeView, QueueVie
 use super::super::input::Query;
 use super::super::problem::Problem;
 use super::super::state::Shared;
+use super::again::attribute;
 use super::audit::DeedRow;
 use super::button::{self, Button};
 use super::deed::On;
@@ -28,8 +29,10 @@ use crate::app::operations::{self, Action};
 use crate::app::reported::Reported;
 use crate::app::why::Why;
 
+/// Jobs of a key in a queue that wait, and that run, on a page.
+const JOBS_SHOWN: usize = 20;
 /// Deeds shown of a key.
-const DEEDS_SHOWN: usize = 20;
+const DEEDS_SHOWN: usize = 10;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -82,7 +85,10 @@ struct Holder {
 #[template(path = "key.html", blocks = ["live"])]
 struct OneKey<'a> {
     frame: &'a Frame,
-    key: &'a str,
+    /// As an attribute.
+    key: String,
+    /// The field of its forms that says which key.
+    key_field: (&'static str, String),
     /// The key on one line.
     name: String,
     entities: Vec<Entity>,
@@ -106,6 +112,7 @@ pub(super) async fn show(
         key: &k,
         queue: Some(&*queue).filter(|queue| !queue.is_empty()),
         after: Some(after).filter(|after| !after.is_empty()),
+        jobs_max: JOBS_SHOWN,
         payload_bytes_max: Some(TABLE_PAYLOAD_BYTES_MAX),
     };
     let OfKey { queues, left_out, nodes, now } =
@@ -129,7 +136,19 @@ pub(super) async fn show(
     let search = link::search_all(&visit.frame.base, &k);
     let events = link::with(&format!("{}/key/events", visit.frame.base), &[("k", &k)]);
     let (frame, name) = (&visit.frame, seriatim::text::one_line(&k));
-    visit.show(&OneKey { frame, key: &k, name, entities, left_out, events, search, deeds })
+    let fields = link::carried(vec![("key", k.clone())]);
+    let key_field = fields.into_iter().next().unwrap_or_default();
+    visit.show(&OneKey {
+        frame,
+        key: attribute(&k),
+        key_field,
+        name,
+        entities,
+        left_out,
+        events,
+        search,
+        deeds,
+    })
 }
 
 /// The nodes of the fleet, and the time.
@@ -203,7 +222,7 @@ impl Lane {
             why: why.to_string(),
             jobs: lane.jobs,
             holder,
-            error: lane.error.as_deref().map(str::to_owned),
+            error: lane.error.as_deref().map(crate::base::text::lines),
             reported: Reported::of(lane.progress.as_deref()),
             crashes: lane.crashes,
         }

@@ -7,13 +7,12 @@ use serde::Deserialize;
 use seriatim::store::LaneStage;
 
 use super::super::input::{Part, Query, given};
-use super::super::limits::PAGE_ROWS_DEFAULT;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::button::{self, Button};
 use super::frame::Frame;
 use super::link;
-use super::row::LaneRow;
+use super::row::{LaneRow, ROWS_SHOWN};
 use super::visit::{Visit, page};
 use crate::app::find;
 use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, Wanted};
@@ -53,6 +52,7 @@ struct Lanes<'a> {
     has_more: bool,
     /// Lanes that were looked at, if the page ended after so many.
     looked_at: Option<usize>,
+    export: String,
     next: Option<String>,
     is_first: bool,
     buttons: Vec<Button>,
@@ -65,6 +65,58 @@ impl Wish {
     fn has_more(&self) -> bool {
         let rare = [&self.from, &self.node, &self.due_from, &self.due_to, &self.retries_min];
         rare.iter().any(|filter| !filter.is_empty())
+    }
+
+    fn order_name(&self) -> &'static str {
+        ORDERS.iter().find(|(.., by)| *by == self.by).map_or("", |(value, ..)| value)
+    }
+
+    /// As a query.
+    fn pairs(&self) -> [(&str, &str); 9] {
+        [
+            ("by", self.order_name()),
+            ("state", &self.state),
+            ("lane", &self.lane),
+            ("prefix", &self.prefix),
+            ("node", &self.node),
+            ("due_from", &self.due_from),
+            ("due_to", &self.due_to),
+            ("retries_min", &self.retries_min),
+            ("from", &self.from),
+        ]
+    }
+
+    /// Where its page begins.
+    pub(super) fn after(&self) -> Option<String> {
+        given(&self.after).map(str::to_owned)
+    }
+
+    /// The page behind this lane.
+    pub(super) fn wanted<'a>(
+        &'a self,
+        queue: &'a str,
+        after: Option<&'a str>,
+        rows_max: usize,
+    ) -> Wanted<'a> {
+        Wanted {
+            queue,
+            by: self.by,
+            filters: Filters {
+                state: &self.state,
+                lane: &self.lane,
+                prefix: &self.prefix,
+                node: &self.node,
+                due_from: &self.due_from,
+                due_to: &self.due_to,
+                retries_min: &self.retries_min,
+            },
+            from: given(&self.from),
+            to: None,
+            after,
+            rows_max,
+            scan_max: SCAN_DEFAULT,
+            now: None,
+        }
     }
 }
 
@@ -86,54 +138,27 @@ pub(super) async fn show(
     visit.scope.check_queue(&queue)?;
     let store = &*app.store;
     let view = find::queue(store, &queue).await?;
-    let wanted = Wanted {
-        queue: &queue,
-        by: wish.by,
-        filters: Filters {
-            state: &wish.state,
-            lane: &wish.lane,
-            prefix: &wish.prefix,
-            node: &wish.node,
-            due_from: &wish.due_from,
-            due_to: &wish.due_to,
-            retries_min: &wish.retries_min,
-        },
-        from: given(&wish.from),
-        to: None,
-        after: given(&wish.after),
-        rows_max: PAGE_ROWS_DEFAULT,
-        scan_max: SCAN_DEFAULT,
-    };
+    let wanted = wish.wanted(&queue, given(&wish.after), ROWS_SHOWN);
     let page = lane_pages::page(store, wanted).await?;
     let (nodes, now) = (store.nodes().await?, store.now().await?);
     let usage = Usage::of_queue(store, &view.queue).await?;
     let around = Around { queue: &view, usage: &usage, nodes: &nodes, now };
     let base = &visit.frame.base;
-    let by = ORDERS.iter().find(|(.., by)| *by == wish.by).map_or("", |(value, ..)| value);
     let next = page.next.map(|next| {
-        link::lanes(
-            base,
-            &queue,
-            &[
-                ("by", by),
-                ("state", &wish.state),
-                ("lane", &wish.lane),
-                ("prefix", &wish.prefix),
-                ("node", &wish.node),
-                ("due_from", &wish.due_from),
-                ("due_to", &wish.due_to),
-                ("retries_min", &wish.retries_min),
-                ("from", &wish.from),
-                ("after", &next),
-            ],
-        )
+        let also = [("after", next.as_str())];
+        let pairs: Vec<(&str, &str)> = wish.pairs().into_iter().chain(also).collect();
+        link::lanes(base, &queue, &pairs)
     });
     visit.show(&Lanes {
         frame: &visit.frame,
         queue: &queue,
         queue_href: link::queue(base, &queue),
         rows: page.rows.iter().map(|lane| LaneRow::new(&visit, lane, around)).collect(),
-        by,
+        by: wish.order_name(),
+        export: link::with(
+            &format!("{base}/export/lanes/{}", link::encoded(&queue)),
+            &wish.pairs(),
+        ),
         orders: ORDERS.map(|(value, says, by)| (value, says, by == wish.by)).to_vec(),
         buttons: buttons(&visit, &queue, &wish),
         ticked: if page.rows.is_empty() { Vec::new() } else { button::on_ticked(&visit, &TICKED) },

@@ -9,11 +9,32 @@ pub(super) fn encoded(text: &str) -> String {
 }
 
 /// A path with a query of these pairs; those without a value are left out.
-pub(super) fn with(path: &str, query: &[(&str, &str)]) -> String {
-    let pairs: Vec<String> = (query.iter().filter(|(_, value)| !value.is_empty()))
-        .map(|(name, value)| format!("{name}={}", encoded(value)))
-        .collect();
-    if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) }
+pub(super) fn with(path: &str, pairs: &[(&str, &str)]) -> String {
+    let query = query(pairs);
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+}
+
+/// These pairs; those without a value are left out.
+pub(super) fn query(pairs: &[(&str, &str)]) -> String {
+    let pairs = pairs.iter().filter(|(_, value)| !value.is_empty());
+    let pairs: Vec<String> =
+        pairs.map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    pairs.join("&")
+}
+
+/// The fields of a form as a browser sends them on unchanged. It would make `\r\n` of the ends of lines, so values that have
+/// some go in one field, as a query.
+pub(super) fn carried<N: AsRef<str> + From<&'static str>>(
+    fields: Vec<(N, String)>,
+) -> Vec<(N, String)> {
+    let is_split = |(_, value): &(N, String)| value.contains(['\n', '\r']);
+    let (split, mut plain): (Vec<_>, Vec<_>) = fields.into_iter().partition(is_split);
+    if !split.is_empty() {
+        let split: Vec<(&str, &str)> =
+            split.iter().map(|(name, value)| (name.as_ref(), value.as_str())).collect();
+        plain.push(("do".into(), query(&split)));
+    }
+    plain
 }
 
 pub(super) fn queue(base: &str, name: &str) -> String {

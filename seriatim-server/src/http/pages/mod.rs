@@ -2,6 +2,7 @@
 //! `templates/`, and nothing is shown that the visitor's token may not see.
 
 mod about;
+mod again;
 mod ask;
 mod assets;
 mod audit;
@@ -14,15 +15,16 @@ mod cron;
 mod deed;
 mod deeds;
 mod events;
+mod export;
 mod frame;
 mod job;
+mod jobs;
 mod key;
 mod lanes;
 mod limits;
 mod link;
 mod login;
 mod moment;
-mod morgue;
 mod nodes;
 mod operations;
 mod overview;
@@ -50,10 +52,14 @@ pub(super) fn routes() -> Vec<Route> {
         Route::page("/queues/{queue}", Access::Read, queue::show),
         Route::page("/queues/{queue}/lanes", Access::Read, lanes::show),
         Route::page("/key", Access::Read, key::show),
+        Route::page("/jobs", Access::Read, jobs::show),
         Route::page("/jobs/{job_id}", Access::Read, job::show),
+        Route::page("/jobs/{job_id}/payload", Access::Read, job::payload),
         Route::page("/key/events", Access::Read, timeline::show),
         Route::page("/jobs/{job_id}/events", Access::Read, events::show),
-        Route::page("/morgue", Access::Read, morgue::show),
+        Route::page("/export/jobs", Access::Read, export::jobs),
+        Route::page("/export/lanes/{queue}", Access::Read, export::lanes),
+        Route::page("/morgue", Access::Read, jobs::morgue),
         Route::page("/scheduled", Access::Read, scheduled::show),
         Route::page("/cron", Access::Read, cron::show),
         Route::page("/batches", Access::Read, batches::show),

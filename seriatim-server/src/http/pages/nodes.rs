@@ -3,10 +3,10 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use serde::Deserialize;
 use seriatim::store::Command;
 
-use super::super::input::Part;
-use super::super::limits::NODES_MAX;
+use super::super::input::{Part, Query};
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::bridges::{SourceRow, rows};
@@ -14,7 +14,7 @@ use super::button::{self, Button};
 use super::deed::On;
 use super::frame::Frame;
 use super::link;
-use super::row::{LaneRow, NodeRow};
+use super::row::{LaneRow, NodeRow, ROWS_SHOWN};
 use super::visit::{Visit, page};
 use crate::app::bridges;
 use crate::app::limits;
@@ -23,21 +23,34 @@ use crate::app::why::Around;
 use crate::app::{nodes, troubles};
 
 /// Lanes shown of a node, of each queue.
-const LANES_SHOWN: usize = 100;
+const LANES_SHOWN: usize = 50;
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Wish {
+    /// Nodes of the pages before
+    skip: usize,
+}
 
 #[derive(Template)]
 #[template(path = "nodes.html", blocks = ["live"])]
 struct Nodes<'a> {
     frame: &'a Frame,
     rows: Vec<NodeRow>,
-    left_out: usize,
+    is_first: bool,
+    next: Option<String>,
     versions: Vec<String>,
     bridges: Vec<SourceRow>,
+    sources_left_out: usize,
 }
 
 page!(Nodes);
 
-pub(super) async fn show_all(State(app): State<Shared>, visit: Visit) -> Result<Response, Problem> {
+pub(super) async fn show_all(
+    State(app): State<Shared>,
+    visit: Visit,
+    Query(Wish { skip }): Query<Wish>,
+) -> Result<Response, Problem> {
     whole(&visit)?;
     let store = &*app.store;
     let (all, now) = (nodes::sorted(store).await?, store.now().await?);
@@ -45,12 +58,24 @@ pub(super) async fn show_all(State(app): State<Shared>, visit: Visit) -> Result<
         all.iter().filter(|node| !node.dead).map(|node| node.info.version.clone()).collect();
     versions.sort_unstable();
     versions.dedup();
+    let is_first = skip == 0;
+    let (bridges, sources_left_out) = match is_first {
+        true => rows(&visit, &bridges::all(store).await?, now),
+        false => (Vec::new(), 0),
+    };
+    let behind = skip.saturating_add(ROWS_SHOWN);
+    let path = format!("{}/nodes", visit.frame.base);
+    let next = || link::with(&path, &[("skip", &behind.to_string())]);
     visit.show(&Nodes {
         frame: &visit.frame,
-        rows: all.iter().take(NODES_MAX).map(|node| NodeRow::new(&visit, node, now)).collect(),
-        left_out: all.len().saturating_sub(NODES_MAX),
+        rows: (all.iter().skip(skip).take(ROWS_SHOWN))
+            .map(|node| NodeRow::new(&visit, node, now))
+            .collect(),
+        is_first,
+        next: (all.len() > behind).then(next),
         versions,
-        bridges: rows(&visit, &bridges::all(store).await?, now),
+        bridges,
+        sources_left_out,
     })
 }
 

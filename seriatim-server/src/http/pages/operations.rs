@@ -3,9 +3,10 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use serde::Deserialize;
 use seriatim::Timestamp;
 
-use super::super::input::Part;
+use super::super::input::{Part, Query};
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::button::{self, Button};
@@ -13,10 +14,15 @@ use super::deed::On;
 use super::frame::Frame;
 use super::link;
 use super::moment::Moment;
+use super::row::ROWS_SHOWN;
 use super::visit::{Visit, page};
 use crate::app::error::Error;
 use crate::app::operations::{self, Operation};
+use crate::base::text::cut;
 use crate::base::time;
+
+/// Columns that the list shows of what an operation is about: filters may be long.
+const WHAT_COLUMNS: usize = 160;
 
 /// An operation for a template.
 struct OperationRow {
@@ -65,20 +71,45 @@ impl OperationRow {
     }
 }
 
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Wish {
+    /// The last operation of the page before
+    after: String,
+}
+
 #[derive(Template)]
 #[template(path = "operations.html", blocks = ["live"])]
 struct Operations<'a> {
     frame: &'a Frame,
     rows: Vec<OperationRow>,
+    is_first: bool,
+    next: Option<String>,
 }
 
 page!(Operations);
 
-pub(super) async fn show_all(State(app): State<Shared>, visit: Visit) -> Result<Response, Problem> {
+pub(super) async fn show_all(
+    State(app): State<Shared>,
+    visit: Visit,
+    Query(Wish { after }): Query<Wish>,
+) -> Result<Response, Problem> {
     let all = operations::list(&*app.store).await?.into_iter();
     let own = all.filter(|operation| visit.scope.has_queue(&operation.what.queue));
-    let rows = own.map(|operation| OperationRow::new(&visit, operation)).collect();
-    visit.show(&Operations { frame: &visit.frame, rows })
+    // Their ids are times, the latest first.
+    let mut shown: Vec<Operation> =
+        own.filter(|operation| after.is_empty() || operation.id < after).collect();
+    let has_more = shown.len() > ROWS_SHOWN;
+    shown.truncate(ROWS_SHOWN);
+    let path = format!("{}/operations", visit.frame.base);
+    let last = shown.last().filter(|_| has_more);
+    let next = last.map(|last| link::with(&path, &[("after", &last.id)]));
+    let row = |operation| {
+        let row = OperationRow::new(&visit, operation);
+        OperationRow { what: cut(&row.what, WHAT_COLUMNS), ..row }
+    };
+    let rows = shown.into_iter().map(row).collect();
+    visit.show(&Operations { frame: &visit.frame, rows, is_first: after.is_empty(), next })
 }
 
 #[derive(Template)]

@@ -216,7 +216,7 @@ impl CauseRow {
             buttons: button::operations(visit, [Action::Requeue, Action::DeleteDead].map(all)),
             href: link::with(&format!("{base}/morgue"), &[("queue", &cause.queue)]),
             queue: cause.queue.to_string(),
-            task: cause.task.as_deref().unwrap_or_default().to_owned(),
+            task: cause.task.as_deref().map(seriatim::text::one_line).unwrap_or_default(),
             sample: link::job(base, cause.sample.id),
             error: cause.error,
             count: cause.count,

@@ -1,15 +1,18 @@
 //! Payloads, as pages show them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::de::IgnoredAny;
 use seriatim::Payload;
 
-use crate::base::text::{cut, one_line};
+use crate::base::text::{cut, json_plain, one_line};
 use crate::config::{DashboardConfig, Payloads};
 
-/// Longest payload that a page shows, in bytes; of a longer one it shows the beginning.
+/// Longest payload that a page shows, in bytes.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
+/// What it shows of a longer one: marks that are escaped make five of one.
+const BEGINNING_BYTES: usize = 16 << 10;
 /// Bytes shown of a payload that is no text, as hexadecimal digits.
 const HEX_BYTES_MAX: usize = 1 << 10;
 
@@ -49,7 +52,7 @@ impl Discreet {
     }
 
     /// The payload without what the visitor does not see, or why there is nothing left.
-    fn seen<'p>(&self, payload: &'p [u8]) -> Result<std::borrow::Cow<'p, [u8]>, &'static str> {
+    pub(super) fn seen<'p>(&self, payload: &'p [u8]) -> Result<Cow<'p, [u8]>, &'static str> {
         if let Some(why) = self.hidden {
             return Err(why);
         }
@@ -66,11 +69,15 @@ impl Discreet {
 
     /// The payload as its author may change it; none if the visitor does not see all of it, or it is no JSON.
     pub(super) fn whole(&self, payload: &Payload) -> Option<String> {
+        self.text(payload, SHOWN_BYTES_MAX).map(|text| pretty(&json_plain(text)))
+    }
+
+    /// The payload as it was written, if it is JSON of at most so many bytes, and the visitor sees all of it.
+    pub(super) fn text<'p>(&self, payload: &'p Payload, bytes_max: usize) -> Option<&'p str> {
         let bytes = payload.as_bytes();
-        let is_seen = self.hidden.is_none() && self.redact.is_empty();
-        let text = std::str::from_utf8(bytes).ok();
-        let text = text.filter(|text| is_seen && text.len() <= SHOWN_BYTES_MAX)?;
-        serde_json::from_str::<IgnoredAny>(text).is_ok().then(|| pretty(text))
+        let is_seen = self.shows_all() && bytes.len() <= bytes_max;
+        let text = std::str::from_utf8(bytes).ok().filter(|_| is_seen)?;
+        serde_json::from_str::<IgnoredAny>(text).is_ok().then_some(text)
     }
 
     /// The beginning of a payload, on one line.
@@ -146,8 +153,8 @@ impl Shown {
         };
         let all = &*seen;
         let (text, is_cut) = match std::str::from_utf8(all) {
-            Ok(text) if all.len() <= SHOWN_BYTES_MAX => (pretty(text), false),
-            Ok(text) => (text[..text.floor_char_boundary(SHOWN_BYTES_MAX)].to_owned(), true),
+            Ok(text) if all.len() <= SHOWN_BYTES_MAX => (pretty(&json_plain(text)), false),
+            Ok(text) => (json_plain(&text[..text.floor_char_boundary(BEGINNING_BYTES)]), true),
             Err(_) => (hex(&all[..all.len().min(HEX_BYTES_MAX)]), bytes > HEX_BYTES_MAX),
         };
         Self { text, bytes, is_cut }

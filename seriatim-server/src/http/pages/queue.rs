@@ -27,6 +27,8 @@ struct Queue<'a> {
     /// Who paused it.
     pause: Option<String>,
     lanes: String,
+    jobs: String,
+    scheduled: String,
     failed: String,
     running: String,
     held: String,
@@ -74,6 +76,8 @@ pub(super) async fn show(
         frame: &visit.frame,
         pause: pause.map(|pause| pause.to_string()),
         lanes: lanes(&[]),
+        jobs: link::with(&format!("{base}/jobs"), &[("queue", &name)]),
+        scheduled: link::with(&format!("{base}/scheduled"), &[("queue", &name)]),
         failed: lanes(&[("by", "retry_count")]),
         running: lanes(&[("state", "running")]),
         held: lanes(&[("state", "held")]),

@@ -16,7 +16,7 @@ use super::visit::{Visit, page};
 use crate::app::queues;
 
 /// Queues of one page.
-const ROWS_MAX: usize = 200;
+const ROWS_MAX: usize = 50;
 
 /// The order of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

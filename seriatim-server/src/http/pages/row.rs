@@ -14,7 +14,9 @@ use crate::app::words::state_name;
 use crate::base::text::{cut, failures};
 use crate::base::time::length;
 
-/// Columns shown of an error, a key, and a progress.
+/// Rows of a page of a list: with long keys, payloads and errors it stays within 30 KB.
+pub(super) const ROWS_SHOWN: usize = 25;
+/// Columns shown of an error and a key.
 const ERROR_COLUMNS: usize = 120;
 pub(super) const KEY_COLUMNS: usize = 60;
 
@@ -162,7 +164,7 @@ impl JobRow {
             queue: job.queue.to_string(),
             queue_href: link::queue(base, &job.queue),
             key: job.key.as_deref().map(|key| (short(key, KEY_COLUMNS), link::key(base, key))),
-            task: job.task.as_deref().unwrap_or_default().to_owned(),
+            task: job.task.as_deref().map(seriatim::text::one_line).unwrap_or_default(),
             state: state_name(job.state),
             at: visit.clock.of(job.at()),
             attempt: job.attempt,

@@ -1,14 +1,15 @@
 //! What is due later, over all queues: the next first.
 
+use std::collections::HashMap;
+
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use seriatim::Timestamp;
-use seriatim::store::{LaneStage, LaneView, NodeView, QueueView};
+use seriatim::store::{LaneStage, LaneView, NodeView, QueueView, Store};
 
 use super::super::input::Query;
-use super::super::limits::PAGE_ROWS_DEFAULT;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::button::{self, Button};
@@ -16,7 +17,7 @@ use super::deed::On;
 use super::frame::Frame;
 use super::link;
 use super::moment::Moment;
-use super::row::LaneRow;
+use super::row::{LaneRow, ROWS_SHOWN};
 use super::visit::{Visit, page};
 use crate::app::find;
 use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, Wanted};
@@ -25,9 +26,10 @@ use crate::app::limits;
 use crate::app::queues;
 use crate::app::range::By;
 use crate::app::why::Around;
+use crate::base::time;
 
-/// Queues that are asked; each takes a call.
-const QUEUES_ASKED_MAX: usize = 100;
+/// Queues that one page asks: those with the next due times. Each takes a call, of twelve that a page may make.
+const QUEUES_ASKED_MAX: usize = 7;
 /// What waits for a time.
 const STAGES: [LaneStage; 2] = [LaneStage::Scheduled, LaneStage::Retrying];
 
@@ -41,6 +43,8 @@ pub(super) struct Wish {
     to: String,
     /// In one queue
     after: String,
+    /// Queues that the pages before asked
+    skip: usize,
 }
 
 /// What is due at a time.
@@ -85,33 +89,30 @@ pub(super) async fn show(
     });
     let views: Vec<QueueView> = has_lanes.map(|(view, _)| view).collect();
     let now = store.now().await?;
-    let is_asked = |view: &&QueueView| wish.queue.is_empty() || wish.queue == view.queue.name;
-    let asked: Vec<&QueueView> = views.iter().filter(is_asked).collect();
-    let left_out = asked.len().saturating_sub(QUEUES_ASKED_MAX);
+    let is_one = !wish.queue.is_empty();
+    let (asked, left_out) = match is_one {
+        true => (views.iter().filter(|view| view.queue.name == wish.queue).collect(), 0),
+        false => next_due(store, &wish, &views, now).await?,
+    };
     let mut found: Vec<(&QueueView, LaneView)> = Vec::new();
     let (mut next, mut is_more, mut is_cut) = (None, false, false);
-    for view in asked.into_iter().take(QUEUES_ASKED_MAX) {
-        let page = lane_pages::page(store, wanted(&wish, &view.queue.name)).await?;
+    for view in asked {
+        let page = lane_pages::page(store, wanted(&wish, &view.queue.name, now)).await?;
         is_more |= page.next.is_some();
         is_cut |= page.cut;
         next = page.next;
         found.extend(page.rows.into_iter().map(|lane| (view, lane)));
     }
     found.sort_by_key(|(_, lane)| lane.due);
-    is_more |= found.len() > PAGE_ROWS_DEFAULT;
-    found.truncate(PAGE_ROWS_DEFAULT);
-    let is_one = !wish.queue.is_empty();
-    let path = format!("{}/scheduled", visit.frame.base);
-    let next = next.filter(|_| is_one).map(|next| {
-        let query = [
-            ("queue", wish.queue.as_str()),
-            ("prefix", &wish.prefix),
-            ("from", &wish.from),
-            ("to", &wish.to),
-            ("after", &next),
-        ];
-        link::with(&path, &query)
-    });
+    is_more |= found.len() > ROWS_SHOWN;
+    found.truncate(ROWS_SHOWN);
+    let next = match is_one {
+        true => next.map(|next| further(&visit, &wish, &[("after", &next)])),
+        false => (left_out > 0).then(|| {
+            let skip = (wish.skip + QUEUES_ASKED_MAX).to_string();
+            further(&visit, &wish, &[("skip", &skip)])
+        }),
+    };
     let row = |(view, lane): &(&QueueView, LaneView)| row(&visit, view, lane, &nodes, now);
     visit.show(&Scheduled {
         frame: &visit.frame,
@@ -125,8 +126,50 @@ pub(super) async fn show(
     })
 }
 
+/// The queues of a page among those that have lanes, the next due first, and how many are left for the pages behind it.
+async fn next_due<'a>(
+    store: &dyn Store,
+    wish: &Wish,
+    views: &'a [QueueView],
+    now: Timestamp,
+) -> Result<(Vec<&'a QueueView>, usize), Problem> {
+    if views.is_empty() {
+        return Ok((Vec::new(), 0));
+    }
+    let names = views.iter().map(|view| view.queue.name.as_str().into()).collect();
+    let due = store.due(names).await?.into_iter().map(|of| (of.queue, of.due));
+    let due: HashMap<_, _> = due.collect();
+    // A queue with lanes that are due already may have others at any time from now on. Where nothing waits nothing comes,
+    // but of a paused queue the store does not say.
+    let from = time::read(&wish.from).map_or(now, |from| from.max(now));
+    let mut waiting: Vec<(Timestamp, &QueueView)> = (views.iter())
+        .filter_map(|view| match due.get(view.queue.name.as_str()).copied().flatten() {
+            Some(due) => Some((due.max(from), view)),
+            None => view.paused.then_some((from, view)),
+        })
+        .collect();
+    waiting.sort_by_key(|(due, _)| *due);
+    let behind = waiting.into_iter().skip(wish.skip).map(|(_, view)| view);
+    let mut asked: Vec<&QueueView> = behind.collect();
+    let left_out = asked.len().saturating_sub(QUEUES_ASKED_MAX);
+    asked.truncate(QUEUES_ASKED_MAX);
+    Ok((asked, left_out))
+}
+
+/// The page behind this one.
+fn further(visit: &Visit, wish: &Wish, place: &[(&str, &str)]) -> String {
+    let filters = [
+        ("queue", wish.queue.as_str()),
+        ("prefix", &wish.prefix),
+        ("from", &wish.from),
+        ("to", &wish.to),
+    ];
+    let query: Vec<(&str, &str)> = filters.into_iter().chain(place.iter().copied()).collect();
+    link::with(&format!("{}/scheduled", visit.frame.base), &query)
+}
+
 /// The first of a queue by their time.
-fn wanted<'a>(wish: &'a Wish, queue: &'a str) -> Wanted<'a> {
+fn wanted<'a>(wish: &'a Wish, queue: &'a str, now: Timestamp) -> Wanted<'a> {
     static STATES: std::sync::LazyLock<String> =
         std::sync::LazyLock::new(|| STAGES.map(LaneStage::as_str).join(","));
     // A place is one in one queue.
@@ -145,8 +188,9 @@ fn wanted<'a>(wish: &'a Wish, queue: &'a str) -> Wanted<'a> {
         from: None,
         to: None,
         after,
-        rows_max: PAGE_ROWS_DEFAULT,
+        rows_max: ROWS_SHOWN,
         scan_max: SCAN_DEFAULT,
+        now: Some(now),
     }
 }
 

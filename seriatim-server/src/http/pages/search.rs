@@ -78,8 +78,11 @@ pub(super) async fn show(
         Some(terms) => search::by_terms(store, &asked, terms).await?,
         None => search::search(store, &asked, text, all).await?,
     };
-    let (views, nodes) = queues::with_figures(store).await?;
-    let now = store.now().await?;
+    let (views, nodes) = match found.lanes.is_empty() {
+        true => Default::default(),
+        false => queues::with_figures(store).await?,
+    };
+    let now = visit.clock.now;
     let lane = |(queue, lane): &(std::sync::Arc<str>, seriatim::store::LaneView)| {
         let (view, figures) = views.iter().find(|(view, _)| *view.queue.name == **queue)?;
         let usage = &Usage::of_turns(figures.stats.claimed);

@@ -20,7 +20,7 @@ use crate::app::deeds::{self, Deed, Wanted};
 use crate::base::time;
 
 /// Rows shown, and read of each queue and of the audit log.
-const ROWS_MAX: usize = 100;
+const ROWS_MAX: usize = 50;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -231,7 +231,7 @@ fn said(headers: &HeaderMap) -> Option<Said> {
             _ => undo.push((name.into_owned(), value.into_owned())),
         }
     }
-    Some(Said { text, undo: Some(undo).filter(|undo| !undo.is_empty()) })
+    Some(Said { text, undo: Some(link::carried(undo)).filter(|undo| !undo.is_empty()) })
 }
 
 /// To another page, by GET.
@@ -255,7 +255,7 @@ pub(super) fn html(text: impl Into<axum::body::Body>) -> Response {
 }
 
 /// What keeps a page to itself.
-fn guarded(mut response: Response) -> Response {
+pub(super) fn guarded(mut response: Response) -> Response {
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::CACHE_CONTROL, "no-store"),

@@ -189,6 +189,10 @@ impl Order {
         let mut taken = Taken::new(self.app.clone());
         // Also a worker that finds nothing lives, and is to be seen.
         self.node().await?;
+        taken.command = self.app.workers.command_of(&self.worker);
+        if taken.command.is_some() {
+            return Ok((taken, None));
+        }
         loop {
             let next_due = self.take(&mut taken).await?;
             let ended = self.end_expired(&mut taken).await?;

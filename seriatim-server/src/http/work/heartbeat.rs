@@ -99,7 +99,7 @@ pub(super) async fn heartbeat(
     let cancel = pulse.cancel.into_iter().filter(own);
     let cancel = cancel.map(|one| CancelledJobs { lane: one.lane, job_ids: one.jobs }).collect();
     steps.retain(|step| !pulse.lost.contains(&step.lane));
-    Ok(Answer::of(&Beaten { cancel, lost: pulse.lost, steps }))
+    Ok(Answer::of(&Beaten { cancel, lost: pulse.lost, command: pulse.command, steps }))
 }
 
 impl Claimed {

@@ -10,7 +10,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde_json::value::RawValue;
-use seriatim::store::Settle;
+use seriatim::store::{Command, Settle};
 use seriatim::{
     Error, ErrorKind, Outcome, Payload, Queue, Timestamp,
     store::{Settlement, Store, Turn, TurnJob, Verdict, plan, retries_max},
@@ -38,13 +38,15 @@ pub(super) struct Taken {
     pub(super) turns: Vec<Turn>,
     /// Queues of the claim that do not exist.
     pub(super) unknown: Vec<String>,
+    /// What an operator asks of the worker.
+    pub(super) command: Option<Command>,
     /// What they take of the memory set aside for claimed lanes.
     share: Option<Held>,
 }
 
 impl Taken {
     pub(super) fn new(app: Shared) -> Self {
-        Self { app, turns: Vec::new(), unknown: Vec::new(), share: None }
+        Self { app, turns: Vec::new(), unknown: Vec::new(), command: None, share: None }
     }
 
     pub(super) fn add(&mut self, turns: Vec<Turn>, share: Held) {
@@ -73,7 +75,7 @@ impl Taken {
         let bytes = self.bytes();
         let tries = tries(&self.app, &self.turns).await?;
         // Payloads are shared by the copies.
-        let (turns, unknown) = (self.turns.clone(), self.unknown.clone());
+        let (turns, unknown, command) = (self.turns.clone(), self.unknown.clone(), self.command);
         let write = move || {
             let mut lanes = Vec::with_capacity(turns.len());
             for ((turn, tries), key) in turns.iter().zip(tries).zip(key.into_iter().cycle()) {
@@ -82,7 +84,7 @@ impl Taken {
                 lanes.push(Lane::new(turn, Some(secret), tries, jobs.map(lane_job)));
             }
             // Written directly: a `Value` would lose what only the text of a payload has.
-            serde_json::to_string(&Claimed { lanes, unknown_queues: &unknown })
+            serde_json::to_string(&Claimed { lanes, unknown_queues: &unknown, command })
         };
         let text = off_thread(bytes, write).await?;
         let text = text.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;

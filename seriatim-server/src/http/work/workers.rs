@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use seriatim::store::{Beat, Heartbeat, NodeInfo, Pulse};
+use seriatim::store::{Beat, Command, Heartbeat, NodeInfo, Pulse};
 use seriatim::{
     Timestamp,
     store::{NodeId, REMOTE_NAME_START, Store},
@@ -54,6 +54,8 @@ struct Known {
     lease: Duration,
     heard_at: Instant,
     beat_at: Option<Instant>,
+    /// What an operator asked of it, as of its last heartbeat.
+    command: Option<Command>,
 }
 
 impl Remote {
@@ -102,6 +104,13 @@ impl Workers {
         known.map_or(LEASE_DEFAULT, |known| known.lease)
     }
 
+    /// What an operator asks of the worker, as of its last heartbeat. It gets no more work then.
+    pub(super) fn command_of(&self, worker: &Remote) -> Option<Command> {
+        let all = lock(&self.known);
+        let known = all.get(&worker.bearer).and_then(|workers| workers.get(&worker.name));
+        known.and_then(|known| known.command)
+    }
+
     /// The node as which the worker claims; sends a heartbeat if that is due.
     pub(super) async fn claiming(
         &self,
@@ -143,7 +152,10 @@ impl Workers {
         // In an emptied store a node must send a heartbeat before it claims, so that no claim is made
         // there before its key is known.
         self.secrets.learn(store).await?;
-        self.change(worker, |known| known.beat_at = Some(Instant::now()))?;
+        self.change(worker, |known| {
+            known.beat_at = Some(Instant::now());
+            known.command = pulse.command;
+        })?;
         Ok((node.id, pulse))
     }
 
@@ -184,7 +196,8 @@ impl Known {
     fn new(name: &Arc<str>) -> Self {
         let mut info = NodeInfo::new(NodeId::unique(name), LEASE_DEFAULT);
         (info.name, info.host, info.pid) = (name.clone(), "remote".to_owned(), 0);
-        Self { info, lease: LEASE_DEFAULT, heard_at: Instant::now(), beat_at: None }
+        let (heard_at, beat_at) = (Instant::now(), None);
+        Self { info, lease: LEASE_DEFAULT, heard_at, beat_at, command: None }
     }
 }
 

@@ -101,6 +101,10 @@ pub(crate) struct Beaten {
     /// Lanes that the worker no longer holds
     #[schemars(with = "Vec<Foreign<LaneId>>")]
     pub(crate) lost: Vec<LaneId>,
+    /// What an operator asked the worker for: `quiet` or `stop`. It gets no more lanes
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Foreign<Command>>")]
+    pub(crate) command: Option<Command>,
     /// What to do about each step that the request names, except of lost lanes
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) steps: Vec<ToldStep>,

@@ -169,6 +169,85 @@ async fn b10_jobs_of_all_four_states_go_back_to_where_sidekiq_has_them() {
     assert!(!done && told.contains("nothing was given back: job"), "{told}");
 }
 
+/// Puts so many jobs into a queue and as many into each set: due in an hour, failed, dead.
+const FOUR_STATES: &str = r#"
+local jobs, now = tonumber(ARGV[1]), tonumber(ARGV[2])
+for i = 1, jobs do
+  local function job(state, more)
+    return string.format('{"class":"Mail","args":[%d,98765432109876543210],"queue":"default","jid":"%s%020d",'
+      .. '"retry":25,"created_at":%d.25%s}', i, state, i, now, more)
+  end
+  local failed = ',"retry_count":3,"error_class":"E","error_message":"on purpose","failed_at":1769860801.5'
+  redis.call('LPUSH', 'queue:default', job('wait', ',"enqueued_at":1769860801.5'))
+  redis.call('ZADD', 'schedule', now + 3600 + i / 8, job('soon', ''))
+  redis.call('ZADD', 'retry', now + 7200 + i / 8, job('fail', failed))
+  redis.call('ZADD', 'dead', now - i / 8, job('dead', failed))
+end
+redis.call('SADD', 'queues', 'default')"#;
+const SETS: [&str; 3] = ["schedule", "retry", "dead"];
+
+/// The ids in the queue, the next one first, and in each set with their times in eighths of a second.
+fn four_states(shop: &Shop) -> [Vec<(String, i64)>; 4] {
+    let jid = |job: &str| {
+        assert!(job.contains(",98765432109876543210]"), "{job}");
+        let job: serde_json::Value = serde_json::from_str(job).unwrap();
+        job["jid"].as_str().unwrap().to_owned()
+    };
+    let queue = shop.texts(&["LRANGE", "queue:default", "0", "-1"]);
+    let sets = SETS.map(|set| {
+        let members = shop.texts(&["ZRANGE", set, "0", "-1", "WITHSCORES"]);
+        let eighths = |time: &str| (time.parse::<f64>().unwrap() * 8.0).round() as i64;
+        members.chunks(2).map(|pair| (jid(&pair[0]), eighths(&pair[1]))).collect()
+    });
+    let [schedule, retry, dead] = sets;
+    [queue.iter().rev().map(|job| (jid(job), 0)).collect(), schedule, retry, dead]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b10_jobs_of_all_four_states_are_the_same_after_kills_on_the_way_here_and_back() {
+    let shop = Shop::new(&CONFIG.replace("sets = \"all\"", "sets = \"all\"\ndead = true"));
+    let store = shop.site.store().await;
+    let of_each = rounds() * ROUND / 4;
+    let (now, jobs) =
+        (seriatim::Timestamp::of_this_machine().as_micros() / 1_000_000, of_each.to_string());
+    shop.redis.send(&["EVAL", FOUR_STATES, "0", &jobs, &now.to_string()]).unwrap();
+    let there = four_states(&shop);
+    assert!(there.iter().all(|jobs| jobs.len() as u64 == of_each));
+    let left = || {
+        let sets: u64 = SETS.iter().map(|set| shop.number(&["ZCARD", set])).sum();
+        sets + shop.number(&["LLEN", "queue:default"])
+    };
+    let kills = (of_each as usize / 1_000).clamp(3, 10);
+    for _ in 0..kills {
+        let (node, before) = (shop.serve("node"), left());
+        eventually("the bridge moves", async || before == 0 || left() < before).await;
+        drop(node);
+    }
+    let node = shop.serve("node");
+    let came = async || {
+        let stats = store.stats(None).await.unwrap();
+        let of_queue = stats.iter().find(|stats| &*stats.queue == "default");
+        of_queue.is_some_and(|stats| stats.jobs == 3 * of_each && stats.dead == of_each)
+    };
+    eventually("all came, each once", came).await;
+    assert!(shop.run(&["queues", "pause", "default"]).0);
+    assert!(shop.run(&["bridge", "pause", "shop"]).0);
+    let paused = async || shop.run(&["bridge", "status"]).1.matches("paused: by").count() == 5;
+    eventually("it is paused", paused).await;
+    node.stop();
+    for _ in 0..kills {
+        let before = left();
+        let mut command = shop.command(&["export", "default", "--to", "sidekiq"]);
+        let export = Serving(command.stdout(Stdio::null()).spawn().unwrap());
+        eventually("something went back", async || left() > before || is_over(&export)).await;
+        drop(export);
+    }
+    let (done, told) = shop.run(&["export", "default", "--to", "sidekiq"]);
+    assert!(done, "{told}");
+    let back = four_states(&shop);
+    assert_eq!(back, there);
+}
+
 /// The only job of a set, without what an export adds.
 fn only(shop: &Shop, set: &str) -> serde_json::Value {
     let jobs = shop.texts(&["ZRANGE", set, "0", "-1"]);

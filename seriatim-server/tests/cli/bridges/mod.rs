@@ -16,15 +16,13 @@ use seriatim_testkit::{Redis, find_program};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::site::{Serving, Site, eventually};
+use crate::site::{Serving, Site, eventually, jobs_or};
 
-/// Names how many jobs a run has; few by default, so that all tests stay quick.
-const JOBS_VARIABLE: &str = "SERIATIM_FAULT_JOBS";
 /// Jobs between two faults.
 const ROUND: u64 = 1_000;
 
 fn rounds() -> u64 {
-    std::env::var(JOBS_VARIABLE).map_or(5, |jobs| jobs.parse::<u64>().unwrap().div_ceil(ROUND))
+    jobs_or(3 * ROUND).div_ceil(ROUND)
 }
 
 /// Of the signatures of Lowkiq's payloads.

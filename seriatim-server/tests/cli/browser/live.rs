@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::window::Window;
 use crate::hand::Hand;
 use crate::http::Api;
-use crate::site::Site;
+use crate::site::{Site, eventually};
 
 const QUEUES: &str = "[queues.mails]\nmode = \"fifo\"\nmax_retries = 0\n";
 /// Those who hold and who wait for the stream of a browser.
@@ -93,6 +93,34 @@ async fn rows_stay_selected_from_page_to_page_and_are_acted_on_together() {
     assert_eq!(stats["total"]["dead"], 57);
     let kept: Value = window.run("return sessionStorage.length").await;
     assert_eq!(kept, 0, "what was begun is not selected any more");
+    assert_eq!(window.console().await, Vec::<String>::new());
+    window.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cause_that_is_requeued_is_stopped_halfway_on_its_page() {
+    let api = with_dead(60).await;
+    let window = Window::open(&api.address, 1280, 900).await;
+    window.go("/morgue?view=causes&queue=mails").await;
+    window.press("Requeue…").await;
+    shows(&window, "60 dead jobs").await;
+    window.run("document.querySelector('[name=rate]').focus()").await;
+    window.keys("10/s").await;
+    window.press("Requeue").await;
+    window.until("it has begun", "document.querySelector('progress')?.value > 0").await;
+    window.press("Stop").await;
+    shows(&window, "stopped it").await;
+    let operations = api.get("/api/v1/operations").done();
+    let operation = &operations["operations"][0];
+    let is_stopped =
+        async || api.get("/api/v1/operations").done()["operations"][0]["state"] == "stopped";
+    eventually("it ends before its next step", is_stopped).await;
+    let count = api.get("/api/v1/operations").done()["operations"][0]["count"].as_u64().unwrap();
+    assert!((1..60).contains(&count), "{operation}");
+    window.go(&format!("/operations/{}", operation["id"].as_str().unwrap())).await;
+    shows(&window, &format!("{count} of 60 dead jobs requeued")).await;
+    let total = api.get("/api/v1/stats").done()["total"].clone();
+    assert_eq!((&total["dead"], &total["jobs"]), (&json!(60 - count), &json!(count)), "{total}");
     assert_eq!(window.console().await, Vec::<String>::new());
     window.close().await;
 }

@@ -1,8 +1,15 @@
 //! The dashboard in a real browser.
 
+mod copied;
+mod large;
 mod live;
+mod narrow;
+mod outage;
 mod pictures;
+mod redraws;
+mod unscripted;
 mod window;
+mod zones;
 
 use serde_json::{Value, json};
 
@@ -59,6 +66,8 @@ fn pages(api: &Api) -> Vec<String> {
         format!("/jobs/{}", id(&jobs["jobs"][0]["job_id"])),
         format!("/jobs/{}", id(&dead["jobs"][0]["job_id"])),
         format!("/jobs/{}/events", id(&dead["jobs"][0]["job_id"])),
+        "/jobs".to_owned(),
+        "/jobs?queue=mails&task=nothing".to_owned(),
         "/morgue".to_owned(),
         "/morgue?view=causes".to_owned(),
         "/morgue?queue=reports&error=table&from=2020-01-01T00:00:00Z".to_owned(),
@@ -179,25 +188,32 @@ fn axe() -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_page_has_a_barrier_that_axe_knows() {
+async fn has_no_barriers(width: u32, theme: &str) {
     let (api, axe) = (with_trouble().await, axe());
     let look = "const done = arguments[arguments.length - 1];
         axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] })
             .then((found) => done([
                 found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).slice(0, 3).join(' ')}`),
                 found.passes.length > 10]));";
-    for (width, theme) in [(1280, "light"), (390, "dark")] {
-        let window = Window::open(&api.address, width, 900).await;
-        window.go("/about").await;
-        window.run(&format!("document.cookie = 'seriatim_theme={theme}; path=/'")).await;
-        for path in pages(&api) {
-            window.go(&path).await;
-            window.run(&axe).await;
-            assert_eq!(window.run_async(look).await, json!([[], true]), "{width} {theme}: {path}");
-        }
-        window.close().await;
+    let window = Window::open(&api.address, width, 900).await;
+    window.go("/about").await;
+    window.run(&format!("document.cookie = 'seriatim_theme={theme}; path=/'")).await;
+    for path in pages(&api) {
+        window.go(&path).await;
+        window.run(&axe).await;
+        assert_eq!(window.run_async(look).await, json!([[], true]), "{width} {theme}: {path}");
     }
+    window.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_page_has_a_barrier_that_axe_knows() {
+    has_no_barriers(1280, "light").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_page_on_a_phone_in_the_dark_has_a_barrier_that_axe_knows() {
+    has_no_barriers(390, "dark").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -226,16 +242,21 @@ async fn a_page_stays_current_and_its_rows_do_not_move_under_the_pointer() {
     window.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_is_reached_with_the_keyboard_alone() {
-    let api = with_trouble().await;
-    let window = Window::open(&api.address, 1280, 900).await;
+/// The queue is the second in the list.
+async fn go_to_orders_by_keys(window: &Window) {
     window.go("/").await;
     window.keys("gq").await;
     window.until("the queues", "location.pathname === '/queues'").await;
     window.keys("jj").await;
     window.enter().await;
-    window.until("the second queue", "location.pathname === '/queues/orders'").await;
+    window.until("the queue", "location.pathname === '/queues/orders'").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_is_reached_with_the_keyboard_alone() {
+    let api = with_trouble().await;
+    let window = Window::open(&api.address, 1280, 900).await;
+    go_to_orders_by_keys(&window).await;
     window.keys("/").await;
     window.keys("order-41").await;
     window.enter().await;
@@ -253,6 +274,66 @@ async fn all_is_reached_with_the_keyboard_alone() {
     window.until("they are on", &format!("{shortcuts} && {shortcuts}.checked")).await;
     window.keys("gq").await;
     window.until("the queues", "location.pathname === '/queues'").await;
+    window.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failing_key_is_found_and_repaired_with_the_keyboard_alone() {
+    let api = with_trouble().await;
+    let window = Window::open(&api.address, 1280, 900).await;
+    go_to_orders_by_keys(&window).await;
+    window.tab_to("Failed lanes").await;
+    window.enter().await;
+    window.until("its lanes", "location.pathname === '/queues/orders/lanes'").await;
+    // The first row, and back to it: the focus is on its key.
+    window.keys("jjkkx").await;
+    window.until("it is selected", "document.querySelectorAll('input:checked').length === 1").await;
+    window.keys("x").await;
+    while window.run("return document.activeElement.innerText").await != "order-42" {
+        window.keys("j").await;
+    }
+    window.enter().await;
+    window.until("the key", "location.pathname === '/key'").await;
+    std::fs::write(api.site.path("repaired"), "").unwrap();
+    window.tab_to("Retry now").await;
+    window.enter().await;
+    window.until("the page says so", "document.body.innerText.includes('made due now')").await;
+    window.until("it is done", "document.body.innerText.includes('No queue has')").await;
+    assert_eq!(window.console().await, Vec::<String>::new());
+    window.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn back_reload_and_a_shared_link_show_the_same_rows() {
+    let api = Api::start(QUEUES);
+    for i in 0..60 {
+        let job = json!({ "key": format!("m-{i:02}"), "delay": "1h" });
+        api.post("/api/v1/queues/mails/jobs", &job).done();
+    }
+    let window = Window::open(&api.address, 1280, 900).await;
+    let rows = "return [...document.querySelectorAll('tbody th')].map((key) => key.innerText)";
+    window.go("/queues/mails/lanes").await;
+    window.run("document.querySelector('[name=prefix]').focus()").await;
+    window.keys("m-").await;
+    window.run("document.querySelector('[name=by]').value = 'key'").await;
+    window.enter().await;
+    window.until("the filtered lanes", "location.search.includes('prefix=m-')").await;
+    let first = window.run(rows).await;
+    window.press("Next page").await;
+    window.until("the second page", "location.search.includes('after=')").await;
+    let (second, link) = (window.run(rows).await, window.place().await);
+    assert_eq!((&first[0], &second[0]), (&json!("m-00"), &json!("m-25")), "{link}");
+    window.run("history.back()").await;
+    window.until("the first page", "!location.search.includes('after=')").await;
+    assert_eq!(window.run(rows).await, first);
+    window.run("history.forward()").await;
+    window.until("the second page", "location.search.includes('after=')").await;
+    window.run("location.reload()").await;
+    window.until("it again", "location.search.includes('after=')").await;
+    assert_eq!(window.run(rows).await, second);
+    window.another_tab().await;
+    window.go(&link).await;
+    assert_eq!(window.run(rows).await, second);
     window.close().await;
 }
 

@@ -83,7 +83,8 @@ impl Window {
 
     /// Clicks a link or button with this text.
     pub(super) async fn press(&self, text: &str) {
-        let path = format!("//*[self::a or self::button][normalize-space()={text:?}]");
+        let path =
+            format!("//*[self::a or self::button][not(@hidden)][normalize-space()={text:?}]");
         let is_there = format!(
             "document.evaluate({path:?}, document, null, XPathResult.BOOLEAN_TYPE).booleanValue"
         );
@@ -158,10 +159,51 @@ impl Window {
 
     /// Lets nothing through to addresses with this end, in this tab.
     pub(super) async fn block(&self, end: &str) {
-        let devtools = |cmd: &str, params: Value| DevTools(json!({ "cmd": cmd, "params": params }));
-        self.client.issue_cmd(devtools("Network.enable", json!({}))).await.unwrap();
-        let urls = json!({ "urls": [format!("*{end}")] });
-        self.client.issue_cmd(devtools("Network.setBlockedURLs", urls)).await.unwrap();
+        self.devtools("Network.enable", json!({})).await;
+        self.devtools("Network.setBlockedURLs", json!({ "urls": [format!("*{end}")] })).await;
+    }
+
+    /// Runs no script of a page any more.
+    pub(super) async fn without_scripts(&self) {
+        self.devtools("Emulation.setScriptExecutionDisabled", json!({ "value": true })).await;
+    }
+
+    /// Runs a script in each page that comes, before those of the page.
+    pub(super) async fn before_each_page(&self, script: &str) {
+        let script = json!({ "source": script });
+        self.devtools("Page.addScriptToEvaluateOnNewDocument", script).await;
+    }
+
+    /// As if the machine were in this time zone.
+    pub(super) async fn in_zone(&self, name: &str) {
+        let zone = json!({ "timezoneId": name });
+        self.devtools("Emulation.setTimezoneOverride", zone).await;
+    }
+
+    async fn devtools(&self, cmd: &str, params: Value) {
+        let command = DevTools(json!({ "cmd": cmd, "params": params }));
+        self.client.issue_cmd(command).await.unwrap();
+    }
+
+    /// Clicks where the pointer rests.
+    pub(super) async fn click(&self) {
+        use fantoccini::actions::{InputSource, MOUSE_BUTTON_LEFT, MouseActions, PointerAction};
+        let actions = MouseActions::new("mouse".to_owned())
+            .then(PointerAction::Down { button: MOUSE_BUTTON_LEFT })
+            .then(PointerAction::Up { button: MOUSE_BUTTON_LEFT });
+        self.client.perform_actions(actions).await.unwrap();
+    }
+
+    /// Goes from one to the next with the tabulator, until what has the focus has this text.
+    pub(super) async fn tab_to(&self, text: &str) {
+        const STEPS_MAX: usize = 200;
+        for _ in 0..STEPS_MAX {
+            self.keys(&String::from(char::from(Key::Tab))).await;
+            if self.run("return document.activeElement.innerText").await == text {
+                return;
+            }
+        }
+        panic!("the tabulator does not lead to {text:?}: {}", self.text().await);
     }
 
     /// Messages of the console since the last call: errors of scripts, and what the page's policy refused.

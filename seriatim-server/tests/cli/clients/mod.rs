@@ -188,6 +188,21 @@ async fn stop(language: &Language) {
     next.stop();
 }
 
+async fn stopped_by_an_operator(language: &Language) {
+    let api = Api::start(QUEUE);
+    let (worker, busy) = (language.works(&api, 3), push(&api, &[("a", "1", "wait")]));
+    sees(&api.site, "a", &["1 1"]).await;
+    let nodes = api.get("/api/v1/nodes").done();
+    let mut names =
+        nodes["nodes"].as_array().unwrap().iter().filter_map(|one| one["node"].as_str());
+    let node = names.find(|name| name.starts_with("remote:")).unwrap();
+    let stop = api.post(&format!("/api/v1/nodes/{node}/stop"), &Value::Null);
+    assert_eq!(stop.done()["command"], "stop");
+    std::fs::write(api.site.path("go"), "").unwrap();
+    becomes(&api, &busy[0], "succeeded").await;
+    worker.ends();
+}
+
 async fn lost_server(language: &Language) {
     let address = format!("127.0.0.1:{}", seriatim_testkit::free_port().unwrap());
     let api = Api::at(&address, Site::new(QUEUE), |_| {});
@@ -258,6 +273,11 @@ macro_rules! tests {
         #[tokio::test]
         async fn a_remote_worker_that_stops_finishes_or_releases_its_lanes() {
             super::stop(&$language).await;
+        }
+
+        #[tokio::test]
+        async fn a_remote_worker_that_an_operator_stops_finishes_and_ends() {
+            super::stopped_by_an_operator(&$language).await;
         }
 
         #[tokio::test]

@@ -8,9 +8,13 @@ mod heard;
 mod inbox;
 mod lost;
 mod promotion;
+mod rolling;
+
+use std::io::{Seek as _, Write as _};
+use std::process::{Command, Stdio};
 
 use seriatim::SharedStore;
-use seriatim_testkit::{Mysql, MysqlOptions, Postgres, PostgresOptions, Redis};
+use seriatim_testkit::{Mysql, MysqlOptions, Postgres, PostgresOptions, Redis, find_program};
 
 /// A database server of this test alone, which may be stopped.
 pub(crate) enum Server {
@@ -86,6 +90,43 @@ impl Server {
         server.send(words).unwrap()
     }
 
+    /// The client of the database. It runs the SQL that it reads, up to the first error.
+    pub(crate) fn client(&self) -> Command {
+        let find = |program, package| Command::new(find_program(program, package).unwrap());
+        let url = self.url();
+        match self {
+            Self::Postgres(_) => {
+                let mut client = find("psql", "postgresql-client");
+                client.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"]);
+                client.args(["--set=ON_ERROR_STOP=1", &url]);
+                client
+            }
+            Self::Mysql(_) => {
+                let mut client = find("mariadb", "mariadb-client");
+                client.args(mysql_words(&url)).arg("--skip-column-names");
+                client
+            }
+            Self::Sqlite(_) => {
+                let mut client = find("sqlite3", "sqlite3");
+                let file = url.trim_start_matches("sqlite:");
+                // It waits for other writers.
+                client.args(["-batch", "-bail", "-cmd", ".timeout 60000", file]);
+                client
+            }
+            Self::Redis(_) => panic!("it has no SQL"),
+        }
+    }
+
+    /// What the database answers to SQL.
+    pub(crate) fn sql(&self, sql: &str) -> String {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(sql.as_bytes()).unwrap();
+        file.rewind().unwrap();
+        let output = self.client().stdin(file).stderr(Stdio::inherit()).output().unwrap();
+        assert!(output.status.success(), "{}: {sql}", output.status);
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// The crash of the server and its return.
     fn break_down(&mut self) {
         match self {
@@ -98,9 +139,19 @@ impl Server {
     }
 
     /// A store in it, ready to use.
-    async fn store(&self) -> SharedStore {
+    pub(crate) async fn store(&self) -> SharedStore {
         let store = seriatim::connect(&self.url()).await.unwrap();
         store.migrate().await.unwrap();
         store
     }
+}
+
+/// Host, port, user and database, as the programs of MariaDB want them.
+pub(crate) fn mysql_words(url: &str) -> Vec<String> {
+    let (_, rest) = url.split_once("://").unwrap();
+    let (user, rest) = rest.split_once('@').unwrap();
+    let (host, database) = rest.split_once('/').unwrap();
+    let (host, port) = host.split_once(':').unwrap();
+    let words = ["--no-defaults", "--host", host, "--port", port, "--user", user, database];
+    words.map(str::to_owned).into()
 }

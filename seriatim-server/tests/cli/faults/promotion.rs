@@ -61,7 +61,7 @@ impl Pair {
 /// A fleet at work.
 struct Load {
     fleet: Fleet,
-    pushing: JoinHandle<()>,
+    pushing: JoinHandle<u64>,
     /// Pushes that may be made.
     allowed: Arc<Semaphore>,
     /// Pushes that are not allowed yet.

@@ -306,7 +306,7 @@ fn pushes_of_the_largest_bodies_over_several_connections_leave_little_memory_beh
         grows_little(&api, "bodies of 12 MiB over six connections", || {
             let push = || {
                 let push = json_body("POST", "/api/v1/queues/orders/jobs", body.clone());
-                (0..5).for_each(|_| push_until_taken(&api, &push));
+                (0..3).for_each(|_| push_until_taken(&api, &push));
             };
             std::thread::scope(|scope| (0..6).for_each(|_| drop(scope.spawn(push))));
         });

@@ -388,7 +388,7 @@ impl Matrix {
             .replace("{name}", "nightly");
         let has_key = path.contains("/lane") && !path.ends_with("/lanes") || path.ends_with("/key");
         let key = if has_key { "?key=k" } else { "" };
-        path.replace("{node}", "remote:worker%2Fw") + key
+        path.replace("{node}", "remote:worker%2Fidle") + key
     }
 
     /// Whether the turn has ended, and nothing but that.
@@ -406,8 +406,8 @@ async fn matrix(store: Option<&str>) {
     for (name, ..) in TOKENS {
         matrix.send(name, "get", "/api/v1/stats", None);
     }
-    // Makes the node that is named in paths.
-    let idle = json!({ "worker": "w", "queues": ["work"] });
+    // Registers the remote worker that the paths below name and quiet.
+    let idle = json!({ "worker": "idle", "queues": ["work"] });
     matrix.done("worker", "/api/v1/work/claim", idle);
     let document = matrix.api.get("/openapi.json").done();
     let mut routes = BTreeSet::new();

@@ -5,8 +5,9 @@ mod audit;
 mod auth;
 mod back;
 mod batches;
+mod below;
 mod claims;
-mod client;
+pub(crate) mod client;
 mod dataloader;
 mod deploy;
 mod documented;
@@ -17,6 +18,7 @@ mod fuzz;
 mod groups;
 mod health;
 mod limits;
+mod lists;
 mod matrix;
 mod openapi;
 mod operations;
@@ -30,6 +32,7 @@ mod spans;
 mod stores;
 mod throttle;
 mod trace;
+mod weights;
 mod work;
 
 use std::io::{BufRead, BufReader};
@@ -45,7 +48,7 @@ use client::{Answer, Request};
 /// A serving process, and where it listens.
 pub(crate) struct Api {
     pub(crate) site: Site,
-    serving: Serving,
+    pub(crate) serving: Serving,
     pub(crate) address: String,
     log: Arc<Mutex<String>>,
 }

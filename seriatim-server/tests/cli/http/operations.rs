@@ -245,3 +245,36 @@ async fn dead_jobs_are_sent_back_at_a_rate_by_a_command_that_others_can_watch_an
     let rest = text(&run(&["--all", "--error", "timeout", "--rate", "1000/s", "--since", since]));
     assert!(rest.contains("39 of 39 dead jobs requeued"), "{rest}");
 }
+
+/// Lets the runner of an operation have been silent for more than half a minute.
+async fn age(site: &Site, id: &str) {
+    let store = site.store().await;
+    let only = seriatim::store::NoteQuery::of(&format!("operation/{id}"));
+    let note = store.read_notes(only).await.unwrap().remove(0);
+    let mut record: Value = serde_json::from_slice(&note.value).unwrap();
+    record["beat"] = json!(record["beat"].as_i64().unwrap() - 40_000_000);
+    let note = seriatim::store::Note::new(note.name, record.to_string());
+    store.write_notes(vec![note]).await.unwrap();
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_whose_node_is_killed_goes_on_and_each_job_is_sent_and_counted_once() {
+    let api = with_dead(300).await;
+    let wish = json!({ "action": "requeue", "queue": "orders", "rate": "200/s" });
+    let id = api.post("/api/v1/operations", &wish).done()["id"].as_str().unwrap().to_owned();
+    eventually("it has begun", async || shown(&api, &id)["count"] != 0).await;
+    let site = api.killed();
+    age(&site, &id).await;
+    let api = Api::with(site, |_| {});
+    assert_eq!(shown(&api, &id)["ended_at"], Value::Null, "it was killed too late");
+    let page = api.get(&format!("/operations/{id}")).text();
+    assert!(page.contains("If its node ends, another one goes on"), "{page}");
+    let done = ended(&api, &id).await;
+    assert_eq!((&done["state"], &done["count"]), (&json!("done"), &done["expected"]), "{done}");
+    let total = api.get("/api/v1/stats").done()["total"].clone();
+    assert_eq!((&total["dead"], &total["jobs"]), (&json!(0), &json!(300)), "{total}");
+    let deeds = api.get("/api/v1/audit?action=operation+done").done();
+    let entries = deeds["entries"].as_array().unwrap();
+    assert_eq!((entries.len(), &entries[0]["count"]), (1, &json!(300)), "{deeds}");
+}

@@ -405,16 +405,26 @@ impl Walk {
             "/key?k=nothing",
             &format!("/jobs/{job}"),
             &format!("/jobs/{job}/events"),
+            &format!("/jobs/{job}/payload"),
+            "/jobs",
+            "/jobs?queue=a&state=queued&text=s",
+            "/jobs?state=succeeded",
+            "/export/jobs?queue=a",
+            "/export/lanes/a?by=key",
             "/morgue",
             "/morgue?view=causes&queue=a&task=t",
             "/scheduled",
             "/scheduled?queue=a&prefix=s",
+            "/scheduled?from=2020-01-01T00:00:00Z&skip=1",
             "/cron",
+            "/cron?after=a",
             "/batches",
             "/batches?live=true",
             "/nodes",
+            "/nodes?skip=1",
             "/nodes/remote:walker",
             "/operations",
+            "/operations?after=1",
             "/operations/new?action=pause&queue=a",
             &format!("/operations/{}", operation.as_str().unwrap()),
             "/audit?queue=b",
@@ -433,6 +443,12 @@ impl Walk {
             let pattern = format!("/api/v1/nodes/{{node}}/{command}");
             assert_eq!(self.act(&pattern, &["remote:walker"])["command"], command);
         }
+        let beat = json!({ "worker": "walker", "claims": [] });
+        let beat = self.post("/api/v1/work/heartbeat", &[], beat);
+        assert_eq!(beat, json!({ "cancel": [], "lost": [], "command": "stop" }));
+        let claim = json!({ "worker": "walker", "queues": ["a"], "wait_ms": 0 });
+        let claim = self.post("/api/v1/work/claim", &[], claim);
+        assert_eq!(claim, json!({ "lanes": [], "command": "stop" }));
     }
 }
 

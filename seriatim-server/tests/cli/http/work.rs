@@ -73,6 +73,29 @@ fn a_lane_is_handed_over_in_order_and_settled_once() {
 }
 
 #[test]
+fn a_remote_worker_that_an_operator_quiets_keeps_its_lanes_and_gets_no_more() {
+    let api = Api::start(CONFIG);
+    push(&api, "orders", json!({ "key": "a" }));
+    let lane = claim(&api, "orders").remove(0);
+    let beat = || {
+        let named =
+            json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
+        let body = json!({ "worker": "w", "claims": [named] });
+        api.post("/api/v1/work/heartbeat", &body).done()
+    };
+    for command in ["quiet", "stop"] {
+        api.act(&format!("/api/v1/nodes/remote:w/{command}")).done();
+        assert_eq!(beat(), json!({ "cancel": [], "lost": [], "command": command }));
+    }
+    push(&api, "orders", json!({ "key": "b" }));
+    assert!(claim(&api, "orders").is_empty());
+    assert_eq!(settle(&api, &lane, json!({ "outcome": "done" })), "ok");
+    api.act("/api/v1/nodes/remote:w/resume").done();
+    assert_eq!(beat()["command"], Value::Null);
+    assert_eq!(claim(&api, "orders").len(), 1);
+}
+
+#[test]
 fn l6_outcomes_are_planned_as_the_engine_plans_them() {
     let api = Api::start(CONFIG);
     push(&api, "orders", json!([{ "key": "a", "payload": 1 }, { "key": "a", "payload": 2 }]));

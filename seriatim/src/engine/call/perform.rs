@@ -144,7 +144,7 @@ async fn complete(
 fn next(core: &Core, call: &Call, series: &Series) -> Option<Series> {
     let ends = call.control.reason().is_some()
         || call.control.is_committed()
-        || call.control.has_told()
+        || call.control.has_told_the_store()
         || core.phases.is_draining()
         || series.began.elapsed() > SERIES_FOR_MAX
         || !core.lease.stands(core.ttl(&call.queue));

@@ -229,3 +229,18 @@ async fn what_a_handler_reports_is_not_taken_for_that_of_the_next_job() {
     log.reaches(MANY as usize + 40).await;
     assert_eq!(running.stop().await.failed, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn progress_that_no_heartbeat_has_taken_ends_no_turn() {
+    let (rig, log) = rig_with(2_000).await;
+    let reporting = |n, context: Context| async move {
+        context.progress_of(context.turns()[0].lane, &n)?;
+        Ok(())
+    };
+    let running = Running::start(logging(&rig, &log, reporting));
+    log.reaches(2_000).await;
+    assert_eq!(running.stop().await.processed, 2_000);
+    assert_eq!(log.lines(), numbers(0..2_000));
+    let settles = rig.faults.settles.load(Ordering::SeqCst);
+    assert!(settles < 200, "{settles} settles");
+}

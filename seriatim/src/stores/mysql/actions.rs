@@ -58,13 +58,18 @@ impl Actions for Mysql {
     }
 }
 
-/// Locks the lanes of these jobs and reads all their jobs; notes ended jobs.
+/// Locks the lanes of these jobs and reads what they are without them; notes ended jobs.
 async fn load_places(work: &mut Work<'_>, ids: &[JobId]) -> Try<()> {
     let found = work.find(ids).await?;
-    let lanes: BTreeSet<u64> = found.iter().filter_map(|(_, lane)| *lane).collect();
+    for (id, lane) in &found {
+        if let Some(lane) = lane {
+            work.leaving.entry(*lane).or_default().push(id.seq());
+        }
+    }
+    let lanes: BTreeSet<u64> = work.leaving.keys().copied().collect();
     work.lock_lanes(&lanes).await?;
     let lanes: Vec<u64> = work.lanes.keys().copied().collect();
-    work.load_jobs(&lanes, Need::All, true, Bodies::None, &HashMap::new()).await?;
+    work.load_jobs(&lanes, Need::Removal, true, Bodies::None, &HashMap::new()).await?;
     let ended = found.iter().filter(|(id, _)| !work.state.jobs.contains_key(id));
     let ended: Vec<u64> = ended.map(|(id, _)| id.seq()).collect();
     for seqs in ended.chunks(LIST_MAX) {

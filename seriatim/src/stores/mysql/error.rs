@@ -56,6 +56,11 @@ impl Fail {
         matches!(self, Self::Server(Driver::Server(e)) if e.code == 1205)
     }
 
+    /// Whether the index that a statement adds is there.
+    pub(super) fn is_there_already(&self) -> bool {
+        matches!(self, Self::Server(Driver::Server(e)) if e.code == 1061)
+    }
+
     /// Whether another session has created the same lane meanwhile.
     pub(super) fn is_taken(&self) -> bool {
         matches!(self, Self::Server(Driver::Server(e)) if e.code == 1062)

@@ -145,7 +145,9 @@ async fn source(
             bound("id")
         ));
     };
-    let from = format!("seriatim_ended WHERE q = {queue} AND state = {state} {key}");
+    // Not by all of the state, if those of one key are asked for.
+    let index = if query.key.is_some() { "FORCE INDEX (ended_key)" } else { "" };
+    let from = format!("seriatim_ended {index} WHERE q = {queue} AND state = {state} {key}");
     let newest = newest(work, &from, query.order, after, rows_max).await?;
     Ok(format!(
         "(SELECT seq, created, NULL AS lane, k, at, LENGTH(payload) AS bytes FROM {from} {newest} {})",

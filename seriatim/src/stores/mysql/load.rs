@@ -45,6 +45,8 @@ pub(super) enum Need {
     Turn,
     /// Those that the next turn may take, and those that determine the position if there is none.
     NextTurn,
+    /// Those of [`Work::leaving`], and those that determine the position without them.
+    Removal,
 }
 
 impl Work<'_> {
@@ -174,10 +176,24 @@ impl Work<'_> {
         for id in lanes {
             self.note_horizon(*id, need, equal.get(id).map_or(&[][..], Vec::as_slice));
         }
-        if need == Need::Turn {
-            return Ok(());
+        match need {
+            Need::Turn => return Ok(()),
+            Need::Removal => self.load_leaving(lanes, bodies).await?,
+            _ => {}
         }
         self.load_soonest(lanes, need).await
+    }
+
+    /// Reads the jobs that leave large lanes, which may be beyond the parts that were read.
+    async fn load_leaving(&mut self, lanes: &[u64], bodies: Bodies) -> Try<()> {
+        let leaving = lanes.iter().filter_map(|id| self.leaving.get(id)).flatten();
+        let seqs: Vec<u64> = leaving.copied().filter(|seq| !self.jobs.contains_key(seq)).collect();
+        for seqs in seqs.chunks(LIST_MAX) {
+            let seqs = list(seqs.iter().copied());
+            let from = format!("FROM seriatim_job j FORCE INDEX (PRIMARY) WHERE j.seq IN ({seqs})");
+            self.read_jobs(&from, bodies).await?;
+        }
+        Ok(())
     }
 
     /// Notes how far the parts of a large lane reach. The job that opened it may be beyond.
@@ -204,6 +220,9 @@ impl Work<'_> {
             (Need::Turn | Need::NextTurn, Mode::Fifo) => {
                 self.state.queue_row(row.q).map_or(1, |queue| queue.queue.take as usize)
             }
+            (Need::Removal, Mode::Fifo | Mode::Exclusive) => {
+                self.leaving.get(&row.id).map_or(0, Vec::len) + 1
+            }
             _ => 1,
         })
     }
@@ -215,7 +234,7 @@ impl Work<'_> {
         if mode == Mode::Exclusive {
             let (from, to) = (bytes(&[1]), bytes(&later_order(self.now)));
             parts.push(format!("{open} AND j.ord >= {from} AND j.ord <= {to}"));
-            parts.push(format!("{open} AND j.ord > {to} ORDER BY j.ord, j.seq LIMIT 1"));
+            parts.push(format!("{open} AND j.ord > {to} ORDER BY j.ord, j.seq LIMIT {most}"));
         }
         parts
     }
@@ -248,8 +267,8 @@ impl Work<'_> {
             if self.mode(row.q)? != Mode::Accumulate {
                 continue;
             }
-            // The next turn may take the job that the lane's own figure is of.
-            match row.soonest.filter(|_| need != Need::NextTurn) {
+            // The job that the lane's own figure is of may be taken, or leave.
+            match row.soonest.filter(|_| !matches!(need, Need::NextTurn | Need::Removal)) {
                 Some(least) => soonest.push((*id, least)),
                 None => unknown.push(self.soonest_of(row)),
             }

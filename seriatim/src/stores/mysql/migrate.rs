@@ -5,12 +5,17 @@ use super::pool::{Loan, Pool};
 use super::sql::{CLOCK, Columns};
 use crate::model::error::{Error, ErrorKind};
 
+/// The oldest version with an upgrade.
+const OLDEST: i64 = 7;
+/// What changes the tables from each version since [`OLDEST`] to the next. [`SCHEMA`] adds the new tables.
+const STEPS: [&str; 2] = [
+    // Routes and classes have room for a group.
+    "ALTER TABLE seriatim_lane MODIFY class BIGINT NOT NULL DEFAULT 0, MODIFY route BIGINT NOT NULL DEFAULT 0",
+    // The ended jobs of a key are found without the others.
+    "ALTER TABLE seriatim_ended ADD KEY ended_key (q, state, k)",
+];
 /// The version that this build writes and reads.
-const VERSION: i64 = 8;
-/// The version before, of which the tables are changed.
-const BEFORE: i64 = 7;
-/// From that version on: routes and classes have room for a group. [`SCHEMA`] adds the new tables.
-const STEP: &str = "ALTER TABLE seriatim_lane MODIFY class BIGINT NOT NULL DEFAULT 0, MODIFY route BIGINT NOT NULL DEFAULT 0";
+const VERSION: i64 = OLDEST + STEPS.len() as i64;
 const SCHEMA: &str = include_str!("schema.sql");
 /// Limit in seconds for waiting for another node's migration.
 const LOCK_SECONDS: u32 = 60;
@@ -41,9 +46,9 @@ pub(super) async fn check(pool: &Pool) -> Try<()> {
     loan.give_back();
     match found {
         Some(VERSION) => Ok(()),
-        Some(BEFORE) => {
+        Some(found @ OLDEST..VERSION) => {
             let message = format!(
-                "the store in MySQL has version {BEFORE}, this program needs {VERSION}: migrate it first"
+                "the store in MySQL has version {found}, this program needs {VERSION}: migrate it first"
             );
             Err(Error::new(ErrorKind::Conflict, message).into())
         }
@@ -59,7 +64,14 @@ pub(super) fn not_set_up() -> Error {
 async fn create(loan: &mut Loan<'_>) -> Try<()> {
     match version(loan).await? {
         Some(VERSION) => return Ok(()),
-        Some(BEFORE) => drop(loan.run(STEP).await?),
+        Some(found @ OLDEST..VERSION) => {
+            for step in &STEPS[(found - OLDEST) as usize..] {
+                match loan.run(step).await {
+                    Err(fail) if fail.is_there_already() => {}
+                    result => drop(result?),
+                }
+            }
+        }
         Some(other) => return Err(other_version(other).into()),
         None => {}
     }

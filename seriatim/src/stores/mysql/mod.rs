@@ -120,7 +120,6 @@ impl std::fmt::Debug for Mysql {
 
 impl Mysql {
     /// Checks a URL without connecting.
-    #[cfg(test)]
     pub(crate) fn read_url(url: &str) -> Result<()> {
         Options::parse(url).map(drop)
     }

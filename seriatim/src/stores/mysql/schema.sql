@@ -188,7 +188,8 @@ CREATE TABLE IF NOT EXISTS seriatim_ended (
   rest MEDIUMBLOB NULL,
   payload LONGBLOB NULL,
   KEY ended_until (until),
-  KEY ended_state (q, state, at)
+  KEY ended_state (q, state, at),
+  KEY ended_key (q, state, k)
 ) ENGINE = InnoDB;
 
 -- Expiry times of the jobs that have one.

@@ -37,6 +37,8 @@ pub(super) struct Work<'a> {
     pub jobs: HashMap<u64, JobRow>,
     /// Whether all jobs of each lane are read, because a part was not enough.
     pub whole: bool,
+    /// Jobs that leave their lanes or change their places, by lane.
+    pub leaving: HashMap<u64, Vec<u64>>,
     /// Rows of lanes that this transaction reserved, to own their keys.
     pub reserved: HashMap<(u32, Arc<str>), u64>,
     /// The definitions before the operation.
@@ -99,6 +101,7 @@ impl<'a> Work<'a> {
             lanes: HashMap::new(),
             jobs: HashMap::new(),
             whole: false,
+            leaving: HashMap::new(),
             reserved: HashMap::new(),
             known: Arc::default(),
             lengths_only: HashSet::new(),

@@ -7,7 +7,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 /// The oldest version with an upgrade.
 const OLDEST: usize = 15;
 /// What changes the tables from each version since [`OLDEST`] to the next. Views and functions are made anew.
-const STEPS: [&str; 9] = [
+const STEPS: [&str; 11] = [
     include_str!("sql/to_16.sql"),
     include_str!("sql/to_17.sql"),
     include_str!("sql/to_18.sql"),
@@ -17,6 +17,8 @@ const STEPS: [&str; 9] = [
     include_str!("sql/to_22.sql"),
     include_str!("sql/to_23.sql"),
     include_str!("sql/to_24.sql"),
+    include_str!("sql/to_25.sql"),
+    include_str!("sql/to_26.sql"),
 ];
 /// The version that this build reads and writes.
 pub(super) const VERSION: usize = OLDEST + STEPS.len();

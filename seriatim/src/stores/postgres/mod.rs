@@ -70,7 +70,6 @@ pub struct Postgres {
 
 impl Postgres {
     /// Checks a URL without connecting.
-    #[cfg(test)]
     pub(crate) fn read_url(url: &str) -> Result<()> {
         Options::parse(url).map(drop)
     }

@@ -5,7 +5,10 @@ use std::collections::HashSet;
 use async_trait::async_trait;
 
 use super::Redis;
-use super::page::{Chosen, Entry, Rows, cursor, job_entry, runs};
+use super::ahead::{Ahead, ENTRIES_MAX, Scope};
+use super::entry::{Entry, cursor};
+use super::memo::Known;
+use super::page::{Chosen, Rows, job_entry, runs};
 use super::reply::{Fields, Shard};
 use crate::contract::{JobFilter, JobOrder, JobQuery, JobState, JobView, Store};
 use crate::model::error::Result;
@@ -17,26 +20,9 @@ use crate::stores::job_look::{JobRows, Step};
 impl JobRows for Redis {
     async fn job_rows(&self, query: &JobQuery, looks_max: usize) -> Result<Step> {
         let known = self.current(&query.queue).await?;
-        let now = match query.now {
-            Some(now) => now,
-            None => self.now().await?,
-        };
-        let at = (known.queue.mode, now);
-        let mut chosen = Chosen::of_jobs(query, at, looks_max)?;
-        for shard in known.shards() {
-            let running = match query.filter {
-                JobFilter::In(JobState::Queued) => self.running(shard, query).await?,
-                _ => HashSet::new(),
-            };
-            let rows = Rows::of_jobs(query, &chosen, shard.shard);
-            let look = |row| {
-                let entry = job_entry(Fields::of(row)?, shard, query, at)?;
-                chosen.add(entry.filter(|entry| !running.contains(&entry.number)));
-                Ok(())
-            };
-            self.each_row(shard, &rows, look).await?;
-        }
-        let (page, next) = chosen.page();
+        let ahead = self.ahead_of(query, &known, looks_max).await?;
+        let (page, more) = ahead.first(looks_max);
+        let next = page.last().filter(|_| more).map(Entry::cursor);
         let mut step = Step { next, ..Step::default() };
         let mut shown = 0;
         for (shard, numbers) in runs(&known, &page) {
@@ -61,6 +47,7 @@ impl JobRows for Redis {
         if step.looked < page.len() {
             step.next = page[..step.looked].last().map(Entry::cursor);
         }
+        self.listings.put(ahead);
         Ok(step)
     }
 
@@ -92,6 +79,34 @@ fn is_full(step: &Step, query: &JobQuery, shown: usize) -> bool {
 }
 
 impl Redis {
+    /// What follows the query's cursor: at least a page, if there is one.
+    async fn ahead_of(&self, query: &JobQuery, known: &Known, looks_max: usize) -> Result<Ahead> {
+        let now = match query.now {
+            Some(now) => now,
+            None => self.now().await?,
+        };
+        let (at, scope) = ((known.queue.mode, now), Scope::of(query, known.number));
+        let rows_max = scope.map_or(looks_max, |_| looks_max.max(ENTRIES_MAX));
+        let mut chosen = Chosen::of_jobs(query, at, rows_max)?;
+        if let Some(ahead) = self.listings.take(scope, chosen.after.as_ref(), looks_max) {
+            return Ok(ahead);
+        }
+        for shard in known.shards() {
+            let running = match query.filter {
+                JobFilter::In(JobState::Queued) => self.running(shard, query).await?,
+                _ => HashSet::new(),
+            };
+            let rows = Rows::of_jobs(query, &chosen, shard.shard);
+            let look = |row| {
+                let entry = job_entry(Fields::of(row)?, shard, query, at)?;
+                chosen.add(entry.filter(|entry| !running.contains(&entry.number)));
+                Ok(())
+            };
+            self.each_row(shard, &rows, look).await?;
+        }
+        Ok(Ahead::new(scope, chosen.entries()))
+    }
+
     /// The numbers of running jobs, of the query's key or all.
     async fn running(&self, shard: Shard, query: &JobQuery) -> Result<HashSet<i64>> {
         let mut running = HashSet::new();

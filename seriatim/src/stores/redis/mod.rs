@@ -7,6 +7,7 @@
 
 mod actions;
 mod address;
+mod ahead;
 mod args;
 mod beat;
 mod claim;
@@ -17,6 +18,7 @@ mod confirming;
 mod dead;
 mod deletion;
 mod durability;
+mod entry;
 mod fault;
 mod info;
 mod job_pages;
@@ -77,6 +79,8 @@ pub struct Redis {
     living: Arc<living::Living>,
     /// Shared likewise.
     marks: Arc<marks::Marks>,
+    /// Through all jobs of a queue.
+    listings: ahead::Kept,
     /// Why the last rescue did not ask every shard, if it was answered all the same.
     unanswered_rescue: Mutex<Option<Error>>,
     clock: clock::Clock,
@@ -89,7 +93,6 @@ pub struct Redis {
 
 impl Redis {
     /// Checks a URL without connecting.
-    #[cfg(test)]
     pub(crate) fn read_url(url: &str) -> Result<()> {
         address::read(url).map(drop)
     }
@@ -139,6 +142,7 @@ impl Redis {
             rotation,
             living: Arc::default(),
             marks: Arc::default(),
+            listings: ahead::Kept::default(),
             unanswered_rescue: Mutex::default(),
             clock: clock::Clock::default(),
             walks: AtomicBool::new(true),

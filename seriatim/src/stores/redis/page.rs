@@ -7,13 +7,12 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::fmt;
-use std::sync::Arc;
 
 use redis::Value;
 
 use super::Redis;
 use super::args::Args;
+use super::entry::{By, Entry, SortKey, turn};
 use super::link::INDEX;
 use super::memo::Known;
 use super::reply::{Fields, Shard, score_of};
@@ -26,100 +25,10 @@ use crate::model::cursor::Cursor;
 use crate::model::error::Result;
 use crate::model::id::NodeId;
 use crate::model::queue::Mode;
-use crate::stores::handover::{Handover, Place};
+use crate::stores::handover::Handover;
 
 /// Approximate number of rows that a step reads: a running script blocks all others.
 const STEP_ROWS: i64 = 1_000;
-
-/// The sort key of a row; ties are broken by shard and number.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum SortKey {
-    Number(i64),
-    Text(Arc<str>),
-    Turn(InTurn),
-}
-
-/// A place in the order in which a lane hands jobs over, and what it is made of, which cursors hold.
-#[derive(Clone, Debug)]
-struct InTurn(Place, Handover);
-
-impl Ord for InTurn {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.cmp(&other.0)
-    }
-}
-
-impl PartialOrd for InTurn {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for InTurn {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for InTurn {}
-
-/// What sort keys are made of.
-#[derive(Clone, Copy)]
-enum By {
-    Number,
-    Text,
-    Turn(Mode, Timestamp),
-}
-
-impl By {
-    fn read(self, place: &str) -> Option<SortKey> {
-        Some(match self {
-            Self::Number => SortKey::Number(place.parse().ok()?),
-            Self::Text => SortKey::Text(place.into()),
-            Self::Turn(mode, now) => turn(place.parse().ok()?, mode, now),
-        })
-    }
-}
-
-fn turn(job: Handover, mode: Mode, now: Timestamp) -> SortKey {
-    SortKey::Turn(InTurn(job.place(mode, now), job))
-}
-
-impl fmt::Display for SortKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Number(number) => number.fmt(f),
-            Self::Text(text) => text.fmt(f),
-            Self::Turn(InTurn(_, job)) => job.fmt(f),
-        }
-    }
-}
-
-/// A row of an index.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Entry {
-    place: SortKey,
-    pub(super) shard: u16,
-    pub(super) number: i64,
-}
-
-impl Entry {
-    pub(super) fn cursor(&self) -> String {
-        cursor(self.shard, self.number, &self.place)
-    }
-
-    fn of_cursor(cursor: &str, by: By) -> Option<Self> {
-        let (name, place) = cursor.split_once(':')?;
-        let (shard, number) = name.split_once('-')?;
-        let place = by.read(place)?;
-        Some(Self { place, shard: shard.parse().ok()?, number: number.parse().ok()? })
-    }
-}
-
-/// The cursor of the next page: `shard-number:place`.
-pub(super) fn cursor(shard: u16, number: i64, place: &impl fmt::Display) -> String {
-    format!("{shard}-{number}:{place}")
-}
 
 impl Redis {
     /// Reads rows of a shard, step by step.
@@ -200,7 +109,7 @@ pub(super) fn job_entry(
 
 /// The first entries after a cursor, among all that are added.
 pub(super) struct Chosen {
-    after: Option<Entry>,
+    pub(super) after: Option<Entry>,
     /// The last sort key to list.
     end: Option<SortKey>,
     rows_max: usize,
@@ -257,11 +166,16 @@ impl Chosen {
         }
     }
 
+    /// The entries, and whether these are all.
+    pub(super) fn entries(self) -> (Vec<Entry>, bool) {
+        let is_all = self.first.len() <= self.rows_max;
+        (self.first.into_iter().take(self.rows_max).collect(), is_all)
+    }
+
     /// The page, and the cursor of the next one.
     pub(super) fn page(self) -> (Vec<Entry>, Option<String>) {
-        let more = self.first.len() > self.rows_max;
-        let page: Vec<Entry> = self.first.into_iter().take(self.rows_max).collect();
-        let next = page.last().filter(|_| more).map(Entry::cursor);
+        let (page, is_all) = self.entries();
+        let next = page.last().filter(|_| !is_all).map(Entry::cursor);
         (page, next)
     }
 }

@@ -13,6 +13,7 @@ mod servers;
 mod sharing;
 mod version;
 mod waking;
+mod walks;
 
 use std::collections::HashSet;
 use std::sync::Arc;

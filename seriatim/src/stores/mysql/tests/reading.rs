@@ -4,8 +4,8 @@ use std::future::Future;
 
 use super::*;
 use crate::contract::{
-    ClaimSelection, GoOn, JobOrder, JobQuery, JobState, LaneOrder, LanePlace, LaneQuery, LaneStage,
-    Release, Rescue,
+    Actions, Cancel, Cancelled, ClaimSelection, GoOn, JobOrder, JobQuery, JobState, LaneOrder,
+    LanePlace, LaneQuery, LaneStage, Release, Rescue,
 };
 use crate::{DueRule, Mode, Outcome};
 
@@ -55,10 +55,17 @@ async fn entries_read(store: &Mysql, queue: Queue, depth: u32) -> Vec<(&'static 
     let is_later = queue.due == DueRule::Earliest;
     let first = |tag| if is_later { job(tag).run_in(LEASE * 600) } else { job(tag) };
     let jobs: Vec<Job> = (0..depth).map(first).collect();
+    let mut ids = Vec::new();
     for batch in jobs.chunks(2_000) {
-        push(store, batch.to_vec()).await;
+        let pushed = store.push(Push { now: None, jobs: batch.to_vec() }).await.unwrap();
+        ids.extend(pushed.iter().map(|pushed| pushed.job_id));
     }
     let mut found = Vec::new();
+    // The first, one in the middle, and the last.
+    let jobs = vec![ids[0], ids[ids.len() / 2], ids[ids.len() - 1]];
+    let (cancelled, read) = counted(store, store.cancel(Cancel { now: None, jobs })).await;
+    assert_eq!(cancelled, [Cancelled::Now; 3]);
+    found.push(("a cancel", read));
     let push_one = |job| store.push(Push { now: None, jobs: vec![job] });
     let (_, read) = counted(store, push_one(job(depth))).await;
     found.push(("a push", read));
@@ -229,6 +236,10 @@ async fn entries_of_pages(store: &Mysql, depth: u32) -> Vec<(String, i64)> {
     assert_eq!(page.rows.len(), 10);
     found.push(("scheduled lanes".to_owned(), read));
     let dead = JobQuery::new(name, JobState::Dead);
+    let of_key = JobQuery { key: Some("dead-7".into()), ..dead.clone() };
+    let (page, read) = counted(store, store.jobs(of_key)).await;
+    assert_eq!(page.rows.len(), 1);
+    found.push(("the dead jobs of a key".to_owned(), read));
     let newest = JobQuery { order: JobOrder::UpdatedAt, rows_max: 10, ..dead };
     let (first, read) = counted(store, store.jobs(newest.clone())).await;
     assert_eq!(first.rows.len(), 10);

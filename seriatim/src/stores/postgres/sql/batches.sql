@@ -13,7 +13,9 @@ $$;
 
 -- Whether options change nothing of how the job runs.
 CREATE FUNCTION seriatim.are_plain(_options text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-  SELECT CASE WHEN _options IS NULL THEN true ELSE _options::jsonb - 'batch' = '{}' END
+  SELECT CASE WHEN _options IS NULL THEN true
+    ELSE _options::jsonb - '{batch,idempotency_key,idempotency_scope,partition_key,producer,consumer,traceparent}'::text[]
+      = '{}' END
 $$;
 
 -- Jobs that leave a batch in one way.

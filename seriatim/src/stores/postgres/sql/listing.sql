@@ -165,7 +165,8 @@ DECLARE
   _all bigint := seriatim.last_number();
 BEGIN
   IF _key IS NOT NULL THEN
-    RETURN ARRAY(SELECT seq FROM seriatim.ended WHERE (queue, state, key) = (_queue, _state, _key) AND queue IS NOT NULL);
+    RETURN ARRAY(SELECT seq FROM seriatim.ended WHERE queue IS NOT NULL AND key IS NOT NULL
+      AND (queue, state, coalesce(key, '')) = (_queue, _state, _key));
   ELSIF _order = 0 THEN
     RETURN ARRAY(SELECT seq FROM seriatim.ended WHERE queue IS NOT NULL
       AND (queue, state, seq) > (_queue, _state, _last) AND (queue, state, seq) <= (_queue, _state, _all)

@@ -12,6 +12,7 @@ use crate::contract::{
     Act, Actions, Beat, Cancel, ClaimSelection, Consumer, Fleet, JobQuery, JobState, LaneAction,
     LaneQuery, LaneSelection, LaneState, Producer, Release, Sweep, Views,
 };
+use crate::store::Fate;
 use crate::{DueRule, Mode, Outcome};
 
 /// Lanes in each measured call.
@@ -388,6 +389,33 @@ async fn listings_look_through_the_claims_only_for_lanes_that_are_claimed() {
     let (page, read) = watched.counted(store.jobs(query)).await;
     assert_eq!(page.rows.len(), 100);
     assert!(read < 100 * claims, "{read} rows and entries for 100 jobs that wait");
+}
+
+#[tokio::test]
+async fn the_dead_jobs_of_a_key_are_listed_without_those_of_others() {
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let watched = Watched::new(store.clone());
+    let queue = name(Mode::Fifo);
+    declare(&store, Queue::fifo(&*queue)).await;
+    push_many(&store, jobs_of(Mode::Fifo, "k", WAITING)).await;
+    let turns = claim(&store, &queue, WAITING).await.turns;
+    let bury =
+        |turn: &Turn| Settlement { rest: Fate::Bury, ..Settlement::done(turn.lane, turn.token) };
+    store.settle(Settle::now(turns.iter().map(bury).collect())).await.unwrap();
+    let all = JobQuery { rows_max: 1_000, ..JobQuery::new(&*queue, JobState::Dead) };
+    let dead = store.jobs(all.clone()).await.unwrap().rows;
+    assert!(dead.len() >= 500, "{}", dead.len());
+    let of_key = JobQuery { key: dead[7].key.as_ref().map(ToString::to_string), ..all };
+    for analysed in [false, true] {
+        if analysed {
+            store.pool.query("ANALYZE", &[]).await.unwrap();
+        }
+        let (page, read) = watched.counted(store.jobs(of_key.clone())).await;
+        assert!(page.rows.iter().all(|job| job.key == dead[7].key) && !page.rows.is_empty());
+        assert!(read <= SLACK, "{read} rows and entries");
+    }
 }
 
 #[tokio::test]

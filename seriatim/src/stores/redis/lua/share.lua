@@ -88,7 +88,7 @@ if S and S.shared then
 
   function T.share_out(most, take)
     read_all()
-    local left, soonest, nothing_since, steps = most, false, false, 0
+    local left, soonest, nothing_since, giver, steps = most, false, false, false, 0
 
     -- Claims lanes of a group within its limit.
     local function give(use, wanted)
@@ -115,13 +115,17 @@ if S and S.shared then
       if group ~= round.from then round.from, round.given = group, 0 end
       local use = use_of(group)
       if round.given < use.weight then
-        local wanted = math.min(left, free, use.weight - round.given)
+        -- If none of the others gave anything since its last visit, they have nothing in this claim: it takes many turns
+        -- at once.
+        local wanted = math.min(left, free, group == giver and left or use.weight - round.given)
         T.group = group > 0 and '\255' .. bytes_of(group) or ''
         local given = give(use, wanted)
         if given > 0 then
           start(whole, given)
-          left, nothing_since = left - given, false
-          if use.weight < ALL_LANES then round.given, steps = round.given + given, steps + LANE_STEPS * given end
+          left, nothing_since, giver = left - given, false, group
+          if use.weight < ALL_LANES then
+            round.given, steps = (round.given + given - 1) % use.weight + 1, steps + LANE_STEPS * given
+          end
         else
           nothing_since = nothing_since or group
         end

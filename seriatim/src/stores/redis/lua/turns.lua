@@ -144,18 +144,37 @@ function T.close_series(id, record)
   T.tell(turn)
 end
 
+-- Options that change nothing of how the job runs.
+T.plain = { idempotency_key = true, idempotency_scope = true, partition_key = true, producer = true, consumer = true,
+  traceparent = true }
+
+function T.are_plain(options)
+  if options == '' or string.find(options, '^{"idempotency_key":"[^"\\]*"}$') then return true end
+  for name in pairs(cjson.decode(options)) do
+    if not T.plain[name] then return false end
+  end
+  return true
+end
+
+-- The options of a job in `jobs`.
+function T.options_in(record)
+  local key_length, task_length, digest_length, options_length = struct.unpack('>I2I2I1I4', record, 40)
+  local at = 49 + key_length + task_length + digest_length
+  return string.sub(record, at, at + options_length - 1)
+end
+
 local function join_series(turn, records, from)
   local l, bytes, joined, _, task = turn.l, 0, 0, nil, nil
   for i = 1, #turn.names do
     local record = records[from + i]
-    local run_at, has_options = struct.unpack('>I7', record, 23), struct.unpack('>I4', record, 45) > 0
+    local run_at, is_plain = struct.unpack('>I7', record, 23), T.are_plain(T.options_in(record))
     local _, own_task, _, size = texts_in(record, 16)
     bytes = bytes + size
-    if i > 1 and (has_options or run_at > NOW or own_task ~= task or bytes > T.series_bytes) then break end
+    if i > 1 and (not is_plain or run_at > NOW or own_task ~= task or bytes > T.series_bytes) then break end
     task, joined = own_task, i
     turn[i + 1] = record
     T.bytes_left = T.bytes_left - #record
-    if has_options then break end
+    if not is_plain then break end
   end
   if joined == 1 then turn[1], turn[2] = turn[2], nil
   else
@@ -272,7 +291,7 @@ local function define_close()
 local function is_fresh(j) return j.retry < 0 and j.crashes == 0 and j.run_at <= NOW end
 
 -- Whether a job may be handed over with others, one after the other.
-local function joins(j) return j.attempts == 0 and j.options == '' end
+local function joins(j) return j.attempts == 0 and T.are_plain(j.options) end
 
 -- The jobs of a lane's turn, in the order of execution.
 local function choose(l)

@@ -19,6 +19,16 @@ struct Lane {
     now: Timestamp,
 }
 
+/// How many commands the server has run.
+pub(super) async fn calls(url: &str) -> u64 {
+    let client = ::redis::Client::open(url).unwrap();
+    let mut link = client.get_multiplexed_async_connection().await.unwrap();
+    let mut cmd = ::redis::cmd("INFO");
+    let text: String = cmd.arg("commandstats").query_async(&mut link).await.unwrap();
+    let of_line = |line: &str| line.split("calls=").nth(1)?.split(',').next()?.parse::<u64>().ok();
+    text.lines().filter_map(of_line).sum()
+}
+
 impl Lane {
     async fn of(url: &str, queue: Queue, depth: u32) -> Self {
         let store = open_at(url, &new_prefix()).await;
@@ -32,21 +42,10 @@ impl Lane {
         Self { store, url: url.to_owned(), jobs, now }
     }
 
-    /// How many commands the server has run.
-    async fn calls(&self) -> u64 {
-        let client = ::redis::Client::open(&*self.url).unwrap();
-        let mut link = client.get_multiplexed_async_connection().await.unwrap();
-        let mut cmd = ::redis::cmd("INFO");
-        let text: String = cmd.arg("commandstats").query_async(&mut link).await.unwrap();
-        let of_line =
-            |line: &str| line.split("calls=").nth(1)?.split(',').next()?.parse::<u64>().ok();
-        text.lines().filter_map(of_line).sum()
-    }
-
     async fn counted<T>(&self, operation: impl Future<Output = T>) -> (u64, T) {
-        let before = self.calls().await;
+        let before = calls(&self.url).await;
         let answer = operation.await;
-        (self.calls().await - before, answer)
+        (calls(&self.url).await - before, answer)
     }
 
     async fn claim_at(&self, now: Timestamp) -> Vec<Turn> {

@@ -1,8 +1,10 @@
-//! Stores that version 0.1 wrote, in `tests/store-0.1`: every later build opens them, knows what is in them, and goes on
+//! Stores that earlier builds wrote, in `tests/store-*`: every later build opens them, knows what is in them, and goes on
 //! with it.
 //!
-//! `SERIATIM_WRITE_STORE=1` writes them anew with this build. Do that only before the first release of a version whose
-//! stores are to be kept beside these.
+//! `SERIATIM_WRITE_STORE=1` writes the latest of them anew with this build. Do that only before the first release whose
+//! stores are to be kept; later, name another folder in a fixture of its own.
+
+mod more;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,7 +20,7 @@ use seriatim::{
 };
 use seriatim_testkit::{Redis, find_program};
 
-use crate::faults::Server;
+use crate::faults::{Server, mysql_words};
 use crate::hand::Hand;
 use crate::site::eventually;
 
@@ -27,8 +29,37 @@ const KEYS: [&str; 5] = ["done", "dead", "failed", "held by a node", "waits"];
 /// 2100.
 const LATER: i64 = 4_102_444_800_000_000;
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/store-0.1")
+/// The stores of one time, each a file, with what the jobs in it must be in another one.
+struct Fixture {
+    folder: &'static str,
+    /// Whether it has what [`more`] has.
+    has_more: bool,
+}
+
+/// The first layouts.
+const FIRST: Fixture = Fixture { folder: "store-0.1", has_more: false };
+/// SQLite 14, PostgreSQL 26, MySQL 9, Redis 4.
+const FULL: Fixture = Fixture { folder: "store-2026-11", has_more: true };
+
+impl Fixture {
+    fn path(&self, name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(self.folder).join(name)
+    }
+
+    /// What each job was, by id.
+    fn known(&self, name: &str) -> serde_json::Map<String, Value> {
+        let packed = self.path(&format!("{name}.json.gz"));
+        let known = Command::new("gzip").arg("-dc").arg(packed).output().unwrap();
+        serde_json::from_slice(&known.stdout).unwrap()
+    }
+
+    fn queues(&self, store: &SharedStore) -> Vec<Queue> {
+        let mut queues = queues();
+        if self.has_more {
+            queues.extend(more::queues(store));
+        }
+        queues
+    }
 }
 
 fn queues() -> Vec<Queue> {
@@ -52,9 +83,11 @@ fn repeated(mode: Mode) -> Job {
     job(mode, "later", 7).run_at(Timestamp::from_micros(LATER)).idempotency_key("once")
 }
 
-/// Jobs in every state. Returns what each is then.
-async fn fill(store: SharedStore) -> Value {
-    let mut hand = Hand::new(store, queues()).await;
+/// Jobs in every state, and what else a store may have. Returns what each job is then.
+async fn fill(server: &Server, store: SharedStore) -> Value {
+    more::fill_by_program(server, &store).await;
+    let queues = FULL.queues(&store);
+    let mut hand = Hand::new(store, queues).await;
     hand.node.id = "old".into();
     // Every wait and every lease is over when the store is opened.
     hand.now = hand.now - Duration::from_secs(86_400);
@@ -81,6 +114,7 @@ async fn fill(store: SharedStore) -> Value {
         ids.push(hand.push(job(mode, KEYS[4], 1)).await);
         ids.push(hand.push(repeated(mode)).await);
     }
+    ids.extend(more::fill_by_hand(server, &hand).await);
     let mut known = serde_json::Map::new();
     for id in ids {
         let view = hand.store.job(id).await.unwrap().unwrap();
@@ -93,14 +127,21 @@ fn told(view: &JobView) -> Value {
     let payload: Value = serde_json::from_slice(view.payload.as_bytes()).unwrap();
     json!({
         "queue": view.queue, "key": view.key, "payload": payload, "state": view.state,
-        "error": view.error,
+        "error": view.error, "score": view.score, "attempt": view.attempt, "retry_count": view.retry_count,
+        "options": view.options,
     })
 }
 
+/// The first fixture says less of a job.
+fn is_as_told(view: &JobView, expected: &Value) -> bool {
+    let (told, expected) = (told(view), expected.as_object().unwrap());
+    expected.iter().all(|(field, value)| told[field] == *value)
+}
+
 /// Runs what there is, except for what is scheduled, and returns what was run of each key, in order.
-async fn run_all(store: SharedStore) -> BTreeMap<String, Vec<u64>> {
+async fn run_all(store: SharedStore, queues: Vec<Queue>) -> BTreeMap<String, Vec<u64>> {
     let ran: Arc<Mutex<BTreeMap<String, Vec<u64>>>> = Arc::default();
-    let engine = queues().into_iter().fold(Engine::builder(store.clone()), |engine, queue| {
+    let engine = queues.into_iter().fold(Engine::builder(store.clone()), |engine, queue| {
         let (ran, name) = (ran.clone(), queue.name.clone());
         engine.queue(queue).worker(name.clone(), move |batch: Batch<Value>, _: Context| {
             let mut ran = ran.lock().unwrap();
@@ -117,7 +158,12 @@ async fn run_all(store: SharedStore) -> BTreeMap<String, Vec<u64>> {
     let handle = engine.handle();
     let done = async {
         eventually("all that is due has run", async || {
-            store.stats(None).await.unwrap().iter().all(|queue| queue.jobs == 1)
+            let waits = match store.capabilities().inbox {
+                true => store.inbox().await.unwrap().waits_since,
+                false => None,
+            };
+            let stats = store.stats(None).await.unwrap();
+            waits.is_none() && stats.iter().all(|queue| queue.jobs == jobs_left(&queue.queue))
         })
         .await;
         handle.stop();
@@ -128,20 +174,31 @@ async fn run_all(store: SharedStore) -> BTreeMap<String, Vec<u64>> {
     ran.clone()
 }
 
-async fn goes_on(name: &str, store: SharedStore) {
-    let known = fs::read(folder().join(format!("{name}.json"))).unwrap();
-    let known: serde_json::Map<String, Value> = serde_json::from_slice(&known).unwrap();
+fn jobs_left(queue: &str) -> u64 {
+    match Mode::from_name(queue) {
+        Some(_) => 1,
+        None => more::jobs_left(queue),
+    }
+}
+
+async fn goes_on(fixture: Fixture, name: &str) {
+    let (server, _place) = with_data(&fixture, name);
+    let store = seriatim::connect(&server.url()).await.unwrap();
+    let known = fixture.known(name);
     store.migrate().await.unwrap();
     for (id, expected) in &known {
         let view = store.job(id.parse().unwrap()).await.unwrap();
         let view = view.unwrap_or_else(|| panic!("{id} is unknown: {expected}"));
-        assert_eq!(&told(&view), expected, "{id}");
+        assert!(is_as_told(&view, expected), "{id}: {} is not {expected}", told(&view));
+    }
+    if fixture.has_more {
+        more::is_known(&server.url(), &store, &known).await;
     }
     for mode in Mode::ALL {
         let again = Client::new(store.clone()).push(repeated(mode)).await.unwrap();
         assert!(known.contains_key(&again.job_id.to_string()), "{mode}: {again:?}");
     }
-    let ran = run_all(store.clone()).await;
+    let ran = run_all(store.clone(), fixture.queues(&store)).await;
     for mode in [Mode::Fifo, Mode::Accumulate] {
         for key in ["failed", "held by a node"] {
             assert_eq!(ran[&format!("{mode} {key}")], [1, 2, 3], "{mode} {key}");
@@ -150,30 +207,31 @@ async fn goes_on(name: &str, store: SharedStore) {
     for mode in Mode::ALL {
         assert_eq!(ran[&format!("{mode} waits")], [1], "{mode}");
     }
+    if fixture.has_more {
+        more::has_gone_on(&store, &ran).await;
+    }
     store.close().await.unwrap();
 }
 
 /// A server with the stored data, and where its file is.
-fn with_data(name: &str) -> (Server, tempfile::TempDir) {
+fn with_data(fixture: &Fixture, name: &str) -> (Server, tempfile::TempDir) {
     let place = tempfile::tempdir().unwrap();
-    let stored = folder().join(name);
+    let stored = fixture.path(file_of(name));
     let server = match name {
-        "sqlite.store" => {
+        "sqlite" => {
             let server = Server::sqlite();
-            fs::copy(&stored, server.url().trim_start_matches("sqlite:")).unwrap();
+            let file = File::create(server.url().trim_start_matches("sqlite:")).unwrap();
+            fed(Command::new("cat").stdout(file), &stored);
             server
         }
-        "postgres.sql.gz" => {
+        "postgres" => {
             let server = Server::postgres();
-            let mut psql = Command::new(find_program("psql", "postgresql-client").unwrap());
-            psql.args(["--quiet", "--set", "ON_ERROR_STOP=1", &server.url()]);
-            fed(psql.stdout(Stdio::null()), &stored);
+            fed(server.client().stdout(Stdio::null()), &stored);
             server
         }
-        "mysql.sql.gz" => {
+        "mysql" => {
             let server = Server::mysql();
-            let mut client = Command::new(find_program("mariadb", "mariadb-client").unwrap());
-            fed(client.args(mysql_words(&server)), &stored);
+            fed(&mut server.client(), &stored);
             server
         }
         _ => {
@@ -184,20 +242,18 @@ fn with_data(name: &str) -> (Server, tempfile::TempDir) {
     (server, place)
 }
 
+fn file_of(name: &str) -> &'static str {
+    match name {
+        "sqlite" => "sqlite.store.gz",
+        "postgres" => "postgres.sql.gz",
+        "mysql" => "mysql.sql.gz",
+        _ => "redis.rdb",
+    }
+}
+
 fn redis_in(folder: &Path) -> Server {
     let folder = folder.display().to_string();
     Server::Redis(Redis::start_with(&["--appendonly", "no", "--dir", &folder]).unwrap())
-}
-
-/// Host, port, user and database, as the client's programs want them.
-fn mysql_words(server: &Server) -> Vec<String> {
-    let url = server.url();
-    let (_, rest) = url.split_once("://").unwrap();
-    let (user, rest) = rest.split_once('@').unwrap();
-    let (host, database) = rest.split_once('/').unwrap();
-    let (host, port) = host.split_once(':').unwrap();
-    let words = ["--no-defaults", "--host", host, "--port", port, "--user", user, database];
-    words.map(str::to_owned).into()
 }
 
 /// Runs a program with the unpacked file as its input.
@@ -209,33 +265,34 @@ fn fed(command: &mut Command, packed: &Path) {
     assert!(unpack.wait().unwrap().success());
 }
 
+/// Texts are copies of the schema, which nobody should find there.
+fn pack(file: &Path) {
+    succeeds(Command::new("gzip").args(["-9", "-n", "-f"]).arg(file));
+}
+
 fn succeeds(command: &mut Command) {
     let status = command.status().unwrap();
     assert!(status.success(), "{command:?}: {status}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sqlite_file_of_version_0_1_goes_on() {
-    let (server, _place) = with_data("sqlite.store");
-    goes_on("sqlite", seriatim::connect(&server.url()).await.unwrap()).await;
+macro_rules! each_goes_on {
+    ($($name:ident: $fixture:ident, $store:literal;)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            goes_on($fixture, $store).await;
+        }
+    )*};
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_postgresql_database_of_version_0_1_goes_on() {
-    let (server, _place) = with_data("postgres.sql.gz");
-    goes_on("postgres", seriatim::connect(&server.url()).await.unwrap()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mysql_database_of_version_0_1_goes_on() {
-    let (server, _place) = with_data("mysql.sql.gz");
-    goes_on("mysql", seriatim::connect(&server.url()).await.unwrap()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_of_version_0_1_goes_on() {
-    let (server, _place) = with_data("redis.rdb");
-    goes_on("redis", seriatim::connect(&server.url()).await.unwrap()).await;
+each_goes_on! {
+    a_sqlite_file_of_version_0_1_goes_on: FIRST, "sqlite";
+    a_postgresql_database_of_version_0_1_goes_on: FIRST, "postgres";
+    a_mysql_database_of_version_0_1_goes_on: FIRST, "mysql";
+    a_redis_of_version_0_1_goes_on: FIRST, "redis";
+    a_sqlite_file_with_all_that_a_store_may_have_goes_on: FULL, "sqlite";
+    a_postgresql_database_with_all_that_a_store_may_have_goes_on: FULL, "postgres";
+    a_mysql_database_with_all_that_a_store_may_have_goes_on: FULL, "mysql";
+    a_redis_with_all_that_a_store_may_have_goes_on: FULL, "redis";
 }
 
 /// Does nothing unless it is asked to write.
@@ -244,7 +301,7 @@ async fn the_stores_are_written_when_asked() {
     if std::env::var_os("SERIATIM_WRITE_STORE").is_none() {
         return;
     }
-    fs::create_dir_all(folder()).unwrap();
+    fs::create_dir_all(FULL.path("")).unwrap();
     let place = tempfile::tempdir().unwrap();
     let servers = [
         ("sqlite", Server::sqlite()),
@@ -255,26 +312,29 @@ async fn the_stores_are_written_when_asked() {
     for (name, server) in servers {
         let store = seriatim::connect(&server.url()).await.unwrap();
         store.migrate().await.unwrap();
-        let known = fill(store.clone()).await;
+        let known = fill(&server, store.clone()).await;
         store.close().await.unwrap();
-        let text = serde_json::to_string_pretty(&known).unwrap() + "\n";
-        fs::write(folder().join(format!("{name}.json")), text).unwrap();
+        let known_file = FULL.path(&format!("{name}.json"));
+        fs::write(&known_file, serde_json::to_string(&known).unwrap() + "\n").unwrap();
+        pack(&known_file);
         write(&server, place.path());
     }
 }
 
 fn write(server: &Server, place: &Path) {
+    let packed = |command: &mut Command, to: &str| {
+        let to = FULL.path(to);
+        succeeds(command.stdout(File::create(&to).unwrap()));
+        pack(&to);
+    };
     let dump = |program: &'static str, words: &[String], to: &str| {
-        let to = folder().join(to);
-        let mut command = Command::new(find_program(program, "the client of the server").unwrap());
-        succeeds(command.args(words).stdout(File::create(&to).unwrap()));
-        // The text is a copy of the schema, which nobody should find there.
-        succeeds(Command::new("gzip").args(["-9", "-n", "-f"]).arg(&to));
+        let program = find_program(program, "the client of the server").unwrap();
+        packed(Command::new(program).args(words), to);
     };
     match server {
         Server::Sqlite(_) => {
-            let from = server.url();
-            fs::copy(from.trim_start_matches("sqlite:"), folder().join("sqlite.store")).unwrap();
+            let url = server.url();
+            packed(Command::new("cat").arg(url.trim_start_matches("sqlite:")), "sqlite.store");
         }
         Server::Postgres(_) => {
             let words = ["--inserts", "--no-owner", "--no-privileges", "--schema=seriatim"];
@@ -283,13 +343,13 @@ fn write(server: &Server, place: &Path) {
             dump("pg_dump", &words, "postgres.sql");
         }
         Server::Mysql(_) => {
-            let mut words = mysql_words(server);
+            let mut words = mysql_words(&server.url());
             words.insert(1, "--skip-comments".to_owned());
             dump("mariadb-dump", &words, "mysql.sql");
         }
         Server::Redis(_) => {
             server.asked(&["SAVE"]);
-            fs::copy(place.join("dump.rdb"), folder().join("redis.rdb")).unwrap();
+            fs::copy(place.join("dump.rdb"), FULL.path("redis.rdb")).unwrap();
         }
     }
 }

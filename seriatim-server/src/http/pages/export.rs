@@ -1,0 +1,166 @@
+//! Lists as files: a row on each line, as the API writes it.
+
+use std::io;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use serde::Serialize;
+
+use super::super::caller::Caller;
+use super::super::input::{Part, Query};
+use super::super::pool::Held;
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::visit::Visit;
+use super::{jobs, lanes};
+use crate::app::{job_pages, lane_pages};
+use crate::protocol::document::{Job, Lane};
+
+/// Most rows of a file. A last line says where it would go on.
+const ROWS_MAX: usize = 100_000;
+/// Rows that are read at a time.
+const STEP_ROWS: usize = 1_000;
+/// Most steps: a filter may leave out most rows.
+const STEPS_MAX: usize = 1_000;
+
+/// Which list.
+enum List {
+    Jobs { wish: jobs::Wish, with_payloads: bool },
+    Lanes { queue: String, wish: lanes::Wish },
+}
+
+/// A list on its way to the client.
+struct Export {
+    app: Shared,
+    list: List,
+    /// Where the next step begins.
+    after: Option<String>,
+    is_over: bool,
+    rows_left: usize,
+    steps_left: usize,
+    _place: Held,
+}
+
+/// What ends a file that has not all rows.
+#[derive(Serialize)]
+struct Cut {
+    /// Continue behind this
+    next: String,
+}
+
+pub(super) async fn jobs(
+    State(app): State<Shared>,
+    visit: Visit,
+    caller: Caller,
+    Query(wish): Query<jobs::Wish>,
+) -> Result<Response, Problem> {
+    wish.admit(&visit)?;
+    let (after, with_payloads) = (wish.after(), visit.discreet.shows_all());
+    answer(app, &caller, List::Jobs { wish, with_payloads }, after, "jobs.ndjson").await
+}
+
+pub(super) async fn lanes(
+    State(app): State<Shared>,
+    visit: Visit,
+    caller: Caller,
+    Part(queue): Part<String>,
+    Query(wish): Query<lanes::Wish>,
+) -> Result<Response, Problem> {
+    visit.scope.check_queue(&queue)?;
+    let after = wish.after();
+    answer(app, &caller, List::Lanes { queue, wish }, after, "lanes.ndjson").await
+}
+
+/// The first step is read before the answer begins, so that what is wrong is answered as such.
+async fn answer(
+    app: Shared,
+    caller: &Caller,
+    list: List,
+    after: Option<String>,
+    file: &str,
+) -> Result<Response, Problem> {
+    let place = app.budgets.exports.try_take(&caller.party, 1);
+    let place = place.ok_or_else(|| Problem::too_many("too many exports at once"))?;
+    let export = Export {
+        app,
+        list,
+        after,
+        is_over: false,
+        rows_left: ROWS_MAX,
+        steps_left: STEPS_MAX,
+        _place: place,
+    };
+    let (first, export) = export.step().await?;
+    let rest = stream::try_unfold(export, |export| async {
+        if export.is_over {
+            return Ok(None);
+        }
+        let step = export.step().await.map(Some);
+        step.map_err(|problem| io::Error::other(problem.into_detail()))
+    });
+    let first = stream::once(async { Ok(first) });
+    let body = Body::from_stream(futures_util::StreamExt::chain(first, rest));
+    let disposition = format!("attachment; filename=\"{file}\"");
+    let head = [
+        (header::CONTENT_TYPE, "application/x-ndjson".to_owned()),
+        (header::CONTENT_DISPOSITION, disposition),
+    ];
+    Ok((head, body).into_response())
+}
+
+impl Export {
+    async fn step(mut self) -> Result<(Bytes, Self), Problem> {
+        let most = self.rows_left.min(STEP_ROWS);
+        let (mut text, rows, next) = self.list.page(&self.app, self.after.take(), most).await?;
+        self.rows_left -= rows.min(self.rows_left);
+        self.steps_left -= 1;
+        self.is_over = next.is_none() || self.rows_left == 0 || self.steps_left == 0;
+        match next {
+            Some(next) if self.is_over => write(&mut text, &Cut { next }),
+            next => self.after = next,
+        }
+        Ok((text.into(), self))
+    }
+}
+
+impl List {
+    /// Lines, how many they are, and where the next page begins.
+    async fn page(
+        &self,
+        app: &Shared,
+        after: Option<String>,
+        most: usize,
+    ) -> Result<(Vec<u8>, usize, Option<String>), Problem> {
+        let (store, mut text) = (&*app.store, Vec::new());
+        match self {
+            Self::Jobs { wish, with_payloads } => {
+                let payload_bytes_max = (!with_payloads).then_some(0);
+                let wanted = wish.wanted(after.as_deref(), most, payload_bytes_max);
+                let page = job_pages::page(store, wanted).await?;
+                let rows = page.rows.len();
+                for mut job in page.rows {
+                    // Who does not see payloads sees no results.
+                    job.result = job.result.filter(|_| *with_payloads);
+                    write(&mut text, &Job::from(job));
+                }
+                Ok((text, rows, page.next))
+            }
+            Self::Lanes { queue, wish } => {
+                let wanted = wish.wanted(queue, after.as_deref(), most);
+                let page = lane_pages::page(store, wanted).await?;
+                let rows = page.rows.len();
+                page.rows.into_iter().for_each(|lane| write(&mut text, &Lane::from(lane)));
+                Ok((text, rows, page.next))
+            }
+        }
+    }
+}
+
+/// A document on a line.
+fn write(text: &mut Vec<u8>, document: &impl Serialize) {
+    text.extend(serde_json::to_vec(document).unwrap_or_default());
+    text.push(b'\n');
+}

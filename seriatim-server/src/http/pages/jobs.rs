@@ -1,0 +1,286 @@
+//! Jobs in a state, of one queue or all, with filters. The morgue is those that are dead, as a list or by cause.
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::super::input::{Query, given};
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::button::{self, Button};
+use super::frame::Frame;
+use super::link;
+use super::overview::CauseRow;
+use super::row::{JobRow, ROWS_SHOWN};
+use super::visit::{Visit, page};
+use crate::app::job_filters::{Filters, TABLE_PAYLOAD_BYTES_MAX};
+use crate::app::job_pages::{self, By, Status, Wanted};
+use crate::app::lane_pages::SCAN_DEFAULT;
+use crate::app::operations::{self, Action};
+use crate::app::{causes, find};
+use crate::base::time;
+use crate::protocol::value::Time;
+
+/// Dead jobs that causes are found among, the latest.
+const CAUSES_JOBS_MAX: usize = 1_000;
+/// Queues in the list to choose from.
+const QUEUES_SHOWN_MAX: usize = 1_000;
+/// The states, as the address names them and as people read them.
+const STATES: [(&str, &str, Status); 6] = [
+    ("live", "queued or running", Status::Live),
+    ("queued", "queued", Status::Queued),
+    ("running", "running", Status::Claimed),
+    ("succeeded", "succeeded", Status::Succeeded),
+    ("canceled", "canceled", Status::Canceled),
+    ("dead", "dead", Status::Dead),
+];
+
+/// What is shown of dead jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum View {
+    #[default]
+    List,
+    Causes,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Wish {
+    view: View,
+    state: Status,
+    queue: String,
+    key: String,
+    prefix: String,
+    task: String,
+    error: String,
+    text: String,
+    from: String,
+    to: String,
+    after: String,
+}
+
+impl Wish {
+    fn filters(&self) -> Filters<'_> {
+        Filters {
+            key: &self.key,
+            prefix: &self.prefix,
+            task: &self.task,
+            error: &self.error,
+            text: &self.text,
+            from: &self.from,
+            to: &self.to,
+        }
+    }
+
+    fn state_name(&self) -> &'static str {
+        STATES.iter().find(|(.., state)| *state == self.state).map_or("", |(name, ..)| name)
+    }
+
+    /// The filters as a query.
+    fn pairs(&self) -> [(&str, &str); 9] {
+        [
+            ("state", self.state_name()),
+            ("queue", &self.queue),
+            ("key", &self.key),
+            ("prefix", &self.prefix),
+            ("task", &self.task),
+            ("error", &self.error),
+            ("text", &self.text),
+            ("from", &self.from),
+            ("to", &self.to),
+        ]
+    }
+
+    /// Where its page begins.
+    pub(super) fn after(&self) -> Option<String> {
+        given(&self.after).map(str::to_owned)
+    }
+
+    /// Refuses what the visitor may not see.
+    pub(super) fn admit(&self, visit: &Visit) -> Result<(), Problem> {
+        visit.scope.check_named(given(&self.queue))?;
+        if !self.text.is_empty() && !visit.discreet.shows_all() {
+            let why = "payloads are not shown in full to you, so they cannot be searched: search the error";
+            return Err(Problem::new(StatusCode::FORBIDDEN, why).about("text"));
+        }
+        Ok(())
+    }
+
+    /// A page behind this one.
+    pub(super) fn wanted<'a>(
+        &'a self,
+        after: Option<&'a str>,
+        rows_max: usize,
+        payload_bytes_max: Option<usize>,
+    ) -> Wanted<'a> {
+        Wanted {
+            queue: given(&self.queue),
+            status: self.state,
+            by: By::Time,
+            filters: self.filters(),
+            payload_bytes_max,
+            scan_max: SCAN_DEFAULT,
+            after,
+            rows_max,
+        }
+    }
+
+    /// Whether they are waiting or running.
+    fn is_live(&self) -> bool {
+        matches!(self.state, Status::Live | Status::Queued | Status::Claimed)
+    }
+
+    /// Whether they are shown one by one.
+    fn is_list(&self) -> bool {
+        self.view == View::List || self.state != Status::Dead
+    }
+
+    /// What operations can do to all that fit.
+    fn actions(&self) -> &'static [Action] {
+        let has_times = !self.from.is_empty() || !self.to.is_empty();
+        match self.state {
+            // They do not search payloads.
+            _ if !self.text.is_empty() => &[],
+            Status::Dead => &OF_DEAD,
+            Status::Live if !has_times => &[Action::CancelJobs],
+            _ => &[],
+        }
+    }
+}
+
+const OF_DEAD: [Action; 2] = [Action::Requeue, Action::DeleteDead];
+
+#[derive(Template)]
+#[template(path = "jobs.html", blocks = ["live"])]
+struct Jobs<'a> {
+    frame: &'a Frame,
+    title: &'static str,
+    wish: &'a Wish,
+    is_morgue: bool,
+    is_dead: bool,
+    is_list: bool,
+    /// The two views of dead jobs.
+    list: String,
+    by_cause: String,
+    states: Vec<(&'static str, &'static str, bool)>,
+    /// Queues, of dead jobs with their number.
+    queues: Vec<(String, u64)>,
+    /// Whether a filter is set that is seldom used.
+    is_filtered: bool,
+    may_search: bool,
+    rows: Vec<JobRow>,
+    causes: Vec<CauseRow>,
+    found: usize,
+    /// The column that they are ordered by.
+    by: &'static str,
+    /// Whether they are in different states.
+    is_mixed: bool,
+    /// Whether there may be more behind the jobs that were looked at.
+    is_cut: bool,
+    buttons: Vec<Button>,
+    ticked: Vec<Action>,
+    export: String,
+    next: Option<String>,
+}
+
+page!(Jobs);
+
+pub(super) async fn show(
+    State(app): State<Shared>,
+    visit: Visit,
+    Query(wish): Query<Wish>,
+) -> Result<Response, Problem> {
+    list(&app, &visit, &wish, "/jobs").await
+}
+
+pub(super) async fn morgue(
+    State(app): State<Shared>,
+    visit: Visit,
+    Query(wish): Query<Wish>,
+) -> Result<Response, Problem> {
+    list(&app, &visit, &Wish { state: Status::Dead, ..wish }, MORGUE).await
+}
+
+const MORGUE: &str = "/morgue";
+
+async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Response, Problem> {
+    let store = &*app.store;
+    wish.admit(visit)?;
+    let named = given(&wish.queue);
+    if let Some(queue) = named {
+        find::queue(store, queue).await?;
+    }
+    let (is_list, is_dead) = (wish.is_list(), wish.state == Status::Dead);
+    // A cause needs no payloads.
+    let (rows_max, payload_bytes_max) =
+        if is_list { (ROWS_SHOWN, TABLE_PAYLOAD_BYTES_MAX) } else { (CAUSES_JOBS_MAX, 0) };
+    let wanted = wish.wanted(given(&wish.after), rows_max, Some(payload_bytes_max));
+    let page = job_pages::page(store, wanted).await?;
+    let stats = store.stats(None).await?.into_iter();
+    let is_choice = |queue: &str, dead: u64| {
+        visit.scope.has_queue(queue) && (!is_dead || dead > 0 || wish.queue == queue)
+    };
+    let queues = stats.filter(|stats| is_choice(&stats.queue, stats.dead));
+    let base = &visit.frame.base;
+    let with = |path: &str, more: &[(&str, &str)]| {
+        let pairs: Vec<(&str, &str)> =
+            wish.pairs().into_iter().chain(more.iter().copied()).collect();
+        link::with(&format!("{base}{path}"), &pairs)
+    };
+    let ticked: &[Action] = match wish.state {
+        _ if named.is_none() || !is_list || page.rows.is_empty() => &[],
+        Status::Dead => &OF_DEAD,
+        _ if wish.is_live() => &[Action::CancelJobs, Action::DeleteJobs],
+        _ => &[],
+    };
+    let (rows, causes) = match is_list {
+        true => (page.rows.iter().map(|job| JobRow::new(visit, job)).collect(), Vec::new()),
+        false => (Vec::new(), causes::of(&page.rows)),
+    };
+    visit.show(&Jobs {
+        frame: &visit.frame,
+        title: if path == MORGUE { "Morgue" } else { "Jobs" },
+        is_morgue: path == MORGUE,
+        is_dead,
+        is_list,
+        list: with(path, &[]),
+        by_cause: with(path, &[("view", "causes")]),
+        states: STATES.map(|(name, says, state)| (name, says, state == wish.state)).to_vec(),
+        queues: queues
+            .map(|stats| (stats.queue.to_string(), stats.dead))
+            .take(QUEUES_SHOWN_MAX)
+            .collect(),
+        is_filtered: wish.filters().looks(),
+        may_search: visit.discreet.shows_all(),
+        rows,
+        causes: causes.into_iter().map(|cause| CauseRow::new(visit, cause)).collect(),
+        found: page.rows.len(),
+        by: if wish.is_live() { "" } else { "time" },
+        is_mixed: wish.state == Status::Live,
+        is_cut: page.cut,
+        buttons: named.map(|queue| buttons(visit, queue, wish)).unwrap_or_default(),
+        ticked: button::on_ticked(visit, ticked),
+        export: with("/export/jobs", &[]),
+        next: page.next.filter(|_| is_list).map(|next| with(path, &[("after", &next)])),
+        wish,
+    })
+}
+
+/// For all jobs of the queue that fit. The page has refused times that cannot be read.
+fn buttons(visit: &Visit, queue: &str, wish: &Wish) -> Vec<Button> {
+    let text = |text: &str| given(text).map(str::to_owned);
+    let time = |text: &str| time::read(text).ok().map(Time);
+    let all = |action: &Action| operations::Wish {
+        key: text(&wish.key),
+        prefix: text(&wish.prefix),
+        task: text(&wish.task),
+        error: text(&wish.error),
+        since: time(&wish.from),
+        before: time(&wish.to),
+        ..operations::Wish::new(*action, queue)
+    };
+    button::operations(visit, wish.actions().iter().map(all))
+}

@@ -1,0 +1,54 @@
+//! Pages whose store goes away and comes back.
+
+use serde_json::json;
+use seriatim_testkit::Redis;
+
+use super::window::Window;
+use crate::http::Api;
+use crate::site::{Site, eventually};
+
+/// A page asks again soon, where it would let ever more time pass.
+const SOON: &str = "const later = window.setTimeout;
+    window.setTimeout = (what, wait) => later(what, Math.min(wait, 200));";
+
+/// Pushes a job, as soon as the store takes one.
+async fn push(api: &Api, key: &str) {
+    let job = json!({ "key": key, "delay": "1h" });
+    let is_taken = async || api.post("/api/v1/queues/mails/jobs", &job).status == 200;
+    eventually("a push", is_taken).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_store_is_away_pages_say_so_and_go_on_by_themselves_when_it_is_back() {
+    let mut server = Redis::start_with(&["--appendfsync", "always"]).unwrap();
+    let config = format!("[store]\nurl = \"{}\"\n[queues.mails]\nmode = \"fifo\"\n", server.url());
+    let api = Api::with(Site::new(&config), |_| {});
+    // A node whose store goes away while it starts ends; one that has begun waits for it.
+    let has_begun = async || !api.get("/api/v1/nodes").done()["nodes"][0].is_null();
+    eventually("the node has begun", has_begun).await;
+    push(&api, "m-first").await;
+    let window = Window::open(&api.address, 1280, 900).await;
+    window.before_each_page(SOON).await;
+    window.go("/queues/mails/lanes").await;
+    let is_stale = "document.body.innerText.includes('not current')";
+    assert_eq!(window.run(&format!("return {is_stale}")).await, false);
+    server.kill().unwrap();
+    window.until("it says that it is old", is_stale).await;
+    assert!(window.text().await.contains("m-first"), "what was known stays");
+    server.restart().unwrap();
+    push(&api, "m-second").await;
+    let is_back = format!("!{is_stale} && document.body.innerText.includes('m-second')");
+    window.until("it is current again", &is_back).await;
+
+    server.kill().unwrap();
+    window.go("/queues").await;
+    let text = window.text().await;
+    for told in ["Not available now", "503", "tries again every 5 s"] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+    assert_eq!(api.get("/queues").status, 503);
+    server.restart().unwrap();
+    window.until("the page", "document.querySelector('tbody a')?.innerText === 'mails'").await;
+    assert_eq!(window.place().await, "/queues");
+    window.close().await;
+}

@@ -1,0 +1,1 @@
+-- From version 24: only functions changed.

@@ -1,0 +1,1 @@
+-- From version 25: only functions changed.
