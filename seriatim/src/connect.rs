@@ -90,8 +90,8 @@ fn kind(url: &str) -> Result<Kind<'_>> {
 /// Refuses a URL as [`connect`] does, but opens nothing.
 ///
 /// ```
-/// assert!(seriatim::check_url("jobs.db").is_err());
-/// assert!(seriatim::check_url("memory:").is_ok());
+/// assert!(seriatim::store::check_url("jobs.db").is_err());
+/// assert!(seriatim::store::check_url("memory:").is_ok());
 /// ```
 pub fn check_url(url: &str) -> Result<()> {
     match kind(url)? {

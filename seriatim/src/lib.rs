@@ -52,7 +52,7 @@ pub mod testing;
 mod tests;
 
 pub use client::Client;
-pub use connect::{check_url, connect, connect_existing};
+pub use connect::{connect, connect_existing};
 pub use contract::SharedStore;
 #[cfg(feature = "cron")]
 pub use cron::{Cron, Missed};
@@ -91,6 +91,7 @@ pub use stopping::shutdown_signal;
 /// authors of a store.
 pub mod store {
     pub use crate::client::NextPush;
+    pub use crate::connect::check_url;
     pub use crate::contract::*;
     pub use crate::model::batch::EndedBatch;
     pub use crate::model::build::{bound_group, build_of, group_of_build};

@@ -38,10 +38,11 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Records the current names.
+/// Records the current names, and fails as [`check`] does if the root has too many.
 pub(crate) fn write(root: &Path) -> Result<(), String> {
     let text: String = names(root)?.into_iter().map(|name| name + "\n").collect();
-    fs::write(root.join(RECORD), text).map_err(|e| format!("{RECORD}: {e}"))
+    fs::write(root.join(RECORD), text).map_err(|e| format!("{RECORD}: {e}"))?;
+    check(root)
 }
 
 /// Each public item with its kind: `struct store::Claim`.

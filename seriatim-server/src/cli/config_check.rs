@@ -60,7 +60,7 @@ impl ConfigArgs {
         let checked = serve::check(&config).await?;
         let file = self.common.store.config_file().map(|file| file.display().to_string());
         let url = self.common.store.url_with(&config);
-        seriatim::check_url(&url)?;
+        seriatim::store::check_url(&url)?;
         let store = without_password(&url);
         if self.common.json {
             let queue =

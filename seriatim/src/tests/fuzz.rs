@@ -26,7 +26,7 @@ fn store_urls_of_every_kind_are_read_or_refused_without_the_password() {
     const SECRET: &str = "s3cr3t";
     Surface::new("store-urls").inputs(10_000).attack(|input| {
         let url = String::from_utf8_lossy(input);
-        let Err(error) = crate::check_url(&url) else { return };
+        let Err(error) = crate::store::check_url(&url) else { return };
         check_error(&error);
         let address = url.split('?').next().unwrap_or_default();
         let is_password = address.contains(&format!(":{SECRET}@"));

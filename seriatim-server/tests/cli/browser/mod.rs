@@ -17,7 +17,8 @@ use crate::http::Api;
 use crate::site::{Site, eventually};
 use window::Window;
 
-const QUEUES: &str = "[queues.orders]\nmode = \"accumulate\"\nmax_retries = 3\n\
+/// What fails waits for a person: no test is so slow that it runs again by itself.
+const QUEUES: &str = "[queues.orders]\nmode = \"accumulate\"\nmax_retries = 3\nbackoff = { kind = \"constant\", base = \"1h\" }\n\
     [queues.mails]\nmode = \"fifo\"\n[queues.reports]\nmode = \"parallel\"\nmax_retries = 0\n";
 
 /// What fails and waits in the store of the tests.

@@ -22,8 +22,7 @@ async fn without_scripts_every_page_is_whole_and_all_is_done_by_its_forms() {
         assert!(messages.len() == usize::from(refused), "{path}: {messages:?}");
     }
     let told = async |what: &str| {
-        let text = window.text().await;
-        assert!(text.contains(what), "{what}: {text}");
+        window.until(what, &format!("document.body.innerText.includes({what:?})")).await;
     };
     window.go("/key?k=order-42").await;
     window.press("Retry now").await;
@@ -43,6 +42,7 @@ async fn without_scripts_every_page_is_whole_and_all_is_done_by_its_forms() {
     window.press("Requeue…").await;
     told("Requeue").await;
     window.press("Requeue").await;
+    window.until("the operation", "location.pathname.startsWith('/operations/')").await;
     let operation = window.place().await;
     let is_done = async || {
         window.go(&operation).await;
