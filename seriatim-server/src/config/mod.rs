@@ -79,6 +79,8 @@ const JOURNAL_BYTES_MIN: u64 = 1 << 20;
 const PREFIX: &str = "SERIATIM_";
 /// Parts of the file that a variable sets as a whole.
 const LISTS: [&str; 4] = ["workers", "cron", "periodic", "bridges"];
+/// Variables that are not of the file: of the program itself, and of its workers and their programs.
+const OF_ITS_OWN: [&str; 6] = ["store", "token", "log", "url", "jobs", "engine"];
 /// Parts whose keys have a variable each. `store` and `log` have one of their own.
 const TABLES: [&str; 8] =
     ["http", "faktory", "dashboard", "journal", "payloads", "node", "defaults", "queues"];
@@ -554,7 +556,21 @@ fn override_path(
             "variable {variable}: `{name}` is a table; set its keys one by one, as in {variable}__KEY"
         ));
     }
-    Ok(LISTS.contains(&name.as_str()).then_some((parts, value)))
+    match LISTS.contains(&name.as_str()) {
+        true => Ok(Some((parts, value))),
+        false => refuse_misspelt(&variable, name).map(|()| None),
+    }
+}
+
+/// A name that nobody knows may be of somebody else's, as a token's; one that is nearly ours is a slip.
+fn refuse_misspelt(variable: &str, name: &str) -> Result<(), String> {
+    if OF_ITS_OWN.contains(&name) {
+        return Ok(());
+    }
+    let known: Vec<&str> = OF_ITS_OWN.into_iter().chain(LISTS).collect();
+    closest(name, &known).map_or(Ok(()), |meant| {
+        Err(format!("variable {variable}: did you mean {PREFIX}{}?", meant.to_uppercase()))
+    })
 }
 
 fn set(table: &mut Table, path: &[String], value: &str) -> Result<(), String> {

@@ -233,6 +233,9 @@ fn variables_win_over_the_file() {
     let config = read("[node]\nconcurrency = 3\nid = \"a\"\n", &variables).unwrap();
     assert_eq!((config.node.concurrency, config.node.id.as_deref()), (Some(7), Some("b")));
     assert!(read("", &[("SERIATIM_NODE__CONCURENCY", "7")]).is_err());
+    let error = read("", &[("SERIATIM_TOKNE", "a-secret")]).unwrap_err();
+    assert_eq!(error.as_str(), "variable SERIATIM_TOKNE: did you mean SERIATIM_TOKEN?");
+    assert!(read("", &[("SERIATIM_TOKEN_OF_CI", "a"), ("SERIATIM_JOB_KEY", "b")]).is_ok());
 }
 
 #[test]
