@@ -65,6 +65,8 @@ async fn an_old_primary_that_takes_writes_again_is_not_used() {
     new.promote().unwrap();
     let after = Postgres::connect(&url).await.unwrap();
     assert_eq!(port(&after).await, new.port());
+    // It may have been promoted before it got the schema.
+    after.migrate().await.unwrap();
     // A new session finds the new primary, and those on the old one are given up.
     let (one, two) = (before.pool.lend().await.unwrap(), before.pool.lend().await.unwrap());
     drop((two, one));
