@@ -19,6 +19,8 @@ pub(super) fn cases() -> Vec<Case> {
         where_finished_jobs_are_kept_a_turn_is_one_job,
         jobs_that_were_not_started_go_back_as_they_were,
         a_failure_counts_for_the_job_that_was_started,
+        a_failure_ends_what_is_done_and_leaves_what_was_not_started_as_it_is,
+        a_job_that_was_cancelled_behind_a_failure_ends_cancelled,
         what_was_claimed_before_a_crash_is_claimed_one_by_one,
         a_lane_goes_on_with_a_series,
         jobs_pushed_meanwhile_wait_for_the_next_turn,
@@ -137,6 +139,65 @@ async fn a_failure_counts_for_the_job_that_was_started(mut bench: Bench) {
     assert_eq!(tags(&rest), ["c", "d"]);
     assert!(rest.jobs.iter().all(|job| job.attempt == 1), "{rest:?}");
     assert_eq!(bench.job(rest.jobs[1].id).await.started_at, Some(bench.now));
+}
+
+/// The settlement of a turn whose second job has failed, after which none was started.
+fn second_failed(bench: &Bench, turn: &Turn) -> Settlement {
+    let mut settlement = bench.planned(turn, Verdict { done: 1, ..failure().into() });
+    settlement.keep.others_unstarted = true;
+    settlement
+}
+
+async fn a_failure_ends_what_is_done_and_leaves_what_was_not_started_as_it_is(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    let large = |tag: &str| {
+        let payload = serde_json::json!({ "tag": tag, "fill": "x".repeat(5_000) });
+        Job::new("q", &payload).unwrap().key("k").idempotency_key(tag)
+    };
+    let pushed = bench.push_all(["a", "b", "c", "d", "e"].map(large).into()).await;
+    let turn = series(&mut bench, 4).await;
+    if turn.jobs.len() == 1 {
+        return;
+    }
+    bench.push(job("0").score(-1.0)).await;
+    let settlement = second_failed(&bench, &turn);
+    assert_eq!(bench.settle(vec![settlement]).await, [Settled::ok(Vec::new())]);
+    let stats = bench.stats().await;
+    assert_eq!((stats.jobs, stats.processed, stats.failed), (5, 1, 1));
+    let waiting = bench.job(pushed[2].job_id).await;
+    assert_eq!((waiting.attempt, waiting.started_at, waiting.token), (0, None, None));
+    let first = series(&mut bench, 4).await;
+    assert_eq!(tags(&first), ["0"], "the failed one waits for its retry");
+    bench.done(&first).await;
+    bench.nothing().await;
+    bench.pass(WAIT);
+    let failed = series(&mut bench, 4).await;
+    assert_eq!((tags(&failed), failed.attempt(), failed.retry_count), (vec!["b".into()], 2, 0));
+    bench.done(&failed).await;
+    let rest = series(&mut bench, 4).await;
+    assert_eq!(tags(&rest), ["c", "d", "e"]);
+    assert!(rest.jobs.iter().all(|job| job.attempt == 1 && job.payload.as_bytes().len() > 5_000));
+    bench.done(&rest).await;
+    let stats = bench.stats().await;
+    assert_eq!((stats.jobs, stats.lanes, stats.processed, stats.failed), (0, 0, 6, 1));
+}
+
+async fn a_job_that_was_cancelled_behind_a_failure_ends_cancelled(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    push(&mut bench, &["a", "b", "c", "d"]).await;
+    let turn = series(&mut bench, 4).await;
+    let Some(third) = turn.jobs.get(2).map(|job| job.id) else { return };
+    assert_eq!(bench.cancel(third).await, Cancelled::Flagged);
+    let settlement = second_failed(&bench, &turn);
+    assert_eq!(bench.settle(vec![settlement]).await, [Settled::ok(vec![third])]);
+    bench.pass(WAIT);
+    let mut rest = Vec::new();
+    while bench.stats().await.jobs > 0 {
+        let turn = series(&mut bench, 4).await;
+        rest.extend(tags(&turn));
+        bench.done(&turn).await;
+    }
+    assert_eq!(rest, ["b", "d"]);
 }
 
 async fn what_was_claimed_before_a_crash_is_claimed_one_by_one(mut bench: Bench) {

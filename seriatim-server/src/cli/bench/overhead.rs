@@ -16,7 +16,7 @@ const ROUNDS: usize = 3;
 const PARKED: &str = "parked";
 const HOLDS: Duration = Duration::from_secs(30 * 60);
 /// The payload of work, and of how many calls one fails.
-const WORK_BYTES: usize = 4_094;
+const WORK_BYTES: usize = 4_096;
 const FAILS: u64 = 20;
 /// The queue of the callbacks.
 const AFTER: &str = "bench-after";
@@ -133,9 +133,8 @@ impl Bench {
 
     async fn round_of_work(&self, store: &SharedStore, queue: &Queue) -> Result<Round, Failure> {
         let dress = |job: &mut Job| {
-            let id = unique();
-            job.payload = Payload::from_bytes(format!("\"{id:WORK_BYTES$}\""));
-            job.options.idempotency_key = Some(id);
+            job.payload = Payload::from_bytes(filled(WORK_BYTES));
+            job.options.idempotency_key = Some(unique());
         };
         let started = Instant::now();
         self.push_all(store, queue, &dress).await?;
@@ -177,6 +176,15 @@ fn one_group_limited() -> Groups {
 /// An id that no run of the program has had.
 fn unique() -> String {
     format!("bench-{:016x}", fastrand::u64(..))
+}
+
+/// A JSON string of so many bytes that a store which compresses what it keeps cannot make much smaller.
+fn filled(bytes: usize) -> String {
+    let mut text = String::with_capacity(bytes);
+    text.push('"');
+    text.extend(std::iter::repeat_with(fastrand::alphanumeric).take(bytes - 2));
+    text.push('"');
+    text
 }
 
 struct Round {

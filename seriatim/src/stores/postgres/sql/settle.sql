@@ -486,6 +486,43 @@ BEGIN
     WHERE l.queue = w.queue AND l.token = w.token AND l.claimed);
 END $$;
 
+-- Shortens the turns of series of which only some jobs were started: done ones end here, and those that were not started
+-- leave the claim as they are. So what a failure costs does not depend on how many jobs were claimed behind it. _except: fates
+-- by `place:seq`. Returns the batches of jobs that have one. The lanes are locked.
+CREATE FUNCTION seriatim.shorten_series(_lane bigint[], _queue int[], _token bigint[], _rest smallint[], _owner bigint[],
+  _alone boolean[], _except jsonb, _now bigint) RETURNS seriatim.leaving[] LANGUAGE plpgsql AS $$
+DECLARE
+  _done bigint[];
+  _queues int[];
+  _batches seriatim.leaving[];
+BEGIN
+  WITH turn AS MATERIALIZED (
+    SELECT w.place, w.owner, l.row, l.taken || l.joined AS jobs
+    FROM unnest(_lane, _queue, _token, _rest, _owner, _alone) WITH ORDINALITY
+      AS w (lane, queue, token, rest, owner, alone, place)
+    CROSS JOIN LATERAL (SELECT n.ctid AS row, n.taken, n.joined FROM seriatim.lane n
+      WHERE n.number = w.lane AND n.queue = w.queue AND n.token = w.token AND n.claimed AND n.joined IS NOT NULL OFFSET 0) l
+    JOIN seriatim.queue q ON q.number = w.queue AND q.mode = 2 AND q.retain = 0
+    WHERE w.alone AND w.rest = 5
+  ), job AS MATERIALIZED (
+    SELECT t.row, u.seq, u.at, (_except->>format('%s:%s', t.place, u.seq))::smallint = 0 AS done,
+      u.seq = t.owner OR i.flagged AS stays
+    FROM turn t
+    CROSS JOIN LATERAL unnest(t.jobs) WITH ORDINALITY u (seq, at)
+    CROSS JOIN LATERAL (SELECT o.flagged FROM seriatim.item o WHERE o.seq = u.seq OFFSET 0) i
+  ), shorter AS (
+    UPDATE seriatim.lane l SET taken = t.jobs[1], joined = nullif(t.jobs[2:], '{}')
+    FROM (SELECT row, array_agg(seq ORDER BY at) FILTER (WHERE NOT coalesce(done, NOT stays)) AS jobs FROM job GROUP BY row) t
+    WHERE l.ctid = t.row
+  )
+  SELECT array_agg(seq) FILTER (WHERE done) INTO _done FROM job;
+  IF _done IS NOT NULL THEN
+    SELECT e.o_queues, e.o_batches INTO _queues, _batches FROM seriatim.end_items(_done, false, _now) e;
+    INSERT INTO seriatim.tally (queue, jobs, processed) SELECT q, -count(*), count(*) FROM unnest(_queues) q GROUP BY q;
+  END IF;
+  RETURN _batches;
+END $$;
+
 -- The arrays have one entry per settlement, _result none if no turn has one; _x_… one per exception, whose _x_place is the
 -- settlement's place. Returns
 -- one row per settlement carried out (the others were stale), or one with place 0 for all, and one per job that ended
@@ -519,6 +556,7 @@ DECLARE
   _busy bigint[] := '{}';
   _mixed boolean := 0 <> ANY (_rest) OR _x_place <> '{}';
   _endings seriatim.ending[];
+  _except jsonb; -- fates by `place:seq`
   _fates seriatim.fated[] := '{}';
   _batches seriatim.leaving[]; -- of jobs that are done in the compact forms
 BEGIN
@@ -552,13 +590,18 @@ BEGIN
   END IF;
   _left := seriatim.without(_left, _busy);
   IF _left <> '{}' THEN
+    IF _x_place <> '{}' THEN
+      _except := (SELECT jsonb_object_agg(format('%s:%s', x.place, x.seq), x.fate)
+        FROM unnest(_x_place, _x_seq, _x_fate) x (place, seq, fate));
+    END IF;
+    IF true = ANY (_alone) THEN
+      _batches := _batches || seriatim.shorten_series(_lane, _queue, _token, _rest, _owner, _alone, _except, _t);
+    END IF;
     _endings := seriatim.endings_of(_left, _lane, _queue, _token, _rest, _owner, _due_kind, _due_in, _retry_count,
       _crashes, _error, _counted, _hold, _alone, _result);
   END IF;
   IF _endings IS NOT NULL THEN
-    _fates := seriatim.fates_of(_endings, (
-      SELECT jsonb_object_agg(format('%s:%s', x.place, x.seq), x.fate)
-      FROM unnest(_x_place, _x_seq, _x_fate) x (place, seq, fate)));
+    _fates := seriatim.fates_of(_endings, _except);
     PERFORM seriatim.end_jobs(_fates, _t);
     PERFORM seriatim.free_lanes(_endings, _t);
     PERFORM seriatim.keep_jobs(_fates, _t);

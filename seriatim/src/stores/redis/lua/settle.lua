@@ -245,12 +245,48 @@ local function forget_unread(l, tally)
   clear_list(l)
 end
 
+-- How many jobs of a series are done, if its first ones are, and what follows the one that the settlement is about was not
+-- started: such jobs stay as they are, where they are. Else nil.
+local function done_of_series(l, turn)
+  if S.mode ~= 'fifo' or S.keep > 0 or turn.rest ~= 'keep' or not (turn.alone or turn.job and l.closed == 1)
+    or l.flagged or l.apart or l.odd > 0 or l.falls then return end
+  local names, done, left = ids_in(l, l.closed), 0, 0
+  while names[done + 1] and turn.fates[number_in(names[done + 1])] == 'done' do done = done + 1 end
+  for _ in pairs(turn.fates) do left = left + 1 end
+  local owner = names[done + 1] and number_in(names[done + 1])
+  if left == done and owner and (not turn.job or turn.job == owner) then return done end
+end
+
+-- Ends its turn without reading more than the job that has failed.
+local function end_series(l, turn, done, claimed_at, tally)
+  local names = {}
+  take_first(l, done, names)
+  for _, name in ipairs(names) do job_records[name] = false end
+  count('jobs', -done)
+  tally.done, l.closed, l.edge = done, 0, 0
+  if turn.counted then tally.failed = 1 end
+  local j = { seq = turn.job }
+  if turn.job then
+    j = job_of(turn.job)
+    j.started = j.started or claimed_at
+    if turn.counted then j.attempts = j.attempts + 1 end
+    j.retry, j.crashes, j.error, j.run_at = turn.retry, turn.crashes, turn.error, due_after(j.run_at, turn.due)
+    change(l, j)
+    index_job(l, j, call)
+  end
+  return { j }
+end
+
 function settle(turn)
   local l = lane_of(turn.lane)
   if not l or not l.token or l.token ~= turn.token then return false end
   local claimed_at, cancelled, tally, kept = l.claimed_at, {}, { done = 0, failed = 0 }, {}
   local is_whole = not next(turn.fates) and not l.flagged and not l.apart and l.odd == 0
-  if is_whole and turn.rest == 'keep' and S.mode == 'accumulate' then
+  local done = done_of_series(l, turn)
+  if done then
+    end_claim(l)
+    kept = end_series(l, turn, done, claimed_at, tally)
+  elseif is_whole and turn.rest == 'keep' and S.mode == 'accumulate' then
     end_claim(l)
     if turn.counted then tally.failed = 1 end
     kept = { { seq = turn.job } }

@@ -1,0 +1,1 @@
+-- From version 26: only functions changed.
