@@ -22,8 +22,8 @@ const KEYS_AT_ONCE: usize = 16;
 /// What a step sent.
 pub(super) struct Sent {
     pub(super) count: u64,
-    /// Whether there was more than it might send.
-    pub(super) is_cut: bool,
+    /// What was found beyond what it might send.
+    pub(super) left: Vec<JobView>,
 }
 
 /// The jobs of a key that are meant, or one job without a key.
@@ -38,35 +38,38 @@ pub(super) async fn send(
     store: &dyn Store,
     wish: &Wish,
     before: Timestamp,
-    found: &[JobView],
+    found: Vec<JobView>,
     most: u64,
     intent: &mut Intent,
 ) -> Result<Sent, Error> {
     let mut keys = BTreeSet::new();
-    let firsts: Vec<&JobView> = found
-        .iter()
-        .filter(|job| job.key.as_ref().is_none_or(|key| keys.insert(key.clone())))
-        .collect();
-    let (mut sent, mut handled) = (0, 0);
-    for some in firsts.chunks(KEYS_AT_ONCE) {
-        let groups = some.iter().map(|job| group(store, wish, before, job));
+    let mut is_first = |job: &JobView| job.key.as_ref().is_none_or(|key| keys.insert(key.clone()));
+    // The others of a key are sent with its first.
+    let mut firsts = found.into_iter().filter(|job| is_first(job));
+    let (mut sent, mut left) = (0, Vec::new());
+    while sent < most {
+        let some: Vec<JobView> = firsts.by_ref().take(KEYS_AT_ONCE).collect();
+        if some.is_empty() {
+            break;
+        }
+        let groups = try_join_all(some.iter().map(|job| group(store, wish, before, job))).await?;
         let mut ids = Vec::new();
-        for group in try_join_all(groups).await? {
+        for (job, group) in some.into_iter().zip(groups) {
             if ids.len() + group.jobs.len() > SENT_AT_ONCE_MAX {
                 sent += requeue(store, wish, std::mem::take(&mut ids), intent).await?;
             }
-            if sent + ids.len() as u64 >= most {
-                break;
+            let is_over = sent + ids.len() as u64 >= most;
+            if !is_over {
+                ids.extend(group.jobs);
             }
-            ids.extend(group.jobs);
-            handled += usize::from(!group.is_cut);
+            if is_over || group.is_cut {
+                left.push(job);
+            }
         }
         sent += requeue(store, wish, ids, intent).await?;
-        if sent >= most {
-            break;
-        }
     }
-    Ok(Sent { count: sent, is_cut: handled < firsts.len() })
+    left.extend(firsts);
+    Ok(Sent { count: sent, left })
 }
 
 async fn group(

@@ -52,10 +52,10 @@ pub(crate) async fn run(
     leaving: &impl Leaving,
     mut told: impl FnMut(&Operation) + Send,
 ) -> Result<(), Error> {
-    let mut wait = AGAIN;
+    let (mut wait, mut left) = (AGAIN, None);
     loop {
         let begun = Instant::now();
-        let rest = match step(store, id, runner, leaving.is_leaving()).await {
+        let rest = match step(store, id, runner, leaving.is_leaving(), &mut left).await {
             Ok(None) => return Ok(()),
             Ok(Some(Next { operation, pause })) => {
                 told(&operation);
@@ -93,6 +93,7 @@ async fn step(
     id: &str,
     runner: &str,
     is_leaving: bool,
+    left: &mut Option<Look>,
 ) -> Result<Option<Next>, Error> {
     let Some((mut record, stopped)) = book::read(&**store, id).await? else { return Ok(None) };
     if record.runner != runner || !record.operation.state.is_open() {
@@ -114,7 +115,7 @@ async fn step(
         pause = Some(starts.since(now).min(UNDONE_LOOK));
     } else {
         record.operation.state = State::Running;
-        work(store, &mut record, now).await?;
+        work(store, &mut record, now, left).await?;
         pause = record.operation.what.rate.map(|_| {
             let next = Timestamp::from_micros(record.next_at);
             next.since(now).min(UNDONE_LOOK)
@@ -124,8 +125,14 @@ async fn step(
     Ok(Some(Next { operation: record.operation, pause }))
 }
 
-/// Acts on what the next rows have, and notes where to go on.
-async fn work(store: &SharedStore, record: &mut Record, now: Timestamp) -> Result<(), Error> {
+/// Acts on what the next rows have, and notes where to go on. `left`: what a step found and had no time for, which the next
+/// one begins with. Looking again would cost more than a step on stores that have no index for it.
+async fn work(
+    store: &SharedStore,
+    record: &mut Record,
+    now: Timestamp,
+    left: &mut Option<Look>,
+) -> Result<(), Error> {
     let wish = book::whole(&**store, &record.operation).await?;
     let mode = find::queue(&**store, &wish.queue).await?.queue.mode;
     if let Some(action) = wish.action.on_lanes().filter(|_| wish.is_all_failed(mode)) {
@@ -147,10 +154,13 @@ async fn work(store: &SharedStore, record: &mut Record, now: Timestamp) -> Resul
         end(record, State::Done, now);
         return Ok(());
     }
-    let Look { found, rows, next } =
-        look(&**store, &wish, before, record.after.clone(), rows_max).await?;
+    let Look { found, rows, next } = match left.take() {
+        Some(found) => found,
+        None => look(&**store, &wish, before, record.after.clone(), rows_max).await?,
+    };
     let mut intent = Intent::of(record);
-    let Sent { count, is_cut } = act(store, &wish, before, found, most, &mut intent).await?;
+    let sent = act(store, &wish, before, found, most, &mut intent).await?;
+    let count = sent.count;
     record.operation.count += count;
     if let Some(rate) = wish.rate {
         // What a store that was away has cost is not made up for, but for a moment's part.
@@ -160,8 +170,9 @@ async fn work(store: &SharedStore, record: &mut Record, now: Timestamp) -> Resul
         };
         record.next_at = (from + rate.time_of(count)).as_micros();
     }
-    if is_cut {
-        // What is left of these rows is looked at again: what was sent is no more among them.
+    if !sent.left.is_empty() {
+        // Who takes over meanwhile looks at all of these rows again: what was sent is no more among them.
+        *left = Some(Look { found: Found::Jobs(sent.left), rows, next });
         return Ok(());
     }
     record.operation.looked_at += rows;
@@ -200,7 +211,7 @@ async fn act(
 ) -> Result<Sent, Error> {
     let count = match (found, wish.action.on_lanes()) {
         (Found::Jobs(found), _) if wish.action == Action::Requeue => {
-            return replay::send(&**store, wish, before, &found, most, intent).await;
+            return replay::send(&**store, wish, before, found, most, intent).await;
         }
         (Found::TheseJobs(ids), None) if wish.action == Action::Requeue => {
             replay::requeue(&**store, wish, ids, intent).await
@@ -223,7 +234,7 @@ async fn act(
         (Found::Lanes(_) | Found::TheseLanes(_), None)
         | (Found::Jobs(_) | Found::TheseJobs(_), Some(_)) => Ok(0),
     };
-    Ok(Sent { count: count?, is_cut: false })
+    Ok(Sent { count: count?, left: Vec::new() })
 }
 
 async fn on_jobs(

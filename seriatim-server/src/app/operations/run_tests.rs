@@ -132,7 +132,7 @@ async fn a_stop_ends_it_before_the_next_step_and_an_undone_one_does_nothing() {
     let store = with_dead(3_000).await;
     let operation = begun(&store, Wish::new(Action::Requeue, "orders"), Duration::ZERO).await;
     let id = operation.id.clone();
-    step(&store, &id, "here", false).await.unwrap();
+    step(&store, &id, "here", false, &mut None).await.unwrap();
     stop(&*store, &id, "ops").await.unwrap();
     run(&store, &id, "here", &here(), |_| {}).await.unwrap();
     let stopped = show(&*store, &id).await.unwrap();
@@ -152,13 +152,16 @@ async fn another_process_goes_on_where_the_last_one_was() {
     let store = with_dead(2_500).await;
     let operation = begun(&store, Wish::new(Action::DeleteDead, "orders"), Duration::ZERO).await;
     let id = &operation.id;
-    step(&store, id, "here", false).await.unwrap();
+    step(&store, id, "here", false, &mut None).await.unwrap();
     assert_eq!(take_over(&*store, "there").await.unwrap(), Vec::<String>::new(), "it is alive");
     let (mut record, _) = read(&*store, id).await.unwrap().unwrap();
     record.beat -= 60_000_000;
     write(&*store, &record).await.unwrap();
     assert_eq!(take_over(&*store, "there").await.unwrap(), std::slice::from_ref(id));
-    assert!(step(&store, id, "here", false).await.unwrap().is_none(), "it is not its any more");
+    assert!(
+        step(&store, id, "here", false, &mut None).await.unwrap().is_none(),
+        "it is not its any more"
+    );
     run(&store, id, "there", &here(), |_| {}).await.unwrap();
     let done = show(&*store, id).await.unwrap();
     assert_eq!((done.state, done.count, dead_of(&store).await), (State::Done, 2_500, 0));
@@ -179,7 +182,7 @@ async fn what_was_done_but_not_written_down_when_its_process_was_killed_is_count
         let operation = begun(&store, Wish::new(action, "orders"), Duration::ZERO).await;
         let id = &operation.id;
         let (mut record, _) = read(&*store, id).await.unwrap().unwrap();
-        step(&store, id, "here", false).await.unwrap();
+        step(&store, id, "here", false, &mut None).await.unwrap();
         // The step never got to write this.
         record.beat -= 60_000_000;
         write(&*store, &record).await.unwrap();
@@ -307,6 +310,24 @@ async fn a_rate_holds_from_the_first_second_to_the_last() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_step_at_a_rate_goes_on_with_what_the_last_one_found() {
+    let store = with_dead(150).await;
+    let operation = begun(&store, at("50/s"), Duration::ZERO).await;
+    let mut left = None;
+    for sent in 1..=10 {
+        step(&store, &operation.id, "here", false, &mut left).await.unwrap();
+        let kept = left.as_ref().map_or(0, |look: &Look| look.found.len());
+        assert_eq!((dead_of(&store).await, kept as u64), (150 - 10 * sent, 100 - 10 * sent));
+        tokio::time::advance(Duration::from_millis(200)).await;
+    }
+    run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
+    assert_eq!(
+        (dead_of(&store).await, show(&*store, &operation.id).await.unwrap().count),
+        (0, 150)
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rate_lower_than_one_a_second_holds_too_and_a_stop_is_heard_meanwhile() {
     let store = with_dead(10).await;
     let operation = begun(&store, at("6/m"), Duration::ZERO).await;
@@ -329,7 +350,7 @@ async fn a_rate_lower_than_one_a_second_holds_too_and_a_stop_is_heard_meanwhile(
 async fn a_store_that_was_away_is_not_made_up_for() {
     let store = with_dead(1_000).await;
     let id = begun(&store, at("100/s"), Duration::ZERO).await.id;
-    step(&store, &id, "here", false).await.unwrap();
+    step(&store, &id, "here", false, &mut None).await.unwrap();
     tokio::time::advance(Duration::from_secs(600)).await;
     let began = Instant::now();
     run(&store, &id, "here", &here(), |_| {}).await.unwrap();
@@ -404,7 +425,7 @@ async fn more_dead_jobs_of_a_key_than_a_store_takes_at_once_go_back_by_their_sco
     }
     tokio::time::advance(Duration::from_secs(1)).await;
     let id = begun(&store, at("1/h"), Duration::ZERO).await.id;
-    step(&store, &id, "here", false).await.unwrap();
+    step(&store, &id, "here", false, &mut None).await.unwrap();
     assert_eq!(dead_of(&store).await, 500);
     let left = JobQuery::new("orders", seriatim::store::JobState::Dead);
     let left = store.jobs(left).await.unwrap().rows;
