@@ -96,6 +96,7 @@ fn limits_and_groups_are_read_and_what_they_cannot_mean_is_refused() {
         ("limit = { runing = 1 }", "did you mean `running`?"),
         ("groups = { named = { acme = { wieght = 1 } } }", "did you mean `weight`?"),
         ("limit = { rate = \"5 per second\" }", "`500/s`"),
+        ("limit = { rate = 5 }", "the number 5 is given; write a rate in quotes: \"500/s\""),
         ("groups = true", "groups"),
     ] {
         let error = read(rest, &[]).unwrap_err();

@@ -122,7 +122,20 @@ impl Serialize for Rate {
 
 impl<'de> Deserialize<'de> for Rate {
     fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
+        from.deserialize_str(RateText)
+    }
+}
+
+/// Reads `100/s`; a bare number has no period.
+struct RateText;
+
+impl de::Visitor<'_> for RateText {
+    type Value = Rate;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a rate in quotes: \"500/s\", \"30/m\" or \"1000/h\"")
+    }
+    fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<Rate, E> {
+        text.parse().map_err(E::custom)
     }
 }
 
