@@ -562,7 +562,7 @@ fn override_path(
     }
 }
 
-/// A name that nobody knows may be of somebody else's, as a token's; one that is nearly ours is a slip.
+/// An unknown name may belong to another program, or to a token. One that is nearly ours is a typing error.
 fn refuse_misspelt(variable: &str, name: &str) -> Result<(), String> {
     if OF_ITS_OWN.contains(&name) {
         return Ok(());

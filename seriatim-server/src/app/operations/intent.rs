@@ -1,5 +1,5 @@
-//! What a step is about to do, written down before it: whoever takes over from a process that was killed between the deed and
-//! its record counts what was done. Without it the deed would be done once, and counted never.
+//! What a step is about to do, written down before it. If its process is killed between the deed and its record, the process
+//! that takes over counts what was done. Without it the deed would be done, and never counted.
 
 use std::num::ParseIntError;
 

@@ -19,8 +19,8 @@ use super::moment::Moment;
 use super::payload::Shown;
 use super::row::JobRow;
 use super::visit::{Visit, guarded, page};
+use crate::app::failures;
 use crate::app::reported::Reported;
-use crate::app::{failures, find};
 use crate::base::text::lines;
 use crate::base::time::absolute;
 use crate::protocol::document::JobFailure;
@@ -75,10 +75,7 @@ pub(super) async fn show(
     visit: Visit,
     Part(id): Part<JobId>,
 ) -> Result<Response, Problem> {
-    let job = find::job(&*app.store, id).await?;
-    if !visit.scope.has_queue(&job.queue) {
-        return Err(visit.scope.no_job(id));
-    }
+    let job = visit.job(&app, id).await?;
     let noted = failures::of(&*app.store, job.id).await?;
     let clock = |at: Option<_>| at.map(|at| visit.clock.of(at));
     let times = [
@@ -150,10 +147,7 @@ pub(super) async fn payload(
     visit: Visit,
     Part(id): Part<JobId>,
 ) -> Result<Response, Problem> {
-    let job = find::job(&*app.store, id).await?;
-    if !visit.scope.has_queue(&job.queue) {
-        return Err(visit.scope.no_job(id));
-    }
+    let job = visit.job(&app, id).await?;
     let seen = visit.discreet.seen(job.payload.as_bytes());
     let bytes = seen.map_err(|why| Problem::new(StatusCode::FORBIDDEN, why))?.into_owned();
     let disposition = format!("attachment; filename=\"{id}.json\"");

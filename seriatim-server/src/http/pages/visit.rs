@@ -5,7 +5,8 @@ use axum::extract::{FromRequestParts, NestedPath, OriginalUri};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use seriatim::Timestamp;
+use seriatim::store::JobView;
+use seriatim::{JobId, Timestamp};
 
 use super::super::access::Access;
 use super::super::problem::{Problem, Told};
@@ -18,6 +19,7 @@ use super::link;
 use super::moment::Clock;
 use super::payload::Discreet;
 use super::session;
+use crate::app::find;
 
 /// The script of a page asks with it for the live part alone.
 const PARTS: HeaderName = HeaderName::from_static("x-parts");
@@ -58,6 +60,15 @@ pub(super) trait Page: Template {
 }
 
 impl Visit {
+    /// A job of a queue that the visitor may see.
+    pub(super) async fn job(&self, app: &Shared, id: JobId) -> Result<JobView, Problem> {
+        let job = find::job(&*app.store, id).await?;
+        match self.scope.has_queue(&job.queue) {
+            true => Ok(job),
+            false => Err(self.scope.no_job(id)),
+        }
+    }
+
     /// Of a request that has come to the gate, which hands it on to the page.
     pub(in crate::http) fn of(app: &Shared, parts: &Parts) -> Self {
         let (uri, extensions) = (&parts.uri, &parts.extensions);

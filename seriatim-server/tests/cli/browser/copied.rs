@@ -41,7 +41,7 @@ async fn copied(window: &Window, button: usize) -> String {
     window.run(&press).await.as_str().unwrap().to_owned()
 }
 
-/// Runs a line as somebody who pasted it.
+/// Runs a line as if a user had pasted it.
 fn run_in_shell(api: &Api, line: &str) -> String {
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_seriatim"));
     let path = std::env::var("PATH").unwrap();

@@ -1,4 +1,4 @@
-//! Pages that are redrawn while somebody points at them, reads or types: a thousand times, without waiting between.
+//! Pages that are redrawn a thousand times, without a pause, while a user points at them, reads or types.
 
 use serde_json::{Value, json};
 

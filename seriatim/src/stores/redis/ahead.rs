@@ -2,7 +2,7 @@
 //! through all jobs, which have no index by arrival, would scan everything for each of its pages.
 //!
 //! An entry is shown once, and the last page of a walk always comes from a scan: so a walk ends with all that was there when
-//! it began, even if it goes on with what another one left. Whoever asks for a page again sees what is new.
+//! it began, even if it goes on with what another one left. Asking for a page again shows what is new.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
