@@ -1,9 +1,10 @@
 //! Filters of listings of jobs.
 
-use seriatim::store::JobQuery;
+use seriatim::Timestamp;
+use seriatim::store::{JobQuery, Store};
 
 use super::error::Error;
-use crate::base::time;
+use crate::base::time::Moment;
 
 /// Longest payload in a table, in bytes: only its beginning is shown.
 pub(crate) const TABLE_PAYLOAD_BYTES_MAX: usize = 16 << 10;
@@ -22,20 +23,16 @@ pub(crate) struct Filters<'a> {
 
 impl Filters<'_> {
     /// The query with these filters.
-    pub(crate) fn of(self, query: JobQuery) -> Result<JobQuery, Error> {
+    pub(crate) async fn of(self, store: &dyn Store, query: JobQuery) -> Result<JobQuery, Error> {
         let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        let read = |field, text: &str| {
-            let read = |text: String| time::read(&text).map_err(|why| Error::Bound { field, why });
-            given(text).map(read).transpose()
-        };
         Ok(JobQuery {
             key: given(self.key),
             prefix: given(self.prefix),
             task: given(self.task),
             error: given(self.error),
             text: given(self.text),
-            from: read("from", self.from)?,
-            to: read("to", self.to)?,
+            from: moment(store, "from", self.from).await?,
+            to: moment(store, "to", self.to).await?,
             ..query
         })
     }
@@ -46,4 +43,16 @@ impl Filters<'_> {
             .iter()
             .any(|text| !text.is_empty())
     }
+}
+
+async fn moment(
+    store: &dyn Store,
+    field: &'static str,
+    text: &str,
+) -> Result<Option<Timestamp>, Error> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let moment = Moment::read(text).map_err(|why| Error::Bound { field, why })?;
+    Ok(Some(moment.of(store).await?))
 }

@@ -117,11 +117,12 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
     };
     let looks = counts.is_some() && wanted.filters.looks();
     let mut looks_left = wanted.scan_max as u64;
-    let of_queue = wanted.filters.of(JobQuery {
+    let of_status = JobQuery {
         order: wanted.status.order(wanted.by),
         payload_bytes_max: wanted.payload_bytes_max,
         ..JobQuery::new("", wanted.status.filter())
-    })?;
+    };
+    let of_queue = wanted.filters.of(store, of_status).await?;
     let mut rows = Vec::new();
     for (i, name) in names.iter().enumerate() {
         // The cursor belongs to the queue that it names, which may be gone.

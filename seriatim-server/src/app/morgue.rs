@@ -50,7 +50,8 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
         scan_max: Some(wanted.scan_max),
         ..JobQuery::new(wanted.queue, JobState::Dead)
     };
-    Ok(store.jobs(wanted.filters.of(dead)?).await?)
+    let query = wanted.filters.of(store, dead).await?;
+    Ok(store.jobs(query).await?)
 }
 
 /// The dead job of this id.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use seriatim::Timestamp;
 pub(crate) use seriatim::duration::rounded as length;
+use seriatim::store::Store;
 
 /// RFC 3339 in UTC, as in JSON.
 pub(crate) fn absolute(time: Timestamp) -> String {
@@ -20,6 +21,39 @@ pub(crate) fn read(text: &str) -> Result<Timestamp, String> {
         .parse()
         .map_err(|_| "write a time as 2026-01-31T12:00:00Z or as Unix seconds".to_owned())?;
     Ok(Timestamp::from_micros(time.as_microsecond()))
+}
+
+/// A moment of the past or the future, as people write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    At(Timestamp),
+    Ago(Duration),
+}
+
+impl Moment {
+    /// Reads a time, or a length such as `2h`, which is so long ago.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let ago = |_| seriatim::duration::parse(text).map(Self::Ago);
+        read(text).map(Self::At).or_else(ago).map_err(|_| {
+            "write a time as 2026-01-31T12:00:00Z or as Unix seconds, or 2h for two hours ago"
+                .to_owned()
+        })
+    }
+
+    /// The time, by the clock of the store.
+    pub(crate) async fn of(self, store: &dyn Store) -> seriatim::Result<Timestamp> {
+        match self {
+            Self::At(time) => Ok(time),
+            Self::Ago(_) => Ok(self.before(store.now().await?)),
+        }
+    }
+
+    pub(crate) fn before(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(time) => time,
+            Self::Ago(length) => now - length,
+        }
+    }
 }
 
 /// `3s ago`, `in 2m`, `now`.
@@ -49,6 +83,16 @@ mod tests {
         for (seconds, text) in cases {
             assert_eq!(length(Duration::from_secs(seconds)), text);
         }
+    }
+
+    #[test]
+    fn a_moment_is_a_time_or_so_long_ago() {
+        let now = Timestamp::from_micros(1_700_000_000_000_000);
+        let read = |text| Moment::read(text).map(|moment| absolute(moment.before(now)));
+        assert_eq!(read("90m").unwrap(), "2023-11-14T20:43:20Z");
+        assert_eq!(read("2026-01-31T12:00:00Z").unwrap(), "2026-01-31T12:00:00Z");
+        assert_eq!(read("1700000001").unwrap(), "2023-11-14T22:13:21Z");
+        assert!(read("soon").unwrap_err().contains("2h for two hours ago"));
     }
 
     #[test]

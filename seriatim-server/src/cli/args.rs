@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
 use seriatim::limits::PAGE_ROWS_MAX;
@@ -10,7 +9,7 @@ use seriatim::{Error, ErrorKind, Queue, SharedStore, Timestamp};
 
 use crate::app::pauses;
 use crate::app::payloads::{self, Forms};
-use crate::base::time;
+use crate::base::time::Moment;
 use crate::cli::output::Failure;
 use crate::config::{Config, STORE_DEFAULT};
 
@@ -221,12 +220,12 @@ pub(super) fn without_password(url: &str) -> String {
 /// The time of what is listed.
 #[derive(Args)]
 pub(crate) struct TimesArgs {
-    /// Only from then on: 30m, 2h or 7d ago, or a time
-    #[arg(long, value_name = "TIME", value_parser = since)]
-    since: Option<Since>,
+    /// Only from then on: a time, or 2h for two hours ago
+    #[arg(long, value_name = "TIME", value_parser = Moment::read)]
+    since: Option<Moment>,
     /// Only up to then
-    #[arg(long, value_name = "TIME", value_parser = since)]
-    until: Option<Since>,
+    #[arg(long, value_name = "TIME", value_parser = Moment::read)]
+    until: Option<Moment>,
 }
 
 impl TimesArgs {
@@ -234,27 +233,6 @@ impl TimesArgs {
     pub(crate) fn bounds(&self, now: Timestamp) -> (Option<Timestamp>, Option<Timestamp>) {
         (self.since.map(|since| since.before(now)), self.until.map(|until| until.before(now)))
     }
-}
-
-/// A moment: so long ago, or a time.
-#[derive(Clone, Copy, Debug)]
-enum Since {
-    Ago(Duration),
-    At(Timestamp),
-}
-
-impl Since {
-    fn before(self, now: Timestamp) -> Timestamp {
-        match self {
-            Self::Ago(length) => now - length,
-            Self::At(time) => time,
-        }
-    }
-}
-
-fn since(text: &str) -> Result<Since, String> {
-    let wrong = |_| "write a length as 2h, or a time as 2026-01-31T12:00:00Z".to_owned();
-    duration(text).map(Since::Ago).or_else(|_| time::read(text).map(Since::At)).map_err(wrong)
 }
 
 #[cfg(test)]

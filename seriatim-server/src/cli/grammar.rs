@@ -1,14 +1,16 @@
 //! One grammar for all nouns: `seriatim NOUN VERB [ARGS]`.
 //!
 //! `lanes` and `morgue` take one queue, which may also precede the verb, as in earlier versions:
-//! `seriatim lanes orders retry KEY` is `seriatim lanes retry orders KEY`. And a noun alone lists:
-//! `seriatim queues` is `seriatim queues list`.
+//! `seriatim lanes orders retry KEY` is `seriatim lanes retry orders KEY`. A noun alone lists:
+//! `seriatim queues` is `seriatim queues list`, and `seriatim jobs orders` lists the jobs of a queue, as
+//! `seriatim lanes orders` its lanes. Options that all commands have may come first.
 
 use std::ffi::OsString;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
+use seriatim::names;
 
 /// Nouns that list if there is no verb.
 const NOUNS: [&str; 9] =
@@ -16,21 +18,56 @@ const NOUNS: [&str; 9] =
 /// Nouns that need a queue, which the parser expects before the verb.
 const OF_A_QUEUE: [&str; 2] = ["lanes", "morgue"];
 const LIST: &str = "list";
+/// The noun that may have a queue.
+const JOBS: &str = "jobs";
+/// Options of all commands that work on a store.
+const COMMON: [&str; 3] = ["--store", "--config", "--json"];
 
 /// The arguments in the order that the parser of `program` expects.
 pub(crate) fn normal(program: &Command, mut arguments: Vec<OsString>) -> Vec<OsString> {
-    let word = |place: usize| arguments.get(place).and_then(|word| word.to_str());
-    let (Some(noun), Some(verb)) = (word(1), word(2)) else { return arguments };
-    let Some(command) = program.find_subcommand(noun).filter(|_| NOUNS.contains(&noun)) else {
-        return arguments;
-    };
-    let has_queue = word(3).is_some_and(|word| !word.starts_with('-'));
-    if verb == LIST && (has_queue || !OF_A_QUEUE.contains(&noun)) {
-        arguments.remove(2);
-    } else if has_queue && OF_A_QUEUE.contains(&noun) && command.find_subcommand(verb).is_some() {
-        arguments.swap(2, 3);
-    }
+    let behind = arguments.len().min(1);
+    let common: Vec<OsString> =
+        arguments.drain(behind..behind + common_words(&arguments[behind..])).collect();
+    order(program, &mut arguments);
+    let place = arguments.len().min(2);
+    arguments.splice(place..place, common);
     arguments
+}
+
+/// How many words at the beginning are common options, with their values.
+fn common_words(words: &[OsString]) -> usize {
+    let mut count = 0;
+    while let Some(word) = words.get(count).and_then(|word| word.to_str()) {
+        let (name, value) = word.split_once('=').map_or((word, None), |(name, v)| (name, Some(v)));
+        if !COMMON.contains(&name) {
+            break;
+        }
+        count += if name == "--json" || value.is_some() { 1 } else { 2 };
+    }
+    count.min(words.len())
+}
+
+/// Puts the words behind the noun in order.
+fn order(program: &Command, arguments: &mut Vec<OsString>) {
+    let word = |place: usize| arguments.get(place).and_then(|word| word.to_str());
+    let is_name = |place| word(place).is_some_and(|word| !word.starts_with('-'));
+    let (Some(noun), Some(verb)) = (word(1), word(2)) else { return };
+    let Some(command) = program.find_subcommand(noun).filter(|_| NOUNS.contains(&noun)) else {
+        return;
+    };
+    let (needs_queue, is_verb) =
+        (OF_A_QUEUE.contains(&noun), verb == "help" || command.find_subcommand(verb).is_some());
+    if verb == LIST && (is_name(3) || !needs_queue) {
+        let jobs_of_queue = noun == JOBS && is_name(3);
+        arguments.remove(2);
+        if jobs_of_queue {
+            arguments.insert(2, "--queue".into());
+        }
+    } else if needs_queue && is_name(3) && is_verb {
+        arguments.swap(2, 3);
+    } else if noun == JOBS && is_name(2) && !is_verb && !is_name(3) {
+        arguments.insert(2, "--queue".into());
+    }
 }
 
 /// Refuses options of a list before a verb, which does not heed them, as in `seriatim jobs --queue a cancel ID`.
@@ -53,6 +90,32 @@ pub(crate) fn check(program: &Command, matches: &ArgMatches) -> Result<(), clap:
     );
     let mut command = command.clone().bin_name(format!("seriatim {noun}"));
     Err(command.error(ErrorKind::ArgumentConflict, message))
+}
+
+/// Suggests the option that was meant: clap finds none if two letters of a short one are swapped.
+pub(crate) fn advised(
+    program: &mut Command,
+    arguments: &[OsString],
+    mut error: clap::Error,
+) -> clap::Error {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let name = unknown.trim_start_matches('-').to_owned();
+    if error.kind() != ErrorKind::UnknownArgument || error.get(ContextKind::SuggestedArg).is_some()
+    {
+        return error;
+    }
+    program.build();
+    let words = arguments.iter().skip(1).filter_map(|word| word.to_str());
+    let command =
+        words.fold(&*program, |command, word| command.find_subcommand(word).unwrap_or(command));
+    let known = command.get_opts().filter_map(Arg::get_long);
+    if let Some(meant) = names::closest(&name, known).map(|meant| format!("--{meant}")) {
+        error.remove(ContextKind::Suggested);
+        error.insert(ContextKind::SuggestedArg, ContextValue::String(meant));
+    }
+    error
 }
 
 /// Names `list` in the help of the nouns.
@@ -82,6 +145,14 @@ mod tests {
             ("queues list --json", "queues --json"),
             ("queues pause list", "queues pause list"),
             ("jobs list --queue a", "jobs --queue a"),
+            ("jobs list a --json", "jobs --queue a --json"),
+            ("jobs a", "jobs --queue a"),
+            ("jobs a --state dead", "jobs --queue a --state dead"),
+            ("jobs --state dead", "jobs --state dead"),
+            ("--store sqlite:a jobs list", "jobs --store sqlite:a"),
+            ("--store=sqlite:a --json jobs a", "jobs --store=sqlite:a --json --queue a"),
+            ("--json lanes retry orders k", "lanes --json orders retry k"),
+            ("--config a push b 1", "push --config a b 1"),
             ("nodes list", "nodes"),
             ("cron list", "cron"),
             ("batches list --live", "batches --live"),
@@ -99,6 +170,21 @@ mod tests {
             let reads = !["lanes", "lanes retry --help"].contains(&said);
             assert_eq!(program.clone().try_get_matches_from(found).is_ok(), reads, "{said}");
         }
+    }
+
+    #[test]
+    fn an_option_with_two_letters_swapped_is_suggested() {
+        let mut program = with_lists(crate::cli::Cli::command());
+        let mut refused = |line: &str| {
+            let words = std::iter::once("seriatim").chain(line.split(' ')).map(OsString::from);
+            let words: Vec<OsString> = words.collect();
+            let error = program.clone().try_get_matches_from(&words).unwrap_err();
+            advised(&mut program, &words, error).to_string()
+        };
+        let error = refused("push orders 1 --kye k");
+        assert!(error.contains("'--key'") && !error.contains("'-- --kye'"), "{error}");
+        assert!(refused("queues pause q --raeson r").contains("'--reason'"));
+        assert!(!refused("push orders 1 --xylophone x").contains("similar"));
     }
 
     #[test]

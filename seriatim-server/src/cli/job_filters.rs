@@ -23,11 +23,23 @@ pub(super) struct FilterArgs {
     /// Only jobs with this text in their payload or their last error
     #[arg(long, default_value = "", hide_default_value = true)]
     text: String,
-    /// Only jobs due, or ended, then or later: RFC 3339 or Unix seconds
-    #[arg(long, value_name = "TIME", default_value = "", hide_default_value = true)]
+    /// Only jobs due, or ended, then or later: a time, or 2h for two hours ago
+    #[arg(
+        long,
+        visible_alias = "since",
+        value_name = "TIME",
+        default_value = "",
+        hide_default_value = true
+    )]
     from: String,
     /// Only jobs due, or ended, then or earlier
-    #[arg(long, value_name = "TIME", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        visible_alias = "until",
+        value_name = "TIME",
+        default_value = "",
+        hide_default_value = true
+    )]
     to: String,
     /// Leave out longer payloads. Default: 16384 in a table, no limit with --json
     #[arg(long, value_name = "N")]

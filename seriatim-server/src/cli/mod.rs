@@ -168,13 +168,14 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, Failure> {
     // Before anything reads one: a value that is not UTF-8 would make the readers of others panic.
     crate::config::environment()?;
     let json = asks_for_json(&arguments);
-    let program = program();
+    let mut program = program();
     let read = program.clone();
     let read = read.try_get_matches_from(grammar::normal(&program, arguments.clone()));
     let read = read.and_then(|matches| {
         grammar::check(&program, &matches)?;
         Ok((Cli::from_arg_matches(&matches)?, matches))
     });
+    let read = read.map_err(|error| grammar::advised(&mut program, &arguments, error));
     let (cli, matches) = match read {
         Ok(read) => read,
         Err(error) if json && error.use_stderr() => return Err(misused(&error)),

@@ -9,18 +9,17 @@ use seriatim::{JobId, Payload, Rate, SharedStore, Timestamp, store::Store};
 use super::args::{Common, PageArgs, Yes};
 use super::job_filters::FilterArgs;
 use super::jobs::{hint_more, payload_cell, show_job};
-use super::operations::carry_out;
+use super::operations::{carry_out, time_of};
 use crate::app::act::{self, Bulk};
 use crate::app::find;
 use crate::app::morgue::{self, By, Wanted};
 use crate::app::operations;
 use crate::app::words::push_status;
 use crate::base::text::count;
-use crate::base::time::{read, relative};
+use crate::base::time::{Moment, relative};
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, say, say_json};
 use crate::protocol::document::{self, Done, EditedJob};
-use crate::protocol::value::Time;
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
@@ -83,9 +82,9 @@ struct Paced {
     /// Only those whose last error contains this
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
-    /// Only those that died at this time or later
-    #[arg(long, value_name = "TIME", value_parser = read)]
-    since: Option<Timestamp>,
+    /// Only those that died at this time or later, or 2h for two hours ago
+    #[arg(long, value_name = "TIME", value_parser = Moment::read)]
+    since: Option<Moment>,
 }
 
 /// Which dead jobs.
@@ -185,7 +184,7 @@ impl Morgue {
         let wish = operations::Wish {
             rate: paced.rate,
             error: paced.error.clone(),
-            since: paced.since.map(Time),
+            since: time_of(&*store, paced.since).await?,
             ..operations::Wish::new(operations::Action::Requeue, &*self.queue)
         };
         let counted = operations::preview(&*store, &wish).await?;

@@ -10,7 +10,7 @@ use super::args::{Common, Yes};
 use crate::app::operations::{
     self, Action, Begin, Leaving, List, Operation, Preview, Wish, preview,
 };
-use crate::base::time::read;
+use crate::base::time::Moment;
 use crate::cli::output::fields::Fields;
 use crate::cli::output::progress::Progress;
 use crate::cli::output::table::{Column, Table};
@@ -77,12 +77,12 @@ struct Which {
     /// Only lanes in this state: ready, scheduled, retrying, running, held, paused or crashed
     #[arg(long, value_parser = lane_state)]
     state: Option<LaneStage>,
-    /// Only what died, or waited, before this time. Default: now
-    #[arg(long, value_parser = read)]
-    before: Option<seriatim::Timestamp>,
-    /// Only what died at this time or later
-    #[arg(long, value_parser = read)]
-    since: Option<seriatim::Timestamp>,
+    /// Only what died, or waited, before this time, or 2h for two hours ago. Default: now
+    #[arg(long, value_name = "TIME", value_parser = Moment::read)]
+    before: Option<Moment>,
+    /// Only what died at this time or later, or 2h for two hours ago
+    #[arg(long, value_name = "TIME", value_parser = Moment::read)]
+    since: Option<Moment>,
     /// At most so many jobs in a second, minute or hour: `500/s`. The others stay dead until then
     #[arg(long)]
     rate: Option<Rate>,
@@ -101,22 +101,22 @@ fn lane_state(text: &str) -> Result<LaneStage, String> {
 }
 
 impl Which {
-    fn wish(self) -> Wish {
+    async fn wish(self, store: &dyn Store) -> Result<Wish, Failure> {
         let some = |named: bool| named.then_some(());
-        Wish {
+        Ok(Wish {
             key: self.key,
             prefix: self.prefix,
             task: self.task,
             error: self.error,
             cause: self.cause,
             state: self.state,
-            before: self.before.map(Time),
-            since: self.since.map(Time),
+            before: time_of(store, self.before).await?,
+            since: time_of(store, self.since).await?,
             rate: self.rate,
             jobs: some(!self.jobs.is_empty()).map(|()| List(self.jobs)),
             lanes: some(!self.lanes.is_empty()).map(|()| List(self.lanes)),
             ..Wish::new(self.action, self.queue)
-        }
+        })
     }
 }
 
@@ -133,12 +133,24 @@ impl Operations {
                 told(&operations::stop(&*store, &id, &user()).await?, json);
                 Ok(())
             }
-            Some(Verb::Preview(which)) => count(&*store, &which.wish(), json).await,
+            Some(Verb::Preview(which)) => count(&*store, &which.wish(&*store).await?, json).await,
             Some(Verb::Start { which, yes, confirm }) => {
-                start(store, which.wish(), yes, confirm, json).await
+                let wish = which.wish(&*store).await?;
+                start(store, wish, yes, confirm, json).await
             }
         };
         self.common.store.using(body).await
+    }
+}
+
+/// A moment that a flag names, by the clock of the store.
+pub(super) async fn time_of(
+    store: &dyn Store,
+    moment: Option<Moment>,
+) -> Result<Option<Time>, Failure> {
+    match moment {
+        Some(moment) => Ok(Some(Time(moment.of(store).await?))),
+        None => Ok(None),
     }
 }
 

@@ -157,12 +157,12 @@ impl Push {
             JobState::Succeeded => Ok(()),
             JobState::Queued | JobState::Running => {
                 let (state, wait) = (state_name(state), seriatim::duration::format(wait));
-                Err(Failure::failed(format!(
+                Err(Failure::conflict(format!(
                     "job {id} is {state} after {wait}{why}; it goes on: `seriatim jobs show {id}`"
                 )))
             }
             JobState::Dead | JobState::Canceled => {
-                Err(Failure::failed(format!("job {id} is {}{why}", state_name(state))))
+                Err(Failure::conflict(format!("job {id} is {}{why}", state_name(state))))
             }
         }
     }

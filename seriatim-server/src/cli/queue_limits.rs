@@ -1,15 +1,15 @@
-//! `seriatim queues limits`: changes how many turns of a queue, or of a group, run and start.
+//! `seriatim queues limits`: shows and changes how many turns of a queue, or of a group, run and start.
 
 use clap::Args;
 use seriatim::store::Store;
 use seriatim::{Error, Limit, Queue, Rate, Result};
 
-use crate::app::{limits, queues, settings};
+use crate::app::{find, limits, queues, settings};
 use crate::cli::output::{Failure, hint, say, say_json};
 
-/// What is not given stays.
+/// What is not given stays. Nothing given: shows the limits.
 #[derive(Args)]
-#[group(required = true, multiple = true, args = ["running", "rate", "burst", "weight", "none"])]
+#[group(id = "change", multiple = true, args = ["running", "rate", "burst", "weight", "none"])]
 pub(super) struct Change {
     /// Most turns at once, on all nodes together
     #[arg(long, value_name = "TURNS")]
@@ -32,7 +32,7 @@ pub(super) struct Change {
 
 /// Whose limit, if not that of the whole queue.
 #[derive(Args)]
-#[group(multiple = false)]
+#[group(multiple = false, requires = "change")]
 struct Of {
     /// That of one group, in place of what each group gets
     #[arg(long, value_name = "NAME")]
@@ -43,13 +43,16 @@ struct Of {
 }
 
 impl Change {
-    pub(super) async fn set(
+    pub(super) async fn run(
         &self,
         store: &dyn Store,
         name: &str,
         json: bool,
     ) -> std::result::Result<(), Failure> {
-        let queue = limits::change(store, name, |queue| self.apply(queue)).await?;
+        let queue = match self.is_none_given() {
+            true => find::queue(store, name).await?.queue,
+            false => limits::change(store, name, |queue| self.apply(queue)).await?,
+        };
         if json {
             say_json(&queues::one(store, name).await?);
             return Ok(());
@@ -61,8 +64,17 @@ impl Change {
             true => format!("{name} has no limit and no groups"),
             false => format!("{name} has\n{}", lines.join("\n")),
         });
-        hint("a node that declares the queue sets the limits of its configuration when it starts");
+        if !self.is_none_given() {
+            hint(
+                "a node that declares the queue sets the limits of its configuration when it starts",
+            );
+        }
         Ok(())
+    }
+
+    fn is_none_given(&self) -> bool {
+        let Self { running, rate, burst, weight, none, of: _ } = self;
+        (running, rate, burst, weight, *none) == (&None, &None, &None, &None, false)
     }
 
     fn apply(&self, queue: &mut Queue) -> Result<()> {

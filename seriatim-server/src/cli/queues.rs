@@ -121,7 +121,7 @@ impl Action {
                 pause(&*store, &queue, true, json).await
             }
             Self::Resume { queue } => pause(&*store, &queue, false, json).await,
-            Self::Limits { queue, change } => change.set(&*store, &queue, json).await,
+            Self::Limits { queue, change } => change.run(&*store, &queue, json).await,
             Self::Reshard { queue, shards, wait } => {
                 reshard(&*store, &queue, shards, wait, json).await
             }

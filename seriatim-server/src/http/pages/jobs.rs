@@ -20,7 +20,7 @@ use crate::app::job_pages::{self, By, Status, Wanted};
 use crate::app::lane_pages::SCAN_DEFAULT;
 use crate::app::operations::{self, Action};
 use crate::app::{causes, find};
-use crate::base::time;
+use crate::base::time::Moment;
 use crate::protocol::value::Time;
 
 /// Dead jobs that causes are found among, the latest.
@@ -272,7 +272,10 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
 /// For all jobs of the queue that fit. The page has refused times that cannot be read.
 fn buttons(visit: &Visit, queue: &str, wish: &Wish) -> Vec<Button> {
     let text = |text: &str| given(text).map(str::to_owned);
-    let time = |text: &str| time::read(text).ok().map(Time);
+    let time = |text: &str| {
+        let moment = Moment::read(text).ok()?;
+        Some(Time(moment.before(visit.clock.now)))
+    };
     let all = |action: &Action| operations::Wish {
         key: text(&wish.key),
         prefix: text(&wish.prefix),

@@ -70,6 +70,7 @@ async fn limits_are_changed_one_by_one_and_removed() {
     let limit = |of: &str| format!("mails has\nlimit = {of}\n");
     assert_eq!(limits(&["--running", "4"]), limit(r#"{ burst = 3, rate = "5/s", running = 4 }"#));
     assert_eq!(limits(&["--rate", "9/m"]), limit(r#"{ rate = "9/m", running = 4 }"#));
+    assert_eq!(limits(&[]), limit(r#"{ rate = "9/m", running = 4 }"#));
     let groups = limits(&["--group", "acme", "--weight", "3", "--running", "2"]);
     assert!(
         groups.contains("groups = { named = { acme = { running = 2, weight = 3 } } }"),
@@ -82,7 +83,7 @@ async fn limits_are_changed_one_by_one_and_removed() {
     assert_eq!(limits(&["--none"]), "mails has no limit and no groups\n");
     for (refused, said) in [
         (&["--group", "acme", "--none"][..], "has no limit of its own"),
-        (&[], "required"),
+        (&["--groups"], "required"),
         (&["--weight", "2"], "required"),
         (&["--group", "a", "--groups", "--running", "2"], "cannot be used with"),
         (&["--running", "0"], "must be 1 to"),

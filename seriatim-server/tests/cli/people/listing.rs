@@ -206,7 +206,10 @@ async fn jobs_are_found_by_task_and_text_and_show_where_they_run_and_how_they_fa
     let turn = ["jobs", "--queue", "mails", "--key", "ann", "--state", "queued", "--by", "turn"];
     assert_eq!(keys(&turn), ["ann"]);
     assert!(house.refused(&["jobs", "--by", "turn"], 2).contains("name the queue"));
-    assert!(house.refused(&["jobs", "--from", "soon"], 2).contains("--from"));
+    assert_eq!(keys(&["jobs", "mails", "--since", "1h", "--task", "remind"]), ["bob"]);
+    assert_eq!(keys(&["jobs", "mails", "--until", "1h"]), [""; 0]);
+    let refused = house.refused(&["jobs", "--from", "soon"], 2);
+    assert!(refused.contains("--from") && refused.contains("2h for two hours ago"), "{refused}");
     let cut = ["jobs", "--queue", "mails", "--task", "remind", "--scan-max", "1"];
     assert!(house.text(&cut).contains("no such jobs"));
     let short = house.json(&["jobs", "--queue", "mails", "--payload-bytes-max", "1"]);
