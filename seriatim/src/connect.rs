@@ -39,9 +39,9 @@ pub async fn connect(url: &str) -> Result<SharedStore> {
 /// ```
 pub async fn connect_existing(url: &str) -> Result<SharedStore> {
     #[cfg(feature = "sqlite")]
-    if let Some(path) = url.strip_prefix("sqlite:") {
+    if url.starts_with("sqlite:") {
         // Opening a missing file would create it.
-        crate::stores::Sqlite::look_at(sqlite_path(path)?.as_ref())?;
+        crate::stores::Sqlite::look_at(sqlite_path(url)?.as_ref())?;
     }
     let store = reach(url).await?;
     match store.check().await {
@@ -53,36 +53,58 @@ pub async fn connect_existing(url: &str) -> Result<SharedStore> {
     }
 }
 
+// With SQLite alone it waits for nothing.
+#[allow(clippy::unused_async)]
 async fn reach(url: &str) -> Result<SharedStore> {
-    match kind(url)? {
-        Kind::Memory => Ok(Arc::new(crate::stores::Memory::new())),
-        Kind::Sqlite(rest) => sqlite(rest),
-        Kind::Postgres => postgres(url).await,
-        Kind::Mysql => mysql(url).await,
-        Kind::Redis => redis(url).await,
-    }
+    Ok(match kind(url)? {
+        Kind::Memory => Arc::new(crate::stores::Memory::new()),
+        #[cfg(feature = "sqlite")]
+        Kind::Sqlite => Arc::new(crate::stores::Sqlite::open(sqlite_path(url)?)?),
+        #[cfg(feature = "postgres")]
+        Kind::Postgres => Arc::new(crate::stores::Postgres::connect(url).await?),
+        #[cfg(feature = "mysql")]
+        Kind::Mysql => Arc::new(crate::stores::Mysql::connect(url).await?),
+        #[cfg(feature = "redis")]
+        Kind::Redis => Arc::new(crate::stores::Redis::connect(url).await?),
+    })
 }
 
-/// The kind of store, by the URL's scheme.
-enum Kind<'a> {
+/// A kind of store that this build has.
+enum Kind {
     Memory,
-    /// With the part after the scheme.
-    Sqlite(&'a str),
+    #[cfg(feature = "sqlite")]
+    Sqlite,
+    #[cfg(feature = "postgres")]
     Postgres,
+    #[cfg(feature = "mysql")]
     Mysql,
+    #[cfg(feature = "redis")]
     Redis,
 }
 
-fn kind(url: &str) -> Result<Kind<'_>> {
-    let Some((scheme, rest)) = url.split_once(':') else {
+/// By the URL's scheme.
+fn kind(url: &str) -> Result<Kind> {
+    let Some((scheme, _)) = url.split_once(':') else {
         return Err(unknown(&format!("{url:?} is not a store URL")));
     };
     match scheme {
         "memory" => Ok(Kind::Memory),
-        "sqlite" => Ok(Kind::Sqlite(rest)),
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Ok(Kind::Sqlite),
+        #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => Ok(Kind::Postgres),
+        #[cfg(feature = "mysql")]
         "mysql" | "mariadb" => Ok(Kind::Mysql),
+        #[cfg(feature = "redis")]
         "redis" | "rediss" | "redis-cluster" | "redis-sentinel" => Ok(Kind::Redis),
+        #[cfg(not(feature = "sqlite"))]
+        "sqlite" => Err(left_out("sqlite")),
+        #[cfg(not(feature = "postgres"))]
+        "postgres" | "postgresql" => Err(left_out("postgres")),
+        #[cfg(not(feature = "mysql"))]
+        "mysql" | "mariadb" => Err(left_out("mysql")),
+        #[cfg(not(feature = "redis"))]
+        "redis" | "rediss" | "redis-cluster" | "redis-sentinel" => Err(left_out("redis")),
         _ => Err(unknown(&format!("there is no kind of store called {scheme:?}"))),
     }
 }
@@ -97,21 +119,13 @@ pub fn check_url(url: &str) -> Result<()> {
     match kind(url)? {
         Kind::Memory => Ok(()),
         #[cfg(feature = "sqlite")]
-        Kind::Sqlite(rest) => sqlite_path(rest).map(drop),
-        #[cfg(not(feature = "sqlite"))]
-        Kind::Sqlite(_) => Err(left_out("sqlite")),
+        Kind::Sqlite => sqlite_path(url).map(drop),
         #[cfg(feature = "postgres")]
         Kind::Postgres => crate::stores::Postgres::read_url(url),
-        #[cfg(not(feature = "postgres"))]
-        Kind::Postgres => Err(left_out("postgres")),
         #[cfg(feature = "mysql")]
         Kind::Mysql => crate::stores::Mysql::read_url(url),
-        #[cfg(not(feature = "mysql"))]
-        Kind::Mysql => Err(left_out("mysql")),
         #[cfg(feature = "redis")]
         Kind::Redis => crate::stores::Redis::read_url(url),
-        #[cfg(not(feature = "redis"))]
-        Kind::Redis => Err(left_out("redis")),
     }
 }
 
@@ -120,12 +134,8 @@ fn unknown(what: &str) -> Error {
 }
 
 #[cfg(feature = "sqlite")]
-fn sqlite(path: &str) -> Result<SharedStore> {
-    Ok(Arc::new(crate::stores::Sqlite::open(sqlite_path(path)?)?))
-}
-
-#[cfg(feature = "sqlite")]
-fn sqlite_path(path: &str) -> Result<&str> {
+fn sqlite_path(url: &str) -> Result<&str> {
+    let path = url.strip_prefix("sqlite:").unwrap_or(url);
     let path = path.strip_prefix("//").unwrap_or(path);
     if path.is_empty() || path == ":memory:" {
         return Err(Error::invalid(
@@ -134,47 +144,6 @@ fn sqlite_path(path: &str) -> Result<&str> {
         ));
     }
     Ok(path)
-}
-
-#[cfg(not(feature = "sqlite"))]
-fn sqlite(_: &str) -> Result<SharedStore> {
-    Err(left_out("sqlite"))
-}
-
-#[cfg(feature = "postgres")]
-async fn postgres(url: &str) -> Result<SharedStore> {
-    Ok(Arc::new(crate::stores::Postgres::connect(url).await?))
-}
-
-// Same signature as the one above.
-#[cfg(not(feature = "postgres"))]
-#[allow(clippy::unused_async)]
-async fn postgres(_: &str) -> Result<SharedStore> {
-    Err(left_out("postgres"))
-}
-
-#[cfg(feature = "mysql")]
-async fn mysql(url: &str) -> Result<SharedStore> {
-    Ok(Arc::new(crate::stores::Mysql::connect(url).await?))
-}
-
-// Same signature as the one above.
-#[cfg(not(feature = "mysql"))]
-#[allow(clippy::unused_async)]
-async fn mysql(_: &str) -> Result<SharedStore> {
-    Err(left_out("mysql"))
-}
-
-#[cfg(feature = "redis")]
-async fn redis(url: &str) -> Result<SharedStore> {
-    Ok(Arc::new(crate::stores::Redis::connect(url).await?))
-}
-
-// Same signature as the one above.
-#[cfg(not(feature = "redis"))]
-#[allow(clippy::unused_async)]
-async fn redis(_: &str) -> Result<SharedStore> {
-    Err(left_out("redis"))
 }
 
 #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis")))]

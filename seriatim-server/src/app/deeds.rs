@@ -208,7 +208,7 @@ async fn forget(store: &dyn Store, note: &Note) -> seriatim::Result<()> {
         all = names(&deed, suffix);
     }
     for name in all {
-        store.delete_notes(NoteQuery::new(name.clone()..format!("{name} "))).await?;
+        store.delete_notes(NoteQuery::only(&name)).await?;
     }
     Ok(())
 }

@@ -107,6 +107,18 @@ impl Error {
     }
 }
 
+/// The HTTP status of a request that fails like this; in the audit log, that of a command too.
+pub(crate) fn status(kind: ErrorKind) -> u16 {
+    match kind {
+        ErrorKind::Invalid => 400,
+        ErrorKind::NotFound => 404,
+        ErrorKind::Conflict | ErrorKind::NodeGone => 409,
+        ErrorKind::Unsupported => 501,
+        ErrorKind::Unavailable | ErrorKind::Full | ErrorKind::ReadOnly => 503,
+        _ => 500,
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -7,7 +7,7 @@ use super::error::Error;
 use super::find;
 
 /// Refuses a time that no store holds exactly.
-pub(crate) fn check_due(at: Timestamp) -> Result<(), Error> {
+fn check_due(at: Timestamp) -> Result<(), Error> {
     match (Timestamp::default()..=Timestamp::MAX).contains(&at) {
         true => Ok(()),
         false => {
@@ -25,11 +25,15 @@ pub(crate) async fn amended(
 ) -> Result<JobView, Error> {
     let job = find::job(store, id).await?;
     waiting(&job)?;
-    if let Change::Node(Some(node)) = &change {
-        // As a push would.
-        let mut bound = Job::new(&*job.queue, &())?;
-        bound.options.node = Some(node.clone());
-        bound.validate()?;
+    match &change {
+        Change::RunAt(at) => check_due(*at)?,
+        Change::Node(Some(node)) => {
+            // As a push would.
+            let mut bound = Job::new(&*job.queue, &())?;
+            bound.options.node = Some(node.clone());
+            bound.validate()?;
+        }
+        _ => {}
     }
     changed(store, id, change).await
 }

@@ -43,6 +43,19 @@ pub(crate) async fn act(
     }
 }
 
+/// What is then said of so many lanes: `is paused`, `are paused`.
+pub(crate) fn done(action: LaneAction, lanes: u64) -> &'static str {
+    let (one, several) = match action {
+        LaneAction::Pause => ("is paused", "are paused"),
+        LaneAction::Resume => ("goes on", "go on"),
+        LaneAction::RunNow => ("is due now", "are due now"),
+        LaneAction::Bury => ("is buried", "are buried"),
+        LaneAction::DeleteFailed => ("is deleted", "are deleted"),
+        LaneAction::Delete => ("is emptied", "are emptied"),
+    };
+    if lanes == 1 { one } else { several }
+}
+
 /// Takes a claim from its holder.
 pub(crate) async fn release(store: &dyn Store, queue: &str, lane: OneLane) -> Result<u64, Error> {
     let claims = match lane {

@@ -9,7 +9,7 @@ use seriatim::{
 };
 
 use super::error::Error;
-use super::running::{self, Running, running};
+use super::running::{Running, running};
 use crate::base::text::count;
 use crate::protocol::document::{Lane, Node, Nodes};
 
@@ -44,7 +44,7 @@ pub(crate) fn held_by<'a>(running: &'a [Running], node: &NodeView) -> Vec<&'a Ru
 /// All nodes, as a JSON document.
 pub(crate) async fn all(store: &dyn Store) -> Result<Nodes, Error> {
     let (nodes, now) = (sorted(store).await?, store.now().await?);
-    let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
+    let running = running(store, &store.stats(None).await?, None, RUNNING_MAX).await?;
     let document =
         |node: &NodeView| Node::new(node, state_name(node, now), held_by(&running, node).len());
     Ok(Nodes { nodes: nodes.iter().map(document).collect(), left_out: None })
@@ -102,7 +102,7 @@ pub(crate) async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Er
 pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Node, Error> {
     let (node, now) = (find(store, wanted).await?, store.now().await?);
     let stats = store.stats(None).await?;
-    let held = running::held_by(store, &stats, &node.info.id, RUNNING_MAX).await?;
+    let held = running(store, &stats, Some(&node.info.id), RUNNING_MAX).await?;
     let lane = |one: &Running| Lane::of_queue(one.lane.clone(), one.queue.clone());
     let lanes = held.iter().map(lane).collect();
     Ok(Node::new(&node, state_name(&node, now), held.len()).with_lanes(lanes))

@@ -9,6 +9,6 @@ pub(crate) async fn count(store: &dyn Store, prefix: &str) -> seriatim::Result<u
         let notes = store.read_notes(query.clone()).await?;
         let Some(last) = notes.last() else { return Ok(count) };
         count += notes.len();
-        query.from = format!("{} ", last.name);
+        query = query.behind(&last.name);
     }
 }

@@ -34,26 +34,8 @@ impl Running {
     }
 }
 
-/// At most `lanes_max` claimed lanes of each queue that has any, the oldest.
+/// At most `lanes_max` claimed lanes of each queue that has any, the oldest; of one node if it is given.
 pub(crate) async fn running(
-    store: &dyn Store,
-    stats: &[QueueStats],
-    lanes_max: usize,
-) -> seriatim::Result<Vec<Running>> {
-    claimed(store, stats, None, lanes_max).await
-}
-
-/// At most `lanes_max` lanes of each queue that this node holds, the oldest.
-pub(crate) async fn held_by(
-    store: &dyn Store,
-    stats: &[QueueStats],
-    node: &NodeId,
-    lanes_max: usize,
-) -> seriatim::Result<Vec<Running>> {
-    claimed(store, stats, Some(node), lanes_max).await
-}
-
-async fn claimed(
     store: &dyn Store,
     stats: &[QueueStats],
     node: Option<&NodeId>,

@@ -12,14 +12,19 @@ pub(crate) fn absolute(time: Timestamp) -> String {
         .map_or_else(|_| time.to_string(), |time| time.to_string())
 }
 
+/// Smaller numbers are no times that anybody means: they were a length, without its unit.
+pub(crate) const UNIX_SECONDS_MIN: f64 = 1e9;
+/// How a time is written.
+pub(crate) const WANTED: &str = "write a time as 2026-01-31T12:00:00Z or as Unix seconds";
+
 /// Reads a time: RFC 3339 or Unix seconds.
 pub(crate) fn read(text: &str) -> Result<Timestamp, String> {
     if let Ok(seconds) = text.parse::<f64>() {
-        return Ok(Timestamp::from_secs_f64(seconds));
+        let is_time = seconds >= UNIX_SECONDS_MIN;
+        let why = || format!("{text} as Unix seconds lies long before now: {WANTED}");
+        return is_time.then(|| Timestamp::from_secs_f64(seconds)).ok_or_else(why);
     }
-    let time: jiff::Timestamp = text
-        .parse()
-        .map_err(|_| "write a time as 2026-01-31T12:00:00Z or as Unix seconds".to_owned())?;
+    let time: jiff::Timestamp = text.parse().map_err(|_| WANTED.to_owned())?;
     Ok(Timestamp::from_micros(time.as_microsecond()))
 }
 
@@ -34,10 +39,8 @@ impl Moment {
     /// Reads a time, or a length such as `2h`, which is so long ago.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let ago = |_| seriatim::duration::parse(text).map(Self::Ago);
-        read(text).map(Self::At).or_else(ago).map_err(|_| {
-            "write a time as 2026-01-31T12:00:00Z or as Unix seconds, or 2h for two hours ago"
-                .to_owned()
-        })
+        let why = |_| format!("{WANTED}, or 2h for two hours ago");
+        read(text).map(Self::At).or_else(ago).map_err(why)
     }
 
     /// The time, by the clock of the store.
@@ -92,6 +95,7 @@ mod tests {
         assert_eq!(read("90m").unwrap(), "2023-11-14T20:43:20Z");
         assert_eq!(read("2026-01-31T12:00:00Z").unwrap(), "2026-01-31T12:00:00Z");
         assert_eq!(read("1700000001").unwrap(), "2023-11-14T22:13:21Z");
+        assert!(read("60").is_err());
         assert!(read("soon").unwrap_err().contains("2h for two hours ago"));
     }
 

@@ -10,11 +10,12 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use serde::Serialize;
 use seriatim::store::{InboxAsk, InboxDeed, Store};
-use seriatim::{ErrorKind, SharedStore, Timestamp};
+use seriatim::{SharedStore, Timestamp};
 
 use super::args::without_password;
 use crate::app::chain::Chain;
 use crate::app::deeds;
+use crate::app::error::status;
 use crate::base::text::one_line;
 use crate::base::time::absolute;
 use crate::cli::output::{Failure, hint};
@@ -132,7 +133,8 @@ pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<(), 
 /// Keeps in its store what this process was started to do, and how it ended.
 pub(super) async fn keep<T>(store: &dyn Store, result: &Result<T, Failure>) {
     for told in DEED.get().into_iter().flatten() {
-        told.keep(store, result.as_ref().map_or_else(status, |_| 200)).await;
+        told.keep(store, result.as_ref().map_or_else(|failure| status(failure.kind()), |_| 200))
+            .await;
     }
 }
 
@@ -159,18 +161,6 @@ impl Told {
         if let Err(error) = deeds::keep(store, &deed, now).await {
             hint(format!("the store's audit log has no line of this: {error}"));
         }
-    }
-}
-
-/// How a request that fails like this is answered.
-fn status(failure: &Failure) -> u16 {
-    match failure.kind() {
-        ErrorKind::Invalid => 400,
-        ErrorKind::NotFound => 404,
-        ErrorKind::Conflict => 409,
-        ErrorKind::Unsupported => 501,
-        ErrorKind::Unavailable => 503,
-        _ => 500,
     }
 }
 
@@ -215,7 +205,8 @@ impl Book {
         let told = Told::new(action.to_owned(), on, asked);
         self.write(&told)?;
         let result = doing.await;
-        told.keep(store, result.as_ref().map_or_else(status, |_| 200)).await;
+        told.keep(store, result.as_ref().map_or_else(|failure| status(failure.kind()), |_| 200))
+            .await;
         result
     }
 

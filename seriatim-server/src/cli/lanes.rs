@@ -271,15 +271,7 @@ impl Lanes {
             say_json(&Done { count: done });
             return Ok(());
         }
-        let (one, several) = match action {
-            LaneAction::Pause => ("is paused", "are paused"),
-            LaneAction::Resume => ("goes on", "go on"),
-            LaneAction::RunNow => ("is due now", "are due now"),
-            LaneAction::Bury => ("is buried", "are buried"),
-            LaneAction::DeleteFailed => ("is deleted", "are deleted"),
-            LaneAction::Delete => ("is emptied", "are emptied"),
-        };
-        say(format!("{} {}", count(done, "lane"), if done == 1 { one } else { several }));
+        say(format!("{} {}", count(done, "lane"), actions::done(action, done)));
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use super::tones::node_state;
 use super::troubles;
 use crate::app::nodes::{self, RUNNING_MAX, all, find, held_by, one, release, sorted};
 use crate::app::reported::Reported;
-use crate::app::running::{self, Running, running};
+use crate::app::running::{Running, running};
 use crate::base::text::count;
 use crate::base::time::{absolute, length, relative};
 use crate::cli::output::fields::Fields;
@@ -99,7 +99,7 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
     }
     let (nodes, now) = (sorted(store).await?, store.now().await?);
     let stats = store.stats(None).await?;
-    let running = running(store, &stats, RUNNING_MAX).await?;
+    let running = running(store, &stats, None, RUNNING_MAX).await?;
     if nodes.is_empty() {
         say("no nodes: `seriatim serve` starts one");
         return Ok(());
@@ -142,7 +142,7 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
     }
     let (node, now) = (find(store, wanted).await?, store.now().await?);
     let stats = store.stats(None).await?;
-    let held = running::held_by(store, &stats, &node.info.id, RUNNING_MAX).await?;
+    let held = running(store, &stats, Some(&node.info.id), RUNNING_MAX).await?;
     let (turns, prefetched) = load(&node, held.len());
     let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
     let info = &node.info;

@@ -7,6 +7,7 @@ use seriatim::store::{LaneId, LaneStage, Store};
 use seriatim::{JobId, Rate, SharedStore};
 
 use super::args::{Common, Yes};
+use super::deed::who;
 use crate::app::operations::{
     self, Action, Begin, Leaving, List, Operation, Preview, Wish, preview,
 };
@@ -130,7 +131,7 @@ impl Operations {
                 Ok(())
             }
             Some(Verb::Stop { id }) => {
-                told(&operations::stop(&*store, &id, &user()).await?, json);
+                told(&operations::stop(&*store, &id, &who()).await?, json);
                 Ok(())
             }
             Some(Verb::Preview(which)) => count(&*store, &which.wish(&*store).await?, json).await,
@@ -152,11 +153,6 @@ pub(super) async fn time_of(
         Some(moment) => Ok(Some(Time(moment.of(store).await?))),
         None => Ok(None),
     }
-}
-
-/// Who acts from this command line.
-fn user() -> String {
-    format!("user {}", rustix::process::getuid().as_raw())
 }
 
 async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
@@ -253,7 +249,7 @@ pub(super) async fn carry_out(
     json: bool,
 ) -> Result<(), Failure> {
     let runner = format!("command-{:016x}", fastrand::u64(..));
-    let (who, waits) = (user(), Duration::ZERO);
+    let (who, waits) = (who(), Duration::ZERO);
     let begin = Begin { who: &who, runner: &runner, waits };
     let operation = operations::begin(&*store, wish, counted, begin).await?;
     let (id, mut last) = (operation.id.clone(), operation);
@@ -277,7 +273,7 @@ pub(super) async fn carry_out(
 fn stop_at_interrupt(store: SharedStore, id: String) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok()
-            && let Err(error) = operations::stop(&*store, &id, &user()).await
+            && let Err(error) = operations::stop(&*store, &id, &who()).await
         {
             hint(format!("cannot stop it: {error}"));
         }

@@ -104,10 +104,8 @@ impl Change {
     }
 
     fn limit(&self, limit: &mut Limit) {
-        limit.running = self.running.or(limit.running);
-        // A burst belongs to its rate.
-        let burst = if self.rate.is_some() { None } else { limit.burst };
-        limit.rate = self.rate.or(limit.rate);
-        limit.burst = self.burst.or(burst);
+        let mut change = Limit::default();
+        (change.running, change.rate, change.burst) = (self.running, self.rate, self.burst);
+        *limit = change.over(*limit);
     }
 }

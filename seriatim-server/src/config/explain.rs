@@ -1,5 +1,7 @@
 //! Errors of a configuration, in words: the place, the present value, the expected value.
 
+use seriatim::names::closest;
+
 use crate::base::setup_error::SetupError;
 
 /// What has entries of several keys each.
@@ -56,7 +58,8 @@ pub(crate) fn in_words(message: &str) -> String {
     }
     let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let Some((unknown, known)) = names.split_first() else { return message.to_owned() };
-    let suggestion = closest(unknown, known).map(|known| format!(" (did you mean `{known}`?)"));
+    let suggestion =
+        closest(unknown, known.iter().copied()).map(|known| format!(" (did you mean `{known}`?)"));
     let suggestion = suggestion.unwrap_or_default();
     if message.starts_with("unknown field") {
         return format!(
@@ -110,9 +113,4 @@ fn wanted_in_words(wanted: &str) -> String {
         wanted if wanted.starts_with("struct ") => "a table: its name in brackets on a line of its own, as in [node], and its settings below".to_owned(),
         wanted => wanted.to_owned(),
     }
-}
-
-/// The closest known name.
-pub(crate) fn closest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
-    seriatim::names::closest(unknown, known.iter().copied())
 }

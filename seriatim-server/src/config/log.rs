@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Deserializer, de};
+use seriatim::names::closest;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-use super::explain::closest;
 use crate::base::setup_error::SetupError;
 
 /// The variable of the log level.
@@ -111,7 +111,8 @@ fn level(word: &str) -> Result<LevelFilter, String> {
         return Ok(*level);
     }
     let names = LEVELS.map(|(name, _)| name);
-    let meant = closest(&lower, &names).map(|name| format!(" (did you mean {name}?)"));
+    let meant =
+        closest(&lower, names.iter().copied()).map(|name| format!(" (did you mean {name}?)"));
     let (meant, names) = (meant.unwrap_or_default(), names.join(", "));
     Err(format!(
         "{word:?} is not a log level{meant}: write {names}, or levels by module as in info,seriatim=debug"

@@ -35,7 +35,7 @@ use seriatim::engine::{Exhausted, Scheduler};
 use seriatim::limits::{
     ATTEMPTS_MAX, BATCH_SIZE_MAX, CRASHES_MAX, QUEUES_MAX, SHARDS_MAX, TURN_JOBS_MAX, WEIGHT_MAX,
 };
-use seriatim::names::did_you_mean;
+use seriatim::names::{closest, did_you_mean};
 use seriatim::store::Throttled;
 use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue};
 use toml::{Table, Value};
@@ -50,7 +50,7 @@ pub(crate) use cron::CronConfig;
 pub(crate) use dashboard::{DashboardConfig, Payloads, ProxyConfig};
 pub(crate) use environment::{Environment, is_variable};
 use explain::explain;
-pub(crate) use explain::{closest, in_words};
+pub(crate) use explain::in_words;
 pub(crate) use faktory::FaktoryConfig;
 use length::length;
 #[cfg(test)]
@@ -568,7 +568,7 @@ fn refuse_misspelt(variable: &str, name: &str) -> Result<(), String> {
         return Ok(());
     }
     let known: Vec<&str> = OF_ITS_OWN.into_iter().chain(LISTS).collect();
-    closest(name, &known).map_or(Ok(()), |meant| {
+    closest(name, known.iter().copied()).map_or(Ok(()), |meant| {
         Err(format!("variable {variable}: did you mean {PREFIX}{}?", meant.to_uppercase()))
     })
 }

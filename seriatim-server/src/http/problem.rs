@@ -127,16 +127,8 @@ impl Problem {
     }
 
     fn of_kind(kind: ErrorKind, detail: String, field: &str) -> Self {
-        let status = match kind {
-            ErrorKind::Invalid => StatusCode::BAD_REQUEST,
-            ErrorKind::NotFound => StatusCode::NOT_FOUND,
-            ErrorKind::Conflict | ErrorKind::NodeGone => StatusCode::CONFLICT,
-            ErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
-            ErrorKind::Unavailable | ErrorKind::Full | ErrorKind::ReadOnly => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
+        let status = StatusCode::from_u16(app::status(kind));
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         if status.is_server_error() {
             tracing::warn!(kind = kind.as_str(), "a request failed: {detail}");
         }

@@ -14,12 +14,7 @@ use serde_json::value::RawValue;
 use seriatim::{Payload, Timestamp};
 
 use super::schema::LENGTH_PATTERN;
-use crate::base::time::absolute;
-
-/// A smaller number (a time before 2001) is a mistake for a duration.
-const TIME_SECONDS_MIN: f64 = 1e9;
-
-const TIME_WANTED: &str = "write a time as 2026-01-31T12:00:00Z or as Unix seconds";
+use crate::base::time::{self, UNIX_SECONDS_MIN, absolute};
 
 /// A point in time: read from RFC 3339 or Unix seconds, written as RFC 3339.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,7 +67,7 @@ impl Serialize for Raw {
 impl<'de> Deserialize<'de> for AnyTime {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         match from.deserialize_any(TextOrNumber("a time: RFC 3339 or Unix seconds"))? {
-            Either::Number(seconds) if seconds < TIME_SECONDS_MIN => {
+            Either::Number(seconds) if seconds < UNIX_SECONDS_MIN => {
                 Err(de::Error::custom(format!(
                     "is an absolute time, and {seconds} lies long before now; to wait so many seconds write `delay`"
                 )))
@@ -81,7 +76,7 @@ impl<'de> Deserialize<'de> for AnyTime {
             Either::Text(text) => match (text.parse::<jiff::Timestamp>(), text.parse()) {
                 (Ok(time), _) => Ok(Self::At(Timestamp::from_micros(time.as_microsecond()))),
                 (_, Ok(civil)) => Ok(Self::Civil(civil)),
-                _ => Err(de::Error::custom(TIME_WANTED)),
+                _ => Err(de::Error::custom(time::WANTED)),
             },
         }
     }
@@ -91,7 +86,7 @@ impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         match AnyTime::deserialize(from)? {
             AnyTime::At(time) => Ok(Self(time)),
-            AnyTime::Civil(_) => Err(de::Error::custom(TIME_WANTED)),
+            AnyTime::Civil(_) => Err(de::Error::custom(time::WANTED)),
         }
     }
 }
@@ -175,7 +170,7 @@ inline!(Time, generator => {
     match generator.contract().is_serialize() {
         true => text,
         false => json_schema!({ "description": "RFC 3339, or Unix seconds", "anyOf": [
-            text, { "type": "number", "minimum": TIME_SECONDS_MIN, "maximum": 9e9 },
+            text, { "type": "number", "minimum": UNIX_SECONDS_MIN, "maximum": 9e9 },
         ] }),
     }
 });

@@ -9,20 +9,19 @@ use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use seriatim::limits::DELAY_MAX;
+use seriatim::names::closest;
 use seriatim::store::{LaneId, Verdict, check_result};
 use seriatim::text::cut_middle;
 use seriatim::{Batch, Outcome, Outcomes, Payload};
 
 use super::lines::{LINE_BYTES_MAX, Line};
-use super::messages::SNOOZE;
 use super::steps::Step;
 use crate::base::text::one_line;
-use crate::config::closest;
+use crate::protocol::outcome::{With, Word, miscounted};
 
 /// A JSON object with one of these fields is a message.
 const MARKS: [&str; 3] = ["type", "results", "batch"];
 const TYPES: [&str; 5] = ["result", "done", "progress", "step", "step_done"];
-const OUTCOMES: [&str; 6] = ["done", "retry", "snooze", "bury", "cancel", "release"];
 const LANE_FIELDS: [&str; 6] = ["lane", "outcome", "error", "retry_in", "done", "result"];
 /// An answer, as errors show it.
 const ANSWER: &str = r#"{"type":"result","results":[{"lane":…,"outcome":…}]}"#;
@@ -254,29 +253,20 @@ fn lane_result(path: &str, raw: &RawValue) -> Result<LaneResult, String> {
     let result = Object { path, fields };
     result.knows(&LANE_FIELDS)?;
     let lane = result.lane()?;
-    let word = result.word("outcome", &OUTCOMES)?;
+    let name = result.word("outcome", &Word::ALL.map(Word::name))?;
+    let word = Word::ALL.into_iter().find(|word| word.name() == name).unwrap_or(Word::Done);
     let done = result.count("done")?.unwrap_or(0);
-    let wait = result.seconds("retry_in")?;
-    let error = result.text("error")?.filter(|error| !error.is_empty());
-    if wait.is_some() && !matches!(word, "retry" | "snooze") {
-        return Err(result.misplaced("retry_in", word, "retry or snooze"));
-    }
-    if error.is_some() && matches!(word, "done" | "release") {
-        return Err(result.misplaced("error", word, "retry, snooze, bury or cancel"));
-    }
+    let error = result.text("error")?;
     let left = result.find("result").map(|raw| raw.get().into());
-    if left.is_some() && word != "done" {
-        return Err(result.misplaced("result", word, "done"));
-    }
-    let error: Arc<str> = error.as_deref().unwrap_or("no reason given").into();
-    let outcome = match word {
-        "done" => Outcome::Done,
-        "retry" => Outcome::Retry { error, retry_in: wait },
-        "snooze" => Outcome::Snooze { length: wait.unwrap_or(SNOOZE) },
-        "bury" => Outcome::Bury { error },
-        "release" => Outcome::Release,
-        _ => Outcome::Cancel { reason: error },
+    let with = With {
+        error: error.as_deref(),
+        retry_in: result.seconds("retry_in")?,
+        has_result: left.is_some(),
     };
+    if let Some((field, of)) = word.misplaced(&with) {
+        return Err(result.misplaced(field, name, of));
+    }
+    let outcome = word.outcome(&with);
     Ok(LaneResult { lane, done, outcome, result: left })
 }
 
@@ -297,7 +287,8 @@ impl Object<'_> {
         for (place, (field, _)) in self.fields.iter().enumerate() {
             let name = || self.name(&shown(field));
             if !known.contains(&field.as_str()) {
-                let hint = closest(field, known).map(|near| format!("; did you mean `{near}`?"));
+                let hint = closest(field, known.iter().copied())
+                    .map(|near| format!("; did you mean `{near}`?"));
                 let (hint, known) = (hint.unwrap_or_default(), words(known));
                 return Err(format!("{} is not a field here: write {known}{hint}", name()));
             }
@@ -350,7 +341,8 @@ impl Object<'_> {
         let raw = self.needs(field, &wanted)?;
         let text = text_of(raw).ok_or_else(|| self.wrong(field, raw, &wanted))?;
         known.iter().find(|word| **word == text).copied().ok_or_else(|| {
-            let hint = closest(&text, known).map(|near| format!("; did you mean \"{near}\"?"));
+            let hint = closest(&text, known.iter().copied())
+                .map(|near| format!("; did you mean \"{near}\"?"));
             self.wrong(field, raw, &wanted) + &hint.unwrap_or_default()
         })
     }
@@ -436,18 +428,9 @@ impl Held {
                     "`results[{place}].outcome` is \"release\": only a process that was told \"stopping\" at a step may write it"
                 ));
             }
-            let why = match outcome {
-                _ if *done > jobs => format!("the lane has {jobs}"),
-                Outcome::Done if *done > 0 && *done < jobs => {
-                    format!("the outcome is \"done\", for all {jobs} jobs of the lane")
-                }
-                Outcome::Done => continue,
-                _ if *done == jobs => {
-                    format!("the lane has {jobs}, which leaves no job for the outcome")
-                }
-                _ => continue,
-            };
-            return Err(format!("`results[{place}].done` is {done}: {why}"));
+            if let Some(why) = miscounted(*outcome == Outcome::Done, *done, jobs) {
+                return Err(format!("`results[{place}].done` is {done}: {why}"));
+            }
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::protocol::outcome::SNOOZE;
 
 /// What is wrong, as a program prints it, and what the error says of it. `LANE` stands for a good
 /// start of a result: its lane and the comma after it.

@@ -10,10 +10,11 @@ use tokio::process::{Child, ChildStdin};
 use super::answer::{self, Fault, Heard, Held, Said};
 use super::group::Group;
 use super::lines::{self, LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
-use super::messages::{Call, SNOOZE};
+use super::messages::Call;
 use super::printed::Printed;
 use super::stopped::given_up;
 use crate::config::Launch;
+use crate::protocol::outcome::SNOOZE;
 use crate::trace;
 
 /// Exit code for "later" (`EX_TEMPFAIL` of sysexits.h).

@@ -1,7 +1,5 @@
 //! Messages to worker programs, in JSON.
 
-use std::time::Duration;
-
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -10,9 +8,6 @@ use seriatim::{Batch, Context, JobId, Lane, Payload, Timestamp, store::LaneId};
 use crate::app::first::attempts;
 use crate::protocol::lane as protocol;
 use crate::trace;
-
-/// The default length of a snooze.
-pub(crate) const SNOOZE: Duration = Duration::from_secs(30);
 
 /// A call on its way to a worker.
 #[derive(Debug)]

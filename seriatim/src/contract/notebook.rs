@@ -73,10 +73,26 @@ impl NoteQuery {
         Self::new(prefix.to_owned()..format!("{prefix}\x7f"))
     }
 
+    /// This note alone.
+    pub fn only(name: &str) -> Self {
+        Self { rows_max: 1, ..Self::new(name..&*place_behind(name)) }
+    }
+
+    /// The rest of it, if this note was the last of a page.
+    #[must_use]
+    pub fn behind(self, name: &str) -> Self {
+        Self { from: place_behind(name), ..self }
+    }
+
     /// Most notes that it may return.
     pub(crate) fn most(&self) -> usize {
         self.rows_max.min(NOTES_MAX)
     }
+}
+
+/// No name has a space, so nothing lies between a name and this.
+fn place_behind(name: &str) -> String {
+    format!("{name} ")
 }
 
 /// All notes whose names begin with this, in as many reads as they need.
@@ -91,8 +107,7 @@ pub async fn notes_of(store: &(impl Notebook + ?Sized), prefix: &str) -> Result<
         let is_full = page.len() >= NOTES_MAX;
         notes.extend(page);
         match notes.last() {
-            // No name has a space, so this is the place behind it.
-            Some(last) if is_full => query.from = format!("{} ", last.name),
+            Some(last) if is_full => query = query.behind(&last.name),
             _ => return Ok(notes),
         }
     }

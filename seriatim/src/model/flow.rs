@@ -70,6 +70,13 @@ impl Limit {
         self.running.is_some() || self.rate.is_some()
     }
 
+    /// This limit, and what it leaves unset as in `base`. A burst belongs to its rate.
+    #[must_use]
+    pub fn over(self, base: Self) -> Self {
+        let burst = if self.rate.is_some() { self.burst } else { self.burst.or(base.burst) };
+        Self { running: self.running.or(base.running), rate: self.rate.or(base.rate), burst }
+    }
+
     /// How many turns may start at once after a pause.
     pub fn burst(&self) -> u32 {
         let tenth =
@@ -124,16 +131,7 @@ impl Share {
     }
 
     fn over(self, each: Self) -> Self {
-        let (own, all) = (self.limit, each.limit);
-        Self {
-            weight: self.weight.or(each.weight),
-            limit: Limit {
-                running: own.running.or(all.running),
-                rate: own.rate.or(all.rate),
-                // A burst belongs to its rate.
-                burst: if own.rate.is_some() { own.burst } else { own.burst.or(all.burst) },
-            },
-        }
+        Self { weight: self.weight.or(each.weight), limit: self.limit.over(each.limit) }
     }
 
     fn validate(&self) -> Result<()> {

@@ -104,6 +104,22 @@ pub(in crate::stores) enum Shared {
     Empty(Option<Timestamp>),
 }
 
+impl Shared {
+    /// When a claim may next find something: now if the caller may take `any` lane that is left.
+    pub(in crate::stores) fn next_due(
+        self,
+        any: bool,
+        now: Timestamp,
+        wake: Option<Timestamp>,
+    ) -> Option<Timestamp> {
+        match self {
+            _ if any => Some(now),
+            Self::Full => wake,
+            Self::Empty(soonest) => soonest.into_iter().chain(wake).min(),
+        }
+    }
+}
+
 /// Claims at most `most` lanes of a queue with groups or a limit.
 pub(in crate::stores) fn share_out(
     ready: &mut impl Ready,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::model::error::{Error, Result};
+use crate::model::names::closest;
 use crate::model::text::one_line;
 
 /// Default number of connections of one store.
@@ -18,8 +19,6 @@ pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 const UNESCAPED: &str = "has an @ behind a ?: in a password write ? as %3F and @ as %40";
 /// Most characters of an unknown option's name that an error shows.
 const NAME_CHARS_MAX: usize = 40;
-/// Most edits between a wrong word and the known word that an error suggests.
-const SLIP_EDITS_MAX: usize = 3;
 
 /// Splits `name=value` and decodes the value's %-escapes.
 pub(super) fn name_and_value(pair: &str) -> Result<(&str, String)> {
@@ -80,27 +79,10 @@ pub(super) fn unknown_option(query: &str, name: &str, known: &[&str]) -> Error {
         return Error::invalid("store", UNESCAPED);
     }
     let shown = shown(name);
-    let plain = |name: &str| name.to_ascii_lowercase().replace(['-', '_'], "");
-    let near = known.iter().map(|known| (edits(&plain(&shown), &plain(known)), known));
-    let near = near.min().filter(|(edits, _)| *edits <= SLIP_EDITS_MAX);
-    let hint = near.map(|(_, known)| format!(": did you mean {known}?")).unwrap_or_default();
+    let near = closest(&shown.to_ascii_lowercase(), known.iter().copied());
+    let hint = near.map(|near| format!(": did you mean {near}?")).unwrap_or_default();
     let message = format!("has no option {shown:?}{hint} (there are {})", known.join(", "));
     Error::invalid("store", message)
-}
-
-/// The edit distance: how many letters to change, add or remove to turn one word into the other.
-fn edits(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in other.iter().enumerate() {
-            let changed = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
         queues,
         usage,
         nodes: store.nodes().await?,
-        running: running(store, &stats, RUNNING_MAX).await?,
+        running: running(store, &stats, None, RUNNING_MAX).await?,
         stats,
         troubled,
         bound,

@@ -143,13 +143,12 @@ async fn clean(store: &dyn Store, now: i64) -> seriatim::Result<()> {
         loop {
             let notes = store.read_notes(query.clone()).await?;
             let Some(last) = notes.last() else { break };
-            query.from = format!("{} ", last.name);
+            query = query.behind(&last.name);
             for note in &notes {
                 let number =
                     note.name.rsplit('/').next().and_then(|number| number.parse::<i64>().ok());
                 if number.is_none_or(|number| number < oldest) {
-                    let only = NoteQuery::new(note.name.clone()..format!("{} ", note.name));
-                    store.delete_notes(only).await?;
+                    store.delete_notes(NoteQuery::only(&note.name)).await?;
                 }
             }
         }

@@ -52,9 +52,7 @@ impl<P: Interval> Rows<P> {
     /// The row of this name: another node may have written a part of it.
     async fn row(&mut self, store: &dyn Store, name: String) -> seriatim::Result<&mut Row<P>> {
         if !self.0.contains_key(&name) {
-            let only =
-                NoteQuery { rows_max: 1, ..NoteQuery::new(name.clone()..format!("{name} ")) };
-            let known = store.read_notes(only).await?;
+            let known = store.read_notes(NoteQuery::only(&name)).await?;
             let row = known.first().map(|note| Row::read(&note.value)).unwrap_or_default();
             self.0.insert(name.clone(), row);
         }

@@ -105,7 +105,7 @@ pub(crate) async fn of_queue(
     for _ in 0..PAGES_MAX {
         let notes = store.read_notes(query.clone()).await?;
         let Some(last) = notes.last() else { break };
-        query.from = format!("{} ", last.name);
+        query = query.behind(&last.name);
         for note in &notes {
             let number = note.name.split('/').nth(3).and_then(|number| number.parse::<i64>().ok());
             let (Some(number), Some((task, row))) = (number, read_note(&note.value)) else {

@@ -62,11 +62,6 @@ pub(super) fn range(prefix: &str, id: &str) -> NoteQuery {
     NoteQuery::new(format!("{prefix}{id}")..format!("{prefix}{id}0"))
 }
 
-/// Only this note.
-fn only(name: &str) -> NoteQuery {
-    NoteQuery::new(name.to_owned()..format!("{name} "))
-}
-
 /// Who begins an operation, and when its first step may be.
 pub(crate) struct Begin<'a> {
     pub(crate) who: &'a str,
@@ -157,7 +152,7 @@ pub(super) async fn write(store: &dyn Store, record: &Record) -> seriatim::Resul
     store.write_notes(vec![note(record)]).await?;
     if !record.operation.state.is_open() {
         let id = &record.operation.id;
-        store.delete_notes(only(&format!("operation-open/{id}"))).await?;
+        store.delete_notes(NoteQuery::only(&format!("operation-open/{id}"))).await?;
         store.delete_notes(range("operation-ids/", id)).await?;
         store.delete_notes(range(intent::PREFIX, id)).await?;
     }
@@ -238,7 +233,7 @@ pub(crate) async fn take_over(store: &dyn Store, runner: &str) -> Result<Vec<Str
     for note in open {
         let id = note.name.strip_prefix("operation-open/").unwrap_or_default();
         let Some((mut record, _)) = read(store, id).await? else {
-            store.delete_notes(only(&note.name)).await?;
+            store.delete_notes(NoteQuery::only(&note.name)).await?;
             continue;
         };
         let is_silent = Timestamp::from_micros(record.beat) + SILENT_MAX < now;

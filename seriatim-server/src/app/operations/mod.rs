@@ -4,6 +4,7 @@
 
 mod action;
 mod book;
+mod dead;
 mod intent;
 mod look;
 mod operation;

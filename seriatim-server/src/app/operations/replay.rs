@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use seriatim::limits::PAGE_ROWS_MAX;
-use seriatim::store::{JobQuery, JobState, JobView, Selected, Selection, Store};
+use seriatim::store::{JobQuery, JobState, JobView, Store};
 use seriatim::{JobId, Timestamp};
 
+use super::dead::on_dead;
 use super::intent::Intent;
 use super::wish::Wish;
 use crate::app::error::Error;
@@ -56,7 +57,7 @@ pub(super) async fn send(
         let mut ids = Vec::new();
         for (job, group) in some.into_iter().zip(groups) {
             if ids.len() + group.jobs.len() > SENT_AT_ONCE_MAX {
-                sent += requeue(store, wish, std::mem::take(&mut ids), intent).await?;
+                sent += on_dead(store, wish, std::mem::take(&mut ids), intent).await?;
             }
             let is_over = sent + ids.len() as u64 >= most;
             if !is_over {
@@ -66,7 +67,7 @@ pub(super) async fn send(
                 left.push(job);
             }
         }
-        sent += requeue(store, wish, ids, intent).await?;
+        sent += on_dead(store, wish, ids, intent).await?;
     }
     left.extend(firsts);
     Ok(Sent { count: sent, left })
@@ -111,19 +112,4 @@ async fn of_key(
     let is_cut = after.is_some() || jobs.len() > SENT_AT_ONCE_MAX;
     let jobs = jobs.into_iter().map(|(_, id)| id).take(SENT_AT_ONCE_MAX).collect();
     Ok(Group { jobs, is_cut })
-}
-
-pub(super) async fn requeue(
-    store: &dyn Store,
-    wish: &Wish,
-    ids: Vec<JobId>,
-    intent: &mut Intent,
-) -> Result<u64, Error> {
-    if ids.is_empty() {
-        return Ok(0);
-    }
-    intent.write(store, &ids).await?;
-    let which = Selection::Jobs(ids);
-    let selected = Selected { now: None, queue: wish.queue.as_str().into(), which };
-    Ok(store.requeue(selected).await?.count)
 }

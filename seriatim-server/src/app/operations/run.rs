@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use seriatim::store::{
     Act, Cancel, Cancelled, JobFilter, JobQuery, JobView, LaneAction, LaneId, LaneSelection,
-    LaneView, Selected, Selection, Store,
+    LaneView, Store,
 };
 use seriatim::{ErrorKind, JobId, SharedStore, Timestamp};
 use tokio::time::{Instant, timeout};
 
 use super::action::Action;
 use super::book::{self, Record};
+use super::dead::on_dead;
 use super::intent::Intent;
 use super::look::{Found, Look, look};
 use super::operation::{Operation, State};
@@ -213,12 +214,11 @@ async fn act(
         (Found::Jobs(found), _) if wish.action == Action::Requeue => {
             return replay::send(&**store, wish, before, found, most, intent).await;
         }
-        (Found::TheseJobs(ids), None) if wish.action == Action::Requeue => {
-            replay::requeue(&**store, wish, ids, intent).await
-        }
         (Found::Jobs(found), None) => on_jobs(&**store, wish, found, intent).await,
-        (Found::TheseJobs(ids), None) if wish.action == Action::DeleteDead => {
-            dead(&**store, wish, ids, intent).await
+        (Found::TheseJobs(ids), None)
+            if matches!(wish.action, Action::Requeue | Action::DeleteDead) =>
+        {
+            on_dead(&**store, wish, ids, intent).await
         }
         (Found::TheseJobs(ids), None) => {
             let found = of_queue(&**store, &wish.queue, ids).await?;
@@ -253,24 +253,8 @@ async fn on_jobs(
             intent.write(store, &ids).await?;
             each(store, found).await
         }
-        _ => dead(store, wish, ids, intent).await,
+        _ => on_dead(store, wish, ids, intent).await,
     }
-}
-
-/// Deletes dead jobs.
-async fn dead(
-    store: &dyn Store,
-    wish: &Wish,
-    jobs: Vec<JobId>,
-    intent: &mut Intent,
-) -> Result<u64, Error> {
-    if jobs.is_empty() {
-        return Ok(0);
-    }
-    intent.write(store, &jobs).await?;
-    let which = Selection::Jobs(jobs);
-    let selected = Selected { now: None, queue: wish.queue.as_str().into(), which };
-    Ok(store.delete_dead(selected).await?.count)
 }
 
 /// Those of these jobs that are of the queue: who names them may be limited to it.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use clap::Args;
 use dump::dump_when_asked;
 use notes::Notes;
+use seriatim::names::closest;
 use seriatim::store::Trouble;
 use seriatim::{
     EngineBuilder, Mode, Queue, SharedStore,
@@ -33,7 +34,7 @@ use crate::bridges::{self, Bridges};
 use crate::cli::output::{Failure, start_log};
 use crate::config::{
     Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, LogFilter, LogFormat,
-    WorkerConfig, closest, log_of_variable,
+    WorkerConfig, log_of_variable,
 };
 use crate::faktory;
 use crate::http::{App, Audit, Entrance, Listening, Metered, Server, Setup, unknown_queues};
@@ -255,7 +256,7 @@ impl Serve {
         let unknown = |name: &&String| !config.queues.contains_key(*name);
         let Some(name) = self.queues.iter().find(unknown) else { return Ok(()) };
         let known: Vec<&str> = config.queues.keys().map(String::as_str).collect();
-        let advice = match (closest(name, &known), known.is_empty()) {
+        let advice = match (closest(name, known.iter().copied()), known.is_empty()) {
             (Some(known), _) => format!("did you mean {known:?}?"),
             (None, false) => format!("it has {}", known.join(", ")),
             (None, true) => format!(

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use seriatim::store::{Act, LaneAction, LaneSelection, Selected, Selection};
+use seriatim::store::{LaneAction, Selected, Selection};
 use seriatim::{SharedStore, store::LaneId};
 
 use crate::app::act::{self, Bulk};
+use crate::app::lanes::{self, OneLane};
 use crate::app::running::Running;
 use crate::base::text::count;
 use crate::cli::deed::Book;
@@ -83,19 +84,8 @@ impl Action {
                 Ok(format!("{} of {queue} sent back", count(jobs, "job")))
             }
             Self::Lane(queue, lane, name, action) => {
-                let lanes = LaneSelection::Lanes(vec![*lane]);
-                let acted = store
-                    .act(Act { now: None, queue: queue.clone(), lanes, action: *action })
-                    .await?;
-                let done = match action {
-                    LaneAction::Pause => "paused",
-                    LaneAction::Resume => "goes on",
-                    _ => "due now",
-                };
-                Ok(match acted.count {
-                    0 => format!("{name} is claimed or gone: nothing was done"),
-                    _ => format!("{name}: {done}"),
-                })
+                lanes::act(&**store, queue, OneLane::Lane(*lane), *action).await?;
+                Ok(format!("{name} {}", lanes::done(*action, 1)))
             }
         }
     }
@@ -117,7 +107,7 @@ mod tests {
         let one = Running { queue: "orders".into(), lane };
         let action = Action::on_lane(&one, LaneAction::Pause);
         let said = action.carry_out(&store, &Book::default()).await.unwrap();
-        assert_eq!(said, "key \"order-42\" of orders: paused");
+        assert_eq!(said, "key \"order-42\" of orders is paused");
     }
 
     #[tokio::test]

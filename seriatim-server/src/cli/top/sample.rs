@@ -69,7 +69,7 @@ impl Sample {
         let mut nodes = store.nodes().await?;
         nodes.retain(|node| !node.dead);
         nodes.sort_by_key(|node| node.info.started_at);
-        let running = running(store, &stats, RUNNING_MAX).await?;
+        let running = running(store, &stats, None, RUNNING_MAX).await?;
         let failing = failing(store, &stats).await?;
         let queues = Figures::of(stats, &nodes);
         let lanes = arrange(running, failing, &nodes, now);

@@ -298,7 +298,7 @@ mod tests {
         let Step::Do(action) = press(&mut state, 'p') else { panic!("nothing was done") };
         assert_eq!(
             action.carry_out(&store, &crate::cli::deed::Book::default()).await.unwrap(),
-            "key \"order-7\" of orders: paused"
+            "key \"order-7\" of orders is paused"
         );
     }
 

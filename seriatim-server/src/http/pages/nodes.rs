@@ -18,7 +18,7 @@ use super::row::{LaneRow, NodeRow, ROWS_SHOWN};
 use super::visit::{Visit, page};
 use crate::app::bridges;
 use crate::app::limits;
-use crate::app::running;
+use crate::app::running::{Running, running};
 use crate::app::why::Around;
 use crate::app::{nodes, troubles};
 
@@ -112,9 +112,9 @@ pub(super) async fn show_one(
     let store = &*app.store;
     let (node, now) = (nodes::find(store, &wanted).await?, store.now().await?);
     let (stats, queues) = (store.stats(None).await?, store.queues().await?);
-    let held = running::held_by(store, &stats, &node.info.id, LANES_SHOWN).await?;
+    let held = running(store, &stats, Some(&node.info.id), LANES_SHOWN).await?;
     let all = std::slice::from_ref(&node);
-    let row = |one: &running::Running| {
+    let row = |one: &Running| {
         let queue = queues.iter().find(|view| *view.queue.name == *one.queue)?;
         Some(LaneRow::new(
             &visit,

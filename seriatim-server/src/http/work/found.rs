@@ -29,7 +29,7 @@ pub(in crate::http) async fn claims_of(
     let names: HashMap<_, _> = nodes.filter(|(_, name)| name.starts_with(&*start)).collect();
     let (stats, key) = (store.stats(None).await?, app.workers.secrets.key(store).await?);
     let mut found = Vec::new();
-    for one in running(store, &stats, FOUND_MAX).await? {
+    for one in running(store, &stats, None, FOUND_MAX).await? {
         let name = one.lane.node.as_ref().and_then(|node| names.get(node));
         let (Some(name), Some(token)) = (name, one.lane.token) else { continue };
         let Some(turn) = store.turn(one.lane.lane, token).await? else { continue };

@@ -1,7 +1,6 @@
 //! Results of remote workers, planned as the engine plans those of its own handlers.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use axum::extract::State;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -11,9 +10,9 @@ use serde_json::value::RawValue;
 use seriatim::limits::DELAY_MAX;
 use seriatim::store::{Settle, Settled};
 use seriatim::{
-    Error, Outcome,
+    Error,
     engine::TurnLog,
-    store::{LaneId, Settlement, Token, Turn, Verdict, backoff_of, check_result, plan},
+    store::{LaneId, Settlement, Token, Turn, TurnJob, Verdict, backoff_of, check_result, plan},
 };
 
 use super::super::caller::Caller;
@@ -29,11 +28,9 @@ use super::taken::drop_payloads;
 use super::workers::{WORKER_PATTERN, check_name};
 use crate::protocol::document::{self, SettleStatus, SettledTurn};
 use crate::protocol::lane::SECRET_PATTERN;
+use crate::protocol::outcome::{With, Word, miscounted};
 use crate::protocol::schema::Foreign;
 use crate::protocol::value::Length;
-
-/// How long a snooze without `retry_in` is.
-const SNOOZE: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -66,18 +63,6 @@ struct Ended {
     done: Option<usize>,
     /// With `done`: what those who wait for the jobs of the turn get, at most 64 KiB; kept with the finished jobs
     result: Option<Box<RawValue>>,
-}
-
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-enum Word {
-    Done,
-    Retry,
-    Snooze,
-    Bury,
-    Cancel,
-    Release,
 }
 
 pub(super) async fn settle(
@@ -146,17 +131,9 @@ fn without_payloads(mut turn: Turn) -> Turn {
     turn
 }
 
-impl Word {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Retry => "retry",
-            Self::Snooze => "snooze",
-            Self::Bury => "bury",
-            Self::Cancel => "cancel",
-            Self::Release => "release",
-        }
-    }
+/// The jobs that had expired when the turn was claimed: they were never handed over.
+fn expired(turn: &Turn) -> impl Iterator<Item = &TurnJob> {
+    turn.jobs.iter().filter(|job| job.has_expired(turn.claimed_at))
 }
 
 impl Said {
@@ -173,12 +150,21 @@ impl Said {
         }
     }
 
-    /// Refuses a result that is too long for its turn.
+    /// Refuses what does not fit its turn: a result that is too long, more done jobs than it has.
     fn check_results(&self, found: &[Option<Turn>]) -> Result<(), Problem> {
         for (i, (Object(ended), turn)) in self.results.0.iter().zip(found).enumerate() {
-            if let (Some(result), Some(turn)) = (&ended.result, turn) {
+            let Some(turn) = turn else { continue };
+            if let Some(result) = &ended.result {
                 check_result(result.get(), turn.jobs.len())
                     .map_err(|error| Problem::from(error).inside(&format!("results[{i}]")))?;
+            }
+            let jobs = turn.jobs.len() - expired(turn).count();
+            let (is_done, done) = (ended.outcome == Word::Done, ended.done.unwrap_or(0));
+            if let Some(why) = miscounted(is_done, done, jobs) {
+                return Err(Problem::invalid(
+                    format!("results[{i}].done"),
+                    format!("is {done}: {why}"),
+                ));
             }
         }
         Ok(())
@@ -186,13 +172,11 @@ impl Said {
 
     fn check(&self) -> Result<(), Problem> {
         check_name(&self.worker)?;
-        let is_lost = |Object(ended): &Object<Ended>| {
-            ended.result.is_some() && !matches!(ended.outcome, Word::Done)
-        };
-        if let Some(i) = self.results.0.iter().position(is_lost) {
-            let word = self.results.0[i].0.outcome.name();
-            let detail = format!("goes with outcome done, not with {word}");
-            return Err(Problem::invalid(format!("results[{i}].result"), detail));
+        for (i, Object(ended)) in self.results.0.iter().enumerate() {
+            if let Some((field, of)) = ended.outcome.misplaced(&ended.with()) {
+                let detail = format!("goes with outcome {of}, not with {}", ended.outcome.name());
+                return Err(Problem::invalid(format!("results[{i}].{field}"), detail));
+            }
         }
         let is_far = |Object(ended): &Object<Ended>| {
             ended.retry_in.is_some_and(|Length(length)| length > DELAY_MAX)
@@ -217,29 +201,22 @@ impl Ended {
     /// How the turn ends; none if its queue is gone.
     fn settlement(&self, turn: &Turn, known: &Known) -> Option<Settlement> {
         let queue = &known.numbered(self.lane.queue)?.queue;
-        // Those that had expired when it was claimed were never handed over.
-        let expired = turn.jobs.iter().filter(|job| job.has_expired(turn.claimed_at));
         let verdict = Verdict {
             done: self.done.unwrap_or(0),
-            outcome: self.outcome(),
+            outcome: self.outcome.outcome(&self.with()),
             undecodable: Vec::new(),
-            expired: expired.map(|job| job.id).collect(),
+            expired: expired(turn).map(|job| job.id).collect(),
             result: self.result.as_deref().map(|raw| raw.get().into()),
         };
         let backoff = backoff_of(turn, queue);
         Some(plan(turn, queue, &verdict, &|retry_count| backoff.wait(retry_count, fastrand::f64())))
     }
 
-    fn outcome(&self) -> Outcome {
-        let error = self.error.as_deref().unwrap_or("no reason given").into();
-        let wait = self.retry_in.map(|Length(length)| length);
-        match self.outcome {
-            Word::Done => Outcome::Done,
-            Word::Retry => Outcome::Retry { error, retry_in: wait },
-            Word::Snooze => Outcome::Snooze { length: wait.unwrap_or(SNOOZE) },
-            Word::Bury => Outcome::Bury { error },
-            Word::Cancel => Outcome::Cancel { reason: error },
-            Word::Release => Outcome::Release,
+    fn with(&self) -> With<'_> {
+        With {
+            error: self.error.as_deref(),
+            retry_in: self.retry_in.map(|Length(length)| length),
+            has_result: self.result.is_some(),
         }
     }
 }

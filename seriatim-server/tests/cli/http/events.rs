@@ -21,7 +21,8 @@ fn push(api: &Api, queue: &str) -> String {
 fn work(api: &Api, queue: &str, outcome: &str) {
     let claim = json!({ "worker": "w", "queues": [queue], "wait_ms": 60_000 });
     let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
-    let result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": outcome, "error": "down" });
+    let error = (outcome != "done").then_some("down");
+    let result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": outcome, "error": error });
     let settled = api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] }));
     assert_eq!(settled.done()["results"][0]["status"], "ok");
 }

@@ -110,8 +110,8 @@ fn work_remotely(api: &Api) {
                 jobs.iter().map(|job| job["payload"]["do"].as_str().unwrap()).collect();
             let (done, what) = outcome(lane["queue"].as_str().unwrap(), &says);
             let mut said = json!({
-                "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": what, "error": "told to",
-                "done": done,
+                "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": what,
+                "error": (what != "done").then_some("told to"), "done": done,
             });
             if what == "snooze" {
                 said["retry_in"] = 3600.into();

@@ -73,7 +73,8 @@ impl Walk {
     }
 
     fn settle(&self, lane: &Value, outcome: &str) {
-        let result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": outcome, "error": "down" });
+        let error = (outcome != "done").then_some("down");
+        let result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": outcome, "error": error });
         let body = json!({ "worker": "walker", "results": [result] });
         assert_eq!(self.post("/api/v1/work/settle", &[], body)["results"][0]["status"], "ok");
     }

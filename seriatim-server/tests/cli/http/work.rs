@@ -136,6 +136,19 @@ fn part_of_a_fifo_turn_can_be_done() {
     );
     let lane = claim(&api, "mails").remove(0);
     assert_eq!(lane["jobs"].as_array().unwrap().len(), 3);
+    for (outcome, done, why) in [
+        ("bury", 3, "the lane has 3, which leaves no job for the outcome"),
+        ("retry", 4, "the lane has 3"),
+        ("done", 2, "for all 3 jobs of the lane"),
+    ] {
+        let mut result = json!({ "outcome": outcome, "done": done });
+        for field in ["lane", "token", "secret"] {
+            result[field] = lane[field].clone();
+        }
+        let body = json!({ "worker": "w", "results": [result] });
+        let (field, detail) = api.post("/api/v1/work/settle", &body).refused(400);
+        assert!(field == "results[0].done" && detail.contains(why), "{field}: {detail}");
+    }
     assert_eq!(
         settle(
             &api,
@@ -166,10 +179,17 @@ fn wrong_wishes_and_results_name_the_field() {
         assert_eq!(api.post("/api/v1/work/claim", &body).refused(400).0, field, "{body}");
     }
     let result = |lane: &str, outcome: &str| json!({ "lane": lane, "token": 1, "secret": "", "outcome": outcome });
+    let with = |outcome: &str, field: &str, value: Value| {
+        let mut one = result("1-0-1", outcome);
+        one[field] = value;
+        one
+    };
     let results = [
         (json!([result("x", "done")]), "results[0].lane"),
         (json!([result("1-0-1", "done"), result("1-0-2", "finished")]), "results[1].outcome"),
         (json!([result("1-0-1", "done"), result("1-0-1", "done")]), "results[1].lane"),
+        (json!([with("done", "retry_in", json!("5s"))]), "results[0].retry_in"),
+        (json!([with("release", "error", json!("e"))]), "results[0].error"),
     ];
     for (results, field) in results {
         let body = json!({ "worker": "w", "results": results });

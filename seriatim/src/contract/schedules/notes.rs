@@ -214,8 +214,7 @@ pub(super) async fn read(store: &dyn Store) -> Result<Known> {
 }
 
 async fn one(store: &dyn Store, name: &str) -> Result<Option<Note>> {
-    let query = NoteQuery { rows_max: 1, ..NoteQuery::new(name..&*format!("{name} ")) };
-    Ok(store.read_notes(query).await?.pop())
+    Ok(store.read_notes(NoteQuery::only(name)).await?.pop())
 }
 
 fn read_one<T: DeserializeOwned>(note: &Note) -> Result<T> {

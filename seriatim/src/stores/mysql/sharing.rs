@@ -421,11 +421,7 @@ pub(super) async fn claim_in_rounds(
         leaves || shared == Shared::Full && (has_more || any_left(work, queue, request).await?);
     let wake = work.finish(&format!("SELECT MIN(w.wake) FROM ({}) w", first_wakes(queue))).await?;
     let wake = wake.into_iter().next().map(wake_of).transpose()?.flatten();
-    let next_due = match shared {
-        _ if any => Some(now),
-        Shared::Full => wake,
-        Shared::Empty(soonest) => soonest.into_iter().chain(wake).min(),
-    };
+    let next_due = shared.next_due(any, now, wake);
     Ok((Claimed { turns, next_due, cut, unanswered: false }, mine))
 }
 

@@ -193,11 +193,7 @@ impl Tx<'_> {
         self.delta(number).running += turns.len() as i64;
         let any = leaves_crashed || shared == Shared::Full && self.any_left(number, request)?;
         let wake = self.first_wake(number)?.map(Timestamp::from_micros);
-        let next_due = match shared {
-            _ if any => Some(now),
-            Shared::Full => wake,
-            Shared::Empty(soonest) => soonest.into_iter().chain(wake).min(),
-        };
+        let next_due = shared.next_due(any, now, wake);
         Ok(Claimed { turns, next_due, cut: room.is_full, unanswered: false })
     }
 

@@ -132,11 +132,7 @@ impl State {
         self.sharing.paced.insert((queue, None), whole.paced);
         let any = leaves_crashed
             || shared == Shared::Full && self.best_lane(queue, request, true).is_some();
-        let next_due = match shared {
-            _ if any => Some(now),
-            Shared::Full => self.first_wake(queue),
-            Shared::Empty(soonest) => soonest.into_iter().chain(self.first_wake(queue)).min(),
-        };
+        let next_due = shared.next_due(any, now, self.first_wake(queue));
         Ok(Claimed { turns, next_due, cut: room.is_full, unanswered: false })
     }
 
