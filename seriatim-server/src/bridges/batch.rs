@@ -1,4 +1,4 @@
-//! A batch in flight: jobs that left their source, and what becomes of them here.
+//! A batch in flight: jobs that left their source, and what happens to them here.
 
 use std::time::Duration;
 

@@ -91,7 +91,7 @@ impl Webhook {
         if has_ended { Ok(outcomes) } else { Err(GIVEN_UP.into()) }
     }
 
-    /// What becomes of a lane behind those of its jobs that are `done`.
+    /// The outcome of a lane after those of its jobs that are `done`.
     async fn lane(&self, lane: &Lane<Payload>, call: Option<&str>, done: &mut usize) -> Outcome {
         let jobs: Vec<&TurnJob> = lane.jobs().map(|(job, _)| job).collect();
         if self.settings.sends_lists {

@@ -10,10 +10,10 @@ use seriatim::store::{PushStatus, Throttled};
 use super::facts::{Entity, Facts, Pushed};
 use super::report::{Judgement, Report};
 
-/// How a queue throttles its keys: for how long, and what becomes of further pushes.
+/// How a queue throttles its keys: for how long, and what happens to further pushes.
 pub(super) type Throttle = (Option<Duration>, Throttled);
 
-/// The clocks of the store and of a recorder may differ by so much in a period.
+/// The clocks of the store and of a recorder may differ by this much in a period.
 const CLOCKS_APART: Duration = Duration::from_secs(1);
 
 pub(super) fn judge(facts: &Facts<'_>, report: &mut Report) {

@@ -130,7 +130,7 @@ pub enum LaneAction {
     Resume,
     /// Make it due now; its order stays.
     RunNow,
-    /// Bury what failed: in `accumulate` all that waits in a lane that failed, in other modes every job that failed.
+    /// Bury failed jobs: in `accumulate` all waiting jobs of a lane that failed, in other modes every job that failed.
     Bury,
     /// Delete what `Bury` buries.
     DeleteFailed,

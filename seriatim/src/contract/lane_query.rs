@@ -118,8 +118,8 @@ pub struct LaneQuery {
     pub after: Option<String>,
     /// Most rows.
     pub rows_max: usize,
-    /// Most lanes that the store looks at, in the order, for those that fit: then the page ends, [`cut`](super::Page).
-    /// No limit if unset. A store may look at more if it finds what fits by an index.
+    /// Most lanes that the store reads, in the order, to find matches: then the page ends, [`cut`](super::Page). No
+    /// limit if unset. A store may read more if it finds matches by an index.
     pub scan_max: Option<usize>,
 }
 

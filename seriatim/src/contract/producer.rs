@@ -54,11 +54,11 @@ pub struct Push {
 /// The result for one pushed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Pushed {
-    /// The id of the job; for one whose key is throttled, of the job that came before.
+    /// The id of the job; if its key is throttled, of the earlier job.
     pub job_id: JobId,
     /// Whether the push created the job.
     pub status: PushStatus,
-    /// If its key was throttled: until when, by the store's clock. What was pushed is not stored.
+    /// If its key was throttled: until when, by the store's clock. The pushed job is not stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub again_at: Option<Timestamp>,
 }
@@ -96,7 +96,7 @@ impl Pushed {
 pub enum PushStatus {
     /// A new job.
     Queued,
-    /// It merged into a waiting job with an equal payload; or its key is throttled, and this is the job that came before.
+    /// It merged into a waiting job with an equal payload; or its key is throttled, and this is the earlier job.
     Merged,
     /// Its idempotency key was known.
     Duplicate,

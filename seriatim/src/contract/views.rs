@@ -72,7 +72,7 @@ pub struct Page<T> {
     pub rows: Vec<T>,
     /// Where the next page starts; `None` at the end. Opaque.
     pub next: Option<String>,
-    /// Whether the look ended at `scan_max` before the page was full: what fits may be on the next one.
+    /// Whether the search ended at `scan_max` before the page was full: the next page may have more.
     pub cut: bool,
 }
 

@@ -114,7 +114,7 @@ pub struct JobOptions {
     /// Only members of this group may claim it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consumer_group: Option<String>,
-    /// The group of its key, in a queue with groups: which take turns. See [`crate::Groups`].
+    /// The group of its key, in a queue with groups, which take turns. See [`crate::Groups`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// Stored and shown; the engine does not use it.
@@ -123,7 +123,7 @@ pub struct JobOptions {
     /// The producer's name; stored and shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub producer: Option<String>,
-    /// Whom the producer means it for; stored and shown. It binds the job to nobody, as a consumer group does.
+    /// A label for the intended consumer; stored and shown. Unlike a consumer group, it does not bind the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consumer: Option<String>,
     /// W3C trace context for the handler.

@@ -27,7 +27,7 @@ pub(crate) fn without_mark(error: &str) -> &str {
     error.trim_start_matches(MARK)
 }
 
-/// Refuses a result that is too long for a turn of so many jobs, each of which keeps it.
+/// Refuses a result that is too long for a turn of this many jobs, because each of them keeps it.
 pub fn check_result(text: &str, jobs: usize) -> Result<()> {
     let most = RESULT_BYTES_MAX.min(TURN_BYTES_MAX / jobs.max(1));
     match text.len() {

@@ -79,7 +79,7 @@ impl Recorder {
         });
     }
 
-    /// What the store's server tells of itself, if it tells anything.
+    /// The figures of the store's server, if it has any.
     async fn of_server(&mut self, store: &dyn Store) -> seriatim::Result<Option<StorePoint>> {
         let vitals = store.vitals().await?;
         let before = std::mem::replace(&mut self.operations, vitals.operations);

@@ -159,7 +159,7 @@ impl Kept {
     }
 
     /// Of a job that was first tried so many minutes ago.
-    /// The note of an attempt that failed so many minutes ago.
+    /// The note of an attempt that failed this many minutes ago.
     fn failed(&self, job: JobId, attempt: u32, error: &str, minutes: u32) -> Note {
         let at = Time(self.now - MINUTE * minutes);
         let (error, node) = (error.to_owned(), Some("demo".to_owned()));

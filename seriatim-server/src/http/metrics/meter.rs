@@ -127,7 +127,7 @@ impl Meter {
         self.wakeups.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// This process took over so many expired turns.
+    /// This process took over this many expired turns.
     pub(super) fn rescued(&self, turns: usize) {
         self.rescued.fetch_add(turns as u64, Ordering::Relaxed);
     }
