@@ -331,7 +331,7 @@ async fn push_groups(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Takes the jobs of a batch through what is around the client; declares its queues.
+    /// Takes the jobs of a batch through the wrappers of the client; declares its queues.
     async fn prepare(&self, jobs: &mut [Job]) -> Result<()> {
         for (place, job) in jobs.iter_mut().enumerate() {
             // The error names `jobs[7].key`, not `key`.

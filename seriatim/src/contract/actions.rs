@@ -132,7 +132,7 @@ pub enum LaneAction {
     RunNow,
     /// Bury failed jobs: in `accumulate` all waiting jobs of a lane that failed, in other modes every job that failed.
     Bury,
-    /// Delete what `Bury` buries.
+    /// Delete the jobs that `Bury` buries.
     DeleteFailed,
     /// Delete all its waiting jobs.
     Delete,

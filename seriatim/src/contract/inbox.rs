@@ -27,7 +27,7 @@ pub trait Inbox: Send + Sync {
     /// - Rows that ask for a deed are returned, not carried out: the caller does so and names them in its next call. Nothing
     ///   behind them is pushed before that.
     /// - If another caller is at it, nothing happens, and `more` is false.
-    /// - With `rows_max` 0 nothing happens; `more` tells whether rows wait.
+    /// - With `rows_max` 0 nothing happens; `more` says whether rows wait.
     async fn drain_inbox(&self, request: DrainInbox) -> Result<Drained> {
         let _ = request;
         Err(no_inbox())
@@ -72,7 +72,7 @@ pub struct Drained {
     pub pushed: Vec<Pushed>,
     /// The rows that were refused.
     pub refused: Vec<RefusedRow>,
-    /// What other rows ask for: to be carried out by the caller, in order.
+    /// The actions of other rows, which the caller must carry out in order.
     pub deeds: Vec<InboxDeed>,
     /// Whether rows are left as far as the store knows: call again. Others may appear at any time.
     pub more: bool,
@@ -89,7 +89,7 @@ pub struct InboxDeed {
     pub ask: InboxAsk,
 }
 
-/// What a row of the inbox asks for.
+/// The action of a row of the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InboxAsk {
     /// Cancel the job.

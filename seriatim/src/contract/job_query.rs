@@ -134,7 +134,7 @@ impl JobQuery {
         Ok(())
     }
 
-    /// Whether more than queue, state and key decides what fits.
+    /// Whether there are filters besides queue, state and key.
     pub(crate) fn is_filtered(&self) -> bool {
         let texts = [&self.prefix, &self.task, &self.error, &self.text];
         texts.iter().any(|text| text.is_some()) || self.from.is_some() || self.to.is_some()

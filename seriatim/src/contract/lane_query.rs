@@ -37,7 +37,7 @@ pub enum LanePlace {
     RetryCount(i32),
 }
 
-/// What a lane does: finer than [`LaneState`](super::LaneState), and what listings are filtered by.
+/// The state of a lane, finer than [`LaneState`](super::LaneState); listings filter by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneStage {

@@ -78,8 +78,7 @@ impl Pushed {
         Self { job_id, status, again_at: Some(again_at) }
     }
 
-    /// The job that stands for what was pushed to this key. `Conflict` if that was refused, with the time when it may come
-    /// again.
+    /// The job that stands for the push. `Conflict` if the push was refused, with the time when it may be repeated.
     pub fn taken(&self, key: Option<&str>) -> Result<JobId> {
         if self.status != PushStatus::Throttled {
             return Ok(self.job_id);

@@ -202,7 +202,7 @@ impl LaneView {
         }
     }
 
-    /// What it does at `now`. Never [`LaneStage::Crashed`], which a lane is besides.
+    /// Its stage at `now`. Never [`LaneStage::Crashed`], which is in addition to another stage.
     pub fn stage(&self, now: Timestamp) -> LaneStage {
         match self.state {
             LaneState::Claimed => LaneStage::Running,

@@ -192,7 +192,7 @@ pub(crate) fn group_number(group: Option<&str>) -> u64 {
     (u64::from_le_bytes(first) >> (u64::BITS - BITS)).max(1)
 }
 
-/// What a queue or group uses of its limit.
+/// How much of its limit a queue or group uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Turns that run.

@@ -521,7 +521,7 @@ impl Queue {
         self.mode == Mode::Fifo && turn.jobs.len() > self.take as usize
     }
 
-    /// A text that differs if the rates do: what turns have spent of a rate says nothing about another one.
+    /// A text that differs if the rates differ: the turns counted for one rate mean nothing for another.
     pub(crate) fn rates(&self) -> String {
         let rate = |limit: &Limit| limit.rate.map(|rate| (rate, limit.burst()));
         let groups = self.groups.as_ref().map(|groups| {

@@ -1,5 +1,5 @@
-//! What a done job leaves for those who wait for it. A store keeps it where it keeps the last error of a job, so that
-//! jobs without a result take no more room and no other step.
+//! The result of a done job, for callers that wait for it. A store keeps it where it keeps the last error of a job, so
+//! that jobs without a result take no more room and no other step.
 
 use std::sync::Arc;
 
