@@ -23,7 +23,7 @@ impl Templates {
         Ok(Self { directory: Directory::create()? })
     }
 
-    /// The variable that tells tests of it, and its value.
+    /// The variable that passes it to tests, and its value.
     pub fn variable(&self) -> (&'static str, String) {
         (VARIABLE, self.directory.path().display().to_string())
     }

@@ -136,7 +136,7 @@ pub(crate) async fn change(
 ) -> Result<Queue, Error> {
     let view = find::queue(store, name).await?;
     if !view.declared {
-        // This would declare it, with a mode that nobody chose.
+        // This would declare it with a mode that was never chosen.
         let message = format!(
             "a push made queue {name:?}: define it first, with its mode, in the configuration or with PUT /api/v1/queues/{name}"
         );

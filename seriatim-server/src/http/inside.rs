@@ -29,11 +29,11 @@ pub(crate) struct Inside {
     router: TowerToHyperService<Router>,
 }
 
-/// For whom a request is.
+/// The caller of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
     pub(crate) peer: SocketAddr,
-    /// The secret of their token; none where nobody needs one.
+    /// The secret of their token; none if no token is needed.
     pub(crate) token: Option<Arc<str>>,
 }
 
@@ -56,7 +56,7 @@ impl Inside {
         Self { app, router }
     }
 
-    /// Whether nobody needs a token.
+    /// Whether no token is needed.
     pub(crate) fn is_open(&self) -> bool {
         self.app.guard.is_open()
     }

@@ -128,7 +128,7 @@ pub(super) const LEASE_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
 pub(super) const LEASE_DEFAULT: Duration = Duration::from_secs(60);
 /// Most remote workers of one token, or of all where there are no tokens.
 pub(super) const WORKERS_PER_TOKEN_MAX: usize = 1_000;
-/// A remote worker that is silent for so long makes room for another.
+/// A remote worker that is silent for this long makes room for another.
 pub(super) const WORKER_SILENT_MAX: Duration = Duration::from_secs(3_600);
 /// How long open connections may go on when the server ends.
 pub(super) const CLOSE_MAX: Duration = Duration::from_secs(5);

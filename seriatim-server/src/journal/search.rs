@@ -66,7 +66,7 @@ struct Found {
     event: Value,
 }
 
-/// What a job went through, oldest first. A job's id tells since when it is there.
+/// The events of a job, oldest first. A job's id has the time of its push.
 pub(crate) async fn of_job(
     store: &dyn Store,
     queue: &str,

@@ -47,7 +47,7 @@ fn without_cause(facts: &Facts<'_>, report: &mut Report) {
     }
 }
 
-/// The longest time for which a push may be kept out as this one was. Nothing tells when a period was changed.
+/// The longest time for which a push may be refused like this one. A history does not show when a period was changed.
 fn longest(facts: &Facts<'_>, push: &Pushed) -> Option<i64> {
     let kind = match push.status {
         PushStatus::Throttled => Throttled::Refuse,

@@ -48,7 +48,7 @@ pub trait Consumer: Send + Sync {
 
     /// Ends turns. The answer has one entry for each, in order.
     ///
-    /// - A turn, which is a lane and a token, that is named twice is `Invalid`.
+    /// - Naming a turn (a lane and a token) twice is `Invalid`.
     /// - A settlement whose token is not the lane's current one changes nothing and returns `Stale`. So does the repeat
     ///   of one that took effect.
     /// - Only the jobs that the claim fixed change.
@@ -99,9 +99,10 @@ pub struct Claim {
     pub bytes_max: Option<usize>,
     /// How long the claim lasts.
     pub lease: Lease,
-    /// In `fifo`, most jobs of a turn that its holder hands over one after the other, where the queue's `take` is 1; up to
-    /// [`SERIES_JOBS_MAX`](crate::limits::SERIES_JOBS_MAX). 1: turns are as the queue says. Ignored by stores without
-    /// [`Capabilities::series`](super::Capabilities::series), and in queues with limits or groups, or that keep finished jobs.
+    /// In `fifo`, most jobs of a turn that its holder hands over one after the other, where the queue's `take` is 1; up
+    /// to [`SERIES_JOBS_MAX`](crate::limits::SERIES_JOBS_MAX). 1: turns follow the queue's settings. Ignored by stores
+    /// without [`Capabilities::series`](super::Capabilities::series), and in queues with limits or groups, or that keep
+    /// finished jobs.
     pub series_max: u32,
     /// Whether the caller declares the queue. If so, a queue that only a push created is `NotFound`, like one that
     /// does not exist.
@@ -112,9 +113,9 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// A claim of at most `lanes_max` lanes, also of those with earlier crashes, by a node without a name and groups. Its
-    /// payloads are not limited, its turns are as the queue says, the queue need not be declared, and it cannot be given
-    /// up.
+    /// A claim of at most `lanes_max` lanes, also of those with earlier crashes, by a node without a name and groups.
+    /// Its payloads are not limited, its turns follow the queue's settings, the queue need not be declared, and it
+    /// cannot be given up.
     pub fn new(
         queue: impl Into<Arc<str>>,
         node: impl Into<NodeId>,

@@ -21,7 +21,7 @@ pub enum JobOrder {
     UpdatedAt,
     /// By key (dead jobs).
     Key,
-    /// As the lane of a key hands them over: only of one key, and only of waiting or of running jobs.
+    /// In the order in which workers get them: only for one key, and only for waiting or for running jobs.
     Turn,
 }
 
@@ -62,7 +62,7 @@ pub struct JobQuery {
     pub filter: JobFilter,
     /// Only jobs of this key.
     pub key: Option<String>,
-    /// Only jobs whose key begins so.
+    /// Only jobs whose key begins with this.
     pub prefix: Option<String>,
     /// Only jobs of this task.
     pub task: Option<String>,

@@ -1,4 +1,4 @@
-//! What the holder of a turn reports: its progress and its steps. A store keeps both in one text.
+//! The report of a turn's holder: its progress and its steps. A store keeps both in one text.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,12 +1,12 @@
 //! The result of a done job, for callers that wait for it. A store keeps it where it keeps the last error of a job, so
-//! that jobs without a result take no more room and no other step.
+//! that jobs without a result need no more space and no extra step.
 
 use std::sync::Arc;
 
 use crate::model::error::{Error, Result};
 use crate::model::limits::{RESULT_BYTES_MAX, TURN_BYTES_MAX};
 
-/// Before a result, where an error could be. No error begins so: see [`without_mark`].
+/// Before a result, where an error could be. No error begins with it: see [`without_mark`].
 const MARK: &str = "seriatim-result:";
 
 /// The text that a store keeps.

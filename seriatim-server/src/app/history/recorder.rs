@@ -209,7 +209,7 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(points.len(), 2);
         assert!(points.iter().all(|(_, point)| point.bytes >= 4_096), "{points:?}");
-        // Memory tells nothing: no row is written.
+        // Memory has no figures: no row is written.
         let store = Memory::new();
         recorder.add(&store, &[figures("a", 1, 0)], at(180)).await.unwrap();
         assert_eq!(of_server(&store, Span::Hour, at(190)).await.unwrap(), []);

@@ -75,7 +75,7 @@ pub(crate) async fn run(
         };
         let _ = timeout(rest, leaving.leaving()).await;
         if leaving.is_leaving() && wait > AGAIN {
-            // Without the store there is nobody to tell; it is taken over when it has been silent for a while.
+            // Without the store it cannot be reported; another server takes the operation over after a while.
             return Ok(());
         }
     }
@@ -87,7 +87,7 @@ struct Next {
     pause: Option<Duration>,
 }
 
-/// One step; none if it is not this process's any more.
+/// One step; none if another process has taken the operation over.
 async fn step(
     store: &SharedStore,
     id: &str,

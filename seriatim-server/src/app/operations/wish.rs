@@ -291,7 +291,7 @@ impl<'de, T: Deserialize<'de> + FromStr<Err: fmt::Display>> Visitor<'de> for Lis
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<List<T>, A::Error> {
         let mut ids = Vec::new();
         while let Some(id) = list.next_element()? {
-            // One more than allowed tells that there are too many.
+            // One more than allowed shows that there are too many.
             if ids.len() <= STEP_ROWS_MAX {
                 ids.push(id);
             }

@@ -40,7 +40,7 @@ pub(crate) struct Bench {
     /// Bytes of payload
     #[arg(long, default_value_t = 2)]
     pub(super) payload_bytes: usize,
-    /// Keep finished jobs for so long, as `retain_completed` does
+    /// Keep finished jobs for this long, as `retain_completed` does
     #[arg(long, value_parser = crate::cli::args::duration)]
     pub(super) retain: Option<Duration>,
     /// Instead measure claims of 100 lanes, alone and beside this many jobs: a tenth finished, a tenth scheduled, a
@@ -52,7 +52,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "PAYLOADS", conflicts_with_all = ["jobs", "keys", "payload_bytes", "limit", "backlog"],
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(super) hot: Option<u64>,
-    /// Instead push and drain for so long at full speed, and compare the first tenth of it with the last:
+    /// Instead push and drain for this long at full speed, and compare the first tenth of it with the last:
     /// jobs per second, and the room that the store takes
     #[arg(long, value_name = "DURATION", value_parser = crate::cli::args::duration,
           conflicts_with_all = ["jobs", "keys", "backlog", "hot", "limit"])]

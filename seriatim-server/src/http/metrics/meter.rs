@@ -88,7 +88,7 @@ impl Meter {
         *lock(&self.requests).entry((method, route, status)).or_default() += 1;
     }
 
-    /// A handler worked on a turn for so long, and ended it so.
+    /// A handler worked on a turn for this long, with this outcome.
     pub(crate) fn handled(&self, turn: &Turn, outcome: &'static str, length: Duration) {
         let queue = self.handled_in(&turn.queue, length);
         if let Some(task) = turn.task() {

@@ -36,7 +36,7 @@ pub(super) struct Discreet {
 const REDACTED: &str = "\"(redacted)\"";
 
 impl Discreet {
-    /// Whether nothing is kept from them: who may search payloads reads them.
+    /// Whether nothing is hidden from them: a visitor who may search payloads can read them.
     pub(super) fn shows_all(&self) -> bool {
         self.hidden.is_none() && self.redact.is_empty()
     }
