@@ -45,7 +45,7 @@ type Middleware = dyn Fn(&mut Job) -> Result<()> + Send + Sync;
 type Pushing = Pin<Box<dyn Future<Output = Result<Vec<Pushed>>> + Send>>;
 type Wrap = dyn Fn(Vec<Job>, NextPush) -> Pushing + Send + Sync;
 
-/// The rest of a push: what else is around it, and the store.
+/// The rest of a push: the other wrappers, and the store.
 pub struct NextPush {
     shared: Arc<Shared>,
     /// The place of the next one around it.
@@ -53,7 +53,7 @@ pub struct NextPush {
 }
 
 impl NextPush {
-    /// Goes on with these jobs. Without it nothing is pushed.
+    /// Continues with these jobs. If you do not call it, nothing is pushed.
     pub async fn run(self, jobs: Vec<Job>) -> Result<Vec<Pushed>> {
         match self.shared.around.wraps.get(self.place).cloned() {
             Some(wrap) => wrap(jobs, Self { place: self.place + 1, ..self }).await,
@@ -62,7 +62,7 @@ impl NextPush {
     }
 }
 
-/// What the client does to a job before the store gets it.
+/// The changes of the client to a job before the store gets it.
 #[derive(Clone, Default)]
 struct Around {
     middleware: Vec<Arc<Middleware>>,
@@ -119,8 +119,8 @@ impl Client {
         Self::build(self.shared.store.clone(), self.shared.observer.clone(), around)
     }
 
-    /// Runs `wrap` around each call of the store: it sees the jobs as they are stored, and the answer or the error. It may
-    /// add jobs, or leave them out, if it gives one answer for each job that it got. The first one is the outermost.
+    /// Runs `wrap` around each call of the store: it gets the jobs as they are stored, and the answer or the error. It
+    /// may add or remove jobs, if it returns one answer for each job that it got. The first one is the outermost.
     /// Single pushes of concurrent callers share a call. [`Client::push_in`] is not wrapped: its jobs are stored at the
     /// commit.
     ///
@@ -232,10 +232,10 @@ impl Client {
         transaction.push(&*self.shared.store, Push { now: None, jobs }).await
     }
 
-    /// Opens a batch: pushes may name it ([`Job::batch`]), also those of its own jobs' handlers. Once it is
-    /// [sealed](Self::seal_batch) and its last job has ended, `callback` is pushed, which finds the counts in
-    /// [`TurnJob::ended_batch`](crate::store::TurnJob::ended_batch). Repeating it with the same callback changes nothing.
-    /// Not all stores have batches: see [`Batches`](crate::store::Batches).
+    /// Opens a batch: pushes may name it ([`Job::batch`]), also pushes by handlers of its own jobs. Once it is
+    /// [sealed](Self::seal_batch) and its last job has ended, `callback` is pushed; it has the counts in
+    /// [`TurnJob::ended_batch`](crate::store::TurnJob::ended_batch). Repeating it with the same callback changes
+    /// nothing. Not all stores have batches: see [`Batches`](crate::store::Batches).
     ///
     /// ```
     /// # use seriatim::{Client, Job, store::Memory};
@@ -331,7 +331,7 @@ async fn push_groups(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Takes the jobs of a batch through what is around the client; declares its queues.
+    /// Takes the jobs of a batch through the wrappers of the client; declares its queues.
     async fn prepare(&self, jobs: &mut [Job]) -> Result<()> {
         for (place, job) in jobs.iter_mut().enumerate() {
             // The error names `jobs[7].key`, not `key`.

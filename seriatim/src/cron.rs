@@ -25,9 +25,9 @@ const SCHEDULE_BYTES_MAX: usize = 1_000;
 /// What to do with ticks that fell due while no node was running, or while the entry was paused.
 ///
 /// A node looks back one day at most, and no further than the queue remembers pushed ticks: its `idempotency_ttl` less
-/// two minutes. An entry does not record when it was written. So the past ticks of a new entry, or of one
-/// with a new name or schedule, count as missed: with [`Latest`](Self::Latest) a new nightly entry runs immediately
-/// when a node first starts with it; with [`All`](Self::All) a new hourly one runs 24 times.
+/// two minutes. An entry does not record when it was created. So the past ticks of a new entry, or of one with a new
+/// name or schedule, count as missed: with [`Latest`](Self::Latest) a new nightly entry runs immediately when a node
+/// first starts with it; with [`All`](Self::All) a new hourly one runs 24 times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Missed {
@@ -54,7 +54,7 @@ pub struct Cron {
     expression: String,
     zone: String,
     schedule: Crontab,
-    /// The schedule on clocks that nobody changes.
+    /// The schedule on clocks without time changes.
     plain: Crontab,
     job: Job,
     missed: Missed,

@@ -37,7 +37,7 @@ pub(crate) fn suspended() -> Duration {
 
 #[cfg(test)]
 thread_local! {
-    /// Tests pretend that the machine was suspended for so long.
+    /// Tests pretend that the machine was suspended for this long.
     pub(crate) static PRETENDED: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
 }
 

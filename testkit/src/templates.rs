@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::account::Account;
 use crate::directory::{Directory, create_for};
 
-/// The variable with the directory of the templates. If unset, each server makes its data anew.
+/// The variable with the directory of the templates. If unset, each server creates its own data.
 const VARIABLE: &str = "SERIATIM_TEST_TEMPLATES";
 
 /// A directory for the templates of one run, removed on drop.
@@ -23,7 +23,7 @@ impl Templates {
         Ok(Self { directory: Directory::create()? })
     }
 
-    /// The variable that tells tests of it, and its value.
+    /// The variable that passes it to tests, and its value.
     pub fn variable(&self) -> (&'static str, String) {
         (VARIABLE, self.directory.path().display().to_string())
     }

@@ -11,7 +11,7 @@ const FOLDER: &str = "docs/images";
 /// Names the folder for the test.
 const VARIABLE: &str = "SERIATIM_WRITE_IMAGES";
 
-/// Takes the pictures anew. Those of other widths are in the folder for temporary files, to look at.
+/// Takes the pictures again. Those of other widths are in the folder for temporary files, to look at.
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     let folder = root.join(FOLDER);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;

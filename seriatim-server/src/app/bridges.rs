@@ -19,9 +19,9 @@ const STATUS: &str = "bridge/status/";
 const PAUSE: &str = "bridge/pause/";
 /// The place of the pause of a whole bridge.
 const WHOLE: &str = "all";
-/// A source that nobody wrote about for so long is one of a configuration that is gone.
+/// A source without a report for this long belongs to a removed configuration.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 3_600);
-/// A source that nobody wrote about for so long is moved by no node.
+/// A source without a report for this long is moved by no node.
 pub(crate) const UNATTENDED_AFTER: Duration = Duration::from_secs(60);
 
 #[derive(Serialize, Deserialize)]
@@ -132,7 +132,7 @@ pub(crate) struct Which<'a> {
     pub(crate) configured: &'a [(String, Vec<String>)],
 }
 
-/// Pauses a bridge or one of its sources: nothing is taken from it any more. A repetition changes nothing.
+/// Pauses a bridge or one of its sources: nothing more is taken from it. A repetition changes nothing.
 pub(crate) async fn pause(
     store: &dyn Store,
     which: Which<'_>,
@@ -239,7 +239,7 @@ pub(crate) async fn note(
     store.write_notes(vec![written(name, &noted)]).await
 }
 
-/// How a source is that nobody writes about.
+/// The state of a source without reports.
 pub(crate) const UNATTENDED: &str = "no node moves it";
 
 /// Whether no node has said anything of a source for a while.

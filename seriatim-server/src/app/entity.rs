@@ -29,7 +29,7 @@ impl Entity {
         Self::from(store, around, lane, (None, JOBS_SHOWN), payload_bytes_max).await
     }
 
-    /// With its waiting jobs from this place on, at most so many. The usage of the queue is read.
+    /// With its waiting jobs from this place on, up to a limit. Reads the usage of the queue.
     pub(super) async fn from(
         store: &dyn Store,
         around: Around<'_>,

@@ -65,7 +65,7 @@ pub(crate) enum Error {
     TooManyOperations {
         open: usize,
     },
-    /// So many are deleted only if their number is confirmed.
+    /// This many are deleted only if their number is confirmed.
     Unconfirmed {
         count: u64,
         said: Option<u64>,

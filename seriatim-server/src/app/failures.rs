@@ -143,7 +143,7 @@ pub(crate) async fn trim(store: &dyn Store, now: Timestamp) -> seriatim::Result<
     delete(store, "failed/~", count.saturating_sub(FAILURES_MAX)).await
 }
 
-/// Deletes so many notes before a name.
+/// Deletes at most `most` notes before a name.
 async fn delete(store: &dyn Store, before: &str, most: usize) -> seriatim::Result<()> {
     let mut left = most;
     while left > 0 {

@@ -110,7 +110,8 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
         .map(|view| view.queue.name.as_str().into())
         .filter(|name: &Arc<str>| **name >= *first)
         .collect();
-    // Of several queues, those are left out that have no such jobs, and a look ends after so many jobs of all of them.
+    // Of several queues, those without such jobs are skipped, and the limit of jobs to read is for all of them
+    // together.
     let counts = match wanted.queue {
         None => Some(counts(store, wanted.status).await?),
         Some(_) => None,

@@ -21,7 +21,8 @@ pub(crate) struct LaneJobs {
     pub(crate) next: Option<String>,
 }
 
-/// The jobs of a key, from a cursor on, at most so many of each; none is claimed if its lane is not. Longer payloads are left out.
+/// The claimed and waiting jobs of a key, from a cursor on, up to a limit for each; none is claimed if its lane is not.
+/// Longer payloads are left out.
 pub(crate) async fn of(
     store: &dyn Store,
     queue: &str,

@@ -13,9 +13,9 @@ use crate::base::time;
 
 /// Lanes read together: each may have a progress of 64 KiB.
 const STEP_LANES_MAX: usize = 250;
-/// Lanes that a page looks at for those that fit, if its asker does not say.
+/// Default of `scan_max`: the lanes that a page reads to find matches.
 pub(crate) const SCAN_DEFAULT: usize = 10_000;
-/// The most that an asker may say.
+/// Maximum of `scan_max`.
 pub(crate) const SCAN_MAX: usize = 100_000;
 
 /// The filters, as a user writes them; an empty one is none.

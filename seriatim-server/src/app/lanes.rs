@@ -59,7 +59,7 @@ pub(crate) fn done(action: LaneAction, lanes: u64) -> &'static str {
 /// Takes a claim from its holder.
 pub(crate) async fn release(store: &dyn Store, queue: &str, lane: OneLane) -> Result<u64, Error> {
     let claims = match lane {
-        // Who may act on this queue may not act on a lane of another one.
+        // A caller that may act on this queue may not act on a lane of another one.
         OneLane::Lane(lane) if lane.queue == find::queue(store, queue).await?.number => {
             ClaimSelection::Lane(lane)
         }

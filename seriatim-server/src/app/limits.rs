@@ -27,7 +27,7 @@ pub(crate) struct Usage {
 pub(crate) static UNKNOWN: Usage = Usage { turns: 0, groups: BTreeMap::new() };
 
 impl Usage {
-    /// That of a queue of which so many lanes are claimed, without its groups.
+    /// The usage of a queue with this many claimed lanes, without its groups.
     pub(crate) fn of_turns(turns: u64) -> Self {
         Self { turns, groups: BTreeMap::new() }
     }
@@ -100,7 +100,7 @@ pub(crate) fn others(queue: &Queue, group: Option<&Group>) -> Vec<String> {
     others
 }
 
-/// Whether any group may run so many turns only.
+/// Whether any group has a limit of running turns.
 fn limits_groups(queue: &Queue) -> bool {
     queue.groups.as_ref().is_some_and(|groups| {
         let mut all = groups.named.values().chain([&groups.each]);
@@ -136,7 +136,7 @@ pub(crate) async fn change(
 ) -> Result<Queue, Error> {
     let view = find::queue(store, name).await?;
     if !view.declared {
-        // This would declare it, with a mode that nobody chose.
+        // This would declare it with a mode that was never chosen.
         let message = format!(
             "a push made queue {name:?}: define it first, with its mode, in the configuration or with PUT /api/v1/queues/{name}"
         );

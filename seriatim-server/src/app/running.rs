@@ -10,9 +10,9 @@ use seriatim::{
     store::{NodeId, Store},
 };
 
-/// So many times longer than the middle one of its queue is far longer.
+/// A turn is slow if it runs this many times longer than the median of its queue.
 const SLOW_FACTOR: u32 = 10;
-/// What runs shorter than this is not slow.
+/// A turn that runs shorter than this is not slow.
 const SLOW_MIN: Duration = Duration::from_secs(60);
 /// What runs longer than this is slow, whatever the others do.
 const LONG: Duration = Duration::from_secs(3_600);

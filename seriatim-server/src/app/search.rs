@@ -44,7 +44,7 @@ pub(crate) struct Found {
     pub(crate) left_out: usize,
     /// Jobs of each that were looked at for the task, at most.
     pub(crate) scan_max: usize,
-    /// Queues of which only so many were looked at, or of which more was found.
+    /// Queues in which the search ended early, or found more than it shows.
     pub(crate) cut: Vec<Arc<str>>,
 }
 

@@ -29,7 +29,7 @@ pub(crate) enum Why {
         node: Arc<str>,
         since: Duration,
     },
-    /// By whom, if it is known and was asked for.
+    /// Who did it, if that is known and was requested.
     QueuePaused(Option<Pause>),
     Paused(Option<Pause>),
     Held {

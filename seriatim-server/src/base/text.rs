@@ -44,7 +44,7 @@ pub(crate) fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// The start that fits into so many columns.
+/// The start that fits into this many columns.
 pub(crate) fn cut(text: &str, columns_max: usize) -> String {
     if text.width() <= columns_max {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! A batch in flight: jobs that left their source, and what becomes of them here.
+//! A batch in flight: jobs that left their source, and what happens to them here.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::route::{ByQueue, Reason, Refusal};
 use super::source::{DEAD, Keys, Source};
 use crate::base::text::count;
 
-/// A batch can be pushed again for so long: then its queues may begin to forget that they know its jobs.
+/// A batch can be pushed again for this long: later its queues may have forgotten its idempotency keys.
 const DOUBT_AFTER: Duration = Duration::from_secs(50 * 60);
 
 pub(super) struct Batch {

@@ -8,8 +8,8 @@ use seriatim::Timestamp;
 use seriatim::limits::{ATTEMPTS_MAX, PAYLOAD_BYTES_MAX, cut_error};
 use seriatim::store::Past;
 
-/// From here on a time is in milliseconds, as of Sidekiq 8, and below in seconds. Others may write whole seconds, so that
-/// only the size tells.
+/// From this value on a time is in milliseconds (Sidekiq 8), below in seconds. Other programs may write whole seconds,
+/// so only the size distinguishes them.
 const MILLISECONDS_FROM: f64 = 1e11;
 /// The queue of jobs that name none.
 pub(super) const QUEUE_DEFAULT: &str = "default";

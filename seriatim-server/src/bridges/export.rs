@@ -25,8 +25,8 @@ const PAGE: usize = 500;
 const MARKED_SECONDS: u64 = 7 * 24 * 3_600;
 /// Most jobs of one export.
 const JOBS_MAX: usize = 10_000_000;
-/// So many jobs, or bytes of payloads, are read before the last of them is given: where jobs have no order by arrival, to
-/// read on from one page is quick, and to begin anew takes a look at all.
+/// This many jobs, or bytes of payloads, are read ahead before they are given back: where no index has the order of
+/// arrival, reading on from a page is quick, but starting again reads all jobs.
 const BLOCK_JOBS: usize = 20_000;
 const BLOCK_BYTES: usize = 32 << 20;
 /// Most looks for jobs that came meanwhile.

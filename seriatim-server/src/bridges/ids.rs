@@ -24,7 +24,7 @@ const LOOKS_MAX: u32 = 200;
 /// Between the number of ids in a shard, which Lowkiq reads, and the bridge with its batch.
 const MARK: &str = " seriatim ";
 
-/// How long to wait after a look at an empty queue, if the bridge has so many.
+/// How long to wait after a look at an empty queue, if the bridge has this many queues.
 pub(super) fn rest(queues: usize) -> Duration {
     let queues = u32::try_from(queues).unwrap_or(u32::MAX);
     LOOK_EVERY.max(Duration::from_secs(1) * queues / LOOKS_MAX)
@@ -134,7 +134,7 @@ fn busy(shard: &str, owner: &str) -> String {
     )
 }
 
-/// Why an id with so many payloads cannot move.
+/// Why an id with this many payloads cannot move.
 pub(super) fn not_whole(id: &str, payloads: u64) -> String {
     match payloads {
         0 => format!(

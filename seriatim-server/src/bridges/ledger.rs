@@ -94,7 +94,7 @@ impl Ledger {
         self.written.as_ref().is_none_or(is_old)
     }
 
-    /// Notes that its node ends: nobody moves it until another one does.
+    /// Records that its node ends: it is not moved until another node takes over.
     pub(super) async fn leave(&mut self, store: &dyn Store) -> Result<(), Fault> {
         self.status.at = Time(store.now().await? - bridges::UNATTENDED_AFTER);
         Ok(bridges::note(store, &self.bridge, &self.status).await?)

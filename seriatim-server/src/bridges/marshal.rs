@@ -17,7 +17,7 @@ const VERSION: &[u8] = &[4, 8];
 const DEPTH_MAX: usize = 100;
 /// Longest whole number, in bytes: some 2,400 digits.
 const INTEGER_BYTES_MAX: usize = 1_024;
-/// Of a whole number, so many decimal digits are made at once.
+/// Decimal digits of a whole number that are converted per step.
 const DIGITS: usize = 9;
 const DIGITS_BASE: u64 = 1_000_000_000;
 /// Longest name in a reason, in characters.

@@ -107,7 +107,7 @@ impl Bridges {
         Ok(Self { stop, tasks })
     }
 
-    /// What tells it to end. Nothing new is taken from then on.
+    /// The signal to end. From then on nothing new is taken.
     pub(crate) fn stopper(&self) -> impl FnOnce() + Send + 'static {
         let stop = self.stop.clone();
         move || {

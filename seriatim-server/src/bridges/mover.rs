@@ -48,7 +48,7 @@ pub(super) struct Bridge {
     /// Changes with all that decides what a job becomes.
     pub(super) mark: String,
     pub(super) store: SharedStore,
-    /// As whom it leads, and how people call this process.
+    /// The name under which it leads, and the name of this process for people.
     pub(super) node: NodeId,
     pub(super) shown: String,
     /// `None`: not yet known.
@@ -122,7 +122,7 @@ impl Mover {
         *self.bridge.stopping.borrow()
     }
 
-    /// Waits for so long, or until the node stops.
+    /// Waits for this long, or until the node stops.
     async fn rest(&self, length: Duration) {
         let mut stopping = self.bridge.stopping.clone();
         tokio::select! {
@@ -197,7 +197,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Puts back the job that ended a wait, if nobody will take it.
+    /// Puts back the job that ended a wait, if it will not be taken.
     async fn unwake(&mut self, link: &mut Link) -> Result<(), Fault> {
         let keys = &self.bridge.keys;
         if std::mem::take(&mut self.is_woken) && matches!(self.source, Source::Queue(_)) {

@@ -15,7 +15,7 @@ use crate::config::BridgeConfig;
 /// Elements that one step of the script moves.
 const STEP: u64 = 1_000;
 
-/// What becomes of a batch.
+/// What to do with a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// It is pushed by the routes as they are. If it is in doubt, what is here already and no longer known runs twice.

@@ -1,4 +1,4 @@
-//! What a bridge would do, as a look at the other system found it.
+//! What a bridge would do, from a look at the other system.
 
 use std::collections::BTreeMap;
 

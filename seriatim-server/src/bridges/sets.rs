@@ -17,7 +17,7 @@ use crate::config::Sets;
 const PAGE: usize = 500;
 /// How often a set is looked through, at most: Sidekiq itself does it every few seconds.
 const EVERY: Duration = Duration::from_secs(1);
-/// Looking may take one part in so many of the time.
+/// Looking takes at most 1/SHARE of the time.
 const SHARE: u32 = 10;
 
 /// How far the present look through a set has come.

@@ -1,4 +1,4 @@
-//! Waits until a paused bridge moves nothing any more: the node that leads it hears of a pause a little later.
+//! Waits until a paused bridge has stopped moving: the node that leads it notices a pause a little later.
 
 use seriatim::store::Store;
 use tokio::time::{Duration, Instant, sleep};

@@ -35,7 +35,8 @@ enum Action {
         /// Only this bridge
         name: Option<String>,
     },
-    /// Looks at the other system and tells what a bridge would do; writes nothing. Exits with 1 if a job would be refused
+    /// Looks at the other system and reports what a bridge would do; writes nothing. Exits with 1 if a job would be
+    /// refused
     Check {
         /// Only this bridge of the configuration
         name: Option<String>,
@@ -268,7 +269,7 @@ fn status_table(bridges: &[Bridge], now: Timestamp) -> Table {
     table
 }
 
-/// A length that the other system tells.
+/// A length reported by the other system.
 fn seconds(number: f64) -> String {
     length(std::time::Duration::try_from_secs_f64(number).unwrap_or_default())
 }

@@ -168,7 +168,7 @@ fn process() -> String {
     format!("process {}", std::process::id())
 }
 
-/// Who uses the command line, as deeds name them: `cli:USER@HOST`.
+/// The user of the command line, as deeds name them: `cli:USER@HOST`.
 pub(crate) fn who() -> String {
     let id = rustix::process::getuid().as_raw();
     let user = user_name(id).unwrap_or_else(|| id.to_string());

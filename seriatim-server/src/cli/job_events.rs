@@ -1,4 +1,4 @@
-//! `seriatim jobs events`: what the journal tells of jobs.
+//! `seriatim jobs events`: the events of jobs in the journal.
 
 use clap::Args;
 use serde_json::Value;

@@ -76,7 +76,8 @@ enum Action {
 /// Which of all, and how fast.
 #[derive(Args)]
 struct Paced {
-    /// At most so many jobs in a second, minute or hour: `500/s`. The others stay dead until then; Ctrl-C stops it
+    /// At most this many jobs per second, minute or hour: `500/s`. The others stay dead until their turn; Ctrl-C stops
+    /// it
     #[arg(long)]
     rate: Option<Rate>,
     /// Only those whose last error contains this

@@ -84,7 +84,7 @@ struct Which {
     /// Only what died at this time or later, or 2h for two hours ago
     #[arg(long, value_name = "TIME", value_parser = Moment::read)]
     since: Option<Moment>,
-    /// At most so many jobs in a second, minute or hour: `500/s`. The others stay dead until then
+    /// At most this many jobs per second, minute or hour: `500/s`. The others stay dead until their turn
     #[arg(long)]
     rate: Option<Rate>,
     /// These jobs, with commas between them, instead of a filter

@@ -42,7 +42,7 @@ struct Refused {
     jobs: u64,
     /// Of the first one.
     line: u64,
-    /// From when on all of them may come again.
+    /// From then on all of them may be pushed again.
     again_at: Timestamp,
 }
 

@@ -92,7 +92,7 @@ fn any() -> String {
     "*".to_owned()
 }
 
-/// What becomes of a job that has no key: `refuse`, or this key.
+/// What to do with a job that has no key: `refuse`, or use this key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) enum MissingKey {
     #[default]

@@ -1,4 +1,4 @@
-//! `[dashboard]` and `[http.proxy]`: what pages show, and to whom.
+//! `[dashboard]` and `[http.proxy]`: what pages show, and to which visitors.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ pub(crate) struct ProxyConfig {
     pub(crate) user: String,
     /// The header with the person's groups, separated by commas.
     pub(crate) groups: Option<String>,
-    /// The roles of groups; `*` is everybody whom the proxy names.
+    /// The roles of groups; `*` is everyone the proxy identifies.
     pub(crate) roles: BTreeMap<String, Role>,
     /// The header with the path below which the proxy shows this server.
     pub(crate) prefix: Option<String>,

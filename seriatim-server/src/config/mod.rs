@@ -235,7 +235,7 @@ pub(crate) struct QueueConfig {
     /// What happens after the last try. Default: bury
     #[schemars(with = "Option<Foreign<Exhaustion>>")]
     exhausted: Option<Exhaustion>,
-    /// A job is buried after so many crashes
+    /// A job is buried after this many crashes
     #[schemars(range(min = 1, max = CRASHES_MAX))]
     max_crashes: Option<u32>,
     /// How long a handler may take. Default: no limit
@@ -264,15 +264,15 @@ pub(crate) struct QueueConfig {
     #[serde(deserialize_with = "length")]
     #[schemars(with = "Option<Foreign<Duration>>")]
     idempotency_ttl: Option<Duration>,
-    /// For how long after a push to a key further ones to it make no job. Default: each makes one
+    /// After a push to a key, further pushes to it create no job for this long. Default: each creates one
     #[serde(deserialize_with = "length")]
     #[schemars(with = "Option<Foreign<Duration>>")]
     throttle: Option<Duration>,
-    /// What becomes of those: they count as the job before them, or are refused with the time when they may come again. Default:
-    /// merge
+    /// Such pushes are merged into the earlier job, or refused with the time when they may be repeated. Default: merge
     #[schemars(with = "Option<Foreign<Throttled>>")]
     throttled: Option<Throttled>,
-    /// How many turns may run at once, and how many may start in a time, on all nodes together. Default: no limit
+    /// How many turns may run at once, and how many may start per second, minute or hour, on all nodes together.
+    /// Default: no limit
     limit: Option<limits::Limit>,
     /// If set, jobs may have a group, such as a tenant, and groups take turns. Default: they may not
     groups: Option<limits::Groups>,

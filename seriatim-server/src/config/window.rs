@@ -23,10 +23,10 @@ pub(crate) struct WindowConfig {
     #[serde(deserialize_with = "required")]
     #[schemars(with = "Foreign<Duration>")]
     max_wait: Duration,
-    /// So many waiting jobs are due at once
+    /// The key is due as soon as this many jobs wait
     #[schemars(range(min = 2, max = TURN_JOBS_MAX))]
     max_jobs: Option<u32>,
-    /// Waiting payloads of so many bytes are due at once
+    /// The key is due as soon as the waiting payloads have this many bytes
     #[schemars(range(min = 1, max = TURN_BYTES_MAX))]
     max_bytes: Option<u64>,
 }

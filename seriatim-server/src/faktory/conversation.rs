@@ -377,7 +377,7 @@ impl Conversation {
             tracing::info!(jid, "a job was acknowledged that nobody holds: it was taken over");
             return Ok(reply::OK.to_owned());
         };
-        // The other jobs of its turn come again.
+        // The other jobs of its turn are handed over again.
         let result = match claim.jobs {
             1 => json!({ "outcome": "done" }),
             _ => json!({ "outcome": "release", "done": 1 }),
@@ -399,7 +399,7 @@ impl Conversation {
         let error = errtype.map_or_else(|| message.clone(), |kind| format!("{kind}: {message}"));
         let result = match (claim.retry, claim.jobs) {
             (0, 1) => json!({ "outcome": "cancel", "error": error }),
-            // Only it is forgotten: the other jobs of its turn come again.
+            // Only this job is forgotten: the others of its turn are handed over again.
             (0, _) => json!({ "outcome": "release", "done": 1 }),
             (..0, 1) => json!({ "outcome": "bury", "error": error }),
             // A burial would take the others along; if it has no tries left, the engine buries it alone.

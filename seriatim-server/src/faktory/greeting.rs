@@ -14,7 +14,7 @@ const WRONG: &str = "Invalid password";
 
 /// What the server says to a connection.
 pub(super) struct Greeting {
-    /// None if nobody needs a password.
+    /// None if no password is needed.
     salt: Option<String>,
 }
 

@@ -12,9 +12,9 @@ use crate::base::lock::lock;
 
 /// Most jobs of a worker.
 pub(super) const HELD_MAX: usize = 1_000;
-/// From so many jobs on it is looked for those that nobody can hold any more.
+/// Above this many jobs, drop those that no worker can still hold.
 const SWEPT_FROM: usize = 10_000;
-/// What is held no longer, for sure: for so long no heartbeat has extended it.
+/// A job without a heartbeat for this long is certainly no longer held.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(86_400);
 
 /// A worker: its name, and the token that it comes with.

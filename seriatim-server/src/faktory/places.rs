@@ -1,4 +1,4 @@
-//! The places of connections: so many in all, and not all of them for one address or one token.
+//! The places of connections: a limit for all, and a lower one for one address or one token.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

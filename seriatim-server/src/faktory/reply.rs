@@ -1,4 +1,4 @@
-//! Answers, as of Redis.
+//! Answers, in the format of Redis.
 
 use crate::base::text::one_line;
 

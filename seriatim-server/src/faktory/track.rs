@@ -35,7 +35,7 @@ impl Progress {
     }
 }
 
-/// The answer about a job that is not known, or not any more.
+/// The answer about a job that is unknown, or no longer known.
 pub(super) fn unknown(jid: &str) -> String {
     json!({ "jid": jid, "state": "unknown", "updated_at": "" }).to_string()
 }

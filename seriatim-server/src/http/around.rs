@@ -63,7 +63,7 @@ impl Gate {
             Ok(who) => who,
             Err(problem) => {
                 let entry = Entry::of(&request, None, self.path);
-                // Who asks without any token is most often a program that has yet to be configured.
+                // A caller without a token is usually a program that is not configured yet.
                 let guessed = request.headers().contains_key(AUTHORIZATION);
                 if guessed
                     || !request.method().is_safe()
@@ -199,7 +199,7 @@ impl Gate {
         Ok(Request::from_parts(parts, body))
     }
 
-    /// Who waits for a job takes no place of readers, nor memory meanwhile.
+    /// A request that waits for a job takes no place of readers, nor memory meanwhile.
     fn class_of(&self, request: &Request) -> Option<Class> {
         match self.access {
             Access::Follow if waits(request) => Some(Class::Producers),

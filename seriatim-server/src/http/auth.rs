@@ -46,7 +46,7 @@ impl KnownToken {
     }
 }
 
-/// Decides who may call.
+/// Decides which callers are allowed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guard {
     pub(crate) tokens: Vec<KnownToken>,
@@ -55,7 +55,7 @@ pub(crate) struct Guard {
     /// No token is needed. A browser can be made to connect by any page that it shows, so requests of
     /// other sites are refused.
     pub(crate) refuses_sites: bool,
-    /// A proxy that says who looks at the pages.
+    /// A proxy that identifies the visitors of pages.
     pub(crate) proxy: Option<Proxy>,
     /// A service that says so.
     pub(super) host: Option<Host>,
@@ -84,12 +84,12 @@ impl Guard {
         Ok(token.who())
     }
 
-    /// Whether nobody needs to say who they are.
+    /// Whether no login is needed.
     pub(super) fn is_open(&self) -> bool {
         self.tokens.is_empty() && self.proxy.is_none() && self.host.is_none()
     }
 
-    /// Who looks at the pages, as the service around them or the proxy before them says.
+    /// The visitor of a page, as identified by the service or the proxy.
     pub(super) fn person(&self, parts: &Parts) -> Result<Option<Who>, Problem> {
         if let Some(who) = self.host.as_ref().and_then(|host| host.knows(parts)) {
             return Ok(Some(who));

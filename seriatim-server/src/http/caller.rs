@@ -1,4 +1,4 @@
-//! Whose request it is, and of which kind: who shares a budget with whom.
+//! The caller of a request and its kind: which callers share a budget.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -25,7 +25,7 @@ pub(super) struct Peer(pub(super) SocketAddr);
 pub(super) enum Party {
     Token(Arc<str>),
     Address(IpAddr),
-    /// The API is mounted in another service, which does not say who asks.
+    /// The API is mounted in another service, which does not identify callers.
     Unknown,
 }
 
@@ -54,13 +54,13 @@ impl Caller {
         Self { party, class, who: who.clone(), scope: who.scope() }
     }
 
-    /// Nothing is known of who asks.
+    /// Nothing is known about the caller.
     pub(super) fn anybody() -> Self {
         let (party, class) = (Party::Unknown, Class::Readers);
         Self { party, class, who: Who::Anybody, scope: Scope::default() }
     }
 
-    /// Who asks, as deeds name them.
+    /// The caller, as deeds name them.
     pub(super) fn name(&self) -> String {
         self.bearer().map_or_else(|| ANYBODY.to_owned(), |name| name.to_string())
     }

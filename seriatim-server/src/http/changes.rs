@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::base::lock::lock;
 
-/// What all who listen share: the fingerprint of the figures.
+/// Shared by all listeners: the fingerprint of the figures.
 #[derive(Default)]
 pub(super) struct Changes {
     figures: watch::Sender<u64>,
@@ -23,7 +23,7 @@ impl Changes {
         *is_sampled
     }
 
-    /// Tells all who listen.
+    /// Notifies all listeners.
     pub(super) fn tell(&self, figures: u64) {
         self.figures.send_replace(figures);
     }

@@ -25,7 +25,7 @@ pub(super) struct Checkup {
 }
 
 impl Checkups {
-    /// The findings of the last [`OLD`]. Who asks meanwhile waits for the same check.
+    /// The findings of the last [`OLD`]. Callers that ask meanwhile wait for the same check.
     pub(super) async fn recent(
         &self,
         store: &dyn Store,

@@ -104,7 +104,7 @@ pub(super) struct Known {
     pub(super) without_journal: Vec<String>,
 }
 
-/// What happened to a key, as far as the store still knows: at most so many events of each queue.
+/// What happened to a key, as far as the store still knows: up to a limit of events from each queue.
 pub(super) async fn of_key(
     app: &App,
     key: &str,

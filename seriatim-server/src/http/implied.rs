@@ -17,7 +17,7 @@ use crate::base::lock::lock;
 pub(super) struct Queues {
     /// As the configuration declares them.
     declared: Vec<Queue>,
-    /// So many others may stand in the store that only a push made.
+    /// Most other queues that only a push created.
     implied_max: usize,
     /// All that were in the store a moment ago.
     pub(super) seen: Seen,

@@ -145,8 +145,8 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Fields<T> {
     }
 }
 
-/// A list of at most so many; what is more is not even read. `[{},{},…]` would take a hundred times the
-/// memory of its text.
+/// A list of at most `MAX` elements; more are not even read, because `[{},{},…]` would take a hundred times the memory
+/// of its text.
 #[derive(Debug, Default)]
 pub(super) struct AtMost<T, const MAX: usize>(pub(super) Vec<T>);
 
@@ -175,7 +175,7 @@ impl<T: JsonSchema, const MAX: usize> JsonSchema for AtMost<T, MAX> {
     }
 }
 
-/// Reads a list one element after the other, at most so many; `take` returns what is wrong with one.
+/// Reads a list one element after the other, at most `max`; `take` returns what is wrong with one.
 pub(super) struct Elements<T, F> {
     pub(super) max: usize,
     pub(super) take: F,

@@ -29,11 +29,11 @@ pub(crate) struct Inside {
     router: TowerToHyperService<Router>,
 }
 
-/// For whom a request is.
+/// The caller of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
     pub(crate) peer: SocketAddr,
-    /// The secret of their token; none where nobody needs one.
+    /// The secret of their token; none if no token is needed.
     pub(crate) token: Option<Arc<str>>,
 }
 
@@ -56,7 +56,7 @@ impl Inside {
         Self { app, router }
     }
 
-    /// Whether nobody needs a token.
+    /// Whether no token is needed.
     pub(crate) fn is_open(&self) -> bool {
         self.app.guard.is_open()
     }
@@ -67,8 +67,8 @@ impl Inside {
         self.app.logins.admit(site(peer.ip()), None).is_ok()
     }
 
-    /// Takes so many bytes of the visitor's share of memory. Not of that for pushes, which the request takes that is made of
-    /// them.
+    /// Takes this many bytes of the visitor's share of memory; not of the share for pushes, which the resulting request
+    /// takes.
     pub(crate) fn room(&self, visitor: &Visitor, bytes: usize) -> Result<Room, Refusal> {
         let token = visitor.token.as_ref().and_then(|secret| self.app.guard.token(secret));
         let who = token.map_or(Who::Anybody, KnownToken::who);

@@ -14,9 +14,8 @@ use super::caller::{Caller, Class};
 use super::pool::{Held, Pool};
 use super::problem::Problem;
 
-/// Most concurrent connections. When there are so many, a new one takes the place of one whose client keeps
-/// this server waiting. All [`REQUESTS`] and [`LISTENERS`] together are fewer, so that there always is such
-/// a one, or room for a probe.
+/// Most concurrent connections. Above this, a new one takes the place of one whose client keeps this server waiting.
+/// All [`REQUESTS`] and [`LISTENERS`] together are fewer, so there always is such a connection, or room for a probe.
 pub(super) const CONNECTIONS_MAX: usize = 4_096;
 /// Concurrent requests, of all parties and of one. Probes need no place.
 pub(super) const REQUESTS: ByClass<Shares> = ByClass {
@@ -113,7 +112,7 @@ pub(super) const CLAIM_LANES_MAX: usize = 1_000;
 pub(super) const CLAIM_STEP_BYTES: usize = 1 << 20;
 /// What a single turn may have.
 pub(super) const CLAIM_TURN_BYTES: usize = TURN_BYTES_MAX + TURN_JOBS_MAX * CLAIM_JOB_BYTES;
-/// A claim takes no further step when it has so many bytes.
+/// A claim stops at this many bytes.
 pub(super) const CLAIM_BYTES_MAX: usize = 16 << 20;
 /// Most nodes of one answer; those that live come first.
 pub(super) const NODES_MAX: usize = 1_000;
@@ -129,12 +128,12 @@ pub(super) const LEASE_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
 pub(super) const LEASE_DEFAULT: Duration = Duration::from_secs(60);
 /// Most remote workers of one token, or of all where there are no tokens.
 pub(super) const WORKERS_PER_TOKEN_MAX: usize = 1_000;
-/// A remote worker that is silent for so long makes room for another.
+/// A remote worker that is silent for this long makes room for another.
 pub(super) const WORKER_SILENT_MAX: Duration = Duration::from_secs(3_600);
 /// How long open connections may go on when the server ends.
 pub(super) const CLOSE_MAX: Duration = Duration::from_secs(5);
 
-/// So much for all, and of it so much for one party.
+/// An amount for all, and the share of one party.
 #[derive(Clone, Copy)]
 pub(super) struct Shares {
     pub(super) all: u32,
@@ -215,14 +214,14 @@ impl Default for Budgets {
 }
 
 impl Budgets {
-    /// Takes so many bytes of the caller's share of memory for bodies.
+    /// Takes this many bytes of the caller's share of memory for bodies.
     pub(super) fn hold(&self, caller: &Caller, bytes: usize) -> Result<Held, Problem> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.bodies.of(caller.class).try_take(&caller.party, bytes).ok_or_else(full)
     }
 
-    /// Reads a body of at most so many bytes. One that announces its length waits for others of its party,
-    /// and then has room for all of it: if it took room bit by bit, several large ones would refuse each other.
+    /// Reads a body of at most `bytes_max`. One that announces its length waits for others of its party, and
+    /// then has room for all of it: if it took room bit by bit, several large ones would refuse each other.
     pub(super) async fn read(
         &self,
         caller: &Caller,

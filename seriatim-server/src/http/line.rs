@@ -103,7 +103,7 @@ impl Line {
         }
     }
 
-    /// It does not wait for its client any more.
+    /// It no longer waits for its client.
     fn works(&self) {
         let mut waiting = lock(&self.all.0);
         let Some(place) = lock(&self.place).take() else { return };

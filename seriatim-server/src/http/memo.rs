@@ -55,7 +55,7 @@ impl Default for Memo {
 }
 
 impl Memo {
-    /// The part of this name, made by the first who asks. If that one fails or leaves, the next makes it.
+    /// The part with this name, made for the first caller. If that one fails or leaves, the next makes it.
     pub(super) async fn part<E, F: Future<Output = Result<Part, E>>>(
         &self,
         name: String,

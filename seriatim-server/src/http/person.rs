@@ -19,7 +19,7 @@ use crate::config::{ProxyConfig, Role};
 const NAME_BYTES_MAX: usize = 128;
 /// Longest list of groups, in bytes.
 const GROUPS_BYTES_MAX: usize = 8_192;
-/// Everybody whom the proxy names, among the groups with a role.
+/// Among the groups with a role: everyone the proxy identifies.
 const EVERYBODY: &str = "*";
 /// Keeps names of people apart from names of tokens, in the audit log and in budgets.
 pub(super) const NAMES_BEGIN: &str = "sso:";
@@ -65,7 +65,7 @@ impl Host {
         Self(Arc::new(ask))
     }
 
-    /// Who asks, if the service lets them in.
+    /// The caller, if the service lets them in.
     pub(super) fn knows(&self, parts: &Parts) -> Option<Who> {
         (self.0)(parts).map(Person::who)
     }
@@ -171,7 +171,7 @@ impl Proxy {
         })
     }
 
-    /// The person whom the proxy names, if the request comes from it.
+    /// The person that the proxy names, if the request comes from it.
     pub(super) fn knows(&self, parts: &Parts) -> Result<Option<Who>, Problem> {
         if !self.is_from(parts) {
             return Ok(None);

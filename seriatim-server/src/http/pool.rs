@@ -1,4 +1,4 @@
-//! What many share: so much for all, and of it so much for each party, so that none takes all of it.
+//! A shared budget: an amount for all, and a share of it for each party, so that none takes all of it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -11,7 +11,7 @@ use super::caller::Party;
 
 use crate::base::lock::lock;
 
-/// From so many parties on, those that hold nothing are forgotten when another one comes.
+/// Above this many parties, those that hold nothing are forgotten when another one comes.
 const PARTIES_KEPT: usize = 256;
 
 /// A budget with a share for each party. A party that holds nothing costs nothing.
@@ -34,15 +34,15 @@ impl Pool {
         Self { all, share, parties: Mutex::default() }
     }
 
-    /// Takes so much immediately, or nothing.
+    /// Takes this amount immediately, or nothing.
     pub(super) fn try_take(&self, party: &Party, amount: u32) -> Option<Held> {
         let own = self.share_of(party).try_acquire_many_owned(amount).ok()?;
         let all = self.all.clone().try_acquire_many_owned(amount).ok()?;
         Some(Held { own, all })
     }
 
-    /// Takes so much, and waits until it is there, but no longer than that. Who waits for its own
-    /// share delays no other party.
+    /// Takes this amount, and waits for it at most this long. A party that waits for its own share does not delay
+    /// others.
     pub(super) async fn take(&self, party: &Party, amount: u32, wait: Duration) -> Option<Held> {
         let taking = async {
             let own = self.share_of(party).acquire_many_owned(amount).await.ok()?;
@@ -71,7 +71,7 @@ impl Held {
         self.own.num_permits()
     }
 
-    /// Gives back all but so much.
+    /// Gives back all but this amount.
     pub(super) fn keep(&mut self, amount: usize) {
         for permit in [&mut self.own, &mut self.all] {
             drop(permit.split(permit.num_permits().saturating_sub(amount)));

@@ -104,7 +104,7 @@ fn job_of(input: JobInput, queue: &str, trace: Option<&str>) -> seriatim::Result
     let mut job = input.into_job(queue)?;
     let own = job.options.traceparent.take();
     job.options.traceparent = own.or_else(|| trace.map(str::to_owned));
-    // Here, as what a large one takes would hold up others where the store asks for it.
+    // Here, because a large one would delay others where the store asks for it.
     if job.key.is_some() && job.payload.as_bytes().len() > INLINE_BYTES_MAX {
         job.digest = Some(job.payload_digest());
     }

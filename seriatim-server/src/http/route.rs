@@ -1,4 +1,4 @@
-//! An endpoint: its path, who may call it, what it takes and answers. The router and the documentation are made from
+//! An endpoint: its path, its roles, its request and its answer. The router and the documentation are made from
 //! the same list.
 
 use std::convert::Infallible;
@@ -24,7 +24,7 @@ use super::signature::{Signature, Signed};
 use super::state::Shared;
 use crate::protocol::document::{Done, Job, Jobs};
 
-/// For whom an endpoint is.
+/// The roles of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Door {
     /// Programs, which send a token with each request.

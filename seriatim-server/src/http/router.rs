@@ -55,8 +55,8 @@ pub struct Dashboard {
 }
 
 impl Dashboard {
-    /// Asks this for each request who looks: the name is in the audit log, the role decides what they may do. `None` is
-    /// refused. Without it everybody who reaches the pages may do everything.
+    /// Calls this for each request to identify the visitor: the name is in the audit log, the role decides what they
+    /// may do. `None` is refused. Without it everybody who reaches the pages may do everything.
     pub fn who(mut self, ask: impl Fn(&Parts) -> Option<Person> + Send + Sync + 'static) -> Self {
         self.guard.host = Some(Host::new(ask));
         self

@@ -15,7 +15,7 @@ use crate::journal;
 
 /// How often the figures are read.
 const EVERY: Duration = Duration::from_secs(10);
-/// A reading may take one part in so many of the time, however many queues there are.
+/// A reading takes at most 1/SHARE of the time, however many queues there are.
 const SHARE: u32 = 20;
 /// How often deeds that are too old are looked for.
 const TRIM_EVERY: Duration = Duration::from_secs(24 * 3_600);

@@ -119,7 +119,7 @@ impl Scope {
         Problem::new(StatusCode::FORBIDDEN, detail)
     }
 
-    /// The same for a job that is not there and for one of another queue: who may not use a queue does
+    /// The same for a job that is not there and for one of another queue: a caller that may not use a queue does
     /// not learn which jobs it has.
     pub(super) fn no_job(&self, id: JobId) -> Problem {
         let may = listed(self.queues.as_deref().unwrap_or_default());

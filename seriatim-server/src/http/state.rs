@@ -51,7 +51,7 @@ pub(crate) struct App {
     pub(super) queues: Queues,
     pub(super) changes: Changes,
     pub(super) memo: Memo,
-    /// As whom it carries out operations.
+    /// The name under which it carries out operations.
     pub(super) runner: String,
     checkups: Checkups,
     /// Held by what goes on although its client may be gone; see [`App::finished`].

@@ -33,7 +33,7 @@ pub(super) fn waits(request: &Request) -> bool {
     form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "wait")
 }
 
-/// How long a request waits, and for whom.
+/// How long a request waits, and for which job.
 pub(super) struct Wait {
     length: Option<Duration>,
     caller: Caller,

@@ -7,7 +7,7 @@ use super::problem::Problem;
 use super::scope::Scope;
 use crate::config::Role;
 
-/// Who asks where no token is needed, as deeds name them.
+/// The caller where no token is needed, as deeds name them.
 pub(super) const ANYBODY: &str = "anybody";
 
 /// The caller.

@@ -19,10 +19,10 @@ use crate::base::lock::lock;
 
 /// Bytes of events that wait to be written. Further ones are lost and counted: a slow store must not delay the jobs.
 const WAITING_BYTES_MAX: usize = 16 << 20;
-/// How long events are gathered, unless there are so many bytes of them.
+/// How long events are collected, unless they reach the bytes below.
 const GATHERED_FOR: Duration = Duration::from_secs(1);
 const GATHERED_BYTES: usize = 1 << 20;
-/// A note takes events for so long.
+/// A note collects events for this long.
 pub(super) const SPAN: Duration = Duration::from_secs(60);
 /// Queues whose last note may still grow.
 const OPEN_MAX: usize = 1_000;

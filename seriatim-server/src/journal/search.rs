@@ -38,7 +38,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Where a page begins: at a time, behind so many events of it.
+/// Where a page begins: at a time, skipping this many events of that time.
 #[derive(Clone, Copy)]
 struct Start {
     at: Timestamp,
@@ -66,7 +66,7 @@ struct Found {
     event: Value,
 }
 
-/// What a job went through, oldest first. A job's id tells since when it is there.
+/// The events of a job, oldest first. A job's id has the time of its push.
 pub(crate) async fn of_job(
     store: &dyn Store,
     queue: &str,
@@ -113,7 +113,7 @@ pub(crate) async fn page(
             break complete;
         }
         if read >= READ_MAX {
-            // So many notes in a minute: then those of another process may be missing.
+            // With this many notes in a minute, those of another process may be missing.
             break if complete < until { complete } else { began };
         }
         query.to.clone_from(&oldest.name);

@@ -24,7 +24,7 @@ fn job(number: u64) -> JobId {
     JobId::new(begin(), 1, 0, number)
 }
 
-/// Writes an event of this job, so many milliseconds after the begin.
+/// Writes an event of this job, this many milliseconds after the begin.
 fn tell(book: &Book, number: u64, key: &str, millis: u64) {
     let at = begin() + Duration::from_millis(millis);
     let event = Event { key: Some(Some(key)), ..Event::new("queued", job(number), QUEUE) };

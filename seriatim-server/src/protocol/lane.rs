@@ -37,7 +37,7 @@ pub(crate) struct Lane<'a> {
     attempt: u32,
     /// Retries after the first try
     max_retries: u32,
-    /// When its first attempt began; null if that is not known any more
+    /// When its first attempt began; null if that is no longer known
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     first_attempt_at: Option<Time>,
     task: Option<&'a str>,

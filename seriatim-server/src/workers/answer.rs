@@ -30,7 +30,7 @@ const STEP: &str = "write the name of the step, as in \"extract\"";
 const SHOWN_BYTES_MAX: usize = 80;
 /// Most bytes kept of the JSON reader's message.
 const SHOWN_ERROR_BYTES_MAX: usize = 200;
-/// A `type` that differs from another one by at most so many letters was meant to be that one.
+/// A `type` that differs from a known one by at most this many letters is a misspelling of it.
 const SLIP_MAX: usize = 2;
 /// How many names of lanes an error shows.
 const SHOWN_LANES_MAX: usize = 5;

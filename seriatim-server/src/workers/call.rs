@@ -69,7 +69,7 @@ fn conclude(
             let error = "the worker's answer does not name this lane: `results` must name each lane of the call".into();
             let unnamed = Outcome::Retry { error, retry_in: None };
             // A process is asked to end with `cancel` whatever the reason: then its answer `cancel` means that it
-            // gave up, not that nobody wants the jobs.
+            // gave up, not that the jobs are unwanted.
             let said = match context.must_end().now_or_never() {
                 Some(()) => {
                     said.with_cancel_as(&given_up(context, "the worker process gave it up"))
@@ -151,7 +151,7 @@ impl<'a> Talk<'a> {
                 flagged = context.flagged(self.cancelled.len()), if !context.is_cancelled() => {
                     self.cancel(flagged);
                 }
-                // All of its jobs are cancelled: the process may finish all the same.
+                // All of its jobs are cancelled: the process may still finish.
                 () = context.cancelled(), if self.cancelled.len() < self.jobs() => {
                     self.cancel(self.lanes.clone());
                 }

@@ -91,7 +91,7 @@ impl Webhook {
         if has_ended { Ok(outcomes) } else { Err(GIVEN_UP.into()) }
     }
 
-    /// What becomes of a lane behind those of its jobs that are `done`.
+    /// The outcome of a lane after those of its jobs that are `done`.
     async fn lane(&self, lane: &Lane<Payload>, call: Option<&str>, done: &mut usize) -> Outcome {
         let jobs: Vec<&TurnJob> = lane.jobs().map(|(job, _)| job).collect();
         if self.settings.sends_lists {
@@ -118,7 +118,7 @@ impl Webhook {
         let exchange = async {
             let answer = self.client.request(request).await?;
             let (head, body) = answer.into_parts();
-            // An answer whose text breaks off is an answer all the same.
+            // A truncated answer is still an answer.
             let text = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
             let text = text.map_or_else(|_| Bytes::new(), |text| text.to_bytes());
             Ok::<_, hyper_util::client::legacy::Error>(Response::from_parts(head, text))

@@ -20,7 +20,7 @@ const TERM_GRACE: Duration = Duration::from_millis(500);
 const END_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether it has.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// So many looks in a row must find nothing: a program may just be starting another.
+/// This many looks in a row must find nothing, because a program may just be starting another.
 const CLEAN_LOOKS: u32 = 2;
 
 /// The mark for programs that this process starts; none where processes cannot be told apart.

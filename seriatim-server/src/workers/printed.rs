@@ -13,7 +13,7 @@ use crate::base::text::one_line;
 const LINES_MAX: u64 = 500;
 /// Bytes that go to the log within [`PERIOD`].
 const BYTES_MAX: usize = 128 << 10;
-/// How long that lasts. Then what was left out is counted in a line, and it begins anew.
+/// The period of these limits. At its end, one line counts what was left out.
 const PERIOD: Duration = Duration::from_secs(10);
 /// Most bytes of a line in the log.
 const LINE_BYTES_MAX: usize = 8 << 10;

@@ -256,7 +256,7 @@ impl Process {
     ) -> std::io::Result<std::process::ExitStatus> {
         tokio::select! {
             status = child.wait() => return status,
-            // Without its stdout it cannot answer any more. Most often it is just ending.
+            // Without its stdout it can no longer answer. Usually it is just ending.
             _ = reading => {
                 self.order(Order::Broken);
                 if let Ok(status) = timeout(TERM_GRACE, child.wait()).await {
@@ -460,7 +460,7 @@ impl Process {
             }
             return;
         }
-        // What has been answered is not in flight any more.
+        // An answered call is no longer in flight.
         for open in calls.open.values().filter(|open| open.is_sent && open.said.is_none()) {
             open.found(why.clone());
         }

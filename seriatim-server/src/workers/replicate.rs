@@ -96,7 +96,7 @@ impl Meter {
         Ok(Self { bytes, done_bytes: 0, total_bytes, progress })
     }
 
-    /// A target is done to this percentage, which began at so many bytes.
+    /// A target that began at this many bytes is done to this percentage.
     fn is_at(&mut self, began: u64, percent: f64) {
         self.done_bytes = began + (self.bytes as f64 * 2.0 * percent / 100.0) as u64;
         self.tell();
@@ -214,7 +214,7 @@ impl Copying {
         }
     }
 
-    /// So many bytes have been read or written.
+    /// Records that this many bytes were read or written.
     fn passed(&mut self, bytes: u64) -> Result<(), Trouble> {
         self.stop.check()?;
         self.meter.done_bytes += bytes;

@@ -18,7 +18,7 @@ const SOURCE: &str = "/proc/self/fd/0";
 const PATTERN: [char; 5] = ['*', '?', '[', ']', '\\'];
 /// Where the other side keeps what it has of a file, beside the copy.
 const PARTS: &str = "--partial-dir=.seriatim-part";
-/// After so many seconds of silence a connection counts as broken.
+/// After this many seconds of silence a connection counts as broken.
 const TIMEOUT: &str = "--timeout=60";
 const HINT: &str = ": install it, or set `rsync`";
 

@@ -27,8 +27,8 @@ const TRIAL_MAX: Duration = Duration::from_secs(8);
 /// How long the replacement of a process that works is tried: nothing is in a hurry.
 const REPLACEMENT_TRIAL: Duration = Duration::from_secs(1);
 
-/// So many processes in a row must end in their trial before the program counts as one that cannot
-/// be started: a single one may have been killed from outside.
+/// The program counts as one that cannot be started when this many processes in a row end in their trial: a single one
+/// may have been killed from outside.
 const TRIAL_DEATHS_MAX: u32 = 2;
 
 /// The program to run, and the signals to stop or replace it.

@@ -1,4 +1,4 @@
-//! What worker programs answer, and what becomes of what cannot be used.
+//! What worker programs answer, and what happens to invalid answers.
 
 use std::fs;
 use std::time::Duration;

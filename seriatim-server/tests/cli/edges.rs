@@ -81,7 +81,7 @@ fn with_json_errors_are_json_too() {
     assert!(payload.starts_with("seriatim: payload"), "behind -- it is a payload: {payload}");
 }
 
-/// A push of standard input that has read so many lines and waits for more.
+/// A push of standard input that has read this many lines and waits for more.
 fn pushing(site: &Site, lines: usize) -> Child {
     let arguments = ["push", QUEUE, "--file", "-"];
     let mut child = site

@@ -38,7 +38,7 @@ pub enum Event {
         /// For how long a push throttles its key, in microseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         throttle_us: Option<u64>,
-        /// What becomes of further ones.
+        /// What happens to further ones.
         #[serde(default, skip_serializing_if = "merges")]
         throttled: Throttled,
     },

@@ -48,7 +48,7 @@ pub(super) fn exceeded(facts: &Facts<'_>, report: &mut Report) {
     }
 }
 
-/// Nothing tells when a limit was changed: so the largest one counts, and a rate only if there was no other.
+/// A history does not show when a limit was changed: so the largest one applies, and a rate only if it never changed.
 fn loosest(known: &[Shared<'_>], part: Part<'_>) -> (Option<u32>, Option<(Rate, u32)>) {
     let limits: Vec<Limit> = known
         .iter()

@@ -116,7 +116,7 @@ impl Report {
         self.verdicts.get(&judgement).map_or(0, |verdict| verdict.violations)
     }
 
-    /// This part of the recoveries took at most so many milliseconds; 0 if there were none.
+    /// This part of the recoveries took at most this many milliseconds; 0 if there were none.
     pub fn recovery_ms(&self, part: f64) -> u64 {
         let last = self.recoveries_ms.len().saturating_sub(1);
         let place = (last as f64 * part).round() as usize;

@@ -361,7 +361,7 @@ fn a_refused_outcome_explains_one_repeat_although_nobody_was_told_of_the_takeove
     };
     assert_eq!(repeats(&turn(10, false)), 0, "another node had taken it over");
     assert_eq!(repeats(&turn(10, true)), 1, "it was done");
-    // The handler ended at 15, and nothing tells of a settle.
+    // The handler ended at 15, and no settle is recorded.
     let unsettled = |died: &str| {
         let turn = turn(10, true);
         let (turn, _) = turn.rsplit_once('\n').unwrap();

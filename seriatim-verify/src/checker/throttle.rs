@@ -10,10 +10,10 @@ use seriatim::store::{PushStatus, Throttled};
 use super::facts::{Entity, Facts, Pushed};
 use super::report::{Judgement, Report};
 
-/// How a queue throttles its keys: for how long, and what becomes of further pushes.
+/// How a queue throttles its keys: for how long, and what happens to further pushes.
 pub(super) type Throttle = (Option<Duration>, Throttled);
 
-/// The clocks of the store and of a recorder may differ by so much in a period.
+/// The clocks of the store and of a recorder may differ by this much in a period.
 const CLOCKS_APART: Duration = Duration::from_secs(1);
 
 pub(super) fn judge(facts: &Facts<'_>, report: &mut Report) {
@@ -47,7 +47,7 @@ fn without_cause(facts: &Facts<'_>, report: &mut Report) {
     }
 }
 
-/// The longest time for which a push may be kept out as this one was. Nothing tells when a period was changed.
+/// The longest time for which a push may be refused like this one. A history does not show when a period was changed.
 fn longest(facts: &Facts<'_>, push: &Pushed) -> Option<i64> {
     let kind = match push.status {
         PushStatus::Throttled => Throttled::Refuse,

@@ -272,7 +272,7 @@ async fn no_more_turns_of_a_group_run_than_may_and_others_go_on(mut bench: Bench
 /// How many turns run, by group, and of all.
 type Running = Arc<Mutex<BTreeMap<String, u32>>>;
 
-/// Takes part in the work of a queue until so many turns are done.
+/// Takes part in the work of a queue until this many turns are done.
 async fn work(store: SharedStore, claim: Claim, running: Running, left: Arc<AtomicUsize>) {
     while left.load(Ordering::SeqCst) > 0 {
         let turns = store.claim(claim.clone()).await.unwrap().turns;

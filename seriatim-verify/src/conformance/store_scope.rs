@@ -165,7 +165,7 @@ async fn d2_of_many_who_push_a_key_of_the_store_one_makes_the_job(mut bench: Ben
                 1 => ("q", format!("k{i}")),
                 _ => ("sums", format!("k{i}")),
             };
-            // In either order: who waits for a name holds another one.
+            // In either order: a push that waits for a name holds another one.
             let names = if i % 2 == 0 { [&one, &two] } else { [&two, &one] };
             let jobs = names.map(|name| once(queue, &key, name)).into();
             let (store, now) = (bench.store.clone(), Some(bench.now));

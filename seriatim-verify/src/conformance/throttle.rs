@@ -145,7 +145,7 @@ async fn an_idempotency_key_is_looked_up_before_the_throttle_and_kept_with_it(mu
     assert_eq!(told(bench.push(named("b", "j")).await), (Merged, first.job_id));
     assert_eq!(told(bench.push(job("c")).await), (Merged, first.job_id));
     bench.pass(PERIOD);
-    // The answer may have been lost: what comes again is no new job.
+    // The answer may have been lost: a repeated push is not a new job.
     assert_eq!(told(bench.push(named("b", "j")).await), (Duplicate, first.job_id));
     assert_eq!(told(bench.push(named("a", "i")).await), (Duplicate, first.job_id));
     let second = bench.push(named("d", "l")).await;

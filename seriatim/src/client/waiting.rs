@@ -1,5 +1,5 @@
-//! Waiting for the end of a job. Its state is in the store, so any process can wait for it, and wait again after another
-//! one died. Nothing tells of an end: that would cost each job something, also those that nobody waits for.
+//! Waiting for the end of a job. Its state is in the store, so any process can wait for it, also after another one
+//! died. The client polls: notifications would cost every job something, even if no caller waits.
 
 use std::time::Duration;
 
@@ -13,17 +13,18 @@ use crate::model::job::Job;
 use crate::model::limits::{LOOK_PAUSE_MAX, LOOK_PAUSE_MIN};
 use crate::model::queue::Queue;
 
-/// A look is repeated after this part of the time that the wait has taken so far.
+/// The client polls again after this part of the time that it has waited so far.
 const PAUSE_PART: u32 = 4;
 
 impl Client {
-    /// Pushes a job and waits until it has ended, but no longer than `wait`. Returns the job as it is then: look at
-    /// [`JobView::has_ended`], its `state`, `result` and `error`. If time is up, it goes on; [`Client::wait`] waits again.
+    /// Pushes a job and waits until it has ended, but no longer than `wait`. Returns the job as it is then: check
+    /// [`JobView::has_ended`], its `state`, `result` and `error`. If time is up, the job goes on; [`Client::wait`]
+    /// waits again.
     ///
     /// Fails as `Invalid` (field `wait`), and pushes nothing, if the queue keeps no finished jobs: set its
     /// [`retain_completed`](Queue::retain_completed). A push that merges waits for the job it merged into, a repeated
     /// idempotency key for the first job, which may have ended long ago. Fails as `Conflict` if the queue refuses the push of a
-    /// throttled key: the message says when it may come again.
+    /// throttled key: the message says when to push it again.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -58,8 +59,8 @@ impl Client {
 
     /// Waits until a job has ended, but no longer than `wait`, and returns it as it is then.
     ///
-    /// Fails as `NotFound` if the store does not know it, or knows it no longer, and as `Invalid` (field `wait`) if it
-    /// has not ended and its queue keeps no finished jobs.
+    /// Fails as `NotFound` if the store does not know the job, or no longer knows it, and as `Invalid` (field `wait`)
+    /// if it has not ended and its queue keeps no finished jobs.
     pub async fn wait(&self, id: JobId, wait: Duration) -> Result<JobView> {
         let began = Instant::now();
         let job = self.look(id).await?;
@@ -73,7 +74,7 @@ impl Client {
         self.end_of(id, began, wait).await
     }
 
-    /// Looks at the job until it has ended or time is up, the longer it takes the more seldom.
+    /// Polls the job until it has ended or time is up, less often the longer it takes.
     async fn end_of(&self, id: JobId, began: Instant, wait: Duration) -> Result<JobView> {
         loop {
             let job = self.look(id).await?;

@@ -130,9 +130,9 @@ pub enum LaneAction {
     Resume,
     /// Make it due now; its order stays.
     RunNow,
-    /// Bury what failed: in `accumulate` all that waits in a lane that failed, in other modes every job that failed.
+    /// Bury failed jobs: in `accumulate` all waiting jobs of a lane that failed, in other modes every job that failed.
     Bury,
-    /// Delete what `Bury` buries.
+    /// Delete the jobs that `Bury` buries.
     DeleteFailed,
     /// Delete all its waiting jobs.
     Delete,

@@ -14,21 +14,21 @@ use crate::model::id::JobId;
 use crate::model::job::{Job, RunAt, validate_text};
 use crate::model::limits::{BATCHES_OPEN_MAX, NAME_BYTES_MAX, PAGE_ROWS_MAX};
 
-/// The batches of a store: see [`Capabilities::batches`](super::Capabilities::batches). A store without them leaves the
-/// methods as they are, and refuses jobs that name a batch.
+/// The batches of a store: see [`Capabilities::batches`](super::Capabilities::batches). A store without batches keeps
+/// the default methods, and refuses jobs that name a batch.
 ///
 /// - A job joins the batch that it names ([`Job::batch`]) when it is pushed. A push that made no job, because it merged
 ///   or repeats an idempotency key, adds none. Jobs are equal only within their batch, and one that merges with another
-///   after a failure counts no more.
-/// - A job of the batch ends when it is done, dead or cancelled. Dead are also those dropped after their last retry, and
-///   cancelled those that expired or were deleted while they waited.
+///   after a failure no longer counts.
+/// - A job of the batch ends when it is done, dead or cancelled. Jobs dropped after their last retry count as dead;
+///   jobs that expired or were deleted while they waited count as cancelled.
 /// - A dead job that is requeued before the batch ends is one of its jobs again. Deleting it changes no count.
 /// - The batch ends when it is sealed and none of its jobs is left. In that same step its callback is pushed, once, with
 ///   the counts in [`JobOptions::ended_batch`](crate::store::JobOptions::ended_batch). From then on nothing changes the
 ///   counts, and a push that names the batch is `Conflict`.
-/// - So a sealed batch still takes jobs as long as one of its jobs has not ended, as from that job's handler.
-/// - A callback that the store refuses to push then, as its queue is being deleted for example, is not pushed; the batch
-///   says why. So is one to a key that is throttled.
+/// - So a sealed batch still takes jobs as long as one of its jobs has not ended, for example from that job's handler.
+/// - If the store refuses the callback then, for example because its queue is being deleted or its key is throttled, it
+///   is not pushed, and the batch has the reason.
 /// - A sweep forgets a batch [`BATCH_KEPT`](crate::limits::BATCH_KEPT) after its end, and its id is free again. A dead job
 ///   that is requeued after the end of its batch belongs to none.
 #[async_trait]

@@ -26,14 +26,16 @@ pub trait Consumer: Send + Sync {
     ///   earlier crashes.
     /// - A lane routed to another node or group is not claimed.
     /// - In a queue with groups, these take turns instead: each gives as many lanes as its weight, in the order
-    ///   (priority, due, age), and the next claim goes on where this one ended. Where nothing can be claimed passes its turn.
-    /// - No claim exceeds the limits of the queue and of its groups ([`Limit`](crate::Limit)). If a rate holds back lanes,
-    ///   `next_due` says until when; if as many turns run as may, the settle that ends one wakes those who wait.
+    ///   (priority, due, age), and the next claim continues where this one ended. A group without a claimable lane is
+    ///   skipped.
+    /// - No claim exceeds the limits of the queue and of its groups ([`Limit`](crate::Limit)). If a rate holds back
+    ///   lanes, `next_due` says until when; if the most turns are running, the settle that ends one wakes the waiting
+    ///   nodes.
     /// - The mode decides which jobs a turn has (see [`Mode::takes`](crate::Mode::takes)): in the order of the mode,
     ///   at most 10,000 jobs or 16 MiB, ending before the first job of another task.
     /// - With `series_max`, a `fifo` turn may have more jobs than one: jobs that were never claimed before and have no
-    ///   options of their own, but a batch, an idempotency key and what describes them, at most 256 KiB. So what follows
-    ///   a crash or failure is claimed as the queue says.
+    ///   options except a batch, an idempotency key and descriptions, at most 256 KiB. So after a crash or failure,
+    ///   jobs are claimed by the settings of the queue.
     /// - Each token is higher than all earlier ones of its lane and its key.
     /// - With `declared`, a queue that only a push created is `NotFound`, like one that does not exist.
     /// - A lease longer than the queue's `lease_max` is `Invalid` (field `lease`). A job's own `lease_ttl` extends the
@@ -46,7 +48,7 @@ pub trait Consumer: Send + Sync {
 
     /// Ends turns. The answer has one entry for each, in order.
     ///
-    /// - A turn, which is a lane and a token, that is named twice is `Invalid`.
+    /// - Naming a turn (a lane and a token) twice is `Invalid`.
     /// - A settlement whose token is not the lane's current one changes nothing and returns `Stale`. So does the repeat
     ///   of one that took effect.
     /// - Only the jobs that the claim fixed change.
@@ -97,9 +99,10 @@ pub struct Claim {
     pub bytes_max: Option<usize>,
     /// How long the claim lasts.
     pub lease: Lease,
-    /// In `fifo`, most jobs of a turn that its holder hands over one after the other, where the queue's `take` is 1; up to
-    /// [`SERIES_JOBS_MAX`](crate::limits::SERIES_JOBS_MAX). 1: turns are as the queue says. Ignored by stores without
-    /// [`Capabilities::series`](super::Capabilities::series), and in queues with limits or groups, or that keep finished jobs.
+    /// In `fifo`, most jobs of a turn that its holder hands over one after the other, where the queue's `take` is 1; up
+    /// to [`SERIES_JOBS_MAX`](crate::limits::SERIES_JOBS_MAX). 1: turns follow the queue's settings. Ignored by stores
+    /// without [`Capabilities::series`](super::Capabilities::series), and in queues with limits or groups, or that keep
+    /// finished jobs.
     pub series_max: u32,
     /// Whether the caller declares the queue. If so, a queue that only a push created is `NotFound`, like one that
     /// does not exist.
@@ -110,9 +113,9 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// A claim of at most `lanes_max` lanes, also of those with earlier crashes, by a node without a name and groups. Its
-    /// payloads are not limited, its turns are as the queue says, the queue need not be declared, and it cannot be given
-    /// up.
+    /// A claim of at most `lanes_max` lanes, also of those with earlier crashes, by a node without a name and groups.
+    /// Its payloads are not limited, its turns follow the queue's settings, the queue need not be declared, and it
+    /// cannot be given up.
     pub fn new(
         queue: impl Into<Arc<str>>,
         node: impl Into<NodeId>,

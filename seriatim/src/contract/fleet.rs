@@ -181,7 +181,8 @@ pub struct Beat {
     pub lane: LaneId,
     /// The token of its claim.
     pub token: Token,
-    /// Replaces what the turn's holder has reported: progress, and steps beside it ([`TurnReport`](crate::store::TurnReport)).
+    /// Replaces the report of the turn's holder: progress, and steps beside it
+    /// ([`TurnReport`](crate::store::TurnReport)).
     pub progress: Option<Arc<str>>,
     /// Extends a claim with its own lease until this long from now.
     pub extend: Option<Duration>,

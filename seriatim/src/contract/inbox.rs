@@ -14,8 +14,8 @@ pub const INBOX_BELL: &str = "@inbox";
 
 /// The inbox of a store in an SQL database: see [`Capabilities::inbox`](super::Capabilities::inbox).
 ///
-/// Its rows are pushed in the order of their numbers, by one caller at a time. A store without one leaves the methods as they
-/// are.
+/// Its rows are pushed in the order of their numbers, by one caller at a time. A store without an inbox leaves the
+/// methods as they are.
 #[async_trait]
 pub trait Inbox: Send + Sync {
     /// Pushes the oldest rows of the inbox and deletes them, in one atomic step.
@@ -23,17 +23,17 @@ pub trait Inbox: Send + Sync {
     /// - A row is pushed as [`Producer::push`](super::Producer::push) would, in the order of the rows.
     /// - A row that cannot be pushed is refused: it stays, with the reason, and those behind it are pushed. The store keeps
     ///   [`INBOX_REFUSED_MAX`](crate::limits::INBOX_REFUSED_MAX) of them, the latest.
-    /// - So is a row whose key is [throttled](crate::Queue::throttle), if its queue refuses that.
-    /// - Rows that ask for a deed are returned, not carried out: the caller does so and names them in its next call. Nothing
-    ///   behind them is pushed before that.
-    /// - If another caller is at it, nothing happens, and `more` is false.
-    /// - With `rows_max` 0 nothing happens; `more` tells whether rows wait.
+    /// - A row whose key is [throttled](crate::Queue::throttle) is refused too, if its queue refuses such pushes.
+    /// - Rows with an action are returned, not carried out: the caller carries them out and names them in its next
+    ///   call. Rows behind them are not pushed before that.
+    /// - If another caller is draining, nothing happens, and `more` is false.
+    /// - With `rows_max` 0 nothing happens; `more` says whether rows wait.
     async fn drain_inbox(&self, request: DrainInbox) -> Result<Drained> {
         let _ = request;
         Err(no_inbox())
     }
 
-    /// What waits in the inbox, and the rows that were refused, latest first.
+    /// The oldest waiting row, and the refused rows, latest first.
     async fn inbox(&self) -> Result<InboxView> {
         Err(no_inbox())
     }
@@ -50,11 +50,11 @@ pub struct DrainInbox {
     pub now: Option<Timestamp>,
     /// Most rows to push; at most [`INBOX_ROWS_MAX`](crate::limits::INBOX_ROWS_MAX).
     pub rows_max: usize,
-    /// The deeds of the last call: their rows are deleted or refused first.
+    /// The results of the actions of the last call: their rows are deleted or refused first.
     pub ended: Vec<EndedDeed>,
 }
 
-/// A deed that was carried out, or could not be.
+/// An action that was carried out, or could not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedDeed {
     /// Its row.
@@ -72,13 +72,13 @@ pub struct Drained {
     pub pushed: Vec<Pushed>,
     /// The rows that were refused.
     pub refused: Vec<RefusedRow>,
-    /// What other rows ask for: to be carried out by the caller, in order.
+    /// The actions of other rows, which the caller must carry out in order.
     pub deeds: Vec<InboxDeed>,
     /// Whether rows are left as far as the store knows: call again. Others may appear at any time.
     pub more: bool,
 }
 
-/// A row that asks for something else than a push.
+/// A row with an action other than a push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxDeed {
     /// The row.
@@ -89,7 +89,7 @@ pub struct InboxDeed {
     pub ask: InboxAsk,
 }
 
-/// What a row of the inbox asks for.
+/// The action of a row of the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InboxAsk {
     /// Cancel the job.
@@ -116,7 +116,7 @@ pub struct RefusedRow {
 /// What is in the inbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InboxView {
-    /// When the oldest row that waits was inserted.
+    /// When the oldest waiting row was inserted.
     pub waits_since: Option<Timestamp>,
     /// The latest rows that were refused, at most [`PAGE_ROWS_MAX`](crate::limits::PAGE_ROWS_MAX).
     pub refused: Vec<RefusedRow>,

@@ -21,7 +21,7 @@ pub enum JobOrder {
     UpdatedAt,
     /// By key (dead jobs).
     Key,
-    /// As the lane of a key hands them over: only of one key, and only of waiting or of running jobs.
+    /// In the order in which workers get them: only for one key, and only for waiting or for running jobs.
     Turn,
 }
 
@@ -62,7 +62,7 @@ pub struct JobQuery {
     pub filter: JobFilter,
     /// Only jobs of this key.
     pub key: Option<String>,
-    /// Only jobs whose key begins so.
+    /// Only jobs whose key begins with this.
     pub prefix: Option<String>,
     /// Only jobs of this task.
     pub task: Option<String>,
@@ -134,7 +134,7 @@ impl JobQuery {
         Ok(())
     }
 
-    /// Whether more than queue, state and key decides what fits.
+    /// Whether there are filters besides queue, state and key.
     pub(crate) fn is_filtered(&self) -> bool {
         let texts = [&self.prefix, &self.task, &self.error, &self.text];
         texts.iter().any(|text| text.is_some()) || self.from.is_some() || self.to.is_some()

@@ -56,7 +56,7 @@ pub struct JobView {
     pub crashes: u32,
     /// The last error; none beside a result.
     pub error: Option<Arc<str>>,
-    /// What the turn that ended it returned, as JSON.
+    /// The result of the turn that ended it, as JSON.
     pub result: Option<Arc<str>>,
     /// Whether it is flagged for cancellation.
     pub cancel_requested: bool,

@@ -37,7 +37,7 @@ pub enum LanePlace {
     RetryCount(i32),
 }
 
-/// What a lane does: finer than [`LaneState`](super::LaneState), and what listings are filtered by.
+/// The state of a lane, finer than [`LaneState`](super::LaneState); listings filter by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneStage {
@@ -118,8 +118,8 @@ pub struct LaneQuery {
     pub after: Option<String>,
     /// Most rows.
     pub rows_max: usize,
-    /// Most lanes that the store looks at, in the order, for those that fit: then the page ends, [`cut`](super::Page).
-    /// No limit if unset. A store may look at more if it finds what fits by an index.
+    /// Most lanes that the store reads, in the order, to find matches: then the page ends, [`cut`](super::Page). No
+    /// limit if unset. A store may read more if it finds matches by an index.
     pub scan_max: Option<usize>,
 }
 

@@ -110,8 +110,8 @@ pub trait Store:
     /// Signals that a lane may have become claimable. These are hints; correctness never depends on one.
     fn wakeups(&self) -> Wakeups;
 
-    /// The engine does not claim from a queue although it was woken for it, because it has no free slot for example. A
-    /// store that wakes a few of those who wait, instead of all, wakes others now. A hint too.
+    /// The engine does not claim from a queue although it was woken for it, for example because it has no free slot. A
+    /// store that wakes only a few of the waiting nodes wakes others now. A hint too.
     fn pass_on(&self, queue: &str) {
         let _ = queue;
     }

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use crate::model::error::{Error, Result};
 use crate::model::limits::{NOTE_BYTES_MAX, NOTE_NAME_BYTES_MAX, NOTES_BYTES_MAX, NOTES_MAX};
 
-/// Notes beside the jobs: the history of figures, the audit log, the state of cron entries. Whoever writes them limits
-/// their number: no store deletes one by itself.
+/// Notes beside the jobs: the history of figures, the audit log, the state of cron entries. The writer must limit their
+/// number: no store deletes notes.
 ///
 /// A name has 1 to [`NOTE_NAME_BYTES_MAX`](crate::limits::NOTE_NAME_BYTES_MAX) visible ASCII characters; names are
 /// ordered byte by byte.

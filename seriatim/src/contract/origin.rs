@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The process of a node. Only on the same machine can another process tell that it is gone; see [`Self::is_gone`].
+/// The process of a node. Only processes on the same machine can see that it is gone; see [`Self::is_gone`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// The running kernel, the namespaces, the host and the user. Process ids are comparable only within the same

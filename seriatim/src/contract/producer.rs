@@ -20,22 +20,25 @@ pub trait Producer: Send + Sync {
     /// - A key on a `parallel` queue, or no key on a keyed one, is `Invalid` (field `key`).
     /// - A `lease_ttl` longer than the queue's `lease_max` is `Invalid` (field `lease_ttl`).
     /// - A repeated (queue, key, idempotency key) answers `Duplicate` with the id of the first job. With
-    ///   [`IdempotencyScope::Store`](crate::store::IdempotencyScope::Store) the idempotency key alone counts, whatever the queues and
-    ///   keys of its jobs; those of the other scope are apart. It is remembered as long as the first job's queue says.
+    ///   [`IdempotencyScope::Store`](crate::store::IdempotencyScope::Store) only the idempotency key counts, whatever
+    ///   the queues and keys of its jobs; the scopes are separate. It is remembered for the `idempotency_ttl` of the
+    ///   first job's queue.
     /// - In `accumulate`, a payload equal to that of a waiting job is merged into it: `Merged` with its id. The score
     ///   becomes the merged one, the priority the more urgent one; nothing else changes.
     /// - A payload equal to one in flight is a new job: it waits for the next turn.
-    /// - In a queue with a [throttle](crate::Queue::throttle), a push to a key within that time of the last one that made or
-    ///   merged into a job changes nothing. It answers with the id of that job and with `again_at`: `Merged`, or, if the queue
-    ///   [refuses](crate::Queue::refuse_throttled) such pushes, `Throttled`. Only its idempotency key is looked up before: that
-    ///   of a merged one then stands for that job; of a refused one nothing is kept. The other jobs of its batch are pushed.
+    /// - In a queue with a [throttle](crate::Queue::throttle), a push to a key within that time of the last one that
+    ///   made or merged into a job changes nothing. It answers with the id of that job and with `again_at`: `Merged`,
+    ///   or, if the queue [refuses](crate::Queue::refuse_throttled) such pushes, `Throttled`. Its idempotency key is
+    ///   looked up first. After a merged push the key stands for that job; of a refused push nothing is kept. The other
+    ///   jobs of its batch are pushed.
     /// - A lane that does not exist is opened. In `accumulate` and `fifo` its first job sets its node, consumer group and
     ///   group, and a push with others is `Conflict`.
     /// - A group in a queue without [groups](crate::Queue::groups) is `Invalid` (field `group`).
     /// - A job with a [past](crate::Job::past) is pushed like any other; if that makes a job, its failures, error and times are
     ///   those of the past. In `accumulate` failures and error belong to the lane, and only the job that opens it sets them.
-    /// - A job whose past says that it died goes to the morgue, also if its key is in use, its node or group another than its
-    ///   lane's, or its queue throttled. Its idempotency key counts as that of any other. A requeue brings it back.
+    /// - A job whose past says that it died goes to the morgue, even if its key is in use, its node or group differs
+    ///   from its lane's, or its queue is throttled. Its idempotency key works like any other. A requeue brings it
+    ///   back.
     /// - A job that names a batch joins it; a batch that does not exist is `NotFound`, one that has ended is `Conflict`
     ///   (field `batch`). See [`Batches`](super::Batches).
     /// - At most 10,000 jobs and 64 MiB of payload: see [`validate_push`].
@@ -54,11 +57,11 @@ pub struct Push {
 /// The result for one pushed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Pushed {
-    /// The id of the job; for one whose key is throttled, of the job that came before.
+    /// The id of the job; if its key is throttled, of the earlier job.
     pub job_id: JobId,
     /// Whether the push created the job.
     pub status: PushStatus,
-    /// If its key was throttled: until when, by the store's clock. What was pushed is not stored.
+    /// If its key was throttled: until when, by the store's clock. The pushed job is not stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub again_at: Option<Timestamp>,
 }
@@ -78,8 +81,7 @@ impl Pushed {
         Self { job_id, status, again_at: Some(again_at) }
     }
 
-    /// The job that stands for what was pushed to this key. `Conflict` if that was refused, with the time when it may come
-    /// again.
+    /// The job that stands for the push. `Conflict` if the push was refused, with the time when it may be repeated.
     pub fn taken(&self, key: Option<&str>) -> Result<JobId> {
         if self.status != PushStatus::Throttled {
             return Ok(self.job_id);
@@ -96,7 +98,7 @@ impl Pushed {
 pub enum PushStatus {
     /// A new job.
     Queued,
-    /// It merged into a waiting job with an equal payload; or its key is throttled, and this is the job that came before.
+    /// It merged into a waiting job with an equal payload; or its key is throttled, and this is the earlier job.
     Merged,
     /// Its idempotency key was known.
     Duplicate,

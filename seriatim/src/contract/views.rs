@@ -72,7 +72,7 @@ pub struct Page<T> {
     pub rows: Vec<T>,
     /// Where the next page starts; `None` at the end. Opaque.
     pub next: Option<String>,
-    /// Whether the look ended at `scan_max` before the page was full: what fits may be on the next one.
+    /// Whether the search ended at `scan_max` before the page was full: the next page may have more.
     pub cut: bool,
 }
 
@@ -202,7 +202,7 @@ impl LaneView {
         }
     }
 
-    /// What it does at `now`. Never [`LaneStage::Crashed`], which a lane is besides.
+    /// Its stage at `now`. Never [`LaneStage::Crashed`], which is in addition to another stage.
     pub fn stage(&self, now: Timestamp) -> LaneStage {
         match self.state {
             LaneState::Claimed => LaneStage::Running,

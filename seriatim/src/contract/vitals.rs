@@ -1,4 +1,4 @@
-//! What the store's server tells of itself.
+//! Sizes and counters of the store's server.
 
 use serde::Serialize;
 

@@ -110,18 +110,18 @@ impl EngineBuilder {
         self
     }
 
-    /// Adds a group of this node, for jobs bound to one.
+    /// Adds a consumer group of this node, for jobs bound to one.
     pub fn consumer_group(mut self, group: impl Into<Arc<str>>) -> Self {
         self.settings.groups.push(group.into());
         self
     }
 
-    /// Which build of its program this node runs: it takes jobs that ask for this build, besides those that ask for none.
+    /// The build of its program that this node runs: it takes jobs that ask for this build, and jobs that ask for none.
     pub fn build_of_program(self, build: impl AsRef<str>) -> Self {
         self.consumer_group(group_of_build(build.as_ref()))
     }
 
-    /// Most concurrent handler calls. Default: 10.
+    /// Most concurrent handler calls, 1 to 100,000. Default: 10.
     pub fn concurrency(mut self, calls: usize) -> Self {
         self.settings.concurrency = calls;
         self
@@ -139,20 +139,20 @@ impl EngineBuilder {
         self
     }
 
-    /// Most lanes of a queue to claim ahead of free slots, at most 1,000. Default: 1,000. The engine claims so many
+    /// Most lanes of a queue to claim ahead of free slots, at most 1,000. Default: 1,000. The engine claims this many
     /// only while jobs are short.
     pub fn prefetch_max(mut self, lanes: usize) -> Self {
         self.settings.prefetch_max = lanes.min(PREFETCH_LANES_MAX);
         self
     }
 
-    /// How often an idle node asks the store without a wake-up. Default: 1 s.
+    /// How often an idle node asks the store without a wake-up; more than zero. Default: 1 s.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.settings.poll_interval = interval;
         self
     }
 
-    /// The time limit of running calls when the engine stops. Default: 30 s.
+    /// How long running calls may continue when the engine stops; then they are asked to stop. Default: 30 s.
     pub fn shutdown_timeout(mut self, length: Duration) -> Self {
         self.settings.shutdown_timeout = length;
         self
@@ -176,7 +176,7 @@ impl EngineBuilder {
         self
     }
 
-    /// The queues that this node prefers. Default: all alike.
+    /// The queues that this node claims from first. Default: all alike.
     pub fn splitter(mut self, splitter: Splitter) -> Self {
         self.hooks.splitter = splitter;
         self
@@ -222,7 +222,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Formats the failures kept with jobs; texts longer than 4 KiB lose their middle. Default: their `Display`.
+    /// Formats the errors kept with jobs; the middle of texts longer than 4 KiB is cut out. Default: their `Display`.
     pub fn error_format(
         mut self,
         format: impl Fn(&Failure) -> String + Send + Sync + 'static,
@@ -245,16 +245,16 @@ impl EngineBuilder {
     }
 
     /// Whether claims of other nodes on this machine are taken over as soon as their process is gone, instead of when
-    /// their lease expires. Default: yes, if the system tells (Linux). Switch it off if machines are copied while
-    /// they run, for example from a snapshot: the copies would mistake each other's processes for their own.
+    /// their lease expires. Default: yes, on Linux, where the system reports this. Switch it off if machines are copied
+    /// while they run, for example from a snapshot: the copies would mistake each other's processes for their own.
     pub fn takeover(mut self, at_once: bool) -> Self {
         self.takeover = at_once;
         self
     }
 
     /// Declares that handlers of this engine start programs that may outlive its process. The hook must end the
-    /// programs that another such engine left behind; it runs before that engine's claims are taken over. If it
-    /// fails, these claims stand until their lease expires.
+    /// programs that another such engine left behind; it runs before that engine's claims are taken over. If it fails,
+    /// these claims last until their lease expires.
     pub fn before_takeover<F, Fut>(mut self, hook: F) -> Self
     where
         F: Fn(Origin) -> Fut + Send + Sync + 'static,
@@ -289,8 +289,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Runs after the engine carried out what a row of the store's inbox asked for, other than a push; with the reason if
-    /// it could not. The row is deleted after that, so it may run again if the process dies meanwhile. See
+    /// Runs after the engine has carried out an action (not a push) of a row of the store's inbox; with the reason if
+    /// it could not. The row is deleted after that, so the hook may run again if the process dies meanwhile. See
     /// [`Inbox`](crate::store::Inbox).
     pub fn on_inbox_action<F, Fut>(mut self, hook: F) -> Self
     where
@@ -309,8 +309,8 @@ impl EngineBuilder {
     /// reported.
     ///
     /// Runs at least once, even if the process dies meanwhile: each call is a job of the queue `seriatim.exhausted`,
-    /// which this engine also handles. If the hook fails, it is retried like any handler. A worker of that queue is the
-    /// same: its payloads are [`Exhausted`].
+    /// which this engine also handles. If the hook fails, it is retried like any handler. You can use a worker of that
+    /// queue instead: its payloads are [`Exhausted`].
     pub fn on_retries_exhausted<F, Fut>(self, hook: F) -> Self
     where
         F: Fn(Exhausted) -> Fut + Send + Sync + 'static,
@@ -320,7 +320,7 @@ impl EngineBuilder {
     }
 
     /// Checks everything, including the queues. Without workers the engine only maintains the store: it rescues
-    /// claims of dead nodes, and sweeps. `Invalid` names the wrong field, such as `queues.orders.batch_size`.
+    /// claims of dead nodes, and sweeps. `Invalid` names the invalid field, such as `queues.orders.batch_size`.
     pub fn build(mut self) -> Result<Engine> {
         let own = self.queues.iter().filter_map(|queue| queue.lease);
         let shortest = own.chain([self.settings.lease]).min().unwrap_or(HEARTBEAT);

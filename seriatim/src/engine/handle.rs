@@ -79,7 +79,7 @@ impl Handle {
         self.core.troubles.clear(kind, about);
     }
 
-    /// Stops the engine, as when the future given to [`crate::Engine::run_until`] is ready.
+    /// Stops the engine, like the future given to [`crate::Engine::run_until`].
     pub fn stop(&self) {
         self.core.stop_requested.notify_one();
     }

@@ -68,7 +68,7 @@ impl Hooks {
         }
     }
 
-    /// Calls the hook for what SQL sessions asked for.
+    /// Calls the hook for actions requested by SQL sessions.
     pub(in crate::engine) async fn inbox_deed(&self, deed: &InboxDeed, refused: Option<&str>) {
         let Some(hook) = &self.on_inbox_action else { return };
         let call = async { hook(deed.clone(), refused.map(str::to_owned)).await };

@@ -90,7 +90,7 @@ impl Engine {
     /// Then it stops, in this order: no new claims; lanes that wait for a slot are returned uncounted; running calls
     /// may finish within `shutdown_timeout`; the remaining calls are asked to stop, dropped after `cancel_grace`, and
     /// their lanes returned uncounted; ended turns are settled; the heartbeat ends last. If the future is dropped,
-    /// everything stops immediately, and claims stand until their leases expire.
+    /// everything stops immediately, and claims last until their leases expire.
     pub async fn run_until(self, stop: impl Future + Send) -> Result<Summary> {
         let stop = pin!(async { drop(stop.await) });
         self.run(stop).await

@@ -46,7 +46,7 @@ pub(in crate::engine) const PREFETCH_SHRINKS_ABOVE: Duration = Duration::from_mi
 pub(in crate::engine) const PREFETCH_AGE_MAX: Duration = Duration::from_secs(2);
 /// While all slots are busy, how often one is kept free for a lane with earlier crashes.
 pub(in crate::engine) const CRASHED_CHANCE_EVERY: Duration = Duration::from_secs(1);
-/// A lane with this many crashes is a suspect: it may be what ends the processes, so a node holds one at a time. Where
+/// A lane with this many crashes is a suspect: it may have ended its process, so a node holds one at a time. Where
 /// `max_crashes` is smaller, a lane is a suspect when its next crash would bury it.
 pub(in crate::engine) const SUSPECT_CRASHES: u32 = 2;
 /// After this time with one suspect, lanes with fewer crashes are claimed beside it; and how often they are from then
@@ -99,7 +99,8 @@ pub(in crate::engine) const REST_MIN: Duration = Duration::from_millis(1);
 pub(in crate::engine) const DEREGISTER_MAX: Duration = Duration::from_secs(1);
 /// How long a stopping engine waits for the heartbeat thread.
 pub(in crate::engine) const BEATS_END_MAX: Duration = Duration::from_secs(1);
-/// How long a stopping engine tries to send its last settlements, and to return what calls without an answer claimed.
+/// How long a stopping engine tries to send its last settlements, and to return lanes claimed by calls without an
+/// answer.
 pub(in crate::engine) const FLUSH_MAX: Duration = Duration::from_secs(5);
 /// How far back a cron entry looks for missed ticks, at most.
 #[cfg(feature = "cron")]

@@ -1,4 +1,4 @@
-//! What an engine did in a run.
+//! The counts of an engine's run.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -110,10 +110,11 @@ impl Context {
         Ok(())
     }
 
-    /// Sets the result of a lane, for those who wait for its jobs (see [`Client::push_and_wait`](crate::Client::push_and_wait)):
-    /// each job of the turn keeps it as long as the queue keeps finished jobs (`retain_completed`). Replaces an earlier one,
-    /// and is dropped if the turn does not end as done. At most 64 KiB of JSON, and 16 MiB for all jobs of the turn
-    /// together. The store has it as it is written here: no codec applies.
+    /// Sets the result of a lane, for callers that wait for its jobs (see
+    /// [`Client::push_and_wait`](crate::Client::push_and_wait)): each job of the turn keeps it as long as the queue
+    /// keeps finished jobs (`retain_completed`). Replaces an earlier one, and is dropped if the turn does not end as
+    /// done. At most 64 KiB of JSON, and 16 MiB for all jobs of the turn together. It is stored as written here: no
+    /// codec applies.
     ///
     /// ```
     /// # use seriatim::{Batch, Context, Failure};
@@ -160,7 +161,7 @@ impl Context {
         self.call.turn_of(lane).ok_or_else(|| Error::invalid("lane", message()))
     }
 
-    /// What the lane's turns have reported so far.
+    /// The reports of the lane's turns so far.
     pub(crate) async fn reported(&self, turn: &Turn) -> Result<TurnReport> {
         if let Some(report) = self.call.control.recalled(turn.lane) {
             return Ok(report);
@@ -196,7 +197,7 @@ impl Context {
         self.call.control.reached(Stop::Cancelled).await;
     }
 
-    /// As [`Self::cancelled`], but ignores a cancellation of its jobs. When this resolves, the handler is dropped
+    /// Like [`Self::cancelled`], but ignores a cancellation of its jobs. When this resolves, the handler is dropped
     /// unless it ends within `cancel_grace`.
     pub async fn must_end(&self) {
         self.call.control.reached(Stop::TimedOut).await;

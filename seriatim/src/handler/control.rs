@@ -61,7 +61,7 @@ struct Notes {
     arrived: u64,
 }
 
-/// What the handler has reported of a lane.
+/// The handler's reports about a lane.
 #[derive(Debug, Default)]
 struct Told {
     report: TurnReport,

@@ -1,4 +1,4 @@
-//! How failed jobs of a worker are retried, where that differs from its queue.
+//! How failed jobs of a worker are retried, if that differs from its queue.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Failed<'_> {
     }
 }
 
-/// What a worker sets instead of its queue. What a job sets for itself counts more.
+/// Settings of a worker that replace its queue's. A job's own settings take precedence.
 #[derive(Clone, Default)]
 pub(crate) struct Retrying {
     pub(crate) max_retries: Option<u32>,

@@ -17,7 +17,7 @@ use crate::model::turn::Turn;
 /// have ended are not repeated. Their results are kept with the lane, beside its progress.
 ///
 /// Between two steps the call ends early if its jobs were cancelled or the node stops. An interrupted step runs again
-/// from its beginning, so its effects must bear repetition.
+/// from its beginning, so it must be safe to repeat.
 ///
 /// In an `exclusive` queue another job of the key may run in between; if that job has steps, this one starts from the
 /// beginning.
@@ -65,7 +65,7 @@ impl Steps {
         Ok(Self { context: context.clone(), lane: turn.lane, record, begun: Vec::new() })
     }
 
-    /// Runs a step, or returns its result from an earlier run. The results of all steps together may have 64 KiB as
+    /// Runs a step, or returns its result from an earlier run. The results of all steps together have at most 64 KiB of
     /// JSON; for larger results, return a reference.
     pub async fn run<R, F, Fut>(&mut self, name: &str, step: F) -> Result<R, Failure>
     where
@@ -84,7 +84,7 @@ impl Steps {
         Ok(result)
     }
 
-    /// Begins a step that runs elsewhere, as in another process. [`run`](Self::run) does all of it.
+    /// Begins a step that runs elsewhere, for example in another process. [`run`](Self::run) does all of it.
     pub fn begin(&mut self, name: &str) -> Result<Begun> {
         if self.begun.iter().any(|begun| begun == name) {
             let message = format!("{name:?} was begun before: each step needs a different name");

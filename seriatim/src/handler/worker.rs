@@ -48,7 +48,7 @@ impl Worker {
     /// implements [`Perform`](crate::Perform). It may return any [`Answer`].
     ///
     /// A job whose payload cannot be read as the `T` of `Batch<T>` is buried immediately with an error that names the
-    /// field, because a retry would not help; the call goes on with the others. `Batch<Payload>` passes payloads as
+    /// field, because a retry would not help; the call continues with the others. `Batch<Payload>` passes payloads as
     /// stored.
     ///
     /// ```
@@ -82,9 +82,9 @@ impl Worker {
         })
     }
 
-    /// Handles a queue with code that blocks or computes for a long time (files, a driver without `async`): a
-    /// function or closure that is not async. It runs on one of the runtime's blocking threads, so that it delays
-    /// nothing else.
+    /// Handles a queue with code that blocks or computes for a long time (files, a driver without `async`): a function
+    /// or closure that is not async. It runs on one of the runtime's blocking threads, so that it does not delay
+    /// others.
     ///
     /// Such a handler cannot be dropped. If it may run for long, it should check [`Context::is_cancelled`]: after its
     /// time limit or the loss of its lease, its jobs fail or are returned as usual, but it keeps running,
@@ -156,16 +156,16 @@ impl Worker {
         self
     }
 
-    /// The most concurrent calls of this queue, within the node's `concurrency`. If a queue has several workers, the
-    /// largest value counts.
+    /// The most concurrent calls of this queue, at least 1, within the node's `concurrency`. If a queue has several
+    /// workers, the largest value applies.
     #[must_use]
     pub fn concurrency(mut self, calls: usize) -> Self {
         self.concurrency = Some(calls.max(1));
         self
     }
 
-    /// This process's share for the queue under [`Scheduler::Weighted`](crate::engine::Scheduler), instead of the queue's
-    /// `weight`; 1 to 1,000. If a queue has several workers, the largest value counts.
+    /// This process's share for the queue under [`Scheduler::Weighted`](crate::engine::Scheduler), instead of the
+    /// queue's `weight`; 1 to 1,000. If a queue has several workers, the largest value applies.
     #[must_use]
     pub fn weight(mut self, share: u32) -> Self {
         self.weight = Some(share);
@@ -186,8 +186,8 @@ impl Worker {
         self
     }
 
-    /// Computes the wait before a retry, from the count, the error and the jobs, instead of the queue's backoff. A job's
-    /// own backoff and a handler's `retry_in` count more.
+    /// Computes the wait before a retry, from the count, the error and the jobs, instead of the queue's backoff. A
+    /// job's own backoff and a handler's `retry_in` take precedence.
     #[must_use]
     pub fn backoff<F>(mut self, wait: F) -> Self
     where
@@ -197,7 +197,8 @@ impl Worker {
         self
     }
 
-    /// Retries after the first try, instead of the queue's `max_retries`; at most 1,000,000. A job's own limit counts more.
+    /// Retries after the first try, instead of the queue's `max_retries`; at most 1,000,000. A job's own limit takes
+    /// precedence.
     #[must_use]
     pub fn max_retries(mut self, retries: u32) -> Self {
         self.retrying.max_retries = Some(retries);

@@ -1,4 +1,4 @@
-//! Batches: sets of jobs, over any queues, whose end makes one more job.
+//! Batches: sets of jobs, in any queues, whose end pushes one more job.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ pub(crate) enum Leave {
     Done,
     Dead,
     Cancelled,
-    /// It went on as another one of the batch, which is equal.
+    /// It merged into an equal job of the batch.
     Merged,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::model::error::{Error, Result};
 
-/// What the names of these groups begin with.
+/// The start of the names of these groups.
 const MARK: &str = "build:";
 
 /// The consumer group of the nodes that run this build.

@@ -22,7 +22,7 @@ impl Timestamp {
         Self(micros)
     }
 
-    /// A time from seconds since the epoch. NaN becomes 0; values out of range are clamped.
+    /// A time from seconds since the epoch. NaN becomes 0; microseconds beyond `i64` become `i64::MIN` or `i64::MAX`.
     pub fn from_secs_f64(seconds: f64) -> Self {
         Self((seconds * 1e6).round() as i64)
     }

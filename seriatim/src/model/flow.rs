@@ -1,4 +1,4 @@
-//! Limits of queues and groups: how many turns run at once and how many start in a time. And the shares of groups.
+//! Limits of queues and groups: turns at once, turns per time. And the shares of groups.
 
 use std::collections::BTreeMap;
 
@@ -14,30 +14,30 @@ use crate::model::rate::Rate;
 /// late loses nothing.
 const BURSTS_PER_SECOND: u32 = 10;
 
-/// How many turns may run at once, and how many may start in a time, on all nodes together. A turn is one call of the
-/// handler for one key, or for one job without a key.
+/// How many turns may run at once, and how many may start per second, minute or hour, on all nodes together. A turn is
+/// one call of the handler for one key, or for one job without a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Limit {
-    /// Most turns at once.
+    /// Most turns at once, 1 to 1,000,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running: Option<u32>,
-    /// How many turns may start in a time.
+    /// How many turns may start per second, minute or hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
-    /// How many turns may start at once after a pause, if `rate` is set. Default: what the rate allows in a tenth of a
-    /// second, at least one.
+    /// How many turns may start at once after a pause, 1 to 1,000,000; needs a `rate`. Default: what the rate allows in
+    /// a tenth of a second, at least one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
 }
 
-/// What a group gets: its weight beside other groups, and its limit.
+/// The share of a group: its weight beside other groups, and its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Share {
-    /// How many turns it gets for one turn of a group with weight 1. Default: 1.
+    /// How many turns it gets for one turn of a group with weight 1; 1 to 1,000. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
     /// Its limit.
@@ -45,7 +45,7 @@ pub struct Share {
     pub limit: Limit,
 }
 
-/// The groups of a queue, such as its tenants: they take turns, whatever waits for each.
+/// The groups of a queue, such as its tenants: they take turns, however many jobs each has waiting.
 ///
 /// ```
 /// use seriatim::{Groups, Queue, Rate, Share};
@@ -56,10 +56,10 @@ pub struct Share {
 #[serde(default)]
 #[non_exhaustive]
 pub struct Groups {
-    /// What each group gets. Jobs without a group are a group too.
+    /// The share of each group. Jobs without a group form a group too.
     #[serde(flatten)]
     pub each: Share,
-    /// What single groups get instead; what is unset there is as for each.
+    /// The shares of single groups instead; unset values are those of `each`. At most 1,000.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub named: BTreeMap<String, Share>,
 }
@@ -102,28 +102,28 @@ impl Limit {
 }
 
 impl Share {
-    /// Sets the weight.
+    /// Sets the weight, 1 to 1,000.
     #[must_use]
     pub fn weight(mut self, weight: u32) -> Self {
         self.weight = Some(weight);
         self
     }
 
-    /// Sets the most turns at once.
+    /// Sets the most turns at once, 1 to 1,000,000.
     #[must_use]
     pub fn running(mut self, turns: u32) -> Self {
         self.limit.running = Some(turns);
         self
     }
 
-    /// Sets how many turns may start in a time.
+    /// Sets how many turns may start per second, minute or hour.
     #[must_use]
     pub fn rate(mut self, rate: Rate) -> Self {
         self.limit.rate = Some(rate);
         self
     }
 
-    /// Sets how many turns may start at once after a pause.
+    /// Sets how many turns may start at once after a pause, 1 to 1,000,000; needs a rate.
     #[must_use]
     pub fn burst(mut self, turns: u32) -> Self {
         self.limit.burst = Some(turns);
@@ -143,19 +143,19 @@ impl Share {
 }
 
 impl Groups {
-    /// Groups of which each gets this.
+    /// Groups that each get this share.
     pub fn each(share: Share) -> Self {
         Self { each: share, named: BTreeMap::new() }
     }
 
-    /// Sets what one group gets; what is unset there is as for each.
+    /// Sets the share of one group; unset values are those of `each`.
     #[must_use]
     pub fn named(mut self, group: impl Into<String>, share: Share) -> Self {
         self.named.insert(group.into(), share);
         self
     }
 
-    /// What this group gets.
+    /// The share of this group.
     pub fn share(&self, group: Option<&str>) -> Share {
         let own = group.and_then(|group| self.named.get(group));
         own.map_or(self.each, |own| own.over(self.each))
@@ -190,7 +190,7 @@ pub(crate) fn group_number(group: Option<&str>) -> u64 {
     (u64::from_le_bytes(first) >> (u64::BITS - BITS)).max(1)
 }
 
-/// What a queue or group uses of its limit.
+/// How much of its limit a queue or group uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Turns that run.

@@ -114,7 +114,7 @@ pub struct JobOptions {
     /// Only members of this group may claim it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consumer_group: Option<String>,
-    /// The group of its key, in a queue with groups: which take turns. See [`crate::Groups`].
+    /// The group of its key, in a queue with groups, which take turns. See [`crate::Groups`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// Stored and shown; the engine does not use it.
@@ -123,7 +123,7 @@ pub struct JobOptions {
     /// The producer's name; stored and shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub producer: Option<String>,
-    /// Whom the producer means it for; stored and shown. It binds the job to nobody, as a consumer group does.
+    /// A label for the intended consumer; stored and shown. Unlike a consumer group, it does not bind the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consumer: Option<String>,
     /// W3C trace context for the handler.
@@ -333,7 +333,7 @@ impl Job {
         self.options.idempotency_key.as_deref().filter(|_| is_of_store)
     }
 
-    /// Under what its idempotency key is remembered: queue, key, idempotency key. No queue has the number 0: that is the
+    /// The place where its idempotency key is remembered: queue, key, idempotency key. Number 0 is no queue: it is the
     /// whole store. `queue` is the number of its queue.
     pub(crate) fn repeat(&self, queue: u32) -> Option<(u32, Option<&str>, &str)> {
         let name = self.options.idempotency_key.as_deref()?;
@@ -343,7 +343,7 @@ impl Job {
         })
     }
 
-    /// Under what the job is remembered that throttles its key: as an idempotency key of no letters, which no job has.
+    /// The place where the job that throttles its key is remembered: an empty idempotency key, which no job has.
     pub(crate) fn throttle(&self, queue: u32) -> (u32, Option<&str>, &'static str) {
         (queue, self.key.as_deref(), "")
     }
@@ -456,11 +456,11 @@ pub fn validate_queue_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// How the names of queues begin that only engines fill.
+/// The start of the names of queues that only engines fill.
 const RESERVED: &str = "seriatim.";
 
-/// Refuses a queue that engines fill themselves, as `seriatim.exhausted`: what others push there would be believed.
-/// For the ways in by which strangers push.
+/// Refuses a queue that only engines fill, such as `seriatim.exhausted`, because its jobs are trusted. For interfaces
+/// through which strangers push.
 pub fn refuse_reserved_queue(name: &str) -> Result<()> {
     if name.starts_with(RESERVED) {
         let message = format!(

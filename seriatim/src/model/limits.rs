@@ -63,7 +63,7 @@ pub const PAGE_BYTES_MAX: usize = 4 << 20;
 pub const SCAN_BYTES_MAX: usize = 64 << 20;
 /// Longest text that a listing of jobs searches for, in bytes.
 pub const SOUGHT_BYTES_MAX: usize = 1 << 10;
-/// Most rows that one call of a bulk action (requeue, delete, sweep) changes; its answer tells whether more are left.
+/// Most rows that one call of a bulk action (requeue, delete, sweep) changes; its answer says whether more are left.
 pub const ACTION_ROWS_MAX: usize = 10_000;
 /// Longest error text kept with a lane or a job, in bytes; longer texts lose their middle.
 pub const ERROR_BYTES_MAX: usize = 4 << 10;

@@ -1,6 +1,6 @@
 //! Integers beyond 64 bits, which the JSON reader hands over as floats.
 
-/// An integer of so many digits may be beyond 64 bits.
+/// An integer with this many digits may exceed 64 bits.
 const DIGITS_MIN: usize = 19;
 
 /// The numbers of a text that the reader hands over as floats, in order. Looked for only if the text has a long integer.

@@ -11,15 +11,15 @@ use crate::model::limits::{ATTEMPTS_MAX, ERROR_BYTES_MAX};
 /// The history of a job that moves here from another system or store. See [`Job::past`](crate::Job::past).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Past {
-    /// How often it failed: the next failure here counts on.
+    /// How often it failed: further failures here are added.
     pub failures: u32,
     /// Its last error.
     pub error: Option<Arc<str>>,
-    /// When it was made; when it arrives here if unset.
+    /// When it was created; if unset, when it arrives here.
     pub created_at: Option<Timestamp>,
     /// When it was first tried.
     pub started_at: Option<Timestamp>,
-    /// When it died. Then it goes to the morgue, and waits in no lane.
+    /// When it died. Then it goes to the morgue, not into a lane.
     pub dead_at: Option<Timestamp>,
 }
 

@@ -153,14 +153,14 @@ pub enum DueRule {
     Earliest,
 }
 
-/// What becomes of a push to a key that is [throttled](Queue::throttle).
+/// What happens to a push to a [throttled](Queue::throttle) key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Throttled {
-    /// It counts as the job that came before, and its payload is lost.
+    /// It is merged into the earlier job; its payload is lost.
     #[default]
     Merge,
-    /// It is refused, with the time when it may come again.
+    /// It is refused, with the time when it may be repeated.
     Refuse,
 }
 
@@ -186,20 +186,20 @@ pub struct Queue {
     pub merge: Merge,
     /// How later pushes change the due time (`accumulate` only).
     pub due: DueRule,
-    /// For how long a key collects jobs (`accumulate` only). Default: its jobs are due when they are pushed.
+    /// How long a key collects jobs (`accumulate` only). Default: jobs are due when they are pushed.
     #[serde(default)]
     pub window: Option<Window>,
-    /// Most jobs in a turn (`fifo` only). Default: 1.
+    /// Most jobs in a turn (`fifo` only), 1 to 10,000. Default: 1.
     pub take: u32,
-    /// Most lanes in one handler call. Default: 1.
+    /// Most lanes in one handler call, 1 to 10,000. Default: 1.
     pub batch_size: u32,
-    /// Retries after the first try. Default: 25.
+    /// Retries after the first try, at most 1,000,000. Default: 25.
     pub max_retries: u32,
     /// The wait before each retry.
     pub backoff: Backoff,
     /// What happens when the retries are used up.
     pub exhausted: Exhaustion,
-    /// The number of crashes after which the head is buried as poison. Default: 5.
+    /// The number of crashes after which the head is buried as poison, 1 to 1,000. Default: 5.
     pub max_crashes: u32,
     /// The time limit of a handler call. Default: none.
     #[serde(with = "crate::model::duration::optional")]
@@ -207,8 +207,8 @@ pub struct Queue {
     /// How long a claim lasts without a heartbeat. Default: the node's lease.
     #[serde(with = "crate::model::duration::optional")]
     pub lease: Option<Duration>,
-    /// The longest lease that a claim may ask for, or a job by its `lease_ttl`. Default: 1 h. After a crash a key
-    /// waits for its whole lease, and heartbeats extend a lease, so long leases are rarely needed.
+    /// The longest lease that a claim, or a job by its `lease_ttl`, may request. Default: 1 h. After a crash a key
+    /// waits for the rest of its lease, and heartbeats extend a lease, so long leases are rarely needed.
     #[serde(with = "crate::model::duration", default = "lease_max")]
     pub lease_max: Duration,
     /// How long finished jobs are kept. Default: 1 h in `exclusive`, 0 elsewhere.
@@ -219,25 +219,25 @@ pub struct Queue {
     pub retain_dead: Duration,
     /// Most dead jobs kept. Default: 100,000.
     pub retain_dead_max: u64,
-    /// The shortest time for which an idempotency key is remembered. Default: 1 day.
+    /// How long an idempotency key is remembered, at least. Default: 1 day.
     #[serde(with = "crate::model::duration")]
     pub idempotency_ttl: Duration,
-    /// For how long after a push to a key further ones to it make no job (not in `parallel`). Default: each push makes its
-    /// job.
+    /// After a push to a key, further pushes to it create no job for this long (not in `parallel`). Default: each push
+    /// creates a job.
     #[serde(with = "crate::model::duration::optional", default)]
     pub throttle: Option<Duration>,
-    /// What becomes of those. Default: they answer `Merged` with the id of that job.
+    /// What happens to these pushes. Default: they return `Merged` with the id of the earlier job.
     #[serde(default)]
     pub throttled: Throttled,
-    /// How many of its turns may run at once, and how many may start in a time. Default: no limit.
+    /// How many of its turns may run at once, and how many may start per second, minute or hour. Default: no limit.
     #[serde(default)]
     pub limit: Limit,
     /// If set, its jobs may have groups, which take turns. Default: they may not.
     #[serde(default)]
     pub groups: Option<Groups>,
-    /// Its share under the `weighted` scheduler. Default: 1.
+    /// Its share under the `weighted` scheduler, 1 to 1,000. Default: 1.
     pub weight: u32,
-    /// The number of shards of a new queue. Default: 1. An existing queue keeps its number:
+    /// The number of shards of a new queue (Redis), 1 to 4,096. Default: 1. An existing queue keeps its number:
     /// [`crate::store::Queues::reshard`] changes it.
     pub shards: u16,
 }
@@ -299,28 +299,28 @@ impl Queue {
         Self::new(name, Mode::Exclusive)
     }
 
-    /// Sets the most lanes in one handler call.
+    /// Sets the most lanes in one handler call, 1 to 10,000.
     #[must_use]
     pub fn batch_size(mut self, lanes: u32) -> Self {
         self.batch_size = lanes;
         self
     }
 
-    /// Sets the most jobs in a `fifo` turn.
+    /// Sets the most jobs in a `fifo` turn, 1 to 10,000.
     #[must_use]
     pub fn take(mut self, jobs: u32) -> Self {
         self.take = jobs;
         self
     }
 
-    /// Sets the retries after the first try.
+    /// Sets the retries after the first try, at most 1,000,000.
     #[must_use]
     pub fn max_retries(mut self, retries: u32) -> Self {
         self.max_retries = retries;
         self
     }
 
-    /// Sets the number of crashes after which the head is buried.
+    /// Sets the number of crashes after which the head is buried, 1 to 1,000.
     #[must_use]
     pub fn max_crashes(mut self, crashes: u32) -> Self {
         self.max_crashes = crashes;
@@ -355,7 +355,7 @@ impl Queue {
         self
     }
 
-    /// Sets for how long a key collects jobs.
+    /// Sets how long a key collects jobs.
     #[must_use]
     pub fn window(mut self, window: Window) -> Self {
         self.window = Some(window);
@@ -390,28 +390,28 @@ impl Queue {
         self
     }
 
-    /// Sets how many dead jobs are kept at most.
+    /// Sets the most dead jobs that are kept.
     #[must_use]
     pub fn retain_dead_max(mut self, jobs: u64) -> Self {
         self.retain_dead_max = jobs;
         self
     }
 
-    /// Sets the shortest time for which an idempotency key is remembered.
+    /// Sets how long an idempotency key is remembered, at least.
     #[must_use]
     pub fn idempotency_ttl(mut self, length: Duration) -> Self {
         self.idempotency_ttl = length;
         self
     }
 
-    /// Sets for how long after a push to a key further ones to it make no job.
+    /// Sets for how long after a push to a key further pushes to it create no job.
     #[must_use]
     pub fn throttle(mut self, period: Duration) -> Self {
         self.throttle = Some(period);
         self
     }
 
-    /// Refuses the pushes that [`throttle`](Self::throttle) is about, with the time when they may come again:
+    /// Refuses pushes to a throttled key ([`throttle`](Self::throttle)), with the time when they may be repeated:
     /// [`PushStatus::Throttled`](crate::store::PushStatus::Throttled).
     #[must_use]
     pub fn refuse_throttled(mut self) -> Self {
@@ -419,21 +419,21 @@ impl Queue {
         self
     }
 
-    /// Sets how many of its turns run at once, on all nodes together.
+    /// Sets how many of its turns may run at once, on all nodes together: 1 to 1,000,000.
     #[must_use]
     pub fn running(mut self, turns: u32) -> Self {
         self.limit.running = Some(turns);
         self
     }
 
-    /// Sets how many of its turns start in a time, on all nodes together.
+    /// Sets how many of its turns may start per second, minute or hour, on all nodes together.
     #[must_use]
     pub fn rate(mut self, rate: Rate) -> Self {
         self.limit.rate = Some(rate);
         self
     }
 
-    /// Sets how many of its turns start at once after a pause, if it has a rate.
+    /// Sets how many of its turns may start at once after a pause, 1 to 1,000,000; needs a rate.
     #[must_use]
     pub fn burst(mut self, turns: u32) -> Self {
         self.limit.burst = Some(turns);
@@ -447,21 +447,21 @@ impl Queue {
         self
     }
 
-    /// Sets its share under the `weighted` scheduler.
+    /// Sets its share under the `weighted` scheduler, 1 to 1,000.
     #[must_use]
     pub fn weight(mut self, weight: u32) -> Self {
         self.weight = weight;
         self
     }
 
-    /// Sets the number of shards of a new queue (Redis).
+    /// Sets the number of shards of a new queue (Redis), 1 to 4,096.
     #[must_use]
     pub fn shards(mut self, shards: u16) -> Self {
         self.shards = shards;
         self
     }
 
-    /// Sets the longest lease that a claim or a job may ask for.
+    /// Sets the longest lease that a claim or a job may request.
     #[must_use]
     pub fn lease_max(mut self, length: Duration) -> Self {
         self.lease_max = length;
@@ -521,7 +521,7 @@ impl Queue {
         self.mode == Mode::Fifo && turn.jobs.len() > self.take as usize
     }
 
-    /// A text that differs if the rates do: what turns have spent of a rate says nothing about another one.
+    /// A text that differs if the rates differ: the turns counted for one rate mean nothing for another.
     pub(crate) fn rates(&self) -> String {
         let rate = |limit: &Limit| limit.rate.map(|rate| (rate, limit.burst()));
         let groups = self.groups.as_ref().map(|groups| {

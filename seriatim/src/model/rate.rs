@@ -1,4 +1,4 @@
-//! How many in a period, as people write it: `500/s`.
+//! A number per period, as people write it: `500/s`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,8 @@ use crate::model::error::{Error, Result};
 /// Most in a period.
 const COUNT_MAX: u32 = 1_000_000;
 
-/// So many in a second, minute or hour, in texts as `500/s`, `30/m` and `1000/h`.
+/// A number per second, minute or hour; as text `500/s`, `30/m` or `1000/h`. The number must be 1 to 1,000,000; another
+/// one is refused when the queue is declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     count: u32,
@@ -47,22 +48,22 @@ impl Per {
 }
 
 impl Rate {
-    /// So many in a second.
+    /// This many per second, 1 to 1,000,000.
     pub fn per_second(count: u32) -> Self {
         Self { count, per: Per::Second }
     }
 
-    /// So many in a minute.
+    /// This many per minute, 1 to 1,000,000.
     pub fn per_minute(count: u32) -> Self {
         Self { count, per: Per::Minute }
     }
 
-    /// So many in an hour.
+    /// This many per hour, 1 to 1,000,000.
     pub fn per_hour(count: u32) -> Self {
         Self { count, per: Per::Hour }
     }
 
-    /// Refuses none at all, and too many.
+    /// Refuses 0 and more than [`COUNT_MAX`].
     pub(crate) fn validate(self) -> Result<()> {
         match (1..=COUNT_MAX).contains(&self.count) {
             true => Ok(()),
@@ -77,7 +78,7 @@ impl Rate {
         (period + count - 1) / count
     }
 
-    /// How long so many take.
+    /// How long this many take.
     pub fn time_of(self, count: u64) -> Duration {
         let seconds = count as f64 * f64::from(self.per.seconds()) / f64::from(self.count);
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)

@@ -1,4 +1,4 @@
-//! What the holder of a turn reports: its progress and its steps. A store keeps both in one text.
+//! The report of a turn's holder: its progress and its steps. A store keeps both in one text.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -67,12 +67,12 @@ impl TurnReport {
             return self.progress.clone();
         }
         let steps = self.steps.as_ref().map(Cow::Borrowed);
-        // Progress that is not JSON cannot stand beside steps: those count more.
+        // Progress that is not JSON cannot be stored beside steps: steps take precedence.
         let progress = progress.and_then(|text| serde_json::from_str(text).ok());
         serde_json::to_string(&Document { steps, progress }).ok().map(Into::into)
     }
 
-    /// The steps of a turn of these jobs. What is kept of other jobs does not count.
+    /// The steps of a turn of these jobs. Steps of other jobs are ignored.
     pub fn steps_of(&mut self, jobs: &[JobId]) -> &mut StepRecord {
         let jobs = name_of(jobs);
         let steps = self.steps.take().filter(|steps| steps.jobs == jobs);

@@ -1,12 +1,12 @@
-//! What a done job leaves for those who wait for it. A store keeps it where it keeps the last error of a job, so that
-//! jobs without a result take no more room and no other step.
+//! The result of a done job, for callers that wait for it. A store keeps it where it keeps the last error of a job, so
+//! that jobs without a result need no more space and no extra step.
 
 use std::sync::Arc;
 
 use crate::model::error::{Error, Result};
 use crate::model::limits::{RESULT_BYTES_MAX, TURN_BYTES_MAX};
 
-/// Before a result, where an error could be. No error begins so: see [`without_mark`].
+/// Before a result, where an error could be. No error begins with it: see [`without_mark`].
 const MARK: &str = "seriatim-result:";
 
 /// The text that a store keeps.
@@ -27,7 +27,7 @@ pub(crate) fn without_mark(error: &str) -> &str {
     error.trim_start_matches(MARK)
 }
 
-/// Refuses a result that is too long for a turn of so many jobs, each of which keeps it.
+/// Refuses a result that is too long for a turn of this many jobs, because each of them keeps it.
 pub fn check_result(text: &str, jobs: usize) -> Result<()> {
     let most = RESULT_BYTES_MAX.min(TURN_BYTES_MAX / jobs.max(1));
     match text.len() {

@@ -184,7 +184,7 @@ pub struct Settlement {
     pub exceptions: Vec<(JobId, Fate)>,
     /// The state with which the kept jobs return.
     pub keep: Keep,
-    /// What each done job leaves, as JSON. Dropped if the queue keeps no finished jobs.
+    /// The result of each done job, as JSON. Dropped if the queue keeps no finished jobs.
     pub result: Option<Arc<str>>,
 }
 
@@ -205,7 +205,8 @@ impl Settlement {
         self.rest == Fate::Done && self.exceptions.is_empty() && self.result.is_none()
     }
 
-    /// What a store keeps as the error of a job that ends so, unless it keeps the last one: why it ended, or its result.
+    /// The text that a store keeps as the error of a job that ends like this, instead of its last error: why it ended,
+    /// or its result.
     pub(crate) fn left_by(&self, fate: Fate) -> Option<Arc<str>> {
         match fate {
             Fate::Done => self.result.as_deref().map(result::kept),

@@ -26,16 +26,16 @@ const JOBS_MIN: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Window {
-    /// How long no push may come before the key is due. Each push begins it anew.
+    /// The key is due after this long without a push; each push restarts the time. More than zero, at most `max_wait`.
     #[serde(with = "crate::model::duration")]
     pub quiet: Duration,
-    /// How long a job waits at most, whatever is pushed.
+    /// The longest wait of a job, whatever is pushed. At most ten years.
     #[serde(with = "crate::model::duration")]
     pub max_wait: Duration,
-    /// So many waiting jobs are due at once.
+    /// The key is due as soon as this many jobs wait; 2 to 10,000. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_jobs: Option<u32>,
-    /// Waiting jobs with so many bytes of payload are due at once.
+    /// The key is due as soon as the waiting payloads have this many bytes; at most 16 MiB. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<u64>,
 }
@@ -51,19 +51,19 @@ pub(crate) struct Dues {
 }
 
 impl Window {
-    /// A window without limits to jobs and bytes.
+    /// A window without limits on jobs and bytes.
     pub fn new(quiet: Duration, max_wait: Duration) -> Self {
         Self { quiet, max_wait, max_jobs: None, max_bytes: None }
     }
 
-    /// Sets how many waiting jobs are due at once.
+    /// Makes the key due as soon as this many jobs wait; 2 to 10,000.
     #[must_use]
     pub fn max_jobs(mut self, jobs: u32) -> Self {
         self.max_jobs = Some(jobs);
         self
     }
 
-    /// Sets how many bytes of waiting payloads are due at once.
+    /// Makes the key due as soon as the waiting payloads have this many bytes; at most 16 MiB.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = Some(bytes);
@@ -98,7 +98,7 @@ impl Window {
         self.max_jobs.is_some() || self.max_bytes.is_some()
     }
 
-    /// Whether so many waiting jobs with so many bytes are due at once.
+    /// Whether this many waiting jobs with this many bytes are due at once.
     pub(crate) fn is_full(&self, jobs: u64, bytes: u64) -> bool {
         self.max_jobs.is_some_and(|most| jobs >= u64::from(most))
             || self.max_bytes.is_some_and(|most| bytes >= most)

@@ -164,7 +164,7 @@ impl Row {
     /// The row, refused.
     pub(super) fn refused(&self, error: &Error, now: Timestamp) -> RefusedRow {
         let (queue, key) = (self.queue.clone(), self.key.clone());
-        // The place in a batch means nothing to who reads the row.
+        // The place in a batch means nothing to a reader of the row.
         let why = match error.field().map(|field| field.split_once("].").map_or(field, |of| of.1)) {
             Some(field) if !field.starts_with("jobs[") => format!("{field}: {}", error.message()),
             _ => error.message().to_owned(),

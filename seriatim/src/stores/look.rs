@@ -37,7 +37,7 @@ impl<T, P: Display + Clone> Look<T, P> {
         true
     }
 
-    /// Says that rows were left out that do not fit: so many were looked at before the next one.
+    /// Records that rows that do not fit were left out: this many were looked at before the next one.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(super) fn skip_to(&mut self, looked: usize) {
         self.looked = looked;

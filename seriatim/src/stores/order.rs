@@ -26,8 +26,8 @@ impl Order {
     }
 }
 
-/// The time of the last one of so many of the newest ended jobs before a time; null if there is none. An index on `at` has
-/// it, though no index has their order, in which those of one time follow their numbers. `from` is the table with the
+/// The time of the last of the newest N ended jobs before a time; null if there is none. An index on `at` has it, but
+/// no index has their full order, in which jobs of one time follow their numbers. `from` is the table with the
 /// conditions.
 pub(super) fn last_of_newest(from: &str, before: i64, rows_max: usize) -> String {
     format!(

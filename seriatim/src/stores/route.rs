@@ -1,8 +1,8 @@
 //! Numbers of routes and of classes of ready lanes.
 //!
-//! A route says for whom a lane is: bound to a node or consumer group (a number that the store gives out; 0: not bound),
-//! and of which group. A class is a route and whether there were crashes. Group, bound, crashes, from the highest bits to
-//! the lowest: so the classes of a group lie side by side in every index of ready lanes.
+//! A route says who may claim a lane: bound to a node or consumer group (a number that the store gives out; 0: not
+//! bound), and of which group. A class is a route and whether there were crashes. Group, bound, crashes, from the
+//! highest bits to the lowest: so the classes of a group lie side by side in every index of ready lanes.
 
 use crate::model::flow::group_number;
 

@@ -12,7 +12,7 @@ use crate::model::queue::Queue;
 /// Most groups that one claim visits; the next claim goes on behind them.
 pub(in crate::stores) const VISITS_MAX: usize = 10_000;
 
-/// After a claim that visited so many groups in vain.
+/// The pause after a claim that visited the most groups and found nothing.
 const REST: Duration = Duration::from_secs(1);
 
 /// Where the round of a queue's groups is.
@@ -89,7 +89,7 @@ pub(in crate::stores) trait Ready {
     fn used(&mut self, group: u64, usage: Usage) -> Result<()>;
     /// Whether the group has a ready lane that the caller may take. Asked only for groups whose rate is spent.
     fn is_ready(&mut self, group: u64) -> Result<bool>;
-    /// Claims the first lanes of a group, at most so many. Returns how many.
+    /// Claims the first lanes of a group, at most `most`. Returns how many.
     fn take(&mut self, group: u64, most: usize) -> Result<usize>;
     /// Whether nothing else may be claimed, whatever is ready.
     fn is_full(&self) -> bool;
@@ -175,7 +175,7 @@ pub(in crate::stores) fn share_out(
     }
     Ok(match left < most {
         true => Shared::Full,
-        // None of so many groups may give a lane: the next claim goes on behind them, and not at once.
+        // None of these groups may give a lane: the next claim continues behind them, after a pause.
         false => Shared::Empty(earlier(soonest, Spent::Until(now + REST))),
     })
 }

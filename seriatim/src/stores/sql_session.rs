@@ -1,4 +1,4 @@
-//! A database as people see it who have an SQL session: for tests of the SQL stores.
+//! A database as an SQL session sees it: for tests of the SQL stores.
 
 use async_trait::async_trait;
 

@@ -14,7 +14,7 @@ const KEYS: u64 = 1_000;
 const SECOND: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long what was pushed takes to come here after the store, in Redis, was away for so long.
+/// How long pushed jobs take to arrive here after the store, in Redis, was away for this long.
 pub(super) fn measure(root: &Path, seconds: u64) -> Result<(), String> {
     let mut store = Redis::start_with(&["--appendonly", "yes"])?;
     let site = Site::new(root, &store.url(), KEYS, "due")?;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Of so many jobs one has a key, and of so many one, of a key, takes a second.
+/// One of `KEYED_OF` jobs has a key; one of `SLOW_OF`, with a key, takes a second.
 const KEYED_OF: u64 = 5;
 const SLOW_OF: u64 = 485;
 /// How long the jobs of a killed worker may wait for another one, in seconds.

@@ -19,7 +19,7 @@ use crate::serving::{Serving, ask_with, wait_for, write};
 /// Jobs that a worker does at the same time.
 pub(super) const SLOTS: usize = 5;
 const KEYS: u64 = 100;
-/// The worker is killed after one of so many jobs: in the middle of those with a key, which come first.
+/// The worker is killed after `1/KILL_AFTER` of the jobs: in the middle of those with a key, which come first.
 const KILL_AFTER: u64 = 10;
 /// The password, which is an admin's token.
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";

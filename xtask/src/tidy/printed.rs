@@ -29,8 +29,8 @@ pub(super) fn of(sources: &[Source]) -> Result<String, String> {
 }
 
 impl Crate<'_, '_> {
-    /// A line of the table without entries that no longer exist; `None` if nothing is left, or if the line is
-    /// measured anew.
+    /// A line of the table without entries that no longer exist; `None` if nothing is left, or if the line is measured
+    /// again.
     fn kept(&self, line: &str) -> Option<String> {
         let words: Vec<&str> = line.split('#').next()?.split_whitespace().collect();
         let files = self.tree.files();

@@ -1,4 +1,4 @@
-//! Batches that nobody seals, and callbacks that were not pushed.
+//! Batches that stay unsealed, and callbacks that were not pushed.
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use crate::app::running::{Running, age, stands_out};
 use crate::base::text::{count, cut, one_line, shell_word};
 use crate::base::time::length;
 
-/// A lane fails repeatedly from so many retries on.
+/// A lane with at least this many retries fails repeatedly.
 const RETRIES_MANY: i32 = 5;
 /// Lanes named for each kind and queue; the others are counted.
 const NAMED_MAX: usize = 3;

@@ -32,7 +32,7 @@ pub(crate) struct Point {
     pub(crate) dead: u64,
 }
 
-/// What the store's server told of itself; zero if it tells nothing.
+/// The figures of the store's server; zero if it has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StorePoint {
     /// At the end of the interval

@@ -79,7 +79,7 @@ impl Recorder {
         });
     }
 
-    /// What the store's server tells of itself, if it tells anything.
+    /// The figures of the store's server, if it has any.
     async fn of_server(&mut self, store: &dyn Store) -> seriatim::Result<Option<StorePoint>> {
         let vitals = store.vitals().await?;
         let before = std::mem::replace(&mut self.operations, vitals.operations);
@@ -208,7 +208,7 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(points.len(), 2);
         assert!(points.iter().all(|(_, point)| point.bytes >= 4_096), "{points:?}");
-        // Memory tells nothing: no row is written.
+        // Memory has no figures: no row is written.
         let store = Memory::new();
         recorder.add(&store, &[figures("a", 1, 0)], at(180)).await.unwrap();
         assert_eq!(of_server(&store, Span::Hour, at(190)).await.unwrap(), []);

@@ -127,7 +127,7 @@ impl Action {
         }
     }
 
-    /// What was done to so many, as in `12 dead jobs requeued`.
+    /// What was done to a number of them, as in `12 dead jobs requeued`.
     pub(crate) fn done(self) -> &'static str {
         match self {
             Self::Requeue => "requeued",

@@ -20,7 +20,7 @@ use crate::base::time::absolute;
 const OPEN_MAX: usize = 20;
 /// Operations that are remembered after their end.
 const KEPT_MAX: usize = 100;
-/// Who carries one out and has not written for so long is gone.
+/// A process that carries one out and has not written for this long is gone.
 const SILENT_MAX: Duration = Duration::from_secs(30);
 /// How long a process may take to take over what others left.
 const LEADS_FOR: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ pub(super) struct Record {
     pub(super) after: Option<String>,
     /// Rows that are left to look at: lanes that come later are not meant.
     pub(super) rows_left: u64,
-    /// Who carries it out; empty if nobody does.
+    /// The process that carries it out; empty if none does.
     pub(super) runner: String,
     /// When it wrote last, in microseconds.
     pub(super) beat: i64,

@@ -17,11 +17,11 @@ use crate::app::find;
 use crate::base::text::{cut, grouped, one_line};
 use crate::protocol::value::Time;
 
-/// Counted up to so many.
+/// Counting ends at this number.
 const COUNTED_MAX: u64 = 10_000;
 /// Rows that are looked at to count.
 const LOOKED_MAX: u64 = 50_000;
-/// The number of a whole queue may be off by one part in so many.
+/// Tolerance of the confirmed number of a whole queue: 1/SLACK.
 const SLACK: u64 = 10;
 /// Shown of them.
 const SAMPLES: usize = 5;
@@ -36,7 +36,7 @@ pub(crate) struct Preview {
     pub(crate) samples: Vec<Sample>,
     /// Send it with the operation, so that what was counted is what is done
     pub(crate) before: Time,
-    /// Send this as `confirm` to delete so many. If there are more than were counted: all that the queue has
+    /// Send this as `confirm` to delete them. If there are more than were counted: all that the queue has
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) confirm: Option<u64>,
 }

@@ -24,7 +24,7 @@ use crate::app::{deeds, find, jobs};
 use crate::base::time::{absolute, read as time_of};
 use crate::protocol::value::Time;
 
-/// Between two steps a part of the time that the last one took is left to others: one in so many.
+/// The pause between two steps: 1/REST of the time of the last step.
 const REST: u32 = 4;
 /// How long it waits for a store that does not answer, at first and at most.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ const AGAIN_MAX: Duration = Duration::from_secs(30);
 /// How often an operation that waits looks whether it was undone.
 const UNDONE_LOOK: Duration = Duration::from_secs(1);
 
-/// What a step at a rate sends: so much time's part.
+/// A step at a rate sends what the rate allows in this time.
 const PACED_STEP: Duration = Duration::from_millis(200);
 /// Rows that such a step looks at, at least.
 const PACED_ROWS_MIN: u64 = 100;
@@ -76,7 +76,7 @@ pub(crate) async fn run(
         };
         let _ = timeout(rest, leaving.leaving()).await;
         if leaving.is_leaving() && wait > AGAIN {
-            // Without the store there is nobody to tell; it is taken over when it has been silent for a while.
+            // Without the store it cannot be reported; another server takes the operation over after a while.
             return Ok(());
         }
     }
@@ -88,7 +88,7 @@ struct Next {
     pause: Option<Duration>,
 }
 
-/// One step; none if it is not this process's any more.
+/// One step; none if another process has taken the operation over.
 async fn step(
     store: &SharedStore,
     id: &str,
@@ -257,7 +257,7 @@ async fn on_jobs(
     }
 }
 
-/// Those of these jobs that are of the queue: who names them may be limited to it.
+/// The jobs among these that are of the queue: the caller may be limited to this queue.
 async fn of_queue(store: &dyn Store, queue: &str, ids: Vec<JobId>) -> Result<Vec<JobView>, Error> {
     let mut found = Vec::with_capacity(ids.len());
     for id in ids {

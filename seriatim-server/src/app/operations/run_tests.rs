@@ -40,7 +40,7 @@ async fn push(store: &SharedStore, keys: std::ops::Range<u32>, prefix: &str) {
     tokio::time::advance(Duration::from_millis(1)).await;
 }
 
-/// A store with so many dead jobs: those with an even number of one cause, the others of another one.
+/// A store with this many dead jobs: those with an even number have one cause, the others another one.
 async fn with_dead(count: u32) -> SharedStore {
     let store: SharedStore = Arc::new(Memory::in_tokio_time());
     die(&store, count).await;

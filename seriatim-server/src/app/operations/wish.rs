@@ -20,7 +20,7 @@ use crate::protocol::value::Time;
 
 /// Jobs or lanes that one step looks at, and most that a wish names one by one.
 pub(super) const STEP_ROWS_MAX: usize = 1_000;
-/// Who deletes more than so many types their number.
+/// To delete more than this, confirm their number.
 pub(super) const CONFIRM_ABOVE: u64 = 1_000;
 /// Longest text of a filter, in bytes.
 const TEXT_BYTES_MAX: usize = 1_000;
@@ -65,7 +65,8 @@ pub(crate) struct Wish {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub(crate) since: Option<Time>,
-    /// At most so many jobs in a second, minute or hour: `500/s`. The others stay dead until then. Default: no limit
+    /// At most this many jobs per second, minute or hour: `500/s`. The others stay dead until their turn. Default: no
+    /// limit
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Foreign<Rate>")]
     pub(crate) rate: Option<Rate>,
@@ -290,7 +291,7 @@ impl<'de, T: Deserialize<'de> + FromStr<Err: fmt::Display>> Visitor<'de> for Lis
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<List<T>, A::Error> {
         let mut ids = Vec::new();
         while let Some(id) = list.next_element()? {
-            // One more than allowed tells that there are too many.
+            // One more than allowed shows that there are too many.
             if ids.len() <= STEP_ROWS_MAX {
                 ids.push(id);
             }

@@ -20,7 +20,7 @@ const KEYS_MAX: usize = 16;
 pub(super) struct Keys(Vec<Named>);
 
 struct Named {
-    /// Names the key in stored payloads, and tells nothing about it.
+    /// Names the key in stored payloads, and reveals nothing about it.
     name: String,
     cipher: XChaCha20Poly1305,
     digests: [u8; KEY_BYTES],
@@ -72,7 +72,7 @@ impl Keys {
         key.cipher.decrypt(&nonce, text).map_err(|_| DAMAGED.to_owned())
     }
 
-    /// The digest by which equal payloads merge, so that it tells nothing about them. Of the last key, which stays the
+    /// The digest by which equal payloads merge; it reveals nothing about them. Of the last key, which stays the
     /// same while new ones are put before it.
     pub(super) fn digest(&self, digest: Digest) -> Digest {
         let Some(key) = self.0.last() else { return digest };

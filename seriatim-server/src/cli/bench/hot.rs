@@ -11,7 +11,7 @@ use crate::cli::output::Failure;
 /// Pushes that are timed, one at a time.
 const PUSHES: u64 = 1_000;
 
-/// Times pushes to a key for which nothing waits, then to the same one behind so many payloads.
+/// Times pushes to a key for which nothing waits, then to the same one behind this many payloads.
 pub(super) async fn measure(
     store: &SharedStore,
     queue: &Queue,

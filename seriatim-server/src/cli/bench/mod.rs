@@ -137,7 +137,7 @@ impl Bench {
         self.drain_by(store, queue, jobs, |_, _| Ok(())).await
     }
 
-    /// Jobs a second until none is left of so many, of which each counts when the handler does not fail.
+    /// Jobs a second until none of these is left; each counts when its handler does not fail.
     async fn drain_by(
         &self,
         store: &SharedStore,

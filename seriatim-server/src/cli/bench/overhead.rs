@@ -178,7 +178,7 @@ fn unique() -> String {
     format!("bench-{:016x}", fastrand::u64(..))
 }
 
-/// A JSON string of so many bytes that a store which compresses what it keeps cannot make much smaller.
+/// A JSON string of this many bytes that a compressing store cannot make much smaller.
 fn filled(bytes: usize) -> String {
     let mut text = String::with_capacity(bytes);
     text.push('"');

@@ -40,19 +40,19 @@ pub(crate) struct Bench {
     /// Bytes of payload
     #[arg(long, default_value_t = 2)]
     pub(super) payload_bytes: usize,
-    /// Keep finished jobs for so long, as `retain_completed` does
+    /// Keep finished jobs for this long, as `retain_completed` does
     #[arg(long, value_parser = crate::cli::args::duration)]
     pub(super) retain: Option<Duration>,
-    /// Instead measure claims of 100 lanes, alone and beside so many jobs: a tenth finished, a tenth scheduled, a
+    /// Instead measure claims of 100 lanes, alone and beside this many jobs: a tenth finished, a tenth scheduled, a
     /// hundredth behind one busy key, the rest waiting
     #[arg(long, conflicts_with_all = ["mode", "keys", "payload_bytes", "retain", "limit"],
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(super) backlog: Option<u64>,
-    /// Instead measure single pushes to one key of a queue that has keys: alone, and behind so many payloads
+    /// Instead measure single pushes to one key of a queue that has keys: alone, and behind this many payloads
     #[arg(long, value_name = "PAYLOADS", conflicts_with_all = ["jobs", "keys", "payload_bytes", "limit", "backlog"],
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(super) hot: Option<u64>,
-    /// Instead push and drain for so long at full speed, and compare the first tenth of it with the last:
+    /// Instead push and drain for this long at full speed, and compare the first tenth of it with the last:
     /// jobs per second, and the room that the store takes
     #[arg(long, value_name = "DURATION", value_parser = crate::cli::args::duration,
           conflicts_with_all = ["jobs", "keys", "backlog", "hot", "limit"])]

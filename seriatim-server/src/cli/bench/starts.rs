@@ -92,7 +92,7 @@ pub(super) struct Telling<T> {
 }
 
 impl<T> Telling<T> {
-    /// So many results, or fewer if the engine ends first.
+    /// This many results, or fewer if the engine ends first.
     pub(super) async fn hear(&mut self, number: usize) -> Vec<T> {
         let mut heard = Vec::with_capacity(number);
         while heard.len() < number {

@@ -158,14 +158,14 @@ impl Kept {
         Ok(())
     }
 
-    /// Of a job that was first tried so many minutes ago.
-    /// The note of an attempt that failed so many minutes ago.
+    /// The note of an attempt that failed this many minutes ago.
     fn failed(&self, job: JobId, attempt: u32, error: &str, minutes: u32) -> Note {
         let at = Time(self.now - MINUTE * minutes);
         let (error, node) = (error.to_owned(), Some("demo".to_owned()));
         failures::note(job, &JobFailure { at, attempt, node, error })
     }
 
+    /// The past of a job that was first tried this many minutes ago.
     fn past(&self, failures: u32, error: &str, minutes: u32) -> Past {
         let started_at = Some(self.now - MINUTE * minutes);
         let error = Some(Arc::from(error));

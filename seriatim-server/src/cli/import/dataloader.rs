@@ -16,7 +16,7 @@ const CONNECTIONS_MAX: u64 = 200;
 const LEASE_DEFAULT: u64 = 60;
 /// Most seconds of a lease: a queue allows one hour.
 const LEASE_MAX: u64 = 3_600;
-/// So many heartbeats fit into a lease, at least.
+/// At least this many heartbeats fit into a lease.
 const HEARTBEATS: u64 = 3;
 
 /// A configuration, and what it does not contain.

@@ -94,7 +94,7 @@ fn waited_for(worker: &WorkerConfig) -> String {
     }
 }
 
-/// Name and state of a process, as Linux tells them.
+/// Name and state of a process, from Linux.
 fn state_of(pid: i32) -> String {
     let read =
         |what: &str| std::fs::read_to_string(Path::new("/proc").join(format!("{pid}/{what}")));

@@ -387,7 +387,7 @@ async fn stop_listening(faktory: Option<faktory::Server>, server: Option<Server>
     }
 }
 
-/// The log of turns, which tells of failures.
+/// The log of turns, which reports failures.
 fn turn_log(failures: Arc<Failures>) -> Arc<TurnLog> {
     let log = TurnLog::default().with_trace_id(trace::id_of_turn);
     Arc::new(log.with_listener(move |failed| failures.add(failed)))

@@ -72,7 +72,7 @@ impl Detail {
         }
     }
 
-    /// By so many lines; the last one stays on the screen.
+    /// Scrolls by this many lines; the last one stays on the screen.
     pub(super) fn scroll(&mut self, lines: isize) {
         let last = self.text().lines().count().saturating_sub(1);
         self.above = self.above.saturating_add_signed(lines).min(last);

@@ -179,7 +179,7 @@ impl State {
         Step::Look
     }
 
-    /// Moves the choice by so many rows, to the first if nothing is chosen; or the details by lines.
+    /// Moves the choice by this many rows, to the first if nothing is chosen; or the details by lines.
     fn choose(&mut self, rows: isize) -> Step {
         if let Some(detail) = &mut self.detail {
             detail.scroll(rows);

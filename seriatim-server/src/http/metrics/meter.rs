@@ -88,7 +88,7 @@ impl Meter {
         *lock(&self.requests).entry((method, route, status)).or_default() += 1;
     }
 
-    /// A handler worked on a turn for so long, and ended it so.
+    /// A handler worked on a turn for this long, with this outcome.
     pub(crate) fn handled(&self, turn: &Turn, outcome: &'static str, length: Duration) {
         let queue = self.handled_in(&turn.queue, length);
         if let Some(task) = turn.task() {
@@ -127,7 +127,7 @@ impl Meter {
         self.wakeups.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// This process took over so many expired turns.
+    /// This process took over this many expired turns.
     pub(super) fn rescued(&self, turns: usize) {
         self.rescued.fetch_add(turns as u64, Ordering::Relaxed);
     }

@@ -31,7 +31,7 @@ pub(super) struct Wish {
 }
 
 impl Wish {
-    /// Whether a filter is set that is seldom used.
+    /// Whether a rarely used filter is set.
     fn is_filtered(&self) -> bool {
         let rare = [&self.queue, &self.who, &self.action, &self.since, &self.until];
         rare.iter().any(|text| !text.is_empty())

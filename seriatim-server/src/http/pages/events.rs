@@ -24,7 +24,7 @@ struct Events<'a> {
     job_href: String,
     queue: String,
     queue_href: String,
-    /// Whether the journal tells it.
+    /// Whether it is from the journal.
     journal: bool,
     rows: Vec<EventRow>,
 }

@@ -142,7 +142,7 @@ impl List {
                 let page = job_pages::page(store, wanted).await?;
                 let rows = page.rows.len();
                 for mut job in page.rows {
-                    // Who does not see payloads sees no results.
+                    // A visitor who does not see payloads sees no results.
                     job.result = job.result.filter(|_| *with_payloads);
                     write(&mut text, &Job::from(job));
                 }

@@ -6,7 +6,7 @@ pub(super) struct Frame {
     /// What stands before every address.
     pub(super) base: String,
     pub(super) environment: String,
-    /// The visitor's name and role; none where nobody needs to say who they are.
+    /// The visitor's name and role; none if no login is needed.
     pub(super) visitor: Option<(String, &'static str)>,
     /// Whether the visitor has logged in here, and so can log out.
     pub(super) logs_out: bool,

@@ -168,7 +168,7 @@ struct Jobs<'a> {
     states: Vec<(&'static str, &'static str, bool)>,
     /// Queues, of dead jobs with their number.
     queues: Vec<(String, u64)>,
-    /// Whether a filter is set that is seldom used.
+    /// Whether a rarely used filter is set.
     is_filtered: bool,
     may_search: bool,
     rows: Vec<JobRow>,

@@ -50,7 +50,7 @@ struct Lanes<'a> {
     wish: &'a Wish,
     /// Whether one of the rare filters is set.
     has_more: bool,
-    /// Lanes that were looked at, if the page ended after so many.
+    /// Lanes that were read, if the page ended at that limit.
     looked_at: Option<usize>,
     export: String,
     next: Option<String>,

@@ -114,7 +114,7 @@ pub(super) async fn show(
     visit.show(&page)
 }
 
-/// Of all queues, or none for who may see some only.
+/// For all queues, or none for a visitor who may see only some.
 async fn charts(app: &Shared, visit: &Visit, span: &str) -> seriatim::Result<Charts> {
     let path = format!("{}/", visit.frame.base);
     let queue = if visit.scope.is_limited() { "" } else { ALL };

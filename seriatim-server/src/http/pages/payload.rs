@@ -36,7 +36,7 @@ pub(super) struct Discreet {
 const REDACTED: &str = "\"(redacted)\"";
 
 impl Discreet {
-    /// Whether nothing is kept from them: who may search payloads reads them.
+    /// Whether nothing is hidden from them: a visitor who may search payloads can read them.
     pub(super) fn shows_all(&self) -> bool {
         self.hidden.is_none() && self.redact.is_empty()
     }
@@ -72,7 +72,7 @@ impl Discreet {
         self.text(payload, SHOWN_BYTES_MAX).map(|text| pretty(&json_plain(text)))
     }
 
-    /// The payload as it was written, if it is JSON of at most so many bytes, and the visitor sees all of it.
+    /// The payload as it was written, if it is JSON of at most `bytes_max`, and the visitor sees all of it.
     pub(super) fn text<'p>(&self, payload: &'p Payload, bytes_max: usize) -> Option<&'p str> {
         let bytes = payload.as_bytes();
         let is_seen = self.shows_all() && bytes.len() <= bytes_max;

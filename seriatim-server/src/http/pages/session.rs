@@ -59,7 +59,7 @@ pub(super) fn token<'g>(guard: &'g Guard, headers: &HeaderMap) -> Option<&'g Kno
     read(guard, cookie_of(headers, NAME)?, Timestamp::of_this_machine())
 }
 
-/// Who has logged in here, or elsewhere; a login here counts more.
+/// Who has logged in here, or elsewhere; a login here takes precedence.
 pub(super) fn visitor(guard: &Guard, parts: &Parts) -> Result<Option<Who>, Problem> {
     match token(guard, &parts.headers) {
         Some(token) => Ok(Some(token.who())),

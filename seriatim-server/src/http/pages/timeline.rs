@@ -38,7 +38,7 @@ struct Timeline<'a> {
     rows: Vec<Row>,
     /// More happened before.
     more: bool,
-    /// Queues of which only the store tells.
+    /// Queues without a journal, known only from the store.
     without_journal: Vec<String>,
     has_audit: bool,
 }

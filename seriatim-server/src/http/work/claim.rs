@@ -208,7 +208,7 @@ impl Order {
         for queue in queues {
             match self.take_of(&queue, taken).await {
                 Ok(due) => next_due = [next_due, due].into_iter().flatten().min(),
-                // What is taken already is worth more than the error, which will come again.
+                // The lanes that are already taken are worth more than the error, which will be repeated.
                 Err(_) if !taken.turns.is_empty() => return Ok(next_due),
                 Err(problem) => return Err(problem),
             }

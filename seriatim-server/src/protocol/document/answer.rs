@@ -43,7 +43,7 @@ pub(crate) struct Streamed {
     duplicate: u64,
     /// Refused, as their keys are throttled
     throttled: u64,
-    /// If some were refused: from when on all of them may come again
+    /// If some were refused: from then on all of them may be pushed again
     #[serde(skip_serializing_if = "Option::is_none")]
     again_at: Option<Time>,
     /// True if the push created the queue

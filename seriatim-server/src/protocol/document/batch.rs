@@ -25,7 +25,7 @@ pub(crate) struct Batch {
     pub(crate) dead: u64,
     /// Jobs that were cancelled or deleted, or had expired
     pub(crate) cancelled: u64,
-    /// Null as long as it has not ended; then the counts do not change any more
+    /// Null until it has ended; from then on the counts do not change
     pub(crate) ended_at: Option<Time>,
     /// The job that was pushed when it ended
     #[schemars(with = "Option<Foreign<JobId>>")]

@@ -19,7 +19,7 @@ use super::wire::{Trouble, Wire};
 
 use crate::base::lock::lock;
 
-/// Spans that wait; while so many do, new ones are dropped.
+/// Most waiting spans; above this, new ones are dropped.
 const SPANS_WAITING_MAX: usize = 4_096;
 /// Spans in one request.
 const SPANS_PER_REQUEST_MAX: usize = 512;

@@ -169,7 +169,7 @@ async fn b10_jobs_of_all_four_states_go_back_to_where_sidekiq_has_them() {
     assert!(!done && told.contains("nothing was given back: job"), "{told}");
 }
 
-/// Puts so many jobs into a queue and as many into each set: due in an hour, failed, dead.
+/// Puts this many jobs into a queue and as many into each set: due in an hour, failed, dead.
 const FOUR_STATES: &str = r#"
 local jobs, now = tonumber(ARGV[1]), tonumber(ARGV[2])
 for i = 1, jobs do

@@ -58,7 +58,7 @@ async fn a_change_is_seen_before_the_page_would_have_asked_and_also_where_the_st
     window.close().await;
 }
 
-/// A store with so many dead jobs.
+/// A store with this many dead jobs.
 async fn with_dead(count: usize) -> Api {
     let site = Site::new(QUEUES);
     let queues = vec![seriatim::Queue::fifo("mails").max_retries(0)];

@@ -76,7 +76,7 @@ async fn a_sentinel_s_failover_loses_no_more_than_its_replica_had_not_heard() {
     under_load(&url, "sentinel", || servers.master().kill().unwrap()).await;
 }
 
-/// One failover for so many jobs.
+/// One failover for every this many jobs.
 const JOBS_PER_FAILOVER: u64 = 1_000;
 /// Sentinel's failovers are quicker than a cluster's, and it is the same two servers that change places.
 const SENTINEL_FAILOVERS_MIN: u64 = 4;

@@ -25,13 +25,13 @@ use crate::clients::PYTHON_CLIENT;
 use crate::site::{PATIENCE, QUEUE, Serving, Site, eventually, happens, jobs_or};
 
 const JOBS: u64 = 1_500;
-/// All faults once, and again for so many jobs more.
+/// All faults once, and again for each further set of this many jobs.
 const JOBS_PER_ROUND: u64 = 10_000;
 /// Names the seed of what happens when; at random if unset.
 const SEED_VARIABLE: &str = "SERIATIM_FAULT_SEED";
 /// Names a file to which each judged run adds a line of JSON with its figures.
 const FIGURES_VARIABLE: &str = "SERIATIM_FAULT_FIGURES";
-/// Keys of a run: at least so many, and one for so many jobs.
+/// Keys of a run: at least `KEYS_MIN`, and one for every `JOBS_PER_KEY` jobs.
 const KEYS_MIN: u64 = 500;
 const JOBS_PER_KEY: u64 = 50;
 const NODES: usize = 3;

@@ -21,7 +21,7 @@ const TURNS: usize = 20;
 /// Open jobs, of which each node gets some.
 const ENOUGH: u64 = 300;
 
-/// So many times the jobs of other runs, at most: the load ends when the last old node has been replaced.
+/// At most this many times the jobs of other runs: the load ends when the last old node has been replaced.
 const UNTIL_ALL_HAVE_WORKED: u64 = 20;
 
 /// The old build has made the store. The first new node migrates it, while old ones work.

@@ -67,7 +67,7 @@ else:
             break
 "#;
 
-/// The same for handlers in Rust: how many jobs are done, and what becomes of the next.
+/// The same for handlers in Rust: how many jobs are done, and the outcome of the next.
 fn outcome(queue: &str, says: &[&str]) -> (usize, &'static str) {
     let outcomes = ["retry", "bury", "cancel", "snooze"];
     let Some(at) = says.iter().position(|what| *what != "done") else { return (0, "done") };
@@ -125,7 +125,7 @@ fn work_remotely(api: &Api) {
     }
 }
 
-/// The load of a queue: so many jobs, and what they say.
+/// The load of a queue: its jobs, and what they say.
 fn load(queue: &str, mode: Mode) -> Vec<Job> {
     let gathers = mode == Mode::Accumulate;
     let job = |key: &str, n: usize, what: &str| {
@@ -382,7 +382,7 @@ async fn the_same_load_makes_the_same_figures_in_every_mode_by_every_worker_on_e
     assert_eq!(remote, summary("remote"));
 }
 
-/// With so many turns put off as were snoozed. On a slow machine turns that were claimed ahead have gone back besides.
+/// With only the snoozed turns as put off: on a slow machine, turns that were claimed ahead have gone back too.
 fn settled(mut summary: Summary, snoozed: u64) -> Summary {
     assert!(summary.put_off >= snoozed, "{summary:?}");
     summary.put_off = snoozed;

@@ -349,7 +349,7 @@ impl Matrix {
             assert_eq!((none, wrong), (200, 200), "{method} {pattern}");
         } else {
             assert_eq!(none, 401, "{method} {pattern}");
-            // So many wrong ones come from one address that it is not heard any more.
+            // One address sends too many wrong ones, so it gets 429.
             assert!(matches!(wrong, 401 | 429), "{method} {pattern}: {wrong}");
         }
         self.cells += 2;

@@ -9,12 +9,12 @@ use crate::site::{Site, eventually, text};
 
 const QUEUES: &str = "[queues.orders]\nmode = \"fifo\"\nmax_retries = 0\n";
 
-/// A server whose store has so many dead jobs.
+/// A server whose store has this many dead jobs.
 async fn with_dead(count: usize) -> Api {
     after_failures(count, QUEUES, seriatim::Queue::fifo("orders").max_retries(0)).await
 }
 
-/// A server whose store has so many keys that wait for a retry, and one that has not failed.
+/// A server whose store has this many keys that wait for a retry, and one that has not failed.
 async fn with_failed(count: usize) -> Api {
     let queue = seriatim::Queue::fifo("orders");
     let api = after_failures(count, "[queues.orders]\nmode = \"fifo\"\n", queue).await;

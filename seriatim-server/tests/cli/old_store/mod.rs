@@ -1,8 +1,8 @@
 //! Stores that earlier builds wrote, in `tests/store-*`: every later build opens them, knows what is in them, and goes on
 //! with it.
 //!
-//! `SERIATIM_WRITE_STORE=1` writes the latest of them anew with this build. Do that only before the first release whose
-//! stores are to be kept; later, name another folder in a fixture of its own.
+//! `SERIATIM_WRITE_STORE=1` writes the latest of them again with this build. Do that only before the first release
+//! whose stores are to be kept; later, name another folder in a fixture of its own.
 
 mod more;
 

@@ -71,7 +71,7 @@ fn all<'a>(list: &'a Value, field: &str) -> Vec<&'a Value> {
     list.as_array().unwrap().iter().map(|row| &row[field]).collect()
 }
 
-/// What the program writes in a pseudo-terminal of so many columns.
+/// What the program writes in a pseudo-terminal of this many columns.
 fn in_a_terminal(site: &Site, columns: u16, no_colour: bool, arguments: &str) -> String {
     let program =
         format!("stty cols {columns} rows 24; exec {} {arguments}", env!("CARGO_BIN_EXE_seriatim"));

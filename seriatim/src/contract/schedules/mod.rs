@@ -1,4 +1,4 @@
-//! What a store knows of the cron entries of all its nodes: who has which, who paused one, and how the last tick went.
+//! The cron entries of all nodes of a store: which nodes have which, who paused one, and how the last tick ended.
 
 mod notes;
 
@@ -20,15 +20,16 @@ pub(crate) use notes::{is_paused, register, ticked, tidy};
 pub struct Schedule {
     /// Its name.
     pub name: String,
-    /// What living nodes have under this name; several, if they differ. If no node has it, what the last one had.
+    /// The definitions that living nodes have under this name; several, if they differ. If no node has it, the last
+    /// one.
     pub definitions: Vec<ScheduleDefinition>,
-    /// Who paused it, and why; `None` if nobody ever did. See [`SchedulePause::until`].
+    /// Who paused it, and why; `None` if it was never paused. See [`SchedulePause::until`].
     pub pause: Option<SchedulePause>,
     /// The last tick that was pushed or refused, or the last run by hand.
     pub last: Option<ScheduleTick>,
 }
 
-/// What some nodes have as a cron entry.
+/// A definition of a cron entry, and the nodes that have it.
 #[derive(Clone, Debug)]
 pub struct ScheduleDefinition {
     /// The entry, with `null` as the payload of its job.

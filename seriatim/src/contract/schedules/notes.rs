@@ -191,7 +191,7 @@ async fn forget(store: &dyn Store, prefix: &str) -> Result<()> {
     store.delete_notes(NoteQuery::of(prefix)).await.map(drop)
 }
 
-/// All notes but those of payloads.
+/// All notes except those of payloads.
 pub(super) async fn read(store: &dyn Store) -> Result<Known> {
     let mut known = Known::default();
     for note in notes_of(store, ENTRY).await? {

@@ -139,8 +139,8 @@ async fn complete(
     }
 }
 
-/// The next job of a turn whose jobs are handed over one after the other. `None` if the turn is to end, because there is
-/// none or because it would hold up something: what this job did, which its settlement tells, or another node.
+/// The next job of a turn whose jobs are handed over one after the other. `None` if the turn is to end, because there
+/// is none or because it would delay something: what this job did, which its settlement reports, or another node.
 fn next(core: &Core, call: &Call, series: &Series) -> Option<Series> {
     let ends = call.control.reason().is_some()
         || call.control.is_committed()

@@ -129,7 +129,7 @@ impl Dispatch {
         Ok(Some(picked))
     }
 
-    /// How many lanes of a queue to claim, if the node may claim at `most` so many. `first`: it is this queue's turn.
+    /// How many lanes of a queue to claim; the node may claim at most `most`. `first`: it is this queue's turn.
     pub(in crate::engine) fn want(
         &self,
         source: usize,

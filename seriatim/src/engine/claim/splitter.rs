@@ -31,7 +31,7 @@ pub struct FleetView<'a> {
     pub node: &'a NodeId,
     /// All living nodes including this one, in the order of their ids.
     pub nodes: &'a [NodeId],
-    /// What the living nodes last said of themselves, such as their names and hosts.
+    /// The last reports of the living nodes, such as their names and hosts.
     pub infos: &'a [NodeInfo],
 }
 

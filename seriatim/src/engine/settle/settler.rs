@@ -120,7 +120,7 @@ fn report(settlement: &Settlement, settled: &Settled, repeated: bool) {
     }
 }
 
-/// Settles these turns; what a locked lane holds up does not hold up the others.
+/// Settles these turns; a locked lane does not delay the others.
 pub(super) fn settle_of(turns: &[Settlement]) -> Settle {
     Settle { skip_locked: true, ..Settle::now(turns.to_vec()) }
 }

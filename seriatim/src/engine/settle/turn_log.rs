@@ -39,8 +39,8 @@ pub struct TurnLog {
 pub struct FailedTurn<'t> {
     /// The turn.
     pub turn: &'t Turn,
-    /// Those of its jobs that the failure is about: in `accumulate` all that did not end well, else the one that failed
-    /// and those that are given up.
+    /// The jobs that the failure concerns: in `accumulate` all that did not succeed, otherwise the failed one and those
+    /// that are given up.
     pub jobs: Vec<&'t TurnJob>,
     /// The name of the node that ran it; `None` if it crashed, or ran elsewhere.
     pub node: Option<&'t str>,
@@ -48,7 +48,7 @@ pub struct FailedTurn<'t> {
     pub error: &'t str,
 }
 
-/// Hears of failed turns.
+/// Is called for failed turns.
 #[derive(Clone)]
 struct Listener(Arc<dyn Fn(&FailedTurn<'_>) + Send + Sync>);
 
@@ -66,8 +66,8 @@ impl TurnLog {
         self
     }
 
-    /// Tells a function of every failed turn, also of those that have no line. It runs in the tasks of the engine: it must
-    /// be quick and must not block.
+    /// Calls a function for every failed turn, including turns without a line. It runs in the tasks of the engine: it
+    /// must be quick and must not block.
     #[must_use]
     pub fn with_listener(
         mut self,

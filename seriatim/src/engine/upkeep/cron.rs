@@ -21,7 +21,7 @@ use crate::model::queue::{Mode, Queue};
 
 /// Most missed ticks to catch up with.
 const CATCH_UP_MAX: usize = 100;
-/// A machine that was suspended for so long may have missed ticks.
+/// A machine that was suspended for this long may have missed ticks.
 const SUSPENDED_MIN: Duration = Duration::from_secs(10);
 /// The longest sleep, because the clock of the store or of this machine may be changed.
 const SLEEP_MAX: Duration = Duration::from_secs(30);

@@ -10,7 +10,7 @@ pub(super) enum Bodies {
     None,
     /// Small ones, and the lengths of the others.
     Lengths,
-    /// Those of at most so many bytes; others are empty.
+    /// Those of at most this many bytes; others are empty.
     UpTo(usize),
     /// All.
     All,

@@ -178,8 +178,8 @@ fn behind_turn(mode: Mode, now: Timestamp, after: &Cursor) -> Result<String> {
     Ok(format!("({}) > ({place})", turns(mode, now)))
 }
 
-/// If the newest come first, the condition for so many of them after a cursor, and all others of the last time: an index has
-/// them.
+/// If the newest come first, the condition for a number of them after a cursor, and all others of the last time: an
+/// index has them.
 async fn newest(
     work: &mut Work<'_>,
     from: &str,

@@ -61,7 +61,7 @@ pub(super) trait Statements: Send {
     async fn run(&mut self, sql: &str) -> Try<Vec<Answer>>;
 }
 
-/// What tells whether other servers accept writes too.
+/// Detects whether other servers accept writes too.
 const CLUSTER: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
     ('wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')";
 

@@ -1,5 +1,6 @@
-//! Wake-ups of other processes. Who makes a lane claimable, or claimable sooner, adds a row to `seriatim_ring` in the same
-//! transaction; processes with listeners read the rows that they have not read, whatever the number of queues.
+//! Wake-ups of other processes. A call that makes a lane claimable, or claimable sooner, adds a row to `seriatim_ring`
+//! in the same transaction; processes with listeners read the rows that they have not read, whatever the number of
+//! queues.
 //!
 //! Rows appear in the order of commits, not of numbers: a number that was passed over is looked for again.
 
@@ -21,7 +22,7 @@ const MISSING_KEPT: Duration = Duration::from_secs(600);
 const MISSING_AT_START: u64 = 100;
 /// Most rows of one poll; more than the missing numbers, so that it makes progress.
 const ROWS_MAX: usize = 2 * MISSING_MAX;
-/// How long rows stay after they were read first. A process that was away for longer hears of it.
+/// How long rows stay after they were first read. A process that was away for longer is told so.
 pub(super) const KEPT: Duration = Duration::from_secs(30);
 /// Most rows deleted in one step.
 const TRIM_ROWS: usize = 5_000;

@@ -116,7 +116,7 @@ impl Seen {
         self.read_lanes(work, &mine, each).await
     }
 
-    /// Reads the first lanes of these classes, so many of each.
+    /// Reads the first lanes of these classes, at most `each` of one class.
     async fn read_lanes(&mut self, work: &mut Work<'_>, classes: &[u64], each: usize) -> Try<()> {
         let queue = self.queue;
         let first = |class: &u64| {
@@ -184,8 +184,8 @@ impl Seen {
     }
 }
 
-/// The classes of ready lanes from this one on, so many at most. A statement for each: the server finds the first entry behind
-/// a constant, and what it finds in a row of the same statement is none.
+/// The classes of ready lanes from this one on, at most `steps`. A statement for each: the server finds the first entry
+/// behind a constant, and what it finds in a row of the same statement is none.
 async fn classes_from(work: &mut Work<'_>, queue: u32, from: u64, steps: usize) -> Try<Vec<u64>> {
     let next = format!(
         "SELECT MIN(class) INTO @seriatim FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 0 \

@@ -178,7 +178,7 @@ impl Walk {
         Ok(Self { order, table, by, range, fits })
     }
 
-    /// The first lanes that fit, with their places: among so many in the order.
+    /// The first lanes that fit, with their places, among the first `looks_max` in the order.
     fn first(&self, rows_max: usize, looks_max: Option<usize>) -> String {
         let Self { order, table, by, range, fits } = self;
         let place = order.text();

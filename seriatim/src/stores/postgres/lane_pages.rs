@@ -101,7 +101,7 @@ impl Postgres {
     }
 }
 
-/// Until when the claim of a lane holds; `None` if nobody holds it, or its node is forgotten.
+/// When the claim of a lane ends; `None` if it has none, or its node is forgotten.
 fn lease_until(row: &Row) -> Result<Option<Timestamp>> {
     let ttl: Option<i64> = column(row, "ttl")?;
     Ok(match column(row, "own_lease")? {

@@ -6,7 +6,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 
 /// The oldest version with an upgrade.
 const OLDEST: usize = 15;
-/// What changes the tables from each version since [`OLDEST`] to the next. Views and functions are made anew.
+/// Changes the tables from each version since [`OLDEST`] to the next. Views and functions are created again.
 const STEPS: [&str; 12] = [
     include_str!("sql/to_16.sql"),
     include_str!("sql/to_17.sql"),

@@ -65,7 +65,7 @@ impl Ahead {
         Self { scope, entries: entries.into(), is_all, scanned_at: Instant::now() }
     }
 
-    /// The next ones, at most so many, and whether more follow.
+    /// The next ones, at most `most`, and whether more follow.
     pub(super) fn first(&self, most: usize) -> (Vec<Entry>, bool) {
         let first: Vec<Entry> = self.entries.iter().take(most).cloned().collect();
         let more = first.len() < self.entries.len() || !self.is_all;

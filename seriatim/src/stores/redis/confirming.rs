@@ -20,7 +20,7 @@ use crate::lock::lock;
 pub(super) const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
 /// The same before the next batch, if it is doubtful whether there are enough copies.
 const CONFIRM_AGAIN_WITHIN: Duration = Duration::from_millis(500);
-/// A connection that has confirmed nothing for so long must do so before it executes anything.
+/// A connection that has confirmed nothing for this long must do so before it executes anything.
 const CONFIRMED_FOR: Duration = Duration::from_secs(1);
 /// Most commands that wait for one confirmation.
 const COMMANDS_MAX: usize = 100;

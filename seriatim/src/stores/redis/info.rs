@@ -1,4 +1,4 @@
-//! What the servers tell of themselves: `INFO`.
+//! The servers' own figures: `INFO`.
 
 use redis::Value;
 

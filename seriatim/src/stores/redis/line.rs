@@ -2,7 +2,7 @@
 //! no longer the master.
 //!
 //! One task connects, and calls wait for it, but only during the first [`BRIDGE`] of an outage. After that they fail
-//! at once, so that a dead server does not hold up what other servers answer.
+//! at once, so that a dead server does not delay the answers of others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -29,7 +29,7 @@ const CONNECTED_WITHIN: Duration = Duration::from_millis(500);
 /// The pauses between attempts to connect.
 const RECONNECT_MIN: Duration = Duration::from_millis(50);
 const RECONNECT_MAX: Duration = Duration::from_secs(1);
-/// A server that did not refuse to write for so long is asked as if it never had.
+/// A server that has not refused to write for this long is asked as if it never had.
 const REFUSED_FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
 
 /// Where a server is.

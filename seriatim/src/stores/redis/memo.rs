@@ -41,7 +41,8 @@ impl Known {
     }
 }
 
-/// How long the list of all queues is used at most: who changes a queue may die before it says so.
+/// The longest time for which the list of all queues is used: a process that changes a queue may die before it reports
+/// this.
 const ALL_FOR: Duration = Duration::from_secs(15);
 
 /// The cached queues. An entry may be outdated, but is never another queue's.

@@ -61,7 +61,7 @@ impl Fleet for Redis {
                     pulse.cancel.extend(reply.notices);
                     lost.extend(reply.lost);
                 }
-                // The node is alive all the same. Leases of their own end, if nobody hears that they are not extended.
+                // The node is alive anyway. Own leases end if the caller does not learn that they are not extended.
                 Err(error) if self.is_of_one_server(&error) && !part.extends(&request.beats) => {
                     let (queue, shard) = (shard.queue, shard.shard);
                     tracing::debug!(%error, queue, shard, "a shard does not answer a heartbeat");
@@ -104,7 +104,7 @@ impl Fleet for Redis {
             self.walks.store(true, Ordering::Release);
         }
         match failed {
-            // The caller must have what it holds now, and must hear that it may hold more.
+            // The caller must get what it holds now, and must learn that it may hold more.
             Some(error) if turns.is_empty() => Err(error),
             failed => {
                 *lock(&self.unanswered_rescue) = failed;

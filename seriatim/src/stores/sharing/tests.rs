@@ -6,7 +6,7 @@ use super::*;
 use crate::model::flow::Groups;
 use crate::model::rate::Rate;
 
-/// Groups with so many ready lanes each.
+/// Groups with a number of ready lanes each.
 #[derive(Default)]
 struct Fake {
     lanes: BTreeMap<u64, usize>,
@@ -62,7 +62,7 @@ fn of(lanes: &[(u64, usize)]) -> Fake {
     Fake { lanes: lanes.iter().copied().collect(), ..Fake::default() }
 }
 
-/// A claim of so many lanes from a queue without limits of its own.
+/// A claim of at most `most` lanes from a queue without limits of its own.
 fn claim(fake: &mut Fake, round: &mut Round, most: usize) -> Shared {
     let queue = Queue::fifo("q").groups(Groups::default());
     share_out(fake, (&queue, &mut Usage::default()), round, most, NOW).unwrap()

@@ -173,7 +173,7 @@ impl Done {
 }
 
 impl Tx<'_> {
-    /// Deletes so many lanes and counts their jobs out of their batches, or does neither.
+    /// Deletes this many lanes and counts their jobs out of their batches, or does neither.
     fn delete_together(
         &mut self,
         lanes: &str,

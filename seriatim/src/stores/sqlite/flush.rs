@@ -1,14 +1,15 @@
 //! Which commits wait for the disk, and how a reboot of the machine is detected.
 //!
 //! A claim does not wait. The next commit that does takes it along, and if the machine loses power before, it takes the
-//! holder's process with it: the jobs wait again. Only the tokens must not come again: they are reserved ahead.
+//! holder's process with it: the jobs wait again. Only the tokens must not be repeated: they are reserved ahead.
 
 use rusqlite::Connection;
 
 use super::fault::translate;
 use crate::model::error::Result;
 
-/// Tokens are reserved for so long, as a token is at least the clock's microseconds. Then one claim waits for the disk.
+/// Tokens are reserved for this long, because a token is at least the clock's microseconds. Then one claim waits for
+/// the disk.
 pub(super) const TOKENS_RESERVED: i64 = 600_000_000;
 
 /// What an acknowledged write survives.

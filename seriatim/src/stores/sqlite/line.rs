@@ -55,7 +55,7 @@ impl<M> Line<M> {
         Self { waiting: Mutex::new(waiting), news: Condvar::new(), rooms: [room(), room()] }
     }
 
-    /// Waits for room for a call with so many bytes.
+    /// Waits for room for a call with this many bytes.
     pub(super) async fn room(&self, rank: Rank, bytes: usize) -> Option<Room> {
         let kib = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).saturating_add(CALL_KIB);
         let room = self.rooms[rank as usize].clone();

@@ -232,7 +232,8 @@ impl<'c> Tx<'c> {
         self.meta.token
     }
 
-    /// Whether all its tokens are reserved: none will come again, even if this transaction is lost with the machine.
+    /// Whether all its tokens are reserved: none will be issued again, even if this transaction is lost with the
+    /// machine.
     pub(super) fn has_reserved(&self) -> bool {
         self.meta.token <= self.meta.reserved
     }

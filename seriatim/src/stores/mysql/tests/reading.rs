@@ -148,7 +148,7 @@ async fn what_waits_behind_is_not_read() {
     assert!(much.is_empty(), "{}", much.join("\n"));
 }
 
-/// What a claim of three lanes reads that have so many jobs each.
+/// What a claim reads of three lanes with `depth` jobs each.
 async fn entries_of_three(store: &Mysql, mode: Mode, depth: u32) -> i64 {
     let queue = Queue::new(format!("{mode}-{depth}-three"), mode);
     declare(store, queue.clone()).await;
@@ -172,7 +172,7 @@ async fn a_claim_of_several_lanes_does_not_read_what_waits_behind() {
     }
 }
 
-/// What pages of a queue read in which so many lanes wait and so many jobs are dead.
+/// What pages read of a queue with `depth` waiting lanes and as many dead jobs.
 async fn entries_of_pages(store: &Mysql, depth: u32) -> Vec<(String, i64)> {
     let queue = Queue::fifo(format!("listed-{depth}"));
     let name = queue.name.as_str();

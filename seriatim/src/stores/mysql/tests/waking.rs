@@ -60,7 +60,7 @@ async fn an_idle_process_reads_what_changed_whatever_the_number_of_queues() {
     }
 }
 
-/// The round trips of a look at so many queues, of which two have jobs.
+/// The round trips of a look at this many queues, two of which have jobs.
 async fn round_trips(queues: usize) -> usize {
     let store = open_one(&new_database().await).await;
     let names = queue_names(queues);

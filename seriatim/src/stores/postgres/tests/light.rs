@@ -194,7 +194,7 @@ async fn no_key_runs_twice_at_once_and_none_stays_behind_while_pushes_come() {
     }
 }
 
-/// How long the claims and settles of so many jobs take, a part of them at a time.
+/// How long the claims and settles of this many jobs take, a part of them at a time.
 async fn time_of(mode: Mode, jobs: usize, at_once: usize) -> Duration {
     const WARM: usize = 200;
     let schema = new_schema();

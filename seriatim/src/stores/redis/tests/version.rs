@@ -1,6 +1,6 @@
-//! A store that an earlier build wrote is read by this one. A change of the layout raises its version, keeps this file, and
-//! comes with a step that brings such a store to the new version. With `SERIATIM_WRITE_LAYOUT` set, the file is written
-//! anew: before the version is released.
+//! A store that an earlier build wrote is read by this one. A change of the layout raises its version, keeps this file,
+//! and comes with a step that brings such a store to the new version. With `SERIATIM_WRITE_LAYOUT` set, the file is
+//! written again; do this before the version is released.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

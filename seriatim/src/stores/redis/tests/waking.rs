@@ -1,4 +1,4 @@
-//! Who is woken by a push, besides what `outages.rs` tells of large fleets.
+//! Which processes a push wakes; `outages.rs` tests large fleets.
 
 use tokio::sync::Notify;
 

@@ -106,7 +106,7 @@ fn fill(tx: &mut Tx<'_>, mode: Mode, depth: u32) {
     tx.execute(dead, [i64::from(depth.max(200)), tx.now]).unwrap();
 }
 
-/// The steps of each call, among so many jobs.
+/// The steps of each call, among `depth` jobs.
 fn calls(mode: Mode, depth: u32) -> Vec<(&'static str, u64)> {
     let connection = connect_writer(":memory:".as_ref(), true).unwrap();
     migrate(&connection).unwrap();
