@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seriatim::limits::RESULT_BYTES_MAX;
+use seriatim::limits::{PAGE_BYTES_MAX, RESULT_BYTES_MAX};
 use seriatim::store::{JobQuery, JobState, PushStatus, Settle, Settlement, Sweep, Turn, Verdict};
 use seriatim::{ErrorKind, Job, Mode, Outcome, Queue};
 
@@ -23,10 +23,37 @@ pub(super) fn cases() -> Vec<Case> {
         a_result_ends_with_the_retention_of_its_job,
         a_queue_that_keeps_no_finished_jobs_keeps_no_results,
         a_result_that_is_too_long_is_refused,
+        a_page_of_jobs_with_long_results_is_bounded_in_bytes,
     ]
 }
 
 const RESULT: &str = r#"{"total":12.50,"note":"é \u0000"}"#;
+
+async fn a_page_of_jobs_with_long_results_is_bounded_in_bytes(mut bench: Bench) {
+    bench.declare(Queue::parallel("q").retain_completed(WAIT)).await;
+    let count = 2 * PAGE_BYTES_MAX / RESULT_BYTES_MAX;
+    let result = format!("{:?}", "x".repeat(RESULT_BYTES_MAX - 2));
+    for _ in 0..count {
+        bench.push(loose("")).await;
+        let turn = bench.claim(1).await.remove(0);
+        bench.end(&turn, done(&result)).await;
+    }
+    for task in [None, Some("t".to_owned())] {
+        let (mut seen, mut after) = (0, None);
+        loop {
+            let all = JobQuery::new("q", JobState::Succeeded);
+            let query = JobQuery { after, task: task.clone(), rows_max: 1_000, ..all };
+            let page = bench.store.jobs(query).await.unwrap();
+            assert!(page.rows.len() * RESULT_BYTES_MAX <= PAGE_BYTES_MAX, "{}", page.rows.len());
+            seen += page.rows.len();
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, if task.is_none() { count } else { 0 });
+    }
+}
 
 fn done(result: &str) -> Verdict {
     Verdict { result: Some(result.into()), ..Outcome::Done.into() }

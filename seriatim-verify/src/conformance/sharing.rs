@@ -22,6 +22,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_group_whose_jobs_are_for_another_node_passes_its_turn,
         a_lane_of_a_queue_with_groups_does_not_go_on,
         the_group_of_a_key_is_that_of_its_first_job,
+        repeats_in_a_push_that_contradicts_itself_are_refused_too,
         a_dead_job_that_is_sent_back_has_its_group,
     ];
     all.extend(listed![
@@ -36,6 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_definition_with_the_same_rates_does_not_begin_them_anew,
         a_limit_may_be_changed_while_turns_run,
         groups_may_be_removed_while_jobs_wait,
+        what_had_a_group_when_groups_were_removed_waits_for_no_end_of_the_others,
         a_group_where_there_are_none_is_refused,
         contradicting_limits_are_refused,
     ]);
@@ -451,6 +453,39 @@ async fn groups_may_be_removed_while_jobs_wait(mut bench: Bench) {
         bench.done(turn).await;
     }
     assert_eq!(bench.stats().await.lanes, 0);
+}
+
+async fn what_had_a_group_when_groups_were_removed_waits_for_no_end_of_the_others(
+    mut bench: Bench,
+) {
+    if !declared(&mut bench, grouped(Mode::Parallel)).await {
+        return;
+    }
+    bench.push_all(["a", "b", "c"].map(free).into()).await;
+    bench.declare(Queue::parallel("q")).await;
+    let mut old = Vec::new();
+    // Others are always there.
+    for _ in 0..4 {
+        bench.push_all(vec![loose("new"); 600]).await;
+        let got = groups(&mut bench, 600).await;
+        old.extend(got.into_iter().filter(|group| group != "new"));
+    }
+    old.sort();
+    assert_eq!(old, ["a", "b", "c"]);
+}
+
+async fn repeats_in_a_push_that_contradicts_itself_are_refused_too(mut bench: Bench) {
+    if !declared(&mut bench, grouped(Mode::Fifo)).await {
+        return;
+    }
+    let one = |group: &str| of(group, "k").idempotency_key("x");
+    let error = bench.try_push(vec![one("a"), of("a", "k"), one("b")]).await;
+    refused(error, ErrorKind::Conflict, "jobs[2].key");
+    assert_eq!(bench.stats().await.jobs, 0);
+    bench.push_all(vec![one("a"), one("a")]).await;
+    // A repeat of an earlier push is none of this one's jobs.
+    bench.push_all(vec![of("a", "k"), one("b")]).await;
+    assert_eq!(bench.stats().await.jobs, 2);
 }
 
 async fn a_group_where_there_are_none_is_refused(mut bench: Bench) {

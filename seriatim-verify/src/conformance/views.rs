@@ -655,13 +655,30 @@ async fn n9_nodes_are_listed_with_their_state(mut bench: Bench) {
 
 async fn keys_may_hold_any_character(mut bench: Bench) {
     bench.declare(Queue::fifo("q").batch_size(10)).await;
-    let odd =
-        ["a b", "{tag}", "'; drop", "ключ", "\u{1F600}", "a\nb", "%_*?[", "\"", "\\", "É", "é"];
+    let odd = [
+        "\u{FFFD}",
+        "a b",
+        "{tag}",
+        "'; drop",
+        "ключ",
+        "\u{1F600}",
+        "a\nb",
+        "%_*?[",
+        "\"",
+        "\\",
+        "É",
+        "é",
+    ];
     bench.push_all(odd.iter().map(|key| loose(key).key(*key)).collect()).await;
     for key in odd {
         let query = LaneQuery { key: Some(key.into()), ..all_lanes(LaneOrder::Age) };
         assert_eq!(lane_keys(&bench, query).await, [key]);
     }
+    // It names none of them, also where the store has no such character.
+    let nul = LaneQuery { key: Some("\0".into()), ..all_lanes(LaneOrder::Age) };
+    assert_eq!(lane_keys(&bench, nul).await, [""; 0]);
+    let deleted = bench.act(LaneSelection::Key("\0".into()), LaneAction::Delete).await;
+    assert_eq!(deleted, 0);
     let turns = bench.claim(100).await;
     assert_eq!(keys(&turns), odd);
     for turn in &turns {

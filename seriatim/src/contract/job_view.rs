@@ -86,6 +86,12 @@ impl JobView {
         self.payload.as_bytes().len() != self.payload_bytes
     }
 
+    /// The texts of a page that jobs may have at length.
+    pub(crate) fn bytes(&self) -> usize {
+        let of = |text: &Option<Arc<str>>| text.as_deref().map_or(0, str::len);
+        self.payload.as_bytes().len() + of(&self.result) + of(&self.error) + of(&self.progress)
+    }
+
     /// Whether it has ended: it succeeded, is dead, or was cancelled.
     pub fn has_ended(&self) -> bool {
         !matches!(self.state, JobState::Queued | JobState::Running)

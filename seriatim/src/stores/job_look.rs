@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::contract::{JobOrder, JobQuery, JobView, Page};
+use crate::contract::{JobOrder, JobQuery, JobView, Page, rows_of_page};
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
@@ -21,14 +21,14 @@ pub(super) struct Step {
     pub(super) next: Option<String>,
     /// How many jobs it looked at: more than rows, if the store left out some that do not fit.
     pub(super) looked: usize,
-    /// Bytes of their payloads.
+    /// Bytes of their payloads and other texts.
     pub(super) bytes: usize,
 }
 
 impl Step {
     /// Jobs of which none was left out.
     pub(super) fn of(rows: Vec<JobView>, next: Option<String>) -> Self {
-        let bytes = rows.iter().map(|job| job.payload.as_bytes().len()).sum();
+        let bytes = rows.iter().map(JobView::bytes).sum();
         Self { looked: rows.len(), rows, next, bytes }
     }
 }
@@ -94,7 +94,12 @@ fn start(store: &impl JobRows, query: &JobQuery) -> Option<String> {
 pub(super) async fn page(store: &impl JobRows, query: JobQuery) -> Result<Page<JobView>> {
     query.check()?;
     if !query.is_filtered() {
-        let Step { rows, next, .. } = store.job_rows(&query, query.most()).await?;
+        let Step { mut rows, mut next, .. } = store.job_rows(&query, query.most()).await?;
+        let shown = rows_of_page(rows.iter().map(JobView::bytes));
+        if shown < rows.len() {
+            next = Some(behind(store, query.order, &rows[shown - 1]));
+            rows.truncate(shown);
+        }
         return Ok(Page { rows, next, cut: false });
     }
     let looks_max = query.scan_max.unwrap_or(usize::MAX).max(1);
@@ -124,7 +129,7 @@ pub(super) async fn page(store: &impl JobRows, query: JobQuery) -> Result<Page<J
             }
             let here = behind(store, query.order, &job);
             query.trim(&mut job);
-            shown += job.payload.as_bytes().len();
+            shown += job.bytes();
             page.rows.push(job);
             if page.rows.len() >= query.most() || shown >= PAGE_BYTES_MAX {
                 page.next = if jobs.peek().is_some() { Some(here) } else { step.next };

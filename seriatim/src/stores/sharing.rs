@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::flow::{Limit, Share, Spent, Usage, group_number};
+use crate::model::limits::WEIGHT_MAX;
 use crate::model::queue::Queue;
 
 /// Most groups that one claim visits; the next claim goes on behind them.
@@ -33,8 +34,8 @@ pub(in crate::stores) struct Shares {
 impl Shares {
     pub(in crate::stores) fn of_queue(queue: &Queue) -> Self {
         let Some(groups) = &queue.groups else {
-            // All its lanes are one group.
-            let each = Share { weight: Some(u32::MAX), ..Share::default() };
+            // Its lanes are one group, beside those that are left from a time when it had some: these get turns too.
+            let each = Share { weight: Some(WEIGHT_MAX), ..Share::default() };
             return Self { each, named: HashMap::new() };
         };
         let named = groups.named.keys();

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::convert::{JobKeys, column, kept, lane_number, micros};
+use super::convert::{JobKeys, column, kept, lane_number, micros, sought};
 use crate::contract::errors::no_waiting_job;
 use crate::contract::{
     Act, Acted, Actions, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection, Selected,
@@ -68,7 +68,7 @@ impl Actions for Postgres {
     async fn act(&self, request: Act) -> Result<Acted> {
         let (which, key, lanes): (_, _, Vec<i64>) = match &request.lanes {
             LaneSelection::All => (0, None, Vec::new()),
-            LaneSelection::Key(key) => (1, Some(kept(key)), Vec::new()),
+            LaneSelection::Key(key) => (1, Some(sought(key)), Vec::new()),
             LaneSelection::Lanes(lanes) => {
                 (2, None, lanes.iter().copied().map(lane_number).collect())
             }
@@ -133,7 +133,7 @@ impl<'a> Which<'a> {
             Selection::All => (0, JobKeys::default(), Vec::new()),
             Selection::Jobs(jobs) => (1, jobs.iter().copied().collect(), Vec::new()),
             Selection::Keys(keys) => {
-                (2, JobKeys::default(), keys.iter().map(|k| kept(k)).collect())
+                (2, JobKeys::default(), keys.iter().map(|k| sought(k)).collect())
             }
         };
         Self { number, jobs, keys }

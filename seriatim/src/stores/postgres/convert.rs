@@ -13,6 +13,7 @@ use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId};
 use crate::model::job::JobOptions;
+use crate::model::limits::KEY_BYTES_MAX;
 use crate::stores::options::ReadOptions;
 
 /// A column of a row, by name or, where there are many rows, by place. `Corrupt` if it cannot be read.
@@ -103,6 +104,14 @@ pub(super) fn micros_of(length: Duration) -> i64 {
 /// A limit on rows as a parameter.
 pub(super) fn count(rows: usize, most: usize) -> i32 {
     rows.min(most) as i32
+}
+
+/// A key to look for. With NUL, which no stored key has, it is longer than any of them.
+pub(super) fn sought(key: &str) -> Cow<'_, str> {
+    match key.contains('\0') {
+        true => "\u{FFFD}".repeat(KEY_BYTES_MAX).into(),
+        false => key.into(),
+    }
 }
 
 /// A text without NUL, which `PostgreSQL` cannot store.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::convert::{column, kept, micros};
+use super::convert::{column, micros, sought};
 use super::views::{job_view, place_and_number};
 use crate::contract::{JobFilter, JobOrder, JobQuery, JobState, JobView, Store};
 use crate::model::cursor::Cursor;
@@ -98,7 +98,7 @@ impl JobRows for Postgres {
         };
         let (place, last) = place_and_number(after);
         let place = turn.or(place);
-        let key = query.key.as_deref().map(kept);
+        let key = query.key.as_deref().map(sought);
         let (limit, bytes_max) = (looks_max as i64 + 1, PAGE_BYTES_MAX as i64);
         let shown_max = query.payload_bytes_max.map(|most| most as i64);
         let now = now.map(micros);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::convert::{column, kept, lane_id, lane_number, micros, text, time};
+use super::convert::{column, kept, lane_id, lane_number, micros, sought, text, time};
 use super::views::place_and_number;
 use crate::contract::{LaneOrder, LaneQuery, LaneSource, LaneState, LaneView, Page};
 use crate::model::clock::Timestamp;
@@ -49,12 +49,13 @@ impl Postgres {
         };
         let (place, last) = place_and_number(query.begin()?);
         let (end, _) = place_and_number(query.end()?);
-        let (key, node) = (query.key.as_deref().map(kept), query.node.as_ref().map(|n| kept(&n.0)));
+        let (key, node) =
+            (query.key.as_deref().map(sought), query.node.as_ref().map(|n| kept(&n.0)));
         let key = query.lane.map(|lane| lane_number(lane).to_string().into()).or(key);
         let rows_max = query.most() as i64 + 1;
         let looks_max = query.looks_max() as i64 + 1;
         let candidates_max = if query.is_range() { rows_max } else { looks_max };
-        let prefix = query.prefix.as_deref().filter(|prefix| !prefix.is_empty()).map(kept);
+        let prefix = query.prefix.as_deref().filter(|prefix| !prefix.is_empty()).map(sought);
         let stages: Vec<i16> = query.stages.iter().map(|stage| *stage as i16).collect();
         let (now, retries_min) = (query.now.map(micros), query.retries_min.map(i64::from));
         let (due_from, due_to) = (query.due_from.map(micros), query.due_to.map(micros));

@@ -5,7 +5,7 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::convert::{
-    column, count, job_id, job_ids, kept, lane_id, lane_number, micros, micros_of,
+    column, count, job_id, job_ids, kept, lane_id, lane_number, micros, micros_of, sought,
 };
 use super::turn::turns;
 use crate::contract::errors::no_living_node;
@@ -91,7 +91,7 @@ impl Fleet for Postgres {
         let now = request.now.map(micros);
         let (mut name, mut key, mut lane, mut node) = (None, None, None, None);
         match &request.claims {
-            ClaimSelection::Key { queue, key: of } => (name, key) = (Some(queue), Some(kept(of))),
+            ClaimSelection::Key { queue, key: of } => (name, key) = (Some(queue), Some(sought(of))),
             ClaimSelection::Lane(of) => lane = Some(*of),
             ClaimSelection::Queue(queue) => name = Some(queue),
             ClaimSelection::Node(of) => node = Some(kept(&of.0)),

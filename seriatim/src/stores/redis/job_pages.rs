@@ -31,7 +31,7 @@ impl JobRows for Redis {
                 let some = &left[..left.len().min(PAGE_ROWS_MAX)];
                 let most = query.payload_bytes_max;
                 let (views, looked) = self.job_views(shard, &known.name, some, most).await?;
-                let bytes = |view: &JobView| view.payload.as_bytes().len();
+                let bytes = JobView::bytes;
                 step.bytes += views.iter().map(bytes).sum::<usize>();
                 // A job may have been claimed or have ended in between.
                 let fits = |view: &JobView| {

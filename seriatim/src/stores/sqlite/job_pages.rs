@@ -7,7 +7,7 @@ use rusqlite::types::Value;
 use super::Sqlite;
 use super::tx::{QueueRow, Tx};
 use super::views::behind;
-use crate::contract::{JobFilter, JobOrder, JobQuery, JobState};
+use crate::contract::{JobFilter, JobOrder, JobQuery, JobState, JobView};
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
@@ -50,7 +50,7 @@ impl Tx<'_> {
             }
             let id = super::push::job_id(*created, queue, *seq);
             let view = self.job_view_with(id, query.payload_bytes_max)?;
-            bytes += view.as_ref().map_or(0, |view| view.payload.as_bytes().len());
+            bytes += view.as_ref().map_or(0, JobView::bytes);
             rows.extend(view);
             shown += 1;
         }

@@ -1,5 +1,6 @@
 //! Pushing jobs.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -33,12 +34,29 @@ impl Producer for Sqlite {
     }
 }
 
+/// Whether jobs of one key ask for different nodes or groups.
+fn has_routes_apart(jobs: &[NewJob]) -> bool {
+    fn route(job: &NewJob) -> [Option<&str>; 3] {
+        let options = &job.options;
+        [options.node.as_deref(), options.consumer_group.as_deref(), options.group.as_deref()]
+    }
+    let mut routes = HashMap::new();
+    jobs.iter().any(|job| route(job) != [None; 3])
+        && jobs
+            .iter()
+            .filter(|job| job.key.is_some())
+            .any(|job| *routes.entry((&job.queue, &job.key)).or_insert(route(job)) != route(job))
+}
+
 impl Tx<'_> {
     pub(super) fn push(&mut self, jobs: &[NewJob]) -> Result<Vec<Pushed>> {
         let mut pushed = Vec::with_capacity(jobs.len());
         let mut last: Option<QueueRow> = None;
         let before = self.last_seq();
         self.collecting.clear();
+        if has_routes_apart(jobs) {
+            self.check_routes(jobs)?;
+        }
         for (i, job) in jobs.iter().enumerate() {
             let queue = match last.take().filter(|row| *row.name == *job.queue) {
                 Some(row) => row,
@@ -56,6 +74,33 @@ impl Tx<'_> {
         }
         self.end_full_windows()?;
         Ok(pushed)
+    }
+
+    /// Refuses jobs of a key with another route than the ones before them, also if they are repeats of these.
+    fn check_routes(&mut self, jobs: &[NewJob]) -> Result<()> {
+        let mut routes: HashMap<(&str, &str), i64> = HashMap::new();
+        for (i, job) in jobs.iter().enumerate() {
+            let queue = self.queue_for(job)?;
+            let has_route = queue.queue.mode.route_belongs_to_lane() && job.dead_at().is_none();
+            let Some(key) = job.key.as_deref().filter(|_| has_route) else { continue };
+            let wanted = self.route(&job.options, job.options.node.as_deref())?;
+            let known = match routes.get(&(&*job.queue, key)) {
+                Some(known) => *known,
+                None => match self.lane_of_key(queue.number, key)? {
+                    Some(work) => work.row.head.route,
+                    None => wanted,
+                },
+            };
+            routes.insert((&job.queue, key), known);
+            let is_repeat = match job.repeat(queue.number) {
+                Some(repeat) => self.remembered(repeat)?.is_some(),
+                None => false,
+            };
+            if known != wanted && !is_repeat {
+                return Err(other_route(key, i));
+            }
+        }
+        Ok(())
     }
 
     /// Puts the lanes without a key that were opened after this number into `ready`.

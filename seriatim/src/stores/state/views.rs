@@ -146,7 +146,7 @@ impl State {
         let found = views.len();
         views.truncate(looks_max);
         views.iter_mut().for_each(|view| query.trim(view));
-        views.truncate(rows_of_page(views.iter().map(|view| view.payload.as_bytes().len())));
+        views.truncate(rows_of_page(views.iter().map(JobView::bytes)));
         let last = views.last().filter(|_| views.len() < found);
         let next = last.map(|view| Cursor::behind(view.id.seq(), place_of(query.order, view)));
         Ok(Step::of(views, next))

@@ -28,10 +28,10 @@ CREATE FUNCTION seriatim.counted_in(_p jsonb) RETURNS bigint[] LANGUAGE sql IMMU
   SELECT CASE WHEN _p ? 'counted' THEN ARRAY(SELECT n::bigint FROM jsonb_array_elements_text(_p->'counted') n) END
 $$;
 
--- The shares of a queue that is declared with these. If it ever had groups, lanes and dead jobs of some may be left: without
--- groups, all are one.
+-- The shares of a queue that is declared with these. If it ever had groups, lanes and dead jobs of some may be left, which get
+-- turns too.
 CREATE FUNCTION seriatim.shares_after(_old jsonb, _new jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
-  SELECT CASE WHEN _old ? 'round' THEN coalesce(_new, _old - 'limit' - 'named' || '{"each": {"weight": 4294967295}}')
+  SELECT CASE WHEN _old ? 'round' THEN coalesce(_new, _old - 'limit' - 'named' || '{"each": {"weight": 1000}}')
     || jsonb_build_object('round', true) ELSE _new END
 $$;
 

@@ -11,8 +11,8 @@ if S and S.shared then
   local STEPS_MAX = 10000     -- about 70 ms: a visit is one step, and each lane of a group LANE_STEPS more
   local LANE_STEPS = 10
   local CLASSES_MAX = 1000
-  local ALL_LANES = 4294967295 -- the weight where all lanes are one group
-  local NOTHING_SAID = num(ALL_LANES) .. ' 0 0 0' -- of a queue whose groups were removed while some had lanes
+  local UNGROUPED = 1000      -- the weight where lanes have no groups, or only such as are left from a time with some
+  local NOTHING_SAID = num(UNGROUPED) .. ' 0 0 0' -- of a queue whose groups were removed while some had lanes
   local WHOLE = 'all'
   local round, running, grouped, each, whole, is_over, any_named
   local uses = {} -- what groups get and use, by name
@@ -123,9 +123,8 @@ if S and S.shared then
         if given > 0 then
           start(whole, given)
           left, nothing_since, giver = left - given, false, group
-          if use.weight < ALL_LANES then
-            round.given, steps = (round.given + given - 1) % use.weight + 1, steps + LANE_STEPS * given
-          end
+          round.given = (round.given + given - 1) % use.weight + 1
+          if use.weight < UNGROUPED then steps = steps + LANE_STEPS * given end
         else
           nothing_since = nothing_since or group
         end
