@@ -3,7 +3,7 @@
 use seriatim::store::{
     JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Store,
 };
-use seriatim::{JobId, Timestamp, store::LaneId};
+use seriatim::{JobId, Mode, Timestamp, store::LaneId};
 
 use super::action::Action;
 use super::wish::{List, Wish};
@@ -40,7 +40,7 @@ impl Found {
 /// Looks at the next rows.
 pub(super) async fn look(
     store: &dyn Store,
-    wish: &Wish,
+    (wish, mode): (&Wish, Mode),
     before: Timestamp,
     after: Option<String>,
     rows_max: usize,
@@ -51,11 +51,14 @@ pub(super) async fn look(
     if let Some(List(lanes)) = &wish.lanes {
         return Ok(whole(Found::TheseLanes(lanes.clone())));
     }
-    if wish.action.on_lanes().is_some() {
+    // A lane without a key is one job, and only jobs know when they were pushed.
+    let by_jobs = wish.action == Action::DeleteWaiting && !mode.is_keyed() && wish.state.is_none();
+    if wish.action.on_lanes().is_some() && !by_jobs {
         return lanes(store, wish, after, rows_max).await;
     }
     let filter = match wish.action {
         Action::CancelJobs => JobFilter::Live,
+        Action::DeleteWaiting => JobFilter::In(JobState::Queued),
         _ => JobFilter::In(JobState::Dead),
     };
     let query = JobQuery {

@@ -5,8 +5,8 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use seriatim::Timestamp;
 use seriatim::store::{JobQuery, JobState, JobView, LaneId, LaneView, Store};
+use seriatim::{Mode, Timestamp};
 
 use super::action::Action;
 use super::look::{Found, look};
@@ -94,7 +94,7 @@ pub(crate) async fn preview(store: &dyn Store, wish: &Wish) -> Result<Preview, E
     };
     let Counted { count, more, samples } = match wish.is_all_failed(mode) {
         true => failed(store, &wish.queue).await?,
-        false => listed(store, wish, before).await?,
+        false => listed(store, (wish, mode), before).await?,
     };
     let count = Count { count: count.min(COUNTED_MAX), more: more || count > COUNTED_MAX };
     let confirm = match wish.action.deletes() {
@@ -112,7 +112,11 @@ struct Counted {
     samples: Vec<Sample>,
 }
 
-async fn listed(store: &dyn Store, wish: &Wish, before: Timestamp) -> Result<Counted, Error> {
+async fn listed(
+    store: &dyn Store,
+    wish: (&Wish, Mode),
+    before: Timestamp,
+) -> Result<Counted, Error> {
     let (mut count, mut looked, mut after) = (0, 0, None);
     let mut samples = Vec::new();
     let more = loop {

@@ -122,7 +122,9 @@ async fn step(
             next.since(now).min(UNDONE_LOOK)
         });
     }
-    written(&**store, &mut record, now).await?;
+    if !written(&**store, &mut record, now).await? {
+        return Ok(None);
+    }
     Ok(Some(Next { operation: record.operation, pause }))
 }
 
@@ -157,7 +159,7 @@ async fn work(
     }
     let Look { found, rows, next } = match left.take() {
         Some(found) => found,
-        None => look(&**store, &wish, before, record.after.clone(), rows_max).await?,
+        None => look(&**store, (&wish, mode), before, record.after.clone(), rows_max).await?,
     };
     let mut intent = Intent::of(record);
     let sent = act(store, &wish, before, found, most, &mut intent).await?;
@@ -190,15 +192,22 @@ fn end(record: &mut Record, state: State, now: Timestamp) {
     record.operation.ended_at = Some(absolute(now));
 }
 
-/// Writes the record; one that ends is also a deed, with to how many it was done: its beginning did not know.
-async fn written(store: &dyn Store, record: &mut Record, now: Timestamp) -> Result<(), Error> {
+/// Writes the record; one that ends is also a deed, with to how many it was done: its beginning did not know. False if
+/// another process took the operation over meanwhile, because this one had stood still: the record is that one's then.
+async fn written(store: &dyn Store, record: &mut Record, now: Timestamp) -> Result<bool, Error> {
+    let known = book::read(store, &record.operation.id).await?;
+    let is_mine = |known: &Record| known.runner == record.runner && known.steps == record.steps;
+    if !known.is_some_and(|(known, _)| is_mine(&known)) {
+        return Ok(false);
+    }
     // Who sees the end finds it in the audit.
     if !record.operation.state.is_open() {
         deeds::keep(store, &record.operation.deed(now), now).await?;
     }
     // Now that it is counted, what the step intended counts no more.
     record.steps += 1;
-    Ok(book::write(store, record).await?)
+    book::write(store, record).await?;
+    Ok(true)
 }
 
 /// Does it to what was found. To how many.
@@ -215,6 +224,10 @@ async fn act(
             return replay::send(&**store, wish, before, found, most, intent).await;
         }
         (Found::Jobs(found), None) => on_jobs(&**store, wish, found, intent).await,
+        (Found::Jobs(found), Some(action)) => {
+            let lanes = found.iter().filter_map(|job| job.lane).collect();
+            Ok(on_lanes(&**store, &wish.queue, lanes, action).await?)
+        }
         (Found::TheseJobs(ids), None)
             if matches!(wish.action, Action::Requeue | Action::DeleteDead) =>
         {
@@ -231,8 +244,7 @@ async fn act(
             let lanes = meant(&**store, &wish.queue, found, action, before).await?;
             Ok(on_lanes(&**store, &wish.queue, lanes, action).await?)
         }
-        (Found::Lanes(_) | Found::TheseLanes(_), None)
-        | (Found::Jobs(_) | Found::TheseJobs(_), Some(_)) => Ok(0),
+        (Found::Lanes(_) | Found::TheseLanes(_), None) | (Found::TheseJobs(_), Some(_)) => Ok(0),
     };
     Ok(Sent { count: count?, left: Vec::new() })
 }

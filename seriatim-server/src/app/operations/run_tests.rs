@@ -212,6 +212,43 @@ async fn lanes_are_chosen_by_state_and_the_start_of_their_key() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn jobs_without_a_key_that_came_later_are_not_deleted() {
+    let store: SharedStore = Arc::new(Memory::in_tokio_time());
+    let queues = vec![Queue::parallel("mails")];
+    store.declare(seriatim::store::Declare { now: None, queues }).await.unwrap();
+    let push = async |count: usize| {
+        let jobs = vec![Job::new("mails", &1).unwrap(); count];
+        store.push(Push { now: None, jobs }).await.unwrap();
+        tokio::time::advance(Duration::from_millis(1)).await;
+    };
+    push(700).await;
+    let before = Some(Time(store.now().await.unwrap()));
+    push(30).await;
+    let wish = Wish { before, ..Wish::new(Action::DeleteWaiting, "mails") };
+    assert_eq!(preview(&*store, &wish).await.unwrap().count.count, 700);
+    let operation = begun(&store, wish, Duration::ZERO).await;
+    run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
+    assert_eq!(show(&*store, &operation.id).await.unwrap().count, 700);
+    assert_eq!(store.stats(None).await.unwrap()[0].jobs, 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_stood_still_does_not_overwrite_what_another_one_took_over() {
+    let store = with_dead(30).await;
+    let operation = begun(&store, Wish::new(Action::Requeue, "orders"), Duration::ZERO).await;
+    let (mut mine, _) = read(&*store, &operation.id).await.unwrap().unwrap();
+    let now = store.now().await.unwrap();
+    let (mut theirs, _) = read(&*store, &operation.id).await.unwrap().unwrap();
+    theirs.runner = "there".to_owned();
+    write(&*store, &theirs).await.unwrap();
+    run(&store, &operation.id, "there", &here(), |_| {}).await.unwrap();
+    mine.operation.count = 7;
+    end(&mut mine, State::Done, now);
+    assert!(!written(&*store, &mut mine, now).await.unwrap());
+    assert_eq!(show(&*store, &operation.id).await.unwrap().count, 30);
+}
+
+#[tokio::test(start_paused = true)]
 async fn operations_are_bounded_in_number_and_the_oldest_are_forgotten() {
     let store = with_dead(1).await;
     let wish = || Wish::new(Action::Pause, "orders");
