@@ -156,24 +156,16 @@ pub(crate) async fn pause(
     which.shown(store).await
 }
 
-/// Ends the pause of a bridge and of all its sources, or of one source.
+/// Ends the pause of a bridge, or of one source. Sources that were paused by themselves stay paused.
 pub(crate) async fn resume(store: &dyn Store, which: Which<'_>) -> Result<Bridge, Error> {
     let source = which.found(store).await?;
-    let prefix = format!("{PAUSE}{}/", which.bridge);
-    let ended = match &source {
-        None => NoteQuery::of(&prefix),
-        Some(source) => {
-            if pauses(store, which.bridge).await?.whole.is_some() {
-                let message = format!(
-                    "all of bridge {:?} is paused: resume it without a queue",
-                    which.bridge
-                );
-                return Err(seriatim::Error::new(ErrorKind::Conflict, message).into());
-            }
-            NoteQuery::of(&format!("{prefix}{}", place(Some(source))))
-        }
-    };
-    store.delete_notes(ended).await?;
+    if source.is_some() && pauses(store, which.bridge).await?.whole.is_some() {
+        let message =
+            format!("all of bridge {:?} is paused: resume it without a queue", which.bridge);
+        return Err(seriatim::Error::new(ErrorKind::Conflict, message).into());
+    }
+    let pause = format!("{PAUSE}{}/{}", which.bridge, place(source.as_deref()));
+    store.delete_notes(NoteQuery::only(&pause)).await?;
     which.shown(store).await
 }
 

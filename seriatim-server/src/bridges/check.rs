@@ -185,7 +185,7 @@ impl Look<'_> {
         let dead: u64 = self.link.ask(redis::cmd("ZCARD").arg(self.keys.theirs(DEAD))).await?;
         if dead > 0 && !self.bridge.dead {
             notes.push(format!(
-                "{} in `dead` stay there: `dead = true` moves those of the bridge's queues into the morgue",
+                "`dead` keeps {}: `dead = true` moves those of the bridge's queues into the morgue",
                 count(dead, "job")
             ));
         }

@@ -74,10 +74,16 @@ impl Returned {
         if matches!(place, Place::Retry | Place::Dead) && !failed_there_last(job) {
             // The failures there are counted in those here, unless the job was requeued here.
             let before = fields.get("retry_count").and_then(|raw| raw.get().parse().ok());
-            let count = before.unwrap_or(-1_i64).max(i64::from(job.retry_count.max(0)));
+            // A dead one does not know its last failure as a retry, nor in `accumulate` those of its lane.
+            let here = match place {
+                Place::Dead => i64::from(job.attempt) - 1,
+                _ => i64::from(job.retry_count),
+            };
+            let count = before.unwrap_or(-1_i64).max(here.max(0));
             set(&mut fields, "retry_count", json!(count));
             let since = if fields.contains_key("failed_at") { "retried_at" } else { "failed_at" };
-            set(&mut fields, since, time(now));
+            let failed = job.finished_at.filter(|_| place == Place::Dead);
+            set(&mut fields, since, time(failed.unwrap_or(now)));
             set(&mut fields, "error_class", json!(ERROR_CLASS));
             set(&mut fields, "error_message", json!(job.error.as_deref().unwrap_or("failed")));
             fields.remove("error_backtrace");

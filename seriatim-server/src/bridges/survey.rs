@@ -55,7 +55,7 @@ pub(super) async fn survey(
         let dead: u64 = link.ask(redis::cmd("ZCARD").arg(morgue)).await?;
         if dead > 0 {
             notes.push(format!(
-                "{queue}: {} in its morgue stay there: `dead = true` moves them into the one here",
+                "{queue}: its morgue keeps {}: `dead = true` moves them into the one here",
                 count(dead, "id")
             ));
         }

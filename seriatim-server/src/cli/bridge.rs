@@ -52,7 +52,7 @@ enum Action {
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Ends the pause of a bridge and of all its queues, or of one queue
+    /// Ends the pause of a bridge, or of one queue; queues that were paused by themselves stay paused
     Resume {
         /// The bridge
         name: String,
@@ -116,7 +116,13 @@ impl BridgeArgs {
                 let done =
                     async |store: seriatim::SharedStore| Ok(known::resume(&*store, which).await?);
                 let bridge = self.common.store.using(done).await?;
-                self.said(&bridge, &format!("{} goes on", what(name, source.as_ref())));
+                let still = bridge.sources.iter().filter(|source| source.paused.is_some());
+                let still: Vec<&str> = still.map(|source| &*source.status.source).collect();
+                let still = match still.is_empty() {
+                    true => String::new(),
+                    false => format!("; still paused: {}", still.join(", ")),
+                };
+                self.said(&bridge, &format!("{} goes on{still}", what(name, source.as_ref())));
                 Ok(())
             }
             Action::Return { name, source } => {
@@ -243,7 +249,7 @@ fn status_table(bridges: &[Bridge], now: Timestamp) -> Table {
         ("taken", Column::Number),
         ("pushed", Column::Number),
         ("duplicate", Column::Number),
-        ("refused", Column::Number),
+        ("rejected", Column::Number),
         ("in flight", Column::Number),
         ("node", Column::Name),
     ]);

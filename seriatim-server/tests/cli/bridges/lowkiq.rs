@@ -399,7 +399,7 @@ async fn b16_a_check_of_lowkiq_tells_what_would_move_and_what_stays() {
     });
     for part in [
         "queue:Shop::Sync: 61 jobs",
-        "Shop::Sync: 1 id in its morgue stay there: `dead = true` moves them",
+        "Shop::Sync: its morgue keeps 1 id: `dead = true` moves them",
         "whether a server of Lowkiq is alive cannot be seen",
         "181",
     ] {

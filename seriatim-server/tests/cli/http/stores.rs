@@ -343,7 +343,11 @@ impl Walk {
         let bridge = self.get("/api/v1/bridges", &[])["bridges"][0].clone();
         assert_eq!(bridge["sources"][1]["paused"]["by"], "anybody");
         let resumed = self.act("/api/v1/bridges/{bridge}/resume", &["shop"]);
-        assert!(resumed["paused"].is_null() && resumed["sources"][1]["paused"].is_null());
+        assert!(resumed["paused"].is_null());
+        assert_eq!(resumed["sources"][1]["paused"]["by"], "anybody", "paused by itself");
+        let resume = "/api/v1/bridges/{bridge}/resume?source=retry";
+        let resumed = self.act(resume, &["shop"]);
+        assert!(resumed["sources"][1]["paused"].is_null());
     }
 
     /// What was done so far, and what is wrong.
