@@ -54,10 +54,11 @@ module SeriatimWorker
     def read(options)
       path = options.config || beside(options.require)
       return {} unless path
-      raise Unusable, "#{path}: no such file" unless File.exist?(path)
 
       require "erb"
-      require "yaml"
+      require "yaml" # `rescue` below names its error.
+      raise Unusable, "#{path}: no such file" unless File.exist?(path)
+
       settings = YAML.safe_load(ERB.new(File.read(path)).result, permitted_classes: [Symbol], aliases: true) || {}
       raise Unusable, "#{path}: write a map, as in `concurrency: 5`" unless settings.is_a?(Hash)
 
@@ -557,7 +558,7 @@ module SeriatimWorker
       path = @options.require
       # Before the application: what it sets up in `configure_server` is for here.
       load_sidekiq unless @options.lowkiq
-      return require(File.expand_path(path)) unless File.directory?(path)
+      return load_file(path) unless File.directory?(path)
 
       file = File.expand_path("config/environment.rb", path)
       raise Unusable, "#{path} has no config/environment.rb: name a Ruby file that loads the application" unless File.exist?(file)
@@ -565,6 +566,16 @@ module SeriatimWorker
       require "rails"
       require "sidekiq/rails" unless @options.lowkiq
       require file
+    end
+
+    # What the file itself lacks, its backtrace tells.
+    def load_file(path)
+      file = File.expand_path(path)
+      require file
+    rescue LoadError => error
+      raise if error.path != file
+
+      raise Unusable, "cannot load #{path}: no such file"
     end
 
     def load_sidekiq
@@ -622,7 +633,7 @@ module SeriatimWorker
     end
 
     def to_h
-      { sidekiq: sidekiq, classes: classes, cron: cron, lowkiq: lowkiq }.compact
+      { require: @options.require, config: @options.config, sidekiq: sidekiq, classes: classes, cron: cron, lowkiq: lowkiq }.compact
     end
 
     private

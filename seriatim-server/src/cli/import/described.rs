@@ -13,6 +13,9 @@ pub(super) type Weighted = (String, Option<u32>);
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Described {
+    /// What the program was told to load, and its file of settings.
+    pub(super) require: Option<String>,
+    pub(super) config: Option<String>,
     pub(super) sidekiq: Option<Sidekiq>,
     #[serde(default)]
     pub(super) classes: Vec<Class>,

@@ -56,7 +56,7 @@ pub(super) fn of_sidekiq(text: &str) -> Result<String, String> {
         if let Some(weight) = one.weight {
             let _ = writeln!(made, "weight = {}", weight.clamp(1, WEIGHT_MAX));
         }
-        made.push_str(&worker(one.queue, one.threads, ""));
+        made.push_str(&worker(&described, (one.queue, one.threads), ""));
         declared.push(one.queue);
     }
     for queue in others(&described, &declared) {
@@ -76,21 +76,25 @@ pub(super) fn of_sidekiq(text: &str) -> Result<String, String> {
 pub(super) fn of_lowkiq(text: &str) -> Result<String, String> {
     let described = Described::read(text)?;
     let Lowkiq { threads_per_node, workers } =
-        described.lowkiq.ok_or("`lowkiq` is missing: the application did not load it")?;
-    let threads = threads(threads_per_node, "lowkiq.threads_per_node")?;
+        described.lowkiq.as_ref().ok_or("`lowkiq` is missing: the application did not load it")?;
+    let threads = threads(*threads_per_node, "lowkiq.threads_per_node")?;
     let mut made =
         format!("# Made by seriatim import from Lowkiq.\n\n[node]\nconcurrency = {threads}\n");
-    for Module { name, queue, batch_size, max_retry_count, .. } in &workers {
+    for Module { name, queue, batch_size, max_retry_count, .. } in workers {
         check_queue(queue)?;
         let _ = write!(
             made,
             "\n[queues.{}]\nmode = \"accumulate\"\nbatch_size = {batch_size}\nmax_retries = {max_retry_count}\n{}",
             Value::from(&**queue),
-            worker(queue, threads, &format!(", \"--lowkiq\", {}", Value::from(&**name)))
+            worker(
+                &described,
+                (queue, threads),
+                &format!(", \"--lowkiq\", {}", Value::from(&**name))
+            )
         );
     }
     let (mut queues, mut shards) = (Vec::new(), Vec::new());
-    for Module { queue, shards_count, .. } in &workers {
+    for Module { queue, shards_count, .. } in workers {
         let name = Value::from(&**queue);
         shards.push(format!("{name} = {shards_count}"));
         queues.push(name.to_string());
@@ -184,15 +188,19 @@ fn classes(classes: &[Class], queue: &str) -> String {
     lines
 }
 
-fn worker(queue: &str, threads: u32, more: &str) -> String {
+fn worker(described: &Described, (queue, threads): (&str, u32), more: &str) -> String {
     let alone = if threads == 1 {
         "# One at a time; `mode = \"fifo\"` with keys would keep each key in order and run others beside it.\n"
     } else {
         ""
     };
+    let require = Value::from(described.require.as_deref().unwrap_or("."));
+    let config =
+        described.config.as_deref().map(|file| format!(", \"--config\", {}", Value::from(file)));
+    let config = config.unwrap_or_default();
     format!(
         "\n{alone}[[workers]]\nqueue = {}\nconcurrency = {threads}\n\
-         process = [\"ruby\", \"seriatim_worker.rb\", \"--require\", \".\", \"--threads\", \"{threads}\"{more}]\nenv_pass = {PASSED}\n",
+         process = [\"ruby\", \"seriatim_worker.rb\", \"--require\", {require}{config}, \"--threads\", \"{threads}\"{more}]\nenv_pass = {PASSED}\n",
         Value::from(queue)
     )
 }
@@ -264,6 +272,7 @@ mod tests {
     use super::*;
 
     const DESCRIBED: &str = r#"{
+        "require": "./app.rb", "config": "sidekiq.yml",
         "sidekiq": {
             "version": "7.2.0", "concurrency": 7, "timeout": 12, "max_retries": 30, "dead_max_jobs": 500,
             "dead_timeout_in_seconds": 86400, "queues": [["critical", 3], ["low", 1]],
@@ -307,6 +316,10 @@ mod tests {
             served,
             [(Some("critical"), Some(7)), (Some("low"), Some(7)), (Some("serial"), Some(1))]
         );
+        let words: Vec<_> =
+            workers[0]["process"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let of_described = ["--require", "./app.rb", "--config", "sidekiq.yml", "--threads", "7"];
+        assert_eq!(words, [&["ruby", "seriatim_worker.rb"][..], &of_described].concat());
         let cron = table["cron"].as_array().unwrap();
         assert_eq!(cron.len(), 1);
         assert_eq!(cron[0]["queue"].as_str(), Some("reports"), "that of its class");
