@@ -15,11 +15,10 @@ use crate::contract::{
 };
 use crate::handler::codec::Codec;
 use crate::lock::lock;
-use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::job::Job;
 use crate::model::queue::Queue;
-use crate::observe::Observer;
+use crate::observe::{self, Observer};
 
 /// Most jobs in a group.
 const GROUP_JOBS_MAX: usize = 1_000;
@@ -419,13 +418,7 @@ impl Shared {
     }
 
     async fn send(&self, jobs: Vec<Job>) -> Result<Vec<Pushed>> {
-        let Some(observer) = &self.observer else {
-            return self.store.push(Push { now: None, jobs }).await;
-        };
-        let sent_at = Timestamp::of_this_machine();
-        let answer = self.store.push(Push { now: None, jobs: jobs.clone() }).await;
-        observer.push_answered(sent_at, &jobs, answer.as_deref());
-        answer
+        observe::push(&*self.store, self.observer.as_ref(), jobs).await
     }
 }
 

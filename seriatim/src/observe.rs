@@ -1,12 +1,27 @@
 //! Observes an engine in enough detail to record and check a history.
 
-use crate::contract::{Pushed, Settled};
+use std::sync::Arc;
+
+use crate::contract::{Push, Pushed, Settled, Store};
 use crate::model::clock::Timestamp;
 use crate::model::error::Error;
 use crate::model::id::Token;
 use crate::model::job::Job;
 use crate::model::settle::{Settlement, Verdict};
 use crate::model::turn::Turn;
+
+/// Pushes, and tells the observer.
+pub(crate) async fn push(
+    store: &dyn Store,
+    observer: Option<&Arc<dyn Observer>>,
+    jobs: Vec<Job>,
+) -> Result<Vec<Pushed>, Error> {
+    let Some(observer) = observer else { return store.push(Push { now: None, jobs }).await };
+    let sent_at = Timestamp::of_this_machine();
+    let answer = store.push(Push { now: None, jobs: jobs.clone() }).await;
+    observer.push_answered(sent_at, &jobs, answer.as_deref());
+    answer
+}
 
 /// Observes one client or engine. Its methods run in their tasks: they must be quick and must not block.
 ///

@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::contract::{Claim, Lease, NodeView, PeriodicView, QueueView, SharedStore, Store};
+use crate::contract::{
+    Claim, Lease, NodeView, PeriodicView, Pushed, QueueView, SharedStore, Store,
+};
 use crate::engine::call::flags::Flags;
 use crate::engine::call::running::Running;
 use crate::engine::claim::dispatch::Dispatch;
@@ -32,10 +34,11 @@ use crate::lock::lock;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::NodeId;
+use crate::model::job::Job;
 use crate::model::queue::Queue;
 use crate::model::settle::Outcome;
 use crate::model::turn::Turn;
-use crate::observe::Observer;
+use crate::observe::{self, Observer};
 
 /// The settings of an engine, fixed at its start.
 #[derive(Clone, Debug)]
@@ -261,6 +264,11 @@ impl Core {
             Ended::new(settlement, call, place, self.keeps_witness())
         });
         self.settles.add(ended);
+    }
+
+    /// Pushes jobs of the engine's own, and tells the observer.
+    pub(in crate::engine) async fn push(&self, jobs: Vec<Job>) -> Result<Vec<Pushed>> {
+        observe::push(&*self.store, self.observer.as_ref(), jobs).await
     }
 
     /// Whether settled turns must be reported to an observer or a hook.

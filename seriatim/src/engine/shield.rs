@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 
-use crate::contract::Settled;
+use crate::contract::{Pushed, Settled};
 use crate::model::clock::Timestamp;
+use crate::model::error::Error;
 use crate::model::id::Token;
+use crate::model::job::Job;
 use crate::model::settle::{Settlement, Verdict};
 use crate::model::turn::Turn;
 use crate::observe::Observer;
@@ -45,6 +47,10 @@ impl Shielded {
 }
 
 impl Observer for Shielded {
+    fn push_answered(&self, sent_at: Timestamp, jobs: &[Job], answer: Result<&[Pushed], &Error>) {
+        self.call("a push", |observer| observer.push_answered(sent_at, jobs, answer));
+    }
+
     fn started(&self, turn: &Turn) {
         self.call("a start", |observer| observer.started(turn));
     }

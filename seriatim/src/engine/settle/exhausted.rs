@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use crate::contract::{JobState, Push};
+use crate::contract::JobState;
 use crate::engine::core::Core;
 use crate::engine::shield::shielded;
 use crate::handler::batch::Batch;
@@ -154,7 +154,7 @@ pub(in crate::engine) async fn announce<'t>(
     };
     let jobs: Vec<Job> = turns.flat_map(of).collect();
     for jobs in jobs.chunks(PUSH_JOBS_MAX) {
-        let push = || core.store.push(Push { now: None, jobs: jobs.to_vec() });
+        let push = || core.push(jobs.to_vec());
         if let Err(error) =
             core.outage.until_answered("pushing exhausted jobs to their hook", push).await
         {

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, START, engine, pass, secs};
-use crate::contract::{PeriodicState, pause_schedule, resume_schedule, run_schedule, schedule};
+use crate::contract::{
+    PeriodicState, Pushed, pause_schedule, resume_schedule, run_schedule, schedule,
+};
 use crate::engine::*;
 use crate::machine::PRETENDED;
 use crate::*;
@@ -37,6 +39,31 @@ async fn a_tick_is_run_once_in_the_whole_fleet() {
     // The tests begin at a multiple of ten minutes.
     let ticks: Vec<String> = (1..=6).map(|i| (i * 600).to_string()).collect();
     assert_eq!(log.lines(), ticks);
+}
+
+/// The keys of the jobs that the engine pushed.
+#[derive(Default)]
+struct Heard(Log);
+
+impl Observer for Heard {
+    fn push_answered(&self, _: Timestamp, jobs: &[Job], answer: Result<&[Pushed], &Error>) {
+        let pushed = answer.unwrap();
+        jobs.iter()
+            .zip(pushed)
+            .for_each(|(job, one)| self.0.add(format!("{} {}", job.queue, one.job_id)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_hears_of_the_pushes_of_the_engine_itself() {
+    let (rig, heard) = (Rig::new(), Arc::new(Heard::default()));
+    let node = node(&rig, &Log::default(), every_ten_minutes()).observer(heard.clone());
+    let running = Running::start(node);
+    pass(secs(605)).await;
+    running.stop().await;
+    let lines = heard.0.lines();
+    assert_eq!(lines.len(), 1);
+    assert!(lines[0].starts_with("ticks "), "{lines:?}");
 }
 
 #[tokio::test(start_paused = true)]

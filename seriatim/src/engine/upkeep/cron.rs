@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::contract::{Push, PushStatus, QueueView, ScheduleTick, schedules};
+use crate::contract::{PushStatus, QueueView, ScheduleTick, schedules};
 use crate::cron::{Cron, Missed};
 use crate::engine::core::Core;
 use crate::engine::limits::{
@@ -112,12 +112,13 @@ async fn wait_for(core: &Core, cron: &Cron, tick: Timestamp, owes: bool) -> bool
 /// push, so no node may push a tick that the store may have forgotten. The key was written at the tick at the
 /// earliest, and is kept for the queue's `idempotency_ttl`.
 fn window(cron: &Cron, queues: &[QueueView]) -> Result<Duration> {
-    let known = queues.iter().find(|view| view.queue.name == cron.queue());
-    let remembered = match known {
-        Some(view) => view.queue.idempotency_ttl,
-        // The push creates it with the defaults.
-        None => Queue::new(cron.queue(), Mode::Parallel).idempotency_ttl,
-    };
+    window_of(cron, queues.iter().map(|view| &view.queue).find(|queue| queue.name == cron.queue()))
+}
+
+/// The same if this is its queue; without one, it is created with the defaults.
+pub(in crate::engine) fn window_of(cron: &Cron, queue: Option<&Queue>) -> Result<Duration> {
+    let created = || Queue::new(cron.queue(), Mode::Parallel).idempotency_ttl;
+    let remembered = queue.map_or_else(created, |queue| queue.idempotency_ttl);
     if remembered < CRON_REMEMBERED_MIN {
         let message = format!(
             "of queue {:?} is {}: it must be at least {}, so that each tick of {cron} is run once",
@@ -206,7 +207,7 @@ async fn attempt(
     }
     let job = encoded(core, cron.job_at(tick))?;
     let key = job.key.clone();
-    let pushed = core.store.push(Push { now: None, jobs: vec![job] }).await?;
+    let pushed = core.push(vec![job]).await?;
     let Some(pushed) = pushed.first() else { return Ok(Went::Known) };
     // The answer to an earlier attempt may be lost.
     if pushed.status == PushStatus::Duplicate && !is_repeated {

@@ -69,7 +69,7 @@ impl Core {
         if !gone.is_empty() {
             tracing::warn!(
                 queues = gone.join(", "),
-                "the store has lost these queues (was it emptied?): this node declares them again; what waited or ran there is lost"
+                "these queues are gone from the store (a person deleted them, or it was emptied): this node declares them again, empty"
             );
             self.store.migrate().await?;
         }
