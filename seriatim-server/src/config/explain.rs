@@ -62,10 +62,12 @@ pub(crate) fn in_words(message: &str) -> String {
         closest(unknown, known.iter().copied()).map(|known| format!(" (did you mean `{known}`?)"));
     let suggestion = suggestion.unwrap_or_default();
     if message.starts_with("unknown field") {
-        return format!(
-            "unknown key `{unknown}`{suggestion}; known keys: `{}`",
-            known.join("`, `")
-        );
+        return match known {
+            [] => format!("unknown key `{unknown}`: no keys fit here"),
+            known => {
+                format!("unknown key `{unknown}`{suggestion}; known keys: `{}`", known.join("`, `"))
+            }
+        };
     }
     if message.starts_with("unknown variant") {
         return format!(

@@ -36,7 +36,7 @@ use seriatim::limits::{
     ATTEMPTS_MAX, BATCH_SIZE_MAX, CRASHES_MAX, QUEUES_MAX, SHARDS_MAX, TURN_JOBS_MAX, WEIGHT_MAX,
 };
 use seriatim::names::{closest, did_you_mean};
-use seriatim::store::Throttled;
+use seriatim::store::{REMOTE_NAME_START, Throttled};
 use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue};
 use toml::{Table, Value};
 
@@ -102,6 +102,9 @@ pub(crate) struct Config {
     pub(crate) cron: Vec<CronConfig>,
     pub(crate) periodic: Vec<PeriodicConfig>,
     pub(crate) bridges: Vec<BridgeConfig>,
+    /// The file, as errors name it.
+    #[serde(skip)]
+    file: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -303,8 +306,9 @@ impl Config {
                 (path.display().to_string(), text)
             }
         };
-        let config = parse(&text, environment()?, &name)?;
+        let mut config = parse(&text, environment()?, &name)?;
         config.validate(&name)?;
+        config.file = name;
         Ok(config)
     }
 
@@ -330,6 +334,7 @@ impl Config {
             worker.read_kind(mode).map_err(|what| wrong(&what))?;
             worker.environment().check(&tokens).map_err(|what| wrong(&what))?;
         }
+        self.validate_node(name)?;
         self.validate_periodic(name, &tokens)?;
         self.validate_journal(name)?;
         self.validate_bridges(name, &tokens)?;
@@ -371,6 +376,25 @@ impl Config {
             self.queues.iter().map(|(name, queue)| (name.as_str(), target(queue))).collect();
         bridge::check_all(&self.bridges, secrets, &targets)
             .map_err(|what| SetupError::invalid(format!("{name}: {what}")))
+    }
+
+    fn validate_node(&self, name: &str) -> Result<(), SetupError> {
+        let NodeConfig { id, build, groups, .. } = &self.node;
+        let wrong = |what: String| Err(SetupError::invalid(format!("{name}: node.{what}")));
+        let named = [("id", id.as_ref()), ("build", build.as_ref())].into_iter();
+        let mut named = named.chain(groups.iter().map(|group| ("groups", Some(group))));
+        if let Some((field, _)) = named.find(|(_, name)| name.is_some_and(String::is_empty)) {
+            return wrong(format!("{field}: an empty name: write another, or remove it"));
+        }
+        if id.as_deref().is_some_and(|id| id.starts_with(REMOTE_NAME_START)) {
+            return wrong(format!("id: names of remote workers begin with {REMOTE_NAME_START:?}"));
+        }
+        Ok(())
+    }
+
+    /// A place in the configuration, with the file.
+    fn at(&self, place: &str) -> String {
+        if self.file.is_empty() { place.to_owned() } else { format!("{}: {place}", self.file) }
     }
 
     fn validate_journal(&self, name: &str) -> Result<(), SetupError> {
@@ -435,7 +459,8 @@ impl Config {
     /// The cron entries.
     pub(crate) fn cron_entries(&self) -> Result<Vec<Cron>, SetupError> {
         let entry = |config: &CronConfig| {
-            let wrong = |e| SetupError::invalid(format!("cron (name {:?}): {e}", config.name()));
+            let place = self.at(&format!("cron (name {:?})", config.name()));
+            let wrong = |e| SetupError::invalid(format!("{place}: {e}"));
             config.entry().map_err(wrong)
         };
         self.cron.iter().map(entry).collect()
@@ -445,14 +470,16 @@ impl Config {
     pub(crate) fn declared(&self) -> Result<Vec<Queue>, SetupError> {
         let queue = |(name, settings): (&String, &QueueConfig)| {
             let mode = settings.mode.or(self.defaults.mode).ok_or_else(|| {
+                let place = self.at(&format!("queues.{name}.mode"));
                 SetupError::invalid(format!(
-                    "queues.{name}.mode: is missing: write mode = \"fifo\", or parallel, accumulate or exclusive"
+                    "{place}: is missing: write mode = \"fifo\", or parallel, accumulate or exclusive"
                 ))
             })?;
             let mut queue = Queue::new(name.as_str(), mode);
             self.defaults.apply(&mut queue);
             settings.apply(&mut queue);
-            queue.validate().map_err(|e| SetupError::invalid(format!("queues.{name}.{e}")))?;
+            let wrong = |e| SetupError::invalid(self.at(&format!("queues.{name}.{e}")));
+            queue.validate().map_err(wrong)?;
             Ok(queue)
         };
         self.queues.iter().map(queue).collect()

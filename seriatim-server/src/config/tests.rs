@@ -240,6 +240,20 @@ fn variables_win_over_the_file() {
 }
 
 #[test]
+fn empty_names_of_a_node_are_refused() {
+    for (line, field) in [
+        ("id = \"\"", "node.id"),
+        ("build = \"\"", "node.build"),
+        ("groups = [\"eu\", \"\"]", "node.groups"),
+        ("id = \"remote:w\"", "node.id"),
+    ] {
+        let config = read(&format!("[node]\n{line}\n"), &[]).unwrap();
+        let refused = config.validate("a.toml").unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("a.toml: {field}: ")), "{refused}");
+    }
+}
+
+#[test]
 fn d11_queues_workers_and_cron_entries_may_come_from_variables_alone() {
     let variables = [
         ("SERIATIM_QUEUES__ETL__MODE", "exclusive"),

@@ -31,7 +31,7 @@ mod told;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use seriatim::{Mode, Periodic, Worker, engine::Handle};
+use seriatim::{Batch, Mode, Payload, Periodic, Worker, engine::Handle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -189,6 +189,16 @@ impl Workers {
 }
 
 /// The worker with what it sets instead of its queue.
+/// The worker without its program: to check its settings with those of the others.
+pub(crate) fn rehearsed(config: &WorkerConfig) -> Worker {
+    let worker = Worker::new(config.queue.as_str(), |_: Batch<Payload>| async {});
+    let worker = match &config.task {
+        Some(task) => worker.task(task.as_str()),
+        None => worker,
+    };
+    with_own(worker, config)
+}
+
 fn with_own(mut worker: Worker, config: &WorkerConfig) -> Worker {
     if let Some(share) = config.weight {
         worker = worker.weight(share);

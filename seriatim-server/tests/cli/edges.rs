@@ -137,6 +137,27 @@ fn one_pair_of_brackets_too_few_is_told() {
     }
 }
 
+#[test]
+fn what_serve_would_refuse_is_no_valid_configuration_and_leaves_no_store() {
+    let worker = "[[workers]]\nqueue = \"q\"\ncommand = [\"true\"]\n";
+    let queue = "[queues.q]\nmode = \"parallel\"\n";
+    let cron = "[[cron]]\nname = \"n\"\nschedule = \"0 3 * * *\"\nqueue = \"q\"\n";
+    for (config, why) in [
+        (format!("{queue}{worker}{worker}"), "queue \"q\" has two without a task"),
+        (format!("{queue}{worker}task = \"\"\n"), "task: is empty"),
+        (format!("{queue}idempotency_ttl = \"1s\"\n{cron}"), "idempotency_ttl"),
+        (format!("{queue}timeout = \"0\"\n"), "queues.q.timeout: must be more than zero"),
+        (format!("{queue}lease = \"0\"\n"), "queues.q.lease: must be more than zero"),
+    ] {
+        let site = Site::new(&config);
+        for command in [&["config", "check"][..], &["serve", "--no-http"]] {
+            let said = refused(&site.run(command));
+            assert!(said.contains(why), "{command:?}: {said}");
+        }
+        assert!(!site.path("seriatim.db").exists(), "{why}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_queue_that_cannot_become_what_the_configuration_says_is_called_by_its_name() {
     let config = "[queues.mails]\nmode = \"parallel\"\n[queues.orders]\nmode = \"fifo\"\n";

@@ -17,6 +17,8 @@ use crate::engine::settle::exhausted::{self, Exhausted};
 use crate::engine::settle::turn_log::TurnLog;
 use crate::engine::shield::Shielded;
 use crate::engine::summary::Summary;
+#[cfg(feature = "cron")]
+use crate::engine::upkeep::cron::window_of;
 use crate::engine::upkeep::periodic::Periodic;
 use crate::handler::answer::Answer;
 use crate::handler::codec::Codec;
@@ -418,7 +420,8 @@ impl EngineBuilder {
     fn validate_crons(&self) -> Result<()> {
         self.hooks.crons.iter().try_for_each(|cron| {
             let queue = self.queues.iter().find(|queue| queue.name == cron.queue());
-            cron.validate(queue).map_err(|e| e.in_field(format!("cron.{}", cron.name())))
+            let checked = cron.validate(queue).and_then(|()| window_of(cron, queue).map(drop));
+            checked.map_err(|e| e.in_field(format!("cron.{}", cron.name())))
         })
     }
 
@@ -459,6 +462,9 @@ impl EngineBuilder {
         for (place, worker) in self.workers.iter().enumerate() {
             validate_queue_name(&worker.queue)?;
             worker.retrying.validate()?;
+            if worker.task.as_deref() == Some("") {
+                return Err(Error::invalid("task", "is empty: remove it, and the worker has all"));
+            }
             if let Some(weight) = worker.weight.filter(|weight| !(1..=WEIGHT_MAX).contains(weight))
             {
                 let range = format!("must be 1 to {WEIGHT_MAX}, not {weight}");

@@ -648,8 +648,12 @@ impl Queue {
             ("lease", self.lease),
             ("lease_max", Some(self.lease_max)),
         ];
-        if self.lease_max.is_zero() {
-            return Err(Error::invalid("lease_max", "must be more than zero"));
+        let nonzero =
+            [("timeout", self.timeout), ("lease", self.lease), ("lease_max", Some(self.lease_max))];
+        if let Some((field, _)) =
+            nonzero.into_iter().find(|(_, length)| length.is_some_and(|length| length.is_zero()))
+        {
+            return Err(Error::invalid(field, "must be more than zero"));
         }
         if let Some(lease) = self.lease {
             self.check_lease(lease)?;

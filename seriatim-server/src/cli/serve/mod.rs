@@ -86,7 +86,7 @@ pub(super) struct Checked {
 /// Refuses a configuration with which `serve` would not start; returns its warnings. Opens and creates
 /// nothing.
 pub(super) async fn check(config: &Config) -> Result<Checked, Failure> {
-    plan(config, None, Arc::new(Memory::new()))?.build()?;
+    rehearse(config, None)?;
     let wrong = unstartable(config, |_| true);
     if config.node.strict && !wrong.is_empty() {
         return Err(Failure::usage(wrong.join("; ")));
@@ -126,7 +126,7 @@ impl Serve {
         let url = self.store.url_with(&config);
         let (queues, forms) = (config.declared()?, payloads::forms(&config.payloads)?);
         // Mistakes are reported before anything is created, awaited or listened to.
-        plan(&config, self.concurrency, Arc::new(Memory::new()))?.build()?;
+        rehearse(&config, self.concurrency)?;
         self.check_programs(&config)?;
         bridges::check_variables(&config)?;
         let (listening, faktory) = self.listening(&config).await?;
@@ -332,6 +332,14 @@ fn shows_password(url: &str) -> bool {
     let mut words = std::env::args_os();
     user.is_some_and(|(user, _)| user.contains(':'))
         && words.any(|word| word.to_string_lossy().contains(url))
+}
+
+/// Refuses what the engine would, before there is a store.
+fn rehearse(config: &Config, concurrency: Option<usize>) -> Result<(), Failure> {
+    let engine = plan(config, concurrency, Arc::new(Memory::new()))?;
+    let workers = config.workers.iter().map(workers::rehearsed);
+    workers.fold(engine, EngineBuilder::with).build()?;
+    Ok(())
 }
 
 /// The engine of the configuration and the flags, without its workers.
