@@ -49,7 +49,7 @@ export class Client {
   pushAll(queue: string, jobs: (Fields & { payload?: Json })[]): Promise<Pushed[]>;
   /**
    * Pushes one job, waits until it has ended, but no longer than `wait` seconds (20, at most 60), and resolves to it as `job`
-   * does, with its `status`, `result` and `error`. The queue must keep finished jobs (`retain_completed`).
+   * does, with its `status` and `error`, and its `result` if there is one. The queue must keep finished jobs (`retain_completed`).
    */
   pushAndWait(queue: string, payload?: Json, fields?: Fields & { wait?: number }): Promise<Record<string, any>>;
   /** All that is known of a job: now, or when it has ended, but no later than after `wait` seconds (at most 60). */
@@ -134,11 +134,11 @@ export function cancel(reason?: unknown, done?: number): Outcome;
 /** Back to the queue, uncounted. Remote workers only: use it when `lane.stopping()`. */
 export function release(done?: number): Outcome;
 
-/** What is not an outcome is done. */
+/** What is not an outcome is done, and dropped. */
 export type Handler = (lane: Lane) => unknown;
 
 export interface RemoteOptions {
-  /** Lanes at a time (1). */
+  /** Lanes at a time, a whole number from 1 on (1). */
   concurrency?: number;
   /** Seconds that a claim lasts from its last heartbeat (60). */
   lease?: number;
@@ -146,7 +146,9 @@ export interface RemoteOptions {
   wait?: number;
   /** Seconds that handlers may run on after SIGTERM; then their lanes are released (25). */
   stopTimeout?: number;
+  /** Its name among the nodes (host and process id). */
   name?: string;
+  /** Consumer groups whose jobs it takes, in addition to jobs without a group. */
   groups?: string[];
   /** The build that this worker runs: it gets jobs that ask for it too. */
   build?: string;

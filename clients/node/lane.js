@@ -1,5 +1,7 @@
 // The jobs of one key, and what a handler makes of them.
 
+import { inspect } from "node:util";
+
 export const done = (result) => (result === undefined ? { outcome: "done" } : { outcome: "done", result });
 export const retry = (error, after = null, done = 0) => ({ outcome: "retry", error: text(error), retry_in: after, done });
 export const snooze = (after, done = 0) => ({ outcome: "snooze", retry_in: after, done });
@@ -81,11 +83,23 @@ class Stopped extends Error {
 /** The answer to a step of a lane that is cancelled or lost. */
 export const NOBODY = { state: "stop", why: "cancelled" };
 
-/** Runs the handler. What is not an outcome is done, and an exception a retry with its text. */
+let warned = false;
+
+/** Once: many handlers return what nobody needs. */
+function warnOf(answer) {
+  if (warned || answer === undefined || answer === null) return;
+  warned = true;
+  const shown = inspect(answer, { depth: 0, maxStringLength: 30, breakLength: Infinity }).slice(0, 60);
+  console.error(`the handler returned ${shown}, which is not an outcome: use done(${shown}) to keep it as the result`);
+}
+
+/** Runs the handler. What is not an outcome is done, and dropped; an exception is a retry with its text. */
 export async function outcomeOf(handle, lane) {
   try {
     const answer = await handle(lane);
-    return typeof answer?.outcome === "string" ? JSON.parse(JSON.stringify(answer)) : done();
+    if (typeof answer?.outcome === "string") return JSON.parse(JSON.stringify(answer));
+    warnOf(answer);
+    return done();
   } catch (error) {
     if (error instanceof Stopped) return error.outcome;
     console.error(`the handler of lane ${lane.lane} (key ${JSON.stringify(lane.key)}) failed:`, error);

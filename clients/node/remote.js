@@ -1,6 +1,7 @@
 // A worker that claims lanes over HTTP (docs/http.md, "Remote workers").
 
 import { hostname } from "node:os";
+import { inspect } from "node:util";
 import { mayRepeat, pauseAfter, Problem, withDefaults } from "./client.js";
 import { Lane, NOBODY, outcomeOf, release, retry } from "./lane.js";
 
@@ -23,6 +24,9 @@ export class RemoteWorker {
     const name = `${hostname()}-${process.pid}`;
     const defaults = { concurrency: 1, lease: 60, wait: 5, stopTimeout: 25, name, groups: undefined, build: undefined };
     Object.assign(this, withDefaults(options, defaults), { client, handle });
+    if (!Number.isInteger(this.concurrency) || this.concurrency < 1) {
+      throw new RangeError(`concurrency must be a whole number from 1 on, not ${inspect(this.concurrency)}`);
+    }
     this.queues = [queues].flat();
   }
 
@@ -118,8 +122,10 @@ export class RemoteWorker {
       await this.#settle([[lane, outcome]], Infinity);
     } catch (error) {
       if (!(error instanceof Problem && error.status === 400)) throw error;
-      const invalid = retry(`invalid outcome ${JSON.stringify(outcome)}: ${error.message}`);
-      await this.#settle([[lane, invalid]], Infinity);
+      // Without what it refused, which may be long.
+      const place = error.field ? `${error.field}: ` : "";
+      const refused = `the server refused the outcome \`${outcome.outcome}\`: ${place}${error.detail}`;
+      await this.#settle([[lane, retry(refused)]], Infinity);
     }
   }
 
@@ -186,7 +192,7 @@ export class RemoteWorker {
     while (this.#running.size > 0 && performance.now() < deadline) await this.#sleep(deadline - performance.now());
     const left = [...this.#running.keys()];
     if (left.length === 0) return;
-    console.error(`${left.length} lanes did not end in time: released`);
+    console.error(`released lanes that did not end in time: ${left.length}`);
     try {
       await this.#settle(left.map((lane) => [lane, release()]), RELEASE_S);
     } catch (error) {

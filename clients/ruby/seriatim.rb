@@ -64,7 +64,7 @@ module Seriatim
     end
 
     # Pushes one job, waits until it has ended, but no longer than `wait` seconds (at most 60), and returns it as `job` does,
-    # with its `status`, `result` and `error`. The queue must keep finished jobs (`retain_completed`).
+    # with its `status` and `error`, and its `result` if there is one. The queue must keep finished jobs (`retain_completed`).
     def push_and_wait(queue, payload = nil, wait: 20, **fields)
       path = "/queues/#{quote(queue)}/jobs?wait=#{(wait * 1000).round}ms"
       safe = !fields[:idempotency_key].nil?
@@ -314,6 +314,10 @@ module Seriatim
   class RemoteWorker
     def initialize(client, queues, concurrency: 1, lease: 60, wait: 5, stop_timeout: 25, name: nil, groups: nil,
       build: nil, &handle)
+      unless concurrency.is_a?(Integer) && concurrency >= 1
+        raise ArgumentError, "concurrency must be a whole number from 1 on, not #{concurrency.inspect}"
+      end
+
       @client, @queues, @concurrency = client, Array(queues), concurrency
       @handle = handle || raise(ArgumentError, "give the handler as a block")
       @lease, @wait, @stop_timeout, @groups, @build = lease, wait, stop_timeout, groups, build
@@ -428,7 +432,9 @@ module Seriatim
     rescue Problem => error
       raise unless error.status == 400
 
-      settle({ lane => Seriatim.retry("invalid outcome #{outcome}: #{error.message}") }, Float::INFINITY)
+      # Without what it refused, which may be long.
+      refused = "the server refused the outcome `#{outcome[:outcome]}`: #{error.field && "#{error.field}: "}#{error.detail}"
+      settle({ lane => Seriatim.retry(refused) }, Float::INFINITY)
     end
 
     def settle(outcomes, retry_for)
@@ -505,7 +511,7 @@ module Seriatim
       left = lanes
       return if left.empty?
 
-      warn("#{left.size} lanes did not end in time: released")
+      warn("released lanes that did not end in time: #{left.size}")
       settle(left.to_h { |lane| [lane, Seriatim.release] }, RELEASE_S)
     rescue Error => error
       warn("cannot release lanes: they run again when their leases end: #{error.message}")

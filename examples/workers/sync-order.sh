@@ -1,5 +1,6 @@
 #!/bin/sh
-# A command worker: one process per call, with the call as JSON on stdin.
+# A command worker: one process per call, with the call as JSON on stdin. Only a call of one key has the
+# variables SERIATIM_JOB_KEY and SERIATIM_JOB_TOKEN, so do not set `batch_size` of the queue.
 #
 #   [[workers]]
 #   queue = "orders"

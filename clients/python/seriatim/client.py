@@ -104,7 +104,8 @@ class Client:
 
     def push_and_wait(self, queue: str, payload: Any = None, *, wait: float = 20.0, **fields: Any) -> dict[str, Any]:
         """Pushes one job, waits until it has ended, but no longer than `wait` seconds (at most 60), and returns it as `job`
-        does, with its `status`, `result` and `error`. The queue must keep finished jobs (`retain_completed`)."""
+        does, with its `status` and `error`, and its `result` if there is one. The queue must keep finished jobs
+        (`retain_completed`)."""
         path = f"/queues/{quote(queue)}/jobs?wait={round(wait * 1000)}ms"
         safe = bool(fields.get("idempotency_key"))
         return self.call("POST", path, {"payload": payload, **fields}, safe=safe, timeout=self.timeout + wait)["job"]

@@ -47,6 +47,8 @@ class RemoteWorker:
         groups: Optional[list[str]] = None,
         build: Optional[str] = None,
     ):
+        if not isinstance(concurrency, int) or concurrency < 1:
+            raise ValueError(f"concurrency must be a whole number from 1 on, not {concurrency!r}")
         self.client, self.handle, self.concurrency = client, handle, concurrency
         self.queues = [queues] if isinstance(queues, str) else queues
         self.lease, self.wait, self.stop_timeout = lease, wait, stop_timeout
@@ -191,7 +193,10 @@ class RemoteWorker:
         except Problem as error:
             if error.status != 400:
                 raise
-            self._settle([(lane, retry(f"invalid outcome {outcome}: {error}"))], math.inf)
+            # Without what it refused, which may be long.
+            place = f"{error.field}: " if error.field else ""
+            refused = f"the server refused the outcome `{outcome['outcome']}`: {place}{error.detail}"
+            self._settle([(lane, retry(refused))], math.inf)
 
     def _settle(self, outcomes: list[tuple[Lane, Outcome]], retry_for: float) -> None:
         with self._lock:
@@ -268,7 +273,7 @@ class RemoteWorker:
             self._wait(max(0, deadline - time.monotonic()))
         left = [(lane, release()) for lane in self._lanes()]
         if left:
-            log.warning("%d lanes did not end in time: released", len(left))
+            log.warning("released lanes that did not end in time: %d", len(left))
             try:
                 self._settle(left, RELEASE_S)
             except SeriatimError as error:

@@ -94,6 +94,8 @@ async fn makes_of_every_answer_what_it_means(api: &Api) {
             ("e", "1", "snooze"),
             ("r", "1", "return"),
             ("ключ", "1", "bytes"),
+            ("l", "1", "long"),
+            ("p", "1", "plain"),
         ],
     );
     becomes(api, &ids[1], "succeeded").await;
@@ -106,6 +108,9 @@ async fn makes_of_every_answer_what_it_means(api: &Api) {
         bytes.contains("caf?") || bytes.contains("caf\u{fffd}"),
         "half a character is replaced: {bytes}"
     );
+    let long = becomes(api, &ids[8], "dead").await["error"].to_string();
+    assert!(long.contains("results[0].result") && long.len() < 300, "without the value: {long}");
+    assert!(becomes(api, &ids[9], "succeeded").await["result"].is_null());
     let told = async || job(api, &ids[4])["progress"] == json!({ "percent": 40 });
     eventually("progress", told).await;
     api.act(&format!("/api/v1/jobs/{}/cancel", ids[4])).done();
@@ -166,6 +171,10 @@ async fn process_worker(language: &Language) {
     let api = process_api(language);
     makes_of_every_answer_what_it_means(&api).await;
     assert!(api.log().contains("done: a"), "what it prints is logged: {}", api.log());
+    if language.program != "ruby" {
+        let said = "returned 42, which is not an outcome: use done(42)";
+        eventually("a warning", async || api.log().contains(said)).await;
+    }
 }
 
 async fn stop(language: &Language) {
@@ -247,6 +256,12 @@ fn pushes(language: &Language) {
     assert_eq!(told, wanted, "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+fn options(language: &Language) {
+    let output = language.command(&Site::new(""), &["options"]).output().unwrap();
+    let (told, refusal) = (text(&output), "concurrency must be a whole number from 1 on, not ");
+    assert_eq!(told.matches(refusal).count(), 3, "{told}");
+}
+
 /// The tests of a language.
 macro_rules! tests {
     ($language:expr) => {
@@ -283,6 +298,11 @@ macro_rules! tests {
         #[tokio::test]
         async fn a_remote_worker_and_a_push_survive_the_death_of_the_server() {
             super::lost_server(&$language).await;
+        }
+
+        #[test]
+        fn options_with_which_a_worker_would_only_hang_are_refused() {
+            super::options(&$language);
         }
 
         #[test]

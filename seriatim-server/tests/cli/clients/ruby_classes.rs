@@ -454,6 +454,7 @@ fn what_the_program_cannot_use_it_refuses_with_the_reason() {
         (vec!["--require", &with_sidekiq, "--thread", "x"], "invalid argument"),
         (vec!["--require", &with_sidekiq, "orders"], "\"orders\" is not an option"),
         (vec!["--require", &with_sidekiq, "--config", "none.yml"], "none.yml: no such file"),
+        (vec!["--require", "none.rb", "--lowkiq", "X"], "cannot load none.rb: no such file"),
         (vec!["--require", "scheduler.rb", "--lowkiq", "X"], "loads no Lowkiq"),
         (vec!["--require", &with_lowkiq, "--lowkiq", "Shop"], "extends Lowkiq::Worker"),
         (vec!["--require", "scheduler.rb"], "sidekiq-scheduler is loaded"),
@@ -464,6 +465,7 @@ fn what_the_program_cannot_use_it_refuses_with_the_reason() {
     ] {
         let output = alone(&site, &arguments);
         assert!(!output.status.success() && text(&output).contains(why), "{}", text(&output));
+        assert!(!text(&output).contains("Error)"), "a backtrace: {}", text(&output));
     }
 }
 

@@ -33,6 +33,8 @@ async function handle(lane) {
       await sleep(10);
     }
     if (told.do === "return") return done({ sum: 6 });
+    if (told.do === "long") return done("x".repeat(70_000));
+    if (told.do === "plain") return 42;
     if (told.do === "odd") return { outcome: "explode" };
   }
   console.log("done:", lane.key);
@@ -66,7 +68,19 @@ async function push(url) {
   }
 }
 
+function options() {
+  for (const wrong of [0, -1, "4"]) {
+    try {
+      new RemoteWorker(new Client(), "orders", handle, { concurrency: wrong });
+    } catch (error) {
+      if (error instanceof RangeError) tell(error.message);
+      else throw error;
+    }
+  }
+}
+
 const [what, url, lease] = process.argv.slice(2);
 if (what === "push") await push(url);
+else if (what === "options") options();
 else if (what === "process") await new ProcessWorker(handle).run();
 else await new RemoteWorker(new Client(url), "orders", handle, { concurrency: 2, lease: +lease, wait: 1 }).run();

@@ -50,6 +50,10 @@ def handle(lane):
             time.sleep(0.01)
         if told.get("do") == "return":
             return done({"sum": 6})
+        if told.get("do") == "long":
+            return done("x" * 70_000)
+        if told.get("do") == "plain":
+            return 42
         if told.get("do") == "odd":
             return {"outcome": "explode"}
     print("done:", lane.key)
@@ -90,12 +94,22 @@ def push(url):
             tell([error.sent])
 
 
+def options():
+    for wrong in (0, -1, "4"):
+        try:
+            RemoteWorker(Client(), "orders", handle, concurrency=wrong)
+        except ValueError as error:
+            tell(str(error))
+
+
 def tell(what):
     print(json.dumps(what), flush=True)
 
 
 if sys.argv[1] == "push":
     push(sys.argv[2])
+elif sys.argv[1] == "options":
+    options()
 elif sys.argv[1] == "process":
     ProcessWorker(handle).run()
 else:

@@ -20,6 +20,8 @@ HANDLE = lambda do |lane|
       sleep 0.01
     end
     return Seriatim.done({ sum: 6 }) if told["do"] == "return"
+    return Seriatim.done("x" * 70_000) if told["do"] == "long"
+    return 42 if told["do"] == "plain"
     return { outcome: "explode" } if told["do"] == "odd"
   end
   puts "done: #{lane.key}"
@@ -70,8 +72,17 @@ def push(url)
   end
 end
 
+def options
+  [0, -1, "4"].each do |wrong|
+    Seriatim::RemoteWorker.new(Seriatim::Client.new, "orders", concurrency: wrong, &HANDLE)
+  rescue ArgumentError => error
+    tell(error.message)
+  end
+end
+
 case ARGV[0]
 when "push" then push(ARGV[1])
+when "options" then options
 when "process" then Seriatim::ProcessWorker.new(&HANDLE).run
 else
   client = Seriatim::Client.new(ARGV[1])
