@@ -1,7 +1,8 @@
 //! Nodes, and commands to them.
 
 use seriatim::store::{
-    ClaimSelection, Command, NodeView, Origin, PeriodicState, PeriodicView, release_claims,
+    ClaimSelection, Command, NodeInfo, NodeView, Origin, PeriodicState, PeriodicView,
+    release_claims,
 };
 use seriatim::{
     Timestamp,
@@ -95,6 +96,14 @@ pub(crate) async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Er
             name: wanted.to_owned(),
             ids: several.iter().map(|node| node.info.id.to_string()).collect(),
         }),
+    }
+}
+
+/// How many of its slots are busy; a remote worker tells neither.
+pub(crate) fn busy(info: &NodeInfo) -> String {
+    match info.concurrency {
+        0 => "-".to_owned(),
+        slots => format!("{}/{slots}", info.busy),
     }
 }
 

@@ -171,6 +171,7 @@ impl fmt::Display for Why {
             Self::QueuePaused(Some(pause)) => write!(f, "the queue is paused {pause}"),
             Self::Paused(None) => f.write_str("paused"),
             Self::Paused(Some(pause)) => write!(f, "paused {pause}"),
+            Self::Held { retries: 1 } => f.write_str("held: its only retry is used up"),
             Self::Held { retries } => write!(f, "held: its {retries} retries are used up"),
             Self::Due { waits, retry: None } => write!(f, "due in {}", length(*waits)),
             Self::Due { waits, retry: Some((retry, most)) } => {

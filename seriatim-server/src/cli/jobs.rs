@@ -246,7 +246,8 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
         .add("priority", job.priority.to_string())
         .add("run at", when(job.run_at))
         .add("attempt", job.attempt.to_string())
-        .add("retry count", retries_in_words(job.retry_count))
+        // Of one that has ended, the attempts and failures tell: what led to its end is not in this count.
+        .maybe("retry count", (!job.has_ended()).then(|| retries_in_words(job.retry_count)))
         .add("crashes", job.crashes.to_string())
         .maybe("error", job.error.as_deref())
         .maybe("result", job.result.as_deref())

@@ -7,7 +7,7 @@ use seriatim::{Timestamp, store::Store};
 use super::args::Common;
 use super::tones::node_state;
 use super::troubles;
-use crate::app::nodes::{self, RUNNING_MAX, all, find, held_by, one, release, sorted};
+use crate::app::nodes::{self, RUNNING_MAX, all, busy, find, held_by, one, release, sorted};
 use crate::app::reported::Reported;
 use crate::app::running::{Running, running};
 use crate::base::text::count;
@@ -121,7 +121,7 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
         table.row(vec![
             (&*node.info.id.0).into(),
             Cell::toned(state, tone),
-            format!("{}/{}", node.info.busy, node.info.concurrency).into(),
+            busy(&node.info).into(),
             turns.to_string().into(),
             prefetched.to_string().into(),
             relative(now, node.heartbeat_at).into(),
@@ -152,7 +152,7 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
         .add("name", &*info.name)
         .add("state", node_state(&node, now).0)
         .add("process", format!("{} on {}, version {}", info.pid, info.host, info.version))
-        .add("busy", format!("{} of {}", count(info.busy.into(), "call"), info.concurrency))
+        .add("busy", busy(info))
         .add("running", count(turns, "turn"))
         .add("prefetched", count(prefetched, "turn"))
         .add("queues", queues_of(&node, stats.iter()))

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use seriatim::names::did_you_mean;
 use seriatim::store::{IdempotencyScope, JobState, Pushed, QueueView};
 use seriatim::{Client, Job, Payload, RunAt, Timestamp};
@@ -13,7 +14,7 @@ use super::push_file;
 use crate::app::find;
 use crate::app::words::{push_status, state_name};
 use crate::base::text::count;
-use crate::base::time;
+use crate::base::time::{self, length};
 use crate::cli::output::{Failure, hint, say, say_json};
 use crate::protocol::document::{self, PushedJobs};
 use crate::protocol::job_input::split_place;
@@ -45,7 +46,7 @@ pub(crate) struct Push {
     #[arg(long)]
     group: Option<String>,
     /// Only workers that run this build of their program may claim it
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     build: Option<String>,
     /// Lower runs first, 0 to 32767
     #[arg(long)]
@@ -201,8 +202,7 @@ impl Push {
             match pushed.taken(key.as_deref()) {
                 Ok(id) if !self.json => say(match pushed.again_at {
                     Some(at) => {
-                        let left =
-                            seriatim::duration::format(at.since(Timestamp::of_this_machine()));
+                        let left = length(at.since(Timestamp::of_this_machine()));
                         format!("{id} {}: throttled for {left}", push_status(pushed.status))
                     }
                     None => format!("{id} {}", push_status(pushed.status)),

@@ -300,6 +300,10 @@ async fn failed(
     json: bool,
 ) -> Result<(), Failure> {
     let count = act::on_failed(store, name, action).await?;
+    if count == 0 {
+        nothing(json, &format!("no lane of {name} has failed jobs"));
+        return Ok(());
+    }
     match action {
         LaneAction::Bury => told(
             json,

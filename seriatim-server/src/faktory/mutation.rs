@@ -101,8 +101,8 @@ impl Mutation {
         let (mut found, mut pages) = (0, 0);
         for (queue, sizes) in stats.by_worker {
             let size = match self.target {
-                Target::Scheduled => sizes.jobs,
-                Target::Retries => sizes.retrying,
+                // Failed jobs behind one that has not failed are in no count.
+                Target::Scheduled | Target::Retries => sizes.jobs,
                 Target::Dead => sizes.dead,
             };
             match self.on_all_of(&queue) {
@@ -235,7 +235,6 @@ struct Wish {
 #[derive(Deserialize)]
 struct Sizes {
     jobs: u64,
-    retrying: u64,
     dead: u64,
 }
 

@@ -248,8 +248,11 @@ impl Entry {
 
 /// `lane pause`, `morgue delete`, `queue define`, `job push`.
 fn action(method: &Method, pattern: &str) -> String {
-    let words = pattern.trim_start_matches("/api/v1/").split('/');
-    let mut words: Vec<&str> = words.filter(|word| !word.starts_with('{')).collect();
+    let path = pattern.strip_prefix("/api/v1/").unwrap_or(pattern).trim_start_matches('/');
+    let mut words: Vec<&str> = path.split('/').filter(|word| !word.starts_with('{')).collect();
+    if words == ["login"] {
+        return "login".to_owned();
+    }
     if words == ["queues", "jobs"] {
         return "job push".to_owned();
     }
@@ -332,6 +335,7 @@ mod tests {
             (Method::POST, "/api/v1/jobs/{job_id}/retry", "job retry"),
             (Method::POST, "/api/v1/nodes/{node}/stop", "node stop"),
             (Method::POST, "/api/v1/work/settle", "work settle"),
+            (Method::POST, "/login", "login"),
         ];
         for (method, pattern, words) in cases {
             assert_eq!(action(&method, pattern), words, "{pattern}");

@@ -11,7 +11,7 @@ use super::detail::Detail;
 use super::sample::{Sample, Shown, Why};
 use super::state::{Pane, State};
 use crate::app::figures::Figures;
-use crate::app::nodes::periodic_state;
+use crate::app::nodes::{busy, periodic_state};
 use crate::app::reported::Reported;
 use crate::app::troubles;
 use crate::base::text::{columns, count, cut_middle, failures, one_line};
@@ -323,7 +323,7 @@ fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
         Row::new([
             styles.cell(cut_middle(&node.info.id.0, id_columns), Tone::Plain),
             styles.cell(state, tone),
-            styles.number(format!("{}/{}", node.info.busy, node.info.concurrency), Tone::Plain),
+            styles.number(busy(&node.info), Tone::Plain),
             styles.cell(relative(sample.now, node.heartbeat_at), Tone::Plain),
             last,
         ])

@@ -24,6 +24,9 @@ use crate::app::{nodes, troubles};
 
 /// Lanes shown of a node, of each queue.
 const LANES_SHOWN: usize = 50;
+/// Queues that the page of a node names, and busy ones of which it looks for lanes.
+const QUEUES_NAMED: usize = 50;
+const QUEUES_LOOKED: usize = 8;
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -95,9 +98,12 @@ struct Node<'a> {
     started: super::moment::Moment,
     lease: String,
     queues: Vec<(String, String)>,
+    queues_more: usize,
     periodic: Vec<String>,
     troubles: Vec<String>,
     lanes: Vec<LaneRow>,
+    /// Lanes, or busy queues that may have some, are left out.
+    is_cut: bool,
     buttons: Vec<Button>,
 }
 
@@ -112,7 +118,11 @@ pub(super) async fn show_one(
     let store = &*app.store;
     let (node, now) = (nodes::find(store, &wanted).await?, store.now().await?);
     let (stats, queues) = (store.stats(None).await?, store.queues().await?);
-    let held = running(store, &stats, Some(&node.info.id), LANES_SHOWN).await?;
+    let mut busy = stats;
+    busy.retain(|queue| queue.claimed > 0);
+    busy.sort_by_key(|queue| std::cmp::Reverse(queue.claimed));
+    let looked = &busy[..busy.len().min(QUEUES_LOOKED)];
+    let held = running(store, looked, Some(&node.info.id), LANES_SHOWN).await?;
     let all = std::slice::from_ref(&node);
     let row = |one: &Running| {
         let queue = queues.iter().find(|view| *view.queue.name == *one.queue)?;
@@ -134,10 +144,12 @@ pub(super) async fn show_one(
         row: NodeRow::new(&visit, &node, now),
         started: visit.clock.of(node.info.started_at),
         lease: seriatim::duration::format(node.info.lease),
-        queues: node.info.queues.iter().map(link_to).collect(),
+        queues: node.info.queues.iter().take(QUEUES_NAMED).map(link_to).collect(),
+        queues_more: node.info.queues.len().saturating_sub(QUEUES_NAMED),
         periodic: node.info.periodic.iter().map(nodes::periodic).collect(),
         troubles: node.info.troubles.iter().map(|trouble| troubles::line(trouble, now)).collect(),
-        lanes: held.iter().filter_map(row).collect(),
+        lanes: held.iter().filter_map(row).take(LANES_SHOWN).collect(),
+        is_cut: held.len() > LANES_SHOWN || busy.len() > QUEUES_LOOKED,
         buttons: button::all(&visit, deeds, &On::Node(node.info.id.to_string())),
     })
 }

@@ -297,7 +297,7 @@ impl Order {
     async fn node(&self) -> Result<NodeId, Problem> {
         let (workers, store) = (&self.app.workers, &*self.app.store);
         let of = (&*self.queues, &*self.groups);
-        workers.claiming(store, &self.worker, of, self.lanes_max, self.lease).await
+        workers.claiming(store, &self.worker, of, self.lease).await
     }
 
     /// What a claim brings; nothing when there is no such queue.

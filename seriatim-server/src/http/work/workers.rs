@@ -117,7 +117,6 @@ impl Workers {
         store: &dyn Store,
         worker: &Remote,
         (queues, groups): (&[String], &[Arc<str>]),
-        lanes_max: usize,
         lease: Duration,
     ) -> Result<NodeId, Problem> {
         let known = self.change(worker, |known| {
@@ -125,7 +124,6 @@ impl Workers {
             known.info.lease = lease.max(LEASE_DEFAULT);
             known.info.queues = queues.to_vec();
             known.info.groups = groups.iter().map(ToString::to_string).collect();
-            known.info.concurrency = u32::try_from(lanes_max).unwrap_or(u32::MAX);
         })?;
         let beats_every = known.info.lease / BEATS_PER_LEASE;
         if known.beat_at.is_none_or(|at| at.elapsed() >= beats_every) {
@@ -196,6 +194,8 @@ impl Known {
     fn new(name: &Arc<str>) -> Self {
         let mut info = NodeInfo::new(NodeId::unique(name), LEASE_DEFAULT);
         (info.name, info.host, info.pid) = (name.clone(), "remote".to_owned(), 0);
+        // It says how many lanes it wants, and neither how many it can run nor how many it runs.
+        info.concurrency = 0;
         let (heard_at, beat_at) = (Instant::now(), None);
         Self { info, lease: LEASE_DEFAULT, heard_at, beat_at, command: None }
     }

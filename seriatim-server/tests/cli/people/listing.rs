@@ -185,7 +185,10 @@ async fn d3_a_job_is_shown_with_its_times_attempt_and_error() {
     assert!(failed["finished_at"].as_str().unwrap().ends_with('Z'), "{failed}");
     let shown = house.text(&["jobs", "show", &dead]);
     assert!(!shown.contains('\u{1b}') && !shown.contains('\u{7}'), "{shown:?}");
-    assert!(shown.contains("first line\n             second \\u{7}line"), "{shown}");
+    let lines: Vec<&str> = shown.lines().collect();
+    let first = lines.iter().position(|line| line.ends_with("first line")).unwrap();
+    assert_eq!(lines[first + 1].trim_start(), "second \\u{7}line", "{shown}");
+    assert_eq!(lines[first].find("first line"), lines[first + 1].find("second"), "{shown}");
 }
 
 #[tokio::test]
