@@ -20,8 +20,7 @@ def outcome_of(handle: Callable[[Lane], Any], lane: Lane) -> Outcome:
     """Runs the handler. What is not an outcome is done, and dropped; an exception is a retry with its text."""
     try:
         answer = handle(lane)
-        if inspect.iscoroutine(answer):
-            answer.close()
+        if inspect.iscoroutine(answer) or inspect.isasyncgen(answer):
             raise TypeError("the handler is `async def`, which is not awaited: write a function, with asyncio.run(…) in it if need be")
         if inspect.isgenerator(answer):
             answer = drive(answer, lane)

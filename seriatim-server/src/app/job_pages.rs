@@ -165,7 +165,7 @@ async fn counts(store: &dyn Store, status: Status) -> Result<HashMap<Arc<str>, u
     Ok(stats.into_iter().map(|stats| (stats.queue.clone(), status.count(&stats))).collect())
 }
 
-/// Whether the payloads of a page are as much as a page may hold.
+/// Whether the jobs of a page are as much as a page may hold.
 fn is_full(rows: &[JobView]) -> bool {
-    rows.iter().map(|job| job.payload.as_bytes().len()).sum::<usize>() >= PAGE_BYTES_MAX
+    rows.iter().map(JobView::bytes).sum::<usize>() >= PAGE_BYTES_MAX
 }

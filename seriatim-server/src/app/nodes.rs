@@ -99,6 +99,11 @@ pub(crate) async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Er
     }
 }
 
+/// Whether all its slots are busy, as far as it is known: of a remote worker it is not.
+pub(crate) fn is_full(info: &NodeInfo) -> bool {
+    info.concurrency > 0 && info.busy >= info.concurrency
+}
+
 /// How many of its slots are busy; a remote worker tells neither.
 pub(crate) fn busy(info: &NodeInfo) -> String {
     match info.concurrency {

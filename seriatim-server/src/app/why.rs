@@ -8,7 +8,7 @@ use seriatim::Timestamp;
 use seriatim::store::{JobView, LaneState, LaneView, NodeView, QueueView, Store, build_of};
 
 use super::limits::{self, Usage};
-use super::nodes::works_on;
+use super::nodes::{is_full, works_on};
 use super::pauses::{self, Pause};
 use super::troubles;
 use crate::base::time::length;
@@ -125,7 +125,7 @@ impl Why {
         if let Some(why) = around.usage.reached(settings, group.as_ref()) {
             return Self::Limit { why };
         }
-        if working.iter().all(|node| node.info.busy >= node.info.concurrency) {
+        if working.iter().all(|node| is_full(&node.info)) {
             let slots = working.iter().map(|node| u64::from(node.info.concurrency)).sum();
             return Self::Busy { slots };
         }

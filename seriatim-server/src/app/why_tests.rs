@@ -92,6 +92,12 @@ async fn a_lane_that_nobody_can_run_says_whom_it_waits_for() {
     let house = House::with_node(queue(), plain).await;
     house.beat(1).await;
     house.says("waits for a free slot: the only one is busy").await;
+    // A remote worker reports no slots.
+    let remote = NodeInfo::new(NodeId::from("n"), LEASE);
+    let remote = NodeInfo { queues: vec!["q".to_owned()], concurrency: 0, ..remote };
+    let beat = Heartbeat { now: None, node: remote, beats: Vec::new() };
+    house.store.heartbeat(beat).await.unwrap();
+    house.says("ready").await;
     let bound = House::with_node(queue(), |job| job.node("x")).await;
     bound.says("bound to node x, which does not work on this queue now").await;
     let grouped = House::with_node(queue(), |job| job.consumer_group("g")).await;

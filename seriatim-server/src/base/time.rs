@@ -20,7 +20,8 @@ pub(crate) const WANTED: &str = "write a time as 2026-01-31T12:00:00Z or as Unix
 /// Reads a time: RFC 3339 or Unix seconds.
 pub(crate) fn read(text: &str) -> Result<Timestamp, String> {
     if let Ok(seconds) = text.parse::<f64>() {
-        let is_time = seconds >= UNIX_SECONDS_MIN;
+        // 0 is the beginning of all.
+        let is_time = seconds >= UNIX_SECONDS_MIN || seconds == 0.0;
         let why = || format!("{text} as Unix seconds lies long before now: {WANTED}");
         return is_time.then(|| Timestamp::from_secs_f64(seconds)).ok_or_else(why);
     }

@@ -3,14 +3,14 @@
 //! `lanes` and `morgue` take one queue, which may also precede the verb, as in earlier versions:
 //! `seriatim lanes orders retry KEY` is `seriatim lanes retry orders KEY`. A noun alone lists:
 //! `seriatim queues` is `seriatim queues list`, and `seriatim jobs orders` lists the jobs of a queue, as
-//! `seriatim lanes orders` its lanes. Options that all commands have may come first.
+//! `seriatim lanes orders` its lanes, and `seriatim jobs ID` shows a job. Options that all commands have may come first.
 
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
-use seriatim::names;
+use seriatim::{JobId, names};
 
 /// Nouns that list if there is no verb.
 const NOUNS: [&str; 9] =
@@ -66,7 +66,8 @@ fn order(program: &Command, arguments: &mut Vec<OsString>) {
     } else if needs_queue && is_name(3) && is_verb {
         arguments.swap(2, 3);
     } else if noun == JOBS && is_name(2) && !is_verb && !is_name(3) {
-        arguments.insert(2, "--queue".into());
+        let verb = if verb.parse::<JobId>().is_ok() { "show" } else { "--queue" };
+        arguments.insert(2, verb.into());
     }
 }
 
@@ -147,6 +148,10 @@ mod tests {
             ("jobs list --queue a", "jobs --queue a"),
             ("jobs list a --json", "jobs --queue a --json"),
             ("jobs a", "jobs --queue a"),
+            (
+                "jobs 01a22072-1bcd-7000-8001-000000000001",
+                "jobs show 01a22072-1bcd-7000-8001-000000000001",
+            ),
             ("jobs a --state dead", "jobs --queue a --state dead"),
             ("jobs --state dead", "jobs --state dead"),
             ("--store sqlite:a jobs list", "jobs --store sqlite:a"),

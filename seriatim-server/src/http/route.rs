@@ -226,8 +226,7 @@ impl<T> IntoResponse for Answer<T> {
 
 /// About as long as its document is.
 pub(super) fn bytes_of(job: &JobView) -> usize {
-    let length = |text: &Option<std::sync::Arc<str>>| text.as_ref().map_or(0, |text| text.len());
-    JOB_BYTES + job.payload.as_bytes().len() + length(&job.progress) + length(&job.result)
+    JOB_BYTES + job.bytes()
 }
 
 /// The path pattern that a request met, for the counters.

@@ -188,7 +188,6 @@ impl Workers {
     }
 }
 
-/// The worker with what it sets instead of its queue.
 /// The worker without its program: to check its settings with those of the others.
 pub(crate) fn rehearsed(config: &WorkerConfig) -> Worker {
     let worker = Worker::new(config.queue.as_str(), |_: Batch<Payload>| async {});
@@ -199,6 +198,7 @@ pub(crate) fn rehearsed(config: &WorkerConfig) -> Worker {
     with_own(worker, config)
 }
 
+/// The worker with what it sets instead of its queue.
 fn with_own(mut worker: Worker, config: &WorkerConfig) -> Worker {
     if let Some(share) = config.weight {
         worker = worker.weight(share);

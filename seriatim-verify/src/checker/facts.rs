@@ -1,6 +1,6 @@
 //! The history, sorted by kind of event.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -135,6 +135,17 @@ impl Facts<'_> {
     /// Whether jobs were delivered but no push is recorded: the producers keep no history, like the command line.
     pub(super) fn lacks_pushes(&self) -> bool {
         self.pushes.is_empty() && self.unknown.is_empty() && !self.turns.is_empty()
+    }
+
+    /// The queues of which jobs were delivered and no push is recorded.
+    pub(super) fn unpushed_queues(&self) -> BTreeSet<&str> {
+        let of_pushes = self.pushes.iter().map(|push| &push.entity);
+        let pushed: BTreeSet<&str> = of_pushes
+            .chain(self.unknown.iter().map(|(entity, _)| entity))
+            .map(|(queue, _)| queue.as_str())
+            .collect();
+        let turns = self.turns.iter().map(|turn| turn.entity.0.as_str());
+        turns.filter(|queue| !pushed.contains(queue)).collect()
     }
 }
 

@@ -135,7 +135,8 @@ fn phantoms(facts: &Facts<'_>, report: &mut Report) {
     // A job without a key whose push was not answered: its lane is unknown.
     let loose: HashSet<(&str, &str)> =
         facts.unknown.iter().map(|((queue, _), tag)| (queue.as_str(), tag.as_str())).collect();
-    for turn in &facts.turns {
+    let unpushed = facts.unpushed_queues();
+    for turn in facts.turns.iter().filter(|turn| !unpushed.contains(turn.entity.0.as_str())) {
         for job in &turn.jobs {
             let tag = job.tag.as_str();
             let may_be_unknown =
@@ -149,6 +150,11 @@ fn phantoms(facts: &Facts<'_>, report: &mut Report) {
                 });
             }
         }
+    }
+    let verdict = report.verdicts.entry(Judgement::Phantom).or_default();
+    if verdict.violations == 0 && !unpushed.is_empty() {
+        let queues: Vec<&str> = unpushed.into_iter().collect();
+        verdict.not_judged = Some(format!("no pushes recorded of {}", queues.join(", ")));
     }
 }
 

@@ -86,8 +86,8 @@ impl JobView {
         self.payload.as_bytes().len() != self.payload_bytes
     }
 
-    /// The texts of a page that jobs may have at length.
-    pub(crate) fn bytes(&self) -> usize {
+    /// The bytes of its payload, result, error and progress: what jobs may have at length.
+    pub fn bytes(&self) -> usize {
         let of = |text: &Option<Arc<str>>| text.as_deref().map_or(0, str::len);
         self.payload.as_bytes().len() + of(&self.result) + of(&self.error) + of(&self.progress)
     }

@@ -6,7 +6,7 @@ use seriatim::store::{NodeState, NodeView, QueueStats};
 
 use super::finding::{Finding, Severity};
 use super::look::Seen;
-use crate::app::nodes::{is_gone, is_late, works_on};
+use crate::app::nodes::{is_full, is_gone, is_late, works_on};
 use crate::base::text::count;
 use crate::base::time::{length, relative};
 
@@ -107,7 +107,7 @@ fn limited(queue: &QueueStats, nodes: &[&NodeView], seen: &Seen) -> Option<Strin
         let change = by(format!("`seriatim queues limits {name} --group NAME --running N`"));
         return Some(format!("groups are at their limit: {shown}{more}. {change}"));
     }
-    let is_free = |node: &&NodeView| node.info.busy < node.info.concurrency;
+    let is_free = |node: &&NodeView| !is_full(&node.info);
     let rate = settings.limit.rate.filter(|_| nodes.iter().any(is_free))?;
     let change = by(format!("`seriatim queues limits {name} --rate 100/s`"));
     Some(format!("it starts at most {rate}: push less, or {change}"))
@@ -115,11 +115,13 @@ fn limited(queue: &QueueStats, nodes: &[&NodeView], seen: &Seen) -> Option<Strin
 
 /// What to do about a queue that its nodes work on too slowly: whether they lack slots or keys.
 fn lagging(queue: &QueueStats, nodes: &[&NodeView]) -> String {
+    let nodes: Vec<&&NodeView> = nodes.iter().filter(|node| node.info.concurrency > 0).collect();
     let slots: u64 = nodes.iter().map(|node| u64::from(node.info.concurrency)).sum();
     let busy: u64 = nodes.iter().map(|node| u64::from(node.info.busy)).sum();
     let slots_of_nodes =
         format!("{} of {}", count(slots, "slot"), count(nodes.len() as u64, "node"));
     match slots.saturating_sub(busy) {
+        _ if slots == 0 => "remote workers work on it: start more of them, or raise their concurrency, if they are busy; check the findings on slow turns".to_owned(),
         _ if queue.claimed == 0 => "no turn of it runs: check the other findings and the logs of its nodes for workers that cannot start; otherwise raise `concurrency` or start more nodes".to_owned(),
         0 => format!(
             "all {slots_of_nodes} are busy: raise `concurrency` if their CPUs are not, or start more nodes; check the findings on slow turns"

@@ -22,7 +22,7 @@ use crate::app::running::{Running, running};
 use crate::app::why::Around;
 use crate::app::{nodes, troubles};
 
-/// Lanes shown of a node, of each queue.
+/// Lanes shown of a node.
 const LANES_SHOWN: usize = 50;
 /// Queues that the page of a node names, and busy ones of which it looks for lanes.
 const QUEUES_NAMED: usize = 50;
@@ -119,10 +119,10 @@ pub(super) async fn show_one(
     let (node, now) = (nodes::find(store, &wanted).await?, store.now().await?);
     let (stats, queues) = (store.stats(None).await?, store.queues().await?);
     let mut busy = stats;
-    busy.retain(|queue| queue.claimed > 0);
+    busy.retain(|of| of.claimed > 0 && node.info.queues.iter().any(|queue| *queue == *of.queue));
     busy.sort_by_key(|queue| std::cmp::Reverse(queue.claimed));
     let looked = &busy[..busy.len().min(QUEUES_LOOKED)];
-    let held = running(store, looked, Some(&node.info.id), LANES_SHOWN).await?;
+    let held = running(store, looked, Some(&node.info.id), LANES_SHOWN + 1).await?;
     let all = std::slice::from_ref(&node);
     let row = |one: &Running| {
         let queue = queues.iter().find(|view| *view.queue.name == *one.queue)?;

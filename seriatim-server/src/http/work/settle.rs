@@ -55,7 +55,7 @@ struct Ended {
     #[schemars(regex(pattern = SECRET_PATTERN))]
     secret: String,
     outcome: Word,
-    /// Why, for outcomes other than `done`
+    /// Why, for outcomes other than `done` and `release`
     error: Option<String>,
     /// The wait before the next try, after `retry` and `snooze`. Default: the backoff; 30 s for `snooze`
     retry_in: Option<Length>,

@@ -580,6 +580,8 @@ fn a_bridge_is_shown_with_the_nodes_and_paused_by_operators() {
     assert_eq!(hands.does("bridge.pause", &one[..1]).status, 303);
     assert_eq!(hands.does("bridge.resume", &one).status, 409, "all of it is paused");
     assert_eq!(hands.does("bridge.resume", &one[..1]).status, 303);
+    assert!(hands.page("/nodes").contains("by hands"), "the source stays paused");
+    assert_eq!(hands.does("bridge.resume", &one).status, 303);
     assert!(!hands.page("/nodes").contains("by hands"));
     assert_eq!(hands.does("bridge.pause", &[("bridge", "none")]).status, 404);
     let audit = Visitor::log_in(&api, "boss").page("/audit?of=old");

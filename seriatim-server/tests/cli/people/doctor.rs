@@ -128,6 +128,10 @@ async fn e2_a_queue_that_lags_is_told_whether_slots_or_keys_are_missing() {
     hand.beat().await;
     let few_keys = ["queue mails", "3 of 4 slots of 1 node are free", "more keys"];
     assert_found(&findings(&site, 0), "warning", &few_keys);
+    // A remote worker reports no slots.
+    (hand.node.concurrency, hand.node.busy) = (0, 0);
+    hand.beat().await;
+    assert_found(&findings(&site, 0), "warning", &["queue mails", "remote workers work on it"]);
 }
 
 #[tokio::test]

@@ -81,6 +81,10 @@ impl Tx<'_> {
         let mut routes: HashMap<(&str, &str), i64> = HashMap::new();
         for (i, job) in jobs.iter().enumerate() {
             let queue = self.queue_for(job)?;
+            if queue.closing {
+                return Err(is_closing(&job.queue).in_field(format!("jobs[{i}]")));
+            }
+            validate_job(&queue.queue, job, i)?;
             let has_route = queue.queue.mode.route_belongs_to_lane() && job.dead_at().is_none();
             let Some(key) = job.key.as_deref().filter(|_| has_route) else { continue };
             let wanted = self.route(&job.options, job.options.node.as_deref())?;

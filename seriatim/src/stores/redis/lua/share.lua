@@ -11,8 +11,8 @@ if S and S.shared then
   local STEPS_MAX = 10000     -- about 70 ms: a visit is one step, and each lane of a group LANE_STEPS more
   local LANE_STEPS = 10
   local CLASSES_MAX = 1000
-  local UNGROUPED = 1000      -- the weight where lanes have no groups, or only such as are left from a time with some
-  local NOTHING_SAID = num(UNGROUPED) .. ' 0 0 0' -- of a queue whose groups were removed while some had lanes
+  local WEIGHT_MAX = 1000     -- also that of lanes without groups, and of those left from a time with some
+  local NOTHING_SAID = num(WEIGHT_MAX) .. ' 0 0 0' -- of a queue whose groups were removed while some had lanes
   local WHOLE = 'all'
   local round, running, grouped, each, whole, is_over, any_named
   local uses = {} -- what groups get and use, by name
@@ -23,7 +23,8 @@ if S and S.shared then
   local function read_use(name, settings, runs)
     local weight, limit, interval, burst = string.match(settings, '^(%d+) (%d+) (%d+) (%d+)$')
     local use = {
-      weight = tonumber(weight), limit = tonumber(limit), interval = tonumber(interval), burst = tonumber(burst), us = 0, ns = 0,
+      -- An earlier build wrote more where lanes have no groups.
+      weight = math.min(tonumber(weight), WEIGHT_MAX), limit = tonumber(limit), interval = tonumber(interval), burst = tonumber(burst), us = 0, ns = 0,
     }
     use.running = use.limit > 0 and runs() or 0
     local paced = use.interval > 0 and call('HGET', K.paced, name)
@@ -124,7 +125,7 @@ if S and S.shared then
           start(whole, given)
           left, nothing_since, giver = left - given, false, group
           round.given = (round.given + given - 1) % use.weight + 1
-          if use.weight < UNGROUPED then steps = steps + LANE_STEPS * given end
+          if group > 0 then steps = steps + LANE_STEPS * given end
         else
           nothing_since = nothing_since or group
         end

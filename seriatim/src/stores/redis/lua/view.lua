@@ -36,13 +36,13 @@ local function view(seq, millis)
   return v
 end
 
--- A thousand large payloads are too much for one answer: it ends with the one that reaches the limit.
+-- A thousand large payloads, results or reports are too much for one answer: it ends with the one that reaches the limit.
 local BYTES_MAX = 4 * 1024 * 1024
 local answer, bytes = {}, 0
 for i = 2, #ARGV, 2 do
   if bytes >= BYTES_MAX then break end
   local v = S and view(tonumber(ARGV[i]), ARGV[i + 1]) or false
   answer[#answer + 1] = v
-  if v and v[6] then bytes = bytes + #v[6] end
+  if v then bytes = bytes + #(v[6] or '') + #(v[13] or '') + #(v[20] or '') end
 end
 return answer
