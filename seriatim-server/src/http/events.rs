@@ -1,12 +1,9 @@
 //! Events: of all turns, live (server-sent events), and of one job.
 
-use std::convert::Infallible;
-
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::{IntoResponse, Response};
-use futures_util::{Stream, stream};
+use axum::http::HeaderMap;
+use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,14 +11,14 @@ use seriatim::JobId;
 use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::{JobState, JobView};
 use tokio::sync::SemaphorePermit;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::access::Access;
 use super::caller::{Caller, Connection};
+use super::event_stream::{self, EVENT_STREAM, Source};
 use super::input::{Part, Query};
 use super::jobs::rows_max;
-use super::limits::{LISTENER_BEAT, STATS_INTERVAL, off_thread};
-use super::pool::Held;
+use super::limits::{STATS_INTERVAL, off_thread};
 use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::state::{App, Shared};
@@ -36,8 +33,6 @@ use crate::protocol::schema::{Foreign, queue_pattern};
 use crate::protocol::value::Time;
 
 pub(super) const EVENTS_PATH: &str = "/api/v1/events";
-/// What a stream of events is called in `Content-Type`.
-const EVENT_STREAM: &str = "text/event-stream";
 /// When a browser reconnects, in milliseconds.
 const RETRY: &str = "retry: 2000\n\n";
 
@@ -240,21 +235,14 @@ async fn listen(
     Query(wish): Query<Wish>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let place = app.budgets.listeners.try_take(&caller.party, 1);
-    let place = place.ok_or_else(|| Problem::too_many("too many event streams"))?;
+    let place = event_stream::place(&app, &caller)?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let hearing = app.journal.feed.listen(last);
     if app.journal.feed.begins() {
         tokio::spawn(sample(app.clone()));
     }
-    let listener = Listener { app, hearing, client, queue: wish.queue, _place: place };
-    let head = [
-        (header::CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM)),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        // So that a proxy passes on what comes when it comes.
-        (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
-    ];
-    Ok((head, Body::from_stream(listener.stream())).into_response())
+    let listener = Listener { hearing, queue: wish.queue };
+    Ok(event_stream::answer(app, client, place, listener))
 }
 
 /// Reads the figures of all queues, once for all listeners, while there are any.
@@ -272,46 +260,24 @@ async fn sample(app: Shared) {
     }
 }
 
-/// A client that listens.
+/// A client that listens, until it is too far behind.
 struct Listener {
-    app: Shared,
     hearing: Hearing,
-    client: Connection,
     queue: Option<String>,
-    _place: Held,
 }
 
-impl Listener {
-    /// Its messages, until it is too far behind, gone, or the node drains. A connection that takes nothing
-    /// is not asked for more, and so falls behind: it costs no memory but the feed's own.
-    fn stream(self) -> impl Stream<Item = Result<Bytes, Infallible>> {
-        stream::unfold((self, Some(RETRY)), async |(mut listener, first)| {
-            let text = match first {
-                Some(first) => Bytes::from_static(first.as_bytes()),
-                None => listener.next().await?,
-            };
-            Some((Ok(text), (listener, None)))
-        })
-    }
+impl Source for Listener {
+    const RETRY: &'static str = RETRY;
 
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            let (app, client) = (self.app.clone(), self.client.clone());
-            let news = tokio::select! {
-                biased;
-                () = app.draining() => return None,
-                () = client.left() => return None,
-                news = timeout(LISTENER_BEAT, self.hearing.next()) => news,
-            };
-            match news {
-                Err(_) => return Some(Bytes::from_static(b":\n\n")),
-                Ok(Some(News::Stats(text))) => return Some(text),
-                Ok(Some(News::Turn(told))) => {
+            match self.hearing.next().await? {
+                News::Stats(text) => return Some(text),
+                News::Turn(told) => {
                     if self.queue.as_ref().is_none_or(|wanted| **wanted == *told.queue) {
                         return Some(told.text.clone());
                     }
                 }
-                Ok(None) => return None,
             }
         }
     }

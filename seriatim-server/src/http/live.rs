@@ -1,19 +1,15 @@
 //! Tells open pages that queues changed: that, and not what, at most once a second.
 
-use std::convert::Infallible;
-
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderName, HeaderValue, header};
-use axum::response::{IntoResponse, Response};
-use futures_util::{Stream, stream};
+use axum::response::Response;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::caller::{Caller, Connection};
 use super::changes::fingerprint;
-use super::limits::{LISTENER_BEAT, STATS_INTERVAL};
-use super::pool::Held;
+use super::event_stream::{self, Source};
+use super::limits::STATS_INTERVAL;
 use super::problem::Problem;
 use super::state::Shared;
 
@@ -41,53 +37,22 @@ pub(super) async fn listen(
     caller: Caller,
     client: Connection,
 ) -> Result<Response, Problem> {
-    let place = app.budgets.listeners.try_take(&caller.party, 1);
-    let place = place.ok_or_else(|| Problem::too_many("too many event streams"))?;
+    let place = event_stream::place(&app, &caller)?;
     let (changes, begins) = app.changes.listen();
     if begins {
         tokio::spawn(sample(app.clone()));
     }
-    let listener = Listener { app, changes, client, _place: place };
-    let head = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        // So that a proxy passes on what comes when it comes.
-        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
-    ];
-    Ok((head, Body::from_stream(listener.stream())).into_response())
+    Ok(event_stream::answer(app, client, place, Listener(changes)))
 }
 
 /// A tab that listens for its browser.
-struct Listener {
-    app: Shared,
-    changes: watch::Receiver<u64>,
-    client: Connection,
-    _place: Held,
-}
+struct Listener(watch::Receiver<u64>);
 
-impl Listener {
-    fn stream(self) -> impl Stream<Item = Result<Bytes, Infallible>> {
-        stream::unfold((self, Some(FIRST)), async |(mut listener, first)| {
-            let text = match first {
-                Some(first) => first,
-                None => listener.next().await?,
-            };
-            Some((Ok(Bytes::from_static(text.as_bytes())), (listener, None)))
-        })
-    }
+impl Source for Listener {
+    const RETRY: &'static str = FIRST;
 
-    async fn next(&mut self) -> Option<&'static str> {
-        let (app, client) = (self.app.clone(), self.client.clone());
-        tokio::select! {
-            biased;
-            () = app.draining() => None,
-            () = client.left() => None,
-            changed = timeout(LISTENER_BEAT, self.changes.changed()) => match changed {
-                Ok(Ok(())) => Some(CHANGED),
-                Ok(Err(_)) => None,
-                Err(_) => Some(":\n\n"),
-            },
-        }
+    async fn next(&mut self) -> Option<Bytes> {
+        self.0.changed().await.ok().map(|()| Bytes::from_static(CHANGED.as_bytes()))
     }
 }
 

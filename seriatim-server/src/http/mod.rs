@@ -14,6 +14,7 @@ mod cron;
 mod dataloader;
 mod deeds;
 mod doctor;
+mod event_stream;
 mod events;
 #[cfg(test)]
 mod fuzz;
