@@ -95,7 +95,7 @@ pub mod store {
     pub use crate::contract::*;
     pub use crate::model::batch::EndedBatch;
     pub use crate::model::build::{bound_group, build_of, group_of_build};
-    pub use crate::model::id::{LaneId, NodeId, REMOTE_NAME_START, Token};
+    pub use crate::model::id::{LaneId, NodeId, REMOTE_NAME_START, Token, check_node_name};
     pub use crate::model::job::{
         IdempotencyScope, JobOptions, refuse_reserved_queue, validate_queue_name,
     };

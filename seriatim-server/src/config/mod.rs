@@ -36,7 +36,7 @@ use seriatim::limits::{
     ATTEMPTS_MAX, BATCH_SIZE_MAX, CRASHES_MAX, QUEUES_MAX, SHARDS_MAX, TURN_JOBS_MAX, WEIGHT_MAX,
 };
 use seriatim::names::{closest, did_you_mean};
-use seriatim::store::{REMOTE_NAME_START, Throttled};
+use seriatim::store::{Throttled, check_node_name};
 use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue};
 use toml::{Table, Value};
 
@@ -381,15 +381,15 @@ impl Config {
     fn validate_node(&self, name: &str) -> Result<(), SetupError> {
         let NodeConfig { id, build, groups, .. } = &self.node;
         let wrong = |what: String| Err(SetupError::invalid(format!("{name}: node.{what}")));
-        let named = [("id", id.as_ref()), ("build", build.as_ref())].into_iter();
-        let mut named = named.chain(groups.iter().map(|group| ("groups", Some(group))));
-        if let Some((field, _)) = named.find(|(_, name)| name.is_some_and(String::is_empty)) {
-            return wrong(format!("{field}: an empty name: write another, or remove it"));
+        if let Some(error) = id.as_deref().and_then(|id| check_node_name(id).err()) {
+            return wrong(format!("id: {}", error.message()));
         }
-        if id.as_deref().is_some_and(|id| id.starts_with(REMOTE_NAME_START)) {
-            return wrong(format!("id: names of remote workers begin with {REMOTE_NAME_START:?}"));
+        let named = build.iter().map(|build| ("build", build));
+        let mut named = named.chain(groups.iter().map(|group| ("groups", group)));
+        match named.find(|(_, name)| name.is_empty()) {
+            Some((field, _)) => wrong(format!("{field}: is empty: write a name, or remove it")),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// A place in the configuration, with the file.

@@ -58,6 +58,10 @@ impl Word {
         }
     }
 
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|word| word.name() == name)
+    }
+
     /// The first field that would be lost with this word, and the words that it goes with.
     pub(crate) fn misplaced(self, with: &With<'_>) -> Option<(&'static str, &'static str)> {
         let has_error = with.error.is_some_and(|error| !error.is_empty());

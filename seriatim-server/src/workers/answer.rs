@@ -254,7 +254,7 @@ fn lane_result(path: &str, raw: &RawValue) -> Result<LaneResult, String> {
     result.knows(&LANE_FIELDS)?;
     let lane = result.lane()?;
     let name = result.word("outcome", &Word::ALL.map(Word::name))?;
-    let word = Word::ALL.into_iter().find(|word| word.name() == name).unwrap_or(Word::Done);
+    let word = Word::named(name).ok_or_else(|| format!("`{path}.outcome` is \"{name}\""))?;
     let done = result.count("done")?.unwrap_or(0);
     let error = result.text("error")?;
     let left = result.find("result").map(|raw| raw.get().into());

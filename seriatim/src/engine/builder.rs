@@ -30,7 +30,7 @@ use crate::handler::shape::Handler;
 use crate::handler::worker::Worker;
 use crate::model::build::group_of_build;
 use crate::model::error::{Error, Result};
-use crate::model::id::REMOTE_NAME_START;
+use crate::model::id::check_node_name;
 use crate::model::job::validate_queue_name;
 use crate::model::limits::{PERIODIC_MAX, WEIGHT_MAX};
 use crate::model::queue::Queue;
@@ -388,10 +388,7 @@ impl EngineBuilder {
             let message = format!("must be 1 to {CONCURRENCY_MAX}");
             return Err(Error::invalid("concurrency", message));
         }
-        if settings.node_name.starts_with(REMOTE_NAME_START) {
-            let message = format!("names of remote workers begin with {REMOTE_NAME_START:?}");
-            return Err(Error::invalid("node_name", message));
-        }
+        check_node_name(&settings.node_name)?;
         if settings.heartbeat.is_zero() || settings.poll_interval.is_zero() {
             let field = if settings.heartbeat.is_zero() { "heartbeat" } else { "poll_interval" };
             return Err(Error::invalid(field, "must be more than zero"));

@@ -162,6 +162,18 @@ impl fmt::Display for Token {
 /// other.
 pub const REMOTE_NAME_START: &str = "remote:";
 
+/// Refuses a name that the node of an engine may not have: `Invalid` (field `node_name`).
+pub fn check_node_name(name: &str) -> Result<()> {
+    let wrong = |message| Err(Error::invalid("node_name", message));
+    match name {
+        "" => wrong("is empty".to_owned()),
+        name if name.starts_with(REMOTE_NAME_START) => {
+            wrong(format!("names of remote workers begin with {REMOTE_NAME_START:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The id of a running process: unique for each start, unlike the node's configured name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

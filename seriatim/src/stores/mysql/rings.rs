@@ -22,7 +22,7 @@ const MISSING_KEPT: Duration = Duration::from_secs(600);
 const MISSING_AT_START: u64 = 100;
 /// Most rows of one poll; more than the missing numbers, so that it makes progress.
 const ROWS_MAX: usize = 2 * MISSING_MAX;
-/// How long rows stay after they were first read. A process that was away for longer is told so.
+/// How long rows stay after the first read. A process that was away for longer notices the gap.
 pub(super) const KEPT: Duration = Duration::from_secs(30);
 /// Most rows deleted in one step.
 const TRIM_ROWS: usize = 5_000;

@@ -1,6 +1,6 @@
 -- A page of jobs after ($4, $5), the sort value and number of the last row seen, with less than $7 bytes of payload,
--- error (or result) and progress before the last row. Payloads longer than $8 are left out. $9: the time. `job_pages.rs` replaces the words in capitals:
--- sort column, its type, and source. See listing.sql.
+-- error (or result) and progress before the last row. Payloads longer than $8 are left out. $9: the time.
+-- `job_pages.rs` replaces the words in capitals: sort column, its type, and source. See listing.sql.
 SELECT w.seq, w.queue, w.name, w.key, w.task, w.state, w.payload_bytes,
   CASE WHEN w.shown THEN w.payload ELSE '' END AS payload,
   w.score, w.priority, w.run_at, w.attempt, w.retry_count, w.crashes, w.error, w.flagged, w.created_at, w.started_at,
