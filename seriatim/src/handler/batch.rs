@@ -86,6 +86,11 @@ impl<T> Lane<T> {
     pub fn payloads(&self) -> &[T] {
         &self.payloads
     }
+    /// The payloads, by value: after [`Batch::into_lanes`], for code that needs to own them.
+    pub fn into_payloads(self) -> Vec<T> {
+        self.payloads
+    }
+
     /// The jobs with their payloads, lowest score first.
     pub fn jobs(&self) -> impl Iterator<Item = (&TurnJob, &T)> {
         let jobs = self.turn().jobs.iter().filter(|job| !self.left_out.contains(&job.id));
