@@ -144,7 +144,7 @@ impl Broken {
 
     /// Makes the store bury jobs that are to be retried.
     fn detain(&self, settlement: &mut Settlement, turn: &Turn) {
-        if settlement.keep.retry_count < 0 {
+        if settlement.keep.retry_count < 0 || settlement.ends_owner() {
             return;
         }
         let kept = turn.jobs.iter().filter(|job| settlement.fate_of(job.id) == Fate::Keep);

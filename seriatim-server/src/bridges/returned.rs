@@ -74,7 +74,7 @@ impl Returned {
         if matches!(place, Place::Retry | Place::Dead) && !failed_there_last(job) {
             // The failures there are counted in those here, unless the job was requeued here.
             let before = fields.get("retry_count").and_then(|raw| raw.get().parse().ok());
-            // A dead one does not know its last failure as a retry, nor in `accumulate` those of its lane.
+            // In `accumulate` the failures are the lane's: a dead job has its attempts.
             let here = match place {
                 Place::Dead => i64::from(job.attempt) - 1,
                 _ => i64::from(job.retry_count),

@@ -230,6 +230,7 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
     let options = job.options.as_deref().map(serde_json::to_string);
     let lane = waits_in(store, job).await.map(|lane| lane_state(&lane, now).0);
     let reported = Reported::of(job.progress.as_deref());
+    let has_count = !job.has_ended() || job.retry_count >= 0;
     let mut fields = Fields::default();
     fields
         .add("job", job.id.to_string())
@@ -246,8 +247,8 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
         .add("priority", job.priority.to_string())
         .add("run at", when(job.run_at))
         .add("attempt", job.attempt.to_string())
-        // Of one that has ended, the attempts and failures tell: what led to its end is not in this count.
-        .maybe("retry count", (!job.has_ended()).then(|| retries_in_words(job.retry_count)))
+        // In `accumulate` the failures are the lane's, and a job that has ended has none of its own.
+        .maybe("retry count", has_count.then(|| retries_in_words(job.retry_count)))
         .add("crashes", job.crashes.to_string())
         .maybe("error", job.error.as_deref())
         .maybe("result", job.result.as_deref())

@@ -222,6 +222,7 @@ fn fates(turn: &Turn, settlement: &Settlement, cancelled: &[JobId]) -> Vec<JobFa
 pub(crate) fn cause(turn: &Turn, settlement: &Settlement) -> &'static str {
     let keep = &settlement.keep;
     match settlement.rest {
+        Fate::Keep if settlement.ends_owner() => "bury",
         Fate::Keep if keep.crashes > turn.crashes => "crash",
         Fate::Keep if keep.counted && keep.retry_count < 0 => "bury",
         Fate::Keep if keep.counted => "retry",

@@ -272,6 +272,8 @@ async fn retries_end_in_the_morgue(mut bench: Bench) {
         }
         let dead = bench.job(id).await;
         assert_eq!((dead.state, dead.attempt), (JobState::Dead, 3), "{mode}");
+        let retries = if mode == Mode::Accumulate { -1 } else { 2 };
+        assert_eq!((dead.retry_count, dead.crashes), (retries, 0), "{mode}: the last failure counts");
         assert_eq!(dead.error.as_deref(), Some("it failed"), "{mode}");
         let request = bench.claim_request(mode.as_str(), 1);
         assert_eq!(bench.claimed(request).await, seriatim::store::Claimed::default(), "{mode}");
@@ -346,7 +348,8 @@ async fn attempts_bound_failures_and_crashes_together(mut bench: Bench) {
     let turn = bench.one().await;
     assert_eq!((turn.retry_count, turn.crashes, turn.attempt()), (0, 1, 3));
     bench.end(&turn, Outcome::Crash { error: "killed".into() }).await;
-    assert_eq!(bench.state(id).await, Some(JobState::Dead));
+    let dead = bench.job(id).await;
+    assert_eq!((dead.state, dead.retry_count, dead.crashes), (JobState::Dead, 0, 2));
 }
 
 async fn a_snooze_is_not_counted(mut bench: Bench) {

@@ -151,8 +151,8 @@ pub enum Due {
 /// The state with which the kept jobs return.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Keep {
-    /// The job whose state the fields below are; `None`: the lane's. If that job does not return, the store ignores
-    /// these fields.
+    /// The job whose state the fields below are; `None`: the lane's. If that job ends, it does so with `retry_count`
+    /// and `crashes`, and the store ignores the other fields.
     pub job: Option<JobId>,
     /// When they are due.
     pub due: Due,
@@ -198,6 +198,11 @@ impl Settlement {
     /// The fate of `job`.
     pub fn fate_of(&self, job: JobId) -> Fate {
         self.exceptions.iter().find(|(id, _)| *id == job).map_or(self.rest, |(_, fate)| *fate)
+    }
+
+    /// Whether the job that `keep` names ends.
+    pub fn ends_owner(&self) -> bool {
+        self.keep.job.is_some_and(|job| self.fate_of(job) != Fate::Keep)
     }
 
     /// Whether every job is done and leaves nothing: the common case, which stores optimize.
@@ -435,7 +440,7 @@ impl Planner<'_> {
         let error = error_text(error);
         let crashes = self.crashes().saturating_add(1);
         if crashes >= self.queue.max_crashes || self.attempts_are_used_up() {
-            return self.take_out_head(Fate::Bury, error);
+            return self.take_out_head(Fate::Bury, error, (self.retry_count(), crashes));
         }
         let keep =
             Keep { due: Due::Now, crashes, error: Some(error), counted: true, ..self.unchanged() };
@@ -454,12 +459,14 @@ impl Planner<'_> {
     }
 
     fn exhausted(&mut self, error: Arc<str>) -> (Fate, Keep) {
+        let retry_count = self.retry_count().saturating_add(1);
+        let counts = (retry_count, self.crashes());
         match self.queue.exhausted {
-            Exhaustion::Bury => self.take_out_head(Fate::Bury, error),
-            Exhaustion::Drop => self.take_out_head(Fate::Drop, error),
+            Exhaustion::Bury => self.take_out_head(Fate::Bury, error, counts),
+            Exhaustion::Drop => self.take_out_head(Fate::Drop, error, counts),
             Exhaustion::Hold => {
                 let keep = Keep {
-                    retry_count: self.retry_count().saturating_add(1),
+                    retry_count,
                     error: Some(error),
                     counted: true,
                     hold: true,
@@ -470,20 +477,31 @@ impl Planner<'_> {
         }
     }
 
-    /// Ends the head with `fate`; the rest restarts, due now.
-    fn take_out_head(&mut self, fate: Fate, error: Arc<str>) -> (Fate, Keep) {
+    /// Ends the head with `fate` and these retries and crashes, if they are its own; the rest restarts, due now.
+    fn take_out_head(
+        &mut self,
+        fate: Fate,
+        error: Arc<str>,
+        (retry_count, crashes): (i32, u32),
+    ) -> (Fate, Keep) {
         self.exceptions.extend(self.head.map(|job| (job.id, fate)));
-        (
-            Fate::Keep,
-            Keep { job: self.owning_job(), error: Some(error), counted: true, ..Keep::fresh() },
-        )
+        let rest = Keep { error: Some(error), counted: true, ..Keep::fresh() };
+        let keep = match self.owning_job() {
+            Some(job) => Keep { job: Some(job), retry_count, crashes, ..rest },
+            None => rest,
+        };
+        (Fate::Keep, keep)
     }
 
     /// The handler's own decision: for the head if failures belong to jobs, otherwise for the turn.
     fn end(&mut self, fate: Fate, why: &Arc<str>) -> (Fate, Keep) {
         let error = error_text(why);
         match self.owner() {
-            Owner::Job => self.take_out_head(fate, error),
+            Owner::Job => {
+                let failures = i32::from(fate == Fate::Bury);
+                let counts = (self.retry_count().saturating_add(failures), self.crashes());
+                self.take_out_head(fate, error, counts)
+            }
             Owner::Lane => (fate, Keep { error: Some(error), ..Keep::fresh() }),
         }
     }

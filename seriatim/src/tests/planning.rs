@@ -81,6 +81,24 @@ fn the_last_failure_takes_the_head_out() {
 }
 
 #[test]
+fn a_job_that_ends_takes_its_counts_along() {
+    let queue = Queue::fifo("q").max_retries(3);
+    let turn = Turn { retry_count: 2, crashes: 1, ..turn(3) };
+    let ends = [
+        (failure(), 3, 1),
+        (Outcome::Crash { error: "died".into() }, 2, 2),
+        (Outcome::Bury { error: "no".into() }, 3, 1),
+        (Outcome::Cancel { reason: "no".into() }, 2, 1),
+    ];
+    for (outcome, retry_count, crashes) in ends {
+        let queue = Queue { max_crashes: 2, ..queue.clone() };
+        let settlement = settle(&turn, &queue, outcome);
+        assert!(settlement.ends_owner());
+        assert_eq!((settlement.keep.retry_count, settlement.keep.crashes), (retry_count, crashes));
+    }
+}
+
+#[test]
 fn one_try_is_all_when_there_are_no_retries() {
     let turn = turn(1);
     let settlement = settle(&turn, &Queue::parallel("q").max_retries(0), failure());

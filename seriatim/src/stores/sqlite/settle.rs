@@ -15,6 +15,7 @@ use super::tx::{QueueRow, Tx};
 use crate::contract::{JobState, Settle, Settled};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
+use crate::model::id::JobId;
 use crate::model::queue::Mode;
 use crate::model::settle::{Due, Fate, Keep, Settlement};
 use crate::model::turn::Turn;
@@ -108,7 +109,11 @@ impl Tx<'_> {
                 cancelled.push(job.id(work.queue.number));
             }
             fates.push(fate);
-            let job = tried(job, &work, fate, &settlement.keep);
+            let mut job = tried(job, &work, fate, &settlement.keep);
+            if owner(&work, &settlement.keep) == Some(job.id(work.queue.number)) {
+                job.retry = i64::from(settlement.keep.retry_count);
+                job.crashes = i64::from(settlement.keep.crashes);
+            }
             match fate {
                 Fate::Keep => kept.push(job),
                 fate => self.end_job(&work, job, fate, why)?,
@@ -285,12 +290,12 @@ impl Tx<'_> {
         kept: Vec<Job>,
     ) -> Result<()> {
         let keep = &settlement.keep;
-        let owner = |job: &Job| keep.job == Some(job.id(work.queue.number));
+        let is_named = |job: &Job| keep.job == Some(job.id(work.queue.number));
         if kept.is_empty() && head_has_progress(work) {
             work.row.head.flags &= !flag::PROGRESS;
             self.execute("UPDATE lane SET progress = NULL WHERE id = ?1", [work.row.head.id])?;
         }
-        let owner_is_kept = keep.job.is_none() || kept.iter().any(owner);
+        let owner_is_kept = keep.job.is_none() || kept.iter().any(is_named);
         let mode = work.definition().mode;
         let head = &mut work.row.head;
         (head.st, head.claimed_at) = (state::READY, None);
@@ -302,8 +307,9 @@ impl Tx<'_> {
         }
         self.delta(work.queue.number).jobs += kept.len() as i64;
         for mut job in kept {
-            if mode != Mode::Accumulate && keep.job == Some(job.id(work.queue.number)) {
-                settle_job_state(&mut job, self.now, keep);
+            if owner(work, keep) == Some(job.id(work.queue.number)) {
+                job.error.clone_from(&keep.error);
+                job.run_at = due_after(job.run_at, self.now, keep.due);
             }
             self.unite(work, job)?;
         }
@@ -341,10 +347,9 @@ fn settle_lane_state(work: &mut Work, now: i64, keep: &Keep, any_kept: bool) {
     head.due = due_after(head.due, now, keep.due);
 }
 
-fn settle_job_state(job: &mut Job, now: i64, keep: &Keep) {
-    (job.retry, job.crashes) = (i64::from(keep.retry_count), i64::from(keep.crashes));
-    job.error.clone_from(&keep.error);
-    job.run_at = due_after(job.run_at, now, keep.due);
+/// The job that owns a turn's failure.
+fn owner(work: &Work, keep: &Keep) -> Option<JobId> {
+    keep.job.filter(|_| work.definition().mode != Mode::Accumulate)
 }
 
 fn due_after(was: i64, now: i64, due: Due) -> i64 {

@@ -26,6 +26,7 @@ impl State {
             return Settled::Stale;
         };
         let (queue, key) = (lane.queue, self.lanes[&lane.number].key.clone());
+        let owner = self.owner(lane, &settlement.keep);
         let mut cancelled = Vec::new();
         let mut kept = Vec::new();
         let mut fates = Vec::with_capacity(hold.closed.len());
@@ -42,7 +43,10 @@ impl State {
             let started_at = job.started_at.or(was_started.then_some(hold.claimed_at));
             // A job that ends counts as an attempt; a kept one only if its claim counts.
             let tried = fate != Fate::Keep || was_started && keep.counted;
-            let job = Entry { started_at, attempts: job.attempts + u32::from(tried), ..job };
+            let mut job = Entry { started_at, attempts: job.attempts + u32::from(tried), ..job };
+            if owner == Some(job.id) {
+                (job.retry_count, job.crashes) = (keep.retry_count, keep.crashes);
+            }
             match fate {
                 Fate::Done => self.finish(now, queue, key.clone(), job, JobState::Succeeded, why),
                 Fate::Cancel => self.finish(now, queue, key.clone(), job, JobState::Canceled, why),
@@ -95,14 +99,21 @@ impl State {
         if lane.mode == Mode::Accumulate {
             settle_lane_state(lane, window.as_ref(), now, keep, !kept.is_empty());
         }
-        let mode = lane.mode;
+        let owner = self.owner(id, keep);
         for mut job in kept {
-            if mode != Mode::Accumulate && keep.job == Some(job.id) {
-                settle_job_state(&mut job, now, keep);
+            if owner == Some(job.id) {
+                job.error.clone_from(&keep.error);
+                job.run_at = due_after(job.run_at, now, keep.due);
             }
             self.unite(id.number, job);
         }
         self.position(id.number, now);
+    }
+
+    /// The job that owns a turn's failure.
+    fn owner(&self, lane: LaneId, keep: &Keep) -> Option<JobId> {
+        let is_lane_s = self.lanes.get(&lane.number)?.mode == Mode::Accumulate;
+        keep.job.filter(|_| !is_lane_s)
     }
 
     fn count(&mut self, queue: u32, settlement: &Settlement, fates: &[Fate]) {
@@ -143,12 +154,6 @@ fn settle_lane_state(
     (lane.retry_count, lane.crashes) = (keep.retry_count, keep.crashes);
     lane.error.clone_from(&keep.error);
     lane.due = due_after(lane.due, now, keep.due);
-}
-
-fn settle_job_state(job: &mut Entry, now: Timestamp, keep: &Keep) {
-    (job.retry_count, job.crashes) = (keep.retry_count, keep.crashes);
-    job.error.clone_from(&keep.error);
-    job.run_at = due_after(job.run_at, now, keep.due);
 }
 
 fn due_after(was: Timestamp, now: Timestamp, due: Due) -> Timestamp {

@@ -52,7 +52,9 @@ BEGIN
     SELECT i.seq, i.queue, l.key, CASE f.fate WHEN 0 THEN 2 WHEN 1 THEN 3 ELSE 4 END, _now,
       CASE WHEN f.fate <> 1 THEN seriatim.later(_now, f.retain) END,
       i.digest, i.task, i.score, i.priority, i.run_at, i.created_at,
-      coalesce(i.started_at, f.claimed_at), i.attempts + 1, i.retry_count, i.crashes,
+      coalesce(i.started_at, f.claimed_at), i.attempts + 1,
+      CASE WHEN f.owned THEN f.retry_count ELSE i.retry_count END,
+      CASE WHEN f.owned THEN f.crashes ELSE i.crashes END,
       coalesce(f.why, i.error),
       i.options, i.lease_ttl, i.expires_at, i.route, i.flagged AND f.fate <> 1, i.payload
     FROM unnest(_fates) f

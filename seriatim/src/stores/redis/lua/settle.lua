@@ -81,6 +81,8 @@ local function end_claim(l)
   count('running', -1)
 end
 
+local function owns(turn, j) return S.mode ~= 'accumulate' and j.seq == turn.job end
+
 -- Applies the fate of one job; returns whether it is kept. Counts done jobs in `tally`, and whether the turn has
 -- failed.
 local function end_job(l, turn, j, cancelled, tally, claimed_at)
@@ -96,6 +98,7 @@ local function end_job(l, turn, j, cancelled, tally, claimed_at)
     j.started = j.started or claimed_at
     if fate ~= 'keep' or turn.counted then j.attempts = j.attempts + 1 end
   end
+  if owns(turn, j) then j.retry, j.crashes = turn.retry, turn.crashes end
   if fate == 'done' then tally.done = tally.done + 1
   elseif fate == 'bury' or fate == 'drop' or (fate == 'keep' and turn.counted and not turn.cancels) then
     tally.failed = 1
@@ -204,15 +207,12 @@ local function end_jobs(l, turn, closed, claimed_at, tally, cancelled)
   return kept, back
 end
 
-local function owns(turn, j) return S.mode ~= 'accumulate' and j.seq == turn.job end
-
 local function return_jobs(l, turn, kept, back, claimed_at)
   local in_list = {}
   for _, name in ipairs(back) do in_list[number_in(name)] = true end
   for _, j in ipairs(kept) do
     if owns(turn, j) then
-      j.retry, j.crashes, j.error = turn.retry, turn.crashes, turn.error
-      j.run_at = due_after(j.run_at, turn.due)
+      j.error, j.run_at = turn.error, due_after(j.run_at, turn.due)
     end
     if not in_list[j.seq] then
       if not j.plain then l.odd = l.odd - 1 end

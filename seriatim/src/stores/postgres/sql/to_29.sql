@@ -1,0 +1,1 @@
+-- From version 28: only functions changed.
