@@ -1,7 +1,7 @@
 //! One key in all queues: what holds it, what waits, what has ended.
 
-use seriatim::Timestamp;
 use seriatim::store::{JobState, JobView, NodeView, QueueView, Store};
+use seriatim::{ErrorKind, Timestamp};
 
 use super::entity::Entity;
 use super::error::Error;
@@ -12,7 +12,7 @@ use super::{find, lane_jobs, limits, queues};
 use crate::protocol::document;
 
 /// Queues that are asked for a key.
-const QUEUES_ASKED_MAX: usize = 200;
+pub(super) const QUEUES_ASKED_MAX: usize = 200;
 
 /// What is asked for.
 pub(crate) struct Wanted<'a> {
@@ -90,8 +90,12 @@ pub(crate) async fn read(
     let now = store.now().await?;
     let mut all = OfKey { queues: Vec::new(), left_out, nodes, now };
     for (queue, figures) in queues {
-        let found = in_queue(store, &wanted, queue, &figures, &all).await?;
-        all.queues.extend(found);
+        match in_queue(store, &wanted, queue, &figures, &all).await {
+            Ok(found) => all.queues.extend(found),
+            // It was deleted meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound && wanted.queue.is_none() => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(all)
 }

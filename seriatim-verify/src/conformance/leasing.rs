@@ -331,6 +331,9 @@ async fn progress_stays_until_a_turn_ends_with_nothing_left(mut bench: Bench) {
         bench.beat_as(bench.node.clone(), vec![beat]).await;
         bench.fail(&turn).await;
         assert_eq!(bench.job(first).await.progress, None, "{mode}: it is not running");
+        let lane =
+            bench.store.lanes(seriatim::store::LaneQuery::new("q")).await.unwrap().rows.remove(0);
+        assert_eq!(lane.progress, None, "{mode}: it is not running");
         bench.pass(std::time::Duration::from_secs(3_600));
         bench.beat().await;
         let turn = bench.one().await;

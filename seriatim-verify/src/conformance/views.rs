@@ -18,6 +18,8 @@ pub(super) fn cases() -> Vec<Case> {
         lanes_are_listed_by_their_holder,
         lanes_are_listed_in_a_range_of_their_order,
         a_range_in_another_order_is_refused,
+        a_cursor_of_another_order_is_refused,
+        a_paused_lane_shows_when_and_how_urgently_it_goes_on,
         running_lanes_show_their_holder,
         running_lanes_show_until_when_their_claims_hold,
         jobs_show_their_lane_and_who_runs_them,
@@ -341,6 +343,38 @@ async fn a_range_in_another_order_is_refused(mut bench: Bench) {
         refused(bench.store.lanes(from).await, ErrorKind::Invalid, "from");
         let to = LaneQuery { to: key.clone(), ..all_lanes(order) };
         refused(bench.store.lanes(to).await, ErrorKind::Invalid, "to");
+    }
+}
+
+async fn a_cursor_of_another_order_is_refused(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    bench.push(job("a")).await;
+    let after = Some("1:x".to_owned());
+    for order in [LaneOrder::Age, LaneOrder::Due, LaneOrder::RetryCount] {
+        let query = LaneQuery { after: after.clone(), ..all_lanes(order) };
+        refused(bench.store.lanes(query).await, ErrorKind::Invalid, "after");
+    }
+    let far =
+        LaneQuery { after: Some(format!("1:{}", i64::MAX)), ..all_lanes(LaneOrder::RetryCount) };
+    refused(bench.store.lanes(far).await, ErrorKind::Invalid, "after");
+    for order in [JobOrder::Arrival, JobOrder::UpdatedAt] {
+        let query = JobQuery { order, after: after.clone(), ..JobQuery::new("q", JobState::Dead) };
+        refused(bench.store.jobs(query).await, ErrorKind::Invalid, "after");
+    }
+}
+
+async fn a_paused_lane_shows_when_and_how_urgently_it_goes_on(mut bench: Bench) {
+    for mode in [Mode::Fifo, Mode::Exclusive] {
+        bench.queue(mode).await;
+        bench.push(job("a").priority(200)).await;
+        let turn = bench.one().await;
+        bench.push(job("b").priority(1).run_in(WAIT)).await;
+        bench.act(LaneSelection::Key("k".into()), LaneAction::Pause).await;
+        bench.done(&turn).await;
+        let lane = bench.store.lanes(all_lanes(LaneOrder::Due)).await.unwrap().rows.remove(0);
+        let shown = (lane.state, lane.priority, lane.due);
+        assert_eq!(shown, (LaneState::Paused, 1, Some(bench.now + WAIT)), "{mode}");
+        bench.act(LaneSelection::Key("k".into()), LaneAction::Delete).await;
     }
 }
 

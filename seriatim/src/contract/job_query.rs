@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::job_view::{JobState, JobView};
 use crate::model::clock::Timestamp;
+use crate::model::cursor::Cursor;
 use crate::model::error::{Error, Result};
 use crate::model::limits::{PAGE_ROWS_MAX, SOUGHT_BYTES_MAX};
 use crate::model::payload::Payload;
@@ -114,6 +115,15 @@ impl JobQuery {
     /// Most rows of a page.
     pub(crate) fn most(&self) -> usize {
         self.rows_max.clamp(1, PAGE_ROWS_MAX)
+    }
+
+    /// The cursor after which the page starts.
+    pub(crate) fn begin(&self) -> Result<Option<Cursor>> {
+        let after = self.after.as_deref();
+        match self.order {
+            JobOrder::Key | JobOrder::Turn => Cursor::read(after),
+            JobOrder::Arrival | JobOrder::UpdatedAt => Cursor::read_by_number(after),
+        }
     }
 
     /// Refuses what no store can list.

@@ -256,7 +256,19 @@ impl LaneQuery {
         let from = self.place("from", self.from.as_ref())?;
         let before = |place| Cursor { number: 0, place };
         if self.after.is_some() {
-            return Cursor::read(self.after.as_deref());
+            let after = self.after.as_deref();
+            return match self.order {
+                LaneOrder::Key => Cursor::read(after),
+                LaneOrder::Age | LaneOrder::Due => Cursor::read_by_number(after),
+                LaneOrder::RetryCount => {
+                    let cursor = Cursor::read_by_number(after)?;
+                    let is_count = |cursor: &Cursor| cursor.place.parse::<i32>().is_ok();
+                    if cursor.as_ref().is_some_and(|cursor| !is_count(cursor)) {
+                        return Err(Cursor::wrong());
+                    }
+                    Ok(cursor)
+                }
+            };
         }
         Ok(match self.order {
             LaneOrder::Age => None,

@@ -40,10 +40,6 @@ pub async fn release_claims(store: &dyn Store, claims: ClaimSelection) -> Result
             let implied = || Queue::implied(&turn.queue, turn.key.is_some());
             crash(turn, &known.map_or_else(implied, |view| view.queue.clone()), WHY)
         };
-        let full = turns.len() >= lanes_max;
         store.settle(Settle::now(turns.iter().map(settlement).collect())).await?;
-        if !full {
-            return Ok(count);
-        }
     }
 }

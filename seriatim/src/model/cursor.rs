@@ -28,6 +28,13 @@ impl Cursor {
         after.map(|after| read(after).ok_or_else(Self::wrong)).transpose()
     }
 
+    /// The same in a listing whose places are numbers.
+    pub(crate) fn read_by_number(after: Option<&str>) -> Result<Option<Self>> {
+        let cursor = Self::read(after)?;
+        cursor.as_ref().map(Self::place_number).transpose()?;
+        Ok(cursor)
+    }
+
     /// The place as a number.
     pub(crate) fn place_number(&self) -> Result<i64> {
         if self.place.is_empty() { Ok(0) } else { self.place.parse().map_err(|_| Self::wrong()) }

@@ -39,7 +39,7 @@ struct Found {
 async fn page(work: &mut Work<'_>, query: &JobQuery, most: usize) -> Try<Step> {
     let row = work.state.queue(&query.queue)?;
     let (queue, mode) = (row.number, row.queue.mode);
-    let after = Cursor::read(query.after.as_deref())?;
+    let after = query.begin()?;
     let from = source(work, query, queue, after.as_ref(), most + 1).await?;
     let order = match query.order {
         JobOrder::Arrival | JobOrder::Turn => Order::Number,

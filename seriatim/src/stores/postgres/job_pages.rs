@@ -80,7 +80,7 @@ impl JobRows for Postgres {
             JobFilter::In(JobState::Dead) => &[3],
             JobFilter::In(JobState::Canceled) => &[4],
         };
-        let after = Cursor::read(query.after.as_deref())?;
+        let after = query.begin()?;
         let now = match (query.order, query.now) {
             (JobOrder::Turn, None) => Some(self.now().await?),
             (_, now) => now,
@@ -97,7 +97,9 @@ impl JobRows for Postgres {
             _ => None,
         };
         let (place, last) = place_and_number(after);
-        let place = turn.or(place);
+        // By arrival all have the same place.
+        let same = place.as_ref().filter(|_| query.order == JobOrder::Arrival).map(|_| "1".into());
+        let place = turn.or(same).or(place);
         let key = query.key.as_deref().map(sought);
         let (limit, bytes_max) = (looks_max as i64 + 1, PAGE_BYTES_MAX as i64);
         let shown_max = query.payload_bytes_max.map(|most| most as i64);

@@ -48,6 +48,9 @@ impl Postgres {
             LaneSource::Walk => 3_i32,
         };
         let (place, last) = place_and_number(query.begin()?);
+        // In this order all have the same place.
+        let place =
+            place.map(|place| if query.order == LaneOrder::Age { "1".into() } else { place });
         let (end, _) = place_and_number(query.end()?);
         let (key, node) =
             (query.key.as_deref().map(sought), query.node.as_ref().map(|n| kept(&n.0)));
@@ -138,6 +141,6 @@ fn lane_view(row: &Row) -> Result<LaneView> {
         node: text(row, "holder")?.map(NodeId),
         claimed_at: time(row, "claimed_at")?,
         lease_until: lease_until(row)?,
-        progress: text(row, "progress")?,
+        progress: text(row, "progress")?.filter(|_| claimed),
     })
 }

@@ -35,7 +35,7 @@ impl Tx<'_> {
     pub(super) fn job_rows(&mut self, query: &JobQuery, most: usize) -> Result<Step> {
         let row = self.known_queue(&query.queue)?;
         let queue = row.number;
-        let after = Cursor::read(query.after.as_deref())?;
+        let after = query.begin()?;
         let found = match query.filter {
             _ if query.order == JobOrder::Turn => self.turn_page(&row, query, after, most)?,
             JobFilter::Live | JobFilter::In(JobState::Queued | JobState::Running) => {

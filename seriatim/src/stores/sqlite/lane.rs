@@ -204,16 +204,16 @@ impl Tx<'_> {
         if head.is_claimed() {
             return Ok(());
         }
-        if head.flags & (flag::HELD | flag::PAUSED) != 0 {
-            head.st = state::PARKED;
-            return self.seat_first(work).map(drop);
-        }
         let next_later = self.seat_first(work)?;
         let now = self.now;
         let mode = work.queue.queue.mode;
         let head = &mut work.row.head;
         if let (true, Some(slot)) = (mode != Mode::Accumulate, &work.row.slot) {
             (head.prio, head.due) = (slot.prio, slot.run_at);
+        }
+        if head.flags & (flag::HELD | flag::PAUSED) != 0 {
+            head.st = state::PARKED;
+            return Ok(());
         }
         let route = match (&work.row.slot, mode.route_belongs_to_lane()) {
             (Some(slot), false) => slot.route,

@@ -139,7 +139,7 @@ impl State {
             };
             Ok((place, after.number as u64))
         };
-        let last = Cursor::read(query.after.as_deref())?.as_ref().map(last).transpose()?;
+        let last = query.begin()?.as_ref().map(last).transpose()?;
         let standing = |view: &JobView| (place(view), view.id.seq());
         views.retain(|view| last.as_ref().is_none_or(|last| standing(view) > *last));
         views.sort_by_key(standing);

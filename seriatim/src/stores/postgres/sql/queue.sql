@@ -152,7 +152,7 @@ DECLARE
 BEGIN
   SELECT * INTO _q FROM seriatim.queue WHERE number = _queue;
   UPDATE seriatim.lane l
-  SET held = false, paused = false, retry_count = -1, crashes = 0, error = NULL, next_due = NULL,
+  SET held = false, paused = false, retry_count = -1, crashes = 0, error = NULL, next_due = NULL, progress = NULL,
     route = greatest(l.route, f.route),
     due = CASE WHEN _q.earliest THEN f.earliest ELSE f.run_at END
   FROM (

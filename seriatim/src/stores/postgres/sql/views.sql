@@ -86,7 +86,8 @@ SELECT q.name AS queue, l.key,
   seriatim.time_of(l.due) AS due, l.priority, l.retry_count, l.crashes, l.error,
   CASE WHEN l.claimed THEN l.token END AS token, l.holder AS node,
   seriatim.time_of(l.claimed_at) AS claimed_at,
-  CASE WHEN l.own_lease THEN seriatim.time_of(l.until) END AS lease_until, l.progress
+  CASE WHEN l.own_lease THEN seriatim.time_of(l.until) END AS lease_until,
+  CASE WHEN l.claimed THEN l.progress END AS progress
 FROM seriatim.lane_now l
 JOIN seriatim.queue q ON q.number = l.queue;
 

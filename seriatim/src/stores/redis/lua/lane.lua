@@ -628,7 +628,7 @@ local function store_claim(node, kind, ttl, token, taken)
   else call('ZADD', K.leases, num(NOW + ttl), t) end
 end
 
--- Subtracts lanes from a claim, and removes it if none are left.
+-- Subtracts lanes from a claim, at least one, and removes it if none are left.
 local function release_claim(token, lanes_less)
   local t = num(token)
   if call('HINCRBY', K.left, t, -lanes_less) > 0 then return end

@@ -25,7 +25,7 @@ if what == 'key' or what == 'lane' then
   if l and l.token and l.claimed_at <= made_by then take_over(l.token, id_of(l.n), lanes_left) end
 else
   for _, old in ipairs(chosen()) do
-    if lanes_left == 0 then break end
+    if lanes_left == 0 or is_spent() then break end
     lanes_left = take_over(old, call('HGET', K.held, num(old)), lanes_left)
   end
 end

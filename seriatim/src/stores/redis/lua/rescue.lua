@@ -40,7 +40,7 @@ while true do
 end
 
 for _, old in ipairs(expired) do
-  if lanes_left == 0 then break end
+  if lanes_left == 0 or is_spent() then break end
   lanes_left = take_over(old, call('HGET', K.held, num(old)), lanes_left)
 end
 if taken[1] then store_claim(node, 'node', lease, token, taken) end

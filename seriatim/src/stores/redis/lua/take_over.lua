@@ -2,8 +2,9 @@
 -- lanes of each, and one record of the new claim.
 local token, taken, turns = false, {}, {}
 
--- One script takes over about this much.
+-- One script takes over about this much; what is left over, the next one takes.
 local jobs_left, bytes_left = 10000, 16 * 1024 * 1024
+local function is_spent() return jobs_left <= 0 or bytes_left <= 0 end
 
 -- Gives the new token to those of these lanes that the old claim still has, until the limit; the others stay with it.
 -- Answers how many more may be taken.
@@ -11,7 +12,7 @@ local function take_over(old, list, lanes_left)
   token = token or next_token()
   local before = #taken
   for at = 1, #list, 7 do
-    if lanes_left == 0 or jobs_left <= 0 or bytes_left <= 0 then break end
+    if lanes_left == 0 or is_spent() then break end
     local l = lane_of(number_in(string.sub(list, at, at + 6)))
     if l and l.token == old then
       l.token = token
@@ -23,7 +24,7 @@ local function take_over(old, list, lanes_left)
       for _, j in ipairs(closed_jobs(l)) do bytes_left = bytes_left - j.size end
     end
   end
-  release_claim(old, #taken - before)
+  if #taken > before then release_claim(old, #taken - before) end
   return lanes_left
 end
 

@@ -223,6 +223,50 @@ async fn a_claim_of_large_turns_leaves_lanes_to_the_next() {
     assert_eq!(claim(&store, 10).await.len(), 1);
 }
 
+/// The budgets of take_over.lua: 16 MiB and 10,000 jobs.
+#[tokio::test]
+async fn claims_of_more_than_one_script_takes_over_are_taken_over_by_the_next() {
+    let large = "x".repeat(2 << 20);
+    let many = |key: &str| (0..4_000).map(|tag| job(key, tag)).collect::<Vec<_>>();
+    for is_large in [true, false] {
+        let store =
+            forgetful(&new_prefix(), Queue::accumulate("q").merge(Merge::None).max_crashes(9))
+                .await;
+        const KEYS: usize = 10;
+        for key in (0..KEYS).map(|key| format!("k{key}")) {
+            let jobs = match is_large {
+                true => vec![Job::new("q", &large).unwrap().key(&*key)],
+                false => many(&key),
+            };
+            push(&store, jobs).await;
+        }
+        let claim_each = async || {
+            for _ in 0..KEYS {
+                assert_eq!(claim(&store, 1).await.len(), 1);
+            }
+        };
+        claim_each().await;
+        let claims = ClaimSelection::Queue("q".into());
+        let released = crate::store::release_claims(&*store, claims).await.unwrap();
+        assert_eq!(released, KEYS as u64, "all of them, in several steps");
+        assert_eq!(numbers(&store).await.claimed, 0);
+        claim_each().await;
+        let now = Some(store.now().await.unwrap() + LEASE + LEASE);
+        let node = NodeInfo::new("m".into(), LEASE);
+        store.heartbeat(Heartbeat { now, node, beats: Vec::new() }).await.unwrap();
+        let mut rescued = Vec::new();
+        while rescued.len() < KEYS {
+            let request =
+                Rescue { now, node: "m".into(), lease: LEASE, lanes_max: 1_000, ticket: 0 };
+            let turns = store.rescue(request).await.unwrap();
+            assert!((1..KEYS).contains(&turns.len()), "{}", turns.len());
+            rescued.extend(turns);
+        }
+        assert_eq!(store.lanes(lane_query()).await.unwrap().rows.len(), KEYS);
+        assert!(done(&store, &rescued).await.iter().all(Settled::is_ok));
+    }
+}
+
 /// Deleted in several steps.
 #[tokio::test]
 async fn all_jobs_of_a_long_lane_are_deleted() {
