@@ -87,14 +87,14 @@ impl Usage {
 /// What else may hold a ready lane back, in words: a rate, and the turns of other groups.
 pub(crate) fn others(queue: &Queue, group: Option<&Group>) -> Vec<String> {
     let share = queue.groups.as_ref().zip(group).map(|(all, group)| all.share(group.as_deref()));
-    let whose = group.map_or_else(|| "its group".to_owned(), |group| named(group.as_deref()));
+    let whose = group.map(|group| named(group.as_deref())).unwrap_or_default();
     let rate = |limit: &Limit, whose: &str| {
         limit.rate.map(|rate| format!("{whose} starts at most {rate}"))
     };
     let mut others = Vec::new();
     others.extend(rate(&queue.limit, "the queue"));
     others.extend(share.and_then(|share| rate(&share.limit, &whose)));
-    if queue.groups.is_some() {
+    if share.is_some() {
         others.push(format!("{whose} takes turns with others"));
     }
     others

@@ -8,6 +8,7 @@ use seriatim::text::one_line;
 use seriatim::{Error, ErrorKind};
 
 use super::deeds::{self, Wanted};
+use super::operations;
 
 /// Deeds that are looked at: the first that was not refused is meant.
 const DEEDS_READ: usize = 2;
@@ -32,9 +33,18 @@ pub(crate) async fn of_key(
     queue: &str,
     key: &str,
 ) -> seriatim::Result<Option<Pause>> {
-    let key = one_line(key);
-    let wanted = Wanted { of: Some(&key), queue: Some(queue), ..Wanted::default() };
-    last(store, Wanted { action: Some("lane pause"), ..wanted }).await
+    let name = one_line(key);
+    let wanted = Wanted { of: Some(&name), queue: Some(queue), ..Wanted::default() };
+    let own = last(store, Wanted { action: Some("lane pause"), ..wanted }).await?;
+    let all = operations::list(store).await?;
+    let of_many = all.into_iter().find(|operation| operation.may_have_paused(queue, key));
+    let of_many = of_many.map(|operation| Pause {
+        by: operation.who,
+        at: operation.created_at,
+        reason: Some(format!("operation {}", operation.id)),
+    });
+    // Both times are in UTC, written alike.
+    Ok(own.into_iter().chain(of_many).max_by(|a, b| a.at.cmp(&b.at)))
 }
 
 /// Operations, and programs that write no audit log, pause too: so it may not be the one that holds now.

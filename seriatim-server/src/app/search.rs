@@ -11,9 +11,10 @@ use seriatim::store::{
 };
 
 use super::error::Error;
+use super::key;
 use super::search_terms::Terms;
 
-/// Queues that are asked; each takes up to five calls.
+/// Queues that one search asks; each takes up to five calls. The next page asks others.
 const QUEUES_ASKED_MAX: usize = 50;
 /// Queues that are asked side by side.
 const QUEUES_AT_ONCE: usize = 8;
@@ -40,12 +41,24 @@ pub(crate) struct Found {
     pub(crate) has_tasks: bool,
     /// Queues that were asked.
     pub(crate) queues: usize,
-    /// Queues that were not.
+    /// Queues that were not, and come after these.
     pub(crate) left_out: usize,
     /// Jobs of each that were looked at for the task, at most.
     pub(crate) scan_max: usize,
     /// Queues in which the search ended early, or found more than it shows.
-    pub(crate) cut: Vec<Arc<str>>,
+    pub(crate) cut: Vec<Cut>,
+}
+
+/// A queue that may have more than is shown.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Cut {
+    pub(crate) queue: Arc<str>,
+    /// Of jobs by terms or task, not by keys.
+    pub(crate) by_jobs: bool,
+    /// Of what waits or runs.
+    pub(crate) is_live: bool,
+    /// Of its dead jobs.
+    pub(crate) is_dead: bool,
 }
 
 impl Found {
@@ -57,21 +70,18 @@ impl Found {
     }
 
     /// What another queue has, as far as there is room.
-    fn add(&mut self, of: Self) {
+    fn add(&mut self, mut of: Self) {
         self.exact.extend(of.exact);
         self.exact.dedup();
         let is_over = |found: usize, more: usize| more > FOUND_MAX.saturating_sub(found);
-        let is_cut = is_over(self.lanes.len(), of.lanes.len())
-            || is_over(self.dead.len(), of.dead.len())
-            || is_over(self.tasks.len(), of.tasks.len());
-        let queues = [
-            of.lanes.first().map(|(queue, _)| queue),
-            of.dead.first().map(|job| &job.queue),
-            of.tasks.first().map(|job| &job.queue),
-        ];
-        let queue = queues.into_iter().flatten().next().cloned();
-        let cut = of.cut.into_iter().next().or(queue.filter(|_| is_cut));
-        self.cut.extend(cut);
+        if let Some(cut) = of.cut.first_mut() {
+            let dead = of.tasks.iter().filter(|job| job.state == JobState::Dead).count();
+            let has_no_room = is_over(self.tasks.len(), of.tasks.len());
+            cut.is_live |= is_over(self.lanes.len(), of.lanes.len());
+            cut.is_live |= has_no_room && dead < of.tasks.len();
+            cut.is_dead |= is_over(self.dead.len(), of.dead.len()) || has_no_room && dead > 0;
+        }
+        self.cut.extend(of.cut.into_iter().filter(|cut| cut.is_live || cut.is_dead));
         self.lanes.extend(of.lanes);
         self.lanes.truncate(FOUND_MAX);
         self.dead.extend(of.dead);
@@ -86,7 +96,8 @@ pub(crate) async fn is_key(store: &dyn Store, asked: &Asked, text: &str) -> Resu
     if text.len() > KEY_BYTES_MAX {
         return Ok(false);
     }
-    for some in asked.queues.chunks(QUEUES_AT_ONCE) {
+    let queues = &asked.queues[..asked.queues.len().min(key::QUEUES_ASKED_MAX)];
+    for some in queues.chunks(QUEUES_AT_ONCE) {
         let exact = some.iter().map(|stats| has_key(store, stats, text));
         if try_join_all(exact).await?.contains(&true) {
             return Ok(true);
@@ -111,19 +122,38 @@ async fn has_key(store: &dyn Store, stats: &QueueStats, text: &str) -> Result<bo
     Ok(!store.jobs(query).await?.rows.is_empty())
 }
 
-/// The queues that are asked.
+/// The queues with jobs, and those of them that this page asks.
 pub(crate) struct Asked {
     queues: Vec<QueueStats>,
-    left_out: usize,
+    from: usize,
 }
 
-/// Queues with jobs for which `may` holds, as many as are asked.
-pub(crate) async fn asked(store: &dyn Store, may: impl Fn(&str) -> bool) -> Result<Asked, Error> {
-    let mut all = store.stats(None).await?;
-    all.retain(|stats| (stats.dead > 0 || stats.jobs > 0) && may(&stats.queue));
-    let left_out = all.len().saturating_sub(QUEUES_ASKED_MAX);
-    all.truncate(QUEUES_ASKED_MAX);
-    Ok(Asked { queues: all, left_out })
+impl Asked {
+    fn here(&self) -> &[QueueStats] {
+        let to = self.next().unwrap_or(self.queues.len());
+        &self.queues[self.from..to]
+    }
+
+    /// Where the next page begins.
+    pub(crate) fn next(&self) -> Option<usize> {
+        let next = self.from.saturating_add(QUEUES_ASKED_MAX);
+        (next < self.queues.len()).then_some(next)
+    }
+
+    fn left_out(&self) -> usize {
+        self.next().map_or(0, |next| self.queues.len() - next)
+    }
+}
+
+/// Queues with jobs for which `may` holds. A search asks some of them, from this one on.
+pub(crate) async fn asked(
+    store: &dyn Store,
+    from: usize,
+    may: impl Fn(&str) -> bool,
+) -> Result<Asked, Error> {
+    let mut queues = store.stats(None).await?;
+    queues.retain(|stats| (stats.dead > 0 || stats.jobs > 0) && may(&stats.queue));
+    Ok(Asked { from: from.min(queues.len()), queues })
 }
 
 /// Searches these queues. `all`: also for tasks if keys are found.
@@ -133,10 +163,10 @@ pub(crate) async fn search(
     text: &str,
     all: bool,
 ) -> Result<Found, Error> {
-    let Asked { queues: asked, left_out } = asked;
+    let (asked, left_out) = (asked.here(), asked.left_out());
     let queues = asked.len();
     let scan_max = LOOKED_AT_MAX / queues.max(1);
-    let mut found = Found { queues, left_out: *left_out, scan_max, ..Found::default() };
+    let mut found = Found { queues, left_out, scan_max, ..Found::default() };
     if text.len() > KEY_BYTES_MAX {
         return Ok(found);
     }
@@ -155,8 +185,8 @@ pub(crate) async fn by_terms(
     asked: &Asked,
     terms: &Terms,
 ) -> Result<Found, Error> {
-    let Asked { queues: asked, left_out } = asked;
-    let (queues, left_out) = (asked.len(), *left_out);
+    let (asked, left_out) = (asked.here(), asked.left_out());
+    let queues = asked.len();
     let scan_max = LOOKED_AT_BY_TERMS_MAX / queues.max(1);
     let mut found = Found { queues, left_out, scan_max, has_tasks: true, ..Found::default() };
     found.add_all(store, asked, &Sought::Jobs(terms)).await?;
@@ -196,23 +226,24 @@ async fn of_queue(
 ) -> Result<Found, Error> {
     let queue = &stats.queue;
     let mut found = Found { scan_max, ..Found::default() };
-    let mut is_cut = false;
+    let (mut is_live, mut is_dead) = (false, false);
     if stats.lanes > 0 {
-        is_cut |= match sought {
+        is_live = match sought {
             Sought::Keys(_) if stats.mode == Some(Mode::Parallel) => false,
             Sought::Keys(text) => lanes(store, queue, text, &mut found).await?,
             Sought::Jobs(terms) => jobs(store, queue, JobFilter::Live, terms, &mut found).await?,
         };
     }
     if stats.dead > 0 {
-        is_cut |= match sought {
+        is_dead = match sought {
             Sought::Keys(text) => dead(store, queue, text, &mut found).await?,
             Sought::Jobs(terms) => {
                 jobs(store, queue, JobState::Dead.into(), terms, &mut found).await?
             }
         };
     }
-    found.cut.extend(is_cut.then(|| queue.clone()));
+    let by_jobs = matches!(sought, Sought::Jobs(_));
+    found.cut.push(Cut { queue: queue.clone(), by_jobs, is_live, is_dead });
     Ok(found)
 }
 

@@ -22,6 +22,10 @@ pub(crate) struct Around<'a> {
     pub(crate) now: Timestamp,
 }
 
+/// A lane that is ready for so long waits for something. A listing, which reads no jobs, leads to the page that says for
+/// what.
+const UNTOLD: Duration = Duration::from_secs(5);
+
 /// The first reason that holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
@@ -130,7 +134,12 @@ impl Why {
             return Self::Busy { slots };
         }
         let since = lane.due.map(|due| now.since(due)).unwrap_or_default();
-        Self::Ready { since, others: limits::others(settings, group.as_ref()) }
+        let mut others = limits::others(settings, group.as_ref());
+        if head.is_none() && lane.key.is_some() && since >= UNTOLD {
+            // Its jobs, which are not read here, may be bound to a node or belong to a group.
+            others.push("its key's page says more".to_owned());
+        }
+        Self::Ready { since, others }
     }
 
     /// Asks who paused it.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use seriatim::Timestamp;
-use seriatim::store::{LaneStage, LaneState};
+use seriatim::store::{LaneStage, LaneState, QueueView};
+use seriatim::{Mode, Timestamp};
 
 use super::finding::{Finding, List, Severity};
 use super::look::Seen;
@@ -14,6 +14,8 @@ use crate::base::time::length;
 
 /// A lane with at least this many retries fails repeatedly.
 const RETRIES_MANY: i32 = 5;
+/// A retry that is so far off, while other jobs of its key wait, is told.
+const FAR: Duration = Duration::from_secs(3_600);
 /// Lanes named for each kind and queue; the others are counted.
 const NAMED_MAX: usize = 3;
 /// Columns shown of an error.
@@ -32,7 +34,21 @@ pub(super) fn check(seen: &Seen) -> Vec<Finding> {
         .iter()
         .filter(|one| one.lane.retry_count >= RETRIES_MANY && one.lane.state != LaneState::Held);
     findings.extend(grouped(failing).into_iter().map(|(queue, lanes)| tell_failing(queue, &lanes)));
+    let blocking = seen.troubled.iter().filter(|one| blocks(one, seen));
+    findings.extend(
+        grouped(blocking).into_iter().map(|(queue, lanes)| tell_blocking(queue, &lanes, seen.now)),
+    );
     findings
+}
+
+/// Whether other jobs of its key wait long for its retry, which [`tell_failing`] does not tell.
+fn blocks(one: &Running, seen: &Seen) -> bool {
+    let lane = &one.lane;
+    let in_order = |view: &QueueView| matches!(view.queue.mode, Mode::Accumulate | Mode::Fifo);
+    let waits_behind = seen.queue(&one.queue).is_some_and(in_order);
+    let is_new = (0..RETRIES_MANY).contains(&lane.retry_count);
+    let is_far = lane.due.is_some_and(|due| due.since(seen.now) >= FAR);
+    waits_behind && is_new && is_far && lane.jobs > 1 && lane.state == LaneState::Waiting
 }
 
 fn grouped<'a>(lanes: impl Iterator<Item = &'a Running>) -> BTreeMap<&'a str, Vec<&'a Running>> {
@@ -141,6 +157,30 @@ fn tell_failing(queue: &str, lanes: &[&Running]) -> Finding {
     );
     let advice = format!(
         "fix the cause; `seriatim lanes {queue} --by retries` lists them, `seriatim lanes bury {queue} {}` buries one",
+        word(lanes)
+    );
+    tell(Severity::Warning, queue, lanes, List::Failed, (found, advice))
+}
+
+fn tell_blocking(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
+    let latest = lanes.iter().filter_map(|one| one.lane.due).max().unwrap_or(now);
+    let jobs = lanes.iter().map(|one| one.lane.jobs - 1).sum();
+    let error =
+        lanes.first().and_then(|one| one.lane.error.as_deref()).unwrap_or("no error is known");
+    let found = format!(
+        "{} for a retry in {}, with {} more: {}; {}",
+        if lanes.len() == 1 {
+            "1 lane waits".to_owned()
+        } else {
+            format!("{} lanes wait", lanes.len())
+        },
+        length(latest.since(now)),
+        count(jobs, "job"),
+        names(lanes),
+        cut(error, ERROR_COLUMNS)
+    );
+    let advice = format!(
+        "fix the cause, then `seriatim lanes retry {queue} {}` tries again at once",
         word(lanes)
     );
     tell(Severity::Warning, queue, lanes, List::Failed, (found, advice))

@@ -24,7 +24,7 @@ const FAILED_MAX: usize = 100;
 /// Held lanes and paused lanes read of each queue, oldest first.
 const LANES_MAX: usize = 1_000;
 /// Dead jobs read of each queue, latest first.
-const DEAD_MAX: usize = 100;
+pub(crate) const DEAD_MAX: usize = 100;
 /// Waiting jobs read of each queue for bindings to nodes and groups, oldest first.
 const WAITING_MAX: usize = 1_000;
 /// Smaller differences of clocks are not reported.

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use seriatim::Timestamp;
 
+use super::action::Action;
 use super::wish::Wish;
 use crate::app::deeds::Deed;
 use crate::base::text::{grouped, one_line};
@@ -84,6 +85,14 @@ impl Operation {
             count: Some(self.count),
             request_id: None,
         }
+    }
+
+    /// Whether it paused keys of the queue among which this one may be: what was named one by one is forgotten.
+    pub(crate) fn may_have_paused(&self, queue: &str, key: &str) -> bool {
+        let wish = &self.what;
+        let begins = wish.prefix.as_deref().is_none_or(|prefix| key.starts_with(prefix));
+        let is_key = wish.key.as_deref().is_none_or(|named| named == key);
+        wish.action == Action::Pause && wish.queue == queue && self.count > 0 && begins && is_key
     }
 
     /// How many of how many, in words: `3,000 of 10,240 dead jobs requeued`.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use seriatim::store::{JobQuery, JobState, JobView, LaneId, LaneView, Store};
+use seriatim::store::{JobQuery, JobState, JobView, LaneId, LaneQuery, LaneView, Store};
 use seriatim::{Mode, Timestamp};
 
 use super::action::Action;
@@ -124,7 +124,7 @@ async fn listed(
         count += seen.found.len() as u64;
         looked += seen.rows;
         if samples.len() < SAMPLES {
-            samples.extend(shown(&seen.found));
+            samples.extend(shown(store, &wish.0.queue, &seen.found).await?);
             samples.truncate(SAMPLES);
         }
         after = seen.next;
@@ -180,18 +180,28 @@ fn sample(id: impl fmt::Display, key: Option<&str>, error: Option<&str>) -> Samp
     Sample { id: id.to_string(), key, error }
 }
 
-fn shown(found: &Found) -> Vec<Sample> {
-    let job = |job: &JobView| sample(job.id, job.key.as_deref(), job.error.as_deref());
-    let lane = |lane: &LaneView| sample(lane.lane, lane.key.as_deref(), lane.error.as_deref());
-    let named = |id: String| Sample { id, key: None, error: None };
+async fn shown(store: &dyn Store, queue: &str, found: &Found) -> Result<Vec<Sample>, Error> {
+    let of_job = |job: &JobView| sample(job.id, job.key.as_deref(), job.error.as_deref());
+    let of_lane = |lane: &LaneView| sample(lane.lane, lane.key.as_deref(), lane.error.as_deref());
+    let mut samples = Vec::with_capacity(SAMPLES);
     match found {
-        Found::Jobs(jobs) => jobs.iter().take(SAMPLES).map(job).collect(),
-        Found::Lanes(lanes) => lanes.iter().take(SAMPLES).map(lane).collect(),
-        Found::TheseJobs(ids) => ids.iter().take(SAMPLES).map(|id| named(id.to_string())).collect(),
+        Found::Jobs(jobs) => samples.extend(jobs.iter().take(SAMPLES).map(of_job)),
+        Found::Lanes(lanes) => samples.extend(lanes.iter().take(SAMPLES).map(of_lane)),
+        Found::TheseJobs(ids) => {
+            for id in ids.iter().take(SAMPLES) {
+                let known = store.job(*id).await?.filter(|job| *job.queue == *queue);
+                samples.push(known.as_ref().map_or_else(|| sample(id, None, None), of_job));
+            }
+        }
         Found::TheseLanes(ids) => {
-            ids.iter().take(SAMPLES).map(|id| named(id.to_string())).collect()
+            for id in ids.iter().take(SAMPLES) {
+                let query = LaneQuery { lane: Some(*id), rows_max: 1, ..LaneQuery::new(queue) };
+                let known = store.lanes(query).await?.rows.pop();
+                samples.push(known.as_ref().map_or_else(|| sample(id, None, None), of_lane));
+            }
         }
     }
+    Ok(samples)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::extract::{RawForm, RawQuery, State};
+use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::super::access::Access;
@@ -16,8 +17,9 @@ use super::frame::Frame;
 use super::link;
 use super::row::SampleRow;
 use super::visit::{Visit, page, see_other};
+use crate::app::error::Error;
 use crate::app::operations::{Wish, preview};
-use crate::base::text::{json_plain, one_line, shell_word};
+use crate::base::text::{grouped, json_plain, one_line, shell_word};
 
 /// Fields of the form that are not of the wish.
 const OTHERS: [&str; 4] = ["deed", "mark", "back", "confirm"];
@@ -26,6 +28,8 @@ const OTHERS: [&str; 4] = ["deed", "mark", "back", "confirm"];
 #[template(path = "ask.html", blocks = ["live"])]
 struct Ask<'a> {
     frame: &'a Frame,
+    /// Why it was not begun.
+    refused: Option<String>,
     button: &'static str,
     which: String,
     objects: &'static str,
@@ -88,7 +92,7 @@ pub(super) async fn by_link(
     visit: Visit,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    ask(&app, &visit, &Fields::read(query.unwrap_or_default().as_bytes())).await
+    ask(&app, &visit, &Fields::read(query.unwrap_or_default().as_bytes()), None).await
 }
 
 /// Asks about rows that were ticked, which are too many for a link.
@@ -97,17 +101,27 @@ pub(super) async fn by_form(
     visit: Visit,
     RawForm(body): RawForm,
 ) -> Result<Response, Problem> {
-    ask(&app, &visit, &Fields::read(&body)).await
+    ask(&app, &visit, &Fields::read(&body), None).await
 }
 
-async fn ask(app: &Shared, visit: &Visit, fields: &Fields) -> Result<Response, Problem> {
+/// `refused`: why it was not begun when it was asked for.
+async fn ask(
+    app: &Shared,
+    visit: &Visit,
+    fields: &Fields,
+    refused: Option<&Error>,
+) -> Result<Response, Problem> {
     let mut wish = fields.wish()?;
     admit(visit, &wish)?;
     let counted = preview(&*app.store, &wish).await?;
     wish.before = Some(counted.before);
     let command = command(&wish, counted.confirm);
-    visit.show(&Ask {
+    let mut response = visit.show(&Ask {
         frame: &visit.frame,
+        refused: refused.map(|_| {
+            let needs = counted.confirm.map(grouped).unwrap_or_default();
+            format!("Nothing was done: to do it, type {needs}.")
+        }),
         button: wish.action.button(),
         which: wish.in_words(),
         objects: wish.action.objects(),
@@ -123,7 +137,11 @@ async fn ask(app: &Shared, visit: &Visit, fields: &Fields) -> Result<Response, P
         command: one_line(&command),
         command_copied: attribute(&command),
         fields: hidden(&wish),
-    })
+    })?;
+    if refused.is_some() {
+        *response.status_mut() = StatusCode::CONFLICT;
+    }
+    Ok(response)
 }
 
 pub(super) async fn start(
@@ -145,7 +163,12 @@ pub(super) async fn start(
     let waits = if deletes { UNDO_WAIT } else { Duration::ZERO };
     let (which, done) = (wish.in_words(), wish.action.done());
     let who = visit.who().name().to_owned();
-    let operation = operator::begin(&app, wish, &who, confirm, waits).await?;
+    let operation = match operator::begin(&app, wish, &who, confirm, waits).await {
+        Err(error @ Error::Unconfirmed { .. }) => {
+            return ask(&app, &visit, &fields, Some(&error)).await;
+        }
+        begun => begun?,
+    };
     let mut response = see_other(&link::operation(&visit.frame.base, &operation.id));
     if deletes {
         let text = format!("{which}: {done} in {} s", UNDO_WAIT.as_secs());

@@ -316,7 +316,11 @@ impl Deed {
 
     /// What was done, in words.
     pub(super) fn done(&self, count: u64) -> String {
-        format!("{}: {}", self.target(), self.kind.done.replace("{}", &count.to_string()))
+        let done = match (&self.on, count) {
+            (On::Operation(_), 0) => "too late, it has ended",
+            _ => self.kind.done,
+        };
+        format!("{}: {}", self.target(), done.replace("{}", &count.to_string()))
     }
 
     /// Deletions wait a while as operations, so that they can be undone; others are done at once.
@@ -393,8 +397,7 @@ impl Deed {
                 Ok(store.requeue(selected).await?.count)
             }
             On::Operation(id) => {
-                operations::stop(store, id, who).await?;
-                Ok(1)
+                Ok(u64::from(operations::stop(store, id, who).await?.stopped_by.is_some()))
             }
             On::Batch(id) => {
                 app.client.seal_batch(id.as_str()).await?;

@@ -35,6 +35,13 @@ pub(super) struct Said {
     pub(super) undo: Option<Vec<(String, String)>>,
 }
 
+impl Said {
+    /// Whether it can be undone only until a deletion begins: then the page does not offer it for longer.
+    pub(super) fn is_brief(&self) -> bool {
+        self.undo.iter().flatten().any(|(_, value)| value == "operation.stop")
+    }
+}
+
 /// A link of the navigation.
 #[derive(Debug)]
 pub(super) struct Place {

@@ -256,7 +256,10 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         is_filtered: wish.filters().looks(),
         may_search: visit.discreet.shows_all(),
         rows,
-        causes: causes.into_iter().map(|cause| CauseRow::new(visit, cause)).collect(),
+        causes: causes
+            .into_iter()
+            .map(|cause| CauseRow::new(visit, page.next.is_some(), cause))
+            .collect(),
         found: page.rows.len(),
         by: if wish.is_live() { "" } else { "time" },
         is_mixed: wish.state == Status::Live,

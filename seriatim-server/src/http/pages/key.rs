@@ -195,7 +195,7 @@ fn buttons(visit: &Visit, view: &QueueView, key: &str, entity: &entity::Entity) 
     let mut deeds = match lane.state {
         LaneState::Claimed => vec!["lane.pause", "lane.release"],
         LaneState::Paused => vec!["lane.resume", "lane.bury", "lane.delete"],
-        LaneState::Held => vec!["lane.retry", "lane.bury", "lane.delete"],
+        LaneState::Held => vec!["lane.retry", "lane.resume", "lane.bury", "lane.delete"],
         LaneState::Waiting => vec!["lane.retry", "lane.pause", "lane.bury", "lane.delete"],
     };
     let failed = || entity.jobs.waiting.iter().any(|job| job.retry_count >= 0);

@@ -54,11 +54,14 @@ impl OperationRow {
             href: link::operation(base, &operation.id),
             what: format!("{} {}", operation.what.action.button(), operation.what.in_words()),
             queue: (operation.what.queue.clone(), link::queue(base, &operation.what.queue)),
-            state: operation.state.name(),
+            state: match operation.state.is_open() && operation.stopped_by.is_some() {
+                true => "stopping",
+                false => operation.state.name(),
+            },
             progress: operation.progress(),
             count: operation.count,
             expected: operation.expected.max(operation.count).max(1),
-            looked_at: operation.looked_at,
+            looked_at: operation.looked_at.max(operation.count),
             began: at(&operation.created_at),
             starts: starts.map(|at| visit.clock.of(at)),
             ended: operation.ended_at.as_deref().and_then(at),
@@ -131,7 +134,8 @@ pub(super) async fn show_one(
     if !visit.scope.has_queue(&operation.what.queue) {
         return Err(Error::NoOperation(id).into());
     }
-    let deeds: &[&str] = if operation.state.is_open() { &["operation.stop"] } else { &[] };
+    let may_stop = operation.state.is_open() && operation.stopped_by.is_none();
+    let deeds: &[&str] = if may_stop { &["operation.stop"] } else { &[] };
     let buttons = button::all(&visit, deeds, &On::Operation(operation.id.clone()));
     let row = OperationRow::new(&visit, operation);
     visit.show(&One { frame: &visit.frame, row, buttons })

@@ -1,22 +1,25 @@
 //! The overview: is anything wrong, and where.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use seriatim::store::LaneState;
 
 use super::super::checkup::Checkup;
 use super::super::input::Query;
 use super::super::problem::Problem;
 use super::super::state::Shared;
+use super::again::post;
 use super::button::{self, Button};
 use super::charts::{Charts, Wish};
 use super::frame::Frame;
 use super::link;
 use super::row::{KEY_COLUMNS, LaneRow, QueueRow};
 use super::visit::{Visit, page};
-use crate::app::doctor::{Finding, List, Severity};
+use crate::app::doctor::{DEAD_MAX, Finding, List, Severity};
 use crate::app::history::ALL;
 use crate::app::limits;
 use crate::app::operations::{self, Action};
@@ -26,8 +29,11 @@ use crate::app::{causes, queues};
 use crate::base::text::{cut, one_line};
 use crate::base::time::length;
 
-/// Findings, queues, running lanes and causes of death that the page shows.
+/// Kinds of findings, others of a kind, queues, running lanes and causes of death that the page shows.
 const FINDINGS_SHOWN: usize = 10;
+const ALIKE_SHOWN: usize = 5;
+/// What an empty store is shown how to push, as a word of the shell.
+const FIRST_JOB: &str = r#"'{"key":"order-1","payload":{"status":"paid"}}'"#;
 const QUEUES_SHOWN: usize = 20;
 const LONGEST_SHOWN: usize = 5;
 const CAUSES_SHOWN: usize = 5;
@@ -40,6 +46,10 @@ struct Need {
     /// Text and commands by turns.
     advice: Vec<(String, bool)>,
     href: Option<String>,
+    /// Others of the same kind, with their places.
+    others: Vec<(String, Option<String>)>,
+    /// Others that are not named.
+    more: usize,
 }
 
 /// A cause of death for the template.
@@ -51,9 +61,18 @@ pub(super) struct CauseRow {
     /// The latest of the jobs.
     pub(super) sample: String,
     pub(super) count: u64,
+    /// Whether there may be more: only the latest dead jobs were looked at.
+    pub(super) is_cut: bool,
     pub(super) first: super::moment::Moment,
     pub(super) last: super::moment::Moment,
     pub(super) buttons: Vec<Button>,
+}
+
+/// Held lanes, and where most of them are.
+#[derive(Default)]
+struct Held {
+    count: usize,
+    href: String,
 }
 
 #[derive(Default)]
@@ -61,6 +80,7 @@ struct Totals {
     jobs: u64,
     running: u64,
     retrying: u64,
+    held: Held,
     dead: u64,
     nodes: usize,
     lag: String,
@@ -77,6 +97,8 @@ struct Overview<'a> {
     more_needs: usize,
     /// Seconds since the findings were looked for.
     checked: u64,
+    /// How to push a first job here.
+    first: String,
     charts: Charts,
     queues: Vec<QueueRow>,
     longest: Vec<LaneRow>,
@@ -98,7 +120,8 @@ pub(super) async fn show(
     let around = (&*nodes, visit.clock.now);
     let rows: Vec<QueueRow> =
         views.iter().map(|(view, figures)| QueueRow::new(base, view, figures, around)).collect();
-    let totals = totals(&rows, &views, nodes.iter().filter(|node| !node.dead).count());
+    let mut totals = totals(&rows, &views, nodes.iter().filter(|node| !node.dead).count());
+    totals.held = held(&visit, &checkup);
     let (needs, more_needs) = needs(&visit, &checkup);
     let page = Overview {
         frame: &visit.frame,
@@ -106,6 +129,7 @@ pub(super) async fn show(
         needs,
         more_needs,
         checked: checkup.at.elapsed().as_secs(),
+        first: post("/api/v1/queues/orders/jobs", FIRST_JOB),
         charts: charts(&app, &visit, &span).await?,
         longest: longest(&visit, &checkup),
         causes: worst(&visit, &checkup),
@@ -133,6 +157,7 @@ fn totals(
         running: rows.iter().map(|row| row.running).sum(),
         retrying: rows.iter().map(|row| row.retrying).sum(),
         dead: rows.iter().map(|row| row.dead).sum(),
+        held: Held::default(),
         nodes,
         lag: length(worst),
         late: late.map(|row| (row.name.clone(), row.href.clone())),
@@ -140,32 +165,65 @@ fn totals(
     }
 }
 
+/// Of each queue at most a thousand are counted.
+fn held(visit: &Visit, checkup: &Checkup) -> Held {
+    let mut by_queue: BTreeMap<&str, usize> = BTreeMap::new();
+    for one in &checkup.seen.troubled {
+        if one.lane.state == LaneState::Held && visit.scope.has_queue(&one.queue) {
+            *by_queue.entry(&one.queue).or_default() += 1;
+        }
+    }
+    let most = by_queue.iter().max_by_key(|(_, count)| **count).map(|(queue, _)| *queue);
+    let href = most.map(|queue| link::lanes(&visit.frame.base, queue, &[("state", "held")]));
+    Held { count: by_queue.values().sum(), href: href.unwrap_or_default() }
+}
+
 /// The parts of a text, and whether each stood between backticks.
 fn marked(text: &str) -> Vec<(String, bool)> {
     text.split('`').enumerate().map(|(at, part)| (part.to_owned(), at % 2 == 1)).collect()
 }
 
-/// The findings about what the visitor may see.
+/// The findings about what the visitor may see: one of each kind with its advice, then the names of the others.
 fn needs(visit: &Visit, checkup: &Checkup) -> (Vec<Need>, usize) {
     let may_see = |finding: &&Finding| match finding.queue.as_deref() {
         Some(queue) => visit.scope.has_queue(queue),
         None => !visit.scope.is_limited(),
     };
     let notable = |finding: &&Finding| finding.severity != Severity::Notice;
-    let all: Vec<&Finding> = checkup.findings.iter().filter(may_see).filter(notable).collect();
+    let mut kinds: Vec<(String, Vec<&Finding>)> = Vec::new();
+    for finding in checkup.findings.iter().filter(may_see).filter(notable) {
+        let kind = causes::masked(&finding.found);
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, alike)) => alike.push(finding),
+            None => kinds.push((kind, vec![finding])),
+        }
+    }
     let base = &visit.frame.base;
-    let need = |finding: &&Finding| Need {
-        word: if finding.severity == Severity::Serious { "serious" } else { "warning" },
-        about: match (&finding.queue, &finding.key) {
-            (Some(queue), Some(key)) => format!("{queue}: {}", cut(&one_line(key), KEY_COLUMNS)),
-            _ => finding.about.clone(),
-        },
-        found: finding.found.clone(),
-        advice: marked(&finding.advice),
-        href: place(base, finding),
-    };
-    let shown = all.iter().take(FINDINGS_SHOWN).map(need).collect();
-    (shown, all.len().saturating_sub(FINDINGS_SHOWN))
+    let shown = kinds.iter().take(FINDINGS_SHOWN).filter_map(|(_, alike)| Need::of(base, alike));
+    (shown.collect(), kinds.len().saturating_sub(FINDINGS_SHOWN))
+}
+
+impl Need {
+    fn of(base: &str, alike: &[&Finding]) -> Option<Self> {
+        let (finding, others) = alike.split_first()?;
+        let named = |finding: &&Finding| (name(finding), place(base, finding));
+        Some(Self {
+            word: if finding.severity == Severity::Serious { "serious" } else { "warning" },
+            about: name(finding),
+            found: finding.found.clone(),
+            advice: marked(&finding.advice),
+            href: place(base, finding),
+            others: others.iter().take(ALIKE_SHOWN).map(named).collect(),
+            more: others.len().saturating_sub(ALIKE_SHOWN),
+        })
+    }
+}
+
+fn name(finding: &Finding) -> String {
+    match (&finding.queue, &finding.key) {
+        (Some(queue), Some(key)) => format!("{queue}: {}", cut(&one_line(key), KEY_COLUMNS)),
+        _ => finding.about.clone(),
+    }
 }
 
 /// Where one sees it.
@@ -201,11 +259,16 @@ fn longest(visit: &Visit, checkup: &Checkup) -> Vec<LaneRow> {
 fn worst(visit: &Visit, checkup: &Checkup) -> Vec<CauseRow> {
     let of_visitor = checkup.seen.dead.iter().filter(|(queue, _)| visit.scope.has_queue(queue));
     let causes = causes::of(of_visitor.flat_map(|(_, jobs)| jobs));
-    causes.into_iter().take(CAUSES_SHOWN).map(|cause| CauseRow::new(visit, cause)).collect()
+    let is_cut = |queue: &str| {
+        let of_queue = checkup.seen.dead.iter().find(|(of, _)| **of == *queue);
+        of_queue.is_some_and(|(_, jobs)| jobs.len() >= DEAD_MAX)
+    };
+    let row = |cause: causes::Cause| CauseRow::new(visit, is_cut(&cause.queue), cause);
+    causes.into_iter().take(CAUSES_SHOWN).map(row).collect()
 }
 
 impl CauseRow {
-    pub(super) fn new(visit: &Visit, cause: causes::Cause) -> Self {
+    pub(super) fn new(visit: &Visit, is_cut: bool, cause: causes::Cause) -> Self {
         let base = &visit.frame.base;
         let all = |action| operations::Wish {
             cause: Some(cause.error.clone()),
@@ -220,6 +283,7 @@ impl CauseRow {
             sample: link::job(base, cause.sample.id),
             error: cause.error,
             count: cause.count,
+            is_cut,
             first: visit.clock.of(cause.first),
             last: visit.clock.of(cause.last),
         }

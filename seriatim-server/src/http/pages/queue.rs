@@ -3,6 +3,7 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use seriatim::store::{LaneQuery, LaneStage, Store};
 
 use super::super::input::{Part, Query};
 use super::super::problem::Problem;
@@ -19,6 +20,9 @@ use crate::app::limits::Usage;
 use crate::app::operations::{self, Action};
 use crate::app::{find, pauses, queues, settings};
 
+/// Held lanes that are counted, at most.
+const HELD_COUNTED_MAX: usize = 1_000;
+
 #[derive(Template)]
 #[template(path = "queue.html", blocks = ["live"])]
 struct Queue<'a> {
@@ -32,6 +36,7 @@ struct Queue<'a> {
     failed: String,
     running: String,
     held: String,
+    held_count: String,
     morgue: String,
     buttons: Vec<Button>,
     settings: String,
@@ -81,6 +86,7 @@ pub(super) async fn show(
         failed: lanes(&[("by", "retry_count")]),
         running: lanes(&[("state", "running")]),
         held: lanes(&[("state", "held")]),
+        held_count: held(store, &name).await?,
         morgue: link::with(&format!("{base}/morgue"), &[("queue", &name)]),
         buttons,
         at_once: view.queue.limit.running.map(|most| most.to_string()).unwrap_or_default(),
@@ -94,4 +100,12 @@ pub(super) async fn show(
         row: QueueRow::new(base, &view, &figures, (&nodes, now)),
     };
     visit.show(&page)
+}
+
+/// How many lanes are held, up to a limit: stores do not tally them.
+async fn held(store: &dyn Store, queue: &str) -> seriatim::Result<String> {
+    let (stages, rows_max) = (vec![LaneStage::Held], HELD_COUNTED_MAX);
+    let page = store.lanes(LaneQuery { stages, rows_max, ..LaneQuery::new(queue) }).await?;
+    let more = if page.next.is_some() { "+" } else { "" };
+    Ok(format!("{}{more}", page.rows.len()))
 }

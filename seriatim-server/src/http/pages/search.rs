@@ -15,7 +15,7 @@ use super::row::{JobRow, LaneRow};
 use super::visit::{Visit, page, see_other};
 use crate::app::limits::Usage;
 use crate::app::queues;
-use crate::app::search::{self, Found};
+use crate::app::search::{self, Cut, Found};
 use crate::app::search_terms::Terms;
 use crate::app::why::Around;
 
@@ -27,6 +27,9 @@ pub(super) struct Wish {
     /// Whether to search on if a key is the text.
     #[serde(default)]
     all: bool,
+    /// The first queue of this page
+    #[serde(default)]
+    from: usize,
 }
 
 #[derive(Template)]
@@ -42,7 +45,9 @@ struct Search<'a> {
     dead: Vec<JobRow>,
     tasks: Vec<JobRow>,
     /// Queues that were not searched to their end, each with where to look on.
-    cut: Vec<(String, Option<String>, String)>,
+    cut: Vec<CutRow>,
+    /// The same search of the queues that were left out.
+    next: Option<String>,
     /// Whether the text is terms, of which jobs are found.
     by_terms: bool,
     /// Whether the visitor does not see all of them.
@@ -51,11 +56,19 @@ struct Search<'a> {
 
 page!(Search);
 
+/// A queue that was not searched to its end.
+struct CutRow {
+    queue: String,
+    /// What waits or runs: what it is called, and where.
+    live: Option<(&'static str, String)>,
+    dead: Option<String>,
+}
+
 /// Leads to the page of a job or key; else shows what begins so, or is of such a task.
 pub(super) async fn show(
     State(app): State<Shared>,
     visit: Visit,
-    Query(Wish { q, all }): Query<Wish>,
+    Query(Wish { q, all, from }): Query<Wish>,
 ) -> Result<Response, Problem> {
     let (base, store) = (&visit.frame.base, &*app.store);
     let text = q.trim();
@@ -68,8 +81,8 @@ pub(super) async fn show(
     let only = terms.as_ref().and_then(|terms| terms.queue.as_deref());
     let is_asked =
         |queue: &str| only.is_none_or(|only| only == queue) && visit.scope.has_queue(queue);
-    let asked = search::asked(store, is_asked).await?;
-    if !all && search::is_key(store, &asked, text).await? {
+    let asked = search::asked(store, from, is_asked).await?;
+    if !all && from == 0 && search::is_key(store, &asked, text).await? {
         return Ok(see_other(&link::key(base, text)));
     }
     let hides_payloads = !visit.discreet.shows_all();
@@ -91,16 +104,11 @@ pub(super) async fn show(
     let jobs = |jobs: &[seriatim::store::JobView]| {
         jobs.iter().map(|job| JobRow::without_payload(&visit, job)).collect()
     };
-    let morgue = format!("{base}/morgue");
-    let of = terms.as_ref();
-    let task = of.map_or(Some(text), |terms| terms.task.as_deref()).unwrap_or_default();
-    let error = of.and_then(|terms| terms.error.as_deref()).unwrap_or_default();
-    let cut = found.cut.iter().map(|queue| {
-        let lanes = link::lanes(base, queue, &[("by", "key"), ("prefix", text)]);
-        let dead = [("queue", &**queue), ("task", task), ("error", error)];
-        let dead = dead.into_iter().filter(|(_, value)| !value.is_empty()).collect::<Vec<_>>();
-        (queue.to_string(), terms.is_none().then_some(lanes), link::with(&morgue, &dead))
+    let next = asked.next().map(|from| {
+        let (from, all) = (from.to_string(), if all { "true" } else { "" });
+        link::with(&format!("{base}/search"), &[("q", text), ("all", all), ("from", &from)])
     });
+    let cut = found.cut.iter().map(|cut| CutRow::new(base, text, terms.as_ref(), cut));
     visit.show(&Search {
         frame: &visit.frame,
         text,
@@ -110,8 +118,39 @@ pub(super) async fn show(
         dead: jobs(&found.dead),
         tasks: jobs(&found.tasks),
         cut: cut.collect(),
+        next,
         by_terms: terms.is_some(),
         hides_payloads,
         found: &found,
     })
+}
+
+impl CutRow {
+    fn new(base: &str, text: &str, terms: Option<&Terms>, cut: &Cut) -> Self {
+        let queue = &*cut.queue;
+        let of = |term: fn(&Terms) -> &Option<String>| {
+            terms.and_then(|terms| term(terms).as_deref()).unwrap_or_default()
+        };
+        let task = terms.map_or(text, |_| of(|terms| &terms.task));
+        let (error, payload) = (of(|terms| &terms.error), of(|terms| &terms.payload));
+        let jobs = |state| {
+            let filters = [("task", task), ("error", error), ("text", payload)];
+            let pairs: Vec<_> =
+                [("state", state), ("queue", queue)].into_iter().chain(filters).collect();
+            link::with(&format!("{base}/jobs"), &pairs)
+        };
+        let (live, dead) = match cut.by_jobs {
+            true => (("jobs", jobs("live")), jobs("dead")),
+            false => {
+                let lanes = link::lanes(base, queue, &[("by", "key"), ("prefix", text)]);
+                let dead = [("queue", queue), ("prefix", text)];
+                (("keys", lanes), link::with(&format!("{base}/morgue"), &dead))
+            }
+        };
+        Self {
+            queue: queue.to_owned(),
+            live: cut.is_live.then_some(live),
+            dead: cut.is_dead.then_some(dead),
+        }
+    }
 }
