@@ -1,7 +1,10 @@
 -- When lanes of shards are due first, without the common part: an idle engine asks for all its queues. KEYS[1]: the prefix
 -- of a shard; ARGV: those of others on the same server. Answers for each shard a time, or '' if nothing waits or its queue
--- is paused. Reads `ready` as `first_due` in lane.lua does. Where nothing is due now, it enters the caller in `sleepers`, as
--- a claim that finds too little does: the caller claims nothing there, and would not hear of the next push.
+-- is paused. Where nothing is due now, it enters the caller in sleepers, as a claim that finds too little does: the caller
+-- claims nothing there, and would not hear of the next push.
+--
+-- Reads of each shard meta and, as `first_due` in lane.lua does, the first entries of arrivals, ready and wake; writes
+-- sleepers.
 local call = redis.call
 local listener = string.match(KEYS[#KEYS], '}:to:(%x+)$')
 local SLEEPERS_MAX = 1000 -- as in lane.lua

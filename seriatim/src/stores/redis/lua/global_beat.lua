@@ -1,5 +1,7 @@
 -- A node's heartbeat; with a lease of 0, its deregistration. ARGV: now, node, lease, description. Answers {now, alive,
 -- command, shards with flagged jobs {shard, version, ...}, living nodes}.
+--
+-- Reads dead, commands, flags and alive; writes beats, nodes and alive, at a deregistration dead instead.
 local node = ARGV[2]
 local alive = not call('ZSCORE', P .. 'dead', node)
 if alive then

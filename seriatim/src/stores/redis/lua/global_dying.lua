@@ -1,6 +1,8 @@
 -- Declares dead the nodes whose last heartbeat is too old. ARGV: now, the caller, for how long it leads the rescues then ('' =
 -- it looks at all shards in any case), the latest plausible time ('' = any). Answers {now, whether the caller is alive,
 -- whether it is to look at the shards, whether the clock has jumped, {node, last heartbeat, ...}}.
+--
+-- Reads alive, beats and the leader of the rescues; writes alive and dead of the nodes that it declares dead, and leaders.
 local text = string.format('%.0f', now)
 -- A dead node gets no new claims, so a node that is not alive must not declare others dead.
 if not call('ZSCORE', P .. 'alive', ARGV[2]) then return { now, 0, 0, 0, {} } end

@@ -1,4 +1,6 @@
 -- Makes a node the leader of a role. ARGV: now, role, node, ttl. Answers 1 if it is the leader now.
+--
+-- Reads and writes leaders.
 local known = call('HGET', P .. 'leaders', ARGV[2])
 if known then
   local leader, until_ = cmsgpack.unpack(known)

@@ -1,6 +1,8 @@
 -- The notebook. Values are in the hash `notes`; `note_names` orders their names.
 -- ARGV: 'write', then names and values in turn; or 'read' / 'delete', first name, name behind the last, '1' if backwards,
 -- most notes, '1' if values are left out. Answers names and values in turn, or the number of deleted notes.
+--
+-- Reads note_names and, for `read`, notes; `write` and `delete` write both.
 local call, P = redis.call, KEYS[1]
 local NAMES, VALUES = P .. 'note_names', P .. 'notes'
 if ARGV[1] == 'write' then

@@ -1,4 +1,6 @@
 -- Gives a queue its number. ARGV: name, most queues. Answers the number; 0 if there are too many.
+--
+-- Reads queues; for a new name writes it there, and takes a number from meta or free.
 local call, P = redis.call, KEYS[1]
 local known = call('HGET', P .. 'queues', ARGV[1])
 if known then return tonumber(known) end

@@ -1,5 +1,8 @@
 -- Deletes nodes that died long enough ago, and old idempotency keys of the whole store. ARGV: now, how long nodes are
 -- shown, most keys to look at. Answers whether there may be more.
+--
+-- Reads dead and idemold up to their times, idem, and in shards whether the jobs are stored; removes nodes from dead, beats,
+-- nodes and commands, keys from idem and idemold, and writes later times into idemold.
 local old = string.format('%.0f', now - tonumber(ARGV[2]))
 for _, node in ipairs(call('ZRANGEBYSCORE', P .. 'dead', '-inf', old)) do
   call('ZREM', P .. 'dead', node)

@@ -1,5 +1,7 @@
 -- Removes the note that a shard has flagged jobs, unless one was flagged since the caller's check. ARGV: shard,
 -- version.
+--
+-- Reads flags; removes from it.
 local call, P = redis.call, KEYS[1]
 if call('HGET', P .. 'flags', ARGV[1]) == ARGV[2] then call('HDEL', P .. 'flags', ARGV[1]) end
 return 0

@@ -4,6 +4,10 @@
 -- `exclusive`, where all are strays, also in `later`. The order of a lane merges both. Closed jobs, those of a turn,
 -- stay at the beginning of the list; closed strays are named in the lane's state (`apart`). So no operation rewrites a
 -- lane because it is long.
+--
+-- Reads lanes, busy, keys, and what a lane refers to. Writes open, later, equal, closed, aliases and a claim's records at once;
+-- `commit` writes the rest that a script has changed: lanes, keys, busy, jobs, ready, wake, trouble, failing, turns, the counters
+-- in meta, and sleepers, whom it wakes.
 
 local lanes = {}
 local touched = {}

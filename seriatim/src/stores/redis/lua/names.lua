@@ -1,5 +1,7 @@
 -- Idempotency keys of the whole store: idem and idemold, as in a shard, with the queue and the shard of the job. A script
 -- of a shard reaches them, and the other shards, on one server only: in a cluster, no push has such a key.
+--
+-- Reads jobs, aliases and lanes of other shards; writes nothing.
 local W = { root = string.match(P, '^[^{]*') }
 W.idem, W.idemold = W.root .. '{g}:idem', W.root .. '{g}:idemold'
 

@@ -2,7 +2,7 @@
 -- closed (1 or 0 each), the version that the caller saw. Raises the version, which the other shards adopt: so neither
 -- a late adoption of an earlier version nor a change of shards undoes it. Answers 0 if the version is another.
 --
--- Writes meta.
+-- Reads and writes meta.
 if not S or num(S.version) ~= ARGV[3] then return 0 end
 even_when_full()
 local closing = call('HGET', K.meta, 'closing') or '0'

@@ -7,6 +7,9 @@
 -- Numbers: times are µs below 2^53, exact in a double. Never concatenate one: `num` and `pad` write all its digits.
 -- Members of lexical ZSETs are fixed-width fields, so that they sort as numbers. Compare strings only if they contain
 -- decimal or hex digits (Lua compares by locale).
+--
+-- Reads meta, the settings and counters of the queue, in each script. What its functions read and write of other keys is said by
+-- the scripts that call them.
 
 local call = redis.call
 local P = KEYS[1]

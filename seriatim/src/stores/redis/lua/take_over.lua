@@ -1,5 +1,6 @@
--- The common part of rescue.lua and release.lua: taking lanes from their holders, with one new token. Writes busy and
--- lanes of each, and one record of the new claim.
+-- The common part of rescue.lua and release.lua: taking lanes from their holders, with one new token.
+--
+-- Reads the lanes and their closed jobs; writes busy and lanes of each, and one record of the new claim.
 local token, taken, turns = false, {}, {}
 
 -- One script takes over about this much; what is left over, the next one takes.

@@ -1,4 +1,5 @@
--- Making turns: the common part of claim.lua and settle.lua.
+-- Making turns: the common part of claim.lua and settle.lua. Reads routes, ready, and of the lanes that it claims their records
+-- and jobs; writes what claim.lua names.
 --
 -- T.answer() has for each turn an answer of `turn_of`, or values after the token (a number) that they have in
 -- common: an id and then the record of its lane, of one job; or the record of one job of a list; or 'M' and a number of

@@ -3,7 +3,7 @@
 -- this number continues from them. Answers how many jobs there were; -1 if the version is another, -2 if a lane is
 -- claimed.
 --
--- Removes all keys of the shard, but for parts of meta.
+-- Reads meta and how many jobs dead and done have; removes all keys of the shard, but for parts of meta.
 if not S then return 0 end
 if num(S.version) ~= ARGV[1] then return -1 end
 if tonumber(call('HGET', K.meta, 'running') or '0') > 0 then return -2 end
