@@ -4,9 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use seriatim::Timestamp;
-use seriatim::store::JobView;
+use seriatim::store::{JobOrder, JobQuery, JobState, JobView, Store};
 
+use super::error::Error;
+use super::find;
 use crate::base::text::{cut, one_line};
+use crate::protocol::document;
+use crate::protocol::value::Time;
 
 /// The cause of jobs without an error.
 pub(crate) const UNKNOWN_CAUSE: &str = "no error is known";
@@ -25,6 +29,34 @@ pub(crate) struct Cause {
     pub(crate) last: Timestamp,
     /// The latest of them.
     pub(crate) sample: JobView,
+}
+
+/// Dead jobs that causes are found among, the latest.
+pub(crate) const JOBS_MAX: usize = 1_000;
+
+/// What the latest dead jobs of a queue died of.
+pub(crate) async fn of_queue(store: &dyn Store, queue: &str) -> Result<document::Causes, Error> {
+    find::queue(store, queue).await?;
+    let query = JobQuery {
+        order: JobOrder::UpdatedAt,
+        rows_max: JOBS_MAX,
+        payload_bytes_max: Some(0),
+        ..JobQuery::new(queue, JobState::Dead)
+    };
+    let page = store.jobs(query).await?;
+    let cause = |cause: Cause| document::Cause {
+        error: cause.error,
+        task: cause.task,
+        count: cause.count,
+        first_at: Time(cause.first),
+        last_at: Time(cause.last),
+        job_id: cause.sample.id,
+    };
+    Ok(document::Causes {
+        causes: of(&page.rows).into_iter().map(cause).collect(),
+        looked_at: page.rows.len(),
+        more: page.next.is_some(),
+    })
 }
 
 /// The causes of these dead jobs, the most frequent first.

@@ -13,6 +13,7 @@ use seriatim::store::{
 use super::error::Error;
 use super::key;
 use super::search_terms::Terms;
+use crate::protocol::document;
 
 /// Queues that one search asks; each takes up to five calls. The next page asks others.
 const QUEUES_ASKED_MAX: usize = 50;
@@ -62,6 +63,24 @@ pub(crate) struct Cut {
 }
 
 impl Found {
+    /// As programs get it.
+    pub(crate) fn document(self, asked: &Asked) -> document::Search {
+        let lane = |(queue, lane)| document::Lane::of_queue(lane, queue);
+        let mut cut: Vec<Arc<str>> = self.cut.into_iter().map(|cut| cut.queue).collect();
+        cut.dedup();
+        document::Search {
+            queues: self.exact,
+            lanes: self.lanes.into_iter().map(lane).collect(),
+            dead: document::Search::jobs(self.dead),
+            jobs: document::Search::jobs(self.tasks),
+            looked_for_jobs: self.has_tasks,
+            searched: self.queues,
+            scan_max: self.scan_max,
+            cut,
+            next: asked.next(),
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.exact.is_empty()
             && self.lanes.is_empty()
@@ -146,14 +165,35 @@ impl Asked {
 }
 
 /// Queues with jobs for which `may` holds. A search asks some of them, from this one on.
-pub(crate) async fn asked(
-    store: &dyn Store,
-    from: usize,
-    may: impl Fn(&str) -> bool,
-) -> Result<Asked, Error> {
+async fn asked(store: &dyn Store, from: usize, may: impl Fn(&str) -> bool) -> Result<Asked, Error> {
     let mut queues = store.stats(None).await?;
     queues.retain(|stats| (stats.dead > 0 || stats.jobs > 0) && may(&stats.queue));
     Ok(Asked { from: from.min(queues.len()), queues })
+}
+
+/// Searches for a text: for jobs by terms, else for keys that begin so, and tasks.
+pub(crate) async fn of_text(
+    store: &dyn Store,
+    asked: &Asked,
+    text: &str,
+    all: bool,
+) -> Result<Found, Error> {
+    match Terms::read(text) {
+        Some(terms) => by_terms(store, asked, &terms).await,
+        None => search(store, asked, text, all).await,
+    }
+}
+
+/// The queues that a text is searched in: those with jobs for which `may` holds, of the queue that it names.
+pub(crate) async fn asked_by(
+    store: &dyn Store,
+    text: &str,
+    from: usize,
+    may: impl Fn(&str) -> bool,
+) -> Result<Asked, Error> {
+    let terms = Terms::read(text);
+    let only = terms.as_ref().and_then(|terms| terms.queue.as_deref());
+    asked(store, from, |queue| only.is_none_or(|only| only == queue) && may(queue)).await
 }
 
 /// Searches these queues. `all`: also for tasks if keys are found.

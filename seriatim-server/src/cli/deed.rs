@@ -34,7 +34,7 @@ const NOUNS: [(&str, &str); 9] = [
     ("operations", "operation"),
 ];
 /// Verbs that only read. All others change something.
-const READS: [&str; 6] = ["list", "show", "preview", "status", "check", "events"];
+const READS: [&str; 7] = ["list", "show", "preview", "status", "check", "events", "causes"];
 /// Arguments that name what a deed is done to, and how deeds call it.
 const OBJECTS: [(&str, &str); 10] = [
     ("queue", "queue"),

@@ -57,9 +57,17 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "morgue",
         &[
             ("seriatim morgue list orders", "the dead jobs, the newest first"),
+            ("seriatim morgue causes orders", "what they died of"),
             ("seriatim morgue requeue orders --key order-42", "try those of a key again"),
             ("seriatim morgue requeue orders --all --rate 500/s", "try all again, slowly"),
             ("seriatim morgue delete orders --all --yes", "delete all of them"),
+        ],
+    ),
+    (
+        "search",
+        &[
+            ("seriatim search order-4", "keys that begin so"),
+            ("seriatim search 'queue:orders error:timed out'", "jobs by terms"),
         ],
     ),
     ("key", &[("seriatim key order-42", "in all queues: why it waits, what failed")]),

@@ -36,6 +36,7 @@ mod push_file;
 mod queue_limits;
 mod queue_text;
 mod queues;
+mod search;
 mod serve;
 mod stats;
 #[cfg(test)]
@@ -79,6 +80,8 @@ pub(crate) enum Command {
     Lanes(lanes::Lanes),
     /// Shows a key in all queues: why it waits, what failed
     Key(key::Key),
+    /// Finds keys by their beginning, and jobs by task, error or payload, in all queues
+    Search(search::Search),
     /// Lists jobs; shows, cancels, reschedules, reassigns, retries, deletes one
     Jobs(jobs::Jobs),
     /// Counts, starts and stops actions on many jobs or lanes; lists those that were started
@@ -129,6 +132,7 @@ impl Command {
             Self::Morgue(morgue) => morgue.run().await,
             Self::Lanes(lanes) => lanes.run().await,
             Self::Key(key) => key.run().await,
+            Self::Search(search) => search.run().await,
             Self::Jobs(jobs) => jobs.run().await,
             Self::Operations(operations) => operations.run().await,
             Self::Batches(batches) => batches.run().await,

@@ -11,14 +11,13 @@ use super::job_filters::FilterArgs;
 use super::jobs::{hint_more, payload_cell, show_job};
 use super::operations::{carry_out, time_of};
 use crate::app::act::{self, Bulk};
-use crate::app::find;
 use crate::app::morgue::{self, By, Wanted};
-use crate::app::operations;
 use crate::app::words::push_status;
+use crate::app::{causes, find, operations};
 use crate::base::text::count;
 use crate::base::time::{Moment, relative};
 use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, say, say_json};
+use crate::cli::output::{Failure, Terminal, hint, say, say_json};
 use crate::protocol::document::{self, Done, EditedJob};
 
 #[derive(Args)]
@@ -49,6 +48,8 @@ enum Action {
         /// The job
         id: JobId,
     },
+    /// Shows what the latest dead jobs died of, the most frequent first
+    Causes,
     /// Sends dead jobs back to their queue, due now
     Requeue {
         #[command(flatten)]
@@ -138,6 +139,7 @@ impl Morgue {
                     )
                     .await
                 }
+                Some(Action::Causes) => self.causes(&*store).await,
                 Some(Action::Requeue { which, paced }) => self.requeue(store, which, paced).await,
                 Some(Action::Delete { which, yes }) => self.delete(&*store, which, *yes).await,
                 Some(Action::Edit { id, payload }) => self.edit(&*store, *id, payload).await,
@@ -166,6 +168,23 @@ impl Morgue {
             say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
         }
         hint_more(&page);
+        Ok(())
+    }
+
+    async fn causes(&self, store: &dyn Store) -> Result<(), Failure> {
+        let found = causes::of_queue(store, &self.queue).await?;
+        if self.common.json {
+            say_json(&found);
+            return Ok(());
+        }
+        if found.causes.is_empty() {
+            say(format!("no dead jobs of {}", self.queue));
+            return Ok(());
+        }
+        say(causes_table(&found, store.now().await?).render(Terminal::of_stdout()));
+        if found.more {
+            hint(format!("counted among the latest {} dead jobs", found.looked_at));
+        }
         Ok(())
     }
 
@@ -266,6 +285,28 @@ fn table(jobs: &[JobView], now: Timestamp) -> Table {
             job.attempt.to_string().into(),
             payload_cell(job),
             Cell::toned(job.error.as_deref().unwrap_or(""), Tone::Bad),
+        ]);
+    }
+    table
+}
+
+fn causes_table(found: &document::Causes, now: Timestamp) -> Table {
+    let mut table = Table::new(&[
+        ("jobs", Column::Number),
+        ("first", Column::Name),
+        ("last", Column::Name),
+        ("task", Column::Text),
+        ("latest job", Column::Name),
+        ("cause", Column::Text),
+    ]);
+    for cause in &found.causes {
+        table.row(vec![
+            cause.count.to_string().into(),
+            relative(now, cause.first_at.0).into(),
+            relative(now, cause.last_at.0).into(),
+            cause.task.as_deref().unwrap_or("").into(),
+            cause.job_id.to_string().into(),
+            Cell::toned(&cause.error, Tone::Bad),
         ]);
     }
     table

@@ -114,7 +114,9 @@ pub(super) async fn of_key(
         let queue = &of.queue.queue.name;
         if !app.journal.keeps(queue) {
             let mut events: Vec<Value> = of.jobs().flat_map(known).collect();
-            let failed = of.jobs().filter(|job| job.retry_count >= 0);
+            // How a job ended that was tried once is told by its end.
+            let is_told = |job: &&JobView| job.has_ended() && job.attempt <= 1;
+            let failed = of.jobs().filter(|job| job.retry_count >= 0 && !is_told(job));
             for job in failed.take(FAILED_ASKED_MAX) {
                 events.extend(failed_so(job, &failures::of(store, job.id).await?));
             }

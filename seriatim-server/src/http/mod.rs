@@ -48,6 +48,7 @@ mod router;
 mod sampler;
 mod schema;
 mod scope;
+mod search;
 mod seen;
 mod server;
 mod signature;

@@ -15,17 +15,19 @@ use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::act::{self, Bulk};
-use crate::app::find;
 use crate::app::job_filters::Filters;
 use crate::app::lane_pages::SCAN_MAX;
 use crate::app::morgue::{self, By, Wanted};
-use crate::protocol::document::{Done, EditedJob, Jobs};
+use crate::app::{causes, find};
+use crate::protocol::document::{Causes, Done, EditedJob, Jobs};
 use crate::protocol::schema::{Foreign, exactly_one};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/queues/{queue}/morgue", Access::Read, list)
             .says("The dead jobs of a queue, newest first or by key"),
+        Route::get("/api/v1/queues/{queue}/morgue/causes", Access::Read, causes)
+            .says("What the latest dead jobs of a queue died of, the most frequent first"),
         Route::post("/api/v1/queues/{queue}/morgue/requeue", Access::Operate, requeue)
             .says("Sends dead jobs back to their queue, due now"),
         Route::post("/api/v1/queues/{queue}/morgue/delete", Access::Admin, delete)
@@ -98,6 +100,13 @@ async fn list(
         scan_max: scan_max(listing.scan_max)?,
     };
     Answer::jobs(morgue::page(&*app.store, wanted).await?).await
+}
+
+async fn causes(
+    State(app): State<Shared>,
+    Part(queue): Part<String>,
+) -> Result<Answer<Causes>, Problem> {
+    Ok(Answer::of(&causes::of_queue(&*app.store, &queue).await?))
 }
 
 /// Which dead job, and what it is to be about.

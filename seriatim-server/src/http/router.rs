@@ -12,7 +12,7 @@ use super::route::Route;
 use super::state::{App, Shared};
 use super::{
     batches, bridges, cron, dataloader, deeds, doctor, events, health, history, jobs, lanes,
-    metrics, morgue, nodes, openapi, operations, pages, push, queues, stats, work,
+    metrics, morgue, nodes, openapi, operations, pages, push, queues, search, stats, work,
 };
 
 /// The HTTP API over a store, for a service to mount in its own router.
@@ -85,6 +85,7 @@ pub(super) fn routes() -> Vec<Route> {
         batches::routes(),
         queues::routes(),
         lanes::routes(),
+        search::routes(),
         morgue::routes(),
         jobs::routes(),
         nodes::routes(),

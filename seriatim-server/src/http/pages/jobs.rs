@@ -23,8 +23,6 @@ use crate::app::{causes, find};
 use crate::base::time::Moment;
 use crate::protocol::value::Time;
 
-/// Dead jobs that causes are found among, the latest.
-const CAUSES_JOBS_MAX: usize = 1_000;
 /// Queues in the list to choose from.
 const QUEUES_SHOWN_MAX: usize = 1_000;
 /// The states, as the address names them and as people read them.
@@ -216,7 +214,7 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
     let (is_list, is_dead) = (wish.is_list(), wish.state == Status::Dead);
     // A cause needs no payloads.
     let (rows_max, payload_bytes_max) =
-        if is_list { (ROWS_SHOWN, TABLE_PAYLOAD_BYTES_MAX) } else { (CAUSES_JOBS_MAX, 0) };
+        if is_list { (ROWS_SHOWN, TABLE_PAYLOAD_BYTES_MAX) } else { (causes::JOBS_MAX, 0) };
     let wanted = wish.wanted(given(&wish.after), rows_max, Some(payload_bytes_max));
     let page = job_pages::page(store, wanted).await?;
     let stats = store.stats(None).await?.into_iter();

@@ -78,10 +78,8 @@ pub(super) async fn show(
         (_, Err(_)) => {}
     }
     let terms = Terms::read(text);
-    let only = terms.as_ref().and_then(|terms| terms.queue.as_deref());
-    let is_asked =
-        |queue: &str| only.is_none_or(|only| only == queue) && visit.scope.has_queue(queue);
-    let asked = search::asked(store, from, is_asked).await?;
+    let may_see = |queue: &str| visit.scope.has_queue(queue);
+    let asked = search::asked_by(store, text, from, may_see).await?;
     if !all && from == 0 && search::is_key(store, &asked, text).await? {
         return Ok(see_other(&link::key(base, text)));
     }

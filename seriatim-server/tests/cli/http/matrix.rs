@@ -154,7 +154,7 @@ fn read_row(path: &str) -> Row {
         "/health" | "/ready" | "/info" | "/openapi.json" | "/docs" | "/docs.css" => {
             (Anybody, Done, Body::None)
         }
-        "/stats" | "/queues" | "/operations" | "/key" => (Read, Done, Body::None),
+        "/stats" | "/queues" | "/operations" | "/key" | "/search" => (Read, Done, Body::None),
         "/operations/{operation}" => (Read, Unknown, Body::None),
         "/batches/{batch}" => (Follow, Forbidden, Body::None),
         "/jobs/{job_id}" | "/jobs/{job_id}/status" | "/jobs/{job_id}/events" => {
@@ -178,7 +178,8 @@ fn read_row(path: &str) -> Row {
         | "/queues/{queue}/running"
         | "/queues/{queue}/events"
         | "/queues/{queue}/tasks"
-        | "/queues/{queue}/morgue" => (Read, Forbidden, Body::None),
+        | "/queues/{queue}/morgue"
+        | "/queues/{queue}/morgue/causes" => (Read, Forbidden, Body::None),
         _ => panic!("{path} has no row: say who may read it"),
     }
 }
@@ -377,6 +378,9 @@ impl Matrix {
         }
         if pattern.ends_with("/preview") {
             return format!("{pattern}?action=requeue&queue=orders");
+        }
+        if pattern.ends_with("/search") {
+            return format!("{pattern}?q=k");
         }
         let body = json!({ "key": "k", "delay": "1h" });
         let pushed = self.done("admin", "/api/v1/queues/orders/jobs", body);

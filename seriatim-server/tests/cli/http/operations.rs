@@ -120,6 +120,10 @@ async fn to_delete_more_than_a_thousand_their_number_is_typed_and_it_waits_for_a
         let refused =
             submit(&api, "/operations/start", &[&wish[..], &[("confirm", typed)]].concat());
         assert!(matches!(refused.status, 400 | 409), "{typed}: {}", refused.text());
+        let page = refused.text();
+        assert!(
+            refused.status == 400 || page.contains("type 1,001") && page.contains("delete_dead")
+        );
     }
     let by_api = json!({ "action": "delete_dead", "queue": "orders" });
     let (field, _) = api.post("/api/v1/operations", &by_api).refused(409);
@@ -200,6 +204,11 @@ async fn what_a_page_deletes_can_be_undone_for_ten_seconds() {
     assert_eq!(submit(&api, "/do", &[("deed", "operation.stop"), ("operation", id)]).status, 303);
     assert_eq!(ended(&api, id).await["count"], 0);
     assert_eq!(api.get("/api/v1/queues/orders/morgue").done(), jobs);
+    let delete = json!({ "action": "delete_dead", "queue": "orders" });
+    let id = api.post("/api/v1/operations", &delete).done()["id"].as_str().unwrap().to_owned();
+    assert_eq!(ended(&api, &id).await["count"], 2);
+    let late = submit(&api, "/do", &[("deed", "operation.stop"), ("operation", &id)]);
+    assert!(late.header("set-cookie").unwrap().contains("too%20late"), "what is done stays done");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -210,6 +219,7 @@ async fn rows_that_were_ticked_are_acted_on_and_no_others() {
     let ticked = [("action", "requeue"), ("queue", "orders"), ("jobs", id(0)), ("jobs", id(3))];
     let page = submit(&api, "/operations/new", &ticked);
     assert!(page.text().contains("2 chosen dead jobs of orders"), "{}", page.text());
+    assert!(page.text().contains("href=\"/key?k="), "they are shown with their keys");
     let list = format!("{},{}", id(0), id(3));
     let fields = [("action", "requeue"), ("queue", "orders"), ("jobs", &*list)];
     let operation = led_to(&submit(&api, "/operations/start", &fields));

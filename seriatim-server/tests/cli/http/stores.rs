@@ -165,6 +165,12 @@ impl Walk {
         assert_eq!(self.act("/api/v1/queues/{queue}/delete-failed", &["a"])["count"], 1);
         let dead = self.get("/api/v1/queues/{queue}/morgue", &["a"]);
         assert_eq!(dead["jobs"][0]["error"], "down");
+        let causes = self.get("/api/v1/queues/{queue}/morgue/causes", &["a"]);
+        assert_eq!(
+            (&causes["causes"][0]["error"], &causes["looked_at"]),
+            (&json!("down"), &json!(1))
+        );
+        self.searched();
         let id = dead["jobs"][0]["job_id"].clone();
         let events = self.get("/api/v1/jobs/{job_id}/events", &[id.as_str().unwrap()]);
         assert!(events["events"].to_string().contains("down"), "{events}");
@@ -176,6 +182,14 @@ impl Walk {
         self.edited();
         let all = json!({ "all": true });
         assert_eq!(self.post("/api/v1/queues/{queue}/morgue/delete", &["a"], all)["count"], 1);
+    }
+
+    /// What the dead job of queue `a` and others are found by.
+    fn searched(&self) {
+        let found = self.get("/api/v1/search?q=x", &[]);
+        assert_eq!((&found["queues"], &found["dead"][0]["key"]), (&json!(["a"]), &json!("x")));
+        let found = self.get("/api/v1/search?q=queue:a+error:down", &[]);
+        assert_eq!((&found["jobs"][0]["error"], &found["next"]), (&json!("down"), &Value::Null));
     }
 
     /// The dead job of queue `a` is pushed with another payload, and dies again.

@@ -298,3 +298,45 @@ async fn of_a_hundred_queues_a_page_of_what_is_scheduled_asks_those_that_are_due
     assert_eq!(keys(&site.get("/scheduled").await)[0], key(QUEUES - 1));
     assert!(keys(&site.get("/scheduled").await).contains(&key(3)));
 }
+
+#[tokio::test]
+async fn a_search_goes_on_in_the_queues_that_the_page_before_left_out() {
+    let site = Pages::new();
+    let queues = (0..MANY).map(|i| Queue::fifo(format!("q-{i:02}"))).collect();
+    let hand = Hand::new(site.store.clone(), queues).await;
+    for i in 0..MANY {
+        hand.push(Job::new(format!("q-{i:02}"), &i).unwrap().key(key(i))).await;
+    }
+    hand.push(Job::new("q-59", &"zebra").unwrap().key("only here")).await;
+    let (status, _) = site.ask("GET", "/search?q=only+here", "text/plain", String::new()).await;
+    assert_eq!(status, 303, "a key is found wherever it is");
+    let first = site.get("/search?q=payload%3Azebra").await;
+    assert!(first.contains("Nothing found in 50 queues."), "{first}");
+    let next = first.split("href=\"/search?q=").nth(1).unwrap().split('"').next().unwrap();
+    let next = site.get(&format!("/search?q={}", next.replace("&#38;", "&"))).await;
+    assert!(next.contains(">only here</a>") && next.contains("of 10 queues"), "{next}");
+}
+
+#[tokio::test]
+async fn of_many_findings_of_one_kind_one_is_told_and_others_are_named() {
+    let site = Pages::new();
+    let hold = Queue::fifo("held").max_retries(0).exhausted(seriatim::Exhaustion::Hold);
+    let queues = (0..MANY).map(|i| Queue::fifo(format!("q-{i:02}"))).chain([hold]).collect();
+    let hand = Hand::new(site.store.clone(), queues).await;
+    hand.push(Job::new("held", &1).unwrap().key("a")).await;
+    hand.fail_all("held", "no stock").await;
+    for i in 0..MANY {
+        let job = Job::new(format!("q-{i:02}"), &i).unwrap().key("k").node("nobody");
+        hand.push(job).await;
+    }
+    let page = site.get("/").await;
+    let needs = page.split("<ul class=\"needs\">").nth(1).unwrap().split("</ul>").next().unwrap();
+    assert!(needs.matches("<li>").count() <= 3, "{needs}");
+    assert!(needs.contains("1 lane is held") && needs.contains("The same: "), "{needs}");
+    assert!(needs.contains("and 54 more"), "{needs}");
+    let held = "<dt>held</dt><dd><a href=\"/queues/held/lanes?state=held\">1</a></dd>";
+    assert!(page.contains(held), "{page}");
+    assert!(site.get("/queues/held").await.contains(held), "the queue says the same");
+    let retrying = "href=\"/queues/held/lanes?by=retry_count\">1</a>";
+    assert!(site.get("/queues").await.contains(retrying), "a figure leads to what it counts");
+}

@@ -42,6 +42,29 @@ async fn d18_a_healthy_store_passes() {
 }
 
 #[tokio::test]
+async fn a_key_that_waits_long_for_its_retry_while_others_wait_behind_is_named() {
+    let site = Site::new("");
+    let queues = vec![Queue::fifo("mails"), Queue::exclusive("calls")];
+    let hand = Hand::new(site.store().await, queues).await;
+    for name in ["mails", "calls"] {
+        for number in 0..2 {
+            hand.push(seriatim::Job::new(name, &number).unwrap().key("ann")).await;
+        }
+        let retry_in = Some(Duration::from_secs(3 * 3_600));
+        let later = Outcome::Retry { error: "smtp is down".into(), retry_in };
+        hand.end(&hand.claim(name).await[0], later).await;
+    }
+    hand.push(mail("bob")).await;
+    let said = findings(&site, 0);
+    assert_found(
+        &said,
+        "warning",
+        &["queue mails", "1 lane waits for a retry in", "with 1 job more", "lanes retry mails ann"],
+    );
+    assert!(!said.iter().any(|finding| finding["queue"] == "calls"), "others pass it: {said:?}");
+}
+
+#[tokio::test]
 async fn d18_what_is_stuck_slow_or_failing_is_named_with_what_to_do() {
     let site = Site::new("");
     let hold = Queue::fifo("mails").max_retries(0).exhausted(Exhaustion::Hold);

@@ -241,3 +241,38 @@ async fn the_audit_log_is_listed_by_person_and_deed() {
     assert_eq!(deeds(&["audit", "--who", "nobody"]), 0);
     assert_eq!(deeds(&["audit", "--until", "1h"]), 0);
 }
+
+#[tokio::test]
+async fn what_jobs_died_of_is_counted_by_cause() {
+    let house = House::new().await;
+    for (to, error) in
+        [("ann", "timeout after 3s"), ("bob", "timeout after 7s"), ("cat", "no stamps")]
+    {
+        house.hand.push(mail(to)).await;
+        house.hand.fail_all("mails", error).await;
+    }
+    let found = house.json(&["morgue", "mails", "causes"]);
+    assert_eq!(all(&found["causes"], "error"), ["timeout after Ns", "no stamps"]);
+    assert_eq!(all(&found["causes"], "count"), [2, 1]);
+    assert_eq!((&found["looked_at"], &found["more"]), (&3.into(), &false.into()));
+    assert!(house.text(&["morgue", "causes", "mails"]).contains("timeout after Ns"));
+    assert!(house.text(&["morgue", "causes", "orders"]).contains("no dead jobs of orders"));
+}
+
+#[tokio::test]
+async fn keys_and_jobs_are_found_in_all_queues() {
+    let house = House::new().await;
+    house.hand.push(order(17, 1)).await;
+    house.hand.push(mail("order-17")).await;
+    house.hand.fail_all("mails", "no stamps").await;
+    let found = house.json(&["search", "order-1"]);
+    assert_eq!(
+        (&found["lanes"][0]["queue"], &found["dead"][0]["queue"]),
+        (&"orders".into(), &"mails".into())
+    );
+    let found = house.json(&["search", "error:stamps"]);
+    assert_eq!(found["jobs"][0]["key"], "order-17");
+    let told = house.text(&["search", "order-17"]);
+    assert!(told.contains("orders") && told.contains("no stamps"), "{told}");
+    assert!(house.text(&["search", "zebra"]).contains("nothing found in 2 queues"));
+}

@@ -1,0 +1,104 @@
+//! `seriatim search`: keys and jobs in all queues.
+
+use std::sync::Arc;
+
+use clap::Args;
+use seriatim::Timestamp;
+use seriatim::store::{LaneView, Store};
+use seriatim::text::one_line;
+
+use super::args::Common;
+use super::jobs;
+use super::tones::lane_state;
+use crate::app::search::{self, Asked, Found};
+use crate::base::text::failures;
+use crate::cli::output::table::{Cell, Column, Table, Tone};
+use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+
+#[derive(Args)]
+pub(crate) struct Search {
+    /// A key, or its beginning; a task; or terms, all of which hold: `queue:orders task:ship error:time out
+    /// payload:order-7`
+    text: String,
+    /// Also look for jobs of such a task if a key is found
+    #[arg(long)]
+    all: bool,
+    /// Continue with these queues: the number that the search before printed
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    from: usize,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Search {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        self.common.store.using(async |store| self.search(&*store).await).await
+    }
+
+    async fn search(&self, store: &dyn Store) -> Result<(), Failure> {
+        let text = self.text.trim();
+        let asked = search::asked_by(store, text, self.from, |_| true).await?;
+        let found = search::of_text(store, &asked, text, self.all).await?;
+        if self.common.json {
+            say_json(&found.document(&asked));
+            return Ok(());
+        }
+        self.say(store, &found).await?;
+        self.hint(&found, &asked);
+        Ok(())
+    }
+
+    async fn say(&self, store: &dyn Store, found: &Found) -> Result<(), Failure> {
+        let (now, terminal) = (store.now().await?, Terminal::of_stdout());
+        if found.is_empty() {
+            say(format!("nothing found in {} queues", found.queues));
+        }
+        if !found.lanes.is_empty() {
+            say(table(&found.lanes, now).render(terminal));
+        }
+        for (title, rows) in [("dead:", &found.dead), ("jobs:", &found.tasks)] {
+            if !rows.is_empty() {
+                say(format!("{title}\n{}", jobs::table(rows, now).render(terminal)));
+            }
+        }
+        Ok(())
+    }
+
+    fn hint(&self, found: &Found, asked: &Asked) {
+        let text = one_line(&self.text);
+        if !found.exact.is_empty() {
+            hint(format!("`seriatim key {text}` shows this key in all queues"));
+        }
+        if !found.cut.is_empty() {
+            let mut queues: Vec<&str> = found.cut.iter().map(|cut| &*cut.queue).collect();
+            queues.dedup();
+            hint(format!("there may be more in {}", queues.join(", ")));
+        }
+        if let Some(next) = asked.next() {
+            hint(format!("{} more queues: --from {next}", found.left_out));
+        }
+    }
+}
+
+fn table(lanes: &[(Arc<str>, LaneView)], now: Timestamp) -> Table {
+    let mut table = Table::new(&[
+        ("queue", Column::Name),
+        ("key", Column::Text),
+        ("state", Column::Name),
+        ("jobs", Column::Number),
+        ("failed", Column::Number),
+        ("error", Column::Text),
+    ]);
+    for (queue, lane) in lanes {
+        let (state, tone) = lane_state(lane, now);
+        table.row(vec![
+            queue.to_string().into(),
+            lane.key.as_deref().unwrap_or("").into(),
+            Cell::toned(state, tone),
+            lane.jobs.to_string().into(),
+            failures(lane.retry_count).into(),
+            Cell::toned(lane.error.as_deref().unwrap_or(""), Tone::Bad),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,54 @@
+//! Search over all queues.
+
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use seriatim::limits::SOUGHT_BYTES_MAX;
+
+use super::access::Access;
+use super::caller::Caller;
+use super::input::Query;
+use super::problem::Problem;
+use super::route::{Answer, Route};
+use super::state::Shared;
+use crate::app::search;
+use crate::protocol::document::Search;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/api/v1/search", Access::Read, find)
+            .says("Keys, and jobs by task, error or payload, in all queues")
+            .keeps_scope(),
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct Wanted {
+    /// A key, or its beginning; a task; or terms: `queue:orders task:ship error:time out payload:order-7`
+    q: String,
+    /// Also look for jobs of such a task if a key was found
+    #[serde(default)]
+    all: bool,
+    /// Continue with these queues: `next` of the search before
+    #[serde(default)]
+    from: usize,
+}
+
+async fn find(
+    State(app): State<Shared>,
+    caller: Caller,
+    Query(Wanted { q, all, from }): Query<Wanted>,
+) -> Result<Answer<Search>, Problem> {
+    let text = q.trim();
+    if text.is_empty() || text.len() > SOUGHT_BYTES_MAX {
+        let why = format!("has {} bytes: 1 to {SOUGHT_BYTES_MAX}", text.len());
+        return Err(Problem::invalid("q", why));
+    }
+    let store = &*app.store;
+    let may_see = |queue: &str| caller.scope.has_queue(queue);
+    let asked = search::asked_by(store, text, from, may_see).await?;
+    let found = search::of_text(store, &asked, text, all).await?;
+    Ok(Answer::of(&found.document(&asked)))
+}
