@@ -79,8 +79,8 @@ async fn one_job_waits_for_few_turns_of_another_tenant(server: Server) {
     may_run.add_permits(jobs() + 1);
     let waited = small.1.await.unwrap() - CONCURRENCY;
     println!("{}: it started behind {waited} turns of {}", store.capabilities().name, jobs());
-    // One turn of each of the two tenants, what runs, and what the engine may have claimed ahead.
-    assert!(waited <= 2 + 2 * CONCURRENCY, "{waited}");
+    // One turn of each of the two tenants, and what runs.
+    assert!(waited <= 2 + CONCURRENCY, "{waited}");
     stop.send(()).unwrap();
     working.await.unwrap().unwrap();
 }
@@ -153,6 +153,9 @@ async fn dead_jobs_go_back_at_their_rate_and_in_order(server: Server) {
         assert!(before.is_none_or(|before| before < *number), "{key}: {number} after {before:?}");
     }
     assert_eq!(starts.len(), jobs);
+    // A debug build on a busy machine; the figures are in docs/concepts.md.
+    let first_to_last = starts[jobs - 1].0.duration_since(starts[0].0).as_secs_f64();
+    assert!(first_to_last <= jobs as f64 / RATE * 4.0, "{jobs} in {first_to_last} s");
     let took = starts[jobs - 1].0.duration_since(began);
     println!("{}: {:.1} a second", store.capabilities().name, jobs as f64 / took.as_secs_f64());
 }

@@ -191,16 +191,22 @@ async fn a_window_that_filled_during_a_turn_is_due_at_its_end(mut bench: Bench) 
 
 async fn pushes_at_any_rate_move_a_key_nine_times_in_a_quiet_time(mut bench: Bench) {
     declare(&mut bench, window()).await;
-    let (mut moves, mut last) = (0, None);
-    for i in 0..400 {
-        bench.push(job(&i.to_string())).await;
-        let due = collects(&mut bench).await.0;
-        assert!(due + QUIET / 8 >= bench.now + QUIET, "{i}: quiet for seven eighths at least");
-        moves += usize::from(last != Some(due));
-        last = Some(due);
-        bench.pass(QUIET / 400);
+    for pushes in [4, 9, 50, 400] {
+        let (mut moves, mut last) = (0, None);
+        for i in 0..pushes {
+            bench.push(job(&i.to_string())).await;
+            let due = collects(&mut bench).await.0;
+            assert!(due + QUIET / 8 >= bench.now + QUIET, "{i}: quiet for seven eighths at least");
+            moves += usize::from(last != Some(due));
+            last = Some(due);
+            bench.pass(QUIET / pushes);
+        }
+        assert!((2..=9).contains(&moves), "{moves} moves by {pushes} pushes in a quiet time");
+        bench.pass(MAX_WAIT);
+        let turn = bench.one().await;
+        assert_eq!(turn.jobs.len(), pushes as usize);
+        bench.done(&turn).await;
     }
-    assert!((2..=9).contains(&moves), "{moves} moves by 400 pushes in a quiet time");
 }
 
 async fn a_push_with_its_own_time_is_quiet_until_then(mut bench: Bench) {

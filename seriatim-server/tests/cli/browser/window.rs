@@ -142,6 +142,12 @@ impl Window {
         assert_eq!(self.run_async(&script).await, true, "{what}");
     }
 
+    /// Goes to a tab, in the order in which they were opened.
+    pub(super) async fn to_tab(&self, tab: usize) {
+        let all = self.client.windows().await.unwrap();
+        self.client.switch_to_window(all[tab].clone()).await.unwrap();
+    }
+
     /// Opens another tab, and goes to it.
     pub(super) async fn another_tab(&self) {
         let tab = self.client.new_window(true).await.unwrap();
