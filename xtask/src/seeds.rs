@@ -30,7 +30,8 @@ fn check_named(root: &Path) -> Result<(), String> {
     let mut missing: BTreeSet<&str> = page.lines().flat_map(names_in_row).collect();
     for path in sources(root)? {
         let text = fs::read_to_string(root.join(&path)).map_err(|e| format!("{path}: {e}"))?;
-        missing.retain(|name| !text.lines().filter_map(function).any(|known| known == *name));
+        let known = tests_in(&text);
+        missing.retain(|name| !known.contains(name));
     }
     match missing.is_empty() {
         true => Ok(()),
@@ -110,8 +111,8 @@ fn tests(root: &Path) -> Result<BTreeMap<String, Vec<Test>>, String> {
     let mut tests: BTreeMap<String, Vec<Test>> = BTreeMap::new();
     for path in sources(root)? {
         let text = fs::read_to_string(root.join(&path)).map_err(|e| format!("{path}: {e}"))?;
-        for (rows, name) in text.lines().filter_map(named) {
-            for row in rows {
+        for name in tests_in(&text) {
+            for row in rows_of(name) {
                 tests.entry(row).or_default().push((name.to_owned(), path.clone()));
             }
         }
@@ -143,13 +144,47 @@ fn is_row(text: &str) -> bool {
         && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// The rows after which a function is named, as in `l13_s7_middleware_stands_around_a_push`, and its name.
-fn named(line: &str) -> Option<(Vec<String>, &str)> {
-    let name = function(line)?;
+/// The rows after which a test is named, as in `l13_s7_middleware_stands_around_a_push`.
+fn rows_of(name: &str) -> Vec<String> {
     let words = name.split('_').map(str::to_uppercase);
     let rows: Vec<String> = words.take_while(|word| is_row(word)).collect();
-    let is_named = !rows.is_empty() && name.split('_').count() > rows.len();
-    is_named.then_some((rows, name))
+    if name.split('_').count() > rows.len() { rows } else { Vec::new() }
+}
+
+/// The tests of a file: functions with the attribute, and those that a list of cases or a macro names.
+fn tests_in(text: &str) -> BTreeSet<&str> {
+    let cases: BTreeSet<&str> = text.lines().filter_map(case).collect();
+    let (mut tests, mut is_marked) = (BTreeSet::new(), false);
+    for line in text.lines() {
+        match function(line) {
+            Some(name) => {
+                if is_marked || cases.contains(name) {
+                    tests.insert(name);
+                }
+                is_marked = false;
+            }
+            None if is_attribute_of_test(line) => is_marked = true,
+            None if line.trim().is_empty() || line.starts_with('}') => is_marked = false,
+            None => {}
+        }
+    }
+    tests
+}
+
+fn is_attribute_of_test(line: &str) -> bool {
+    let line = line.trim_start();
+    ["#[test]", "#[tokio::test", "#[proptest"].iter().any(|start| line.starts_with(start))
+}
+
+/// The case on a line of a list: `    a_job_runs,`, or of a macro: `    on_sqlite: a_job_runs(sqlite);`.
+fn case(line: &str) -> Option<&str> {
+    let line = line.trim();
+    let name = match line.strip_suffix(',') {
+        Some(name) => name,
+        None => line.split_once(": ")?.1.split('(').next()?,
+    };
+    let is_name = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    (name.contains('_') && is_name(name)).then_some(name)
 }
 
 /// The function that begins on a line.
@@ -165,12 +200,20 @@ mod tests {
 
     #[test]
     fn tests_are_found_by_the_rows_in_their_names() {
-        let found = |line| named(line).map(|(rows, name)| (rows.join("+"), name));
-        let expected = |rows: &str, name| Some((rows.to_owned(), name));
-        assert_eq!(found("    async fn l7_jobs_die() {"), expected("L7", "l7_jobs_die"));
-        assert_eq!(found("fn s4_e5_both<T>() {"), expected("S4+E5", "s4_e5_both"));
-        assert_eq!(found("fn lane_of() {"), None);
-        assert_eq!(found("fn l7() {"), None);
+        let rows = |name| rows_of(name).join("+");
+        assert_eq!(rows("l7_jobs_die"), "L7");
+        assert_eq!(rows("s4_e5_both"), "S4+E5");
+        assert_eq!(rows("lane_of"), "");
+        assert_eq!(rows("l7"), "");
+    }
+
+    #[test]
+    fn a_function_is_a_test_if_it_is_marked_or_listed() {
+        let text = "#[tokio::test(start_paused = true)]\nasync fn l1_marked() {\n}\n\nfn l2_helper() {\n}\n
+            listed![\n    l3_listed,\n]\nasync fn l3_listed(bench: Bench) {\n}\n
+            on_each_server! {\n    on_sqlite: l4_of_a_macro(sqlite);\n}\nasync fn l4_of_a_macro<T>() {}";
+        let tests: Vec<&str> = tests_in(text).into_iter().collect();
+        assert_eq!(tests, ["l1_marked", "l3_listed", "l4_of_a_macro"]);
     }
 
     #[test]
