@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
 
 use crate::contract::{Declare, Push, Pushed, Settle, Settled, SharedStore};
 use crate::model::error::{ErrorKind, Result};
@@ -157,4 +159,67 @@ pub(crate) async fn whose_claim_was_taken_over_writes_nothing(database: impl Dat
     assert_eq!(error, Some(ErrorKind::Conflict));
     assert_eq!((summary.done, summary.stale), (0, 1));
     assert_eq!(database.written().await, 0, "its writes vanished");
+}
+
+/// The lease of the node in the next case: the transaction is open for two of them.
+const SHORT_LEASE: Duration = Duration::from_secs(2);
+/// More than anything takes that waits for nobody.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A user pushes behind running jobs, and does not commit: those keys wait, and nothing else.
+pub(crate) async fn a_transaction_open_on_running_keys_for_two_leases_holds_up_those_keys_alone(
+    database: impl Database,
+) {
+    let store = open(&database).await;
+    let push = async |job: Job| store.push(Push { now: None, jobs: vec![job] }).await.unwrap();
+    let (started, mut starts) = mpsc::unbounded_channel();
+    // Handlers of held keys end when this exceeds their number.
+    let (ending, ends) = watch::channel(0);
+    let engine = Engine::builder(database.open().await)
+        .queue(Queue::fifo("q"))
+        .lease(SHORT_LEASE)
+        .heartbeat(SHORT_LEASE / 5)
+        .worker("q", move |batch: Batch<i32>, _: Context| {
+            let (started, mut ends) = (started.clone(), ends.clone());
+            async move {
+                for number in batch.payloads().copied() {
+                    started.send(number).unwrap();
+                    ends.wait_for(|ends| *ends >= number).await.unwrap();
+                }
+            }
+        });
+    let (stop, stopped) = oneshot::channel::<()>();
+    let engine = tokio::spawn(engine.run_until(stopped));
+    let held = [("one", 1), ("two", 2), ("three", 3)];
+    for (key, number) in held {
+        push(job(key, number)).await;
+        timeout(SOON, starts.recv()).await.expect("it starts").unwrap();
+    }
+    let mut pushed = 0;
+    let meanwhile = async {
+        let until = store.now().await.unwrap() + SHORT_LEASE * 2;
+        let mut ended = 0;
+        while store.now().await.unwrap() < until || ended < held.len() as i32 {
+            // One more of them ends, and its settle waits.
+            ended = (ended + 1).min(held.len() as i32);
+            ending.send(ended).unwrap();
+            for _ in 0..5 {
+                // Each of these starts after its predecessor was settled.
+                push(job("z", 0)).await;
+                timeout(SOON, starts.recv()).await.expect("the key is not held up").unwrap();
+                pushed += 1;
+            }
+        }
+        let nodes = store.nodes().await.unwrap();
+        assert!(nodes.iter().all(|node| !node.dead), "{nodes:?}");
+    };
+    let later = held.map(|(key, _)| job(key, 0)).to_vec();
+    let client = Client::new(store.clone());
+    database.push_in(&client, later, Box::pin(meanwhile), true).await;
+    for _ in held {
+        timeout(SOON, starts.recv()).await.expect("they go on").unwrap();
+    }
+    stop.send(()).unwrap();
+    let summary = engine.await.unwrap().unwrap();
+    assert_eq!((summary.done, summary.stale), (pushed + 2 * held.len() as u64, 0));
 }

@@ -1,12 +1,11 @@
 //! Lanes that a user's open transaction keeps locked.
 
 use mysql_async::{IsolationLevel, TxOpts};
-use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::*;
 use crate::contract::{Beat, LaneQuery, Rescue, SharedStore, Sweep};
-use crate::{Batch, Client, Context, Engine, Mode, Outcome};
+use crate::{Client, Mode, Outcome};
 
 /// Less than the wait of any operation that does not skip locked lanes.
 const SOON: Duration = Duration::from_secs(4);
@@ -182,65 +181,4 @@ async fn a_push_in_an_open_transaction_holds_up_no_new_key_beside_its_own() {
     timeout(SOON, push(&store, others)).await.expect("it waits for nobody");
     transaction.commit().await.unwrap();
     assert_eq!(store.stats(None).await.unwrap()[0].jobs, 9);
-}
-
-/// The node's lease in the next test: the transaction is open for two of them.
-const SHORT_LEASE: Duration = Duration::from_secs(2);
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_open_on_running_keys_for_two_leases_holds_up_those_keys_alone() {
-    let database = new_database().await;
-    let store = open(&database).await;
-    declare(&store, Queue::fifo("q")).await;
-    let (started, mut starts) = mpsc::unbounded_channel();
-    // Handlers of held keys end when this exceeds their number.
-    let (ending, ends) = watch::channel(0);
-    let engine = Engine::builder(open(&database).await)
-        .queue(Queue::fifo("q"))
-        .lease(SHORT_LEASE)
-        .heartbeat(SHORT_LEASE / 5)
-        .worker("q", move |batch: Batch<u32>, _: Context| {
-            let (started, mut ends) = (started.clone(), ends.clone());
-            async move {
-                for number in batch.payloads().copied() {
-                    started.send(number).unwrap();
-                    ends.wait_for(|ends| *ends >= number).await.unwrap();
-                }
-            }
-        });
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let engine = tokio::spawn(engine.run_until(stopped));
-    let held = [("one", 1), ("two", 2), ("three", 3)];
-    push(&store, held.map(|(key, number)| job(key, number)).to_vec()).await;
-    for _ in held {
-        timeout(SOON * 5, starts.recv()).await.expect("they start").unwrap();
-    }
-    let mut user = session(&database).await;
-    let mut options = TxOpts::new();
-    options.with_isolation_level(IsolationLevel::ReadCommitted);
-    let mut transaction = user.start_transaction(options).await.unwrap();
-    let later = held.map(|(key, _)| job(key, 0)).to_vec();
-    Client::new(store.clone()).push_in(&mut transaction, later).await.unwrap();
-    let until = store.now().await.unwrap() + SHORT_LEASE * 2;
-    let (mut pushed, mut ended) = (0, 0);
-    while store.now().await.unwrap() < until || ended < held.len() as u32 {
-        // One more of them ends, and its settle waits.
-        ended = (ended + 1).min(held.len() as u32);
-        ending.send(ended).unwrap();
-        for _ in 0..5 {
-            // Each of these starts after its predecessor was settled.
-            push(&store, vec![job("z", 0)]).await;
-            timeout(SOON, starts.recv()).await.expect("the key is not held up").unwrap();
-            pushed += 1;
-        }
-    }
-    let nodes = store.nodes().await.unwrap();
-    assert!(nodes.iter().all(|node| !node.dead), "{nodes:?}");
-    transaction.commit().await.unwrap();
-    for _ in held {
-        timeout(SOON * 5, starts.recv()).await.expect("they go on").unwrap();
-    }
-    stop.send(()).unwrap();
-    let summary = engine.await.unwrap().unwrap();
-    assert_eq!((summary.done, summary.stale), (pushed + 2 * held.len() as u64, 0));
 }

@@ -74,6 +74,13 @@ async fn a_push_in_the_users_transaction_holds_or_vanishes_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_open_on_running_keys_for_two_leases_holds_up_those_keys_alone() {
+    let database = Schema::new().await;
+    both::a_transaction_open_on_running_keys_for_two_leases_holds_up_those_keys_alone(database)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handlers_writes_and_the_end_of_its_job_hold_together() {
     both::writes_and_the_end_of_a_job_hold_together(Schema::new().await).await;
 }
