@@ -6,6 +6,9 @@ use serde::Deserialize;
 
 use super::access::Role;
 
+/// In `trace_url`, what stands for the id of a trace.
+const TRACE_ID: &str = "{trace_id}";
+
 /// What the pages for people show.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -15,11 +18,32 @@ pub(crate) struct DashboardConfig {
     pub(crate) payloads: Payloads,
     /// Names of JSON fields whose values no page shows, at any depth.
     pub(crate) redact: Vec<String>,
+    /// Where a trace is seen, with `{trace_id}` in it.
+    pub(crate) trace_url: Option<String>,
 }
 
 impl Default for DashboardConfig {
     fn default() -> Self {
-        Self { enabled: true, payloads: Payloads::default(), redact: Vec::new() }
+        let (payloads, redact) = (Payloads::default(), Vec::new());
+        Self { enabled: true, payloads, redact, trace_url: None }
+    }
+}
+
+impl DashboardConfig {
+    pub(super) fn validate(&self) -> Result<(), String> {
+        let Some(url) = &self.trace_url else { return Ok(()) };
+        let is_of_web = url.starts_with("https://") || url.starts_with("http://");
+        match is_of_web && url.contains(TRACE_ID) {
+            true => Ok(()),
+            false => Err(format!(
+                "dashboard.trace_url: write an address with {TRACE_ID}, as in https://jaeger.example.com/trace/{TRACE_ID}"
+            )),
+        }
+    }
+
+    /// The page of a trace.
+    pub(crate) fn trace(&self, id: &str) -> Option<String> {
+        Some(self.trace_url.as_ref()?.replace(TRACE_ID, id))
     }
 }
 

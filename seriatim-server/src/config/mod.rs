@@ -339,7 +339,8 @@ impl Config {
         self.validate_journal(name)?;
         self.validate_bridges(name, &tokens)?;
         let wrong = |what| SetupError::invalid(format!("{name}: {what}"));
-        self.payloads.check(&self.queues).and_then(|()| self.log.check()).map_err(wrong)?;
+        let parts = self.payloads.check(&self.queues).and_then(|()| self.log.check());
+        parts.and_then(|()| self.dashboard.validate()).map_err(wrong)?;
         self.validate_cron(name)
     }
 

@@ -49,6 +49,8 @@ struct Job<'a> {
     edit: Option<(String, Vec<(&'static str, String)>)>,
     buttons: Vec<Button>,
     events_href: String,
+    /// The id of its trace, and where it is seen.
+    trace: Option<(String, Option<String>)>,
     /// Of a job that waits: when it is due, and the node that it is bound to.
     moves: Option<(String, String)>,
 }
@@ -137,6 +139,7 @@ pub(super) async fn show(
         edit: editable(&visit, &job),
         buttons,
         moves: movable(&visit, &job),
+        trace: trace_of(&job).map(|id| (id.to_owned(), app.dashboard.trace(id))),
         events_href: format!("{}/events", link::job(base, id)),
     })
 }
@@ -156,6 +159,10 @@ pub(super) async fn payload(
         (header::CONTENT_DISPOSITION, disposition),
     ];
     Ok(guarded((head, bytes).into_response()))
+}
+
+fn trace_of(job: &JobView) -> Option<&str> {
+    crate::trace::id(job.options.as_ref()?.traceparent.as_deref()?)
 }
 
 fn facts(job: &JobView) -> Vec<(&'static str, String)> {

@@ -201,7 +201,11 @@ fn buttons(visit: &Visit, view: &QueueView, key: &str, entity: &entity::Entity) 
     let failed = || entity.jobs.waiting.iter().any(|job| job.retry_count >= 0);
     deeds.retain(|deed| *deed != "lane.bury" || lane.retry_count >= 0 || failed());
     let lane = OneLane::Key(key.to_owned());
-    button::all(visit, &deeds, &On::Lane { queue: view.queue.name.clone(), lane })
+    let mut all = button::all(visit, &deeds, &On::Lane { queue: view.queue.name.clone(), lane });
+    if let [one] = &*entity.jobs.claimed {
+        all.extend(button::all(visit, &["job.cancel"], &On::Job(one.id)));
+    }
+    all
 }
 
 impl Lane {

@@ -9,6 +9,7 @@ use super::visit::Visit;
 use crate::app::figures::Figures;
 use crate::app::nodes::{state_name as node_state, works_on};
 use crate::app::operations::{Sample, Wish};
+use crate::app::reported::Reported;
 use crate::app::why::{Around, Why};
 use crate::app::words::state_name;
 use crate::base::text::{cut, failures};
@@ -19,6 +20,8 @@ pub(super) const ROWS_SHOWN: usize = 25;
 /// Columns shown of an error and a key.
 const ERROR_COLUMNS: usize = 120;
 pub(super) const KEY_COLUMNS: usize = 60;
+/// Columns shown of the progress of a turn.
+const PROGRESS_COLUMNS: usize = 60;
 
 /// A queue.
 pub(super) struct QueueRow {
@@ -117,7 +120,7 @@ impl LaneRow {
             name,
             href,
             state: why.state(lane, around.now),
-            why: why.to_string(),
+            why: with_progress(&why, lane),
             jobs: lane.jobs,
             since: lane.claimed_at.or(lane.due).map(|at| visit.clock.of(at)),
             failed: failures(lane.retry_count),
@@ -127,6 +130,15 @@ impl LaneRow {
                 cut(&seriatim::text::one_line(error), ERROR_COLUMNS)
             }),
         }
+    }
+}
+
+/// Why it waits or that it runs, and what its holder has reported.
+fn with_progress(why: &Why, lane: &LaneView) -> String {
+    let reported = Reported::of(lane.progress.as_deref()).line();
+    match reported.is_empty() {
+        true => why.to_string(),
+        false => format!("{why}; {}", cut(&seriatim::text::one_line(&reported), PROGRESS_COLUMNS)),
     }
 }
 

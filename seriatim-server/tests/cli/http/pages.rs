@@ -873,3 +873,20 @@ async fn e4_a_job_shows_on_which_node_each_attempt_failed() {
     assert!(page.contains("Latest failures") && page.contains(">machine</td>"), "{page}");
     assert!(page.contains("failed first") && page.contains("failed again"), "{page}");
 }
+
+#[test]
+fn the_page_of_a_job_leads_to_its_trace() {
+    let url = "https://jaeger.example.com/trace/{trace_id}";
+    let api = guarded_with(&format!("[dashboard]\ntrace_url = \"{url}\"\n"));
+    let id = "0af7651916cd43dd8448eb211c80319c";
+    let traceparent = format!("00-{id}-b7ad6b7169203331-01");
+    push(&api, "mails", &json!({ "key": "a", "traceparent": traceparent }));
+    let eyes = Visitor::log_in(&api, "eyes");
+    let key = eyes.page("/key?k=a");
+    let job = key.split("href=\"/jobs/").nth(1).unwrap().split('"').next().unwrap();
+    let page = eyes.page(&format!("/jobs/{job}"));
+    assert!(page.contains(&format!("href=\"https://jaeger.example.com/trace/{id}\"")), "{page}");
+    let site = crate::site::Site::new("[dashboard]\ntrace_url = \"jaeger\"\n");
+    let refused = crate::site::text(&site.run(&["config", "check"]));
+    assert!(refused.contains("dashboard.trace_url") && refused.contains("{trace_id}"), "{refused}");
+}
