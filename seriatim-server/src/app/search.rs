@@ -159,8 +159,15 @@ impl Asked {
         (next < self.queues.len()).then_some(next)
     }
 
-    fn left_out(&self) -> usize {
-        self.next().map_or(0, |next| self.queues.len() - next)
+    /// Before anything is looked at: so many lanes or jobs of each kind at most, over all queues.
+    fn nothing(&self, looked_at_max: usize) -> Found {
+        let queues = self.here().len();
+        Found {
+            queues,
+            left_out: self.next().map_or(0, |next| self.queues.len() - next),
+            scan_max: looked_at_max / queues.max(1),
+            ..Found::default()
+        }
     }
 }
 
@@ -203,18 +210,15 @@ pub(crate) async fn search(
     text: &str,
     all: bool,
 ) -> Result<Found, Error> {
-    let (asked, left_out) = (asked.here(), asked.left_out());
-    let queues = asked.len();
-    let scan_max = LOOKED_AT_MAX / queues.max(1);
-    let mut found = Found { queues, left_out, scan_max, ..Found::default() };
+    let mut found = asked.nothing(LOOKED_AT_MAX);
     if text.len() > KEY_BYTES_MAX {
         return Ok(found);
     }
-    found.add_all(store, asked, &Sought::Keys(text)).await?;
+    found.add_all(store, asked.here(), &Sought::Keys(text)).await?;
     found.has_tasks = all || found.is_empty();
     if found.has_tasks {
         let task = Terms { task: Some(text.to_owned()), ..Terms::default() };
-        found.add_all(store, asked, &Sought::Jobs(&task)).await?;
+        found.add_all(store, asked.here(), &Sought::Jobs(&task)).await?;
     }
     Ok(found)
 }
@@ -225,11 +229,8 @@ pub(crate) async fn by_terms(
     asked: &Asked,
     terms: &Terms,
 ) -> Result<Found, Error> {
-    let (asked, left_out) = (asked.here(), asked.left_out());
-    let queues = asked.len();
-    let scan_max = LOOKED_AT_BY_TERMS_MAX / queues.max(1);
-    let mut found = Found { queues, left_out, scan_max, has_tasks: true, ..Found::default() };
-    found.add_all(store, asked, &Sought::Jobs(terms)).await?;
+    let mut found = Found { has_tasks: true, ..asked.nothing(LOOKED_AT_BY_TERMS_MAX) };
+    found.add_all(store, asked.here(), &Sought::Jobs(terms)).await?;
     Ok(found)
 }
 
