@@ -149,11 +149,15 @@ impl Bench {
     }
 
     pub async fn rescue(&mut self, node: &NodeInfo) -> Vec<Turn> {
+        self.rescue_some(node, 1_000).await
+    }
+
+    pub async fn rescue_some(&mut self, node: &NodeInfo, lanes_max: usize) -> Vec<Turn> {
         let request = Rescue {
             now: Some(self.now),
             node: node.id.clone(),
             lease: LEASE,
-            lanes_max: 1_000,
+            lanes_max,
             ticket: 0,
         };
         self.store.rescue(request).await.expect("rescue is answered")

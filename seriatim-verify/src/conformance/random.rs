@@ -292,7 +292,7 @@ impl Pair {
             52..80 => self.settle(rng).await,
             80..86 => self.cancel(rng).await,
             86..90 => self.beat(rng).await,
-            90..94 => self.crash().await,
+            90..94 => self.crash(rng).await,
             94..97 => self.pass(Duration::from_secs(rng.u64(1..15))),
             97..100 if self.queue.groups.is_some() && rng.bool() => self.redeclare(rng).await,
             97..100 if self.queue.throttle.is_some() && rng.bool() => self.throttle(rng).await,
@@ -300,6 +300,7 @@ impl Pair {
             100..106 => self.requeue(rng).await,
             106..116 => self.act(rng).await,
             116..122 => self.amend(rng).await,
+            122..126 => self.release(rng).await,
             _ => self.sweep().await,
         }
     }
@@ -574,15 +575,23 @@ impl Pair {
         self.same("flagged jobs", model, real);
     }
 
-    /// The node dies; another one takes over its claims.
-    async fn crash(&mut self) {
+    /// The node dies; another one takes over its claims, in steps.
+    async fn crash(&mut self, rng: &mut Rng) {
+        let lanes_max = rng.usize(1..5);
         self.pass(LEASE + Duration::from_secs(1));
         let name = format!("pair-{}-{}", self.seed, self.step);
         let mut rescued = Vec::new();
         for bench in [&mut self.model, &mut self.real] {
             bench.node = NodeInfo::new(name.as_str().into(), LEASE);
             bench.beat().await;
-            let turns = bench.rescue(&bench.node.clone()).await;
+            let mut turns = Vec::new();
+            loop {
+                let some = bench.rescue_some(&bench.node.clone(), lanes_max).await;
+                if some.is_empty() {
+                    break;
+                }
+                turns.extend(some);
+            }
             // Jobs left in the store by earlier seeds are released.
             let (mut turns, strangers): (Vec<Turn>, Vec<Turn>) =
                 turns.into_iter().partition(|turn| *turn.queue == self.queue.name);
@@ -597,6 +606,36 @@ impl Pair {
             rescued.push(turns);
         }
         self.same_turns(&rescued[0], &rescued[1]);
+    }
+
+    /// A person takes claims from their holder, in steps.
+    async fn release(&mut self, rng: &mut Rng) {
+        let (queue, lanes_max) = (self.queue.name.clone(), rng.usize(1..4));
+        let claims = match rng.bool() {
+            true => ClaimSelection::Queue(queue.into()),
+            false => {
+                ClaimSelection::Key { queue: queue.into(), key: format!("key {}", rng.u32(0..4)) }
+            }
+        };
+        let mut released = Vec::new();
+        for bench in [&mut self.model, &mut self.real] {
+            let mut all = Vec::new();
+            loop {
+                let (now, claims) = (Some(bench.now), claims.clone());
+                let request = Release { now, claims, made_by: now, lanes_max };
+                let turns = bench.store.release(request).await.expect("the store answers");
+                if turns.is_empty() {
+                    break;
+                }
+                for turn in &turns {
+                    bench.end(turn, Outcome::Crash { error: "it was released".into() }).await;
+                }
+                all.extend(turns);
+            }
+            all.sort_by_key(|turn| turn.head().map(|job| job.id));
+            released.push(all);
+        }
+        self.same_turns(&released[0], &released[1]);
     }
 
     async fn requeue(&mut self, rng: &mut Rng) {
