@@ -1,13 +1,15 @@
 //! Who last paused a queue or a key, and why, by the audit log: the store keeps only whether it is paused.
 
 use std::fmt;
+use std::time::Duration;
 
 use seriatim::limits::NAME_BYTES_MAX;
 use seriatim::store::Store;
 use seriatim::text::one_line;
-use seriatim::{Error, ErrorKind};
+use seriatim::{Error, ErrorKind, Timestamp};
 
 use super::deeds::{self, Wanted};
+use crate::base::time::{length, read};
 
 /// Deeds that are looked at: the first that was not refused is meant.
 const DEEDS_READ: usize = 2;
@@ -15,8 +17,8 @@ const DEEDS_READ: usize = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pause {
     by: String,
-    /// In UTC.
-    at: String,
+    /// How long ago; unknown if the time in the log cannot be read.
+    ago: Option<Duration>,
     reason: Option<String>,
 }
 
@@ -43,7 +45,8 @@ async fn last(store: &dyn Store, wanted: Wanted<'_>) -> seriatim::Result<Option<
     let done = deeds.into_iter().find(|deed| deed.status < 400);
     Ok(done.map(|mut deed| Pause {
         by: deed.who,
-        at: deed.at,
+        // The clock that wrote it.
+        ago: read(&deed.at).ok().map(|at| Timestamp::of_this_machine().since(at)),
         reason: deed.on.remove("reason").filter(|reason| !reason.is_empty()),
     }))
 }
@@ -61,8 +64,8 @@ pub(crate) fn check_reason(reason: Option<&str>) -> seriatim::Result<()> {
 
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "(last by {} at {}", self.by, self.at)?;
-        self.reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))?;
-        f.write_str(")")
+        self.ago.map_or(Ok(()), |ago| write!(f, "{} ago ", length(ago)))?;
+        write!(f, "by {}", self.by)?;
+        self.reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
     }
 }

@@ -147,6 +147,16 @@ impl Why {
         })
     }
 
+    /// What it says beside the state: nothing twice.
+    pub(crate) fn beside_state(&self) -> String {
+        match self {
+            Self::Runs { node, since } => format!("on {node} for {}", length(*since)),
+            Self::Paused(pause) => pause.as_ref().map(Pause::to_string).unwrap_or_default(),
+            Self::Held { .. } => self.to_string().replacen("held: ", "", 1),
+            _ => self.to_string(),
+        }
+    }
+
     /// The state in one word: that of the lane, by which listings are filtered, unless its queue is paused.
     pub(crate) fn state(&self, lane: &LaneView, now: Timestamp) -> &'static str {
         if matches!(self, Self::QueuePaused(_)) { "paused" } else { lane.stage(now).as_str() }

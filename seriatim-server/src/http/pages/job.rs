@@ -49,6 +49,8 @@ struct Job<'a> {
     edit: Option<(String, Vec<(&'static str, String)>)>,
     buttons: Vec<Button>,
     events_href: String,
+    /// Whether the journal has its queue.
+    has_journal: bool,
     /// Of a job that waits: when it is due, and the node that it is bound to.
     moves: Option<(String, String)>,
 }
@@ -80,7 +82,7 @@ pub(super) async fn show(
     let clock = |at: Option<_>| at.map(|at| visit.clock.of(at));
     let times = [
         ("pushed", clock(Some(job.created_at))),
-        ("due", clock(Some(job.run_at))),
+        ("due", clock(Some(job.run_at).filter(|_| job.finished_at.is_none()))),
         ("started", clock(job.started_at)),
         ("ended", clock(job.finished_at)),
         ("last heartbeat", clock(job.heartbeat_at)),
@@ -137,6 +139,7 @@ pub(super) async fn show(
         edit: editable(&visit, &job),
         buttons,
         moves: movable(&visit, &job),
+        has_journal: app.journal.keeps(&job.queue),
         events_href: format!("{}/events", link::job(base, id)),
     })
 }

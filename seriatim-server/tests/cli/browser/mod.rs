@@ -98,7 +98,7 @@ async fn a_stranger_finds_the_failing_key_reads_why_and_retries_it() {
     let window = Window::open(&api.address, 1280, 900).await;
     window.go("/").await;
     window.press("orders").await;
-    window.press("Failed lanes").await;
+    window.press("Retrying").await;
     window.until("its lanes", "location.pathname === '/queues/orders/lanes'").await;
     let lanes = window.text().await;
     assert!(lanes.contains("retrying") && lanes.contains("retry 1 of 3"), "{lanes}");
@@ -108,7 +108,7 @@ async fn a_stranger_finds_the_failing_key_reads_why_and_retries_it() {
     assert!(key.contains("due in") && key.contains("no stock"), "{key}");
     std::fs::write(api.site.path("repaired"), "").unwrap();
     window.press("Retry now").await;
-    window.until("the page says so", "document.body.innerText.includes('made due now')").await;
+    window.until("the page says so", "document.body.innerText.includes('due now')").await;
     assert_eq!(window.place().await, "/key?k=order-42");
     window.until("it is done", "document.body.innerText.includes('Nothing waits or runs') || document.body.innerText.includes('No queue has')").await;
     assert_eq!(window.console().await, Vec::<String>::new());
@@ -283,7 +283,7 @@ async fn a_failing_key_is_found_and_repaired_with_the_keyboard_alone() {
     let api = with_trouble().await;
     let window = Window::open(&api.address, 1280, 900).await;
     go_to_orders_by_keys(&window).await;
-    window.tab_to("Failed lanes").await;
+    window.tab_to("Retrying").await;
     window.enter().await;
     window.until("its lanes", "location.pathname === '/queues/orders/lanes'").await;
     // The first row, and back to it: the focus is on its key.
@@ -298,7 +298,7 @@ async fn a_failing_key_is_found_and_repaired_with_the_keyboard_alone() {
     std::fs::write(api.site.path("repaired"), "").unwrap();
     window.tab_to("Retry now").await;
     window.enter().await;
-    window.until("the page says so", "document.body.innerText.includes('made due now')").await;
+    window.until("the page says so", "document.body.innerText.includes('due now')").await;
     window.until("it is done", "document.body.innerText.includes('No queue has')").await;
     assert_eq!(window.console().await, Vec::<String>::new());
     window.close().await;
@@ -354,6 +354,7 @@ async fn a_person_logs_in_sees_what_the_role_allows_and_logs_out() {
     let text = window.text().await;
     assert!(text.contains("eyes (reader)") && !text.contains("Delete waiting"), "{text}");
     assert_eq!(window.run("return document.cookie").await, "", "scripts do not see the login");
+    window.press("eyes (reader)").await;
     window.press("Log out").await;
     window.until("the login", "location.pathname === '/login'").await;
     window.go("/queues/orders").await;
