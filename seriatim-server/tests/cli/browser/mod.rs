@@ -153,7 +153,7 @@ async fn what_is_folded_out_stays_so_alone_when_the_page_is_renewed() {
     window.run("[...document.querySelectorAll('details')].at(-1).open = true").await;
     assert!(api.site.run(&["queues", "limits", "orders", "--running", "5"]).status.success());
     window.until("its new part", "document.getElementById('limits')").await;
-    let folded = "return [...document.querySelectorAll('details')].map((one) => [one.firstChild.textContent, one.open])";
+    let folded = "return [...document.querySelectorAll('main details')].map((one) => [one.firstChild.textContent, one.open])";
     let wanted =
         json!([["Pause with a reason", false], ["Set the limit", false], ["Settings", true]]);
     assert_eq!(window.run(folded).await, wanted);
@@ -258,6 +258,13 @@ async fn all_is_reached_with_the_keyboard_alone() {
     let api = with_trouble().await;
     let window = Window::open(&api.address, 1280, 900).await;
     go_to_orders_by_keys(&window).await;
+    for told in ["paused", "resumed"] {
+        window.keys("p").await;
+        let is_told = format!("document.querySelector('.said')?.innerText.includes('{told}')");
+        window.until(told, &is_told).await;
+    }
+    window.keys("gl").await;
+    window.until("its lanes", "location.pathname === '/queues/orders/lanes'").await;
     window.keys("/").await;
     window.keys("order-41").await;
     window.enter().await;
@@ -354,7 +361,7 @@ async fn a_person_logs_in_sees_what_the_role_allows_and_logs_out() {
     let text = window.text().await;
     assert!(text.contains("eyes (reader)") && !text.contains("Delete waiting"), "{text}");
     assert_eq!(window.run("return document.cookie").await, "", "scripts do not see the login");
-    window.press("eyes (reader)").await;
+    window.run("document.querySelector('.me').open = true").await;
     window.press("Log out").await;
     window.until("the login", "location.pathname === '/login'").await;
     window.go("/queues/orders").await;
