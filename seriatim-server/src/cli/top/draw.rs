@@ -20,7 +20,7 @@ use crate::cli::nodes;
 use crate::cli::output::table::Tone;
 use crate::cli::tones::{lane_state, node_state};
 
-/// Least width of the column of node ids, which takes at most two fifths of the screen.
+/// Least width of the column of node ids, which takes at most two fifths of the screen, a quarter of a narrow one.
 const NODE_COLUMNS_MIN: usize = 8;
 /// Most rows of nodes.
 const NODES_MAX: usize = 4;
@@ -336,7 +336,9 @@ fn draw_periodic(
 
 fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
     let longest = sample.nodes.iter().map(|node| columns(&node.info.id.0)).max().unwrap_or(0);
-    let id_columns = longest.min(usize::from(area.width) * 2 / 5).max(NODE_COLUMNS_MIN);
+    let is_wide = area.width >= WIDE;
+    let most = if is_wide { usize::from(area.width) * 2 / 5 } else { usize::from(area.width) / 4 };
+    let id_columns = longest.min(most).max(NODE_COLUMNS_MIN);
     let row = |node: &NodeView| {
         let (state, tone) = node_state(node, sample.now);
         let mut troubles = troubles::of(std::slice::from_ref(node), sample.now);
@@ -362,7 +364,8 @@ fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
         Constraint::Length(10),
         Constraint::Fill(1),
     ];
-    let head = ["node", "state", "   busy", "heartbeat", "queues, or problems"];
+    let last = if is_wide { "queues, or problems" } else { "queues" };
+    let head = ["node", "state", "   busy", "heartbeat", last];
     let title = if sample.nodes.is_empty() { " nodes: none " } else { " nodes " };
     let table = Table::new(sample.nodes.iter().map(row), widths)
         .header(Row::new(head.map(|name| styles.cell(name, Tone::Faint))))

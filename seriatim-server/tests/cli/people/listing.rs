@@ -105,7 +105,7 @@ async fn l16_a_lane_is_shown_with_its_holder_and_what_waits() {
     let shown = house.text(&["lanes", "orders", "show", "order-1"]);
     for part in [
         "why          runs on hand",
-        "held by      hand-1",
+        "runs on      hand-1",
         "claimed:",
         "waiting:",
         r#"{"version":3}"#,
