@@ -147,14 +147,14 @@ impl Why {
         })
     }
 
-    /// What it says beside the state: nothing twice.
-    pub(crate) fn beside_state(&self) -> String {
-        match self {
-            Self::Runs { node, since } => format!("on {node} for {}", length(*since)),
-            Self::Paused(pause) => pause.as_ref().map(Pause::to_string).unwrap_or_default(),
-            Self::Held { .. } => self.to_string().replacen("held: ", "", 1),
-            _ => self.to_string(),
-        }
+    /// What it says beside the state, whose word it does not repeat.
+    pub(crate) fn beside(&self, state: &str) -> String {
+        let text = self.to_string();
+        let rest = match self {
+            Self::Runs { .. } => text.strip_prefix("runs"),
+            _ => text.strip_prefix(state),
+        };
+        rest.map_or(text.as_str(), |rest| rest.trim_start_matches([':', ' '])).to_owned()
     }
 
     /// The state in one word: that of the lane, by which listings are filtered, unless its queue is paused.

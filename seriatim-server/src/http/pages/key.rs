@@ -224,7 +224,7 @@ impl Lane {
         });
         Self {
             state: why.state(lane, now),
-            why: why.beside_state(),
+            why: why.beside(why.state(lane, now)),
             jobs: lane.jobs,
             holder,
             error: lane.error.as_deref().map(crate::base::text::lines),

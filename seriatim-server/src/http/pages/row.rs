@@ -117,7 +117,7 @@ impl LaneRow {
             name,
             href,
             state: why.state(lane, around.now),
-            why: why.beside_state(),
+            why: why.beside(why.state(lane, around.now)),
             jobs: lane.jobs,
             since: lane.claimed_at.or(lane.due).map(|at| visit.clock.of(at)),
             failed: failures(lane.retry_count),
