@@ -6,7 +6,7 @@
   const one = (selector, within = document) => within.querySelector(selector);
   const each = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-  // On a narrow screen rows are cards, whose cells say what the heads of their columns do ---------------------
+  // On a narrow screen rows are cards, whose cells say what the heads of their columns do ---
   const label = (within) => each('table:not(.numbers table)', within).forEach((table) => {
     const heads = each('thead th', table).map((head) => head.textContent);
     each('tbody tr', table).forEach((row) => [...row.cells].forEach((cell, i) => { cell.dataset.label = heads[i]; }));
@@ -14,13 +14,13 @@
   });
   label(main);
 
-  // There the rows come first, and what asks for others or acts on many is folded in ------------------------
+  // There the rows come first, and what asks for others or acts on many is folded in ---
   const narrow = matchMedia('(max-width: 600px)');
   const fold = () => each('[data-fold]').forEach((part) => { part.open = !narrow.matches; });
   narrow.addEventListener('change', fold);
   fold();
 
-  // Stay current -----------------------------------------------------------------------------------
+  // Stay current ---
   const EVERY = 5000;
   const EVERY_MAX = 60000;
   let etag = '';
@@ -140,7 +140,7 @@
     pause.hidden = false;
     pause.onclick = () => {
       paused = !paused;
-      pause.textContent = paused ? 'Go on' : 'Pause';
+      pause.textContent = paused ? 'Refresh' : 'Stop refresh';
       if (!paused) plan(0);
     };
     document.addEventListener('visibilitychange', () => { if (!document.hidden) plan(0); });
@@ -168,7 +168,7 @@
     listen();
   }
 
-  // Rows that are selected stay so from page to page, in this tab ------------------------------------------
+  // Rows that are selected stay so from page to page, in this tab ---
   const ticks = one('[data-ticks]');
   const TICKS_MAX = 1000;
   if (ticks) {
@@ -178,7 +178,7 @@
     const boxes = () => each(`input[name=${name}]`, main);
     replaced = () => {
       boxes().forEach((box) => { box.checked = chosen.has(box.value); });
-      each('[data-ticked]').forEach((told) => { told.textContent = `${chosen.size} selected${chosen.size < TICKS_MAX ? '' : ', no more fit'}`; });
+      each('[data-ticked]').forEach((told) => { told.textContent = chosen.size ? `${chosen.size} selected${chosen.size < TICKS_MAX ? '' : ', no more fit'}` : ''; });
       each('button', ticks).forEach((button) => { button.disabled = chosen.size === 0; });
     };
     main.addEventListener('change', (event) => {
@@ -200,7 +200,7 @@
     Object.keys(sessionStorage).filter((key) => key.startsWith('ticks ')).forEach((key) => sessionStorage.removeItem(key));
   }));
 
-  // Copy, also where the page has no right to the clipboard ---------------------------------------------
+  // Copy, also where the page has no right to the clipboard ---
   each('[data-copy]').forEach((button) => { button.hidden = false; });
   document.addEventListener('click', async (event) => {
     const button = event.target.closest('[data-copy]');
@@ -218,12 +218,14 @@
       field.remove();
     }
     announce('Copied');
+    button.textContent = 'Copied';
+    setTimeout(() => { button.textContent = 'Copy'; }, 2000);
   });
 
   // Who speaks to the browser would trigger single keys.
   const silent = document.cookie.includes('seriatim_shortcuts=off');
 
-  // Theme and zone are cookies, so that the server draws them ----------------------------------------------
+  // Theme and zone are cookies, so that the server draws them ---
   const prefs = one('[data-prefs]');
   if (prefs) {
     prefs.hidden = false;
@@ -240,7 +242,7 @@
     });
   }
 
-  // Keys ---------------------------------------------------------------------------------------------
+  // Keys ---
   const places = { o: '/', q: '/queues', m: '/morgue', s: '/scheduled', c: '/cron', b: '/operations', n: '/nodes', a: '/audit' };
   let goes = false;
   const step = (by) => {
@@ -252,6 +254,13 @@
     const link = one('th a', next) || one('a', next);
     if (link) link.focus();
   };
+  // To rows that are selected, or the row, or what the page is about. A page that asks is answered by hand.
+  const act = (verb) => {
+    const row = one('tr.at', main);
+    const own = each('.buttons > :enabled, .buttons > a, .acts > a', row || main).filter((button) => row || !button.closest('table'));
+    [...each('#ticked :enabled', main), ...own].find((button) => verb.test(button.textContent) && !button.matches('.go'))?.click();
+  };
+  const acts = { r: /^(Retry|Run) /, p: /^(Pause|Resume)/, m: /^Requeue/ };
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input:not([type=checkbox]), select, textarea')) {
       if (event.key === 'Escape') event.target.blur();
@@ -259,12 +268,16 @@
     }
     if (silent) return;
     const key = event.key;
-    if (goes && places[key]) location.href = body.dataset.base + places[key];
+    if (goes && key === 'l') one('a[href*="/lanes"]', main)?.click();
+    else if (goes && places[key]) location.href = body.dataset.base + places[key];
+    else if (acts[key]) act(acts[key]);
     goes = key === 'g';
     if (key === '/') { event.preventDefault(); one('[data-search]').focus(); }
     else if (key === '?') location.href = `${body.dataset.base}/about`;
     else if (key === 'j') step(1);
     else if (key === 'k') step(-1);
+    else if (key === ']') one('a[rel=next]', main)?.click();
+    else if (key === '[' && /[?&](after|skip)=/.test(location.search)) history.back();
     else if (key === 'x') one('tr.at input[type=checkbox]', main)?.click();
   });
 })();

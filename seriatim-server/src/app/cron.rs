@@ -16,6 +16,8 @@ use words::in_words;
 
 /// Times shown for each entry.
 const TICKS: usize = 3;
+/// The outcome of a job that is no longer there: done or cancelled, as a dead one is kept.
+pub(crate) const ENDED: &str = "ended";
 /// Most entries whose last job a listing looks up.
 const LOOKED_UP_MAX: usize = 50;
 
@@ -115,7 +117,7 @@ async fn last(store: &dyn Store, tick: &ScheduleTick, looks_up: bool) -> Result<
         (Some(job), _) => Some(state_name(job.state).to_owned()),
         (None, None) => Some("refused".to_owned()),
         // Its queue keeps no finished jobs, or no longer.
-        (None, Some(_)) if looks_up => Some("ended".to_owned()),
+        (None, Some(_)) if looks_up => Some(ENDED.to_owned()),
         (None, Some(_)) => None,
     };
     let failed = job.filter(|job| job.state == JobState::Dead).and_then(|job| job.error);

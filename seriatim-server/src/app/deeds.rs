@@ -42,7 +42,83 @@ pub(crate) struct Deed {
     pub(crate) request_id: Option<String>,
 }
 
+/// Verbs of deeds, and what they did.
+const DONE: [(&str, &str); 20] = [
+    ("bind", "bound"),
+    ("bury", "buried"),
+    ("cancel", "cancelled"),
+    ("define", "defined"),
+    ("delete", "deleted"),
+    ("edit", "edited and requeued"),
+    ("limits", "limited"),
+    ("pause", "paused"),
+    ("push", "pushed"),
+    ("quiet", "quieted"),
+    ("release", "took from its holder"),
+    ("requeue", "requeued"),
+    ("reschedule", "rescheduled"),
+    ("resume", "resumed"),
+    ("retry", "made due now"),
+    ("run", "ran"),
+    ("seal", "sealed"),
+    ("start", "started"),
+    ("stop", "stopped"),
+    ("take", "took"),
+];
+/// What a deed is about: the first that it names.
+const ABOUT: [(&str, &str); 10] = [
+    ("key", "key"),
+    ("job", "job"),
+    ("job_id", "job"),
+    ("lane", "lane"),
+    ("cron", "cron entry"),
+    ("node", "node"),
+    ("batch", "batch"),
+    ("bridge", "bridge"),
+    ("operation", "operation"),
+    ("name", ""),
+];
+
 impl Deed {
+    /// What was done, after the name of who did it: `paused key order-58 of orders: the address is wrong`.
+    pub(crate) fn in_words(&self) -> String {
+        let mut on = self.on.clone();
+        let (noun, verb) = self.action.split_once(' ').unwrap_or((&self.action, ""));
+        let done = DONE.iter().find(|(known, _)| *known == verb).map(|(_, done)| *done);
+        let mut words = match (noun, verb, done) {
+            ("operation", verb, _) if verb != "stop" => {
+                format!("started to {}", verb.replace('_', " "))
+            }
+            (.., Some(done)) => done.to_owned(),
+            _ => self.action.clone(),
+        };
+        words += match (noun, verb) {
+            ("morgue", _) => " dead jobs",
+            ("lane", "delete") => " what waits",
+            _ => "",
+        };
+        let about = ABOUT.iter().find_map(|(name, said)| Some((*said, on.remove(*name)?)));
+        let of = match () {
+            () if words.starts_with("started to") => "in",
+            () if about.is_some() || words.ends_with("jobs") => "of",
+            () => "queue",
+        };
+        if let Some((said, name)) = about {
+            let link = if words.ends_with("jobs") || words.ends_with("waits") { " of" } else { "" };
+            let said = if said.is_empty() { noun } else { said };
+            words += &format!("{link} {said} {name}");
+        }
+        words += &on.remove("queue").map(|queue| format!(" {of} {queue}")).unwrap_or_default();
+        words += &on.remove("reason").map(|reason| format!(": {reason}")).unwrap_or_default();
+        let more = on.iter().map(|(name, value)| format!("{name} {value}"));
+        let more: Vec<String> = more.chain(self.asked.clone()).collect();
+        if more.is_empty() { words } else { format!("{words} ({})", more.join(", ")) }
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        self.status >= 400
+    }
+
     /// How it ended, in words.
     pub(crate) fn result(&self) -> String {
         match self.status {
@@ -242,6 +318,29 @@ mod tests {
 
     fn of(object: &str) -> Wanted<'_> {
         Wanted { of: Some(object), ..Wanted::default() }
+    }
+
+    #[test]
+    fn a_deed_is_told_in_words() {
+        let told = |action, on: &[(&str, &str)]| deed(action, on).in_words();
+        let of_key = [("key", "order-58"), ("queue", "orders"), ("reason", "the address is wrong")];
+        assert_eq!(
+            told("lane pause", &of_key),
+            "paused key order-58 of orders: the address is wrong"
+        );
+        assert_eq!(
+            told("lane delete", &of_key[..2]),
+            "deleted what waits of key order-58 of orders"
+        );
+        assert_eq!(told("queue resume", &of_key[1..2]), "resumed queue orders");
+        assert_eq!(told("morgue requeue", &of_key[1..2]), "requeued dead jobs of orders");
+        let many = [("queue", "orders"), ("prefix", "order-")];
+        assert_eq!(
+            told("operation delete_dead", &many),
+            "started to delete dead in orders (prefix order-)"
+        );
+        assert_eq!(told("cron run", &[("name", "tick")]), "ran cron tick");
+        assert_eq!(told("login", &[]), "login");
     }
 
     #[tokio::test]

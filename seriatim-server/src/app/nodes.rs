@@ -133,10 +133,15 @@ pub(crate) fn periodic_state(program: &PeriodicView) -> &'static str {
 
 /// A periodic program in words.
 pub(crate) fn periodic(program: &PeriodicView) -> String {
-    let state = periodic_state(program);
-    let failed = match &program.error {
-        Some(error) => format!(", {} of them failed, the last: {error}", program.failures),
-        None => String::new(),
+    let (name, runs) = (&program.name, program.runs);
+    let Some(error) = &program.error else {
+        return format!("{name} {}; {}", periodic_state(program), count(runs, "run"));
     };
-    format!("{} {state}; {}{failed}", program.name, count(program.runs, "run"))
+    let of = match program.failures {
+        1 if runs == 1 => "its only run".to_owned(),
+        all if all == runs => format!("all {runs} runs"),
+        some => format!("{some} of {runs} runs"),
+    };
+    let ended = if program.state == PeriodicState::Stop { "; it has stopped" } else { "" };
+    format!("{name} failed in {of}; last error: {error}{ended}")
 }

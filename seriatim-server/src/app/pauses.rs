@@ -1,14 +1,16 @@
 //! Who last paused a queue or a key, and why, by the audit log: the store keeps only whether it is paused.
 
 use std::fmt;
+use std::time::Duration;
 
 use seriatim::limits::NAME_BYTES_MAX;
 use seriatim::store::Store;
 use seriatim::text::one_line;
-use seriatim::{Error, ErrorKind};
+use seriatim::{Error, ErrorKind, Timestamp};
 
 use super::deeds::{self, Wanted};
 use super::operations;
+use crate::base::time::{length, read};
 
 /// Deeds that are looked at: the first that was not refused is meant.
 const DEEDS_READ: usize = 2;
@@ -16,8 +18,8 @@ const DEEDS_READ: usize = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pause {
     by: String,
-    /// In UTC.
-    at: String,
+    /// How long ago; unknown if the time in the log cannot be read.
+    ago: Option<Duration>,
     reason: Option<String>,
 }
 
@@ -40,11 +42,15 @@ pub(crate) async fn of_key(
     let of_many = all.into_iter().find(|operation| operation.may_have_paused(queue, key));
     let of_many = of_many.map(|operation| Pause {
         by: operation.who,
-        at: operation.created_at,
+        ago: ago(&operation.created_at),
         reason: Some(format!("operation {}", operation.id)),
     });
-    // Both times are in UTC, written alike.
-    Ok(own.into_iter().chain(of_many).max_by(|a, b| a.at.cmp(&b.at)))
+    Ok(own.into_iter().chain(of_many).min_by_key(|pause| pause.ago.unwrap_or(Duration::MAX)))
+}
+
+/// By the clock that wrote it.
+fn ago(at: &str) -> Option<Duration> {
+    read(at).ok().map(|at| Timestamp::of_this_machine().since(at))
 }
 
 /// Operations, and programs that write no audit log, pause too: so it may not be the one that holds now.
@@ -53,7 +59,7 @@ async fn last(store: &dyn Store, wanted: Wanted<'_>) -> seriatim::Result<Option<
     let done = deeds.into_iter().find(|deed| deed.status < 400);
     Ok(done.map(|mut deed| Pause {
         by: deed.who,
-        at: deed.at,
+        ago: ago(&deed.at),
         reason: deed.on.remove("reason").filter(|reason| !reason.is_empty()),
     }))
 }
@@ -71,8 +77,8 @@ pub(crate) fn check_reason(reason: Option<&str>) -> seriatim::Result<()> {
 
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "(last by {} at {}", self.by, self.at)?;
-        self.reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))?;
-        f.write_str(")")
+        self.ago.map_or(Ok(()), |ago| write!(f, "{} ago ", length(ago)))?;
+        write!(f, "by {}", self.by)?;
+        self.reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
     }
 }

@@ -156,6 +156,16 @@ impl Why {
         })
     }
 
+    /// What it says beside the state, whose word it does not repeat.
+    pub(crate) fn beside(&self, state: &str) -> String {
+        let text = self.to_string();
+        let rest = match self {
+            Self::Runs { .. } => text.strip_prefix("runs"),
+            _ => text.strip_prefix(state),
+        };
+        rest.map_or(text.as_str(), |rest| rest.trim_start_matches([':', ' '])).to_owned()
+    }
+
     /// The state in one word: that of the lane, by which listings are filtered, unless its queue is paused.
     pub(crate) fn state(&self, lane: &LaneView, now: Timestamp) -> &'static str {
         if matches!(self, Self::QueuePaused(_)) { "paused" } else { lane.stage(now).as_str() }

@@ -19,7 +19,7 @@ pub(crate) fn message(text: &str) -> String {
 }
 
 /// With commas between the thousands.
-pub(crate) fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: impl std::fmt::Display) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (i, digit) in digits.chars().enumerate() {

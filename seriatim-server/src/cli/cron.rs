@@ -94,12 +94,17 @@ fn table(all: &[CronEntry], now: Timestamp) -> Table {
         };
         let (state, tone) = cron_state(entry);
         let last = entry.last.as_ref().map(|last| {
-            let outcome = last.outcome.as_deref().unwrap_or("pushed");
+            let outcome = match last.outcome.as_deref() {
+                Some(cron::ENDED) => "ended (result not kept)",
+                outcome => outcome.unwrap_or("pushed"),
+            };
             let by = last.by.as_ref().map(|by| format!(" by hand ({by})")).unwrap_or_default();
             let error = last.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
             format!("{} {outcome}{by}{error}", relative(now, last.at.0))
         });
-        let next = entry.next.iter().filter_map(|next| time::read(next).ok());
+        // A pause ends when somebody ends it.
+        let next = entry.next.iter().filter(|_| entry.paused.is_none());
+        let next = next.filter_map(|next| time::read(next).ok());
         table.row(vec![
             (&entry.name).into(),
             Cell::toned(state, tone),

@@ -41,7 +41,7 @@ fn fields(queue: &str, lane: &LaneView, why: &Why, now: Timestamp) -> Fields {
         .add("jobs", lane.jobs.to_string())
         .add("retry count", retries_in_words(lane.retry_count))
         .add("crashes", lane.crashes.to_string())
-        .maybe("held by", lane.node.as_ref().map(|node| &*node.0))
+        .maybe("runs on", lane.node.as_ref().map(|node| &*node.0))
         .maybe("token", lane.token.map(|token| token.to_string()))
         .maybe("since", lane.claimed_at.map(when))
         .maybe("lease until", lane.lease_until.map(when))

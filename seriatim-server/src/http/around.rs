@@ -1,7 +1,7 @@
 //! Wraps every request: request id, access control, counters.
 
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{ACCEPT, AUTHORIZATION};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -323,17 +323,27 @@ pub(super) async fn count(State(app): State<Shared>, request: Request, next: Nex
 }
 
 /// There is no such path.
-pub(super) async fn nothing_here(request: Request) -> Problem {
-    Problem::missing(format!(
-        "nothing at {}; /openapi.json lists the endpoints",
-        request.uri().path()
-    ))
+pub(super) async fn nothing_here(State(app): State<Shared>, request: Request) -> Response {
+    let path = request.uri().path();
+    let problem = Problem::missing(format!("nothing at {path}; /openapi.json lists the endpoints"));
+    let said = format!("There is no page at {path}.");
+    refused(&app, request, problem.on_pages(said))
 }
 
 /// There is such a path, for other methods; the router adds which.
-pub(super) async fn not_so(request: Request) -> Problem {
-    Problem::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        format!("{} is not allowed here; see the header Allow", request.method()),
-    )
+pub(super) async fn not_so(State(app): State<Shared>, request: Request) -> Response {
+    let detail = format!("{} is not allowed here; see the header Allow", request.method());
+    let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail);
+    refused(&app, request, problem.on_pages("This address is no page."))
+}
+
+/// As a page for a browser, where there are pages.
+fn refused(app: &Shared, request: Request, problem: Problem) -> Response {
+    let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let is_browser = accept.is_some_and(|accept| accept.contains("text/html"));
+    let response = problem.into_response();
+    if !is_browser || !app.dashboard.enabled {
+        return response;
+    }
+    Visit::of(app, &request.into_parts().0).shown(response)
 }

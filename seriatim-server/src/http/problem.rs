@@ -24,6 +24,8 @@ pub(super) struct Told(pub(super) String);
 pub(super) struct Problem {
     status: StatusCode,
     document: Box<Document>,
+    /// What pages say instead of the explanation, which is for programs.
+    on_pages: Option<String>,
     retry_after: Duration,
 }
 
@@ -36,7 +38,7 @@ impl Problem {
             detail: detail.into(),
             ..Document::default()
         };
-        Self { status, document: Box::new(document), retry_after: RETRY_AFTER }
+        Self { status, document: Box::new(document), on_pages: None, retry_after: RETRY_AFTER }
     }
 
     /// A wrong value; `field` may be empty.
@@ -74,6 +76,12 @@ impl Problem {
 
     pub(super) fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+    }
+
+    /// The explanation for people with browsers.
+    pub(super) fn on_pages(mut self, said: impl Into<String>) -> Self {
+        self.on_pages = Some(said.into());
+        self
     }
 
     /// When to try again.
@@ -150,7 +158,7 @@ impl From<Error> for Problem {
     }
 }
 
-/// With the endpoint that helps.
+/// With the endpoint that helps; pages say what is wrong, and have links.
 impl From<app::Error> for Problem {
     fn from(error: app::Error) -> Self {
         use app::Error as E;
@@ -192,7 +200,10 @@ impl From<app::Error> for Problem {
         };
         match error {
             E::Store(error) => error.into(),
-            error => Self::of_kind(error.kind(), detail, field),
+            E::Claimed { .. } | E::Cursor | E::Unranged { .. } | E::Bound { .. } => {
+                Self::of_kind(error.kind(), detail, field)
+            }
+            error => Self::of_kind(error.kind(), detail, field).on_pages(error.to_string()),
         }
     }
 }
@@ -202,7 +213,8 @@ impl IntoResponse for Problem {
         // Texts and numbers only: writing them cannot fail.
         let text = serde_json::to_string(&self.document).unwrap_or_default();
         let mut response = (self.status, text).into_response();
-        response.extensions_mut().insert(Told(self.document.detail.clone()));
+        let told = self.on_pages.unwrap_or_else(|| self.document.detail.clone());
+        response.extensions_mut().insert(Told(told));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         match self.status {

@@ -293,7 +293,7 @@ async fn n5_periodic_programs_run_pause_and_run_again_and_their_node_shows_them(
     eventually("two runs", async || store.nodes().await.unwrap().iter().any(failed)).await;
     let node = store.nodes().await.unwrap().remove(0).info.id;
     let shown = text(&site.run(&["nodes", "show", &node.0]));
-    assert!(shown.contains("of them failed, the last: no rows"), "{shown}");
+    assert!(shown.contains("last error: no rows"), "{shown}");
     assert!(shown.contains("long runs; 0 runs"), "{shown}");
     serving.stop();
     let runs = std::fs::read_to_string(site.path("runs")).unwrap();

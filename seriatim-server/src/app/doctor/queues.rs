@@ -68,9 +68,8 @@ fn morgue(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
     }
     let more = if new == latest.len() && (new as u64) < queue.dead { "at least " } else { "" };
     let found = format!(
-        "{more}{} died within the last {}; the latest error: {error}",
+        "{more}{} died in the last hour; the latest error: {error}",
         count(new as u64, "job"),
-        seriatim::duration::format(NEW)
     );
     tell(Severity::Warning, found, advice)
 }

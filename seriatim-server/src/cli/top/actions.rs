@@ -9,9 +9,12 @@ use seriatim::{SharedStore, store::LaneId};
 use crate::app::act::{self, Bulk};
 use crate::app::lanes::{self, OneLane};
 use crate::app::running::Running;
-use crate::base::text::count;
+use crate::base::text::{count, cut_middle};
 use crate::cli::deed::Book;
 use crate::cli::output::Failure;
+
+/// Columns that a message has for the name of a lane.
+const NAME_COLUMNS: usize = 40;
 
 /// Something to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,21 +74,27 @@ impl Action {
         match self {
             Self::PauseQueue(queue, paused) => {
                 store.pause_queue(queue.clone(), *paused).await?;
-                Ok(format!("{queue} {}", if *paused { "is paused" } else { "goes on" }))
+                Ok(format!("{}: {queue}", if *paused { "paused" } else { "resumed" }))
             }
             Self::PerformAllNow(queue) => {
                 let lanes = act::on_all(&**store, queue, LaneAction::RunNow).await?;
-                Ok(format!("{} of {queue} made due", count(lanes, "lane")))
+                Ok(format!("{} due now: {queue}", count(lanes, "lane")))
             }
             Self::RequeueAll(queue) => {
                 let which = Selection::All;
                 let selected = Selected { now: None, queue: queue.clone(), which };
                 let jobs = act::repeat(&**store, Bulk::Requeue(selected)).await?;
-                Ok(format!("{} of {queue} sent back", count(jobs, "job")))
+                Ok(format!("{} requeued: {queue}", count(jobs, "job")))
             }
             Self::Lane(queue, lane, name, action) => {
                 lanes::act(&**store, queue, OneLane::Lane(*lane), *action).await?;
-                Ok(format!("{name} {}", lanes::done(*action, 1)))
+                let done = match action {
+                    LaneAction::Pause => "paused",
+                    LaneAction::Resume => "resumed",
+                    _ => "due now",
+                };
+                // What was done first: the line may be too short for a long key.
+                Ok(format!("{done}: {}", cut_middle(name, NAME_COLUMNS)))
             }
         }
     }
@@ -107,7 +116,7 @@ mod tests {
         let one = Running { queue: "orders".into(), lane };
         let action = Action::on_lane(&one, LaneAction::Pause);
         let said = action.carry_out(&store, &Book::default()).await.unwrap();
-        assert_eq!(said, "key \"order-42\" of orders is paused");
+        assert_eq!(said, "paused: key \"order-42\" of orders");
     }
 
     #[tokio::test]

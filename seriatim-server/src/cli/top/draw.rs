@@ -11,7 +11,7 @@ use super::detail::Detail;
 use super::sample::{Sample, Shown, Why};
 use super::state::{Pane, State};
 use crate::app::figures::Figures;
-use crate::app::nodes::{busy, periodic_state};
+use crate::app::nodes::{busy, is_late, periodic_state};
 use crate::app::reported::Reported;
 use crate::app::troubles;
 use crate::base::text::{columns, count, cut_middle, failures, one_line};
@@ -20,7 +20,7 @@ use crate::cli::nodes;
 use crate::cli::output::table::Tone;
 use crate::cli::tones::{lane_state, node_state};
 
-/// Least width of the column of node ids, which takes at most two fifths of the screen.
+/// Least width of the column of node ids, which takes at most two fifths of the screen, a quarter of a narrow one.
 const NODE_COLUMNS_MIN: usize = 8;
 /// Most rows of nodes.
 const NODES_MAX: usize = 4;
@@ -29,18 +29,22 @@ const PERIODIC_MAX: usize = 4;
 /// Narrower screens leave out some columns, to keep room for names.
 const WIDE: u16 = 80;
 const HELP: &str =
-    "q quit  ? keys  Tab list  \u{2191}\u{2193} choose  Enter look  / filter  p pause  r retry";
-const HELP_IN_FULL: &str = "Esc back  ? keys  \u{2191}\u{2193} scroll  p pause  r retry  m requeue";
+    "q quit  ? keys  Tab list  \u{2191}\u{2193} choose  Enter look  / filter  p pause  r run now";
+const HELP_NARROW: &str = "q quit  ? keys  Tab list  Enter look  p pause  r run now";
+const HELP_IN_FULL: &str =
+    "Esc back  ? keys  \u{2191}\u{2193} scroll  p pause  r run now  m requeue";
+/// Lines of at most 60 columns.
 const KEYS: &str = "\
-Tab        the other list: queues, lanes
-\u{2191} \u{2193} k j    choose a row; in the details: scroll
-Enter      the chosen queue or lane in full; again or Esc: back
-/          show only rows that contain a text; Enter keeps it, Esc removes it
-p          pause the queue or lane; resume it
-r          make all of the queue, or the lane, due now
-m          send the dead jobs of the queue back to it
-?          these keys
-q Esc      quit
+Tab      the other list: queues, lanes
+\u{2191} \u{2193} k j  choose a row; in the details: scroll
+Enter    the queue or lane in full; again or Esc: back
+/        only rows that contain a text; Enter keeps it
+Esc      remove the text; without one: quit
+p        pause the queue or lane; resume it
+r        make all of the queue, or the lane, due now
+m        requeue the dead jobs of the queue
+?        these keys
+q        quit
 
 Any key closes this.";
 
@@ -66,7 +70,7 @@ pub(super) fn draw(frame: &mut Frame, state: &mut State) {
         return;
     }
     if let Some(sample) = &state.sample {
-        frame.render_widget(Paragraph::new(headline(&state.store, sample)), head);
+        frame.render_widget(Paragraph::new(headline(&state.store, sample, head.width)), head);
     }
     match (&state.detail, &state.sample) {
         (Some(detail), _) => draw_detail(frame, queues.union(lanes).union(node), detail),
@@ -78,11 +82,15 @@ pub(super) fn draw(frame: &mut Frame, state: &mut State) {
             draw_nodes(frame, node, sample, styles);
         }
     }
-    frame.render_widget(Paragraph::new(last_line(state)).style(bold()), foot);
+    frame.render_widget(Paragraph::new(last_line(state, foot.width)).style(bold()), foot);
 }
 
-fn last_line(state: &State) -> String {
-    let help = if state.detail.is_some() { HELP_IN_FULL } else { HELP };
+fn last_line(state: &State, width: u16) -> String {
+    let help = match &state.detail {
+        Some(_) => HELP_IN_FULL,
+        None if width < WIDE => HELP_NARROW,
+        None => HELP,
+    };
     match (&state.asked, &state.said) {
         (Some(action), _) => format!("{} y / n", action.question()),
         _ if state.filter.is_typed => {
@@ -146,29 +154,40 @@ fn chosen(is_for_keys: bool) -> Style {
     if is_for_keys { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() }
 }
 
-fn headline(store: &str, sample: &Sample) -> String {
+/// What matters, and beside it what fits: the name, turns that are prefetched, the store.
+fn headline(store: &str, sample: &Sample, width: u16) -> String {
     let sum = |of: fn(&Figures) -> u64| sample.queues.iter().map(of).sum::<u64>();
-    format!(
-        "seriatim top  {}, {}, {} running, {} prefetched, {} dead, {}  {}",
-        count(sample.queues.len() as u64, "queue"),
-        count(sum(|of| of.stats.jobs), "job"),
-        sum(Figures::running),
-        sum(|of| of.prefetched),
-        sum(|of| of.stats.dead),
-        count(sample.nodes.len() as u64, "node"),
-        one_line(store),
-    )
+    let late = sample.nodes.iter().filter(|node| is_late(node, sample.now)).count();
+    let late = if late > 0 { format!(" ({late} lost)") } else { String::new() };
+    let (nodes, dead) = (sample.nodes.len() as u64, sum(|of| of.stats.dead));
+    let figures = |prefetched: &str| {
+        format!(
+            "{}, {}, {} running{prefetched}, {dead} dead, {}{late}",
+            count(sample.queues.len() as u64, "queue"),
+            count(sum(|of| of.stats.jobs), "job"),
+            sum(Figures::running),
+            count(nodes, "node"),
+        )
+    };
+    let (most, least) =
+        (figures(&format!(", {} prefetched", sum(|of| of.prefetched))), figures(""));
+    let lines = [format!("seriatim top  {most}"), format!("seriatim top  {least}")];
+    let fits = lines.into_iter().find(|line| columns(line) <= usize::from(width));
+    format!("{}  {}", fits.unwrap_or(least), one_line(store))
 }
 
 fn titled(title: impl Into<String>) -> Block<'static> {
     Block::new().borders(Borders::TOP).title(title.into())
 }
 
-/// A title with the filter.
-fn filtered(what: &str, state: &State) -> String {
+/// A title with the filter, and how many of all rows the area shows at once, if not all.
+fn filtered(what: &str, rows: usize, area: Rect, state: &State) -> String {
+    // Title and head are no rows.
+    let room = usize::from(area.height.saturating_sub(2));
+    let some = if rows > room { format!(" ({room} of {rows})") } else { String::new() };
     match state.filter.text() {
-        "" => format!(" {what} "),
-        text => format!(" {what}: /{} ", one_line(text)),
+        "" => format!(" {what}{some} "),
+        text => format!(" {what}: /{}{some} ", one_line(text)),
     }
 }
 
@@ -183,7 +202,7 @@ fn draw_queues(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, st
     });
     let widths = [
         Constraint::Fill(1),
-        Constraint::Length(if is_wide { 10 } else { 8 }),
+        Constraint::Length(7),
         Constraint::Length(if is_wide { 7 } else { 5 }),
         Constraint::Length(7),
         Constraint::Length(8),
@@ -194,10 +213,10 @@ fn draw_queues(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, st
     ];
     let head = ["jobs", "running", "retrying", "dead", "lag", "done/s", "fail/s"];
     let head = head.map(|name| styles.number(name, Tone::Faint));
-    let names = ["queue", "mode"].map(|name| styles.cell(name, Tone::Faint));
+    let names = ["queue", "state"].map(|name| styles.cell(name, Tone::Faint));
     let table = Table::new(rows, fitting(widths, is_wide, &narrow))
         .header(Row::new(fitting(names.into_iter().chain(head), is_wide, &narrow)))
-        .block(titled(filtered("queues", state)))
+        .block(titled(filtered("queues", state.queues().count(), area, state)))
         .row_highlight_style(chosen(state.pane == Pane::Queues));
     let mut chosen = TableState::new().with_selected(state.queue_row());
     frame.render_stateful_widget(table, area, &mut chosen);
@@ -210,12 +229,11 @@ fn queue_row(
     styles: Styles,
 ) -> [Cell<'static>; 9] {
     let queue = &of.stats;
-    let mode = queue.mode.map_or("", |mode| mode.as_str());
-    let (mode, tone) = match (is_troubled, queue.paused) {
+    let (state, tone) = match (is_troubled, queue.paused) {
         // What it is stands with its node below.
         (true, _) => ("trouble", Tone::Bad),
         (false, true) => ("paused", Tone::Warn),
-        (false, false) => (mode, Tone::Plain),
+        (false, false) => ("open", Tone::Plain),
     };
     let rate = |rate: Option<f64>, tone| match rate {
         None => styles.number("-", Tone::Faint),
@@ -224,7 +242,7 @@ fn queue_row(
     };
     [
         styles.cell(&queue.queue, Tone::Plain),
-        styles.cell(mode, tone),
+        styles.cell(state, tone),
         styles.count(queue.jobs, Tone::Plain),
         styles.count(of.running(), Tone::Plain),
         styles.count(queue.retrying, Tone::Warn),
@@ -258,7 +276,7 @@ fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, sty
         Row::new(fitting(cells, is_wide, &narrow))
     };
     let widths = [
-        Constraint::Length(7),
+        Constraint::Length(8),
         Constraint::Length(if is_wide { 12 } else { 10 }),
         Constraint::Fill(1),
         Constraint::Length(if is_wide { 15 } else { 12 }),
@@ -266,11 +284,17 @@ fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, sty
         Constraint::Length(6),
         if is_wide { Constraint::Min(15) } else { Constraint::Fill(1) },
     ];
-    let head = ["", "queue", "key", "state", " jobs", "failed", "error, progress"];
+    let about = if is_wide { "error, progress" } else { "error" };
+    let head = ["", "queue", "key", "state", " jobs", "failed", about];
     let head = head.map(|name| styles.cell(name, Tone::Faint));
     let table = Table::new(state.lanes().map(row), fitting(widths, is_wide, &narrow))
         .header(Row::new(fitting(head, is_wide, &narrow)))
-        .block(titled(filtered("lanes: stuck, slow, failing, running", state)))
+        .block(titled(filtered(
+            "lanes: stuck, slow, retrying, running",
+            state.lanes().count(),
+            area,
+            state,
+        )))
         .row_highlight_style(chosen(state.pane == Pane::Lanes));
     let mut chosen = TableState::new().with_selected(state.lane_row());
     frame.render_stateful_widget(table, area, &mut chosen);
@@ -282,15 +306,17 @@ fn draw_periodic(
     programs: &[(&NodeView, &PeriodicView)],
     styles: Styles,
 ) {
+    let (is_wide, narrow) = (area.width >= WIDE, [0, 2, 4, 5]);
     let row = |(node, program): &(&NodeView, &PeriodicView)| {
-        Row::new([
+        let cells = [
             styles.cell(&program.name, Tone::Plain),
             styles.cell(&*node.info.name, Tone::Plain),
             styles.cell(periodic_state(program), Tone::Plain),
             styles.count(program.runs, Tone::Plain),
             styles.count(program.failures, Tone::Bad),
             styles.cell(program.error.as_deref().unwrap_or(""), Tone::Plain),
-        ])
+        ];
+        Row::new(fitting(cells, is_wide, &narrow))
     };
     let widths = [
         Constraint::Fill(1),
@@ -301,15 +327,18 @@ fn draw_periodic(
         Constraint::Fill(2),
     ];
     let head = ["periodic", "node", "state", "  runs", "failed", "last error"];
-    let table = Table::new(programs.iter().map(row), widths)
-        .header(Row::new(head.map(|name| styles.cell(name, Tone::Faint))))
+    let head = head.map(|name| styles.cell(name, Tone::Faint));
+    let table = Table::new(programs.iter().map(row), fitting(widths, is_wide, &narrow))
+        .header(Row::new(fitting(head, is_wide, &narrow)))
         .block(titled(" periodic workers "));
     frame.render_widget(table, area);
 }
 
 fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
     let longest = sample.nodes.iter().map(|node| columns(&node.info.id.0)).max().unwrap_or(0);
-    let id_columns = longest.min(usize::from(area.width) * 2 / 5).max(NODE_COLUMNS_MIN);
+    let is_wide = area.width >= WIDE;
+    let most = if is_wide { usize::from(area.width) * 2 / 5 } else { usize::from(area.width) / 4 };
+    let id_columns = longest.min(most).max(NODE_COLUMNS_MIN);
     let row = |node: &NodeView| {
         let (state, tone) = node_state(node, sample.now);
         let mut troubles = troubles::of(std::slice::from_ref(node), sample.now);
@@ -335,7 +364,8 @@ fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
         Constraint::Length(10),
         Constraint::Fill(1),
     ];
-    let head = ["node", "state", "   busy", "heartbeat", "queues, or problems"];
+    let last = if is_wide { "queues, or problems" } else { "queues" };
+    let head = ["node", "state", "   busy", "heartbeat", last];
     let title = if sample.nodes.is_empty() { " nodes: none " } else { " nodes " };
     let table = Table::new(sample.nodes.iter().map(row), widths)
         .header(Row::new(head.map(|name| styles.cell(name, Tone::Faint))))
@@ -388,6 +418,20 @@ mod tests {
     }
 
     #[test]
+    fn a_list_that_is_longer_than_the_screen_says_how_much_of_it_is_seen() {
+        let queue = |i: u32| Figures {
+            stats: QueueStats { queue: format!("queue-{i}").into(), ..QueueStats::default() },
+            prefetched: 0,
+        };
+        let mut state = State::new("memory:".to_owned(), false);
+        let (now, lanes, nodes) = (Timestamp::default(), Vec::new(), Vec::new());
+        state.show(Sample { now, queues: (0..40).map(queue).collect(), lanes, nodes }, None);
+        let shown = drawn(80, &mut state);
+        let rows = shown.lines().filter(|line| line.contains("queue-")).count();
+        assert!(shown.contains(&format!("queues ({rows} of 40)")), "{shown}");
+    }
+
+    #[test]
     fn a_narrow_screen_keeps_the_names() {
         let stats = QueueStats { queue: "order-changes".into(), dead: 7, ..QueueStats::default() };
         let queue = Figures { stats, prefetched: 0 };
@@ -398,8 +442,12 @@ mod tests {
         let (narrow, wide) = (drawn(60, &mut state), drawn(80, &mut state));
         assert!(narrow.contains("order-changes") && narrow.contains("key "), "{narrow}");
         assert!(!narrow.contains("done/s") && wide.contains("done/s"), "{narrow}{wide}");
+        assert!(
+            narrow.contains("7 dead, 0 nodes") && wide.contains("prefetched"),
+            "{narrow}{wide}"
+        );
         let widest = drawn(200, &mut state);
-        assert!(widest.contains("lanes: stuck, slow, failing, running"), "{widest}");
+        assert!(widest.contains("lanes: stuck, slow, retrying, running"), "{widest}");
         let queue = widest.lines().find(|line| line.contains("order-changes")).unwrap();
         assert!(
             queue.trim_matches('"').trim_end().chars().count() > 190,
@@ -407,6 +455,7 @@ mod tests {
         );
         state.shows_keys = true;
         let keys = drawn(60, &mut state);
-        assert!(keys.contains("send the dead jobs of the queue back"), "{keys}");
+        assert!(keys.contains("requeue the dead jobs of the queue"), "{keys}");
+        assert!(KEYS.lines().chain([HELP_NARROW]).all(|line| columns(line) <= 60));
     }
 }

@@ -21,6 +21,10 @@ impl Filter {
         &self.text
     }
 
+    pub(super) fn is_set(&self) -> bool {
+        !self.text.is_empty()
+    }
+
     /// Enter keeps the text, Esc removes it.
     pub(super) fn key(&mut self, key: KeyCode) {
         match key {

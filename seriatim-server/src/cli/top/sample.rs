@@ -37,7 +37,7 @@ impl Why {
         match self {
             Self::Stuck => "stuck",
             Self::Slow => "slow",
-            Self::Failing => "failing",
+            Self::Failing => "retrying",
             Self::Claimed => "running",
         }
     }

@@ -1,6 +1,7 @@
 //! The state of the dashboard between frames, and the effect of keys.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use seriatim::store::LaneId;
@@ -11,6 +12,9 @@ use super::detail::{Detail, Target};
 use super::filter::Filter;
 use super::sample::{Sample, Shown};
 use crate::app::figures::Figures;
+
+/// A queue is late if its oldest due lane has waited so long.
+const LATE: Duration = Duration::from_secs(60);
 
 /// The list that has the focus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +73,9 @@ impl State {
         }
     }
 
-    pub(super) fn show(&mut self, sample: Sample, detail: Option<(Target, String)>) {
+    pub(super) fn show(&mut self, mut sample: Sample, detail: Option<(Target, String)>) {
+        // Those of a name stay in their order: rows move only if something begins or ends.
+        sample.queues.sort_by_key(trouble);
         self.before = self.sample.replace(sample);
         if let (Some(shown), Some((target, text))) = (&mut self.detail, detail) {
             shown.show(&target, text);
@@ -137,6 +143,10 @@ impl State {
             KeyCode::Char('q') | KeyCode::Esc | KeyCode::Enter if self.detail.is_some() => {
                 self.detail = None;
                 Step::Look
+            }
+            KeyCode::Esc if self.filter.is_set() => {
+                self.filter = Filter::default();
+                Step::Nothing
             }
             KeyCode::Char('q') | KeyCode::Esc => Step::Quit,
             KeyCode::Enter => self.look(),
@@ -244,11 +254,23 @@ impl State {
     }
 }
 
+/// The worst comes first: retrying, dead jobs, late, paused, at work, idle.
+fn trouble(of: &Figures) -> u8 {
+    let stats = &of.stats;
+    match () {
+        () if stats.retrying > 0 => 0,
+        () if stats.dead > 0 => 1,
+        () if stats.lag >= LATE => 2,
+        () if stats.paused => 3,
+        () if stats.jobs > 0 => 4,
+        () => 5,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use std::time::Duration;
 
     use crate::app::figures::Figures;
     use seriatim::store::{Claim, Heartbeat, Lease, NodeInfo, QueueStats};
@@ -282,6 +304,16 @@ mod tests {
         assert_eq!(press(&mut state, 'p'), Step::Do(Action::PauseQueue("a".into(), true)));
     }
 
+    #[test]
+    fn queues_in_trouble_come_first_and_others_by_name() {
+        let mut state = State::new("memory:".to_owned(), false);
+        let mut sample = sample(&["a", "b", "c", "d"]);
+        (sample.queues[2].stats.dead, sample.queues[3].stats.retrying) = (1, 1);
+        state.show(sample, None);
+        let names: Vec<&str> = state.queues().map(|of| &*of.stats.queue).collect();
+        assert_eq!(names, ["d", "c", "a", "b"]);
+    }
+
     #[tokio::test]
     async fn what_is_done_to_a_lane_is_told_by_its_key() {
         let store: SharedStore = Arc::new(Memory::new());
@@ -298,7 +330,7 @@ mod tests {
         let Step::Do(action) = press(&mut state, 'p') else { panic!("nothing was done") };
         assert_eq!(
             action.carry_out(&store, &crate::cli::deed::Book::default()).await.unwrap(),
-            "key \"order-7\" of orders is paused"
+            "paused: key \"order-7\" of orders"
         );
     }
 
@@ -372,8 +404,12 @@ mod tests {
         assert_eq!(state.queues().count(), 0, "no queue is called so");
         enter(&mut state);
         assert!(!state.filter.is_typed && state.filter.text() == "order-8");
-        press(&mut state, '/');
-        state.key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE));
+        let escape = KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE);
+        assert_eq!(state.key(escape), Step::Nothing, "it removes the filter");
         assert_eq!((keys(&state).len(), state.queues().count()), (2, 1));
+        press(&mut state, '/');
+        state.key(escape);
+        assert!(!state.filter.is_typed);
+        assert_eq!(state.key(escape), Step::Quit);
     }
 }

@@ -15,6 +15,7 @@ use super::moment::Moment;
 use super::row::ROWS_SHOWN;
 use super::visit::{Visit, page};
 use crate::app::deeds::{self, Deed, Wanted};
+use crate::base::text::grouped;
 use crate::base::time;
 
 #[derive(Default, Deserialize)]
@@ -44,26 +45,27 @@ pub(super) struct DeedRow {
     pub(super) who: String,
     pub(super) role: String,
     pub(super) from: String,
+    /// As programs name it.
     pub(super) action: String,
-    pub(super) on: String,
+    pub(super) words: String,
     pub(super) count: String,
     pub(super) result: String,
+    pub(super) is_refused: bool,
     pub(super) request_id: String,
 }
 
 impl DeedRow {
     pub(super) fn new(visit: &Visit, deed: Deed) -> Self {
-        let result = deed.result();
-        let on = deed.on.iter().map(|(name, value)| format!("{name} {value}"));
         Self {
+            words: deed.in_words(),
+            result: deed.result(),
+            is_refused: deed.is_refused(),
             at: time::read(&deed.at).ok().map(|at| visit.clock.of(at)),
             who: deed.who,
             role: deed.role.unwrap_or_default(),
             from: deed.from.unwrap_or_default(),
             action: deed.action,
-            on: on.chain(deed.asked).collect::<Vec<_>>().join(", "),
-            count: deed.count.map(|count| count.to_string()).unwrap_or_default(),
-            result,
+            count: deed.count.map(grouped).unwrap_or_default(),
             request_id: deed.request_id.unwrap_or_default(),
         }
     }

@@ -21,6 +21,15 @@ pub(super) fn all(visit: &Visit, names: &[&str], on: &On) -> Vec<Button> {
     names.iter().filter_map(|name| one(visit, name, on.clone())).collect()
 }
 
+/// The same on a lane: what never failed is not retried.
+pub(super) fn on_lane(visit: &Visit, names: &[&str], on: &On, has_failed: bool) -> Vec<Button> {
+    let mut buttons = all(visit, names, on);
+    for button in buttons.iter_mut().filter(|button| button.label == "Retry now" && !has_failed) {
+        button.label = "Run now";
+    }
+    buttons
+}
+
 /// Links to the page that asks before this is done to many, where the visitor's role allows it.
 pub(super) fn operations(visit: &Visit, wishes: impl IntoIterator<Item = Wish>) -> Vec<Button> {
     let base = &visit.frame.base;

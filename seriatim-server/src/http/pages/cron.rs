@@ -98,11 +98,13 @@ impl Row {
             (None, _) => &["cron.run", "cron.pause"],
         };
         let on = On::Cron { name: entry.name.clone(), reason: None };
+        let is_paused = entry.paused.is_some();
         Self {
             state: state(&entry),
             paused: entry.paused.map(paused),
             last: entry.last.map(|last| Last::new(visit, last)),
-            next: entry.next.iter().filter_map(moment).collect(),
+            // A pause ends when somebody ends it.
+            next: (entry.next.iter().filter(|_| !is_paused)).filter_map(moment).collect(),
             definitions: (entry.definitions.into_iter())
                 .map(|one| Definition::new(&visit.frame.base, one))
                 .collect(),
@@ -141,8 +143,13 @@ impl Last {
         Self {
             at: visit.clock.of(last.at.0),
             by: last.by.unwrap_or_default(),
-            outcome: last.outcome.unwrap_or_default(),
-            href: last.job_id.map(|id| link::job(&visit.frame.base, id)),
+            // A job that is not kept has no page.
+            href: (last.job_id.filter(|_| last.outcome.as_deref() != Some(cron::ENDED)))
+                .map(|id| link::job(&visit.frame.base, id)),
+            outcome: match last.outcome.unwrap_or_default() {
+                ended if ended == cron::ENDED => "ended; its result is not kept".to_owned(),
+                outcome => outcome,
+            },
             error: last.error.unwrap_or_default(),
         }
     }

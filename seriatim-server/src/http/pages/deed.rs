@@ -114,7 +114,7 @@ static KINDS: &[Kind] = &[
     kind("queue.limits", "Set the limit", "its limit is set").admin(),
     kind("lane.pause", "Pause", "paused; a running turn goes on to its end").undone_by("lane.resume"),
     kind("lane.resume", "Resume", "resumed").undone_by("lane.pause"),
-    kind("lane.retry", "Retry now", "made due now"),
+    kind("lane.retry", "Retry now", "due now"),
     kind("lane.bury", "Bury failed", "buried")
         .asks("Jobs that failed go to the morgue, in accumulate queues all that wait for the key; what waits behind them runs. They can be requeued from there.")
         .admin(),
@@ -122,7 +122,7 @@ static KINDS: &[Kind] = &[
     kind("lane.release", "Take from its holder", "taken from its holder")
         .asks("The holder can no longer settle, and it counts as a crash. If its handler still runs, the next one begins beside it.")
         .admin(),
-    kind("job.retry", "Run now", "made due now"),
+    kind("job.retry", "Run now", "due now"),
     kind("job.reschedule", "Reschedule", "due at another time").undone_by("job.reschedule"),
     kind("job.bind", "Bind", "bound to another node").undone_by("job.bind"),
     kind("job.cancel", "Cancel", "cancelled")

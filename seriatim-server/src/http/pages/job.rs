@@ -51,6 +51,8 @@ struct Job<'a> {
     events_href: String,
     /// The id of its trace, and where it is seen.
     trace: Option<(String, Option<String>)>,
+    /// Whether the journal has its queue.
+    has_journal: bool,
     /// Of a job that waits: when it is due, and the node that it is bound to.
     moves: Option<(String, String)>,
 }
@@ -82,7 +84,7 @@ pub(super) async fn show(
     let clock = |at: Option<_>| at.map(|at| visit.clock.of(at));
     let times = [
         ("pushed", clock(Some(job.created_at))),
-        ("due", clock(Some(job.run_at))),
+        ("due", clock(Some(job.run_at).filter(|_| job.finished_at.is_none()))),
         ("started", clock(job.started_at)),
         ("ended", clock(job.finished_at)),
         ("last heartbeat", clock(job.heartbeat_at)),
@@ -140,6 +142,7 @@ pub(super) async fn show(
         buttons,
         moves: movable(&visit, &job),
         trace: trace_of(&job).map(|id| (id.to_owned(), app.dashboard.trace(id))),
+        has_journal: app.journal.keeps(&job.queue),
         events_href: format!("{}/events", link::job(base, id)),
     })
 }

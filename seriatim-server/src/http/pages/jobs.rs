@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
+use seriatim::Mode;
 
 use super::super::input::{Query, given};
 use super::super::problem::Problem;
@@ -174,6 +175,8 @@ struct Jobs<'a> {
     found: usize,
     /// The column that they are ordered by.
     by: &'static str,
+    /// Whether their scores give their order: those of one queue that has one.
+    has_scores: bool,
     /// Whether they are in different states.
     is_mixed: bool,
     /// Whether there may be more behind the jobs that were looked at.
@@ -208,9 +211,10 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
     let store = &*app.store;
     wish.admit(visit)?;
     let named = given(&wish.queue);
-    if let Some(queue) = named {
-        find::queue(store, queue).await?;
-    }
+    let has_scores = match named {
+        Some(queue) => find::queue(store, queue).await?.queue.mode != Mode::Parallel,
+        None => false,
+    };
     let (is_list, is_dead) = (wish.is_list(), wish.state == Status::Dead);
     // A cause needs no payloads.
     let (rows_max, payload_bytes_max) =
@@ -260,6 +264,7 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
             .collect(),
         found: page.rows.len(),
         by: if wish.is_live() { "" } else { "time" },
+        has_scores,
         is_mixed: wish.state == Status::Live,
         is_cut: page.cut,
         buttons: named.map(|queue| buttons(visit, queue, wish)).unwrap_or_default(),

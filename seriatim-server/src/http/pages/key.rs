@@ -4,8 +4,8 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use seriatim::Timestamp;
 use seriatim::store::{JobState, JobView, LaneState, LaneView, NodeView, QueueView};
+use seriatim::{Mode, Timestamp};
 
 use super::super::input::Query;
 use super::super::problem::Problem;
@@ -50,6 +50,8 @@ pub(super) struct Wish {
 struct Entity {
     queue: String,
     queue_href: String,
+    /// Whether the scores of its jobs give their order.
+    has_scores: bool,
     lane: Option<Lane>,
     claimed: Vec<JobRow>,
     waiting: Vec<JobRow>,
@@ -173,6 +175,7 @@ impl Entity {
         Self {
             queue: name.to_owned(),
             queue_href: link::queue(base, name),
+            has_scores: view.queue.mode != Mode::Parallel,
             buttons: entity
                 .as_ref()
                 .map(|entity| buttons(visit, &view, key, entity))
@@ -198,10 +201,12 @@ fn buttons(visit: &Visit, view: &QueueView, key: &str, entity: &entity::Entity) 
         LaneState::Held => vec!["lane.retry", "lane.resume", "lane.bury", "lane.delete"],
         LaneState::Waiting => vec!["lane.retry", "lane.pause", "lane.bury", "lane.delete"],
     };
-    let failed = || entity.jobs.waiting.iter().any(|job| job.retry_count >= 0);
-    deeds.retain(|deed| *deed != "lane.bury" || lane.retry_count >= 0 || failed());
+    let has_failed =
+        lane.retry_count >= 0 || entity.jobs.waiting.iter().any(|job| job.retry_count >= 0);
+    deeds.retain(|deed| *deed != "lane.bury" || has_failed);
     let lane = OneLane::Key(key.to_owned());
-    let mut all = button::all(visit, &deeds, &On::Lane { queue: view.queue.name.clone(), lane });
+    let on = On::Lane { queue: view.queue.name.clone(), lane };
+    let mut all = button::on_lane(visit, &deeds, &on, has_failed);
     if let [one] = &*entity.jobs.claimed {
         all.extend(button::all(visit, &["job.cancel"], &On::Job(one.id)));
     }
@@ -223,7 +228,7 @@ impl Lane {
         });
         Self {
             state: why.state(lane, now),
-            why: why.to_string(),
+            why: why.beside(why.state(lane, now)),
             jobs: lane.jobs,
             holder,
             error: lane.error.as_deref().map(crate::base::text::lines),

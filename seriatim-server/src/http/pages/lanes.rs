@@ -127,7 +127,7 @@ const ORDERS: [(&str, &str, By); 4] = [
     ("age", "age", By::Age),
     ("key", "key", By::Key),
     ("run_at", "due", By::Due),
-    ("retry_count", "failures", By::Retries),
+    ("retry_count", "retries", By::Retries),
 ];
 pub(super) async fn show(
     State(app): State<Shared>,

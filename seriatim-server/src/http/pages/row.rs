@@ -120,7 +120,7 @@ impl LaneRow {
             name,
             href,
             state: why.state(lane, around.now),
-            why: with_progress(&why, lane),
+            why: with_progress(why.beside(why.state(lane, around.now)), lane),
             jobs: lane.jobs,
             since: lane.claimed_at.or(lane.due).map(|at| visit.clock.of(at)),
             failed: failures(lane.retry_count),
@@ -134,10 +134,10 @@ impl LaneRow {
 }
 
 /// Why it waits or that it runs, and what its holder has reported.
-fn with_progress(why: &Why, lane: &LaneView) -> String {
+fn with_progress(why: String, lane: &LaneView) -> String {
     let reported = Reported::of(lane.progress.as_deref()).line();
     match reported.is_empty() {
-        true => why.to_string(),
+        true => why,
         false => format!("{why}; {}", cut(&seriatim::text::one_line(&reported), PROGRESS_COLUMNS)),
     }
 }

@@ -215,10 +215,11 @@ fn row(
             lane,
             Around { queue: view, usage: &limits::UNKNOWN, nodes, now },
         ),
-        buttons: button::all(
+        buttons: button::on_lane(
             visit,
             &["lane.retry", "lane.delete"],
             &On::Lane { queue, lane: named },
+            lane.retry_count >= 0,
         ),
     }
 }

@@ -56,6 +56,8 @@ struct Row {
     who: String,
     /// An error, or how a deed ended.
     text: String,
+    /// It is an error, or the deed was refused.
+    is_bad: bool,
 }
 
 pub(super) async fn show(
@@ -106,6 +108,7 @@ fn row_of_event(visit: &Visit, queue: &str, event: &Value) -> Option<(Timestamp,
         attempt: attempt.unwrap_or_default(),
         who: text("node"),
         text: text("error"),
+        is_bad: true,
     };
     Some((at, row))
 }
@@ -113,13 +116,14 @@ fn row_of_event(visit: &Visit, queue: &str, event: &Value) -> Option<(Timestamp,
 fn row_of_deed(visit: &Visit, mut deed: Deed) -> Option<(Timestamp, Row)> {
     let at = time::read(&deed.at).ok()?;
     let reason = deed.on.remove("reason").filter(|reason| !reason.is_empty());
-    let result = deed.result();
+    let (result, is_bad) = (deed.result(), deed.is_refused());
     let row = Row {
         at: visit.clock.of(at),
         queue: deed.on.remove("queue").unwrap_or_default(),
         what: deed.action,
         job: None,
         attempt: String::new(),
+        is_bad,
         who: deed.who,
         text: reason.map_or(result.clone(), |reason| format!("{result}: {reason}")),
     };

@@ -148,7 +148,7 @@ async fn a_key_of_several_lines_is_paused_resumed_and_deleted_by_its_page() {
             .await;
     };
     window.go(&format!("/key?k={}", encoded(key))).await;
-    window.run("document.querySelector('details').open = true; document.querySelector('[name=reason]').focus()").await;
+    window.run("document.querySelector('main details').open = true; document.querySelector('[name=reason]').focus()").await;
     window.keys("wrong price").await;
     window.enter().await;
     says("paused").await;

@@ -32,7 +32,7 @@ async fn a_payload_of_4_mib_leaves_its_page_small_and_is_fetched_whole() {
     let window = Window::open(&api.address, 1280, 900).await;
     window.go(&path).await;
     let text = window.text().await;
-    assert!(text.contains("4194304 bytes; the page shows the beginning"), "{text}");
+    assert!(text.contains("4,194,304 bytes; the page shows the beginning"), "{text}");
     let fetch = "const done = arguments[arguments.length - 1];
         const link = document.querySelector('a[download]');
         fetch(link.href).then(async (file) => done([link.getAttribute('href'), (await file.arrayBuffer()).byteLength]));";

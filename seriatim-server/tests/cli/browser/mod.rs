@@ -98,7 +98,7 @@ async fn a_stranger_finds_the_failing_key_reads_why_and_retries_it() {
     let window = Window::open(&api.address, 1280, 900).await;
     window.go("/").await;
     window.press("orders").await;
-    window.press("Failed lanes").await;
+    window.press("Retrying").await;
     window.until("its lanes", "location.pathname === '/queues/orders/lanes'").await;
     let lanes = window.text().await;
     assert!(lanes.contains("retrying") && lanes.contains("retry 1 of 3"), "{lanes}");
@@ -108,7 +108,7 @@ async fn a_stranger_finds_the_failing_key_reads_why_and_retries_it() {
     assert!(key.contains("due in") && key.contains("no stock"), "{key}");
     std::fs::write(api.site.path("repaired"), "").unwrap();
     window.press("Retry now").await;
-    window.until("the page says so", "document.body.innerText.includes('made due now')").await;
+    window.until("the page says so", "document.body.innerText.includes('due now')").await;
     assert_eq!(window.place().await, "/key?k=order-42");
     window.until("it is done", "document.body.innerText.includes('Nothing waits or runs')").await;
     assert_eq!(window.console().await, Vec::<String>::new());
@@ -155,7 +155,7 @@ async fn what_is_folded_out_stays_so_alone_when_the_page_is_renewed() {
     window.run("[...document.querySelectorAll('details')].at(-1).open = true").await;
     assert!(api.site.run(&["queues", "limits", "orders", "--running", "5"]).status.success());
     window.until("its new part", "document.getElementById('limits')").await;
-    let folded = "return [...document.querySelectorAll('details')].map((one) => [one.firstChild.textContent, one.open])";
+    let folded = "return [...document.querySelectorAll('main details')].map((one) => [one.firstChild.textContent, one.open])";
     let wanted =
         json!([["Pause with a reason", false], ["Set the limit", false], ["Settings", true]]);
     assert_eq!(window.run(folded).await, wanted);
@@ -260,6 +260,13 @@ async fn all_is_reached_with_the_keyboard_alone() {
     let api = with_trouble().await;
     let window = Window::open(&api.address, 1280, 900).await;
     go_to_orders_by_keys(&window).await;
+    for told in ["paused", "resumed"] {
+        window.keys("p").await;
+        let is_told = format!("document.querySelector('.said')?.innerText.includes('{told}')");
+        window.until(told, &is_told).await;
+    }
+    window.keys("gl").await;
+    window.until("its lanes", "location.pathname === '/queues/orders/lanes'").await;
     window.keys("/").await;
     window.keys("order-41").await;
     window.enter().await;
@@ -285,7 +292,7 @@ async fn a_failing_key_is_found_and_repaired_with_the_keyboard_alone() {
     let api = with_trouble().await;
     let window = Window::open(&api.address, 1280, 900).await;
     go_to_orders_by_keys(&window).await;
-    window.tab_to("Failed lanes").await;
+    window.tab_to("Retrying").await;
     window.enter().await;
     window.until("its lanes", "location.pathname === '/queues/orders/lanes'").await;
     // The first row, and back to it: the focus is on its key.
@@ -300,7 +307,7 @@ async fn a_failing_key_is_found_and_repaired_with_the_keyboard_alone() {
     std::fs::write(api.site.path("repaired"), "").unwrap();
     window.tab_to("Retry now").await;
     window.enter().await;
-    window.until("the page says so", "document.body.innerText.includes('made due now')").await;
+    window.until("the page says so", "document.body.innerText.includes('due now')").await;
     window.until("it is done", "document.body.innerText.includes('Nothing waits or runs')").await;
     assert_eq!(window.console().await, Vec::<String>::new());
     window.close().await;
@@ -356,6 +363,7 @@ async fn a_person_logs_in_sees_what_the_role_allows_and_logs_out() {
     let text = window.text().await;
     assert!(text.contains("eyes (reader)") && !text.contains("Delete waiting"), "{text}");
     assert_eq!(window.run("return document.cookie").await, "", "scripts do not see the login");
+    window.run("document.querySelector('.me').open = true").await;
     window.press("Log out").await;
     window.until("the login", "location.pathname === '/login'").await;
     window.go("/queues/orders").await;

@@ -43,10 +43,10 @@ async fn on_a_phone_the_first_screen_has_rows_and_the_buttons_are_unfolded_by_a_
     window
         .until(
             "the summary counts",
-            "document.querySelector('summary').innerText.includes('1 selected')",
+            "document.querySelector('main summary').innerText.includes('1 selected')",
         )
         .await;
-    window.run("document.querySelector('summary').click()").await;
+    window.run("document.querySelector('main summary').click()").await;
     window.until("what can be done", &button).await;
     window.press("Delete selected…").await;
     window.until("it asks", "document.body.innerText.includes('1 chosen dead job')").await;

@@ -500,16 +500,16 @@ fn who_paused_a_queue_or_key_and_why_is_told_wherever_it_waits() {
     let key = [("queue", "orders"), ("key", "k"), ("reason", "a <b> wrong price")];
     assert_eq!(hands.does("lane.pause", &key).status, 303);
     let why = || hands.page("/key?k=k");
-    assert!(why().contains("paused (last by hands at 2"), "{}", why());
-    assert!(why().contains(": a &#60;b&#62; wrong price)</p>"), "{}", why());
+    assert!(why().contains("ago by hands"), "{}", why());
+    assert!(why().contains(": a &#60;b&#62; wrong price</p>"), "{}", why());
     let pause = "/api/v1/queues/orders/pause?reason=the+shop+is+down";
     Request::new("POST", pause).token(&secret("boss")).send(&api.address).done();
-    assert!(why().contains("the queue is paused (last by boss at 2"), "{}", why());
+    assert!(why().contains("the queue is paused "), "{}", why());
     let page = hands.page("/queues/orders");
-    assert!(page.contains("by boss at 2") && page.contains(": the shop is down);"), "{page}");
+    assert!(page.contains("ago by boss: the shop is down."), "{page}");
     let resume = "/api/v1/queues/orders/resume";
     Request::new("POST", resume).token(&secret("boss")).send(&api.address).done();
-    assert!(why().contains("paused (last by hands at 2"), "{}", why());
+    assert!(why().contains("ago by hands"), "{}", why());
     let long = format!("/api/v1/queues/orders/pause?reason={}", "x".repeat(1_000));
     let long = Request::new("POST", &long).token(&secret("boss")).send(&api.address);
     assert_eq!(long.refused(400).0, "reason");
@@ -554,7 +554,7 @@ fn lanes_are_filtered_by_a_form_whose_fields_may_be_empty() {
     assert!(page.contains("eu/1") && !page.contains("us/1"), "{page}");
     assert!(page.contains("<option value=\"ready\" selected>"), "{page}");
     let page = visitor.page(&format!("/queues/orders/lanes?{form}&state=held,paused&prefix="));
-    assert!(page.contains("No lane fits") && page.contains("value=\"held,paused\" selected"));
+    assert!(page.contains("No lane matches") && page.contains("value=\"held,paused\" selected"));
     assert_eq!(visitor.get("/queues/orders/lanes?state=odd").status, 400);
     assert_eq!(visitor.get("/queues/orders/lanes?due_to=soon").status, 400);
 }
@@ -615,16 +615,43 @@ fn a_cron_entry_is_shown_with_its_ticks_and_run_and_paused_by_operators() {
     assert_eq!(hands.does("cron.pause", &[named[0], ("reason", "new <i>")]).status, 303);
     let page = hands.page("/cron");
     assert!(page.contains("by hands") && page.contains("new &#60;i&#62;"), "{page}");
+    assert!(!page.contains(">in "), "no tick comes while it is paused: {page}");
     assert_eq!(hands.does("cron.run", &named).status, 303);
     assert_eq!(hands.does("cron.resume", &named).status, 303);
     let page = hands.page("/cron");
     assert!(page.contains("by hand (hands)") && !page.contains("by hands"), "{page}");
+    assert!(page.contains(">in ") && !page.contains("class=\"error\""), "nothing failed: {page}");
     let audit = Visitor::log_in(&api, "boss").page("/audit");
-    for told in ["cron pause", "cron run", "cron resume", "reason new &#60;i&#62;"] {
+    for told in [
+        "cron pause",
+        "cron run",
+        "cron resume",
+        "paused cron entry night &#60;b&#62;: new &#60;i&#62;",
+    ] {
         assert!(audit.contains(told), "{told}: {audit}");
     }
     assert_eq!(Visitor::log_in(&api, "part").get("/cron").status, 403);
     assert_eq!(hands.does("cron.run", &[("cron", "none")]).status, 404);
+}
+
+#[test]
+fn a_browser_is_refused_by_a_page_and_a_program_by_a_document() {
+    let api = Api::start("");
+    let ask = |path: &str, accept: &str| {
+        let answer = Request::new("GET", path).header("Accept", accept).send(&api.address);
+        (answer.status, answer.text())
+    };
+    for (path, status) in [("/nope", 404), ("/batches/x", 404), ("/do", 405)] {
+        let (refused, page) = ask(path, "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8");
+        assert!(page.starts_with("<!doctype html>") && !page.contains("openapi.json"), "{page}");
+        let (again, document) = ask(path, "*/*");
+        assert_eq!((refused, again), (status, status), "{path}");
+        assert!(document.starts_with('{'), "{document}");
+    }
+    for path in ["/queues/nowhere", "/nodes/nowhere"] {
+        let (_, page) = ask(path, "text/html");
+        assert!(!page.contains("/api/v1") && page.contains("href=\"/queues\""), "{page}");
+    }
 }
 
 #[test]

@@ -116,7 +116,7 @@ async fn l16_one_lane_is_paused_retried_and_deleted() {
     assert!(house.text(&["lanes", "orders", "retry", "order-1"]).contains("1 lane is due now"));
     house.text(&["lanes", "orders", "pause", "order-1", "--reason", "wrong price"]);
     let shown = house.text(&["key", "order-1"]);
-    assert!(shown.contains("paused (last by ") && shown.contains(": wrong price"), "{shown}");
+    assert!(shown.contains("ago by ") && shown.contains(": wrong price"), "{shown}");
     assert_eq!(house.json(&["lanes", "orders"])["lanes"][0]["state"], "paused");
     house.text(&["lanes", "orders", "resume", "order-1"]);
     let turn = house.hand.claim("orders").await.remove(0);

@@ -86,7 +86,7 @@ async fn d18_what_is_stuck_slow_or_failing_is_named_with_what_to_do() {
         &["queue orders", "1 lane runs far longer", "order-1", "jobs cancel"],
     );
     assert_found(&said, "serious", &["queue mails", "1 lane is held", "lanes retry mails ann"]);
-    assert_found(&said, "warning", &["queue bills", "1 job died within the last", "morgue bills"]);
+    assert_found(&said, "warning", &["queue bills", "1 job died in the last hour", "morgue bills"]);
     let told = text(&site.run(&["doctor"]));
     assert!(told.starts_with("serious  queue mails: 1 lane is held"), "{told}");
     assert!(told.contains("no\\nprinter"), "{told}");

@@ -37,6 +37,18 @@ async fn l16_queues_are_listed_and_shown() {
 }
 
 #[tokio::test]
+async fn one_long_key_does_not_widen_the_list_of_lanes() {
+    let house = House::new().await;
+    let key = "k".repeat(500);
+    for key in [key.as_str(), "short"] {
+        house.hand.push(Job::new("orders", &1).unwrap().key(key)).await;
+    }
+    let table = house.text(&["lanes", "orders"]);
+    assert!(table.lines().all(|line| line.chars().count() < 160), "{table}");
+    assert_eq!(all(&house.json(&["lanes", "orders"])["lanes"], "key"), [key.as_str(), "short"]);
+}
+
+#[tokio::test]
 async fn l16_lanes_are_listed_by_key_due_and_retries_in_ranges_and_pages() {
     let house = House::new().await;
     for number in [3, 1, 2, 4] {
@@ -93,7 +105,7 @@ async fn l16_a_lane_is_shown_with_its_holder_and_what_waits() {
     let shown = house.text(&["lanes", "orders", "show", "order-1"]);
     for part in [
         "why          runs on hand",
-        "held by      hand-1",
+        "runs on      hand-1",
         "claimed:",
         "waiting:",
         r#"{"version":3}"#,

@@ -22,10 +22,10 @@ async fn s9_one_frame_shows_queues_lanes_and_nodes() {
     let parts = [
         "3 queues, 3 jobs, 1 running, 0 prefetched",
         "paused",
-        "failing orders",
+        "retrying orders",
         "order-1",
         "no\\u{1b}[2J st",
-        "running orders",
+        "running  orders",
         "hand-1",
         "q quit",
     ];
@@ -33,7 +33,7 @@ async fn s9_one_frame_shows_queues_lanes_and_nodes() {
         assert!(frame.contains(part), "{part}: {frame}");
     }
     let sample = house.json(&["top", "--once"]);
-    assert_eq!(all(&sample["lanes"], "why"), ["failing", "claimed"]);
+    assert_eq!(all(&sample["lanes"], "why"), ["retrying", "claimed"]);
     assert_eq!(all(&sample["nodes"], "running"), [1]);
     assert!(house.refused(&["top"], 2).contains("use --once"));
     assert!(house.refused(&["top", "--json"], 2).contains("--json needs --once"));
