@@ -118,6 +118,8 @@ pub(super) const CLAIM_BYTES_MAX: usize = 16 << 20;
 pub(super) const NODES_MAX: usize = 1_000;
 /// Most queues that one claim names.
 pub(super) const CLAIM_QUEUES_MAX: usize = 100;
+/// Most consumer groups of one claim: they are kept for each worker.
+pub(super) const CLAIM_GROUPS_MAX: usize = 100;
 /// Most claims of one heartbeat, and most results of one settle.
 pub(super) const NAMED_LANES_MAX: usize = 10_000;
 /// How many undeclared queues pushes may create, if `http.implied_queues` is unset.
