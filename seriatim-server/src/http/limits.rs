@@ -1,5 +1,6 @@
 //! Every limit of the HTTP API, with its name and unit, and the reading of bodies within them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Bytes, HttpBody};
@@ -315,14 +316,22 @@ pub(super) fn held(response: Response, share: Held) -> Response {
     if response.body().size_hint().exact().is_some_and(|bytes| bytes <= INLINE_BYTES_MAX as u64) {
         return response;
     }
-    response.map(|body| {
+    let share = Arc::new(share);
+    let kept = Kept(share.clone());
+    let mut response = response.map(|body| {
         let body = body.map_frame(move |frame| {
             let _held = &share;
             frame
         });
         axum::body::Body::new(body)
-    })
+    });
+    response.extensions_mut().insert(kept);
+    response
 }
+
+/// The share of an answer, for who keeps what was in its body.
+#[derive(Clone)]
+pub(super) struct Kept(#[allow(dead_code)] pub(super) Arc<Held>);
 
 /// Runs slow work on large documents where it delays no other request.
 pub(super) async fn off_thread<T: Send + 'static>(
