@@ -273,7 +273,11 @@ async fn retries_end_in_the_morgue(mut bench: Bench) {
         let dead = bench.job(id).await;
         assert_eq!((dead.state, dead.attempt), (JobState::Dead, 3), "{mode}");
         let retries = if mode == Mode::Accumulate { -1 } else { 2 };
-        assert_eq!((dead.retry_count, dead.crashes), (retries, 0), "{mode}: the last failure counts");
+        assert_eq!(
+            (dead.retry_count, dead.crashes),
+            (retries, 0),
+            "{mode}: the last failure counts"
+        );
         assert_eq!(dead.error.as_deref(), Some("it failed"), "{mode}");
         let request = bench.claim_request(mode.as_str(), 1);
         assert_eq!(bench.claimed(request).await, seriatim::store::Claimed::default(), "{mode}");
