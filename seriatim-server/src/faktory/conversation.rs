@@ -351,7 +351,7 @@ impl Conversation {
         };
         let claim = Claim::new(worker, lane, &fetched);
         self.front.held.add(fetched.jid.clone(), claim.clone());
-        let text = reply::text(&std::mem::take(&mut fetched.text));
+        let text = reply::made_of(std::mem::take(&mut fetched.text));
         let is_gone = matches!(self.input.fill_buf().now_or_never(), Some(Ok([]) | Err(_)));
         if !is_gone && self.write(&text).await.is_ok() {
             return Ok(());

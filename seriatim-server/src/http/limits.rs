@@ -325,7 +325,10 @@ pub(super) fn held(response: Response, share: Held) -> Response {
         });
         axum::body::Body::new(body)
     });
-    response.extensions_mut().insert(kept);
+    // A claim has a larger one.
+    if response.extensions().get::<Kept>().is_none() {
+        response.extensions_mut().insert(kept);
+    }
     response
 }
 
