@@ -274,6 +274,12 @@ async fn what_is_too_long_to_be_a_job_goes_beside_its_queue_and_the_others_move_
     {
         shop.redis.send(&["EVAL", part, "1", "queue:default"]).unwrap();
     }
+    let peak = || -> u64 {
+        let info = shop.redis.send(&["INFO", "memory"]).unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("used_memory_peak:"));
+        line.unwrap().trim().parse().unwrap()
+    };
+    let before = peak();
     let node = shop.serve("node");
     eventually("the long ones are kept", async || {
         shop.number(&["LLEN", "rejected:default"]) == 6
@@ -282,6 +288,8 @@ async fn what_is_too_long_to_be_a_job_goes_beside_its_queue_and_the_others_move_
     .await;
     let stats = store.stats(None).await.unwrap();
     assert!(stats.iter().any(|stats| &*stats.queue == "mails" && stats.jobs == 1), "{stats:?}");
+    let grown = (peak() - before) >> 20;
+    assert!(grown < 15, "by {grown} MiB: less than three of them");
     let doctor =
         async || shop.run(&["doctor"]).1.contains("6 jobs refused, and kept beside the source");
     eventually("the doctor knows", doctor).await;

@@ -155,7 +155,7 @@ fn a_token_that_nobody_can_guess_is_heard_whoever_guesses_beside_it() {
 
 #[test]
 fn a_server_that_is_open_to_all_answers_no_page_that_has_another_name_for_it() {
-    let api = Api::with(Site::new(""), |command| {
+    let api = Api::at("0.0.0.0:0", Site::new(""), |command| {
         command.arg("--insecure");
     });
     let ask = |host: &str| {
