@@ -15,6 +15,7 @@ const SHOWN_KEYS_MAX: usize = 5;
 pub(super) type Code = LazyLock<Script>;
 
 pub(super) static TAKE: Code = LazyLock::new(|| Script::new(include_str!("lua/take.lua")));
+pub(super) static OLDEST: Code = LazyLock::new(|| Script::new(include_str!("lua/oldest.lua")));
 pub(super) static TAKE_SET: Code = LazyLock::new(|| Script::new(include_str!("lua/take_set.lua")));
 pub(super) static SETTLE: Code = LazyLock::new(|| Script::new(include_str!("lua/settle.lua")));
 pub(super) static UNWAKE: Code = LazyLock::new(|| Script::new(include_str!("lua/unwake.lua")));

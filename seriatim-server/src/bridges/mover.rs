@@ -6,20 +6,21 @@
 
 use std::sync::Arc;
 
+use seriatim::limits::PAYLOAD_BYTES_MAX;
 use seriatim::store::{Lead, NodeId};
 use seriatim::{SharedStore, Timestamp};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep};
 
-use super::batch::Batch;
+use super::batch::{Batch, Done};
 use super::consumers;
 use super::element::Element;
 use super::fault::Fault;
 use super::ids;
 use super::ledger::Ledger;
-use super::link::{Call, Link, TAKE, UNWAKE};
+use super::link::{Call, Link, OLDEST, TAKE, UNWAKE};
 use super::morgue;
-use super::route::ByQueue;
+use super::route::{ByQueue, Reason};
 use super::sets::{Found, Look};
 use super::source::{Keys, Source};
 use crate::app::bridges::Pauses;
@@ -248,6 +249,13 @@ impl Mover {
                 self.unwake(link).await?;
                 self.stays(BridgeState::Paused).await
             }
+            "refused" => {
+                self.ledger.took(taken);
+                let why = format!("has more than {PAYLOAD_BYTES_MAX} bytes");
+                let refused = vec![Reason::Malformed.because(why)];
+                self.did(&Done { refused, ..Done::default() });
+                Ok(())
+            }
             _ => {
                 if taken > 0 {
                     self.ledger.took(taken);
@@ -262,10 +270,10 @@ impl Mover {
         let keys = &bridge.keys;
         let mut script = Call::of(&TAKE);
         script.key(keys.source(source)).key(keys.woken(source)).key(keys.in_flight(source));
-        script.key(keys.sequence(source)).key(keys.theirs("paused"));
+        script.key(keys.sequence(source)).key(keys.theirs("paused")).key(keys.rejected(source));
         script.arg(queue).arg(BATCH_JOBS_MAX).arg(BATCH_BYTES_MAX);
         script.arg(Timestamp::of_this_machine().as_micros() / 1_000);
-        script.arg(&bridge.mark).arg(keys.run(source, &link.run));
+        script.arg(&bridge.mark).arg(keys.run(source, &link.run)).arg(PAYLOAD_BYTES_MAX);
         link.call(&script).await
     }
 
@@ -281,18 +289,23 @@ impl Mover {
         batch.check(&bridge.mark, now)?;
         let place = (&bridge.keys, &self.source);
         let done = batch.push(&*bridge.store, link, place, &bridge.routes).await?;
+        self.did(&done);
+        Ok(())
+    }
+
+    /// Counts what became of jobs, and tells what was refused.
+    fn did(&mut self, done: &Done) {
         if let Some(refusal) = done.refused.first() {
             let (jobs, source) = (done.refused.len(), self.source.name());
             tracing::warn!(
-                bridge = bridge.name,
+                bridge = self.bridge.name,
                 source,
                 jobs,
                 "jobs were refused; the first one: {refusal}"
             );
         }
-        self.ledger.did(&done);
+        self.ledger.did(done);
         self.ledger.becomes(BridgeState::Moving, None);
-        Ok(())
     }
 
     /// Waits for a job.
@@ -362,8 +375,9 @@ impl Mover {
         }
         status.length = link.ask(redis::cmd("LLEN").arg(keys.source(source))).await?;
         status.rejected = link.ask(redis::cmd("LLEN").arg(keys.rejected(source))).await?;
-        let oldest: Option<Vec<u8>> =
-            link.ask(redis::cmd("LINDEX").arg(keys.source(source)).arg(-1)).await?;
+        let mut script = Call::of(&OLDEST);
+        script.key(keys.source(source)).arg(PAYLOAD_BYTES_MAX);
+        let oldest: Option<Vec<u8>> = link.call(&script).await?;
         let since = oldest.and_then(|bytes| Element::read(&bytes).ok()?.since());
         let lag = since.map(|since| Timestamp::of_this_machine().since(since).as_secs_f64());
         status.lag = lag.unwrap_or(0.0);

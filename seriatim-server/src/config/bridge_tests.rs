@@ -43,7 +43,7 @@ fn b_the_example_of_the_design_is_read() {
 fn b_a_mistake_in_a_bridge_is_refused_with_its_place_and_the_choices() {
     let route = |line: &str| format!("[[bridges.routes]]\n{line}\n");
     for (lines, said) in [
-        ("kind = \"resque\"".to_owned(), "unknown value \"resque\": write \"sidekiq\", \"lowkiq\""),
+        ("kind = \"resque\"".to_owned(), "unknown value: write \"sidekiq\", \"lowkiq\""),
         ("shards_count = 5".to_owned(), "`shards_count` is for kind = \"lowkiq\", not \"sidekiq\""),
         ("payloads = \"plain\"".to_owned(), "`payloads` is for kind = \"lowkiq\""),
         ("sets = \"dead\"".to_owned(), "write \"due\", \"all\", \"leave\""),

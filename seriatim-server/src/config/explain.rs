@@ -13,22 +13,16 @@ pub(super) const LENGTH: &str = "a length";
 /// word is almost right.
 pub(super) fn explain(name: &str, path: &str, error: &toml::de::Error) -> SetupError {
     let (shown, message) = (error.to_string(), error.message());
-    // All but the last line shows the place in the file.
-    let place = shown.trim_end().strip_suffix(message.trim_end()).unwrap_or_default().trim_end();
-    // The value may be a secret, perhaps a token that was written there by mistake: it is not shown.
+    // The first line names the place in the file. The others show what stands there.
+    let place = shown.lines().next().filter(|_| error.span().is_some() && shown != message);
+    let place = place.map(|place| format!("{place}\n")).unwrap_or_default();
     let holds_secrets = |part: &str| path.contains(&format!("].{part}."));
-    let is_secret = path.starts_with("http.tokens")
-        || ["env", "headers"].into_iter().any(holds_secrets)
-        || place.to_lowercase().contains("token");
-    let place = match place.split_once('\n') {
-        Some((first, _)) if is_secret => first,
-        _ => place,
-    };
-    let place = if place.is_empty() { String::new() } else { format!("{place}\n") };
+    let is_secret =
+        path.starts_with("http.tokens") || ["env", "headers"].into_iter().any(holds_secrets);
     let told = match mismatch(message) {
-        _ if !is_secret => single_table(path, message).unwrap_or_else(|| in_words(message)),
-        Some((_, wanted)) => format!("write {}", wanted_in_words(wanted)),
-        None => in_words(message),
+        // A number may be a secret there.
+        Some((_, wanted)) if is_secret => format!("write {}", wanted_in_words(wanted)),
+        _ => single_table(path, message).unwrap_or_else(|| without_value(message)),
     };
     let path = match path {
         "" | "." => String::new(),
@@ -44,6 +38,26 @@ fn single_table(path: &str, message: &str) -> Option<String> {
         .is_some_and(|(given, wanted)| given == "map" && wanted.trim_end() == "a sequence");
     (is_single && LISTS_OF_TABLES.contains(&path))
         .then(|| format!("a single table is given; write [[{path}]] above each of the entries"))
+}
+
+/// The message of the reader, without the text that stands in the file: it may be a secret that was written in a wrong
+/// place, as the URL of a store with its password.
+fn without_value(message: &str) -> String {
+    if let Some((_, wanted)) = mismatch(message).filter(|(given, _)| given.starts_with("string ")) {
+        return format!("a text is given; write {}", wanted_in_words(wanted));
+    }
+    if message.starts_with("unknown variant") {
+        let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+        return names
+            .split_first()
+            .map_or_else(String::new, |(unknown, known)| variant("", unknown, known));
+    }
+    let told = in_words(message);
+    // As in `"soon" is not a duration: …` and `write 500/s, not "many"`.
+    if let Some((_, rest)) = told.strip_prefix('"').and_then(|rest| rest.split_once("\" is not ")) {
+        return format!("this text is not {rest}");
+    }
+    told.split_once(", not \"").map_or(told.clone(), |(wanted, _)| wanted.to_owned())
 }
 
 /// The message of the reader, without Rust types.
@@ -70,15 +84,19 @@ pub(crate) fn in_words(message: &str) -> String {
         };
     }
     if message.starts_with("unknown variant") {
-        return format!(
-            "unknown value {unknown:?}{suggestion}: write \"{}\"",
-            known.join("\", \"")
-        );
+        return variant(&format!(" {unknown:?}"), unknown, known);
     }
     match message.strip_prefix("missing field ") {
         Some(field) => format!("{field} is missing"),
         None => message.to_owned(),
     }
+}
+
+/// The words for a value that is none of the known ones; `shown` is how it is quoted.
+fn variant(shown: &str, unknown: &str, known: &[&str]) -> String {
+    let meant = closest(unknown, known.iter().copied());
+    let meant = meant.map(|known| format!(" (did you mean `{known}`?)")).unwrap_or_default();
+    format!("unknown value{shown}{meant}: write \"{}\"", known.join("\", \""))
 }
 
 /// The present and the expected value of `invalid type: …, expected …`.

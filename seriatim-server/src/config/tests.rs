@@ -142,6 +142,28 @@ fn l9_a_node_of_a_number_prefers_its_part_of_the_queues() {
 }
 
 #[test]
+fn no_text_of_the_file_is_shown() {
+    for text in [
+        "[store]\nurl = \"postgres://u:HUNTER2@h/db\n",
+        "store = \"postgres://u:HUNTER2@h/db\"\n",
+        "[payloads]\nkeys = [\"HUNTER2\"]\n",
+        "[[bridges]]\nname = \"a\"\nurl=redis://u:HUNTER2@h\n",
+        "[node]\nlease = \"HUNTER2\"\n",
+        "[http]\ntime_zone = \"HUNTER2\"\n",
+        "[log]\nlevel = \"HUNTER2\"\n",
+        "[log]\nlevel = \"HUNTER2 x=info\"\n",
+        "[queues.a]\nmode = \"HUNTER2\"\n",
+        "[queues.a]\nlimit = { rate = \"HUNTER2\" }\n",
+        "[queues.a]\nshards = \"HUNTER2\"\n",
+    ] {
+        let told = read(text, &[]).unwrap_err();
+        assert!(!told.contains("HUNTER2") && told.contains(" at line "), "{text}: {told}");
+    }
+    let told = read("", &[("SERIATIM_NODE__LEASE", "HUNTER2")]).unwrap_err();
+    assert!(!told.contains("HUNTER2") && told.contains("SERIATIM_NODE__LEASE"), "{told}");
+}
+
+#[test]
 fn an_unknown_key_is_named_with_its_place_and_a_suggestion() {
     let error = read("[node]\nconcurency = 3\n", &[]).unwrap_err();
     assert!(error.contains("line 2") && error.contains("did you mean `concurrency`?"), "{error}");
@@ -157,7 +179,7 @@ fn a_value_of_another_kind_is_told_with_its_key_and_an_example() {
     let cases = [
         (
             "[node]\nconcurrency = \"ten\"",
-            "node.concurrency: the text \"ten\" is given; write a whole number from 0 on, as in 10",
+            "node.concurrency: a text is given; write a whole number from 0 on, as in 10",
         ),
         ("[node]\nconcurrency = -1", "node.concurrency: the number -1 is given"),
         (
@@ -170,7 +192,7 @@ fn a_value_of_another_kind_is_told_with_its_key_and_an_example() {
         ),
         ("[queues.q]\nmode = fifo", "in quotes"),
         ("[node]\nid = 7", "node.id: the number 7 is given; write a text in quotes"),
-        ("[node]\ngroups = \"a\"", "node.groups: the text \"a\" is given; write a list"),
+        ("[node]\ngroups = \"a\"", "node.groups: a text is given; write a list"),
         ("[queues.a]\nmax_retries = 1.5", "queues.a.max_retries: the number 1.5 is given"),
         (
             "[queues.a]\nshards = 70000",
@@ -178,12 +200,12 @@ fn a_value_of_another_kind_is_told_with_its_key_and_an_example() {
         ),
         (
             "[queues.a]\nbackoff = \"linear\"",
-            "queues.a.backoff: the text \"linear\" is given; write a table, as in { kind = \"linear\", base = \"30s\" }",
+            "queues.a.backoff: a text is given; write a table, as in { kind = \"linear\", base = \"30s\" }",
         ),
-        ("[queues]\na = \"fifo\"", "queues.a: the text \"fifo\" is given; write a table"),
+        ("[queues]\na = \"fifo\"", "queues.a: a text is given; write a table"),
         (
             "[[workers]]\nqueue = \"a\"\npayload_args = \"no\"",
-            "workers[0].payload_args: the text \"no\" is given; write true or false",
+            "workers[0].payload_args: a text is given; write true or false",
         ),
         ("[[cron]]\nname = \"a\"\nschedule = \"@daily\"", "cron[0]: `queue` is missing"),
         ("[node]\nlease = \"soon\"", "node.lease: "),
@@ -195,7 +217,7 @@ fn a_value_of_another_kind_is_told_with_its_key_and_an_example() {
     }
     let error = read("", &[("SERIATIM_NODE__CONCURRENCY", "ten")]).unwrap_err();
     assert!(
-        error.contains("variable SERIATIM_NODE__CONCURRENCY: node.concurrency: the"),
+        error.contains("variable SERIATIM_NODE__CONCURRENCY: node.concurrency: a text"),
         "{error}"
     );
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use axum::body::Bytes;
 use axum::http::{Method, StatusCode};
 use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
@@ -17,15 +16,15 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::command::{self, Beat, Command, Failed};
-use super::greeting::{Greeting, Hello};
+use super::greeting::{Greeting, Hello, WRONG};
 use super::held::{Claim, HELD_MAX, Worker};
 use super::job::{self, Claimed, Fetched, Pushed, QUEUE_DEFAULT};
-use super::places::{Party, Place};
+use super::places::Place;
 use super::reply;
 use super::server::Front;
 use super::track::{self, Progress};
 use crate::base::memory::memory_mb;
-use crate::http::{Refusal, Room, Visitor};
+use crate::http::{Refusal, Replied, Room, Visitor};
 
 /// Longest line before and after the greeting.
 const GREETING_BYTES_MAX: usize = 4 << 10;
@@ -74,8 +73,9 @@ pub(super) struct Conversation {
     output: OwnedWriteHalf,
     closing: watch::Receiver<bool>,
     worker: Option<Worker>,
-    /// That of its token; the address has another one.
-    place: Option<Place>,
+    /// That of its address, and that of its token.
+    place: Place,
+    token_place: Option<Place>,
 }
 
 impl Drop for Conversation {
@@ -92,6 +92,7 @@ impl Conversation {
         visitor: Visitor,
         (input, output): (OwnedReadHalf, OwnedWriteHalf),
         closing: watch::Receiver<bool>,
+        place: Place,
     ) -> Self {
         Self {
             front,
@@ -100,7 +101,8 @@ impl Conversation {
             output,
             closing,
             worker: None,
-            place: None,
+            place,
+            token_place: None,
         }
     }
 
@@ -136,17 +138,21 @@ impl Conversation {
         self.write(&greeting.line()).await?;
         let line = self.line(GREETING_BYTES_MAX, GREETING_MAX).await?;
         let hello = Hello::read(&line.bytes).map_err(Over::Said)?;
-        self.visitor.token = greeting.check(&hello, &self.front.tokens).map_err(|why| {
-            let few = self.front.api.bears_a_wrong_token(self.visitor.peer);
-            Over::Said(if few {
-                why
-            } else {
-                "too many wrong passwords from this address".to_owned()
-            })
-        })?;
+        let token = greeting.check(&hello, &self.front.tokens).map_err(Over::Said)?;
+        if self.front.api.is_open() {
+            // There is no password.
+        } else if !self.front.api.admits(self.visitor.peer, token.as_ref()) {
+            return Err(Over::Said("too many wrong passwords from this address".to_owned()));
+        } else if token.is_none() {
+            return Err(Over::Said(WRONG.to_owned()));
+        }
+        self.visitor.token = token;
         if let Some(token) = &self.visitor.token {
-            let place = self.front.places.take(Party::Token(token.clone()));
-            self.place = Some(place.map_err(Over::Said)?);
+            let place = self.front.places.greet(token.clone());
+            self.token_place = Some(place.map_err(Over::Said)?);
+        }
+        if !self.place.keep() {
+            return Err(Over::Gone);
         }
         if let Some(wid) = hello.wid {
             let worker = Worker { token: self.visitor.token.clone(), wid: wid.into() };
@@ -220,7 +226,7 @@ impl Conversation {
         }
     }
 
-    async fn ask(&self, method: Method, path: &str, body: &Value) -> Result<Bytes, Refusal> {
+    async fn ask(&self, method: Method, path: &str, body: &Value) -> Result<Replied, Refusal> {
         self.front.api.ask(&self.visitor, method, path, body.to_string()).await
     }
 
@@ -285,7 +291,7 @@ impl Conversation {
         let queues = if queues.is_empty() { vec![QUEUE_DEFAULT] } else { queues };
         let end = Instant::now() + FETCH_WAIT;
         match self.claim(&worker, &queues).await {
-            Ok(Some(lane)) => self.hand_over(worker, lane).await.map(|()| None),
+            Ok(Some((lane, room))) => self.hand_over(worker, lane, room).await.map(|()| None),
             Ok(None) => Ok(Some(reply::NOTHING.to_owned())),
             // A client asks again immediately.
             Err(refusal) if refusal.status == StatusCode::SERVICE_UNAVAILABLE => {
@@ -299,7 +305,11 @@ impl Conversation {
     }
 
     /// The queues in their order, and then whichever has a job first.
-    async fn claim(&self, worker: &Worker, queues: &[&str]) -> Result<Option<Claimed>, Refusal> {
+    async fn claim(
+        &self,
+        worker: &Worker,
+        queues: &[&str],
+    ) -> Result<Option<(Claimed, Room)>, Refusal> {
         if queues.len() > 1 {
             for queue in queues {
                 if let Some(lane) = self.claim_of(worker, &[queue], Duration::ZERO).await? {
@@ -315,32 +325,35 @@ impl Conversation {
         worker: &Worker,
         queues: &[&str],
         wait: Duration,
-    ) -> Result<Option<Claimed>, Refusal> {
+    ) -> Result<Option<(Claimed, Room)>, Refusal> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct Lanes {
             lanes: Vec<Claimed>,
         }
         let wish = json!({ "worker": worker.wid, "queues": queues, "limit": 1,
             "lease_ttl_sec": LEASE_SECONDS, "wait_ms": wait.as_millis() as u64 });
         let answer = self.ask(Method::POST, "/work/claim", &wish).await?;
-        let answer: Result<Answer, _> = serde_json::from_slice(&answer);
+        let room = answer.room();
+        let lanes: Result<Lanes, _> = serde_json::from_slice(&answer);
         let wrong = |error: serde_json::Error| Refusal {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             text: error.to_string(),
         };
-        answer.map_err(wrong).map(|answer| answer.lanes.into_iter().next())
+        let lane = lanes.map_err(wrong)?.lanes.into_iter().next();
+        Ok(lane.map(|lane| (lane, room)))
     }
 
-    /// Sends the job of a lane. What does not arrive goes back.
-    async fn hand_over(&mut self, worker: Worker, lane: Claimed) -> Ended<()> {
+    /// Sends the job of a lane, which takes room until the client has read it. What does not arrive goes back.
+    async fn hand_over(&mut self, worker: Worker, lane: Claimed, _room: Room) -> Ended<()> {
         let is_held = |jid: &str| self.front.held.has_other(jid, &lane.lane);
-        let Some(fetched) = Fetched::of(&lane, is_held) else {
+        let Some(mut fetched) = Fetched::of(&lane, is_held) else {
             return Err(Over::Said("the job cannot be read".to_owned()));
         };
         let claim = Claim::new(worker, lane, &fetched);
         self.front.held.add(fetched.jid.clone(), claim.clone());
+        let text = reply::made_of(std::mem::take(&mut fetched.text));
         let is_gone = matches!(self.input.fill_buf().now_or_never(), Some(Ok([]) | Err(_)));
-        if !is_gone && self.write(&reply::text(&fetched.text)).await.is_ok() {
+        if !is_gone && self.write(&text).await.is_ok() {
             return Ok(());
         }
         self.front.held.remove(&fetched.jid, &claim);

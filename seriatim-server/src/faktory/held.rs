@@ -118,6 +118,13 @@ impl Held {
         lock(&self.claims).get(jid).filter(|claim| claim.worker.token.as_ref() == token).cloned()
     }
 
+    /// The claims of a token that are known, by lane and number.
+    pub(super) fn known(&self, token: Option<&Arc<str>>) -> HashSet<(String, u64)> {
+        let claims = lock(&self.claims);
+        let of_token = claims.values().filter(|claim| claim.worker.token.as_ref() == token);
+        of_token.map(|claim| (claim.lane.clone(), claim.token)).collect()
+    }
+
     /// Forgets it, unless the id has another claim by now.
     pub(super) fn remove(&self, jid: &str, claim: &Claim) {
         let mut claims = lock(&self.claims);

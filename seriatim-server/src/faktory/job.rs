@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 /// The queue of jobs and fetches that name none.
@@ -205,9 +206,19 @@ struct Known {
     #[serde(rename = "jobtype")]
     _jobtype: String,
     #[serde(rename = "args")]
-    _args: Vec<Box<RawValue>>,
+    _args: Vec<IgnoredAny>,
     retry: Option<i32>,
     reserve_for: Option<u64>,
+}
+
+/// The value of a field. Payloads are large: none is copied before all of the text is written.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Field<'a> {
+    Raw(&'a RawValue),
+    Only([&'a RawValue; 1]),
+    Text(&'a str),
+    Made(Value),
 }
 
 impl Fetched {
@@ -225,30 +236,30 @@ impl Fetched {
             reserve_for: None,
         });
         let jid = if is_held(&known.jid) { job.job_id.clone() } else { known.jid };
-        let mut fields: BTreeMap<String, Box<RawValue>> = match own {
-            true => serde_json::from_str(job.payload.get()).ok()?,
-            false => BTreeMap::from([
-                ("args".to_owned(), to_raw_value(&[&job.payload]).ok()?),
-                (
-                    "jobtype".to_owned(),
-                    to_raw_value(lane.task.as_deref().unwrap_or(&lane.queue)).ok()?,
-                ),
-            ]),
+        let mut fields: BTreeMap<String, Field<'_>> = if own {
+            let fields: BTreeMap<String, &RawValue> =
+                serde_json::from_str(job.payload.get()).ok()?;
+            fields.into_iter().map(|(name, value)| (name, Field::Raw(value))).collect()
+        } else {
+            let task = lane.task.as_deref().unwrap_or(&lane.queue);
+            BTreeMap::from([
+                ("args".to_owned(), Field::Only([&job.payload])),
+                ("jobtype".to_owned(), Field::Text(task)),
+            ])
         };
-        fields.insert("jid".to_owned(), to_raw_value(&jid).ok()?);
-        fields.insert("queue".to_owned(), to_raw_value(&lane.queue).ok()?);
-        if let Some(failure) = lane.failure() {
-            fields.insert("failure".to_owned(), to_raw_value(&failure).ok()?);
-        }
+        fields.insert("jid".to_owned(), Field::Text(&jid));
+        fields.insert("queue".to_owned(), Field::Text(&lane.queue));
+        fields.extend(lane.failure().map(|failure| ("failure".to_owned(), Field::Made(failure))));
         let seconds = known.reserve_for.unwrap_or(RESERVED_SECONDS);
         // The client in Rust reads no job without it.
-        fields.entry("reserve_for".to_owned()).or_insert(to_raw_value(&seconds).ok()?);
+        fields.entry("reserve_for".to_owned()).or_insert(Field::Made(seconds.into()));
+        let text = serde_json::to_string(&fields).ok()?;
         Some(Self {
-            jid,
             id: job.job_id.clone(),
             retry: known.retry.unwrap_or(RETRIES_DEFAULT),
             reserved_seconds: seconds.clamp(RESERVED_SECONDS_MIN, RESERVED_SECONDS_MAX),
-            text: serde_json::to_string(&fields).ok()?,
+            text,
+            jid,
         })
     }
 }

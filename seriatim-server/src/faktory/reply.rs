@@ -17,3 +17,10 @@ pub(super) fn error(why: &str) -> String {
 pub(super) fn text(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
+
+/// The same of a long text, without a second one beside it.
+pub(super) fn made_of(mut text: String) -> String {
+    text.insert_str(0, &format!("${}\r\n", text.len()));
+    text.push_str("\r\n");
+    text
+}

@@ -3,24 +3,25 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use super::conversation::Conversation;
 use super::held::{Claim, Held, Worker};
 use super::job::{Claimed, Fetched};
-use super::places::{Party, Places};
+use super::places::Places;
 use super::recent::Recent;
 use super::reply;
+use crate::base::lock::lock;
 use crate::base::setup_error::SetupError;
 use crate::config::{FaktoryConfig, HttpConfig};
-use crate::http::{App, Inside, Visitor, secrets};
+use crate::http::{App, Inside, Visitor, secrets, site};
 
 /// A pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -53,9 +54,11 @@ pub(super) struct Front {
     /// How many were read.
     pub(super) commands: AtomicU64,
     pub(super) places: Arc<Places>,
-    /// When the claims of each token were last looked for.
-    looks: Mutex<HashMap<Option<Arc<str>>, Instant>>,
+    looks: Looks,
 }
+
+/// When the claims of each token were last looked for. Those of one token wait for each other, and for nobody else.
+type Looks = Mutex<HashMap<Option<Arc<str>>, Arc<tokio::sync::Mutex<Option<Instant>>>>>;
 
 pub(crate) struct Server {
     close: watch::Sender<bool>,
@@ -131,31 +134,35 @@ impl Front {
     /// after they were asked for, is enough for all who wait for it.
     pub(super) async fn find_claims(&self, visitor: &Visitor) -> Result<(), String> {
         let asked_at = Instant::now();
-        let mut looks = self.looks.lock().await;
-        let last = looks.get(&visitor.token).copied();
+        let look = lock(&self.looks).entry(visitor.token.clone()).or_default().clone();
+        let mut last = look.lock().await;
         if last.is_some_and(|at| at >= asked_at) {
             return Ok(());
         }
-        if let Some(last) = last {
+        if let Some(last) = *last {
             tokio::time::sleep_until(last + LOOK_INTERVAL).await;
         }
         let began = Instant::now();
-        let found = self.api.claims(visitor).await.map_err(|refusal| refusal.text)?;
+        let known = self.held.known(visitor.token.as_ref());
         let (mut claims, mut jids) = (Vec::new(), HashMap::<String, usize>::new());
-        for (wid, lane) in found {
-            let lane: Claimed = serde_json::from_str(&lane).map_err(|error| error.to_string())?;
+        let found = |wid: &str, lane: &str| {
+            let Ok(lane) = serde_json::from_str::<Claimed>(lane) else { return };
             let worker = Worker { token: visitor.token.clone(), wid: wid.into() };
+            // Of its payload only what names it is kept.
             if let Some(fetched) = Fetched::of(&lane, |_| false) {
                 *jids.entry(fetched.jid.clone()).or_default() += 1;
                 claims.push((fetched.jid.clone(), Claim::new(worker, lane, &fetched)));
             }
-        }
+        };
+        let is_known = |lane: &str, token| known.contains(&(lane.to_owned(), token));
+        let looked = self.api.claims(visitor, is_known, found).await;
+        looked.map_err(|refusal| refusal.text)?;
         for (jid, claim) in claims {
             // Which of several was handed out as this jid is not known: none is ended for another.
             let is_one = jids.get(&jid) == Some(&1);
             self.held.learn(is_one.then_some(jid), &claim);
         }
-        looks.insert(visitor.token.clone(), began);
+        *last = Some(began);
         Ok(())
     }
 }
@@ -170,8 +177,7 @@ async fn accept(listener: TcpListener, front: Arc<Front>, mut closing: watch::Re
         while conversations.try_join_next().is_some() {}
         match accepted {
             Ok((stream, peer)) => {
-                let party = Party::Address(peer.ip().to_canonical());
-                let place = match front.places.take(party) {
+                let place = match front.places.connect(site(peer.ip())) {
                     Ok(place) => place,
                     Err(why) => {
                         refuse(&stream, &why);
@@ -183,8 +189,12 @@ async fn accept(listener: TcpListener, front: Arc<Front>, mut closing: watch::Re
                     // Answers are small and wanted at once; where that cannot be set they come later.
                     let _ = stream.set_nodelay(true);
                     let visitor = Visitor { peer, token: None };
-                    Conversation::new(front, visitor, stream.into_split(), closing).run().await;
-                    drop(place);
+                    let (closed, ends) = (place.closed(), stream.into_split());
+                    let conversation = Conversation::new(front, visitor, ends, closing, place);
+                    tokio::select! {
+                        () = conversation.run() => {}
+                        () = closed.notified() => {}
+                    }
                 });
             }
             Err(error) => {

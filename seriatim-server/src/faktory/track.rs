@@ -1,6 +1,7 @@
 //! How far a job is, as workers say it and as others ask for it.
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 const PERCENT_MAX: u8 = 100;
@@ -40,27 +41,74 @@ pub(super) fn unknown(jid: &str) -> String {
     json!({ "jid": jid, "state": "unknown", "updated_at": "" }).to_string()
 }
 
+/// What is told of a job. The rest, with payload and result of any size and depth, is not even read.
+#[derive(Deserialize)]
+struct Job<'a> {
+    status: String,
+    retry_count: i64,
+    #[serde(borrow)]
+    progress: Option<&'a RawValue>,
+    finished_at: Option<String>,
+    heartbeat_at: Option<String>,
+    retried_at: Option<String>,
+    failed_at: Option<String>,
+    created_at: Option<String>,
+}
+
+/// Other workers report what they like.
+#[derive(Default, Deserialize)]
+struct Reported<'a> {
+    #[serde(borrow)]
+    percent: Option<&'a RawValue>,
+    #[serde(borrow)]
+    desc: Option<&'a RawValue>,
+}
+
 /// The answer about a job, from that of `GET /jobs/{id}`.
 pub(super) fn answer(jid: &str, job: &[u8]) -> Result<String, String> {
-    let job: Value = serde_json::from_slice(job).map_err(|error| error.to_string())?;
-    let has_failed = job["retry_count"].as_i64().is_some_and(|count| count >= 0);
-    let state = match job["status"].as_str() {
-        Some("queued") if !has_failed => "enqueued",
-        Some("running") => "working",
-        Some("succeeded") => "success",
-        Some("dead") => "dead",
+    let job: Job<'_> = serde_json::from_slice(job).map_err(|error| error.to_string())?;
+    let state = match &*job.status {
+        "queued" if job.retry_count < 0 => "enqueued",
+        "running" => "working",
+        "succeeded" => "success",
+        "dead" => "dead",
         _ => "failed",
     };
-    let times = ["finished_at", "heartbeat_at", "retried_at", "failed_at", "created_at"];
-    let updated_at = times.iter().find_map(|time| job[*time].as_str()).unwrap_or_default();
+    let times = [job.finished_at, job.heartbeat_at, job.retried_at, job.failed_at, job.created_at];
+    let updated_at = times.into_iter().flatten().next().unwrap_or_default();
     let mut answer = json!({ "jid": jid, "state": state, "updated_at": updated_at });
-    // Other workers report what they like.
-    let percent = job["progress"]["percent"].as_u64();
-    if let Some(percent) = percent.filter(|percent| *percent <= PERCENT_MAX.into()) {
+    let reported = job.progress.and_then(|said| serde_json::from_str(said.get()).ok());
+    let Reported { percent, desc } = reported.unwrap_or_default();
+    let percent = percent.and_then(|percent| serde_json::from_str::<u8>(percent.get()).ok());
+    if let Some(percent) = percent.filter(|percent| *percent <= PERCENT_MAX) {
         answer["percent"] = percent.into();
     }
-    if let Some(desc) = job["progress"]["desc"].as_str() {
+    if let Some(desc) = desc.and_then(|desc| serde_json::from_str::<String>(desc.get()).ok()) {
         answer["desc"] = desc.into();
     }
     Ok(answer.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_job_is_told_however_deep_its_payload_and_whatever_was_reported() {
+        let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
+        let told = |progress: &str| {
+            let job = format!(
+                r#"{{"job_id":"1","payload":{deep},"result":{deep},"status":"running","retry_count":-1,"created_at":"c","heartbeat_at":"h","progress":{progress}}}"#
+            );
+            serde_json::from_str::<Value>(&answer("j", job.as_bytes()).unwrap()).unwrap()
+        };
+        let plain = json!({ "jid": "j", "state": "working", "updated_at": "h" });
+        for odd in ["null", "[1]", "7", r#"{"percent":101,"desc":3}"#, &*deep] {
+            assert_eq!(told(odd), plain, "{odd}");
+        }
+        let said = told(r#"{"percent":"half","desc":"copying","more":1}"#);
+        assert_eq!((said.get("percent"), &said["desc"]), (None, &json!("copying")));
+        assert_eq!(told(r#"{"percent":50}"#)["percent"], 50);
+    }
 }

@@ -8,8 +8,8 @@ use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
 
 use super::access::Access;
-use super::audit::{Entry, is_refusal};
-use super::caller::{Caller, Class, Peer, REQUEST_ID, site};
+use super::audit::{Entry, Signed, is_refusal};
+use super::caller::{Caller, Class, Party, REQUEST_ID};
 use super::events::EVENTS_PATH;
 use super::limits::{
     ANSWER_WAIT_MAX, BODY_BYTES_MAX, Body, JOB_ANSWER_BYTES, PAGE_ANSWER_BYTES, held, off_thread,
@@ -77,8 +77,9 @@ impl Gate {
         if request.method().is_safe() {
             return self.pass(&who, request, next).await;
         }
-        let mut entry = Entry::of(&request, Some(&who), self.path);
-        if !self.is_traffic && self.access != Access::Open {
+        let is_known = self.access != Access::Open;
+        let mut entry = Entry::of(&request, Some(&who).filter(|_| is_known), self.path);
+        if !self.is_traffic && is_known {
             entry.is_deed();
         }
         if self.app.audit.wants(request.method(), self.is_traffic) {
@@ -103,22 +104,24 @@ impl Gate {
                 session::know(&app.guard, self.access, request.method(), headers, visitor)
             }
         };
-        let peer = request.extensions().get::<Peer>();
-        let (Some(peer), true) = (peer, self.access != Access::Open) else { return known };
+        let origin = app.guard.origin(request.extensions().get(), headers);
+        let (Some(origin), true) = (origin, self.access != Access::Open) else { return known };
         let token = match &known {
-            Ok(Who::Token { name, .. }) => Some(name.as_str()),
+            Ok(Who::Token { name, .. }) => app.guard.named(name),
             Err(problem)
                 if problem.status() == StatusCode::UNAUTHORIZED
                     && headers.contains_key(AUTHORIZATION) =>
             {
+                app.meter.refused_login();
                 None
             }
             _ => return known,
         };
-        if token.is_none() {
-            app.meter.refused_login();
+        // A person whom a proxy names has no token that could be guessed.
+        if token.is_none() && known.is_ok() {
+            return known;
         }
-        match app.logins.admit(site(peer.0.ip()), token) {
+        match app.logins.admit(origin, token) {
             Ok(()) => known,
             Err(wait) => {
                 Err(Problem::too_many("too many wrong tokens from this address").after(wait))
@@ -191,10 +194,7 @@ impl Gate {
         if self.reach == Reach::Queue {
             scope.check_queue(value)?;
         } else if let Ok(id) = value.parse() {
-            let job = self.app.store.job(id).await?;
-            if !job.is_some_and(|job| scope.has_queue(&job.queue)) {
-                return Err(scope.no_job(id));
-            }
+            scope.check_id(&*self.app.store, id).await?;
         }
         Ok(Request::from_parts(parts, body))
     }
@@ -249,9 +249,20 @@ impl Gate {
             },
         };
         let (status, count) = (response.status(), response.extensions().get().copied());
-        if is_refusal(status) {
+        let signed = response.extensions().get::<Signed>();
+        if let Some(Signed(who)) = signed {
+            entry.is_by(who);
+        }
+        // A form answers with the next page. Who logs in changes nothing, and may have come to see what is wrong.
+        let is_done =
+            status.is_success() || (status.is_redirection() && self.access != Access::Open);
+        let is_refused = is_refusal(status) || (!self.is_traffic && status.is_client_error());
+        if is_refused {
             self.app.audit.refused(entry, status).await;
-        } else if !self.app.audit.write(entry, status, count).await && status.is_success() {
+        } else if self.access == Access::Open && signed.is_none() {
+            // Somebody who was not logged in has logged out: nothing was done.
+            return response;
+        } else if !self.app.audit.write(entry, status, count).await && is_done {
             let said =
                 "the request was carried out, but the audit log cannot be written: see the log";
             return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, said).into_response();
@@ -266,9 +277,18 @@ impl Gate {
         request: Request,
         entry: &mut Entry,
     ) -> Result<(Request, Body), Problem> {
-        let caller = Caller::new(who, Class::of(self.access).unwrap_or(Class::Admins), &request);
+        let class = Class::of(self.access);
+        let caller = class.map(|class| Caller::new(who, class, &request));
         let (parts, body) = request.into_parts();
-        let read = self.app.budgets.read(&caller, body, BODY_BYTES_MAX).await?;
+        let budgets = &self.app.budgets;
+        let read = match caller {
+            Some(caller) => budgets.read(&caller, body, BODY_BYTES_MAX).await?,
+            None => {
+                let origin = self.app.guard.origin(parts.extensions.get(), &parts.headers);
+                let party = origin.map_or(Party::Unknown, Party::Address);
+                budgets.read_login(&party, body).await?
+            }
+        };
         let (bytes, mut words, door) = (read.bytes.clone(), entry.clone(), self.door);
         *entry = off_thread(bytes.len(), move || {
             match door {

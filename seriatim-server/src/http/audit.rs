@@ -3,7 +3,7 @@
 
 mod asked;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -16,7 +16,10 @@ use seriatim::{SharedStore, Timestamp};
 use tokio::time::Instant;
 
 use super::caller::{Peer, REQUEST_ID};
-use super::limits::{AUDIT_REFUSED_PER_SECOND_MAX, off_thread};
+use super::limits::{
+    AUDIT_FAILURE_TOLD_EVERY, AUDIT_REFUSED_KEPT_PER_HOUR_MAX, AUDIT_REFUSED_PER_SECOND_MAX,
+    off_thread,
+};
 use super::who::Who;
 use crate::app::chain::Chain;
 use crate::app::deeds::{self, Deed};
@@ -27,12 +30,19 @@ use crate::config::{Audited, Role};
 
 /// Longest header that is taken over, in bytes.
 const HEADER_BYTES_MAX: usize = 256;
-/// Longest name of what something was done to, in bytes.
+/// Longest name of what something was done to, in bytes: as long as most keys are.
 const NAME_BYTES_MAX: usize = 600;
 /// Most parts of such a name.
 const NAMES_MAX: usize = 8;
 /// Longest path and query that are taken over, in bytes.
 const TARGET_BYTES_MAX: usize = 2_000;
+/// The same for callers without a token: enough to see what they tried, and too little to fill a disk with.
+const STRANGER_NAME_BYTES_MAX: usize = 64;
+const STRANGER_TARGET_BYTES_MAX: usize = 200;
+/// Whose requests have no token, or one that nobody has.
+const UNKNOWN: &str = "unknown";
+/// Most callers whose refusals are counted apart. More are possible only behind a proxy that names people.
+const CALLERS_MAX: usize = 1_000;
 
 /// Where the lines go.
 #[derive(Default)]
@@ -42,15 +52,24 @@ pub(crate) struct Audit {
     file: Option<Arc<Mutex<Chain>>>,
     /// Where deeds are also kept, for those who cannot read the file.
     kept: OnceLock<SharedStore>,
-    storm: Mutex<Storm>,
+    storms: Mutex<Storms>,
 }
 
-/// Requests that were refused in the last second.
-#[derive(Default)]
-struct Storm {
-    since: Option<Instant>,
-    written: u32,
+/// How many lines of refused requests were written lately.
+struct Storms {
+    lines: Storm,
+    kept: Storm,
+    /// Lines that could not be written, as the log tells them.
+    failures: Storm,
     left_out: u64,
+}
+
+/// A number for each caller and length of time.
+struct Storm {
+    most: u32,
+    every: Duration,
+    /// When the time of each caller began, and how many there were since.
+    of: HashMap<String, (Instant, u32)>,
 }
 
 /// One line.
@@ -87,6 +106,10 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
+/// The bearer of the token by which somebody logged in or out; travels with the answer.
+#[derive(Clone)]
+pub(super) struct Signed(pub(super) Who);
+
 /// How many objects an action changed; travels with the answer.
 #[derive(Clone, Copy)]
 pub(super) struct Count(pub(super) u64);
@@ -96,7 +119,7 @@ impl Audit {
     pub(crate) fn open(what: Audited, path: Option<&Path>) -> io::Result<Self> {
         let file = path.map(Chain::open).transpose()?;
         let file = file.map(|chain| Arc::new(Mutex::new(chain)));
-        Ok(Self { what, file, kept: OnceLock::new(), storm: Mutex::default() })
+        Ok(Self { what, file, kept: OnceLock::new(), storms: Mutex::default() })
     }
 
     /// Keeps deeds in this store too.
@@ -104,9 +127,14 @@ impl Audit {
         let _ = self.kept.set(store);
     }
 
-    /// Keeps a deed in the store: one of a known caller.
+    /// Keeps a deed in the store: one of a known caller. Of those that were refused only some, because the store keeps a
+    /// fixed number, and a caller could push out the deeds of others by what is refused.
     async fn keep(&self, entry: &Entry) {
         let Some(store) = self.kept.get().filter(|_| entry.is_deed) else { return };
+        let is_refused = entry.status >= StatusCode::BAD_REQUEST.as_u16();
+        if is_refused && !lock(&self.storms).kept.admits(&entry.who) {
+            return;
+        }
         if let Err(error) = deeds::keep(&**store, &entry.deed(), Timestamp::of_this_machine()).await
         {
             tracing::warn!(%error, "cannot keep an audit entry in the store");
@@ -126,7 +154,7 @@ impl Audit {
     ) -> bool {
         entry.status = status.as_u16();
         entry.count = count.map(|Count(count)| count);
-        entry.left_out = std::mem::take(&mut lock(&self.storm).left_out);
+        entry.left_out = std::mem::take(&mut lock(&self.storms).left_out);
         // Texts and numbers only: nothing of it can fail to be written.
         let line = serde_json::to_string(&entry).unwrap_or_default();
         self.keep(&entry).await;
@@ -134,31 +162,64 @@ impl Audit {
             tracing::info!(target: "seriatim::audit", "{line}");
             return true;
         };
+        // What was done stands in the log at least; of what was refused, and is not in the file, an example will do.
+        let is_done = entry.is_deed && !status.is_client_error();
+        let is_told = is_done || lock(&self.storms).failures.admits("");
         let append = move || {
-            let mut file = lock(&file);
-            file.append(&line)
-                .inspect_err(|error| tracing::error!(%error, "cannot write the audit log: {line}"))
-                .is_ok()
+            let written = lock(&file).append(&line);
+            if let Err(error) = written.as_ref()
+                && is_told
+            {
+                tracing::error!(%error, "cannot write the audit log: {line}");
+            }
+            written.is_ok()
         };
         // It can wait for the disk and for other processes, however short the line is.
         off_thread(usize::MAX, append).await.unwrap_or(false)
     }
 
-    /// Writes down a request that was refused, unless there are too many of them.
+    /// Writes down a request that was refused, unless its caller has too many of them.
     pub(super) async fn refused(&self, entry: Entry, status: StatusCode) {
         let is_written = {
-            let (mut storm, now) = (lock(&self.storm), Instant::now());
-            if storm.since.is_none_or(|since| now - since >= Duration::from_secs(1)) {
-                (storm.since, storm.written) = (Some(now), 0);
-            }
-            storm.written += 1;
-            let is_written = storm.written <= AUDIT_REFUSED_PER_SECOND_MAX;
-            storm.left_out += u64::from(!is_written);
+            let mut storms = lock(&self.storms);
+            let is_written = storms.lines.admits(&entry.who);
+            storms.left_out += u64::from(!is_written);
             is_written
         };
         if is_written {
             self.write(entry, status, None).await;
         }
+    }
+}
+
+impl Default for Storms {
+    fn default() -> Self {
+        let storm = |most, every| Storm { most, every, of: HashMap::new() };
+        Self {
+            lines: storm(AUDIT_REFUSED_PER_SECOND_MAX, Duration::from_secs(1)),
+            kept: storm(AUDIT_REFUSED_KEPT_PER_HOUR_MAX, Duration::from_secs(3_600)),
+            failures: storm(1, AUDIT_FAILURE_TOLD_EVERY),
+            left_out: 0,
+        }
+    }
+}
+
+impl Storm {
+    /// Counts one more of this caller; false if it is one too many.
+    fn admits(&mut self, who: &str) -> bool {
+        let now = Instant::now();
+        if self.of.len() >= CALLERS_MAX && !self.of.contains_key(who) {
+            self.of.retain(|_, (since, _)| now - *since < self.every);
+            if self.of.len() >= CALLERS_MAX {
+                return false;
+            }
+        }
+        let (since, count) = self.of.entry(who.to_owned()).or_insert((now, 0));
+        if now - *since >= self.every {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        *count <= self.most
     }
 }
 
@@ -176,7 +237,11 @@ pub(super) fn is_refusal(status: StatusCode) -> bool {
 impl Entry {
     /// `pattern` is the path of the endpoint, with names for its parts.
     pub(super) fn of(request: &Request, who: Option<&Who>, pattern: &str) -> Self {
-        let name = who.map_or("unknown", Who::name).to_owned();
+        let name = who.map_or(UNKNOWN, Who::name).to_owned();
+        let (name_max, target_max) = match who {
+            Some(_) => (NAME_BYTES_MAX, TARGET_BYTES_MAX),
+            None => (STRANGER_NAME_BYTES_MAX, STRANGER_TARGET_BYTES_MAX),
+        };
         let role = who.and_then(Who::role);
         let peer = request.extensions().get::<Peer>();
         let target = request.uri().path_and_query().map_or("", |target| target.as_str());
@@ -187,16 +252,21 @@ impl Entry {
             from: peer.map(|Peer(address)| address.ip().to_string()),
             forwarded_for: text(request.headers(), "x-forwarded-for"),
             action: action(request.method(), pattern),
-            on: names(request, pattern),
+            on: names(request, pattern, name_max),
             asked: None,
             method: request.method().to_string(),
-            target: one_line(&target.chars().take(TARGET_BYTES_MAX).collect::<String>()),
+            target: one_line(&target[..target.floor_char_boundary(target_max)]),
             request_id: text(request.headers(), REQUEST_ID.as_str()),
             status: 0,
             count: None,
             left_out: 0,
             is_deed: false,
         }
+    }
+
+    /// Names the bearer of the token that a form of the login was about.
+    pub(super) fn is_by(&mut self, who: &Who) {
+        (self.who, self.role) = (who.name().to_owned(), who.role());
     }
 
     /// Marks it as a change by a known caller.
@@ -271,7 +341,7 @@ fn action(method: &Method, pattern: &str) -> String {
 }
 
 /// The parts of the path that have names, and those of the query.
-fn names(request: &Request, pattern: &str) -> BTreeMap<String, String> {
+fn names(request: &Request, pattern: &str, bytes_max: usize) -> BTreeMap<String, String> {
     let uri = request.uri();
     // What stands before the pattern is where the API is mounted.
     let parts: Vec<&str> = uri.path().split('/').collect();
@@ -287,7 +357,7 @@ fn names(request: &Request, pattern: &str) -> BTreeMap<String, String> {
     });
     let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
     let of_query = query.map(|(name, value)| (name.into_owned(), value.into_owned()));
-    let short = |text: String| one_line(&text[..text.floor_char_boundary(NAME_BYTES_MAX)]);
+    let short = |text: String| one_line(&text[..text.floor_char_boundary(bytes_max)]);
     of_path
         .chain(of_query)
         .take(NAMES_MAX)
@@ -320,6 +390,43 @@ mod tests {
         assert_eq!((&*entry.action, entry.on), ("lane retry", on.into()));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn each_caller_has_its_own_number_of_refusals() {
+        let mut storm = Storm { most: 2, every: Duration::from_secs(1), of: HashMap::new() };
+        assert_eq!(["a", "a", "a", "b"].map(|who| storm.admits(who)), [true, true, false, true]);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(storm.admits("a"));
+        for i in 0..CALLERS_MAX * 2 {
+            storm.admits(&i.to_string());
+        }
+        assert_eq!(storm.of.len(), CALLERS_MAX);
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_pushes_no_deeds_of_others_out_of_the_store() {
+        use seriatim::store::Memory;
+        let (audit, store) = (Audit::default(), Arc::new(Memory::new()));
+        audit.keep_in(store.clone());
+        let request = Request::builder().uri("/do").body(Body::empty()).unwrap();
+        let mut entry = Entry::of(&request, None, "/do");
+        entry.is_deed();
+        for _ in 0..AUDIT_REFUSED_KEPT_PER_HOUR_MAX + 50 {
+            audit.write(entry.clone(), StatusCode::NOT_FOUND, None).await;
+        }
+        audit.write(entry, StatusCode::OK, None).await;
+        let kept = deeds::latest(&*store, deeds::Wanted::default(), 1_000).await.unwrap().entries;
+        assert_eq!(kept.len(), AUDIT_REFUSED_KEPT_PER_HOUR_MAX as usize + 1);
+    }
+
+    #[test]
+    fn a_line_of_a_stranger_is_short() {
+        let target = format!("/logout?{}", "a=1&".repeat(3_000) + &"A".repeat(3_000));
+        let request = Request::builder().method("POST").uri(target);
+        let request = request.header("x-forwarded-for", "1".repeat(3_000));
+        let entry = Entry::of(&request.body(Body::empty()).unwrap(), None, "/logout");
+        assert!(serde_json::to_string(&entry).unwrap().len() < 2_000);
+    }
+
     #[test]
     fn an_action_is_told_in_words() {
         let cases = [
@@ -342,7 +449,7 @@ mod tests {
         }
         let path = "/jobs/api/v1/queues/a%2Fb/lane/pause?key=a+b%0d%E2%80%AE";
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
-        let on = names(&request, "/api/v1/queues/{queue}/lane/pause");
+        let on = names(&request, "/api/v1/queues/{queue}/lane/pause", NAME_BYTES_MAX);
         let expected = [("key", r"a b\r\u{202e}"), ("queue", "a/b")];
         assert_eq!(on, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
     }

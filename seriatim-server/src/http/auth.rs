@@ -7,11 +7,15 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 
 use super::access::Access;
+use super::caller::{Peer, site};
 use super::person::{Host, Proxy};
 use super::problem::Problem;
 use super::scope::Scope;
 use super::who::Who;
 use crate::config::Role;
+
+/// From here on a token cannot be guessed: `openssl rand -hex 16` makes so many characters.
+const LONG_BYTES: usize = 32;
 
 /// A token, known by its hash alone.
 #[derive(Clone, Debug)]
@@ -20,11 +24,18 @@ pub(crate) struct KnownToken {
     hash: blake3::Hash,
     role: Role,
     scope: Scope,
+    is_long: bool,
 }
 
 impl KnownToken {
     pub(crate) fn new(name: String, secret: &str, role: Role, scope: Scope) -> Self {
-        Self { name, hash: blake3::hash(secret.as_bytes()), role, scope }
+        let is_long = secret.len() >= LONG_BYTES;
+        Self { name, hash: blake3::hash(secret.as_bytes()), role, scope, is_long }
+    }
+
+    /// Whether nobody can guess it, however often they try.
+    pub(super) fn is_long(&self) -> bool {
+        self.is_long
     }
 
     pub(super) fn role(&self) -> Role {
@@ -55,6 +66,8 @@ pub(crate) struct Guard {
     /// No token is needed. A browser can be made to connect by any page that it shows, so requests of
     /// other sites are refused.
     pub(crate) refuses_sites: bool,
+    /// The name by which it was told to listen, if that is no address.
+    pub(crate) listens_as: Option<String>,
     /// A proxy that identifies the visitors of pages.
     pub(crate) proxy: Option<Proxy>,
     /// A service that says so.
@@ -70,7 +83,7 @@ impl Guard {
         headers: &HeaderMap,
     ) -> Result<Who, Problem> {
         if self.refuses_sites {
-            refuse_other_sites(self.local_only, method, headers)?;
+            self.refuse_other_sites(method, headers)?;
         }
         if access == Access::Open || self.is_open() {
             return Ok(Who::Anybody);
@@ -97,6 +110,18 @@ impl Guard {
         self.proxy.as_ref().map_or(Ok(None), |proxy| proxy.knows(parts))
     }
 
+    /// The token of this name.
+    pub(super) fn named(&self, name: &str) -> Option<&KnownToken> {
+        self.tokens.iter().find(|token| token.name == name)
+    }
+
+    /// The site that a request comes from: behind the configured proxy the one that it names.
+    pub(super) fn origin(&self, peer: Option<&Peer>, headers: &HeaderMap) -> Option<IpAddr> {
+        let Peer(peer) = peer?;
+        let named = self.proxy.as_ref().and_then(|proxy| proxy.visitor(peer.ip(), headers));
+        Some(site(named.unwrap_or(peer.ip())))
+    }
+
     /// Compares with every token, in constant time: hashes are compared so by blake3.
     pub(super) fn token(&self, secret: &str) -> Option<&KnownToken> {
         let hash = blake3::hash(secret.as_bytes());
@@ -106,39 +131,60 @@ impl Guard {
     }
 }
 
+impl Guard {
+    /// A name that resolves to this machine may be another site's; so may the page that sends this. A header
+    /// that cannot be read is not one that is missing.
+    fn refuse_other_sites(&self, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+        let forbidden = |detail: &str| Problem::new(StatusCode::FORBIDDEN, detail);
+        let text = |name: HeaderName| match headers.get_all(&name).iter().collect::<Vec<_>>()[..] {
+            [] => Ok(None),
+            [value] => {
+                value.to_str().map(Some).map_err(|_| forbidden(&format!("invalid header {name}")))
+            }
+            _ => Err(forbidden(&format!("duplicate header {name}"))),
+        };
+        let host = text(HOST)?.unwrap_or_default();
+        if !host.is_empty() && !is_local_name(host) && !self.listens_as(host) {
+            return Err(forbidden(&self.hosts()));
+        }
+        if method.is_safe() {
+            return Ok(());
+        }
+        let origin =
+            text(ORIGIN)?.map(|origin| origin.split_once("://").map_or("", |(_, rest)| rest));
+        // Scripts and typed addresses send none; a browser sends it for pages of other sites.
+        let site = text(HeaderName::from_static("sec-fetch-site"))?;
+        let is_own = site.is_none_or(|site| matches!(site, "same-origin" | "none"));
+        if !is_own || origin.is_some_and(|origin| origin != host) {
+            let detail = "without tokens, this server refuses cross-site requests";
+            return Err(forbidden(detail));
+        }
+        Ok(())
+    }
+
+    fn listens_as(&self, host: &str) -> bool {
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        self.listens_as.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(name))
+    }
+
+    /// Which hosts it answers for.
+    fn hosts(&self) -> String {
+        let own = self.listens_as.as_ref().map(|name| format!(", {name}")).unwrap_or_default();
+        let advice = match self.local_only {
+            true => "",
+            false => {
+                ": the pages of any site could use another name; set a token, or listen by that name, as in --listen NAME:7117"
+            }
+        };
+        format!(
+            "without tokens, this server accepts only localhost{own} or an IP address as Host{advice}"
+        )
+    }
+}
+
 fn bearer(value: &str) -> Option<&str> {
     let (scheme, secret) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
-}
-
-/// A name that resolves to this machine may be another site's; so may the page that sends this. A header
-/// that cannot be read is not one that is missing.
-fn refuse_other_sites(is_local: bool, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
-    let forbidden = |detail: &str| Problem::new(StatusCode::FORBIDDEN, detail);
-    let text = |name: HeaderName| match headers.get_all(&name).iter().collect::<Vec<_>>()[..] {
-        [] => Ok(None),
-        [value] => {
-            value.to_str().map(Some).map_err(|_| forbidden(&format!("invalid header {name}")))
-        }
-        _ => Err(forbidden(&format!("duplicate header {name}"))),
-    };
-    let host = text(HOST)?.unwrap_or_default();
-    if is_local && !host.is_empty() && !is_local_name(host) {
-        let detail = "without tokens, this server accepts only localhost or an IP address as Host";
-        return Err(forbidden(detail));
-    }
-    if method.is_safe() {
-        return Ok(());
-    }
-    let origin = text(ORIGIN)?.map(|origin| origin.split_once("://").map_or("", |(_, rest)| rest));
-    // Scripts and typed addresses send none; a browser sends it for pages of other sites.
-    let site = text(HeaderName::from_static("sec-fetch-site"))?;
-    let is_own = site.is_none_or(|site| matches!(site, "same-origin" | "none"));
-    if !is_own || origin.is_some_and(|origin| origin != host) {
-        let detail = "without tokens, this server refuses cross-site requests";
-        return Err(forbidden(detail));
-    }
-    Ok(())
 }
 
 fn is_local_name(host: &str) -> bool {
@@ -152,6 +198,9 @@ fn is_local_name(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use axum::http::HeaderValue;
+
     use super::*;
 
     #[test]
@@ -163,6 +212,26 @@ mod tests {
         }
         for other in ["evil.example", "evil.example:7117", "localhost.evil.example"] {
             assert!(!is_local_name(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_tokens_answers_by_the_name_that_it_listens_as() {
+        let guard = Guard {
+            refuses_sites: true,
+            listens_as: Some("jobs.lan".to_owned()),
+            ..Guard::default()
+        };
+        let asks = |host: &'static str| {
+            let headers = [(HOST, HeaderValue::from_static(host))].into_iter().collect();
+            guard.know(Access::Read, &Method::GET, &headers)
+        };
+        for own in ["jobs.lan:7117", "JOBS.lan", "10.0.0.1:7117", "localhost"] {
+            assert!(asks(own).is_ok(), "{own}");
+        }
+        for other in ["evil.example", "jobs.lan.evil.example:7117"] {
+            let told = asks(other).unwrap_err().into_detail();
+            assert!(told.contains("jobs.lan") && told.contains("set a token"), "{told}");
         }
     }
 

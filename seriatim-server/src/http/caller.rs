@@ -98,7 +98,7 @@ impl Party {
 }
 
 /// What one site can be expected to have of addresses: of IPv6 a network of 64 bits.
-pub(super) fn site(address: IpAddr) -> IpAddr {
+pub(crate) fn site(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {
             let bits = address.to_bits() >> 64 << 64;

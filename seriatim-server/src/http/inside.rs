@@ -2,6 +2,7 @@
 //! from outside, because it is the same router that answers.
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
@@ -16,6 +17,7 @@ use serde::Deserialize;
 use super::auth::KnownToken;
 use super::caller::{Caller, Class, Party, Peer, site};
 use super::input::JSON;
+use super::limits::Kept;
 use super::pool::Held;
 use super::problem::Problem;
 use super::router::build;
@@ -39,7 +41,14 @@ pub(crate) struct Visitor {
 
 /// Memory of a visitor's share, until it is dropped.
 pub(crate) struct Room {
-    _held: Held,
+    _held: Option<Held>,
+    _kept: Option<Kept>,
+}
+
+/// An answer, which has its share of memory until it is dropped.
+pub(crate) struct Replied {
+    bytes: Bytes,
+    kept: Option<Kept>,
 }
 
 /// What the API says when it does not do what was asked.
@@ -61,10 +70,13 @@ impl Inside {
         self.app.guard.is_open()
     }
 
-    /// Counts a wrong token. False: too many came from this address.
-    pub(crate) fn bears_a_wrong_token(&self, peer: SocketAddr) -> bool {
-        self.app.meter.refused_login();
-        self.app.logins.admit(site(peer.ip()), None).is_ok()
+    /// Whether a client with this token, or with a wrong one, is heard. False: too many wrong ones came from its address.
+    pub(crate) fn admits(&self, peer: SocketAddr, token: Option<&Arc<str>>) -> bool {
+        let token = token.and_then(|secret| self.app.guard.token(secret));
+        if token.is_none() {
+            self.app.meter.refused_login();
+        }
+        self.app.logins.admit(site(peer.ip()), token).is_ok()
     }
 
     /// Takes this many bytes of the visitor's share of memory; not of the share for pushes, which the resulting request
@@ -75,16 +87,19 @@ impl Inside {
         let (party, scope) = (Party::of(&who, Some(&Peer(visitor.peer))), who.scope());
         let caller = Caller { party, class: Class::Workers, who, scope };
         let held = self.app.budgets.hold(&caller, bytes);
-        held.map(|held| Room { _held: held }).map_err(Refusal::of)
+        held.map(|held| Room { _held: Some(held), _kept: None }).map_err(Refusal::of)
     }
 
-    /// The claims of the workers of this token, wherever they were handed out: the name of the worker, and the lane as
-    /// `POST /work/claim` answers it.
-    pub(crate) async fn claims(&self, visitor: &Visitor) -> Result<Vec<(String, String)>, Refusal> {
+    /// The claims of the workers of this token that are not known, wherever they were handed out: see [`claims_of`].
+    pub(crate) async fn claims(
+        &self,
+        visitor: &Visitor,
+        is_known: impl Fn(&str, u64) -> bool + Send,
+        found: impl FnMut(&str, &str) + Send,
+    ) -> Result<(), Refusal> {
         let token = visitor.token.as_ref().and_then(|secret| self.app.guard.token(secret));
         let bearer = token.map(|token| token.name.as_str().into());
-        let found = claims_of(&self.app, bearer).await;
-        found.map_err(Refusal::of)
+        claims_of(&self.app, bearer, is_known, found).await.map_err(Refusal::of)
     }
 
     /// The answer to a request for a path below `/api/v1`.
@@ -94,7 +109,7 @@ impl Inside {
         method: Method,
         path: &str,
         body: String,
-    ) -> Result<Bytes, Refusal> {
+    ) -> Result<Replied, Refusal> {
         let mut request = Request::builder()
             .method(method)
             .uri(format!("{}/api/v1{path}", self.app.base_path))
@@ -105,9 +120,26 @@ impl Inside {
         }
         let request = request.body(Body::from(body)).map_err(|e| Refusal::ours(&e))?;
         let Ok(answer) = self.router.call(request).await;
-        let status = answer.status();
-        let body = answer.into_body().collect().await.map_err(|e| Refusal::ours(&e))?.to_bytes();
-        if status.is_success() { Ok(body) } else { Err(Refusal::read(status, &body)) }
+        let (parts, body) = answer.into_parts();
+        let bytes = body.collect().await.map_err(|e| Refusal::ours(&e))?.to_bytes();
+        match parts.status.is_success() {
+            true => Ok(Replied { bytes, kept: parts.extensions.get().cloned() }),
+            false => Err(Refusal::read(parts.status, &bytes)),
+        }
+    }
+}
+
+impl Replied {
+    /// Its memory, for as long as something of it is held.
+    pub(crate) fn room(&self) -> Room {
+        Room { _held: None, _kept: self.kept.clone() }
+    }
+}
+
+impl Deref for Replied {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

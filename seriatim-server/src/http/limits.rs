@@ -1,5 +1,6 @@
 //! Every limit of the HTTP API, with its name and unit, and the reading of bodies within them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Bytes, HttpBody};
@@ -10,7 +11,7 @@ use seriatim::ErrorKind;
 use seriatim::limits::{CLAIM_JOB_BYTES, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::caller::{Caller, Class};
+use super::caller::{Caller, Class, Party};
 use super::pool::{Held, Pool};
 use super::problem::Problem;
 
@@ -37,6 +38,10 @@ pub(super) const HEADER_READ_MAX: Duration = Duration::from_secs(15);
 pub(super) const BODY_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of a body that pushes or settles many.
 pub(super) const BULK_BODY_BYTES_MAX: usize = 32 << 20;
+/// Most bytes of a form that callers without a token may send: a token, and the address of a page.
+pub(super) const LOGIN_BODY_BYTES_MAX: usize = 16 << 10;
+/// Bytes of such forms in memory. Their senders may be anybody, so they take nothing of what others need.
+pub(super) const LOGIN_BODIES_BYTES: Shares = Shares { all: 8 << 20, party: 256 << 10 };
 /// Bytes of bodies in memory, and of what is parsed from them.
 pub(super) const BODIES_BYTES: ByClass<Shares> = ByClass {
     producers: Shares { all: 136 << 20, party: 34 << 20 },
@@ -97,10 +102,15 @@ pub(super) const LISTENER_BEAT: Duration = Duration::from_secs(15);
 pub(super) const STATS_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest description of what was asked for in the audit log, in bytes.
 pub(super) const AUDIT_ASKED_BYTES_MAX: usize = 1_000;
-/// Refused requests that the audit log has in a second; others are counted in its next line.
+/// Refused requests of one token, or of all callers without one, that the audit log has in a second; others are counted in
+/// its next line.
 pub(super) const AUDIT_REFUSED_PER_SECOND_MAX: u32 = 10;
-/// Wrong tokens that an address may send in [`LOGINS_WINDOW`]. Beyond that it is heard only with tokens
-/// that it has used before.
+/// The same that the store keeps in an hour: of the deeds that it keeps, a token fills less than half in a year so.
+pub(super) const AUDIT_REFUSED_KEPT_PER_HOUR_MAX: u32 = 100;
+/// How often it is logged that lines about refused requests cannot be written.
+pub(super) const AUDIT_FAILURE_TOLD_EVERY: Duration = Duration::from_secs(10);
+/// Wrong tokens that an address may send in [`LOGINS_WINDOW`], to the API, the login and clients of Faktory together. Beyond
+/// that it is heard only with tokens that cannot be guessed or that it has used before.
 pub(super) const LOGINS_FAILED_MAX: u32 = 10;
 /// See [`LOGINS_FAILED_MAX`].
 pub(super) const LOGINS_WINDOW: Duration = Duration::from_secs(60);
@@ -118,6 +128,8 @@ pub(super) const CLAIM_BYTES_MAX: usize = 16 << 20;
 pub(super) const NODES_MAX: usize = 1_000;
 /// Most queues that one claim names.
 pub(super) const CLAIM_QUEUES_MAX: usize = 100;
+/// Most consumer groups of one claim: they are kept for each worker.
+pub(super) const CLAIM_GROUPS_MAX: usize = 100;
 /// Most claims of one heartbeat, and most results of one settle.
 pub(super) const NAMED_LANES_MAX: usize = 10_000;
 /// How many undeclared queues pushes may create, if `http.implied_queues` is unset.
@@ -180,6 +192,7 @@ impl ByClass<Shares> {
 pub(super) struct Budgets {
     pub(super) requests: ByClass<Pool>,
     pub(super) bodies: ByClass<Pool>,
+    pub(super) logins: Pool,
     pub(super) answers: Pool,
     pub(super) claimed: Pool,
     pub(super) metrics: Pool,
@@ -201,6 +214,7 @@ impl Default for Budgets {
         Self {
             requests: REQUESTS.pools(),
             bodies: BODIES_BYTES.pools(),
+            logins: LOGIN_BODIES_BYTES.pool(),
             answers: ANSWERS_BYTES.pool(),
             claimed: CLAIMED_BYTES.pool(),
             metrics: METRICS.pool(),
@@ -216,46 +230,66 @@ impl Default for Budgets {
 impl Budgets {
     /// Takes this many bytes of the caller's share of memory for bodies.
     pub(super) fn hold(&self, caller: &Caller, bytes: usize) -> Result<Held, Problem> {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.bodies.of(caller.class).try_take(&caller.party, bytes).ok_or_else(full)
+        hold(self.bodies.of(caller.class), &caller.party, bytes)
     }
 
-    /// Reads a body of at most `bytes_max`. One that announces its length waits for others of its party, and
-    /// then has room for all of it: if it took room bit by bit, several large ones would refuse each other.
+    /// Reads a body of at most `bytes_max`.
     pub(super) async fn read(
         &self,
         caller: &Caller,
         body: axum::body::Body,
         bytes_max: usize,
     ) -> Result<Body, Problem> {
-        let announced = body.size_hint().lower();
-        if announced > bytes_max as u64 {
+        read(self.bodies.of(caller.class), &caller.party, body, bytes_max).await
+    }
+
+    /// Reads a form of somebody who may have no token.
+    pub(super) async fn read_login(
+        &self,
+        party: &Party,
+        body: axum::body::Body,
+    ) -> Result<Body, Problem> {
+        read(&self.logins, party, body, LOGIN_BODY_BYTES_MAX).await
+    }
+}
+
+/// Reads a body. One that announces its length waits for others of its party, and then has room for all of it: if it took
+/// room bit by bit, several large ones would refuse each other.
+async fn read(
+    pool: &Pool,
+    party: &Party,
+    body: axum::body::Body,
+    bytes_max: usize,
+) -> Result<Body, Problem> {
+    let announced = body.size_hint().lower();
+    if announced > bytes_max as u64 {
+        return Err(Problem::too_large(bytes_max));
+    }
+    let most = bytes_max as u32 + bytes_max as u32 / MADE_OF_BODY_PART;
+    let room = (announced as u32 + announced as u32 / COPIED_BODY_PART).min(most);
+    let share = pool.take(party, room, ANSWER_WAIT_MAX).await;
+    let mut read = Body { bytes: Bytes::new(), share: Some(share.ok_or_else(full)?) };
+    let mut frames = body.into_data_stream();
+    let mut all = Vec::new();
+    let end = Instant::now() + BODY_READ_MAX;
+    while let Some(frame) = timeout_at(end, next_frame(&mut frames)).await.map_err(|_| slow())? {
+        let frame = frame?;
+        if all.len() + frame.len() > bytes_max {
             return Err(Problem::too_large(bytes_max));
         }
-        let pool = self.bodies.of(caller.class);
-        let most = bytes_max as u32 + bytes_max as u32 / MADE_OF_BODY_PART;
-        let room = (announced as u32 + announced as u32 / COPIED_BODY_PART).min(most);
-        let share = pool.take(&caller.party, room, ANSWER_WAIT_MAX).await;
-        let mut read = Body { bytes: Bytes::new(), share: Some(share.ok_or_else(full)?) };
-        let mut frames = body.into_data_stream();
-        let mut all = Vec::new();
-        let end = Instant::now() + BODY_READ_MAX;
-        while let Some(frame) =
-            timeout_at(end, next_frame(&mut frames)).await.map_err(|_| slow())?
-        {
-            let frame = frame?;
-            if all.len() + frame.len() > bytes_max {
-                return Err(Problem::too_large(bytes_max));
-            }
-            let beyond = (all.len() + frame.len()).saturating_sub(announced as usize);
-            if beyond > 0 {
-                read.hold(self.hold(caller, beyond.min(frame.len()))?);
-            }
-            all.extend_from_slice(&frame);
+        let beyond = (all.len() + frame.len()).saturating_sub(announced as usize);
+        if beyond > 0 {
+            read.hold(hold(pool, party, beyond.min(frame.len()))?);
         }
-        read.bytes = all.into();
-        Ok(read)
+        all.extend_from_slice(&frame);
     }
+    read.bytes = all.into();
+    Ok(read)
+}
+
+fn hold(pool: &Pool, party: &Party, bytes: usize) -> Result<Held, Problem> {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    pool.try_take(party, bytes).ok_or_else(full)
 }
 
 fn full() -> Problem {
@@ -282,14 +316,25 @@ pub(super) fn held(response: Response, share: Held) -> Response {
     if response.body().size_hint().exact().is_some_and(|bytes| bytes <= INLINE_BYTES_MAX as u64) {
         return response;
     }
-    response.map(|body| {
+    let share = Arc::new(share);
+    let kept = Kept(share.clone());
+    let mut response = response.map(|body| {
         let body = body.map_frame(move |frame| {
             let _held = &share;
             frame
         });
         axum::body::Body::new(body)
-    })
+    });
+    // A claim has a larger one.
+    if response.extensions().get::<Kept>().is_none() {
+        response.extensions_mut().insert(kept);
+    }
+    response
 }
+
+/// The share of an answer, for who keeps what was in its body.
+#[derive(Clone)]
+pub(super) struct Kept(#[allow(dead_code)] pub(super) Arc<Held>);
 
 /// Runs slow work on large documents where it delays no other request.
 pub(super) async fn off_thread<T: Send + 'static>(

@@ -1,4 +1,8 @@
 //! Log-ins that failed: counted, and limited by address.
+//!
+//! A token that cannot be guessed is always heard: who shares an address with a guesser, or comes by the same proxy, works
+//! on. A shorter one is not, while its address guesses: if a right guess were answered differently, guessing would go on
+//! at any rate.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -7,6 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::auth::KnownToken;
 use super::limits::{LOGINS_ADDRESSES_MAX, LOGINS_FAILED_MAX, LOGINS_WINDOW};
 
 use crate::base::lock::lock;
@@ -25,13 +30,16 @@ struct Tried {
 }
 
 impl Logins {
-    /// Whether the token that was sent from there may be used. `token` is the name of the one that it
-    /// is, if it is any. What is left of the window, if it may not.
+    /// Whether the token that was sent from there may be used. `token` is the one that it is, if it is any. What is left of
+    /// the window, if it may not.
     ///
-    /// An address beyond its limit may still use tokens that it has used before: a client that shares
-    /// its address with a guesser keeps working.
-    pub(super) fn admit(&self, from: IpAddr, token: Option<&str>) -> Result<(), Duration> {
+    /// An address beyond its limit may still use tokens that it has used before.
+    pub(super) fn admit(&self, from: IpAddr, token: Option<&KnownToken>) -> Result<(), Duration> {
+        if token.is_some_and(KnownToken::is_long) {
+            return Ok(());
+        }
         let (mut all, now) = (lock(&self.0), Instant::now());
+        let token = token.map(|token| token.name.as_str());
         if token.is_none() && !all.contains_key(&from) && all.len() >= LOGINS_ADDRESSES_MAX {
             let silent = all.iter().min_by_key(|(_, tried)| tried.last).map(|(from, _)| *from);
             silent.and_then(|from| all.remove(&from));
@@ -77,22 +85,30 @@ impl Tried {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scope::Scope;
     use super::*;
+    use crate::config::Role;
 
     #[tokio::test(start_paused = true)]
     async fn who_guesses_is_stopped_and_who_shares_its_address_works_on() {
         let logins = Logins::default();
         let here = IpAddr::from([10, 0, 0, 1]);
-        assert_eq!(logins.admit(here, Some("ci")), Ok(()));
+        let token = |name: &str, secret: &str| {
+            KnownToken::new(name.to_owned(), secret, Role::Reader, Scope::default())
+        };
+        let (ci, other) = (token("ci", "sixteen-letters-"), token("other", "sixteen-letters+"));
+        let long = token("long", &"0123456789abcdef".repeat(2));
+        assert_eq!(logins.admit(here, Some(&ci)), Ok(()));
         for _ in 0..LOGINS_FAILED_MAX {
             assert_eq!(logins.admit(here, None), Ok(()));
         }
         assert!(logins.admit(here, None).is_err());
-        assert_eq!(logins.admit(here, Some("ci")), Ok(()));
-        assert!(logins.admit(here, Some("other")).is_err(), "a right guess comes too late");
-        assert_eq!(logins.admit(IpAddr::from([10, 0, 0, 2]), Some("other")), Ok(()));
+        assert_eq!(logins.admit(here, Some(&ci)), Ok(()));
+        assert!(logins.admit(here, Some(&other)).is_err(), "a right guess comes too late");
+        assert_eq!(logins.admit(here, Some(&long)), Ok(()), "it was not guessed");
+        assert_eq!(logins.admit(IpAddr::from([10, 0, 0, 2]), Some(&other)), Ok(()));
         tokio::time::advance(LOGINS_WINDOW).await;
-        assert_eq!(logins.admit(here, Some("other")), Ok(()));
+        assert_eq!(logins.admit(here, Some(&other)), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -60,7 +60,8 @@ mod who;
 mod work;
 
 pub(crate) use audit::Audit;
-pub(crate) use inside::{Inside, Refusal, Room, Visitor};
+pub(crate) use caller::site;
+pub(crate) use inside::{Inside, Refusal, Replied, Room, Visitor};
 pub(crate) use metrics::meter::Meter;
 pub(crate) use metrics::store::Metered;
 pub use person::Person;

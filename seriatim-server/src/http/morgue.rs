@@ -9,6 +9,7 @@ use seriatim::store::{Selected, Selection};
 use seriatim::{JobId, Payload};
 
 use super::access::Access;
+use super::caller::Caller;
 use super::input::{Json, Part, Query};
 use super::jobs::{rows_max, scan_max};
 use super::problem::Problem;
@@ -123,9 +124,11 @@ struct Edit {
 
 async fn edit(
     State(app): State<Shared>,
+    caller: Caller,
     Part(queue): Part<String>,
     Json(Edit { job_id, payload }): Json<Edit>,
 ) -> Result<Answer<EditedJob>, Problem> {
+    caller.scope.check_id(&*app.store, job_id).await?;
     let payload = Payload::from_raw(payload);
     let pushed = morgue::edit(&*app.store, &queue, job_id, payload).await?;
     Ok(Answer::of(&EditedJob::new(job_id, &pushed)).counting(1))

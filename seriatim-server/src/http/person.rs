@@ -1,7 +1,7 @@
 //! People who logged in elsewhere: to the service around the pages, or to the proxy before them.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::http::request::Parts;
@@ -212,10 +212,32 @@ impl Proxy {
         is_path.then(|| prefix.to_owned())
     }
 
-    fn is_from(&self, parts: &Parts) -> bool {
-        let peer = parts.extensions.get::<Peer>();
-        peer.is_some_and(|Peer(peer)| self.from.iter().any(|network| network.has(peer.ip())))
+    /// The address for which the proxy asks: the last one in its header that is no proxy's. What stands before it is what
+    /// the visitor said.
+    pub(super) fn visitor(&self, peer: IpAddr, headers: &HeaderMap) -> Option<IpAddr> {
+        if !self.has(peer) {
+            return None;
+        }
+        let values = headers.get_all("x-forwarded-for").iter().rev();
+        let texts = values.map_while(|value| value.to_str().ok());
+        let named = texts.flat_map(|text| text.rsplit(',')).map_while(address);
+        named.into_iter().find(|address| !self.has(*address))
     }
+
+    fn has(&self, address: IpAddr) -> bool {
+        self.from.iter().any(|network| network.has(address))
+    }
+
+    fn is_from(&self, parts: &Parts) -> bool {
+        parts.extensions.get::<Peer>().is_some_and(|Peer(peer)| self.has(peer.ip()))
+    }
+}
+
+/// An address as proxies write it: some add a port.
+fn address(text: &str) -> Option<IpAddr> {
+    let text = trimmed(text);
+    let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
+    text.trim_matches(['[', ']']).parse().ok().or_else(with_port)
 }
 
 /// The header that a key of the configuration names.
@@ -318,6 +340,24 @@ mod tests {
         let tricky = [("x-user", "a\tb"), ("x-groups", "root")];
         let shown = known("10.1.0.1", &tricky).unwrap().unwrap().0;
         assert!(!shown.contains('\t'), "{shown}");
+    }
+
+    #[test]
+    fn the_address_of_a_visitor_is_the_last_that_is_no_proxys() {
+        let proxy = Proxy::read(&config()).unwrap();
+        let of = |peer: &str, said: &[&str]| {
+            let said: Vec<(&str, &str)> =
+                said.iter().map(|text| ("x-forwarded-for", *text)).collect();
+            let headers = parts(peer, &said).headers;
+            proxy.visitor(peer.parse().unwrap(), &headers).map(|address| address.to_string())
+        };
+        let named = |text: &str| Some(text.to_owned());
+        assert_eq!(of("10.1.0.1", &["1.1.1.1, 203.0.113.9"]), named("203.0.113.9"));
+        assert_eq!(of("10.1.0.1", &["1.1.1.1", "203.0.113.9:80, 10.1.0.2"]), named("203.0.113.9"));
+        assert_eq!(of("10.1.0.1", &["[2001:db8::1]:443"]), named("2001:db8::1"));
+        assert_eq!(of("10.1.0.1", &["203.0.113.9, unknown"]), None);
+        assert_eq!(of("10.1.0.1", &[]), None);
+        assert_eq!(of("10.2.0.1", &["203.0.113.9"]), None, "no proxy");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use seriatim::store::{JobState, LaneState};
+use seriatim::text::cut_middle;
 use seriatim::{Error, ErrorKind, JobId};
 
 use crate::app::error as app;
@@ -14,6 +15,11 @@ use crate::protocol::document::Problem as Document;
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 /// When to try again, if nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Longest value that a problem quotes, and longest field that it names, in bytes.
+const QUOTED_BYTES_MAX: usize = 100;
+/// Longest detail, in bytes: the names of all fields of a job fit in.
+const DETAIL_BYTES_MAX: usize = 4 << 10;
 
 /// The words of a problem, which travel with its answer.
 #[derive(Clone, Debug)]
@@ -208,8 +214,37 @@ impl From<app::Error> for Problem {
     }
 }
 
+/// A message in which no quoted value is long: it would come back as long as it was sent.
+fn shortened(message: &str) -> String {
+    let (mut told, mut rest) = (String::new(), message);
+    while let Some(at) = rest.find(['"', '`']) {
+        let (before, quoted) = rest.split_at(at + 1);
+        let Some(length) = quoted_length(quoted, rest.as_bytes()[at]) else { break };
+        told.push_str(before);
+        told.push_str(&cut_middle(&quoted[..length], QUOTED_BYTES_MAX));
+        told.push_str(&quoted[length..=length]);
+        rest = &quoted[length + 1..];
+    }
+    told.push_str(rest);
+    cut_middle(&told, DETAIL_BYTES_MAX).into_owned()
+}
+
+/// Up to the mark that ends it; that may be escaped between marks of the same kind as in Rust.
+fn quoted_length(text: &str, mark: u8) -> Option<usize> {
+    let mut is_escaped = false;
+    text.bytes().position(|byte| {
+        let ends = byte == mark && !is_escaped;
+        is_escaped = mark == b'"' && byte == b'\\' && !is_escaped;
+        ends
+    })
+}
+
 impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+    fn into_response(mut self) -> Response {
+        let document = &mut self.document;
+        document.detail = shortened(&document.detail);
+        document.field =
+            document.field.take().map(|field| cut_middle(&field, QUOTED_BYTES_MAX).into_owned());
         // Texts and numbers only: writing them cannot fail.
         let text = serde_json::to_string(&self.document).unwrap_or_default();
         let mut response = (self.status, text).into_response();
@@ -234,6 +269,25 @@ impl IntoResponse for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_sent_comes_back_in_short() {
+        let long = "x".repeat(900_000);
+        for (message, kept) in [
+            (
+                format!("{:?} is not a duration: write 10s", long.clone() + "\"\\"),
+                " is not a duration: write 10s",
+            ),
+            (format!("unknown field `{long}`, expected `a` or `b`"), ", expected `a` or `b`"),
+            (format!("unknown field `a`b{long}`, expected `a`"), ", expected `a`"),
+            (format!("nothing at {long}"), "nothing at x"),
+        ] {
+            let told = shortened(&message);
+            assert!(told.contains(kept) && told.len() <= DETAIL_BYTES_MAX, "{told}");
+        }
+        let short = "queue \"orders\": a\\ `b`";
+        assert_eq!(shortened(short), short);
+    }
 
     #[test]
     fn clients_are_told_of_endpoints_and_not_of_commands() {

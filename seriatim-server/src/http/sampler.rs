@@ -17,9 +17,7 @@ use crate::journal;
 const EVERY: Duration = Duration::from_secs(10);
 /// A reading takes at most 1/SHARE of the time, however many queues there are.
 const SHARE: u32 = 20;
-/// How often deeds that are too old are looked for.
-const TRIM_EVERY: Duration = Duration::from_secs(24 * 3_600);
-/// How often failures and events of jobs that are too old or too many are.
+/// How often deeds, failures and events of jobs that are too old or too many are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
 /// How long a node leads without another sample.
 const LEADS_FOR: Duration = Duration::from_secs(60);
@@ -27,11 +25,11 @@ const LEADS_FOR: Duration = Duration::from_secs(60);
 /// Records until the node drains.
 pub(super) async fn run(app: Arc<App>) {
     let node = NodeId::from(format!("samples-{:032x}", fastrand::u128(..)).as_str());
-    let (mut recorder, mut trimmed, mut swept) = (Recorder::default(), None, None);
+    let (mut recorder, mut swept) = (Recorder::default(), None);
     let mut tasks = TaskRecorder::default();
     loop {
         let begun = Instant::now();
-        if let Err(error) = sample(&app, &node, &mut recorder, (&mut trimmed, &mut swept)).await {
+        if let Err(error) = sample(&app, &node, &mut recorder, &mut swept).await {
             tracing::debug!(%error, "cannot record the history of figures");
         }
         if let Err(error) = sample_tasks(&app, &mut tasks).await {
@@ -58,7 +56,7 @@ async fn sample(
     app: &App,
     node: &NodeId,
     recorder: &mut Recorder,
-    (trimmed, swept): (&mut Option<Instant>, &mut Option<Instant>),
+    swept: &mut Option<Instant>,
 ) -> seriatim::Result<()> {
     let store = &*app.store;
     let lead = Lead { now: None, role: "samples".into(), node: node.clone(), ttl: LEADS_FOR };
@@ -69,12 +67,9 @@ async fn sample(
     }
     let now = store.now().await?;
     recorder.add(store, &Figures::all(store).await?, now).await?;
-    if trimmed.is_none_or(|at| at.elapsed() >= TRIM_EVERY) {
-        *trimmed = Some(Instant::now());
-        deeds::trim(store, now).await?;
-    }
     if swept.is_none_or(|at| at.elapsed() >= SWEEP_EVERY) {
         *swept = Some(Instant::now());
+        deeds::trim(store, now).await?;
         failures::trim(store, now).await?;
         journal::trim(store, &app.journal.limits(), now).await?;
     }

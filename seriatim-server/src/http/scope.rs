@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use seriatim::store::{IdempotencyScope, build_of};
+use seriatim::store::{IdempotencyScope, Store, build_of};
 use seriatim::{Job, JobId};
 
 use super::problem::Problem;
@@ -109,6 +109,17 @@ impl Scope {
                 .about("batch"));
         }
         self.check_job(job)
+    }
+
+    /// Refuses a job that is not there or of a queue that is not the token's.
+    pub(super) async fn check_id(&self, store: &dyn Store, id: JobId) -> Result<(), Problem> {
+        if !self.is_limited() {
+            return Ok(());
+        }
+        match store.job(id).await? {
+            Some(job) if self.has_queue(&job.queue) => Ok(()),
+            _ => Err(self.no_job(id)),
+        }
     }
 
     /// Refuses something that is about more than the token's queues.

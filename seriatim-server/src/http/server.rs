@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,6 +78,7 @@ impl Entrance {
         let guard = Guard {
             local_only: local && is_open,
             refuses_sites: is_open,
+            listens_as: name_of(address),
             tokens,
             proxy,
             ..Guard::default()
@@ -177,6 +178,13 @@ async fn resolve(place: &str, text: &str) -> Result<Vec<SocketAddr>, SetupError>
     addresses.sort_by_key(SocketAddr::is_ipv6);
     addresses.dedup();
     Ok(addresses)
+}
+
+/// The name in `HOST:PORT`; none if it is an address, or always this machine's.
+fn name_of(address: &str) -> Option<String> {
+    let (host, _) = address.rsplit_once(':')?;
+    let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    (!is_address && host != "localhost").then(|| host.to_owned())
 }
 
 /// See [`Listening::wait`].

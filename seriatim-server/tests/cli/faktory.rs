@@ -35,6 +35,7 @@ impl Plant {
             for name in ["PRODUCER", "WORKER", "ADMIN"] {
                 command.env(name, secret(name));
             }
+            command.env("LONG", "0123456789abcdef".repeat(2));
         });
         Self { api, port }
     }
@@ -55,6 +56,19 @@ impl Plant {
         assert_eq!(greeting, json!({ "v": 2 }));
         let hello = json!({ "hostname": "app", "wid": wid, "pid": 7, "labels": [], "v": 2 });
         assert_eq!(client.say(&format!("HELLO {hello}")), "+OK");
+        client
+    }
+
+    /// A worker whose connection holds little of what it does not read.
+    async fn hurried(&self, wid: &str) -> Client {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(2_048).unwrap();
+        let stream = socket.connect(([127, 0, 0, 1], self.port).into()).await.unwrap();
+        let stream = stream.into_std().unwrap();
+        stream.set_nonblocking(false).unwrap();
+        let mut client = Client(BufReader::new(stream));
+        assert!(client.answer().starts_with("+HI "));
+        assert_eq!(client.say(&format!("HELLO {}", json!({ "wid": wid }))), "+OK");
         client
     }
 
@@ -257,14 +271,17 @@ async fn a_push_of_a_throttled_key_that_its_queue_refuses_is_an_error_with_the_t
 
 #[tokio::test]
 async fn b15_the_password_is_a_token_and_gives_its_role() {
-    let tokens: String = ["producer", "worker", "admin"]
+    let tokens: String = ["producer", "worker", "admin", "long"]
         .map(|role| {
             let variable = role.to_uppercase();
-            format!("[[http.tokens]]\nname = \"{role}\"\ntoken_env = \"{variable}\"\nrole = \"{role}\"\n")
+            format!(
+                "[[http.tokens]]\nname = \"{role}\"\ntoken_env = \"{variable}\"\nrole = \"{}\"\n",
+                if role == "long" { "worker" } else { role }
+            )
         })
         .concat();
     let plant = Plant::new(&tokens);
-    let login = |password: &str, wid: &str| {
+    let log_in = |plant: &Plant, password: &str, wid: &str| {
         let (mut client, greeting) = plant.connect();
         assert_eq!((&greeting["v"], &greeting["i"]), (&json!(2), &json!(1)));
         let salt = greeting["s"].as_str().unwrap();
@@ -273,9 +290,21 @@ async fn b15_the_password_is_a_token_and_gives_its_role() {
         let answer = client.say(&format!("HELLO {}", json!({ "pwdhash": hash, "wid": wid })));
         (client, answer)
     };
+    let login = |password: &str, wid: &str| log_in(&plant, password, wid);
     let (mut nobody, answer) = login("guessed", "w1");
     assert_eq!(answer, "-ERR Invalid password");
     assert!(nobody.is_closed());
+    for _ in 0..9 {
+        assert_eq!(login("guessed", "w1").1, "-ERR Invalid password");
+    }
+    for late in ["guessed", &secret("PRODUCER")] {
+        let answer = login(late, "w1").1;
+        assert_eq!(answer, "-ERR too many wrong passwords from this address");
+    }
+    // As for the API: one that nobody can guess is heard.
+    assert_eq!(login(&"0123456789abcdef".repeat(2), "w1").1, "+OK");
+    let plant = Plant::new(&tokens);
+    let login = |password: &str, wid: &str| log_in(&plant, password, wid);
     let [mut producer, mut worker, mut admin] =
         ["PRODUCER", "WORKER", "ADMIN"].map(|name| login(&secret(name), "w1").0);
     producer.push(&job("jid-00000001", &json!({})));
@@ -649,6 +678,62 @@ async fn b15_a_job_that_fails_ends_none_of_the_others_of_its_turn() {
     let dead = plant.jobs("merged", "dead");
     assert_eq!((dead.len(), &dead[0]["payload"]["jid"]), (1, &json!("jid-buries01")));
     assert_eq!(plant.jobs("merged", "canceled").len(), 0);
+}
+
+fn memory(plant: &Plant, field: &str) -> u64 {
+    let status = format!("/proc/{}/status", plant.api.serving.0.id());
+    let status = std::fs::read_to_string(status).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() >> 10
+}
+
+#[tokio::test]
+async fn jobs_that_nobody_reads_take_no_more_memory_than_claims_may() {
+    let plant = Plant::new("");
+    let large = json!({ "payload": "x".repeat(4_100_000) });
+    for _ in 0..40 {
+        plant.api.post("/api/v1/queues/default/jobs", &large).done();
+    }
+    let before = memory(&plant, "VmRSS");
+    let mut unread = Vec::new();
+    for i in 0..40 {
+        let mut client = plant.hurried(&format!("w{i}")).await;
+        client.send("FETCH default");
+        unread.push(client);
+    }
+    std::thread::sleep(std::time::Duration::from_secs(8));
+    let most = memory(&plant, "VmHWM");
+    println!("from {before} to {most} MiB");
+    assert!(most < before + 128, "from {before} to {most} MiB");
+    drop(unread);
+}
+
+#[tokio::test]
+async fn a_job_is_told_whatever_its_size_and_depth() {
+    let plant = Plant::new("");
+    let mut producer = plant.client(None);
+    let (deep, wide) = ("[".repeat(200) + &"]".repeat(200), "{\"\":0},".repeat(590_000));
+    for (jid, args) in [("jid-deep-001", deep), ("jid-wide-001", format!("[{wide}{{}}]"))] {
+        let pushed = format!("{{\"jid\":\"{jid}\",\"jobtype\":\"x\",\"args\":{args}}}");
+        assert_eq!(producer.say(&format!("PUSH {pushed}")), "+OK");
+        let told = producer.say(&format!("TRACK GET {jid}"));
+        assert!(told.contains("\"enqueued\""), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn who_says_nothing_keeps_nobody_out() {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let all = rustix::process::Rlimit { current: most.maximum, maximum: most.maximum };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, all).unwrap();
+    let plant = Plant::new("");
+    let address = ("127.0.0.1", plant.port);
+    let mut silent: Vec<TcpStream> =
+        (0..801).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut client = plant.client(Some("w1"));
+    assert_eq!(client.fetch("default"), None);
+    let mut oldest = Client(BufReader::new(silent.remove(0)));
+    assert!(oldest.answer().starts_with("+HI ") && oldest.is_closed());
 }
 
 #[tokio::test]

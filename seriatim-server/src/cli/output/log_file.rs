@@ -5,10 +5,14 @@
 
 use std::fs::{File, OpenOptions, rename};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use crate::base::lock::lock;
+
+/// Lines name keys and people: as the database and the audit log, they are for its owner alone.
+const MODE: u32 = 0o600;
 
 pub(super) struct LogFile {
     path: PathBuf,
@@ -64,7 +68,7 @@ impl LogFile {
 
 impl Open {
     fn append(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let file = OpenOptions::new().create(true).append(true).mode(MODE).open(path)?;
         let bytes = file.metadata()?.len();
         Ok(Self { file, bytes })
     }
@@ -74,6 +78,7 @@ impl Open {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -94,6 +99,9 @@ mod tests {
             (read("seriatim.log.3"), read("seriatim-audit.log")),
             (None, Some("another".into()))
         );
+        let mode =
+            |name: &str| fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(["seriatim.log", "seriatim.log.1"].map(|name| mode(name) & 0o777), [0o600; 2]);
         // It goes on where the last process ended.
         let log = LogFile::open(&path, 10, 2).unwrap();
         log.write(b"six\n").unwrap();

@@ -8,6 +8,7 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::io::LineWriter;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -288,7 +289,8 @@ impl Serve {
     /// The recorder of the history, if configured.
     fn recorder(&self, declared: &[Queue]) -> Result<Option<Arc<dyn Observer>>, Failure> {
         let Some(path) = &self.history else { return Ok(None) };
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        // Keys and payloads are for its owner alone.
+        let file = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path);
         let file = file
             .map_err(|e| Failure::failed(format!("{} cannot be written: {e}", path.display())))?;
         // Unbuffered by line: a killed process leaves at most one torn line.

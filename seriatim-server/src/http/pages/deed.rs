@@ -304,6 +304,11 @@ impl Deed {
         }
     }
 
+    /// Whether a deed of this name takes another one back, or stops what another one began: a page may offer it anywhere.
+    pub(super) fn takes_back(name: &str) -> bool {
+        name == "operation.stop" || KINDS.iter().any(|kind| kind.undo == Some(name))
+    }
+
     /// The deed that takes it back.
     pub(super) fn undo(&self) -> Option<Self> {
         let on = match self.on.clone() {
@@ -519,6 +524,7 @@ mod tests {
                 deed.fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
             assert_eq!(Deed::read(&fields).unwrap(), deed);
             assert!(kind.undo.is_none() || deed.undo().is_some(), "{}", kind.name);
+            assert!(!Deed::takes_back(kind.name) || kind.warning.is_none(), "{}", kind.name);
             let loses = kind.button.contains("Delete") || kind.button.contains("Bury");
             assert!(
                 !loses || (kind.warning.is_some() && kind.access == Access::Admin),

@@ -12,7 +12,7 @@ use super::super::state::Shared;
 use super::deed::{Deed, Fields, On};
 use super::frame::Frame;
 use super::link;
-use super::visit::{SAID, Visit, page, see_other, set_cookie};
+use super::visit::{Visit, page, see_other, set_cookie};
 use crate::app::operations;
 
 /// Longest text of a cookie that says what was done, in bytes.
@@ -90,7 +90,7 @@ pub(super) fn other_login() -> Problem {
 /// Lets the next page tell it.
 pub(super) fn say(visit: &Visit, response: &mut Response, said: &str) {
     if said.len() <= SAID_BYTES_MAX {
-        set_cookie(response, &visit.cookie(SAID, said, SAID_SECONDS, false));
+        set_cookie(response, &visit.tells(said, SAID_SECONDS));
     }
 }
 
@@ -101,12 +101,13 @@ async fn admit(app: &Shared, visit: &Visit, deed: &Deed) -> Result<(), Problem> 
         return Ok(());
     }
     match (&deed.on, deed.queue()) {
+        (On::Dead { queue, job, .. }, _) => {
+            visit.scope.check_queue(queue)?;
+            visit.scope.check_id(&*app.store, *job).await
+        }
         (_, Some(queue)) => visit.scope.check_queue(queue),
         (On::Job(id) | On::Due { job: id, .. } | On::Bound { job: id, .. }, None) => {
-            match app.store.job(*id).await? {
-                Some(job) if visit.scope.has_queue(&job.queue) => Ok(()),
-                _ => Err(visit.scope.no_job(*id)),
-            }
+            visit.scope.check_id(&*app.store, *id).await
         }
         (On::Operation(id), None) => {
             let operation = operations::show(&*app.store, id).await?;

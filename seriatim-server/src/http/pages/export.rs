@@ -14,7 +14,7 @@ use super::super::input::{Part, Query};
 use super::super::pool::Held;
 use super::super::problem::Problem;
 use super::super::state::Shared;
-use super::visit::Visit;
+use super::visit::{Visit, guarded};
 use super::{jobs, lanes};
 use crate::app::{job_pages, lane_pages};
 use crate::protocol::document::{Job, Lane};
@@ -108,7 +108,7 @@ async fn answer(
         (header::CONTENT_TYPE, "application/x-ndjson".to_owned()),
         (header::CONTENT_DISPOSITION, disposition),
     ];
-    Ok((head, body).into_response())
+    Ok(guarded((head, body).into_response()))
 }
 
 impl Export {

@@ -8,7 +8,8 @@ use axum::{Extension, http};
 use seriatim::Timestamp;
 
 use super::super::access::Access;
-use super::super::caller::{Peer, site};
+use super::super::audit::Signed;
+use super::super::caller::Peer;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::deeds::local;
@@ -49,12 +50,12 @@ pub(super) async fn enter(
     let secret = form_urlencoded::parse(&body).find(|(name, _)| name == "token");
     let secret = secret.map(|(_, value)| value.trim().to_owned()).unwrap_or_default();
     let token = app.guard.token(&secret);
-    if let Some(Extension(Peer(address))) = peer {
-        let name = token.map(|token| token.name.as_str());
-        if let Err(wait) = app.logins.admit(site(address.ip()), name) {
-            app.meter.refused_login();
-            return Err(Problem::too_many("too many wrong tokens from this address").after(wait));
-        }
+    let peer = peer.map(|Extension(peer)| peer);
+    if let Some(origin) = app.guard.origin(peer.as_ref(), &headers)
+        && let Err(wait) = app.logins.admit(origin, token)
+    {
+        app.meter.refused_login();
+        return Err(Problem::too_many("too many wrong tokens from this address").after(wait));
     }
     let refusal = match token {
         None => "This token is not known.".to_owned(),
@@ -68,6 +69,7 @@ pub(super) async fn enter(
             let cookie = visit.cookie(session::NAME, &value, seconds, is_secure(&headers));
             let mut response = see_other(&next);
             set_cookie(&mut response, &cookie);
+            response.extensions_mut().insert(Signed(token.who()));
             return Ok(response);
         }
     };
@@ -82,9 +84,12 @@ pub(super) async fn enter(
     Ok(response)
 }
 
-pub(super) async fn leave(visit: Visit) -> Response {
+pub(super) async fn leave(State(app): State<Shared>, visit: Visit, headers: HeaderMap) -> Response {
     let mut response = see_other(&format!("{}/login", visit.frame.base));
     set_cookie(&mut response, &visit.forget(session::NAME));
+    if let Some(token) = session::token(&app.guard, &headers) {
+        response.extensions_mut().insert(Signed(token.who()));
+    }
     response
 }
 

@@ -1,6 +1,7 @@
 //! Who has logged in. A cookie names a token and when it ends, under a keyed hash whose key comes from the token: every
 //! node that knows the token accepts it, nothing is stored, and without the token it is worthless.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use axum::http::header::COOKIE;
@@ -20,6 +21,7 @@ pub(super) const LASTS: Duration = Duration::from_secs(12 * 3_600);
 /// Keeps the keys apart from other uses of a token.
 const LOGIN_KEY: &str = "seriatim 2026 dashboard login";
 const FORM_KEY: &str = "seriatim 2026 dashboard form";
+const SAID_KEY: &str = "seriatim 2026 dashboard message";
 
 /// The value of the cookie for this token, for [`LASTS`] from now.
 pub(super) fn cookie(token: &KnownToken, now: Timestamp) -> String {
@@ -112,6 +114,43 @@ fn refuse_other_sites(headers: &HeaderMap) -> Result<(), Problem> {
 pub(super) fn form_mark(token: &KnownToken, headers: &HeaderMap) -> String {
     let cookie = cookie_of(headers, NAME).unwrap_or_default();
     blake3::keyed_hash(&token.key(FORM_KEY), cookie.as_bytes()).to_hex()[..32].to_owned()
+}
+
+/// The key of what one page tells the next one of this visitor. Where they have not logged in here, it is that of all tokens
+/// together, which every node knows; without any, this process alone knows it.
+pub(super) fn said_key(guard: &Guard, headers: &HeaderMap, who: &Who) -> [u8; 32] {
+    static OWN: LazyLock<[u8; 32]> = LazyLock::new(random);
+    let all = |purpose| {
+        let keys: Vec<[u8; 32]> = guard.tokens.iter().map(|token| token.key(purpose)).collect();
+        if keys.is_empty() { *OWN } else { blake3::derive_key(purpose, keys.as_flattened()) }
+    };
+    let key = token(guard, headers).map_or_else(|| all(SAID_KEY), |token| token.key(SAID_KEY));
+    let cookie = cookie_of(headers, NAME).filter(|_| token(guard, headers).is_some());
+    let visitor = format!("{}\n{}", who.name(), cookie.unwrap_or_default());
+    *blake3::keyed_hash(&key, visitor.as_bytes()).as_bytes()
+}
+
+/// Without random numbers of the operating system no message could be sealed; it has them, or TLS would not work either.
+fn random() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    let source = rustls::crypto::ring::default_provider().secure_random;
+    if source.fill(&mut bytes).is_err() {
+        tracing::error!("the operating system provides no random numbers");
+        bytes.fill_with(|| fastrand::u8(..));
+    }
+    bytes
+}
+
+/// What a page tells, behind the proof that a page of this visitor told it.
+pub(super) fn sealed(key: &[u8; 32], said: &str) -> String {
+    format!("{}~{said}", blake3::keyed_hash(key, said.as_bytes()).to_hex())
+}
+
+/// What was told, if it was sealed with this key.
+pub(super) fn unsealed<'s>(key: &[u8; 32], value: &'s str) -> Option<&'s str> {
+    let (mac, said) = value.split_once('~')?;
+    // Compared in constant time.
+    (blake3::keyed_hash(key, said.as_bytes()) == blake3::Hash::from_hex(mac).ok()?).then_some(said)
 }
 
 #[cfg(test)]

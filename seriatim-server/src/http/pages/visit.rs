@@ -14,6 +14,7 @@ use super::super::scope::Scope;
 use super::super::state::Shared;
 use super::super::who::Who;
 use super::assets;
+use super::deed::Deed;
 use super::frame::{Frame, PLACES, Said};
 use super::link;
 use super::moment::Clock;
@@ -26,7 +27,7 @@ const PARTS: HeaderName = HeaderName::from_static("x-parts");
 /// When a part was made, by the visitor's clock.
 pub(super) const AS_OF: HeaderName = HeaderName::from_static("x-as-of");
 /// What a deed did, for the next page.
-pub(super) const SAID: &str = "seriatim_said";
+const SAID: &str = "seriatim_said";
 /// Pages load and send to this server alone, and run no foreign script.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
     form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -44,6 +45,8 @@ pub(in crate::http) struct Visit {
     pub(super) wants: Wants,
     /// Whether it changes nothing, so that it may be sent again.
     is_read: bool,
+    /// See [`session::said_key`].
+    said_key: [u8; 32],
 }
 
 /// What of a page is wanted.
@@ -96,6 +99,7 @@ impl Visit {
         let who = known.cloned().unwrap_or(Who::Anybody);
         let is_open = app.guard.is_open();
         let may = |access| if known.is_some() { who.may(access) } else { is_open };
+        let said_key = session::said_key(&app.guard, headers, &who);
         let clock = Clock::new(Timestamp::of_this_machine(), zone(headers).as_deref());
         let frame = Frame {
             base,
@@ -106,7 +110,7 @@ impl Visit {
             theme: theme(headers),
             mark: token.map(|token| session::form_mark(token, headers)).unwrap_or_default(),
             here,
-            said: said(headers),
+            said: said(headers, &said_key),
             places: &PLACES,
             style: assets::style(),
             script: assets::script(),
@@ -119,7 +123,13 @@ impl Visit {
             false => Wants::All,
         };
         let discreet = Discreet::of(&app.dashboard, may(Access::Admin));
-        Self { frame, clock, scope: who.scope(), who, visitor, discreet, wants, is_read: false }
+        let (scope, is_read) = (who.scope(), false);
+        Self { frame, clock, scope, who, visitor, discreet, wants, is_read, said_key }
+    }
+
+    /// What the next page tells, as a cookie that no other site can make.
+    pub(super) fn tells(&self, said: &str, seconds: u64) -> String {
+        self.cookie(SAID, &session::sealed(&self.said_key, said), seconds, false)
     }
 
     /// Who it is, or why that cannot be known.
@@ -232,8 +242,8 @@ fn theme(headers: &HeaderMap) -> &'static str {
 }
 
 /// What the last deed did: `text`, and the fields of the form that undoes it.
-fn said(headers: &HeaderMap) -> Option<Said> {
-    let value = session::cookie_of(headers, SAID).filter(|value| !value.is_empty())?;
+fn said(headers: &HeaderMap, key: &[u8; 32]) -> Option<Said> {
+    let value = session::unsealed(key, session::cookie_of(headers, SAID)?)?;
     let mut text = String::new();
     let mut undo = Vec::new();
     for (name, value) in form_urlencoded::parse(value.as_bytes()) {
@@ -242,7 +252,9 @@ fn said(headers: &HeaderMap) -> Option<Said> {
             _ => undo.push((name.into_owned(), value.into_owned())),
         }
     }
-    Some(Said { text, undo: Some(link::carried(undo)).filter(|undo| !undo.is_empty()) })
+    let deed = undo.iter().find(|(name, _)| name == "deed");
+    let is_offered = deed.is_some_and(|(_, deed)| Deed::takes_back(deed));
+    Some(Said { text, undo: is_offered.then(|| link::carried(undo)) })
 }
 
 /// To another page, by GET.

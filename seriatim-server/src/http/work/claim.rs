@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use seriatim::limits::NAME_BYTES_MAX;
 use seriatim::store::{Claim, Claimed, Lease, Settle, group_of_build};
 use seriatim::{
     ErrorKind, Timestamp,
@@ -18,8 +19,8 @@ use tokio::time::Instant;
 use super::super::caller::{Caller, Connection, Party};
 use super::super::input::Json;
 use super::super::limits::{
-    ANSWER_WAIT_MAX, CLAIM_BYTES_MAX, CLAIM_LANES_MAX, CLAIM_QUEUES_MAX, CLAIM_STEP_BYTES,
-    CLAIM_TURN_BYTES, LEASE_DEFAULT, LEASE_SECONDS, WAIT_MS_MAX,
+    ANSWER_WAIT_MAX, CLAIM_BYTES_MAX, CLAIM_GROUPS_MAX, CLAIM_LANES_MAX, CLAIM_QUEUES_MAX,
+    CLAIM_STEP_BYTES, CLAIM_TURN_BYTES, LEASE_DEFAULT, LEASE_SECONDS, WAIT_MS_MAX,
 };
 use super::super::pool::Held;
 use super::super::problem::Problem;
@@ -56,9 +57,10 @@ pub(super) struct Wish {
     #[schemars(range(max = WAIT_MS_MAX))]
     wait_ms: Option<u64>,
     /// Groups of the worker, for jobs that are bound to one
-    #[schemars(length(max = CLAIM_QUEUES_MAX))]
+    #[schemars(length(max = CLAIM_GROUPS_MAX), inner(length(min = 1, max = NAME_BYTES_MAX)))]
     consumer_groups: Option<Vec<String>>,
     /// Which build the worker runs, for jobs that ask for one
+    #[schemars(length(min = 1, max = NAME_BYTES_MAX))]
     build: Option<String>,
 }
 
@@ -129,15 +131,16 @@ impl Wish {
             return Err(Problem::invalid("wait_ms", format!("must be at most {WAIT_MS_MAX}")));
         }
         let mut groups = self.consumer_groups.unwrap_or_default();
-        if groups.len() > CLAIM_QUEUES_MAX {
-            let detail = format!("name at most {CLAIM_QUEUES_MAX} groups");
+        if groups.len() > CLAIM_GROUPS_MAX {
+            let detail = format!("name at most {CLAIM_GROUPS_MAX} groups");
             return Err(Problem::invalid("consumer_groups", detail));
         }
         for (i, group) in groups.iter().enumerate() {
-            let its = caller.scope.check_group(group);
+            let its = check_text(group).and_then(|()| caller.scope.check_group(group));
             its.map_err(|problem| problem.about(format!("consumer_groups[{i}]")))?;
         }
         if let Some(build) = self.build {
+            check_text(&build).map_err(|problem| problem.about("build"))?;
             let group = group_of_build(&build);
             caller.scope.check_group(&group).map_err(|problem| problem.about("build"))?;
             groups.push(group);
@@ -375,6 +378,16 @@ impl Order {
         taken.turns.retain(|turn| !is_over(turn));
         Ok(true)
     }
+}
+
+/// Refuses a group or build that no job can name: this process and the store would keep it for each worker.
+fn check_text(text: &str) -> Result<(), Problem> {
+    if (1..=NAME_BYTES_MAX).contains(&text.len()) && !text.contains('\0') {
+        return Ok(());
+    }
+    let detail =
+        format!("has {} bytes: write 1 to {NAME_BYTES_MAX}, without a NUL character", text.len());
+    Err(Problem::invalid("", detail))
 }
 
 /// What lanes take of memory: as they were read, and as they are sent.

@@ -15,11 +15,14 @@ use crate::protocol::lane::Lane;
 /// Most claims that are looked at in each queue.
 const FOUND_MAX: usize = 1_000;
 
-/// The claims of this token's workers: the name of the worker, and the lane as it was handed over.
+/// Tells the claims of this token's workers that are not known, by their lane and token: the name of the worker, and the
+/// lane as it was handed over. One after the other, because each has payloads.
 pub(in crate::http) async fn claims_of(
     app: &App,
     bearer: Option<Arc<str>>,
-) -> Result<Vec<(String, String)>, Problem> {
+    is_known: impl Fn(&str, u64) -> bool,
+    mut found: impl FnMut(&str, &str),
+) -> Result<(), Problem> {
     let store = &*app.store;
     let start = match &bearer {
         Some(token) => format!("{REMOTE_NAME_START}{token}/"),
@@ -28,10 +31,12 @@ pub(in crate::http) async fn claims_of(
     let nodes = store.nodes().await?.into_iter().map(|node| (node.info.id, node.info.name));
     let names: HashMap<_, _> = nodes.filter(|(_, name)| name.starts_with(&*start)).collect();
     let (stats, key) = (store.stats(None).await?, app.workers.secrets.key(store).await?);
-    let mut found = Vec::new();
     for one in running(store, &stats, None, FOUND_MAX).await? {
         let name = one.lane.node.as_ref().and_then(|node| names.get(node));
         let (Some(name), Some(token)) = (name, one.lane.token) else { continue };
+        if is_known(&one.lane.lane.to_string(), token.0 as u64) {
+            continue;
+        }
         let Some(turn) = store.turn(one.lane.lane, token).await? else { continue };
         let secret = secret_of(key, bearer.as_deref(), turn.lane, turn.token);
         let jobs = turn.jobs.iter().filter(|job| !job.has_expired(turn.claimed_at)).map(lane_job);
@@ -39,7 +44,7 @@ pub(in crate::http) async fn claims_of(
         let Some(tries) = tries.into_iter().next() else { continue };
         let lane = serde_json::to_string(&Lane::new(&turn, Some(secret), tries, jobs));
         let lane = lane.map_err(|error| Problem::unavailable(error.to_string()))?;
-        found.push((name[start.len()..].to_owned(), lane));
+        found(&name[start.len()..], &lane);
     }
-    Ok(found)
+    Ok(())
 }

@@ -18,7 +18,7 @@ use seriatim::{
 
 use super::super::caller::Connection;
 use super::super::input::JSON;
-use super::super::limits::off_thread;
+use super::super::limits::{Kept, off_thread};
 use super::super::pool::Held;
 use super::super::problem::Problem;
 use super::super::state::{App, Shared};
@@ -42,11 +42,13 @@ pub(super) struct Taken {
     pub(super) command: Option<Command>,
     /// What they take of the memory set aside for claimed lanes.
     share: Option<Held>,
+    /// The same while the answer is sent.
+    kept: Option<Kept>,
 }
 
 impl Taken {
     pub(super) fn new(app: Shared) -> Self {
-        Self { app, turns: Vec::new(), unknown: Vec::new(), command: None, share: None }
+        Self { app, turns: Vec::new(), unknown: Vec::new(), command: None, share: None, kept: None }
     }
 
     pub(super) fn add(&mut self, turns: Vec<Turn>, share: Held) {
@@ -90,9 +92,11 @@ impl Taken {
         let text = text.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
         // They can go back without their payloads, which are in the text now.
         self.turns.iter_mut().for_each(drop_payloads);
-        if let Some(share) = &mut self.share {
+        if let Some(mut share) = self.share.take() {
             share.keep(text.len().max(bytes));
+            self.kept = Some(Kept(Arc::new(share)));
         }
+        let kept = self.kept.clone();
         let body = Delivery {
             left: text.len() + END.len(),
             text: Some(text.into()),
@@ -101,7 +105,9 @@ impl Taken {
             client,
         };
         let head = [(header::CONTENT_TYPE, HeaderValue::from_static(JSON))];
-        Ok((head, Body::new(body)).into_response())
+        let mut response = (head, Body::new(body)).into_response();
+        kept.and_then(|kept| response.extensions_mut().insert(kept));
+        Ok(response)
     }
 }
 

@@ -263,3 +263,35 @@ async fn a_bridge_without_its_url_is_refused_before_anything_starts() {
     assert!(told.contains("variable SIDEKIQ_REDIS is not set"), "{told}");
     assert!(!shop.site.path("seriatim.db").exists());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_long_to_be_a_job_goes_beside_its_queue_and_the_others_move_on() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let long = "for i = 1, 3 do redis.call('LPUSH', KEYS[1], '{\"args\":[\"' .. string.rep('x', 5000000) .. '\"]}') end";
+    for part in
+        [long, "return redis.call('LPUSH', KEYS[1], '{\"class\":\"A\",\"args\":[1]}')", long]
+    {
+        shop.redis.send(&["EVAL", part, "1", "queue:default"]).unwrap();
+    }
+    let peak = || -> u64 {
+        let info = shop.redis.send(&["INFO", "memory"]).unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("used_memory_peak:"));
+        line.unwrap().trim().parse().unwrap()
+    };
+    let before = peak();
+    let node = shop.serve("node");
+    eventually("the long ones are kept", async || {
+        shop.number(&["LLEN", "rejected:default"]) == 6
+            && shop.number(&["LLEN", "queue:default"]) == 0
+    })
+    .await;
+    let stats = store.stats(None).await.unwrap();
+    assert!(stats.iter().any(|stats| &*stats.queue == "mails" && stats.jobs == 1), "{stats:?}");
+    let grown = (peak() - before) >> 20;
+    assert!(grown < 15, "by {grown} MiB: less than three of them");
+    let doctor =
+        async || shop.run(&["doctor"]).1.contains("6 jobs refused, and kept beside the source");
+    eventually("the doctor knows", doctor).await;
+    node.stop();
+}

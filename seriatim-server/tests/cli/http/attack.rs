@@ -390,3 +390,41 @@ fn a_client_that_closes_its_side_gets_its_answer() {
     assert!(answer.is_none_or(|answer| answer.status == 400));
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
 }
+
+#[test]
+fn half_sent_logins_keep_no_admin_from_anything() {
+    let api = guarded(&|config| Site::new(config));
+    let half = |bytes: usize| {
+        let mut stream = TcpStream::connect(&api.address).unwrap();
+        let head = format!(
+            "POST /login HTTP/1.1\r\nHost: x\r\nSec-Fetch-Site: same-origin\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {bytes}\r\n\r\na"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    };
+    let mut large = half(1_000_000);
+    let mut answer = [0; 12];
+    large.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
+    let _held: Vec<TcpStream> = (0..40).map(|_| half(16_000)).collect();
+    std::thread::sleep(Duration::from_millis(300));
+    let body = " ".repeat(900_000) + r#"{"all":true}"#;
+    let jobs = json_body("POST", "/api/v1/queues/orders/morgue/requeue", body);
+    let began = Instant::now();
+    assert_eq!(jobs.token(&secret("ops")).send(&api.address).status, 200);
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_refusal_does_not_repeat_what_was_sent() {
+    let api = start(Site::new(""));
+    let long = "x".repeat(900_000);
+    let define = |text: &str, value: Value| {
+        let body = json!({ "mode": "fifo", text: value });
+        Request::new("PUT", "/api/v1/queues/q").json(&body).send(&api.address)
+    };
+    for answer in [define("timeout", json!(long)), define(&long, json!(1))] {
+        assert_eq!(answer.status, 400);
+        assert!(answer.text().len() < 6_000, "{} bytes", answer.text().len());
+    }
+}

@@ -309,3 +309,55 @@ fn no_line_holds_a_control_character_that_a_client_sent() {
     let is_raw = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
     assert!(written.contains("pause") && !written.contains(is_raw), "{written}");
 }
+
+#[test]
+fn strangers_at_the_login_leave_few_and_short_lines_and_who_logs_in_is_named() {
+    let api = audited("");
+    let form = |path: &str, body: &str| {
+        let request = Request::new("POST", path).header("Sec-Fetch-Site", "same-origin");
+        request.body("application/x-www-form-urlencoded", body)
+    };
+    let long = "A".repeat(11_000);
+    for _ in 0..30 {
+        let left =
+            form(&format!("/logout?{long}"), "").header("X-Forwarded-For", &"1".repeat(3_000));
+        assert_eq!(left.send(&api.address).status, 303);
+    }
+    assert_eq!(lines(&api).len(), 0, "nobody was logged in");
+    for _ in 0..100 {
+        let typed = Request::new("POST", &format!("/login?{long}")).body("text/plain", "x");
+        let typed = typed.header("Sec-Fetch-Site", "same-origin");
+        assert!(typed.send(&api.address).status >= 400);
+    }
+    let written = lines(&api);
+    assert!((1..60).contains(&written.len()), "{} lines", written.len());
+    assert!(written.iter().all(|line| line.to_string().len() < 1_500), "{}", written[0]);
+    let entered = form("/login", "token=the-secret-of-ops").send(&api.address);
+    let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    assert_eq!(form("/logout", "").header("Cookie", &cookie).send(&api.address).status, 303);
+    let told: Vec<Value> = lines(&api)[written.len()..]
+        .iter()
+        .map(|line| json!([line["who"], line["role"], line["action"], line["status"]]))
+        .collect();
+    let expected =
+        [json!(["ops", "admin", "login", 303]), json!(["ops", "admin", "logout post", 303])];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn what_one_token_is_refused_hides_nothing_of_the_others() {
+    let api = audited("");
+    let shop = "the-secret-of-shop";
+    for i in 0..200 {
+        let path = format!("/api/v1/jobs/1-0-{i}-1/cancel");
+        assert!(matches!(send(&api, shop, &path, &json!({})), 400 | 404));
+    }
+    let pause = "/api/v1/queues/orders/pause";
+    assert_eq!(send(&api, "the-secret-of-ops", pause, &json!({})), 404);
+    let lines = lines(&api);
+    let of = |who: &str| lines.iter().filter(|line| line["who"] == who).count();
+    assert!((1..150).contains(&of("shop")) && of("ops") == 1, "{} lines", lines.len());
+    let deeds = Request::new("GET", "/api/v1/audit?limit=1000").token("the-secret-of-ops");
+    let deeds = deeds.send(&api.address).done()["entries"].as_array().unwrap().clone();
+    assert!(deeds.len() <= 101, "{}", deeds.len());
+}

@@ -129,3 +129,42 @@ fn a_variable_of_others_may_hold_anything_and_a_line_end_is_no_part_of_a_token()
     let asked = Request::new("GET", "/api/v1/queues").token("a-long-enough-secret");
     assert_eq!(asked.send(&api.address).status, 200);
 }
+
+#[test]
+fn a_token_that_nobody_can_guess_is_heard_whoever_guesses_beside_it() {
+    let config = "[http]\ntokens = [{ name = \"a\", token_env = \"T_A\", role = \"admin\" }, { name = \"b\", token_env = \"T_B\", role = \"admin\" }]\n\
+        [http.proxy]\nfrom = [\"127.0.0.1\"]\nuser = \"X-User\"\nroles = { \"*\" = \"reader\" }\n";
+    let (long, short) = ("0123456789abcdef".repeat(2), "0123456789abcdef");
+    let api = Api::with(Site::new(config), |command| {
+        command.env("T_A", &long).env("T_B", short);
+    });
+    let ask = |token: &str, from: &str| {
+        let request = Request::new("GET", "/api/v1/queues").token(token);
+        request.header("X-Forwarded-For", &format!("1.2.3.4, {from}")).status(&api.address)
+    };
+    for _ in 0..10 {
+        assert_eq!(ask("nobody-has-this-token", "203.0.113.9"), 401);
+    }
+    assert_eq!(ask("nobody-has-this-token", "203.0.113.9"), 429);
+    assert_eq!(ask(short, "203.0.113.9"), 429, "it may have been guessed");
+    assert_eq!(ask(&long, "203.0.113.9"), 200);
+    // Behind a proxy the others are others.
+    assert_eq!(ask("nobody-has-this-token", "203.0.113.10"), 401);
+    assert_eq!(ask(short, "203.0.113.10"), 200);
+}
+
+#[test]
+fn a_server_that_is_open_to_all_answers_no_page_that_has_another_name_for_it() {
+    let api = Api::at("0.0.0.0:0", Site::new(""), |command| {
+        command.arg("--insecure");
+    });
+    let ask = |host: &str| {
+        let request = Request::new("GET", "/api/v1/queues").header("Host", host);
+        request.send(&api.address)
+    };
+    let (_, why) = ask("evil.example:7117").refused(403);
+    assert!(why.contains("localhost"), "{why}");
+    for own in ["10.0.0.7:7117", "localhost"] {
+        assert_eq!(ask(own).status, 200, "{own}");
+    }
+}

@@ -93,10 +93,13 @@ impl<'a> Visitor<'a> {
         self.submit("/do", &all)
     }
 
-    /// The mark of its forms. Who told of a deed may undo it: so pages without other forms have it too.
+    /// The mark of its forms, as the server makes it: readers have no page with a form.
     pub(super) fn mark(&self) -> String {
-        let cookie = format!("{}; seriatim_said=text=done&deed=queue.resume", self.cookie);
-        field(&Self { api: self.api, cookie }.page("/about"), "mark").unwrap()
+        let Some(login) = self.cookie.strip_prefix("seriatim=") else { return String::new() };
+        let name = login.split('~').nth(1).unwrap();
+        let hash = blake3::hash(secret(name).as_bytes());
+        let key = blake3::derive_key("seriatim 2026 dashboard form", hash.as_bytes());
+        blake3::keyed_hash(&key, login.as_bytes()).to_hex()[..32].to_owned()
     }
 }
 
@@ -393,6 +396,65 @@ fn a_deed_is_told_on_the_next_page_and_undone_from_there() {
         "{}",
         unknown.text()
     );
+}
+
+#[test]
+fn what_another_site_plants_as_told_is_not_shown() {
+    let api = guarded();
+    let boss = Visitor::log_in(&api, "boss");
+    assert_eq!(field(&boss.page("/about"), "mark").unwrap(), boss.mark());
+    let with = |said: &str| {
+        let cookie = format!("{}; {said}", boss.cookie);
+        Visitor { api: &api, cookie }.page("/about")
+    };
+    let told = "text=Click%20here&deed=node.stop&node=node";
+    let fake = "0".repeat(64);
+    for planted in [told.to_owned(), format!("{fake}~{told}")] {
+        let page = with(&format!("seriatim_said={planted}"));
+        assert!(!page.contains("Click here") && !page.contains("node.stop"), "{page}");
+    }
+    let paused = boss.does("queue.pause", &[("queue", "orders")]);
+    let own = paused.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    assert!(with(&own).contains("Undo"));
+    // It is for this login alone.
+    let hands = Visitor::log_in(&api, "hands");
+    let other = Visitor { api: &api, cookie: format!("{}; {own}", hands.cookie) };
+    assert!(!other.page("/about").contains("Undo"));
+}
+
+#[test]
+fn what_is_exported_is_kept_by_nobody_on_the_way() {
+    let api = guarded();
+    push(&api, "orders", &json!({ "key": "k" }));
+    let eyes = Visitor::log_in(&api, "eyes");
+    for path in ["/export/jobs?queue=orders", "/export/lanes/orders"] {
+        let file = eyes.get(path);
+        assert_eq!((file.status, file.header("cache-control")), (200, Some("no-store")), "{path}");
+        assert_eq!(file.header("x-content-type-options"), Some("nosniff"));
+        assert!(file.header("content-security-policy").is_some());
+    }
+}
+
+#[test]
+fn an_admin_of_one_queue_does_not_learn_of_which_queue_another_job_is() {
+    let api = guarded();
+    push(&api, "orders", &json!({ "key": "k" }));
+    bury(&api, "orders", "broken");
+    let jobs = Request::new("GET", "/api/v1/jobs?queue=orders&state=dead").token(&secret("boss"));
+    let jobs = jobs.send(&api.address).done();
+    let id = jobs["jobs"][0]["job_id"].as_str().unwrap().to_owned();
+    let edit = |id: &str| {
+        let request = Request::new("POST", "/api/v1/queues/mails/morgue/edit");
+        let request = request.json(&json!({ "job_id": id, "payload": 1 })).token(&secret("part"));
+        request.send(&api.address).refused(404).1.replace(id, "ID")
+    };
+    let unknown = format!("{}9", &id[..id.len() - 1]);
+    assert_eq!(edit(&id), edit(&unknown));
+    assert!(!edit(&id).contains("orders"), "{}", edit(&id));
+    let part = Visitor::log_in(&api, "part");
+    let form = [("queue", "mails"), ("job", &*id), ("payload", "1")];
+    let told = part.does("dead.edit", &form);
+    assert!(told.status == 404 && !told.text().contains("orders"), "{}", told.text());
 }
 
 /// The text of a page: what forms and scripts have in attributes may be what it was.

@@ -376,3 +376,23 @@ fn d12_steps_by_http_are_kept_beside_progress_until_their_jobs_end() {
     assert_eq!((refused.status, refused.json()["field"].as_str()), (400, Some("claims[0].step")));
     assert_eq!(settle(&api, &again, json!({ "outcome": "done" })), "ok");
 }
+
+#[test]
+fn a_claim_names_no_group_or_build_that_no_job_could_name() {
+    let api = Api::start(CONFIG);
+    let claim = |name: &str, value: Value| {
+        let body = json!({ "worker": "w", "queues": ["orders"], name: value });
+        api.post("/api/v1/work/claim", &body)
+    };
+    let (long, longest) = ("g".repeat(257), "g".repeat(256));
+    for wrong in [&long, "", "a\0"] {
+        assert_eq!(
+            claim("consumer_groups", json!(["a", wrong])).refused(400).0,
+            "consumer_groups[1]"
+        );
+        assert_eq!(claim("build", json!(wrong)).refused(400).0, "build");
+    }
+    assert_eq!(claim("consumer_groups", json!(vec!["g"; 101])).refused(400).0, "consumer_groups");
+    assert_eq!(claim("consumer_groups", json!([longest])).status, 200);
+    assert_eq!(claim("build", json!(longest)).status, 200);
+}
