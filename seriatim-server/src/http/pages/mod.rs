@@ -42,6 +42,8 @@ mod visit;
 use super::access::Access;
 use super::live::{self, LIVE_PATH};
 use super::route::Route;
+// For the templates of all pages.
+use crate::base::text::grouped;
 pub(super) use visit::Visit;
 
 /// Every page, and what forms do.
