@@ -54,7 +54,7 @@ const DONE: [(&str, &str); 20] = [
     ("pause", "paused"),
     ("push", "pushed"),
     ("quiet", "quieted"),
-    ("release", "took from its holder"),
+    ("release", "took the claim on"),
     ("requeue", "requeued"),
     ("reschedule", "rescheduled"),
     ("resume", "resumed"),

@@ -39,7 +39,7 @@ pub(crate) async fn of_key(
     let wanted = Wanted { of: Some(&name), queue: Some(queue), ..Wanted::default() };
     let own = last(store, Wanted { action: Some("lane pause"), ..wanted }).await?;
     let all = operations::list(store).await?;
-    let of_many = all.into_iter().find(|operation| operation.may_have_paused(queue, key));
+    let of_many = all.into_iter().find(|operation| operation.has_paused(queue, key));
     let of_many = of_many.map(|operation| Pause {
         by: operation.who,
         ago: ago(&operation.created_at),

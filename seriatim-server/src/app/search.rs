@@ -149,14 +149,16 @@ pub(crate) struct Asked {
 
 impl Asked {
     fn here(&self) -> &[QueueStats] {
-        let to = self.next().unwrap_or(self.queues.len());
-        &self.queues[self.from..to]
+        &self.queues[self.from..self.to()]
     }
 
-    /// Where the next page begins.
-    pub(crate) fn next(&self) -> Option<usize> {
-        let next = self.from.saturating_add(QUEUES_ASKED_MAX);
-        (next < self.queues.len()).then_some(next)
+    fn to(&self) -> usize {
+        self.queues.len().min(self.from + QUEUES_ASKED_MAX)
+    }
+
+    /// The queue behind which the next page begins; none if there is no other.
+    pub(crate) fn next(&self) -> Option<Arc<str>> {
+        (self.to() < self.queues.len()).then(|| self.here().last().map(|of| of.queue.clone()))?
     }
 
     /// Before anything is looked at: so many lanes or jobs of each kind at most, over all queues.
@@ -164,18 +166,23 @@ impl Asked {
         let queues = self.here().len();
         Found {
             queues,
-            left_out: self.next().map_or(0, |next| self.queues.len() - next),
+            left_out: self.queues.len() - self.to(),
             scan_max: looked_at_max / queues.max(1),
             ..Found::default()
         }
     }
 }
 
-/// Queues with jobs for which `may` holds. A search asks some of them, from this one on.
-async fn asked(store: &dyn Store, from: usize, may: impl Fn(&str) -> bool) -> Result<Asked, Error> {
+/// Queues with jobs for which `may` holds. A search asks some of them, those behind this one.
+async fn asked(
+    store: &dyn Store,
+    after: &str,
+    may: impl Fn(&str) -> bool,
+) -> Result<Asked, Error> {
     let mut queues = store.stats(None).await?;
     queues.retain(|stats| (stats.dead > 0 || stats.jobs > 0) && may(&stats.queue));
-    Ok(Asked { from: from.min(queues.len()), queues })
+    queues.sort_by(|a, b| a.queue.cmp(&b.queue));
+    Ok(Asked { from: queues.partition_point(|stats| *stats.queue <= *after), queues })
 }
 
 /// Searches for a text: for jobs by terms, else for keys that begin so, and tasks.
@@ -195,12 +202,12 @@ pub(crate) async fn of_text(
 pub(crate) async fn asked_by(
     store: &dyn Store,
     text: &str,
-    from: usize,
+    after: &str,
     may: impl Fn(&str) -> bool,
 ) -> Result<Asked, Error> {
     let terms = Terms::read(text);
     let only = terms.as_ref().and_then(|terms| terms.queue.as_deref());
-    asked(store, from, |queue| only.is_none_or(|only| only == queue) && may(queue)).await
+    asked(store, after, |queue| only.is_none_or(|only| only == queue) && may(queue)).await
 }
 
 /// Searches these queues. `all`: also for tasks if keys are found.

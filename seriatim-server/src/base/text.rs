@@ -44,6 +44,9 @@ pub(crate) fn columns(text: &str) -> usize {
     text.width()
 }
 
+/// Columns of a key in a table: one long key would widen every row.
+pub(crate) const KEY_COLUMNS: usize = 60;
+
 /// The start that fits into this many columns.
 pub(crate) fn cut(text: &str, columns_max: usize) -> String {
     if text.width() <= columns_max {

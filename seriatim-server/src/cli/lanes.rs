@@ -20,13 +20,11 @@ use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, SCAN_MAX};
 use crate::app::lanes as actions;
 use crate::app::lanes::OneLane;
 use crate::app::range::By;
-use crate::base::text::{count, cut, failures, one_line, shell_word};
+use crate::base::text::{KEY_COLUMNS, count, cut, failures, one_line, shell_word};
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, hint, say, say_json};
 use crate::protocol::document::{self, Done};
 
-/// Columns shown of a key, as on the pages: one long key would widen every row.
-const KEY_COLUMNS: usize = 60;
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]

@@ -11,7 +11,7 @@ use super::args::Common;
 use super::jobs;
 use super::tones::lane_state;
 use crate::app::search::{self, Asked, Found};
-use crate::base::text::failures;
+use crate::base::text::{KEY_COLUMNS, cut, failures, shell_word};
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, hint, say, say_json};
 
@@ -23,9 +23,9 @@ pub(crate) struct Search {
     /// Also look for jobs of such a task if a key is found
     #[arg(long)]
     all: bool,
-    /// Continue with these queues: the number that the search before printed
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
-    from: usize,
+    /// Continue with the queues behind this one, which the search before printed
+    #[arg(long, value_name = "QUEUE", default_value = "")]
+    after: String,
     #[command(flatten)]
     common: Common,
 }
@@ -37,7 +37,10 @@ impl Search {
 
     async fn search(&self, store: &dyn Store) -> Result<(), Failure> {
         let text = self.text.trim();
-        let asked = search::asked_by(store, text, self.from, |_| true).await?;
+        if text.is_empty() {
+            return Err(Failure::usage("TEXT is empty: write a key, its beginning, a task, or terms"));
+        }
+        let asked = search::asked_by(store, text, &self.after, |_| true).await?;
         let found = search::of_text(store, &asked, text, self.all).await?;
         if self.common.json {
             say_json(&found.document(&asked));
@@ -65,9 +68,9 @@ impl Search {
     }
 
     fn hint(&self, found: &Found, asked: &Asked) {
-        let text = one_line(&self.text);
         if !found.exact.is_empty() {
-            hint(format!("`seriatim key {text}` shows this key in all queues"));
+            let key = shell_word(self.text.trim());
+            hint(format!("`seriatim key {key}` shows this key in all queues"));
         }
         if !found.cut.is_empty() {
             let mut queues: Vec<&str> = found.cut.iter().map(|cut| &*cut.queue).collect();
@@ -75,7 +78,7 @@ impl Search {
             hint(format!("there may be more in {}", queues.join(", ")));
         }
         if let Some(next) = asked.next() {
-            hint(format!("{} more queues: --from {next}", found.left_out));
+            hint(format!("{} more queues: --after {next}", found.left_out));
         }
     }
 }
@@ -93,7 +96,7 @@ fn table(lanes: &[(Arc<str>, LaneView)], now: Timestamp) -> Table {
         let (state, tone) = lane_state(lane, now);
         table.row(vec![
             queue.to_string().into(),
-            lane.key.as_deref().unwrap_or("").into(),
+            cut(&one_line(lane.key.as_deref().unwrap_or("")), KEY_COLUMNS).into(),
             Cell::toned(state, tone),
             lane.jobs.to_string().into(),
             failures(lane.retry_count).into(),

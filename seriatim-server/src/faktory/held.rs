@@ -118,11 +118,14 @@ impl Held {
         lock(&self.claims).get(jid).filter(|claim| claim.worker.token.as_ref() == token).cloned()
     }
 
-    /// The claims of a token that are known, by lane and number.
+    /// The claims of a token that are known as what their workers call them, by lane and number. Not those whose jid
+    /// several had: they count for the others with it.
     pub(super) fn known(&self, token: Option<&Arc<str>>) -> HashSet<(String, u64)> {
         let claims = lock(&self.claims);
-        let of_token = claims.values().filter(|claim| claim.worker.token.as_ref() == token);
-        of_token.map(|claim| (claim.lane.clone(), claim.token)).collect()
+        let of_token = claims.iter().filter(|(jid, claim)| {
+            **jid != claim.id && claim.worker.token.as_ref() == token
+        });
+        of_token.map(|(_, claim)| (claim.lane.clone(), claim.token)).collect()
     }
 
     /// Forgets it, unless the id has another claim by now.

@@ -5,6 +5,7 @@ use axum::http::header::{ACCEPT, AUTHORIZATION};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use seriatim::text::cut_middle;
 use tracing::Instrument;
 
 use super::access::Access;
@@ -17,7 +18,7 @@ use super::limits::{
 use super::live::LIVE_PATH;
 use super::metrics::METRICS_PATH;
 use super::pages::{Visit, session};
-use super::problem::Problem;
+use super::problem::{Problem, QUOTED_BYTES_MAX};
 use super::route::{Door, Met, method_word};
 use super::scope::{Reach, Scope};
 use super::state::Shared;
@@ -346,7 +347,7 @@ pub(super) async fn count(State(app): State<Shared>, request: Request, next: Nex
 pub(super) async fn nothing_here(State(app): State<Shared>, request: Request) -> Response {
     let path = request.uri().path();
     let problem = Problem::missing(format!("nothing at {path}; /openapi.json lists the endpoints"));
-    let said = format!("There is no page at {path}.");
+    let said = format!("There is no page at {}.", cut_middle(path, QUOTED_BYTES_MAX));
     refused(&app, request, problem.on_pages(said))
 }
 

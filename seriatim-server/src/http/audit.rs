@@ -163,7 +163,7 @@ impl Audit {
             return true;
         };
         // What was done stands in the log at least; of what was refused, and is not in the file, an example will do.
-        let is_done = entry.is_deed && !status.is_client_error();
+        let is_done = !status.is_client_error();
         let is_told = is_done || lock(&self.storms).failures.admits("");
         let append = move || {
             let written = lock(&file).append(&line);

@@ -105,8 +105,9 @@ pub(super) const AUDIT_ASKED_BYTES_MAX: usize = 1_000;
 /// Refused requests of one token, or of all callers without one, that the audit log has in a second; others are counted in
 /// its next line.
 pub(super) const AUDIT_REFUSED_PER_SECOND_MAX: u32 = 10;
-/// The same that the store keeps in an hour: of the deeds that it keeps, a token fills less than half in a year so.
-pub(super) const AUDIT_REFUSED_KEPT_PER_HOUR_MAX: u32 = 100;
+/// The same that a server keeps in the store in an hour: of the 100,000 deeds there, one token fills less than half in a
+/// year so.
+pub(super) const AUDIT_REFUSED_KEPT_PER_HOUR_MAX: u32 = 5;
 /// How often it is logged that lines about refused requests cannot be written.
 pub(super) const AUDIT_FAILURE_TOLD_EVERY: Duration = Duration::from_secs(10);
 /// Wrong tokens that an address may send in [`LOGINS_WINDOW`], to the API, the login and clients of Faktory together. Beyond

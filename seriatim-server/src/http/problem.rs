@@ -17,7 +17,7 @@ pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Longest value that a problem quotes, and longest field that it names, in bytes.
-const QUOTED_BYTES_MAX: usize = 100;
+pub(super) const QUOTED_BYTES_MAX: usize = 100;
 /// Longest detail, in bytes: the names of all fields of a job fit in.
 const DETAIL_BYTES_MAX: usize = 4 << 10;
 

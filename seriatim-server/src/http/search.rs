@@ -31,15 +31,15 @@ struct Wanted {
     /// Also look for jobs of such a task if a key was found
     #[serde(default)]
     all: bool,
-    /// Continue with these queues: `next` of the search before
+    /// Continue with the queues behind this one: `next` of the search before
     #[serde(default)]
-    from: usize,
+    after: String,
 }
 
 async fn find(
     State(app): State<Shared>,
     caller: Caller,
-    Query(Wanted { q, all, from }): Query<Wanted>,
+    Query(Wanted { q, all, after }): Query<Wanted>,
 ) -> Result<Answer<Search>, Problem> {
     let text = q.trim();
     if text.is_empty() || text.len() > SOUGHT_BYTES_MAX {
@@ -48,7 +48,7 @@ async fn find(
     }
     let store = &*app.store;
     let may_see = |queue: &str| caller.scope.has_queue(queue);
-    let asked = search::asked_by(store, text, from, may_see).await?;
+    let asked = search::asked_by(store, text, &after, may_see).await?;
     let found = search::of_text(store, &asked, text, all).await?;
     Ok(Answer::of(&found.document(&asked)))
 }

@@ -756,4 +756,7 @@ async fn b15_of_two_jobs_with_one_id_none_is_ended_for_the_other_after_a_restart
     assert_eq!(one.ack(&other), "+OK");
     assert_eq!(plant.jobs("orders", "succeeded").len(), 1);
     assert_eq!(plant.jobs("default", "succeeded").len(), 0);
+    // Now only one has it.
+    assert_eq!(one.ack("jid-of-both"), "+OK");
+    assert_eq!(plant.jobs("default", "succeeded").len(), 1);
 }

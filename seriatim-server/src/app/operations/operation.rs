@@ -87,12 +87,15 @@ impl Operation {
         }
     }
 
-    /// Whether it paused keys of the queue among which this one may be: what was named one by one is forgotten.
-    pub(crate) fn may_have_paused(&self, queue: &str, key: &str) -> bool {
+    /// Whether it paused the keys of the queue by a name or beginning that this one has. Others may have been among
+    /// those that it paused: what is named one by one is forgotten, and states change.
+    pub(crate) fn has_paused(&self, queue: &str, key: &str) -> bool {
         let wish = &self.what;
-        let begins = wish.prefix.as_deref().is_none_or(|prefix| key.starts_with(prefix));
-        let is_key = wish.key.as_deref().is_none_or(|named| named == key);
-        wish.action == Action::Pause && wish.queue == queue && self.count > 0 && begins && is_key
+        let is_key = wish.key.as_deref().map(|named| named == key);
+        let begins = wish.prefix.as_deref().map(|prefix| key.starts_with(prefix));
+        let is_named = is_key.into_iter().chain(begins).min().unwrap_or_default();
+        let is_done = self.count > 0 && wish.state.is_none();
+        wish.action == Action::Pause && wish.queue == queue && is_done && is_named
     }
 
     /// How many of how many, in words: `3,000 of 10,240 dead jobs requeued`.

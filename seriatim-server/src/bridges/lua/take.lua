@@ -12,11 +12,11 @@ local taken, is_full = {}, false
 -- length is known only when they are read.
 local function gather(key)
   local count = 0
-  while not is_full do
+  while #taken < most and not is_full do
     local element = redis.call('LINDEX', key, -count - 1)
     if not element then return count, false end
-    is_full = #taken >= most or #element > longest or (#taken > 0 and #element > room)
     if #element > longest and #taken == 0 then return 0, true end
+    is_full = #element > longest or (#taken > 0 and #element > room)
     if not is_full then
       room = room - #element
       count = count + 1

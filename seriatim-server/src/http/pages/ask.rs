@@ -104,12 +104,12 @@ pub(super) async fn by_form(
     ask(&app, &visit, &Fields::read(&body), None).await
 }
 
-/// `refused`: why it was not begun when it was asked for.
+/// `refused`: the number that it needs, if it was not begun without.
 async fn ask(
     app: &Shared,
     visit: &Visit,
     fields: &Fields,
-    refused: Option<&Error>,
+    refused: Option<u64>,
 ) -> Result<Response, Problem> {
     let mut wish = fields.wish()?;
     admit(visit, &wish)?;
@@ -118,10 +118,8 @@ async fn ask(
     let command = command(&wish, counted.confirm);
     let mut response = visit.show(&Ask {
         frame: &visit.frame,
-        refused: refused.map(|_| {
-            let needs = counted.confirm.map(grouped).unwrap_or_default();
-            format!("Nothing was done: to do it, type {needs}.")
-        }),
+        refused: refused
+            .map(|count| format!("Nothing was done: to do it, type {}.", grouped(count))),
         button: wish.action.button(),
         which: wish.in_words(),
         objects: wish.action.objects(),
@@ -164,8 +162,8 @@ pub(super) async fn start(
     let (which, done) = (wish.in_words(), wish.action.done());
     let who = visit.who().name().to_owned();
     let operation = match operator::begin(&app, wish, &who, confirm, waits).await {
-        Err(error @ Error::Unconfirmed { .. }) => {
-            return ask(&app, &visit, &fields, Some(&error)).await;
+        Err(Error::Unconfirmed { count, .. }) => {
+            return ask(&app, &visit, &fields, Some(count)).await;
         }
         begun => begun?,
     };

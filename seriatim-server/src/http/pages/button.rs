@@ -23,11 +23,12 @@ pub(super) fn all(visit: &Visit, names: &[&str], on: &On) -> Vec<Button> {
 
 /// The same on a lane: what never failed is not retried.
 pub(super) fn on_lane(visit: &Visit, names: &[&str], on: &On, has_failed: bool) -> Vec<Button> {
-    let mut buttons = all(visit, names, on);
-    for button in buttons.iter_mut().filter(|button| button.label == "Retry now" && !has_failed) {
-        button.label = "Run now";
-    }
-    buttons
+    let label = |name: &str, button: Button| match name {
+        "lane.retry" if !has_failed => Button { label: "Run now", ..button },
+        _ => button,
+    };
+    let button = |name: &&str| Some(label(name, one(visit, name, on.clone())?));
+    names.iter().filter_map(button).collect()
 }
 
 /// Links to the page that asks before this is done to many, where the visitor's role allows it.

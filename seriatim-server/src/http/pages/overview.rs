@@ -17,7 +17,7 @@ use super::button::{self, Button};
 use super::charts::{Charts, Wish};
 use super::frame::Frame;
 use super::link;
-use super::row::{KEY_COLUMNS, LaneRow, QueueRow};
+use super::row::{LaneRow, QueueRow};
 use super::visit::{Visit, page};
 use crate::app::doctor::{DEAD_MAX, Finding, List, Severity};
 use crate::app::history::ALL;
@@ -26,7 +26,7 @@ use crate::app::operations::{self, Action};
 use crate::app::running::age;
 use crate::app::why::Around;
 use crate::app::{causes, queues};
-use crate::base::text::{cut, one_line};
+use crate::base::text::{KEY_COLUMNS, cut, one_line};
 use crate::base::time::length;
 
 /// Kinds of findings, others of a kind, queues, running lanes and causes of death that the page shows.

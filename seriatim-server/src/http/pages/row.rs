@@ -12,14 +12,13 @@ use crate::app::operations::{Sample, Wish};
 use crate::app::reported::Reported;
 use crate::app::why::{Around, Why};
 use crate::app::words::state_name;
-use crate::base::text::{cut, failures};
+use crate::base::text::{KEY_COLUMNS, cut, failures};
 use crate::base::time::length;
 
 /// Rows of a page of a list: with long keys, payloads and errors it stays within 30 KB.
 pub(super) const ROWS_SHOWN: usize = 25;
-/// Columns shown of an error and a key.
+/// Columns shown of an error.
 const ERROR_COLUMNS: usize = 120;
-pub(super) const KEY_COLUMNS: usize = 60;
 /// Columns shown of the progress of a turn.
 const PROGRESS_COLUMNS: usize = 60;
 

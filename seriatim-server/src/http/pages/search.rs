@@ -27,9 +27,9 @@ pub(super) struct Wish {
     /// Whether to search on if a key is the text.
     #[serde(default)]
     all: bool,
-    /// The first queue of this page
+    /// The queue behind which this page begins
     #[serde(default)]
-    from: usize,
+    after: String,
 }
 
 #[derive(Template)]
@@ -68,7 +68,7 @@ struct CutRow {
 pub(super) async fn show(
     State(app): State<Shared>,
     visit: Visit,
-    Query(Wish { q, all, from }): Query<Wish>,
+    Query(Wish { q, all, after }): Query<Wish>,
 ) -> Result<Response, Problem> {
     let (base, store) = (&visit.frame.base, &*app.store);
     let text = q.trim();
@@ -79,8 +79,8 @@ pub(super) async fn show(
     }
     let terms = Terms::read(text);
     let may_see = |queue: &str| visit.scope.has_queue(queue);
-    let asked = search::asked_by(store, text, from, may_see).await?;
-    if !all && from == 0 && search::is_key(store, &asked, text).await? {
+    let asked = search::asked_by(store, text, &after, may_see).await?;
+    if !all && after.is_empty() && search::is_key(store, &asked, text).await? {
         return Ok(see_other(&link::key(base, text)));
     }
     let hides_payloads = !visit.discreet.shows_all();
@@ -102,9 +102,9 @@ pub(super) async fn show(
     let jobs = |jobs: &[seriatim::store::JobView]| {
         jobs.iter().map(|job| JobRow::without_payload(&visit, job)).collect()
     };
-    let next = asked.next().map(|from| {
-        let (from, all) = (from.to_string(), if all { "true" } else { "" });
-        link::with(&format!("{base}/search"), &[("q", text), ("all", all), ("from", &from)])
+    let next = asked.next().map(|after| {
+        let all = if all { "true" } else { "" };
+        link::with(&format!("{base}/search"), &[("q", text), ("all", all), ("after", &*after)])
     });
     let cut = found.cut.iter().map(|cut| CutRow::new(base, text, terms.as_ref(), cut));
     visit.show(&Search {

@@ -217,7 +217,7 @@ struct Refusal<'a> {
 
 fn title(status: StatusCode) -> &'static str {
     match status {
-        StatusCode::NOT_FOUND => "Not found",
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => "Not found",
         StatusCode::FORBIDDEN => "Not allowed",
         StatusCode::BAD_REQUEST => "This address is not understood",
         StatusCode::CONFLICT => "Not possible now",

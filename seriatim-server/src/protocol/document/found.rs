@@ -32,8 +32,8 @@ pub(crate) struct Search {
     pub(crate) scan_max: usize,
     /// Queues that may have more
     pub(crate) cut: Vec<Arc<str>>,
-    /// The `from` that searches the next queues; null if all were searched
-    pub(crate) next: Option<usize>,
+    /// The `after` that searches the next queues; null if all were searched
+    pub(crate) next: Option<Arc<str>>,
 }
 
 /// What the latest dead jobs of a queue died of, the most frequent first.

@@ -100,7 +100,8 @@ impl Fleet for Redis {
                 }
             }
         }
-        if turns.len() >= request.lanes_max.min(CLAIM_LANES_MAX) {
+        if !turns.is_empty() {
+            // A script may have left some to the next one.
             self.walks.store(true, Ordering::Release);
         }
         match failed {
