@@ -3,6 +3,8 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
+use std::time::Instant;
+
 use serde_json::{Value, json};
 
 use super::Api;
@@ -310,6 +312,11 @@ fn no_line_holds_a_control_character_that_a_client_sent() {
     assert!(written.contains("pause") && !written.contains(is_raw), "{written}");
 }
 
+/// Lines about refusals that one caller may leave since then: ten in a second.
+fn lines_since(began: Instant) -> usize {
+    10 * (began.elapsed().as_secs() as usize + 2)
+}
+
 #[test]
 fn strangers_at_the_login_leave_few_and_short_lines_and_who_logs_in_is_named() {
     let api = audited("");
@@ -324,13 +331,14 @@ fn strangers_at_the_login_leave_few_and_short_lines_and_who_logs_in_is_named() {
         assert_eq!(left.send(&api.address).status, 303);
     }
     assert_eq!(lines(&api).len(), 0, "nobody was logged in");
+    let began = Instant::now();
     for _ in 0..100 {
         let typed = Request::new("POST", &format!("/login?{long}")).body("text/plain", "x");
         let typed = typed.header("Sec-Fetch-Site", "same-origin");
         assert!(typed.send(&api.address).status >= 400);
     }
     let written = lines(&api);
-    assert!((1..60).contains(&written.len()), "{} lines", written.len());
+    assert!((1..=lines_since(began)).contains(&written.len()), "{} lines", written.len());
     assert!(written.iter().all(|line| line.to_string().len() < 1_500), "{}", written[0]);
     let entered = form("/login", "token=the-secret-of-ops").send(&api.address);
     let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
@@ -347,7 +355,7 @@ fn strangers_at_the_login_leave_few_and_short_lines_and_who_logs_in_is_named() {
 #[test]
 fn what_one_token_is_refused_hides_nothing_of_the_others() {
     let api = audited("");
-    let shop = "the-secret-of-shop";
+    let (shop, began) = ("the-secret-of-shop", Instant::now());
     for i in 0..200 {
         let path = format!("/api/v1/jobs/1-0-{i}-1/cancel");
         assert!(matches!(send(&api, shop, &path, &json!({})), 400 | 404));
@@ -356,8 +364,9 @@ fn what_one_token_is_refused_hides_nothing_of_the_others() {
     assert_eq!(send(&api, "the-secret-of-ops", pause, &json!({})), 404);
     let lines = lines(&api);
     let of = |who: &str| lines.iter().filter(|line| line["who"] == who).count();
-    assert!((1..150).contains(&of("shop")) && of("ops") == 1, "{} lines", lines.len());
+    let of_shop = of("shop");
+    assert!((1..=lines_since(began)).contains(&of_shop) && of("ops") == 1, "{of_shop} lines");
     let deeds = Request::new("GET", "/api/v1/audit?limit=1000").token("the-secret-of-ops");
     let deeds = deeds.send(&api.address).done()["entries"].as_array().unwrap().clone();
-    assert!(deeds.len() <= 101, "{}", deeds.len());
+    assert!(deeds.len() <= 6, "{}", deeds.len());
 }
