@@ -1,9 +1,7 @@
 //! Who did what.
 
 use std::net::TcpStream;
-use std::time::Duration;
-
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
