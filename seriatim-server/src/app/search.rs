@@ -174,11 +174,7 @@ impl Asked {
 }
 
 /// Queues with jobs for which `may` holds. A search asks some of them, those behind this one.
-async fn asked(
-    store: &dyn Store,
-    after: &str,
-    may: impl Fn(&str) -> bool,
-) -> Result<Asked, Error> {
+async fn asked(store: &dyn Store, after: &str, may: impl Fn(&str) -> bool) -> Result<Asked, Error> {
     let mut queues = store.stats(None).await?;
     queues.retain(|stats| (stats.dead > 0 || stats.jobs > 0) && may(&stats.queue));
     queues.sort_by(|a, b| a.queue.cmp(&b.queue));

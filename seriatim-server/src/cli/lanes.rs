@@ -25,7 +25,6 @@ use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, hint, say, say_json};
 use crate::protocol::document::{self, Done};
 
-
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
 #[command(

@@ -38,7 +38,9 @@ impl Search {
     async fn search(&self, store: &dyn Store) -> Result<(), Failure> {
         let text = self.text.trim();
         if text.is_empty() {
-            return Err(Failure::usage("TEXT is empty: write a key, its beginning, a task, or terms"));
+            return Err(Failure::usage(
+                "TEXT is empty: write a key, its beginning, a task, or terms",
+            ));
         }
         let asked = search::asked_by(store, text, &self.after, |_| true).await?;
         let found = search::of_text(store, &asked, text, self.all).await?;

@@ -122,9 +122,9 @@ impl Held {
     /// several had: they count for the others with it.
     pub(super) fn known(&self, token: Option<&Arc<str>>) -> HashSet<(String, u64)> {
         let claims = lock(&self.claims);
-        let of_token = claims.iter().filter(|(jid, claim)| {
-            **jid != claim.id && claim.worker.token.as_ref() == token
-        });
+        let of_token = claims
+            .iter()
+            .filter(|(jid, claim)| **jid != claim.id && claim.worker.token.as_ref() == token);
         of_token.map(|(_, claim)| (claim.lane.clone(), claim.token)).collect()
     }
 
