@@ -354,17 +354,6 @@ async fn a_cursor_of_another_order_is_refused(mut bench: Bench) {
         let query = LaneQuery { after: after.clone(), ..all_lanes(order) };
         refused(bench.store.lanes(query).await, ErrorKind::Invalid, "after");
     }
-    // A row without a place has this cursor in the order of keys.
-    let nowhere = Some("0:".to_owned());
-    for order in [LaneOrder::Age, LaneOrder::Due] {
-        let query = LaneQuery { after: nowhere.clone(), ..all_lanes(order) };
-        bench.store.lanes(query).await.expect("it is a number");
-    }
-    for order in [JobOrder::Arrival, JobOrder::UpdatedAt] {
-        let after = nowhere.clone();
-        let query = JobQuery { order, after, ..JobQuery::new("q", JobState::Dead) };
-        bench.store.jobs(query).await.expect("it is a number");
-    }
     let far =
         LaneQuery { after: Some(format!("1:{}", i64::MAX)), ..all_lanes(LaneOrder::RetryCount) };
     refused(bench.store.lanes(far).await, ErrorKind::Invalid, "after");

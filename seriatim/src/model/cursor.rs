@@ -31,8 +31,8 @@ impl Cursor {
     /// The same in a listing whose places are numbers.
     pub(crate) fn read_by_number(after: Option<&str>) -> Result<Option<Self>> {
         let cursor = Self::read(after)?;
-        let place = cursor.as_ref().map(Self::place_number).transpose()?;
-        Ok(cursor.zip(place).map(|(cursor, place)| Self { place: place.to_string(), ..cursor }))
+        cursor.as_ref().map(Self::place_number).transpose()?;
+        Ok(cursor)
     }
 
     /// The place as a number.

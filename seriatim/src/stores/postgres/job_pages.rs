@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::convert::{column, micros, sought};
-use super::views::{job_view, place_and_number};
+use super::views::{job_view, or_zero, place_and_number};
 use crate::contract::{JobFilter, JobOrder, JobQuery, JobState, JobView, Store};
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
@@ -97,9 +97,13 @@ impl JobRows for Postgres {
             _ => None,
         };
         let (place, last) = place_and_number(after);
-        // By arrival all have the same place.
-        let same = place.as_ref().filter(|_| query.order == JobOrder::Arrival).map(|_| "1".into());
-        let place = turn.or(same).or(place);
+        let place = place.map(|place| match query.order {
+            // By arrival all have the same place.
+            JobOrder::Arrival => "1".into(),
+            JobOrder::UpdatedAt => or_zero(place),
+            JobOrder::Key | JobOrder::Turn => place,
+        });
+        let place = turn.or(place);
         let key = query.key.as_deref().map(sought);
         let (limit, bytes_max) = (looks_max as i64 + 1, PAGE_BYTES_MAX as i64);
         let shown_max = query.payload_bytes_max.map(|most| most as i64);

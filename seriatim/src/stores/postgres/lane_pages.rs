@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::convert::{column, kept, lane_id, lane_number, micros, sought, text, time};
-use super::views::place_and_number;
+use super::views::{or_zero, place_and_number};
 use crate::contract::{LaneOrder, LaneQuery, LaneSource, LaneState, LaneView, Page};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -48,9 +48,12 @@ impl Postgres {
             LaneSource::Walk => 3_i32,
         };
         let (place, last) = place_and_number(query.begin()?);
-        // In this order all have the same place.
-        let place =
-            place.map(|place| if query.order == LaneOrder::Age { "1".into() } else { place });
+        let place = place.map(|place| match query.order {
+            LaneOrder::Key => place,
+            // In this order all have the same place.
+            LaneOrder::Age => "1".into(),
+            LaneOrder::Due | LaneOrder::RetryCount => or_zero(place),
+        });
         let (end, _) = place_and_number(query.end()?);
         let (key, node) =
             (query.key.as_deref().map(sought), query.node.as_ref().map(|n| kept(&n.0)));

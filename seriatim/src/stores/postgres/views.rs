@@ -121,6 +121,11 @@ pub(super) fn place_and_number(cursor: Option<Cursor>) -> (Option<String>, Optio
     cursor.map_or((None, None), |cursor| (Some(cursor.place), Some(cursor.number)))
 }
 
+/// A place as a number: of a row without one it is empty.
+pub(super) fn or_zero(place: String) -> String {
+    if place.is_empty() { "0".into() } else { place }
+}
+
 fn queue_view(row: &Row) -> Result<QueueView> {
     let wrong =
         |e| Error::new(ErrorKind::Corrupt, "a queue's definition cannot be read").because(e);
