@@ -164,18 +164,18 @@ fn tell_failing(queue: &str, lanes: &[&Running]) -> Finding {
 
 fn tell_blocking(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
     let latest = lanes.iter().filter_map(|one| one.lane.due).max().unwrap_or(now);
-    let jobs = lanes.iter().map(|one| one.lane.jobs - 1).sum();
+    let jobs: u64 = lanes.iter().map(|one| one.lane.jobs - 1).sum();
     let error =
         lanes.first().and_then(|one| one.lane.error.as_deref()).unwrap_or("no error is known");
     let found = format!(
-        "{} for a retry in {}, with {} more: {}; {}",
+        "{} for a retry in {}, and {} for it: {}; {}",
         if lanes.len() == 1 {
             "1 lane waits".to_owned()
         } else {
             format!("{} lanes wait", lanes.len())
         },
         length(latest.since(now)),
-        count(jobs, "job"),
+        if jobs == 1 { "1 other job waits".to_owned() } else { format!("{jobs} other jobs wait") },
         names(lanes),
         cut(error, ERROR_COLUMNS)
     );
