@@ -59,7 +59,12 @@ async fn a_key_that_waits_long_for_its_retry_while_others_wait_behind_is_named()
     assert_found(
         &said,
         "warning",
-        &["queue mails", "1 lane waits for a retry in", "and 1 other job waits for it", "lanes retry mails ann"],
+        &[
+            "queue mails",
+            "1 lane waits for a retry in",
+            "and 1 other job waits for it",
+            "lanes retry mails ann",
+        ],
     );
     assert!(!said.iter().any(|finding| finding["queue"] == "calls"), "others pass it: {said:?}");
 }
