@@ -173,46 +173,39 @@ impl Asked {
     }
 }
 
-/// Queues with jobs for which `may` holds. A search asks some of them, those behind this one.
-async fn asked(store: &dyn Store, after: &str, may: impl Fn(&str) -> bool) -> Result<Asked, Error> {
+/// The queues with jobs for which `may` holds; only the one that the terms name. A search asks some of them, those behind
+/// `after`.
+pub(crate) async fn asked(
+    store: &dyn Store,
+    terms: Option<&Terms>,
+    after: &str,
+    may: impl Fn(&str) -> bool,
+) -> Result<Asked, Error> {
+    let only = terms.and_then(|terms| terms.queue.as_deref());
     let mut queues = store.stats(None).await?;
-    queues.retain(|stats| (stats.dead > 0 || stats.jobs > 0) && may(&stats.queue));
+    queues.retain(|stats| {
+        let is_asked = only.is_none_or(|only| *stats.queue == *only) && may(&stats.queue);
+        is_asked && (stats.dead > 0 || stats.jobs > 0)
+    });
     queues.sort_by(|a, b| a.queue.cmp(&b.queue));
     Ok(Asked { from: queues.partition_point(|stats| *stats.queue <= *after), queues })
 }
 
-/// Searches for a text: for jobs by terms, else for keys that begin so, and tasks.
+/// Searches for jobs by terms, if there are any; else for keys that begin with the text, and tasks.
 pub(crate) async fn of_text(
     store: &dyn Store,
     asked: &Asked,
-    text: &str,
+    (text, terms): (&str, Option<&Terms>),
     all: bool,
 ) -> Result<Found, Error> {
-    match Terms::read(text) {
-        Some(terms) => by_terms(store, asked, &terms).await,
+    match terms {
+        Some(terms) => by_terms(store, asked, terms).await,
         None => search(store, asked, text, all).await,
     }
 }
 
-/// The queues that a text is searched in: those with jobs for which `may` holds, of the queue that it names.
-pub(crate) async fn asked_by(
-    store: &dyn Store,
-    text: &str,
-    after: &str,
-    may: impl Fn(&str) -> bool,
-) -> Result<Asked, Error> {
-    let terms = Terms::read(text);
-    let only = terms.as_ref().and_then(|terms| terms.queue.as_deref());
-    asked(store, after, |queue| only.is_none_or(|only| only == queue) && may(queue)).await
-}
-
 /// Searches these queues. `all`: also for tasks if keys are found.
-pub(crate) async fn search(
-    store: &dyn Store,
-    asked: &Asked,
-    text: &str,
-    all: bool,
-) -> Result<Found, Error> {
+async fn search(store: &dyn Store, asked: &Asked, text: &str, all: bool) -> Result<Found, Error> {
     let mut found = asked.nothing(LOOKED_AT_MAX);
     if text.len() > KEY_BYTES_MAX {
         return Ok(found);
@@ -227,11 +220,7 @@ pub(crate) async fn search(
 }
 
 /// Searches the jobs that wait, run or are dead by terms.
-pub(crate) async fn by_terms(
-    store: &dyn Store,
-    asked: &Asked,
-    terms: &Terms,
-) -> Result<Found, Error> {
+async fn by_terms(store: &dyn Store, asked: &Asked, terms: &Terms) -> Result<Found, Error> {
     let mut found = Found { has_tasks: true, ..asked.nothing(LOOKED_AT_BY_TERMS_MAX) };
     found.add_all(store, asked.here(), &Sought::Jobs(terms)).await?;
     Ok(found)

@@ -11,6 +11,7 @@ use super::args::Common;
 use super::jobs;
 use super::tones::lane_state;
 use crate::app::search::{self, Asked, Found};
+use crate::app::search_terms::Terms;
 use crate::base::text::{KEY_COLUMNS, cut, failures, shell_word};
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, hint, say, say_json};
@@ -42,8 +43,9 @@ impl Search {
                 "TEXT is empty: write a key, its beginning, a task, or terms",
             ));
         }
-        let asked = search::asked_by(store, text, &self.after, |_| true).await?;
-        let found = search::of_text(store, &asked, text, self.all).await?;
+        let terms = Terms::read(text);
+        let asked = search::asked(store, terms.as_ref(), &self.after, |_| true).await?;
+        let found = search::of_text(store, &asked, (text, terms.as_ref()), self.all).await?;
         if self.common.json {
             say_json(&found.document(&asked));
             return Ok(());

@@ -127,7 +127,7 @@ impl Taken {
 }
 
 impl Place {
-    /// Its client has said who it is: nobody takes the place from now on. False if somebody has.
+    /// Keeps the place once the client has said who it is. False if the connection was closed for another one before.
     pub(super) fn keep(&mut self) -> bool {
         let Some((number, sign)) = self.silent.take() else { return true };
         let is_kept = lock(&self.places.0).speaks(&self.party, number);

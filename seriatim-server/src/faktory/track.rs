@@ -41,7 +41,7 @@ pub(super) fn unknown(jid: &str) -> String {
     json!({ "jid": jid, "state": "unknown", "updated_at": "" }).to_string()
 }
 
-/// What is told of a job. The rest, with payload and result of any size and depth, is not even read.
+/// The fields that the answer needs. The others are skipped: payload and result may have any size and depth.
 #[derive(Deserialize)]
 struct Job<'a> {
     status: String,

@@ -261,7 +261,7 @@ impl Gate {
         if is_refused {
             self.app.audit.refused(entry, status).await;
         } else if self.access == Access::Open && signed.is_none() {
-            // Somebody who was not logged in has logged out: nothing was done.
+            // A logout without a login: nothing was done.
             return response;
         } else if !self.app.audit.write(entry, status, count).await && is_done {
             let said =

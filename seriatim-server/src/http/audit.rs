@@ -106,7 +106,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// The bearer of the token by which somebody logged in or out; travels with the answer.
+/// The token with which a visitor logged in or out; travels with the answer.
 #[derive(Clone)]
 pub(super) struct Signed(pub(super) Who);
 

@@ -114,7 +114,7 @@ pub(super) async fn of_key(
         let queue = &of.queue.queue.name;
         if !app.journal.keeps(queue) {
             let mut events: Vec<Value> = of.jobs().flat_map(known).collect();
-            // How a job ended that was tried once is told by its end.
+            // A job with one attempt has one failure, which the event of its end tells.
             let is_told = |job: &&JobView| job.has_ended() && job.attempt <= 1;
             let failed = of.jobs().filter(|job| job.retry_count >= 0 && !is_told(job));
             for job in failed.take(FAILED_ASKED_MAX) {

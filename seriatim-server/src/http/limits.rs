@@ -244,7 +244,7 @@ impl Budgets {
         read(self.bodies.of(caller.class), &caller.party, body, bytes_max).await
     }
 
-    /// Reads a form of somebody who may have no token.
+    /// Reads a form whose sender may have no token.
     pub(super) async fn read_login(
         &self,
         party: &Party,

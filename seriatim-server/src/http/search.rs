@@ -12,6 +12,7 @@ use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::search;
+use crate::app::search_terms::Terms;
 use crate::protocol::document::Search;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -48,7 +49,8 @@ async fn find(
     }
     let store = &*app.store;
     let may_see = |queue: &str| caller.scope.has_queue(queue);
-    let asked = search::asked_by(store, text, &after, may_see).await?;
-    let found = search::of_text(store, &asked, text, all).await?;
+    let terms = Terms::read(text);
+    let asked = search::asked(store, terms.as_ref(), &after, may_see).await?;
+    let found = search::of_text(store, &asked, (text, terms.as_ref()), all).await?;
     Ok(Answer::of(&found.document(&asked)))
 }

@@ -14,7 +14,7 @@ use crate::base::time::length;
 
 /// A lane with at least this many retries fails repeatedly.
 const RETRIES_MANY: i32 = 5;
-/// A retry that is so far off, while other jobs of its key wait, is told.
+/// A retry at least this far off is a finding if other jobs of its key wait for it.
 const FAR: Duration = Duration::from_secs(3_600);
 /// Lanes named for each kind and queue; the others are counted.
 const NAMED_MAX: usize = 3;
@@ -113,11 +113,7 @@ fn tell_slow(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
     let longest = lanes.iter().map(|one| age(one, now)).max().unwrap_or_default();
     let found = format!(
         "{} far longer than others, up to {}: {}",
-        if lanes.len() == 1 {
-            "1 lane runs".to_owned()
-        } else {
-            format!("{} lanes run", lanes.len())
-        },
+        lanes_that(lanes.len(), "runs", "run"),
         length(longest),
         names(lanes)
     );
@@ -146,14 +142,12 @@ fn tell_paused(queue: &str, lanes: &[&Running]) -> Finding {
 
 fn tell_failing(queue: &str, lanes: &[&Running]) -> Finding {
     let most = lanes.iter().map(|one| one.lane.retry_count).max().unwrap_or_default();
-    let error =
-        lanes.first().and_then(|one| one.lane.error.as_deref()).unwrap_or("no error is known");
     let found = format!(
         "{} failed up to {} times: {}; {}",
         count(lanes.len() as u64, "lane"),
         most + 1,
         names(lanes),
-        cut(error, ERROR_COLUMNS)
+        error_of(lanes)
     );
     let advice = format!(
         "fix the cause; `seriatim lanes {queue} --by retries` lists them, `seriatim lanes bury {queue} {}` buries one",
@@ -165,19 +159,13 @@ fn tell_failing(queue: &str, lanes: &[&Running]) -> Finding {
 fn tell_blocking(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
     let latest = lanes.iter().filter_map(|one| one.lane.due).max().unwrap_or(now);
     let jobs: u64 = lanes.iter().map(|one| one.lane.jobs - 1).sum();
-    let error =
-        lanes.first().and_then(|one| one.lane.error.as_deref()).unwrap_or("no error is known");
     let found = format!(
         "{} for a retry in {}, and {} for it: {}; {}",
-        if lanes.len() == 1 {
-            "1 lane waits".to_owned()
-        } else {
-            format!("{} lanes wait", lanes.len())
-        },
+        lanes_that(lanes.len(), "waits", "wait"),
         length(latest.since(now)),
         if jobs == 1 { "1 other job waits".to_owned() } else { format!("{jobs} other jobs wait") },
         names(lanes),
-        cut(error, ERROR_COLUMNS)
+        error_of(lanes)
     );
     let advice = format!(
         "fix the cause, then `seriatim lanes retry {queue} {}` tries again at once",
@@ -187,5 +175,15 @@ fn tell_blocking(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
 }
 
 fn are(lanes: usize) -> String {
-    if lanes == 1 { "1 lane is".to_owned() } else { format!("{lanes} lanes are") }
+    lanes_that(lanes, "is", "are")
+}
+
+fn lanes_that(lanes: usize, one: &str, many: &str) -> String {
+    if lanes == 1 { format!("1 lane {one}") } else { format!("{lanes} lanes {many}") }
+}
+
+/// The error of the first one.
+fn error_of(lanes: &[&Running]) -> String {
+    let error = lanes.first().and_then(|one| one.lane.error.as_deref());
+    cut(error.unwrap_or("no error is known"), ERROR_COLUMNS)
 }

@@ -22,7 +22,7 @@ const RUNNING_MAX: usize = 1_000;
 /// Lanes read of each queue for retries and holds, most retries first.
 const FAILED_MAX: usize = 100;
 /// Held lanes and paused lanes read of each queue, oldest first.
-pub(crate) const LANES_MAX: usize = 1_000;
+const LANES_MAX: usize = 1_000;
 /// Dead jobs read of each queue, latest first.
 pub(crate) const DEAD_MAX: usize = 100;
 /// Waiting jobs read of each queue for bindings to nodes and groups, oldest first.

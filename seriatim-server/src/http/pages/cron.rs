@@ -103,7 +103,7 @@ impl Row {
             state: state(&entry),
             paused: entry.paused.map(paused),
             last: entry.last.map(|last| Last::new(visit, last)),
-            // A pause ends when somebody ends it.
+            // A pause has no end of its own.
             next: (entry.next.iter().filter(|_| !is_paused)).filter_map(moment).collect(),
             definitions: (entry.definitions.into_iter())
                 .map(|one| Definition::new(&visit.frame.base, one))

@@ -3,11 +3,11 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use seriatim::store::LaneState;
+use seriatim::store::{LaneQuery, LaneStage, Store};
 
 use super::super::input::{Part, Query};
 use super::super::problem::Problem;
-use super::super::state::{App, Shared};
+use super::super::state::Shared;
 use super::button::{self, Button};
 use super::charts::{Charts, Wish};
 use super::deed::On;
@@ -17,10 +17,12 @@ use super::limits::{self, LimitRow};
 use super::link;
 use super::row::{NodeRow, QueueRow};
 use super::visit::{Visit, page};
-use crate::app::doctor::LANES_MAX;
 use crate::app::limits::Usage;
 use crate::app::operations::{self, Action};
 use crate::app::{find, pauses, queues, settings};
+
+/// Held lanes that are counted, at most.
+const HELD_COUNTED_MAX: usize = 1_000;
 
 #[derive(Template)]
 #[template(path = "queue.html", blocks = ["live"])]
@@ -85,7 +87,7 @@ pub(super) async fn show(
         failed: lanes(&[("by", "retry_count")]),
         running: lanes(&[("state", "running")]),
         held: lanes(&[("state", "held")]),
-        held_count: held(&app, &name).await?,
+        held_count: held(store, &name).await?,
         morgue: link::with(&format!("{base}/morgue"), &[("queue", &name)]),
         buttons,
         at_once: view.queue.limit.running.map(|most| most.to_string()).unwrap_or_default(),
@@ -101,11 +103,10 @@ pub(super) async fn show(
     visit.show(&page)
 }
 
-/// How many lanes are held, by the last checkup: stores do not tally them.
-async fn held(app: &App, queue: &str) -> Result<String, Problem> {
-    let checkup = app.checkup().await?;
-    let of_queue = checkup.seen.troubled.iter().filter(|one| *one.queue == *queue);
-    let count = of_queue.filter(|one| one.lane.state == LaneState::Held).count();
-    let more = if count >= LANES_MAX { "+" } else { "" };
-    Ok(format!("{}{more}", grouped(count)))
+/// How many lanes are held, up to a limit: stores do not tally them.
+async fn held(store: &dyn Store, queue: &str) -> seriatim::Result<String> {
+    let (stages, rows_max) = (vec![LaneStage::Held], HELD_COUNTED_MAX);
+    let page = store.lanes(LaneQuery { stages, rows_max, ..LaneQuery::new(queue) }).await?;
+    let more = if page.next.is_some() { "+" } else { "" };
+    Ok(format!("{}{more}", grouped(page.rows.len())))
 }

@@ -79,16 +79,13 @@ pub(super) async fn show(
     }
     let terms = Terms::read(text);
     let may_see = |queue: &str| visit.scope.has_queue(queue);
-    let asked = search::asked_by(store, text, &after, may_see).await?;
+    let asked = search::asked(store, terms.as_ref(), &after, may_see).await?;
     if !all && after.is_empty() && search::is_key(store, &asked, text).await? {
         return Ok(see_other(&link::key(base, text)));
     }
     let hides_payloads = !visit.discreet.shows_all();
     let terms = terms.map(|terms| if hides_payloads { terms.in_errors() } else { terms });
-    let found = match &terms {
-        Some(terms) => search::by_terms(store, &asked, terms).await?,
-        None => search::search(store, &asked, text, all).await?,
-    };
+    let found = search::of_text(store, &asked, (text, terms.as_ref()), all).await?;
     let (views, nodes) = match found.lanes.is_empty() {
         true => Default::default(),
         false => queues::with_figures(store).await?,
