@@ -49,7 +49,9 @@ fn of_shard(parts: &[&str]) -> Code {
     let shared = [
         include_str!("lua/shard.lua"),
         include_str!("lua/compact.lua"),
+        include_str!("lua/any_job.lua"),
         include_str!("lua/lane.lua"),
+        include_str!("lua/any_lane.lua"),
     ];
     Code::new([&shared, parts].concat().concat())
 }

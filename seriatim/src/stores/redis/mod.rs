@@ -1,7 +1,7 @@
 //! A store in Redis, for several nodes.
 //!
 //! Each operation of the contract is one Lua script per shard: atomic, and one round trip for a whole batch. The
-//! `.lua` files here define them; `shard.lua`, `compact.lua` and `lane.lua` have their common part. Scripts do not
+//! `.lua` files here define them; `shard.lua`, `compact.lua`, `any_job.lua`, `lane.lua` and `any_lane.lua` have their common part. Scripts do not
 //! roll back, so each checks everything before its first write. All keys of a shard are in one hash slot; data of no
 //! shard (the register of queues, nodes, leaders) is in another.
 

@@ -1,6 +1,6 @@
 //! Settling turns.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Redis;
 use super::args::{Args, micros};
@@ -27,16 +27,16 @@ impl Redis {
         let (simple, others): (Vec<usize>, Vec<usize>) =
             places.into_iter().partition(|place| is_simple(&turns[*place]));
         let going_on = self.going_on(shard, &simple, request).await;
-        let mut args = Args::at(request.now);
-        args.int(simple.len() as i64);
         let alive = going_on.as_ref().and_then(|going_on| going_on.alive.as_deref());
         let go_on = going_on.as_ref().map(|going_on| going_on.go_on);
+        let claims = by_claim(turns, simple, |place| {
+            go_on.is_some_and(|go_on| go_on.places.binary_search(&place).is_ok())
+        });
+        let mut args = Args::at(request.now);
+        args.int(claims.iter().map(|claim| claim.places.len() as i64).sum::<i64>());
         let about = going_on.as_ref().map_or(&[][..], |going_on| &going_on.args.0);
         args.int(about.len() as i64).0.extend_from_slice(about);
-        for place in &simple {
-            let goes_on = go_on.is_some_and(|go_on| go_on.places.binary_search(place).is_ok());
-            simple_args(&mut args, &turns[*place], goes_on);
-        }
+        claims.iter().for_each(|claim| claim.add_to(&mut args, turns));
         others.iter().for_each(|place| turn_args_of(&mut args, shard, &turns[*place]));
         let key = self.key(shard, "");
         let answer = self.link.run_durably(&SETTLE, &key, alive, &args).await?;
@@ -51,7 +51,8 @@ impl Redis {
             None => return Err(corrupt()),
         };
         let mut settled = Vec::new();
-        for place in simple.into_iter().chain(others) {
+        let simple = claims.into_iter().flat_map(|claim| claim.places);
+        for place in simple.chain(others) {
             let cancelled = match answers.value()? {
                 cancelled @ redis::Value::Array(_) => Fields::of(cancelled)?.ids_here(shard)?,
                 _ => continue,
@@ -116,12 +117,41 @@ fn is_simple(turn: &Settlement) -> bool {
     turn.is_all_done() && turn.token.0 > 0
 }
 
-fn simple_args(args: &mut Args, turn: &Settlement, goes_on: bool) {
-    let token = lane_bytes(turn.token.0 as u64);
-    let mut text = [lane_bytes(turn.lane.number), token].concat();
-    text.extend(goes_on.then_some(b'+'));
-    args.bytes(text);
+/// Turns of one claim that follow one another and are simply done.
+struct OfClaim {
+    token: u64,
+    goes_on: bool,
+    places: Vec<usize>,
 }
+
+/// The turns at these places, those of one claim together if they follow one another: the order says which lanes go on if
+/// not all may. Of a lane that is named twice, the first one counts.
+fn by_claim(
+    turns: &[Settlement],
+    mut places: Vec<usize>,
+    goes_on: impl Fn(usize) -> bool,
+) -> Vec<OfClaim> {
+    let mut seen = HashSet::with_capacity(places.len());
+    places.retain(|place| seen.insert((turns[*place].token, turns[*place].lane.number)));
+    let kind = |place: &usize| (turns[*place].token, goes_on(*place));
+    let claim = |places: &[usize]| {
+        let (token, goes_on) = kind(&places[0]);
+        OfClaim { token: token.0 as u64, goes_on, places: places.to_vec() }
+    };
+    places.chunk_by(|a, b| kind(a) == kind(b)).map(claim).collect()
+}
+
+impl OfClaim {
+    fn add_to(&self, args: &mut Args, turns: &[Settlement]) {
+        let mut token = lane_bytes(self.token).to_vec();
+        token.extend(self.goes_on.then_some(b'+'));
+        args.bytes(token).int(self.places.len() as i64);
+        for place in &self.places {
+            args.bytes(lane_bytes(turns[*place].lane.number));
+        }
+    }
+}
+
 /// The arguments of `settle.lua` for one turn. Jobs of other shards cannot be in it.
 fn turn_args_of(args: &mut Args, shard: Shard, turn: &Settlement) {
     let keep = &turn.keep;

@@ -15,13 +15,13 @@ local jobs_left, unfinished = 1000, {}
 local function take_failed(l)
   local list = {}
   if l.bad == 0 then return list end
-  for _, j in ipairs(open_jobs(l)) do
+  for _, j in ipairs(L.open_jobs(l)) do
     if j.retry >= 0 then
       if #list == jobs_left then
         unfinished[#unfinished + 1] = l.n
         break
       end
-      if take(l, j) then list[#list + 1] = j end
+      if L.take(l, j) then list[#list + 1] = j end
     end
   end
   jobs_left = jobs_left - #list
@@ -29,10 +29,10 @@ local function take_failed(l)
 end
 
 local function take_jobs(l, most)
-  local list = most < ALL and first_jobs(l, most) or open_jobs(l)
-  if not list[1] then list = open_jobs(l) end -- those of `exclusive` that are not due
+  local list = most < ALL and L.first_jobs(l, most) or L.open_jobs(l)
+  if not list[1] then list = L.open_jobs(l) end -- those of `exclusive` that are not due
   for i = #list, most + 1, -1 do list[i] = nil end
-  for _, j in ipairs(list) do take(l, j) end
+  for _, j in ipairs(list) do L.take(l, j) end
   return list
 end
 
@@ -46,7 +46,7 @@ end
 
 local function delete(j)
   count('jobs', -1)
-  forget(j)
+  J.forget(j)
 end
 
 local function end_failed(l)
@@ -60,7 +60,7 @@ local function end_failed(l)
     end
   end
   for _, j in ipairs(list) do
-    if action == 'bury' then bury(j, l.key, why) else delete(j) end
+    if action == 'bury' then J.bury(j, l.key, why) else delete(j) end
   end
   return list[1] and 1 or 0
 end
@@ -72,13 +72,13 @@ local function run_now(l)
   elseif S.mode == 'exclusive' then
     for _, j in ipairs(take_jobs(l, ALL)) do
       j.run_at = math.min(j.run_at, NOW)
-      enter(l, j)
+      L.enter(l, j)
     end
   else
-    local head = head_of(l)
+    local head = L.head_of(l)
     if head then
       head.run_at = NOW
-      change(l, head)
+      L.change(l, head)
     end
   end
 end
@@ -102,7 +102,7 @@ local acted = 0
 for i = 4, #ARGV do
   local name = string.sub(ARGV[i], 2)
   local l
-  if string.sub(ARGV[i], 1, 1) == 'k' then l = lane_of_key(name) else l = lane_of(tonumber(name)) end
+  if string.sub(ARGV[i], 1, 1) == 'k' then l = L.lane_of_key(name) else l = L.lane_of(tonumber(name)) end
   if l and (not only_failed or l.failing) then acted = acted + act(l) end
 end
 commit()

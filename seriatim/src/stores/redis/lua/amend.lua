@@ -8,30 +8,30 @@ even_when_full()
 local change_of = ARGV[4]
 
 local function bind(l, j)
-  local group = string.match(route_text(j.route), '%z(.*)$')
-  j.route, j.options = route_of(ARGV[5] .. '\0' .. group), ARGV[7]
+  local group = string.match(J.route_text(j.route), '%z(.*)$')
+  j.route, j.options = J.route_of(ARGV[5] .. '\0' .. group), ARGV[7]
   l.route = j.route
 end
 
 local function amend(j)
-  local l = j and j.state == 'live' and lane_of(j.lane)
+  local l = j and j.state == 'live' and L.lane_of(j.lane)
   if not l then return 0 end
   if change_of == 'node' and j.options ~= ARGV[6] then return 2 end
-  if not take(l, j) then return 0 end
+  if not L.take(l, j) then return 0 end
   touch(l)
   if change_of == 'delete' then
     count('jobs', -1)
-    forget(j)
+    J.forget(j)
     return 1
   end
   if change_of == 'node' then bind(l, j)
   elseif S.mode == 'accumulate' then l.due = tonumber(ARGV[5])
   else j.run_at = tonumber(ARGV[5]) end
-  enter(l, j)
+  L.enter(l, j)
   return 1
 end
 
 if not S then return 0 end
-local answer = amend(resolve(tonumber(ARGV[2]), tonumber(ARGV[3])))
+local answer = amend(J.resolve(tonumber(ARGV[2]), tonumber(ARGV[3])))
 commit()
 return answer

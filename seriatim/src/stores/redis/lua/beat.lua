@@ -41,12 +41,12 @@ local notices, any = {}, 0
 local flags = call('HGETALL', K.flags)
 for i = 1, #flags, 2 do
   any = 1
-  local l = lane_of(number_in(flags[i]))
-  if l and l.token and (named[l.id] or (holder_of(l)) == node) then
+  local l = L.lane_of(number_in(flags[i]))
+  if l and l.token and (named[l.id] or (L.holder_of(l)) == node) then
     local list = {}
     for _, seq in ipairs(cmsgpack.unpack(flags[i + 1])) do
       list[#list + 1] = seq
-      list[#list + 1] = job_of(seq).created
+      list[#list + 1] = J.job_of(seq).created
     end
     notices[#notices + 1] = { l.n, l.token, list }
   end

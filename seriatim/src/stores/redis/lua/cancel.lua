@@ -12,18 +12,18 @@ local function flag(l, j)
   flags[#flags + 1] = j.seq
   call('HSET', K.flags, l.id, cmsgpack.pack(flags))
   j.flagged, l.flagged = true, true
-  change(l, j)
+  L.change(l, j)
   touch(l)
 end
 
 local function cancel(seq, millis)
-  local j = S and resolve(seq, millis)
+  local j = S and J.resolve(seq, millis)
   if not j then return 0 end
   if j.state == 'moved' then return 4 end
   if j.state ~= 'live' then return 1 end
-  local l = lane_of(j.lane)
-  if take(l, j) then
-    finish(j, l.key, 'canceled', 'canceled')
+  local l = L.lane_of(j.lane)
+  if L.take(l, j) then
+    J.finish(j, l.key, 'canceled', 'canceled')
     touch(l)
     return 3
   end

@@ -35,7 +35,7 @@ local function promote_lanes()
       ready[#ready + 1] = ready_member(0, prio, lane_due, number_in(due[i]))
       woken[#woken + 1] = due[i]
     elseif record then
-      place(lane_of(number_in(due[i]), record, false))
+      L.place(L.lane_of(number_in(due[i]), record, false))
     else
       -- The lane does not exist: a stray entry must not block the shard.
       dangling, woken[#woken + 1] = dangling + 1, due[i]
@@ -98,21 +98,25 @@ local function take_lane(member, id, record)
   if T.close_light(id, record) then
     if T.taken > before and #member > 14 then gone[#gone + 1] = member end
   else
-    T.close(lane_of(number_in(id), record, false))
+    T.close(L.lane_of(number_in(id), record, false))
   end
   if T.taken > before then crashed_left = crashed_left - crashed end
   return not T.is_full
 end
 
--- Claims the first lanes, at most so many.
+-- Claims the first lanes, at most so many. Answers whether it has claimed all that were ready.
 local BATCH = 1000
 local function take_lanes(most)
-local all = T.taken + most
-while T.taken < all and not T.is_full and not T.is_spent() do
-  local members, lane_ids, popped = candidates(math.min(all - T.taken, BATCH)), {}, 0
-  if not members[1] then break end
-  for i, member in ipairs(members) do lane_ids[i] = string.sub(member, -7) end
-  for i, record in ipairs(fields(K.lanes, lane_ids)) do
+local all, is_drained = T.taken + most, false
+while T.taken < all and not is_drained and not T.is_full and not T.is_spent() do
+  local wanted = math.min(all - T.taken, BATCH)
+  local members, lane_ids, sub = candidates(wanted), {}, string.sub
+  if not members[1] then return crashed_left > 0 end
+  for i = 1, #members do lane_ids[i] = sub(members[i], -7) end
+  local records = fields(K.lanes, lane_ids)
+  local popped = members.arrivals and T.close_arrivals(lane_ids, records) or 0
+  for i = popped + 1, #members do
+    local record = records[i]
     if T.is_spent() then break end
     local arrives = #members[i] == 14
     local waits = record and (not arrives or is_arrival(record))
@@ -121,6 +125,7 @@ while T.taken < all and not T.is_full and not T.is_spent() do
     if arrives then popped = popped + 1 end
   end
   if popped > 0 then call('LTRIM', K.arrivals, popped, -1) end
+  is_drained = popped == #members and popped < wanted and crashed_left > 0
   if gone[1] and #gone == #members and not members.merged then
     -- No other members are between the first and the last: one command removes all.
     call('ZREMRANGEBYLEX', K.ready, '[' .. gone[1], '[' .. gone[#gone])
@@ -131,6 +136,7 @@ while T.taken < all and not T.is_full and not T.is_spent() do
   T.tell_jobs()
   write_out()
 end
+return is_drained
 end
 
 -- The same of a group: see share.lua.
@@ -144,14 +150,14 @@ local function take_of_group(most)
   return T.taken - before
 end
 
-local is_full, held_back = true, false
-if S.shared then is_full, held_back = T.share_out(lanes_max, take_of_group) else take_lanes(lanes_max) end
+local is_full, held_back, is_drained = true, false, false
+if S.shared then is_full, held_back = T.share_out(lanes_max, take_of_group) else is_drained = take_lanes(lanes_max) end
 T.store()
 bell.rings = false
 commit()
 local next_due = false
 if S.shared then next_due = (crashed_stay or is_full and T.is_any_ready()) and NOW
-elseif T.is_ready() then next_due = NOW end
+elseif not is_drained and T.is_ready() then next_due = NOW end
 if T.taken < lanes_max or lanes_max == 0 then bell.sleep()
 else
   bell.stay_awake()

@@ -23,8 +23,8 @@ end
 local function is_arrival(record) return string.byte(record, 1) > 96 end
 
 local function key_in(record)
-  local length = struct.unpack('>I2', record, 26)
-  return string.sub(record, 35, 34 + length)
+  local high, low = string.byte(record, 26, 27)
+  return string.sub(record, 35, 34 + high * 256 + low)
 end
 
 local function hex(bytes)
@@ -84,7 +84,7 @@ end
 --   bytes of the closed jobs (5; `accumulate`), how many are closed (4), the last of these (7), their priority (2),
 --   the first separate run and the one after the last (4, 4), lengths of key, task and the rest of the state (2, 2, 2);
 --
--- then key, task, the rest of the lane's state (MessagePack; empty if nothing is special, see `state_of` in lane.lua)
+-- then key, task, the rest of the lane's state (MessagePack; empty if nothing is special, see `state_of` in any_lane.lua)
 -- and seqs (7 bytes each): the end of the list, and its front in reverse order. Between them are the runs, in `runs`.
 --
 -- `fifo`, `parallel`: due and priority are the head's. A claim of one job without special state owns the head and

@@ -49,8 +49,8 @@ end
 local function all_open()
   local list = {}
   for _, id in ipairs(call('HKEYS', K.lanes)) do
-    local l = lane_of(number_in(id))
-    for _, j in ipairs(open_jobs(l)) do
+    local l = L.lane_of(number_in(id))
+    for _, j in ipairs(L.open_jobs(l)) do
       list[#list + 1] = { job = j, key = l.key, route = math.max(l.route, j.route) }
     end
   end
@@ -68,7 +68,7 @@ local function push_again(list)
   count('lanes', -number_of('lanes'))
   lanes, touched, ids = {}, {}, {}
   load_settings()
-  for _, entry in ipairs(list) do put_back(entry.key, entry.route, entry.job) end
+  for _, entry in ipairs(list) do L.put_back(entry.key, entry.route, entry.job) end
   commit()
 end
 

@@ -3,7 +3,7 @@
 -- is paused. Where nothing is due now, it enters the caller in sleepers, as a claim that finds too little does: the caller
 -- claims nothing there, and would not hear of the next push.
 --
--- Reads of each shard meta and, as `first_due` in lane.lua does, the first entries of arrivals, ready and wake; writes
+-- Reads of each shard meta and, as `first_due` in any_lane.lua does, the first entries of arrivals, ready and wake; writes
 -- sleepers.
 local call = redis.call
 local listener = string.match(KEYS[#KEYS], '}:to:(%x+)$')
@@ -28,7 +28,7 @@ local function first_arrival(prefix)
   end
 end
 
-local CLASSES_MAX = 1000 -- as in lane.lua
+local CLASSES_MAX = 1000 -- as in any_lane.lua
 local function first_due(prefix)
   local best, from = first_arrival(prefix), '-'
   for _ = 1, CLASSES_MAX do

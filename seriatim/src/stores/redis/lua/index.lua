@@ -22,7 +22,7 @@ local what, from, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local rows, next_from = {}, ''
 
 local function lane_due(l)
-  local head = S.mode ~= 'accumulate' and shown_job(l)
+  local head = S.mode ~= 'accumulate' and L.shown_job(l)
   return head and head.run_at or l.due
 end
 
@@ -30,17 +30,17 @@ local function node_of(token) return (cmsgpack.unpack(call('HGET', K.claims, tok
 
 local function tell_lane(l, node)
   local state = l.token and 'claimed' or l.paused and 'paused' or l.held and 'held' or 'waiting'
-  local _, crashes = trouble_of(l)
+  local _, crashes = L.trouble_of(l)
   rows[#rows + 1] = { l.n, l.key, lane_due(l), l.shown, crashes, state, node or '' }
 end
 
 local function tell_live(j, key)
   if not j or j.state ~= 'live' then return end
-  rows[#rows + 1] = { j.seq, key or lane_of(j.lane).key, 'live', 0, j.created, j.score, j.prio, j.run_at }
+  rows[#rows + 1] = { j.seq, key or L.lane_of(j.lane).key, 'live', 0, j.created, j.score, j.prio, j.run_at }
 end
 
 local function tell_ended(seq)
-  local j = job_of(seq)
+  local j = J.job_of(seq)
   rows[#rows + 1] = { j.seq, j.key, j.state, j.ended, j.created }
 end
 
@@ -54,7 +54,7 @@ local steps = {}
 function steps.lanes()
   local found
   next_from, found = scan('HSCAN', K.lanes, from)
-  for i = 1, #found, 2 do tell_lane(lane_of(number_in(found[i]), found[i + 1])) end
+  for i = 1, #found, 2 do tell_lane(L.lane_of(number_in(found[i]), found[i + 1])) end
 end
 
 function steps.names()
@@ -70,7 +70,7 @@ local function each_held(tell)
   next_from, found = scan('HSCAN', K.held, from)
   for i = 1, #found, 2 do
     for at = 1, #found[i + 1], 7 do
-      local l = lane_of(number_in(string.sub(found[i + 1], at, at + 6)))
+      local l = L.lane_of(number_in(string.sub(found[i + 1], at, at + 6)))
       if l and l.token and num(l.token) == found[i] then tell(l) end
     end
   end
@@ -82,7 +82,7 @@ local HOLDER_CLAIMS = 10 -- claims of a step; each may have many lanes
 local function tell_claim(token, node)
   local list = call('HGET', K.held, token) or ''
   for at = 1, #list, 7 do
-    local l = lane_of(number_in(string.sub(list, at, at + 6)))
+    local l = L.lane_of(number_in(string.sub(list, at, at + 6)))
     if l and l.claimed_at and num(l.token) == token then tell_lane(l, node) end
   end
 end
@@ -102,7 +102,7 @@ function steps.holder()
   local head = string.sub(holder_member(node, 0, 0), 1, 4 + #node)
   local begin = from == '' and '[' .. head or '(' .. from
   local members = call('ZRANGEBYLEX', K.holders, begin, '(' .. head .. '~', 'LIMIT', 0, HOLDER_CLAIMS)
-  for _, member in ipairs(members) do tell_claim(num(seq_in(member)), node) end
+  for _, member in ipairs(members) do tell_claim(num(L.seq_in(member)), node) end
   next_from = members[HOLDER_CLAIMS] or 'o'
 end
 
@@ -110,10 +110,10 @@ function steps.held() each_held(function(l) tell_lane(l, node_of(num(l.token))) 
 
 function steps.running()
   local function tell(l)
-    for _, j in ipairs(closed_jobs(l)) do tell_live(j, l.key) end
+    for _, j in ipairs(L.closed_jobs(l)) do tell_live(j, l.key) end
   end
   if not ARGV[4] then return each_held(tell) end
-  local l = lane_of_key(ARGV[4])
+  local l = L.lane_of_key(ARGV[4])
   if l and l.token then tell(l) end
 end
 
@@ -125,7 +125,7 @@ function steps.live()
     if next_from ~= '' then next_from = 'j' .. next_from end
     for i = 1, #found, 2 do
       local j, key = plain_job(found[i + 1])
-      if j then tell_live(j, key) else tell_live(read_job(number_in(found[i]), found[i + 1])) end
+      if j then tell_live(j, key) else tell_live(J.read_job(number_in(found[i]), found[i + 1])) end
     end
     return
   end
@@ -145,33 +145,33 @@ function steps.dead() ended(K.dead) end
 function steps.done() ended(K.done) end
 
 function steps.lane()
-  local l = lane_of_key(ARGV[4])
+  local l = L.lane_of_key(ARGV[4])
   if l then tell_lane(l, l.token and node_of(num(l.token))) end
 end
 
 function steps.one()
-  local l = lane_of(tonumber(ARGV[4]))
+  local l = L.lane_of(tonumber(ARGV[4]))
   if l then tell_lane(l, l.token and node_of(num(l.token))) end
 end
 
 function steps.jobs()
-  local l = lane_of_key(ARGV[4])
+  local l = L.lane_of_key(ARGV[4])
   if not l then return end
-  for _, j in ipairs(closed_jobs(l)) do tell_live(j, l.key) end
-  for _, j in ipairs(open_jobs(l)) do tell_live(j, l.key) end
+  for _, j in ipairs(L.closed_jobs(l)) do tell_live(j, l.key) end
+  for _, j in ipairs(L.open_jobs(l)) do tell_live(j, l.key) end
 end
 
 function steps.deadkey()
   local beginning = ARGV[4] .. '\0'
   for _, member in ipairs(call('ZRANGEBYLEX', K.deadkeys, '[' .. beginning, '(' .. beginning .. '~')) do
-    tell_ended(seq_in(member))
+    tell_ended(L.seq_in(member))
   end
 end
 
 function steps.failed()
   local found
   next_from, found = scan('ZSCAN', K.trouble, from)
-  for i = 1, #found, 2 do tell_lane(lane_of(tonumber(found[i]))) end
+  for i = 1, #found, 2 do tell_lane(L.lane_of(tonumber(found[i]))) end
 end
 
 -- The members of an index after this one.
@@ -193,14 +193,14 @@ end
 function steps.trouble()
   local number = tonumber(ARGV[5])
   local members = behind(K.trouble, ARGV[4], number and pad(number))
-  for _, id in ipairs(members) do tell_lane(lane_of(tonumber(id))) end
+  for _, id in ipairs(members) do tell_lane(L.lane_of(tonumber(id))) end
 end
 
 function steps.later()
   local number = tonumber(ARGV[5])
   local members = behind(K.wake, ARGV[4], number and struct.pack('>I7', number))
   for _, id in ipairs(members) do
-    local l = lane_of(number_in(id))
+    local l = L.lane_of(number_in(id))
     if l then tell_lane(l) end
   end
 end
@@ -208,7 +208,7 @@ end
 function steps.bykey()
   local begin = ARGV[4] == '' and '-' or '(' .. ARGV[4]
   for _, member in ipairs(call('ZRANGEBYLEX', K.deadkeys, begin, '+', 'LIMIT', 0, most)) do
-    tell_ended(seq_in(member))
+    tell_ended(L.seq_in(member))
   end
 end
 

@@ -4,20 +4,20 @@
 READ_ONLY = true
 local function due_of(l)
   if S.mode == 'accumulate' then return l.due, math.min(l.prio, l.shut_prio) end
-  local head = shown_job(l)
+  local head = L.shown_job(l)
   return head and head.run_at, head and head.prio
 end
 
 local function view(l)
   local due, prio = due_of(l)
-  local retry, crashes, why = trouble_of(l)
+  local retry, crashes, why = L.trouble_of(l)
   local state = l.token and 'claimed' or l.paused and 'paused' or l.held and 'held' or 'waiting'
   local v = { l.n, l.key, state, due, prio, l.count + l.strays, retry, crashes, why, false, false, false, false, false,
     false, false }
   if S.window and not l.token and call('ZSCORE', K.wake, l.id) then v[16] = l.next_due end
   if l.token then
-    local node, kind, _, progress, until_, ttl = holder_of(l)
-    v[6], v[10], v[11], v[12], v[13] = v[6] + #apart_of(l), l.token, node, l.claimed_at, progress
+    local node, kind, _, progress, until_, ttl = L.holder_of(l)
+    v[6], v[10], v[11], v[12], v[13] = v[6] + #L.apart_of(l), l.token, node, l.claimed_at, progress
     v[14], v[15] = kind == 'own' and until_, kind == 'node' and ttl
   end
   return v
@@ -25,7 +25,7 @@ end
 
 local answer = {}
 for i = 1, #ARGV do
-  local l = S and lane_of(tonumber(ARGV[i]))
+  local l = S and L.lane_of(tonumber(ARGV[i]))
   answer[i] = l and view(l) or false
 end
 return answer

@@ -20,7 +20,7 @@ local function chosen()
     local known = {}
     for i = 7, #ARGV, 2 do
       local seq = tonumber(ARGV[i])
-      local j = job_of(seq)
+      local j = J.job_of(seq)
       local is_it = j and j.state == 'dead' and math.floor(j.created / 1000) == tonumber(ARGV[i + 1])
       if is_it and not known[seq] then list[#list + 1], known[seq] = seq, true end
     end
@@ -28,7 +28,7 @@ local function chosen()
     for i = 7, #ARGV do
       local from, to = '[' .. ARGV[i] .. '\0', '(' .. ARGV[i] .. '\0~'
       local found = call('ZRANGEBYLEX', K.deadkeys, from, to, 'LIMIT', 0, rows_max + 1)
-      for _, member in ipairs(found) do list[#list + 1] = seq_in(member) end
+      for _, member in ipairs(found) do list[#list + 1] = L.seq_in(member) end
     end
   end
   table.sort(list)
@@ -41,7 +41,7 @@ local function requeue(j)
   local key = j.key
   j.key = ''
   count('jobs', 1)
-  local l = put_back(key, j.route, j)
+  local l = L.put_back(key, j.route, j)
   if not l.token then l.due, l.retry, l.crashes = NOW, -1, 0 end
 end
 
@@ -55,19 +55,19 @@ end
 local function act(j)
   if ARGV[2] == 'list' then return tell(j.seq, j.created, j.key) end
   if ARGV[2] == 'hand_out' then
-    return tell(cmsgpack.pack(j.key, route_text(j.route), j.created, j.task, j.digest, j.score,
-      j.prio, j.attempts, j.ttl, j.expires, j.options, j.started, body_of(j)))
+    return tell(cmsgpack.pack(j.key, J.route_text(j.route), j.created, j.task, j.digest, j.score,
+      j.prio, j.attempts, j.ttl, j.expires, j.options, j.started, J.body_of(j)))
   end
   if ARGV[2] == 'join' and call('HEXISTS', K.keys, j.key) == 0 then return tell(S.token) end
-  unbury(j)
-  if ARGV[2] == 'delete' then forget(j) else requeue(j) end
+  J.unbury(j)
+  if ARGV[2] == 'delete' then J.forget(j) else requeue(j) end
   acted = acted + 1
 end
 
 local list = chosen()
 for i, seq in ipairs(list) do
   if i > rows_max then break end
-  act(job_of(seq))
+  act(J.job_of(seq))
 end
 commit()
 return { acted, #list > rows_max and 1 or 0, rows }

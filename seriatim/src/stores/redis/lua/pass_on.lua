@@ -4,5 +4,5 @@
 if not S or S.paused then return false end
 even_when_full()
 READ_ONLY = true
-if first_due() then bell.ring('some') end
+if L.first_due() then bell.ring('some') end
 return true

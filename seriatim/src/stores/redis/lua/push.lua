@@ -11,7 +11,6 @@
 --
 -- Reads keys and the records of the keys' lanes. A job of a new lane writes lanes, keys and arrivals; one behind others,
 -- jobs and its lane's record.
-local FIELDS = 13
 local dry, takes = ARGV[1] == '1', ARGV[4]
 NOW = clock(ARGV[2])
 
@@ -30,37 +29,40 @@ end
 -- Looks at the batch and what is known of its keys. A function of functions: Lua makes inner ones sooner, and limits a
 -- function to 200 local names.
 local function check()
-local function read_plain(at, idem)
-  B.max = B.max + 1
-  local text = ARGV[at]
-  B.texts[B.max], B.starts[B.max], B.idems[B.max] = text, at, idem
-  local high, low = string.byte(text, 20, 21)
+local texts, keys, idems, byte, sub = B.texts, B.keys, B.idems, string.byte, string.sub
+local function read_plain(i, text, idem)
+  texts[i], idems[i] = text, idem
+  local high, low = byte(text, 20, 21)
   local length = high * 256 + low
-  B.keys[B.max] = length == 0 and '' or string.sub(text, 29, 28 + length)
+  keys[i] = length == 0 and '' or sub(text, 29, 28 + length)
+end
+
+local function read_mixed()
+  local at, i = 9, 0
+  while at <= #ARGV do
+    i = i + 1
+    if ARGV[at] == 's' then
+      read_plain(i, ARGV[at + 1], '')
+      at = at + 2
+    elseif ARGV[at] == 'i' or ARGV[at] == 'I' then
+      read_plain(i, ARGV[at + 2], ARGV[at + 1])
+      B.whole[i] = ARGV[at] == 'I'
+      at = at + 3
+    else
+      local letter = string.lower(ARGV[at])
+      B.whole[i], B.dead[i] = ARGV[at] ~= letter, letter == 'd'
+      texts[i], B.starts[i], keys[i], idems[i] = false, at + 1, ARGV[at + 1], ARGV[at + 12]
+      at = at + 14 -- the letter and 13 fields
+      if letter ~= 'g' then B.pasts[i], at = ARGV[at], at + 1 end
+    end
+  end
+  return i
 end
 
 local function read_batch()
-  local i, mixed = 9, ARGV[8] == 'm'
-  while i <= #ARGV do
-    if not mixed then
-      read_plain(i, '')
-      i = i + 1
-    elseif ARGV[i] == 's' then
-      read_plain(i + 1, '')
-      i = i + 2
-    elseif ARGV[i] == 'i' or ARGV[i] == 'I' then
-      read_plain(i + 2, ARGV[i + 1])
-      B.whole[B.max] = ARGV[i] == 'I'
-      i = i + 3
-    else
-      local letter = string.lower(ARGV[i])
-      B.max = B.max + 1
-      B.whole[B.max], B.dead[B.max] = ARGV[i] ~= letter, letter == 'd'
-      B.texts[B.max], B.starts[B.max], B.keys[B.max], B.idems[B.max] = false, i + 1, ARGV[i + 1], ARGV[i + 12]
-      i = i + FIELDS + 1
-      if letter ~= 'g' then B.pasts[B.max], i = ARGV[i], i + 1 end
-    end
-  end
+  if ARGV[8] == 'm' then return read_mixed() end
+  for i = 1, #ARGV - 8 do read_plain(i, ARGV[i + 8], '') end
+  return #ARGV - 8
 end
 
 -- Looks up the lanes of all keys together: the records of those that may be changed as bytes, the others as lanes.
@@ -88,8 +90,8 @@ end
 local function route_of_lane(id)
   if is_single(records[id]) or is_light(records[id]) then return NO_ROUTE end
   local l = {}
-  read_state(l, read_list(l, records[id]))
-  return route_text(l.route)
+  L.read_state(l, read_list(l, records[id]))
+  return J.route_text(l.route)
 end
 
 local function check_routes()
@@ -107,7 +109,7 @@ end
 
   if not S or num(S.version) ~= ARGV[3] then return { 'STALE' } end
   keyed, appends = S.mode ~= 'parallel', S.mode == 'accumulate' or S.mode == 'fifo'
-  read_batch()
+  B.max = read_batch()
   for i = 1, B.max do
     if (B.keys[i] ~= '') ~= keyed then return { 'STALE' } end
   end
@@ -141,7 +143,7 @@ local function job_at(i, past)
     seq = next_seq(), created = NOW, lane = 0, state = 'live', task = ARGV[i + 1],
     digest = ARGV[i + 3], score = ARGV[i + 4], prio = tonumber(ARGV[i + 5]),
     run_at = due_of(ARGV[i + 6]), attempts = 0, retry = -1, crashes = 0, error = false,
-    started = false, flagged = false, route = route_of(ARGV[i + 7] .. '\0' .. ARGV[i + 8]),
+    started = false, flagged = false, route = J.route_of(ARGV[i + 7] .. '\0' .. ARGV[i + 8]),
     ttl = tonumber(ARGV[i + 9]), expires = tonumber(ARGV[i + 10]), options = ARGV[i + 12],
     aliases = false, ended = false, key = '', size = #body, body = body,
   }
@@ -194,10 +196,29 @@ if ARGV[5] ~= '0' then
 end
 
 if keyed then look_for_equals() end
-local answer, now_bytes = {}, id_of(NOW)
-local function tell(seq, created, status)
-  local at = #answer
-  answer[at + 1], answer[at + 2], answer[at + 3] = seq, status, created
+local answer, told, now_bytes = {}, 0, id_of(NOW)
+local function tell(seq, status, created, until_)
+  answer[told + 1], answer[told + 2] = seq, status
+  told = told + 2
+  if created then
+    answer[told + 1], answer[told + 2] = created, until_
+    told = told + (until_ and 2 or 1)
+  end
+end
+
+-- New lanes of one job, to be written together. They arrive in order unless the clock went back.
+local new = { lanes = {}, keys = {}, arrivals = {}, ready = {}, wakes = {}, count = 0, pending = 0 }
+local function add(list, name, value)
+  local at = #list
+  list[at + 1], list[at + 2] = name, value
+end
+
+local function is_in_order()
+  if new.in_order == nil then
+    local last = call('LINDEX', K.arrivals, -1)
+    new.in_order = not last or number_in(last) <= NOW
+  end
+  return new.in_order
 end
 
 -- Plain jobs are mostly the same up to their lengths, so values derived from that part are cached: run_at, priority,
@@ -224,8 +245,10 @@ function kind_of(text)
   local prio = struct.unpack('>I2', prio_bytes)
   kind = {
     run_at = run_at, bytes = bytes, prio = prio, prio_bytes = prio_bytes, score = score,
-    head = now_bytes .. bytes .. prio_bytes .. score, arrives = run_at == NOW and prio == ARRIVAL_PRIO,
+    head = now_bytes .. bytes .. prio_bytes .. score,
+    arrives = run_at == NOW and prio == ARRIVAL_PRIO and is_in_order(),
   }
+  kind.begins = (kind.arrives and 's' or 'S') .. kind.head
   kinds[like] = kind
   return kind
 end
@@ -252,35 +275,19 @@ if S and S.window then
   end
 end
 
--- New lanes of one job, to be written together. They arrive in order unless the clock went back.
-local new = { lanes = {}, keys = {}, arrivals = {}, ready = {}, wakes = {}, count = 0 }
-local function add(list, name, value)
-  local at = #list
-  list[at + 1], list[at + 2] = name, value
-end
-
-local function is_in_order()
-  if new.in_order == nil then
-    local last = call('LINDEX', K.arrivals, -1)
-    new.in_order = not last or number_in(last) <= NOW
-  end
-  return new.in_order
-end
-
 local function put_single(key, text)
-  local seq = next_seq()
-  local id, kind = id_of(seq), kind_of(text)
-  local arrives = kind.arrives and is_in_order()
-  local record = (arrives and 's' or 'S') .. kind.head .. string.sub(text, 20)
-  add(new.lanes, id, record)
+  local kind, seq, at = kind_of(text), next_seq(), 2 * new.pending
+  local id = id_of(seq)
+  local record = kind.begins .. string.sub(text, 20)
+  new.lanes[at + 1], new.lanes[at + 2] = id, record
   if keyed then
-    add(new.keys, key, id)
+    new.keys[at + 1], new.keys[at + 2] = key, id
     ids[key], records[id] = id, record
   end
-  if arrives then new.arrivals[#new.arrivals + 1] = now_bytes .. id
+  new.pending = new.pending + 1
+  if kind.arrives then new.arrivals[#new.arrivals + 1] = now_bytes .. id
   elseif kind.run_at <= NOW then add(new.ready, 0, '\0\0\0' .. kind.prio_bytes .. kind.bytes .. id)
   else add(new.wakes, num(kind.run_at), id) end
-  new.count = new.count + 1
   return seq
 end
 
@@ -456,6 +463,7 @@ local function flush()
   many('ZADD', K.ready, new.ready)
   many('ZADD', K.wake, new.wakes)
   new.lanes, new.keys, new.arrivals, new.ready, new.wakes = {}, {}, {}, {}, {}
+  new.count, new.pending = new.count + new.pending, 0
   local list = {}
   for id, record in pairs(changed) do add(list, id, record) end
   if list[1] then
@@ -472,22 +480,22 @@ local put_slowly
 local function define_put_slowly()
 local function note_arrival(l, run_at, merged)
   if S.window then return S.window.push(l, run_at, merged) end
-  arrive(l, run_at, merged)
+  L.arrive(l, run_at, merged)
 end
 
 local function merge(l, queued, j)
-  take(l, queued)
-  queued.score = merged_score(queued.score, j.score)
+  L.take(l, queued)
+  queued.score = L.merged_score(queued.score, j.score)
   queued.prio = math.min(queued.prio, j.prio)
   note_arrival(l, j.run_at, true)
-  enter(l, queued)
+  L.enter(l, queued)
   if S.window then S.window.end_full(l) end
 end
 
 -- Puts a new job into its lane; returns the job that now represents it, and whether it merged.
 local function put(key, j, text)
-  local l = key ~= '' and lane_of_key(key)
-  if not l then l = open_lane(j.seq, key, j.run_at, j.route) end
+  local l = key ~= '' and L.lane_of_key(key)
+  if not l then l = L.open_lane(j.seq, key, j.run_at, j.route) end
   touch(l)
   -- In `accumulate`, failures belong to the lane, and only the job that opens it sets them.
   if S.mode == 'accumulate' and not text then
@@ -497,7 +505,7 @@ local function put(key, j, text)
   j.ended = false
   local field = S.merges and j.digest ~= '' and l.id .. j.digest
   local equal = field and call('HGET', K.equal, field)
-  local queued = equal and job_of(number_in(equal))
+  local queued = equal and J.job_of(number_in(equal))
   if queued then
     merge(l, queued, j)
     return queued, 1
@@ -507,13 +515,13 @@ local function put(key, j, text)
   if text then
     j.lane, jobs[j.seq] = l.n, j
     job_records[id_of(j.seq)] = 'J' .. l.id .. id_of(j.seq) .. kind_of(text).head .. string.sub(text, 20)
-    insert(l, j, call)
+    L.insert(l, j, call)
   else
     if j.size > INLINE_BYTES_MAX then
       call('HSET', K.bodies, num(j.seq), j.body)
       j.body = false
     end
-    enter(l, j)
+    L.enter(l, j)
   end
   if S.window then S.window.end_full(l) end
   return j, 0
@@ -523,9 +531,9 @@ end
 function put_slowly(i, key, text)
   if keyed and ids[key] and records[ids[key]] then
     flush()
-    lane_of(number_in(ids[key]), records[ids[key]])
+    L.lane_of(number_in(ids[key]), records[ids[key]])
     records[ids[key]] = nil
-  elseif next(changed) or new.count > 0 then
+  elseif next(changed) or new.pending > 0 then
     flush()
   end
   equals = {}
@@ -537,11 +545,11 @@ end
 
 -- Adds one job; tells it, and returns it as the value for its idempotency key: seq and created.
 local function put_one(i, key, text)
-  if takes ~= '0' and not is_taken(key) then return tell(0, nil, 3) end
+  if takes ~= '0' and not is_taken(key) then return tell(0, 3) end
   local id = keyed and ids[key]
   if text and not id and not (S.window and S.window.size_in(text) >= S.window.max_bytes) then
     local seq = put_single(key, text)
-    add(answer, seq, 0)
+    tell(seq, 0)
     return seq, NOW
   end
   if text and id then
@@ -549,18 +557,18 @@ local function put_one(i, key, text)
     local equal, name, created = field and equal_in(id, field), nil, nil
     if field then name, created = put_merged(id, text, field, equal) end
     if name then
-      tell({ number_in(name) }, created, 1)
+      tell({ number_in(name) }, 1, created)
       return number_in(name), created
     end
     local seq = not equal and put_listed(id, text, field)
     if seq then
-      add(answer, seq, 0)
+      tell(seq, 0)
       return seq, NOW
     end
   end
   if not put_slowly then define_put_slowly() end
   local j, status = put_slowly(i, key, text)
-  tell({ j.seq }, j.created, status)
+  tell({ j.seq }, status, j.created)
   return j.seq, j.created
 end
 
@@ -599,15 +607,15 @@ end
 
 -- Puts a job into the morgue that died elsewhere.
 function B.bury(i, key)
-  if takes ~= '0' then return tell(0, nil, 3) end
+  if takes ~= '0' then return tell(0, 3) end
   local j = job_at(B.starts[i], B.pasts[i])
   if j.size > INLINE_BYTES_MAX then
     call('HSET', K.bodies, num(j.seq), j.body)
     j.body = false
   end
   count('jobs', 1)
-  bury(j, key, nil, j.ended)
-  tell({ j.seq }, j.created, 0)
+  J.bury(j, key, nil, j.ended)
+  tell({ j.seq }, 0, j.created)
   return j.seq, j.created
 end
 
@@ -617,8 +625,7 @@ function B.put(i, key, text)
   if B.dead[i] then return B.bury(i, key) end
   local seq, created, until_ = B.throttling(key)
   if seq then
-    tell({ seq }, created, 4)
-    answer[#answer + 1] = until_
+    tell({ seq }, 4, created, until_)
     if B.refuses then return end
     return seq, created
   end
@@ -634,29 +641,29 @@ local function first_of(field)
   local names, place = { seq, queue, shard }, queue and W.place(queue, shard) or P
   if until_ > NOW then return names, created end
   flush()
-  if place == P and is_known(seq) or place ~= P and W.knows(place, seq) then return names, created end
+  if place == P and J.is_known(seq) or place ~= P and W.knows(place, seq) then return names, created end
 end
 
 for i = 1, B.max do
   local key, text = B.keys[i], B.texts[i]
   if B.idems[i] == '' then
-    B.put(i, key, text)
+    if text and B.throttle == 0 then put_one(i, key, text) else B.put(i, key, text) end
   else
     local names, made = first_of(field_of(i))
-    if names then tell(names, made, 2)
+    if names then tell(names, 2, made)
     else
       local seq, created = B.put(i, key, text)
       if seq then remember(field_of(i), B.whole[i] and 2 or 1, seq, created, S.remember) end
     end
   end
 end
+flush()
 if new.count > 0 then
   bell.rings = bell.rings or true
   count('jobs', new.count)
   count('lanes', new.count)
 end
 count('jobs', listed_count)
-flush()
 for kind = 1, 2 do
   many('HSET', W.hashes[kind], W.new[kind])
   many('ZADD', W.orders[kind], W.old[kind])

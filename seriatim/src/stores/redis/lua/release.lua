@@ -21,7 +21,7 @@ end
 
 if what == 'key' or what == 'lane' then
   local l
-  if what == 'key' then l = lane_of_key(name) else l = lane_of(tonumber(name)) end
+  if what == 'key' then l = L.lane_of_key(name) else l = L.lane_of(tonumber(name)) end
   if l and l.token and l.claimed_at <= made_by then take_over(l.token, id_of(l.n), lanes_left) end
 else
   for _, old in ipairs(chosen()) do

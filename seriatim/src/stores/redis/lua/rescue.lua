@@ -25,7 +25,7 @@ local function look_at(holder, head)
     to = '(' .. head .. pad(silence)
   end
   for _, member in ipairs(call('ZRANGEBYLEX', K.holders, '[' .. head, to, 'LIMIT', 0, lanes_left)) do
-    expired[#expired + 1] = seq_in(member)
+    expired[#expired + 1] = L.seq_in(member)
   end
 end
 

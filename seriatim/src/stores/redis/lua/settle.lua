@@ -1,9 +1,10 @@
 -- Settles turns. ARGV: now; how many are simply done; how many arguments follow about lanes that go on, and these: node,
 -- kind of lease, ttl, most jobs and bytes of a turn, the longest lease of a job's own, most jobs handed over one after the
--- other (as in claim.lua), lanes_max, the queue's version, ticket, whether KEYS[2] has the living nodes, then routes. Then for each turn that is simply done
--- its lane and token (7 bytes each) and '+' if its lane may go on; then for each other turn: lane, token, rest, job whose
--- state is set ('' = the lane's), due, retry_count, crashes, error, counted, hold, whether the other kept jobs were not
--- started, result, n, then n times (seq, fate). Answers
+-- other (as in claim.lua), lanes_max, the queue's version, ticket, whether KEYS[2] has the living nodes, then routes. Then what is
+-- simply done, those of one claim together if they follow one another: token (7 bytes; then '+' if these lanes may go on), number of
+-- lanes, and these (7 bytes each), no lane of a claim twice; then for each other turn: lane, token, rest, job whose state is set
+-- ('' = the lane's), due, retry_count, crashes, error, counted, hold, whether the other kept jobs were not started, result, n,
+-- then n times (seq, fate). Answers
 -- {for each turn nil (stale) or the cancelled jobs {seq, created, ...}; now; turns that go on (see turns.lua); whether a lane
 -- got ready}.
 --
@@ -104,13 +105,13 @@ local function end_job(l, turn, j, cancelled, tally, claimed_at)
     tally.failed = 1
   end
   if fate == 'keep' then return true end
-  if fate == 'done' then finish(j, l.key, 'done', turn.result)
-  elseif fate == 'cancel' then finish(j, l.key, 'canceled', why)
-  elseif fate == 'expire' then finish(j, l.key, 'canceled', 'expired')
-  elseif fate == 'bury' then bury(j, l.key, why)
+  if fate == 'done' then J.finish(j, l.key, 'done', turn.result)
+  elseif fate == 'cancel' then J.finish(j, l.key, 'canceled', why)
+  elseif fate == 'expire' then J.finish(j, l.key, 'canceled', 'expired')
+  elseif fate == 'bury' then J.bury(j, l.key, why)
   else
     count('jobs', -1)
-    forget(j)
+    J.forget(j)
   end
   return false
 end
@@ -143,8 +144,8 @@ local function fall(l, edge, claimed_at, counted)
   l.falls = falls
   if #falls <= FALLS_MAX then return end
   -- Write them out once in a while.
-  for _, j in ipairs(listed(l, ids_in(l, l.count))) do
-    change(l, j)
+  for _, j in ipairs(L.listed(l, ids_in(l, l.count))) do
+    L.change(l, j)
   end
   l.falls = false
 end
@@ -157,21 +158,21 @@ local function return_digests(l, names)
   for i, record in ipairs(fields(K.jobs, names)) do
     local _, _, digest
     if string.byte(record, 1) == 74 then _, _, digest = texts_in(record, 16)
-    else digest = read_job(number_in(names[i]), record).digest end
+    else digest = J.read_job(number_in(names[i]), record).digest end
     if digest ~= '' then wanted[#wanted + 1], of[#of + 1] = l.id .. digest, names[i] end
   end
   for i, other in ipairs(fields(K.equal, wanted)) do
     if not other then later('HSET', K.equal, wanted[i], of[i])
     else
-      local j, open = job_of(number_in(of[i])), open_count(l)
-      age(l, j)
+      local j, open = J.job_of(number_in(of[i])), open_count(l)
+      L.age(l, j)
       remove_from(l, of[i])
       l.bytes = l.bytes - j.size
-      count_prio(l, j.prio, -1, open)
+      L.count_prio(l, j.prio, -1, open)
       if not j.plain then l.odd = l.odd - 1 end
       if j.expires > 0 then call('ZREM', K.expiring, pad(j.seq)) end
-      clear_list(l)
-      unite(l, j)
+      L.clear_list(l)
+      L.unite(l, j)
     end
   end
 end
@@ -180,7 +181,7 @@ end
 local function keep_whole(l, turn, claimed_at)
   local closed, open, shut = l.closed, open_count(l), l.shut or { [l.shut_prio] = l.closed }
   for prio, number in pairs(shut) do
-    count_prio(l, prio, number, open)
+    L.count_prio(l, prio, number, open)
     open = open + number
   end
   local edge = l.edge
@@ -203,7 +204,7 @@ local function end_jobs(l, turn, closed, claimed_at, tally, cancelled)
   end
   l.front, l.count = l.front .. backwards(table.concat(back)), l.count + #back
   l.closed, l.edge, l.shut, l.shut_prio, l.shut_bytes = #back, 0, false, NO_PRIO, 0
-  clear_list(l)
+  L.clear_list(l)
   return kept, back
 end
 
@@ -216,14 +217,14 @@ local function return_jobs(l, turn, kept, back, claimed_at)
     end
     if not in_list[j.seq] then
       if not j.plain then l.odd = l.odd - 1 end
-      unite(l, j)
+      L.unite(l, j)
     elseif S.mode == 'accumulate' then
       if j.expires > 0 then call('ZADD', K.expiring, num(j.expires), pad(j.seq)) end
-      count_prio(l, j.prio, 1, open_count(l))
+      L.count_prio(l, j.prio, 1, open_count(l))
       l.bytes, l.closed, j.aged = l.bytes + j.size, l.closed - 1, true
     else
-      if not j.untouched then change(l, j) end
-      index_job(l, j, call)
+      if not j.untouched then L.change(l, j) end
+      L.index_job(l, j, call)
     end
   end
   l.closed = 0
@@ -231,7 +232,7 @@ local function return_jobs(l, turn, kept, back, claimed_at)
     fall(l, number_in(back[#back]), claimed_at, turn.counted)
     return_digests(l, back)
   end
-  clear_list(l)
+  L.clear_list(l)
 end
 
 -- Whether a done job can be deleted without reading it: the queue keeps no finished jobs, and nothing else is stored
@@ -242,7 +243,7 @@ local function forget_unread(l, tally)
   for _, name in ipairs(names) do job_records[name] = false end
   count('jobs', -#names)
   tally.done, l.closed, l.edge, l.shut, l.shut_prio, l.shut_bytes = #names, 0, 0, false, NO_PRIO, 0
-  clear_list(l)
+  L.clear_list(l)
 end
 
 -- How many jobs of a series are done, if its first ones are, and what follows the one that the settlement is about was not
@@ -267,18 +268,18 @@ local function end_series(l, turn, done, claimed_at, tally)
   if turn.counted then tally.failed = 1 end
   local j = { seq = turn.job }
   if turn.job then
-    j = job_of(turn.job)
+    j = J.job_of(turn.job)
     j.started = j.started or claimed_at
     if turn.counted then j.attempts = j.attempts + 1 end
     j.retry, j.crashes, j.error, j.run_at = turn.retry, turn.crashes, turn.error, due_after(j.run_at, turn.due)
-    change(l, j)
-    index_job(l, j, call)
+    L.change(l, j)
+    L.index_job(l, j, call)
   end
   return { j }
 end
 
 function settle(turn)
-  local l = lane_of(turn.lane)
+  local l = L.lane_of(turn.lane)
   if not l or not l.token or l.token ~= turn.token then return false end
   local claimed_at, cancelled, tally, kept = l.claimed_at, {}, { done = 0, failed = 0 }, {}
   local is_whole = not next(turn.fates) and not l.flagged and not l.apart and l.odd == 0
@@ -295,7 +296,7 @@ function settle(turn)
     end_claim(l)
     forget_unread(l, tally)
   else
-    local closed, back = closed_jobs(l), nil
+    local closed, back = L.closed_jobs(l), nil
     end_claim(l)
     kept, back = end_jobs(l, turn, closed, claimed_at, tally, cancelled)
     return_jobs(l, turn, kept, back, claimed_at)
@@ -317,9 +318,18 @@ end
 local NONE = {}
 local answer = {}
 local simple = tonumber(ARGV[2])
+local groups, ended_ids, at = {}, {}, 4 + tonumber(ARGV[3]) -- where each begins in ARGV; the lanes of all
+do
+  local listed = 0
+  while listed < simple do
+    local count = tonumber(ARGV[at + 1])
+    for i = 1, count do ended_ids[listed + i] = ARGV[at + 1 + i] end
+    groups[#groups + 1], listed, at = at, listed + count, at + 2 + count
+  end
+end
 local others = {} -- turns that are simply done, of lanes that are not simple
 
-local function end_simple(from)
+local function end_simple()
 local busy_of, goes_on = {}, {} -- by id
 
 -- What ended: lanes of one job; lists without special state, and their records; keys of removed lanes; how many lanes to
@@ -347,24 +357,33 @@ local function is_simple_list(record, goes_on)
 end
 
 -- Finds out which of the simple turns are stale, and of which kind the others are.
-local function sort_simple(from)
-  local lane_ids, maybe, places, tokens = {}, {}, {}, {}
-  for i = 1, simple do lane_ids[i] = string.sub(ARGV[from + i - 1], 1, 7) end
-  local claims = fields(K.busy, lane_ids)
-  for i, id in ipairs(lane_ids) do
-    local arg, claim = ARGV[from + i - 1], claims[i]
-    local token = string.sub(arg, 8, 14)
-    answer[i] = false
-    if claim and not busy_of[id] and string.sub(claim, 1, 7) == token then
-      busy_of[id] = claim
-      if best and #arg > 14 then goes_on[id] = true end
-      if string.byte(claim, 8) == 0 then maybe[#maybe + 1], places[#places + 1], tokens[#tokens + 1] = id, i, token
-      else
-        gone[#gone + 1] = id
-        if #claim > 7 then keys[#keys + 1] = string.sub(claim, 8) end
-        accept(i, token)
+local function sort_simple()
+  local maybe, places, tokens, i, ended_lanes, ended_keys = {}, {}, {}, 0, 0, 0
+  local byte, sub = string.byte, string.sub
+  local claims = fields(K.busy, ended_ids)
+  for _, group in ipairs(groups) do
+    local token, may_go_on, before = sub(ARGV[group], 1, 7), best and #ARGV[group] > 7, ended_lanes
+    for _ = 1, tonumber(ARGV[group + 1]) do
+      i = i + 1
+      local id, claim = ended_ids[i], claims[i]
+      answer[i] = false
+      if claim == token then
+        ended_lanes, answer[i] = ended_lanes + 1, NONE
+        gone[ended_lanes] = id
+        if S.keep > 0 then busy_of[id] = claim end
+      elseif claim and sub(claim, 1, 7) == token then
+        if byte(claim, 8) == 0 then
+          if may_go_on then goes_on[id] = true end
+          busy_of[id] = claim
+          maybe[#maybe + 1], places[#places + 1], tokens[#tokens + 1] = id, i, token
+        else
+          ended_lanes, ended_keys, answer[i] = ended_lanes + 1, ended_keys + 1, NONE
+          gone[ended_lanes], keys[ended_keys] = id, sub(claim, 8)
+          if S.keep > 0 then busy_of[id] = claim end
+        end
       end
     end
+    if ended_lanes > before then left[token] = (left[token] or 0) + ended_lanes - before end
   end
   for at, record in ipairs(fields(K.lanes, maybe)) do
     local id, i = maybe[at], places[at]
@@ -453,7 +472,7 @@ local function end_heads()
       place_list(id, record, due, prio)
     end
   end
-  T.tell_jobs()
+  if best then T.tell_jobs() end
 end
 
 local function end_lists()
@@ -468,10 +487,10 @@ local function end_lists()
       end
     end
   end
-  T.tell_jobs()
+  if best then T.tell_jobs() end
 end
 
-  sort_simple(from)
+  sort_simple()
   local singles = #gone
   if S.keep > 0 then keep_singles() end
   if S.mode == 'accumulate' then end_lists() else end_heads() end
@@ -515,14 +534,12 @@ end
 if not S then
   for i = 1, simple do answer[i] = false end
 end
-local at = 4 + tonumber(ARGV[3])
 if S and simple > 0 then
-  look_for_best(4, at - 1)
-  end_simple(at)
+  look_for_best(4, 3 + tonumber(ARGV[3]))
+  end_simple()
   if others[1] then define_settle() end
   for _, turn in ipairs(others) do answer[turn.place] = settle(turn) end
 end
-at = at + simple
 local turns, turn_ids = {}, {}
 while at <= #ARGV do
   turns[#turns + 1], at = read_turn(at)
@@ -531,17 +548,17 @@ end
 if S and turns[1] then
   define_settle()
   local held = fields(K.busy, turn_ids)
-  for i, record in ipairs(fields(K.lanes, turn_ids)) do lane_of(turns[i].lane, record, held[i]) end
+  for i, record in ipairs(fields(K.lanes, turn_ids)) do L.lane_of(turns[i].lane, record, held[i]) end
 end
 for _, turn in ipairs(turns) do answer[#answer + 1] = S and settle(turn) or false end
 if S then
   for token, lanes_less in pairs(released) do release_claim(token, lanes_less) end
   place_touched()
   go_on_others()
-  T.store()
+  if best then T.store() end
   bell.hears = true
   -- A limit may have held others back.
   if S.shared then bell.rings = bell.rings or call('LLEN', K.arrivals) > 0 or call('ZCARD', K.ready) > 0 end
   commit()
 end
-return { answer, NOW, T.answer(), bell.rings and 1 or 0 }
+return { answer, NOW, best and T.answer() or {}, bell.rings and 1 or 0 }

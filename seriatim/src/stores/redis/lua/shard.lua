@@ -1,4 +1,4 @@
--- The common part of the scripts of one shard; compact.lua, lane.lua and the operation's script follow.
+-- The common part of the scripts of one shard; compact.lua, any_job.lua, lane.lua, any_lane.lua and the operation's script follow.
 --
 -- KEYS[1] is the common prefix of the shard's keys, `prefix:{q7:0}:`: all of them are in one slot, and their number is
 -- fixed, whatever the number of lanes and jobs. Scripts do not roll back: an operation checks everything before its
@@ -207,137 +207,15 @@ end
 -- Jobs ------------------------------------------------------------------------------------------
 
 local jobs = {}
-local lane_of, is_single, plain_job
+local is_single, plain_job
 
-local function read_job(seq, record)
-  local plain = plain_job(record)
-  if plain then
-    jobs[seq] = plain
-    return plain
-  end
-  local j = { seq = seq }
-  j.created, j.lane, j.state, j.task, j.digest, j.score, j.prio, j.run_at, j.attempts, j.retry,
-    j.crashes, j.error, j.started, j.flagged, j.route, j.ttl, j.expires, j.options, j.aliases,
-    j.ended, j.key, j.size, j.body = cmsgpack.unpack(record)
-  jobs[seq] = j
-  return j
-end
+-- Functions on lanes in any state: any_lane.lua.
+local L = {}
 
-local function job_of(seq)
-  local known = jobs[seq]
-  if known ~= nil then return known end
-  local record = call('HGET', K.jobs, id_of(seq))
-  if record then return read_job(seq, record) end
-  -- It may be the only job of the lane with its number.
-  record = call('HGET', K.lanes, id_of(seq))
-  return record and is_single(record) and lane_of(seq, record) and jobs[seq] or false
-end
+-- Functions on jobs as tables: any_job.lua.
+local J = {}
 
--- Loads jobs that are not cached yet, with one command.
-local function read_jobs(seqs)
-  local unknown, names = {}, {}
-  for _, seq in ipairs(seqs) do
-    if jobs[seq] == nil then
-      unknown[#unknown + 1], names[#names + 1] = seq, id_of(seq)
-    end
-  end
-  for i, record in ipairs(fields(K.jobs, names)) do
-    if record then read_job(unknown[i], record) end
-  end
-end
-
-local function job_record(j)
-  return cmsgpack.pack(j.created, j.lane, j.state, j.task, j.digest, j.score, j.prio, j.run_at,
-    j.attempts, j.retry, j.crashes, j.error, j.started, j.flagged, j.route, j.ttl, j.expires,
-    j.options, j.aliases, j.ended, j.key, j.size, j.body)
-end
-
--- `plain` is nil afterwards: the record is no longer as the client wrote it.
-local function save_job(j)
-  jobs[j.seq], j.plain = j, nil
-  job_records[id_of(j.seq)] = job_record(j)
-end
-
-local function body_of(j)
-  return j.body or call('HGET', K.bodies, num(j.seq)) or ''
-end
-
--- Removes all traces of a job and its aliases.
-local function forget(j)
-  jobs[j.seq] = false
-  job_records[id_of(j.seq)] = false
-  if not j.body then later('HDEL', K.bodies, num(j.seq)) end
-  for _, alias in ipairs(j.aliases or {}) do call('HDEL', K.aliases, num(alias)) end
-end
-
-local function finish(j, key, state, why)
-  count('jobs', -1)
-  if S.keep == 0 then return forget(j) end
-  if why then j.error = why end
-  j.state, j.ended, j.key, j.lane = state, NOW, key, 0
-  save_job(j)
-  call('ZADD', K.done, num(NOW + S.keep), pad(j.seq))
-end
-
-local function bury(j, key, why, at)
-  count('jobs', -1)
-  if why then j.error = why end
-  j.state, j.ended, j.key, j.lane, j.flagged = 'dead', at or NOW, key, 0, false
-  save_job(j)
-  call('ZADD', K.dead, num(j.ended), pad(j.seq))
-  call('ZADD', K.deadkeys, 0, key .. '\0' .. pad(j.seq))
-end
-
--- Removes a job from the morgue; the caller decides what happens to it.
-local function unbury(j)
-  call('ZREM', K.dead, pad(j.seq))
-  call('ZREM', K.deadkeys, j.key .. '\0' .. pad(j.seq))
-end
-
-local function is_known(seq)
-  local j = jobs[seq]
-  if j or (j == nil and call('HEXISTS', K.jobs, id_of(seq)) == 1) then return true end
-  if call('HEXISTS', K.aliases, num(seq)) == 1 then return true end
-  if j == false then return false end
-  local record = call('HGET', K.lanes, id_of(seq))
-  return record and is_single(record)
-end
-
--- The job with this seq and creation millisecond, or the one it was merged into.
-local function resolve(seq, millis)
-  local j = job_of(seq)
-  if j then return math.floor(j.created / 1000) == millis and j end
-  local alias = call('HGET', K.aliases, num(seq))
-  if not alias then return false end
-  local survivor, created = cmsgpack.unpack(alias)
-  if math.floor(created / 1000) ~= millis then return false end
-  j = job_of(survivor)
-  while not j do
-    alias = call('HGET', K.aliases, num(survivor))
-    if not alias then return false end
-    survivor = cmsgpack.unpack(alias)
-    j = job_of(survivor)
-  end
-  return j
-end
-
--- Routes ----------------------------------------------------------------------------------------
---
--- For whom a job is: the number of the node and the consumer group that it is bound to, 0 is none; with a group, that
--- (6 bytes) and the number (3). As text: node, NUL, consumer group; with a group, NUL and its number.
-
-local NO_ROUTE = '\0'
-
-local function route_of(text)
-  if text == NO_ROUTE then return 0 end
-  local bound, group = string.match(text, '^([^%z]*%z[^%z]*)%z?(%d*)$')
-  if group ~= '' then return struct.pack('>I6I3', tonumber(group), route_of(bound)) end
-  local known = call('HGET', K.routes, text)
-  if known then return tonumber(known) end
-  local number = call('HINCRBY', K.meta, 'routes', 1)
-  call('HSET', K.routes, text, number, '#' .. num(number), text)
-  return number
-end
+local NO_ROUTE = '\0' -- the text of a job's route (any_job.lua) that is for everybody
 
 -- Groups, in a table: Lua limits a function to 200 local names.
 local G = { more = {} }
@@ -348,13 +226,3 @@ function G.parts_of(route)
   local bound = struct.unpack('>I3', route, 7)
   return bound, S.shared and string.sub(route, 1, 6)
 end
-
-local function route_text(route)
-  if route == 0 then return NO_ROUTE end
-  if type(route) == 'string' then
-    local group, bound = struct.unpack('>I6I3', route)
-    return route_text(bound) .. '\0' .. num(group)
-  end
-  return call('HGET', K.routes, '#' .. num(route)) or NO_ROUTE
-end
-

@@ -7,4 +7,4 @@ if not S then return false end
 local n = call('HMGET', K.meta, 'lanes', 'jobs', 'running', 'processed', 'failed')
 for i = 1, 5 do n[i] = tonumber(n[i] or '0') end
 return { S.paused and 1 or 0, n[1], n[2], n[3], call('ZCARD', K.trouble), call('ZCARD', K.dead), n[4],
-  n[5], first_due() }
+  n[5], L.first_due() }

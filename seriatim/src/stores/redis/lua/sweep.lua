@@ -22,7 +22,7 @@ end
 local function each(list, act)
   local ids = {}
   for _, member in ipairs(list) do
-    local j = job_of(tonumber(member))
+    local j = J.job_of(tonumber(member))
     ids[#ids + 1], ids[#ids + 2] = j.seq, j.created
     act(j, member)
   end
@@ -30,21 +30,21 @@ local function each(list, act)
 end
 
 local expired = each(old(K.expiring, NOW, tonumber(ARGV[2])), function(j)
-  local l = lane_of(j.lane)
-  take(l, j)
-  finish(j, l.key, 'canceled', 'expired')
+  local l = L.lane_of(j.lane)
+  L.take(l, j)
+  J.finish(j, l.key, 'canceled', 'expired')
   touch(l)
 end)
 
 local finished = old(K.done, NOW, tonumber(ARGV[3]))
 each(finished, function(j, member)
   call('ZREM', K.done, member)
-  forget(j)
+  J.forget(j)
 end)
 
 local function remove_dead(j)
-  unbury(j)
-  forget(j)
+  J.unbury(j)
+  J.forget(j)
 end
 local limits = call('HMGET', K.meta, 'keepdead', 'deadmax')
 local dead_most = tonumber(ARGV[4])
@@ -64,7 +64,7 @@ end
 local names = old(K.idemold, NOW, tonumber(ARGV[5]))
 for _, field in ipairs(names) do
   local seq = cmsgpack.unpack(call('HGET', K.idem, field))
-  if is_known(seq) then
+  if J.is_known(seq) then
     call('ZADD', K.idemold, num(NOW + math.max(S.remember, 60000000)), field)
   else
     call('ZREM', K.idemold, field)

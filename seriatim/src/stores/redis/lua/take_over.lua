@@ -14,15 +14,15 @@ local function take_over(old, list, lanes_left)
   local before = #taken
   for at = 1, #list, 7 do
     if lanes_left == 0 or is_spent() then break end
-    local l = lane_of(number_in(string.sub(list, at, at + 6)))
+    local l = L.lane_of(number_in(string.sub(list, at, at + 6)))
     if l and l.token == old then
       l.token = token
       touch(l)
       lanes_left = lanes_left - 1
       taken[#taken + 1] = id_of(l.n)
-      turns[#turns + 1] = turn_of(l, false)
+      turns[#turns + 1] = L.turn_of(l, false)
       jobs_left = jobs_left - #turns[#turns][8]
-      for _, j in ipairs(closed_jobs(l)) do bytes_left = bytes_left - j.size end
+      for _, j in ipairs(L.closed_jobs(l)) do bytes_left = bytes_left - j.size end
     end
   end
   if #taken > before then release_claim(old, #taken - before) end

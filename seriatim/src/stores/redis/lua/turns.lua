@@ -17,9 +17,11 @@ local SERIES_JOBS_LEFT = 1600
 -- The beginning of the classes of a group.
 T.group = ''
 
+-- Made when a script begins to claim: most settles claim nothing.
+local function define_turns()
 -- ARGV from `at`: node, kind of lease, ttl, most jobs and bytes of a turn, the longest lease of a job's own, most jobs of
 -- a turn that are handed over one after the other.
-function T.begin(at)
+function T.start(at)
   T.node, T.kind, T.lease = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
   T.jobs_max, T.bytes_max, T.lease_max = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
   local is_series = S.mode == 'fifo' and S.take == 1 and S.keep == 0 and T.kind == 'node' and not S.shared
@@ -57,7 +59,7 @@ end
 function T.claim_for(ttl)
   local claim = T.of_ttl[ttl]
   if not claim or T.kind == 'own' then
-    claim = { ttl = ttl, token = next_token(), lanes = {} }
+    claim = { ttl = ttl, token = next_token(), lanes = {}, count = 0 }
     claim.bytes = id_of(claim.token)
     T.of_ttl[ttl] = claim
     T.claims[#T.claims + 1] = claim
@@ -76,32 +78,35 @@ end
 
 function T.is_spent() return T.jobs_left <= 0 or T.bytes_left <= 0 end
 
-function T.tell(value) T.list[#T.list + 1] = value end
+-- The ends of lists that grow with each job: to find the end of a table takes Lua as long as ten steps.
+local list, told, busy, marked = T.list, 0, T.busy, 0
+
+function T.tell(value)
+  told = told + 1
+  list[told] = value
+end
 
 -- Lanes without special state, of which little is read and written.
 
-local list, busy = T.list, T.busy
-
--- The token, as bytes.
-local function claim_light(id)
-  local claim = T.light
-  if not claim or T.kind == 'own' then
-    claim = T.claim_for(T.lease)
-    T.light = claim
-    list[#list + 1] = claim.token
-  end
-  claim.lanes[#claim.lanes + 1] = id
-  T.taken = T.taken + 1
-  return claim.bytes
+-- The claim of these with the usual lease.
+local light, light_lanes, light_bytes
+local function begin_light()
+  if light and T.kind ~= 'own' then return end
+  light = T.claim_for(T.lease)
+  light_lanes, light_bytes = light.lanes, light.bytes
+  T.tell(light.token)
 end
 
-local function add_busy(id, value)
-  local at = #busy
-  busy[at + 1], busy[at + 2] = id, value
+local function claim_light(id, key)
+  begin_light()
+  light.count = light.count + 1
+  light_lanes[light.count] = id
+  busy[marked + 1], busy[marked + 2] = id, key and light_bytes .. key or light_bytes
+  marked, T.taken = marked + 2, T.taken + 1
 end
 
 local function tell_job(name)
-  T.wanted[#T.wanted + 1], T.places[#T.places + 1] = name, #T.list + 1
+  T.wanted[#T.wanted + 1], T.places[#T.places + 1] = name, told + 1
   T.tell(false)
 end
 
@@ -112,10 +117,32 @@ function T.close_single(id, record)
   else
     T.jobs_left, T.bytes_left = T.jobs_left - 1, T.bytes_left - #record
   end
-  local token = claim_light(id)
-  local at = #list
-  add_busy(id, S.mode == 'parallel' and token or token .. key_in(record))
-  list[at + 1], list[at + 2] = id, record
+  claim_light(id, S.mode ~= 'parallel' and key_in(record))
+  list[told + 1], list[told + 2] = id, record
+  told = told + 2
+end
+
+-- The same for lanes of one job that wait in `arrivals`, up to the first other one; answers how many. Most claims are of these
+-- alone, and a call for each would cost more than the rest.
+function T.close_arrivals(ids, records)
+  if T.room or T.kind == 'own' then return 0 end
+  local taken, bytes, byte, is_keyed, at = 0, T.bytes_left, string.byte, S.mode ~= 'parallel', told
+  for i = 1, math.min(#ids, T.jobs_left) do
+    local record = records[i]
+    if bytes <= 0 or not record or byte(record) ~= 115 then break end
+    if i == 1 then
+      begin_light()
+      at = told
+    end
+    local id = ids[i]
+    light_lanes[light.count + i], list[at + 1], list[at + 2] = id, id, record
+    busy[marked + 2 * i - 1], busy[marked + 2 * i] = id, is_keyed and light_bytes .. key_in(record) or light_bytes
+    taken, at, bytes = i, at + 2, bytes - #record
+  end
+  told, marked, T.taken = at, marked + 2 * taken, T.taken + taken
+  T.jobs_left, T.bytes_left = T.jobs_left - taken, bytes
+  if taken > 0 then light.count = light.count + taken end
+  return taken
 end
 
 -- The head of a list.
@@ -127,7 +154,7 @@ function T.close_head(id, record)
   else
     T.jobs_left = T.jobs_left - 1
   end
-  add_busy(id, claim_light(id) .. '\0')
+  claim_light(id, '\0')
   tell_job(name)
 end
 
@@ -140,7 +167,7 @@ function T.close_series(id, record)
   if most == 1 or T.room then return T.close_head(id, record) end
   local turn = { l = l, names = ids_in(l, most) }
   T.jobs_left = T.jobs_left - most
-  add_busy(id, claim_light(id) .. '\0')
+  claim_light(id, '\0')
   T.series[#T.series + 1] = turn
   T.tell(turn)
 end
@@ -232,7 +259,7 @@ function T.close_list(l)
   local is_all = #names == l.count
   local bytes = is_all and l.bytes or size_of(names)
   if not T.has_room(bytes, #names) then return end
-  add_busy(l.id, claim_light(l.id) .. '\0')
+  claim_light(l.id, '\0')
   T.tell('M' .. struct.pack('>I4', #names))
   for _, name in ipairs(names) do tell_job(name) end
   l.closed, l.edge, l.shut_prio, l.shut_bytes = #names, number_in(names[#names]), l.prio, bytes
@@ -252,7 +279,7 @@ end
 function T.go_on(id, record, head)
   if T.series_max > 1 then return T.close_series(id, record) end
   T.jobs_left = T.jobs_left - 1
-  add_busy(id, claim_light(id) .. '\0')
+  claim_light(id, '\0')
   T.tell(head)
 end
 
@@ -296,8 +323,8 @@ local function joins(j) return j.attempts == 0 and T.are_plain(j.options) end
 
 -- The jobs of a lane's turn, in the order of execution.
 local function choose(l)
-  promote(l)
-  local head = head_of(l)
+  L.promote(l)
+  local head = L.head_of(l)
   if not head then return {} end
   local most = 1
   if S.mode == 'accumulate' then most = T.jobs_max
@@ -306,7 +333,7 @@ local function choose(l)
   if S.mode == 'fifo' and is_fresh(head) and joins(head) then most = math.max(most, T.series_max) end
   local look = l.flags >= MIXED and math.min(most, 16) or most
   while true do
-    local list, chosen, bytes = first_jobs(l, look), {}, 0
+    local list, chosen, bytes = L.first_jobs(l, look), {}, 0
     for i, j in ipairs(list) do
       bytes = bytes + j.size
       local fits = j.task == head.task and (S.mode == 'accumulate' or is_fresh(j))
@@ -326,7 +353,7 @@ local function set_apart(l, chosen, apart)
   for _, j in ipairs(chosen) do
     if not j.stray then
       is_chosen[id_of(j.seq)], apart[#apart + 1] = true, j.seq
-      if l.falls then change(l, j) end
+      if l.falls then L.change(l, j) end
     end
   end
   for _, name in ipairs(ids_in(l, l.count)) do
@@ -345,7 +372,7 @@ local function shut_counts(l, chosen, open)
   local shut = {}
   l.shut_prio, l.shut_bytes = NO_PRIO, 0
   for i, j in ipairs(chosen) do
-    count_prio(l, j.prio, -1, open + 1 - i)
+    L.count_prio(l, j.prio, -1, open + 1 - i)
     shut[j.prio], l.shut_prio = (shut[j.prio] or 0) + 1, math.min(l.shut_prio, j.prio)
     if not j.stray then l.bytes, l.shut_bytes = l.bytes - j.size, l.shut_bytes + j.size end
   end
@@ -355,9 +382,9 @@ end
 local function shut_jobs(l, chosen)
   local open, from_list, edge, apart = open_count(l), 0, 0, {}
   for _, j in ipairs(chosen) do
-    unindex_job(l, j, later)
+    L.unindex_job(l, j, later)
     if j.stray then
-      later('ZREM', K.open, open_member(l, j))
+      later('ZREM', K.open, L.open_member(l, j))
       l.strays, apart[#apart + 1] = l.strays - 1, j.seq
     else
       from_list, edge = from_list + 1, math.max(edge, j.seq)
@@ -373,20 +400,21 @@ end
 function T.close(l)
   local chosen, ttl, bytes = choose(l), T.lease, 0
   for _, j in ipairs(chosen) do bytes = bytes + j.size end
-  if not chosen[1] or not T.has_room(bytes, #chosen) then return place(l) end
+  if not chosen[1] or not T.has_room(bytes, #chosen) then return L.place(l) end
   for _, j in ipairs(chosen) do ttl = math.max(ttl, math.min(j.ttl, T.lease_max)) end
-  if S.mode ~= 'accumulate' then show(l, chosen[1].retry) end
+  if S.mode ~= 'accumulate' then L.show(l, chosen[1].retry) end
   shut_jobs(l, chosen)
   local claim = T.claim_for(ttl)
-  claim.lanes[#claim.lanes + 1] = l.id
+  claim.count = claim.count + 1
+  claim.lanes[claim.count] = l.id
   l.token, l.claimed_at = claim.token, NOW
   l.next_due = S.mode == 'accumulate' and open_count(l) > 0 and l.due
   count('running', 1)
   l.group = l.ready and #l.ready > 19 and string.sub(l.ready, 2, 7)
   if l.group then G.count(l.group, 1) end
-  place(l)
+  L.place(l)
   T.taken = T.taken + 1
-  T.tell(turn_of(l, true))
+  T.tell(L.turn_of(l, true))
   return true
 end
 end
@@ -403,4 +431,10 @@ function T.store()
   for _, claim in ipairs(T.claims) do
     if claim.lanes[1] then store_claim(T.node, T.kind, claim.ttl, claim.token, claim.lanes) end
   end
+end
+end
+
+function T.begin(at)
+  define_turns()
+  T.start(at)
 end

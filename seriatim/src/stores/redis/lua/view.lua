@@ -7,22 +7,22 @@ local payload_max = tonumber(ARGV[1]) or math.huge
 
 -- Whether a job is in its lane's list, and whether it is in the turn.
 local function place_of(l, j)
-  for _, seq in ipairs(apart_of(l)) do
+  for _, seq in ipairs(L.apart_of(l)) do
     if seq == j.seq then return false, true end
   end
-  if l.strays > 0 and (call('ZSCORE', K.open, open_member(l, j)) or S.mode == 'exclusive') then return false, false end
+  if l.strays > 0 and (call('ZSCORE', K.open, L.open_member(l, j)) or S.mode == 'exclusive') then return false, false end
   return true, l.token and l.closed > 0 and j.seq <= l.edge
 end
 
 local function view(seq, millis)
   local j
-  if millis == '' then j = job_of(seq) else j = resolve(seq, tonumber(millis)) end
+  if millis == '' then j = J.job_of(seq) else j = J.resolve(seq, tonumber(millis)) end
   if not j then return false end
   local is_listed, is_closed = false, false
-  local l = j.state == 'live' and lane_of(j.lane)
+  local l = j.state == 'live' and L.lane_of(j.lane)
   if l then is_listed, is_closed = place_of(l, j) end
-  if is_listed then age(l, j) end
-  local body = j.size <= payload_max and body_of(j) or ''
+  if is_listed then L.age(l, j) end
+  local body = j.size <= payload_max and J.body_of(j) or ''
   local v = { j.state, j.seq, j.created, j.key, j.task, body, j.score, j.prio, j.run_at,
     j.attempts, j.retry, j.crashes, j.error, j.flagged and 1 or 0, j.started, j.ended, j.options,
     false, false, false, j.size, l and l.n, false, false }
@@ -30,7 +30,7 @@ local function view(seq, millis)
   v[4] = l.key
   if S.mode == 'accumulate' then v[11], v[12], v[13] = l.retry, l.crashes, l.error end
   if not is_closed then return v end
-  local node, kind, beat_at, progress = holder_of(l)
+  local node, kind, beat_at, progress = L.holder_of(l)
   v[1], v[10], v[15] = 'running', j.attempts + 1, j.started or l.claimed_at
   v[18], v[19], v[20], v[23], v[24] = beat_at, kind == 'node' and node, progress, l.token, node
   return v
