@@ -21,6 +21,7 @@ mod ending;
 mod figures;
 mod going_on;
 mod job_views;
+mod large;
 mod leasing;
 mod notes;
 mod past;
@@ -54,6 +55,7 @@ pub fn cases() -> Vec<Case> {
         results::cases(),
         going_on::cases(),
         series::cases(),
+        large::cases(),
         leasing::cases(),
         notes::cases(),
         people::cases(),

@@ -25,8 +25,8 @@ use crate::stores::json::json;
 /// Most lanes changed per script: a running script blocks all others.
 const STEP_LANES: usize = 1_000;
 
-/// Most jobs cancelled per script.
-const STEP_JOBS: usize = 200;
+/// Most jobs cancelled, or dead ones requeued or deleted, per script.
+pub(super) const STEP_JOBS: usize = 200;
 
 /// Where the lanes begin in the arguments of `act.lua`.
 const ACT_LANES_FROM: usize = 3;

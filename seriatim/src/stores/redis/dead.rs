@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Redis;
+use super::actions::STEP_JOBS;
 use super::args::Args;
 use super::layout::{Layout, Take};
 use super::link::{MORGUE, MOVED, TAKE_IN};
@@ -59,20 +60,36 @@ impl Redis {
         let first = if walks { What::List } else { what };
         let mut acted = Acted::default();
         for (shard, which) in selections(&known, &which) {
-            let rows_max = ACTION_ROWS_MAX as u64 - acted.count;
-            let call = Call { what: first, version: known.version, floor: 0, now: request.now };
-            let mut reply = self.in_morgue(shard, call, rows_max, &which).await?;
-            if reply.count.is_none() {
-                // The keys may have moved since the check.
-                let call = Call { what: What::List, ..call };
-                reply = self.in_morgue(shard, call, rows_max, &which).await?;
-            }
-            acted.more |= reply.more;
-            acted.count += reply.count.unwrap_or(0);
-            // Only `list` returns rows here.
-            acted.count += self.requeue_each(&known, shard, request.now, reply.rows).await?;
+            while self.step(&known, shard, (first, request.now), &which, &mut acted).await? {}
         }
         Ok(acted)
+    }
+
+    /// One script's part of an action; whether another one follows.
+    async fn step(
+        &self,
+        known: &Known,
+        shard: Shard,
+        (what, now): (What, Option<Timestamp>),
+        which: &Args,
+        acted: &mut Acted,
+    ) -> Result<bool> {
+        let left = ACTION_ROWS_MAX as u64 - acted.count;
+        let rows_max = left.min(STEP_JOBS as u64);
+        let call = Call { what, version: known.version, floor: 0, now };
+        let mut reply = self.in_morgue(shard, call, rows_max, which).await?;
+        if reply.count.is_none() {
+            // The keys may have moved since the check.
+            let call = Call { what: What::List, ..call };
+            reply = self.in_morgue(shard, call, rows_max, which).await?;
+        }
+        // Only `list` returns rows here.
+        let requeued = self.requeue_each(known, shard, now, reply.rows).await?;
+        let count = reply.count.unwrap_or(0) + requeued;
+        acted.count += count;
+        let goes_on = reply.more && count > 0 && count < left;
+        acted.more |= reply.more && !goes_on;
+        Ok(goes_on)
     }
 
     async fn in_morgue(
@@ -236,9 +253,15 @@ fn selections(known: &Known, which: &Selection) -> Vec<(Shard, Args)> {
                 args.text("all");
             }
             Selection::Jobs(jobs) => {
-                args.text("jobs");
-                let here = jobs.iter().filter(|job| Shard::of_job(**job) == shard);
-                here.for_each(|job| name_job(&mut args, *job));
+                let here: Vec<_> =
+                    jobs.iter().filter(|job| Shard::of_job(**job) == shard).collect();
+                for jobs in here.chunks(STEP_JOBS) {
+                    let mut args = Args::default();
+                    args.text("jobs");
+                    jobs.iter().for_each(|job| name_job(&mut args, **job));
+                    of_shards.push((shard, args));
+                }
+                continue;
             }
             Selection::Keys(keys) => {
                 args.text("keys");

@@ -13,25 +13,21 @@ local jobs_left, unfinished = 1000, {}
 
 -- Takes failed jobs, as many as still may leave; notes a lane that has more.
 local function take_failed(l)
-  local list = {}
+  local list, look = {}, 1
   if l.bad == 0 then return list end
-  for _, j in ipairs(L.open_jobs(l)) do
-    if j.retry >= 0 then
-      if #list == jobs_left then
-        unfinished[#unfinished + 1] = l.n
-        break
-      end
-      if L.take(l, j) then list[#list + 1] = j end
+  repeat -- they are usually among the first ones
+    look = math.min(look * 16, ALL)
+    for _, j in ipairs(L.open_jobs(l, look)) do
+      if j.retry >= 0 and #list < jobs_left and L.take(l, j) then list[#list + 1] = j end
     end
-  end
+  until l.bad == 0 or #list == jobs_left or look == ALL
   jobs_left = jobs_left - #list
+  if l.bad > 0 and jobs_left == 0 then unfinished[#unfinished + 1] = l.n end
   return list
 end
 
 local function take_jobs(l, most)
-  local list = most < ALL and L.first_jobs(l, most) or L.open_jobs(l)
-  if not list[1] then list = L.open_jobs(l) end -- those of `exclusive` that are not due
-  for i = #list, most + 1, -1 do list[i] = nil end
+  local list = L.open_jobs(l, most)
   for _, j in ipairs(list) do L.take(l, j) end
   return list
 end
@@ -70,10 +66,14 @@ local function run_now(l)
   if S.mode == 'accumulate' then
     l.due = NOW
   elseif S.mode == 'exclusive' then
-    for _, j in ipairs(take_jobs(l, ALL)) do
+    local list = L.strays_in(K.later, l, jobs_left)
+    for _, j in ipairs(list) do
+      L.take(l, j)
       j.run_at = math.min(j.run_at, NOW)
       L.enter(l, j)
     end
+    jobs_left = jobs_left - #list
+    if L.first_later(l) then unfinished[#unfinished + 1] = l.n end
   else
     local head = L.head_of(l)
     if head then

@@ -239,27 +239,50 @@ function L.shown_job(l)
   if l.token then return L.closed_jobs(l)[1] end
   return L.head_of(l) or L.first_later(l)
 end
-function L.open_jobs(l)
-  local list = L.first_jobs(l, ALL)
-  if S.mode == 'exclusive' and l.strays > 0 then
-    for _, j in ipairs(L.strays_in(K.later, l, ALL)) do list[#list + 1] = j end
+-- The first open jobs, at most `most`; in `exclusive` those that are not due come last.
+function L.open_jobs(l, most)
+  local list = L.first_jobs(l, most)
+  if S.mode == 'exclusive' and l.strays > 0 and #list < most then
+    for _, j in ipairs(L.strays_in(K.later, l, most - #list)) do list[#list + 1] = j end
   end
   return list
 end
 
--- Counts the priorities of open jobs in `accumulate`; `by` is how many jobs more.
-function L.count_prio(l, prio, by, open)
-  if open + by == 0 then
-    l.prio, l.prios = NO_PRIO, false
-  elseif open == 0 then
-    l.prio = prio
-  elseif l.prios or prio ~= l.prio then
-    l.prios = l.prios or { [l.prio] = open }
-    local left = (l.prios[prio] or 0) + by
-    l.prios[prio] = left > 0 and left or nil
-    l.prio = NO_PRIO
-    for known in pairs(l.prios) do l.prio = math.min(l.prio, known) end
-    if not next(l.prios, next(l.prios)) then l.prios = false end
+-- Counts the priorities of open jobs in `accumulate`; `by` is how many jobs more. The state of a lane with more different
+-- ones than PRIOS_MAX stays small: it keeps the lowest until no job is open (`prios` is true).
+L.PRIOS_MAX = 1000
+do
+  local function counted(l, prio, by)
+    local before = l.prios[prio] or 0
+    if before + by < 0 then return end
+    l.prios[prio] = before + by > 0 and before + by or nil
+    l.prio = math.min(l.prio, prio)
+    if before == 0 then l.kinds = l.kinds + 1
+    elseif not l.prios[prio] then
+      l.kinds = l.kinds - 1
+      if prio ~= l.prio then return end
+      l.prio = NO_PRIO
+      for known in pairs(l.prios) do l.prio = math.min(l.prio, known) end
+    end
+  end
+
+  function L.count_prio(l, prio, by, open)
+    if open + by == 0 then
+      l.prio, l.prios = NO_PRIO, false
+    elseif open == 0 then
+      l.prio = prio
+    elseif l.prios == true then
+      l.prio = math.min(l.prio, prio)
+    elseif l.prios or prio ~= l.prio then
+      if not l.prios then l.prios, l.kinds = { [l.prio] = open }, 1 end
+      if not l.kinds then
+        l.kinds = 0
+        for _ in pairs(l.prios) do l.kinds = l.kinds + 1 end
+      end
+      counted(l, prio, by)
+      if l.kinds > L.PRIOS_MAX then l.prios = true
+      elseif l.kinds == 1 then l.prios = false end
+    end
   end
 end
 

@@ -5,12 +5,15 @@
 NOW = clock(ARGV[1])
 even_when_full()
 
+local flags = {} -- by lane: the seqs
+
 local function flag(l, j)
   if j.flagged then return end
-  local flags = call('HGET', K.flags, l.id)
-  flags = flags and cmsgpack.unpack(flags) or {}
-  flags[#flags + 1] = j.seq
-  call('HSET', K.flags, l.id, cmsgpack.pack(flags))
+  if not flags[l.id] then
+    local known = call('HGET', K.flags, l.id)
+    flags[l.id] = known and cmsgpack.unpack(known) or {}
+  end
+  table.insert(flags[l.id], j.seq)
   j.flagged, l.flagged = true, true
   L.change(l, j)
   touch(l)
@@ -35,5 +38,6 @@ local answer = {}
 for i = 2, #ARGV, 2 do
   answer[#answer + 1] = cancel(tonumber(ARGV[i]), tonumber(ARGV[i + 1]))
 end
+for id, seqs in pairs(flags) do call('HSET', K.flags, id, cmsgpack.pack(seqs)) end
 if S then commit() end
 return answer

@@ -170,6 +170,30 @@ end
 
 local take_first, remove_from
 do
+-- Puts the first seqs of a list back, in order. What is longer than a front takes the place of runs that are gone: the runs
+-- before the first one were taken when these seqs were.
+local FRONT_MAX = 1000
+function L.give_back(l, names)
+  l.count = l.count + #names
+  local front = l.front .. backwards(table.concat(names))
+  local rest = #front / 7 - FRONT_MAX
+  if rest <= 0 or l.first == 0 then
+    l.front = front
+    return
+  end
+  l.front = string.sub(front, 7 * rest + 1)
+  local written, size = {}, math.max(RUN_BYTES, 7 * math.ceil(rest / l.first))
+  local first = l.first - math.ceil(7 * rest / size)
+  for to = 7 * rest, 1, -size do
+    written[#written + 1] = run_name(l, first + #written / 2)
+    written[#written + 1] = backwards(string.sub(front, math.max(1, to - size + 1), to))
+  end
+  -- The removals of the runs that had these numbers come first.
+  write_out()
+  many('HSET', K.runs, written)
+  l.first = first
+end
+
 local function without(seqs, name)
   for at = 1, #seqs, 7 do
     if string.sub(seqs, at, at + 6) == name then

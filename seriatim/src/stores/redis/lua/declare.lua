@@ -50,7 +50,7 @@ local function all_open()
   local list = {}
   for _, id in ipairs(call('HKEYS', K.lanes)) do
     local l = L.lane_of(number_in(id))
-    for _, j in ipairs(L.open_jobs(l)) do
+    for _, j in ipairs(L.open_jobs(l, ALL)) do
       list[#list + 1] = { job = j, key = l.key, route = math.max(l.route, j.route) }
     end
   end

@@ -158,7 +158,7 @@ function steps.jobs()
   local l = L.lane_of_key(ARGV[4])
   if not l then return end
   for _, j in ipairs(L.closed_jobs(l)) do tell_live(j, l.key) end
-  for _, j in ipairs(L.open_jobs(l)) do tell_live(j, l.key) end
+  for _, j in ipairs(L.open_jobs(l, ALL)) do tell_live(j, l.key) end
 end
 
 function steps.deadkey()

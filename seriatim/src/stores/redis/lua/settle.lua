@@ -180,9 +180,12 @@ end
 -- The jobs of a turn of `accumulate` that failed as a whole: they are still where they were.
 local function keep_whole(l, turn, claimed_at)
   local closed, open, shut = l.closed, open_count(l), l.shut or { [l.shut_prio] = l.closed }
-  for prio, number in pairs(shut) do
-    L.count_prio(l, prio, number, open)
-    open = open + number
+  if shut == true then l.prio, l.prios = math.min(l.prio, l.shut_prio), true
+  else
+    for prio, number in pairs(shut) do
+      L.count_prio(l, prio, number, open)
+      open = open + number
+    end
   end
   local edge = l.edge
   l.bytes, l.shut_bytes, l.shut, l.shut_prio, l.closed, l.edge = l.bytes + l.shut_bytes, 0, false, NO_PRIO, 0, 0
@@ -202,7 +205,7 @@ local function end_jobs(l, turn, closed, claimed_at, tally, cancelled)
   for _, name in ipairs(names) do
     if stays[name] then back[#back + 1] = name end
   end
-  l.front, l.count = l.front .. backwards(table.concat(back)), l.count + #back
+  L.give_back(l, back)
   l.closed, l.edge, l.shut, l.shut_prio, l.shut_bytes = #back, 0, false, NO_PRIO, 0
   L.clear_list(l)
   return kept, back

@@ -369,14 +369,15 @@ local function shut_counts(l, chosen, open)
     l.shut, l.shut_prio, l.shut_bytes, l.prios, l.prio, l.bytes = l.prios, l.prio, l.bytes, false, NO_PRIO, 0
     return
   end
-  local shut = {}
+  local shut, kinds = {}, 0
   l.shut_prio, l.shut_bytes = NO_PRIO, 0
   for i, j in ipairs(chosen) do
     L.count_prio(l, j.prio, -1, open + 1 - i)
+    if not shut[j.prio] then kinds = kinds + 1 end
     shut[j.prio], l.shut_prio = (shut[j.prio] or 0) + 1, math.min(l.shut_prio, j.prio)
     if not j.stray then l.bytes, l.shut_bytes = l.bytes - j.size, l.shut_bytes + j.size end
   end
-  l.shut = next(shut, next(shut)) and shut or false
+  if kinds > L.PRIOS_MAX then l.shut = true else l.shut = kinds > 1 and shut end
 end
 
 local function shut_jobs(l, chosen)
