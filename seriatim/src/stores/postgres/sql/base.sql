@@ -202,8 +202,8 @@ BEGIN
     WHERE x.queue = l.queue AND x.class = l.class AND x.priority = l.priority AND x.at = l.at AND x.number = l.number
       AND x.light OFFSET 0) x
   WHERE r.ctid = x.row;
-  -- The score stays that of its first job. A lane that is not due may wait in a window, which its job opened.
-  UPDATE seriatim.lane l SET next_due = CASE WHEN l.payload IS NULL OR l.claimed OR l.class IS NOT NULL THEN l.next_due
+  -- The score stays that of its first job. Its job opened a window, also if the job was due: it may be put off later.
+  UPDATE seriatim.lane l SET next_due = CASE WHEN l.payload IS NULL OR l.claimed THEN l.next_due
       ELSE (SELECT greatest(l.due, seriatim.later(l.created_at, q.max_wait)) FROM seriatim.queue q
         WHERE q.number = l.queue AND q.quiet IS NOT NULL) END,
     taken = NULL, joined = NULL, packed_run_at = NULL, digest = NULL, task = NULL, created_at = NULL, options = NULL, lease_ttl = NULL, payload = NULL
