@@ -82,9 +82,10 @@ async fn document(
         None => None,
     };
     let all = schedule.definitions.iter();
+    let next = schedule.definitions.first().filter(|_| paused.is_none());
     Ok(CronEntry {
         name: schedule.name.clone(),
-        next: schedule.definitions.first().map(|one| ticks(&one.cron, now)).unwrap_or_default(),
+        next: next.map(|one| ticks(&one.cron, now)).unwrap_or_default(),
         definitions: all.map(|one| definition(&one.cron, &one.nodes)).collect(),
         paused: paused.map(|pause| CronPause {
             since: Time(pause.since),

@@ -102,9 +102,7 @@ fn table(all: &[CronEntry], now: Timestamp) -> Table {
             let error = last.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
             format!("{} {outcome}{by}{error}", relative(now, last.at.0))
         });
-        // A pause has no end of its own.
-        let next = entry.next.iter().filter(|_| entry.paused.is_none());
-        let next = next.filter_map(|next| time::read(next).ok());
+        let next = entry.next.iter().filter_map(|next| time::read(next).ok());
         table.row(vec![
             (&entry.name).into(),
             Cell::toned(state, tone),

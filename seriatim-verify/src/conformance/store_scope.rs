@@ -14,6 +14,7 @@ pub(super) fn cases() -> Vec<Case> {
         d2_of_several_repeats_in_a_batch_the_first_is_the_job,
         d2_a_key_of_the_store_and_one_of_a_queue_are_apart,
         d2_a_repeat_across_queues_may_be_bound_to_another_node,
+        d2_repeats_within_a_push_that_are_bound_to_different_nodes_are_refused,
         d2_a_key_of_the_store_is_forgotten_after_its_time,
         d2_of_many_who_push_a_key_of_the_store_one_makes_the_job,
         a_scope_without_a_key_is_refused,
@@ -114,6 +115,19 @@ async fn d2_a_repeat_across_queues_may_be_bound_to_another_node(mut bench: Bench
     assert_eq!((again.status, again.job_id), (Duplicate, first.job_id));
     let new = bench.try_push(vec![once("q", "k", "j").node("two")]).await;
     assert_eq!(new.expect_err("its lane is bound").kind(), ErrorKind::Conflict);
+}
+
+async fn d2_repeats_within_a_push_that_are_bound_to_different_nodes_are_refused(mut bench: Bench) {
+    let mut kinds = vec![job("a").idempotency_key("i")];
+    if keeps_them(&mut bench).await {
+        kinds.push(once("q", "k", "i"));
+    }
+    bench.queue(Mode::Fifo).await;
+    for named in kinds {
+        let jobs = vec![named.clone().node("one"), named.node("two")];
+        refused(bench.try_push(jobs).await, ErrorKind::Conflict, "jobs[1].key");
+        assert_eq!(bench.stats().await.jobs, 0, "nothing was written");
+    }
 }
 
 async fn d2_a_key_of_the_store_is_forgotten_after_its_time(mut bench: Bench) {

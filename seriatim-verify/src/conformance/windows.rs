@@ -29,6 +29,7 @@ pub(super) fn cases() -> Vec<Case> {
     all.extend(listed![
         a_push_with_its_own_time_is_quiet_until_then,
         a_key_that_is_due_is_put_off_no_more,
+        a_due_job_that_is_rescheduled_collects_as_long_as_its_window_allows,
         jobs_that_are_cancelled_no_longer_fill_a_window,
         a_key_may_be_emptied_and_collects_anew,
         a_window_may_be_changed_while_keys_collect,
@@ -241,6 +242,21 @@ async fn a_key_that_is_due_is_put_off_no_more(mut bench: Bench) {
     bench.act(LaneSelection::Key("other".into()), LaneAction::RunNow).await;
     bench.push(job("d").key("other")).await;
     assert_eq!(tags(&bench.one().await), ["c", "d"]);
+}
+
+async fn a_due_job_that_is_rescheduled_collects_as_long_as_its_window_allows(mut bench: Bench) {
+    declare(&mut bench, window()).await;
+    let latest = bench.now + MAX_WAIT;
+    let first = bench.push(job("a").run_in(Duration::ZERO)).await;
+    let change = Change::RunAt(bench.now + QUIET);
+    let later = Amend { now: Some(bench.now), job: first.job_id, change };
+    bench.store.amend(later).await.unwrap();
+    assert_eq!(collects(&mut bench).await, (bench.now + QUIET, Some(latest)));
+    bench.pass(QUIET / 2);
+    bench.push(job("b")).await;
+    assert_eq!(collects(&mut bench).await, (bench.now + QUIET, Some(latest)));
+    bench.pass(QUIET);
+    assert_eq!(tags(&bench.one().await), ["a", "b"]);
 }
 
 async fn jobs_that_are_cancelled_no_longer_fill_a_window(mut bench: Bench) {

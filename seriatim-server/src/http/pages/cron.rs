@@ -98,13 +98,11 @@ impl Row {
             (None, _) => &["cron.run", "cron.pause"],
         };
         let on = On::Cron { name: entry.name.clone(), reason: None };
-        let is_paused = entry.paused.is_some();
         Self {
             state: state(&entry),
             paused: entry.paused.map(paused),
             last: entry.last.map(|last| Last::new(visit, last)),
-            // A pause has no end of its own.
-            next: (entry.next.iter().filter(|_| !is_paused)).filter_map(moment).collect(),
+            next: entry.next.iter().filter_map(moment).collect(),
             definitions: (entry.definitions.into_iter())
                 .map(|one| Definition::new(&visit.frame.base, one))
                 .collect(),

@@ -230,7 +230,7 @@ pub(crate) struct CronEntry {
     pub(crate) paused: Option<CronPause>,
     /// The last tick, or the last run by hand
     pub(crate) last: Option<CronLast>,
-    /// The next times, by the first definition
+    /// The next three times, by the first definition; none while it is paused: a pause has no end of its own
     pub(crate) next: Vec<String>,
 }
 

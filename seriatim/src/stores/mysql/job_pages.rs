@@ -32,7 +32,10 @@ impl JobRows for Mysql {
 struct Found {
     id: JobId,
     lane: Option<u64>,
+    /// Of its payload.
     bytes: usize,
+    /// The bytes of its error or result, and progress.
+    texts: usize,
     place: std::sync::Arc<str>,
 }
 
@@ -40,7 +43,7 @@ async fn page(work: &mut Work<'_>, query: &JobQuery, most: usize) -> Try<Step> {
     let row = work.state.queue(&query.queue)?;
     let (queue, mode) = (row.number, row.queue.mode);
     let after = query.begin()?;
-    let from = source(work, query, queue, after.as_ref(), most + 1).await?;
+    let from = source(work, query, (queue, mode), after.as_ref(), most + 1).await?;
     let order = match query.order {
         JobOrder::Arrival | JobOrder::Turn => Order::Number,
         JobOrder::Key => Order::Text("j.k"),
@@ -58,7 +61,7 @@ async fn page(work: &mut Work<'_>, query: &JobQuery, most: usize) -> Try<Step> {
         Some(after) => format!("WHERE {}", behind(order, after, "j.seq")?),
     };
     let sql = format!(
-        "SELECT j.seq, j.created, j.lane, j.bytes, {} FROM {from} j {filter} ORDER BY {by} LIMIT {}",
+        "SELECT j.seq, j.created, j.lane, j.bytes, j.texts, {} FROM {from} j {filter} ORDER BY {by} LIMIT {}",
         order.text(),
         most + 1
     );
@@ -71,11 +74,12 @@ async fn page(work: &mut Work<'_>, query: &JobQuery, most: usize) -> Try<Step> {
             id: JobId::new(created, queue, 0, seq),
             lane: row.maybe_int()?.map(|lane| lane as u64),
             bytes: row.maybe_int()?.unwrap_or_default() as usize,
+            texts: row.maybe_int()?.unwrap_or_default() as usize,
             place: row.text()?,
         });
     }
     let bytes_max = query.payload_bytes_max.unwrap_or(usize::MAX);
-    let shown = |found: &Found| if found.bytes > bytes_max { 0 } else { found.bytes };
+    let shown = |found: &Found| found.texts + if found.bytes > bytes_max { 0 } else { found.bytes };
     let rows = rows_of_page(found.iter().map(shown)).min(most);
     let more = found.len() > rows;
     found.truncate(rows);
@@ -98,21 +102,35 @@ async fn page(work: &mut Work<'_>, query: &JobQuery, most: usize) -> Try<Step> {
     Ok(Step::of(rows, next))
 }
 
+// The columns of generation, number and `rest` differ between the tables: GEN, SEQ, REST.
+/// Whether a job runs.
+const RUNS: &str = "l.st = 2 AND (GEN < l.open OR SEQ = l.taken)";
+/// The bytes of a job's own error or result.
+const ERROR: &str = "IFNULL(LENGTH(JSON_UNQUOTE(JSON_EXTRACT(REST, '$.error'))), 0)";
+
+/// The bytes of the error and progress that a job shows which has not ended.
+fn texts_of_live(mode: Mode) -> String {
+    let error = match mode {
+        Mode::Accumulate => "IFNULL(LENGTH(l.error), 0)",
+        _ => ERROR,
+    };
+    format!("{error} + IF({RUNS}, IFNULL(LENGTH(l.progress), 0), 0)")
+}
+
 /// The table of a query's jobs.
 async fn source(
     work: &mut Work<'_>,
     query: &JobQuery,
-    queue: u32,
+    (queue, mode): (u32, Mode),
     after: Option<&Cursor>,
     rows_max: usize,
 ) -> Try<String> {
-    // The columns of generation and number differ between the tables.
     let (state, shown) = match query.filter {
         JobFilter::Live => (None, "true"),
         JobFilter::In(JobState::Queued) => {
             (None, "(l.st <> 2 OR GEN >= l.open AND SEQ <> l.taken)")
         }
-        JobFilter::In(JobState::Running) => (None, "l.st = 2 AND (GEN < l.open OR SEQ = l.taken)"),
+        JobFilter::In(JobState::Running) => (None, RUNS),
         JobFilter::In(JobState::Dead) => (Some(DEAD), ""),
         JobFilter::In(JobState::Succeeded) => (Some(SUCCEEDED), ""),
         JobFilter::In(JobState::Canceled) => (Some(CANCELED), ""),
@@ -134,14 +152,23 @@ async fn source(
             }
             None => "seriatim_job j JOIN seriatim_lane l ON l.id = j.lane",
         };
+        let texts = texts_of_live(mode);
+        let of_job = |sql: &str| {
+            sql.replace("GEN", "j.gen").replace("SEQ", "j.seq").replace("REST", "j.rest")
+        };
+        let of_lane = |sql: &str| {
+            sql.replace("GEN", "l.j_gen").replace("SEQ", "l.id").replace("REST", "l.j_rest")
+        };
         return Ok(format!(
-            "((SELECT j.seq, j.created, j.lane, k, 0 AS at, LENGTH(j.payload) AS bytes, j.score, j.prio, j.run_at \
+            "((SELECT j.seq, j.created, j.lane, k, 0 AS at, LENGTH(j.payload) AS bytes, {} AS texts, j.score, j.prio, j.run_at \
               FROM {joined} WHERE l.q = {queue} AND j.q = {queue} AND {} {key} {}) UNION ALL \
-             (SELECT id, j_created, id, k, 0, LENGTH(payload), j_score, j_prio, j_run_at \
+             (SELECT id, j_created, id, k, 0, LENGTH(payload), {}, j_score, j_prio, j_run_at \
               FROM seriatim_lane l WHERE q = {queue} AND j_gen IS NOT NULL AND {} {key} {}))",
-            shown.replace("GEN", "j.gen").replace("SEQ", "j.seq"),
+            of_job(&texts),
+            of_job(shown),
             bound("j.seq"),
-            shown.replace("GEN", "l.j_gen").replace("SEQ", "l.id"),
+            of_lane(&texts),
+            of_lane(shown),
             bound("id")
         ));
     };
@@ -150,7 +177,8 @@ async fn source(
     let from = format!("seriatim_ended {index} WHERE q = {queue} AND state = {state} {key}");
     let newest = newest(work, &from, query.order, after, rows_max).await?;
     Ok(format!(
-        "(SELECT seq, created, NULL AS lane, k, at, LENGTH(payload) AS bytes FROM {from} {newest} {})",
+        "(SELECT seq, created, NULL AS lane, k, at, LENGTH(payload) AS bytes, {} AS texts FROM {from} {newest} {})",
+        ERROR.replace("REST", "rest"),
         bound("seq")
     ))
 }

@@ -13,7 +13,7 @@ use crate::contract::{
 };
 use crate::stores::race;
 use crate::{
-    ErrorKind, Job, Merge, Queue, Timestamp,
+    ErrorKind, Job, Merge, Outcome, Queue, Timestamp,
     store::{Settlement, Token, Turn},
 };
 
@@ -75,6 +75,12 @@ async fn claim(store: &Postgres, queue: &str, lanes_max: usize) -> Claimed {
 async fn done(store: &Postgres, turns: &[Turn]) -> Vec<Settled> {
     let turns = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
     store.settle(Settle::now(turns)).await.unwrap()
+}
+
+async fn fail(store: &Postgres, queue: &Queue, turns: &[Turn]) {
+    let retry = Outcome::Retry { error: "e".into(), retry_in: Some(LEASE) }.into();
+    let plan = |turn| crate::store::plan(turn, queue, &retry, &|_| LEASE);
+    store.settle(Settle::now(turns.iter().map(plan).collect())).await.unwrap();
 }
 
 fn job(key: &str, tag: u32) -> Job {

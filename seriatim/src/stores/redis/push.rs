@@ -152,9 +152,10 @@ impl Redis {
     async fn push_checked(&self, batch: &mut Batch<'_>) -> Result<bool> {
         let jobs = &batch.request.jobs;
         let (known, missing) = self.definitions(jobs, &batch.left()).await?;
-        let mut left = batch.next();
+        let (checked, mut left) = (batch.left(), batch.next());
         let way = Way { turn: self.rotate(), known };
-        if !self.push_dry(batch.request, &way, &left, missing.len()).await? {
+        let is_part = left.len() < checked.len();
+        if !self.push_dry(batch.request, &way, &checked, (missing.len(), is_part)).await? {
             return Ok(false);
         }
         if !missing.is_empty() {
@@ -195,20 +196,21 @@ impl Redis {
         Ok(true)
     }
 
-    /// Whether every shard that may get jobs would accept them. Not needed for a single part, which refuses by itself.
+    /// Whether every shard that may get jobs would accept them. Not needed for a single part, which refuses by itself,
+    /// unless only a part of it follows (`is_part`).
     async fn push_dry(
         &self,
         request: &Push,
         way: &Way,
         places: &[usize],
-        missing: usize,
+        (missing, is_part): (usize, bool),
     ) -> Result<bool> {
         if request.jobs.len() == 1 {
             return Ok(true);
         }
         let steps = (0..=OLDER_MAX).map(|step| way.parts(&request.jobs, places, step));
         let parts: Vec<Part> = steps.flatten().collect();
-        if parts.len() + missing <= 1 {
+        if parts.len() + missing <= 1 && !is_part {
             return Ok(true);
         }
         let checks = parts.iter().map(|part| self.push_part(request, part, None));

@@ -11,18 +11,20 @@ use crate::model::error::Result;
 use crate::model::queue::Mode;
 use crate::model::settle::Settlement;
 
-/// The lane's only job is done and its queue keeps no finished jobs. ?4: when the claim was made, if it
+/// The lane's only job is done and its queue keeps no finished jobs. One that failed before is no common case: the figures
+/// count it. ?4: when the claim was made, if it
 /// names the lane; so it holds the lane lightly if the lane's own token is lower.
-const DONE: &str = "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND n = 0 AND flags = 0
+const DONE: &str = "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND n = 0 AND flags = 0 AND retry < 0
      AND (st = 2 AND tok = ?2 OR st = 0 AND tok < ?2 AND ?4 IS NOT NULL)";
 /// The same for a job of a batch. Returns its options; null: its lane had one.
-const DONE_IN_BATCH: &str = "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND n = 0 AND flags = 128
+const DONE_IN_BATCH: &str =
+    "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND n = 0 AND flags = 128 AND retry < 0
      AND (st = 2 AND tok = ?2 OR st = 0 AND tok < ?2 AND ?4 IS NOT NULL) RETURNING opts";
 /// The same in `accumulate`, with items: all are closed if nothing has arrived meanwhile.
 const DONE_WITH_ITEMS: &str = "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND flags IN (0, 64)
      AND (st = 2 AND tok = ?2 AND next_due IS NULL OR st = 0 AND tok < ?2 AND ?4 IS NOT NULL)
-     RETURNING seq IS NOT NULL";
-/// The lane's only job is done, and its queue keeps finished jobs.
+     RETURNING seq IS NOT NULL, retry >= 0";
+/// The lane's only job is done, had not failed before, and its queue keeps finished jobs.
 const KEEP_DONE: &str = include_str!("sql/keep_done.sql");
 
 /// Deletes the lanes of a light claim, each with its job, if they have these flags.
@@ -35,11 +37,11 @@ macro_rules! done_together {
     };
 }
 
-const DONE_TOGETHER: &str = done_together!("flags = 0");
+const DONE_TOGETHER: &str = done_together!("flags = 0 AND retry < 0");
 /// Jobs of a batch, all with these options.
-const DONE_TOGETHER_IN_BATCH: &str = done_together!("flags = 128 AND opts = ?4");
-/// Any jobs of batches. Returns the options of each.
-const DONE_TOGETHER_IN_BATCHES: &str = done_together!("flags IN (0, 128) RETURNING opts");
+const DONE_TOGETHER_IN_BATCH: &str = done_together!("flags = 128 AND opts = ?4 AND retry < 0");
+/// Any jobs, of batches and with failures behind them too. Returns the options of each, and whether it failed before.
+const DONE_TOGETHER_ANY: &str = done_together!("flags IN (0, 128) RETURNING opts, retry >= 0");
 /// The options of the first of them, if it is of a batch: the others' are likely to be the same.
 const FIRST_IN_BATCH: &str =
     "SELECT opts FROM lane WHERE id = ?1 AND flags = 128 AND opts IS NOT NULL";
@@ -160,9 +162,11 @@ impl Done {
                 self.had_more = true;
                 return Ok(false);
             }
-            let Some(slot) = tx.first(DONE_WITH_ITEMS, values, |row| row.get::<_, i64>(0))? else {
+            let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+            let Some((slot, retried)) = tx.first(DONE_WITH_ITEMS, values, read)? else {
                 return Ok(false);
             };
+            tx.delta(lane.queue).retrying -= retried;
             jobs = slot + tx.execute("DELETE FROM item WHERE lane = ?1", [id])? as i64;
         }
         let delta = tx.delta(lane.queue);
@@ -182,21 +186,31 @@ impl Tx<'_> {
         count: usize,
     ) -> Result<bool> {
         let values = params![lanes, queue, token];
-        let Some(options) = in_batch else {
-            let gone = self.execute(DONE_TOGETHER, values)?;
-            return self.are_all(gone, count);
+        let gone = match &in_batch {
+            None => self.execute(DONE_TOGETHER, values)?,
+            Some(options) => {
+                self.execute(DONE_TOGETHER_IN_BATCH, params![lanes, queue, token, options])?
+            }
         };
-        let gone = self.execute(DONE_TOGETHER_IN_BATCH, params![lanes, queue, token, options])?;
         if self.are_all(gone, count)? {
-            self.leave_done(Some(&options), count);
+            if in_batch.is_some() {
+                self.leave_done(in_batch.as_deref(), count);
+            }
             return Ok(true);
         }
-        let options: Vec<Option<String>> =
-            self.rows(DONE_TOGETHER_IN_BATCHES, values, |row| row.get(0))?;
-        let are_all = self.are_all(options.len(), count)?;
+        if in_batch.is_none() && self.retrying(queue)? == 0 {
+            return Ok(false);
+        }
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?));
+        let gone: Vec<(Option<String>, i64)> = self.rows(DONE_TOGETHER_ANY, values, read)?;
+        let are_all = self.are_all(gone.len(), count)?;
         if are_all {
-            for equal in options.chunk_by(PartialEq::eq) {
-                self.leave_done(equal.first().and_then(Option::as_deref), equal.len());
+            self.delta(queue).retrying -= gone.iter().map(|(_, retried)| retried).sum::<i64>();
+            for equal in gone.chunk_by(|one, next| one.0 == next.0) {
+                self.leave_done(
+                    equal.first().and_then(|(options, _)| options.as_deref()),
+                    equal.len(),
+                );
             }
         }
         Ok(are_all)

@@ -29,6 +29,8 @@ pub(super) struct Work {
     pub is_light: bool,
     /// Its stored place in `ready`.
     placed: Option<Place>,
+    /// Whether it is stored with a failure behind it.
+    retried: bool,
     /// Whether the slot differs from the stored one.
     slot_changed: bool,
 }
@@ -101,20 +103,27 @@ impl Tx<'_> {
         if work.is_empty() {
             self.execute("DELETE FROM lane WHERE id = ?1", [work.row.head.id])?;
             self.move_to(&work, None)?;
-            self.delta(work.queue.number).lanes -= 1;
+            let delta = self.delta(work.queue.number);
+            delta.lanes -= 1;
+            delta.retrying -= i64::from(work.retried);
             return Ok(());
         }
         self.position(&mut work)?;
         if !work.row.head.is_claimed() {
             self.ring(&work.queue.name);
         }
-        self.write(&work)
+        self.write(work)
     }
 
     /// Stores a lane as it is.
-    pub(super) fn write(&self, work: &Work) -> Result<()> {
-        self.move_to(work, work.row.head.place())?;
-        self.write_row(work)
+    pub(super) fn write(&mut self, work: Work) -> Result<()> {
+        self.move_to(&work, work.row.head.place())?;
+        let retries = work.row.head.retry >= 0;
+        if retries != work.retried {
+            let change = i64::from(retries) - i64::from(work.retried);
+            self.delta(work.queue.number).retrying += change;
+        }
+        self.write_row(&work)
     }
 
     /// Moves a lane to its place in `ready`, or out of it.
@@ -459,7 +468,8 @@ impl Tx<'_> {
 impl Work {
     fn new(row: LaneRow, queue: QueueRow) -> Self {
         let placed = row.head.place().filter(|_| row.head.in_ready);
-        Self { row, queue, is_light: false, placed, slot_changed: false }
+        let retried = row.head.retry >= 0;
+        Self { row, queue, is_light: false, placed, retried, slot_changed: false }
     }
 
     /// Whether the lane has no claim and no jobs.

@@ -10,7 +10,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 const APPLICATION_ID: i64 = 0x5365_7269;
 
 /// The steps from each schema version to the next; the first creates version 1.
-const MIGRATIONS: [&str; 14] = [
+const MIGRATIONS: [&str; 15] = [
     include_str!("schema.sql"),
     GIVEN_UP,
     SECRET,
@@ -25,6 +25,7 @@ const MIGRATIONS: [&str; 14] = [
     concat!(include_str!("sql/results.sql"), include_str!("sql/views.sql")),
     include_str!("sql/batch.sql"),
     include_str!("sql/batch_list.sql"),
+    RETRYING,
 ];
 
 /// Claims and rescues of a node with a ticket up to this one take nothing.
@@ -50,6 +51,10 @@ const RESERVED: &str = "ALTER TABLE meta ADD COLUMN reserved INTEGER NOT NULL DE
 
 /// The notebook.
 const NOTE: &str = "CREATE TABLE note (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;";
+
+/// How many lanes of a queue have failed and not succeeded since.
+const RETRYING: &str = "ALTER TABLE queue ADD COLUMN retrying INTEGER NOT NULL DEFAULT 0;
+    UPDATE queue SET retrying = (SELECT count(*) FROM lane WHERE q = number AND retry >= 0);";
 
 /// The version of the schema that this build reads and writes.
 pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

@@ -207,10 +207,13 @@ impl Tx<'_> {
                (SELECT q, class, prio, due, id FROM lane WHERE id {of_lanes})"
         );
         self.execute(&sql, [&ids])?;
+        let sql = format!("SELECT count(*) FROM lane WHERE id {of_lanes} AND retry >= 0");
+        let retrying: i64 = self.first(&sql, [&ids], |row| row.get(0))?.unwrap_or_default();
         self.execute(&format!("DELETE FROM lane WHERE id {of_lanes}"), [&ids])?;
         let delta = self.delta(queue);
         delta.lanes -= lanes.len() as i64;
         delta.jobs -= jobs;
+        delta.retrying -= retrying;
         Ok(jobs as u64)
     }
 

@@ -146,7 +146,7 @@ impl Tx<'_> {
         if next.is_none() {
             self.ring(&work.queue.name);
         }
-        self.write(&work)?;
+        self.write(work)?;
         Ok(next.map(Box::new))
     }
 

@@ -28,6 +28,8 @@ pub(super) struct Delta {
     pub dead: i64,
     pub processed: i64,
     pub failed: i64,
+    /// Lanes with `retry >= 0`.
+    pub retrying: i64,
 }
 
 /// A queue, as operations see it.
@@ -198,12 +200,15 @@ impl<'c> Tx<'c> {
             self.execute(sql, params![seq, token, version, reserved])?;
             self.stored = self.meta;
         }
+        // A process of an earlier build that still runs on this file does not count `retrying`.
         let sql = "UPDATE queue SET lanes = lanes + ?2, jobs = jobs + ?3, running = running + ?4,
-                   dead = dead + ?5, processed = processed + ?6, failed = failed + ?7 WHERE number = ?1";
+                   dead = dead + ?5, processed = processed + ?6, failed = failed + ?7,
+                   retrying = iif(lanes + ?2 = 0, 0, retrying + ?8) WHERE number = ?1";
         for (queue, d) in std::mem::take(&mut self.deltas) {
             if d != Delta::default() {
+                let Delta { lanes, jobs, running, dead, processed, failed, retrying } = d;
                 let values =
-                    params![queue, d.lanes, d.jobs, d.running, d.dead, d.processed, d.failed];
+                    params![queue, lanes, jobs, running, dead, processed, failed, retrying];
                 self.execute(sql, values)?;
             }
         }
@@ -272,6 +277,13 @@ impl<'c> Tx<'c> {
         let sql = "SELECT lanes FROM queue WHERE number = ?1";
         let stored = self.first(sql, [queue], |row| row.get::<_, i64>(0))?.unwrap_or_default();
         Ok(stored + self.deltas.get(&queue).map_or(0, |delta| delta.lanes))
+    }
+
+    /// How many of them have failed and not succeeded since.
+    pub(super) fn retrying(&self, queue: u32) -> Result<i64> {
+        let sql = "SELECT retrying FROM queue WHERE number = ?1";
+        let stored = self.first(sql, [queue], |row| row.get::<_, i64>(0))?.unwrap_or_default();
+        Ok(stored + self.change_of(queue).retrying)
     }
 
     pub(super) fn prepare(&self, sql: &str) -> Result<CachedStatement<'c>> {

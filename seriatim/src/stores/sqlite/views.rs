@@ -138,21 +138,17 @@ impl Tx<'_> {
     }
 
     pub(super) fn stats(&mut self) -> Result<Vec<QueueStats>> {
-        let sql =
-            "SELECT number, lanes, jobs, running, dead, processed, failed FROM queue ORDER BY name";
-        let rows: Vec<[i64; 7]> = self.rows(sql, [], |row| {
-            let mut numbers = [0; 7];
+        let sql = "SELECT number, lanes, jobs, running, retrying, dead, processed, failed FROM queue ORDER BY name";
+        let rows: Vec<[i64; 8]> = self.rows(sql, [], |row| {
+            let mut numbers = [0; 8];
             for (i, number) in numbers.iter_mut().enumerate() {
                 *number = row.get(i)?;
             }
             Ok(numbers)
         })?;
         let mut stats = Vec::with_capacity(rows.len());
-        for [number, lanes, jobs, running, dead, processed, failed] in rows {
+        for [number, lanes, jobs, running, retrying, dead, processed, failed] in rows {
             let Some(queue) = self.queue_number(number as u32)? else { continue };
-            let retries =
-                "SELECT count(*) FROM lane INDEXED BY lane_failed WHERE q = ?1 AND retry >= 0";
-            let retries: i64 = self.first(retries, [number], |row| row.get(0))?.unwrap_or_default();
             let due = self.first_due(number as u32)?.unwrap_or(self.now);
             let count = |number: i64| number.max(0) as u64;
             stats.push(QueueStats {
@@ -162,7 +158,7 @@ impl Tx<'_> {
                 lanes: count(lanes),
                 jobs: count(jobs),
                 claimed: count(running),
-                retrying: count(retries),
+                retrying: count(retrying),
                 dead: count(dead),
                 processed: count(processed),
                 failed: count(failed),

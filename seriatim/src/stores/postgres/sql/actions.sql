@@ -126,6 +126,7 @@ BEGIN
   -- place() computes the lowest number itself.
   _priorities := array_fill(32767::smallint, ARRAY[cardinality(_jobs)]);
   PERFORM seriatim.arrive(_lanes, array_fill(_t, ARRAY[cardinality(_jobs)]), _priorities, _zeros);
+  PERFORM seriatim.count_as_untried(_lanes);
   UPDATE seriatim.lane SET due = _t, retry_count = -1, crashes = 0
   WHERE number = ANY (_lanes) AND NOT claimed;
   PERFORM seriatim.place(ARRAY(SELECT DISTINCT unnest(_lanes)), _t);
@@ -221,6 +222,7 @@ BEGIN
     ELSE
       PERFORM seriatim.forget(_jobs);
     END IF;
+    PERFORM seriatim.count_as_untried(_failed);
     UPDATE seriatim.lane SET held = false, retry_count = -1, crashes = 0, error = NULL,
       due = CASE WHEN _q.mode = 1 THEN _t ELSE due END
     WHERE number = ANY (_failed);

@@ -121,8 +121,22 @@ BEGIN
     DELETE FROM seriatim.tally WHERE ctid = ANY (ARRAY(SELECT ctid FROM seriatim.tally LIMIT _rows_max))
     RETURNING *
   )
-  INSERT INTO seriatim.tally (queue, lanes, jobs, claimed, dead, processed, failed)
-    SELECT queue, sum(lanes), sum(jobs), sum(claimed), sum(dead), sum(processed), sum(failed) FROM gone GROUP BY queue;
+  INSERT INTO seriatim.tally (queue, lanes, jobs, claimed, dead, processed, failed, retrying)
+    SELECT queue, sum(lanes), sum(jobs), sum(claimed), sum(dead), sum(processed), sum(failed), sum(retrying) FROM gone
+    GROUP BY queue;
+END $$;
+
+-- What a lane adds to `tally.retrying` when its retry_count changes.
+CREATE FUNCTION seriatim.turned(_was int, _is int) RETURNS int LANGUAGE sql IMMUTABLE AS $$
+  SELECT (_is >= 0)::int - (_was >= 0)::int
+$$;
+
+-- For who sets retry_count to -1 in these unclaimed lanes, before it does.
+CREATE FUNCTION seriatim.count_as_untried(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO seriatim.tally (queue, retrying)
+    SELECT queue, -count(*) FROM seriatim.lane WHERE number = ANY (_lanes) AND NOT claimed AND retry_count + 0 >= 0
+    GROUP BY queue;
 END $$;
 
 -- The number of a queue. An error if it does not exist.
@@ -202,8 +216,8 @@ BEGIN
     WHERE x.queue = l.queue AND x.class = l.class AND x.priority = l.priority AND x.at = l.at AND x.number = l.number
       AND x.light OFFSET 0) x
   WHERE r.ctid = x.row;
-  -- The score stays that of its first job. A lane that is not due may wait in a window, which its job opened.
-  UPDATE seriatim.lane l SET next_due = CASE WHEN l.payload IS NULL OR l.claimed OR l.class IS NOT NULL THEN l.next_due
+  -- The score stays that of its first job. Its job opened a window, also if the job was due: it may be put off later.
+  UPDATE seriatim.lane l SET next_due = CASE WHEN l.payload IS NULL OR l.claimed THEN l.next_due
       ELSE (SELECT greatest(l.due, seriatim.later(l.created_at, q.max_wait)) FROM seriatim.queue q
         WHERE q.number = l.queue AND q.quiet IS NOT NULL) END,
     taken = NULL, joined = NULL, packed_run_at = NULL, digest = NULL, task = NULL, created_at = NULL, options = NULL, lease_ttl = NULL, payload = NULL
@@ -243,9 +257,10 @@ BEGIN
     DELETE FROM seriatim.lane l
     WHERE l.number = ANY (_lanes) AND (_done OR NOT l.claimed) AND l.payload IS NULL
       AND NOT EXISTS (SELECT FROM seriatim.item i WHERE i.lane = l.number OFFSET 0)
-    RETURNING l.queue, l.number, l.class, l.priority, l.at
+    RETURNING l.queue, l.number, l.class, l.priority, l.at, l.retry_count
   ), counted AS (
-    INSERT INTO seriatim.tally (queue, lanes) SELECT queue, -count(*) FROM gone GROUP BY queue
+    INSERT INTO seriatim.tally (queue, lanes, retrying)
+      SELECT queue, -count(*), sum(seriatim.turned(retry_count, -1)) FROM gone GROUP BY queue
   ), due AS (
     UPDATE seriatim.lane l SET class = l.route * 2, wake = NULL
     WHERE l.number = ANY (_lanes) AND NOT l.claimed AND l.payload IS NOT NULL
@@ -268,7 +283,7 @@ BEGIN
         WHEN q.quiet IS NULL THEN coalesce(n.next_due, n.due)
         ELSE seriatim.after_turn(n.number, n.due, n.next_due, q, _now) END AS due, q.quiet IS NULL AS at_once,
       CASE WHEN q.mode = 1 THEN h.priority_min ELSE h.priority END AS priority,
-      s.retry_count, s.crashes, s.error,
+      s.retry_count, s.crashes, s.error, seriatim.turned(n.retry_count, s.retry_count) AS turned,
       CASE WHEN q.mode IN (1, 2) THEN n.route ELSE h.route END * 2
         + CASE WHEN s.crashes > 0 THEN 1 ELSE 0 END AS class
     FROM unnest(_lanes) w (number)
@@ -286,7 +301,9 @@ BEGIN
     AND (_done OR p.stopped OR l.class IS NULL OR p.due > _now
       OR (l.class, l.at, l.priority, l.due, l.retry_count, l.crashes, l.error, l.wake, l.score) IS DISTINCT FROM
         (p.class, p.due, p.priority, p.due, p.retry_count, p.crashes, p.error, p.next_run_at, p.score))
-  RETURNING l.queue, l.number, p.was_class, p.was_priority, p.was_at, l.class, l.priority, l.at
+  RETURNING l.queue, l.number, p.was_class, p.was_priority, p.was_at, l.class, l.priority, l.at, p.turned
+  ), retried AS (
+    INSERT INTO seriatim.tally (queue, retrying) SELECT queue, sum(turned) FROM placed WHERE turned <> 0 GROUP BY queue
   )
   SELECT array_agg(m.moved), EXISTS (SELECT FROM due) OR EXISTS (SELECT FROM placed) INTO _moves, _wait FROM (
     SELECT ROW(queue, number, class, priority, at, NULL, NULL, NULL)::seriatim.move AS moved
@@ -294,7 +311,7 @@ BEGIN
     UNION ALL
     SELECT ROW(queue, number, NULL, NULL, NULL, class, priority, at)::seriatim.move FROM due
     UNION ALL
-    SELECT ROW(p.*)::seriatim.move FROM placed p
+    SELECT ROW(queue, number, was_class, was_priority, was_at, class, priority, at)::seriatim.move FROM placed
     WHERE (was_class, was_priority, was_at) IS DISTINCT FROM (class, priority, at)
       AND (was_class IS NOT NULL OR class IS NOT NULL)) m;
   IF _moves IS NOT NULL THEN

@@ -336,20 +336,21 @@ BEGIN
       taken = h.seq, due = h.run_at, retry_count = h.retry_count, crashes = h.crashes, error = h.error,
       priority = h.priority, grp = seriatim.counted_group(_counted, l.class)
     FROM unnest(_lanes) w (number)
-    CROSS JOIN LATERAL (SELECT n.ctid AS row, n.at, n.route, n.held OR n.paused AS stopped FROM seriatim.lane n
-      WHERE n.number = w.number OFFSET 0) n
+    CROSS JOIN LATERAL (SELECT n.ctid AS row, n.at, n.route, n.held OR n.paused AS stopped, n.retry_count
+      FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) n
     CROSS JOIN LATERAL seriatim.first_job(w.number, _mode, greatest(_now, n.at)) h
     WHERE l.ctid = n.row AND (_routes IS NULL OR NOT n.stopped AND h.run_at <= _now AND h.crashes = 0
       AND coalesce(h.priority <= _best, true) AND n.route = ANY (_routes))
     RETURNING l.number, l.queue, l.key, h.retry_count, h.crashes, h.error, h.seq, h.created_at, h.task, h.payload,
-      h.score, h.priority, h.run_at, h.attempts, h.options
+      h.score, h.priority, h.run_at, h.attempts, h.options, seriatim.turned(n.retry_count, l.retry_count) AS turned
   ), listed AS (
     INSERT INTO seriatim.batch (token, node, own, ttl, until, claimed_at, light, remaining, lanes)
       SELECT _token, _node, _own, _ttl, _until, _now, false, count(*), array_agg(number) FROM held
       HAVING _routes IS NOT NULL AND count(*) > 0
   ), counted AS (
-    INSERT INTO seriatim.tally (queue, claimed)
-      SELECT _number, count(*) FROM held HAVING _routes IS NOT NULL AND count(*) > 0
+    INSERT INTO seriatim.tally (queue, claimed, retrying)
+      SELECT _number, CASE WHEN _routes IS NOT NULL THEN count(*) END, sum(turned) FROM held
+      HAVING _routes IS NOT NULL AND count(*) > 0 OR sum(turned) <> 0
   )
   SELECT h.number, h.queue, _name, h.key, _token, h.retry_count, h.crashes, h.error, _now, h.seq, h.created_at, h.task,
     h.payload, h.score, h.priority, h.run_at, h.attempts + 1, h.options
@@ -399,19 +400,21 @@ BEGIN
       retry_count = (h.head).retry_count, crashes = (h.head).crashes, error = (h.head).error,
       priority = (h.head).priority, grp = NULL
     FROM unnest(_lanes) w (number)
-    CROSS JOIN LATERAL (SELECT n.ctid AS row, n.at, n.route, n.held OR n.paused AS stopped FROM seriatim.lane n
-      WHERE n.number = w.number OFFSET 0) n
+    CROSS JOIN LATERAL (SELECT n.ctid AS row, n.at, n.route, n.held OR n.paused AS stopped, n.retry_count
+      FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) n
     CROSS JOIN LATERAL (SELECT * FROM seriatim.series_of(w.number, _most, greatest(_now, n.at)) OFFSET 0) h
     WHERE l.ctid = n.row AND (_routes IS NULL OR NOT n.stopped AND (h.head).run_at <= _now AND (h.head).crashes = 0
       AND coalesce((h.head).priority <= _best, true) AND n.route = ANY (_routes))
-    RETURNING l.number, l.queue, l.key, l.retry_count, l.crashes, l.error, l.taken || l.joined AS jobs
+    RETURNING l.number, l.queue, l.key, l.retry_count, l.crashes, l.error, l.taken || l.joined AS jobs,
+      seriatim.turned(n.retry_count, l.retry_count) AS turned
   ), listed AS (
     INSERT INTO seriatim.batch (token, node, own, ttl, until, claimed_at, light, remaining, lanes)
       SELECT _token, _node, _own, _ttl, _until, _now, false, count(*), array_agg(number) FROM held
       HAVING _routes IS NOT NULL AND count(*) > 0
   ), counted AS (
-    INSERT INTO seriatim.tally (queue, claimed)
-      SELECT _number, count(*) FROM held HAVING _routes IS NOT NULL AND count(*) > 0
+    INSERT INTO seriatim.tally (queue, claimed, retrying)
+      SELECT _number, CASE WHEN _routes IS NOT NULL THEN count(*) END, sum(turned) FROM held
+      HAVING _routes IS NOT NULL AND count(*) > 0 OR sum(turned) <> 0
   )
   SELECT h.number, h.queue, _name, h.key, _token, h.retry_count, h.crashes, h.error, _now, i.seq, i.created_at, i.task,
     i.payload, i.score, i.priority, i.run_at, i.attempts + 1, i.options
@@ -423,7 +426,7 @@ END $$;
 CREATE FUNCTION seriatim.hold_lanes(_counted bigint[], _lanes bigint[], _mode smallint, _token bigint, _node text, _own boolean,
   _ttl bigint, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  UPDATE seriatim.lane l
+  WITH held AS (UPDATE seriatim.lane l
   SET token = _token, batch = _token, claimed = true, holder = _node, own_lease = _own,
     ttl = greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl)),
     until = seriatim.later(_now, greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl))),
@@ -445,8 +448,10 @@ BEGIN
   ) first
   CROSS JOIN LATERAL (SELECT first.longest AS lease_ttl, first.run_at, first.retry_count,
     first.crashes, first.error, first.priority) h
-  CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = first.lane OFFSET 0) n
-  WHERE l.ctid = n.row;
+  CROSS JOIN LATERAL (SELECT n.ctid AS row, n.retry_count FROM seriatim.lane n WHERE n.number = first.lane OFFSET 0) n
+  WHERE l.ctid = n.row
+  RETURNING l.queue, seriatim.turned(n.retry_count, l.retry_count) AS turned)
+  INSERT INTO seriatim.tally (queue, retrying) SELECT queue, sum(turned) FROM held WHERE turned <> 0 GROUP BY queue;
 END $$;
 
 -- When a claim of this queue may next find something. Each class is asked for its first lane: any lane would do, but

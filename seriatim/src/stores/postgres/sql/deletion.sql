@@ -38,6 +38,7 @@ BEGIN
     -- A packed lane is one job.
     SELECT count(*) INTO _packed FROM seriatim.lane WHERE number = ANY (_lanes) AND payload IS NOT NULL;
     o_count := o_count + _packed;
+    PERFORM seriatim.count_as_untried(_lanes);
     INSERT INTO seriatim.tally (queue, lanes, jobs) VALUES (_number, -cardinality(_lanes), -_packed);
     PERFORM seriatim.move_ready(ARRAY(
       SELECT ROW(queue, number, class, priority, at, NULL, NULL, NULL)::seriatim.move

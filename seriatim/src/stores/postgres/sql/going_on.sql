@@ -89,16 +89,18 @@ BEGIN
       AND coalesce(CASE WHEN (_one.q).mode = 1 THEN h.priority_min ELSE h.priority END <= _one.best, true)
       AND CASE WHEN (_one.q).mode IN (1, 2) THEN l.route ELSE h.route END = ANY (_one.routes)
     ORDER BY w.place LIMIT _one.lanes_max);
-  UPDATE seriatim.lane l
+  WITH ready AS (UPDATE seriatim.lane l
   SET due = CASE WHEN (_one.q).mode <> 1 THEN h.run_at WHEN (_one.q).quiet IS NULL THEN coalesce(l.next_due, l.due)
       ELSE seriatim.after_turn(l.number, l.due, l.next_due, _one.q, _now) END, next_due = NULL,
     priority = CASE WHEN (_one.q).mode = 1 THEN h.priority_min ELSE h.priority END,
     retry_count = CASE WHEN (_one.q).mode = 1 THEN -1 ELSE h.retry_count END,
     crashes = 0, error = CASE WHEN (_one.q).mode = 1 THEN NULL ELSE h.error END, progress = NULL
   FROM unnest(_lanes) w (number)
-  CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) n
+  CROSS JOIN LATERAL (SELECT n.ctid AS row, n.retry_count FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) n
   CROSS JOIN LATERAL seriatim.head(w.number, (_one.q).mode, _now) h
-  WHERE l.ctid = n.row;
+  WHERE l.ctid = n.row
+  RETURNING l.queue, seriatim.turned(n.retry_count, l.retry_count) AS turned)
+  INSERT INTO seriatim.tally (queue, retrying) SELECT queue, sum(turned) FROM ready WHERE turned <> 0 GROUP BY queue;
   RETURN _lanes;
 END $$;
 

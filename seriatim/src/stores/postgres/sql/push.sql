@@ -622,6 +622,9 @@ BEGIN
       -- They are the lane's, and only the job that opens it sets them: arrive() has not seen that one yet.
       UPDATE seriatim.lane l SET retry_count = _job.failures - 1, error = _job.error
       WHERE l.number = _job.lane AND l.due < 0 AND NOT EXISTS (SELECT FROM seriatim.item i WHERE i.lane = l.number OFFSET 0);
+      IF FOUND AND _job.failures > 0 THEN
+        INSERT INTO seriatim.tally (queue, retrying) VALUES (_job.queue, 1);
+      END IF;
     END IF;
     INSERT INTO seriatim.item (seq, queue, lane, merging, loose, digest, task, score, priority, run_at,
       created_at, started_at, attempts, retry_count, error, options, lease_ttl, expires_at, route, payload)

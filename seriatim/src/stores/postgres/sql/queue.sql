@@ -151,6 +151,7 @@ DECLARE
   _lanes bigint[] := ARRAY(SELECT number FROM seriatim.lane WHERE queue = _queue AND number > 0);
 BEGIN
   SELECT * INTO _q FROM seriatim.queue WHERE number = _queue;
+  PERFORM seriatim.count_as_untried(_lanes);
   UPDATE seriatim.lane l
   SET held = false, paused = false, retry_count = -1, crashes = 0, error = NULL, next_due = NULL, progress = NULL,
     route = greatest(l.route, f.route),

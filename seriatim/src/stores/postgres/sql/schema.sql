@@ -77,7 +77,9 @@ CREATE TABLE seriatim.tally (
   dead bigint,
   -- Since the queue was created: jobs done, and turns failed.
   processed bigint,
-  failed bigint
+  failed bigint,
+  -- Lanes with retry_count >= 0.
+  retrying bigint
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 -- Where a job may be claimed. Route 0, unbound, has no row; an empty name means none.

@@ -101,13 +101,13 @@ BEGIN
         AS owner_kept
     FROM unnest(_endings) s
   ) e
-  CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = e.lane OFFSET 0) n
+  CROSS JOIN LATERAL (SELECT n.ctid AS row, n.retry_count FROM seriatim.lane n WHERE n.number = e.lane OFFSET 0) n
   WHERE l.ctid = n.row
-  RETURNING l.queue, e.grp
+  RETURNING l.queue, e.grp, seriatim.turned(n.retry_count, l.retry_count) AS turned
   ), counted AS (
     INSERT INTO seriatim.freed (queue, grp, turns)
       SELECT queue, grp, count(*) FROM freed WHERE grp IS NOT NULL GROUP BY queue, grp)
-  INSERT INTO seriatim.tally (queue, claimed) SELECT queue, -count(*) FROM freed GROUP BY queue;
+  INSERT INTO seriatim.tally (queue, claimed, retrying) SELECT queue, -count(*), sum(turned) FROM freed GROUP BY queue;
 END $$;
 
 -- Opens kept jobs. If an equal job arrived meanwhile, they merge first: at most one of them may be open.

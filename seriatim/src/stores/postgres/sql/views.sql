@@ -27,18 +27,17 @@ BEGIN
   -- One group for each queue: a join would read all tallies for each, as entry.sql forbids the other plans.
   RETURN QUERY
     SELECT q.name, q.mode, q.paused, coalesce(_now, seriatim.clock()), seriatim.first_due(q.number),
-      q.lanes, q.jobs, q.claimed, q.dead, q.processed, q.failed,
-      (SELECT count(*) FROM seriatim.lane l WHERE l.retry_count >= 0
-        AND CASE WHEN l.retry_count >= 0 THEN l.queue END = q.number)
+      q.lanes, q.jobs, q.claimed, q.dead, q.processed, q.failed, q.retrying
     FROM (SELECT u.number, max(u.name) AS name, max(u.mode) AS mode, bool_or(u.paused) AS paused,
         coalesce(sum(u.lanes), 0)::bigint AS lanes, coalesce(sum(u.jobs), 0)::bigint AS jobs,
         coalesce(sum(u.claimed), 0)::bigint AS claimed, coalesce(sum(u.dead), 0)::bigint AS dead,
-        coalesce(sum(u.processed), 0)::bigint AS processed, coalesce(sum(u.failed), 0)::bigint AS failed
+        coalesce(sum(u.processed), 0)::bigint AS processed, coalesce(sum(u.failed), 0)::bigint AS failed,
+        coalesce(sum(u.retrying), 0)::bigint AS retrying
       FROM (
         SELECT x.number, x.name, x.mode, x.paused, 0::bigint AS lanes, 0::bigint AS jobs, 0::bigint AS claimed,
-          0::bigint AS dead, 0::bigint AS processed, 0::bigint AS failed FROM seriatim.queue x
+          0::bigint AS dead, 0::bigint AS processed, 0::bigint AS failed, 0::bigint AS retrying FROM seriatim.queue x
         UNION ALL
-        SELECT y.queue, NULL, NULL, NULL, y.lanes, y.jobs, y.claimed, y.dead, y.processed, y.failed
+        SELECT y.queue, NULL, NULL, NULL, y.lanes, y.jobs, y.claimed, y.dead, y.processed, y.failed, y.retrying
         FROM seriatim.tally y) u
       GROUP BY u.number OFFSET 0) q
     WHERE q.name IS NOT NULL

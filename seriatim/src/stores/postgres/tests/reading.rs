@@ -13,7 +13,7 @@ use crate::contract::{
     LaneQuery, LaneSelection, LaneState, Producer, Release, Sweep, Views,
 };
 use crate::store::Fate;
-use crate::{DueRule, Mode, Outcome};
+use crate::{DueRule, Mode};
 
 /// Lanes in each measured call.
 const BATCH: usize = 60;
@@ -259,9 +259,22 @@ async fn calls_read_little_when_nothing_was_claimed_as_they_were_planned() {
 }
 
 /// Jobs that wait in a lane, and more of them.
-const DEPTHS: [u32; 2] = [10, 10_000];
+const DEPTHS: [u32; 2] = [10, 100_000];
 /// Index entries that a call may read more where more jobs wait: the pages of the index are other ones.
 const SLACK: i64 = 40;
+
+/// Adds copies of the last job of a queue behind all others of its lane.
+async fn deepen(store: &Postgres, queue: &str, copies: u32) {
+    let sql = "WITH last AS (
+        SELECT i.* FROM seriatim.item i JOIN seriatim.queue q ON q.number = i.queue WHERE q.name = $1 ORDER BY seq DESC LIMIT 1
+      ), copies AS (
+        INSERT INTO seriatim.item SELECT c.* FROM last l CROSS JOIN generate_series(1, $2::int) n
+        CROSS JOIN LATERAL jsonb_populate_record(NULL::seriatim.item, to_jsonb(l) || jsonb_build_object(
+          'seq', nextval('seriatim.seq'), 'digest', CASE WHEN l.digest IS NOT NULL THEN '\\x' || md5(n::text) END)) c
+        RETURNING queue)
+      INSERT INTO seriatim.tally (queue, jobs) SELECT queue, count(*) FROM copies GROUP BY queue";
+    store.pool.query(sql, &[&queue, &(copies as i32)]).await.unwrap();
+}
 
 /// The index entries that each call on one lane reads, behind which this many jobs wait.
 async fn entries_read(store: &Arc<Postgres>, queue: Queue, depth: u32) -> Vec<(&'static str, i64)> {
@@ -269,7 +282,8 @@ async fn entries_read(store: &Arc<Postgres>, queue: Queue, depth: u32) -> Vec<(&
     let (name, mode) = (queue.name.clone(), queue.mode);
     declare(store, queue.clone()).await;
     let job = |tag: u32| Job::new(&*name, &tag).unwrap().key("deep");
-    push_many(store, (0..depth).map(job).collect()).await;
+    push(store, (0..DEPTHS[0]).map(job).collect()).await;
+    deepen(store, &name, depth - DEPTHS[0]).await;
     let mut found = Vec::new();
     let push_one = |job| store.push(Push { now: None, jobs: vec![job] });
     let (_, read) = watched.counted(push_one(job(depth))).await;
@@ -457,6 +471,27 @@ async fn statistics_read_the_tallies_once_however_many_queues_there_are() {
     let read = number(READ).await - before;
     store.pool.query("COMMIT", &[]).await.unwrap();
     assert!(tallies >= 300 && read <= tallies, "{read} of {tallies} rows");
+}
+
+#[tokio::test]
+async fn statistics_read_no_lane_however_many_have_failed() {
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let watched = Watched::new(store.clone());
+    let queue = Queue::parallel("q");
+    declare(&store, queue.clone()).await;
+    let mut failed = 0;
+    for more in [10, 1_000] {
+        push_many(&store, (0..more).map(|i| Job::new("q", &i).unwrap()).collect()).await;
+        fail(&store, &queue, &claim(&store, "q", more).await.turns).await;
+        failed += more;
+        // The first reader removes dead entries from the index of ready lanes.
+        store.stats(None).await.unwrap();
+        let (stats, read) = watched.counted(store.stats(None)).await;
+        assert_eq!(stats[0].retrying, failed as u64);
+        assert!(read <= 10, "{read} rows for {failed} lanes");
+    }
 }
 
 #[tokio::test]

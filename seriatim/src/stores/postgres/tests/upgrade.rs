@@ -1,6 +1,7 @@
 //! Stores of earlier versions.
 
 use super::*;
+use crate::contract::{Act, Actions, LaneAction, LaneSelection};
 use crate::{Groups, Share};
 
 /// Makes a store as version 19 did: without what `sql/to_20.sql` and later steps add.
@@ -13,6 +14,7 @@ async fn as_before(schema: &str) {
          ALTER TABLE seriatim.ready ALTER COLUMN class TYPE int;
          ALTER TABLE seriatim.item ALTER COLUMN route TYPE int;
          ALTER TABLE seriatim.ended ALTER COLUMN route TYPE int;
+         ALTER TABLE seriatim.tally DROP COLUMN retrying;
          UPDATE seriatim.meta SET version = 19;"
     );
     session().await.batch_execute(&in_schema(before, schema)).await.unwrap();
@@ -41,4 +43,22 @@ async fn a_store_of_version_19_goes_on_with_what_it_holds() {
     }
     keys.sort_unstable();
     assert_eq!(keys, ["a", "b", "c", "d", "e"]);
+}
+
+#[tokio::test]
+async fn lanes_that_failed_before_version_31_are_in_the_figures_after_it() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1), job("b", 1), job("c", 1)]).await;
+    let turns = claim(&store, "q", 2).await.turns;
+    fail(&store, &Queue::fifo("q"), &turns).await;
+    as_before(&schema).await;
+    store.migrate().await.unwrap();
+    let retrying = async || store.stats(None).await.unwrap()[0].retrying;
+    assert_eq!(retrying().await, 2);
+    let (queue, lanes) = ("q".into(), LaneSelection::Failed);
+    let deletion = Act { now: None, queue, lanes, action: LaneAction::DeleteFailed };
+    assert_eq!(store.act(deletion).await.unwrap().count, 2);
+    assert_eq!(retrying().await, 0);
 }

@@ -1,6 +1,7 @@
 //! A file of an earlier build.
 
 use super::*;
+use crate::Outcome;
 use crate::contract::{Consumer, Declare, Fleet, Heartbeat, LaneQuery, Queues, Settle};
 use crate::model::queue::Queue;
 use crate::model::settle::Settlement;
@@ -16,7 +17,7 @@ fn downgrade(file: &rusqlite::Connection, claimed: &Turn) {
         DROP INDEX idempotency_look_at; ALTER TABLE idempotency DROP COLUMN look_at;
         CREATE INDEX idempotency_until ON idempotency (until);
         ALTER TABLE meta DROP COLUMN reserved; ALTER TABLE meta DROP COLUMN boot; DROP TABLE note; DROP TABLE batch;
-        DROP INDEX lane_parked; DROP INDEX lane_worst;
+        DROP INDEX lane_parked; DROP INDEX lane_worst; ALTER TABLE queue DROP COLUMN retrying;
         UPDATE lane SET flags = flags & ~64; PRAGMA user_version = 3";
     file.execute_batch(sql).unwrap();
     let lanes = claimed.lane.number.to_le_bytes();
@@ -68,4 +69,28 @@ fn an_earlier_build_fails_on_a_file_of_this_one() {
     // The first statement of each of its transactions.
     let sql = "SELECT seq, token, version FROM meta WHERE id = 1";
     assert!(file.prepare(sql).is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn lanes_that_failed_before_the_upgrade_are_in_the_figures_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("jobs.db");
+    let store = Sqlite::open(&path).unwrap();
+    store.migrate().await.unwrap();
+    store.push(push(1)).await.unwrap();
+    let node = NodeInfo::new("n".into(), LEASE);
+    store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await.unwrap();
+    let turn = store.claim(claiming("mail", 1)).await.unwrap().turns.remove(0);
+    let failure = Outcome::Retry { error: "e".into(), retry_in: None }.into();
+    let plan = crate::store::plan(&turn, &Queue::parallel("mail"), &failure, &|_| LEASE);
+    store.settle(Settle::now(vec![plan])).await.unwrap();
+    store.close().await.unwrap();
+
+    let file = rusqlite::Connection::open(&path).unwrap();
+    file.execute_batch("ALTER TABLE queue DROP COLUMN retrying; PRAGMA user_version = 14").unwrap();
+    drop(file);
+    let store = Sqlite::open(&path).unwrap();
+    store.migrate().await.unwrap();
+    assert_eq!(store.stats(None).await.unwrap()[0].retrying, 1);
+    store.close().await.unwrap();
 }
