@@ -23,6 +23,7 @@ pub(crate) mod report;
 mod returned;
 mod route;
 mod sets;
+mod signal;
 mod source;
 mod still;
 mod survey;

@@ -22,6 +22,7 @@ use super::link::{Call, Link, OLDEST, TAKE, UNWAKE};
 use super::morgue;
 use super::route::{ByQueue, Reason};
 use super::sets::{Found, Look};
+use super::signal::Signal;
 use super::source::{Keys, Source};
 use crate::app::bridges::Pauses;
 use crate::config::Sets;
@@ -66,13 +67,15 @@ pub(super) struct Mover {
     led: Option<Instant>,
     /// Whether a job may stand in the list that wakes it.
     is_woken: bool,
+    /// Of ids, where the server can tell of new ones.
+    signal: Option<Signal>,
 }
 
 impl Mover {
     pub(super) fn new(bridge: Arc<Bridge>, source: Source) -> Self {
         let ledger = Ledger::new(&bridge.name, source.name(), &bridge.shown);
         let look = Look::new(&source, bridge.sets);
-        Self { bridge, source, ledger, look, led: None, is_woken: true }
+        Self { bridge, source, ledger, look, led: None, is_woken: true, signal: None }
     }
 
     /// Moves jobs until the node stops.
@@ -147,6 +150,10 @@ impl Mover {
         self.ledger.load(&*self.bridge.store).await?;
         let mut link = Link::open(&self.bridge.url).await?;
         self.is_woken = true;
+        self.signal = match self.source {
+            Source::Ids { .. } => Signal::open(&self.bridge.url).await,
+            _ => None,
+        };
         // What a leader before this one left.
         self.push(&mut link).await?;
         loop {
@@ -311,21 +318,37 @@ impl Mover {
     /// Waits for a job.
     async fn wait(&mut self, link: &mut Link) -> Result<(), Fault> {
         self.ledger.becomes(BridgeState::Moving, None);
-        let rests = match self.source {
-            Source::Ids { .. } => Some(ids::rest(self.bridge.routes.len())),
-            Source::Morgue(_) => Some(morgue::LOOK_EVERY),
-            Source::Queue(_) | Source::Set(_) => None,
-        };
-        if let Some(rests) = rests {
+        match self.source {
+            Source::Ids { .. } => self.wait_for_ids().await,
+            Source::Morgue(_) => {
+                self.rest(morgue::LOOK_EVERY).await;
+                Ok(())
+            }
+            Source::Queue(_) | Source::Set(_) => {
+                self.is_woken = true;
+                let keys = &self.bridge.keys;
+                // Of all versions since 2.2. It brings the whole element here: at most 512 MiB, a limit of Redis itself,
+                // of whoever may write to this queue. No command waits for an element and leaves it.
+                let mut command = redis::cmd("BRPOPLPUSH");
+                command.arg(keys.source(&self.source)).arg(keys.woken(&self.source));
+                link.ask::<Option<Vec<u8>>>(command.arg(WAIT_SECONDS)).await.map(drop)
+            }
+        }
+    }
+
+    async fn wait_for_ids(&mut self) -> Result<(), Fault> {
+        let rests = ids::rest(self.bridge.routes.len());
+        let Some(mut signal) = self.signal.take() else {
             self.rest(rests).await;
             return Ok(());
-        }
-        self.is_woken = true;
-        let keys = &self.bridge.keys;
-        // Of all versions since 2.2.
-        let mut command = redis::cmd("BRPOPLPUSH");
-        command.arg(keys.source(&self.source)).arg(keys.woken(&self.source)).arg(WAIT_SECONDS);
-        link.ask::<Option<Vec<u8>>>(&command).await.map(drop)
+        };
+        let set = self.bridge.keys.source(&self.source);
+        let told = tokio::select! {
+            told = signal.members_of(&set) => told,
+            () = self.rest(Duration::from_secs(WAIT_SECONDS)) => Ok(()),
+        };
+        self.signal = Some(signal);
+        told
     }
 
     /// Two that take from one queue keep no order.

@@ -13,8 +13,8 @@ use super::route::ByQueue;
 use super::source::{DEAD, Keys, Source};
 use crate::config::Sets;
 
-/// Members of one page, and of one batch.
-const PAGE: usize = 500;
+/// Members of one page, and of one batch: who pushes waits for the script that takes them, 1 ms with these.
+const PAGE: usize = 250;
 /// How often a set is looked through, at most: Sidekiq itself does it every few seconds.
 const EVERY: Duration = Duration::from_secs(1);
 /// Looking takes at most 1/SHARE of the time.

@@ -7,6 +7,7 @@ use std::process::Command;
 use seriatim::SharedStore;
 use seriatim::store::QueueStats;
 
+use crate::faults::Server;
 use crate::site::{Site, eventually, text};
 
 const MOVING: &str = include_str!("../../../docs/moving.md");
@@ -14,11 +15,15 @@ const RUBY: &str = include_str!("../../../docs/ruby.md");
 const START: &str = include_str!("../../../docs/start.md");
 
 /// What cannot run here, and why not.
-const NOT_RUN: [(&str, &str); 4] = [
+const NOT_RUN: [(&str, &str); 2] = [
     ("seriatim serve", "it does not end; the test has one running"),
-    ("seriatim migrate --store mysql://app@db.example/app", "its server"),
-    ("seriatim migrate --store postgres://app@db.example/app", "its server"),
     ("ruby seriatim_worker.rb --require . --describe > describe.json", "an application of Rails"),
+];
+
+/// Servers that the pages name.
+const SERVERS: [(&str, fn() -> Server); 2] = [
+    ("mysql://app@db.example/app", Server::mysql),
+    ("postgres://app@db.example/app", Server::postgres),
 ];
 
 /// The queue of the page's examples.
@@ -79,6 +84,7 @@ async fn the_commands_of_the_pages_on_moving_in_do_what_they_say() {
         store.queues().await.is_ok_and(|queues| !queues.is_empty())
     })
     .await;
+    let servers = SERVERS.map(|(named, start)| (named, start()));
     let mut left: Vec<&str> = NOT_RUN.iter().map(|(command, _)| *command).collect();
     let mut run = 0;
     for command in commands(MOVING).into_iter().chain(commands(RUBY)) {
@@ -86,7 +92,11 @@ async fn the_commands_of_the_pages_on_moving_in_do_what_they_say() {
             left.retain(|not_run| *not_run != command);
             continue;
         }
-        let mut shell = shell(&site, &command.replace("NODE", "node"));
+        let mut here = command.replace("NODE", "node");
+        for (named, server) in &servers {
+            here = here.replace(named, &server.url());
+        }
+        let mut shell = shell(&site, &here);
         shell.env("SERIATIM_TOKEN", "sesame-sesame-sesame");
         let output = shell.env("SERIATIM_STORE", "sqlite:seriatim.db").output().unwrap();
         assert!(output.status.success(), "{command}\n{}", text(&output));
@@ -94,6 +104,10 @@ async fn the_commands_of_the_pages_on_moving_in_do_what_they_say() {
     }
     assert_eq!(left, [""; 0], "no page has these any more");
     assert!(run > 10, "{run} were run");
+    for (named, server) in &servers {
+        let made = seriatim::connect_existing(&server.url()).await;
+        assert!(made.is_ok(), "{named}: {:?}", made.err());
+    }
     node.stop();
 }
 

@@ -41,10 +41,13 @@ if #taken == 0 then return {'none', 0} end
 -- Begun anew, it begins behind what it ever was: numbers name jobs that have no id.
 if redis.call('EXISTS', KEYS[4]) == 0 then redis.call('SET', KEYS[4], string.format('%.0f', ARGV[4] * 1000)) end
 local first = redis.call('INCRBY', KEYS[4], #taken) - #taken + 1
-redis.call('HMSET', KEYS[3], 'batch', string.format('%.0f', first), 'at', ARGV[4], 'routes', ARGV[5], 'run', ARGV[6])
+local fields = {'batch', string.format('%.0f', first), 'at', ARGV[4], 'routes', ARGV[5], 'run', ARGV[6]}
 for i = 1, #taken do
-  redis.call('HSET', KEYS[3], string.format('%.0f', first + i - 1), taken[i])
+  fields[#fields + 1] = string.format('%.0f', first + i - 1)
+  fields[#fields + 1] = taken[i]
 end
+-- One command: each call from a script costs more than what it does here, and producers wait for all of them.
+redis.call('HMSET', KEYS[3], unpack(fields))
 if woken > 0 then redis.call('LTRIM', KEYS[2], 0, -woken - 1) end
 if waiting > 0 then redis.call('LTRIM', KEYS[1], 0, -waiting - 1) end
 return {'taken', #taken}

@@ -538,20 +538,35 @@ async fn an_id_that_is_due_later_moves_at_once_and_keeps_its_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b8_a_bridge_to_lowkiq_adds_no_more_than_the_pause_between_two_looks() {
+async fn b8_a_bridge_to_lowkiq_hears_of_what_is_pushed() {
+    let added = b8_latency(&Shop::new(&plain())).await;
+    // A debug build on a busy machine; the figure is in docs/bridges.md. A look at every 50 ms has at least this median.
+    assert!(added < std::time::Duration::from_millis(40), "{added:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b8_a_bridge_to_lowkiq_looks_again_and_again_where_redis_cannot_tell() {
     let shop = Shop::new(&plain());
+    // As before version 6.
+    shop.redis.send(&["ACL", "SETUSER", "default", "-client|tracking"]).unwrap();
+    let added = b8_latency(&shop).await;
+    assert!(added < std::time::Duration::from_millis(150), "{added:?}");
+}
+
+/// Half of 200 payloads, each pushed when the one before has come, come within this time.
+async fn b8_latency(shop: &Shop) -> std::time::Duration {
     let store = shop.site.store().await;
     let mut lowkiq = shop.lowkiq();
     let node = shop.serve("node");
     has_queue(&store).await;
     let (mut added, mut wakeups) = (Vec::new(), store.wakeups());
-    for number in 1..=100_u64 {
+    for number in 0..=200_u64 {
         let (begun, at) = (Instant::now(), seriatim::Timestamp::of_this_machine());
         lowkiq.does("numbers 1 1000");
         let waiting = async || -> u64 {
             store.stats(None).await.unwrap().iter().map(|stats| stats.jobs).sum()
         };
-        while waiting().await < number {
+        while waiting().await <= number {
             assert!(begun.elapsed() < crate::site::PATIENCE);
             wakeups.wait(std::time::Duration::from_millis(1)).await;
         }
@@ -560,11 +575,12 @@ async fn b8_a_bridge_to_lowkiq_adds_no_more_than_the_pause_between_two_looks() {
         added.push(jobs.iter().map(|job| job.created_at).max().unwrap().since(at));
     }
     node.stop();
+    // The first one waited for the start.
+    added.remove(0);
     added.sort_unstable();
     let (median, high) = (added[added.len() / 2], added[added.len() * 99 / 100]);
     println!("added latency: p50 {median:?}, p99 {high:?}");
-    // A debug build on a busy machine; the figure is in docs/bridges.md.
-    assert!(median < std::time::Duration::from_millis(150), "{median:?}");
+    median
 }
 
 #[tokio::test(flavor = "multi_thread")]

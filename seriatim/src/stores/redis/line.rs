@@ -11,9 +11,10 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::sentinel::SentinelClient;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind as Driver, Pipeline, RedisError, RedisResult,
-    ServerErrorKind as Server, Value,
+    AsyncConnectionConfig, Client, Cmd, ErrorKind as Driver, Pipeline, ProtocolVersion, PushInfo,
+    RedisError, RedisResult, ServerErrorKind as Server, Value,
 };
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -49,18 +50,41 @@ impl Place {
     }
 
     pub(super) async fn connect(&self) -> RedisResult<MultiplexedConnection> {
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(Some(ANSWER_WITHIN))
-            .set_connection_timeout(Some(CONNECT_WITHIN));
-        let connecting = async {
-            self.client().await?.get_multiplexed_async_connection_with_config(&config).await
+        self.connect_by(async || self.client().await, config()).await
+    }
+
+    /// What the server tells without being asked goes to `heard`: Redis 6 and later can do that.
+    pub(super) async fn connect_hearing(
+        &self,
+        heard: UnboundedSender<PushInfo>,
+    ) -> RedisResult<MultiplexedConnection> {
+        let client = async || {
+            let place = self.client().await?.get_connection_info().clone();
+            let settings = place.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+            Client::open(place.set_redis_settings(settings))
         };
+        self.connect_by(client, config().set_push_sender(heard)).await
+    }
+
+    async fn connect_by(
+        &self,
+        client: impl AsyncFnOnce() -> RedisResult<Client>,
+        config: AsyncConnectionConfig,
+    ) -> RedisResult<MultiplexedConnection> {
+        let connecting =
+            async { client().await?.get_multiplexed_async_connection_with_config(&config).await };
         // Sentinels may not answer either.
         match timeout(2 * CONNECT_WITHIN, connecting).await {
             Ok(link) => link,
             Err(_) => Err((Driver::Io, "no connection in time").into()),
         }
     }
+}
+
+fn config() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_response_timeout(Some(ANSWER_WITHIN))
+        .set_connection_timeout(Some(CONNECT_WITHIN))
 }
 
 /// Why a command has no result.

@@ -119,6 +119,15 @@ impl Redis {
         wire::dial(url).await
     }
 
+    /// The same by RESP3: what the server tells without being asked goes to `heard`. Redis before 6 refuses it.
+    #[doc(hidden)]
+    pub async fn dial_hearing(
+        url: &str,
+        heard: tokio::sync::mpsc::UnboundedSender<redis::PushInfo>,
+    ) -> Result<redis::aio::MultiplexedConnection> {
+        wire::dial_hearing(url, heard).await
+    }
+
     /// Opens the store with another prefix: 1 to 64 of `A-Z a-z 0-9 _ - . :`.
     pub async fn connect_in(url: &str, prefix: &str) -> Result<Self> {
         check_prefix(prefix)?;

@@ -10,7 +10,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
-use redis::{Client, Cmd, ConnectionInfo, RedisError, RedisResult, TlsMode, Value};
+use redis::{Client, Cmd, ConnectionInfo, PushInfo, RedisError, RedisResult, TlsMode, Value};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, timeout};
 
 use super::address::{self, Options, Target, sockets};
@@ -63,6 +64,15 @@ pub(super) enum Safety {
 pub(super) async fn dial(url: &str) -> Result<MultiplexedConnection> {
     let (target, options) = address::read(url)?;
     single(target, &options)?.connect().await.map_err(translate)
+}
+
+/// The same, and what the server tells without being asked.
+pub(super) async fn dial_hearing(
+    url: &str,
+    heard: UnboundedSender<PushInfo>,
+) -> Result<MultiplexedConnection> {
+    let (target, options) = address::read(url)?;
+    single(target, &options)?.connect_hearing(heard).await.map_err(translate)
 }
 
 /// The place of what is no cluster.
