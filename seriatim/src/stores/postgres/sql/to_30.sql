@@ -1,0 +1,1 @@
+-- From version 29: only functions changed.
