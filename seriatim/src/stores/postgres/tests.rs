@@ -23,6 +23,7 @@ mod emptied;
 mod failover;
 mod giving_up;
 mod inbox;
+mod joining;
 mod light;
 mod listing;
 mod locks;

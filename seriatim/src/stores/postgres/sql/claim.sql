@@ -123,18 +123,21 @@ CREATE FUNCTION seriatim.lock_light(_queue int, _routes bigint[], _lanes_max int
   OUT o_lanes bigint[], OUT o_spots tid[], OUT o_light boolean, OUT o_priority smallint,
   OUT o_at bigint, OUT o_number bigint) LANGUAGE plpgsql AS $$
 BEGIN
-  WITH best AS (
-    SELECT w.crashed, x.*
-    FROM (SELECT r * 2 AS class, 0 AS crashed, _lanes_max AS most FROM unnest(_routes) r
-      UNION ALL SELECT r * 2 + 1, 1, least(_crashed_max, _lanes_max) FROM unnest(_routes) r) w
-    CROSS JOIN LATERAL (
-      SELECT r.number, r.priority, r.at, r.ctid AS spot, r.light FROM seriatim.ready r
-      WHERE r.queue = _queue AND r.class = w.class
-      ORDER BY r.priority, r.at, r.number LIMIT w.most FOR UPDATE SKIP LOCKED) x
-  ), ranked AS (
-    SELECT *, row_number() OVER (PARTITION BY crashed ORDER BY priority, at, number) AS rank FROM best
-  ), chosen AS (
-    SELECT * FROM ranked WHERE crashed = 0 OR rank <= _crashed_max
+  WITH chosen AS (
+    SELECT * FROM (
+      SELECT x.* FROM unnest(_routes) route
+      CROSS JOIN LATERAL (
+        SELECT r.number, r.priority, r.at, r.ctid AS spot, r.light FROM seriatim.ready r
+        WHERE r.queue = _queue AND r.class = route * 2
+        ORDER BY r.priority, r.at, r.number LIMIT _lanes_max FOR UPDATE SKIP LOCKED) x
+      UNION ALL
+      -- Those with crashes. There are few, and a rank of all rows would cost more than this.
+      (SELECT x.* FROM unnest(_routes) route
+      CROSS JOIN LATERAL (
+        SELECT r.number, r.priority, r.at, r.ctid AS spot, r.light FROM seriatim.ready r
+        WHERE r.queue = _queue AND r.class = route * 2 + 1
+        ORDER BY r.priority, r.at, r.number LIMIT least(_crashed_max, _lanes_max) FOR UPDATE SKIP LOCKED) x
+      ORDER BY priority, at, number LIMIT _crashed_max)) best
     ORDER BY priority, at, number LIMIT _lanes_max
   )
   -- The chosen ones are in order.

@@ -15,4 +15,4 @@ END $$;
 -- No function returns these views any more, and they call no others.
 DROP VIEW IF EXISTS seriatim.job_view, seriatim.live, seriatim.turn_job, seriatim.lane_now, seriatim.claimed_lane;
 DROP FUNCTION IF EXISTS seriatim.owns, seriatim.owned;
-DROP TYPE IF EXISTS seriatim.move, seriatim.taken, seriatim.going_on, seriatim.ending, seriatim.fated, seriatim.leaving;
+DROP TYPE IF EXISTS seriatim.move, seriatim.taken, seriatim.going_on, seriatim.ending, seriatim.fated, seriatim.leaving, seriatim.joined;

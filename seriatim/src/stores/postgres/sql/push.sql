@@ -1,10 +1,22 @@
 -- Pushing.
 
+-- What a push has to know of the lanes of its jobs.
+CREATE TYPE seriatim.joined AS (
+  -- The lane of each job, NULL if it is packed in the lane or has none; and the same if arrive() may have to move the lane.
+  lanes bigint[],
+  arrivals bigint[],
+  -- Whether one of the lanes does not exist, and whether one is bound to another route.
+  missing boolean,
+  others boolean,
+  -- Lanes whose jobs need rows of their own, and waiting lanes that have a new first job or may be due earlier.
+  packed bigint[],
+  moved bigint[]
+);
+
 -- The route numbers of a batch, in its order.
 CREATE FUNCTION seriatim.routes_for(_node text[], _group text[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
 BEGIN
-  IF NOT EXISTS (SELECT FROM unnest(_node, _group) w (node, grp)
-      WHERE w.node IS NOT NULL OR w.grp IS NOT NULL) THEN
+  IF array_remove(_node, NULL) = '{}' AND array_remove(_group, NULL) = '{}' THEN
     RETURN array_fill(0::bigint, ARRAY[cardinality(_node)]);
   END IF;
   INSERT INTO seriatim.route (node, consumer_group)
@@ -89,7 +101,8 @@ BEGIN
   INTO _modes, _lease_max, o_windows, o_throttles, _grouped
   FROM seriatim.queue WHERE number = ANY (_queue);
   IF (CASE _modes WHEN 1 THEN array_remove(_key, NULL) = '{}' WHEN 2 THEN array_position(_key, NULL) IS NULL END)
-    AND NOT EXISTS (SELECT FROM unnest(_lease_ttl) l WHERE l > _lease_max) AND (_grouped OR _grp = '{}') THEN
+    AND (array_remove(_lease_ttl, NULL) = '{}' OR _lease_max >= ALL (array_remove(_lease_ttl, NULL)))
+    AND (_grouped OR _grp = '{}') THEN
     RETURN;
   END IF;
   SELECT w.place, q.mode, q.lease_max, (q.mode <> 0) <> (w.key IS NOT NULL) AS of_key, w.grp <> 0 AND NOT q.grouped AS of_group
@@ -178,20 +191,20 @@ BEGIN
       ELSE l.due END,
     priority = CASE WHEN l.claimed THEN l.priority ELSE least(l.priority, a.priority) END
   FROM (
-    SELECT g.*, q.earliest AS rule
+    SELECT g.*, n.*, q.earliest AS rule
     FROM (SELECT w.lane, (array_agg(w.run_at ORDER BY w.place))[1] AS first,
       min(w.run_at) AS earliest, min(w.priority) AS priority
     FROM unnest(_lanes, _run_at, _priority, _status) WITH ORDINALITY
       w (lane, run_at, priority, status, place)
     WHERE w.status < 2 AND w.lane IS NOT NULL
     GROUP BY w.lane) g
-    CROSS JOIN LATERAL (SELECT n.queue FROM seriatim.lane n WHERE n.number = g.lane OFFSET 0) n
+    CROSS JOIN LATERAL (SELECT n.ctid AS row, n.queue, n.priority AS was_priority FROM seriatim.lane n
+      WHERE n.number = g.lane OFFSET 0) n
     JOIN seriatim.queue q ON q.number = n.queue AND q.mode = 1
   ) a
-  CROSS JOIN LATERAL (SELECT n.ctid AS row, n.priority FROM seriatim.lane n WHERE n.number = a.lane OFFSET 0) n
-  WHERE l.ctid = n.row AND (a.rule OR CASE WHEN l.claimed THEN l.next_due IS NULL
+  WHERE l.ctid = a.row AND (a.rule OR CASE WHEN l.claimed THEN l.next_due IS NULL
       ELSE l.due < 0 OR a.priority < l.priority END)
-  RETURNING l.queue, l.number, l.class AS was_class, n.priority AS was_priority, l.at AS was_at, l.class, l.priority, l.at
+  RETURNING l.queue, l.number, l.class AS was_class, a.was_priority, l.at AS was_at, l.class, l.priority, l.at
   )
   SELECT array_agg(ROW(a.*)::seriatim.move) INTO _moves
   FROM arrived a WHERE class IS NOT NULL AND was_priority <> priority;
@@ -209,54 +222,45 @@ CREATE FUNCTION seriatim.push_packed(_queue int[], _key text[], _task text[], _d
   _routes bigint[], _payload bytea[], _seqs bigint[], _keyed boolean, _now bigint)
 RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
-  _stored bigint[];
   _fifo int[] := ARRAY(SELECT number FROM seriatim.queue WHERE number = ANY (_queue) AND mode = 2);
+  _stored bigint[] := _seqs;
+  _all boolean;
 BEGIN
-  IF NOT _keyed THEN
-    INSERT INTO seriatim.lane (number, queue, route, due, class, priority, at, wake, packed_run_at, task,
-        score, created_at, options, lease_ttl, payload)
-      SELECT w.seq, w.queue, w.route, w.run_at, CASE WHEN w.run_at <= _now THEN w.route * 2 END,
-        w.priority, w.run_at, CASE WHEN w.run_at > _now THEN w.run_at END, w.run_at, w.task,
-        coalesce(w.score, _now / 1e6::float8), _now, w.options, w.lease_ttl, w.payload
-      FROM unnest(_seqs, _queue, _routes, _run_at, _priority, _task, _score, _options, _lease_ttl,
-        _payload) w (seq, queue, route, run_at, priority, task, score, options, lease_ttl, payload);
-    INSERT INTO seriatim.ready (queue, class, priority, at, number, light)
-      SELECT w.queue, w.route * 2, w.priority, w.run_at, w.seq, w.lease_ttl IS NULL
-      FROM unnest(_seqs, _queue, _routes, _run_at, _priority, _lease_ttl) w (seq, queue, route, run_at, priority, lease_ttl)
-      WHERE w.run_at <= _now;
-    INSERT INTO seriatim.tally (queue, lanes, jobs) SELECT q, count(*), count(*) FROM unnest(_queue) q GROUP BY q;
-    RETURN _seqs;
-  END IF;
-  WITH stored AS (
-    INSERT INTO seriatim.lane AS l (number, queue, key, route, due, class, priority, at, wake,
-        packed_run_at, digest, task, score, created_at, options, lease_ttl, payload)
-      SELECT w.seq, w.queue, w.key, w.route, w.run_at, CASE WHEN w.run_at <= _now THEN w.route * 2 END,
-        w.priority, w.run_at, CASE WHEN w.run_at > _now THEN w.run_at END, w.run_at, w.digest, w.task,
-        coalesce(w.score, CASE WHEN w.is_fifo THEN 0 ELSE _now / 1e6::float8 END), _now, w.options,
-        w.lease_ttl, w.payload
-      FROM (
-        SELECT _seqs[f.place] AS seq, f.queue, f.key, _routes[f.place] AS route, _run_at[f.place] AS run_at,
-          _priority[f.place] AS priority, _digest[f.place] AS digest, _task[f.place] AS task,
-          _score[f.place] AS score, _options[f.place] AS options, _lease_ttl[f.place] AS lease_ttl,
-          _payload[f.place] AS payload, f.queue = ANY (_fifo) AS is_fifo
+  IF _keyed THEN
+    WITH stored AS (
+      INSERT INTO seriatim.lane AS l (number, queue, key, route, due, class, priority, at, wake,
+          packed_run_at, digest, task, score, created_at, options, lease_ttl, payload)
+        SELECT _seqs[i], f.queue, f.key, _routes[i], _run_at[i], CASE WHEN _run_at[i] <= _now THEN _routes[i] * 2 END,
+          _priority[i], _run_at[i], CASE WHEN _run_at[i] > _now THEN _run_at[i] END, _run_at[i], _digest[i], _task[i],
+          coalesce(_score[i], CASE WHEN f.queue = ANY (_fifo) THEN 0 ELSE _now / 1e6::float8 END), _now, _options[i],
+          _lease_ttl[i], _payload[i]
         FROM (
           -- Narrow rows are sorted faster.
-          SELECT DISTINCT ON (u.queue, u.key COLLATE "C", u.one) u.queue, u.key, u.place::int
-          FROM (SELECT x.*, CASE WHEN x.key IS NULL THEN x.place END AS one
-            FROM unnest(_queue, _key) WITH ORDINALITY x (queue, key, place)) u
-          ORDER BY u.queue, u.key COLLATE "C", u.one, u.place) f) w
-    ON CONFLICT (queue, key) WHERE key IS NOT NULL DO UPDATE SET token = l.token WHERE false
-    RETURNING l.queue, l.class, l.priority, l.at, l.number, l.lease_ttl
-  ), due AS (
-    INSERT INTO seriatim.ready (queue, class, priority, at, number, light)
-      -- Another job for one of these lanes may follow in the batch: then its row would have to be written again.
-      SELECT queue, class, priority, at, number,
-        lease_ttl IS NULL AND (SELECT count(*) FROM stored) = cardinality(_seqs)
-      FROM stored WHERE class IS NOT NULL
-  ), counted AS (
-    INSERT INTO seriatim.tally (queue, lanes, jobs) SELECT queue, count(*), count(*) FROM stored GROUP BY queue)
-  SELECT array_agg(number) INTO _stored FROM stored;
-  RETURN coalesce(_stored, '{}');
+          SELECT DISTINCT ON (u.queue, u.key COLLATE "C", u.one) u.queue, u.key, u.i
+          FROM (SELECT _queue[i] AS queue, _key[i] AS key, CASE WHEN _key[i] IS NULL THEN i END AS one, i
+            FROM generate_subscripts(_key, 1) i) u
+          ORDER BY u.queue, u.key COLLATE "C", u.one, u.i) f
+      ON CONFLICT (queue, key) WHERE key IS NOT NULL DO UPDATE SET token = l.token WHERE false
+      RETURNING l.number)
+    SELECT coalesce(array_agg(number), '{}') INTO _stored FROM stored;
+  ELSE
+    INSERT INTO seriatim.lane (number, queue, route, due, class, priority, at, wake, packed_run_at, task,
+        score, created_at, options, lease_ttl, payload)
+      SELECT _seqs[i], _queue[i], _routes[i], _run_at[i], CASE WHEN _run_at[i] <= _now THEN _routes[i] * 2 END,
+        _priority[i], _run_at[i], CASE WHEN _run_at[i] > _now THEN _run_at[i] END, _run_at[i], _task[i],
+        coalesce(_score[i], _now / 1e6::float8), _now, _options[i], _lease_ttl[i], _payload[i]
+      FROM generate_subscripts(_seqs, 1) i;
+  END IF;
+  _all := cardinality(_stored) = cardinality(_seqs);
+  INSERT INTO seriatim.ready (queue, class, priority, at, number, light)
+    -- Another job for one of these lanes may follow in the batch: then its row would have to be written again.
+    SELECT _queue[i], _routes[i] * 2, _priority[i], _run_at[i], _seqs[i], _all AND _lease_ttl[i] IS NULL
+    FROM generate_subscripts(_seqs, 1) i
+    WHERE _run_at[i] <= _now AND (_all OR CASE WHEN _seqs[i] IN (SELECT unnest(_stored)) THEN true END);
+  INSERT INTO seriatim.tally (queue, lanes, jobs)
+    SELECT _queue[i], count(*), count(*) FROM generate_subscripts(_seqs, 1) i
+    WHERE _all OR CASE WHEN _seqs[i] IN (SELECT unnest(_stored)) THEN true END GROUP BY 1;
+  RETURN _stored;
 END $$;
 
 -- Adds the jobs with an entry in _lanes to those lanes, which the caller has locked. Returns whether each is stored under
@@ -265,53 +269,60 @@ CREATE FUNCTION seriatim.push_items(_queue int[], _lanes bigint[], _task text[],
   _priority smallint[], _run_at bigint[], _options text[], _lease_ttl bigint[], _routes bigint[],
   _payload bytea[], _seqs bigint[], _now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-  _whole boolean;
+  _fifo int[];
+  _loose int[];
+  _merging int[];
+  _greatest int[];
+  _plain bigint;
+  _new bigint;
 BEGIN
-  WITH job AS MATERIALIZED (
-    SELECT u.*, q.mode, q.merge, q.mode = 1 AND q.merge <> 2 AS merging,
-      coalesce(u.own_score, CASE WHEN q.mode = 2 THEN 0 ELSE _now / 1e6::float8 END) AS score
-    FROM unnest(_queue, _lanes, _task, _digest, _score, _priority, _run_at, _options, _lease_ttl, _routes,
-      _payload, _seqs) u (queue, lane, task, digest, own_score, priority, run_at, options, lease_ttl, route,
-      payload, seq)
-    JOIN seriatim.queue q ON q.number = u.queue
-    WHERE u.lane IS NOT NULL
-  ), plain AS (
-    INSERT INTO seriatim.item (seq, queue, lane, merging, loose, digest, task, score, priority, run_at,
-        created_at, options, lease_ttl, route, payload)
-      SELECT seq, queue, lane, false, mode = 3, digest, task, score, priority, run_at, _now, options,
-        lease_ttl, route, payload
-      FROM job WHERE NOT merging ORDER BY seq
-    RETURNING queue
-  ), merged AS (
+  SELECT coalesce(array_agg(number) FILTER (WHERE mode = 2), '{}'), coalesce(array_agg(number) FILTER (WHERE mode = 3), '{}'),
+    coalesce(array_agg(number) FILTER (WHERE mode = 1 AND merge <> 2), '{}'),
+    coalesce(array_agg(number) FILTER (WHERE mode = 1 AND merge = 1), '{}')
+  INTO _fifo, _loose, _merging, _greatest FROM seriatim.queue WHERE number = ANY (_queue);
+  INSERT INTO seriatim.item (seq, queue, lane, merging, loose, digest, task, score, priority, run_at,
+      created_at, options, lease_ttl, route, payload)
+    SELECT _seqs[i], _queue[i], _lanes[i], false, _queue[i] = ANY (_loose), _digest[i], _task[i],
+      coalesce(_score[i], CASE WHEN _queue[i] = ANY (_fifo) THEN 0 ELSE _now / 1e6::float8 END), _priority[i], _run_at[i],
+      _now, _options[i], _lease_ttl[i], _routes[i], _payload[i]
+    FROM generate_subscripts(_seqs, 1) i WHERE _lanes[i] IS NOT NULL AND _queue[i] <> ALL (_merging);
+  GET DIAGNOSTICS _plain = ROW_COUNT;
+  IF _plain > 0 THEN
+    INSERT INTO seriatim.tally (queue, jobs)
+      SELECT queue, count(*) FROM unnest(_queue, _lanes) w (queue, lane)
+      WHERE lane IS NOT NULL AND queue <> ALL (_merging) GROUP BY queue;
+  END IF;
+  IF _merging = '{}' THEN
+    RETURN true;
+  END IF;
+  WITH merged AS (
   -- Equal jobs of the batch merge first: a statement can merge into a row only once.
   INSERT INTO seriatim.item AS i (seq, queue, lane, merging, loose, digest, task, score, priority, run_at,
       created_at, options, lease_ttl, route, payload)
-    SELECT seq, queue, lane, true, false, digest, task, best, soonest, run_at, _now, options, lease_ttl,
-      route, payload
+    SELECT _seqs[d.place], _queue[d.place], d.lane, true, false, d.digest, _task[d.place],
+      CASE WHEN _queue[d.place] = ANY (_greatest) THEN d.most ELSE d.least END, d.soonest, _run_at[d.place], _now,
+      _options[d.place], _lease_ttl[d.place], _routes[d.place], _payload[d.place]
     FROM (
-      SELECT DISTINCT ON (lane, digest) *,
-        CASE merge WHEN 0 THEN min(score) OVER same ELSE max(score) OVER same END AS best,
-        min(priority) OVER same AS soonest
-      FROM job WHERE merging
-      WINDOW same AS (PARTITION BY lane, digest)
-      ORDER BY lane, digest, seq) d
-    ORDER BY seq
+      SELECT j.lane, j.digest, min(j.place) AS place, min(j.score) AS least, max(j.score) AS most, min(j.priority) AS soonest
+      FROM (SELECT i AS place, _lanes[i] AS lane, _digest[i] AS digest, coalesce(_score[i], _now / 1e6::float8) AS score,
+          _priority[i] AS priority
+        FROM generate_subscripts(_seqs, 1) i WHERE _lanes[i] IS NOT NULL AND _queue[i] = ANY (_merging)) j
+      GROUP BY j.lane, j.digest) d
+    ORDER BY d.place
   ON CONFLICT (lane, digest) WHERE merging AND NOT closed DO UPDATE
-    SET score = CASE WHEN (SELECT q.merge FROM seriatim.queue q WHERE q.number = excluded.queue) = 0
-        THEN least(i.score, excluded.score) ELSE greatest(i.score, excluded.score) END,
+    SET score = CASE WHEN excluded.queue = ANY (_greatest) THEN greatest(i.score, excluded.score)
+        ELSE least(i.score, excluded.score) END,
       priority = least(i.priority, excluded.priority)
   RETURNING i.queue, i.seq
   ), counted AS (
     INSERT INTO seriatim.tally (queue, jobs)
-      SELECT queue, count(*) FROM (
-        SELECT queue FROM plain
-        UNION ALL
-        SELECT queue FROM merged WHERE CASE WHEN seq IN (SELECT seq FROM job) THEN true END) x
+      SELECT queue, count(*) FROM merged
+      WHERE CASE WHEN seq IN (SELECT u.seq FROM unnest(_seqs, _lanes) u (seq, lane) WHERE u.lane IS NOT NULL) THEN true END
       GROUP BY queue
     RETURNING jobs
   )
-  SELECT sum(jobs) = (SELECT count(*) FROM job) INTO _whole FROM counted;
-  RETURN coalesce(_whole, false);
+  SELECT coalesce(sum(jobs), 0) INTO _new FROM counted;
+  RETURN _plain + _new = cardinality(array_remove(_lanes, NULL));
 END $$;
 
 -- The arrays have one entry per job; _queue has places in _queues. Returns rows in the same order; status: 0 queued, 1
@@ -331,12 +342,16 @@ DECLARE
   _run_at bigint[];
   _scope int[];
   _scope_key text[];
-  _keyed boolean := EXISTS (SELECT FROM unnest(_key) k WHERE k IS NOT NULL);
+  _keyed boolean := array_remove(_key, NULL) <> '{}';
   _windows boolean;
   _throttles boolean;
 BEGIN
   PERFORM seriatim.check_isolation();
-  _numbers := ARRAY(SELECT _known[p] FROM unnest(_queue) WITH ORDINALITY w (p, o) ORDER BY o);
+  IF cardinality(_known) = 1 THEN
+    _numbers := array_fill(_known[1], ARRAY[cardinality(_queue)]);
+  ELSE
+    _numbers := ARRAY(SELECT _known[_queue[i]] FROM generate_subscripts(_queue, 1) i);
+  END IF;
   SELECT o_windows, o_throttles INTO _windows, _throttles FROM seriatim.check_jobs(_numbers, _key, _lease_ttl, _grp);
   _routes := seriatim.routes_for(_node, _group);
   IF _grp <> '{}' THEN
@@ -347,15 +362,17 @@ BEGIN
     _run_at := ARRAY(SELECT coalesce(w.at, seriatim.later(_t, coalesce(w.delay, q.quiet, 0)))
       FROM unnest(_at, _delay, _numbers) WITH ORDINALITY w (at, delay, queue, o)
       JOIN seriatim.queue q ON q.number = w.queue ORDER BY o);
+  ELSIF array_remove(_at, NULL) = '{}' AND array_remove(_delay, NULL) = '{}' THEN
+    _run_at := array_fill(_t, ARRAY[cardinality(_queue)]);
   ELSE
     _run_at := ARRAY(SELECT coalesce(w.at, seriatim.later(_t, coalesce(w.delay, 0)))
       FROM unnest(_at, _delay) WITH ORDINALITY w (at, delay, o) ORDER BY o);
   END IF;
   -- A job that fills a window by itself is not packed either.
-  IF NOT (_throttles OR _past <> '{}' OR EXISTS (SELECT FROM unnest(_expires_at) e WHERE e IS NOT NULL)
+  IF NOT (_throttles OR _past <> '{}' OR array_remove(_expires_at, NULL) <> '{}'
     OR _windows AND EXISTS (SELECT FROM unnest(_numbers, _payload) w (queue, payload)
       JOIN seriatim.queue q ON q.number = w.queue WHERE octet_length(w.payload) >= q.max_bytes)) THEN
-    IF NOT EXISTS (SELECT FROM unnest(_name) n WHERE n IS NOT NULL) THEN
+    IF array_remove(_name, NULL) = '{}' THEN
       RETURN QUERY SELECT * FROM seriatim.push_plain(_t, _numbers, _key, _task, _digest, _score, _priority,
         _run_at, _options, _lease_ttl, _routes, _payload, _keyed, _windows);
       RETURN;
@@ -384,15 +401,73 @@ LANGUAGE plpgsql AS $$
 DECLARE
   _seqs bigint[] := ARRAY(SELECT nextval('seriatim.seq') FROM generate_subscripts(_numbers, 1));
   _stored bigint[];
+  _found seriatim.joined;
 BEGIN
-  _stored := seriatim.push_packed(_numbers, _key, _task, _digest, _score, _priority, _run_at, _options,
-    _lease_ttl, _routes, _payload, _seqs, _keyed, _t);
-  IF cardinality(_stored) = cardinality(_seqs) THEN
-    RETURN QUERY SELECT 0::smallint, w.queue, _t, w.seq, NULL::bigint FROM unnest(_numbers, _seqs) w (queue, seq);
-    RETURN;
+  IF _keyed AND seriatim.seem_known(_numbers, _key) THEN
+    BEGIN
+      _found := seriatim.lanes_of(_numbers, _key, _routes, _score, _priority, _seqs);
+      IF _found.missing THEN
+        -- This gives the locks back: lanes are made and locked in one order.
+        RAISE EXCEPTION 'a lane is missing' USING ERRCODE = 'SR026';
+      END IF;
+    EXCEPTION WHEN SQLSTATE 'SR026' THEN
+      _found := NULL;
+    END;
+  END IF;
+  IF _found IS NULL THEN
+    _stored := seriatim.push_packed(_numbers, _key, _task, _digest, _score, _priority, _run_at, _options,
+      _lease_ttl, _routes, _payload, _seqs, _keyed, _t);
+    IF cardinality(_stored) = cardinality(_seqs) THEN
+      RETURN QUERY SELECT 0::smallint, _numbers[i], _t, _seqs[i], NULL::bigint FROM generate_subscripts(_seqs, 1) i;
+      RETURN;
+    END IF;
+    _found := seriatim.lanes_of(_numbers, _key, _routes, _score, _priority, _seqs);
   END IF;
   RETURN QUERY SELECT * FROM seriatim.push_rest(_t, _numbers, _key, _task, _digest, _score, _priority,
-    _run_at, _options, _lease_ttl, _routes, _payload, _seqs, _windows);
+    _run_at, _options, _lease_ttl, _routes, _payload, _seqs, _windows, _found);
+END $$;
+
+-- Whether all lanes of a batch seem to exist, by a few of them: then its jobs need no attempt to create them.
+CREATE FUNCTION seriatim.seem_known(_queue int[], _key text[]) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN NOT EXISTS (
+    SELECT FROM generate_series(1, cardinality(_key), greatest(cardinality(_key) / 8, 1)) i
+    WHERE NOT EXISTS (SELECT FROM seriatim.lane n WHERE n.queue = _queue[i] AND n.key = _key[i] OFFSET 0));
+END $$;
+
+-- Locks the lanes of a batch, in the common order, and reads them.
+CREATE FUNCTION seriatim.lanes_of(_queue int[], _key text[], _routes bigint[], _score float8[], _priority smallint[],
+  _seqs bigint[]) RETURNS seriatim.joined LANGUAGE plpgsql AS $$
+DECLARE
+  _accumulate int[];
+  _fifo int[];
+  -- Queues in which each job may move its lane.
+  _earliest int[];
+  _found seriatim.joined;
+BEGIN
+  SELECT coalesce(array_agg(number) FILTER (WHERE mode = 1), '{}'), coalesce(array_agg(number) FILTER (WHERE mode = 2), '{}'),
+    coalesce(array_agg(number) FILTER (WHERE mode = 3 OR mode = 1 AND earliest), '{}')
+  INTO _accumulate, _fifo, _earliest FROM seriatim.queue WHERE number = ANY (_queue);
+  SELECT array_agg(CASE WHEN l.joins THEN l.number END),
+    array_agg(CASE WHEN l.joins AND l.queue = ANY (_accumulate) AND (l.packed OR l.queue = ANY (_earliest)
+      OR CASE WHEN l.claimed THEN l.next_due IS NULL ELSE l.due < 0 OR _priority[l.place] < l.priority END)
+      THEN l.number END),
+    bool_or(l.number IS NULL), bool_or(l.route <> _routes[l.place]),
+    array_agg(l.number) FILTER (WHERE l.joins AND (l.packed OR l.taken IS NOT NULL AND l.queue = ANY (_accumulate))),
+    -- An arrival in accumulate moves its lane only through arrive(): reading the lane's jobs at each push would cost
+    -- more with each waiting job. One in fifo moves its lane only if it is the first now.
+    array_agg(l.number) FILTER (WHERE l.joins AND NOT l.claimed AND (l.queue = ANY (_earliest)
+      OR l.queue = ANY (_fifo) AND coalesce(coalesce(_score[l.place], 0) < l.score, true)))
+  INTO _found.lanes, _found.arrivals, _found.missing, _found.others, _found.packed, _found.moved
+  FROM (
+    SELECT w.place, l.*, l.number <> _seqs[w.place] AS joins
+    FROM (SELECT i AS place, _queue[i] AS queue, _key[i] AS key FROM generate_subscripts(_key, 1) i
+      ORDER BY _queue[i], _key[i] COLLATE "C" OFFSET 0) w
+    LEFT JOIN LATERAL (
+      SELECT n.number, n.queue, n.route, n.payload IS NOT NULL AS packed, n.taken, n.claimed, n.due, n.next_due, n.priority, n.score
+      FROM seriatim.lane n WHERE n.queue = w.queue AND n.key = w.key FOR NO KEY UPDATE) l ON true
+    ORDER BY w.place OFFSET 0) l;
+  RETURN _found;
 END $$;
 
 -- The same with idempotency keys that nobody has used. Raises SR025 if that was not so.
@@ -430,31 +505,17 @@ BEGIN
     FROM unnest(_states, _numbers, _created_at, _seqs) w (state, number, created_at, seq);
 END $$;
 
--- The jobs of a batch whose lane existed, or that are not the first of their lane in the batch.
+-- The jobs of a batch whose lane existed, or that are not the first of their lane in the batch: _found says which.
 CREATE FUNCTION seriatim.push_rest(_t bigint, _numbers int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
-  _lease_ttl bigint[], _routes bigint[], _payload bytea[], _seqs bigint[], _windows boolean)
+  _lease_ttl bigint[], _routes bigint[], _payload bytea[], _seqs bigint[], _windows boolean, _found seriatim.joined)
 RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint, o_again_at bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
-  -- The lane of each job still to be added, NULL for the others.
-  _lanes bigint[];
-  _others boolean;
-  -- Lanes whose jobs need rows of their own, and waiting lanes that have a new first job or may be due earlier.
-  _packed bigint[];
-  _moved bigint[];
+  _lanes bigint[] := _found.lanes;
+  _zeros smallint[];
 BEGIN
-  SELECT array_agg(nullif(l.number, w.seq) ORDER BY w.place), bool_or(l.route <> w.route),
-    array_agg(l.number) FILTER (WHERE l.number <> w.seq AND (l.payload IS NOT NULL OR l.taken IS NOT NULL AND q.mode = 1)),
-    -- An arrival in accumulate moves its lane only through arrive(): reading the lane's jobs at each push would cost
-    -- more with each waiting job. One in fifo moves its lane only if it is the first now.
-    array_agg(l.number) FILTER (WHERE l.number <> w.seq AND NOT l.claimed
-      AND CASE q.mode WHEN 1 THEN q.earliest WHEN 2 THEN coalesce(coalesce(w.score, 0) < l.score, true) ELSE true END)
-  INTO _lanes, _others, _packed, _moved
-  FROM unnest(_numbers, _key, _seqs, _routes, _score) WITH ORDINALITY w (queue, key, seq, route, score, place)
-  LEFT JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.queue = w.queue AND n.key = w.key OFFSET 0) l ON true
-  LEFT JOIN seriatim.queue q ON q.number = w.queue;
-  IF _others THEN
+  IF _found.others THEN
     PERFORM seriatim.check_routes(_lanes, _routes);
   END IF;
   -- A job's number must be higher than those that came to its lane before. These were drawn before the lanes were
@@ -464,12 +525,12 @@ BEGIN
     _seqs := ARRAY(SELECT CASE WHEN l IS NULL THEN s ELSE nextval('seriatim.seq') END
       FROM unnest(_seqs, _lanes) WITH ORDINALITY w (s, l, o) ORDER BY o);
   END IF;
-  IF _packed IS NOT NULL THEN
-    PERFORM seriatim.unpack(_packed);
+  IF _found.packed IS NOT NULL THEN
+    PERFORM seriatim.unpack(_found.packed);
   END IF;
   IF seriatim.push_items(_numbers, _lanes, _task, _digest, _score, _priority, _run_at, _options, _lease_ttl,
     _routes, _payload, _seqs, _t) THEN
-    RETURN QUERY SELECT 0::smallint, w.queue, _t, w.seq, NULL::bigint FROM unnest(_numbers, _seqs) w (queue, seq);
+    RETURN QUERY SELECT 0::smallint, _numbers[i], _t, _seqs[i], NULL::bigint FROM generate_subscripts(_seqs, 1) i;
   ELSE
     RETURN QUERY
       SELECT CASE WHEN i.seq <> w.seq THEN 1 ELSE 0 END::smallint, w.queue, coalesce(i.created_at, _t),
@@ -480,14 +541,15 @@ BEGIN
         WHERE i.lane = w.lane AND i.digest = w.digest AND i.merging AND NOT i.closed LIMIT 1) i ON true
       ORDER BY w.place;
   END IF;
-  IF _windows THEN
-    PERFORM seriatim.collect(_lanes, _run_at, array_fill(0::smallint, ARRAY[cardinality(_lanes)]), _t);
+  IF _windows OR array_remove(_found.arrivals, NULL) <> '{}' THEN
+    _zeros := array_fill(0::smallint, ARRAY[cardinality(_lanes)]);
+    IF _windows THEN
+      PERFORM seriatim.collect(_lanes, _run_at, _zeros, _t);
+    END IF;
+    PERFORM seriatim.arrive(CASE WHEN _windows THEN _lanes ELSE _found.arrivals END, _run_at, _priority, _zeros);
   END IF;
-  IF EXISTS (SELECT FROM seriatim.queue WHERE number = ANY (_numbers) AND mode = 1) THEN
-    PERFORM seriatim.arrive(_lanes, _run_at, _priority, array_fill(0::smallint, ARRAY[cardinality(_lanes)]));
-  END IF;
-  IF _moved IS NOT NULL THEN
-    PERFORM seriatim.place(ARRAY(SELECT DISTINCT unnest(_moved)), _t);
+  IF _found.moved IS NOT NULL THEN
+    PERFORM seriatim.place(ARRAY(SELECT DISTINCT unnest(_found.moved)), _t);
   END IF;
 END $$;
 

@@ -474,18 +474,14 @@ BEGIN
   PERFORM seriatim.lock_rows(_left);
   PERFORM seriatim.unpack(_left);
   RETURN (
-    SELECT array_agg(ROW(w.place, w.lane, q.mode, q.merge, q.retain, l.claimed_at, w.rest, w.owner,
-      w.due_kind, w.due_in, w.retry_count, w.crashes, w.error, w.counted, w.hold, w.alone, l.batch, q.quiet IS NOT NULL,
-      _result[w.place::int], l.grp, q.shares IS NOT NULL)::seriatim.ending)
-    FROM (
-      SELECT * FROM unnest(_lane, _queue, _token, _rest, _owner, _due_kind, _due_in,
-          _retry_count, _crashes, _error, _counted, _hold, _alone)
-        WITH ORDINALITY AS u (lane, queue, token, rest, owner, due_kind, due_in, retry_count, crashes,
-          error, counted, hold, alone, place)
-      WHERE CASE WHEN lane IN (SELECT unnest(_left)) THEN true END) w
+    SELECT array_agg(ROW(i, l.number, q.mode, q.merge, q.retain, l.claimed_at, _rest[i], _owner[i], _due_kind[i], _due_in[i],
+      _retry_count[i], _crashes[i], _error[i], _counted[i], _hold[i], _alone[i], l.batch, q.quiet IS NOT NULL, _result[i],
+      l.grp, q.shares IS NOT NULL)::seriatim.ending)
+    FROM (SELECT i, _lane[i] AS lane FROM generate_subscripts(_lane, 1) i
+      WHERE CASE WHEN _lane[i] IN (SELECT unnest(_left)) THEN true END) w
     CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.lane OFFSET 0) l
     JOIN seriatim.queue q ON q.number = l.queue
-    WHERE l.queue = w.queue AND l.token = w.token AND l.claimed);
+    WHERE l.queue = _queue[i] AND l.token = _token[i] AND l.claimed);
 END $$;
 
 -- Shortens the turns of series of which only some jobs were started: done ones end here, and those that were not started
@@ -576,7 +572,9 @@ BEGIN
           FROM unnest(_lane, _token) WITH ORDINALITY w (lane, token, place) ORDER BY place);
       END IF;
     END IF;
-    PERFORM seriatim.lock_rows(seriatim.without(_lane, _busy));
+    IF NOT _skip OR _busy <> '{}' THEN
+      PERFORM seriatim.lock_rows(seriatim.without(_lane, _busy));
+    END IF;
   END IF;
   IF 0 = ANY (_rest) THEN
     SELECT o_places, o_tokens, o_freed, _busy || o_busy, o_shared, o_batches INTO _ended, _tokens, _freed, _busy, _wait, _batches
