@@ -1,5 +1,8 @@
 //! Every store against the one suite. Each case is a test of its own: `memory::a_busy_key_…`.
 
+#[cfg(feature = "redis")]
+mod full;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -190,6 +193,16 @@ fn redis_cluster() -> Fresh {
     Box::pin(redis_at("SERIATIM_TEST_REDIS_CLUSTER"))
 }
 
+/// The same on a server of its own whose memory is full: see `conformance/full.rs`.
+#[cfg(feature = "redis")]
+fn redis_full() -> Fresh {
+    Box::pin(async {
+        let server = seriatim_testkit::Redis::start().expect("Redis starts");
+        let store = seriatim::store::Redis::connect(&server.url()).await;
+        full::Full::around(Arc::new(store.expect("the server can be reached")), server)
+    })
+}
+
 #[cfg(feature = "postgres")]
 fn is_random(trial: &Trial) -> bool {
     trial.name().contains("random_")
@@ -219,5 +232,12 @@ fn main() {
     trials.extend(suite("redis", redis));
     #[cfg(feature = "redis")]
     trials.extend(suite("redis_cluster", redis_cluster));
+    // A full server has more than its limit, so the case of its figures is left out.
+    #[cfg(feature = "redis")]
+    trials.extend(
+        suite("redis_full", redis_full)
+            .into_iter()
+            .filter(|trial| !trial.name().contains("e1_the_server")),
+    );
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

@@ -20,8 +20,10 @@ const NOT_RUN: [(&str, &str); 2] = [
     ("ruby seriatim_worker.rb --require . --describe > describe.json", "an application of Rails"),
 ];
 
+type Started = fn() -> Server;
+
 /// Servers that the pages name.
-const SERVERS: [(&str, fn() -> Server); 2] = [
+const SERVERS: [(&str, Started); 2] = [
     ("mysql://app@db.example/app", Server::mysql),
     ("postgres://app@db.example/app", Server::postgres),
 ];

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use seriatim::store::{
     BatchQuery, BatchView, InboxView, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery,
-    LaneStage, LaneView, NodeView, QueueStats, QueueView,
+    LaneStage, LaneView, NodeView, QueueStats, QueueView, Vitals,
 };
 use seriatim::{Timestamp, store::Store};
 
@@ -51,6 +51,7 @@ pub(crate) struct Seen {
     pub(crate) bridges: Vec<Bridge>,
     /// The batches that have not ended, and of the latest ones those whose callback was not pushed.
     pub(crate) batches: Vec<BatchView>,
+    pub(crate) vitals: Vitals,
 }
 
 impl Seen {
@@ -113,6 +114,7 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
         inbox,
         bridges: bridges::all(store).await?,
         batches: if store.capabilities().batches { batches(store).await? } else { Vec::new() },
+        vitals: store.vitals().await?,
     })
 }
 

@@ -73,9 +73,14 @@ impl Server {
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let policy = self.info.field("maxmemory_policy");
-        if self.info.field("maxmemory") != "0" && policy.starts_with("allkeys") {
+        if self.info.field("maxmemory") != "0" && policy != "noeviction" {
+            let what = match policy.starts_with("allkeys") {
+                true => "jobs",
+                // Only `given_up` of a shard expires.
+                false => "what keeps late claims from being granted",
+            };
             warnings.push(format!(
-                "this Redis deletes jobs when its memory is full (maxmemory-policy {policy}): set \
+                "this Redis deletes {what} when its memory is full (maxmemory-policy {policy}): set \
                  maxmemory-policy noeviction"
             ));
         }
@@ -115,6 +120,9 @@ mod tests {
         assert_eq!(warnings(safe, "always"), Vec::<String>::new());
         assert!(warnings(safe, "no")[0].contains("appendfsync everysec"));
         let forgetful = "aof_enabled:0\r\nmaxmemory:99\r\nmaxmemory_policy:allkeys-lru\r\n";
+        let volatile =
+            safe.replace("maxmemory:0", "maxmemory:99").replace("noeviction", "volatile-ttl");
+        assert!(warnings(&volatile, "everysec")[0].contains("late claims"));
         let text = warnings(forgetful, "everysec").join("\n");
         assert!(text.contains("appendonly yes") && text.contains("noeviction"), "{text}");
     }

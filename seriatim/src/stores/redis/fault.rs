@@ -13,7 +13,10 @@ pub(super) fn translate(error: RedisError) -> Error {
         return was_given_up();
     }
     let (kind, message) = if says("OOM") {
-        (ErrorKind::Full, "the server's memory limit is reached: nothing was written")
+        (
+            ErrorKind::Full,
+            "the server's memory is full (`maxmemory`): it takes nothing new until jobs are done or the limit is raised",
+        )
     } else if says("MISCONF") {
         (ErrorKind::Full, "the server cannot write to its disk and refuses writes")
     } else if says("READONLY") || says("NOPERM") {

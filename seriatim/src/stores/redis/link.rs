@@ -129,6 +129,7 @@ global_scripts! {
     DUE = "lua/due.lua",
     GLOBAL_COMMAND = "lua/global_command.lua",
     GLOBAL_FLAG = "lua/global_flag.lua",
+    GLOBAL_FREE = "lua/global_free.lua",
     GLOBAL_MIGRATE = "lua/global_migrate.lua",
     GLOBAL_NOTES = "lua/global_notes.lua",
     GLOBAL_RUN = "lua/global_run.lua",

@@ -1,6 +1,6 @@
 //! Pushing. A batch for one shard is one script, so it is all or nothing. A batch for several queues or shards is
-//! checked in all of them before the first write; only a connection lost between two shards leaves the first part
-//! pushed.
+//! checked in all of them before the first write; only a connection lost between two shards, or memory that gets full
+//! between them, leaves the first part pushed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

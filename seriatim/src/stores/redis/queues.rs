@@ -12,7 +12,9 @@ use futures_util::future::try_join_all;
 use super::Redis;
 use super::args::{Args, micros};
 use super::layout::Layout;
-use super::link::{DECLARE, GLOBAL_CHANGED, GLOBAL_REGISTER, GLOBAL_UNREGISTER, PAUSE};
+use super::link::{
+    DECLARE, GLOBAL_CHANGED, GLOBAL_FREE, GLOBAL_REGISTER, GLOBAL_UNREGISTER, PAUSE,
+};
 use super::memo::Known;
 use super::reply::{Shard, corrupt, single};
 use crate::contract::definition::Found;
@@ -95,8 +97,9 @@ impl Queues for Redis {
         let ours = self.link.run(&GLOBAL_UNREGISTER, &self.global(""), &args).await?;
         if single(ours)?.flag()? {
             self.wipe(&known, home, true).await?;
-            let free = redis::cmd("SADD").arg(self.global("free")).arg(known.number).to_owned();
-            self.link.query(&free).await?;
+            let mut args = Args::default();
+            args.int(known.number);
+            self.link.run(&GLOBAL_FREE, &self.global(""), &args).await?;
         }
         self.memo.forget(name);
         self.changed().await?;

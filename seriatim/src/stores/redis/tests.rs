@@ -4,6 +4,7 @@
 mod deletion;
 mod depth;
 mod emptied;
+mod full;
 mod holders;
 mod listed;
 mod listings;

@@ -190,7 +190,10 @@ end
 
 local refusal = check()
 if refusal then return refusal end
-if dry then return { 'OK', {} } end
+if dry then
+  call('SETRANGE', P .. 'nothing', 0, '') -- writes nothing, but a server whose memory is full refuses it
+  return { 'OK', {} }
+end
 if ARGV[5] ~= '0' then
   S.token, S.counted = math.max(S.token, tonumber(ARGV[5])), true
 end
