@@ -68,7 +68,7 @@ impl Wrapper for Full {
     }
 
     async fn secret(&self, offered: Secret) -> Result<Secret, Error> {
-        self.fill(|| self.inner.secret(offered.clone())).await
+        self.fill(|| self.inner.secret(offered)).await
     }
 
     async fn declare(&self, request: Declare) -> Result<(), Error> {
