@@ -4,15 +4,21 @@ use std::future::Future;
 
 use super::*;
 use crate::contract::{
-    Actions, Cancel, Cancelled, ClaimSelection, GoOn, JobOrder, JobQuery, JobState, LaneOrder,
-    LanePlace, LaneQuery, LaneStage, Release, Rescue,
+    Actions, Beat, Cancel, Cancelled, ClaimSelection, GoOn, JobOrder, JobQuery, JobState,
+    LaneOrder, LanePlace, LaneQuery, LaneStage, Release, Rescue,
 };
-use crate::{DueRule, Mode, Outcome};
+use crate::limits::PAGE_BYTES_MAX;
+use crate::store::Verdict;
+use crate::{DueRule, JobId, Mode, Outcome};
 
 /// Jobs that wait in a lane, and more of them.
-const DEPTHS: [u32; 2] = [10, 10_000];
-/// Rows and index entries that a call may read more where more jobs wait..
+const DEPTHS: [u32; 2] = [10, 100_000];
+/// Rows and index entries that a call may read more where more jobs wait.
 const SLACK: i64 = 40;
+/// The number of the first copy of a job.
+const FIRST_COPY: u64 = 16_000_000;
+/// Jobs with long texts: 15 MB of them.
+const LONG: usize = 250;
 
 /// A store with one connection.
 pub(super) async fn open_one(database: &str) -> Arc<Mysql> {
@@ -47,6 +53,36 @@ pub(super) async fn counted<T>(
     (answer, read(store).await - before)
 }
 
+/// Adds copies of this job behind the others of its lane.
+async fn deepen(store: &Mysql, job: JobId, copies: u32) -> Vec<JobId> {
+    let numbers = FIRST_COPY..FIRST_COPY + u64::from(copies);
+    let digit = "(SELECT 0 AS d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 \
+                 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9)";
+    let mut loan = store.inner.pool.lend().await.ok().unwrap();
+    for sql in [
+        format!(
+            "CREATE TEMPORARY TABLE copies AS SELECT j.*, {FIRST_COPY} + a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d AS nr \
+             FROM seriatim_job j CROSS JOIN {digit} a CROSS JOIN {digit} b CROSS JOIN {digit} c CROSS JOIN {digit} e \
+             CROSS JOIN {digit} f WHERE j.seq = {}",
+            job.seq()
+        ),
+        format!("DELETE FROM copies WHERE nr >= {}", numbers.end),
+        "UPDATE copies SET seq = nr, digest = IF(digest IS NULL, NULL, UNHEX(MD5(nr))), ord = IF(digest IS NULL, ord, digest)"
+            .to_owned(),
+        "ALTER TABLE copies DROP COLUMN nr".to_owned(),
+        "INSERT INTO seriatim_job SELECT * FROM copies".to_owned(),
+        format!("UPDATE seriatim_lane SET n = n + {copies} WHERE id IN (SELECT lane FROM copies)"),
+        "DROP TEMPORARY TABLE copies".to_owned(),
+        // Sixteen numbers each: those of later jobs are higher.
+        format!("INSERT INTO seriatim_number (n) VALUES ({})", numbers.end / 16 + 1),
+        "DELETE FROM seriatim_number".to_owned(),
+    ] {
+        loan.rows(&sql).await.ok().unwrap();
+    }
+    loan.give_back();
+    numbers.map(|seq| JobId::new(job.created_at(), job.queue(), 0, seq)).collect()
+}
+
 /// What each call on one lane reads, behind which this many jobs wait.
 async fn entries_read(store: &Mysql, queue: Queue, depth: u32) -> Vec<(&'static str, i64)> {
     let (name, mode) = (queue.name.clone(), queue.mode);
@@ -54,12 +90,10 @@ async fn entries_read(store: &Mysql, queue: Queue, depth: u32) -> Vec<(&'static 
     let job = |tag: u32| Job::new(&*name, &tag).unwrap().key("deep");
     let is_later = queue.due == DueRule::Earliest;
     let first = |tag| if is_later { job(tag).run_in(LEASE * 600) } else { job(tag) };
-    let jobs: Vec<Job> = (0..depth).map(first).collect();
-    let mut ids = Vec::new();
-    for batch in jobs.chunks(2_000) {
-        let pushed = store.push(Push { now: None, jobs: batch.to_vec() }).await.unwrap();
-        ids.extend(pushed.iter().map(|pushed| pushed.job_id));
-    }
+    let jobs: Vec<Job> = (0..DEPTHS[0]).map(first).collect();
+    let pushed = store.push(Push { now: None, jobs }).await.unwrap();
+    let mut ids: Vec<JobId> = pushed.iter().map(|pushed| pushed.job_id).collect();
+    ids.extend(deepen(store, ids[1], depth - DEPTHS[0]).await);
     let mut found = Vec::new();
     // The first, one in the middle, and the last.
     let jobs = vec![ids[0], ids[ids.len() / 2], ids[ids.len() - 1]];
@@ -146,6 +180,55 @@ async fn what_waits_behind_is_not_read() {
         }
     }
     assert!(much.is_empty(), "{}", much.join("\n"));
+}
+
+/// How many bytes the server has sent to the store's connection.
+async fn sent(store: &Mysql) -> usize {
+    let mut loan = store.inner.pool.lend().await.ok().unwrap();
+    let status = "SELECT variable_value FROM information_schema.session_status \
+                  WHERE variable_name = 'BYTES_SENT'";
+    let row = loan.rows(status).await.ok().unwrap().remove(0);
+    loan.give_back();
+    mysql_async::from_row::<String>(row).parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_page_of_long_results_or_progress_is_cut_before_it_is_sent() {
+    let store = open_one(&new_database().await).await;
+    let queue = Queue::fifo("q").retain_completed(LEASE * 600);
+    declare(&store, queue.clone()).await;
+    let text = format!("{:?}", "x".repeat(60_000));
+    let jobs = (0..LONG).map(|i| job(&i.to_string(), 1)).collect();
+    push(&store, jobs).await;
+    let mut turns = claim(&store, "q", LONG).await.turns;
+    let listed = async |state: JobState| {
+        let query = JobQuery { rows_max: LONG, ..JobQuery::new("q", state) };
+        let before = sent(&store).await;
+        let page = store.jobs(query).await.unwrap();
+        let sent = sent(&store).await - before;
+        assert!(page.next.is_some() && sent < PAGE_BYTES_MAX * 3 / 2, "{state:?}: {sent} bytes");
+        assert!(page.rows.len() >= PAGE_BYTES_MAX / 60_100, "{} rows", page.rows.len());
+    };
+    for turns in turns.chunks(100) {
+        let progress = Some(text.as_str().into());
+        let beat = |turn: &Turn| Beat {
+            lane: turn.lane,
+            token: turn.token,
+            progress: progress.clone(),
+            extend: None,
+        };
+        let beats = turns.iter().map(beat).collect();
+        let node = NodeInfo::new("n".into(), LEASE);
+        store.heartbeat(Heartbeat { now: None, node, beats }).await.unwrap();
+    }
+    listed(JobState::Running).await;
+    while !turns.is_empty() {
+        let some = turns.split_off(turns.len().saturating_sub(100));
+        let verdict = Verdict { result: Some(text.as_str().into()), ..Outcome::Done.into() };
+        let plan = |turn| crate::store::plan(turn, &queue, &verdict, &|_| LEASE);
+        store.settle(Settle::now(some.iter().map(plan).collect())).await.unwrap();
+    }
+    listed(JobState::Succeeded).await;
 }
 
 /// What a claim reads of three lanes with `depth` jobs each.

@@ -258,9 +258,6 @@ BEGIN
     WHERE l.number = ANY (_lanes) AND (_done OR NOT l.claimed) AND l.payload IS NULL
       AND NOT EXISTS (SELECT FROM seriatim.item i WHERE i.lane = l.number OFFSET 0)
     RETURNING l.queue, l.number, l.class, l.priority, l.at, l.retry_count
-  ), counted AS (
-    INSERT INTO seriatim.tally (queue, lanes, retrying)
-      SELECT queue, -count(*), sum(seriatim.turned(retry_count, -1)) FROM gone GROUP BY queue
   ), due AS (
     UPDATE seriatim.lane l SET class = l.route * 2, wake = NULL
     WHERE l.number = ANY (_lanes) AND NOT l.claimed AND l.payload IS NOT NULL
@@ -302,8 +299,12 @@ BEGIN
       OR (l.class, l.at, l.priority, l.due, l.retry_count, l.crashes, l.error, l.wake, l.score) IS DISTINCT FROM
         (p.class, p.due, p.priority, p.due, p.retry_count, p.crashes, p.error, p.next_run_at, p.score))
   RETURNING l.queue, l.number, p.was_class, p.was_priority, p.was_at, l.class, l.priority, l.at, p.turned
-  ), retried AS (
-    INSERT INTO seriatim.tally (queue, retrying) SELECT queue, sum(turned) FROM placed WHERE turned <> 0 GROUP BY queue
+  ), counted AS (
+    INSERT INTO seriatim.tally (queue, lanes, retrying)
+      SELECT queue, -sum(gone), sum(turned) FROM (
+        SELECT queue, 1 AS gone, seriatim.turned(retry_count, -1) AS turned FROM gone
+        UNION ALL SELECT queue, 0, turned FROM placed WHERE turned <> 0) c
+      GROUP BY queue
   )
   SELECT array_agg(m.moved), EXISTS (SELECT FROM due) OR EXISTS (SELECT FROM placed) INTO _moves, _wait FROM (
     SELECT ROW(queue, number, class, priority, at, NULL, NULL, NULL)::seriatim.move AS moved
