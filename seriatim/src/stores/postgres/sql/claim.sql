@@ -167,10 +167,20 @@ BEGIN
   END IF;
 END $$;
 
--- Counts ended claims of lanes, one entry each. A row that another transaction has locked keeps too high a count, and
--- the sweep removes it.
+-- Counts ended claims of lanes, one entry each. Another settle of the same claim is waited for: it is about to commit. A user's
+-- transaction is not: the row keeps too high a count, until the sweep removes it. Whoever unfolds a claim reads all rows.
 CREATE FUNCTION seriatim.leave_batches(_tokens bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _was text := current_setting('lock_timeout');
 BEGIN
+  BEGIN
+    PERFORM set_config('lock_timeout', '200ms', true);
+    PERFORM FROM seriatim.batch WHERE token = ANY (ARRAY(SELECT DISTINCT unnest(_tokens))) ORDER BY token FOR UPDATE;
+    PERFORM set_config('lock_timeout', _was, true);
+  EXCEPTION WHEN lock_not_available THEN
+    -- The next statement counts what it can lock.
+  END;
+  -- A statement after the locks: it sees what others counted.
   WITH ended AS MATERIALIZED (
     SELECT b.*, c.lanes
     FROM (SELECT token, count(*) AS lanes FROM unnest(_tokens) token GROUP BY token ORDER BY token) c

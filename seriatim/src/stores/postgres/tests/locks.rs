@@ -273,3 +273,27 @@ async fn a_settle_waits_for_a_short_lock_in_line() {
         }
     }
 }
+
+/// Otherwise its row stays, and all that look for a claim read it: every failure among others.
+#[tokio::test]
+async fn two_settles_of_one_claim_leave_nothing_of_it_although_one_has_not_committed() {
+    let schema = new_schema();
+    let server = session().await;
+    let store = open(&schema).await;
+    declare(&store, Queue::parallel("q")).await;
+    push(&store, vec![Job::new("q", &1).unwrap(), Job::new("q", &2).unwrap()]).await;
+    let turns = claim(&store, "q", 2).await.turns;
+    let other = session().await;
+    let counting = "BEGIN; UPDATE seriatim.batch SET remaining = remaining";
+    other.batch_execute(&in_schema(counting, &schema)).await.unwrap();
+    let settle = tokio::spawn({
+        let (store, turns) = (store.clone(), turns[..1].to_vec());
+        async move { assert!(done(&store, &turns).await[0].is_ok()) }
+    });
+    until_waiting(&server, &schema, 1).await;
+    other.batch_execute("COMMIT").await.unwrap();
+    settle.await.unwrap();
+    assert!(done(&store, &turns[1..]).await[0].is_ok());
+    let left = in_schema("SELECT count(*) FROM seriatim.batch", &schema);
+    assert_eq!(server.query_one(&left, &[]).await.unwrap().get::<_, i64>(0), 0);
+}
