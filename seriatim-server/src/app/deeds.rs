@@ -43,13 +43,14 @@ pub(crate) struct Deed {
 }
 
 /// Verbs of deeds, and what they did.
-const DONE: [(&str, &str); 20] = [
+const DONE: [(&str, &str); 22] = [
     ("bind", "bound"),
     ("bury", "buried"),
     ("cancel", "cancelled"),
     ("define", "defined"),
     ("delete", "deleted"),
     ("edit", "edited and requeued"),
+    ("group", "set what groups get of"),
     ("limits", "limited"),
     ("pause", "paused"),
     ("push", "pushed"),
@@ -64,6 +65,7 @@ const DONE: [(&str, &str); 20] = [
     ("start", "started"),
     ("stop", "stopped"),
     ("take", "took"),
+    ("ungroup", "removed what groups got of"),
 ];
 /// What a deed is about: the first that it names.
 const ABOUT: [(&str, &str); 10] = [

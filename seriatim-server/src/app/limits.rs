@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use seriatim::store::{Declare, JobQuery, JobState, LaneId, Store};
-use seriatim::{ErrorKind, Limit, Queue};
+use seriatim::{ErrorKind, Limit, Queue, Rate};
 
 use super::error::Error;
 use super::figures::Figures;
@@ -126,6 +126,67 @@ pub(crate) fn named(group: Option<&str>) -> String {
         Some(group) => format!("group {}", one_line(group)),
         None => "the group without a name".to_owned(),
     }
+}
+
+/// Whose limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Queue,
+    EachGroup,
+    Group(String),
+}
+
+/// A change of a limit: what is unset stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Amended {
+    pub(crate) running: Option<u32>,
+    pub(crate) rate: Option<Rate>,
+    pub(crate) burst: Option<u32>,
+    /// Not of the queue
+    pub(crate) weight: Option<u32>,
+}
+
+impl Amended {
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Changes it; a queue without groups gets them.
+    pub(crate) fn apply(&self, queue: &mut Queue, whose: &Whose) {
+        let share = match whose {
+            Whose::Queue => return self.set(&mut queue.limit),
+            Whose::EachGroup => &mut queue.groups.get_or_insert_default().each,
+            Whose::Group(name) => {
+                let groups = queue.groups.get_or_insert_default();
+                groups.named.entry(name.clone()).or_default()
+            }
+        };
+        share.weight = self.weight.or(share.weight);
+        self.set(&mut share.limit);
+    }
+
+    fn set(&self, limit: &mut Limit) {
+        let mut change = Limit::default();
+        (change.running, change.rate, change.burst) = (self.running, self.rate, self.burst);
+        *limit = change.over(*limit);
+    }
+}
+
+/// Removes a limit: that of the queue, all groups, or what one group has of its own.
+pub(crate) fn remove(queue: &mut Queue, whose: &Whose) -> seriatim::Result<()> {
+    match whose {
+        Whose::Queue => queue.limit = Limit::default(),
+        Whose::EachGroup => queue.groups = None,
+        Whose::Group(name) => {
+            let named = queue.groups.as_mut().and_then(|groups| groups.named.remove(name));
+            let missing = || {
+                let message = format!("{name:?} has no limit of its own");
+                seriatim::Error::invalid("group", message)
+            };
+            named.map(drop).ok_or_else(missing)?;
+        }
+    }
+    Ok(())
 }
 
 /// Changes the limits or groups of a queue, and leaves its other settings. Refuses a queue that only a push made.

@@ -2,9 +2,10 @@
 
 use clap::Args;
 use seriatim::store::Store;
-use seriatim::{Error, Limit, Queue, Rate, Result};
+use seriatim::{Queue, Rate, Result};
 
-use crate::app::{find, limits, queues, settings};
+use crate::app::limits::{self, Amended, Whose};
+use crate::app::{find, queues, settings};
 use crate::cli::output::{Failure, hint, say, say_json};
 
 /// What is not given stays. Nothing given: shows the limits.
@@ -73,39 +74,26 @@ impl Change {
     }
 
     fn is_none_given(&self) -> bool {
-        let Self { running, rate, burst, weight, none, of: _ } = self;
-        (running, rate, burst, weight, *none) == (&None, &None, &None, &None, false)
+        self.amended().is_none() && !self.none
+    }
+
+    fn amended(&self) -> Amended {
+        let Self { running, rate, burst, weight, .. } = *self;
+        Amended { running, rate, burst, weight }
     }
 
     fn apply(&self, queue: &mut Queue) -> Result<()> {
-        match (&self.of.group, self.of.groups, self.none) {
-            (Some(name), _, true) => {
-                let named = queue.groups.as_mut().map(|groups| groups.named.remove(name));
-                let missing =
-                    || Error::invalid("group", format!("{name:?} has no limit of its own"));
-                named.flatten().map(drop).ok_or_else(missing)?;
+        let whose = match (&self.of.group, self.of.groups) {
+            (Some(name), _) => Whose::Group(name.clone()),
+            (None, true) => Whose::EachGroup,
+            (None, false) => Whose::Queue,
+        };
+        match self.none {
+            true => limits::remove(queue, &whose),
+            false => {
+                self.amended().apply(queue, &whose);
+                Ok(())
             }
-            (Some(name), ..) => {
-                let groups = queue.groups.get_or_insert_default();
-                let share = groups.named.entry(name.clone()).or_default();
-                share.weight = self.weight.or(share.weight);
-                self.limit(&mut share.limit);
-            }
-            (None, true, true) => queue.groups = None,
-            (None, true, false) => {
-                let each = &mut queue.groups.get_or_insert_default().each;
-                each.weight = self.weight.or(each.weight);
-                self.limit(&mut each.limit);
-            }
-            (None, false, true) => queue.limit = Limit::default(),
-            (None, false, false) => self.limit(&mut queue.limit),
         }
-        Ok(())
-    }
-
-    fn limit(&self, limit: &mut Limit) {
-        let mut change = Limit::default();
-        (change.running, change.rate, change.burst) = (self.running, self.rate, self.burst);
-        *limit = change.over(*limit);
     }
 }

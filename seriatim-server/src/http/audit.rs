@@ -299,7 +299,10 @@ impl Entry {
                 }
                 "queue" | "key" | "lane" | "job" | "node" | "operation" | "prefix" | "task"
                 | "error" | "cause" | "state" | "cron" | "batch" | "bridge" | "source"
-                | "reason" | "running" | "rate" | "at" => {
+                | "reason" | "running" | "rate" | "burst" | "weight" | "group" | "at"
+                    // Browsers send what nobody filled in too; a key may be empty.
+                    if !value.is_empty() || name == "key" =>
+                {
                     drop(self.on.insert(short(&name), short(&value)));
                 }
                 "action" => self.action = format!("operation {}", short(&value)),

@@ -7,9 +7,9 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use seriatim::JobId;
 use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::{JobState, JobView};
+use seriatim::{JobId, Timestamp};
 use tokio::sync::SemaphorePermit;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -103,6 +103,7 @@ pub(super) struct Known {
 pub(super) async fn of_key(
     app: &App,
     key: &str,
+    until: Option<Timestamp>,
     rows_max: usize,
     may_see: impl Fn(&str) -> bool,
 ) -> Result<Known, Problem> {
@@ -134,7 +135,7 @@ pub(super) async fn of_key(
     kept.truncate(JOURNALS_ASKED_MAX);
     let _place = search(app).await?;
     for queue in kept {
-        let wanted = Wanted { key: Some(key), ..Wanted::all(&queue) };
+        let wanted = Wanted { key: Some(key), until, ..Wanted::all(&queue) };
         let page = journal::page(store, wanted, rows_max).await?;
         all.more |= page.next.is_some();
         all.events.extend(page.events.into_iter().map(|event| (queue.clone(), event)));

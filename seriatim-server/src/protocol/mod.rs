@@ -6,6 +6,7 @@ pub(crate) mod figures;
 pub(crate) mod job_input;
 pub(crate) mod lane;
 pub(crate) mod limits;
+pub(crate) mod made_by;
 pub(crate) mod outcome;
 pub(crate) mod schema;
 pub(crate) mod value;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seriatim::store::{Claim, Declare, Heartbeat, Lease, NodeInfo, Settle};
+use seriatim::store::{Claim, Declare, Heartbeat, Lease, NodeInfo, Note, Settle};
 use seriatim::{
     Job, JobId, Outcome, Queue, SharedStore, Timestamp,
     store::{NodeId, Turn, plan},
@@ -67,5 +67,26 @@ impl Hand {
         for turn in self.claim(queue).await {
             self.end(&turn, Outcome::Retry { error: error.into(), retry_in: None }).await;
         }
+    }
+
+    /// The last hour of a queue as the server would have written it, `*` for all together: of each minute seven numbers,
+    /// 7 bits in a byte.
+    pub(crate) async fn history(&self, queue: &str, of: impl Fn(i64) -> [u64; 7]) {
+        let now = self.now.as_micros() / 60_000_000;
+        let mut rows = std::collections::BTreeMap::<i64, Vec<u8>>::new();
+        for minute in now - 59..now {
+            let row = rows.entry(minute.div_euclid(60)).or_default();
+            row.push(minute.rem_euclid(60) as u8);
+            for mut number in of(minute) {
+                while number > 0x7f {
+                    row.push(number as u8 | 0x80);
+                    number >>= 7;
+                }
+                row.push(number as u8);
+            }
+        }
+        let note =
+            |(hour, row): (i64, Vec<u8>)| Note::new(format!("history/m/{queue}/{hour:08}"), row);
+        self.store.write_notes(rows.into_iter().map(note).collect()).await.unwrap();
     }
 }

@@ -10,6 +10,7 @@ use super::case::{Case, listed};
 pub(super) fn cases() -> Vec<Case> {
     listed![
         notes_are_read_in_the_order_of_their_names,
+        notes_are_read_by_their_names,
         a_note_is_replaced_by_one_of_its_name,
         notes_of_a_range_are_deleted,
         a_note_that_does_not_fit_is_refused_with_all_of_its_call,
@@ -44,6 +45,22 @@ async fn notes_are_read_in_the_order_of_their_names(bench: Bench) {
         assert_eq!(notes.len(), names(&bench, bare).await.len());
         assert_eq!(notes.len(), 3);
     }
+}
+
+async fn notes_are_read_by_their_names(bench: Bench) {
+    write(&bench, &["b/2", "a", "b/10", "~"]).await;
+    let read = async |names: &[&str]| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        let notes = bench.store.named_notes(names).await.unwrap();
+        notes.into_iter().map(|note| (note.name, String::from_utf8(note.value).unwrap())).collect()
+    };
+    let of = |name: &str| (name.to_owned(), format!("value of {name}"));
+    let found: Vec<_> = read(&["~", "unknown", "b/10", "b/2", "b/", "~", ""]).await;
+    assert_eq!(found, [of("b/10"), of("b/2"), of("~")]);
+    assert_eq!(read(&[]).await, Vec::<(String, String)>::new());
+    let many = (0..=NOTES_MAX).map(|i| i.to_string()).collect();
+    let refused = bench.store.named_notes(many).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
 }
 
 async fn a_note_is_replaced_by_one_of_its_name(bench: Bench) {

@@ -20,6 +20,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_range_in_another_order_is_refused,
         a_cursor_of_another_order_is_refused,
         a_paused_lane_shows_when_and_how_urgently_it_goes_on,
+        a_lane_with_one_job_shows_which,
         running_lanes_show_their_holder,
         running_lanes_show_until_when_their_claims_hold,
         jobs_show_their_lane_and_who_runs_them,
@@ -375,6 +376,45 @@ async fn a_paused_lane_shows_when_and_how_urgently_it_goes_on(mut bench: Bench) 
         let shown = (lane.state, lane.priority, lane.due);
         assert_eq!(shown, (LaneState::Paused, 1, Some(bench.now + WAIT)), "{mode}");
         bench.act(LaneSelection::Key("k".into()), LaneAction::Delete).await;
+    }
+}
+
+async fn a_lane_with_one_job_shows_which(mut bench: Bench) {
+    let queues = [Mode::Parallel, Mode::Exclusive, Mode::Fifo, Mode::Accumulate];
+    for mode in queues {
+        let name = mode.as_str();
+        bench.declare(Queue::new(name, mode)).await;
+        let job = |key: &str| {
+            let job = Job::new(name, &key).unwrap().task("ship").idempotency_key(key);
+            if mode == Mode::Parallel { job } else { job.key(key) }
+        };
+        bench.push(job("a")).await;
+        bench.push(job("b").run_in(LEASE)).await;
+        if mode != Mode::Parallel {
+            bench.push(job("c")).await;
+            bench.push(Job::new(name, &"more").unwrap().key("c")).await;
+        }
+        let request = bench.claim_request(name, 1);
+        let turn = bench.claimed(request).await.turns.remove(0);
+        for is_claimed in [true, false] {
+            if !is_claimed {
+                bench.fail(&turn).await;
+            }
+            let jobs = bench.store.jobs(JobQuery::new(name, JobFilter::Live)).await.unwrap().rows;
+            for lane in bench.store.lanes(LaneQuery::new(name)).await.unwrap().rows {
+                let mut of_lane = jobs.iter().filter(|job| job.lane == Some(lane.lane));
+                let only = |job: &JobView| {
+                    let (task, options) = (job.task.clone(), job.options.clone());
+                    LaneJob { id: job.id, task, options }
+                };
+                let first = of_lane.next().map(only);
+                let is_alone = of_lane.next().is_none();
+                assert_eq!(lane.only, first.filter(|_| is_alone), "{name}: {:?}", lane.key);
+                assert_eq!(is_alone, lane.key.as_deref() != Some("c"));
+                let options = lane.only.and_then(|job| job.options);
+                assert_eq!(options.is_some(), is_alone, "{name}: {:?}", lane.key);
+            }
+        }
     }
 }
 

@@ -57,7 +57,7 @@ pub use release::release_claims;
 #[cfg(feature = "cron")]
 pub use schedules::{
     Schedule, ScheduleDefinition, SchedulePause, ScheduleTick, pause_schedule, resume_schedule,
-    run_schedule, schedule, schedules,
+    run_schedule, schedule, schedule_of, schedules,
 };
 pub use transaction::Transaction;
 pub use trouble::{Trouble, TroubleKind};

@@ -25,6 +25,11 @@ pub trait Notebook: Send + Sync {
     /// Reads the notes of a range, in order of their names.
     async fn read_notes(&self, query: NoteQuery) -> Result<Vec<Note>>;
 
+    /// Reads the notes with these names, in order of their names. Names that no note has are left out.
+    ///
+    /// - More than [`NOTES_MAX`](crate::limits::NOTES_MAX) names are `Invalid`.
+    async fn named_notes(&self, names: Vec<String>) -> Result<Vec<Note>>;
+
     /// Deletes the notes that [`Self::read_notes`] would return. Returns their number.
     async fn delete_notes(&self, query: NoteQuery) -> Result<u64>;
 }
@@ -111,6 +116,17 @@ pub async fn notes_of(store: &(impl Notebook + ?Sized), prefix: &str) -> Result<
             _ => return Ok(notes),
         }
     }
+}
+
+/// Refuses to read more notes by their names than a store reads at once. The names in order, each once.
+pub(crate) fn names_to_read(mut names: Vec<String>) -> Result<Vec<String>> {
+    if names.len() > NOTES_MAX {
+        let message = format!("has {} names; at most {NOTES_MAX}", names.len());
+        return Err(Error::invalid("names", message));
+    }
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
 }
 
 /// Refuses notes that cannot be written.

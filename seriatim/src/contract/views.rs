@@ -14,6 +14,7 @@ use super::vitals::Vitals;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::job::JobOptions;
 use crate::model::limits::PAGE_BYTES_MAX;
 use crate::model::queue::{Mode, Queue};
 use crate::model::turn::Turn;
@@ -163,6 +164,19 @@ pub struct LaneView {
     pub lease_until: Option<Timestamp>,
     /// The last progress that its holder reported, as JSON.
     pub progress: Option<Arc<str>>,
+    /// Its job, if it has only one: lanes without a key always do.
+    pub only: Option<LaneJob>,
+}
+
+/// The only job of a lane, without its payload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LaneJob {
+    /// Its id.
+    pub id: JobId,
+    /// Its task.
+    pub task: Option<Arc<str>>,
+    /// The queue settings that it overrides.
+    pub options: Option<Arc<JobOptions>>,
 }
 
 /// The states of a lane.
@@ -199,6 +213,7 @@ impl LaneView {
             claimed_at: None,
             lease_until: None,
             progress: None,
+            only: None,
         }
     }
 

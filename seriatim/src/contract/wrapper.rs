@@ -169,6 +169,7 @@ wrapper! {
     Notebook {
         write_notes(notes: Vec<Note>) -> ();
         read_notes(query: NoteQuery) -> Vec<Note>;
+        named_notes(names: Vec<String>) -> Vec<Note>;
         delete_notes(query: NoteQuery) -> u64;
     }
     Inbox {

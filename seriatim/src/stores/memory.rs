@@ -334,6 +334,14 @@ impl Notebook for Memory {
         Ok(in_range(&lock(&self.notes), &query))
     }
 
+    async fn named_notes(&self, names: Vec<String>) -> Result<Vec<Note>> {
+        let names = names_to_read(names)?;
+        let _open = self.open()?;
+        let notes = lock(&self.notes);
+        let note = |name: String| Some(Note { value: notes.get(&name)?.clone(), name });
+        Ok(names.into_iter().filter_map(note).collect())
+    }
+
     async fn delete_notes(&self, query: NoteQuery) -> Result<u64> {
         let _open = self.open()?;
         let mut notes = lock(&self.notes);

@@ -8,11 +8,13 @@ mod series;
 mod task_recorder;
 mod tasks;
 
+use std::collections::HashMap;
+
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use seriatim::Timestamp;
-use seriatim::store::{NoteQuery, Store};
+use seriatim::store::{Note, NoteQuery, Store};
 
 use point::Row;
 pub(crate) use point::{Interval, Point, StorePoint};
@@ -97,6 +99,39 @@ pub(crate) async fn read(
     points(store, queue, span, now).await
 }
 
+/// The points of each of these queues in the last hour, by one read. Queues without work are left out.
+pub(crate) async fn last_hour(
+    store: &dyn Store,
+    queues: &[&str],
+    now: Timestamp,
+) -> seriatim::Result<HashMap<String, Vec<(i64, Point)>>> {
+    let (series, now) = (Series::Minutes, now.as_micros() / 1_000_000);
+    let begin = now - HOUR;
+    let rows = |queue: &&str| [begin, now].map(|at| series.name(queue, at));
+    let mut points: HashMap<String, Vec<(i64, Point)>> = HashMap::new();
+    for note in store.named_notes(queues.iter().flat_map(rows).collect()).await? {
+        let Some((begins, row)) = row(series, &note) else { continue };
+        let queue = note.name.rsplit('/').nth(1).unwrap_or_default();
+        let of_queue = points.entry(queue.to_owned()).or_default();
+        of_queue.extend(dated(series, begins, &row).filter(|(at, _)| (begin..=now).contains(at)));
+    }
+    Ok(points)
+}
+
+/// When a row that was stored begins, and what it has.
+fn row<P: Interval>(series: Series, note: &Note) -> Option<(i64, Row<P>)> {
+    let number = note.name.rsplit('/').next()?.parse::<i64>().ok()?;
+    Some((number * series.row(), Row::read(&note.value)))
+}
+
+fn dated<P: Interval>(
+    series: Series,
+    begins: i64,
+    row: &Row<P>,
+) -> impl Iterator<Item = (i64, P)> + '_ {
+    row.points().map(move |(slot, point)| (begins + slot as i64 * series.step(), point))
+}
+
 /// The same of the store's server.
 pub(crate) async fn of_server(
     store: &dyn Store,
@@ -117,12 +152,9 @@ async fn points<P: Interval>(
     let query = NoteQuery::new(series.name(queue, begin)..series.name(queue, now + series.row()));
     let mut points = Vec::new();
     for note in store.read_notes(query).await? {
-        let number = note.name.rsplit('/').next().and_then(|number| number.parse::<i64>().ok());
-        let Some(begins) = number.map(|number| number * series.row()) else { continue };
-        let row = Row::<P>::read(&note.value);
-        points.extend(
-            row.points().map(|(slot, point)| (begins + slot as i64 * series.step(), point)),
-        );
+        if let Some((begins, row)) = row::<P>(series, &note) {
+            points.extend(dated(series, begins, &row));
+        }
     }
     points.retain(|(at, _)| (begin..=now).contains(at));
     Ok(points)

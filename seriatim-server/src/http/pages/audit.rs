@@ -14,6 +14,7 @@ use super::link;
 use super::moment::Moment;
 use super::row::ROWS_SHOWN;
 use super::visit::{Visit, page};
+use super::wrong::Wrong;
 use crate::app::deeds::{self, Deed, Wanted};
 use crate::base::text::grouped;
 use crate::base::time;
@@ -76,6 +77,7 @@ impl DeedRow {
 struct Audit<'a> {
     frame: &'a Frame,
     wish: &'a Wish,
+    wrong: &'a Wrong,
     is_filtered: bool,
     rows: Vec<DeedRow>,
     next: Option<String>,
@@ -91,16 +93,7 @@ pub(super) async fn show(
     if visit.scope.is_limited() {
         return Err(visit.scope.refuse("may not see the audit log, which has all queues"));
     }
-    let wanted = Wanted {
-        of: given(&wish.of),
-        queue: given(&wish.queue),
-        who: given(&wish.who),
-        action: given(&wish.action),
-        since: moment("since", &wish.since)?,
-        until: moment("until", &wish.until)?,
-        after: given(&wish.after),
-    };
-    let page = deeds::latest(&*app.store, wanted, ROWS_SHOWN).await?;
+    let (page, wrong) = Wrong::of(latest(&app, &wish).await, &["since", "until"])?;
     let path = format!("{}/audit", visit.frame.base);
     let next = page.next.map(|next| {
         let query = [
@@ -116,7 +109,21 @@ pub(super) async fn show(
     });
     let rows = page.entries.into_iter().map(|deed| DeedRow::new(&visit, deed)).collect();
     let is_filtered = wish.is_filtered();
-    visit.show(&Audit { frame: &visit.frame, wish: &wish, is_filtered, rows, next })
+    let page = Audit { frame: &visit.frame, wish: &wish, wrong: &wrong, is_filtered, rows, next };
+    Ok(wrong.shown(visit.show(&page)?))
+}
+
+async fn latest(app: &Shared, wish: &Wish) -> Result<deeds::Page, Problem> {
+    let wanted = Wanted {
+        of: given(&wish.of),
+        queue: given(&wish.queue),
+        who: given(&wish.who),
+        action: given(&wish.action),
+        since: moment("since", &wish.since)?,
+        until: moment("until", &wish.until)?,
+        after: given(&wish.after),
+    };
+    Ok(deeds::latest(&*app.store, wanted, ROWS_SHOWN).await?)
 }
 
 fn moment(field: &'static str, text: &str) -> Result<Option<Timestamp>, Problem> {

@@ -13,7 +13,9 @@ use super::super::access::Access;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use crate::app::bridges::Which;
+use crate::app::error::Error;
 use crate::app::lanes::OneLane;
+use crate::app::limits::{Amended, Whose};
 use crate::app::operations::{self, Action, List, Wish};
 use crate::app::{batches, bridges, cron, find, jobs, lanes, limits, morgue, nodes, pauses};
 use crate::base::text::one_line;
@@ -35,6 +37,12 @@ pub(super) enum On {
         queue: String,
         running: Option<u32>,
         rate: Option<Rate>,
+    },
+    /// What each group of a queue, or one of them, gets; `None` removes it.
+    Groups {
+        queue: String,
+        whose: Whose,
+        change: Option<Amended>,
     },
     Lane {
         queue: String,
@@ -112,6 +120,8 @@ static KINDS: &[Kind] = &[
     kind("queue.pause", "Pause", "paused; running turns go on to their end").undone_by("queue.resume"),
     kind("queue.resume", "Resume", "resumed").undone_by("queue.pause"),
     kind("queue.limits", "Set the limit", "its limit is set").admin(),
+    kind("queue.group", "Set for groups", "what groups get is set").admin(),
+    kind("queue.ungroup", "Remove", "what groups got is removed").admin(),
     kind("lane.pause", "Pause", "paused; a running turn goes on to its end").undone_by("lane.resume"),
     kind("lane.resume", "Resume", "resumed").undone_by("lane.pause"),
     kind("lane.retry", "Retry now", "due now"),
@@ -164,19 +174,22 @@ impl Deed {
         let job = |text: String| {
             text.parse::<JobId>().map_err(|error| Problem::invalid("job", error.to_string()))
         };
-        fn read<T: FromStr<Err: Display>>(name: &str, text: &str) -> Result<T, Problem> {
-            text.trim()
-                .parse()
-                .map_err(|error: T::Err| Problem::invalid(name, format!("{name}: {error}")))
-        }
         let name = needed("deed")?;
         pauses::check_reason(text("reason").as_deref())?;
         let about = name.split('.').next().unwrap_or_default();
         let on = match about {
             "queue" if name == "queue.limits" => On::Limit {
                 queue: needed("queue")?,
-                running: text("running").map(|of| read("running", &of)).transpose()?,
-                rate: text("rate").map(|of| read("rate", &of)).transpose()?,
+                running: number("running", &text)?,
+                rate: number("rate", &text)?,
+            },
+            "queue" if name.ends_with("group") => On::Groups {
+                queue: needed("queue")?,
+                whose: text("group").map_or(Whose::EachGroup, Whose::Group),
+                change: match name.as_str() {
+                    "queue.group" => Some(amended(&text)?),
+                    _ => None,
+                },
             },
             "queue" => On::Queue(needed("queue")?),
             "node" => On::Node(needed("node")?),
@@ -222,6 +235,17 @@ impl Deed {
                 fields.extend(running.map(|running| ("running", running.to_string())));
                 fields.extend(rate.map(|rate| ("rate", rate.to_string())));
             }
+            On::Groups { queue, whose, change } => {
+                fields.push(("queue", queue.clone()));
+                if let Whose::Group(name) = whose {
+                    fields.push(("group", name.clone()));
+                }
+                let Amended { running, rate, burst, weight } = change.unwrap_or_default();
+                fields.extend(rate.map(|rate| ("rate", rate.to_string())));
+                let numbers = [("running", running), ("burst", burst), ("weight", weight)];
+                let set = |(name, number): (_, Option<u32>)| Some((name, number?.to_string()));
+                fields.extend(numbers.into_iter().filter_map(set));
+            }
             On::Node(node) => fields.push(("node", node.clone())),
             On::Cron { name, reason } => {
                 fields.push(("cron", name.clone()));
@@ -262,6 +286,10 @@ impl Deed {
     pub(super) fn target(&self) -> String {
         let target = match &self.on {
             On::Queue(queue) | On::Limit { queue, .. } => format!("queue {queue}"),
+            On::Groups { queue, whose: Whose::Group(name), .. } => {
+                format!("group {name} of queue {queue}")
+            }
+            On::Groups { queue, .. } => format!("queue {queue}"),
             On::Node(node) => format!("node {node}"),
             On::Cron { name, .. } => format!("cron entry {name}"),
             On::Bridge { name, source: None } => format!("bridge {name}"),
@@ -291,6 +319,7 @@ impl Deed {
         match &self.on {
             On::Queue(queue)
             | On::Limit { queue, .. }
+            | On::Groups { queue, .. }
             | On::Lane { queue, .. }
             | On::Dead { queue, .. } => Some(queue),
             On::Job(_)
@@ -368,6 +397,9 @@ impl Deed {
                 Ok(1)
             }
             On::Limit { queue, running, rate } => set_limit(app, queue, *running, *rate).await,
+            On::Groups { queue, whose, change } => {
+                set_groups(app, queue, whose, change.as_ref()).await
+            }
             On::Lane { queue, lane } => {
                 let action = match verb {
                     "pause" => LaneAction::Pause,
@@ -455,9 +487,59 @@ async fn set_limit(
         (queue.limit.running, queue.limit.rate) = (running, rate);
         Ok(())
     };
-    limits::change(&*app.store, queue, set).await?;
+    limits::change(&*app.store, queue, set).await.map_err(naming)?;
     app.queues.seen.forget();
     Ok(1)
+}
+
+async fn set_groups(
+    app: &Shared,
+    queue: &str,
+    whose: &Whose,
+    change: Option<&Amended>,
+) -> Result<u64, Problem> {
+    let set = |queue: &mut Queue| match change {
+        Some(change) => {
+            change.apply(queue, whose);
+            Ok(())
+        }
+        None => limits::remove(queue, whose),
+    };
+    limits::change(&*app.store, queue, set).await.map_err(naming)?;
+    app.queues.seen.forget();
+    Ok(1)
+}
+
+/// A limit that is refused: which, for people who see no fields.
+fn naming(error: Error) -> Problem {
+    let problem = Problem::from(error);
+    match problem.field().map(str::to_owned) {
+        Some(field) => {
+            let said = format!("{field}: {}", problem.into_detail());
+            Problem::invalid(field, said)
+        }
+        None => problem,
+    }
+}
+
+/// A field of a form; an empty one is none.
+fn number<T: FromStr<Err: Display>>(
+    name: &str,
+    text: &impl Fn(&str) -> Option<String>,
+) -> Result<Option<T>, Problem> {
+    let wrong = |error: T::Err| Problem::invalid(name, format!("{name}: {error}"));
+    text(name).map(|text| text.trim().parse().map_err(wrong)).transpose()
+}
+
+fn amended(text: &impl Fn(&str) -> Option<String>) -> Result<Amended, Problem> {
+    let change = Amended {
+        running: number("running", text)?,
+        rate: number("rate", text)?,
+        burst: number("burst", text)?,
+        weight: number("weight", text)?,
+    };
+    let missing = "fill in what shall change: weight, turns at once, or starts";
+    if change.is_none() { Err(Problem::invalid("weight", missing)) } else { Ok(change) }
 }
 
 /// A time, or a length from now.
@@ -502,6 +584,15 @@ mod tests {
                 ("queue", "limits") => {
                     let rate = Some(Rate::per_second(5));
                     On::Limit { queue: queue(), running: Some(3), rate }
+                }
+                ("queue", "group") => {
+                    let rate = Some(Rate::per_second(5));
+                    let change = Amended { rate, weight: Some(3), ..Amended::default() };
+                    let whose = Whose::Group("acme".to_owned());
+                    On::Groups { queue: queue(), whose, change: Some(change) }
+                }
+                ("queue", "ungroup") => {
+                    On::Groups { queue: queue(), whose: Whose::EachGroup, change: None }
                 }
                 ("queue", _) => On::Queue(queue()),
                 ("node", _) => On::Node("a".to_owned()),

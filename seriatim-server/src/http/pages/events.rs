@@ -27,6 +27,8 @@ struct Events<'a> {
     /// Whether it is from the journal.
     journal: bool,
     rows: Vec<EventRow>,
+    /// What happened to its key, if the events name one.
+    key_events: Option<String>,
 }
 
 page!(Events);
@@ -63,11 +65,13 @@ pub(super) async fn show(
         return Err(visit.scope.no_job(id));
     }
     let base = &visit.frame.base;
+    let key = told.events.iter().find_map(|event| event["key"].as_str());
     visit.show(&Events {
         frame: &visit.frame,
         id,
         job_href: link::job(base, id),
         queue_href: link::queue(base, &queue),
+        key_events: key.map(|key| link::with(&format!("{base}/key/events"), &[("k", key)])),
         queue,
         journal: told.journal,
         rows: told.events.iter().map(|event| EventRow::new(&visit, event)).collect(),

@@ -16,6 +16,7 @@ use super::link;
 use super::overview::CauseRow;
 use super::row::{JobRow, ROWS_SHOWN};
 use super::visit::{Visit, page};
+use super::wrong::Wrong;
 use crate::app::job_filters::{Filters, TABLE_PAYLOAD_BYTES_MAX};
 use crate::app::job_pages::{self, By, Status, Wanted};
 use crate::app::lane_pages::SCAN_DEFAULT;
@@ -150,6 +151,8 @@ impl Wish {
     }
 }
 
+/// The fields in which a person may write what cannot be read.
+const FIELDS: [&str; 4] = ["from", "to", "error", "text"];
 const OF_DEAD: [Action; 2] = [Action::Requeue, Action::DeleteDead];
 
 #[derive(Template)]
@@ -158,6 +161,7 @@ struct Jobs<'a> {
     frame: &'a Frame,
     title: &'static str,
     wish: &'a Wish,
+    wrong: &'a Wrong,
     is_morgue: bool,
     is_dead: bool,
     is_list: bool,
@@ -220,7 +224,7 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
     let (rows_max, payload_bytes_max) =
         if is_list { (ROWS_SHOWN, TABLE_PAYLOAD_BYTES_MAX) } else { (causes::JOBS_MAX, 0) };
     let wanted = wish.wanted(given(&wish.after), rows_max, Some(payload_bytes_max));
-    let page = job_pages::page(store, wanted).await?;
+    let (page, wrong) = Wrong::of(job_pages::page(store, wanted).await, &FIELDS)?;
     let stats = store.stats(None).await?.into_iter();
     let is_choice = |queue: &str, dead: u64| {
         visit.scope.has_queue(queue) && (!is_dead || dead > 0 || wish.queue == queue)
@@ -242,8 +246,13 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         true => (page.rows.iter().map(|job| JobRow::new(visit, job)).collect(), Vec::new()),
         false => (Vec::new(), causes::of(&page.rows)),
     };
-    visit.show(&Jobs {
+    let buttons = match named {
+        Some(queue) if wrong.is_none() => buttons(visit, queue, wish),
+        _ => Vec::new(),
+    };
+    let page = Jobs {
         frame: &visit.frame,
+        wrong: &wrong,
         title: if path == MORGUE { "Morgue" } else { "Jobs" },
         is_morgue: path == MORGUE,
         is_dead,
@@ -267,15 +276,16 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         has_scores,
         is_mixed: wish.state == Status::Live,
         is_cut: page.cut,
-        buttons: named.map(|queue| buttons(visit, queue, wish)).unwrap_or_default(),
+        buttons,
         ticked: button::on_ticked(visit, ticked),
         export: with("/export/jobs", &[]),
         next: page.next.filter(|_| is_list).map(|next| with(path, &[("after", &next)])),
         wish,
-    })
+    };
+    Ok(wrong.shown(visit.show(&page)?))
 }
 
-/// For all jobs of the queue that fit. The page has refused times that cannot be read.
+/// For all jobs of the queue that fit.
 fn buttons(visit: &Visit, queue: &str, wish: &Wish) -> Vec<Button> {
     let text = |text: &str| given(text).map(str::to_owned);
     let time = |text: &str| {

@@ -14,6 +14,8 @@ use super::frame::Frame;
 use super::link;
 use super::row::{LaneRow, ROWS_SHOWN};
 use super::visit::{Visit, page};
+use super::wrong::Wrong;
+use crate::app::error::Error;
 use crate::app::find;
 use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, Wanted};
 use crate::app::limits::Usage;
@@ -48,6 +50,7 @@ struct Lanes<'a> {
     orders: Vec<(&'static str, &'static str, bool)>,
     states: Vec<(&'a str, &'a str, bool)>,
     wish: &'a Wish,
+    wrong: &'a Wrong,
     /// Whether one of the rare filters is set.
     has_more: bool,
     /// Lanes that were read, if the page ended at that limit.
@@ -120,6 +123,8 @@ impl Wish {
     }
 }
 
+/// The fields in which a person may write what cannot be read.
+const FIELDS: [&str; 5] = ["from", "node", "due_from", "due_to", "retries_min"];
 /// What is done to rows that are ticked.
 const TICKED: [Action; 5] =
     [Action::Retry, Action::Pause, Action::Resume, Action::Bury, Action::DeleteWaiting];
@@ -139,7 +144,8 @@ pub(super) async fn show(
     let store = &*app.store;
     let view = find::queue(store, &queue).await?;
     let wanted = wish.wanted(&queue, given(&wish.after), ROWS_SHOWN);
-    let page = lane_pages::page(store, wanted).await?;
+    let found = lane_pages::page(store, wanted).await.map_err(named);
+    let (page, wrong) = Wrong::of(found, &FIELDS)?;
     let (nodes, now) = (store.nodes().await?, store.now().await?);
     let usage = Usage::of_queue(store, &view.queue).await?;
     let around = Around { queue: &view, usage: &usage, nodes: &nodes, now };
@@ -149,8 +155,10 @@ pub(super) async fn show(
         let pairs: Vec<(&str, &str)> = wish.pairs().into_iter().chain(also).collect();
         link::lanes(base, &queue, &pairs)
     });
-    visit.show(&Lanes {
+    let buttons = if wrong.is_none() { buttons(&visit, &queue, &wish) } else { Vec::new() };
+    let page = Lanes {
         frame: &visit.frame,
+        wrong: &wrong,
         queue: &queue,
         queue_href: link::queue(base, &queue),
         rows: page.rows.iter().map(|lane| LaneRow::new(&visit, lane, around)).collect(),
@@ -160,7 +168,7 @@ pub(super) async fn show(
             &wish.pairs(),
         ),
         orders: ORDERS.map(|(value, says, by)| (value, says, by == wish.by)).to_vec(),
-        buttons: buttons(&visit, &queue, &wish),
+        buttons,
         ticked: if page.rows.is_empty() { Vec::new() } else { button::on_ticked(&visit, &TICKED) },
         states: states(&wish.state),
         has_more: wish.has_more(),
@@ -168,7 +176,16 @@ pub(super) async fn show(
         looked_at: page.cut.then_some(SCAN_DEFAULT),
         next,
         is_first: wish.after.is_empty(),
-    })
+    };
+    Ok(wrong.shown(visit.show(&page)?))
+}
+
+/// A node that is not known, or not by this name alone, is named by a field of the form.
+fn named(error: Error) -> Problem {
+    match error {
+        Error::NoNode(_) | Error::SeveralNodes { .. } => Problem::from(error).about("node"),
+        error => error.into(),
+    }
 }
 
 /// For all lanes that the filters name; none if a filter is set that operations do not have.

@@ -32,12 +32,15 @@ mod part;
 mod payload;
 mod queue;
 mod queues;
+mod recent;
+mod reschedule;
 mod row;
 mod scheduled;
 mod search;
 pub(super) mod session;
 mod timeline;
 mod visit;
+mod wrong;
 
 use super::access::Access;
 use super::live::{self, LIVE_PATH};
@@ -63,6 +66,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::page("/export/lanes/{queue}", Access::Read, export::lanes),
         Route::page("/morgue", Access::Read, jobs::morgue),
         Route::page("/scheduled", Access::Read, scheduled::show),
+        Route::page("/reschedule", Access::Operate, reschedule::show),
         Route::page("/cron", Access::Read, cron::show),
         Route::page("/batches", Access::Read, batches::show),
         Route::page("/nodes", Access::Read, nodes::show_all),

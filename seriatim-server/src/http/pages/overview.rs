@@ -17,6 +17,7 @@ use super::button::{self, Button};
 use super::charts::{Charts, Wish};
 use super::frame::Frame;
 use super::link;
+use super::recent;
 use super::row::{LaneRow, QueueRow};
 use super::visit::{Visit, page};
 use crate::app::doctor::{DEAD_MAX, Finding, List, Severity};
@@ -123,6 +124,8 @@ pub(super) async fn show(
     let mut totals = totals(&rows, &views, nodes.iter().filter(|node| !node.dead).count());
     totals.held = held(&visit, &checkup);
     let (needs, more_needs) = needs(&visit, &checkup);
+    let mut queues: Vec<QueueRow> = rows.into_iter().take(QUEUES_SHOWN).collect();
+    recent::add(&*app.store, &mut queues, visit.clock.now).await?;
     let page = Overview {
         frame: &visit.frame,
         totals,
@@ -133,7 +136,7 @@ pub(super) async fn show(
         charts: charts(&app, &visit, &span).await?,
         longest: longest(&visit, &checkup),
         causes: worst(&visit, &checkup),
-        queues: rows.into_iter().take(QUEUES_SHOWN).collect(),
+        queues,
     };
     visit.show(&page)
 }

@@ -11,12 +11,11 @@ use super::super::input::Query;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::frame::Frame;
-use super::row::QueueRow;
+use super::link;
+use super::recent;
+use super::row::{QueueRow, ROWS_SHOWN};
 use super::visit::{Visit, page};
 use crate::app::queues;
-
-/// Queues of one page.
-const ROWS_MAX: usize = 50;
 
 /// The order of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -39,6 +38,9 @@ pub(super) struct Wish {
     /// Part of the name
     #[serde(default)]
     name: String,
+    /// Queues on the pages before
+    #[serde(default)]
+    skip: usize,
 }
 
 #[derive(Template)]
@@ -46,7 +48,9 @@ pub(super) struct Wish {
 struct Queues<'a> {
     frame: &'a Frame,
     rows: Vec<QueueRow>,
+    /// Queues on the pages behind.
     left_out: usize,
+    next: Option<String>,
     name: String,
     by: &'static str,
     orders: Vec<(&'static str, &'static str, bool)>,
@@ -57,7 +61,7 @@ page!(Queues);
 pub(super) async fn show(
     State(app): State<Shared>,
     visit: Visit,
-    Query(Wish { by, name }): Query<Wish>,
+    Query(Wish { by, name, skip }): Query<Wish>,
 ) -> Result<Response, Problem> {
     let (mut views, nodes) = queues::with_figures(&*app.store).await?;
     views.retain(|(view, _)| {
@@ -71,11 +75,13 @@ pub(super) async fn show(
         By::Retrying => views.sort_by_key(|(_, figures)| Reverse(figures.stats.retrying)),
         By::Dead => views.sort_by_key(|(_, figures)| Reverse(figures.stats.dead)),
     }
-    let left_out = views.len().saturating_sub(ROWS_MAX);
-    let base = &visit.frame.base;
-    let rows = views.iter().take(ROWS_MAX);
-    let around = (&*nodes, visit.clock.now);
-    let rows = rows.map(|(view, figures)| QueueRow::new(base, view, figures, around)).collect();
+    let end = skip.saturating_add(ROWS_SHOWN);
+    let left_out = views.len().saturating_sub(end);
+    let (base, now) = (&visit.frame.base, visit.clock.now);
+    let rows = views.iter().skip(skip).take(ROWS_SHOWN);
+    let rows = rows.map(|(view, figures)| QueueRow::new(base, view, figures, (&nodes, now)));
+    let mut rows: Vec<QueueRow> = rows.collect();
+    recent::add(&*app.store, &mut rows, now).await?;
     let orders = [
         ("name", "name", By::Name),
         ("lag", "lag", By::Lag),
@@ -86,5 +92,9 @@ pub(super) async fn show(
     ];
     let orders = orders.map(|(value, says, of)| (value, says, of == by)).to_vec();
     let by = orders.iter().find(|(.., is)| *is).map_or("", |(value, ..)| *value);
-    visit.show(&Queues { frame: &visit.frame, rows, left_out, name, by, orders })
+    let next = (left_out > 0).then(|| {
+        let query = [("by", by), ("name", &name), ("skip", &end.to_string())];
+        link::with(&format!("{base}/queues"), &query)
+    });
+    visit.show(&Queues { frame: &visit.frame, rows, left_out, next, name, by, orders })
 }

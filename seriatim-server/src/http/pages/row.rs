@@ -5,6 +5,7 @@ use seriatim::store::{JobView, LaneView, NodeView, QueueView};
 
 use super::link;
 use super::moment::Moment;
+use super::recent::Recent;
 use super::visit::Visit;
 use crate::app::figures::Figures;
 use crate::app::nodes::{state_name as node_state, works_on};
@@ -38,6 +39,8 @@ pub(super) struct QueueRow {
     pub(super) failed: u64,
     pub(super) lag: String,
     pub(super) nodes: usize,
+    /// Where rows of several queues are shown: see [`recent::add`](super::recent::add).
+    pub(super) recent: Recent,
 }
 
 /// A queue is late if its oldest due lane has waited so long.
@@ -72,6 +75,7 @@ impl QueueRow {
             lag: if stats.lag.as_secs() == 0 { String::new() } else { length(stats.lag) },
             nodes,
             name,
+            recent: Recent::default(),
         }
     }
 }
@@ -102,10 +106,14 @@ impl LaneRow {
         let (name, href) = match lane.key.as_deref() {
             Some(key) => (cut(&seriatim::text::one_line(key), KEY_COLUMNS), link::key(base, key)),
             // Without a key the lane is its job.
-            None => (
-                lane.lane.to_string(),
-                link::lanes(base, queue, &[("lane", &lane.lane.to_string())]),
-            ),
+            None => match &lane.only {
+                Some(job) => (lane.lane.to_string(), link::job(base, job.id)),
+                None => {
+                    let id = lane.lane.to_string();
+                    let href = link::lanes(base, queue, &[("lane", &id)]);
+                    (id, href)
+                }
+            },
         };
         let node = lane.node.as_ref().map(|id| {
             let known = around.nodes.iter().find(|node| node.info.id == *id);

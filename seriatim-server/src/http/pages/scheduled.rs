@@ -8,8 +8,9 @@ use axum::response::Response;
 use serde::Deserialize;
 use seriatim::Timestamp;
 use seriatim::store::{LaneStage, LaneView, NodeView, QueueView, Store};
+use seriatim::text::one_line;
 
-use super::super::input::Query;
+use super::super::input::{Query, given};
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::button::{self, Button};
@@ -19,6 +20,8 @@ use super::link;
 use super::moment::Moment;
 use super::row::{LaneRow, ROWS_SHOWN};
 use super::visit::{Visit, page};
+use super::wrong::Wrong;
+use crate::app::error::Error;
 use crate::app::find;
 use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, Wanted};
 use crate::app::lanes::OneLane;
@@ -27,6 +30,7 @@ use crate::app::queues;
 use crate::app::range::By;
 use crate::app::why::Around;
 use crate::base::time;
+use crate::protocol::made_by::MadeBy;
 
 /// Queues that one page asks: those with the next due times. Each takes a call, of twelve that a page may make.
 const QUEUES_ASKED_MAX: usize = 7;
@@ -51,6 +55,11 @@ pub(super) struct Wish {
 struct Row {
     due: Option<Moment>,
     queue_href: String,
+    /// Of its only job.
+    task: String,
+    made_by: String,
+    /// What its time does not say.
+    why: String,
     lane: LaneRow,
     buttons: Vec<Button>,
 }
@@ -60,6 +69,7 @@ struct Row {
 struct Scheduled<'a> {
     frame: &'a Frame,
     wish: &'a Wish,
+    wrong: &'a Wrong,
     /// Queues with lanes.
     queues: Vec<String>,
     rows: Vec<Row>,
@@ -90,7 +100,9 @@ pub(super) async fn show(
     let views: Vec<QueueView> = has_lanes.map(|(view, _)| view).collect();
     let now = store.now().await?;
     let is_one = !wish.queue.is_empty();
+    let (_, wrong) = Wrong::of(wish.check(), &["due_from", "due_to"])?;
     let (asked, left_out) = match is_one {
+        _ if !wrong.is_none() => (Vec::new(), 0),
         true => (views.iter().filter(|view| view.queue.name == wish.queue).collect(), 0),
         false => next_due(store, &wish, &views, now).await?,
     };
@@ -114,16 +126,29 @@ pub(super) async fn show(
         }),
     };
     let row = |(view, lane): &(&QueueView, LaneView)| row(&visit, view, lane, &nodes, now);
-    visit.show(&Scheduled {
+    let page = Scheduled {
         frame: &visit.frame,
         wish: &wish,
+        wrong: &wrong,
         queues: views.iter().map(|view| view.queue.name.clone()).collect(),
         rows: found.iter().map(row).collect(),
         left_out,
         is_more: is_more && !is_one,
         is_cut,
         next,
-    })
+    };
+    Ok(wrong.shown(visit.show(&page)?))
+}
+
+impl Wish {
+    /// Refuses times that cannot be read, also where no queue is asked.
+    fn check(&self) -> Result<(), Error> {
+        for (field, text) in [("due_from", &self.from), ("due_to", &self.to)] {
+            let read = given(text).map(time::read).transpose();
+            read.map_err(|why| Error::Bound { field, why })?;
+        }
+        Ok(())
+    }
 }
 
 /// The queues of a page among those that have lanes, the next due first, and how many are left for the pages behind it.
@@ -207,14 +232,22 @@ fn row(
         None => OneLane::Lane(lane.lane),
     };
     let base = &visit.frame.base;
+    let only = lane.only.as_ref();
+    let made_by = only.map(|job| MadeBy::of(job.options.as_deref()).to_string());
+    let around = Around { queue: view, usage: &limits::UNKNOWN, nodes, now };
+    let shown = LaneRow::new(visit, lane, around);
     Row {
         due: lane.due.map(|due| visit.clock.of(due)),
         queue_href: link::with(&format!("{base}/scheduled"), &[("queue", &queue)]),
-        lane: LaneRow::new(
-            visit,
-            lane,
-            Around { queue: view, usage: &limits::UNKNOWN, nodes, now },
-        ),
+        why: beyond_time(&shown.why),
+        lane: shown,
+        task: only.and_then(|job| job.task.as_deref()).map(one_line).unwrap_or_default(),
+        made_by: match (made_by, lane.retry_count >= 0) {
+            (Some(made_by), true) => format!("{made_by}, retry"),
+            (Some(made_by), false) => made_by,
+            (None, true) => "retry".to_owned(),
+            (None, false) => String::new(),
+        },
         buttons: button::on_lane(
             visit,
             &["lane.retry", "lane.delete"],
@@ -222,4 +255,11 @@ fn row(
             lane.retry_count >= 0,
         ),
     }
+}
+
+/// Why a lane waits, without the time, which has a column.
+fn beyond_time(why: &str) -> String {
+    let rest =
+        why.strip_prefix("due in ").map(|due| due.split_once(' ').map_or("", |(_, rest)| rest));
+    rest.unwrap_or(why).to_owned()
 }

@@ -17,7 +17,8 @@ use super::link;
 use super::moment::Moment;
 use super::visit::{Visit, page};
 use crate::app::deeds::{self, Deed, Wanted};
-use crate::base::time;
+use crate::base::time::{self, absolute};
+use crate::protocol::value::Time;
 
 /// Rows shown, and read of each queue and of the audit log.
 const ROWS_MAX: usize = 50;
@@ -26,6 +27,8 @@ const ROWS_MAX: usize = 50;
 #[serde(deny_unknown_fields)]
 pub(super) struct Wish {
     k: String,
+    /// Only what happened until then
+    until: Option<Time>,
 }
 
 #[derive(Template)]
@@ -36,8 +39,13 @@ struct Timeline<'a> {
     name: String,
     key_href: String,
     rows: Vec<Row>,
-    /// More happened before.
-    more: bool,
+    /// Whether these are the latest.
+    is_first: bool,
+    /// What happened before.
+    next: Option<String>,
+    jobs: String,
+    audit: String,
+    search: String,
     /// Queues without a journal, known only from the store.
     without_journal: Vec<String>,
     has_audit: bool,
@@ -63,13 +71,15 @@ struct Row {
 pub(super) async fn show(
     State(app): State<Shared>,
     visit: Visit,
-    Query(Wish { k }): Query<Wish>,
+    Query(Wish { k, until }): Query<Wish>,
 ) -> Result<Response, Problem> {
     let (name, has_audit) = (one_line(&k), !visit.scope.is_limited());
-    let known = events::of_key(&app, &k, ROWS_MAX, |queue| visit.scope.has_queue(queue)).await?;
+    let until = until.map(|Time(until)| until);
+    let may_see = |queue: &str| visit.scope.has_queue(queue);
+    let known = events::of_key(&app, &k, until, ROWS_MAX, may_see).await?;
     let deeds = match has_audit {
         true => {
-            let wanted = Wanted { of: Some(&name), ..Wanted::default() };
+            let wanted = Wanted { of: Some(&name), until, ..Wanted::default() };
             deeds::latest(&*app.store, wanted, ROWS_MAX).await?.entries
         }
         false => Vec::new(),
@@ -80,15 +90,24 @@ pub(super) async fn show(
     // A queue or a node may have the same name.
     let of_key = deeds.into_iter().filter(|deed| deed.on.get("key") == Some(&name));
     rows.extend(of_key.filter_map(|deed| row_of_deed(&visit, deed)));
+    rows.retain(|(at, _)| until.is_none_or(|until| *at <= until));
     rows.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
     let more = more || rows.len() > ROWS_MAX;
     rows.truncate(ROWS_MAX);
+    let base = &visit.frame.base;
+    let last = rows.last().filter(|_| more).map(|(at, _)| absolute(*at));
+    let next =
+        last.map(|last| link::with(&format!("{base}/key/events"), &[("k", &k), ("until", &last)]));
     visit.show(&Timeline {
         frame: &visit.frame,
-        key_href: link::key(&visit.frame.base, &k),
+        key_href: link::key(base, &k),
+        jobs: link::with(&format!("{base}/jobs"), &[("key", &k)]),
+        audit: link::with(&format!("{base}/audit"), &[("of", &name)]),
+        search: link::search_all(base, &k),
+        is_first: until.is_none(),
+        next,
         name,
         rows: rows.into_iter().map(|(_, row)| row).collect(),
-        more,
         without_journal,
         has_audit,
     })

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use seriatim::JobId;
 use seriatim::store::{JobView, LaneState, LaneView, Page};
 use seriatim::store::{LaneId, NodeId, Token};
 
 use super::job::Job;
 use super::reported::Reported;
+use crate::protocol::made_by::MadeBy;
 use crate::protocol::schema::Foreign;
 use crate::protocol::value::Time;
 
@@ -29,6 +31,13 @@ pub(crate) struct Lane {
     priority: u16,
     /// Waiting and claimed jobs
     jobs: u64,
+    /// Its job, if it has only one
+    #[schemars(with = "Option<Foreign<JobId>>")]
+    job_id: Option<JobId>,
+    /// The task of that job
+    task: Option<Arc<str>>,
+    /// What made that job: `cron NAME`, `batch ID`, `end of batch ID`, `push by PRODUCER` or `push`
+    made_by: Option<String>,
     /// -1 before the first failure
     retry_count: i32,
     /// Claims that expired or were released
@@ -70,6 +79,9 @@ impl From<LaneView> for Lane {
             collects_until: lane.collects_until.map(Time),
             priority: lane.priority,
             jobs: lane.jobs,
+            job_id: lane.only.as_ref().map(|job| job.id),
+            made_by: lane.only.as_ref().map(|job| MadeBy::of(job.options.as_deref()).to_string()),
+            task: lane.only.and_then(|job| job.task),
             retry_count: lane.retry_count,
             crashes: lane.crashes,
             error: lane.error,

@@ -19,10 +19,6 @@ fn push(api: &Api, key: &str) {
     api.post("/api/v1/queues/mails/jobs", &job).done();
 }
 
-async fn shows(window: &Window, text: &str) {
-    window.until(text, &format!("document.body.innerText.includes({text:?})")).await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_tabs_stay_current_and_one_of_them_listens() {
     let api = Api::start(QUEUES);
@@ -32,14 +28,14 @@ async fn ten_tabs_stay_current_and_one_of_them_listens() {
     for _ in 1..10 {
         window.another_tab().await;
         window.go("/queues/mails/lanes").await;
-        shows(&window, "m-first").await;
+        window.shows("m-first").await;
     }
     let locks = window.run_async(LOCKS).await;
     assert_eq!(locks[0], 1, "one tab listens: {locks}");
     push(&api, "m-second");
     for tab in 0..10 {
         window.to_tab(tab).await;
-        shows(&window, "m-second").await;
+        window.shows("m-second").await;
     }
     assert_eq!(window.console().await, Vec::<String>::new());
     window.close().await;
@@ -51,15 +47,15 @@ async fn a_change_is_seen_before_the_page_would_have_asked_and_also_where_the_st
     push(&api, "m-first");
     let window = Window::open(&api.address, 1280, 900).await;
     window.go("/queues/mails/lanes").await;
-    shows(&window, "m-first").await;
+    window.shows("m-first").await;
     let began = tokio::time::Instant::now();
     push(&api, "m-second");
-    shows(&window, "m-second").await;
+    window.shows("m-second").await;
     assert!(began.elapsed() < ASKS_EVERY, "seen after {:?}", began.elapsed());
     window.block("/live").await;
     window.go("/queues/mails/lanes").await;
     push(&api, "m-third");
-    shows(&window, "m-third").await;
+    window.shows("m-third").await;
     window.close().await;
 }
 
@@ -83,17 +79,17 @@ async fn rows_stay_selected_from_page_to_page_and_are_acted_on_together() {
     window.go("/morgue?queue=mails").await;
     let tick = "document.querySelector('tbody input[type=checkbox]').click()";
     window.run(tick).await;
-    shows(&window, "1 selected").await;
+    window.shows("1 selected").await;
     window.press("Next page").await;
     window.until("the next page", "location.search.includes('after')").await;
     window.run(tick).await;
-    shows(&window, "2 selected").await;
+    window.shows("2 selected").await;
     window.keys("jjx").await;
-    shows(&window, "3 selected").await;
+    window.shows("3 selected").await;
     window.press("Requeue selected…").await;
-    shows(&window, "3 chosen dead jobs of mails").await;
+    window.shows("3 chosen dead jobs of mails").await;
     window.press("Requeue").await;
-    shows(&window, "3 of 3 dead jobs requeued").await;
+    window.shows("3 of 3 dead jobs requeued").await;
     let stats = api.get("/api/v1/stats").done();
     assert_eq!(stats["total"]["dead"], 57);
     let kept: Value = window.run("return sessionStorage.length").await;
@@ -108,13 +104,13 @@ async fn a_cause_that_is_requeued_is_stopped_halfway_on_its_page() {
     let window = Window::open(&api.address, 1280, 900).await;
     window.go("/morgue?view=causes&queue=mails").await;
     window.press("Requeue…").await;
-    shows(&window, "60 dead jobs").await;
+    window.shows("60 dead jobs").await;
     window.run("document.querySelector('[name=rate]').focus()").await;
     window.keys("10/s").await;
     window.press("Requeue").await;
     window.until("it has begun", "document.querySelector('progress')?.value > 0").await;
     window.press("Stop").await;
-    shows(&window, "stopped it").await;
+    window.shows("stopped it").await;
     let operations = api.get("/api/v1/operations").done();
     let operation = &operations["operations"][0];
     let is_stopped =
@@ -123,7 +119,7 @@ async fn a_cause_that_is_requeued_is_stopped_halfway_on_its_page() {
     let count = api.get("/api/v1/operations").done()["operations"][0]["count"].as_u64().unwrap();
     assert!((1..60).contains(&count), "{operation}");
     window.go(&format!("/operations/{}", operation["id"].as_str().unwrap())).await;
-    shows(&window, &format!("{count} of 60 dead jobs requeued")).await;
+    window.shows(&format!("{count} of 60 dead jobs requeued")).await;
     let total = api.get("/api/v1/stats").done()["total"].clone();
     assert_eq!((&total["dead"], &total["jobs"]), (&json!(60 - count), &json!(count)), "{total}");
     assert_eq!(window.console().await, Vec::<String>::new());

@@ -5,6 +5,7 @@ use seriatim_testkit::Redis;
 
 use super::window::Window;
 use crate::http::Api;
+use crate::http::operations::{age, with_dead};
 use crate::site::{Site, eventually};
 
 /// A page asks again soon, where it would let ever more time pass.
@@ -16,6 +17,63 @@ async fn push(api: &Api, key: &str) {
     let job = json!({ "key": key, "delay": "1h" });
     let is_taken = async || api.post("/api/v1/queues/mails/jobs", &job).status == 200;
     eventually("a push", is_taken).await;
+}
+
+/// A node with a turn that does not end.
+async fn busy() -> Api {
+    let site = Site::new(
+        "[queues.gated]\nmode = \"fifo\"\n\
+         [[workers]]\nqueue = \"gated\"\ncommand = [\"sh\", \"-c\", \"read x < gate\"]\n",
+    );
+    let gate = site.path("gate");
+    assert!(std::process::Command::new("mkfifo").arg(gate).status().unwrap().success());
+    let api = Api::with(site, |_| {});
+    api.post("/api/v1/queues/gated/jobs", &json!({ "key": "k" })).done();
+    let runs = async || api.get("/api/v1/stats").done()["total"]["running"] == 1;
+    eventually("it runs", runs).await;
+    api
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_of_a_node_that_drains_says_that_it_is_old_and_a_new_one_says_why() {
+    let mut api = busy().await;
+    let window = Window::open(&api.address, 1280, 900).await;
+    window.before_each_page(SOON).await;
+    window.go("/queues/gated/lanes").await;
+    window.shows("running").await;
+    api.serving.signal(rustix::process::Signal::TERM);
+    window.shows("not current").await;
+    window.go("/queues").await;
+    for told in ["Not available now", "draining", "tries again every 5 s"] {
+        window.shows(told).await;
+    }
+    window.go("/about").await;
+    window.shows("clock of this machine").await;
+    std::fs::write(api.site.path("gate"), "go\n").unwrap();
+    assert!(api.serving.0.wait().unwrap().success(), "{}", api.log());
+    window.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_of_an_operation_goes_on_at_another_node_when_its_own_is_killed() {
+    let api = with_dead(300).await;
+    let mut window = Window::open(&api.address, 1280, 900).await;
+    window.go("/morgue?view=causes&queue=orders").await;
+    window.press("Requeue…").await;
+    window.run("document.querySelector('[name=rate]').focus()").await;
+    window.keys("200/s").await;
+    window.press("Requeue").await;
+    window.until("it has begun", "document.querySelector('progress')?.value > 0").await;
+    let operation = window.place().await;
+    let site = api.killed();
+    age(&site, operation.rsplit('/').next().unwrap()).await;
+    let api = Api::with(site, |_| {});
+    window.visits(&api.address);
+    window.go(&operation).await;
+    window.shows("300 of 300 dead jobs requeued").await;
+    let total = api.get("/api/v1/stats").done()["total"].clone();
+    assert_eq!((&total["dead"], &total["jobs"]), (&json!(0), &json!(300)), "{total}");
+    window.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

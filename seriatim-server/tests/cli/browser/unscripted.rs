@@ -11,7 +11,7 @@ async fn without_scripts_every_page_is_whole_and_all_is_done_by_its_forms() {
     let api = with_trouble().await;
     let window = Window::open(&api.address, 390, 900).await;
     window.without_scripts().await;
-    for path in pages(&api) {
+    for path in pages(&api, true) {
         window.go(&path).await;
         let seen = window
             .run("return [document.documentElement.scrollWidth - innerWidth, document.querySelectorAll('h1').length, document.querySelectorAll('.cards').length]")

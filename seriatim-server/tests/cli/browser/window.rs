@@ -44,6 +44,26 @@ impl Window {
         self.client.goto(&format!("{}{path}", self.base)).await.unwrap();
     }
 
+    /// Goes to an address of any site.
+    pub(super) async fn go_elsewhere(&self, url: &str) {
+        self.client.goto(url).await.unwrap();
+    }
+
+    /// From now on paths are those of the server at this address.
+    pub(super) fn visits(&mut self, address: &str) {
+        self.base = format!("http://{address}");
+    }
+
+    /// Forgets all cookies: the login too, which scripts do not see.
+    pub(super) async fn forget_cookies(&self) {
+        self.client.delete_all_cookies().await.unwrap();
+    }
+
+    /// Waits until the page has this text.
+    pub(super) async fn shows(&self, text: &str) {
+        self.until(text, &format!("document.body.innerText.includes({text:?})")).await;
+    }
+
     /// The path and query of the page.
     pub(super) async fn place(&self) -> String {
         let url = self.client.current_url().await.unwrap();

@@ -16,6 +16,7 @@ fn pages(api: &Api) -> Vec<String> {
         |path: &str| Request::new("GET", path).token(&secret("boss")).send(&api.address).done();
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
     let job = text(&get("/api/v1/queues/mails/morgue")["jobs"][0]["job_id"]);
+    let lane = text(&get("/api/v1/queues/orders/lanes")["lanes"][0]["lane"]);
     let node = text(&get("/api/v1/nodes")["nodes"][0]["node"]);
     let operation = text(&get("/api/v1/operations")["operations"][0]["id"]);
     let patterns =
@@ -25,6 +26,7 @@ fn pages(api: &Api) -> Vec<String> {
         "/key" | "/key/events" => format!("{pattern}?k=k%3Cb%3E"),
         "/operations/new" => format!("{pattern}?action=requeue&queue=mails"),
         "/confirm" => format!("{pattern}?deed=lane.bury&queue=orders&key=k%3Cb%3E"),
+        "/reschedule" => format!("{pattern}?lane={lane}"),
         "/search" => format!("{pattern}?q=k"),
         pattern => pattern
             .replace("{queue}", "orders")
@@ -62,7 +64,8 @@ fn links(page: &str) -> Vec<&str> {
 }
 
 /// What changes something, or asks before it does.
-const DOES: [&str; 4] = ["method=\"post\"", "form=\"act\"", "/confirm?", "/operations/new"];
+const DOES: [&str; 5] =
+    ["method=\"post\"", "form=\"act\"", "/confirm?", "/operations/new", "form=\"move\""];
 
 #[test]
 fn every_role_opens_every_page_also_below_a_proxys_path_and_readers_see_no_button() {
@@ -77,7 +80,9 @@ fn every_role_opens_every_page_also_below_a_proxys_path_and_readers_see_no_butto
                     if prefix.is_empty() { request } else { request.header("X-Prefix", prefix) };
                 let answer = request.send(&api.address);
                 let text = answer.text();
-                let asks = path.starts_with("/operations/new") || path.starts_with("/confirm");
+                let asks = ["/operations/new", "/confirm", "/reschedule"]
+                    .iter()
+                    .any(|page| path.starts_with(page));
                 let may = match role {
                     "reader" => !asks,
                     // To bury is for admins.

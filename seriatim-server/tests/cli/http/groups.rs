@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 
 use super::Api;
+use super::client::Request;
+use super::pages::{Visitor, guarded, secret};
 
 const JOBS: &str = "/api/v1/queues/mails/jobs";
 
@@ -71,4 +73,43 @@ fn what_limits_and_groups_cannot_be_is_refused() {
     let id = api.post("/api/v1/jobs/trigger", &trigger).done()["job_id"].clone();
     let job = api.get(&format!("/api/v1/jobs/{}", id.as_str().unwrap())).done();
     assert_eq!(job["group"], "acme");
+}
+
+#[test]
+fn an_admin_sets_what_groups_get_by_the_page_of_the_queue_and_the_log_tells_it() {
+    let api = guarded();
+    let acme = [("queue", "mails"), ("group", "acme <b>"), ("weight", "3"), ("running", "")];
+    assert_eq!(Visitor::log_in(&api, "hands").does("queue.group", &acme).status, 403);
+    let boss = Visitor::log_in(&api, "boss");
+    let settings = || {
+        let page = Request::new("GET", "/api/v1/queues/mails").token(&secret("boss"));
+        page.send(&api.address).done()["settings"]["groups"].clone()
+    };
+    assert_eq!(boss.does("queue.group", &acme).status, 303);
+    let each = [("queue", "mails"), ("group", ""), ("running", "2"), ("rate", "30/m")];
+    assert_eq!(boss.does("queue.group", &each).status, 303);
+    // What is left empty stays.
+    let more = [("queue", "mails"), ("group", "acme <b>"), ("running", "5")];
+    assert_eq!(boss.does("queue.group", &more).status, 303);
+    let named = json!({ "acme <b>": { "weight": 3, "running": 5 } });
+    assert_eq!(settings(), json!({ "running": 2, "rate": "30/m", "named": named }));
+    let page = boss.page("/queues/mails");
+    assert!(page.contains("group acme &#60;b&#62;</th>"), "{page}");
+    for (fields, why) in [
+        (&[("queue", "mails"), ("group", "acme <b>")][..], "fill in what shall change"),
+        (&[("queue", "mails"), ("weight", "0")], "weight"),
+        (&[("queue", "mails"), ("rate", "many")], "rate"),
+    ] {
+        let wrong = boss.does("queue.group", fields);
+        assert!(wrong.status == 400 && wrong.text().contains(why), "{}", wrong.text());
+    }
+    let audit = boss.page("/audit?queue=mails");
+    let told = "set what groups get of queue mails (group acme &#60;b&#62;, running 5)";
+    assert!(audit.contains(told), "{audit}");
+    let gone = [("queue", "mails"), ("group", "acme <b>")];
+    assert_eq!(boss.does("queue.ungroup", &gone).status, 303);
+    assert_eq!(boss.does("queue.ungroup", &gone).status, 400);
+    assert_eq!(settings(), json!({ "running": 2, "rate": "30/m" }));
+    assert_eq!(boss.does("queue.ungroup", &[("queue", "mails")]).status, 303);
+    assert_eq!(settings(), Value::Null);
 }

@@ -1,5 +1,7 @@
 //! Lists of jobs and lanes on pages: filters, exports, and what is done to one of them.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::client::Request;
@@ -235,6 +237,63 @@ fn what_is_due_later_is_listed_over_all_queues_and_run_now() {
 }
 
 #[test]
+fn what_is_scheduled_tells_its_task_and_who_made_it_and_is_moved_to_another_time() {
+    let api = guarded();
+    let (boss, eyes) = (Visitor::log_in(&api, "boss"), Visitor::log_in(&api, "eyes"));
+    let open = Request::new("PUT", "/api/v1/batches/import%20%3C7%3E").token(&secret("boss"));
+    let batch = json!({ "queue": "mails", "callback": { "key": "end", "payload": 1 } });
+    open.json(&batch).send(&api.address).done();
+    for job in [
+        json!({ "key": "plain", "task": "ship <b>", "delay": "1h" }),
+        json!({ "key": "row", "batch": "import <7>", "delay": "2h" }),
+        json!({ "key": "two", "payload": 1, "delay": "3h" }),
+        json!({ "key": "two", "payload": 2, "delay": "3h" }),
+        json!({ "key": "mine", "producer": "shop", "delay": "4h" }),
+        json!({ "key": "tick", "idempotency_key": "cron/night/1700000000", "delay": "5h" }),
+    ] {
+        push(&api, "mails", &job);
+    }
+    let page = boss.page("/scheduled");
+    for told in [
+        "ship &#60;b&#62;</td><td>push</td>",
+        "<td>batch import &#60;7&#62;</td>",
+        "<td>push by shop</td>",
+        "<td>cron night</td>",
+    ] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    let links = |page: &str| -> Vec<String> {
+        let buttons = page.split("form=\"move\" name=\"lane\" value=\"").skip(1);
+        buttons
+            .map(|rest| format!("/reschedule?lane={}", rest.split('"').next().unwrap()))
+            .collect()
+    };
+    let all = links(&page);
+    assert_eq!(all.len(), 5, "{page}");
+    assert!(links(&eyes.page("/scheduled")).is_empty());
+    assert_eq!(eyes.get(&all[0]).status, 403);
+    // A key with several jobs moves by the first of them.
+    let asks = boss.page(&all[2]);
+    assert!(asks.contains(">two</a>") && asks.contains("jobs reschedule"), "{asks}");
+    let (job, was) = (field(&asks, "job").unwrap(), field(&asks, "was").unwrap());
+    let moved = [("job", &*job), ("was", &*was), ("at", "10m")];
+    let answer = boss.does("job.reschedule", &moved);
+    assert_eq!(answer.status, 303);
+    let page = boss.page("/scheduled");
+    let place = |key: &str| page.find(&format!(">{key}</a>")).unwrap();
+    assert!(place("two") < place("plain"), "{page}");
+    let lanes = Request::new("GET", "/api/v1/queues/mails/lanes").token(&secret("boss"));
+    let lanes = lanes.send(&api.address).done();
+    let lane = |key: &str| {
+        lanes["lanes"].as_array().unwrap().iter().find(|lane| lane["key"] == key).unwrap().clone()
+    };
+    let plain = lane("plain");
+    assert_eq!((&plain["task"], &plain["made_by"]), (&json!("ship <b>"), &json!("push")));
+    assert!(plain["job_id"].is_string() && lane("two")["job_id"].is_null(), "{lanes}");
+    assert_eq!(lane("tick")["made_by"], "cron night");
+}
+
+#[test]
 fn of_a_list_that_grows_while_it_is_paged_no_job_is_lost_or_shown_twice() {
     const MANY: usize = 10_000;
     let api = guarded();
@@ -259,4 +318,67 @@ fn of_a_list_that_grows_while_it_is_paged_no_job_is_lost_or_shown_twice() {
     }
     let wanted: Vec<String> = (0..pushed).map(|i| format!("k{i}")).collect();
     assert_eq!(shown, wanted);
+}
+
+#[test]
+fn a_filter_that_is_not_understood_keeps_the_others_and_says_what_is_wrong_beside_its_field() {
+    let api = guarded();
+    push(&api, "orders", &json!({ "key": "k", "payload": 1 }));
+    let boss = Visitor::log_in(&api, "boss");
+    for (path, field, others) in [
+        ("/jobs?queue=orders&key=k1&from=soon", "from", &["value=\"k1\"", "orders\" selected"][..]),
+        ("/morgue?task=ship&error=timeout&to=soon", "to", &["value=\"ship\"", "value=\"timeout\""]),
+        ("/queues/orders/lanes?prefix=k2&due_to=soon", "due_to", &["value=\"k2\""]),
+        ("/queues/orders/lanes?prefix=k3&retries_min=many", "retries_min", &["value=\"k3\""]),
+        ("/queues/orders/lanes?state=ready&node=nobody", "node", &["ready\" selected"]),
+        ("/scheduled?queue=orders&prefix=k4&from=soon", "due_from", &["value=\"k4\"", "selected"]),
+        ("/scheduled?to=soon", "due_to", &[]),
+        (
+            "/audit?who=boss&action=pause&since=soon",
+            "since",
+            &["value=\"boss\"", "value=\"pause\""],
+        ),
+    ] {
+        let answer = boss.get(path);
+        let page = answer.text();
+        assert!((400..500).contains(&answer.status), "{path}: {page}");
+        let beside = format!("aria-describedby=\"wrong-{field}\"");
+        let said = page.split(&format!("id=\"wrong-{field}\">")).nth(1).unwrap_or_default();
+        let said = said.split('<').next().unwrap();
+        assert!(page.contains(&beside) && said.len() > 10, "{path}: {page}");
+        let typed = path.rsplit('=').next().unwrap();
+        assert!(page.contains(&format!("value=\"{typed}\"")), "what was typed stays: {page}");
+        for other in others {
+            assert!(page.contains(other), "{path}: {other}: {page}");
+        }
+        assert!(!page.contains("data-live"), "it does not ask again and again: {page}");
+        assert!(!page.contains("All that match"), "{path}: {page}");
+    }
+}
+
+#[test]
+fn what_happened_to_a_key_goes_on_from_page_to_page_until_its_first_event() {
+    let api = guarded_with("[journal]\nenabled = true\nqueues = [\"mails\"]\n");
+    for i in 0..40 {
+        push(&api, "mails", &json!({ "key": "k", "payload": i }));
+        bury(&api, "mails", "no stamps");
+    }
+    let eyes = Visitor::log_in(&api, "eyes");
+    let (mut path, mut seen, mut pages) = ("/key/events?k=k".to_owned(), BTreeSet::new(), 0);
+    loop {
+        let page = eyes.page(&path);
+        let rows = page.split("<tr><th scope=\"row\"><time datetime=\"").skip(1);
+        seen.extend(rows.map(|row| row.split("</tr>").next().unwrap().to_owned()).map(|row| {
+            // What stands before it changes with the clock.
+            let (at, rest) = row.split_once('"').unwrap();
+            format!("{at} {}", rest.split_once("</time>").unwrap().1)
+        }));
+        pages += 1;
+        let Some((_, next)) = page.split_once("rel=\"next\" href=\"") else { break };
+        path = next.split('"').next().unwrap().replace("&#38;", "&");
+    }
+    let queued = seen.iter().filter(|row| row.contains("<td>queued</td>")).count();
+    assert_eq!(queued, 40, "{seen:?}");
+    assert!((3..=4).contains(&pages), "{pages}");
+    assert!(eyes.page("/key/events?k=k&until=2020-01-01T00:00:00Z").contains("Nothing more is"));
 }

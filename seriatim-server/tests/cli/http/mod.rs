@@ -21,7 +21,7 @@ mod limits;
 mod lists;
 mod matrix;
 mod openapi;
-mod operations;
+pub(crate) mod operations;
 mod pages;
 mod people;
 mod push;

@@ -10,7 +10,7 @@ use crate::site::{Site, eventually, text};
 const QUEUES: &str = "[queues.orders]\nmode = \"fifo\"\nmax_retries = 0\n";
 
 /// A server whose store has this many dead jobs.
-async fn with_dead(count: usize) -> Api {
+pub(crate) async fn with_dead(count: usize) -> Api {
     after_failures(count, QUEUES, seriatim::Queue::fifo("orders").max_retries(0)).await
 }
 
@@ -257,7 +257,7 @@ async fn dead_jobs_are_sent_back_at_a_rate_by_a_command_that_others_can_watch_an
 }
 
 /// Lets the runner of an operation have been silent for more than half a minute.
-async fn age(site: &Site, id: &str) {
+pub(crate) async fn age(site: &Site, id: &str) {
     let store = site.store().await;
     let only = seriatim::store::NoteQuery::of(&format!("operation/{id}"));
     let note = store.read_notes(only).await.unwrap().remove(0);

@@ -228,6 +228,7 @@ fn a_reader_is_refused_every_deed_and_so_is_a_forged_form_of_an_admin() {
         ("batch", "b"),
         ("operation", "0-1"),
         ("at", "1h"),
+        ("weight", "3"),
     ];
     let all = deeds();
     assert!(all.len() >= 25, "{all:?}");
@@ -884,6 +885,10 @@ fn a_page_tells_what_happened_to_a_key_in_all_queues_and_who_did_what() {
     assert!(part.contains("no stamps") && !part.contains("lane pause"), "{part}");
     assert!(!part.contains("orders"), "only its queues: {part}");
     assert!(hands.page("/key?k=a+%3Cb%3E").contains("/key/events?k=a"));
+    for next in ["/jobs?key=a", "/audit?of=a", "/search?q=a", "/key?k=a"] {
+        assert!(page.contains(&format!("href=\"{next}")), "{next}: {page}");
+    }
+    assert!(!part.contains("/audit?of"), "the audit log has all queues: {part}");
 }
 
 #[test]

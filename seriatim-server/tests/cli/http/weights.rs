@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::json;
-use seriatim::store::{Heartbeat, Memory, NodeId, NodeInfo, OpenBatch, Wrapper};
+use seriatim::store::{Heartbeat, LaneQuery, Memory, NodeId, NodeInfo, OpenBatch, Views, Wrapper};
 use seriatim::{Cron, Engine, Job, JobId, Queue, Result, SharedStore};
 
 use crate::hand::Hand;
@@ -90,6 +90,13 @@ async fn fill(store: SharedStore) -> JobId {
         store.open_batch(open).await.unwrap();
         hand.push(job("changes", i + 1)).await;
     }
+    for queue in ["orders", "changes", "later", "exports", "imports"].map(str::to_owned) {
+        hand.history(&queue, |minute| [1_000_000 + minute as u64; 7]).await;
+    }
+    for i in 0..MANY {
+        let queue = format!("customer-{i}-imports");
+        hand.history(&queue, |minute| [1_000_000 + minute as u64; 7]).await;
+    }
     hand.push(job("orders", 0)).await
 }
 
@@ -161,6 +168,8 @@ async fn every_page_is_small_and_asks_the_store_little() {
         site.does(&deed, "deed=queue.resume&queue=orders").await;
     }
     let (node, key) = ("hand-1", key(0));
+    let lanes = Views::lanes(&*site.store, LaneQuery::new("orders"));
+    let lane = lanes.await.unwrap().rows.remove(0);
     let pages = [
         "/".to_owned(),
         "/queues".to_owned(),
@@ -180,6 +189,8 @@ async fn every_page_is_small_and_asks_the_store_little() {
         "/morgue?queue=imports&error=503".to_owned(),
         "/scheduled".to_owned(),
         "/scheduled?queue=orders".to_owned(),
+        "/scheduled?queue=later".to_owned(),
+        format!("/reschedule?lane={}", lane.lane),
         "/cron".to_owned(),
         "/batches".to_owned(),
         "/nodes".to_owned(),

@@ -167,6 +167,13 @@ pub async fn resume_schedule(store: &dyn Store, name: &str) -> Result<Schedule> 
     Ok(schedule)
 }
 
+/// The cron entry whose job has this idempotency key: that of a tick, or of [`run_schedule`].
+pub fn schedule_of(idempotency_key: &str) -> Option<&str> {
+    let (name, tick) = idempotency_key.strip_prefix("cron/")?.rsplit_once('/')?;
+    tick.parse::<u64>().ok()?;
+    Some(name.strip_suffix("/by-hand").unwrap_or(name))
+}
+
 /// Pushes the job of a cron entry now, beside its ticks; also while it is paused.
 ///
 /// - If nodes have different entries of this name, it is `Conflict`; also if its queue refuses the push of a throttled key.

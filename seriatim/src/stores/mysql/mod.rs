@@ -243,6 +243,11 @@ impl Notebook for Mysql {
         transact!(self.inner, Lock::Look, None, work => notes::read(work, &query))
     }
 
+    async fn named_notes(&self, names: Vec<String>) -> Result<Vec<Note>> {
+        let names = names_to_read(names)?;
+        transact!(self.inner, Lock::Look, None, work => notes::named(work, &names))
+    }
+
     async fn delete_notes(&self, query: NoteQuery) -> Result<u64> {
         transact!(self.inner, Lock::FREE, None, work => notes::delete(work, &query))
     }

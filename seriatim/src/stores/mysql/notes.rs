@@ -18,8 +18,20 @@ pub(super) async fn write(work: &mut Work<'_>, notes: &[Note]) -> Try<()> {
 }
 
 pub(super) async fn read(work: &mut Work<'_>, query: &NoteQuery) -> Try<Vec<Note>> {
-    let (value, range) = (if query.names_only { "''" } else { "value" }, range(query));
-    let rows = work.rows(&format!("SELECT name, {value} FROM seriatim_note {range}")).await?;
+    let value = if query.names_only { "''" } else { "value" };
+    select(work, value, &range(query)).await
+}
+
+pub(super) async fn named(work: &mut Work<'_>, names: &[String]) -> Try<Vec<Note>> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names = names.iter().map(|name| text(name)).collect::<Vec<_>>().join(", ");
+    select(work, "value", &format!("WHERE name IN ({names}) ORDER BY name")).await
+}
+
+async fn select(work: &mut Work<'_>, value: &str, which: &str) -> Try<Vec<Note>> {
+    let rows = work.rows(&format!("SELECT name, {value} FROM seriatim_note {which}")).await?;
     let note = |row| {
         let mut row = Columns::of(row);
         let name = row.text()?.to_string();

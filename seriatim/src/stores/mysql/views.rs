@@ -233,7 +233,10 @@ async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
     let view = |id: &u64| {
         let view = work.state.lane_view(work.state.lanes.get(id)?);
         let row = work.lanes.get(id)?;
-        Some(LaneView { jobs: (row.n + row.c) as u64, ..view })
+        let jobs = (row.n + row.c) as u64;
+        // Of more, some may not be read.
+        let only = view.only.filter(|_| jobs == 1);
+        Some(LaneView { jobs, only, ..view })
     };
     let is_asked = |lane: &LaneView| query.lane.is_none_or(|wanted| lane.lane == wanted);
     Ok(Page { rows: ids.iter().filter_map(view).filter(is_asked).collect(), next, cut })

@@ -6,14 +6,17 @@ use std::time::Duration;
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::convert::{column, kept, lane_id, lane_number, micros, sought, text, time};
+use super::convert::{
+    column, job_id, kept, lane_id, lane_number, micros, options, sought, text, time,
+};
 use super::views::{or_zero, place_and_number};
-use crate::contract::{LaneOrder, LaneQuery, LaneSource, LaneState, LaneView, Page};
+use crate::contract::{LaneJob, LaneOrder, LaneQuery, LaneSource, LaneState, LaneView, Page};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{NodeId, Token};
 use crate::stores::gone;
 use crate::stores::look::Look;
+use crate::stores::options::ReadOptions;
 
 /// A listing in each of its orders.
 macro_rules! lanes_by {
@@ -145,5 +148,19 @@ fn lane_view(row: &Row) -> Result<LaneView> {
         claimed_at: time(row, "claimed_at")?,
         lease_until: lease_until(row)?,
         progress: text(row, "progress")?.filter(|_| claimed),
+        only: only_job(row)?,
     })
+}
+
+fn only_job(row: &Row) -> Result<Option<LaneJob>> {
+    let created: Option<i64> = column(row, "only_created_at")?;
+    let Some(created) = created.filter(|_| column(row, "jobs").is_ok_and(|jobs: i64| jobs == 1))
+    else {
+        return Ok(None);
+    };
+    Ok(Some(LaneJob {
+        id: job_id(created, column(row, "queue")?, column(row, "only_seq")?),
+        task: text(row, "only_task")?,
+        options: options(column(row, "only_options")?, &mut ReadOptions::default())?,
+    }))
 }

@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::convert::column;
-use crate::contract::{Note, NoteQuery, Notebook, validate_notes};
+use crate::contract::{Note, NoteQuery, Notebook, names_to_read, validate_notes};
 use crate::model::error::Result;
 
 /// A name that comes twice is written once: the last counts.
@@ -19,6 +19,8 @@ const READ: &str =
 const READ_BACKWARDS: &str = "SELECT name, value FROM seriatim.note WHERE name >= $1 AND name < $2 ORDER BY name DESC LIMIT $3";
 const NAMES: &str = "SELECT name, ''::bytea AS value FROM seriatim.note WHERE name >= $1 AND name < $2 ORDER BY name LIMIT $3";
 const NAMES_BACKWARDS: &str = "SELECT name, ''::bytea AS value FROM seriatim.note WHERE name >= $1 AND name < $2 ORDER BY name DESC LIMIT $3";
+const NAMED: &str =
+    "SELECT name, value FROM seriatim.note WHERE name = ANY ($1::text[]) ORDER BY name";
 const DELETE: &str = "DELETE FROM seriatim.note WHERE name IN \
     (SELECT name FROM seriatim.note WHERE name >= $1 AND name < $2 ORDER BY name LIMIT $3) RETURNING name";
 const DELETE_BACKWARDS: &str = "DELETE FROM seriatim.note WHERE name IN \
@@ -40,10 +42,13 @@ impl Notebook for Postgres {
             (true, false) => NAMES,
             (true, true) => NAMES_BACKWARDS,
         };
-        let rows = self.in_range(sql, &query).await?;
-        let note =
-            |row: &Row| Ok(Note { name: column(row, "name")?, value: column(row, "value")? });
-        rows.iter().map(note).collect()
+        self.in_range(sql, &query).await?.iter().map(note).collect()
+    }
+
+    async fn named_notes(&self, names: Vec<String>) -> Result<Vec<Note>> {
+        let names = names_to_read(names)?;
+        let names: Vec<Cow<'_, str>> = names.iter().map(Cow::from).collect();
+        self.pool.query(NAMED, &[&names]).await?.iter().map(note).collect()
     }
 
     async fn delete_notes(&self, query: NoteQuery) -> Result<u64> {
@@ -57,4 +62,8 @@ impl Postgres {
         let most = query.most() as i64;
         self.pool.query(sql, &[&query.from, &query.to, &most]).await
     }
+}
+
+fn note(row: &Row) -> Result<Note> {
+    Ok(Note { name: column(row, "name")?, value: column(row, "value")? })
 }

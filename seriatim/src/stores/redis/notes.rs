@@ -7,7 +7,7 @@ use super::Redis;
 use super::args::Args;
 use super::link::GLOBAL_NOTES;
 use super::reply::{Fields, single};
-use crate::contract::{Batches, Inbox, Note, NoteQuery, Notebook, validate_notes};
+use crate::contract::{Batches, Inbox, Note, NoteQuery, Notebook, names_to_read, validate_notes};
 use crate::model::error::Result;
 
 #[async_trait]
@@ -29,6 +29,17 @@ impl Notebook for Redis {
             notes.push(Note { name: parts.text()?.to_string(), value: parts.bytes()? });
         }
         Ok(notes)
+    }
+
+    async fn named_notes(&self, names: Vec<String>) -> Result<Vec<Note>> {
+        let names = names_to_read(names)?;
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut get = redis::cmd("HMGET");
+        let values = self.link.fields(get.arg(self.global("notes")).arg(&names)).await?;
+        let known = names.into_iter().zip(values.rest()).filter(|(_, value)| *value != Value::Nil);
+        known.map(|(name, value)| Ok(Note { name, value: single(value)?.bytes()? })).collect()
     }
 
     async fn delete_notes(&self, query: NoteQuery) -> Result<u64> {

@@ -15,8 +15,8 @@ use super::memo::Known;
 use super::page::{Chosen, Rows, lane_entry, runs};
 use super::reply::{Fields, Shard, corrupt, name_job, score_of};
 use crate::contract::{
-    Command, JobQuery, JobState, JobView, LaneQuery, LaneState, LaneView, NodeInfo, NodeView, Page,
-    QueueDue, QueueStats, QueueView, Store, Views, Vitals,
+    Command, JobQuery, JobState, JobView, LaneJob, LaneQuery, LaneState, LaneView, NodeInfo,
+    NodeView, Page, QueueDue, QueueStats, QueueView, Store, Views, Vitals,
 };
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -425,9 +425,15 @@ fn lane_view(mut fields: Fields, shard: Shard) -> Result<(LaneView, Option<Durat
         progress: fields.opt_text()?,
         lease_until: None,
         collects_until: None,
+        only: None,
     };
     view.lease_until = fields.opt_time()?;
     let ttl = fields.opt_int()?;
     view.collects_until = fields.opt_time()?;
+    let job = fields.opt_int()?.zip(fields.opt_int()?);
+    if let Some((seq, created)) = job {
+        let (task, options) = (fields.name()?, fields.options()?);
+        view.only = Some(LaneJob { id: shard.job(seq, created), task, options });
+    }
     Ok((view, ttl.map(|ttl| Duration::from_micros(ttl.max(0) as u64))))
 }

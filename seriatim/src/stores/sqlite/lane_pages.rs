@@ -7,7 +7,7 @@ use super::lane::Work;
 use super::row::{flag, state};
 use super::tx::{QueueRow, Tx};
 use super::views::behind;
-use crate::contract::{LaneOrder, LaneQuery, LaneSource, LaneState, LaneView, Page};
+use crate::contract::{LaneJob, LaneOrder, LaneQuery, LaneSource, LaneState, LaneView, Page};
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
@@ -133,7 +133,12 @@ impl Tx<'_> {
         let head = &work.row.head;
         let holder = self.holder(work)?;
         let slot = i64::from(work.row.slot.is_some());
+        let only = match slot + head.items {
+            1 => self.only_job(work)?,
+            _ => None,
+        };
         Ok(LaneView {
+            only,
             lane: head.lane_id(),
             key: head.key.clone(),
             state: match &holder {
@@ -157,6 +162,24 @@ impl Tx<'_> {
             claimed_at: head.claimed_at.filter(|_| holder.is_some()).map(Timestamp::from_micros),
             lease_until: holder.as_ref().and_then(|holder| holder.lease_until),
             progress: holder.and_then(|holder| holder.progress),
+        })
+    }
+}
+
+impl Tx<'_> {
+    /// The job of a lane with one.
+    fn only_job(&self, work: &Work) -> Result<Option<LaneJob>> {
+        let queue = work.row.head.queue;
+        if let Some(job) = &work.row.slot {
+            let (id, task, options) = (job.id(queue), job.task.clone(), job.options());
+            return Ok(Some(LaneJob { id, task, options }));
+        }
+        let sql = "SELECT created, seq, task, opts FROM item WHERE lane = ?1";
+        self.first(sql, [work.row.head.id], |row| {
+            let id = super::push::job_id(row.get(0)?, queue, row.get(1)?);
+            let options: Option<String> = row.get(3)?;
+            let options = options.and_then(|text| serde_json::from_str(&text).ok());
+            Ok(LaneJob { id, task: row.get(2)?, options })
         })
     }
 }

@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use super::Sqlite;
 use super::tx::Tx;
-use crate::contract::{Note, NoteQuery, Notebook, validate_notes};
+use crate::contract::{Note, NoteQuery, Notebook, names_to_read, validate_notes};
 use crate::model::error::Result;
 
 #[async_trait]
@@ -17,6 +17,11 @@ impl Notebook for Sqlite {
 
     async fn read_notes(&self, query: NoteQuery) -> Result<Vec<Note>> {
         self.look(move |tx| tx.read_notes(&query)).await
+    }
+
+    async fn named_notes(&self, names: Vec<String>) -> Result<Vec<Note>> {
+        let names = names_to_read(names)?;
+        self.look(move |tx| tx.named_notes(&names)).await
     }
 
     async fn delete_notes(&self, query: NoteQuery) -> Result<u64> {
@@ -46,6 +51,17 @@ impl Tx<'_> {
         };
         let range = params![query.from, query.to, query.most() as i64, query.names_only];
         self.rows(sql, range, |row| Ok(Note { name: row.get(0)?, value: row.get(1)? }))
+    }
+
+    fn named_notes(&mut self, names: &[String]) -> Result<Vec<Note>> {
+        let mut notes = Vec::new();
+        for name in names {
+            let sql = "SELECT name, value FROM note WHERE name = ?1";
+            notes.extend(
+                self.rows(sql, [name], |row| Ok(Note { name: row.get(0)?, value: row.get(1)? }))?,
+            );
+        }
+        Ok(notes)
     }
 
     fn delete_notes(&mut self, query: &NoteQuery) -> Result<u64> {

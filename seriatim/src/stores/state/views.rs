@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::lane::{Entry, Hold, Lane};
 use super::{Ended, Location, State};
 use crate::contract::{
-    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView,
-    Lease, Page, QueueStats, QueueView, rows_of_page,
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneJob, LaneOrder, LaneQuery, LaneState,
+    LaneView, Lease, Page, QueueStats, QueueView, rows_of_page,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
@@ -225,6 +225,7 @@ impl State {
             claimed_at: hold.map(|hold| hold.claimed_at),
             lease_until: hold.and_then(|hold| self.lease_until(hold)),
             progress: hold.and_then(|_| lane.progress.clone()),
+            only: only_job(lane),
         }
     }
 
@@ -287,6 +288,12 @@ fn all_jobs(lane: &Lane) -> impl Iterator<Item = &Entry> {
 
 fn job_count(lane: &Lane) -> u64 {
     (lane.open_count() + lane.hold.as_ref().map_or(0, |hold| hold.closed.len())) as u64
+}
+
+fn only_job(lane: &Lane) -> Option<LaneJob> {
+    let closed = lane.hold.iter().flat_map(|hold| &hold.closed);
+    let job = closed.chain(lane.loaded_jobs()).next().filter(|_| job_count(lane) == 1)?;
+    Some(LaneJob { id: job.id, task: job.task.clone(), options: job.options.clone() })
 }
 
 /// When a lane is due; for a claimed lane, when it was due.

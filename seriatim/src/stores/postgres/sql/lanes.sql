@@ -12,7 +12,9 @@ SELECT w.*,
   CASE WHEN w.windowed AND NOT w.claimed THEN (SELECT coalesce(n.next_due, CASE WHEN n.payload IS NOT NULL
       THEN greatest(n.due, seriatim.later(n.created_at, q.max_wait)) END)
     FROM seriatim.lane n JOIN seriatim.queue q ON q.number = n.queue
-    WHERE n.number = w.number AND n.wake IS NOT NULL) END AS collects_until
+    WHERE n.number = w.number AND n.wake IS NOT NULL) END AS collects_until,
+  coalesce(o.seq, w.number) AS only_seq, coalesce(o.created_at, w.created_at) AS only_created_at,
+  coalesce(o.task, w.task) AS only_task, coalesce(o.options, w.options) AS only_options
 FROM (
   SELECT f.*, count(*) FILTER (WHERE f.fits) OVER (ORDER BY f.nth) AS shown
   FROM (
@@ -29,5 +31,7 @@ FROM (
       AND ($5::bigint IS NULL OR (PLACE, l.number) > ($4::text::TYPE, $5))
     ORDER BY PLACE, l.number LIMIT $10
   ) f
-) w WHERE w.fits AND w.shown <= $6 OR w.nth >= $10 - 1
+) w LEFT JOIN LATERAL (SELECT * FROM seriatim.item i WHERE i.lane = w.number AND w.payload IS NULL
+  ORDER BY i.lane, i.score, i.seq LIMIT 1) o ON true
+WHERE w.fits AND w.shown <= $6 OR w.nth >= $10 - 1
 ORDER BY w.nth

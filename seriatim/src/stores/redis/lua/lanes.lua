@@ -13,13 +13,15 @@ local function view(l)
   local retry, crashes, why = L.trouble_of(l)
   local state = l.token and 'claimed' or l.paused and 'paused' or l.held and 'held' or 'waiting'
   local v = { l.n, l.key, state, due, prio, l.count + l.strays, retry, crashes, why, false, false, false, false, false,
-    false, false }
+    false, false, false, false, false, false }
   if S.window and not l.token and call('ZSCORE', K.wake, l.id) then v[16] = l.next_due end
   if l.token then
     local node, kind, _, progress, until_, ttl = L.holder_of(l)
     v[6], v[10], v[11], v[12], v[13] = v[6] + #L.apart_of(l), l.token, node, l.claimed_at, progress
     v[14], v[15] = kind == 'own' and until_, kind == 'node' and ttl
   end
+  local only = v[6] == 1 and shown_job(l)
+  if only then v[17], v[18], v[19], v[20] = only.seq, only.created, only.task, only.options end
   return v
 end
 

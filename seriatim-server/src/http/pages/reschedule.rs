@@ -1,0 +1,109 @@
+//! The page that asks when a waiting job, or the first one of a key, shall be due.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use serde::Deserialize;
+use seriatim::store::{JobView, LaneId, LaneQuery};
+use seriatim::text::one_line;
+use seriatim::{JobId, Mode};
+
+use super::super::input::Query;
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::again::post;
+use super::deeds::back_to;
+use super::frame::Frame;
+use super::link;
+use super::moment::Moment;
+use super::visit::{Visit, page};
+use crate::app::{find, jobs, lane_jobs};
+use crate::base::text::{KEY_COLUMNS, cut};
+use crate::base::time::absolute;
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Wish {
+    job: Option<JobId>,
+    /// The first waiting job of this lane, if no job is named
+    lane: Option<LaneId>,
+    back: String,
+}
+
+#[derive(Template)]
+#[template(path = "reschedule.html", blocks = ["live"])]
+struct Reschedule<'a> {
+    frame: &'a Frame,
+    job: String,
+    href: String,
+    queue: String,
+    key: Option<(String, String)>,
+    task: String,
+    due: Moment,
+    /// The same as a form has it.
+    was: String,
+    /// What else moves with it.
+    moves: &'static str,
+    back: String,
+    curl: String,
+    command: String,
+}
+
+page!(Reschedule);
+
+pub(super) async fn show(
+    State(app): State<Shared>,
+    visit: Visit,
+    Query(wish): Query<Wish>,
+) -> Result<Response, Problem> {
+    let job = wish.job(&app, &visit).await?;
+    jobs::waiting(&job)?;
+    let view = find::queue(&*app.store, &job.queue).await?;
+    let base = &visit.frame.base;
+    let (id, short) = (job.id, |text: &str| cut(&one_line(text), KEY_COLUMNS));
+    let was = absolute(job.run_at);
+    let asked = format!("'{{\"run_at\":\"{was}\"}}'");
+    visit.show(&Reschedule {
+        frame: &visit.frame,
+        job: id.to_string(),
+        href: link::job(base, id),
+        key: job.key.as_deref().map(|key| (short(key), link::key(base, key))),
+        task: job.task.as_deref().map(one_line).unwrap_or_default(),
+        due: visit.clock.of(job.run_at),
+        moves: match view.queue.mode {
+            Mode::Accumulate => "All that waits for the key moves with it.",
+            Mode::Fifo => "What waits for the key behind it runs after it.",
+            Mode::Parallel | Mode::Exclusive => "",
+        },
+        back: back_to(&visit, &wish.back),
+        curl: post(&format!("/api/v1/jobs/{id}/reschedule"), &asked),
+        command: format!("seriatim jobs reschedule {id} --at {was}"),
+        queue: job.queue.to_string(),
+        was,
+    })
+}
+
+impl Wish {
+    async fn job(&self, app: &Shared, visit: &Visit) -> Result<JobView, Problem> {
+        if let Some(id) = self.job {
+            return visit.job(app, id).await;
+        }
+        let lane = self.lane.ok_or_else(|| Problem::invalid("lane", "name a job or a lane"))?;
+        let store = &*app.store;
+        let views = store.queues().await?;
+        let view = views.into_iter().find(|view| view.number == lane.queue);
+        let gone = || Problem::missing(format!("nothing waits in lane {lane} any more"));
+        let queue = view.ok_or_else(gone)?.queue.name;
+        visit.scope.check_queue(&queue)?;
+        let query = LaneQuery { lane: Some(lane), rows_max: 1, ..LaneQuery::new(queue.as_str()) };
+        let found = store.lanes(query).await?.rows.pop().ok_or_else(gone)?;
+        match (found.only, found.key) {
+            (Some(job), _) => visit.job(app, job.id).await,
+            (None, Some(key)) => {
+                let first = lane_jobs::of(store, &queue, &key, false, None, 1, Some(0)).await?;
+                first.waiting.into_iter().next().ok_or_else(gone)
+            }
+            (None, None) => Err(gone()),
+        }
+    }
+}
