@@ -174,7 +174,7 @@ DECLARE
   _was text := current_setting('lock_timeout');
 BEGIN
   BEGIN
-    PERFORM set_config('lock_timeout', '200ms', true);
+    PERFORM set_config('lock_timeout', '50ms', true);
     PERFORM FROM seriatim.batch WHERE token = ANY (ARRAY(SELECT DISTINCT unnest(_tokens))) ORDER BY token FOR UPDATE;
     PERFORM set_config('lock_timeout', _was, true);
   EXCEPTION WHEN lock_not_available THEN
