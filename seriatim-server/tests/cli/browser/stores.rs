@@ -24,6 +24,9 @@ async fn looks_whole(api: &Api, window: &Window, store: &str) {
     window.go("/key?k=order-42").await;
     window.press("Retry now").await;
     window.shows("Nothing waits or runs").await;
+    // Its server ends now: the page would say so.
+    window.go_elsewhere("about:blank").await;
+    window.console().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
