@@ -14,6 +14,8 @@ use crate::program::find_program;
 use crate::server::{Kind, Server};
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a command may take on a loaded machine.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A private Redis server, stopped and removed on drop.
 ///
@@ -119,7 +121,7 @@ fn info(port: u16) -> io::Result<String> {
 pub(crate) fn send(port: u16, words: &[&str]) -> Result<String, String> {
     let wrong = |error: io::Error| format!("Redis on port {port} does not answer: {error}");
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(wrong)?;
-    stream.set_read_timeout(Some(PROBE_TIMEOUT)).map_err(wrong)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(wrong)?;
     let mut text = format!("*{}\r\n", words.len());
     for word in words {
         text.push_str(&format!("${}\r\n{word}\r\n", word.len()));

@@ -285,11 +285,12 @@ impl Deed {
     /// What it is done to, in words.
     pub(super) fn target(&self) -> String {
         let target = match &self.on {
-            On::Queue(queue) | On::Limit { queue, .. } => format!("queue {queue}"),
             On::Groups { queue, whose: Whose::Group(name), .. } => {
                 format!("group {name} of queue {queue}")
             }
-            On::Groups { queue, .. } => format!("queue {queue}"),
+            On::Queue(queue) | On::Limit { queue, .. } | On::Groups { queue, .. } => {
+                format!("queue {queue}")
+            }
             On::Node(node) => format!("node {node}"),
             On::Cron { name, .. } => format!("cron entry {name}"),
             On::Bridge { name, source: None } => format!("bridge {name}"),

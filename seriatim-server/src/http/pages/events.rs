@@ -28,7 +28,7 @@ struct Events<'a> {
     journal: bool,
     rows: Vec<EventRow>,
     /// What happened to its key, if the events name one.
-    key_events: Option<String>,
+    of_key: Option<String>,
 }
 
 page!(Events);
@@ -71,7 +71,7 @@ pub(super) async fn show(
         id,
         job_href: link::job(base, id),
         queue_href: link::queue(base, &queue),
-        key_events: key.map(|key| link::with(&format!("{base}/key/events"), &[("k", key)])),
+        of_key: key.map(|key| link::with(&format!("{base}/key/events"), &[("k", key)])),
         queue,
         journal: told.journal,
         rows: told.events.iter().map(|event| EventRow::new(&visit, event)).collect(),

@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_small_chart_has_the_hour_and_few_letters() {
-        let (now, minute) = (1_700_000_100, 1_700_000_100 - 1_700_000_100 % 60);
+        let (now, minute) = (1_700_000_130, 1_700_000_100);
         let all: Vec<_> =
             (1..=60).map(|back| (minute - 60 * back, point(1_000_000 + back as u64, 0))).collect();
         let svg = Recent::of(&all, now).svg;

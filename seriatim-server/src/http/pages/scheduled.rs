@@ -100,7 +100,7 @@ pub(super) async fn show(
     let views: Vec<QueueView> = has_lanes.map(|(view, _)| view).collect();
     let now = store.now().await?;
     let is_one = !wish.queue.is_empty();
-    let (_, wrong) = Wrong::of(wish.check(), &["due_from", "due_to"])?;
+    let ((), wrong) = Wrong::of(wish.check(), &["due_from", "due_to"])?;
     let (asked, left_out) = match is_one {
         _ if !wrong.is_none() => (Vec::new(), 0),
         true => (views.iter().filter(|view| view.queue.name == wish.queue).collect(), 0),

@@ -99,10 +99,18 @@ async fn numbers(store: &Redis) -> QueueStats {
     store.stats(None).await.unwrap().remove(0)
 }
 
+/// A connection of its own, which waits as long as a loaded machine takes.
+async fn linked(url: &str) -> ::redis::aio::MultiplexedConnection {
+    let patient = ::redis::AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(LEASE))
+        .set_response_timeout(Some(LEASE));
+    let client = ::redis::Client::open(url).unwrap();
+    client.get_multiplexed_async_connection_with_config(&patient).await.unwrap()
+}
+
 /// Sends a command directly to the server.
 async fn send(url: &str, words: &[&str]) {
-    let mut link =
-        ::redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut link = linked(url).await;
     let mut cmd = ::redis::cmd(words[0]);
     cmd.arg(&words[1..]).exec_async(&mut link).await.unwrap();
 }

@@ -21,8 +21,7 @@ struct Lane {
 
 /// How many commands the server has run.
 pub(super) async fn calls(url: &str) -> u64 {
-    let client = ::redis::Client::open(url).unwrap();
-    let mut link = client.get_multiplexed_async_connection().await.unwrap();
+    let mut link = linked(url).await;
     let mut cmd = ::redis::cmd("INFO");
     let text: String = cmd.arg("commandstats").query_async(&mut link).await.unwrap();
     let of_line = |line: &str| line.split("calls=").nth(1)?.split(',').next()?.parse::<u64>().ok();

@@ -9,8 +9,7 @@ const JOBS: u32 = 120;
 
 /// The answer of a direct command about the queue's only shard.
 async fn ask<T: ::redis::FromRedisValue>(prefix: &str, command: &str, name: &str) -> T {
-    let client = ::redis::Client::open(url()).unwrap();
-    let mut link = client.get_multiplexed_async_connection().await.unwrap();
+    let mut link = linked(&url()).await;
     let key = format!("{prefix}:{{q1:0}}:{name}");
     ::redis::cmd(command).arg(key).query_async(&mut link).await.unwrap()
 }
@@ -22,8 +21,7 @@ async fn forms(prefix: &str) -> Vec<u8> {
 }
 
 async fn assert_nothing_is_left(prefix: &str) {
-    let client = ::redis::Client::open(url()).unwrap();
-    let mut link = client.get_multiplexed_async_connection().await.unwrap();
+    let mut link = linked(&url()).await;
     let mut cmd = ::redis::cmd("KEYS");
     let mut keys: Vec<String> =
         cmd.arg(format!("{prefix}:{{q1:0}}:*")).query_async(&mut link).await.unwrap();

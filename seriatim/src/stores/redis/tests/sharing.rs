@@ -19,8 +19,7 @@ async fn try_declare(store: &Redis, queue: Queue) -> Result<(), (ErrorKind, Opti
 
 /// A command that answers with a number or a text.
 async fn asked(words: &[&str]) -> Option<String> {
-    let client = ::redis::Client::open(url()).unwrap();
-    let mut link = client.get_multiplexed_async_connection().await.unwrap();
+    let mut link = linked(&url()).await;
     let mut cmd = ::redis::cmd(words[0]);
     cmd.arg(&words[1..]).query_async(&mut link).await.unwrap()
 }

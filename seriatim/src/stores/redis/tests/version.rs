@@ -15,8 +15,7 @@ const PREFIX: &str = "PREFIX";
 type Link = ::redis::aio::MultiplexedConnection;
 
 async fn link() -> Link {
-    let client = ::redis::Client::open(url()).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    linked(&url()).await
 }
 
 async fn ask<T: ::redis::FromRedisValue>(link: &mut Link, words: &[&[u8]]) -> T {

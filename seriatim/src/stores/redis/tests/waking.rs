@@ -14,8 +14,7 @@ struct Sleepers<'a>(&'a str, ::redis::aio::MultiplexedConnection);
 
 impl<'a> Sleepers<'a> {
     async fn of(prefix: &'a str) -> Self {
-        let client = ::redis::Client::open(url()).unwrap();
-        Self(prefix, client.get_multiplexed_async_connection().await.unwrap())
+        Self(prefix, linked(&url()).await)
     }
 
     async fn in_queue(&mut self, number: u32) -> usize {
