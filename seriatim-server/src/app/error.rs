@@ -65,7 +65,7 @@ pub(crate) enum Error {
     TooManyOperations {
         open: usize,
     },
-    /// This many are deleted only if their number is confirmed.
+    /// This many are deleted or cancelled only if their number is confirmed.
     Unconfirmed {
         count: u64,
         said: Option<u64>,
@@ -169,7 +169,7 @@ impl fmt::Display for Error {
                 write!(f, "{open} operations have not ended: wait until one has, or stop one")
             }
             Self::Unconfirmed { count, said: None } => {
-                write!(f, "this deletes {count}: confirm it with that number")
+                write!(f, "this is for {count}: confirm it with that number")
             }
             Self::Unconfirmed { count, said: Some(said) } => {
                 write!(f, "there are {count} now, not {said}: nothing was done")

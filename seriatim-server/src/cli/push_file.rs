@@ -34,6 +34,8 @@ pub(super) struct Source<'a> {
 #[derive(Default)]
 pub(super) struct Loaded {
     pub(super) pushed: u64,
+    /// Those of them that the store knew already, by their idempotency keys.
+    known: u64,
     refused: Option<Refused>,
 }
 
@@ -56,11 +58,21 @@ impl Loaded {
         )))
     }
 
+    /// Words for those that were not new.
+    fn known(&self) -> String {
+        match self.known {
+            0 => String::new(),
+            known => format!(", {known} of them known already"),
+        }
+    }
+
     fn add(&mut self, lines: &[u64], pushed: &[Pushed]) {
         let refused = lines.iter().zip(pushed).filter_map(|(line, one)| {
             Some((*line, one.again_at.filter(|_| one.status == PushStatus::Throttled)?))
         });
         self.pushed += pushed.len() as u64;
+        let known = pushed.iter().filter(|one| one.status == PushStatus::Duplicate);
+        self.known += known.count() as u64;
         for (line, again_at) in refused {
             let all = self.refused.get_or_insert(Refused { jobs: 0, line, again_at });
             all.jobs += 1;
@@ -113,8 +125,9 @@ pub(super) async fn push(
     }
     drop(progress);
     Err(Failure::interrupted(format!(
-        "interrupted: {} pushed; continue with --from-line {next}",
-        count(pusher.all.pushed, "job")
+        "interrupted: {} pushed{}; continue with --from-line {next}",
+        count(pusher.all.pushed, "job"),
+        pusher.all.known()
     )))
 }
 
@@ -321,8 +334,12 @@ impl Pusher<'_> {
         };
         let before = match self.all.pushed {
             0 => "nothing was pushed".to_owned(),
-            1 => format!("1 job was pushed before it; continue with --from-line {go_on}"),
-            jobs => format!("{jobs} jobs were pushed before it; continue with --from-line {go_on}"),
+            jobs => {
+                let were = if jobs == 1 { "was" } else { "were" };
+                let jobs = count(jobs, "job");
+                let known = self.all.known();
+                format!("{jobs} {were} pushed before it{known}; continue with --from-line {go_on}")
+            }
         };
         Failure::failed(format!("{place}: {error} ({before})"))
     }

@@ -176,6 +176,16 @@ mod tests {
             let request = request.body(Body::from(form)).unwrap();
             TowerToHyperService::new(service.clone()).call(request).await.unwrap().status()
         };
+        let page = async |path: &str| {
+            let request = Request::get(path).header("x-me", "bob").body(Body::empty()).unwrap();
+            let answer = TowerToHyperService::new(service.clone()).call(request).await.unwrap();
+            let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+            String::from_utf8(body.to_vec()).unwrap()
+        };
+        let menu = page("/jobs/queues").await;
+        assert!(menu.contains("<a href=\"/jobs\">Overview</a>"), "{menu}");
+        assert!(!menu.contains("\"/jobs/\""), "a nested router has no such address");
+        assert!(page("/jobs").await.contains("<h1 class=\"quiet\">Overview</h1>"));
         assert_eq!(ask("GET", "/jobs/queues", "bob").await, StatusCode::OK);
         assert_eq!(ask("GET", "/jobs/queues", "eve").await, StatusCode::FORBIDDEN);
         assert_eq!(ask("GET", "/jobs/api/v1/queues", "ann").await, StatusCode::NOT_FOUND);

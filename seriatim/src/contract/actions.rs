@@ -32,6 +32,8 @@ pub trait Actions: Send + Sync {
     /// first; `more` means: there are others.
     ///
     /// - A claimed lane keeps its turn: pausing and resuming take effect after it, the other actions do nothing.
+    /// - A store may end the jobs of a long lane in several atomic steps. If the call fails between them, call again. In
+    ///   `accumulate` the lane counts as failed until its last job has left.
     async fn act(&self, request: Act) -> Result<Acted>;
 
     /// Changes one waiting job: its time or its node, or deletes it.
@@ -136,6 +138,14 @@ pub enum LaneAction {
     DeleteFailed,
     /// Delete all its waiting jobs.
     Delete,
+}
+
+impl LaneAction {
+    /// Whether waiting jobs of the lane end.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn ends_jobs(self) -> bool {
+        matches!(self, Self::Bury | Self::DeleteFailed | Self::Delete)
+    }
 }
 
 /// See [`Actions::amend`].

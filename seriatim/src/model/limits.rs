@@ -15,6 +15,9 @@ pub const KEY_BYTES_MAX: usize = 512;
 pub const NAME_BYTES_MAX: usize = 256;
 /// Largest payload of one job, in bytes as stored (after any codec).
 pub const PAYLOAD_BYTES_MAX: usize = 4 << 20;
+/// Deepest nesting of arrays and objects in a payload of JSON. Some readers of JSON go 100 deep (Ruby) and 128 (Rust), and
+/// an answer puts up to five around a payload.
+pub const PAYLOAD_DEPTH_MAX: usize = 90;
 /// Most jobs in one push.
 pub const PUSH_JOBS_MAX: usize = 10_000;
 /// Most batches of a store that have not ended.

@@ -4,13 +4,13 @@ use std::fmt;
 
 use bytes::Bytes;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::model::canonical::canonical;
 use crate::model::error::{Error, Result};
-use crate::model::limits::PAYLOAD_BYTES_MAX;
+use crate::model::limits::{PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX};
 
 /// The body of a job: data, never evaluated. Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
@@ -77,10 +77,14 @@ impl Payload {
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&self.0).into_owned()))
     }
 
-    /// Refuses a payload over [`PAYLOAD_BYTES_MAX`].
+    /// Refuses a payload over [`PAYLOAD_BYTES_MAX`], and JSON deeper than [`PAYLOAD_DEPTH_MAX`].
     pub fn validate(&self) -> Result<()> {
         if self.0.len() <= PAYLOAD_BYTES_MAX {
-            return Ok(());
+            if !is_too_deep(&self.0) {
+                return Ok(());
+            }
+            let message = format!("is nested more than {PAYLOAD_DEPTH_MAX} deep");
+            return Err(Error::invalid("payload", message));
         }
         let message = format!(
             "has {} bytes; at most {PAYLOAD_BYTES_MAX} are taken (put large data elsewhere and push a reference)",
@@ -88,6 +92,24 @@ impl Payload {
         );
         Err(Error::invalid("payload", message))
     }
+}
+
+/// Whether it is JSON that some workers cannot read. A codec's bytes may look like it at first.
+fn is_too_deep(payload: &[u8]) -> bool {
+    let (mut depth, mut in_text, mut bytes) = (0_usize, false, payload.iter());
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' if in_text => drop(bytes.next()),
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => depth += 1,
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > PAYLOAD_DEPTH_MAX {
+            return serde_json::from_slice::<IgnoredAny>(payload).is_ok();
+        }
+    }
+    false
 }
 
 impl fmt::Debug for Payload {
@@ -112,4 +134,33 @@ pub fn digest(task: Option<&str>, payload: &Payload) -> Digest {
     let mut half = Digest::default();
     half.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     half
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn nested(depth: usize) -> String {
+        format!(r#"{}"\"]"{}"#, "[".repeat(depth), "]".repeat(depth))
+    }
+
+    #[test]
+    fn json_that_is_nested_deeper_than_the_limit_is_refused() {
+        let checked = |text: &str| Payload::from_json_text(text).unwrap().validate();
+        assert!(checked(&nested(PAYLOAD_DEPTH_MAX)).is_ok());
+        for depth in [PAYLOAD_DEPTH_MAX + 1, 100_000] {
+            let error = checked(&nested(depth)).unwrap_err();
+            assert_eq!(error.field(), Some("payload"));
+            assert!(error.message().contains("90 deep"), "{error}");
+        }
+        // Brackets in texts, and those that are closed, are not deep.
+        let flat = format!(r#"["{}",{}1]"#, "[".repeat(1_000), "[],".repeat(1_000));
+        assert!(checked(&flat).is_ok());
+    }
+
+    #[test]
+    fn bytes_of_a_codec_are_not_judged_as_json() {
+        assert!(Payload::from_bytes(vec![b'['; 1_000]).validate().is_ok());
+    }
 }

@@ -73,7 +73,7 @@ impl fmt::Display for Count {
 }
 
 impl Preview {
-    /// Refuses to delete many if their number is not confirmed. The number of a whole queue may change a little meanwhile.
+    /// Refuses to delete or cancel many if their number is not confirmed. The number of a whole queue may change a little meanwhile.
     pub(crate) fn check(&self, said: Option<u64>) -> Result<(), Error> {
         let Some(count) = self.confirm else { return Ok(()) };
         let slack = if self.count.more { count / SLACK } else { 0 };

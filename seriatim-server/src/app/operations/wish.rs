@@ -20,7 +20,7 @@ use crate::protocol::value::Time;
 
 /// Jobs or lanes that one step looks at, and most that a wish names one by one.
 pub(super) const STEP_ROWS_MAX: usize = 1_000;
-/// To delete more than this, confirm their number.
+/// To delete or cancel more than this, confirm their number.
 pub(super) const CONFIRM_ABOVE: u64 = 1_000;
 /// Longest text of a filter, in bytes.
 const TEXT_BYTES_MAX: usize = 1_000;

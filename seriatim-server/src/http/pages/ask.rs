@@ -101,7 +101,13 @@ pub(super) async fn by_form(
     visit: Visit,
     RawForm(body): RawForm,
 ) -> Result<Response, Problem> {
-    ask(&app, &visit, &Fields::read(&body), None).await
+    let fields = Fields::read(&body);
+    let wish = fields.wish()?;
+    if wish.jobs.is_none() && wish.lanes.is_none() {
+        // Without rows it would be about all.
+        return Err(Problem::invalid("", "no row is ticked: go back and tick some"));
+    }
+    ask(&app, &visit, &fields, None).await
 }
 
 /// `refused`: the number that it needs, if it was not begun without.

@@ -146,7 +146,7 @@ fn back(visit: &Visit, fields: &Fields) -> String {
 /// The address, if it is a page of this server; else the first page.
 pub(super) fn back_to(visit: &Visit, address: &str) -> String {
     let base = &visit.frame.base;
-    local(address, base).unwrap_or_else(|| format!("{base}/"))
+    local(address, base).unwrap_or_else(|| visit.frame.home.clone())
 }
 
 /// An address below this one, and of no other site.

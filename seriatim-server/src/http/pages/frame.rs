@@ -5,6 +5,8 @@
 pub(super) struct Frame {
     /// What stands before every address.
     pub(super) base: String,
+    /// The overview. A router that is nested in another one has no address that ends with a slash.
+    pub(super) home: String,
     pub(super) environment: String,
     /// The visitor's name and role; none if no login is needed.
     pub(super) visitor: Option<(String, &'static str)>,
@@ -62,6 +64,14 @@ pub(super) const PLACES: [Place; 9] = [
 ];
 
 impl Frame {
+    /// The address of a place.
+    pub(super) fn way(&self, place: &Place) -> String {
+        match place.path {
+            "/" => self.home.clone(),
+            path => format!("{}{path}", self.base),
+        }
+    }
+
     /// Whether the page is this place, or below it.
     pub(super) fn is_at(&self, place: &Place) -> bool {
         let path = self.here.split('?').next().unwrap_or_default();

@@ -98,7 +98,7 @@ fn next(visit: &Visit, fields: &[u8]) -> String {
     let base = &visit.frame.base;
     let wanted = form_urlencoded::parse(fields).find(|(name, _)| name == "next");
     let wanted = wanted.and_then(|(_, value)| local(&value, base));
-    wanted.filter(|next| !next.contains("/login")).unwrap_or_else(|| format!("{base}/"))
+    wanted.filter(|next| !next.contains("/login")).unwrap_or_else(|| visit.frame.home.clone())
 }
 
 /// Whether the browser speaks TLS, as far as a proxy says so.

@@ -143,9 +143,9 @@ pub(super) async fn show(
 
 /// For all queues, or none for a visitor who may see only some.
 async fn charts(app: &Shared, visit: &Visit, span: &str) -> seriatim::Result<Charts> {
-    let path = format!("{}/", visit.frame.base);
+    let path = &visit.frame.home;
     let queue = if visit.scope.is_limited() { "" } else { ALL };
-    Charts::read(&*app.store, visit, queue, &path, span).await
+    Charts::read(&*app.store, visit, queue, path, span).await
 }
 
 fn totals(

@@ -130,7 +130,7 @@ mod tests {
             .collect();
         let recent = Recent::of(&all, now);
         // Of the last five minutes that are over, two had a thousand.
-        assert_eq!((&*recent.rate, &*recent.failed), ("424", "10.4"));
+        assert_eq!((&*recent.rate, &*recent.failed), ("424", "10.2"));
         // The last minute is not written yet.
         let late: Vec<_> = all.iter().filter(|(at, _)| *at < minute - 60).copied().collect();
         assert_eq!(Recent::of(&late, now).rate, "232");

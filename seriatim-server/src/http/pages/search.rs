@@ -73,7 +73,7 @@ pub(super) async fn show(
     let (base, store) = (&visit.frame.base, &*app.store);
     let text = q.trim();
     match (text, text.parse::<JobId>()) {
-        ("", _) => return Ok(see_other(&format!("{base}/"))),
+        ("", _) => return Ok(see_other(&visit.frame.home)),
         (_, Ok(id)) => return Ok(see_other(&link::job(base, id))),
         (_, Err(_)) => {}
     }

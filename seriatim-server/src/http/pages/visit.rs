@@ -82,14 +82,16 @@ impl Visit {
         let target = original.unwrap_or(uri).path_and_query();
         let here = format!("{prefix}{}", target.map_or("/", |target| target.as_str()));
         let base = format!("{prefix}{}{}", nested.trim_end_matches('/'), app.base_path);
+        let is_nested = !nested.is_empty() && app.base_path.is_empty();
+        let home = if is_nested { base.clone() } else { format!("{base}/") };
         let visitor = session::visitor(&app.guard, parts).map_err(Problem::into_detail);
-        let visit = Self::new(app, base, here, &parts.headers, visitor);
+        let visit = Self::new(app, (base, home), here, &parts.headers, visitor);
         Self { is_read: parts.method == Method::GET, ..visit }
     }
 
     fn new(
         app: &Shared,
-        base: String,
+        (base, home): (String, String),
         here: String,
         headers: &HeaderMap,
         visitor: Result<Option<Who>, String>,
@@ -103,6 +105,7 @@ impl Visit {
         let clock = Clock::new(Timestamp::of_this_machine(), zone(headers).as_deref());
         let frame = Frame {
             base,
+            home,
             environment: app.environment.clone(),
             visitor: known.and_then(|who| Some((who.name().to_owned(), who.role()?.name()))),
             logs_out: token.is_some(),

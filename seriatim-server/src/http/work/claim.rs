@@ -26,6 +26,7 @@ use super::super::pool::Held;
 use super::super::problem::Problem;
 use super::super::seen::{check_lease, lease_refused};
 use super::super::state::Shared;
+use super::stride::Stride;
 use super::taken::{Taken, undelivered};
 use super::workers::{Remote, WORKER_PATTERN, lease};
 use crate::app::payloads::unreadable;
@@ -35,6 +36,8 @@ use crate::protocol::schema::queue_pattern;
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// Shortest rest between two looks.
 const REST_MIN: Duration = Duration::from_millis(5);
+/// A claim answers with what it has when this part of its lease is over.
+const LEASE_SHARE: u32 = 4;
 /// A worker can surely start one lane immediately: it gets no more lanes that have crashed.
 const CRASHED_MAX: usize = 1;
 
@@ -208,8 +211,10 @@ impl Order {
     async fn take(&self, taken: &mut Taken) -> Result<Option<Timestamp>, Problem> {
         taken.unknown.clear();
         let (queues, mut next_due) = self.by_lag(&mut taken.unknown).await?;
+        // The leases of the first lanes run already.
+        let end = Instant::now() + self.lease / LEASE_SHARE;
         for queue in queues {
-            match self.take_of(&queue, taken).await {
+            match self.take_of(&queue, taken, end).await {
                 Ok(due) => next_due = [next_due, due].into_iter().flatten().min(),
                 // The lanes that are already taken are worth more than the error, which will be repeated.
                 Err(_) if !taken.turns.is_empty() => return Ok(next_due),
@@ -224,17 +229,19 @@ impl Order {
         &self,
         queue: &Arc<str>,
         taken: &mut Taken,
+        end: Instant,
     ) -> Result<Option<Timestamp>, Problem> {
-        let mut step_bytes = CLAIM_STEP_BYTES;
+        let (mut step_bytes, mut stride) = (CLAIM_STEP_BYTES, Stride::default());
         loop {
             let room = self.lanes_max - taken.turns.len();
-            if room == 0 || taken.bytes() >= CLAIM_BYTES_MAX {
+            let is_late = !taken.turns.is_empty() && Instant::now() >= end;
+            if room == 0 || taken.bytes() >= CLAIM_BYTES_MAX || is_late {
                 return Ok(None);
             }
             let Some(mut share) = self.share(step_bytes, taken.turns.is_empty()).await? else {
                 return Ok(None);
             };
-            let lanes_max = if step_bytes > CLAIM_STEP_BYTES { 1 } else { room };
+            let lanes_max = if step_bytes > CLAIM_STEP_BYTES { 1 } else { stride.lanes(room) };
             let has_crash = taken.turns.iter().any(|turn| turn.crashes > 0);
             let crashed_max = if has_crash { 0 } else { CRASHED_MAX };
             let request = self.request(queue, lanes_max, crashed_max, step_bytes);
@@ -242,8 +249,9 @@ impl Order {
                 taken.unknown.push(queue.to_string());
                 return Ok(None);
             };
-            let came = claimed.turns.len();
-            share.keep(twice(claimed.turns.iter().map(Turn::bytes).sum()) as usize);
+            let (came, bytes) = (claimed.turns.len(), claimed.turns.iter().map(Turn::bytes).sum());
+            stride.learn(came, bytes);
+            share.keep(twice(bytes) as usize);
             taken.add(claimed.turns, share);
             step_bytes = match claimed.cut {
                 // The next turn has more than a step may take: it comes alone.

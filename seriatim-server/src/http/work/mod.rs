@@ -9,6 +9,7 @@ mod heartbeat;
 mod reports;
 mod secret;
 mod settle;
+mod stride;
 mod taken;
 pub(super) mod workers;
 

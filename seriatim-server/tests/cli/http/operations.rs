@@ -226,6 +226,9 @@ async fn rows_that_were_ticked_are_acted_on_and_no_others() {
     assert_eq!(ended(&api, &operation).await["count"], 2);
     let left = api.get("/api/v1/queues/orders/morgue").done();
     assert_eq!(left["jobs"].as_array().unwrap().len(), 3);
+    let none = submit(&api, "/operations/new", &[("action", "delete_dead"), ("queue", "orders")]);
+    assert_eq!(none.status, 400);
+    assert!(none.text().contains("no row is ticked"), "{}", none.text());
     let mixed = [&fields[..], &[("key", "k1")]].concat();
     assert_eq!(submit(&api, "/operations/start", &mixed).status, 400);
 }

@@ -14,7 +14,8 @@ use super::load::Need;
 use super::sql::{Columns, LIST_MAX, list, literals};
 use super::work::Work;
 use crate::contract::{
-    Act, Acted, Actions, Amend, Cancel, Cancelled, LaneSelection, Selected, Selection, Wake,
+    Act, Acted, Actions, Amend, Cancel, Cancelled, LaneAction, LaneSelection, Selected, Selection,
+    Wake,
 };
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -30,22 +31,44 @@ impl Actions for Mysql {
     }
 
     async fn requeue(&self, request: Selected) -> Result<Acted> {
-        let acted = transact!(
-            self.inner, Lock::queue(&request.queue), request.now, work => requeue(work, &request)
-        )?;
-        self.inner.ring(&Wake::of([&*request.queue]));
+        let (mut acted, mut more) = (Acted::default(), true);
+        while let Some(most) = step_after(acted, more) {
+            let lock = Lock::queue(&request.queue);
+            let step = transact!(
+                self.inner, lock, request.now, work => requeue(work, &request, most)
+            )?;
+            (acted.count, acted.more) = (acted.count + step.count, step.more);
+            more = step.more && step.count > 0;
+            self.inner.ring(&Wake::of([&*request.queue]));
+        }
         Ok(acted)
     }
 
     async fn delete_dead(&self, request: Selected) -> Result<Acted> {
-        transact!(
-            self.inner, Lock::FREE, request.now, work => delete_dead(work, &request)
-        )
+        let (mut acted, mut more) = (Acted::default(), true);
+        while let Some(most) = step_after(acted, more) {
+            let step = transact!(
+                self.inner, Lock::FREE, request.now, work => delete_dead(work, &request, most)
+            )?;
+            (acted.count, acted.more) = (acted.count + step.count, step.more);
+            more = step.more && step.count > 0;
+        }
+        Ok(acted)
     }
 
     async fn act(&self, request: Act) -> Result<Acted> {
-        let lock = Lock::queue(&request.queue);
-        let acted = transact!(self.inner, lock, request.now, work => act(work, &request))?;
+        let lock = || Lock::queue(&request.queue);
+        if request.action.ends_jobs() {
+            let long = transact!(
+                self.inner, lock(), request.now, work => long_lanes(work, &request)
+            )?;
+            for lane in long {
+                while transact!(
+                    self.inner, lock(), request.now, work => shorten(work, &request, lane)
+                )? {}
+            }
+        }
+        let acted = transact!(self.inner, lock(), request.now, work => act(work, &request))?;
         self.inner.ring(&Wake::of([&*request.queue]));
         Ok(acted)
     }
@@ -56,6 +79,16 @@ impl Actions for Mysql {
         self.inner.ring(&Wake::All);
         Ok(())
     }
+}
+
+/// Most jobs of a long lane, or dead ones, that one transaction moves. Until it ends, others may wait for its rows: also
+/// pushes to other queues, if their key is the one before in the index of keys.
+const STEP_JOBS: usize = 1_000;
+
+/// Most rows of the next step; none if the call is over.
+fn step_after(acted: Acted, more: bool) -> Option<usize> {
+    let left = ACTION_ROWS_MAX.saturating_sub(acted.count as usize);
+    Some(left.min(STEP_JOBS)).filter(|most| more && *most > 0)
 }
 
 /// Locks the lanes of these jobs and reads what they are without them; notes ended jobs.
@@ -96,7 +129,8 @@ async fn amend(work: &mut Work<'_>, request: &Amend) -> Try<()> {
     Ok(())
 }
 
-async fn act(work: &mut Work<'_>, request: &Act) -> Try<Acted> {
+/// The condition for the lanes of an action, and who owns their failures.
+fn condition(work: &Work<'_>, request: &Act) -> Try<(String, Owner)> {
     let row = work.state.queue(&request.queue)?;
     let (queue, owner) = (row.number, row.queue.mode.failure_belongs_to());
     let filter = match (&request.lanes, owner) {
@@ -113,8 +147,58 @@ async fn act(work: &mut Work<'_>, request: &Act) -> Try<Acted> {
             format!("AND (j_retry >= 0 OR EXISTS {among})")
         }
     };
+    Ok((format!("q = {queue} {filter}"), owner))
+}
+
+/// The chosen lanes from which more jobs may leave than one step moves.
+async fn long_lanes(work: &mut Work<'_>, request: &Act) -> Try<Vec<u64>> {
+    let (condition, _) = condition(work, request)?;
     let sql = format!(
-        "SELECT id FROM seriatim_lane WHERE q = {queue} {filter} ORDER BY id LIMIT {}",
+        "SELECT id FROM seriatim_lane WHERE {condition} AND n > {STEP_JOBS} ORDER BY id LIMIT {ACTION_ROWS_MAX}"
+    );
+    let rows = work.rows(&sql).await?;
+    rows.into_iter().map(|row| Ok(Columns::of(row).int()? as u64)).collect()
+}
+
+/// Ends some jobs of a long lane. False if the rest is for the last step, which also ends the lane's failure.
+async fn shorten(work: &mut Work<'_>, request: &Act, id: u64) -> Try<bool> {
+    let (_, owner) = condition(work, request)?;
+    work.lock_lanes(&BTreeSet::from([id])).await?;
+    let (Some(row), Some(lane)) = (work.lanes.get(&id), work.state.lanes.get(&id)) else {
+        return Ok(false);
+    };
+    let (ends_all, of_lane) = (request.action == LaneAction::Delete, owner == Owner::Lane);
+    if lane.hold.is_some() || of_lane && !ends_all && lane.retry_count < 0 {
+        return Ok(false);
+    }
+    let failed = if ends_all || of_lane { "" } else { "AND retry >= 0" };
+    let sql = format!(
+        "SELECT seq FROM seriatim_job FORCE INDEX (job_lane) WHERE lane = {id} AND gen = {} AND seq <> {} {failed} \
+         ORDER BY ord, seq LIMIT {}",
+        row.open,
+        row.taken,
+        STEP_JOBS + 1
+    );
+    let rows = work.rows(&sql).await?;
+    let seqs: Try<Vec<u64>> =
+        rows.into_iter().map(|row| Ok(Columns::of(row).int()? as u64)).collect();
+    let mut seqs = seqs?;
+    if seqs.len() <= STEP_JOBS {
+        return Ok(false);
+    }
+    seqs.truncate(STEP_JOBS);
+    work.leaving.insert(id, seqs.clone());
+    work.load_jobs(&[id], Need::Removal, false, Bodies::None, &HashMap::new()).await?;
+    let now = work.now;
+    work.state.end_some(now, id, &seqs, request.action);
+    work.save().await?;
+    Ok(true)
+}
+
+async fn act(work: &mut Work<'_>, request: &Act) -> Try<Acted> {
+    let (condition, _) = condition(work, request)?;
+    let sql = format!(
+        "SELECT id FROM seriatim_lane WHERE {condition} ORDER BY id LIMIT {}",
         ACTION_ROWS_MAX + 1
     );
     let mut ids = BTreeSet::new();
@@ -130,8 +214,8 @@ async fn act(work: &mut Work<'_>, request: &Act) -> Try<Acted> {
     Ok(acted)
 }
 
-/// The dead jobs of a selection, oldest first, and whether there are more.
-async fn select(work: &mut Work<'_>, request: &Selected) -> Try<(Vec<u64>, bool)> {
+/// At most `most` dead jobs of a selection, oldest first, and whether there are more.
+async fn select(work: &mut Work<'_>, request: &Selected, most: usize) -> Try<(Vec<u64>, bool)> {
     let queue = work.state.queue(&request.queue)?.number;
     let filter = match &request.which {
         Selection::All => String::new(),
@@ -142,7 +226,7 @@ async fn select(work: &mut Work<'_>, request: &Selected) -> Try<(Vec<u64>, bool)
     };
     let sql = format!(
         "SELECT seq, created FROM seriatim_ended WHERE q = {queue} AND state = {DEAD} {filter} ORDER BY seq LIMIT {}",
-        ACTION_ROWS_MAX + 1
+        most + 1
     );
     let mut seqs = Vec::new();
     for row in work.rows(&sql).await? {
@@ -154,8 +238,8 @@ async fn select(work: &mut Work<'_>, request: &Selected) -> Try<(Vec<u64>, bool)
             _ => seqs.push(seq),
         }
     }
-    let more = seqs.len() > ACTION_ROWS_MAX;
-    seqs.truncate(ACTION_ROWS_MAX);
+    let more = seqs.len() > most;
+    seqs.truncate(most);
     Ok((seqs, more))
 }
 
@@ -171,8 +255,8 @@ async fn load_dead(work: &mut Work<'_>, seqs: &[u64], bodies: Bodies) -> Try<()>
     Ok(())
 }
 
-async fn requeue(work: &mut Work<'_>, request: &Selected) -> Try<Acted> {
-    let (seqs, more) = select(work, request).await?;
+async fn requeue(work: &mut Work<'_>, request: &Selected, most: usize) -> Try<Acted> {
+    let (seqs, more) = select(work, request, most).await?;
     let row = work.state.queue(&request.queue)?;
     let (queue, keyed, merges) = (row.number, row.queue.mode.is_keyed(), row.queue.merges());
     let mut digests = Vec::new();
@@ -207,8 +291,8 @@ async fn requeue(work: &mut Work<'_>, request: &Selected) -> Try<Acted> {
     Ok(Acted { more, ..acted })
 }
 
-async fn delete_dead(work: &mut Work<'_>, request: &Selected) -> Try<Acted> {
-    let (seqs, more) = select(work, request).await?;
+async fn delete_dead(work: &mut Work<'_>, request: &Selected, most: usize) -> Try<Acted> {
+    let (seqs, more) = select(work, request, most).await?;
     load_dead(work, &seqs, Bodies::None).await?;
     let all = Selected { which: Selection::All, ..request.clone() };
     let acted = work.state.delete_dead(&all)?;

@@ -17,6 +17,7 @@ mod partly;
 mod pausing;
 mod plans;
 mod reading;
+mod steps;
 mod taken;
 mod transactions;
 mod upgrade;

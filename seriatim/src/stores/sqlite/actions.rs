@@ -7,7 +7,7 @@ use rusqlite::types::Value;
 use rusqlite::{params, params_from_iter};
 
 use super::Sqlite;
-use super::lane::Work;
+use super::lane::{Which, Work};
 use super::row::{JOB_COLUMNS, Job, flag};
 use super::tx::Tx;
 use crate::contract::errors::no_waiting_job;
@@ -23,6 +23,9 @@ use crate::model::queue::{Mode, Owner};
 use crate::model::settle::Fate;
 use crate::stores::json::json;
 
+/// Most jobs that a step moves. Each step is a transaction, and all other changes wait until it ends.
+pub(super) const STEP_JOBS: usize = 1_000;
+
 /// Where a job is.
 pub(super) enum Location {
     /// In this lane, open or closed.
@@ -34,27 +37,74 @@ pub(super) enum Location {
 #[async_trait]
 impl Actions for Sqlite {
     async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
-        self.change(move |tx| {
-            tx.at(request.now);
-            request.jobs.iter().map(|job| tx.cancel(*job)).collect()
-        })
-        .await
+        let mut answers = Vec::with_capacity(request.jobs.len());
+        for jobs in request.jobs.chunks(STEP_JOBS) {
+            let (now, jobs) = (request.now, jobs.to_vec());
+            let step = move |tx: &mut Tx<'_>| {
+                tx.at(now);
+                jobs.iter().map(|job| tx.cancel(*job)).collect::<Result<Vec<_>>>()
+            };
+            answers.extend(self.change(step).await?);
+        }
+        Ok(answers)
     }
 
     async fn requeue(&self, request: Selected) -> Result<Acted> {
-        self.change(move |tx| tx.at(request.now).requeue(&request)).await
+        self.on_dead(request, |tx, queue, seqs| tx.requeue(queue, seqs)).await
     }
 
     async fn delete_dead(&self, request: Selected) -> Result<Acted> {
-        self.change(move |tx| tx.at(request.now).delete_dead(&request)).await
+        self.on_dead(request, |tx, queue, seqs| tx.delete_dead(queue, seqs)).await
     }
 
     async fn act(&self, request: Act) -> Result<Acted> {
-        self.change(move |tx| tx.at(request.now).act(&request)).await
+        let request = Arc::new(request);
+        let first = request.clone();
+        let first = move |tx: &mut Tx<'_>| {
+            let (chosen, more) = tx.at(first.now).chosen(&first)?;
+            tx.act(&first, &chosen).map(|(count, rest)| (count, rest, more))
+        };
+        let (mut count, mut rest, more) = self.change(first).await?;
+        while !rest.lanes.is_empty() {
+            let again = request.clone();
+            let (acted, left) = self.change(move |tx| tx.at(again.now).act(&again, &rest)).await?;
+            count += acted;
+            rest = left;
+        }
+        Ok(Acted { count, more })
     }
 
     async fn amend(&self, request: Amend) -> Result<()> {
         self.change(move |tx| tx.at(request.now).amend(&request)).await
+    }
+}
+
+/// The lanes that an action has not finished.
+pub(super) struct Rest {
+    pub lanes: Vec<i64>,
+    /// Whether the first of them counts already.
+    has_begun: bool,
+}
+
+impl Sqlite {
+    /// Does something with dead jobs, some in each step.
+    async fn on_dead(
+        &self,
+        request: Selected,
+        step: fn(&mut Tx<'_>, &str, &[i64]) -> Result<u64>,
+    ) -> Result<Acted> {
+        let (now, queue) = (request.now, request.queue.clone());
+        let first = move |tx: &mut Tx<'_>| {
+            let (seqs, more) = tx.at(now).select(&request)?;
+            let count = step(tx, &request.queue, &seqs[..seqs.len().min(STEP_JOBS)])?;
+            Ok((count, seqs, more))
+        };
+        let (mut count, seqs, more) = self.change(first).await?;
+        for seqs in seqs.chunks(STEP_JOBS).skip(1) {
+            let (queue, seqs) = (queue.clone(), seqs.to_vec());
+            count += self.change(move |tx| step(tx.at(now), &queue, &seqs)).await?;
+        }
+        Ok(Acted { count, more })
     }
 }
 
@@ -160,11 +210,12 @@ impl Tx<'_> {
         Ok(taken)
     }
 
-    pub(super) fn requeue(&mut self, request: &Selected) -> Result<Acted> {
-        let (seqs, more) = self.select(request)?;
-        let queue = self.known_queue(&request.queue)?.number;
-        for seq in &seqs {
+    pub(super) fn requeue(&mut self, queue: &str, seqs: &[i64]) -> Result<u64> {
+        let queue = self.known_queue(queue)?.number;
+        let mut count = 0;
+        for seq in seqs {
             let Some((key, died_at, mut job)) = self.take_dead(queue, *seq)? else { continue };
+            count += 1;
             self.come_back_to_batch(&mut job, died_at)?;
             let job = Job { retry: -1, crashes: 0, error: None, run_at: self.now, ..job };
             self.delta(queue).jobs += 1;
@@ -173,7 +224,7 @@ impl Tx<'_> {
                 self.restart(queue, &key)?;
             }
         }
-        Ok(Acted { count: seqs.len() as u64, more })
+        Ok(count)
     }
 
     /// Makes an `accumulate` lane due now and clears its retry state, after a dead job was requeued to it.
@@ -187,32 +238,45 @@ impl Tx<'_> {
         self.save(work)
     }
 
-    pub(super) fn delete_dead(&mut self, request: &Selected) -> Result<Acted> {
-        let (seqs, more) = self.select(request)?;
-        let queue = self.known_queue(&request.queue)?.number;
-        for seq in &seqs {
-            self.remove_dead(queue, *seq)?;
-        }
-        Ok(Acted { count: seqs.len() as u64, more })
-    }
-
-    pub(super) fn remove_dead(&mut self, queue: u32, seq: i64) -> Result<()> {
-        match self.take_dead(queue, seq)? {
-            Some((_, _, job)) => self.forget(queue, &job),
-            None => Ok(()),
-        }
-    }
-
-    pub(super) fn act(&mut self, request: &Act) -> Result<Acted> {
-        let mut ids = self.chosen_lanes(request)?;
-        let more = ids.len() > ACTION_ROWS_MAX;
-        ids.truncate(ACTION_ROWS_MAX);
-        let only_failed = request.lanes == LaneSelection::Failed;
+    pub(super) fn delete_dead(&mut self, queue: &str, seqs: &[i64]) -> Result<u64> {
+        let queue = self.known_queue(queue)?.number;
         let mut count = 0;
-        for id in ids {
-            count += u64::from(self.act_on(id, request.action, only_failed)?);
+        for seq in seqs {
+            count += u64::from(self.remove_dead(queue, *seq)?);
         }
-        Ok(Acted { count, more })
+        Ok(count)
+    }
+
+    /// Whether there was one.
+    pub(super) fn remove_dead(&mut self, queue: u32, seq: i64) -> Result<bool> {
+        let Some((_, _, job)) = self.take_dead(queue, seq)? else { return Ok(false) };
+        self.forget(queue, &job).map(|()| true)
+    }
+
+    /// The lanes that an action is for, and whether there are more.
+    pub(super) fn chosen(&mut self, request: &Act) -> Result<(Rest, bool)> {
+        let mut lanes = self.chosen_lanes(request)?;
+        let more = lanes.len() > ACTION_ROWS_MAX;
+        lanes.truncate(ACTION_ROWS_MAX);
+        Ok((Rest { lanes, has_begun: false }, more))
+    }
+
+    /// One step of an action. Returns how many lanes it began with, and what is left.
+    pub(super) fn act(&mut self, request: &Act, rest: &Rest) -> Result<(u64, Rest)> {
+        let only_failed = request.lanes == LaneSelection::Failed;
+        let (mut count, mut room, mut has_begun) = (0, STEP_JOBS, rest.has_begun);
+        for (place, id) in rest.lanes.iter().enumerate() {
+            let (has_acted, moved) = self.act_on(*id, request.action, only_failed, room)?;
+            count += u64::from(has_acted && !has_begun);
+            has_begun |= has_acted;
+            room = room.saturating_sub(moved.max(1));
+            if room == 0 {
+                // Perhaps this lane has more.
+                return Ok((count, Rest { lanes: rest.lanes[place..].to_vec(), has_begun }));
+            }
+            has_begun = false;
+        }
+        Ok((count, Rest { lanes: Vec::new(), has_begun }))
     }
 
     /// The oldest first, one more than a call may act on.
@@ -246,28 +310,37 @@ impl Tx<'_> {
         self.rows(&sql, params_from_iter([number, value, most]), |row| row.get(0))
     }
 
-    fn act_on(&mut self, id: i64, action: LaneAction, only_failed: bool) -> Result<bool> {
-        let Some(mut work) = self.lane(id)? else { return Ok(false) };
+    /// Acts on a lane; at most `most` jobs leave it. Returns whether it did anything, and how many jobs left.
+    fn act_on(
+        &mut self,
+        id: i64,
+        action: LaneAction,
+        only_failed: bool,
+        most: usize,
+    ) -> Result<(bool, usize)> {
+        let Some(mut work) = self.lane(id)? else { return Ok((false, 0)) };
         if only_failed && !self.has_open_failure(&work)? {
-            return Ok(false);
+            return Ok((false, 0));
         }
-        let mut is_some = true;
+        let (mut is_some, mut moved) = (true, 0);
         match action {
             LaneAction::Pause => work.row.head.flags |= flag::PAUSED,
             LaneAction::Resume => work.row.head.flags &= !(flag::PAUSED | flag::HELD),
-            _ if work.row.head.is_claimed() => return Ok(false),
+            _ if work.row.head.is_claimed() => return Ok((false, 0)),
             LaneAction::RunNow => self.run_now(&mut work)?,
             LaneAction::Bury | LaneAction::DeleteFailed => {
-                is_some = self.end_failed(&mut work, action)?;
+                moved = self.end_failed(&mut work, action, most)?;
+                is_some = moved > 0;
             }
             LaneAction::Delete => {
-                let jobs = self.take_all_open(&mut work)?;
+                let jobs = self.take_some_open(&mut work, Which::All, most)?;
                 self.delete_all(&work, &jobs)?;
+                moved = jobs.len();
             }
         }
         self.settle_priority(&mut work)?;
         self.save(work)?;
-        Ok(is_some)
+        Ok((is_some, moved))
     }
 
     fn has_open_failure(&mut self, work: &Work) -> Result<bool> {
@@ -277,7 +350,9 @@ impl Tx<'_> {
         if work.row.open_slot().is_some() && work.row.head.retry >= 0 {
             return Ok(true);
         }
-        Ok(work.row.head.items > 0 && self.open_items(work)?.iter().any(|job| job.retry >= 0))
+        let sql = "SELECT 1 FROM item WHERE lane = ?1 AND gen >= ?2 AND retry >= 0 LIMIT 1";
+        let place = params![work.row.head.id, work.row.head.open];
+        Ok(work.row.head.items > 0 && self.first(sql, place, |_| Ok(()))?.is_some())
     }
 
     fn run_now(&mut self, work: &mut Work) -> Result<()> {
@@ -300,42 +375,37 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Whether anything had failed.
-    fn end_failed(&mut self, work: &mut Work, action: LaneAction) -> Result<bool> {
+    /// Ends what has failed of a lane, at most `most` jobs; returns how many. An `accumulate` lane counts as failed
+    /// until its last job leaves.
+    fn end_failed(&mut self, work: &mut Work, action: LaneAction, most: usize) -> Result<usize> {
         let owner = work.definition().mode.failure_belongs_to();
         if owner == Owner::Lane && work.row.head.retry < 0 {
-            return Ok(false);
+            return Ok(0);
         }
-        let jobs = match owner {
-            Owner::Lane => self.take_all_open(work)?,
-            Owner::Job => self.take_failed(work)?,
-        };
-        let is_some = !jobs.is_empty();
+        let which = if owner == Owner::Lane { Which::All } else { Which::Failed };
+        let jobs = self.take_some_open(work, which, most)?;
+        let count = jobs.len();
+        let is_left = !work.is_empty();
         let head = &mut work.row.head;
-        head.flags &= !flag::HELD;
         let mut why = None;
         if owner == Owner::Lane {
-            why = head.error.take();
-            (head.retry, head.crashes, head.due) = (-1, 0, self.now);
+            why.clone_from(&head.error);
+        }
+        if owner == Owner::Job || !is_left {
+            head.flags &= !flag::HELD;
+        }
+        if owner == Owner::Lane && !is_left {
+            (head.retry, head.crashes, head.error, head.due) = (-1, 0, None, self.now);
         }
         if action == LaneAction::DeleteFailed {
             self.delete_all(work, &jobs)?;
-            return Ok(is_some);
+            return Ok(count);
         }
         for job in jobs {
             self.delta(work.queue.number).jobs -= 1;
             self.end_job(work, job, Fate::Bury, why.clone())?;
         }
-        Ok(is_some)
-    }
-
-    fn take_failed(&mut self, work: &mut Work) -> Result<Vec<Job>> {
-        let (failed, others): (Vec<Job>, Vec<Job>) =
-            self.take_all_open(work)?.into_iter().partition(|job| job.retry >= 0);
-        for job in others {
-            self.put(work, job)?;
-        }
-        Ok(failed)
+        Ok(count)
     }
 
     fn delete_all(&mut self, work: &Work, jobs: &[Job]) -> Result<()> {

@@ -35,6 +35,13 @@ pub(super) struct Work {
     slot_changed: bool,
 }
 
+/// Which jobs of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    All,
+    Failed,
+}
+
 impl Tx<'_> {
     /// Loads a lane; if a light claim holds it, its row shows the claim from now on.
     pub(super) fn lane(&mut self, id: i64) -> Result<Option<Work>> {
@@ -449,6 +456,36 @@ impl Tx<'_> {
             work.row.head.items -= items.len() as i64;
             jobs.extend(items);
         }
+        Ok(jobs)
+    }
+
+    /// Removes open jobs from a lane, in order, at most `most`.
+    pub(super) fn take_some_open(
+        &mut self,
+        work: &mut Work,
+        which: Which,
+        most: usize,
+    ) -> Result<Vec<Job>> {
+        let only_failed = which == Which::Failed;
+        let mut jobs = Vec::new();
+        if work.row.open_slot().is_some() && !(only_failed && work.row.head.retry < 0) {
+            jobs.extend(work.unseat());
+        }
+        if work.row.head.items == 0 {
+            return Ok(jobs);
+        }
+        let sql = format!(
+            "SELECT {JOB_COLUMNS} FROM item WHERE lane = ?1 AND gen >= ?2 AND (?3 = 0 OR retry >= 0) ORDER BY gen, ord LIMIT ?4"
+        );
+        let head = &work.row.head;
+        let values =
+            params![head.id, head.open, only_failed, most.saturating_sub(jobs.len()) as i64];
+        let items = self.rows(&sql, values, |row| Job::read(row, 0))?;
+        for item in &items {
+            self.execute("DELETE FROM item WHERE seq = ?1", [item.seq])?;
+        }
+        work.row.head.items -= items.len() as i64;
+        jobs.extend(items);
         Ok(jobs)
     }
 

@@ -175,7 +175,8 @@ impl Tx<'_> {
     fn remember(&mut self, name: Option<Name<'_>>, job: JobId, length: Duration) -> Result<()> {
         let Some((queue, key, name)) = name else { return Ok(()) };
         let until = self.now + micros(length);
-        let sql = "INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?5)";
+        let sql = "INSERT INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?5)
+                   ON CONFLICT DO UPDATE SET job = ?4, until = ?5, look_at = ?5";
         let row = params![queue, key.unwrap_or_default(), name, job.to_bytes(), until];
         self.execute(sql, row).map(drop)
     }
@@ -433,10 +434,13 @@ impl Tx<'_> {
         survivor.attempts = survivor.attempts.max(other.attempts);
         let names = [survivor.aliases.take(), Some(other.seq.to_string()), other.aliases.clone()];
         survivor.aliases = Some(names.into_iter().flatten().collect::<Vec<_>>().join(","));
-        let sql = "INSERT OR REPLACE INTO alias VALUES (?1, ?2, ?3)";
+        let sql = "INSERT INTO alias VALUES (?1, ?2, ?3)
+                   ON CONFLICT DO UPDATE SET created = ?2, target = ?3";
         self.execute(sql, params![other.seq, other.created, survivor.seq])?;
-        let sql = "UPDATE alias SET target = ?2 WHERE target = ?1";
-        self.execute(sql, params![other.seq, survivor.seq])?;
+        if other.aliases.is_some() {
+            let sql = "UPDATE alias SET target = ?2 WHERE target = ?1";
+            self.execute(sql, params![other.seq, survivor.seq])?;
+        }
         work.row.head.flags |= flag::ALIASES;
         if other.payload.is_none() {
             self.delete_body(other.seq)?;

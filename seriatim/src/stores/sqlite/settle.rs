@@ -236,7 +236,7 @@ impl Tx<'_> {
         };
         let until = (!dead).then(|| at + micros(retention));
         let error = why.or(j.error);
-        let sql = "INSERT OR REPLACE INTO ended VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+        let sql = "INSERT INTO ended VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
                    ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)";
         self.execute(
             sql,

@@ -8,6 +8,7 @@ mod light;
 mod line;
 mod names;
 mod reading;
+mod steps;
 mod upgrade;
 
 use std::time::Duration;

@@ -401,8 +401,12 @@ fn run_all(
     if let Some(boot) = boot {
         tx.begin_boot(boot)?;
     }
+    // A savepoint costs a copy of every page that the task changes, and there is nothing else to keep if it fails.
+    let is_alone = group.len() == 1 && boot.is_none();
     for task in group {
-        say("SAVEPOINT task").map_err(translate)?;
+        if !is_alone {
+            say("SAVEPOINT task").map_err(translate)?;
+        }
         let before = tx.mark();
         if !task.run(&mut tx) {
             if connection.is_autocommit() {
@@ -410,10 +414,16 @@ fn run_all(
                 let message = "SQLite aborted the transaction: is the disk full?";
                 return Err(Error::new(ErrorKind::Full, message));
             }
-            say("ROLLBACK TO task").map_err(translate)?;
+            let undo = if is_alone { "ROLLBACK" } else { "ROLLBACK TO task" };
+            say(undo).map_err(translate)?;
             tx.back_to(before);
+            if is_alone {
+                return Ok(Some(Wake::of([])));
+            }
         }
-        say("RELEASE task").map_err(translate)?;
+        if !is_alone {
+            say("RELEASE task").map_err(translate)?;
+        }
     }
     if flush == Flush::Now {
         tx.reserve();

@@ -162,6 +162,29 @@ impl State {
         is_some
     }
 
+    /// A part of [`LaneAction::Bury`] or a deletion: ends these waiting jobs. The lane's failure stays.
+    #[cfg(feature = "mysql")]
+    pub(in crate::stores) fn end_some(
+        &mut self,
+        now: Timestamp,
+        number: u64,
+        seqs: &[u64],
+        action: LaneAction,
+    ) {
+        let Some(lane) = self.lanes.get_mut(&number) else { return };
+        let (queue, key) = (lane.id.queue, lane.key.clone());
+        let of_lane = lane.mode.failure_belongs_to() == Owner::Lane;
+        let error = lane.error.clone().filter(|_| of_lane);
+        let jobs: Vec<Entry> = seqs.iter().filter_map(|seq| lane.take_seq(*seq)).collect();
+        for job in jobs {
+            match action {
+                LaneAction::Bury => self.bury(now, queue, key.clone(), job, error.clone()),
+                _ => self.delete(&job),
+            }
+        }
+        self.position(number, now);
+    }
+
     pub(in crate::stores) fn amend(&mut self, now: Timestamp, request: &Amend) -> Result<()> {
         let id = self.resolve(request.job);
         let Some(Location::Lane(number)) = self.jobs.get(&id).copied() else {

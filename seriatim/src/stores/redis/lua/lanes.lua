@@ -20,7 +20,7 @@ local function view(l)
     v[6], v[10], v[11], v[12], v[13] = v[6] + #L.apart_of(l), l.token, node, l.claimed_at, progress
     v[14], v[15] = kind == 'own' and until_, kind == 'node' and ttl
   end
-  local only = v[6] == 1 and shown_job(l)
+  local only = v[6] == 1 and L.shown_job(l)
   if only then v[17], v[18], v[19], v[20] = only.seq, only.created, only.task, only.options end
   return v
 end

@@ -143,8 +143,11 @@ fn calls(mode: Mode, depth: u32) -> Vec<(&'static str, u64)> {
     for action in [LaneAction::Pause, LaneAction::Resume] {
         let lanes = LaneSelection::Lanes(turns.iter().map(|turn| turn.lane).collect());
         let act = Act { now: None, queue: "q".into(), lanes, action };
-        let acted = counted.call("an action on named lanes", |tx| tx.act(&act).unwrap());
-        assert_eq!(acted.count, LANES as u64);
+        let acted = counted.call("an action on named lanes", |tx| {
+            let (chosen, _) = tx.chosen(&act).unwrap();
+            tx.act(&act, &chosen).unwrap().0
+        });
+        assert_eq!(acted, LANES as u64);
     }
     views(&mut counted, &turns);
     counted.now = now + LEASE * 3;

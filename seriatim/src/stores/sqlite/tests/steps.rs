@@ -1,0 +1,85 @@
+//! Actions on many jobs: in steps of bounded size, and at a cost in proportion to the jobs.
+
+use super::super::actions::STEP_JOBS;
+use super::super::connect_writer;
+use super::super::migrate::migrate;
+use super::super::tx::{Definitions, Tx};
+use super::*;
+use crate::contract::{Act, LaneAction, LaneSelection};
+use crate::model::queue::{Mode, Queue};
+
+/// Runs `body` among the jobs of a failed key, in the savepoint of an operation.
+fn with_failed<T>(jobs: u32, body: impl FnOnce(&mut Tx<'_>) -> T) -> T {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = connect_writer(&folder.path().join("jobs.db"), false).unwrap();
+    migrate(&connection).unwrap();
+    let mut definitions = Definitions::default();
+    connection.execute_batch("BEGIN").unwrap();
+    let mut tx = Tx::begin(&connection, &mut definitions).unwrap();
+    tx.at(None).declare(&[Queue::new("q", Mode::Accumulate)]).unwrap();
+    let numbers: Vec<u32> = (0..jobs).collect();
+    for numbers in numbers.chunks(STEP_JOBS) {
+        let job = |number| Job::new("q", &format!("{number:01000}")).unwrap().key("k");
+        tx.push(&numbers.iter().map(job).collect::<Vec<_>>()).unwrap();
+    }
+    tx.execute("UPDATE lane SET retry = 0, error = 'boom'", []).unwrap();
+    tx.finish().unwrap();
+    connection.execute_batch("COMMIT; BEGIN; SAVEPOINT task").unwrap();
+    body(Tx::begin(&connection, &mut definitions).unwrap().at(None))
+}
+
+/// Acts on the key, and calls `after` after each step with how many lanes it began with.
+fn act(tx: &mut Tx<'_>, action: LaneAction, mut after: impl FnMut(&Tx<'_>, u64)) {
+    let act = Act { now: None, queue: "q".into(), lanes: LaneSelection::Key("k".into()), action };
+    let (mut rest, _) = tx.chosen(&act).unwrap();
+    while !rest.lanes.is_empty() {
+        let (count, left) = tx.act(&act, &rest).unwrap();
+        after(tx, count);
+        rest = left;
+    }
+}
+
+fn count(tx: &Tx<'_>, what: &str) -> i64 {
+    tx.first(&format!("SELECT count(*) FROM {what}"), [], |row| row.get(0)).unwrap().unwrap()
+}
+
+#[test]
+fn an_action_on_a_long_lane_moves_a_bounded_number_of_jobs_in_each_step() {
+    let jobs = STEP_JOBS as i64 * 5 / 2;
+    for action in [LaneAction::Bury, LaneAction::DeleteFailed, LaneAction::Delete] {
+        let (mut left, mut lanes, mut steps) = (jobs, 0, 0);
+        with_failed(jobs as u32, |tx| {
+            act(tx, action, |tx, count_of_step| {
+                let now_left = count(tx, "item") + count(tx, "lane WHERE seq IS NOT NULL");
+                assert!(left - now_left <= STEP_JOBS as i64, "{action:?}: {left}, then {now_left}");
+                (left, lanes, steps) = (now_left, lanes + count_of_step, steps + 1);
+            });
+            let dead = if action == LaneAction::Bury { jobs } else { 0 };
+            assert_eq!(count(tx, "ended WHERE dead = 1 AND error = 'boom'"), dead);
+        });
+        assert_eq!((left, lanes, steps), (0, 1, 3), "{action:?}");
+    }
+}
+
+/// Nanoseconds that this thread has computed.
+#[cfg(target_os = "linux")]
+fn computed() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// SQLite keeps the pages that a savepoint changed in a list. A statement that needs a savepoint of its own walks that list
+/// when it ends, so the steps of its virtual machine do not show the cost.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_burial_costs_in_proportion_to_its_jobs() {
+    let cost = |jobs| {
+        with_failed(jobs, |tx| {
+            let before = computed();
+            act(tx, LaneAction::Bury, |_, _| {});
+            computed() - before
+        })
+    };
+    let (few, many) = (cost(1_000), cost(8_000));
+    assert!(many < few * 16, "1,000 jobs: {few} ns, 8,000: {many} ns");
+}
