@@ -712,13 +712,17 @@ async fn jobs_that_nobody_reads_take_no_more_memory_than_claims_may() {
 async fn a_job_is_told_whatever_its_size_and_depth() {
     let plant = Plant::new("");
     let mut producer = plant.client(None);
-    let (deep, wide) = ("[".repeat(200) + &"]".repeat(200), "{\"\":0},".repeat(590_000));
+    let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+    let (deep, wide) = (nested(80), "{\"\":0},".repeat(590_000));
     for (jid, args) in [("jid-deep-001", deep), ("jid-wide-001", format!("[{wide}{{}}]"))] {
         let pushed = format!("{{\"jid\":\"{jid}\",\"jobtype\":\"x\",\"args\":{args}}}");
         assert_eq!(producer.say(&format!("PUSH {pushed}")), "+OK");
         let told = producer.say(&format!("TRACK GET {jid}"));
         assert!(told.contains("\"enqueued\""), "{told}");
     }
+    let deeper = format!("{{\"jid\":\"jid-deep-002\",\"jobtype\":\"x\",\"args\":{}}}", nested(200));
+    let refused = producer.say(&format!("PUSH {deeper}"));
+    assert!(refused.starts_with("-ERR payload: is nested more than 90 deep"), "{refused}");
 }
 
 #[tokio::test]

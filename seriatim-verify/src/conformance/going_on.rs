@@ -21,6 +21,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_stale_settle_does_not_go_on,
         a_node_that_is_gone_settles_without_going_on,
         no_more_lanes_go_on_than_asked,
+        lanes_go_on_in_the_order_in_which_they_are_named,
     ]
 }
 
@@ -235,5 +236,31 @@ async fn no_more_lanes_go_on_than_asked(mut bench: Bench) {
     assert_eq!(bench.one().await.jobs.len(), 1, "the third waits for a claim");
     for turn in &following {
         bench.done(turn).await;
+    }
+}
+
+async fn lanes_go_on_in_the_order_in_which_they_are_named(mut bench: Bench) {
+    if !goes_on(&bench) {
+        return;
+    }
+    for (mode, first) in [Mode::Fifo, Mode::Exclusive, Mode::Accumulate]
+        .into_iter()
+        .flat_map(|mode| [(mode, "plain"), (mode, "special")])
+    {
+        let name = format!("{mode}-{first}");
+        bench.declare(Queue::new(&name, mode)).await;
+        let job = |key: &str, n: i32| Job::new(&name, &n).unwrap().key(key);
+        let special = |n: i32| job("special", n).expires_at(bench.now + LEASE);
+        let (first_jobs, next_jobs) = [1, 2].map(|n| vec![job("plain", n), special(n)]).into();
+        bench.push_all(first_jobs).await;
+        let request = bench.claim_request(&name, 2);
+        let mut turns = bench.claimed(request).await.turns;
+        bench.push_all(next_jobs).await;
+        turns.sort_by_key(|turn| turn.key.as_deref() != Some(first));
+        let claim = bench.claim_request(&name, 1);
+        let settled = bench.go_on_by(&turns.iter().collect::<Vec<_>>(), claim).await;
+        let keys: Vec<_> =
+            settled.into_iter().map(|one| next(one).and_then(|turn| turn.key)).collect();
+        assert_eq!(keys, [Some(first.into()), None], "{name}");
     }
 }

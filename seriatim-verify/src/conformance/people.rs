@@ -26,6 +26,7 @@ pub(super) fn cases() -> Vec<Case> {
         what_has_failed_can_be_buried,
         l16_all_that_waits_for_a_failed_key_is_buried_or_deleted_in_accumulate,
         what_has_failed_can_be_deleted,
+        a_long_key_that_failed_is_deleted_whole,
         actions_leave_running_turns_alone,
         a_job_can_be_rescheduled,
         a_job_can_be_bound_to_another_node,
@@ -303,6 +304,16 @@ async fn l16_all_that_waits_for_a_failed_key_is_buried_or_deleted_in_accumulate(
     }
     assert_eq!(bench.requeue_all().await, 4);
     assert_eq!(tags(&bench.one().await), ["a", "b", "c", "later"]);
+}
+
+async fn a_long_key_that_failed_is_deleted_whole(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    bench.push_all((0..1_100).map(|n| job(&n.to_string())).collect()).await;
+    let turn = bench.one().await;
+    bench.fail(&turn).await;
+    assert_eq!(bench.act(LaneSelection::Failed, LaneAction::Delete).await, 1);
+    let stats = bench.stats().await;
+    assert_eq!((stats.lanes, stats.jobs), (0, 0));
 }
 
 async fn what_has_failed_can_be_deleted(mut bench: Bench) {

@@ -28,6 +28,7 @@ pub(super) fn cases() -> Vec<Case> {
     all.extend(listed![
         no_more_turns_of_a_queue_run_than_may,
         no_more_turns_of_a_group_run_than_may_and_others_go_on,
+        a_group_at_its_limit_keeps_its_place_behind_the_last_lane_of_a_full_claim,
         claims_at_once_exceed_no_limit_and_lose_no_place,
         a_crash_gives_the_place_of_a_turn_back,
         a_retry_takes_its_place_anew,
@@ -297,6 +298,21 @@ async fn work(store: SharedStore, claim: Claim, running: Running, left: Arc<Atom
         assert!(store.settle(settle).await.unwrap().iter().all(Settled::is_ok));
         left.fetch_sub(turns.len(), Ordering::SeqCst);
     }
+}
+
+async fn a_group_at_its_limit_keeps_its_place_behind_the_last_lane_of_a_full_claim(
+    mut bench: Bench,
+) {
+    let shares = Groups::default().named("narrow", Share::default().running(1));
+    if !declared(&mut bench, Queue::parallel("q").groups(shares)).await {
+        return;
+    }
+    bench.push_all((0..2).map(|_| free("narrow")).collect()).await;
+    let narrow = bench.one().await;
+    bench.push_all((0..5).map(|_| free("wide")).collect()).await;
+    assert_eq!(groups(&mut bench, 2).await, ["wide", "wide"]);
+    bench.done(&narrow).await;
+    assert_eq!(groups(&mut bench, 1).await, ["narrow"]);
 }
 
 async fn claims_at_once_exceed_no_limit_and_lose_no_place(mut bench: Bench) {

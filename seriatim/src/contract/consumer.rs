@@ -210,7 +210,7 @@ pub struct Settle {
 pub struct GoOn {
     /// The claim. `lanes_max` is the number of lanes that may go on; `crashed_max` and `bytes_max` are ignored.
     pub claim: Claim,
-    /// The places of the lanes' settlements in [`Settle::turns`], ascending.
+    /// The places of the lanes' settlements in [`Settle::turns`], ascending. If not all may go on, the first ones do.
     pub places: Vec<usize>,
 }
 

@@ -117,7 +117,9 @@ impl Redis {
         let mut answer = self.link.call(&ACT, &key, &args).await?;
         let (count, mut unfinished) = (answer.int()? as u64, answer.list()?);
         while !unfinished.is_empty() {
-            args.0.truncate(ACT_LANES_FROM);
+            // They may have no failed job any more.
+            args.0.truncate(ACT_LANES_FROM - 1);
+            args.flag(false);
             while !unfinished.is_empty() {
                 args.text(&format!("n{}", unfinished.int()?));
             }

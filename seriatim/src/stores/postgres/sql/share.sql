@@ -244,9 +244,9 @@ BEGIN
   IF _rounds = 0 THEN
     RETURN;
   END IF;
-  o_next := _ring[cardinality(_ring)] + 1;
   FOR _i IN 1 .. cardinality(_ring) LOOP
     IF _can[_i] > 0 THEN
+      o_next := _ring[_i] + 1;
       SELECT * INTO _given FROM seriatim.give(_q, _ring[_i], _shares[_i], _routes, _rounds * _weights[_i], _crashed_max, _own, NULL,
         _jobs_max, _bytes_max, _job_bytes, _now);
       _all := _all || _given.o_lanes;
@@ -255,7 +255,7 @@ BEGIN
       IF _given.o_light THEN
         o_light := o_light || _given.o_lanes;
       END IF;
-    ELSE
+    ELSIF _rounds > 1 OR cardinality(_all) < _most THEN
       o_nothing_since := coalesce(o_nothing_since, _ring[_i]);
       IF _can[_i] IS NULL THEN
         SELECT least(o_soonest, g.o_until) INTO o_soonest FROM seriatim.give(_q, _ring[_i], _shares[_i], _routes, 0, _crashed_max,
@@ -264,6 +264,10 @@ BEGIN
     END IF;
     _ends := _ends || cardinality(_all);
   END LOOP;
+  -- A claim that is full comes to no further group: those behind the last one that gave are first in the next claim.
+  IF cardinality(_all) < _most THEN
+    o_next := _ring[cardinality(_ring)] + 1;
+  END IF;
   FOR _round IN 0 .. _rounds - 1 LOOP
     FOR _i IN 1 .. cardinality(_ring) LOOP
       o_lanes := o_lanes || _all[_ends[_i] + 1 + _round * _weights[_i] : least(_ends[_i + 1], _ends[_i] + (_round + 1) * _weights[_i])];

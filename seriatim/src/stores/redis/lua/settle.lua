@@ -335,9 +335,9 @@ local others = {} -- turns that are simply done, of lanes that are not simple
 local function end_simple()
 local busy_of, goes_on = {}, {} -- by id
 
--- What ended: lanes of one job; lists without special state, and their records; keys of removed lanes; how many lanes to
--- subtract from each claim; jobs of lists.
-local gone, lists, records, keys, left, ended = {}, {}, {}, {}, {}, {}
+-- What ended: lanes of one job; lists without special state, their records and the places of their turns; keys of removed
+-- lanes; how many lanes to subtract from each claim; jobs of lists.
+local gone, lists, records, list_places, keys, left, ended = {}, {}, {}, {}, {}, {}, {}
 
 local function accept(i, token)
   left[token] = (left[token] or 0) + 1
@@ -391,13 +391,43 @@ local function sort_simple()
   for at, record in ipairs(fields(K.lanes, maybe)) do
     local id, i = maybe[at], places[at]
     if is_light(record) and is_simple_list(record, goes_on[id]) then
-      lists[#lists + 1], records[#records + 1] = id, record
+      lists[#lists + 1], records[#records + 1], list_places[#list_places + 1] = id, record, i
       accept(i, tokens[at])
     else
       others[#others + 1] = { place = i, lane = number_in(id), token = number_in(busy_of[id]), rest = 'done', due = 'u',
         retry = -1, crashes = 0, fates = {}, goes_on = goes_on[id] }
     end
   end
+end
+
+local function settle_others()
+  if not others[1] then return end
+  define_settle()
+  for _, turn in ipairs(others) do answer[turn.place] = settle(turn) end
+  place_touched()
+end
+
+-- Lets those of them go on whose place is before this one, and that have not had their turn: lanes go on in the order in
+-- which the caller names them, whatever their state.
+local others_looked_at = 0
+local function go_on_before(place)
+  while others[others_looked_at + 1] and others[others_looked_at + 1].place < place do
+    others_looked_at = others_looked_at + 1
+    local turn = others[others_looked_at]
+    local l = turn.goes_on and answer[turn.place] and lanes[turn.lane]
+    if l and l.ready and not l.token then
+      local class, prio, due = struct.unpack('>I3I2I7', l.ready)
+      local takes = false
+      for _, mine in ipairs(T.classes or {}) do takes = takes or (mine == class and class % 2 == 0) end
+      if takes and may_go_on(due, prio) then T.close(l) end
+    end
+  end
+end
+
+-- Whether the list that ended at this place may go on.
+local function has_turn(place, due, prio)
+  go_on_before(place)
+  return may_go_on(due, prio)
 end
 
 -- Stores a finished job for its queue's retention: `text` is its record after the first letter.
@@ -468,7 +498,7 @@ local function end_heads()
     local id, due, prio = lists[of[at]], struct.unpack('>I7I2', head, 23)
     local record = 'Q' .. struct.pack('>I7I7I2I4', due, 0, prio, counts[at])
       .. string.sub(records[of[at]], 22, CHANGING_END - 2) .. struct.pack('>I2', fronts[at]) .. rests[at]
-    if goes_on[id] and may_go_on(due, prio) then
+    if goes_on[id] and has_turn(list_places[of[at]], due, prio) then
       store_list(id, record)
       T.go_on(id, record, head)
     else
@@ -485,7 +515,7 @@ local function end_lists()
     end_list(l, lists[i])
     if l.count > 0 then
       if S.window then S.window.after_turn(l) else l.due, l.next_due = l.next_due or l.due, false end
-      if not (goes_on[l.id] and may_go_on(l.due, l.prio) and T.close_beginning(l)) then
+      if not (goes_on[l.id] and has_turn(list_places[i], l.due, l.prio) and T.close_beginning(l)) then
         place_list(l.id, list_record('Q', l, ''), l.due, l.prio)
       end
     end
@@ -494,6 +524,7 @@ local function end_lists()
 end
 
   sort_simple()
+  settle_others()
   local singles = #gone
   if S.keep > 0 then keep_singles() end
   if S.mode == 'accumulate' then end_lists() else end_heads() end
@@ -517,20 +548,7 @@ end
     count('running', -lanes_less)
     release_claim(number_in(token), lanes_less)
   end
-  write_out()
-end
-
--- The lanes with special state that go on, once they are at their positions.
-local function go_on_others()
-  for _, turn in ipairs(others) do
-    local l = turn.goes_on and answer[turn.place] and lanes[turn.lane]
-    if l and l.ready and not l.token then
-      local class, prio, due = struct.unpack('>I3I2I7', l.ready)
-      local takes = false
-      for _, mine in ipairs(T.classes or {}) do takes = takes or (mine == class and class % 2 == 0) end
-      if takes and may_go_on(due, prio) then T.close(l) end
-    end
-  end
+  go_on_before(simple + 1)
   write_out()
 end
 
@@ -540,8 +558,6 @@ end
 if S and simple > 0 then
   look_for_best(4, 3 + tonumber(ARGV[3]))
   end_simple()
-  if others[1] then define_settle() end
-  for _, turn in ipairs(others) do answer[turn.place] = settle(turn) end
 end
 local turns, turn_ids = {}, {}
 while at <= #ARGV do
@@ -557,7 +573,6 @@ for _, turn in ipairs(turns) do answer[#answer + 1] = S and settle(turn) or fals
 if S then
   for token, lanes_less in pairs(released) do release_claim(token, lanes_less) end
   place_touched()
-  go_on_others()
   if best then T.store() end
   bell.hears = true
   -- A limit may have held others back.
