@@ -327,8 +327,8 @@ impl Mover {
             Source::Queue(_) | Source::Set(_) => {
                 self.is_woken = true;
                 let keys = &self.bridge.keys;
-                // Of all versions since 2.2. It brings the whole element here: at most 512 MiB, a limit of Redis itself,
-                // of whoever may write to this queue. No command waits for an element and leaves it.
+                // Redis has it since 2.2. It brings the whole element here, up to the 512 MiB that Redis takes from a
+                // producer: no command waits for an element and leaves it.
                 let mut command = redis::cmd("BRPOPLPUSH");
                 command.arg(keys.source(&self.source)).arg(keys.woken(&self.source));
                 link.ask::<Option<Vec<u8>>>(command.arg(WAIT_SECONDS)).await.map(drop)

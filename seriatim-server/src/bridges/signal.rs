@@ -27,7 +27,7 @@ impl Signal {
     /// Returns when this set has members, or has changed.
     pub(super) async fn members_of(&mut self, set: &str) -> Result<(), Fault> {
         while self.heard.try_recv().is_ok() {}
-        // Its next change is told, once.
+        // Redis reports the next change of this set, once.
         let members: u64 = redis::cmd("ZCARD").arg(set).query_async(&mut self.link).await?;
         if members > 0 {
             return Ok(());

@@ -102,8 +102,7 @@ pub(super) async fn by_form(
     RawForm(body): RawForm,
 ) -> Result<Response, Problem> {
     let fields = Fields::read(&body);
-    let wish = fields.wish()?;
-    if wish.jobs.is_none() && wish.lanes.is_none() {
+    if fields.text("jobs").is_empty() && fields.text("lanes").is_empty() {
         // Without rows it would be about all.
         return Err(Problem::invalid("", "no row is ticked: go back and tick some"));
     }

@@ -488,9 +488,7 @@ async fn set_limit(
         (queue.limit.running, queue.limit.rate) = (running, rate);
         Ok(())
     };
-    limits::change(&*app.store, queue, set).await.map_err(naming)?;
-    app.queues.seen.forget();
-    Ok(1)
+    change_limits(app, queue, set).await
 }
 
 async fn set_groups(
@@ -506,6 +504,14 @@ async fn set_groups(
         }
         None => limits::remove(queue, whose),
     };
+    change_limits(app, queue, set).await
+}
+
+async fn change_limits(
+    app: &Shared,
+    queue: &str,
+    set: impl Fn(&mut Queue) -> seriatim::Result<()>,
+) -> Result<u64, Problem> {
     limits::change(&*app.store, queue, set).await.map_err(naming)?;
     app.queues.seen.forget();
     Ok(1)

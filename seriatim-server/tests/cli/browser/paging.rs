@@ -1,4 +1,4 @@
-//! Lists that grow while somebody pages through them.
+//! Lists that grow while a visitor pages through them.
 
 use serde_json::{Value, json};
 

@@ -11,9 +11,9 @@ use crate::model::error::Result;
 use crate::model::queue::Mode;
 use crate::model::settle::Settlement;
 
-/// The lane's only job is done and its queue keeps no finished jobs. One that failed before is no common case: the figures
-/// count it. ?4: when the claim was made, if it
-/// names the lane; so it holds the lane lightly if the lane's own token is lower.
+/// The lane's only job is done and its queue keeps no finished jobs. A lane that failed before takes another way: it leaves
+/// the figure of retries. ?4: when the claim was made, if it names the lane; so it holds the lane lightly if the lane's own
+/// token is lower.
 const DONE: &str = "DELETE FROM lane WHERE id = ?1 AND q = ?3 AND n = 0 AND flags = 0 AND retry < 0
      AND (st = 2 AND tok = ?2 OR st = 0 AND tok < ?2 AND ?4 IS NOT NULL)";
 /// The same for a job of a batch. Returns its options; null: its lane had one.

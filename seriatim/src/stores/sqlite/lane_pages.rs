@@ -4,7 +4,7 @@ use rusqlite::params;
 use rusqlite::types::Value;
 
 use super::lane::Work;
-use super::row::{flag, state};
+use super::row::{JOB_COLUMNS, Job, flag, state};
 use super::tx::{QueueRow, Tx};
 use super::views::behind;
 use crate::contract::{LaneJob, LaneOrder, LaneQuery, LaneSource, LaneState, LaneView, Page};
@@ -164,23 +164,19 @@ impl Tx<'_> {
             progress: holder.and_then(|holder| holder.progress),
         })
     }
-}
 
-impl Tx<'_> {
     /// The job of a lane with one.
     fn only_job(&self, work: &Work) -> Result<Option<LaneJob>> {
         let queue = work.row.head.queue;
-        if let Some(job) = &work.row.slot {
+        let view = |job: &Job| {
             let (id, task, options) = (job.id(queue), job.task.clone(), job.options());
-            return Ok(Some(LaneJob { id, task, options }));
+            LaneJob { id, task, options }
+        };
+        if let Some(job) = &work.row.slot {
+            return Ok(Some(view(job)));
         }
-        let sql = "SELECT created, seq, task, opts FROM item WHERE lane = ?1";
-        self.first(sql, [work.row.head.id], |row| {
-            let id = super::push::job_id(row.get(0)?, queue, row.get(1)?);
-            let options: Option<String> = row.get(3)?;
-            let options = options.and_then(|text| serde_json::from_str(&text).ok());
-            Ok(LaneJob { id, task: row.get(2)?, options })
-        })
+        let sql = format!("SELECT {JOB_COLUMNS} FROM item WHERE lane = ?1");
+        self.first(&sql, [work.row.head.id], |row| Ok(view(&Job::read(row, 0)?)))
     }
 }
 

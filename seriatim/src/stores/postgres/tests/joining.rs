@@ -53,7 +53,7 @@ async fn a_push_to_keys_of_which_one_has_no_lane_stores_each_job_behind_those_of
     }
 }
 
-/// Otherwise it would wait for an earlier lane with a later one locked: a deadlock with whoever locks them in order.
+/// Otherwise it would wait for an earlier lane with a later one locked: a deadlock with a push that locks them in order.
 #[tokio::test]
 async fn a_push_keeps_no_lane_locked_while_it_waits_for_one_that_is_being_made_before_it() {
     let schema = new_schema();
