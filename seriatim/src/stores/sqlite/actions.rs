@@ -266,7 +266,9 @@ impl Tx<'_> {
         let only_failed = request.lanes == LaneSelection::Failed;
         let (mut count, mut room, mut has_begun) = (0, STEP_JOBS, rest.has_begun);
         for (place, id) in rest.lanes.iter().enumerate() {
-            let (has_acted, moved) = self.act_on(*id, request.action, only_failed, room)?;
+            // What has begun goes on: the first step may have taken what failed.
+            let must_have_failed = only_failed && !has_begun;
+            let (has_acted, moved) = self.act_on(*id, request.action, must_have_failed, room)?;
             count += u64::from(has_acted && !has_begun);
             has_begun |= has_acted;
             room = room.saturating_sub(moved.max(1));
@@ -315,11 +317,11 @@ impl Tx<'_> {
         &mut self,
         id: i64,
         action: LaneAction,
-        only_failed: bool,
+        must_have_failed: bool,
         most: usize,
     ) -> Result<(bool, usize)> {
         let Some(mut work) = self.lane(id)? else { return Ok((false, 0)) };
-        if only_failed && !self.has_open_failure(&work)? {
+        if must_have_failed && !self.has_open_failure(&work)? {
             return Ok((false, 0));
         }
         let (mut is_some, mut moved) = (true, 0);
