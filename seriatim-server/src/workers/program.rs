@@ -98,7 +98,7 @@ fn why_not_run(path: &Path) -> Option<String> {
 
 /// Why a script cannot be run: its first line names an interpreter that is not there.
 fn why_no_script(file: &Path, path: Option<&OsStr>) -> Option<String> {
-    let mut head = Vec::new();
+    let mut head = Vec::with_capacity(FIRST_LINE_BYTES_MAX as usize);
     // A program may be run and not read.
     File::open(file).ok()?.take(FIRST_LINE_BYTES_MAX).read_to_end(&mut head).ok()?;
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;

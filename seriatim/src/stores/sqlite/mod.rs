@@ -35,6 +35,7 @@ mod tests;
 mod thread;
 mod tx;
 mod views;
+mod watch;
 mod window;
 
 use std::path::{Path, PathBuf};

@@ -4,7 +4,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -15,6 +14,7 @@ use super::flush::{Boot, Flush, Flushing};
 use super::line::{Line, Next, Rank, Room};
 use super::migrate::migrate;
 use super::tx::{Definitions, Tx};
+use super::watch::Watch;
 use crate::contract::{Bell, Wake};
 use crate::model::error::{Error, ErrorKind, Result};
 
@@ -24,12 +24,6 @@ const GROUP_MAX: usize = 256;
 const GROUP_FIRST_MAX: usize = 192;
 /// Most bytes of payloads in one commit; one push may have more.
 const GROUP_BYTES_MAX: usize = 16 << 20;
-/// How often the writer checks for writes by other processes while there are listeners.
-const WATCH_INTERVAL: Duration = Duration::from_millis(20);
-/// How long after a write to the log a commit may still become visible: SQLite shows it when it is on disk, and a busy
-/// disk is slow. Also, two changes within a few milliseconds may have the same timestamp.
-const COMMIT_TIME_MAX: Duration = Duration::from_secs(10);
-
 /// An operation for a thread.
 trait Task: Send {
     /// The bytes of payloads that it writes.
@@ -142,12 +136,10 @@ impl Worker {
         flushing: Flushing,
         boot: Boot,
     ) -> Result<Self> {
-        let seen = data_version(&connection).map_err(translate)?;
+        let watch = Watch::new(&connection)?;
         let body = move |line: &Line<Message>| {
-            let (looked_at, boot) = (Instant::now(), Some(boot));
-            let writer =
-                Writer { connection, file, bell, flushing, boot, seen, stamp: None, looked_at };
-            writer.serve(line);
+            let boot = Some(boot);
+            Writer { connection, file, bell, flushing, boot, watch }.serve(line);
         };
         Self::start("seriatim-sqlite-write", body)
     }
@@ -229,16 +221,7 @@ struct Writer {
     flushing: Flushing,
     /// The machine's boot, until the file knows it.
     boot: Option<Boot>,
-    /// The file's [`data_version`] at the last check. It does not count this connection's own writes.
-    seen: i64,
-    /// Size and modification time of the write-ahead log at the last check.
-    stamp: Option<(u64, SystemTime)>,
-    looked_at: Instant,
-}
-
-/// A number that changes when another connection has written.
-fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+    watch: Watch,
 }
 
 impl Writer {
@@ -268,11 +251,11 @@ impl Writer {
     fn next(&mut self, line: &Line<Message>) -> Option<Message> {
         loop {
             let watches = self.bell.has_listeners();
-            let left = WATCH_INTERVAL.saturating_sub(self.looked_at.elapsed());
-            match line.next(watches.then_some(left)) {
+            match line.next(watches.then(|| self.watch.left())) {
                 Next::Message(message) => return Some(message),
                 Next::Closed => return None,
-                Next::TimedOut => self.look_for_others(),
+                Next::TimedOut if self.watch.look(&self.connection) => self.bell.ring(&Wake::All),
+                Next::TimedOut => {}
             }
         }
     }
@@ -285,28 +268,6 @@ impl Writer {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
         result
-    }
-
-    fn look_for_others(&mut self) {
-        self.looked_at = Instant::now();
-        if !self.log_has_changed() {
-            return;
-        }
-        let Ok(version) = data_version(&self.connection) else { return };
-        if std::mem::replace(&mut self.seen, version) != version {
-            self.bell.ring(&Wake::All);
-        }
-    }
-
-    /// Whether the write-ahead log was written since the last check. Reading the file's metadata is cheaper than a
-    /// query. A recent write may not be visible yet, so it counts as a change.
-    fn log_has_changed(&mut self) -> bool {
-        let log = self.connection.path().map(|path| format!("{path}-wal"));
-        let Some(Ok(log)) = log.map(std::fs::metadata) else { return true };
-        let Ok(modified) = log.modified() else { return true };
-        let stamp = Some((log.len(), modified));
-        let is_old = modified.elapsed().is_ok_and(|age| age > COMMIT_TIME_MAX);
-        std::mem::replace(&mut self.stamp, stamp) != stamp || !is_old
     }
 
     fn commit_together(&mut self, definitions: &mut Definitions, mut group: Vec<Box<dyn Task>>) {
