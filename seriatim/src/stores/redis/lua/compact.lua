@@ -27,9 +27,8 @@ local function key_in(record)
   return string.sub(record, 35, 34 + high * 256 + low)
 end
 
-local function hex(bytes)
-  return (string.gsub(bytes, '.', function(c) return string.format('%02x', string.byte(c)) end))
-end
+-- A score as 16 digits.
+local function hex(score) return string.format('%02x%02x%02x%02x%02x%02x%02x%02x', string.byte(score, 1, 8)) end
 
 -- The job in a record; `from` is the offset of its creation time.
 local function job_in(seq, lane, record, from)

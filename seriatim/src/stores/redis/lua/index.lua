@@ -222,10 +222,22 @@ function parts.later(l, place) return S.mode == 'exclusive' and strays(K.later, 
 
 local function edge_of(l) return l.closed > 0 and l.edge or 0 end
 
+-- Tells jobs of the list behind this one; answers the last one, or nothing if none is left. To find the place in a long list
+-- takes a dozen commands, so many names are read at once.
+local NAMES = 100
+local function tell_behind(l, seq, most)
+  local names, told = L.ids_behind(l, seq, math.min(most, NAMES)), 0
+  while told < #names and (told == 0 or not is_full()) do
+    local some = { unpack(names, told + 1, math.min(told + PART, #names)) }
+    tell_jobs(l, some, edge_of(l))
+    told = told + #some
+  end
+  return told > 0 and number_in(names[told])
+end
+
 function parts.list(l, place)
-  local names = L.ids_behind(l, tonumber(place) or 0, PART)
-  tell_jobs(l, names, edge_of(l))
-  return names[PART] and num(number_in(names[PART])) or false
+  local last = tell_behind(l, tonumber(place) or 0, NAMES)
+  return last and num(last)
 end
 
 function parts.closed(l, place)
@@ -266,10 +278,9 @@ function steps.turns()
   left, seq = tonumber(left) or most, tonumber(seq) or tonumber(ARGV[5])
   if ARGV[6] == '1' then seq = math.max(seq, edge_of(l)) end
   while left > 0 and not is_full() do
-    local names, before = L.ids_behind(l, seq, math.min(left, PART)), #rows
-    if not names[1] then return end
-    tell_jobs(l, names, edge_of(l))
-    left, seq = left - #rows + before, number_in(names[#names])
+    local before, last = #rows, tell_behind(l, seq, left)
+    if not last then return end
+    left, seq = left - #rows + before, last
   end
   if left > 0 then next_from = num(left) .. ' ' .. num(seq) end
 end
