@@ -22,8 +22,8 @@ use crate::model::job::JobOptions;
 use crate::model::limits::ACTION_ROWS_MAX;
 use crate::stores::json::json;
 
-/// Most lanes changed per script: a running script blocks all others.
-const STEP_LANES: usize = 1_000;
+/// Most lanes changed per script: a running script blocks all others, and each takes up to 40 µs.
+const STEP_LANES: usize = 100;
 
 /// Most jobs cancelled, or dead ones requeued or deleted, per script.
 pub(super) const STEP_JOBS: usize = 200;

@@ -12,6 +12,7 @@ use super::link::{CLAIM, GIVE_UP};
 use super::memo::Known;
 use super::queues::{ATTEMPTS, changing};
 use super::reply::{Fields, Shard, corrupt};
+use super::settle::Part;
 use crate::contract::errors::{node_gone, undeclared};
 use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
 use crate::model::error::{Error, Result};
@@ -70,20 +71,28 @@ impl Consumer for Redis {
         }
         let mut settled = vec![Settled::Stale; turns.len()];
         let part = async |(shard, places): (Shard, Vec<usize>)| {
-            (places.clone(), self.settle_in(shard, places, &request).await)
+            let mut part = Part::of(places, turns);
+            let end = self.settle_in(shard, &mut part, &request).await;
+            (part, end)
         };
         // Wait for all of them: an error of one shard must not abort the others.
-        for (places, part) in join_all(shards.into_iter().map(part)).await {
-            let part = match part {
-                Err(error) if request.skip_locked && self.is_of_one_server(&error) => {
-                    tracing::debug!(%error, turns = places.len(), "a shard does not answer a settle");
-                    places.into_iter().map(|place| (place, Settled::Unanswered)).collect()
-                }
-                part => part?,
-            };
-            for (place, answer) in part {
+        for (part, end) in join_all(shards.into_iter().map(part)).await {
+            let mut answer = |place: usize, answer| -> Result<()> {
                 *settled.get_mut(place).ok_or_else(corrupt)? = answer;
+                Ok(())
+            };
+            match end {
+                // What earlier steps settled and claimed must be answered.
+                Err(error)
+                    if request.skip_locked && (part.has_begun || self.is_of_one_server(&error)) =>
+                {
+                    let turns = part.left().count();
+                    tracing::debug!(%error, turns, "a step of a settle was not answered");
+                    part.left().try_for_each(|place| answer(place, Settled::Unanswered))?;
+                }
+                end => end?,
             }
+            part.settled.into_iter().try_for_each(|(place, settled)| answer(place, settled))?;
         }
         Ok(settled)
     }

@@ -93,7 +93,9 @@ impl Redis {
         }
         for shard in known.shards() {
             let running = match query.filter {
-                JobFilter::In(JobState::Queued) => self.running(shard, query).await?,
+                JobFilter::In(JobState::Queued) if query.key.is_none() => {
+                    self.running(shard).await?
+                }
                 _ => HashSet::new(),
             };
             let rows = Rows::of_jobs(query, &chosen, shard.shard);
@@ -107,14 +109,14 @@ impl Redis {
         Ok(Ahead::new(scope, chosen.entries()))
     }
 
-    /// The numbers of running jobs, of the query's key or all.
-    async fn running(&self, shard: Shard, query: &JobQuery) -> Result<HashSet<i64>> {
+    /// The numbers of running jobs.
+    async fn running(&self, shard: Shard) -> Result<HashSet<i64>> {
         let mut running = HashSet::new();
         let look = |row| {
             running.insert(Fields::of(row)?.int()?);
             Ok(())
         };
-        self.each_row(shard, &Rows::running(query.key.as_deref()), look).await?;
+        self.each_row(shard, &Rows::running(None), look).await?;
         Ok(running)
     }
 }

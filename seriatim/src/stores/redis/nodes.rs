@@ -30,6 +30,9 @@ use crate::stores::gone;
 use crate::stores::gone::DEAD_NODE_SHOWN;
 use crate::stores::json::json;
 
+/// Most rows of each kind that a script removes: a running script blocks all others.
+const STEP_ROWS: usize = 200;
+
 #[async_trait]
 impl Fleet for Redis {
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
@@ -190,16 +193,26 @@ impl Redis {
         }
         let rows_max = request.rows_max.min(ACTION_ROWS_MAX);
         for shard in known.shards() {
-            let mut args = Args::at(request.now);
-            for taken in [swept.expired.len(), swept.completed as usize, swept.dead.len(), *names] {
-                args.int(rows_max.saturating_sub(taken) as i64);
+            loop {
+                let mut args = Args::at(request.now);
+                let counts = |swept: &Swept, names: usize| {
+                    [swept.expired.len(), swept.completed as usize, swept.dead.len(), names]
+                };
+                let before = counts(swept, *names);
+                for taken in before {
+                    args.int(rows_max.saturating_sub(taken).min(STEP_ROWS) as i64);
+                }
+                let mut answer = self.link.call(&SWEEP, &self.key(shard, ""), &args).await?;
+                swept.expired.extend(answer.ids(shard)?);
+                swept.completed += answer.int()? as u64;
+                swept.dead.extend(answer.ids(shard)?);
+                *names += answer.int()? as usize;
+                let more = answer.flag()?;
+                if !more || counts(swept, *names) == before {
+                    swept.more |= more;
+                    break;
+                }
             }
-            let mut answer = self.link.call(&SWEEP, &self.key(shard, ""), &args).await?;
-            swept.expired.extend(answer.ids(shard)?);
-            swept.completed += answer.int()? as u64;
-            swept.dead.extend(answer.ids(shard)?);
-            *names += answer.int()? as usize;
-            swept.more |= answer.flag()?;
         }
         Ok(())
     }

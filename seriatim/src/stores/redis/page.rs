@@ -1,9 +1,9 @@
 //! Listings, a page at a time. Scripts return rows of a shard in short steps, this code selects the page, and another
 //! script returns its rows; rows that disappeared in between are left out.
 //!
-//! If an index has the wanted order, or a key is named, a page takes one step. Lanes by age, key or due time, waiting
-//! jobs and finished ones have no such index: their steps scan the whole shard, and the store does other work in
-//! between.
+//! If an index has the wanted order, a page takes as many steps as its rows need, and so do the jobs of a key in the order of
+//! turns. Other listings of a key read all its jobs. Lanes by age, key or due time, waiting jobs and finished ones have no such
+//! index: their steps scan the whole shard. The store does other work between the steps (decision 53).
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -27,9 +27,6 @@ use crate::model::id::NodeId;
 use crate::model::queue::Mode;
 use crate::stores::handover::Handover;
 
-/// Approximate number of rows that a step reads: a running script blocks all others.
-const STEP_ROWS: i64 = 1_000;
-
 impl Redis {
     /// Reads rows of a shard, step by step.
     pub(super) async fn each_row(
@@ -41,7 +38,7 @@ impl Redis {
         let mut from = String::new();
         loop {
             let mut args = Args::default();
-            args.text(rows.what).text(&from).int(rows.step);
+            args.text(rows.what).text(&from).int(rows.most);
             args.0.extend(rows.args.0.iter().cloned());
             let mut answer = self.link.call(&INDEX, &self.key(shard, ""), &args).await?;
             from = answer.text()?.to_string();
@@ -88,6 +85,7 @@ pub(super) fn job_entry(
     let is_wanted_state = match query.filter {
         JobFilter::In(JobState::Succeeded) => &*state == "done",
         JobFilter::In(JobState::Canceled) => &*state == "canceled",
+        JobFilter::In(JobState::Queued) => &*state == "live",
         _ => true,
     };
     let is_wanted_key =
@@ -153,6 +151,11 @@ impl Chosen {
         self.rows_max as i64 + 1
     }
 
+    /// The place of the cursor, as the index of the order has it.
+    fn score(&self) -> Option<String> {
+        self.after.as_ref().map(|after| after.place.to_string())
+    }
+
     pub(super) fn add(&mut self, entry: Option<Entry>) {
         let Some(entry) = entry else { return };
         if self.end.as_ref().is_some_and(|end| entry.place > *end) {
@@ -183,13 +186,14 @@ impl Chosen {
 /// The rows to read of a shard, as arguments for `index.lua`.
 pub(super) struct Rows {
     what: &'static str,
-    step: i64,
+    /// Most of all steps together, if an index has the order.
+    most: i64,
     args: Args,
 }
 
 impl Rows {
     pub(super) fn all(what: &'static str) -> Self {
-        Self { what, step: STEP_ROWS, args: Args::default() }
+        Self { what, most: i64::MAX, args: Args::default() }
     }
 
     fn of_key(what: &'static str, key: &str) -> Self {
@@ -212,23 +216,26 @@ impl Rows {
             (LaneSource::Claimed(Some(node)), _) => Self::of_key("holder", &node.0),
             (LaneSource::Claimed(None), _) => Self::all("held"),
             (_, LaneOrder::RetryCount) if query.stages.is_empty() && query.is_range() => {
-                Self::behind("trouble", chosen, shard)
+                Self::behind("trouble", chosen, shard, chosen.score())
             }
-            (LaneSource::Walk, _) if is_later => Self::behind("later", chosen, shard),
+            (LaneSource::Walk, _) if is_later => {
+                Self::behind("later", chosen, shard, chosen.score())
+            }
             _ if query.needs_failure() => Self::all("failed"),
             _ => Self::all("lanes"),
         }
     }
 
-    /// The lanes of an index by score behind those that are known.
-    fn behind(what: &'static str, chosen: &Chosen, shard: u16) -> Self {
-        let mut rows = Self { step: chosen.enough(), ..Self::all(what) };
-        let number = match &chosen.after {
-            Some(after) if after.shard == shard => after.number.to_string(),
-            _ => String::new(),
-        };
-        let score = chosen.after.as_ref().map(|after| after.place.to_string());
-        rows.args.name(score.as_deref()).text(&number);
+    /// The rows of an index by score behind this place.
+    fn behind(what: &'static str, chosen: &Chosen, shard: u16, score: Option<String>) -> Self {
+        let mut rows = Self { most: chosen.enough(), ..Self::all(what) };
+        // Of those with the score, all in later shards follow, and none in earlier ones.
+        let number = chosen.after.as_ref().map_or(0, |after| match after.shard.cmp(&shard) {
+            Ordering::Less => 0,
+            Ordering::Equal => after.number,
+            Ordering::Greater => i64::MAX,
+        });
+        rows.args.name(score.as_deref()).int(number);
         rows
     }
 
@@ -240,6 +247,13 @@ impl Rows {
             JobFilter::In(ended) => ended,
         };
         match (state, query.key.as_deref(), query.order) {
+            (JobState::Queued | JobState::Running, Some(key), JobOrder::Turn) => {
+                let mut rows = Self { most: chosen.enough(), ..Self::of_key("turns", key) };
+                let here = after.filter(|after| after.shard == shard);
+                rows.args.int(here.map_or(0, |after| after.number));
+                rows.args.flag(query.filter == JobFilter::In(JobState::Queued));
+                rows
+            }
             (JobState::Queued | JobState::Running, Some(key), _) => Self::of_key("jobs", key),
             (JobState::Queued | JobState::Running, None, _) => Self::all("live"),
             (JobState::Dead, Some(key), _) => Self::of_key("deadkey", key),
@@ -251,15 +265,14 @@ impl Rows {
                     Ordering::Less => format!("{}\0", after.place),
                 });
                 let rows = Self::of_key("bykey", begin.as_deref().unwrap_or(""));
-                Self { step: chosen.enough(), ..rows }
+                Self { most: chosen.enough(), ..rows }
             }
             (JobState::Dead, None, JobOrder::UpdatedAt) => {
                 let ended = after.and_then(|after| match after.place {
                     SortKey::Number(number) => Some((-number).to_string()),
                     SortKey::Text(_) | SortKey::Turn(_) => None,
                 });
-                let rows = Self::of_key("newest", ended.as_deref().unwrap_or(""));
-                Self { step: chosen.enough(), ..rows }
+                Self::behind("newest", chosen, shard, ended)
             }
             (JobState::Succeeded | JobState::Canceled, ..) => Self::all("done"),
         }

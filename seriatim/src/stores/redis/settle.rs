@@ -1,6 +1,8 @@
 //! Settling turns.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use redis::Value;
 
 use super::Redis;
 use super::args::{Args, micros};
@@ -16,17 +18,64 @@ use crate::model::turn::Turn;
 /// Matches no job: job numbers start at 1.
 const NO_JOB: u64 = 0;
 
+/// Most turns of a script that are not simply done: a running script blocks all others, and each takes up to 50 µs.
+const STEP_TURNS: usize = 80;
+/// Most turns of a script that are simply done: 2 to 3 µs each.
+const STEP_SIMPLE_TURNS: usize = 1_000;
+
+/// The turns of a shard, while they are settled.
+#[derive(Default)]
+pub(super) struct Part {
+    pub(super) settled: Vec<(usize, Settled)>,
+    /// Those that are left; the first ones are simply done.
+    simple: VecDeque<usize>,
+    others: VecDeque<usize>,
+    /// Whether a script has answered.
+    pub(super) has_begun: bool,
+    /// How many lanes went on, and whether no more may.
+    gone_on: usize,
+    no_more: bool,
+}
+
+impl Part {
+    pub(super) fn of(places: Vec<usize>, turns: &[Settlement]) -> Self {
+        let (simple, others): (Vec<usize>, Vec<usize>) =
+            places.into_iter().partition(|place| is_simple(&turns[*place]));
+        Self { simple: simple.into(), others: others.into(), ..Self::default() }
+    }
+
+    /// The places of the turns that no script has settled.
+    pub(super) fn left(&self) -> impl Iterator<Item = usize> {
+        self.simple.iter().chain(&self.others).copied()
+    }
+}
+
 impl Redis {
+    /// Settles the turns of a shard in steps, each one script. If one fails, the earlier ones have taken effect.
     pub(super) async fn settle_in(
         &self,
         shard: Shard,
-        places: Vec<usize>,
+        part: &mut Part,
         request: &Settle,
-    ) -> Result<Vec<(usize, Settled)>> {
+    ) -> Result<()> {
+        while part.left().next().is_some() {
+            self.settle_step(shard, part, request).await?;
+        }
+        Ok(())
+    }
+
+    async fn settle_step(&self, shard: Shard, part: &mut Part, request: &Settle) -> Result<()> {
         let turns = &request.turns;
-        let (simple, others): (Vec<usize>, Vec<usize>) =
-            places.into_iter().partition(|place| is_simple(&turns[*place]));
-        let going_on = self.going_on(shard, &simple, request).await;
+        let first = |places: &VecDeque<usize>, most| -> Vec<usize> {
+            places.iter().take(most).copied().collect()
+        };
+        let simple = first(&part.simple, STEP_SIMPLE_TURNS);
+        let others = first(&part.others, STEP_TURNS);
+        let simple_count = simple.len();
+        let going_on = match part.no_more {
+            true => None,
+            false => self.going_on(shard, &simple, part.gone_on, request).await,
+        };
         let alive = going_on.as_ref().and_then(|going_on| going_on.alive.as_deref());
         let go_on = going_on.as_ref().map(|going_on| going_on.go_on);
         let claims = by_claim(turns, simple, |place| {
@@ -40,6 +89,7 @@ impl Redis {
         others.iter().for_each(|place| turn_args_of(&mut args, shard, &turns[*place]));
         let key = self.key(shard, "");
         let answer = self.link.run_durably(&SETTLE, &key, alive, &args).await?;
+        part.has_begun = true;
         let mut answer = Fields::of(answer)?;
         let (mut answers, now, next) = (answer.list()?, answer.time()?, answer.list()?);
         let mut next: HashMap<u64, Turn> = match go_on {
@@ -50,21 +100,30 @@ impl Redis {
             None if next.is_empty() => HashMap::new(),
             None => return Err(corrupt()),
         };
-        let mut settled = Vec::new();
-        let simple = claims.into_iter().flat_map(|claim| claim.places);
-        for place in simple.chain(others) {
+        part.gone_on += next.len();
+        let mut postponed = Vec::new();
+        let simple: Vec<usize> = claims.into_iter().flat_map(|claim| claim.places).collect();
+        part.simple.drain(..simple_count);
+        part.others.drain(..others.len());
+        for place in simple.into_iter().chain(others) {
             let cancelled = match answers.value()? {
-                cancelled @ redis::Value::Array(_) => Fields::of(cancelled)?.ids_here(shard)?,
+                cancelled @ Value::Array(_) => Fields::of(cancelled)?.ids_here(shard)?,
+                Value::Int(_) => {
+                    postponed.push(place);
+                    continue;
+                }
                 _ => continue,
             };
             let next = next.remove(&turns[place].lane.number).map(Box::new);
-            settled.push((place, Settled::Ok { cancelled, next }));
+            part.settled.push((place, Settled::Ok { cancelled, next }));
         }
+        postponed.into_iter().rev().for_each(|place| part.simple.push_front(place));
         if answer.flag()? {
             let known = self.memo.by_number(shard.queue);
             self.bell.ring(&known.map_or(Wake::All, |known| Wake::of([&*known.name])));
         }
-        Ok(settled)
+        part.no_more |= answer.flag()?;
+        Ok(())
     }
 
     /// What the script needs to know about lanes of this shard that go on. `None` if none of these can.
@@ -72,6 +131,7 @@ impl Redis {
         &self,
         shard: Shard,
         simple: &[usize],
+        gone_on: usize,
         request: &'r Settle,
     ) -> Option<GoingOn<'r>> {
         let turns = &request.turns;
@@ -97,7 +157,8 @@ impl Redis {
         let alive = (!self.link.is_cluster()).then(|| self.global("alive"));
         let mut args = Args::default();
         turn_args(&mut args, claim, known.queue.lease_max);
-        args.int(claim.lanes_max.min(CLAIM_LANES_MAX) as i64).int(known.version);
+        let lanes_max = claim.lanes_max.min(CLAIM_LANES_MAX).saturating_sub(gone_on);
+        args.int(lanes_max as i64).int(known.version);
         args.int(claim.ticket).flag(alive.is_some());
         routes(&mut args, claim);
         Some(GoingOn { go_on, alive, args })

@@ -223,14 +223,21 @@ impl Redis {
     }
 
     pub(super) async fn lane_views(&self, shard: Shard, numbers: &[i64]) -> Result<Vec<LaneView>> {
-        let mut args = Args::default();
-        for number in numbers {
-            args.int(*number);
+        let mut lanes: Vec<(LaneView, Option<Duration>)> = Vec::new();
+        let mut left = numbers;
+        while !left.is_empty() {
+            let mut args = Args::default();
+            left.iter().for_each(|number| {
+                args.int(*number);
+            });
+            let answer = self.link.call(&LANES, &self.key(shard, ""), &args).await?;
+            let some: Vec<Value> = answer.rest().collect();
+            left = &left[some.len().clamp(1, left.len())..];
+            let known = some.into_iter().filter(|lane| *lane != Value::Nil);
+            for lane in known {
+                lanes.push(lane_view(Fields::of(lane)?, shard)?);
+            }
         }
-        let answer = self.link.call(&LANES, &self.key(shard, ""), &args).await?;
-        let known = answer.rest().filter(|lane| *lane != Value::Nil);
-        let lanes = known.map(|lane| lane_view(Fields::of(lane)?, shard));
-        let lanes: Vec<(LaneView, Option<Duration>)> = lanes.collect::<Result<_>>()?;
         let of_nodes = lanes.iter().filter(|(_, ttl)| ttl.is_some());
         let holders = of_nodes.filter_map(|(lane, _)| Some(lane.node.as_ref()?.0.clone()));
         let beats = self.beats_of(holders.collect()).await?;

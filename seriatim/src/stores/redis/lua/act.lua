@@ -9,7 +9,7 @@ local action, only_failed = ARGV[2], ARGV[3] == '1'
 local owns_failures = S.mode == 'accumulate'
 
 -- How many jobs may still leave.
-local jobs_left, unfinished = 1000, {}
+local jobs_left, unfinished = 200, {}
 
 -- Takes failed jobs, as many as still may leave; notes a lane that has more.
 local function take_failed(l)

@@ -234,9 +234,18 @@ function L.head_of(l)
   return L.first_jobs(l, 1)[1] or false
 end
 
+-- The first job of a turn, but for `accumulate`; those that are apart are in order.
+local function first_closed(l)
+  local seq = L.apart_of(l)[1]
+  local stray, head = seq and J.job_of(seq), l.closed > 0 and J.job_of(head_in(l))
+  if head then L.age(l, head) end
+  if stray and head then return L.is_before(stray, head) and stray or head end
+  return stray or head
+end
+
 -- The job whose state a lane shows, but for `accumulate`.
 function L.shown_job(l)
-  if l.token then return L.closed_jobs(l)[1] end
+  if l.token then return first_closed(l) end
   return L.head_of(l) or L.first_later(l)
 end
 -- The first open jobs, at most `most`; in `exclusive` those that are not due come last.

@@ -21,13 +21,15 @@ T.room, T.job_bytes = tonumber(ARGV[15]), tonumber(ARGV[16])
 if S.paused then return { NOW, {}, false, S.version, 0, 0 } end
 T.read_classes(17, #ARGV)
 
--- Lanes that are now due move to `ready`.
+-- Lanes that are now due move to `ready`: the first ones, if more are due than a script should move. The next claim goes on.
 local dangling = 0
+local PROMOTED_MAX, PROMOTED_TABLES_MAX = 1000, 60
 local function promote_lanes()
-  local due = call('ZRANGEBYSCORE', K.wake, '-inf', num(NOW), 'LIMIT', 0, ARGV[11])
+  local due = call('ZRANGEBYSCORE', K.wake, '-inf', num(NOW), 'LIMIT', 0, math.min(tonumber(ARGV[11]), PROMOTED_MAX))
   if not due[1] then return end
-  local ready, woken = {}, {}
+  local ready, woken, tables_left = {}, {}, PROMOTED_TABLES_MAX
   for i, record in ipairs(fields(K.lanes, due)) do
+    if tables_left == 0 then break end
     if record and (is_single(record) or is_light(record)) then
       local lane_due, prio
       if is_single(record) then lane_due, prio = struct.unpack('>I7I2', record, 9)
@@ -36,6 +38,7 @@ local function promote_lanes()
       woken[#woken + 1] = due[i]
     elseif record then
       L.place(L.lane_of(number_in(due[i]), record, false))
+      tables_left = tables_left - 1
     else
       -- The lane does not exist: a stray entry must not block the shard.
       dangling, woken[#woken + 1] = dangling + 1, due[i]

@@ -27,9 +27,8 @@ local function key_in(record)
   return string.sub(record, 35, 34 + high * 256 + low)
 end
 
-local function hex(bytes)
-  return (string.gsub(bytes, '.', function(c) return string.format('%02x', string.byte(c)) end))
-end
+-- A score as 16 digits.
+local function hex(score) return string.format('%02x%02x%02x%02x%02x%02x%02x%02x', string.byte(score, 1, 8)) end
 
 -- The job in a record; `from` is the offset of its creation time.
 local function job_in(seq, lane, record, from)
@@ -202,15 +201,41 @@ local function without(seqs, name)
   end
 end
 
--- Removes a seq from a run: the seqs are ascending, so few runs are read.
-local function remove_from_runs(l, name)
-  local seq, low, high = number_in(name), l.first, l.next - 1
+-- The run that a seq is in, if it is in one: the seqs are ascending, so few runs are read.
+local function run_of(l, seq)
+  local low, high = l.first, l.next - 1
   while low < high do
     local middle = math.ceil((low + high) / 2)
     if number_in(string.sub(call('HGET', K.runs, run_name(l, middle)), 1, 7)) <= seq then low = middle
     else high = middle - 1 end
   end
-  if low > high then return false end
+  return low
+end
+
+-- The first seqs behind this one, at most `most`, 7 bytes each.
+function L.ids_behind(l, seq, most)
+  local list = {}
+  local function add(seqs)
+    for at = 1, #seqs, 7 do
+      if #list == most then return end
+      local name = string.sub(seqs, at, at + 6)
+      if number_in(name) > seq then list[#list + 1] = name end
+    end
+  end
+  add(backwards(l.front))
+  local number = #list < most and run_of(l, seq) or l.next
+  while #list < most and number < l.next do
+    add(run_seqs(call('HGET', K.runs, run_name(l, number))))
+    number = number + 1
+  end
+  add(l.fill)
+  return list
+end
+
+-- Removes a seq from a run.
+local function remove_from_runs(l, name)
+  local low = run_of(l, number_in(name))
+  if low >= l.next then return false end
   local rest = without(run_seqs(call('HGET', K.runs, run_name(l, low))), name)
   if not rest then return false end
   call('HSET', K.runs, run_name(l, low), rest ~= '' and rest or name .. '-')
@@ -244,7 +269,8 @@ end
 
 -- The first seqs of a list, at most `most`, 7 bytes each.
 local function ids_in(l, most)
-  local list, number = each_id(backwards(l.front), {}), l.first
+  local list, number = {}, l.first
+  for at = #l.front - 6, math.max(1, #l.front - 7 * most + 1), -7 do list[#list + 1] = string.sub(l.front, at, at + 6) end
   while #list < most and number < l.next do
     local names, last = {}, math.min(l.next - 1, number + math.ceil((most - #list) / 16))
     for run = number, last do names[#names + 1] = run_name(l, run) end

@@ -129,7 +129,8 @@ if S and S.shared then
         else
           nothing_since = nothing_since or group
         end
-        if given == wanted and round.given < use.weight then return end
+        -- The next claim goes on with its turn if this one has claimed enough.
+        if (given == wanted or T.is_spent()) and round.given < use.weight then return end
       end
       round.from, round.given = group + 1, 0
     end
