@@ -9,6 +9,7 @@ use crate::model::id::Token;
 use crate::model::payload::Payload;
 use crate::model::turn::{Turn, TurnJob};
 
+use super::bodies::unmarked;
 use super::reply::{LANE_BYTES, Shard, corrupt, lane_number, score_of_order};
 
 /// What the turns of a claim have in common that are returned as records.
@@ -41,11 +42,16 @@ impl Begin {
     }
 }
 
-/// The turn of a lane of one job.
-pub(super) fn turn(claim: Plain<'_>, lane: i64, record: &[u8]) -> Result<Turn> {
+/// The turn of a lane of one job. Here and below, `apart` gets the jobs whose payloads are not in their records.
+pub(super) fn turn(
+    claim: Plain<'_>,
+    lane: i64,
+    record: &[u8],
+    apart: &mut Vec<u64>,
+) -> Result<Turn> {
     let mut rest = Reader(record);
     rest.take(1)?;
-    let (key, job) = read_job(claim.shard, lane, rest)?;
+    let (key, job) = read_job(claim.shard, lane, rest, apart)?;
     Ok(claim.turn(lane, key, vec![job]))
 }
 
@@ -53,6 +59,7 @@ pub(super) fn turn(claim: Plain<'_>, lane: i64, record: &[u8]) -> Result<Turn> {
 pub(super) fn listed_turn(
     claim: Plain<'_>,
     records: impl IntoIterator<Item = Result<Vec<u8>>>,
+    apart: &mut Vec<u64>,
 ) -> Result<Turn> {
     let (mut lane, mut key, mut jobs) = (0, None, Vec::new());
     for record in records {
@@ -61,7 +68,7 @@ pub(super) fn listed_turn(
         rest.take(1)?;
         lane = rest.number(LANE_BYTES)? as i64;
         let seq = rest.number(LANE_BYTES)? as i64;
-        let (of_job, job) = read_job(claim.shard, seq, rest)?;
+        let (of_job, job) = read_job(claim.shard, seq, rest, apart)?;
         key = of_job;
         jobs.push(job);
     }
@@ -86,11 +93,18 @@ impl Plain<'_> {
 }
 
 /// Reads a job and its key, from the creation time in its record.
-fn read_job(shard: Shard, seq: i64, mut rest: Reader) -> Result<(Option<Arc<str>>, TurnJob)> {
+fn read_job(
+    shard: Shard,
+    seq: i64,
+    mut rest: Reader,
+    apart: &mut Vec<u64>,
+) -> Result<(Option<Arc<str>>, TurnJob)> {
     let (created, run_at) = (rest.number(7)?, rest.number(7)?);
     let (priority, score) = (rest.number(2)?, rest.number(8)?);
     let lengths = [rest.number(2)?, rest.number(2)?, rest.number(1)?, rest.number(4)?];
     let [key, task, _digest, options] = lengths.map(|length| rest.take(length as usize));
+    let (options, is_apart) = unmarked(options?);
+    apart.extend(is_apart.then_some(seq as u64));
     let job = TurnJob {
         id: shard.job(seq, created as i64),
         task: name(task?)?,
@@ -98,7 +112,7 @@ fn read_job(shard: Shard, seq: i64, mut rest: Reader) -> Result<(Option<Arc<str>
         priority: priority as u16,
         run_at: Timestamp::from_micros(run_at as i64),
         attempt: 1,
-        options: match options? {
+        options: match &options[..] {
             [] => None,
             text => Some(serde_json::from_slice(text).map_err(|e| corrupt().because(e))?),
         },

@@ -10,6 +10,7 @@ use redis::Value;
 
 use super::Redis;
 use super::args::Args;
+use super::bodies::Handed;
 use super::link::{DUE, LANES, STATS, TURN, VIEW};
 use super::memo::Known;
 use super::page::{Chosen, Rows, lane_entry, runs};
@@ -134,7 +135,11 @@ impl Views for Redis {
         let answer = self.link.run(&TURN, &self.key(shard, ""), &args).await?;
         match answer {
             redis::Value::Nil => Ok(None),
-            turn => Fields::of(turn)?.turn(shard, &known.name).map(Some),
+            turn => {
+                let mut handed = Handed::default();
+                handed.turns.push(Fields::of(turn)?.turn(shard, &known.name, &mut handed.apart)?);
+                Ok(self.with_bodies(shard, handed).await?.pop())
+            }
         }
     }
 
