@@ -1,6 +1,7 @@
 //! Reading the records of plain jobs, and of lanes with one such job, as claims return them. `compact.lua` defines the
 //! format.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::model::clock::Timestamp;
@@ -9,7 +10,6 @@ use crate::model::id::Token;
 use crate::model::payload::Payload;
 use crate::model::turn::{Turn, TurnJob};
 
-use super::bodies::unmarked;
 use super::reply::{LANE_BYTES, Shard, corrupt, lane_number, score_of_order};
 
 /// What the turns of a claim have in common that are returned as records.
@@ -119,6 +119,33 @@ fn read_job(
         payload: Payload::from_bytes(rest.0.to_vec()),
     };
     Ok((name(key?)?, job))
+}
+
+/// Payloads of at least this length are apart. Below it, what the command and the second field cost is not regained.
+pub(super) const APART_BYTES_MIN: usize = 1_024;
+
+/// What the options of a job begin with in its record if its payload is apart: its length follows, and then `,` or `}`.
+const MARK: &str = "{\"batch\":";
+
+/// A job's options in its record, with the length of a payload that is apart.
+pub(super) fn marked(options: &str, payload_bytes: usize) -> String {
+    match options.strip_prefix('{') {
+        Some(fields) => format!("{MARK}{payload_bytes},{fields}"),
+        None => format!("{MARK}{payload_bytes}}}"),
+    }
+}
+
+/// The options of a record without that mark, and whether they had it.
+fn unmarked(options: &[u8]) -> (Cow<'_, [u8]>, bool) {
+    let is_digit = |byte: &u8| byte.is_ascii_digit();
+    let marked =
+        options.strip_prefix(MARK.as_bytes()).filter(|rest| rest.first().is_some_and(is_digit));
+    let Some(rest) = marked else { return (options.into(), false) };
+    let end = rest.iter().position(|byte| !is_digit(byte)).unwrap_or(rest.len());
+    match &rest[end..] {
+        [b',', fields @ ..] => ([b"{", fields].concat().into(), true),
+        _ => (Cow::default(), true),
+    }
 }
 
 struct Reader<'a>(&'a [u8]);

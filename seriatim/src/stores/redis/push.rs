@@ -11,7 +11,7 @@ use redis::Value;
 
 use super::Redis;
 use super::args::{Args, micros};
-use super::bodies::{APART_BYTES_MIN, marked};
+use super::compact::{APART_BYTES_MIN, marked};
 use super::layout::{Layout, OLDER_MAX, Step, Take};
 use super::link::PUSH;
 use super::memo::Known;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::args::Args;
-use super::bodies::Handed;
 use super::compact::{self, Begin, Plain};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
@@ -86,6 +85,14 @@ pub(super) fn corrupt() -> Error {
 /// An answer with one part.
 pub(super) fn single(value: Value) -> Result<Fields> {
     Fields::of(Value::Array(vec![value]))
+}
+
+/// Turns as a script answers them.
+#[derive(Default)]
+pub(super) struct Handed {
+    pub(super) turns: Vec<Turn>,
+    /// The numbers of the jobs whose payloads are still to be read.
+    pub(super) apart: Vec<u64>,
 }
 
 /// The parts of an answer, read in order.

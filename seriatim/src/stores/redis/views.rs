@@ -10,11 +10,10 @@ use redis::Value;
 
 use super::Redis;
 use super::args::Args;
-use super::bodies::Handed;
 use super::link::{DUE, LANES, STATS, TURN, VIEW};
 use super::memo::Known;
 use super::page::{Chosen, Rows, lane_entry, runs};
-use super::reply::{Fields, Shard, corrupt, name_job, score_of};
+use super::reply::{Fields, Handed, Shard, corrupt, name_job, score_of};
 use crate::contract::{
     Command, JobQuery, JobState, JobView, LaneJob, LaneQuery, LaneState, LaneView, NodeInfo,
     NodeView, Page, QueueDue, QueueStats, QueueView, Store, Views, Vitals,

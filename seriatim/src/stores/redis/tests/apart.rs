@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::Fate;
-use crate::stores::redis::bodies::APART_BYTES_MIN;
+use crate::stores::redis::compact::APART_BYTES_MIN;
 
 const MODES: [fn(&'static str) -> Queue; 4] =
     [Queue::parallel, Queue::fifo, Queue::accumulate, Queue::exclusive];

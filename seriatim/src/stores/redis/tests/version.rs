@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::*;
 use crate::Payload;
 use crate::store::Fate;
-use crate::stores::redis::bodies::APART_BYTES_MIN;
+use crate::stores::redis::compact::APART_BYTES_MIN;
 
 const STORE: &str = include_str!("version_5.txt");
 /// Its payloads are all in the records of their jobs.
@@ -94,7 +94,7 @@ fn of(queue: &str, key: &str, tag: u32) -> Job {
 
 /// The same with a payload that is long.
 fn padded(queue: &str, key: &str, tag: u32) -> Job {
-    let text = format!("{tag}{}", " ".repeat(APART_BYTES_MIN));
+    let text = format!("{}{tag}", " ".repeat(APART_BYTES_MIN));
     Job { payload: Payload::from_bytes(text), ..of(queue, key, tag) }
 }
 
