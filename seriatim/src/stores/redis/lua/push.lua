@@ -10,7 +10,7 @@
 -- status 3 for those not accepted, and {seq}, 4, created, until when for those whose key is throttled; {'STALE'} or {'ROUTE', index}.
 --
 -- Reads keys and the records of the keys' lanes. A job of a new lane writes lanes, keys and arrivals; one behind others,
--- jobs and its lane's record.
+-- jobs and its lane's record; a payload that is apart bodies.
 local dry, takes = ARGV[1] == '1', ARGV[4]
 NOW = clock(ARGV[2])
 

@@ -8,7 +8,7 @@
 -- {for each turn nil (stale) or the cancelled jobs {seq, created, ...}; now; turns that go on (see turns.lua); whether a lane
 -- got ready}.
 --
--- Reads busy, and of a list its record in lanes and its next head in jobs; removes busy and jobs, or the record of a
+-- Reads busy, and of a list its record in lanes and its next head in jobs; removes busy, bodies and jobs, or the record of a
 -- lane of one job; writes lanes and ready, or for a lane that goes on, lanes and busy.
 NOW = clock(ARGV[1])
 even_when_full()
