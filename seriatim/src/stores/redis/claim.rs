@@ -251,6 +251,7 @@ impl Redis {
             );
         }
         let turns = turns.claimed(shard, &request.queue, now)?;
+        let turns = self.with_bodies(shard, turns).await?;
         Ok((Claimed { turns, next_due, cut, unanswered: false }, Some(version)))
     }
 

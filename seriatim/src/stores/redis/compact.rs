@@ -1,6 +1,7 @@
 //! Reading the records of plain jobs, and of lanes with one such job, as claims return them. `compact.lua` defines the
 //! format.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::model::clock::Timestamp;
@@ -41,11 +42,16 @@ impl Begin {
     }
 }
 
-/// The turn of a lane of one job.
-pub(super) fn turn(claim: Plain<'_>, lane: i64, record: &[u8]) -> Result<Turn> {
+/// The turn of a lane of one job. Here and below, `apart` gets the jobs whose payloads are not in their records.
+pub(super) fn turn(
+    claim: Plain<'_>,
+    lane: i64,
+    record: &[u8],
+    apart: &mut Vec<u64>,
+) -> Result<Turn> {
     let mut rest = Reader(record);
     rest.take(1)?;
-    let (key, job) = read_job(claim.shard, lane, rest)?;
+    let (key, job) = read_job(claim.shard, lane, rest, apart)?;
     Ok(claim.turn(lane, key, vec![job]))
 }
 
@@ -53,6 +59,7 @@ pub(super) fn turn(claim: Plain<'_>, lane: i64, record: &[u8]) -> Result<Turn> {
 pub(super) fn listed_turn(
     claim: Plain<'_>,
     records: impl IntoIterator<Item = Result<Vec<u8>>>,
+    apart: &mut Vec<u64>,
 ) -> Result<Turn> {
     let (mut lane, mut key, mut jobs) = (0, None, Vec::new());
     for record in records {
@@ -61,7 +68,7 @@ pub(super) fn listed_turn(
         rest.take(1)?;
         lane = rest.number(LANE_BYTES)? as i64;
         let seq = rest.number(LANE_BYTES)? as i64;
-        let (of_job, job) = read_job(claim.shard, seq, rest)?;
+        let (of_job, job) = read_job(claim.shard, seq, rest, apart)?;
         key = of_job;
         jobs.push(job);
     }
@@ -86,11 +93,18 @@ impl Plain<'_> {
 }
 
 /// Reads a job and its key, from the creation time in its record.
-fn read_job(shard: Shard, seq: i64, mut rest: Reader) -> Result<(Option<Arc<str>>, TurnJob)> {
+fn read_job(
+    shard: Shard,
+    seq: i64,
+    mut rest: Reader,
+    apart: &mut Vec<u64>,
+) -> Result<(Option<Arc<str>>, TurnJob)> {
     let (created, run_at) = (rest.number(7)?, rest.number(7)?);
     let (priority, score) = (rest.number(2)?, rest.number(8)?);
     let lengths = [rest.number(2)?, rest.number(2)?, rest.number(1)?, rest.number(4)?];
     let [key, task, _digest, options] = lengths.map(|length| rest.take(length as usize));
+    let (options, is_apart) = unmarked(options?);
+    apart.extend(is_apart.then_some(seq as u64));
     let job = TurnJob {
         id: shard.job(seq, created as i64),
         task: name(task?)?,
@@ -98,13 +112,40 @@ fn read_job(shard: Shard, seq: i64, mut rest: Reader) -> Result<(Option<Arc<str>
         priority: priority as u16,
         run_at: Timestamp::from_micros(run_at as i64),
         attempt: 1,
-        options: match options? {
+        options: match &options[..] {
             [] => None,
             text => Some(serde_json::from_slice(text).map_err(|e| corrupt().because(e))?),
         },
         payload: Payload::from_bytes(rest.0.to_vec()),
     };
     Ok((name(key?)?, job))
+}
+
+/// Payloads of at least this length are apart. Below it, what the command and the second field cost is not regained.
+pub(super) const APART_BYTES_MIN: usize = 1_024;
+
+/// What the options of a job begin with in its record if its payload is apart: its length follows, and then `,` or `}`.
+const MARK: &str = "{\"batch\":";
+
+/// A job's options in its record, with the length of a payload that is apart.
+pub(super) fn marked(options: &str, payload_bytes: usize) -> String {
+    match options.strip_prefix('{') {
+        Some(fields) => format!("{MARK}{payload_bytes},{fields}"),
+        None => format!("{MARK}{payload_bytes}}}"),
+    }
+}
+
+/// The options of a record without that mark, and whether they had it.
+fn unmarked(options: &[u8]) -> (Cow<'_, [u8]>, bool) {
+    let is_digit = |byte: &u8| byte.is_ascii_digit();
+    let marked =
+        options.strip_prefix(MARK.as_bytes()).filter(|rest| rest.first().is_some_and(is_digit));
+    let Some(rest) = marked else { return (options.into(), false) };
+    let end = rest.iter().position(|byte| !is_digit(byte)).unwrap_or(rest.len());
+    match &rest[end..] {
+        [b',', fields @ ..] => ([b"{", fields].concat().into(), true),
+        _ => (Cow::default(), true),
+    }
 }
 
 struct Reader<'a>(&'a [u8]);

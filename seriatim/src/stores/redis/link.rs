@@ -112,9 +112,14 @@ pub(super) static GLOBAL_SWEEP: Lazy = LazyLock::new(|| {
     let parts = [
         include_str!("lua/global.lua"),
         include_str!("lua/names.lua"),
+        include_str!("lua/raise.lua"),
         include_str!("lua/global_sweep.lua"),
     ];
     Code::new(parts.concat())
+});
+
+pub(super) static GLOBAL_MIGRATE: Lazy = LazyLock::new(|| {
+    Code::new([include_str!("lua/raise.lua"), include_str!("lua/global_migrate.lua")].concat())
 });
 
 timed_scripts! {
@@ -130,7 +135,6 @@ global_scripts! {
     GLOBAL_COMMAND = "lua/global_command.lua",
     GLOBAL_FLAG = "lua/global_flag.lua",
     GLOBAL_FREE = "lua/global_free.lua",
-    GLOBAL_MIGRATE = "lua/global_migrate.lua",
     GLOBAL_NOTES = "lua/global_notes.lua",
     GLOBAL_RUN = "lua/global_run.lua",
     GLOBAL_REGISTER = "lua/global_register.lua",

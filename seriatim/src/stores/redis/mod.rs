@@ -10,6 +10,7 @@ mod address;
 mod ahead;
 mod args;
 mod beat;
+mod bodies;
 mod claim;
 mod clock;
 mod cluster;
@@ -44,7 +45,7 @@ mod views;
 mod wake;
 mod wire;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use args::Args;
@@ -58,8 +59,9 @@ use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// The version of the stored format; a store written by a newer one is refused.
-const LAYOUT_VERSION: i64 = 4;
+/// The version of the stored format; a store written by a newer one is refused. One of the version before is raised when no
+/// node of an earlier build lives (`raise.lua`); until then all write what that can read.
+const LAYOUT_VERSION: i64 = 5;
 /// Longest prefix of keys, in bytes.
 const PREFIX_BYTES_MAX: usize = 64;
 
@@ -84,6 +86,8 @@ pub struct Redis {
     /// Why the last rescue did not ask every shard, if it was answered all the same.
     unanswered_rescue: Mutex<Option<Error>>,
     clock: clock::Clock,
+    /// The version of the stored format, as last read.
+    version: Arc<AtomicI64>,
     /// The next rescue looks at all shards, whoever leads.
     walks: AtomicBool,
     bell: Bell,
@@ -154,6 +158,7 @@ impl Redis {
             listings: ahead::Kept::default(),
             unanswered_rescue: Mutex::default(),
             clock: clock::Clock::default(),
+            version: Arc::default(),
             walks: AtomicBool::new(true),
             bell: Bell::default(),
             wake: None,
@@ -168,6 +173,18 @@ impl Redis {
     /// A key outside all shards.
     fn global(&self, name: &str) -> String {
         format!("{}:{{g}}:{name}", self.prefix)
+    }
+
+    /// Takes note of the version of the stored format.
+    fn read_version(&self, there: i64) -> Result<()> {
+        check_version(there)?;
+        self.version.store(there, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether long payloads are stored apart: all who read the store know that.
+    fn sets_apart(&self) -> bool {
+        self.version.load(Ordering::Relaxed) >= LAYOUT_VERSION
     }
 
     fn rotate(&self) -> u64 {
@@ -185,7 +202,7 @@ impl Redis {
 }
 
 fn check_version(there: i64) -> Result<()> {
-    if there < LAYOUT_VERSION {
+    if there < LAYOUT_VERSION - 1 {
         let message = format!(
             "the store in Redis has version {there}, which no release wrote and this build \
              cannot read: use another prefix, or empty it"
@@ -241,13 +258,13 @@ impl Store for Redis {
         let mut args = Args::default();
         args.int(LAYOUT_VERSION);
         let there = self.link.run(&GLOBAL_MIGRATE, &self.global(""), &args).await?;
-        check_version(single(there)?.int()?)
+        self.read_version(single(there)?.int()?)
     }
 
     async fn check(&self) -> Result<()> {
         let version = redis::cmd("HGET").arg(self.global("meta")).arg("version").to_owned();
         if let Some(there) = single(self.link.query(&version).await?)?.opt_int()? {
-            return check_version(there);
+            return self.read_version(there);
         }
         // After a wipe, a push may come before a node that migrates.
         let queues = redis::cmd("EXISTS").arg(self.global("queues")).to_owned();
@@ -282,10 +299,11 @@ impl Store for Redis {
 
     fn heartbeat_line(&self) -> Option<Opening> {
         let (url, prefix) = (self.url.clone(), self.prefix.clone());
-        let (living, marks) = (self.living.clone(), self.marks.clone());
+        let (living, marks, version) =
+            (self.living.clone(), self.marks.clone(), self.version.clone());
         Some(Box::pin(async move {
-            let line =
-                Self { living, marks, ..Self::on(Link::open_again(&url).await?, &url, &prefix) };
+            let line = Self::on(Link::open_again(&url).await?, &url, &prefix);
+            let line = Self { living, marks, version, ..line };
             Ok(Arc::new(line) as SharedStore)
         }))
     }

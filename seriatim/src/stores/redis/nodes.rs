@@ -14,7 +14,7 @@ use super::link::{
 use super::memo::Known;
 use super::reply::{Fields, single};
 use super::rescue::Call;
-use super::{Redis, beat};
+use super::{LAYOUT_VERSION, Redis, beat};
 use crate::contract::errors::no_living_node;
 use crate::contract::release::NOBODY;
 use crate::contract::{
@@ -40,7 +40,9 @@ impl Fleet for Redis {
         let mut args = Args::at(request.now);
         let mut request = request;
         self.cap(&mut request.beats).await?;
-        let info = json(&request.node)?;
+        // So that others see what this build can read: `raise.lua`.
+        let info =
+            json(&request.node)?.replacen('{', &format!("{{\"layout\":{LAYOUT_VERSION},"), 1);
         args.text(&request.node.id.0).micros(request.node.lease).text(&info);
         let mut answer = self.link.call(&GLOBAL_BEAT, &self.global(""), &args).await?;
         let (now, alive) = (answer.time()?, answer.flag()?);
@@ -56,6 +58,9 @@ impl Fleet for Redis {
             living.push(NodeId(list.text()?));
         }
         self.living.set(living);
+        if let Some(there) = answer.opt_int()? {
+            self.read_version(there)?;
+        }
         let shards = parts(&request.beats, flags)?;
         let replies = shards.iter().map(|(shard, part)| self.beat_in(*shard, now, &request, part));
         for ((shard, part), reply) in shards.iter().zip(join_all(replies).await) {
@@ -170,6 +175,7 @@ impl Fleet for Redis {
         }
         let mut args = Args::at(request.now);
         args.micros(DEAD_NODE_SHOWN).int(request.rows_max.min(ACTION_ROWS_MAX) as i64);
+        args.int(LAYOUT_VERSION);
         let more = self.link.run(&GLOBAL_SWEEP, &self.global(""), &args).await?;
         swept.more |= single(more)?.flag()?;
         match failed {

@@ -11,6 +11,7 @@ use redis::Value;
 
 use super::Redis;
 use super::args::{Args, micros};
+use super::compact::{APART_BYTES_MIN, marked};
 use super::layout::{Layout, OLDER_MAX, Step, Take};
 use super::link::PUSH;
 use super::memo::Known;
@@ -255,7 +256,11 @@ impl Redis {
         let mut args = Args::default();
         args.flag(floor.is_none()).now(request.now);
         args.int(part.known.version).text(part.take.text()).int(floor.unwrap_or(0));
-        let is_bare = |job: &Job| is_plain(job) && job.options.idempotency_key.is_none();
+        let sets_apart = self.sets_apart();
+        let is_plain = |job: &Job| is_plain(job, sets_apart);
+        let is_apart = |job: &Job| sets_apart && job.payload.as_bytes().len() >= APART_BYTES_MIN;
+        let is_bare =
+            |job: &Job| is_plain(job) && !is_apart(job) && job.options.idempotency_key.is_none();
         let all_bare = part.jobs.iter().all(|i| is_bare(&request.jobs[*i]));
         args.int(part.known.queue.throttle.map_or(0, micros));
         args.flag(part.known.queue.throttled == Throttled::Refuse);
@@ -267,12 +272,13 @@ impl Redis {
                 job_args(args.text(letter(job, is_of_store)), job, &part.known)?;
                 continue;
             }
-            match &job.options.idempotency_key {
-                Some(key) => drop(args.text(if is_of_store { "I" } else { "i" }).text(key)),
-                None if !all_bare => drop(args.text("s")),
-                None => {}
+            let apart = is_apart(job);
+            if !all_bare {
+                args.text(plain_letter(job, is_of_store, apart));
+                args.0.extend(job.options.idempotency_key.as_ref().map(|key| key.clone().into()));
             }
-            args.bytes(plain(job, &part.known)?);
+            args.bytes(plain(job, &part.known, apart)?);
+            args.0.extend(apart.then(|| job.payload.as_bytes().to_vec()));
         }
         let mut answer = self.link.call_durably(&PUSH, &self.key(part.shard, ""), &args).await?;
         match &*answer.text()? {
@@ -439,8 +445,20 @@ fn consumers_and_group(options: &JobOptions) -> String {
     }
 }
 
-/// Whether this job fits a record of a plain job (`compact.lua`).
-fn is_plain(job: &Job) -> bool {
+/// What `push.lua` is told of a plain job among others.
+fn plain_letter(job: &Job, is_of_store: bool, apart: bool) -> &'static str {
+    match (job.options.idempotency_key.is_some(), is_of_store, apart) {
+        (false, _, false) => "s",
+        (false, _, true) => "p",
+        (true, false, false) => "i",
+        (true, false, true) => "j",
+        (true, true, false) => "I",
+        (true, true, true) => "J",
+    }
+}
+
+/// Whether this job fits a record of a plain job (`compact.lua`), its payload apart if that is possible.
+fn is_plain(job: &Job, sets_apart: bool) -> bool {
     let options = &job.options;
     job.past.is_none()
         && options.node.is_none()
@@ -448,15 +466,18 @@ fn is_plain(job: &Job) -> bool {
         && options.group.is_none()
         && options.lease_ttl.is_none()
         && options.expires_at.is_none()
-        && job.payload.as_bytes().len() <= INLINE_BYTES_MAX
+        && (sets_apart || job.payload.as_bytes().len() <= INLINE_BYTES_MAX)
 }
 
-/// The argument of `push.lua` for a plain job; it ends like a compact record.
-fn plain(job: &Job, known: &Known) -> Result<Vec<u8>> {
-    let text = options_text(&job.options)?;
+/// The argument of `push.lua` for a plain job; it ends like a compact record. A payload that is apart is the next argument.
+fn plain(job: &Job, known: &Known, apart: bool) -> Result<Vec<u8>> {
+    let mut text = options_text(&job.options)?;
+    let mut body = job.payload.as_bytes();
+    if apart {
+        (text, body) = (marked(&text, body.len()), &[]);
+    }
     let (key, task) = (job.key.as_deref().unwrap_or(""), job.task.as_deref().unwrap_or(""));
     let digest = digest(job, known);
-    let body = job.payload.as_bytes();
     let (kind, time) = match job.run_at {
         RunAt::Now => (b'n', 0),
         RunAt::In(delay) => (b'i', micros(delay)),

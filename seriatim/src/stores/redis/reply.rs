@@ -87,6 +87,14 @@ pub(super) fn single(value: Value) -> Result<Fields> {
     Fields::of(Value::Array(vec![value]))
 }
 
+/// Turns as a script answers them.
+#[derive(Default)]
+pub(super) struct Handed {
+    pub(super) turns: Vec<Turn>,
+    /// The numbers of the jobs whose payloads are still to be read.
+    pub(super) apart: Vec<u64>,
+}
+
 /// The parts of an answer, read in order.
 pub(super) struct Fields(std::vec::IntoIter<Value>);
 
@@ -140,11 +148,16 @@ impl Fields {
         Ok(self.opt_int()?.map(Timestamp::from_micros))
     }
 
-    pub(super) fn bytes(&mut self) -> Result<Vec<u8>> {
+    pub(super) fn opt_bytes(&mut self) -> Result<Option<Vec<u8>>> {
         match self.value()? {
-            Value::BulkString(bytes) => Ok(bytes),
+            Value::Nil => Ok(None),
+            Value::BulkString(bytes) => Ok(Some(bytes)),
             _ => Err(corrupt()),
         }
+    }
+
+    pub(super) fn bytes(&mut self) -> Result<Vec<u8>> {
+        self.opt_bytes()?.ok_or_else(corrupt)
     }
 
     pub(super) fn opt_text(&mut self) -> Result<Option<Arc<str>>> {
@@ -194,8 +207,8 @@ impl Fields {
         shard: Shard,
         queue: &Arc<str>,
         now: Timestamp,
-    ) -> Result<Vec<Turn>> {
-        let mut turns = Vec::with_capacity(self.0.len() / 2);
+    ) -> Result<Handed> {
+        let (mut turns, mut apart) = (Vec::with_capacity(self.0.len() / 2), Vec::new());
         let mut token = Token(0);
         while !self.is_empty() {
             let claim = Plain { shard, queue, token, now };
@@ -205,34 +218,42 @@ impl Fields {
                     continue;
                 }
                 Value::BulkString(bytes) => match Begin::of(&bytes)? {
-                    Begin::Lane(lane) => compact::turn(claim, lane, &self.bytes()?)?,
-                    Begin::Job => compact::listed_turn(claim, [Ok(bytes)])?,
+                    Begin::Lane(lane) => compact::turn(claim, lane, &self.bytes()?, &mut apart)?,
+                    Begin::Job => compact::listed_turn(claim, [Ok(bytes)], &mut apart)?,
                     Begin::Jobs(count) => {
-                        compact::listed_turn(claim, (0..count).map(|_| self.bytes()))?
+                        let records = (0..count).map(|_| self.bytes());
+                        compact::listed_turn(claim, records, &mut apart)?
                     }
                 },
-                turn => Self::of(turn)?.turn(shard, queue)?,
+                turn => Self::of(turn)?.turn(shard, queue, &mut apart)?,
             });
         }
-        Ok(turns)
+        Ok(Handed { turns, apart })
     }
 
+    /// The turns of a script that answers no payloads.
     pub(super) fn turns(mut self, shard: Shard, queue: &Arc<str>) -> Result<Vec<Turn>> {
         let mut turns = Vec::new();
         while !self.is_empty() {
-            turns.push(self.list()?.turn(shard, queue)?);
+            turns.push(self.list()?.turn(shard, queue, &mut Vec::new())?);
         }
         Ok(turns)
     }
 
-    pub(super) fn turn(mut self, shard: Shard, queue: &Arc<str>) -> Result<Turn> {
+    /// A turn; adds the jobs whose payloads are apart.
+    pub(super) fn turn(
+        mut self,
+        shard: Shard,
+        queue: &Arc<str>,
+        apart: &mut Vec<u64>,
+    ) -> Result<Turn> {
         let (lane, key, token) = (self.int()?, self.name()?, self.int()?);
         let (retry_count, crashes, error) = (self.int()?, self.int()?, self.opt_text()?);
         let claimed_at = self.time()?;
         let mut list = self.list()?;
         let mut jobs = Vec::new();
         while !list.is_empty() {
-            jobs.push(list.list()?.turn_job(shard)?);
+            jobs.push(list.list()?.turn_job(shard, apart)?);
         }
         Ok(Turn {
             lane: shard.lane(lane),
@@ -247,11 +268,14 @@ impl Fields {
         })
     }
 
-    fn turn_job(mut self, shard: Shard) -> Result<TurnJob> {
+    fn turn_job(mut self, shard: Shard, apart: &mut Vec<u64>) -> Result<TurnJob> {
+        let (id, task) = (shard.job(self.int()?, self.int()?), self.name()?);
+        let body = self.opt_bytes()?;
+        apart.extend(body.is_none().then_some(id.seq()));
         Ok(TurnJob {
-            id: shard.job(self.int()?, self.int()?),
-            task: self.name()?,
-            payload: Payload::from_bytes(self.bytes()?),
+            id,
+            task,
+            payload: Payload::from_bytes(body.unwrap_or_default()),
             score: score_of(&self.text()?)?,
             priority: self.int()? as u16,
             run_at: self.time()?,

@@ -13,7 +13,7 @@ use super::args::Args;
 use super::link::{DUE, LANES, STATS, TURN, VIEW};
 use super::memo::Known;
 use super::page::{Chosen, Rows, lane_entry, runs};
-use super::reply::{Fields, Shard, corrupt, name_job, score_of};
+use super::reply::{Fields, Handed, Shard, corrupt, name_job, score_of};
 use crate::contract::{
     Command, JobQuery, JobState, JobView, LaneJob, LaneQuery, LaneState, LaneView, NodeInfo,
     NodeView, Page, QueueDue, QueueStats, QueueView, Store, Views, Vitals,
@@ -134,7 +134,11 @@ impl Views for Redis {
         let answer = self.link.run(&TURN, &self.key(shard, ""), &args).await?;
         match answer {
             redis::Value::Nil => Ok(None),
-            turn => Fields::of(turn)?.turn(shard, &known.name).map(Some),
+            turn => {
+                let mut handed = Handed::default();
+                handed.turns.push(Fields::of(turn)?.turn(shard, &known.name, &mut handed.apart)?);
+                Ok(self.with_bodies(shard, handed).await?.pop())
+            }
         }
     }
 

@@ -52,8 +52,9 @@ function J.save_job(j)
   job_records[id_of(j.seq)] = J.job_record(j)
 end
 
+-- False if it is apart and not there.
 function J.body_of(j)
-  return j.body or call('HGET', K.bodies, num(j.seq)) or ''
+  return j.body or call('HGET', K.bodies, num(j.seq))
 end
 
 -- Removes all traces of a job and its aliases.

@@ -518,10 +518,11 @@ function L.trouble_of(l)
   return head.retry, head.crashes, head.error
 end
 
+-- Without bodies, each payload is empty; else one that is apart is false: the caller reads it itself.
 function L.turn_of(l, with_bodies)
   local list = {}
   for i, j in ipairs(L.closed_jobs(l)) do
-    list[i] = { j.seq, j.created, j.task, with_bodies and J.body_of(j) or '', j.score, j.prio,
+    list[i] = { j.seq, j.created, j.task, not with_bodies and '' or j.body, j.score, j.prio,
       j.run_at, j.attempts, j.options }
   end
   local retry, crashes, why = L.trouble_of(l)

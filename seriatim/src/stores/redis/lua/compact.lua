@@ -12,6 +12,10 @@
 --   'D'  the same when it is done: ended at (7), claimed at (7), then as in 'J'
 --
 -- Any other record in `jobs` is a MessagePack array (`read_job`).
+--
+-- A long payload is not in its record but in `bodies`, so that no script that only hands the record over touches it: for each
+-- string that it gets, Redis hashes every byte. Then the options begin with `{"batch":N`, where N is the payload's length. No
+-- job here has that option, and a build from before layout 5 reads it as an error, not as a job without a payload.
 
 local JOB_FIELDS = '>I7I7I2c8I2I2I1I4'
 
@@ -30,6 +34,18 @@ end
 -- A score as 16 digits.
 local function hex(score) return string.format('%02x%02x%02x%02x%02x%02x%02x%02x', string.byte(score, 1, 8)) end
 
+-- The length of a payload that is apart, if it is: of a record whose options are at this place.
+local function apart_in(record, at, length)
+  return length > 10 and tonumber(string.match(record, '^{"batch":(%d+)', at))
+end
+
+-- Options without that mark.
+local function unmarked(options)
+  local rest = string.match(options, '^{"batch":%d+(.*)$')
+  if not rest then return options end
+  return rest == '}' and '' or '{' .. string.sub(rest, 2)
+end
+
 -- The job in a record; `from` is the offset of its creation time.
 local function job_in(seq, lane, record, from)
   local created, run_at, prio, score, key_length, task_length, digest_length, options_length, at =
@@ -40,14 +56,14 @@ local function job_in(seq, lane, record, from)
     at = at + length
     return string.sub(record, at - length, at - 1)
   end
-  local task, digest, options = text(task_length), text(digest_length), text(options_length)
-  local body = string.sub(record, at)
+  local task, digest, size = text(task_length), text(digest_length), apart_in(record, at, options_length)
+  local options, body = unmarked(text(options_length)), not size and string.sub(record, at)
   return {
     seq = seq, created = created, lane = lane, state = 'live', task = task, digest = digest,
     score = hex(score),
     prio = prio, run_at = run_at, attempts = 0, retry = -1, crashes = 0, error = false,
     started = false, flagged = false, route = 0, ttl = 0, expires = 0, options = options,
-    aliases = false, ended = false, key = '', size = #body, body = body, plain = true,
+    aliases = false, ended = false, key = '', size = size or #body, body = body, plain = true,
   }, key
 end
 
@@ -73,7 +89,7 @@ local function texts_in(record, from)
   local digest_at = task_at + task_length
   return string.sub(record, at, task_at - 1), string.sub(record, task_at, digest_at - 1),
     string.sub(record, digest_at, digest_at + digest_length - 1),
-    #record - digest_at - digest_length - options_length + 1
+    apart_in(record, digest_at + digest_length, options_length) or #record - digest_at - digest_length - options_length + 1
 end
 
 -- Lists: the waiting jobs of a lane, in order of arrival, which is the order of their seqs. 'Q', then

@@ -1,7 +1,7 @@
 -- A node's heartbeat; with a lease of 0, its deregistration. ARGV: now, node, lease, description. Answers {now, alive,
--- command, shards with flagged jobs {shard, version, ...}, living nodes}.
+-- command, shards with flagged jobs {shard, version, ...}, living nodes, the version of the stored format}.
 --
--- Reads dead, commands, flags and alive; writes beats, nodes and alive, at a deregistration dead instead.
+-- Reads dead, commands, flags, alive and the version in meta; writes beats, nodes and alive, at a deregistration dead instead.
 local node = ARGV[2]
 local alive = not call('ZSCORE', P .. 'dead', node)
 if alive then
@@ -19,4 +19,4 @@ if alive then
 end
 local command = call('HGET', P .. 'commands', node)
 return { now, alive and 1 or 0, command, call('HGETALL', P .. 'flags'),
-  call('ZRANGE', P .. 'alive', 0, -1) }
+  call('ZRANGE', P .. 'alive', 0, -1), call('HGET', P .. 'meta', 'version') }

@@ -1,5 +1,5 @@
--- Deletes nodes that died long enough ago, and old idempotency keys of the whole store. ARGV: now, how long nodes are
--- shown, most keys to look at. Answers whether there may be more.
+-- Deletes nodes that died long enough ago, and old idempotency keys of the whole store, and raises the version of the format
+-- (raise.lua). ARGV: now, how long nodes are shown, most keys to look at, the newest version. Answers whether there may be more.
 --
 -- Reads dead and idemold up to their times, idem, and in shards whether the jobs are stored; removes nodes from dead, beats,
 -- nodes and commands, keys from idem and idemold, and writes later times into idemold.
@@ -20,4 +20,5 @@ for _, name in ipairs(names) do
     call('HDEL', W.idem, name)
   end
 end
+raised(tonumber(call('HGET', P .. 'meta', 'version') or '0'), tonumber(ARGV[4]))
 return #names == tonumber(ARGV[3]) and 1 or 0

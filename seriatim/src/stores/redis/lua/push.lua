@@ -3,20 +3,20 @@
 -- (0: not at all), whether further ones are refused (0 or 1), then 's' and the jobs, all plain; or 'm' and the jobs, each with
 -- a letter before it. A plain one ('s') is one text: run time (n, i or @ and 7 bytes), priority (2 bytes), whether it has a score (0 or 1), score (8 bytes), and the
 -- end of a record of one job.
--- With an idempotency key ('i'), that comes before it. Any other ('g') is 13 fields. 'I' and 'G' are the same with a key of
+-- With an idempotency key ('i'), that comes before it. With a payload that is apart ('p', 'j'), that comes behind it. Any other ('g') is 13 fields. 'I', 'J' and 'G' are the same with a key of
 -- the whole store (names.lua); 'h' and 'H' like 'g' and 'G' with a field for the past behind it: failures, when it was made,
 -- first tried (0: unset) and, for 'd' and 'D', when it died, then '-', or '+' and the error. Answers {'OK', now, {seq, status, ...},
 -- last token} with {seq}, status, created for those created at another time, {seq, queue, shard} for those of a key of the store,
 -- status 3 for those not accepted, and {seq}, 4, created, until when for those whose key is throttled; {'STALE'} or {'ROUTE', index}.
 --
 -- Reads keys and the records of the keys' lanes. A job of a new lane writes lanes, keys and arrivals; one behind others,
--- jobs and its lane's record.
+-- jobs and its lane's record; a payload that is apart bodies.
 local dry, takes = ARGV[1] == '1', ARGV[4]
 NOW = clock(ARGV[2])
 
 -- The jobs: where each begins in ARGV, its key, the text of a plain one, its idempotency key ('' is none), and whether that
 -- is of the whole store.
-local B = { max = 0, starts = {}, keys = {}, texts = {}, idems = {}, whole = {}, pasts = {}, dead = {}, throttle = tonumber(ARGV[6]) }
+local B = { max = 0, starts = {}, keys = {}, texts = {}, idems = {}, whole = {}, pasts = {}, dead = {}, bodies = {}, throttle = tonumber(ARGV[6]) }
 B.refuses = ARGV[7] == '1'
 local keyed
 local records, busy, appends = {}, {}, false -- of the lanes of known keys, by id
@@ -48,6 +48,14 @@ local function read_mixed()
       read_plain(i, ARGV[at + 2], ARGV[at + 1])
       B.whole[i] = ARGV[at] == 'I'
       at = at + 3
+    elseif ARGV[at] == 'p' then
+      read_plain(i, ARGV[at + 1], '')
+      B.bodies[i] = ARGV[at + 2]
+      at = at + 3
+    elseif ARGV[at] == 'j' or ARGV[at] == 'J' then
+      read_plain(i, ARGV[at + 2], ARGV[at + 1])
+      B.whole[i], B.bodies[i] = ARGV[at] == 'J', ARGV[at + 3]
+      at = at + 4
     else
       local letter = string.lower(ARGV[at])
       B.whole[i], B.dead[i] = ARGV[at] ~= letter, letter == 'd'
@@ -210,7 +218,7 @@ local function tell(seq, status, created, until_)
 end
 
 -- New lanes of one job, to be written together. They arrive in order unless the clock went back.
-local new = { lanes = {}, keys = {}, arrivals = {}, ready = {}, wakes = {}, count = 0, pending = 0 }
+local new = { lanes = {}, keys = {}, arrivals = {}, ready = {}, wakes = {}, bodies = {}, count = 0, pending = 0 }
 local function add(list, name, value)
   local at = #list
   list[at + 1], list[at + 2] = name, value
@@ -263,7 +271,8 @@ if S and S.window then
   -- The bytes of the payload of a plain job.
   function w.size_in(text)
     local key_length, task_length, digest_length, options_length = struct.unpack('>I2I2I1I4', text, 20)
-    return #text - 28 - key_length - task_length - digest_length - options_length
+    local options_at = 29 + key_length + task_length + digest_length
+    return apart_in(text, options_at, options_length) or #text + 1 - options_at - options_length
   end
 
   -- Whether a plain job leaves the due time of a lane as it is that waits.
@@ -276,6 +285,11 @@ if S and S.window then
     local due, next_due, jobs_count, bytes = struct.unpack('>I7I7xxI4xxxxxxxxI5', record, 2)
     return w.keeps(due, next_due, kind.run_at, jobs_count + 1, bytes + w.size_in(text))
   end
+end
+
+-- Keeps the payload of a plain job that is stored, if it is apart.
+function B.keep_body(i, seq)
+  if B.bodies[i] then add(new.bodies, num(seq), B.bodies[i]) end
 end
 
 local function put_single(key, text)
@@ -465,7 +479,8 @@ local function flush()
   many('RPUSH', K.arrivals, new.arrivals)
   many('ZADD', K.ready, new.ready)
   many('ZADD', K.wake, new.wakes)
-  new.lanes, new.keys, new.arrivals, new.ready, new.wakes = {}, {}, {}, {}, {}
+  many('HSET', K.bodies, new.bodies)
+  new.lanes, new.keys, new.arrivals, new.ready, new.wakes, new.bodies = {}, {}, {}, {}, {}, {}
   new.count, new.pending = new.count + new.pending, 0
   local list = {}
   for id, record in pairs(changed) do add(list, id, record) end
@@ -552,6 +567,7 @@ local function put_one(i, key, text)
   local id = keyed and ids[key]
   if text and not id and not (S.window and S.window.size_in(text) >= S.window.max_bytes) then
     local seq = put_single(key, text)
+    B.keep_body(i, seq)
     tell(seq, 0)
     return seq, NOW
   end
@@ -565,12 +581,14 @@ local function put_one(i, key, text)
     end
     local seq = not equal and put_listed(id, text, field)
     if seq then
+      B.keep_body(i, seq)
       tell(seq, 0)
       return seq, NOW
     end
   end
   if not put_slowly then define_put_slowly() end
   local j, status = put_slowly(i, key, text)
+  if status == 0 then B.keep_body(i, j.seq) end
   tell({ j.seq }, status, j.created)
   return j.seq, j.created
 end

@@ -8,7 +8,7 @@
 -- {for each turn nil (stale) or the cancelled jobs {seq, created, ...}; now; turns that go on (see turns.lua); whether a lane
 -- got ready}.
 --
--- Reads busy, and of a list its record in lanes and its next head in jobs; removes busy and jobs, or the record of a
+-- Reads busy, and of a list its record in lanes and its next head in jobs; removes busy, bodies and jobs, or the record of a
 -- lane of one job; writes lanes and ready, or for a lane that goes on, lanes and busy.
 NOW = clock(ARGV[1])
 even_when_full()
@@ -244,6 +244,7 @@ local function forget_unread(l, tally)
   local names = {}
   take_first(l, l.closed, names)
   for _, name in ipairs(names) do job_records[name] = false end
+  T.drop_bodies(names)
   count('jobs', -#names)
   tally.done, l.closed, l.edge, l.shut, l.shut_prio, l.shut_bytes = #names, 0, 0, false, NO_PRIO, 0
   L.clear_list(l)
@@ -266,6 +267,7 @@ local function end_series(l, turn, done, claimed_at, tally)
   local names = {}
   take_first(l, done, names)
   for _, name in ipairs(names) do job_records[name] = false end
+  T.drop_bodies(names)
   count('jobs', -done)
   tally.done, l.closed, l.edge = done, 0, 0
   if turn.counted then tally.failed = 1 end
@@ -541,7 +543,7 @@ end
   sort_simple()
   settle_others()
   local singles = #gone
-  if S.keep > 0 then keep_singles() end
+  if S.keep > 0 then keep_singles() else T.drop_bodies(gone) end
   if S.mode == 'accumulate' then end_lists() else end_heads() end
   many('HDEL', K.busy, gone)
   many('HDEL', K.busy, free)
@@ -552,7 +554,10 @@ end
   count('jobs', -singles - #ended)
   count('processed', singles + #ended)
   count('lanes', -#gone)
-  if S.keep == 0 then many('HDEL', K.jobs, ended) end
+  if S.keep == 0 then
+    many('HDEL', K.jobs, ended)
+    T.drop_bodies(ended)
+  end
   many('HDEL', K.lanes, gone)
   many('HDEL', K.keys, keys)
   many('HSET', K.lanes, stay)

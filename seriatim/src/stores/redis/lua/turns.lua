@@ -3,7 +3,7 @@
 --
 -- T.answer() has for each turn an answer of `turn_of`, or values after the token (a number) that they have in
 -- common: an id and then the record of its lane, of one job; or the record of one job of a list; or 'M' and a number of
--- jobs (4 bytes), and then their records, in no order.
+-- jobs (4 bytes), and then their records, in no order. Payloads that are apart are not in it: the caller reads them from `bodies`.
 local T = { list = {}, claims = {}, of_ttl = {}, busy = {}, wanted = {}, places = {}, series = {}, taken = 0 }
 
 -- One script claims about this much: lanes with many or large jobs are left to the next.
@@ -18,6 +18,20 @@ local TABLES_MAX = 80
 
 -- The beginning of the classes of a group.
 T.group = ''
+
+-- Whether any payload of the shard is apart.
+function T.has_bodies()
+  if T.bodies == nil then T.bodies = call('EXISTS', K.bodies) == 1 end
+  return T.bodies
+end
+
+-- Removes the payloads of these jobs, as far as they are apart.
+function T.drop_bodies(names)
+  if not T.has_bodies() then return end
+  local fields = {}
+  for i, name in ipairs(names) do fields[i] = num(number_in(name)) end
+  many('HDEL', K.bodies, fields)
+end
 
 -- Made when a script begins to claim: most settles claim nothing.
 local function define_turns()
@@ -79,6 +93,13 @@ function T.has_room(bytes, count)
   return not T.is_full
 end
 
+-- How much a record adds to the answer, with a payload that is apart.
+local function weight(record, from)
+  if not T.bodies then return #record end
+  local _, _, _, size = texts_in(record, from)
+  return math.max(#record, size)
+end
+
 function T.is_spent() return T.jobs_left <= 0 or T.bytes_left <= 0 end
 
 -- The ends of lists that grow with each job: to find the end of a table takes Lua as long as ten steps.
@@ -118,7 +139,7 @@ function T.close_single(id, record)
     local _, _, _, size = texts_in(record, 2)
     if not T.has_room(size, 1) then return end
   else
-    T.jobs_left, T.bytes_left = T.jobs_left - 1, T.bytes_left - #record
+    T.jobs_left, T.bytes_left = T.jobs_left - 1, T.bytes_left - weight(record, 2)
   end
   claim_light(id, S.mode ~= 'parallel' and key_in(record))
   list[told + 1], list[told + 2] = id, record
@@ -140,7 +161,7 @@ function T.close_arrivals(ids, records)
     local id = ids[i]
     light_lanes[light.count + i], list[at + 1], list[at + 2] = id, id, record
     busy[marked + 2 * i - 1], busy[marked + 2 * i] = id, is_keyed and light_bytes .. key_in(record) or light_bytes
-    taken, at, bytes = i, at + 2, bytes - #record
+    taken, at, bytes = i, at + 2, bytes - (T.bodies and weight(record, 2) or #record)
   end
   told, marked, T.taken = at, marked + 2 * taken, T.taken + taken
   T.jobs_left, T.bytes_left = T.jobs_left - taken, bytes
@@ -191,7 +212,7 @@ end
 function T.options_in(record)
   local key_length, task_length, digest_length, options_length = struct.unpack('>I2I2I1I4', record, 40)
   local at = 49 + key_length + task_length + digest_length
-  return string.sub(record, at, at + options_length - 1)
+  return unmarked(string.sub(record, at, at + options_length - 1))
 end
 
 local function join_series(turn, records, from)
@@ -204,7 +225,7 @@ local function join_series(turn, records, from)
     if i > 1 and (not is_plain or run_at > NOW or own_task ~= task or bytes > T.series_bytes) then break end
     task, joined = own_task, i
     turn[i + 1] = record
-    T.bytes_left = T.bytes_left - #record
+    T.bytes_left = T.bytes_left - math.max(#record, size)
     if not is_plain then break end
   end
   if joined == 1 then turn[1], turn[2] = turn[2], nil
@@ -306,7 +327,7 @@ end
 function T.tell_jobs()
   for i, record in ipairs(fields(K.jobs, T.wanted)) do
     T.list[T.places[i]] = record
-    T.bytes_left = T.bytes_left - #record
+    T.bytes_left = T.bytes_left - weight(record, 16)
     if S.merges then
       local _, _, digest = texts_in(record, 16)
       later('HDEL', K.equal, string.sub(record, 2, 8) .. digest)
@@ -440,5 +461,6 @@ end
 
 function T.begin(at)
   define_turns()
+  T.has_bodies()
   T.start(at)
 end

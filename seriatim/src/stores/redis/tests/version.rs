@@ -6,9 +6,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::*;
+use crate::Payload;
 use crate::store::Fate;
+use crate::stores::redis::compact::APART_BYTES_MIN;
 
-const STORE: &str = include_str!("version_4.txt");
+const STORE: &str = include_str!("version_5.txt");
+/// Its payloads are all in the records of their jobs.
+const BEFORE: &str = include_str!("version_4.txt");
 /// In the file, instead of the prefix of the keys.
 const PREFIX: &str = "PREFIX";
 
@@ -68,9 +72,9 @@ fn unescaped(word: &str) -> Vec<u8> {
     bytes
 }
 
-async fn restore(prefix: &str) {
+async fn restore(stored: &str, prefix: &str) {
     let mut link = link().await;
-    for line in STORE.lines() {
+    for line in stored.lines() {
         let line = line.replacen(PREFIX, prefix, 1);
         let words: Vec<Vec<u8>> = line.split('\t').map(unescaped).collect();
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -88,6 +92,12 @@ fn of(queue: &str, key: &str, tag: u32) -> Job {
     if queue == "parallel" { job } else { job.key(key) }
 }
 
+/// The same with a payload that is long.
+fn padded(queue: &str, key: &str, tag: u32) -> Job {
+    let text = format!("{}{tag}", " ".repeat(APART_BYTES_MIN));
+    Job { payload: Payload::from_bytes(text), ..of(queue, key, tag) }
+}
+
 async fn claim_of(store: &Redis, queue: &str, lanes_max: usize) -> Vec<Turn> {
     store.claim(claim_request(queue, lanes_max)).await.unwrap().turns
 }
@@ -101,8 +111,8 @@ fn failed(turn: &Turn) -> Settlement {
 }
 
 /// In each queue: a long lane whose first turn failed, jobs out of order, one with options of its own, lanes of one job,
-/// a scheduled one, and a claimed one.
-async fn fill(store: &Redis) {
+/// a scheduled one, and a claimed one; with `apart`, payloads that are not in the records of their jobs.
+async fn fill(store: &Redis, apart: bool) {
     for queue in queues() {
         let name = queue.name.clone();
         declare(store, queue).await;
@@ -114,6 +124,10 @@ async fn fill(store: &Redis) {
         push(store, vec![of(&name, "long", 52).idempotency_key("once").expires_at(Timestamp::MAX)])
             .await;
         push(store, vec![of(&name, "one", 60), of(&name, "two", 61)]).await;
+        if apart {
+            push(store, vec![padded(&name, "long", 70), padded(&name, "three", 71)]).await;
+            push(store, vec![padded(&name, "three", 72).idempotency_key("twice")]).await;
+        }
         push(
             store,
             vec![of(&name, "later", 62).run_at(Timestamp::from_micros(2_000_000_000_000_000))],
@@ -157,14 +171,24 @@ async fn contents(store: &Redis) -> BTreeMap<String, String> {
 async fn a_store_of_this_version_is_read_by_later_builds() {
     let new = new_prefix();
     let store = open(&new).await;
-    fill(&store).await;
+    fill(&store, true).await;
     if std::env::var_os("SERIATIM_WRITE_LAYOUT").is_some() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/stores/redis/tests/version_4.txt");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/stores/redis/tests/version_5.txt");
         std::fs::write(path, dump(&new).await).unwrap();
         return;
     }
     let old = new_prefix();
-    restore(&old).await;
+    restore(STORE, &old).await;
+    let earlier = open(&old).await;
+    assert_eq!(contents(&earlier).await, contents(&store).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_of_the_version_before_is_read_too() {
+    let (new, old) = (new_prefix(), new_prefix());
+    let store = open(&new).await;
+    fill(&store, false).await;
+    restore(BEFORE, &old).await;
     let earlier = open(&old).await;
     assert_eq!(contents(&earlier).await, contents(&store).await);
 }

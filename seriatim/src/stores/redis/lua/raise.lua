@@ -1,0 +1,16 @@
+-- The version of the stored format, raised from the one before it as soon as every living node can read it: each says in its
+-- description which it knows. A store of nobody is raised too.
+--
+-- Reads the version in meta, alive and nodes; writes the version.
+local function raised(known, newest)
+  if known ~= newest - 1 then return known end
+  local mark = '{"layout":' .. newest .. ','
+  for _, node in ipairs(redis.call('ZRANGE', KEYS[1] .. 'alive', 0, -1)) do
+    local description = redis.call('HGET', KEYS[1] .. 'nodes', node) or ''
+    if string.sub(description, 1, #mark) ~= mark then return known end
+  end
+  redis.call('DEL', KEYS[1] .. 'nothing') -- see `even_when_full` in shard.lua
+  redis.call('HSET', KEYS[1] .. 'meta', 'version', newest)
+  return newest
+end
+
