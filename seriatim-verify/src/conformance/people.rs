@@ -22,6 +22,8 @@ pub(super) fn cases() -> Vec<Case> {
         a_lane_paused_while_it_runs_stays_so_afterwards,
         named_lanes_are_acted_on_at_once_and_those_of_other_queues_not_at_all,
         everything_can_be_made_due_now_in_order,
+        however_many_jobs_of_an_exclusive_key_become_due_they_run_by_urgency,
+        many_jobs_of_an_exclusive_key_can_be_made_due_now,
         a_held_lane_goes_on_when_resumed,
         what_has_failed_can_be_buried,
         l16_all_that_waits_for_a_failed_key_is_buried_or_deleted_in_accumulate,
@@ -304,6 +306,42 @@ async fn l16_all_that_waits_for_a_failed_key_is_buried_or_deleted_in_accumulate(
     }
     assert_eq!(bench.requeue_all().await, 4);
     assert_eq!(tags(&bench.one().await), ["a", "b", "c", "later"]);
+}
+
+/// More jobs of an `exclusive` key than one step of a store moves, due later; the last one is urgent.
+async fn push_many_later(bench: &mut Bench) {
+    bench.queue(Mode::Exclusive).await;
+    let later = bench.now + WAIT;
+    let mut jobs: Vec<Job> = (0..1_100).map(|n| job(&n.to_string()).run_at(later)).collect();
+    jobs.push(job("urgent").run_at(later).priority(0));
+    bench.push_all(jobs).await;
+    assert_eq!(bench.claim(1).await.len(), 0);
+}
+
+/// A store may move them in steps, earliest first.
+async fn claim_the_urgent_one(bench: &mut Bench) {
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        let turn = bench.one().await;
+        seen.extend(tags(&turn));
+        bench.done(&turn).await;
+    }
+    assert!(seen.contains(&"urgent".to_owned()), "{seen:?}");
+    assert_eq!(bench.stats().await.jobs, 1_097);
+    assert_eq!(bench.act(LaneSelection::Key("k".into()), LaneAction::Delete).await, 1);
+    assert_eq!(bench.stats().await.jobs, 0);
+}
+
+async fn however_many_jobs_of_an_exclusive_key_become_due_they_run_by_urgency(mut bench: Bench) {
+    push_many_later(&mut bench).await;
+    bench.pass(WAIT);
+    claim_the_urgent_one(&mut bench).await;
+}
+
+async fn many_jobs_of_an_exclusive_key_can_be_made_due_now(mut bench: Bench) {
+    push_many_later(&mut bench).await;
+    assert_eq!(bench.act(LaneSelection::Key("k".into()), LaneAction::RunNow).await, 1);
+    claim_the_urgent_one(&mut bench).await;
 }
 
 async fn a_long_key_that_failed_is_deleted_whole(mut bench: Bench) {

@@ -34,6 +34,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_key_may_be_emptied_and_collects_anew,
         a_window_may_be_changed_while_keys_collect,
         a_window_may_be_added_and_removed_while_keys_wait,
+        a_key_with_one_job_that_had_no_window_is_not_put_off,
         a_released_turn_is_due_at_once,
         nothing_that_is_pushed_to_a_window_is_lost,
         a_contradicting_window_is_refused,
@@ -322,6 +323,22 @@ async fn a_window_may_be_added_and_removed_while_keys_wait(mut bench: Bench) {
     bench.push(job("f")).await;
     bench.done(&turn).await;
     assert_eq!(tags(&bench.one().await), ["f"], "without a window it is due when it is pushed");
+}
+
+async fn a_key_with_one_job_that_had_no_window_is_not_put_off(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    let due = bench.now + SECOND;
+    bench.push(job("a").run_at(due)).await;
+    declare(&mut bench, window()).await;
+    assert_eq!(collects(&mut bench).await, (due, None));
+    bench.push(job("b")).await;
+    assert_eq!(collects(&mut bench).await, (due, None));
+    // Another one, which has a window, is put off.
+    bench.push(job("c").key("other")).await;
+    bench.pass(SECOND + SECOND);
+    bench.push(job("d").key("other")).await;
+    assert_eq!(tags(&bench.one().await), ["a", "b"]);
+    assert_eq!(bench.nothing().await, Some(bench.now + QUIET));
 }
 
 async fn a_released_turn_is_due_at_once(mut bench: Bench) {

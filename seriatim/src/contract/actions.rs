@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId};
+#[cfg(feature = "mysql")]
+use crate::model::queue::Mode;
 
 /// What operators can do with jobs and lanes.
 #[async_trait]
@@ -32,7 +34,7 @@ pub trait Actions: Send + Sync {
     /// first; `more` means: there are others.
     ///
     /// - A claimed lane keeps its turn: pausing and resuming take effect after it, the other actions do nothing.
-    /// - A store may end the jobs of a long lane in several atomic steps. If the call fails between them, call again. In
+    /// - A store may change the jobs of a long lane in several atomic steps. If the call fails between them, call again. In
     ///   `accumulate` the lane counts as failed until its last job has left.
     async fn act(&self, request: Act) -> Result<Acted>;
 
@@ -141,10 +143,14 @@ pub enum LaneAction {
 }
 
 impl LaneAction {
-    /// Whether waiting jobs of the lane end.
+    /// Whether each of the lane's waiting jobs may have to change.
     #[cfg(feature = "mysql")]
-    pub(crate) fn ends_jobs(self) -> bool {
-        matches!(self, Self::Bury | Self::DeleteFailed | Self::Delete)
+    pub(crate) fn moves_jobs(self, mode: Mode) -> bool {
+        match self {
+            Self::Pause | Self::Resume => false,
+            Self::RunNow => mode == Mode::Exclusive,
+            Self::Bury | Self::DeleteFailed | Self::Delete => true,
+        }
     }
 }
 

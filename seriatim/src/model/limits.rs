@@ -109,6 +109,9 @@ pub const SHARDS_MAX: u16 = 4_096;
 /// Most lanes that one claim promotes from scheduled to ready. If more become due between two claims, the next claims
 /// promote the rest, earliest due first.
 pub const PROMOTE_LANES_MAX: usize = 10_000;
+/// Most jobs of `exclusive` keys that one call moves from scheduled to due. If more are due, the next claims move the rest,
+/// earliest due first: until then a more urgent one of them waits with the others.
+pub const PROMOTE_JOBS_MAX: usize = 1_000;
 /// The highest token; tokens run from 1 to this, which JSON numbers represent exactly.
 pub const TOKEN_MAX: i64 = (1 << 53) - 1;
 

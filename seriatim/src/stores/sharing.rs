@@ -1,7 +1,7 @@
 //! How a claim shares its places out among the groups of a queue: each gives as many lanes as its weight, then the next
 //! one. The round goes on where the last claim ended, so a group waits for one turn of each other group at most.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::model::clock::Timestamp;
@@ -130,6 +130,8 @@ pub(in crate::stores) fn share_out(
     now: Timestamp,
 ) -> Result<Shared> {
     let (mut left, mut soonest, mut nothing_since) = (most, None, None);
+    // Groups at their limits, which stay there during this claim.
+    let mut spent_groups = HashSet::new();
     for _ in 0..VISITS_MAX {
         if left == 0 || ready.is_full() {
             return Ok(Shared::Full);
@@ -156,12 +158,13 @@ pub(in crate::stores) fn share_out(
             continue;
         }
         let most = left.min(free).min((weight - round.given) as usize);
-        let given = match give(ready, (group, &share.limit), most, now)? {
-            Ok(given) => given,
-            Err(spent) => {
+        let given = match spent_groups.contains(&group) {
+            true => 0,
+            false => give(ready, (group, &share.limit), most, now)?.unwrap_or_else(|spent| {
                 soonest = earlier(soonest, spent);
+                spent_groups.insert(group);
                 0
-            }
+            }),
         };
         if given > 0 {
             whole.start(&queue.limit, now, given);

@@ -11,7 +11,7 @@ use super::error::Try;
 use super::gates::Lock;
 use super::job_row::DEAD;
 use super::load::Need;
-use super::sql::{Columns, LIST_MAX, list, literals};
+use super::sql::{Columns, LIST_MAX, bytes, list, literals};
 use super::work::Work;
 use crate::contract::{
     Act, Acted, Actions, Amend, Cancel, Cancelled, LaneAction, LaneSelection, Selected, Selection,
@@ -21,7 +21,8 @@ use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
-use crate::model::queue::Owner;
+use crate::model::queue::{Mode, Owner};
+use crate::stores::state::lane::Entry;
 
 #[async_trait]
 impl Actions for Mysql {
@@ -31,44 +32,27 @@ impl Actions for Mysql {
     }
 
     async fn requeue(&self, request: Selected) -> Result<Acted> {
-        let (mut acted, mut more) = (Acted::default(), true);
-        while let Some(most) = step_after(acted, more) {
-            let lock = Lock::queue(&request.queue);
-            let step = transact!(
-                self.inner, lock, request.now, work => requeue(work, &request, most)
-            )?;
-            (acted.count, acted.more) = (acted.count + step.count, step.more);
-            more = step.more && step.count > 0;
-            self.inner.ring(&Wake::of([&*request.queue]));
-        }
-        Ok(acted)
+        self.on_dead(&request, true).await
     }
 
     async fn delete_dead(&self, request: Selected) -> Result<Acted> {
-        let (mut acted, mut more) = (Acted::default(), true);
-        while let Some(most) = step_after(acted, more) {
-            let step = transact!(
-                self.inner, Lock::FREE, request.now, work => delete_dead(work, &request, most)
-            )?;
-            (acted.count, acted.more) = (acted.count + step.count, step.more);
-            more = step.more && step.count > 0;
-        }
-        Ok(acted)
+        self.on_dead(&request, false).await
     }
 
     async fn act(&self, request: Act) -> Result<Acted> {
-        let lock = || Lock::queue(&request.queue);
-        if request.action.ends_jobs() {
-            let long = transact!(
-                self.inner, lock(), request.now, work => long_lanes(work, &request)
-            )?;
-            for lane in long {
-                while transact!(
-                    self.inner, lock(), request.now, work => shorten(work, &request, lane)
-                )? {}
-            }
+        let (mut acted, mut rest) = (Acted::default(), None);
+        while rest.as_ref().is_none_or(|rest: &Rest| !rest.lanes.is_empty()) {
+            let lock = Lock::queue(&request.queue);
+            let step = transact!(self.inner, lock, request.now, work => async {
+                let (rest, more) = match rest.clone() {
+                    Some(rest) => (rest, acted.more),
+                    None => chosen(work, &request).await?,
+                };
+                Ok((act(work, &request, rest).await?, more))
+            })?;
+            let ((count, left), more) = step;
+            (acted.count, acted.more, rest) = (acted.count + count, more, Some(left));
         }
-        let acted = transact!(self.inner, lock(), request.now, work => act(work, &request))?;
         self.inner.ring(&Wake::of([&*request.queue]));
         Ok(acted)
     }
@@ -81,14 +65,34 @@ impl Actions for Mysql {
     }
 }
 
-/// Most jobs of a long lane, or dead ones, that one transaction moves. Until it ends, others may wait for its rows: also
-/// pushes to other queues, if their key is the one before in the index of keys.
+/// Most jobs that one transaction moves. Until it ends, others may wait for its rows: also pushes to other queues, if their
+/// key is the one before in the index of keys.
 const STEP_JOBS: usize = 1_000;
+/// Most lanes that it acts on.
+const STEP_LANES: usize = 200;
 
-/// Most rows of the next step; none if the call is over.
-fn step_after(acted: Acted, more: bool) -> Option<usize> {
-    let left = ACTION_ROWS_MAX.saturating_sub(acted.count as usize);
-    Some(left.min(STEP_JOBS)).filter(|most| more && *most > 0)
+impl Mysql {
+    /// Requeues or deletes dead jobs, some in each transaction.
+    async fn on_dead(&self, request: &Selected, requeues: bool) -> Result<Acted> {
+        let mut acted = Acted::default();
+        loop {
+            let most = STEP_JOBS.min(ACTION_ROWS_MAX - acted.count as usize);
+            let lock = if requeues { Lock::queue(&request.queue) } else { Lock::FREE };
+            let step = transact!(self.inner, lock, request.now, work => async {
+                match requeues {
+                    true => requeue(work, request, most).await,
+                    false => delete_dead(work, request, most).await,
+                }
+            })?;
+            if requeues {
+                self.inner.ring(&Wake::of([&*request.queue]));
+            }
+            (acted.count, acted.more) = (acted.count + step.count, step.more);
+            if !step.more || step.count == 0 || acted.count >= ACTION_ROWS_MAX as u64 {
+                return Ok(acted);
+            }
+        }
+    }
 }
 
 /// Locks the lanes of these jobs and reads what they are without them; notes ended jobs.
@@ -150,30 +154,88 @@ fn condition(work: &Work<'_>, request: &Act) -> Try<(String, Owner)> {
     Ok((format!("q = {queue} {filter}"), owner))
 }
 
-/// The chosen lanes from which more jobs may leave than one step moves.
-async fn long_lanes(work: &mut Work<'_>, request: &Act) -> Try<Vec<u64>> {
-    let (condition, _) = condition(work, request)?;
-    let sql = format!(
-        "SELECT id FROM seriatim_lane WHERE {condition} AND n > {STEP_JOBS} ORDER BY id LIMIT {ACTION_ROWS_MAX}"
-    );
-    let rows = work.rows(&sql).await?;
-    rows.into_iter().map(|row| Ok(Columns::of(row).int()? as u64)).collect()
+/// The lanes that an action has not finished.
+#[derive(Clone)]
+struct Rest {
+    /// With the number of their waiting jobs.
+    lanes: Vec<(u64, usize)>,
+    /// Whether the first of them counts already.
+    has_begun: bool,
 }
 
-/// Ends some jobs of a long lane. False if the rest is for the last step, which also ends the lane's failure.
-async fn shorten(work: &mut Work<'_>, request: &Act, id: u64) -> Try<bool> {
+/// The lanes that an action is for, oldest first, and whether there are more.
+async fn chosen(work: &mut Work<'_>, request: &Act) -> Try<(Rest, bool)> {
+    let (condition, _) = condition(work, request)?;
+    let sql = format!(
+        "SELECT id, n FROM seriatim_lane WHERE {condition} ORDER BY id LIMIT {}",
+        ACTION_ROWS_MAX + 1
+    );
+    let mut lanes = Vec::new();
+    for row in work.rows(&sql).await? {
+        let mut row = Columns::of(row);
+        lanes.push((row.int()? as u64, row.int()? as usize));
+    }
+    let more = lanes.len() > ACTION_ROWS_MAX;
+    lanes.truncate(ACTION_ROWS_MAX);
+    Ok((Rest { lanes, has_begun: false }, more))
+}
+
+/// One step of an action. Returns how many lanes it began with, and what is left.
+async fn act(work: &mut Work<'_>, request: &Act, mut rest: Rest) -> Try<(u64, Rest)> {
+    let Some((first, jobs)) = rest.lanes.first().copied() else { return Ok((0, rest)) };
+    let mode = work.state.queue(&request.queue)?.queue.mode;
+    let moves = request.action.moves_jobs(mode);
+    if rest.has_begun || moves && jobs > STEP_JOBS {
+        let (has_acted, is_left) = act_on_part(work, request, first, rest.has_begun).await?;
+        let count = u64::from(has_acted && !rest.has_begun);
+        rest.lanes.drain(..usize::from(!is_left));
+        return Ok((count, Rest { has_begun: is_left, ..rest }));
+    }
+    let mut room = STEP_JOBS;
+    let mut fits = |(_, jobs): &&(u64, usize)| {
+        let fits = !moves || *jobs <= room;
+        room = room.saturating_sub(*jobs);
+        fits
+    };
+    let some = rest.lanes.iter().take(STEP_LANES).take_while(&mut fits).count();
+    let some: BTreeSet<u64> = rest.lanes.drain(..some).map(|(id, _)| id).collect();
+    work.lock_lanes(&some).await?;
+    let lanes: Vec<u64> = work.lanes.keys().copied().collect();
+    let looks_at_jobs = request.lanes == LaneSelection::Failed && mode != Mode::Accumulate;
+    let need = if moves || looks_at_jobs { Need::All } else { Need::Position };
+    work.load_jobs(&lanes, need, need == Need::All, Bodies::None, &HashMap::new()).await?;
+    let acted = work.state.act(work.now, request)?;
+    work.save().await?;
+    Ok((acted.count, rest))
+}
+
+/// A step of an action on a long lane. Returns whether it did anything, and whether jobs are left for the next step.
+async fn act_on_part(
+    work: &mut Work<'_>,
+    request: &Act,
+    id: u64,
+    has_begun: bool,
+) -> Try<(bool, bool)> {
     let (_, owner) = condition(work, request)?;
     work.lock_lanes(&BTreeSet::from([id])).await?;
-    let (Some(row), Some(lane)) = (work.lanes.get(&id), work.state.lanes.get(&id)) else {
-        return Ok(false);
+    let (Some(row), Some(lane)) = (work.lanes.get(&id), work.state.lanes.get(&id).cloned()) else {
+        return Ok((false, false));
     };
     let (ends_all, of_lane) = (request.action == LaneAction::Delete, owner == Owner::Lane);
-    if lane.hold.is_some() || of_lane && !ends_all && lane.retry_count < 0 {
-        return Ok(false);
+    let runs = request.action == LaneAction::RunNow;
+    // What begins to run goes on: only what waits changes.
+    let is_busy = lane.hold.is_some() && !(runs && has_begun);
+    if is_busy || of_lane && !ends_all && lane.retry_count < 0 {
+        return Ok((false, false));
     }
-    let failed = if ends_all || of_lane { "" } else { "AND retry >= 0" };
+    let which = match request.action {
+        // Those that are not due: see `later_order`.
+        LaneAction::RunNow => format!("AND ord >= {}", bytes(&[1])),
+        _ if ends_all || of_lane => String::new(),
+        _ => "AND retry >= 0".to_owned(),
+    };
     let sql = format!(
-        "SELECT seq FROM seriatim_job FORCE INDEX (job_lane) WHERE lane = {id} AND gen = {} AND seq <> {} {failed} \
+        "SELECT seq FROM seriatim_job FORCE INDEX (job_lane) WHERE lane = {id} AND gen = {} AND seq <> {} {which} \
          ORDER BY ord, seq LIMIT {}",
         row.open,
         row.taken,
@@ -183,35 +245,26 @@ async fn shorten(work: &mut Work<'_>, request: &Act, id: u64) -> Try<bool> {
     let seqs: Try<Vec<u64>> =
         rows.into_iter().map(|row| Ok(Columns::of(row).int()? as u64)).collect();
     let mut seqs = seqs?;
-    if seqs.len() <= STEP_JOBS {
-        return Ok(false);
-    }
+    let is_left = seqs.len() > STEP_JOBS;
     seqs.truncate(STEP_JOBS);
-    work.leaving.insert(id, seqs.clone());
-    work.load_jobs(&[id], Need::Removal, false, Bodies::None, &HashMap::new()).await?;
     let now = work.now;
-    work.state.end_some(now, id, &seqs, request.action);
-    work.save().await?;
-    Ok(true)
-}
-
-async fn act(work: &mut Work<'_>, request: &Act) -> Try<Acted> {
-    let (condition, _) = condition(work, request)?;
-    let sql = format!(
-        "SELECT id FROM seriatim_lane WHERE {condition} ORDER BY id LIMIT {}",
-        ACTION_ROWS_MAX + 1
-    );
-    let mut ids = BTreeSet::new();
-    for row in work.rows(&sql).await? {
-        ids.insert(Columns::of(row).int()? as u64);
+    let is_chosen = |job: &&Entry| match request.action {
+        LaneAction::RunNow => job.run_at > now,
+        _ => ends_all || of_lane || job.retry_count >= 0,
+    };
+    // The job that opened the lane is in its row.
+    seqs.extend(lane.loaded_jobs().filter(is_chosen).map(|job| job.id.seq()));
+    if !is_left && (ends_all || of_lane) {
+        work.load_jobs(&[id], Need::All, true, Bodies::None, &HashMap::new()).await?;
+        let lanes = LaneSelection::Lanes(vec![lane.id]);
+        work.state.act(now, &Act { lanes, ..request.clone() })?;
+    } else {
+        work.leaving.insert(id, seqs.clone());
+        work.load_jobs(&[id], Need::Removal, false, Bodies::None, &HashMap::new()).await?;
+        work.state.act_on_some(now, id, &seqs, request.action);
     }
-    work.lock_lanes(&ids).await?;
-    let lanes: Vec<u64> = work.lanes.keys().copied().collect();
-    work.load_jobs(&lanes, Need::All, true, Bodies::None, &HashMap::new()).await?;
-    let now = work.now;
-    let acted = work.state.act(now, request)?;
     work.save().await?;
-    Ok(acted)
+    Ok((runs || !seqs.is_empty(), is_left))
 }
 
 /// At most `most` dead jobs of a selection, oldest first, and whether there are more.

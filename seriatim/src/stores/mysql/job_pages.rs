@@ -1,6 +1,6 @@
 //! Pages of jobs, and one job: the server selects and orders rows; the model computes their views.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use async_trait::async_trait;
 
@@ -11,11 +11,12 @@ use super::gates::Lock;
 use super::job_row::{CANCELED, DEAD, SUCCEEDED};
 use super::sql::{Columns, LIST_MAX, list, text};
 use super::work::Work;
-use crate::contract::{JobFilter, JobOrder, JobQuery, JobState, JobView, rows_of_page};
+use crate::contract::{JobFilter, JobOrder, JobQuery, JobState, JobView};
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
 use crate::model::id::JobId;
+use crate::model::limits::PAGE_BYTES_MAX;
 use crate::model::queue::Mode;
 use crate::stores::handover::Handover;
 use crate::stores::job_look::{JobRows, Step, place_of};
@@ -28,22 +29,61 @@ impl JobRows for Mysql {
     }
 }
 
+/// Rows whose lengths are read at once: the server reads all of a payload to know its length.
+const LENGTHS_AT_ONCE: usize = 250;
+
 /// A row of a listing.
 struct Found {
-    id: JobId,
+    seq: u64,
     lane: Option<u64>,
+    place: std::sync::Arc<str>,
+}
+
+/// What else the rows of a page need.
+struct Length {
+    id: JobId,
     /// Of its payload.
     bytes: usize,
     /// The bytes of its error or result, and progress.
     texts: usize,
-    place: std::sync::Arc<str>,
 }
 
 async fn page(work: &mut Work<'_>, query: &JobQuery, most: usize) -> Try<Step> {
     let row = work.state.queue(&query.queue)?;
     let (queue, mode) = (row.number, row.queue.mode);
+    let mut found = found(work, query, (queue, mode), most + 1).await?;
+    let shown = &found[..found.len().min(most)];
+    let (lengths, rows) = lengths(work, query, (queue, mode), shown).await?;
+    let more = found.len() > rows;
+    found.truncate(rows);
+    let ids: Vec<JobId> = lengths.iter().map(|length| length.id).collect();
+    let lanes = found.iter().filter_map(|found| found.lane).collect();
+    let bodies = query.payload_bytes_max.map_or(Bodies::All, Bodies::UpTo);
+    load(work, &ids, &lanes, bodies).await?;
+    let view = |length: &Length| {
+        let view = work.state.job_view(length.id)?;
+        Some(JobView { payload_bytes: length.bytes, ..view })
+    };
+    let rows: Vec<JobView> = lengths.iter().filter_map(view).collect();
+    let next = found.last().filter(|_| more).map(|last| {
+        let place = match (query.order, rows.last()) {
+            (JobOrder::Turn, Some(view)) => place_of(JobOrder::Turn, view),
+            _ => last.place.to_string(),
+        };
+        Cursor::behind(last.seq, place)
+    });
+    Ok(Step::of(rows, next))
+}
+
+/// The first rows of a listing, behind its cursor.
+async fn found(
+    work: &mut Work<'_>,
+    query: &JobQuery,
+    (queue, mode): (u32, Mode),
+    rows_max: usize,
+) -> Try<Vec<Found>> {
     let after = query.begin()?;
-    let from = source(work, query, (queue, mode), after.as_ref(), most + 1).await?;
+    let from = source(work, query, queue, after.as_ref(), rows_max).await?;
     let order = match query.order {
         JobOrder::Arrival | JobOrder::Turn => Order::Number,
         JobOrder::Key => Order::Text("j.k"),
@@ -61,45 +101,70 @@ async fn page(work: &mut Work<'_>, query: &JobQuery, most: usize) -> Try<Step> {
         Some(after) => format!("WHERE {}", behind(order, after, "j.seq")?),
     };
     let sql = format!(
-        "SELECT j.seq, j.created, j.lane, j.bytes, j.texts, {} FROM {from} j {filter} ORDER BY {by} LIMIT {}",
+        "SELECT j.seq, j.lane, {} FROM {from} j {filter} ORDER BY {by} LIMIT {rows_max}",
         order.text(),
-        most + 1
     );
     let mut found = Vec::new();
     for row in work.rows(&sql).await? {
         let mut row = Columns::of(row);
-        let seq = row.int()? as u64;
-        let created = Timestamp::from_micros(row.int()?);
-        found.push(Found {
-            id: JobId::new(created, queue, 0, seq),
-            lane: row.maybe_int()?.map(|lane| lane as u64),
-            bytes: row.maybe_int()?.unwrap_or_default() as usize,
-            texts: row.maybe_int()?.unwrap_or_default() as usize,
-            place: row.text()?,
-        });
+        let (seq, lane) = (row.int()? as u64, row.maybe_int()?.map(|lane| lane as u64));
+        found.push(Found { seq, lane, place: row.text()? });
     }
+    Ok(found)
+}
+
+/// The lengths of the first rows that fill a page, and how many rows these are: some may have gone since.
+async fn lengths(
+    work: &mut Work<'_>,
+    query: &JobQuery,
+    (queue, mode): (u32, Mode),
+    found: &[Found],
+) -> Try<(Vec<Length>, usize)> {
     let bytes_max = query.payload_bytes_max.unwrap_or(usize::MAX);
-    let shown = |found: &Found| found.texts + if found.bytes > bytes_max { 0 } else { found.bytes };
-    let rows = rows_of_page(found.iter().map(shown)).min(most);
-    let more = found.len() > rows;
-    found.truncate(rows);
-    let ids: Vec<JobId> = found.iter().map(|found| found.id).collect();
-    let lanes = found.iter().filter_map(|found| found.lane).collect();
-    let bodies = query.payload_bytes_max.map_or(Bodies::All, Bodies::UpTo);
-    load(work, &ids, &lanes, bodies).await?;
-    let view = |found: &Found| {
-        let view = work.state.job_view(found.id)?;
-        Some(JobView { payload_bytes: found.bytes, ..view })
-    };
-    let rows: Vec<JobView> = found.iter().filter_map(view).collect();
-    let next = found.last().filter(|_| more).map(|last| {
-        let place = match (query.order, rows.last()) {
-            (JobOrder::Turn, Some(view)) => place_of(JobOrder::Turn, view),
-            _ => last.place.to_string(),
-        };
-        Cursor::behind(last.id.seq(), place)
-    });
-    Ok(Step::of(rows, next))
+    let (mut lengths, mut rows, mut shown) = (Vec::with_capacity(found.len()), 0, 0);
+    for some in found.chunks(LENGTHS_AT_ONCE) {
+        let mut read = HashMap::new();
+        for row in work.rows(&lengths_of(mode, query, some)).await? {
+            let mut row = Columns::of(row);
+            let (seq, created) = (row.int()? as u64, Timestamp::from_micros(row.int()?));
+            let bytes = row.maybe_int()?.unwrap_or_default() as usize;
+            let texts = row.maybe_int()?.unwrap_or_default() as usize;
+            read.insert(seq, Length { id: JobId::new(created, queue, 0, seq), bytes, texts });
+        }
+        for Found { seq, .. } in some {
+            if shown >= PAGE_BYTES_MAX {
+                return Ok((lengths, rows));
+            }
+            rows += 1;
+            let Some(row) = read.remove(seq) else { continue };
+            shown += row.texts + if row.bytes > bytes_max { 0 } else { row.bytes };
+            lengths.push(row);
+        }
+    }
+    Ok((lengths, rows))
+}
+
+/// The query for the lengths of these rows.
+fn lengths_of(mode: Mode, query: &JobQuery, found: &[Found]) -> String {
+    let seqs = list(found.iter().map(|found| found.seq));
+    if !matches!(
+        query.filter,
+        JobFilter::Live | JobFilter::In(JobState::Queued | JobState::Running)
+    ) {
+        let error = ERROR.replace("REST", "rest");
+        return format!(
+            "SELECT seq, created, LENGTH(payload), {error} FROM seriatim_ended FORCE INDEX (PRIMARY) WHERE seq IN ({seqs})"
+        );
+    }
+    let texts = texts_of_live(mode);
+    format!(
+        "SELECT j.seq, j.created, LENGTH(j.payload), {} FROM seriatim_job j FORCE INDEX (PRIMARY) \
+         STRAIGHT_JOIN seriatim_lane l FORCE INDEX (PRIMARY) ON l.id = j.lane WHERE j.seq IN ({seqs}) UNION ALL \
+         SELECT id, j_created, LENGTH(payload), {} FROM seriatim_lane l FORCE INDEX (PRIMARY) \
+         WHERE id IN ({seqs}) AND j_gen IS NOT NULL",
+        of_job(&texts),
+        of_lane(&texts)
+    )
 }
 
 // The columns of generation, number and `rest` differ between the tables: GEN, SEQ, REST.
@@ -117,11 +182,21 @@ fn texts_of_live(mode: Mode) -> String {
     format!("{error} + IF({RUNS}, IFNULL(LENGTH(l.progress), 0), 0)")
 }
 
-/// The table of a query's jobs.
+/// In the terms of the table of jobs.
+fn of_job(sql: &str) -> String {
+    sql.replace("GEN", "j.gen").replace("SEQ", "j.seq").replace("REST", "j.rest")
+}
+
+/// In those of the lane's row, for the job that opened it.
+fn of_lane(sql: &str) -> String {
+    sql.replace("GEN", "l.j_gen").replace("SEQ", "l.id").replace("REST", "l.j_rest")
+}
+
+/// The table of a query's jobs. Without what the order does not need: then an index has it all.
 async fn source(
     work: &mut Work<'_>,
     query: &JobQuery,
-    (queue, mode): (u32, Mode),
+    queue: u32,
     after: Option<&Cursor>,
     rows_max: usize,
 ) -> Try<String> {
@@ -150,24 +225,19 @@ async fn source(
             Some(_) => {
                 "seriatim_lane l FORCE INDEX (lane_key) STRAIGHT_JOIN seriatim_job j FORCE INDEX (job_lane) ON j.lane = l.id"
             }
-            None => "seriatim_job j JOIN seriatim_lane l ON l.id = j.lane",
+            None => "seriatim_job j JOIN seriatim_lane l ON l.id = j.lane AND j.q = l.q",
         };
-        let texts = texts_of_live(mode);
-        let of_job = |sql: &str| {
-            sql.replace("GEN", "j.gen").replace("SEQ", "j.seq").replace("REST", "j.rest")
-        };
-        let of_lane = |sql: &str| {
-            sql.replace("GEN", "l.j_gen").replace("SEQ", "l.id").replace("REST", "l.j_rest")
+        let place = match query.order {
+            JobOrder::Turn => ["j.score, j.prio, j.run_at", "j_score, j_prio, j_run_at"],
+            _ => ["1", "1"],
         };
         return Ok(format!(
-            "((SELECT j.seq, j.created, j.lane, k, 0 AS at, LENGTH(j.payload) AS bytes, {} AS texts, j.score, j.prio, j.run_at \
-              FROM {joined} WHERE l.q = {queue} AND j.q = {queue} AND {} {key} {}) UNION ALL \
-             (SELECT id, j_created, id, k, 0, LENGTH(payload), {}, j_score, j_prio, j_run_at \
-              FROM seriatim_lane l WHERE q = {queue} AND j_gen IS NOT NULL AND {} {key} {}))",
-            of_job(&texts),
+            "((SELECT j.seq, j.lane, k, 0 AS at, {} FROM {joined} WHERE l.q = {queue} AND {} {key} {}) UNION ALL \
+             (SELECT id, id, k, 0, {} FROM seriatim_lane l WHERE q = {queue} AND j_gen IS NOT NULL AND {} {key} {}))",
+            place[0],
             of_job(shown),
             bound("j.seq"),
-            of_lane(&texts),
+            place[1],
             of_lane(shown),
             bound("id")
         ));
@@ -176,11 +246,7 @@ async fn source(
     let index = if query.key.is_some() { "FORCE INDEX (ended_key)" } else { "" };
     let from = format!("seriatim_ended {index} WHERE q = {queue} AND state = {state} {key}");
     let newest = newest(work, &from, query.order, after, rows_max).await?;
-    Ok(format!(
-        "(SELECT seq, created, NULL AS lane, k, at, LENGTH(payload) AS bytes, {} AS texts FROM {from} {newest} {})",
-        ERROR.replace("REST", "rest"),
-        bound("seq")
-    ))
+    Ok(format!("(SELECT seq, NULL AS lane, k, at FROM {from} {newest} {})", bound("seq")))
 }
 
 /// The order in which a lane hands its jobs over.

@@ -15,7 +15,7 @@ use super::work::Work;
 use crate::contract::{Command, NodeInfo};
 use crate::model::clock::Timestamp;
 use crate::model::id::JobId;
-use crate::model::limits::{PAYLOAD_BYTES_MAX, TURN_JOBS_MAX};
+use crate::model::limits::{PAYLOAD_BYTES_MAX, PROMOTE_JOBS_MAX, TURN_JOBS_MAX};
 use crate::model::payload::{Digest, Payload};
 use crate::model::queue::Mode;
 use crate::model::turn::Turn;
@@ -174,7 +174,7 @@ impl Work<'_> {
             self.read_jobs_by(&parts.join(" UNION ALL ")).await?;
         }
         for id in lanes {
-            self.note_horizon(*id, need, equal.get(id).map_or(&[][..], Vec::as_slice));
+            self.note_horizon(*id, need, equal.get(id).map_or(&[][..], Vec::as_slice))?;
         }
         match need {
             Need::Turn => return Ok(()),
@@ -197,8 +197,10 @@ impl Work<'_> {
     }
 
     /// Notes how far the parts of a large lane reach. The job that opened it may be beyond.
-    fn note_horizon(&mut self, id: u64, need: Need, equal: &[Digest]) {
-        let Some(lane) = self.state.lanes.get_mut(&id) else { return };
+    fn note_horizon(&mut self, id: u64, need: Need, equal: &[Digest]) -> Try<()> {
+        let Some(row) = self.lanes.get(&id) else { return Ok(()) };
+        let most = self.most_of(row, need)?;
+        let Some(lane) = self.state.lanes.get_mut(&id) else { return Ok(()) };
         lane.unread.digests.extend(equal);
         let last = lane.open.keys().rev().find(|rank| rank.2 != id).copied();
         let of_turn = matches!(need, Need::Turn | Need::NextTurn);
@@ -208,9 +210,14 @@ impl Work<'_> {
             Mode::Exclusive => Some(last.unwrap_or(LAST)),
             Mode::Fifo | Mode::Parallel => last,
         };
-        let later = lane.later.keys().rev().find(|place| place.1 != id);
-        let behind = later.filter(|(run_at, _)| *run_at > self.now);
-        lane.unread.later_to = Some(behind.copied().unwrap_or(LAST_PLACE));
+        let later = lane.later.keys().copied().filter(|place| place.1 != id);
+        let (due, behind): (Vec<_>, Vec<_>) = later.partition(|(run_at, _)| *run_at <= self.now);
+        let last = match due.len() > PROMOTE_JOBS_MAX {
+            true => due.last(),
+            false => behind.last().filter(|_| behind.len() >= most),
+        };
+        lane.unread.later_to = Some(last.copied().unwrap_or(LAST_PLACE));
+        Ok(())
     }
 
     /// How many of the first open jobs of a lane are needed.
@@ -233,7 +240,11 @@ impl Work<'_> {
         let mut parts = vec![format!("{open} ORDER BY j.{order}, j.seq LIMIT {most}")];
         if mode == Mode::Exclusive {
             let (from, to) = (bytes(&[1]), bytes(&later_order(self.now)));
-            parts.push(format!("{open} AND j.ord >= {from} AND j.ord <= {to}"));
+            // One more than a call moves shows whether some are left.
+            parts.push(format!(
+                "{open} AND j.ord >= {from} AND j.ord <= {to} ORDER BY j.ord, j.seq LIMIT {}",
+                PROMOTE_JOBS_MAX + 1
+            ));
             parts.push(format!("{open} AND j.ord > {to} ORDER BY j.ord, j.seq LIMIT {most}"));
         }
         parts

@@ -8,7 +8,7 @@ use rusqlite::{params, params_from_iter};
 
 use super::Sqlite;
 use super::lane::{Which, Work};
-use super::row::{JOB_COLUMNS, Job, flag};
+use super::row::{JOB_COLUMNS, Job, LATER, flag};
 use super::tx::Tx;
 use crate::contract::errors::no_waiting_job;
 use crate::contract::{
@@ -268,7 +268,10 @@ impl Tx<'_> {
         for (place, id) in rest.lanes.iter().enumerate() {
             // What has begun goes on: the first step may have taken what failed.
             let must_have_failed = only_failed && !has_begun;
-            let (has_acted, moved) = self.act_on(*id, request.action, must_have_failed, room)?;
+            let (has_acted, moved) = match request.action {
+                LaneAction::RunNow if has_begun => (true, self.run_rest_now(*id, room)?),
+                action => self.act_on(*id, action, must_have_failed, room)?,
+            };
             count += u64::from(has_acted && !has_begun);
             has_begun |= has_acted;
             room = room.saturating_sub(moved.max(1));
@@ -329,7 +332,7 @@ impl Tx<'_> {
             LaneAction::Pause => work.row.head.flags |= flag::PAUSED,
             LaneAction::Resume => work.row.head.flags &= !(flag::PAUSED | flag::HELD),
             _ if work.row.head.is_claimed() => return Ok((false, 0)),
-            LaneAction::RunNow => self.run_now(&mut work)?,
+            LaneAction::RunNow => moved = self.run_now(&mut work, most)?,
             LaneAction::Bury | LaneAction::DeleteFailed => {
                 moved = self.end_failed(&mut work, action, most)?;
                 is_some = moved > 0;
@@ -357,24 +360,40 @@ impl Tx<'_> {
         Ok(work.row.head.items > 0 && self.first(sql, place, |_| Ok(()))?.is_some())
     }
 
-    fn run_now(&mut self, work: &mut Work) -> Result<()> {
+    /// Makes the lane due; of `exclusive` at most `most` jobs. Returns how many items it changed.
+    fn run_now(&mut self, work: &mut Work, most: usize) -> Result<usize> {
         let now = self.now;
         work.row.head.flags &= !flag::HELD;
-        match work.definition().mode {
-            Mode::Accumulate => work.row.head.due = now,
-            Mode::Parallel | Mode::Fifo => {
-                if let Some(slot) = work.slot_mut() {
-                    slot.run_at = now;
-                }
-            }
-            Mode::Exclusive => {
-                for job in self.take_all_open(work)? {
-                    let run_at = job.run_at.min(now);
-                    self.put(work, Job { run_at, ..job })?;
-                }
-            }
+        let mode = work.definition().mode;
+        if mode == Mode::Accumulate {
+            work.row.head.due = now;
+        } else if let Some(slot) = work.slot_mut() {
+            // What is due in `exclusive` keeps its time.
+            slot.run_at = if mode == Mode::Exclusive { slot.run_at.min(now) } else { now };
         }
-        Ok(())
+        if mode == Mode::Exclusive { self.run_items_now(work, most) } else { Ok(0) }
+    }
+
+    /// A further step, also if the lane is claimed by now: only what waits changes.
+    fn run_rest_now(&mut self, id: i64, most: usize) -> Result<usize> {
+        let Some(mut work) = self.lane(id)? else { return Ok(0) };
+        let moved = self.run_items_now(&mut work, most)?;
+        self.save(work)?;
+        Ok(moved)
+    }
+
+    fn run_items_now(&mut self, work: &mut Work, most: usize) -> Result<usize> {
+        let sql = format!(
+            "SELECT {JOB_COLUMNS} FROM item WHERE lane = ?1 AND gen = ?2 ORDER BY ord LIMIT ?3"
+        );
+        let later = params![work.row.head.id, LATER, most as i64];
+        let items = self.rows(&sql, later, |row| Job::read(row, 0))?;
+        let count = items.len();
+        for item in items {
+            let run_at = item.run_at.min(self.now);
+            self.make_due(work, Job { run_at, ..item })?;
+        }
+        Ok(count)
     }
 
     /// Ends what has failed of a lane, at most `most` jobs; returns how many. An `accumulate` lane counts as failed

@@ -355,6 +355,9 @@ impl Tx<'_> {
         let sql = "SELECT id FROM lane INDEXED BY lane_wake WHERE q = ?1 AND wake IS NOT NULL AND wake <= ?2
                    ORDER BY wake, id LIMIT ?3";
         for id in self.rows(sql, due, |row| row.get(0))? {
+            if self.promotable == 0 {
+                break;
+            }
             if let Some(work) = self.lane(id)? {
                 self.save(work)?;
             }

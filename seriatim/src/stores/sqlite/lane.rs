@@ -295,16 +295,24 @@ impl Tx<'_> {
         Ok(self.first_item(work, LATER)?.map(|job| job.run_at))
     }
 
-    /// In `exclusive`, moves items that are now due to the open ones.
+    /// In `exclusive`, moves items that are now due to the open ones, as many as the operation still may. If some are
+    /// left, the lane's `wake` has come already.
     fn promote_items(&mut self, work: &Work) -> Result<()> {
-        while let Some(mut job) = self.first_item(work, LATER)?.filter(|job| job.run_at <= self.now)
+        while self.promotable > 0
+            && let Some(job) = self.first_item(work, LATER)?.filter(|job| job.run_at <= self.now)
         {
-            job.gen_ = work.row.head.open;
-            let order = job.order(&work.queue.queue);
-            let sql = "UPDATE item SET gen = ?2, ord = ?3 WHERE seq = ?1";
-            self.execute(sql, params![job.seq, job.gen_, order])?;
+            self.make_due(work, job)?;
+            self.promotable -= 1;
         }
         Ok(())
+    }
+
+    /// Moves an item of `exclusive` to the due ones, in their order.
+    pub(super) fn make_due(&self, work: &Work, mut job: Job) -> Result<()> {
+        job.gen_ = work.row.head.open;
+        let order = job.order(&work.queue.queue);
+        let sql = "UPDATE item SET gen = ?2, ord = ?3, run_at = ?4 WHERE seq = ?1";
+        self.execute(sql, params![job.seq, job.gen_, order, job.run_at]).map(drop)
     }
 
     /// Moves the first item into the free slot.

@@ -10,7 +10,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 const APPLICATION_ID: i64 = 0x5365_7269;
 
 /// The steps from each schema version to the next; the first creates version 1.
-const MIGRATIONS: [&str; 15] = [
+const MIGRATIONS: [&str; 16] = [
     include_str!("schema.sql"),
     GIVEN_UP,
     SECRET,
@@ -26,6 +26,7 @@ const MIGRATIONS: [&str; 15] = [
     include_str!("sql/batch.sql"),
     include_str!("sql/batch_list.sql"),
     RETRYING,
+    FAILED,
 ];
 
 /// Claims and rescues of a node with a ticket up to this one take nothing.
@@ -55,6 +56,9 @@ const NOTE: &str = "CREATE TABLE note (name TEXT PRIMARY KEY, value BLOB NOT NUL
 /// How many lanes of a queue have failed and not succeeded since.
 const RETRYING: &str = "ALTER TABLE queue ADD COLUMN retrying INTEGER NOT NULL DEFAULT 0;
     UPDATE queue SET retrying = (SELECT count(*) FROM lane WHERE q = number AND retry >= 0);";
+
+/// `lane_worst` has the same lanes, and each failure would be written to both.
+const FAILED: &str = "DROP INDEX lane_failed;";
 
 /// The version of the schema that this build reads and writes.
 pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

@@ -14,7 +14,7 @@ use crate::model::batch::BatchCounts;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::job::JobOptions;
-use crate::model::limits::QUEUES_MAX;
+use crate::model::limits::{PROMOTE_JOBS_MAX, QUEUES_MAX};
 use crate::model::queue::Queue;
 use crate::stores::options::{ReadOptions, WriteOptions};
 use crate::stores::route::{bound_of, route_in};
@@ -120,6 +120,8 @@ pub(super) struct Tx<'c> {
     pub collecting: BTreeSet<i64>,
     pub read_options: ReadOptions,
     pub write_options: WriteOptions,
+    /// How many jobs of `exclusive` lanes the operation may still move to the due ones.
+    pub promotable: usize,
     /// Whether the connection only reads.
     pub is_reader: bool,
 }
@@ -152,6 +154,7 @@ impl<'c> Tx<'c> {
             collecting: BTreeSet::new(),
             read_options: ReadOptions::default(),
             write_options: WriteOptions::default(),
+            promotable: PROMOTE_JOBS_MAX,
             is_reader: false,
         })
     }
@@ -159,6 +162,7 @@ impl<'c> Tx<'c> {
     /// Sets the time of the next operation: `now`, or this machine's time if unset.
     pub(super) fn at(&mut self, now: Option<Timestamp>) -> &mut Self {
         self.now = now.unwrap_or_else(Timestamp::of_this_machine).as_micros();
+        self.promotable = PROMOTE_JOBS_MAX;
         self
     }
 

@@ -162,9 +162,9 @@ impl State {
         is_some
     }
 
-    /// A part of [`LaneAction::Bury`] or a deletion: ends these waiting jobs. The lane's failure stays.
+    /// A part of an action: moves these waiting jobs. The failure of an `accumulate` lane stays.
     #[cfg(feature = "mysql")]
-    pub(in crate::stores) fn end_some(
+    pub(in crate::stores) fn act_on_some(
         &mut self,
         now: Timestamp,
         number: u64,
@@ -174,8 +174,15 @@ impl State {
         let Some(lane) = self.lanes.get_mut(&number) else { return };
         let (queue, key) = (lane.id.queue, lane.key.clone());
         let of_lane = lane.mode.failure_belongs_to() == Owner::Lane;
+        lane.held &= of_lane;
         let error = lane.error.clone().filter(|_| of_lane);
-        let jobs: Vec<Entry> = seqs.iter().filter_map(|seq| lane.take_seq(*seq)).collect();
+        let mut jobs: Vec<Entry> = seqs.iter().filter_map(|seq| lane.take_seq(*seq)).collect();
+        if action == LaneAction::RunNow {
+            for mut job in jobs.drain(..) {
+                job.run_at = job.run_at.min(now);
+                lane.insert(job);
+            }
+        }
         for job in jobs {
             match action {
                 LaneAction::Bury => self.bury(now, queue, key.clone(), job, error.clone()),

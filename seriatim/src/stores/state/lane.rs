@@ -1,5 +1,6 @@
 //! A lane of the model, and its position.
 
+use std::collections::btree_map::OccupiedEntry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use crate::contract::Lease;
 use crate::model::clock::Timestamp;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::job::JobOptions;
-use crate::model::limits::{SERIES_BYTES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
+use crate::model::limits::{PROMOTE_JOBS_MAX, SERIES_BYTES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use crate::model::payload::{Digest, Payload};
 use crate::model::queue::{Mode, Queue};
 use crate::model::turn::TurnJob;
@@ -353,10 +354,11 @@ impl Lane {
             .map_or((-1, 0, None), |job| (job.retry_count, job.crashes, job.error.as_ref()))
     }
 
-    /// In `exclusive`, moves jobs that are now due to the open ones.
+    /// In `exclusive`, moves jobs that are now due to the open ones, at most [`PROMOTE_JOBS_MAX`].
     fn promote(&mut self, now: Timestamp) {
-        while let Some(entry) = self.later.first_entry().filter(|entry| entry.key().0 <= now) {
-            let job = entry.remove();
+        for _ in 0..PROMOTE_JOBS_MAX {
+            let first = self.later.first_entry().filter(|entry| entry.key().0 <= now);
+            let Some(job) = first.map(OccupiedEntry::remove) else { return };
             self.open.insert(self.rank(&job), job);
         }
     }
@@ -412,7 +414,9 @@ impl Lane {
         now: Timestamp,
         room: &mut Room,
     ) -> Option<Vec<Entry>> {
-        self.promote(now);
+        if self.open.is_empty() {
+            self.promote(now);
+        }
         let Some((_, head)) = self.first() else {
             return Some(Vec::new());
         };

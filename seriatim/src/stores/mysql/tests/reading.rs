@@ -231,6 +231,30 @@ async fn a_page_of_long_results_or_progress_is_cut_before_it_is_sent() {
     listed(JobState::Succeeded).await;
 }
 
+/// The server reads all of a payload to know its length.
+#[tokio::test]
+async fn a_listing_asks_for_the_lengths_of_the_payloads_on_its_page_alone() {
+    let store = open_one(&new_database().await).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, (0..20).map(|number| job("k", number)).collect()).await;
+    crate::lock::lock(&store.inner.pool.statements).clear();
+    for key in [None, Some("k".to_owned())] {
+        let query = JobQuery { key, rows_max: 2, ..JobQuery::new("q", JobState::Queued) };
+        assert_eq!(store.jobs(query).await.unwrap().rows.len(), 2);
+    }
+    let statements =
+        std::mem::take(&mut *crate::lock::lock(&store.inner.pool.statements)).join(";");
+    let mut lengths = 0;
+    for sql in statements.split(';').flat_map(|sql| sql.split(" UNION ALL ")) {
+        lengths += usize::from(sql.contains("LENGTH("));
+        assert!(
+            !sql.contains("LENGTH(") || sql.contains("seq IN (") || sql.contains("id IN ("),
+            "{sql}"
+        );
+    }
+    assert!(lengths > 0);
+}
+
 /// What a claim reads of three lanes with `depth` jobs each.
 async fn entries_of_three(store: &Mysql, mode: Mode, depth: u32) -> i64 {
     let queue = Queue::new(format!("{mode}-{depth}-three"), mode);

@@ -4,6 +4,7 @@ use super::*;
 use crate::contract::{
     Act, Actions, JobQuery, JobState, LaneAction, LaneSelection, Selected, Selection,
 };
+use crate::model::queue::Mode;
 use crate::model::settle::{Outcome, plan};
 
 const JOBS: u32 = 2_500;
@@ -38,8 +39,7 @@ async fn a_burial_and_a_requeue_of_a_long_lane_take_several_transactions() {
     let store = with_failed().await;
     let acted = store.act(bury()).await.unwrap();
     assert_eq!((acted.count, acted.more), (1, false));
-    let commits = committed(&store);
-    assert!(commits >= 4, "{commits}: a look, two steps and the rest");
+    assert_eq!(committed(&store), 3);
     let stats = &store.stats(None).await.unwrap()[0];
     assert_eq!((stats.jobs, stats.dead, stats.lanes), (0, u64::from(JOBS), 0));
     let dead = JobQuery { rows_max: 10_000, ..JobQuery::new("q", JobState::Dead) };
@@ -52,4 +52,32 @@ async fn a_burial_and_a_requeue_of_a_long_lane_take_several_transactions() {
     assert_eq!((acted.count, acted.more), (u64::from(JOBS), false));
     assert_eq!(committed(&store), 3);
     assert_eq!(claim(&store, "q", 1).await.turns[0].jobs.len(), JOBS as usize);
+}
+
+#[tokio::test]
+async fn an_action_on_many_lanes_takes_several_transactions() {
+    let store = open(&new_database().await).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, (0..JOBS).map(|number| job(&number.to_string(), number)).collect()).await;
+    crate::lock::lock(&store.inner.pool.statements).clear();
+    for action in [LaneAction::Pause, LaneAction::RunNow, LaneAction::Delete] {
+        let act = Act { now: None, queue: "q".into(), lanes: LaneSelection::All, action };
+        let acted = store.act(act).await.unwrap();
+        assert_eq!((acted.count, acted.more), (u64::from(JOBS), false), "{action:?}");
+        assert_eq!(committed(&store), JOBS as usize / 200 + 1, "{action:?}");
+    }
+    assert_eq!(store.stats(None).await.unwrap()[0].lanes, 0);
+}
+
+#[tokio::test]
+async fn what_is_due_of_an_exclusive_key_moves_in_steps() {
+    let store = open(&new_database().await).await;
+    declare(&store, Queue::new("q", Mode::Exclusive)).await;
+    let later = |number| job("k", number).run_in(LEASE * 600);
+    push(&store, (0..JOBS).map(later).collect()).await;
+    crate::lock::lock(&store.inner.pool.statements).clear();
+    let lanes = LaneSelection::Key("k".into());
+    let act = Act { now: None, queue: "q".into(), lanes, action: LaneAction::RunNow };
+    assert_eq!(store.act(act).await.unwrap().count, 1);
+    assert_eq!(committed(&store), 3);
 }

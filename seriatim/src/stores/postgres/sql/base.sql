@@ -188,6 +188,13 @@ RETURNS TABLE (o_place bigint, o_seq bigint) LANGUAGE sql VOLATILE AS $$
   WHERE k.queue = w.queue AND greatest(k.created_at, 0) / 1000 = w.millis
 $$;
 
+-- Until when pushes may put off a lane whose job is packed in it; NULL if it was opened without a window.
+CREATE FUNCTION seriatim.packed_until(_number bigint, _queue int, _due bigint, _created_at bigint) RETURNS bigint
+LANGUAGE sql STABLE AS $$
+  SELECT greatest(_due, seriatim.later(_created_at, q.max_wait)) FROM seriatim.queue q
+  WHERE q.number = _queue AND q.quiet IS NOT NULL AND _number > coalesce(q.window_from, 0)
+$$;
+
 -- Gives each job of these lanes its own row and marks those that a claim owns, also a light one. Rare operations use that
 -- form; only push, claim and the settle of done jobs use the compact ones. The caller has locked the lanes.
 CREATE FUNCTION seriatim.unpack(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
@@ -218,8 +225,7 @@ BEGIN
   WHERE r.ctid = x.row;
   -- The score stays that of its first job. Its job opened a window, also if the job was due: it may be put off later.
   UPDATE seriatim.lane l SET next_due = CASE WHEN l.payload IS NULL OR l.claimed THEN l.next_due
-      ELSE (SELECT greatest(l.due, seriatim.later(l.created_at, q.max_wait)) FROM seriatim.queue q
-        WHERE q.number = l.queue AND q.quiet IS NOT NULL) END,
+      ELSE seriatim.packed_until(l.number, l.queue, l.due, l.created_at) END,
     taken = NULL, joined = NULL, packed_run_at = NULL, digest = NULL, task = NULL, created_at = NULL, options = NULL, lease_ttl = NULL, payload = NULL
   WHERE number = ANY (_lanes) AND (payload IS NOT NULL OR taken IS NOT NULL);
 END $$;

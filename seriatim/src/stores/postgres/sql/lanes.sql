@@ -10,9 +10,8 @@ SELECT w.*,
   greatest(w.until, (SELECT e.until FROM seriatim.extension e WHERE e.lane = w.number AND e.token = w.token)) AS own_until,
   (SELECT n.beat_at FROM seriatim.node n WHERE n.id = w.holder) AS node_beat,
   CASE WHEN w.windowed AND NOT w.claimed THEN (SELECT coalesce(n.next_due, CASE WHEN n.payload IS NOT NULL
-      THEN greatest(n.due, seriatim.later(n.created_at, q.max_wait)) END)
-    FROM seriatim.lane n JOIN seriatim.queue q ON q.number = n.queue
-    WHERE n.number = w.number AND n.wake IS NOT NULL) END AS collects_until,
+      THEN seriatim.packed_until(n.number, n.queue, n.due, n.created_at) END)
+    FROM seriatim.lane n WHERE n.number = w.number AND n.wake IS NOT NULL) END AS collects_until,
   coalesce(o.seq, w.number) AS only_seq, coalesce(o.created_at, w.created_at) AS only_created_at,
   coalesce(o.task, w.task) AS only_task, coalesce(o.options, w.options) AS only_options
 FROM (

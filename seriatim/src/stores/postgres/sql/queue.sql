@@ -108,6 +108,7 @@ BEGIN
       idempotency_ttl = (_p->>'idempotency_ttl')::bigint, lease_max = (_p->>'lease_max')::bigint,
       quiet = (_p->>'quiet')::bigint, max_wait = (_p->>'max_wait')::bigint,
       max_jobs = (_p->>'max_jobs')::int, max_bytes = (_p->>'max_bytes')::bigint,
+      window_from = CASE WHEN _old.quiet IS NULL THEN nextval('seriatim.seq') ELSE _old.window_from END,
       throttle = (_p->>'throttle')::bigint, refuses = (_p->>'refuses')::boolean,
       definition = _p->>'definition', declared = true,
       shares = _shares, grouped = coalesce((_p->>'grouped')::boolean, false), counted = seriatim.counted_in(_p)

@@ -61,7 +61,9 @@ CREATE TABLE seriatim.queue (
   counted bigint[],
   -- For how long a job throttles its key, and whether further ones are refused.
   throttle bigint,
-  refuses boolean NOT NULL DEFAULT false
+  refuses boolean NOT NULL DEFAULT false,
+  -- Packed lanes with a higher number were opened with its window. Null: all.
+  window_from bigint
 );
 
 -- What the queues hold: the sums of these rows, each what one statement changed. Rows are only added, so nobody waits

@@ -9,7 +9,8 @@ async fn as_before(schema: &str) {
     let before = concat!(
         include_str!("../sql/drop.sql"),
         "DROP TABLE seriatim.share, seriatim.freed, seriatim.job_batch;
-         ALTER TABLE seriatim.queue DROP COLUMN shares, DROP COLUMN grouped, DROP COLUMN counted, DROP COLUMN throttle, DROP COLUMN refuses;
+         ALTER TABLE seriatim.queue DROP COLUMN shares, DROP COLUMN grouped, DROP COLUMN counted, DROP COLUMN throttle, DROP COLUMN refuses,
+           DROP COLUMN window_from;
          ALTER TABLE seriatim.lane ALTER COLUMN route TYPE int, ALTER COLUMN class TYPE int, DROP COLUMN grp, DROP COLUMN joined;
          ALTER TABLE seriatim.ready ALTER COLUMN class TYPE int;
          ALTER TABLE seriatim.item ALTER COLUMN route TYPE int;

@@ -70,7 +70,7 @@ local function read_single(l, record)
   jobs[l.n] = j
   l.due, l.prio, l.count, l.front, l.last = j.run_at, j.prio, 1, l.id, string.sub(record, 18, 25)
   if S.mode == 'accumulate' then l.task, l.bytes = j.task, j.size end
-  if S.window then l.next_due = S.window.latest(record) end
+  if S.window then l.next_due = S.window.latest(record, l.id) end
   return j
 end
 
@@ -383,11 +383,14 @@ end
 
 -- Positions ---------------------------------------------------------------------------------------
 
--- In `exclusive`, moves due jobs to the open ones; returns when the next is due.
+L.promotable = 1000 -- PROMOTE_JOBS_MAX of model/limits.rs
+
+-- In `exclusive`, moves due jobs to the open ones, as many as the script still may; returns when the next is due.
 function L.promote(l)
   if S.mode ~= 'exclusive' or l.strays == 0 then return false end
   local due = '(' .. pad(l.n) .. pad(NOW) .. '~'
-  for _, member in ipairs(call('ZRANGEBYLEX', K.later, '[' .. pad(l.n), due)) do
+  for _, member in ipairs(call('ZRANGEBYLEX', K.later, '[' .. pad(l.n), due, 'LIMIT', 0, L.promotable)) do
+    L.promotable = L.promotable - 1
     call('ZREM', K.later, member)
     call('ZADD', K.open, 0, L.open_member(l, J.job_of(L.seq_in(member))))
   end

@@ -32,6 +32,8 @@ end
 
 local function write(version)
   for i, name in ipairs(NAMES) do call('HSET', K.meta, name, ARGV[4 + i]) end
+  -- Lanes up to this number were opened without the window.
+  if S and not S.window and string.sub(ARGV[9], 1, 7) == 'window ' then call('HSET', K.meta, 'windowed', num(S.seq)) end
   call('HSET', K.meta, 'version', num(tonumber(version)), 'declared', declared)
   if ARGV[4] ~= '' then call('HSET', K.meta, 'paused', ARGV[4]) end
   if number_of('token') < tonumber(ARGV[16]) then call('HSET', K.meta, 'token', ARGV[16]) end

@@ -161,8 +161,9 @@ load_settings()
 if S and S.window then
   local w = S.window
 
-  -- Until when pushes may move a lane whose record is of one job.
-  function w.latest(record)
+  -- Until when pushes may move a lane whose record is of one job; false if it was opened without a window.
+  function w.latest(record, id)
+    if number_in(id) <= w.from then return false end
     local created, due = struct.unpack('>I7I7', record, 2)
     return math.max(due, math.min(created + w.max_wait, TIME_MAX))
   end

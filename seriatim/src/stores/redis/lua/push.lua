@@ -276,11 +276,11 @@ if S and S.window then
   end
 
   -- Whether a plain job leaves the due time of a lane as it is that waits.
-  function w.leaves(record, text, kind)
+  function w.leaves(record, id, text, kind)
     if is_single(record) then
       local _, _, _, size = texts_in(record, 2)
       local due = struct.unpack('>I7', record, 9)
-      return w.keeps(due, w.latest(record), kind.run_at, 2, size + w.size_in(text))
+      return w.keeps(due, w.latest(record, id) or 0, kind.run_at, 2, size + w.size_in(text))
     end
     local due, next_due, jobs_count, bytes = struct.unpack('>I7I7xxI4xxxxxxxxI5', record, 2)
     return w.keeps(due, next_due, kind.run_at, jobs_count + 1, bytes + w.size_in(text))
@@ -328,7 +328,7 @@ local function list_up(id, record)
   l.due, l.prio, l.last = struct.unpack('>I7I2c8', record, 9)
   l.count, l.front = 1, id
   if S.mode == 'accumulate' then l.task, l.bytes = task, size end
-  if S.window and not busy[id] then l.next_due = S.window.latest(record) end
+  if S.window and not busy[id] then l.next_due = S.window.latest(record, id) end
   if busy[id] then
     add(held, id, string.sub(busy[id], 1, 7) .. '\0')
     if S.mode == 'accumulate' then
@@ -361,7 +361,7 @@ local function fits(id, record, text, kind)
     if string.sub(text, 29 + its_key, 28 + its_key + its_task)
       ~= string.sub(record, 35 + key_length, 34 + key_length + task_length) then return false end
     return busy[id] or (kind.prio == prio and (S.due ~= 'earliest' or kind.run_at >= due)
-      and (not S.window or S.window.leaves(record, text, kind)))
+      and (not S.window or S.window.leaves(record, id, text, kind)))
   end
   if not is_light(record) then return false end
   local is_after = not is_less(kind.score, string.sub(record, 22, 29))
@@ -376,7 +376,7 @@ local function fits(id, record, text, kind)
   then return false end
   if closed == 0 then
     return kind.prio == prio and (S.due ~= 'earliest' or kind.run_at >= due)
-      and (not S.window or S.window.leaves(record, text, kind))
+      and (not S.window or S.window.leaves(record, id, text, kind))
   end
   return closed == jobs_count or kind.prio == prio
 end

@@ -184,6 +184,7 @@ local function load_settings()
     local quiet, step, wait, most, bytes = string.match(S.due, '^window (%d+) (%d+) (%d+) (%d+) (%d+)$')
     if not quiet then return end
     S.window = { quiet = tonumber(quiet), step = tonumber(step), max_wait = tonumber(wait) }
+    S.window.from = tonumber(call('HGET', K.meta, 'windowed') or '0')
     S.window.max_jobs = most ~= '0' and tonumber(most) or math.huge
     S.window.max_bytes = bytes ~= '0' and tonumber(bytes) or math.huge
   end

@@ -1,4 +1,6 @@
-//! How much a call does: as much for ten thousand jobs beside or behind what it takes as for ten.
+//! How much a call does: as much for 100,000 jobs beside or behind what it takes as for ten.
+
+use rusqlite::Connection;
 
 use super::super::connect_writer;
 use super::super::migrate::migrate;
@@ -14,7 +16,7 @@ use crate::model::settle::{Outcome, plan};
 use crate::model::turn::Turn;
 
 const FEW: u32 = 10;
-const MANY: u32 = 10_000;
+const MANY: u32 = 100_000;
 /// Lanes in each measured call.
 const LANES: usize = 5;
 /// Steps of SQLite's virtual machine that a call may make more among many jobs than among few.
@@ -85,10 +87,10 @@ fn job(mode: Mode, key: String, number: u32) -> Job {
 }
 
 /// Jobs that no call needs: ready and scheduled ones of other lanes, and those behind the lanes that are claimed.
-fn fill(tx: &mut Tx<'_>, mode: Mode, depth: u32) {
+fn fill(tx: &mut Tx<'_>, mode: Mode) {
     // A claim in `accumulate` takes all that waits for its lane.
     let before = if mode == Mode::Accumulate { "beside" } else { "busy" };
-    for i in 0..depth {
+    for i in 0..FEW {
         let lane = i % LANES as u32;
         let jobs = [
             job(mode, format!("busy{lane}"), i % 10),
@@ -98,6 +100,10 @@ fn fill(tx: &mut Tx<'_>, mode: Mode, depth: u32) {
         ];
         tx.push(&jobs).unwrap();
     }
+}
+
+/// Adds dead jobs.
+fn bury(tx: &mut Tx<'_>, depth: u32) {
     let dead = "INSERT INTO ended (seq, q, dead, state, at, created, score, jprio, run_at, attempts, flagged, jroute, retry,
                   crashes, payload)
                 WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < ?1)
@@ -106,17 +112,72 @@ fn fill(tx: &mut Tx<'_>, mode: Mode, depth: u32) {
     tx.execute(dead, [i64::from(depth.max(200)), tx.now]).unwrap();
 }
 
+/// Copies rows of this table, so that there are `times` as many. The copies have other numbers, further apart than those of
+/// the originals; `different` has what else differs, as SQL that may name the number (`new`) and the copy (`nr`).
+fn copy(c: &Connection, table: &str, times: u32, different: &[(&str, &str)], which: &str) {
+    let columns = format!("SELECT group_concat(name) FROM pragma_table_info('{table}')");
+    let columns: String = c.query_row(&columns, [], |row| row.get(0)).unwrap();
+    let value = |column: &str| {
+        let other = different.iter().find(|(name, _)| *name == column);
+        other.map_or(column.to_owned(), |(_, sql)| (*sql).to_owned())
+    };
+    let values: Vec<String> = columns.split(',').map(value).collect();
+    let key = if table == "item" { "seq" } else { "id" };
+    let sql = format!(
+        "INSERT INTO {table} ({columns}) WITH RECURSIVE i (nr) AS (SELECT 1 UNION ALL SELECT nr + 1 FROM i WHERE nr < {times} - 1)
+         SELECT {} FROM (SELECT *, 1000 + nr * 64 + {key} AS new FROM i, {table} WHERE {which})",
+        values.join(",")
+    );
+    c.execute_batch(&sql).unwrap();
+}
+
+/// Makes `times` as many of all that [`fill`] has pushed.
+fn deepen(c: &Connection, mode: Mode, times: u32) {
+    let highest: i64 = c.query_row("SELECT seq FROM meta", [], |row| row.get(0)).unwrap();
+    assert!(highest < 64);
+    // The last eight bytes are the number, but in `accumulate`, where all is the digest.
+    let order = match mode {
+        Mode::Accumulate => "unhex(printf('%032x', new))",
+        _ => "CAST(substr(ord, 1, length(ord) - 8) || unhex(printf('80%014x', new)) AS BLOB)",
+    };
+    // Behind lanes that no claim takes as a whole.
+    let behind = match mode {
+        Mode::Accumulate => "lane IN (SELECT id FROM lane WHERE key GLOB 'beside*')",
+        _ => "true",
+    };
+    let digest = if mode == Mode::Accumulate { order } else { "digest" };
+    copy(c, "item", times, &[("seq", "new"), ("ord", order), ("digest", digest)], behind);
+    let apart =
+        if mode == Mode::Parallel { "true" } else { "key GLOB 'later*' OR key GLOB 'waiting*'" };
+    copy(c, "lane", times, &[("id", "new"), ("seq", "new"), ("key", "key || '-' || nr")], apart);
+    let figures = format!(
+        "INSERT INTO ready SELECT q, class, prio, due, id FROM lane WHERE st = 0 AND id > 1000;
+         UPDATE lane SET n = (SELECT count(*) FROM item WHERE lane = lane.id) WHERE n > 0;
+         UPDATE queue SET lanes = (SELECT count(*) FROM lane),
+           jobs = (SELECT count(*) FROM lane) + (SELECT count(*) FROM item);
+         UPDATE meta SET seq = {};",
+        1_064 + u64::from(times) * 64
+    );
+    c.execute_batch(&figures).unwrap();
+}
+
 /// The steps of each call, among `depth` jobs.
 fn calls(mode: Mode, depth: u32) -> Vec<(&'static str, u64)> {
     let connection = connect_writer(":memory:".as_ref(), true).unwrap();
     migrate(&connection).unwrap();
     connection.execute_batch("BEGIN").unwrap();
     let mut definitions = Definitions::default();
-    let tx = Tx::begin(&connection, &mut definitions).unwrap();
+    let mut tx = Tx::begin(&connection, &mut definitions).unwrap();
     let now = Timestamp::of_this_machine();
+    tx.at(Some(now)).declare(&[queue(mode)]).unwrap();
+    fill(&mut tx, mode);
+    tx.finish().unwrap();
+    if depth > FEW {
+        deepen(&connection, mode, depth / FEW);
+    }
+    let tx = Tx::begin(&connection, &mut definitions).unwrap();
     let mut counted = Counted { tx, mode, now, steps: Vec::new() };
-    counted.tx.at(Some(now)).declare(&[queue(mode)]).unwrap();
-    fill(&mut counted.tx, mode, depth);
+    bury(&mut counted.tx, depth);
     let lanes = 0..LANES as u32;
     let of = |start: &'static str| lanes.clone().map(move |i| job(mode, format!("{start}{i}"), 7));
     counted.beat("a heartbeat", "n", &[]);
@@ -207,6 +268,15 @@ fn views(counted: &mut Counted<'_>, turns: &[Turn]) {
     }
     counted.call("the figures", |tx| tx.stats().unwrap());
     counted.call("the due times", |tx| tx.due(&[]).unwrap());
+}
+
+#[test]
+fn the_lanes_that_failed_are_found_by_an_index() {
+    let connection = connect_writer(":memory:".as_ref(), true).unwrap();
+    migrate(&connection).unwrap();
+    let sql = "EXPLAIN QUERY PLAN SELECT id FROM lane WHERE q = 1 AND retry >= 0 AND 0 = 0 ORDER BY id LIMIT 3";
+    let plan: String = connection.query_row(sql, [], |row| row.get(3)).unwrap();
+    assert!(plan.contains("lane_worst (q=?)"), "{plan}");
 }
 
 #[test]

@@ -6,6 +6,8 @@ use super::super::migrate::migrate;
 use super::super::tx::{Definitions, Tx};
 use super::*;
 use crate::contract::{Act, LaneAction, LaneSelection};
+use crate::model::clock::Timestamp;
+use crate::model::limits::PROMOTE_JOBS_MAX;
 use crate::model::queue::{Mode, Queue};
 
 /// Runs `body` among the jobs of a failed key, in the savepoint of an operation.
@@ -59,6 +61,57 @@ fn an_action_on_a_long_lane_moves_a_bounded_number_of_jobs_in_each_step() {
         });
         assert_eq!((left, lanes, steps), (0, 1, 3), "{action:?}");
     }
+}
+
+/// Runs `body` among the jobs of an `exclusive` key that are due in an hour, and tells it when.
+fn with_scheduled(jobs: u32, body: impl FnOnce(&mut Tx<'_>, Timestamp)) {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = connect_writer(&folder.path().join("jobs.db"), false).unwrap();
+    migrate(&connection).unwrap();
+    let mut definitions = Definitions::default();
+    connection.execute_batch("BEGIN").unwrap();
+    let mut tx = Tx::begin(&connection, &mut definitions).unwrap();
+    tx.at(None).declare(&[Queue::new("q", Mode::Exclusive)]).unwrap();
+    let due = Timestamp::of_this_machine() + Duration::from_secs(3_600);
+    let job = |number| Job::new("q", &number).unwrap().key("k").run_at(due);
+    tx.push(&(0..jobs).map(job).collect::<Vec<_>>()).unwrap();
+    body(&mut tx, due);
+}
+
+const SCHEDULED: &str = "item WHERE gen = 9223372036854775807";
+
+#[test]
+fn a_long_exclusive_key_is_run_now_in_steps_also_if_it_is_claimed_between_them() {
+    with_scheduled(2_500, |tx, _| {
+        let (mut left, mut steps) = (count(tx, SCHEDULED), 0);
+        act(tx, LaneAction::RunNow, |tx, lanes| {
+            let now_left = count(tx, SCHEDULED);
+            assert!(left - now_left <= STEP_JOBS as i64, "{left}, then {now_left}");
+            (left, steps) = (now_left, steps + 1);
+            assert_eq!(lanes, u64::from(steps == 1));
+            tx.execute("UPDATE lane SET st = 2, tok = 1, gen = -1", []).unwrap();
+        });
+        assert_eq!((left, steps), (0, 3));
+    });
+}
+
+#[test]
+fn a_call_moves_a_bounded_number_of_jobs_that_have_become_due() {
+    with_scheduled(2_500, |tx, due| {
+        let mut left = count(tx, SCHEDULED);
+        while left > 0 {
+            let lane = tx.at(Some(due)).lane_of_key(1, "k").unwrap().unwrap();
+            tx.save(lane).unwrap();
+            let now_left = count(tx, SCHEDULED);
+            assert!(
+                (1..=PROMOTE_JOBS_MAX as i64).contains(&(left - now_left)),
+                "{left}, then {now_left}"
+            );
+            let again = tx.first_wake(1).unwrap().is_some_and(|wake| wake <= due.as_micros());
+            assert_eq!(again, now_left > 0, "the next claim moves the rest");
+            left = now_left;
+        }
+    });
 }
 
 /// Nanoseconds that this thread has computed.

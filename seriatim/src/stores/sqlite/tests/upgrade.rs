@@ -17,7 +17,7 @@ fn downgrade(file: &rusqlite::Connection, claimed: &Turn) {
         DROP INDEX idempotency_look_at; ALTER TABLE idempotency DROP COLUMN look_at;
         CREATE INDEX idempotency_until ON idempotency (until);
         ALTER TABLE meta DROP COLUMN reserved; ALTER TABLE meta DROP COLUMN boot; DROP TABLE note; DROP TABLE batch;
-        DROP INDEX lane_parked; DROP INDEX lane_worst; ALTER TABLE queue DROP COLUMN retrying;
+        DROP INDEX lane_parked; DROP INDEX lane_worst; CREATE INDEX lane_failed ON lane (q, retry) WHERE retry >= 0; ALTER TABLE queue DROP COLUMN retrying;
         UPDATE lane SET flags = flags & ~64; PRAGMA user_version = 3";
     file.execute_batch(sql).unwrap();
     let lanes = claimed.lane.number.to_le_bytes();
@@ -87,7 +87,9 @@ async fn lanes_that_failed_before_the_upgrade_are_in_the_figures_after_it() {
     store.close().await.unwrap();
 
     let file = rusqlite::Connection::open(&path).unwrap();
-    file.execute_batch("ALTER TABLE queue DROP COLUMN retrying; PRAGMA user_version = 14").unwrap();
+    let before = "ALTER TABLE queue DROP COLUMN retrying; CREATE INDEX lane_failed ON lane (q, retry) WHERE retry >= 0;
+                  PRAGMA user_version = 14";
+    file.execute_batch(before).unwrap();
     drop(file);
     let store = Sqlite::open(&path).unwrap();
     store.migrate().await.unwrap();
