@@ -16,7 +16,7 @@
 
   // There the rows come first, and what asks for others or acts on many is folded in ---
   const narrow = matchMedia('(max-width: 600px)');
-  const fold = () => each('[data-fold]').forEach((part) => { part.open = !narrow.matches; });
+  const fold = () => each('[data-fold]').forEach((part) => { part.open = !narrow.matches || !!one('[aria-invalid]', part); });
   narrow.addEventListener('change', fold);
   fold();
 

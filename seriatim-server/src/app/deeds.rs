@@ -130,7 +130,7 @@ impl Deed {
     }
 }
 
-/// A page of the audit log, the latest deeds first.
+/// A page of the audit log, the latest action first.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "AuditPage")]
 pub(crate) struct Page {

@@ -2,12 +2,16 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::time::Duration;
 
 use seriatim::store::Store;
 use seriatim::store::{NodeView, QueueStats};
 
 use crate::protocol::document::{NamedFigures, Stats};
 use crate::protocol::figures::Numbers;
+
+/// A queue is late if its oldest due lane has waited so long.
+const LATE: Duration = Duration::from_secs(60);
 
 /// The figures of one queue.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +66,20 @@ impl Figures {
 
     pub(crate) fn running(&self) -> u64 {
         self.stats.claimed - self.prefetched
+    }
+
+    pub(crate) fn is_late(&self) -> bool {
+        self.stats.lag >= LATE
+    }
+
+    /// What the queue does, in a word for people. `nodes`: how many work on it.
+    pub(crate) fn state(&self, nodes: usize) -> &'static str {
+        match () {
+            () if self.stats.paused => "paused",
+            () if self.stats.jobs > 0 && nodes == 0 => "no workers",
+            () if self.is_late() => "late",
+            () => "open",
+        }
     }
 
     /// As JSON documents have them.

@@ -33,7 +33,7 @@ struct Listing {
     queue: Option<String>,
     /// Only what this token or person did
     who: Option<String>,
-    /// Only deeds whose name has this text
+    /// Only actions whose name has this text
     action: Option<String>,
     /// Only from this time on
     since: Option<Time>,

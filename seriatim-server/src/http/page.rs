@@ -59,7 +59,7 @@ fn write_operation(page: &mut String, path: &str, method: &str, operation: &Valu
         text(&operation["operationId"]),
         escaped(&method.to_uppercase()),
         escaped(path),
-        text(&operation["summary"]),
+        prose(&operation["summary"]),
     );
     let _ = write!(page, "<pre>{}</pre>", escaped(&command(path, method, operation)));
     let parameters = operation["parameters"].as_array().into_iter().flatten();
@@ -110,7 +110,7 @@ fn command(path: &str, method: &str, operation: &Value) -> String {
 
 fn row(parameter: &Value) -> String {
     let must = if parameter["required"] == true { ", required" } else { "" };
-    let (name, says) = (text(&parameter["name"]), text(&parameter["description"]));
+    let (name, says) = (text(&parameter["name"]), prose(&parameter["description"]));
     format!("<li><code>{name}</code>{must}: {says}</li>")
 }
 
@@ -125,6 +125,17 @@ fn shown(schema: &Value) -> String {
         let _ = write!(html, "<a href=\"#{name}\">{name}</a>&quot;{rest}");
     }
     format!("<pre>{html}</pre>")
+}
+
+/// What stands between backticks is code.
+fn prose(value: &Value) -> String {
+    let text = text(value);
+    let parts = text.split('`').enumerate();
+    parts
+        .map(
+            |(at, part)| if at % 2 == 1 { format!("<code>{part}</code>") } else { part.to_owned() },
+        )
+        .collect()
 }
 
 fn text(value: &Value) -> String {
@@ -168,6 +179,7 @@ mod tests {
         ] {
             assert!(page.contains(line), "{line}");
         }
+        assert!(page.contains("<code>next</code> of the page before"), "code is marked as such");
         assert!(!page.contains("<script") && !page.contains("style=") && !page.contains("http://"));
         assert_eq!(escaped("<a href=\"x\">&'"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;");
         assert!(

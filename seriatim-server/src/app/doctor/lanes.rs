@@ -9,7 +9,7 @@ use seriatim::{Mode, Timestamp};
 use super::finding::{Finding, List, Severity};
 use super::look::Seen;
 use crate::app::running::{Running, age, stands_out};
-use crate::base::text::{count, cut, one_line, shell_word};
+use crate::base::text::{cut, one_line, shell_word};
 use crate::base::time::length;
 
 /// A lane with at least this many retries fails repeatedly.
@@ -71,16 +71,19 @@ fn is_slow(one: &Running, seen: &Seen) -> bool {
     stands_out(age(one, seen.now), middle)
 }
 
-/// Some of their keys; names for lanes without a key.
+/// Behind a colon some of their keys, names for lanes without a key; nothing of a key that [`lanes_that`] names.
 fn names(lanes: &[&Running]) -> String {
+    if key(lanes).is_some() {
+        return String::new();
+    }
     let name = |one: &&Running| match one.lane.key.as_deref() {
         Some(key) => format!("{:?}", one_line(key)),
         None => one.lane.lane.to_string(),
     };
     let named: Vec<String> = lanes.iter().take(NAMED_MAX).map(name).collect();
     match lanes.len().saturating_sub(NAMED_MAX) {
-        0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
+        0 => format!(": {}", named.join(", ")),
+        more => format!(": {} and {more} more", named.join(", ")),
     }
 }
 
@@ -112,8 +115,8 @@ fn tell(
 fn tell_slow(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
     let longest = lanes.iter().map(|one| age(one, now)).max().unwrap_or_default();
     let found = format!(
-        "{} far longer than others, up to {}: {}",
-        lanes_that(lanes.len(), "runs", "run"),
+        "{} far longer than others, up to {}{}",
+        lanes_that(lanes, "runs", "run"),
         length(longest),
         names(lanes)
     );
@@ -126,7 +129,11 @@ fn tell_slow(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
 }
 
 fn tell_held(queue: &str, lanes: &[&Running]) -> Finding {
-    let found = format!("{} held, its retries used up: {}", are(lanes.len()), names(lanes));
+    let found = format!(
+        "{}, all retries used up{}",
+        lanes_that(lanes, "is held", "are held"),
+        names(lanes)
+    );
     let key = word(lanes);
     let advice = format!(
         "check its error (`seriatim lanes show {queue} {key}`), then `seriatim lanes retry {queue} {key}`"
@@ -135,7 +142,7 @@ fn tell_held(queue: &str, lanes: &[&Running]) -> Finding {
 }
 
 fn tell_paused(queue: &str, lanes: &[&Running]) -> Finding {
-    let found = format!("{} paused: {}", are(lanes.len()), names(lanes));
+    let found = format!("{}{}", lanes_that(lanes, "is paused", "are paused"), names(lanes));
     let advice = format!("resume it with `seriatim lanes resume {queue} {}`", word(lanes));
     tell(Severity::Warning, queue, lanes, List::Lanes(LaneStage::Paused), (found, advice))
 }
@@ -143,8 +150,8 @@ fn tell_paused(queue: &str, lanes: &[&Running]) -> Finding {
 fn tell_failing(queue: &str, lanes: &[&Running]) -> Finding {
     let most = lanes.iter().map(|one| one.lane.retry_count).max().unwrap_or_default();
     let found = format!(
-        "{} failed up to {} times: {}; {}",
-        count(lanes.len() as u64, "lane"),
+        "{} {} times{}; {}",
+        lanes_that(lanes, "failed", "failed up to"),
         most + 1,
         names(lanes),
         error_of(lanes)
@@ -160,8 +167,8 @@ fn tell_blocking(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
     let latest = lanes.iter().filter_map(|one| one.lane.due).max().unwrap_or(now);
     let jobs: u64 = lanes.iter().map(|one| one.lane.jobs - 1).sum();
     let found = format!(
-        "{} for a retry in {}, and {} for it: {}; {}",
-        lanes_that(lanes.len(), "waits", "wait"),
+        "{} for a retry in {}, and {} for it{}; {}",
+        lanes_that(lanes, "waits", "wait"),
         length(latest.since(now)),
         if jobs == 1 { "1 other job waits".to_owned() } else { format!("{jobs} other jobs wait") },
         names(lanes),
@@ -174,12 +181,13 @@ fn tell_blocking(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
     tell(Severity::Warning, queue, lanes, List::Failed, (found, advice))
 }
 
-fn are(lanes: usize) -> String {
-    lanes_that(lanes, "is", "are")
-}
-
-fn lanes_that(lanes: usize, one: &str, many: &str) -> String {
-    if lanes == 1 { format!("1 lane {one}") } else { format!("{lanes} lanes {many}") }
+/// What is said of a key by its name, and of others by their number.
+fn lanes_that(lanes: &[&Running], one: &str, many: &str) -> String {
+    match (key(lanes), lanes.len()) {
+        (Some(key), _) => format!("{:?} {one}", one_line(key)),
+        (None, 1) => format!("1 lane {one}"),
+        (None, several) => format!("{several} lanes {many}"),
+    }
 }
 
 /// The error of the first one.

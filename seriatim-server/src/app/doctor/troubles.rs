@@ -11,10 +11,10 @@ pub(super) fn check(seen: &Seen) -> Vec<Finding> {
     let finding = |(node, trouble): (&seriatim::store::NodeView, &Trouble)| {
         let (severity, advice) = judged(trouble.kind);
         let about = format!("node {}", node.info.id);
-        let found = format!("{about}: {}", troubles::line(trouble, seen.now));
+        let line = troubles::line(trouble, seen.now);
         match &trouble.queue {
-            Some(queue) => Finding::of_queue(severity, queue, found, advice),
-            None => Finding::new(severity, about, found, advice),
+            Some(queue) => Finding::of_queue(severity, queue, format!("{about}: {line}"), advice),
+            None => Finding::new(severity, about, line, advice),
         }
     };
     told.map(finding).collect()

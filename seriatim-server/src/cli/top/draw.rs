@@ -7,6 +7,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState, Wrap};
 use seriatim::store::{NodeView, PeriodicView};
 
+use super::columns::{Column, Text, WIDE, WIDEST, widths};
 use super::detail::Detail;
 use super::sample::{Sample, Shown, Why};
 use super::state::{Pane, State};
@@ -26,8 +27,6 @@ const NODE_COLUMNS_MIN: usize = 8;
 const NODES_MAX: usize = 4;
 /// Most rows of periodic workers; those with most failures come first.
 const PERIODIC_MAX: usize = 4;
-/// Narrower screens leave out some columns, to keep room for names.
-const WIDE: u16 = 80;
 const HELP: &str =
     "q quit  ? keys  Tab list  \u{2191}\u{2193} choose  Enter look  / filter  p pause  r run now";
 const HELP_NARROW: &str = "q quit  ? keys  Tab list  Enter look  p pause  r run now";
@@ -57,7 +56,7 @@ pub(super) fn draw(frame: &mut Frame, state: &mut State) {
     };
     let [head, queues, lanes, periodic, node, foot] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Fill(1),
+        room_of_queues(state, frame.area().height.saturating_sub(rows + nodes as u16 + 4)),
         Constraint::Fill(1),
         Constraint::Length(rows),
         Constraint::Length(nodes as u16 + 2),
@@ -83,6 +82,15 @@ pub(super) fn draw(frame: &mut Frame, state: &mut State) {
         }
     }
     frame.render_widget(Paragraph::new(last_line(state, foot.width)).style(bold()), foot);
+}
+
+/// As many lines as there are queues: what they do not need is for lanes. Both have half if the queues need more.
+fn room_of_queues(state: &State, lines: u16) -> Constraint {
+    let queues = state.sample.as_ref().map_or(0, |sample| sample.queues.len()) + 2;
+    match u16::try_from(queues) {
+        Ok(queues) if queues < lines / 2 => Constraint::Length(queues),
+        _ => Constraint::Fill(1),
+    }
 }
 
 fn last_line(state: &State, width: u16) -> String {
@@ -191,113 +199,134 @@ fn filtered(what: &str, rows: usize, area: Rect, state: &State) -> String {
     }
 }
 
+const QUEUE_COLUMNS: [Column; 12] = [
+    Column::long("queue"),
+    Column::word("mode").from(WIDEST),
+    Column::word("state"),
+    Column::number("jobs"),
+    Column::number("lanes").from(WIDEST),
+    Column::number("running"),
+    Column::number("retrying"),
+    Column::number("dead"),
+    Column::number("lag"),
+    Column::number("done/s").from(WIDE),
+    Column::number("fail/s").from(WIDE),
+    Column::number("nodes").from(WIDEST),
+];
+
 fn draw_queues(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, styles: Styles) {
-    let (is_wide, narrow) = (area.width >= WIDE, [0, 1, 2, 3, 4, 5, 6]);
-    let rows = state.queues().map(|of| {
-        let rates = state.before.as_ref().and_then(|before| sample.rates(before, &of.stats));
-        let troubles = troubles::of(&sample.nodes, sample.now);
-        let mut queues = troubles.filter_map(|(_, trouble)| trouble.queue.as_deref());
-        let is_troubled = queues.any(|name| name == &*of.stats.queue);
-        Row::new(fitting(queue_row(of, is_troubled, rates, styles), is_wide, &narrow))
-    });
-    let widths = [
-        Constraint::Fill(1),
-        Constraint::Length(7),
-        Constraint::Length(if is_wide { 7 } else { 5 }),
-        Constraint::Length(7),
-        Constraint::Length(8),
-        Constraint::Length(if is_wide { 6 } else { 4 }),
-        Constraint::Length(6),
-        Constraint::Length(6),
-        Constraint::Length(6),
-    ];
-    let head = ["jobs", "running", "retrying", "dead", "lag", "done/s", "fail/s"];
-    let head = head.map(|name| styles.number(name, Tone::Faint));
-    let names = ["queue", "state"].map(|name| styles.cell(name, Tone::Faint));
-    let table = Table::new(rows, fitting(widths, is_wide, &narrow))
-        .header(Row::new(fitting(names.into_iter().chain(head), is_wide, &narrow)))
-        .block(titled(filtered("queues", state.queues().count(), area, state)))
-        .row_highlight_style(chosen(state.pane == Pane::Queues));
-    let mut chosen = TableState::new().with_selected(state.queue_row());
-    frame.render_stateful_widget(table, area, &mut chosen);
+    let rows: Vec<_> = state
+        .queues()
+        .map(|of| {
+            let rates = state.before.as_ref().and_then(|before| sample.rates(before, &of.stats));
+            queue_row(of, sample, rates)
+        })
+        .collect();
+    let title = filtered("queues", rows.len(), area, state);
+    let at = (state.queue_row(), state.pane == Pane::Queues);
+    draw_table(frame, area, (&QUEUE_COLUMNS, &rows), title, at, styles);
 }
 
-fn queue_row(
-    of: &Figures,
-    is_troubled: bool,
-    rates: Option<(f64, f64)>,
-    styles: Styles,
-) -> [Cell<'static>; 9] {
-    let queue = &of.stats;
-    let (state, tone) = match (is_troubled, queue.paused) {
+fn queue_row(of: &Figures, sample: &Sample, rates: Option<(f64, f64)>) -> Vec<Text> {
+    let (queue, nodes) = (&of.stats, sample.working_on(&of.stats.queue).count());
+    let mut troubles = troubles::of(&sample.nodes, sample.now);
+    let is_troubled = troubles.any(|(_, trouble)| trouble.queue.as_deref() == Some(&*queue.queue));
+    let state = match (is_troubled, of.state(nodes)) {
         // What it is stands with its node below.
         (true, _) => ("trouble", Tone::Bad),
-        (false, true) => ("paused", Tone::Warn),
-        (false, false) => ("open", Tone::Plain),
+        (false, "open") => ("open", Tone::Plain),
+        (false, state) => (state, Tone::Warn),
     };
     let rate = |rate: Option<f64>, tone| match rate {
-        None => styles.number("-", Tone::Faint),
-        Some(rate) if rate > 0.0 => styles.number(format!("{rate:.1}"), tone),
-        Some(_) => styles.number("0", Tone::Faint),
+        None => ("-".to_owned(), Tone::Faint),
+        Some(rate) if rate > 0.0 => (format!("{rate:.1}"), tone),
+        Some(_) => ("0".to_owned(), Tone::Faint),
     };
-    [
-        styles.cell(&queue.queue, Tone::Plain),
-        styles.cell(state, tone),
-        styles.count(queue.jobs, Tone::Plain),
-        styles.count(of.running(), Tone::Plain),
-        styles.count(queue.retrying, Tone::Warn),
-        styles.count(queue.dead, Tone::Bad),
-        styles.number(length(queue.lag), Tone::Plain),
+    let count =
+        |number: u64, tone| (number.to_string(), if number == 0 { Tone::Faint } else { tone });
+    let mode = queue.mode.map(|mode| mode.to_string()).unwrap_or_default();
+    vec![
+        (queue.queue.to_string(), Tone::Plain),
+        (mode, Tone::Plain),
+        (state.0.to_owned(), state.1),
+        count(queue.jobs, Tone::Plain),
+        count(queue.lanes, Tone::Plain),
+        count(of.running(), Tone::Plain),
+        count(queue.retrying, Tone::Warn),
+        count(queue.dead, Tone::Bad),
+        (length(queue.lag), Tone::Plain),
         rate(rates.map(|(done, _)| done), Tone::Plain),
         rate(rates.map(|(_, failed)| failed), Tone::Bad),
+        count(nodes as u64, Tone::Plain),
     ]
 }
 
+const LANE_COLUMNS: [Column; 8] = [
+    Column::word(""),
+    Column::long("queue"),
+    Column::long("key"),
+    Column::word("state"),
+    Column::number("jobs").from(WIDE),
+    Column::number("failed").from(WIDE),
+    Column::long("node").from(WIDEST),
+    Column::long("error, progress"),
+];
+
 fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, styles: Styles) {
-    let (is_wide, narrow) = (area.width >= WIDE, [0, 1, 2, 3, 6]);
-    let row = |shown: &Shown| {
-        let lane = &shown.one.lane;
-        let tone = match shown.why {
-            Why::Stuck => Tone::Bad,
-            Why::Slow | Why::Failing => Tone::Warn,
-            Why::Claimed => Tone::Plain,
-        };
-        let told = || Reported::of(lane.progress.as_deref()).line();
-        let about = lane.error.as_deref().map_or_else(told, str::to_owned);
-        let cells = [
-            styles.cell(shown.why.as_str(), tone),
-            styles.cell(&shown.one.queue, Tone::Plain),
-            styles.cell(lane.key.as_deref().unwrap_or(""), Tone::Plain),
-            styles.cell(lane_state(lane, sample.now).0, Tone::Plain),
-            styles.number(lane.jobs.to_string(), Tone::Plain),
-            styles.number(failures(lane.retry_count), Tone::Plain),
-            styles.cell(&about, Tone::Plain),
-        ];
-        Row::new(fitting(cells, is_wide, &narrow))
+    let rows: Vec<_> = state.lanes().map(|shown| lane_row(shown, sample)).collect();
+    let title = filtered("lanes: stuck, slow, retrying, running", rows.len(), area, state);
+    let at = (state.lane_row(), state.pane == Pane::Lanes);
+    draw_table(frame, area, (&LANE_COLUMNS, &rows), title, at, styles);
+}
+
+fn lane_row(shown: &Shown, sample: &Sample) -> Vec<Text> {
+    let lane = &shown.one.lane;
+    let tone = match shown.why {
+        Why::Stuck => Tone::Bad,
+        Why::Slow | Why::Failing => Tone::Warn,
+        Why::Claimed => Tone::Plain,
     };
-    let widths = [
-        Constraint::Length(8),
-        Constraint::Length(if is_wide { 12 } else { 10 }),
-        Constraint::Fill(1),
-        Constraint::Length(if is_wide { 15 } else { 12 }),
-        Constraint::Length(5),
-        Constraint::Length(6),
-        if is_wide { Constraint::Min(15) } else { Constraint::Fill(1) },
-    ];
-    let about = if is_wide { "error, progress" } else { "error" };
-    let head = ["", "queue", "key", "state", " jobs", "failed", about];
-    let head = head.map(|name| styles.cell(name, Tone::Faint));
-    let table = Table::new(state.lanes().map(row), fitting(widths, is_wide, &narrow))
-        .header(Row::new(fitting(head, is_wide, &narrow)))
-        .block(titled(filtered(
-            "lanes: stuck, slow, retrying, running",
-            state.lanes().count(),
-            area,
-            state,
-        )))
-        .row_highlight_style(chosen(state.pane == Pane::Lanes));
-    let mut chosen = TableState::new().with_selected(state.lane_row());
-    frame.render_stateful_widget(table, area, &mut chosen);
+    let told = || Reported::of(lane.progress.as_deref()).line();
+    let holder = |node: &&NodeView| lane.node.as_ref() == Some(&node.info.id);
+    let node = sample.nodes.iter().find(holder).map(|node| node.info.name.to_string());
+    let plain = |text: String| (text, Tone::Plain);
+    vec![
+        (shown.why.as_str().to_owned(), tone),
+        plain(shown.one.queue.to_string()),
+        plain(lane.key.as_deref().unwrap_or("").to_owned()),
+        plain(lane_state(lane, sample.now).0),
+        plain(lane.jobs.to_string()),
+        plain(failures(lane.retry_count)),
+        plain(node.unwrap_or_default()),
+        plain(lane.error.as_deref().map_or_else(told, str::to_owned)),
+    ]
+}
+
+/// A table of these columns and rows. `at`: the chosen row, and whether keys go to this list.
+fn draw_table(
+    frame: &mut Frame,
+    area: Rect,
+    (all, rows): (&[Column], &[Vec<Text>]),
+    title: String,
+    (row, is_for_keys): (Option<usize>, bool),
+    styles: Styles,
+) {
+    let widths = widths(area.width, all, rows).into_iter().map(Constraint::Length);
+    let cell = |column: &Column, text: &str, tone| match column.is_number {
+        true => styles.number(text, tone),
+        false => styles.cell(text, tone),
+    };
+    let shown = || all.iter().enumerate().filter(|(_, column)| column.is_on(area.width));
+    let head = shown().map(|(_, column)| cell(column, column.head, Tone::Faint));
+    let of_row = |texts: &Vec<Text>| {
+        let texts = shown().filter_map(|(at, column)| Some((column, texts.get(at)?)));
+        Row::new(texts.map(|(column, (text, tone))| cell(column, text, *tone)).collect::<Vec<_>>())
+    };
+    let table = Table::new(rows.iter().map(of_row), widths)
+        .header(Row::new(head.collect::<Vec<_>>()))
+        .block(titled(title))
+        .row_highlight_style(chosen(is_for_keys));
+    frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(row));
 }
 
 fn draw_periodic(
@@ -448,11 +477,10 @@ mod tests {
         );
         let widest = drawn(200, &mut state);
         assert!(widest.contains("lanes: stuck, slow, retrying, running"), "{widest}");
+        assert!(widest.contains("mode") && widest.contains("lanes running"), "{widest}");
         let queue = widest.lines().find(|line| line.contains("order-changes")).unwrap();
-        assert!(
-            queue.trim_matches('"').trim_end().chars().count() > 190,
-            "numbers stand at the right: {queue}"
-        );
+        let end = queue.trim_matches('"').trim_end().chars().count();
+        assert!(end < 110, "numbers stand near the name: {queue}");
         state.shows_keys = true;
         let keys = drawn(60, &mut state);
         assert!(keys.contains("requeue the dead jobs of the queue"), "{keys}");

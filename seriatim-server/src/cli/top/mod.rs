@@ -1,6 +1,7 @@
 //! `seriatim top`: a dashboard in the terminal.
 
 mod actions;
+mod columns;
 mod detail;
 mod draw;
 mod filter;

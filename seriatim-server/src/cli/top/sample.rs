@@ -85,6 +85,11 @@ impl Sample {
             .then(|| (rate(queue.processed, then.processed), rate(queue.failed, then.failed)))
     }
 
+    /// The nodes that claim work of a queue.
+    pub(super) fn working_on(&self, queue: &str) -> impl Iterator<Item = &NodeView> {
+        self.nodes.iter().filter(move |node| nodes::works_on(node, queue, self.now))
+    }
+
     /// The periodic workers and their nodes, first those with most failures.
     pub(super) fn periodic(&self) -> Vec<(&NodeView, &PeriodicView)> {
         let mut all: Vec<_> = self

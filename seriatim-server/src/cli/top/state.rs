@@ -1,7 +1,6 @@
 //! The state of the dashboard between frames, and the effect of keys.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use seriatim::store::LaneId;
@@ -12,9 +11,6 @@ use super::detail::{Detail, Target};
 use super::filter::Filter;
 use super::sample::{Sample, Shown};
 use crate::app::figures::Figures;
-
-/// A queue is late if its oldest due lane has waited so long.
-const LATE: Duration = Duration::from_secs(60);
 
 /// The list that has the focus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +71,10 @@ impl State {
 
     pub(super) fn show(&mut self, mut sample: Sample, detail: Option<(Target, String)>) {
         // Those of a name stay in their order: rows move only if something begins or ends.
-        sample.queues.sort_by_key(trouble);
+        let mut queues = std::mem::take(&mut sample.queues);
+        let nodes = |of: &Figures| sample.working_on(&of.stats.queue).count();
+        queues.sort_by_cached_key(|of| trouble(of, nodes(of)));
+        sample.queues = queues;
         self.before = self.sample.replace(sample);
         if let (Some(shown), Some((target, text))) = (&mut self.detail, detail) {
             shown.show(&target, text);
@@ -254,22 +253,25 @@ impl State {
     }
 }
 
-/// The worst comes first: retrying, dead jobs, late, paused, at work, idle.
-fn trouble(of: &Figures) -> u8 {
+/// The worst comes first: late without a node, retrying, dead jobs, late, paused, at work, idle.
+fn trouble(of: &Figures, nodes: usize) -> u8 {
     let stats = &of.stats;
     match () {
-        () if stats.retrying > 0 => 0,
-        () if stats.dead > 0 => 1,
-        () if stats.lag >= LATE => 2,
-        () if stats.paused => 3,
-        () if stats.jobs > 0 => 4,
-        () => 5,
+        () if nodes == 0 && of.is_late() && !stats.paused => 0,
+        () if stats.retrying > 0 => 1,
+        () if stats.dead > 0 => 2,
+        () if of.is_late() => 3,
+        () if stats.paused => 4,
+        () if stats.jobs > 0 => 5,
+        () => 6,
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
     use super::*;
 
     use crate::app::figures::Figures;
@@ -307,11 +309,12 @@ mod tests {
     #[test]
     fn queues_in_trouble_come_first_and_others_by_name() {
         let mut state = State::new("memory:".to_owned(), false);
-        let mut sample = sample(&["a", "b", "c", "d"]);
+        let mut sample = sample(&["a", "b", "c", "d", "e"]);
         (sample.queues[2].stats.dead, sample.queues[3].stats.retrying) = (1, 1);
+        sample.queues[4].stats.lag = Duration::from_secs(60);
         state.show(sample, None);
         let names: Vec<&str> = state.queues().map(|of| &*of.stats.queue).collect();
-        assert_eq!(names, ["d", "c", "a", "b"]);
+        assert_eq!(names, ["e", "d", "c", "a", "b"], "of e nobody takes care");
     }
 
     #[tokio::test]

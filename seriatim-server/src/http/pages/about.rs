@@ -4,12 +4,17 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use seriatim::Timestamp;
+use seriatim::limits::{
+    ERROR_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX, PUSH_BYTES_MAX, PUSH_JOBS_MAX,
+    RESULT_BYTES_MAX,
+};
 
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::frame::Frame;
 use super::moment::Moment;
 use super::visit::{Visit, page};
+use crate::base::text::{grouped, size};
 use crate::base::time::length;
 
 #[derive(Template)]
@@ -22,6 +27,7 @@ struct About<'a> {
     here: Moment,
     apart: String,
     zone: String,
+    limits: Vec<(&'static str, String)>,
 }
 
 page!(About);
@@ -46,5 +52,18 @@ pub(super) async fn show(State(app): State<Shared>, visit: Visit) -> Result<Resp
         here: visit.clock.of(here),
         apart: apart.map_or_else(|| "unknown".to_owned(), length),
         zone: visit.clock.zone_name(),
+        limits: limits(),
     })
+}
+
+/// What producers meet first. Others are in the answers that refuse something.
+fn limits() -> Vec<(&'static str, String)> {
+    vec![
+        ("a key", format!("{KEY_BYTES_MAX} bytes")),
+        ("a payload", size(PAYLOAD_BYTES_MAX as u64)),
+        ("jobs in one push", grouped(PUSH_JOBS_MAX)),
+        ("payloads in one push", size(PUSH_BYTES_MAX as u64)),
+        ("an error", size(ERROR_BYTES_MAX as u64)),
+        ("a result", size(RESULT_BYTES_MAX as u64)),
+    ]
 }

@@ -126,7 +126,7 @@ static KINDS: &[Kind] = &[
     kind("lane.resume", "Resume", "resumed").undone_by("lane.pause"),
     kind("lane.retry", "Retry now", "due now"),
     kind("lane.bury", "Bury failed", "buried")
-        .asks("Jobs that failed go to the morgue, in accumulate queues all that wait for the key; what waits behind them runs. They can be requeued from there.")
+        .asks("The jobs that failed go to the morgue (in accumulate queues, all that wait for the key), and what waits behind them runs. You can requeue them from there.")
         .admin(),
     kind("lane.delete", "Delete waiting", "waiting jobs deleted").asks(LOST).admin(),
     kind("lane.release", "Take from its holder", "taken from its holder")
@@ -300,8 +300,8 @@ impl Deed {
             }
             On::Operation(id) => format!("operation {id}"),
             On::Batch(id) => format!("batch {id}"),
-            On::Lane { queue, lane: OneLane::Key(key) } => format!("{queue}: {key}"),
-            On::Lane { queue, lane: OneLane::Lane(lane) } => format!("{queue}: lane {lane}"),
+            On::Lane { queue, lane: OneLane::Key(key) } => format!("key {key} of {queue}"),
+            On::Lane { queue, lane: OneLane::Lane(lane) } => format!("lane {lane} of {queue}"),
         };
         // Names of producers may have line breaks and marks that turn the text around.
         one_line(&target)

@@ -31,6 +31,8 @@ use crate::protocol::value::Time;
 struct Job<'a> {
     frame: &'a Frame,
     row: JobRow,
+    /// When it is due, if it waits for that.
+    due: Option<Moment>,
     payload: Shown,
     /// All of the payload as a file, for those who see any of it.
     payload_href: Option<String>,
@@ -128,6 +130,8 @@ pub(super) async fn show(
         holder,
         failures: noted.latest.into_iter().map(failure).collect(),
         row: JobRow::new(&visit, &job),
+        due: (job.state == JobState::Queued && job.run_at > visit.clock.now)
+            .then(|| visit.clock.of(job.run_at)),
         payload: Shown::of(&job.payload, &visit.discreet),
         payload_href: (visit.discreet.seen(job.payload.as_bytes()).is_ok())
             .then(|| format!("{}/payload", link::job(base, id))),

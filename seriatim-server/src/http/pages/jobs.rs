@@ -177,6 +177,8 @@ struct Jobs<'a> {
     rows: Vec<JobRow>,
     causes: Vec<CauseRow>,
     found: usize,
+    /// All dead jobs, if only the latest were looked at.
+    of: Option<u64>,
     /// The column that they are ordered by.
     by: &'static str,
     /// Whether their scores give their order: those of one queue that has one.
@@ -230,6 +232,11 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         visit.scope.has_queue(queue) && (!is_dead || dead > 0 || wish.queue == queue)
     };
     let queues = stats.filter(|stats| is_choice(&stats.queue, stats.dead));
+    let queues: Vec<(String, u64)> =
+        queues.map(|stats| (stats.queue.to_string(), stats.dead)).collect();
+    let of_wish = |queue: &str| wish.queue.is_empty() || wish.queue == queue;
+    let all = queues.iter().filter(|(queue, _)| of_wish(queue)).map(|(_, dead)| dead).sum();
+    let is_filtered = wish.filters().looks() || !wish.key.is_empty();
     let base = &visit.frame.base;
     let with = |path: &str, more: &[(&str, &str)]| {
         let pairs: Vec<(&str, &str)> =
@@ -260,10 +267,7 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         list: with(path, &[]),
         by_cause: with(path, &[("view", "causes")]),
         states: STATES.map(|(name, says, state)| (name, says, state == wish.state)).to_vec(),
-        queues: queues
-            .map(|stats| (stats.queue.to_string(), stats.dead))
-            .take(QUEUES_SHOWN_MAX)
-            .collect(),
+        queues: queues.into_iter().take(QUEUES_SHOWN_MAX).collect(),
         is_filtered: wish.filters().looks(),
         may_search: visit.discreet.shows_all(),
         rows,
@@ -272,6 +276,7 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
             .map(|cause| CauseRow::new(visit, page.next.is_some(), cause))
             .collect(),
         found: page.rows.len(),
+        of: (page.next.is_some() && !is_filtered).then_some(all),
         by: if wish.is_live() { "" } else { "time" },
         has_scores,
         is_mixed: wish.state == Status::Live,

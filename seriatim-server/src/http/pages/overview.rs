@@ -43,6 +43,7 @@ const CAUSES_SHOWN: usize = 5;
 struct Need {
     word: &'static str,
     about: String,
+    /// Goes on behind the name.
     found: String,
     /// Text and commands by turns.
     advice: Vec<(String, bool)>,
@@ -213,12 +214,21 @@ impl Need {
         Some(Self {
             word: if finding.severity == Severity::Serious { "serious" } else { "warning" },
             about: name(finding),
-            found: finding.found.clone(),
+            found: said_of(finding),
             advice: marked(&finding.advice),
             href: place(base, finding),
             others: others.iter().take(ALIKE_SHOWN).map(named).collect(),
             more: others.len().saturating_sub(ALIKE_SHOWN),
         })
+    }
+}
+
+/// What is said of it behind its name.
+fn said_of(finding: &Finding) -> String {
+    let quoted = finding.key.as_ref().map(|key| format!("{:?} ", one_line(key)));
+    match quoted.and_then(|key| finding.found.strip_prefix(&key)) {
+        Some(rest) => format!(" {rest}"),
+        None => format!(": {}", finding.found),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::app::operations::{Sample, Wish};
 use crate::app::reported::Reported;
 use crate::app::why::{Around, Why};
 use crate::app::words::state_name;
-use crate::base::text::{KEY_COLUMNS, cut, failures};
+use crate::base::text::{KEY_COLUMNS, cut};
 use crate::base::time::length;
 
 /// Rows of a page of a list: with long keys, payloads and errors it stays within 30 KB.
@@ -43,9 +43,6 @@ pub(super) struct QueueRow {
     pub(super) recent: Recent,
 }
 
-/// A queue is late if its oldest due lane has waited so long.
-const LATE: std::time::Duration = std::time::Duration::from_secs(60);
-
 impl QueueRow {
     pub(super) fn new(
         base: &str,
@@ -59,12 +56,7 @@ impl QueueRow {
             href: link::queue(base, &name),
             morgue: link::with(&format!("{base}/morgue"), &[("queue", &name)]),
             mode: view.queue.mode.to_string(),
-            state: match () {
-                () if view.paused => "paused",
-                () if stats.jobs > 0 && nodes == 0 => "no workers",
-                () if stats.lag >= LATE => "late",
-                () => "open",
-            },
+            state: figures.state(nodes),
             jobs: stats.jobs,
             lanes: stats.lanes,
             running: figures.running(),
@@ -92,7 +84,8 @@ pub(super) struct LaneRow {
     pub(super) why: String,
     pub(super) jobs: u64,
     pub(super) since: Option<Moment>,
-    pub(super) failed: String,
+    /// How often it failed.
+    pub(super) failed: u64,
     pub(super) crashes: u32,
     pub(super) node: Option<(String, String)>,
     pub(super) error: String,
@@ -130,7 +123,7 @@ impl LaneRow {
             why: with_progress(why.beside(why.state(lane, around.now)), lane),
             jobs: lane.jobs,
             since: lane.claimed_at.or(lane.due).map(|at| visit.clock.of(at)),
-            failed: failures(lane.retry_count),
+            failed: (i64::from(lane.retry_count) + 1).max(0).unsigned_abs(),
             crashes: lane.crashes,
             node,
             error: lane.error.as_deref().map_or_else(String::new, |error| {

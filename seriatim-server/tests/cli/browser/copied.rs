@@ -76,7 +76,9 @@ async fn a_copied_command_pushes_exactly_the_job_of_its_page_whatever_that_holds
         assert_eq!(copied(&window, 0).await, id);
         let shown = window.run("return document.body.textContent").await;
         assert!(!shown.as_str().unwrap().contains('\u{202e}'), "it turns what stands behind it");
-        for button in [1, 2] {
+        let seen: Value = serde_json::from_str(&copied(&window, 1).await).unwrap();
+        assert_eq!(seen, payload, "what hides is escaped in it");
+        for button in [2, 3] {
             run_in_shell(&api, &copied(&window, button).await);
         }
         assert_eq!(jobs(&api, text, "live"), vec![json!([text, text, payload]); 3], "{text:?}");

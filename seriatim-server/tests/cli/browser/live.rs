@@ -77,9 +77,12 @@ async fn rows_stay_selected_from_page_to_page_and_are_acted_on_together() {
     let api = with_dead(60).await;
     let window = Window::open(&api.address, 1280, 900).await;
     window.go("/morgue?queue=mails").await;
+    let colour = "return getComputedStyle(document.querySelector('#ticked button')).color";
+    let off = window.run(colour).await;
     let tick = "document.querySelector('tbody input[type=checkbox]').click()";
     window.run(tick).await;
     window.shows("1 selected").await;
+    assert_ne!(window.run(colour).await, off, "a button that does nothing looks so");
     window.press("Next page").await;
     window.until("the next page", "location.search.includes('after')").await;
     window.run(tick).await;

@@ -50,6 +50,14 @@ async fn on_a_phone_the_first_screen_has_rows_and_the_buttons_are_unfolded_by_a_
     window.until("what can be done", &button).await;
     window.press("Delete selected…").await;
     window.until("it asks", "document.body.innerText.includes('1 chosen dead job')").await;
+    // What is wrong is seen where it is corrected.
+    window.go("/queues/orders/lanes?due_from=soon").await;
+    let field = "return document.querySelector('[aria-invalid]').checkVisibility()";
+    assert_eq!(window.run(field).await, true);
+    // Values have more room than their names.
+    window.go("/about").await;
+    let facts = "return [...document.querySelectorAll('.facts div')].every((one) => one.children[1].offsetWidth > one.children[0].offsetWidth)";
+    assert_eq!(window.run(facts).await, true);
     // On its side it is wide, and nothing is folded.
     window.go("/morgue?queue=reports").await;
     window.resize(SCREEN, 600).await;

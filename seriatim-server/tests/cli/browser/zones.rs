@@ -102,6 +102,18 @@ async fn the_next_ticks_of_three_zones_are_right_across_clock_changes_wherever_t
         window.run(choose).await;
         window.until("it is chosen", "document.cookie.includes('Chatham')").await;
     }
+    window.go("/about").await;
+    let dark = "const theme = document.querySelector('[name=theme]'); theme.value = 'dark';
+        theme.dispatchEvent(new Event('change', { bubbles: true }))";
+    window.run(dark).await;
+    window.until("it is dark", "document.documentElement.dataset.theme === 'dark'").await;
+    let zone =
+        "return [document.cookie.includes('Chatham'), document.querySelector('[name=zone]').value]";
+    assert_eq!(
+        window.run(zone).await,
+        json!([true, "local"]),
+        "the theme leaves the zone as it is"
+    );
     assert_eq!(
         window.run("return Intl.DateTimeFormat().resolvedOptions().timeZone").await,
         json!(ELSEWHERE)

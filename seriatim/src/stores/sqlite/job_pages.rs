@@ -116,8 +116,8 @@ impl Tx<'_> {
         most: usize,
     ) -> Result<Vec<Found>> {
         let keyed = if query.key.is_some() { "l.key = ?3" } else { "?3 IS NULL" };
-        let accumulates =
-            self.queue_number(queue)?.is_some_and(|q| q.queue.mode == Mode::Accumulate);
+        let mode = self.queue_number(queue)?.map(|row| row.queue.mode);
+        let accumulates = mode == Some(Mode::Accumulate);
         let (slot, item) = in_state(query.filter, accumulates);
         // Waiting and running jobs have no end time to sort by.
         let by_key = query.order == JobOrder::Key;
@@ -139,7 +139,7 @@ impl Tx<'_> {
             ]
             .join(" UNION ALL ")
         } else {
-            in_arrival_order(&slot, &item)
+            in_arrival_order(&slot, &item, mode == Some(Mode::Parallel))
         };
         let sql = format!(
             "SELECT seq, created, CAST(ifnull(key, '') AS TEXT) FROM ({branches})
@@ -230,8 +230,8 @@ fn of_held_lanes(place: &str, accumulates: bool, slot: &str, own: &str) -> Strin
 }
 
 /// The first waiting and running jobs by number. Most slots have the number of their lane; so no branch sorts, and each
-/// ends at the limit.
-fn in_arrival_order(slot: &str, item: &str) -> String {
+/// ends at the limit. `in_slots`: each lane is one job with its number, so jobs of other queues are not passed by.
+fn in_arrival_order(slot: &str, item: &str, in_slots: bool) -> String {
     let branches = [
         ("l.id", "l.created", "lane l WHERE l.seq = l.id", slot),
         ("l.seq", "l.created", "lane l INDEXED BY lane_slot WHERE l.seq <> l.id", slot),
@@ -243,5 +243,6 @@ fn in_arrival_order(slot: &str, item: &str) -> String {
                AND l.q = ?1 AND {shown} ORDER BY {seq} LIMIT ?4)"
         )
     };
-    branches.map(branch).join(" UNION ALL ")
+    let branches = branches.into_iter().take(if in_slots { 1 } else { 3 }).map(branch);
+    branches.collect::<Vec<_>>().join(" UNION ALL ")
 }
