@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use super::Redis;
 use super::reply::{Fields, Handed, Shard};
 use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::JobId;
 use crate::model::payload::Payload;
 use crate::model::turn::Turn;
 
@@ -23,23 +24,22 @@ impl Redis {
         let mut found: Fields = self.link.fields(&cmd).await?;
         let mut bodies = HashMap::with_capacity(handed.apart.len());
         for number in handed.apart {
-            let body = found.opt_bytes()?.ok_or_else(|| missing(shard, number))?;
-            bodies.insert(number, Payload::from_bytes(body));
+            bodies.insert(number, found.opt_bytes()?);
         }
-        for job in handed.turns.iter_mut().flat_map(|turn| &mut turn.jobs) {
-            if let Some(body) = bodies.remove(&job.id.seq()) {
-                job.payload = body;
+        for turn in &mut handed.turns {
+            for job in &mut turn.jobs {
+                let Some(body) = bodies.remove(&job.id.seq()) else { continue };
+                let body = body.ok_or_else(|| missing(job.id, &turn.queue))?;
+                job.payload = Payload::from_bytes(body);
             }
         }
         Ok(handed.turns)
     }
 }
 
-fn missing(shard: Shard, number: u64) -> Error {
+fn missing(job: JobId, queue: &str) -> Error {
     let message = format!(
-        "the payload of job {number} in shard {} of queue {} is not in the store: its claim has ended meanwhile, or the server has \
-         lost data",
-        shard.shard, shard.queue
+        "the payload of job {job} in queue {queue} is not in the store: its claim has ended meanwhile, or the server has lost data"
     );
     Error::new(ErrorKind::Corrupt, message)
 }

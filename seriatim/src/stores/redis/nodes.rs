@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use serde::Serialize;
 
 use super::args::Args;
 use super::beat::parts;
@@ -18,7 +19,7 @@ use super::{LAYOUT_VERSION, Redis, beat};
 use crate::contract::errors::no_living_node;
 use crate::contract::release::NOBODY;
 use crate::contract::{
-    Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release, Rescue, Sweep, Swept,
+    Command, DeclareDead, Fleet, Heartbeat, Lead, NodeInfo, Pulse, Release, Rescue, Sweep, Swept,
 };
 use crate::lock::lock;
 use crate::model::clock::Timestamp;
@@ -30,6 +31,14 @@ use crate::stores::gone;
 use crate::stores::gone::DEAD_NODE_SHOWN;
 use crate::stores::json::json;
 
+/// A node as it is stored. `raise.lua` reads the beginning: what its build can read.
+#[derive(Serialize)]
+struct Description<'a> {
+    layout: i64,
+    #[serde(flatten)]
+    node: &'a NodeInfo,
+}
+
 /// Most rows of each kind that a script removes: a running script blocks all others.
 const STEP_ROWS: usize = 200;
 
@@ -40,9 +49,7 @@ impl Fleet for Redis {
         let mut args = Args::at(request.now);
         let mut request = request;
         self.cap(&mut request.beats).await?;
-        // So that others see what this build can read: `raise.lua`.
-        let info =
-            json(&request.node)?.replacen('{', &format!("{{\"layout\":{LAYOUT_VERSION},"), 1);
+        let info = json(&Description { layout: LAYOUT_VERSION, node: &request.node })?;
         args.text(&request.node.id.0).micros(request.node.lease).text(&info);
         let mut answer = self.link.call(&GLOBAL_BEAT, &self.global(""), &args).await?;
         let (now, alive) = (answer.time()?, answer.flag()?);

@@ -445,7 +445,7 @@ fn consumers_and_group(options: &JobOptions) -> String {
     }
 }
 
-/// What `push.lua` is told of a plain job among others.
+/// The letter before a plain job in the arguments of `push.lua`, if not all jobs are bare.
 fn plain_letter(job: &Job, is_of_store: bool, apart: bool) -> &'static str {
     match (job.options.idempotency_key.is_some(), is_of_store, apart) {
         (false, _, false) => "s",

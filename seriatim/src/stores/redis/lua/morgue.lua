@@ -56,7 +56,7 @@ local function act(j)
   if ARGV[2] == 'list' then return tell(j.seq, j.created, j.key) end
   if ARGV[2] == 'hand_out' then
     return tell(cmsgpack.pack(j.key, J.route_text(j.route), j.created, j.task, j.digest, j.score,
-      j.prio, j.attempts, j.ttl, j.expires, j.options, j.started, J.body_of(j) or error('a payload is missing')))
+      j.prio, j.attempts, j.ttl, j.expires, j.options, j.started, J.body_of(j) or error('the payload of job ' .. num(j.seq) .. ' is missing')))
   end
   if ARGV[2] == 'join' and call('HEXISTS', K.keys, j.key) == 0 then return tell(S.token) end
   J.unbury(j)

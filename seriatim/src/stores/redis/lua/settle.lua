@@ -5,8 +5,8 @@
 -- lanes, and these (7 bytes each), no lane of a claim twice; then for each other turn: lane, token, rest, job whose state is set
 -- ('' = the lane's), due, retry_count, crashes, error, counted, hold, whether the other kept jobs were not started, result, n,
 -- then n times (seq, fate). Answers
--- {for each turn nil (stale) or the cancelled jobs {seq, created, ...}; now; turns that go on (see turns.lua); whether a lane
--- got ready}.
+-- {for each turn nil (stale), 0 (not settled: the caller sends it again) or the cancelled jobs {seq, created, ...}; now; turns
+-- that go on (see turns.lua); whether a lane got ready; whether no more lanes should go on}.
 --
 -- Reads busy, and of a list its record in lanes and its next head in jobs; removes busy, bodies and jobs, or the record of a
 -- lane of one job; writes lanes and ready, or for a lane that goes on, lanes and busy.
