@@ -37,6 +37,9 @@ const JOBS_PER_KEY: u64 = 50;
 const NODES: usize = 3;
 /// Jobs in one push. They are of different keys.
 pub(super) const PUSH_JOBS: u64 = 20;
+/// One job of this many has a long payload, which Redis keeps apart from the job.
+const LONG_EVERY: u64 = 3;
+const LONG_BYTES: usize = 2 << 10;
 /// Connections that are cut in a run. Each makes its node pause, the longer the oftener: without an end,
 /// little would get done.
 const CUTS_MAX: u64 = 60;
@@ -306,7 +309,8 @@ async fn push(
     while pushed < jobs {
         let numbers = pushed..jobs.min(pushed + PUSH_JOBS);
         let job = |number: u64| {
-            let job = Job::new(QUEUE, &json!({ "number": number })).unwrap();
+            let text = "x".repeat(if number.is_multiple_of(LONG_EVERY) { LONG_BYTES } else { 0 });
+            let job = Job::new(QUEUE, &json!({ "number": number, "text": text })).unwrap();
             let key = number % keys;
             let job = match queue.mode.is_keyed() {
                 true => job.key(format!("key-{key}")).score(number as f64),
