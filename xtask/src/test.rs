@@ -3,7 +3,7 @@
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::num::NonZero;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,23 +101,8 @@ impl<'a> Run<'a> {
         if self.is_interrupted() {
             return Ok(());
         }
-        let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
-        let postgres = Postgres::start_with(options)?;
-        let options = MysqlOptions { durable: false, ..MysqlOptions::default() };
-        let mysql = Mysql::start_with(options)?;
-        let redis = Redis::start()?;
-        let cluster = RedisCluster::start()?;
-        let axe = axe::ensure(self.root)?;
-        // Most tests that stop their server need one of their own.
-        let templates = Templates::create()?;
-        let servers = [
-            templates.variable(),
-            (axe::VARIABLE, axe.display().to_string()),
-            (POSTGRES_VARIABLE, postgres.url()),
-            (MYSQL_VARIABLE, mysql.url()),
-            (REDIS_VARIABLE, redis.url()),
-            (REDIS_CLUSTER_VARIABLE, cluster.url()),
-        ];
+        let servers = Servers::start(self.root)?;
+        let servers = servers.variables();
         if cargo::has(self.root, "nextest") {
             self.nextest(args, &servers);
         } else {
@@ -137,9 +122,9 @@ impl<'a> Run<'a> {
         }
         // Some arguments of nextest, as `--no-capture`, exclude this one.
         if args.is_empty() {
-            // A third of their time tests wait: for leases to end, for servers to start.
+            // Half of their time tests wait: for leases to end, for servers to start.
             let cores = thread::available_parallelism().map_or(1, NonZero::get);
-            tests.arg(format!("--test-threads={}", cores + cores / 2));
+            tests.arg(format!("--test-threads={}", cores * 2));
         }
         tests.args(scope(args)).args(args).envs(servers.iter().cloned());
         self.step("cargo nextest run", &mut tests);
@@ -186,6 +171,41 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         Err(format!("\nfailed:\n  {}", self.failures.join("\n  ")))
+    }
+}
+
+/// Private servers of all kinds, and what else tests are told of.
+pub(crate) struct Servers {
+    postgres: Postgres,
+    mysql: Mysql,
+    redis: Redis,
+    cluster: RedisCluster,
+    axe: PathBuf,
+    /// Most tests that stop their server need one of their own.
+    templates: Templates,
+}
+
+impl Servers {
+    pub(crate) fn start(root: &Path) -> Result<Self, String> {
+        let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+        let postgres = Postgres::start_with(options)?;
+        let options = MysqlOptions { durable: false, ..MysqlOptions::default() };
+        let mysql = Mysql::start_with(options)?;
+        let (redis, cluster) = (Redis::start()?, RedisCluster::start()?);
+        let (axe, templates) = (axe::ensure(root)?, Templates::create()?);
+        Ok(Self { postgres, mysql, redis, cluster, axe, templates })
+    }
+
+    /// The variables that name them.
+    pub(crate) fn variables(&self) -> [(&'static str, String); 6] {
+        [
+            self.templates.variable(),
+            (axe::VARIABLE, self.axe.display().to_string()),
+            (POSTGRES_VARIABLE, self.postgres.url()),
+            (MYSQL_VARIABLE, self.mysql.url()),
+            (REDIS_VARIABLE, self.redis.url()),
+            (REDIS_CLUSTER_VARIABLE, self.cluster.url()),
+        ]
     }
 }
 
