@@ -44,7 +44,8 @@ Developer commands of Seriatim.
     cargo xtask tidy            style rules that rustfmt and clippy do not check
     cargo xtask tidy --arrows   prints the table of ARCHITECTURE.md for the current imports
     cargo xtask names [--write] compares (or records) the public names of the library
-    cargo xtask coverage        line coverage of the library by its tests; below 85 % it fails
+    cargo xtask coverage [--write]
+                                lines and branches of the crates that the tests run, by folder
     cargo xtask deny            licences, advisories and duplicates of dependencies (cargo-deny)
     cargo xtask book            README.md and docs/ as a book with search (mdBook), in target/book/html
     cargo xtask dist            archive, Debian package, list of parts and checksums of a release
@@ -124,7 +125,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["tidy", "--arrows"] => tidy::arrows(&root())?,
         ["names"] => names::check(&root())?,
         ["names", "--write"] => names::write(&root())?,
-        ["coverage"] => coverage::run(&root())?,
+        ["coverage", rest @ ..] => coverage::run(&root(), rest)?,
         ["deny"] => deny::run(&root())?,
         ["book"] => book::run(&root())?,
         ["dist"] => dist::run(&root())?,

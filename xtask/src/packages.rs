@@ -42,7 +42,12 @@ const NEEDED_OF_PYTHON: [(&str, &str); 1] = [("pymysql", "python3-pymysql")];
 /// Installs missing packages if that is possible without asking: as root, on Debian. Otherwise the error says what to
 /// install and how.
 pub(crate) fn ensure() -> Result<(), String> {
-    let missing = missing();
+    ensure_with(&[])
+}
+
+/// The same, and these programs of these packages too.
+pub(crate) fn ensure_with(more: &[(&'static str, &'static str)]) -> Result<(), String> {
+    let missing = missing(more);
     if missing.is_empty() {
         return Ok(());
     }
@@ -50,13 +55,14 @@ pub(crate) fn ensure() -> Result<(), String> {
         return Err(advice(&missing));
     }
     install(&missing)?;
-    let still_missing = self::missing();
+    let still_missing = self::missing(more);
     if still_missing.is_empty() { Ok(()) } else { Err(advice(&still_missing)) }
 }
 
-fn missing() -> Vec<MissingProgram> {
+fn missing(more: &[(&'static str, &'static str)]) -> Vec<MissingProgram> {
     let programs = NEEDED
         .into_iter()
+        .chain(more.iter().copied())
         .filter(|(program, _)| *program != "cc" || env::var_os("CC").is_none())
         .filter_map(|(program, package)| find_program(program, package).err());
     let of_ruby =
