@@ -16,6 +16,8 @@ async fn as_before(schema: &str) {
          ALTER TABLE seriatim.item ALTER COLUMN route TYPE int;
          ALTER TABLE seriatim.ended ALTER COLUMN route TYPE int;
          ALTER TABLE seriatim.tally DROP COLUMN retrying;
+         ALTER TABLE seriatim.lane ALTER COLUMN payload SET COMPRESSION default;
+         ALTER TABLE seriatim.item ALTER COLUMN payload SET COMPRESSION default;
          UPDATE seriatim.meta SET version = 19;"
     );
     session().await.batch_execute(&in_schema(before, schema)).await.unwrap();
@@ -62,4 +64,22 @@ async fn lanes_that_failed_before_version_31_are_in_the_figures_after_it() {
     let deletion = Act { now: None, queue, lanes, action: LaneAction::DeleteFailed };
     assert_eq!(store.act(deletion).await.unwrap().count, 2);
     assert_eq!(retrying().await, 0);
+}
+
+/// PostgreSQL's own method would take twice as long as the rest of the push.
+#[tokio::test]
+async fn long_payloads_are_compressed_with_lz4_also_after_an_upgrade() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    as_before(&schema).await;
+    store.migrate().await.unwrap();
+    declare(&store, Queue::fifo("q")).await;
+    let text = "a long text ".repeat(400);
+    let long = |key| Job::new("q", &serde_json::json!({ "text": text })).unwrap().key(key);
+    push(&store, vec![long("a"), long("b"), long("b")]).await;
+    let stored = "SELECT pg_column_compression(payload) FROM seriatim.lane WHERE payload IS NOT NULL
+        UNION ALL SELECT pg_column_compression(payload) FROM seriatim.item";
+    let rows = session().await.query(&in_schema(stored, &schema), &[]).await.unwrap();
+    let methods: Vec<Option<String>> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(methods, vec![Some("lz4".to_owned()); 3]);
 }
