@@ -81,7 +81,7 @@ local function forget_first(l, done, tally)
 end
 
 -- A turn whose first job failed, or the first one after those of a series that are done, by the records alone.
-local fail_simply
+local fail_simply, read_heads
 do
 local KEEPS_FAILED = ARGV[2] == '1' and S and S.mode ~= 'exclusive' and not S.shared and not S.window
 
@@ -104,6 +104,19 @@ local function listed(id, record, turn)
   return l, id, 'J' .. id .. id .. string.sub(record, 2)
 end
 
+local heads = {}
+
+-- Reads the first jobs of these lists together.
+function read_heads(turns, records)
+  local names = {}
+  for i, record in ipairs(records) do
+    if record and not is_single(record) and is_bare(record) and not next(turns[i].fates) then
+      names[#names + 1] = string.sub(record, -7)
+    end
+  end
+  for i, job in ipairs(fields(K.jobs, names)) do heads[names[i]] = job end
+end
+
 -- A list, the name of the job that failed, and its record.
 local function read(id, record, turn)
   if not is_bare(record) then return end
@@ -117,7 +130,7 @@ local function read(id, record, turn)
     l.bytes = l.shut_bytes
   end
   local name = l.done and ids_in(l, l.done + 1)[l.done + 1]
-  local job = name and call('HGET', K.jobs, name)
+  local job = name and (heads[name] or call('HGET', K.jobs, name))
   local letter = job and string.byte(job)
   if letter == 74 or letter == 70 then return l, name, job end
 end
@@ -180,9 +193,8 @@ end
 
 -- `record` and `claim` are the values of the lane. Answers whether it was done.
 function fail_simply(turn, id, record, claim)
-  if not (KEEPS_FAILED and record and claim and string.sub(claim, 1, 7) == id_of(turn.token)) then return false end
   local buries = turn.rest == 'bury'
-  if not buries and not may_keep(turn) then return false end
+  if not KEEPS_FAILED or not record or not buries and not may_keep(turn) then return false end
   local l, name, job = (is_single(record) and listed or read)(id, record, turn)
   if not l or buries and l.count > 1 or not buries and turn.job and turn.job ~= number_in(name) then return false end
   local tally, n = { done = 0 }, number_in(id)
@@ -690,21 +702,18 @@ end
 -- Of a lane that is named twice, the first turn counts.
 local function settle_turns()
   local held, records, failed, rest = fields(K.busy, turn_ids), fields(K.lanes, turn_ids), {}, {}
+  read_heads(turns, records)
   for i, turn in ipairs(turns) do
-    local id = turn_ids[i]
-    if failed[id] then answer[simple + i] = false
-    elseif failed[id] == nil and fail_simply(turn, id, records[i], held[i]) then failed[id], answer[simple + i] = true, NONE
+    local id, claim = turn_ids[i], held[i]
+    if failed[id] or not (claim and string.sub(claim, 1, 7) == id_of(turn.token)) then answer[simple + i] = false
+    elseif failed[id] == nil and fail_simply(turn, id, records[i], claim) then failed[id], answer[simple + i] = true, NONE
+    elseif #rest == tables_left then failed[id], answer[simple + i] = false, POSTPONED
     else failed[id], rest[#rest + 1] = false, i end
   end
   if not rest[1] then return end
   define_settle()
-  for at, i in ipairs(rest) do
-    if at > tables_left then answer[simple + i] = POSTPONED
-    else
-      L.lane_of(turns[i].lane, records[i], held[i])
-      answer[simple + i] = settle(turns[i])
-    end
-  end
+  for _, i in ipairs(rest) do L.lane_of(turns[i].lane, records[i], held[i]) end
+  for _, i in ipairs(rest) do answer[simple + i] = settle(turns[i]) end
 end
 if S and turns[1] then settle_turns()
 else
