@@ -142,7 +142,9 @@ impl Redis {
         }
         for (shard, places) in steps {
             let mut args = Args::at(request.now);
-            places.iter().for_each(|place| name_job(&mut args, request.jobs[*place]));
+            for place in places {
+                name_job(&mut args, request.jobs[*place]);
+            }
             let mut answer = self.link.call(&CANCEL, &self.key(shard, ""), &args).await?;
             for place in places {
                 answers[*place] = match answer.int()? {

@@ -35,7 +35,7 @@ impl Begin {
     pub(super) fn of(bytes: &[u8]) -> Result<Self> {
         match bytes {
             lane if lane.len() == LANE_BYTES => lane_number(lane).map(Self::Lane),
-            [b'J', ..] => Ok(Self::Job),
+            [b'J' | b'F', ..] => Ok(Self::Job),
             [b'M', count @ ..] => Ok(Self::Jobs(Reader(count).number(4)? as usize)),
             _ => Err(corrupt()),
         }
@@ -61,19 +61,48 @@ pub(super) fn listed_turn(
     records: impl IntoIterator<Item = Result<Vec<u8>>>,
     apart: &mut Vec<u64>,
 ) -> Result<Turn> {
-    let (mut lane, mut key, mut jobs) = (0, None, Vec::new());
+    let (mut lane, mut key, mut jobs, mut trouble) = (0, None, Vec::new(), None);
     for record in records {
         let record = record?;
-        let mut rest = Reader(&record);
-        rest.take(1)?;
-        lane = rest.number(LANE_BYTES)? as i64;
-        let seq = rest.number(LANE_BYTES)? as i64;
-        let (of_job, job) = read_job(claim.shard, seq, rest, apart)?;
-        key = of_job;
+        let (record, failed) = match record.first() {
+            Some(b'F') => Trouble::of(&record).map(|(rest, trouble)| (rest, Some(trouble)))?,
+            _ => (&record[..], None),
+        };
+        let (of_lane, of_job, mut job) = read_listed(claim.shard, record, apart)?;
+        job.attempt += failed.as_ref().map_or(0, |failed| failed.attempts);
+        (lane, key) = (of_lane, of_job);
         jobs.push(job);
+        trouble = trouble.or(failed);
     }
+    sort(&mut jobs);
+    let mut turn = claim.turn(lane, key, jobs);
+    if let Some(trouble) = trouble {
+        (turn.retry_count, turn.error) = (trouble.retry_count, trouble.error);
+    }
+    Ok(turn)
+}
+
+/// A job of a list, from its record.
+pub(super) fn listed_job(shard: Shard, record: &[u8], apart: &mut Vec<u64>) -> Result<TurnJob> {
+    read_listed(shard, record, apart).map(|(_, _, job)| job)
+}
+
+/// Sorts jobs as they run.
+pub(super) fn sort(jobs: &mut [TurnJob]) {
     jobs.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.id.seq().cmp(&b.id.seq())));
-    Ok(claim.turn(lane, key, jobs))
+}
+
+/// The number of its lane, its key, and the job.
+fn read_listed(
+    shard: Shard,
+    record: &[u8],
+    apart: &mut Vec<u64>,
+) -> Result<(i64, Option<Arc<str>>, TurnJob)> {
+    let mut rest = Reader(record);
+    rest.take(1)?;
+    let (lane, seq) = (rest.number(LANE_BYTES)? as i64, rest.number(LANE_BYTES)? as i64);
+    let (key, job) = read_job(shard, seq, rest, apart)?;
+    Ok((lane, key, job))
 }
 
 impl Plain<'_> {
@@ -145,6 +174,30 @@ fn unmarked(options: &[u8]) -> (Cow<'_, [u8]>, bool) {
     match &rest[end..] {
         [b',', fields @ ..] => ([b"{", fields].concat().into(), true),
         _ => (Cow::default(), true),
+    }
+}
+
+/// What the record of a job that failed ends with: `TROUBLE` of `compact.lua`.
+struct Trouble {
+    retry_count: i32,
+    attempts: u32,
+    error: Option<Arc<str>>,
+}
+
+impl Trouble {
+    const BYTES: usize = 19;
+
+    /// The rest of a record, and its trouble.
+    fn of(record: &[u8]) -> Result<(&[u8], Self)> {
+        let at = record.len().checked_sub(Self::BYTES).ok_or_else(corrupt)?;
+        let (rest, end) = record.split_at(at);
+        let mut end = Reader(end);
+        let (retry_count, attempts) = (end.number(4)? as i32, end.number(4)? as u32);
+        let (_started, length) = (end.number(7)?, end.number(4)? as usize);
+        let at = rest.len().checked_sub(length.saturating_sub(1)).ok_or_else(corrupt)?;
+        let (rest, text) = rest.split_at(at);
+        let text = std::str::from_utf8(text).map_err(|_| corrupt())?;
+        Ok((rest, Self { retry_count, attempts, error: (length > 0).then(|| text.into()) }))
     }
 }
 

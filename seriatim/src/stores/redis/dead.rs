@@ -243,33 +243,30 @@ fn only(job: JobId) -> Args {
     args
 }
 
-/// The arguments for each shard: `all`, `jobs` with their numbers, or `keys`.
+/// The arguments of each step: `all`, `jobs` with their numbers, or `keys`.
 fn selections(known: &Known, which: &Selection) -> Vec<(Shard, Args)> {
-    let mut of_shards = Vec::new();
+    let mut steps = Vec::new();
     for shard in known.shards() {
-        let mut args = Args::default();
+        let step = |what: &str, named: &[Args]| {
+            let mut args = Args::default();
+            args.text(what).0.extend(named.iter().flat_map(|name| name.0.iter().cloned()));
+            (shard, args)
+        };
         match which {
-            Selection::All => {
-                args.text("all");
-            }
+            Selection::All => steps.push(step("all", &[])),
             Selection::Jobs(jobs) => {
-                let here: Vec<_> =
-                    jobs.iter().filter(|job| Shard::of_job(**job) == shard).collect();
-                for jobs in here.chunks(STEP_JOBS) {
-                    let mut args = Args::default();
-                    args.text("jobs");
-                    jobs.iter().for_each(|job| name_job(&mut args, **job));
-                    of_shards.push((shard, args));
-                }
-                continue;
+                let here = jobs.iter().filter(|job| Shard::of_job(**job) == shard);
+                let named: Vec<Args> =
+                    here.map(|job| name_job(&mut Args::default(), *job).clone()).collect();
+                steps.extend(named.chunks(STEP_JOBS).map(|jobs| step("jobs", jobs)));
             }
             Selection::Keys(keys) => {
-                args.text("keys");
                 let keys: BTreeSet<&String> = keys.iter().filter(|key| !key.is_empty()).collect();
-                args.0.extend(keys.into_iter().map(|key| key.clone().into_bytes()));
+                let named: Vec<Args> =
+                    keys.into_iter().map(|key| Args::default().text(key).clone()).collect();
+                steps.extend(named.chunks(STEP_JOBS).map(|keys| step("keys", keys)));
             }
         }
-        of_shards.push((shard, args));
     }
-    of_shards
+    steps
 }

@@ -59,9 +59,14 @@ use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// The version of the stored format; a store written by a newer one is refused. One of the version before is raised when no
+/// The version of the stored format; a store written by a newer one is refused. One of an earlier one is raised when no
 /// node of an earlier build lives (`raise.lua`); until then all write what that can read.
-const LAYOUT_VERSION: i64 = 5;
+const LAYOUT_VERSION: i64 = 6;
+/// The oldest version that this build reads.
+const LAYOUT_VERSION_MIN: i64 = 4;
+/// The first version whose readers know payloads that are apart, and jobs that failed and are otherwise plain.
+const APART_SINCE: i64 = 5;
+const FAILED_SINCE: i64 = 6;
 /// Longest prefix of keys, in bytes.
 const PREFIX_BYTES_MAX: usize = 64;
 
@@ -184,7 +189,12 @@ impl Redis {
 
     /// Whether long payloads are stored apart: all who read the store know that.
     fn sets_apart(&self) -> bool {
-        self.version.load(Ordering::Relaxed) >= LAYOUT_VERSION
+        self.version.load(Ordering::Relaxed) >= APART_SINCE
+    }
+
+    /// Whether a plain job stays one when it fails: the same.
+    fn keeps_failed(&self) -> bool {
+        self.version.load(Ordering::Relaxed) >= FAILED_SINCE
     }
 
     fn rotate(&self) -> u64 {
@@ -202,7 +212,7 @@ impl Redis {
 }
 
 fn check_version(there: i64) -> Result<()> {
-    if there < LAYOUT_VERSION - 1 {
+    if there < LAYOUT_VERSION_MIN {
         let message = format!(
             "the store in Redis has version {there}, which no release wrote and this build \
              cannot read: use another prefix, or empty it"

@@ -134,14 +134,22 @@ impl Fleet for Redis {
         let made_by = request.made_by.unwrap_or(Timestamp::MAX);
         let (most, mut turns) = (request.lanes_max.min(CLAIM_LANES_MAX), Vec::new());
         for (queue, shard) in places {
-            if turns.len() == most {
-                break;
+            let mut from = String::new();
+            while turns.len() < most {
+                let mut args = Args::at(request.now);
+                args.text(NOBODY).int((most - turns.len()) as i64).time(made_by);
+                args.text(what).text(&name).text(&from);
+                let key = self.key(shard, "");
+                let mut answer = self.link.call_durably(&RELEASE, &key, &args).await?;
+                let taken = answer.list()?.turns(shard, &queue)?;
+                from = answer.text()?.to_string();
+                // A second step in a queue could release what the first one has.
+                let is_done = from.is_empty() || what == "queue" && !taken.is_empty();
+                turns.extend(taken);
+                if is_done {
+                    break;
+                }
             }
-            let mut args = Args::at(request.now);
-            args.text(NOBODY).int((most - turns.len()) as i64).time(made_by);
-            args.text(what).text(&name);
-            let taken = self.link.call_durably(&RELEASE, &self.key(shard, ""), &args).await?;
-            turns.extend(taken.turns(shard, &queue)?);
         }
         Ok(turns)
     }

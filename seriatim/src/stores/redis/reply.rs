@@ -39,8 +39,8 @@ impl Shard {
 }
 
 /// The arguments for a job: its number and the millisecond of its creation.
-pub(super) fn name_job(args: &mut Args, id: JobId) {
-    args.int(id.seq()).int(id.created_at().as_micros() / 1_000);
+pub(super) fn name_job(args: &mut Args, id: JobId) -> &mut Args {
+    args.int(id.seq()).int(id.created_at().as_micros() / 1_000)
 }
 
 /// An integer with the same order as the score.
@@ -250,10 +250,16 @@ impl Fields {
         let (lane, key, token) = (self.int()?, self.name()?, self.int()?);
         let (retry_count, crashes, error) = (self.int()?, self.int()?, self.opt_text()?);
         let claimed_at = self.time()?;
-        let mut list = self.list()?;
-        let mut jobs = Vec::new();
+        let (mut list, mut jobs) = (self.list()?, Vec::new());
         while !list.is_empty() {
-            jobs.push(list.list()?.turn_job(shard, apart)?);
+            jobs.push(match list.value()? {
+                Value::BulkString(record) => compact::listed_job(shard, &record, apart)?,
+                job => Self::of(job)?.turn_job(shard, apart)?,
+            });
+        }
+        if !self.is_empty() {
+            self.list()?.falls(&mut jobs)?;
+            compact::sort(&mut jobs);
         }
         Ok(Turn {
             lane: shard.lane(lane),
@@ -266,6 +272,16 @@ impl Fields {
             claimed_at,
             jobs,
         })
+    }
+
+    /// Adds turns that jobs had together: the number of the last one that had some, how many, and so on.
+    fn falls(mut self, jobs: &mut [TurnJob]) -> Result<()> {
+        while !self.is_empty() {
+            let (last, attempts) = (self.int()? as u64, self.int()? as u32);
+            let had = jobs.iter_mut().filter(|job| job.id.seq() <= last);
+            had.for_each(|job| job.attempt += attempts);
+        }
+        Ok(())
     }
 
     fn turn_job(mut self, shard: Shard, apart: &mut Vec<u64>) -> Result<TurnJob> {

@@ -18,8 +18,9 @@ use crate::model::turn::Turn;
 /// Matches no job: job numbers start at 1.
 const NO_JOB: u64 = 0;
 
-/// Most turns of a script that are not simply done: a running script blocks all others, and each takes up to 50 µs.
-const STEP_TURNS: usize = 80;
+/// Most turns of a script that are not simply done: a running script blocks all others. Those whose records do not suffice take up
+/// to 50 µs, and the script leaves some of them to the next one; the others 12.
+const STEP_TURNS: usize = 250;
 /// Most turns of a script that are simply done: 2 to 3 µs each.
 const STEP_SIMPLE_TURNS: usize = 1_000;
 
@@ -82,7 +83,8 @@ impl Redis {
             go_on.is_some_and(|go_on| go_on.places.binary_search(&place).is_ok())
         });
         let mut args = Args::at(request.now);
-        args.int(claims.iter().map(|claim| claim.places.len() as i64).sum::<i64>());
+        args.flag(self.keeps_failed())
+            .int(claims.iter().map(|claim| claim.places.len() as i64).sum::<i64>());
         let about = going_on.as_ref().map_or(&[][..], |going_on| &going_on.args.0);
         args.int(about.len() as i64).0.extend_from_slice(about);
         claims.iter().for_each(|claim| claim.add_to(&mut args, turns));
@@ -118,7 +120,10 @@ impl Redis {
             let next = next.remove(&turns[place].lane.number).map(Box::new);
             part.settled.push((place, Settled::Ok { cancelled, next }));
         }
-        postponed.into_iter().rev().for_each(|place| part.simple.push_front(place));
+        for place in postponed.into_iter().rev() {
+            let left = if is_simple(&turns[place]) { &mut part.simple } else { &mut part.others };
+            left.push_front(place);
+        }
         if answer.flag()? {
             let known = self.memo.by_number(shard.queue);
             self.bell.ring(&known.map_or(Wake::All, |known| Wake::of([&*known.name])));

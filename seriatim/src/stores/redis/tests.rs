@@ -5,6 +5,7 @@ mod apart;
 mod deletion;
 mod depth;
 mod emptied;
+mod failed;
 mod full;
 mod holders;
 mod listed;
@@ -124,7 +125,7 @@ async fn a_store_of_a_newer_version_is_refused() {
     send(&url(), &["HSET", &format!("{prefix}:{{g}}:meta"), "version", "99"]).await;
     let error = store.migrate().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 5"));
+    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 6"));
 }
 
 /// Such entries may come from a defect, or from an administrator with a command line.

@@ -71,7 +71,7 @@ function J.finish(j, key, state, why)
   if why then j.error = why end
   j.state, j.ended, j.key, j.lane = state, NOW, key, 0
   J.save_job(j)
-  call('ZADD', K.done, num(NOW + S.keep), pad(j.seq))
+  later('ZADD', K.done, num(NOW + S.keep), pad(j.seq))
 end
 
 function J.bury(j, key, why, at)
@@ -79,8 +79,8 @@ function J.bury(j, key, why, at)
   if why then j.error = why end
   j.state, j.ended, j.key, j.lane, j.flagged = 'dead', at or NOW, key, 0, false
   J.save_job(j)
-  call('ZADD', K.dead, num(j.ended), pad(j.seq))
-  call('ZADD', K.deadkeys, 0, key .. '\0' .. pad(j.seq))
+  later('ZADD', K.dead, num(j.ended), pad(j.seq))
+  later('ZADD', K.deadkeys, 0, key .. '\0' .. pad(j.seq))
 end
 
 -- Removes a job from the morgue; the caller decides what happens to it.

@@ -74,6 +74,14 @@ local function read_single(l, record)
   return j
 end
 
+-- A list whose first job failed has the state that other lanes have for it.
+local function read_failed(l)
+  local retry, _, _, why = trouble_in(call('HGET', K.jobs, string.sub(l.front, -7)))
+  l.flags, l.odd, l.shown = l.flags - FAILED, 1, retry
+  if S.mode == 'accumulate' then l.retry, l.error, l.failing = retry, why, true
+  elseif not l.token then l.bad, l.failing = 1, true end
+end
+
 -- `record` and `busy` are the lane's values, if they are known.
 function L.lane_of(n, record, busy)
   if lanes[n] ~= nil then return lanes[n] end
@@ -94,6 +102,7 @@ function L.lane_of(n, record, busy)
     local member = ready_member(0, l.prio, l.due, n)
     if is_arrival(record) or call('ZSCORE', K.ready, member) then l.ready = member else l.wake = l.due end
   end
+  if l.flags >= FAILED then read_failed(l) end
   l.arrived = l.ready and is_arrival(record)
   if single and not READ_ONLY then spread(l, single, record) end
   return l

@@ -30,7 +30,7 @@ local function promote_lanes()
   local ready, woken, tables_left = {}, {}, PROMOTED_TABLES_MAX
   for i, record in ipairs(fields(K.lanes, due)) do
     if tables_left == 0 then break end
-    if record and (is_single(record) or is_light(record)) then
+    if record and (is_single(record) or is_bare(record)) then
       local lane_due, prio
       if is_single(record) then lane_due, prio = struct.unpack('>I7I2', record, 9)
       else lane_due, prio = struct.unpack('>I7xxxxxxxI2', record, 2) end

@@ -10,6 +10,8 @@
 --   's', 'q'  the same, of a lane that waits in `arrivals`
 --   'J'  such a job in `jobs`: lane (7), seq (7), then as in 'S'
 --   'D'  the same when it is done: ended at (7), claimed at (7), then as in 'J'
+--   'F'  the same after a failure, since layout 6: as in 'J', then the error, retry count (4), attempts (4), when it was first
+--        claimed (7), and one more than the error's length (4; 0: there is none). In `accumulate`, retry count and error are the lane's
 --
 -- Any other record in `jobs` is a MessagePack array (`read_job`).
 --
@@ -67,9 +69,26 @@ local function job_in(seq, lane, record, from)
   }, key
 end
 
--- The job in a record of 'J' or 'D', and its key; else nil.
+-- Of a job that failed: its retry count, attempts, when it was first claimed, the error, and where all that begins.
+local TROUBLE, TROUBLE_BYTES = '>I4I4I7I4', 19
+local function trouble_in(record)
+  local at = #record + 1 - TROUBLE_BYTES
+  local retry, attempts, started, length = struct.unpack(TROUBLE, record, at)
+  if length == 0 then return retry, attempts, started, false, at end
+  return retry, attempts, started, string.sub(record, at + 1 - length, at - 1), at + 1 - length
+end
+
+-- The job in a record of 'J', 'F' or 'D', and its key; else nil.
 function plain_job(record)
   local letter = string.byte(record, 1)
+  if letter == 70 then
+    local retry, attempts, started, why, at = trouble_in(record)
+    local lane, seq = struct.unpack('>I7I7', record, 2)
+    local j, key = job_in(seq, lane, string.sub(record, 1, at - 1), 16)
+    j.attempts, j.started, j.plain = attempts, started, nil
+    if S.mode ~= 'accumulate' then j.retry, j.error = retry, why end
+    return j, key
+  end
   if letter == 74 then
     local lane, seq = struct.unpack('>I7I7', record, 2)
     return job_in(seq, lane, record, 16)
@@ -92,6 +111,13 @@ local function texts_in(record, from)
     apart_in(record, digest_at + digest_length, options_length) or #record - digest_at - digest_length - options_length + 1
 end
 
+-- The digest in a record of 'J' or 'F'.
+local function digest_in(record)
+  local key_length, task_length, digest_length = struct.unpack('>I2I2I1', record, 40)
+  local at = 49 + key_length + task_length
+  return string.sub(record, at, at + digest_length - 1)
+end
+
 -- Lists: the waiting jobs of a lane, in order of arrival, which is the order of their seqs. 'Q', then
 --
 --   due (7), next_due (7; set by arrivals during a turn, 0 is none), priority (2), number of jobs (4), the last one's
@@ -108,16 +134,23 @@ end
 local LIST = '>I7I7I2I4c8I5I1I2I5I4I7I2I4I4I2I2I2'
 local LIST_CHANGING = '>I7I7I2I4c8I5I1I2' -- changes when a job is appended
 local CHANGING_END, TEXTS_AT = 37, 70
-local UNSORTED, MIXED = 1, 2 -- flags: not in the order of scores; jobs of several tasks
+-- Flags: not in the order of scores; jobs of several tasks; since layout 6, that the lane waits or runs again after a failure
+-- of its first job, which is the only one in `accumulate`, and is in `trouble`; and in `failing`, but for a turn of `fifo` or `parallel`.
+local UNSORTED, MIXED, FAILED = 1, 2, 4
 local UNSORTED_MAX = 1000    -- longer lists of `accumulate` are in order: the rest is strays
 local RUN_BYTES = 16 * 7     -- appended seqs up to this size are rewritten with each job
 local NO_PRIO = 65535
 
 -- Whether a lane has no other state than what the fields of a list say.
-local function is_light(record)
+local function is_bare(record)
   local high, low = string.byte(record, TEXTS_AT - 2, TEXTS_AT - 1)
   return high == 0 and low == 0
 end
+
+-- Whether the first job of such a lane has failed.
+local function has_failed(record) return string.byte(record, CHANGING_END - 2) >= FAILED end
+
+local function is_light(record) return is_bare(record) and not has_failed(record) end
 
 local function read_list(l, record)
   local next_due, front_length, key_length, task_length, state_length
@@ -137,6 +170,18 @@ local function list_record(letter, l, state)
   return letter .. struct.pack(LIST, l.due, l.next_due or 0, l.prio, l.count, l.last, l.bytes, l.flags, #l.front,
     l.shut_bytes, l.closed, l.edge, l.shut_prio, l.first, l.next, #l.key, #l.task, #state)
     .. l.key .. l.task .. state .. l.fill .. l.front
+end
+
+-- The list of a lane whose record is of one job, as `read_list` reads it, and the bytes of its payload.
+local function list_of(id, record)
+  local key, task, _, size = texts_in(record, 2)
+  local due, prio, last = struct.unpack('>I7I2c8', record, 9)
+  local sums = S.mode == 'accumulate'
+  return {
+    id = id, key = key, task = sums and task or '', due = due, next_due = false, prio = prio, count = 1, last = last,
+    bytes = sums and size or 0, flags = 0, shut_bytes = 0, closed = 0, edge = 0, shut_prio = NO_PRIO, first = 0, next = 0,
+    front = id, fill = '',
+  }, size
 end
 
 local function head_in(l) return number_in(string.sub(l.front, -7)) end

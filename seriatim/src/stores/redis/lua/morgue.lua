@@ -26,8 +26,9 @@ local function chosen()
     end
   else
     for i = 7, #ARGV do
+      if #list > rows_max then break end
       local from, to = '[' .. ARGV[i] .. '\0', '(' .. ARGV[i] .. '\0~'
-      local found = call('ZRANGEBYLEX', K.deadkeys, from, to, 'LIMIT', 0, rows_max + 1)
+      local found = call('ZRANGEBYLEX', K.deadkeys, from, to, 'LIMIT', 0, rows_max + 1 - #list)
       for _, member in ipairs(found) do list[#list + 1] = L.seq_in(member) end
     end
   end

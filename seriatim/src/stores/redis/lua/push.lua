@@ -16,7 +16,7 @@ NOW = clock(ARGV[2])
 
 -- The jobs: where each begins in ARGV, its key, the text of a plain one, its idempotency key ('' is none), and whether that
 -- is of the whole store.
-local B = { max = 0, starts = {}, keys = {}, texts = {}, idems = {}, whole = {}, pasts = {}, dead = {}, bodies = {}, throttle = tonumber(ARGV[6]) }
+local B = { max = 0, starts = {}, keys = {}, texts = {}, idems = {}, whole = {}, pasts = {}, dead = {}, bodies = {}, fields = {}, throttle = tonumber(ARGV[6]) }
 B.refuses = ARGV[7] == '1'
 local keyed
 local records, busy, appends = {}, {}, false -- of the lanes of known keys, by id
@@ -69,23 +69,30 @@ end
 
 local function read_batch()
   if ARGV[8] == 'm' then return read_mixed() end
-  for i = 1, #ARGV - 8 do read_plain(i, ARGV[i + 8], '') end
+  for i = 1, #ARGV - 8 do
+    local text = ARGV[i + 8]
+    local high, low = byte(text, 20, 21)
+    texts[i], idems[i], keys[i] = text, '', high + low > 0 and sub(text, 29, 28 + high * 256 + low) or ''
+  end
   return #ARGV - 8
 end
 
 -- Looks up the lanes of all keys together: the records of those that may be changed as bytes, the others as lanes.
 local function look_up()
-  local keys, known, singles = {}, {}, {}
+  local keys, known, singles, count = {}, {}, {}, 0
   for i = 1, B.max do
     local key = B.keys[i]
     if ids[key] == nil then
-      ids[key] = false
-      keys[#keys + 1] = key
+      count = count + 1
+      ids[key], keys[count] = false, key
     end
   end
+  count = 0
   for i, id in ipairs(fields(K.keys, keys)) do
-    ids[keys[i]] = id
-    if id then known[#known + 1] = id end
+    if id then
+      count = count + 1
+      ids[keys[i]], known[count] = id, id
+    end
   end
   for i, record in ipairs(fields(K.lanes, known)) do
     records[known[i]] = record
@@ -96,7 +103,7 @@ local function look_up()
 end
 
 local function route_of_lane(id)
-  if is_single(records[id]) or is_light(records[id]) then return NO_ROUTE end
+  if is_single(records[id]) or is_bare(records[id]) then return NO_ROUTE end
   local l = {}
   L.read_state(l, read_list(l, records[id]))
   return J.route_text(l.route)
@@ -166,7 +173,7 @@ local function job_at(i, past)
 end
 
 -- The digest in the text of a plain job.
-local function digest_in(text)
+local function digest_of(text)
   local key_length, task_length, digest_length = struct.unpack('>I2I2I1', text, 20)
   local at = 29 + key_length + task_length
   return string.sub(text, at, at + digest_length - 1)
@@ -180,7 +187,8 @@ local function look_for_equals()
   local wanted = {}
   for i = 1, B.max do
     local id = ids[B.keys[i]]
-    local field = id and B.texts[i] and id .. digest_in(B.texts[i])
+    local field = id and B.texts[i] and id .. digest_of(B.texts[i])
+    B.fields[i] = field
     if field and equals[field] == nil and not is_single(records[id]) then
       equals[field] = false
       wanted[#wanted + 1] = field
@@ -218,7 +226,7 @@ local function tell(seq, status, created, until_)
 end
 
 -- New lanes of one job, to be written together. They arrive in order unless the clock went back.
-local new = { lanes = {}, keys = {}, arrivals = {}, ready = {}, wakes = {}, bodies = {}, count = 0, pending = 0 }
+local new = { lanes = {}, keys = {}, arrivals = {}, ready = {}, wakes = {}, bodies = {}, count = 0, pending = 0, arriving = 0 }
 local function add(list, name, value)
   local at = #list
   list[at + 1], list[at + 2] = name, value
@@ -293,16 +301,18 @@ function B.keep_body(i, seq)
 end
 
 local function put_single(key, text)
-  local kind, seq, at = kind_of(text), next_seq(), 2 * new.pending
-  local id = id_of(seq)
+  local kind, seq, pending = kind_of(text), next_seq(), new.pending
+  local id, at, lanes = id_of(seq), 2 * pending, new.lanes
   local record = kind.begins .. string.sub(text, 20)
-  new.lanes[at + 1], new.lanes[at + 2] = id, record
+  lanes[at + 1], lanes[at + 2] = id, record
   if keyed then
     new.keys[at + 1], new.keys[at + 2] = key, id
     ids[key], records[id] = id, record
   end
-  new.pending = new.pending + 1
-  if kind.arrives then new.arrivals[#new.arrivals + 1] = now_bytes .. id
+  new.pending = pending + 1
+  if kind.arrives then
+    local arriving = new.arriving + 1
+    new.arrivals[arriving], new.arriving = now_bytes .. id, arriving
   elseif kind.run_at <= NOW then add(new.ready, 0, '\0\0\0' .. kind.prio_bytes .. kind.bytes .. id)
   else add(new.wakes, num(kind.run_at), id) end
   return seq
@@ -323,16 +333,12 @@ end
 
 -- Converts the record of a lane of one job into a list.
 local function list_up(id, record)
-  local key, task, _, size = texts_in(record, 2)
-  local l = new_lane(number_in(id), key, 0, 0)
-  l.due, l.prio, l.last = struct.unpack('>I7I2c8', record, 9)
-  l.count, l.front = 1, id
-  if S.mode == 'accumulate' then l.task, l.bytes = task, size end
+  local l, size = list_of(id, record)
   if S.window and not busy[id] then l.next_due = S.window.latest(record, id) end
   if busy[id] then
     add(held, id, string.sub(busy[id], 1, 7) .. '\0')
     if S.mode == 'accumulate' then
-      l.closed, l.edge, l.shut_prio, l.shut_bytes, l.prio, l.bytes = 1, l.n, l.prio, size, NO_PRIO, 0
+      l.closed, l.edge, l.shut_prio, l.shut_bytes, l.prio, l.bytes = 1, number_in(id), l.prio, size, NO_PRIO, 0
     end
   end
   local field = field_of_single(id, record)
@@ -351,83 +357,75 @@ local function is_less(a, b)
   return a_high < b_high or (a_high == b_high and a_low < b_low)
 end
 
--- Whether a plain job can be appended to a list without other changes: it is in order, or the list is short; in
--- `accumulate` it is like the others, and the lane keeps its position.
-local function fits(id, record, text, kind)
-  if is_single(record) then
-    if S.mode == 'fifo' then return not is_less(kind.score, string.sub(record, 18, 25)) end
-    local due, prio, key_length, task_length = struct.unpack('>I7I2xxxxxxxxI2I2', record, 9)
-    local its_key, its_task = struct.unpack('>I2I2', text, 20)
-    if string.sub(text, 29 + its_key, 28 + its_key + its_task)
-      ~= string.sub(record, 35 + key_length, 34 + key_length + task_length) then return false end
-    return busy[id] or (kind.prio == prio and (S.due ~= 'earliest' or kind.run_at >= due)
-      and (not S.window or S.window.leaves(record, id, text, kind)))
-  end
-  if not is_light(record) then return false end
-  local is_after = not is_less(kind.score, string.sub(record, 22, 29))
-  if S.mode == 'fifo' then return is_after end
-  local due, prio, jobs_count, flags = struct.unpack('>I7xxxxxxxI2I4xxxxxxxxxxxxxI1', record, 2)
-  if jobs_count >= UNSORTED_MAX and (not is_after or flags % 2 == UNSORTED) then return false end
-  local closed, key_length, task_length =
-    struct.unpack('>I4xxxxxxxxxxxxxxxxxI2I2', record, CHANGING_END + 6)
-  local task_at = TEXTS_AT + key_length
+-- Whether a lane of one job can become a list with a plain job behind it: that is in order, and in `accumulate` it is like the other
+-- one, and the lane keeps its position.
+local function fits_single(id, record, text, kind)
+  if S.mode == 'fifo' then return not is_less(kind.score, string.sub(record, 18, 25)) end
+  local due, prio, key_length, task_length = struct.unpack('>I7I2xxxxxxxxI2I2', record, 9)
   local its_key, its_task = struct.unpack('>I2I2', text, 20)
-  if string.sub(text, 29 + its_key, 28 + its_key + its_task) ~= string.sub(record, task_at, task_at + task_length - 1)
-  then return false end
-  if closed == 0 then
-    return kind.prio == prio and (S.due ~= 'earliest' or kind.run_at >= due)
-      and (not S.window or S.window.leaves(record, id, text, kind))
-  end
-  return closed == jobs_count or kind.prio == prio
+  if string.sub(text, 29 + its_key, 28 + its_key + its_task)
+    ~= string.sub(record, 35 + key_length, 34 + key_length + task_length) then return false end
+  return busy[id] or (kind.prio == prio and (S.due ~= 'earliest' or kind.run_at >= due)
+    and (not S.window or S.window.leaves(record, id, text, kind)))
 end
 
--- A list's record with one more seq.
-local function arrived(id, record, name, kind, job)
-  local due, next_due, prio, jobs_count, last, bytes, flags, front_length = struct.unpack(LIST_CHANGING, record, 2)
+-- A list's record with a plain job, if it can be appended without other changes: it is in order, or the list is short; in
+-- `accumulate` it is like the others, and the lane keeps its position.
+local function with_job(id, record, text, kind, name)
+  local due, next_due, prio, jobs_count, last, bytes, flags, front_length, _, closed, _, _, _, _, key_length, task_length,
+    state_length = struct.unpack(LIST, record, 2)
+  if state_length > 0 then return end
+  local is_after = kind.score == last or not is_less(kind.score, last)
   if S.mode == 'accumulate' then
-    local _, _, _, size = texts_in(job, 16)
-    bytes = bytes + size
-    if struct.unpack('>I4', record, CHANGING_END + 6) > 0 then
+    if flags >= FAILED or jobs_count >= UNSORTED_MAX and (not is_after or flags % 2 == UNSORTED) then return end
+    local its_key, its_task, its_digest, its_options = struct.unpack('>I2I2I1I4', text, 20)
+    local at, task_at = 29 + its_key + its_task, TEXTS_AT + key_length
+    if its_task ~= task_length or its_task > 0
+      and string.sub(text, at - its_task, at - 1) ~= string.sub(record, task_at, task_at + task_length - 1) then return end
+    if closed == 0 then
+      if kind.prio ~= prio or S.due == 'earliest' and kind.run_at < due
+        or S.window and not S.window.leaves(record, id, text, kind) then return end
+    else
+      if closed < jobs_count and kind.prio ~= prio then return end
       prio = kind.prio
       if next_due == 0 then next_due = S.window and after(S.window.max_wait) or kind.run_at
       elseif S.due == 'earliest' then next_due = math.min(next_due, kind.run_at) end
     end
-    if not is_less(kind.score, last) then last = kind.score
-    elseif flags % 2 == 0 then flags = flags + UNSORTED end
-  else
-    last = kind.score
-  end
-  record = string.sub(record, 1, 1)
-    .. struct.pack(LIST_CHANGING, due, next_due, prio, jobs_count + 1, last, bytes, flags, front_length)
-    .. string.sub(record, CHANGING_END + 1, #record - front_length) .. name
-    .. string.sub(record, #record - front_length + 1)
-  local key_length, task_length = struct.unpack('>I2I2', record, TEXTS_AT - 6)
-  if #record + 1 - TEXTS_AT - key_length - task_length - front_length < RUN_BYTES then return record end
+    at = at + its_digest
+    bytes = bytes + (apart_in(text, at, its_options) or #text + 1 - at - its_options)
+    if not is_after and flags % 2 == 0 then flags = flags + UNSORTED end
+  elseif not is_after then return end
+  if is_after then last = kind.score end
+  local letter, split = string.sub(record, 1, 1), #record - front_length
+  record = letter .. struct.pack(LIST_CHANGING, due, next_due, prio, jobs_count + 1, last, bytes, flags, front_length)
+    .. string.sub(record, CHANGING_END + 1, split) .. name .. string.sub(record, split + 1)
+  if split + 8 - TEXTS_AT - key_length - task_length < RUN_BYTES then return record end
   local l = { id = id }
   read_list(l, record)
   put_away(l)
-  return list_record(string.sub(record, 1, 1), l, '')
+  return list_record(letter, l, '')
 end
 
 -- Appends a plain job to the list of its lane; false if that is not simple.
 function put_listed(id, text, field)
   local record = appends and records[id]
   if not record then return false end
-  local kind = kind_of(text)
-  if not fits(id, record, text, kind) then return false end
-  if is_single(record) then
-    if field and field == field_of_single(id, record) then return false end
-    record = list_up(id, record)
-  end
-  local seq = next_seq()
+  local kind, seq = kind_of(text), S.seq + 1
   local name = id_of(seq)
+  if is_single(record) then
+    if field and field == field_of_single(id, record) or not fits_single(id, record, text, kind) then return false end
+    record = with_job(id, list_up(id, record), text, kind, name)
+  else
+    record = with_job(id, record, text, kind, name)
+    if not record then return false end
+  end
+  next_seq()
   local job = 'J' .. id .. name .. kind.head .. string.sub(text, 20)
   add(jobs_listed, name, job)
   if field then
     add(equal_listed, field, name)
     equals[field], pending[name] = name, job
   end
-  record = arrived(id, record, name, kind, job)
   records[id], changed[id] = record, record
   listed_count = listed_count + 1
   return seq
@@ -445,9 +443,11 @@ end
 function put_merged(id, text, field, name)
   local record = records[id]
   if not record then return end
-  local kind, single = kind_of(text), is_single(record)
+  local single = is_single(record)
   if single then name = field == field_of_single(id, record) and id end
-  if not name or not fits(id, record, text, kind) then return end
+  if not name then return end
+  local kind = kind_of(text)
+  if not (single and fits_single or with_job)(id, record, text, kind, name) then return end
   local job = single and record or pending[name] or call('HGET', K.jobs, name)
   local from = single and 2 or 16
   local created, _, prio, score = struct.unpack('>I7I7I2c8', job, from)
@@ -481,7 +481,7 @@ local function flush()
   many('ZADD', K.wake, new.wakes)
   many('HSET', K.bodies, new.bodies)
   new.lanes, new.keys, new.arrivals, new.ready, new.wakes, new.bodies = {}, {}, {}, {}, {}, {}
-  new.count, new.pending = new.count + new.pending, 0
+  new.count, new.pending, new.arriving = new.count + new.pending, 0, 0
   local list = {}
   for id, record in pairs(changed) do add(list, id, record) end
   if list[1] then
@@ -567,12 +567,12 @@ local function put_one(i, key, text)
   local id = keyed and ids[key]
   if text and not id and not (S.window and S.window.size_in(text) >= S.window.max_bytes) then
     local seq = put_single(key, text)
-    B.keep_body(i, seq)
+    if B.bodies[i] then B.keep_body(i, seq) end
     tell(seq, 0)
     return seq, NOW
   end
   if text and id then
-    local field = S.merges and id .. digest_in(text)
+    local field = S.merges and (B.fields[i] or id .. digest_of(text))
     local equal, name, created = field and equal_in(id, field), nil, nil
     if field then name, created = put_merged(id, text, field, equal) end
     if name then
@@ -609,12 +609,14 @@ do
   end
 end
 
+local untils = {} -- as text, by length
 local function remember(field, kind, seq, created, length)
   local until_ = NOW + length
+  untils[length] = untils[length] or num(until_)
   if kind == 1 then remembered[field] = cmsgpack.pack(seq, created, until_)
   else remembered[field] = cmsgpack.pack(seq, created, until_, string.match(P, '{q(%d+):(%d+)}')) end
   add(W.new[kind], field, remembered[field])
-  add(W.old[kind], num(until_), field)
+  add(W.old[kind], untils[length], field)
 end
 
 -- The job that throttles this key now, when it was created, and until when. Unlike an idempotency key, it does so no longer
@@ -670,11 +672,12 @@ for i = 1, B.max do
   if B.idems[i] == '' then
     if text and B.throttle == 0 then put_one(i, key, text) else B.put(i, key, text) end
   else
-    local names, made = first_of(field_of(i))
+    local field = field_of(i)
+    local names, made = first_of(field)
     if names then tell(names, 2, made)
     else
       local seq, created = B.put(i, key, text)
-      if seq then remember(field_of(i), B.whole[i] and 2 or 1, seq, created, S.remember) end
+      if seq then remember(field, B.whole[i] and 2 or 1, seq, created, S.remember) end
     end
   end
 end

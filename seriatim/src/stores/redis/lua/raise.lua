@@ -1,9 +1,9 @@
--- The version of the stored format, raised from the one before it as soon as every living node can read it: each says in its
--- description which it knows. A store of nobody is raised too.
+-- The version of the stored format, raised from an earlier one as soon as every living node can read the newest: each says in its
+-- description which it knows. A store of nobody is raised too. Who cannot read a version opens no store of it.
 --
 -- Reads the version in meta, alive and nodes; writes the version.
 local function raised(known, newest)
-  if known ~= newest - 1 then return known end
+  if known == 0 or known >= newest then return known end
   local mark = '{"layout":' .. newest .. ','
   for _, node in ipairs(redis.call('ZRANGE', KEYS[1] .. 'alive', 0, -1)) do
     local description = redis.call('HGET', KEYS[1] .. 'nodes', node) or ''

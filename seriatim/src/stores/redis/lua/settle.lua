@@ -1,4 +1,5 @@
--- Settles turns. ARGV: now; how many are simply done; how many arguments follow about lanes that go on, and these: node,
+-- Settles turns. ARGV: now; whether all who read the store know jobs of kind 'F' (compact.lua); how many are simply done; how many
+-- arguments follow about lanes that go on, and these: node,
 -- kind of lease, ttl, most jobs and bytes of a turn, the longest lease of a job's own, most jobs handed over one after the
 -- other (as in claim.lua), lanes_max, the queue's version, ticket, whether KEYS[2] has the living nodes, then routes. Then what is
 -- simply done, those of one claim together if they follow one another: token (7 bytes; then '+' if these lanes may go on), number of
@@ -63,15 +64,155 @@ end
 -- How many lanes to subtract from each claim.
 local released = {}
 
--- Defined only if there are such turns: a script begins by making all its functions, which takes longer than a turn.
-local settle
-local function define_settle()
 local function due_after(was, due)
   if due == 'u' then return was end
   if due == 'n' then return NOW end
   return after(tonumber(due))
 end
 
+-- Removes the first jobs of a list, which are done, without reading them.
+local function forget_first(l, done, tally)
+  local names = {}
+  take_first(l, done, names)
+  for _, name in ipairs(names) do job_records[name] = false end
+  T.drop_bodies(names)
+  count('jobs', -#names)
+  tally.done = #names
+end
+
+-- A turn whose first job failed, or the first one after those of a series that are done, by the records alone.
+local fail_simply, read_heads
+do
+local KEEPS_FAILED = ARGV[2] == '1' and S and S.mode ~= 'exclusive' and not S.shared and not S.window
+
+-- How many jobs of a series are done, if its first ones are, and what follows the one that the settlement is about was not
+-- started: such jobs stay as they are, where they are. Else nil.
+local function done_of_series(l, turn)
+  if S.mode ~= 'fifo' or S.keep > 0 or turn.rest ~= 'keep' or not (turn.alone or turn.job and l.closed == 1) then return end
+  local names, done, left = ids_in(l, l.closed), 0, 0
+  while names[done + 1] and turn.fates[number_in(names[done + 1])] == 'done' do done = done + 1 end
+  for _ in pairs(turn.fates) do left = left + 1 end
+  local owner = names[done + 1] and number_in(names[done + 1])
+  if left == done and owner and (not turn.job or turn.job == owner) then return done end
+end
+
+-- The lane of one job as a list, and the job's record.
+local function listed(id, record, turn)
+  if next(turn.fates) then return end
+  local l = list_of(id, record)
+  l.done = 0
+  return l, id, 'J' .. id .. id .. string.sub(record, 2)
+end
+
+local heads = {}
+
+-- Reads the first jobs of these lists together.
+function read_heads(turns, records)
+  local names = {}
+  for i, record in ipairs(records) do
+    if record and not is_single(record) and is_bare(record) and not next(turns[i].fates) then
+      names[#names + 1] = string.sub(record, -7)
+    end
+  end
+  for i, job in ipairs(fields(K.jobs, names)) do heads[names[i]] = job end
+end
+
+-- A list, the name of the job that failed, and its record.
+local function read(id, record, turn)
+  if not is_bare(record) then return end
+  local l = { id = id }
+  read_list(l, record)
+  l.closed, l.done = math.max(l.closed, 1), 0
+  if S.mode == 'fifo' and next(turn.fates) then l.done = done_of_series(l, turn)
+  elseif next(turn.fates) or l.closed > 1 and not (S.mode == 'fifo' and turn.alone) then return end
+  if S.mode == 'accumulate' then
+    if l.count > 1 then return end
+    l.bytes = l.shut_bytes
+  end
+  local name = l.done and ids_in(l, l.done + 1)[l.done + 1]
+  local job = name and (heads[name] or call('HGET', K.jobs, name))
+  local letter = job and string.byte(job)
+  if letter == 74 or letter == 70 then return l, name, job end
+end
+
+-- The record of the job after this turn, when it runs again, and its priority.
+local function failed(job, turn, claimed_at)
+  local attempts, started, to = 0, claimed_at, #job
+  if string.byte(job) == 70 then
+    local _
+    _, attempts, started, _, to = trouble_in(job)
+    to = to - 1
+  end
+  local run_at, prio = struct.unpack('>I7I2', job, 23)
+  if S.mode ~= 'accumulate' then run_at = due_after(run_at, turn.due) end
+  local why = turn.error
+  return 'F' .. string.sub(job, 2, 22) .. id_of(run_at) .. string.sub(job, 30, to) .. (why or '')
+    .. struct.pack(TROUBLE, turn.retry, attempts + 1, started, why and #why + 1 or 0), run_at, prio
+end
+
+local function stand(l, n)
+  if l.due > NOW then later('ZADD', K.wake, num(l.due), l.id)
+  else later('ZADD', K.ready, 0, ready_member(0, l.prio, l.due, n)) end
+  bell.rings = bell.rings or true
+end
+
+-- Puts the lane back, whose first job this is.
+local function keep(l, n, name, job, turn, claimed_at)
+  local due = l.due
+  job_records[name], l.due, l.prio = failed(job, turn, claimed_at)
+  if S.mode == 'accumulate' then l.due = due_after(due, turn.due) end
+  l.next_due, l.closed, l.edge, l.shut_bytes, l.shut_prio, l.flags = false, 0, 0, 0, NO_PRIO, FAILED
+  later('HSET', K.lanes, l.id, list_record('Q', l, ''))
+  stand(l, n)
+  if S.merges then
+    local _, _, digest = texts_in(job, 16)
+    if digest ~= '' then later('HSET', K.equal, l.id .. digest, name) end
+  end
+  later('ZADD', K.trouble, -turn.retry, pad(n))
+  later('SADD', K.failing, l.id)
+end
+
+-- Buries the only job of the lane.
+local function bury(l, n, name, job, turn, claimed_at)
+  local j = plain_job(job)
+  j.seq, j.started, j.attempts = number_in(name), j.started or claimed_at, j.attempts + 1
+  if turn.job == j.seq and S.mode ~= 'accumulate' then j.retry, j.crashes = turn.retry, turn.crashes end
+  J.bury(j, l.key, turn.error)
+  if l.flags >= FAILED then later('ZREM', K.trouble, pad(n)) end
+  if l.flags >= FAILED and S.mode == 'accumulate' then later('SREM', K.failing, l.id) end
+  if l.key ~= '' then later('HDEL', K.keys, l.key) end
+  later('HDEL', K.lanes, l.id)
+  later('HDEL', K.progress, l.id)
+  count('lanes', -1)
+end
+
+local function may_keep(turn)
+  return turn.rest == 'keep' and turn.counted and turn.retry >= 0 and turn.crashes == 0 and not turn.hold
+    and (turn.job ~= nil) == (S.mode ~= 'accumulate')
+end
+
+-- `record` and `claim` are the values of the lane. Answers whether it was done.
+function fail_simply(turn, id, record, claim)
+  local buries = turn.rest == 'bury'
+  if not KEEPS_FAILED or not record or not buries and not may_keep(turn) then return false end
+  local l, name, job = (is_single(record) and listed or read)(id, record, turn)
+  if not l or buries and l.count > 1 or not buries and turn.job and turn.job ~= number_in(name) then return false end
+  local tally, n = { done = 0 }, number_in(id)
+  if l.done > 0 then forget_first(l, l.done, tally) end
+  local at = #claim > 8 and string.byte(claim, 8) == 0 and struct.unpack('>I7', claim, 9) or made_at(turn.token);
+  (buries and bury or keep)(l, n, name, job, turn, at)
+  later('HDEL', K.busy, id)
+  released[turn.token] = (released[turn.token] or 0) + 1
+  count('running', -1)
+  count('processed', tally.done)
+  count('failed', 1)
+  return true
+end
+end
+
+-- Defined only if there are such turns: a script begins by making all its functions, which takes longer than a turn.
+local settle
+local function define_settle()
 local function end_claim(l)
   released[l.token] = (released[l.token] or 0) + 1
   if l.apart then call('HDEL', K.closed, l.id) end
@@ -150,23 +291,26 @@ local function fall(l, edge, claimed_at, counted)
   l.falls = false
 end
 
--- Kept jobs wait again: those that equal one which arrived meanwhile merge with it.
-local function return_digests(l, names)
+-- Kept jobs wait again. If others may have arrived meanwhile, those that equal one of these merge with it.
+local function return_digests(l, names, may_merge)
   if not S.merges then return end
-  local wanted, of = {}, {}
+  local pairs_of, wanted, free = {}, {}, {}
   write_out()
   for i, record in ipairs(fields(K.jobs, names)) do
-    local _, _, digest
-    if string.byte(record, 1) == 74 then _, _, digest = texts_in(record, 16)
-    else digest = J.read_job(number_in(names[i]), record).digest end
-    if digest ~= '' then wanted[#wanted + 1], of[#of + 1] = l.id .. digest, names[i] end
+    local digest = string.byte(record, 1) == 74 and digest_in(record) or J.read_job(number_in(names[i]), record).digest
+    if digest ~= '' then
+      local at = #pairs_of
+      pairs_of[at + 1], pairs_of[at + 2] = l.id .. digest, names[i]
+    end
   end
+  if not may_merge then return many('HSET', K.equal, pairs_of) end
+  for i = 1, #pairs_of, 2 do wanted[#wanted + 1] = pairs_of[i] end
   for i, other in ipairs(fields(K.equal, wanted)) do
-    if not other then later('HSET', K.equal, wanted[i], of[i])
+    if not other then free[#free + 1], free[#free + 2] = wanted[i], pairs_of[2 * i]
     else
-      local j, open = J.job_of(number_in(of[i])), open_count(l)
+      local j, open = J.job_of(number_in(pairs_of[2 * i])), open_count(l)
       L.age(l, j)
-      remove_from(l, of[i])
+      remove_from(l, pairs_of[2 * i])
       l.bytes = l.bytes - j.size
       L.count_prio(l, j.prio, -1, open)
       if not j.plain then l.odd = l.odd - 1 end
@@ -175,11 +319,13 @@ local function return_digests(l, names)
       L.unite(l, j)
     end
   end
+  many('HSET', K.equal, free)
 end
 
 -- The jobs of a turn of `accumulate` that failed as a whole: they are still where they were.
 local function keep_whole(l, turn, claimed_at)
   local closed, open, shut = l.closed, open_count(l), l.shut or { [l.shut_prio] = l.closed }
+  local any_arrived = open > 0
   if shut == true then l.prio, l.prios = math.min(l.prio, l.shut_prio), true
   else
     for prio, number in pairs(shut) do
@@ -190,7 +336,7 @@ local function keep_whole(l, turn, claimed_at)
   local edge = l.edge
   l.bytes, l.shut_bytes, l.shut, l.shut_prio, l.closed, l.edge = l.bytes + l.shut_bytes, 0, false, NO_PRIO, 0, 0
   fall(l, edge, claimed_at, turn.counted)
-  if S.merges then return_digests(l, ids_in(l, closed)) end
+  if S.merges then return_digests(l, ids_in(l, closed), any_arrived) end
 end
 
 -- Any other turn: each job has its own fate.
@@ -233,7 +379,7 @@ local function return_jobs(l, turn, kept, back, claimed_at)
   l.closed = 0
   if S.mode == 'accumulate' and back[1] then
     fall(l, number_in(back[#back]), claimed_at, turn.counted)
-    return_digests(l, back)
+    return_digests(l, back, true)
   end
   L.clear_list(l)
 end
@@ -241,46 +387,9 @@ end
 -- Whether a done job can be deleted without reading it: the queue keeps no finished jobs, and nothing else is stored
 -- of these.
 local function forget_unread(l, tally)
-  local names = {}
-  take_first(l, l.closed, names)
-  for _, name in ipairs(names) do job_records[name] = false end
-  T.drop_bodies(names)
-  count('jobs', -#names)
-  tally.done, l.closed, l.edge, l.shut, l.shut_prio, l.shut_bytes = #names, 0, 0, false, NO_PRIO, 0
+  forget_first(l, l.closed, tally)
+  l.closed, l.edge, l.shut, l.shut_prio, l.shut_bytes = 0, 0, false, NO_PRIO, 0
   L.clear_list(l)
-end
-
--- How many jobs of a series are done, if its first ones are, and what follows the one that the settlement is about was not
--- started: such jobs stay as they are, where they are. Else nil.
-local function done_of_series(l, turn)
-  if S.mode ~= 'fifo' or S.keep > 0 or turn.rest ~= 'keep' or not (turn.alone or turn.job and l.closed == 1)
-    or l.flagged or l.apart or l.odd > 0 or l.falls then return end
-  local names, done, left = ids_in(l, l.closed), 0, 0
-  while names[done + 1] and turn.fates[number_in(names[done + 1])] == 'done' do done = done + 1 end
-  for _ in pairs(turn.fates) do left = left + 1 end
-  local owner = names[done + 1] and number_in(names[done + 1])
-  if left == done and owner and (not turn.job or turn.job == owner) then return done end
-end
-
--- Ends its turn without reading more than the job that has failed.
-local function end_series(l, turn, done, claimed_at, tally)
-  local names = {}
-  take_first(l, done, names)
-  for _, name in ipairs(names) do job_records[name] = false end
-  T.drop_bodies(names)
-  count('jobs', -done)
-  tally.done, l.closed, l.edge = done, 0, 0
-  if turn.counted then tally.failed = 1 end
-  local j = { seq = turn.job }
-  if turn.job then
-    j = J.job_of(turn.job)
-    j.started = j.started or claimed_at
-    if turn.counted then j.attempts = j.attempts + 1 end
-    j.retry, j.crashes, j.error, j.run_at = turn.retry, turn.crashes, turn.error, due_after(j.run_at, turn.due)
-    L.change(l, j)
-    L.index_job(l, j, call)
-  end
-  return { j }
 end
 
 function settle(turn)
@@ -288,11 +397,7 @@ function settle(turn)
   if not l or not l.token or l.token ~= turn.token then return false end
   local claimed_at, cancelled, tally, kept = l.claimed_at, {}, { done = 0, failed = 0 }, {}
   local is_whole = not next(turn.fates) and not l.flagged and not l.apart and l.odd == 0
-  local done = done_of_series(l, turn)
-  if done then
-    end_claim(l)
-    kept = end_series(l, turn, done, claimed_at, tally)
-  elseif is_whole and turn.rest == 'keep' and S.mode == 'accumulate' then
+  if is_whole and turn.rest == 'keep' and S.mode == 'accumulate' then
     end_claim(l)
     if turn.counted then tally.failed = 1 end
     kept = { { seq = turn.job } }
@@ -322,8 +427,8 @@ end
 
 local NONE = {}
 local answer = {}
-local simple = tonumber(ARGV[2])
-local groups, ended_ids, at = {}, {}, 4 + tonumber(ARGV[3]) -- where each begins in ARGV; the lanes of all
+local simple = tonumber(ARGV[3])
+local groups, ended_ids, at = {}, {}, 5 + tonumber(ARGV[4]) -- where each begins in ARGV; the lanes of all
 do
   local listed = 0
   while listed < simple do
@@ -338,8 +443,8 @@ while at <= #ARGV do
   turn_ids[#turns] = id_of(turns[#turns].lane)
 end
 
--- Lanes as tables that one script settles, besides the other turns: each takes 30 to 50 µs.
-local tables_left = 80 - #turns
+-- Lanes as tables that one script settles: each takes 20 to 50 µs.
+local tables_left = 80
 local POSTPONED = 0
 local others = {} -- turns that are simply done, of lanes that are not simple
 local postponed_from = math.huge -- the place of the first one that may go on; none behind it may before
@@ -366,9 +471,17 @@ local function is_simple_list(record, goes_on)
   if S.mode == 'accumulate' then
     if not goes_on then return true end
     local jobs_count, bytes, flags = struct.unpack('>I4xxxxxxxxI5I1', record, 18)
-    return flags < MIXED and bytes <= T.bytes_max and jobs_count <= T.jobs_max
+    return flags % FAILED < MIXED and bytes <= T.bytes_max and jobs_count <= T.jobs_max
   end
   return S.take == 1 or owns_head(record) and not goes_on
+end
+
+-- The record of a list whose first job had failed, and is done.
+local function mend(id, record)
+  later('ZREM', K.trouble, pad(number_in(id)))
+  if S.mode == 'accumulate' then later('SREM', K.failing, id) end
+  return string.sub(record, 1, CHANGING_END - 3) .. string.char(string.byte(record, CHANGING_END - 2) - FAILED)
+    .. string.sub(record, CHANGING_END - 1)
 end
 
 -- Finds out which of the simple turns are stale, and of which kind the others are.
@@ -402,7 +515,8 @@ local function sort_simple()
   end
   for at, record in ipairs(fields(K.lanes, maybe)) do
     local id, i = maybe[at], places[at]
-    if is_light(record) and is_simple_list(record, goes_on[id]) then
+    if is_bare(record) and is_simple_list(record, goes_on[id]) then
+      if has_failed(record) then record = mend(id, record) end
       lists[#lists + 1], records[#records + 1], list_places[#list_places + 1] = id, record, i
       accept(i, tokens[at])
     elseif tables_left <= 0 then
@@ -447,16 +561,22 @@ local function has_turn(place, due, prio)
   return place < postponed_from and may_go_on(due, prio)
 end
 
--- Stores a finished job for its queue's retention: `text` is its record after the first letter.
-local function keep(id, name, text)
+-- Stores a finished job for its queue's retention.
+local function keep(id, name, record)
   local claim = busy_of[id]
   local at = #claim > 8 and string.byte(claim, 8) == 0 and struct.unpack('>I7', claim, 9) or made_at(number_in(claim))
-  job_records[name] = 'D' .. id_of(NOW) .. id_of(at) .. text
+  if string.byte(record) == 70 then
+    local j, key = plain_job(record)
+    j.state, j.ended, j.key, j.lane, j.attempts = 'done', NOW, key, 0, j.attempts + 1
+    J.save_job(j)
+  else
+    job_records[name] = 'D' .. id_of(NOW) .. id_of(at) .. string.sub(record, 2)
+  end
   later('ZADD', K.done, num(NOW + S.keep), pad(number_in(name)))
 end
 
 local function keep_singles()
-  for i, record in ipairs(fields(K.lanes, gone)) do keep(gone[i], gone[i], gone[i] .. gone[i] .. string.sub(record, 2)) end
+  for i, record in ipairs(fields(K.lanes, gone)) do keep(gone[i], gone[i], 'J' .. gone[i] .. gone[i] .. string.sub(record, 2)) end
 end
 
 -- Lanes that remain: their records and positions.
@@ -485,7 +605,7 @@ local function end_list(l, id)
   if S.keep > 0 then
     local names = {}
     for i = from, #ended do names[#names + 1] = ended[i] end
-    for i, record in ipairs(fields(K.jobs, names)) do keep(id, names[i], string.sub(record, 2)) end
+    for i, record in ipairs(fields(K.jobs, names)) do keep(id, names[i], record) end
   end
   l.closed, l.edge, l.shut_prio, l.shut_bytes = 0, 0, NO_PRIO, 0
   if l.count == 0 then gone[#gone + 1], keys[#keys + 1] = id, l.key ~= '' and l.key or nil end
@@ -532,7 +652,7 @@ local function end_lists()
     end_list(l, lists[i])
     if l.count > 0 then
       if S.window then S.window.after_turn(l) else l.due, l.next_due = l.next_due or l.due, false end
-      if not (goes_on[l.id] and has_turn(list_places[i], l.due, l.prio) and T.close_beginning(l)) then
+      if not (goes_on[l.id] and has_turn(list_places[i], l.due, l.prio) and T.close_list(l)) then
         place_list(l.id, list_record('Q', l, ''), l.due, l.prio)
       end
     end
@@ -576,15 +696,29 @@ if not S then
   for i = 1, simple do answer[i] = false end
 end
 if S and simple > 0 then
-  look_for_best(4, 3 + tonumber(ARGV[3]))
+  look_for_best(5, 4 + tonumber(ARGV[4]))
   end_simple()
 end
-if S and turns[1] then
+-- Of a lane that is named twice, the first turn counts.
+local function settle_turns()
+  local held, records, failed, rest = fields(K.busy, turn_ids), fields(K.lanes, turn_ids), {}, {}
+  read_heads(turns, records)
+  for i, turn in ipairs(turns) do
+    local id, claim = turn_ids[i], held[i]
+    if failed[id] or not (claim and string.sub(claim, 1, 7) == id_of(turn.token)) then answer[simple + i] = false
+    elseif failed[id] == nil and fail_simply(turn, id, records[i], claim) then failed[id], answer[simple + i] = true, NONE
+    elseif #rest == tables_left then failed[id], answer[simple + i] = false, POSTPONED
+    else failed[id], rest[#rest + 1] = false, i end
+  end
+  if not rest[1] then return end
   define_settle()
-  local held = fields(K.busy, turn_ids)
-  for i, record in ipairs(fields(K.lanes, turn_ids)) do L.lane_of(turns[i].lane, record, held[i]) end
+  for _, i in ipairs(rest) do L.lane_of(turns[i].lane, records[i], held[i]) end
+  for _, i in ipairs(rest) do answer[simple + i] = settle(turns[i]) end
 end
-for _, turn in ipairs(turns) do answer[#answer + 1] = S and settle(turn) or false end
+if S and turns[1] then settle_turns()
+else
+  for i = 1, #turns do answer[simple + i] = false end
+end
 if S then
   for token, lanes_less in pairs(released) do release_claim(token, lanes_less) end
   place_touched()

@@ -173,7 +173,9 @@ end
 function T.close_head(id, record)
   local name = string.sub(record, -7)
   if T.room then
-    local _, _, _, size = texts_in(call('HGET', K.jobs, name), 16)
+    local job = call('HGET', K.jobs, name)
+    if has_failed(record) then job = string.sub(job, 1, select(5, trouble_in(job)) - 1) end
+    local _, _, _, size = texts_in(job, 16)
     if not T.has_room(size, 1) then return end
   else
     T.jobs_left = T.jobs_left - 1
@@ -263,39 +265,51 @@ function T.answer()
   return flat
 end
 
--- Whether the turn of a light list of `accumulate` is its beginning.
-local function is_beginning(l)
-  return l.bytes <= T.bytes_max and l.flags < MIXED and (l.count <= T.jobs_max or l.flags == 0)
-end
-
-local function size_of(names)
+-- How many of these jobs go into a turn, and the bytes of their payloads.
+local function fit(records)
   local bytes = 0
-  for _, record in ipairs(fields(K.jobs, names)) do
+  for i, record in ipairs(records) do
     local _, _, _, size = texts_in(record, 16)
+    if i > 1 and bytes + size > T.bytes_max then return i - 1, bytes end
     bytes = bytes + size
   end
-  return bytes
+  return #records, bytes
 end
 
--- A list of `accumulate`: all of it, or as much as goes into a turn. `l` is as read.
-function T.close_list(l)
-  local names = ids_in(l, T.jobs_max)
-  local is_all = #names == l.count
-  local bytes = is_all and l.bytes or size_of(names)
-  if not T.has_room(bytes, #names) then return end
-  claim_light(l.id, '\0')
-  T.tell('M' .. struct.pack('>I4', #names))
-  for _, name in ipairs(names) do tell_job(name) end
-  l.closed, l.edge, l.shut_prio, l.shut_bytes = #names, number_in(names[#names]), l.prio, bytes
-  l.next_due, l.bytes = not is_all and l.due, l.bytes - bytes
-  if is_all then l.prio = NO_PRIO end
-  later('HSET', K.lanes, l.id, list_record('Q', l, ''))
+-- Whether the turn of a list of `accumulate`, whose jobs are plain, is all of it or its beginning.
+function T.is_beginning(l)
+  if l.flags % FAILED >= MIXED then return false end
+  return l.count <= T.jobs_max and l.bytes <= T.bytes_max or l.flags % FAILED == 0 and not l.prios
 end
 
--- The same, if it is simple.
+-- Closes that turn; answers the records of its jobs, or nothing if it does not fit into the answer. In the lane's state of
+-- `accumulate`, only what the header says is changed, and which priorities its jobs have.
 function T.close_beginning(l)
-  if not is_beginning(l) then return false end
-  T.close_list(l)
+  local names = ids_in(l, T.jobs_max)
+  local records, most, bytes = fields(K.jobs, names), #names, l.bytes
+  local is_all = most == l.count and bytes <= T.bytes_max
+  if not is_all then most, bytes = fit(records) end
+  if not T.has_room(bytes, most) then return end
+  for i = #names, most + 1, -1 do records[i] = nil end
+  if S.merges then
+    for _, record in ipairs(records) do later('HDEL', K.equal, string.sub(record, 2, 8) .. digest_in(record)) end
+  end
+  l.closed, l.edge, l.shut, l.shut_prio, l.shut_bytes, l.bytes = most, number_in(names[most]), false, l.prio, bytes, l.bytes - bytes
+  l.next_due = not is_all and l.due
+  if is_all then l.shut, l.prios, l.prio = l.prios, false, NO_PRIO end
+  return records
+end
+
+-- A list of `accumulate` without special state, if its turn is simple. `l` is as read.
+function T.close_list(l)
+  if not T.is_beginning(l) then return false end
+  local records = T.close_beginning(l)
+  if not records then return true end
+  claim_light(l.id, '\0')
+  T.tell('M' .. struct.pack('>I4', #records))
+  for i, record in ipairs(records) do list[told + i] = record end
+  told = told + #records
+  later('HSET', K.lanes, l.id, list_record('Q', l, ''))
   return true
 end
 
@@ -310,11 +324,16 @@ end
 -- Claims a lane whose record shows no special state; false if its turn is not simple.
 function T.close_light(id, record)
   if is_single(record) then T.close_single(id, record)
-  elseif not is_light(record) or S.take > 1 then return false
+  elseif not is_bare(record) then return false
+  elseif has_failed(record) and S.mode ~= 'accumulate' then
+    local before = T.taken
+    T.close_head(id, record)
+    if T.taken > before then later('SREM', K.failing, id) end
+  elseif S.take > 1 then return false
   elseif S.mode == 'accumulate' then
     local l = { id = id }
     read_list(l, record)
-    return T.close_beginning(l)
+    return T.close_list(l)
   elseif T.series_max > 1 then
     T.close_series(id, record)
   else
@@ -328,10 +347,6 @@ function T.tell_jobs()
   for i, record in ipairs(fields(K.jobs, T.wanted)) do
     T.list[T.places[i]] = record
     T.bytes_left = T.bytes_left - weight(record, 16)
-    if S.merges then
-      local _, _, digest = texts_in(record, 16)
-      later('HDEL', K.equal, string.sub(record, 2, 8) .. digest)
-    end
   end
   T.wanted, T.places = {}, {}
   if T.series[1] then tell_series() end
@@ -421,14 +436,7 @@ local function shut_jobs(l, chosen)
   l.apart = apart[1] and apart or false
 end
 
--- Claims a lane, and tells its turn.
-function T.close(l)
-  local chosen, ttl, bytes = choose(l), T.lease, 0
-  for _, j in ipairs(chosen) do bytes = bytes + j.size end
-  if not chosen[1] or not T.has_room(bytes, #chosen) then return L.place(l) end
-  for _, j in ipairs(chosen) do ttl = math.max(ttl, math.min(j.ttl, T.lease_max)) end
-  if S.mode ~= 'accumulate' then L.show(l, chosen[1].retry) end
-  shut_jobs(l, chosen)
+local function hold(l, ttl)
   local claim = T.claim_for(ttl)
   claim.count = claim.count + 1
   claim.lanes[claim.count] = l.id
@@ -439,6 +447,31 @@ function T.close(l)
   if l.group then G.count(l.group, 1) end
   L.place(l)
   T.taken, T.jobs_left = T.taken + 1, T.jobs_left - T.table_jobs
+  return true
+end
+
+-- The beginning of a list of `accumulate`, whose jobs are plain. Tells their records, and the turns that they had: the last seq
+-- of those that had one, how often, and so on.
+local function close_listed(l)
+  local records, falls = T.close_beginning(l), {}
+  if not records then return L.place(l) end
+  for _, fall in ipairs(l.falls or {}) do falls[#falls + 1], falls[#falls + 2] = fall[1], fall[3] end
+  l.apart = false
+  hold(l, T.lease)
+  T.tell({ l.n, l.key, l.token, l.retry, l.crashes, l.error, NOW, records, falls })
+  return true
+end
+
+-- Claims a lane, and tells its turn.
+function T.close(l)
+  if S.mode == 'accumulate' and l.odd == 0 and l.strays == 0 and T.is_beginning(l) then return close_listed(l) end
+  local chosen, ttl, bytes = choose(l), T.lease, 0
+  for _, j in ipairs(chosen) do bytes = bytes + j.size end
+  if not chosen[1] or not T.has_room(bytes, #chosen) then return L.place(l) end
+  for _, j in ipairs(chosen) do ttl = math.max(ttl, math.min(j.ttl, T.lease_max)) end
+  if S.mode ~= 'accumulate' then L.show(l, chosen[1].retry) end
+  shut_jobs(l, chosen)
+  hold(l, ttl)
   T.tell(L.turn_of(l, true))
   return true
 end

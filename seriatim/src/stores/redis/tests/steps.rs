@@ -14,6 +14,8 @@ const ROWS_MAX: usize = 1_010;
 const BYTES_MAX: usize = 2 << 20;
 /// Most lanes as tables of a step, and some more.
 const TABLES_MAX: usize = 180;
+/// Most lanes of a step whose plain job failed, or runs again.
+const FAILED_MAX: usize = 250;
 
 /// A private server that tells which scripts it has run.
 struct Watched {
@@ -188,7 +190,12 @@ async fn round_of(
     took.push(("what a node holds", scripts, LANES));
     let (scripts, settled) = watched.scripts(store.settle(settle_as(&turns, Fate::Keep))).await;
     assert!(settled.unwrap().iter().all(Settled::is_ok));
-    took.push(("settle, all failed", scripts, TABLES_MAX));
+    took.push(("settle, all failed", scripts, FAILED_MAX));
+    let (scripts, turns) = watched.scripts(claim_lanes(store, LANES)).await;
+    took.push(("claim of failed lanes", scripts, LANES));
+    let (scripts, settled) = watched.scripts(store.settle(settle_as(&turns, Fate::Keep))).await;
+    assert!(settled.unwrap().iter().all(Settled::is_ok));
+    took.push(("settle, failed again", scripts, FAILED_MAX));
     let failing = LaneQuery { stages: vec![LaneStage::Retrying], ..LaneQuery::new("q") };
     let (scripts, page) = watched.scripts(store.lanes(failing)).await;
     assert_eq!(page.unwrap().rows.len(), LANES);
@@ -203,7 +210,7 @@ async fn round_of(
         took.push((name, scripts, TABLES_MAX));
     }
     let (scripts, turns) = watched.scripts(claim_lanes(store, LANES)).await;
-    took.push(("claim of failed lanes", scripts, TABLES_MAX));
+    took.push(("claim after these", scripts, TABLES_MAX));
     let released = async {
         let request = || Release {
             now: None,
@@ -262,6 +269,59 @@ async fn a_sweep_takes_a_script_for_each_part_of_what_it_removes() {
     let swept = swept.unwrap();
     assert_eq!((swept.completed, swept.more), (LANES as u64, false));
     report("parallel", "sweep of finished jobs", &scripts, LANES, 250);
+}
+
+/// Each lane has a claim of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_of_a_release_reads_so_many_claims_however_many_there_are() {
+    const CLAIMS: usize = 3_000;
+    let watched = Watched::of(Queue::fifo("q")).await;
+    let store = &*watched.store;
+    push_lanes(store, CLAIMS, "k").await;
+    let lease = Lease::Own { ttl: LEASE };
+    for _ in 0..CLAIMS / LANES {
+        let request = Claim { lease, ..claim_request("q", LANES) };
+        assert_eq!(store.claim(request).await.unwrap().turns.len(), LANES);
+    }
+    let release = async |claims, made_by| {
+        let request = Release { now: None, claims, made_by, lanes_max: LANES };
+        let (scripts, taken) = watched.scripts(store.release(request)).await;
+        (scripts, taken.unwrap().len())
+    };
+    let (scripts, taken) = release(ClaimSelection::Node("other".into()), None).await;
+    assert_eq!(taken, 0);
+    report("fifo", "release of nothing", &scripts, CLAIMS, 1_200);
+    let began = store.now().await.unwrap();
+    let (scripts, taken) = release(ClaimSelection::Node("n".into()), Some(began)).await;
+    assert_eq!(taken, LANES);
+    report("fifo", "release of a node", &scripts, LANES, TABLES_MAX);
+    let mut released = taken;
+    while released < CLAIMS {
+        let (_, taken) = release(ClaimSelection::Queue("q".into()), Some(began)).await;
+        assert!(taken > 0, "{released}");
+        released += taken;
+    }
+    assert_eq!(release(ClaimSelection::Queue("q".into()), Some(began)).await.1, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_about_dead_jobs_of_many_keys_reads_those_of_some_keys() {
+    const CALLS_OF_A_KEY: u64 = 8;
+    let watched = Watched::of(Queue::fifo("q")).await;
+    let (store, url) = (&*watched.store, watched.server.url());
+    let keys: Vec<String> = (0..2 * LANES).map(|i| format!("k{i}")).collect();
+    push_lanes(store, keys.len(), "k").await;
+    for turns in claim_lanes(store, keys.len()).await.chunks(LANES) {
+        let buried = store.settle(settle_as(turns, Fate::Bury)).await.unwrap();
+        assert!(buried.iter().all(Settled::is_ok));
+    }
+    let which = || Selection::Keys(keys.clone());
+    let selected = || Selected { now: None, queue: "q".into(), which: which() };
+    let before = super::depth::calls(&url).await;
+    let deleted = store.delete_dead(selected()).await.unwrap();
+    let calls = super::depth::calls(&url).await - before;
+    assert_eq!((deleted.count, deleted.more), (keys.len() as u64, false));
+    assert!(calls <= CALLS_OF_A_KEY * keys.len() as u64, "{calls} commands");
 }
 
 #[tokio::test]
@@ -383,12 +443,13 @@ async fn the_jobs_of_a_key_are_all_told_whatever_place_they_have() {
 /// The turns behind the failed step were not sent, so their answer is that they are to be sent again.
 #[tokio::test]
 async fn what_a_settle_did_before_its_failure_is_answered() {
-    const BROKEN: usize = 150;
+    const LANES: usize = 600;
+    const BROKEN: usize = 400;
     let prefix = new_prefix();
     let store = open(&prefix).await;
     declare(&store, Queue::fifo("q")).await;
-    push_lanes(&store, 300, "k").await;
-    let turns = claim_lanes(&store, 300).await;
+    push_lanes(&store, LANES, "k").await;
+    let turns = claim_lanes(&store, LANES).await;
     let lanes = format!("{prefix}:{{q1:0}}:lanes");
     let name = super::super::reply::lane_bytes(turns[BROKEN].lane.number);
     let mut link = linked(&url()).await;
@@ -408,9 +469,10 @@ async fn what_a_settle_did_before_its_failure_is_answered() {
     assert!(store.settle(request).await.is_err(), "the caller did not say that it repeats");
     write(&record).await;
     let repeated = store.settle(settle_as(&turns, Fate::Keep)).await.unwrap();
-    assert!(repeated[..first].iter().all(|settled| *settled == Settled::Stale));
-    assert!(repeated[first..].iter().all(Settled::is_ok));
-    assert_eq!(claim_lanes(&store, 300).await.len(), 300, "each failed once");
+    let before = repeated.iter().take_while(|settled| **settled == Settled::Stale).count();
+    assert!((first..=BROKEN).contains(&before), "{before}, {first} at first");
+    assert!(repeated[before..].iter().all(Settled::is_ok));
+    assert_eq!(claim_lanes(&store, LANES).await.len(), LANES, "each failed once");
 }
 
 #[tokio::test]
