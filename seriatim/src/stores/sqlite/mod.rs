@@ -22,11 +22,11 @@ mod line;
 mod migrate;
 mod nodes;
 mod notes;
-
 mod push;
 mod queues;
 mod rescue;
 mod row;
+mod sentry;
 mod settle;
 mod sharing;
 mod sweep;
