@@ -9,7 +9,7 @@ pub(super) use linux::{Alarm, Sentry};
 mod linux {
     use std::io;
     use std::mem::MaybeUninit;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -33,6 +33,7 @@ mod linux {
     /// Hears of writes to one file. It does not open the file: closing it would drop the locks of all its connections.
     #[derive(Debug)]
     pub(in super::super) struct Sentry {
+        file: PathBuf,
         events: OwnedFd,
         alarm: Arc<Alarm>,
     }
@@ -40,10 +41,18 @@ mod linux {
     impl Sentry {
         /// Fails if the file does not exist, or at a limit of the system: most have 128 of these for a user.
         pub(in super::super) fn of(file: &Path) -> io::Result<Self> {
+            let file = file.to_owned();
             let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-            inotify::add_watch(&events, file, WatchFlags::MODIFY)?;
             let alarm = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            Ok(Self { events, alarm: Arc::new(Alarm(alarm)) })
+            let sentry = Self { file, events, alarm: Arc::new(Alarm(alarm)) };
+            sentry.listen()?;
+            Ok(sentry)
+        }
+
+        /// Listens for the next write. It hears of one alone: a store that writes without end pays for none.
+        pub(in super::super) fn listen(&self) -> io::Result<()> {
+            let next = WatchFlags::MODIFY | WatchFlags::ONESHOT;
+            Ok(inotify::add_watch(&self.events, &self.file, next).map(drop)?)
         }
 
         pub(in super::super) fn alarm(&self) -> &Arc<Alarm> {
@@ -73,9 +82,9 @@ mod linux {
             Ok(!all[1].revents().is_empty())
         }
 
-        /// Forgets the writes so far. True: there were some.
+        /// Forgets what it has heard. True: there was a write.
         pub(in super::super) fn forget(&self) -> bool {
-            // Room for many: the kernel counts equal ones as one.
+            // There are at most two events: a write, and that it listens no longer.
             let mut room = [MaybeUninit::uninit(); 512];
             Reader::new(&self.events, &mut room).next().is_ok()
         }
@@ -106,6 +115,10 @@ mod elsewhere {
     impl Sentry {
         pub(in super::super) fn of(_: &Path) -> io::Result<Self> {
             Err(io::ErrorKind::Unsupported.into())
+        }
+
+        pub(in super::super) fn listen(&self) -> io::Result<()> {
+            match *self {}
         }
 
         pub(in super::super) fn alarm(&self) -> &Arc<Alarm> {

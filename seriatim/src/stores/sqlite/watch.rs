@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode};
 
-use super::BUSY_TIMEOUT;
-use super::fault::translate;
+use super::fault::{BUSY_TIMEOUT, translate};
 use super::line::{Line, Next};
 use super::sentry::Sentry;
 use crate::model::error::Result;
@@ -18,7 +17,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 /// How often to look where the kernel tells: it may not know all who write. Tests do without.
 const DOUBT: Duration = Duration::from_secs(if cfg!(test) { 3_600 } else { 1 });
 /// The shortest time between two looks because of what the kernel tells: it tells of the store's own commits too.
-const REST: Duration = Duration::from_millis(2);
+const REST: Duration = Duration::from_millis(5);
 /// The time to the next look while somebody writes, at first.
 const COMMIT_TIME_MIN: Duration = Duration::from_micros(100);
 /// So many changes in a row of which it did not tell, and the kernel is not relied on.
@@ -123,6 +122,11 @@ impl Watch {
             return data_version(connection).is_ok_and(|version| self.is_news(version));
         };
         self.told |= sentry.forget();
+        // Before the question: what is written after it is told.
+        if let Err(error) = sentry.listen() {
+            self.rely_on_nobody(&error.to_string());
+            return false;
+        }
         let Ok(Some(version)) = version_while_nobody_writes(connection) else {
             let since = *self.writing_since.get_or_insert(now);
             self.due = now + ((now - since) / 2).clamp(COMMIT_TIME_MIN, INTERVAL);
