@@ -161,8 +161,9 @@ impl Workers {
     /// Reports troubles of workers through this engine, from now on.
     pub(crate) fn tell(&mut self, engine: Handle) {
         self.told.by(engine);
-        for program in std::mem::take(&mut self.commands) {
-            self.watchers.spawn(program.watch(self.told.clone()));
+        let commands = std::mem::take(&mut self.commands);
+        if !commands.is_empty() {
+            self.watchers.spawn(program::watch(commands, self.told.clone()));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Whether a program can be started: looked up as a start would, with the reason in words if it cannot.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
@@ -28,25 +29,39 @@ pub(crate) struct Program {
     pub(crate) launch: Launch,
 }
 
-impl Program {
-    /// Reports when it cannot be started, and when it can again. A start that fails for an invisible
-    /// reason is reported by its call.
-    pub(super) async fn watch(self, told: Told) {
-        let (queue, task) = (&*self.queue, self.task.as_deref());
-        let mut looks = tokio::time::interval(LOOK_EVERY);
-        let mut known = None;
-        loop {
-            looks.tick().await;
-            let why = self.launch.why_not();
-            if why != known {
-                match &why {
-                    Some(why) => {
-                        told.cannot_start(queue, task, &format!("{}: {why}", self.launch.name()));
-                    }
-                    None => told.started(queue, task),
-                }
+/// Reports when programs cannot be started, and when they can again. A start that fails for an invisible reason is
+/// reported by its call.
+pub(super) async fn watch(programs: Vec<Program>, told: Told) {
+    // Many workers may start the same program, and each look costs a dozen calls of the system.
+    let mut groups = HashMap::<_, Vec<Program>>::new();
+    for program in programs {
+        let launch = &program.launch;
+        let file = (launch.name().to_owned(), launch.environment.path());
+        groups.entry(file).or_default().push(program);
+    }
+    let mut groups: Vec<_> =
+        groups.into_iter().map(|(file, programs)| (file, programs, None)).collect();
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    loop {
+        looks.tick().await;
+        for ((name, path), programs, known) in &mut groups {
+            let why = why_not(name, path.as_deref());
+            if why != *known {
+                programs.iter().for_each(|program| program.tell(why.as_deref(), &told));
             }
-            known = why;
+            *known = why;
+        }
+    }
+}
+
+impl Program {
+    fn tell(&self, why_not: Option<&str>, told: &Told) {
+        let (queue, task) = (&*self.queue, self.task.as_deref());
+        match why_not {
+            Some(why) => {
+                told.cannot_start(queue, task, &format!("{}: {why}", self.launch.name()));
+            }
+            None => told.started(queue, task),
         }
     }
 }

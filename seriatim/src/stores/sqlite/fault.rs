@@ -1,8 +1,13 @@
 //! Mapping of SQLite's errors.
 
+use std::time::Duration;
+
 use rusqlite::ffi::ErrorCode;
 
 use crate::model::error::{Error, ErrorKind};
+
+/// How long an operation waits for another process's lock before it fails with `Unavailable`.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The store error for a driver's error.
 pub(super) fn translate(error: rusqlite::Error) -> Error {

@@ -1,11 +1,12 @@
 //! The calls that wait for a thread. Their number and bytes are limited: a caller waits until there is room.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::sentry::Alarm;
 use crate::lock::lock;
 
 /// Most KiB of payloads that wait; one push may be larger, and then waits alone.
@@ -39,6 +40,8 @@ struct Waiting<M> {
     first: VecDeque<M>,
     usual: VecDeque<M>,
     is_closed: bool,
+    /// What wakes the thread if it does not sleep here.
+    alarm: Option<Arc<Alarm>>,
 }
 
 /// The next message.
@@ -50,7 +53,8 @@ pub(super) enum Next<M> {
 
 impl<M> Line<M> {
     pub(super) fn new() -> Self {
-        let waiting = Waiting { first: VecDeque::new(), usual: VecDeque::new(), is_closed: false };
+        let (first, usual) = (VecDeque::new(), VecDeque::new());
+        let waiting = Waiting { first, usual, is_closed: false, alarm: None };
         let room = || Arc::new(Semaphore::new(WAITING_KIB_MAX as usize));
         Self { waiting: Mutex::new(waiting), news: Condvar::new(), rooms: [room(), room()] }
     }
@@ -72,15 +76,23 @@ impl<M> Line<M> {
             Rank::First => waiting.first.push_back(message),
             Rank::Usual => waiting.usual.push_back(message),
         }
-        drop(waiting);
-        self.news.notify_one();
+        self.wake(waiting);
         Ok(())
+    }
+
+    fn wake(&self, mut waiting: MutexGuard<'_, Waiting<M>>) {
+        let alarm = waiting.alarm.take();
+        drop(waiting);
+        match alarm {
+            Some(alarm) => alarm.ring(),
+            None => self.news.notify_one(),
+        }
     }
 
     /// The next message; waits for one, at most as long as `timeout`.
     pub(super) fn next(&self, timeout: Option<Duration>) -> Next<M> {
         let waiting = lock(&self.waiting);
-        let is_idle = |w: &mut Waiting<M>| w.first.is_empty() && w.usual.is_empty() && !w.is_closed;
+        let is_idle = |waiting: &mut Waiting<M>| waiting.is_idle();
         let mut waiting = match timeout {
             None => {
                 let woken = self.news.wait_while(waiting, is_idle);
@@ -91,11 +103,20 @@ impl<M> Line<M> {
                 woken.unwrap_or_else(PoisonError::into_inner).0
             }
         };
-        match waiting.pop() {
-            Some(message) => Next::Message(message),
-            None if waiting.is_closed => Next::Closed,
-            None => Next::TimedOut,
+        waiting.next()
+    }
+
+    /// The next message. If there is none, it may come during `sleep`, which must end when the alarm rings.
+    pub(super) fn next_after(&self, alarm: &Arc<Alarm>, sleep: impl FnOnce()) -> Next<M> {
+        let mut waiting = lock(&self.waiting);
+        if waiting.is_idle() {
+            waiting.alarm = Some(alarm.clone());
+            drop(waiting);
+            sleep();
+            waiting = lock(&self.waiting);
+            waiting.alarm = None;
         }
+        waiting.next()
     }
 
     /// The next message of a rank, if one waits.
@@ -116,8 +137,9 @@ impl<M> Line<M> {
 
     /// Refuses further messages; the thread still gets those that wait.
     pub(super) fn close(&self) {
-        lock(&self.waiting).is_closed = true;
-        self.news.notify_all();
+        let mut waiting = lock(&self.waiting);
+        waiting.is_closed = true;
+        self.wake(waiting);
     }
 
     /// Drops the messages that wait, and refuses further ones.
@@ -131,7 +153,15 @@ impl<M> Line<M> {
 }
 
 impl<M> Waiting<M> {
-    fn pop(&mut self) -> Option<M> {
-        self.first.pop_front().or_else(|| self.usual.pop_front())
+    fn is_idle(&self) -> bool {
+        self.first.is_empty() && self.usual.is_empty() && !self.is_closed
+    }
+
+    fn next(&mut self) -> Next<M> {
+        match self.first.pop_front().or_else(|| self.usual.pop_front()) {
+            Some(message) => Next::Message(message),
+            None if self.is_closed => Next::Closed,
+            None => Next::TimedOut,
+        }
     }
 }

@@ -22,11 +22,11 @@ mod line;
 mod migrate;
 mod nodes;
 mod notes;
-
 mod push;
 mod queues;
 mod rescue;
 mod row;
+mod sentry;
 mod settle;
 mod sharing;
 mod sweep;
@@ -40,13 +40,12 @@ mod window;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use fault::translate;
+use fault::{BUSY_TIMEOUT, translate};
 use file::FileCheck;
 pub use flush::Durability;
 use flush::{Boot, Flush, Flushing};
@@ -59,8 +58,6 @@ use crate::lock::lock;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// How long an operation waits for another process's lock before it fails with `Unavailable`.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Prepared statements cached for each connection.
 const STATEMENTS_MAX: usize = 128;
 /// The log is checkpointed when it has grown by this number of pages of 4 KiB.

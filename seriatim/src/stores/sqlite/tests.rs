@@ -10,6 +10,7 @@ mod names;
 mod reading;
 mod steps;
 mod upgrade;
+mod watch;
 
 use std::time::Duration;
 

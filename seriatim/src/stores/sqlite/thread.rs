@@ -221,7 +221,7 @@ struct Writer {
     flushing: Flushing,
     /// The machine's boot, until the file knows it.
     boot: Option<Boot>,
-    watch: Watch,
+    watch: Option<Watch>,
 }
 
 impl Writer {
@@ -237,8 +237,13 @@ impl Writer {
                     definitions.forget();
                     let _ = sender.send(self.migrate());
                 }
+                Some(Message::Watch) => {
+                    if let Some(watch) = &mut self.watch {
+                        watch.begin(&self.connection);
+                    }
+                }
                 Some(Message::Stop(done)) => {
-                    drop(self.connection);
+                    drop((self.connection, self.watch));
                     let _ = done.send(());
                     return;
                 }
@@ -250,12 +255,19 @@ impl Writer {
     /// The next message. Between messages, checks for writes by other processes while there are listeners.
     fn next(&mut self, line: &Line<Message>) -> Option<Message> {
         loop {
-            let watches = self.bell.has_listeners();
-            match line.next(watches.then(|| self.watch.left())) {
+            let next = match &mut self.watch {
+                Some(watch) if self.bell.has_listeners() => watch.next(line),
+                _ => line.next(None),
+            };
+            match next {
                 Next::Message(message) => return Some(message),
                 Next::Closed => return None,
-                Next::TimedOut if self.watch.look(&self.connection) => self.bell.ring(&Wake::All),
-                Next::TimedOut => {}
+                Next::TimedOut => {
+                    let watch = self.watch.as_mut();
+                    if watch.is_some_and(|watch| watch.look(&self.connection)) {
+                        self.bell.ring(&Wake::All);
+                    }
+                }
             }
         }
     }
