@@ -294,6 +294,80 @@ fn a_finding_leads_to_the_key_or_the_list_that_it_is_about() {
     assert_eq!(of_key.unwrap()["queue"], "orders", "{told}");
 }
 
+/// The buttons of *Needs you*: what each does or where it leads, and its label.
+fn repairs(page: &str) -> Vec<(String, String)> {
+    let plain = |text: &str| text.replace("&#38;", "&").replace("&amp;", "&");
+    let each = page.split("class=\"mend\">").skip(1).map(|button| {
+        let does = button.split("value=\"").nth(1).or(button.split("href=\"").nth(1)).unwrap();
+        let label = button.split_once('>').unwrap().1.split('<').next().unwrap();
+        (plain(does.split('"').next().unwrap()), label.to_owned())
+    });
+    each.collect()
+}
+
+#[test]
+fn a_finding_is_repaired_from_the_overview_by_a_click_or_a_page_that_asks() {
+    let api = guarded();
+    let (boss, hands) = (Visitor::log_in(&api, "boss"), Visitor::log_in(&api, "hands"));
+    push(&api, "mails", &json!({ "key": "dead" }));
+    bury(&api, "mails", "no stamps");
+    for (queue, key) in [("orders", "a &<b>"), ("mails", "one"), ("mails", "two")] {
+        push(&api, queue, &json!({ "key": key }));
+        assert_eq!(boss.does("lane.pause", &[("queue", queue), ("key", key)]).status, 303);
+    }
+    assert_eq!(repairs(&Visitor::log_in(&api, "eyes").page("/")), []);
+    let page = hands.page("/");
+    let found = repairs(&page);
+    let labels: Vec<&str> = found.iter().map(|(_, label)| &**label).collect();
+    assert_eq!(labels, ["Requeue…", "Resume…", "Resume"], "{page}");
+    let asks = hands.page(&found[0].0);
+    assert!(asks.contains("Requeue") && asks.contains("mails"), "{asks}");
+    let asks = hands.page(&found[1].0);
+    assert!(asks.contains("state paused") || asks.contains("state=paused"), "{asks}");
+    let click = [("do", &*found[2].0), ("mark", &hands.mark()), ("back", "/")];
+    let done = hands.submit("/do", &click);
+    assert_eq!((done.status, done.header("location")), (303, Some("/")), "{}", done.text());
+    let said = done.header("set-cookie").unwrap().split(';').next().unwrap();
+    let cookie = format!("{}; {said}", hands.cookie);
+    let next = Visitor { api: &api, cookie }.page("/");
+    assert!(
+        next.contains("key a &#38;&#60;b&#62; of orders: resumed") && next.contains("Undo"),
+        "{next}"
+    );
+    assert_eq!(repairs(&next).len(), 2, "what is repaired needs nobody: {next}");
+}
+
+#[test]
+fn a_list_leads_to_the_pages_before_and_behind_with_its_filters() {
+    let api = guarded();
+    for i in 0..60 {
+        push(&api, "mails", &json!({ "key": format!("a&b {i:02}"), "payload": 1 }));
+    }
+    let eyes = Visitor::log_in(&api, "eyes");
+    let rows = |page: &str| -> Vec<String> {
+        let rows = page.split("<tr id=\"lane-").skip(1);
+        rows.map(|row| row.split('"').next().unwrap().to_owned()).collect()
+    };
+    let link = |page: &str, rel: &str| {
+        let link = page.split_once(&format!("rel=\"{rel}\" href=\""))?.1;
+        Some(link.split('"').next()?.replace("&#38;", "&"))
+    };
+    let first = eyes.page("/queues/mails/lanes?by=key&prefix=a%26b");
+    assert!(link(&first, "prev").is_none() && !first.contains("First page"), "{first}");
+    let second = eyes.page(&link(&first, "next").unwrap());
+    assert!(!second.contains("First page"), "it is the one before");
+    let third = eyes.page(&link(&second, "next").unwrap());
+    assert_eq!([&first, &second, &third].map(|page| rows(page).len()), [25, 25, 10]);
+    assert!(third.contains("First page") && link(&third, "next").is_none());
+    let back = eyes.page(&link(&third, "prev").unwrap());
+    assert_eq!(rows(&back), rows(&second));
+    let again = eyes.page(&link(&back, "prev").unwrap());
+    assert_eq!(rows(&again), rows(&first));
+    let part = Request::new("GET", &link(&second, "next").unwrap());
+    let part = part.header("Cookie", &eyes.cookie).header("X-Parts", "1").send(&api.address);
+    assert_eq!(rows(&part.text()), rows(&third), "its live part is of the same page");
+}
+
 #[test]
 fn an_admin_of_one_queue_cannot_take_a_lane_of_another_from_its_holder() {
     let api = guarded();
@@ -565,6 +639,8 @@ fn who_paused_a_queue_or_key_and_why_is_told_wherever_it_waits() {
     let why = || hands.page("/key?k=k");
     assert!(why().contains("ago by hands"), "{}", why());
     assert!(why().contains(": a &#60;b&#62; wrong price</p>"), "{}", why());
+    let rows = hands.page("/queues/orders/lanes?state=paused");
+    assert!(rows.contains("ago by hands: a &#60;b&#62; wrong price</td>"), "{rows}");
     let pause = "/api/v1/queues/orders/pause?reason=the+shop+is+down";
     Request::new("POST", pause).token(&secret("boss")).send(&api.address).done();
     assert!(why().contains("the queue is paused "), "{}", why());
