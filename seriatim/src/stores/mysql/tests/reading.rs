@@ -279,6 +279,17 @@ async fn a_claim_of_several_lanes_does_not_read_what_waits_behind() {
     }
 }
 
+/// The first lanes that wait for a time from then on.
+fn scheduled(queue: &str, from: Timestamp) -> LaneQuery {
+    LaneQuery {
+        order: LaneOrder::Due,
+        stages: vec![LaneStage::Scheduled, LaneStage::Retrying],
+        from: Some(LanePlace::Due(from)),
+        rows_max: 10,
+        ..LaneQuery::new(queue)
+    }
+}
+
 /// What pages read of a queue with `depth` waiting lanes and as many dead jobs.
 async fn entries_of_pages(store: &Mysql, depth: u32) -> Vec<(String, i64)> {
     let queue = Queue::fifo(format!("listed-{depth}"));
@@ -336,13 +347,7 @@ async fn entries_of_pages(store: &Mysql, depth: u32) -> Vec<(String, i64)> {
         let (_, read) = counted(store, store.jobs(of_key(state))).await;
         found.push((page.to_owned(), read));
     }
-    let later = LaneQuery {
-        order: LaneOrder::Due,
-        stages: vec![LaneStage::Scheduled, LaneStage::Retrying],
-        from: Some(LanePlace::Due(begun + LEASE)),
-        now: Some(begun),
-        ..all()
-    };
+    let later = LaneQuery { now: Some(begun), ..scheduled(name, begun + LEASE) };
     let (page, read) = counted(store, store.lanes(later)).await;
     assert_eq!(page.rows.len(), 10);
     found.push(("scheduled lanes".to_owned(), read));

@@ -10,7 +10,8 @@ use tokio_postgres::NoTls;
 use super::*;
 use crate::contract::{
     Act, Actions, Beat, Cancel, ClaimSelection, Consumer, Fleet, JobQuery, JobState, LaneAction,
-    LaneOrder, LanePlace, LaneQuery, LaneSelection, LaneStage, LaneState, Producer, Release, Sweep, Views,
+    LaneOrder, LanePlace, LaneQuery, LaneSelection, LaneStage, LaneState, Producer, Release, Sweep,
+    Views,
 };
 use crate::store::Fate;
 use crate::{DueRule, Mode};
