@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn d15_the_history_takes_the_turns_of_a_queue_and_of_a_task_once() {
+    fn d15_the_history_takes_the_turns_of_a_task_once() {
         let (meter, mut all) = (Meter::default(), TaskPoint::default());
         for (outcome, ms) in [("done", 100), ("crash", 300), ("snooze", 20)] {
             meter.handled(&turn("sync"), outcome, Duration::from_millis(ms));
