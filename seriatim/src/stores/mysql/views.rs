@@ -173,13 +173,6 @@ impl Walk {
                 range += &format!(" AND l.st = {} AND l.class = 0 AND l.prio = 0", st::SCHEDULED);
                 ("seriatim_lane l FORCE INDEX (lane_ready)", order.by("l.id"))
             }
-            // The same index has the lanes without a key by their number.
-            (false, LaneSource::Walk)
-                if row.queue.mode == Mode::Parallel && query.order != LaneOrder::Due =>
-            {
-                range += " AND l.k IS NULL";
-                ("seriatim_lane l FORCE INDEX (lane_key)", order.by("l.id"))
-            }
             _ => ("seriatim_lane l", order.by("l.id")),
         };
         Ok(Self { order, table, by, range, fits })

@@ -392,21 +392,19 @@ async fn entries_without_keys(store: &Mysql, depth: u32) -> Vec<(&'static str, i
     push(store, jobs(&other)).await;
     push(store, jobs(&name)).await;
     let mut found = Vec::new();
-    for (page, order) in [("by age", LaneOrder::Age), ("by due time", LaneOrder::Due)] {
-        let query = LaneQuery { order, rows_max: 10, ..LaneQuery::new(&*name) };
-        let (first, read) = counted(store, store.lanes(query.clone())).await;
-        assert_eq!(first.rows.len(), 10);
-        found.push((page, read));
-        let next = LaneQuery { after: first.next, ..query };
-        let (second, read) = counted(store, store.lanes(next)).await;
-        assert!(first.rows[9].lane < second.rows[0].lane, "{page}");
-        found.push((page, read));
-    }
+    let query = LaneQuery { order: LaneOrder::Due, rows_max: 10, ..LaneQuery::new(&*name) };
+    let (first, read) = counted(store, store.lanes(query.clone())).await;
+    assert_eq!(first.rows.len(), 10);
+    found.push(("the first page", read));
+    let next = LaneQuery { after: first.next, ..query };
+    let (second, read) = counted(store, store.lanes(next)).await;
+    assert!(first.rows[9].lane < second.rows[0].lane);
+    found.push(("the next page", read));
     found
 }
 
 #[tokio::test]
-async fn a_page_of_lanes_without_keys_reads_what_it_shows_however_many_there_are() {
+async fn a_page_by_due_time_of_lanes_without_keys_reads_what_it_shows_however_many_there_are() {
     let store = open_one(&new_database().await).await;
     let few = entries_without_keys(&store, 100).await;
     let many = entries_without_keys(&store, 2_000).await;
