@@ -8,7 +8,7 @@ use super::link;
 /// A page that the visitor came through: a point, and its place.
 const TRAIL: &str = "trail";
 /// Longest trail, in bytes of an address. Of a longer one, the first pages are left out.
-const TRAIL_BYTES_MAX: usize = 2_000;
+const TRAIL_BYTES_MAX: usize = 1_000;
 
 /// The other pages.
 pub(super) struct Turns {
@@ -113,7 +113,7 @@ mod tests {
         while let Some(before) = Turns::new(&here, "after", None).before {
             (here, pages) = (before, pages + 1);
         }
-        assert!(pages > 20, "{pages}");
+        assert!(pages > 15, "{pages}");
         let first = Turns::new(&here, "after", None).first.unwrap();
         assert!(!first.contains("after"), "{first}");
     }
