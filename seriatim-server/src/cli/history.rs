@@ -8,7 +8,7 @@ use seriatim::store::Store;
 use super::args::Common;
 use crate::app::find;
 use crate::app::history::{self, History as Figures, Span, Tasks};
-use crate::base::time::length;
+use crate::base::time::{length, run_time};
 use crate::cli::output::table::{Column, Table};
 use crate::cli::output::{Failure, Terminal, say, say_json};
 
@@ -108,17 +108,16 @@ fn table_of_tasks(found: &Tasks) -> Table {
         ("longest", Column::Number),
     ]);
     let each = found.tasks.iter().map(|of| (of.task.as_str(), &of.all));
-    for (task, times) in found.all.iter().map(|all| ("all", all)).chain(each) {
-        let seconds = |seconds: f64| length(Duration::from_secs_f64(seconds)).into();
-        let part = |part: Option<f64>| part.map_or_else(|| "-".into(), seconds);
+    for (task, times) in found.all.iter().map(|all| ("all turns", all)).chain(each) {
+        let part = |part: Option<f64>| part.map_or_else(|| "-".to_owned(), run_time).into();
         table.row(vec![
             task.into(),
             times.turns.to_string().into(),
             times.failed.to_string().into(),
-            seconds(times.mean),
+            run_time(times.mean).into(),
             part(times.p50),
             part(times.p95),
-            seconds(times.longest),
+            run_time(times.longest).into(),
         ]);
     }
     table

@@ -1,7 +1,5 @@
 //! A queue in full, as text: for `seriatim queues show` and the details of `seriatim top`.
 
-use std::time::Duration;
-
 use seriatim::store::{NodeView, QueueView, Store};
 
 use super::tones::node_state;
@@ -11,7 +9,7 @@ use crate::app::history::{self, Span};
 use crate::app::queues::workers;
 use crate::app::settings;
 use crate::base::text::count;
-use crate::base::time::length;
+use crate::base::time::{length, run_time};
 use crate::cli::output::Failure;
 use crate::cli::output::fields::Fields;
 use crate::protocol::document::Times;
@@ -49,9 +47,8 @@ pub(super) async fn in_full(store: &dyn Store, name: &str) -> Result<String, Fai
 }
 
 fn run_times(turns: &Times) -> String {
-    let seconds = |seconds: f64| length(Duration::from_secs_f64(seconds));
-    let part = |name, part: Option<f64>| part.map(|part| format!("{name} {}", seconds(part)));
-    let longest = Some(format!("longest {}", seconds(turns.longest)));
+    let part = |name, part: Option<f64>| part.map(|part| format!("{name} {}", run_time(part)));
+    let longest = Some(format!("longest {}", run_time(turns.longest)));
     let all = [part("p50", turns.p50), part("p95", turns.p95), longest];
     let all: Vec<String> = all.into_iter().flatten().collect();
     format!("{}, of {} in the last hour", all.join(", "), count(turns.turns, "turn"))

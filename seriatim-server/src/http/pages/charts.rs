@@ -11,7 +11,7 @@ use super::link;
 use super::visit::Visit;
 use crate::app::history::{self, ALL, Span, TaskFigures, read};
 use crate::base::text::{grouped, size};
-use crate::base::time::length;
+use crate::base::time::{length, run_time};
 use crate::protocol::document::Times;
 
 /// The spans that a visitor can choose.
@@ -78,7 +78,7 @@ impl Charts {
             all.extend(of_server(store, span, now).await?);
         } else {
             let found = history::tasks(store, queue, span, now).await?;
-            tasks.extend(found.all.map(|all| TaskRow::new("all".to_owned(), all)));
+            tasks.extend(found.all.map(|all| TaskRow::new("all turns".to_owned(), all)));
             let of_task = |of: TaskFigures| TaskRow::new(of.task, of.all);
             tasks.extend(found.tasks.into_iter().take(TASKS_SHOWN).map(of_task));
         }
@@ -110,9 +110,8 @@ fn rows(
 
 impl TaskRow {
     fn new(task: String, Times { turns, failed, mean, p50, p95, longest }: Times) -> Self {
-        let seconds = |seconds: f64| length(Duration::from_secs_f64(seconds));
-        let part = |part: Option<f64>| part.map(seconds).unwrap_or_default();
-        let (mean, longest) = (seconds(mean), seconds(longest));
+        let part = |part: Option<f64>| part.map(run_time).unwrap_or_default();
+        let (mean, longest) = (run_time(mean), run_time(longest));
         Self { task, turns, failed, mean, p50: part(p50), p95: part(p95), longest }
     }
 }
