@@ -49,13 +49,16 @@ pub(super) enum Timed {
     Settle,
 }
 
+/// A queue and one of its tasks.
+type Named = (Arc<str>, Arc<str>);
+
 /// Counters and histograms.
 #[derive(Default)]
 pub(crate) struct Meter {
     times: [Histogram; 3],
     /// Of handlers, by queue.
     handlers: Mutex<BTreeMap<Arc<str>, OfQueue>>,
-    tasks: Mutex<BTreeMap<(Arc<str>, Arc<str>), OfTask>>,
+    tasks: Mutex<BTreeMap<Named, OfTask>>,
     wakeups: AtomicU64,
     rescued: AtomicU64,
     refused_logins: AtomicU64,
@@ -202,9 +205,7 @@ impl Meter {
 
     fn write_tasks(&self, text: &mut String) {
         let tasks = lock(&self.tasks);
-        let labels = |(queue, task): &(Arc<str>, Arc<str>)| {
-            format!("queue=\"{queue}\",task={}", label(task))
-        };
+        let labels = |(queue, task): &Named| format!("queue=\"{queue}\",task={}", label(task));
         let says = "Duration of turns of a task, as handler_seconds";
         head(text, "task_seconds", "histogram", says);
         for (place, of) in tasks.iter() {
