@@ -277,7 +277,7 @@
     else if (key === 'j') step(1);
     else if (key === 'k') step(-1);
     else if (key === ']') one('a[rel=next]', main)?.click();
-    else if (key === '[' && /[?&](after|skip)=/.test(location.search)) history.back();
+    else if (key === '[') one('a[rel=prev]', main)?.click();
     else if (key === 'x') one('tr.at input[type=checkbox]', main)?.click();
   });
 })();

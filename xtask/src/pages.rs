@@ -66,13 +66,14 @@ queue = "failing"
 command = ["/bin/false"]
 "#;
 
-const PAGES: [&str; 24] = [
+const PAGES: [&str; 26] = [
     "/",
     "/queues",
     "/queues/orders",
     "/queues/orders/lanes",
     "/queues/orders/lanes?by=key&prefix=order-77",
     "/queues/mails/lanes",
+    "/queues/mails/lanes?by=age",
     "/queues/later/lanes?by=due",
     "/queues/mails/lanes?state=running",
     "/queues/failing/lanes?by=retries",
@@ -89,6 +90,7 @@ const PAGES: [&str; 24] = [
     "/audit",
     "/search?q=order-77",
     "/search?q=unknown",
+    "/search?q=unknown&all=true",
     "/operations",
     "/about",
 ];

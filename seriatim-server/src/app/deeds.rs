@@ -257,6 +257,15 @@ pub(crate) async fn latest(
     }
 }
 
+/// Those that fit among the latest, read in one step.
+pub(crate) async fn step(store: &dyn Store, wanted: Wanted<'_>) -> seriatim::Result<Vec<Deed>> {
+    let prefix = wanted.of.or(wanted.queue).map_or(Of::All, Of::Object).prefix();
+    let query = NoteQuery { backwards: true, rows_max: NOTES_MAX, ..NoteQuery::of(&prefix) };
+    let notes = store.read_notes(query).await?;
+    let deeds = notes.iter().filter_map(|note| serde_json::from_slice(&note.value).ok());
+    Ok(deeds.filter(|deed| wanted.has(deed)).collect())
+}
+
 /// Forgets what is too old or too much.
 pub(crate) async fn trim(store: &dyn Store, now: Timestamp) -> seriatim::Result<()> {
     let count = notes::count(store, &Of::All.prefix()).await?;

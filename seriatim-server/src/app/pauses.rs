@@ -1,5 +1,6 @@
 //! Who last paused a queue or a key, and why, by the audit log: the store keeps only whether it is paused.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use seriatim::store::Store;
 use seriatim::text::one_line;
 use seriatim::{Error, ErrorKind, Timestamp};
 
-use super::deeds::{self, Wanted};
-use super::operations;
+use super::deeds::{self, Deed, Wanted};
+use super::operations::{self, Operation};
 use crate::base::time::{length, read};
 
 /// Deeds that are looked at: the first that was not refused is meant.
@@ -38,14 +39,53 @@ pub(crate) async fn of_key(
     let name = one_line(key);
     let wanted = Wanted { of: Some(&name), queue: Some(queue), ..Wanted::default() };
     let own = last(store, Wanted { action: Some("lane pause"), ..wanted }).await?;
-    let all = operations::list(store).await?;
-    let of_many = all.into_iter().find(|operation| operation.has_paused(queue, key));
-    let of_many = of_many.map(|operation| Pause {
-        by: operation.who,
+    Ok(later(own, by_operation(&operations::list(store).await?, queue, key)))
+}
+
+/// The last pauses of these keys, as far as the latest entries of the queue in the audit log tell them.
+pub(crate) async fn of_keys(
+    store: &dyn Store,
+    queue: &str,
+    keys: &[&str],
+) -> seriatim::Result<HashMap<String, Pause>> {
+    if keys.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let wanted = Wanted { queue: Some(queue), action: Some("lane pause"), ..Wanted::default() };
+    let deeds = deeds::step(store, wanted).await?;
+    let operations = operations::list(store).await?;
+    let pause = |key: &&str| {
+        let name = one_line(key);
+        let is_of_key = |on: &String| *on == name;
+        let done = |deed: &&Deed| !deed.is_refused() && deed.on.get("key").is_some_and(is_of_key);
+        let own = deeds.iter().find(done).cloned().map(Pause::of);
+        Some(((*key).to_owned(), later(own, by_operation(&operations, queue, key))?))
+    };
+    Ok(keys.iter().filter_map(pause).collect())
+}
+
+/// The last operation that paused a key.
+fn by_operation(operations: &[Operation], queue: &str, key: &str) -> Option<Pause> {
+    let operation = operations.iter().find(|operation| operation.has_paused(queue, key))?;
+    Some(Pause {
+        by: operation.who.clone(),
         ago: ago(&operation.created_at),
         reason: Some(format!("operation {}", operation.id)),
-    });
-    Ok(own.into_iter().chain(of_many).min_by_key(|pause| pause.ago.unwrap_or(Duration::MAX)))
+    })
+}
+
+fn later(one: Option<Pause>, other: Option<Pause>) -> Option<Pause> {
+    one.into_iter().chain(other).min_by_key(|pause| pause.ago.unwrap_or(Duration::MAX))
+}
+
+impl Pause {
+    fn of(mut deed: Deed) -> Self {
+        Self {
+            ago: ago(&deed.at),
+            reason: deed.on.remove("reason").filter(|reason| !reason.is_empty()),
+            by: deed.who,
+        }
+    }
 }
 
 /// By the clock that wrote it.
@@ -56,12 +96,7 @@ fn ago(at: &str) -> Option<Duration> {
 /// Operations, and programs that write no audit log, pause too: so it may not be the one that holds now.
 async fn last(store: &dyn Store, wanted: Wanted<'_>) -> seriatim::Result<Option<Pause>> {
     let deeds = deeds::latest(store, wanted, DEEDS_READ).await?.entries;
-    let done = deeds.into_iter().find(|deed| deed.status < 400);
-    Ok(done.map(|mut deed| Pause {
-        by: deed.who,
-        ago: ago(&deed.at),
-        reason: deed.on.remove("reason").filter(|reason| !reason.is_empty()),
-    }))
+    Ok(deeds.into_iter().find(|deed| !deed.is_refused()).map(Pause::of))
 }
 
 /// Refuses a reason that the audit log would cut.

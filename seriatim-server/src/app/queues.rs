@@ -6,6 +6,7 @@ use seriatim::store::{NodeView, QueueView, Store};
 
 use super::error::Error;
 use super::figures::Figures;
+use super::history::{self, Span};
 use super::{find, troubles};
 use crate::protocol::document::{Queue, Queues};
 
@@ -39,8 +40,10 @@ pub(crate) async fn all(store: &dyn Store) -> Result<Queues, Error> {
 pub(crate) async fn one(store: &dyn Store, name: &str) -> Result<Queue, Error> {
     let (view, figures) = find::queue_with_figures(store, name).await?;
     let nodes = workers(store, name).await?;
-    let troubles = troubles::by_queue(&nodes, store.now().await?).remove(name).unwrap_or_default();
-    Ok(Queue::new(&view, figures.numbers(), troubles).in_full(view.queue, &nodes))
+    let now = store.now().await?;
+    let troubles = troubles::by_queue(&nodes, now).remove(name).unwrap_or_default();
+    let turns = history::turns(store, name, Span::Hour, now).await?;
+    Ok(Queue::new(&view, figures.numbers(), troubles).in_full(view.queue, &nodes, turns))
 }
 
 /// The nodes that work on a queue.

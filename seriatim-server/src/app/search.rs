@@ -23,6 +23,9 @@ const QUEUES_AT_ONCE: usize = 8;
 const LOOKED_AT_MAX: usize = 1_000;
 /// The same for a search by terms: who narrows it down waits longer.
 const LOOKED_AT_BY_TERMS_MAX: usize = 10_000;
+/// Waiting and running jobs up to which a queue is looked through for a task that nobody asked for by name: of one with more,
+/// the first ones say little, and some stores pass by many others to find them.
+pub(crate) const LARGE_JOBS: u64 = 10_000;
 /// What is shown of each kind, over all queues.
 const FOUND_MAX: usize = 20;
 
@@ -36,10 +39,12 @@ pub(crate) struct Found {
     /// Dead jobs whose key begins with it.
     pub(crate) dead: Vec<JobView>,
     /// Jobs of a task of this name: that wait or run, and that are dead. They are looked for only if no key begins so, or
-    /// if all is asked for: stores have no index of tasks.
+    /// if all is asked for, and in large queues only then: stores have no index of tasks.
     pub(crate) tasks: Vec<JobView>,
     /// Whether they were looked for.
     pub(crate) has_tasks: bool,
+    /// Queues that were not looked through for them, because they have more than [`LARGE_JOBS`].
+    pub(crate) large: usize,
     /// Queues that were asked.
     pub(crate) queues: usize,
     /// Queues that were not, and come after these.
@@ -100,6 +105,7 @@ impl Found {
             cut.is_live |= has_no_room && dead < of.tasks.len();
             cut.is_dead |= is_over(self.dead.len(), of.dead.len()) || has_no_room && dead > 0;
         }
+        self.large += of.large;
         self.cut.extend(of.cut.into_iter().filter(|cut| cut.is_live || cut.is_dead));
         self.lanes.extend(of.lanes);
         self.lanes.truncate(FOUND_MAX);
@@ -214,7 +220,8 @@ async fn search(store: &dyn Store, asked: &Asked, text: &str, all: bool) -> Resu
     found.has_tasks = all || found.is_empty();
     if found.has_tasks {
         let task = Terms { task: Some(text.to_owned()), ..Terms::default() };
-        found.add_all(store, asked.here(), &Sought::Jobs(&task)).await?;
+        let sought = if all { Sought::Jobs(&task) } else { Sought::Task(&task) };
+        found.add_all(store, asked.here(), &sought).await?;
     }
     Ok(found)
 }
@@ -231,6 +238,8 @@ enum Sought<'a> {
     /// Keys that begin so.
     Keys(&'a str),
     Jobs(&'a Terms),
+    /// The same, but not among those that wait or run in large queues.
+    Task(&'a Terms),
 }
 
 impl Found {
@@ -262,20 +271,26 @@ async fn of_queue(
     let (mut is_live, mut is_dead) = (false, false);
     if stats.lanes > 0 {
         is_live = match sought {
+            Sought::Task(_) if stats.jobs > LARGE_JOBS => {
+                found.large = 1;
+                true
+            }
             Sought::Keys(_) if stats.mode == Some(Mode::Parallel) => false,
             Sought::Keys(text) => lanes(store, queue, text, &mut found).await?,
-            Sought::Jobs(terms) => jobs(store, queue, JobFilter::Live, terms, &mut found).await?,
+            Sought::Jobs(terms) | Sought::Task(terms) => {
+                jobs(store, queue, JobFilter::Live, terms, &mut found).await?
+            }
         };
     }
     if stats.dead > 0 {
         is_dead = match sought {
             Sought::Keys(text) => dead(store, queue, text, &mut found).await?,
-            Sought::Jobs(terms) => {
+            Sought::Jobs(terms) | Sought::Task(terms) => {
                 jobs(store, queue, JobState::Dead.into(), terms, &mut found).await?
             }
         };
     }
-    let by_jobs = matches!(sought, Sought::Jobs(_));
+    let by_jobs = !matches!(sought, Sought::Keys(_));
     found.cut.push(Cut { queue: queue.clone(), by_jobs, is_live, is_dead });
     Ok(found)
 }
@@ -344,4 +359,38 @@ async fn jobs(
     let page = store.jobs(terms.of(query)).await?;
     found.tasks.extend(page.rows);
     Ok(page.next.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use seriatim::Job;
+    use seriatim::store::{Memory, Producer, Push};
+
+    use super::*;
+
+    async fn push(store: &Memory, queue: &str, jobs: u64) {
+        let job = |tag: u64| Job::new(queue, &tag).unwrap().task("ship");
+        store.push(Push { now: None, jobs: (0..jobs).map(job).collect() }).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_large_queue_is_looked_through_for_a_task_only_if_all_is_asked_for() {
+        let store = Memory::new();
+        push(&store, "large", LARGE_JOBS).await;
+        push(&store, "small", 2).await;
+        let found = async |all| {
+            let asked = asked(&store, None, "", |_| true).await.unwrap();
+            let found = of_text(&store, &asked, ("ship", None), all).await.unwrap();
+            let mut of: Vec<String> = found.tasks.iter().map(|job| job.queue.to_string()).collect();
+            of.dedup();
+            let cut: Vec<String> = found.cut.iter().map(|cut| cut.queue.to_string()).collect();
+            (of.join(" "), cut.join(" "), found.large)
+        };
+        let is = |of: &str, cut: &str, large| (of.to_owned(), cut.to_owned(), large);
+        assert_eq!(found(false).await, is("large", "large small", 0), "20 of a kind are shown");
+        push(&store, "large", 1).await;
+        assert_eq!(found(false).await, is("small", "large", 1));
+        assert_eq!(found(true).await.0, "large");
+    }
 }

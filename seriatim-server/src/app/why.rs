@@ -156,6 +156,14 @@ impl Why {
         })
     }
 
+    /// With who paused it, if that is why and is known.
+    pub(crate) fn by(self, pause: Option<&Pause>) -> Self {
+        match self {
+            Self::Paused(None) => Self::Paused(pause.cloned()),
+            why => why,
+        }
+    }
+
     /// What it says beside the state, whose word it does not repeat.
     pub(crate) fn beside(&self, state: &str) -> String {
         let text = self.to_string();

@@ -12,6 +12,15 @@ pub(crate) fn absolute(time: Timestamp) -> String {
         .map_or_else(|_| time.to_string(), |time| time.to_string())
 }
 
+/// How long something ran that may take milliseconds.
+pub(crate) fn run_time(seconds: f64) -> String {
+    match seconds * 1e3 {
+        ms if ms < 1.0 => "<1ms".to_owned(),
+        ms if ms < 999.5 => format!("{ms:.0}ms"),
+        _ => length(Duration::from_secs_f64(seconds)),
+    }
+}
+
 /// Smaller numbers are no times that anybody means: they were a length, without its unit.
 pub(crate) const UNIX_SECONDS_MIN: f64 = 1e9;
 /// How a time is written.
@@ -86,6 +95,15 @@ mod tests {
         ];
         for (seconds, text) in cases {
             assert_eq!(length(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn a_run_time_is_told_in_milliseconds_as_long_as_it_is_short() {
+        let cases =
+            [(0.0, "<1ms"), (0.0886, "89ms"), (0.9996, "1.0s"), (1.16, "1.2s"), (200.0, "3m20s")];
+        for (seconds, text) in cases {
+            assert_eq!(run_time(seconds), text);
         }
     }
 

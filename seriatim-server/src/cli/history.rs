@@ -7,8 +7,8 @@ use seriatim::store::Store;
 
 use super::args::Common;
 use crate::app::find;
-use crate::app::history::{self, History as Figures, Span, TaskFigures, Tasks};
-use crate::base::time::length;
+use crate::app::history::{self, History as Figures, Span, Tasks};
+use crate::base::time::{length, run_time};
 use crate::cli::output::table::{Column, Table};
 use crate::cli::output::{Failure, Terminal, say, say_json};
 
@@ -19,7 +19,7 @@ pub(crate) struct History {
     /// Only of this queue; default: all together
     #[arg(long)]
     queue: Option<String>,
-    /// How long the turns of each task of the queue took
+    /// How long the turns of the queue and of each of its tasks took
     #[arg(long, requires = "queue")]
     tasks: bool,
     /// How far back
@@ -50,13 +50,13 @@ impl History {
             let now = store.now().await?;
             Ok(history::tasks(&*store, queue, self.span, now).await?)
         };
-        let Tasks { tasks } = self.common.store.using(read).await?;
+        let found = self.common.store.using(read).await?;
         if self.common.json {
-            say_json(&Tasks { tasks });
-        } else if tasks.is_empty() {
-            say("no figures: `seriatim serve` writes them each minute, of jobs that have a task");
+            say_json(&found);
+        } else if found.all.is_none() && found.tasks.is_empty() {
+            say("no figures: `seriatim serve` writes them each minute");
         } else {
-            say(table_of_tasks(&tasks).render(Terminal::of_stdout()));
+            say(table_of_tasks(&found).render(Terminal::of_stdout()));
         }
         Ok(())
     }
@@ -97,22 +97,27 @@ fn table(figures: &Figures) -> Table {
     table
 }
 
-fn table_of_tasks(tasks: &[TaskFigures]) -> Table {
+fn table_of_tasks(found: &Tasks) -> Table {
     let mut table = Table::new(&[
         ("task", Column::Name),
         ("turns", Column::Number),
         ("failed", Column::Number),
         ("mean", Column::Number),
+        ("p50", Column::Number),
+        ("p95", Column::Number),
         ("longest", Column::Number),
     ]);
-    for of in tasks {
-        let seconds = |seconds: f64| length(Duration::from_secs_f64(seconds)).into();
+    let each = found.tasks.iter().map(|of| (of.task.as_str(), &of.all));
+    for (task, times) in found.all.iter().map(|all| ("all turns", all)).chain(each) {
+        let part = |part: Option<f64>| part.map_or_else(|| "-".to_owned(), run_time).into();
         table.row(vec![
-            of.task.as_str().into(),
-            of.all.turns.to_string().into(),
-            of.all.failed.to_string().into(),
-            seconds(of.all.mean),
-            seconds(of.all.longest),
+            task.into(),
+            times.turns.to_string().into(),
+            times.failed.to_string().into(),
+            run_time(times.mean).into(),
+            part(times.p50),
+            part(times.p95),
+            run_time(times.longest).into(),
         ]);
     }
     table

@@ -21,7 +21,7 @@ pub(crate) struct Search {
     /// A key, or its beginning; a task; or terms, all of which hold: `queue:orders task:ship error:time out
     /// payload:order-7`
     text: String,
-    /// Also look for jobs of such a task if a key is found
+    /// Also look for jobs of such a task if a key is found, and in queues with more than 10,000 jobs
     #[arg(long)]
     all: bool,
     /// Continue with the queues behind this one, which the search before printed
@@ -80,6 +80,9 @@ impl Search {
             let mut queues: Vec<&str> = found.cut.iter().map(|cut| &*cut.queue).collect();
             queues.dedup();
             hint(format!("there may be more in {}", queues.join(", ")));
+        }
+        if found.large > 0 {
+            hint("`--all` looks for the task in large queues too");
         }
         if let Some(next) = asked.next() {
             hint(format!("{} more queues: --after {next}", found.left_out));

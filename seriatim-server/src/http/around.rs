@@ -17,7 +17,7 @@ use super::limits::{
 };
 use super::live::LIVE_PATH;
 use super::metrics::METRICS_PATH;
-use super::pages::{Visit, session};
+use super::pages::{Visit, session, without_trail};
 use super::problem::{Problem, QUOTED_BYTES_MAX};
 use super::route::{Door, Met, method_word};
 use super::scope::{Reach, Scope};
@@ -47,8 +47,11 @@ pub(super) async fn gate(State(gate): State<Gate>, request: Request, next: Next)
     let mut response = match gate.door {
         Door::Programs => gate.answer(request, next).await,
         Door::People => {
-            let (parts, body) = request.into_parts();
+            let (mut parts, body) = request.into_parts();
             let visit = Visit::of(&gate.app, &parts);
+            if let Some(uri) = without_trail(&parts.uri) {
+                parts.uri = uri;
+            }
             let mut request = Request::from_parts(parts, body);
             request.extensions_mut().insert(visit.clone());
             visit.shown(gate.answer(request, next).await)

@@ -41,4 +41,9 @@ impl Checkups {
         *last = Some(checkup.clone());
         Ok(checkup)
     }
+
+    /// Something was repaired: the next caller looks again.
+    pub(super) async fn forget(&self) {
+        *self.0.lock().await = None;
+    }
 }

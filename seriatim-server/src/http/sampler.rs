@@ -33,7 +33,7 @@ pub(super) async fn run(app: Arc<App>) {
             tracing::debug!(%error, "cannot record the history of figures");
         }
         if let Err(error) = sample_tasks(&app, &mut tasks).await {
-            tracing::debug!(%error, "cannot record the durations of tasks");
+            tracing::debug!(%error, "cannot record how long turns took");
         }
         let pause = EVERY.max(begun.elapsed() * SHARE);
         tokio::select! {
@@ -45,7 +45,7 @@ pub(super) async fn run(app: Arc<App>) {
 
 /// What this process itself saw, also if another one leads.
 async fn sample_tasks(app: &App, recorder: &mut TaskRecorder) -> seriatim::Result<()> {
-    let seen = app.meter.recent_tasks();
+    let seen = app.meter.recent_turns();
     if seen.is_empty() && recorder.is_empty() {
         return Ok(());
     }

@@ -29,7 +29,7 @@ pub(super) fn routes() -> Vec<Route> {
 struct Wanted {
     /// A key, or its beginning; a task; or terms: `queue:orders task:ship error:time out payload:order-7`
     q: String,
-    /// Also look for jobs of such a task if a key was found
+    /// Also look for jobs of such a task if a key was found, and in queues with more than 10,000 jobs
     #[serde(default)]
     all: bool,
     /// Continue with the queues behind this one: `next` of the search before

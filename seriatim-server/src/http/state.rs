@@ -53,7 +53,7 @@ pub(crate) struct App {
     pub(super) memo: Memo,
     /// The name under which it carries out operations.
     pub(super) runner: String,
-    checkups: Checkups,
+    pub(super) checkups: Checkups,
     /// Held by what goes on although its client may be gone; see [`App::finished`].
     unfinished: Arc<RwLock<()>>,
     /// The OpenAPI document and its page, made at the first request: everyone may ask, at any rate.

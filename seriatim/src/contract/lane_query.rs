@@ -190,8 +190,15 @@ impl LaneQuery {
         looks_max.map_or(NO_LIMIT, |looks_max| looks_max.clamp(1, NO_LIMIT))
     }
 
+    /// Whether only waiting lanes are in the stages.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn waits(&self) -> bool {
+        let waits = |stage| LaneStage::WAITING.contains(stage);
+        !self.stages.is_empty() && self.stages.iter().all(waits)
+    }
+
     /// Whether all waiting lanes, and only these, are in the stages.
-    #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
     pub(crate) fn is_of_waiting(&self) -> bool {
         let is = |stage| self.stages.contains(stage) == LaneStage::WAITING.contains(stage);
         LaneStage::ALL.iter().all(is)
@@ -221,7 +228,7 @@ impl LaneQuery {
     }
 
     /// Whether all lanes in the range of the order fit.
-    #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
     pub(crate) fn is_range(&self) -> bool {
         let is_due = self.due_from.is_some() || self.due_to.is_some();
         let is_all_later = self.is_of_future()

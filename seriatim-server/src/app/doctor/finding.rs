@@ -35,6 +35,19 @@ pub(crate) struct Finding {
     pub(crate) key: Option<String>,
     #[serde(skip)]
     pub(crate) list: Option<List>,
+    #[serde(skip)]
+    pub(crate) repair: Option<Repair>,
+}
+
+/// The one action that the advice leads to, where nothing else must be decided first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repair {
+    /// Of the key, or of all that are listed.
+    Retry,
+    Resume,
+    ResumeQueue,
+    /// The dead jobs of the queue.
+    Requeue,
 }
 
 /// What lists that which was found in a queue.
@@ -54,7 +67,7 @@ impl Finding {
         advice: impl Into<String>,
     ) -> Self {
         let (about, found, advice) = (about.into(), found.into(), advice.into());
-        Self { severity, about, found, advice, queue: None, key: None, list: None }
+        Self { severity, about, found, advice, queue: None, key: None, list: None, repair: None }
     }
 
     pub(super) fn of_queue(
@@ -73,5 +86,9 @@ impl Finding {
 
     pub(super) fn list(self, list: List) -> Self {
         Self { list: Some(list), ..self }
+    }
+
+    pub(super) fn repair(self, repair: Repair) -> Self {
+        Self { repair: Some(repair), ..self }
     }
 }

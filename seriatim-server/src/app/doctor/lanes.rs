@@ -6,7 +6,7 @@ use std::time::Duration;
 use seriatim::store::{LaneStage, LaneState, QueueView};
 use seriatim::{Mode, Timestamp};
 
-use super::finding::{Finding, List, Severity};
+use super::finding::{Finding, List, Repair, Severity};
 use super::look::Seen;
 use crate::app::running::{Running, age, stands_out};
 use crate::base::text::{cut, one_line, shell_word};
@@ -139,12 +139,14 @@ fn tell_held(queue: &str, lanes: &[&Running]) -> Finding {
         "check its error (`seriatim lanes show {queue} {key}`), then `seriatim lanes retry {queue} {key}`"
     );
     tell(Severity::Serious, queue, lanes, List::Lanes(LaneStage::Held), (found, advice))
+        .repair(Repair::Retry)
 }
 
 fn tell_paused(queue: &str, lanes: &[&Running]) -> Finding {
     let found = format!("{}{}", lanes_that(lanes, "is paused", "are paused"), names(lanes));
     let advice = format!("resume it with `seriatim lanes resume {queue} {}`", word(lanes));
     tell(Severity::Warning, queue, lanes, List::Lanes(LaneStage::Paused), (found, advice))
+        .repair(Repair::Resume)
 }
 
 fn tell_failing(queue: &str, lanes: &[&Running]) -> Finding {
@@ -178,7 +180,7 @@ fn tell_blocking(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
         "fix the cause, then `seriatim lanes retry {queue} {}` tries again at once",
         word(lanes)
     );
-    tell(Severity::Warning, queue, lanes, List::Failed, (found, advice))
+    tell(Severity::Warning, queue, lanes, List::Failed, (found, advice)).repair(Repair::Retry)
 }
 
 /// What is said of a key by its name, and of others by their number.

@@ -16,7 +16,7 @@ mod troubles;
 
 use seriatim::Queue;
 
-pub(crate) use finding::{Finding, List, Severity};
+pub(crate) use finding::{Finding, List, Repair, Severity};
 pub(crate) use look::{DEAD_MAX, Seen, look};
 
 /// The findings, the worst first. `declared`: the queues of the configuration.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seriatim::store::QueueStats;
 
-use super::finding::{Finding, List, Severity};
+use super::finding::{Finding, List, Repair, Severity};
 use super::look::Seen;
 use crate::base::text::{count, cut};
 
@@ -29,6 +29,7 @@ fn paused(queue: &QueueStats) -> Option<Finding> {
             format!("is paused, with {} waiting", count(queue.jobs, "job")),
             format!("resume it with `seriatim queues resume {}`", queue.queue),
         )
+        .repair(Repair::ResumeQueue)
     })
 }
 
@@ -71,5 +72,5 @@ fn morgue(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
         "{more}{} died in the last hour; the latest error: {error}",
         count(new as u64, "job"),
     );
-    tell(Severity::Warning, found, advice)
+    tell(Severity::Warning, found, advice).map(|finding| finding.repair(Repair::Requeue))
 }

@@ -1,10 +1,11 @@
 //! The history of figures: for each queue a point for each minute of a day, and one for each hour of a month, in the
-//! notebook of the store. Of each task how long its turns took.
+//! notebook of the store. Of each queue and task how long its turns took.
 
 mod point;
 mod recorder;
 mod rows;
 mod series;
+mod spread;
 mod task_recorder;
 mod tasks;
 
@@ -22,7 +23,7 @@ pub(crate) use recorder::Recorder;
 pub(crate) use series::ALL;
 use series::{DAY, HOUR, SERVER, Series};
 pub(crate) use task_recorder::{Task, TaskPoint, TaskRecorder};
-pub(crate) use tasks::{TaskFigures, Tasks, of_queue as tasks};
+pub(crate) use tasks::{TaskFigures, Tasks, of_queue as tasks, turns};
 
 use crate::protocol::value::Time;
 

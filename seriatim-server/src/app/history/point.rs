@@ -11,10 +11,15 @@ pub(crate) trait Interval: Copy {
     fn then(self, next: Self) -> Self;
 }
 
-/// Numbers of an interval.
-pub(crate) const NUMBERS: usize = 7;
+/// Numbers of an interval. They are stored in parts, and parts of zeros are left out.
+pub(crate) const NUMBERS: usize = PARTS * PART;
+const PARTS: usize = 4;
+const PART: usize = 7;
 /// Points of a row: minutes of an hour, or hours of a day.
 const SLOTS_MAX: usize = 60;
+/// Each part of a point is stored as one with its slot and a multiple of this. Builds that know the first part only take the
+/// others for slots that do not exist.
+const SLOTS: usize = 64;
 
 /// The figures of an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -43,9 +48,16 @@ pub(crate) struct StorePoint {
     pub(crate) operations: u64,
 }
 
+/// The numbers of an interval that has one part.
+fn first(part: [u64; PART]) -> [u64; NUMBERS] {
+    let mut numbers = [0; NUMBERS];
+    numbers[..PART].copy_from_slice(&part);
+    numbers
+}
+
 impl Interval for StorePoint {
     fn numbers(self) -> [u64; NUMBERS] {
-        [self.bytes, self.connections, self.operations, 0, 0, 0, 0]
+        first([self.bytes, self.connections, self.operations, 0, 0, 0, 0])
     }
 
     fn of([bytes, connections, operations, ..]: [u64; NUMBERS]) -> Self {
@@ -63,10 +75,10 @@ impl Interval for StorePoint {
 
 impl Interval for Point {
     fn numbers(self) -> [u64; NUMBERS] {
-        [self.done, self.failed, self.lag, self.jobs, self.running, self.retrying, self.dead]
+        first([self.done, self.failed, self.lag, self.jobs, self.running, self.retrying, self.dead])
     }
 
-    fn of([done, failed, lag, jobs, running, retrying, dead]: [u64; NUMBERS]) -> Self {
+    fn of([done, failed, lag, jobs, running, retrying, dead, ..]: [u64; NUMBERS]) -> Self {
         Self { done, failed, lag, jobs, running, retrying, dead }
     }
 
@@ -126,17 +138,16 @@ impl<P: Interval> Row<P> {
         self.points().map(|(_, point)| point).reduce(P::then)
     }
 
-    /// Of each point its slot and its numbers, 7 bits in a byte, the lowest first.
+    /// Of each part of a point its slot and its numbers, 7 bits in a byte, the lowest first.
     pub(super) fn packed(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (slot, point) in self.points() {
-            bytes.push(slot as u8);
-            for mut number in point.numbers() {
-                while number > 0x7f {
-                    bytes.push(number as u8 | 0x80);
-                    number >>= 7;
+            for (part, numbers) in point.numbers().chunks(PART).enumerate() {
+                if part > 0 && numbers.iter().all(|number| *number == 0) {
+                    continue;
                 }
-                bytes.push(number as u8);
+                bytes.push((slot + part * SLOTS) as u8);
+                numbers.iter().for_each(|number| pack(*number, &mut bytes));
             }
         }
         bytes
@@ -144,24 +155,48 @@ impl<P: Interval> Row<P> {
 
     /// What cannot be read is left out: it is history only.
     pub(super) fn read(bytes: &[u8]) -> Self {
-        let mut row = Self::default();
+        let mut points = vec![None; SLOTS_MAX];
         let mut bytes = bytes.iter().copied();
-        while let Some(slot) = bytes.next() {
-            let mut numbers = [0_u64; NUMBERS];
-            for number in &mut numbers {
-                let mut shift = 0;
-                loop {
-                    let Some(byte) = bytes.next() else { return row };
-                    *number |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or_default();
-                    shift += 7;
-                    if byte < 0x80 {
-                        break;
-                    }
-                }
+        while let Some(place) = bytes.next().map(usize::from) {
+            let mut numbers = [0; PART];
+            if !numbers
+                .iter_mut()
+                .all(|number| unpack(&mut bytes).map(|read| *number = read).is_some())
+            {
+                break;
             }
-            row.set(slot as usize, P::of(numbers));
+            if let Some(point) = points.get_mut(place % SLOTS) {
+                let from = place / SLOTS * PART;
+                point.get_or_insert([0; NUMBERS])[from..from + PART].copy_from_slice(&numbers);
+            }
+        }
+        let mut row = Self::default();
+        for (slot, numbers) in points.into_iter().enumerate() {
+            if let Some(numbers) = numbers {
+                row.set(slot, P::of(numbers));
+            }
         }
         row
+    }
+}
+
+fn pack(mut number: u64, bytes: &mut Vec<u8>) {
+    while number > 0x7f {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn unpack(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
+    let (mut number, mut shift) = (0, 0);
+    loop {
+        let byte = bytes.next()?;
+        number |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or_default();
+        shift += 7;
+        if byte < 0x80 {
+            return Some(number);
+        }
     }
 }
 

@@ -1,7 +1,8 @@
-//! Writes the history of tasks: each process what it saw itself.
+//! Writes the history of turns, of queues and of their tasks: each process what it saw itself.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use seriatim::Timestamp;
 use seriatim::limits::NOTES_MAX;
@@ -9,16 +10,19 @@ use seriatim::store::Store;
 
 use super::point::{Interval, NUMBERS, Row};
 use super::series::{DAY, HOUR, MINUTE, Series};
-use super::tasks::{note, prefix};
+use super::spread::{STEPS, Spread};
+use super::tasks::{Of, note, prefix};
 
 /// Tasks of a process with a history of their own in a minute; all others of a queue together are [`OTHER`].
 pub(super) const TASKS_MAX: usize = 50;
 const OTHER: &str = "other";
+/// Queues of a process with a history of all their turns in a minute: the busiest.
+const QUEUES_MAX: usize = 200;
 
-/// A task of a queue.
-pub(crate) type Task = (Arc<str>, Arc<str>);
+/// A queue, and one of its tasks; none: all its turns.
+pub(crate) type Task = (Arc<str>, Option<Arc<str>>);
 
-/// Turns of a task in an interval.
+/// Turns in an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TaskPoint {
     pub(crate) turns: u64,
@@ -26,15 +30,33 @@ pub(crate) struct TaskPoint {
     /// Of all turns together.
     pub(crate) took_ms: u64,
     pub(crate) longest_ms: u64,
+    /// Empty if an earlier build wrote it.
+    pub(crate) spread: Spread,
+}
+
+impl TaskPoint {
+    pub(crate) fn add(&mut self, took: Duration, has_failed: bool) {
+        let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        self.turns += 1;
+        self.failed += u64::from(has_failed);
+        self.took_ms = self.took_ms.saturating_add(ms);
+        self.longest_ms = self.longest_ms.max(ms);
+        self.spread.add(ms);
+    }
 }
 
 impl Interval for TaskPoint {
     fn numbers(self) -> [u64; NUMBERS] {
-        [self.turns, self.failed, self.took_ms, self.longest_ms, 0, 0, 0]
+        let mut numbers = [0; NUMBERS];
+        let (first, spread) = numbers.split_at_mut(NUMBERS - STEPS);
+        first.copy_from_slice(&[self.turns, self.failed, self.took_ms, self.longest_ms]);
+        spread.copy_from_slice(&self.spread.0);
+        numbers
     }
 
-    fn of([turns, failed, took_ms, longest_ms, ..]: [u64; NUMBERS]) -> Self {
-        Self { turns, failed, took_ms, longest_ms }
+    fn of(numbers: [u64; NUMBERS]) -> Self {
+        let [turns, failed, took_ms, longest_ms, spread @ ..] = numbers;
+        Self { turns, failed, took_ms, longest_ms, spread: Spread(spread) }
     }
 
     fn then(self, next: Self) -> Self {
@@ -43,6 +65,7 @@ impl Interval for TaskPoint {
             failed: self.failed + next.failed,
             took_ms: self.took_ms + next.took_ms,
             longest_ms: self.longest_ms.max(next.longest_ms),
+            spread: self.spread.and(next.spread),
         }
     }
 }
@@ -100,15 +123,16 @@ impl TaskRecorder {
     ) -> seriatim::Result<()> {
         let mut notes = Vec::new();
         for ((queue, task), point) in busiest(points) {
-            let name = |series: Series| self.name(series, (&queue, &task), minute);
+            let name = |series: Series| self.name(series, (&queue, task.as_deref()), minute);
+            let told = task.as_deref().unwrap_or_default();
             let (of_hour, of_day) = (name(Series::Minutes), name(Series::Hours));
             let row = self.rows.entry(of_hour.clone()).or_default();
             row.set((minute.rem_euclid(HOUR) / MINUTE) as usize, point);
-            notes.push(note(of_hour, &task, row));
+            notes.push(note(of_hour, told, row));
             let Some(hour) = row.together() else { continue };
             let row = self.rows.entry(of_day.clone()).or_default();
             row.set((minute.rem_euclid(DAY) / HOUR) as usize, hour);
-            notes.push(note(of_day, &task, row));
+            notes.push(note(of_day, told, row));
         }
         let present =
             [Series::Minutes, Series::Hours].map(|series| format!("/{}/", series.number(minute)));
@@ -120,21 +144,31 @@ impl TaskRecorder {
         Ok(())
     }
 
-    /// The row of a task in which this process writes what it saw at that time.
-    fn name(&self, series: Series, (queue, task): (&str, &str), at: i64) -> String {
-        let hash = blake3::hash(task.as_bytes()).to_hex();
-        format!("{}{}-{}", prefix(series, queue, &series.number(at)), &hash[..16], self.process)
+    /// The row in which this process writes what it saw of them at that time.
+    fn name(&self, series: Series, (queue, task): (&str, Option<&str>), at: i64) -> String {
+        let number = series.number(at);
+        match task {
+            Some(task) => {
+                let hash = blake3::hash(task.as_bytes()).to_hex();
+                let prefix = prefix(Of::Tasks, series, queue, &number);
+                format!("{prefix}{}-{}", &hash[..16], self.process)
+            }
+            None => prefix(Of::All, series, queue, &number) + &self.process,
+        }
     }
 }
 
-/// Those with most turns, and all others of a queue as one.
+/// The queues and the tasks with most turns, and all other tasks of a queue as one.
 fn busiest(points: HashMap<Task, TaskPoint>) -> BTreeMap<Task, TaskPoint> {
     let mut all: Vec<(Task, TaskPoint)> = points.into_iter().collect();
     all.sort_by(|(one, a), (other, b)| b.turns.cmp(&a.turns).then_with(|| one.cmp(other)));
-    let others = all.split_off(all.len().min(TASKS_MAX));
-    let mut busiest: BTreeMap<Task, TaskPoint> = all.into_iter().collect();
+    let (queues, mut tasks): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|((_, task), _)| task.is_none());
+    let others = tasks.split_off(tasks.len().min(TASKS_MAX));
+    let mut busiest: BTreeMap<Task, TaskPoint> =
+        queues.into_iter().take(QUEUES_MAX).chain(tasks).collect();
     for ((queue, _), point) in others {
-        let of = busiest.entry((queue, OTHER.into())).or_default();
+        let of = busiest.entry((queue, Some(OTHER.into()))).or_default();
         *of = of.then(point);
     }
     busiest

@@ -1,5 +1,5 @@
-//! The history of tasks: how many turns of each ended, and how long they took. Each process writes what it saw itself;
-//! here it is added up.
+//! The history of turns, of a queue and of each of its tasks: how many ended, and how long they took. Each process writes
+//! what it saw itself; here it is added up.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,32 @@ use super::Span;
 use super::point::{Interval, Row};
 use super::series::Series;
 use super::task_recorder::TaskPoint;
+use crate::protocol::document::Times;
 use crate::protocol::value::Time;
 
 /// Pages of notes that are read for one answer.
 const PAGES_MAX: usize = 20;
 
-/// The rows of all tasks of a queue in an hour or a day.
-pub(super) fn prefix(series: Series, queue: &str, number: &str) -> String {
-    format!("{}{queue}/{number}/", all_of(series))
+/// What rows are about.
+#[derive(Clone, Copy)]
+pub(super) enum Of {
+    /// One of the tasks of a queue.
+    Tasks,
+    /// All turns of a queue.
+    All,
 }
 
-fn all_of(series: Series) -> &'static str {
-    match series {
-        Series::Minutes => "tasks/m/",
-        Series::Hours => "tasks/h/",
+/// The rows of a queue in an hour or a day.
+pub(super) fn prefix(of: Of, series: Series, queue: &str, number: &str) -> String {
+    format!("{}{queue}/{number}/", all_of(of, series))
+}
+
+fn all_of(of: Of, series: Series) -> &'static str {
+    match (of, series) {
+        (Of::Tasks, Series::Minutes) => "tasks/m/",
+        (Of::Tasks, Series::Hours) => "tasks/h/",
+        (Of::All, Series::Minutes) => "turns/m/",
+        (Of::All, Series::Hours) => "turns/h/",
     }
 }
 
@@ -41,9 +53,11 @@ fn read_note(value: &[u8]) -> Option<(&str, Row<TaskPoint>)> {
     Some((std::str::from_utf8(task).ok()?, Row::read(row)))
 }
 
-/// The tasks of a queue in the past.
+/// The turns of a queue in the past.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Tasks {
+    /// All turns, of jobs without a task too; null if none ended
+    pub(crate) all: Option<Times>,
     /// Those that took most time first
     pub(crate) tasks: Vec<TaskFigures>,
 }
@@ -57,18 +71,6 @@ pub(crate) struct TaskFigures {
     pub(crate) points: Vec<DatedTimes>,
 }
 
-/// How many turns ended, and how long they took.
-#[derive(Clone, Copy, Serialize, JsonSchema)]
-pub(crate) struct Times {
-    pub(crate) turns: u64,
-    /// Those that failed, crashed or were buried
-    pub(crate) failed: u64,
-    /// How long a turn took, in seconds
-    pub(crate) mean: f64,
-    /// The longest turn, in seconds
-    pub(crate) longest: f64,
-}
-
 /// The turns of a minute or an hour.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct DatedTimes {
@@ -79,28 +81,56 @@ pub(crate) struct DatedTimes {
 }
 
 impl From<TaskPoint> for Times {
-    fn from(TaskPoint { turns, failed, took_ms, longest_ms }: TaskPoint) -> Self {
+    fn from(TaskPoint { turns, failed, took_ms, longest_ms, spread }: TaskPoint) -> Self {
         let seconds = |ms: u64| ms as f64 / 1e3;
+        let within = |percent| spread.within(percent, longest_ms).map(|ms| ms / 1e3);
         Self {
             turns,
             failed,
             mean: seconds(took_ms) / turns.max(1) as f64,
             longest: seconds(longest_ms),
+            p50: within(50),
+            p95: within(95),
         }
     }
 }
 
-/// The tasks of a queue in the time before now, of all processes.
+/// How long the turns of a queue took in the time before now; none if none ended.
+pub(crate) async fn turns(
+    store: &dyn Store,
+    queue: &str,
+    span: Span,
+    now: Timestamp,
+) -> seriatim::Result<Option<Times>> {
+    let all = read(store, (Of::All, queue), span, now).await?.into_values().next();
+    let together = all.and_then(|points| points.into_values().reduce(TaskPoint::then));
+    Ok(together.map(Times::from))
+}
+
+/// The turns and tasks of a queue in the time before now, of all processes.
 pub(crate) async fn of_queue(
     store: &dyn Store,
     queue: &str,
     span: Span,
     now: Timestamp,
 ) -> seriatim::Result<Tasks> {
-    let mut tasks: BTreeMap<String, BTreeMap<i64, TaskPoint>> = BTreeMap::new();
+    let all = turns(store, queue, span, now).await?;
+    Ok(Tasks::new(all, read(store, (Of::Tasks, queue), span, now).await?))
+}
+
+/// The points of each task, by time.
+type Points = BTreeMap<String, BTreeMap<i64, TaskPoint>>;
+
+async fn read(
+    store: &dyn Store,
+    (of, queue): (Of, &str),
+    span: Span,
+    now: Timestamp,
+) -> seriatim::Result<Points> {
+    let mut tasks = Points::new();
     let (series, now) = (span.series(), now.as_micros() / 1_000_000);
     let from = now - span.seconds();
-    let number = |at| prefix(series, queue, &series.number(at));
+    let number = |at| prefix(of, series, queue, &series.number(at));
     let mut query = NoteQuery::new(number(from)..format!("{}\x7f", number(now)));
     for _ in 0..PAGES_MAX {
         let notes = store.read_notes(query.clone()).await?;
@@ -121,12 +151,12 @@ pub(crate) async fn of_queue(
             }
         }
     }
-    Ok(Tasks::new(tasks))
+    Ok(tasks)
 }
 
 impl Tasks {
-    fn new(tasks: BTreeMap<String, BTreeMap<i64, TaskPoint>>) -> Self {
-        let mut all: Vec<(u64, TaskFigures)> = Vec::new();
+    fn new(all: Option<Times>, tasks: Points) -> Self {
+        let mut each: Vec<(u64, TaskFigures)> = Vec::new();
         for (task, points) in tasks {
             let Some(together) = points.values().copied().reduce(TaskPoint::then) else { continue };
             let dated = |(at, point): (i64, TaskPoint)| DatedTimes {
@@ -134,17 +164,18 @@ impl Tasks {
                 times: point.into(),
             };
             let points = points.into_iter().map(dated).collect();
-            all.push((together.took_ms, TaskFigures { task, all: together.into(), points }));
+            each.push((together.took_ms, TaskFigures { task, all: together.into(), points }));
         }
-        all.sort_by_key(|(took, _)| std::cmp::Reverse(*took));
-        Self { tasks: all.into_iter().map(|(_, figures)| figures).collect() }
+        each.sort_by_key(|(took, _)| std::cmp::Reverse(*took));
+        Self { all, tasks: each.into_iter().map(|(_, figures)| figures).collect() }
     }
 }
 
 /// Deletes rows that are too old, of all queues.
 pub(super) async fn clean(store: &dyn Store, now: i64) -> seriatim::Result<()> {
-    for series in [Series::Minutes, Series::Hours] {
-        let all = all_of(series);
+    let both = |series| [(Of::Tasks, series), (Of::All, series)];
+    for (of, series) in [Series::Minutes, Series::Hours].into_iter().flat_map(both) {
+        let all = all_of(of, series);
         let oldest = series.number(now - series.kept());
         let mut query = NoteQuery { rows_max: 1, names_only: true, ..NoteQuery::of(all) };
         while let Some(note) = store.read_notes(query.clone()).await?.pop() {
@@ -162,7 +193,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use seriatim::store::{Memory, Notebook};
 
+    use std::time::Duration;
+
     use super::super::series::DAY;
+    use super::super::spread::Spread;
     use super::super::task_recorder::{TASKS_MAX, Task, TaskRecorder};
     use super::*;
 
@@ -171,8 +205,35 @@ mod tests {
     }
 
     fn seen(task: &str, turns: u64, took_ms: u64) -> Vec<(Task, TaskPoint)> {
-        let point = TaskPoint { turns, failed: 1, took_ms, longest_ms: took_ms };
-        vec![(("a".into(), task.into()), point)]
+        let (failed, spread) = (1, Spread::default());
+        let point = TaskPoint { turns, failed, took_ms, longest_ms: took_ms, spread };
+        vec![(("a".into(), Some(task.into())), point)]
+    }
+
+    #[tokio::test]
+    async fn the_percentiles_of_a_queue_are_of_all_its_turns_in_all_processes() {
+        let store = Memory::new();
+        let mut processes = [TaskRecorder::default(), TaskRecorder::default()];
+        for (recorder, ms) in processes.iter_mut().zip([10, 400]) {
+            let mut point = TaskPoint::default();
+            (0..50).for_each(|_| point.add(Duration::from_millis(ms), false));
+            let of = |task: Option<&str>| (("a".into(), task.map(Into::into)), point);
+            recorder.add(&store, vec![of(None), of(Some("sync"))], at(0)).await.unwrap();
+            recorder.add(&store, Vec::new(), at(60)).await.unwrap();
+        }
+        for span in [Span::Hour, Span::Month] {
+            let found = of_queue(&store, "a", span, at(70)).await.unwrap();
+            let (all, of_task) = (found.all.unwrap(), found.tasks[0].all);
+            assert_eq!((all.turns, found.tasks.len(), of_task.turns), (100, 1, 100));
+            for times in [all, of_task] {
+                let (half, most) = (times.p50.unwrap(), times.p95.unwrap());
+                assert!(
+                    (0.005..=0.02).contains(&half) && (0.2..=0.4).contains(&most),
+                    "{half} {most}"
+                );
+            }
+        }
+        assert!(turns(&store, "b", Span::Hour, at(70)).await.unwrap().is_none());
     }
 
     #[tokio::test]
@@ -207,16 +268,18 @@ mod tests {
         for i in 0..200 {
             recorder.add(&store, seen(&format!("task-{i}"), 1, i), at(0)).await.unwrap();
         }
+        let all = (("a".into(), None), seen("", 200, 7)[0].1);
+        recorder.add(&store, vec![all], at(0)).await.unwrap();
         recorder.add(&store, Vec::new(), at(60)).await.unwrap();
         let tasks = of_queue(&store, "a", Span::Hour, at(70)).await.unwrap().tasks;
         assert_eq!(tasks.len(), TASKS_MAX + 1);
         assert_eq!(tasks.iter().map(|of| of.all.turns).sum::<u64>(), 200);
         let now = at(0).as_micros() / 1_000_000;
-        let count = async || store.read_notes(NoteQuery::of("tasks/")).await.unwrap().len();
+        let count = async || store.read_notes(NoteQuery::of("t")).await.unwrap().len();
         clean(&store, now + DAY).await.unwrap();
-        assert_eq!(count().await, 2 * (TASKS_MAX + 1));
+        assert_eq!(count().await, 2 * (TASKS_MAX + 2));
         clean(&store, now + 2 * DAY).await.unwrap();
-        assert_eq!(count().await, TASKS_MAX + 1);
+        assert_eq!(count().await, TASKS_MAX + 2);
         clean(&store, now + 40 * DAY).await.unwrap();
         assert_eq!(count().await, 0);
     }

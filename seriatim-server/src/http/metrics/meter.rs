@@ -11,7 +11,7 @@ use seriatim::store::Turn;
 
 use super::text::{head, label};
 
-use crate::app::history::{Interval, Task, TaskPoint};
+use crate::app::history::{Task, TaskPoint};
 use crate::base::lock::lock;
 
 /// Upper bounds of the latency buckets, in microseconds.
@@ -49,13 +49,16 @@ pub(super) enum Timed {
     Settle,
 }
 
+/// A queue and one of its tasks.
+type Named = (Arc<str>, Arc<str>);
+
 /// Counters and histograms.
 #[derive(Default)]
 pub(crate) struct Meter {
     times: [Histogram; 3],
     /// Of handlers, by queue.
-    handlers: Mutex<BTreeMap<Arc<str>, Histogram>>,
-    tasks: Mutex<BTreeMap<Task, OfTask>>,
+    handlers: Mutex<BTreeMap<Arc<str>, OfQueue>>,
+    tasks: Mutex<BTreeMap<Named, OfTask>>,
     wakeups: AtomicU64,
     rescued: AtomicU64,
     refused_logins: AtomicU64,
@@ -63,6 +66,14 @@ pub(crate) struct Meter {
     errors: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
     /// By method, route and status: as many as there are routes, times a few.
     requests: Mutex<BTreeMap<(&'static str, &'static str, u16), u64>>,
+}
+
+/// Turns of a queue.
+#[derive(Default)]
+struct OfQueue {
+    times: Histogram,
+    /// Those that the history does not have yet.
+    recent: TaskPoint,
 }
 
 /// Turns of a task.
@@ -90,7 +101,8 @@ impl Meter {
 
     /// A handler worked on a turn for this long, with this outcome.
     pub(crate) fn handled(&self, turn: &Turn, outcome: &'static str, length: Duration) {
-        let queue = self.handled_in(&turn.queue, length);
+        let has_failed = FAILED.contains(&outcome);
+        let queue = self.handled_in(&turn.queue, length, has_failed);
         if let Some(task) = turn.task() {
             let mut tasks = lock(&self.tasks);
             let place = (turn.queue.clone(), task.clone());
@@ -99,26 +111,33 @@ impl Meter {
             let of = tasks.entry(place).or_default();
             of.times.add(length, &HANDLER_BUCKETS_US);
             *of.turns.entry(outcome).or_default() += 1;
-            let took_ms = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
-            let failed = u64::from(FAILED.contains(&outcome));
-            of.recent =
-                of.recent.then(TaskPoint { turns: 1, failed, took_ms, longest_ms: took_ms });
+            of.recent.add(length, has_failed);
         }
     }
 
-    /// The turns of each task since the last call.
-    pub(crate) fn recent_tasks(&self) -> Vec<(Task, TaskPoint)> {
-        let mut tasks = lock(&self.tasks);
-        let recent = tasks.iter_mut().filter(|(_, of)| of.recent.turns > 0);
-        recent.map(|(task, of)| (task.clone(), std::mem::take(&mut of.recent))).collect()
+    /// The turns of each queue and task since the last call.
+    pub(crate) fn recent_turns(&self) -> Vec<(Task, TaskPoint)> {
+        let mut seen = Vec::new();
+        for (queue, of) in lock(&self.handlers).iter_mut().filter(|(_, of)| of.recent.turns > 0) {
+            seen.push(((queue.clone(), None), std::mem::take(&mut of.recent)));
+        }
+        for ((queue, task), of) in
+            lock(&self.tasks).iter_mut().filter(|(_, of)| of.recent.turns > 0)
+        {
+            let place = (queue.clone(), Some(task.clone()));
+            seen.push((place, std::mem::take(&mut of.recent)));
+        }
+        seen
     }
 
     /// Returns the name under which the queue is counted.
-    fn handled_in(&self, queue: &Arc<str>, length: Duration) -> Arc<str> {
+    fn handled_in(&self, queue: &Arc<str>, length: Duration, has_failed: bool) -> Arc<str> {
         let mut handlers = lock(&self.handlers);
         let is_one_more = handlers.len() >= TIMED_QUEUES_MAX && !handlers.contains_key(queue);
         let name = if is_one_more { "other".into() } else { queue.clone() };
-        handlers.entry(name.clone()).or_default().add(length, &HANDLER_BUCKETS_US);
+        let of = handlers.entry(name.clone()).or_default();
+        of.times.add(length, &HANDLER_BUCKETS_US);
+        of.recent.add(length, has_failed);
         name
     }
 
@@ -158,9 +177,9 @@ impl Meter {
         }
         let says = "Duration of turns in their handlers; for remote workers, from claim to settle";
         head(text, "handler_seconds", "histogram", says);
-        for (queue, histogram) in lock(&self.handlers).iter() {
+        for (queue, of) in lock(&self.handlers).iter() {
             let labels = format!("queue=\"{queue}\"");
-            histogram.write(text, "handler_seconds", &labels, &HANDLER_BUCKETS_US);
+            of.times.write(text, "handler_seconds", &labels, &HANDLER_BUCKETS_US);
         }
         self.write_tasks(text);
         head(text, "store_wakeups_total", "counter", "Wake-ups from the store to this process");
@@ -186,7 +205,7 @@ impl Meter {
 
     fn write_tasks(&self, text: &mut String) {
         let tasks = lock(&self.tasks);
-        let labels = |(queue, task): &Task| format!("queue=\"{queue}\",task={}", label(task));
+        let labels = |(queue, task): &Named| format!("queue=\"{queue}\",task={}", label(task));
         let says = "Duration of turns of a task, as handler_seconds";
         head(text, "task_seconds", "histogram", says);
         for (place, of) in tasks.iter() {
@@ -277,13 +296,15 @@ mod tests {
 
     #[test]
     fn d15_the_history_takes_the_turns_of_a_task_once() {
-        let meter = Meter::default();
+        let (meter, mut all) = (Meter::default(), TaskPoint::default());
         for (outcome, ms) in [("done", 100), ("crash", 300), ("snooze", 20)] {
             meter.handled(&turn("sync"), outcome, Duration::from_millis(ms));
+            all.add(Duration::from_millis(ms), outcome == "crash");
         }
-        let all = TaskPoint { turns: 3, failed: 1, took_ms: 420, longest_ms: 300 };
-        assert_eq!(meter.recent_tasks(), [(("orders".into(), "sync".into()), all)]);
-        assert_eq!(meter.recent_tasks(), []);
+        assert_eq!((all.turns, all.failed, all.took_ms, all.longest_ms), (3, 1, 420, 300));
+        let of = |task: Option<&str>| (("orders".into(), task.map(Into::into)), all);
+        assert_eq!(meter.recent_turns(), [of(None), of(Some("sync"))]);
+        assert_eq!(meter.recent_turns(), []);
     }
 
     #[test]

@@ -11,7 +11,8 @@ use super::link;
 use super::visit::Visit;
 use crate::app::history::{self, ALL, Span, TaskFigures, read};
 use crate::base::text::{grouped, size};
-use crate::base::time::length;
+use crate::base::time::{length, run_time};
+use crate::protocol::document::Times;
 
 /// The spans that a visitor can choose.
 const SPANS: [(&str, Span); 3] = [("1h", Span::Hour), ("24h", Span::Day), ("30d", Span::Month)];
@@ -35,16 +36,19 @@ pub(super) struct Charts {
     pub(super) is_empty: bool,
     /// When an interval of them began, and its values.
     pub(super) rows: Vec<(String, Vec<String>)>,
-    /// Of the tasks of a queue, those that took most time.
+    /// Of all turns of a queue, then of its tasks, those that took most time.
     pub(super) tasks: Vec<TaskRow>,
 }
 
-/// How long the turns of a task took in the span.
+/// How long the turns of a queue or task took in the span.
 pub(super) struct TaskRow {
     pub(super) task: String,
     pub(super) turns: u64,
     pub(super) failed: u64,
     pub(super) mean: String,
+    /// Empty if earlier builds timed them.
+    pub(super) p50: String,
+    pub(super) p95: String,
     pub(super) longest: String,
 }
 
@@ -73,8 +77,10 @@ impl Charts {
         if queue == ALL {
             all.extend(of_server(store, span, now).await?);
         } else {
-            let found = history::tasks(store, queue, span, now).await?.tasks;
-            tasks.extend(found.into_iter().take(TASKS_SHOWN).map(TaskRow::from));
+            let found = history::tasks(store, queue, span, now).await?;
+            tasks.extend(found.all.map(|all| TaskRow::new("all turns".to_owned(), all)));
+            let of_task = |of: TaskFigures| TaskRow::new(of.task, of.all);
+            tasks.extend(found.tasks.into_iter().take(TASKS_SHOWN).map(of_task));
         }
         Ok(Self {
             rows: rows(visit, &all, begins(span, now.as_micros() / 1_000_000)),
@@ -102,11 +108,11 @@ fn rows(
     begins.enumerate().filter_map(of_bar).collect()
 }
 
-impl From<TaskFigures> for TaskRow {
-    fn from(TaskFigures { task, all, .. }: TaskFigures) -> Self {
-        let seconds = |seconds: f64| length(Duration::from_secs_f64(seconds));
-        let (mean, longest) = (seconds(all.mean), seconds(all.longest));
-        Self { task, turns: all.turns, failed: all.failed, mean, longest }
+impl TaskRow {
+    fn new(task: String, Times { turns, failed, mean, p50, p95, longest }: Times) -> Self {
+        let part = |part: Option<f64>| part.map(run_time).unwrap_or_default();
+        let (mean, longest) = (run_time(mean), run_time(longest));
+        Self { task, turns, failed, mean, p50: part(p50), p95: part(p95), longest }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What all pages share: navigation, environment, visitor, clock.
 
+use super::turns::Turns;
+
 /// The frame around a page.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
@@ -19,6 +21,8 @@ pub(super) struct Frame {
     pub(super) mark: String,
     /// This page.
     pub(super) here: String,
+    /// The same with the pages of its list that the visitor came through: see [`Turns`].
+    pub(super) address: String,
     /// What the visitor's last deed did.
     pub(super) said: Option<Said>,
     pub(super) places: &'static [Place],
@@ -70,6 +74,11 @@ impl Frame {
             "/" => self.home.clone(),
             path => format!("{}{path}", self.base),
         }
+    }
+
+    /// The links to other pages of the list; `place` is the field that says where a page begins.
+    pub(super) fn turns(&self, place: &str, next: Option<&String>) -> Turns {
+        Turns::new(&self.address, place, next)
     }
 
     /// Whether the page is this place, or below it.

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use seriatim::store::LaneStage;
+use seriatim::store::{LaneStage, LaneState, LaneView};
 
 use super::super::input::{Part, Query, given};
 use super::super::problem::Problem;
@@ -20,12 +20,14 @@ use crate::app::find;
 use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, Wanted};
 use crate::app::limits::Usage;
 use crate::app::operations::{self, Action};
+use crate::app::pauses;
 use crate::app::range::By;
 use crate::app::why::Around;
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Wish {
+    #[serde(default = "next_first")]
     by: By,
     state: String,
     lane: String,
@@ -37,6 +39,11 @@ pub(super) struct Wish {
     /// The first place in the order: a key, a time, a retry count
     from: String,
     after: String,
+}
+
+/// The order of a page that names none: stores read it without passing by what they do not show.
+fn next_first() -> By {
+    By::Due
 }
 
 #[derive(Template)]
@@ -149,6 +156,13 @@ pub(super) async fn show(
     let (nodes, now) = (store.nodes().await?, store.now().await?);
     let usage = Usage::of_queue(store, &view.queue).await?;
     let around = Around { queue: &view, usage: &usage, nodes: &nodes, now };
+    let paused = page.rows.iter().filter(|lane| lane.state == LaneState::Paused);
+    let paused: Vec<&str> = paused.filter_map(|lane| lane.key.as_deref()).collect();
+    let pauses = pauses::of_keys(store, &queue, &paused).await?;
+    let row = |lane: &LaneView| {
+        let pause = lane.key.as_deref().and_then(|key| pauses.get(key));
+        LaneRow::with_pause(&visit, lane, pause, around)
+    };
     let base = &visit.frame.base;
     let next = page.next.map(|next| {
         let also = [("after", next.as_str())];
@@ -161,7 +175,7 @@ pub(super) async fn show(
         wrong: &wrong,
         queue: &queue,
         queue_href: link::queue(base, &queue),
-        rows: page.rows.iter().map(|lane| LaneRow::new(&visit, lane, around)).collect(),
+        rows: page.rows.iter().map(row).collect(),
         by: wish.order_name(),
         export: link::with(
             &format!("{base}/export/lanes/{}", link::encoded(&queue)),

@@ -39,6 +39,7 @@ mod scheduled;
 mod search;
 pub(super) mod session;
 mod timeline;
+mod turns;
 mod visit;
 mod wrong;
 
@@ -47,6 +48,7 @@ use super::live::{self, LIVE_PATH};
 use super::route::Route;
 // For the templates of all pages.
 use crate::base::text::grouped;
+pub(super) use turns::without_trail;
 pub(super) use visit::Visit;
 
 /// Every page, and what forms do.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use seriatim::store::LaneState;
+use seriatim::store::{LaneStage, LaneState};
 
 use super::super::checkup::Checkup;
 use super::super::input::Query;
@@ -15,13 +15,15 @@ use super::super::state::Shared;
 use super::again::post;
 use super::button::{self, Button};
 use super::charts::{Charts, Wish};
+use super::deed::On;
 use super::frame::Frame;
 use super::link;
 use super::recent;
 use super::row::{LaneRow, QueueRow};
 use super::visit::{Visit, page};
-use crate::app::doctor::{DEAD_MAX, Finding, List, Severity};
+use crate::app::doctor::{DEAD_MAX, Finding, List, Repair, Severity};
 use crate::app::history::ALL;
+use crate::app::lanes::OneLane;
 use crate::app::limits;
 use crate::app::operations::{self, Action};
 use crate::app::running::age;
@@ -48,6 +50,8 @@ struct Need {
     /// Text and commands by turns.
     advice: Vec<(String, bool)>,
     href: Option<String>,
+    /// What puts it right.
+    buttons: Vec<Button>,
     /// Others of the same kind, with their places.
     others: Vec<(String, Option<String>)>,
     /// Others that are not named.
@@ -202,14 +206,14 @@ fn needs(visit: &Visit, checkup: &Checkup) -> (Vec<Need>, usize) {
             None => kinds.push((kind, vec![finding])),
         }
     }
-    let base = &visit.frame.base;
-    let shown = kinds.iter().take(FINDINGS_SHOWN).filter_map(|(_, alike)| Need::of(base, alike));
+    let shown = kinds.iter().take(FINDINGS_SHOWN).filter_map(|(_, alike)| Need::of(visit, alike));
     (shown.collect(), kinds.len().saturating_sub(FINDINGS_SHOWN))
 }
 
 impl Need {
-    fn of(base: &str, alike: &[&Finding]) -> Option<Self> {
+    fn of(visit: &Visit, alike: &[&Finding]) -> Option<Self> {
         let (finding, others) = alike.split_first()?;
+        let base = &visit.frame.base;
         let named = |finding: &&Finding| (name(finding), place(base, finding));
         Some(Self {
             word: if finding.severity == Severity::Serious { "serious" } else { "warning" },
@@ -217,6 +221,7 @@ impl Need {
             found: said_of(finding),
             advice: marked(&finding.advice),
             href: place(base, finding),
+            buttons: repairs(visit, finding),
             others: others.iter().take(ALIKE_SHOWN).map(named).collect(),
             more: others.len().saturating_sub(ALIKE_SHOWN),
         })
@@ -236,6 +241,34 @@ fn name(finding: &Finding) -> String {
     match (&finding.queue, &finding.key) {
         (Some(queue), Some(key)) => format!("{queue}: {}", cut(&one_line(key), KEY_COLUMNS)),
         _ => finding.about.clone(),
+    }
+}
+
+/// One click for a key or a queue; for several keys or jobs, a page that asks.
+fn repairs(visit: &Visit, finding: &Finding) -> Vec<Button> {
+    let (Some(repair), Some(queue)) = (finding.repair, &finding.queue) else { return Vec::new() };
+    let state = match finding.list {
+        Some(List::Lanes(stage)) => Some(stage),
+        Some(List::Failed) => Some(LaneStage::Retrying),
+        Some(List::Morgue) | None => None,
+    };
+    let all = |action| {
+        let wish = operations::Wish { state, ..operations::Wish::new(action, queue.as_str()) };
+        button::operations(visit, [wish])
+    };
+    let of_key = |deed, key: &String| {
+        let lane = OneLane::Key(key.clone());
+        button::all(visit, &[deed], &On::Lane { queue: queue.clone(), lane })
+    };
+    match (repair, &finding.key) {
+        (Repair::ResumeQueue, _) => {
+            button::all(visit, &["queue.resume"], &On::Queue(queue.clone()))
+        }
+        (Repair::Requeue, _) => all(Action::Requeue),
+        (Repair::Retry, Some(key)) => of_key("lane.retry", key),
+        (Repair::Resume, Some(key)) => of_key("lane.resume", key),
+        (Repair::Retry, None) => all(Action::Retry),
+        (Repair::Resume, None) => all(Action::Resume),
     }
 }
 

@@ -49,7 +49,7 @@ impl Visit {
             Who::Token { role, .. } => role.name(),
         };
         // Lines: none of these has one.
-        format!("{}\n{who}\n{}", self.frame.here, self.clock.zone_name())
+        format!("{}\n{who}\n{}", self.frame.address, self.clock.zone_name())
             + if self.scope.is_limited() { "\nlimited" } else { "" }
     }
 

@@ -10,6 +10,7 @@ use super::visit::Visit;
 use crate::app::figures::Figures;
 use crate::app::nodes::{state_name as node_state, works_on};
 use crate::app::operations::{Sample, Wish};
+use crate::app::pauses::Pause;
 use crate::app::reported::Reported;
 use crate::app::why::{Around, Why};
 use crate::app::words::state_name;
@@ -93,7 +94,17 @@ pub(super) struct LaneRow {
 
 impl LaneRow {
     pub(super) fn new(visit: &Visit, lane: &LaneView, around: Around<'_>) -> Self {
-        let why = Why::of(lane, None, around);
+        Self::with_pause(visit, lane, None, around)
+    }
+
+    /// With who paused it, if that is known.
+    pub(super) fn with_pause(
+        visit: &Visit,
+        lane: &LaneView,
+        pause: Option<&Pause>,
+        around: Around<'_>,
+    ) -> Self {
+        let why = Why::of(lane, None, around).by(pause);
         let queue = &around.queue.queue.name;
         let base = &visit.frame.base;
         let (name, href) = match lane.key.as_deref() {

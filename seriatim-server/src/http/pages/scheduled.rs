@@ -78,6 +78,8 @@ struct Scheduled<'a> {
     /// Whether more is due in several queues.
     is_more: bool,
     is_cut: bool,
+    /// The field that says where a page begins.
+    place: &'static str,
     next: Option<String>,
 }
 
@@ -135,6 +137,7 @@ pub(super) async fn show(
         left_out,
         is_more: is_more && !is_one,
         is_cut,
+        place: if is_one { "after" } else { "skip" },
         next,
     };
     Ok(wrong.shown(visit.show(&page)?))

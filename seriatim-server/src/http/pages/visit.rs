@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::extract::{FromRequestParts, NestedPath, OriginalUri};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use seriatim::store::JobView;
 use seriatim::{JobId, Timestamp};
@@ -20,6 +20,7 @@ use super::link;
 use super::moment::Clock;
 use super::payload::Discreet;
 use super::session;
+use super::turns::without_trail;
 use crate::app::find;
 
 /// The script of a page asks with it for the live part alone.
@@ -79,13 +80,18 @@ impl Visit {
         let prefix = prefix.unwrap_or_default();
         let nested = extensions.get::<NestedPath>().map_or("", NestedPath::as_str);
         let original = extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri);
-        let target = original.unwrap_or(uri).path_and_query();
-        let here = format!("{prefix}{}", target.map_or("/", |target| target.as_str()));
+        let uri = original.unwrap_or(uri);
+        let below = |uri: &Uri| {
+            format!("{prefix}{}", uri.path_and_query().map_or("/", |target| target.as_str()))
+        };
+        let address = below(uri);
+        let here = without_trail(uri).map_or_else(|| address.clone(), |uri| below(&uri));
         let base = format!("{prefix}{}{}", nested.trim_end_matches('/'), app.base_path);
         let is_nested = !nested.is_empty() && app.base_path.is_empty();
         let home = if is_nested { base.clone() } else { format!("{base}/") };
         let visitor = session::visitor(&app.guard, parts).map_err(Problem::into_detail);
-        let visit = Self::new(app, (base, home), here, &parts.headers, visitor);
+        let mut visit = Self::new(app, (base, home), here, &parts.headers, visitor);
+        visit.frame.address = address;
         Self { is_read: parts.method == Method::GET, ..visit }
     }
 
@@ -112,6 +118,7 @@ impl Visit {
             clock: clock.time_of_day(),
             theme: theme(headers),
             mark: token.map(|token| session::form_mark(token, headers)).unwrap_or_default(),
+            address: here.clone(),
             here,
             said: said(headers, &said_key),
             places: &PLACES,

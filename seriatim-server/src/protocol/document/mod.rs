@@ -13,6 +13,7 @@ mod problem;
 mod queue;
 mod reported;
 mod stats;
+mod times;
 
 pub(crate) use answer::*;
 pub(crate) use batch::{Batch, Batches, EndedBatch};
@@ -25,3 +26,4 @@ pub(crate) use node::{Node, Nodes, Trouble, load};
 pub(crate) use problem::Problem;
 pub(crate) use queue::{Queue, QueueFigures, Queues};
 pub(crate) use stats::{NamedFigures, Stats};
+pub(crate) use times::Times;

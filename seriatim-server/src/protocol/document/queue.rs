@@ -8,6 +8,7 @@ use seriatim::store::{NodeView, QueueStats, QueueView, Throttled};
 use seriatim::{Backoff, DueRule, Exhaustion, Groups, Limit, Merge, Mode, Window, store::NodeId};
 
 use super::node::Trouble;
+use super::times::Times;
 use crate::protocol::figures::Numbers;
 use crate::protocol::schema::Foreign;
 
@@ -31,6 +32,9 @@ pub(crate) struct Queue {
     #[schemars(with = "Option<Vec<Foreign<NodeId>>>")]
     nodes: Option<Vec<NodeId>>,
     troubles: Vec<Trouble>,
+    /// How long the turns of the last hour took; absent if none ended, and in listings
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turns: Option<Times>,
 }
 
 impl Queue {
@@ -44,12 +48,18 @@ impl Queue {
             settings: None,
             nodes: None,
             troubles,
+            turns: None,
         }
     }
 
-    pub(crate) fn in_full(self, settings: seriatim::Queue, nodes: &[NodeView]) -> Self {
+    pub(crate) fn in_full(
+        self,
+        settings: seriatim::Queue,
+        nodes: &[NodeView],
+        turns: Option<Times>,
+    ) -> Self {
         let nodes = nodes.iter().map(|node| node.info.id.clone()).collect();
-        Self { settings: Some(settings), nodes: Some(nodes), ..self }
+        Self { settings: Some(settings), nodes: Some(nodes), turns, ..self }
     }
 }
 

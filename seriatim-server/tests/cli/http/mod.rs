@@ -25,6 +25,7 @@ pub(crate) mod operations;
 mod pages;
 mod people;
 mod push;
+mod repair;
 mod results;
 mod siege;
 #[cfg(feature = "otlp")]
@@ -32,6 +33,7 @@ mod spans;
 mod stores;
 mod throttle;
 mod trace;
+mod turns;
 mod weights;
 mod work;
 

@@ -565,6 +565,8 @@ fn who_paused_a_queue_or_key_and_why_is_told_wherever_it_waits() {
     let why = || hands.page("/key?k=k");
     assert!(why().contains("ago by hands"), "{}", why());
     assert!(why().contains(": a &#60;b&#62; wrong price</p>"), "{}", why());
+    let rows = hands.page("/queues/orders/lanes?state=paused");
+    assert!(rows.contains("ago by hands: a &#60;b&#62; wrong price</td>"), "{rows}");
     let pause = "/api/v1/queues/orders/pause?reason=the+shop+is+down";
     Request::new("POST", pause).token(&secret("boss")).send(&api.address).done();
     assert!(why().contains("the queue is paused "), "{}", why());

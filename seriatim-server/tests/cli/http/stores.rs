@@ -527,7 +527,7 @@ fn every_endpoint_works_and_every_documented_field_is_sent_on_sqlite() {
 
 /// Fields of the history after its first minute, of jobs for one build or group, of more than a thousand nodes, of other filters of operations, of results, of
 /// large deletions, of streams, of throttled keys, of a trigger for another queue, and of nodes with troubles or periodic programs.
-const NOT_IN_THE_WALK: [&str; 60] = [
+const NOT_IN_THE_WALK: [&str; 71] = [
     "Dated.at",
     "Dated.dead",
     "Dated.done",
@@ -540,6 +540,8 @@ const NOT_IN_THE_WALK: [&str; 60] = [
     "DatedTimes.failed",
     "DatedTimes.longest",
     "DatedTimes.mean",
+    "DatedTimes.p50",
+    "DatedTimes.p95",
     "DatedTimes.turns",
     "EditedJob.again_at",
     "JobView.build",
@@ -566,6 +568,7 @@ const NOT_IN_THE_WALK: [&str; 60] = [
     "Preview.confirm",
     "Pushed.again_at",
     "PushedJobs.job",
+    "Queue.turns",
     "Status.result",
     "Streamed.again_at",
     "Streamed.created",
@@ -576,9 +579,17 @@ const NOT_IN_THE_WALK: [&str; 60] = [
     "TaskFigures.failed",
     "TaskFigures.longest",
     "TaskFigures.mean",
+    "TaskFigures.p50",
+    "TaskFigures.p95",
     "TaskFigures.points",
     "TaskFigures.task",
     "TaskFigures.turns",
+    "Times.failed",
+    "Times.longest",
+    "Times.mean",
+    "Times.p50",
+    "Times.p95",
+    "Times.turns",
     "Triggered.queue",
     "Trouble.about",
     "Trouble.kind",

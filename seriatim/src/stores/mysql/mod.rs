@@ -9,6 +9,7 @@ mod transact;
 
 mod actions;
 mod bodies;
+mod by_due;
 mod claim;
 mod definitions;
 mod due;

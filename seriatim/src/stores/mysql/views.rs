@@ -14,7 +14,7 @@ use super::load::Need;
 use super::sql::{Columns, list, text};
 use super::tally::Figure;
 use super::work::Work;
-use super::{Inner, Mysql, claim, job_pages};
+use super::{Inner, Mysql, by_due, claim, job_pages};
 use crate::contract::{
     JobQuery, JobView, LaneOrder, LaneQuery, LaneSource, LaneView, NodeView, Page, QueueDue,
     QueueStats, QueueView, Views, Vitals,
@@ -178,6 +178,12 @@ impl Walk {
         Ok(Self { order, table, by, range, fits })
     }
 
+    /// Walks through these lanes alone.
+    fn among(&mut self, lanes: &[u64]) {
+        self.table = "seriatim_lane l FORCE INDEX (PRIMARY)";
+        self.range += &format!(" AND l.id IN ({})", list(lanes));
+    }
+
     /// The first lanes that fit, with their places, among the first `looks_max` in the order.
     fn first(&self, rows_max: usize, looks_max: Option<usize>) -> String {
         let Self { order, table, by, range, fits } = self;
@@ -210,9 +216,13 @@ impl Walk {
 }
 
 async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
-    let walk = Walk::of(work.state.queue(&query.queue)?, query, work.now)?;
+    let row = work.state.queue(&query.queue)?;
+    let (queue, mut walk) = (row.number, Walk::of(row, query, work.now)?);
     let looks_max = query.scan_max.map(|_| query.looks_max());
     let looks_max = looks_max.filter(|_| query.source() == LaneSource::Walk && walk.fits != "true");
+    if let Some(first) = by_due::first(work, queue, query).await? {
+        walk.among(&first);
+    }
     let mut look = Look::of_lanes(query);
     let mut is_full = false;
     for (id, place) in places(work, &walk.first(query.most() + 1, looks_max)).await? {

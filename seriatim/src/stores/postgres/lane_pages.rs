@@ -47,6 +47,8 @@ impl Postgres {
             LaneSource::Key(_) => 0,
             LaneSource::Claimed(_) => 1,
             LaneSource::Parked => 2,
+            // The indexes by due time have waiting lanes alone.
+            LaneSource::Walk if query.order == LaneOrder::Due && query.waits() => 6,
             LaneSource::Walk if query.is_of_waiting() => 4,
             LaneSource::Walk => 3_i32,
         };

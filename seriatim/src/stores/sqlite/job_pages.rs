@@ -5,6 +5,7 @@ use rusqlite::params;
 use rusqlite::types::Value;
 
 use super::Sqlite;
+use super::lane_pages::LANES_OF_QUEUE;
 use super::tx::{QueueRow, Tx};
 use super::views::behind;
 use crate::contract::{JobFilter, JobOrder, JobQuery, JobState, JobView};
@@ -20,6 +21,8 @@ use crate::stores::order::{Order, last_of_newest};
 /// Number, arrival time and place of a job.
 type Found = (i64, i64, String);
 
+/// Jobs up to which a queue is small: see [`of_small_queue`].
+const SMALL_JOBS: i64 = 10_000;
 /// The waiting or running jobs of a key's lane, with what decides their order.
 const TURN_JOBS: &str = include_str!("sql/turn_jobs.sql");
 
@@ -138,6 +141,8 @@ impl Tx<'_> {
                 format!("SELECT i.seq, i.created, {place} FROM item i JOIN lane l ON l.id = i.lane WHERE l.q = ?1 AND {item}"),
             ]
             .join(" UNION ALL ")
+        } else if self.job_count(queue)? <= SMALL_JOBS {
+            of_small_queue(&slot, &item)
         } else {
             in_arrival_order(&slot, &item, mode == Some(Mode::Parallel))
         };
@@ -226,6 +231,15 @@ fn of_held_lanes(place: &str, accumulates: bool, slot: &str, own: &str) -> Strin
         "SELECT l.seq AS seq, l.created AS created, {place} AS key FROM lane l WHERE {held} AND l.seq IS NOT NULL AND {slot}
          UNION ALL {item} AND i.gen < l.open WHERE {held} AND l.st = 2 AND {own}
          UNION ALL {item} WHERE {held} AND l.st = 0 AND {accumulates} AND {own}"
+    )
+}
+
+/// All jobs of a queue that has few: those of other queues are not passed by, and sorting costs little.
+fn of_small_queue(slot: &str, item: &str) -> String {
+    let held = format!("l.id IN ({LANES_OF_QUEUE})");
+    format!(
+        "SELECT l.seq AS seq, l.created AS created, NULL AS key FROM lane l WHERE {held} AND l.seq IS NOT NULL AND {slot}
+         UNION ALL SELECT i.seq, i.created, NULL FROM lane l CROSS JOIN item i ON i.lane = l.id WHERE {held} AND {item}"
     )
 }
 

@@ -1,5 +1,7 @@
 //! Pages of lanes.
 
+use std::borrow::Cow;
+
 use rusqlite::params;
 use rusqlite::types::Value;
 
@@ -23,6 +25,11 @@ const CLAIMED: &str = "id IN (SELECT id FROM held WHERE q = ?1)";
 /// Lanes up to which a queue is small: see [`Tx::is_small`]. No index has the lanes of a queue by age: each push and settle
 /// would pay for it.
 const SMALL_LANES: i64 = 10_000;
+/// The ids of all lanes of a queue, from the indexes of claims.
+pub(super) const LANES_OF_QUEUE: &str = "SELECT id FROM ready WHERE q = ?1
+               UNION ALL SELECT id FROM lane INDEXED BY lane_wake WHERE q = ?1 AND wake IS NOT NULL
+               UNION ALL SELECT id FROM held WHERE q = ?1
+               UNION ALL SELECT id FROM lane INDEXED BY lane_parked WHERE q = ?1 AND st = 3";
 
 impl Tx<'_> {
     pub(super) fn lane_page(&mut self, query: &LaneQuery) -> Result<Page<LaneView>> {
@@ -181,8 +188,8 @@ impl Tx<'_> {
 }
 
 /// The table, its index and the first condition: what is read to find the lanes of a page.
-fn source(queue: &QueueRow, query: &LaneQuery, is_small: bool) -> &'static str {
-    match (query.source(), query.order) {
+fn source(queue: &QueueRow, query: &LaneQuery, is_small: bool) -> Cow<'static, str> {
+    Cow::Borrowed(match (query.source(), query.order) {
         (LaneSource::Lane(_), _) => "lane WHERE q = ?1 AND id = ?8",
         (LaneSource::Key(_), _) => {
             "lane WHERE q = ?1 AND key = ?3 AND (?4 IS NULL OR id IN (SELECT id FROM held WHERE q = ?1 AND node = ?4))"
@@ -200,14 +207,10 @@ fn source(queue: &QueueRow, query: &LaneQuery, is_small: bool) -> &'static str {
             "lane INDEXED BY lane_key WHERE q = ?1 AND key IS NOT NULL"
         }
         (LaneSource::Walk, _) if is_small => {
-            "lane WHERE id IN (
-               SELECT id FROM ready WHERE q = ?1
-               UNION ALL SELECT id FROM lane INDEXED BY lane_wake WHERE q = ?1 AND wake IS NOT NULL
-               UNION ALL SELECT id FROM held WHERE q = ?1
-               UNION ALL SELECT id FROM lane INDEXED BY lane_parked WHERE q = ?1 AND st = 3)"
+            return Cow::Owned(format!("lane WHERE id IN ({LANES_OF_QUEUE})"));
         }
         (LaneSource::Walk, _) => "lane NOT INDEXED WHERE q = ?1",
-    }
+    })
 }
 
 /// A text as a literal, which may hold any character.

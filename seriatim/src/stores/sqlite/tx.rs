@@ -283,7 +283,14 @@ impl<'c> Tx<'c> {
         Ok(stored + self.deltas.get(&queue).map_or(0, |delta| delta.lanes))
     }
 
-    /// How many of them have failed and not succeeded since.
+    /// How many jobs wait or run in it.
+    pub(super) fn job_count(&self, queue: u32) -> Result<i64> {
+        let sql = "SELECT jobs FROM queue WHERE number = ?1";
+        let stored = self.first(sql, [queue], |row| row.get::<_, i64>(0))?.unwrap_or_default();
+        Ok(stored + self.change_of(queue).jobs)
+    }
+
+    /// How many lanes have failed and not succeeded since.
     pub(super) fn retrying(&self, queue: u32) -> Result<i64> {
         let sql = "SELECT retrying FROM queue WHERE number = ?1";
         let stored = self.first(sql, [queue], |row| row.get::<_, i64>(0))?.unwrap_or_default();

@@ -279,6 +279,17 @@ async fn a_claim_of_several_lanes_does_not_read_what_waits_behind() {
     }
 }
 
+/// The first lanes that wait for a time from then on.
+fn scheduled(queue: &str, from: Timestamp) -> LaneQuery {
+    LaneQuery {
+        order: LaneOrder::Due,
+        stages: vec![LaneStage::Scheduled, LaneStage::Retrying],
+        from: Some(LanePlace::Due(from)),
+        rows_max: 10,
+        ..LaneQuery::new(queue)
+    }
+}
+
 /// What pages read of a queue with `depth` waiting lanes and as many dead jobs.
 async fn entries_of_pages(store: &Mysql, depth: u32) -> Vec<(String, i64)> {
     let queue = Queue::fifo(format!("listed-{depth}"));
@@ -309,9 +320,13 @@ async fn entries_of_pages(store: &Mysql, depth: u32) -> Vec<(String, i64)> {
         let stages = vec![LaneStage::Crashed];
         LaneQuery { stages, scan_max: Some(20), ..query }
     };
+    let by_due = || LaneQuery { order: LaneOrder::Due, ..all() };
     let mut found = Vec::new();
     for (page, query) in [
         ("held lanes", LaneQuery { stages: vec![LaneStage::Held], ..all() }),
+        ("lanes by due time", by_due()),
+        ("waiting ones", LaneQuery { stages: LaneStage::WAITING.to_vec(), ..by_due() }),
+        ("a bounded look by due time", look(by_due())),
         ("lanes by key", by_key()),
         ("lanes with a prefix", LaneQuery { prefix: Some("waiting-5".into()), ..by_key() }),
         ("a bounded look by key", look(by_key())),
@@ -332,13 +347,7 @@ async fn entries_of_pages(store: &Mysql, depth: u32) -> Vec<(String, i64)> {
         let (_, read) = counted(store, store.jobs(of_key(state))).await;
         found.push((page.to_owned(), read));
     }
-    let later = LaneQuery {
-        order: LaneOrder::Due,
-        stages: vec![LaneStage::Scheduled, LaneStage::Retrying],
-        from: Some(LanePlace::Due(begun + LEASE)),
-        now: Some(begun),
-        ..all()
-    };
+    let later = LaneQuery { now: Some(begun), ..scheduled(name, begun + LEASE) };
     let (page, read) = counted(store, store.lanes(later)).await;
     assert_eq!(page.rows.len(), 10);
     found.push(("scheduled lanes".to_owned(), read));
@@ -369,4 +378,37 @@ async fn a_page_reads_what_it_shows_however_many_lanes_and_dead_jobs_there_are()
         }
     }
     assert!(much.is_empty(), "{}", much.join("\n"));
+}
+
+/// What pages read of a queue without keys in which `depth` lanes wait at two priorities, beside as many of another one.
+async fn entries_without_keys(store: &Mysql, depth: u32) -> Vec<(&'static str, i64)> {
+    let (name, other) = (format!("keyless-{depth}"), format!("other-{depth}"));
+    declare(store, Queue::parallel(&*other)).await;
+    declare(store, Queue::parallel(&*name)).await;
+    let jobs = |queue: &str| -> Vec<Job> {
+        let job = |i| Job::new(queue, &i).unwrap().priority(100 + (i % 2) as u16);
+        (0..depth).map(job).collect()
+    };
+    push(store, jobs(&other)).await;
+    push(store, jobs(&name)).await;
+    let mut found = Vec::new();
+    let query = LaneQuery { order: LaneOrder::Due, rows_max: 10, ..LaneQuery::new(&*name) };
+    let (first, read) = counted(store, store.lanes(query.clone())).await;
+    assert_eq!(first.rows.len(), 10);
+    found.push(("the first page", read));
+    let next = LaneQuery { after: first.next, ..query };
+    let (second, read) = counted(store, store.lanes(next)).await;
+    assert!(first.rows[9].lane < second.rows[0].lane);
+    found.push(("the next page", read));
+    found
+}
+
+#[tokio::test]
+async fn a_page_by_due_time_of_lanes_without_keys_reads_what_it_shows_however_many_there_are() {
+    let store = open_one(&new_database().await).await;
+    let few = entries_without_keys(&store, 100).await;
+    let many = entries_without_keys(&store, 2_000).await;
+    for ((page, few), (_, many)) in few.into_iter().zip(many) {
+        assert!(many <= few + SLACK, "{page}: {few}, then {many}");
+    }
 }

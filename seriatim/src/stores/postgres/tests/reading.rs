@@ -10,7 +10,8 @@ use tokio_postgres::NoTls;
 use super::*;
 use crate::contract::{
     Act, Actions, Beat, Cancel, ClaimSelection, Consumer, Fleet, JobQuery, JobState, LaneAction,
-    LaneQuery, LaneSelection, LaneState, Producer, Release, Sweep, Views,
+    LaneOrder, LanePlace, LaneQuery, LaneSelection, LaneStage, LaneState, Producer, Release, Sweep,
+    Views,
 };
 use crate::store::Fate;
 use crate::{DueRule, Mode};
@@ -403,6 +404,20 @@ async fn listings_look_through_the_claims_only_for_lanes_that_are_claimed() {
     let (page, read) = watched.counted(store.jobs(query)).await;
     assert_eq!(page.rows.len(), 100);
     assert!(read < 100 * claims, "{read} rows and entries for 100 jobs that wait");
+    let later = |i| Job::new(&*queue, &i).unwrap().run_in(LEASE * 600);
+    push_many(&store, (0..40).map(later).collect()).await;
+    let now = Timestamp::of_this_machine();
+    let scheduled = LaneQuery {
+        order: LaneOrder::Due,
+        stages: vec![LaneStage::Scheduled, LaneStage::Retrying],
+        from: Some(LanePlace::Due(now + LEASE)),
+        now: Some(now),
+        rows_max: 10,
+        ..LaneQuery::new(&*queue)
+    };
+    let (page, read) = watched.counted(store.lanes(scheduled)).await;
+    assert_eq!(page.rows.len(), 10);
+    assert!(read < claims * 5, "{read} rows and entries for 10 lanes that are scheduled");
 }
 
 #[tokio::test]
