@@ -11,6 +11,7 @@ mod actions;
 mod bodies;
 mod claim;
 mod definitions;
+mod doors;
 mod due;
 mod error;
 mod fold;
@@ -53,6 +54,7 @@ use std::sync::atomic::AtomicI64;
 
 use async_trait::async_trait;
 use definitions::Definitions;
+use doors::Near;
 use gates::Lock;
 use options::Options;
 use pool::Pool;
@@ -82,6 +84,7 @@ struct Inner {
     pool: Pool,
     definitions: Definitions,
     remembered: Remembered,
+    near: Near,
     /// Expired idempotency keys up to this time were looked at by the last sweep.
     names_to: AtomicI64,
     bell: Bell,
@@ -97,6 +100,7 @@ impl Inner {
             pool: Pool::new(options),
             definitions: Definitions::default(),
             remembered: Remembered::default(),
+            near: Near::default(),
             names_to: AtomicI64::default(),
             bell: Bell::default(),
             quiet: Quiet::default(),

@@ -1,0 +1,1 @@
+-- From version 32: only functions change.
