@@ -17,12 +17,12 @@ pub(in crate::stores) const VISITS_MAX: usize = 10_000;
 const REST: Duration = Duration::from_secs(1);
 
 /// Claims that may be under way at once where [`Beside`] allows it.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(feature = "postgres")]
 pub(in crate::stores) const DOORS: u32 = 4;
 
 /// How claims of a queue whose only limit is one of running turns go side by side: by [`DOORS`]. Each takes a door, counts what
 /// runs, and keeps the door until it is committed. Others wait until all doors are closed.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(feature = "postgres")]
 #[derive(Clone, Copy, Debug)]
 pub(in crate::stores) struct Beside {
     limit: u32,
@@ -30,7 +30,7 @@ pub(in crate::stores) struct Beside {
     pub most: u32,
 }
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(feature = "postgres")]
 impl Beside {
     /// `None`: the claims of the queue follow one another.
     pub(in crate::stores) fn of(queue: &Queue) -> Option<Self> {
@@ -41,8 +41,8 @@ impl Beside {
 
     /// Whether a claim of so many lanes that has a door may take them. What it counted misses no more than the claims that had
     /// the other doors then, so there is room for it and for them. Claims that count later miss this one only while it has
-    /// its door, and leave room for it likewise.
-    #[cfg(any(feature = "mysql", test))]
+    /// its door, and leave room for it likewise. In the store it is a part of `sql/share.sql`.
+    #[cfg(test)]
     pub(in crate::stores) fn has_room(self, running: u32, lanes: u32) -> bool {
         let others = (DOORS - 1) * self.most;
         lanes <= self.most && running.saturating_add(others + lanes) <= self.limit

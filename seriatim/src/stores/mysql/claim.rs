@@ -1,14 +1,13 @@
 //! Claiming lanes, rescuing and releasing claims, and giving calls up.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 
 use super::Mysql;
 use super::bodies::Bodies;
 use super::definitions::Known;
-use super::doors::{Door, Near, may_go_beside, open_door};
 use super::due::{first_wakes, look, looks, mine, ready_of, wake_of};
 use super::error::{Fail, Try};
 use super::fold::count_call;
@@ -44,11 +43,11 @@ const CLASSES_AHEAD: usize = 8;
 impl Consumer for Mysql {
     async fn claim(&self, request: Claim) -> Result<Claimed> {
         let request = Claim { series_max: 1, ..request };
-        let (asked, near) = (Asked::default(), &self.inner.near);
-        let ahead = || ahead(&self.inner.definitions.known(), near, &request, &asked);
+        let asked = AtomicU32::new(0);
+        let ahead = || ahead(&self.inner.definitions.known(), &request, &asked);
         let (claimed, mine) = transact!(
             self.inner, Lock::Claim(request.queue.clone()), request.now, ahead(), work => claim(
-                work, &request, near, &asked
+                work, &request, asked.load(Ordering::Relaxed)
             )
         )?;
         self.inner.remembered.add(mine);
@@ -89,53 +88,35 @@ impl Consumer for Mysql {
     }
 }
 
-/// What the statements ahead were for.
-#[derive(Default)]
-struct Asked {
-    /// The number of the queue; 0 if there were none.
-    queue: AtomicU32,
-    /// Whether those of a door are among them.
-    by_door: AtomicBool,
-}
-
 /// The statements that a claim sends ahead, if the definitions are cached: its node, the next `wake`, and the lanes to
-/// take if none has to be promoted. If the queue has a limit, also a door.
-fn ahead(known: &Known, near: &Near, request: &Claim, asked: &Asked) -> String {
-    asked.queue.store(0, Ordering::Relaxed);
+/// take if none has to be promoted.
+fn ahead(known: &Known, request: &Claim, asked: &AtomicU32) -> String {
+    asked.store(0, Ordering::Relaxed);
     let Some(row) = known.queues.values().find(|row| *row.name == *request.queue) else {
         return String::new();
     };
     let queue = row.number;
-    let mut door = String::new();
     if row.queue.is_shared_out() || known.grouped.contains(&queue) {
-        if !may_go_beside(known, row, request) || near.has(queue) {
-            return String::new();
-        }
-        door = open_door(queue);
+        return String::new();
     }
-    asked.by_door.store(!door.is_empty(), Ordering::Relaxed);
     let state = State { routes: known.routes.clone(), ..State::default() };
     let classes = takeable(&state, request);
     if classes.len() > CLASSES_AHEAD {
         return String::new();
     }
-    asked.queue.store(queue, Ordering::Relaxed);
+    asked.store(queue, Ordering::Relaxed);
     let ticket = ticket_of(&request.node, request.ticket);
     let node = format!("{ticket};{}", nodes(Some(&request.node.0), ""));
     let wake = format!("SELECT MIN(w.wake) FROM ({}) w", first_wakes(queue));
     let lanes: String = classes.iter().map(|class| best(queue, *class, request)).collect();
-    format!("{node};{door}{wake};{lanes}")
+    format!("{node};{wake};{lanes}")
 }
 
-/// Claims lanes. Also returns what to remember of them.
-async fn claim(
-    work: &mut Work<'_>,
-    request: &Claim,
-    near: &Near,
-    asked: &Asked,
-) -> Try<(Claimed, Vec<Mine>)> {
-    let by_door = asked.by_door.load(Ordering::Relaxed);
-    let asked = asked.queue.load(Ordering::Relaxed);
+/// Claims lanes. `asked` is the number of the queue that the statements ahead were for; 0 if there were none. Also
+/// returns what to remember of them.
+async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed, Vec<Mine>)> {
+    // A repeated call sends nothing ahead.
+    let asked = if work.ahead.is_empty() { 0 } else { asked };
     let mut ahead = std::mem::take(&mut work.ahead).into_iter();
     match (ahead.next(), ahead.next()) {
         (Some(given_up), Some(node)) => {
@@ -156,16 +137,13 @@ async fn claim(
     if paused {
         return Ok(Default::default());
     }
-    let door = if asked != 0 && by_door { Door::read(&mut ahead)? } else { None };
-    let is_beside = may_go_beside(&work.known, row, request)
-        && door.is_some_and(|door| door.has_room(&row.queue, request));
-    if work.is_shared_out(queue) && !is_beside {
-        if asked == 0 {
-            return claim_in_rounds(work, request, near, queue).await;
-        }
+    if work.is_shared_out(queue) {
         // What was sent ahead has locked lanes before the shares.
-        near.add(queue);
-        return Err(Fail::NotFast);
+        return if asked == 0 {
+            claim_in_rounds(work, request, queue).await
+        } else {
+            Err(Fail::NotFast)
+        };
     }
     let classes = takeable(&work.state, request);
     let none_is_due = ahead.next().map(wake_of).transpose()?.map(|wake| !is_due(wake, work.now));

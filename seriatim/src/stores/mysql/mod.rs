@@ -11,7 +11,6 @@ mod actions;
 mod bodies;
 mod claim;
 mod definitions;
-mod doors;
 mod due;
 mod error;
 mod fold;
@@ -54,7 +53,6 @@ use std::sync::atomic::AtomicI64;
 
 use async_trait::async_trait;
 use definitions::Definitions;
-use doors::Near;
 use gates::Lock;
 use options::Options;
 use pool::Pool;
@@ -84,7 +82,6 @@ struct Inner {
     pool: Pool,
     definitions: Definitions,
     remembered: Remembered,
-    near: Near,
     /// Expired idempotency keys up to this time were looked at by the last sweep.
     names_to: AtomicI64,
     bell: Bell,
@@ -100,7 +97,6 @@ impl Inner {
             pool: Pool::new(options),
             definitions: Definitions::default(),
             remembered: Remembered::default(),
-            near: Near::default(),
             names_to: AtomicI64::default(),
             bell: Bell::default(),
             quiet: Quiet::default(),

@@ -62,7 +62,6 @@ async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
         let ids = work.read_lanes(&lanes, Bodies::All).await?;
         work.load_jobs(&ids, Need::All, true, Bodies::All, &HashMap::new()).await?;
     }
-    wait_for_claims_beside(work, queues).await?;
     let repaced: Vec<String> = queues
         .iter()
         .filter_map(|queue| {
@@ -76,19 +75,6 @@ async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
     if !repaced.is_empty() {
         let queues = repaced.join(",");
         work.run(&format!("UPDATE seriatim_share SET paced = 0 WHERE q IN ({queues})")).await?;
-    }
-    Ok(())
-}
-
-/// Claims that go side by side do not see each other, so all of them must know the same limit.
-async fn wait_for_claims_beside(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
-    let other = |queue: &Queue| {
-        let row = work.state.queue(&queue.name).ok()?;
-        (row.queue.limit != queue.limit).then_some(row.number)
-    };
-    let others: BTreeSet<u32> = queues.iter().filter_map(other).collect();
-    if !others.is_empty() {
-        work.run(&wait_for_claims(&others)).await?;
     }
     Ok(())
 }

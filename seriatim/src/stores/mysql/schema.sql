@@ -72,7 +72,7 @@ CREATE TABLE IF NOT EXISTS seriatim_route (
 ) ENGINE = InnoDB;
 
 -- The pace of rates, for each queue and group that has one. The row with grp -1 is of the whole queue: it is locked by each
--- claim of a queue with limits or groups, and says where the round of the groups is. Rows below it are doors: see `doors.rs`.
+-- claim of a queue with limits or groups, and says where the round of the groups is.
 CREATE TABLE IF NOT EXISTS seriatim_share (
   q INT NOT NULL,
   grp BIGINT NOT NULL,

@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::bodies::Bodies;
 use super::claim::{is_due, note_time_of_claim, promote};
-use super::doors::{Door, Near, make_doors};
 use super::due::{first_wakes, wake_of};
 use super::error::Try;
 use super::load::Need;
@@ -29,7 +28,7 @@ use crate::stores::sharing::{Ready, Round, Shared, Shares, share_out};
 use crate::stores::state::State;
 
 /// In the table `seriatim_share`, the row of a whole queue.
-pub(super) const WHOLE: i64 = -1;
+const WHOLE: i64 = -1;
 /// Classes of ready lanes that are looked for at once, at most.
 const CLASSES_MAX: usize = 50;
 /// The same in the first look, since most queues have few, and to see whether any lane is left. Each further look of a claim
@@ -359,14 +358,10 @@ impl Ready for Pass<'_> {
 pub(super) async fn claim_in_rounds(
     work: &mut Work<'_>,
     request: &Claim,
-    near: &Near,
     queue: u32,
 ) -> Try<(Claimed, Vec<Mine>)> {
     let definition = work.state.queue(&request.queue)?.queue.clone();
     let (mut whole, mut round, wake) = begin(work, queue, &definition).await?;
-    if near.has_room(queue, &definition, Door { running: whole.running }, request) {
-        make_doors(work, queue).await?;
-    }
     if is_due(wake, work.now) {
         promote(work, queue).await?;
     }
@@ -438,7 +433,11 @@ async fn begin(
     definition: &Queue,
 ) -> Try<(Usage, Round, Option<Timestamp>)> {
     let running = match definition.limit.running {
-        Some(_) => running(queue),
+        // Each statement sees what was committed before it.
+        Some(_) => format!(
+            "SELECT SUM(f.claimed) FROM (SELECT claimed FROM seriatim_tally WHERE q = {queue} UNION ALL \
+             SELECT claimed FROM seriatim_delta WHERE q = {queue}) f"
+        ),
         None => "SELECT 0".to_owned(),
     };
     let sql = format!(
@@ -459,14 +458,6 @@ async fn begin(
     let running = next().ok_or_else(super::sql::corrupt)?.maybe_int()?.unwrap_or_default();
     let wake = next().ok_or_else(super::sql::corrupt)?.maybe_int()?.map(Timestamp::from_micros);
     Ok((Usage { running: running.max(0) as u32, paced }, Round { from, given }, wake))
-}
-
-/// The statement that counts the claimed lanes of a queue. Each statement sees what was committed before it.
-pub(super) fn running(queue: u32) -> String {
-    format!(
-        "SELECT SUM(f.claimed) FROM (SELECT claimed FROM seriatim_tally WHERE q = {queue} UNION ALL \
-         SELECT claimed FROM seriatim_delta WHERE q = {queue}) f"
-    )
 }
 
 /// Locks the chosen lanes. Returns those that are still where they were found.

@@ -49,5 +49,6 @@ fn keys_that_wait_for_a_limit_cost_the_others_the_same_however_many_they_are_and
     let [alone, few, many] =
         [(0, 0), (10, 3), (1_000, 3)].map(|(parked, groups)| steps_beside(parked, groups));
     assert!(few.abs_diff(many) < 100, "{few} steps beside few, {many} beside many");
-    assert!(many < alone + alone / 20, "{alone} steps alone, {many} beside them");
+    // Most of it is that turns of groups are counted at all.
+    assert!(many < alone + alone / 10, "{alone} steps alone, {many} beside them");
 }
