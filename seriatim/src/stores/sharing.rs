@@ -25,7 +25,6 @@ pub(in crate::stores) const DOORS: u32 = 4;
 #[cfg(feature = "postgres")]
 #[derive(Clone, Copy, Debug)]
 pub(in crate::stores) struct Beside {
-    limit: u32,
     /// Most lanes of such a claim.
     pub most: u32,
 }
@@ -36,16 +35,16 @@ impl Beside {
     pub(in crate::stores) fn of(queue: &Queue) -> Option<Self> {
         let limit = queue.limit.running?;
         let only = queue.groups.is_none() && queue.limit.rate.is_none();
-        only.then_some(Self { limit, most: limit / (2 * DOORS) })
+        only.then_some(Self { most: limit / (2 * DOORS) })
     }
 
     /// Whether a claim of so many lanes that has a door may take them. What it counted misses no more than the claims that had
     /// the other doors then, so there is room for it and for them. Claims that count later miss this one only while it has
     /// its door, and leave room for it likewise. In the store it is a part of `sql/share.sql`.
     #[cfg(test)]
-    pub(in crate::stores) fn has_room(self, running: u32, lanes: u32) -> bool {
+    pub(in crate::stores) fn has_room(self, limit: u32, running: u32, lanes: u32) -> bool {
         let others = (DOORS - 1) * self.most;
-        lanes <= self.most && running.saturating_add(others + lanes) <= self.limit
+        lanes <= self.most && running.saturating_add(others + lanes) <= limit
     }
 }
 

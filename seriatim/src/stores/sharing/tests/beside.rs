@@ -18,7 +18,7 @@ fn claims_side_by_side_exceed_no_limit_whatever_each_of_them_sees() {
                 Some(lanes) => committed += lanes,
                 None => {
                     let lanes = rng.u32(1..=beside.most + 1);
-                    *door = beside.has_room(committed, lanes).then_some(lanes);
+                    *door = beside.has_room(limit, committed, lanes).then_some(lanes);
                 }
             }
             if rng.u8(..4) == 0 {
