@@ -30,6 +30,7 @@ pub(super) fn cases() -> Vec<Case> {
         no_more_turns_of_a_group_run_than_may_and_others_go_on,
         a_group_at_its_limit_keeps_its_place_behind_the_last_lane_of_a_full_claim,
         claims_at_once_exceed_no_limit_and_lose_no_place,
+        claims_side_by_side_exceed_no_limit_and_lose_no_place,
         a_crash_gives_the_place_of_a_turn_back,
         a_retry_takes_its_place_anew,
         turns_start_at_the_rate_of_the_queue,
@@ -274,9 +275,17 @@ async fn no_more_turns_of_a_group_run_than_may_and_others_go_on(mut bench: Bench
 
 /// How many turns run, by group, and of all.
 type Running = Arc<Mutex<BTreeMap<String, u32>>>;
+/// Most turns of a name; of others two.
+type Most = &'static [(&'static str, u32)];
 
 /// Takes part in the work of a queue until this many turns are done.
-async fn work(store: SharedStore, claim: Claim, running: Running, left: Arc<AtomicUsize>) {
+async fn work(
+    store: SharedStore,
+    claim: Claim,
+    running: Running,
+    most: Most,
+    left: Arc<AtomicUsize>,
+) {
     while left.load(Ordering::SeqCst) > 0 {
         let turns = store.claim(claim.clone()).await.unwrap().turns;
         let group = |turn: &Turn| super::bench::tag(&turn.jobs[0].payload);
@@ -286,8 +295,8 @@ async fn work(store: SharedStore, claim: Claim, running: Running, left: Arc<Atom
             let mut running = running.lock().unwrap();
             let now = running.entry(name.clone()).or_default();
             *now += 1;
-            let most = BTreeMap::from([("a", 3), ("all", 6)]);
-            assert!(*now <= *most.get(name.as_str()).unwrap_or(&2), "{now} turns of {name}");
+            let most = most.iter().find(|(of, _)| of == name).map_or(2, |(_, most)| *most);
+            assert!(*now <= most, "{now} turns of {name}");
         }
         tokio::task::yield_now().await;
         for name in &names {
@@ -323,18 +332,47 @@ async fn claims_at_once_exceed_no_limit_and_lose_no_place(mut bench: Bench) {
     }
     let jobs = || (0..80).map(|i| of(["a", "b", "c", "d"][i % 4], &format!("key {i}"))).collect();
     bench.push_all(jobs()).await;
-    let (running, left) = (Running::default(), Arc::new(AtomicUsize::new(80)));
-    let claim = bench.claim_request("q", 3);
+    work_all(&bench, (4, 3), &[("a", 3), ("all", 6)], 80).await;
+    bench.push_all(jobs()).await;
+    assert_eq!(bench.claim(20).await.len(), 6);
+}
+
+/// Far below the limit a store may let them go side by side, but the last ones must wait for those under way.
+async fn claims_side_by_side_exceed_no_limit_and_lose_no_place(mut bench: Bench) {
+    for mode in [Mode::Parallel, Mode::Accumulate] {
+        if !declared(&mut bench, Queue::new("q", mode).running(64)).await {
+            return;
+        }
+        let job = |i: usize| match mode {
+            Mode::Parallel => loose("job"),
+            _ => job("job").key(format!("key {i}")),
+        };
+        bench.push_all((0..600).map(job).collect()).await;
+        work_all(&bench, (12, 8), &[("job", 64), ("all", 64)], 600).await;
+        bench.push_all((0..80).map(job).collect()).await;
+        let turns = bench.claim(80).await;
+        assert_eq!(turns.len(), 64);
+        for turn in &turns {
+            bench.done(turn).await;
+        }
+        for turn in &bench.claim(80).await {
+            bench.done(turn).await;
+        }
+    }
+}
+
+/// Works by so many claims at once, of so many lanes, until so many turns are done.
+async fn work_all(bench: &Bench, (claims, lanes): (usize, usize), most: Most, turns: usize) {
+    let (running, left) = (Running::default(), Arc::new(AtomicUsize::new(turns)));
+    let claim = bench.claim_request("q", lanes);
     let worker = |_| {
         let (running, left) = (running.clone(), left.clone());
-        tokio::spawn(work(bench.store.clone(), claim.clone(), running, left))
+        tokio::spawn(work(bench.store.clone(), claim.clone(), running, most, left))
     };
-    let workers: Vec<_> = (0..4).map(worker).collect();
+    let workers: Vec<_> = (0..claims).map(worker).collect();
     for worker in workers {
         worker.await.unwrap();
     }
-    bench.push_all(jobs()).await;
-    assert_eq!(bench.claim(20).await.len(), 6);
 }
 
 async fn a_crash_gives_the_place_of_a_turn_back(mut bench: Bench) {

@@ -16,6 +16,38 @@ pub(in crate::stores) const VISITS_MAX: usize = 10_000;
 /// The pause after a claim that visited the most groups and found nothing.
 const REST: Duration = Duration::from_secs(1);
 
+/// Claims that may be under way at once where [`Beside`] allows it.
+#[cfg(feature = "postgres")]
+pub(in crate::stores) const DOORS: u32 = 4;
+
+/// How claims of a queue whose only limit is one of running turns go side by side: by [`DOORS`]. Each takes a door, counts what
+/// runs, and keeps the door until it is committed. Others wait until all doors are closed.
+#[cfg(feature = "postgres")]
+#[derive(Clone, Copy, Debug)]
+pub(in crate::stores) struct Beside {
+    /// Most lanes of such a claim.
+    pub most: u32,
+}
+
+#[cfg(feature = "postgres")]
+impl Beside {
+    /// `None`: the claims of the queue follow one another.
+    pub(in crate::stores) fn of(queue: &Queue) -> Option<Self> {
+        let limit = queue.limit.running?;
+        let only = queue.groups.is_none() && queue.limit.rate.is_none();
+        only.then_some(Self { most: limit / (2 * DOORS) })
+    }
+
+    /// Whether a claim of so many lanes that has a door may take them. What it counted misses no more than the claims that had
+    /// the other doors then, so there is room for it and for them. Claims that count later miss this one only while it has
+    /// its door, and leave room for it likewise. In the store it is a part of `sql/share.sql`.
+    #[cfg(test)]
+    pub(in crate::stores) fn has_room(self, limit: u32, running: u32, lanes: u32) -> bool {
+        let others = (DOORS - 1) * self.most;
+        lanes <= self.most && running.saturating_add(others + lanes) <= limit
+    }
+}
+
 /// Where the round of a queue's groups is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::stores) struct Round {
@@ -129,7 +161,7 @@ pub(in crate::stores) fn share_out(
     most: usize,
     now: Timestamp,
 ) -> Result<Shared> {
-    let (mut left, mut soonest, mut nothing_since) = (most, None, None);
+    let (mut left, mut soonest, mut nothing_since, mut giver) = (most, None, None, None);
     // Groups at their limits, which stay there during this claim.
     let mut spent_groups = HashSet::new();
     for _ in 0..VISITS_MAX {
@@ -157,7 +189,10 @@ pub(in crate::stores) fn share_out(
             *round = Round { from: group + 1, given: 0 };
             continue;
         }
-        let most = left.min(free).min((weight - round.given) as usize);
+        // If none of the others gave anything since its last visit, they have nothing in this claim: it takes all its turns
+        // at once.
+        let turn = if giver == Some(group) { left } else { (weight - round.given) as usize };
+        let most = left.min(free).min(turn);
         let given = match spent_groups.contains(&group) {
             true => 0,
             false => give(ready, (group, &share.limit), most, now)?.unwrap_or_else(|spent| {
@@ -168,8 +203,8 @@ pub(in crate::stores) fn share_out(
         };
         if given > 0 {
             whole.start(&queue.limit, now, given);
-            (left, nothing_since) = (left - given, None);
-            round.given += given as u32;
+            (left, nothing_since, giver) = (left - given, None, Some(group));
+            round.given = (round.given + given as u32 - 1) % weight + 1;
         } else {
             nothing_since = nothing_since.or(Some(group));
         }

@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use seriatim::limits::RUNNING_LIMIT_MAX;
 use seriatim::store::{Claim, Declare, Heartbeat, Lease, NodeId, NodeInfo, delete_queue};
 use seriatim::{Backoff, Batch, Client, Context, Groups, Job, Payload, Queue, Share, SharedStore};
 
 use super::settings::{Bench, declare_empty};
 use crate::cli::output::Failure;
 
-/// Rounds of each; the quickest counts.
+/// Rounds of each; the median counts.
 const ROUNDS: usize = 3;
 /// The group of the keys that wait, and how long its only turn runs.
 const PARKED: &str = "parked";
@@ -26,7 +27,8 @@ const AFTER: &str = "bench-after";
 pub(super) enum Extra {
     /// A batch that all are of
     Batch,
-    /// A limit of running turns that holds nothing back: what is measured is that they are counted
+    /// A limit of running turns that holds nothing back: what is measured is that they are counted. Also one that is as high
+    /// as the concurrency, so that nothing may be claimed ahead
     Limit,
     /// An idempotency key for each job
     IdempotencyKeys,
@@ -49,36 +51,48 @@ impl Bench {
             _ => self.queue(),
         };
         declare_empty(store, &queue).await?;
-        let (mut alone, mut with) = (Vec::new(), Vec::new());
+        let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
-            alone.push(self.round(store, &queue, &|_| {}).await?);
-            with.push(match extra {
+            let alone = self.round(store, &queue, &|_| {}).await?;
+            let with = match extra {
                 Extra::Batch => self.round_in_batch(store, &queue).await?,
-                Extra::Limit => self.round_with_limit(store, &queue).await?,
+                Extra::Limit => self.round_with_limit(store, &queue, self.jobs).await?,
                 Extra::ParkedKeys => self.round_beside_parked(store, &queue).await?,
                 Extra::Work => self.round_of_work(store, &queue).await?,
                 Extra::IdempotencyKeys => {
                     let name = |job: &mut Job| job.options.idempotency_key = Some(unique());
                     self.round(store, &queue, &name).await?
                 }
-            });
+            };
+            let at_capacity = match extra {
+                Extra::Limit => {
+                    Some(self.round_with_limit(store, &queue, self.concurrency as u64).await?)
+                }
+                _ => None,
+            };
+            rounds.push((alone, with, at_capacity));
         }
-        let best = |rounds: Vec<Round>| rounds.into_iter().min_by_key(Round::took);
-        let (Some(alone), Some(with)) = (best(alone), best(with)) else {
-            return Err(Failure::failed("nothing was measured"));
+        let rate = |part: &dyn Fn(&Turns) -> Duration| {
+            (self.jobs as f64 / median(&rounds, |round| part(round).as_secs_f64())).round()
         };
-        let rate = |took: Duration| (self.jobs as f64 / took.as_secs_f64()).round();
-        let percent = |with: Duration, alone: Duration| {
-            ((with.as_secs_f64() / alone.as_secs_f64() - 1.0) * 1e3).round() / 10.0
-        };
-        Ok(serde_json::json!({
+        let percent =
+            |ratio: &dyn Fn(&Turns) -> f64| ((median(&rounds, ratio) - 1.0) * 1e3).round() / 10.0;
+        let mut result = serde_json::json!({
             "store": store.capabilities().name, "mode": queue.mode, "jobs": self.jobs,
             "concurrency": self.concurrency,
-            "push_per_s": rate(alone.push), "push_per_s_with": rate(with.push),
-            "drain_per_s": rate(alone.drain), "drain_per_s_with": rate(with.drain),
-            "overhead_percent": percent(with.took(), alone.took()),
-            "drain_overhead_percent": percent(with.drain, alone.drain),
-        }))
+            "push_per_s": rate(&|(alone, ..)| alone.push), "push_per_s_with": rate(&|(_, with, _)| with.push),
+            "drain_per_s": rate(&|(alone, ..)| alone.drain), "drain_per_s_with": rate(&|(_, with, _)| with.drain),
+            "overhead_percent": percent(&|(alone, with, _)| times(with.took(), alone.took())),
+            "drain_overhead_percent": percent(&|(alone, with, _)| times(with.drain, alone.drain)),
+        });
+        if matches!(extra, Extra::Limit) {
+            let drain =
+                |(.., tight): &Turns| tight.as_ref().map_or(Duration::ZERO, |round| round.drain);
+            result["drain_per_s_at_capacity"] = rate(&drain).into();
+            let ratio = |round: &Turns| times(drain(round), round.0.drain);
+            result["drain_overhead_percent_at_capacity"] = percent(&ratio).into();
+        }
+        Ok(result)
     }
 
     async fn round_in_batch(&self, store: &SharedStore, queue: &Queue) -> Result<Round, Failure> {
@@ -95,9 +109,13 @@ impl Bench {
         Ok(round)
     }
 
-    async fn round_with_limit(&self, store: &SharedStore, queue: &Queue) -> Result<Round, Failure> {
-        let most = u32::try_from(self.jobs).unwrap_or(u32::MAX);
-        let limited = queue.clone().running(most);
+    async fn round_with_limit(
+        &self,
+        store: &SharedStore,
+        queue: &Queue,
+        running: u64,
+    ) -> Result<Round, Failure> {
+        let limited = queue.clone().running(running.clamp(1, RUNNING_LIMIT_MAX.into()) as u32);
         let declare = async |queue: &Queue| {
             store.declare(Declare { now: None, queues: vec![queue.clone()] }).await
         };
@@ -185,6 +203,19 @@ fn filled(bytes: usize) -> String {
     text.extend(std::iter::repeat_with(fastrand::alphanumeric).take(bytes - 2));
     text.push('"');
     text
+}
+
+/// The rounds without and with it, and with a limit equal to the concurrency.
+type Turns = (Round, Round, Option<Round>);
+
+fn median(rounds: &[Turns], of: impl Fn(&Turns) -> f64) -> f64 {
+    let mut values: Vec<f64> = rounds.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn times(with: Duration, alone: Duration) -> f64 {
+    with.as_secs_f64() / alone.as_secs_f64()
 }
 
 struct Round {

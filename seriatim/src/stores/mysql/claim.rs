@@ -115,6 +115,8 @@ fn ahead(known: &Known, request: &Claim, asked: &AtomicU32) -> String {
 /// Claims lanes. `asked` is the number of the queue that the statements ahead were for; 0 if there were none. Also
 /// returns what to remember of them.
 async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed, Vec<Mine>)> {
+    // A repeated call sends nothing ahead.
+    let asked = if work.ahead.is_empty() { 0 } else { asked };
     let mut ahead = std::mem::take(&mut work.ahead).into_iter();
     match (ahead.next(), ahead.next()) {
         (Some(given_up), Some(node)) => {

@@ -17,7 +17,7 @@ use crate::model::flow::{Limit, Share};
 use crate::model::limits::{ACTION_ROWS_MAX, QUEUES_MAX};
 use crate::model::queue::{DueRule, Merge, Queue, Throttled};
 use crate::stores::json;
-use crate::stores::sharing::{Shares, VISITS_MAX};
+use crate::stores::sharing::{Beside, DOORS, Shares, VISITS_MAX};
 
 const DECLARE: &str = "SELECT seriatim.declare($1, $2::text::jsonb)";
 const PAUSE: &str =
@@ -127,6 +127,9 @@ fn shares(queue: &Queue) -> Value {
     });
     if queue.groups.is_some() {
         all["round"] = true.into();
+    }
+    if let Some(beside) = Beside::of(queue) {
+        (all["beside"], all["doors"]) = (beside.most.into(), DOORS.into());
     }
     all
 }

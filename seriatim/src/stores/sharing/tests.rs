@@ -140,3 +140,18 @@ fn one_claim_visits_a_bounded_number_of_groups_and_the_next_goes_on_behind_them(
     claim(&mut fake, &mut round, 1);
     assert_eq!(fake.taken, [all - 1]);
 }
+
+#[test]
+fn a_group_that_is_alone_gives_its_turns_together_and_one_at_its_limit_is_visited_once_or_twice() {
+    let mut fake = of(&[(1, 100), (2, 100)]);
+    fake.shares.insert(1, Share::default().weight(3));
+    fake.shares.insert(2, Share::default().running(1));
+    fake.usages.insert(2, Usage { running: 1, paced: 0 });
+    let mut round = Round::default();
+    assert_eq!(claim(&mut fake, &mut round, 50), Shared::Full);
+    assert_eq!((fake.taken, fake.visits), (vec![1; 50], 4));
+    assert_eq!(round, Round { from: 1, given: 2 }, "50 = 16 × 3 + 2");
+}
+
+#[cfg(feature = "postgres")]
+mod beside;

@@ -7,6 +7,7 @@ mod inbox;
 mod light;
 mod line;
 mod names;
+mod parked;
 mod reading;
 mod steps;
 mod upgrade;

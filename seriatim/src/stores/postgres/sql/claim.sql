@@ -604,11 +604,16 @@ BEGIN
     RETURN NEXT;
     RETURN;
   END IF;
+  _q := seriatim.in_series(_q, _series, _room);
   IF _q.shares IS NOT NULL THEN
-    PERFORM seriatim.share_claims(_q.number);
+    IF seriatim.goes_beside(_q, _lanes_max) THEN
+      -- From here on it is like a queue without a limit.
+      _q.shares := NULL;
+    ELSE
+      PERFORM seriatim.share_claims(_q.number);
+    END IF;
     _t := coalesce(_now, seriatim.clock());
   END IF;
-  _q := seriatim.in_series(_q, _series, _room);
   PERFORM seriatim.promote(_q.number, _t, _promote_max);
   IF _q.shares IS NOT NULL THEN
     SELECT s.o_lanes, s.o_light, s.o_mixed, s.o_more, s.o_soonest, s.o_cut, s.o_now

@@ -3,12 +3,61 @@
 -- `queue.shares` says what each gets: `limit` of the whole queue, `each` group and the `named` ones, by number. A limit has
 -- `running` turns at most, and with a rate the `interval` between two of them and the `room` of its burst, in ns. `round`: groups
 -- take turns, now or when it last had some; `visits`: most groups that a claim visits; `rates` differs if the rates do.
+-- `beside`: most lanes of a claim that may go beside others, of which at most `doors` do.
 
 -- The claims of such a queue come one after another: each sees what the ones before it took. An advisory lock, as nobody else
 -- writes what it guards.
 CREATE FUNCTION seriatim.share_claims(_queue int) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM pg_advisory_xact_lock(hashtext('shares seriatim.'), _queue);
+END $$;
+
+-- Whether a claim of so many lanes is so far below the limit that others may go on beside it. Then it has a door until it ends,
+-- and nothing of it has to be written in `share`. The rule, and why no limit is exceeded: `Beside` in `stores/sharing.rs`. Near the
+-- limit it gives the door back.
+CREATE FUNCTION seriatim.goes_beside(_q seriatim.queue, _lanes_max int) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  _most bigint := (_q.shares->>'beside')::bigint;
+  _doors bigint := (_q.shares->>'doors')::bigint;
+BEGIN
+  IF _q.shares ? 'round' OR NOT coalesce(_lanes_max <= _most, false) THEN
+    RETURN false;
+  END IF;
+  PERFORM pg_advisory_xact_lock_shared(hashtext('shares seriatim.'), _q.number);
+  PERFORM seriatim.open_door(_q.number, _doors::int);
+  IF seriatim.running_turns(_q.number) + (_doors - 1) * _most + _lanes_max > (_q.shares->'limit'->>'running')::bigint THEN
+    RAISE lock_not_available;
+  END IF;
+  RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+  RETURN false;
+END $$;
+
+-- Takes one of the doors, if need be after another claim.
+CREATE FUNCTION seriatim.open_door(_queue int, _doors int) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _first int := pg_backend_pid() % _doors;
+BEGIN
+  FOR _i IN 0 .. _doors - 1 LOOP
+    IF pg_try_advisory_xact_lock(hashtext(format('door %s seriatim.', (_first + _i) % _doors)), _queue) THEN
+      RETURN;
+    END IF;
+  END LOOP;
+  PERFORM pg_advisory_xact_lock(hashtext(format('door %s seriatim.', _first)), _queue);
+END $$;
+
+-- The claimed lanes of a queue.
+CREATE FUNCTION seriatim.running_turns(_queue int) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  _running bigint;
+  _rows bigint;
+BEGIN
+  SELECT coalesce(sum(claimed), 0), count(*) INTO _running, _rows FROM seriatim.tally WHERE queue = _queue;
+  IF _rows > 1000 THEN
+    -- The next claim reads less.
+    PERFORM seriatim.fold(10000);
+  END IF;
+  RETURN _running;
 END $$;
 
 -- How many turns may start now. If none: when the rate lets one start, or NULL while as many run as may.
@@ -406,7 +455,6 @@ END $$;
 CREATE FUNCTION seriatim.whole_share(_q seriatim.queue) RETURNS seriatim.share LANGUAGE plpgsql AS $$
 DECLARE
   _whole seriatim.share;
-  _rows bigint;
 BEGIN
   IF _q.counted IS NOT NULL THEN
     PERFORM seriatim.take_back(_q.number);
@@ -414,11 +462,7 @@ BEGIN
   SELECT _q.number, -1, coalesce(max(running), 0), coalesce(max(paced), 0), coalesce(max(next), 0), coalesce(max(given), 0)
   INTO _whole FROM seriatim.share WHERE queue = _q.number AND grp = -1;
   IF _q.shares->'limit' ? 'running' THEN
-    SELECT coalesce(sum(claimed), 0), count(*) INTO _whole.running, _rows FROM seriatim.tally WHERE queue = _q.number;
-    IF _rows > 1000 THEN
-      -- The next claim reads less.
-      PERFORM seriatim.fold(10000);
-    END IF;
+    _whole.running := seriatim.running_turns(_q.number);
   END IF;
   RETURN _whole;
 END $$;

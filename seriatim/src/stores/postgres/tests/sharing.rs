@@ -109,3 +109,36 @@ async fn limits_without_groups_leave_claims_light() {
     assert_eq!(rows(&schema, "lane WHERE claimed OR token > 0").await, 0);
     assert_eq!(rows(&schema, "freed").await, 0);
 }
+
+/// A claim of 8 lanes as another process would make it, before its commit.
+async fn claim_8(user: &mut tokio_postgres::Client, schema: &str) -> i64 {
+    let claim = "BEGIN; SET LOCAL search_path = pg_catalog";
+    user.batch_execute(claim).await.unwrap();
+    let claim = "SELECT count(lane) FROM seriatim.claim(NULL, 'q', 'n', NULL, '{}', 8, 8, false, 60000000, 1000, 1000, 1000000, NULL, 0, \
+        true, 0, 1)";
+    user.query_one(&in_schema(claim, schema), &[]).await.unwrap().get(0)
+}
+
+#[tokio::test]
+async fn claims_far_below_a_limit_go_side_by_side_and_the_last_ones_wait_for_those_under_way() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::parallel("q").running(64)).await;
+    push(&store, (0..99).map(|i| Job::new("q", &i).unwrap()).collect()).await;
+    assert_eq!(claim(&store, "q", 24).await.turns.len(), 24);
+    let mut others = [session().await, session().await];
+    assert_eq!(claim_8(&mut others[0], &schema).await, 8);
+    let beside = timeout(SOON, claim(&store, "q", 8)).await.expect("there is room for both");
+    assert_eq!(beside.turns.len(), 8);
+    // 32 are counted: as many as can be missing behind the other doors leave room for these.
+    assert_eq!(claim_8(&mut others[1], &schema).await, 8);
+    let last = tokio::spawn({
+        let store = store.clone();
+        async move { claim(&store, "q", 99).await.turns.len() }
+    });
+    until_waiting(&session().await, &schema, 1).await;
+    for other in &others {
+        other.batch_execute("COMMIT").await.unwrap();
+    }
+    assert_eq!(last.await.unwrap(), 64 - 24 - 8 - 16);
+}
