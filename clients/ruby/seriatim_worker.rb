@@ -94,8 +94,14 @@ module SeriatimWorker
     def prepare(threads, settings)
       options.merge!(settings.except(:queues, :concurrency, :capsules, :require, :environment))
       config.respond_to?(:concurrency=) ? config.concurrency = threads : options[:concurrency] = threads
-      # Version 4 retries in the chain of middleware; here the outcome does.
-      config.server_middleware.remove(Sidekiq::Middleware::Server::RetryJobs) if defined?(Sidekiq::Middleware::Server::RetryJobs)
+    end
+
+    # Version 4 retries in the chain of middleware, and from 7.3 on a job that iterates is pushed again from there; here the
+    # outcome does both.
+    def keep_outcomes_here
+      chain = config.server_middleware
+      chain.remove(Sidekiq::Middleware::Server::RetryJobs) if defined?(Sidekiq::Middleware::Server::RetryJobs)
+      chain.remove(Sidekiq::Job::InterruptHandler) if defined?(Sidekiq::Job::InterruptHandler)
     end
 
     def report(error, context)
@@ -122,6 +128,11 @@ module SeriatimWorker
       return yield unless defined?(Sidekiq::Context)
 
       Sidekiq::Context.with({ class: message["wrapped"] || message["class"], jid: message["jid"] }, &block)
+    end
+
+    # Of a job that iterates, and goes on later.
+    def interrupted?(error)
+      defined?(Sidekiq::Job::Interrupted) && error.is_a?(Sidekiq::Job::Interrupted)
     end
 
     # Of a middleware that has dealt with the job itself.
@@ -226,6 +237,7 @@ module SeriatimWorker
         raise
       rescue Exception => error # rubocop:disable Lint/RescueException
         return :done if Kiq.handled?(error)
+        return :interrupted if Kiq.interrupted?(error)
         return :interrupted if caused_by_halt?(error) && lane.cancelled?(lane.jobs[number])
 
         job.failed(error)
@@ -595,6 +607,7 @@ module SeriatimWorker
       return lowkiq_serving { yield } if @options.lowkiq
 
       refuse_scheduler
+      Kiq.keep_outcomes_here
       Kiq.fire(:startup, reraise: true)
       yield
       %i[quiet shutdown exit].each { |event| Kiq.fire(event) }
@@ -633,7 +646,9 @@ module SeriatimWorker
     end
 
     def to_h
-      { require: @options.require, config: @options.config, sidekiq: sidekiq, classes: classes, cron: cron, lowkiq: lowkiq }.compact
+      bundler = true if ENV.key?("BUNDLE_GEMFILE")
+      told = { require: @options.require, config: @options.config, bundler: bundler }
+      { **told, sidekiq: sidekiq, classes: classes, cron: cron, lowkiq: lowkiq }.compact
     end
 
     private

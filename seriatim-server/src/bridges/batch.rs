@@ -1,5 +1,6 @@
 //! A batch in flight: jobs that left their source, and what happens to them here.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use seriatim::limits::{PUSH_BYTES_MAX, PUSH_JOBS_MAX};
@@ -9,10 +10,11 @@ use seriatim::{ErrorKind, Job, RunAt, Timestamp};
 use super::element::Element;
 use super::fault::Fault;
 use super::ids;
-use super::link::{Call, Link, SETTLE, SETTLE_IDS};
+use super::link::{Call, Link, NOTE, SETTLE, SETTLE_IDS};
 use super::member::Member;
 use super::route::{ByQueue, Reason, Refusal};
 use super::source::{DEAD, Keys, Source};
+use super::twins::Twins;
 use crate::base::text::count;
 
 /// A batch can be pushed again for this long: later its queues may have forgotten its idempotency keys.
@@ -25,6 +27,8 @@ pub(super) struct Batch {
     run: String,
     /// In their order, each with its number.
     elements: Vec<(u64, Vec<u8>)>,
+    /// How many with the same bytes came before, of the jobs that have any; as text.
+    again: Option<String>,
 }
 
 /// What became of a batch.
@@ -55,6 +59,7 @@ impl Batch {
             routes: String::new(),
             run: String::new(),
             elements: Vec::with_capacity(fields.len()),
+            again: None,
         };
         for (name, value) in fields {
             let text = || String::from_utf8_lossy(&value).into_owned();
@@ -66,6 +71,7 @@ impl Batch {
                 }
                 "routes" => batch.routes = text(),
                 "run" => batch.run = text(),
+                "again" => batch.again = Some(text()),
                 number => {
                     let number = number.parse().map_err(|_| unknown(keys, source, number))?;
                     batch.elements.push((number, value));
@@ -111,6 +117,26 @@ impl Batch {
         Ok(())
     }
 
+    /// Tells jobs with the same bytes apart, as whoever may have pushed it before. Whether it is still in flight.
+    pub(super) async fn number(
+        &mut self,
+        link: &mut Link,
+        (keys, source): (&Keys, &Source),
+        twins: &mut Twins,
+    ) -> Result<bool, Fault> {
+        let jobs = self.elements.iter().map(|(number, bytes)| (*number, bytes.as_slice()));
+        let before = twins.number(&link.run, jobs);
+        if before.is_empty() || self.again.is_some() {
+            return Ok(true);
+        }
+        let mut script = Call::of(&NOTE);
+        // Numbers only: writing them cannot fail.
+        let note = serde_json::to_string(&before).unwrap_or_default();
+        script.key(keys.in_flight(source)).arg(&self.id).arg(note);
+        self.again = link.call(&script).await?;
+        Ok(self.again.is_some())
+    }
+
     /// Pushes it, and settles it in the source.
     pub(super) async fn push(
         &self,
@@ -120,9 +146,11 @@ impl Batch {
         routes: &ByQueue,
     ) -> Result<Done, Fault> {
         let (mut done, mut jobs, mut back) = (Done::default(), Vec::new(), Vec::new());
+        let again = self.again.as_deref().map(serde_json::from_str::<BTreeMap<u64, usize>>);
+        let again = again.and_then(Result::ok).unwrap_or_default();
         for (number, value) in &self.elements {
             match self.job(source, routes, *number, value) {
-                Ok(job) => jobs.push((job, value)),
+                Ok(job) => jobs.push((told_apart(job, again.get(number)), value)),
                 Err(refusal) => {
                     done.refused.push(refusal);
                     back.push(value.as_slice());
@@ -209,6 +237,14 @@ impl Batch {
             Source::Set(set) => of_set(routes, set, scored(value), unnamed),
         }
     }
+}
+
+/// The job under another name than those with the same bytes that came before it.
+fn told_apart(mut job: Job, before: Option<&usize>) -> Job {
+    if let (Some(before), Some(name)) = (before, &mut job.options.idempotency_key) {
+        *name = format!("{name}-{before}");
+    }
+    job
 }
 
 /// The job that a member of a set becomes; its score is when it is due, or died.

@@ -23,16 +23,19 @@ const PAGE: u64 = 500;
 /// Most keys that a step of the search for private lists looks at, and most of these lists.
 const SCAN: u32 = 1_000;
 const PRIVATE_MAX: usize = 100;
+/// Most queues that are not of the bridge, and are named.
+const QUEUES_MAX: usize = 20;
 /// Patterns of lists in which other fetchers keep what they work on.
 const PRIVATE: [&str; 2] = ["queue:sq|*", "working:queue:*"];
 /// Fields that only Sidekiq's own code acts on, and what that means here.
-const FIELDS: [(&str, &str); 6] = [
+const FIELDS: [(&str, &str); 7] = [
     ("bid", "belong to a batch: only a Ruby worker with Sidekiq Pro goes on with it"),
     ("lock_digest", "hold a lock of sidekiq-unique-jobs: only a Ruby worker releases it"),
     ("unique_for", "hold a lock of Sidekiq Enterprise: only a Ruby worker releases it"),
     ("encrypt", "have an encrypted last argument: only a Ruby worker reads it"),
     ("retry_queue", "are retried in another queue: only there in Sidekiq"),
     ("expires_in", "expire: only a Ruby worker knows when"),
+    ("retry_for", "are retried for a time, however often: only a Ruby worker knows how long"),
 ];
 
 /// What is read of a bridge's Redis.
@@ -44,6 +47,8 @@ struct Look<'a> {
     consumers: Vec<Consumer>,
     /// How many jobs have each field.
     fields: BTreeMap<&'static str, u64>,
+    /// How many jobs of the sets are of queues that the bridge does not take from.
+    left: BTreeMap<String, u64>,
 }
 
 /// Looks at a bridge's Redis.
@@ -64,7 +69,8 @@ async fn look(bridge: &BridgeConfig, url: &str) -> Result<Report, Fault> {
         return Ok(Report::of(bridge, sources, None, notes));
     }
     let consumers = consumers::living(&mut link, &keys).await?;
-    let mut look = Look { link, keys, bridge, routes, consumers, fields: BTreeMap::new() };
+    let (fields, left) = (BTreeMap::new(), BTreeMap::new());
+    let mut look = Look { link, keys, bridge, routes, consumers, fields, left };
     let mut sources = Vec::new();
     for source in Source::of(bridge) {
         sources.push(look.source(&source).await?);
@@ -138,7 +144,10 @@ impl Look<'_> {
             Source::Queue(queue) => queue.clone(),
             Source::Set(_) | Source::Ids { .. } | Source::Morgue(_) => element.queue(),
         };
-        let Some(routes) = self.routes.get(&queue) else { return };
+        let Some(routes) = self.routes.get(&queue) else {
+            *self.left.entry(queue).or_default() += 1;
+            return;
+        };
         report.ours += 1;
         let age = element.since().map(|at| Timestamp::of_this_machine().since(at).as_secs_f64());
         report.age = report.age.into_iter().chain(age).reduce(f64::max);
@@ -181,6 +190,12 @@ impl Look<'_> {
             if jobs > 0 {
                 notes.push(format!("{} with `{field}` {means}", count(jobs, "job")));
             }
+        }
+        for (queue, jobs) in self.left.iter().take(QUEUES_MAX) {
+            notes.push(format!(
+                "{} of the sets above of queue {queue:?} stay there: it is not of this bridge",
+                count(*jobs, "job")
+            ));
         }
         let dead: u64 = self.link.ask(redis::cmd("ZCARD").arg(self.keys.theirs(DEAD))).await?;
         if dead > 0 && !self.bridge.dead {

@@ -22,6 +22,7 @@ pub(super) static UNWAKE: Code = LazyLock::new(|| Script::new(include_str!("lua/
 pub(super) static GIVE_BACK: Code =
     LazyLock::new(|| Script::new(include_str!("lua/give_back.lua")));
 pub(super) static EXPORT: Code = LazyLock::new(|| Script::new(include_str!("lua/export.lua")));
+pub(super) static NOTE: Code = LazyLock::new(|| Script::new(include_str!("lua/note.lua")));
 pub(super) static DECIDE: Code = LazyLock::new(|| Script::new(include_str!("lua/decide.lua")));
 
 pub(super) static TAKE_IDS: Code = LazyLock::new(|| Script::new(include_str!("lua/take_ids.lua")));

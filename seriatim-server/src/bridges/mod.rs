@@ -29,6 +29,7 @@ mod still;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod twins;
 
 use std::sync::Arc;
 

@@ -24,6 +24,7 @@ use super::route::{ByQueue, Reason};
 use super::sets::{Found, Look};
 use super::signal::Signal;
 use super::source::{Keys, Source};
+use super::twins::Twins;
 use crate::app::bridges::Pauses;
 use crate::config::Sets;
 use crate::protocol::document::BridgeState;
@@ -63,6 +64,7 @@ pub(super) struct Mover {
     source: Source,
     ledger: Ledger,
     look: Look,
+    twins: Twins,
     /// When it last was made the leader.
     led: Option<Instant>,
     /// Whether a job may stand in the list that wakes it.
@@ -75,7 +77,8 @@ impl Mover {
     pub(super) fn new(bridge: Arc<Bridge>, source: Source) -> Self {
         let ledger = Ledger::new(&bridge.name, source.name(), &bridge.shown);
         let look = Look::new(&source, bridge.sets);
-        Self { bridge, source, ledger, look, led: None, is_woken: true, signal: None }
+        let twins = Twins::default();
+        Self { bridge, source, ledger, look, twins, led: None, is_woken: true, signal: None }
     }
 
     /// Moves jobs until the node stops.
@@ -287,7 +290,7 @@ impl Mover {
     /// Pushes what is in flight.
     async fn push(&mut self, link: &mut Link) -> Result<(), Fault> {
         let bridge = self.bridge.clone();
-        let Some(batch) = Batch::read(link, &bridge.keys, &self.source).await? else {
+        let Some(mut batch) = Batch::read(link, &bridge.keys, &self.source).await? else {
             return Ok(());
         };
         let now = Timestamp::of_this_machine();
@@ -295,6 +298,10 @@ impl Mover {
         self.ledger.status.in_doubt = if batch.is_in_doubt(now) { batch.len() as u64 } else { 0 };
         batch.check(&bridge.mark, now)?;
         let place = (&bridge.keys, &self.source);
+        let is_queue = matches!(self.source, Source::Queue(_));
+        if is_queue && !batch.number(link, place, &mut self.twins).await? {
+            return Ok(());
+        }
         let done = batch.push(&*bridge.store, link, place, &bridge.routes).await?;
         self.did(&done);
         Ok(())

@@ -3,16 +3,20 @@
 
 use std::time::Duration;
 
-use seriatim::store::{JobQuery, JobState, Memory};
+use serde_json::value::RawValue;
+use seriatim::store::{JobQuery, JobState, Memory, Push};
 use seriatim::{Client, Job, RunAt, SharedStore, Timestamp};
 
+use super::batch::of_set;
 use super::element::{Element, Retries};
 use super::returned::Returned;
-use super::route::{Reason, Refusal, Routes};
+use super::route::{Reason, Refusal, Routes, of_bridge};
 use crate::config::BridgeConfig;
 
 /// Elements as the versions write them: the corpus of the fuzzer.
 const JOBS: &str = include_str!("../../../testkit/corpus/sidekiq/jobs.lines");
+/// What the versions' own clients and servers wrote: above each element its version, its place, and its score.
+const RECORDED: &str = include_str!("../../../testkit/corpus/sidekiq/recorded.lines");
 
 fn bridge(routes: &str) -> BridgeConfig {
     let text = format!(
@@ -200,5 +204,120 @@ async fn a_job_that_is_given_back_twice_is_another_one_each_time_wherever_it_goe
         let at = |seconds| Returned::of(&job, "q", now + Duration::from_secs(seconds)).unwrap();
         assert_ne!(at(0).element, bytes.as_bytes());
         assert_ne!(at(0).element, at(1).element, "{:?}", at(0).place);
+    }
+}
+
+/// An element that a version wrote.
+struct Recorded {
+    version: &'static str,
+    place: &'static str,
+    score: &'static str,
+    element: &'static str,
+}
+
+fn recorded() -> Vec<Recorded> {
+    let lines: Vec<&str> = RECORDED.split('\n').skip(1).filter(|line| !line.is_empty()).collect();
+    let read = |pair: &[&'static str]| {
+        let words: Vec<&str> = pair[0].split(' ').collect();
+        let [_, version, place, score] = words[..] else { panic!("{}", pair[0]) };
+        Recorded { version, place, score, element: pair[1] }
+    };
+    lines.chunks(2).map(read).collect()
+}
+
+impl Recorded {
+    fn job(&self) -> Job {
+        let mut bridge = bridge("");
+        bridge.queues = ["default", "bad", "low"].map(str::to_owned).to_vec();
+        let routes = of_bridge(&bridge).unwrap();
+        let queue = Element::read(self.element.as_bytes()).unwrap().queue();
+        let of = (self.score.as_bytes(), self.element.as_bytes());
+        match self.place {
+            "queue" => routes[&queue].job(of.1, RunAt::Now, || "run-7".to_owned()).unwrap(),
+            set => of_set(&routes, set, of, || "run-7".to_owned()).unwrap(),
+        }
+    }
+
+    fn has(&self, field: &str) -> bool {
+        Element::read(self.element.as_bytes()).unwrap().has(field)
+    }
+}
+
+#[test]
+fn what_each_version_wrote_itself_becomes_the_same_jobs() {
+    let mut of_versions = std::collections::BTreeMap::<&str, Vec<String>>::new();
+    for one in recorded() {
+        let job = one.job();
+        assert_eq!(job.payload.as_bytes(), one.element.as_bytes());
+        let past = job.past.clone().unwrap_or_default();
+        let at = |seconds: f64| Timestamp::from_secs_f64(seconds);
+        let (from, until) = (at(1_795_890_800.0), at(1_795_890_850.0));
+        let times = [past.created_at, past.started_at, past.dead_at].into_iter().flatten();
+        let times: Vec<Timestamp> = times.collect();
+        assert!(times.iter().all(|time| (from..until).contains(time)), "{times:?}");
+        assert!(times.is_sorted(), "{times:?}");
+        if let RunAt::At(due) = job.run_at {
+            assert_eq!(due, at(one.score.parse().unwrap()));
+        }
+        let told = (one.place, &job.queue, job.task.unwrap(), job.options.max_retries);
+        let failed = (past.failures, past.error, times.len());
+        // The other versions do not have it.
+        if !one.has("retry_for") {
+            of_versions.entry(one.version).or_default().push(format!("{told:?} {failed:?}"));
+        }
+    }
+    assert_eq!(of_versions.len(), 6);
+    let wanted = [
+        r#"("dead", "bad", "Dies", Some(0)) (1, Some("RuntimeError: hopeless"), 3)"#,
+        r#"("queue", "default", "Mail", None) (0, None, 0)"#,
+        r#"("queue", "default", "Mail", None) (0, None, 0)"#,
+        r#"("queue", "default", "Once", Some(0)) (0, None, 0)"#,
+        r#"("queue", "default", "OrderSyncJob", None) (0, None, 0)"#,
+        r#"("retry", "bad", "Fails", Some(5)) (2, Some("ArgumentError: on purpose: ü \u{2028} �"), 2)"#,
+        r#"("retry", "low", "Elsewhere", Some(3)) (1, Some("RuntimeError: elsewhere"), 2)"#,
+        r#"("schedule", "default", "Mail", None) (0, None, 0)"#,
+        r#"("schedule", "default", "OrderSyncJob", None) (0, None, 0)"#,
+    ];
+    for (version, mut jobs) in of_versions {
+        jobs.sort();
+        assert_eq!(jobs, wanted, "{version}");
+    }
+}
+
+#[tokio::test]
+async fn what_each_version_wrote_itself_goes_back_as_it_was_written() {
+    for one in recorded() {
+        let store: SharedStore = std::sync::Arc::new(Memory::new());
+        let job = one.job();
+        let (queue, state) = match one.place {
+            "dead" => (job.queue.clone(), JobState::Dead),
+            _ => (job.queue.clone(), JobState::Queued),
+        };
+        // The time of the recording.
+        let now = Timestamp::from_secs_f64(1_795_890_850.0);
+        store.push(Push { now: Some(now), jobs: vec![job] }).await.unwrap();
+        let view = store.jobs(JobQuery::new(&*queue, state)).await.unwrap().rows.remove(0);
+        let back = Returned::of(&view, "q", now).unwrap();
+        let fields = |bytes: &[u8]| {
+            serde_json::from_slice::<std::collections::BTreeMap<String, Box<RawValue>>>(bytes)
+                .unwrap()
+        };
+        let (mut there, mut back_there) = (fields(one.element.as_bytes()), fields(&back.element));
+        assert!(back_there.remove("seriatim_returned_at").is_some());
+        let (before, since) = (there.remove("enqueued_at"), back_there.remove("enqueued_at"));
+        if one.place == "queue" {
+            let is_in_ms = |time: Option<Box<RawValue>>| !time.unwrap().get().contains('.');
+            assert_eq!(is_in_ms(since), is_in_ms(before), "{}", one.version);
+        } else {
+            assert!(
+                (back.score - one.score.parse::<f64>().unwrap()).abs() < 0.001,
+                "{}",
+                one.element
+            );
+        }
+        let text = |fields: std::collections::BTreeMap<String, Box<RawValue>>| {
+            fields.into_iter().map(|(name, raw)| format!("{name} {raw}")).collect::<Vec<_>>()
+        };
+        assert_eq!(text(back_there), text(there), "{}", one.version);
     }
 }

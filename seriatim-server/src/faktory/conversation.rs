@@ -154,7 +154,8 @@ impl Conversation {
         if !self.place.keep() {
             return Err(Over::Gone);
         }
-        if let Some(wid) = hello.wid {
+        // That of a producer is empty, where the client always sends one.
+        if let Some(wid) = hello.wid.filter(|wid| !wid.is_empty()) {
             let worker = Worker { token: self.visitor.token.clone(), wid: wid.into() };
             self.front.held.connected(worker.clone());
             self.worker = Some(worker);
@@ -515,6 +516,9 @@ impl Conversation {
                 "tasks": {
                     "Busy": { "size": total["claimed"] }, "Retries": { "size": total["retrying"] },
                     "Dead": { "size": total["dead"] },
+                },
+                "sets": {
+                    "working": total["claimed"], "retries": total["retrying"], "dead": total["dead"],
                 },
             },
             "server": {

@@ -20,7 +20,7 @@ const JID_BYTES_MAX: usize = 256;
 /// Most jobs of a list.
 const LIST_MAX: usize = 1_000;
 /// Fields of `custom` with a meaning that Seriatim does not have.
-const ENTERPRISE: [&str; 3] = ["bid", "expires_in", "unique_for"];
+const ENTERPRISE: [&str; 4] = ["bid", "expires_at", "expires_in", "unique_for"];
 
 /// A job that is pushed.
 pub(super) struct Pushed<'a> {

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::http::Method;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::job::jid_of;
@@ -46,7 +46,13 @@ enum Target {
 struct Filter {
     jobtype: Option<String>,
     jids: Option<BTreeSet<String>>,
+    #[serde(default, deserialize_with = "narrowing")]
     regexp: Option<String>,
+}
+
+/// A pattern, but for the one that all have: so clients for Go name everything.
+fn narrowing<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<String>::deserialize(from)?.filter(|regexp| regexp != "*"))
 }
 
 /// A job of a listing.
@@ -319,5 +325,11 @@ mod tests {
         let many = json!({ "cmd": "requeue", "target": "dead", "filter": { "jids": many } });
         assert!(read(&many.to_string()).unwrap_err().contains("at most 1000"));
         assert!(read(r#"{"cmd":"clear","target":"retries","filter":{}}"#).is_ok());
+        // How the client for Go says all.
+        let all = |filter: &str| {
+            read(&format!(r#"{{"cmd":"discard","target":"dead","filter":{filter}}}"#)).unwrap()
+        };
+        let (all, jids) = (all(r#"{"regexp":"*"}"#), all(r#"{"regexp":"*","jids":["12345678"]}"#));
+        assert_eq!((all.on_all_of("a").is_some(), jids.on_all_of("a").is_some()), (true, false));
     }
 }

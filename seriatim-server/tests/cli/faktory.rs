@@ -181,6 +181,51 @@ async fn b15_a_job_is_pushed_once_fetched_and_acknowledged_on_any_connection() {
     assert!(worker.is_closed());
 }
 
+/// As `faktory_worker_go` 1.7.0 and the client 1.9.4 say it.
+#[tokio::test]
+async fn b15_the_client_for_go_pushes_works_and_asks_in_its_own_words() {
+    let plant = Plant::new("");
+    let of_go = |wid: &str| {
+        let (mut client, _) = plant.connect();
+        let hello = format!(
+            r#"HELLO {{"hostname":"vm","wid":"{wid}","username":"","pwdhash":"","labels":["golang"],"pid":7,"v":2}}"#
+        );
+        assert_eq!(client.say(&hello), "+OK");
+        client
+    };
+    // Every client of Go's names a worker; that of one that only pushes is empty.
+    let mut producer = of_go("");
+    let push = |jid: &str, more: &str| {
+        format!(
+            r#"PUSH {{"retry":25,{more}"jid":"{jid}","queue":"default","jobtype":"T","created_at":"2026-11-28T18:18:53.869685845Z","args":[1,18446744073709551615]}}"#
+        )
+    };
+    assert_eq!(producer.say(&push("deCrX5ATh-uS3qgy", "")), "+OK");
+    let expires = push("sgRleogxcAfpKqRu", r#""custom":{"expires_at":"2026-11-28T19:18:53Z"},"#);
+    assert_eq!(producer.say(&expires), "-ERR custom.expires_at is not supported");
+    for (line, why) in [
+        ("FETCH default", "FETCH: only for workers: name a wid in HELLO"),
+        (r#"BEAT {"rss_kb":0,"wid":""}"#, "Unknown worker"),
+        (r#"BATCH NEW {"success":{"retry":25,"jid":"bAAZOc_FvDkAgtF5"},"bid":""}"#, "BATCH is not"),
+    ] {
+        let refused = producer.say(line);
+        assert!(refused.starts_with(&format!("-ERR {why}")), "{refused}");
+    }
+    let info: Value = serde_json::from_str(&producer.say("INFO")).unwrap();
+    assert_eq!(info["faktory"]["sets"], json!({ "working": 0, "retries": 0, "dead": 0 }));
+    let mut worker = of_go("1nlm6mkb6d8gp");
+    assert_eq!(worker.fetched("ordered default")["args"], json!([1, u64::MAX]));
+    let failed = r#"FAIL {"backtrace":["main.misc()","\t/app/main.go:81 +0xd4d",""],"errtype":"unknown","jid":"deCrX5ATh-uS3qgy","message":"boom: \u0000\n two lines"}"#;
+    assert_eq!(worker.say(failed), "+OK");
+    assert_eq!(worker.say(r#"BEAT {"rss_kb":5512,"wid":"1nlm6mkb6d8gp"}"#), "+OK");
+    assert_eq!(plant.jobs("default", "queued")[0]["error"], "unknown: boom: \0\n two lines");
+    let everything = r#"MUTATE {"filter":{"regexp":"*"},"cmd":"discard","target":"retries"}"#;
+    assert_eq!(producer.say(everything), "+OK");
+    eventually("it is discarded", async || plant.jobs("default", "queued").is_empty()).await;
+    worker.send("END");
+    assert!(worker.is_closed());
+}
+
 #[tokio::test]
 async fn b15_a_failure_is_retried_forgotten_or_buried_as_the_job_says() {
     let plant = Plant::new("");

@@ -16,6 +16,9 @@ pub(super) struct Described {
     /// What the program was told to load, and its file of settings.
     pub(super) require: Option<String>,
     pub(super) config: Option<String>,
+    /// Whether the gems are those of a Gemfile.
+    #[serde(default)]
+    pub(super) bundler: bool,
     pub(super) sidekiq: Option<Sidekiq>,
     #[serde(default)]
     pub(super) classes: Vec<Class>,

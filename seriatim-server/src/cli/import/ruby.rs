@@ -198,9 +198,10 @@ fn worker(described: &Described, (queue, threads): (&str, u32), more: &str) -> S
     let config =
         described.config.as_deref().map(|file| format!(", \"--config\", {}", Value::from(file)));
     let config = config.unwrap_or_default();
+    let bundle = if described.bundler { "\"bundle\", \"exec\", " } else { "" };
     format!(
         "\n{alone}[[workers]]\nqueue = {}\nconcurrency = {threads}\n\
-         process = [\"ruby\", \"seriatim_worker.rb\", \"--require\", {require}{config}, \"--threads\", \"{threads}\"{more}]\nenv_pass = {PASSED}\n",
+         process = [{bundle}\"ruby\", \"seriatim_worker.rb\", \"--require\", {require}{config}, \"--threads\", \"{threads}\"{more}]\nenv_pass = {PASSED}\n",
         Value::from(queue)
     )
 }
@@ -320,6 +321,9 @@ mod tests {
             workers[0]["process"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
         let of_described = ["--require", "./app.rb", "--config", "sidekiq.yml", "--threads", "7"];
         assert_eq!(words, [&["ruby", "seriatim_worker.rb"][..], &of_described].concat());
+        let bundled = DESCRIBED.replacen('{', r#"{ "bundler": true,"#, 1);
+        let bundled = of_sidekiq(&bundled).unwrap();
+        assert!(bundled.contains(r#"process = ["bundle", "exec", "ruby", "#), "{bundled}");
         let cron = table["cron"].as_array().unwrap();
         assert_eq!(cron.len(), 1);
         assert_eq!(cron[0]["queue"].as_str(), Some("reports"), "that of its class");

@@ -57,7 +57,7 @@ module Commands
   def bulk(count, keys)
     all = Array.new(Integer(count)) { |i| ["k#{(@number + i) % Integer(keys)}", @number + i] }
     @number += all.size
-    OrderSync.perform_bulk(all)
+    Sidekiq::Client.push_bulk("class" => OrderSync, "args" => all)
   end
 
   def mails(count)
@@ -68,7 +68,7 @@ module Commands
   end
 
   def many_mails(count)
-    Mail.perform_bulk(Array.new(Integer(count)) { |i| [@number + i] })
+    Sidekiq::Client.push_bulk("class" => Mail, "args" => Array.new(Integer(count)) { |i| [@number + i] })
     @number += Integer(count)
   end
 

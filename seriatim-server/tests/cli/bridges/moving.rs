@@ -129,6 +129,39 @@ async fn a_retry_of_sidekiq_goes_on_here_with_its_failures_and_their_limit() {
     assert_eq!(shop.number(&["ZCARD", "retry"]), 0);
 }
 
+/// Sidekiq 8 has times in milliseconds: an id that is pushed twice within one is written twice with the same bytes.
+#[tokio::test(flavor = "multi_thread")]
+async fn b4_a_job_that_is_pushed_again_with_the_same_bytes_runs_as_often_as_it_was_pushed() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let mail = |number: u64| {
+        format!(
+            r#"{{"retry":true,"queue":"default","args":[{number}],"class":"Mail","jid":"c0ffeec0ffeec0ffeec0ffee","created_at":1769860800250,"enqueued_at":1769860800251}}"#
+        )
+    };
+    let node = shop.serve("node");
+    eventually("the store has queues", async || store.queues().await.unwrap().len() == 2).await;
+    for (pushed, all) in [(1, 1), (3, 4), (1, 5)] {
+        let mails = vec![mail(7); pushed];
+        let words: Vec<&str> = mails.iter().map(String::as_str).collect();
+        shop.redis.send(&[&["LPUSH", "queue:default"][..], &words].concat()).unwrap();
+        eventually("each came", async || jobs(&store).await.len() == all).await;
+    }
+    node.stop();
+    // Twice, as if the node had died before it forgot the batch.
+    let in_flight = "seriatim:shop:inflight:queue:default";
+    let now = (Timestamp::of_this_machine().as_micros() / 1_000).to_string();
+    let job = mail(8);
+    let batch = ["batch", "1", "at", &now, "routes", "", "run", "x", "1", &job, "2", &job];
+    for name in ["again", "once more"] {
+        shop.redis.send(&[&["HSET", in_flight][..], &batch].concat()).unwrap();
+        let node = shop.serve(name);
+        eventually("it is pushed", async || shop.number(&["EXISTS", in_flight]) == 0).await;
+        node.stop();
+        assert_eq!(jobs(&store).await.len(), 7);
+    }
+}
+
 fn with_dead() -> String {
     CONFIG.replace("queues = [", "dead = true\nqueues = [")
 }

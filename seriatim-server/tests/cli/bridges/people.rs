@@ -34,6 +34,9 @@ async fn b16_a_check_tells_what_would_move_and_writes_nothing() {
     shop.redis.send(&["LPUSH", "queue:default", "no job"]).unwrap();
     shop.redis.send(&["ZADD", "dead", "1", batch]).unwrap();
     shop.redis.send(&["LPUSH", "queue:sq|host:1|default", batch]).unwrap();
+    let elsewhere = r#"{"class":"Mail","args":[1],"queue":"low","retry_queue":"low"}"#;
+    let for_a_while = r#"{"class":"Mail","args":[1],"queue":"default","retry_for":3600}"#;
+    shop.redis.send(&["ZADD", "retry", "1", elsewhere, "2", for_a_while]).unwrap();
     let mut told = String::new();
     let seen = monitored(&shop, || {
         let (is_ready, text) = shop.run(&["bridge", "check", "--json"]);
@@ -61,9 +64,13 @@ async fn b16_a_check_tells_what_would_move_and_writes_nothing() {
     assert_eq!(orders["why"], "key: has nothing at /args/0");
     assert_eq!(bridge["sources"][1]["malformed"], 1);
     let notes = bridge["notes"].to_string();
-    for part in
-        ["1 job with `bid` belong", "`dead` keeps 1 job", "queue:sq|host:1|default has jobs"]
-    {
+    for part in [
+        "1 job with `bid` belong",
+        "1 job with `retry_for` are retried for a time",
+        "1 job of the sets above of queue \\\"low\\\" stay there",
+        "`dead` keeps 1 job",
+        "queue:sq|host:1|default has jobs",
+    ] {
         assert!(notes.contains(part), "{notes}");
     }
     let (_, told) = shop.run(&["bridge", "check", "shop"]);

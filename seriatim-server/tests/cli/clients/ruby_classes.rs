@@ -291,6 +291,15 @@ async fn b12_at_a_stop_the_job_is_interrupted_and_returns_uncounted() {
 }
 
 #[tokio::test]
+async fn b12_a_job_that_iterates_goes_on_here_when_it_was_interrupted() {
+    let api = sidekiq();
+    let id = push_one(&api, "Usual", "go on", &json!({}));
+    let done = becomes(&api, &id, "succeeded").await;
+    assert_eq!((&done["attempt"], &done["retry_count"]), (&json!(1), &json!(-1)), "{done}");
+    assert_eq!((count(&api, "Usual go on"), count(&api, "Usual was pushed to Sidekiq")), (2, 0));
+}
+
+#[tokio::test]
 async fn b12_a_cancellation_and_a_time_limit_interrupt_one_job_and_no_other() {
     let api = sidekiq();
     let other = push_one(&api, "Hooked", "wait", &json!({}));

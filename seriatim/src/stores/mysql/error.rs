@@ -16,6 +16,8 @@ pub(super) enum Fail {
     Partial,
     /// The statements sent ahead were not sufficient: repeat without them.
     NotFast,
+    /// An idempotency key of a push is not new: it must reserve them.
+    Known,
 }
 
 pub(super) type Try<T> = Result<T, Fail>;
@@ -37,7 +39,7 @@ impl From<Fail> for Error {
         match fail {
             Fail::Server(e) => of_driver(e),
             Fail::Ours(e) => e,
-            Fail::Alone | Fail::NotFast | Fail::Partial => {
+            Fail::Alone | Fail::Known | Fail::NotFast | Fail::Partial => {
                 Error::new(ErrorKind::Internal, "an operation failed after it was repeated")
             }
         }
@@ -61,15 +63,16 @@ impl Fail {
         matches!(self, Self::Server(Driver::Server(e)) if e.code == 1061)
     }
 
-    /// Whether another session has created the same lane meanwhile.
+    /// Whether another session has created the same lane or idempotency key.
     pub(super) fn is_taken(&self) -> bool {
-        matches!(self, Self::Server(Driver::Server(e)) if e.code == 1062)
+        matches!(self, Self::Known)
+            || matches!(self, Self::Server(Driver::Server(e)) if e.code == 1062)
     }
 
     /// Whether the connection is still usable.
     pub(super) fn leaves_connection(&self) -> bool {
         match self {
-            Self::Ours(_) | Self::Alone | Self::NotFast | Self::Partial => true,
+            Self::Ours(_) | Self::Alone | Self::Known | Self::NotFast | Self::Partial => true,
             Self::Server(e) => !e.is_fatal(),
         }
     }

@@ -59,7 +59,17 @@ pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> 
         return Err(Fail::Alone);
     }
     let number = |job: &Job| numbers.get(&*job.queue).copied();
-    let before = recall(work, jobs, &number).await?;
+    // New names are written once, with their jobs: nobody waits for those that another push of them may reserve. A throttle's
+    // is hardly ever new.
+    let is_throttled = |job: &Job| {
+        let row = number(job).and_then(|queue| work.state.queue_row(queue));
+        row.is_some_and(|row| row.queue.throttle.is_some())
+    };
+    let reserves = work.reserves || jobs.iter().any(is_throttled);
+    let before = recall(work, jobs, &number, reserves).await?;
+    if !reserves && !before.is_empty() {
+        return Err(Fail::Known);
+    }
     let mut keys = BTreeSet::new();
     // A dead job needs no lane.
     for job in jobs.iter().filter(|job| job.dead_at().is_none()) {
@@ -79,29 +89,38 @@ pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> 
     for pushed in &mut pushed {
         pushed.job_id = ids.of(pushed.job_id);
     }
-    let new = work.state.idempotency.iter().filter(|(name, value)| before.get(name) != Some(value));
-    let rows: Vec<String> = new
+    let new: Vec<String> = (work.state.idempotency.iter())
+        .filter(|(name, value)| before.get(name) != Some(value))
         .map(|((queue, key, name), (id, until))| {
             let key = text(key.as_deref().unwrap_or_default());
             let (name, id) = (text(name), bytes(&ids.of(*id).to_bytes()));
             format!("({queue},{key},{name},{id},{})", until.as_micros())
         })
         .collect();
+    remember(work, &new, reserves).await?;
+    if reserves {
+        let refused = jobs.iter().zip(&pushed).filter(|(_, of)| of.status == PushStatus::Throttled);
+        let unused: BTreeSet<IdempotencyKey> = refused
+            .filter_map(|(job, _)| name_of(job, number(job)))
+            .filter(|name| !work.state.idempotency.contains_key(name))
+            .collect();
+        give_back(work, unused).await?;
+    }
+    Ok(pushed)
+}
+
+/// Writes idempotency keys with their jobs, which were reserved or are new: a key that another push took meanwhile is an error.
+async fn remember(work: &mut Work<'_>, rows: &[String], are_reserved: bool) -> Try<()> {
+    let over = " ON DUPLICATE KEY UPDATE job = VALUES(job), until = VALUES(until)";
+    let over = if are_reserved { over } else { "" };
     for rows in rows.chunks(NAMES_MAX) {
+        let rows = rows.join(",");
         let sql = format!(
-            "INSERT INTO seriatim_idempotency (q, k, name, job, until) VALUES {} \
-             ON DUPLICATE KEY UPDATE job = VALUES(job), until = VALUES(until)",
-            rows.join(",")
+            "INSERT INTO seriatim_idempotency (q, k, name, job, until) VALUES {rows}{over}"
         );
         work.write(&sql).await?;
     }
-    let refused = jobs.iter().zip(&pushed).filter(|(_, of)| of.status == PushStatus::Throttled);
-    let reserved: BTreeSet<IdempotencyKey> = refused
-        .filter_map(|(job, _)| name_of(job, number(job)))
-        .filter(|name| !work.state.idempotency.contains_key(name))
-        .collect();
-    give_back(work, reserved).await?;
-    Ok(pushed)
+    Ok(())
 }
 
 /// Deletes reserved idempotency keys of jobs that were refused.
@@ -157,12 +176,13 @@ async fn open(
     work.load_jobs(&lanes, Need::Arrival, false, Bodies::None, &equal).await
 }
 
-/// Reserves the idempotency keys of a batch, so that a push of the same ones waits for this one, and reads their jobs.
-/// Returns the existing ones.
+/// Reads the jobs of the idempotency keys of a batch, and may reserve those, so that a push of the same ones waits for this
+/// one. Returns the existing ones.
 async fn recall(
     work: &mut Work<'_>,
     jobs: &[Job],
     number: &impl Fn(&Job) -> Option<u32>,
+    reserves: bool,
 ) -> Try<std::collections::BTreeMap<IdempotencyKey, (JobId, Timestamp)>> {
     let name = |job: &Job| name_of(job, number(job));
     let throttle = |job: &Job| {
@@ -176,15 +196,19 @@ async fn recall(
         let rows: Vec<String> =
             names.iter().map(|name| format!("({},'',0)", place(name))).collect();
         let each: Vec<String> = names.iter().map(|name| format!("({})", place(name))).collect();
-        let sql = format!(
-            "INSERT INTO seriatim_idempotency (q, k, name, job, until) VALUES {} ON DUPLICATE KEY UPDATE job = job; \
-             SELECT q, k, name, job, until FROM seriatim_idempotency WHERE job <> '' AND (q, k, name) IN ({}){}",
-            rows.join(","),
+        let mut sql = format!(
+            "SELECT q, k, name, job, until FROM seriatim_idempotency WHERE job <> '' AND (q, k, name) IN ({}){}",
             each.join(","),
             work.newest()
         );
+        if reserves {
+            let rows = rows.join(",");
+            sql = format!(
+                "INSERT INTO seriatim_idempotency (q, k, name, job, until) VALUES {rows} ON DUPLICATE KEY UPDATE job = job; {sql}"
+            );
+        }
         let answers = work.run(&sql).await?;
-        for row in answers.into_iter().skip(1).flat_map(|answer| answer.rows) {
+        for row in answers.into_iter().skip(usize::from(reserves)).flat_map(|answer| answer.rows) {
             let mut row = Columns::of(row);
             let (queue, key, name) = (row.int()? as u32, row.text()?, row.text()?);
             let key = (!key.is_empty()).then(|| key.to_string());

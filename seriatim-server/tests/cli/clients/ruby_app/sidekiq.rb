@@ -13,10 +13,32 @@ class Noting
   end
 end
 
+# As Sidekiq has them from 7.3 on, for jobs that iterate: they end a call, and are pushed again to go on.
+if Sidekiq::VERSION.to_i == 6
+  module Sidekiq::Job
+    class Interrupted < RuntimeError; end
+
+    class InterruptHandler
+      def call(job, message, _queue)
+        yield
+      rescue Interrupted
+        seen("#{message["class"]} was pushed to Sidekiq")
+        raise Sidekiq::JobRetry::Skip
+      end
+    end
+  end
+end
+
 Sidekiq.configure_server do |config|
-  config.server_middleware { |chain| chain.add(Noting) }
-  config.death_handlers << ->(message, error) { seen("death #{message["class"]} #{message["retry_count"]} #{error.message}") }
-  config.on(:startup) { seen("startup of #{Sidekiq.options[:concurrency]} threads") }
+  config.server_middleware do |chain|
+    chain.add(Sidekiq::Job::InterruptHandler) if defined?(Sidekiq::Job::InterruptHandler)
+    chain.add(Noting)
+  end
+  config.death_handlers << ->(message, error) { seen("death #{message["class"]} #{message["retry_count"]} #{error.message}") } if config.respond_to?(:death_handlers)
+  config.on(:startup) do
+    threads = Sidekiq.respond_to?(:options) ? Sidekiq.options[:concurrency] : Sidekiq.default_configuration.concurrency
+    seen("startup of #{threads} threads")
+  end
   config.on(:shutdown) { seen("shutdown") }
 end
 
@@ -35,6 +57,7 @@ class Base
     end
     Process.kill(:KILL, Process.pid) if what == "die" && !File.exist?("died").tap { File.write("died", "") }
     raise Sidekiq::JobRetry::Skip if what == "skip"
+    raise Sidekiq::Job::Interrupted if what == "go on" && !File.exist?("interrupted").tap { File.write("interrupted", "") }
     raise "told to #{what}" if %w[fail kill discard].include?(what)
   end
 end
