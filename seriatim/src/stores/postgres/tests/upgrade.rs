@@ -77,7 +77,8 @@ async fn long_payloads_are_compressed_with_lz4_also_after_an_upgrade() {
     let text = "a long text ".repeat(400);
     let long = |key| Job::new("q", &serde_json::json!({ "text": text })).unwrap().key(key);
     push(&store, vec![long("a"), long("b"), long("b")]).await;
-    let stored = "SELECT pg_column_compression(payload) FROM seriatim.lane WHERE payload IS NOT NULL
+    let stored =
+        "SELECT pg_column_compression(payload) FROM seriatim.lane WHERE payload IS NOT NULL
         UNION ALL SELECT pg_column_compression(payload) FROM seriatim.item";
     let rows = session().await.query(&in_schema(stored, &schema), &[]).await.unwrap();
     let methods: Vec<Option<String>> = rows.iter().map(|row| row.get(0)).collect();
