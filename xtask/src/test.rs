@@ -122,9 +122,9 @@ impl<'a> Run<'a> {
         }
         // Some arguments of nextest, as `--no-capture`, exclude this one.
         if args.is_empty() {
-            // Half of their time tests wait: for leases to end, for servers to start.
+            // A third of their time tests wait: for leases to end, for servers to start.
             let cores = thread::available_parallelism().map_or(1, NonZero::get);
-            tests.arg(format!("--test-threads={}", cores * 2));
+            tests.arg(format!("--test-threads={}", cores + cores / 2));
         }
         tests.args(scope(args)).args(args).envs(servers.iter().cloned());
         self.step("cargo nextest run", &mut tests);
