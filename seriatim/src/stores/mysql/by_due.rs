@@ -10,6 +10,8 @@ use crate::model::cursor::Cursor;
 
 /// Most groups of lanes, each of a state, class and priority. With more, all lanes of the queue are sorted.
 const GROUPS_MAX: usize = 16;
+/// The states of lanes that are not claimed; those that wait come first.
+const STATES: [i64; 3] = [st::READY, st::SCHEDULED, st::PARKED];
 /// Most lanes that are chosen. For more, all lanes of the queue are sorted.
 const LANES_MAX: usize = 50_000;
 
@@ -24,7 +26,10 @@ pub(super) async fn first(
     if !is_walk || query.is_of_future() || rows_max >= LANES_MAX {
         return Ok(None);
     }
-    let Some(groups) = groups(work, queue).await? else { return Ok(None) };
+    // Held and paused lanes are parked: they would take the room of those that fit.
+    let is_of_waiting = query.is_of_waiting();
+    let states = if is_of_waiting { &STATES[..2] } else { &STATES };
+    let Some(groups) = groups(work, queue, states).await? else { return Ok(None) };
     let (after, end) = (query.begin()?, query.end()?);
     let behind = behind(after.as_ref(), end.as_ref())?;
     let of_queue = format!("FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue}");
@@ -36,8 +41,12 @@ pub(super) async fn first(
         )
     };
     // Those that are claimed are few, and in no order.
-    let mut parts = vec![format!("(SELECT id, NULL {of_queue} AND st = {})", st::CLAIMED)];
-    parts.extend(groups.iter().map(first));
+    let claimed = format!("(SELECT id, NULL {of_queue} AND st = {})", st::CLAIMED);
+    let parts: Vec<String> =
+        (!is_of_waiting).then_some(claimed).into_iter().chain(groups.iter().map(first)).collect();
+    if parts.is_empty() {
+        return Ok(Some(Vec::new()));
+    }
     let (mut claimed, mut waiting) = (Vec::new(), Vec::new());
     for row in work.rows(&parts.join(" UNION ALL ")).await? {
         let mut row = Columns::of(row);
@@ -54,9 +63,13 @@ pub(super) async fn first(
 }
 
 /// The groups of lanes that are not claimed; `None` if there are many. Each step reads the first entry of the next one.
-async fn groups(work: &mut Work<'_>, queue: u32) -> Try<Option<Vec<(i64, i64, i64)>>> {
+async fn groups(
+    work: &mut Work<'_>,
+    queue: u32,
+    states: &[i64],
+) -> Try<Option<Vec<(i64, i64, i64)>>> {
     let mut groups = Vec::new();
-    for state in [st::READY, st::SCHEDULED, st::PARKED] {
+    for state in states {
         let mut behind = String::new();
         loop {
             let sql = format!(
@@ -69,7 +82,7 @@ async fn groups(work: &mut Work<'_>, queue: u32) -> Try<Option<Vec<(i64, i64, i6
             if groups.len() == GROUPS_MAX {
                 return Ok(None);
             }
-            groups.push((state, class, prio));
+            groups.push((*state, class, prio));
             behind = format!("AND (class > {class} OR class = {class} AND prio > {prio})");
         }
     }
