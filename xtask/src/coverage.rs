@@ -20,9 +20,8 @@ const BRANCHES_MIN: f64 = 70.0;
 const LLVM: [(&str, &str); 2] =
     [("LLVM_COV", "llvm-cov-19"), ("LLVM_PROFDATA", "llvm-profdata-19")];
 const LLVM_PACKAGE: &str = "llvm-19";
-/// The crates that are built with counters. Branches are counted by an unstable option of the compiler, which only these may use:
-/// build scripts of dependencies look for such options.
-const COUNTED: &str = "seriatim,seriatim_server,seriatim_verify";
+/// Branches are counted by an unstable option, which the stable compiler has where this is set.
+const UNSTABLE: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 /// Programs for developers and tests are not counted.
 const LEFT_OUT: &str = "(^|/)(testkit|xtask|guide|examples|tests|benches)/|tests\\.rs$";
 
@@ -69,7 +68,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
 
 fn command(root: &Path, args: &[&str]) -> Result<Command, String> {
     let mut command = cargo::command(root, &["llvm-cov"]);
-    command.args(args).env("RUSTC_BOOTSTRAP", COUNTED);
+    command.args(args).env(UNSTABLE.0, UNSTABLE.1);
     for (variable, program) in LLVM {
         command.env(variable, find_program(program, LLVM_PACKAGE).map_err(|e| e.to_string())?);
     }
