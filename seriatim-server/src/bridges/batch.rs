@@ -117,7 +117,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Tells jobs with the same bytes apart, as whoever may have pushed it before. Whether it is still in flight.
+    /// Numbers the jobs with the same bytes, as an earlier push of this batch did. Returns whether it is still in flight.
     pub(super) async fn number(
         &mut self,
         link: &mut Link,

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_somebody_wrote_by_hand_is_read_without_harm() {
+    fn an_address_written_by_hand_does_no_harm() {
         let turns = Turns::new("/lanes?trail=&trail=x&after=1&trail", "after", None);
         assert_eq!((turns.first.as_deref(), turns.before), (Some("/lanes"), None));
         let page: Uri = "/lanes?trail=x".parse().unwrap();

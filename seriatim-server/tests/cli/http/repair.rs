@@ -1,4 +1,4 @@
-//! What is found is repaired where it is told.
+//! *Needs you* on the overview: a click repairs what it lists.
 
 use serde_json::json;
 

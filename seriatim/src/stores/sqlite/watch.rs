@@ -87,7 +87,7 @@ impl Watch {
         if cfg!(target_os = "linux") {
             tracing::warn!(
                 why,
-                "the kernel does not tell of writes to the SQLite file by other processes: it is looked at every {} ms",
+                "inotify does not report other processes' writes to the SQLite file: polling it every {} ms",
                 INTERVAL.as_millis()
             );
         }
@@ -160,7 +160,7 @@ impl Watch {
         } else {
             self.untold += 1;
             if self.untold >= UNTOLD_MAX {
-                self.rely_on_nobody("it did not tell of the last ones");
+                self.rely_on_nobody("it missed the last ones");
             }
         }
     }

@@ -369,8 +369,8 @@ local function fits_single(id, record, text, kind)
     and (not S.window or S.window.leaves(record, id, text, kind)))
 end
 
--- A list's record with a plain job, if it can be appended without other changes: it is in order, or the list is short; in
--- `accumulate` it is like the others, and the lane keeps its position.
+-- A list's record with a plain job, and the bytes of the seqs at its end, if the job can be appended without other changes: it is
+-- in order, or the list is short; in `accumulate` it is like the others, and the lane keeps its position. Writes nothing.
 local function with_job(id, record, text, kind, name)
   local due, next_due, prio, jobs_count, last, bytes, flags, front_length, _, closed, _, _, _, _, key_length, task_length,
     state_length = struct.unpack(LIST, record, 2)
@@ -399,11 +399,16 @@ local function with_job(id, record, text, kind, name)
   local letter, split = string.sub(record, 1, 1), #record - front_length
   record = letter .. struct.pack(LIST_CHANGING, due, next_due, prio, jobs_count + 1, last, bytes, flags, front_length)
     .. string.sub(record, CHANGING_END + 1, split) .. name .. string.sub(record, split + 1)
-  if split + 8 - TEXTS_AT - key_length - task_length < RUN_BYTES then return record end
+  return record, split + 8 - TEXTS_AT - key_length - task_length
+end
+
+-- A list's record, with a run of the seqs at its end if there are many.
+local function put_away_of(id, record, bytes)
+  if bytes < RUN_BYTES then return record end
   local l = { id = id }
   read_list(l, record)
   put_away(l)
-  return list_record(letter, l, '')
+  return list_record(string.sub(record, 1, 1), l, '')
 end
 
 -- Appends a plain job to the list of its lane; false if that is not simple.
@@ -416,8 +421,10 @@ function put_listed(id, text, field)
     if field and field == field_of_single(id, record) or not fits_single(id, record, text, kind) then return false end
     record = with_job(id, list_up(id, record), text, kind, name)
   else
-    record = with_job(id, record, text, kind, name)
+    local bytes
+    record, bytes = with_job(id, record, text, kind, name)
     if not record then return false end
+    record = put_away_of(id, record, bytes)
   end
   next_seq()
   local job = 'J' .. id .. name .. kind.head .. string.sub(text, 20)

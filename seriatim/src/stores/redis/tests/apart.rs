@@ -113,7 +113,7 @@ async fn long_payloads_are_whole_whatever_happens_to_their_jobs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_payload_is_removed_with_its_job_whoever_ends_it() {
+async fn a_long_payload_is_removed_with_its_job_however_it_ends() {
     for mode in MODES {
         let (prefix, queue) = (new_prefix(), mode("q").retain_completed(LEASE));
         let store = open(&prefix).await;

@@ -151,6 +151,22 @@ async fn a_lane_that_grows_stays_a_list() {
     assert_nothing_is_left(&prefix).await;
 }
 
+/// A list keeps the numbers of its last 16 jobs in its record, and puts them away with the next one.
+#[tokio::test]
+async fn an_equal_job_puts_nothing_away_that_its_list_does_not_have() {
+    let prefix = new_prefix();
+    let store = forgetful(&prefix, Queue::accumulate("q")).await;
+    for count in 2..40 {
+        push_tags(&store, 0..count).await;
+        let equal = push(&store, vec![job("k", count - 1)]).await;
+        assert_eq!(equal[0].status, PushStatus::Merged);
+        let turns = claim(&store, 1).await;
+        assert_eq!(tags(&turns[0]), (0..count).collect::<Vec<_>>());
+        done(&store, &turns).await;
+        assert_nothing_is_left(&prefix).await;
+    }
+}
+
 /// More than a list keeps that is not in order (`UNSORTED_MAX` of compact.lua).
 #[tokio::test]
 async fn the_turn_of_a_long_lane_has_the_first_jobs_though_they_came_last() {
