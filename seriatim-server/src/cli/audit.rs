@@ -12,8 +12,8 @@ use super::args::{Common, PageArgs, TimesArgs};
 use crate::app::chain::verify;
 use crate::app::deeds::{self, Deed, Wanted};
 use crate::base::text::count;
-use crate::cli::output::table::{Column, Table};
-use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::cli::output::table::Table;
+use crate::cli::output::{Failure, hint, say, say_json};
 
 #[derive(Args)]
 pub(crate) struct Audit {
@@ -93,7 +93,7 @@ impl Audit {
                 "nothing: changes by the HTTP API, its pages and this command line are listed for a year",
             );
         } else {
-            say(table(&page.entries).render(Terminal::of_stdout()));
+            say(table(&page.entries));
         }
         if let Some(next) = page.next {
             hint(format!("more: --after {next}"));
@@ -102,27 +102,18 @@ impl Audit {
     }
 }
 
-fn table(deeds: &[Deed]) -> Table {
-    let mut table = Table::new(&[
-        ("when", Column::Name),
-        ("who", Column::Name),
-        ("action", Column::Name),
-        ("on", Column::Text),
-        ("count", Column::Number),
-        ("result", Column::Name),
-    ]);
-    for deed in deeds {
+fn table(deeds: &[Deed]) -> Table<'_, Deed> {
+    let on = |deed: &Deed| {
         let on = deed.on.iter().map(|(name, value)| format!("{name} {value}"));
-        table.row(vec![
-            (&deed.at).into(),
-            (&deed.who).into(),
-            (&deed.action).into(),
-            on.collect::<Vec<_>>().join(", ").into(),
-            deed.count.map(|count| count.to_string()).unwrap_or_default().into(),
-            deed.result().into(),
-        ]);
-    }
-    table
+        on.collect::<Vec<_>>().join(", ")
+    };
+    Table::of(deeds)
+        .name("when", |deed| &deed.at)
+        .name("who", |deed| &deed.who)
+        .name("action", |deed| &deed.action)
+        .text("on", on)
+        .number("count", |deed| deed.count.map(|count| count.to_string()).unwrap_or_default())
+        .name("result", Deed::result)
 }
 
 /// Checks that logs are whole.

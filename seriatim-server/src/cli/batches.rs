@@ -8,8 +8,8 @@ use super::args::{Common, PageArgs};
 use crate::app::batches;
 use crate::base::text::{one_line, shell_word};
 use crate::base::time::relative;
-use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::cli::output::table::{Cell, Table, Tone};
+use crate::cli::output::{Failure, hint, say, say_json};
 use crate::protocol::document::Batch;
 
 #[derive(Args)]
@@ -90,7 +90,7 @@ impl Batches {
             return Ok(());
         }
         match (page.batches.is_empty(), &self.page.after, self.live) {
-            (false, ..) => say(table(&page.batches).render(Terminal::of_stdout())),
+            (false, ..) => say(table(&page.batches)),
             (true, Some(_), _) => say("no more batches"),
             (true, None, true) => say("no batches that have not ended"),
             (true, None, false) => say("no batches: `seriatim batches open` opens one"),
@@ -102,38 +102,22 @@ impl Batches {
     }
 }
 
-fn table(batches: &[Batch]) -> Table {
+fn table(batches: &[Batch]) -> Table<'_, Batch> {
     let now = Timestamp::of_this_machine();
-    let mut table = Table::new(&[
-        ("batch", Column::Name),
-        ("state", Column::Name),
-        ("pending", Column::Number),
-        ("done", Column::Number),
-        ("dead", Column::Number),
-        ("cancelled", Column::Number),
-        ("opened", Column::Name),
-        ("ended", Column::Name),
-        ("callback", Column::Text),
-    ]);
-    for batch in batches {
-        let callback = match (&batch.callback, &batch.refused) {
+    Table::of(batches)
+        .name("batch", |batch| one_line(&batch.batch))
+        .name("state", Batch::state)
+        .number("pending", |batch| batch.pending)
+        .number("done", |batch| batch.done)
+        .number("dead", |batch| batch.dead)
+        .number("cancelled", |batch| batch.cancelled)
+        .name("opened", |batch| relative(now, batch.opened_at.0))
+        .name("ended", |batch| batch.ended_at.map_or_else(String::new, |at| relative(now, at.0)))
+        .text("callback", |batch| match (&batch.callback, &batch.refused) {
             (Some(job), _) => Cell::from(job.to_string()),
             (None, Some(why)) => Cell::toned(format!("not pushed: {}", one_line(why)), Tone::Bad),
             (None, None) => Cell::from(""),
-        };
-        table.row(vec![
-            one_line(&batch.batch).into(),
-            batch.state().into(),
-            batch.pending.to_string().into(),
-            batch.done.to_string().into(),
-            batch.dead.to_string().into(),
-            batch.cancelled.to_string().into(),
-            relative(now, batch.opened_at.0).into(),
-            batch.ended_at.as_ref().map_or_else(String::new, |at| relative(now, at.0)).into(),
-            callback,
-        ]);
-    }
-    table
+        })
 }
 
 impl Action {

@@ -14,10 +14,10 @@ use crate::bridges::check::check;
 use crate::bridges::repair::{Decision, decide, give_back};
 use crate::bridges::report::{Report, SourceReport};
 use crate::bridges::{names, url};
-use crate::cli::output::table::{Cell, Column, Table};
-use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::cli::output::table::Table;
+use crate::cli::output::{Failure, hint, say, say_json};
 use crate::config::{BridgeConfig, Config};
-use crate::protocol::document::{Bridge, Bridges};
+use crate::protocol::document::{Bridge, BridgeSource, Bridges};
 use seriatim::names::did_you_mean;
 
 #[derive(Args)]
@@ -191,7 +191,10 @@ impl BridgeArgs {
         } else if bridges.is_empty() {
             say("no node has a bridge: [[bridges]] in the configuration");
         } else {
-            say(status_table(&bridges, now).render(Terminal::of_stdout()));
+            let sources: Vec<_> = (bridges.iter())
+                .flat_map(|bridge| bridge.sources.iter().map(move |source| (bridge, source)))
+                .collect();
+            say(status_table(&sources, now));
         }
         Ok(())
     }
@@ -239,40 +242,22 @@ fn configured<'a>(config: &'a Config, name: &str) -> Result<&'a BridgeConfig, Fa
     })
 }
 
-fn status_table(bridges: &[Bridge], now: Timestamp) -> Table {
-    let mut table = Table::new(&[
-        ("bridge", Column::Name),
-        ("source", Column::Name),
-        ("state", Column::Text),
-        ("left", Column::Number),
-        ("lag", Column::Number),
-        ("taken", Column::Number),
-        ("pushed", Column::Number),
-        ("duplicate", Column::Number),
-        ("rejected", Column::Number),
-        ("in flight", Column::Number),
-        ("node", Column::Name),
-    ]);
-    for bridge in bridges {
-        for source in &bridge.sources {
-            let status = &source.status;
-            let (state, tone) = source_state(bridge, source, now);
-            table.row(vec![
-                (&bridge.name).into(),
-                (&status.source).into(),
-                Cell::toned(state, tone),
-                status.length.to_string().into(),
-                seconds(status.lag).into(),
-                status.taken.to_string().into(),
-                status.pushed.to_string().into(),
-                status.duplicates.to_string().into(),
-                status.rejected.to_string().into(),
-                status.in_flight.to_string().into(),
-                (&status.node).into(),
-            ]);
-        }
-    }
-    table
+fn status_table<'a>(
+    sources: &'a [(&Bridge, &BridgeSource)],
+    now: Timestamp,
+) -> Table<'a, (&'a Bridge, &'a BridgeSource)> {
+    Table::of(sources)
+        .name("bridge", |(bridge, _)| &bridge.name)
+        .name("source", |(_, source)| &source.status.source)
+        .text("state", |(bridge, source)| source_state(bridge, source, now))
+        .number("left", |(_, source)| source.status.length)
+        .number("lag", |(_, source)| seconds(source.status.lag))
+        .number("taken", |(_, source)| source.status.taken)
+        .number("pushed", |(_, source)| source.status.pushed)
+        .number("duplicate", |(_, source)| source.status.duplicates)
+        .number("rejected", |(_, source)| source.status.rejected)
+        .number("in flight", |(_, source)| source.status.in_flight)
+        .name("node", |(_, source)| &source.status.node)
 }
 
 /// A length reported by the other system.
@@ -282,30 +267,18 @@ fn seconds(number: f64) -> String {
 
 fn tell(report: &Report) {
     say(format!("bridge {}", report.bridge));
-    let mut table = Table::new(&[
-        ("source", Column::Name),
-        ("class", Column::Name),
-        ("queue here", Column::Name),
-        ("jobs", Column::Number),
-        ("with key", Column::Number),
-        ("refused", Column::Number),
-        ("why", Column::Text),
-    ]);
-    for source in &report.sources {
-        for (class, of) in &source.classes {
-            table.row(vec![
-                (&source.source).into(),
-                class.into(),
-                of.queue.clone().unwrap_or_default().into(),
-                of.jobs.to_string().into(),
-                of.with_key.to_string().into(),
-                of.refused.to_string().into(),
-                of.why.clone().unwrap_or_default().into(),
-            ]);
-        }
-    }
-    if report.sources.iter().any(|source| !source.classes.is_empty()) {
-        say(table.render(Terminal::of_stdout()));
+    let classes: Vec<_> = (report.sources.iter())
+        .flat_map(|source| source.classes.iter().map(move |(class, of)| (source, class, of)))
+        .collect();
+    if !classes.is_empty() {
+        say(Table::of(&classes)
+            .name("source", |(source, ..)| &source.source)
+            .name("class", |(_, class, _)| class)
+            .name("queue here", |(.., of)| of.queue.as_deref().unwrap_or_default())
+            .number("jobs", |(.., of)| of.jobs)
+            .number("with key", |(.., of)| of.with_key)
+            .number("refused", |(.., of)| of.refused)
+            .text("why", |(.., of)| of.why.as_deref().unwrap_or_default()));
     }
     report.sources.iter().for_each(tell_source);
     report.notes.iter().for_each(say);

@@ -9,9 +9,9 @@ use super::deed::who;
 use super::tones::cron_state;
 use crate::app::cron;
 use crate::base::time::{self, relative};
-use crate::cli::output::table::{Cell, Column, Table};
-use crate::cli::output::{Failure, Terminal, hint, say, say_json};
-use crate::protocol::document::{CronEntries, CronEntry};
+use crate::cli::output::table::Table;
+use crate::cli::output::{Failure, hint, say, say_json};
+use crate::protocol::document::{CronDefinition, CronEntries, CronEntry, CronLast};
 
 #[derive(Args)]
 pub(crate) struct CronArgs {
@@ -72,48 +72,42 @@ impl CronArgs {
         } else if all.is_empty() {
             say("no node has a cron entry, nor has the configuration: [[cron]]");
         } else {
-            say(table(&all, now).render(Terminal::of_stdout()));
+            say(table(&all, now));
         }
         Ok(())
     }
 }
 
-fn table(all: &[CronEntry], now: Timestamp) -> Table {
-    let mut table = Table::new(&[
-        ("entry", Column::Name),
-        ("state", Column::Text),
-        ("schedule", Column::Text),
-        ("queue", Column::Text),
-        ("last", Column::Text),
-        ("next", Column::Text),
-        ("nodes", Column::Number),
-    ]);
-    for entry in all {
-        let each = |of: fn(&crate::protocol::document::CronDefinition) -> String| {
-            entry.definitions.iter().map(of).collect::<Vec<_>>().join("; ")
-        };
-        let (state, tone) = cron_state(entry);
-        let last = entry.last.as_ref().map(|last| {
-            let outcome = match last.outcome.as_deref() {
-                Some(cron::ENDED) => "ended (result not kept)",
-                outcome => outcome.unwrap_or("pushed"),
-            };
-            let by = last.by.as_ref().map(|by| format!(" by hand ({by})")).unwrap_or_default();
-            let error = last.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
-            format!("{} {outcome}{by}{error}", relative(now, last.at.0))
-        });
+fn table(all: &[CronEntry], now: Timestamp) -> Table<'_, CronEntry> {
+    let each = |entry: &CronEntry, of: fn(&CronDefinition) -> String| {
+        entry.definitions.iter().map(of).collect::<Vec<_>>().join("; ")
+    };
+    let schedule =
+        |one: &CronDefinition| format!("{} {} ({})", one.words, one.time_zone, one.schedule);
+    let next = |entry: &CronEntry| {
         let next = entry.next.iter().filter_map(|next| time::read(next).ok());
-        table.row(vec![
-            (&entry.name).into(),
-            Cell::toned(state, tone),
-            each(|one| format!("{} {} ({})", one.words, one.time_zone, one.schedule)).into(),
-            each(|one| one.queue.clone()).into(),
-            last.unwrap_or_default().into(),
-            next.map(|next| relative(now, next)).collect::<Vec<_>>().join(", ").into(),
-            each(|one| one.nodes.len().to_string()).into(),
-        ]);
-    }
-    table
+        next.map(|next| relative(now, next)).collect::<Vec<_>>().join(", ")
+    };
+    Table::of(all)
+        .name("entry", |entry| &entry.name)
+        .text("state", cron_state)
+        .text("schedule", |entry| each(entry, schedule))
+        .text("queue", |entry| each(entry, |one| one.queue.clone()))
+        .text("last", |entry| {
+            entry.last.as_ref().map(|last| in_words(last, now)).unwrap_or_default()
+        })
+        .text("next", next)
+        .number("nodes", |entry| each(entry, |one| one.nodes.len().to_string()))
+}
+
+fn in_words(last: &CronLast, now: Timestamp) -> String {
+    let outcome = match last.outcome.as_deref() {
+        Some(cron::ENDED) => "ended (result not kept)",
+        outcome => outcome.unwrap_or("pushed"),
+    };
+    let by = last.by.as_ref().map(|by| format!(" by hand ({by})")).unwrap_or_default();
+    let error = last.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+    format!("{} {outcome}{by}{error}", relative(now, last.at.0))
 }
 
 impl Action {

@@ -7,10 +7,11 @@ use seriatim::store::Store;
 
 use super::args::Common;
 use crate::app::find;
-use crate::app::history::{self, History as Figures, Span, Tasks};
-use crate::base::time::{length, run_time};
-use crate::cli::output::table::{Column, Table};
-use crate::cli::output::{Failure, Terminal, say, say_json};
+use crate::app::history::{self, Dated, History as Figures, Span, Tasks};
+use crate::base::time::{absolute, length, run_time};
+use crate::cli::output::table::Table;
+use crate::cli::output::{Failure, say, say_json};
+use crate::protocol::document::Times;
 
 #[derive(Args)]
 pub(crate) struct History {
@@ -39,7 +40,7 @@ impl History {
         } else if figures.points.is_empty() {
             say("no figures: `seriatim serve` writes them each minute, while there is work");
         } else {
-            say(table(&figures).render(Terminal::of_stdout()));
+            say(table(&figures));
         }
         Ok(())
     }
@@ -56,7 +57,7 @@ impl History {
         } else if found.all.is_none() && found.tasks.is_empty() {
             say("no figures: `seriatim serve` writes them each minute");
         } else {
-            say(table_of_tasks(&found).render(Terminal::of_stdout()));
+            say(table_of_tasks(&times(&found)));
         }
         Ok(())
     }
@@ -69,56 +70,32 @@ impl History {
     }
 }
 
-fn table(figures: &Figures) -> Table {
-    let mut table = Table::new(&[
-        ("from", Column::Name),
-        ("done", Column::Number),
-        ("failed", Column::Number),
-        ("lag", Column::Number),
-        ("jobs", Column::Number),
-        ("running", Column::Number),
-        ("retrying", Column::Number),
-        ("dead", Column::Number),
-    ]);
-    for dated in &figures.points {
-        let point = &dated.point;
-        let number = |number: u64| number.to_string().into();
-        table.row(vec![
-            crate::base::time::absolute(dated.at.0).into(),
-            number(point.done),
-            number(point.failed),
-            length(Duration::from_secs(point.lag)).into(),
-            number(point.jobs),
-            number(point.running),
-            number(point.retrying),
-            number(point.dead),
-        ]);
-    }
-    table
+fn table(figures: &Figures) -> Table<'_, Dated> {
+    Table::of(&figures.points)
+        .name("from", |of| absolute(of.at.0))
+        .number("done", |of| of.point.done)
+        .number("failed", |of| of.point.failed)
+        .number("lag", |of| length(Duration::from_secs(of.point.lag)))
+        .number("jobs", |of| of.point.jobs)
+        .number("running", |of| of.point.running)
+        .number("retrying", |of| of.point.retrying)
+        .number("dead", |of| of.point.dead)
 }
 
-fn table_of_tasks(found: &Tasks) -> Table {
-    let mut table = Table::new(&[
-        ("task", Column::Name),
-        ("turns", Column::Number),
-        ("failed", Column::Number),
-        ("mean", Column::Number),
-        ("p50", Column::Number),
-        ("p95", Column::Number),
-        ("longest", Column::Number),
-    ]);
+/// Of all turns, then of those of each task.
+fn times(found: &Tasks) -> Vec<(&str, &Times)> {
     let each = found.tasks.iter().map(|of| (of.task.as_str(), &of.all));
-    for (task, times) in found.all.iter().map(|all| ("all turns", all)).chain(each) {
-        let part = |part: Option<f64>| part.map_or_else(|| "-".to_owned(), run_time).into();
-        table.row(vec![
-            task.into(),
-            times.turns.to_string().into(),
-            times.failed.to_string().into(),
-            run_time(times.mean).into(),
-            part(times.p50),
-            part(times.p95),
-            run_time(times.longest).into(),
-        ]);
-    }
-    table
+    found.all.iter().map(|all| ("all turns", all)).chain(each).collect()
+}
+
+fn table_of_tasks<'a>(times: &'a [(&str, &Times)]) -> Table<'a, (&'a str, &'a Times)> {
+    let part = |part: Option<f64>| part.map_or_else(|| "-".to_owned(), run_time);
+    Table::of(times)
+        .name("task", |(task, _)| task)
+        .number("turns", |(_, of)| of.turns)
+        .number("failed", |(_, of)| of.failed)
+        .number("mean", |(_, of)| run_time(of.mean))
+        .number("p50", |(_, of)| part(of.p50))
+        .number("p95", |(_, of)| part(of.p95))
+        .number("longest", |(_, of)| run_time(of.longest))
 }

@@ -7,8 +7,8 @@ use seriatim::store::Store;
 
 use super::args::{PageArgs, TimesArgs};
 use crate::app::find;
-use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::cli::output::table::Table;
+use crate::cli::output::{Failure, hint, say, say_json};
 use crate::journal::{self, Wanted};
 
 #[derive(Args)]
@@ -46,7 +46,7 @@ impl Events {
         }
         match page.events.is_empty() {
             true => say("no events: servers with [journal] enabled note them"),
-            false => say(table(&page.events).render(Terminal::of_stdout())),
+            false => say(table(&page.events)),
         }
         if let Some(next) = page.next {
             hint(format!("more: --after {next}"));
@@ -67,27 +67,18 @@ impl Events {
     }
 }
 
-fn table(events: &[Value]) -> Table {
-    let mut table = Table::new(&[
-        ("when", Column::Name),
-        ("job", Column::Name),
-        ("key", Column::Text),
-        ("event", Column::Name),
-        ("attempt", Column::Number),
-        ("node", Column::Text),
-        ("error", Column::Text),
-    ]);
-    for event in events {
-        let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
-        table.row(vec![
-            text("at").into(),
-            text("job_id").into(),
-            text("key").into(),
-            text("event").into(),
-            event["attempt"].as_u64().map(|attempt| attempt.to_string()).unwrap_or_default().into(),
-            text("node").into(),
-            Cell::toned(text("error"), Tone::Bad),
-        ]);
+fn table(events: &[Value]) -> Table<'_, Value> {
+    fn text<'a>(event: &'a Value, name: &str) -> &'a str {
+        event[name].as_str().unwrap_or_default()
     }
-    table
+    Table::of(events)
+        .name("when", |event| text(event, "at"))
+        .name("job", |event| text(event, "job_id"))
+        .text("key", |event| text(event, "key"))
+        .name("event", |event| text(event, "event"))
+        .number("attempt", |event| {
+            event["attempt"].as_u64().map_or_else(String::new, |n| n.to_string())
+        })
+        .text("node", |event| text(event, "node"))
+        .error("error", |event| event["error"].as_str())
 }

@@ -20,8 +20,8 @@ use crate::app::words::state_name;
 use crate::base::text::{one_line, retries_in_words};
 use crate::base::time::{self, absolute, relative};
 use crate::cli::output::fields::Fields;
-use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::cli::output::table::{Cell, Table, Tone};
+use crate::cli::output::{Failure, hint, say, say_json};
 use crate::protocol::document::{self, JobFailure};
 use crate::protocol::value::Time;
 
@@ -162,7 +162,7 @@ impl Jobs {
         if page.rows.is_empty() {
             say("no such jobs");
         } else {
-            say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
+            say(table(&page.rows, store.now().await?));
         }
         hint_more(&page);
         Ok(())
@@ -185,35 +185,21 @@ pub(super) fn payload_cell(job: &JobView) -> Cell {
     }
 }
 
-pub(super) fn table(jobs: &[JobView], now: Timestamp) -> Table {
-    let mut table = Table::new(&[
-        ("job", Column::Name),
-        ("queue", Column::Name),
-        ("key", Column::Text),
-        ("status", Column::Name),
-        ("when", Column::Name),
-        ("attempt", Column::Number),
-        ("payload", Column::Text),
-        ("error", Column::Text),
-    ]);
-    for job in jobs {
-        let when = match job.state {
-            JobState::Queued => job.run_at,
-            JobState::Running => job.started_at.unwrap_or(job.run_at),
-            _ => job.finished_at.unwrap_or(job.run_at),
-        };
-        table.row(vec![
-            job.id.to_string().into(),
-            (&*job.queue).into(),
-            job.key.as_deref().unwrap_or("").into(),
-            Cell::toned(state_name(job.state), of_job(job.state)),
-            relative(now, when).into(),
-            job.attempt.to_string().into(),
-            payload_cell(job),
-            Cell::toned(job.error.as_deref().unwrap_or(""), Tone::Bad),
-        ]);
-    }
-    table
+pub(super) fn table(jobs: &[JobView], now: Timestamp) -> Table<'_, JobView> {
+    let when = |job: &JobView| match job.state {
+        JobState::Queued => job.run_at,
+        JobState::Running => job.started_at.unwrap_or(job.run_at),
+        _ => job.finished_at.unwrap_or(job.run_at),
+    };
+    Table::of(jobs)
+        .name("job", |job| job.id.to_string())
+        .name("queue", |job| &*job.queue)
+        .text("key", |job| job.key.as_deref().unwrap_or_default())
+        .name("status", |job| Cell::toned(state_name(job.state), of_job(job.state)))
+        .name("when", |job| relative(now, when(job)))
+        .number("attempt", |job| job.attempt)
+        .text("payload", payload_cell)
+        .error("error", |job| job.error.as_deref())
 }
 
 /// Prints a job in full.
@@ -228,7 +214,7 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
     let now = store.now().await?;
     let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
     let options = job.options.as_deref().map(serde_json::to_string);
-    let lane = waits_in(store, job).await.map(|lane| lane_state(&lane, now).0);
+    let lane = waits_in(store, job).await.map(|lane| lane_state(&lane, now).text);
     let reported = Reported::of(job.progress.as_deref());
     let has_count = !job.has_ended() || job.retry_count >= 0;
     let mut fields = Fields::default();
@@ -263,8 +249,7 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
         .maybe("options", options.and_then(Result::ok));
     say(fields.render());
     if !noted.latest.is_empty() {
-        let table = failures_table(&noted.latest, now).render(Terminal::of_stdout());
-        say(format!("\nlatest failures:\n{table}"));
+        say(format!("\nlatest failures:\n{}", failures_table(&noted.latest, now)));
     }
     Ok(())
 }
@@ -275,22 +260,12 @@ fn lane_of(job: &JobView, state: Option<String>) -> Option<String> {
     Some(state.map_or_else(|| lane.to_string(), |state| format!("{lane}, {state}")))
 }
 
-fn failures_table(failures: &[JobFailure], now: Timestamp) -> Table {
-    let mut table = Table::new(&[
-        ("when", Column::Name),
-        ("attempt", Column::Number),
-        ("node", Column::Name),
-        ("error", Column::Text),
-    ]);
-    for failure in failures {
-        table.row(vec![
-            relative(now, failure.at.0).into(),
-            failure.attempt.to_string().into(),
-            failure.node.as_deref().unwrap_or("").into(),
-            Cell::toned(&failure.error, Tone::Bad),
-        ]);
-    }
-    table
+fn failures_table(failures: &[JobFailure], now: Timestamp) -> Table<'_, JobFailure> {
+    Table::of(failures)
+        .name("when", |failure| relative(now, failure.at.0))
+        .number("attempt", |failure| failure.attempt)
+        .name("node", |failure| failure.node.as_deref().unwrap_or_default())
+        .error("error", |failure| Some(&failure.error))
 }
 
 /// The lane of a waiting job: its state, not only `run_at`, decides when the job runs.
@@ -367,7 +342,7 @@ async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Resu
     show_job(store, &job, false).await?;
     if let Some(lane) = lane {
         let now = store.now().await?;
-        let (state, key) = (lane_state(&lane, now).0, job.key.as_deref().unwrap_or_default());
+        let (state, key) = (lane_state(&lane, now).text, job.key.as_deref().unwrap_or_default());
         hint(format!(
             "in accumulate the jobs of a key run together: all {} of {:?} are {state}, whatever their run_at",
             lane.jobs,

@@ -12,7 +12,7 @@ use crate::base::text::retries_in_words;
 use crate::base::time::{absolute, relative};
 use crate::cli::output::Terminal;
 use crate::cli::output::fields::Fields;
-use crate::cli::output::table::{Column, Table};
+use crate::cli::output::table::Table;
 
 /// The lane, and a table of its claimed and its waiting jobs.
 pub(super) fn in_full(queue: &str, entity: &Entity, terminal: Terminal) -> String {
@@ -33,7 +33,7 @@ fn fields(queue: &str, lane: &LaneView, why: &Why, now: Timestamp) -> Fields {
     fields
         .add("lane", format!("{} of {queue}", lane.lane))
         .maybe("key", lane.key.as_deref())
-        .add("state", lane_state(lane, now).0)
+        .add("state", lane_state(lane, now).text)
         .add("why", why.to_string())
         .maybe("due", lane.due.map(when))
         .maybe("collects until", lane.collects_until.map(when))
@@ -51,24 +51,12 @@ fn fields(queue: &str, lane: &LaneView, why: &Why, now: Timestamp) -> Fields {
     fields
 }
 
-fn table(jobs: &[JobView], now: Timestamp) -> Table {
-    let mut table = Table::new(&[
-        ("job", Column::Name),
-        ("score", Column::Number),
-        ("run at", Column::Name),
-        ("attempt", Column::Number),
-        ("task", Column::Text),
-        ("payload", Column::Text),
-    ]);
-    for job in jobs {
-        table.row(vec![
-            job.id.to_string().into(),
-            job.score.to_string().into(),
-            relative(now, job.run_at).into(),
-            job.attempt.to_string().into(),
-            job.task.as_deref().unwrap_or("").into(),
-            jobs::payload_cell(job),
-        ]);
-    }
-    table
+fn table(jobs: &[JobView], now: Timestamp) -> Table<'_, JobView> {
+    Table::of(jobs)
+        .name("job", |job| job.id.to_string())
+        .number("score", |job| job.score)
+        .name("run at", |job| relative(now, job.run_at))
+        .number("attempt", |job| job.attempt)
+        .text("task", |job| job.task.as_deref().unwrap_or_default())
+        .text("payload", jobs::payload_cell)
 }

@@ -21,7 +21,7 @@ use crate::app::lanes as actions;
 use crate::app::lanes::OneLane;
 use crate::app::range::By;
 use crate::base::text::{KEY_COLUMNS, count, cut, failures, one_line, shell_word};
-use crate::cli::output::table::{Cell, Column, Table, Tone};
+use crate::cli::output::table::{Cell, Table, Tone};
 use crate::cli::output::{Failure, Terminal, hint, say, say_json};
 use crate::protocol::document::{self, Done};
 
@@ -180,7 +180,7 @@ impl Lanes {
         } else if page.rows.is_empty() {
             say(format!("no lane of {} matches", self.queue));
         } else {
-            say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
+            say(table(&page.rows, store.now().await?));
         }
         if let Some(next) = page.next {
             let what = if page.cut { "further" } else { "more" };
@@ -238,8 +238,7 @@ impl Lanes {
         let (name, shown) = (&self.queue, one_line(key));
         say(format!("queue {name} has no waiting or claimed jobs with key {shown:?}"));
         if !ended.is_empty() {
-            let table = jobs::table(&ended, store.now().await?);
-            say(format!("\nlast ended:\n{}", table.render(Terminal::of_stdout())));
+            say(format!("\nlast ended:\n{}", jobs::table(&ended, store.now().await?)));
             return Ok(());
         }
         let keeps = queue.retention();
@@ -301,30 +300,15 @@ fn broken_off(error: Error, done: u64) -> Failure {
     failure.reworded(told)
 }
 
-fn table(lanes: &[LaneView], now: Timestamp) -> Table {
-    let mut table = Table::new(&[
-        ("lane", Column::Name),
-        ("key", Column::Text),
-        ("state", Column::Name),
-        ("jobs", Column::Number),
-        ("failed", Column::Number),
-        ("crashes", Column::Number),
-        ("node", Column::Text),
-        ("error", Column::Text),
-    ]);
-    for lane in lanes {
-        let (state, tone) = lane_state(lane, now);
-        let failed = if lane.retry_count < 0 { Tone::Faint } else { Tone::Warn };
-        table.row(vec![
-            lane.lane.to_string().into(),
-            cut(&one_line(lane.key.as_deref().unwrap_or("")), KEY_COLUMNS).into(),
-            Cell::toned(state, tone),
-            lane.jobs.to_string().into(),
-            Cell::toned(failures(lane.retry_count), failed),
-            Cell::trouble(u64::from(lane.crashes), Tone::Warn),
-            lane.node.as_ref().map_or("", |node| &*node.0).into(),
-            Cell::toned(lane.error.as_deref().unwrap_or(""), Tone::Bad),
-        ]);
-    }
-    table
+fn table(lanes: &[LaneView], now: Timestamp) -> Table<'_, LaneView> {
+    let failed = |lane: &LaneView| if lane.retry_count < 0 { Tone::Faint } else { Tone::Warn };
+    Table::of(lanes)
+        .name("lane", |lane| lane.lane.to_string())
+        .text("key", |lane| cut(&one_line(lane.key.as_deref().unwrap_or_default()), KEY_COLUMNS))
+        .name("state", |lane| lane_state(lane, now))
+        .number("jobs", |lane| lane.jobs)
+        .figure("failed", |lane| Cell::toned(failures(lane.retry_count), failed(lane)))
+        .trouble("crashes", Tone::Warn, |lane| u64::from(lane.crashes))
+        .text("node", |lane| lane.node.as_ref().map_or("", |node| &*node.0))
+        .error("error", |lane| lane.error.as_deref())
 }

@@ -16,9 +16,9 @@ use crate::app::words::push_status;
 use crate::app::{causes, find, operations};
 use crate::base::text::count;
 use crate::base::time::{Moment, relative};
-use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, hint, say, say_json};
-use crate::protocol::document::{self, Done, EditedJob};
+use crate::cli::output::table::Table;
+use crate::cli::output::{Failure, hint, say, say_json};
+use crate::protocol::document::{self, Cause, Done, EditedJob};
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
@@ -165,7 +165,7 @@ impl Morgue {
         if page.rows.is_empty() {
             say(format!("no dead jobs of {}", self.queue));
         } else {
-            say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
+            say(table(&page.rows, store.now().await?));
         }
         hint_more(&page);
         Ok(())
@@ -181,7 +181,7 @@ impl Morgue {
             say(format!("no dead jobs of {}", self.queue));
             return Ok(());
         }
-        say(causes_table(&found, store.now().await?).render(Terminal::of_stdout()));
+        say(causes_table(&found.causes, store.now().await?));
         if found.more {
             hint(format!("counted among the latest {} dead jobs", found.looked_at));
         }
@@ -268,46 +268,22 @@ impl Morgue {
     }
 }
 
-fn table(jobs: &[JobView], now: Timestamp) -> Table {
-    let mut table = Table::new(&[
-        ("job", Column::Name),
-        ("key", Column::Text),
-        ("died", Column::Name),
-        ("attempt", Column::Number),
-        ("payload", Column::Text),
-        ("error", Column::Text),
-    ]);
-    for job in jobs {
-        table.row(vec![
-            job.id.to_string().into(),
-            job.key.as_deref().unwrap_or("").into(),
-            job.finished_at.map(|at| relative(now, at)).unwrap_or_default().into(),
-            job.attempt.to_string().into(),
-            payload_cell(job),
-            Cell::toned(job.error.as_deref().unwrap_or(""), Tone::Bad),
-        ]);
-    }
-    table
+fn table(jobs: &[JobView], now: Timestamp) -> Table<'_, JobView> {
+    Table::of(jobs)
+        .name("job", |job| job.id.to_string())
+        .text("key", |job| job.key.as_deref().unwrap_or_default())
+        .name("died", |job| job.finished_at.map(|at| relative(now, at)).unwrap_or_default())
+        .number("attempt", |job| job.attempt)
+        .text("payload", payload_cell)
+        .error("error", |job| job.error.as_deref())
 }
 
-fn causes_table(found: &document::Causes, now: Timestamp) -> Table {
-    let mut table = Table::new(&[
-        ("jobs", Column::Number),
-        ("first", Column::Name),
-        ("last", Column::Name),
-        ("task", Column::Text),
-        ("latest job", Column::Name),
-        ("cause", Column::Text),
-    ]);
-    for cause in &found.causes {
-        table.row(vec![
-            cause.count.to_string().into(),
-            relative(now, cause.first_at.0).into(),
-            relative(now, cause.last_at.0).into(),
-            cause.task.as_deref().unwrap_or("").into(),
-            cause.job_id.to_string().into(),
-            Cell::toned(&cause.error, Tone::Bad),
-        ]);
-    }
-    table
+fn causes_table(causes: &[Cause], now: Timestamp) -> Table<'_, Cause> {
+    Table::of(causes)
+        .number("jobs", |cause| cause.count)
+        .name("first", |cause| relative(now, cause.first_at.0))
+        .name("last", |cause| relative(now, cause.last_at.0))
+        .text("task", |cause| cause.task.as_deref().unwrap_or_default())
+        .name("latest job", |cause| cause.job_id.to_string())
+        .error("cause", |cause| Some(&cause.error))
 }

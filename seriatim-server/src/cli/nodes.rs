@@ -9,12 +9,12 @@ use super::tones::node_state;
 use super::troubles;
 use crate::app::nodes::{self, RUNNING_MAX, all, busy, find, held_by, one, release, sorted};
 use crate::app::reported::Reported;
-use crate::app::running::{Running, running};
+use crate::app::running::{Running, age, running};
 use crate::base::text::count;
 use crate::base::time::{absolute, length, relative};
 use crate::cli::output::fields::Fields;
-use crate::cli::output::table::{Cell, Column, Table};
-use crate::cli::output::{Failure, Terminal, say, say_json};
+use crate::cli::output::table::Table;
+use crate::cli::output::{Failure, say, say_json};
 use crate::protocol::document::{NodeCommanded, NodeReleased, load};
 
 #[derive(Args)]
@@ -104,33 +104,17 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
         say("no nodes: `seriatim serve` starts one");
         return Ok(());
     }
-    let mut table = Table::new(&[
-        ("node", Column::Name),
-        ("state", Column::Name),
-        ("busy", Column::Number),
-        ("running", Column::Number),
-        ("prefetched", Column::Number),
-        ("heartbeat", Column::Name),
-        ("host", Column::Text),
-        ("pid", Column::Number),
-        ("queues", Column::Text),
-    ]);
-    for node in &nodes {
-        let (state, tone) = node_state(node, now);
-        let (turns, prefetched) = load(node, held_by(&running, node).len());
-        table.row(vec![
-            (&*node.info.id.0).into(),
-            Cell::toned(state, tone),
-            busy(&node.info).into(),
-            turns.to_string().into(),
-            prefetched.to_string().into(),
-            relative(now, node.heartbeat_at).into(),
-            (&node.info.host).into(),
-            node.info.pid.to_string().into(),
-            queues_of(node, stats.iter()).into(),
-        ]);
-    }
-    say(table.render(Terminal::of_stdout()));
+    let load = |node: &NodeView| load(node, held_by(&running, node).len());
+    say(Table::of(&nodes)
+        .name("node", |node| &*node.info.id.0)
+        .name("state", |node| node_state(node, now))
+        .number("busy", |node| busy(&node.info))
+        .number("running", |node| load(node).0)
+        .number("prefetched", |node| load(node).1)
+        .name("heartbeat", |node| relative(now, node.heartbeat_at))
+        .text("host", |node| &node.info.host)
+        .number("pid", |node| node.info.pid)
+        .text("queues", |node| queues_of(node, stats.iter())));
     troubles::say_all(&nodes, now, None);
     Ok(())
 }
@@ -150,7 +134,7 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
     fields
         .add("node", &*info.id.0)
         .add("name", &*info.name)
-        .add("state", node_state(&node, now).0)
+        .add("state", node_state(&node, now).text)
         .add("process", format!("{} on {}, version {}", info.pid, info.host, info.version))
         .add("busy", busy(info))
         .add("running", count(turns, "turn"))
@@ -165,30 +149,18 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
     say(fields.render());
     troubles::say_all(std::slice::from_ref(&node), now, None);
     if !held.is_empty() {
-        say(format!("\nclaimed:\n{}", lanes(&held, now).render(Terminal::of_stdout())));
+        say(format!("\nclaimed:\n{}", lanes(&held, now)));
     }
     Ok(())
 }
 
-fn lanes(held: &[Running], now: Timestamp) -> Table {
-    let mut table = Table::new(&[
-        ("queue", Column::Name),
-        ("key", Column::Text),
-        ("jobs", Column::Number),
-        ("for", Column::Number),
-        ("progress", Column::Text),
-    ]);
-    for one in held {
-        let lane = &one.lane;
-        table.row(vec![
-            (&*one.queue).into(),
-            lane.key.as_deref().unwrap_or("").into(),
-            lane.jobs.to_string().into(),
-            lane.claimed_at.map(|at| length(now.since(at))).unwrap_or_default().into(),
-            Reported::of(lane.progress.as_deref()).line().into(),
-        ]);
-    }
-    table
+fn lanes(held: &[Running], now: Timestamp) -> Table<'_, Running> {
+    Table::of(held)
+        .name("queue", |one| &*one.queue)
+        .text("key", |one| one.lane.key.as_deref().unwrap_or_default())
+        .number("jobs", |one| one.lane.jobs)
+        .number("for", |one| length(age(one, now)))
+        .text("progress", |one| Reported::of(one.lane.progress.as_deref()).line())
 }
 
 async fn tell(

@@ -14,8 +14,8 @@ use crate::app::operations::{
 use crate::base::time::Moment;
 use crate::cli::output::fields::Fields;
 use crate::cli::output::progress::Progress;
-use crate::cli::output::table::{Column, Table};
-use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::cli::output::table::Table;
+use crate::cli::output::{Failure, hint, say, say_json};
 use crate::protocol::value::Time;
 
 #[derive(Args)]
@@ -165,23 +165,12 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
         say("no operations: `seriatim operations start` begins one");
         return Ok(());
     }
-    let mut table = Table::new(&[
-        ("operation", Column::Name),
-        ("state", Column::Name),
-        ("progress", Column::Text),
-        ("who", Column::Text),
-        ("of", Column::Text),
-    ]);
-    for one in &all {
-        table.row(vec![
-            one.id.as_str().into(),
-            one.state.name().into(),
-            one.progress().into(),
-            one.who.as_str().into(),
-            one.what.in_words().into(),
-        ]);
-    }
-    say(table.render(Terminal::of_stdout()));
+    say(Table::of(&all)
+        .name("operation", |one| &one.id)
+        .name("state", |one| one.state.name())
+        .text("progress", Operation::progress)
+        .text("who", |one| &one.who)
+        .text("of", |one| one.what.in_words()));
     Ok(())
 }
 

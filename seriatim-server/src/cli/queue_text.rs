@@ -38,7 +38,7 @@ pub(super) async fn in_full(store: &dyn Store, name: &str) -> Result<String, Fai
         "run times",
         turns.as_ref().map_or_else(|| "none in the last hour".to_owned(), run_times),
     );
-    let name = |node: &NodeView| format!("{} ({})", node.info.id, node_state(node, now).0);
+    let name = |node: &NodeView| format!("{} ({})", node.info.id, node_state(node, now).text);
     let names: Vec<String> = nodes.iter().map(name).collect();
     fields.add("nodes", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
     fields.add("settings", settings::lines(&view.queue));

@@ -17,8 +17,8 @@ use crate::app::find;
 use crate::app::queues::{all, one, with_figures};
 use crate::base::text::count;
 use crate::base::time::length;
-use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, say, say_json};
+use crate::cli::output::table::{Cell, Table, Tone};
+use crate::cli::output::{Failure, say, say_json};
 use crate::protocol::document::{Done, QueueDeleted, QueuePaused};
 
 #[derive(Args)]
@@ -228,22 +228,7 @@ async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
         say("no queues: a push or a [queues] entry of the configuration creates one");
         return Ok(());
     }
-    let mut table = Table::new(&[
-        ("queue", Column::Name),
-        ("mode", Column::Name),
-        ("jobs", Column::Number),
-        ("waiting", Column::Number),
-        ("running", Column::Number),
-        ("prefetched", Column::Number),
-        ("retrying", Column::Number),
-        ("dead", Column::Number),
-        ("lag", Column::Number),
-        ("state", Column::Text),
-    ]);
-    for (view, figures) in &views {
-        table.row(row(view, figures));
-    }
-    say(table.render(Terminal::of_stdout()));
+    say(table(&views));
     let now = store.now().await?;
     for (view, _) in &views {
         troubles::say_all(&nodes, now, Some(&view.queue.name));
@@ -251,20 +236,21 @@ async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(view: &QueueView, figures: &Figures) -> Vec<Cell> {
-    let stats = &figures.stats;
-    vec![
-        (&view.queue.name).into(),
-        view.queue.mode.as_str().into(),
-        stats.jobs.to_string().into(),
-        stats.waiting().to_string().into(),
-        figures.running().to_string().into(),
-        figures.prefetched.to_string().into(),
-        Cell::trouble(stats.retrying, Tone::Warn),
-        Cell::trouble(stats.dead, Tone::Bad),
-        length(stats.lag).into(),
-        Cell::toned(state(view), if view.paused { Tone::Warn } else { Tone::Faint }),
-    ]
+fn table(views: &[(QueueView, Figures)]) -> Table<'_, (QueueView, Figures)> {
+    let state = |(view, _): &(QueueView, Figures)| {
+        Cell::toned(state(view), if view.paused { Tone::Warn } else { Tone::Faint })
+    };
+    Table::of(views)
+        .name("queue", |(view, _)| &view.queue.name)
+        .name("mode", |(view, _)| view.queue.mode.as_str())
+        .number("jobs", |(_, of)| of.stats.jobs)
+        .number("waiting", |(_, of)| of.stats.waiting())
+        .number("running", |(_, of)| of.running())
+        .number("prefetched", |(_, of)| of.prefetched)
+        .trouble("retrying", Tone::Warn, |(_, of)| of.stats.retrying)
+        .trouble("dead", Tone::Bad, |(_, of)| of.stats.dead)
+        .number("lag", |(_, of)| length(of.stats.lag))
+        .text("state", state)
 }
 
 async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> {

@@ -13,8 +13,8 @@ use super::tones::lane_state;
 use crate::app::search::{self, Asked, Found};
 use crate::app::search_terms::Terms;
 use crate::base::text::{KEY_COLUMNS, cut, failures, shell_word};
-use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::cli::output::table::Table;
+use crate::cli::output::{Failure, hint, say, say_json};
 
 #[derive(Args)]
 pub(crate) struct Search {
@@ -56,16 +56,16 @@ impl Search {
     }
 
     async fn say(&self, store: &dyn Store, found: &Found) -> Result<(), Failure> {
-        let (now, terminal) = (store.now().await?, Terminal::of_stdout());
+        let now = store.now().await?;
         if found.is_empty() {
             say(format!("nothing found in {} queues", found.queues));
         }
         if !found.lanes.is_empty() {
-            say(table(&found.lanes, now).render(terminal));
+            say(table(&found.lanes, now));
         }
         for (title, rows) in [("dead:", &found.dead), ("jobs:", &found.tasks)] {
             if !rows.is_empty() {
-                say(format!("{title}\n{}", jobs::table(rows, now).render(terminal)));
+                say(format!("{title}\n{}", jobs::table(rows, now)));
             }
         }
         Ok(())
@@ -90,25 +90,13 @@ impl Search {
     }
 }
 
-fn table(lanes: &[(Arc<str>, LaneView)], now: Timestamp) -> Table {
-    let mut table = Table::new(&[
-        ("queue", Column::Name),
-        ("key", Column::Text),
-        ("state", Column::Name),
-        ("jobs", Column::Number),
-        ("failed", Column::Number),
-        ("error", Column::Text),
-    ]);
-    for (queue, lane) in lanes {
-        let (state, tone) = lane_state(lane, now);
-        table.row(vec![
-            queue.to_string().into(),
-            cut(&one_line(lane.key.as_deref().unwrap_or("")), KEY_COLUMNS).into(),
-            Cell::toned(state, tone),
-            lane.jobs.to_string().into(),
-            failures(lane.retry_count).into(),
-            Cell::toned(lane.error.as_deref().unwrap_or(""), Tone::Bad),
-        ]);
-    }
-    table
+fn table(lanes: &[(Arc<str>, LaneView)], now: Timestamp) -> Table<'_, (Arc<str>, LaneView)> {
+    let key = |lane: &LaneView| one_line(lane.key.as_deref().unwrap_or_default());
+    Table::of(lanes)
+        .name("queue", |(queue, _)| queue)
+        .text("key", |(_, lane)| cut(&key(lane), KEY_COLUMNS))
+        .name("state", |(_, lane)| lane_state(lane, now))
+        .number("jobs", |(_, lane)| lane.jobs)
+        .number("failed", |(_, lane)| failures(lane.retry_count))
+        .error("error", |(_, lane)| lane.error.as_deref())
 }

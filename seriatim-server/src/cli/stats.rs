@@ -5,8 +5,8 @@ use clap::Args;
 use super::args::StoreArg;
 use crate::app::figures::{Figures, statistics};
 use crate::base::time::length;
-use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, say, say_json};
+use crate::cli::output::table::{Cell, Table, Tone};
+use crate::cli::output::{Failure, say, say_json};
 
 #[derive(Args)]
 pub(crate) struct Stats {
@@ -28,42 +28,24 @@ impl Stats {
             say(format!("no queues in {}", self.store.shown()?));
             return Ok(());
         }
-        say(table(&figures).render(Terminal::of_stdout()));
+        say(table(&figures));
         Ok(())
     }
 }
 
-fn table(all: &[Figures]) -> Table {
-    let mut table = Table::new(&[
-        ("queue", Column::Name),
-        ("mode", Column::Name),
-        ("jobs", Column::Number),
-        ("waiting", Column::Number),
-        ("running", Column::Number),
-        ("prefetched", Column::Number),
-        ("retrying", Column::Number),
-        ("dead", Column::Number),
-        ("processed", Column::Number),
-        ("failed", Column::Number),
-        ("lag", Column::Number),
-        ("", Column::Text),
-    ]);
-    for of in all {
-        let queue = &of.stats;
-        table.row(vec![
-            (&*queue.queue).into(),
-            queue.mode.map_or("", |mode| mode.as_str()).into(),
-            queue.jobs.to_string().into(),
-            queue.waiting().to_string().into(),
-            of.running().to_string().into(),
-            of.prefetched.to_string().into(),
-            Cell::trouble(queue.retrying, Tone::Warn),
-            Cell::trouble(queue.dead, Tone::Bad),
-            queue.processed.to_string().into(),
-            queue.failed.to_string().into(),
-            length(queue.lag).into(),
-            Cell::toned(if queue.paused { "paused" } else { "" }, Tone::Warn),
-        ]);
-    }
-    table
+fn table(all: &[Figures]) -> Table<'_, Figures> {
+    let paused = |of: &Figures| if of.stats.paused { "paused" } else { "" };
+    Table::of(all)
+        .name("queue", |of| &*of.stats.queue)
+        .name("mode", |of| of.stats.mode.map_or("", |mode| mode.as_str()))
+        .number("jobs", |of| of.stats.jobs)
+        .number("waiting", |of| of.stats.waiting())
+        .number("running", Figures::running)
+        .number("prefetched", |of| of.prefetched)
+        .trouble("retrying", Tone::Warn, |of| of.stats.retrying)
+        .trouble("dead", Tone::Bad, |of| of.stats.dead)
+        .number("processed", |of| of.stats.processed)
+        .number("failed", |of| of.stats.failed)
+        .number("lag", |of| length(of.stats.lag))
+        .text("", |of| Cell::toned(paused(of), Tone::Warn))
 }

@@ -1,6 +1,6 @@
 //! Aligned tables.
 
-use std::fmt::Write;
+use std::fmt::{self, Display, Write};
 
 use super::Terminal;
 use crate::base::text::{columns, cut, one_line};
@@ -11,7 +11,7 @@ const GAP: &str = "  ";
 
 /// The content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Column {
+enum Column {
     /// Right-aligned.
     Number,
     /// Never cut: names to copy.
@@ -31,18 +31,13 @@ pub(crate) enum Tone {
 
 /// One cell.
 pub(crate) struct Cell {
-    text: String,
-    tone: Tone,
+    pub(crate) text: String,
+    pub(crate) tone: Tone,
 }
 
 impl Cell {
     pub(crate) fn toned(text: impl AsRef<str>, tone: Tone) -> Self {
         Self { text: one_line(text.as_ref()), tone }
-    }
-
-    /// A number that is bad unless it is 0.
-    pub(crate) fn trouble(number: u64, tone: Tone) -> Self {
-        Self::toned(number.to_string(), if number == 0 { Tone::Faint } else { tone })
     }
 }
 
@@ -52,20 +47,69 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// A table with a head.
-pub(crate) struct Table {
+/// A table with a head, and a row for each of some things.
+pub(crate) struct Table<'a, T> {
+    of: &'a [T],
     heads: Vec<(&'static str, Column)>,
     rows: Vec<Vec<Cell>>,
 }
 
-impl Table {
-    pub(crate) fn new(heads: &[(&'static str, Column)]) -> Self {
-        Self { heads: heads.to_vec(), rows: Vec::new() }
+impl<'a, T> Table<'a, T> {
+    /// Without columns yet.
+    pub(crate) fn of(of: &'a [T]) -> Self {
+        Self { of, heads: Vec::new(), rows: of.iter().map(|_| Vec::new()).collect() }
     }
 
-    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
-        debug_assert_eq!(cells.len(), self.heads.len());
-        self.rows.push(cells);
+    fn column(mut self, head: &'static str, column: Column, cell: impl Fn(&'a T) -> Cell) -> Self {
+        self.heads.push((head, column));
+        for (row, one) in self.rows.iter_mut().zip(self.of) {
+            row.push(cell(one));
+        }
+        self
+    }
+
+    pub(crate) fn name<C: Into<Cell>>(self, head: &'static str, cell: impl Fn(&'a T) -> C) -> Self {
+        self.column(head, Column::Name, |one| cell(one).into())
+    }
+
+    pub(crate) fn text<C: Into<Cell>>(self, head: &'static str, cell: impl Fn(&'a T) -> C) -> Self {
+        self.column(head, Column::Text, |one| cell(one).into())
+    }
+
+    /// Of errors, where there are some.
+    pub(crate) fn error<C: AsRef<str>>(
+        self,
+        head: &'static str,
+        error: impl Fn(&'a T) -> Option<C>,
+    ) -> Self {
+        let cell = |error: C| Cell::toned(error, Tone::Bad);
+        self.text(head, |one| error(one).map_or_else(|| "".into(), cell))
+    }
+
+    pub(crate) fn number<N: Display>(
+        self,
+        head: &'static str,
+        number: impl Fn(&'a T) -> N,
+    ) -> Self {
+        self.figure(head, |one| number(one).to_string().into())
+    }
+
+    /// Of numbers that are bad unless they are 0.
+    pub(crate) fn trouble(
+        self,
+        head: &'static str,
+        tone: Tone,
+        number: impl Fn(&'a T) -> u64,
+    ) -> Self {
+        self.figure(head, |one| match number(one) {
+            0 => Cell::toned("0", Tone::Faint),
+            number => Cell::toned(number.to_string(), tone),
+        })
+    }
+
+    /// Of numbers with tones of their own.
+    pub(crate) fn figure(self, head: &'static str, cell: impl Fn(&'a T) -> Cell) -> Self {
+        self.column(head, Column::Number, cell)
     }
 
     /// The whole table, without a last newline.
@@ -129,6 +173,13 @@ impl Table {
     }
 }
 
+/// As the terminal of this process shows it.
+impl<T> Display for Table<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(Terminal::of_stdout()))
+    }
+}
+
 /// The text in its tone's colour.
 pub(crate) fn coloured(text: &str, tone: Tone) -> String {
     let code = match tone {
@@ -145,21 +196,17 @@ pub(crate) fn coloured(text: &str, tone: Tone) -> String {
 mod tests {
     use super::*;
 
-    fn table() -> Table {
-        let mut table = Table::new(&[
-            ("queue", Column::Name),
-            ("jobs", Column::Number),
-            ("key", Column::Text),
-            ("error", Column::Text),
-        ]);
-        table.row(vec![
-            "orders".into(),
-            "12".into(),
-            "k".into(),
-            Cell::toned("it\nfailed", Tone::Bad),
-        ]);
-        table.row(vec!["q".into(), "3".into(), "a longer key".into(), "".into()]);
-        table
+    type Row = (&'static str, u64, &'static str, Option<&'static str>);
+
+    const ROWS: [Row; 2] =
+        [("orders", 12, "k", Some("it\nfailed")), ("q", 3, "a longer key", None)];
+
+    fn table() -> Table<'static, Row> {
+        Table::of(&ROWS)
+            .name("queue", |row| row.0)
+            .number("jobs", |row| row.1)
+            .text("key", |row| row.2)
+            .error("error", |row| row.3)
     }
 
     #[test]

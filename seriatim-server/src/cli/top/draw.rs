@@ -294,7 +294,7 @@ fn lane_row(shown: &Shown, sample: &Sample) -> Vec<Text> {
         (shown.why.as_str().to_owned(), tone),
         plain(shown.one.queue.to_string()),
         plain(lane.key.as_deref().unwrap_or("").to_owned()),
-        plain(lane_state(lane, sample.now).0),
+        plain(lane_state(lane, sample.now).text),
         plain(lane.jobs.to_string()),
         plain(failures(lane.retry_count)),
         plain(node.unwrap_or_default()),
@@ -369,7 +369,7 @@ fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
     let most = if is_wide { usize::from(area.width) * 2 / 5 } else { usize::from(area.width) / 4 };
     let id_columns = longest.min(most).max(NODE_COLUMNS_MIN);
     let row = |node: &NodeView| {
-        let (state, tone) = node_state(node, sample.now);
+        let state = node_state(node, sample.now);
         let mut troubles = troubles::of(std::slice::from_ref(node), sample.now);
         let last = match troubles.next() {
             Some((_, trouble)) => styles.cell(troubles::line(trouble, sample.now), Tone::Bad),
@@ -380,7 +380,7 @@ fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
         };
         Row::new([
             styles.cell(cut_middle(&node.info.id.0, id_columns), Tone::Plain),
-            styles.cell(state, tone),
+            styles.cell(state.text, state.tone),
             styles.number(busy(&node.info), Tone::Plain),
             styles.cell(relative(sample.now, node.heartbeat_at), Tone::Plain),
             last,
