@@ -13,7 +13,7 @@ use crate::app::chain::verify;
 use crate::app::deeds::{self, Deed, Wanted};
 use crate::base::text::count;
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, hint, say, say_json};
+use crate::cli::output::{Failure, hint, say, say_json, tell};
 
 #[derive(Args)]
 pub(crate) struct Audit {
@@ -84,18 +84,9 @@ impl Audit {
 
     async fn list(&self) -> Result<(), Failure> {
         let page = self.common.store.using(async |store| self.read(&*store).await).await?;
-        if self.common.json {
-            say_json(&page);
-            return Ok(());
-        }
-        if page.entries.is_empty() {
-            say(
-                "nothing: changes by the HTTP API, its pages and this command line are listed for a year",
-            );
-        } else {
-            say(table(&page.entries));
-        }
-        if let Some(next) = page.next {
+        let none = "nothing: changes by the HTTP API, its pages and this command line are listed for a year";
+        tell(self.common.json, &page, table(&page.entries).or(none));
+        if let Some(next) = page.next.filter(|_| !self.common.json) {
             hint(format!("more: --after {next}"));
         }
         Ok(())

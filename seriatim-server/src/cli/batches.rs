@@ -9,7 +9,7 @@ use crate::app::batches;
 use crate::base::text::{one_line, shell_word};
 use crate::base::time::relative;
 use crate::cli::output::table::{Cell, Table, Tone};
-use crate::cli::output::{Failure, hint, say, say_json};
+use crate::cli::output::{Failure, hint, say, say_json, tell};
 use crate::protocol::document::Batch;
 
 #[derive(Args)]
@@ -70,10 +70,7 @@ impl Batches {
         };
         let act = async |store: SharedStore| {
             let batch = action.carry_out(store, declared).await?;
-            match self.common.json {
-                true => say_json(&batch),
-                false => say(told(&batch)),
-            }
+            tell(self.common.json, &batch, told(&batch));
             Ok::<(), Failure>(())
         };
         match action {
@@ -89,12 +86,12 @@ impl Batches {
             say_json(&page);
             return Ok(());
         }
-        match (page.batches.is_empty(), &self.page.after, self.live) {
-            (false, ..) => say(table(&page.batches)),
-            (true, Some(_), _) => say("no more batches"),
-            (true, None, true) => say("no batches that have not ended"),
-            (true, None, false) => say("no batches: `seriatim batches open` opens one"),
-        }
+        let none = match (&self.page.after, self.live) {
+            (Some(_), _) => "no more batches",
+            (None, true) => "no batches that have not ended",
+            (None, false) => "no batches: `seriatim batches open` opens one",
+        };
+        say(table(&page.batches).or(none));
         if let Some(next) = page.next {
             hint(format!("more: --after {}", shell_word(&one_line(&next))));
         }

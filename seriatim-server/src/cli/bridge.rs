@@ -15,9 +15,9 @@ use crate::bridges::repair::{Decision, decide, give_back};
 use crate::bridges::report::{Report, SourceReport};
 use crate::bridges::{names, url};
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, hint, say, say_json};
+use crate::cli::output::{Failure, hint, say, say_json, tell};
 use crate::config::{BridgeConfig, Config};
-use crate::protocol::document::{Bridge, BridgeSource, Bridges};
+use crate::protocol::document::{Bridge, BridgeSource, Bridges, Done};
 use seriatim::names::did_you_mean;
 
 #[derive(Args)]
@@ -104,10 +104,9 @@ impl BridgeArgs {
                     Ok(known::pause(&*store, which, &who(), reason.as_deref()).await?)
                 };
                 let bridge = self.common.store.using(done).await?;
-                self.said(
-                    &bridge,
-                    &format!("{} is paused: nothing more is taken", what(name, source.as_ref())),
-                );
+                let told =
+                    format!("{} is paused: nothing more is taken", what(name, source.as_ref()));
+                tell(self.common.json, &bridge, told);
                 Ok(())
             }
             Action::Resume { name, source } => {
@@ -122,7 +121,8 @@ impl BridgeArgs {
                     true => String::new(),
                     false => format!("; still paused: {}", still.join(", ")),
                 };
-                self.said(&bridge, &format!("{} goes on{still}", what(name, source.as_ref())));
+                let told = format!("{} goes on{still}", what(name, source.as_ref()));
+                tell(self.common.json, &bridge, told);
                 Ok(())
             }
             Action::Return { name, source } => {
@@ -160,18 +160,8 @@ impl BridgeArgs {
         }
     }
 
-    fn said(&self, bridge: &Bridge, what: &str) {
-        match self.common.json {
-            true => say_json(bridge),
-            false => say(what),
-        }
-    }
-
     fn counted(&self, what: &str, jobs: u64) {
-        match self.common.json {
-            true => say_json(&serde_json::json!({ "count": jobs })),
-            false => say(what),
-        }
+        tell(self.common.json, &Done { count: jobs }, what);
     }
 
     async fn status(&self, name: Option<&str>) -> Result<(), Failure> {
@@ -217,7 +207,7 @@ impl BridgeArgs {
         if self.common.json {
             say_json(&serde_json::json!({ "ready": ready, "bridges": reports }));
         } else {
-            reports.iter().for_each(tell);
+            reports.iter().for_each(show);
         }
         if ready { Ok(()) } else { Err(Failure::silent()) }
     }
@@ -265,7 +255,7 @@ fn seconds(number: f64) -> String {
     length(std::time::Duration::try_from_secs_f64(number).unwrap_or_default())
 }
 
-fn tell(report: &Report) {
+fn show(report: &Report) {
     say(format!("bridge {}", report.bridge));
     let classes: Vec<_> = (report.sources.iter())
         .flat_map(|source| source.classes.iter().map(move |(class, of)| (source, class, of)))
@@ -280,7 +270,7 @@ fn tell(report: &Report) {
             .number("refused", |(.., of)| of.refused)
             .text("why", |(.., of)| of.why.as_deref().unwrap_or_default()));
     }
-    report.sources.iter().for_each(tell_source);
+    report.sources.iter().for_each(show_source);
     report.notes.iter().for_each(say);
     match report.consumers.as_deref() {
         None => say("whether a server of Lowkiq is alive cannot be seen: stop it first"),
@@ -296,7 +286,7 @@ fn tell(report: &Report) {
     }
 }
 
-fn tell_source(source: &SourceReport) {
+fn show_source(source: &SourceReport) {
     let age = source.age.map(seconds);
     let age = age.map(|age| format!(", the oldest {age} old")).unwrap_or_default();
     let mut told = format!("{}: {}{age}", source.source, count(source.length, "job"));

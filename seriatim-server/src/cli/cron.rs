@@ -10,7 +10,7 @@ use super::tones::cron_state;
 use crate::app::cron;
 use crate::base::time::{self, relative};
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, hint, say, say_json};
+use crate::cli::output::{Failure, hint, tell};
 use crate::protocol::document::{CronDefinition, CronEntries, CronEntry, CronLast};
 
 #[derive(Args)]
@@ -67,13 +67,10 @@ impl CronArgs {
         let is_known = |name: &str| all.iter().any(|entry| entry.name == name);
         let own: Vec<_> = own.into_iter().filter(|entry| !is_known(entry.name())).collect();
         all.extend(cron::of_configuration(&own, now));
-        if self.common.json {
-            say_json(&CronEntries { cron: all });
-        } else if all.is_empty() {
-            say("no node has a cron entry, nor has the configuration: [[cron]]");
-        } else {
-            say(table(&all, now));
-        }
+        let told = table(&all, now)
+            .or("no node has a cron entry, nor has the configuration: [[cron]]")
+            .to_string();
+        tell(self.common.json, &CronEntries { cron: all }, told);
         Ok(())
     }
 }
@@ -112,17 +109,12 @@ fn in_words(last: &CronLast, now: Timestamp) -> String {
 
 impl Action {
     async fn carry_out(&self, store: &dyn Store, json: bool) -> Result<(), Failure> {
-        let said = |entry: CronEntry, what: &str| match json {
-            true => say_json(&entry),
-            false => say(format!("{} {what}", entry.name)),
-        };
+        let said =
+            |entry: CronEntry, what: &str| tell(json, &entry, format!("{} {what}", entry.name));
         match self {
             Self::Run { name } => {
                 let run = cron::run(store, name, &who()).await?;
-                match json {
-                    true => say_json(&run),
-                    false => say(format!("{name} is pushed: job {}", run.job_id)),
-                }
+                tell(json, &run, format!("{name} is pushed: job {}", run.job_id));
             }
             Self::Pause { name, reason } => {
                 let entry = cron::pause(store, name, &who(), reason.as_deref()).await?;

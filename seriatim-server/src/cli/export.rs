@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use super::args::Common;
 use crate::bridges::export::{Export as Exports, Exported};
 use crate::bridges::url;
-use crate::cli::output::{Failure, say, say_json};
+use crate::cli::output::{Failure, tell};
 use crate::config::{BridgeConfig, Config};
 
 #[derive(Args)]
@@ -46,14 +46,11 @@ impl Export {
             export.run().await.map_err(refused)
         };
         let Exported { queue, schedule, retry, dead } = self.common.store.using(done).await?;
-        if self.common.json {
-            let document = serde_json::json!({ "queue": queue, "schedule": schedule, "retry": retry, "dead": dead });
-            say_json(&document);
-        } else {
-            say(format!(
-                "given back to Sidekiq: {queue} to their queue, {schedule} to schedule, {retry} to retry, {dead} to dead"
-            ));
-        }
+        let told = format!(
+            "given back to Sidekiq: {queue} to their queue, {schedule} to schedule, {retry} to retry, {dead} to dead"
+        );
+        let document = serde_json::json!({ "queue": queue, "schedule": schedule, "retry": retry, "dead": dead });
+        tell(self.common.json, &document, told);
         Ok(())
     }
 

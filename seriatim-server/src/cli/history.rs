@@ -10,7 +10,7 @@ use crate::app::find;
 use crate::app::history::{self, Dated, History as Figures, Span, Tasks};
 use crate::base::time::{absolute, length, run_time};
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, say, say_json};
+use crate::cli::output::{Failure, tell};
 use crate::protocol::document::Times;
 
 #[derive(Args)]
@@ -35,13 +35,8 @@ impl History {
         }
         let read = async |store: seriatim::SharedStore| self.read(&*store).await;
         let figures = self.common.store.using(read).await?;
-        if self.common.json {
-            say_json(&figures);
-        } else if figures.points.is_empty() {
-            say("no figures: `seriatim serve` writes them each minute, while there is work");
-        } else {
-            say(table(&figures));
-        }
+        let none = "no figures: `seriatim serve` writes them each minute, while there is work";
+        tell(self.common.json, &figures, table(&figures).or(none));
         Ok(())
     }
 
@@ -52,13 +47,8 @@ impl History {
             Ok(history::tasks(&*store, queue, self.span, now).await?)
         };
         let found = self.common.store.using(read).await?;
-        if self.common.json {
-            say_json(&found);
-        } else if found.all.is_none() && found.tasks.is_empty() {
-            say("no figures: `seriatim serve` writes them each minute");
-        } else {
-            say(table_of_tasks(&times(&found)));
-        }
+        let none = "no figures: `seriatim serve` writes them each minute";
+        tell(self.common.json, &found, table_of_tasks(&times(&found)).or(none));
         Ok(())
     }
 

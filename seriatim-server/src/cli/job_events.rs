@@ -8,7 +8,7 @@ use seriatim::store::Store;
 use super::args::{PageArgs, TimesArgs};
 use crate::app::find;
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, hint, say, say_json};
+use crate::cli::output::{Failure, hint, tell};
 use crate::journal::{self, Wanted};
 
 #[derive(Args)]
@@ -40,15 +40,9 @@ impl Events {
             after: self.page.after.as_deref(),
         };
         let page = journal::page(store, wanted, self.page.rows_max()).await?;
-        if json {
-            say_json(&page);
-            return Ok(());
-        }
-        match page.events.is_empty() {
-            true => say("no events: servers with [journal] enabled note them"),
-            false => say(table(&page.events)),
-        }
-        if let Some(next) = page.next {
+        let none = "no events: servers with [journal] enabled note them";
+        tell(json, &page, table(&page.events).or(none));
+        if let Some(next) = page.next.filter(|_| !json) {
             hint(format!("more: --after {next}"));
         }
         Ok(())

@@ -21,7 +21,7 @@ use crate::base::text::{one_line, retries_in_words};
 use crate::base::time::{self, absolute, relative};
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Table, Tone};
-use crate::cli::output::{Failure, hint, say, say_json};
+use crate::cli::output::{Failure, hint, say, say_json, tell};
 use crate::protocol::document::{self, JobFailure};
 use crate::protocol::value::Time;
 
@@ -159,11 +159,7 @@ impl Jobs {
             say_json(&document::Jobs::from(page));
             return Ok(());
         }
-        if page.rows.is_empty() {
-            say("no such jobs");
-        } else {
-            say(table(&page.rows, store.now().await?));
-        }
+        say(table(&page.rows, store.now().await?).or("no such jobs"));
         hint_more(&page);
         Ok(())
     }
@@ -368,10 +364,6 @@ async fn delete(store: &dyn Store, id: JobId, yes: Yes, json: bool) -> Result<()
     }
     yes.confirm(&format!("deletes the {} job {id}", state_name(job.state)))?;
     deleted(store, &job).await?;
-    if json {
-        say_json(&document::JobDeleted::new(id));
-    } else {
-        say(format!("{id} is deleted"));
-    }
+    tell(json, &document::JobDeleted::new(id), format!("{id} is deleted"));
     Ok(())
 }

@@ -22,7 +22,7 @@ use crate::app::lanes::OneLane;
 use crate::app::range::By;
 use crate::base::text::{KEY_COLUMNS, count, cut, failures, one_line, shell_word};
 use crate::cli::output::table::{Cell, Table, Tone};
-use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::cli::output::{Failure, Terminal, hint, say, say_json, tell};
 use crate::protocol::document::{self, Done};
 
 #[derive(Args)]
@@ -175,13 +175,11 @@ impl Lanes {
             say_json(&document::Lanes::from(page));
             return Ok(());
         }
-        if page.rows.is_empty() && page.cut {
-            say(format!("none among the {} lanes looked at", self.filters.scan_max));
-        } else if page.rows.is_empty() {
-            say(format!("no lane of {} matches", self.queue));
-        } else {
-            say(table(&page.rows, store.now().await?));
-        }
+        let none = match page.cut {
+            true => format!("none among the {} lanes looked at", self.filters.scan_max),
+            false => format!("no lane of {} matches", self.queue),
+        };
+        say(table(&page.rows, store.now().await?).or(none));
         if let Some(next) = page.next {
             let what = if page.cut { "further" } else { "more" };
             hint(format!("{what}: --after {}", shell_word(&one_line(&next))));
@@ -266,11 +264,8 @@ impl Lanes {
             let acted = actions::act(store, &self.queue, lanes, action).await;
             done += acted.map_err(|error| broken_off(error, done))?;
         }
-        if self.common.json {
-            say_json(&Done { count: done });
-            return Ok(());
-        }
-        say(format!("{} {}", count(done, "lane"), actions::done(action, done)));
+        let told = format!("{} {}", count(done, "lane"), actions::done(action, done));
+        tell(self.common.json, &Done { count: done }, told);
         Ok(())
     }
 
@@ -282,10 +277,8 @@ impl Lanes {
             released.map_err(|error| broken_off(error, done))?;
             done += 1;
         }
-        match self.common.json {
-            true => say_json(&Done { count: done }),
-            false => say(format!("{} released", count(done, "lane"))),
-        }
+        let told = format!("{} released", count(done, "lane"));
+        tell(self.common.json, &Done { count: done }, told);
         Ok(())
     }
 }

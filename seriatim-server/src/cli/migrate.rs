@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::args::Common;
-use crate::cli::output::{Failure, say, say_json};
+use crate::cli::output::{Failure, tell};
 
 #[derive(Args)]
 pub(crate) struct Migrate {
@@ -25,11 +25,8 @@ impl Migrate {
         let shown = self.common.store.shown()?;
         let kind = self.common.store.creating(async |store| Ok(store.capabilities().name)).await?;
         let version = env!("CARGO_PKG_VERSION");
-        if self.common.json {
-            say_json(&Migrated { store: &shown, kind, version });
-        } else {
-            say(format!("{shown} is ready for seriatim {version}"));
-        }
+        let told = format!("{shown} is ready for seriatim {version}");
+        tell(self.common.json, &Migrated { store: &shown, kind, version }, told);
         Ok(())
     }
 }

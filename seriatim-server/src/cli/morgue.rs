@@ -17,7 +17,7 @@ use crate::app::{causes, find, operations};
 use crate::base::text::count;
 use crate::base::time::{Moment, relative};
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, hint, say, say_json};
+use crate::cli::output::{Failure, hint, say, say_json, tell};
 use crate::protocol::document::{self, Cause, Done, EditedJob};
 
 #[derive(Args)]
@@ -162,27 +162,17 @@ impl Morgue {
             say_json(&document::Jobs::from(page));
             return Ok(());
         }
-        if page.rows.is_empty() {
-            say(format!("no dead jobs of {}", self.queue));
-        } else {
-            say(table(&page.rows, store.now().await?));
-        }
+        say(table(&page.rows, store.now().await?).or(format!("no dead jobs of {}", self.queue)));
         hint_more(&page);
         Ok(())
     }
 
     async fn causes(&self, store: &dyn Store) -> Result<(), Failure> {
         let found = causes::of_queue(store, &self.queue).await?;
-        if self.common.json {
-            say_json(&found);
-            return Ok(());
-        }
-        if found.causes.is_empty() {
-            say(format!("no dead jobs of {}", self.queue));
-            return Ok(());
-        }
-        say(causes_table(&found.causes, store.now().await?));
-        if found.more {
+        let table = causes_table(&found.causes, store.now().await?);
+        let none = format!("no dead jobs of {}", self.queue);
+        tell(self.common.json, &found, table.or(none));
+        if found.more && !self.common.json {
             hint(format!("counted among the latest {} dead jobs", found.looked_at));
         }
         Ok(())
@@ -221,10 +211,8 @@ impl Morgue {
         let (_, figures) = find::queue_with_figures(store, &self.queue).await?;
         let dead = figures.stats.dead;
         if dead == 0 && which.ids.is_empty() {
-            match self.common.json {
-                true => say_json(&Done { count: 0 }),
-                false => say(format!("no dead jobs of {}: nothing to delete", self.queue)),
-            }
+            let told = format!("no dead jobs of {}: nothing to delete", self.queue);
+            tell(self.common.json, &Done { count: 0 }, told);
             return Ok(());
         }
         yes.confirm(&format!("deletes {}", which.in_words(&self.queue, dead)))?;
@@ -237,11 +225,8 @@ impl Morgue {
     }
 
     fn told(&self, acted: u64, which: &Which, done: &str) -> Result<(), Failure> {
-        if self.common.json {
-            say_json(&Done { count: acted });
-        } else {
-            say(format!("{} {done}", count(acted, "job")));
-        }
+        let told = format!("{} {done}", count(acted, "job"));
+        tell(self.common.json, &Done { count: acted }, told);
         let ids: BTreeSet<&JobId> = which.ids.iter().collect();
         let missing = (ids.len() as u64).saturating_sub(acted);
         if missing > 0 {
@@ -258,12 +243,8 @@ impl Morgue {
     async fn edit(&self, store: &dyn Store, id: JobId, payload: &str) -> Result<(), Failure> {
         let payload = Payload::from_json_text(payload)?;
         let pushed = morgue::edit(store, &self.queue, id, payload).await?;
-        let status = push_status(pushed.status);
-        if self.common.json {
-            say_json(&EditedJob::new(id, &pushed));
-        } else {
-            say(format!("{id} is now {} ({status})", pushed.job_id));
-        }
+        let told = format!("{id} is now {} ({})", pushed.job_id, push_status(pushed.status));
+        tell(self.common.json, &EditedJob::new(id, &pushed), told);
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use crate::base::text::count;
 use crate::base::time::{absolute, length, relative};
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, say, say_json};
+use crate::cli::output::{Failure, say, say_json, tell};
 use crate::protocol::document::{NodeCommanded, NodeReleased, load};
 
 #[derive(Args)]
@@ -62,18 +62,15 @@ impl Nodes {
             .using(async |store| match &self.action {
                 None => list(&*store, json).await,
                 Some(Action::Show { node }) => show(&*store, node, json).await,
-                Some(Action::Quiet { node }) => tell(&*store, node, Command::Quiet, json).await,
-                Some(Action::Resume { node }) => tell(&*store, node, Command::Resume, json).await,
+                Some(Action::Quiet { node }) => send(&*store, node, Command::Quiet, json).await,
+                Some(Action::Resume { node }) => send(&*store, node, Command::Resume, json).await,
                 Some(Action::Release { node }) => {
                     let (node, lanes) = release(&*store, node).await?;
-                    let lanes_of = count(lanes, "lane");
-                    match json {
-                        true => say_json(&NodeReleased { node, count: lanes }),
-                        false => say(format!("{lanes_of} of {node} released")),
-                    }
+                    let told = format!("{} of {node} released", count(lanes, "lane"));
+                    tell(json, &NodeReleased { node, count: lanes }, told);
                     Ok(())
                 }
-                Some(Action::Stop { node }) => tell(&*store, node, Command::Stop, json).await,
+                Some(Action::Stop { node }) => send(&*store, node, Command::Stop, json).await,
             })
             .await
     }
@@ -100,10 +97,6 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
     let (nodes, now) = (sorted(store).await?, store.now().await?);
     let stats = store.stats(None).await?;
     let running = running(store, &stats, None, RUNNING_MAX).await?;
-    if nodes.is_empty() {
-        say("no nodes: `seriatim serve` starts one");
-        return Ok(());
-    }
     let load = |node: &NodeView| load(node, held_by(&running, node).len());
     say(Table::of(&nodes)
         .name("node", |node| &*node.info.id.0)
@@ -114,7 +107,8 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
         .name("heartbeat", |node| relative(now, node.heartbeat_at))
         .text("host", |node| &node.info.host)
         .number("pid", |node| node.info.pid)
-        .text("queues", |node| queues_of(node, stats.iter())));
+        .text("queues", |node| queues_of(node, stats.iter()))
+        .or("no nodes: `seriatim serve` starts one"));
     troubles::say_all(&nodes, now, None);
     Ok(())
 }
@@ -163,22 +157,19 @@ fn lanes(held: &[Running], now: Timestamp) -> Table<'_, Running> {
         .text("progress", |one| Reported::of(one.lane.progress.as_deref()).line())
 }
 
-async fn tell(
+async fn send(
     store: &dyn Store,
     wanted: &str,
     command: Command,
     json: bool,
 ) -> Result<(), Failure> {
     let node = nodes::command(store, wanted, command).await?;
-    if json {
-        say_json(&NodeCommanded { node, command });
-        return Ok(());
-    }
     let what = match command {
         Command::Quiet => "will claim no more work",
         Command::Stop => "will finish its running turns and exit",
         Command::Resume => "will claim work again",
     };
-    say(format!("{node} {what}, from its next heartbeat on"));
+    let told = format!("{node} {what}, from its next heartbeat on");
+    tell(json, &NodeCommanded { node, command }, told);
     Ok(())
 }

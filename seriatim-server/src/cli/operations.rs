@@ -15,7 +15,7 @@ use crate::base::time::Moment;
 use crate::cli::output::fields::Fields;
 use crate::cli::output::progress::Progress;
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, hint, say, say_json};
+use crate::cli::output::{Failure, hint, say, say_json, tell};
 use crate::protocol::value::Time;
 
 #[derive(Args)]
@@ -157,28 +157,18 @@ pub(super) async fn time_of(
 
 async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
     let all = operations::list(store).await?;
-    if json {
-        say_json(&serde_json::json!({ "operations": all }));
-        return Ok(());
-    }
-    if all.is_empty() {
-        say("no operations: `seriatim operations start` begins one");
-        return Ok(());
-    }
-    say(Table::of(&all)
+    let table = Table::of(&all)
         .name("operation", |one| &one.id)
         .name("state", |one| one.state.name())
         .text("progress", Operation::progress)
         .text("who", |one| &one.who)
-        .text("of", |one| one.what.in_words()));
+        .text("of", |one| one.what.in_words())
+        .or("no operations: `seriatim operations start` begins one");
+    tell(json, &serde_json::json!({ "operations": all }), table);
     Ok(())
 }
 
 fn told(operation: &Operation, json: bool) {
-    if json {
-        say_json(operation);
-        return;
-    }
     let mut fields = Fields::default();
     fields
         .add("operation", &operation.id)
@@ -186,17 +176,11 @@ fn told(operation: &Operation, json: bool) {
         .add("of", operation.what.in_words())
         .add("progress", operation.progress())
         .add("who", &operation.who)
-        .add("begun", &operation.created_at);
-    if let Some(at) = &operation.ended_at {
-        fields.add("ended", at);
-    }
-    if let Some(by) = &operation.stopped_by {
-        fields.add("stopped by", by);
-    }
-    if let Some(error) = &operation.error {
-        fields.add("error", error);
-    }
-    say(fields.render());
+        .add("begun", &operation.created_at)
+        .maybe("ended", operation.ended_at.as_ref())
+        .maybe("stopped by", operation.stopped_by.as_ref())
+        .maybe("error", operation.error.as_ref());
+    tell(json, operation, fields.render());
 }
 
 async fn count(store: &dyn Store, wish: &Wish, json: bool) -> Result<(), Failure> {

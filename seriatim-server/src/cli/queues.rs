@@ -18,7 +18,7 @@ use crate::app::queues::{all, one, with_figures};
 use crate::base::text::count;
 use crate::base::time::length;
 use crate::cli::output::table::{Cell, Table, Tone};
-use crate::cli::output::{Failure, say, say_json};
+use crate::cli::output::{Failure, say, say_json, tell};
 use crate::protocol::document::{Done, QueueDeleted, QueuePaused};
 
 #[derive(Args)]
@@ -140,10 +140,8 @@ impl Action {
                 ))?;
                 let deleted = delete_queue(&*store, &queue, force).await?;
                 let (jobs, released) = (deleted.jobs, deleted.released);
-                match json {
-                    true => say_json(&QueueDeleted { queue, count: jobs, released }),
-                    false => say(format!("{queue} is deleted, with {}", count(jobs, "job"))),
-                }
+                let told = format!("{queue} is deleted, with {}", count(jobs, "job"));
+                tell(json, &QueueDeleted { queue, count: jobs, released }, told);
                 Ok(())
             }
             Self::Drain { queue, yes } => {
@@ -224,11 +222,8 @@ async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let (views, nodes) = with_figures(&*store).await?;
-    if views.is_empty() {
-        say("no queues: a push or a [queues] entry of the configuration creates one");
-        return Ok(());
-    }
-    say(table(&views));
+    let none = "no queues: a push or a [queues] entry of the configuration creates one";
+    say(table(&views).or(none));
     let now = store.now().await?;
     for (view, _) in &views {
         troubles::say_all(&nodes, now, Some(&view.queue.name));
@@ -265,16 +260,13 @@ async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> 
 async fn pause(store: &dyn Store, name: &str, paused: bool, json: bool) -> Result<(), Failure> {
     let view = find::queue(store, name).await?;
     store.pause_queue(name.into(), paused).await?;
-    if json {
-        say_json(&QueuePaused { queue: name.to_owned(), paused });
-        return Ok(());
-    }
-    say(match (paused, view.paused) {
+    let told = match (paused, view.paused) {
         (true, false) => format!("{name} is paused: running turns go on, nothing new is claimed"),
         (true, true) => format!("{name} was already paused"),
         (false, true) => format!("{name} goes on"),
         (false, false) => format!("{name} was not paused"),
-    });
+    };
+    tell(json, &QueuePaused { queue: name.to_owned(), paused }, told);
     Ok(())
 }
 
@@ -304,14 +296,11 @@ async fn failed(
 
 /// Prints that there was nothing to do.
 fn nothing(json: bool, why: &str) {
-    if json { say_json(&Done { count: 0 }) } else { say(why) }
+    tell(json, &Done { count: 0 }, why);
 }
 
 /// Prints the number of changed lanes.
 fn told(json: bool, lanes: u64, one: &str, several: &str) {
-    if json {
-        say_json(&Done { count: lanes });
-    } else {
-        say(format!("{} {}", count(lanes, "lane"), if lanes == 1 { one } else { several }));
-    }
+    let words = if lanes == 1 { one } else { several };
+    tell(json, &Done { count: lanes }, format!("{} {words}", count(lanes, "lane")));
 }

@@ -6,7 +6,7 @@ use super::args::StoreArg;
 use crate::app::figures::{Figures, statistics};
 use crate::base::time::length;
 use crate::cli::output::table::{Cell, Table, Tone};
-use crate::cli::output::{Failure, say, say_json};
+use crate::cli::output::{Failure, tell};
 
 #[derive(Args)]
 pub(crate) struct Stats {
@@ -20,15 +20,8 @@ pub(crate) struct Stats {
 impl Stats {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let figures = self.store.using(async |store| Ok(Figures::all(&*store).await?)).await?;
-        if self.json {
-            say_json(&statistics(&figures, None));
-            return Ok(());
-        }
-        if figures.is_empty() {
-            say(format!("no queues in {}", self.store.shown()?));
-            return Ok(());
-        }
-        say(table(&figures));
+        let none = format!("no queues in {}", self.store.shown()?);
+        tell(self.json, &statistics(&figures, None), table(&figures).or(none));
         Ok(())
     }
 }

@@ -161,6 +161,11 @@ pub(crate) fn say_json(document: &impl Serialize) {
     say(serde_json::to_string(document).unwrap_or_default());
 }
 
+/// Writes to stdout what a command did or found: as JSON, or in words.
+pub(crate) fn tell(json: bool, document: &impl Serialize, words: impl fmt::Display) {
+    if json { say_json(document) } else { say(words) }
+}
+
 /// Writes a line to stderr: a hint outside the result.
 pub(crate) fn hint(line: impl fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{line}");

@@ -52,12 +52,19 @@ pub(crate) struct Table<'a, T> {
     of: &'a [T],
     heads: Vec<(&'static str, Column)>,
     rows: Vec<Vec<Cell>>,
+    none: String,
 }
 
 impl<'a, T> Table<'a, T> {
     /// Without columns yet.
     pub(crate) fn of(of: &'a [T]) -> Self {
-        Self { of, heads: Vec::new(), rows: of.iter().map(|_| Vec::new()).collect() }
+        let rows = of.iter().map(|_| Vec::new()).collect();
+        Self { of, heads: Vec::new(), rows, none: String::new() }
+    }
+
+    /// What is said instead of a head without rows.
+    pub(crate) fn or(self, none: impl Into<String>) -> Self {
+        Self { none: none.into(), ..self }
     }
 
     fn column(mut self, head: &'static str, column: Column, cell: impl Fn(&'a T) -> Cell) -> Self {
@@ -114,6 +121,9 @@ impl<'a, T> Table<'a, T> {
 
     /// The whole table, without a last newline.
     pub(crate) fn render(&self, terminal: Terminal) -> String {
+        if self.rows.is_empty() && !self.none.is_empty() {
+            return self.none.clone();
+        }
         let widths = self.widths(terminal.columns);
         let mut text = String::new();
         let heads: Vec<Cell> =
