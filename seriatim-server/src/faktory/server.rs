@@ -21,7 +21,7 @@ use super::reply;
 use crate::base::lock::lock;
 use crate::base::setup_error::SetupError;
 use crate::config::{FaktoryConfig, HttpConfig};
-use crate::http::{App, Inside, Visitor, secrets, site};
+use crate::http::{Inside, Shared, Visitor, secrets, site};
 
 /// A pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -102,7 +102,7 @@ impl Listening {
     }
 
     /// Answers from now on.
-    pub(crate) fn serve(self, app: Arc<App>) -> Server {
+    pub(crate) fn serve(self, app: Shared) -> Server {
         if let Ok(address) = self.listener.local_addr() {
             tracing::info!("clients of Faktory: listening on tcp://{address}");
         }

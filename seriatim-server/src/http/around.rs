@@ -338,7 +338,7 @@ fn span(request: &Request) -> tracing::Span {
 }
 
 /// Counts the request by route and status.
-pub(super) async fn count(State(app): State<Shared>, request: Request, next: Next) -> Response {
+pub(super) async fn count(app: Shared, request: Request, next: Next) -> Response {
     let method = method_word(&request);
     let response = next.run(request).await;
     let route = response.extensions().get::<Met>().map_or("other", |met| met.0);
@@ -347,7 +347,7 @@ pub(super) async fn count(State(app): State<Shared>, request: Request, next: Nex
 }
 
 /// There is no such path.
-pub(super) async fn nothing_here(State(app): State<Shared>, request: Request) -> Response {
+pub(super) async fn nothing_here(app: Shared, request: Request) -> Response {
     let path = request.uri().path();
     let problem = Problem::missing(format!("nothing at {path}; /openapi.json lists the endpoints"));
     let said = format!("There is no page at {}.", cut_middle(path, QUOTED_BYTES_MAX));
@@ -355,7 +355,7 @@ pub(super) async fn nothing_here(State(app): State<Shared>, request: Request) ->
 }
 
 /// There is such a path, for other methods; the router adds which.
-pub(super) async fn not_so(State(app): State<Shared>, request: Request) -> Response {
+pub(super) async fn not_so(app: Shared, request: Request) -> Response {
     let detail = format!("{} is not allowed here; see the header Allow", request.method());
     let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail);
     refused(&app, request, problem.on_pages("This address is no page."))

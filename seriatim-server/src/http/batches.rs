@@ -1,6 +1,5 @@
 //! Batches: sets of jobs whose end makes one more job.
 
-use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::PAGE_ROWS_MAX;
@@ -43,7 +42,7 @@ struct Opening {
 }
 
 async fn open(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     Part(id): Part<String>,
     Json(Opening { queue, callback }): Json<Opening>,
@@ -70,16 +69,16 @@ struct Listing {
 }
 
 async fn list(
-    State(app): State<Shared>,
+    app: Shared,
     Query(Listing { live, limit, after }): Query<Listing>,
 ) -> Result<Answer<Batches>, Problem> {
     Ok(Answer::of(&batches::page(&*app.store, live, after, rows_max(limit)?).await?))
 }
 
-async fn seal(State(app): State<Shared>, Part(id): Part<String>) -> Result<Answer<Batch>, Problem> {
+async fn seal(app: Shared, Part(id): Part<String>) -> Result<Answer<Batch>, Problem> {
     Ok(Answer::of(&app.client.seal_batch(id).await?.into()))
 }
 
-async fn show(State(app): State<Shared>, Part(id): Part<String>) -> Result<Answer<Batch>, Problem> {
+async fn show(app: Shared, Part(id): Part<String>) -> Result<Answer<Batch>, Problem> {
     Ok(Answer::of(&batches::one(&*app.store, &id).await?))
 }

@@ -1,6 +1,5 @@
 //! Bridges: those of all nodes.
 
-use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::NAME_BYTES_MAX;
@@ -45,12 +44,12 @@ struct OneSource {
     source: Option<String>,
 }
 
-async fn list(State(app): State<Shared>) -> Result<Answer<Bridges>, Problem> {
+async fn list(app: Shared) -> Result<Answer<Bridges>, Problem> {
     Ok(Answer::of(&Bridges { bridges: bridges::all(&*app.store).await? }))
 }
 
 async fn pause(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     Part(name): Part<String>,
     Query(Paused { source, reason }): Query<Paused>,
@@ -61,7 +60,7 @@ async fn pause(
 }
 
 async fn resume(
-    State(app): State<Shared>,
+    app: Shared,
     Part(name): Part<String>,
     Query(OneSource { source }): Query<OneSource>,
 ) -> Result<Answer<Bridge>, Problem> {

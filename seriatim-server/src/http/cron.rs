@@ -1,6 +1,5 @@
 //! Cron entries: those of all nodes.
 
-use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::NAME_BYTES_MAX;
@@ -36,12 +35,12 @@ struct Why {
     reason: Option<String>,
 }
 
-async fn list(State(app): State<Shared>) -> Result<Answer<CronEntries>, Problem> {
+async fn list(app: Shared) -> Result<Answer<CronEntries>, Problem> {
     Ok(Answer::of(&cron::all(&*app.store).await?))
 }
 
 async fn run(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     Part(name): Part<String>,
 ) -> Result<Answer<CronRun>, Problem> {
@@ -49,7 +48,7 @@ async fn run(
 }
 
 async fn pause(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     Part(name): Part<String>,
     Query(Why { reason }): Query<Why>,
@@ -58,9 +57,6 @@ async fn pause(
     Ok(Answer::of(&cron::pause(&*app.store, &name, &caller.name(), reason).await?).counting(1))
 }
 
-async fn resume(
-    State(app): State<Shared>,
-    Part(name): Part<String>,
-) -> Result<Answer<CronEntry>, Problem> {
+async fn resume(app: Shared, Part(name): Part<String>) -> Result<Answer<CronEntry>, Problem> {
     Ok(Answer::of(&cron::resume(&*app.store, &name).await?).counting(1))
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::http::HeaderMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -126,7 +125,7 @@ impl Trigger {
 }
 
 async fn trigger(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     headers: HeaderMap,
     UntypedJson(trigger): UntypedJson<Trigger>,
@@ -185,18 +184,12 @@ fn in_its_words(error: seriatim::Error) -> Problem {
     }
 }
 
-async fn status(
-    State(app): State<Shared>,
-    Part(id): Part<JobId>,
-) -> Result<Answer<JobStatus>, Problem> {
+async fn status(app: Shared, Part(id): Part<JobId>) -> Result<Answer<JobStatus>, Problem> {
     let job = find::job(&*app.store, id).await?;
     Answer::written(JOB_BYTES, move || job.into()).await
 }
 
-async fn cancel(
-    State(app): State<Shared>,
-    Part(id): Part<JobId>,
-) -> Result<Answer<JobStatus>, Problem> {
+async fn cancel(app: Shared, Part(id): Part<JobId>) -> Result<Answer<JobStatus>, Problem> {
     let before = app.store.job(id).await?;
     let cancelled = app.store.cancel(Cancel { now: None, jobs: vec![id] }).await?;
     let job = match (app.store.job(id).await?, before) {

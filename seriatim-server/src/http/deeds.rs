@@ -1,6 +1,5 @@
 //! Who did what, as the store remembers it.
 
-use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::PAGE_ROWS_MAX;
@@ -46,10 +45,7 @@ struct Listing {
     after: Option<String>,
 }
 
-async fn list(
-    State(app): State<Shared>,
-    Query(listing): Query<Listing>,
-) -> Result<Answer<Page>, Problem> {
+async fn list(app: Shared, Query(listing): Query<Listing>) -> Result<Answer<Page>, Problem> {
     let wanted = Wanted {
         of: listing.of.as_deref(),
         queue: listing.queue.as_deref(),

@@ -1,6 +1,5 @@
 //! What is wrong, and what to do.
 
-use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -25,7 +24,7 @@ pub(super) struct Diagnosis {
     findings: Vec<Finding>,
 }
 
-async fn show(State(app): State<Shared>) -> Result<Answer<Diagnosis>, Problem> {
+async fn show(app: Shared) -> Result<Answer<Diagnosis>, Problem> {
     let findings = app.checkup().await?.findings.clone();
     let healthy = findings.iter().all(|finding| finding.severity != Severity::Serious);
     Ok(Answer::of(&Diagnosis { healthy, findings }))

@@ -1,7 +1,6 @@
 //! Events: of all turns, live (server-sent events), and of one job.
 
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -48,10 +47,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn of_job(
-    State(app): State<Shared>,
-    Part(id): Part<JobId>,
-) -> Result<Answer<JobEvents>, Problem> {
+async fn of_job(app: Shared, Part(id): Part<JobId>) -> Result<Answer<JobEvents>, Problem> {
     let (_, events) = story(&app, id).await?;
     Ok(Answer::of(&events))
 }
@@ -174,7 +170,7 @@ struct Listing {
 }
 
 async fn of_queue(
-    State(app): State<Shared>,
+    app: Shared,
     Part(queue): Part<String>,
     Query(listing): Query<Listing>,
 ) -> Result<Answer<EventPage>, Problem> {
@@ -232,7 +228,7 @@ struct Wish {
 }
 
 async fn listen(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     client: Connection,
     Query(wish): Query<Wish>,
@@ -303,13 +299,7 @@ mod tests {
         let caller = Caller::anybody();
         let listen = || {
             let wish = Query(Wish { queue: None });
-            listen(
-                State(app.clone()),
-                caller.clone(),
-                Connection::default(),
-                wish,
-                HeaderMap::new(),
-            )
+            listen(app.clone(), caller.clone(), Connection::default(), wish, HeaderMap::new())
         };
         let mut slow = listen().await.unwrap().into_body().into_data_stream();
         assert_eq!(slow.next().await.unwrap().unwrap(), RETRY);

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
 use axum::routing::get;
 use tokio::time::timeout;
 
@@ -40,7 +39,7 @@ async fn health() -> Answer<Health> {
     Answer::of(&Health { status: "healthy" })
 }
 
-async fn ready(State(app): State<Shared>) -> Result<Answer<Health>, Problem> {
+async fn ready(app: Shared) -> Result<Answer<Health>, Problem> {
     match timeout(READY_MAX, app.store.now()).await {
         Ok(Ok(_)) => Ok(Answer::of(&Health { status: "ready" })),
         Ok(Err(error)) => {
@@ -50,7 +49,7 @@ async fn ready(State(app): State<Shared>) -> Result<Answer<Health>, Problem> {
     }
 }
 
-async fn info(State(app): State<Shared>) -> Answer<Info> {
+async fn info(app: Shared) -> Answer<Info> {
     let (service, version) = ("seriatim", env!("CARGO_PKG_VERSION"));
     Answer::of(&Info { service, version, environment: app.environment.clone() })
 }

@@ -1,6 +1,5 @@
 //! The history of figures.
 
-use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -37,7 +36,7 @@ struct Wish {
 }
 
 async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     Query(Wish { queue, span }): Query<Wish>,
 ) -> Result<Answer<History>, Problem> {
@@ -58,7 +57,7 @@ struct Back {
 }
 
 async fn show_tasks(
-    State(app): State<Shared>,
+    app: Shared,
     Part(queue): Part<String>,
     Query(Back { span }): Query<Back>,
 ) -> Result<Answer<Tasks>, Problem> {

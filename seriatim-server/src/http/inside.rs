@@ -21,13 +21,13 @@ use super::limits::Kept;
 use super::pool::Held;
 use super::problem::Problem;
 use super::router::build;
-use super::state::App;
+use super::state::Shared;
 use super::who::Who;
 use super::work::claims_of;
 
 /// The API, and what a front-end needs to know of its server.
 pub(crate) struct Inside {
-    app: Arc<App>,
+    app: Shared,
     router: TowerToHyperService<Router>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Refusal {
 }
 
 impl Inside {
-    pub(crate) fn new(app: Arc<App>) -> Self {
+    pub(crate) fn new(app: Shared) -> Self {
         let router = TowerToHyperService::new(build(&app));
         Self { app, router }
     }

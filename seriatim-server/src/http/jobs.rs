@@ -1,6 +1,5 @@
 //! Jobs: listings, one in full, and actions on one.
 
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
@@ -108,7 +107,7 @@ struct Listing {
 }
 
 async fn list(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     Query(listing): Query<Listing>,
 ) -> Result<Answer<Jobs>, Problem> {
@@ -135,11 +134,7 @@ async fn list(
     Answer::jobs(page).await
 }
 
-async fn show(
-    State(app): State<Shared>,
-    Part(id): Part<JobId>,
-    wait: Wait,
-) -> Result<Response, Problem> {
+async fn show(app: Shared, Part(id): Part<JobId>, wait: Wait) -> Result<Response, Problem> {
     let Some(place) = wait.place(&app)? else {
         let job = find::job(&*app.store, id).await?;
         return Ok(in_full(&app, job).await?.into_response());
@@ -156,14 +151,11 @@ async fn in_full(app: &App, job: JobView) -> Result<Answer<Job>, Problem> {
     Answer::written(bytes, move || Job::from(job).with_failures(noted.latest, first, retried)).await
 }
 
-async fn retry(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer<Job>, Problem> {
+async fn retry(app: Shared, Part(id): Part<JobId>) -> Result<Answer<Job>, Problem> {
     Answer::job(jobs::retried(&*app.store, id).await?).await
 }
 
-async fn delete(
-    State(app): State<Shared>,
-    Part(id): Part<JobId>,
-) -> Result<Answer<JobDeleted>, Problem> {
+async fn delete(app: Shared, Part(id): Part<JobId>) -> Result<Answer<JobDeleted>, Problem> {
     let job = find::job(&*app.store, id).await?;
     jobs::deleted(&*app.store, &job).await?;
     Ok(Answer::of(&JobDeleted::new(id)))
@@ -181,7 +173,7 @@ struct When {
 }
 
 async fn reschedule(
-    State(app): State<Shared>,
+    app: Shared,
     Part(id): Part<JobId>,
     Json(when): Json<When>,
 ) -> Result<Answer<Job>, Problem> {
@@ -209,7 +201,7 @@ fn nullable_text(generator: &mut SchemaGenerator) -> Schema {
 }
 
 async fn reassign(
-    State(app): State<Shared>,
+    app: Shared,
     Part(id): Part<JobId>,
     Json(Node { node }): Json<Node>,
 ) -> Result<Answer<Job>, Problem> {

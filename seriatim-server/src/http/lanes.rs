@@ -1,6 +1,5 @@
 //! Lanes: listings, one in full, and actions on one.
 
-use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::PAGE_ROWS_MAX;
@@ -26,13 +25,12 @@ use crate::protocol::document::{self, Done, Lane, Lanes};
 use crate::protocol::schema::Foreign;
 
 pub(super) fn routes() -> Vec<Route> {
-    type App = State<Shared>;
     type Name = Part<String>;
     type Lane = Query<Which>;
-    let resume = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::Resume);
-    let retry = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::RunNow);
-    let bury = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::Bury);
-    let delete = |app: App, name: Name, lane: Lane| act(app, name, lane, LaneAction::Delete);
+    let resume = |app: Shared, name: Name, lane: Lane| act(app, name, lane, LaneAction::Resume);
+    let retry = |app: Shared, name: Name, lane: Lane| act(app, name, lane, LaneAction::RunNow);
+    let bury = |app: Shared, name: Name, lane: Lane| act(app, name, lane, LaneAction::Bury);
+    let delete = |app: Shared, name: Name, lane: Lane| act(app, name, lane, LaneAction::Delete);
     vec![
         Route::get("/api/v1/queues/{queue}/lanes", Access::Read, list)
             .says("The lanes of a queue, in order; by retry_count only those that have failed, most retries first"),
@@ -96,7 +94,7 @@ struct Listing {
 }
 
 async fn list(
-    State(app): State<Shared>,
+    app: Shared,
     Part(queue): Part<String>,
     Query(listing): Query<Listing>,
 ) -> Result<Answer<Lanes>, Problem> {
@@ -115,7 +113,7 @@ struct RunningListing {
 }
 
 async fn running(
-    State(app): State<Shared>,
+    app: Shared,
     Part(queue): Part<String>,
     Query(listing): Query<RunningListing>,
 ) -> Result<Answer<Lanes>, Problem> {
@@ -160,7 +158,7 @@ struct OfKey {
 }
 
 async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     Part(queue): Part<String>,
     Query(OfKey { key }): Query<OfKey>,
 ) -> Result<Answer<Lane>, Problem> {
@@ -176,7 +174,7 @@ async fn show(
 }
 
 async fn everywhere(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     Query(OfKey { key }): Query<OfKey>,
 ) -> Result<Answer<document::Key>, Problem> {
@@ -201,7 +199,7 @@ struct Which {
 }
 
 async fn release(
-    State(app): State<Shared>,
+    app: Shared,
     Part(queue): Part<String>,
     Query(which): Query<Which>,
 ) -> Result<Answer<Done>, Problem> {
@@ -233,7 +231,7 @@ struct Paused {
 }
 
 async fn pause(
-    app: State<Shared>,
+    app: Shared,
     queue: Part<String>,
     Query(Paused { key, lane, reason }): Query<Paused>,
 ) -> Result<Answer<Done>, Problem> {
@@ -242,7 +240,7 @@ async fn pause(
 }
 
 async fn act(
-    State(app): State<Shared>,
+    app: Shared,
     Part(queue): Part<String>,
     Query(which): Query<Which>,
     action: LaneAction,

@@ -1,7 +1,6 @@
 //! Tells open pages that queues changed: that, and not what, at most once a second.
 
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::response::Response;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
@@ -33,7 +32,7 @@ async fn sample(app: Shared) {
 }
 
 pub(super) async fn listen(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     client: Connection,
 ) -> Result<Response, Problem> {
@@ -72,7 +71,7 @@ mod tests {
 
     async fn opened(app: &Shared) -> axum::body::BodyDataStream {
         let caller = Caller::anybody();
-        let heard = listen(State(app.clone()), caller, Connection::default()).await.unwrap();
+        let heard = listen(app.clone(), caller, Connection::default()).await.unwrap();
         heard.into_body().into_data_stream()
     }
 

@@ -68,5 +68,5 @@ pub use person::Person;
 pub(crate) use router::api_document;
 pub use router::{Dashboard, dashboard, router};
 pub(crate) use server::{Entrance, Listening, Server};
-pub(crate) use state::{App, Setup};
+pub(crate) use state::{App, Setup, Shared};
 pub(crate) use tokens::{secrets, unknown_queues};

@@ -1,6 +1,5 @@
 //! The dead jobs of a queue.
 
-use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -79,7 +78,7 @@ struct Listing {
 }
 
 async fn list(
-    State(app): State<Shared>,
+    app: Shared,
     Part(queue): Part<String>,
     Query(listing): Query<Listing>,
 ) -> Result<Answer<Jobs>, Problem> {
@@ -103,10 +102,7 @@ async fn list(
     Answer::jobs(morgue::page(&*app.store, wanted).await?).await
 }
 
-async fn causes(
-    State(app): State<Shared>,
-    Part(queue): Part<String>,
-) -> Result<Answer<Causes>, Problem> {
+async fn causes(app: Shared, Part(queue): Part<String>) -> Result<Answer<Causes>, Problem> {
     Ok(Answer::of(&causes::of_queue(&*app.store, &queue).await?))
 }
 
@@ -123,7 +119,7 @@ struct Edit {
 }
 
 async fn edit(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     Part(queue): Part<String>,
     Json(Edit { job_id, payload }): Json<Edit>,
@@ -163,7 +159,7 @@ impl Which {
 }
 
 async fn requeue(
-    State(app): State<Shared>,
+    app: Shared,
     Part(queue): Part<String>,
     Json(which): Json<Which>,
 ) -> Result<Answer<Done>, Problem> {
@@ -173,7 +169,7 @@ async fn requeue(
 }
 
 async fn delete(
-    State(app): State<Shared>,
+    app: Shared,
     Part(queue): Part<String>,
     Json(which): Json<Which>,
 ) -> Result<Answer<Done>, Problem> {

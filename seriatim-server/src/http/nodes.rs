@@ -1,6 +1,5 @@
 //! Nodes, and commands to them.
 
-use axum::extract::State;
 use seriatim::store::Command;
 
 use super::access::Access;
@@ -13,11 +12,10 @@ use crate::app::nodes;
 use crate::protocol::document::{Node, NodeCommanded, NodeReleased, Nodes};
 
 pub(super) fn routes() -> Vec<Route> {
-    type App = State<Shared>;
     type Name = Part<String>;
-    let quiet = |app: App, node: Name| send(app, node, Command::Quiet);
-    let resume = |app: App, node: Name| send(app, node, Command::Resume);
-    let stop = |app: App, node: Name| send(app, node, Command::Stop);
+    let quiet = |app: Shared, node: Name| send(app, node, Command::Quiet);
+    let resume = |app: Shared, node: Name| send(app, node, Command::Resume);
+    let stop = |app: Shared, node: Name| send(app, node, Command::Stop);
     vec![
         Route::get("/api/v1/nodes", Access::Read, list_all)
             .says("All nodes that are alive, or died or stopped in the last day"),
@@ -34,7 +32,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn list_all(State(app): State<Shared>) -> Result<Answer<Nodes>, Problem> {
+async fn list_all(app: Shared) -> Result<Answer<Nodes>, Problem> {
     let mut document = nodes::all(&*app.store).await?;
     // Remote workers name themselves: there may be any number of names.
     let left_out = document.nodes.len().saturating_sub(NODES_MAX);
@@ -43,15 +41,12 @@ async fn list_all(State(app): State<Shared>) -> Result<Answer<Nodes>, Problem> {
     Ok(Answer::of(&document))
 }
 
-async fn show(
-    State(app): State<Shared>,
-    Part(node): Part<String>,
-) -> Result<Answer<Node>, Problem> {
+async fn show(app: Shared, Part(node): Part<String>) -> Result<Answer<Node>, Problem> {
     Ok(Answer::of(&nodes::one(&*app.store, &node).await?))
 }
 
 async fn send(
-    State(app): State<Shared>,
+    app: Shared,
     Part(node): Part<String>,
     command: Command,
 ) -> Result<Answer<NodeCommanded>, Problem> {
@@ -59,10 +54,7 @@ async fn send(
     Ok(Answer::of(&NodeCommanded { node, command }))
 }
 
-async fn release(
-    State(app): State<Shared>,
-    Part(node): Part<String>,
-) -> Result<Answer<NodeReleased>, Problem> {
+async fn release(app: Shared, Part(node): Part<String>) -> Result<Answer<NodeReleased>, Problem> {
     let (node, count) = nodes::release(&*app.store, &node).await?;
     Ok(Answer::of(&NodeReleased { node, count }).counting(count))
 }

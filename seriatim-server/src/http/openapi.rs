@@ -1,6 +1,5 @@
 //! The OpenAPI 3.1 document, made from the same list as the router.
 
-use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use schemars::json_schema;
@@ -41,7 +40,7 @@ fn described(app: &App) -> &Described {
     })
 }
 
-async fn page(State(app): State<Shared>) -> Response {
+async fn page(app: Shared) -> Response {
     super::page::served(described(&app).page.clone())
 }
 
@@ -50,7 +49,7 @@ async fn style() -> Response {
     (head, super::page::STYLE).into_response()
 }
 
-async fn serve(State(app): State<Shared>) -> Response {
+async fn serve(app: Shared) -> Response {
     let head = [(header::CONTENT_TYPE, HeaderValue::from_static(JSON))];
     (head, described(&app).document.clone()).into_response()
 }

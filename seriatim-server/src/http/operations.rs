@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -41,14 +40,14 @@ pub(super) struct Operations {
     operations: Vec<Operation>,
 }
 
-async fn list(State(app): State<Shared>, caller: Caller) -> Result<Answer<Operations>, Problem> {
+async fn list(app: Shared, caller: Caller) -> Result<Answer<Operations>, Problem> {
     let mut operations = operations::list(&*app.store).await?;
     operations.retain(|operation| caller.scope.has_queue(&operation.what.queue));
     Ok(Answer::of(&Operations { operations }))
 }
 
 async fn look(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     Query(wish): Query<Wish>,
 ) -> Result<Answer<Preview>, Problem> {
@@ -66,7 +65,7 @@ struct Confirmed {
 }
 
 async fn begin(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     Query(Confirmed { confirm }): Query<Confirmed>,
     Json(wish): Json<Wish>,
@@ -80,7 +79,7 @@ async fn begin(
 }
 
 async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     Part(id): Part<String>,
 ) -> Result<Answer<Operation>, Problem> {
@@ -88,7 +87,7 @@ async fn show(
 }
 
 async fn stop(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     Part(id): Part<String>,
 ) -> Result<Answer<Operation>, Problem> {

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
@@ -48,7 +48,7 @@ enum OneOrSeveral {
 }
 
 async fn push(
-    State(app): State<Shared>,
+    app: Shared,
     Part(queue): Part<String>,
     caller: Caller,
     wait: Wait,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::Queue;
@@ -24,11 +23,10 @@ use crate::protocol::document::{self, Done, QueueDeleted, QueuePaused, Queues};
 use crate::protocol::limits;
 
 pub(super) fn routes() -> Vec<Route> {
-    type App = State<Shared>;
     type Name = Part<String>;
-    let resume = |app: App, name: Name| set_paused(app, name, false);
-    let bury_failed = |app: App, name: Name| on_failed(app, name, LaneAction::Bury);
-    let delete_failed = |app: App, name: Name| on_failed(app, name, LaneAction::DeleteFailed);
+    let resume = |app: Shared, name: Name| set_paused(app, name, false);
+    let bury_failed = |app: Shared, name: Name| on_failed(app, name, LaneAction::Bury);
+    let delete_failed = |app: Shared, name: Name| on_failed(app, name, LaneAction::DeleteFailed);
     vec![
         Route::get("/api/v1/queues", Access::Read, list_all).says("All queues").keeps_scope(),
         Route::put("/api/v1/queues", Access::Admin, define_all)
@@ -57,16 +55,13 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn list_all(State(app): State<Shared>, caller: Caller) -> Result<Answer<Queues>, Problem> {
+async fn list_all(app: Shared, caller: Caller) -> Result<Answer<Queues>, Problem> {
     let mut document = queues::all(&*app.store).await?;
     document.queues.retain(|queue| caller.scope.has_queue(&queue.queue));
     Answer::written(document.queues.len() * JOB_BYTES, move || document).await
 }
 
-async fn show(
-    State(app): State<Shared>,
-    Part(queue): Part<String>,
-) -> Result<Answer<document::Queue>, Problem> {
+async fn show(app: Shared, Part(queue): Part<String>) -> Result<Answer<document::Queue>, Problem> {
     Ok(Answer::of(&queues::one(&*app.store, &queue).await?))
 }
 
@@ -79,7 +74,7 @@ struct Definitions {
 }
 
 async fn define_all(
-    State(app): State<Shared>,
+    app: Shared,
     Json(definitions): Json<Definitions>,
 ) -> Result<Answer<Queues>, Problem> {
     let known = app.store.queues().await?;
@@ -94,7 +89,7 @@ async fn define_all(
 }
 
 async fn define(
-    State(app): State<Shared>,
+    app: Shared,
     Part(name): Part<String>,
     Json(settings): Json<QueueConfig>,
 ) -> Result<Answer<document::Queue>, Problem> {
@@ -115,7 +110,7 @@ struct Limits {
 }
 
 async fn set_limits(
-    State(app): State<Shared>,
+    app: Shared,
     Part(name): Part<String>,
     Json(Limits { limit, groups }): Json<Limits>,
 ) -> Result<Answer<document::Queue>, Problem> {
@@ -145,7 +140,7 @@ struct How {
 }
 
 async fn delete(
-    State(app): State<Shared>,
+    app: Shared,
     Part(queue): Part<String>,
     Query(How { force }): Query<How>,
 ) -> Result<Answer<QueueDeleted>, Problem> {
@@ -164,18 +159,12 @@ async fn delete(
     Ok(Answer::of(&QueueDeleted { queue, count, released }).counting(count))
 }
 
-async fn drain(
-    State(app): State<Shared>,
-    Part(queue): Part<String>,
-) -> Result<Answer<Done>, Problem> {
+async fn drain(app: Shared, Part(queue): Part<String>) -> Result<Answer<Done>, Problem> {
     find::queue(&*app.store, &queue).await?;
     Ok(Answer::done(act::drain(&*app.store, &queue).await?))
 }
 
-async fn perform_all_now(
-    State(app): State<Shared>,
-    Part(queue): Part<String>,
-) -> Result<Answer<Done>, Problem> {
+async fn perform_all_now(app: Shared, Part(queue): Part<String>) -> Result<Answer<Done>, Problem> {
     find::queue(&*app.store, &queue).await?;
     Ok(Answer::done(act::on_all(&*app.store, &queue, LaneAction::RunNow).await?))
 }
@@ -190,7 +179,7 @@ struct Reason {
 }
 
 async fn pause(
-    app: State<Shared>,
+    app: Shared,
     queue: Part<String>,
     Query(Reason { reason }): Query<Reason>,
 ) -> Result<Answer<QueuePaused>, Problem> {
@@ -199,7 +188,7 @@ async fn pause(
 }
 
 async fn set_paused(
-    State(app): State<Shared>,
+    app: Shared,
     Part(queue): Part<String>,
     paused: bool,
 ) -> Result<Answer<QueuePaused>, Problem> {
@@ -209,7 +198,7 @@ async fn set_paused(
 }
 
 async fn on_failed(
-    State(app): State<Shared>,
+    app: Shared,
     Part(queue): Part<String>,
     action: LaneAction,
 ) -> Result<Answer<Done>, Problem> {

@@ -1,12 +1,11 @@
 //! Records the history of figures, on one node of the store.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::store::{Lead, NodeId};
 use tokio::time::{Instant, sleep};
 
-use super::state::App;
+use super::state::{App, Shared};
 use crate::app::deeds;
 use crate::app::failures;
 use crate::app::figures::Figures;
@@ -23,7 +22,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
 const LEADS_FOR: Duration = Duration::from_secs(60);
 
 /// Records until the node drains.
-pub(super) async fn run(app: Arc<App>) {
+pub(super) async fn run(app: Shared) {
     let node = NodeId::from(format!("samples-{:032x}", fastrand::u128(..)).as_str());
     let (mut recorder, mut swept) = (Recorder::default(), None);
     let mut tasks = TaskRecorder::default();

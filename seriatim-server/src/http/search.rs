@@ -1,6 +1,5 @@
 //! Search over all queues.
 
-use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::SOUGHT_BYTES_MAX;
@@ -38,7 +37,7 @@ struct Wanted {
 }
 
 async fn find(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     Query(Wanted { q, all, after }): Query<Wanted>,
 ) -> Result<Answer<Search>, Problem> {

@@ -32,7 +32,7 @@ use super::operator;
 use super::person::Proxy;
 use super::router::{before_the_store, build};
 use super::sampler;
-use super::state::{App, Shared};
+use super::state::Shared;
 use super::tokens::{TOKEN_VARIABLE, tokens};
 use crate::base::setup_error::SetupError;
 use crate::config::{HttpConfig, LISTEN_DEFAULT};
@@ -222,7 +222,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn app(&self) -> Arc<App> {
+    pub(crate) fn app(&self) -> Shared {
         self.app.clone()
     }
 
@@ -382,6 +382,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
     use tokio::time::Instant;
 
+    use super::super::App;
     use super::super::limits::{BODY_READ_MAX, BODY_STALL_MAX};
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use axum::extract::{OriginalUri, Request, State};
+use axum::extract::{OriginalUri, Request};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -61,7 +61,7 @@ signed!(A B C);
 signed!(A B C D);
 signed!(A B C D E);
 
-impl Takes for State<Shared> {}
+impl Takes for Shared {}
 impl Takes for Caller {}
 impl Takes for Connection {}
 impl Takes for HeaderMap {}

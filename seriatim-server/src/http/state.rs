@@ -1,8 +1,12 @@
 //! What all requests share.
 
+use std::convert::Infallible;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use axum::body::Bytes;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use seriatim::{
     Client, Queue, SharedStore,
     engine::{Observer, Summary, TurnLog},
@@ -26,7 +30,9 @@ use crate::config::{DashboardConfig, Zone};
 use crate::journal::Journal;
 use crate::trace::Traces;
 
-pub(super) type Shared = Arc<App>;
+/// The [`App`] as requests hold it, and as handlers take it.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<App>);
 
 /// The API over one store.
 pub(crate) struct App {
@@ -92,6 +98,22 @@ pub(crate) struct Setup {
     pub(crate) implied_max: Option<usize>,
 }
 
+impl Deref for Shared {
+    type Target = App;
+
+    fn deref(&self) -> &App {
+        &self.0
+    }
+}
+
+impl FromRequestParts<Shared> for Shared {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(_: &mut Parts, state: &Shared) -> Result<Self, Infallible> {
+        Ok(state.clone())
+    }
+}
+
 impl App {
     /// The API over a store whose operations `meter` counts.
     pub(crate) fn new(store: SharedStore, meter: Arc<Meter>, setup: Setup) -> Shared {
@@ -101,7 +123,7 @@ impl App {
             None => Client::new(store.clone()),
         };
         let client = client.queues(setup.queues.clone());
-        Arc::new(Self {
+        Shared(Arc::new(Self {
             client,
             store,
             guard: setup.guard,
@@ -126,7 +148,7 @@ impl App {
             unfinished: Arc::default(),
             described: OnceLock::new(),
             draining: watch::Sender::new(false),
-        })
+        }))
     }
 
     /// The API over a store, open to everyone who can reach it.

@@ -1,7 +1,5 @@
 //! The figures of all queues, in Lowkiq's shape.
 
-use axum::extract::State;
-
 use super::access::Access;
 use super::caller::Caller;
 use super::limits::JOB_BYTES;
@@ -19,7 +17,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn stats(State(app): State<Shared>, caller: Caller) -> Result<Answer<Stats>, Problem> {
+async fn stats(app: Shared, caller: Caller) -> Result<Answer<Stats>, Problem> {
     let mut figures = Figures::all(&*app.store).await?;
     figures.retain(|of| caller.scope.has_queue(&of.stats.queue));
     Answer::written(figures.len() * JOB_BYTES, move || statistics(&figures, None)).await

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use seriatim::store::{NodeState, NodeView, QueueStats};
@@ -43,7 +42,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn metrics(State(app): State<Shared>) -> Response {
+async fn metrics(app: Shared) -> Response {
     let mut text = String::new();
     app.meter.write(&mut text);
     let lost = app.journal.book().map_or(0, Book::lost);

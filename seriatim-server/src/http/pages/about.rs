@@ -1,7 +1,6 @@
 //! What runs here: version, store, clocks, licences, and how to use the pages.
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::Response;
 use seriatim::Timestamp;
 use seriatim::limits::{
@@ -32,7 +31,7 @@ struct About<'a> {
 
 page!(About);
 
-pub(super) async fn show(State(app): State<Shared>, visit: Visit) -> Result<Response, Problem> {
+pub(super) async fn show(app: Shared, visit: Visit) -> Result<Response, Problem> {
     let here = Timestamp::of_this_machine();
     let there = app.store.now().await.ok();
     let apart = there.map(|there| there.since(here).max(here.since(there)));

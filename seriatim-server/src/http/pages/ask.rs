@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::{RawForm, RawQuery, State};
+use axum::extract::{RawForm, RawQuery};
 use axum::http::StatusCode;
 use axum::response::Response;
 
@@ -88,7 +88,7 @@ impl Fields {
 }
 
 pub(super) async fn by_link(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
@@ -97,7 +97,7 @@ pub(super) async fn by_link(
 
 /// Asks about rows that were ticked, which are too many for a link.
 pub(super) async fn by_form(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     RawForm(body): RawForm,
 ) -> Result<Response, Problem> {
@@ -148,7 +148,7 @@ async fn ask(
 }
 
 pub(super) async fn start(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     RawForm(body): RawForm,
 ) -> Result<Response, Problem> {

@@ -1,7 +1,6 @@
 //! Who did what.
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use seriatim::Timestamp;
@@ -86,7 +85,7 @@ struct Audit<'a> {
 page!(Audit);
 
 pub(super) async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Query(wish): Query<Wish>,
 ) -> Result<Response, Problem> {

@@ -1,7 +1,6 @@
 //! Batches of jobs.
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 
@@ -91,7 +90,7 @@ struct Batches<'a> {
 page!(Batches);
 
 pub(super) async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Query(Wish { live, after }): Query<Wish>,
 ) -> Result<Response, Problem> {

@@ -1,7 +1,6 @@
 //! Cron entries.
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 
@@ -71,7 +70,7 @@ struct Cron<'a> {
 page!(Cron);
 
 pub(super) async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Query(Wish { after }): Query<Wish>,
 ) -> Result<Response, Problem> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::{RawForm, RawQuery, State};
+use axum::extract::{RawForm, RawQuery};
 use axum::response::Response;
 
 use super::super::operator;
@@ -38,7 +38,7 @@ struct Confirm<'a> {
 page!(Confirm);
 
 pub(super) async fn confirm(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
@@ -57,7 +57,7 @@ pub(super) async fn confirm(
 }
 
 pub(super) async fn carry_out(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     RawForm(body): RawForm,
 ) -> Result<Response, Problem> {

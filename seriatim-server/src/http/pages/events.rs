@@ -1,7 +1,6 @@
 //! What happened to a job.
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::Response;
 use serde_json::Value;
 use seriatim::JobId;
@@ -56,7 +55,7 @@ impl EventRow {
 }
 
 pub(super) async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Part(id): Part<JobId>,
 ) -> Result<Response, Problem> {

@@ -3,7 +3,6 @@
 use std::io;
 
 use axum::body::{Body, Bytes};
-use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -52,7 +51,7 @@ struct Cut {
 }
 
 pub(super) async fn jobs(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     caller: Caller,
     Query(wish): Query<jobs::Wish>,
@@ -63,7 +62,7 @@ pub(super) async fn jobs(
 }
 
 pub(super) async fn lanes(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     caller: Caller,
     Part(queue): Part<String>,

@@ -1,7 +1,6 @@
 //! One job.
 
 use askama::Template;
-use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use seriatim::store::{JobState, JobView};
@@ -77,7 +76,7 @@ struct FailureRow {
 }
 
 pub(super) async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Part(id): Part<JobId>,
 ) -> Result<Response, Problem> {
@@ -153,7 +152,7 @@ pub(super) async fn show(
 
 /// The payload as a file: byte by byte, but for what is redacted.
 pub(super) async fn payload(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Part(id): Part<JobId>,
 ) -> Result<Response, Problem> {

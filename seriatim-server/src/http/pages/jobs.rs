@@ -1,7 +1,6 @@
 //! Jobs in a state, of one queue or all, with filters. The morgue is those that are dead, as a list or by cause.
 
 use askama::Template;
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
@@ -196,7 +195,7 @@ struct Jobs<'a> {
 page!(Jobs);
 
 pub(super) async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Query(wish): Query<Wish>,
 ) -> Result<Response, Problem> {
@@ -204,7 +203,7 @@ pub(super) async fn show(
 }
 
 pub(super) async fn morgue(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Query(wish): Query<Wish>,
 ) -> Result<Response, Problem> {

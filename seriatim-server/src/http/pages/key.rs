@@ -1,7 +1,6 @@
 //! One key, in all queues: what holds it, what waits, what failed.
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use seriatim::store::{JobState, JobView, LaneState, LaneView, NodeView, QueueView};
@@ -105,7 +104,7 @@ struct OneKey<'a> {
 page!(OneKey);
 
 pub(super) async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Query(Wish { k, queue, after }): Query<Wish>,
 ) -> Result<Response, Problem> {

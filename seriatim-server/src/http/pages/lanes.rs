@@ -1,7 +1,6 @@
 //! The lanes of a queue: an order, filters, a range.
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use seriatim::store::{LaneStage, LaneState, LaneView};
@@ -142,7 +141,7 @@ const ORDERS: [(&str, &str, By); 4] = [
     ("retry_count", "retries", By::Retries),
 ];
 pub(super) async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Part(queue): Part<String>,
     Query(wish): Query<Wish>,

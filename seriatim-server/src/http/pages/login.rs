@@ -1,7 +1,7 @@
 //! Logging in with a token, once, and out again.
 
 use askama::Template;
-use axum::extract::{RawForm, RawQuery, State};
+use axum::extract::{RawForm, RawQuery};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::{Extension, http};
@@ -28,7 +28,7 @@ struct Login<'a> {
 page!(Login);
 
 pub(super) async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
@@ -40,7 +40,7 @@ pub(super) async fn show(
 }
 
 pub(super) async fn enter(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
@@ -84,7 +84,7 @@ pub(super) async fn enter(
     Ok(response)
 }
 
-pub(super) async fn leave(State(app): State<Shared>, visit: Visit, headers: HeaderMap) -> Response {
+pub(super) async fn leave(app: Shared, visit: Visit, headers: HeaderMap) -> Response {
     let mut response = see_other(&format!("{}/login", visit.frame.base));
     set_cookie(&mut response, &visit.forget(session::NAME));
     if let Some(token) = session::token(&app.guard, &headers) {

@@ -1,7 +1,6 @@
 //! Nodes: all of them, and one with its lanes.
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use seriatim::store::Command;
@@ -50,7 +49,7 @@ struct Nodes<'a> {
 page!(Nodes);
 
 pub(super) async fn show_all(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Query(Wish { skip }): Query<Wish>,
 ) -> Result<Response, Problem> {
@@ -110,7 +109,7 @@ struct Node<'a> {
 page!(Node);
 
 pub(super) async fn show_one(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Part(wanted): Part<String>,
 ) -> Result<Response, Problem> {

@@ -1,7 +1,6 @@
 //! Actions on many jobs or lanes: how far they are, and what became of them.
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use seriatim::Timestamp;
@@ -93,7 +92,7 @@ struct Operations<'a> {
 page!(Operations);
 
 pub(super) async fn show_all(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Query(Wish { after }): Query<Wish>,
 ) -> Result<Response, Problem> {
@@ -126,7 +125,7 @@ struct One<'a> {
 page!(One);
 
 pub(super) async fn show_one(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Part(id): Part<String>,
 ) -> Result<Response, Problem> {

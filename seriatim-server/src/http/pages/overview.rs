@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::Response;
 use seriatim::store::{LaneStage, LaneState};
 
@@ -114,7 +113,7 @@ struct Overview<'a> {
 page!(Overview);
 
 pub(super) async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Query(Wish { span }): Query<Wish>,
 ) -> Result<Response, Problem> {

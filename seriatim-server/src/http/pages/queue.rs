@@ -1,7 +1,6 @@
 //! One queue.
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::Response;
 use seriatim::store::{LaneQuery, LaneStage, Store};
 
@@ -55,7 +54,7 @@ struct Queue<'a> {
 page!(Queue);
 
 pub(super) async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Part(name): Part<String>,
     Query(Wish { span }): Query<Wish>,

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 
@@ -59,7 +58,7 @@ struct Queues<'a> {
 page!(Queues);
 
 pub(super) async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Query(Wish { by, name, skip }): Query<Wish>,
 ) -> Result<Response, Problem> {

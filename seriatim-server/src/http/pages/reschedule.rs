@@ -1,7 +1,6 @@
 //! The page that asks when a waiting job, or the first one of a key, shall be due.
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use seriatim::store::{JobView, LaneId, LaneQuery};
@@ -52,7 +51,7 @@ struct Reschedule<'a> {
 page!(Reschedule);
 
 pub(super) async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Query(wish): Query<Wish>,
 ) -> Result<Response, Problem> {

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use seriatim::Timestamp;
@@ -86,7 +85,7 @@ struct Scheduled<'a> {
 page!(Scheduled);
 
 pub(super) async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Query(wish): Query<Wish>,
 ) -> Result<Response, Problem> {

@@ -1,7 +1,6 @@
 //! Search: a job by its id, a key, keys by their beginning, a task; jobs by terms.
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use seriatim::JobId;
@@ -66,7 +65,7 @@ struct CutRow {
 
 /// Leads to the page of a job or key; else shows what begins so, or is of such a task.
 pub(super) async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Query(Wish { q, all, after }): Query<Wish>,
 ) -> Result<Response, Problem> {

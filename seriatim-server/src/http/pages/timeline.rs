@@ -1,7 +1,6 @@
 //! What happened to a key, in all queues: turns and jobs, and what people did.
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;
@@ -69,7 +68,7 @@ struct Row {
 }
 
 pub(super) async fn show(
-    State(app): State<Shared>,
+    app: Shared,
     visit: Visit,
     Query(Wish { k, until }): Query<Wish>,
 ) -> Result<Response, Problem> {

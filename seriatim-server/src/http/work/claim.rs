@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -80,7 +79,7 @@ struct Order {
 }
 
 pub(super) async fn claim(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     client: Connection,
     Json(wish): Json<Wish>,

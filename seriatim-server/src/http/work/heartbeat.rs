@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -56,7 +55,7 @@ struct Claimed {
 }
 
 pub(super) async fn heartbeat(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     BulkJson(said, _share): BulkJson<Said>,
 ) -> Result<Answer<Beaten>, Problem> {

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use axum::extract::State;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -66,7 +65,7 @@ struct Ended {
 }
 
 pub(super) async fn settle(
-    State(app): State<Shared>,
+    app: Shared,
     caller: Caller,
     BulkJson(said, _share): BulkJson<Said>,
 ) -> Result<Answer<document::Settled>, Problem> {
