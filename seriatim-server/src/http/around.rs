@@ -18,7 +18,7 @@ use super::limits::{
 use super::live::LIVE_PATH;
 use super::metrics::METRICS_PATH;
 use super::pages::{Visit, session, without_trail};
-use super::problem::{Problem, QUOTED_BYTES_MAX};
+use super::problem::{Problem, QUOTED_BYTES_MAX, Result};
 use super::route::{Door, Met, method_word};
 use super::scope::{Reach, Scope};
 use super::state::Shared;
@@ -97,7 +97,7 @@ impl Gate {
     }
 
     /// Identifies the caller; counts and limits unknown ones.
-    fn know(&self, request: &Request) -> Result<Who, Problem> {
+    fn know(&self, request: &Request) -> Result<Who> {
         let (app, headers) = (&self.app, request.headers());
         let known = match self.door {
             Door::Programs => app.guard.know(self.access, request.method(), headers),
@@ -182,7 +182,7 @@ impl Gate {
     }
 
     /// Refuses a token the queues that it is not for, by what the path names.
-    async fn within(&self, scope: &Scope, request: Request) -> Result<Request, Problem> {
+    async fn within(&self, scope: &Scope, request: Request) -> Result<Request> {
         let name = match self.reach {
             Reach::Queue => "queue",
             Reach::Job => "job_id",
@@ -280,7 +280,7 @@ impl Gate {
         who: &Who,
         request: Request,
         entry: &mut Entry,
-    ) -> Result<(Request, Body), Problem> {
+    ) -> Result<(Request, Body)> {
         let class = Class::of(self.access);
         let caller = class.map(|class| Caller::new(who, class, &request));
         let (parts, body) = request.into_parts();

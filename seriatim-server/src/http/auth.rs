@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 use super::access::Access;
 use super::caller::{Peer, site};
 use super::person::{Host, Proxy};
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::scope::Scope;
 use super::who::Who;
 use crate::config::Role;
@@ -76,12 +76,7 @@ pub(crate) struct Guard {
 
 impl Guard {
     /// Identifies the caller; refuses unknown ones.
-    pub(super) fn know(
-        &self,
-        access: Access,
-        method: &Method,
-        headers: &HeaderMap,
-    ) -> Result<Who, Problem> {
+    pub(super) fn know(&self, access: Access, method: &Method, headers: &HeaderMap) -> Result<Who> {
         if self.refuses_sites {
             self.refuse_other_sites(method, headers)?;
         }
@@ -103,7 +98,7 @@ impl Guard {
     }
 
     /// The visitor of a page, as identified by the service or the proxy.
-    pub(super) fn person(&self, parts: &Parts) -> Result<Option<Who>, Problem> {
+    pub(super) fn person(&self, parts: &Parts) -> Result<Option<Who>> {
         if let Some(who) = self.host.as_ref().and_then(|host| host.knows(parts)) {
             return Ok(Some(who));
         }
@@ -134,7 +129,7 @@ impl Guard {
 impl Guard {
     /// A name that resolves to this machine may be another site's; so may the page that sends this. A header
     /// that cannot be read is not one that is missing.
-    fn refuse_other_sites(&self, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    fn refuse_other_sites(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
         let forbidden = |detail: &str| Problem::new(StatusCode::FORBIDDEN, detail);
         let text = |name: HeaderName| match headers.get_all(&name).iter().collect::<Vec<_>>()[..] {
             [] => Ok(None),

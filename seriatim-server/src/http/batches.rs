@@ -8,7 +8,7 @@ use super::access::Access;
 use super::caller::Caller;
 use super::input::{Json, Part, Query};
 use super::jobs::rows_max;
-use super::problem::Problem;
+use super::problem::Result;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::batches;
@@ -46,7 +46,7 @@ async fn open(
     caller: Caller,
     Part(id): Part<String>,
     Json(Opening { queue, callback }): Json<Opening>,
-) -> Result<Answer<Batch>, Problem> {
+) -> Result<Answer<Batch>> {
     seriatim::store::validate_queue_name(&queue)?;
     let callback = callback.into_job(&queue).map_err(|error| error.in_field("callback"))?;
     caller.scope.check_push(&callback)?;
@@ -71,14 +71,14 @@ struct Listing {
 async fn list(
     app: Shared,
     Query(Listing { live, limit, after }): Query<Listing>,
-) -> Result<Answer<Batches>, Problem> {
+) -> Result<Answer<Batches>> {
     Ok(Answer::of(&batches::page(&*app.store, live, after, rows_max(limit)?).await?))
 }
 
-async fn seal(app: Shared, Part(id): Part<String>) -> Result<Answer<Batch>, Problem> {
+async fn seal(app: Shared, Part(id): Part<String>) -> Result<Answer<Batch>> {
     Ok(Answer::of(&app.client.seal_batch(id).await?.into()))
 }
 
-async fn show(app: Shared, Part(id): Part<String>) -> Result<Answer<Batch>, Problem> {
+async fn show(app: Shared, Part(id): Part<String>) -> Result<Answer<Batch>> {
     Ok(Answer::of(&batches::one(&*app.store, &id).await?))
 }

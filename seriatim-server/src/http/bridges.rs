@@ -7,7 +7,7 @@ use seriatim::limits::NAME_BYTES_MAX;
 use super::access::Access;
 use super::caller::Caller;
 use super::input::{Part, Query};
-use super::problem::Problem;
+use super::problem::Result;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::bridges::{self, Which};
@@ -44,7 +44,7 @@ struct OneSource {
     source: Option<String>,
 }
 
-async fn list(app: Shared) -> Result<Answer<Bridges>, Problem> {
+async fn list(app: Shared) -> Result<Answer<Bridges>> {
     Ok(Answer::of(&Bridges { bridges: bridges::all(&*app.store).await? }))
 }
 
@@ -53,7 +53,7 @@ async fn pause(
     caller: Caller,
     Part(name): Part<String>,
     Query(Paused { source, reason }): Query<Paused>,
-) -> Result<Answer<Bridge>, Problem> {
+) -> Result<Answer<Bridge>> {
     let which = Which { bridge: &name, source: source.as_deref(), configured: &[] };
     let bridge = bridges::pause(&*app.store, which, &caller.name(), reason.as_deref()).await?;
     Ok(Answer::of(&bridge).counting(1))
@@ -63,7 +63,7 @@ async fn resume(
     app: Shared,
     Part(name): Part<String>,
     Query(OneSource { source }): Query<OneSource>,
-) -> Result<Answer<Bridge>, Problem> {
+) -> Result<Answer<Bridge>> {
     let which = Which { bridge: &name, source: source.as_deref(), configured: &[] };
     Ok(Answer::of(&bridges::resume(&*app.store, which).await?).counting(1))
 }

@@ -7,7 +7,7 @@ use seriatim::limits::NAME_BYTES_MAX;
 use super::access::Access;
 use super::caller::Caller;
 use super::input::{Part, Query};
-use super::problem::Problem;
+use super::problem::Result;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::cron;
@@ -35,15 +35,11 @@ struct Why {
     reason: Option<String>,
 }
 
-async fn list(app: Shared) -> Result<Answer<CronEntries>, Problem> {
+async fn list(app: Shared) -> Result<Answer<CronEntries>> {
     Ok(Answer::of(&cron::all(&*app.store).await?))
 }
 
-async fn run(
-    app: Shared,
-    caller: Caller,
-    Part(name): Part<String>,
-) -> Result<Answer<CronRun>, Problem> {
+async fn run(app: Shared, caller: Caller, Part(name): Part<String>) -> Result<Answer<CronRun>> {
     Ok(Answer::of(&cron::run(&*app.store, &name, &caller.name()).await?).counting(1))
 }
 
@@ -52,11 +48,11 @@ async fn pause(
     caller: Caller,
     Part(name): Part<String>,
     Query(Why { reason }): Query<Why>,
-) -> Result<Answer<CronEntry>, Problem> {
+) -> Result<Answer<CronEntry>> {
     let reason = reason.as_deref();
     Ok(Answer::of(&cron::pause(&*app.store, &name, &caller.name(), reason).await?).counting(1))
 }
 
-async fn resume(app: Shared, Part(name): Part<String>) -> Result<Answer<CronEntry>, Problem> {
+async fn resume(app: Shared, Part(name): Part<String>) -> Result<Answer<CronEntry>> {
     Ok(Answer::of(&cron::resume(&*app.store, &name).await?).counting(1))
 }

@@ -16,7 +16,7 @@ use super::access::Access;
 use super::caller::Caller;
 use super::input::{Part, UntypedJson};
 use super::limits::JOB_BYTES;
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::push::traceparent;
 use super::route::{Answer, Route};
 use super::state::Shared;
@@ -129,7 +129,7 @@ async fn trigger(
     caller: Caller,
     headers: HeaderMap,
     UntypedJson(trigger): UntypedJson<Trigger>,
-) -> Result<Answer<Triggered>, Problem> {
+) -> Result<Answer<Triggered>> {
     let mut job = trigger.into_job(&app.zone)?;
     caller.scope.check_job(&job).map_err(|problem| match problem.field() {
         Some("consumer_group") => problem.about("route_group"),
@@ -184,12 +184,12 @@ fn in_its_words(error: seriatim::Error) -> Problem {
     }
 }
 
-async fn status(app: Shared, Part(id): Part<JobId>) -> Result<Answer<JobStatus>, Problem> {
+async fn status(app: Shared, Part(id): Part<JobId>) -> Result<Answer<JobStatus>> {
     let job = find::job(&*app.store, id).await?;
     Answer::written(JOB_BYTES, move || job.into()).await
 }
 
-async fn cancel(app: Shared, Part(id): Part<JobId>) -> Result<Answer<JobStatus>, Problem> {
+async fn cancel(app: Shared, Part(id): Part<JobId>) -> Result<Answer<JobStatus>> {
     let before = app.store.job(id).await?;
     let cancelled = app.store.cancel(Cancel { now: None, jobs: vec![id] }).await?;
     let job = match (app.store.job(id).await?, before) {

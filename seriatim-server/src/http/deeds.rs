@@ -7,7 +7,7 @@ use seriatim::limits::PAGE_ROWS_MAX;
 use super::access::Access;
 use super::input::Query;
 use super::jobs::rows_max;
-use super::problem::Problem;
+use super::problem::Result;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::deeds::{self, Page, Wanted};
@@ -45,7 +45,7 @@ struct Listing {
     after: Option<String>,
 }
 
-async fn list(app: Shared, Query(listing): Query<Listing>) -> Result<Answer<Page>, Problem> {
+async fn list(app: Shared, Query(listing): Query<Listing>) -> Result<Answer<Page>> {
     let wanted = Wanted {
         of: listing.of.as_deref(),
         queue: listing.queue.as_deref(),

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::access::Access;
-use super::problem::Problem;
+use super::problem::Result;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::doctor::{Finding, Severity};
@@ -24,7 +24,7 @@ pub(super) struct Diagnosis {
     findings: Vec<Finding>,
 }
 
-async fn show(app: Shared) -> Result<Answer<Diagnosis>, Problem> {
+async fn show(app: Shared) -> Result<Answer<Diagnosis>> {
     let findings = app.checkup().await?.findings.clone();
     let healthy = findings.iter().all(|finding| finding.severity != Severity::Serious);
     Ok(Answer::of(&Diagnosis { healthy, findings }))

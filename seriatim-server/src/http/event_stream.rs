@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::caller::{Caller, Connection};
 use super::limits::LISTENER_BEAT;
 use super::pool::Held;
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::state::{App, Shared};
 
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
@@ -28,7 +28,7 @@ pub(super) trait Source: Send + 'static {
 }
 
 /// A place among those who listen.
-pub(super) fn place(app: &App, caller: &Caller) -> Result<Held, Problem> {
+pub(super) fn place(app: &App, caller: &Caller) -> Result<Held> {
     let place = app.budgets.listeners.try_take(&caller.party, 1);
     place.ok_or_else(|| Problem::too_many("too many event streams"))
 }

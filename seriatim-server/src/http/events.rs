@@ -18,7 +18,7 @@ use super::event_stream::{self, EVENT_STREAM, Source};
 use super::input::{Part, Query};
 use super::jobs::rows_max;
 use super::limits::{STATS_INTERVAL, off_thread};
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::route::{Answer, Route};
 use super::state::{App, Shared};
 use crate::app::failures::{self, Noted};
@@ -47,13 +47,13 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn of_job(app: Shared, Part(id): Part<JobId>) -> Result<Answer<JobEvents>, Problem> {
+async fn of_job(app: Shared, Part(id): Part<JobId>) -> Result<Answer<JobEvents>> {
     let (_, events) = story(&app, id).await?;
     Ok(Answer::of(&events))
 }
 
 /// What happened to a job, and its queue, as far as the store still knows them.
-pub(super) async fn story(app: &App, id: JobId) -> Result<(String, JobEvents), Problem> {
+pub(super) async fn story(app: &App, id: JobId) -> Result<(String, JobEvents)> {
     let job = app.store.job(id).await?;
     let known_queue = match &job {
         Some(job) => Some(job.queue.to_string()),
@@ -102,7 +102,7 @@ pub(super) async fn of_key(
     until: Option<Timestamp>,
     rows_max: usize,
     may_see: impl Fn(&str) -> bool,
-) -> Result<Known, Problem> {
+) -> Result<Known> {
     let store = &*app.store;
     let wanted = key::Wanted::of(key, Some(0));
     let found = key::read(store, wanted, &may_see).await?;
@@ -140,7 +140,7 @@ pub(super) async fn of_key(
 }
 
 /// A place to search the journal, once the store has what this process gathered.
-async fn search(app: &App) -> Result<SemaphorePermit<'_>, Problem> {
+async fn search(app: &App) -> Result<SemaphorePermit<'_>> {
     let place = app.journal.searches.try_acquire();
     let place = place.map_err(|_| Problem::too_many("too many searches of the journal"))?;
     if let Some(book) = app.journal.book() {
@@ -173,7 +173,7 @@ async fn of_queue(
     app: Shared,
     Part(queue): Part<String>,
     Query(listing): Query<Listing>,
-) -> Result<Answer<EventPage>, Problem> {
+) -> Result<Answer<EventPage>> {
     find::queue(&*app.store, &queue).await?;
     let wanted = Wanted {
         queue: &queue,
@@ -233,7 +233,7 @@ async fn listen(
     client: Connection,
     Query(wish): Query<Wish>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     let place = event_stream::place(&app, &caller)?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let hearing = app.journal.feed.listen(last);

@@ -7,7 +7,7 @@ use axum::routing::get;
 use tokio::time::timeout;
 
 use super::access::Access;
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::protocol::document::{Health, Info};
@@ -39,7 +39,7 @@ async fn health() -> Answer<Health> {
     Answer::of(&Health { status: "healthy" })
 }
 
-async fn ready(app: Shared) -> Result<Answer<Health>, Problem> {
+async fn ready(app: Shared) -> Result<Answer<Health>> {
     match timeout(READY_MAX, app.store.now()).await {
         Ok(Ok(_)) => Ok(Answer::of(&Health { status: "ready" })),
         Ok(Err(error)) => {

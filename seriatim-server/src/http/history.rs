@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::access::Access;
 use super::caller::Caller;
 use super::input::{Part, Query};
-use super::problem::Problem;
+use super::problem::Result;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::find;
@@ -39,7 +39,7 @@ async fn show(
     app: Shared,
     caller: Caller,
     Query(Wish { queue, span }): Query<Wish>,
-) -> Result<Answer<History>, Problem> {
+) -> Result<Answer<History>> {
     caller.scope.check_named(queue.as_deref())?;
     if let Some(queue) = &queue {
         find::queue(&*app.store, queue).await?;
@@ -60,7 +60,7 @@ async fn show_tasks(
     app: Shared,
     Part(queue): Part<String>,
     Query(Back { span }): Query<Back>,
-) -> Result<Answer<Tasks>, Problem> {
+) -> Result<Answer<Tasks>> {
     find::queue(&*app.store, &queue).await?;
     let now = app.store.now().await?;
     Ok(Answer::of(&history::tasks(&*app.store, &queue, span, now).await?))

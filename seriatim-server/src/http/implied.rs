@@ -7,7 +7,7 @@ use std::time::Instant;
 use seriatim::store::{QueueView, declare_each};
 use seriatim::{Queue, store::Store};
 
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::seen::{KNOWN_FOR, Seen};
 
 use crate::base::lock::lock;
@@ -40,7 +40,7 @@ impl Queues {
 
     /// Declares one of the configuration's queues again, which the store lost or a push made. True if it
     /// stands now.
-    pub(super) async fn restore(&self, store: &dyn Store, name: &str) -> Result<bool, Problem> {
+    pub(super) async fn restore(&self, store: &dyn Store, name: &str) -> Result<bool> {
         let Some(queue) = self.declared.iter().find(|queue| queue.name == name) else {
             return Ok(false);
         };
@@ -50,7 +50,7 @@ impl Queues {
     }
 
     /// Whether a push makes this queue. Refuses it where pushes may make no more.
-    pub(super) async fn makes(&self, store: &dyn Store, name: &str) -> Result<bool, Problem> {
+    pub(super) async fn makes(&self, store: &dyn Store, name: &str) -> Result<bool> {
         let seen = self.seen.recent();
         if self.declares(name) || seen.is_some_and(|known| known.named(name).is_some()) {
             return Ok(false);

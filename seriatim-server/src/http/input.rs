@@ -18,7 +18,7 @@ use serde::de::{
 
 use super::caller::Caller;
 use super::limits::{BODY_BYTES_MAX, BULK_BODY_BYTES_MAX, Body, off_thread};
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::state::Shared;
 
 pub(super) const JSON: &str = "application/json";
@@ -29,7 +29,7 @@ pub(super) struct Part<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<Shared> for Part<T> {
     type Rejection = Problem;
-    async fn from_request_parts(parts: &mut Parts, state: &Shared) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &Shared) -> Result<Self> {
         let read = Path::<T>::from_request_parts(parts, state).await;
         read.map(|Path(part)| Self(part))
             .map_err(|rejection| Problem::invalid("path", rejection.body_text()))
@@ -41,12 +41,12 @@ pub(super) struct Query<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
     type Rejection = Problem;
-    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self> {
         read_query(parts.uri.query().unwrap_or_default()).map(Self)
     }
 }
 
-fn read_query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
+fn read_query<T: DeserializeOwned>(text: &str) -> Result<T> {
     let reader = serde_urlencoded::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
     serde_path_to_error::deserialize(reader).map_err(|error| of_path(&error))
 }
@@ -56,7 +56,7 @@ pub(super) struct Json<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<Shared> for Json<T> {
     type Rejection = Problem;
-    async fn from_request(request: Request, state: &Shared) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &Shared) -> Result<Self> {
         read_json(request, state, BODY_BYTES_MAX).await.map(|(value, _)| Self(value))
     }
 }
@@ -66,7 +66,7 @@ pub(super) struct UntypedJson<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<Shared> for UntypedJson<T> {
     type Rejection = Problem;
-    async fn from_request(mut request: Request, state: &Shared) -> Result<Self, Problem> {
+    async fn from_request(mut request: Request, state: &Shared) -> Result<Self> {
         let headers = request.headers_mut();
         headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(JSON));
         read_json(request, state, BODY_BYTES_MAX).await.map(|(value, _)| Self(value))
@@ -78,7 +78,7 @@ pub(super) struct BulkJson<T>(pub(super) T, pub(super) Body);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<Shared> for BulkJson<T> {
     type Rejection = Problem;
-    async fn from_request(request: Request, state: &Shared) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &Shared) -> Result<Self> {
         let (value, body) = read_json(request, state, BULK_BODY_BYTES_MAX).await?;
         Ok(Self(value, body))
     }
@@ -88,7 +88,7 @@ async fn read_json<T: DeserializeOwned + Send + 'static>(
     request: Request,
     state: &Shared,
     bytes_max: usize,
-) -> Result<(T, Body), Problem> {
+) -> Result<(T, Body)> {
     expect(request.headers(), &[JSON])?;
     let (mut parts, body) = request.into_parts();
     let Ok(caller) = Caller::from_request_parts(&mut parts, state).await;
@@ -99,10 +99,7 @@ async fn read_json<T: DeserializeOwned + Send + 'static>(
 }
 
 /// Which of these media types the body has.
-pub(super) fn expect(
-    headers: &HeaderMap,
-    wanted: &[&'static str],
-) -> Result<&'static str, Problem> {
+pub(super) fn expect(headers: &HeaderMap, wanted: &[&'static str]) -> Result<&'static str> {
     let said = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = said.split(';').next().unwrap_or_default().trim();
     wanted.iter().find(|known| known.eq_ignore_ascii_case(media_type)).copied().ok_or_else(|| {
@@ -209,12 +206,12 @@ impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Result<(), String>> Visitor<'de> f
 }
 
 /// Reads one JSON object.
-pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     parse_any::<Object<T>>(bytes).map(|Object(value)| value)
 }
 
 /// Reads one JSON document.
-pub(super) fn parse_any<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub(super) fn parse_any<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     parse_with(bytes, PhantomData)
 }
 
@@ -222,7 +219,7 @@ pub(super) fn parse_any<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem>
 pub(super) fn parse_with<'de, S: DeserializeSeed<'de>>(
     bytes: &'de [u8],
     seed: S,
-) -> Result<S::Value, Problem> {
+) -> Result<S::Value> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let mut track = serde_path_to_error::Track::new();
     let tracked = serde_path_to_error::Deserializer::new(&mut reader, &mut track);

@@ -11,7 +11,7 @@ use super::access::Access;
 use super::caller::Caller;
 use super::input::{Json, Part, Query};
 use super::limits::{PAGE_ROWS_DEFAULT, held};
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::route::{Answer, Route, bytes_of};
 use super::state::{App, Shared};
 use super::waiting::Wait;
@@ -45,7 +45,7 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 /// Most rows that a page looks at: what was asked for, within the limit.
-pub(super) fn scan_max(asked: Option<usize>) -> Result<usize, Problem> {
+pub(super) fn scan_max(asked: Option<usize>) -> Result<usize> {
     match asked.unwrap_or(SCAN_DEFAULT) {
         rows @ 1..=SCAN_MAX => Ok(rows),
         _ => Err(Problem::invalid("scan_max", format!("must be 1 to {SCAN_MAX}"))),
@@ -53,7 +53,7 @@ pub(super) fn scan_max(asked: Option<usize>) -> Result<usize, Problem> {
 }
 
 /// Most rows of a page: what was asked for, within the limit.
-pub(super) fn rows_max(limit: Option<usize>) -> Result<usize, Problem> {
+pub(super) fn rows_max(limit: Option<usize>) -> Result<usize> {
     match limit.unwrap_or(PAGE_ROWS_DEFAULT) {
         rows @ 1..=PAGE_ROWS_MAX => Ok(rows),
         _ => Err(Problem::invalid("limit", format!("must be 1 to {PAGE_ROWS_MAX}"))),
@@ -106,11 +106,7 @@ struct Listing {
     after: Option<String>,
 }
 
-async fn list(
-    app: Shared,
-    caller: Caller,
-    Query(listing): Query<Listing>,
-) -> Result<Answer<Jobs>, Problem> {
+async fn list(app: Shared, caller: Caller, Query(listing): Query<Listing>) -> Result<Answer<Jobs>> {
     caller.scope.check_named(listing.queue.as_deref())?;
     let wanted = Wanted {
         queue: listing.queue.as_deref(),
@@ -134,7 +130,7 @@ async fn list(
     Answer::jobs(page).await
 }
 
-async fn show(app: Shared, Part(id): Part<JobId>, wait: Wait) -> Result<Response, Problem> {
+async fn show(app: Shared, Part(id): Part<JobId>, wait: Wait) -> Result<Response> {
     let Some(place) = wait.place(&app)? else {
         let job = find::job(&*app.store, id).await?;
         return Ok(in_full(&app, job).await?.into_response());
@@ -143,7 +139,7 @@ async fn show(app: Shared, Part(id): Part<JobId>, wait: Wait) -> Result<Response
     Ok(held(in_full(&app, job).await?.into_response(), share))
 }
 
-async fn in_full(app: &App, job: JobView) -> Result<Answer<Job>, Problem> {
+async fn in_full(app: &App, job: JobView) -> Result<Answer<Job>> {
     let store = &*app.store;
     let noted = failures::of(store, job.id).await?;
     let (first, retried) = (noted.first, noted.retried());
@@ -151,11 +147,11 @@ async fn in_full(app: &App, job: JobView) -> Result<Answer<Job>, Problem> {
     Answer::written(bytes, move || Job::from(job).with_failures(noted.latest, first, retried)).await
 }
 
-async fn retry(app: Shared, Part(id): Part<JobId>) -> Result<Answer<Job>, Problem> {
+async fn retry(app: Shared, Part(id): Part<JobId>) -> Result<Answer<Job>> {
     Answer::job(jobs::retried(&*app.store, id).await?).await
 }
 
-async fn delete(app: Shared, Part(id): Part<JobId>) -> Result<Answer<JobDeleted>, Problem> {
+async fn delete(app: Shared, Part(id): Part<JobId>) -> Result<Answer<JobDeleted>> {
     let job = find::job(&*app.store, id).await?;
     jobs::deleted(&*app.store, &job).await?;
     Ok(Answer::of(&JobDeleted::new(id)))
@@ -176,7 +172,7 @@ async fn reschedule(
     app: Shared,
     Part(id): Part<JobId>,
     Json(when): Json<When>,
-) -> Result<Answer<Job>, Problem> {
+) -> Result<Answer<Job>> {
     let at = match (when.run_at, when.delay) {
         (Some(Time(time)), None) => time,
         (None, Some(Length(length))) => app.store.now().await? + length,
@@ -204,6 +200,6 @@ async fn reassign(
     app: Shared,
     Part(id): Part<JobId>,
     Json(Node { node }): Json<Node>,
-) -> Result<Answer<Job>, Problem> {
+) -> Result<Answer<Job>> {
     Answer::job(jobs::amended(&*app.store, id, Change::Node(node)).await?).await
 }

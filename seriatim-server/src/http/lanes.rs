@@ -11,7 +11,7 @@ use super::caller::Caller;
 use super::input::{Part, Query};
 use super::jobs::{rows_max, scan_max};
 use super::limits::JOB_BYTES;
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::route::{Answer, Route, bytes_of};
 use super::state::Shared;
 use crate::app::entity::Entity;
@@ -97,7 +97,7 @@ async fn list(
     app: Shared,
     Part(queue): Part<String>,
     Query(listing): Query<Listing>,
-) -> Result<Answer<Lanes>, Problem> {
+) -> Result<Answer<Lanes>> {
     pages(&*app.store, &queue, listing).await
 }
 
@@ -116,13 +116,13 @@ async fn running(
     app: Shared,
     Part(queue): Part<String>,
     Query(listing): Query<RunningListing>,
-) -> Result<Answer<Lanes>, Problem> {
+) -> Result<Answer<Lanes>> {
     let RunningListing { limit, after } = listing;
     let state = Some(LaneStage::Running.as_str().to_owned());
     pages(&*app.store, &queue, Listing { state, limit, after, ..Listing::default() }).await
 }
 
-async fn pages(store: &dyn Store, queue: &str, listing: Listing) -> Result<Answer<Lanes>, Problem> {
+async fn pages(store: &dyn Store, queue: &str, listing: Listing) -> Result<Answer<Lanes>> {
     find::queue(store, queue).await?;
     let wanted = lane_pages::Wanted {
         queue,
@@ -161,7 +161,7 @@ async fn show(
     app: Shared,
     Part(queue): Part<String>,
     Query(OfKey { key }): Query<OfKey>,
-) -> Result<Answer<Lane>, Problem> {
+) -> Result<Answer<Lane>> {
     let store = &*app.store;
     let view = find::queue(store, &queue).await?;
     let lane = find::lane(store, &queue, &key).await?;
@@ -177,7 +177,7 @@ async fn everywhere(
     app: Shared,
     caller: Caller,
     Query(OfKey { key }): Query<OfKey>,
-) -> Result<Answer<document::Key>, Problem> {
+) -> Result<Answer<document::Key>> {
     let payload_bytes_max = Some(TABLE_PAYLOAD_BYTES_MAX);
     let wanted = key::Wanted::of(&key, payload_bytes_max);
     let found = key::read(&*app.store, wanted, |queue| caller.scope.has_queue(queue)).await?;
@@ -202,12 +202,12 @@ async fn release(
     app: Shared,
     Part(queue): Part<String>,
     Query(which): Query<Which>,
-) -> Result<Answer<Done>, Problem> {
+) -> Result<Answer<Done>> {
     Ok(Answer::done(lanes::release(&*app.store, &queue, which.chosen()?).await?))
 }
 
 impl Which {
-    fn chosen(self) -> Result<OneLane, Problem> {
+    fn chosen(self) -> Result<OneLane> {
         match (self.key, self.lane) {
             (Some(key), None) => Ok(OneLane::Key(key)),
             (None, Some(lane)) => Ok(OneLane::Lane(lane)),
@@ -234,7 +234,7 @@ async fn pause(
     app: Shared,
     queue: Part<String>,
     Query(Paused { key, lane, reason }): Query<Paused>,
-) -> Result<Answer<Done>, Problem> {
+) -> Result<Answer<Done>> {
     pauses::check_reason(reason.as_deref())?;
     act(app, queue, Query(Which { key, lane }), LaneAction::Pause).await
 }
@@ -244,7 +244,7 @@ async fn act(
     Part(queue): Part<String>,
     Query(which): Query<Which>,
     action: LaneAction,
-) -> Result<Answer<Done>, Problem> {
+) -> Result<Answer<Done>> {
     find::queue(&*app.store, &queue).await?;
     Ok(Answer::done(lanes::act(&*app.store, &queue, which.chosen()?, action).await?))
 }

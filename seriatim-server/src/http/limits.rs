@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::caller::{Caller, Class, Party};
 use super::pool::{Held, Pool};
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 
 /// Most concurrent connections. Above this, a new one takes the place of one whose client keeps this server waiting.
 /// All [`REQUESTS`] and [`LISTENERS`] together are fewer, so there always is such a connection, or room for a probe.
@@ -230,7 +230,7 @@ impl Default for Budgets {
 
 impl Budgets {
     /// Takes this many bytes of the caller's share of memory for bodies.
-    pub(super) fn hold(&self, caller: &Caller, bytes: usize) -> Result<Held, Problem> {
+    pub(super) fn hold(&self, caller: &Caller, bytes: usize) -> Result<Held> {
         hold(self.bodies.of(caller.class), &caller.party, bytes)
     }
 
@@ -240,16 +240,12 @@ impl Budgets {
         caller: &Caller,
         body: axum::body::Body,
         bytes_max: usize,
-    ) -> Result<Body, Problem> {
+    ) -> Result<Body> {
         read(self.bodies.of(caller.class), &caller.party, body, bytes_max).await
     }
 
     /// Reads a form whose sender may have no token.
-    pub(super) async fn read_login(
-        &self,
-        party: &Party,
-        body: axum::body::Body,
-    ) -> Result<Body, Problem> {
+    pub(super) async fn read_login(&self, party: &Party, body: axum::body::Body) -> Result<Body> {
         read(&self.logins, party, body, LOGIN_BODY_BYTES_MAX).await
     }
 }
@@ -261,7 +257,7 @@ async fn read(
     party: &Party,
     body: axum::body::Body,
     bytes_max: usize,
-) -> Result<Body, Problem> {
+) -> Result<Body> {
     let announced = body.size_hint().lower();
     if announced > bytes_max as u64 {
         return Err(Problem::too_large(bytes_max));
@@ -288,7 +284,7 @@ async fn read(
     Ok(read)
 }
 
-fn hold(pool: &Pool, party: &Party, bytes: usize) -> Result<Held, Problem> {
+fn hold(pool: &Pool, party: &Party, bytes: usize) -> Result<Held> {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     pool.try_take(party, bytes).ok_or_else(full)
 }
@@ -341,7 +337,7 @@ pub(super) struct Kept(#[allow(dead_code)] pub(super) Arc<Held>);
 pub(super) async fn off_thread<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Problem> {
+) -> Result<T> {
     if bytes <= INLINE_BYTES_MAX {
         return Ok(work());
     }
@@ -351,9 +347,7 @@ pub(super) async fn off_thread<T: Send + 'static>(
 }
 
 /// The next piece of a body, unless its sender stalls.
-pub(super) async fn next_frame(
-    frames: &mut axum::body::BodyDataStream,
-) -> Option<Result<Bytes, Problem>> {
+pub(super) async fn next_frame(frames: &mut axum::body::BodyDataStream) -> Option<Result<Bytes>> {
     match timeout(BODY_STALL_MAX, frames.next()).await {
         Ok(None) => None,
         Ok(Some(Ok(frame))) => Some(Ok(frame)),

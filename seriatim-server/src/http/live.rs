@@ -9,7 +9,7 @@ use super::caller::{Caller, Connection};
 use super::changes::fingerprint;
 use super::event_stream::{self, Source};
 use super::limits::STATS_INTERVAL;
-use super::problem::Problem;
+use super::problem::Result;
 use super::state::Shared;
 
 pub(super) const LIVE_PATH: &str = "/live";
@@ -31,11 +31,7 @@ async fn sample(app: Shared) {
     }
 }
 
-pub(super) async fn listen(
-    app: Shared,
-    caller: Caller,
-    client: Connection,
-) -> Result<Response, Problem> {
+pub(super) async fn listen(app: Shared, caller: Caller, client: Connection) -> Result<Response> {
     let place = event_stream::place(&app, &caller)?;
     let (changes, begins) = app.changes.listen();
     if begins {

@@ -11,7 +11,7 @@ use super::access::Access;
 use super::caller::Caller;
 use super::input::{Json, Part, Query};
 use super::jobs::{rows_max, scan_max};
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::act::{self, Bulk};
@@ -81,7 +81,7 @@ async fn list(
     app: Shared,
     Part(queue): Part<String>,
     Query(listing): Query<Listing>,
-) -> Result<Answer<Jobs>, Problem> {
+) -> Result<Answer<Jobs>> {
     let wanted = Wanted {
         queue: &queue,
         by: listing.order,
@@ -102,7 +102,7 @@ async fn list(
     Answer::jobs(morgue::page(&*app.store, wanted).await?).await
 }
 
-async fn causes(app: Shared, Part(queue): Part<String>) -> Result<Answer<Causes>, Problem> {
+async fn causes(app: Shared, Part(queue): Part<String>) -> Result<Answer<Causes>> {
     Ok(Answer::of(&causes::of_queue(&*app.store, &queue).await?))
 }
 
@@ -123,7 +123,7 @@ async fn edit(
     caller: Caller,
     Part(queue): Part<String>,
     Json(Edit { job_id, payload }): Json<Edit>,
-) -> Result<Answer<EditedJob>, Problem> {
+) -> Result<Answer<EditedJob>> {
     caller.scope.check_id(&*app.store, job_id).await?;
     let payload = Payload::from_raw(payload);
     let pushed = morgue::edit(&*app.store, &queue, job_id, payload).await?;
@@ -143,7 +143,7 @@ struct Which {
 }
 
 impl Which {
-    fn selected(self, queue: String) -> Result<Selected, Problem> {
+    fn selected(self, queue: String) -> Result<Selected> {
         let which = match (self.jobs, self.keys, self.all) {
             (Some(jobs), None, None) => Selection::Jobs(jobs),
             (None, Some(keys), None) => Selection::Keys(keys),
@@ -162,7 +162,7 @@ async fn requeue(
     app: Shared,
     Part(queue): Part<String>,
     Json(which): Json<Which>,
-) -> Result<Answer<Done>, Problem> {
+) -> Result<Answer<Done>> {
     find::queue(&*app.store, &queue).await?;
     let bulk = Bulk::Requeue(which.selected(queue)?);
     Ok(Answer::done(act::repeat(&*app.store, bulk).await?))
@@ -172,7 +172,7 @@ async fn delete(
     app: Shared,
     Part(queue): Part<String>,
     Json(which): Json<Which>,
-) -> Result<Answer<Done>, Problem> {
+) -> Result<Answer<Done>> {
     find::queue(&*app.store, &queue).await?;
     let bulk = Bulk::DeleteDead(which.selected(queue)?);
     Ok(Answer::done(act::repeat(&*app.store, bulk).await?))

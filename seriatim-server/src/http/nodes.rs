@@ -5,7 +5,7 @@ use seriatim::store::Command;
 use super::access::Access;
 use super::input::Part;
 use super::limits::NODES_MAX;
-use super::problem::Problem;
+use super::problem::Result;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::nodes;
@@ -32,7 +32,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn list_all(app: Shared) -> Result<Answer<Nodes>, Problem> {
+async fn list_all(app: Shared) -> Result<Answer<Nodes>> {
     let mut document = nodes::all(&*app.store).await?;
     // Remote workers name themselves: there may be any number of names.
     let left_out = document.nodes.len().saturating_sub(NODES_MAX);
@@ -41,7 +41,7 @@ async fn list_all(app: Shared) -> Result<Answer<Nodes>, Problem> {
     Ok(Answer::of(&document))
 }
 
-async fn show(app: Shared, Part(node): Part<String>) -> Result<Answer<Node>, Problem> {
+async fn show(app: Shared, Part(node): Part<String>) -> Result<Answer<Node>> {
     Ok(Answer::of(&nodes::one(&*app.store, &node).await?))
 }
 
@@ -49,12 +49,12 @@ async fn send(
     app: Shared,
     Part(node): Part<String>,
     command: Command,
-) -> Result<Answer<NodeCommanded>, Problem> {
+) -> Result<Answer<NodeCommanded>> {
     let node = nodes::command(&*app.store, &node, command).await?;
     Ok(Answer::of(&NodeCommanded { node, command }))
 }
 
-async fn release(app: Shared, Part(node): Part<String>) -> Result<Answer<NodeReleased>, Problem> {
+async fn release(app: Shared, Part(node): Part<String>) -> Result<Answer<NodeReleased>> {
     let (node, count) = nodes::release(&*app.store, &node).await?;
     Ok(Answer::of(&NodeReleased { node, count }).counting(count))
 }

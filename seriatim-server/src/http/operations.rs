@@ -9,7 +9,7 @@ use super::access::Access;
 use super::caller::Caller;
 use super::input::{Json, Part, Query};
 use super::operator;
-use super::problem::Problem;
+use super::problem::Result;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::operations::{self, Operation, Preview, Wish, preview};
@@ -40,17 +40,13 @@ pub(super) struct Operations {
     operations: Vec<Operation>,
 }
 
-async fn list(app: Shared, caller: Caller) -> Result<Answer<Operations>, Problem> {
+async fn list(app: Shared, caller: Caller) -> Result<Answer<Operations>> {
     let mut operations = operations::list(&*app.store).await?;
     operations.retain(|operation| caller.scope.has_queue(&operation.what.queue));
     Ok(Answer::of(&Operations { operations }))
 }
 
-async fn look(
-    app: Shared,
-    caller: Caller,
-    Query(wish): Query<Wish>,
-) -> Result<Answer<Preview>, Problem> {
+async fn look(app: Shared, caller: Caller, Query(wish): Query<Wish>) -> Result<Answer<Preview>> {
     caller.scope.check_queue(&wish.queue)?;
     Ok(Answer::of(&preview(&*app.store, &wish).await?))
 }
@@ -69,7 +65,7 @@ async fn begin(
     caller: Caller,
     Query(Confirmed { confirm }): Query<Confirmed>,
     Json(wish): Json<Wish>,
-) -> Result<Answer<Operation>, Problem> {
+) -> Result<Answer<Operation>> {
     caller.scope.check_queue(&wish.queue)?;
     if wish.action.needs_admin() {
         caller.who.admit(Access::Admin)?;
@@ -78,25 +74,17 @@ async fn begin(
     Ok(Answer::of(&operator::begin(&app, wish, &who, confirm, Duration::ZERO).await?))
 }
 
-async fn show(
-    app: Shared,
-    caller: Caller,
-    Part(id): Part<String>,
-) -> Result<Answer<Operation>, Problem> {
+async fn show(app: Shared, caller: Caller, Part(id): Part<String>) -> Result<Answer<Operation>> {
     Ok(Answer::of(&of_scope(&app, &caller, &id).await?))
 }
 
-async fn stop(
-    app: Shared,
-    caller: Caller,
-    Part(id): Part<String>,
-) -> Result<Answer<Operation>, Problem> {
+async fn stop(app: Shared, caller: Caller, Part(id): Part<String>) -> Result<Answer<Operation>> {
     of_scope(&app, &caller, &id).await?;
     Ok(Answer::of(&operations::stop(&*app.store, &id, caller.who.name()).await?))
 }
 
 /// The operation, if it is about a queue of the caller's: others do not learn that there is one.
-async fn of_scope(app: &Shared, caller: &Caller, id: &str) -> Result<Operation, Problem> {
+async fn of_scope(app: &Shared, caller: &Caller, id: &str) -> Result<Operation> {
     let operation = operations::show(&*app.store, id).await?;
     match caller.scope.has_queue(&operation.what.queue) {
         true => Ok(operation),

@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 
 use super::caller::Peer;
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::scope::Scope;
 use super::who::Who;
 use crate::base::setup_error::SetupError;
@@ -172,7 +172,7 @@ impl Proxy {
     }
 
     /// The person that the proxy names, if the request comes from it.
-    pub(super) fn knows(&self, parts: &Parts) -> Result<Option<Who>, Problem> {
+    pub(super) fn knows(&self, parts: &Parts) -> Result<Option<Who>> {
         if !self.is_from(parts) {
             return Ok(None);
         }
@@ -248,11 +248,7 @@ fn header(key: &str, name: &str) -> Result<HeaderName, SetupError> {
 }
 
 /// The value of a header that is there once. A second one may be a visitor's, beside that of the proxy.
-fn single(
-    headers: &HeaderMap,
-    name: &HeaderName,
-    bytes_max: usize,
-) -> Result<Option<String>, Problem> {
+fn single(headers: &HeaderMap, name: &HeaderName, bytes_max: usize) -> Result<Option<String>> {
     let refused = |what: &str| {
         let detail = format!("header {name} {what}: it must come from the proxy alone");
         Err(Problem::new(StatusCode::FORBIDDEN, detail))

@@ -18,7 +18,7 @@ use super::limits::{
     BULK_BODY_BYTES_MAX, INLINE_BYTES_MAX, JOB_BYTES, LINE_BYTES_MAX, STREAM_BATCH_BYTES_MAX,
     STREAM_BATCH_JOBS_MAX, held, next_frame, off_thread,
 };
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::route::{Answer, Route, bytes_of};
 use super::scope::Scope;
 use super::state::{App, Shared};
@@ -53,7 +53,7 @@ async fn push(
     caller: Caller,
     wait: Wait,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     let media = input::expect(request.headers(), &[JSON, NDJSON])?;
     seriatim::store::validate_queue_name(&queue)?;
     if wait.is_asked() && media == NDJSON {
@@ -78,7 +78,7 @@ async fn push(
 }
 
 /// The answer with the job when it has ended.
-async fn ended(app: &App, place: &Place<'_>, pushed: PushedJobs) -> Result<Response, Problem> {
+async fn ended(app: &App, place: &Place<'_>, pushed: PushedJobs) -> Result<Response> {
     let Some(id) = pushed.first() else { return Err(one_job_only()) };
     let (job, share) = place.end_of(app, id).await.map_err(|problem| problem.of_job(id))?;
     let bytes = bytes_of(&job);
@@ -123,7 +123,7 @@ async fn at_once(
     caller: &Caller,
     target: &Target<'_>,
     body: Body,
-) -> Result<PushedJobs, Problem> {
+) -> Result<PushedJobs> {
     let mut held = app.budgets.read(caller, body, BULK_BODY_BYTES_MAX).await?;
     let first = held.bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     let is_array = first == Some(&b'[');
@@ -181,7 +181,7 @@ async fn push_one(app: &App, target: &Target<'_>, job: Job) -> seriatim::Result<
 }
 
 /// Refuses to wait for a job whose end leaves no trace, before it is pushed.
-async fn check_wait(app: &App, job: &Job) -> Result<(), Problem> {
+async fn check_wait(app: &App, job: &Job) -> Result<()> {
     let known = app.queues.seen.known(&*app.store).await?;
     let declared = app.queues.declared().iter().find(|queue| queue.name == job.queue);
     let queue = known.named(&job.queue).map(|view| &view.queue).or(declared);
@@ -190,7 +190,7 @@ async fn check_wait(app: &App, job: &Job) -> Result<(), Problem> {
 }
 
 /// Reads an array job by job: none is built before it is known that it may be one more.
-fn read_array(bytes: &[u8], queue: &str, trace: Option<&str>) -> Result<Vec<Job>, Problem> {
+fn read_array(bytes: &[u8], queue: &str, trace: Option<&str>) -> Result<Vec<Job>> {
     let (mut jobs, mut wrong) = (Vec::new(), None);
     let take = |Object(input): Object<JobInput>| {
         let place = format!("jobs[{}]", jobs.len());
@@ -212,12 +212,7 @@ fn read_array(bytes: &[u8], queue: &str, trace: Option<&str>) -> Result<Vec<Job>
 
 /// Pushes what comes, a batch at a time; while one is pushed nothing more is read, so that memory
 /// stays bounded and a fast sender is held back.
-async fn stream(
-    app: &App,
-    caller: &Caller,
-    target: &Target<'_>,
-    body: Body,
-) -> Result<Streamed, Problem> {
+async fn stream(app: &App, caller: &Caller, target: &Target<'_>, body: Body) -> Result<Streamed> {
     let place = app.budgets.streams.try_take(&caller.party, 1);
     let _place = place.ok_or_else(|| Problem::too_many("too many streams of jobs"))?;
     let mut frames = body.into_data_stream();
@@ -263,7 +258,7 @@ impl<'a> Loading<'a> {
         Self { app, target, jobs, lines, bytes: 0, number: 0, counts: Streamed::default() }
     }
 
-    async fn line(&mut self, text: &[u8]) -> Result<(), Problem> {
+    async fn line(&mut self, text: &[u8]) -> Result<()> {
         self.number += 1;
         if text.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
@@ -281,7 +276,7 @@ impl<'a> Loading<'a> {
         Ok(())
     }
 
-    async fn read(&self, text: &[u8]) -> Result<Job, Problem> {
+    async fn read(&self, text: &[u8]) -> Result<Job> {
         let (queue, trace) = (self.target.queue, self.target.sending.traceparent());
         if text.len() <= INLINE_BYTES_MAX {
             return read_line(text, queue, trace.as_deref());
@@ -299,7 +294,7 @@ impl<'a> Loading<'a> {
         }
     }
 
-    async fn send(&mut self) -> Result<(), Problem> {
+    async fn send(&mut self) -> Result<()> {
         let (jobs, lines) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.lines));
         self.bytes = 0;
         let Some(first) = lines.first().copied() else { return Ok(()) };
@@ -329,7 +324,7 @@ impl<'a> Loading<'a> {
     }
 }
 
-fn read_line(text: &[u8], queue: &str, trace: Option<&str>) -> Result<Job, Problem> {
+fn read_line(text: &[u8], queue: &str, trace: Option<&str>) -> Result<Job> {
     let job = job_of(input::parse::<JobInput>(text)?, queue, trace)?;
     job.validate()?;
     Ok(job)

@@ -11,7 +11,7 @@ use super::access::Access;
 use super::caller::Caller;
 use super::input::{Json, Object, Part, Query};
 use super::limits::JOB_BYTES;
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::act;
@@ -55,13 +55,13 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn list_all(app: Shared, caller: Caller) -> Result<Answer<Queues>, Problem> {
+async fn list_all(app: Shared, caller: Caller) -> Result<Answer<Queues>> {
     let mut document = queues::all(&*app.store).await?;
     document.queues.retain(|queue| caller.scope.has_queue(&queue.queue));
     Answer::written(document.queues.len() * JOB_BYTES, move || document).await
 }
 
-async fn show(app: Shared, Part(queue): Part<String>) -> Result<Answer<document::Queue>, Problem> {
+async fn show(app: Shared, Part(queue): Part<String>) -> Result<Answer<document::Queue>> {
     Ok(Answer::of(&queues::one(&*app.store, &queue).await?))
 }
 
@@ -73,10 +73,7 @@ struct Definitions {
     queues: BTreeMap<String, Object<QueueConfig>>,
 }
 
-async fn define_all(
-    app: Shared,
-    Json(definitions): Json<Definitions>,
-) -> Result<Answer<Queues>, Problem> {
+async fn define_all(app: Shared, Json(definitions): Json<Definitions>) -> Result<Answer<Queues>> {
     let known = app.store.queues().await?;
     let mut queues = Vec::new();
     for (name, Object(settings)) in &definitions.queues {
@@ -92,7 +89,7 @@ async fn define(
     app: Shared,
     Part(name): Part<String>,
     Json(settings): Json<QueueConfig>,
-) -> Result<Answer<document::Queue>, Problem> {
+) -> Result<Answer<document::Queue>> {
     let mode = find::known(&*app.store, &name).await?.map(|view| view.queue.mode);
     declare(&app, vec![settings.define(&name, mode)?]).await?;
     Ok(Answer::of(&queues::one(&*app.store, &name).await?))
@@ -113,7 +110,7 @@ async fn set_limits(
     app: Shared,
     Part(name): Part<String>,
     Json(Limits { limit, groups }): Json<Limits>,
-) -> Result<Answer<document::Queue>, Problem> {
+) -> Result<Answer<document::Queue>> {
     let set = |queue: &mut Queue| {
         queue.limit = limit.unwrap_or_default().into();
         queue.groups = groups.map(Into::into);
@@ -124,7 +121,7 @@ async fn set_limits(
     Ok(Answer::of(&queues::one(&*app.store, &name).await?))
 }
 
-async fn declare(app: &Shared, queues: Vec<Queue>) -> Result<(), Problem> {
+async fn declare(app: &Shared, queues: Vec<Queue>) -> Result<()> {
     app.store.declare(Declare { now: None, queues }).await?;
     app.queues.seen.forget();
     Ok(())
@@ -143,7 +140,7 @@ async fn delete(
     app: Shared,
     Part(queue): Part<String>,
     Query(How { force }): Query<How>,
-) -> Result<Answer<QueueDeleted>, Problem> {
+) -> Result<Answer<QueueDeleted>> {
     find::queue(&*app.store, &queue).await?;
     let declares = app.queues.declares(&queue);
     if declares && !force {
@@ -159,12 +156,12 @@ async fn delete(
     Ok(Answer::of(&QueueDeleted { queue, count, released }).counting(count))
 }
 
-async fn drain(app: Shared, Part(queue): Part<String>) -> Result<Answer<Done>, Problem> {
+async fn drain(app: Shared, Part(queue): Part<String>) -> Result<Answer<Done>> {
     find::queue(&*app.store, &queue).await?;
     Ok(Answer::done(act::drain(&*app.store, &queue).await?))
 }
 
-async fn perform_all_now(app: Shared, Part(queue): Part<String>) -> Result<Answer<Done>, Problem> {
+async fn perform_all_now(app: Shared, Part(queue): Part<String>) -> Result<Answer<Done>> {
     find::queue(&*app.store, &queue).await?;
     Ok(Answer::done(act::on_all(&*app.store, &queue, LaneAction::RunNow).await?))
 }
@@ -182,7 +179,7 @@ async fn pause(
     app: Shared,
     queue: Part<String>,
     Query(Reason { reason }): Query<Reason>,
-) -> Result<Answer<QueuePaused>, Problem> {
+) -> Result<Answer<QueuePaused>> {
     pauses::check_reason(reason.as_deref())?;
     set_paused(app, queue, true).await
 }
@@ -191,7 +188,7 @@ async fn set_paused(
     app: Shared,
     Part(queue): Part<String>,
     paused: bool,
-) -> Result<Answer<QueuePaused>, Problem> {
+) -> Result<Answer<QueuePaused>> {
     find::queue(&*app.store, &queue).await?;
     app.store.pause_queue(queue.as_str().into(), paused).await?;
     Ok(Answer::of(&QueuePaused { queue, paused }))
@@ -201,7 +198,7 @@ async fn on_failed(
     app: Shared,
     Part(queue): Part<String>,
     action: LaneAction,
-) -> Result<Answer<Done>, Problem> {
+) -> Result<Answer<Done>> {
     find::queue(&*app.store, &queue).await?;
     Ok(Answer::done(act::on_failed(&*app.store, &queue, action).await?))
 }

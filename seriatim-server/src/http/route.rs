@@ -17,7 +17,7 @@ use super::access::Access;
 use super::audit::Count;
 use super::input::JSON;
 use super::limits::{JOB_BYTES, off_thread};
-use super::problem::Problem;
+use super::problem::Result;
 use super::schema::make;
 use super::scope::Reach;
 use super::signature::{Signature, Signed};
@@ -186,7 +186,7 @@ impl<T: Serialize + 'static> Answer<T> {
     pub(super) async fn written(
         bytes: usize,
         document: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self> {
         off_thread(bytes, move || Self::of(&document())).await
     }
 
@@ -203,13 +203,13 @@ impl Answer<Done> {
 }
 
 impl Answer<Job> {
-    pub(super) async fn job(job: JobView) -> Result<Self, Problem> {
+    pub(super) async fn job(job: JobView) -> Result<Self> {
         Self::written(bytes_of(&job), move || job.into()).await
     }
 }
 
 impl Answer<Jobs> {
-    pub(super) async fn jobs(page: Page<JobView>) -> Result<Self, Problem> {
+    pub(super) async fn jobs(page: Page<JobView>) -> Result<Self> {
         let bytes = page.rows.iter().map(bytes_of).sum();
         Self::written(bytes, move || page.into()).await
     }

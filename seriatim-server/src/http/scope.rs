@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use seriatim::store::{IdempotencyScope, Store, build_of};
 use seriatim::{Job, JobId};
 
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 
 /// Most names that a refusal lists.
 const LISTED_MAX: usize = 10;
@@ -57,7 +57,7 @@ impl Scope {
     }
 
     /// Refuses a queue that is not the token's.
-    pub(super) fn check_queue(&self, queue: &str) -> Result<(), Problem> {
+    pub(super) fn check_queue(&self, queue: &str) -> Result<()> {
         match self.has_queue(queue) {
             true => Ok(()),
             false => Err(self.refuse(&format!("may not use the queue {queue:?}")).about("queue")),
@@ -65,7 +65,7 @@ impl Scope {
     }
 
     /// The same where the queue may be left out, which means all.
-    pub(super) fn check_named(&self, queue: Option<&str>) -> Result<(), Problem> {
+    pub(super) fn check_named(&self, queue: Option<&str>) -> Result<()> {
         match queue {
             Some(queue) => self.check_queue(queue),
             None if self.is_limited() => {
@@ -76,7 +76,7 @@ impl Scope {
     }
 
     /// Refuses a consumer group that is not the token's.
-    pub(super) fn check_group(&self, group: &str) -> Result<(), Problem> {
+    pub(super) fn check_group(&self, group: &str) -> Result<()> {
         let groups = self.groups.as_deref();
         if has(groups, group) {
             return Ok(());
@@ -89,7 +89,7 @@ impl Scope {
     }
 
     /// Refuses a job of a queue or a consumer group that is not the token's.
-    pub(super) fn check_job(&self, job: &Job) -> Result<(), Problem> {
+    pub(super) fn check_job(&self, job: &Job) -> Result<()> {
         self.check_queue(&job.queue)?;
         let Some(group) = job.options.consumer_group.as_deref() else { return Ok(()) };
         let its = self.check_group(group);
@@ -98,7 +98,7 @@ impl Scope {
 
     /// Refuses a job that [`Self::check_job`] refuses, an idempotency key of the whole store, whose answer would name
     /// jobs of other queues, and a batch, which may have some.
-    pub(super) fn check_push(&self, job: &Job) -> Result<(), Problem> {
+    pub(super) fn check_push(&self, job: &Job) -> Result<()> {
         if self.is_limited() && job.options.idempotency_scope == IdempotencyScope::Store {
             let problem = self.refuse("may not use the idempotency_scope `store`");
             return Err(problem.about("idempotency_scope"));
@@ -112,7 +112,7 @@ impl Scope {
     }
 
     /// Refuses a job that is not there or of a queue that is not the token's.
-    pub(super) async fn check_id(&self, store: &dyn Store, id: JobId) -> Result<(), Problem> {
+    pub(super) async fn check_id(&self, store: &dyn Store, id: JobId) -> Result<()> {
         if !self.is_limited() {
             return Ok(());
         }

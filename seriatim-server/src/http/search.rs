@@ -7,7 +7,7 @@ use seriatim::limits::SOUGHT_BYTES_MAX;
 use super::access::Access;
 use super::caller::Caller;
 use super::input::Query;
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::search;
@@ -40,7 +40,7 @@ async fn find(
     app: Shared,
     caller: Caller,
     Query(Wanted { q, all, after }): Query<Wanted>,
-) -> Result<Answer<Search>, Problem> {
+) -> Result<Answer<Search>> {
     let text = q.trim();
     if text.is_empty() || text.len() > SOUGHT_BYTES_MAX {
         let why = format!("has {} bytes: 1 to {SOUGHT_BYTES_MAX}", text.len());

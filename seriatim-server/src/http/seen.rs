@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use seriatim::store::QueueView;
 use seriatim::store::Store;
 
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 
 use crate::base::lock::lock;
 
@@ -34,14 +34,14 @@ impl Seen {
     }
 
     /// Reads them from the store.
-    pub(super) async fn read(&self, store: &dyn Store) -> Result<Arc<Known>, Problem> {
+    pub(super) async fn read(&self, store: &dyn Store) -> Result<Arc<Known>> {
         let known = Arc::new(Known::new(store.queues().await?));
         *lock(&self.0) = Some((Instant::now(), known.clone()));
         Ok(known)
     }
 
     /// Those read a moment ago, or else those of the store now.
-    pub(super) async fn known(&self, store: &dyn Store) -> Result<Arc<Known>, Problem> {
+    pub(super) async fn known(&self, store: &dyn Store) -> Result<Arc<Known>> {
         match self.recent() {
             Some(known) => Ok(known),
             None => self.read(store).await,
@@ -53,7 +53,7 @@ impl Seen {
         &self,
         store: &dyn Store,
         mut numbers: impl Iterator<Item = u32>,
-    ) -> Result<Arc<Known>, Problem> {
+    ) -> Result<Arc<Known>> {
         match self.recent() {
             Some(known) if numbers.all(|number| known.numbered(number).is_some()) => Ok(known),
             _ => self.read(store).await,
@@ -87,7 +87,7 @@ impl Known {
 pub(super) fn check_lease<'a>(
     lease: Duration,
     mut queues: impl Iterator<Item = &'a QueueView>,
-) -> Result<(), Problem> {
+) -> Result<()> {
     let refusal = queues.find_map(|view| view.queue.check_lease(lease).err());
     refusal.map_or(Ok(()), |error| Err(lease_refused(&error)))
 }

@@ -3,7 +3,7 @@
 use super::access::Access;
 use super::caller::Caller;
 use super::limits::JOB_BYTES;
-use super::problem::Problem;
+use super::problem::Result;
 use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::figures::{Figures, statistics};
@@ -17,7 +17,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn stats(app: Shared, caller: Caller) -> Result<Answer<Stats>, Problem> {
+async fn stats(app: Shared, caller: Caller) -> Result<Answer<Stats>> {
     let mut figures = Figures::all(&*app.store).await?;
     figures.retain(|of| caller.scope.has_queue(&of.stats.queue));
     Answer::written(figures.len() * JOB_BYTES, move || statistics(&figures, None)).await

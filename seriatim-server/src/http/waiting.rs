@@ -13,7 +13,7 @@ use super::caller::{Caller, Connection};
 use super::input::Query;
 use super::limits::{ANSWER_WAIT_MAX, JOB_ANSWER_BYTES, RESULT_WAIT_MAX};
 use super::pool::Held;
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::signature::{Signature, Takes};
 use super::state::{App, Shared};
 use crate::app::find;
@@ -49,7 +49,7 @@ pub(super) struct Place<'w> {
 
 impl FromRequestParts<Shared> for Wait {
     type Rejection = Problem;
-    async fn from_request_parts(parts: &mut Parts, state: &Shared) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &Shared) -> Result<Self> {
         let Query(Asked { wait }) = Query::from_request_parts(parts, state).await?;
         let length = wait.map(|Length(length)| length);
         if length.is_some_and(|length| length > RESULT_WAIT_MAX) {
@@ -74,7 +74,7 @@ impl Wait {
     }
 
     /// A place, if it is to wait.
-    pub(super) fn place(&self, app: &App) -> Result<Option<Place<'_>>, Problem> {
+    pub(super) fn place(&self, app: &App) -> Result<Option<Place<'_>>> {
         let Some(length) = self.length else { return Ok(None) };
         let full =
             || Problem::too_many("too many requests wait for jobs: retry later, or without wait");
@@ -85,7 +85,7 @@ impl Wait {
 
 impl Place<'_> {
     /// The job when it has ended, time is up, or this node drains; and memory for the answer.
-    pub(super) async fn end_of(&self, app: &App, id: JobId) -> Result<(JobView, Held), Problem> {
+    pub(super) async fn end_of(&self, app: &App, id: JobId) -> Result<(JobView, Held)> {
         let job = tokio::select! {
             job = app.client.wait(id, self.length) => job?,
             () = app.draining() => find::job(&*app.store, id).await?,

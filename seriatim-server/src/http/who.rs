@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 
 use super::access::Access;
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::scope::Scope;
 use crate::config::Role;
 
@@ -52,7 +52,7 @@ impl Who {
     }
 
     /// Refuses callers without permission.
-    pub(super) fn admit(&self, access: Access) -> Result<(), Problem> {
+    pub(super) fn admit(&self, access: Access) -> Result<()> {
         if self.may(access) {
             return Ok(());
         }

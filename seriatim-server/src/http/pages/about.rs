@@ -8,7 +8,7 @@ use seriatim::limits::{
     RESULT_BYTES_MAX,
 };
 
-use super::super::problem::Problem;
+use super::super::problem::Result;
 use super::super::state::Shared;
 use super::frame::Frame;
 use super::moment::Moment;
@@ -31,7 +31,7 @@ struct About<'a> {
 
 page!(About);
 
-pub(super) async fn show(app: Shared, visit: Visit) -> Result<Response, Problem> {
+pub(super) async fn show(app: Shared, visit: Visit) -> Result<Response> {
     let here = Timestamp::of_this_machine();
     let there = app.store.now().await.ok();
     let apart = there.map(|there| there.since(here).max(here.since(there)));

@@ -9,7 +9,7 @@ use axum::response::Response;
 
 use super::super::access::Access;
 use super::super::operator;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 use super::super::state::Shared;
 use super::again::{attribute, post};
 use super::deeds::{UNDO_WAIT, back_to, pairs, say, told_later};
@@ -66,7 +66,7 @@ impl Fields {
     }
 
     /// What is to be done; fields of the same name are a list.
-    fn wish(&self) -> Result<Wish, Problem> {
+    fn wish(&self) -> Result<Wish> {
         let mut wished: Vec<(&str, String)> = Vec::new();
         for (name, value) in &self.0 {
             if OTHERS.contains(&name.as_str()) || value.is_empty() {
@@ -91,16 +91,12 @@ pub(super) async fn by_link(
     app: Shared,
     visit: Visit,
     RawQuery(query): RawQuery,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     ask(&app, &visit, &Fields::read(query.unwrap_or_default().as_bytes()), None).await
 }
 
 /// Asks about rows that were ticked, which are too many for a link.
-pub(super) async fn by_form(
-    app: Shared,
-    visit: Visit,
-    RawForm(body): RawForm,
-) -> Result<Response, Problem> {
+pub(super) async fn by_form(app: Shared, visit: Visit, RawForm(body): RawForm) -> Result<Response> {
     let fields = Fields::read(&body);
     if fields.text("jobs").is_empty() && fields.text("lanes").is_empty() {
         // Without rows it would be about all.
@@ -115,7 +111,7 @@ async fn ask(
     visit: &Visit,
     fields: &Fields,
     refused: Option<u64>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     let mut wish = fields.wish()?;
     admit(visit, &wish)?;
     let counted = preview(&*app.store, &wish).await?;
@@ -147,11 +143,7 @@ async fn ask(
     Ok(response)
 }
 
-pub(super) async fn start(
-    app: Shared,
-    visit: Visit,
-    RawForm(body): RawForm,
-) -> Result<Response, Problem> {
+pub(super) async fn start(app: Shared, visit: Visit, RawForm(body): RawForm) -> Result<Response> {
     let fields = Fields::read(&body);
     if fields.text("mark") != visit.frame.mark {
         return Err(super::deeds::other_login());
@@ -181,7 +173,7 @@ pub(super) async fn start(
 }
 
 /// Refuses what the visitor's role or queues do not allow.
-fn admit(visit: &Visit, wish: &Wish) -> Result<(), Problem> {
+fn admit(visit: &Visit, wish: &Wish) -> Result<()> {
     let access = if wish.action.needs_admin() { Access::Admin } else { Access::Operate };
     visit.who().admit(access)?;
     visit.scope.check_queue(&wish.queue)

@@ -6,7 +6,7 @@ use axum::extract::Path;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 
 static STYLE: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new(include_str!("../../../assets/app.css"), "css", "text/css; charset=utf-8")
@@ -46,7 +46,7 @@ pub(super) fn icon() -> &'static str {
     &ICON.name
 }
 
-pub(super) async fn serve(Path(name): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn serve(Path(name): Path<String>) -> Result<Response> {
     let asset = [&*STYLE, &*SCRIPT, &*ICON].into_iter().find(|asset| asset.name == name);
     let asset = asset
         .ok_or_else(|| Problem::missing("this file is of another version: reload the page"))?;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use seriatim::Timestamp;
 
 use super::super::input::{Query, given};
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 use super::super::state::Shared;
 use super::frame::Frame;
 use super::link;
@@ -84,11 +84,7 @@ struct Audit<'a> {
 
 page!(Audit);
 
-pub(super) async fn show(
-    app: Shared,
-    visit: Visit,
-    Query(wish): Query<Wish>,
-) -> Result<Response, Problem> {
+pub(super) async fn show(app: Shared, visit: Visit, Query(wish): Query<Wish>) -> Result<Response> {
     if visit.scope.is_limited() {
         return Err(visit.scope.refuse("may not see the audit log, which has all queues"));
     }
@@ -112,7 +108,7 @@ pub(super) async fn show(
     Ok(wrong.shown(visit.show(&page)?))
 }
 
-async fn latest(app: &Shared, wish: &Wish) -> Result<deeds::Page, Problem> {
+async fn latest(app: &Shared, wish: &Wish) -> Result<deeds::Page> {
     let wanted = Wanted {
         of: given(&wish.of),
         queue: given(&wish.queue),
@@ -125,7 +121,7 @@ async fn latest(app: &Shared, wish: &Wish) -> Result<deeds::Page, Problem> {
     Ok(deeds::latest(&*app.store, wanted, ROWS_SHOWN).await?)
 }
 
-fn moment(field: &'static str, text: &str) -> Result<Option<Timestamp>, Problem> {
+fn moment(field: &'static str, text: &str) -> Result<Option<Timestamp>> {
     let read = |text| time::read(text).map_err(|why| Problem::invalid(field, why));
     given(text).map(read).transpose()
 }

@@ -5,7 +5,7 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::super::input::Query;
-use super::super::problem::Problem;
+use super::super::problem::Result;
 use super::super::state::Shared;
 use super::button::{self, Button};
 use super::deed::On;
@@ -93,7 +93,7 @@ pub(super) async fn show(
     app: Shared,
     visit: Visit,
     Query(Wish { live, after }): Query<Wish>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     if visit.scope.is_limited() {
         return Err(visit.scope.refuse("may not see batches, which are over all queues"));
     }

@@ -10,7 +10,7 @@ use seriatim::store::{
 use seriatim::{JobId, Payload, Queue, Rate, Timestamp};
 
 use super::super::access::Access;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 use super::super::state::Shared;
 use crate::app::bridges::Which;
 use crate::app::error::Error;
@@ -165,7 +165,7 @@ impl Deed {
     }
 
     /// Reads a form.
-    pub(super) fn read(fields: &Fields) -> Result<Self, Problem> {
+    pub(super) fn read(fields: &Fields) -> Result<Self> {
         let text = |name: &str| fields.get(name).filter(|text| !text.is_empty()).cloned();
         let needed = |name: &str| {
             text(name)
@@ -308,7 +308,7 @@ impl Deed {
     }
 
     /// The present state of a batch, shown before it is sealed. Empty for other deeds.
-    pub(super) async fn now(&self, app: &Shared) -> Result<String, Problem> {
+    pub(super) async fn now(&self, app: &Shared) -> Result<String> {
         let On::Batch(id) = &self.on else { return Ok(String::new()) };
         let batch = batches::one(&*app.store, id).await?;
         Ok(format!("Now it is {}, with {}.", batch.state(), batch.counts()))
@@ -359,7 +359,7 @@ impl Deed {
     }
 
     /// Deletions wait a while as operations, so that they can be undone; others are done at once.
-    pub(super) async fn waits(&self, app: &Shared) -> Result<Option<Wish>, Problem> {
+    pub(super) async fn waits(&self, app: &Shared) -> Result<Option<Wish>> {
         let store = &*app.store;
         let named = |action, queue: &str, job: JobId| {
             Some(Wish { jobs: Some(List(vec![job])), ..Wish::new(action, queue) })
@@ -388,7 +388,7 @@ impl Deed {
     }
 
     /// Does it. How many lanes or jobs it concerned.
-    pub(super) async fn carry_out(&self, app: &Shared, who: &str) -> Result<u64, Problem> {
+    pub(super) async fn carry_out(&self, app: &Shared, who: &str) -> Result<u64> {
         let (store, verb) =
             (&*app.store, self.kind.name.split_once('.').map_or("", |(_, verb)| verb));
         match &self.on {
@@ -479,7 +479,7 @@ async fn set_limit(
     queue: &str,
     running: Option<u32>,
     rate: Option<Rate>,
-) -> Result<u64, Problem> {
+) -> Result<u64> {
     let set = |queue: &mut Queue| {
         if queue.limit.rate != rate {
             // It belongs to its rate.
@@ -496,7 +496,7 @@ async fn set_groups(
     queue: &str,
     whose: &Whose,
     change: Option<&Amended>,
-) -> Result<u64, Problem> {
+) -> Result<u64> {
     let set = |queue: &mut Queue| match change {
         Some(change) => {
             change.apply(queue, whose);
@@ -511,7 +511,7 @@ async fn change_limits(
     app: &Shared,
     queue: &str,
     set: impl Fn(&mut Queue) -> seriatim::Result<()>,
-) -> Result<u64, Problem> {
+) -> Result<u64> {
     limits::change(&*app.store, queue, set).await.map_err(naming)?;
     app.queues.seen.forget();
     Ok(1)
@@ -533,12 +533,12 @@ fn naming(error: Error) -> Problem {
 fn number<T: FromStr<Err: Display>>(
     name: &str,
     text: &impl Fn(&str) -> Option<String>,
-) -> Result<Option<T>, Problem> {
+) -> Result<Option<T>> {
     let wrong = |error: T::Err| Problem::invalid(name, format!("{name}: {error}"));
     text(name).map(|text| text.trim().parse().map_err(wrong)).transpose()
 }
 
-fn amended(text: &impl Fn(&str) -> Option<String>) -> Result<Amended, Problem> {
+fn amended(text: &impl Fn(&str) -> Option<String>) -> Result<Amended> {
     let change = Amended {
         running: number("running", text)?,
         rate: number("rate", text)?,
@@ -550,7 +550,7 @@ fn amended(text: &impl Fn(&str) -> Option<String>) -> Result<Amended, Problem> {
 }
 
 /// A time, or a length from now.
-fn due(text: &str, now: Timestamp) -> Result<Timestamp, Problem> {
+fn due(text: &str, now: Timestamp) -> Result<Timestamp> {
     let text = text.trim();
     let length = || seriatim::duration::parse(text).ok().map(|length| now + length);
     // To one it is minutes, to another one Unix seconds.
@@ -560,7 +560,7 @@ fn due(text: &str, now: Timestamp) -> Result<Timestamp, Problem> {
     at.ok_or_else(|| Problem::invalid("at", wrong))
 }
 
-async fn on_job(app: &Shared, id: JobId, verb: &str) -> Result<u64, Problem> {
+async fn on_job(app: &Shared, id: JobId, verb: &str) -> Result<u64> {
     let store = &*app.store;
     match verb {
         "retry" => drop(jobs::retried(store, id).await?),

@@ -7,7 +7,7 @@ use axum::extract::{RawForm, RawQuery};
 use axum::response::Response;
 
 use super::super::operator;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 use super::super::state::Shared;
 use super::deed::{Deed, Fields, On};
 use super::frame::Frame;
@@ -41,7 +41,7 @@ pub(super) async fn confirm(
     app: Shared,
     visit: Visit,
     RawQuery(query): RawQuery,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     let fields = read(query.unwrap_or_default().as_bytes());
     let deed = Deed::read(&fields)?;
     admit(&app, &visit, &deed).await?;
@@ -60,7 +60,7 @@ pub(super) async fn carry_out(
     app: Shared,
     visit: Visit,
     RawForm(body): RawForm,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     let fields = read(&body);
     if fields.get("mark").map_or("", String::as_str) != visit.frame.mark {
         return Err(other_login());
@@ -96,7 +96,7 @@ pub(super) fn say(visit: &Visit, response: &mut Response, said: &str) {
 }
 
 /// Refuses what the visitor's role or queues do not allow.
-async fn admit(app: &Shared, visit: &Visit, deed: &Deed) -> Result<(), Problem> {
+async fn admit(app: &Shared, visit: &Visit, deed: &Deed) -> Result<()> {
     visit.who().admit(deed.kind.access)?;
     if !visit.scope.is_limited() {
         return Ok(());

@@ -7,7 +7,7 @@ use seriatim::JobId;
 
 use super::super::events::story;
 use super::super::input::Part;
-use super::super::problem::Problem;
+use super::super::problem::Result;
 use super::super::state::Shared;
 use super::frame::Frame;
 use super::link;
@@ -54,11 +54,7 @@ impl EventRow {
     }
 }
 
-pub(super) async fn show(
-    app: Shared,
-    visit: Visit,
-    Part(id): Part<JobId>,
-) -> Result<Response, Problem> {
+pub(super) async fn show(app: Shared, visit: Visit, Part(id): Part<JobId>) -> Result<Response> {
     let (queue, told) = story(&app, id).await?;
     if !visit.scope.has_queue(&queue) {
         return Err(visit.scope.no_job(id));

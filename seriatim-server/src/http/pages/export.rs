@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::super::caller::Caller;
 use super::super::input::{Part, Query};
 use super::super::pool::Held;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 use super::super::state::Shared;
 use super::visit::{Visit, guarded};
 use super::{jobs, lanes};
@@ -55,7 +55,7 @@ pub(super) async fn jobs(
     visit: Visit,
     caller: Caller,
     Query(wish): Query<jobs::Wish>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     wish.admit(&visit)?;
     let (after, with_payloads) = (wish.after(), visit.discreet.shows_all());
     answer(app, &caller, List::Jobs { wish, with_payloads }, after, "jobs.ndjson").await
@@ -67,7 +67,7 @@ pub(super) async fn lanes(
     caller: Caller,
     Part(queue): Part<String>,
     Query(wish): Query<lanes::Wish>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     visit.scope.check_queue(&queue)?;
     let after = wish.after();
     answer(app, &caller, List::Lanes { queue, wish }, after, "lanes.ndjson").await
@@ -80,7 +80,7 @@ async fn answer(
     list: List,
     after: Option<String>,
     file: &str,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     let place = app.budgets.exports.try_take(&caller.party, 1);
     let place = place.ok_or_else(|| Problem::too_many("too many exports at once"))?;
     let export = Export {
@@ -111,7 +111,7 @@ async fn answer(
 }
 
 impl Export {
-    async fn step(mut self) -> Result<(Bytes, Self), Problem> {
+    async fn step(mut self) -> Result<(Bytes, Self)> {
         let most = self.rows_left.min(STEP_ROWS);
         let (mut text, rows, next) = self.list.page(&self.app, self.after.take(), most).await?;
         self.rows_left -= rows.min(self.rows_left);
@@ -132,7 +132,7 @@ impl List {
         app: &Shared,
         after: Option<String>,
         most: usize,
-    ) -> Result<(Vec<u8>, usize, Option<String>), Problem> {
+    ) -> Result<(Vec<u8>, usize, Option<String>)> {
         let (store, mut text) = (&*app.store, Vec::new());
         match self {
             Self::Jobs { wish, with_payloads } => {

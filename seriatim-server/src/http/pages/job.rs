@@ -7,7 +7,7 @@ use seriatim::store::{JobState, JobView};
 use seriatim::{JobId, Payload};
 
 use super::super::input::Part;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 use super::super::state::Shared;
 use super::again::Again;
 use super::button::{self, Button};
@@ -75,11 +75,7 @@ struct FailureRow {
     error: String,
 }
 
-pub(super) async fn show(
-    app: Shared,
-    visit: Visit,
-    Part(id): Part<JobId>,
-) -> Result<Response, Problem> {
+pub(super) async fn show(app: Shared, visit: Visit, Part(id): Part<JobId>) -> Result<Response> {
     let job = visit.job(&app, id).await?;
     let noted = failures::of(&*app.store, job.id).await?;
     let clock = |at: Option<_>| at.map(|at| visit.clock.of(at));
@@ -151,11 +147,7 @@ pub(super) async fn show(
 }
 
 /// The payload as a file: byte by byte, but for what is redacted.
-pub(super) async fn payload(
-    app: Shared,
-    visit: Visit,
-    Part(id): Part<JobId>,
-) -> Result<Response, Problem> {
+pub(super) async fn payload(app: Shared, visit: Visit, Part(id): Part<JobId>) -> Result<Response> {
     let job = visit.job(&app, id).await?;
     let seen = visit.discreet.seen(job.payload.as_bytes());
     let bytes = seen.map_err(|why| Problem::new(StatusCode::FORBIDDEN, why))?.into_owned();

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use seriatim::Mode;
 
 use super::super::input::{Query, given};
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 use super::super::state::Shared;
 use super::button::{self, Button};
 use super::frame::Frame;
@@ -99,7 +99,7 @@ impl Wish {
     }
 
     /// Refuses what the visitor may not see.
-    pub(super) fn admit(&self, visit: &Visit) -> Result<(), Problem> {
+    pub(super) fn admit(&self, visit: &Visit) -> Result<()> {
         visit.scope.check_named(given(&self.queue))?;
         if !self.text.is_empty() && !visit.discreet.shows_all() {
             let why = "payloads are not shown in full to you, so they cannot be searched: search the error";
@@ -194,11 +194,7 @@ struct Jobs<'a> {
 
 page!(Jobs);
 
-pub(super) async fn show(
-    app: Shared,
-    visit: Visit,
-    Query(wish): Query<Wish>,
-) -> Result<Response, Problem> {
+pub(super) async fn show(app: Shared, visit: Visit, Query(wish): Query<Wish>) -> Result<Response> {
     list(&app, &visit, &wish, "/jobs").await
 }
 
@@ -206,13 +202,13 @@ pub(super) async fn morgue(
     app: Shared,
     visit: Visit,
     Query(wish): Query<Wish>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     list(&app, &visit, &Wish { state: Status::Dead, ..wish }, MORGUE).await
 }
 
 const MORGUE: &str = "/morgue";
 
-async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Response, Problem> {
+async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Response> {
     let store = &*app.store;
     wish.admit(visit)?;
     let named = given(&wish.queue);

@@ -7,7 +7,7 @@ use seriatim::store::{JobState, JobView, LaneState, LaneView, NodeView, QueueVie
 use seriatim::{Mode, Timestamp};
 
 use super::super::input::Query;
-use super::super::problem::Problem;
+use super::super::problem::Result;
 use super::super::state::Shared;
 use super::again::attribute;
 use super::audit::DeedRow;
@@ -107,7 +107,7 @@ pub(super) async fn show(
     app: Shared,
     visit: Visit,
     Query(Wish { k, queue, after }): Query<Wish>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     let store = &*app.store;
     let wanted = key::Wanted {
         key: &k,

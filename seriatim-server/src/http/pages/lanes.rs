@@ -6,7 +6,7 @@ use serde::Deserialize;
 use seriatim::store::{LaneStage, LaneState, LaneView};
 
 use super::super::input::{Part, Query, given};
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 use super::super::state::Shared;
 use super::button::{self, Button};
 use super::frame::Frame;
@@ -145,7 +145,7 @@ pub(super) async fn show(
     visit: Visit,
     Part(queue): Part<String>,
     Query(wish): Query<Wish>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     visit.scope.check_queue(&queue)?;
     let store = &*app.store;
     let view = find::queue(store, &queue).await?;

@@ -10,7 +10,7 @@ use seriatim::Timestamp;
 use super::super::access::Access;
 use super::super::audit::Signed;
 use super::super::caller::Peer;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 use super::super::state::Shared;
 use super::deeds::local;
 use super::frame::Frame;
@@ -27,11 +27,7 @@ struct Login<'a> {
 
 page!(Login);
 
-pub(super) async fn show(
-    app: Shared,
-    visit: Visit,
-    RawQuery(query): RawQuery,
-) -> Result<Response, Problem> {
+pub(super) async fn show(app: Shared, visit: Visit, RawQuery(query): RawQuery) -> Result<Response> {
     let next = next(&visit, query.unwrap_or_default().as_bytes());
     if app.guard.is_open() || visit.frame.visitor.is_some() {
         return Ok(see_other(&next));
@@ -45,7 +41,7 @@ pub(super) async fn enter(
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
     RawForm(body): RawForm,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     let next = next(&visit, &body);
     let secret = form_urlencoded::parse(&body).find(|(name, _)| name == "token");
     let secret = secret.map(|(_, value)| value.trim().to_owned()).unwrap_or_default();

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use seriatim::store::Command;
 
 use super::super::input::{Part, Query};
-use super::super::problem::Problem;
+use super::super::problem::Result;
 use super::super::state::Shared;
 use super::bridges::{SourceRow, rows};
 use super::button::{self, Button};
@@ -52,7 +52,7 @@ pub(super) async fn show_all(
     app: Shared,
     visit: Visit,
     Query(Wish { skip }): Query<Wish>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     whole(&visit)?;
     let store = &*app.store;
     let (all, now) = (nodes::sorted(store).await?, store.now().await?);
@@ -82,7 +82,7 @@ pub(super) async fn show_all(
 }
 
 /// Nodes work on all queues.
-fn whole(visit: &Visit) -> Result<(), Problem> {
+fn whole(visit: &Visit) -> Result<()> {
     match visit.scope.is_limited() {
         true => Err(visit.scope.refuse("may not see nodes, which work on all queues")),
         false => Ok(()),
@@ -112,7 +112,7 @@ pub(super) async fn show_one(
     app: Shared,
     visit: Visit,
     Part(wanted): Part<String>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     whole(&visit)?;
     let store = &*app.store;
     let (node, now) = (nodes::find(store, &wanted).await?, store.now().await?);

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use seriatim::Timestamp;
 
 use super::super::input::{Part, Query};
-use super::super::problem::Problem;
+use super::super::problem::Result;
 use super::super::state::Shared;
 use super::button::{self, Button};
 use super::deed::On;
@@ -95,7 +95,7 @@ pub(super) async fn show_all(
     app: Shared,
     visit: Visit,
     Query(Wish { after }): Query<Wish>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     let all = operations::list(&*app.store).await?.into_iter();
     let own = all.filter(|operation| visit.scope.has_queue(&operation.what.queue));
     // Their ids are times, the latest first.
@@ -128,7 +128,7 @@ pub(super) async fn show_one(
     app: Shared,
     visit: Visit,
     Part(id): Part<String>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     let operation = operations::show(&*app.store, &id).await?;
     if !visit.scope.has_queue(&operation.what.queue) {
         return Err(Error::NoOperation(id).into());

@@ -9,7 +9,7 @@ use seriatim::store::{LaneStage, LaneState};
 
 use super::super::checkup::Checkup;
 use super::super::input::Query;
-use super::super::problem::Problem;
+use super::super::problem::Result;
 use super::super::state::Shared;
 use super::again::post;
 use super::button::{self, Button};
@@ -116,7 +116,7 @@ pub(super) async fn show(
     app: Shared,
     visit: Visit,
     Query(Wish { span }): Query<Wish>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     let (mut views, nodes) = queues::with_figures(&*app.store).await?;
     views.retain(|(view, _)| visit.scope.has_queue(&view.queue.name));
     let checkup = app.checkup().await?;

@@ -5,7 +5,7 @@ use axum::response::Response;
 use seriatim::store::{LaneQuery, LaneStage, Store};
 
 use super::super::input::{Part, Query};
-use super::super::problem::Problem;
+use super::super::problem::Result;
 use super::super::state::Shared;
 use super::button::{self, Button};
 use super::charts::{Charts, Wish};
@@ -58,7 +58,7 @@ pub(super) async fn show(
     visit: Visit,
     Part(name): Part<String>,
     Query(Wish { span }): Query<Wish>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     visit.scope.check_queue(&name)?;
     let store = &*app.store;
     let (view, figures) = find::queue_with_figures(store, &name).await?;

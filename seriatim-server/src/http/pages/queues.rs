@@ -7,7 +7,7 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::super::input::Query;
-use super::super::problem::Problem;
+use super::super::problem::Result;
 use super::super::state::Shared;
 use super::frame::Frame;
 use super::link;
@@ -61,7 +61,7 @@ pub(super) async fn show(
     app: Shared,
     visit: Visit,
     Query(Wish { by, name, skip }): Query<Wish>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     let (mut views, nodes) = queues::with_figures(&*app.store).await?;
     views.retain(|(view, _)| {
         visit.scope.has_queue(&view.queue.name) && view.queue.name.contains(&name)

@@ -8,7 +8,7 @@ use seriatim::text::one_line;
 use seriatim::{JobId, Mode};
 
 use super::super::input::Query;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 use super::super::state::Shared;
 use super::again::post;
 use super::deeds::back_to;
@@ -50,11 +50,7 @@ struct Reschedule<'a> {
 
 page!(Reschedule);
 
-pub(super) async fn show(
-    app: Shared,
-    visit: Visit,
-    Query(wish): Query<Wish>,
-) -> Result<Response, Problem> {
+pub(super) async fn show(app: Shared, visit: Visit, Query(wish): Query<Wish>) -> Result<Response> {
     let job = wish.job(&app, &visit).await?;
     jobs::waiting(&job)?;
     let view = find::queue(&*app.store, &job.queue).await?;
@@ -83,7 +79,7 @@ pub(super) async fn show(
 }
 
 impl Wish {
-    async fn job(&self, app: &Shared, visit: &Visit) -> Result<JobView, Problem> {
+    async fn job(&self, app: &Shared, visit: &Visit) -> Result<JobView> {
         if let Some(id) = self.job {
             return visit.job(app, id).await;
         }

@@ -10,7 +10,7 @@ use seriatim::store::{LaneStage, LaneView, NodeView, QueueView, Store};
 use seriatim::text::one_line;
 
 use super::super::input::{Query, given};
-use super::super::problem::Problem;
+use super::super::problem::Result;
 use super::super::state::Shared;
 use super::button::{self, Button};
 use super::deed::On;
@@ -84,11 +84,7 @@ struct Scheduled<'a> {
 
 page!(Scheduled);
 
-pub(super) async fn show(
-    app: Shared,
-    visit: Visit,
-    Query(wish): Query<Wish>,
-) -> Result<Response, Problem> {
+pub(super) async fn show(app: Shared, visit: Visit, Query(wish): Query<Wish>) -> Result<Response> {
     let store = &*app.store;
     if !wish.queue.is_empty() {
         visit.scope.check_queue(&wish.queue)?;
@@ -159,7 +155,7 @@ async fn next_due<'a>(
     wish: &Wish,
     views: &'a [QueueView],
     now: Timestamp,
-) -> Result<(Vec<&'a QueueView>, usize), Problem> {
+) -> Result<(Vec<&'a QueueView>, usize)> {
     if views.is_empty() {
         return Ok((Vec::new(), 0));
     }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use seriatim::JobId;
 
 use super::super::input::Query;
-use super::super::problem::Problem;
+use super::super::problem::Result;
 use super::super::state::Shared;
 use super::frame::Frame;
 use super::link;
@@ -68,7 +68,7 @@ pub(super) async fn show(
     app: Shared,
     visit: Visit,
     Query(Wish { q, all, after }): Query<Wish>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     let (base, store) = (&visit.frame.base, &*app.store);
     let text = q.trim();
     match (text, text.parse::<JobId>()) {

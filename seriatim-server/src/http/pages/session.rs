@@ -11,7 +11,7 @@ use seriatim::Timestamp;
 
 use super::super::access::Access;
 use super::super::auth::{Guard, KnownToken};
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 use super::super::who::Who;
 
 /// The cookie.
@@ -62,7 +62,7 @@ pub(super) fn token<'g>(guard: &'g Guard, headers: &HeaderMap) -> Option<&'g Kno
 }
 
 /// Who has logged in here, or elsewhere; a login here takes precedence.
-pub(super) fn visitor(guard: &Guard, parts: &Parts) -> Result<Option<Who>, Problem> {
+pub(super) fn visitor(guard: &Guard, parts: &Parts) -> Result<Option<Who>> {
     match token(guard, &parts.headers) {
         Some(token) => Ok(Some(token.who())),
         None => guard.person(parts),
@@ -76,7 +76,7 @@ pub(in crate::http) fn know(
     method: &Method,
     headers: &HeaderMap,
     visitor: &Result<Option<Who>, String>,
-) -> Result<Who, Problem> {
+) -> Result<Who> {
     if !method.is_safe() {
         refuse_other_sites(headers)?;
     }
@@ -97,7 +97,7 @@ pub(in crate::http) fn know(
 }
 
 /// A form is sent by a page of this server: browsers say so in one of two headers.
-fn refuse_other_sites(headers: &HeaderMap) -> Result<(), Problem> {
+fn refuse_other_sites(headers: &HeaderMap) -> Result<()> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let is_own = match (text("sec-fetch-site"), text("origin"), text("host")) {
         (Some(site), ..) => site == "same-origin",

@@ -9,7 +9,7 @@ use seriatim::text::one_line;
 
 use super::super::events::{self, Known};
 use super::super::input::Query;
-use super::super::problem::Problem;
+use super::super::problem::Result;
 use super::super::state::Shared;
 use super::frame::Frame;
 use super::link;
@@ -71,7 +71,7 @@ pub(super) async fn show(
     app: Shared,
     visit: Visit,
     Query(Wish { k, until }): Query<Wish>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     let (name, has_audit) = (one_line(&k), !visit.scope.is_limited());
     let until = until.map(|Time(until)| until);
     let may_see = |queue: &str| visit.scope.has_queue(queue);

@@ -9,7 +9,7 @@ use seriatim::store::JobView;
 use seriatim::{JobId, Timestamp};
 
 use super::super::access::Access;
-use super::super::problem::{Problem, Told};
+use super::super::problem::{Problem, Result, Told};
 use super::super::scope::Scope;
 use super::super::state::Shared;
 use super::super::who::Who;
@@ -65,7 +65,7 @@ pub(super) trait Page: Template {
 
 impl Visit {
     /// A job of a queue that the visitor may see.
-    pub(super) async fn job(&self, app: &Shared, id: JobId) -> Result<JobView, Problem> {
+    pub(super) async fn job(&self, app: &Shared, id: JobId) -> Result<JobView> {
         let job = find::job(&*app.store, id).await?;
         match self.scope.has_queue(&job.queue) {
             true => Ok(job),
@@ -159,7 +159,7 @@ impl Visit {
     }
 
     /// The page as the answer; for its script the live part, if that has changed.
-    pub(super) fn show(&self, page: &impl Page) -> Result<Response, Problem> {
+    pub(super) fn show(&self, page: &impl Page) -> Result<Response> {
         let failed = |error: askama::Error| {
             tracing::error!(%error, "cannot write a page");
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "cannot write this page: see the log")
@@ -302,7 +302,7 @@ pub(super) fn guarded(mut response: Response) -> Response {
 
 impl<S: Send + Sync> FromRequestParts<S> for Visit {
     type Rejection = Problem;
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
         let visit = parts.extensions.get::<Self>().cloned();
         visit.ok_or_else(|| Problem::missing("this is no page"))
     }

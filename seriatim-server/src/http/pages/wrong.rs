@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 
 /// The field that cannot be read, and why; or none.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ impl Wrong {
     pub(super) fn of<T: Default>(
         found: Result<T, impl Into<Problem>>,
         fields: &[&str],
-    ) -> Result<(T, Self), Problem> {
+    ) -> Result<(T, Self)> {
         let problem = match found.map_err(Into::into) {
             Ok(found) => return Ok((found, Self::default())),
             Err(problem) => problem,

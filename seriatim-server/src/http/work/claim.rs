@@ -22,7 +22,7 @@ use super::super::limits::{
     CLAIM_STEP_BYTES, CLAIM_TURN_BYTES, LEASE_DEFAULT, LEASE_SECONDS, WAIT_MS_MAX,
 };
 use super::super::pool::Held;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 use super::super::seen::{check_lease, lease_refused};
 use super::super::state::Shared;
 use super::stride::Stride;
@@ -83,7 +83,7 @@ pub(super) async fn claim(
     caller: Caller,
     client: Connection,
     Json(wish): Json<Wish>,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     let (bearer, order) = (caller.bearer(), wish.check(app.clone(), &caller)?);
     let known = app.queues.seen.known(&*app.store).await?;
     check_lease(order.lease, order.queues.iter().filter_map(|name| known.named(name)))?;
@@ -110,7 +110,7 @@ pub(super) async fn claim(
 }
 
 impl Wish {
-    fn check(self, app: Shared, caller: &Caller) -> Result<Order, Problem> {
+    fn check(self, app: Shared, caller: &Caller) -> Result<Order> {
         let worker = Remote::new(caller, &self.worker)?;
         if self.queues.is_empty() || self.queues.len() > CLAIM_QUEUES_MAX {
             let detail = format!("name 1 to {CLAIM_QUEUES_MAX} queues");
@@ -162,10 +162,7 @@ impl Wish {
 
 impl Order {
     /// Claims, and waits until there are lanes, the time is up, or the client is gone.
-    async fn fill(
-        &self,
-        answer: &mut oneshot::Sender<Result<Taken, Problem>>,
-    ) -> Result<Taken, Problem> {
+    async fn fill(&self, answer: &mut oneshot::Sender<Result<Taken>>) -> Result<Taken> {
         let end = Instant::now() + self.wait;
         let queues = self.queues.iter().map(|queue| queue.as_str().into());
         let mut wakeups = self.app.store.wakeups().only(queues);
@@ -190,7 +187,7 @@ impl Order {
 
     /// Claims what is there, from the queue that has waited longest first. Also returns when there may
     /// be more.
-    async fn look(&self) -> Result<(Taken, Option<Timestamp>), Problem> {
+    async fn look(&self) -> Result<(Taken, Option<Timestamp>)> {
         let mut taken = Taken::new(self.app.clone());
         // Also a worker that finds nothing lives, and is to be seen.
         self.node().await?;
@@ -207,7 +204,7 @@ impl Order {
         }
     }
 
-    async fn take(&self, taken: &mut Taken) -> Result<Option<Timestamp>, Problem> {
+    async fn take(&self, taken: &mut Taken) -> Result<Option<Timestamp>> {
         taken.unknown.clear();
         let (queues, mut next_due) = self.by_lag(&mut taken.unknown).await?;
         // The leases of the first lanes run already.
@@ -229,7 +226,7 @@ impl Order {
         queue: &Arc<str>,
         taken: &mut Taken,
         end: Instant,
-    ) -> Result<Option<Timestamp>, Problem> {
+    ) -> Result<Option<Timestamp>> {
         let (mut step_bytes, mut stride) = (CLAIM_STEP_BYTES, Stride::default());
         loop {
             let room = self.lanes_max - taken.turns.len();
@@ -263,7 +260,7 @@ impl Order {
     }
 
     /// Memory for what a step reads and for what is sent of it. Only the first lanes wait for it.
-    async fn share(&self, bytes: usize, is_first: bool) -> Result<Option<Held>, Problem> {
+    async fn share(&self, bytes: usize, is_first: bool) -> Result<Option<Held>> {
         let (pool, bytes) = (&self.app.budgets.claimed, twice(bytes));
         if !is_first {
             return Ok(pool.try_take(&self.party, bytes));
@@ -277,7 +274,7 @@ impl Order {
     async fn by_lag(
         &self,
         unknown: &mut Vec<String>,
-    ) -> Result<(Vec<Arc<str>>, Option<Timestamp>), Problem> {
+    ) -> Result<(Vec<Arc<str>>, Option<Timestamp>)> {
         let mut queues: Vec<Arc<str>> =
             self.queues.iter().map(|name| name.as_str().into()).collect();
         queues.sort();
@@ -304,14 +301,14 @@ impl Order {
     }
 
     /// The node as which the worker claims.
-    async fn node(&self) -> Result<NodeId, Problem> {
+    async fn node(&self) -> Result<NodeId> {
         let (workers, store) = (&self.app.workers, &*self.app.store);
         let of = (&*self.queues, &*self.groups);
         workers.claiming(store, &self.worker, of, self.lease).await
     }
 
     /// What a claim brings; nothing when there is no such queue.
-    async fn step(&self, queue: &Arc<str>, mut request: Claim) -> Result<Option<Claimed>, Problem> {
+    async fn step(&self, queue: &Arc<str>, mut request: Claim) -> Result<Option<Claimed>> {
         let (app, store) = (&self.app, &*self.app.store);
         request.node = self.node().await?;
         // An emptied store has lost the node and the queue, and reports either first.
@@ -367,7 +364,7 @@ impl Order {
 
     /// Ends the turns whose jobs have all undelivered, instead of delivering them, and those with a job whose payload cannot
     /// be read; their other jobs come again. Whether there were any.
-    async fn end_expired(&self, taken: &mut Taken) -> Result<bool, Problem> {
+    async fn end_expired(&self, taken: &mut Taken) -> Result<bool> {
         let is_over = |turn: &Turn| {
             turn.jobs.iter().all(|job| job.has_expired(turn.claimed_at))
                 || turn.jobs.iter().any(|job| unreadable(&job.payload).is_some())
@@ -388,7 +385,7 @@ impl Order {
 }
 
 /// Refuses a group or build that no job can name: this process and the store would keep it for each worker.
-fn check_text(text: &str) -> Result<(), Problem> {
+fn check_text(text: &str) -> Result<()> {
     if (1..=NAME_BYTES_MAX).contains(&text.len()) && !text.contains('\0') {
         return Ok(());
     }

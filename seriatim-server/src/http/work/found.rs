@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use seriatim::store::REMOTE_NAME_START;
 
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 use super::super::state::App;
 use super::secret::secret_of;
 use super::taken::{lane_job, tries};
@@ -22,7 +22,7 @@ pub(in crate::http) async fn claims_of(
     bearer: Option<Arc<str>>,
     is_known: impl Fn(&str, u64) -> bool,
     mut found: impl FnMut(&str, &str),
-) -> Result<(), Problem> {
+) -> Result<()> {
     let store = &*app.store;
     let start = match &bearer {
         Some(token) => format!("{REMOTE_NAME_START}{token}/"),

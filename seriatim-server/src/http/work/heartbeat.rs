@@ -12,7 +12,7 @@ use seriatim::store::{LaneId, Token};
 use super::super::caller::Caller;
 use super::super::input::{AtMost, BulkJson, Object};
 use super::super::limits::{LEASE_SECONDS, NAMED_LANES_MAX};
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 use super::super::route::Answer;
 use super::super::seen::check_lease;
 use super::super::state::Shared;
@@ -58,7 +58,7 @@ pub(super) async fn heartbeat(
     app: Shared,
     caller: Caller,
     BulkJson(said, _share): BulkJson<Said>,
-) -> Result<Answer<Beaten>, Problem> {
+) -> Result<Answer<Beaten>> {
     let worker = Remote::new(&caller, &said.worker)?;
     said.check()?;
     let asked = lease(said.lease_ttl_sec)?;
@@ -109,7 +109,7 @@ impl Claimed {
 }
 
 impl Said {
-    fn check(&self) -> Result<(), Problem> {
+    fn check(&self) -> Result<()> {
         let size = |Object(claim): &Object<Claimed>| {
             claim.progress.as_ref().map_or(0, |text| text.get().len())
         };

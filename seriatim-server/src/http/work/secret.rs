@@ -9,7 +9,7 @@ use std::sync::{PoisonError, RwLock};
 use seriatim::store::Secret;
 use seriatim::store::{LaneId, Store, Token};
 
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 
 /// Keeps these hashes apart from whatever else the key may come to be used for.
 const DOMAIN: &[u8] = b"seriatim claim 1";
@@ -28,7 +28,7 @@ pub(super) struct Named<'a> {
 
 impl Secrets {
     /// The key, from the store if it is not known.
-    pub(super) async fn key(&self, store: &dyn Store) -> Result<Secret, Problem> {
+    pub(super) async fn key(&self, store: &dyn Store) -> Result<Secret> {
         match self.known() {
             Some(key) => Ok(key),
             None => self.learn(store).await,
@@ -37,7 +37,7 @@ impl Secrets {
 
     /// Asks the store. One that was emptied has another key, or takes the one that was known here: then
     /// earlier claims are reported as lost, not refused.
-    pub(super) async fn learn(&self, store: &dyn Store) -> Result<Secret, Problem> {
+    pub(super) async fn learn(&self, store: &dyn Store) -> Result<Secret> {
         let offered = match self.known() {
             Some(key) => key,
             None => random()?,
@@ -58,7 +58,7 @@ impl Secrets {
         store: &dyn Store,
         bearer: Option<&str>,
         claims: impl Iterator<Item = Named<'a>> + Clone,
-    ) -> Result<Option<usize>, Problem> {
+    ) -> Result<Option<usize>> {
         let wrong = |key: Secret| claims.clone().position(|claim| !claim.is_right(key, bearer));
         if let Some(key) = self.known()
             && wrong(key).is_none()
@@ -104,7 +104,7 @@ pub(super) fn refused(field: String) -> Problem {
 }
 
 /// From the operating system.
-fn random() -> Result<Secret, Problem> {
+fn random() -> Result<Secret> {
     let mut bytes = [0; 32];
     let source = rustls::crypto::ring::default_provider().secure_random;
     let wrong = |_| Problem::unavailable("the operating system provides no random numbers");

@@ -17,7 +17,7 @@ use seriatim::{
 use super::super::caller::Caller;
 use super::super::input::{AtMost, BulkJson, Object};
 use super::super::limits::NAMED_LANES_MAX;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 use super::super::route::Answer;
 use super::super::seen::Known;
 use super::super::state::{App, Shared};
@@ -68,7 +68,7 @@ pub(super) async fn settle(
     app: Shared,
     caller: Caller,
     BulkJson(said, _share): BulkJson<Said>,
-) -> Result<Answer<document::Settled>, Problem> {
+) -> Result<Answer<document::Settled>> {
     said.check()?;
     said.check_secrets(&app, &caller).await?;
     let numbers = said.results.0.iter().map(|Object(ended)| ended.lane.queue);
@@ -136,7 +136,7 @@ fn expired(turn: &Turn) -> impl Iterator<Item = &TurnJob> {
 }
 
 impl Said {
-    async fn check_secrets(&self, app: &App, caller: &Caller) -> Result<(), Problem> {
+    async fn check_secrets(&self, app: &App, caller: &Caller) -> Result<()> {
         let claims = self.results.0.iter().map(|Object(ended)| Named {
             lane: ended.lane,
             token: ended.token,
@@ -150,7 +150,7 @@ impl Said {
     }
 
     /// Refuses what does not fit its turn: a result that is too long, more done jobs than it has.
-    fn check_results(&self, found: &[Option<Turn>]) -> Result<(), Problem> {
+    fn check_results(&self, found: &[Option<Turn>]) -> Result<()> {
         for (i, (Object(ended), turn)) in self.results.0.iter().zip(found).enumerate() {
             let Some(turn) = turn else { continue };
             if let Some(result) = &ended.result {
@@ -169,7 +169,7 @@ impl Said {
         Ok(())
     }
 
-    fn check(&self) -> Result<(), Problem> {
+    fn check(&self) -> Result<()> {
         check_name(&self.worker)?;
         for (i, Object(ended)) in self.results.0.iter().enumerate() {
             if let Some((field, of)) = ended.outcome.misplaced(&ended.with()) {

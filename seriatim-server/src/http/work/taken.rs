@@ -20,7 +20,7 @@ use super::super::caller::Connection;
 use super::super::input::JSON;
 use super::super::limits::{Kept, off_thread};
 use super::super::pool::Held;
-use super::super::problem::Problem;
+use super::super::problem::Result;
 use super::super::state::{App, Shared};
 use super::secret::secret_of;
 use crate::app::first::attempts;
@@ -69,7 +69,7 @@ impl Taken {
         mut self,
         client: Connection,
         bearer: Option<Arc<str>>,
-    ) -> Result<Response, Problem> {
+    ) -> Result<Response> {
         let key = match self.turns.is_empty() {
             true => None,
             false => Some(self.app.workers.secrets.key(&*self.app.store).await?),
@@ -206,7 +206,7 @@ async fn release(store: &dyn Store, turns: &[Turn]) {
 }
 
 /// What workers are told of the tries of turns.
-pub(super) async fn tries(app: &App, turns: &[Turn]) -> Result<Vec<Tries>, Problem> {
+pub(super) async fn tries(app: &App, turns: &[Turn]) -> Result<Vec<Tries>> {
     let queues =
         app.queues.seen.with(&*app.store, turns.iter().map(|turn| turn.lane.queue)).await?;
     let first = attempts(&*app.store, turns).await;

@@ -15,7 +15,7 @@ use super::super::caller::Caller;
 use super::super::limits::{
     LEASE_DEFAULT, LEASE_SECONDS, WORKER_SILENT_MAX, WORKERS_PER_TOKEN_MAX,
 };
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Result};
 use super::secret::Secrets;
 
 use crate::base::lock::lock;
@@ -60,7 +60,7 @@ struct Known {
 
 impl Remote {
     /// The worker that calls itself so. It can neither be an engine nor the worker of another token.
-    pub(super) fn new(caller: &Caller, worker: &str) -> Result<Self, Problem> {
+    pub(super) fn new(caller: &Caller, worker: &str) -> Result<Self> {
         check_name(worker)?;
         let bearer = caller.bearer();
         let name = match &bearer {
@@ -72,7 +72,7 @@ impl Remote {
 }
 
 /// Refuses a name that no node may have.
-pub(super) fn check_name(worker: &str) -> Result<(), Problem> {
+pub(super) fn check_name(worker: &str) -> Result<()> {
     if worker.is_empty() || worker.len() > WORKER_BYTES_MAX || worker.chars().any(char::is_control)
     {
         let detail = format!("must be 1 to {WORKER_BYTES_MAX} bytes without control characters");
@@ -82,7 +82,7 @@ pub(super) fn check_name(worker: &str) -> Result<(), Problem> {
 }
 
 /// The lease that was asked for.
-pub(super) fn lease(seconds: Option<f64>) -> Result<Option<Duration>, Problem> {
+pub(super) fn lease(seconds: Option<f64>) -> Result<Option<Duration>> {
     match seconds {
         None => Ok(None),
         Some(seconds) if LEASE_SECONDS.contains(&seconds) => {
@@ -118,7 +118,7 @@ impl Workers {
         worker: &Remote,
         (queues, groups): (&[String], &[Arc<str>]),
         lease: Duration,
-    ) -> Result<NodeId, Problem> {
+    ) -> Result<NodeId> {
         let known = self.change(worker, |known| {
             known.lease = lease;
             known.info.lease = lease.max(LEASE_DEFAULT);
@@ -138,7 +138,7 @@ impl Workers {
         store: &dyn Store,
         worker: &Remote,
         beats: Vec<Beat>,
-    ) -> Result<(NodeId, Pulse), Problem> {
+    ) -> Result<(NodeId, Pulse)> {
         let mut node = self.change(worker, |_| {})?.info;
         let beat =
             |node: &NodeInfo| Heartbeat { now: None, node: node.clone(), beats: beats.clone() };
@@ -158,7 +158,7 @@ impl Workers {
     }
 
     /// Takes a new name for a worker that was declared dead under this one.
-    pub(super) fn rename(&self, worker: &Remote, dead: &NodeId) -> Result<NodeInfo, Problem> {
+    pub(super) fn rename(&self, worker: &Remote, dead: &NodeId) -> Result<NodeInfo> {
         let known = self.change(worker, |known| {
             if known.info.id == *dead {
                 known.info.id = NodeId::unique(&worker.name);
@@ -169,7 +169,7 @@ impl Workers {
         known.map(|known| known.info)
     }
 
-    fn change(&self, worker: &Remote, change: impl FnOnce(&mut Known)) -> Result<Known, Problem> {
+    fn change(&self, worker: &Remote, change: impl FnOnce(&mut Known)) -> Result<Known> {
         let mut all = lock(&self.known);
         let workers = all.entry(worker.bearer.clone()).or_default();
         if !workers.contains_key(&worker.name) && workers.len() >= WORKERS_PER_TOKEN_MAX {
