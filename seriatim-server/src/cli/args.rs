@@ -10,7 +10,7 @@ use seriatim::{Error, ErrorKind, Queue, SharedStore, Timestamp};
 use crate::app::pauses;
 use crate::app::payloads::{self, Forms};
 use crate::base::time::Moment;
-use crate::cli::output::Failure;
+use crate::cli::output::{Failure, Result};
 use crate::config::{Config, STORE_DEFAULT};
 
 /// Why `memory:` is useless to a command that ends.
@@ -29,7 +29,7 @@ pub(crate) struct StoreArg {
 
 impl StoreArg {
     /// The configuration.
-    pub(crate) fn config(&self) -> Result<Config, Failure> {
+    pub(crate) fn config(&self) -> Result<Config> {
         Ok(Config::read(self.config.as_deref())?)
     }
 
@@ -45,7 +45,7 @@ impl StoreArg {
     }
 
     /// The queue as the configuration declares it, if that is for this store.
-    pub(crate) fn declared(&self, config: &Config, queue: &str) -> Result<Option<Queue>, Failure> {
+    pub(crate) fn declared(&self, config: &Config, queue: &str) -> Result<Option<Queue>> {
         let is_of_other = |url: &String| *url != self.url_with(config);
         if config.store.url.as_ref().is_some_and(is_of_other) {
             return Ok(None);
@@ -54,7 +54,7 @@ impl StoreArg {
     }
 
     /// The URL, with the configuration read only if it is named or needed.
-    pub(crate) fn url(&self) -> Result<String, Failure> {
+    pub(crate) fn url(&self) -> Result<String> {
         match (&self.store, &self.config) {
             (Some(url), None) => Ok(url.clone()),
             _ => Ok(self.url_with(&self.config()?)),
@@ -62,7 +62,7 @@ impl StoreArg {
     }
 
     /// The URL for display: without user and password.
-    pub(crate) fn shown(&self) -> Result<String, Failure> {
+    pub(crate) fn shown(&self) -> Result<String> {
         Ok(without_password(&self.url()?))
     }
 
@@ -70,8 +70,8 @@ impl StoreArg {
     /// place. Always closes it.
     pub(crate) async fn using<T>(
         &self,
-        body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        body: impl AsyncFnOnce(SharedStore) -> Result<T>,
+    ) -> Result<T> {
         let url = self.url()?;
         if url.starts_with("memory:") {
             return Err(Failure::usage(FORGETS));
@@ -85,15 +85,15 @@ impl StoreArg {
     /// The same; creates a missing store.
     pub(crate) async fn creating<T>(
         &self,
-        body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        body: impl AsyncFnOnce(SharedStore) -> Result<T>,
+    ) -> Result<T> {
         let forms = self.forms()?;
         closing(connect(&self.url()?, &forms).await?, body).await
     }
 
     /// How payloads are stored. With `--store` alone, a file in the current folder may be of another store: what it
     /// says is used if it can be read.
-    fn forms(&self) -> Result<Arc<Forms>, Failure> {
+    fn forms(&self) -> Result<Arc<Forms>> {
         let config = match (&self.store, &self.config) {
             (Some(_), None) => self.config().unwrap_or_default(),
             _ => self.config()?,
@@ -104,8 +104,8 @@ impl StoreArg {
 
 async fn closing<T>(
     store: SharedStore,
-    body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+    body: impl AsyncFnOnce(SharedStore) -> Result<T>,
+) -> Result<T> {
     let result = body(store.clone()).await;
     super::deed::keep(&*store, &result).await;
     let closed = store.close().await;
@@ -151,7 +151,7 @@ pub(crate) struct Yes {
 
 impl Yes {
     /// Refuses unless confirmed; `what` describes the effect.
-    pub(crate) fn confirm(self, what: &str) -> Result<(), Failure> {
+    pub(crate) fn confirm(self, what: &str) -> Result<()> {
         match self.yes {
             true => Ok(()),
             false => Err(Failure::usage(format!(
@@ -171,7 +171,7 @@ pub(crate) struct Reason {
 
 impl Reason {
     /// Refuses one that is too long. The audit log takes it from the command line.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    pub(crate) fn check(&self) -> Result<()> {
         Ok(pauses::check_reason(self.reason.as_deref())?)
     }
 }

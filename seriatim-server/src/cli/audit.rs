@@ -13,7 +13,7 @@ use crate::app::chain::verify;
 use crate::app::deeds::{self, Deed, Wanted};
 use crate::base::text::count;
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, hint, say, say_json, tell};
+use crate::cli::output::{Failure, Result, hint, say, say_json, tell};
 
 #[derive(Args)]
 pub(crate) struct Audit {
@@ -60,14 +60,14 @@ struct Whole {
 }
 
 impl Audit {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         match self.action {
             Some(Action::Verify { files, after }) => check(files, after, self.common.json),
             None => self.list().await,
         }
     }
 
-    async fn read(&self, store: &dyn Store) -> Result<deeds::Page, Failure> {
+    async fn read(&self, store: &dyn Store) -> Result<deeds::Page> {
         let now = store.now().await?;
         let (since, until) = self.times.bounds(now);
         let wanted = Wanted {
@@ -82,7 +82,7 @@ impl Audit {
         Ok(deeds::latest(store, wanted, self.page.rows_max()).await?)
     }
 
-    async fn list(&self) -> Result<(), Failure> {
+    async fn list(&self) -> Result<()> {
         let page = self.common.store.using(async |store| self.read(&*store).await).await?;
         let none = "nothing: changes by the HTTP API, its pages and this command line are listed for a year";
         tell(self.common.json, &page, table(&page.entries).or(none));
@@ -108,7 +108,7 @@ fn table(deeds: &[Deed]) -> Table<'_, Deed> {
 }
 
 /// Checks that logs are whole.
-fn check(files: Vec<PathBuf>, after: Option<String>, json: bool) -> Result<(), Failure> {
+fn check(files: Vec<PathBuf>, after: Option<String>, json: bool) -> Result<()> {
     let (mut lines, mut first, mut last) = (0, None, after);
     for path in files {
         let unreadable =

@@ -9,7 +9,7 @@ use crate::app::batches;
 use crate::base::text::{one_line, shell_word};
 use crate::base::time::relative;
 use crate::cli::output::table::{Cell, Table, Tone};
-use crate::cli::output::{Failure, hint, say, say_json, tell};
+use crate::cli::output::{Failure, Result, hint, say, say_json, tell};
 use crate::protocol::document::Batch;
 
 #[derive(Args)]
@@ -56,7 +56,7 @@ enum Action {
 }
 
 impl Batches {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         let Some(action) = &self.action else {
             return self.common.store.using(async |store| self.list(&*store).await).await;
         };
@@ -79,7 +79,7 @@ impl Batches {
         }
     }
 
-    async fn list(&self, store: &dyn Store) -> Result<(), Failure> {
+    async fn list(&self, store: &dyn Store) -> Result<()> {
         let after = self.page.after.clone();
         let page = batches::page(store, self.live, after, self.page.rows_max()).await?;
         if self.common.json {
@@ -118,11 +118,7 @@ fn table(batches: &[Batch]) -> Table<'_, Batch> {
 }
 
 impl Action {
-    async fn carry_out(
-        &self,
-        store: SharedStore,
-        declared: Option<Queue>,
-    ) -> Result<Batch, Failure> {
+    async fn carry_out(&self, store: SharedStore, declared: Option<Queue>) -> Result<Batch> {
         let client = Client::new(store.clone()).queues(declared);
         Ok(match self {
             Self::Open { batch, queue, payload, key, task } => {

@@ -15,7 +15,7 @@ use crate::bridges::repair::{Decision, decide, give_back};
 use crate::bridges::report::{Report, SourceReport};
 use crate::bridges::{names, url};
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, hint, say, say_json, tell};
+use crate::cli::output::{Failure, Result, hint, say, say_json, tell};
 use crate::config::{BridgeConfig, Config};
 use crate::protocol::document::{Bridge, BridgeSource, Bridges, Done};
 use seriatim::names::did_you_mean;
@@ -92,7 +92,7 @@ struct DecisionArg {
 }
 
 impl BridgeArgs {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         let Some(action) = &self.action else { return self.status(None).await };
         match action {
             Action::Status { name } => self.status(name.as_deref()).await,
@@ -164,7 +164,7 @@ impl BridgeArgs {
         tell(self.common.json, &Done { count: jobs }, what);
     }
 
-    async fn status(&self, name: Option<&str>) -> Result<(), Failure> {
+    async fn status(&self, name: Option<&str>) -> Result<()> {
         let read = async |store: seriatim::SharedStore| {
             Ok((known::all(&*store as &dyn Store).await?, store.now().await?))
         };
@@ -189,7 +189,7 @@ impl BridgeArgs {
         Ok(())
     }
 
-    async fn check(&self, name: Option<&str>) -> Result<(), Failure> {
+    async fn check(&self, name: Option<&str>) -> Result<()> {
         let config = self.common.store.config()?;
         let wanted: Vec<&BridgeConfig> = match name {
             Some(name) => vec![configured(&config, name)?],
@@ -225,7 +225,7 @@ fn what(name: &str, source: Option<&String>) -> String {
     source.map_or_else(|| format!("bridge {name}"), |source| format!("{source} of bridge {name}"))
 }
 
-fn configured<'a>(config: &'a Config, name: &str) -> Result<&'a BridgeConfig, Failure> {
+fn configured<'a>(config: &'a Config, name: &str) -> Result<&'a BridgeConfig> {
     config.bridges.iter().find(|bridge| bridge.name == name).ok_or_else(|| {
         let near = did_you_mean(name, config.bridges.iter().map(|bridge| bridge.name.as_str()));
         Failure::missing(format!("the configuration has no bridge {name:?}{near}"))

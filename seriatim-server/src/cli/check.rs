@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use seriatim_verify::checker::{Judgement, check_files};
 
-use crate::cli::output::{Failure, say};
+use crate::cli::output::{Failure, Result, say};
 
 const BROKEN: &str = "the history violates a guarantee";
 const UNDECIDED: &str = "no violation was found, but the history is incomplete, so not everything could be checked \
@@ -24,7 +24,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(self) -> Result<()> {
         let report = check_files(&self.logs).map_err(Failure::failed)?;
         if self.json {
             say(serde_json::to_string(&report).map_err(Failure::failed)?);

@@ -7,7 +7,7 @@ use seriatim::{Mode, Queue};
 use super::args::{Common, without_password};
 use super::serve::{self, Checked};
 use crate::cli::output::fields::Fields;
-use crate::cli::output::{Failure, hint, say, say_json};
+use crate::cli::output::{Result, hint, say, say_json};
 use crate::config::{Config, PeriodicConfig, WorkerConfig};
 
 #[derive(Args)]
@@ -53,7 +53,7 @@ struct CheckedWorker {
 }
 
 impl ConfigArgs {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         let Action::Check = self.action;
         let config = self.common.store.config()?;
         let queues = config.declared()?;

@@ -10,7 +10,7 @@ use super::tones::cron_state;
 use crate::app::cron;
 use crate::base::time::{self, relative};
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, hint, tell};
+use crate::cli::output::{Result, hint, tell};
 use crate::protocol::document::{CronDefinition, CronEntries, CronEntry, CronLast};
 
 #[derive(Args)]
@@ -44,7 +44,7 @@ enum Action {
 }
 
 impl CronArgs {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         let json = self.common.json;
         let Some(action) = &self.action else { return self.list().await };
         let done = async |store: seriatim::SharedStore| action.carry_out(&*store, json).await;
@@ -52,7 +52,7 @@ impl CronArgs {
     }
 
     /// What the store knows, and what only the configuration has.
-    async fn list(&self) -> Result<(), Failure> {
+    async fn list(&self) -> Result<()> {
         let own = self.common.store.config()?.cron_entries()?;
         let known = self.common.store.using(async |store| Ok(cron::all(&*store).await?)).await;
         let mut all = match known {
@@ -108,7 +108,7 @@ fn in_words(last: &CronLast, now: Timestamp) -> String {
 }
 
 impl Action {
-    async fn carry_out(&self, store: &dyn Store, json: bool) -> Result<(), Failure> {
+    async fn carry_out(&self, store: &dyn Store, json: bool) -> Result<()> {
         let said =
             |entry: CronEntry, what: &str| tell(json, &entry, format!("{} {what}", entry.name));
         match self {

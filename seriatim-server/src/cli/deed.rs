@@ -18,7 +18,7 @@ use crate::app::deeds;
 use crate::app::error::status;
 use crate::base::text::one_line;
 use crate::base::time::absolute;
-use crate::cli::output::{Failure, hint};
+use crate::cli::output::{Failure, Result, hint};
 use crate::config::{Audited, Config};
 
 /// Commands whose verbs may change a store, and the words of their deeds: those of the HTTP API.
@@ -112,7 +112,7 @@ fn objects(matches: &ArgMatches) -> Vec<BTreeMap<String, String>> {
 
 /// Writes a line of the audit log if the command changes something and the configuration has an audit log.
 /// If that fails, the command does not run.
-pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<(), Failure> {
+pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<()> {
     let Some(action) = action(matches) else { return Ok(()) };
     let file = levels(matches).last().and_then(|of| of.get_one::<PathBuf>("config"));
     let config = Config::read(file.map(PathBuf::as_path))?;
@@ -131,7 +131,7 @@ pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<(), 
 }
 
 /// Keeps in its store what this process was started to do, and how it ended.
-pub(super) async fn keep<T>(store: &dyn Store, result: &Result<T, Failure>) {
+pub(super) async fn keep<T>(store: &dyn Store, result: &Result<T>) {
     for told in DEED.get().into_iter().flatten() {
         told.keep(store, result.as_ref().map_or_else(|failure| status(failure.kind()), |_| 200))
             .await;
@@ -200,8 +200,8 @@ impl Book {
         &self,
         store: &dyn Store,
         (action, on, asked): (&str, BTreeMap<String, String>, String),
-        doing: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
+        doing: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         let told = Told::new(action.to_owned(), on, asked);
         self.write(&told)?;
         let result = doing.await;
@@ -231,7 +231,7 @@ impl Book {
     }
 
     /// Writes a line if there is an audit log. If that fails, the action must not run.
-    fn write(&self, told: &Told) -> Result<(), Failure> {
+    fn write(&self, told: &Told) -> Result<()> {
         let Some(path) = &self.0 else { return Ok(()) };
         let line = serde_json::to_string(&Line {
             at: absolute(Timestamp::of_this_machine()),

@@ -18,7 +18,7 @@ use seriatim::{
 use seriatim_verify::checker::{Recorder, check_files};
 use tokio::sync::oneshot;
 
-use crate::cli::output::{Failure, say};
+use crate::cli::output::{Failure, Result, say};
 
 const QUEUE: &str = "orders";
 /// The node that dies.
@@ -71,7 +71,7 @@ struct Progress {
 }
 
 impl Demo {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         if let Some(folder) = &self.keep {
             return kept::leave(folder).await;
         }
@@ -101,7 +101,7 @@ impl Demo {
         store: &SharedStore,
         recorder: &Arc<History>,
         progress: &Arc<Progress>,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let (stop, stopped) = oneshot::channel::<()>();
         let steady = engine(store, &recorder.for_actor("node-a"), "a", progress.clone());
         let steady = tokio::spawn(steady.run_until(async { stopped.await.unwrap_or_default() }));
@@ -136,7 +136,7 @@ impl Demo {
         recorder: &Arc<History>,
         progress: &Arc<Progress>,
         round: u64,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let mut rng = fastrand::Rng::with_seed(self.seed ^ (round << 32));
         let mut updates: Vec<(u32, u32)> = Vec::new();
         for order in 0..self.orders {
@@ -174,7 +174,7 @@ impl Demo {
         Ok(())
     }
 
-    fn prove(&self, log: &Path, took: Duration) -> Result<(), Failure> {
+    fn prove(&self, log: &Path, took: Duration) -> Result<()> {
         let report = check_files(&[log.to_owned()]).map_err(Failure::failed)?;
         say(format!(
             "\nThe proof, computed from the recorded history ({:.1} s):\n\n{report}",
@@ -190,7 +190,7 @@ impl Demo {
     }
 }
 
-fn open_history(path: &Path) -> Result<History, Failure> {
+fn open_history(path: &Path) -> Result<History> {
     let file = std::fs::File::create(path)
         .map_err(|e| Failure::failed(format!("{} cannot be written: {e}", path.display())))?;
     Ok(Recorder::new("producers", BufWriter::new(file)))
@@ -267,7 +267,7 @@ impl Doomed {
         store: &SharedStore,
         recorder: &Arc<History>,
         progress: &Arc<Progress>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -290,7 +290,7 @@ impl Doomed {
     }
 }
 
-async fn drain(store: &SharedStore) -> Result<(), Failure> {
+async fn drain(store: &SharedStore) -> Result<()> {
     let started = Instant::now();
     let mut wakeups = store.wakeups();
     while waiting(store).await? > 0 {
@@ -302,7 +302,7 @@ async fn drain(store: &SharedStore) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn waiting(store: &SharedStore) -> Result<u64, Failure> {
+async fn waiting(store: &SharedStore) -> Result<u64> {
     Ok(store.stats(None).await?.iter().map(|queue| queue.jobs).sum())
 }
 

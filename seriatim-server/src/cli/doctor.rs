@@ -7,7 +7,7 @@ use super::args::Common;
 use crate::app::doctor::{Finding, Seen, Severity, judge, look, place};
 use crate::base::text::{count, one_line};
 use crate::cli::output::table::{Tone, coloured};
-use crate::cli::output::{Failure, Terminal, say, say_json};
+use crate::cli::output::{Failure, Result, Terminal, say, say_json};
 
 #[derive(Args)]
 pub(crate) struct Doctor {
@@ -16,7 +16,7 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         let config = self.common.store.config()?;
         let url = self.common.store.url_with(&config);
         let declared = config.declared()?;

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use super::args::Common;
 use crate::bridges::export::{Export as Exports, Exported};
 use crate::bridges::url;
-use crate::cli::output::{Failure, tell};
+use crate::cli::output::{Failure, Result, tell};
 use crate::config::{BridgeConfig, Config};
 
 #[derive(Args)]
@@ -31,7 +31,7 @@ enum System {
 }
 
 impl Export {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         let System::Sidekiq = self.to;
         let config = self.common.store.config()?;
         let bridge = self.bridge(&config)?;
@@ -55,7 +55,7 @@ impl Export {
     }
 
     /// The bridge that it names, or the only one to Sidekiq: to Lowkiq nothing is given back.
-    fn bridge<'a>(&self, config: &'a Config) -> Result<&'a BridgeConfig, Failure> {
+    fn bridge<'a>(&self, config: &'a Config) -> Result<&'a BridgeConfig> {
         let all = config.bridges.iter().filter(|bridge| bridge.lowkiq().is_none());
         let all: Vec<&BridgeConfig> = all.collect();
         let names: Vec<&str> = all.iter().map(|bridge| bridge.name.as_str()).collect();

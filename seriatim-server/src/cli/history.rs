@@ -10,7 +10,7 @@ use crate::app::find;
 use crate::app::history::{self, Dated, History as Figures, Span, Tasks};
 use crate::base::time::{absolute, length, run_time};
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, tell};
+use crate::cli::output::{Result, tell};
 use crate::protocol::document::Times;
 
 #[derive(Args)]
@@ -29,7 +29,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         if let (true, Some(queue)) = (self.tasks, &self.queue) {
             return self.show_tasks(queue).await;
         }
@@ -40,7 +40,7 @@ impl History {
         Ok(())
     }
 
-    async fn show_tasks(&self, queue: &str) -> Result<(), Failure> {
+    async fn show_tasks(&self, queue: &str) -> Result<()> {
         let read = async |store: seriatim::SharedStore| {
             find::queue(&*store, queue).await?;
             let now = store.now().await?;
@@ -52,7 +52,7 @@ impl History {
         Ok(())
     }
 
-    async fn read(&self, store: &dyn Store) -> Result<Figures, Failure> {
+    async fn read(&self, store: &dyn Store) -> Result<Figures> {
         if let Some(queue) = &self.queue {
             find::queue(store, queue).await?;
         }

@@ -8,7 +8,7 @@ use seriatim::store::Store;
 use super::args::{PageArgs, TimesArgs};
 use crate::app::find;
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, hint, tell};
+use crate::cli::output::{Failure, Result, hint, tell};
 use crate::journal::{self, Wanted};
 
 #[derive(Args)]
@@ -28,7 +28,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(super) async fn run(&self, store: &dyn Store, json: bool) -> Result<(), Failure> {
+    pub(super) async fn run(&self, store: &dyn Store, json: bool) -> Result<()> {
         let queue = self.queue(store).await?;
         let (since, until) = self.times.bounds(store.now().await?);
         let wanted = Wanted {
@@ -49,7 +49,7 @@ impl Events {
     }
 
     /// The queue that is named, or that of the job.
-    async fn queue(&self, store: &dyn Store) -> Result<String, Failure> {
+    async fn queue(&self, store: &dyn Store) -> Result<String> {
         if let Some(queue) = &self.queue {
             return Ok(find::queue(store, queue).await?.queue.name);
         }

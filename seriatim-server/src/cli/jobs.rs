@@ -21,7 +21,7 @@ use crate::base::text::{one_line, retries_in_words};
 use crate::base::time::{self, absolute, relative};
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Table, Tone};
-use crate::cli::output::{Failure, hint, say, say_json, tell};
+use crate::cli::output::{Failure, Result, hint, say, say_json, tell};
 use crate::protocol::document::{self, JobFailure};
 use crate::protocol::value::Time;
 
@@ -113,7 +113,7 @@ struct To {
 }
 
 impl Jobs {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         let json = self.common.json;
         self.common
             .store
@@ -143,7 +143,7 @@ impl Jobs {
             .await
     }
 
-    async fn list(&self, store: &dyn Store) -> Result<(), Failure> {
+    async fn list(&self, store: &dyn Store) -> Result<()> {
         let wanted = Wanted {
             queue: self.queue.as_deref(),
             status: self.state,
@@ -199,7 +199,7 @@ pub(super) fn table(jobs: &[JobView], now: Timestamp) -> Table<'_, JobView> {
 }
 
 /// Prints a job in full.
-pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Result<(), Failure> {
+pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Result<()> {
     let noted = failures::of(store, job.id).await?;
     let (failed_at, retried_at) = (noted.first, noted.retried());
     if json {
@@ -271,7 +271,7 @@ async fn waits_in(store: &dyn Store, job: &JobView) -> Option<LaneView> {
     find::lane(store, &job.queue, key).await.ok()
 }
 
-async fn cancel(store: &dyn Store, ids: &[JobId], json: bool) -> Result<(), Failure> {
+async fn cancel(store: &dyn Store, ids: &[JobId], json: bool) -> Result<()> {
     let cancelled = store.cancel(Cancel { now: None, jobs: ids.to_vec() }).await?;
     let outcomes = ids.iter().zip(&cancelled);
     if json {
@@ -323,7 +323,7 @@ struct AmendedJob {
 }
 
 /// Changes a waiting job, and shows it.
-async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Result<(), Failure> {
+async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Result<()> {
     let is_time = matches!(change, Change::RunAt(_));
     let job = amended(store, id, change).await?;
     let lane = match is_time && is_gathered(store, &job).await? {
@@ -349,15 +349,15 @@ async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Resu
 }
 
 /// Whether the jobs of its key run together, when their lane is due.
-async fn is_gathered(store: &dyn Store, job: &JobView) -> Result<bool, Failure> {
+async fn is_gathered(store: &dyn Store, job: &JobView) -> Result<bool> {
     Ok(find::queue(store, &job.queue).await?.queue.mode == Mode::Accumulate)
 }
 
-async fn retry(store: &dyn Store, id: JobId, json: bool) -> Result<(), Failure> {
+async fn retry(store: &dyn Store, id: JobId, json: bool) -> Result<()> {
     show_job(store, &retried(store, id).await?, json).await
 }
 
-async fn delete(store: &dyn Store, id: JobId, yes: Yes, json: bool) -> Result<(), Failure> {
+async fn delete(store: &dyn Store, id: JobId, yes: Yes, json: bool) -> Result<()> {
     let job = find::job(store, id).await?;
     if job.state != JobState::Dead {
         waiting(&job)?;

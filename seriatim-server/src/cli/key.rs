@@ -7,7 +7,7 @@ use super::{jobs, lane_text};
 use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
 use crate::app::key::{self, InQueue};
 use crate::base::text::one_line;
-use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::cli::output::{Failure, Result, Terminal, hint, say, say_json};
 
 #[derive(Args)]
 pub(crate) struct Key {
@@ -18,7 +18,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         let Self { key, common } = self;
         let payload_bytes_max = (!common.json).then_some(TABLE_PAYLOAD_BYTES_MAX);
         let read = async |store: seriatim::SharedStore| {

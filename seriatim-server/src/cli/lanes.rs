@@ -22,7 +22,7 @@ use crate::app::lanes::OneLane;
 use crate::app::range::By;
 use crate::base::text::{KEY_COLUMNS, count, cut, failures, one_line, shell_word};
 use crate::cli::output::table::{Cell, Table, Tone};
-use crate::cli::output::{Failure, Terminal, hint, say, say_json, tell};
+use crate::cli::output::{Failure, Result, Terminal, hint, say, say_json, tell};
 use crate::protocol::document::{self, Done};
 
 #[derive(Args)]
@@ -136,7 +136,7 @@ struct Which {
 }
 
 impl Lanes {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         self.common
             .store
             .using(async |store| {
@@ -169,7 +169,7 @@ impl Lanes {
             .await
     }
 
-    async fn list(&self, store: &dyn Store) -> Result<(), Failure> {
+    async fn list(&self, store: &dyn Store) -> Result<()> {
         let page = self.page(store).await?;
         if self.common.json {
             say_json(&document::Lanes::from(page));
@@ -187,7 +187,7 @@ impl Lanes {
         Ok(())
     }
 
-    async fn page(&self, store: &dyn Store) -> Result<Page<LaneView>, Failure> {
+    async fn page(&self, store: &dyn Store) -> Result<Page<LaneView>> {
         let wanted = lane_pages::Wanted {
             queue: &self.queue,
             by: self.by,
@@ -202,7 +202,7 @@ impl Lanes {
         Ok(lane_pages::page(store, wanted).await?)
     }
 
-    async fn show(&self, store: &dyn Store, queue: &QueueView, key: &str) -> Result<(), Failure> {
+    async fn show(&self, store: &dyn Store, queue: &QueueView, key: &str) -> Result<()> {
         let Some(lane) = find::known_lane(store, &self.queue, key).await? else {
             return self.show_ended(store, &queue.queue, key).await;
         };
@@ -226,7 +226,7 @@ impl Lanes {
     }
 
     /// The key has nothing left to do, usually because its jobs are done. This is no error.
-    async fn show_ended(&self, store: &dyn Store, queue: &Queue, key: &str) -> Result<(), Failure> {
+    async fn show_ended(&self, store: &dyn Store, queue: &Queue, key: &str) -> Result<()> {
         let most = (!self.common.json).then_some(TABLE_PAYLOAD_BYTES_MAX);
         let ended = lane_jobs::ended(store, &self.queue, key, &ENDED, most).await?;
         if self.common.json {
@@ -252,12 +252,7 @@ impl Lanes {
         Ok(())
     }
 
-    async fn act(
-        &self,
-        store: &dyn Store,
-        which: &Which,
-        action: LaneAction,
-    ) -> Result<(), Failure> {
+    async fn act(&self, store: &dyn Store, which: &Which, action: LaneAction) -> Result<()> {
         let keys = which.keys.iter().map(|key| OneLane::Key(key.clone()));
         let mut done = 0;
         for lanes in keys.chain(which.lane.map(OneLane::Lane)) {
@@ -269,7 +264,7 @@ impl Lanes {
         Ok(())
     }
 
-    async fn release(&self, store: &dyn Store, which: &Which) -> Result<(), Failure> {
+    async fn release(&self, store: &dyn Store, which: &Which) -> Result<()> {
         let keys = which.keys.iter().cloned().map(OneLane::Key);
         let mut done = 0;
         for lane in keys.chain(which.lane.map(OneLane::Lane)) {

@@ -6,7 +6,7 @@ use clap::Args;
 use clap_mangen::Man as Page;
 
 use super::examples;
-use crate::cli::output::Failure;
+use crate::cli::output::{Failure, Result};
 
 /// Files and variables of the program, besides those that flags name.
 const FILES: [(&str, &str); 3] = [
@@ -48,7 +48,7 @@ pub(crate) struct Man {
 }
 
 impl Man {
-    pub(crate) fn run(self, mut program: clap::Command) -> Result<(), Failure> {
+    pub(crate) fn run(self, mut program: clap::Command) -> Result<()> {
         // Its own section has the examples, and not the end of the help.
         program.build();
         let command = match &self.command {

@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::args::Common;
-use crate::cli::output::{Failure, tell};
+use crate::cli::output::{Result, tell};
 
 #[derive(Args)]
 pub(crate) struct Migrate {
@@ -21,7 +21,7 @@ struct Migrated<'a> {
 
 impl Migrate {
     /// Opening a store migrates it too; this command does it at a chosen time.
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         let shown = self.common.store.shown()?;
         let kind = self.common.store.creating(async |store| Ok(store.capabilities().name)).await?;
         let version = env!("CARGO_PKG_VERSION");

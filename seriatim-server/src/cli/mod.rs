@@ -50,7 +50,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use output::Failure;
+use output::{Failure, Result};
 
 /// Background jobs that run in order where order matters and in parallel everywhere else.
 #[derive(Parser)]
@@ -121,7 +121,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         match self {
             Self::Demo(demo) => demo.run().await,
             Self::Serve(serve) => serve.run().await,
@@ -168,7 +168,7 @@ pub(crate) fn main() -> ExitCode {
     run(arguments).unwrap_or_else(|failure| failure.report(json))
 }
 
-fn run(arguments: Vec<OsString>) -> Result<ExitCode, Failure> {
+fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     // Before anything reads one: a value that is not UTF-8 would make the readers of others panic.
     crate::config::environment()?;
     let json = asks_for_json(&arguments);

@@ -17,7 +17,7 @@ use crate::app::{causes, find, operations};
 use crate::base::text::count;
 use crate::base::time::{Moment, relative};
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, hint, say, say_json, tell};
+use crate::cli::output::{Failure, Result, hint, say, say_json, tell};
 use crate::protocol::document::{self, Cause, Done, EditedJob};
 
 #[derive(Args)]
@@ -126,7 +126,7 @@ impl Which {
 }
 
 impl Morgue {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         self.common
             .store
             .using(async |store| match &self.action {
@@ -147,7 +147,7 @@ impl Morgue {
             .await
     }
 
-    async fn list(&self, store: &dyn Store) -> Result<(), Failure> {
+    async fn list(&self, store: &dyn Store) -> Result<()> {
         let wanted = Wanted {
             queue: &self.queue,
             by: self.by,
@@ -167,7 +167,7 @@ impl Morgue {
         Ok(())
     }
 
-    async fn causes(&self, store: &dyn Store) -> Result<(), Failure> {
+    async fn causes(&self, store: &dyn Store) -> Result<()> {
         let found = causes::of_queue(store, &self.queue).await?;
         let table = causes_table(&found.causes, store.now().await?);
         let none = format!("no dead jobs of {}", self.queue);
@@ -178,12 +178,7 @@ impl Morgue {
         Ok(())
     }
 
-    async fn requeue(
-        &self,
-        store: SharedStore,
-        which: &Which,
-        paced: &Paced,
-    ) -> Result<(), Failure> {
+    async fn requeue(&self, store: SharedStore, which: &Which, paced: &Paced) -> Result<()> {
         if let Paced { rate: None, error: None, since: None } = paced {
             return self.requeue_now(&*store, which).await;
         }
@@ -201,13 +196,13 @@ impl Morgue {
         carry_out(store, wish, &counted, self.common.json).await
     }
 
-    async fn requeue_now(&self, store: &dyn Store, which: &Which) -> Result<(), Failure> {
+    async fn requeue_now(&self, store: &dyn Store, which: &Which) -> Result<()> {
         find::queue(store, &self.queue).await?;
         let acted = act::repeat(store, Bulk::Requeue(self.selected(which))).await?;
         self.told(acted, which, "requeued")
     }
 
-    async fn delete(&self, store: &dyn Store, which: &Which, yes: Yes) -> Result<(), Failure> {
+    async fn delete(&self, store: &dyn Store, which: &Which, yes: Yes) -> Result<()> {
         let (_, figures) = find::queue_with_figures(store, &self.queue).await?;
         let dead = figures.stats.dead;
         if dead == 0 && which.ids.is_empty() {
@@ -224,7 +219,7 @@ impl Morgue {
         Selected { now: None, queue: self.queue.as_str().into(), which: which.selection() }
     }
 
-    fn told(&self, acted: u64, which: &Which, done: &str) -> Result<(), Failure> {
+    fn told(&self, acted: u64, which: &Which, done: &str) -> Result<()> {
         let told = format!("{} {done}", count(acted, "job"));
         tell(self.common.json, &Done { count: acted }, told);
         let ids: BTreeSet<&JobId> = which.ids.iter().collect();
@@ -240,7 +235,7 @@ impl Morgue {
         Ok(())
     }
 
-    async fn edit(&self, store: &dyn Store, id: JobId, payload: &str) -> Result<(), Failure> {
+    async fn edit(&self, store: &dyn Store, id: JobId, payload: &str) -> Result<()> {
         let payload = Payload::from_json_text(payload)?;
         let pushed = morgue::edit(store, &self.queue, id, payload).await?;
         let told = format!("{id} is now {} ({})", pushed.job_id, push_status(pushed.status));

@@ -14,7 +14,7 @@ use crate::base::text::count;
 use crate::base::time::{absolute, length, relative};
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, say, say_json, tell};
+use crate::cli::output::{Result, say, say_json, tell};
 use crate::protocol::document::{NodeCommanded, NodeReleased, load};
 
 #[derive(Args)]
@@ -55,7 +55,7 @@ enum Action {
 }
 
 impl Nodes {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         let json = self.common.json;
         self.common
             .store
@@ -89,7 +89,7 @@ pub(super) fn queues_of<'a>(
     node.info.queues.iter().map(shown).collect::<Vec<_>>().join(", ")
 }
 
-async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
+async fn list(store: &dyn Store, json: bool) -> Result<()> {
     if json {
         say_json(&all(store).await?);
         return Ok(());
@@ -113,7 +113,7 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure> {
+async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<()> {
     if json {
         say_json(&one(store, wanted).await?);
         return Ok(());
@@ -157,12 +157,7 @@ fn lanes(held: &[Running], now: Timestamp) -> Table<'_, Running> {
         .text("progress", |one| Reported::of(one.lane.progress.as_deref()).line())
 }
 
-async fn send(
-    store: &dyn Store,
-    wanted: &str,
-    command: Command,
-    json: bool,
-) -> Result<(), Failure> {
+async fn send(store: &dyn Store, wanted: &str, command: Command, json: bool) -> Result<()> {
     let node = nodes::command(store, wanted, command).await?;
     let what = match command {
         Command::Quiet => "will claim no more work",

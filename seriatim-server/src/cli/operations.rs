@@ -15,7 +15,7 @@ use crate::base::time::Moment;
 use crate::cli::output::fields::Fields;
 use crate::cli::output::progress::Progress;
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, hint, say, say_json, tell};
+use crate::cli::output::{Failure, Result, hint, say, say_json, tell};
 use crate::protocol::value::Time;
 
 #[derive(Args)]
@@ -102,7 +102,7 @@ fn lane_state(text: &str) -> Result<LaneStage, String> {
 }
 
 impl Which {
-    async fn wish(self, store: &dyn Store) -> Result<Wish, Failure> {
+    async fn wish(self, store: &dyn Store) -> Result<Wish> {
         let some = |named: bool| named.then_some(());
         Ok(Wish {
             key: self.key,
@@ -122,7 +122,7 @@ impl Which {
 }
 
 impl Operations {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         let (json, verb) = (self.common.json, self.verb);
         let body = async |store: SharedStore| match verb {
             None => list(&*store, json).await,
@@ -145,17 +145,14 @@ impl Operations {
 }
 
 /// A moment that a flag names, by the clock of the store.
-pub(super) async fn time_of(
-    store: &dyn Store,
-    moment: Option<Moment>,
-) -> Result<Option<Time>, Failure> {
+pub(super) async fn time_of(store: &dyn Store, moment: Option<Moment>) -> Result<Option<Time>> {
     match moment {
         Some(moment) => Ok(Some(Time(moment.of(store).await?))),
         None => Ok(None),
     }
 }
 
-async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
+async fn list(store: &dyn Store, json: bool) -> Result<()> {
     let all = operations::list(store).await?;
     let table = Table::of(&all)
         .name("operation", |one| &one.id)
@@ -183,7 +180,7 @@ fn told(operation: &Operation, json: bool) {
     tell(json, operation, fields.render());
 }
 
-async fn count(store: &dyn Store, wish: &Wish, json: bool) -> Result<(), Failure> {
+async fn count(store: &dyn Store, wish: &Wish, json: bool) -> Result<()> {
     let counted = preview(store, wish).await?;
     if json {
         say_json(&counted);
@@ -204,7 +201,7 @@ async fn start(
     yes: Yes,
     confirm: Option<u64>,
     json: bool,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let counted = preview(&*store, &wish).await?;
     if wish.action.deletes() && confirm.is_none() && counted.confirm.is_none() {
         let does = if wish.action == Action::CancelJobs { "cancels" } else { "deletes" };
@@ -220,7 +217,7 @@ pub(super) async fn carry_out(
     wish: Wish,
     counted: &Preview,
     json: bool,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let runner = format!("command-{:016x}", fastrand::u64(..));
     let (who, waits) = (who(), Duration::ZERO);
     let begin = Begin { who: &who, runner: &runner, waits };

@@ -15,7 +15,7 @@ use crate::app::find;
 use crate::app::words::{push_status, state_name};
 use crate::base::text::count;
 use crate::base::time::{self, length};
-use crate::cli::output::{Failure, hint, say, say_json};
+use crate::cli::output::{Failure, Result, hint, say, say_json};
 use crate::protocol::document::{self, PushedJobs};
 use crate::protocol::job_input::split_place;
 
@@ -76,7 +76,7 @@ pub(crate) struct Push {
 }
 
 impl Push {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         let config = self.store.config()?;
         if self.store.url_with(&config).starts_with("memory:") {
             return Err(Failure::usage(FORGETS));
@@ -101,7 +101,7 @@ impl Push {
             .await
     }
 
-    async fn push(&self, client: Client) -> Result<(), Failure> {
+    async fn push(&self, client: Client) -> Result<()> {
         if let Some(path) = self.file.clone() {
             let source =
                 push_file::Source { path: &path, from_line: self.from_line, queue: &self.queue };
@@ -140,12 +140,7 @@ impl Push {
     }
 
     /// Success is the job's: a dead or cancelled one fails the command, and so does one that has not ended in time.
-    async fn push_and_wait(
-        &self,
-        client: &Client,
-        job: Job,
-        wait: Duration,
-    ) -> Result<(), Failure> {
+    async fn push_and_wait(&self, client: &Client, job: Job, wait: Duration) -> Result<()> {
         let job = client.push_and_wait(job, wait).await?;
         let (id, state, error) = (job.id, job.state, job.error.clone());
         match (self.json, &job.result) {
@@ -193,7 +188,7 @@ impl Push {
     }
 
     /// One line for each job. A refused one fails the command.
-    fn show(&self, pushed: &[Pushed], keys: &[Option<String>]) -> Result<(), Failure> {
+    fn show(&self, pushed: &[Pushed], keys: &[Option<String>]) -> Result<()> {
         if self.json {
             say_json(&PushedJobs::new(pushed, false));
         }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use crate::base::text::count;
 use crate::base::time::absolute;
 use crate::cli::output::progress::Progress;
-use crate::cli::output::{Failure, hint};
+use crate::cli::output::{Failure, Result, hint};
 use crate::config::in_words;
 use crate::protocol::job_input::{JobInput, split_place};
 
@@ -50,7 +50,7 @@ struct Refused {
 
 impl Loaded {
     /// The error if some were refused.
-    pub(super) fn check(&self) -> Result<(), Failure> {
+    pub(super) fn check(&self) -> Result<()> {
         let Some(Refused { jobs, line, again_at }) = &self.refused else { return Ok(()) };
         let (jobs, at) = (count(*jobs, "job"), absolute(*again_at));
         Err(Failure::failed(format!(
@@ -88,7 +88,7 @@ pub(super) async fn push(
     client: &Client,
     source: &Source<'_>,
     complete: impl Fn(Job) -> Job,
-) -> Result<Loaded, Failure> {
+) -> Result<Loaded> {
     let (jobs, lines) = (Vec::new(), Vec::new());
     let mut pusher = Pusher { client, path: source.path, all: Loaded::default(), jobs, lines };
     let mut batches = read(source)?;
@@ -148,7 +148,7 @@ struct Batch {
 
 /// Reads one batch ahead, on its own thread: standard input may block forever, and the process must still
 /// end at a signal.
-fn read(source: &Source<'_>) -> Result<mpsc::Receiver<Batch>, Failure> {
+fn read(source: &Source<'_>) -> Result<mpsc::Receiver<Batch>> {
     let mut lines = Lines::open(source.path)?;
     let from_line = source.from_line;
     let (to, batches) = mpsc::channel(1);
@@ -182,7 +182,7 @@ struct Lines {
 }
 
 impl Lines {
-    fn open(path: &Path) -> Result<Self, Failure> {
+    fn open(path: &Path) -> Result<Self> {
         let mut bytes_total = None;
         let reader: Box<dyn Read + Send> = if is_stdin(path) {
             Box::new(std::io::stdin())
@@ -197,7 +197,7 @@ impl Lines {
         Ok(Self { reader, number: 0, bytes: 0, bytes_total })
     }
 
-    fn next(&mut self) -> Result<Option<String>, Failure> {
+    fn next(&mut self) -> Result<Option<String>> {
         let mut text = String::new();
         self.number += 1;
         let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_line(&mut text);
@@ -213,7 +213,7 @@ impl Lines {
     }
 
     /// Skips the lines before this one. An error if there are too few.
-    fn skip_to(&mut self, line: u64) -> Result<(), Failure> {
+    fn skip_to(&mut self, line: u64) -> Result<()> {
         while self.number + 1 < line {
             let error = match self.next() {
                 Ok(Some(_)) => continue,
@@ -306,7 +306,7 @@ struct Pusher<'a> {
 }
 
 impl Pusher<'_> {
-    async fn send(&mut self) -> Result<(), Failure> {
+    async fn send(&mut self) -> Result<()> {
         let (jobs, lines) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.lines));
         let Some(first) = lines.first().copied() else { return Ok(()) };
         match self.client.push_all(jobs).await {
@@ -350,7 +350,7 @@ fn is_stdin(path: &Path) -> bool {
 }
 
 /// The job of a line, checked as far as possible without the store.
-fn parse(text: &str, queue: &str) -> Result<Job, Failure> {
+fn parse(text: &str, queue: &str) -> Result<Job> {
     let line: JobInput = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
     let job = line.into_job(queue)?;
     job.validate()?;

@@ -10,12 +10,12 @@ use crate::app::queues::workers;
 use crate::app::settings;
 use crate::base::text::count;
 use crate::base::time::{length, run_time};
-use crate::cli::output::Failure;
+use crate::cli::output::Result;
 use crate::cli::output::fields::Fields;
 use crate::protocol::document::Times;
 
 /// Its figures, nodes and settings, and the problems that nodes have with it.
-pub(super) async fn in_full(store: &dyn Store, name: &str) -> Result<String, Failure> {
+pub(super) async fn in_full(store: &dyn Store, name: &str) -> Result<String> {
     let (view, figures) = find::queue_with_figures(store, name).await?;
     let stats = &figures.stats;
     let nodes = workers(store, name).await?;

@@ -18,7 +18,7 @@ use crate::app::queues::{all, one, with_figures};
 use crate::base::text::count;
 use crate::base::time::length;
 use crate::cli::output::table::{Cell, Table, Tone};
-use crate::cli::output::{Failure, say, say_json, tell};
+use crate::cli::output::{Result, say, say_json, tell};
 use crate::protocol::document::{Done, QueueDeleted, QueuePaused};
 
 #[derive(Args)]
@@ -102,7 +102,7 @@ enum Action {
 }
 
 impl Queues {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         let (json, action) = (self.common.json, self.action);
         let body = async |store| match action {
             None => list(store, json).await,
@@ -113,7 +113,7 @@ impl Queues {
 }
 
 impl Action {
-    async fn run(self, store: SharedStore, json: bool) -> Result<(), Failure> {
+    async fn run(self, store: SharedStore, json: bool) -> Result<()> {
         match self {
             Self::Show { queue } => show(&*store, &queue, json).await,
             Self::Pause { queue, why } => {
@@ -189,7 +189,7 @@ async fn reshard(
     shards: u16,
     wait: bool,
     json: bool,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let mut now = store.reshard(queue.into(), shards).await?;
     while wait && now.older > 0 {
         tokio::time::sleep(RESHARD_LOOK).await;
@@ -216,7 +216,7 @@ async fn reshard(
     Ok(())
 }
 
-async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
+async fn list(store: SharedStore, json: bool) -> Result<()> {
     if json {
         say_json(&all(&*store).await?);
         return Ok(());
@@ -248,7 +248,7 @@ fn table(views: &[(QueueView, Figures)]) -> Table<'_, (QueueView, Figures)> {
         .text("state", state)
 }
 
-async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> {
+async fn show(store: &dyn Store, name: &str, json: bool) -> Result<()> {
     if json {
         say_json(&one(store, name).await?);
         return Ok(());
@@ -257,7 +257,7 @@ async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> 
     Ok(())
 }
 
-async fn pause(store: &dyn Store, name: &str, paused: bool, json: bool) -> Result<(), Failure> {
+async fn pause(store: &dyn Store, name: &str, paused: bool, json: bool) -> Result<()> {
     let view = find::queue(store, name).await?;
     store.pause_queue(name.into(), paused).await?;
     let told = match (paused, view.paused) {
@@ -271,12 +271,7 @@ async fn pause(store: &dyn Store, name: &str, paused: bool, json: bool) -> Resul
 }
 
 /// Buries or deletes failed jobs.
-async fn failed(
-    store: &dyn Store,
-    name: &str,
-    action: LaneAction,
-    json: bool,
-) -> Result<(), Failure> {
+async fn failed(store: &dyn Store, name: &str, action: LaneAction, json: bool) -> Result<()> {
     let count = act::on_failed(store, name, action).await?;
     if count == 0 {
         nothing(json, &format!("no lane of {name} has failed jobs"));

@@ -14,7 +14,7 @@ use crate::app::search::{self, Asked, Found};
 use crate::app::search_terms::Terms;
 use crate::base::text::{KEY_COLUMNS, cut, failures, shell_word};
 use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, hint, say, say_json};
+use crate::cli::output::{Failure, Result, hint, say, say_json};
 
 #[derive(Args)]
 pub(crate) struct Search {
@@ -32,11 +32,11 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         self.common.store.using(async |store| self.search(&*store).await).await
     }
 
-    async fn search(&self, store: &dyn Store) -> Result<(), Failure> {
+    async fn search(&self, store: &dyn Store) -> Result<()> {
         let text = self.text.trim();
         if text.is_empty() {
             return Err(Failure::usage(
@@ -55,7 +55,7 @@ impl Search {
         Ok(())
     }
 
-    async fn say(&self, store: &dyn Store, found: &Found) -> Result<(), Failure> {
+    async fn say(&self, store: &dyn Store, found: &Found) -> Result<()> {
         let now = store.now().await?;
         if found.is_empty() {
             say(format!("nothing found in {} queues", found.queues));

@@ -6,7 +6,7 @@ use super::args::StoreArg;
 use crate::app::figures::{Figures, statistics};
 use crate::base::time::length;
 use crate::cli::output::table::{Cell, Table, Tone};
-use crate::cli::output::{Failure, tell};
+use crate::cli::output::{Result, tell};
 
 #[derive(Args)]
 pub(crate) struct Stats {
@@ -18,7 +18,7 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         let figures = self.store.using(async |store| Ok(Figures::all(&*store).await?)).await?;
         let none = format!("no queues in {}", self.store.shown()?);
         tell(self.json, &statistics(&figures, None), table(&figures).or(none));

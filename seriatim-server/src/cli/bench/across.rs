@@ -8,7 +8,7 @@ use tokio::process::{Child, Command};
 
 use super::settings::Bench;
 use super::starts::Percentiles;
-use crate::cli::output::Failure;
+use crate::cli::output::{Failure, Result};
 
 /// Timed starts of jobs.
 const STARTS: usize = 100;
@@ -18,7 +18,7 @@ const APART: Duration = Duration::from_millis(70);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Pushes jobs whose payload is the time of their push, in microseconds of this machine's clock.
-pub(super) async fn push(store: &SharedStore, queue: &Queue) -> Result<(), Failure> {
+pub(super) async fn push(store: &SharedStore, queue: &Queue) -> Result<()> {
     let client = Client::new(store.clone());
     for number in 0..STARTS {
         tokio::time::sleep(APART).await;
@@ -36,7 +36,7 @@ impl Bench {
         &self,
         store: &SharedStore,
         queue: &Queue,
-    ) -> Result<Percentiles, Failure> {
+    ) -> Result<Percentiles> {
         let mut engine = self.engine_that_tells(store, queue, |batch| {
             let now = Timestamp::of_this_machine().as_micros();
             let pushed = batch.payloads().filter_map(|payload| payload.decode::<i64>().ok());
@@ -58,7 +58,7 @@ impl Bench {
 
     /// This command again, as the pusher. A variable passes the store, since its URL may contain a
     /// password.
-    fn pusher(&self, queue: &Queue) -> Result<Child, Failure> {
+    fn pusher(&self, queue: &Queue) -> Result<Child> {
         let program = std::env::current_exe().map_err(Failure::failed)?;
         let mut command = Command::new(program);
         command

@@ -9,7 +9,7 @@ use seriatim_verify::limit;
 use tokio::sync::{Notify, oneshot};
 
 use super::settings::{Bench, PUSH_BATCH, declare_empty};
-use crate::cli::output::Failure;
+use crate::cli::output::{Failure, Result};
 
 /// Most waiting jobs: pushes must not outrun the drain.
 const WAITING_MAX: u64 = 20_000;
@@ -42,7 +42,7 @@ impl Bench {
         &self,
         store: &SharedStore,
         length: Duration,
-    ) -> Result<serde_json::Value, Failure> {
+    ) -> Result<serde_json::Value> {
         let queue = self.queue();
         declare_empty(store, &queue).await?;
         let handled = Arc::new(Handled::default());
@@ -79,7 +79,7 @@ impl Bench {
         queue: &Queue,
         length: Duration,
         handled: &Handled,
-    ) -> Result<[Moment; 4], Failure> {
+    ) -> Result<[Moment; 4]> {
         let client = Client::new(store.clone());
         let started = Instant::now();
         let mut pushed = 0;
@@ -100,7 +100,7 @@ impl Bench {
     }
 
     /// Bytes that the store takes, where that can be asked.
-    async fn size(&self) -> Result<Option<u64>, Failure> {
+    async fn size(&self) -> Result<Option<u64>> {
         Ok(limit::bytes(&self.store.url()?).await?)
     }
 }

@@ -10,7 +10,7 @@ use seriatim::{Job, Mode, Queue, SharedStore, store::NodeId};
 
 use super::settings::declare_empty;
 use super::starts::Percentiles;
-use crate::cli::output::Failure;
+use crate::cli::output::{Failure, Result};
 
 const QUEUE: &str = "bench-claims";
 /// Lanes in a claim that is timed.
@@ -33,10 +33,7 @@ struct Bench<'s> {
 
 /// Times claims in the store as it is, then again beside `backlog` jobs: a tenth of them finished, a tenth scheduled,
 /// a hundredth behind one busy key, and the rest waiting with the least priority. Also times the figures of all queues.
-pub(super) async fn measure(
-    store: &SharedStore,
-    backlog: u64,
-) -> Result<serde_json::Value, Failure> {
+pub(super) async fn measure(store: &SharedStore, backlog: u64) -> Result<serde_json::Value> {
     let queue = Queue::new(QUEUE, Mode::Fifo).retain_completed(TOMORROW);
     declare_empty(store, &queue).await?;
     let node = NodeId::unique("bench");
@@ -59,7 +56,7 @@ pub(super) async fn measure(
 
 impl Bench<'_> {
     /// Milliseconds of a claim.
-    async fn claims(&mut self) -> Result<Percentiles, Failure> {
+    async fn claims(&mut self) -> Result<Percentiles> {
         let job = |this: &mut Self, i: usize| this.job().priority((i % PRIORITIES) as u16);
         let jobs = (0..CLAIMS * LANES).map(|i| job(self, i)).collect::<Vec<_>>();
         for batch in jobs.chunks(BATCH as usize) {
@@ -79,7 +76,7 @@ impl Bench<'_> {
         Ok(Percentiles::of(took))
     }
 
-    async fn fill(&mut self, backlog: u64) -> Result<(), Failure> {
+    async fn fill(&mut self, backlog: u64) -> Result<()> {
         self.push(vec![Job::new(QUEUE, "busy")?.key("busy")]).await?;
         self.claim(1).await?;
         let (tenth, behind) = (backlog / 10, backlog / 100);
@@ -118,12 +115,12 @@ impl Bench<'_> {
         Job::with_payload(QUEUE, payload).key(format!("key-{}", self.keys))
     }
 
-    async fn push(&self, jobs: Vec<Job>) -> Result<(), Failure> {
+    async fn push(&self, jobs: Vec<Job>) -> Result<()> {
         self.store.push(Push { now: None, jobs }).await?;
         Ok(())
     }
 
-    async fn claim(&self, lanes_max: usize) -> Result<Vec<Turn>, Failure> {
+    async fn claim(&self, lanes_max: usize) -> Result<Vec<Turn>> {
         let claim = Claim {
             crashed_max: 0,
             ..Claim::new(QUEUE, self.node.clone(), lanes_max, Lease::Node { ttl: LEASE })
@@ -132,7 +129,7 @@ impl Bench<'_> {
         Ok(turns)
     }
 
-    async fn settle(&self, turns: &[Turn]) -> Result<(), Failure> {
+    async fn settle(&self, turns: &[Turn]) -> Result<()> {
         let turns = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
         self.store.settle(Settle::now(turns)).await?;
         Ok(())

@@ -6,7 +6,7 @@ use seriatim::{Client, Job, Queue, SharedStore};
 
 use super::settings::{PUSH_BATCH, declare_empty};
 use super::starts::Percentiles;
-use crate::cli::output::Failure;
+use crate::cli::output::{Failure, Result};
 
 /// Pushes that are timed, one at a time.
 const PUSHES: u64 = 1_000;
@@ -16,7 +16,7 @@ pub(super) async fn measure(
     store: &SharedStore,
     queue: &Queue,
     payloads: u64,
-) -> Result<serde_json::Value, Failure> {
+) -> Result<serde_json::Value> {
     if !queue.mode.is_keyed() {
         let message = "--hot: needs a queue with keys: --mode accumulate, fifo or exclusive";
         return Err(Failure::usage(message));
@@ -45,12 +45,12 @@ struct Hot {
 
 impl Hot {
     /// Of one key, and equal to no other.
-    fn job(&self, number: u64) -> Result<Job, Failure> {
+    fn job(&self, number: u64) -> Result<Job> {
         Ok(Job::new(&self.queue, &number)?.key("hot"))
     }
 
     /// Milliseconds of a push.
-    async fn push_singly(&self, first: u64) -> Result<Percentiles, Failure> {
+    async fn push_singly(&self, first: u64) -> Result<Percentiles> {
         let mut took = Vec::new();
         for number in first..first + PUSHES {
             let job = self.job(number)?;

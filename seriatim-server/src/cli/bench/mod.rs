@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use self::process::{cpu_seconds, peak_memory_mb};
 pub(crate) use self::settings::Bench;
 use self::settings::{PUSH_BATCH, declare_empty};
-use crate::cli::output::{Failure, say};
+use crate::cli::output::{Failure, Result, say};
 
 /// Callers who push one job at a time, and at most how many jobs they push together.
 const CALLERS: u64 = 32;
@@ -31,7 +31,7 @@ const SINGLE_PUSHES_MAX: u64 = 20_000;
 const NO_LIMIT: &str = "memory: has no bare limit: --limit needs a store that keeps something";
 
 impl Bench {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         if self.as_pusher {
             let queue = self.queue();
             return self.store.using(async |store| across::push(&store, &queue).await).await;
@@ -54,7 +54,7 @@ impl Bench {
         Ok(())
     }
 
-    async fn throughput(&self, store: &SharedStore) -> Result<serde_json::Value, Failure> {
+    async fn throughput(&self, store: &SharedStore) -> Result<serde_json::Value> {
         let queue = self.queue();
         let mode = queue.mode;
         declare_empty(store, &queue).await?;
@@ -95,7 +95,7 @@ impl Bench {
         store: &SharedStore,
         queue: &Queue,
         dress: &(dyn Fn(&mut Job) + Sync),
-    ) -> Result<f64, Failure> {
+    ) -> Result<f64> {
         let client = Client::new(store.clone());
         let started = Instant::now();
         let numbers: Vec<u64> = (0..self.jobs).collect();
@@ -108,7 +108,7 @@ impl Bench {
     }
 
     /// Pushes one job at a time from many callers, which the client groups, and removes them again.
-    async fn push_singly(&self, store: &SharedStore, queue: &Queue) -> Result<f64, Failure> {
+    async fn push_singly(&self, store: &SharedStore, queue: &Queue) -> Result<f64> {
         let client = Client::new(store.clone());
         let jobs = self.jobs.min(SINGLE_PUSHES_MAX);
         let started = Instant::now();
@@ -124,16 +124,11 @@ impl Bench {
         Ok(rate)
     }
 
-    async fn drain(&self, store: &SharedStore, queue: &Queue) -> Result<f64, Failure> {
+    async fn drain(&self, store: &SharedStore, queue: &Queue) -> Result<f64> {
         self.drain_jobs(store, queue, self.jobs).await
     }
 
-    async fn drain_jobs(
-        &self,
-        store: &SharedStore,
-        queue: &Queue,
-        jobs: u64,
-    ) -> Result<f64, Failure> {
+    async fn drain_jobs(&self, store: &SharedStore, queue: &Queue, jobs: u64) -> Result<f64> {
         self.drain_by(store, queue, jobs, |_, _| Ok(())).await
     }
 
@@ -144,7 +139,7 @@ impl Bench {
         queue: &Queue,
         jobs: u64,
         handle: impl Fn(&Batch<Payload>, &Context) -> Result<(), Failed> + Send + Sync + 'static,
-    ) -> Result<f64, Failure> {
+    ) -> Result<f64> {
         let (handled, all) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
         let (count, done) = (handled.clone(), all.clone());
         let engine = Engine::builder(store.clone())

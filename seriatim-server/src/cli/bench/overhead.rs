@@ -9,7 +9,7 @@ use seriatim::store::{Claim, Declare, Heartbeat, Lease, NodeId, NodeInfo, delete
 use seriatim::{Backoff, Batch, Client, Context, Groups, Job, Payload, Queue, Share, SharedStore};
 
 use super::settings::{Bench, declare_empty};
-use crate::cli::output::Failure;
+use crate::cli::output::{Failure, Result};
 
 /// Rounds of each; the median counts.
 const ROUNDS: usize = 3;
@@ -44,7 +44,7 @@ impl Bench {
         &self,
         extra: Extra,
         store: &SharedStore,
-    ) -> Result<serde_json::Value, Failure> {
+    ) -> Result<serde_json::Value> {
         let queue = match extra {
             Extra::ParkedKeys => self.queue().groups(one_group_limited()),
             Extra::Work => self.queue().backoff(Backoff::Constant { base: Duration::ZERO }),
@@ -95,7 +95,7 @@ impl Bench {
         Ok(result)
     }
 
-    async fn round_in_batch(&self, store: &SharedStore, queue: &Queue) -> Result<Round, Failure> {
+    async fn round_in_batch(&self, store: &SharedStore, queue: &Queue) -> Result<Round> {
         let client = Client::new(store.clone());
         let id = unique();
         client.open_batch(&*id, Job::new(AFTER, &id)?).await?;
@@ -114,7 +114,7 @@ impl Bench {
         store: &SharedStore,
         queue: &Queue,
         running: u64,
-    ) -> Result<Round, Failure> {
+    ) -> Result<Round> {
         let limited = queue.clone().running(running.clamp(1, RUNNING_LIMIT_MAX.into()) as u32);
         let declare = async |queue: &Queue| {
             store.declare(Declare { now: None, queues: vec![queue.clone()] }).await
@@ -125,11 +125,7 @@ impl Bench {
         Ok(round)
     }
 
-    async fn round_beside_parked(
-        &self,
-        store: &SharedStore,
-        queue: &Queue,
-    ) -> Result<Round, Failure> {
+    async fn round_beside_parked(&self, store: &SharedStore, queue: &Queue) -> Result<Round> {
         let park = |job: &mut Job| {
             job.options.group = Some(PARKED.to_owned());
             job.key = job.key.take().map(|key| format!("{PARKED}-{key}"));
@@ -149,7 +145,7 @@ impl Bench {
         Ok(round)
     }
 
-    async fn round_of_work(&self, store: &SharedStore, queue: &Queue) -> Result<Round, Failure> {
+    async fn round_of_work(&self, store: &SharedStore, queue: &Queue) -> Result<Round> {
         let dress = |job: &mut Job| {
             job.payload = Payload::from_bytes(filled(WORK_BYTES));
             job.options.idempotency_key = Some(unique());
@@ -178,7 +174,7 @@ impl Bench {
         store: &SharedStore,
         queue: &Queue,
         dress: &(dyn Fn(&mut Job) + Sync),
-    ) -> Result<Round, Failure> {
+    ) -> Result<Round> {
         let started = Instant::now();
         self.push_all(store, queue, dress).await?;
         let pushed = Instant::now();

@@ -8,7 +8,7 @@ use seriatim::{Job, Mode, Payload, Queue, SharedStore};
 
 use super::overhead::Extra;
 use crate::cli::args::StoreArg;
-use crate::cli::output::Failure;
+use crate::cli::output::{Failure, Result};
 
 /// Jobs in one bulk push.
 pub(super) const PUSH_BATCH: usize = 1_000;
@@ -100,7 +100,7 @@ impl Bench {
 }
 
 /// Declares the queue, which must be empty.
-pub(super) async fn declare_empty(store: &SharedStore, queue: &Queue) -> Result<(), Failure> {
+pub(super) async fn declare_empty(store: &SharedStore, queue: &Queue) -> Result<()> {
     store.declare(Declare { now: None, queues: vec![queue.clone()] }).await?;
     let stats = store.stats(None).await?;
     if stats.iter().any(|stats| *stats.queue == queue.name && stats.jobs > 0) {

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::settings::Bench;
-use crate::cli::output::Failure;
+use crate::cli::output::{Failure, Result};
 
 /// Timed starts of jobs.
 const STARTS: usize = 200;
@@ -21,11 +21,7 @@ const SCHEDULED_APART: Duration = Duration::from_millis(7);
 
 impl Bench {
     /// Milliseconds from push to the handler's first line, one job at a time.
-    pub(super) async fn starts(
-        &self,
-        store: &SharedStore,
-        queue: &Queue,
-    ) -> Result<Percentiles, Failure> {
+    pub(super) async fn starts(&self, store: &SharedStore, queue: &Queue) -> Result<Percentiles> {
         let mut engine = self.engine_that_tells(store, queue, |_| vec![Instant::now()]);
         let client = Client::new(store.clone());
         let mut waits = Vec::with_capacity(STARTS);
@@ -41,11 +37,7 @@ impl Bench {
     }
 
     /// Milliseconds from the time for which jobs were scheduled to the handler's first line.
-    pub(super) async fn lateness(
-        &self,
-        store: &SharedStore,
-        queue: &Queue,
-    ) -> Result<Percentiles, Failure> {
+    pub(super) async fn lateness(&self, store: &SharedStore, queue: &Queue) -> Result<Percentiles> {
         let mut engine = self.engine_that_tells(store, queue, |batch| {
             let now = Timestamp::of_this_machine();
             let jobs = batch.lanes().iter().flat_map(Lane::jobs);
@@ -102,7 +94,7 @@ impl<T> Telling<T> {
         heard
     }
 
-    pub(super) async fn stop(self) -> Result<(), Failure> {
+    pub(super) async fn stop(self) -> Result<()> {
         // An engine that has ended needs no signal; its result comes next.
         let _ = self.stop.send(());
         self.engine.await.map_err(Failure::failed)??;

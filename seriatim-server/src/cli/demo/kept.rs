@@ -14,7 +14,7 @@ use crate::app::deeds::{self, Deed};
 use crate::app::failures;
 use crate::base::text::shell_word;
 use crate::base::time::absolute;
-use crate::cli::output::{Failure, say};
+use crate::cli::output::{Failure, Result, say};
 use crate::config::Config;
 use crate::protocol::document::JobFailure;
 use crate::protocol::value::Time;
@@ -45,7 +45,7 @@ struct Kept {
 }
 
 /// Fills a folder, and says how to look at it.
-pub(super) async fn leave(folder: &Path) -> Result<(), Failure> {
+pub(super) async fn leave(folder: &Path) -> Result<()> {
     let failed =
         |error| Failure::failed(format!("{} cannot be written: {error}", folder.display()));
     create_dir_all(folder).map_err(failed)?;
@@ -75,7 +75,7 @@ pub(super) async fn leave(folder: &Path) -> Result<(), Failure> {
 }
 
 /// Makes the store, with the queues of the configuration.
-async fn fill(place: &Path, config: &Path) -> Result<(), Failure> {
+async fn fill(place: &Path, config: &Path) -> Result<()> {
     let queues = Config::read(Some(config))?.declared()?;
     let kept = Kept { store: Arc::new(Sqlite::open(place)?), now: Timestamp::of_this_machine() };
     kept.store.migrate().await?;
@@ -85,7 +85,7 @@ async fn fill(place: &Path, config: &Path) -> Result<(), Failure> {
 }
 
 impl Kept {
-    async fn fill(&self) -> Result<(), Failure> {
+    async fn fill(&self) -> Result<()> {
         // They wait for long.
         let since = Self { now: self.now - RETRY_IN, store: self.store.clone() };
         since.push((1..=40).map(|n| Job::new("invoices", &json!({ "invoice": n })))).await?;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::output::{Failure, hint, say};
+use super::output::{Failure, Result, hint, say};
 
 #[derive(Args)]
 #[command(subcommand_value_name = "SYSTEM", subcommand_help_heading = "Systems")]
@@ -38,7 +38,7 @@ enum System {
 }
 
 impl Import {
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(self) -> Result<()> {
         let (System::Dataloader { file } | System::Sidekiq { file } | System::Lowkiq { file }) =
             &self.system;
         let name = file.display();

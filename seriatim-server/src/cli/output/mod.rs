@@ -20,6 +20,9 @@ use crate::base::text;
 pub(crate) use log::start_log;
 pub(crate) use terminal::Terminal;
 
+/// What came of a command, or of a part of it.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {

@@ -9,7 +9,7 @@ use seriatim::{ErrorKind, Queue, SharedStore};
 
 use crate::app::payloads::Forms;
 use crate::cli::args::connect;
-use crate::cli::output::Failure;
+use crate::cli::output::Result;
 
 /// The pause after the first attempt; each of the next is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -22,7 +22,7 @@ pub(super) async fn open(
     forms: &Arc<Forms>,
     queues: &[Queue],
     stop: impl Future<Output = ()>,
-) -> Result<Option<SharedStore>, Failure> {
+) -> Result<Option<SharedStore>> {
     tokio::select! {
         biased;
         store = when_it_answers(url, forms, queues) => store.map(Some),
@@ -39,11 +39,7 @@ async fn opened(url: &str, forms: &Arc<Forms>, queues: &[Queue]) -> seriatim::Re
     Ok(store)
 }
 
-async fn when_it_answers(
-    url: &str,
-    forms: &Arc<Forms>,
-    queues: &[Queue],
-) -> Result<SharedStore, Failure> {
+async fn when_it_answers(url: &str, forms: &Arc<Forms>, queues: &[Queue]) -> Result<SharedStore> {
     let started = Instant::now();
     let mut pause = PAUSE_MIN;
     loop {

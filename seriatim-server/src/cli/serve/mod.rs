@@ -32,7 +32,7 @@ use crate::app::failures::Failures;
 use crate::app::payloads::{self, Readable};
 use crate::base::text::count;
 use crate::bridges::{self, Bridges};
-use crate::cli::output::{Failure, start_log};
+use crate::cli::output::{Failure, Result, start_log};
 use crate::config::{
     Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, LogFilter, LogFormat,
     WorkerConfig, log_of_variable,
@@ -86,7 +86,7 @@ pub(super) struct Checked {
 
 /// Refuses a configuration with which `serve` would not start; returns its warnings. Opens and creates
 /// nothing.
-pub(super) async fn check(config: &Config) -> Result<Checked, Failure> {
+pub(super) async fn check(config: &Config) -> Result<Checked> {
     rehearse(config, None)?;
     let wrong = unstartable(config, |_| true);
     if config.node.strict && !wrong.is_empty() {
@@ -116,7 +116,7 @@ fn unstartable(config: &Config, wants: impl Fn(&WorkerConfig) -> bool) -> Vec<St
 }
 
 impl Serve {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         workers::hide()?;
         let config = self.store.config()?;
         self.check_queues(&config)?;
@@ -198,7 +198,7 @@ impl Serve {
     async fn listening(
         &self,
         config: &Config,
-    ) -> Result<(Option<Listening>, Option<faktory::Listening>), Failure> {
+    ) -> Result<(Option<Listening>, Option<faktory::Listening>)> {
         if self.no_http {
             return match config.faktory.listen {
                 None => Ok((None, None)),
@@ -236,7 +236,7 @@ impl Serve {
     }
 
     /// Warns about worker programs that cannot start; with `strict`, refuses them.
-    fn check_programs(&self, config: &Config) -> Result<(), Failure> {
+    fn check_programs(&self, config: &Config) -> Result<()> {
         let wrong = unstartable(config, |worker| self.wants(&worker.queue));
         if (self.strict || config.node.strict) && !wrong.is_empty() {
             let wrong = wrong.join("; ");
@@ -253,7 +253,7 @@ impl Serve {
     }
 
     /// Refuses undefined names in `--queues`: a mistyped queue would have no workers.
-    fn check_queues(&self, config: &Config) -> Result<(), Failure> {
+    fn check_queues(&self, config: &Config) -> Result<()> {
         let unknown = |name: &&String| !config.queues.contains_key(*name);
         let Some(name) = self.queues.iter().find(unknown) else { return Ok(()) };
         let known: Vec<&str> = config.queues.keys().map(String::as_str).collect();
@@ -287,7 +287,7 @@ impl Serve {
     }
 
     /// The recorder of the history, if configured.
-    fn recorder(&self, declared: &[Queue]) -> Result<Option<Arc<dyn Observer>>, Failure> {
+    fn recorder(&self, declared: &[Queue]) -> Result<Option<Arc<dyn Observer>>> {
         let Some(path) = &self.history else { return Ok(None) };
         // Keys and payloads are for its owner alone.
         let file = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path);
@@ -306,7 +306,7 @@ impl Serve {
         store: SharedStore,
         watch: Arc<Watch>,
         workers: &mut Workers,
-    ) -> Result<EngineBuilder, Failure> {
+    ) -> Result<EngineBuilder> {
         let (book, kept) = (deed::Book::of(config), store.clone());
         let engine = plan(config, self.concurrency, store)?.observer(watch);
         let engine = engine.on_inbox_action(move |deed, refused| {
@@ -337,7 +337,7 @@ fn shows_password(url: &str) -> bool {
 }
 
 /// Refuses what the engine would, before there is a store.
-fn rehearse(config: &Config, concurrency: Option<usize>) -> Result<(), Failure> {
+fn rehearse(config: &Config, concurrency: Option<usize>) -> Result<()> {
     let engine = plan(config, concurrency, Arc::new(Memory::new()))?;
     let workers = config.workers.iter().map(workers::rehearsed);
     workers.fold(engine, EngineBuilder::with).build()?;
@@ -345,11 +345,7 @@ fn rehearse(config: &Config, concurrency: Option<usize>) -> Result<(), Failure> 
 }
 
 /// The engine of the configuration and the flags, without its workers.
-fn plan(
-    config: &Config,
-    concurrency: Option<usize>,
-    store: SharedStore,
-) -> Result<EngineBuilder, Failure> {
+fn plan(config: &Config, concurrency: Option<usize>, store: SharedStore) -> Result<EngineBuilder> {
     let node = &config.node;
     let mut engine = seriatim::Engine::builder(store).codec(Readable);
     if let Some(name) = &node.id {
@@ -411,7 +407,7 @@ fn journal(config: &JournalConfig) -> Arc<Journal> {
     Arc::new(Journal::new(book, config.queues.clone()))
 }
 
-fn audit(config: &HttpConfig) -> Result<Audit, Failure> {
+fn audit(config: &HttpConfig) -> Result<Audit> {
     Audit::open(config.audit, config.audit_file.as_deref()).map_err(|error| {
         let file = config.audit_file.as_deref().unwrap_or(Path::new("")).display();
         Failure::failed(format!("http.audit_file: cannot write to {file}: {error}"))

@@ -11,7 +11,7 @@ use crate::app::lanes::{self, OneLane};
 use crate::app::running::Running;
 use crate::base::text::{count, cut_middle};
 use crate::cli::deed::Book;
-use crate::cli::output::Failure;
+use crate::cli::output::Result;
 
 /// Columns that a message has for the name of a lane.
 const NAME_COLUMNS: usize = 40;
@@ -62,15 +62,11 @@ impl Action {
     }
 
     /// Does it, and returns a message. If the audit log cannot be written, nothing is done.
-    pub(super) async fn carry_out(
-        self,
-        store: &SharedStore,
-        book: &Book,
-    ) -> Result<String, Failure> {
+    pub(super) async fn carry_out(self, store: &SharedStore, book: &Book) -> Result<String> {
         book.audited(&**store, self.deed(), self.done(store)).await
     }
 
-    async fn done(&self, store: &SharedStore) -> Result<String, Failure> {
+    async fn done(&self, store: &SharedStore) -> Result<String> {
         match self {
             Self::PauseQueue(queue, paused) => {
                 store.pause_queue(queue.clone(), *paused).await?;

@@ -8,7 +8,7 @@ use crate::app::entity::Entity;
 use crate::app::find;
 use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
 use crate::base::text::one_line;
-use crate::cli::output::{Failure, Terminal};
+use crate::cli::output::{Result, Terminal};
 use crate::cli::{lane_text, queue_text};
 
 /// What is looked at.
@@ -37,7 +37,7 @@ impl Target {
     }
 
     /// Its text now.
-    pub(super) async fn read(&self, store: &dyn Store) -> Result<String, Failure> {
+    pub(super) async fn read(&self, store: &dyn Store) -> Result<String> {
         match self {
             Self::Queue(queue) => queue_text::in_full(store, queue).await,
             Self::Lane(queue, lane, _) => {

@@ -17,7 +17,7 @@ use ratatui::backend::TestBackend;
 
 use super::args::Common;
 use super::deed::Book;
-use crate::cli::output::{Failure, Terminal, say, say_json};
+use crate::cli::output::{Failure, Result, Terminal, say, say_json};
 use sample::Sample;
 use state::State;
 
@@ -34,7 +34,7 @@ pub(crate) struct Top {
 }
 
 impl Top {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
+    pub(crate) async fn run(self) -> Result<()> {
         let shown = self.common.store.shown()?;
         if self.common.json && !self.once {
             return Err(Failure::usage("--json needs --once"));
@@ -67,7 +67,7 @@ impl Top {
 }
 
 /// One frame as text.
-fn frame(shown: String, sample: Sample) -> Result<String, Failure> {
+fn frame(shown: String, sample: Sample) -> Result<String> {
     let size = match std::io::stdout().is_terminal() {
         true => ratatui::crossterm::terminal::size().unwrap_or(FRAME),
         false => FRAME,

@@ -11,7 +11,7 @@ use seriatim::{Timestamp, store::Store};
 use crate::app::figures::Figures;
 use crate::app::nodes;
 use crate::app::running::{Running, age, running, stands_out};
-use crate::cli::output::Failure;
+use crate::cli::output::Result;
 use crate::protocol::document::{Lane, Node, QueueFigures};
 
 /// Claimed lanes read of each queue, oldest first.
@@ -64,7 +64,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    pub(super) async fn take(store: &dyn Store) -> Result<Self, Failure> {
+    pub(super) async fn take(store: &dyn Store) -> Result<Self> {
         let (now, stats) = (store.now().await?, store.stats(None).await?);
         let mut nodes = store.nodes().await?;
         nodes.retain(|node| !node.dead);
@@ -136,7 +136,7 @@ struct ShownLane {
     why: &'static str,
 }
 
-async fn failing(store: &dyn Store, queues: &[QueueStats]) -> Result<Vec<Running>, Failure> {
+async fn failing(store: &dyn Store, queues: &[QueueStats]) -> Result<Vec<Running>> {
     let mut queues: Vec<&QueueStats> = queues.iter().filter(|queue| queue.retrying > 0).collect();
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.retrying));
     let mut lanes = Vec::new();

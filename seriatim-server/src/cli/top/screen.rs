@@ -14,7 +14,7 @@ use super::draw::draw;
 use super::sample::Sample;
 use super::state::{State, Step};
 use crate::cli::deed::Book;
-use crate::cli::output::Failure;
+use crate::cli::output::{Failure, Result};
 
 /// How often the store is read.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -26,8 +26,8 @@ const EVENTS_MAX: usize = 64;
 /// What causes a new frame.
 enum Happened {
     Terminal(Event),
-    Sampled(Result<Box<Seen>, Failure>),
-    Acted(Result<String, Failure>),
+    Sampled(Result<Box<Seen>>),
+    Acted(Result<String>),
     ToldToStop,
 }
 
@@ -38,7 +38,7 @@ struct Seen {
 }
 
 /// Shows the store until the user quits. Restores the terminal, even after a panic.
-pub(super) async fn run(store: SharedStore, mut state: State, book: Book) -> Result<(), Failure> {
+pub(super) async fn run(store: SharedStore, mut state: State, book: Book) -> Result<()> {
     let (sender, mut events) = mpsc::channel(EVENTS_MAX);
     let again = Arc::new(Notify::new());
     let (look, looked_at) = watch::channel(None);
