@@ -10,7 +10,7 @@ use seriatim::names::did_you_mean;
 use seriatim::store::{Note, NoteQuery, Store, notes_of};
 use seriatim::{ErrorKind, Timestamp};
 
-use super::error::Error;
+use super::error::{Error, Result};
 use super::pauses::check_reason;
 use crate::protocol::document::{Bridge, BridgePause, BridgeSource, BridgeState, BridgeStatus};
 use crate::protocol::value::Time;
@@ -138,7 +138,7 @@ pub(crate) async fn pause(
     which: Which<'_>,
     by: &str,
     reason: Option<&str>,
-) -> Result<Bridge, Error> {
+) -> Result<Bridge> {
     check_reason(reason)?;
     let source = which.found(store).await?;
     let pauses = pauses(store, which.bridge).await?;
@@ -157,7 +157,7 @@ pub(crate) async fn pause(
 }
 
 /// Ends the pause of a bridge, or of one source. Sources that were paused by themselves stay paused.
-pub(crate) async fn resume(store: &dyn Store, which: Which<'_>) -> Result<Bridge, Error> {
+pub(crate) async fn resume(store: &dyn Store, which: Which<'_>) -> Result<Bridge> {
     let source = which.found(store).await?;
     if source.is_some() && pauses(store, which.bridge).await?.whole.is_some() {
         let message =
@@ -171,7 +171,7 @@ pub(crate) async fn resume(store: &dyn Store, which: Which<'_>) -> Result<Bridge
 
 impl Which<'_> {
     /// The source by its full name, if one is asked for. `NotFound` with the closest name.
-    async fn found(&self, store: &dyn Store) -> Result<Option<String>, Error> {
+    async fn found(&self, store: &dyn Store) -> Result<Option<String>> {
         let known = all(store).await?;
         let mut names: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for bridge in &known {
@@ -199,7 +199,7 @@ impl Which<'_> {
         })
     }
 
-    async fn shown(&self, store: &dyn Store) -> Result<Bridge, Error> {
+    async fn shown(&self, store: &dyn Store) -> Result<Bridge> {
         let known = all(store).await?.into_iter().find(|bridge| bridge.name == self.bridge);
         Ok(known.unwrap_or_else(|| Bridge {
             name: self.bridge.to_owned(),

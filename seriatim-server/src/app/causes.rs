@@ -6,7 +6,7 @@ use std::sync::Arc;
 use seriatim::Timestamp;
 use seriatim::store::{JobOrder, JobQuery, JobState, JobView, Store};
 
-use super::error::Error;
+use super::error::Result;
 use super::find;
 use crate::base::text::{cut, one_line};
 use crate::protocol::document;
@@ -35,7 +35,7 @@ pub(crate) struct Cause {
 pub(crate) const JOBS_MAX: usize = 1_000;
 
 /// What the latest dead jobs of a queue died of.
-pub(crate) async fn of_queue(store: &dyn Store, queue: &str) -> Result<document::Causes, Error> {
+pub(crate) async fn of_queue(store: &dyn Store, queue: &str) -> Result<document::Causes> {
     find::queue(store, queue).await?;
     let query = JobQuery {
         order: JobOrder::UpdatedAt,

@@ -5,7 +5,7 @@ mod words;
 use seriatim::store::{JobState, NodeId, Schedule, ScheduleTick, Store, schedules};
 use seriatim::{Cron, Timestamp};
 
-use super::error::Error;
+use super::error::Result;
 use super::words::state_name;
 use crate::base::time::absolute;
 use crate::protocol::document::{
@@ -22,7 +22,7 @@ pub(crate) const ENDED: &str = "ended";
 const LOOKED_UP_MAX: usize = 50;
 
 /// All entries, of all nodes.
-pub(crate) async fn all(store: &dyn Store) -> Result<CronEntries, Error> {
+pub(crate) async fn all(store: &dyn Store) -> Result<CronEntries> {
     let (all, now) = (schedules(store).await?, store.now().await?);
     let mut cron = Vec::with_capacity(all.len());
     for (i, schedule) in all.iter().enumerate() {
@@ -36,7 +36,7 @@ pub(crate) async fn page(
     store: &dyn Store,
     after: &str,
     rows_max: usize,
-) -> Result<(Vec<CronEntry>, bool), Error> {
+) -> Result<(Vec<CronEntry>, bool)> {
     let (all, now) = (schedules(store).await?, store.now().await?);
     let behind = all.iter().filter(|schedule| schedule.name.as_str() > after);
     let rows: Vec<&Schedule> = behind.take(rows_max + 1).collect();
@@ -48,7 +48,7 @@ pub(crate) async fn page(
 }
 
 /// One entry.
-async fn one(store: &dyn Store, schedule: &Schedule) -> Result<CronEntry, Error> {
+async fn one(store: &dyn Store, schedule: &Schedule) -> Result<CronEntry> {
     document(store, schedule, store.now().await?, true).await
 }
 
@@ -57,15 +57,15 @@ pub(crate) async fn pause(
     name: &str,
     by: &str,
     reason: Option<&str>,
-) -> Result<CronEntry, Error> {
+) -> Result<CronEntry> {
     one(store, &seriatim::store::pause_schedule(store, name, by, reason).await?).await
 }
 
-pub(crate) async fn resume(store: &dyn Store, name: &str) -> Result<CronEntry, Error> {
+pub(crate) async fn resume(store: &dyn Store, name: &str) -> Result<CronEntry> {
     one(store, &seriatim::store::resume_schedule(store, name).await?).await
 }
 
-pub(crate) async fn run(store: &dyn Store, name: &str, by: &str) -> Result<CronRun, Error> {
+pub(crate) async fn run(store: &dyn Store, name: &str, by: &str) -> Result<CronRun> {
     let job_id = seriatim::store::run_schedule(store, name, by).await?;
     Ok(CronRun { name: name.to_owned(), job_id })
 }
@@ -75,7 +75,7 @@ async fn document(
     schedule: &Schedule,
     now: Timestamp,
     looks_up: bool,
-) -> Result<CronEntry, Error> {
+) -> Result<CronEntry> {
     let paused = schedule.pause.as_ref().filter(|_| schedule.is_paused());
     let last = match &schedule.last {
         Some(tick) => Some(last(store, tick, looks_up).await?),
@@ -109,7 +109,7 @@ fn definition(cron: &Cron, nodes: &[NodeId]) -> CronDefinition {
     }
 }
 
-async fn last(store: &dyn Store, tick: &ScheduleTick, looks_up: bool) -> Result<CronLast, Error> {
+async fn last(store: &dyn Store, tick: &ScheduleTick, looks_up: bool) -> Result<CronLast> {
     let job = match tick.job.filter(|_| looks_up) {
         Some(id) => store.job(id).await?,
         None => None,

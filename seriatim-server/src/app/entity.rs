@@ -3,7 +3,7 @@
 use seriatim::Timestamp;
 use seriatim::store::{LaneState, LaneView, QueueView, Store};
 
-use super::error::Error;
+use super::error::Result;
 use super::lane_jobs::{self, JOBS_SHOWN, LaneJobs};
 use super::limits::{self, Usage};
 use super::why::{Around, Why};
@@ -23,7 +23,7 @@ impl Entity {
         queue: &QueueView,
         lane: LaneView,
         payload_bytes_max: Option<usize>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let (nodes, now) = (store.nodes().await?, store.now().await?);
         let around = Around { queue, usage: &limits::UNKNOWN, nodes: &nodes, now };
         Self::from(store, around, lane, (None, JOBS_SHOWN), payload_bytes_max).await
@@ -36,7 +36,7 @@ impl Entity {
         lane: LaneView,
         (after, rows_max): (Option<String>, usize),
         payload_bytes_max: Option<usize>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let (queue, is_first) = (&around.queue.queue, after.is_none());
         let jobs = match &lane.key {
             Some(key) => {

@@ -5,16 +5,16 @@ use std::time::Duration;
 use seriatim::store::{JobView, LaneQuery, LaneView, QueueView};
 use seriatim::{JobId, store::Store};
 
-use super::error::Error;
+use super::error::{Error, Result};
 use crate::app::figures::Figures;
 
 /// The queue of this name, if there is one.
-pub(crate) async fn known(store: &dyn Store, name: &str) -> Result<Option<QueueView>, Error> {
+pub(crate) async fn known(store: &dyn Store, name: &str) -> Result<Option<QueueView>> {
     Ok(store.queues().await?.into_iter().find(|view| view.queue.name == name))
 }
 
 /// The queue of this name.
-pub(crate) async fn queue(store: &dyn Store, name: &str) -> Result<QueueView, Error> {
+pub(crate) async fn queue(store: &dyn Store, name: &str) -> Result<QueueView> {
     let mut queues = store.queues().await?;
     if let Some(at) = queues.iter().position(|view| view.queue.name == name) {
         return Ok(queues.swap_remove(at));
@@ -27,13 +27,13 @@ pub(crate) async fn queue(store: &dyn Store, name: &str) -> Result<QueueView, Er
 pub(crate) async fn queue_with_figures(
     store: &dyn Store,
     name: &str,
-) -> Result<(QueueView, Figures), Error> {
+) -> Result<(QueueView, Figures)> {
     let view = queue(store, name).await?;
     Ok((view, Figures::one(store, name).await?))
 }
 
 /// The job of this id, in whatever state.
-pub(crate) async fn job(store: &dyn Store, id: JobId) -> Result<JobView, Error> {
+pub(crate) async fn job(store: &dyn Store, id: JobId) -> Result<JobView> {
     if let Some(job) = store.job(id).await? {
         return Ok(job);
     }
@@ -54,7 +54,7 @@ pub(crate) async fn job(store: &dyn Store, id: JobId) -> Result<JobView, Error> 
 }
 
 /// The lane of a key.
-pub(crate) async fn lane(store: &dyn Store, queue: &str, key: &str) -> Result<LaneView, Error> {
+pub(crate) async fn lane(store: &dyn Store, queue: &str, key: &str) -> Result<LaneView> {
     let missing = || Error::NoLane { queue: queue.to_owned(), key: key.to_owned() };
     known_lane(store, queue, key).await?.ok_or_else(missing)
 }
@@ -64,7 +64,7 @@ pub(crate) async fn known_lane(
     store: &dyn Store,
     queue: &str,
     key: &str,
-) -> Result<Option<LaneView>, Error> {
+) -> Result<Option<LaneView>> {
     let query = LaneQuery { key: Some(key.to_owned()), rows_max: 1, ..LaneQuery::new(queue) };
     Ok(store.lanes(query).await?.rows.pop())
 }

@@ -3,7 +3,7 @@
 use seriatim::Timestamp;
 use seriatim::store::{JobQuery, Store};
 
-use super::error::Error;
+use super::error::{Error, Result};
 use crate::base::time::Moment;
 
 /// Longest payload in a table, in bytes: only its beginning is shown.
@@ -23,7 +23,7 @@ pub(crate) struct Filters<'a> {
 
 impl Filters<'_> {
     /// The query with these filters.
-    pub(crate) async fn of(self, store: &dyn Store, query: JobQuery) -> Result<JobQuery, Error> {
+    pub(crate) async fn of(self, store: &dyn Store, query: JobQuery) -> Result<JobQuery> {
         let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         Ok(JobQuery {
             key: given(self.key),
@@ -45,11 +45,7 @@ impl Filters<'_> {
     }
 }
 
-async fn moment(
-    store: &dyn Store,
-    field: &'static str,
-    text: &str,
-) -> Result<Option<Timestamp>, Error> {
+async fn moment(store: &dyn Store, field: &'static str, text: &str) -> Result<Option<Timestamp>> {
     if text.is_empty() {
         return Ok(None);
     }

@@ -10,7 +10,7 @@ use seriatim::limits::PAGE_BYTES_MAX;
 use seriatim::store::Store;
 use seriatim::store::{JobFilter, JobOrder, JobQuery, JobState, JobView, Page, QueueStats};
 
-use super::error::Error;
+use super::error::{Error, Result};
 use super::find;
 use super::job_filters::Filters;
 
@@ -91,7 +91,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// A page, and where the next one begins.
-pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<JobView>, Error> {
+pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<JobView>> {
     let queues = match wanted.queue {
         Some(queue) => vec![find::queue(store, queue).await?],
         None => store.queues().await?,
@@ -160,7 +160,7 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
 }
 
 /// How many jobs in this state each queue has, or more.
-async fn counts(store: &dyn Store, status: Status) -> Result<HashMap<Arc<str>, u64>, Error> {
+async fn counts(store: &dyn Store, status: Status) -> Result<HashMap<Arc<str>, u64>> {
     let stats = store.stats(None).await?;
     Ok(stats.into_iter().map(|stats| (stats.queue.clone(), status.count(&stats))).collect())
 }

@@ -3,11 +3,11 @@
 use seriatim::store::{Amend, Change, JobState, JobView, LaneState, Selected, Selection};
 use seriatim::{Job, JobId, Timestamp, store::Store};
 
-use super::error::Error;
+use super::error::{Error, Result};
 use super::find;
 
 /// Refuses a time that no store holds exactly.
-fn check_due(at: Timestamp) -> Result<(), Error> {
+fn check_due(at: Timestamp) -> Result<()> {
     match (Timestamp::default()..=Timestamp::MAX).contains(&at) {
         true => Ok(()),
         false => {
@@ -18,11 +18,7 @@ fn check_due(at: Timestamp) -> Result<(), Error> {
 }
 
 /// Changes a waiting job; answers what it is then.
-pub(crate) async fn amended(
-    store: &dyn Store,
-    id: JobId,
-    change: Change,
-) -> Result<JobView, Error> {
+pub(crate) async fn amended(store: &dyn Store, id: JobId, change: Change) -> Result<JobView> {
     let job = find::job(store, id).await?;
     waiting(&job)?;
     match &change {
@@ -38,13 +34,13 @@ pub(crate) async fn amended(
     changed(store, id, change).await
 }
 
-async fn changed(store: &dyn Store, id: JobId, change: Change) -> Result<JobView, Error> {
+async fn changed(store: &dyn Store, id: JobId, change: Change) -> Result<JobView> {
     store.amend(Amend { now: None, job: id, change }).await?;
     find::job(store, id).await
 }
 
 /// Refuses a job that does not wait.
-pub(crate) fn waiting(job: &JobView) -> Result<(), Error> {
+pub(crate) fn waiting(job: &JobView) -> Result<()> {
     match job.state {
         JobState::Queued => Ok(()),
         state => Err(Error::NotWaiting { job: job.id, queue: job.queue.clone(), state }),
@@ -52,7 +48,7 @@ pub(crate) fn waiting(job: &JobView) -> Result<(), Error> {
 }
 
 /// Makes a waiting job due now, sends a dead one back; answers what it is then.
-pub(crate) async fn retried(store: &dyn Store, id: JobId) -> Result<JobView, Error> {
+pub(crate) async fn retried(store: &dyn Store, id: JobId) -> Result<JobView> {
     let job = find::job(store, id).await?;
     if job.state == JobState::Dead {
         let which = Selection::Jobs(vec![id]);
@@ -65,7 +61,7 @@ pub(crate) async fn retried(store: &dyn Store, id: JobId) -> Result<JobView, Err
 }
 
 /// Refuses a job whose lane is held or paused: another time would not make it run.
-async fn stands_still(store: &dyn Store, job: &JobView) -> Result<(), Error> {
+async fn stands_still(store: &dyn Store, job: &JobView) -> Result<()> {
     let Some(key) = job.key.as_deref() else { return Ok(()) };
     match find::lane(store, &job.queue, key).await?.state {
         LaneState::Waiting | LaneState::Claimed => Ok(()),
@@ -76,7 +72,7 @@ async fn stands_still(store: &dyn Store, job: &JobView) -> Result<(), Error> {
 }
 
 /// Deletes a waiting or a dead job.
-pub(crate) async fn deleted(store: &dyn Store, job: &JobView) -> Result<(), Error> {
+pub(crate) async fn deleted(store: &dyn Store, job: &JobView) -> Result<()> {
     if job.state == JobState::Dead {
         let which = Selection::Jobs(vec![job.id]);
         store.delete_dead(Selected { now: None, queue: job.queue.clone(), which }).await?;

@@ -4,7 +4,7 @@ use seriatim::store::{JobState, JobView, NodeView, QueueView, Store};
 use seriatim::{ErrorKind, Timestamp};
 
 use super::entity::Entity;
-use super::error::Error;
+use super::error::Result;
 use super::figures::Figures;
 use super::lane_jobs::{ENDED, JOBS_SHOWN};
 use super::why::Around;
@@ -78,7 +78,7 @@ pub(crate) async fn read(
     store: &dyn Store,
     wanted: Wanted<'_>,
     may_see: impl Fn(&str) -> bool,
-) -> Result<OfKey, Error> {
+) -> Result<OfKey> {
     let (mut queues, nodes) = queues::with_figures(store).await?;
     queues.retain(|(view, figures)| {
         let name = view.queue.name.as_str();
@@ -121,7 +121,7 @@ async fn in_queue(
     queue: QueueView,
     figures: &Figures,
     all: &OfKey,
-) -> Result<Option<InQueue>, Error> {
+) -> Result<Option<InQueue>> {
     let (name, payloads) = (queue.queue.name.as_str(), wanted.payload_bytes_max);
     let lane = match figures.stats.lanes {
         0 => None,

@@ -2,7 +2,7 @@
 
 use seriatim::store::{JobOrder, JobQuery, JobState, JobView, Store};
 
-use super::error::Error;
+use super::error::Result;
 
 /// Jobs of a lane that programs get with it.
 pub(super) const JOBS_SHOWN: usize = 100;
@@ -31,7 +31,7 @@ pub(crate) async fn of(
     after: Option<String>,
     rows_max: usize,
     payload_bytes_max: Option<usize>,
-) -> Result<LaneJobs, Error> {
+) -> Result<LaneJobs> {
     let in_state = |state| JobQuery {
         key: Some(key.to_owned()),
         order: JobOrder::Turn,
@@ -54,7 +54,7 @@ pub(crate) async fn ended(
     key: &str,
     states: &[JobState],
     payload_bytes_max: Option<usize>,
-) -> Result<Vec<JobView>, Error> {
+) -> Result<Vec<JobView>> {
     let mut ended = Vec::new();
     for &state in states {
         let query = JobQuery {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use seriatim::limits::PAGE_BYTES_MAX;
 use seriatim::store::{LaneId, LaneOrder, LanePlace, LaneQuery, LaneStage, LaneView, Page, Store};
 
-use super::error::Error;
+use super::error::{Error, Result};
 use super::nodes;
 use super::range::By;
 use crate::base::time;
@@ -46,7 +46,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// A page, which ends early when the progress of its lanes fills it, or when it has looked at enough.
-pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<LaneView>, Error> {
+pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<LaneView>> {
     let Filters { state, lane, prefix, node, due_from, due_to, retries_min } = wanted.filters;
     let node = match node {
         "" => None,
@@ -107,7 +107,7 @@ fn begin_with_later(query: &mut LaneQuery, now: Timestamp) {
     (query.from, query.now) = (Some(LanePlace::Due(from)), Some(now));
 }
 
-fn stages(text: &str) -> Result<Vec<LaneStage>, Error> {
+fn stages(text: &str) -> Result<Vec<LaneStage>> {
     let named = |name: &str| {
         let stage = LaneStage::ALL.into_iter().find(|stage| stage.as_str() == name);
         stage.ok_or_else(|| {
@@ -120,7 +120,7 @@ fn stages(text: &str) -> Result<Vec<LaneStage>, Error> {
     text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(named).collect()
 }
 
-fn named(text: &str) -> Result<Option<LaneId>, Error> {
+fn named(text: &str) -> Result<Option<LaneId>> {
     let wrong = |_| {
         let why = format!("{text:?} is no lane: write it as listings show it, like 1-0-5");
         Error::Bound { field: "lane", why }
@@ -128,7 +128,7 @@ fn named(text: &str) -> Result<Option<LaneId>, Error> {
     Some(text).filter(|text| !text.is_empty()).map(str::parse::<LaneId>).transpose().map_err(wrong)
 }
 
-fn retries(text: &str) -> Result<Option<i32>, Error> {
+fn retries(text: &str) -> Result<Option<i32>> {
     let wrong = |_| {
         let why = format!("{text:?} is not a retry count: write a whole number");
         Error::Bound { field: "retries_min", why }

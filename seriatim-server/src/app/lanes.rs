@@ -5,7 +5,7 @@ use seriatim::store::{
     Act, ClaimSelection, LaneAction, LaneId, LaneSelection, LaneState, release_claims,
 };
 
-use super::error::Error;
+use super::error::{Error, Result};
 use super::find;
 
 /// A lane of a queue, as people and programs name it.
@@ -30,7 +30,7 @@ pub(crate) async fn act(
     queue: &str,
     lane: OneLane,
     action: LaneAction,
-) -> Result<u64, Error> {
+) -> Result<u64> {
     let request = Act { now: None, queue: queue.into(), lanes: lane.clone().into(), action };
     match (store.act(request).await?.count, lane) {
         (0, OneLane::Key(key)) => match find::lane(store, queue, &key).await?.state {
@@ -57,7 +57,7 @@ pub(crate) fn done(action: LaneAction, lanes: u64) -> &'static str {
 }
 
 /// Takes a claim from its holder.
-pub(crate) async fn release(store: &dyn Store, queue: &str, lane: OneLane) -> Result<u64, Error> {
+pub(crate) async fn release(store: &dyn Store, queue: &str, lane: OneLane) -> Result<u64> {
     let claims = match lane {
         // A caller that may act on this queue may not act on a lane of another one.
         OneLane::Lane(lane) if lane.queue == find::queue(store, queue).await?.number => {

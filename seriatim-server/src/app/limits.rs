@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use seriatim::store::{Declare, JobQuery, JobState, LaneId, Store};
 use seriatim::{ErrorKind, Limit, Queue, Rate};
 
-use super::error::Error;
+use super::error::Result;
 use super::figures::Figures;
 use super::find;
 use crate::base::text::{count, one_line};
@@ -194,7 +194,7 @@ pub(crate) async fn change(
     store: &dyn Store,
     name: &str,
     change: impl FnOnce(&mut Queue) -> seriatim::Result<()>,
-) -> Result<Queue, Error> {
+) -> Result<Queue> {
     let view = find::queue(store, name).await?;
     if !view.declared {
         // This would declare it with a mode that was never chosen.

@@ -8,7 +8,7 @@ use seriatim::store::{
 };
 use seriatim::{ErrorKind, Job, JobId, Payload, RunAt, Timestamp};
 
-use super::error::Error;
+use super::error::{Error, Result};
 use super::find;
 use super::job_filters::Filters;
 
@@ -36,7 +36,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// A page of them.
-pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<JobView>, Error> {
+pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<JobView>> {
     find::queue(store, wanted.queue).await?;
     let dead = JobQuery {
         order: match wanted.by {
@@ -55,7 +55,7 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
 }
 
 /// The dead job of this id.
-pub(crate) async fn dead_job(store: &dyn Store, queue: &str, id: JobId) -> Result<JobView, Error> {
+pub(crate) async fn dead_job(store: &dyn Store, queue: &str, id: JobId) -> Result<JobView> {
     find::queue(store, queue).await?;
     let job = find::job(store, id).await?;
     match job.state == JobState::Dead && &*job.queue == queue {
@@ -73,7 +73,7 @@ pub(crate) async fn edit(
     queue: &str,
     id: JobId,
     payload: Payload,
-) -> Result<Pushed, Error> {
+) -> Result<Pushed> {
     if find::queue(store, queue).await?.queue.throttle.is_some() {
         let message = format!(
             "queue {queue:?} throttles its keys, so the edited job could get lost: requeue it as it is, or remove the throttle first"

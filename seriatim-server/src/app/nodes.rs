@@ -9,7 +9,7 @@ use seriatim::{
     store::{NodeId, Store},
 };
 
-use super::error::Error;
+use super::error::{Error, Result};
 use super::running::{Running, running};
 use crate::base::text::count;
 use crate::protocol::document::{Lane, Node, Nodes};
@@ -43,7 +43,7 @@ pub(crate) fn held_by<'a>(running: &'a [Running], node: &NodeView) -> Vec<&'a Ru
 }
 
 /// All nodes, as a JSON document.
-pub(crate) async fn all(store: &dyn Store) -> Result<Nodes, Error> {
+pub(crate) async fn all(store: &dyn Store) -> Result<Nodes> {
     let (nodes, now) = (sorted(store).await?, store.now().await?);
     let running = running(store, &store.stats(None).await?, None, RUNNING_MAX).await?;
     let document =
@@ -51,18 +51,14 @@ pub(crate) async fn all(store: &dyn Store) -> Result<Nodes, Error> {
     Ok(Nodes { nodes: nodes.iter().map(document).collect(), left_out: None })
 }
 
-pub(crate) async fn sorted(store: &dyn Store) -> Result<Vec<NodeView>, Error> {
+pub(crate) async fn sorted(store: &dyn Store) -> Result<Vec<NodeView>> {
     let mut nodes = store.nodes().await?;
     nodes.sort_by_key(|node| (node.dead, node.info.started_at));
     Ok(nodes)
 }
 
 /// Sends a command to a node; returns its id.
-pub(crate) async fn command(
-    store: &dyn Store,
-    wanted: &str,
-    command: Command,
-) -> Result<NodeId, Error> {
+pub(crate) async fn command(store: &dyn Store, wanted: &str, command: Command) -> Result<NodeId> {
     let node = find(store, wanted).await?.info;
     store.command_node(node.id.clone(), command).await?;
     Ok(node.id)
@@ -70,7 +66,7 @@ pub(crate) async fn command(
 
 /// Takes all claims from a node; returns its id and the number of lanes. A node that the store has forgotten may
 /// still have claims.
-pub(crate) async fn release(store: &dyn Store, wanted: &str) -> Result<(NodeId, u64), Error> {
+pub(crate) async fn release(store: &dyn Store, wanted: &str) -> Result<(NodeId, u64)> {
     let found = find(store, wanted).await;
     let id = found.as_ref().map_or_else(|_| NodeId::from(wanted), |node| node.info.id.clone());
     match release_claims(store, ClaimSelection::Node(id.clone())).await? {
@@ -80,7 +76,7 @@ pub(crate) async fn release(store: &dyn Store, wanted: &str) -> Result<(NodeId, 
 }
 
 /// The node with this id, name, or start of the id.
-pub(crate) async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Error> {
+pub(crate) async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView> {
     let nodes = store.nodes().await?;
     if let Some(node) = nodes.iter().find(|node| *node.info.id.0 == *wanted) {
         return Ok(node.clone());
@@ -113,7 +109,7 @@ pub(crate) fn busy(info: &NodeInfo) -> String {
 }
 
 /// One node and its claimed lanes, as a JSON document.
-pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Node, Error> {
+pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Node> {
     let (node, now) = (find(store, wanted).await?, store.now().await?);
     let stats = store.stats(None).await?;
     let held = running(store, &stats, Some(&node.info.id), RUNNING_MAX).await?;

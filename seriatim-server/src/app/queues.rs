@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use seriatim::store::{NodeView, QueueView, Store};
 
-use super::error::Error;
+use super::error::Result;
 use super::figures::Figures;
 use super::history::{self, Span};
 use super::{find, troubles};
@@ -13,7 +13,7 @@ use crate::protocol::document::{Queue, Queues};
 /// All queues with their figures, and the nodes. A queue that was made this moment may have no figures yet.
 pub(crate) async fn with_figures(
     store: &dyn Store,
-) -> Result<(Vec<(QueueView, Figures)>, Vec<NodeView>), Error> {
+) -> Result<(Vec<(QueueView, Figures)>, Vec<NodeView>)> {
     let (views, stats, nodes) =
         (store.queues().await?, store.stats(None).await?, store.nodes().await?);
     let figures = Figures::of(stats, &nodes).into_iter();
@@ -26,7 +26,7 @@ pub(crate) async fn with_figures(
 }
 
 /// All queues, as a JSON document.
-pub(crate) async fn all(store: &dyn Store) -> Result<Queues, Error> {
+pub(crate) async fn all(store: &dyn Store) -> Result<Queues> {
     let (queues, nodes) = with_figures(store).await?;
     let mut troubles = troubles::by_queue(&nodes, store.now().await?);
     let document = |(view, figures): &(QueueView, Figures)| {
@@ -37,7 +37,7 @@ pub(crate) async fn all(store: &dyn Store) -> Result<Queues, Error> {
 }
 
 /// One queue in full, as a JSON document.
-pub(crate) async fn one(store: &dyn Store, name: &str) -> Result<Queue, Error> {
+pub(crate) async fn one(store: &dyn Store, name: &str) -> Result<Queue> {
     let (view, figures) = find::queue_with_figures(store, name).await?;
     let nodes = workers(store, name).await?;
     let now = store.now().await?;
@@ -47,7 +47,7 @@ pub(crate) async fn one(store: &dyn Store, name: &str) -> Result<Queue, Error> {
 }
 
 /// The nodes that work on a queue.
-pub(crate) async fn workers(store: &dyn Store, name: &str) -> Result<Vec<NodeView>, Error> {
+pub(crate) async fn workers(store: &dyn Store, name: &str) -> Result<Vec<NodeView>> {
     let works = |node: &NodeView| !node.dead && node.info.queues.iter().any(|queue| queue == name);
     Ok(store.nodes().await?.into_iter().filter(works).collect())
 }

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::store::{LaneOrder, LanePlace};
 
-use super::error::Error;
+use super::error::{Error, Result};
 use crate::base::time;
 
 /// The order in which lanes are listed.
@@ -37,7 +37,7 @@ impl By {
         self,
         field: &'static str,
         text: Option<&str>,
-    ) -> Result<Option<LanePlace>, Error> {
+    ) -> Result<Option<LanePlace>> {
         let Some(text) = text else { return Ok(None) };
         let wrong = |why| Error::Bound { field, why };
         let place = match self {

@@ -10,7 +10,7 @@ use seriatim::store::{
     Store,
 };
 
-use super::error::Error;
+use super::error::Result;
 use super::key;
 use super::search_terms::Terms;
 use crate::protocol::document;
@@ -117,7 +117,7 @@ impl Found {
 }
 
 /// Whether one of these queues knows a key that is the text.
-pub(crate) async fn is_key(store: &dyn Store, asked: &Asked, text: &str) -> Result<bool, Error> {
+pub(crate) async fn is_key(store: &dyn Store, asked: &Asked, text: &str) -> Result<bool> {
     if text.len() > KEY_BYTES_MAX {
         return Ok(false);
     }
@@ -131,7 +131,7 @@ pub(crate) async fn is_key(store: &dyn Store, asked: &Asked, text: &str) -> Resu
     Ok(false)
 }
 
-async fn has_key(store: &dyn Store, stats: &QueueStats, text: &str) -> Result<bool, Error> {
+async fn has_key(store: &dyn Store, stats: &QueueStats, text: &str) -> Result<bool> {
     let (key, rows_max) = (Some(text.to_owned()), 1);
     if stats.lanes > 0 {
         let query = LaneQuery { key: key.clone(), rows_max, ..LaneQuery::new(stats.queue.clone()) };
@@ -186,7 +186,7 @@ pub(crate) async fn asked(
     terms: Option<&Terms>,
     after: &str,
     may: impl Fn(&str) -> bool,
-) -> Result<Asked, Error> {
+) -> Result<Asked> {
     let only = terms.and_then(|terms| terms.queue.as_deref());
     let mut queues = store.stats(None).await?;
     queues.retain(|stats| {
@@ -203,7 +203,7 @@ pub(crate) async fn of_text(
     asked: &Asked,
     (text, terms): (&str, Option<&Terms>),
     all: bool,
-) -> Result<Found, Error> {
+) -> Result<Found> {
     match terms {
         Some(terms) => by_terms(store, asked, terms).await,
         None => search(store, asked, text, all).await,
@@ -211,7 +211,7 @@ pub(crate) async fn of_text(
 }
 
 /// Searches these queues. `all`: also for tasks if keys are found.
-async fn search(store: &dyn Store, asked: &Asked, text: &str, all: bool) -> Result<Found, Error> {
+async fn search(store: &dyn Store, asked: &Asked, text: &str, all: bool) -> Result<Found> {
     let mut found = asked.nothing(LOOKED_AT_MAX);
     if text.len() > KEY_BYTES_MAX {
         return Ok(found);
@@ -227,7 +227,7 @@ async fn search(store: &dyn Store, asked: &Asked, text: &str, all: bool) -> Resu
 }
 
 /// Searches the jobs that wait, run or are dead by terms.
-async fn by_terms(store: &dyn Store, asked: &Asked, terms: &Terms) -> Result<Found, Error> {
+async fn by_terms(store: &dyn Store, asked: &Asked, terms: &Terms) -> Result<Found> {
     let mut found = Found { has_tasks: true, ..asked.nothing(LOOKED_AT_BY_TERMS_MAX) };
     found.add_all(store, asked.here(), &Sought::Jobs(terms)).await?;
     Ok(found)
@@ -249,7 +249,7 @@ impl Found {
         store: &dyn Store,
         asked: &[QueueStats],
         sought: &Sought<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         for some in asked.chunks(QUEUES_AT_ONCE) {
             let each = some.iter().map(|stats| of_queue(store, stats, self.scan_max, sought));
             try_join_all(each).await?.into_iter().for_each(|of| self.add(of));
@@ -265,7 +265,7 @@ async fn of_queue(
     stats: &QueueStats,
     scan_max: usize,
     sought: &Sought<'_>,
-) -> Result<Found, Error> {
+) -> Result<Found> {
     let queue = &stats.queue;
     let mut found = Found { scan_max, ..Found::default() };
     let (mut is_live, mut is_dead) = (false, false);
@@ -295,12 +295,7 @@ async fn of_queue(
     Ok(found)
 }
 
-async fn lanes(
-    store: &dyn Store,
-    queue: &Arc<str>,
-    text: &str,
-    found: &mut Found,
-) -> Result<bool, Error> {
+async fn lanes(store: &dyn Store, queue: &Arc<str>, text: &str, found: &mut Found) -> Result<bool> {
     let query = LaneQuery {
         prefix: Some(text.to_owned()),
         order: LaneOrder::Key,
@@ -318,12 +313,7 @@ async fn lanes(
     Ok(page.next.is_some())
 }
 
-async fn dead(
-    store: &dyn Store,
-    queue: &Arc<str>,
-    text: &str,
-    found: &mut Found,
-) -> Result<bool, Error> {
+async fn dead(store: &dyn Store, queue: &Arc<str>, text: &str, found: &mut Found) -> Result<bool> {
     let query = JobQuery {
         prefix: Some(text.to_owned()),
         order: JobOrder::Key,
@@ -345,7 +335,7 @@ async fn jobs(
     filter: JobFilter,
     terms: &Terms,
     found: &mut Found,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     let query = JobQuery {
         order: match filter {
             JobFilter::Live => JobOrder::Arrival,

@@ -12,7 +12,7 @@ use super::intent;
 use super::operation::{Operation, State};
 use super::preview::Preview;
 use super::wish::{List, Wish};
-use crate::app::error::Error;
+use crate::app::error::{Error, Result};
 use crate::app::figures::Figures;
 use crate::base::time::absolute;
 
@@ -75,7 +75,7 @@ pub(crate) async fn begin(
     mut wish: Wish,
     preview: &Preview,
     begin: Begin<'_>,
-) -> Result<Operation, Error> {
+) -> Result<Operation> {
     let open = store.read_notes(NoteQuery::of("operation-open/")).await?.len();
     if open >= OPEN_MAX {
         return Err(Error::TooManyOperations { open });
@@ -126,7 +126,7 @@ fn ids(id: &str, wish: &mut Wish) -> Vec<Note> {
 }
 
 /// The wish with what is named one by one.
-pub(super) async fn whole(store: &dyn Store, operation: &Operation) -> Result<Wish, Error> {
+pub(super) async fn whole(store: &dyn Store, operation: &Operation) -> Result<Wish> {
     let notes = store.read_notes(range("operation-ids/", &operation.id)).await?;
     let mut wish = operation.what.clone();
     let text: Vec<String> =
@@ -205,13 +205,13 @@ pub(crate) async fn list(store: &dyn Store) -> seriatim::Result<Vec<Operation>> 
 }
 
 /// The operation of this id.
-pub(crate) async fn show(store: &dyn Store, id: &str) -> Result<Operation, Error> {
+pub(crate) async fn show(store: &dyn Store, id: &str) -> Result<Operation> {
     let missing = || Error::NoOperation(id.to_owned());
     read(store, id).await?.map(shown).ok_or_else(missing)
 }
 
 /// Asks who carries it out to stop before the next step.
-pub(crate) async fn stop(store: &dyn Store, id: &str, by: &str) -> Result<Operation, Error> {
+pub(crate) async fn stop(store: &dyn Store, id: &str, by: &str) -> Result<Operation> {
     let mut operation = show(store, id).await?;
     if !operation.state.is_open() {
         return Ok(operation);
@@ -223,7 +223,7 @@ pub(crate) async fn stop(store: &dyn Store, id: &str, by: &str) -> Result<Operat
 }
 
 /// Makes `runner` carry out what others left. Their ids.
-pub(crate) async fn take_over(store: &dyn Store, runner: &str) -> Result<Vec<String>, Error> {
+pub(crate) async fn take_over(store: &dyn Store, runner: &str) -> Result<Vec<String>> {
     let open = store.read_notes(NoteQuery::of("operation-open/")).await?;
     if open.is_empty() {
         return Ok(Vec::new());

@@ -6,7 +6,7 @@ use seriatim::store::{Selected, Selection, Store};
 use super::action::Action;
 use super::intent::Intent;
 use super::wish::Wish;
-use crate::app::error::Error;
+use crate::app::error::Result;
 
 /// As the wish says. To how many.
 pub(super) async fn on_dead(
@@ -14,7 +14,7 @@ pub(super) async fn on_dead(
     wish: &Wish,
     jobs: Vec<JobId>,
     intent: &mut Intent,
-) -> Result<u64, Error> {
+) -> Result<u64> {
     if jobs.is_empty() {
         return Ok(0);
     }

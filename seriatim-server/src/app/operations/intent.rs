@@ -9,7 +9,7 @@ use seriatim::{JobId, Timestamp};
 use super::action::Action;
 use super::book::{Record, range};
 use super::wish::Wish;
-use crate::app::error::Error;
+use crate::app::error::Result;
 use crate::protocol::value::Time;
 
 pub(super) const PREFIX: &str = "operation-step/";
@@ -30,7 +30,7 @@ impl Intent {
     }
 
     /// Writes down the jobs to which it is done next.
-    pub(super) async fn write(&mut self, store: &dyn Store, jobs: &[JobId]) -> Result<(), Error> {
+    pub(super) async fn write(&mut self, store: &dyn Store, jobs: &[JobId]) -> Result<()> {
         let parts = jobs.chunks(IDS_OF_NOTE).zip(self.notes..);
         let note = |(part, at): (&[JobId], usize)| {
             let ids: Vec<String> = part.iter().map(JobId::to_string).collect();
@@ -44,7 +44,7 @@ impl Intent {
 }
 
 /// To how many the last step was done that was not written down.
-pub(super) async fn done_unwritten(store: &dyn Store, record: &Record) -> Result<u64, Error> {
+pub(super) async fn done_unwritten(store: &dyn Store, record: &Record) -> Result<u64> {
     let wish = &record.operation.what;
     let before = wish.before.map_or(Timestamp::MAX, |Time(before)| before);
     let mut count = 0;

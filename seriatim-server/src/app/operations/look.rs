@@ -7,7 +7,7 @@ use seriatim::{JobId, Mode, Timestamp, store::LaneId};
 
 use super::action::Action;
 use super::wish::{List, Wish};
-use crate::app::error::Error;
+use crate::app::error::Result;
 
 /// What was found among the rows of one page.
 pub(super) struct Look {
@@ -44,7 +44,7 @@ pub(super) async fn look(
     before: Timestamp,
     after: Option<String>,
     rows_max: usize,
-) -> Result<Look, Error> {
+) -> Result<Look> {
     if let Some(List(jobs)) = &wish.jobs {
         return Ok(whole(Found::TheseJobs(jobs.clone())));
     }
@@ -81,7 +81,7 @@ async fn lanes(
     wish: &Wish,
     after: Option<String>,
     rows_max: usize,
-) -> Result<Look, Error> {
+) -> Result<Look> {
     let order = match (&wish.prefix, wish.action) {
         (_, Action::Bury | Action::DeleteFailed) => LaneOrder::RetryCount,
         (Some(_), _) => LaneOrder::Key,

@@ -11,7 +11,7 @@ use seriatim::{Mode, Timestamp};
 use super::action::Action;
 use super::look::{Found, look};
 use super::wish::{CONFIRM_ABOVE, STEP_ROWS_MAX, Wish};
-use crate::app::error::Error;
+use crate::app::error::{Error, Result};
 use crate::app::figures::Figures;
 use crate::app::find;
 use crate::base::text::{cut, grouped, one_line};
@@ -74,7 +74,7 @@ impl fmt::Display for Count {
 
 impl Preview {
     /// Refuses to delete or cancel many if their number is not confirmed. The number of a whole queue may change a little meanwhile.
-    pub(crate) fn check(&self, said: Option<u64>) -> Result<(), Error> {
+    pub(crate) fn check(&self, said: Option<u64>) -> Result<()> {
         let Some(count) = self.confirm else { return Ok(()) };
         let slack = if self.count.more { count / SLACK } else { 0 };
         match said {
@@ -85,7 +85,7 @@ impl Preview {
 }
 
 /// Counts; reads a bounded number of rows.
-pub(crate) async fn preview(store: &dyn Store, wish: &Wish) -> Result<Preview, Error> {
+pub(crate) async fn preview(store: &dyn Store, wish: &Wish) -> Result<Preview> {
     wish.check()?;
     let mode = find::queue(store, &wish.queue).await?.queue.mode;
     let before = match wish.before {
@@ -112,11 +112,7 @@ struct Counted {
     samples: Vec<Sample>,
 }
 
-async fn listed(
-    store: &dyn Store,
-    wish: (&Wish, Mode),
-    before: Timestamp,
-) -> Result<Counted, Error> {
+async fn listed(store: &dyn Store, wish: (&Wish, Mode), before: Timestamp) -> Result<Counted> {
     let (mut count, mut looked, mut after) = (0, 0, None);
     let mut samples = Vec::new();
     let more = loop {
@@ -139,7 +135,7 @@ async fn listed(
 }
 
 /// The lanes with a job that failed.
-async fn failed(store: &dyn Store, queue: &str) -> Result<Counted, Error> {
+async fn failed(store: &dyn Store, queue: &str) -> Result<Counted> {
     let mut query = JobQuery {
         rows_max: STEP_ROWS_MAX,
         payload_bytes_max: Some(0),
@@ -165,7 +161,7 @@ async fn failed(store: &dyn Store, queue: &str) -> Result<Counted, Error> {
 }
 
 /// All that the queue has, of which a filter may leave a part. To type where counting ended would hide how many there are.
-async fn most(store: &dyn Store, wish: &Wish) -> Result<u64, Error> {
+async fn most(store: &dyn Store, wish: &Wish) -> Result<u64> {
     let stats = Figures::one(store, &wish.queue).await?.stats;
     Ok(match wish.action {
         Action::CancelJobs => stats.jobs,
@@ -180,7 +176,7 @@ fn sample(id: impl fmt::Display, key: Option<&str>, error: Option<&str>) -> Samp
     Sample { id: id.to_string(), key, error }
 }
 
-async fn shown(store: &dyn Store, queue: &str, found: &Found) -> Result<Vec<Sample>, Error> {
+async fn shown(store: &dyn Store, queue: &str, found: &Found) -> Result<Vec<Sample>> {
     let of_job = |job: &JobView| sample(job.id, job.key.as_deref(), job.error.as_deref());
     let of_lane = |lane: &LaneView| sample(lane.lane, lane.key.as_deref(), lane.error.as_deref());
     let mut samples = Vec::with_capacity(SAMPLES);

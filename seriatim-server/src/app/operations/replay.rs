@@ -11,7 +11,7 @@ use seriatim::{JobId, Timestamp};
 use super::dead::on_dead;
 use super::intent::Intent;
 use super::wish::Wish;
-use crate::app::error::Error;
+use crate::app::error::Result;
 
 /// As many as a store takes in one call. Those of a key beyond follow with the next look, in the order of their scores.
 const SENT_AT_ONCE_MAX: usize = 10_000;
@@ -42,7 +42,7 @@ pub(super) async fn send(
     found: Vec<JobView>,
     most: u64,
     intent: &mut Intent,
-) -> Result<Sent, Error> {
+) -> Result<Sent> {
     let mut keys = BTreeSet::new();
     let mut is_first = |job: &JobView| job.key.as_ref().is_none_or(|key| keys.insert(key.clone()));
     // The others of a key are sent with its first.
@@ -73,12 +73,7 @@ pub(super) async fn send(
     Ok(Sent { count: sent, left })
 }
 
-async fn group(
-    store: &dyn Store,
-    wish: &Wish,
-    before: Timestamp,
-    job: &JobView,
-) -> Result<Group, Error> {
+async fn group(store: &dyn Store, wish: &Wish, before: Timestamp, job: &JobView) -> Result<Group> {
     let Some(key) = &job.key else { return Ok(Group { jobs: vec![job.id], is_cut: false }) };
     of_key(store, wish, before, key).await
 }
@@ -89,7 +84,7 @@ async fn of_key(
     wish: &Wish,
     before: Timestamp,
     key: &Arc<str>,
-) -> Result<Group, Error> {
+) -> Result<Group> {
     let (mut jobs, mut after) = (Vec::new(), None);
     loop {
         let query = JobQuery {

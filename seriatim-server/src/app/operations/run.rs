@@ -19,7 +19,7 @@ use super::operation::{Operation, State};
 use super::replay::{self, Sent};
 use super::wish::{STEP_ROWS_MAX, Wish};
 use crate::app::act::on_lanes;
-use crate::app::error::Error;
+use crate::app::error::{Error, Result};
 use crate::app::{deeds, find, jobs};
 use crate::base::time::{absolute, read as time_of};
 use crate::protocol::value::Time;
@@ -52,7 +52,7 @@ pub(crate) async fn run(
     runner: &str,
     leaving: &impl Leaving,
     mut told: impl FnMut(&Operation) + Send,
-) -> Result<(), Error> {
+) -> Result<()> {
     let (mut wait, mut left) = (AGAIN, None);
     loop {
         let begun = Instant::now();
@@ -95,7 +95,7 @@ async fn step(
     runner: &str,
     is_leaving: bool,
     left: &mut Option<Look>,
-) -> Result<Option<Next>, Error> {
+) -> Result<Option<Next>> {
     let Some((mut record, stopped)) = book::read(&**store, id).await? else { return Ok(None) };
     if record.runner != runner || !record.operation.state.is_open() {
         return Ok(None);
@@ -135,7 +135,7 @@ async fn work(
     record: &mut Record,
     now: Timestamp,
     left: &mut Option<Look>,
-) -> Result<(), Error> {
+) -> Result<()> {
     let wish = book::whole(&**store, &record.operation).await?;
     let mode = find::queue(&**store, &wish.queue).await?.queue.mode;
     if let Some(action) = wish.action.on_lanes().filter(|_| wish.is_all_failed(mode)) {
@@ -194,7 +194,7 @@ fn end(record: &mut Record, state: State, now: Timestamp) {
 
 /// Writes the record; one that ends is also a deed, with to how many it was done: its beginning did not know. False if
 /// another process took the operation over meanwhile, because this one had stood still: the record is that one's then.
-async fn written(store: &dyn Store, record: &mut Record, now: Timestamp) -> Result<bool, Error> {
+async fn written(store: &dyn Store, record: &mut Record, now: Timestamp) -> Result<bool> {
     let known = book::read(store, &record.operation.id).await?;
     let is_mine = |known: &Record| known.runner == record.runner && known.steps == record.steps;
     if !known.is_some_and(|(known, _)| is_mine(&known)) {
@@ -218,7 +218,7 @@ async fn act(
     found: Found,
     most: u64,
     intent: &mut Intent,
-) -> Result<Sent, Error> {
+) -> Result<Sent> {
     let count = match (found, wish.action.on_lanes()) {
         (Found::Jobs(found), _) if wish.action == Action::Requeue => {
             return replay::send(&**store, wish, before, found, most, intent).await;
@@ -254,7 +254,7 @@ async fn on_jobs(
     wish: &Wish,
     found: Vec<JobView>,
     intent: &mut Intent,
-) -> Result<u64, Error> {
+) -> Result<u64> {
     let ids: Vec<JobId> = found.iter().map(|job| job.id).collect();
     match wish.action {
         Action::CancelJobs => {
@@ -270,7 +270,7 @@ async fn on_jobs(
 }
 
 /// The jobs among these that are of the queue: the caller may be limited to this queue.
-async fn of_queue(store: &dyn Store, queue: &str, ids: Vec<JobId>) -> Result<Vec<JobView>, Error> {
+async fn of_queue(store: &dyn Store, queue: &str, ids: Vec<JobId>) -> Result<Vec<JobView>> {
     let mut found = Vec::with_capacity(ids.len());
     for id in ids {
         found.extend(store.job(id).await?.filter(|job| *job.queue == *queue));
@@ -279,14 +279,14 @@ async fn of_queue(store: &dyn Store, queue: &str, ids: Vec<JobId>) -> Result<Vec
 }
 
 /// Cancels jobs that wait, and asks for it where they run; leaves alone those that have ended.
-async fn canceled(store: &dyn Store, jobs: Vec<JobId>) -> Result<u64, Error> {
+async fn canceled(store: &dyn Store, jobs: Vec<JobId>) -> Result<u64> {
     let answers = store.cancel(Cancel { now: None, jobs }).await?;
     let is_done = |answer: &&Cancelled| matches!(answer, Cancelled::Now | Cancelled::Flagged);
     Ok(answers.iter().filter(is_done).count() as u64)
 }
 
 /// Deletes jobs that wait or are dead; leaves alone those that run or are gone.
-async fn each(store: &dyn Store, found: Vec<JobView>) -> Result<u64, Error> {
+async fn each(store: &dyn Store, found: Vec<JobView>) -> Result<u64> {
     let mut count = 0;
     for job in found {
         match jobs::deleted(store, &job).await {
@@ -305,7 +305,7 @@ async fn meant(
     lanes: Vec<LaneView>,
     action: LaneAction,
     before: Timestamp,
-) -> Result<Vec<LaneId>, Error> {
+) -> Result<Vec<LaneId>> {
     let mut meant = Vec::with_capacity(lanes.len());
     for lane in lanes {
         let is_meant = match (&lane.key, action) {
@@ -325,7 +325,7 @@ async fn meant(
 }
 
 /// Writes down why it cannot go on.
-async fn fail(store: &dyn Store, id: &str, runner: &str, error: &Error) -> Result<(), Error> {
+async fn fail(store: &dyn Store, id: &str, runner: &str, error: &Error) -> Result<()> {
     tracing::warn!(%error, id, "an operation failed");
     let Some((mut record, _)) = book::read(store, id).await? else { return Ok(()) };
     if record.runner == runner {
@@ -338,7 +338,7 @@ async fn fail(store: &dyn Store, id: &str, runner: &str, error: &Error) -> Resul
 }
 
 /// Refuses to delete what runs, before an operation that would leave it alone is begun.
-pub(crate) async fn refuse_running(store: &dyn Store, queue: &str, key: &str) -> Result<(), Error> {
+pub(crate) async fn refuse_running(store: &dyn Store, queue: &str, key: &str) -> Result<()> {
     let lane = find::lane(store, queue, key).await?;
     match lane.state {
         seriatim::store::LaneState::Claimed => Err(Error::Claimed { key: key.to_owned() }),

@@ -12,7 +12,7 @@ use seriatim::{JobId, Mode, Rate, Timestamp};
 
 use super::action::Action;
 use crate::app::causes::{UNKNOWN_CAUSE, masked};
-use crate::app::error::Error;
+use crate::app::error::{Error, Result};
 use crate::base::text::one_line;
 use crate::base::time::absolute;
 use crate::protocol::schema::{Foreign, queue_pattern};
@@ -105,7 +105,7 @@ impl Wish {
     }
 
     /// Refuses filters that do not belong to the action.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<()> {
         let wrong =
             |field, why: &str| Err(Error::Bound { field, why: format!("{why}: {}", self.action) });
         let on_lanes = self.action.on_lanes().is_some();
