@@ -1,6 +1,7 @@
 //! Notes of the store, as several features keep them.
 
-use seriatim::store::{NoteQuery, Store};
+use seriatim::limits::NOTES_MAX;
+use seriatim::store::{Note, NoteQuery, Store};
 
 /// How many notes have names that begin so.
 pub(crate) async fn count(store: &dyn Store, prefix: &str) -> seriatim::Result<usize> {
@@ -11,4 +12,13 @@ pub(crate) async fn count(store: &dyn Store, prefix: &str) -> seriatim::Result<u
         count += notes.len();
         query = query.behind(&last.name);
     }
+}
+
+/// Writes them, in as many parts as the store asks for; the last ones first.
+pub(crate) async fn write(store: &dyn Store, mut notes: Vec<Note>) -> seriatim::Result<()> {
+    while !notes.is_empty() {
+        let part = notes.split_off(notes.len().saturating_sub(NOTES_MAX));
+        store.write_notes(part).await?;
+    }
+    Ok(())
 }

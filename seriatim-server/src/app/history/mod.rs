@@ -20,8 +20,8 @@ use seriatim::store::{Note, NoteQuery, Store};
 use point::Row;
 pub(crate) use point::{Interval, Point, StorePoint};
 pub(crate) use recorder::Recorder;
-pub(crate) use series::ALL;
-use series::{DAY, HOUR, SERVER, Series};
+pub(crate) use series::{ALL, SERVER};
+use series::{DAY, HOUR, Series};
 pub(crate) use task_recorder::{Task, TaskPoint, TaskRecorder};
 pub(crate) use tasks::{TaskFigures, Tasks, of_queue as tasks, turns};
 
@@ -89,17 +89,6 @@ pub(crate) async fn document(
     Ok(History { points: points.into_iter().map(dated).collect() })
 }
 
-/// The points of a queue in the time before now: when each begins, in seconds, and its figures. Without work there are
-/// none.
-pub(crate) async fn read(
-    store: &dyn Store,
-    queue: &str,
-    span: Span,
-    now: Timestamp,
-) -> seriatim::Result<Vec<(i64, Point)>> {
-    points(store, queue, span, now).await
-}
-
 /// The points of each of these queues in the last hour, by one read. Queues without work are left out.
 pub(crate) async fn last_hour(
     store: &dyn Store,
@@ -133,16 +122,9 @@ fn dated<P: Interval>(
     row.points().map(move |(slot, point)| (begins + slot as i64 * series.step(), point))
 }
 
-/// The same of the store's server.
-pub(crate) async fn of_server(
-    store: &dyn Store,
-    span: Span,
-    now: Timestamp,
-) -> seriatim::Result<Vec<(i64, StorePoint)>> {
-    points(store, SERVER, span, now).await
-}
-
-async fn points<P: Interval>(
+/// The points of a queue, or of the store's server, in the time before now: when each begins, in seconds, and its
+/// figures. Without work there are none.
+pub(crate) async fn read<P: Interval>(
     store: &dyn Store,
     queue: &str,
     span: Span,

@@ -5,14 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use seriatim::Timestamp;
-use seriatim::limits::NOTES_MAX;
 use seriatim::store::{NoteQuery, Store};
 
 use super::point::{Interval, Point, StorePoint};
 use super::rows::Rows;
-use super::series::{ALL, HOUR, MINUTE, OTHER, SERVER, Series};
-use super::tasks;
+use super::series::{ALL, FIGURES, HOUR, MINUTE, OTHER, SERVER, Series, TASKS, TURNS};
 use crate::app::figures::Figures;
+use crate::app::notes;
 
 /// Queues with a history of their own.
 const QUEUES_MAX: usize = 200;
@@ -56,7 +55,6 @@ impl Recorder {
         if now - self.cleaned >= CLEAN_EVERY {
             self.cleaned = now;
             clean(store, now).await?;
-            tasks::clean(store, now).await?;
         }
         Ok(())
     }
@@ -123,34 +121,22 @@ impl Recorder {
         }
         self.rows.keep(minute);
         self.server.keep(minute);
-        while !notes.is_empty() {
-            let part = notes.split_off(notes.len().saturating_sub(NOTES_MAX));
-            store.write_notes(part).await?;
-        }
-        Ok(())
+        notes::write(store, notes).await
     }
 }
 
 /// Deletes rows that are too old, of all queues, also of those that are gone.
-async fn clean(store: &dyn Store, now: i64) -> seriatim::Result<()> {
-    for series in [Series::Minutes, Series::Hours] {
-        let oldest = (now - series.kept()).div_euclid(series.row());
-        let prefix = match series {
-            Series::Minutes => "history/m/",
-            Series::Hours => "history/h/",
-        };
-        let mut query = NoteQuery::of(prefix);
-        loop {
-            let notes = store.read_notes(query.clone()).await?;
-            let Some(last) = notes.last() else { break };
-            query = query.behind(&last.name);
-            for note in &notes {
-                let number =
-                    note.name.rsplit('/').next().and_then(|number| number.parse::<i64>().ok());
-                if number.is_none_or(|number| number < oldest) {
-                    store.delete_notes(NoteQuery::only(&note.name)).await?;
-                }
-            }
+pub(super) async fn clean(store: &dyn Store, now: i64) -> seriatim::Result<()> {
+    let both = |about| [(about, Series::Minutes), (about, Series::Hours)];
+    for (about, series) in [FIGURES, TURNS, TASKS].into_iter().flat_map(both) {
+        let all = series.prefix(about);
+        let oldest = series.number(now - series.kept());
+        let mut query = NoteQuery { rows_max: 1, names_only: true, ..NoteQuery::of(&all) };
+        while let Some(note) = store.read_notes(query.clone()).await?.pop() {
+            let queue = note.name[all.len()..].split('/').next().unwrap_or_default();
+            let rows = format!("{all}{queue}/")..format!("{all}{queue}/{oldest}");
+            store.delete_notes(NoteQuery::new(rows)).await?;
+            query.from = format!("{all}{queue}/\x7f");
         }
     }
     Ok(())
@@ -163,7 +149,7 @@ mod tests {
 
     use seriatim::store::{Memory, Note, Notebook, QueueStats};
 
-    use super::super::{Span, of_server, read};
+    use super::super::{Span, read};
     use super::*;
 
     fn figures(queue: &str, processed: u64, lag: u64) -> Figures {
@@ -185,7 +171,7 @@ mod tests {
         {
             recorder.add(&store, &[figures("a", processed, lag)], at(seconds)).await.unwrap();
         }
-        let minutes = read(&store, "a", Span::Hour, at(130)).await.unwrap();
+        let minutes = read::<Point>(&store, "a", Span::Hour, at(130)).await.unwrap();
         let told: Vec<_> =
             minutes.iter().map(|(at, point)| (at % 3_600, point.done, point.lag)).collect();
         let first = at(0).as_micros() / 1_000_000 % 3_600;
@@ -203,7 +189,7 @@ mod tests {
         for seconds in [0, 60, 120] {
             recorder.add(&*store, &[figures("a", 1, 0)], at(seconds)).await.unwrap();
         }
-        let points = of_server(&*store, Span::Hour, at(130)).await.unwrap();
+        let points = read::<StorePoint>(&*store, SERVER, Span::Hour, at(130)).await.unwrap();
         store.close().await.unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(points.len(), 2);
@@ -211,7 +197,8 @@ mod tests {
         // Memory has no figures: no row is written.
         let store = Memory::new();
         recorder.add(&store, &[figures("a", 1, 0)], at(180)).await.unwrap();
-        assert_eq!(of_server(&store, Span::Hour, at(190)).await.unwrap(), []);
+        let points = read::<StorePoint>(&store, SERVER, Span::Hour, at(190)).await.unwrap();
+        assert_eq!(points, []);
     }
 
     #[tokio::test]
@@ -224,7 +211,7 @@ mod tests {
                 recorder.add(&store, &[figures], at(leader * 120 + seconds)).await.unwrap();
             }
         }
-        assert_eq!(read(&store, "a", Span::Day, at(200)).await.unwrap().len(), 2);
+        assert_eq!(read::<Point>(&store, "a", Span::Day, at(200)).await.unwrap().len(), 2);
     }
 
     #[tokio::test]
@@ -240,7 +227,7 @@ mod tests {
         let notes = store.read_notes(NoteQuery::of("history/")).await.unwrap();
         assert_eq!(notes.iter().filter(|note| note.name.contains("/m/")).count(), QUEUES_MAX + 2);
         assert!(!notes.iter().any(|note| note.name.contains("gone")));
-        let all = read(&store, ALL, Span::Hour, at(180)).await.unwrap();
+        let all = read::<Point>(&store, ALL, Span::Hour, at(180)).await.unwrap();
         assert_eq!(all[1].1.done, 500 * 60);
     }
 }

@@ -5,7 +5,11 @@ pub(crate) const ALL: &str = "*";
 /// Stands for those that have no history of their own.
 pub(super) const OTHER: &str = "*other";
 /// Stands for the store's server.
-pub(super) const SERVER: &str = "*store";
+pub(crate) const SERVER: &str = "*store";
+/// What rows are about: the figures of a queue, all its turns, or those of one of its tasks.
+pub(super) const FIGURES: &str = "history";
+pub(super) const TURNS: &str = "turns";
+pub(super) const TASKS: &str = "tasks";
 pub(super) const MINUTE: i64 = 60;
 pub(super) const HOUR: i64 = 60 * MINUTE;
 pub(super) const DAY: i64 = 24 * HOUR;
@@ -43,16 +47,17 @@ impl Series {
         }
     }
 
-    pub(super) fn prefix(self, queue: &str) -> String {
+    /// How the names of all rows about this begin.
+    pub(super) fn prefix(self, about: &str) -> String {
         match self {
-            Self::Minutes => format!("history/m/{queue}/"),
-            Self::Hours => format!("history/h/{queue}/"),
+            Self::Minutes => format!("{about}/m/"),
+            Self::Hours => format!("{about}/h/"),
         }
     }
 
-    /// The name of the row that covers this time, in seconds.
+    /// The name of the row of figures that covers this time, in seconds.
     pub(super) fn name(self, queue: &str, at: i64) -> String {
-        format!("{}{}", self.prefix(queue), self.number(at))
+        format!("{}{queue}/{}", self.prefix(FIGURES), self.number(at))
     }
 
     /// The end of that name.

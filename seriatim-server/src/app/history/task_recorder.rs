@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::Timestamp;
-use seriatim::limits::NOTES_MAX;
 use seriatim::store::Store;
 
 use super::point::{Interval, NUMBERS, Row};
-use super::series::{DAY, HOUR, MINUTE, Series};
+use super::series::{DAY, HOUR, MINUTE, Series, TASKS, TURNS};
 use super::spread::{STEPS, Spread};
-use super::tasks::{Of, note, prefix};
+use super::tasks::{note, prefix};
+use crate::app::notes;
 
 /// Tasks of a process with a history of their own in a minute; all others of a queue together are [`OTHER`].
 pub(super) const TASKS_MAX: usize = 50;
@@ -137,11 +137,7 @@ impl TaskRecorder {
         let present =
             [Series::Minutes, Series::Hours].map(|series| format!("/{}/", series.number(minute)));
         self.rows.retain(|name, _| present.iter().any(|number| name.contains(&**number)));
-        while !notes.is_empty() {
-            let part = notes.split_off(notes.len().saturating_sub(NOTES_MAX));
-            store.write_notes(part).await?;
-        }
-        Ok(())
+        notes::write(store, notes).await
     }
 
     /// The row in which this process writes what it saw of them at that time.
@@ -150,10 +146,10 @@ impl TaskRecorder {
         match task {
             Some(task) => {
                 let hash = blake3::hash(task.as_bytes()).to_hex();
-                let prefix = prefix(Of::Tasks, series, queue, &number);
+                let prefix = prefix(TASKS, series, queue, &number);
                 format!("{prefix}{}-{}", &hash[..16], self.process)
             }
-            None => prefix(Of::All, series, queue, &number) + &self.process,
+            None => prefix(TURNS, series, queue, &number) + &self.process,
         }
     }
 }

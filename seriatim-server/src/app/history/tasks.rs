@@ -10,7 +10,7 @@ use seriatim::store::{Note, NoteQuery, Store};
 
 use super::Span;
 use super::point::{Interval, Row};
-use super::series::Series;
+use super::series::{Series, TASKS, TURNS};
 use super::task_recorder::TaskPoint;
 use crate::protocol::document::Times;
 use crate::protocol::value::Time;
@@ -18,27 +18,9 @@ use crate::protocol::value::Time;
 /// Pages of notes that are read for one answer.
 const PAGES_MAX: usize = 20;
 
-/// What rows are about.
-#[derive(Clone, Copy)]
-pub(super) enum Of {
-    /// One of the tasks of a queue.
-    Tasks,
-    /// All turns of a queue.
-    All,
-}
-
 /// The rows of a queue in an hour or a day.
-pub(super) fn prefix(of: Of, series: Series, queue: &str, number: &str) -> String {
-    format!("{}{queue}/{number}/", all_of(of, series))
-}
-
-fn all_of(of: Of, series: Series) -> &'static str {
-    match (of, series) {
-        (Of::Tasks, Series::Minutes) => "tasks/m/",
-        (Of::Tasks, Series::Hours) => "tasks/h/",
-        (Of::All, Series::Minutes) => "turns/m/",
-        (Of::All, Series::Hours) => "turns/h/",
-    }
+pub(super) fn prefix(about: &str, series: Series, queue: &str, number: &str) -> String {
+    format!("{}{queue}/{number}/", series.prefix(about))
 }
 
 /// The name of the task, behind its length, and the row.
@@ -102,7 +84,7 @@ pub(crate) async fn turns(
     span: Span,
     now: Timestamp,
 ) -> seriatim::Result<Option<Times>> {
-    let all = read(store, (Of::All, queue), span, now).await?.into_values().next();
+    let all = read(store, (TURNS, queue), span, now).await?.into_values().next();
     let together = all.and_then(|points| points.into_values().reduce(TaskPoint::then));
     Ok(together.map(Times::from))
 }
@@ -115,7 +97,7 @@ pub(crate) async fn of_queue(
     now: Timestamp,
 ) -> seriatim::Result<Tasks> {
     let all = turns(store, queue, span, now).await?;
-    Ok(Tasks::new(all, read(store, (Of::Tasks, queue), span, now).await?))
+    Ok(Tasks::new(all, read(store, (TASKS, queue), span, now).await?))
 }
 
 /// The points of each task, by time.
@@ -123,14 +105,14 @@ type Points = BTreeMap<String, BTreeMap<i64, TaskPoint>>;
 
 async fn read(
     store: &dyn Store,
-    (of, queue): (Of, &str),
+    (about, queue): (&str, &str),
     span: Span,
     now: Timestamp,
 ) -> seriatim::Result<Points> {
     let mut tasks = Points::new();
     let (series, now) = (span.series(), now.as_micros() / 1_000_000);
     let from = now - span.seconds();
-    let number = |at| prefix(of, series, queue, &series.number(at));
+    let number = |at| prefix(about, series, queue, &series.number(at));
     let mut query = NoteQuery::new(number(from)..format!("{}\x7f", number(now)));
     for _ in 0..PAGES_MAX {
         let notes = store.read_notes(query.clone()).await?;
@@ -171,23 +153,6 @@ impl Tasks {
     }
 }
 
-/// Deletes rows that are too old, of all queues.
-pub(super) async fn clean(store: &dyn Store, now: i64) -> seriatim::Result<()> {
-    let both = |series| [(Of::Tasks, series), (Of::All, series)];
-    for (of, series) in [Series::Minutes, Series::Hours].into_iter().flat_map(both) {
-        let all = all_of(of, series);
-        let oldest = series.number(now - series.kept());
-        let mut query = NoteQuery { rows_max: 1, names_only: true, ..NoteQuery::of(all) };
-        while let Some(note) = store.read_notes(query.clone()).await?.pop() {
-            let queue = note.name[all.len()..].split('/').next().unwrap_or_default();
-            let rows = format!("{all}{queue}/")..format!("{all}{queue}/{oldest}");
-            store.delete_notes(NoteQuery::new(rows)).await?;
-            query.from = format!("{all}{queue}/\x7f");
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -195,6 +160,7 @@ mod tests {
 
     use std::time::Duration;
 
+    use super::super::recorder::clean;
     use super::super::series::DAY;
     use super::super::spread::Spread;
     use super::super::task_recorder::{TASKS_MAX, Task, TaskRecorder};

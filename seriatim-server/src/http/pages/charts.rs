@@ -9,7 +9,7 @@ use seriatim::store::Store;
 use super::chart::{Chart, bars, begins, unit};
 use super::link;
 use super::visit::Visit;
-use crate::app::history::{self, ALL, Span, TaskFigures, read};
+use crate::app::history::{self, ALL, Point, SERVER, Span, StorePoint, TaskFigures, read};
 use crate::base::text::{grouped, size};
 use crate::base::time::{length, run_time};
 use crate::protocol::document::Times;
@@ -63,7 +63,7 @@ impl Charts {
     ) -> seriatim::Result<Self> {
         let chosen = SPANS.iter().find(|(name, _)| *name == wanted).unwrap_or(&SPANS[0]);
         let (span, now) = (chosen.1, visit.clock.now);
-        let points = read(store, queue, span, now).await?;
+        let points = read::<Point>(store, queue, span, now).await?;
         let bars = bars(&points, span, now.as_micros() / 1_000_000);
         let per = |what| format!("{what} per {}", unit(span));
         let lag = |value: u64| length(Duration::from_secs(value));
@@ -122,7 +122,7 @@ async fn of_server(
     span: Span,
     now: Timestamp,
 ) -> seriatim::Result<impl Iterator<Item = Chart>> {
-    let points = history::of_server(store, span, now).await?;
+    let points = read::<StorePoint>(store, SERVER, span, now).await?;
     let bars = bars(&points, span, now.as_micros() / 1_000_000);
     let operations = format!("store: operations per {}", unit(span));
     let charts = [
