@@ -26,30 +26,21 @@ pub(super) enum Access {
 impl Access {
     /// Whether the role is enough.
     pub(super) fn admits(self, role: Role) -> bool {
-        match self {
-            Self::Open => true,
-            _ if role == Role::Admin => true,
-            Self::Read => matches!(role, Role::Reader | Role::Operator),
-            Self::Produce => role == Role::Producer,
-            Self::Follow => matches!(role, Role::Reader | Role::Operator | Role::Producer),
-            Self::Cancel => matches!(role, Role::Operator | Role::Producer),
-            Self::Operate => role == Role::Operator,
-            Self::Work => role == Role::Worker,
-            Self::Admin => false,
-        }
+        self == Self::Open || self.roles().contains(&role)
     }
 
-    /// The roles that may, for the documentation.
-    pub(super) fn roles(self) -> &'static [&'static str] {
+    /// The roles that may; of what is open to everyone none is named.
+    pub(super) fn roles(self) -> &'static [Role] {
+        use Role::{Admin, Operator, Producer, Reader, Worker};
         match self {
             Self::Open => &[],
-            Self::Read => &["reader", "operator", "admin"],
-            Self::Produce => &["producer", "admin"],
-            Self::Follow => &["reader", "operator", "producer", "admin"],
-            Self::Cancel => &["operator", "producer", "admin"],
-            Self::Operate => &["operator", "admin"],
-            Self::Work => &["worker", "admin"],
-            Self::Admin => &["admin"],
+            Self::Read => &[Reader, Operator, Admin],
+            Self::Produce => &[Producer, Admin],
+            Self::Follow => &[Reader, Operator, Producer, Admin],
+            Self::Cancel => &[Operator, Producer, Admin],
+            Self::Operate => &[Operator, Admin],
+            Self::Work => &[Worker, Admin],
+            Self::Admin => &[Admin],
         }
     }
 }

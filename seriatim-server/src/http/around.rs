@@ -144,10 +144,11 @@ impl Gate {
         // Probes need no place.
         let Some(class) = self.class_of(&request) else { return next.run(request).await };
         let scope = who.scope();
-        if self.reach == Reach::All && scope.is_limited() {
-            return scope
-                .refuse("may not use this endpoint, which concerns all queues")
-                .into_response();
+        if self.reach == Reach::All
+            && let Err(problem) =
+                scope.check_all("may not use this endpoint, which concerns all queues")
+        {
+            return problem.into_response();
         }
         let caller = Caller::new(who, class, &request);
         let (party, budgets) = (&caller.party, &self.app.budgets);

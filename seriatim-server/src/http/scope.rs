@@ -64,14 +64,18 @@ impl Scope {
         }
     }
 
+    /// Refuses what concerns all queues if only some are the token's.
+    pub(super) fn check_all(&self, what: &str) -> Result<()> {
+        if self.is_limited() { Err(self.refuse(what)) } else { Ok(()) }
+    }
+
     /// The same where the queue may be left out, which means all.
     pub(super) fn check_named(&self, queue: Option<&str>) -> Result<()> {
         match queue {
             Some(queue) => self.check_queue(queue),
-            None if self.is_limited() => {
-                Err(self.refuse("must name one of its queues here").about("queue"))
-            }
-            None => Ok(()),
+            None => self
+                .check_all("must name one of its queues here")
+                .map_err(|problem| problem.about("queue")),
         }
     }
 
@@ -99,14 +103,13 @@ impl Scope {
     /// Refuses a job that [`Self::check_job`] refuses, an idempotency key of the whole store, whose answer would name
     /// jobs of other queues, and a batch, which may have some.
     pub(super) fn check_push(&self, job: &Job) -> Result<()> {
-        if self.is_limited() && job.options.idempotency_scope == IdempotencyScope::Store {
-            let problem = self.refuse("may not use the idempotency_scope `store`");
-            return Err(problem.about("idempotency_scope"));
+        if job.options.idempotency_scope == IdempotencyScope::Store {
+            let checked = self.check_all("may not use the idempotency_scope `store`");
+            checked.map_err(|problem| problem.about("idempotency_scope"))?;
         }
-        if self.is_limited() && job.options.batch.is_some() {
-            return Err(self
-                .refuse("may not use batches, which are over any queues")
-                .about("batch"));
+        if job.options.batch.is_some() {
+            let checked = self.check_all("may not use batches, which are over any queues");
+            checked.map_err(|problem| problem.about("batch"))?;
         }
         self.check_job(job)
     }

@@ -56,8 +56,8 @@ impl Who {
         if self.may(access) {
             return Ok(());
         }
-        let roles = access.roles().join(" or ");
-        let detail = format!("this endpoint needs a token with role {roles}");
+        let roles: Vec<&str> = access.roles().iter().map(|role| role.name()).collect();
+        let detail = format!("this endpoint needs a token with role {}", roles.join(" or "));
         Err(Problem::new(StatusCode::FORBIDDEN, detail))
     }
 }

@@ -85,9 +85,7 @@ struct Audit<'a> {
 page!(Audit);
 
 pub(super) async fn show(app: Shared, visit: Visit, Query(wish): Query<Wish>) -> Result<Response> {
-    if visit.scope.is_limited() {
-        return Err(visit.scope.refuse("may not see the audit log, which has all queues"));
-    }
+    visit.scope.check_all("may not see the audit log, which has all queues")?;
     let (page, wrong) = Wrong::of(latest(&app, &wish).await, &["since", "until"])?;
     let path = format!("{}/audit", visit.frame.base);
     let next = page.next.map(|next| {

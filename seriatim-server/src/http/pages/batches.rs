@@ -94,9 +94,7 @@ pub(super) async fn show(
     visit: Visit,
     Query(Wish { live, after }): Query<Wish>,
 ) -> Result<Response> {
-    if visit.scope.is_limited() {
-        return Err(visit.scope.refuse("may not see batches, which are over all queues"));
-    }
+    visit.scope.check_all("may not see batches, which are over all queues")?;
     let is_able = app.store.capabilities().batches;
     let after = Some(after).filter(|after| !after.is_empty());
     let is_first = after.is_none();

@@ -74,9 +74,7 @@ pub(super) async fn show(
     visit: Visit,
     Query(Wish { after }): Query<Wish>,
 ) -> Result<Response> {
-    if visit.scope.is_limited() {
-        return Err(visit.scope.refuse("may not see cron entries, which concern all queues"));
-    }
+    visit.scope.check_all("may not see cron entries, which concern all queues")?;
     let (entries, has_more) = cron::page(&*app.store, &after, ROWS_MAX).await?;
     let last = entries.last().filter(|_| has_more);
     let path = format!("{}/cron", visit.frame.base);

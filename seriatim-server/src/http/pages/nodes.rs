@@ -83,10 +83,7 @@ pub(super) async fn show_all(
 
 /// Nodes work on all queues.
 fn whole(visit: &Visit) -> Result<()> {
-    match visit.scope.is_limited() {
-        true => Err(visit.scope.refuse("may not see nodes, which work on all queues")),
-        false => Ok(()),
-    }
+    visit.scope.check_all("may not see nodes, which work on all queues")
 }
 
 #[derive(Template)]
