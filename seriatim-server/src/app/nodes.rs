@@ -38,6 +38,12 @@ pub(crate) fn works_on(node: &NodeView, queue: &str, now: Timestamp) -> bool {
     claims && node.info.queues.iter().any(|of| of == queue)
 }
 
+/// The name of a node, or its id if the store has forgotten it.
+pub(crate) fn name_of<'a>(nodes: &'a [NodeView], id: &'a NodeId) -> &'a str {
+    let known = nodes.iter().find(|node| node.info.id == *id);
+    known.map_or(&*id.0, |node| &node.info.name)
+}
+
 pub(crate) fn held_by<'a>(running: &'a [Running], node: &NodeView) -> Vec<&'a Running> {
     running.iter().filter(|one| one.lane.node.as_ref() == Some(&node.info.id)).collect()
 }

@@ -8,7 +8,7 @@ use seriatim::Timestamp;
 use seriatim::store::{JobView, LaneState, LaneView, NodeView, QueueView, Store, build_of};
 
 use super::limits::{self, Usage};
-use super::nodes::{is_full, works_on};
+use super::nodes::{is_full, name_of, works_on};
 use super::pauses::{self, Pause};
 use super::troubles;
 use crate::base::time::length;
@@ -80,7 +80,8 @@ impl Why {
         match lane.state {
             LaneState::Claimed => {
                 let since = lane.claimed_at.map(|at| now.since(at)).unwrap_or_default();
-                return Self::Runs { node: holder(lane, nodes), since };
+                let node = lane.node.as_ref().map(|id| name_of(nodes, id));
+                return Self::Runs { node: node.unwrap_or("an unknown node").into(), since };
             }
             _ if queue.paused => return Self::QueuePaused(None),
             LaneState::Paused => return Self::Paused(None),
@@ -178,16 +179,6 @@ impl Why {
     pub(crate) fn state(&self, lane: &LaneView, now: Timestamp) -> &'static str {
         if matches!(self, Self::QueuePaused(_)) { "paused" } else { lane.stage(now).as_str() }
     }
-}
-
-/// The name of the node that holds the lane.
-fn holder(lane: &LaneView, nodes: &[NodeView]) -> Arc<str> {
-    let id = lane.node.as_ref();
-    let known = nodes.iter().find(|node| Some(&node.info.id) == id);
-    known.map_or_else(
-        || id.map_or_else(|| "an unknown node".into(), |id| id.0.clone()),
-        |node| node.info.name.clone(),
-    )
 }
 
 impl fmt::Display for Why {

@@ -19,6 +19,7 @@ use super::payload::Shown;
 use super::row::JobRow;
 use super::visit::{Visit, guarded, page};
 use crate::app::failures;
+use crate::app::nodes::name_of;
 use crate::app::reported::Reported;
 use crate::base::text::lines;
 use crate::base::time::absolute;
@@ -103,9 +104,8 @@ pub(super) async fn show(app: Shared, visit: Visit, Part(id): Part<JobId>) -> Re
     let holder = match &job.node {
         Some(id) => {
             let nodes = app.store.nodes().await?;
-            let known = nodes.iter().find(|node| node.info.id == *id);
             Some(Holder {
-                node: known.map_or_else(|| id.0.to_string(), |node| node.info.name.to_string()),
+                node: name_of(&nodes, id).to_owned(),
                 href: link::node(base, &id.0),
                 token: job.token.map(|token| token.to_string()).unwrap_or_default(),
             })

@@ -8,7 +8,7 @@ use super::moment::Moment;
 use super::recent::Recent;
 use super::visit::Visit;
 use crate::app::figures::Figures;
-use crate::app::nodes::{state_name as node_state, works_on};
+use crate::app::nodes::{name_of, state_name as node_state, works_on};
 use crate::app::operations::{Sample, Wish};
 use crate::app::pauses::Pause;
 use crate::app::reported::Reported;
@@ -119,11 +119,8 @@ impl LaneRow {
                 }
             },
         };
-        let node = lane.node.as_ref().map(|id| {
-            let known = around.nodes.iter().find(|node| node.info.id == *id);
-            let name = known.map_or_else(|| id.0.to_string(), |node| node.info.name.to_string());
-            (name, link::node(base, &id.0))
-        });
+        let named = |id| name_of(around.nodes, id).to_owned();
+        let node = lane.node.as_ref().map(|id| (named(id), link::node(base, &id.0)));
         Self {
             id: format!("lane-{}", lane.lane),
             lane: lane.lane.to_string(),
