@@ -1,73 +1,25 @@
 //! Numbers of bridges, as their nodes noted them in the store.
 
-use std::fmt::Write;
-
-use super::text::{head, label};
+use super::text::{Metric, label};
 use crate::protocol::document::{Bridge, BridgeState, BridgeStatus};
 
-/// A number of a source.
-struct Number {
-    name: &'static str,
-    kind: &'static str,
-    says: &'static str,
-    of: fn(&BridgeStatus) -> f64,
-}
+/// A number of a source: its name, what it says, and where it stands.
+type Number = (&'static str, &'static str, fn(&BridgeStatus) -> f64);
 
 const NUMBERS: [Number; 9] = [
-    Number {
-        name: "taken_total",
-        kind: "counter",
-        says: "Jobs that left the source",
-        of: |of| of.taken as f64,
-    },
-    Number {
-        name: "pushed_total",
-        kind: "counter",
-        says: "Of these, jobs that are new here",
-        of: |of| of.pushed as f64,
-    },
-    Number {
-        name: "duplicate_total",
-        kind: "counter",
-        says: "Of these, jobs that were here already",
-        of: |of| of.duplicates as f64,
-    },
-    Number {
-        name: "in_flight",
-        kind: "gauge",
-        says: "Jobs that left the source and are not yet known to be here",
-        of: |of| of.in_flight as f64,
-    },
-    Number {
-        name: "in_doubt",
-        kind: "gauge",
-        says: "Of these, jobs that wait for a decision",
-        of: |of| of.in_doubt as f64,
-    },
-    Number {
-        name: "rejected",
-        kind: "gauge",
-        says: "Refused jobs that are kept beside the source",
-        of: |of| of.rejected as f64,
-    },
-    Number {
-        name: "source_length",
-        kind: "gauge",
-        says: "Jobs in the source",
-        of: |of| of.length as f64,
-    },
-    Number {
-        name: "lag_seconds",
-        kind: "gauge",
-        says: "How long the oldest job has been in the source",
-        of: |of| of.lag,
-    },
-    Number {
-        name: "moving",
-        kind: "gauge",
-        says: "1 if the source is neither paused nor held, and both sides answer",
-        of: |of| f64::from(u8::from(of.state == BridgeState::Moving)),
-    },
+    ("bridge_taken_total", "Jobs that left the source", |of| of.taken as f64),
+    ("bridge_pushed_total", "Of these, jobs that are new here", |of| of.pushed as f64),
+    ("bridge_duplicate_total", "Of these, jobs that were here already", |of| of.duplicates as f64),
+    ("bridge_in_flight", "Jobs that left the source and are not yet known to be here", |of| {
+        of.in_flight as f64
+    }),
+    ("bridge_in_doubt", "Of these, jobs that wait for a decision", |of| of.in_doubt as f64),
+    ("bridge_rejected", "Refused jobs that are kept beside the source", |of| of.rejected as f64),
+    ("bridge_source_length", "Jobs in the source", |of| of.length as f64),
+    ("bridge_lag_seconds", "How long the oldest job has been in the source", |of| of.lag),
+    ("bridge_moving", "1 if the source is neither paused nor held, and both sides answer", |of| {
+        f64::from(u8::from(of.state == BridgeState::Moving))
+    }),
 ];
 
 pub(super) fn write(text: &mut String, bridges: &[Bridge]) {
@@ -82,24 +34,20 @@ pub(super) fn write(text: &mut String, bridges: &[Bridge]) {
             (format!("bridge={},source={}", label(&bridge.name), label(&status.source)), status)
         })
     };
-    for number in &NUMBERS {
-        let name = format!("bridge_{}", number.name);
-        head(text, &name, number.kind, number.says);
-        for (labels, status) in all() {
-            let _ = writeln!(text, "seriatim_{name}{{{labels}}} {}", (number.of)(status));
-        }
+    for (name, says, of) in &NUMBERS {
+        let mut metric = Metric::new(text, name, says);
+        all().for_each(|(labels, status)| metric.add(labels, of(status)));
     }
-    head(text, "bridge_refused_total", "counter", "Jobs that were refused, by reason");
+    let mut refused =
+        Metric::new(text, "bridge_refused_total", "Jobs that were refused, by reason");
     for (labels, status) in all() {
         for (reason, jobs) in &status.refused {
-            let _ = writeln!(
-                text,
-                "seriatim_bridge_refused_total{{{labels},reason=\"{reason}\"}} {jobs}"
-            );
+            refused.add(format_args!("{labels},reason=\"{reason}\""), jobs);
         }
     }
-    head(text, "bridge_leader", "gauge", "1 for the process that moves the jobs of a source");
+    let says = "1 for the process that moves the jobs of a source";
+    let mut leader = Metric::new(text, "bridge_leader", says);
     for (labels, status) in all() {
-        let _ = writeln!(text, "seriatim_bridge_leader{{{labels},node={}}} 1", label(&status.node));
+        leader.add(format_args!("{labels},node={}", label(&status.node)), 1);
     }
 }

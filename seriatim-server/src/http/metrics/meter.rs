@@ -1,7 +1,6 @@
 //! What this process counts itself.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,8 +8,7 @@ use std::time::Duration;
 use seriatim::ErrorKind;
 use seriatim::store::Turn;
 
-use super::text::{head, label};
-
+use super::text::{Metric, label};
 use crate::app::history::{Task, TaskPoint};
 use crate::base::lock::lock;
 
@@ -167,39 +165,35 @@ impl Meter {
     /// Writes all of it in Prometheus' format.
     pub(super) fn write(&self, text: &mut String) {
         let says = "Duration of store operations";
-        head(text, "store_operation_seconds", "histogram", says);
+        let mut operations = Metric::histogram(text, "store_operation_seconds", says);
         for (what, name) in
             [(Timed::Push, "push"), (Timed::Claim, "claim"), (Timed::Settle, "settle")]
         {
             let labels = format!("operation=\"{name}\"");
-            let times = &self.times[what as usize];
-            times.write(text, "store_operation_seconds", &labels, &BUCKETS_US);
+            self.times[what as usize].write(&mut operations, &labels, &BUCKETS_US);
         }
         let says = "Duration of turns in their handlers; for remote workers, from claim to settle";
-        head(text, "handler_seconds", "histogram", says);
+        let mut handlers = Metric::histogram(text, "handler_seconds", says);
         for (queue, of) in lock(&self.handlers).iter() {
-            let labels = format!("queue=\"{queue}\"");
-            of.times.write(text, "handler_seconds", &labels, &HANDLER_BUCKETS_US);
+            of.times.write(&mut handlers, &format!("queue=\"{queue}\""), &HANDLER_BUCKETS_US);
         }
         self.write_tasks(text);
-        head(text, "store_wakeups_total", "counter", "Wake-ups from the store to this process");
-        let _ =
-            writeln!(text, "seriatim_store_wakeups_total {}", self.wakeups.load(Ordering::Relaxed));
-        head(text, "rescued_total", "counter", "Expired turns that this process took over");
-        let _ = writeln!(text, "seriatim_rescued_total {}", self.rescued.load(Ordering::Relaxed));
-        head(text, "store_errors_total", "counter", "Operations that the store refused or failed");
-        for ((operation, kind), count) in lock(&self.errors).iter() {
-            let labels = format!("operation=\"{operation}\",kind=\"{kind}\"");
-            let _ = writeln!(text, "seriatim_store_errors_total{{{labels}}} {count}");
+        for (name, says, counter) in [
+            ("store_wakeups_total", "Wake-ups from the store to this process", &self.wakeups),
+            ("rescued_total", "Expired turns that this process took over", &self.rescued),
+            ("http_refused_logins_total", "Requests with an unknown token", &self.refused_logins),
+        ] {
+            Metric::new(text, name, says).is(counter.load(Ordering::Relaxed));
         }
-        let says = "Requests with an unknown token";
-        head(text, "http_refused_logins_total", "counter", says);
-        let refused = self.refused_logins.load(Ordering::Relaxed);
-        let _ = writeln!(text, "seriatim_http_refused_logins_total {refused}");
-        head(text, "http_requests_total", "counter", "Requests that were answered");
+        let says = "Operations that the store refused or failed";
+        let mut errors = Metric::new(text, "store_errors_total", says);
+        for ((operation, kind), count) in lock(&self.errors).iter() {
+            errors.add(format_args!("operation=\"{operation}\",kind=\"{kind}\""), count);
+        }
+        let mut requests = Metric::new(text, "http_requests_total", "Requests that were answered");
         for ((method, route, status), count) in lock(&self.requests).iter() {
-            let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{status}\"");
-            let _ = writeln!(text, "seriatim_http_requests_total{{{labels}}} {count}");
+            let labels = format_args!("method=\"{method}\",route=\"{route}\",status=\"{status}\"");
+            requests.add(labels, count);
         }
     }
 
@@ -207,15 +201,14 @@ impl Meter {
         let tasks = lock(&self.tasks);
         let labels = |(queue, task): &Named| format!("queue=\"{queue}\",task={}", label(task));
         let says = "Duration of turns of a task, as handler_seconds";
-        head(text, "task_seconds", "histogram", says);
+        let mut times = Metric::histogram(text, "task_seconds", says);
         for (place, of) in tasks.iter() {
-            of.times.write(text, "task_seconds", &labels(place), &HANDLER_BUCKETS_US);
+            of.times.write(&mut times, &labels(place), &HANDLER_BUCKETS_US);
         }
-        head(text, "task_turns_total", "counter", "Turns of a task by outcome");
+        let mut turns = Metric::new(text, "task_turns_total", "Turns of a task by outcome");
         for (place, of) in tasks.iter() {
             for (outcome, count) in &of.turns {
-                let labels = format!("{},outcome=\"{outcome}\"", labels(place));
-                let _ = writeln!(text, "seriatim_task_turns_total{{{labels}}} {count}");
+                turns.add(format_args!("{},outcome=\"{outcome}\"", labels(place)), count);
             }
         }
     }
@@ -229,20 +222,17 @@ impl Histogram {
         self.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    fn write(&self, text: &mut String, name: &str, label: &str, bounds_us: &[u64; 12]) {
-        let name = format!("seriatim_{name}");
+    fn write(&self, metric: &mut Metric<'_>, label: &str, bounds_us: &[u64; 12]) {
         let mut below = 0;
         for (count, bound) in self.counts.iter().zip(bounds_us) {
             below += count.load(Ordering::Relaxed);
             let bound = *bound as f64 / 1e6;
-            let _ = writeln!(text, "{name}_bucket{{{label},le=\"{bound}\"}} {below}");
+            metric.add_part("_bucket", format_args!("{label},le=\"{bound}\""), below);
         }
         let all = below + self.counts[bounds_us.len()].load(Ordering::Relaxed);
-        let sum = self.sum_us.load(Ordering::Relaxed) as f64 / 1e6;
-        let _ = writeln!(
-            text,
-            "{name}_bucket{{{label},le=\"+Inf\"}} {all}\n{name}_sum{{{label}}} {sum}\n{name}_count{{{label}}} {all}"
-        );
+        metric.add_part("_bucket", format_args!("{label},le=\"+Inf\""), all);
+        metric.add_part("_sum", label, self.sum_us.load(Ordering::Relaxed) as f64 / 1e6);
+        metric.add_part("_count", label, all);
     }
 }
 

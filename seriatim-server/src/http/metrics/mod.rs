@@ -6,7 +6,6 @@ pub(super) mod store;
 mod text;
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, header};
@@ -15,7 +14,7 @@ use seriatim::store::{NodeState, NodeView, QueueStats};
 use seriatim::{Error, Timestamp};
 use tokio::time::timeout;
 
-use text::head;
+use text::Metric;
 
 use super::access::Access;
 use super::route::Route;
@@ -46,11 +45,11 @@ async fn metrics(app: Shared) -> Response {
     let mut text = String::new();
     app.meter.write(&mut text);
     let lost = app.journal.book().map_or(0, Book::lost);
-    head(&mut text, "journal_lost_total", "counter", "Events that the journal could not write");
-    let _ = writeln!(text, "seriatim_journal_lost_total {lost}");
+    let says = "Events that the journal could not write";
+    Metric::new(&mut text, "journal_lost_total", says).is(lost);
     if let Some(lost) = app.traces.lost() {
-        head(&mut text, "spans_lost_total", "counter", "Spans that the collector did not accept");
-        let _ = writeln!(text, "seriatim_spans_lost_total {lost}");
+        let says = "Spans that the collector did not accept";
+        Metric::new(&mut text, "spans_lost_total", says).is(lost);
     }
     // What this process counted is of use above all when the store is away.
     let store = &app.store;
@@ -60,8 +59,7 @@ async fn metrics(app: Shared) -> Response {
     };
     let answer = timeout(STORE_MAX, asked).await;
     let is_up = matches!(answer, Ok(Ok(_)));
-    head(&mut text, "store_up", "gauge", "1 if the store has answered");
-    let _ = writeln!(text, "seriatim_store_up {}", u8::from(is_up));
+    Metric::new(&mut text, "store_up", "1 if the store has answered").is(u8::from(is_up));
     if let Ok(Ok((stats, nodes, now, moved))) = answer {
         bridges::write(&mut text, &moved);
         let (mut queues, others) = busiest(Figures::of(stats, &nodes), QUEUES_MAX);
@@ -75,57 +73,51 @@ async fn metrics(app: Shared) -> Response {
 }
 
 fn write_nodes(text: &mut String, nodes: &[NodeView], now: Timestamp) {
-    head(text, "nodes", "gauge", "Nodes of the store by state, remote workers too");
     let mut states: BTreeMap<&str, usize> =
         ["alive", "late", "quiet", "stopping"].map(|state| (state, 0)).into();
     for node in nodes {
         *states.entry(node.state(now).as_str()).or_default() += 1;
     }
+    let says = "Nodes of the store by state, remote workers too";
+    let mut metric = Metric::new(text, "nodes", says);
     for (state, count) in states {
-        let _ = writeln!(text, "seriatim_nodes{{state=\"{state}\"}} {count}");
+        metric.add(format_args!("state=\"{state}\""), count);
     }
     let at_work =
         |node: &&NodeView| !matches!(node.state(now), NodeState::Dead | NodeState::Stopped);
     let sum = |number: fn(&NodeView) -> u32| -> u64 {
         nodes.iter().filter(at_work).map(|node| u64::from(number(node))).sum()
     };
-    head(
-        text,
-        "workers_active",
-        "gauge",
-        "Handler calls in progress on all nodes, as of their last heartbeat",
-    );
-    let _ = writeln!(text, "seriatim_workers_active {}", sum(|node| node.info.busy));
-    head(text, "workers_max", "gauge", "Most concurrent handler calls of all nodes");
-    let _ = writeln!(text, "seriatim_workers_max {}", sum(|node| node.info.concurrency));
+    let says = "Handler calls in progress on all nodes, as of their last heartbeat";
+    Metric::new(text, "workers_active", says).is(sum(|node| node.info.busy));
+    let says = "Most concurrent handler calls of all nodes";
+    Metric::new(text, "workers_max", says).is(sum(|node| node.info.concurrency));
 }
 
 fn write_queues(text: &mut String, queues: &[Figures]) {
     let queues: Vec<_> = queues.iter().map(|of| (&of.stats, of.numbers())).collect();
     let queues = queues.as_slice();
     for figure in ALL {
-        let (kind, end) = if figure.grows { ("counter", "_total") } else { ("gauge", "") };
+        let end = if figure.grows { "_total" } else { "" };
         let of = |_: &QueueStats, numbers: &Numbers| (figure.of)(numbers).to_string();
-        write_queue(text, &format!("queue_{}{end}", figure.name), kind, figure.says, queues, of);
+        write_queue(text, &format!("queue_{}{end}", figure.name), figure.says, queues, of);
     }
     let lag = |_: &QueueStats, numbers: &Numbers| numbers.lag.to_string();
     let says = "How long the oldest due lane has been due";
-    write_queue(text, "queue_lag_seconds", "gauge", says, queues, lag);
+    write_queue(text, "queue_lag_seconds", says, queues, lag);
     let paused = |stats: &QueueStats, _: &Numbers| u8::from(stats.paused).to_string();
-    write_queue(text, "queue_paused", "gauge", "1 if the queue is paused", queues, paused);
+    write_queue(text, "queue_paused", "1 if the queue is paused", queues, paused);
 }
 
 fn write_queue(
     text: &mut String,
     name: &str,
-    kind: &str,
     says: &str,
     queues: &[(&QueueStats, Numbers)],
     number: impl Fn(&QueueStats, &Numbers) -> String,
 ) {
-    head(text, name, kind, says);
+    let mut metric = Metric::new(text, name, says);
     for (stats, numbers) in queues {
-        let (queue, number) = (&stats.queue, number(stats, numbers));
-        let _ = writeln!(text, "seriatim_{name}{{queue=\"{queue}\"}} {number}");
+        metric.add(format_args!("queue=\"{}\"", stats.queue), number(stats, numbers));
     }
 }
