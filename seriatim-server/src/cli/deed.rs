@@ -59,11 +59,14 @@ const SQL: &str = "sql";
 /// What this process was started to do.
 static DEED: OnceLock<Vec<Told>> = OnceLock::new();
 
-/// A deed in words.
-#[derive(Clone)]
+/// A deed, as the audit log has it.
+#[derive(Clone, Serialize)]
 struct Told {
+    /// When it began.
+    at: String,
     who: String,
     role: &'static str,
+    from: String,
     action: String,
     on: BTreeMap<String, String>,
     asked: String,
@@ -121,7 +124,7 @@ pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<()> 
     }
     let asked = asked(&action, arguments);
     let objects = objects(matches);
-    let one = |on| Told::new(action.clone(), on, asked.clone());
+    let one = |on| Told::new((who(), ROLE), action.clone(), on, asked.clone());
     Book::of(&config).write(&one(objects[0].clone()))?;
     // As over HTTP, the store keeps what people change, not what is pushed.
     if action.contains(' ') {
@@ -139,33 +142,33 @@ pub(super) async fn keep<T>(store: &dyn Store, result: &Result<T>) {
 }
 
 impl Told {
-    /// One of the command line.
-    fn new(action: String, on: BTreeMap<String, String>, asked: String) -> Self {
-        Self { who: who(), role: ROLE, action, on, asked }
+    fn new(
+        (who, role): (String, &'static str),
+        action: String,
+        on: BTreeMap<String, String>,
+        asked: String,
+    ) -> Self {
+        let at = absolute(Timestamp::of_this_machine());
+        let from = format!("process {}", std::process::id());
+        Self { at, who, role, from, action, on, asked }
     }
 
     async fn keep(&self, store: &dyn Store, status: u16) {
-        let now = Timestamp::of_this_machine();
         let deed = deeds::Deed {
-            at: absolute(now),
+            at: self.at.clone(),
             who: self.who.clone(),
             role: Some(self.role.to_owned()),
-            from: Some(process()),
+            from: Some(self.from.clone()),
             action: self.action.clone(),
             on: self.on.clone(),
             asked: Some(self.asked.clone()).filter(|asked| !asked.is_empty()),
             status,
-            count: None,
-            request_id: None,
+            ..deeds::Deed::default()
         };
-        if let Err(error) = deeds::keep(store, &deed, now).await {
+        if let Err(error) = deeds::keep(store, &deed, Timestamp::of_this_machine()).await {
             hint(format!("the store's audit log has no line of this: {error}"));
         }
     }
-}
-
-fn process() -> String {
-    format!("process {}", std::process::id())
 }
 
 /// The user of the command line, as deeds name them: `cli:USER@HOST`.
@@ -202,7 +205,7 @@ impl Book {
         (action, on, asked): (&str, BTreeMap<String, String>, String),
         doing: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let told = Told::new(action.to_owned(), on, asked);
+        let told = Told::new((who(), ROLE), action.to_owned(), on, asked);
         self.write(&told)?;
         let result = doing.await;
         told.keep(store, result.as_ref().map_or_else(|failure| status(failure.kind()), |_| 200))
@@ -220,8 +223,8 @@ impl Book {
                 "reassign"
             }
         };
-        let (who, role, action) = (SQL.to_owned(), SQL, format!("job {verb}"));
-        let told = Told { who, role, action, on, asked: format!("row {} of the inbox", deed.row) };
+        let asked = format!("row {} of the inbox", deed.row);
+        let told = Told::new((SQL.to_owned(), SQL), format!("job {verb}"), on, asked);
         let writes = told.clone();
         let written = tokio::task::spawn_blocking(move || self.write(&writes)).await;
         if let Ok(Err(failure)) = written {
@@ -233,16 +236,7 @@ impl Book {
     /// Writes a line if there is an audit log. If that fails, the action must not run.
     fn write(&self, told: &Told) -> Result<()> {
         let Some(path) = &self.0 else { return Ok(()) };
-        let line = serde_json::to_string(&Line {
-            at: absolute(Timestamp::of_this_machine()),
-            who: &told.who,
-            role: told.role,
-            from: process(),
-            action: &told.action,
-            on: &told.on,
-            asked: &told.asked,
-        });
-        let line = line.map_err(Failure::failed)?;
+        let line = serde_json::to_string(told).map_err(Failure::failed)?;
         let written = Chain::open(path).and_then(|mut chain| chain.append(&line));
         written.map_err(|error| {
             Failure::failed(format!(
@@ -251,17 +245,6 @@ impl Book {
             ))
         })
     }
-}
-
-#[derive(Serialize)]
-struct Line<'a> {
-    at: String,
-    who: &'a str,
-    role: &'a str,
-    from: String,
-    action: &'a str,
-    on: &'a BTreeMap<String, String>,
-    asked: &'a str,
 }
 
 /// The command line, without passwords and payloads.
