@@ -348,39 +348,33 @@ fn rehearse(config: &Config, concurrency: Option<usize>) -> Result<()> {
 fn plan(config: &Config, concurrency: Option<usize>, store: SharedStore) -> Result<EngineBuilder> {
     let node = &config.node;
     let mut engine = seriatim::Engine::builder(store).codec(Readable);
-    if let Some(name) = &node.id {
-        engine = engine.node_name(name.as_str());
-    }
+    engine = given(engine, node.id.as_deref(), EngineBuilder::node_name);
     for group in &node.groups {
         engine = engine.consumer_group(group.as_str());
     }
-    if let Some(build) = &node.build {
-        engine = engine.build_of_program(build);
-    }
-    if let Some(scheduler) = node.scheduler {
-        engine = engine.scheduler(scheduler);
-    }
+    engine = given(engine, node.build.as_deref(), EngineBuilder::build_of_program);
+    engine = given(engine, node.scheduler, EngineBuilder::scheduler);
     engine = engine.splitter(node.splitter.over(config.queues.keys()));
-    if let Some(calls) = concurrency.or(node.concurrency) {
-        engine = engine.concurrency(calls);
-    }
-    if let Some(length) = node.poll_interval {
-        engine = engine.poll_interval(length);
-    }
-    if let Some(length) = node.heartbeat {
-        engine = engine.heartbeat(length);
-    }
-    if let Some(length) = node.lease {
-        engine = engine.lease(length);
-    }
-    if let Some(length) = node.shutdown_timeout {
-        engine = engine.shutdown_timeout(length);
-    }
-    if let Some(at_once) = node.takeover {
-        engine = engine.takeover(at_once);
-    }
+    engine = given(engine, concurrency.or(node.concurrency), EngineBuilder::concurrency);
+    engine = given(engine, node.poll_interval, EngineBuilder::poll_interval);
+    engine = given(engine, node.heartbeat, EngineBuilder::heartbeat);
+    engine = given(engine, node.lease, EngineBuilder::lease);
+    engine = given(engine, node.shutdown_timeout, EngineBuilder::shutdown_timeout);
+    engine = given(engine, node.takeover, EngineBuilder::takeover);
     engine = config.declared()?.into_iter().fold(engine, EngineBuilder::queue);
     Ok(config.cron_entries()?.into_iter().fold(engine, EngineBuilder::cron))
+}
+
+/// With this setting, if the configuration has it.
+fn given<T>(
+    engine: EngineBuilder,
+    setting: Option<T>,
+    set: impl FnOnce(EngineBuilder, T) -> EngineBuilder,
+) -> EngineBuilder {
+    match setting {
+        Some(setting) => set(engine, setting),
+        None => engine,
+    }
 }
 
 /// The API last: what is in progress elsewhere may need it.
