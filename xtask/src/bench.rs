@@ -8,10 +8,12 @@ use std::process::Command;
 use std::time::Instant;
 
 use serde_json::Value;
-use seriatim_testkit::{Mysql, Postgres, Redis};
 
+use crate::args::Args;
 use crate::measured::{cell, figure, median, object_of};
-use crate::{Failure, cargo, files, step};
+use crate::options::STORES;
+use crate::serving::with_server;
+use crate::{Failure, files, serving, step};
 
 const JOBS: u32 = 100_000;
 const ROUNDS: usize = 5;
@@ -21,8 +23,6 @@ const FLUSHES: usize = 50;
 const FLUSHED_BYTES: usize = 4096;
 const USAGE: &str = "usage: cargo xtask bench [--jobs N] [--rounds N] [--store sqlite|postgres|mysql|redis]... [--write]; \
     --write: into docs/performance.md";
-
-const STORES: [&str; 4] = ["sqlite", "postgres", "mysql", "redis"];
 
 /// Modes, and numbers of keys; 0: a key for each job. The first is what the others are compared with.
 const SHAPES: [(&str, u32, &str); 5] = [
@@ -55,8 +55,7 @@ struct Measured {
 /// `args`: see [`USAGE`].
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
     let options = parse(args)?;
-    let build = &mut cargo::command(root, &["build", "--release", "--package", "seriatim-server"]);
-    step::run("build", build)?;
+    serving::build(root)?;
     for store in &options.stores {
         step::announce(store);
         let table = table(&measure(root, store, &options)?)?;
@@ -67,55 +66,24 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
         let about =
             format!("{rounds}, {} jobs: `cargo xtask bench --store {store}`.", options.jobs);
         let text = format!("{about}\n\n{table}");
-        println!("\n{text}");
-        if options.write {
-            files::replace_part(root, PAGE, &format!("bench-{store}"), &text)?;
-        }
+        files::show(root, PAGE, &format!("bench-{store}"), &text, options.write)?;
     }
     Ok(())
 }
 
 fn parse(args: &[&str]) -> Result<Options, Failure> {
-    let usage = || Failure::Usage(USAGE.into());
-    let mut options = Options { jobs: JOBS, rounds: ROUNDS, stores: Vec::new(), write: false };
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().copied().ok_or_else(usage);
-        match *arg {
-            "--jobs" => options.jobs = value()?.parse().map_err(|_| usage())?,
-            "--rounds" => options.rounds = value()?.parse().map_err(|_| usage())?,
-            "--store" => {
-                let name = value()?;
-                options.stores.push(STORES.iter().find(|store| **store == name).ok_or_else(usage)?);
-            }
-            "--write" => options.write = true,
-            _ => return Err(usage()),
-        }
-    }
-    if options.jobs < 1_000 || options.rounds == 0 {
-        return Err(usage());
-    }
-    if options.stores.is_empty() {
-        options.stores = STORES.to_vec();
-    }
-    Ok(options)
+    let mut args = Args::new(args, USAGE);
+    let (jobs, rounds) = (args.value("--jobs", JOBS)?, args.value("--rounds", ROUNDS)?);
+    let stores = args.chosen("--store", &STORES, |store| store)?;
+    let write = args.has("--write");
+    args.end(jobs >= 1_000 && rounds > 0)?;
+    Ok(Options { jobs, rounds, stores, write })
 }
 
 fn measure(root: &Path, store: &str, options: &Options) -> Result<Measured, String> {
     match store {
-        "postgres" => {
-            let server = Postgres::start()?;
-            rounds(root, options, || Ok(server.url()))
-        }
-        "mysql" => {
-            let server = Mysql::start()?;
-            rounds(root, options, || Ok(server.url()))
-        }
-        "redis" => {
-            let server = Redis::start()?;
-            rounds(root, options, || Ok(server.url()))
-        }
-        _ => rounds(root, options, || new_file(root)),
+        "sqlite" => rounds(root, options, || new_file(root)),
+        _ => with_server(store, |url| rounds(root, options, || Ok(url.to_owned()))),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::args::Args;
 use crate::{Failure, cargo, files, packages, step};
 
 const STORES: [&str; 6] = ["sqlite", "postgres", "mysql", "redis", "cluster", "sentinel"];
@@ -63,10 +64,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
             told(store, figures),
             options.jobs
         );
-        println!("\n{text}");
-        if options.write {
-            files::replace_part(root, PAGE, &format!("campaign-{store}"), &text)?;
-        }
+        files::show(root, PAGE, &format!("campaign-{store}"), &text, options.write)?;
     }
     match all.values().map(|figures| figures.failed).sum::<u64>() {
         0 => Ok(()),
@@ -75,37 +73,15 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
 }
 
 fn parse(args: &[&str]) -> Result<Options, Failure> {
-    let usage = || Failure::Usage(USAGE.into());
-    let seed = std::process::id().into();
-    let mut options =
-        Options { length: Duration::ZERO, stores: Vec::new(), jobs: JOBS, seed, write: false };
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().copied().ok_or_else(usage);
-        match *arg {
-            "--hours" => {
-                let hours: f64 = value()?.parse().map_err(|_| usage())?;
-                let length = Duration::try_from_secs_f64(hours * 3_600.0);
-                options.length = length.map_err(|_| usage())?;
-            }
-            "--store" => {
-                let name = value()?;
-                let known = STORES.iter().find(|store| **store == name).ok_or_else(usage)?;
-                options.stores.push(known);
-            }
-            "--jobs" => options.jobs = value()?.parse().map_err(|_| usage())?,
-            "--seed" => options.seed = value()?.parse().map_err(|_| usage())?,
-            "--write" => options.write = true,
-            _ => return Err(usage()),
-        }
-    }
-    if options.length.is_zero() || options.jobs == 0 {
-        return Err(usage());
-    }
-    if options.stores.is_empty() {
-        options.stores = STORES.to_vec();
-    }
-    Ok(options)
+    let mut args = Args::new(args, USAGE);
+    let hours = args.value("--hours", 0.0)?;
+    let length = Duration::try_from_secs_f64(hours * 3_600.0).map_err(|_| args.wrong())?;
+    let stores = args.chosen("--store", &STORES, |store| store)?;
+    let jobs = args.value("--jobs", JOBS)?;
+    let seed = args.value("--seed", std::process::id().into())?;
+    let write = args.has("--write");
+    args.end(!length.is_zero() && jobs > 0)?;
+    Ok(Options { length, stores, jobs, seed, write })
 }
 
 /// All tests of one store. What a failed round printed is kept.

@@ -59,10 +59,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
     })?;
     let rooms = rooms(root, &summary)?;
     let table = table(&rooms);
-    println!("{table}");
-    if write {
-        files::replace_part(root, PAGE, "coverage", &table)?;
-    }
+    files::show(root, PAGE, "coverage", &table, write)?;
     judge(&rooms)
 }
 

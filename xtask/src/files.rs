@@ -33,6 +33,18 @@ fn make_parent(path: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))
 }
 
+/// Prints a part of a page, and writes it there if that is wanted.
+pub(crate) fn show(
+    root: &Path,
+    page: &str,
+    mark: &str,
+    part: &str,
+    write: bool,
+) -> Result<(), String> {
+    println!("\n{part}");
+    if write { replace_part(root, page, mark, part) } else { Ok(()) }
+}
+
 /// Replaces what a page has between the lines `<!-- MARK -->` and `<!-- /MARK -->`.
 pub(crate) fn replace_part(root: &Path, page: &str, mark: &str, part: &str) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{page}: {e}");

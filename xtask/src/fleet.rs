@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use seriatim_testkit::free_port;
 
+use crate::args::Args;
 use crate::serving::{Serving, ask, wait_for, with_server, write};
-use crate::{Failure, cargo, files, step};
+use crate::{Failure, files, serving, step};
 
 const PAGE: &str = "docs/performance.md";
 const USAGE: &str = "usage: cargo xtask fleet [--engines N] [--queues N] [--store postgres|mysql|redis]... [--write]; \
@@ -44,8 +45,7 @@ struct Cost {
 /// `args`: see [`USAGE`].
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
     let options = parse(args)?;
-    let build = &mut cargo::command(root, &["build", "--release", "--package", "seriatim-server"]);
-    step::run("build", build)?;
+    serving::build(root)?;
     for store in &options.stores {
         let mut text = format!(
             "{PUSHES} single pushes to one queue, 20 a second: `cargo xtask fleet --store {store}`. Milliseconds of the \
@@ -61,10 +61,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
             eprint!("{row}");
             text.push_str(&row);
         }
-        println!("\n{text}");
-        if options.write {
-            files::replace_part(root, PAGE, &format!("fleet-{store}"), &text)?;
-        }
+        files::show(root, PAGE, &format!("fleet-{store}"), &text, options.write)?;
     }
     Ok(())
 }
@@ -79,33 +76,12 @@ impl Options {
 }
 
 fn parse(args: &[&str]) -> Result<Options, Failure> {
-    let usage = || Failure::Usage(USAGE.into());
-    let mut options =
-        Options { engines: ENGINES, queues: QUEUES, stores: Vec::new(), write: false };
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().copied().ok_or_else(usage);
-        match *arg {
-            "--engines" => options.engines = value()?.parse().map_err(|_| usage())?,
-            "--queues" => options.queues = value()?.parse().map_err(|_| usage())?,
-            "--store" => {
-                let known = ["postgres", "mysql", "redis"];
-                let name = value()?;
-                options
-                    .stores
-                    .push(known.into_iter().find(|known| *known == name).ok_or_else(usage)?);
-            }
-            "--write" => options.write = true,
-            _ => return Err(usage()),
-        }
-    }
-    if options.engines == 0 || options.queues == 0 {
-        return Err(usage());
-    }
-    if options.stores.is_empty() {
-        options.stores = vec!["postgres", "mysql", "redis"];
-    }
-    Ok(options)
+    let mut args = Args::new(args, USAGE);
+    let (engines, queues) = (args.value("--engines", ENGINES)?, args.value("--queues", QUEUES)?);
+    let stores = args.chosen("--store", &["postgres", "mysql", "redis"], |store| store)?;
+    let write = args.has("--write");
+    args.end(engines > 0 && queues > 0)?;
+    Ok(Options { engines, queues, stores, write })
 }
 
 fn measure(root: &Path, url: &str, engines: usize, queues: usize) -> Result<Cost, String> {

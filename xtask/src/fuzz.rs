@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use seriatim_testkit::fuzz::{REPORT, SECONDS_VARIABLE, SEED_VARIABLE};
 
+use crate::args::Args;
 use crate::{Failure, cargo, step};
 
 /// The packages with surfaces. Debug builds, so that arithmetic overflow is found.
@@ -21,24 +22,16 @@ struct Surface {
 }
 
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
-    let usage = || Failure::Usage(USAGE.to_owned());
-    let (mut minutes, mut seed, mut only) = (0, chance(), "");
-    for pair in args.chunks(2) {
-        match pair {
-            ["--minutes", text] => minutes = text.parse().map_err(|_| usage())?,
-            ["--seed", text] => seed = text.parse().map_err(|_| usage())?,
-            ["--only", text] => only = text,
-            _ => return Err(usage()),
-        }
-    }
-    if minutes == 0 {
-        return Err(usage());
-    }
+    let mut args = Args::new(args, USAGE);
+    let minutes = args.value("--minutes", 0)?;
+    let seed = args.value("--seed", chance())?;
+    let only: String = args.value("--only", String::new())?;
+    args.end(minutes > 0)?;
     let mut surfaces: Vec<Surface> = Vec::new();
     for package in PACKAGES {
         surfaces.extend(list(root, package)?);
     }
-    surfaces.retain(|surface| surface.test.contains(only));
+    surfaces.retain(|surface| surface.test.contains(&only));
     if surfaces.is_empty() {
         return Err(Failure::Failed(format!("no surface has {only:?} in its name")));
     }

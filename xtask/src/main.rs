@@ -1,5 +1,6 @@
 //! Developer commands: `cargo xtask help` lists them.
 
+mod args;
 mod axe;
 mod bench;
 mod book;

@@ -1,6 +1,7 @@
 //! What measurements over stores are told: `[--jobs N] [--store NAME]... [--write]`.
 
 use crate::Failure;
+use crate::args::Args;
 
 pub(crate) const STORES: [&str; 4] = ["sqlite", "postgres", "mysql", "redis"];
 
@@ -13,30 +14,13 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(crate) fn parse(args: &[&str], jobs: u64, usage: &str) -> Result<Self, Failure> {
-        let usage = || Failure::Usage(usage.into());
-        let mut options = Self { jobs, stores: Vec::new(), write: false };
-        let mut args = args.iter();
-        while let Some(arg) = args.next() {
-            let mut value = || args.next().copied().ok_or_else(usage);
-            match *arg {
-                "--jobs" => options.jobs = value()?.parse().map_err(|_| usage())?,
-                "--store" => {
-                    let name = value()?;
-                    let store = STORES.into_iter().find(|known| *known == name);
-                    options.stores.push(store.ok_or_else(usage)?);
-                }
-                "--write" => options.write = true,
-                _ => return Err(usage()),
-            }
-        }
-        if options.jobs == 0 {
-            return Err(usage());
-        }
-        if options.stores.is_empty() {
-            options.stores = STORES.to_vec();
-        }
-        Ok(options)
+    pub(crate) fn parse(args: &[&str], jobs: u64, usage: &'static str) -> Result<Self, Failure> {
+        let mut args = Args::new(args, usage);
+        let jobs = args.value("--jobs", jobs)?;
+        let stores = args.chosen("--store", &STORES, |store| store)?;
+        let write = args.has("--write");
+        args.end(jobs > 0)?;
+        Ok(Self { jobs, stores, write })
     }
 }
 

@@ -9,7 +9,7 @@ use seriatim_testkit::free_port;
 
 use crate::options::Options;
 use crate::serving::{Serving, ask, wait_for, with_server, write};
-use crate::{Failure, cargo, files, step};
+use crate::{Failure, files, serving, step};
 
 const PAGE: &str = "docs/performance.md";
 const USAGE: &str = "usage: cargo xtask pages [--jobs N] [--store sqlite|postgres|mysql|redis]... [--write]; \
@@ -98,8 +98,7 @@ const PAGES: [&str; 26] = [
 /// `args`: see [`USAGE`].
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
     let options = Options::parse(args, JOBS, USAGE)?;
-    let build = &mut cargo::command(root, &["build", "--release", "--package", "seriatim-server"]);
-    step::run("build", build)?;
+    serving::build(root)?;
     for store in &options.stores {
         let jobs = match *store {
             "redis" => options.jobs.min(JOBS_IN_MEMORY),
@@ -120,10 +119,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
             "{jobs} jobs in the store, {REQUESTS} requests of each page, on new connections, while a worker claims: \
              `cargo xtask pages --store {store}`.\n\n| page | ms: p50 | p95 | KB |\n|---|---|---|---|\n{rows}"
         );
-        println!("\n{text}");
-        if options.write {
-            files::replace_part(root, PAGE, &format!("pages-{store}"), &text)?;
-        }
+        files::show(root, PAGE, &format!("pages-{store}"), &text, options.write)?;
     }
     Ok(())
 }

@@ -10,9 +10,17 @@ use std::time::{Duration, Instant};
 
 use seriatim_testkit::{Mysql, Postgres, Redis};
 
+use crate::{cargo, step};
+
 /// For a server to start.
 const START: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
+
+/// The release build, which all of them run.
+pub(crate) fn build(root: &Path) -> Result<(), String> {
+    let args = ["build", "--release", "--package", "seriatim-server"];
+    step::run("build", &mut cargo::command(root, &args))
+}
 
 /// Killed on drop.
 #[derive(Default)]

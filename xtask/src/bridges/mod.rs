@@ -13,7 +13,7 @@ use site::{Producer, QUEUE, Site, until};
 use crate::measured::thousands;
 use crate::options::Options;
 use crate::serving::with_server;
-use crate::{Failure, cargo, files, step};
+use crate::{Failure, files, serving, step};
 
 const PAGE: &str = "docs/bridges.md";
 const USAGE: &str = "usage: cargo xtask bridges [--jobs N] [--store sqlite|postgres|mysql|redis]... [--write], \
@@ -29,8 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// `args`: see [`USAGE`].
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
     let measurement = Measurement::parse(args)?;
-    let build = &mut cargo::command(root, &["build", "--release", "--package", "seriatim-server"]);
-    step::run("build", build)?;
+    serving::build(root)?;
     match measurement {
         Measurement::Scheduled { jobs } => Ok(scheduled::measure(root, jobs)?),
         Measurement::Outage { seconds } => Ok(outage::measure(root, seconds)?),
@@ -91,11 +90,7 @@ fn stores(root: &Path, options: &Options) -> Result<(), Failure> {
         eprint!("{row}");
         text.push_str(&row);
     }
-    println!("\n{text}");
-    if options.write {
-        files::replace_part(root, PAGE, "bridges", &text)?;
-    }
-    Ok(())
+    Ok(files::show(root, PAGE, "bridges", &text, options.write)?)
 }
 
 /// How long they take to come here, and to go back.

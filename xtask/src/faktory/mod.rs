@@ -7,6 +7,7 @@ mod trial;
 use std::path::Path;
 
 use self::clients::{CLIENTS, Client};
+use crate::args::Args;
 use crate::{Failure, cargo, files, step};
 
 const PAGE: &str = "docs/faktory.md";
@@ -45,40 +46,18 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
             Err(why) => failures.push(format!("{} {}: {why}", client.name, client.version)),
         }
     }
-    println!("\n{text}");
-    if !failures.is_empty() {
-        return Err(Failure::Failed(failures.join("\n")));
-    }
-    if options.write {
-        files::replace_part(root, PAGE, "faktory", &text)?;
-    }
-    Ok(())
+    files::show(root, PAGE, "faktory", &text, options.write && failures.is_empty())?;
+    if failures.is_empty() { Ok(()) } else { Err(Failure::Failed(failures.join("\n"))) }
 }
 
 fn parse(args: &[&str]) -> Result<Options, Failure> {
-    let usage = || Failure::Usage(USAGE.into());
-    let mut options = Options { jobs: JOBS, clients: Vec::new(), write: false };
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().copied().ok_or_else(usage);
-        match *arg {
-            "--jobs" => options.jobs = value()?.parse().map_err(|_| usage())?,
-            "--only" => {
-                let slug = value()?;
-                let client = CLIENTS.iter().find(|client| client.slug == slug);
-                options.clients.push(client.ok_or_else(usage)?);
-            }
-            "--write" => options.write = true,
-            _ => return Err(usage()),
-        }
-    }
-    if options.jobs < 1_000 {
-        return Err(usage());
-    }
-    if options.clients.is_empty() {
-        options.clients = CLIENTS.iter().collect();
-    }
-    Ok(options)
+    let mut args = Args::new(args, USAGE);
+    let jobs = args.value("--jobs", JOBS)?;
+    let all: Vec<&'static Client> = CLIENTS.iter().collect();
+    let clients = args.chosen("--only", &all, |client| client.slug)?;
+    let write = args.has("--write");
+    args.end(jobs >= 1_000)?;
+    Ok(Options { jobs, clients, write })
 }
 
 #[cfg(test)]

@@ -12,8 +12,9 @@ use seriatim_testkit::{Postgres, Redis, find_program};
 
 use self::contestants::{Contestant, GROUPS, Group, How, Server};
 use self::report::{Compared, Rates};
+use crate::args::Args;
 use crate::measured::{figure, object_of};
-use crate::{Failure, cargo, step};
+use crate::{Failure, cargo, serving, step};
 
 const JOBS: u32 = 50_000;
 const ROUNDS: usize = 5;
@@ -23,7 +24,7 @@ const USAGE: &str = "usage: cargo xtask bench-peers [--jobs N] [--rounds N] [--o
 struct Options {
     jobs: u32,
     rounds: usize,
-    only: Option<String>,
+    groups: Vec<&'static Group>,
     write: bool,
 }
 
@@ -42,8 +43,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
         find_program(program, package).map_err(|e| e.to_string())?;
     }
     let peers = install(root)?;
-    let ours = &mut cargo::command(root, &["build", "--release", "--package", "seriatim-server"]);
-    step::run("build", ours)?;
+    serving::build(root)?;
     let bench = Bench { root, peers, postgres: Postgres::start()?, redis: Redis::start()? };
     let compared = bench.compare(&options)?;
     let about = format!(
@@ -59,24 +59,12 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
 }
 
 fn parse(args: &[&str]) -> Result<Options, Failure> {
-    let mut options = Options { jobs: JOBS, rounds: ROUNDS, only: None, write: false };
-    let usage = || Failure::Usage(USAGE.into());
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().ok_or_else(usage);
-        match *arg {
-            "--jobs" => options.jobs = value()?.parse().map_err(|_| usage())?,
-            "--rounds" => options.rounds = value()?.parse().map_err(|_| usage())?,
-            "--only" => options.only = Some((*value()?).to_owned()),
-            "--write" => options.write = true,
-            _ => return Err(usage()),
-        }
-    }
-    let is_known = |slug: &String| GROUPS.iter().any(|group| group.slug == slug);
-    match options.jobs >= 1_000 && options.rounds > 0 && options.only.iter().all(is_known) {
-        true => Ok(options),
-        false => Err(usage()),
-    }
+    let mut args = Args::new(args, USAGE);
+    let (jobs, rounds) = (args.value("--jobs", JOBS)?, args.value("--rounds", ROUNDS)?);
+    let groups = args.chosen("--only", &GROUPS.iter().collect::<Vec<_>>(), |group| group.slug)?;
+    let write = args.has("--write");
+    args.end(jobs >= 1_000 && rounds > 0)?;
+    Ok(Options { jobs, rounds, groups, write })
 }
 
 /// Installs the peers in a folder of their own.
@@ -100,12 +88,9 @@ fn install(root: &Path) -> Result<PathBuf, String> {
 
 impl Bench<'_> {
     fn compare(&self, options: &Options) -> Result<Vec<Compared>, String> {
-        let wanted = |group: &&Group| options.only.as_ref().is_none_or(|only| group.slug == only);
-        let mut compared: Vec<Compared> = GROUPS
-            .iter()
-            .filter(wanted)
-            .map(|group| (group, vec![Rates::default(); group.contestants.len()]))
-            .collect();
+        let rates = |group: &Group| vec![Rates::default(); group.contestants.len()];
+        let mut compared: Vec<Compared> =
+            options.groups.iter().map(|group| (*group, rates(group))).collect();
         for round in 1..=options.rounds {
             step::announce(&format!("round {round} of {}", options.rounds));
             for (group, rates) in &mut compared {
