@@ -6,6 +6,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::find_program;
+use crate::process::run;
 
 /// A certificate authority, and the certificate and key that it issued for a server at 127.0.0.1, in PEM. Its files
 /// are deleted on drop.
@@ -28,16 +29,8 @@ impl Authority {
     }
 
     fn openssl(&self, arguments: &str) -> Result<(), String> {
-        let program = find_program("openssl", "openssl").map_err(|e| e.to_string())?;
-        let output = Command::new(program)
-            .args(arguments.split_whitespace())
-            .current_dir(&self.folder)
-            .output()
-            .map_err(|e| format!("openssl: {e}"))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        Err(format!("openssl {arguments}: {}", String::from_utf8_lossy(&output.stderr)))
+        let mut command = Command::new(find_program("openssl", "openssl")?);
+        run(command.args(arguments.split_whitespace()).current_dir(&self.folder)).map(drop)
     }
 
     fn file(&self, name: &str) -> String {

@@ -28,10 +28,9 @@ impl Chromium {
     /// Fails if Chromium or its driver is not installed (the message names the package), or if the driver does not
     /// serve within a minute (the message has the end of its log).
     pub fn start() -> Result<Self, String> {
-        let program = find_program("chromium", "chromium").map_err(|e| e.to_string())?;
-        let driver = find_program("chromedriver", "chromium-driver").map_err(|e| e.to_string())?;
-        let directory = Directory::create()?;
-        directory.create_data(None)?;
+        let program = find_program("chromium", "chromium")?;
+        let driver = find_program("chromedriver", "chromium-driver")?;
+        let directory = Directory::with_data(None)?;
         let server = Server::start(DriverKind { driver }, directory)?;
         Ok(Self { server, program })
     }

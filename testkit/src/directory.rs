@@ -26,6 +26,13 @@ impl Directory {
         Self::create_in(&env::temp_dir())
     }
 
+    /// With [`Directory::data`] for `account`, or for this process.
+    pub(crate) fn with_data(account: Option<Account>) -> Result<Self, String> {
+        let directory = Self::create()?;
+        create_for(account, &directory.data())?;
+        Ok(directory)
+    }
+
     fn create_in(parent: &Path) -> Result<Self, String> {
         sweep(parent);
         let describe = |e| format!("cannot create a directory below {}: {e}", parent.display());
@@ -44,11 +51,6 @@ impl Directory {
         self.temporary.path().join("data")
     }
 
-    /// Creates [`Directory::data`] for `account`, or for this process.
-    pub(crate) fn create_data(&self, account: Option<Account>) -> Result<(), String> {
-        create_for(account, &self.data())
-    }
-
     pub(crate) fn path(&self) -> &Path {
         self.temporary.path()
     }
@@ -62,12 +64,21 @@ impl Directory {
 /// Creates a directory that only `account`, or this process, can use.
 pub(crate) fn create_for(account: Option<Account>, path: &Path) -> Result<(), String> {
     let describe = |e| format!("cannot create {}: {e}", path.display());
-    fs::create_dir(path).map_err(describe)?;
-    fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(describe)?;
-    if let Some(Account { uid, gid }) = account {
-        std::os::unix::fs::chown(path, Some(uid), Some(gid)).map_err(describe)?;
+    fs::create_dir(path).and_then(|()| keep_for(account, path, 0o700)).map_err(describe)
+}
+
+/// Writes a file that only `account`, or this process, can read.
+pub(crate) fn write_for(account: Option<Account>, path: &Path, text: &str) -> Result<(), String> {
+    let describe = |e| format!("cannot write {}: {e}", path.display());
+    fs::write(path, text).and_then(|()| keep_for(account, path, 0o600)).map_err(describe)
+}
+
+fn keep_for(account: Option<Account>, path: &Path, mode: u32) -> std::io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(mode))?;
+    match account {
+        Some(Account { uid, gid }) => std::os::unix::fs::chown(path, Some(uid), Some(gid)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Locks the file under another name first, so that `lock` never exists without its owner.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::account::{self, Account};
-use crate::directory::Directory;
+use crate::directory::{Directory, write_for};
 use crate::process;
 use crate::program::find_program;
 use crate::server::{Kind, Server};
@@ -69,17 +69,16 @@ impl Mysql {
 
     /// Starts a server with `options`; fails as [`Mysql::start`] does.
     pub fn start_with(options: MysqlOptions) -> Result<Self, String> {
-        let find = |program| find_program(program, PACKAGE).map_err(|e| e.to_string());
-        let install = find("mariadb-install-db")?;
-        let program = find("mariadbd")?;
+        let install = find_program("mariadb-install-db", PACKAGE)?;
+        let program = find_program("mariadbd", PACKAGE)?;
         let account = account::unprivileged()?;
-        let directory = Directory::create()?;
-        directory.create_data(account)?;
+        let directory = Directory::with_data(account)?;
         templates::fill("mysql", account, &directory.data(), |data| {
             create_data(&install, account, data)
         })?;
         if let Some((certificate, key)) = &options.certificate {
-            add_certificate(certificate, key, account, &directory.data())?;
+            write_for(account, &directory.data().join(CERTIFICATE), certificate)?;
+            write_for(account, &directory.data().join(KEY), key)?;
         }
         let kind = MysqlKind { program, account, options };
         Ok(Self { server: Server::start(kind, directory)? })
@@ -113,39 +112,17 @@ impl Mysql {
 }
 
 fn create_data(install: &Path, account: Option<Account>, data: &Path) -> Result<(), String> {
-    let output = process::command(install, account)
+    let mut command = process::command(install, account);
+    command
         .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
         .arg(format!("--datadir={}", data.display()))
         .arg(format!("--tmpdir={}", data.display()))
         // Only an empty server could be lost.
         .arg("--innodb-flush-method=nosync")
-        .current_dir("/")
-        .output()
-        .map_err(|e| format!("cannot start {}: {e}", install.display()))?;
-    if output.status.success() {
-        let init = data.join("init.sql");
-        return std::fs::write(&init, INIT).map_err(|e| format!("{}: {e}", init.display()));
-    }
-    let message = String::from_utf8_lossy(&output.stderr);
-    let log = String::from_utf8_lossy(&output.stdout);
-    Err(format!("{} ended with {}:\n{log}{message}", install.display(), output.status))
-}
-
-fn add_certificate(
-    certificate: &str,
-    key: &str,
-    account: Option<Account>,
-    data: &Path,
-) -> Result<(), String> {
-    for (name, text) in [(CERTIFICATE, certificate), (KEY, key)] {
-        let path = data.join(name);
-        let describe = |e| format!("cannot write {}: {e}", path.display());
-        std::fs::write(&path, text).map_err(describe)?;
-        if let Some(Account { uid, gid }) = account {
-            std::os::unix::fs::chown(&path, Some(uid), Some(gid)).map_err(describe)?;
-        }
-    }
-    Ok(())
+        .current_dir("/");
+    process::run(&mut command)?;
+    let init = data.join("init.sql");
+    std::fs::write(&init, INIT).map_err(|e| format!("{}: {e}", init.display()))
 }
 
 #[derive(Debug)]

@@ -29,10 +29,9 @@ impl PgBouncer {
     /// Fails if PgBouncer is not installed (the message names the package), or if it does not serve within a minute
     /// (the message has the end of its log).
     pub fn start(postgres_port: u16) -> Result<Self, String> {
-        let program = find_program("pgbouncer", "pgbouncer").map_err(|e| e.to_string())?;
+        let program = find_program("pgbouncer", "pgbouncer")?;
         let account = account::unprivileged()?;
-        let directory = Directory::create()?;
-        directory.create_data(account)?;
+        let directory = Directory::with_data(account)?;
         let kind = PgBouncerKind { program, account, postgres_port };
         Ok(Self { server: Server::start(kind, directory)? })
     }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -12,8 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::account::{self, Account};
-use crate::directory::Directory;
-use crate::process;
+use crate::directory::{Directory, write_for};
+use crate::process::{self, run};
 use crate::program::find_program;
 use crate::server::{Kind, Server};
 use crate::templates;
@@ -71,17 +70,17 @@ impl Postgres {
 
     /// Starts a server with `options`; fails as [`Postgres::start`] does.
     pub fn start_with(options: PostgresOptions) -> Result<Self, String> {
-        let find = |program| find_program(program, PACKAGE).map_err(|e| e.to_string());
-        let initdb = find("initdb")?;
-        let program = find("postgres")?;
+        let initdb = find_program("initdb", PACKAGE)?;
+        let program = find_program("postgres", PACKAGE)?;
         let account = account::unprivileged()?;
-        let directory = Directory::create()?;
-        directory.create_data(account)?;
+        let directory = Directory::with_data(account)?;
         templates::fill("postgres", account, &directory.data(), |data| {
             create_cluster(&initdb, account, data)
         })?;
         if let Some((certificate, key)) = &options.certificate {
-            add_certificate(certificate, key, account, &directory.data())?;
+            // It refuses a key that others may read.
+            write_for(account, &directory.data().join("server.crt"), certificate)?;
+            write_for(account, &directory.data().join("server.key"), key)?;
         }
         let kind = PostgresKind { program, account, options };
         Ok(Self { server: Server::start(kind, directory)? })
@@ -93,8 +92,7 @@ impl Postgres {
         let kind = self.server.kind();
         let options = PostgresOptions { synchronous: false, ..kind.options.clone() };
         let kind = PostgresKind { options, ..kind.clone() };
-        let directory = Directory::create()?;
-        directory.create_data(kind.account)?;
+        let directory = Directory::with_data(kind.account)?;
         copy_cluster(port, kind.account, &directory.data())?;
         let standby = Self { server: Server::start(kind, directory)? };
         let deadline = Instant::now() + FOLLOW_LIMIT;
@@ -109,7 +107,7 @@ impl Postgres {
 
     /// Makes a standby a primary, and returns when it takes writes.
     pub fn promote(&self) -> Result<(), String> {
-        let pg_ctl = find_program("pg_ctl", PACKAGE).map_err(|e| e.to_string())?;
+        let pg_ctl = find_program("pg_ctl", PACKAGE)?;
         let mut command = process::command(&pg_ctl, self.server.kind().account);
         command.arg("promote").arg("-D").arg(self.server.data());
         run(command.current_dir("/")).map(drop)
@@ -117,7 +115,7 @@ impl Postgres {
 
     /// Runs SQL with `psql` and returns what it prints: a line for each row, `|` between columns.
     pub fn query(&self, sql: &str) -> Result<String, String> {
-        let psql = find_program("psql", PACKAGE).map_err(|e| e.to_string())?;
+        let psql = find_program("psql", PACKAGE)?;
         let mut command = process::command(&psql, None);
         command.args(["--no-psqlrc", "--tuples-only", "--no-align", "--command", sql]);
         run(command.arg(self.url())).map(|answer| answer.trim().to_owned())
@@ -163,41 +161,11 @@ fn create_cluster(initdb: &Path, account: Option<Account>, data: &Path) -> Resul
 
 /// Copies the cluster of the server on `port` for a standby of it.
 fn copy_cluster(port: u16, account: Option<Account>, data: &Path) -> Result<(), String> {
-    let copy = find_program("pg_basebackup", PACKAGE).map_err(|e| e.to_string())?;
+    let copy = find_program("pg_basebackup", PACKAGE)?;
     let mut command = process::command(&copy, account);
     command.args(["--host", "127.0.0.1", "--username", USER, "--port", &port.to_string()]);
     command.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync", "--pgdata"]);
     run(command.arg(data).current_dir("/")).map(drop)
-}
-
-/// Runs a command to its end and returns its output.
-fn run(command: &mut Command) -> Result<String, String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|e| format!("cannot start {program}: {e}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let message = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{:?} ended with {}:\n{message}", command, output.status))
-}
-
-/// Writes the files under the names that PostgreSQL expects. It refuses a key that others may read.
-fn add_certificate(
-    certificate: &str,
-    key: &str,
-    account: Option<Account>,
-    data: &Path,
-) -> Result<(), String> {
-    for (name, text) in [("server.crt", certificate), ("server.key", key)] {
-        let path = data.join(name);
-        let describe = |e| format!("cannot write {}: {e}", path.display());
-        fs::write(&path, text).map_err(describe)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(describe)?;
-        if let Some(Account { uid, gid }) = account {
-            std::os::unix::fs::chown(&path, Some(uid), Some(gid)).map_err(describe)?;
-        }
-    }
-    Ok(())
 }
 
 #[derive(Clone, Debug)]

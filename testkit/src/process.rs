@@ -48,6 +48,18 @@ pub(crate) fn command(program: &Path, account: Option<Account>) -> Command {
     command
 }
 
+/// Runs a command to its end and returns its output.
+pub(crate) fn run(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|e| format!("cannot start {program}: {e}"))?;
+    let [printed, message] =
+        [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    match output.status.success() {
+        true => Ok(printed),
+        false => Err(format!("{command:?} ended with {}:\n{printed}{message}", output.status)),
+    }
+}
+
 /// A child process, killed on drop with all that it started.
 #[derive(Debug)]
 pub(crate) struct Process {

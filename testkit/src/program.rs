@@ -30,6 +30,12 @@ impl fmt::Display for MissingProgram {
 
 impl std::error::Error for MissingProgram {}
 
+impl From<MissingProgram> for String {
+    fn from(missing: MissingProgram) -> Self {
+        missing.to_string()
+    }
+}
+
 /// The path of a program, from `PATH` or from the newest PostgreSQL below `/usr/lib/postgresql`.
 ///
 /// `package` is the Debian package to name if the program is missing.

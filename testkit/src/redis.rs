@@ -37,9 +37,8 @@ impl Redis {
 
     /// Starts a server with more command-line arguments, for example `["--appendonly", "no"]`.
     pub fn start_with(words: &[&str]) -> Result<Self, String> {
-        let program = find_program("redis-server", "redis-server").map_err(|e| e.to_string())?;
-        let directory = Directory::create()?;
-        directory.create_data(None)?;
+        let program = find_program("redis-server", "redis-server")?;
+        let directory = Directory::with_data(None)?;
         let words = words.iter().map(|word| (*word).to_owned()).collect();
         Ok(Self { server: Server::start(RedisKind { program, words }, directory)? })
     }

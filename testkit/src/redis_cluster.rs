@@ -229,14 +229,13 @@ pub struct RedisSentinel {
 impl RedisSentinel {
     /// Starts the three, and waits until the sentinel knows both others.
     pub fn start() -> Result<Self, String> {
-        let program = find_program("redis-server", "redis-server").map_err(|e| e.to_string())?;
+        let program = find_program("redis-server", "redis-server")?;
         let at_once = ["--repl-diskless-sync-delay", "0"];
         let master = Redis::start_with(&at_once)?;
         let port = master.port().to_string();
         let replica =
             Redis::start_with(&[&at_once[..], &["--replicaof", "127.0.0.1", &port]].concat())?;
-        let directory = Directory::create()?;
-        directory.create_data(None)?;
+        let directory = Directory::with_data(None)?;
         let kind = SentinelKind { program, master: master.port() };
         let sentinel = Server::start(kind, directory)?;
         let started = Self { sentinel, master, replica };

@@ -28,10 +28,9 @@ pub struct Rsync {
 impl Rsync {
     /// Fails if rsync is not installed (the message names the package), or if it does not serve within a minute.
     pub fn start() -> Result<Self, String> {
-        let program = find_program("rsync", "rsync").map_err(|e| e.to_string())?;
+        let program = find_program("rsync", "rsync")?;
         let account = account::unprivileged()?;
-        let directory = Directory::create()?;
-        directory.create_data(account)?;
+        let directory = Directory::with_data(account)?;
         Ok(Self { server: Server::start(RsyncKind { program, account }, directory)? })
     }
 

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::account::Account;
 use crate::directory::{Directory, create_for};
+use crate::process::run;
 
 /// The variable with the directory of the templates. If unset, each server creates its own data.
 const VARIABLE: &str = "SERIATIM_TEST_TEMPLATES";
@@ -54,9 +55,5 @@ pub(crate) fn fill(
     drop(lock);
     let mut copy = Command::new("cp");
     copy.arg("-a").arg(template.join(".")).arg(data);
-    let output = copy.output().map_err(|e| format!("cannot start cp: {e}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("{copy:?}: {}", String::from_utf8_lossy(&output.stderr))),
-    }
+    run(&mut copy).map(drop)
 }

@@ -6,7 +6,7 @@ use seriatim_testkit::{Mysql, MysqlOptions, find_program, mysql_url};
 
 /// Runs `sql` with `mariadb` and returns what it prints.
 fn query(mysql: &Mysql, sql: &str) -> Result<String, String> {
-    let client = find_program("mariadb", "mariadb-client").map_err(|e| e.to_string())?;
+    let client = find_program("mariadb", "mariadb-client")?;
     let output = Command::new(client)
         .args(["--no-defaults", "--host=127.0.0.1", "--user=seriatim", "--skip-column-names"])
         .arg(format!("--port={}", mysql.port()))

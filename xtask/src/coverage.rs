@@ -67,7 +67,7 @@ fn command(root: &Path, args: &[&str]) -> Result<Command, String> {
     let mut command = cargo::command(root, &["llvm-cov"]);
     command.args(args).env(UNSTABLE.0, UNSTABLE.1);
     for (variable, program) in LLVM {
-        command.env(variable, find_program(program, LLVM_PACKAGE).map_err(|e| e.to_string())?);
+        command.env(variable, find_program(program, LLVM_PACKAGE)?);
     }
     Ok(command)
 }
