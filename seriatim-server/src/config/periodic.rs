@@ -28,10 +28,8 @@ pub(crate) struct PeriodicConfig {
     #[serde(default, deserialize_with = "length")]
     timeout: Option<Duration>,
     /// Further variables for the program.
-    #[serde(default)]
     env: Option<BTreeMap<String, String>>,
     /// Variables of this process to pass on.
-    #[serde(default)]
     env_pass: Option<Vec<String>>,
 }
 

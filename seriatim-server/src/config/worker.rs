@@ -27,71 +27,47 @@ const PROCESSES_MAX: usize = 1_024;
 #[serde(deny_unknown_fields)]
 pub(crate) struct WorkerConfig {
     pub(crate) queue: String,
-    #[serde(default)]
     pub(crate) task: Option<String>,
     /// One process per call.
-    #[serde(default)]
     pub(crate) command: Option<Vec<String>>,
     /// Long-lived.
-    #[serde(default)]
     pub(crate) process: Option<Vec<String>>,
     /// How many of them.
-    #[serde(default)]
     pub(crate) processes: Option<usize>,
     /// Files that are part of the program, besides those it is started with.
-    #[serde(default)]
     pub(crate) watch: Option<Vec<PathBuf>>,
     /// Further variables for the program.
-    #[serde(default)]
     pub(crate) env: Option<BTreeMap<String, String>>,
     /// Variables of this process to pass on.
-    #[serde(default)]
     pub(crate) env_pass: Option<Vec<String>>,
     /// Most concurrent calls: of this queue, or in each process.
-    #[serde(default)]
     pub(crate) concurrency: Option<usize>,
     #[serde(default, deserialize_with = "length")]
     pub(crate) timeout: Option<Duration>,
     /// The share under the `weighted` scheduler, instead of the queue's.
-    #[serde(default)]
     pub(crate) weight: Option<u32>,
     /// About retries, instead of the queue's.
-    #[serde(default)]
     pub(crate) max_retries: Option<u32>,
-    #[serde(default)]
     pub(crate) backoff: Option<Backoff>,
-    #[serde(default)]
     pub(crate) exhausted: Option<Exhaustion>,
     /// Ready-made.
-    #[serde(default)]
     pub(crate) builtin: Option<Builtin>,
-    #[serde(default)]
     pub(crate) url: Option<String>,
-    #[serde(default)]
     pub(crate) method: Option<String>,
-    #[serde(default)]
     pub(crate) headers: Option<BTreeMap<String, String>>,
     /// The outcome after a 4xx answer.
-    #[serde(default)]
     pub(crate) on_refusal: Option<OnRefusal>,
     /// Folders within which files may be read and written.
-    #[serde(default)]
     pub(crate) roots: Option<Vec<PathBuf>>,
     /// Folders of other servers by name, and the program that copies to them.
-    #[serde(default)]
     pub(crate) servers: Option<BTreeMap<String, String>>,
-    #[serde(default)]
     pub(crate) rsync: Option<Vec<String>>,
     /// The programs, where they are not in the path.
-    #[serde(default)]
     pub(crate) ffmpeg: Option<String>,
-    #[serde(default)]
     pub(crate) ffprobe: Option<String>,
     /// Options of every job.
-    #[serde(default)]
     pub(crate) args: Option<Vec<String>>,
     /// Whether payloads may add options.
-    #[serde(default)]
     pub(crate) payload_args: Option<bool>,
 }
 

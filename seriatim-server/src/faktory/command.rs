@@ -41,9 +41,7 @@ pub(super) struct Named {
 #[derive(Debug, Deserialize, PartialEq)]
 pub(super) struct Failed {
     pub(super) jid: String,
-    #[serde(default)]
     pub(super) errtype: Option<String>,
-    #[serde(default)]
     pub(super) message: Option<String>,
 }
 
@@ -52,7 +50,6 @@ pub(super) struct Failed {
 pub(super) struct Beat {
     pub(super) wid: String,
     /// `quiet` or `terminate`: it has heard that, or was told so itself.
-    #[serde(default)]
     pub(super) current_state: Option<String>,
 }
 

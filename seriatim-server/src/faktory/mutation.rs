@@ -21,7 +21,6 @@ const PAGES_MAX: usize = 100;
 pub(super) struct Mutation {
     cmd: Deed,
     target: Target,
-    #[serde(default)]
     filter: Option<Filter>,
 }
 

@@ -128,7 +128,6 @@ pub enum Event {
         /// The token.
         token: Token,
         /// When the store made the claim that the settle ends.
-        #[serde(default)]
         claimed_at: Option<i64>,
         /// Whether it was executed.
         accepted: bool,

@@ -142,7 +142,6 @@ pub struct NodeInfo {
     #[serde(default)]
     pub troubles: Vec<Trouble>,
     /// Its process, if that can be identified. Without it only the lease shows that the node is dead.
-    #[serde(default)]
     pub origin: Option<Origin>,
 }
 

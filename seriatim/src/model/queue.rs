@@ -187,7 +187,6 @@ pub struct Queue {
     /// How later pushes change the due time (`accumulate` only).
     pub due: DueRule,
     /// How long a key collects jobs (`accumulate` only). Default: jobs are due when they are pushed.
-    #[serde(default)]
     pub window: Option<Window>,
     /// Most jobs in a turn (`fifo` only), 1 to 10,000. Default: 1.
     pub take: u32,
@@ -233,7 +232,6 @@ pub struct Queue {
     #[serde(default)]
     pub limit: Limit,
     /// If set, its jobs may have groups, which take turns. Default: they may not.
-    #[serde(default)]
     pub groups: Option<Groups>,
     /// Its share under the `weighted` scheduler, 1 to 1,000. Default: 1.
     pub weight: u32,

@@ -66,7 +66,6 @@ const SETTINGS: [&str; 17] = [
 #[serde(deny_unknown_fields)]
 struct Worker {
     queue: String,
-    #[serde(default)]
     concurrency: Option<u32>,
 }
 
