@@ -20,7 +20,6 @@ use crate::model::job::Job;
 use crate::model::queue::Queue;
 use crate::observe::{self, Observer};
 
-/// Most jobs in a group.
 const GROUP_JOBS_MAX: usize = 1_000;
 /// Most payload bytes in a group; a single job may be larger.
 const GROUP_BYTES_MAX: usize = 8 << 20;

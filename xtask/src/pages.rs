@@ -25,7 +25,6 @@ const PUSHERS: u64 = 2;
 /// Requests of each page; the first is a visitor's first, too.
 const REQUESTS: usize = 40;
 
-/// A queue that is filled.
 struct Fill {
     queue: &'static str,
     /// Of a hundred jobs.

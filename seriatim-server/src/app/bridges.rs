@@ -40,7 +40,6 @@ struct Paused {
     pause: BridgePause,
 }
 
-/// The pauses of one bridge.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Pauses {
     whole: Option<BridgePause>,
@@ -109,7 +108,6 @@ fn one<'a>(all: &'a mut BTreeMap<String, Bridge>, name: &str) -> &'a mut Bridge 
     })
 }
 
-/// What is paused of one bridge.
 pub(crate) async fn pauses(store: &dyn Store, bridge: &str) -> seriatim::Result<Pauses> {
     let mut pauses = Pauses::default();
     for note in &notes_of(store, &format!("{PAUSE}{bridge}/")).await? {

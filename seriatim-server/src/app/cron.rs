@@ -47,7 +47,6 @@ pub(crate) async fn page(
     Ok((cron, rows.len() > rows_max))
 }
 
-/// One entry.
 async fn one(store: &dyn Store, schedule: &Schedule) -> Result<CronEntry> {
     document(store, schedule, store.now().await?, true).await
 }

@@ -13,7 +13,6 @@ use crate::protocol::figures::Numbers;
 /// A queue is late if its oldest due lane has waited so long.
 const LATE: Duration = Duration::from_secs(60);
 
-/// The figures of one queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) stats: QueueStats,

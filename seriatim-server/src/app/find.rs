@@ -53,7 +53,6 @@ pub(crate) async fn job(store: &dyn Store, id: JobId) -> Result<JobView> {
     Err(Error::NoJob { id, why })
 }
 
-/// The lane of a key.
 pub(crate) async fn lane(store: &dyn Store, queue: &str, key: &str) -> Result<LaneView> {
     let missing = || Error::NoLane { queue: queue.to_owned(), key: key.to_owned() };
     known_lane(store, queue, key).await?.ok_or_else(missing)

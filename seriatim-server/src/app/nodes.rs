@@ -17,7 +17,6 @@ use crate::protocol::document::{Lane, Node, Nodes};
 /// Claimed lanes of each queue that are looked at.
 pub(crate) const RUNNING_MAX: usize = 1_000;
 
-/// The state of a node.
 pub(crate) fn state_name(node: &NodeView, now: Timestamp) -> &'static str {
     if is_gone(node) { "gone" } else { node.state(now).as_str() }
 }

@@ -13,7 +13,6 @@ use rustls::{ClientConfig, RootCertStore};
 
 /// Time limit for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The user agent.
 pub(crate) const USER_AGENT: &str = concat!("seriatim/", env!("CARGO_PKG_VERSION"));
 
 /// A request that is dropped closes its connection. No redirects, cookies or proxies.

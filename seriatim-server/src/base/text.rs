@@ -132,7 +132,6 @@ pub(crate) fn failures(retry_count: i32) -> String {
     if retry_count < 0 { "-".to_owned() } else { (i64::from(retry_count) + 1).to_string() }
 }
 
-/// A retry count in words.
 pub(crate) fn retries_in_words(retry_count: i32) -> String {
     match retry_count {
         ..0 => "none: it has not failed".to_owned(),

@@ -30,7 +30,6 @@ pub(super) fn rest(queues: usize) -> Duration {
     LOOK_EVERY.max(Duration::from_secs(1) * queues / LOOKS_MAX)
 }
 
-/// The shard of an id.
 pub(super) fn shard(id: &[u8], shards: u32) -> u32 {
     crc32fast::hash(id) % shards.max(1)
 }

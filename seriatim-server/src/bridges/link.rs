@@ -79,7 +79,6 @@ fn key_of(command: &Cmd) -> String {
     }
 }
 
-/// A call of a script.
 pub(super) struct Call {
     script: ScriptInvocation<'static>,
     /// The first of its keys, for what goes wrong.

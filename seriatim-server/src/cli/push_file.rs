@@ -131,7 +131,6 @@ pub(super) async fn push(
     )))
 }
 
-/// The lines of one batch.
 struct Batch {
     /// Non-empty lines with their numbers.
     lines: Vec<(u64, String)>,

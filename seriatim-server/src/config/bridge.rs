@@ -24,7 +24,6 @@ const NAME_MAX: usize = 64;
 /// that time, and must be recognised.
 const REMEMBERED_MIN: Duration = Duration::from_secs(3_600);
 
-/// One bridge.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BridgeConfig {

@@ -64,9 +64,7 @@ pub(crate) use worker::{Builtin, WorkerConfig};
 pub(crate) use worker_kind::{Ffmpeg, HttpSettings, Launch, Replicate, Roots, Servers, WorkerKind};
 pub(crate) use zone::Zone;
 
-/// The default store.
 pub(crate) const STORE_DEFAULT: &str = "sqlite:seriatim.db";
-/// The default listen address.
 pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
 
 /// How long events of jobs are kept by default.
@@ -457,7 +455,6 @@ impl Config {
         Ok(())
     }
 
-    /// The cron entries.
     pub(crate) fn cron_entries(&self) -> Result<Vec<Cron>, SetupError> {
         let entry = |config: &CronConfig| {
             let place = self.at(&format!("cron (name {:?})", config.name()));

@@ -36,7 +36,6 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Shared> for Part<T> {
     }
 }
 
-/// The query.
 pub(super) struct Query<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {

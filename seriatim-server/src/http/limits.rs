@@ -83,7 +83,6 @@ pub(super) const STREAM_BATCH_BYTES_MAX: usize = 4 << 20;
 pub(super) const EXPORTS: Shares = Shares { all: 8, party: 2 };
 /// Concurrent streams of jobs.
 pub(super) const STREAMS: Shares = Shares { all: 16, party: 4 };
-/// Rows of a page by default.
 pub(super) const PAGE_ROWS_DEFAULT: usize = 50;
 /// Longest that a claim waits for work, in milliseconds.
 pub(super) const WAIT_MS_MAX: u64 = 60_000;

@@ -5,7 +5,6 @@ use schemars::transform::{RecursiveTransform, ReplaceBoolSchemas, RestrictFormat
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value};
 
-/// Makes the schema of a type.
 pub(super) type Make = fn(&mut SchemaGenerator) -> Schema;
 
 pub(super) fn make<T: JsonSchema>() -> Make {

@@ -35,7 +35,6 @@ impl Printed {
         Self { queue, pid, output: budget(), warnings: budget() }
     }
 
-    /// A line of a stream.
     pub(crate) fn line(&self, stream: &str, text: &str) {
         let (queue, text) = (&*self.queue, for_log(text));
         if self.may_say(&self.output, text.len()) {

@@ -17,7 +17,6 @@ use super::throttle::Throttle;
 /// (queue, key); a job without a key is its own entity.
 pub(super) type Entity = (String, String);
 
-/// A push.
 #[derive(Clone, Debug)]
 pub(super) struct Pushed {
     pub sent_at: i64,

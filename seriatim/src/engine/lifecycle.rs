@@ -176,7 +176,6 @@ impl Upkeep {
     }
 }
 
-/// Runs the hooks for the start.
 async fn run_on_start(core: &Core, hooks: Vec<Box<OnStart>>) -> Result<()> {
     let fatal = |text: String| Error::new(ErrorKind::Fatal, text);
     for hook in hooks {

@@ -28,7 +28,6 @@ pub(in crate::engine) async fn shielded_future<T>(
     AssertUnwindSafe(future).catch_unwind().await.map_err(|panic| panic_text(&*panic))
 }
 
-/// The text of a panic.
 pub(in crate::engine) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

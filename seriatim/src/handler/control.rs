@@ -134,7 +134,6 @@ impl Control {
         !lock(&self.notes).results.is_empty()
     }
 
-    /// The result of a lane.
     pub(crate) fn result(&self, lane: LaneId) -> Option<Arc<str>> {
         lock(&self.notes).results.get(&lane).cloned()
     }

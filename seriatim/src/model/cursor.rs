@@ -35,7 +35,6 @@ impl Cursor {
         Ok(cursor)
     }
 
-    /// The place as a number.
     pub(crate) fn place_number(&self) -> Result<i64> {
         if self.place.is_empty() { Ok(0) } else { self.place.parse().map_err(|_| Self::wrong()) }
     }

@@ -228,7 +228,6 @@ impl Usage {
         Ok((running as usize).min((room / interval) as usize))
     }
 
-    /// Turns start.
     pub(crate) fn start(&mut self, limit: &Limit, now: Timestamp, turns: usize) {
         self.running += turns as u32;
         if let Some(rate) = limit.rate {

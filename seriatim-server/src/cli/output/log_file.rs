@@ -33,7 +33,6 @@ impl LogFile {
         Ok(Self { path: path.to_owned(), bytes_max, keep, open })
     }
 
-    /// Writes a line.
     pub(super) fn write(&self, line: &[u8]) -> io::Result<()> {
         let mut open = lock(&self.open);
         let length = line.len() as u64;

@@ -29,7 +29,6 @@ pub(crate) enum Tone {
     Faint,
 }
 
-/// One cell.
 pub(crate) struct Cell {
     pub(crate) text: String,
     pub(crate) tone: Tone,

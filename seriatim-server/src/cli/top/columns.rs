@@ -12,7 +12,6 @@ const LEAST: u16 = 8;
 /// Widths of long columns are multiples of this, so that they rarely change from frame to frame.
 const STEP: u16 = 8;
 
-/// A column.
 #[derive(Clone, Copy)]
 pub(super) struct Column {
     pub(super) head: &'static str,

@@ -41,7 +41,6 @@ pub(super) fn script() -> &'static str {
     &SCRIPT.name
 }
 
-/// The name of the icon.
 pub(super) fn icon() -> &'static str {
     &ICON.name
 }

@@ -25,7 +25,6 @@ const STEP_ROWS: usize = 1_000;
 /// Most steps: a filter may leave out most rows.
 const STEPS_MAX: usize = 1_000;
 
-/// Which list.
 enum List {
     Jobs { wish: jobs::Wish, with_payloads: bool },
     Lanes { queue: String, wish: lanes::Wish },

@@ -68,7 +68,6 @@ struct Holder {
     token: String,
 }
 
-/// A failure.
 struct FailureRow {
     at: Moment,
     attempt: u32,

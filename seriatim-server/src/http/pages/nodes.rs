@@ -21,7 +21,6 @@ use crate::app::running::{Running, running};
 use crate::app::why::Around;
 use crate::app::{nodes, troubles};
 
-/// Lanes shown of a node.
 const LANES_SHOWN: usize = 50;
 /// Queues that the page of a node names, and busy ones of which it looks for lanes.
 const QUEUES_NAMED: usize = 50;

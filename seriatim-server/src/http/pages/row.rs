@@ -19,12 +19,10 @@ use crate::base::time::length;
 
 /// Rows of a page of a list: with long keys, payloads and errors it stays within 30 KB.
 pub(super) const ROWS_SHOWN: usize = 25;
-/// Columns shown of an error.
 const ERROR_COLUMNS: usize = 120;
 /// Columns shown of the progress of a turn.
 const PROGRESS_COLUMNS: usize = 60;
 
-/// A queue.
 pub(super) struct QueueRow {
     pub(super) name: String,
     pub(super) href: String,
@@ -73,7 +71,6 @@ impl QueueRow {
     }
 }
 
-/// A lane.
 pub(super) struct LaneRow {
     /// Of its row in the page.
     pub(super) id: String,
@@ -150,7 +147,6 @@ fn with_progress(why: String, lane: &LaneView) -> String {
     }
 }
 
-/// A job.
 pub(super) struct JobRow {
     pub(super) id: String,
     pub(super) href: String,
@@ -222,7 +218,6 @@ impl SampleRow {
     }
 }
 
-/// A node.
 pub(super) struct NodeRow {
     pub(super) id: String,
     pub(super) name: String,

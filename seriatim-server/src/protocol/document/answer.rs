@@ -71,7 +71,6 @@ impl PushedJobs {
         Self { jobs, job: None, created: created.then_some(true) }
     }
 
-    /// The id of the first job.
     pub(crate) fn first(&self) -> Option<JobId> {
         self.jobs.first().map(|pushed| pushed.job_id)
     }

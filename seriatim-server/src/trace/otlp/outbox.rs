@@ -21,7 +21,6 @@ use crate::base::lock::lock;
 
 /// Most waiting spans; above this, new ones are dropped.
 const SPANS_WAITING_MAX: usize = 4_096;
-/// Spans in one request.
 const SPANS_PER_REQUEST_MAX: usize = 512;
 /// How long a span may wait for others to go with it.
 const LINGER: Duration = Duration::from_secs(1);

@@ -32,7 +32,6 @@ use crate::model::turn::Turn;
 
 /// What a call hands over.
 enum Handed {
-    /// Turns.
     Whole(Vec<Turn>),
     /// One job of a turn.
     One(Series),
