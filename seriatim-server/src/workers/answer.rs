@@ -5,8 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::{Deserializer as _, MapAccess, Visitor};
-use serde_json::Value;
+use serde::de::{DeserializeOwned, Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use seriatim::limits::DELAY_MAX;
 use seriatim::names::closest;
@@ -63,10 +62,8 @@ pub(crate) enum Heard {
 /// How a call ended, by the word of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Said {
-    /// All lanes are done.
-    Done,
     /// All lanes are done, each with this result.
-    DoneWith(Arc<str>),
+    Done(Option<Arc<str>>),
     Results(Vec<LaneResult>),
 }
 
@@ -105,7 +102,10 @@ pub(crate) fn read(line: &Line) -> Heard {
     };
     let is_marked = fields.iter().any(|(name, _)| MARKS.contains(&name.as_str()));
     let about = Fault {
-        batch: fields.iter().find(|(name, _)| name == "batch").and_then(|(_, raw)| text_of(raw)),
+        batch: fields
+            .iter()
+            .find(|(name, _)| name == "batch")
+            .and_then(|(_, raw)| value_of::<String>(raw)),
         is_final: is_final(&fields),
         why: String::new(),
     };
@@ -149,7 +149,7 @@ fn holds_a_result(text: &str) -> bool {
 /// Whether it was meant to end its call.
 fn is_final(fields: &[(String, Box<RawValue>)]) -> bool {
     let find = |name: &str| fields.iter().find(|(field, _)| field == name);
-    let word = find("type").and_then(|(_, raw)| text_of(raw)).unwrap_or_default();
+    let word = find("type").and_then(|(_, raw)| value_of::<String>(raw)).unwrap_or_default();
     let word = word.to_lowercase();
     let is_meant = |end: &&str| strsim::damerau_levenshtein(&word, end) <= SLIP_MAX;
     ["result", "done"].iter().any(is_meant) || find("results").is_some()
@@ -188,8 +188,7 @@ fn message(fields: Vec<(String, Box<RawValue>)>) -> Result<Heard, String> {
     match message.word("type", &TYPES)? {
         "done" => {
             message.knows(&["type", "batch", "result"])?;
-            let said =
-                message.find("result").map_or(Said::Done, |raw| Said::DoneWith(raw.get().into()));
+            let said = Said::Done(message.find("result").map(|raw| raw.get().into()));
             Ok(Heard::Answer { batch: message.text("batch")?, said })
         }
         "progress" => {
@@ -209,7 +208,9 @@ fn message(fields: Vec<(String, Box<RawValue>)>) -> Result<Heard, String> {
             let lane = message.lane()?;
             message.needs("step", STEP)?;
             let name = message.text("step")?.unwrap_or_default();
-            let step = Step { name, ended: ended.then(|| message.value("result")).transpose()? };
+            let result = || message.read("result", "write a JSON value", value_of);
+            let ended = ended.then(result).transpose()?.map(Option::unwrap_or_default);
+            let step = Step { name, ended };
             Ok(Heard::Step { batch: message.text("batch")?, lane, step })
         }
         _ => {
@@ -255,7 +256,7 @@ fn lane_result(path: &str, raw: &RawValue) -> Result<LaneResult, String> {
     let lane = result.lane()?;
     let name = result.word("outcome", &Word::ALL.map(Word::name))?;
     let word = Word::named(name).ok_or_else(|| format!("`{path}.outcome` is \"{name}\""))?;
-    let done = result.count("done")?.unwrap_or(0);
+    let done = result.read("done", "write a number of jobs, as in 2", value_of)?.unwrap_or(0);
     let error = result.text("error")?;
     let left = result.find("result").map(|raw| raw.get().into());
     let with = With {
@@ -321,25 +322,26 @@ impl Object<'_> {
         )
     }
 
-    fn text(&self, field: &str) -> Result<Option<String>, String> {
-        let read = |raw| text_of(raw).ok_or_else(|| self.wrong(field, raw, "write a text"));
+    /// What a field means; nothing if it is left out.
+    fn read<T>(
+        &self,
+        field: &str,
+        wanted: &str,
+        meaning: impl FnOnce(&RawValue) -> Option<T>,
+    ) -> Result<Option<T>, String> {
+        let read = |raw| meaning(raw).ok_or_else(|| self.wrong(field, raw, wanted));
         self.find(field).map(read).transpose()
     }
 
-    /// Any JSON value; `null` if it is left out.
-    fn value(&self, field: &str) -> Result<Value, String> {
-        let read = |raw: &RawValue| {
-            let value = serde_json::from_str(raw.get());
-            value.map_err(|_| self.wrong(field, raw, "write a JSON value"))
-        };
-        self.find(field).map_or(Ok(Value::Null), read)
+    fn text(&self, field: &str) -> Result<Option<String>, String> {
+        self.read(field, "write a text", value_of)
     }
 
     /// One of a few words.
     fn word<'w>(&self, field: &str, known: &[&'w str]) -> Result<&'w str, String> {
         let wanted = format!("write {}", words(known));
         let raw = self.needs(field, &wanted)?;
-        let text = text_of(raw).ok_or_else(|| self.wrong(field, raw, &wanted))?;
+        let text = value_of::<String>(raw).ok_or_else(|| self.wrong(field, raw, &wanted))?;
         known.iter().find(|word| **word == text).copied().ok_or_else(|| {
             let hint = closest(&text, known.iter().copied())
                 .map(|near| format!("; did you mean \"{near}\"?"));
@@ -350,29 +352,17 @@ impl Object<'_> {
     fn lane(&self) -> Result<LaneId, String> {
         const WANTED: &str = "write the `lane` of the call, as in \"1-0-7\"";
         let raw = self.needs("lane", WANTED)?;
-        let lane = text_of(raw).and_then(|text| text.parse().ok());
+        let lane = value_of::<String>(raw).and_then(|text| text.parse().ok());
         lane.ok_or_else(|| self.wrong("lane", raw, WANTED))
     }
 
-    fn count(&self, field: &str) -> Result<Option<usize>, String> {
-        let read = |raw: &RawValue| {
-            let count = serde_json::from_str(raw.get());
-            count.map_err(|_| self.wrong(field, raw, "write a number of jobs, as in 2"))
-        };
-        self.find(field).map(read).transpose()
-    }
-
     fn seconds(&self, field: &str) -> Result<Option<Duration>, String> {
-        let read = |raw: &RawValue| {
-            let seconds = serde_json::from_str(raw.get()).ok();
-            let length = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            length.filter(|length| *length <= DELAY_MAX).ok_or_else(|| {
-                let most = DELAY_MAX.as_secs();
-                let wanted = format!("write a number of seconds from 0 to {most}, as in 10");
-                self.wrong(field, raw, &wanted)
-            })
-        };
-        self.find(field).map(read).transpose()
+        let wanted =
+            format!("write a number of seconds from 0 to {}, as in 10", DELAY_MAX.as_secs());
+        self.read(field, &wanted, |raw| {
+            let length = Duration::try_from_secs_f64(value_of(raw)?).ok();
+            length.filter(|length| *length <= DELAY_MAX)
+        })
     }
 }
 
@@ -437,7 +427,7 @@ impl Held {
 
     /// Refuses a result that is too long for a lane.
     fn check_shared(&self, said: &Said) -> Result<(), String> {
-        let Said::DoneWith(result) = said else { return Ok(()) };
+        let Said::Done(Some(result)) = said else { return Ok(()) };
         let jobs = self.lanes.iter().map(|(_, jobs)| *jobs).max();
         check_length("result", result, jobs.unwrap_or(1))
     }
@@ -452,8 +442,7 @@ impl Said {
     /// What it says of a lane; `None` if it does not name the lane.
     fn of(&self, lane: LaneId) -> Option<(usize, &Outcome, Option<&Arc<str>>)> {
         match self {
-            Self::Done => Some((0, &Outcome::Done, None)),
-            Self::DoneWith(result) => Some((0, &Outcome::Done, Some(result))),
+            Self::Done(result) => Some((0, &Outcome::Done, result.as_ref())),
             Self::Results(results) => {
                 let found = results.iter().find(|result| result.lane == lane)?;
                 let done = if found.outcome == Outcome::Done { 0 } else { found.done };
@@ -479,7 +468,7 @@ impl Said {
 
     /// What it means for the call. A lane that it does not name ends as `unnamed`.
     pub(crate) fn outcomes(&self, held: &Held, unnamed: &Outcome) -> Outcomes {
-        if *self == Self::Done {
+        if *self == Self::Done(None) {
             return Outcomes::new();
         }
         let mut outcomes = Outcomes::all(unnamed.clone());
@@ -520,7 +509,7 @@ fn fields_of(
     json.end()
 }
 
-fn text_of(raw: &RawValue) -> Option<String> {
+fn value_of<T: DeserializeOwned>(raw: &RawValue) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
 }
 

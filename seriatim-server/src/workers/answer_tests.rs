@@ -306,7 +306,7 @@ fn d12_a_message_about_a_step_is_what_it_says() {
     let ended = r#"{"type":"step_done","batch":"b",LANE"step":"extract","result":[1]}"#;
     assert_eq!(step(ended), (b.clone(), name.clone(), Some(serde_json::json!([1]))));
     let ended = r#"{"type":"step_done","batch":"b",LANE"step":"extract"}"#;
-    assert_eq!(step(ended), (b, name, Some(Value::Null)));
+    assert_eq!(step(ended), (b, name, Some(serde_json::Value::Null)));
     let released = r#"{"type":"result","batch":"b","results":[{LANE"outcome":"release"}]}"#;
     let Heard::Answer { said, .. } = heard(released) else { panic!("{released}") };
     assert!(held().check(&said).is_err());
@@ -343,10 +343,10 @@ fn a_good_answer_is_what_it_says() {
         assert_eq!(result(text), expected, "{text}");
     }
     for text in ["{\"type\":\"done\",\"batch\":\"b\"}", "\u{feff} {\"type\" : \"done\"}\r"] {
-        assert_eq!(answered(text), Ok(Some(Said::Done)), "{text}");
+        assert_eq!(answered(text), Ok(Some(Said::Done(None))), "{text}");
     }
     let shared = r#"{"type":"done","batch":"b","result":{"sum": 6.50}}"#;
-    assert_eq!(answered(shared), Ok(Some(Said::DoneWith(r#"{"sum": 6.50}"#.into()))));
+    assert_eq!(answered(shared), Ok(Some(Said::Done(Some(r#"{"sum": 6.50}"#.into())))));
     let progress = r#"{"type":"progress","batch":"b","lane":"1-0-7","progress":{"percent":4}}"#;
     assert!(
         matches!(heard(progress), Heard::Progress { progress, .. } if progress.get().contains('4'))
