@@ -384,33 +384,30 @@ impl Mover {
     /// Reads the figures of the source.
     async fn measure(&mut self, link: &mut Link) -> Result<(), Fault> {
         let (keys, source) = (&self.bridge.keys, &self.source);
+        if matches!(source, Source::Set(_)) {
+            return Ok(());
+        }
+        let counts = if matches!(source, Source::Queue(_)) { "LLEN" } else { "ZCARD" };
         let status = &mut self.ledger.status;
+        status.length = link.ask(redis::cmd(counts).arg(keys.source(source))).await?;
+        status.rejected = link.ask(redis::cmd("LLEN").arg(keys.rejected(source))).await?;
+        let now = Timestamp::of_this_machine();
         match source {
-            Source::Queue(_) => {}
-            Source::Set(_) => return Ok(()),
-            Source::Morgue(_) => {
-                status.length = link.ask(redis::cmd("ZCARD").arg(keys.source(source))).await?;
-                status.rejected = link.ask(redis::cmd("LLEN").arg(keys.rejected(source))).await?;
-                return Ok(());
+            Source::Queue(_) => {
+                let mut script = Call::of(&OLDEST);
+                script.key(keys.source(source)).arg(PAYLOAD_BYTES_MAX);
+                let oldest: Option<Vec<u8>> = link.call(&script).await?;
+                let since = oldest.and_then(|bytes| Element::read(&bytes).ok()?.since());
+                status.lag = since.map_or(0.0, |since| now.since(since).as_secs_f64());
             }
             Source::Ids { .. } => {
-                status.length = link.ask(redis::cmd("ZCARD").arg(keys.source(source))).await?;
-                status.rejected = link.ask(redis::cmd("LLEN").arg(keys.rejected(source))).await?;
                 let first = ids::page(link, (keys, source), 0, 1).await?;
-                let now = Timestamp::of_this_machine().as_secs_f64();
                 // As Lowkiq counts it: from when the id was due.
-                status.lag = first.first().map_or(0.0, |(_, due)| (now - due).max(0.0));
-                return Ok(());
+                status.lag =
+                    first.first().map_or(0.0, |(_, due)| (now.as_secs_f64() - due).max(0.0));
             }
+            Source::Set(_) | Source::Morgue(_) => {}
         }
-        status.length = link.ask(redis::cmd("LLEN").arg(keys.source(source))).await?;
-        status.rejected = link.ask(redis::cmd("LLEN").arg(keys.rejected(source))).await?;
-        let mut script = Call::of(&OLDEST);
-        script.key(keys.source(source)).arg(PAYLOAD_BYTES_MAX);
-        let oldest: Option<Vec<u8>> = link.call(&script).await?;
-        let since = oldest.and_then(|bytes| Element::read(&bytes).ok()?.since());
-        let lag = since.map(|since| Timestamp::of_this_machine().since(since).as_secs_f64());
-        status.lag = lag.unwrap_or(0.0);
         Ok(())
     }
 }
