@@ -15,9 +15,7 @@ use crate::contract::{
 };
 use crate::handler::codec::Codec;
 use crate::lock::lock;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::job::Job;
-use crate::model::queue::Queue;
+use crate::model::{Error, ErrorKind, Job, Queue, Result};
 use crate::observe::{self, Observer};
 
 const GROUP_JOBS_MAX: usize = 1_000;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::contract::SharedStore;
-use crate::model::error::{Error, Result};
+use crate::model::{Error, Result};
 
 /// The URL schemes of stores.
 const SCHEMES: &str = "sqlite:PATH, memory:, postgres://…, mysql://…, redis://…, rediss://…, \

@@ -8,12 +8,9 @@ use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 use serde::{Deserialize, Serialize};
 
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, Result};
-use crate::model::job::{Job, RunAt, validate_queue_name};
 use crate::model::limits::NAME_BYTES_MAX;
-use crate::model::queue::Queue;
 use crate::model::text::one_line;
+use crate::model::{Error, Job, Queue, Result, RunAt, Timestamp, validate_queue_name};
 
 /// More than any change of a clock.
 const CHANGE_MAX: SignedDuration = SignedDuration::from_hours(24);

@@ -3,8 +3,7 @@
 use std::future::Future;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::model::clock::Timestamp;
-use crate::model::id::NodeId;
+use crate::model::{NodeId, Timestamp};
 
 impl Timestamp {
     /// This machine's wall clock. Only stores without a server decide by it.
@@ -70,7 +69,7 @@ pub mod stand_in {
     use std::future::Future;
     use std::pin::Pin;
 
-    use crate::model::clock::Timestamp;
+    use crate::model::Timestamp;
 
     /// A task of an engine.
     pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -3,12 +3,7 @@
 use std::sync::Arc;
 
 use crate::contract::{Push, Pushed, Settled, Store};
-use crate::model::clock::Timestamp;
-use crate::model::error::Error;
-use crate::model::id::Token;
-use crate::model::job::Job;
-use crate::model::settle::{Settlement, Verdict};
-use crate::model::turn::Turn;
+use crate::model::{Error, Job, Settlement, Timestamp, Token, Turn, Verdict};
 
 /// Pushes, and tells the observer.
 pub(crate) async fn push(

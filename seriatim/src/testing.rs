@@ -29,9 +29,8 @@ use crate::contract::{JobQuery, JobState, JobView, SharedStore};
 use crate::engine::Summary;
 use crate::engine::builder::EngineBuilder;
 use crate::engine::lifecycle::Engine;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::limits::LEASE_MAX;
+use crate::model::{Error, ErrorKind, Result, Timestamp};
 use crate::stores::Memory;
 
 /// How much of tokio's time [`Lab::perform_all`] may take.

@@ -7,11 +7,8 @@ use tokio::time::{Instant, sleep};
 
 use super::Client;
 use crate::contract::JobView;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::JobId;
-use crate::model::job::Job;
 use crate::model::limits::{LOOK_PAUSE_MAX, LOOK_PAUSE_MIN};
-use crate::model::queue::Queue;
+use crate::model::{Error, ErrorKind, Job, JobId, Queue, Result};
 
 /// The client polls again after this part of the time that it has waited so far.
 const PAUSE_PART: u32 = 4;

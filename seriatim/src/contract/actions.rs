@@ -5,11 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::{JobId, LaneId};
 #[cfg(feature = "mysql")]
 use crate::model::queue::Mode;
+use crate::model::{JobId, LaneId, Result, Timestamp};
 
 /// What operators can do with jobs and lanes.
 #[async_trait]

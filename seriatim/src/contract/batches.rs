@@ -6,13 +6,11 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use super::views::Page;
-use crate::model::batch::{BatchCounts, EndedBatch};
-use crate::model::clock::Timestamp;
-use crate::model::cursor::Cursor;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::JobId;
-use crate::model::job::{Job, RunAt, validate_text};
 use crate::model::limits::{BATCHES_OPEN_MAX, NAME_BYTES_MAX, PAGE_ROWS_MAX};
+use crate::model::{
+    BatchCounts, Cursor, EndedBatch, Error, ErrorKind, Job, JobId, Result, RunAt, Timestamp,
+    validate_text,
+};
 
 /// The batches of a store: see [`Capabilities::batches`](super::Capabilities::batches). A store without batches keeps
 /// the default methods, and refuses jobs that name a batch.

@@ -6,14 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, Result};
-use crate::model::id::{JobId, NodeId};
 use crate::model::limits::{SERIES_JOBS_MAX, SETTLE_TURNS_MAX};
-use crate::model::queue::Queue;
-use crate::model::result::check_result;
-use crate::model::settle::Settlement;
-use crate::model::turn::Turn;
+use crate::model::{
+    Error, JobId, NodeId, Queue, Result, Settlement, Timestamp, Turn, check_result,
+};
 
 /// Claims lanes and settles their turns.
 #[async_trait]

@@ -8,8 +8,7 @@
 pub(crate) mod tests;
 
 use super::{Declare, QueueStats, QueueView, Store};
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::queue::{Merge, Mode, Queue};
+use crate::model::{Error, ErrorKind, Merge, Mode, Queue, Result};
 
 /// What happens to a queue when it is declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ pub(crate) mod tests;
 
 use super::release::release_claims;
 use super::{ClaimSelection, DeleteQueue, NodeState, Store};
-use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::limits::ACTION_ROWS_MAX;
+use crate::model::{Error, ErrorKind, Result};
 
 /// How often to release claims that were made before all nodes saw the pause of the queue.
 const ATTEMPTS: usize = 5;

@@ -1,8 +1,7 @@
 //! Errors that several stores share.
 
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::NodeId;
 use crate::model::limits::QUEUES_MAX;
+use crate::model::{Error, ErrorKind, NodeId, Result};
 
 /// A queue that does not exist.
 pub(crate) fn no_queue(name: &str) -> Error {

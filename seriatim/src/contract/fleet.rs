@@ -10,11 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::origin::Origin;
 use super::periodic::PeriodicView;
 use super::trouble::Trouble;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, Result};
-use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::limits::REPORT_BYTES_MAX;
-use crate::model::turn::Turn;
+use crate::model::{Error, JobId, LaneId, NodeId, Result, Timestamp, Token, Turn};
 
 /// Heartbeats, rescues of expired claims, leadership, and removing old rows.
 #[async_trait]

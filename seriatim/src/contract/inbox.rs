@@ -4,10 +4,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::producer::Pushed;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::JobId;
-use crate::model::job::Job;
+use crate::model::{Error, ErrorKind, Job, JobId, Result, Timestamp};
 
 /// The name under which a store rings for its inbox. No queue has it.
 pub const INBOX_BELL: &str = "@inbox";

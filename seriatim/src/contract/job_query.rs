@@ -5,11 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::job_view::{JobState, JobView};
-use crate::model::clock::Timestamp;
-use crate::model::cursor::Cursor;
-use crate::model::error::{Error, Result};
 use crate::model::limits::{PAGE_ROWS_MAX, SOUGHT_BYTES_MAX};
-use crate::model::payload::Payload;
+use crate::model::{Cursor, Error, Payload, Result, Timestamp};
 
 /// The order of a listing of jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::job::JobOptions;
-use crate::model::payload::Payload;
+use crate::model::{JobId, JobOptions, LaneId, NodeId, Payload, Timestamp, Token};
 
 /// The states of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

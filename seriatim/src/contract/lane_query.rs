@@ -5,11 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::views::LaneView;
-use crate::model::clock::Timestamp;
-use crate::model::cursor::Cursor;
-use crate::model::error::{Error, Result};
-use crate::model::id::{LaneId, NodeId};
 use crate::model::limits::PAGE_ROWS_MAX;
+use crate::model::{Cursor, Error, LaneId, NodeId, Result, Timestamp};
 
 /// The order of a listing of lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -66,8 +66,7 @@ pub use vitals::Vitals;
 pub use wake::{Bell, WAKE_QUEUES_MAX, Wake, Wakeups};
 pub use wrapper::Wrapper;
 
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
+use crate::model::{Result, Timestamp};
 
 /// A store that is being opened.
 pub type Opening = std::pin::Pin<Box<dyn Future<Output = Result<SharedStore>> + Send>>;

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use async_trait::async_trait;
 
-use crate::model::error::{Error, Result};
 use crate::model::limits::{NOTE_BYTES_MAX, NOTE_NAME_BYTES_MAX, NOTES_BYTES_MAX, NOTES_MAX};
+use crate::model::{Error, Result};
 
 /// Notes beside the jobs: the history of figures, the audit log, the state of cron entries. The writer must limit their
 /// number: no store deletes notes.

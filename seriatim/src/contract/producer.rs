@@ -3,12 +3,8 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::JobId;
-use crate::model::job::Job;
 use crate::model::limits::{PUSH_BYTES_MAX, PUSH_JOBS_MAX};
-use crate::model::queue::{Queue, Throttled};
+use crate::model::{Error, ErrorKind, Job, JobId, Queue, Result, Throttled, Timestamp};
 
 /// Pushes jobs.
 #[async_trait]

@@ -6,9 +6,7 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use super::actions::Acted;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::queue::Queue;
+use crate::model::{Error, ErrorKind, Queue, Result, Timestamp};
 
 /// Defines, pauses, deletes and reshards queues.
 #[async_trait]

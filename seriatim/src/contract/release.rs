@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use super::{ClaimSelection, Lease, Release, Settle, Store};
-use crate::model::error::Result;
-use crate::model::queue::Queue;
-use crate::model::settle::{Settlement, crash};
-use crate::model::turn::Turn;
+use crate::model::{Queue, Result, Settlement, Turn, crash};
 
 /// The holder of a released lane until its turn is settled. No node can claim under this name, and the lease has
 /// expired.

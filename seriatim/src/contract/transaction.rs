@@ -6,7 +6,7 @@ pub(crate) mod tests;
 use async_trait::async_trait;
 
 use super::{Push, Pushed, Settle, Settled, Store};
-use crate::model::error::Result;
+use crate::model::Result;
 
 /// A transaction that the user began on the store's database, with that database's driver.
 ///

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::clock::Timestamp;
+use crate::model::Timestamp;
 
 /// A current problem of a node. It stays until it is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

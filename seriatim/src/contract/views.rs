@@ -11,13 +11,10 @@ use super::job_query::JobQuery;
 use super::job_view::JobView;
 use super::lane_query::{LaneQuery, LaneStage};
 use super::vitals::Vitals;
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::job::JobOptions;
 use crate::model::limits::PAGE_BYTES_MAX;
-use crate::model::queue::{Mode, Queue};
-use crate::model::turn::Turn;
+use crate::model::{
+    JobId, JobOptions, LaneId, Mode, NodeId, Queue, Result, Timestamp, Token, Turn,
+};
 
 /// Listings and figures; read-only.
 ///

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::lock::lock;
-use crate::model::job::Job;
+use crate::model::Job;
 
 /// Most queues that a wake-up names; one for more of them is for all.
 pub const WAKE_QUEUES_MAX: usize = 100;

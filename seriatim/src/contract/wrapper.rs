@@ -6,10 +6,7 @@ use std::future::Future;
 use async_trait::async_trait;
 
 use super::*;
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::turn::Turn;
+use crate::model::{JobId, LaneId, NodeId, Result, Timestamp, Token, Turn};
 
 /// Generates [`Wrapper`] and its roles from one list of the store's operations.
 macro_rules! wrapper {

@@ -28,12 +28,8 @@ use crate::handler::middleware::{self, Next};
 use crate::handler::outcomes::Outcomes;
 use crate::handler::shape::Handler;
 use crate::handler::worker::Worker;
-use crate::model::build::group_of_build;
-use crate::model::error::{Error, Result};
-use crate::model::id::check_node_name;
-use crate::model::job::validate_queue_name;
 use crate::model::limits::{PERIODIC_MAX, WEIGHT_MAX};
-use crate::model::queue::Queue;
+use crate::model::{Error, Queue, Result, check_node_name, group_of_build, validate_queue_name};
 use crate::observe::Observer;
 
 /// The time between two heartbeats, unless the lease is short.

@@ -31,13 +31,7 @@ use crate::engine::upkeep::troubles::Troubles;
 use crate::handler::call::Call;
 use crate::handler::env::CallEnv;
 use crate::lock::lock;
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::NodeId;
-use crate::model::job::Job;
-use crate::model::queue::Queue;
-use crate::model::settle::Outcome;
-use crate::model::turn::Turn;
+use crate::model::{Job, NodeId, Outcome, Queue, Result, Timestamp, Turn};
 use crate::observe::{self, Observer};
 
 /// The settings of an engine, fixed at its start.

@@ -29,8 +29,7 @@ use crate::engine::upkeep::{declaring, guard, inbox, maintenance, repeat};
 use crate::handler::control::Stop;
 use crate::lock::lock;
 use crate::machine;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::queue::Queue;
+use crate::model::{Error, ErrorKind, Queue, Result};
 
 /// Runs handlers for the jobs of its queues.
 ///

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::engine::limits::{OUTAGE_LOG_EVERY, OUTAGE_WAIT_MAX, OUTAGE_WAIT_MIN};
 use crate::lock::lock;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result};
 
 /// Shared by all tasks of an engine, so that an outage is logged once and not by each of them. A store of several
 /// servers may fail in part: then it answers and fails in turn, and only the first of these outages is logged.

@@ -8,12 +8,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use crate::contract::{Pushed, Settled};
-use crate::model::clock::Timestamp;
-use crate::model::error::Error;
-use crate::model::id::Token;
-use crate::model::job::Job;
-use crate::model::settle::{Settlement, Verdict};
-use crate::model::turn::Turn;
+use crate::model::{Error, Job, Settlement, Timestamp, Token, Turn, Verdict};
 use crate::observe::Observer;
 
 /// Runs user code. A panic is returned as its text.

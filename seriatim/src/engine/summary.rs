@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lock::lock;
-use crate::model::settle::{EndKind, Ending};
+use crate::model::{EndKind, Ending};
 
 /// The counts of an engine from start to end, in the terms of `docs/figures.md`. Each turn that a handler was called
 /// with is counted in exactly one of `done`, `failed`, `put_off`, `cancelled`, `stale` and `unsettled`. `put_off`

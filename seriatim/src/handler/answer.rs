@@ -2,7 +2,7 @@
 
 use crate::handler::failure::Failure;
 use crate::handler::outcomes::Outcomes;
-use crate::model::settle::Outcome;
+use crate::model::Outcome;
 
 /// A value that a handler may return: nothing, an [`Outcome`] for all lanes, [`Outcomes`] by lane, or a `Result` of
 /// one of these. Its error may be any standard error, a text, `anyhow::Error` or `eyre::Report`.

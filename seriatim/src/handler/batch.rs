@@ -7,10 +7,7 @@ use std::sync::Arc;
 use crate::handler::call::Call;
 use crate::handler::control::Undecodable;
 use crate::handler::from_payload::FromPayload;
-use crate::model::error::Error;
-use crate::model::id::{JobId, LaneId, Token};
-use crate::model::settle::retries_max;
-use crate::model::turn::{Turn, TurnJob};
+use crate::model::{Error, JobId, LaneId, Token, Turn, TurnJob, retries_max};
 
 /// The lanes of one handler call, up to the queue's `batch_size`; at least one.
 ///

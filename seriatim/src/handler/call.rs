@@ -8,10 +8,7 @@ use tokio::time::Instant;
 use crate::handler::control::Control;
 use crate::handler::env::CallEnv;
 use crate::handler::outcomes::Outcomes;
-use crate::model::id::{JobId, LaneId};
-use crate::model::queue::Queue;
-use crate::model::settle::{Outcome, Settlement, Verdict, plan};
-use crate::model::turn::Turn;
+use crate::model::{JobId, LaneId, Outcome, Queue, Settlement, Turn, Verdict, plan};
 
 /// The turns that go to a handler together. Shared by the engine, the batch and the context, so that a call needs one
 /// allocation for all of them.

@@ -1,8 +1,7 @@
 //! Changes payloads on their way into the store and out of it.
 
 use crate::handler::failure::Failure;
-use crate::model::error::Result;
-use crate::model::payload::Payload;
+use crate::model::{Payload, Result};
 
 /// Transforms payloads, for example compresses or encrypts them. Clients encode with it, engines decode: give both
 /// the same codec.

@@ -13,14 +13,11 @@ use crate::handler::batch::Lane;
 use crate::handler::call::Call;
 use crate::handler::control::Stop;
 use crate::handler::steps::Steps;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, LaneId};
-use crate::model::job::Job;
 use crate::model::limits::PUSH_JOBS_MAX;
-use crate::model::report::{StepRecord, TurnReport};
-use crate::model::result::check_result;
-use crate::model::settle::Settlement;
-use crate::model::turn::Turn;
+use crate::model::{
+    Error, ErrorKind, Job, JobId, LaneId, Result, Settlement, StepRecord, Turn, TurnReport,
+    check_result,
+};
 
 /// One handler call: its time limit, cancellation, progress and store. Cheap to clone.
 ///

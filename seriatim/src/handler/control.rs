@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::Notify;
 
 use crate::lock::lock;
-use crate::model::id::{JobId, LaneId};
-use crate::model::report::{StepRecord, TurnReport};
-use crate::model::settle::Settlement;
+use crate::model::{JobId, LaneId, Settlement, StepRecord, TurnReport};
 
 /// Jobs whose payloads cannot be decoded, and why.
 pub(crate) type Undecodable = Vec<(JobId, Arc<str>)>;

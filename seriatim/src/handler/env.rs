@@ -8,10 +8,7 @@ use tokio::sync::Notify;
 
 use crate::contract::SharedStore;
 use crate::handler::codec::Codec;
-use crate::model::error::Result;
-use crate::model::job::Job;
-use crate::model::settle::Settlement;
-use crate::model::turn::Turn;
+use crate::model::{Job, Result, Settlement, Turn};
 
 /// The calls of a hook for the jobs that a settlement buries or drops.
 pub(crate) type ExhaustedCalls = fn(&CallEnv, &Turn, &Settlement) -> Vec<Job>;

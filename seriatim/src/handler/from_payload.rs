@@ -2,8 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::model::error::Result;
-use crate::model::payload::Payload;
+use crate::model::{Payload, Result};
 
 /// A type that payloads can be read as: any type that serde can deserialize, or [`Payload`] for the stored bytes.
 pub trait FromPayload: Sized + Send + Sync + 'static {

@@ -2,9 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::model::id::LaneId;
-use crate::model::settle::{Outcome, Verdict};
-use crate::model::turn::Turn;
+use crate::model::{LaneId, Outcome, Turn, Verdict};
 
 /// How the lanes of one call end: one outcome for all, and exceptions by lane.
 ///

@@ -4,11 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::error::{Error, Result};
 use crate::model::limits::ATTEMPTS_MAX;
-use crate::model::queue::Queue;
-use crate::model::retry::Exhaustion;
-use crate::model::turn::Turn;
+use crate::model::{Error, Exhaustion, Queue, Result, Turn};
 
 pub(crate) type Wait = dyn Fn(&Failed<'_>) -> Duration + Send + Sync;
 

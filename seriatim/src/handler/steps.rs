@@ -8,10 +8,7 @@ use serde_json::Value;
 
 use crate::handler::context::Context;
 use crate::handler::failure::{Failure, Interrupted};
-use crate::model::error::{Error, Result};
-use crate::model::id::{JobId, LaneId};
-use crate::model::report::StepRecord;
-use crate::model::turn::Turn;
+use crate::model::{Error, JobId, LaneId, Result, StepRecord, Turn};
 
 /// The steps of one lane's turn. When a turn is run again (after a failure, a crash, or on another node), steps that
 /// have ended are not repeated. Their results are kept with the lane, beside its progress.

@@ -16,7 +16,7 @@ use crate::handler::failure::{Failure, Interrupted};
 use crate::handler::outcomes::Outcomes;
 use crate::handler::retrying::{Failed, Retrying};
 use crate::handler::shape::Handler;
-use crate::model::retry::Exhaustion;
+use crate::model::Exhaustion;
 
 pub(crate) type Handling = Pin<Box<dyn Future<Output = Result<Outcomes, Failure>> + Send>>;
 

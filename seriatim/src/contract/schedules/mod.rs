@@ -6,12 +6,9 @@ use std::collections::BTreeMap;
 
 use super::{NodeView, Push, Store};
 use crate::cron::Cron;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, NodeId};
-use crate::model::job::{RunAt, validate_text};
 use crate::model::limits::{NAME_BYTES_MAX, NOTE_BYTES_MAX};
 use crate::model::names::did_you_mean;
+use crate::model::{Error, ErrorKind, JobId, NodeId, Result, RunAt, Timestamp, validate_text};
 use notes::{Held, Known};
 pub(crate) use notes::{is_paused, register, ticked, tidy};
 
@@ -220,8 +217,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::contract::{Fleet, Heartbeat, NodeInfo, Notebook, Producer, Views};
-    use crate::model::job::Job;
-    use crate::model::payload::Payload;
+    use crate::model::{Job, Payload};
     use crate::stores::Memory;
 
     fn nightly(payload: &str) -> Cron {

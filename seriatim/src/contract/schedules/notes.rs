@@ -12,12 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::{SchedulePause, ScheduleTick};
 use crate::contract::{Note, NoteQuery, Store, notes_of};
 use crate::cron::{Cron, Missed};
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::held::HeldJob;
-use crate::model::id::NodeId;
-use crate::model::job::Job;
 use crate::model::limits::NOTE_BYTES_MAX;
+use crate::model::{Error, ErrorKind, Job, NodeId, Result, Timestamp};
 
 const ENTRY: &str = "cron/entry/";
 const JOB: &str = "cron/job/";

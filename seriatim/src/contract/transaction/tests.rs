@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::contract::{Declare, Push, Pushed, Settle, Settled, SharedStore};
-use crate::model::error::{ErrorKind, Result};
+use crate::model::{ErrorKind, Result};
 use crate::{
     Batch, Client, Context, Engine, Failure, Job, Queue,
     engine::{Exhausted, Summary},

@@ -25,10 +25,7 @@ use crate::handler::middleware::wrap;
 use crate::handler::outcomes::Outcomes;
 use crate::handler::retrying::Failed;
 use crate::handler::worker::{Handling, Prepared, Worker};
-use crate::model::clock::Timestamp;
-use crate::model::queue::Queue;
-use crate::model::settle::{Outcome, Settlement, Verdict, backoff_of};
-use crate::model::turn::Turn;
+use crate::model::{Outcome, Queue, Settlement, Timestamp, Turn, Verdict, backoff_of};
 
 /// What a call hands over.
 enum Handed {

@@ -10,7 +10,7 @@ use crate::contract::{Beat, CancelNotice};
 use crate::handler::call::Call;
 use crate::handler::control::Stop;
 use crate::lock::lock;
-use crate::model::id::{JobId, LaneId};
+use crate::model::{JobId, LaneId};
 
 #[derive(Default)]
 pub(in crate::engine) struct Running {

@@ -8,9 +8,7 @@ use crate::engine::claim::dispatch::Want;
 use crate::engine::limits::{
     PREFETCH_AGE_MAX, PREFETCH_GROWS_BELOW, PREFETCH_GROWTH, PREFETCH_SHRINKS_ABOVE,
 };
-use crate::model::clock::Timestamp;
-use crate::model::id::JobId;
-use crate::model::turn::Turn;
+use crate::model::{JobId, Timestamp, Turn};
 
 #[derive(Debug)]
 pub(in crate::engine) struct QueueBuffer {

@@ -9,8 +9,7 @@ use crate::engine::claim::buffer::QueueBuffer;
 use crate::engine::claim::scheduler::{Scheduler, Waiting};
 use crate::engine::limits::{CRASHED_CHANCE_EVERY, PREFETCH_LANES_MAX};
 use crate::lock::lock;
-use crate::model::queue::Queue;
-use crate::model::turn::Turn;
+use crate::model::{Queue, Turn};
 
 /// Filled by the fetcher and emptied by the slots.
 #[derive(Debug)]

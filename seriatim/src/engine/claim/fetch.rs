@@ -23,9 +23,7 @@ use crate::engine::limits::{
     REST_MIN,
 };
 use crate::engine::outage::{Pauses, may_have_been_done, will_pass};
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::NodeId;
+use crate::model::{Error, ErrorKind, NodeId, Result, Timestamp};
 
 /// When to ask a source again, the soonest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,9 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::lock::lock;
-use crate::model::id::{LaneId, Token};
-use crate::model::settle::Settlement;
-use crate::model::turn::Turn;
+use crate::model::{LaneId, Settlement, Token, Turn};
 
 /// Lanes from their claim to the answer to their settlement.
 #[derive(Debug, Default)]

@@ -14,10 +14,7 @@ use crate::engine::core::Core;
 use crate::engine::limits::COMPARED_AT_ONCE;
 use crate::engine::outage::Pauses;
 use crate::engine::settle::settler::{keep_refused, send};
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{LaneId, NodeId, Token};
-use crate::model::queue::Queue;
-use crate::model::settle::release;
+use crate::model::{Error, ErrorKind, LaneId, NodeId, Queue, Result, Token, release};
 
 /// Compares the store's list of lanes held by `node` in these queues with the node's own list. Called by the fetcher,
 /// while none of its claims is in flight. Returns the queues for which that failed.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::clock::Timestamp;
+use crate::model::Timestamp;
 
 /// How a node with several queues chooses the next queue to claim from, and the next one to run among those with
 /// lanes waiting for a slot.

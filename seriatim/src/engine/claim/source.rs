@@ -12,9 +12,7 @@ use crate::handler::retrying::{Failed, Retrying};
 use crate::handler::worker::Worker;
 use crate::lock::lock;
 use crate::model::limits::SERIES_JOBS_MAX;
-use crate::model::queue::Queue;
-use crate::model::settle::{backoff_of, own_backoff};
-use crate::model::turn::Turn;
+use crate::model::{Queue, Turn, backoff_of, own_backoff};
 
 #[derive(Debug)]
 pub(in crate::engine) struct Source {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::contract::NodeInfo;
-use crate::model::id::NodeId;
+use crate::model::NodeId;
 
 /// Spreads the queues over the nodes. It keeps each queue's work on few machines (warm caches, fewer claims that find
 /// nothing). Safety never depends on it: a node whose own queues are empty works on the others.

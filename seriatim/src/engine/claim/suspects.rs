@@ -4,8 +4,7 @@ use tokio::time::Instant;
 
 use crate::engine::claim::held::Held;
 use crate::engine::limits::{BESIDE_SUSPECT_EVERY, SUSPECT_CRASHES};
-use crate::model::queue::Queue;
-use crate::model::turn::Turn;
+use crate::model::{Queue, Turn};
 
 /// Whether the lane may be what ends the processes, and not only one that ran beside it.
 fn is_suspect(turn: &Turn, queue: &Queue) -> bool {

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use crate::contract::Settled;
 use crate::engine::settle::turn_log::TurnLog;
 use crate::handler::call::Call;
-use crate::model::id::JobId;
-use crate::model::settle::{EndKind, Ending, Settlement};
-use crate::model::turn::Turn;
+use crate::model::{EndKind, Ending, JobId, Settlement, Turn};
 
 /// A turn that has ended but is not settled yet.
 pub(in crate::engine) struct Ended {

@@ -18,14 +18,8 @@ use crate::handler::call::Call;
 use crate::handler::env::CallEnv;
 use crate::handler::failure::Failure;
 use crate::handler::worker::{Handling, Prepared, Worker};
-use crate::model::error::Result;
-use crate::model::id::JobId;
-use crate::model::job::Job;
 use crate::model::limits::PUSH_JOBS_MAX;
-use crate::model::payload::Payload;
-use crate::model::queue::Queue;
-use crate::model::settle::{Fate, Outcome, Settlement};
-use crate::model::turn::{Turn, TurnJob};
+use crate::model::{Fate, Job, JobId, Outcome, Payload, Queue, Result, Settlement, Turn, TurnJob};
 
 /// The largest payload that is repeated in such a job.
 const PAYLOAD_BYTES_MAX: usize = 64 << 10;
@@ -64,7 +58,7 @@ mod document {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use serde_json::value::RawValue;
 
-    use crate::model::payload::Payload;
+    use crate::model::Payload;
 
     #[expect(clippy::ref_option, reason = "serde calls it with this type")]
     pub(super) fn serialize<S: Serializer>(

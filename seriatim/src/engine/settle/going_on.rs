@@ -11,10 +11,7 @@ use crate::engine::limits::{GO_ON_ALONE_FOR, GO_ON_FOR};
 use crate::engine::outage::may_have_been_done;
 use crate::engine::settle::ended::Ended;
 use crate::engine::settle::settler::{answered, settle_of};
-use crate::model::error::Result;
-use crate::model::id::NodeId;
-use crate::model::settle::Settlement;
-use crate::model::turn::Turn;
+use crate::model::{NodeId, Result, Settlement, Turn};
 
 /// The lanes of a batch that may go on.
 pub(super) struct GoingOn {

@@ -14,11 +14,8 @@ use crate::engine::outage::{Pauses, will_pass};
 use crate::engine::settle::ended::{Ended, Kept};
 use crate::engine::settle::exhausted::announce;
 use crate::engine::settle::going_on::GoingOn;
-use crate::model::clock::Timestamp;
-use crate::model::error::Error;
-use crate::model::id::LaneId;
 use crate::model::limits::SETTLE_TURNS_MAX;
-use crate::model::settle::Settlement;
+use crate::model::{Error, LaneId, Settlement, Timestamp};
 
 /// Settles until the queue of ended turns is closed.
 pub(in crate::engine) async fn run(core: Arc<Core>) {

@@ -11,10 +11,8 @@ use crate::handler::call::Call;
 use crate::handler::control::Undecodable;
 use crate::handler::outcomes::Outcomes;
 use crate::lock::lock;
-use crate::model::id::JobId;
-use crate::model::settle::{Due, EndKind, Fate, Outcome, Settlement};
 use crate::model::text::{cut_middle, one_line};
-use crate::model::turn::{Turn, TurnJob};
+use crate::model::{Due, EndKind, Fate, JobId, Outcome, Settlement, Turn, TurnJob};
 
 /// Reads the trace id of a turn.
 type TraceId = for<'t> fn(&'t Turn) -> Option<&'t str>;

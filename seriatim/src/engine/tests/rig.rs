@@ -16,12 +16,9 @@ use crate::engine::Summary;
 use crate::engine::builder::EngineBuilder;
 use crate::engine::lifecycle::Engine;
 use crate::machine::PRETENDED;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::job::Job;
-use crate::model::settle::Settlement;
-use crate::model::turn::Turn;
+use crate::model::{
+    Error, ErrorKind, Job, JobId, LaneId, NodeId, Result, Settlement, Timestamp, Token, Turn,
+};
 use crate::stores::Memory;
 
 /// The store's clock at the start of a test.

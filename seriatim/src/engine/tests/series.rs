@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, START, engine, pass, secs};
 use crate::contract::{JobState, LaneQuery};
-use crate::model::turn::Turn;
+use crate::model::Turn;
 use crate::*;
 
 /// More calls than an engine needs to see that they are short.

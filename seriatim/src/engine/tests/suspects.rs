@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::{JobState, Settle};
-use crate::model::settle::crash;
+use crate::model::crash;
 use crate::*;
 
 /// Pushes jobs that run for so long.

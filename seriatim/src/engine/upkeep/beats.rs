@@ -16,7 +16,7 @@ use crate::engine::limits::BEATS_END_MAX;
 use crate::engine::shield::panic_text;
 use crate::engine::upkeep::guard;
 use crate::engine::upkeep::heartbeat::Pulser;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result};
 
 /// The name of the thread.
 const NAME: &str = "seriatim-beat";

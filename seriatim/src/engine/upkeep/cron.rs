@@ -14,10 +14,7 @@ use crate::engine::limits::{
 };
 use crate::engine::shield::shielded;
 use crate::machine::suspended;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, Result};
-use crate::model::job::Job;
-use crate::model::queue::{Mode, Queue};
+use crate::model::{Error, Job, Mode, Queue, Result, Timestamp};
 
 /// Most missed ticks to catch up with.
 const CATCH_UP_MAX: usize = 100;

@@ -12,9 +12,8 @@ use crate::engine::core::Core;
 use crate::engine::limits::{DECLARE_EVERY, DECLARE_LOG_EVERY, DECLARE_REST};
 use crate::engine::outage::Pauses;
 use crate::lock::lock;
-use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::names::did_you_mean;
-use crate::model::queue::Queue;
+use crate::model::{Error, ErrorKind, Queue, Result};
 
 /// Whether a queue is missing in the store, or only a push created it. A queue that others declared differently is
 /// not lost: nodes would otherwise overwrite each other's declarations forever.

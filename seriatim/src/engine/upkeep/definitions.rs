@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::lock::lock;
-use crate::model::queue::Queue;
+use crate::model::Queue;
 
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Definitions {

@@ -13,11 +13,7 @@ use crate::engine::lease::Sent;
 use crate::engine::limits::{DEREGISTER_MAX, LOAD_EVERY, PROGRESS_EVERY, RECALLED_AT_ONCE};
 use crate::engine::outage::Pauses;
 use crate::handler::control::Stop;
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::{LaneId, NodeId, Token};
-use crate::model::report::TurnReport;
-use crate::model::turn::Turn;
+use crate::model::{LaneId, NodeId, Result, Timestamp, Token, Turn, TurnReport};
 
 /// Sends the node's heartbeats.
 pub(in crate::engine) struct Pulser {

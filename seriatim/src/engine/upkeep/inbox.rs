@@ -14,8 +14,8 @@ use crate::engine::limits::{
     INBOX_AWAY, INBOX_LEAD, INBOX_LOOK_MIN, INBOX_ROWS_AFTER_REFUSAL, LOG_LINES_MAX,
 };
 use crate::engine::outage::{Pauses, will_pass};
-use crate::model::error::{ErrorKind, Result};
 use crate::model::limits::INBOX_ROWS_MAX;
+use crate::model::{ErrorKind, Result};
 
 /// The subject of its troubles.
 const ABOUT: &str = "inbox";

@@ -13,11 +13,7 @@ use crate::engine::outage::may_have_been_done;
 use crate::engine::settle::exhausted::announce;
 use crate::engine::settle::settler::{keep_refused, send};
 use crate::engine::upkeep::neighbours::Neighbours;
-use crate::model::clock::Timestamp;
-use crate::model::error::{ErrorKind, Result};
-use crate::model::queue::Queue;
-use crate::model::settle::{Settlement, crash};
-use crate::model::turn::Turn;
+use crate::model::{ErrorKind, Queue, Result, Settlement, Timestamp, Turn, crash};
 
 /// The error kept with a job or lane whose claim was lost.
 const WHY: &str = "its process died or lost its lease";

@@ -4,7 +4,7 @@
 use crate::contract::{DeclareDead, NodeView, Origin};
 use crate::engine::core::Core;
 use crate::engine::shield::shielded_future;
-use crate::model::error::Result;
+use crate::model::Result;
 
 /// Nodes of this machine that were alive at the last check.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::contract::{Trouble, TroubleKind};
 use crate::lock::lock;
-use crate::model::clock::Timestamp;
+use crate::model::Timestamp;
 use crate::model::limits::{TROUBLE_TEXT_BYTES_MAX, TROUBLES_MAX};
 use crate::model::text::cut_middle;
 
