@@ -8,9 +8,8 @@ use axum::response::{IntoResponse, Response};
 use seriatim::text::cut_middle;
 use tracing::Instrument;
 
-use super::access::Access;
 use super::audit::{Entry, Signed, is_refusal};
-use super::caller::{Caller, Class, Party, REQUEST_ID};
+use super::caller::{Class, Party, REQUEST_ID};
 use super::events::EVENTS_PATH;
 use super::limits::{
     ANSWER_WAIT_MAX, BODY_BYTES_MAX, Body, JOB_ANSWER_BYTES, PAGE_ANSWER_BYTES, held, off_thread,
@@ -18,12 +17,11 @@ use super::limits::{
 use super::live::LIVE_PATH;
 use super::metrics::METRICS_PATH;
 use super::pages::{Visit, session, without_trail};
-use super::problem::{Problem, QUOTED_BYTES_MAX, Result};
+use super::problem::QUOTED_BYTES_MAX;
 use super::route::{Door, Met, method_word};
-use super::scope::{Reach, Scope};
-use super::state::Shared;
+use super::scope::Reach;
 use super::waiting::waits;
-use super::who::Who;
+use super::{Access, Caller, Problem, Result, Scope, Shared, Who};
 use crate::trace;
 
 /// Longest request id that is taken over from a client.

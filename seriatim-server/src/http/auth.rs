@@ -6,12 +6,9 @@ use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 
-use super::access::Access;
 use super::caller::{Peer, site};
 use super::person::{Host, Proxy};
-use super::problem::{Problem, Result};
-use super::scope::Scope;
-use super::who::Who;
+use super::{Access, Problem, Result, Scope, Who};
 use crate::config::Role;
 
 /// From here on a token cannot be guessed: `openssl rand -hex 16` makes so many characters.

@@ -4,13 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::PAGE_ROWS_MAX;
 
-use super::access::Access;
-use super::caller::Caller;
-use super::input::{Json, Part, Query};
 use super::jobs::rows_max;
-use super::problem::Result;
-use super::route::{Answer, Route};
-use super::state::Shared;
+use super::{Access, Answer, Caller, Json, Part, Query, Result, Route, Shared};
 use crate::app::batches;
 use crate::protocol::document::{Batch, Batches};
 use crate::protocol::job_input::JobInput;

@@ -8,10 +8,9 @@ use axum::extract::{FromRequestParts, Request};
 use axum::http::HeaderName;
 use axum::http::request::Parts;
 
-use super::access::Access;
 use super::line::Line;
-use super::scope::Scope;
-use super::who::{ANYBODY, Who};
+use super::who::ANYBODY;
+use super::{Access, Scope, Who};
 
 /// The header that names a request.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

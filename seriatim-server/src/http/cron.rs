@@ -4,12 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::NAME_BYTES_MAX;
 
-use super::access::Access;
-use super::caller::Caller;
-use super::input::{Part, Query};
-use super::problem::Result;
-use super::route::{Answer, Route};
-use super::state::Shared;
+use super::{Access, Answer, Caller, Part, Query, Result, Route, Shared};
 use crate::app::cron;
 use crate::protocol::document::{CronEntries, CronEntry, CronRun};
 

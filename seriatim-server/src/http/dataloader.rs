@@ -12,14 +12,10 @@ use seriatim::limits::{ATTEMPTS_MAX, DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, P
 use seriatim::store::{Cancel, Cancelled, IdempotencyScope, JobState, PushStatus};
 use seriatim::{Backoff, Job, JobId, Payload, RunAt};
 
-use super::access::Access;
-use super::caller::Caller;
-use super::input::{Part, UntypedJson};
+use super::input::UntypedJson;
 use super::limits::JOB_BYTES;
-use super::problem::{Problem, Result};
 use super::push::traceparent;
-use super::route::{Answer, Route};
-use super::state::Shared;
+use super::{Access, Answer, Caller, Part, Problem, Result, Route, Shared};
 use crate::app::find;
 use crate::config::Zone;
 use crate::protocol::document::{JobStatus, Triggered};

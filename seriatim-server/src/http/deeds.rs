@@ -4,12 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::PAGE_ROWS_MAX;
 
-use super::access::Access;
-use super::input::Query;
 use super::jobs::rows_max;
-use super::problem::Result;
-use super::route::{Answer, Route};
-use super::state::Shared;
+use super::{Access, Answer, Query, Result, Route, Shared};
 use crate::app::deeds::{self, Page, Wanted};
 use crate::protocol::schema::queue_pattern;
 use crate::protocol::value::Time;

@@ -3,10 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::access::Access;
-use super::problem::Result;
-use super::route::{Answer, Route};
-use super::state::Shared;
+use super::{Access, Answer, Result, Route, Shared};
 use crate::app::doctor::{Finding, Severity};
 
 pub(super) fn routes() -> Vec<Route> {

@@ -9,11 +9,9 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use tokio::time::timeout;
 
-use super::caller::{Caller, Connection};
 use super::limits::LISTENER_BEAT;
 use super::pool::Held;
-use super::problem::{Problem, Result};
-use super::state::{App, Shared};
+use super::{App, Caller, Connection, Problem, Result, Shared};
 
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
 const BEAT: &[u8] = b":\n\n";

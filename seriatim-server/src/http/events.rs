@@ -12,15 +12,10 @@ use seriatim::{JobId, Timestamp};
 use tokio::sync::SemaphorePermit;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::access::Access;
-use super::caller::{Caller, Connection};
 use super::event_stream::{self, EVENT_STREAM, Source};
-use super::input::{Part, Query};
 use super::jobs::rows_max;
 use super::limits::{STATS_INTERVAL, off_thread};
-use super::problem::{Problem, Result};
-use super::route::{Answer, Route};
-use super::state::{App, Shared};
+use super::{Access, Answer, App, Caller, Connection, Part, Problem, Query, Result, Route, Shared};
 use crate::app::failures::{self, Noted};
 use crate::app::figures::Figures;
 use crate::app::find;

@@ -17,12 +17,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::auth::{Guard, KnownToken};
 use super::limits::{HEADER_READ_MAX, WAIT_MS_MAX};
 use super::line::Line;
-use super::route::Route;
 use super::router::{build, routes};
 use super::schema::Schemas;
-use super::scope::Scope;
 use super::server::connection;
 use super::{App, Metered, Setup, openapi};
+use super::{Route, Scope};
 use crate::config::Role;
 
 const TOKEN: &str = "0123456789abcdef";

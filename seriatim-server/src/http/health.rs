@@ -6,10 +6,7 @@ use axum::Router;
 use axum::routing::get;
 use tokio::time::timeout;
 
-use super::access::Access;
-use super::problem::{Problem, Result};
-use super::route::{Answer, Route};
-use super::state::Shared;
+use super::{Access, Answer, Problem, Result, Route, Shared};
 use crate::protocol::document::{Health, Info};
 
 /// A store that does not answer in this time is down.

@@ -3,12 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::access::Access;
-use super::caller::Caller;
-use super::input::{Part, Query};
-use super::problem::Result;
-use super::route::{Answer, Route};
-use super::state::Shared;
+use super::{Access, Answer, Caller, Part, Query, Result, Route, Shared};
 use crate::app::find;
 use crate::app::history::{self, History, Span, Tasks};
 use crate::protocol::schema::queue_pattern;

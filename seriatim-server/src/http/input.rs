@@ -16,10 +16,8 @@ use serde::de::{
     Visitor,
 };
 
-use super::caller::Caller;
 use super::limits::{BODY_BYTES_MAX, BULK_BODY_BYTES_MAX, Body, off_thread};
-use super::problem::{Problem, Result};
-use super::state::Shared;
+use super::{Caller, Problem, Result, Shared};
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const NDJSON: &str = "application/x-ndjson";

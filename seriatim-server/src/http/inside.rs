@@ -15,15 +15,13 @@ use hyper_util::service::TowerToHyperService;
 use serde::Deserialize;
 
 use super::auth::KnownToken;
-use super::caller::{Caller, Class, Party, Peer, site};
+use super::caller::{Class, Party, Peer, site};
 use super::input::JSON;
 use super::limits::Kept;
 use super::pool::Held;
-use super::problem::Problem;
 use super::router::build;
-use super::state::Shared;
-use super::who::Who;
 use super::work::claims_of;
+use super::{Caller, Problem, Shared, Who};
 
 /// The API, and what a front-end needs to know of its server.
 pub(crate) struct Inside {

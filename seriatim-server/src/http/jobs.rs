@@ -7,14 +7,10 @@ use seriatim::JobId;
 use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::{Change, JobView};
 
-use super::access::Access;
-use super::caller::Caller;
-use super::input::{Json, Part, Query};
 use super::limits::{PAGE_ROWS_DEFAULT, held};
-use super::problem::{Problem, Result};
-use super::route::{Answer, Route, bytes_of};
-use super::state::{App, Shared};
+use super::route::bytes_of;
 use super::waiting::Wait;
+use super::{Access, Answer, App, Caller, Json, Part, Problem, Query, Result, Route, Shared};
 use crate::app::failures;
 use crate::app::find;
 use crate::app::job_filters::Filters;

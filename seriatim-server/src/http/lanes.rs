@@ -6,14 +6,10 @@ use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::{LaneAction, LaneStage, LaneView};
 use seriatim::store::{LaneId, Store};
 
-use super::access::Access;
-use super::caller::Caller;
-use super::input::{Part, Query};
 use super::jobs::{rows_max, scan_max};
 use super::limits::JOB_BYTES;
-use super::problem::{Problem, Result};
-use super::route::{Answer, Route, bytes_of};
-use super::state::Shared;
+use super::route::bytes_of;
+use super::{Access, Answer, Caller, Part, Problem, Query, Result, Route, Shared};
 use crate::app::entity::Entity;
 use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
 use crate::app::key::{self, InQueue};

@@ -11,9 +11,9 @@ use seriatim::ErrorKind;
 use seriatim::limits::{CLAIM_JOB_BYTES, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::caller::{Caller, Class, Party};
+use super::caller::{Class, Party};
 use super::pool::{Held, Pool};
-use super::problem::{Problem, Result};
+use super::{Caller, Problem, Result};
 
 /// Most concurrent connections. Above this, a new one takes the place of one whose client keeps this server waiting.
 /// All [`REQUESTS`] and [`LISTENERS`] together are fewer, so there always is such a connection, or room for a probe.

@@ -5,12 +5,10 @@ use axum::response::Response;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::caller::{Caller, Connection};
 use super::changes::fingerprint;
 use super::event_stream::{self, Source};
 use super::limits::STATS_INTERVAL;
-use super::problem::Result;
-use super::state::Shared;
+use super::{Caller, Connection, Result, Shared};
 
 pub(super) const LIVE_PATH: &str = "/live";
 const FIRST: &str = "retry: 5000\n\n";

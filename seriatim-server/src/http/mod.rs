@@ -59,6 +59,15 @@ mod waiting;
 mod who;
 mod work;
 
+// What nearly every handler takes and answers.
+use access::Access;
+use caller::{Caller, Connection};
+use input::{Json, Part, Query};
+use problem::{Problem, Result};
+use route::{Answer, Route};
+use scope::Scope;
+use who::Who;
+
 pub(crate) use audit::Audit;
 pub(crate) use caller::site;
 pub(crate) use inside::{Inside, Refusal, Replied, Room, Visitor};

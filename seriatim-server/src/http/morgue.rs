@@ -7,13 +7,8 @@ use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::{Selected, Selection};
 use seriatim::{JobId, Payload};
 
-use super::access::Access;
-use super::caller::Caller;
-use super::input::{Json, Part, Query};
 use super::jobs::{rows_max, scan_max};
-use super::problem::{Problem, Result};
-use super::route::{Answer, Route};
-use super::state::Shared;
+use super::{Access, Answer, Caller, Json, Part, Problem, Query, Result, Route, Shared};
 use crate::app::act::{self, Bulk};
 use crate::app::job_filters::Filters;
 use crate::app::lane_pages::SCAN_MAX;

@@ -2,12 +2,8 @@
 
 use seriatim::store::Command;
 
-use super::access::Access;
-use super::input::Part;
 use super::limits::NODES_MAX;
-use super::problem::Result;
-use super::route::{Answer, Route};
-use super::state::Shared;
+use super::{Access, Answer, Part, Result, Route, Shared};
 use crate::app::nodes;
 use crate::protocol::document::{Node, NodeCommanded, NodeReleased, Nodes};
 

@@ -6,12 +6,11 @@ use schemars::json_schema;
 use serde_json::{Map, Value, json};
 use seriatim::JobId;
 
-use super::access::Access;
 use super::input::{JSON, NDJSON};
 use super::problem::PROBLEM_JSON;
-use super::route::Route;
 use super::schema::{Schemas, make, without_null};
-use super::state::{App, Described, Shared};
+use super::state::Described;
+use super::{Access, App, Route, Shared};
 use crate::protocol::document::Problem;
 use crate::protocol::schema::{Described as _, queue_pattern};
 

@@ -5,13 +5,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::access::Access;
-use super::caller::Caller;
-use super::input::{Json, Part, Query};
 use super::operator;
-use super::problem::Result;
-use super::route::{Answer, Route};
-use super::state::Shared;
+use super::{Access, Answer, Caller, Json, Part, Query, Result, Route, Shared};
 use crate::app::operations::{self, Operation, Preview, Wish, preview};
 
 pub(super) fn routes() -> Vec<Route> {

@@ -8,9 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 
 use super::caller::Peer;
-use super::problem::{Problem, Result};
-use super::scope::Scope;
-use super::who::Who;
+use super::{Problem, Result, Scope, Who};
 use crate::base::setup_error::SetupError;
 use crate::base::text::one_line;
 use crate::config::{ProxyConfig, Role};

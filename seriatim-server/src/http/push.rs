@@ -11,18 +11,14 @@ use seriatim::limits::PUSH_JOBS_MAX;
 use seriatim::store::Pushed;
 use seriatim::{Job, Queue};
 
-use super::access::Access;
-use super::caller::Caller;
-use super::input::{self, Elements, JSON, NDJSON, Object, Part};
+use super::input::{self, Elements, JSON, NDJSON, Object};
 use super::limits::{
     BULK_BODY_BYTES_MAX, INLINE_BYTES_MAX, JOB_BYTES, LINE_BYTES_MAX, STREAM_BATCH_BYTES_MAX,
     STREAM_BATCH_JOBS_MAX, held, next_frame, off_thread,
 };
-use super::problem::{Problem, Result};
-use super::route::{Answer, Route, bytes_of};
-use super::scope::Scope;
-use super::state::{App, Shared};
+use super::route::bytes_of;
 use super::waiting::{Place, Wait};
+use super::{Access, Answer, App, Caller, Part, Problem, Result, Route, Scope, Shared};
 use crate::protocol::document::{PushAnswer, PushedJobs, Streamed};
 use crate::protocol::job_input::{JobInput, split_place};
 use crate::trace::Sending;

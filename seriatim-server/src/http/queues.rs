@@ -7,13 +7,9 @@ use serde::Deserialize;
 use seriatim::Queue;
 use seriatim::store::{Declare, LaneAction, delete_queue};
 
-use super::access::Access;
-use super::caller::Caller;
-use super::input::{Json, Object, Part, Query};
+use super::input::Object;
 use super::limits::JOB_BYTES;
-use super::problem::{Problem, Result};
-use super::route::{Answer, Route};
-use super::state::Shared;
+use super::{Access, Answer, Caller, Json, Part, Problem, Query, Result, Route, Shared};
 use crate::app::act;
 use crate::app::find;
 use crate::app::pauses;

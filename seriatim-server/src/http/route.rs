@@ -13,15 +13,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use seriatim::store::{JobView, Page};
 
-use super::access::Access;
 use super::audit::Count;
 use super::input::JSON;
 use super::limits::{JOB_BYTES, off_thread};
-use super::problem::Result;
 use super::schema::make;
 use super::scope::Reach;
 use super::signature::{Signature, Signed};
-use super::state::Shared;
+use super::{Access, Result, Shared};
 use crate::protocol::document::{Done, Job, Jobs};
 
 /// The roles of an endpoint.

@@ -8,8 +8,7 @@ use seriatim::SharedStore;
 use super::around::{self, Gate};
 use super::auth::Guard;
 use super::person::{Host, Person};
-use super::route::Route;
-use super::state::{App, Shared};
+use super::{App, Route, Shared};
 use super::{
     batches, bridges, cron, dataloader, deeds, doctor, events, health, history, jobs, lanes,
     metrics, morgue, nodes, openapi, operations, pages, push, queues, search, stats, work,

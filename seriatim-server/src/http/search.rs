@@ -4,12 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::SOUGHT_BYTES_MAX;
 
-use super::access::Access;
-use super::caller::Caller;
-use super::input::Query;
-use super::problem::{Problem, Result};
-use super::route::{Answer, Route};
-use super::state::Shared;
+use super::{Access, Answer, Caller, Problem, Query, Result, Route, Shared};
 use crate::app::search;
 use crate::app::search_terms::Terms;
 use crate::protocol::document::Search;

@@ -7,12 +7,9 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use schemars::JsonSchema;
 
-use super::caller::{Caller, Connection};
-use super::input::{BulkJson, Json, Part, Query, UntypedJson};
-use super::problem::Problem;
-use super::route::Answer;
+use super::input::{BulkJson, UntypedJson};
 use super::schema::{Make, make};
-use super::state::Shared;
+use super::{Answer, Caller, Connection, Json, Part, Problem, Query, Shared};
 
 #[derive(Default)]
 pub(super) struct Signature {

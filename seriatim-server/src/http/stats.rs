@@ -1,11 +1,7 @@
 //! The figures of all queues, in Lowkiq's shape.
 
-use super::access::Access;
-use super::caller::Caller;
 use super::limits::JOB_BYTES;
-use super::problem::Result;
-use super::route::{Answer, Route};
-use super::state::Shared;
+use super::{Access, Answer, Caller, Result, Route, Shared};
 use crate::app::figures::{Figures, statistics};
 use crate::protocol::document::Stats;
 

@@ -9,13 +9,10 @@ use serde::Deserialize;
 use seriatim::JobId;
 use seriatim::store::JobView;
 
-use super::caller::{Caller, Connection};
-use super::input::Query;
 use super::limits::{ANSWER_WAIT_MAX, JOB_ANSWER_BYTES, RESULT_WAIT_MAX};
 use super::pool::Held;
-use super::problem::{Problem, Result};
 use super::signature::{Signature, Takes};
-use super::state::{App, Shared};
+use super::{App, Caller, Connection, Problem, Query, Result, Shared};
 use crate::app::find;
 use crate::protocol::value::Length;
 

@@ -2,9 +2,7 @@
 
 use axum::http::StatusCode;
 
-use super::access::Access;
-use super::problem::{Problem, Result};
-use super::scope::Scope;
+use super::{Access, Problem, Result, Scope};
 use crate::config::Role;
 
 /// The caller where no token is needed, as deeds name them.

@@ -16,9 +16,7 @@ use tokio::time::timeout;
 
 use text::Metric;
 
-use super::access::Access;
-use super::route::Route;
-use super::state::Shared;
+use super::{Access, Route, Shared};
 use crate::app;
 use crate::app::figures::{Figures, busiest};
 use crate::journal::Book;

@@ -8,8 +8,7 @@ use seriatim::limits::{
     RESULT_BYTES_MAX,
 };
 
-use super::super::problem::Result;
-use super::super::state::Shared;
+use super::super::{Result, Shared};
 use super::frame::Frame;
 use super::moment::Moment;
 use super::visit::{Visit, page};

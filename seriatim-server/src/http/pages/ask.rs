@@ -7,10 +7,8 @@ use axum::extract::{RawForm, RawQuery};
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::super::access::Access;
 use super::super::operator;
-use super::super::problem::{Problem, Result};
-use super::super::state::Shared;
+use super::super::{Access, Problem, Result, Shared};
 use super::again::{attribute, post};
 use super::deeds::{UNDO_WAIT, back_to, pairs, say, told_later};
 use super::frame::Frame;

@@ -5,9 +5,8 @@ use axum::response::Response;
 use serde::Deserialize;
 use seriatim::Timestamp;
 
-use super::super::input::{Query, given};
-use super::super::problem::{Problem, Result};
-use super::super::state::Shared;
+use super::super::input::given;
+use super::super::{Problem, Query, Result, Shared};
 use super::frame::Frame;
 use super::link;
 use super::moment::Moment;

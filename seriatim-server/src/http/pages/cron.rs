@@ -4,9 +4,7 @@ use askama::Template;
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::super::input::Query;
-use super::super::problem::Result;
-use super::super::state::Shared;
+use super::super::{Query, Result, Shared};
 use super::button::{self, Button};
 use super::deed::On;
 use super::frame::Frame;

@@ -9,9 +9,7 @@ use seriatim::store::{
 };
 use seriatim::{JobId, Payload, Queue, Rate, Timestamp};
 
-use super::super::access::Access;
-use super::super::problem::{Problem, Result};
-use super::super::state::Shared;
+use super::super::{Access, Problem, Result, Shared};
 use crate::app::bridges::Which;
 use crate::app::error::Error;
 use crate::app::lanes::OneLane;

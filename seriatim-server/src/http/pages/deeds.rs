@@ -7,8 +7,7 @@ use axum::extract::{RawForm, RawQuery};
 use axum::response::Response;
 
 use super::super::operator;
-use super::super::problem::{Problem, Result};
-use super::super::state::Shared;
+use super::super::{Problem, Result, Shared};
 use super::deed::{Deed, Fields, On};
 use super::frame::Frame;
 use super::link;

@@ -6,9 +6,7 @@ use serde_json::Value;
 use seriatim::JobId;
 
 use super::super::events::story;
-use super::super::input::Part;
-use super::super::problem::Result;
-use super::super::state::Shared;
+use super::super::{Part, Result, Shared};
 use super::frame::Frame;
 use super::link;
 use super::moment::Moment;

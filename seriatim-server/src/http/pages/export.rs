@@ -8,11 +8,8 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::Serialize;
 
-use super::super::caller::Caller;
-use super::super::input::{Part, Query};
 use super::super::pool::Held;
-use super::super::problem::{Problem, Result};
-use super::super::state::Shared;
+use super::super::{Caller, Part, Problem, Query, Result, Shared};
 use super::visit::{Visit, guarded};
 use super::{jobs, lanes};
 use crate::app::{job_pages, lane_pages};

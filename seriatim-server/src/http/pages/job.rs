@@ -6,9 +6,7 @@ use axum::response::{IntoResponse, Response};
 use seriatim::store::{JobState, JobView};
 use seriatim::{JobId, Payload};
 
-use super::super::input::Part;
-use super::super::problem::{Problem, Result};
-use super::super::state::Shared;
+use super::super::{Part, Problem, Result, Shared};
 use super::again::Again;
 use super::button::{self, Button};
 use super::deed::{Deed, On};

@@ -6,9 +6,8 @@ use axum::response::Response;
 use serde::Deserialize;
 use seriatim::Mode;
 
-use super::super::input::{Query, given};
-use super::super::problem::{Problem, Result};
-use super::super::state::Shared;
+use super::super::input::given;
+use super::super::{Problem, Query, Result, Shared};
 use super::button::{self, Button};
 use super::frame::Frame;
 use super::link;

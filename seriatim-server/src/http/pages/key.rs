@@ -6,9 +6,7 @@ use serde::Deserialize;
 use seriatim::store::{JobState, JobView, LaneState, LaneView, NodeView, QueueView};
 use seriatim::{Mode, Timestamp};
 
-use super::super::input::Query;
-use super::super::problem::Result;
-use super::super::state::Shared;
+use super::super::{Query, Result, Shared};
 use super::again::attribute;
 use super::audit::DeedRow;
 use super::button::{self, Button};

@@ -5,9 +5,8 @@ use axum::response::Response;
 use serde::Deserialize;
 use seriatim::store::{LaneStage, LaneState, LaneView};
 
-use super::super::input::{Part, Query, given};
-use super::super::problem::{Problem, Result};
-use super::super::state::Shared;
+use super::super::input::given;
+use super::super::{Part, Problem, Query, Result, Shared};
 use super::button::{self, Button};
 use super::frame::Frame;
 use super::link;

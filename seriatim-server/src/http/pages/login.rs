@@ -7,11 +7,9 @@ use axum::response::Response;
 use axum::{Extension, http};
 use seriatim::Timestamp;
 
-use super::super::access::Access;
 use super::super::audit::Signed;
 use super::super::caller::Peer;
-use super::super::problem::{Problem, Result};
-use super::super::state::Shared;
+use super::super::{Access, Problem, Result, Shared};
 use super::deeds::local;
 use super::frame::Frame;
 use super::session;

@@ -43,9 +43,8 @@ mod turns;
 mod visit;
 mod wrong;
 
-use super::access::Access;
 use super::live::{self, LIVE_PATH};
-use super::route::Route;
+use super::{Access, Route};
 // For the templates of all pages.
 use crate::base::text::grouped;
 pub(super) use turns::without_trail;

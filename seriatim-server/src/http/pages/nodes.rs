@@ -5,9 +5,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use seriatim::store::Command;
 
-use super::super::input::{Part, Query};
-use super::super::problem::Result;
-use super::super::state::Shared;
+use super::super::{Part, Query, Result, Shared};
 use super::bridges::{SourceRow, rows};
 use super::button::{self, Button};
 use super::deed::On;

@@ -8,9 +8,7 @@ use axum::response::Response;
 use seriatim::store::{LaneStage, LaneState};
 
 use super::super::checkup::Checkup;
-use super::super::input::Query;
-use super::super::problem::Result;
-use super::super::state::Shared;
+use super::super::{Query, Result, Shared};
 use super::again::post;
 use super::button::{self, Button};
 use super::charts::{Charts, Wish};

@@ -8,9 +8,7 @@ use axum::response::{IntoResponse, Response};
 use tokio::time::Instant;
 
 use super::super::memo::{Missing, Part};
-use super::super::problem::Problem;
-use super::super::state::Shared;
-use super::super::who::Who;
+use super::super::{Problem, Shared, Who};
 use super::visit::{AS_OF, Visit, Wants, html};
 
 /// Longest part, in bytes.

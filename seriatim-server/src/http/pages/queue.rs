@@ -4,9 +4,7 @@ use askama::Template;
 use axum::response::Response;
 use seriatim::store::{LaneQuery, LaneStage, Store};
 
-use super::super::input::{Part, Query};
-use super::super::problem::Result;
-use super::super::state::Shared;
+use super::super::{Part, Query, Result, Shared};
 use super::button::{self, Button};
 use super::charts::{Charts, Wish};
 use super::deed::On;

@@ -6,9 +6,7 @@ use askama::Template;
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::super::input::Query;
-use super::super::problem::Result;
-use super::super::state::Shared;
+use super::super::{Query, Result, Shared};
 use super::frame::Frame;
 use super::link;
 use super::recent;

@@ -7,9 +7,7 @@ use seriatim::store::{JobView, LaneId, LaneQuery};
 use seriatim::text::one_line;
 use seriatim::{JobId, Mode};
 
-use super::super::input::Query;
-use super::super::problem::{Problem, Result};
-use super::super::state::Shared;
+use super::super::{Problem, Query, Result, Shared};
 use super::again::post;
 use super::deeds::back_to;
 use super::frame::Frame;

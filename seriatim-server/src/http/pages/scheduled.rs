@@ -9,9 +9,8 @@ use seriatim::Timestamp;
 use seriatim::store::{LaneStage, LaneView, NodeView, QueueView, Store};
 use seriatim::text::one_line;
 
-use super::super::input::{Query, given};
-use super::super::problem::Result;
-use super::super::state::Shared;
+use super::super::input::given;
+use super::super::{Query, Result, Shared};
 use super::button::{self, Button};
 use super::deed::On;
 use super::frame::Frame;

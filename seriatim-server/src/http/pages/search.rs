@@ -5,9 +5,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use seriatim::JobId;
 
-use super::super::input::Query;
-use super::super::problem::Result;
-use super::super::state::Shared;
+use super::super::{Query, Result, Shared};
 use super::frame::Frame;
 use super::link;
 use super::row::{JobRow, LaneRow};

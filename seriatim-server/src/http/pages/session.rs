@@ -9,10 +9,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use seriatim::Timestamp;
 
-use super::super::access::Access;
 use super::super::auth::{Guard, KnownToken};
-use super::super::problem::{Problem, Result};
-use super::super::who::Who;
+use super::super::{Access, Problem, Result, Who};
 
 /// The cookie.
 pub(super) const NAME: &str = "seriatim";

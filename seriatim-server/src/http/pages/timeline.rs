@@ -8,9 +8,7 @@ use seriatim::Timestamp;
 use seriatim::text::one_line;
 
 use super::super::events::{self, Known};
-use super::super::input::Query;
-use super::super::problem::Result;
-use super::super::state::Shared;
+use super::super::{Query, Result, Shared};
 use super::frame::Frame;
 use super::link;
 use super::moment::Moment;

@@ -8,11 +8,8 @@ use axum::response::{IntoResponse, Response};
 use seriatim::store::JobView;
 use seriatim::{JobId, Timestamp};
 
-use super::super::access::Access;
-use super::super::problem::{Problem, Result, Told};
-use super::super::scope::Scope;
-use super::super::state::Shared;
-use super::super::who::Who;
+use super::super::problem::Told;
+use super::super::{Access, Problem, Result, Scope, Shared, Who};
 use super::assets;
 use super::deed::Deed;
 use super::frame::{Frame, PLACES, Said};

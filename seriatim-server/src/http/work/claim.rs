@@ -15,16 +15,14 @@ use seriatim::{
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::super::caller::{Caller, Connection, Party};
-use super::super::input::Json;
+use super::super::caller::Party;
 use super::super::limits::{
     ANSWER_WAIT_MAX, CLAIM_BYTES_MAX, CLAIM_GROUPS_MAX, CLAIM_LANES_MAX, CLAIM_QUEUES_MAX,
     CLAIM_STEP_BYTES, CLAIM_TURN_BYTES, LEASE_DEFAULT, LEASE_SECONDS, WAIT_MS_MAX,
 };
 use super::super::pool::Held;
-use super::super::problem::{Problem, Result};
 use super::super::seen::{check_lease, lease_refused};
-use super::super::state::Shared;
+use super::super::{Caller, Connection, Json, Problem, Result, Shared};
 use super::stride::Stride;
 use super::taken::{Taken, undelivered};
 use super::workers::{Remote, WORKER_PATTERN, lease};

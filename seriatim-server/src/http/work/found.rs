@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use seriatim::store::REMOTE_NAME_START;
 
-use super::super::problem::{Problem, Result};
-use super::super::state::App;
+use super::super::{App, Problem, Result};
 use super::secret::secret_of;
 use super::taken::{lane_job, tries};
 use crate::app::running::running;

@@ -9,13 +9,10 @@ use seriatim::limits::PROGRESS_BYTES_MAX;
 use seriatim::store::{Beat, CancelNotice};
 use seriatim::store::{LaneId, Token};
 
-use super::super::caller::Caller;
 use super::super::input::{AtMost, BulkJson, Object};
 use super::super::limits::{LEASE_SECONDS, NAMED_LANES_MAX};
-use super::super::problem::{Problem, Result};
-use super::super::route::Answer;
 use super::super::seen::check_lease;
-use super::super::state::Shared;
+use super::super::{Answer, Caller, Problem, Result, Shared};
 use super::reports::{self, Merged, Refused, Step};
 use super::secret::{Named, refused};
 use super::workers::{Remote, WORKER_PATTERN, lease};

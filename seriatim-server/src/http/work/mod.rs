@@ -15,8 +15,7 @@ pub(super) mod workers;
 
 pub(super) use found::claims_of;
 
-use super::access::Access;
-use super::route::Route;
+use super::{Access, Route};
 use crate::protocol::lane::Claimed;
 
 pub(super) fn routes() -> Vec<Route> {

@@ -14,13 +14,10 @@ use seriatim::{
     store::{LaneId, Settlement, Token, Turn, TurnJob, Verdict, backoff_of, check_result, plan},
 };
 
-use super::super::caller::Caller;
 use super::super::input::{AtMost, BulkJson, Object};
 use super::super::limits::NAMED_LANES_MAX;
-use super::super::problem::{Problem, Result};
-use super::super::route::Answer;
 use super::super::seen::Known;
-use super::super::state::{App, Shared};
+use super::super::{Answer, App, Caller, Problem, Result, Shared};
 use super::reports::LOOKUPS_MAX;
 use super::secret::{Named, refused};
 use super::taken::drop_payloads;

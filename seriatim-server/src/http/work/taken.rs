@@ -16,12 +16,10 @@ use seriatim::{
     store::{Settlement, Store, Turn, TurnJob, Verdict, plan, retries_max},
 };
 
-use super::super::caller::Connection;
 use super::super::input::JSON;
 use super::super::limits::{Kept, off_thread};
 use super::super::pool::Held;
-use super::super::problem::Result;
-use super::super::state::{App, Shared};
+use super::super::{App, Connection, Result, Shared};
 use super::secret::secret_of;
 use crate::app::first::attempts;
 use crate::app::payloads::unreadable;

@@ -11,11 +11,10 @@ use seriatim::{
 };
 use tokio::time::Instant;
 
-use super::super::caller::Caller;
 use super::super::limits::{
     LEASE_DEFAULT, LEASE_SECONDS, WORKER_SILENT_MAX, WORKERS_PER_TOKEN_MAX,
 };
-use super::super::problem::{Problem, Result};
+use super::super::{Caller, Problem, Result};
 use super::secret::Secrets;
 
 use crate::base::lock::lock;
