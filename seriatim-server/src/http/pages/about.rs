@@ -9,9 +9,7 @@ use seriatim::limits::{
 };
 
 use super::super::{Result, Shared};
-use super::frame::Frame;
-use super::moment::Moment;
-use super::visit::{Visit, page};
+use super::{Frame, Moment, Visit, page};
 use crate::base::text::{grouped, size};
 use crate::base::time::length;
 

@@ -7,12 +7,7 @@ use seriatim::Timestamp;
 
 use super::super::input::given;
 use super::super::{Problem, Query, Result, Shared};
-use super::frame::Frame;
-use super::link;
-use super::moment::Moment;
-use super::row::ROWS_SHOWN;
-use super::visit::{Visit, page};
-use super::wrong::Wrong;
+use super::{Frame, Moment, ROWS_SHOWN, Visit, Wrong, link, page};
 use crate::app::deeds::{self, Deed, Wanted};
 use crate::base::text::grouped;
 use crate::base::time;

@@ -5,13 +5,7 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::super::{Query, Result, Shared};
-use super::button::{self, Button};
-use super::deed::On;
-use super::frame::Frame;
-use super::link;
-use super::moment::Moment;
-use super::row::ROWS_SHOWN;
-use super::visit::{Visit, page};
+use super::{Button, Frame, Moment, On, ROWS_SHOWN, Visit, button, link, page};
 use crate::app::batches;
 use crate::base::text::{cut, one_line};
 use crate::protocol::document::Batch;

@@ -2,11 +2,7 @@
 
 use seriatim::Timestamp;
 
-use super::button::{self, Button};
-use super::deed::On;
-use super::link;
-use super::moment::Moment;
-use super::visit::Visit;
+use super::{Button, Moment, On, Visit, button, link};
 use crate::app::bridges::state;
 use crate::base::time::length;
 use crate::protocol::document::{Bridge, BridgeSource};

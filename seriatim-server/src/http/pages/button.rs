@@ -1,9 +1,7 @@
 //! Buttons of pages: one of the page's form, which does a deed, or a link to the page that asks first.
 
 use super::super::access::Access;
-use super::deed::{Deed, On};
-use super::link;
-use super::visit::Visit;
+use super::{Deed, On, Visit, link};
 use crate::app::operations::{Action, Wish};
 
 /// A button for a template.

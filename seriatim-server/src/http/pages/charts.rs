@@ -7,8 +7,7 @@ use seriatim::Timestamp;
 use seriatim::store::Store;
 
 use super::chart::{Chart, bars, begins, unit};
-use super::link;
-use super::visit::Visit;
+use super::{Visit, link};
 use crate::app::history::{self, ALL, Point, SERVER, Span, StorePoint, TaskFigures, read};
 use crate::base::text::{grouped, size};
 use crate::base::time::{length, run_time};

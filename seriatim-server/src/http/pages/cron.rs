@@ -5,12 +5,7 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::super::{Query, Result, Shared};
-use super::button::{self, Button};
-use super::deed::On;
-use super::frame::Frame;
-use super::link;
-use super::moment::Moment;
-use super::visit::{Visit, page};
+use super::{Button, Frame, Moment, On, Visit, button, link, page};
 use crate::app::cron;
 use crate::base::time;
 use crate::protocol::document::{CronDefinition, CronEntry, CronLast, CronPause};

@@ -8,10 +8,9 @@ use axum::response::Response;
 
 use super::super::operator;
 use super::super::{Problem, Result, Shared};
-use super::deed::{Deed, Fields, On};
-use super::frame::Frame;
-use super::link;
-use super::visit::{Visit, page, see_other, set_cookie};
+use super::deed::Fields;
+use super::visit::{see_other, set_cookie};
+use super::{Deed, Frame, On, Visit, link, page};
 use crate::app::operations;
 
 /// Longest text of a cookie that says what was done, in bytes.

@@ -7,10 +7,7 @@ use seriatim::JobId;
 
 use super::super::events::story;
 use super::super::{Part, Result, Shared};
-use super::frame::Frame;
-use super::link;
-use super::moment::Moment;
-use super::visit::{Visit, page};
+use super::{Frame, Moment, Visit, link, page};
 use crate::base::time;
 
 #[derive(Template)]

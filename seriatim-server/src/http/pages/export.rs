@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::super::pool::Held;
 use super::super::{Caller, Part, Problem, Query, Result, Shared};
-use super::visit::{Visit, guarded};
-use super::{jobs, lanes};
+use super::visit::guarded;
+use super::{Visit, jobs, lanes};
 use crate::app::{job_pages, lane_pages};
 use crate::protocol::document::{Job, Lane};
 

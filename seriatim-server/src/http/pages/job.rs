@@ -8,14 +8,9 @@ use seriatim::{JobId, Payload};
 
 use super::super::{Part, Problem, Result, Shared};
 use super::again::Again;
-use super::button::{self, Button};
-use super::deed::{Deed, On};
-use super::frame::Frame;
-use super::link;
-use super::moment::Moment;
 use super::payload::Shown;
-use super::row::JobRow;
-use super::visit::{Visit, guarded, page};
+use super::visit::guarded;
+use super::{Button, Deed, Frame, JobRow, Moment, On, Visit, button, link, page};
 use crate::app::failures;
 use crate::app::nodes::name_of;
 use crate::app::reported::Reported;

@@ -8,13 +8,8 @@ use seriatim::Mode;
 
 use super::super::input::given;
 use super::super::{Problem, Query, Result, Shared};
-use super::button::{self, Button};
-use super::frame::Frame;
-use super::link;
 use super::overview::CauseRow;
-use super::row::{JobRow, ROWS_SHOWN};
-use super::visit::{Visit, page};
-use super::wrong::Wrong;
+use super::{Button, Frame, JobRow, ROWS_SHOWN, Visit, Wrong, button, link, page};
 use crate::app::job_filters::{Filters, TABLE_PAYLOAD_BYTES_MAX};
 use crate::app::job_pages::{self, By, Status, Wanted};
 use crate::app::lane_pages::SCAN_DEFAULT;

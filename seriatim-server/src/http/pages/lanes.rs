@@ -7,12 +7,7 @@ use seriatim::store::{LaneStage, LaneState, LaneView};
 
 use super::super::input::given;
 use super::super::{Part, Problem, Query, Result, Shared};
-use super::button::{self, Button};
-use super::frame::Frame;
-use super::link;
-use super::row::{LaneRow, ROWS_SHOWN};
-use super::visit::{Visit, page};
-use super::wrong::Wrong;
+use super::{Button, Frame, LaneRow, ROWS_SHOWN, Visit, Wrong, button, link, page};
 use crate::app::error::Error;
 use crate::app::find;
 use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, Wanted};

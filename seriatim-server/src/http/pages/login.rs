@@ -11,9 +11,8 @@ use super::super::audit::Signed;
 use super::super::caller::Peer;
 use super::super::{Access, Problem, Result, Shared};
 use super::deeds::local;
-use super::frame::Frame;
-use super::session;
-use super::visit::{Visit, html, page, see_other, set_cookie};
+use super::visit::{html, see_other, set_cookie};
+use super::{Frame, Visit, page, session};
 
 #[derive(Template)]
 #[template(path = "login.html", blocks = ["live"])]

@@ -45,6 +45,14 @@ mod wrong;
 
 use super::live::{self, LIVE_PATH};
 use super::{Access, Route};
+// What nearly every page is made of.
+use button::Button;
+use deed::{Deed, On};
+use frame::Frame;
+use moment::Moment;
+use row::{JobRow, LaneRow, ROWS_SHOWN};
+use visit::page;
+use wrong::Wrong;
 // For the templates of all pages.
 use crate::base::text::grouped;
 pub(super) use turns::without_trail;

@@ -7,12 +7,8 @@ use seriatim::store::Command;
 
 use super::super::{Part, Query, Result, Shared};
 use super::bridges::{SourceRow, rows};
-use super::button::{self, Button};
-use super::deed::On;
-use super::frame::Frame;
-use super::link;
-use super::row::{LaneRow, NodeRow, ROWS_SHOWN};
-use super::visit::{Visit, page};
+use super::row::NodeRow;
+use super::{Button, Frame, LaneRow, On, ROWS_SHOWN, Visit, button, link, page};
 use crate::app::bridges;
 use crate::app::limits;
 use crate::app::running::{Running, running};

@@ -6,13 +6,7 @@ use serde::Deserialize;
 use seriatim::Timestamp;
 
 use super::super::{Part, Query, Result, Shared};
-use super::button::{self, Button};
-use super::deed::On;
-use super::frame::Frame;
-use super::link;
-use super::moment::Moment;
-use super::row::ROWS_SHOWN;
-use super::visit::{Visit, page};
+use super::{Button, Frame, Moment, On, ROWS_SHOWN, Visit, button, link, page};
 use crate::app::error::Error;
 use crate::app::operations::{self, Operation};
 use crate::base::text::cut;

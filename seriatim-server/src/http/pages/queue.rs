@@ -5,15 +5,10 @@ use axum::response::Response;
 use seriatim::store::{LaneQuery, LaneStage, Store};
 
 use super::super::{Part, Query, Result, Shared};
-use super::button::{self, Button};
 use super::charts::{Charts, Wish};
-use super::deed::On;
-use super::frame::Frame;
-use super::grouped;
 use super::limits::{self, LimitRow};
-use super::link;
 use super::row::{NodeRow, QueueRow};
-use super::visit::{Visit, page};
+use super::{Button, Frame, On, Visit, button, grouped, link, page};
 use crate::app::limits::Usage;
 use crate::app::operations::{self, Action};
 use crate::app::{find, pauses, queues, settings};

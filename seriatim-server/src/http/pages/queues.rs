@@ -7,11 +7,8 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::super::{Query, Result, Shared};
-use super::frame::Frame;
-use super::link;
-use super::recent;
-use super::row::{QueueRow, ROWS_SHOWN};
-use super::visit::{Visit, page};
+use super::row::QueueRow;
+use super::{Frame, ROWS_SHOWN, Visit, link, page, recent};
 use crate::app::queues;
 
 /// The order of the rows.

@@ -3,10 +3,8 @@
 use seriatim::Timestamp;
 use seriatim::store::{JobView, LaneView, NodeView, QueueView};
 
-use super::link;
-use super::moment::Moment;
 use super::recent::Recent;
-use super::visit::Visit;
+use super::{Moment, Visit, link};
 use crate::app::figures::Figures;
 use crate::app::nodes::{name_of, state_name as node_state, works_on};
 use crate::app::operations::{Sample, Wish};

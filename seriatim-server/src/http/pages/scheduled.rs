@@ -11,14 +11,7 @@ use seriatim::text::one_line;
 
 use super::super::input::given;
 use super::super::{Query, Result, Shared};
-use super::button::{self, Button};
-use super::deed::On;
-use super::frame::Frame;
-use super::link;
-use super::moment::Moment;
-use super::row::{LaneRow, ROWS_SHOWN};
-use super::visit::{Visit, page};
-use super::wrong::Wrong;
+use super::{Button, Frame, LaneRow, Moment, On, ROWS_SHOWN, Visit, Wrong, button, link, page};
 use crate::app::error::Error;
 use crate::app::find;
 use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, Wanted};

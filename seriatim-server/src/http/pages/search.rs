@@ -6,10 +6,8 @@ use serde::Deserialize;
 use seriatim::JobId;
 
 use super::super::{Query, Result, Shared};
-use super::frame::Frame;
-use super::link;
-use super::row::{JobRow, LaneRow};
-use super::visit::{Visit, page, see_other};
+use super::visit::see_other;
+use super::{Frame, JobRow, LaneRow, Visit, link, page};
 use crate::app::limits::Usage;
 use crate::app::queues;
 use crate::app::search::{self, Cut, Found};

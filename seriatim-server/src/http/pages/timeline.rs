@@ -9,10 +9,7 @@ use seriatim::text::one_line;
 
 use super::super::events::{self, Known};
 use super::super::{Query, Result, Shared};
-use super::frame::Frame;
-use super::link;
-use super::moment::Moment;
-use super::visit::{Visit, page};
+use super::{Frame, Moment, Visit, link, page};
 use crate::app::deeds::{self, Deed, Wanted};
 use crate::base::time::{self, absolute};
 use crate::protocol::value::Time;

@@ -10,14 +10,11 @@ use seriatim::{JobId, Timestamp};
 
 use super::super::problem::Told;
 use super::super::{Access, Problem, Result, Scope, Shared, Who};
-use super::assets;
-use super::deed::Deed;
-use super::frame::{Frame, PLACES, Said};
-use super::link;
+use super::frame::{PLACES, Said};
 use super::moment::Clock;
 use super::payload::Discreet;
-use super::session;
 use super::turns::without_trail;
+use super::{Deed, Frame, assets, link, session};
 use crate::app::find;
 
 /// The script of a page asks with it for the live part alone.
