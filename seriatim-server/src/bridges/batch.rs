@@ -7,14 +7,10 @@ use seriatim::limits::{PUSH_BYTES_MAX, PUSH_JOBS_MAX};
 use seriatim::store::{Push, PushStatus, Store};
 use seriatim::{ErrorKind, Job, RunAt, Timestamp};
 
-use super::element::Element;
-use super::fault::Fault;
-use super::ids;
-use super::link::{Call, Link, NOTE, SETTLE, SETTLE_IDS};
+use super::link::{NOTE, SETTLE, SETTLE_IDS};
 use super::member::Member;
-use super::route::{ByQueue, Reason, Refusal};
-use super::source::{DEAD, Keys, Source};
 use super::twins::Twins;
+use super::{ByQueue, Call, DEAD, Element, Fault, Keys, Link, Reason, Refusal, Source, ids};
 use crate::base::text::count;
 
 /// A batch can be pushed again for this long: later its queues may have forgotten its idempotency keys.

@@ -4,15 +4,11 @@ use std::collections::BTreeMap;
 
 use seriatim::Timestamp;
 
-use super::batch::{Batch, of_set};
+use super::batch::of_set;
 use super::consumers::{self, Consumer};
-use super::element::Element;
-use super::fault::Fault;
-use super::link::Link;
 use super::report::{Report, SourceReport};
-use super::route::{self, ByQueue, Routes};
-use super::source::{DEAD, Keys, Source};
 use super::survey::survey;
+use super::{Batch, ByQueue, DEAD, Element, Fault, Keys, Link, Routes, Source, route};
 use crate::base::setup_error::SetupError;
 use crate::base::text::count;
 use crate::config::{BridgeConfig, Sets};

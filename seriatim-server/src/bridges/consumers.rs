@@ -1,8 +1,6 @@
 //! The processes of Sidekiq that are alive.
 
-use super::fault::Fault;
-use super::link::Link;
-use super::source::Keys;
+use super::{Fault, Keys, Link};
 
 /// A living process.
 pub(super) struct Consumer {

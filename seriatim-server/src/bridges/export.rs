@@ -10,11 +10,10 @@ use seriatim::store::{
 };
 use seriatim::{ErrorKind, JobId};
 
-use super::fault::Fault;
-use super::link::{Call, EXPORT, Link};
+use super::link::EXPORT;
 use super::returned::{Place, Returned};
-use super::source::{DEAD, Keys, Source};
 use super::still::still;
+use super::{Call, DEAD, Fault, Keys, Link, Source};
 use crate::app::bridges::pauses;
 use crate::base::text::count;
 use crate::config::BridgeConfig;

@@ -4,12 +4,11 @@
 use seriatim::RunAt;
 use seriatim_testkit::fuzz::Surface;
 
-use super::element::Element;
 use super::form::Form;
 use super::marshal::to_json;
 use super::marshal_tests::bytes;
 use super::member::Member;
-use super::route::Routes;
+use super::{Element, Routes};
 use crate::base::text::check_message;
 
 fn routes(routes: &str) -> Routes {

@@ -4,9 +4,8 @@ use seriatim::Timestamp;
 use seriatim::limits::{PUSH_JOBS_MAX, TURN_BYTES_MAX};
 use tokio::time::Duration;
 
-use super::fault::Fault;
-use super::link::{Call, Link, READ_IDS, TAKE_IDS};
-use super::source::{Keys, Source};
+use super::link::{READ_IDS, TAKE_IDS};
+use super::{Call, Fault, Keys, Link, Source};
 use crate::base::text::count;
 
 /// Ids that one step looks at.

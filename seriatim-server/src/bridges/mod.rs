@@ -42,8 +42,13 @@ use tokio::time::{Duration, sleep, timeout};
 use crate::app::bridges::{Pauses, pauses};
 use crate::base::setup_error::SetupError;
 use crate::config::{BridgeConfig, Config};
+use batch::Batch;
+use element::Element;
+use fault::Fault;
+use link::{Call, Link};
 use mover::{Bridge, Mover};
-use source::{Keys, Source};
+use route::{ByQueue, Reason, Refusal, Routes};
+use source::{DEAD, Keys, Source};
 
 /// How often a node looks who paused a bridge.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

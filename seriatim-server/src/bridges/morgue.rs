@@ -3,10 +3,9 @@
 use seriatim::Timestamp;
 use tokio::time::Duration;
 
-use super::fault::Fault;
 use super::ids::{BATCH_BYTES_MAX, BATCH_PAYLOADS_MAX, page};
-use super::link::{Call, Link, TAKE_MORGUE};
-use super::source::{Keys, Source};
+use super::link::TAKE_MORGUE;
+use super::{Call, Fault, Keys, Link, Source};
 
 /// Ids that one step looks at.
 const LOOK_IDS_MAX: usize = 500;

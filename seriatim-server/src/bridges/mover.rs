@@ -12,19 +12,15 @@ use seriatim::{SharedStore, Timestamp};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep};
 
-use super::batch::{Batch, Done};
-use super::consumers;
-use super::element::Element;
-use super::fault::Fault;
-use super::ids;
+use super::batch::Done;
 use super::ledger::Ledger;
-use super::link::{Call, Link, OLDEST, TAKE, UNWAKE};
-use super::morgue;
-use super::route::{ByQueue, Reason};
+use super::link::{OLDEST, TAKE, UNWAKE};
 use super::sets::{Found, Look};
 use super::signal::Signal;
-use super::source::{Keys, Source};
 use super::twins::Twins;
+use super::{
+    Batch, ByQueue, Call, Element, Fault, Keys, Link, Reason, Source, consumers, ids, morgue,
+};
 use crate::app::bridges::Pauses;
 use crate::config::Sets;
 use crate::protocol::document::BridgeState;

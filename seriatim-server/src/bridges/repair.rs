@@ -4,11 +4,9 @@ use seriatim::Timestamp;
 use seriatim::names::did_you_mean;
 use seriatim::store::Store;
 
-use super::batch::Batch;
-use super::fault::Fault;
-use super::link::{Call, DECIDE, GIVE_BACK, GIVE_BACK_IDS, GIVE_BACK_MORGUE, Link};
-use super::source::{Keys, Source};
+use super::link::{DECIDE, GIVE_BACK, GIVE_BACK_IDS, GIVE_BACK_MORGUE};
 use super::still::{moves, still};
+use super::{Batch, Call, Fault, Keys, Link, Source};
 use crate::app::bridges::pauses;
 use crate::config::BridgeConfig;
 

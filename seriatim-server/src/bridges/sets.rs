@@ -5,12 +5,8 @@ use seriatim::limits::TURN_BYTES_MAX;
 use tokio::time::{Duration, Instant};
 
 use super::batch::of_set;
-use super::consumers;
-use super::element::Element;
-use super::fault::Fault;
-use super::link::{Call, Link, TAKE_SET};
-use super::route::ByQueue;
-use super::source::{DEAD, Keys, Source};
+use super::link::TAKE_SET;
+use super::{ByQueue, Call, DEAD, Element, Fault, Keys, Link, Source, consumers};
 use crate::config::Sets;
 
 /// Members of one page, and of one batch: who pushes waits for the script that takes them, 1 ms with these.

@@ -3,14 +3,9 @@
 use redis::Pipeline;
 use seriatim::Timestamp;
 
-use super::batch::Batch;
-use super::fault::Fault;
-use super::ids;
-use super::link::Link;
 use super::member::Member;
 use super::report::SourceReport;
-use super::route::{ByQueue, Routes};
-use super::source::{Keys, Source};
+use super::{Batch, ByQueue, Fault, Keys, Link, Routes, Source, ids};
 use crate::base::text::count;
 
 /// Most payloads after which no more ids are read, from the earliest due on; ids and payloads of one page.

@@ -8,9 +8,10 @@ use seriatim::store::{JobQuery, JobState, Memory, Push};
 use seriatim::{Client, Job, RunAt, SharedStore, Timestamp};
 
 use super::batch::of_set;
-use super::element::{Element, Retries};
+use super::element::Retries;
 use super::returned::Returned;
-use super::route::{Reason, Refusal, Routes, of_bridge};
+use super::route::of_bridge;
+use super::{Element, Reason, Refusal, Routes};
 use crate::config::BridgeConfig;
 
 /// Elements as the versions write them: the corpus of the fuzzer.
