@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use seriatim::{Batch, Client, Engine, Payload, Queue, SharedStore};
+use seriatim::{Client, Queue, SharedStore};
 use seriatim_verify::limit;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use super::settings::{Bench, PUSH_BATCH, declare_empty};
 use crate::cli::output::{Failure, Result};
@@ -46,20 +46,14 @@ impl Bench {
         let queue = self.queue();
         declare_empty(store, &queue).await?;
         let handled = Arc::new(Handled::default());
-        let (stop, stopped) = oneshot::channel::<()>();
         let count = handled.clone();
-        let engine = Engine::builder(store.clone())
-            .concurrency(self.concurrency)
-            .queue(queue.clone())
-            .worker(queue.name.as_str(), move |batch: Batch<Payload>| {
-                count.jobs.fetch_add(batch.payloads().count() as u64, Ordering::Relaxed);
-                count.more.notify_one();
-                std::future::ready(())
-            });
-        let engine = tokio::spawn(engine.run_until(async { stopped.await.unwrap_or_default() }));
+        let engine = self.engine_that_tells(store, &queue, move |batch| {
+            count.jobs.fetch_add(batch.payloads().count() as u64, Ordering::Relaxed);
+            count.more.notify_one();
+            Vec::<()>::new()
+        });
         let moments = self.push_for(store, &queue, length, &handled).await;
-        let _ = stop.send(());
-        engine.await.map_err(Failure::failed)??;
+        engine.stop().await?;
         let [start, first, last, end] = moments?;
         let (first_rate, last_rate) = (first.rate_since(&start), end.rate_since(&last));
         Ok(serde_json::json!({
