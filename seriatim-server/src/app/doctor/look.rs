@@ -10,13 +10,14 @@ use seriatim::store::{
 use seriatim::{Timestamp, store::Store};
 
 use super::finding::{Finding, Severity};
-use super::nodes::LAG_MAX;
 use crate::app::bridges;
 use crate::app::limits::Usage;
 use crate::app::running::{Running, running};
 use crate::base::time::length;
 use crate::protocol::document::Bridge;
 
+/// A queue lags if its oldest due lane has waited so long.
+pub(super) const LAG_MAX: Duration = Duration::from_secs(60);
 /// Running lanes read of each queue, oldest first.
 const RUNNING_MAX: usize = 1_000;
 /// Lanes read of each queue for retries and holds, most retries first.

@@ -1,17 +1,12 @@
 //! Nodes that are gone, and queues that no node works on.
 
-use std::time::Duration;
-
 use seriatim::store::{NodeState, NodeView, QueueStats};
 
 use super::finding::{Finding, Severity};
-use super::look::Seen;
+use super::look::{LAG_MAX, Seen};
 use crate::app::nodes::{is_full, is_gone, is_late, works_on};
 use crate::base::text::count;
 use crate::base::time::{length, relative};
-
-/// A queue lags if its oldest due lane has waited so long.
-pub(super) const LAG_MAX: Duration = Duration::from_secs(60);
 
 /// Groups named that are at their limit.
 const GROUPS_NAMED: usize = 3;

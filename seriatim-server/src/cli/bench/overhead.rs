@@ -3,12 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use seriatim::limits::RUNNING_LIMIT_MAX;
 use seriatim::store::{Claim, Declare, Heartbeat, Lease, NodeId, NodeInfo, delete_queue};
 use seriatim::{Backoff, Batch, Client, Context, Groups, Job, Payload, Queue, Share, SharedStore};
 
-use super::settings::{Bench, declare_empty};
+use super::settings::{Bench, Extra, declare_empty};
 use crate::cli::output::{Failure, Result};
 
 /// Rounds of each; the median counts.
@@ -21,22 +20,6 @@ const WORK_BYTES: usize = 4_096;
 const FAILS: u64 = 20;
 /// The queue of the callbacks.
 const AFTER: &str = "bench-after";
-
-/// What the jobs have in every second round.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Extra {
-    /// A batch that all are of
-    Batch,
-    /// A limit of running turns that holds nothing back: what is measured is that they are counted. Also one that is as high
-    /// as the concurrency, so that nothing may be claimed ahead
-    Limit,
-    /// An idempotency key for each job
-    IdempotencyKeys,
-    /// As many other keys that wait, of a group of which no more turns may run
-    ParkedKeys,
-    /// 4 KiB of payload, an idempotency key and a report of progress for each job; each twentieth fails once
-    Work,
-}
 
 impl Bench {
     /// Compares them.

@@ -6,7 +6,6 @@ use clap::{Args, ValueEnum};
 use seriatim::store::Declare;
 use seriatim::{Job, Mode, Payload, Queue, SharedStore};
 
-use super::overhead::Extra;
 use crate::cli::args::StoreArg;
 use crate::cli::output::{Failure, Result};
 
@@ -19,6 +18,22 @@ pub(super) enum ModeArg {
     Accumulate,
     Fifo,
     Exclusive,
+}
+
+/// What the jobs have in every second round.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Extra {
+    /// A batch that all are of
+    Batch,
+    /// A limit of running turns that holds nothing back: what is measured is that they are counted. Also one that is as high
+    /// as the concurrency, so that nothing may be claimed ahead
+    Limit,
+    /// An idempotency key for each job
+    IdempotencyKeys,
+    /// As many other keys that wait, of a group of which no more turns may run
+    ParkedKeys,
+    /// 4 KiB of payload, an idempotency key and a report of progress for each job; each twentieth fails once
+    Work,
 }
 
 #[derive(Args)]
