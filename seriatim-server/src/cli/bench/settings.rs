@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use seriatim::store::Declare;
 use seriatim::{Job, Mode, Payload, Queue, SharedStore};
@@ -11,14 +12,6 @@ use crate::cli::output::{Failure, Result};
 
 /// Jobs in one bulk push.
 pub(super) const PUSH_BATCH: usize = 1_000;
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum ModeArg {
-    Parallel,
-    Accumulate,
-    Fifo,
-    Exclusive,
-}
 
 /// What the jobs have in every second round.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -47,8 +40,8 @@ pub(crate) struct Bench {
     #[arg(long, default_value_t = 5)]
     pub(super) concurrency: usize,
     /// How the jobs relate
-    #[arg(long, value_enum, default_value = "parallel")]
-    pub(super) mode: ModeArg,
+    #[arg(long, default_value = "parallel", value_parser = modes())]
+    pub(super) mode: Mode,
     /// Different keys; as many as jobs when none is given
     #[arg(long)]
     pub(super) keys: Option<u64>,
@@ -86,15 +79,14 @@ pub(crate) struct Bench {
     pub(super) as_pusher: bool,
 }
 
+fn modes() -> impl TypedValueParser<Value = Mode> {
+    PossibleValuesParser::new(Mode::ALL.map(Mode::as_str))
+        .map(|word| Mode::from_name(&word).unwrap_or(Mode::Parallel))
+}
+
 impl Bench {
     pub(super) fn queue(&self) -> Queue {
-        let mode = match self.mode {
-            ModeArg::Parallel => Mode::Parallel,
-            ModeArg::Accumulate => Mode::Accumulate,
-            ModeArg::Fifo => Mode::Fifo,
-            ModeArg::Exclusive => Mode::Exclusive,
-        };
-        let mut queue = Queue::new(format!("bench-{mode}"), mode);
+        let mut queue = Queue::new(format!("bench-{}", self.mode), self.mode);
         queue.retain_completed = self.retain.or(Some(Duration::ZERO));
         queue
     }
