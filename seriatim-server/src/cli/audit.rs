@@ -12,8 +12,7 @@ use super::args::{Common, PageArgs, TimesArgs};
 use crate::app::chain::verify;
 use crate::app::deeds::{self, Deed, Wanted};
 use crate::base::text::count;
-use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, Result, hint, say, say_json, tell};
+use crate::cli::output::{Failure, Result, Table, hint, say, say_json, tell};
 
 #[derive(Args)]
 pub(crate) struct Audit {

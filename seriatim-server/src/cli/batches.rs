@@ -8,8 +8,7 @@ use super::args::{Common, PageArgs};
 use crate::app::batches;
 use crate::base::text::{one_line, shell_word};
 use crate::base::time::relative;
-use crate::cli::output::table::{Cell, Table, Tone};
-use crate::cli::output::{Failure, Result, hint, say, say_json, tell};
+use crate::cli::output::{Cell, Failure, Result, Table, Tone, hint, say, say_json, tell};
 use crate::protocol::document::Batch;
 
 #[derive(Args)]

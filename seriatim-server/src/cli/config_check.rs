@@ -6,8 +6,7 @@ use seriatim::{Mode, Queue};
 
 use super::args::{Common, without_password};
 use super::serve::{self, Checked};
-use crate::cli::output::fields::Fields;
-use crate::cli::output::{Result, hint, say, say_json};
+use crate::cli::output::{Fields, Result, hint, say, say_json};
 use crate::config::{Config, PeriodicConfig, WorkerConfig};
 
 #[derive(Args)]

@@ -9,8 +9,7 @@ use super::deed::who;
 use super::tones::cron_state;
 use crate::app::cron;
 use crate::base::time::{self, relative};
-use crate::cli::output::table::Table;
-use crate::cli::output::{Result, hint, tell};
+use crate::cli::output::{Result, Table, hint, tell};
 use crate::protocol::document::{CronDefinition, CronEntries, CronEntry, CronLast};
 
 #[derive(Args)]

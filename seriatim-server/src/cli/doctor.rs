@@ -6,8 +6,7 @@ use serde::Serialize;
 use super::args::Common;
 use crate::app::doctor::{Finding, Seen, Severity, judge, look, place};
 use crate::base::text::{count, one_line};
-use crate::cli::output::table::{Tone, coloured};
-use crate::cli::output::{Failure, Result, Terminal, say, say_json};
+use crate::cli::output::{Failure, Result, Terminal, Tone, coloured, say, say_json};
 
 #[derive(Args)]
 pub(crate) struct Doctor {

@@ -9,8 +9,7 @@ use super::args::Common;
 use crate::app::find;
 use crate::app::history::{self, Dated, History as Figures, Span, Tasks};
 use crate::base::time::{absolute, length, run_time};
-use crate::cli::output::table::Table;
-use crate::cli::output::{Result, tell};
+use crate::cli::output::{Result, Table, tell};
 use crate::protocol::document::Times;
 
 #[derive(Args)]

@@ -7,8 +7,7 @@ use seriatim::store::Store;
 
 use super::args::{PageArgs, TimesArgs};
 use crate::app::find;
-use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, Result, hint, tell};
+use crate::cli::output::{Failure, Result, Table, hint, tell};
 use crate::journal::{self, Wanted};
 
 #[derive(Args)]

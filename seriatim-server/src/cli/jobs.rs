@@ -19,9 +19,7 @@ use crate::app::reported::Reported;
 use crate::app::words::state_name;
 use crate::base::text::{one_line, retries_in_words};
 use crate::base::time::{self, absolute, relative};
-use crate::cli::output::fields::Fields;
-use crate::cli::output::table::{Cell, Table, Tone};
-use crate::cli::output::{Failure, Result, hint, say, say_json, tell};
+use crate::cli::output::{Cell, Failure, Fields, Result, Table, Tone, hint, say, say_json, tell};
 use crate::protocol::document::{self, JobFailure};
 use crate::protocol::value::Time;
 

@@ -10,9 +10,7 @@ use crate::app::reported::Reported;
 use crate::app::why::Why;
 use crate::base::text::retries_in_words;
 use crate::base::time::{absolute, relative};
-use crate::cli::output::Terminal;
-use crate::cli::output::fields::Fields;
-use crate::cli::output::table::Table;
+use crate::cli::output::{Fields, Table, Terminal};
 
 /// The lane, and a table of its claimed and its waiting jobs.
 pub(super) fn in_full(queue: &str, entity: &Entity, terminal: Terminal) -> String {

@@ -21,8 +21,7 @@ use crate::app::lanes as actions;
 use crate::app::lanes::OneLane;
 use crate::app::range::By;
 use crate::base::text::{KEY_COLUMNS, count, cut, failures, one_line, shell_word};
-use crate::cli::output::table::{Cell, Table, Tone};
-use crate::cli::output::{Failure, Result, Terminal, hint, say, say_json, tell};
+use crate::cli::output::{Cell, Failure, Result, Table, Terminal, Tone, hint, say, say_json, tell};
 use crate::protocol::document::{self, Done};
 
 #[derive(Args)]

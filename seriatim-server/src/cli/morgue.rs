@@ -16,8 +16,7 @@ use crate::app::words::push_status;
 use crate::app::{causes, find, operations};
 use crate::base::text::count;
 use crate::base::time::{Moment, relative};
-use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, Result, hint, say, say_json, tell};
+use crate::cli::output::{Failure, Result, Table, hint, say, say_json, tell};
 use crate::protocol::document::{self, Cause, Done, EditedJob};
 
 #[derive(Args)]

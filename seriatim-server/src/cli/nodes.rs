@@ -12,9 +12,7 @@ use crate::app::reported::Reported;
 use crate::app::running::{Running, age, running};
 use crate::base::text::count;
 use crate::base::time::{absolute, length, relative};
-use crate::cli::output::fields::Fields;
-use crate::cli::output::table::Table;
-use crate::cli::output::{Result, say, say_json, tell};
+use crate::cli::output::{Fields, Result, Table, say, say_json, tell};
 use crate::protocol::document::{NodeCommanded, NodeReleased, load};
 
 #[derive(Args)]

@@ -12,10 +12,7 @@ use crate::app::operations::{
     self, Action, Begin, Leaving, List, Operation, Preview, Wish, preview,
 };
 use crate::base::time::Moment;
-use crate::cli::output::fields::Fields;
-use crate::cli::output::progress::Progress;
-use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, Result, hint, say, say_json, tell};
+use crate::cli::output::{Failure, Fields, Progress, Result, Table, hint, say, say_json, tell};
 use crate::protocol::value::Time;
 
 #[derive(Args)]

@@ -11,8 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::base::text::count;
 use crate::base::time::absolute;
-use crate::cli::output::progress::Progress;
-use crate::cli::output::{Failure, Result, hint};
+use crate::cli::output::{Failure, Progress, Result, hint};
 use crate::config::in_words;
 use crate::protocol::job_input::{JobInput, split_place};
 

@@ -10,8 +10,7 @@ use crate::app::queues::workers;
 use crate::app::settings;
 use crate::base::text::count;
 use crate::base::time::{length, run_time};
-use crate::cli::output::Result;
-use crate::cli::output::fields::Fields;
+use crate::cli::output::{Fields, Result};
 use crate::protocol::document::Times;
 
 /// Its figures, nodes and settings, and the problems that nodes have with it.

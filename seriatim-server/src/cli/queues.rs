@@ -17,8 +17,7 @@ use crate::app::find;
 use crate::app::queues::{all, one, with_figures};
 use crate::base::text::count;
 use crate::base::time::length;
-use crate::cli::output::table::{Cell, Table, Tone};
-use crate::cli::output::{Result, say, say_json, tell};
+use crate::cli::output::{Cell, Result, Table, Tone, say, say_json, tell};
 use crate::protocol::document::{Done, QueueDeleted, QueuePaused};
 
 #[derive(Args)]

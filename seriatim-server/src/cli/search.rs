@@ -13,8 +13,7 @@ use super::tones::lane_state;
 use crate::app::search::{self, Asked, Found};
 use crate::app::search_terms::Terms;
 use crate::base::text::{KEY_COLUMNS, cut, failures, shell_word};
-use crate::cli::output::table::Table;
-use crate::cli::output::{Failure, Result, hint, say, say_json};
+use crate::cli::output::{Failure, Result, Table, hint, say, say_json};
 
 #[derive(Args)]
 pub(crate) struct Search {

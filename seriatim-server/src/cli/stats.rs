@@ -5,8 +5,7 @@ use clap::Args;
 use super::args::StoreArg;
 use crate::app::figures::{Figures, statistics};
 use crate::base::time::length;
-use crate::cli::output::table::{Cell, Table, Tone};
-use crate::cli::output::{Result, tell};
+use crate::cli::output::{Cell, Result, Table, Tone, tell};
 
 #[derive(Args)]
 pub(crate) struct Stats {

@@ -3,7 +3,7 @@
 use seriatim::Timestamp;
 use seriatim::store::{JobState, LaneState, LaneView, NodeState, NodeView};
 
-use super::output::table::{Cell, Tone};
+use super::output::{Cell, Tone};
 use crate::app::bridges;
 use crate::app::nodes::{is_gone, state_name};
 use crate::base::time::{length, relative};

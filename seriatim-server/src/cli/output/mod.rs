@@ -1,10 +1,10 @@
 //! Output: failures with exit codes, tables, JSON documents, the log.
 
-pub(crate) mod fields;
+mod fields;
 mod log;
 mod log_file;
-pub(crate) mod progress;
-pub(crate) mod table;
+mod progress;
+mod table;
 mod terminal;
 
 use std::fmt;
@@ -17,7 +17,10 @@ use seriatim::ErrorKind;
 use crate::base::setup_error::SetupError;
 use crate::base::text;
 
+pub(crate) use fields::Fields;
 pub(crate) use log::start_log;
+pub(crate) use progress::Progress;
+pub(crate) use table::{Cell, Table, Tone, coloured};
 pub(crate) use terminal::Terminal;
 
 /// What came of a command, or of a part of it.

@@ -1,7 +1,7 @@
 //! The columns of a table: which of them a screen has room for, and how wide they are.
 
 use crate::base::text::{columns, one_line};
-use crate::cli::output::table::Tone;
+use crate::cli::output::Tone;
 
 /// Screens from this width on have all of the usual columns.
 pub(super) const WIDE: u16 = 80;

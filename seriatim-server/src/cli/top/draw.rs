@@ -18,7 +18,7 @@ use crate::app::troubles;
 use crate::base::text::{columns, count, cut_middle, failures, one_line};
 use crate::base::time::{length, relative};
 use crate::cli::nodes;
-use crate::cli::output::table::Tone;
+use crate::cli::output::Tone;
 use crate::cli::tones::{lane_state, node_state};
 
 /// Least width of the column of node ids, which takes at most two fifths of the screen, a quarter of a narrow one.
