@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use crate::cargo;
-use crate::step;
+use crate::{cargo, step};
 
 const INSTALL: &str = "cargo-deny is not installed: cargo install --locked cargo-deny";
 

@@ -4,9 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::cargo;
 use crate::files::{copy, write};
-use crate::step;
+use crate::{cargo, step};
 
 const PACKAGE: &str = "seriatim-server";
 /// As CycloneDX writes it.

@@ -31,7 +31,6 @@ mod simulate;
 mod step;
 mod test;
 mod tidy;
-mod totals;
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use crate::cargo;
-use crate::step;
+use crate::{cargo, step};
 
 /// Packs them, and builds each from its package: what that lacks shows here.
 pub(crate) fn run(root: &Path) -> Result<(), String> {

@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::cargo;
-use crate::step;
+use crate::{cargo, step};
 
 /// Where the pictures go.
 const FOLDER: &str = "docs/images";

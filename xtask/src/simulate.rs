@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use crate::cargo;
-use crate::step;
+use crate::{cargo, step};
 
 /// Only what the simulation needs, to keep the build short.
 const BUILT: [&str; 9] = [

@@ -1,10 +1,9 @@
 //! `cargo xtask test`: all checks that must pass before a merge.
 
 use std::env;
-use std::io::{BufRead, BufReader};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,14 +14,7 @@ use seriatim_testkit::{
 };
 use signal_hook::consts::SIGINT;
 
-use crate::axe;
-use crate::cargo;
-use crate::names;
-use crate::packages;
-use crate::seeds;
-use crate::step;
-use crate::tidy;
-use crate::totals::Totals;
+use crate::{axe, cargo, names, packages, seeds, step, tidy};
 
 /// Runs every check even if an earlier one failed, so that one run reports everything. `args` are passed to the test
 /// runner.
@@ -134,15 +126,7 @@ impl<'a> Run<'a> {
     fn cargo_test(&mut self, args: &[&str], servers: &[(&str, String)]) {
         let mut tests = cargo::command(self.root, &["test", "--all-features", "--no-fail-fast"]);
         tests.args(scope(args)).args(args).envs(servers.iter().cloned());
-        if self.is_interrupted() {
-            return;
-        }
-        step::announce("cargo test (cargo-nextest is not installed)");
-        let result = tally(&mut tests).and_then(|(totals, result)| {
-            println!("{totals}");
-            result
-        });
-        self.note(result);
+        self.step("cargo test (cargo-nextest is not installed)", &mut tests);
     }
 
     fn step(&mut self, name: &str, command: &mut Command) {
@@ -213,23 +197,6 @@ impl Servers {
 fn scope(args: &[&str]) -> Option<&'static str> {
     let chosen = |arg: &&str| arg.starts_with("-p") || arg.starts_with("--package");
     (!args.iter().take_while(|arg| **arg != "--").any(chosen)).then_some("--workspace")
-}
-
-/// Passes the command's standard output through and adds up its results.
-fn tally(command: &mut Command) -> Result<(Totals, Result<(), String>), String> {
-    let describe = |e: std::io::Error| format!("cargo test: {e}");
-    let mut child = command.stdout(Stdio::piped()).spawn().map_err(describe)?;
-    let mut totals = Totals::default();
-    let output = child.stdout.take().map(BufReader::new);
-    for line in output.into_iter().flat_map(|output| output.split(b'\n')) {
-        let line = line.map_err(describe)?;
-        let line = String::from_utf8_lossy(&line);
-        println!("{line}");
-        totals.add_line(&line);
-    }
-    let status = child.wait().map_err(describe)?;
-    let result = if status.success() { Ok(()) } else { Err(format!("cargo test: {status}")) };
-    Ok((totals, result))
 }
 
 #[cfg(test)]
