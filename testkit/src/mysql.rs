@@ -12,7 +12,7 @@ use crate::account::{self, Account};
 use crate::directory::{Directory, write_for};
 use crate::process;
 use crate::program::find_program;
-use crate::server::{Kind, Server};
+use crate::server::{Kind, Server, life_cycle};
 use crate::templates;
 
 const PACKAGE: &str = "mariadb-server";
@@ -89,27 +89,9 @@ impl Mysql {
     pub fn url(&self) -> String {
         format!("mysql://{USER}@127.0.0.1:{}/{USER}", self.server.port())
     }
-
-    /// The port, which stays the same after restarts.
-    pub fn port(&self) -> u16 {
-        self.server.port()
-    }
-
-    /// Shuts the server down. Stopping a stopped server succeeds.
-    pub fn stop(&mut self) -> Result<(), String> {
-        self.server.stop()
-    }
-
-    /// Kills the server with SIGKILL, as a crash would. Killing a stopped server succeeds.
-    pub fn kill(&mut self) -> Result<(), String> {
-        self.server.kill()
-    }
-
-    /// Starts the server on the same port with the same data, stopping it first if it runs.
-    pub fn restart(&mut self) -> Result<(), String> {
-        self.server.restart()
-    }
 }
+
+life_cycle!(Mysql);
 
 fn create_data(install: &Path, account: Option<Account>, data: &Path) -> Result<(), String> {
     let mut command = process::command(install, account);

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::directory::Directory;
 use crate::process;
 use crate::program::find_program;
-use crate::server::{Kind, Server};
+use crate::server::{Kind, Server, life_cycle};
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a command may take on a loaded machine.
@@ -52,27 +52,9 @@ impl Redis {
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.server.port())
     }
-
-    /// The port, which stays the same after restarts.
-    pub fn port(&self) -> u16 {
-        self.server.port()
-    }
-
-    /// Shuts the server down with all data written. Stopping a stopped server succeeds.
-    pub fn stop(&mut self) -> Result<(), String> {
-        self.server.stop()
-    }
-
-    /// Kills the server with SIGKILL, as a crash would. Killing a stopped server succeeds.
-    pub fn kill(&mut self) -> Result<(), String> {
-        self.server.kill()
-    }
-
-    /// Starts the server on the same port with the same data, stopping it first if it runs.
-    pub fn restart(&mut self) -> Result<(), String> {
-        self.server.restart()
-    }
 }
+
+life_cycle!(Redis);
 
 #[derive(Debug)]
 struct RedisKind {

@@ -35,6 +35,35 @@ pub(crate) trait Kind {
     fn is_ready(&self, data: &Path, port: u16, pid: u32) -> bool;
 }
 
+/// What all databases can do.
+macro_rules! life_cycle {
+    ($database:ident) => {
+        impl $database {
+            /// The port, which stays the same after restarts.
+            pub fn port(&self) -> u16 {
+                self.server.port()
+            }
+
+            /// Shuts the server down cleanly; open connections break. Stopping a stopped server succeeds.
+            pub fn stop(&mut self) -> Result<(), String> {
+                self.server.stop()
+            }
+
+            /// Kills the server with SIGKILL, as a crash would. Killing a stopped server succeeds.
+            pub fn kill(&mut self) -> Result<(), String> {
+                self.server.kill()
+            }
+
+            /// Starts the server on the same port with the same data, stopping it first if it runs.
+            pub fn restart(&mut self) -> Result<(), String> {
+                self.server.restart()
+            }
+        }
+    };
+}
+
+pub(crate) use life_cycle;
+
 /// A server that runs, was stopped, or was killed.
 #[derive(Debug)]
 pub(crate) struct Server<K> {
