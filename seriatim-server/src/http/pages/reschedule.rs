@@ -72,7 +72,7 @@ pub(super) async fn show(
         due: visit.clock.of(job.run_at),
         moves: match view.queue.mode {
             Mode::Accumulate => "All that waits for the key moves with it.",
-            Mode::Fifo => "What waits for the key behind it runs after it.",
+            Mode::Fifo => "Jobs that wait behind it for the key run after it.",
             Mode::Parallel | Mode::Exclusive => "",
         },
         back: back_to(&visit, &wish.back),

@@ -105,7 +105,7 @@ async fn a_bridge_is_paused_and_resumed_as_a_whole_and_by_queue_also_before_it_e
     assert!(shop.run(&["bridge", "pause", "shop", "critical"]).0);
     // A queue that was paused by itself stays so.
     let (done, told) = shop.run(&["bridge", "resume", "shop"]);
-    assert!(done && told.contains("goes on; still paused: queue:critical"), "{told}");
+    assert!(done && told.contains("is resumed; still paused: queue:critical"), "{told}");
     eventually("the mails moved", async || shop.number(&["LLEN", "queue:default"]) == 0).await;
     assert_eq!(shop.number(&["LLEN", "queue:critical"]), 5);
     assert!(shop.run(&["bridge", "resume", "shop", "critical"]).0);
