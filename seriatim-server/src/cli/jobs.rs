@@ -312,7 +312,7 @@ async fn cancel(store: &dyn Store, ids: &[JobId], json: bool) -> Result<(), Fail
                 Cancelled::Now => format!("{id} is canceled"),
                 Cancelled::Flagged => {
                     format!(
-                        "{id} is running: its handler learns of it at the next heartbeat of its node"
+                        "{id} is running: its handler is notified at the next heartbeat of its node"
                     )
                 }
                 Cancelled::Ended => format!("{id} has already ended: nothing changed"),
