@@ -193,7 +193,7 @@ impl Look<'_> {
         }
         for (queue, jobs) in self.left.iter().take(QUEUES_MAX) {
             notes.push(format!(
-                "{} of queue {queue:?} stay in the sets above: this bridge does not list that queue",
+                "left in the sets above: {} of queue {queue:?}, which this bridge does not list",
                 count(*jobs, "job")
             ));
         }

@@ -67,7 +67,7 @@ async fn b16_a_check_tells_what_would_move_and_writes_nothing() {
     for part in [
         "1 job with `bid` belong",
         "1 job with `retry_for` are retried for a time",
-        "1 job of the sets above of queue \\\"low\\\" stay there",
+        "left in the sets above: 1 job of queue \\\"low\\\"",
         "`dead` keeps 1 job",
         "queue:sq|host:1|default has jobs",
     ] {
