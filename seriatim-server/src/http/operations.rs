@@ -61,7 +61,7 @@ async fn look(
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 struct Confirmed {
-    /// To delete more than 1,000: their number, as `preview` prints it
+    /// To delete more than 1,000: their number, as the preview returns it
     confirm: Option<u64>,
 }
 
