@@ -85,7 +85,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("seriatim jobs list --queue orders --state queued", "those that wait"),
             ("seriatim jobs show 01a1fd59-5e2c-7000-8001-000000000001", "one in full"),
-            ("seriatim jobs cancel 01a1fd59-5e2c-7000-8001-000000000001", "so that it does not run"),
+            (
+                "seriatim jobs cancel 01a1fd59-5e2c-7000-8001-000000000001",
+                "so that it does not run",
+            ),
         ],
     ),
     (
