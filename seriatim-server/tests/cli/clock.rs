@@ -62,7 +62,7 @@ async fn an_entry_is_paused_run_and_resumed_from_the_command_line_and_that_is_au
     let run = site.run(&["cron", "run", "tick", "--json"]);
     let run: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
     wait_until(&store, |stats| stats.processed > 0).await;
-    assert!(text(&site.run(&["cron", "resume", "tick"])).contains("goes on"));
+    assert!(text(&site.run(&["cron", "resume", "tick"])).contains("is resumed"));
     let json: serde_json::Value =
         serde_json::from_slice(&site.run(&["cron", "--json"]).stdout).unwrap();
     let entry = &json["cron"][0];

@@ -25,14 +25,14 @@ const AFTER: &str = "bench-after";
 /// What the jobs have in every second round.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Extra {
-    /// A batch that all are of
+    /// One batch that has all jobs
     Batch,
-    /// A limit of running turns that holds nothing back: what is measured is that they are counted. Also one that is as high
-    /// as the concurrency, so that nothing may be claimed ahead
+    /// A limit of running turns that is never reached, so only counting them costs. Also one that is as high
+    /// as the concurrency, so that nothing can be claimed ahead
     Limit,
     /// An idempotency key for each job
     IdempotencyKeys,
-    /// As many other keys that wait, of a group of which no more turns may run
+    /// The same number of other keys, which wait for a limit of their group
     ParkedKeys,
     /// 4 KiB of payload, an idempotency key and a report of progress for each job; each twentieth fails once
     Work,

@@ -28,13 +28,13 @@ pub(crate) struct Bench {
     /// Jobs
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(super) jobs: u64,
-    /// Most handler calls at the same time
+    /// Maximum concurrent handler calls
     #[arg(long, default_value_t = 5)]
     pub(super) concurrency: usize,
-    /// How the jobs relate
+    /// The mode of the queue
     #[arg(long, value_enum, default_value = "parallel")]
     pub(super) mode: ModeArg,
-    /// Different keys; as many as jobs when none is given
+    /// Number of different keys. Default: one for each job
     #[arg(long)]
     pub(super) keys: Option<u64>,
     /// Bytes of payload
@@ -53,7 +53,7 @@ pub(crate) struct Bench {
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(super) hot: Option<u64>,
     /// Instead push and drain for this long at full speed, and compare the first tenth of it with the last:
-    /// jobs per second, and the room that the store takes
+    /// jobs per second, and the size of the store
     #[arg(long, value_name = "DURATION", value_parser = crate::cli::args::duration,
           conflicts_with_all = ["jobs", "keys", "backlog", "hot", "limit"])]
     pub(super) churn: Option<Duration>,
