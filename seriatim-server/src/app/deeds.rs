@@ -96,7 +96,7 @@ impl Deed {
         };
         words += match (noun, verb) {
             ("morgue", _) => " dead jobs",
-            ("lane", "delete") => " what waits",
+            ("lane", "delete") => " waiting jobs",
             _ => "",
         };
         let about = ABOUT.iter().find_map(|(name, said)| Some((*said, on.remove(*name)?)));
@@ -106,7 +106,7 @@ impl Deed {
             () => "queue",
         };
         if let Some((said, name)) = about {
-            let link = if words.ends_with("jobs") || words.ends_with("waits") { " of" } else { "" };
+            let link = if words.ends_with("jobs") { " of" } else { "" };
             let said = if said.is_empty() { noun } else { said };
             words += &format!("{link} {said} {name}");
         }
@@ -341,7 +341,7 @@ mod tests {
         );
         assert_eq!(
             told("lane delete", &of_key[..2]),
-            "deleted what waits of key order-58 of orders"
+            "deleted waiting jobs of key order-58 of orders"
         );
         assert_eq!(told("queue resume", &of_key[1..2]), "resumed queue orders");
         assert_eq!(told("morgue requeue", &of_key[1..2]), "requeued dead jobs of orders");

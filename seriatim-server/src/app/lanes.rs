@@ -47,7 +47,7 @@ pub(crate) async fn act(
 pub(crate) fn done(action: LaneAction, lanes: u64) -> &'static str {
     let (one, several) = match action {
         LaneAction::Pause => ("is paused", "are paused"),
-        LaneAction::Resume => ("goes on", "go on"),
+        LaneAction::Resume => ("is resumed", "are resumed"),
         LaneAction::RunNow => ("is due now", "are due now"),
         LaneAction::Bury => ("is buried", "are buried"),
         LaneAction::DeleteFailed => ("is deleted", "are deleted"),

@@ -32,7 +32,7 @@ const FOUND_MAX: usize = 20;
 /// What a text may mean.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// Queues that know a key that is the text.
+    /// Queues that have a key equal to the text.
     pub(crate) exact: Vec<Arc<str>>,
     /// Lanes whose key begins with it.
     pub(crate) lanes: Vec<(Arc<str>, LaneView)>,

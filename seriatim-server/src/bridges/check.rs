@@ -189,7 +189,7 @@ impl Look<'_> {
         }
         for (queue, jobs) in self.left.iter().take(QUEUES_MAX) {
             notes.push(format!(
-                "{} of the sets above of queue {queue:?} stay there: it is not of this bridge",
+                "left in the sets above: {} of queue {queue:?}, which this bridge does not list",
                 count(*jobs, "job")
             ));
         }
@@ -202,7 +202,7 @@ impl Look<'_> {
         }
         if self.bridge.sets() == Sets::Due && !self.consumers.is_empty() {
             notes.push(
-                "what is in `schedule` and `retry` is left to Sidekiq while a process of it lives"
+                "jobs in `schedule` and `retry` are left to Sidekiq while one of its processes lives"
                     .to_owned(),
             );
         }

@@ -135,7 +135,7 @@ impl Export<'_> {
         };
         if !stats.paused {
             return Err(conflict(format!(
-                "queue {name} works: pause it first, `seriatim queues pause {name}`"
+                "queue {name} is not paused: pause it first, `seriatim queues pause {name}`"
             )));
         }
         if stats.claimed > 0 {
@@ -190,7 +190,7 @@ impl Export<'_> {
         if state == JobState::Dead && self.bridge.dead && !queues.is_empty() {
             if !pauses.holds(DEAD) {
                 return Err(conflict(format!(
-                    "bridge {name} would take dead jobs that are given back: pause it first, `seriatim bridge pause {name}`"
+                    "bridge {name} would take the returned dead jobs again: pause it first, `seriatim bridge pause {name}`"
                 )));
             }
             still(self.store, name, &[DEAD.to_owned()]).await.map_err(conflict)?;
@@ -210,7 +210,7 @@ impl Export<'_> {
                 still(self.store, name, &sources).await.map_err(conflict)
             }
             Some(queue) => Err(conflict(format!(
-                "bridge {name} would take from {queue} what is given back: pause it first, `seriatim bridge pause {name}`"
+                "bridge {name} would take the returned jobs from {queue} again: pause it first, `seriatim bridge pause {name}`"
             ))),
         }
     }

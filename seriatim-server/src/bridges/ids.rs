@@ -100,7 +100,7 @@ pub(super) async fn in_flight(
         tracing::warn!(
             bridge,
             queue,
-            "a server of Lowkiq began and took {ids} of the ids in flight back: what of them is here already runs twice"
+            "a server of Lowkiq started and took back {ids} of the ids in flight: those that are already here run twice"
         );
     }
     Ok(fields)
@@ -124,11 +124,11 @@ fn busy(shard: &str, owner: &str) -> String {
     let bridge = owner.split_once(MARK).and_then(|(_, batch)| batch.rsplit_once(' '));
     if let Some((bridge, _)) = bridge {
         return format!(
-            "ids of shard {shard} are in flight of bridge {bridge:?}: let it push them; if it is gone, start a server of Lowkiq once, which puts them back, and stop it by TERM"
+            "ids of shard {shard} are in flight in bridge {bridge:?}: let it push them; if it no longer exists, start a server of Lowkiq once, which puts them back, and stop it with TERM"
         );
     }
     format!(
-        "ids of shard {shard} are with a server of Lowkiq, which works on this queue or died: a bridge and Lowkiq never share a queue; stop it by TERM, after a death start it once more before, so that it puts back what it had"
+        "ids of shard {shard} are with a server of Lowkiq, which works on this queue or died: a bridge and Lowkiq never share a queue. Stop it with TERM; if it died, start it once more first, so that it puts back its ids"
     )
 }
 

@@ -127,10 +127,10 @@ pub(crate) struct Common {
 /// Which page of a listing.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PageArgs {
-    /// Most rows, up to 1000
+    /// Maximum number of rows, up to 1000
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=PAGE_ROWS_MAX as i64))]
     limit: u32,
-    /// Continue behind this: the cursor at the end of the page before
+    /// Continue after this cursor, which the previous page printed
     #[arg(long, value_name = "CURSOR", allow_hyphen_values = true)]
     pub(crate) after: Option<String>,
 }
@@ -220,10 +220,10 @@ pub(super) fn without_password(url: &str) -> String {
 /// The time of what is listed.
 #[derive(Args)]
 pub(crate) struct TimesArgs {
-    /// Only from then on: a time, or 2h for two hours ago
+    /// Only since then: a time, or 2h for two hours ago
     #[arg(long, value_name = "TIME", value_parser = Moment::read)]
     since: Option<Moment>,
-    /// Only up to then
+    /// Only until then
     #[arg(long, value_name = "TIME", value_parser = Moment::read)]
     until: Option<Moment>,
 }

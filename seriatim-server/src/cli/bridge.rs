@@ -51,7 +51,7 @@ enum Action {
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Ends the pause of a bridge, or of one queue; queues that were paused by themselves stay paused
+    /// Ends the pause of a bridge, or of one queue; queues that were paused on their own stay paused
     Resume {
         /// The bridge
         name: String,
@@ -59,7 +59,7 @@ enum Action {
         #[arg(value_name = "QUEUE")]
         source: Option<String>,
     },
-    /// Puts refused jobs back into their queue, where they come next
+    /// Puts refused jobs back to the front of their queue
     Return {
         /// The bridge, as the configuration has it
         name: String,
@@ -120,7 +120,7 @@ impl BridgeArgs {
                     true => String::new(),
                     false => format!("; still paused: {}", still.join(", ")),
                 };
-                let told = format!("{} goes on{still}", what(name, source.as_ref()));
+                let told = format!("{} is resumed{still}", what(name, source.as_ref()));
                 tell(self.common.json, &bridge, told);
                 Ok(())
             }

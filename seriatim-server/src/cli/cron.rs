@@ -120,7 +120,10 @@ impl Action {
                 said(entry, "is paused: no node pushes its ticks");
             }
             Self::Resume { name } => {
-                said(cron::resume(store, name).await?, "goes on; its ticks count as missed");
+                said(
+                    cron::resume(store, name).await?,
+                    "is resumed; the ticks of the pause count as missed",
+                );
             }
         }
         Ok(())

@@ -42,7 +42,7 @@ pub(crate) struct Demo {
     /// Write the recorded history to this file
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
-    /// Instead leave a store with trouble in this folder, and a configuration: to see the dashboard. Default: seriatim-demo
+    /// Instead create a store with sample problems in this folder, and a configuration, to see the dashboard. Default: seriatim-demo
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, default_missing_value = "seriatim-demo")]
     #[arg(conflicts_with_all = ["forever", "orders", "seed", "history"])]
     keep: Option<PathBuf>,

@@ -11,7 +11,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "demo",
         &[
             ("seriatim demo", "a proof in a few seconds"),
-            ("seriatim demo --keep", "leaves a folder with trouble, to see the dashboard"),
+            ("seriatim demo --keep", "a folder with sample problems, to see the dashboard"),
         ],
     ),
     (
@@ -49,7 +49,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("seriatim queues pause orders", "no new claims"),
             ("seriatim queues limits orders --running 10 --rate 100/s", "at most, on all nodes"),
             ("seriatim queues limits orders --group acme --weight 3", "of each round, for one"),
-            ("seriatim queues drain orders --yes", "delete what waits"),
+            ("seriatim queues drain orders --yes", "delete the waiting jobs"),
             ("seriatim queues delete orders --yes", "the queue and all that is in it"),
         ],
     ),
@@ -57,7 +57,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "morgue",
         &[
             ("seriatim morgue list orders", "the dead jobs, the newest first"),
-            ("seriatim morgue causes orders", "what they died of"),
+            ("seriatim morgue causes orders", "why they died"),
             ("seriatim morgue requeue orders --key order-42", "try those of a key again"),
             ("seriatim morgue requeue orders --all --rate 500/s", "try all again, slowly"),
             ("seriatim morgue delete orders --all --yes", "delete all of them"),
@@ -66,7 +66,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "search",
         &[
-            ("seriatim search order-4", "keys that begin so"),
+            ("seriatim search order-4", "keys with this beginning"),
             ("seriatim search 'queue:orders error:timed out'", "jobs by terms"),
         ],
     ),
@@ -85,7 +85,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("seriatim jobs list --queue orders --state queued", "those that wait"),
             ("seriatim jobs show 01a1fd59-5e2c-7000-8001-000000000001", "one in full"),
-            ("seriatim jobs cancel 01a1fd59-5e2c-7000-8001-000000000001", "it shall not run"),
+            (
+                "seriatim jobs cancel 01a1fd59-5e2c-7000-8001-000000000001",
+                "so that it does not run",
+            ),
         ],
     ),
     (

@@ -20,7 +20,7 @@ pub(crate) struct Export {
     /// The bridge of the configuration to its Redis. Default: the only one
     #[arg(long, value_name = "NAME")]
     bridge: Option<String>,
-    /// The queue there of jobs that name none. Default: the same name
+    /// The queue in the other system for jobs that name none. Default: the same name
     #[arg(long = "as", value_name = "QUEUE")]
     named: Option<String>,
 }

@@ -44,7 +44,7 @@ pub(super) struct FilterArgs {
     /// Leave out longer payloads. Default: 16384 in a table, no limit with --json
     #[arg(long, value_name = "N")]
     payload_bytes_max: Option<usize>,
-    /// Most jobs to look at for those that fit
+    /// Maximum number of jobs to read to find matches
     #[arg(long, value_name = "N", default_value_t = SCAN_DEFAULT as u32, value_parser = clap::value_parser!(u32).range(1..=SCAN_MAX as i64))]
     scan_max: u32,
 }

@@ -52,7 +52,7 @@ enum Action {
         /// The job
         id: JobId,
     },
-    /// Tells what happened to the jobs of a queue or a key, or to one job, as the journal has it
+    /// Shows what happened to the jobs of a queue or a key, or to one job, from the journal
     Events(Events),
     /// Cancels jobs: waiting ones immediately, running ones when their handler checks
     Cancel {
@@ -74,12 +74,12 @@ enum Action {
         #[command(flatten)]
         to: To,
     },
-    /// Makes a waiting job due now; sends a dead one back to its queue
+    /// Makes a waiting job due now; requeues a dead one
     Retry {
         /// The job
         id: JobId,
     },
-    /// Deletes a waiting or dead job without a trace
+    /// Deletes a waiting or dead job; nothing of it is kept
     Delete {
         /// The job
         id: JobId,
@@ -281,7 +281,7 @@ async fn cancel(store: &dyn Store, ids: &[JobId], json: bool) -> Result<()> {
                 Cancelled::Now => format!("{id} is canceled"),
                 Cancelled::Flagged => {
                     format!(
-                        "{id} is running: its handler learns of it at the next heartbeat of its node"
+                        "{id} is running: its handler is notified at the next heartbeat of its node"
                     )
                 }
                 Cancelled::Ended => format!("{id} has already ended: nothing changed"),

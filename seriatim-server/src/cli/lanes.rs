@@ -72,7 +72,7 @@ struct FilterArgs {
     /// Only lanes with this retry count or a higher one
     #[arg(long, value_name = "N", default_value = "", hide_default_value = true)]
     retries_min: String,
-    /// Most lanes to look at for those that fit
+    /// Maximum number of lanes to read to find matches
     #[arg(long, value_name = "N", default_value_t = SCAN_DEFAULT as u32, value_parser = clap::value_parser!(u32).range(1..=SCAN_MAX as i64))]
     scan_max: u32,
 }
@@ -98,20 +98,20 @@ enum Action {
         /// The key
         key: String,
     },
-    /// Stops claims of lanes; running turns go on to their end
+    /// Stops claims of lanes; running turns finish
     Pause {
         #[command(flatten)]
         which: Which,
         #[command(flatten)]
         why: Reason,
     },
-    /// Lets paused and held lanes go on
+    /// Resumes paused and held lanes
     Resume(Which),
     /// Makes lanes due now; ends a hold
     Retry(Which),
     /// Takes claims from their holders: each counts as a crash, and the holder can no longer settle
     Release(Which),
-    /// Sends what failed to the morgue; in accumulate all that waits, if it failed
+    /// Moves failed jobs to the morgue; in accumulate, all waiting jobs of a key that failed
     Bury(Which),
     /// Deletes the waiting jobs of lanes
     Delete {

@@ -116,7 +116,7 @@ pub(crate) enum Command {
     Check(check::Check),
     /// Lists who changed what; checks that an audit log is complete
     Audit(audit::Audit),
-    /// Shows the figures of the past: by the minute for a day, by the hour for 30 days
+    /// Shows past figures: by the minute for a day, by the hour for 30 days
     History(history::History),
 }
 

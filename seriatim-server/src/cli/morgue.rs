@@ -47,9 +47,9 @@ enum Action {
         /// The job
         id: JobId,
     },
-    /// Shows what the latest dead jobs died of, the most frequent first
+    /// Shows why the latest dead jobs died, most frequent first
     Causes,
-    /// Sends dead jobs back to their queue, due now
+    /// Requeues dead jobs, due now
     Requeue {
         #[command(flatten)]
         which: Which,

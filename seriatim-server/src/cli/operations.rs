@@ -30,15 +30,15 @@ enum Verb {
         /// The operation
         id: String,
     },
-    /// Counts what an operation would be about, with five of them
+    /// Counts the jobs or lanes that an operation would change, and shows five
     Preview(Which),
-    /// Does it, and waits until it is done; Ctrl-C stops it
+    /// Starts an operation, and waits until it is done; Ctrl-C stops it
     Start {
         #[command(flatten)]
         which: Which,
         #[command(flatten)]
         yes: Yes,
-        /// To delete more than 1,000: their number, as the preview says it
+        /// To delete more than 1,000: their number, as `preview` prints it
         #[arg(long, value_name = "NUMBER")]
         confirm: Option<u64>,
     },

@@ -8,14 +8,14 @@ use crate::app::limits::{self, Amended, Whose};
 use crate::app::{find, queues, settings};
 use crate::cli::output::{Failure, hint, say, say_json};
 
-/// What is not given stays. Nothing given: shows the limits.
+/// Omitted limits stay. Without any option, shows the limits.
 #[derive(Args)]
 #[group(id = "change", multiple = true, args = ["running", "rate", "burst", "weight", "none"])]
 pub(super) struct Change {
-    /// Most turns at once, on all nodes together
+    /// Maximum turns at once, on all nodes together
     #[arg(long, value_name = "TURNS")]
     running: Option<u32>,
-    /// How many turns may start in a time: 100/s, 30/m, 1000/h
+    /// How many turns may start per second, minute or hour: 100/s, 30/m, 1000/h
     #[arg(long)]
     rate: Option<Rate>,
     /// How many turns may start at once after a pause. Default: what the rate allows in a tenth of a second
@@ -35,10 +35,10 @@ pub(super) struct Change {
 #[derive(Args)]
 #[group(multiple = false, requires = "change")]
 struct Of {
-    /// That of one group, in place of what each group gets
+    /// The limit of one group, instead of the one for each group
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
-    /// That of each group: jobs may have a group, and groups take turns
+    /// The limit for each group: jobs may have a group, and groups take turns
     #[arg(long)]
     groups: bool,
 }

@@ -35,19 +35,19 @@ enum Action {
         /// The queue
         queue: String,
     },
-    /// Stops claims of a queue; running turns go on to their end
+    /// Stops claims of a queue; running turns finish
     Pause {
         /// The queue
         queue: String,
         #[command(flatten)]
         why: Reason,
     },
-    /// Lets a paused queue go on
+    /// Resumes a paused queue
     Resume {
         /// The queue
         queue: String,
     },
-    /// Changes how many turns of a queue or of a group run at once and start in a time, on all nodes together
+    /// Limits how many turns of a queue or group run at once, and how many start per second, minute or hour, on all nodes together
     Limits {
         /// The queue
         queue: String,
@@ -260,9 +260,9 @@ async fn pause(store: &dyn Store, name: &str, paused: bool, json: bool) -> Resul
     let view = find::queue(store, name).await?;
     store.pause_queue(name.into(), paused).await?;
     let told = match (paused, view.paused) {
-        (true, false) => format!("{name} is paused: running turns go on, nothing new is claimed"),
+        (true, false) => format!("{name} is paused: running turns finish, nothing new is claimed"),
         (true, true) => format!("{name} was already paused"),
-        (false, true) => format!("{name} goes on"),
+        (false, true) => format!("{name} is resumed"),
         (false, false) => format!("{name} was not paused"),
     };
     tell(json, &QueuePaused { queue: name.to_owned(), paused }, told);

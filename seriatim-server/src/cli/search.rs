@@ -17,13 +17,13 @@ use crate::cli::output::{Failure, Result, Table, hint, say, say_json};
 
 #[derive(Args)]
 pub(crate) struct Search {
-    /// A key, or its beginning; a task; or terms, all of which hold: `queue:orders task:ship error:time out
+    /// A key or its beginning; a task; or terms that must all match: `queue:orders task:ship error:time out
     /// payload:order-7`
     text: String,
-    /// Also look for jobs of such a task if a key is found, and in queues with more than 10,000 jobs
+    /// Also find jobs of this task if a key is found, and in queues with more than 10,000 jobs
     #[arg(long)]
     all: bool,
-    /// Continue with the queues behind this one, which the search before printed
+    /// Continue after this queue, which the previous search printed
     #[arg(long, value_name = "QUEUE", default_value = "")]
     after: String,
     #[command(flatten)]

@@ -243,7 +243,7 @@ pub(crate) struct QueueConfig {
     #[serde(deserialize_with = "length")]
     #[schemars(with = "Option<Foreign<Duration>>")]
     timeout: Option<Duration>,
-    /// How long a claim stands without a heartbeat. Default: the node's lease
+    /// How long a claim lasts without a heartbeat. Default: the node's lease
     #[serde(deserialize_with = "length")]
     #[schemars(with = "Option<Foreign<Duration>>")]
     lease: Option<Duration>,

@@ -38,7 +38,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(3_600);
 const WRITE_MAX: Duration = Duration::from_secs(30);
 /// How long a fetch waits for a job. Clients give up at five seconds.
 const FETCH_WAIT: Duration = Duration::from_secs(2);
-/// How long a claim stands without a heartbeat. Clients send one every 15 seconds.
+/// How long a claim lasts without a heartbeat. Clients send one every 15 seconds.
 const LEASE_SECONDS: u32 = 60;
 /// For how long a job may ask for more time, from now.
 const RESERVED_MAX: Duration = Duration::from_secs(86_400);

@@ -34,10 +34,10 @@ struct Listing {
     since: Option<Time>,
     /// Only up to this time
     until: Option<Time>,
-    /// Most rows. Default: 50
+    /// Maximum number of rows. Default: 50
     #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
-    /// Continue behind this: `next` of the page before
+    /// Continue after this: the `next` of the previous page
     after: Option<String>,
 }
 

@@ -35,7 +35,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/api/v1/jobs/{job_id}/events", Access::Follow, of_job)
             .says("The events of a job, oldest first; without a journal only those that the store knows"),
         Route::get("/api/v1/queues/{queue}/events", Access::Read, of_queue)
-            .says("The events of a queue's jobs, the latest first, as the journal has them"),
+            .says("The events of a queue's jobs, latest first, from the journal"),
         Route::get(EVENTS_PATH, Access::Read, listen)
             .says("Starts and ends of turns, and every second the figures of all queues, as server-sent events")
             .media(EVENT_STREAM),
@@ -157,10 +157,10 @@ struct Listing {
     since: Option<Time>,
     /// Only up to this time
     until: Option<Time>,
-    /// Most rows. Default: 50
+    /// Maximum number of rows. Default: 50
     #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
-    /// Continue behind this: `next` of the page before
+    /// Continue after this: the `next` of the previous page
     after: Option<String>,
 }
 

@@ -30,9 +30,9 @@ pub(super) fn routes() -> Vec<Route> {
             .says("One job in full; with wait, when it has ended or time is up")
             .answers::<Job>(),
         Route::post("/api/v1/jobs/{job_id}/retry", Access::Operate, retry)
-            .says("Makes a waiting job due now; sends a dead one back to its queue"),
+            .says("Makes a waiting job due now; requeues a dead one"),
         Route::post("/api/v1/jobs/{job_id}/delete", Access::Admin, delete)
-            .says("Deletes a waiting or dead job without a trace"),
+            .says("Deletes a waiting or dead job; nothing of it is kept"),
         Route::post("/api/v1/jobs/{job_id}/reschedule", Access::Operate, reschedule)
             .says("Makes a waiting job due at another time (its lane, in accumulate)"),
         Route::post("/api/v1/jobs/{job_id}/reassign", Access::Operate, reassign)
@@ -92,13 +92,13 @@ struct Listing {
     order: By,
     /// Leave out longer payloads
     payload_bytes_max: Option<usize>,
-    /// Most jobs to look at for those that fit. Default: 10000
+    /// Maximum number of jobs to read to find matches. Default: 10000
     #[schemars(range(min = 1, max = SCAN_MAX))]
     scan_max: Option<usize>,
-    /// Most rows. Default: 50
+    /// Maximum number of rows. Default: 50
     #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
-    /// Continue behind this: `next` of the page before
+    /// Continue after this: the `next` of the previous page
     after: Option<String>,
 }
 

@@ -38,13 +38,13 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/api/v1/queues/{queue}/lane", Access::Read, show)
             .says("The lane of a key: why it waits, its claimed and its waiting jobs"),
         Route::post("/api/v1/queues/{queue}/lane/pause", Access::Operate, pause)
-            .says("Stops claims of a lane; a running turn goes on to its end"),
+            .says("Stops claims of a lane; a running turn finishes"),
         Route::post("/api/v1/queues/{queue}/lane/resume", Access::Operate, resume)
-            .says("Lets a paused or held lane go on"),
+            .says("Resumes a paused or held lane"),
         Route::post("/api/v1/queues/{queue}/lane/retry", Access::Operate, retry)
             .says("Makes a lane due now; ends a hold"),
         Route::post("/api/v1/queues/{queue}/lane/bury", Access::Admin, bury)
-            .says("Sends what failed in a lane to the morgue; in accumulate all that waits, if it failed"),
+            .says("Moves the failed jobs of a lane to the morgue; in accumulate, all its waiting jobs if it failed"),
         Route::post("/api/v1/queues/{queue}/lane/delete", Access::Admin, delete)
             .says("Deletes the waiting jobs of a lane"),
         Route::post("/api/v1/queues/{queue}/lane/release", Access::Admin, release)
@@ -79,13 +79,13 @@ struct Listing {
     /// Only lanes with this retry count or a higher one
     #[schemars(with = "Option<u32>")]
     retries_min: Option<String>,
-    /// Most lanes to look at for those that fit. Default: 10000
+    /// Maximum number of lanes to read to find matches. Default: 10000
     #[schemars(range(min = 1, max = SCAN_MAX))]
     scan_max: Option<usize>,
-    /// Most rows. Default: 50
+    /// Maximum number of rows. Default: 50
     #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
-    /// Continue behind this: `next` of the page before
+    /// Continue after this: the `next` of the previous page
     after: Option<String>,
 }
 
@@ -101,10 +101,10 @@ async fn list(
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 struct RunningListing {
-    /// Most rows. Default: 50
+    /// Maximum number of rows. Default: 50
     #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
-    /// Continue behind this: `next` of the page before
+    /// Continue after this: the `next` of the previous page
     after: Option<String>,
 }
 

@@ -22,9 +22,9 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/api/v1/queues/{queue}/morgue", Access::Read, list)
             .says("The dead jobs of a queue, newest first or by key"),
         Route::get("/api/v1/queues/{queue}/morgue/causes", Access::Read, causes)
-            .says("What the latest dead jobs of a queue died of, the most frequent first"),
+            .says("Why the latest dead jobs of a queue died, most frequent first"),
         Route::post("/api/v1/queues/{queue}/morgue/requeue", Access::Operate, requeue)
-            .says("Sends dead jobs back to their queue, due now"),
+            .says("Requeues dead jobs, due now"),
         Route::post("/api/v1/queues/{queue}/morgue/delete", Access::Admin, delete)
             .says("Deletes dead jobs"),
         Route::post("/api/v1/queues/{queue}/morgue/edit", Access::Admin, edit)
@@ -62,13 +62,13 @@ struct Listing {
     to: String,
     /// Leave out longer payloads
     payload_bytes_max: Option<usize>,
-    /// Most jobs to look at for those that fit. Default: 10000
+    /// Maximum number of jobs to read to find matches. Default: 10000
     #[schemars(range(min = 1, max = SCAN_MAX))]
     scan_max: Option<usize>,
-    /// Most rows. Default: 50
+    /// Maximum number of rows. Default: 50
     #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
-    /// Continue behind this: `next` of the page before
+    /// Continue after this: the `next` of the previous page
     after: Option<String>,
 }
 

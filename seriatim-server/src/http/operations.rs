@@ -15,7 +15,7 @@ pub(super) fn routes() -> Vec<Route> {
             .says("Operations, the latest first: the last hundred, and those that have not ended")
             .keeps_scope(),
         Route::get("/api/v1/operations/preview", Access::Read, look)
-            .says("How many jobs or lanes an operation would be about, and five of them")
+            .says("How many jobs or lanes an operation would change, and five of them")
             .keeps_scope(),
         Route::post("/api/v1/operations", Access::Operate, begin)
             .says("Begins an action on many jobs or lanes, in steps of at most 1,000. To delete or bury needs role admin")
@@ -51,7 +51,7 @@ async fn look(app: Shared, caller: Caller, Query(wish): Query<Wish>) -> Result<A
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 struct Confirmed {
-    /// To delete more than 1,000: their number, as the preview says it
+    /// To delete more than 1,000: their number, as the preview returns it
     confirm: Option<u64>,
 }
 

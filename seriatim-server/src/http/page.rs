@@ -179,7 +179,7 @@ mod tests {
         ] {
             assert!(page.contains(line), "{line}");
         }
-        assert!(page.contains("<code>next</code> of the page before"), "code is marked as such");
+        assert!(page.contains("<code>next</code> of the previous page"), "code is marked as such");
         assert!(!page.contains("<script") && !page.contains("style=") && !page.contains("http://"));
         assert_eq!(escaped("<a href=\"x\">&'"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;");
         assert!(

@@ -39,9 +39,9 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/api/v1/queues/{queue}/drain", Access::Admin, drain)
             .says("Deletes the waiting jobs of a queue; claimed lanes stay. Counts lanes"),
         Route::post("/api/v1/queues/{queue}/pause", Access::Operate, pause)
-            .says("Stops claims of a queue; running turns go on to their end"),
+            .says("Stops claims of a queue; running turns finish"),
         Route::post("/api/v1/queues/{queue}/resume", Access::Operate, resume)
-            .says("Lets a paused queue go on"),
+            .says("Resumes a paused queue"),
         Route::post("/api/v1/queues/{queue}/perform-all-now", Access::Operate, perform_all_now)
             .says("Makes all waiting lanes due now. Counts lanes"),
         Route::post("/api/v1/queues/{queue}/bury-failed", Access::Admin, bury_failed)

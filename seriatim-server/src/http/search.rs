@@ -21,12 +21,12 @@ pub(super) fn routes() -> Vec<Route> {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 struct Wanted {
-    /// A key, or its beginning; a task; or terms: `queue:orders task:ship error:time out payload:order-7`
+    /// A key or its beginning; a task; or terms that must all match: `queue:orders task:ship error:time out payload:order-7`
     q: String,
-    /// Also look for jobs of such a task if a key was found, and in queues with more than 10,000 jobs
+    /// Also find jobs of this task if a key was found, and in queues with more than 10,000 jobs
     #[serde(default)]
     all: bool,
-    /// Continue with the queues behind this one: `next` of the search before
+    /// Continue after this queue: the `next` of the previous search
     #[serde(default)]
     after: String,
 }

@@ -43,7 +43,7 @@ pub(crate) struct JobInput {
     backoff: Option<Backoff>,
     /// How long a handler may take. Default: the queue's
     timeout: Option<Length>,
-    /// How long a claim stands without a heartbeat. Default: the queue's
+    /// How long a claim lasts without a heartbeat. Default: the queue's
     #[serde(alias = "lease_ttl_sec")]
     lease_ttl: Option<Length>,
     /// A job that has not started by then is canceled with error `expired`

@@ -9,15 +9,15 @@ use seriatim::{Rate, Share};
 
 use super::schema::Foreign;
 
-/// How many turns may run at once, and how many may start in a time, on all nodes together.
+/// How many turns may run at once, and how many may start per second, minute or hour, on all nodes together.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "LimitSettings")]
 pub(crate) struct Limit {
-    /// Most turns at once
+    /// Maximum turns at once
     #[schemars(range(min = 1, max = RUNNING_LIMIT_MAX))]
     running: Option<u32>,
-    /// How many turns may start in a time
+    /// How many turns may start per second, minute or hour
     #[schemars(with = "Option<Foreign<Rate>>")]
     rate: Option<Rate>,
     /// How many turns may start at once after a pause. Default: what the rate allows in a tenth of a second
@@ -33,10 +33,10 @@ pub(crate) struct Group {
     /// Turns for one turn of a group with weight 1. Default: 1
     #[schemars(range(min = 1, max = WEIGHT_MAX))]
     weight: Option<u32>,
-    /// Most turns at once
+    /// Maximum turns at once
     #[schemars(range(min = 1, max = RUNNING_LIMIT_MAX))]
     running: Option<u32>,
-    /// How many turns may start in a time
+    /// How many turns may start per second, minute or hour
     #[schemars(with = "Option<Foreign<Rate>>")]
     rate: Option<Rate>,
     /// How many turns may start at once after a pause
@@ -52,10 +52,10 @@ pub(crate) struct Groups {
     /// Turns for one turn of a group with weight 1. Default: 1
     #[schemars(range(min = 1, max = WEIGHT_MAX))]
     weight: Option<u32>,
-    /// Most turns of each group at once
+    /// Maximum turns of each group at once
     #[schemars(range(min = 1, max = RUNNING_LIMIT_MAX))]
     running: Option<u32>,
-    /// How many turns of each group may start in a time
+    /// How many turns of each group may start per second, minute or hour
     #[schemars(with = "Option<Foreign<Rate>>")]
     rate: Option<Rate>,
     /// How many turns of each group may start at once after a pause

@@ -83,10 +83,21 @@ impl Site {
 
     /// Waits until the log of a serving process says something.
     pub(crate) async fn said(&self, history: &str, text: &str, store: &SharedStore) {
+        self.said_times(history, text, 1, store).await;
+    }
+
+    /// Waits until it has said it so many times.
+    pub(crate) async fn said_times(
+        &self,
+        history: &str,
+        text: &str,
+        times: usize,
+        store: &SharedStore,
+    ) {
         let (started, mut wakeups) = (Instant::now(), store.wakeups());
         loop {
             let log = std::fs::read_to_string(self.path(&format!("{history}.log"))).unwrap();
-            if log.contains(text) {
+            if log.matches(text).count() >= times {
                 return;
             }
             assert!(started.elapsed() < PATIENCE, "it did not say {text:?}:\n{log}");

@@ -34,7 +34,7 @@ fn unsealed(seen: &Seen) -> Option<Finding> {
             relative(seen.now, first.opened_at)
         ),
         format!(
-            "if all its jobs are pushed, seal it, or its callback never comes: `seriatim batches seal {dashes}{word}`; `seriatim batches list --live` lists the others"
+            "if all its jobs are pushed, seal it; otherwise its callback is never pushed: `seriatim batches seal {dashes}{word}`; `seriatim batches list --live` lists the others"
         ),
     ))
 }

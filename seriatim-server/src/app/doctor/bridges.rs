@@ -39,16 +39,16 @@ fn of_source(seen: &Seen, bridge: &Bridge, source: &BridgeSource) -> Vec<Finding
         );
         found.push(Finding::new(Severity::Serious, about.clone(), what, advice));
     } else if word == UNATTENDED {
-        let advice = "start a node whose configuration has this bridge; if it is no longer needed, this is forgotten after a week";
+        let advice = "start a node whose configuration has this bridge; if the bridge is no longer needed, this finding disappears after a week";
         found.push(Finding::new(Severity::Serious, about.clone(), word, advice));
     } else if !matches!(word, "moving" | "paused" | PAUSING) {
-        let advice = "remove what stands in the way; the jobs wait in the other system meanwhile";
+        let advice = "fix this; meanwhile the jobs wait in the other system";
         found.push(Finding::new(Severity::Serious, about.clone(), format!("{word}{why}"), advice));
     }
     if status.rejected > 0 {
         let what = format!("{} refused, and kept beside the source", count(status.rejected, "job"));
         let advice = format!(
-            "`seriatim bridge check {}` tells why; correct the routes, restart, then `seriatim bridge return {} {name}`",
+            "`seriatim bridge check {}` shows why; correct the routes, restart, then `seriatim bridge return {} {name}`",
             bridge.name, bridge.name
         );
         found.push(Finding::new(Severity::Warning, about.clone(), what, advice));
@@ -56,7 +56,7 @@ fn of_source(seen: &Seen, bridge: &Bridge, source: &BridgeSource) -> Vec<Finding
     let lag = Duration::try_from_secs_f64(status.lag).unwrap_or_default();
     if lag > LAG_MAX && matches!(word, "moving") {
         let what = format!("its oldest job has waited there for {}", length(lag));
-        let advice = "the store takes jobs more slowly than they come: see `seriatim stats` and the log of the node";
+        let advice = "the store takes jobs more slowly than they arrive: see `seriatim stats` and the log of the node";
         found.push(Finding::new(Severity::Warning, about, what, advice));
     } else if word == "paused" {
         found.push(Finding::new(

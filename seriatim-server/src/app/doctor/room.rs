@@ -19,7 +19,7 @@ pub(super) fn check(vitals: &Vitals) -> Option<Finding> {
         false => (Severity::Warning, "is nearly full: pushes will be refused"),
     };
     let found = format!("the server's memory {state} ({} of {})", size(bytes), size(most));
-    let advice = "raise `maxmemory`, or let workers finish jobs, which goes on; `seriatim stats` shows where they wait";
+    let advice = "raise `maxmemory`, or let workers finish jobs, which is still possible; `seriatim stats` shows where jobs wait";
     Some(Finding::new(severity, "store", found, advice))
 }
 

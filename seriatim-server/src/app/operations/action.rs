@@ -13,7 +13,7 @@ use seriatim::store::LaneAction;
 #[value(rename_all = "snake_case")]
 #[schemars(inline)]
 pub(crate) enum Action {
-    /// Sends dead jobs back to their queue, due now
+    /// Requeues dead jobs, due now
     Requeue,
     /// Deletes dead jobs
     DeleteDead,
@@ -25,7 +25,7 @@ pub(crate) enum Action {
     Retry,
     /// Stops claims of lanes
     Pause,
-    /// Lets paused and held lanes go on
+    /// Resumes paused and held lanes
     Resume,
     /// Sends failed jobs of lanes to the morgue
     Bury,
@@ -152,18 +152,18 @@ impl Action {
                 "Waiting jobs end, and do not run again. Running handlers get the request with the next heartbeat of their node."
             }
             Self::DeleteFailed => {
-                "Jobs that failed, in accumulate queues all that wait for their keys, cannot be brought back."
+                "Failed jobs (in accumulate queues, all waiting jobs of their keys) are deleted and cannot be brought back."
             }
             Self::Retry => {
-                "They become due, also those that are scheduled or wait for a retry. Held ones go on."
+                "They become due, also those that are scheduled or wait for a retry. Held ones run again."
             }
-            Self::Pause => "They are not claimed until someone resumes them. Running turns go on.",
+            Self::Pause => "They are not claimed until someone resumes them. Running turns finish.",
             Self::Resume => "Paused and held ones are claimed again.",
             Self::Bury => {
-                "Jobs that failed go to the morgue, in accumulate queues all that wait for their keys; what waits behind them runs. They can be requeued from there."
+                "Failed jobs go to the morgue; in accumulate queues, all waiting jobs of their keys. Jobs behind them then run. You can requeue them from the morgue."
             }
             Self::DeleteWaiting => {
-                "What is deleted cannot be brought back. Running lanes are left alone."
+                "What is deleted cannot be brought back. Running lanes do not change."
             }
         }
     }

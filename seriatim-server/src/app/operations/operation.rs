@@ -27,9 +27,9 @@ pub(crate) struct Operation {
     pub(crate) expected: u64,
     /// Whether there were more
     pub(crate) expected_more: bool,
-    /// How many were looked at
+    /// How many were read
     pub(crate) looked_at: u64,
-    /// To how many it was done
+    /// How many were changed
     pub(crate) count: u64,
     /// Why it failed
     pub(crate) error: Option<String>,

@@ -34,9 +34,9 @@ pub(crate) struct Preview {
     #[serde(flatten)]
     pub(crate) count: Count,
     pub(crate) samples: Vec<Sample>,
-    /// Send it with the operation, so that what was counted is what is done
+    /// Send it with the operation, so that it acts only on what was counted
     pub(crate) before: Time,
-    /// Send this as `confirm` to delete them. If there are more than were counted: all that the queue has
+    /// Send this as `confirm` to delete them. If counting ended early, it is the number of all in the queue
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) confirm: Option<u64>,
 }

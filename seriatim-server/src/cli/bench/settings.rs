@@ -16,14 +16,14 @@ pub(super) const PUSH_BATCH: usize = 1_000;
 /// What the jobs have in every second round.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Extra {
-    /// A batch that all are of
+    /// One batch that has all jobs
     Batch,
-    /// A limit of running turns that holds nothing back: what is measured is that they are counted. Also one that is as high
-    /// as the concurrency, so that nothing may be claimed ahead
+    /// A limit of running turns that is never reached, so only counting them costs. Also one that is as high
+    /// as the concurrency, so that nothing can be claimed ahead
     Limit,
     /// An idempotency key for each job
     IdempotencyKeys,
-    /// As many other keys that wait, of a group of which no more turns may run
+    /// The same number of other keys, which wait for a limit of their group
     ParkedKeys,
     /// 4 KiB of payload, an idempotency key and a report of progress for each job; each twentieth fails once
     Work,
@@ -36,13 +36,13 @@ pub(crate) struct Bench {
     /// Jobs
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(super) jobs: u64,
-    /// Most handler calls at the same time
+    /// Maximum concurrent handler calls
     #[arg(long, default_value_t = 5)]
     pub(super) concurrency: usize,
-    /// How the jobs relate
+    /// The mode of the queue
     #[arg(long, default_value = "parallel", value_parser = modes())]
     pub(super) mode: Mode,
-    /// Different keys; as many as jobs when none is given
+    /// Number of different keys. Default: one for each job
     #[arg(long)]
     pub(super) keys: Option<u64>,
     /// Bytes of payload
@@ -61,7 +61,7 @@ pub(crate) struct Bench {
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(super) hot: Option<u64>,
     /// Instead push and drain for this long at full speed, and compare the first tenth of it with the last:
-    /// jobs per second, and the room that the store takes
+    /// jobs per second, and the size of the store
     #[arg(long, value_name = "DURATION", value_parser = crate::cli::args::duration,
           conflicts_with_all = ["jobs", "keys", "backlog", "hot", "limit"])]
     pub(super) churn: Option<Duration>,

@@ -67,7 +67,7 @@ pub(super) async fn leave(folder: &Path) -> Result<()> {
     }
     let config = shell_word(&config.display().to_string());
     say(format!(
-        "{} has a store with trouble in it. Look at it:\n\n  seriatim serve --config {config}\n\n\
+        "{} has a store with sample problems. Look at it:\n\n  seriatim serve --config {config}\n\n\
          then open http://127.0.0.1:7117/ and find out why order-17 does not move.",
         folder.display()
     ));

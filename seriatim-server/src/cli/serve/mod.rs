@@ -53,7 +53,7 @@ pub(crate) struct Serve {
     /// Only these queues
     #[arg(long, value_delimiter = ',')]
     queues: Vec<String>,
-    /// Most handler calls at the same time
+    /// Maximum concurrent handler calls
     #[arg(long)]
     concurrency: Option<usize>,
     /// No HTTP API

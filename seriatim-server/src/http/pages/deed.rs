@@ -115,20 +115,20 @@ impl Kind {
 const LOST: &str = "What is deleted cannot be brought back.";
 
 static KINDS: &[Kind] = &[
-    kind("queue.pause", "Pause", "paused; running turns go on to their end").undone_by("queue.resume"),
+    kind("queue.pause", "Pause", "paused; running turns finish").undone_by("queue.resume"),
     kind("queue.resume", "Resume", "resumed").undone_by("queue.pause"),
     kind("queue.limits", "Set the limit", "its limit is set").admin(),
     kind("queue.group", "Set for groups", "what groups get is set").admin(),
     kind("queue.ungroup", "Remove", "what groups got is removed").admin(),
-    kind("lane.pause", "Pause", "paused; a running turn goes on to its end").undone_by("lane.resume"),
+    kind("lane.pause", "Pause", "paused; a running turn finishes").undone_by("lane.resume"),
     kind("lane.resume", "Resume", "resumed").undone_by("lane.pause"),
     kind("lane.retry", "Retry now", "due now"),
     kind("lane.bury", "Bury failed", "buried")
-        .asks("The jobs that failed go to the morgue (in accumulate queues, all that wait for the key), and what waits behind them runs. You can requeue them from there.")
+        .asks("Failed jobs go to the morgue; in accumulate queues, all waiting jobs of the key. Jobs behind them then run. You can requeue them from the morgue.")
         .admin(),
     kind("lane.delete", "Delete waiting", "waiting jobs deleted").asks(LOST).admin(),
     kind("lane.release", "Take from its holder", "taken from its holder")
-        .asks("The holder can no longer settle, and it counts as a crash. If its handler still runs, the next one begins beside it.")
+        .asks("The holder can no longer settle. This counts as a crash. If its handler still runs, the next one starts while it does.")
         .admin(),
     kind("job.retry", "Run now", "due now"),
     kind("job.reschedule", "Reschedule", "due at another time").undone_by("job.reschedule"),
@@ -151,7 +151,7 @@ static KINDS: &[Kind] = &[
         .admin(),
     kind("operation.stop", "Stop", "stopped; what is done stays done"),
     kind("batch.seal", "Seal", "sealed: it ends when none of its jobs is left")
-        .asks("Seal a batch when all its jobs are pushed. After its end it takes no more jobs, and its callback is not taken back."),
+        .asks("Seal a batch when all its jobs are pushed. After its end it takes no more jobs, and its callback cannot be undone."),
 ];
 
 /// Fields of a form.

@@ -61,8 +61,8 @@ pub(super) async fn show(app: Shared, visit: Visit, Query(wish): Query<Wish>) ->
         task: job.task.as_deref().map(one_line).unwrap_or_default(),
         due: visit.clock.of(job.run_at),
         moves: match view.queue.mode {
-            Mode::Accumulate => "All that waits for the key moves with it.",
-            Mode::Fifo => "What waits for the key behind it runs after it.",
+            Mode::Accumulate => "All waiting jobs of the key move with it.",
+            Mode::Fifo => "Jobs that wait behind it for the key run after it.",
             Mode::Parallel | Mode::Exclusive => "",
         },
         back: back_to(&visit, &wish.back),

@@ -88,7 +88,7 @@ pub(in crate::http) fn know(
         // There is nothing to log in with.
         Ok(None) if guard.tokens.is_empty() => refused(
             StatusCode::FORBIDDEN,
-            "nobody said who you are: come by the login of your service",
+            "your service did not say who you are: log in there first",
         ),
         Ok(None) => refused(StatusCode::UNAUTHORIZED, "log in first"),
     }

@@ -47,10 +47,10 @@ pub(super) struct Wish {
     worker: String,
     #[schemars(length(min = 1, max = CLAIM_QUEUES_MAX), inner(regex(pattern = queue_pattern())))]
     queues: Vec<String>,
-    /// Most lanes. Default: 1
+    /// Maximum number of lanes. Default: 1
     #[schemars(range(min = 1, max = CLAIM_LANES_MAX))]
     limit: Option<usize>,
-    /// How long the claim stands without a heartbeat. Default: 60
+    /// How long the claim lasts without a heartbeat. Default: 60
     #[schemars(range(min = *LEASE_SECONDS.start(), max = *LEASE_SECONDS.end()))]
     lease_ttl_sec: Option<f64>,
     /// How long to wait for lanes. Default: 0

@@ -55,9 +55,9 @@ struct Ended {
     error: Option<String>,
     /// The wait before the next try, after `retry` and `snooze`. Default: the backoff; 30 s for `snooze`
     retry_in: Option<Length>,
-    /// Jobs at the start of the turn that are done even so
+    /// How many of the turn's first jobs are done; the outcome is that of the next one
     done: Option<usize>,
-    /// With `done`: what those who wait for the jobs of the turn get, at most 64 KiB; kept with the finished jobs
+    /// With `done`: the result for callers that wait for the jobs of the turn, at most 64 KiB; kept with the finished jobs
     result: Option<Box<RawValue>>,
 }
 

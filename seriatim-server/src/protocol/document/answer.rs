@@ -41,9 +41,9 @@ pub(crate) struct Streamed {
     pub(crate) pushed: u64,
     merged: u64,
     duplicate: u64,
-    /// Refused, as their keys are throttled
+    /// Refused, because their keys are throttled
     throttled: u64,
-    /// If some were refused: from then on all of them may be pushed again
+    /// If some were refused: when all of them may be pushed again
     #[serde(skip_serializing_if = "Option::is_none")]
     again_at: Option<Time>,
     /// True if the push created the queue
@@ -95,7 +95,7 @@ pub(crate) struct Triggered {
 /// Of a heartbeat.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Beaten {
-    /// Jobs to give up
+    /// Jobs to cancel
     pub(crate) cancel: Vec<CancelledJobs>,
     /// Lanes that the worker no longer holds
     #[schemars(with = "Vec<Foreign<LaneId>>")]
@@ -223,7 +223,7 @@ pub(crate) struct CronEntries {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct CronEntry {
     pub(crate) name: String,
-    /// What living nodes have under this name; several, if they differ. None, if it is paused and gone
+    /// What living nodes have under this name; several if they differ; none if it is paused and no node has it any more
     pub(crate) definitions: Vec<CronDefinition>,
     /// The pause, if it is paused: no node pushes its ticks
     pub(crate) paused: Option<CronPause>,

@@ -39,14 +39,14 @@ pub(crate) struct BridgeSource {
     pub(crate) status: BridgeStatus,
 }
 
-/// What the node says that moves its jobs.
+/// The report of the node that moves its jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct BridgeStatus {
     /// `queue:NAME`, or `schedule` or `retry`
     pub(crate) source: String,
     /// The process that moves its jobs
     pub(crate) node: String,
-    /// When it said so
+    /// When it reported this
     pub(crate) at: Time,
     pub(crate) state: BridgeState,
     /// Why nothing is moved

@@ -16,15 +16,15 @@ use crate::protocol::value::Time;
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Found")]
 pub(crate) struct Search {
-    /// Queues that know a key that is the text
+    /// Queues that have a key equal to the text
     pub(crate) queues: Vec<Arc<str>>,
     /// Lanes whose key begins with it
     pub(crate) lanes: Vec<Lane>,
     /// Dead jobs whose key begins with it
     pub(crate) dead: Vec<Job>,
-    /// Jobs that wait, run or are dead: of a task of this name, or for which all terms hold
+    /// Waiting, running or dead jobs: of a task of this name, or that match all terms
     pub(crate) jobs: Vec<Job>,
-    /// Whether jobs of such a task were looked for: only if no key was found, or with `all`
+    /// Whether jobs of a task of this name were searched: only if no key was found, or with `all`
     pub(crate) looked_for_jobs: bool,
     /// How many queues were searched
     pub(crate) searched: usize,
@@ -36,11 +36,11 @@ pub(crate) struct Search {
     pub(crate) next: Option<Arc<str>>,
 }
 
-/// What the latest dead jobs of a queue died of, the most frequent first.
+/// Why the latest dead jobs of a queue died, most frequent first.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Causes {
     pub(crate) causes: Vec<Cause>,
-    /// How many dead jobs were looked at
+    /// How many dead jobs were read
     pub(crate) looked_at: usize,
     /// Whether there are more dead jobs
     pub(crate) more: bool,
@@ -52,7 +52,7 @@ pub(crate) struct Cause {
     /// With `N` for numbers, `ID` for ids and `"…"` for quotes: the `cause` of an operation
     pub(crate) error: String,
     pub(crate) task: Option<Arc<str>>,
-    /// Among the jobs that were looked at
+    /// Among the jobs that were read
     pub(crate) count: u64,
     pub(crate) first_at: Time,
     pub(crate) last_at: Time,

@@ -53,7 +53,7 @@ pub(crate) struct Job {
     /// The latest failures, the last one first; absent in listings
     #[serde(skip_serializing_if = "Option::is_none")]
     failures: Option<Vec<JobFailure>>,
-    /// When it first failed; absent in listings, and if it did not or that is no longer noted
+    /// When it first failed; absent in listings, and if it never failed or this is no longer stored
     #[serde(skip_serializing_if = "Option::is_none")]
     failed_at: Option<Time>,
     /// When a retry of it last failed; absent likewise
@@ -237,7 +237,7 @@ pub(crate) struct Jobs {
     jobs: Vec<Job>,
     /// The `after` of the next page
     next: Option<String>,
-    /// Whether the page ended after looking at `scan_max` jobs: the next one looks further
+    /// Whether the page ended after reading `scan_max` jobs; the next page continues
     cut: bool,
 }
 
@@ -325,7 +325,7 @@ pub(crate) struct Pushed {
 /// A dead job that was pushed again with another payload.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct EditedJob {
-    /// The dead one, which is gone
+    /// The dead job, which was deleted
     #[schemars(with = "Foreign<JobId>")]
     edited: JobId,
     #[serde(flatten)]

@@ -25,7 +25,7 @@ pub(crate) struct Lane {
     state: LaneState,
     /// When the lane is due; of a claimed one, when it was
     due: Option<Time>,
-    /// Until when pushes may put it off, if it waits in a queue with a window
+    /// Until when pushes may delay it, if it waits in a queue with a window
     collects_until: Option<Time>,
     /// Lower runs first
     priority: u16,
@@ -121,7 +121,7 @@ pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     /// The `after` of the next page
     next: Option<String>,
-    /// Whether the page ended after looking at `scan_max` lanes: the next one looks further
+    /// Whether the page ended after reading `scan_max` lanes; the next page continues
     cut: bool,
 }
 
@@ -140,7 +140,7 @@ impl From<Page<LaneView>> for Lanes {
 pub(crate) struct Key {
     key: String,
     queues: Vec<KeyInQueue>,
-    /// Queues that were not asked, as there are too many
+    /// Queues that were not searched, because there are too many
     left_out: usize,
 }
 

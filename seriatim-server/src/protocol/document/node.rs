@@ -25,7 +25,7 @@ pub(crate) struct Node {
     #[schemars(schema_with = "states")]
     state: &'static str,
     queues: Vec<String>,
-    /// Most handler calls at the same time
+    /// Maximum concurrent handler calls
     concurrency: u32,
     /// Running handler calls
     busy: u32,

@@ -13,7 +13,7 @@ pub(crate) struct Times {
     pub(crate) mean: f64,
     /// The longest turn, in seconds
     pub(crate) longest: f64,
-    /// Half of the turns took no longer, in seconds; null if earlier builds timed them. It may be half or twice the exact one
+    /// Half of the turns took no longer, in seconds: at least half and at most twice the exact value. Null if earlier builds timed them
     pub(crate) p50: Option<f64>,
     /// The same of 95 percent
     pub(crate) p95: Option<f64>,

@@ -52,10 +52,10 @@ async fn b10_what_came_goes_back_in_order_and_once_however_often_the_export_is_k
     };
     eventually("all came", async || waiting().await == jobs).await;
     let (done, told) = shop.run(&["export", "critical", "--to", "sidekiq"]);
-    assert!(!done && told.contains("queue critical works: pause it first"), "{told}");
+    assert!(!done && told.contains("queue critical is not paused: pause it first"), "{told}");
     assert!(shop.run(&["queues", "pause", "critical"]).0);
     let (done, told) = shop.run(&["export", "critical", "--to", "sidekiq"]);
-    assert!(!done && told.contains("would take from critical what is given back"), "{told}");
+    assert!(!done && told.contains("would take the returned jobs from critical again"), "{told}");
     assert!(shop.run(&["bridge", "pause", "shop"]).0);
     let paused = async || shop.run(&["bridge", "status"]).1.matches("paused: by").count() == 4;
     eventually("it is paused", paused).await;
@@ -290,7 +290,7 @@ async fn b10_what_failed_and_died_in_sidekiq_itself_comes_and_goes_back_with_its
     assert!(shop.run(&["queues", "pause", "default"]).0);
     assert!(shop.run(&["bridge", "pause", "shop", "default"]).0);
     let (done, told) = shop.run(&["export", "default", "--to", "sidekiq"]);
-    assert!(!done && told.contains("would take dead jobs that are given back"), "{told}");
+    assert!(!done && told.contains("would take the returned dead jobs again"), "{told}");
     assert!(shop.run(&["bridge", "pause", "shop"]).0);
     let (done, told) = shop.run(&["export", "default", "--to", "sidekiq"]);
     assert!(done && told.contains("1 to retry, 1 to dead"), "{told}");

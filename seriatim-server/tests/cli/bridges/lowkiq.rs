@@ -332,7 +332,7 @@ async fn what_a_dead_bridge_held_is_pushed_by_the_next_one_or_taken_back_by_lowk
         eventually("nothing is left", async || shop.waiting() == 0 && shop.is_clean()).await;
         node.stop();
         assert_eq!(works.end().await.len(), 2, "{is_restored}");
-        assert_eq!(shop.log("node").contains("took 1 of the ids in flight back"), is_restored);
+        assert_eq!(shop.log("node").contains("took back 1 of the ids in flight"), is_restored);
     }
 }
 
@@ -352,7 +352,7 @@ async fn a_batch_beside_which_lowkiq_works_waits_until_it_has_ended() {
     shop.is_held_by("are with a server of Lowkiq").await;
     assert_eq!(shop.number(&["EXISTS", IN_FLIGHT]), 1);
     shop.redis.send(&["HSET", &lengths, &shard, "1 seriatim other 5"]).unwrap();
-    shop.is_held_by("are in flight of bridge \"other\"").await;
+    shop.is_held_by("are in flight in bridge \"other\"").await;
     // It ends, which deletes the whole hash; payloads of ids that are not its own stay.
     shop.redis
         .send(&["DEL", &with, &key(&format!("processing:ids_with_retry_count:{shard}"))])

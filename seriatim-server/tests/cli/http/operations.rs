@@ -282,7 +282,7 @@ async fn an_operation_whose_node_is_killed_goes_on_and_each_job_is_sent_and_coun
     let api = Api::with(site, |_| {});
     assert_eq!(shown(&api, &id)["ended_at"], Value::Null, "it was killed too late");
     let page = api.get(&format!("/operations/{id}")).text();
-    assert!(page.contains("If its node ends, another one goes on"), "{page}");
+    assert!(page.contains("If its node ends, another one continues"), "{page}");
     let done = ended(&api, &id).await;
     assert_eq!((&done["state"], &done["count"]), (&json!("done"), &done["expected"]), "{done}");
     let total = api.get("/api/v1/stats").done()["total"].clone();
