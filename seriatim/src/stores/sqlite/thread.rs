@@ -264,7 +264,9 @@ impl Writer {
                 Next::Closed => return None,
                 Next::TimedOut => {
                     let watch = self.watch.as_mut();
-                    if watch.is_some_and(|watch| watch.look(&self.connection)) {
+                    let news = watch.is_some_and(|watch| watch.look(&self.connection));
+                    // If the file is gone, listeners learn it from their next call.
+                    if news || self.file.check().is_err() {
                         self.bell.ring(&Wake::All);
                     }
                 }
