@@ -98,3 +98,58 @@ impl<'a> Sampler<'a> {
         Ok(leads)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use seriatim::SharedStore;
+    use seriatim::store::{Memory, NoteQuery, Wrapper};
+    use tokio::task::JoinHandle;
+
+    use super::*;
+
+    /// A store that counts who asks to lead.
+    struct Counted {
+        inner: SharedStore,
+        asked: Arc<AtomicUsize>,
+    }
+
+    impl Wrapper for Counted {
+        fn inner(&self) -> &SharedStore {
+            &self.inner
+        }
+
+        async fn lead(&self, request: Lead) -> seriatim::Result<bool> {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            self.inner.lead(request).await
+        }
+    }
+
+    fn node(store: &SharedStore) -> (JoinHandle<()>, Arc<AtomicUsize>) {
+        let asked = Arc::<AtomicUsize>::default();
+        let counted = Counted { inner: store.clone(), asked: asked.clone() };
+        (tokio::spawn(run(App::open(Arc::new(counted)))), asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_leads_asks_twice_a_minute_and_another_follows_when_it_is_gone() {
+        let store: SharedStore = Arc::new(Memory::in_tokio_time());
+        let minutes = |count: u64| sleep(Duration::from_secs(60 * count));
+        let (first, asked_by_first) = node(&store);
+        sleep(Duration::from_millis(1)).await;
+        let (second, asked_by_second) = node(&store);
+        minutes(10).await;
+        assert!(asked_by_first.load(Ordering::SeqCst) <= 21, "{asked_by_first:?}");
+        assert!(asked_by_second.load(Ordering::SeqCst) >= 60, "{asked_by_second:?}");
+        first.abort();
+        minutes(2).await;
+        let before = asked_by_second.load(Ordering::SeqCst);
+        minutes(10).await;
+        assert!(asked_by_second.load(Ordering::SeqCst) - before <= 21, "{asked_by_second:?}");
+        let history = store.read_notes(NoteQuery::of("history/")).await.unwrap();
+        assert!(!history.is_empty());
+        second.abort();
+    }
+}
