@@ -111,7 +111,7 @@ fn on_a_certain_store(rig: &Rig, log: &Log) -> Running {
         let log = log.clone();
         builder = builder.queue(Queue::parallel(queue)).worker(queue, move |batch: Batch<u64>| {
             log.add(batch.queue());
-            let lasts = secs(*batch.lanes()[0].payloads()[0]);
+            let lasts = secs(batch.lanes()[0].payloads()[0]);
             async move { pass(lasts).await }
         });
     }
@@ -162,7 +162,7 @@ async fn an_idle_node_reports_within_two_seconds_that_it_works_and_that_it_is_id
         let log = log.clone();
         move |batch: Batch<u64>| {
             log.add(batch.queue());
-            let lasts = secs(*batch.lanes()[0].payloads()[0]);
+            let lasts = secs(batch.lanes()[0].payloads()[0]);
             async move { pass(lasts).await }
         }
     });
@@ -178,7 +178,7 @@ async fn an_idle_node_reports_within_two_seconds_that_it_works_and_that_it_is_id
     assert_eq!((busy().await, beats() - before), (1, 1));
     pass(secs(5)).await;
     assert_eq!((busy().await, beats() - before), (0, 2));
-    pass(secs(9)).await;
+    pass(Duration::from_millis(9_500)).await;
     assert_eq!(beats() - before, 3, "then it says no more than that it lives");
     running.stop().await;
 }
