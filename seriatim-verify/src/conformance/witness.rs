@@ -11,8 +11,24 @@ use tokio::sync::Mutex;
 
 /// Operations that change nothing, and the last one.
 const SILENT: [&str; 18] = [
-    "now", "check", "secret", "close", "queues", "stats", "due", "lanes", "jobs", "job", "turn", "nodes", "vitals",
-    "batch", "batches", "inbox", "read_notes", "named_notes",
+    "now",
+    "check",
+    "secret",
+    "close",
+    "queues",
+    "stats",
+    "due",
+    "lanes",
+    "jobs",
+    "job",
+    "turn",
+    "nodes",
+    "vitals",
+    "batch",
+    "batches",
+    "inbox",
+    "read_notes",
+    "named_notes",
 ];
 
 /// A store, and what an engine on it knows.
