@@ -42,6 +42,7 @@ use files::FileWorker;
 use http::Webhook;
 use printed::Printed;
 use program::Program;
+use reload::Watched;
 use seats::Seats;
 use supervisor::Team;
 use told::Told;
@@ -55,7 +56,9 @@ pub(crate) struct Workers {
     keepers: JoinSet<()>,
     /// Tasks that end with this.
     watchers: JoinSet<()>,
+    /// Those who have one wait for it until the end.
     versions: Vec<watch::Sender<u64>>,
+    watched: Vec<Watched>,
     stop: watch::Sender<bool>,
     told: Told,
     /// The programs of command workers, which have no process that shows whether they can still start.
@@ -66,7 +69,8 @@ impl Workers {
     pub(crate) fn new() -> Self {
         let (keepers, watchers) = (JoinSet::new(), JoinSet::new());
         let (stop, told) = (watch::Sender::new(false), Told::default());
-        Self { keepers, watchers, versions: Vec::new(), stop, told, commands: Vec::new() }
+        let (versions, watched, commands) = (Vec::new(), Vec::new(), Vec::new());
+        Self { keepers, watchers, versions, watched, stop, told, commands }
     }
 
     /// A worker as configured; starts its processes, if it has any.
@@ -132,18 +136,18 @@ impl Workers {
         launch: Launch,
         processes: usize,
         per_process: usize,
-        mut watched: Vec<PathBuf>,
+        mut paths: Vec<PathBuf>,
     ) -> Arc<Seats> {
         let seats = Seats::new(per_process);
         let version = watch::Sender::new(0);
-        watched.extend(launch.words.iter().map(PathBuf::from).filter(|path| path.is_file()));
+        paths.extend(launch.words.iter().map(PathBuf::from).filter(|path| path.is_file()));
         let (stop, changes) = (self.stop.subscribe(), version.subscribe());
         let (told, held) = (self.told.clone(), seats.clone());
         let team = Team { queue, task, launch, seats: held, told, version: changes, stop };
         for _ in 0..processes {
             self.keepers.spawn(supervisor::keep(team.clone()));
         }
-        self.watchers.spawn(reload::watch(watched, version.clone()));
+        self.watched.push(Watched { paths, version: version.clone() });
         self.versions.push(version);
         seats
     }
@@ -167,10 +171,13 @@ impl Workers {
         }
     }
 
-    /// Replaces all processes at each SIGHUP.
-    pub(crate) fn reload_on_hangup(&mut self) -> Result<(), SetupError> {
+    /// Replaces all processes at each SIGHUP, and those of a program that has changed.
+    pub(crate) fn reload(&mut self) -> Result<(), SetupError> {
         let mut hangup = signal(SignalKind::hangup())
             .map_err(|e| SetupError::failed(format!("cannot listen for signals: {e}")))?;
+        for programs in reload::by_file_system(std::mem::take(&mut self.watched)) {
+            self.watchers.spawn(reload::watch(programs));
+        }
         let versions = self.versions.clone();
         self.watchers.spawn(async move {
             while hangup.recv().await.is_some() {

@@ -4,7 +4,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
 
 use crate::base::lock::lock;
 use crate::base::text::one_line;
@@ -26,13 +27,15 @@ pub(crate) struct Printed {
     output: Arc<Mutex<Budget>>,
     /// Of its own: noise must not hide what is wrong.
     warnings: Arc<Mutex<Budget>>,
+    /// Notified when a line is left out.
+    too_much: Arc<Notify>,
 }
 
 impl Printed {
     /// Without a `pid` for a program that runs once for each call: all calls share the budget.
     pub(crate) fn new(queue: Arc<str>, pid: Option<u32>) -> Self {
         let budget = || Arc::new(Mutex::new(Budget::new(Instant::now())));
-        Self { queue, pid, output: budget(), warnings: budget() }
+        Self { queue, pid, output: budget(), warnings: budget(), too_much: Arc::default() }
     }
 
     pub(crate) fn line(&self, stream: &str, text: &str) {
@@ -53,10 +56,11 @@ impl Printed {
         }
     }
 
-    /// Logs at the end of each period how much was left out, while awaited.
+    /// Logs how much was left out, within a period of the first such line, while awaited.
     pub(crate) async fn keep_count(self) {
         loop {
-            sleep_until(Instant::now() + PERIOD).await;
+            self.too_much.notified().await;
+            sleep(PERIOD).await;
             self.finish();
         }
     }
@@ -71,6 +75,9 @@ impl Printed {
     fn may_say(&self, budget: &Mutex<Budget>, bytes: usize) -> bool {
         let (left_out, may) = lock(budget).take(Instant::now(), bytes);
         self.say_left_out(left_out);
+        if !may {
+            self.too_much.notify_one();
+        }
         may
     }
 
@@ -151,5 +158,19 @@ mod tests {
         assert_eq!(budget.take(now + PERIOD, 10), (200_000 - LINES_MAX, true));
         assert_eq!(budget.take(now + PERIOD, BYTES_MAX), (0, false), "bytes count too");
         assert_eq!(budget.take(now + PERIOD * 2, BYTES_MAX), (1, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_left_out_is_counted_within_a_period_though_nothing_follows() {
+        let printed = Printed::new("orders".into(), None);
+        let counting = tokio::spawn(printed.clone().keep_count());
+        let left_out = || lock(&printed.output).left_out;
+        for round in 0..2 {
+            (0..=LINES_MAX).for_each(|_| printed.line("stdout", "x"));
+            assert_eq!(left_out(), 1, "round {round}");
+            sleep(PERIOD + Duration::from_millis(1)).await;
+            assert_eq!(left_out(), 0, "round {round}");
+        }
+        counting.abort();
     }
 }

@@ -1,6 +1,9 @@
 //! Notices that a worker's program has changed on disk, by looking once a second.
 
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
@@ -20,37 +23,81 @@ struct Stamp {
     inode: u64,
 }
 
-/// Raises `version` whenever the files among `paths` have changed and then stayed the same from
+/// The files of one program, and what tells its processes that it has changed.
+pub(crate) struct Watched {
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) version: watch::Sender<u64>,
+}
+
+/// Those whose files are on the same file systems: one that hangs holds up no others.
+pub(crate) fn by_file_system(all: Vec<Watched>) -> Vec<Vec<Watched>> {
+    let mut groups = BTreeMap::<_, Vec<Watched>>::new();
+    for watched in all {
+        let devices: BTreeSet<u64> = watched.paths.iter().filter_map(|path| device(path)).collect();
+        groups.entry(devices).or_default().push(watched);
+    }
+    groups.into_values().collect()
+}
+
+/// Raises a version whenever files of its program have changed and then stayed the same from
 /// one look to the next: a file may still be being written.
-pub(crate) async fn watch(paths: Vec<PathBuf>, version: watch::Sender<u64>) {
+pub(crate) async fn watch(programs: Vec<Watched>) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let Some(mut running) = look(&paths).await else { return };
-    let mut before = running.clone();
+    let paths: Arc<[_]> = programs.iter().map(|program| program.paths.clone()).collect();
+    let Some(first) = look(&paths).await else { return };
+    let seen = |stamps: Vec<Stamp>| Seen { running: stamps.clone(), before: stamps };
+    let mut all: Vec<(Watched, Seen)> =
+        programs.into_iter().zip(first.into_iter().map(seen)).collect();
     loop {
         ticks.tick().await;
         let Some(now) = look(&paths).await else { return };
-        if now != running && now == before {
-            running.clone_from(&now);
-            tracing::info!(?paths, "the program of a worker has changed");
-            version.send_modify(|version| *version += 1);
+        for ((program, seen), now) in all.iter_mut().zip(now) {
+            if seen.has_changed(now) {
+                let paths = &program.paths;
+                tracing::info!(?paths, "the program of a worker has changed");
+                program.version.send_modify(|version| *version += 1);
+            }
         }
-        before = now;
     }
 }
 
-/// None when the process is about to end.
-async fn look(paths: &[PathBuf]) -> Option<Vec<Stamp>> {
-    let paths = paths.to_vec();
+/// What the files of a program were.
+struct Seen {
+    /// When its processes were last told.
+    running: Vec<Stamp>,
+    /// At the last look.
+    before: Vec<Stamp>,
+}
+
+impl Seen {
+    /// Adds a look.
+    fn has_changed(&mut self, now: Vec<Stamp>) -> bool {
+        let changed = now != self.running && now == self.before;
+        if changed {
+            self.running.clone_from(&now);
+        }
+        self.before = now;
+        changed
+    }
+}
+
+/// The files of each program. None when the process is about to end.
+async fn look(programs: &Arc<[Vec<PathBuf>]>) -> Option<Vec<Vec<Stamp>>> {
+    let programs = programs.clone();
     // A file may be on a network drive that hangs.
-    let look = move || paths.into_iter().flat_map(stamps).collect();
+    let look = move || {
+        programs.iter().map(|paths| paths.iter().flat_map(|path| stamps(path)).collect()).collect()
+    };
     tokio::task::spawn_blocking(look).await.ok()
 }
 
 /// A file's own; those of the files in a folder. One that is missing for a moment, while it is
 /// being replaced, shows as a change that does not last.
-fn stamps(path: PathBuf) -> Vec<Stamp> {
-    let Ok(folder) = std::fs::read_dir(&path) else { return stamp(path).into_iter().collect() };
+fn stamps(path: &Path) -> Vec<Stamp> {
+    let Ok(folder) = std::fs::read_dir(path) else {
+        return stamp(path.to_owned()).into_iter().collect();
+    };
     let entries = folder.take(FOLDER_FILES_MAX).filter_map(Result::ok);
     let mut stamps: Vec<Stamp> = entries.filter_map(|entry| stamp(entry.path())).collect();
     stamps.sort_by(|a, b| a.path.cmp(&b.path));
@@ -58,7 +105,56 @@ fn stamps(path: PathBuf) -> Vec<Stamp> {
 }
 
 fn stamp(path: PathBuf) -> Option<Stamp> {
-    use std::os::unix::fs::MetadataExt;
     let about = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
     Some(Stamp { path, modified: about.modified().ok(), bytes: about.len(), inode: about.ino() })
+}
+
+fn device(path: &Path) -> Option<u64> {
+    path.metadata().ok().map(|about| about.dev())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn watched(paths: &[&Path]) -> Watched {
+        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+        Watched { paths, version: watch::Sender::new(0) }
+    }
+
+    #[test]
+    fn programs_are_looked_at_together_if_their_files_are_on_the_same_file_systems() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, there) = (folder.path(), Path::new("/proc/version"));
+        let all = [&[here][..], &[there], &[here, here], &[here, there], &[there, here]];
+        let groups = by_file_system(all.into_iter().map(watched).collect());
+        let mut sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
+        sizes.sort_unstable();
+        assert_eq!(sizes, [1, 2, 2]);
+    }
+
+    #[test]
+    fn a_change_counts_once_it_has_stayed_for_a_look_and_then_once() {
+        let stamp = |bytes| Stamp { path: "a".into(), modified: None, bytes, inode: 1 };
+        let mut seen = Seen { running: vec![stamp(1)], before: vec![stamp(1)] };
+        let changes = [1, 2, 3, 3, 3, 1, 3].map(|bytes| seen.has_changed(vec![stamp(bytes)]));
+        assert_eq!(changes, [false, false, false, true, false, false, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_many_programs_the_one_that_changes_is_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let files: Vec<PathBuf> = (0..3).map(|i| folder.path().join(format!("{i}"))).collect();
+        files.iter().for_each(|file| std::fs::write(file, "old").unwrap());
+        let programs: Vec<Watched> = files.iter().map(|file| watched(&[file])).collect();
+        let mut versions: Vec<_> = programs.iter().map(|one| one.version.subscribe()).collect();
+        let watching = tokio::spawn(watch(programs));
+        tokio::time::sleep(LOOK_EVERY * 2).await;
+        std::fs::write(&files[1], "newer").unwrap();
+        let changed = tokio::time::timeout(LOOK_EVERY * 60, versions[1].changed());
+        changed.await.expect("it is told of").unwrap();
+        assert!(!versions[0].has_changed().unwrap() && !versions[2].has_changed().unwrap());
+        watching.abort();
+    }
 }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use seriatim::SharedStore;
 
 use super::bench::Bench;
+use super::witness::Witness;
 
 /// Creates an empty store.
 pub type Factory<'a> = &'a (dyn Fn() -> Pin<Box<dyn Future<Output = SharedStore>>> + Sync);
@@ -29,7 +30,7 @@ impl Case {
             .build()
             .expect("a runtime can be started");
         runtime.block_on(async {
-            let store = fresh().await;
+            let store = Witness::of(fresh().await);
             let bench = Bench::new(store.clone()).await;
             (self.body)(bench).await;
             store.close().await.expect("the store closes");

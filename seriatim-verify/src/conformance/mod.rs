@@ -36,6 +36,7 @@ mod taking_back;
 mod throttle;
 mod views;
 mod windows;
+mod witness;
 
 pub use bench::Bench;
 pub use case::{Case, Factory};

@@ -148,7 +148,7 @@ impl Bell {
         let ear = Arc::new(Ear::default());
         self.ears().push(ear.clone());
         self.0.listened.notify_one();
-        Wakeups { rope: self.0.clone(), ear }
+        Wakeups { rope: self.0.clone(), ear, certain: false }
     }
 
     fn ears(&self) -> MutexGuard<'_, Vec<Arc<Ear>>> {
@@ -161,9 +161,24 @@ impl Bell {
 pub struct Wakeups {
     rope: Arc<Rope>,
     ear: Arc<Ear>,
+    certain: bool,
 }
 
 impl Wakeups {
+    /// The store loses none: it rings, within a second, for all that may make a lane claimable sooner than it has said
+    /// ([`Claimed::next_due`](crate::store::Claimed::next_due), [`Views::due`](crate::store::Views::due)), whoever did it.
+    /// It rings for the inbox and for queues that are gone too. So nobody needs to ask an idle store again and again.
+    #[must_use]
+    pub fn certain(mut self) -> Self {
+        self.certain = true;
+        self
+    }
+
+    /// Whether the store loses none.
+    pub fn are_certain(&self) -> bool {
+        self.certain
+    }
+
     /// Listens to wake-ups for these queues alone.
     #[must_use]
     pub fn only(self, queues: impl IntoIterator<Item = Arc<str>>) -> Self {

@@ -144,7 +144,8 @@ impl EngineBuilder {
         self
     }
 
-    /// How often an idle node asks the store without a wake-up; more than zero. Default: 1 s.
+    /// How often an idle node asks the store without a wake-up; more than zero. Default: 1 s. On a store that loses no
+    /// wake-up ([`Wakeups::certain`](crate::store::Wakeups::certain)): once a minute, if this is not longer.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.settings.poll_interval = interval;
         self

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::contract::{
-    Claim, Lease, NodeView, PeriodicView, Pushed, QueueView, SharedStore, Store,
+    Claim, Lease, NodeView, PeriodicView, Pushed, QueueView, SharedStore, Store, Wakeups,
 };
 use crate::engine::call::flags::Flags;
 use crate::engine::call::running::Running;
@@ -19,6 +19,7 @@ use crate::engine::claim::source::Source;
 use crate::engine::claim::splitter::{FleetView, Splitter};
 use crate::engine::hooks::Hooks;
 use crate::engine::lease::LeaseClock;
+use crate::engine::limits::{CERTAIN_WAIT, CLOCK_LEAP_MIN};
 use crate::engine::outage::Outage;
 use crate::engine::phase::Phases;
 use crate::engine::settle::ended::Ended;
@@ -48,6 +49,14 @@ pub(in crate::engine) struct Settings {
     pub(in crate::engine) cancel_grace: Duration,
     pub(in crate::engine) rescue_interval: Duration,
     pub(in crate::engine) scheduler: Scheduler,
+}
+
+impl Settings {
+    /// How long to wait for one of these wake-ups before the store is asked without.
+    pub(in crate::engine) fn patience(&self, wakeups: &Wakeups) -> Duration {
+        let certain = if wakeups.are_certain() { CERTAIN_WAIT } else { Duration::ZERO };
+        self.poll_interval.max(certain)
+    }
 }
 
 pub(in crate::engine) struct Core {
@@ -172,7 +181,12 @@ impl Core {
         let asked = Instant::now();
         let time = store.now().await?;
         let middle = asked + asked.elapsed() / 2;
-        *lock(&self.store_time) = (middle, time);
+        let (at, before) = std::mem::replace(&mut *lock(&self.store_time), (middle, time));
+        let expected = before + middle.saturating_duration_since(at);
+        if time.since(expected).max(expected.since(time)) >= CLOCK_LEAP_MIN {
+            // Lanes may be due sooner than the fetcher waits for.
+            self.dispatch.room.notify_one();
+        }
         Ok(())
     }
 

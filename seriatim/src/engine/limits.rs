@@ -74,7 +74,7 @@ pub(in crate::engine) const LOAD_EVERY: Duration = Duration::from_secs(1);
 pub(in crate::engine) const INBOX_LEAD: Duration = Duration::from_secs(6);
 /// How long a node does not look at the inbox while another one drains it.
 pub(in crate::engine) const INBOX_AWAY: Duration = Duration::from_secs(2);
-/// Time to the next look after rows were found. It doubles up to `poll_interval`.
+/// Time to the next look after rows were found. It doubles up to `poll_interval`, or to [`CERTAIN_WAIT`].
 pub(in crate::engine) const INBOX_LOOK_MIN: Duration = Duration::from_millis(20);
 /// Most rows of the step after one in which the store refused a row; it doubles again.
 pub(in crate::engine) const INBOX_ROWS_AFTER_REFUSAL: usize = 16;
@@ -93,6 +93,11 @@ pub(in crate::engine) const DECLARE_REST: Duration = Duration::from_millis(100);
 pub(in crate::engine) const DECLARE_LOG_EVERY: Duration = Duration::from_secs(300);
 /// Most lanes in one rescue.
 pub(in crate::engine) const RESCUE_LANES_MAX: usize = 500;
+/// How long an idle engine waits for a wake-up of a store that [loses none](crate::store::Wakeups::certain), unless
+/// `poll_interval` is longer.
+pub(in crate::engine) const CERTAIN_WAIT: Duration = Duration::from_secs(60);
+/// If the store's clock differs by more from what was expected, it was set, or this machine was suspended.
+pub(in crate::engine) const CLOCK_LEAP_MIN: Duration = Duration::from_millis(100);
 /// The shortest sleep of an engine between two checks of an idle store.
 pub(in crate::engine) const REST_MIN: Duration = Duration::from_millis(1);
 /// How long a stopping engine tries to deregister.

@@ -149,7 +149,7 @@ impl Serve {
         let engine = traces.around(engine).turn_log(turn_log.clone()).build()?;
         dump_when_asked(engine.handle(), &config.workers)?;
         workers.tell(engine.handle());
-        workers.reload_on_hangup()?;
+        workers.reload()?;
         workers.reap_orphans()?;
         self.log_start(&config, &url);
         let parts = Setup {

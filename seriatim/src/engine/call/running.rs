@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::contract::{Beat, CancelNotice};
@@ -15,6 +16,8 @@ use crate::model::{JobId, LaneId};
 #[derive(Default)]
 pub(in crate::engine) struct Running {
     calls: Mutex<Calls>,
+    /// Notified of the first call of an empty list.
+    first: Notify,
 }
 
 /// By number, and so in the order in which they began to wait.
@@ -33,10 +36,21 @@ pub(in crate::engine) struct Listed<'a> {
 impl Running {
     pub(in crate::engine) fn list(&self, call: &Arc<Call>) -> Listed<'_> {
         let mut calls = lock(&self.calls);
+        if calls.by_number.is_empty() {
+            self.first.notify_one();
+        }
         calls.last += 1;
         let number = calls.last;
         calls.by_number.insert(number, (call.clone(), Instant::now()));
         Listed { running: self, number }
+    }
+
+    /// Waits until there is a call. It may have ended by then: calls may follow each other faster than a thread wakes.
+    pub(in crate::engine) async fn any(&self) {
+        let is_empty = lock(&self.calls).by_number.is_empty();
+        if is_empty {
+            self.first.notified().await;
+        }
     }
 
     /// The calls, and how long each has been listed.

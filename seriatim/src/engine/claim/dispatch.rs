@@ -19,6 +19,8 @@ pub(in crate::engine) struct Dispatch {
     work: Notify,
     /// Notified when there is room for a claim.
     pub(in crate::engine) room: Notify,
+    /// Notified when there are turns.
+    pub(in crate::engine) stirred: Notify,
 }
 
 #[derive(Debug)]
@@ -89,7 +91,8 @@ impl Dispatch {
             served: 0,
             closed: false,
         };
-        Self { state: Mutex::new(state), work: Notify::new(), room: Notify::new() }
+        let [work, room, stirred] = std::array::from_fn(|_| Notify::new());
+        Self { state: Mutex::new(state), work, room, stirred }
     }
 
     /// The next call for a slot; `None` when the pool is closed and empty.
@@ -180,9 +183,13 @@ impl Dispatch {
             state.reserved = state.reserved.filter(|reserved| *reserved != source);
             state.buffers[source].crashed_chance = Instant::now();
         }
-        let place = state.next_place();
+        let (place, stirs) = (state.next_place(), !turns.is_empty());
         state.buffers[source].add(turns, place, want.lanes);
         state.wake_slots(source, &self.work);
+        drop(state);
+        if stirs {
+            self.stirred.notify_one();
+        }
     }
 
     /// Adds the next turns of lanes that go on. Returns them if the pool is closed.
@@ -194,6 +201,8 @@ impl Dispatch {
         let place = state.next_place();
         state.buffers[source].line_up(turns, place);
         state.wake_slots(source, &self.work);
+        drop(state);
+        self.stirred.notify_one();
         Vec::new()
     }
 

@@ -96,6 +96,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
     let names = core.sources.iter().map(|source| source.name.clone());
     let places: HashMap<_, _> = names.zip(0..).collect();
     let wakeups = core.store.wakeups().only(places.keys().cloned());
+    let patience = core.settings.patience(&wakeups);
     let pauses = Pauses::default();
     let several = core.store.capabilities().claim_split.is_some();
     let mut fetcher = Fetcher {
@@ -106,6 +107,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
         round: 0,
         core,
         wakeups,
+        patience,
         places,
         looks,
         pauses,
@@ -127,6 +129,8 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
 struct Fetcher {
     core: Arc<Core>,
     wakeups: Wakeups,
+    /// How long to wait for one; then a source is asked without.
+    patience: Duration,
     places: HashMap<Arc<str>, usize>,
     looks: Vec<Look>,
     pauses: Pauses,
@@ -239,13 +243,12 @@ impl Fetcher {
         self.compare_at = Instant::now() + self.pauses.next();
     }
 
-    /// Asks the sources that are due or were not asked for a poll interval.
+    /// Asks the sources that are due or were not asked for long.
     fn wake_overdue(&mut self) {
         let now = self.core.store_now();
-        let interval = self.core.settings.poll_interval;
         for look in &mut self.looks {
             let due = matches!(look.next, Next::At(time) if time <= now);
-            if due || look.at.elapsed() >= interval {
+            if due || look.at.elapsed() >= self.patience {
                 look.next = Next::Now;
             }
         }
@@ -563,14 +566,18 @@ impl Fetcher {
         let core = &self.core;
         let interval = core.settings.poll_interval;
         let now = Instant::now();
+        let is_unsure = core.claims_unanswered.load(Ordering::Acquire)
+            || self.looks.iter().any(|look| look.suspect);
+        // A node that holds lanes looks for those that wait for a slot too long.
+        let most = if is_unsure || core.held.count() > 0 { interval } else { self.patience };
         let due = self.looks.iter().map(|look| match (look.next, look.aside_until) {
             (_, Some(until)) if until > now => until - now,
             // It has lanes, but there is no room: a free slot wakes the fetcher.
             (Next::Now, _) => interval,
             (Next::At(time), _) => core.until(time),
-            (Next::Woken, _) => interval.saturating_sub(look.at.elapsed()),
+            (Next::Woken, _) => self.patience.saturating_sub(look.at.elapsed()),
         });
-        due.min().unwrap_or(interval).clamp(REST_MIN, interval)
+        due.min().unwrap_or(interval).clamp(REST_MIN, most)
     }
 }
 

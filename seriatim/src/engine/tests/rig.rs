@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::contract::{
     Capabilities, Claim, Claimed, Declare, GiveUp, Heartbeat, JobState, Lease, NodeInfo, Producer,
-    Pulse, Push, Pushed, QueueDue, Rescue, Settle, Settled, SharedStore, Store, Wrapper,
+    Pulse, Push, Pushed, QueueDue, Rescue, Settle, Settled, SharedStore, Store, Wakeups, Wrapper,
 };
 use crate::engine::Summary;
 use crate::engine::builder::EngineBuilder;
@@ -61,6 +61,8 @@ pub(super) struct Faults {
     pub(super) read_only: AtomicBool,
     /// The number of pushes.
     pub(super) pushes: AtomicUsize,
+    /// The store says that it loses no wake-up.
+    pub(super) certain: AtomicBool,
     /// The number of next claims that take effect, and then fail for a lasting reason.
     pub(super) broken_claims: AtomicUsize,
     /// The number of settles.
@@ -238,6 +240,13 @@ impl Wrapper for Rig {
     fn capabilities(&self) -> Capabilities {
         let share = self.faults.claim_split.load(Ordering::SeqCst);
         Capabilities { claim_split: (share > 0).then_some(share), ..self.inner.capabilities() }
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        match self.faults.certain.load(Ordering::SeqCst) {
+            true => self.inner.wakeups().certain(),
+            false => self.inner.wakeups(),
+        }
     }
 
     async fn now(&self) -> Result<Timestamp> {

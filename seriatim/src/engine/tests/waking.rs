@@ -3,8 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::{Declare, Producer, Push};
+use crate::machine::PRETENDED;
 use crate::*;
 
 const QUEUES: usize = 1_000;
@@ -98,4 +101,84 @@ async fn a_push_among_five_hundred_engines_reaches_those_of_its_queue_and_each_a
     for engine in running {
         engine.stop().await;
     }
+}
+
+/// An engine on a store that loses no wake-up. Its job is logged and lasts as many seconds as it says.
+fn on_a_certain_store(rig: &Rig, log: &Log) -> Running {
+    rig.faults.certain.store(true, Ordering::SeqCst);
+    let mut builder = engine(rig);
+    for queue in ["mail", "orders", "stock"] {
+        let log = log.clone();
+        builder = builder.queue(Queue::parallel(queue)).worker(queue, move |batch: Batch<u64>| {
+            log.add(batch.queue());
+            let lasts = secs(batch.lanes()[0].payloads()[0]);
+            async move { pass(lasts).await }
+        });
+    }
+    Running::start(builder)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_engine_asks_a_store_that_loses_no_wake_up_once_a_minute() {
+    const MINUTES: usize = 60;
+    let (rig, log) = (Rig::new(), Log::default());
+    let running = on_a_certain_store(&rig, &log);
+    pass(secs(1)).await;
+    let before = requests(&rig);
+    pass(secs(MINUTES as u64 * 60)).await;
+    let [claims, dues, _] = requests(&rig);
+    assert_eq!(claims - before[0], 0);
+    assert!(dues - before[1] <= 3 * MINUTES, "{} queues were asked for", dues - before[1]);
+
+    let pushed = Instant::now();
+    rig.push(Job::new("mail", &0).unwrap()).await;
+    log.reaches(1).await;
+    assert!(pushed.elapsed() < Duration::from_millis(10), "{:?}", pushed.elapsed());
+    rig.push(Job::new("orders", &0).unwrap().run_in(secs(45))).await;
+    log.reaches(2).await;
+    let late = pushed.elapsed().saturating_sub(secs(45));
+    assert!(late < Duration::from_millis(10), "{late:?}");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_became_due_while_the_machine_was_suspended_waits_for_a_heartbeat_at_most() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let running = on_a_certain_store(&rig, &log);
+    pass(secs(1)).await;
+    rig.push(Job::new("mail", &0).unwrap().run_in(secs(3_600))).await;
+    pass(secs(1)).await;
+    let resumed = Instant::now();
+    PRETENDED.set(secs(4_000));
+    log.reaches(1).await;
+    assert!(resumed.elapsed() <= secs(6), "{:?}", resumed.elapsed());
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_node_reports_within_two_seconds_that_it_works_and_that_it_is_idle_again() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let builder = engine(&rig).heartbeat(secs(10)).worker("mail", {
+        let log = log.clone();
+        move |batch: Batch<u64>| {
+            log.add(batch.queue());
+            let lasts = secs(batch.lanes()[0].payloads()[0]);
+            async move { pass(lasts).await }
+        }
+    });
+    let running = Running::start(builder);
+    let busy = async || rig.nodes().await.unwrap()[0].info.busy;
+    let beats = || rig.faults.beats.load(Ordering::SeqCst);
+    pass(secs(10) + Duration::from_millis(100)).await;
+    let before = beats();
+    rig.push(Job::new("mail", &5).unwrap()).await;
+    log.reaches(1).await;
+    assert_eq!(busy().await, 0);
+    pass(secs(2)).await;
+    assert_eq!((busy().await, beats() - before), (1, 1));
+    pass(secs(5)).await;
+    assert_eq!((busy().await, beats() - before), (0, 2));
+    pass(Duration::from_millis(9_500)).await;
+    assert_eq!(beats() - before, 3, "then it says no more than that it lives");
+    running.stop().await;
 }

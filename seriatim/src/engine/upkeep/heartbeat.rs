@@ -52,6 +52,10 @@ impl Load {
         Self { busy: busy as u32, prefetched }
     }
 
+    fn is_zero(&self) -> bool {
+        self.busy == 0 && self.prefetched.is_empty()
+    }
+
     /// Whether the load changed noticeably: to or from zero, or by a quarter.
     fn differs(&self, other: &Self, concurrency: usize) -> bool {
         let differs = |a: u32, b: u32, all: u32| {
@@ -133,13 +137,22 @@ impl Pulser {
         let core = &self.core;
         let now = Instant::now();
         let (until, load_from) = (now + length, now + LOAD_EVERY);
+        // Turns or troubles have come; what comes of them is looked at a step later. Each of many short jobs wakes nobody.
+        let mut stirred = false;
         loop {
-            let step = until.saturating_duration_since(Instant::now()).min(PROGRESS_EVERY);
-            tokio::select! {
+            let left = until.saturating_duration_since(Instant::now());
+            let is_idle = !stirred && self.is_idle();
+            let step = if is_idle { left } else { left.min(PROGRESS_EVERY) };
+            stirred = tokio::select! {
                 biased;
-                () = tokio::time::sleep(step) => {}
+                () = tokio::time::sleep(step) => false,
                 () = core.gone.notified() => return,
-                () = core.env.hurry.notified() => {}
+                () = core.env.hurry.notified() => stirred,
+                () = core.dispatch.stirred.notified(), if is_idle => true,
+                () = core.troubles.news.notified(), if is_idle => true,
+            };
+            if stirred && is_idle {
+                continue;
             }
             let news = core.running.has_progress() || core.troubles.changed();
             if Instant::now() >= until || news {
@@ -150,6 +163,11 @@ impl Pulser {
                 return;
             }
         }
+    }
+
+    /// Whether nothing can come that hurries a heartbeat, unless turns or troubles do.
+    fn is_idle(&self) -> bool {
+        self.reported.is_zero() && Load::of(&self.core).is_zero() && !self.core.troubles.changed()
     }
 
     /// Sends one heartbeat and carries out its answer.

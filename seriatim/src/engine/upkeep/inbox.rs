@@ -23,7 +23,8 @@ const ABOUT: &str = "inbox";
 /// Drains the inbox until the engine ends.
 pub(in crate::engine) async fn run(core: Arc<Core>) {
     let mut wakeups = core.store.wakeups().only([INBOX_BELL.into()]);
-    let mut drainer = Drainer::new(core);
+    let patience = core.settings.patience(&wakeups);
+    let mut drainer = Drainer::new(core, patience);
     while !drainer.core.phases.is_draining() {
         let pause = drainer.round().await;
         tokio::select! {
@@ -44,6 +45,8 @@ struct Drainer {
     /// Until the next look, unless a wake-up comes. Grows while nothing is found: a transaction may commit after the store
     /// was asked for wake-ups.
     pause: Duration,
+    /// The longest such pause.
+    patience: Duration,
     /// Most rows of the next step, reduced after a refusal: such a step is repeated in part.
     rows_max: usize,
     /// Deeds that were carried out, and of which the store has not been told.
@@ -52,9 +55,10 @@ struct Drainer {
 }
 
 impl Drainer {
-    fn new(core: Arc<Core>) -> Self {
+    fn new(core: Arc<Core>, patience: Duration) -> Self {
         Self {
             core,
+            patience: patience.max(INBOX_LOOK_MIN),
             leads_until: None,
             away_until: None,
             is_active: true,
@@ -83,8 +87,7 @@ impl Drainer {
         };
         self.pauses.reset();
         self.core.troubles.clear(TroubleKind::InboxNotDrained, ABOUT);
-        let most = self.core.settings.poll_interval.max(INBOX_LOOK_MIN);
-        self.pause = if found { INBOX_LOOK_MIN } else { (self.pause * 2).min(most) };
+        self.pause = if found { INBOX_LOOK_MIN } else { (self.pause * 2).min(self.patience) };
         let away = self.away_until.map(|until| until.saturating_duration_since(Instant::now()));
         // Randomized, because the nodes of a fleet should not look together.
         away.unwrap_or_default().max(self.pause).mul_f64(0.75 + fastrand::f64() / 4.0)

@@ -94,6 +94,7 @@ impl Maintenance {
         let turns = core.store.rescue(request).await.inspect_err(|error| {
             if may_have_been_done(error) {
                 core.claims_unanswered.store(true, Ordering::Release);
+                core.dispatch.room.notify_one();
             }
         })?;
         core.held.add(&turns);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::contract::{Trouble, TroubleKind};
@@ -18,6 +19,8 @@ pub(in crate::engine) struct Troubles {
     board: Mutex<Board>,
     /// Whether there is any, cheap to check after each call.
     any: AtomicBool,
+    /// Notified of changes that should be reported soon.
+    pub(super) news: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +60,7 @@ impl Troubles {
             entry.last = now;
             if entry.text != text {
                 entry.text = text.into_owned();
-                board.version += 1;
+                self.changes(&mut board);
             }
             return;
         }
@@ -71,7 +74,12 @@ impl Troubles {
         let entry = Entry { queue, text: text.into_owned(), times: 1, since: now, last: now };
         board.entries.insert((kind, about), entry);
         self.any.store(true, Ordering::Relaxed);
+        self.changes(&mut board);
+    }
+
+    fn changes(&self, board: &mut Board) {
         board.version += 1;
+        self.news.notify_one();
     }
 
     /// Ends a trouble. True if there was one.
@@ -79,7 +87,9 @@ impl Troubles {
         let about = cut_middle(about, TROUBLE_TEXT_BYTES_MAX).into_owned();
         let mut board = lock(&self.board);
         let was = board.entries.remove(&(kind, about)).is_some();
-        board.version += u64::from(was);
+        if was {
+            self.changes(&mut board);
+        }
         self.any.store(!board.entries.is_empty(), Ordering::Relaxed);
         was
     }

@@ -288,7 +288,7 @@ impl Store for Sqlite {
     }
 
     fn wakeups(&self) -> Wakeups {
-        let wakeups = self.bell.listen();
+        let wakeups = self.bell.listen().certain();
         self.write.watch();
         wakeups
     }

@@ -156,6 +156,8 @@ impl Tx<'_> {
             self.execute("DELETE FROM claim WHERE q = ?1", [number])?;
             self.execute("DELETE FROM share WHERE q = ?1", [number])?;
             self.remove_queue(number)?;
+            // An engine that declares it does so again.
+            self.ring(&request.queue);
         }
         Ok(Acted { count: lanes + ended, more })
     }

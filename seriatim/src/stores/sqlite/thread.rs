@@ -256,19 +256,25 @@ impl Writer {
     fn next(&mut self, line: &Line<Message>) -> Option<Message> {
         loop {
             let next = match &mut self.watch {
-                Some(watch) if self.bell.has_listeners() => watch.next(line),
+                Some(watch) if self.bell.has_listeners() => match watch.is_overdue() {
+                    true => Next::TimedOut,
+                    false => watch.next(line),
+                },
                 _ => line.next(None),
             };
             match next {
                 Next::Message(message) => return Some(message),
                 Next::Closed => return None,
-                Next::TimedOut => {
-                    let watch = self.watch.as_mut();
-                    if watch.is_some_and(|watch| watch.look(&self.connection)) {
-                        self.bell.ring(&Wake::All);
-                    }
-                }
+                Next::TimedOut => self.look(),
             }
+        }
+    }
+
+    fn look(&mut self) {
+        let news = self.watch.as_mut().is_some_and(|watch| watch.look(&self.connection));
+        // If the file is gone, listeners learn it from their next call.
+        if news || self.file.check().is_err() {
+            self.bell.ring(&Wake::All);
         }
     }
 

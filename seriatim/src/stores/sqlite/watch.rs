@@ -111,6 +111,11 @@ impl Watch {
         next
     }
 
+    /// Whether a look is overdue, because calls have not ceased since it was due.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.due.elapsed() >= INTERVAL
+    }
+
     /// Whether another connection has written since the last look. Does nothing before a look is due.
     pub(super) fn look(&mut self, connection: &Connection) -> bool {
         let now = Instant::now();
@@ -130,7 +135,9 @@ impl Watch {
         let Ok(Some(version)) = version_while_nobody_writes(connection) else {
             let since = *self.writing_since.get_or_insert(now);
             self.due = now + ((now - since) / 2).clamp(COMMIT_TIME_MIN, INTERVAL);
-            return false;
+            // Writers that leave no gap must not keep what they have written from being heard of.
+            let is_long = now - since >= INTERVAL;
+            return is_long && data_version(connection).is_ok_and(|version| self.is_news(version));
         };
         self.writing_since = None;
         let news = self.is_news(version);
@@ -274,6 +281,21 @@ mod tests {
         pair.there.execute_batch("COMMIT").unwrap();
         pair.looks_until_news();
         assert!(pair.watch.due > Instant::now() + LONG, "it waits to be told again");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_others_have_written_is_heard_of_although_one_of_them_always_writes() {
+        let mut pair = Pair::told();
+        let third = connect_writer(&pair.folder.path().join("jobs.db"), false).unwrap();
+        pair.write_there();
+        third.execute_batch("BEGIN IMMEDIATE").unwrap();
+        pair.looks_until_news();
+        assert!(pair.watch.writing_since.is_some(), "somebody still writes");
+        third.execute_batch("COMMIT").unwrap();
+        pair.write_there();
+        pair.looks_until_news();
+        assert!(pair.watch.writing_since.is_none());
     }
 
     #[cfg(target_os = "linux")]
