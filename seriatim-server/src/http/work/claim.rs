@@ -177,7 +177,8 @@ impl Order {
             let left = end.saturating_duration_since(Instant::now());
             // A worker that claims on although it was told waits like the others: it would ask without a pause.
             let is_stopped = taken.command == Some(Command::Stop);
-            let is_told = is_stopped && !*was_stopped.get_or_insert(is_stopped);
+            let began_stopped = *was_stopped.get_or_insert(is_stopped);
+            let is_told = is_stopped && !began_stopped;
             if !taken.turns.is_empty() || left.is_zero() || is_told {
                 return Ok(taken);
             }

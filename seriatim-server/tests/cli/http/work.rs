@@ -227,7 +227,7 @@ fn a_claim_that_waits_comes_back_when_its_worker_is_told_to_stop() {
     };
     let is_known = || {
         let nodes = api.get("/api/v1/nodes").done()["nodes"].clone();
-        nodes.as_array().unwrap().iter().any(|node| node["node"] == "remote:w")
+        nodes.as_array().unwrap().iter().any(|node| node["name"] == "remote:w")
     };
     let waited = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| claim(50_000));
