@@ -100,9 +100,10 @@ fn postgres() -> Fresh {
     })
 }
 
-/// The same in a database where texts are not sorted by their bytes.
+/// The same in a database where texts are not sorted by their bytes, through a pooler that hands each transaction to any of
+/// its connections.
 #[cfg(feature = "postgres")]
-fn postgres_icu() -> Fresh {
+fn pgbouncer_icu() -> Fresh {
     const DATABASE: &str = "seriatim_conformance_icu";
     Box::pin(async {
         let url = seriatim_testkit::postgres_url().expect("a server");
@@ -120,10 +121,14 @@ fn postgres_icu() -> Fresh {
             }
         }
         let (base, _) = url.rsplit_once('/').expect("the address ends with a database");
-        let url = format!("{base}/{DATABASE}");
-        let schema = empty_schema(&url, "icu").await;
-        let store = seriatim::store::Postgres::connect_in(&url, &schema).await;
-        Arc::new(store.expect("the database can be reached")) as SharedStore
+        let schema = empty_schema(&format!("{base}/{DATABASE}"), "pooled").await;
+        let bouncer = seriatim_testkit::pgbouncer_port().expect("PgBouncer starts");
+        let behind = seriatim_testkit::postgres_port().expect("a port");
+        let url = format!(
+            "postgres://postgres@127.0.0.1:{bouncer}/{DATABASE}?schema={schema}&listen=127.0.0.1:{behind}"
+        );
+        let store = seriatim::store::Postgres::connect(&url).await;
+        Arc::new(store.expect("the pooler can be reached")) as SharedStore
     })
 }
 
@@ -145,31 +150,6 @@ fn mysql() -> Fresh {
         let (server, _) = url.rsplit_once('/').expect("the address ends with a database");
         let store = seriatim::store::Mysql::connect(&format!("{server}/{database}")).await;
         Arc::new(store.expect("the server can be reached")) as SharedStore
-    })
-}
-
-/// The same through a pooler that hands each transaction to any of its connections.
-#[cfg(feature = "postgres")]
-fn pgbouncer() -> Fresh {
-    use seriatim_testkit::PgBouncer;
-    use std::sync::LazyLock;
-    // Everything is compared with the port of the server that is behind it.
-    static BOUNCER: LazyLock<(PgBouncer, u16)> = LazyLock::new(|| {
-        let url = seriatim_testkit::postgres_url().expect("a server");
-        let port = url.rsplit_once(':').and_then(|(_, rest)| rest.split('/').next()?.parse().ok());
-        let port = port.expect("the URL of the tests' server names its port");
-        (PgBouncer::start(port).expect("PgBouncer starts"), port)
-    });
-    Box::pin(async {
-        let (bouncer, behind) = &*BOUNCER;
-        let url = seriatim_testkit::postgres_url().expect("a server");
-        let schema = empty_schema(&url, "pooled").await;
-        let url = format!(
-            "postgres://postgres@127.0.0.1:{}/postgres?schema={schema}&listen=127.0.0.1:{behind}",
-            bouncer.port()
-        );
-        let store = seriatim::store::Postgres::connect(&url).await;
-        Arc::new(store.expect("the pooler can be reached")) as SharedStore
     })
 }
 
@@ -203,9 +183,16 @@ fn redis_full() -> Fresh {
     })
 }
 
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 fn is_random(trial: &Trial) -> bool {
     trial.name().contains("random_")
+}
+
+/// Cases of as many jobs or bytes as there may be.
+#[cfg(feature = "postgres")]
+fn is_large(trial: &Trial) -> bool {
+    let marks = ["_of_most_jobs", "_as_many_priorities", "_at_large_payloads"];
+    marks.iter().any(|mark| trial.name().contains(mark))
 }
 
 fn main() {
@@ -215,21 +202,18 @@ fn main() {
     trials.extend(suite("sqlite", sqlite));
     #[cfg(feature = "postgres")]
     trials.extend(suite("postgres", postgres));
-    // The order of texts is no matter of random sequences, whose keys sort alike in all locales.
-    #[cfg(feature = "postgres")]
-    trials
-        .extend(suite("postgres_icu", postgres_icu).into_iter().filter(|trial| !is_random(trial)));
-    #[cfg(feature = "mysql")]
-    trials.extend(suite("mysql", mysql));
-    // What goes through a pooler differs in the connection alone: the core of the contract will do.
+    // The keys of random sequences sort alike in all locales, and what is large differs in the connection alone.
     #[cfg(feature = "postgres")]
     trials.extend(
-        suite("pgbouncer", pgbouncer)
+        suite("pgbouncer_icu", pgbouncer_icu)
             .into_iter()
-            .filter(|trial| !is_random(trial) && !trial.name().contains("listed")),
+            .filter(|trial| !is_random(trial) && !is_large(trial)),
     );
+    #[cfg(feature = "mysql")]
+    trials.extend(suite("mysql", mysql));
+    // Random sequences on a cluster and on a full server are such on several servers and on one, with room and without.
     #[cfg(feature = "redis")]
-    trials.extend(suite("redis", redis));
+    trials.extend(suite("redis", redis).into_iter().filter(|trial| !is_random(trial)));
     #[cfg(feature = "redis")]
     trials.extend(suite("redis_cluster", redis_cluster));
     // A full server has more than its limit, so the case of its figures is left out.

@@ -10,6 +10,7 @@ use seriatim::store::{Declare, Push, Store};
 use seriatim::{Backoff, Batch, Engine, Failure, Job, Queue, SharedStore, Timestamp, store::Redis};
 use seriatim_testkit::{redis_cluster_url, redis_url};
 use seriatim_verify::checker::{History, Recorder, check};
+use tokio::sync::Notify;
 
 fn new_prefix() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -37,7 +38,7 @@ impl Write for Buffer {
 
 const KEYS: u64 = 40;
 /// How many jobs are pushed and how many done before the next number of shards.
-const BETWEEN: u64 = 400;
+const BETWEEN: u64 = 200;
 
 #[derive(Default)]
 struct Load {
@@ -46,6 +47,34 @@ struct Load {
     enough: AtomicBool,
     /// Whether the producers have ended, so that `pushed` is final.
     all_pushed: AtomicBool,
+    /// Tells that one of these is another.
+    changed: Notify,
+}
+
+impl Load {
+    fn adds(&self, to: &AtomicU64, jobs: u64) {
+        to.fetch_add(jobs, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    fn tells(&self, what: &AtomicBool) {
+        what.store(true, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits for real work, at most a minute.
+    async fn until(&self, holds: impl Fn() -> bool) {
+        let waiting = async {
+            loop {
+                let changed = self.changed.notified();
+                if holds() {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it stands still");
+    }
 }
 
 fn queue() -> Queue {
@@ -73,11 +102,12 @@ async fn push_until_enough(
         for (job, answer) in jobs.iter().zip(answers) {
             recorder.pushed(sent_at, job, Some(&Ok(answer)));
         }
-        load.pushed.fetch_add(5, Ordering::SeqCst);
+        load.adds(&load.pushed, 5);
         // So that what is pushed is about what can be done.
-        while load.pushed.load(Ordering::SeqCst) > load.handled.load(Ordering::SeqCst) + 300 {
-            tokio::task::yield_now().await;
-        }
+        load.until(|| {
+            load.pushed.load(Ordering::SeqCst) <= load.handled.load(Ordering::SeqCst) + 300
+        })
+        .await;
     }
 }
 
@@ -93,17 +123,17 @@ async fn work(store: SharedStore, load: Arc<Load>, recorder: Recorder<Buffer>) {
                 {
                     return Err("once more".into());
                 }
-                load.handled.fetch_add(1, Ordering::SeqCst);
+                load.adds(&load.handled, 1);
             }
             Ok::<(), Failure>(())
         }
     };
     let stop = async move {
-        until(|| {
+        let is_done = || {
             let pushed = done.pushed.load(Ordering::SeqCst);
             done.all_pushed.load(Ordering::SeqCst) && done.handled.load(Ordering::SeqCst) >= pushed
-        })
-        .await;
+        };
+        done.until(is_done).await;
     };
     Engine::builder(store)
         .queue(queue())
@@ -114,15 +144,6 @@ async fn work(store: SharedStore, load: Arc<Load>, recorder: Recorder<Buffer>) {
         .run_until(stop)
         .await
         .unwrap();
-}
-
-/// Waits for real work, at most a minute.
-async fn until(mut holds: impl FnMut() -> bool) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
-    while !holds() {
-        assert!(tokio::time::Instant::now() < deadline, "it stands still");
-        tokio::task::yield_now().await;
-    }
 }
 
 async fn numbers_of_shards_change_under_load(url: &str) {
@@ -143,20 +164,20 @@ async fn numbers_of_shards_change_under_load(url: &str) {
     for shards in [16, 3] {
         let (pushed, handled) =
             (load.pushed.load(Ordering::SeqCst), load.handled.load(Ordering::SeqCst));
-        until(|| {
+        let both_went_on = || {
             load.pushed.load(Ordering::SeqCst) >= pushed + BETWEEN
                 && load.handled.load(Ordering::SeqCst) >= handled + BETWEEN
-        })
-        .await;
+        };
+        load.until(both_went_on).await;
         assert_eq!(admin.reshard("q".into(), shards).await.unwrap().shards, shards);
     }
     let handled = load.handled.load(Ordering::SeqCst);
-    until(|| load.handled.load(Ordering::SeqCst) >= handled + BETWEEN).await;
-    load.enough.store(true, Ordering::SeqCst);
+    load.until(|| load.handled.load(Ordering::SeqCst) >= handled + BETWEEN).await;
+    load.tells(&load.enough);
     for producer in producers {
         producer.await.unwrap();
     }
-    load.all_pushed.store(true, Ordering::SeqCst);
+    load.tells(&load.all_pushed);
     for engine in engines {
         engine.await.unwrap();
     }

@@ -52,7 +52,7 @@ pub use redis::Redis;
 pub use redis_cluster::{RedisCluster, RedisSentinel};
 pub use rsync::Rsync;
 pub use shared::{
-    MYSQL_VARIABLE, POSTGRES_VARIABLE, REDIS_CLUSTER_VARIABLE, REDIS_VARIABLE, mysql_url,
-    postgres_url, redis_cluster_url, redis_url,
+    MYSQL_VARIABLE, PGBOUNCER_VARIABLE, POSTGRES_VARIABLE, REDIS_CLUSTER_VARIABLE, REDIS_VARIABLE,
+    mysql_url, pgbouncer_port, postgres_port, postgres_url, redis_cluster_url, redis_url,
 };
 pub use templates::Templates;

@@ -58,7 +58,7 @@ impl Kind for PgBouncerKind {
         let settings = format!(
             "[databases]\n* = host=127.0.0.1 port={} user=postgres\n[pgbouncer]\n\
              listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n\
-             pool_mode = transaction\nmax_client_conn = 500\ndefault_pool_size = 10\n",
+             pool_mode = transaction\nmax_client_conn = 500\ndefault_pool_size = 20\n",
             self.postgres_port
         );
         // If the write fails, PgBouncer reports it at its start, and its log is shown.

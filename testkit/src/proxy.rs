@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
+use crate::port::free_port;
+
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Where a connection is cut.
@@ -62,11 +64,11 @@ impl Link {
 }
 
 impl Proxy {
-    /// Listens on a free port for a server on `port`.
+    /// Listens on a port of its own for a server on `port`. Nobody else gets it when the proxy is unplugged.
     pub fn start(port: u16) -> Result<Self, String> {
         let failed = |e: io::Error| format!("cannot start a proxy: {e}");
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-        let own_port = listener.local_addr().map_err(failed)?.port();
+        let own_port = free_port()?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, own_port)).map_err(failed)?;
         let shared = Arc::new(Shared {
             server: AtomicU16::new(port),
             plan: Mutex::default(),

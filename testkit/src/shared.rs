@@ -3,10 +3,12 @@
 use std::env;
 use std::sync::LazyLock;
 
-use crate::{Mysql, MysqlOptions, Postgres, PostgresOptions, Redis, RedisCluster};
+use crate::{Mysql, MysqlOptions, PgBouncer, Postgres, PostgresOptions, Redis, RedisCluster};
 
 /// The URL of the PostgreSQL that tests use. `cargo xtask test` sets it.
 pub const POSTGRES_VARIABLE: &str = "SERIATIM_TEST_POSTGRES";
+/// The port of the PgBouncer in front of that PostgreSQL. `cargo xtask test` sets it.
+pub const PGBOUNCER_VARIABLE: &str = "SERIATIM_TEST_PGBOUNCER";
 /// The URL of the MySQL or MariaDB that tests use. `cargo xtask test` sets it.
 pub const MYSQL_VARIABLE: &str = "SERIATIM_TEST_MYSQL";
 /// The URL of the Redis that tests use. `cargo xtask test` sets it.
@@ -18,6 +20,8 @@ pub const REDIS_CLUSTER_VARIABLE: &str = "SERIATIM_TEST_REDIS_CLUSTER";
 static POSTGRES: LazyLock<Result<Postgres, String>> = LazyLock::new(|| {
     Postgres::start_with(PostgresOptions { durable: false, ..PostgresOptions::default() })
 });
+static BOUNCER: LazyLock<Result<PgBouncer, String>> =
+    LazyLock::new(|| PgBouncer::start(postgres_port()?));
 static MYSQL: LazyLock<Result<Mysql, String>> =
     LazyLock::new(|| Mysql::start_with(MysqlOptions { durable: false, ..MysqlOptions::default() }));
 static REDIS: LazyLock<Result<Redis, String>> = LazyLock::new(Redis::start);
@@ -31,6 +35,24 @@ static CLUSTER: LazyLock<Result<RedisCluster, String>> = LazyLock::new(RedisClus
 pub fn postgres_url() -> Result<String, String> {
     env::var(POSTGRES_VARIABLE)
         .or_else(|_| POSTGRES.as_ref().map(Postgres::url).map_err(Clone::clone))
+}
+
+/// The port of a PgBouncer in front of the server of [`postgres_url`]: [`PGBOUNCER_VARIABLE`] if set, otherwise one that this
+/// process starts on first use. Its connections to the server, and what those have planned, outlive a test.
+///
+/// Fails as [`PgBouncer::start`] does. The test must then fail too.
+pub fn pgbouncer_port() -> Result<u16, String> {
+    match env::var(PGBOUNCER_VARIABLE) {
+        Ok(port) => port.parse().map_err(|_| format!("{PGBOUNCER_VARIABLE} is {port:?}, no port")),
+        Err(_) => BOUNCER.as_ref().map(PgBouncer::port).map_err(Clone::clone),
+    }
+}
+
+/// The port of the server of [`postgres_url`], which must name one.
+pub fn postgres_port() -> Result<u16, String> {
+    let url = postgres_url()?;
+    let port = url.rsplit_once(':').and_then(|(_, rest)| rest.split('/').next()?.parse().ok());
+    port.ok_or_else(|| format!("{url} names no port"))
 }
 
 /// The MySQL or MariaDB for tests: [`MYSQL_VARIABLE`] if set, otherwise a non-durable one that this process starts on

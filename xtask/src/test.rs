@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use seriatim_testkit::{
-    MYSQL_VARIABLE, Mysql, MysqlOptions, POSTGRES_VARIABLE, Postgres, PostgresOptions,
-    REDIS_CLUSTER_VARIABLE, REDIS_VARIABLE, Redis, RedisCluster, Templates,
+    MYSQL_VARIABLE, Mysql, MysqlOptions, PGBOUNCER_VARIABLE, POSTGRES_VARIABLE, PgBouncer,
+    Postgres, PostgresOptions, REDIS_CLUSTER_VARIABLE, REDIS_VARIABLE, Redis, RedisCluster,
+    Templates,
 };
 use signal_hook::consts::SIGINT;
 
@@ -160,6 +161,8 @@ impl<'a> Run<'a> {
 
 /// Private servers of all kinds, and what else tests are told of.
 pub(crate) struct Servers {
+    // Before the server behind it: fields are dropped in order.
+    bouncer: PgBouncer,
     postgres: Postgres,
     mysql: Mysql,
     redis: Redis,
@@ -173,18 +176,20 @@ impl Servers {
     pub(crate) fn start(root: &Path) -> Result<Self, String> {
         let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
         let postgres = Postgres::start_with(options)?;
+        let bouncer = PgBouncer::start(postgres.port())?;
         let options = MysqlOptions { durable: false, ..MysqlOptions::default() };
         let mysql = Mysql::start_with(options)?;
         let (redis, cluster) = (Redis::start()?, RedisCluster::start()?);
         let (axe, templates) = (axe::ensure(root)?, Templates::create()?);
-        Ok(Self { postgres, mysql, redis, cluster, axe, templates })
+        Ok(Self { bouncer, postgres, mysql, redis, cluster, axe, templates })
     }
 
     /// The variables that name them.
-    pub(crate) fn variables(&self) -> [(&'static str, String); 6] {
+    pub(crate) fn variables(&self) -> [(&'static str, String); 7] {
         [
             self.templates.variable(),
             (axe::VARIABLE, self.axe.display().to_string()),
+            (PGBOUNCER_VARIABLE, self.bouncer.port().to_string()),
             (POSTGRES_VARIABLE, self.postgres.url()),
             (MYSQL_VARIABLE, self.mysql.url()),
             (REDIS_VARIABLE, self.redis.url()),

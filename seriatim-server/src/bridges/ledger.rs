@@ -88,8 +88,11 @@ impl Ledger {
 
     /// Whether the figures of the source should be read and written again.
     pub(super) fn is_due(&self) -> bool {
+        let now = &self.status;
         let is_old = |(at, known): &(Instant, BridgeStatus)| {
-            at.elapsed() >= EVERY || known.state != self.status.state
+            // That there is something to look at is told at once.
+            let first_refused = known.rejected == 0 && known.refused != now.refused;
+            at.elapsed() >= EVERY || known.state != now.state || first_refused
         };
         self.written.as_ref().is_none_or(is_old)
     }

@@ -528,12 +528,13 @@ async fn the_page_has_the_defaults_of_a_node() {
     let (found, seen) = tokio::sync::oneshot::channel();
     let stop = async move {
         // It beats before it does anything else, and says goodbye at its end.
-        for _ in 0..100_000 {
+        let node = loop {
             if let Some(node) = store.nodes().await.unwrap().pop() {
-                return found.send(node.info).unwrap();
+                break node;
             }
             tokio::task::yield_now().await;
-        }
+        };
+        found.send(node.info).unwrap();
     };
     engine.run_until(stop).await.unwrap();
     let info = seen.await.unwrap();

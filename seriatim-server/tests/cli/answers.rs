@@ -277,19 +277,6 @@ for line in sys.stdin:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_process_that_says_nothing_about_its_call_is_warned_about() {
-    let program = "import sys\nfor line in sys.stdin: pass\n";
-    let shop = Shop::new("process = [\"python3\", \"worker.py\"]", program).await;
-    let serving = shop.serve();
-    shop.push("a", json!({})).await;
-    shop.logs("flushed line of JSON").await;
-    let log = shop.log();
-    let warning = log.lines().find(|line| line.contains("flushed line of JSON")).unwrap();
-    assert!(warning.contains("WARN") && warning.contains("for 10s"), "{warning}");
-    drop(serving);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_python_program_need_not_flush() {
     let program = PROCESS.replace("        sys.stdout.flush()\n", "");
     let shop = Shop::new("process = [\"python3\", \"worker.py\"]", &program).await;
@@ -368,11 +355,15 @@ for line in sys.stdin:
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_process_that_says_nothing_of_its_call_is_seen_until_it_does() {
+async fn a_process_that_says_nothing_of_its_call_is_warned_about_and_seen_until_it_does() {
     let shop = Shop::new("process = [\"python3\", \"worker.py\"]", SILENT).await;
     let serving = shop.serve();
     let id = shop.push("a", json!({})).await;
-    shop.logs("no message about call").await;
+    shop.logs("flushed line of JSON").await;
+    let log = shop.log();
+    let warning = log.lines().find(|line| line.contains("flushed line of JSON")).unwrap();
+    let said = ["WARN", "no message about call", "for 10s"];
+    assert!(said.iter().all(|part| warning.contains(part)), "{warning}");
     let found = || text(&shop.site.run(&["doctor"]));
     eventually("doctor tells of it", async || found().contains("does not answer: no message"))
         .await;

@@ -223,10 +223,11 @@ async fn http_without_an_answer_is_tried_again() {
     // Nobody listens on port 1; the other one listens and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent_url = format!("http://{}/", silent.local_addr().unwrap());
-    for (url, why) in
-        [("http://127.0.0.1:1/", "refused"), (silent_url.as_str(), "no answer within 300ms")]
-    {
-        let worker = format!("builtin = \"http\"\nurl = \"{url}\"\ntimeout = \"300ms\"");
+    for (url, timeout, why) in [
+        ("http://127.0.0.1:1/", "1m", "refused"),
+        (silent_url.as_str(), "300ms", "no answer within 300ms"),
+    ] {
+        let worker = format!("builtin = \"http\"\nurl = \"{url}\"\ntimeout = \"{timeout}\"");
         let ready = Ready::new("fifo", "max_retries = 1", &worker).await;
         let serving = ready.serve();
         let id = ready.push("a", json!(1)).await;

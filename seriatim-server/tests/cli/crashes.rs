@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rustix::process::Signal;
 use seriatim::{Client, Job, Queue, Timestamp};
 use seriatim_verify::checker::{Recorder, Report, check_files};
 
-use crate::site::{QUEUE, Site, wait_until};
+use crate::site::{QUEUE, Site, eventually, wait_until};
 
 const KEYS: u32 = 50;
 /// Each is a process of its own.
@@ -79,7 +80,17 @@ async fn a_killed_process_loses_nothing_and_keeps_the_order() {
         let first = site.serve("first.ndjson");
         let pushing = push(&site, &recorder, JOBS);
         let killing = async {
-            wait_until(&store, |stats| stats.processed > 100 && stats.claimed > 0).await;
+            wait_until(&store, |stats| stats.processed > 100).await;
+            // What it holds while it is stopped it holds when it dies.
+            eventually("it holds a lane", async || {
+                first.signal(Signal::STOP);
+                let holds = store.stats(None).await.unwrap()[0].claimed > 0;
+                if !holds {
+                    first.signal(Signal::CONT);
+                }
+                holds
+            })
+            .await;
             recorder.died(&first.kill());
         };
         tokio::join!(pushing, killing);
@@ -151,6 +162,9 @@ async fn d17_two_processes_with_one_node_id_do_not_overlap() {
     let declare = seriatim::store::Declare { now: None, queues: vec![queue("fifo")] };
     store.declare(declare).await.unwrap();
     let (one, two) = (site.serve("one.ndjson"), site.serve("two.ndjson"));
+    for history in ["one.ndjson", "two.ndjson"] {
+        site.said(history, "serving", &store).await;
+    }
     push(&site, &recorder, 1_000).await;
     wait_until(&store, |stats| stats.jobs == 0).await;
     one.stop();
@@ -226,12 +240,11 @@ async fn d16_a_stop_under_load_finishes_what_runs_and_gives_the_rest_back_uncoun
     push(&site, &recorder, 400).await;
     let serving = site.serve("one.ndjson");
     wait_until(&store, |stats| stats.processed > 8 && stats.claimed > 0).await;
-    let told = Instant::now();
     serving.stop();
-    assert!(told.elapsed() < Duration::from_secs(10), "it took {:?}", told.elapsed());
     let stats = &store.stats(None).await.unwrap()[0];
     assert_eq!((stats.claimed, stats.failed), (0, 0), "{stats:?}");
     assert_eq!(stats.processed + stats.jobs, 400, "{stats:?}");
+    assert!(stats.jobs > 200, "it did not work on: {stats:?}");
     let query = seriatim::store::JobQuery::new(QUEUE, seriatim::store::JobFilter::Live);
     let waiting = store.jobs(query).await.unwrap().rows;
     assert!(waiting.iter().all(|job| job.attempt == 0), "what went back was not counted");

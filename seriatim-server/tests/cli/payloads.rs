@@ -43,7 +43,9 @@ fn stored(site: &Site) -> String {
 /// The lanes of the calls that the worker got.
 fn got(site: &Site) -> Vec<Value> {
     let text = fs::read_to_string(site.path("got")).unwrap_or_default();
-    let calls = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    // The last one may still be written.
+    let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    let calls = whole.map(|line| serde_json::from_str::<Value>(line).unwrap());
     calls.flat_map(|call| call["lanes"].as_array().unwrap().clone()).collect()
 }
 

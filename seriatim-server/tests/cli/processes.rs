@@ -147,18 +147,19 @@ async fn n4_a_worker_that_dies_is_restarted_and_the_poison_is_buried_alone() {
     team.store.declare(Declare { now: None, queues: vec![queue.clone()] }).await.unwrap();
     let recorder = team.site.recorder(&queue);
     let serving = team.site.serve("history.ndjson");
-    push_numbered(&team, &recorder, 0..2_000).await;
-    for after in [100, 600, 1_200] {
+    push_numbered(&team, &recorder, 0..1_000).await;
+    for after in [100, 300, 600] {
         kill_some(&team, after).await;
     }
     team.install(&version(2));
-    push_numbered(&team, &recorder, 2_000..3_500).await;
-    kill_some(&team, 2_500).await;
+    team.logs("worker process replaced").await;
+    push_numbered(&team, &recorder, 1_000..1_750).await;
+    kill_some(&team, 1_250).await;
     team.sees("version-2").await;
     let before = team.pids();
     serving.signal(Signal::HUP);
-    push_numbered(&team, &recorder, 3_500..5_000).await;
-    kill_some(&team, 4_000).await;
+    push_numbered(&team, &recorder, 1_750..2_500).await;
+    kill_some(&team, 2_000).await;
     wait_until(&team.store, |stats| stats.jobs == 0).await;
     assert!(team.pids().len() > before.len(), "SIGHUP replaces what runs");
     team.logs("SIGHUP: replacing all worker processes").await;
@@ -168,7 +169,7 @@ async fn n4_a_worker_that_dies_is_restarted_and_the_poison_is_buried_alone() {
     let report =
         check_files(&[team.site.path("pushes.ndjson"), team.site.path("history.ndjson")]).unwrap();
     assert!(report.is_clean(), "{report}");
-    assert_eq!(report.pushes, 5_000);
+    assert_eq!(report.pushes, 2_500);
     let dead = team.morgue().await;
     assert_eq!(dead.len(), 1, "the poison takes nobody with it: {dead:?}");
     assert_eq!(dead[0].key.as_deref(), Some("key-177"));

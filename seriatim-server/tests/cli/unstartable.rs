@@ -9,7 +9,7 @@ use serde_json::Value;
 use seriatim::store::Trouble;
 use seriatim::{Client, Job, SharedStore};
 
-use crate::site::{PATIENCE, Site, text};
+use crate::site::{PATIENCE, Site, eventually, text};
 
 /// A way in which a program cannot do its work, how it is made, and what is said of it.
 const KINDS: [(&str, &str); 7] = [
@@ -48,7 +48,8 @@ fn without_its_library(site: &Site) {
 
 /// A site with a command worker and a process worker for each kind.
 fn site() -> Site {
-    let mut config = "[node]\nconcurrency = 20\n[defaults]\nmode = \"parallel\"\n".to_owned();
+    let node = "[node]\nconcurrency = 20\nheartbeat = \"300ms\"\n";
+    let mut config = format!("{node}[defaults]\nmode = \"parallel\"\n");
     for (kind, _) in KINDS {
         for way in ["command", "process"] {
             config += &format!(
@@ -132,9 +133,12 @@ async fn a_worker_that_cannot_start_is_seen_wherever_people_look_until_it_can() 
     // A command that starts and ends has failed its job, which the store shows as ever.
     for kind in START_AND_END {
         let queue = format!("command-{kind}");
+        eventually(&format!("a job of {queue} fails"), async || {
+            let stats = store.stats(None).await.unwrap();
+            stats.iter().any(|of| *of.queue == *queue && of.failed > 0)
+        })
+        .await;
         assert!(!is_told(&troubles(&store, |_| true).await, &queue, ""));
-        let stats = store.stats(None).await.unwrap();
-        assert!(stats.iter().any(|of| *of.queue == *queue && of.failed > 0), "{stats:?}");
     }
 
     program(&site, "missing", "#!/bin/sh\nwhile read -r line; do :; done\n", 0o755);

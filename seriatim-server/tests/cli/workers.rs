@@ -11,7 +11,7 @@ use crate::site::{QUEUE, Site, eventually, is_alive, text, wait_until};
 /// A queue whose command does something that the test can see.
 fn with_command(script: &str) -> Site {
     let site = Site::new(&format!(
-        "[queues.{QUEUE}]\nmode = \"fifo\"\nretain_completed = \"1h\"\n[node]\nlease = \"2s\"\n\
+        "[queues.{QUEUE}]\nmode = \"fifo\"\nretain_completed = \"1h\"\n[node]\nlease = \"30s\"\n\
          [[workers]]\nqueue = \"{QUEUE}\"\ncommand = [\"sh\", \"worker.sh\"]\n"
     ));
     std::fs::write(site.path("worker.sh"), script).unwrap();
@@ -72,7 +72,7 @@ async fn a_command_gets_the_call_and_its_exit_code_decides() {
 async fn with_one_job(settings: &str, script: &str) -> (Site, seriatim::SharedStore, JobId) {
     let site = Site::new(&format!(
         "[queues.{QUEUE}]\nmode = \"fifo\"\nretain_completed = \"1h\"\n\
-         [node]\nlease = \"2s\"\nheartbeat = \"300ms\"\n\
+         [node]\nlease = \"30s\"\nheartbeat = \"300ms\"\n\
          [[workers]]\nqueue = \"{QUEUE}\"\ncommand = [\"sh\", \"worker.sh\"]\n{settings}\n"
     ));
     std::fs::write(site.path("worker.sh"), script).unwrap();
@@ -92,17 +92,17 @@ fn pid_in(site: &Site, name: &str) -> i32 {
 async fn n6_a_timeout_ends_the_whole_process_group_politely_first() {
     // The command ends at SIGTERM; what it has started does not, and holds no pipe of ours.
     let script = "
-        sh -c 'trap \"\" TERM; echo $$ > grandchild; exec tail -f /dev/null' < /dev/null > /dev/null 2>&1 &
         trap 'echo asked to end >&2; exit 1' TERM
+        sh -c 'trap \"\" TERM; echo $$ > grandchild; exec tail -f /dev/null' < /dev/null > /dev/null 2>&1 &
         while ! test -s grandchild; do :; done
         tail -f /dev/null & wait $!";
-    let (site, store, id) = with_one_job("timeout = \"1s\"", script).await;
+    let (site, store, id) = with_one_job("timeout = \"2s\"", script).await;
     let serving = site.serve("history.ndjson");
     wait_until(&store, |stats| stats.jobs == 0).await;
     let job = store.job(id).await.unwrap().unwrap();
     // Some shells also say that what they waited for was terminated.
     let error = job.error.unwrap_or_default();
-    assert!(error.starts_with("timed out (limit 1s): "), "{error}");
+    assert!(error.starts_with("timed out (limit 2s): "), "{error}");
     assert!(error.ends_with("asked to end"), "{error}");
     let grandchild = pid_in(&site, "grandchild");
     eventually("it has ended", async || !is_alive(grandchild)).await;

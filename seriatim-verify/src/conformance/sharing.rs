@@ -75,9 +75,8 @@ fn free(group: &str) -> Job {
 /// The groups of the next turns, which are done.
 async fn groups(bench: &mut Bench, turns: usize) -> Vec<String> {
     let turns = bench.claim(turns).await;
-    for turn in &turns {
-        bench.done(turn).await;
-    }
+    let ends = turns.iter().map(|turn| bench.planned(turn, Outcome::Done)).collect();
+    assert!(bench.settle(ends).await.iter().all(Settled::is_ok), "all turns are settled");
     turns.iter().map(|turn| super::bench::tag(&turn.jobs[0].payload)).collect()
 }
 

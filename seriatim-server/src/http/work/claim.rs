@@ -7,7 +7,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::NAME_BYTES_MAX;
-use seriatim::store::{Claim, Claimed, Lease, Settle, group_of_build};
+use seriatim::store::{Claim, Claimed, Command, Lease, Settle, group_of_build};
 use seriatim::{
     ErrorKind, Timestamp,
     store::{NodeId, Turn},
@@ -159,16 +159,21 @@ impl Wish {
 }
 
 impl Order {
-    /// Claims, and waits until there are lanes, the time is up, or the client is gone.
+    /// Claims, and waits until there are lanes, the time is up, the client is gone, or its worker is told to stop.
     async fn fill(&self, answer: &mut oneshot::Sender<Result<Taken>>) -> Result<Taken> {
         let end = Instant::now() + self.wait;
         let queues = self.queues.iter().map(|queue| queue.as_str().into());
         let mut wakeups = self.app.store.wakeups().only(queues);
+        let mut was_stopped = None;
         loop {
             wakeups.forget();
             let (taken, next_due) = self.look().await?;
             let left = end.saturating_duration_since(Instant::now());
-            if !taken.turns.is_empty() || left.is_zero() {
+            // A worker that claims on although it was told waits like the others: it would ask without a pause.
+            let is_stopped = taken.command == Some(Command::Stop);
+            let began_stopped = *was_stopped.get_or_insert(is_stopped);
+            let is_told = is_stopped && !began_stopped;
+            if !taken.turns.is_empty() || left.is_zero() || is_told {
                 return Ok(taken);
             }
             let rest = match next_due {

@@ -217,7 +217,7 @@ async fn b10_jobs_of_all_four_states_are_the_same_after_kills_on_the_way_here_an
         let sets: u64 = SETS.iter().map(|set| shop.number(&["ZCARD", set])).sum();
         sets + shop.number(&["LLEN", "queue:default"])
     };
-    let kills = (of_each as usize / 1_000).clamp(3, 10);
+    let kills = (of_each as usize / 1_000).clamp(2, 10);
     for _ in 0..kills {
         let (node, before) = (shop.serve("node"), left());
         eventually("the bridge moves", async || before == 0 || left() < before).await;

@@ -22,7 +22,7 @@ use crate::site::{Serving, Site, eventually, jobs_or};
 const ROUND: u64 = 1_000;
 
 fn rounds() -> u64 {
-    jobs_or(3 * ROUND).div_ceil(ROUND)
+    jobs_or(2 * ROUND).div_ceil(ROUND)
 }
 
 /// Of the signatures of Lowkiq's payloads.

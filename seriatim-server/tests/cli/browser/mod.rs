@@ -267,6 +267,7 @@ async fn a_page_stays_current_and_its_rows_do_not_move_under_the_pointer() {
     push("m1");
     push("m2");
     let window = Window::open(&api.address, 1280, 900).await;
+    window.asks_soon().await;
     window.go("/queues/mails/lanes?by=key").await;
     push("m3");
     window.until("the new row is there", "document.body.innerText.includes('m3')").await;

@@ -200,6 +200,13 @@ impl Window {
         self.devtools("Page.addScriptToEvaluateOnNewDocument", script).await;
     }
 
+    /// Each page that comes asks again soon, where it would let some seconds pass, and ever more in an outage.
+    pub(super) async fn asks_soon(&self) {
+        let soon = "const later = window.setTimeout;
+            window.setTimeout = (what, wait) => later(what, Math.min(wait, 200));";
+        self.before_each_page(soon).await;
+    }
+
     /// As if the machine were in this time zone.
     pub(super) async fn in_zone(&self, name: &str) {
         let zone = json!({ "timezoneId": name });

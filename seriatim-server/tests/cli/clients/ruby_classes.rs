@@ -118,7 +118,8 @@ async fn b12_a_job_of_sidekiq_runs_with_middleware_and_hooks_of_its_server() {
         "Usual well".to_owned(),
     ];
     assert_eq!(notes(&api), wanted);
-    assert!(api.log().contains("said by well"), "what it prints is logged: {}", api.log());
+    // What it prints is logged.
+    api.logs("said by well");
     assert_eq!(
         becomes(&api, &push_one(&api, "Usual", "skip", &json!({})), "succeeded").await["attempt"],
         1

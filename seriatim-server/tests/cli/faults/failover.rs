@@ -77,9 +77,9 @@ async fn a_sentinel_s_failover_loses_no_more_than_its_replica_had_not_heard() {
 }
 
 /// One failover for every this many jobs.
-const JOBS_PER_FAILOVER: u64 = 1_000;
-/// Sentinel's failovers are quicker than a cluster's, and it is the same two servers that change places.
-const SENTINEL_FAILOVERS_MIN: u64 = 4;
+const JOBS_PER_FAILOVER: u64 = 1_500;
+/// It is the same two servers that change places: there and back.
+const SENTINEL_FAILOVERS_MIN: u64 = 2;
 
 /// Servers of which the masters die, one after the other.
 enum Servers {

@@ -9,7 +9,7 @@ use super::Server;
 use crate::site::{QUEUE, Site, eventually};
 
 /// Much less than the engine's poll interval.
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(15);
 /// How often each kind of process pushes.
 const ROUNDS: usize = 8;
 /// Names the store for the program below.
@@ -40,7 +40,7 @@ fn program(url: &str, end: &str) -> Command {
 
 async fn pushes_of_short_processes_are_heard(url: &str) {
     let site = Site::new(&format!(
-        "[store]\nurl = \"{url}\"\n[node]\npoll_interval = \"30s\"\n[queues.{QUEUE}]\nmode = \"parallel\"\n\
+        "[store]\nurl = \"{url}\"\n[node]\npoll_interval = \"50s\"\n[queues.{QUEUE}]\nmode = \"parallel\"\n\
          [[workers]]\nqueue = \"{QUEUE}\"\ncommand = [\"sh\", \"-c\", \"cat > /dev/null; echo >> seen\"]\n"
     ));
     let node = site.serve("node");

@@ -11,7 +11,7 @@ use super::Server;
 use crate::site::{QUEUE, Serving, Site, eventually, text};
 
 /// Rows of each table, which are updated again and again; each has a key.
-const ROWS: u64 = 1_000;
+const ROWS: u64 = 400;
 /// How often each session updates each row. Every tenth update is rolled back besides.
 const ROUNDS: u64 = 2;
 /// Sessions that update rows with a trigger.

@@ -77,6 +77,15 @@ impl Api {
         self.log.lock().unwrap().clone()
     }
 
+    /// Waits until the log says something: it comes through a pipe, behind what the process has done.
+    pub(crate) fn logs(&self, text: &str) {
+        let began = std::time::Instant::now();
+        while !self.log().contains(text) {
+            assert!(began.elapsed() < crate::site::PATIENCE, "no {text:?}: {}", self.log());
+            std::thread::yield_now();
+        }
+    }
+
     pub(crate) fn killed(self) -> Site {
         self.serving.kill();
         self.site

@@ -274,7 +274,7 @@ pub(crate) async fn age(site: &Site, id: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operation_whose_node_is_killed_goes_on_and_each_job_is_sent_and_counted_once() {
     let api = with_dead(300).await;
-    let wish = json!({ "action": "requeue", "queue": "orders", "rate": "200/s" });
+    let wish = json!({ "action": "requeue", "queue": "orders", "rate": "100/s" });
     let id = api.post("/api/v1/operations", &wish).done()["id"].as_str().unwrap().to_owned();
     eventually("it has begun", async || shown(&api, &id)["count"] != 0).await;
     let site = api.killed();

@@ -1,6 +1,6 @@
 //! Remote workers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -212,6 +212,34 @@ fn d10_a_claim_waits_until_there_is_work() {
     // One that finds nothing comes back empty when its time is up.
     let body = json!({ "worker": "w", "queues": ["mails"], "wait_ms": 50 });
     assert_eq!(api.post("/api/v1/work/claim", &body).done(), json!({ "lanes": [] }));
+}
+
+#[test]
+fn a_claim_that_waits_comes_back_when_its_worker_is_told_to_stop() {
+    let api = Api::start(CONFIG);
+    let claim = |wait_ms: u64| {
+        let body =
+            json!({ "worker": "w", "queues": ["orders"], "wait_ms": wait_ms, "lease_ttl_sec": 3 });
+        let began = Instant::now();
+        let answer = api.post("/api/v1/work/claim", &body).done();
+        assert_eq!(answer, json!({ "lanes": [], "command": "stop" }));
+        began.elapsed()
+    };
+    let is_known = || {
+        let nodes = api.get("/api/v1/nodes").done()["nodes"].clone();
+        nodes.as_array().unwrap().iter().any(|node| node["name"] == "remote:w")
+    };
+    let waited = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| claim(50_000));
+        while !is_known() {
+            std::thread::yield_now();
+        }
+        api.act("/api/v1/nodes/remote:w/stop").done();
+        waiting.join().unwrap()
+    });
+    assert!(waited < Duration::from_secs(25), "{waited:?}");
+    // One that claims on waits as it asks to: it would ask again without a pause.
+    assert!(claim(300) >= Duration::from_millis(300));
 }
 
 #[test]

@@ -346,12 +346,7 @@ async fn a_server_that_restarts_loses_nothing() {
         let error = store.now().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         server.restart().unwrap();
-        let mut errors = 0;
-        while store.now().await.is_err() {
-            errors += 1;
-            assert!(errors < 100_000, "it connects again");
-            tokio::task::yield_now().await;
-        }
+        servers::until("it connects again", async || store.now().await.is_ok()).await;
         send(&server.url(), &["CONFIG", "SET", "appendfsync", "always"]).await;
         let turns = claim(&store, 1).await;
         assert_eq!(tag(&turns[0]), u32::from(crash) + 1);

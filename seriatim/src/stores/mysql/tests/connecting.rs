@@ -52,7 +52,7 @@ async fn a_server_without_encryption_is_refused_where_the_url_asks_for_it() {
 
 #[tokio::test]
 async fn a_member_of_a_galera_cluster_is_refused_with_the_reason() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = seriatim_testkit::free_port().unwrap();
     let arguments = [
         "--wsrep-on=ON",
         "--wsrep-provider=/usr/lib/galera/libgalera_smm.so",

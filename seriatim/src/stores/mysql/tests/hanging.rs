@@ -5,7 +5,7 @@ use crate::contract::{Beat, LaneQuery};
 use tokio::time::timeout;
 
 /// Less than any wait for a lock.
-const SOON: Duration = Duration::from_secs(4);
+const SOON: Duration = Duration::from_secs(8);
 
 /// A lane of queue `q` that a transaction keeps locked.
 struct Hanging {

@@ -11,7 +11,7 @@ use crate::Client;
 use crate::contract::GoOn;
 
 /// Less than any wait for a lock.
-const SOON: Duration = Duration::from_secs(4);
+const SOON: Duration = Duration::from_secs(8);
 /// How often the queue is paused while its lanes go on.
 const ROUNDS: usize = 15;
 /// How many calls the workers end during a pause.

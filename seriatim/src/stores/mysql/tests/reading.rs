@@ -12,7 +12,7 @@ use crate::store::Verdict;
 use crate::{DueRule, JobId, Mode, Outcome};
 
 /// Jobs that wait in a lane, and more of them.
-const DEPTHS: [u32; 2] = [10, 100_000];
+const DEPTHS: [u32; 2] = [10, 20_000];
 /// Rows and index entries that a call may read more where more jobs wait.
 const SLACK: i64 = 40;
 /// The number of the first copy of a job.
