@@ -64,7 +64,7 @@ end
 local function push_again(list)
   write_out()
   for _, key in ipairs({ 'open', 'later', 'equal', 'arrivals', 'ready', 'wake', 'trouble', 'failing', 'lanes', 'runs',
-    'keys' }) do
+    'keys', 'progress' }) do
     call('DEL', K[key])
   end
   count('lanes', -number_of('lanes'))

@@ -178,6 +178,7 @@ local function bury(l, n, name, job, turn, claimed_at)
   j.seq, j.started, j.attempts = number_in(name), j.started or claimed_at, j.attempts + 1
   if turn.job == j.seq and S.mode ~= 'accumulate' then j.retry, j.crashes = turn.retry, turn.crashes end
   J.bury(j, l.key, turn.error)
+  take_first(l, 1, {}) -- and runs whose jobs were all removed
   if l.flags >= FAILED then later('ZREM', K.trouble, pad(n)) end
   if l.flags >= FAILED and S.mode == 'accumulate' then later('SREM', K.failing, l.id) end
   if l.key ~= '' then later('HDEL', K.keys, l.key) end
