@@ -208,7 +208,6 @@ impl Redis {
         if answer.is_empty() {
             return Ok(None);
         }
-        let _paused = answer.flag()?;
         let mut counts = [0; 7];
         for number in &mut counts {
             *number = answer.int()? as u64;
