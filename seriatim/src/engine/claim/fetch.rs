@@ -221,9 +221,12 @@ impl Fetcher {
                     look.suspect = true;
                     look.compare_at = Instant::now() + look.pauses.next();
                 }
+                // What cannot be read stays claimed. It holds up no other claim: no lost call takes effect any more.
                 Some((_, error)) => {
                     look.suspect = true;
-                    put_aside(&core, source, look, error);
+                    look.compare_at = Instant::now() + PUT_ASIDE_FOR;
+                    let (queue, again_s) = (&*source.name, PUT_ASIDE_FOR.as_secs());
+                    tracing::error!(%error, queue, again_s, "what this node has claimed by a lost call cannot all be returned: tried again");
                 }
                 // It stays suspect only if this round did not check it.
                 None => look.suspect &= !compared,

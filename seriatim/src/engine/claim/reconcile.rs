@@ -12,7 +12,7 @@ use futures_util::stream::{self, StreamExt};
 use crate::contract::{GiveUp, LaneQuery};
 use crate::engine::core::Core;
 use crate::engine::limits::COMPARED_AT_ONCE;
-use crate::engine::outage::Pauses;
+use crate::engine::outage::{Pauses, will_pass};
 use crate::engine::settle::settler::{keep_refused, send};
 use crate::model::{Error, ErrorKind, LaneId, NodeId, Queue, Result, Token, release};
 
@@ -58,7 +58,7 @@ pub(in crate::engine) async fn every_queue(core: &Core) -> Result<Vec<Arc<Queue>
 async fn reconcile_queue(core: &Core, queue: &Queue, node: &NodeId, ticket: u64) -> Result<()> {
     let name = Some(queue.name.as_str().into());
     core.store.give_up(GiveUp { node: node.clone(), ticket, queue: name }).await?;
-    let mut after = None;
+    let (mut after, mut unreadable) = (None, None);
     loop {
         let node = Some(node.clone());
         let query = LaneQuery { node, after, ..LaneQuery::new(queue.name.as_str()) };
@@ -69,12 +69,16 @@ async fn reconcile_queue(core: &Core, queue: &Queue, node: &NodeId, ticket: u64)
         };
         for row in page.rows {
             if let Some(token) = row.token.filter(|token| !core.held.contains(row.lane, *token)) {
-                put_back(core, queue, row.lane, token).await?;
+                match put_back(core, queue, row.lane, token).await {
+                    // One that cannot be read holds up no other.
+                    Err(error) if !will_pass(&error) => unreadable = Some(error),
+                    answer => answer?,
+                }
             }
         }
         after = page.next;
         if after.is_none() {
-            return Ok(());
+            return unreadable.map_or(Ok(()), Err);
         }
     }
 }

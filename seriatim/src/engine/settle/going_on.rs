@@ -84,6 +84,10 @@ impl GoingOn {
                 core.claims_unanswered.store(true, Ordering::Release);
             }
         })?;
+        if settled.contains(&Settled::Unanswered) {
+            // Its lanes may have gone on all the same.
+            core.claims_unanswered.store(true, Ordering::Release);
+        }
         core.held.remove(answered(turns, settled.iter().map(Some)));
         let renamed = core.node() != self.node;
         for lanes in &self.queues {

@@ -81,6 +81,26 @@ async fn a_claim_whose_answer_was_lost_goes_back_and_runs_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lost_claim_goes_back_though_one_of_its_turns_cannot_be_read() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let first = rig.push(Job::new("mail", &0).unwrap()).await;
+    for number in 1..4 {
+        rig.push(Job::new("mail", &number).unwrap()).await;
+    }
+    *rig.faults.unreadable.lock().unwrap() = Some(first);
+    rig.faults.lost_claims.store(1, Ordering::SeqCst);
+    let running = Running::start(counting(&rig, &log));
+    log.reaches(3).await;
+    let mut lines = log.lines();
+    lines.sort();
+    assert_eq!(lines, ["1", "2", "3"]);
+    *rig.faults.unreadable.lock().unwrap() = None;
+    log.reaches(4).await;
+    pass(secs(3)).await;
+    assert_eq!(running.stop().await.done, 4);
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_claims_side_by_side_one_is_lost_and_all_jobs_run_once() {
     let (rig, log) = (Rig::new(), Log::default());
     for number in 0..4 {

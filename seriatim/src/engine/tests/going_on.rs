@@ -87,6 +87,24 @@ async fn a_lost_answer_of_a_settle_holds_up_the_lane_only_until_it_is_found() {
     }
 }
 
+/// The others of the batch are answered, so the call does not fail.
+#[tokio::test(start_paused = true)]
+async fn a_part_of_the_store_that_does_not_answer_a_settle_holds_up_its_lanes_only_until_they_are_found()
+ {
+    for parts in 1..4 {
+        let (rig, log) = (Rig::new(), Log::default());
+        rig.store_declared(Queue::fifo("orders")).await;
+        push(&rig, "a", 20).await;
+        rig.faults.unanswered_settles.store(parts, Ordering::SeqCst);
+        let running = Running::start(logging(&rig, &log, Duration::ZERO));
+        log.reaches(20).await;
+        pass(secs(3)).await;
+        let summary = running.stop().await;
+        assert_eq!((summary.unsettled, summary.rescued), (0, 0));
+        assert_eq!(log.lines(), in_order("a", 20), "{parts} times");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_engine_that_stops_leaves_no_lane_claimed() {
     for after in 1..12 {

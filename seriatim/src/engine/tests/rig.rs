@@ -43,6 +43,8 @@ pub(super) struct Faults {
     pub(super) lost_settles: AtomicUsize,
     /// The same for rescues.
     pub(super) lost_rescues: AtomicUsize,
+    /// The number of next settles that take effect, though the part of the store that has their lanes does not answer.
+    pub(super) unanswered_settles: AtomicUsize,
     /// The number of a node's first heartbeats that fail.
     pub(super) failed_names: AtomicUsize,
     /// Calls get no answer.
@@ -71,6 +73,8 @@ pub(super) struct Faults {
     pub(super) looks: AtomicUsize,
     /// This job's turn is answered as busy.
     pub(super) busy: Mutex<Option<JobId>>,
+    /// This job's turn cannot be read.
+    pub(super) unreadable: Mutex<Option<JobId>>,
     /// Batches with this job are refused.
     refused: Mutex<Option<(JobId, ErrorKind)>>,
     /// Claims of this queue are refused if they ask for more lanes than this.
@@ -116,6 +120,11 @@ impl Faults {
     fn is_busy(&self, turn: &Settlement) -> bool {
         let busy = *self.busy.lock().unwrap();
         busy.is_some() && self.taken.lock().unwrap().get(&turn.lane) == busy.as_ref()
+    }
+
+    fn is_unreadable(&self, lane: LaneId) -> bool {
+        let unreadable = *self.unreadable.lock().unwrap();
+        unreadable.is_some() && self.taken.lock().unwrap().get(&lane) == unreadable.as_ref()
     }
 
     fn check_settle(&self, settle: &Settle) -> Result<()> {
@@ -320,15 +329,27 @@ impl Wrapper for Rig {
         for (turn, _) in request.turns.iter_mut().zip(&is_busy).filter(|(_, busy)| **busy) {
             turn.token = Token(-1);
         }
+        let skips = request.skip_locked;
         let mut settled = self.inner.settle(request).await?;
         for (settled, _) in settled.iter_mut().zip(is_busy).filter(|(_, busy)| *busy) {
             *settled = Settled::Busy;
+        }
+        if skips && take(&self.faults.unanswered_settles) {
+            settled.fill(Settled::Unanswered);
         }
         if take(&self.faults.lost_settles) {
             pass(ANSWERED_AFTER).await;
             return lost();
         }
         Ok(settled)
+    }
+
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
+        self.check()?;
+        match self.faults.is_unreadable(lane) {
+            true => Err(Error::new(ErrorKind::Corrupt, "its payload is missing")),
+            false => self.inner.turn(lane, token).await,
+        }
     }
 
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {

@@ -35,6 +35,7 @@ impl Consumer for Redis {
             self.check_node(&request.node).await?;
         }
         let mut known = self.existing(&request.queue).await?;
+        let mut unanswered = false;
         for _ in 0..ATTEMPTS {
             let refused = request.declared && !known.declared;
             if !refused {
@@ -43,6 +44,8 @@ impl Consumer for Redis {
                 if let Some(error) = tally.failed.take_if(|_| !tally.is_answered) {
                     return Err(error);
                 }
+                unanswered |= tally.claimed.unanswered;
+                tally.claimed.unanswered = unanswered;
                 if !tally.stale {
                     return Ok(tally.claimed);
                 }

@@ -27,8 +27,6 @@ pub(super) enum Begin {
     Lane(i64),
     /// The record of the turn's only job.
     Job,
-    /// How many job records follow.
-    Jobs(usize),
 }
 
 impl Begin {
@@ -36,7 +34,6 @@ impl Begin {
         match bytes {
             lane if lane.len() == LANE_BYTES => lane_number(lane).map(Self::Lane),
             [b'J' | b'F', ..] => Ok(Self::Job),
-            [b'M', count @ ..] => Ok(Self::Jobs(Reader(count).number(4)? as usize)),
             _ => Err(corrupt()),
         }
     }

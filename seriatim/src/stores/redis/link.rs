@@ -47,6 +47,7 @@ macro_rules! shard_scripts {
 /// The common part of shard scripts, followed by these.
 fn of_shard(parts: &[&str]) -> Code {
     let shared = [
+        FIRST_DUE,
         include_str!("lua/shard.lua"),
         include_str!("lua/compact.lua"),
         include_str!("lua/any_job.lua"),
@@ -56,19 +57,15 @@ fn of_shard(parts: &[&str]) -> Code {
     Code::new([&shared, parts].concat().concat())
 }
 
-/// Scripts outside all shards that take the time.
-macro_rules! timed_scripts {
-    ($($name:ident = $file:literal),* $(,)?) => {
-        $(pub(super) static $name: Lazy = LazyLock::new(|| {
-            Code::new([include_str!("lua/global.lua"), include_str!($file)].concat())
-        });)*
-    };
-}
+const FIRST_DUE: &str = include_str!("lua/first_due.lua");
+const NAMES: &str = include_str!("lua/names.lua");
 
+/// Scripts outside all shards that go on when memory is full; with `clock`, they take the time.
 macro_rules! global_scripts {
-    ($($name:ident = $file:literal),* $(,)?) => {
-        $(pub(super) static $name: Lazy =
-            LazyLock::new(|| Code::new(include_str!($file).to_owned()));)*
+    ($($name:ident = $($file:literal)*),* $(,)?) => {
+        $(pub(super) static $name: Lazy = LazyLock::new(|| {
+            Code::new([include_str!("lua/global.lua"), $(include_str!($file)),*].concat())
+        });)*
     };
 }
 
@@ -77,24 +74,22 @@ shard_scripts! {
     AMEND = "lua/amend.lua",
     BEAT = "lua/beat.lua",
     CANCEL = "lua/cancel.lua",
+    CHANGE = "lua/change.lua",
     DECLARE = "lua/declare.lua",
     INDEX = "lua/index.lua",
     LANES = "lua/lanes.lua",
-    LAYOUT = "lua/layout.lua",
     MORGUE = "lua/morgue.lua",
     MOVED = "lua/moved.lua",
     PASS_ON = "lua/pass_on.lua",
-    PAUSE = "lua/pause.lua",
     STATS = "lua/stats.lua",
-    SWEEP = "lua/sweep.lua",
     TAKE_IN = "lua/take_in.lua",
     TURN = "lua/turn.lua",
     VIEW = "lua/view.lua",
     WIPE = "lua/wipe.lua",
 }
 
-pub(super) static PUSH: Lazy =
-    LazyLock::new(|| of_shard(&[include_str!("lua/names.lua"), include_str!("lua/push.lua")]));
+pub(super) static PUSH: Lazy = LazyLock::new(|| of_shard(&[NAMES, include_str!("lua/push.lua")]));
+pub(super) static SWEEP: Lazy = LazyLock::new(|| of_shard(&[NAMES, include_str!("lua/sweep.lua")]));
 pub(super) static CLAIM: Lazy = LazyLock::new(|| {
     let (turns, share) = (include_str!("lua/turns.lua"), include_str!("lua/share.lua"));
     of_shard(&[turns, share, include_str!("lua/claim.lua")])
@@ -108,39 +103,35 @@ pub(super) static RELEASE: Lazy = LazyLock::new(|| {
     of_shard(&[include_str!("lua/take_over.lua"), include_str!("lua/release.lua")])
 });
 
-pub(super) static GLOBAL_SWEEP: Lazy = LazyLock::new(|| {
-    let parts = [
-        include_str!("lua/global.lua"),
-        include_str!("lua/names.lua"),
-        include_str!("lua/raise.lua"),
-        include_str!("lua/global_sweep.lua"),
-    ];
-    Code::new(parts.concat())
-});
-
-pub(super) static GLOBAL_MIGRATE: Lazy = LazyLock::new(|| {
-    Code::new([include_str!("lua/raise.lua"), include_str!("lua/global_migrate.lua")].concat())
-});
-
-timed_scripts! {
-    GLOBAL_BEAT = "lua/global_beat.lua",
-    GLOBAL_CHANGED = "lua/global_changed.lua",
-    GLOBAL_DYING = "lua/global_dying.lua",
-    GLOBAL_GONE = "lua/global_gone.lua",
-    GLOBAL_LEAD = "lua/global_lead.lua",
-}
-
 global_scripts! {
-    DUE = "lua/due.lua",
+    GIVE_UP = "lua/give_up.lua",
+    GLOBAL_BEAT = "lua/clock.lua" "lua/global_beat.lua",
+    GLOBAL_CHANGED = "lua/clock.lua" "lua/global_changed.lua",
     GLOBAL_COMMAND = "lua/global_command.lua",
+    GLOBAL_DYING = "lua/clock.lua" "lua/global_dying.lua",
     GLOBAL_FLAG = "lua/global_flag.lua",
     GLOBAL_FREE = "lua/global_free.lua",
-    GLOBAL_NOTES = "lua/global_notes.lua",
-    GLOBAL_RUN = "lua/global_run.lua",
-    GLOBAL_REGISTER = "lua/global_register.lua",
+    GLOBAL_GONE = "lua/clock.lua" "lua/global_gone.lua",
+    GLOBAL_LEAD = "lua/clock.lua" "lua/global_lead.lua",
+    GLOBAL_MIGRATE = "lua/raise.lua" "lua/global_migrate.lua",
+    GLOBAL_SWEEP = "lua/clock.lua" "lua/names.lua" "lua/raise.lua" "lua/global_sweep.lua",
     GLOBAL_UNFLAG = "lua/global_unflag.lua",
     GLOBAL_UNREGISTER = "lua/global_unregister.lua",
-    GIVE_UP = "lua/give_up.lua",
+}
+
+/// Scripts that are whole.
+macro_rules! whole_scripts {
+    ($($name:ident = $($file:literal)*),* $(,)?) => {
+        $(pub(super) static $name: Lazy =
+            LazyLock::new(|| Code::new([$(include_str!($file)),*].concat()));)*
+    };
+}
+
+whole_scripts! {
+    DUE = "lua/first_due.lua" "lua/due.lua",
+    GLOBAL_NOTES = "lua/global_notes.lua",
+    GLOBAL_REGISTER = "lua/global_register.lua",
+    GLOBAL_RUN = "lua/global_run.lua",
 }
 
 /// The connection to the server; reconnects automatically.

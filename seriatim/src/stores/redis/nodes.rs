@@ -188,11 +188,7 @@ impl Fleet for Redis {
                 answer => answer?,
             }
         }
-        let mut args = Args::at(request.now);
-        args.micros(DEAD_NODE_SHOWN).int(request.rows_max.min(ACTION_ROWS_MAX) as i64);
-        args.int(LAYOUT_VERSION);
-        let more = self.link.run(&GLOBAL_SWEEP, &self.global(""), &args).await?;
-        swept.more |= single(more)?.flag()?;
+        swept.more |= self.sweep_store(request).await?;
         match failed {
             Some(error) => Err(error),
             None => Ok(swept),
@@ -201,6 +197,22 @@ impl Fleet for Redis {
 }
 
 impl Redis {
+    /// What belongs to no queue. Answers whether there is more.
+    async fn sweep_store(&self, request: Sweep) -> Result<bool> {
+        let mut left = request.rows_max.min(ACTION_ROWS_MAX);
+        loop {
+            let some = left.min(STEP_ROWS);
+            let mut args = Args::at(request.now);
+            args.micros(DEAD_NODE_SHOWN).int(some as i64).int(LAYOUT_VERSION);
+            let more = self.link.run(&GLOBAL_SWEEP, &self.global(""), &args).await?;
+            let more = single(more)?.flag()?;
+            left -= some;
+            if !more || left == 0 {
+                return Ok(more);
+            }
+        }
+    }
+
     async fn sweep_queue(
         &self,
         known: &Arc<Known>,

@@ -401,11 +401,7 @@ fn job_args<'a>(args: &'a mut Args, job: &Job, known: &Known) -> Result<&'a mut 
     args.name(job.key.as_deref()).name(job.task.as_deref()).bytes(job.payload.as_bytes());
     args.bytes(digest(job, known));
     args.name(job.score.map(score_hex).as_deref()).int(job.priority);
-    match job.run_at {
-        RunAt::Now => args.text("n"),
-        RunAt::In(delay) => args.text(&format!("i{}", micros(delay))),
-        RunAt::At(time) => args.text(&format!("@{}", time.as_micros())),
-    };
+    args.bytes(run_at(job));
     args.name(options.node.as_deref()).text(&consumers_and_group(options));
     args.int(options.lease_ttl.map_or(0, micros));
     args.int(options.expires_at.map_or(0, |at| at.as_micros().max(1)));
@@ -469,6 +465,18 @@ fn is_plain(job: &Job, sets_apart: bool) -> bool {
         && (sets_apart || job.payload.as_bytes().len() <= INLINE_BYTES_MAX)
 }
 
+/// When a job runs, for `push.lua`.
+fn run_at(job: &Job) -> [u8; 8] {
+    let (kind, time) = match job.run_at {
+        RunAt::Now => (b'n', 0),
+        RunAt::In(delay) => (b'i', micros(delay)),
+        RunAt::At(time) => (b'@', time.clamp(Timestamp::default(), Timestamp::MAX).as_micros()),
+    };
+    let mut bytes = time.to_be_bytes();
+    bytes[0] = kind;
+    bytes
+}
+
 /// The argument of `push.lua` for a plain job; it ends like a compact record. A payload that is apart is the next argument.
 fn plain(job: &Job, known: &Known, apart: bool) -> Result<Vec<u8>> {
     let mut text = options_text(&job.options)?;
@@ -478,15 +486,9 @@ fn plain(job: &Job, known: &Known, apart: bool) -> Result<Vec<u8>> {
     }
     let (key, task) = (job.key.as_deref().unwrap_or(""), job.task.as_deref().unwrap_or(""));
     let digest = digest(job, known);
-    let (kind, time) = match job.run_at {
-        RunAt::Now => (b'n', 0),
-        RunAt::In(delay) => (b'i', micros(delay)),
-        RunAt::At(time) => (b'@', time.clamp(Timestamp::default(), Timestamp::MAX).as_micros()),
-    };
     let lengths = 28 + key.len() + task.len() + digest.len() + text.len();
     let mut bytes = Vec::with_capacity(lengths + body.len());
-    bytes.push(kind);
-    bytes.extend(&time.to_be_bytes()[1..]);
+    bytes.extend(run_at(job));
     bytes.extend(job.priority.to_be_bytes());
     bytes.push(if job.score.is_some() { b'1' } else { b'0' });
     bytes.extend(job.score.map_or([0; 8], |score| score_order(score).to_be_bytes()));

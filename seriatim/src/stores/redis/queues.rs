@@ -13,7 +13,7 @@ use super::Redis;
 use super::args::{Args, micros};
 use super::layout::Layout;
 use super::link::{
-    DECLARE, GLOBAL_CHANGED, GLOBAL_FREE, GLOBAL_REGISTER, GLOBAL_UNREGISTER, PAUSE,
+    CHANGE, DECLARE, GLOBAL_CHANGED, GLOBAL_FREE, GLOBAL_REGISTER, GLOBAL_UNREGISTER,
 };
 use super::memo::Known;
 use super::reply::{Shard, corrupt, single};
@@ -378,14 +378,24 @@ impl Redis {
         paused: bool,
         closing: bool,
     ) -> Result<bool> {
+        if (known.paused, known.closing) == (paused, closing) {
+            return Ok(true);
+        }
+        let mut fields = Args::default();
+        fields.text("paused").flag(paused).text("closing").flag(closing);
+        self.change(known, 0, &fields).await
+    }
+
+    /// Writes fields of `meta` in the first shard, and raises its tokens to `floor`. False if it has another version than `known`.
+    pub(super) async fn change(&self, known: &Known, floor: i64, fields: &Args) -> Result<bool> {
         let mut args = Args::default();
-        args.flag(paused).flag(closing).int(known.version);
+        args.int(known.version).int(floor).0.extend(fields.0.iter().cloned());
         let home = self.key(Known::home(known.number), "");
-        let is_set = single(self.link.run(&PAUSE, &home, &args).await?)?.flag()?;
-        if is_set {
+        let is_done = single(self.link.run(&CHANGE, &home, &args).await?)?.flag()?;
+        if is_done {
             self.changed().await?;
         }
-        Ok(is_set)
+        Ok(is_done)
     }
 }
 

@@ -220,11 +220,11 @@ impl Fields {
                 Value::BulkString(bytes) => match Begin::of(&bytes)? {
                     Begin::Lane(lane) => compact::turn(claim, lane, &self.bytes()?, &mut apart)?,
                     Begin::Job => compact::listed_turn(claim, [Ok(bytes)], &mut apart)?,
-                    Begin::Jobs(count) => {
-                        let records = (0..count).map(|_| self.bytes());
-                        compact::listed_turn(claim, records, &mut apart)?
-                    }
                 },
+                Value::Array(records) if matches!(records[..], [Value::BulkString(_), ..]) => {
+                    let records = records.into_iter().map(|record| single(record)?.bytes());
+                    compact::listed_turn(claim, records, &mut apart)?
+                }
                 turn => Self::of(turn)?.turn(shard, queue, &mut apart)?,
             });
         }

@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use super::Redis;
 use super::args::Args;
 use super::layout::{Layout, OLDER_MAX};
-use super::link::{GLOBAL_RUN, LAYOUT};
+use super::link::GLOBAL_RUN;
 use super::memo::Known;
 use super::queues::{ATTEMPTS, changing};
 use super::reply::{Fields, Shard, single};
@@ -81,16 +81,13 @@ impl Redis {
     async fn lay_out(&self, known: &Known, layout: &Layout) -> Result<Option<Arc<Known>>> {
         let queue = Queue { shards: layout.shards, ..known.queue.clone() };
         let definition = json(&queue)?;
-        let mut args = Args::default();
-        args.int(known.version).int(layout.shards).text(&layout.older_text());
-        args.int(layout.span).int(layout.floor).text(&definition);
-        let key = self.key(Known::home(known.number), "");
-        match single(self.link.run(&LAYOUT, &key, &args).await?)?.int()? {
-            0 => Ok(None),
-            _ => {
-                self.changed().await?;
-                self.reload(&known.name).await
-            }
+        let mut fields = Args::default();
+        fields.text("shards").int(layout.shards).text("older").text(&layout.older_text());
+        fields.text("span").int(layout.span).text("floor").int(layout.floor);
+        fields.text("definition").text(&definition);
+        match self.change(known, layout.floor, &fields).await? {
+            true => self.reload(&known.name).await,
+            false => Ok(None),
         }
     }
 

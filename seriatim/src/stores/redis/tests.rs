@@ -13,6 +13,7 @@ mod listings;
 mod outages;
 mod reshard;
 mod reshard_races;
+mod residue;
 mod servers;
 mod sharing;
 mod steps;

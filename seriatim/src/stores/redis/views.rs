@@ -19,7 +19,7 @@ use crate::contract::{
     NodeView, Page, QueueDue, QueueStats, QueueView, Store, Views, Vitals,
 };
 use crate::model::clock::Timestamp;
-use crate::model::error::Result;
+use crate::model::error::{ErrorKind, Result};
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::payload::Payload;
 use crate::model::result;
@@ -128,17 +128,16 @@ impl Views for Redis {
 
     async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
         let Some(known) = self.numbered(lane.queue).await? else { return Ok(None) };
-        let shard = Shard::of_lane(lane);
-        let mut args = Args::default();
-        args.int(lane.number).int(token.0);
-        let answer = self.link.run(&TURN, &self.key(shard, ""), &args).await?;
-        match answer {
-            redis::Value::Nil => Ok(None),
-            turn => {
-                let mut handed = Handed::default();
-                handed.turns.push(Fields::of(turn)?.turn(shard, &known.name, &mut handed.apart)?);
-                Ok(self.with_bodies(shard, handed).await?.pop())
+        let Some(handed) = self.handed(&known, lane, token).await? else { return Ok(None) };
+        match self.with_bodies(Shard::of_lane(lane), handed).await {
+            // A turn that ends takes its payloads with it.
+            Err(error)
+                if error.kind() == ErrorKind::Corrupt
+                    && self.handed(&known, lane, token).await?.is_none() =>
+            {
+                Ok(None)
             }
+            turns => Ok(turns?.pop()),
         }
     }
 
@@ -171,6 +170,21 @@ impl Views for Redis {
 }
 
 impl Redis {
+    /// A turn without the payloads that are apart. `None`: the lane has another token.
+    async fn handed(&self, known: &Known, lane: LaneId, token: Token) -> Result<Option<Handed>> {
+        let shard = Shard::of_lane(lane);
+        let mut args = Args::default();
+        args.int(lane.number).int(token.0);
+        match self.link.run(&TURN, &self.key(shard, ""), &args).await? {
+            Value::Nil => Ok(None),
+            turn => {
+                let mut handed = Handed::default();
+                handed.turns.push(Fields::of(turn)?.turn(shard, &known.name, &mut handed.apart)?);
+                Ok(Some(handed))
+            }
+        }
+    }
+
     /// When each of these shards has a lane due first.
     async fn first_dues(&self, shards: &[(usize, String)]) -> Result<Vec<Option<Timestamp>>> {
         let Some(((_, first), others)) = shards.split_first() else { return Ok(Vec::new()) };
@@ -194,7 +208,6 @@ impl Redis {
         if answer.is_empty() {
             return Ok(None);
         }
-        let _paused = answer.flag()?;
         let mut counts = [0; 7];
         for number in &mut counts {
             *number = answer.int()? as u64;

@@ -11,32 +11,18 @@ local owns_failures = S.mode == 'accumulate'
 -- How many jobs may still leave.
 local jobs_left, unfinished = 200, {}
 
--- Takes failed jobs, as many as still may leave; notes a lane that has more.
-local function take_failed(l)
-  local list, look = {}, 1
-  if l.bad == 0 then return list end
-  repeat -- they are usually among the first ones
-    look = math.min(look * 16, ALL)
+-- Takes jobs, all or those that failed, as many as still may leave; notes a lane that has more.
+local function take_some(l, all)
+  local list, look = {}, all and jobs_left or 16 -- failed ones are usually among the first
+  local function left() return all and open_count(l) or l.bad end
+  while left() > 0 and #list < jobs_left and look <= 16 * ALL do
     for _, j in ipairs(L.open_jobs(l, look)) do
-      if j.retry >= 0 and #list < jobs_left and L.take(l, j) then list[#list + 1] = j end
+      if (all or j.retry >= 0) and #list < jobs_left and L.take(l, j) then list[#list + 1] = j end
     end
-  until l.bad == 0 or #list == jobs_left or look == ALL
+    look = look * 16
+  end
   jobs_left = jobs_left - #list
-  if l.bad > 0 and jobs_left == 0 then unfinished[#unfinished + 1] = l.n end
-  return list
-end
-
-local function take_jobs(l, most)
-  local list = L.open_jobs(l, most)
-  for _, j in ipairs(list) do L.take(l, j) end
-  return list
-end
-
--- Takes what still may leave; notes a lane that has more.
-local function take_some(l)
-  local list = take_jobs(l, jobs_left)
-  jobs_left = jobs_left - #list
-  if open_count(l) > 0 then unfinished[#unfinished + 1] = l.n end
+  if left() > 0 and jobs_left == 0 then unfinished[#unfinished + 1] = l.n end
   return list
 end
 
@@ -48,9 +34,9 @@ end
 local function end_failed(l)
   local list, why = {}, nil
   if not owns_failures then
-    l.held, list = false, take_failed(l)
+    l.held, list = false, take_some(l)
   elseif l.retry >= 0 then
-    list, why = take_some(l), l.error
+    list, why = take_some(l, true), l.error
     if open_count(l) == 0 then
       l.held, l.retry, l.crashes, l.error, l.due = false, -1, 0, false, NOW
     end
@@ -93,7 +79,7 @@ local function act(l)
     unfinished[#unfinished + 1] = l.n
     return (action == 'delete' or l.failing) and 1 or 0
   elseif action ~= 'delete' then done = end_failed(l)
-  else for _, j in ipairs(take_some(l)) do delete(j) end end
+  else for _, j in ipairs(take_some(l, true)) do delete(j) end end
   touch(l)
   return done
 end

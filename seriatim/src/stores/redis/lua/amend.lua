@@ -7,12 +7,6 @@ NOW = clock(ARGV[1])
 even_when_full()
 local change_of = ARGV[4]
 
-local function bind(l, j)
-  local group = string.match(J.route_text(j.route), '%z(.*)$')
-  j.route, j.options = J.route_of(ARGV[5] .. '\0' .. group), ARGV[7]
-  l.route = j.route
-end
-
 local function amend(j)
   local l = j and j.state == 'live' and L.lane_of(j.lane)
   if not l then return 0 end
@@ -24,7 +18,10 @@ local function amend(j)
     J.forget(j)
     return 1
   end
-  if change_of == 'node' then bind(l, j)
+  if change_of == 'node' then
+    local group = string.match(J.route_text(j.route), '%z(.*)$')
+    j.route, j.options = J.route_of(ARGV[5] .. '\0' .. group), ARGV[7]
+    l.route = j.route
   elseif S.mode == 'accumulate' then l.due = tonumber(ARGV[5])
   else j.run_at = tonumber(ARGV[5]) end
   L.enter(l, j)

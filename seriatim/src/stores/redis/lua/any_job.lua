@@ -40,16 +40,19 @@ function J.read_jobs(seqs)
   end
 end
 
-function J.job_record(j)
-  return cmsgpack.pack(j.created, j.lane, j.state, j.task, j.digest, j.score, j.prio, j.run_at,
+-- `plain` is nil afterwards: the record is no longer as the client wrote it.
+function J.save_job(j)
+  jobs[j.seq], j.plain = j, nil
+  job_records[id_of(j.seq)] = cmsgpack.pack(j.created, j.lane, j.state, j.task, j.digest, j.score, j.prio, j.run_at,
     j.attempts, j.retry, j.crashes, j.error, j.started, j.flagged, j.route, j.ttl, j.expires,
     j.options, j.aliases, j.ended, j.key, j.size, j.body)
 end
 
--- `plain` is nil afterwards: the record is no longer as the client wrote it.
-function J.save_job(j)
-  jobs[j.seq], j.plain = j, nil
-  job_records[id_of(j.seq)] = J.job_record(j)
+-- Puts a long payload apart.
+function J.set_apart(j)
+  if j.size <= INLINE_BYTES_MAX then return end
+  call('HSET', K.bodies, num(j.seq), j.body)
+  j.body = false
 end
 
 -- False if it is apart and not there.
@@ -89,31 +92,18 @@ function J.unbury(j)
   call('ZREM', K.deadkeys, j.key .. '\0' .. pad(j.seq))
 end
 
-function J.is_known(seq)
-  local j = jobs[seq]
-  if j or (j == nil and call('HEXISTS', K.jobs, id_of(seq)) == 1) then return true end
-  if call('HEXISTS', K.aliases, num(seq)) == 1 then return true end
-  if j == false then return false end
-  local record = call('HGET', K.lanes, id_of(seq))
-  return record and is_single(record)
-end
-
 -- The job with this seq and creation millisecond, or the one it was merged into.
 function J.resolve(seq, millis)
   local j = J.job_of(seq)
-  if j then return math.floor(j.created / 1000) == millis and j end
-  local alias = call('HGET', K.aliases, num(seq))
-  if not alias then return false end
-  local survivor, created = cmsgpack.unpack(alias)
-  if math.floor(created / 1000) ~= millis then return false end
-  j = J.job_of(survivor)
+  local made = j and j.created
   while not j do
-    alias = call('HGET', K.aliases, num(survivor))
+    local alias = call('HGET', K.aliases, num(seq))
     if not alias then return false end
-    survivor = cmsgpack.unpack(alias)
-    j = J.job_of(survivor)
+    local created
+    seq, created = cmsgpack.unpack(alias)
+    made, j = made or created, J.job_of(seq)
   end
-  return j
+  return math.floor(made / 1000) == millis and j
 end
 
 -- Routes ----------------------------------------------------------------------------------------

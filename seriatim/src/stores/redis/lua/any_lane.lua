@@ -48,8 +48,7 @@ end
 do -- Lua limits a function to 200 local names
 -- Reads the claim of a lane from its value in `busy`.
 local function hold(l, busy)
-  l.token = struct.unpack('>I7', busy)
-  l.claimed_at = #busy > 8 and string.byte(busy, 8) == 0 and struct.unpack('>I7', busy, 9) or made_at(l.token)
+  l.token, l.claimed_at = number_in(busy), claimed_at(busy)
   if l.closed == 0 and not l.apart and l.count > 0 then l.closed, l.edge = 1, head_in(l) end
 end
 
@@ -367,18 +366,13 @@ function L.change(l, j)
   J.save_job(j)
 end
 
-function L.take_stray(l, j)
-  if l.strays == 0 then return false end
-  local is_there = call('ZREM', K.open, L.open_member(l, j)) == 1
-    or (S.mode == 'exclusive' and call('ZREM', K.later, L.later_member(l, j)) == 1)
-  if is_there then l.strays = l.strays - 1 end
-  return is_there
-end
-
 -- Removes an open job; false if it is not among them.
 function L.take(l, j)
   local open = open_count(l)
-  if not L.take_stray(l, j) then
+  if l.strays > 0 and (call('ZREM', K.open, L.open_member(l, j)) == 1
+    or S.mode == 'exclusive' and call('ZREM', K.later, L.later_member(l, j)) == 1) then
+    l.strays = l.strays - 1
+  else
     if (l.closed > 0 and j.seq <= l.edge) or l.count == 0 or not remove_from(l, id_of(j.seq)) then return false end
     L.age(l, j)
     if S.mode == 'accumulate' then l.bytes = l.bytes - j.size end
@@ -473,9 +467,9 @@ function L.merged_score(a, b)
   return b
 end
 
--- Inserts a job into a lane. If an equal job waits there, they merge and the older id survives.
-function L.unite(l, j)
-  local other = S.merges and j.digest ~= '' and call('HGET', K.equal, l.id .. j.digest)
+-- Inserts a job into a lane. If an equal job waits there (`other`, if it is known), they merge and the older id survives.
+function L.unite(l, j, other)
+  other = other or S.merges and j.digest ~= '' and call('HGET', K.equal, l.id .. j.digest)
   other = other and J.job_of(number_in(other))
   if not other then return L.enter(l, j) end
   L.take(l, other)
@@ -530,15 +524,16 @@ function L.trouble_of(l)
   return head.retry, head.crashes, head.error
 end
 
--- Without bodies, each payload is empty; else one that is apart is false: the caller reads it itself.
+-- A turn, and the bytes of its payloads. Without bodies, each is empty; else one that is apart is false: the caller reads it itself.
 function L.turn_of(l, with_bodies)
-  local list = {}
+  local list, bytes = {}, 0
   for i, j in ipairs(L.closed_jobs(l)) do
+    bytes = bytes + j.size
     list[i] = { j.seq, j.created, j.task, not with_bodies and '' or j.body, j.score, j.prio,
       j.run_at, j.attempts, j.options }
   end
   local retry, crashes, why = L.trouble_of(l)
-  return { l.n, l.key, l.token, retry, crashes, why, l.claimed_at, list }
+  return { l.n, l.key, l.token, retry, crashes, why, l.claimed_at, list }, bytes
 end
 
 -- The node and the kind of lease of a claimed lane, when its holder last reported progress or extended it, the progress,
@@ -548,23 +543,6 @@ function L.holder_of(l)
   local progress = call('HGET', K.progress, l.id)
   if progress then beat_at = math.max(beat_at or 0, number_in(string.sub(progress, 1, 7))) end
   return node, kind, math.max(l.claimed_at, beat_at or 0), progress and string.sub(progress, 8), until_, ttl
-end
-
--- The earliest due time of the shard's unclaimed lanes: of the scheduled ones, and of the first ready one in each
--- class and priority. Where there are many groups, some of these are not looked at.
-function L.first_due()
-  local CLASSES_MAX = 1000
-  local best, from = first_arrival(), '-'
-  for _ = 1, CLASSES_MAX do
-    local member = call('ZRANGEBYLEX', K.ready, from, '+', 'LIMIT', 0, 1)[1]
-    if not member then break end
-    local due = struct.unpack('>I7', member, #member - 13)
-    if not best or due < best then best = due end
-    from = '(' .. string.sub(member, 1, #member - 14) .. '\255'
-  end
-  local wake = call('ZRANGE', K.wake, 0, 0, 'WITHSCORES')[2]
-  if wake and (not best or tonumber(wake) < best) then best = tonumber(wake) end
-  return best
 end
 end
 

@@ -8,8 +8,6 @@ NOW = clock(ARGV[1])
 even_when_full()
 local node = ARGV[2]
 
-READ_ONLY = true
-
 -- Extends a claim with an own lease; others follow their node.
 local function extend(token, length)
   local t = num(token)
@@ -41,14 +39,14 @@ local notices, any = {}, 0
 local flags = call('HGETALL', K.flags)
 for i = 1, #flags, 2 do
   any = 1
-  local l = L.lane_of(number_in(flags[i]))
-  if l and l.token and (named[l.id] or (L.holder_of(l)) == node) then
+  local busy = call('HGET', K.busy, flags[i])
+  local token = busy and number_in(busy)
+  if token and (named[flags[i]] or cmsgpack.unpack(call('HGET', K.claims, num(token))) == node) then
     local list = {}
     for _, seq in ipairs(cmsgpack.unpack(flags[i + 1])) do
-      list[#list + 1] = seq
-      list[#list + 1] = J.job_of(seq).created
+      list[#list + 1], list[#list + 2] = seq, J.job_of(seq).created
     end
-    notices[#notices + 1] = { l.n, l.token, list }
+    notices[#notices + 1] = { number_in(flags[i]), token, list }
   end
 end
 return { lost, notices, any }

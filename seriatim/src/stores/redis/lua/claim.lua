@@ -24,9 +24,8 @@ T.read_classes(17, #ARGV)
 -- Lanes that are now due move to `ready`: the first ones, if more are due than a script should move. The next claim goes on.
 local dangling = 0
 local PROMOTED_MAX, PROMOTED_TABLES_MAX = 1000, 60
-local function promote_lanes()
-  local due = call('ZRANGEBYSCORE', K.wake, '-inf', num(NOW), 'LIMIT', 0, math.min(tonumber(ARGV[11]), PROMOTED_MAX))
-  if not due[1] then return end
+local due = call('ZRANGEBYSCORE', K.wake, '-inf', num(NOW), 'LIMIT', 0, math.min(tonumber(ARGV[11]), PROMOTED_MAX))
+if due[1] then
   local ready, woken, tables_left = {}, {}, PROMOTED_TABLES_MAX
   for i, record in ipairs(fields(K.lanes, due)) do
     if tables_left == 0 then break end
@@ -34,7 +33,7 @@ local function promote_lanes()
       local lane_due, prio
       if is_single(record) then lane_due, prio = struct.unpack('>I7I2', record, 9)
       else lane_due, prio = struct.unpack('>I7xxxxxxxI2', record, 2) end
-      ready[#ready + 1] = ready_member(0, prio, lane_due, number_in(due[i]))
+      ready[#ready + 1], ready[#ready + 2] = 0, ready_member(0, prio, lane_due, number_in(due[i]))
       woken[#woken + 1] = due[i]
     elseif record then
       L.place(L.lane_of(number_in(due[i]), record, false))
@@ -46,9 +45,8 @@ local function promote_lanes()
   end
   write_out()
   many('ZREM', K.wake, woken)
-  add_members(K.ready, ready)
+  many('ZADD', K.ready, ready)
 end
-promote_lanes()
 
 -- Members of several lists in the order of priority, due time and age.
 local function in_order(lists, most)
@@ -171,4 +169,4 @@ if not next_due then
   next_due = first and tonumber(first) or false
   if held_back and (not next_due or held_back < next_due) then next_due = held_back end
 end
-return { NOW, T.answer(), next_due, S.version, dangling, T.is_full and 1 or 0 }
+return { NOW, T.list, next_due, S.version, dangling, T.is_full and 1 or 0 }

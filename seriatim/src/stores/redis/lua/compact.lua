@@ -19,8 +19,6 @@
 -- string that it gets, Redis hashes every byte. Then the options begin with `{"batch":N`, where N is the payload's length. No
 -- job here has that option, and a build from before layout 5 reads it as an error, not as a job without a payload.
 
-local JOB_FIELDS = '>I7I7I2c8I2I2I1I4'
-
 function is_single(record)
   local letter = string.byte(record, 1)
   return letter == 83 or letter == 115
@@ -41,32 +39,42 @@ local function apart_in(record, at, length)
   return length > 10 and tonumber(string.match(record, '^{"batch":(%d+)', at))
 end
 
--- Options without that mark.
-local function unmarked(options)
+-- Of a job in a record: the length of its payload, and where task, digest, options and payload begin. `at` is where the lengths
+-- are: 26 in 'S', 40 in 'J' and 'F'.
+local function size_in(record, at)
+  local key_length, task_length, digest_length, options_length = struct.unpack('>I2I2I1I4', record, at)
+  local task_at = at + 9 + key_length
+  local digest_at = task_at + task_length
+  local options_at = digest_at + digest_length
+  local body_at = options_at + options_length
+  return apart_in(record, options_at, options_length) or #record + 1 - body_at, task_at, digest_at, options_at, body_at
+end
+
+local function digest_in(record, at)
+  local _, _, digest_at, options_at = size_in(record, at)
+  return string.sub(record, digest_at, options_at - 1)
+end
+
+-- The options in a record, without that mark.
+local function options_in(record, options_at, body_at)
+  local options = string.sub(record, options_at, body_at - 1)
   local rest = string.match(options, '^{"batch":%d+(.*)$')
   if not rest then return options end
   return rest == '}' and '' or '{' .. string.sub(rest, 2)
 end
 
--- The job in a record; `from` is the offset of its creation time.
+-- The job in a record, and its key; `from` is the offset of its creation time.
 local function job_in(seq, lane, record, from)
-  local created, run_at, prio, score, key_length, task_length, digest_length, options_length, at =
-    struct.unpack(JOB_FIELDS, record, from)
-  local key = string.sub(record, at, at + key_length - 1)
-  at = at + key_length
-  local function text(length)
-    at = at + length
-    return string.sub(record, at - length, at - 1)
-  end
-  local task, digest, size = text(task_length), text(digest_length), apart_in(record, at, options_length)
-  local options, body = unmarked(text(options_length)), not size and string.sub(record, at)
+  local created, run_at, prio, score = struct.unpack('>I7I7I2c8', record, from)
+  local size, task_at, digest_at, options_at, body_at = size_in(record, from + 24)
   return {
-    seq = seq, created = created, lane = lane, state = 'live', task = task, digest = digest,
-    score = hex(score),
+    seq = seq, created = created, lane = lane, state = 'live', task = string.sub(record, task_at, digest_at - 1),
+    digest = string.sub(record, digest_at, options_at - 1), score = hex(score),
     prio = prio, run_at = run_at, attempts = 0, retry = -1, crashes = 0, error = false,
-    started = false, flagged = false, route = 0, ttl = 0, expires = 0, options = options,
-    aliases = false, ended = false, key = '', size = size or #body, body = body, plain = true,
-  }, key
+    started = false, flagged = false, route = 0, ttl = 0, expires = 0, options = options_in(record, options_at, body_at),
+    aliases = false, ended = false, key = '', size = size, body = size == #record + 1 - body_at and string.sub(record, body_at),
+    plain = true,
+  }, string.sub(record, from + 33, task_at - 1)
 end
 
 -- Of a job that failed: its retry count, attempts, when it was first claimed, the error, and where all that begins.
@@ -100,24 +108,6 @@ function plain_job(record)
   return j, key
 end
 
--- Key, task and digest in a record, and the length of the payload; `from` is the offset of its job's creation time.
-local function texts_in(record, from)
-  local key_length, task_length, digest_length, options_length = struct.unpack('>I2I2I1I4', record, from + 24)
-  local at = from + 33
-  local task_at = at + key_length
-  local digest_at = task_at + task_length
-  return string.sub(record, at, task_at - 1), string.sub(record, task_at, digest_at - 1),
-    string.sub(record, digest_at, digest_at + digest_length - 1),
-    apart_in(record, digest_at + digest_length, options_length) or #record - digest_at - digest_length - options_length + 1
-end
-
--- The digest in a record of 'J' or 'F'.
-local function digest_in(record)
-  local key_length, task_length, digest_length = struct.unpack('>I2I2I1', record, 40)
-  local at = 49 + key_length + task_length
-  return string.sub(record, at, at + digest_length - 1)
-end
-
 -- Lists: the waiting jobs of a lane, in order of arrival, which is the order of their seqs. 'Q', then
 --
 --   due (7), next_due (7; set by arrivals during a turn, 0 is none), priority (2), number of jobs (4), the last one's
@@ -143,8 +133,7 @@ local NO_PRIO = 65535
 
 -- Whether a lane has no other state than what the fields of a list say.
 local function is_bare(record)
-  local high, low = string.byte(record, TEXTS_AT - 2, TEXTS_AT - 1)
-  return high == 0 and low == 0
+  return string.sub(record, TEXTS_AT - 2, TEXTS_AT - 1) == '\0\0'
 end
 
 -- Whether the first job of such a lane has failed.
@@ -174,11 +163,11 @@ end
 
 -- The list of a lane whose record is of one job, as `read_list` reads it, and the bytes of its payload.
 local function list_of(id, record)
-  local key, task, _, size = texts_in(record, 2)
+  local size, task_at, digest_at = size_in(record, 26)
   local due, prio, last = struct.unpack('>I7I2c8', record, 9)
   local sums = S.mode == 'accumulate'
   return {
-    id = id, key = key, task = sums and task or '', due = due, next_due = false, prio = prio, count = 1, last = last,
+    id = id, key = key_in(record), task = sums and string.sub(record, task_at, digest_at - 1) or '', due = due, next_due = false, prio = prio, count = 1, last = last,
     bytes = sums and size or 0, flags = 0, shut_bytes = 0, closed = 0, edge = 0, shut_prio = NO_PRIO, first = 0, next = 0,
     front = id, fill = '',
   }, size

@@ -64,7 +64,7 @@ end
 local function push_again(list)
   write_out()
   for _, key in ipairs({ 'open', 'later', 'equal', 'arrivals', 'ready', 'wake', 'trouble', 'failing', 'lanes', 'runs',
-    'keys' }) do
+    'keys', 'progress' }) do
     call('DEL', K[key])
   end
   count('lanes', -number_of('lanes'))
@@ -76,12 +76,8 @@ end
 
 -- During a wipe of the store, a definition may arrive for the previous queue with this number. Returns the name of the
 -- queue that has the number now, if it is another one.
-local function other_queue()
-  local was = S and cjson.decode(call('HGET', K.meta, 'definition')).name
-  return S and was ~= cjson.decode(ARGV[15]).name and was
-end
-
-local other = other_queue()
+local was = S and cjson.decode(call('HGET', K.meta, 'definition')).name
+local other = S and was ~= cjson.decode(ARGV[15]).name and was
 if other and number_of('lanes') > 0 then return { 'OTHER', other } end
 if not S or other then
   -- The clock: versions cached before a wipe then match no queue of the new store.

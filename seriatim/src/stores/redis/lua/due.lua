@@ -3,9 +3,7 @@
 -- is paused. Where nothing is due now, it enters the caller in sleepers, as a claim that finds too little does: the caller
 -- claims nothing there, and would not hear of the next push.
 --
--- Reads of each shard meta and, as `first_due` in any_lane.lua does, the first entries of arrivals, ready and wake; writes
--- sleepers.
-local call = redis.call
+-- Reads of each shard meta, and what first_due.lua names; writes sleepers.
 local listener = string.match(KEYS[#KEYS], '}:to:(%x+)$')
 local SLEEPERS_MAX = 1000 -- as in lane.lua
 local time = call('TIME')
@@ -17,34 +15,13 @@ local function sleep(prefix)
   if call('ZCARD', prefix .. 'sleepers') > SLEEPERS_MAX then call('ZPOPMIN', prefix .. 'sleepers') end
 end
 
--- The due time of the first entry of `arrivals` that still means something. A claim removes the others.
-local STALE_MAX = 1000
-local function first_arrival(prefix)
-  for at = 0, STALE_MAX do
-    local entry = call('LINDEX', prefix .. 'arrivals', at)
-    if not entry then return false end
-    local record = call('HGET', prefix .. 'lanes', string.sub(entry, 8))
-    if at == STALE_MAX or record and string.byte(record, 1) > 96 then return (struct.unpack('>I7', entry)) end
-  end
-end
-
-local CLASSES_MAX = 1000 -- as in any_lane.lua
-local function first_due(prefix)
-  local best, from = first_arrival(prefix), '-'
-  for _ = 1, CLASSES_MAX do
-    local member = call('ZRANGEBYLEX', prefix .. 'ready', from, '+', 'LIMIT', 0, 1)[1]
-    if not member then break end
-    local due = struct.unpack('>I7', member, #member - 13)
-    if not best or due < best then best = due end
-    from = '(' .. string.sub(member, 1, #member - 14) .. '\255'
-  end
-  local wake = call('ZRANGE', prefix .. 'wake', 0, 0, 'WITHSCORES')[2]
-  if wake and (not best or tonumber(wake) < best) then best = tonumber(wake) end
+local function due_of(prefix)
+  local best = first_due(prefix)
   if not best or best > now then sleep(prefix) end
   if not best or call('HGET', prefix .. 'meta', 'paused') == '1' then return '' end
   return string.format('%.0f', best)
 end
 
-local answer = { first_due(KEYS[1]) }
-for i = 1, #ARGV do answer[i + 1] = first_due(ARGV[i]) end
+local answer = { due_of(KEYS[1]) }
+for i = 1, #ARGV do answer[i + 1] = due_of(ARGV[i]) end
 return answer

@@ -1,10 +1,7 @@
--- The common part of scripts outside all shards that take the time. KEYS[1] = `prefix:{g}:`; ARGV[1]: now, or ''.
+-- The common part of scripts outside all shards that go on when memory is full: see `even_when_full` in shard.lua. KEYS[1] =
+-- `prefix:{g}:`, or of give_up.lua the prefix of a shard.
 --
 -- Writes nothing: `nothing` never exists.
 local call, P = redis.call, KEYS[1]
-call('DEL', P .. 'nothing') -- see `even_when_full` in shard.lua
-local now = tonumber(ARGV[1])
-if not now then
-  local t = call('TIME')
-  now = t[1] * 1000000 + t[2]
-end
+call('DEL', P .. 'nothing')
+

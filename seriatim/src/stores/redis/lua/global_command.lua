@@ -1,8 +1,6 @@
 -- Sets a command for a living node. ARGV: node, command ('' removes it). Answers 0 if the node is not alive.
 --
 -- Reads alive; writes commands.
-local call, P = redis.call, KEYS[1]
-call('DEL', P .. 'nothing') -- see `even_when_full` in shard.lua
 if not call('ZSCORE', P .. 'alive', ARGV[1]) then return 0 end
 if ARGV[2] == '' then
   call('HDEL', P .. 'commands', ARGV[1])

@@ -8,17 +8,6 @@ for _, node in ipairs(call('ZRANGEBYSCORE', P .. 'dead', '-inf', old)) do
   call('ZREM', P .. 'dead', node)
   for _, key in ipairs({ 'beats', 'nodes', 'commands' }) do call('HDEL', P .. key, node) end
 end
--- A key whose job is still stored is checked again after as long as it has outlived its time: a minute to a day.
-local names = call('ZRANGEBYSCORE', W.idemold, '-inf', string.format('%.0f', now), 'LIMIT', 0, ARGV[3])
-for _, name in ipairs(names) do
-  local seq, _, until_, queue, shard = cmsgpack.unpack(call('HGET', W.idem, name))
-  if W.knows(W.place(queue, shard), seq) then
-    local wait = math.min(math.max(now - until_, 60000000), 86400000000)
-    call('ZADD', W.idemold, string.format('%.0f', now + wait), name)
-  else
-    call('ZREM', W.idemold, name)
-    call('HDEL', W.idem, name)
-  end
-end
+local _, are_more = W.sweep(W.idem, W.idemold, now, tonumber(ARGV[3]), 60000000)
 raised(tonumber(call('HGET', P .. 'meta', 'version') or '0'), tonumber(ARGV[4]))
-return #names == tonumber(ARGV[3]) and 1 or 0
+return are_more and 1 or 0

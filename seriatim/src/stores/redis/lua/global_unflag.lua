@@ -2,6 +2,5 @@
 -- version.
 --
 -- Reads flags; removes from it.
-local call, P = redis.call, KEYS[1]
 if call('HGET', P .. 'flags', ARGV[1]) == ARGV[2] then call('HDEL', P .. 'flags', ARGV[1]) end
 return 0

@@ -42,6 +42,12 @@ local function made_at(token)
   return made[token]
 end
 
+-- When a lane was claimed that has this value in `busy`.
+local function claimed_at(busy)
+  if #busy > 8 and string.byte(busy, 8) == 0 then return (struct.unpack('>I7', busy, 9)) end
+  return made_at(number_in(busy))
+end
+
 -- Marks a lane for `commit`, which saves it at its position.
 local function touch(l)
   if not l.touched then
@@ -100,16 +106,12 @@ function G.count(group, by)
   count('grouped', by)
 end
 
-function G.write()
-  for group, by in pairs(G.more) do
-    if call('HINCRBY', K.turns, group, by) <= 0 then call('HDEL', K.turns, group) end
-  end
-end
-
 -- Ends an operation: saves the touched lanes.
 local function commit()
   place_touched()
-  if next(G.more) then G.write() end
+  for group, by in pairs(G.more) do
+    if call('HINCRBY', K.turns, group, by) <= 0 then call('HDEL', K.turns, group) end
+  end
   for field, by in pairs(counts) do
     if by ~= 0 then call('HINCRBY', K.meta, field, by) end
   end
@@ -141,18 +143,6 @@ local function release_claim(token, lanes_less)
   call('HDEL', K.claims, t)
   call('HDEL', K.left, t)
   call('HDEL', K.held, t)
-end
-
--- When the first lane in `arrivals` is due, after lanes that wait there no more, which are removed.
-local STALE_MAX = 1000
-local function first_arrival()
-  for at = 0, STALE_MAX do
-    local entry = call('LINDEX', K.arrivals, READ_ONLY and at or 0)
-    if not entry then return false end
-    local record = call('HGET', K.lanes, string.sub(entry, 8))
-    if at == STALE_MAX or record and is_arrival(record) then return number_in(string.sub(entry, 1, 7)) end
-    if not READ_ONLY then call('LPOP', K.arrivals) end
-  end
 end
 
 load_settings()

@@ -3,6 +3,5 @@
 -- Reads the first entries of arrivals, ready and wake; takes entries out of sleepers.
 if not S or S.paused then return false end
 even_when_full()
-READ_ONLY = true
-if L.first_due() then bell.ring('some') end
+if first_due(P) then bell.ring('some') end
 return true

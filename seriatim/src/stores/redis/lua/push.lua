@@ -3,7 +3,7 @@
 -- (0: not at all), whether further ones are refused (0 or 1), then 's' and the jobs, all plain; or 'm' and the jobs, each with
 -- a letter before it. A plain one ('s') is one text: run time (n, i or @ and 7 bytes), priority (2 bytes), whether it has a score (0 or 1), score (8 bytes), and the
 -- end of a record of one job.
--- With an idempotency key ('i'), that comes before it. With a payload that is apart ('p', 'j'), that comes behind it. Any other ('g') is 13 fields. 'I', 'J' and 'G' are the same with a key of
+-- With an idempotency key ('i'), that comes before it. With a payload that is apart ('p', 'j'), that comes behind it. Any other ('g') is 13 fields, with the run time as in the text. 'I', 'J' and 'G' are the same with a key of
 -- the whole store (names.lua); 'h' and 'H' like 'g' and 'G' with a field for the past behind it: failures, when it was made,
 -- first tried (0: unset) and, for 'd' and 'D', when it died, then '-', or '+' and the error. Answers {'OK', now, {seq, status, ...},
 -- last token} with {seq}, status, created for those created at another time, {seq, queue, shard} for those of a key of the store,
@@ -37,29 +37,22 @@ local function read_plain(i, text, idem)
   keys[i] = length == 0 and '' or sub(text, 29, 28 + length)
 end
 
+-- Plain jobs with others: where their text is behind the letter, and whether a payload follows.
+local PLAIN = { s = { text = 1 }, i = { text = 2 }, p = { text = 1, is_apart = true }, j = { text = 2, is_apart = true } }
 local function read_mixed()
   local at, i = 9, 0
   while at <= #ARGV do
     i = i + 1
-    if ARGV[at] == 's' then
-      read_plain(i, ARGV[at + 1], '')
-      at = at + 2
-    elseif ARGV[at] == 'i' or ARGV[at] == 'I' then
-      read_plain(i, ARGV[at + 2], ARGV[at + 1])
-      B.whole[i] = ARGV[at] == 'I'
-      at = at + 3
-    elseif ARGV[at] == 'p' then
-      read_plain(i, ARGV[at + 1], '')
-      B.bodies[i] = ARGV[at + 2]
-      at = at + 3
-    elseif ARGV[at] == 'j' or ARGV[at] == 'J' then
-      read_plain(i, ARGV[at + 2], ARGV[at + 1])
-      B.whole[i], B.bodies[i] = ARGV[at] == 'J', ARGV[at + 3]
-      at = at + 4
+    local letter = string.lower(ARGV[at])
+    local kind = PLAIN[letter]
+    B.whole[i] = ARGV[at] ~= letter
+    if kind then
+      at = at + kind.text
+      read_plain(i, ARGV[at], kind.text == 2 and ARGV[at - 1] or '')
+      if kind.is_apart then B.bodies[i], at = ARGV[at + 1], at + 1 end
+      at = at + 1
     else
-      local letter = string.lower(ARGV[at])
-      B.whole[i], B.dead[i] = ARGV[at] ~= letter, letter == 'd'
-      texts[i], B.starts[i], keys[i], idems[i] = false, at + 1, ARGV[at + 1], ARGV[at + 12]
+      B.dead[i], texts[i], B.starts[i], keys[i], idems[i] = letter == 'd', false, at + 1, ARGV[at + 1], ARGV[at + 12]
       at = at + 14 -- the letter and 13 fields
       if letter ~= 'g' then B.pasts[i], at = ARGV[at], at + 1 end
     end
@@ -133,11 +126,15 @@ end
   if appends and takes ~= '2' then return check_routes() end
 end
 
-local function due_of(text)
-  local kind, value = string.sub(text, 1, 1), string.sub(text, 2)
-  if kind == 'n' then return S.window and after(S.window.quiet) or NOW end
-  if kind == 'i' then return after(tonumber(value)) end
-  return tonumber(value)
+-- A run time, and the same as in a record.
+local now_bytes = id_of(NOW)
+local function time_in(text)
+  local kind = string.byte(text, 1)
+  if kind == 110 and not S.window then return NOW, now_bytes end
+  if kind == 110 then return after(S.window.quiet), id_of(after(S.window.quiet)) end
+  local value = struct.unpack('>I7', text, 2)
+  if kind == 105 then value = after(value) end
+  return value, id_of(value)
 end
 
 -- Now in Unix seconds, as 8 bytes with the order of (positive) doubles.
@@ -147,17 +144,13 @@ local function score_now()
   return string.char(string.byte(bytes, 1) + 128) .. string.sub(bytes, 2)
 end
 
-local function is_taken(key)
-  return takes == '1' and keyed and ids[key]
-end
-
 local now_score = S and score_now()
 local function job_at(i, past)
   local body = ARGV[i + 2]
   local j = {
     seq = next_seq(), created = NOW, lane = 0, state = 'live', task = ARGV[i + 1],
     digest = ARGV[i + 3], score = ARGV[i + 4], prio = tonumber(ARGV[i + 5]),
-    run_at = due_of(ARGV[i + 6]), attempts = 0, retry = -1, crashes = 0, error = false,
+    run_at = time_in(ARGV[i + 6]), attempts = 0, retry = -1, crashes = 0, error = false,
     started = false, flagged = false, route = J.route_of(ARGV[i + 7] .. '\0' .. ARGV[i + 8]),
     ttl = tonumber(ARGV[i + 9]), expires = tonumber(ARGV[i + 10]), options = ARGV[i + 12],
     aliases = false, ended = false, key = '', size = #body, body = body,
@@ -172,13 +165,6 @@ local function job_at(i, past)
   return j
 end
 
--- The digest in the text of a plain job.
-local function digest_of(text)
-  local key_length, task_length, digest_length = struct.unpack('>I2I2I1', text, 20)
-  local at = 29 + key_length + task_length
-  return string.sub(text, at, at + digest_length - 1)
-end
-
 -- The equal waiting jobs, by lane and digest, as looked up so far. Those of lanes from before the batch are looked up
 -- together; the record of a lane of one job has its own.
 local equals = {}
@@ -187,7 +173,7 @@ local function look_for_equals()
   local wanted = {}
   for i = 1, B.max do
     local id = ids[B.keys[i]]
-    local field = id and B.texts[i] and id .. digest_of(B.texts[i])
+    local field = id and B.texts[i] and id .. digest_in(B.texts[i], 20)
     B.fields[i] = field
     if field and equals[field] == nil and not is_single(records[id]) then
       equals[field] = false
@@ -215,7 +201,7 @@ if ARGV[5] ~= '0' then
 end
 
 if keyed then look_for_equals() end
-local answer, told, now_bytes = {}, 0, id_of(NOW)
+local answer, told = {}, 0
 local function tell(seq, status, created, until_)
   answer[told + 1], answer[told + 2] = seq, status
   told = told + 2
@@ -245,14 +231,6 @@ end
 local kind_of
 do
 local kinds = {}
-local function time_in(text)
-  local kind = string.byte(text, 1)
-  if kind == 110 and not S.window then return NOW, now_bytes end
-  if kind == 110 then return after(S.window.quiet), id_of(after(S.window.quiet)) end
-  local value = struct.unpack('>I7', text, 2)
-  if kind == 105 then value = after(value) end
-  return value, id_of(value)
-end
 
 function kind_of(text)
   local like = string.sub(text, 1, 19)
@@ -276,22 +254,14 @@ end
 if S and S.window then
   local w = S.window
 
-  -- The bytes of the payload of a plain job.
-  function w.size_in(text)
-    local key_length, task_length, digest_length, options_length = struct.unpack('>I2I2I1I4', text, 20)
-    local options_at = 29 + key_length + task_length + digest_length
-    return apart_in(text, options_at, options_length) or #text + 1 - options_at - options_length
-  end
-
   -- Whether a plain job leaves the due time of a lane as it is that waits.
   function w.leaves(record, id, text, kind)
+    local size = size_in(text, 20)
     if is_single(record) then
-      local _, _, _, size = texts_in(record, 2)
-      local due = struct.unpack('>I7', record, 9)
-      return w.keeps(due, w.latest(record, id) or 0, kind.run_at, 2, size + w.size_in(text))
+      return w.keeps(struct.unpack('>I7', record, 9), w.latest(record, id) or 0, kind.run_at, 2, size + size_in(record, 26))
     end
     local due, next_due, jobs_count, bytes = struct.unpack('>I7I7xxI4xxxxxxxxI5', record, 2)
-    return w.keeps(due, next_due, kind.run_at, jobs_count + 1, bytes + w.size_in(text))
+    return w.keeps(due, next_due, kind.run_at, jobs_count + 1, bytes + size)
   end
 end
 
@@ -327,8 +297,7 @@ do
 -- The field under which an equal job would find the job of a lane of one.
 local function field_of_single(id, record)
   if not S.merges or busy[id] then return end
-  local _, _, digest = texts_in(record, 2)
-  return id .. digest
+  return id .. digest_in(record, 26)
 end
 
 -- Converts the record of a lane of one job into a list.
@@ -361,10 +330,10 @@ end
 -- one, and the lane keeps its position.
 local function fits_single(id, record, text, kind)
   if S.mode == 'fifo' then return not is_less(kind.score, string.sub(record, 18, 25)) end
-  local due, prio, key_length, task_length = struct.unpack('>I7I2xxxxxxxxI2I2', record, 9)
-  local its_key, its_task = struct.unpack('>I2I2', text, 20)
-  if string.sub(text, 29 + its_key, 28 + its_key + its_task)
-    ~= string.sub(record, 35 + key_length, 34 + key_length + task_length) then return false end
+  local due, prio = struct.unpack('>I7I2', record, 9)
+  local _, at, to = size_in(record, 26)
+  local _, its_at, its_to = size_in(text, 20)
+  if string.sub(text, its_at, its_to - 1) ~= string.sub(record, at, to - 1) then return false end
   return busy[id] or (kind.prio == prio and (S.due ~= 'earliest' or kind.run_at >= due)
     and (not S.window or S.window.leaves(record, id, text, kind)))
 end
@@ -378,10 +347,9 @@ local function with_job(id, record, text, kind, name)
   local is_after = kind.score == last or not is_less(kind.score, last)
   if S.mode == 'accumulate' then
     if flags >= FAILED or jobs_count >= UNSORTED_MAX and (not is_after or flags % 2 == UNSORTED) then return end
-    local its_key, its_task, its_digest, its_options = struct.unpack('>I2I2I1I4', text, 20)
-    local at, task_at = 29 + its_key + its_task, TEXTS_AT + key_length
-    if its_task ~= task_length or its_task > 0
-      and string.sub(text, at - its_task, at - 1) ~= string.sub(record, task_at, task_at + task_length - 1) then return end
+    local task_at = TEXTS_AT + key_length
+    local size, its_at, its_to = size_in(text, 20)
+    if string.sub(text, its_at, its_to - 1) ~= string.sub(record, task_at, task_at + task_length - 1) then return end
     if closed == 0 then
       if kind.prio ~= prio or S.due == 'earliest' and kind.run_at < due
         or S.window and not S.window.leaves(record, id, text, kind) then return end
@@ -391,8 +359,7 @@ local function with_job(id, record, text, kind, name)
       if next_due == 0 then next_due = S.window and after(S.window.max_wait) or kind.run_at
       elseif S.due == 'earliest' then next_due = math.min(next_due, kind.run_at) end
     end
-    at = at + its_digest
-    bytes = bytes + (apart_in(text, at, its_options) or #text + 1 - at - its_options)
+    bytes = bytes + size
     if not is_after and flags % 2 == 0 then flags = flags + UNSORTED end
   elseif not is_after then return end
   if is_after then last = kind.score end
@@ -542,10 +509,7 @@ local function put(key, j, text)
     job_records[id_of(j.seq)] = 'J' .. l.id .. id_of(j.seq) .. kind_of(text).head .. string.sub(text, 20)
     L.insert(l, j, call)
   else
-    if j.size > INLINE_BYTES_MAX then
-      call('HSET', K.bodies, num(j.seq), j.body)
-      j.body = false
-    end
+    J.set_apart(j)
     L.enter(l, j)
   end
   if S.window then S.window.end_full(l) end
@@ -570,16 +534,16 @@ end
 
 -- Adds one job; tells it, and returns it as the value for its idempotency key: seq and created.
 local function put_one(i, key, text)
-  if takes ~= '0' and not is_taken(key) then return tell(0, 3) end
   local id = keyed and ids[key]
-  if text and not id and not (S.window and S.window.size_in(text) >= S.window.max_bytes) then
+  if takes ~= '0' and not (takes == '1' and id) then return tell(0, 3) end
+  if text and not id and not (S.window and size_in(text, 20) >= S.window.max_bytes) then
     local seq = put_single(key, text)
     if B.bodies[i] then B.keep_body(i, seq) end
     tell(seq, 0)
     return seq, NOW
   end
   if text and id then
-    local field = S.merges and (B.fields[i] or id .. digest_of(text))
+    local field = S.merges and (B.fields[i] or id .. digest_in(text, 20))
     local equal, name, created = field and equal_in(id, field), nil, nil
     if field then name, created = put_merged(id, text, field, equal) end
     if name then
@@ -639,10 +603,7 @@ end
 function B.bury(i, key)
   if takes ~= '0' then return tell(0, 3) end
   local j = job_at(B.starts[i], B.pasts[i])
-  if j.size > INLINE_BYTES_MAX then
-    call('HSET', K.bodies, num(j.seq), j.body)
-    j.body = false
-  end
+  J.set_apart(j)
   count('jobs', 1)
   J.bury(j, key, nil, j.ended)
   tell({ j.seq }, 0, j.created)
@@ -668,10 +629,8 @@ end
 local function first_of(field)
   if not remembered[field] then return end
   local seq, created, until_, queue, shard = cmsgpack.unpack(remembered[field])
-  local names, place = { seq, queue, shard }, queue and W.place(queue, shard) or P
-  if until_ > NOW then return names, created end
-  flush()
-  if place == P and J.is_known(seq) or place ~= P and W.knows(place, seq) then return names, created end
+  if until_ <= NOW then flush() end
+  if until_ > NOW or W.knows(seq, queue, shard) then return { seq, queue, shard }, created end
 end
 
 for i = 1, B.max do

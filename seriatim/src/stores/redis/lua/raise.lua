@@ -5,12 +5,11 @@
 local function raised(known, newest)
   if known == 0 or known >= newest then return known end
   local mark = '{"layout":' .. newest .. ','
-  for _, node in ipairs(redis.call('ZRANGE', KEYS[1] .. 'alive', 0, -1)) do
-    local description = redis.call('HGET', KEYS[1] .. 'nodes', node) or ''
+  for _, node in ipairs(call('ZRANGE', P .. 'alive', 0, -1)) do
+    local description = call('HGET', P .. 'nodes', node) or ''
     if string.sub(description, 1, #mark) ~= mark then return known end
   end
-  redis.call('DEL', KEYS[1] .. 'nothing') -- see `even_when_full` in shard.lua
-  redis.call('HSET', KEYS[1] .. 'meta', 'version', newest)
+  call('HSET', P .. 'meta', 'version', newest)
   return newest
 end
 

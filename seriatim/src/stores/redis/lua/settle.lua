@@ -47,7 +47,7 @@ local function look_for_best(at, to)
   if not may_go_on_at_all(at, to) then return end
   T.begin(at)
   T.read_classes(at + 11, to)
-  lanes_left, best = tonumber(ARGV[at + 7]), first_arrival() and ARRIVAL_PRIO or NO_PRIO
+  lanes_left, best = tonumber(ARGV[at + 7]), first_arrival(P, true) and ARRIVAL_PRIO or NO_PRIO
   for _, class in ipairs(T.classes) do
     local member = class % 2 == 0 and T.look(class, 1)[1]
     if member then best = math.min(best, (struct.unpack('>I2', member, 4))) end
@@ -63,6 +63,12 @@ end
 
 -- How many lanes to subtract from each claim.
 local released = {}
+
+-- A turn of `accumulate` has ended, with all its jobs: the lane is due when the arrivals are.
+local function end_wait(l)
+  if S.window then return S.window.after_turn(l) end
+  l.due, l.next_due = l.next_due or l.due, false
+end
 
 local function due_after(was, due)
   if due == 'u' then return was end
@@ -150,12 +156,6 @@ local function failed(job, turn, claimed_at)
     .. struct.pack(TROUBLE, turn.retry, attempts + 1, started, why and #why + 1 or 0), run_at, prio
 end
 
-local function stand(l, n)
-  if l.due > NOW then later('ZADD', K.wake, num(l.due), l.id)
-  else later('ZADD', K.ready, 0, ready_member(0, l.prio, l.due, n)) end
-  bell.rings = bell.rings or true
-end
-
 -- Puts the lane back, whose first job this is.
 local function keep(l, n, name, job, turn, claimed_at)
   local due = l.due
@@ -163,9 +163,11 @@ local function keep(l, n, name, job, turn, claimed_at)
   if S.mode == 'accumulate' then l.due = due_after(due, turn.due) end
   l.next_due, l.closed, l.edge, l.shut_bytes, l.shut_prio, l.flags = false, 0, 0, 0, NO_PRIO, FAILED
   later('HSET', K.lanes, l.id, list_record('Q', l, ''))
-  stand(l, n)
+  if l.due > NOW then later('ZADD', K.wake, num(l.due), l.id)
+  else later('ZADD', K.ready, 0, ready_member(0, l.prio, l.due, n)) end
+  bell.rings = bell.rings or true
   if S.merges then
-    local _, _, digest = texts_in(job, 16)
+    local digest = digest_in(job, 40)
     if digest ~= '' then later('HSET', K.equal, l.id .. digest, name) end
   end
   later('ZADD', K.trouble, -turn.retry, pad(n))
@@ -178,6 +180,7 @@ local function bury(l, n, name, job, turn, claimed_at)
   j.seq, j.started, j.attempts = number_in(name), j.started or claimed_at, j.attempts + 1
   if turn.job == j.seq and S.mode ~= 'accumulate' then j.retry, j.crashes = turn.retry, turn.crashes end
   J.bury(j, l.key, turn.error)
+  take_first(l, 1, {}) -- and runs whose jobs were all removed
   if l.flags >= FAILED then later('ZREM', K.trouble, pad(n)) end
   if l.flags >= FAILED and S.mode == 'accumulate' then later('SREM', K.failing, l.id) end
   if l.key ~= '' then later('HDEL', K.keys, l.key) end
@@ -199,8 +202,8 @@ function fail_simply(turn, id, record, claim)
   if not l or buries and l.count > 1 or not buries and turn.job and turn.job ~= number_in(name) then return false end
   local tally, n = { done = 0 }, number_in(id)
   if l.done > 0 then forget_first(l, l.done, tally) end
-  local at = #claim > 8 and string.byte(claim, 8) == 0 and struct.unpack('>I7', claim, 9) or made_at(turn.token);
-  (buries and bury or keep)(l, n, name, job, turn, at)
+  local end_it = buries and bury or keep
+  end_it(l, n, name, job, turn, claimed_at(claim))
   later('HDEL', K.busy, id)
   released[turn.token] = (released[turn.token] or 0) + 1
   count('running', -1)
@@ -231,8 +234,7 @@ local function end_job(l, turn, j, cancelled, tally, claimed_at)
   local fate, why = turn.fates[j.seq] or turn.rest, turn.error
   if j.flagged and fate ~= 'done' then
     fate, why = 'cancel', 'canceled'
-    cancelled[#cancelled + 1] = j.seq
-    cancelled[#cancelled + 1] = j.created
+    cancelled[#cancelled + 1], cancelled[#cancelled + 2] = j.seq, j.created
   end
   -- A job that ends counts as an attempt; a kept one only if its claim counts.
   j.untouched = fate == 'keep' and turn.alone and j.seq ~= turn.job
@@ -258,19 +260,13 @@ local function end_job(l, turn, j, cancelled, tally, claimed_at)
 end
 
 local function settle_lane_state(l, turn, any_kept)
-  local arrived = l.next_due
-  if S.window and not any_kept then
-    l.retry, l.crashes, l.error = -1, 0, false
-    return S.window.after_turn(l)
-  end
-  l.next_due = false
   if S.mode ~= 'accumulate' then return end
   if any_kept then
     l.retry, l.crashes, l.error = turn.retry, turn.crashes, turn.error
-    l.due = due_after(l.due, turn.due)
+    l.due, l.next_due = due_after(l.due, turn.due), false
   else
     l.retry, l.crashes, l.error = -1, 0, false
-    l.due = arrived or l.due
+    end_wait(l)
   end
 end
 
@@ -297,7 +293,7 @@ local function return_digests(l, names, may_merge)
   local pairs_of, wanted, free = {}, {}, {}
   write_out()
   for i, record in ipairs(fields(K.jobs, names)) do
-    local digest = string.byte(record, 1) == 74 and digest_in(record) or J.read_job(number_in(names[i]), record).digest
+    local digest = string.byte(record, 1) == 74 and digest_in(record, 40) or J.read_job(number_in(names[i]), record).digest
     if digest ~= '' then
       local at = #pairs_of
       pairs_of[at + 1], pairs_of[at + 2] = l.id .. digest, names[i]
@@ -308,15 +304,9 @@ local function return_digests(l, names, may_merge)
   for i, other in ipairs(fields(K.equal, wanted)) do
     if not other then free[#free + 1], free[#free + 2] = wanted[i], pairs_of[2 * i]
     else
-      local j, open = J.job_of(number_in(pairs_of[2 * i])), open_count(l)
-      L.age(l, j)
-      remove_from(l, pairs_of[2 * i])
-      l.bytes = l.bytes - j.size
-      L.count_prio(l, j.prio, -1, open)
-      if not j.plain then l.odd = l.odd - 1 end
-      if j.expires > 0 then call('ZREM', K.expiring, pad(j.seq)) end
-      L.clear_list(l)
-      L.unite(l, j)
+      local j = J.job_of(number_in(pairs_of[2 * i]))
+      L.take(l, j)
+      L.unite(l, j, other)
     end
   end
   many('HSET', K.equal, free)
@@ -349,7 +339,7 @@ local function end_jobs(l, turn, closed, claimed_at, tally, cancelled)
   end
   take_first(l, l.closed, names)
   for _, name in ipairs(names) do
-    if stays[name] then back[#back + 1] = name end
+    if stays[name] then back[#back + 1], stays[name].is_back = name, true end
   end
   L.give_back(l, back)
   l.closed, l.edge, l.shut, l.shut_prio, l.shut_bytes = #back, 0, false, NO_PRIO, 0
@@ -358,13 +348,11 @@ local function end_jobs(l, turn, closed, claimed_at, tally, cancelled)
 end
 
 local function return_jobs(l, turn, kept, back, claimed_at)
-  local in_list = {}
-  for _, name in ipairs(back) do in_list[number_in(name)] = true end
   for _, j in ipairs(kept) do
     if owns(turn, j) then
       j.error, j.run_at = turn.error, due_after(j.run_at, turn.due)
     end
-    if not in_list[j.seq] then
+    if not j.is_back then
       if not j.plain then l.odd = l.odd - 1 end
       L.unite(l, j)
     elseif S.mode == 'accumulate' then
@@ -384,14 +372,6 @@ local function return_jobs(l, turn, kept, back, claimed_at)
   L.clear_list(l)
 end
 
--- Whether a done job can be deleted without reading it: the queue keeps no finished jobs, and nothing else is stored
--- of these.
-local function forget_unread(l, tally)
-  forget_first(l, l.closed, tally)
-  l.closed, l.edge, l.shut, l.shut_prio, l.shut_bytes = 0, 0, false, NO_PRIO, 0
-  L.clear_list(l)
-end
-
 function settle(turn)
   local l = L.lane_of(turn.lane)
   if not l or not l.token or l.token ~= turn.token then return false end
@@ -403,8 +383,11 @@ function settle(turn)
     kept = { { seq = turn.job } }
     keep_whole(l, turn, claimed_at)
   elseif is_whole and turn.rest == 'done' and S.keep == 0 then
+    -- The queue keeps no finished jobs, and nothing else is stored of these.
     end_claim(l)
-    forget_unread(l, tally)
+    forget_first(l, l.closed, tally)
+    l.closed, l.edge, l.shut, l.shut_prio, l.shut_bytes = 0, 0, false, NO_PRIO, 0
+    L.clear_list(l)
   else
     local closed, back = L.closed_jobs(l), nil
     end_claim(l)
@@ -455,11 +438,6 @@ local busy_of, goes_on = {}, {} -- by id
 -- What ended: lanes of one job; lists without special state, their records and the places of their turns; keys of removed
 -- lanes; how many lanes to subtract from each claim; jobs of lists.
 local gone, lists, records, list_places, keys, left, ended = {}, {}, {}, {}, {}, {}, {}
-
-local function accept(i, token)
-  left[token] = (left[token] or 0) + 1
-  answer[i] = NONE
-end
 
 -- Whether the turn of such a list of `fifo` is its head, rather than some jobs.
 local function owns_head(record)
@@ -518,7 +496,7 @@ local function sort_simple()
     if is_bare(record) and is_simple_list(record, goes_on[id]) then
       if has_failed(record) then record = mend(id, record) end
       lists[#lists + 1], records[#records + 1], list_places[#list_places + 1] = id, record, i
-      accept(i, tokens[at])
+      left[tokens[at]], answer[i] = (left[tokens[at]] or 0) + 1, NONE
     elseif tables_left <= 0 then
       answer[i] = POSTPONED
       if goes_on[id] then postponed_from = math.min(postponed_from, i) end
@@ -563,20 +541,14 @@ end
 
 -- Stores a finished job for its queue's retention.
 local function keep(id, name, record)
-  local claim = busy_of[id]
-  local at = #claim > 8 and string.byte(claim, 8) == 0 and struct.unpack('>I7', claim, 9) or made_at(number_in(claim))
   if string.byte(record) == 70 then
     local j, key = plain_job(record)
     j.state, j.ended, j.key, j.lane, j.attempts = 'done', NOW, key, 0, j.attempts + 1
     J.save_job(j)
   else
-    job_records[name] = 'D' .. id_of(NOW) .. id_of(at) .. string.sub(record, 2)
+    job_records[name] = 'D' .. id_of(NOW) .. id_of(claimed_at(busy_of[id])) .. string.sub(record, 2)
   end
   later('ZADD', K.done, num(NOW + S.keep), pad(number_in(name)))
-end
-
-local function keep_singles()
-  for i, record in ipairs(fields(K.lanes, gone)) do keep(gone[i], gone[i], 'J' .. gone[i] .. gone[i] .. string.sub(record, 2)) end
 end
 
 -- Lanes that remain: their records and positions.
@@ -651,7 +623,7 @@ local function end_lists()
     read_list(l, record)
     end_list(l, lists[i])
     if l.count > 0 then
-      if S.window then S.window.after_turn(l) else l.due, l.next_due = l.next_due or l.due, false end
+      end_wait(l)
       if not (goes_on[l.id] and has_turn(list_places[i], l.due, l.prio) and T.close_list(l)) then
         place_list(l.id, list_record('Q', l, ''), l.due, l.prio)
       end
@@ -663,7 +635,10 @@ end
   sort_simple()
   settle_others()
   local singles = #gone
-  if S.keep > 0 then keep_singles() else T.drop_bodies(gone) end
+  if S.keep == 0 then T.drop_bodies(gone)
+  else
+    for i, record in ipairs(fields(K.lanes, gone)) do keep(gone[i], gone[i], 'J' .. gone[i] .. gone[i] .. string.sub(record, 2)) end
+  end
   if S.mode == 'accumulate' then end_lists() else end_heads() end
   many('HDEL', K.busy, gone)
   many('HDEL', K.busy, free)
@@ -692,34 +667,29 @@ end
   write_out()
 end
 
-if not S then
-  for i = 1, simple do answer[i] = false end
-end
-if S and simple > 0 then
-  look_for_best(5, 4 + tonumber(ARGV[4]))
-  end_simple()
-end
--- Of a lane that is named twice, the first turn counts.
 local function settle_turns()
-  local held, records, failed, rest = fields(K.busy, turn_ids), fields(K.lanes, turn_ids), {}, {}
+  local held, records, rest = fields(K.busy, turn_ids), fields(K.lanes, turn_ids), {}
   read_heads(turns, records)
   for i, turn in ipairs(turns) do
     local id, claim = turn_ids[i], held[i]
-    if failed[id] or not (claim and string.sub(claim, 1, 7) == id_of(turn.token)) then answer[simple + i] = false
-    elseif failed[id] == nil and fail_simply(turn, id, records[i], claim) then failed[id], answer[simple + i] = true, NONE
-    elseif #rest == tables_left then failed[id], answer[simple + i] = false, POSTPONED
-    else failed[id], rest[#rest + 1] = false, i end
+    if not (claim and string.sub(claim, 1, 7) == id_of(turn.token)) then answer[simple + i] = false
+    elseif fail_simply(turn, id, records[i], claim) then answer[simple + i] = NONE
+    elseif #rest == tables_left then answer[simple + i] = POSTPONED
+    else rest[#rest + 1] = i end
   end
   if not rest[1] then return end
   define_settle()
   for _, i in ipairs(rest) do L.lane_of(turns[i].lane, records[i], held[i]) end
   for _, i in ipairs(rest) do answer[simple + i] = settle(turns[i]) end
 end
-if S and turns[1] then settle_turns()
+if not S then
+  for i = 1, simple + #turns do answer[i] = false end
 else
-  for i = 1, #turns do answer[simple + i] = false end
-end
-if S then
+  if simple > 0 then
+    look_for_best(5, 4 + tonumber(ARGV[4]))
+    end_simple()
+  end
+  if turns[1] then settle_turns() end
   for token, lanes_less in pairs(released) do release_claim(token, lanes_less) end
   place_touched()
   if best then T.store() end
@@ -728,4 +698,4 @@ if S then
   if S.shared then bell.rings = bell.rings or call('LLEN', K.arrivals) > 0 or call('ZCARD', K.ready) > 0 end
   commit()
 end
-return { answer, NOW, best and T.answer() or {}, bell.rings and 1 or 0, best and T.is_spent() and 1 or 0 }
+return { answer, NOW, best and T.list or {}, bell.rings and 1 or 0, best and T.is_spent() and 1 or 0 }

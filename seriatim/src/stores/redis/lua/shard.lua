@@ -1,4 +1,5 @@
--- The common part of the scripts of one shard; compact.lua, any_job.lua, lane.lua, any_lane.lua and the operation's script follow.
+-- The common part of the scripts of one shard, behind first_due.lua; compact.lua, any_job.lua, lane.lua, any_lane.lua and the
+-- operation's script follow.
 --
 -- KEYS[1] is the common prefix of the shard's keys, `prefix:{q7:0}:`: all of them are in one slot, and their number is
 -- fixed, whatever the number of lanes and jobs. Scripts do not roll back: an operation checks everything before its
@@ -11,7 +12,6 @@
 -- Reads meta, the settings and counters of the queue, in each script. What its functions read and write of other keys is said by
 -- the scripts that call them.
 
-local call = redis.call
 local P = KEYS[1]
 local TIME_MAX = 9007199254740991
 local INLINE_BYTES_MAX = 65536 -- a longer payload is stored separately, so that changing a job does not copy it
@@ -78,13 +78,6 @@ local function many(command, key, list)
   end
 end
 
--- Members of a lexical ZSET all have score 0.
-local function add_members(key, list)
-  local args = {}
-  for i, member in ipairs(list) do args[2 * i - 1], args[2 * i] = 0, member end
-  many('ZADD', key, args)
-end
-
 -- Collects the writes of `place`, `forget`, a push and a settle, so that many lanes take one command: a call from Lua costs
 -- more than its work. Pending writes are not visible in Redis: read through `lanes`, `jobs` and `ids`.
 local put_off = {}
@@ -106,19 +99,18 @@ end
 
 -- The last record of each job that a script stores, by name; false if it is removed.
 local job_records = {}
-local function write_jobs()
-  local written, removed = {}, {}
-  for name, record in pairs(job_records) do
-    if record then written[#written + 1], written[#written + 2] = name, record
-    else removed[#removed + 1] = name end
-  end
-  many('HSET', K.jobs, written)
-  many('HDEL', K.jobs, removed)
-  job_records = {}
-end
 
 local function write_out()
-  if next(job_records) then write_jobs() end
+  if next(job_records) then
+    local written, removed = {}, {}
+    for name, record in pairs(job_records) do
+      if record then written[#written + 1], written[#written + 2] = name, record
+      else removed[#removed + 1] = name end
+    end
+    many('HSET', K.jobs, written)
+    many('HDEL', K.jobs, removed)
+    job_records = {}
+  end
   for _, command in ipairs({ 'HDEL', 'ZREM', 'SREM', 'HSET', 'ZADD', 'SADD' }) do
     for key, list in pairs(put_off[command] or {}) do many(command, key, list) end
   end

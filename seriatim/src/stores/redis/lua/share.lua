@@ -10,7 +10,6 @@
 if S and S.shared then
   local STEPS_MAX = 10000     -- about 70 ms: a visit is one step, and each lane of a group LANE_STEPS more
   local LANE_STEPS = 10
-  local CLASSES_MAX = 1000
   local WEIGHT_MAX = 1000     -- also that of lanes without groups, and of those left from a time with some
   local NOTHING_SAID = num(WEIGHT_MAX) .. ' 0 0 0' -- of a queue whose groups were removed while some had lanes
   local WHOLE = 'all'
@@ -80,7 +79,7 @@ if S and S.shared then
 
   -- The first group from this number on that has ready lanes.
   local function group_from(from)
-    if from == 0 and (first_arrival() or call('ZRANGEBYLEX', K.ready, '-', '(\255', 'LIMIT', 0, 1)[1]) then return 0 end
+    if from == 0 and (first_arrival(P, true) or call('ZRANGEBYLEX', K.ready, '-', '(\255', 'LIMIT', 0, 1)[1]) then return 0 end
     local member = call('ZRANGEBYLEX', K.ready, '[\255' .. bytes_of(from), '+', 'LIMIT', 0, 1)[1]
     return member and (struct.unpack('>I6', member, 2))
   end

@@ -60,26 +60,17 @@ if over > 0 then
   end
 end
 
--- An idempotency key whose job is still stored is checked again later.
-local names = old(K.idemold, NOW, tonumber(ARGV[5]))
-for _, field in ipairs(names) do
-  local seq = cmsgpack.unpack(call('HGET', K.idem, field))
-  if J.is_known(seq) then
-    call('ZADD', K.idemold, num(NOW + math.max(S.remember, 60000000)), field)
-  else
-    call('ZREM', K.idemold, field)
-    call('HDEL', K.idem, field)
-  end
-end
+place_touched() -- what is removed here is stored no more
+local names, are_more = W.sweep(K.idem, K.idemold, NOW, tonumber(ARGV[5]), math.max(S.remember, 60000000))
+if are_more then more = 1 end
 -- What a rate has forgotten: each sweep looks at some.
 local PACED_MAX = 1000
-local function sweep_paced()
-  local some, old = call('HRANDFIELD', K.paced, PACED_MAX, 'WITHVALUES'), {}
+if S.shared then
+  local some, gone = call('HRANDFIELD', K.paced, PACED_MAX, 'WITHVALUES'), {}
   for i = 1, #some, 2 do
-    if number_in(some[i + 1]) < NOW then old[#old + 1] = some[i] end
+    if number_in(some[i + 1]) < NOW then gone[#gone + 1] = some[i] end
   end
-  many('HDEL', K.paced, old)
+  many('HDEL', K.paced, gone)
 end
-if S.shared then sweep_paced() end
 commit()
-return { expired, #finished, dead, #names, more }
+return { expired, #finished, dead, names, more }

@@ -19,9 +19,8 @@ local function take_some(old, ids, lanes_left)
       touch(l)
       lanes_left, tables_left = lanes_left - 1, tables_left - 1
       taken[#taken + 1] = id_of(l.n)
-      turns[#turns + 1] = L.turn_of(l, false)
-      jobs_left = jobs_left - #turns[#turns][8]
-      for _, j in ipairs(L.closed_jobs(l)) do bytes_left = bytes_left - j.size end
+      local turn, bytes = L.turn_of(l, false)
+      turns[#turns + 1], jobs_left, bytes_left = turn, jobs_left - #turn[8], bytes_left - bytes
     end
   end
   return lanes_left

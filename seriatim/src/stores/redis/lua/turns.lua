@@ -1,9 +1,9 @@
 -- Making turns: the common part of claim.lua and settle.lua. Reads routes, ready, and of the lanes that it claims their records
 -- and jobs; writes what claim.lua names.
 --
--- T.answer() has for each turn an answer of `turn_of`, or values after the token (a number) that they have in
--- common: an id and then the record of its lane, of one job; or the record of one job of a list; or 'M' and a number of
--- jobs (4 bytes), and then their records, in no order. Payloads that are apart are not in it: the caller reads them from `bodies`.
+-- T.list has for each turn an answer of `turn_of`, or values after the token (a number) that they have in
+-- common: an id and then the record of its lane, of one job; or the record of one job of a list; or a table of such records, in no
+-- order. Payloads that are apart are not in it: the caller reads them from `bodies`.
 local T = { list = {}, claims = {}, of_ttl = {}, busy = {}, wanted = {}, places = {}, series = {}, taken = 0 }
 
 -- One script claims about this much: lanes with many or large jobs are left to the next.
@@ -33,18 +33,16 @@ function T.drop_bodies(names)
   many('HDEL', K.bodies, fields)
 end
 
--- Made when a script begins to claim: most settles claim nothing.
-local function define_turns()
--- ARGV from `at`: node, kind of lease, ttl, most jobs and bytes of a turn, the longest lease of a job's own, most jobs of
--- a turn that are handed over one after the other.
-function T.start(at)
-  T.node, T.kind, T.lease = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
-  T.jobs_max, T.bytes_max, T.lease_max = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
-  local is_series = S.mode == 'fifo' and S.take == 1 and S.keep == 0 and T.kind == 'node' and not S.shared
-  T.series_max = is_series and tonumber(ARGV[at + 6]) or 1
-  if T.series_max > 1 then T.jobs_left = SERIES_JOBS_LEFT end
-  T.table_jobs = T.jobs_left / TABLES_MAX
-end
+-- Begins to claim, and makes what that needs: most settles claim nothing. ARGV from `at`: node, kind of lease, ttl, most jobs and
+-- bytes of a turn, the longest lease of a job's own, most jobs of a turn that are handed over one after the other.
+function T.begin(at)
+T.has_bodies()
+T.node, T.kind, T.lease = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+T.jobs_max, T.bytes_max, T.lease_max = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+local is_series = S.mode == 'fifo' and S.take == 1 and S.keep == 0 and T.kind == 'node' and not S.shared
+T.series_max = is_series and tonumber(ARGV[at + 6]) or 1
+if T.series_max > 1 then T.jobs_left = SERIES_JOBS_LEFT end
+T.table_jobs = T.jobs_left / TABLES_MAX
 
 -- The classes that the caller may take, whose routes are in ARGV.
 function T.read_classes(from, to)
@@ -69,7 +67,7 @@ function T.is_ready()
   for _, class in ipairs(T.classes) do
     if T.look(class, 1)[1] then return true end
   end
-  return T.group == '' and first_arrival()
+  return T.group == '' and first_arrival(P, true)
 end
 
 -- A claim with this ttl; one with an own lease has one lane, so that it can be extended separately.
@@ -93,12 +91,8 @@ function T.has_room(bytes, count)
   return not T.is_full
 end
 
--- How much a record adds to the answer, with a payload that is apart.
-local function weight(record, from)
-  if not T.bodies then return #record end
-  local _, _, _, size = texts_in(record, from)
-  return math.max(#record, size)
-end
+-- How much a record adds to the answer, with a payload that is apart; `at` is where its lengths are.
+local function weight(record, at) return T.bodies and math.max(#record, (size_in(record, at))) or #record end
 
 function T.is_spent() return T.jobs_left <= 0 or T.bytes_left <= 0 end
 
@@ -129,17 +123,12 @@ local function claim_light(id, key)
   marked, T.taken = marked + 2, T.taken + 1
 end
 
-local function tell_job(name)
-  T.wanted[#T.wanted + 1], T.places[#T.places + 1] = name, told + 1
-  T.tell(false)
-end
-
 function T.close_single(id, record)
   if T.room then
-    local _, _, _, size = texts_in(record, 2)
+    local size = size_in(record, 26)
     if not T.has_room(size, 1) then return end
   else
-    T.jobs_left, T.bytes_left = T.jobs_left - 1, T.bytes_left - weight(record, 2)
+    T.jobs_left, T.bytes_left = T.jobs_left - 1, T.bytes_left - weight(record, 26)
   end
   claim_light(id, S.mode ~= 'parallel' and key_in(record))
   list[told + 1], list[told + 2] = id, record
@@ -161,7 +150,7 @@ function T.close_arrivals(ids, records)
     local id = ids[i]
     light_lanes[light.count + i], list[at + 1], list[at + 2] = id, id, record
     busy[marked + 2 * i - 1], busy[marked + 2 * i] = id, is_keyed and light_bytes .. key_in(record) or light_bytes
-    taken, at, bytes = i, at + 2, bytes - (T.bodies and weight(record, 2) or #record)
+    taken, at, bytes = i, at + 2, bytes - (T.bodies and weight(record, 26) or #record)
   end
   told, marked, T.taken = at, marked + 2 * taken, T.taken + taken
   T.jobs_left, T.bytes_left = T.jobs_left - taken, bytes
@@ -175,13 +164,15 @@ function T.close_head(id, record)
   if T.room then
     local job = call('HGET', K.jobs, name)
     if has_failed(record) then job = string.sub(job, 1, select(5, trouble_in(job)) - 1) end
-    local _, _, _, size = texts_in(job, 16)
+    local size = size_in(job, 40)
     if not T.has_room(size, 1) then return end
   else
     T.jobs_left = T.jobs_left - 1
   end
   claim_light(id, '\0')
-  tell_job(name)
+  T.wanted[#T.wanted + 1], T.places[#T.places + 1] = name, told + 1
+  T.tell(false)
+  if has_failed(record) then later('SREM', K.failing, id) end
 end
 
 -- The head of a list of `fifo`, and what follows it: jobs of light lists are fresh. How many of them the turn has shows
@@ -210,29 +201,20 @@ function T.are_plain(options)
   return true
 end
 
--- The options of a job in `jobs`.
-function T.options_in(record)
-  local key_length, task_length, digest_length, options_length = struct.unpack('>I2I2I1I4', record, 40)
-  local at = 49 + key_length + task_length + digest_length
-  return unmarked(string.sub(record, at, at + options_length - 1))
-end
-
 local function join_series(turn, records, from)
-  local l, bytes, joined, _, task = turn.l, 0, 0, nil, nil
+  local l, bytes, joined, task = turn.l, 0, 0, nil
   for i = 1, #turn.names do
     local record = records[from + i]
-    local run_at, is_plain = struct.unpack('>I7', record, 23), T.are_plain(T.options_in(record))
-    local _, own_task, _, size = texts_in(record, 16)
+    local size, task_at, digest_at, options_at, body_at = size_in(record, 40)
+    local run_at, own_task = struct.unpack('>I7', record, 23), string.sub(record, task_at, digest_at - 1)
+    local is_plain = T.are_plain(options_in(record, options_at, body_at))
     bytes = bytes + size
     if i > 1 and (not is_plain or run_at > NOW or own_task ~= task or bytes > T.series_bytes) then break end
-    task, joined = own_task, i
-    turn[i + 1] = record
+    task, joined, turn[i] = own_task, i, record
     T.bytes_left = T.bytes_left - math.max(#record, size)
     if not is_plain then break end
   end
-  if joined == 1 then turn[1], turn[2] = turn[2], nil
-  else
-    turn[1] = 'M' .. struct.pack('>I4', joined)
+  if joined > 1 then
     l.closed, l.edge = joined, number_in(turn.names[joined])
     later('HSET', K.lanes, l.id, list_record('Q', l, ''))
   end
@@ -249,27 +231,14 @@ local function tell_series()
     join_series(turn, records, from)
     from = from + #turn.names
   end
-  T.series, T.has_series = {}, true
-end
-
-function T.answer()
-  if not T.has_series then return T.list end
-  local flat = {}
-  for _, value in ipairs(T.list) do
-    if type(value) == 'table' and value.names then
-      for _, told in ipairs(value) do flat[#flat + 1] = told end
-    else
-      flat[#flat + 1] = value
-    end
-  end
-  return flat
+  T.series = {}
 end
 
 -- How many of these jobs go into a turn, and the bytes of their payloads.
 local function fit(records)
   local bytes = 0
   for i, record in ipairs(records) do
-    local _, _, _, size = texts_in(record, 16)
+    local size = size_in(record, 40)
     if i > 1 and bytes + size > T.bytes_max then return i - 1, bytes end
     bytes = bytes + size
   end
@@ -292,7 +261,7 @@ function T.close_beginning(l)
   if not T.has_room(bytes, most) then return end
   for i = #names, most + 1, -1 do records[i] = nil end
   if S.merges then
-    for _, record in ipairs(records) do later('HDEL', K.equal, string.sub(record, 2, 8) .. digest_in(record)) end
+    for _, record in ipairs(records) do later('HDEL', K.equal, string.sub(record, 2, 8) .. digest_in(record, 40)) end
   end
   l.closed, l.edge, l.shut, l.shut_prio, l.shut_bytes, l.bytes = most, number_in(names[most]), false, l.prio, bytes, l.bytes - bytes
   l.next_due = not is_all and l.due
@@ -306,9 +275,7 @@ function T.close_list(l)
   local records = T.close_beginning(l)
   if not records then return true end
   claim_light(l.id, '\0')
-  T.tell('M' .. struct.pack('>I4', #records))
-  for i, record in ipairs(records) do list[told + i] = record end
-  told = told + #records
+  T.tell(records)
   later('HSET', K.lanes, l.id, list_record('Q', l, ''))
   return true
 end
@@ -325,10 +292,7 @@ end
 function T.close_light(id, record)
   if is_single(record) then T.close_single(id, record)
   elseif not is_bare(record) then return false
-  elseif has_failed(record) and S.mode ~= 'accumulate' then
-    local before = T.taken
-    T.close_head(id, record)
-    if T.taken > before then later('SREM', K.failing, id) end
+  elseif has_failed(record) and S.mode ~= 'accumulate' then T.close_head(id, record)
   elseif S.take > 1 then return false
   elseif S.mode == 'accumulate' then
     local l = { id = id }
@@ -346,7 +310,7 @@ end
 function T.tell_jobs()
   for i, record in ipairs(fields(K.jobs, T.wanted)) do
     T.list[T.places[i]] = record
-    T.bytes_left = T.bytes_left - weight(record, 16)
+    T.bytes_left = T.bytes_left - weight(record, 40)
   end
   T.wanted, T.places = {}, {}
   if T.series[1] then tell_series() end
@@ -490,10 +454,4 @@ function T.store()
     if claim.lanes[1] then store_claim(T.node, T.kind, claim.ttl, claim.token, claim.lanes) end
   end
 end
-end
-
-function T.begin(at)
-  define_turns()
-  T.has_bodies()
-  T.start(at)
 end

@@ -1,5 +1,8 @@
 //! Long payloads, which are stored apart from their jobs.
 
+use std::pin::pin;
+
+use super::reshard_races::advance;
 use super::*;
 use crate::store::Fate;
 use crate::stores::redis::compact::APART_BYTES_MIN;
@@ -195,6 +198,21 @@ async fn nothing_that_people_do_takes_the_payload_of_a_claimed_job() {
         all(&store, Fate::Done).await;
         assert_eq!(apart(&prefix).await, 0, "{:?}", queue.mode);
     }
+}
+
+/// The turn is told before its payload is read.
+#[tokio::test]
+async fn a_turn_that_ends_while_it_is_read_is_none() {
+    let (prefix, queue) = (new_prefix(), Queue::fifo("q").retain_completed(Duration::ZERO));
+    let (store, other) = (open(&prefix).await, open(&prefix).await);
+    declare(&store, queue.clone()).await;
+    push(&store, vec![long(&queue, "k", &text(1, 5_000))]).await;
+    numbers(&other).await;
+    let turns = claim(&store, 1).await;
+    let mut reading = pin!(store.turn(turns[0].lane, turns[0].token));
+    assert!(advance(0, reading.as_mut()).await.is_none());
+    assert!(done(&other, &turns).await[0].is_ok());
+    assert!(reading.await.unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

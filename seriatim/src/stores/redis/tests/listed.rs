@@ -151,6 +151,45 @@ async fn a_lane_that_grows_stays_a_list() {
     assert_nothing_is_left(&prefix).await;
 }
 
+/// A run whose jobs were all cancelled keeps its place until the list comes to it.
+#[tokio::test]
+async fn a_list_whose_last_job_is_buried_leaves_no_run() {
+    for queue in [Queue::fifo("q"), Queue::accumulate("q").merge(Merge::None)] {
+        let prefix = new_prefix();
+        let store = forgetful(&prefix, queue).await;
+        let ids = push_tags(&store, 0..JOBS).await;
+        for job in &ids[1..] {
+            assert_eq!(cancel(&store, *job).await, Cancelled::Now);
+        }
+        assert!(ask::<u32>(&prefix, "HLEN", "runs").await > 0);
+        let turns = claim(&store, 1).await;
+        let bury =
+            Settlement { rest: Fate::Bury, ..Settlement::done(turns[0].lane, turns[0].token) };
+        assert!(store.settle(Settle::now(vec![bury])).await.unwrap()[0].is_ok());
+        let dead = Selected { now: None, queue: "q".into(), which: Selection::All };
+        assert_eq!(store.delete_dead(dead).await.unwrap().count, 1);
+        assert_nothing_is_left(&prefix).await;
+    }
+}
+
+/// Of a queue that a push created.
+#[tokio::test]
+async fn what_a_turn_reported_is_forgotten_with_its_lane_if_its_queue_changes_its_mode() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    push_tags(&store, 0..1).await;
+    let turn = claim(&store, 1).await.remove(0);
+    let progress = Some("1".into());
+    let beats = vec![Beat { lane: turn.lane, token: turn.token, progress, extend: None }];
+    let node = NodeInfo::new("n".into(), LEASE);
+    store.heartbeat(Heartbeat { now: None, node, beats }).await.unwrap();
+    fail(&store, &turn).await;
+    assert_eq!(ask::<u32>(&prefix, "HLEN", "progress").await, 1);
+    declare(&store, Queue::fifo("q").retain_completed(Duration::ZERO)).await;
+    done(&store, &claim(&store, 1).await).await;
+    assert_nothing_is_left(&prefix).await;
+}
+
 /// A list keeps the numbers of its last 16 jobs in its record, and puts them away with the next one.
 #[tokio::test]
 async fn an_equal_job_puts_nothing_away_that_its_list_does_not_have() {

@@ -1,6 +1,6 @@
 //! Servers that are away, fall silent, refuse, or take over.
 
-use seriatim_testkit::{Proxy, Redis as Server, RedisCluster};
+use seriatim_testkit::{Cut, Proxy, Redis as Server, RedisCluster};
 use tokio::sync::{mpsc, oneshot};
 
 use super::servers::until;
@@ -224,6 +224,49 @@ async fn after_a_lossy_failover_no_lane_stays_held_and_no_handler_runs_without_i
     until("nothing stays held", is_empty).await;
     stop.send(()).unwrap();
     engine.await.unwrap().unwrap();
+}
+
+/// A claim is answered before the long payloads of its jobs are read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_between_a_claim_and_its_payloads_loses_neither_the_job_nor_its_payload() {
+    for is_copied in [false, true] {
+        let (master, prefix) = (server(), new_prefix());
+        let replica = replica_of(&master);
+        let proxy = Proxy::start(master.port()).unwrap();
+        let store = open_at(&over(&proxy), &prefix).await;
+        declare(&store, Queue::fifo("q").retain_completed(Duration::ZERO)).await;
+        let payload = "-".repeat(5_000);
+        push(&store, vec![Job::new("q", &payload).unwrap().key("k")]).await;
+        // From now on the server has the script.
+        assert!(claim(&store, 0).await.is_empty());
+        has_all(&replica, &master).await;
+        if !is_copied {
+            promote(&replica);
+        }
+        proxy.cut(1, Cut::BeforeRequest);
+        let lost = store.claim(claim_request("q", 1)).await.unwrap_err();
+        assert_eq!((lost.kind(), proxy.cuts()), (ErrorKind::Unavailable, 1), "{lost}");
+        if is_copied {
+            has_all(&replica, &master).await;
+            promote(&replica);
+        }
+        proxy.lead_to(replica.port());
+        proxy.disconnect();
+        until("the new master answers", async || store.now().await.is_ok()).await;
+
+        // What a node finds that compares its claims with the store's.
+        let node = Some("n".into());
+        let held = store.lanes(LaneQuery { node, ..LaneQuery::new("q") }).await.unwrap().rows;
+        assert_eq!(held.len(), usize::from(is_copied));
+        let turn = match held.first() {
+            Some(row) => store.turn(row.lane, row.token.unwrap()).await.unwrap().unwrap(),
+            None => claim(&store, 1).await.remove(0),
+        };
+        assert_eq!(turn.jobs[0].payload.decode::<String>().unwrap(), payload);
+        assert!(done(&store, &[turn]).await[0].is_ok());
+        let left = replica.send(&["HLEN", &format!("{prefix}:{{q1:0}}:bodies")]).unwrap();
+        assert!(left.starts_with(":0"), "{left}");
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,10 @@ use crate::contract::Selection;
 const ANSWERS_MAX: usize = 80;
 
 /// Polls a future until it has waited for `answers` answers; its output if it completed.
-async fn advance<T>(answers: usize, mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+pub(super) async fn advance<T>(
+    answers: usize,
+    mut future: Pin<&mut impl Future<Output = T>>,
+) -> Option<T> {
     let mut left = answers;
     std::future::poll_fn(move |context| match future.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Some(output)),

@@ -1,9 +1,12 @@
 //! Other deployments: a cluster, a master with a sentinel, TLS.
 
+use std::pin::pin;
+
 use seriatim_testkit::{
     Authority, Redis as Server, RedisCluster, RedisSentinel, redis_cluster_url,
 };
 
+use super::reshard_races::advance;
 use super::*;
 
 /// Waits for real servers, at most 30 s.
@@ -104,6 +107,26 @@ async fn a_shard_whose_slot_moves_to_another_node_loses_nothing() {
     let mut tags = drain(&store).await;
     tags.sort_unstable();
     assert_eq!(tags, (0..50).chain([51]).collect::<Vec<u32>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_that_moves_between_a_claim_and_its_payloads_is_followed() {
+    let (mut cluster, prefix) = (RedisCluster::start_with_replicas().unwrap(), new_prefix());
+    let store = open_at(&cluster.url(), &prefix).await;
+    let other = open_at(&cluster.url(), &prefix).await;
+    declare(&store, Queue::fifo("q")).await;
+    let payload = "-".repeat(5_000);
+    push(&store, vec![Job::new("q", &payload).unwrap().key("k")]).await;
+    // From now on the server has the script.
+    assert!(claim(&store, 0).await.is_empty());
+    let mut claiming = pin!(store.claim(claim_request("q", 1)));
+    // The node is known to live.
+    assert!(advance(1, claiming.as_mut()).await.is_none());
+    until("the job is claimed", async || numbers(&other).await.claimed == 1).await;
+    cluster.move_slot(&format!("{prefix}:{{q1:0}}:meta")).unwrap();
+    let turns = claiming.await.unwrap().turns;
+    assert_eq!(turns[0].jobs[0].payload.decode::<String>().unwrap(), payload);
+    assert!(done(&store, &turns).await[0].is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

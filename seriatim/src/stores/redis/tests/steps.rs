@@ -112,6 +112,27 @@ async fn push_lanes(store: &Redis, lanes: usize, prefix: &str) {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_keys_of_the_whole_store_are_swept_in_short_steps() {
+    const STEP: usize = 200;
+    let watched = Watched::of(Queue::parallel("q")).await;
+    let store = &watched.store;
+    let of_store = |i| {
+        let job = Job::new("q", &1).unwrap().idempotency_key(format!("{i}"));
+        job.idempotency_scope(crate::store::IdempotencyScope::Store)
+    };
+    push(store, (0..LANES).map(of_store).collect()).await;
+    let now = Some(store.now().await.unwrap() + Duration::from_secs(30 * 86_400));
+    for rows_max in [STEP + 1, 10 * LANES] {
+        let (scripts, swept) = watched.scripts(store.sweep(Sweep { now, rows_max })).await;
+        // The jobs are stored, so their keys stay.
+        assert_eq!(swept.unwrap().more, rows_max < LANES);
+        assert!(scripts.count >= rows_max.min(LANES - STEP) / STEP, "{}", scripts.count);
+    }
+    let repeat = push(store, vec![of_store(7)]).await;
+    assert_eq!(repeat[0].status, PushStatus::Duplicate);
+}
+
 /// A job in a lane of its own.
 fn lane_job(mode: Mode, key: String) -> Job {
     let job = Job::new("q", &1).unwrap();
