@@ -27,6 +27,7 @@ mod joining;
 mod light;
 mod listing;
 mod locks;
+mod pausing;
 mod reading;
 mod sharing;
 mod tally;
