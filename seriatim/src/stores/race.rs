@@ -145,14 +145,15 @@ pub(super) async fn new_names_race(stores: Vec<SharedStore>, rounds: usize) {
     assert_eq!(jobs, (rounds * NAMES) as u64);
 }
 
-/// A third each without a key, with a key that has jobs, and with a new key; the first once more at the end. Every other
-/// pusher sends them in the reverse order.
+/// Jobs without a key, with keys that have jobs, with new keys, or a third of each, by turns; the first once more at the
+/// end. Every other pusher sends them in the reverse order.
 fn named(round: usize, pusher: usize) -> Vec<Job> {
     let job = |number: usize| {
-        let queue = if number % 3 == 0 { "free" } else { "q" };
+        let kind = if round % 4 == 3 { number % 3 } else { round % 4 };
+        let queue = if kind == 0 { "free" } else { "q" };
         let job = Job::new(queue, &(round, pusher)).unwrap();
         let job = job.idempotency_key(format!("{round}-{number}"));
-        match number % 3 {
+        match kind {
             0 => job,
             1 => job.key(format!("old-{}", number % 2)),
             _ => job.key(format!("new-{round}-{number}")),
