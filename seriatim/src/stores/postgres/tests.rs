@@ -235,6 +235,31 @@ async fn a_busy_pusher_does_not_hold_up_a_claim() {
     assert_eq!(claim(&store, "q", 10).await.turns.len(), 1);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idempotency_key_counts_among_concurrent_pushes_too() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    for round in 0..20 {
+        let names: Vec<String> = (0..10).map(|i| format!("{round}-{i}")).collect();
+        let pusher = |reverse: bool| {
+            let (store, mut names) = (store.clone(), names.clone());
+            if reverse {
+                names.reverse();
+            }
+            let jobs = names.iter().map(|n| Job::new("loose", &1).unwrap().idempotency_key(n));
+            let jobs = jobs.collect();
+            tokio::spawn(async move { store.push(Push { now: None, jobs }).await.unwrap() })
+        };
+        let pushers = [pusher(false), pusher(true), pusher(false)];
+        let mut ids = std::collections::HashSet::new();
+        for pusher in pushers {
+            ids.extend(pusher.await.unwrap().iter().map(|pushed| pushed.job_id));
+        }
+        assert_eq!(ids.len(), names.len());
+    }
+    assert_eq!(store.pool.repeated.load(Ordering::Relaxed), 0, "no deadlock");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn new_idempotency_keys_that_several_push_at_once_store_one_job_each() {
     let schema = new_schema();
