@@ -31,6 +31,7 @@ pub(super) fn cases() -> Vec<Case> {
         d2_a_repeated_idempotency_key_returns_the_first_job,
         an_idempotency_key_is_scoped_by_queue_and_key,
         an_idempotency_key_is_forgotten_after_its_time,
+        a_forgotten_idempotency_key_excuses_no_other_node,
         a_large_batch_arrives_in_order,
         a_contradicting_definition_is_refused,
         an_undeclared_queue_may_be_declared_while_nothing_runs,
@@ -261,6 +262,20 @@ async fn an_idempotency_key_is_forgotten_after_its_time(mut bench: Bench) {
     let turn = bench.one().await;
     bench.done(&turn).await;
     assert_eq!(bench.push(job("c").idempotency_key("i")).await.status, Queued);
+}
+
+async fn a_forgotten_idempotency_key_excuses_no_other_node(mut bench: Bench) {
+    let mut queue = Queue::fifo("q");
+    queue.idempotency_ttl = WAIT;
+    bench.declare(queue).await;
+    bench.push(job("a").idempotency_key("i")).await;
+    let turn = bench.one().await;
+    bench.done(&turn).await;
+    bench.push(job("b").node("n1")).await;
+    let other = || vec![job("c").node("n2").idempotency_key("i")];
+    assert_eq!(bench.push_all(other()).await[0].status, Duplicate);
+    bench.pass(WAIT);
+    refused(bench.try_push(other()).await, ErrorKind::Conflict, "jobs[0].key");
 }
 
 async fn a_large_batch_arrives_in_order(mut bench: Bench) {

@@ -21,7 +21,7 @@ pub trait Queues: Send + Sync {
     /// - An invalid definition is `Invalid`, with the field `queues[3].max_retries`.
     async fn declare(&self, request: Declare) -> Result<()>;
 
-    /// Pauses or resumes a queue: no lane of a paused queue is claimed. Running turns continue.
+    /// Pauses or resumes a queue: when this has returned, no lane of a paused queue is claimed. Running turns continue.
     ///
     /// - A queue that is being deleted is `Conflict`.
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()>;

@@ -1,4 +1,4 @@
-//! SQL for the order of listings.
+//! The order of rows: SQL for that of listings, and keys that sort as numbers do.
 
 /// The sort key of rows; the row's number breaks ties.
 #[derive(Clone, Copy)]
@@ -33,4 +33,9 @@ pub(super) fn last_of_newest(from: &str, before: i64, rows_max: usize) -> String
     format!(
         "SELECT MIN(n.at) FROM (SELECT at FROM {from} AND at < {before} ORDER BY at DESC LIMIT {rows_max}) n"
     )
+}
+
+/// Bytes with the same order as the number.
+pub(super) fn sortable(number: i64) -> [u8; 8] {
+    ((number as u64) ^ (1 << 63)).to_be_bytes()
 }

@@ -1,14 +1,17 @@
 //! Pushers and workers of several processes on few keys, for the tests of the stores.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Barrier;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::contract::{Claim, Declare, Lease, Push, Settle, Settled, SharedStore};
+use crate::contract::{
+    Claim, Declare, Lease, Push, PushStatus, Pushed, Settle, Settled, SharedStore,
+};
 use crate::model::id::Token;
 use crate::model::job::Job;
 use crate::model::queue::Queue;
@@ -98,4 +101,67 @@ async fn work(store: SharedStore, busy: Arc<[AtomicU32; KEYS.len()]>, seen: Seen
         let settled = store.settle(Settle::now(done)).await.unwrap();
         assert!(settled.iter().all(Settled::is_ok));
     }
+}
+
+/// The jobs of a round of [`new_names_race`], without the one that is pushed twice.
+const NAMES: usize = 12;
+
+/// Several stores push the same new idempotency keys at once: each stores one job, whose id all of them learn.
+pub(super) async fn new_names_race(stores: Vec<SharedStore>, rounds: usize) {
+    let begin = Arc::new(Barrier::new(stores.len()));
+    for round in 0..rounds {
+        let push = |(pusher, store): (usize, &SharedStore)| {
+            let (store, begin, jobs) = (store.clone(), begin.clone(), named(round, pusher));
+            tokio::spawn(async move {
+                begin.wait().await;
+                let mut pushed = store.push(Push { now: None, jobs }).await.unwrap();
+                if pusher % 2 == 1 {
+                    pushed.reverse();
+                }
+                pushed
+            })
+        };
+        let tasks: Vec<_> = stores.iter().enumerate().map(push).collect();
+        let mut answers: Vec<Vec<Pushed>> = Vec::new();
+        for task in tasks {
+            answers.push(task.await.unwrap());
+        }
+        let mut all = HashSet::new();
+        for name in 0..NAMES {
+            let mut of_name: Vec<Pushed> = answers.iter().map(|pushed| pushed[name]).collect();
+            if name == 0 {
+                of_name.extend(answers.iter().map(|pushed| pushed[NAMES]));
+            }
+            let ids: HashSet<_> = of_name.iter().map(|pushed| pushed.job_id).collect();
+            assert_eq!(ids.len(), 1, "round {round}, name {name}: {of_name:?}");
+            let new = of_name.iter().filter(|pushed| pushed.status == PushStatus::Queued).count();
+            assert_eq!(new, 1, "round {round}, name {name}: {of_name:?}");
+            all.extend(ids);
+        }
+        assert_eq!(all.len(), NAMES);
+    }
+    let stats = stores[0].stats(None).await.unwrap();
+    let jobs: u64 = stats.iter().map(|queue| queue.jobs).sum();
+    assert_eq!(jobs, (rounds * NAMES) as u64);
+}
+
+/// Jobs without a key, with keys that have jobs, with new keys, or a third of each, by turns; the first once more at the
+/// end. Every other pusher sends them in the reverse order.
+fn named(round: usize, pusher: usize) -> Vec<Job> {
+    let job = |number: usize| {
+        let kind = if round % 4 == 3 { number % 3 } else { round % 4 };
+        let queue = if kind == 0 { "free" } else { "q" };
+        let job = Job::new(queue, &(round, pusher)).unwrap();
+        let job = job.idempotency_key(format!("{round}-{number}"));
+        match kind {
+            0 => job,
+            1 => job.key(format!("old-{}", number % 2)),
+            _ => job.key(format!("new-{round}-{number}")),
+        }
+    };
+    let mut jobs: Vec<Job> = (0..NAMES).chain([0]).map(job).collect();
+    if pusher % 2 == 1 {
+        jobs.reverse();
+    }
+    jobs
 }

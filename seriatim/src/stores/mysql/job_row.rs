@@ -14,6 +14,7 @@ use crate::model::job::JobOptions;
 use crate::model::payload::{Digest, Payload};
 use crate::model::queue::{Mode, Queue};
 use crate::stores::json::json;
+use crate::stores::order::sortable;
 use crate::stores::state::Ended;
 use crate::stores::state::lane::{Entry, score_rank};
 
@@ -320,9 +321,4 @@ pub(super) fn later_order(run_at: Timestamp) -> Vec<u8> {
     let mut order = vec![1];
     order.extend_from_slice(&sortable(run_at.as_micros()));
     order
-}
-
-/// Bytes with the same order as the number.
-fn sortable(number: i64) -> [u8; 8] {
-    ((number as u64) ^ (1 << 63)).to_be_bytes()
 }

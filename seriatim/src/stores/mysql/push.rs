@@ -44,7 +44,8 @@ impl Producer for Mysql {
 
 /// Creates missing queues and routes of these jobs; returns all definitions.
 pub(super) async fn define(work: &mut Work<'_>, jobs: &[Job]) -> Try<Arc<Known>> {
-    work.state.define(jobs)?;
+    let now = work.now;
+    work.state.define(now, jobs)?;
     work.save().await?;
     Ok(work.known.clone())
 }

@@ -62,15 +62,22 @@ async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
         let ids = work.read_lanes(&lanes, Bodies::All).await?;
         work.load_jobs(&ids, Need::All, true, Bodies::All, &HashMap::new()).await?;
     }
-    let repaced: Vec<String> = queues
-        .iter()
-        .filter_map(|queue| {
-            let row = work.state.queue(&queue.name).ok()?;
-            (row.queue.rates() != queue.rates()).then(|| row.number.to_string())
-        })
-        .collect();
+    let (mut limited, mut repaced) = (BTreeSet::new(), Vec::new());
+    for queue in queues {
+        let Ok(row) = work.state.queue(&queue.name) else { continue };
+        if (row.queue.limit, &row.queue.groups) != (queue.limit, &queue.groups) {
+            limited.insert(row.number);
+        }
+        if row.queue.rates() != queue.rates() {
+            repaced.push(row.number.to_string());
+        }
+    }
     let now = work.now;
     work.state.declare(now, queues.to_vec())?;
+    if !limited.is_empty() {
+        // Claims under way know the old limits, and nobody counts their turns before they end.
+        work.run(&wait_for_claims(&limited)).await?;
+    }
     work.save().await?;
     if !repaced.is_empty() {
         let queues = repaced.join(",");

@@ -27,17 +27,19 @@ pub(super) async fn sweep(
          JOIN seriatim_lane l ON l.id = COALESCE(j.lane, e.seq) \
          WHERE e.at <= {at} AND COALESCE(j.gen, l.j_gen) >= l.open AND e.seq <> l.taken ORDER BY e.seq LIMIT {most}"
     );
-    let (mut expired, mut lanes) = (Vec::new(), BTreeSet::new());
-    for row in work.rows(&sql).await? {
+    let expired = work.rows(&sql).await?;
+    let more = expired.len() > rows_max;
+    for row in expired {
         let mut row = Columns::of(row);
-        expired.push(row.int()? as u64);
-        lanes.insert(row.int()? as u64);
+        let (seq, lane) = (row.int()? as u64, row.int()? as u64);
+        work.leaving.entry(lane).or_default().push(seq);
     }
+    let lanes: BTreeSet<u64> = work.leaving.keys().copied().collect();
     work.lock_lanes(&lanes).await?;
     let lanes: Vec<u64> = work.lanes.keys().copied().collect();
-    work.load_jobs(&lanes, Need::All, true, Bodies::None, &HashMap::new()).await?;
+    work.load_jobs(&lanes, Need::Removal, true, Bodies::None, &HashMap::new()).await?;
     let mut swept = work.state.sweep(now, rows_max);
-    swept.more |= expired.len() > rows_max;
+    swept.more |= more;
     sweep_ended(work, rows_max, &mut swept).await?;
     work.save().await?;
     swept.more |= forget_names(work, most, names_seen).await?;

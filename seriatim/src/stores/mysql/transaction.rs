@@ -78,6 +78,7 @@ impl Transaction for mysql_async::Transaction<'_> {
 
     async fn settle(&mut self, store: &dyn Store, request: Settle) -> Result<Vec<Settled>> {
         let store = ours(store)?;
+        request.validate()?;
         if request.turns.is_empty() {
             return Ok(Vec::new());
         }

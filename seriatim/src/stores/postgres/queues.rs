@@ -21,7 +21,8 @@ use crate::stores::sharing::{Beside, DOORS, Shares, VISITS_MAX};
 
 const DECLARE: &str = "SELECT seriatim.declare($1, $2::text::jsonb)";
 const PAUSE: &str =
-    "UPDATE seriatim.queue SET paused = closing OR $2 WHERE name = $1 RETURNING closing";
+    "UPDATE seriatim.queue SET paused = closing OR $2 WHERE name = $1 RETURNING closing, number";
+const END_CLAIMS: &str = "SELECT seriatim.end_claims($1)";
 const DELETE_QUEUE: &str = "SELECT * FROM seriatim.delete_queue($1, $2)";
 
 const MERGES: [Merge; 3] = [Merge::Min, Merge::Max, Merge::None];
@@ -44,6 +45,10 @@ impl Queues for Postgres {
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
         let rows = self.pool.query(PAUSE, &[&kept(&queue), &paused]).await?;
         let row = rows.first().ok_or_else(|| no_queue(&queue))?;
+        if paused {
+            // When this returns, the claims that were under way have ended.
+            self.pool.query(END_CLAIMS, &[&column::<_, i32>(row, "number")?]).await?;
+        }
         self.ring(&Wake::of([&*queue]));
         if column(row, "closing")? { Err(is_closing(&queue)) } else { Ok(()) }
     }

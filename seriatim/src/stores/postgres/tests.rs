@@ -27,6 +27,7 @@ mod joining;
 mod light;
 mod listing;
 mod locks;
+mod pausing;
 mod reading;
 mod sharing;
 mod tally;
@@ -257,6 +258,17 @@ async fn an_idempotency_key_counts_among_concurrent_pushes_too() {
         assert_eq!(ids.len(), names.len());
     }
     assert_eq!(store.pool.repeated.load(Ordering::Relaxed), 0, "no deadlock");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn new_idempotency_keys_that_several_push_at_once_store_one_job_each() {
+    let schema = new_schema();
+    let mut stores: Vec<SharedStore> = Vec::new();
+    for _ in 0..3 {
+        stores.push(open(&schema).await);
+    }
+    // Three of one key may meet in a deadlock, and one is repeated: who waits for a savepoint's lock waits for the transaction.
+    race::new_names_race(stores, 20).await;
 }
 
 #[tokio::test]

@@ -224,23 +224,16 @@ async fn a_settle_that_is_sent_twice_at_once_is_carried_out_once() {
     assert_eq!(numbers(&one).await.processed, 50);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_idempotency_key_counts_among_concurrent_pushes_too() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn new_idempotency_keys_that_several_push_at_once_store_one_job_each() {
     let prefix = new_prefix();
-    declare(&*open(&prefix).await, in_shards(Queue::parallel("q"), 3)).await;
-    for round in 0..10 {
-        let pusher = |store: Arc<Redis>| {
-            let loose = |i| Job::new("q", &1).unwrap().idempotency_key(format!("{round}-{i}"));
-            let jobs = (0..10).map(loose).collect();
-            tokio::spawn(async move { push(&store, jobs).await })
-        };
-        let pushers = [pusher(open(&prefix).await), pusher(open(&prefix).await)];
-        let mut ids = HashSet::new();
-        for pusher in pushers {
-            ids.extend(pusher.await.unwrap().iter().map(|pushed| pushed.job_id));
-        }
-        assert_eq!(ids.len(), 10);
+    let mut stores: Vec<SharedStore> = Vec::new();
+    for _ in 0..3 {
+        stores.push(open(&prefix).await);
     }
+    let queues = [Queue::parallel("free"), Queue::fifo("q")].map(|queue| in_shards(queue, 3));
+    stores[0].declare(Declare { now: None, queues: queues.into() }).await.unwrap();
+    race::new_names_race(stores, 20).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

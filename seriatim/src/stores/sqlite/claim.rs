@@ -16,7 +16,7 @@ use super::lane::Work;
 use super::light::lanes_text;
 use super::line::Rank;
 use super::push::micros;
-use super::row::{Job, Sql, TAKEN, flag, score_rank};
+use super::row::{Job, Sql, TAKEN, flag};
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::{check_ticket, node_gone, undeclared};
 use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
@@ -31,6 +31,7 @@ use crate::model::queue::Mode;
 use crate::model::turn::{Turn, TurnJob};
 use crate::stores::options::ReadOptions;
 use crate::stores::room::Room;
+use crate::stores::state::lane::score_rank;
 
 /// If a lane has more items than this, the turn is chosen before payloads are read.
 const ITEMS_READ_AT_ONCE: i64 = 256;

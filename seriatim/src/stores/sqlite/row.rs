@@ -11,6 +11,8 @@ use crate::model::payload::{Digest, Payload};
 use crate::model::queue::{Mode, Queue};
 use crate::model::turn::TurnJob;
 use crate::model::window::Dues;
+use crate::stores::order::sortable;
+use crate::stores::state::lane::score_rank;
 
 pub(super) type Sql<T> = rusqlite::Result<T>;
 
@@ -155,17 +157,6 @@ impl Job {
     pub(super) fn rank(&self) -> (i64, i64) {
         (score_rank(self.score), self.seq)
     }
-}
-
-/// Converts a score to an integer with the same order.
-pub(super) fn score_rank(score: f64) -> i64 {
-    let bits = (score + 0.0).to_bits() as i64;
-    if bits < 0 { bits ^ i64::MAX } else { bits }
-}
-
-/// Bytes with the same order as the number.
-fn sortable(number: i64) -> [u8; 8] {
-    ((number as u64) ^ (1 << 63)).to_be_bytes()
 }
 
 /// The columns of a lane's head, in the order of [`Head::read`].

@@ -251,8 +251,9 @@ impl State {
         swept
     }
 
+    /// Of the waiting jobs that are here: a store that loads lanes in part has loaded the expired ones.
     fn expired_jobs(&self, now: Timestamp) -> Vec<JobId> {
-        let waiting = self.lanes.values().flat_map(Lane::open_jobs);
+        let waiting = self.lanes.values().flat_map(Lane::loaded_jobs);
         let expired = |job: &&Entry| {
             job.options.as_ref().and_then(|options| options.expires_at).is_some_and(|at| at <= now)
         };

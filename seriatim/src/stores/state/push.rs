@@ -119,15 +119,15 @@ impl State {
         now: Timestamp,
         jobs: Vec<Job>,
     ) -> Result<Vec<Pushed>> {
-        self.check_batch(&jobs)?;
+        self.check_batch(now, &jobs)?;
         self.check_batches(now, &jobs)?;
         jobs.into_iter().map(|job| self.push_one(now, job)).collect()
     }
 
     /// Creates the queues and routes that these jobs name, as a push would.
     #[cfg(feature = "mysql")]
-    pub(in crate::stores) fn define(&mut self, jobs: &[Job]) -> Result<()> {
-        self.check_batch(jobs)?;
+    pub(in crate::stores) fn define(&mut self, now: Timestamp, jobs: &[Job]) -> Result<()> {
+        self.check_batch(now, jobs)?;
         for job in jobs {
             if self.queue(&job.queue).is_err() {
                 self.create_queue(Queue::implied(&job.queue, job.key.is_some()), false)?;
@@ -138,7 +138,7 @@ impl State {
     }
 
     /// Checks a whole batch before the first write.
-    fn check_batch(&self, jobs: &[Job]) -> Result<()> {
+    fn check_batch(&self, now: Timestamp, jobs: &[Job]) -> Result<()> {
         let mut created: HashMap<&str, Queue> = HashMap::new();
         let mut routes: HashMap<(&str, &str), Route<'_>> = HashMap::new();
         for (i, job) in jobs.iter().enumerate() {
@@ -161,7 +161,7 @@ impl State {
             let wanted = (options.node.as_deref(), options.consumer_group.as_deref(), group);
             let known = self.lane_route(&job.queue, key);
             let route = *routes.entry((&job.queue, key)).or_insert(known.unwrap_or(wanted));
-            if route != wanted && !self.is_repeat(job) {
+            if route != wanted && !self.is_repeat(now, job) {
                 return Err(other_route(key, i));
             }
         }
@@ -179,20 +179,17 @@ impl State {
         Some((node, consumers, group_of(route)))
     }
 
-    fn is_repeat(&self, job: &Job) -> bool {
-        let Ok(row) = self.queue(&job.queue) else {
-            return false;
-        };
-        repeat_of(row.number, job).is_some_and(|repeat| self.idempotency.contains_key(&repeat))
+    fn is_repeat(&self, now: Timestamp, job: &Job) -> bool {
+        // A queue that this push makes has no names yet; the store may.
+        let number = self.queue(&job.queue).map(|row| row.number).unwrap_or_default();
+        repeat_of(number, job).is_some_and(|repeat| self.remembered(now, &repeat).is_some())
     }
 
     /// Refuses jobs whose batches take none. A repeat joins none.
     fn check_batches(&self, now: Timestamp, jobs: &[Job]) -> Result<()> {
         for (i, job) in jobs.iter().enumerate() {
             let Some(batch) = job.options.batch.as_deref() else { continue };
-            let number = self.queue(&job.queue).map(|row| row.number).unwrap_or_default();
-            let repeat = repeat_of(number, job);
-            if repeat.is_none_or(|repeat| self.remembered(now, &repeat).is_none()) {
+            if !self.is_repeat(now, job) {
                 self.batches.check(batch).map_err(|e| e.in_field(format!("jobs[{i}]")))?;
             }
         }

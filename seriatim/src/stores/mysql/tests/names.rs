@@ -1,4 +1,4 @@
-//! Idempotency keys that have expired.
+//! Idempotency keys: new ones that several push at once, and expired ones.
 
 use super::*;
 use crate::contract::Sweep;
@@ -28,4 +28,14 @@ async fn names_of_waiting_jobs_are_not_in_the_way_of_others() {
     let names = "SELECT COUNT(*), SUM(name = 'ended') FROM seriatim_idempotency";
     let (all, of_ended): (u64, u64) = conn.query_first(names).await.unwrap().unwrap();
     assert_eq!((all, of_ended), (15, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn new_idempotency_keys_that_several_push_at_once_store_one_job_each() {
+    let database = new_database().await;
+    let mut stores: Vec<SharedStore> = Vec::new();
+    for _ in 0..3 {
+        stores.push(open(&database).await);
+    }
+    race::new_names_race(stores, 20).await;
 }

@@ -1,4 +1,4 @@
-//! A pause beside users' transactions, and beside lanes that go on.
+//! A pause beside users' transactions, and beside lanes that go on; a limit beside claims under way.
 
 use std::sync::Mutex;
 
@@ -135,4 +135,36 @@ async fn no_turn_starts_after_a_pause_has_returned_while_lanes_go_on() {
     let started: Vec<&Token> =
         tokens.iter().filter(|token| pauses.iter().any(|pause| pause.contains(token))).collect();
     assert!(started.is_empty(), "started during a pause: {started:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_limit_counts_the_turns_of_claims_that_were_under_way() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1).priority(5)]).await;
+    // Whoever claims "a" waits for the holder.
+    let mut holder = session(&database).await;
+    for sql in [
+        "CREATE TABLE held (k VARCHAR(9) PRIMARY KEY, n INT NOT NULL)",
+        "INSERT INTO held VALUES ('a', 0)",
+        "CREATE TRIGGER holds BEFORE UPDATE ON seriatim_lane FOR EACH ROW \
+         UPDATE held SET n = n + 1 WHERE k = NEW.k",
+        "START TRANSACTION",
+        "UPDATE held SET n = 0",
+    ] {
+        holder.query_drop(sql).await.unwrap();
+    }
+    let claimer = open(&database).await;
+    let under_way = tokio::spawn(async move { claim(&claimer, "q", 1).await.turns.len() });
+    let mut watcher = session(&database).await;
+    until_waiting(&mut watcher, &database, 1).await;
+    push(&store, vec![job("b", 2).priority(1)]).await;
+    let after = tokio::spawn(async move {
+        declare(&store, Queue::fifo("q").running(1)).await;
+        claim(&store, "q", 1).await.turns.len()
+    });
+    let _ = timeout(SOON, until_waiting(&mut watcher, &database, 2)).await;
+    holder.query_drop("COMMIT").await.unwrap();
+    assert_eq!((under_way.await.unwrap(), after.await.unwrap()), (1, 0));
 }

@@ -5,7 +5,7 @@ use std::future::Future;
 use super::*;
 use crate::contract::{
     Actions, Beat, Cancel, Cancelled, ClaimSelection, GoOn, JobOrder, JobQuery, JobState,
-    LaneOrder, LanePlace, LaneQuery, LaneStage, Release, Rescue,
+    LaneOrder, LanePlace, LaneQuery, LaneStage, Release, Rescue, Sweep,
 };
 use crate::limits::PAGE_BYTES_MAX;
 use crate::store::Verdict;
@@ -109,6 +109,12 @@ async fn entries_read(store: &Mysql, queue: Queue, depth: u32) -> Vec<(&'static 
     found.push(("a listing of lanes", read));
     let (_, read) = counted(store, store.stats(None)).await;
     found.push(("statistics", read));
+    let soon = Timestamp::of_this_machine() + LEASE;
+    push_one(job(depth + 2).expires_at(soon)).await.unwrap();
+    let sweep = Sweep { now: Some(soon), rows_max: 9 };
+    let (swept, read) = counted(store, store.sweep(sweep)).await;
+    assert_eq!(swept.expired.len(), 1);
+    found.push(("a sweep", read));
     // A claim in accumulate takes all that waits.
     if mode == Mode::Accumulate {
         return found;

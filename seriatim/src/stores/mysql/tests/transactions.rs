@@ -211,3 +211,19 @@ async fn a_transaction_of_another_database_is_refused() {
         transaction.rollback().await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_turn_named_twice_is_refused_in_the_users_transaction_too() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    push(&store, vec![job("k", 1)]).await;
+    let turn = claim(&store, "q", 1).await.turns.remove(0);
+    let mut session = session(&database).await;
+    let mut transaction = session.start_transaction(TxOpts::default()).await.unwrap();
+    let end = || Settlement::done(turn.lane, turn.token);
+    let settle = Settle::now(vec![end(), end()]);
+    let refused = transaction.settle(&*store, settle).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    transaction.rollback().await.unwrap();
+    assert!(done(&store, &[turn]).await[0].is_ok());
+}

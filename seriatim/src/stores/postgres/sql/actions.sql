@@ -51,15 +51,20 @@ END $$;
 
 -- The dead jobs of a selection, oldest first. _which: 0 all, 1 by id, 2 by key.
 CREATE FUNCTION seriatim.select_dead(_queue int, _which int, _seq bigint[], _queues int[],
-  _millis bigint[], _keys text[], _rows_max int) RETURNS bigint[] LANGUAGE sql VOLATILE AS $$
-  SELECT coalesce(array_agg(seq), '{}') FROM (
-    SELECT e.seq FROM seriatim.ended e
-    WHERE e.queue = _queue AND e.state = 3 AND CASE _which WHEN 0 THEN true
-      WHEN 1 THEN (e.seq, e.queue, greatest(e.created_at, 0) / 1000) IN (
-        SELECT * FROM unnest(_seq, _queues, _millis))
-      ELSE e.key = ANY (_keys) END
-    ORDER BY e.created_at / 1000, e.seq LIMIT _rows_max) x
-$$;
+  _millis bigint[], _keys text[], _rows_max int) RETURNS bigint[] LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN CASE _which
+    WHEN 0 THEN ARRAY(SELECT e.seq FROM seriatim.ended e WHERE e.queue = _queue AND e.state = 3
+      ORDER BY e.seq LIMIT _rows_max)
+    WHEN 1 THEN ARRAY(SELECT DISTINCT e.seq FROM unnest(_seq, _queues, _millis) w (seq, queue, millis)
+      CROSS JOIN LATERAL (SELECT * FROM seriatim.ended x WHERE x.seq = w.seq OFFSET 0) e
+      WHERE e.queue = _queue AND e.state = 3 AND w.queue = _queue AND w.millis = greatest(e.created_at, 0) / 1000
+      ORDER BY e.seq LIMIT _rows_max)
+    ELSE ARRAY(SELECT e.seq FROM (SELECT DISTINCT key FROM unnest(_keys) key WHERE key <> '') w
+      CROSS JOIN LATERAL (SELECT x.seq FROM seriatim.ended x
+        WHERE x.queue = _queue AND x.state = 3 AND coalesce(x.key, '') = w.key ORDER BY x.seq LIMIT _rows_max) e
+      ORDER BY e.seq LIMIT _rows_max) END;
+END $$;
 
 CREATE FUNCTION seriatim.delete_dead(_name text, _which int, _seq bigint[], _queues int[],
   _millis bigint[], _keys text[], _rows_max int, OUT o_count bigint, OUT o_more boolean)

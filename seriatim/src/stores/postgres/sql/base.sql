@@ -51,6 +51,19 @@ BEGIN
   PERFORM pg_advisory_xact_lock_shared(hashtext('seriatim.'), _queue);
 END $$;
 
+-- A shared lock for what claims lanes of a queue, before it reads whether that is paused: a pause waits for it. Not the lock of
+-- share_queue(), which users' transactions hold as long as they like.
+CREATE FUNCTION seriatim.begin_claim(_queue int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(hashtext('claims seriatim.'), _queue);
+END $$;
+
+-- Waits for the claims of a queue that are under way. Those that begin meanwhile wait until this ends.
+CREATE FUNCTION seriatim.end_claims(_queue int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtext('claims seriatim.'), _queue);
+END $$;
+
 -- A user's transaction has its own isolation level. Above read committed, these functions would not see what was
 -- committed before each statement.
 CREATE FUNCTION seriatim.check_isolation() RETURNS void LANGUAGE plpgsql AS $$
@@ -152,7 +165,7 @@ BEGIN
 END $$;
 
 -- A queue, locked as share_queue() does. An error if it does not exist.
-CREATE FUNCTION seriatim.shared_queue(_name text) RETURNS seriatim.queue LANGUAGE plpgsql AS $$
+CREATE FUNCTION seriatim.shared_queue(_name text, _claims boolean DEFAULT false) RETURNS seriatim.queue LANGUAGE plpgsql AS $$
 DECLARE
   _q seriatim.queue;
   _number int;
@@ -160,7 +173,10 @@ BEGIN
   LOOP
     _number := seriatim.queue_number(_name);
     PERFORM seriatim.share_queue(_number);
-    -- A statement after the lock: the queue may have been deleted meanwhile, and created again with another number.
+    IF _claims THEN
+      PERFORM seriatim.begin_claim(_number);
+    END IF;
+    -- A statement after the locks: the queue may have been deleted meanwhile, and created again with another number.
     SELECT * INTO _q FROM seriatim.queue WHERE name = _name AND number = _number;
     EXIT WHEN FOUND;
   END LOOP;

@@ -592,7 +592,7 @@ DECLARE
   _soonest bigint;
 BEGIN
   PERFORM seriatim.check_node(_node, _ticket);
-  SELECT * INTO _q FROM seriatim.shared_queue(_name);
+  SELECT * INTO _q FROM seriatim.shared_queue(_name, true);
   PERFORM seriatim.draw_tokens();
   IF _declared AND NOT _q.declared THEN
     RAISE EXCEPTION 'the queue is not declared' USING ERRCODE = 'SR005', DETAIL = _name;

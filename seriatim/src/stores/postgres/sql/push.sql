@@ -66,8 +66,8 @@ BEGIN
 END $$;
 
 -- Refuses jobs with another route than the waiting jobs of their lane, in modes where the route is the lane's.
-CREATE FUNCTION seriatim.check_routes(_lanes bigint[], _route bigint[],
-  _name text[] DEFAULT '{}', _scope int[] DEFAULT '{}', _scope_key text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION seriatim.check_routes(_lanes bigint[], _route bigint[], _name text[] DEFAULT '{}', _scope int[] DEFAULT '{}',
+  _scope_key text[] DEFAULT '{}', _t bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _bad record;
 BEGIN
@@ -76,8 +76,7 @@ BEGIN
   CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n
     WHERE n.number = w.lane AND n.route <> w.route OFFSET 0) l
   JOIN seriatim.queue q ON q.number = l.queue AND q.mode IN (1, 2)
-  WHERE NOT EXISTS (SELECT FROM seriatim.idempotency i
-    WHERE i.queue = w.scope AND i.key = coalesce(w.scope_key, '') AND i.name = w.name AND i.seq <> 0)
+  WHERE (seriatim.remembered(w.scope, w.scope_key, w.name, _t)).o_seq IS NULL
   ORDER BY w.place LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION 'jobs that wait for the key are bound to another node or group' USING ERRCODE = 'SR003', DETAIL = _bad.place - 1;
@@ -579,7 +578,7 @@ BEGIN
   PERFORM seriatim.unpack(_lanes);
   -- Before the routes: a repeat may have another one, and its first push, in another lane, may not have committed yet.
   PERFORM seriatim.take_names(_scope, _scope_key, _name);
-  PERFORM seriatim.check_routes(_lanes, _routes, _name, _scope, _scope_key);
+  PERFORM seriatim.check_routes(_lanes, _routes, _name, _scope, _scope_key, _t);
   _seqs := ARRAY(SELECT nextval('seriatim.seq') FROM generate_subscripts(_numbers, 1));
   -- Without a key, the lane belongs to the job and has its number.
   _lanes := ARRAY(SELECT coalesce(w.lane, w.seq)

@@ -10,11 +10,12 @@ use tokio_postgres::NoTls;
 use super::*;
 use crate::contract::{
     Act, Actions, Beat, Cancel, ClaimSelection, Consumer, Fleet, JobQuery, JobState, LaneAction,
-    LaneOrder, LanePlace, LaneQuery, LaneSelection, LaneStage, LaneState, Producer, Release, Sweep,
-    Views,
+    LaneOrder, LanePlace, LaneQuery, LaneSelection, LaneStage, LaneState, Producer, Release,
+    Selected, Selection, Sweep, Views,
 };
+use crate::model::past::Past;
 use crate::store::Fate;
-use crate::{DueRule, Mode};
+use crate::{DueRule, JobId, Mode};
 
 /// Lanes in each measured call.
 const BATCH: usize = 60;
@@ -377,6 +378,32 @@ async fn a_look_at_a_job_or_at_what_runs_reads_no_job_that_waits() {
     }
     much.retain(|(_, _, read)| *read > ENTRIES_EACH_MAX * 10);
     assert!(much.is_empty(), "{much:?}");
+}
+
+#[tokio::test]
+async fn what_is_done_with_some_dead_jobs_reads_no_others() {
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    declare(&store, Queue::fifo("q")).await;
+    let dead = |i: usize| {
+        let past = Past { dead_at: Some(Timestamp::of_this_machine()), ..Past::default() };
+        Job::new("q", &i).unwrap().key(format!("k{i}")).past(past)
+    };
+    push_many(&store, (0..ENDED).map(dead).collect()).await;
+    store.pool.query("ANALYZE", &[]).await.unwrap();
+    let query = JobQuery { rows_max: 2, ..JobQuery::new("q", JobState::Dead) };
+    let ids: Vec<JobId> = store.jobs(query).await.unwrap().rows.iter().map(|job| job.id).collect();
+    let (watched, mut found) = (Watched::new(store.clone()), Vec::new());
+    let selected = |which| Selected { now: None, queue: "q".into(), which };
+    let of_job = |place: usize| selected(Selection::Jobs(vec![ids[place]]));
+    let of_key = |key: &str| selected(Selection::Keys(vec![key.to_owned()]));
+    for (requeued, deleted) in [(of_job(0), of_job(1)), (of_key("k70"), of_key("k71"))] {
+        found.push(watched.counted(store.requeue(requeued)).await);
+        found.push(watched.counted(store.delete_dead(deleted)).await);
+    }
+    assert!(found.iter().all(|(acted, _)| acted.count == 1), "{found:?}");
+    assert!(found.iter().all(|(_, read)| *read < ENDED as i64 / 10), "{found:?}");
 }
 
 #[tokio::test]

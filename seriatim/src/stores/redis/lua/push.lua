@@ -102,6 +102,20 @@ local function route_of_lane(id)
   return J.route_text(l.route)
 end
 
+-- The names of a job that is remembered: its number, and with a key of the store its place; when it was created; and whether
+-- it must still be stored to count.
+function B.first(known)
+  local seq, created, until_, queue, shard = cmsgpack.unpack(known)
+  return { seq, queue, shard }, created, until_ <= NOW
+end
+
+local function is_repeat(i)
+  local known = B.idems[i] ~= '' and call('HGET', B.whole[i] and W.idem or K.idem, field_of(i))
+  if not known then return false end
+  local names, _, has_expired = B.first(known)
+  return not has_expired or W.knows(names[1], names[2], names[3])
+end
+
 local function check_routes()
   local bound = {}
   for i = 1, B.max do
@@ -109,8 +123,7 @@ local function check_routes()
     if not B.dead[i] then
       if not B.texts[i] then wanted = ARGV[at + 7] .. '\0' .. ARGV[at + 8] end
       if not bound[key] then bound[key] = ids[key] and route_of_lane(ids[key]) or wanted end
-      local repeated = bound[key] ~= wanted and B.idems[i] ~= '' and call('HEXISTS', B.whole[i] and W.idem or K.idem, field_of(i)) == 1
-      if bound[key] ~= wanted and not repeated then return { 'ROUTE', i - 1 } end
+      if bound[key] ~= wanted and not is_repeat(i) then return { 'ROUTE', i - 1 } end
     end
   end
 end
@@ -628,9 +641,10 @@ end
 -- The job that was pushed with this idempotency key: its names for the answer, and when it was created.
 local function first_of(field)
   if not remembered[field] then return end
-  local seq, created, until_, queue, shard = cmsgpack.unpack(remembered[field])
-  if until_ <= NOW then flush() end
-  if until_ > NOW or W.knows(seq, queue, shard) then return { seq, queue, shard }, created end
+  local names, created, has_expired = B.first(remembered[field])
+  if not has_expired then return names, created end
+  flush()
+  if W.knows(names[1], names[2], names[3]) then return names, created end
 end
 
 for i = 1, B.max do

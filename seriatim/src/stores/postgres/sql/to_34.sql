@@ -1,0 +1,1 @@
+-- From version 33: only functions changed.
