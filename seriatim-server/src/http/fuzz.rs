@@ -55,7 +55,7 @@ impl Server {
         let guard = Guard { refuses_sites: tokens.is_empty(), tokens, ..Guard::default() };
         let (store, meter) = Metered::wrap(Arc::new(Memory::new()), Arc::default());
         let router = runtime.block_on(async {
-            build(&App::new(store, meter, Setup { guard, ..Setup::default() }))
+            build(&App::over(store, meter, Setup { guard, ..Setup::default() }))
         });
         let mut server = Self { runtime, router, claims: Vec::new() };
         server.claim();

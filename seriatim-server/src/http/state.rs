@@ -116,7 +116,7 @@ impl FromRequestParts<Shared> for Shared {
 
 impl App {
     /// The API over a store whose operations `meter` counts.
-    pub(crate) fn new(store: SharedStore, meter: Arc<Meter>, setup: Setup) -> Shared {
+    pub(crate) fn over(store: SharedStore, meter: Arc<Meter>, setup: Setup) -> Shared {
         setup.audit.keep_in(store.clone());
         let client = match setup.observer {
             Some(observer) => Client::observed(store.clone(), observer),
@@ -160,7 +160,7 @@ impl App {
     pub(super) fn mounted(store: SharedStore, guard: Guard) -> Shared {
         let journal = Arc::<Journal>::default();
         let (store, meter) = Metered::wrap(store, journal.clone());
-        Self::new(store, meter, Setup { journal, guard, ..Setup::default() })
+        Self::over(store, meter, Setup { journal, guard, ..Setup::default() })
     }
 
     /// What the doctor finds, as of a moment ago.

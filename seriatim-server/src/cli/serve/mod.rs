@@ -168,7 +168,7 @@ impl Serve {
         let server = listening.map(|listening| {
             let (guard, base_path) = (listening.guard.clone(), listening.base_path.clone());
             let setup = Setup { guard, base_path, ..parts };
-            listening.serve(App::new(store.clone(), meter, setup))
+            listening.serve(App::over(store.clone(), meter, setup))
         });
         let app = server.as_ref().map(Server::app);
         let remote = app.clone();
