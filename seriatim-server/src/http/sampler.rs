@@ -101,6 +101,7 @@ impl<'a> Sampler<'a> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use seriatim::store::{Declare, Memory, NoteQuery, Wrapper};
