@@ -317,11 +317,11 @@ BEGIN
   IF cardinality(_all) < _most THEN
     o_next := _ring[cardinality(_ring)] + 1;
   END IF;
-  FOR _round IN 0 .. _rounds - 1 LOOP
-    FOR _i IN 1 .. cardinality(_ring) LOOP
-      o_lanes := o_lanes || _all[_ends[_i] + 1 + _round * _weights[_i] : least(_ends[_i + 1], _ends[_i] + (_round + 1) * _weights[_i])];
-    END LOOP;
-  END LOOP;
+  -- Round by round, in one step: each append to an array copies it.
+  o_lanes := ARRAY(
+    SELECT l.lane FROM generate_subscripts(_ring, 1) g
+    CROSS JOIN LATERAL unnest(_all[_ends[g] + 1 : _ends[g + 1]]) WITH ORDINALITY l (lane, nth)
+    ORDER BY (l.nth - 1) / _weights[g], g, l.nth);
 END $$;
 
 -- Chooses the lanes of a claim, group by group, and takes them out of `ready`. o_light: the claim may be light; o_mixed: if it
