@@ -226,7 +226,7 @@ impl Fetcher {
                     look.suspect = true;
                     look.compare_at = Instant::now() + PUT_ASIDE_FOR;
                     let (queue, again_s) = (&*source.name, PUT_ASIDE_FOR.as_secs());
-                    tracing::error!(%error, queue, again_s, "what this node has claimed by a lost call cannot all be returned: tried again");
+                    tracing::error!(%error, queue, again_s, "cannot return all lanes that a lost call claimed; tries again");
                 }
                 // It stays suspect only if this round did not check it.
                 None => look.suspect &= !compared,

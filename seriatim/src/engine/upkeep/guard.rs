@@ -11,8 +11,8 @@ use crate::handler::control::Stop;
 /// The longest time between two checks.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
 
-/// Watches the monotonic clock until the engine ends, while handlers wait. A separate task, because the heartbeat may hang in the very
-/// store call that lets the lease expire.
+/// Watches the monotonic clock while handlers wait, until the engine ends. A separate task, because the heartbeat may
+/// hang in the very store call that lets the lease expire.
 pub(in crate::engine) async fn run(core: Arc<Core>) {
     loop {
         core.running.any().await;

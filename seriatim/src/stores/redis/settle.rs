@@ -1,6 +1,6 @@
 //! Settling turns.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use redis::Value;
 
@@ -72,19 +72,17 @@ impl Redis {
         };
         let simple = first(&part.simple, STEP_SIMPLE_TURNS);
         let others = first(&part.others, STEP_TURNS);
-        let simple_count = simple.len();
         let going_on = match part.no_more {
             true => None,
             false => self.going_on(shard, &simple, part.gone_on, request).await,
         };
         let alive = going_on.as_ref().and_then(|going_on| going_on.alive.as_deref());
         let go_on = going_on.as_ref().map(|going_on| going_on.go_on);
-        let claims = by_claim(turns, simple, |place| {
+        let claims = by_claim(turns, &simple, |place| {
             go_on.is_some_and(|go_on| go_on.places.binary_search(&place).is_ok())
         });
         let mut args = Args::at(request.now);
-        args.flag(self.keeps_failed())
-            .int(claims.iter().map(|claim| claim.places.len() as i64).sum::<i64>());
+        args.flag(self.keeps_failed()).int(simple.len() as i64);
         let about = going_on.as_ref().map_or(&[][..], |going_on| &going_on.args.0);
         args.int(about.len() as i64).0.extend_from_slice(about);
         claims.iter().for_each(|claim| claim.add_to(&mut args, turns));
@@ -105,8 +103,7 @@ impl Redis {
         };
         part.gone_on += next.len();
         let mut postponed = Vec::new();
-        let simple: Vec<usize> = claims.into_iter().flat_map(|claim| claim.places).collect();
-        part.simple.drain(..simple_count);
+        part.simple.drain(..simple.len());
         part.others.drain(..others.len());
         for place in simple.into_iter().chain(others) {
             let cancelled = match answers.value()? {
@@ -192,14 +189,12 @@ struct OfClaim {
 }
 
 /// The turns at these places, those of one claim together if they follow one another: the order says which lanes go on if
-/// not all may. Of a lane that is named twice, the first one counts.
+/// not all may.
 fn by_claim(
     turns: &[Settlement],
-    mut places: Vec<usize>,
+    places: &[usize],
     goes_on: impl Fn(usize) -> bool,
 ) -> Vec<OfClaim> {
-    let mut seen = HashSet::with_capacity(places.len());
-    places.retain(|place| seen.insert((turns[*place].token, turns[*place].lane.number)));
     let kind = |place: &usize| (turns[*place].token, goes_on(*place));
     let claim = |places: &[usize]| {
         let (token, goes_on) = kind(&places[0]);
