@@ -166,7 +166,7 @@ pub struct Wakeups {
 
 impl Wakeups {
     /// The store loses none: it rings, within a second, for all that may make a lane claimable sooner than it has said
-    /// ([`Claimed::next_due`](crate::store::Claimed::next_due), [`Views::due`](crate::store::Views::due)), whoever did it.
+    /// ([`Claimed::next_due`](crate::store::Claimed::next_due), [`Views::due`](crate::store::Views::due)), by any process.
     /// It rings for the inbox and for queues that are gone too. So nobody needs to ask an idle store again and again.
     #[must_use]
     pub fn certain(mut self) -> Self {
