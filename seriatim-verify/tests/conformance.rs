@@ -211,7 +211,7 @@ fn main() {
     );
     #[cfg(feature = "mysql")]
     trials.extend(suite("mysql", mysql));
-    // Random sequences on a cluster and on a full server are such on several servers and on one, with room and without.
+    // Random sequences run on a cluster and on a full server: on a single one with free memory they would be the same again.
     #[cfg(feature = "redis")]
     trials.extend(suite("redis", redis).into_iter().filter(|trial| !is_random(trial)));
     #[cfg(feature = "redis")]

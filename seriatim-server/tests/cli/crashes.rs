@@ -81,7 +81,7 @@ async fn a_killed_process_loses_nothing_and_keeps_the_order() {
         let pushing = push(&site, &recorder, JOBS);
         let killing = async {
             wait_until(&store, |stats| stats.processed > 100).await;
-            // What it holds while it is stopped it holds when it dies.
+            // A lane that it holds while it stands still, it holds when it dies.
             eventually("it holds a lane", async || {
                 first.signal(Signal::STOP);
                 let holds = store.stats(None).await.unwrap()[0].claimed > 0;
@@ -244,7 +244,7 @@ async fn d16_a_stop_under_load_finishes_what_runs_and_gives_the_rest_back_uncoun
     let stats = &store.stats(None).await.unwrap()[0];
     assert_eq!((stats.claimed, stats.failed), (0, 0), "{stats:?}");
     assert_eq!(stats.processed + stats.jobs, 400, "{stats:?}");
-    assert!(stats.jobs > 200, "it did not work on: {stats:?}");
+    assert!(stats.jobs > 200, "it began what waited: {stats:?}");
     let query = seriatim::store::JobQuery::new(QUEUE, seriatim::store::JobFilter::Live);
     let waiting = store.jobs(query).await.unwrap().rows;
     assert!(waiting.iter().all(|job| job.attempt == 0), "what went back was not counted");

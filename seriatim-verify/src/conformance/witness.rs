@@ -1,4 +1,4 @@
-//! Holds a store that loses no wake-up to it, in every case: what becomes due sooner must have been told.
+//! In every case, a store that says it loses no wake-up must wake its listeners for each queue that becomes due sooner.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -9,7 +9,7 @@ use seriatim::store::{GiveUp, QueueDue, Wakeups, Wrapper};
 use seriatim::{Result, SharedStore, Timestamp};
 use tokio::sync::Mutex;
 
-/// Operations that change nothing, and the last one.
+/// Operations that change nothing, and `close`, after which there is nothing to ask.
 const SILENT: [&str; 18] = [
     "now",
     "check",
@@ -62,7 +62,7 @@ impl Witness {
     }
 
     async fn hear(&self, heard: &mut Heard, operation: &str) {
-        // A store may ring after it has answered, but before it answers the next one who writes.
+        // A store may ring after it has answered, but rings before it answers the next operation that writes.
         let nothing = GiveUp { node: "nobody".into(), ticket: 0, queue: None };
         let _ = self.inner.give_up(nothing).await;
         let wake = heard.wakeups.wait(Duration::ZERO).await;
@@ -71,9 +71,9 @@ impl Witness {
         for (queue, due) in &heard.due {
             let known = before.get(queue).copied().flatten();
             let is_sooner = due.is_some_and(|due| known.is_none_or(|known| due < known));
-            let is_told = wake.as_ref().is_some_and(|wake| wake.names(queue));
+            let is_woken = wake.as_ref().is_some_and(|wake| wake.names(queue));
             assert!(
-                !is_sooner || is_told,
+                !is_sooner || is_woken,
                 "{operation}: queue {queue} is due at {due:?}, before at {known:?}, and nobody was woken"
             );
         }

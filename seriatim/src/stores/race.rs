@@ -105,11 +105,12 @@ async fn work(store: SharedStore, busy: Arc<[AtomicU32; KEYS.len()]>, seen: Seen
 
 /// The jobs of a round of [`new_names_race`], without the one that is pushed twice.
 const NAMES: usize = 12;
+const ROUNDS: usize = 20;
 
 /// Several stores push the same new idempotency keys at once: each stores one job, whose id all of them learn.
-pub(super) async fn new_names_race(stores: Vec<SharedStore>, rounds: usize) {
+pub(super) async fn new_names_race(stores: Vec<SharedStore>) {
     let begin = Arc::new(Barrier::new(stores.len()));
-    for round in 0..rounds {
+    for round in 0..ROUNDS {
         let push = |(pusher, store): (usize, &SharedStore)| {
             let (store, begin, jobs) = (store.clone(), begin.clone(), named(round, pusher));
             tokio::spawn(async move {
@@ -142,7 +143,7 @@ pub(super) async fn new_names_race(stores: Vec<SharedStore>, rounds: usize) {
     }
     let stats = stores[0].stats(None).await.unwrap();
     let jobs: u64 = stats.iter().map(|queue| queue.jobs).sum();
-    assert_eq!(jobs, (rounds * NAMES) as u64);
+    assert_eq!(jobs, (ROUNDS * NAMES) as u64);
 }
 
 /// Jobs without a key, with keys that have jobs, with new keys, or a third of each, by turns; the first once more at the

@@ -541,8 +541,8 @@ async fn an_id_that_is_due_later_moves_at_once_and_keeps_its_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn b8_a_bridge_to_lowkiq_hears_of_what_is_pushed() {
     let added = b8_latency(&Shop::new(&plain())).await;
-    // The figures are in docs/bridges.md. Each is pushed right after the one before was found: a look at every 50 ms would find
-    // it after almost as long.
+    // The figures are in docs/bridges.md. Each is pushed right after the one before was found, so a bridge that only looks every
+    // 50 ms would take almost as long for each.
     assert!(added < std::time::Duration::from_millis(40), "{added:?}");
 }
 
@@ -555,8 +555,8 @@ async fn b8_a_bridge_to_lowkiq_looks_again_and_again_where_redis_cannot_tell() {
     assert!(added < std::time::Duration::from_millis(150), "{added:?}");
 }
 
-/// A quarter of 80 payloads, each pushed when the one before has come, come within this time: what else runs on the machine is
-/// not what is judged.
+/// The time within which a quarter of 80 payloads come, each pushed when the one before has come. The others may wait for what
+/// else runs on the machine.
 async fn b8_latency(shop: &Shop) -> std::time::Duration {
     let store = shop.site.store().await;
     let mut lowkiq = shop.lowkiq();

@@ -272,8 +272,9 @@ async fn b8_a_bridge_adds_a_few_milliseconds() {
     added.sort_unstable();
     let [quick, median, high] = [25, 50, 99].map(|part| added[added.len() * part / 100]);
     println!("added latency: p25 {quick:?}, p50 {median:?}, p99 {high:?}");
-    // A quarter: what else runs on the machine is not what is judged. The figures are in docs/bridges.md.
-    assert!(quick < std::time::Duration::from_millis(50), "{quick:?}");
+    // A quarter: the others may wait for what else runs on the machine. The figures are in docs/bridges.md. A bridge that looks
+    // every 50 ms would take almost as long for each.
+    assert!(quick < std::time::Duration::from_millis(40), "{quick:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

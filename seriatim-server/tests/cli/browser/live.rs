@@ -8,7 +8,8 @@ use crate::http::Api;
 use crate::site::{Site, eventually};
 
 const QUEUES: &str = "[queues.mails]\nmode = \"fifo\"\nmax_retries = 0\n";
-/// Only pages without a query ask by themselves, every few seconds (`EVERY` in `app.js`): others know what a stream tells.
+/// Pages ask by themselves every few seconds (`EVERY` in `app.js`). With this, pages with a query do not: what they show came
+/// through a stream.
 const ASKS_BY_ITSELF: &str = "const later = window.setTimeout;
     window.setTimeout = (what, wait) => location.search && wait >= 1000 ? -1 : later(what, wait);";
 /// Those who hold and who wait for the stream of a browser.
@@ -51,8 +52,8 @@ async fn a_change_is_seen_before_the_page_would_have_asked_and_also_where_the_st
     window.go("/queues/mails/lanes?by=key").await;
     window.shows("m-first").await;
     push(&api, "m-second");
-    eventually("the stream tells it", async || {
-        // What came before the first figures that the stream compares is told with the next change.
+    eventually("the stream sends it", async || {
+        // The stream compares figures: a change before its first ones is sent with the next one.
         push(&api, "m-first");
         window.text().await.contains("m-second")
     })

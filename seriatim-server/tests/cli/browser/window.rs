@@ -200,7 +200,7 @@ impl Window {
         self.devtools("Page.addScriptToEvaluateOnNewDocument", script).await;
     }
 
-    /// Each page that comes asks again soon, where it would let some seconds pass, and ever more in an outage.
+    /// From the next page on, pages ask again soon, and not after some seconds, or ever more in an outage.
     pub(super) async fn asks_soon(&self) {
         let soon = "const later = window.setTimeout;
             window.setTimeout = (what, wait) => later(what, Math.min(wait, 200));";

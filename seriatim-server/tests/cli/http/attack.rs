@@ -14,9 +14,9 @@ use crate::site::Site;
 /// What a client may make the server grow by, in MiB.
 const GROWTH_MIB_MAX: u64 = 128;
 const MIB: usize = 1 << 20;
-/// What half of the probes may take in any case.
+/// What half of the probes may always take, however soon the attack ends.
 const PROBE_MAX: Duration = Duration::from_millis(500);
-/// Much less than the server waits for the rest of a request: who is kept waiting by others would wait as long.
+/// Much less than the server waits for the rest of a request. A client that waits behind others would wait as long.
 const SOON: Duration = Duration::from_secs(7);
 
 /// A field of the process' status, in MiB.
@@ -37,8 +37,8 @@ fn grows_little(api: &Api, what: &str, attack: impl FnOnce()) {
     assert!(most < before + GROWTH_MIB_MAX, "{what}: from {before} to {most} MiB");
 }
 
-/// Does it to a server on SQLite, and to one on PostgreSQL, where the store has a part in it: most is refused before any is
-/// asked. It is given how to start one, with that much of configuration besides the store.
+/// Runs an attack that reaches the store on SQLite and on PostgreSQL. Its argument makes a site from a configuration without a
+/// store. The server refuses other attacks before it asks the store: for them SQLite alone will do.
 fn on_each_store(attack: impl Fn(&dyn Fn(&str) -> Site)) {
     attack(&|config| Site::new(config));
     let server = Server::postgres();
@@ -53,8 +53,8 @@ fn json_body(method: &str, path: &str, body: String) -> Request {
     Request::new(method, path).body("application/json", body)
 }
 
-/// Does something, and sees that probes are answered meanwhile, and do not wait for its end: half of them in a small part of
-/// the time that it takes. On a busy machine both take longer.
+/// Does something, and sees that probes do not wait for its end: half of them are answered in a small part of the time that it
+/// takes. On a busy machine both take longer.
 fn with_probes<T: Send>(api: &Api, meanwhile: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let began = Instant::now();

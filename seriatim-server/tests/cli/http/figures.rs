@@ -377,7 +377,7 @@ async fn the_same_load_makes_the_same_figures_in_every_mode_by_every_worker_on_e
     assert_eq!(settled(engine.await.unwrap().unwrap(), 4), summary("closure"));
     let log = api.log.clone();
     api.stopped();
-    let (own, remote) = closing_line(&log.lock().unwrap());
+    let (own, remote) = closing_line(&log.says("stopped: "));
     assert_eq!(settled(own, 8), added(summary("command"), summary("process")));
     assert_eq!(remote, summary("remote"));
 }

@@ -39,12 +39,12 @@ mod work;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::site::{Serving, Site};
+use crate::site::{PATIENCE, Serving, Site};
 use client::{Answer, Request};
 
 /// A serving process, and where it listens.
@@ -52,7 +52,30 @@ pub(crate) struct Api {
     pub(crate) site: Site,
     pub(crate) serving: Serving,
     pub(crate) address: String,
-    log: Arc<Mutex<String>>,
+    log: Arc<Log>,
+}
+
+/// What a process has said. It comes through a pipe, behind what the process has done.
+#[derive(Default)]
+struct Log {
+    text: Mutex<String>,
+    grown: Condvar,
+}
+
+impl Log {
+    fn add(&self, line: &str) {
+        self.text.lock().unwrap().push_str(&format!("{line}\n"));
+        self.grown.notify_all();
+    }
+
+    /// Waits until it says this; returns all of it.
+    fn says(&self, text: &str) -> String {
+        let log = self.text.lock().unwrap();
+        let is_missing = |log: &mut String| !log.contains(text);
+        let (log, waited) = self.grown.wait_timeout_while(log, PATIENCE, is_missing).unwrap();
+        assert!(!waited.timed_out(), "no {text:?}: {log}");
+        log.clone()
+    }
 }
 
 impl Api {
@@ -68,22 +91,18 @@ impl Api {
         let mut command = site.command(&["serve", "--listen", address]);
         prepare(&mut command);
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let log = Arc::new(Mutex::new(String::new()));
+        let log = Arc::<Log>::default();
         let address = listening(&mut child, log.clone());
         Self { site, serving: Serving(child), address, log }
     }
 
     pub(crate) fn log(&self) -> String {
-        self.log.lock().unwrap().clone()
+        self.log.text.lock().unwrap().clone()
     }
 
-    /// Waits until the log says something: it comes through a pipe, behind what the process has done.
-    pub(crate) fn logs(&self, text: &str) {
-        let began = std::time::Instant::now();
-        while !self.log().contains(text) {
-            assert!(began.elapsed() < crate::site::PATIENCE, "no {text:?}: {}", self.log());
-            std::thread::yield_now();
-        }
+    /// Waits until the log says this; returns all of it.
+    pub(crate) fn logs(&self, text: &str) -> String {
+        self.log.says(text)
     }
 
     pub(crate) fn killed(self) -> Site {
@@ -125,7 +144,7 @@ impl Api {
             if known.as_array().unwrap().iter().any(|entry| entry["name"] == name) {
                 return;
             }
-            assert!(began.elapsed() < crate::site::PATIENCE, "no node noted {name}: {known}");
+            assert!(began.elapsed() < PATIENCE, "no node noted {name}: {known}");
             std::thread::yield_now();
         }
     }
@@ -137,17 +156,16 @@ impl Api {
 }
 
 /// Reads the log until it says where the process listens, and goes on reading behind.
-fn listening(child: &mut Child, log: Arc<Mutex<String>>) -> String {
+fn listening(child: &mut Child, log: Arc<Log>) -> String {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let keep = move |line: &str| log.lock().unwrap().push_str(&format!("{line}\n"));
     let mut said = String::new();
     let address = lines.by_ref().find_map(|line| {
-        keep(&line);
+        log.add(&line);
         said.push_str(&line);
         let rest = line.split_once("listening on http://")?.1;
         Some(rest.split('/').next()?.to_owned())
     });
     let address = address.unwrap_or_else(|| panic!("it does not listen: {said}"));
-    std::thread::spawn(move || lines.for_each(|line| keep(&line)));
+    std::thread::spawn(move || lines.for_each(|line| log.add(&line)));
     address
 }

@@ -317,8 +317,7 @@ async fn while_the_collector_refuses_work_goes_on_and_the_log_says_so_once() {
     given(&api.site, "busy").await;
     refuses.store(false, Ordering::SeqCst);
     push(&api, "busy", &context("01"), &json!({ "key": "k", "payload": 3 })).done();
-    eventually("it is back", async || api.log().contains("accepts traces again")).await;
-    let log = api.log();
+    let log = api.logs("accepts traces again");
     assert_eq!(log.matches("does not accept traces: ").count(), 1, "{log}");
     assert!(log.contains("status code: 503"), "{log}");
 }
@@ -332,8 +331,8 @@ async fn without_a_collector_jobs_are_done_and_the_log_says_why() {
     });
     push(&api, "alone", &context("01"), &json!({ "key": "k" })).done();
     assert!(given(&api.site, "alone").await.starts_with(&format!("00-{TRACE}-")));
-    eventually("the log says so", async || api.log().contains("does not accept traces: ")).await;
-    assert!(api.log().contains("Connection refused"), "{}", api.log());
+    let log = api.logs("does not accept traces: ");
+    assert!(log.contains("Connection refused"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -348,8 +347,7 @@ async fn a_collector_that_never_answers_does_not_hold_up_the_end() {
     given(&api.site, "alone").await;
     let log = api.log.clone();
     drop(api.stopped());
-    let said = || log.lock().unwrap().contains("did not accept the last traces within 5s");
-    eventually("the end says what was left", async || said()).await;
+    log.says("did not accept the last traces within 5s");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -29,8 +29,8 @@ async fn s9_nodes_are_listed_with_what_they_run_and_stopped() {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)))
     };
     let node = || json(&["nodes"])["nodes"][0].clone();
-    // Its last heartbeat may have told of a turn that has not begun.
-    eventually("it tells that it runs a turn", async || node()["running"] == 1).await;
+    // Its last heartbeat may be from before the turn began.
+    eventually("a heartbeat says that a turn runs", async || node()["running"] == 1).await;
     let node = node();
     assert_eq!((&node["name"], &node["state"]), (&"n".into(), &"alive".into()));
     assert_eq!(json(&["nodes", "show", "n"])["lanes"][0]["key"], "k");

@@ -1,9 +1,9 @@
 //! Lanes that go on from turn to turn.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::rig::{ANSWERED_AFTER, Log, Rig, Running, engine, pass, secs};
+use super::rig::{ANSWERED_AFTER, Faults, Log, Rig, Running, engine, pass, secs};
 use crate::*;
 
 /// An engine that logs key and number of each job of the queue `orders`, and takes `busy` for each.
@@ -71,38 +71,32 @@ async fn a_lane_goes_on_for_a_second_while_no_other_is_ready() {
     assert_eq!(log.lines(), in_order("a", 300));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_lost_answer_of_a_settle_holds_up_the_lane_only_until_it_is_found() {
-    for lost in 1..4 {
+/// This fault of settles, up to three times, holds up a lane only until the engine has found it.
+async fn holds_up_a_lane_until_it_is_found(fault: impl Fn(&Faults) -> &AtomicUsize) {
+    for times in 1..4 {
         let (rig, log) = (Rig::new(), Log::default());
         rig.store_declared(Queue::fifo("orders")).await;
         push(&rig, "a", 20).await;
-        rig.faults.lost_settles.store(lost, Ordering::SeqCst);
+        fault(&rig.faults).store(times, Ordering::SeqCst);
         let running = Running::start(logging(&rig, &log, Duration::ZERO));
         log.reaches(20).await;
         pass(secs(3)).await;
         let summary = running.stop().await;
         assert_eq!((summary.unsettled, summary.rescued), (0, 0));
-        assert_eq!(log.lines(), in_order("a", 20), "with {lost} lost answers");
+        assert_eq!(log.lines(), in_order("a", 20), "{times} times");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_of_a_settle_holds_up_the_lane_only_until_it_is_found() {
+    holds_up_a_lane_until_it_is_found(|faults| &faults.lost_settles).await;
 }
 
 /// The others of the batch are answered, so the call does not fail.
 #[tokio::test(start_paused = true)]
 async fn a_part_of_the_store_that_does_not_answer_a_settle_holds_up_its_lanes_only_until_they_are_found()
  {
-    for parts in 1..4 {
-        let (rig, log) = (Rig::new(), Log::default());
-        rig.store_declared(Queue::fifo("orders")).await;
-        push(&rig, "a", 20).await;
-        rig.faults.unanswered_settles.store(parts, Ordering::SeqCst);
-        let running = Running::start(logging(&rig, &log, Duration::ZERO));
-        log.reaches(20).await;
-        pass(secs(3)).await;
-        let summary = running.stop().await;
-        assert_eq!((summary.unsettled, summary.rescued), (0, 0));
-        assert_eq!(log.lines(), in_order("a", 20), "{parts} times");
-    }
+    holds_up_a_lane_until_it_is_found(|faults| &faults.unanswered_settles).await;
 }
 
 #[tokio::test(start_paused = true)]

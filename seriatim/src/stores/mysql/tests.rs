@@ -42,6 +42,8 @@ use crate::{
 };
 
 const LEASE: Duration = Duration::from_secs(60);
+/// Less than the wait of any operation that does not skip locked lanes.
+const SOON: Duration = Duration::from_secs(8);
 
 fn url() -> String {
     std::env::var("SERIATIM_TEST_MYSQL").expect(

@@ -35,6 +35,8 @@ mod transactions;
 mod upgrade;
 
 const LEASE: Duration = Duration::from_secs(60);
+/// More than a call takes that waits for nobody.
+const SOON: Duration = Duration::from_secs(20);
 
 fn url() -> String {
     std::env::var("SERIATIM_TEST_POSTGRES").expect(
@@ -267,8 +269,8 @@ async fn new_idempotency_keys_that_several_push_at_once_store_one_job_each() {
     for _ in 0..3 {
         stores.push(open(&schema).await);
     }
-    // Three of one key may meet in a deadlock, and one is repeated: who waits for a savepoint's lock waits for the transaction.
-    race::new_names_race(stores, 20).await;
+    // Three pushes of one key may deadlock, and one is repeated: to wait for a savepoint's lock is to wait for its transaction.
+    race::new_names_race(stores).await;
 }
 
 #[tokio::test]

@@ -233,7 +233,7 @@ async fn new_idempotency_keys_that_several_push_at_once_store_one_job_each() {
     }
     let queues = [Queue::parallel("free"), Queue::fifo("q")].map(|queue| in_shards(queue, 3));
     stores[0].declare(Declare { now: None, queues: queues.into() }).await.unwrap();
-    race::new_names_race(stores, 20).await;
+    race::new_names_race(stores).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,9 +7,6 @@ use super::*;
 use crate::contract::{Beat, LaneQuery, Rescue, SharedStore, Sweep};
 use crate::{Client, Mode, Outcome};
 
-/// Less than the wait of any operation that does not skip locked lanes.
-const SOON: Duration = Duration::from_secs(8);
-
 /// A session with a lock on this lane.
 async fn lock(database: &str, lane: u64) -> Conn {
     let mut holder = session(database).await;

@@ -4,9 +4,6 @@ use super::*;
 use crate::contract::{Beat, LaneQuery};
 use tokio::time::timeout;
 
-/// Less than any wait for a lock.
-const SOON: Duration = Duration::from_secs(8);
-
 /// A lane of queue `q` that a transaction keeps locked.
 struct Hanging {
     database: String,

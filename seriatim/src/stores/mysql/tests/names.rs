@@ -37,5 +37,5 @@ async fn new_idempotency_keys_that_several_push_at_once_store_one_job_each() {
     for _ in 0..3 {
         stores.push(open(&database).await);
     }
-    race::new_names_race(stores, 20).await;
+    race::new_names_race(stores).await;
 }

@@ -10,8 +10,6 @@ use super::*;
 use crate::Client;
 use crate::contract::GoOn;
 
-/// Less than any wait for a lock.
-const SOON: Duration = Duration::from_secs(8);
 /// How often the queue is paused while its lanes go on.
 const ROUNDS: usize = 15;
 /// How many calls the workers end during a pause.
@@ -143,7 +141,7 @@ async fn a_new_limit_counts_the_turns_of_claims_that_were_under_way() {
     let store = open(&database).await;
     declare(&store, Queue::fifo("q")).await;
     push(&store, vec![job("a", 1).priority(5)]).await;
-    // Whoever claims "a" waits for the holder.
+    // A claim of "a" waits for the holder.
     let mut holder = session(&database).await;
     for sql in [
         "CREATE TABLE held (k VARCHAR(9) PRIMARY KEY, n INT NOT NULL)",

@@ -7,9 +7,6 @@ use crate::contract::{Actions, Beat, Cancel, Cancelled, GoOn, Rescue};
 use crate::model::id::LaneId;
 use crate::{Mode, Outcome};
 
-/// More than a call takes that waits for nobody.
-const SOON: Duration = Duration::from_secs(20);
-
 /// Locks a lane's row until the session ends.
 async fn lock(schema: &str, lane: &str) -> tokio_postgres::Client {
     let client = session().await;

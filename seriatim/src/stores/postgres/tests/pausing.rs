@@ -1,14 +1,11 @@
-//! A pause beside claims under way, and beside users' transactions.
+//! A pause beside claims and settles under way.
 
 use tokio::time::timeout;
 
 use super::*;
 use crate::contract::{GoOn, LaneQuery};
 
-/// Less than any wait for a lock.
-const SOON: Duration = Duration::from_secs(4);
-
-/// Makes claims wait behind what they wrote until its transaction ends.
+/// Makes claims wait after their writes until the transaction of this session ends.
 async fn hold_claims(schema: &str) -> tokio_postgres::Client {
     let client = session().await;
     let hold = "CREATE FUNCTION seriatim.hold() RETURNS trigger LANGUAGE plpgsql AS \

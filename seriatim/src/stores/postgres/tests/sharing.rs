@@ -7,9 +7,6 @@ use crate::contract::Transaction;
 use crate::model::rate::Rate;
 use crate::{Groups, Mode, Share};
 
-/// More than a call takes that waits for nobody.
-const SOON: Duration = Duration::from_secs(20);
-
 const GROUPS: [&str; 4] = ["a", "b", "c", "d"];
 
 /// A job of one of the groups.

@@ -5,9 +5,6 @@ use tokio::time::timeout;
 use super::*;
 use crate::contract::{QueueStats, Sweep, Transaction};
 
-/// More than a call takes that waits for nobody.
-const SOON: Duration = Duration::from_secs(20);
-
 async fn stats(store: &Postgres) -> QueueStats {
     store.stats(None).await.unwrap().remove(0)
 }
