@@ -11,8 +11,8 @@ const ATTEMPTS_MAX: u32 = 1_000;
 /// The default of Linux, for systems that do not report theirs.
 const FIRST_EPHEMERAL: u16 = 32_768;
 
-/// A free port of 127.0.0.1, which is this process's until it ends: nobody else who asks here gets it, also while nothing
-/// listens on it. So a server may be started later than its port was chosen, and come back on it after it was down.
+/// A free port of 127.0.0.1, which is this process's until it ends: no other caller gets it, even while nothing listens
+/// on it. So a server may start long after its port was chosen, and come back on it after it was down.
 ///
 /// It lies *below* the ports that the system assigns to outgoing connections. Otherwise, while a server is down, a
 /// client that keeps reconnecting to its port could be assigned this very port and connect to itself; the server

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use crate::Failure;
 
-/// Those that nobody has asked for yet.
+/// The arguments that were not read yet.
 pub(crate) struct Args<'a> {
     left: Vec<&'a str>,
     usage: &'static str,
@@ -32,7 +32,7 @@ impl<'a> Args<'a> {
         text.parse().map_err(|_| self.wrong())
     }
 
-    /// Those whose ids are values of this name; all if it has none.
+    /// Those whose ids are values of this name; all if it is not given.
     pub(crate) fn chosen<T: Copy>(
         &mut self,
         name: &str,
@@ -47,7 +47,7 @@ impl<'a> Args<'a> {
         ids.iter().map(|id| find(id).ok_or_else(|| self.wrong())).collect()
     }
 
-    /// Refuses what has no meaning, and what cannot be done.
+    /// Refuses arguments that were not read, and values with which nothing can be measured.
     pub(crate) fn end(self, is_possible: bool) -> Result<(), Failure> {
         if is_possible && self.left.is_empty() { Ok(()) } else { Err(self.wrong()) }
     }

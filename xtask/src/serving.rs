@@ -16,7 +16,7 @@ use crate::{cargo, step};
 const START: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The release build, which all of them run.
+/// Builds the release that the measurements run.
 pub(crate) fn build(root: &Path) -> Result<(), String> {
     let args = ["build", "--release", "--package", "seriatim-server"];
     step::run("build", &mut cargo::command(root, &args))

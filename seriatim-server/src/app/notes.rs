@@ -14,7 +14,7 @@ pub(crate) async fn count(store: &dyn Store, prefix: &str) -> seriatim::Result<u
     }
 }
 
-/// Writes them, in as many parts as the store asks for; the last ones first.
+/// Writes them in parts that a store takes, the last part first.
 pub(crate) async fn write(store: &dyn Store, mut notes: Vec<Note>) -> seriatim::Result<()> {
     while !notes.is_empty() {
         let part = notes.split_off(notes.len().saturating_sub(NOTES_MAX));

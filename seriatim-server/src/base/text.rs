@@ -140,6 +140,15 @@ pub(crate) fn retries_in_words(retry_count: i32) -> String {
     }
 }
 
+/// The URL without user, password and parameters, which may name a password too.
+pub(crate) fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (address, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+    // With an `@` behind it the `?` may stand in the middle of a password.
+    let address = if parameters.contains('@') { "…" } else { address };
+    format!("{scheme}://{}", address.rsplit_once('@').map_or(address, |(_, host)| host))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -185,5 +194,14 @@ mod tests {
         assert_eq!(cut_middle("host-660c5a518578f-72246dd9", 15), "host-66…2246dd9");
         assert_eq!(cut_middle("a-1", 15), "a-1");
         assert_eq!(cut_middle("日本語の文", 7), "日本…文");
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        assert_eq!(without_password("postgres://me:se@cret@host/db"), "postgres://host/db");
+        assert_eq!(without_password("postgres://me@host/db?password=secret"), "postgres://host/db");
+        assert_eq!(without_password("postgres://me:sec?ret@host/db"), "postgres://…");
+        assert_eq!(without_password("sqlite:a@b.db"), "sqlite:a@b.db");
+        assert_eq!(without_password("redis://host:1"), "redis://host:1");
     }
 }

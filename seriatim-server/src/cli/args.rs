@@ -9,6 +9,7 @@ use seriatim::{Error, ErrorKind, Queue, SharedStore, Timestamp};
 
 use crate::app::pauses;
 use crate::app::payloads::{self, Forms};
+use crate::base::text::without_password;
 use crate::base::time::Moment;
 use crate::cli::output::{Failure, Result};
 use crate::config::{Config, STORE_DEFAULT};
@@ -208,15 +209,6 @@ fn not_open(url: &str, error: Error) -> Failure {
     }
 }
 
-/// The URL without user, password and parameters, which may name a password too.
-pub(super) fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (address, parameters) = rest.split_once('?').unwrap_or((rest, ""));
-    // With an `@` behind it the `?` may stand in the middle of a password.
-    let address = if parameters.contains('@') { "…" } else { address };
-    format!("{scheme}://{}", address.rsplit_once('@').map_or(address, |(_, host)| host))
-}
-
 /// The time of what is listed.
 #[derive(Args)]
 pub(crate) struct TimesArgs {
@@ -232,19 +224,5 @@ impl TimesArgs {
     /// From when on, and up to when.
     pub(crate) fn bounds(&self, now: Timestamp) -> (Option<Timestamp>, Option<Timestamp>) {
         (self.since.map(|since| since.before(now)), self.until.map(|until| until.before(now)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::without_password;
-
-    #[test]
-    fn a_password_is_not_shown() {
-        assert_eq!(without_password("postgres://me:se@cret@host/db"), "postgres://host/db");
-        assert_eq!(without_password("postgres://me@host/db?password=secret"), "postgres://host/db");
-        assert_eq!(without_password("postgres://me:sec?ret@host/db"), "postgres://…");
-        assert_eq!(without_password("sqlite:a@b.db"), "sqlite:a@b.db");
-        assert_eq!(without_password("redis://host:1"), "redis://host:1");
     }
 }

@@ -4,8 +4,9 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use seriatim::{Mode, Queue};
 
-use super::args::{Common, without_password};
+use super::args::Common;
 use super::serve::{self, Checked};
+use crate::base::text::without_password;
 use crate::cli::output::{Fields, Result, hint, say, say_json};
 use crate::config::{Config, PeriodicConfig, WorkerConfig};
 

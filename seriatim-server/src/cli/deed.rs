@@ -12,11 +12,10 @@ use serde::Serialize;
 use seriatim::store::{InboxAsk, InboxDeed, Store};
 use seriatim::{SharedStore, Timestamp};
 
-use super::args::without_password;
 use crate::app::chain::Chain;
 use crate::app::deeds;
 use crate::app::error::status;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, without_password};
 use crate::base::time::absolute;
 use crate::cli::output::{Failure, Result, hint};
 use crate::config::{Audited, Config};

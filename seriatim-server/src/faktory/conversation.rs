@@ -16,12 +16,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::command::{self, Beat, Command, Failed};
+use super::front::Front;
 use super::greeting::{Greeting, Hello, WRONG};
 use super::held::{Claim, HELD_MAX, Worker};
 use super::job::{self, Claimed, Fetched, Pushed, QUEUE_DEFAULT};
 use super::places::Place;
 use super::reply;
-use super::server::Front;
 use super::track::{self, Progress};
 use crate::base::memory::memory_mb;
 use crate::http::{Refusal, Replied, Room, Visitor};

@@ -3,6 +3,7 @@
 
 mod command;
 mod conversation;
+mod front;
 mod greeting;
 mod held;
 mod job;

@@ -18,7 +18,7 @@ const EVERY: Duration = Duration::from_secs(10);
 const SHARE: u32 = 20;
 /// How often deeds, failures and events of jobs that are too old or too many are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
-/// How long a node leads from an answer on.
+/// How long a node leads after the store said that it does.
 const LEADS_FOR: Duration = Duration::from_secs(60);
 
 /// Records until the node drains.
@@ -84,7 +84,7 @@ impl<'a> Sampler<'a> {
         Ok(())
     }
 
-    /// Asks when half of the time is over: to lead is a write.
+    /// Asks the store only when half of the time is over: asking is a write.
     async fn leads(&mut self) -> seriatim::Result<bool> {
         let now = Instant::now();
         if self.leads_until.is_some_and(|until| now < until) {

@@ -69,7 +69,7 @@ impl Scope {
         if self.is_limited() { Err(self.refuse(what)) } else { Ok(()) }
     }
 
-    /// The same where the queue may be left out, which means all.
+    /// As [`Self::check_queue`], where no queue means all.
     pub(super) fn check_named(&self, queue: Option<&str>) -> Result<()> {
         match queue {
             Some(queue) => self.check_queue(queue),

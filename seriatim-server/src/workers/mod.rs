@@ -56,7 +56,7 @@ pub(crate) struct Workers {
     keepers: JoinSet<()>,
     /// Tasks that end with this.
     watchers: JoinSet<()>,
-    /// Those who have one wait for it until the end.
+    /// Kept until the end: supervisors wait for them to change.
     versions: Vec<watch::Sender<u64>>,
     watched: Vec<Watched>,
     stop: watch::Sender<bool>,

@@ -29,7 +29,7 @@ pub(crate) struct Watched {
     pub(crate) version: watch::Sender<u64>,
 }
 
-/// Those whose files are on the same file systems: one that hangs holds up no others.
+/// Groups of programs whose files are on the same file systems: one that hangs delays no others.
 pub(crate) fn by_file_system(all: Vec<Watched>) -> Vec<Vec<Watched>> {
     let mut groups = BTreeMap::<_, Vec<Watched>>::new();
     for watched in all {
@@ -71,7 +71,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Adds a look.
+    /// Adds a look. Whether it shows a change that is complete.
     fn has_changed(&mut self, now: Vec<Stamp>) -> bool {
         let changed = now != self.running && now == self.before;
         if changed {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::time::Duration;
 
-use seriatim::store::{JobState, PushStatus};
+use seriatim::store::{JobState, PushStatus, Throttled};
 use seriatim::{
     Groups, JobId, Limit, Merge, Mode,
     store::{LaneId, Token},
@@ -12,7 +12,6 @@ use seriatim::{
 
 use super::history::{Event, Handed, History, JobFate, PushResult};
 use super::report::Report;
-use super::throttle::Throttle;
 
 /// (queue, key); a job without a key is its own entity.
 pub(super) type Entity = (String, String);
@@ -72,6 +71,9 @@ pub(super) struct Settled<'h> {
 
 /// A queue as a recorder knew it: its limit, and its groups.
 pub(super) type Shared<'h> = (Limit, Option<&'h Groups>);
+
+/// How a queue throttles its keys: for how long, and what happens to further pushes.
+pub(super) type Throttle = (Option<Duration>, Throttled);
 
 /// A settle that may or may not have been executed: (sent at, entity, token, fates).
 pub(super) type Maybe<'h> = (i64, Entity, Token, &'h [JobFate]);

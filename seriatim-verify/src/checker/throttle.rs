@@ -10,9 +10,6 @@ use seriatim::store::{PushStatus, Throttled};
 use super::facts::{Entity, Facts, Pushed};
 use super::report::{Judgement, Report};
 
-/// How a queue throttles its keys: for how long, and what happens to further pushes.
-pub(super) type Throttle = (Option<Duration>, Throttled);
-
 /// The clocks of the store and of a recorder may differ by this much in a period.
 const CLOCKS_APART: Duration = Duration::from_secs(1);
 

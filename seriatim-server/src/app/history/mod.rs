@@ -18,11 +18,11 @@ use seriatim::Timestamp;
 use seriatim::store::{Note, NoteQuery, Store};
 
 use point::Row;
-pub(crate) use point::{Interval, Point, StorePoint};
+pub(crate) use point::{Interval, Point, StorePoint, TaskPoint};
 pub(crate) use recorder::Recorder;
 pub(crate) use series::{ALL, SERVER};
 use series::{DAY, HOUR, Series};
-pub(crate) use task_recorder::{Task, TaskPoint, TaskRecorder};
+pub(crate) use task_recorder::{Task, TaskRecorder};
 pub(crate) use tasks::{TaskFigures, Tasks, of_queue as tasks, turns};
 
 use crate::protocol::value::Time;

@@ -1,7 +1,11 @@
 //! Points, and rows of them as they are stored.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use super::spread::{STEPS, Spread};
 
 /// What a row keeps of an interval: numbers, and how those of two intervals become one.
 pub(crate) trait Interval: Copy {
@@ -48,6 +52,18 @@ pub(crate) struct StorePoint {
     pub(crate) operations: u64,
 }
 
+/// Turns in an interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TaskPoint {
+    pub(crate) turns: u64,
+    pub(crate) failed: u64,
+    /// Of all turns together.
+    pub(crate) took_ms: u64,
+    pub(crate) longest_ms: u64,
+    /// Empty if an earlier build wrote it.
+    pub(crate) spread: Spread,
+}
+
 /// The numbers of an interval that has one part.
 fn first(part: [u64; PART]) -> [u64; NUMBERS] {
     let mut numbers = [0; NUMBERS];
@@ -92,6 +108,31 @@ impl Interval for Point {
     }
 }
 
+impl Interval for TaskPoint {
+    fn numbers(self) -> [u64; NUMBERS] {
+        let mut numbers = [0; NUMBERS];
+        let (first, spread) = numbers.split_at_mut(NUMBERS - STEPS);
+        first.copy_from_slice(&[self.turns, self.failed, self.took_ms, self.longest_ms]);
+        spread.copy_from_slice(&self.spread.0);
+        numbers
+    }
+
+    fn of(numbers: [u64; NUMBERS]) -> Self {
+        let [turns, failed, took_ms, longest_ms, spread @ ..] = numbers;
+        Self { turns, failed, took_ms, longest_ms, spread: Spread(spread) }
+    }
+
+    fn then(self, next: Self) -> Self {
+        Self {
+            turns: self.turns + next.turns,
+            failed: self.failed + next.failed,
+            took_ms: self.took_ms + next.took_ms,
+            longest_ms: self.longest_ms.max(next.longest_ms),
+            spread: self.spread.and(next.spread),
+        }
+    }
+}
+
 impl Point {
     /// Two queues in the same interval.
     pub(crate) fn and(self, other: Self) -> Self {
@@ -109,6 +150,17 @@ impl Point {
     /// Nothing was done and nothing waits.
     pub(crate) fn is_idle(self) -> bool {
         (self.done, self.failed, self.jobs) == (0, 0, 0)
+    }
+}
+
+impl TaskPoint {
+    pub(crate) fn add(&mut self, took: Duration, has_failed: bool) {
+        let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        self.turns += 1;
+        self.failed += u64::from(has_failed);
+        self.took_ms = self.took_ms.saturating_add(ms);
+        self.longest_ms = self.longest_ms.max(ms);
+        self.spread.add(ms);
     }
 }
 

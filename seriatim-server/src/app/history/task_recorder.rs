@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use seriatim::Timestamp;
 use seriatim::store::Store;
 
-use super::point::{Interval, NUMBERS, Row};
+use super::point::{Interval, Row, TaskPoint};
 use super::series::{DAY, HOUR, MINUTE, Series, TASKS, TURNS};
-use super::spread::{STEPS, Spread};
 use super::tasks::{note, prefix};
 use crate::app::notes;
 
@@ -21,54 +19,6 @@ const QUEUES_MAX: usize = 200;
 
 /// A queue, and one of its tasks; none: all its turns.
 pub(crate) type Task = (Arc<str>, Option<Arc<str>>);
-
-/// Turns in an interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TaskPoint {
-    pub(crate) turns: u64,
-    pub(crate) failed: u64,
-    /// Of all turns together.
-    pub(crate) took_ms: u64,
-    pub(crate) longest_ms: u64,
-    /// Empty if an earlier build wrote it.
-    pub(crate) spread: Spread,
-}
-
-impl TaskPoint {
-    pub(crate) fn add(&mut self, took: Duration, has_failed: bool) {
-        let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        self.turns += 1;
-        self.failed += u64::from(has_failed);
-        self.took_ms = self.took_ms.saturating_add(ms);
-        self.longest_ms = self.longest_ms.max(ms);
-        self.spread.add(ms);
-    }
-}
-
-impl Interval for TaskPoint {
-    fn numbers(self) -> [u64; NUMBERS] {
-        let mut numbers = [0; NUMBERS];
-        let (first, spread) = numbers.split_at_mut(NUMBERS - STEPS);
-        first.copy_from_slice(&[self.turns, self.failed, self.took_ms, self.longest_ms]);
-        spread.copy_from_slice(&self.spread.0);
-        numbers
-    }
-
-    fn of(numbers: [u64; NUMBERS]) -> Self {
-        let [turns, failed, took_ms, longest_ms, spread @ ..] = numbers;
-        Self { turns, failed, took_ms, longest_ms, spread: Spread(spread) }
-    }
-
-    fn then(self, next: Self) -> Self {
-        Self {
-            turns: self.turns + next.turns,
-            failed: self.failed + next.failed,
-            took_ms: self.took_ms + next.took_ms,
-            longest_ms: self.longest_ms.max(next.longest_ms),
-            spread: self.spread.and(next.spread),
-        }
-    }
-}
 
 /// What this process saw and has not written yet.
 pub(crate) struct TaskRecorder {

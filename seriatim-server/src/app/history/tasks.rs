@@ -9,9 +9,8 @@ use seriatim::Timestamp;
 use seriatim::store::{Note, NoteQuery, Store};
 
 use super::Span;
-use super::point::{Interval, Row};
+use super::point::{Interval, Row, TaskPoint};
 use super::series::{Series, TASKS, TURNS};
-use super::task_recorder::TaskPoint;
 use crate::protocol::document::Times;
 use crate::protocol::value::Time;
 

@@ -9,7 +9,7 @@ use seriatim::Timestamp;
 use seriatim::store::{Lead, NodeId, Note, NoteQuery, Store};
 
 use super::intent;
-use super::operation::{Operation, State};
+use super::operation::{Operation, Record, State, range};
 use super::preview::Preview;
 use super::wish::{List, Wish};
 use crate::app::error::{Error, Result};
@@ -27,27 +27,6 @@ const LEADS_FOR: Duration = Duration::from_secs(10);
 /// Named jobs or lanes of one note.
 const IDS_OF_NOTE: usize = 300;
 
-/// An operation with what only its runner needs.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Record {
-    #[serde(flatten)]
-    pub(super) operation: Operation,
-    /// Where the next step begins.
-    pub(super) after: Option<String>,
-    /// Rows that are left to look at: lanes that come later are not meant.
-    pub(super) rows_left: u64,
-    /// The process that carries it out; empty if none does.
-    pub(super) runner: String,
-    /// When it wrote last, in microseconds.
-    pub(super) beat: i64,
-    /// When the rate allows the next step, in microseconds.
-    #[serde(default)]
-    pub(super) next_at: i64,
-    /// How many steps were written down.
-    #[serde(default)]
-    pub(super) steps: u64,
-}
-
 #[derive(Serialize, Deserialize)]
 struct Stop {
     by: String,
@@ -55,11 +34,6 @@ struct Stop {
 
 fn name(id: &str) -> String {
     format!("operation/{id}")
-}
-
-/// Of one operation: the record, and what stands below it. `0` follows `/`.
-pub(super) fn range(prefix: &str, id: &str) -> NoteQuery {
-    NoteQuery::new(format!("{prefix}{id}")..format!("{prefix}{id}0"))
 }
 
 /// Who begins an operation, and when its first step may be.

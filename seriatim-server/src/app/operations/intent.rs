@@ -7,7 +7,7 @@ use seriatim::store::{JobState, JobView, Note, Store};
 use seriatim::{JobId, Timestamp};
 
 use super::action::Action;
-use super::book::{Record, range};
+use super::operation::{Record, range};
 use super::wish::Wish;
 use crate::app::error::Result;
 use crate::protocol::value::Time;

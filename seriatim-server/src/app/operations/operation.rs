@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use seriatim::Timestamp;
+use seriatim::store::NoteQuery;
 
 use super::action::Action;
 use super::wish::Wish;
@@ -37,6 +38,27 @@ pub(crate) struct Operation {
     pub(crate) stopped_by: Option<String>,
 }
 
+/// An operation with what only its runner needs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Record {
+    #[serde(flatten)]
+    pub(super) operation: Operation,
+    /// Where the next step begins.
+    pub(super) after: Option<String>,
+    /// Rows that are left to look at: lanes that come later are not meant.
+    pub(super) rows_left: u64,
+    /// The process that carries it out; empty if none does.
+    pub(super) runner: String,
+    /// When it wrote last, in microseconds.
+    pub(super) beat: i64,
+    /// When the rate allows the next step, in microseconds.
+    #[serde(default)]
+    pub(super) next_at: i64,
+    /// How many steps were written down.
+    #[serde(default)]
+    pub(super) steps: u64,
+}
+
 /// How far an operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -48,6 +70,11 @@ pub(crate) enum State {
     Done,
     Stopped,
     Failed,
+}
+
+/// Of one operation: the record, and what stands below it. `0` follows `/`.
+pub(super) fn range(prefix: &str, id: &str) -> NoteQuery {
+    NoteQuery::new(format!("{prefix}{id}")..format!("{prefix}{id}0"))
 }
 
 impl State {

@@ -11,11 +11,11 @@ use seriatim::{ErrorKind, JobId, SharedStore, Timestamp};
 use tokio::time::{Instant, timeout};
 
 use super::action::Action;
-use super::book::{self, Record};
+use super::book;
 use super::dead::on_dead;
 use super::intent::Intent;
 use super::look::{Found, Look, look};
-use super::operation::{Operation, State};
+use super::operation::{Operation, Record, State};
 use super::replay::{self, Sent};
 use super::wish::{STEP_ROWS_MAX, Wish};
 use crate::app::act::on_lanes;

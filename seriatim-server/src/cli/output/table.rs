@@ -61,7 +61,7 @@ impl<'a, T> Table<'a, T> {
         Self { of, heads: Vec::new(), rows, none: String::new() }
     }
 
-    /// What is said instead of a head without rows.
+    /// What is printed instead if there are no rows.
     pub(crate) fn or(self, none: impl Into<String>) -> Self {
         Self { none: none.into(), ..self }
     }
@@ -82,7 +82,7 @@ impl<'a, T> Table<'a, T> {
         self.column(head, Column::Text, |one| cell(one).into())
     }
 
-    /// Of errors, where there are some.
+    /// A column of errors; a cell is empty if there is none.
     pub(crate) fn error<C: AsRef<str>>(
         self,
         head: &'static str,
@@ -100,7 +100,7 @@ impl<'a, T> Table<'a, T> {
         self.figure(head, |one| number(one).to_string().into())
     }
 
-    /// Of numbers that are bad unless they are 0.
+    /// A column of numbers that are bad unless they are 0.
     pub(crate) fn trouble(
         self,
         head: &'static str,
@@ -113,7 +113,7 @@ impl<'a, T> Table<'a, T> {
         })
     }
 
-    /// Of numbers with tones of their own.
+    /// A column of numbers with tones of their own.
     pub(crate) fn figure(self, head: &'static str, cell: impl Fn(&'a T) -> Cell) -> Self {
         self.column(head, Column::Number, cell)
     }

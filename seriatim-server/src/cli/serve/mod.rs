@@ -26,11 +26,11 @@ use seriatim_verify::checker::Recorder;
 use signals::stop_requested;
 use watch::Watch;
 
-use super::args::{StoreArg, without_password};
+use super::args::StoreArg;
 use super::deed;
 use crate::app::failures::Failures;
 use crate::app::payloads::{self, Readable};
-use crate::base::text::count;
+use crate::base::text::{count, without_password};
 use crate::bridges::{self, Bridges};
 use crate::cli::output::{Failure, Result, start_log};
 use crate::config::{

@@ -3,7 +3,7 @@
 use super::text::{Metric, label};
 use crate::protocol::document::{Bridge, BridgeState, BridgeStatus};
 
-/// A number of a source: its name, what it says, and where it stands.
+/// A number of a source: the name of the metric, its help text, and the field.
 type Number = (&'static str, &'static str, fn(&BridgeStatus) -> f64);
 
 const NUMBERS: [Number; 9] = [

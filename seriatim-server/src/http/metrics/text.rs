@@ -2,14 +2,14 @@
 
 use std::fmt::{Display, Write};
 
-/// A metric, whose samples are written behind its head.
+/// A metric: its head is written first, its samples follow.
 pub(super) struct Metric<'a> {
     text: &'a mut String,
     name: &'a str,
 }
 
 impl<'a> Metric<'a> {
-    /// A counter, whose name ends so, or a gauge.
+    /// A counter if the name ends in `_total`, otherwise a gauge.
     pub(super) fn new(text: &'a mut String, name: &'a str, says: &str) -> Self {
         let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
         Self::of_kind(kind, text, name, says)

@@ -12,7 +12,7 @@ use super::super::{Query, Result, Shared};
 use super::again::post;
 use super::charts::{Charts, Wish};
 use super::row::QueueRow;
-use super::{Button, Frame, LaneRow, On, Visit, button, link, page, recent};
+use super::{Button, Frame, LaneRow, On, Visit, button, link, page};
 use crate::app::doctor::{DEAD_MAX, Finding, List, Repair, Severity};
 use crate::app::history::ALL;
 use crate::app::lanes::OneLane;
@@ -122,7 +122,7 @@ pub(super) async fn show(
     totals.held = held(&visit, &checkup);
     let (needs, more_needs) = needs(&visit, &checkup);
     let mut queues: Vec<QueueRow> = rows.into_iter().take(QUEUES_SHOWN).collect();
-    recent::add(&*app.store, &mut queues, visit.clock.now).await?;
+    QueueRow::add_recent(&*app.store, &mut queues, visit.clock.now).await?;
     let page = Overview {
         frame: &visit.frame,
         totals,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::super::{Query, Result, Shared};
 use super::row::QueueRow;
-use super::{Frame, ROWS_SHOWN, Visit, link, page, recent};
+use super::{Frame, ROWS_SHOWN, Visit, link, page};
 use crate::app::queues;
 
 /// The order of the rows.
@@ -75,7 +75,7 @@ pub(super) async fn show(
     let rows = views.iter().skip(skip).take(ROWS_SHOWN);
     let rows = rows.map(|(view, figures)| QueueRow::new(base, view, figures, (&nodes, now)));
     let mut rows: Vec<QueueRow> = rows.collect();
-    recent::add(&*app.store, &mut rows, now).await?;
+    QueueRow::add_recent(&*app.store, &mut rows, now).await?;
     let orders = [
         ("name", "name", By::Name),
         ("lag", "lag", By::Lag),

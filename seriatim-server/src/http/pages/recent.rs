@@ -1,13 +1,8 @@
 //! What a queue did in the last hour, as cells of a table.
 
-use std::collections::HashMap;
 use std::fmt::Write;
 
-use seriatim::Timestamp;
-use seriatim::store::Store;
-
-use super::row::QueueRow;
-use crate::app::history::{self, Point};
+use crate::app::history::Point;
 use crate::base::text::grouped;
 
 /// Minutes that the rate is the mean of.
@@ -29,25 +24,8 @@ pub(super) struct Recent {
     pub(super) svg: String,
 }
 
-/// Adds the last hour to the rows of queues: one read for all.
-pub(super) async fn add(
-    store: &dyn Store,
-    rows: &mut [QueueRow],
-    now: Timestamp,
-) -> seriatim::Result<()> {
-    let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
-    let points: HashMap<String, Vec<(i64, Point)>> = history::last_hour(store, &names, now).await?;
-    let now = now.as_micros() / 1_000_000;
-    for row in rows {
-        if let Some(points) = points.get(&row.name) {
-            row.recent = Recent::of(points, now);
-        }
-    }
-    Ok(())
-}
-
 impl Recent {
-    fn of(points: &[(i64, Point)], now: i64) -> Self {
+    pub(super) fn of(points: &[(i64, Point)], now: i64) -> Self {
         if points.is_empty() {
             return Self::default();
         }

@@ -1,11 +1,12 @@
 //! Rows of tables.
 
 use seriatim::Timestamp;
-use seriatim::store::{JobView, LaneView, NodeView, QueueView};
+use seriatim::store::{JobView, LaneView, NodeView, QueueView, Store};
 
 use super::recent::Recent;
 use super::{Moment, Visit, link};
 use crate::app::figures::Figures;
+use crate::app::history;
 use crate::app::nodes::{name_of, state_name as node_state, works_on};
 use crate::app::operations::{Sample, Wish};
 use crate::app::pauses::Pause;
@@ -36,7 +37,7 @@ pub(super) struct QueueRow {
     pub(super) failed: u64,
     pub(super) lag: String,
     pub(super) nodes: usize,
-    /// Where rows of several queues are shown: see [`recent::add`](super::recent::add).
+    /// Where rows of several queues are shown: see [`QueueRow::add_recent`].
     pub(super) recent: Recent,
 }
 
@@ -66,6 +67,23 @@ impl QueueRow {
             name,
             recent: Recent::default(),
         }
+    }
+
+    /// Adds the last hour to the rows: one read for all.
+    pub(super) async fn add_recent(
+        store: &dyn Store,
+        rows: &mut [Self],
+        now: Timestamp,
+    ) -> seriatim::Result<()> {
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        let points = history::last_hour(store, &names, now).await?;
+        let now = now.as_micros() / 1_000_000;
+        for row in rows {
+            if let Some(points) = points.get(&row.name) {
+                row.recent = Recent::of(points, now);
+            }
+        }
+        Ok(())
     }
 }
 

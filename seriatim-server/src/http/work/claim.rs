@@ -159,21 +159,21 @@ impl Wish {
 }
 
 impl Order {
-    /// Claims, and waits until there are lanes, the time is up, the client is gone, or its worker is told to stop.
+    /// Claims, and waits until there are lanes, the time is up, the client is gone, or its worker has to stop.
     async fn fill(&self, answer: &mut oneshot::Sender<Result<Taken>>) -> Result<Taken> {
         let end = Instant::now() + self.wait;
         let queues = self.queues.iter().map(|queue| queue.as_str().into());
         let mut wakeups = self.app.store.wakeups().only(queues);
-        let mut was_stopped = None;
+        let mut stopped_at_first = None;
         loop {
             wakeups.forget();
             let (taken, next_due) = self.look().await?;
             let left = end.saturating_duration_since(Instant::now());
-            // A worker that claims on although it was told waits like the others: it would ask without a pause.
+            // A worker that claims after it got the command waits like the others, or it would ask without a pause.
             let is_stopped = taken.command == Some(Command::Stop);
-            let began_stopped = *was_stopped.get_or_insert(is_stopped);
-            let is_told = is_stopped && !began_stopped;
-            if !taken.turns.is_empty() || left.is_zero() || is_told {
+            let was_stopped = *stopped_at_first.get_or_insert(is_stopped);
+            let has_to_stop = is_stopped && !was_stopped;
+            if !taken.turns.is_empty() || left.is_zero() || has_to_stop {
                 return Ok(taken);
             }
             let rest = match next_due {

@@ -4,11 +4,31 @@ use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
-use crate::engine::claim::dispatch::Want;
 use crate::engine::limits::{
     PREFETCH_AGE_MAX, PREFETCH_GROWS_BELOW, PREFETCH_GROWTH, PREFETCH_SHRINKS_ABOVE,
 };
 use crate::model::{JobId, Timestamp, Turn};
+
+/// How many lanes to claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::engine) struct Want {
+    pub(in crate::engine) lanes: usize,
+    /// How many of them may have earlier crashes.
+    pub(in crate::engine) crashed: usize,
+}
+
+impl Want {
+    /// Splits it into two claims if it asks for more than `most` lanes. Only the first asks for lanes with earlier
+    /// crashes.
+    pub(in crate::engine) fn split(self, most: Option<usize>) -> Vec<Self> {
+        if most.is_none_or(|most| self.lanes <= most) {
+            return vec![self];
+        }
+        let lanes = self.lanes.div_ceil(2);
+        let first = Self { lanes, crashed: self.crashed.min(lanes) };
+        vec![first, Self { lanes: self.lanes - lanes, crashed: 0 }]
+    }
+}
 
 #[derive(Debug)]
 pub(in crate::engine) struct QueueBuffer {

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::engine::claim::buffer::QueueBuffer;
+use crate::engine::claim::buffer::{QueueBuffer, Want};
 use crate::engine::claim::scheduler::{Scheduler, Waiting};
 use crate::engine::limits::{CRASHED_CHANCE_EVERY, PREFETCH_LANES_MAX};
 use crate::lock::lock;
@@ -49,27 +49,6 @@ pub(in crate::engine) struct Picked {
 pub(in crate::engine) struct Finished {
     pub(in crate::engine) source: usize,
     pub(in crate::engine) turns: usize,
-}
-
-/// How many lanes to claim.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::engine) struct Want {
-    pub(in crate::engine) lanes: usize,
-    /// How many of them may have earlier crashes.
-    pub(in crate::engine) crashed: usize,
-}
-
-impl Want {
-    /// Splits it into two claims if it asks for more than `most` lanes. Only the first asks for lanes with earlier
-    /// crashes.
-    pub(in crate::engine) fn split(self, most: Option<usize>) -> Vec<Self> {
-        if most.is_none_or(|most| self.lanes <= most) {
-            return vec![self];
-        }
-        let lanes = self.lanes.div_ceil(2);
-        let first = Self { lanes, crashed: self.crashed.min(lanes) };
-        vec![first, Self { lanes: self.lanes - lanes, crashed: 0 }]
-    }
 }
 
 impl Dispatch {

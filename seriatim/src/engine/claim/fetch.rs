@@ -12,7 +12,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 
 use crate::contract::{Claim, Claimed, TroubleKind, Wake, Wakeups};
-use crate::engine::claim::dispatch::Want;
+use crate::engine::claim::buffer::Want;
 use crate::engine::claim::reconcile::{every_queue, reconcile};
 use crate::engine::claim::scheduler::Scheduler;
 use crate::engine::claim::source::Source;

@@ -10,7 +10,6 @@ use crate::engine::core::Core;
 use crate::engine::limits::{GO_ON_ALONE_FOR, GO_ON_FOR};
 use crate::engine::outage::may_have_been_done;
 use crate::engine::settle::ended::Ended;
-use crate::engine::settle::settler::{answered, settle_of};
 use crate::model::{NodeId, Result, Settlement, Turn};
 
 /// The lanes of a batch that may go on.
@@ -111,4 +110,18 @@ fn take_next(settled: &mut Settled) -> Option<Turn> {
         Settled::Ok { next, .. } => next.take().map(|turn| *turn),
         Settled::Stale | Settled::Busy | Settled::Unanswered => None,
     }
+}
+
+/// Settles these turns; a locked lane does not delay the others.
+pub(super) fn settle_of(turns: &[Settlement]) -> Settle {
+    Settle { skip_locked: true, ..Settle::now(turns.to_vec()) }
+}
+
+/// The turns that are not to be sent again, with these answers.
+pub(super) fn answered<'t>(
+    turns: &'t [Settlement],
+    settled: impl Iterator<Item = Option<&'t Settled>>,
+) -> impl Iterator<Item = &'t Settlement> {
+    let is_ended = |settled: Option<&Settled>| settled.is_some_and(|settled| !settled.is_open());
+    turns.iter().zip(settled).filter(move |(_, settled)| is_ended(*settled)).map(|(turn, _)| turn)
 }

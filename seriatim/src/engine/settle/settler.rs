@@ -7,13 +7,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::contract::{Settle, Settled, TroubleKind};
+use crate::contract::{Settled, TroubleKind};
 use crate::engine::core::Core;
 use crate::engine::limits::PUT_ASIDE_FOR;
 use crate::engine::outage::{Pauses, will_pass};
 use crate::engine::settle::ended::{Ended, Kept};
 use crate::engine::settle::exhausted::announce;
-use crate::engine::settle::going_on::GoingOn;
+use crate::engine::settle::going_on::{GoingOn, answered, settle_of};
 use crate::model::limits::SETTLE_TURNS_MAX;
 use crate::model::{Error, LaneId, Settlement, Timestamp};
 
@@ -117,11 +117,6 @@ fn report(settlement: &Settlement, settled: &Settled, repeated: bool) {
     }
 }
 
-/// Settles these turns; a locked lane does not delay the others.
-pub(super) fn settle_of(turns: &[Settlement]) -> Settle {
-    Settle { skip_locked: true, ..Settle::now(turns.to_vec()) }
-}
-
 /// Sends a batch until it is answered. Also returns whether it was sent more than once. `None` stands for a turn that
 /// the store refuses by itself: put it aside.
 pub(in crate::engine) async fn send(
@@ -201,13 +196,4 @@ pub(in crate::engine) fn keep_refused(
         }
     }
     results
-}
-
-/// The turns that are not to be sent again, with these answers.
-pub(super) fn answered<'t>(
-    turns: &'t [Settlement],
-    settled: impl Iterator<Item = Option<&'t Settled>>,
-) -> impl Iterator<Item = &'t Settlement> {
-    let is_ended = |settled: Option<&Settled>| settled.is_some_and(|settled| !settled.is_open());
-    turns.iter().zip(settled).filter(move |(_, settled)| is_ended(*settled)).map(|(turn, _)| turn)
 }

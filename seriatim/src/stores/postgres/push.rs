@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::convert::{column, job_id, micros, micros_of};
 use super::params::Param;
-use super::queues::policy;
+use super::queues::{MODES, policy};
 use super::{Postgres, error};
 use crate::contract::batches::{batch_has_ended, no_batch};
 use crate::contract::errors::other_route;
@@ -40,9 +40,6 @@ pub(super) fn statement_of(jobs: &[Job]) -> &'static str {
 fn are_in_batches(jobs: &[Job]) -> bool {
     jobs.iter().any(|job| job.options.batch.is_some())
 }
-
-/// The modes, indexed by their numbers in the store.
-pub(super) const MODES: [Mode; 4] = Mode::ALL;
 
 #[async_trait]
 impl Producer for Postgres {

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::actions::acted;
 use super::convert::{column, kept, micros, micros_of};
-use super::push::MODES;
 use super::{Postgres, error};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_claimed, is_closing, no_queue};
@@ -15,7 +14,7 @@ use crate::contract::{Acted, Declare, DeleteQueue, Queues, Wake};
 use crate::model::error::{Error, Result};
 use crate::model::flow::{Limit, Share};
 use crate::model::limits::{ACTION_ROWS_MAX, QUEUES_MAX};
-use crate::model::queue::{DueRule, Merge, Queue, Throttled};
+use crate::model::queue::{DueRule, Merge, Mode, Queue, Throttled};
 use crate::stores::json;
 use crate::stores::sharing::{Beside, DOORS, Shares, VISITS_MAX};
 
@@ -25,6 +24,8 @@ const PAUSE: &str =
 const END_CLAIMS: &str = "SELECT seriatim.end_claims($1)";
 const DELETE_QUEUE: &str = "SELECT * FROM seriatim.delete_queue($1, $2)";
 
+/// The modes, indexed by their numbers in the store.
+pub(super) const MODES: [Mode; 4] = Mode::ALL;
 const MERGES: [Merge; 3] = [Merge::Min, Merge::Max, Merge::None];
 
 #[async_trait]

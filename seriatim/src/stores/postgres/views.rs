@@ -10,7 +10,7 @@ use super::convert::{
     JobKeys, column, job_id, kept, lane_id, lane_number, micros, options, text, time,
 };
 use super::nodes::command;
-use super::push::MODES;
+use super::queues::MODES;
 use super::turn::turns;
 use crate::contract::errors::no_queue;
 use crate::contract::{

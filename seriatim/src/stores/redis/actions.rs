@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::Redis;
 use super::args::Args;
-use super::dead::What;
+use super::dead::{STEP_JOBS, What};
 use super::link::{ACT, AMEND, CANCEL};
 use super::page::Rows;
 use super::queues::ATTEMPTS;
@@ -24,9 +24,6 @@ use crate::stores::json::json;
 
 /// Most lanes changed per script: a running script blocks all others, and each takes up to 40 µs.
 const STEP_LANES: usize = 100;
-
-/// Most jobs cancelled, or dead ones requeued or deleted, per script.
-pub(super) const STEP_JOBS: usize = 200;
 
 /// Where the lanes begin in the arguments of `act.lua`.
 const ACT_LANES_FROM: usize = 3;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use crate::contract::{Claim, Lease};
 use crate::model::clock::Timestamp;
+use crate::model::limits::{SERIES_JOBS_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
 
 /// The arguments of a script.
 #[derive(Clone, Default)]
@@ -66,4 +68,25 @@ impl Args {
 /// A duration in whole microseconds, at most 2^53 - 1, which every store represents exactly.
 pub(super) fn micros(length: Duration) -> i64 {
     i64::try_from(length.as_micros()).unwrap_or(i64::MAX).min((1 << 53) - 1)
+}
+
+/// Who claims and how much a turn may have: `T.begin` of `turns.lua`.
+pub(super) fn turn_args(args: &mut Args, request: &Claim, lease_max: Duration) {
+    args.text(&request.node.0);
+    args.text(match request.lease {
+        Lease::Node { .. } => "node",
+        Lease::Own { .. } => "own",
+    });
+    args.micros(request.lease.ttl()).int(TURN_JOBS_MAX as i64).int(TURN_BYTES_MAX as i64);
+    args.micros(lease_max).int(request.series_max.min(SERIES_JOBS_MAX));
+}
+
+/// The routes that the caller may take besides unbound jobs: node, NUL, group.
+pub(super) fn routes(args: &mut Args, request: &Claim) {
+    let name = request.node_name.as_deref();
+    args.0.extend(name.map(|name| format!("{name}\0").into_bytes()));
+    for group in &request.groups {
+        args.text(&format!("\0{group}"));
+        args.0.extend(name.map(|name| format!("{name}\0{group}").into_bytes()));
+    }
 }

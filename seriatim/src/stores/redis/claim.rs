@@ -7,20 +7,17 @@ use async_trait::async_trait;
 use futures_util::future::{join_all, try_join_all};
 
 use super::Redis;
-use super::args::Args;
+use super::args::{Args, routes, turn_args};
 use super::link::{CLAIM, GIVE_UP};
 use super::memo::Known;
 use super::queues::{ATTEMPTS, changing};
 use super::reply::{Fields, Shard, corrupt};
 use super::settle::Part;
 use crate::contract::errors::{node_gone, undeclared};
-use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
+use crate::contract::{Claim, Claimed, Consumer, GiveUp, Settle, Settled};
 use crate::model::error::{Error, Result};
 use crate::model::id::NodeId;
-use crate::model::limits::{
-    CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, SERIES_JOBS_MAX, TURN_BYTES_MAX,
-    TURN_JOBS_MAX,
-};
+use crate::model::limits::{CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
 use crate::model::turn::Turn;
 
 /// How long a shard refuses tickets that were given up, in seconds: much longer than a call can take.
@@ -336,26 +333,5 @@ impl Tally {
     fn is_idle(&self) -> bool {
         let now = self.claimed.turns.iter().map(|turn| turn.claimed_at).max();
         self.claimed.next_due.is_none_or(|due| now.is_some_and(|now| due > now))
-    }
-}
-
-/// Who claims and how much a turn may have: `T.begin` of `turns.lua`.
-pub(super) fn turn_args(args: &mut Args, request: &Claim, lease_max: Duration) {
-    args.text(&request.node.0);
-    args.text(match request.lease {
-        Lease::Node { .. } => "node",
-        Lease::Own { .. } => "own",
-    });
-    args.micros(request.lease.ttl()).int(TURN_JOBS_MAX as i64).int(TURN_BYTES_MAX as i64);
-    args.micros(lease_max).int(request.series_max.min(SERIES_JOBS_MAX));
-}
-
-/// The routes that the caller may take besides unbound jobs: node, NUL, group.
-pub(super) fn routes(args: &mut Args, request: &Claim) {
-    let name = request.node_name.as_deref();
-    args.0.extend(name.map(|name| format!("{name}\0").into_bytes()));
-    for group in &request.groups {
-        args.text(&format!("\0{group}"));
-        args.0.extend(name.map(|name| format!("{name}\0{group}").into_bytes()));
     }
 }

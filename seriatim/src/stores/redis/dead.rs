@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use super::Redis;
-use super::actions::STEP_JOBS;
 use super::args::Args;
 use super::layout::{Layout, Take};
 use super::link::{MORGUE, MOVED, TAKE_IN};
@@ -15,6 +14,9 @@ use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
+
+/// Most jobs cancelled, or dead ones requeued or deleted, per script.
+pub(super) const STEP_JOBS: usize = 200;
 
 /// The operations of `morgue.lua`.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -16,9 +16,8 @@ use super::entry::{By, Entry, SortKey, turn};
 use super::link::INDEX;
 use super::memo::Known;
 use super::reply::{Fields, Shard, score_of};
-use super::views::lane_state;
 use crate::contract::{
-    JobFilter, JobOrder, JobQuery, JobState, LaneOrder, LaneQuery, LaneSource, LaneView,
+    JobFilter, JobOrder, JobQuery, JobState, LaneOrder, LaneQuery, LaneSource, LaneState, LaneView,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
@@ -47,6 +46,15 @@ impl Redis {
                 return Ok(());
             }
         }
+    }
+}
+
+pub(super) fn lane_state(text: &str) -> LaneState {
+    match text {
+        "claimed" => LaneState::Claimed,
+        "paused" => LaneState::Paused,
+        "held" => LaneState::Held,
+        _ => LaneState::Waiting,
     }
 }
 

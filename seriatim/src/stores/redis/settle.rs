@@ -5,8 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use redis::Value;
 
 use super::Redis;
-use super::args::{Args, micros};
-use super::claim::{routes, turn_args};
+use super::args::{Args, micros, routes, turn_args};
 use super::link::SETTLE;
 use super::reply::{Fields, Shard, corrupt, lane_bytes};
 use crate::contract::{GoOn, Settle, Settled, Wake};

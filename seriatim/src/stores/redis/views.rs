@@ -12,11 +12,11 @@ use super::Redis;
 use super::args::Args;
 use super::link::{DUE, LANES, STATS, TURN, VIEW};
 use super::memo::Known;
-use super::page::{Chosen, Rows, lane_entry, runs};
+use super::page::{Chosen, Rows, lane_entry, lane_state, runs};
 use super::reply::{Fields, Handed, Shard, corrupt, name_job, score_of};
 use crate::contract::{
-    Command, JobQuery, JobState, JobView, LaneJob, LaneQuery, LaneState, LaneView, NodeInfo,
-    NodeView, Page, QueueDue, QueueStats, QueueView, Store, Views, Vitals,
+    Command, JobQuery, JobState, JobView, LaneJob, LaneQuery, LaneView, NodeInfo, NodeView, Page,
+    QueueDue, QueueStats, QueueView, Store, Views, Vitals,
 };
 use crate::model::clock::Timestamp;
 use crate::model::error::{ErrorKind, Result};
@@ -420,15 +420,6 @@ fn job_view(mut fields: Fields, shard: Shard, queue: &Arc<str>) -> Result<Option
     view.token = fields.opt_int()?.map(Token);
     view.node = fields.opt_text()?.map(NodeId);
     Ok(Some((view, node)))
-}
-
-pub(super) fn lane_state(text: &str) -> LaneState {
-    match text {
-        "claimed" => LaneState::Claimed,
-        "paused" => LaneState::Paused,
-        "held" => LaneState::Held,
-        _ => LaneState::Waiting,
-    }
 }
 
 /// A lane, and how long its claim outlives a heartbeat of its node.
