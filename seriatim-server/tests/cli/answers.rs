@@ -365,8 +365,7 @@ async fn a_process_that_says_nothing_of_its_call_is_warned_about_and_seen_until_
     let said = ["WARN", "no message about call", "for 10s"];
     assert!(said.iter().all(|part| warning.contains(part)), "{warning}");
     let found = || text(&shop.site.run(&["doctor"]));
-    eventually("doctor shows it", async || found().contains("does not answer: no message"))
-        .await;
+    eventually("doctor shows it", async || found().contains("does not answer: no message")).await;
     assert!(found().contains("does it flush its output?"), "{}", found());
     fs::write(shop.site.path("go"), "").unwrap();
     assert_eq!(shop.ends(id).await.state, JobState::Succeeded);
