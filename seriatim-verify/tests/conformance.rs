@@ -173,7 +173,7 @@ fn redis_cluster() -> Fresh {
     Box::pin(redis_at("SERIATIM_TEST_REDIS_CLUSTER"))
 }
 
-/// The same on a server of its own whose memory is full: see `conformance/full.rs`.
+/// The same on a server of its own whose memory is full: see `full/mod.rs`.
 #[cfg(feature = "redis")]
 fn redis_full() -> Fresh {
     Box::pin(async {

@@ -90,7 +90,7 @@ impl Ledger {
     pub(super) fn is_due(&self) -> bool {
         let now = &self.status;
         let is_old = |(at, known): &(Instant, BridgeStatus)| {
-            // That there is something to look at is told at once.
+            // The first refusal is written at once: it needs a person.
             let first_refused = known.rejected == 0 && known.refused != now.refused;
             at.elapsed() >= EVERY || known.state != now.state || first_refused
         };

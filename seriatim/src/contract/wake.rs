@@ -165,9 +165,9 @@ pub struct Wakeups {
 }
 
 impl Wakeups {
-    /// The store loses none: it rings, within a second, for all that may make a lane claimable sooner than it has said
-    /// ([`Claimed::next_due`](crate::store::Claimed::next_due), [`Views::due`](crate::store::Views::due)), whoever did it.
-    /// It rings for the inbox and for queues that are gone too. So nobody needs to ask an idle store again and again.
+    /// The store loses none: it rings, within a second, for every change by any process that may make a lane claimable
+    /// sooner than it has said ([`Claimed::next_due`](crate::store::Claimed::next_due),
+    /// [`Views::due`](crate::store::Views::due)), for deleted queues and for rows in the inbox. So engines need not poll it.
     #[must_use]
     pub fn certain(mut self) -> Self {
         self.certain = true;
