@@ -47,7 +47,7 @@ struct Load {
     enough: AtomicBool,
     /// Whether the producers have ended, so that `pushed` is final.
     all_pushed: AtomicBool,
-    /// Tells that one of these is another.
+    /// Notified when one of these changes.
     changed: Notify,
 }
 

@@ -11,14 +11,14 @@ const ATTEMPTS_MAX: u32 = 1_000;
 /// The default of Linux, for systems that do not report theirs.
 const FIRST_EPHEMERAL: u16 = 32_768;
 
-/// A free port of 127.0.0.1, which is this process's until it ends: nobody else who asks here gets it, also while nothing
-/// listens on it. So a server may be started later than its port was chosen, and come back on it after it was down.
+/// A free port of 127.0.0.1, reserved for this process until it ends: no other caller gets it, even while nothing
+/// listens on it. So a server may start later than its port was chosen, and return to it after it was down.
 ///
 /// It lies *below* the ports that the system assigns to outgoing connections. Otherwise, while a server is down, a
 /// client that keeps reconnecting to its port could be assigned this very port and connect to itself; the server
 /// would then never get its port back.
 ///
-/// A program that does not ask here may still take the port before the caller binds it. Fails if a thousand random ports
+/// A program that does not call this may still take the port before the caller binds it. Fails if a thousand random ports
 /// are all taken.
 pub fn free_port() -> Result<u16, String> {
     let range = range();

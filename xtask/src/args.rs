@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use crate::Failure;
 
-/// Those that nobody has asked for yet.
+/// Those that are not read yet.
 pub(crate) struct Args<'a> {
     left: Vec<&'a str>,
     usage: &'static str,

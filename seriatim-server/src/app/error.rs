@@ -9,7 +9,7 @@ use seriatim::{ErrorKind, JobId};
 use super::words::state_name;
 use crate::base::text::one_line;
 
-/// What came of an operation, or of a part of it.
+/// The result of an operation, or of a part of it.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Debug)]

@@ -29,7 +29,7 @@ impl Access {
         self == Self::Open || self.roles().contains(&role)
     }
 
-    /// The roles that may; of what is open to everyone none is named.
+    /// The roles that may; none for what is open to everyone.
     pub(super) fn roles(self) -> &'static [Role] {
         use Role::{Admin, Operator, Producer, Reader, Worker};
         match self {

@@ -25,7 +25,7 @@ const DETAIL_BYTES_MAX: usize = 4 << 10;
 #[derive(Clone, Debug)]
 pub(super) struct Told(pub(super) String);
 
-/// What came of a request, or of a part of it.
+/// The result of a request, or of a part of it.
 pub(super) type Result<T, E = Problem> = std::result::Result<T, E>;
 
 /// Why a request was not carried out.

@@ -56,7 +56,7 @@ pub(crate) struct Workers {
     keepers: JoinSet<()>,
     /// Tasks that end with this.
     watchers: JoinSet<()>,
-    /// Those who have one wait for it until the end.
+    /// One for each program; its receivers wait for the next version until this ends.
     versions: Vec<watch::Sender<u64>>,
     watched: Vec<Watched>,
     stop: watch::Sender<bool>,

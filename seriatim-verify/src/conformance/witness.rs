@@ -1,4 +1,4 @@
-//! Holds a store that loses no wake-up to it, in every case: what becomes due sooner must have been told.
+//! Checks, in every case, that a store which says that it loses no wake-up rings for each queue that becomes due sooner.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -62,7 +62,7 @@ impl Witness {
     }
 
     async fn hear(&self, heard: &mut Heard, operation: &str) {
-        // A store may ring after it has answered, but before it answers the next one who writes.
+        // A store may ring after it has answered, but before it answers the next write.
         let nothing = GiveUp { node: "nobody".into(), ticket: 0, queue: None };
         let _ = self.inner.give_up(nothing).await;
         let wake = heard.wakeups.wait(Duration::ZERO).await;

@@ -23,7 +23,7 @@ pub(crate) use progress::Progress;
 pub(crate) use table::{Cell, Table, Tone, coloured};
 pub(crate) use terminal::Terminal;
 
-/// What came of a command, or of a part of it.
+/// The result of a command, or of a part of it.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// Why a command failed.

@@ -61,7 +61,7 @@ impl<'a, T> Table<'a, T> {
         Self { of, heads: Vec::new(), rows, none: String::new() }
     }
 
-    /// What is said instead of a head without rows.
+    /// The text if there are no rows.
     pub(crate) fn or(self, none: impl Into<String>) -> Self {
         Self { none: none.into(), ..self }
     }

@@ -159,7 +159,7 @@ impl Wish {
 }
 
 impl Order {
-    /// Claims, and waits until there are lanes, the time is up, the client is gone, or its worker is told to stop.
+    /// Claims, and waits until there are lanes, the time is up, the client has left, or an operator stops its worker.
     async fn fill(&self, answer: &mut oneshot::Sender<Result<Taken>>) -> Result<Taken> {
         let end = Instant::now() + self.wait;
         let queues = self.queues.iter().map(|queue| queue.as_str().into());
@@ -169,7 +169,7 @@ impl Order {
             wakeups.forget();
             let (taken, next_due) = self.look().await?;
             let left = end.saturating_duration_since(Instant::now());
-            // A worker that claims on although it was told waits like the others: it would ask without a pause.
+            // A stopped worker that keeps claiming waits like the others: otherwise it would ask without a pause.
             let is_stopped = taken.command == Some(Command::Stop);
             let began_stopped = *was_stopped.get_or_insert(is_stopped);
             let is_told = is_stopped && !began_stopped;

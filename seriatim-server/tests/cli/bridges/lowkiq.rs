@@ -555,8 +555,8 @@ async fn b8_a_bridge_to_lowkiq_looks_again_and_again_where_redis_cannot_tell() {
     assert!(added < std::time::Duration::from_millis(150), "{added:?}");
 }
 
-/// A quarter of 80 payloads, each pushed when the one before has come, come within this time: what else runs on the machine is
-/// not what is judged.
+/// The time within which a quarter of 80 payloads arrive, each pushed when the one before has arrived. A quarter, because
+/// other load on the machine must not count.
 async fn b8_latency(shop: &Shop) -> std::time::Duration {
     let store = shop.site.store().await;
     let mut lowkiq = shop.lowkiq();

@@ -272,7 +272,7 @@ async fn b8_a_bridge_adds_a_few_milliseconds() {
     added.sort_unstable();
     let [quick, median, high] = [25, 50, 99].map(|part| added[added.len() * part / 100]);
     println!("added latency: p25 {quick:?}, p50 {median:?}, p99 {high:?}");
-    // A quarter: what else runs on the machine is not what is judged. The figures are in docs/bridges.md.
+    // A quarter, because other load on the machine must not count. The figures are in docs/bridges.md.
     assert!(quick < std::time::Duration::from_millis(50), "{quick:?}");
 }
 

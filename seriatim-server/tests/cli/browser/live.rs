@@ -52,7 +52,7 @@ async fn a_change_is_seen_before_the_page_would_have_asked_and_also_where_the_st
     window.shows("m-first").await;
     push(&api, "m-second");
     eventually("the stream tells it", async || {
-        // What came before the first figures that the stream compares is told with the next change.
+        // A push before the first figures of the stream shows only with the next change.
         push(&api, "m-first");
         window.text().await.contains("m-second")
     })

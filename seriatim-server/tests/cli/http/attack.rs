@@ -37,8 +37,8 @@ fn grows_little(api: &Api, what: &str, attack: impl FnOnce()) {
     assert!(most < before + GROWTH_MIB_MAX, "{what}: from {before} to {most} MiB");
 }
 
-/// Does it to a server on SQLite, and to one on PostgreSQL, where the store has a part in it: most is refused before any is
-/// asked. It is given how to start one, with that much of configuration besides the store.
+/// Attacks a server on SQLite and one on PostgreSQL, for attacks that reach the store: most are refused before. `attack`
+/// gets a function that starts a server with configuration that is added to the store's.
 fn on_each_store(attack: impl Fn(&dyn Fn(&str) -> Site)) {
     attack(&|config| Site::new(config));
     let server = Server::postgres();

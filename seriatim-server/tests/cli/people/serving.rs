@@ -22,14 +22,14 @@ async fn s9_nodes_are_listed_with_what_they_run_and_stopped() {
     }
     assert!(site.run(&["push", QUEUE, "1", "--key", "k"]).status.success());
     let mut serving = site.serve("history.ndjson");
-    // Comes back when the command runs.
+    // Returns when the command runs.
     std::fs::read_to_string(site.path("up")).unwrap();
     let json = |arguments: &[&str]| -> serde_json::Value {
         let output = site.run(&[arguments, &["--json"]].concat());
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)))
     };
     let node = || json(&["nodes"])["nodes"][0].clone();
-    // Its last heartbeat may have told of a turn that has not begun.
+    // Its last heartbeat may have reported a turn that has not begun.
     eventually("it tells that it runs a turn", async || node()["running"] == 1).await;
     let node = node();
     assert_eq!((&node["name"], &node["state"]), (&"n".into(), &"alive".into()));

@@ -143,7 +143,7 @@ async fn a_new_limit_counts_the_turns_of_claims_that_were_under_way() {
     let store = open(&database).await;
     declare(&store, Queue::fifo("q")).await;
     push(&store, vec![job("a", 1).priority(5)]).await;
-    // Whoever claims "a" waits for the holder.
+    // Claims of "a" wait for the holder.
     let mut holder = session(&database).await;
     for sql in [
         "CREATE TABLE held (k VARCHAR(9) PRIMARY KEY, n INT NOT NULL)",

@@ -200,7 +200,7 @@ async fn nothing_that_people_do_takes_the_payload_of_a_claimed_job() {
     }
 }
 
-/// The turn is told before its payload is read.
+/// The script answers the turn before the client reads its payload.
 #[tokio::test]
 async fn a_turn_that_ends_while_it_is_read_is_none() {
     let (prefix, queue) = (new_prefix(), Queue::fifo("q").retain_completed(Duration::ZERO));
