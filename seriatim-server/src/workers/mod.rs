@@ -56,7 +56,7 @@ pub(crate) struct Workers {
     keepers: JoinSet<()>,
     /// Tasks that end with this.
     watchers: JoinSet<()>,
-    /// One for each program; its receivers wait for the next version until this ends.
+    /// One for each worker with processes. Kept, because its receivers wait for the next version.
     versions: Vec<watch::Sender<u64>>,
     watched: Vec<Watched>,
     stop: watch::Sender<bool>,
