@@ -202,7 +202,7 @@ fn main() {
     trials.extend(suite("sqlite", sqlite));
     #[cfg(feature = "postgres")]
     trials.extend(suite("postgres", postgres));
-    // The keys of random sequences sort alike in all locales, and what is large differs in the connection alone.
+    // The keys of random sequences sort alike in all locales, and for large turns only the connection differs.
     #[cfg(feature = "postgres")]
     trials.extend(
         suite("pgbouncer_icu", pgbouncer_icu)
@@ -211,7 +211,7 @@ fn main() {
     );
     #[cfg(feature = "mysql")]
     trials.extend(suite("mysql", mysql));
-    // Random sequences on a cluster and on a full server are such on several servers and on one, with room and without.
+    // The random sequences run on a cluster and on a full server: here they would be the same again.
     #[cfg(feature = "redis")]
     trials.extend(suite("redis", redis).into_iter().filter(|trial| !is_random(trial)));
     #[cfg(feature = "redis")]

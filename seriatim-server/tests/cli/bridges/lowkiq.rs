@@ -541,8 +541,8 @@ async fn an_id_that_is_due_later_moves_at_once_and_keeps_its_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn b8_a_bridge_to_lowkiq_hears_of_what_is_pushed() {
     let added = b8_latency(&Shop::new(&plain())).await;
-    // The figures are in docs/bridges.md. Each is pushed right after the one before was found: a look at every 50 ms would find
-    // it after almost as long.
+    // The figures are in docs/bridges.md. Each is pushed right after the one before was found, so a bridge that looks every
+    // 50 ms would find it almost 50 ms later.
     assert!(added < std::time::Duration::from_millis(40), "{added:?}");
 }
 

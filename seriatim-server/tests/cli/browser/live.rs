@@ -8,7 +8,8 @@ use crate::http::Api;
 use crate::site::{Site, eventually};
 
 const QUEUES: &str = "[queues.mails]\nmode = \"fifo\"\nmax_retries = 0\n";
-/// Only pages without a query ask by themselves, every few seconds (`EVERY` in `app.js`): others know what a stream tells.
+/// Only pages without a query ask by themselves, every few seconds (`EVERY` in `app.js`): others learn of changes from the
+/// stream.
 const ASKS_BY_ITSELF: &str = "const later = window.setTimeout;
     window.setTimeout = (what, wait) => location.search && wait >= 1000 ? -1 : later(what, wait);";
 /// Those who hold and who wait for the stream of a browser.

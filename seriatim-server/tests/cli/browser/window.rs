@@ -200,7 +200,7 @@ impl Window {
         self.devtools("Page.addScriptToEvaluateOnNewDocument", script).await;
     }
 
-    /// Each page that comes asks again soon, where it would let some seconds pass, and ever more in an outage.
+    /// Each new page asks again soon, not after some seconds, and in an outage ever more.
     pub(super) async fn asks_soon(&self) {
         let soon = "const later = window.setTimeout;
             window.setTimeout = (what, wait) => later(what, Math.min(wait, 200));";

@@ -16,7 +16,7 @@ const GROWTH_MIB_MAX: u64 = 128;
 const MIB: usize = 1 << 20;
 /// What half of the probes may take in any case.
 const PROBE_MAX: Duration = Duration::from_millis(500);
-/// Much less than the server waits for the rest of a request: who is kept waiting by others would wait as long.
+/// Much less than the server waits for the rest of a request: a client that others hold up would wait as long.
 const SOON: Duration = Duration::from_secs(7);
 
 /// A field of the process' status, in MiB.
@@ -233,7 +233,7 @@ fn half_sent_bodies_of_one_producer_keep_nobody_else_from_anything() {
             let mut stream = TcpStream::connect(&api.address).unwrap();
             stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
             stream.write_all(head.as_bytes()).unwrap();
-            // As much as it takes; who is refused reads no more.
+            // As much as the server reads: it stops when it refuses the request.
             let _ = stream.write_all(&vec![b' '; 29 * MIB]);
             stream
         })

@@ -77,7 +77,7 @@ impl Api {
         self.log.lock().unwrap().clone()
     }
 
-    /// Waits until the log says something: it comes through a pipe, behind what the process has done.
+    /// Waits until the log has this text: it arrives through a pipe, later than the process acts.
     pub(crate) fn logs(&self, text: &str) {
         let began = std::time::Instant::now();
         while !self.log().contains(text) {

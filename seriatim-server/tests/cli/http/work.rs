@@ -238,7 +238,7 @@ fn a_claim_that_waits_comes_back_when_its_worker_is_told_to_stop() {
         waiting.join().unwrap()
     });
     assert!(waited < Duration::from_secs(25), "{waited:?}");
-    // One that claims on waits as it asks to: it would ask again without a pause.
+    // One that keeps claiming waits as long as it asks to; otherwise it would ask again without a pause.
     assert!(claim(300) >= Duration::from_millis(300));
 }
 

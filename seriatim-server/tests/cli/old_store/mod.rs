@@ -141,7 +141,7 @@ fn is_as_told(view: &JobView, expected: &Value) -> bool {
 /// Runs what there is, except for what is scheduled, and returns what was run of each key, in order.
 async fn run_all(store: SharedStore, queues: Vec<Queue>) -> BTreeMap<String, Vec<u64>> {
     let ran: Arc<Mutex<BTreeMap<String, Vec<u64>>>> = Arc::default();
-    // What a node held that is long dead is taken over at the first look.
+    // Lanes of a node that is long dead are taken over at the first look.
     let engine = Engine::builder(store.clone()).rescue_interval(Duration::from_millis(300));
     let engine = queues.into_iter().fold(engine, |engine, queue| {
         let (ran, name) = (ran.clone(), queue.name.clone());
