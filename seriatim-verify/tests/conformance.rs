@@ -173,7 +173,7 @@ fn redis_cluster() -> Fresh {
     Box::pin(redis_at("SERIATIM_TEST_REDIS_CLUSTER"))
 }
 
-/// The same on a server of its own whose memory is full: see `conformance/full.rs`.
+/// The same on a server of its own whose memory is full: see `full/mod.rs`.
 #[cfg(feature = "redis")]
 fn redis_full() -> Fresh {
     Box::pin(async {
@@ -202,7 +202,7 @@ fn main() {
     trials.extend(suite("sqlite", sqlite));
     #[cfg(feature = "postgres")]
     trials.extend(suite("postgres", postgres));
-    // The keys of random sequences sort alike in all locales, and what is large differs in the connection alone.
+    // The keys of random sequences sort alike in all locales, and for large turns only the connection differs.
     #[cfg(feature = "postgres")]
     trials.extend(
         suite("pgbouncer_icu", pgbouncer_icu)

@@ -18,7 +18,7 @@ const FIRST_EPHEMERAL: u16 = 32_768;
 /// client that keeps reconnecting to its port could be assigned this very port and connect to itself; the server
 /// would then never get its port back.
 ///
-/// A program that does not ask here may still take the port before the caller binds it. Fails if a thousand random ports
+/// A program that does not call this may still take the port before the caller binds it. Fails if a thousand random ports
 /// are all taken.
 pub fn free_port() -> Result<u16, String> {
     let range = range();

@@ -64,7 +64,7 @@ impl Link {
 }
 
 impl Proxy {
-    /// Listens on a port of its own for a server on `port`. Nobody else gets it when the proxy is unplugged.
+    /// Listens on a port of its own for a server on `port`. It stays reserved while the proxy is unplugged.
     pub fn start(port: u16) -> Result<Self, String> {
         let failed = |e: io::Error| format!("cannot start a proxy: {e}");
         let own_port = free_port()?;

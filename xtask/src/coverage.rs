@@ -20,7 +20,7 @@ const BRANCHES_MIN: f64 = 70.0;
 const LLVM: [(&str, &str); 2] =
     [("LLVM_COV", "llvm-cov-19"), ("LLVM_PROFDATA", "llvm-profdata-19")];
 const LLVM_PACKAGE: &str = "llvm-19";
-/// Branches are counted by an unstable option, which the stable compiler has where this is set.
+/// Counting branches needs an unstable option, which the stable compiler accepts if this is set.
 const UNSTABLE: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 /// Programs for developers and tests are not counted.
 const LEFT_OUT: &str = "(^|/)(testkit|xtask|guide|examples|tests|benches)/|tests\\.rs$";

@@ -33,7 +33,7 @@ fn make_parent(path: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))
 }
 
-/// Prints a part of a page, and writes it there if that is wanted.
+/// Prints a part of a page, and writes it into the page if `write` is set.
 pub(crate) fn show(
     root: &Path,
     page: &str,

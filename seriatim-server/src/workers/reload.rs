@@ -23,7 +23,7 @@ struct Stamp {
     inode: u64,
 }
 
-/// The files of one program, and what tells its processes that it has changed.
+/// The files of one program, and how its processes learn that it has changed.
 pub(crate) struct Watched {
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) version: watch::Sender<u64>,
@@ -64,7 +64,7 @@ pub(crate) async fn watch(programs: Vec<Watched>) {
 
 /// What the files of a program were.
 struct Seen {
-    /// When its processes were last told.
+    /// When its processes were last notified.
     running: Vec<Stamp>,
     /// At the last look.
     before: Vec<Stamp>,

@@ -52,7 +52,7 @@ pub(in crate::engine) struct Settings {
 }
 
 impl Settings {
-    /// How long to wait for one of these wake-ups before the store is asked without.
+    /// How long to wait for one of these wake-ups before asking the store anyway.
     pub(in crate::engine) fn patience(&self, wakeups: &Wakeups) -> Duration {
         let certain = if wakeups.are_certain() { CERTAIN_WAIT } else { Duration::ZERO };
         self.poll_interval.max(certain)

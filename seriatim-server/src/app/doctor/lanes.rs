@@ -144,7 +144,8 @@ fn tell_held(queue: &str, lanes: &[&Running]) -> Finding {
 
 fn tell_paused(queue: &str, lanes: &[&Running]) -> Finding {
     let found = format!("{}{}", lanes_that(lanes, "is paused", "are paused"), names(lanes));
-    let advice = format!("resume it with `seriatim lanes resume {queue} {}`", word(lanes));
+    let which = if lanes.len() == 1 { "it" } else { "each" };
+    let advice = format!("resume {which} with `seriatim lanes resume {queue} {}`", word(lanes));
     tell(Severity::Warning, queue, lanes, List::Lanes(LaneStage::Paused), (found, advice))
         .repair(Repair::Resume)
 }

@@ -27,7 +27,7 @@ fn busy() -> Api {
     }
     let api = Api::with(site, |_| {});
     api.post("/api/v1/queues/gated/jobs", &json!({ "key": "k" })).done();
-    // Comes back when the command runs: one that is claimed and has not begun would go back at the stop.
+    // Returns when the command runs: one that is claimed and has not begun would go back at the stop.
     std::fs::read_to_string(api.site.path("up")).unwrap();
     api
 }

@@ -233,7 +233,7 @@ fn half_sent_bodies_of_one_producer_keep_nobody_else_from_anything() {
             let mut stream = TcpStream::connect(&api.address).unwrap();
             stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
             stream.write_all(head.as_bytes()).unwrap();
-            // As much as it takes; who is refused reads no more.
+            // As much as the server reads: it stops when it refuses the request.
             let _ = stream.write_all(&vec![b' '; 29 * MIB]);
             stream
         })

@@ -61,7 +61,7 @@ fn hoarded(site: Site) {
     let theirs = json!({ "lane": old["lane"], "token": old["token"], "secret": old["secret"], "outcome": "done" });
     let settle = json!({ "worker": "hoarder", "results": [theirs] });
     assert_eq!(api.post("/api/v1/work/settle", &settle).done()["results"][0]["status"], "stale");
-    // The audit log tells it.
+    // It is in the audit log.
     api.logs("node release");
 }
 

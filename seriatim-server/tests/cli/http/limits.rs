@@ -109,7 +109,7 @@ fn too_many_streams_claims_or_listeners_are_a_429_that_says_when_to_try_again() 
             assert!(more.len() < 20, "{name}: {said}");
         }
     }
-    // A thousand clients that wait keep nobody else from anything: all this is answered before their time is up.
+    // A thousand waiting clients hold up no others: all this is answered before their time is up.
     let started = Instant::now();
     for i in 0..20 {
         api.post("/api/v1/queues/other/jobs", &json!({ "key": format!("{i}") })).done();

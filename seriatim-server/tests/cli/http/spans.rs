@@ -324,7 +324,7 @@ async fn while_the_collector_refuses_work_goes_on_and_the_log_says_so_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn without_a_collector_jobs_are_done_and_the_log_says_why() {
-    // Nobody answers there, and nobody else gets it.
+    // Nothing listens there, and no other test gets the port.
     let port = seriatim_testkit::free_port().unwrap();
     let api = Api::with(Site::new(&queue("alone", "", "true")), |command| {
         command.env(ENDPOINT, format!("http://127.0.0.1:{port}"));

@@ -22,7 +22,7 @@ async fn s9_nodes_are_listed_with_what_they_run_and_stopped() {
     }
     assert!(site.run(&["push", QUEUE, "1", "--key", "k"]).status.success());
     let mut serving = site.serve("history.ndjson");
-    // Comes back when the command runs.
+    // Returns when the command runs.
     std::fs::read_to_string(site.path("up")).unwrap();
     let json = |arguments: &[&str]| -> serde_json::Value {
         let output = site.run(&[arguments, &["--json"]].concat());

@@ -129,7 +129,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
 struct Fetcher {
     core: Arc<Core>,
     wakeups: Wakeups,
-    /// How long to wait for one; then a source is asked without.
+    /// How long to wait for one before asking for a source anyway.
     patience: Duration,
     places: HashMap<Arc<str>, usize>,
     looks: Vec<Look>,
@@ -246,7 +246,7 @@ impl Fetcher {
         self.compare_at = Instant::now() + self.pauses.next();
     }
 
-    /// Asks the sources that are due or were not asked for long.
+    /// Asks for the sources that are due, or that it has not asked for long.
     fn wake_overdue(&mut self) {
         let now = self.core.store_now();
         for look in &mut self.looks {

@@ -137,7 +137,7 @@ impl Pulser {
         let core = &self.core;
         let now = Instant::now();
         let (until, load_from) = (now + length, now + LOAD_EVERY);
-        // Turns or troubles have come; what comes of them is looked at a step later. Each of many short jobs wakes nobody.
+        // Turns or troubles have begun; the load is compared a step later, so that short jobs do not each wake this thread.
         let mut stirred = false;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -165,7 +165,7 @@ impl Pulser {
         }
     }
 
-    /// Whether nothing can come that hurries a heartbeat, unless turns or troubles do.
+    /// Whether nothing but new turns or troubles can hurry the next heartbeat.
     fn is_idle(&self) -> bool {
         self.reported.is_zero() && Load::of(&self.core).is_zero() && !self.core.troubles.changed()
     }

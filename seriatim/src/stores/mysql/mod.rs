@@ -130,7 +130,7 @@ impl Mysql {
     ///
     /// Options after a `?`, joined by `&`:
     ///
-    /// - `connections`: most concurrent ones, 1 to 200, besides one for the heartbeats of each engine. Default: 8
+    /// - `connections`: most concurrent ones, 1 to 200, plus one for the heartbeats of each engine. Default: 8
     /// - `call_timeout`: limit for a call, including the wait for a connection. Default: `30s`
     /// - `connect_timeout`: limit for opening a connection. Default: `10s`
     /// - `ssl-mode`: `disabled`, `preferred` (default: encrypted if the server supports it), `required` (encrypted,

@@ -75,7 +75,7 @@ async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
     let now = work.now;
     work.state.declare(now, queues.to_vec())?;
     if !limited.is_empty() {
-        // Claims under way know the old limits, and nobody counts their turns before they end.
+        // Claims under way know the old limits, and their turns are not counted before they end.
         work.run(&wait_for_claims(&limited)).await?;
     }
     work.save().await?;

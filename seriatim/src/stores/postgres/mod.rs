@@ -80,7 +80,7 @@ impl Postgres {
     /// and these:
     ///
     /// - `schema`: 1 to 40 of `a-z 0-9 _`, starting with a letter. Default: `seriatim`
-    /// - `connections`: most concurrent ones, 1 to 200, besides the one that listens and one for the heartbeats of
+    /// - `connections`: most concurrent ones, 1 to 200, plus one that listens and one for the heartbeats of
     ///   each engine. Default: 8
     /// - `call_timeout`: limit for a call, including the wait for a connection. Default: `30s`
     /// - `sslmode`: `disable`, `prefer` (default), `require` (encrypted, without checking the server), `verify-full`

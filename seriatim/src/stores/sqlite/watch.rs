@@ -135,7 +135,7 @@ impl Watch {
         let Ok(Some(version)) = version_while_nobody_writes(connection) else {
             let since = *self.writing_since.get_or_insert(now);
             self.due = now + ((now - since) / 2).clamp(COMMIT_TIME_MIN, INTERVAL);
-            // Writers that leave no gap must not keep what they have written from being heard of.
+            // Writes of other processes must be noticed even if they leave no gap.
             let is_long = now - since >= INTERVAL;
             return is_long && data_version(connection).is_ok_and(|version| self.is_news(version));
         };

@@ -151,7 +151,7 @@ async fn a_lane_that_grows_stays_a_list() {
     assert_nothing_is_left(&prefix).await;
 }
 
-/// A run whose jobs were all cancelled keeps its place until the list comes to it.
+/// A run whose jobs were all cancelled keeps its place until the list reaches it.
 #[tokio::test]
 async fn a_list_whose_last_job_is_buried_leaves_no_run() {
     for queue in [Queue::fifo("q"), Queue::accumulate("q").merge(Merge::None)] {
