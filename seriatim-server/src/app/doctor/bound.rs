@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use seriatim::store::{JobOptions, JobView, NodeView, build_of};
+use seriatim::store::{JobOptions, NodeView, build_of};
 
 use super::finding::{Finding, Severity};
-use super::look::Seen;
+use super::look::{Bound, Seen};
 use crate::app::nodes::is_late;
 use crate::base::text::{count, one_line};
 
@@ -13,7 +13,7 @@ pub(super) fn check(seen: &Seen) -> Vec<Finding> {
     seen.bound.iter().flat_map(|(queue, jobs)| of_queue(queue, jobs, seen)).collect()
 }
 
-fn of_queue(queue: &str, jobs: &[JobView], seen: &Seen) -> Vec<Finding> {
+fn of_queue(queue: &str, jobs: &[Bound], seen: &Seen) -> Vec<Finding> {
     let to_nodes = by(jobs, |options| options.node.as_deref());
     let mut findings: Vec<Finding> = Vec::new();
     for (node, jobs) in to_nodes {
@@ -48,26 +48,26 @@ fn of_queue(queue: &str, jobs: &[JobView], seen: &Seen) -> Vec<Finding> {
     findings
 }
 
-fn tell(queue: &str, jobs: &[&JobView], found: String, advice: String) -> Finding {
+fn tell(queue: &str, jobs: &[&Bound], found: String, advice: String) -> Finding {
     let one = if let [job] = jobs { job.key.as_deref() } else { None };
     Finding::of_queue(Severity::Serious, queue, found, advice).key(one)
 }
 
 /// The jobs that are bound, by what they are bound to.
 fn by<'a>(
-    jobs: &'a [JobView],
+    jobs: &'a [Bound],
     to: impl Fn(&'a JobOptions) -> Option<&'a str>,
-) -> BTreeMap<&'a str, Vec<&'a JobView>> {
-    let mut bound: BTreeMap<&str, Vec<&JobView>> = BTreeMap::new();
+) -> BTreeMap<&'a str, Vec<&'a Bound>> {
+    let mut bound: BTreeMap<&str, Vec<&Bound>> = BTreeMap::new();
     for job in jobs {
-        if let Some(name) = job.options.as_deref().and_then(&to) {
+        if let Some(name) = to(&job.options) {
             bound.entry(name).or_default().push(job);
         }
     }
     bound
 }
 
-fn waiting(jobs: &[&JobView]) -> String {
+fn waiting(jobs: &[&Bound]) -> String {
     match jobs.len() as u64 {
         1 => "1 waiting job is".to_owned(),
         several => format!("{} are", count(several, "waiting job")),

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::store::{
-    BatchQuery, BatchView, InboxView, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery,
-    LaneStage, LaneView, NodeView, QueueStats, QueueView, Vitals,
+    BatchQuery, BatchView, InboxView, JobOptions, JobOrder, JobQuery, JobState, JobView, LaneOrder,
+    LaneQuery, LaneStage, LaneView, NodeView, QueueStats, QueueView, Vitals,
 };
-use seriatim::{Timestamp, store::Store};
+use seriatim::{JobId, Timestamp, store::Store};
 
 use super::finding::{Finding, Severity};
 use crate::app::bridges;
@@ -26,8 +26,11 @@ const FAILED_MAX: usize = 100;
 const LANES_MAX: usize = 1_000;
 /// Dead jobs read of each queue, latest first.
 pub(crate) const DEAD_MAX: usize = 100;
-/// Waiting jobs read of each queue for bindings to nodes and groups, oldest first.
+/// Waiting lanes read of each queue for bindings to nodes and groups, the earliest due first: unlike jobs by age, they have
+/// an index.
 const WAITING_MAX: usize = 1_000;
+/// Of these, lanes with several jobs whose first one is read too.
+const HEADS_MAX: usize = 20;
 /// Smaller differences of clocks are not reported.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
@@ -43,8 +46,8 @@ pub(crate) struct Seen {
     pub(crate) running: Vec<Running>,
     /// Lanes with failures, and held or paused ones.
     pub(crate) troubled: Vec<Running>,
-    /// The oldest waiting jobs that are bound to a node or a group, by queue.
-    pub(crate) bound: Vec<(Arc<str>, Vec<JobView>)>,
+    /// The first jobs of waiting lanes that are bound to a node or a group, by queue.
+    pub(crate) bound: Vec<(Arc<str>, Vec<Bound>)>,
     /// The latest dead jobs, by queue.
     pub(crate) dead: Vec<(Arc<str>, Vec<JobView>)>,
     /// What SQL sessions inserted and no node has pushed.
@@ -53,6 +56,13 @@ pub(crate) struct Seen {
     /// The batches that have not ended, and of the latest ones those whose callback was not pushed.
     pub(crate) batches: Vec<BatchView>,
     pub(crate) vitals: Vitals,
+}
+
+/// A job that only some nodes may run.
+pub(crate) struct Bound {
+    pub(super) id: JobId,
+    pub(super) key: Option<Arc<str>>,
+    pub(super) options: Arc<JobOptions>,
 }
 
 impl Seen {
@@ -71,16 +81,7 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
             troubled.extend(troubled_lanes(store, queue).await?);
         }
         if queue.jobs > 0 {
-            let query = JobQuery::new(queue.queue.clone(), JobState::Queued);
-            let mut jobs = store
-                .jobs(JobQuery { rows_max: WAITING_MAX, payload_bytes_max, ..query })
-                .await?
-                .rows;
-            jobs.retain(|job| {
-                let options = job.options.as_deref();
-                options.is_some_and(|own| own.node.is_some() || own.consumer_group.is_some())
-            });
-            bound.push((queue.queue.clone(), jobs));
+            bound.push((queue.queue.clone(), bound_jobs(store, &queue.queue).await?));
         }
         if queue.dead > 0 {
             let (order, rows_max) = (JobOrder::UpdatedAt, DEAD_MAX);
@@ -155,6 +156,48 @@ async fn troubled_lanes(store: &dyn Store, queue: &QueueStats) -> seriatim::Resu
         }
     }
     Ok(lanes.into_iter().map(|lane| Running { queue: queue.queue.clone(), lane }).collect())
+}
+
+async fn bound_jobs(store: &dyn Store, queue: &Arc<str>) -> seriatim::Result<Vec<Bound>> {
+    let query = LaneQuery {
+        stages: LaneStage::WAITING.to_vec(),
+        order: LaneOrder::Due,
+        rows_max: WAITING_MAX,
+        ..LaneQuery::new(queue.clone())
+    };
+    let (mut bound, mut heads) = (Vec::new(), 0);
+    for LaneView { key, only, .. } in store.lanes(query).await?.rows {
+        let first = match (only, &key) {
+            (Some(job), _) => Some((job.id, job.options)),
+            (None, Some(key)) if heads < HEADS_MAX => {
+                heads += 1;
+                head(store, queue, key).await?.map(|job| (job.id, job.options))
+            }
+            (None, _) => None,
+        };
+        if let Some((id, Some(options))) = first
+            && (options.node.is_some() || options.consumer_group.is_some())
+        {
+            bound.push(Bound { id, key, options });
+        }
+    }
+    Ok(bound)
+}
+
+/// The first waiting job of a key.
+async fn head(
+    store: &dyn Store,
+    queue: &Arc<str>,
+    key: &Arc<str>,
+) -> seriatim::Result<Option<JobView>> {
+    let query = JobQuery {
+        key: Some(key.to_string()),
+        order: JobOrder::Turn,
+        rows_max: 1,
+        payload_bytes_max: Some(0),
+        ..JobQuery::new(queue.clone(), JobState::Queued)
+    };
+    Ok(store.jobs(query).await?.rows.into_iter().next())
 }
 
 /// The store's clock decides what is due; a machine with another time schedules wrongly.

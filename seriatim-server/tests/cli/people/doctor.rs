@@ -212,6 +212,18 @@ async fn d18_a_job_bound_to_a_node_that_is_not_there_is_serious() {
 }
 
 #[tokio::test]
+async fn d18_the_first_of_several_jobs_of_a_key_is_told_if_no_node_may_run_it() {
+    let house = House::new().await;
+    for version in [1, 2] {
+        let mut job = order(1, version);
+        job.options.node = Some("nowhere".to_owned());
+        house.hand.push(job).await;
+    }
+    let said = findings(&house.site, 1);
+    assert_found(&said, "serious", &["1 waiting job is bound", "nowhere", "not known"]);
+}
+
+#[tokio::test]
 async fn d13_a_job_of_a_group_that_no_node_serves_is_serious() {
     let house = House::new().await;
     let mut job = order(1, 1);
