@@ -48,8 +48,8 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
     let servers = Servers::start(root)?;
     let mut tests =
         command(root, &["nextest", "--branch", "--no-report", "--workspace", "--all-features"])?;
-    tests.args(["--profile", "ci"]).envs(servers.variables());
-    step::run("cargo llvm-cov nextest", &mut tests)?;
+    tests.args(["--profile", "ci", "--no-fail-fast"]).envs(servers.variables());
+    let passed = step::run("cargo llvm-cov nextest", &mut tests);
 
     let mut report = command(root, &["report", "--branch", "--json", "--summary-only"])?;
     report.args(["--ignore-filename-regex", LEFT_OUT]);
@@ -60,6 +60,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
     let rooms = rooms(root, &summary)?;
     let table = table(&rooms);
     files::show(root, PAGE, "coverage", &table, write)?;
+    passed?;
     judge(&rooms)
 }
 
