@@ -9,7 +9,9 @@ use super::bodies::Bodies;
 use super::error::Try;
 use super::gates::Lock;
 use super::job_row::{CANCELED, DEAD, SUCCEEDED};
+use super::lane_row::st;
 use super::sql::{Columns, LIST_MAX, list, text};
+use super::tally::Figure;
 use super::work::Work;
 use crate::contract::{JobFilter, JobOrder, JobQuery, JobState, JobView};
 use crate::model::clock::Timestamp;
@@ -31,6 +33,9 @@ impl JobRows for Mysql {
 
 /// Rows whose lengths are read at once: the server reads all of a payload to know its length.
 const LENGTHS_AT_ONCE: usize = 250;
+
+/// Jobs or lanes of a queue up to which sorting them costs less than passing by those of others.
+const SORTED_MAX: u64 = 10_000;
 
 /// A row of a listing.
 struct Found {
@@ -83,7 +88,7 @@ async fn found(
     rows_max: usize,
 ) -> Try<Vec<Found>> {
     let after = query.begin()?;
-    let from = source(work, query, queue, after.as_ref(), rows_max).await?;
+    let from = source(work, query, (queue, mode), after.as_ref(), rows_max).await?;
     let order = match query.order {
         JobOrder::Arrival | JobOrder::Turn => Order::Number,
         JobOrder::Key => Order::Text("j.k"),
@@ -196,7 +201,7 @@ fn of_lane(sql: &str) -> String {
 async fn source(
     work: &mut Work<'_>,
     query: &JobQuery,
-    queue: u32,
+    (queue, mode): (u32, Mode),
     after: Option<&Cursor>,
     rows_max: usize,
 ) -> Try<String> {
@@ -220,12 +225,19 @@ async fn source(
     };
     let key = query.key.as_deref().map(|key| format!("AND k = {}", text(key))).unwrap_or_default();
     let Some(state) = state else {
+        if query.key.is_none() && query.order == JobOrder::Arrival && mode == Mode::Parallel {
+            return Ok(of_lone_lanes(query.filter, queue, &bound("id")));
+        }
+        let walk = match (&query.key, query.order) {
+            (None, JobOrder::Arrival) => Walk::of(work, queue).await?,
+            _ => Walk::default(),
+        };
         // Not by the jobs of the queue, if those of one lane are asked for.
         let joined = match query.key {
             Some(_) => {
                 "seriatim_lane l FORCE INDEX (lane_key) STRAIGHT_JOIN seriatim_job j FORCE INDEX (job_lane) ON j.lane = l.id"
             }
-            None => "seriatim_job j JOIN seriatim_lane l ON l.id = j.lane AND j.q = l.q",
+            None => walk.jobs,
         };
         let place = match query.order {
             JobOrder::Turn => ["j.score, j.prio, j.run_at", "j_score, j_prio, j_run_at"],
@@ -233,11 +245,12 @@ async fn source(
         };
         return Ok(format!(
             "((SELECT j.seq, j.lane, k, 0 AS at, {} FROM {joined} WHERE l.q = {queue} AND {} {key} {}) UNION ALL \
-             (SELECT id, id, k, 0, {} FROM seriatim_lane l WHERE q = {queue} AND j_gen IS NOT NULL AND {} {key} {}))",
+             (SELECT id, id, k, 0, {} FROM {} WHERE q = {queue} AND j_gen IS NOT NULL AND {} {key} {}))",
             place[0],
             of_job(shown),
             bound("j.seq"),
             place[1],
+            walk.lanes,
             of_lane(shown),
             bound("id")
         ));
@@ -247,6 +260,53 @@ async fn source(
     let from = format!("seriatim_ended {index} WHERE q = {queue} AND state = {state} {key}");
     let newest = newest(work, &from, query.order, after, rows_max).await?;
     Ok(format!("(SELECT seq, NULL AS lane, k, at FROM {from} {newest} {})", bound("seq")))
+}
+
+/// How the jobs of a queue are found in the order of their arrival, which has no index by queue.
+struct Walk {
+    /// Those in a table of their own, with their lanes.
+    jobs: &'static str,
+    /// Those that opened their lanes.
+    lanes: &'static str,
+}
+
+impl Default for Walk {
+    /// All are found and sorted.
+    fn default() -> Self {
+        Self {
+            jobs: "seriatim_job j JOIN seriatim_lane l ON l.id = j.lane AND j.q = l.q",
+            lanes: "seriatim_lane l",
+        }
+    }
+}
+
+impl Walk {
+    /// If the queue has many, the jobs of all queues are passed by in their order until a page is full.
+    async fn of(work: &mut Work<'_>, queue: u32) -> Try<Self> {
+        let figures = work.figures().await?;
+        let mut walk = Self::default();
+        if figures.get(queue, Figure::Jobs) > SORTED_MAX {
+            walk.jobs = "seriatim_job j FORCE INDEX (PRIMARY) \
+                 STRAIGHT_JOIN seriatim_lane l FORCE INDEX (PRIMARY) ON l.id = j.lane AND j.q = l.q";
+        }
+        if figures.get(queue, Figure::Lanes) > SORTED_MAX {
+            walk.lanes = "seriatim_lane l FORCE INDEX (PRIMARY)";
+        }
+        Ok(walk)
+    }
+}
+
+/// The jobs of a queue without keys, each in a lane of its own: an index has all that decides which are shown.
+fn of_lone_lanes(filter: JobFilter, queue: u32, bound: &str) -> String {
+    let shown = match filter {
+        JobFilter::In(JobState::Queued) => format!("AND st <> {}", st::CLAIMED),
+        JobFilter::In(_) => format!("AND st = {}", st::CLAIMED),
+        JobFilter::Live => String::new(),
+    };
+    format!(
+        "(SELECT id AS seq, id AS lane, NULL AS k, 0 AS at FROM seriatim_lane FORCE INDEX (lane_ready) \
+         WHERE q = {queue} {shown} {bound})"
+    )
 }
 
 /// The order in which a lane hands its jobs over.

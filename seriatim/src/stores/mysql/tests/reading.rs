@@ -4,8 +4,8 @@ use std::future::Future;
 
 use super::*;
 use crate::contract::{
-    Actions, Beat, Cancel, Cancelled, ClaimSelection, GoOn, JobOrder, JobQuery, JobState,
-    LaneOrder, LanePlace, LaneQuery, LaneStage, Release, Rescue, Sweep,
+    Actions, Beat, Cancel, Cancelled, ClaimSelection, GoOn, JobFilter, JobOrder, JobQuery,
+    JobState, LaneOrder, LanePlace, LaneQuery, LaneStage, Release, Rescue, Sweep,
 };
 use crate::limits::PAGE_BYTES_MAX;
 use crate::store::Verdict;
@@ -17,6 +17,8 @@ const DEPTHS: [u32; 2] = [10, 20_000];
 const SLACK: i64 = 40;
 /// The number of the first copy of a job.
 const FIRST_COPY: u64 = 16_000_000;
+/// So many jobs that a listing does not sort them.
+const LARGE: u32 = 11_000;
 /// Jobs with long texts: 15 MB of them.
 const LONG: usize = 250;
 
@@ -416,5 +418,20 @@ async fn a_page_by_due_time_of_lanes_without_keys_reads_what_it_shows_however_ma
     let many = entries_without_keys(&store, 2_000).await;
     for ((page, few), (_, many)) in few.into_iter().zip(many) {
         assert!(many <= few + SLACK, "{page}: {few}, then {many}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_jobs_by_arrival_does_not_read_all_of_a_large_queue() {
+    let store = open_one(&new_database().await).await;
+    declare(&store, Queue::fifo("q")).await;
+    for from in (0..LARGE).step_by(1_000) {
+        push(&store, (from..from + 1_000).map(|i| job(&i.to_string(), 1)).collect()).await;
+    }
+    for filter in [JobFilter::Live, JobFilter::In(JobState::Queued)] {
+        let query = JobQuery { rows_max: 10, ..JobQuery::new("q", filter) };
+        let (page, read) = counted(&store, store.jobs(query)).await;
+        assert_eq!(page.rows.len(), 10);
+        assert!(read < 1_000, "{filter:?}: {read}");
     }
 }
