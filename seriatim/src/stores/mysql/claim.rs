@@ -25,11 +25,8 @@ use super::work::Work;
 use crate::contract::{
     Claim, ClaimSelection, Claimed, Consumer, GiveUp, Release, Rescue, Settle, Settled, Wake,
 };
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::{LaneId, Token};
 use crate::model::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
-use crate::model::turn::Turn;
+use crate::model::{LaneId, Result, Timestamp, Token, Turn};
 use crate::stores::room::Room;
 use crate::stores::state::State;
 

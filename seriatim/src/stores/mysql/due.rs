@@ -9,7 +9,7 @@ use super::pool::Answer;
 use super::sql::{Columns, given};
 use super::work::Work;
 use crate::contract::{Claim, QueueDue};
-use crate::model::clock::Timestamp;
+use crate::model::Timestamp;
 use crate::stores::asked::is_asked;
 use crate::stores::state::State;
 

@@ -9,9 +9,7 @@ use super::job_row::{JobRow, read_body};
 use super::sql::{Columns, maybe, maybe_text, text};
 use crate::contract::Lease;
 use crate::contract::release::NOBODY;
-use crate::model::clock::Timestamp;
-use crate::model::id::{LaneId, NodeId, Token};
-use crate::model::queue::Mode;
+use crate::model::{LaneId, Mode, NodeId, Timestamp, Token};
 use crate::stores::route::{first_class, group_of_class};
 use crate::stores::state::lane::{Hold, Lane, Position};
 

@@ -63,8 +63,7 @@ use server::Server;
 use tokio::sync::Notify;
 
 use crate::contract::*;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result, Timestamp};
 use crate::stores::marks::Marks;
 
 /// See [`Capabilities::claim_split`]: two concurrent sessions use two cores of the server and share a flush of its

@@ -16,9 +16,7 @@ use super::{Inner, Mysql, claim};
 use crate::contract::{
     Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release, Rescue, Sweep, Swept,
 };
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::NodeId;
-use crate::model::turn::Turn;
+use crate::model::{Error, ErrorKind, NodeId, Result, Turn};
 use crate::stores::json::json;
 
 #[async_trait]

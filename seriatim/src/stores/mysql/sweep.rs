@@ -12,7 +12,7 @@ use super::sql::{Columns, LIST_MAX, bytes, literals};
 use super::tally::Figure;
 use super::work::Work;
 use crate::contract::Swept;
-use crate::model::id::JobId;
+use crate::model::JobId;
 use crate::stores::gone::DEAD_NODE_SHOWN;
 
 pub(super) async fn sweep(

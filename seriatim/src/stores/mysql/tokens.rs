@@ -4,7 +4,7 @@ use super::error::Try;
 use super::pool::Answer;
 use super::sql::{CLOCK, Columns};
 use super::work::Work;
-use crate::model::clock::Timestamp;
+use crate::model::Timestamp;
 
 /// A token, and the server's time when it was drawn.
 pub(super) type Drawn = (i64, Timestamp);

@@ -14,8 +14,7 @@ use super::job_row::JobRow;
 use super::lane_row::{LaneRow, lane_columns, st};
 use super::pool::{Answer, Pool, Session};
 use super::sql::{CLOCK, Columns, LIST_MAX, STATEMENT_BYTES_MAX, given, list, literals};
-use crate::model::clock::Timestamp;
-use crate::model::queue::Mode;
+use crate::model::{Mode, Timestamp};
 use crate::stores::state::State;
 
 /// How many job numbers one row of `seriatim_number` stands for.

@@ -18,7 +18,7 @@ use super::line::{Failure, Place};
 use super::slots::Slots;
 use super::wire::Node;
 use crate::lock::lock;
-use crate::model::error::Result;
+use crate::model::Result;
 
 /// How many servers are asked at once where the slots are.
 const ASKED: usize = 5;

@@ -56,8 +56,7 @@ use redis::Value;
 use reply::{Shard, corrupt, single};
 
 use crate::contract::*;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result, Timestamp};
 
 /// The version of the stored format; a store written by a newer one is refused. One of an earlier one is raised when no
 /// node of an earlier build lives (`raise.lua`); until then all write what that can read.

@@ -6,12 +6,9 @@ use redis::Value;
 
 use super::args::Args;
 use super::compact::{self, Begin, Plain};
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, LaneId, Token};
-use crate::model::job::JobOptions;
-use crate::model::payload::Payload;
-use crate::model::turn::{Turn, TurnJob};
+use crate::model::{
+    Error, ErrorKind, JobId, JobOptions, LaneId, Payload, Result, Timestamp, Token, Turn, TurnJob,
+};
 
 /// A shard of a queue; part of the ids of its jobs and lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -18,12 +18,9 @@ use crate::contract::{
     Command, JobQuery, JobState, JobView, LaneJob, LaneQuery, LaneView, NodeInfo, NodeView, Page,
     QueueDue, QueueStats, QueueView, Store, Views, Vitals,
 };
-use crate::model::clock::Timestamp;
-use crate::model::error::{ErrorKind, Result};
-use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::payload::Payload;
-use crate::model::result;
-use crate::model::turn::Turn;
+use crate::model::{
+    ErrorKind, JobId, LaneId, NodeId, Payload, Result, Timestamp, Token, Turn, result,
+};
 use crate::stores::asked::is_asked;
 use crate::stores::{gone, job_look};
 

@@ -20,7 +20,7 @@ use super::confirming::Confirming;
 use super::fault::translate;
 use super::line::{BRIDGE, Failure, Line, Place};
 use super::slots::slot_of;
-use crate::model::error::{Error, Result};
+use crate::model::{Error, Result};
 
 /// The interval at which a command is repeated that was not executed.
 const AGAIN_EVERY: Duration = Duration::from_millis(50);

@@ -16,14 +16,10 @@ use crate::contract::batches::{
 use crate::contract::{
     BatchQuery, BatchView, Batches, OpenBatch, Page, SealBatch, Swept, validate_job,
 };
-use crate::model::batch::{BatchCounts, Leave};
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::held::HeldJob;
-use crate::model::id::JobId;
 use crate::model::limits::{BATCH_KEPT, BATCHES_OPEN_MAX};
-use crate::model::payload::Digest;
-use crate::model::queue::Queue;
+use crate::model::{
+    BatchCounts, Digest, Error, ErrorKind, HeldJob, JobId, Leave, Queue, Result, Timestamp,
+};
 use crate::stores::json::json;
 
 const OPEN: &str = "INSERT INTO batch (id, opened, callback, payload, digest)

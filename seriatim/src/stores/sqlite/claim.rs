@@ -20,15 +20,10 @@ use super::row::{Job, Sql, TAKEN, flag};
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::{check_ticket, node_gone, undeclared};
 use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::limits::{
     CLAIM_LANES_MAX, PROMOTE_LANES_MAX, SERIES_BYTES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
 };
-use crate::model::payload::Payload;
-use crate::model::queue::Mode;
-use crate::model::turn::{Turn, TurnJob};
+use crate::model::{LaneId, Mode, NodeId, Payload, Result, Timestamp, Token, Turn, TurnJob};
 use crate::stores::options::ReadOptions;
 use crate::stores::room::Room;
 use crate::stores::state::lane::score_rank;

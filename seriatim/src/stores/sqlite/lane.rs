@@ -11,8 +11,7 @@ use super::row::{
 };
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::no_queue;
-use crate::model::error::Result;
-use crate::model::queue::{Mode, Queue};
+use crate::model::{Mode, Queue, Result};
 
 const SAVE: &str = "UPDATE lane SET st = ?2, class = ?3, prio = ?4, due = ?5, wake = ?6, tok = ?7, open = ?8, n = ?9,
  flags = ?10, retry = ?11, crashes = ?12, error = ?13, next_due = ?14, route = ?15, claimed_at = ?16,

@@ -55,8 +55,7 @@ use tx::Tx;
 
 use crate::contract::*;
 use crate::lock::lock;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result, Timestamp};
 
 /// Prepared statements cached for each connection.
 const STATEMENTS_MAX: usize = 128;

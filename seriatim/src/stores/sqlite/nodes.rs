@@ -12,10 +12,7 @@ use crate::contract::{
     Beat, CancelNotice, Command, DeclareDead, Fleet, GiveUp, Heartbeat, Lead, NodeView, Pulse,
     Release, Rescue, Secret, Sweep, Swept,
 };
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{LaneId, NodeId, Token};
-use crate::model::turn::Turn;
+use crate::model::{Error, ErrorKind, LaneId, NodeId, Result, Timestamp, Token, Turn};
 use crate::stores::gone;
 use crate::stores::json::json;
 

@@ -14,12 +14,10 @@ use super::row::{Job, flag, state};
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::{is_closing, other_route};
 use crate::contract::{JobState, Producer, Push, PushStatus, Pushed, validate_job, validate_push};
-use crate::model::batch::Leave;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::JobId;
-use crate::model::job::Job as NewJob;
-use crate::model::queue::{DueRule, Merge, Mode, Queue, Throttled};
+use crate::model::{
+    DueRule, Error, ErrorKind, Job as NewJob, JobId, Leave, Merge, Mode, Queue, Result, Throttled,
+    Timestamp,
+};
 
 /// Under what an idempotency key is remembered: queue, key, name.
 type Name<'a> = (u32, Option<&'a str>, &'a str);

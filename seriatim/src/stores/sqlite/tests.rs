@@ -17,8 +17,7 @@ use std::time::Duration;
 
 use super::Sqlite;
 use crate::contract::{Claim, Lease, NodeInfo, Producer, Push, Store, Views, Wake};
-use crate::model::error::ErrorKind;
-use crate::model::job::Job;
+use crate::model::{ErrorKind, Job};
 
 const LEASE: Duration = Duration::from_secs(60);
 

@@ -10,12 +10,8 @@ use super::flush::{Boot, TOKENS_RESERVED};
 use super::row::Sql;
 use crate::contract::Wake;
 use crate::contract::errors::no_queue;
-use crate::model::batch::BatchCounts;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::job::JobOptions;
 use crate::model::limits::{PROMOTE_JOBS_MAX, QUEUES_MAX};
-use crate::model::queue::Queue;
+use crate::model::{BatchCounts, Error, ErrorKind, JobOptions, Queue, Result, Timestamp};
 use crate::stores::options::{ReadOptions, WriteOptions};
 use crate::stores::route::{bound_of, route_in};
 

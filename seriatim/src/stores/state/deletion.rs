@@ -3,9 +3,8 @@
 use super::{Location, State};
 use crate::contract::errors::{is_claimed, is_closing};
 use crate::contract::{Acted, DeleteQueue};
-use crate::model::error::Result;
-use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
+use crate::model::{JobId, Result};
 
 impl State {
     pub(in crate::stores) fn pause_queue(&mut self, name: &str, paused: bool) -> Result<()> {

@@ -6,14 +6,12 @@ use std::sync::Arc;
 
 use super::unread::Unread;
 use crate::contract::Lease;
-use crate::model::clock::Timestamp;
-use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::job::JobOptions;
 use crate::model::limits::{PROMOTE_JOBS_MAX, SERIES_BYTES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
-use crate::model::payload::{Digest, Payload};
-use crate::model::queue::{Mode, Queue};
-use crate::model::turn::TurnJob;
-use crate::model::window::{Dues, Window, open_until};
+use crate::model::window::open_until;
+use crate::model::{
+    Digest, Dues, JobId, JobOptions, LaneId, Mode, NodeId, Payload, Queue, Timestamp, Token,
+    TurnJob, Window,
+};
 use crate::stores::room::Room;
 
 /// A job of the model.

@@ -18,12 +18,7 @@ use std::sync::Arc;
 
 use crate::contract::errors::{no_queue, undeclared};
 use crate::contract::{Claim, Command, JobState, NodeInfo, Secret};
-use crate::model::batch::Leave;
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::{JobId, NodeId, Token};
-use crate::model::job::JobOptions;
-use crate::model::queue::Queue;
+use crate::model::{JobId, JobOptions, Leave, NodeId, Queue, Result, Timestamp, Token};
 use crate::stores::route::{bound_of, route_in};
 use lane::{Entry, Lane, Position};
 

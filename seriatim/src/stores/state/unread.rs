@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::lane::Rank;
-use crate::model::clock::Timestamp;
-use crate::model::payload::Digest;
+use crate::model::{Digest, Timestamp};
 
 /// The part of a lane that was not loaded. Whoever asks the lane for something that this part decides gets an answer
 /// that must not be used, and [`Unread::was_missed`] says so.
@@ -103,8 +102,7 @@ pub(in crate::stores) const LAST_PLACE: (Timestamp, u64) = (Timestamp::MAX, u64:
 
 #[cfg(all(test, feature = "mysql"))]
 mod tests {
-    use crate::model::id::LaneId;
-    use crate::model::queue::Mode;
+    use crate::model::{LaneId, Mode};
     use crate::stores::state::lane::Lane;
 
     fn lane(mode: Mode, unread: u64) -> Lane {

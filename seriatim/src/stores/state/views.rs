@@ -9,11 +9,7 @@ use crate::contract::{
     JobFilter, JobOrder, JobQuery, JobState, JobView, LaneJob, LaneOrder, LaneQuery, LaneState,
     LaneView, Lease, Page, QueueStats, QueueView, rows_of_page,
 };
-use crate::model::clock::Timestamp;
-use crate::model::cursor::Cursor;
-use crate::model::error::Result;
-use crate::model::id::JobId;
-use crate::model::result;
+use crate::model::{Cursor, JobId, Result, Timestamp, result};
 use crate::stores::gone;
 use crate::stores::handover::{Handover, Place};
 use crate::stores::job_look::{Step, place_of};

@@ -6,8 +6,7 @@ use crate::contract::{
     Actions, Cancel, Cancelled, ClaimSelection, LaneQuery, Release, Rescue, Selected, Selection,
     Sweep,
 };
-use crate::model::id::NodeId;
-use crate::model::settle::Fate;
+use crate::model::{Fate, NodeId};
 
 async fn filled(schema: &str, jobs: usize) -> Arc<Postgres> {
     filled_in(Mode::Parallel, schema, jobs).await

@@ -4,7 +4,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::contract::{Actions, Beat, Cancel, Cancelled, GoOn, Rescue};
-use crate::model::id::LaneId;
+use crate::model::LaneId;
 use crate::{Mode, Outcome};
 
 /// Locks a lane's row until the session ends.

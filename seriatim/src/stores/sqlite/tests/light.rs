@@ -5,9 +5,7 @@ use crate::contract::{
     Actions, Beat, Cancel, Cancelled, ClaimSelection, Consumer, Fleet, Heartbeat, JobFilter,
     JobQuery, JobState, LaneQuery, LaneStage, Release, Rescue, Settle, Settled, Sweep,
 };
-use crate::model::id::Token;
-use crate::model::settle::Settlement;
-use crate::model::turn::Turn;
+use crate::model::{Settlement, Token, Turn};
 
 async fn filled(folder: &tempfile::TempDir, jobs: u32) -> Sqlite {
     let store = Sqlite::open(folder.path().join("jobs.db")).unwrap();
@@ -147,7 +145,7 @@ async fn a_light_claim_that_was_taken_over_settles_nothing() {
 }
 
 async fn bury(store: &Sqlite, turn: &Turn) -> bool {
-    use crate::model::settle::Fate;
+    use crate::model::Fate;
     let buried = Settlement { rest: Fate::Bury, ..Settlement::done(turn.lane, turn.token) };
     store.settle(Settle::now(vec![buried])).await.unwrap()[0].is_ok()
 }

@@ -10,10 +10,7 @@ use crate::contract::{
     Act, Beat, ClaimSelection, GoOn, Heartbeat, JobFilter, JobOrder, JobQuery, JobState,
     LaneAction, LaneOrder, LaneQuery, LaneSelection, LaneStage, Release, Rescue, Settle, Sweep,
 };
-use crate::model::clock::Timestamp;
-use crate::model::queue::{DueRule, Mode, Queue};
-use crate::model::settle::{Outcome, plan};
-use crate::model::turn::Turn;
+use crate::model::{DueRule, Mode, Outcome, Queue, Timestamp, Turn, plan};
 
 const FEW: u32 = 10;
 const MANY: u32 = 100_000;
