@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 
 use super::Redis;
-use super::reply::{Fields, Handed, Shard};
+use super::reply::{Fields, Shard};
+use super::turns::Handed;
 use crate::model::{Error, ErrorKind, JobId, Payload, Result, Turn};
 
 impl Redis {

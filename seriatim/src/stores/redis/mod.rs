@@ -41,6 +41,7 @@ mod settle;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod views;
 mod wake;
 mod wire;

@@ -13,7 +13,8 @@ use super::args::Args;
 use super::link::{DUE, LANES, STATS, TURN, VIEW};
 use super::memo::Known;
 use super::page::{Chosen, Rows, lane_entry, lane_state, runs};
-use super::reply::{Fields, Handed, Shard, corrupt, name_job, score_of};
+use super::reply::{Fields, Shard, corrupt, name_job, score_of};
+use super::turns::Handed;
 use crate::contract::{
     Command, JobQuery, JobState, JobView, LaneJob, LaneQuery, LaneView, NodeInfo, NodeView, Page,
     QueueDue, QueueStats, QueueView, Store, Views, Vitals,
