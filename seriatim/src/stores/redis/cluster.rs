@@ -15,8 +15,8 @@ use tokio::time::{Instant, timeout};
 use super::address::Options;
 use super::fault::translate;
 use super::line::{Failure, Place};
+use super::server::Node;
 use super::slots::Slots;
-use super::wire::Node;
 use crate::lock::lock;
 use crate::model::Result;
 

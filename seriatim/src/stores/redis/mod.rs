@@ -37,6 +37,7 @@ mod queues;
 mod reply;
 mod rescue;
 mod reshard;
+mod server;
 mod settle;
 mod slots;
 #[cfg(test)]
