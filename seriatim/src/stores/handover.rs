@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::contract::JobView;
 use crate::model::{Cursor, Mode, Result, Timestamp};
-use crate::stores::state::lane::score_rank;
+use crate::stores::state::rank::score_rank;
 
 /// What decides when a job is handed over, apart from its number.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,8 @@ use crate::model::{Digest, JobId, JobOptions, Mode, Payload, Queue, Timestamp};
 use crate::stores::json::json;
 use crate::stores::order::sortable;
 use crate::stores::state::Ended;
-use crate::stores::state::lane::{Entry, score_rank};
+use crate::stores::state::lane::Entry;
+use crate::stores::state::rank::score_rank;
 
 /// The generation of jobs that a claim closed individually; below every lane's.
 const TAKEN: i64 = -1;

@@ -26,7 +26,7 @@ use crate::model::limits::{
 use crate::model::{LaneId, Mode, NodeId, Payload, Result, Timestamp, Token, Turn, TurnJob};
 use crate::stores::options::ReadOptions;
 use crate::stores::room::Room;
-use crate::stores::state::lane::score_rank;
+use crate::stores::state::rank::score_rank;
 
 /// If a lane has more items than this, the turn is chosen before payloads are read.
 const ITEMS_READ_AT_ONCE: i64 = 256;

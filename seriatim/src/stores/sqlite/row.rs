@@ -8,7 +8,7 @@ use crate::model::{
     Digest, Dues, JobId, JobOptions, LaneId, Mode, Payload, Queue, Timestamp, TurnJob,
 };
 use crate::stores::order::sortable;
-use crate::stores::state::lane::score_rank;
+use crate::stores::state::rank::score_rank;
 
 pub(super) type Sql<T> = rusqlite::Result<T>;
 

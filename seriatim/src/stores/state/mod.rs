@@ -8,9 +8,10 @@ mod deletion;
 pub(super) mod lane;
 mod nodes;
 pub(super) mod push;
+pub(super) mod rank;
 mod settle;
 mod sharing;
-pub(super) mod unread;
+mod unread;
 pub(super) mod views;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::lane::Rank;
+use super::rank::{LAST, LAST_PLACE, Rank};
 use crate::model::{Digest, Timestamp};
 
 /// The part of a lane that was not loaded. Whoever asks the lane for something that this part decides gets an answer
@@ -94,11 +94,6 @@ impl Unread {
         self.open == 0 || self.to.is_some_and(|to| *rank <= to)
     }
 }
-
-/// Behind every job.
-pub(in crate::stores) const LAST: Rank = (i64::MAX, i64::MAX, u64::MAX);
-/// Behind every job that is not due.
-pub(in crate::stores) const LAST_PLACE: (Timestamp, u64) = (Timestamp::MAX, u64::MAX);
 
 #[cfg(all(test, feature = "mysql"))]
 mod tests {
