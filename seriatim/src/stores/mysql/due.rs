@@ -59,6 +59,10 @@ pub(super) fn wake_of(answer: Answer) -> Try<Option<Timestamp>> {
     Ok(wake.map(Timestamp::from_micros))
 }
 
+pub(super) fn is_due(wake: Option<Timestamp>, now: Timestamp) -> bool {
+    wake.is_some_and(|wake| wake <= now)
+}
+
 /// The classes of lanes that the caller may take: without crashes, and with.
 pub(super) fn mine(state: &State, request: &Claim) -> Vec<u64> {
     let routes = 0..=state.routes.len() as u64;

@@ -27,6 +27,7 @@ mod nodes;
 mod notes;
 mod options;
 mod pool;
+mod promote;
 mod push;
 mod queues;
 mod quiet;

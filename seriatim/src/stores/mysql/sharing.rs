@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::bodies::Bodies;
-use super::claim::{is_due, note_time_of_claim, promote};
-use super::due::{first_wakes, wake_of};
+use super::due::{first_wakes, is_due, wake_of};
 use super::error::Try;
 use super::load::Need;
+use super::promote::promote;
 use super::remembered::Mine;
 use super::sql::{Columns, list};
-use super::tokens::draw_token;
+use super::tokens::{draw_token, note_time_of_claim};
 use super::work::Work;
 use crate::contract::{Claim, Claimed};
 use crate::model::limits::CLAIM_LANES_MAX;
