@@ -508,7 +508,7 @@ impl Work<'_> {
             let queue = format!("DELETE FROM seriatim_queue WHERE number = {number}");
             [queue, of("gate"), of("share"), of("grouped")]
         });
-        let known = self.definitions();
+        let known = self.known.changed(&self.state);
         let mut grouped = Batch::new("INSERT IGNORE INTO seriatim_grouped (q) VALUES ", "");
         for number in known.grouped.difference(&self.known.grouped) {
             grouped.add(&format!("({number})"));
