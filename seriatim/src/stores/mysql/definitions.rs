@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use super::error::Try;
 use super::pool::Answer;
 use super::sql::Columns;
-use super::work::Work;
 use crate::lock::lock;
 use crate::stores::state::{QueueRow, State};
 
@@ -34,7 +33,7 @@ impl Definitions {
         lock(&self.0).clone()
     }
 
-    fn keep(&self, read: &Arc<Known>) {
+    pub(super) fn keep(&self, read: &Arc<Known>) {
         let mut known = lock(&self.0);
         if known.stamp < read.stamp {
             *known = read.clone();
@@ -44,13 +43,12 @@ impl Definitions {
 
 impl Known {
     /// Reads them after their version: they may be newer, and are then read again by the next operation.
-    const SQL: &str = "SELECT definitions FROM seriatim_meta WHERE id = 1; \
-                       SELECT number, name, definition, declared, paused FROM seriatim_queue ORDER BY number; \
-                       SELECT node, grp FROM seriatim_route ORDER BY number; \
-                       SELECT q FROM seriatim_grouped";
+    pub(super) const SQL: &str = "SELECT definitions FROM seriatim_meta WHERE id = 1; \
+         SELECT number, name, definition, declared, paused FROM seriatim_queue ORDER BY number; \
+         SELECT node, grp FROM seriatim_route ORDER BY number; SELECT q FROM seriatim_grouped";
 
     /// The answers to [`Self::SQL`].
-    fn read(answers: Vec<Answer>) -> Try<Self> {
+    pub(super) fn read(answers: Vec<Answer>) -> Try<Self> {
         let mut answers = answers.into_iter();
         let mut next = || answers.next().map(|answer| answer.rows).unwrap_or_default();
         let stamp = next().into_iter().next().ok_or_else(super::sql::corrupt)?;
@@ -86,38 +84,5 @@ impl Known {
         };
         let grouped = queues.iter().filter(is_grouped).map(|(number, _)| *number).collect();
         Self { stamp: self.stamp, queues, routes, grouped }
-    }
-}
-
-impl Work<'_> {
-    /// Loads the definitions into the model, read after the queues of the operation were locked. `locked`: those that
-    /// are. `stamp`: the version, read after that.
-    pub(super) async fn define(
-        &mut self,
-        definitions: &Definitions,
-        mut known: Arc<Known>,
-        mut locked: BTreeSet<u32>,
-        stamp: i64,
-    ) -> Try<()> {
-        if known.stamp != stamp {
-            loop {
-                known = Arc::new(Known::read(self.run(Known::SQL).await?)?);
-                definitions.keep(&known);
-                let wanted = self.lock.gates(&known.queues);
-                if wanted.is_subset(&locked) {
-                    break;
-                }
-                self.run(&self.lock.lock_gates(&wanted)).await?;
-                locked = wanted;
-            }
-        }
-        self.give_definitions(known);
-        Ok(())
-    }
-
-    pub(super) fn give_definitions(&mut self, known: Arc<Known>) {
-        self.state.queues.clone_from(&known.queues);
-        self.state.routes.clone_from(&known.routes);
-        self.known = known;
     }
 }
