@@ -9,6 +9,7 @@ use super::job_row::{JobRow, read_body};
 use super::sql::{Columns, maybe, maybe_text, text};
 use crate::contract::Lease;
 use crate::contract::release::NOBODY;
+use crate::model::clock::micros;
 use crate::model::{LaneId, Mode, NodeId, Timestamp, Token};
 use crate::stores::route::{first_class, group_of_class};
 use crate::stores::state::lane::{Hold, Lane, Position};
@@ -369,8 +370,4 @@ impl ClaimRow {
             self.beat_at.to_string(),
         ]
     }
-}
-
-pub(super) fn micros(length: Duration) -> i64 {
-    i64::try_from(length.as_micros()).unwrap_or(i64::MAX)
 }

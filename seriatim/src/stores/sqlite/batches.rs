@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use rusqlite::{Row, params};
 
 use super::Sqlite;
-use super::push::micros;
 use super::row::{Job, Sql, batch_in};
 use super::tx::Tx;
 use crate::contract::batches::{
@@ -16,6 +15,7 @@ use crate::contract::batches::{
 use crate::contract::{
     BatchQuery, BatchView, Batches, OpenBatch, Page, SealBatch, Swept, validate_job,
 };
+use crate::model::clock::micros;
 use crate::model::limits::{BATCH_KEPT, BATCHES_OPEN_MAX};
 use crate::model::{
     BatchCounts, Digest, Error, ErrorKind, HeldJob, JobId, Leave, Queue, Result, Timestamp,

@@ -15,11 +15,11 @@ use super::flush::Flush;
 use super::lane::Work;
 use super::light::lanes_text;
 use super::line::Rank;
-use super::push::micros;
 use super::row::{Job, Sql, TAKEN, flag};
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::{check_ticket, node_gone, undeclared};
 use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
+use crate::model::clock::micros;
 use crate::model::limits::{
     CLAIM_LANES_MAX, PROMOTE_LANES_MAX, SERIES_BYTES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
 };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use rusqlite::params;
 
 use super::light::{Named, lanes_text};
-use super::push::micros;
 use super::tx::{QueueRow, Tx};
+use crate::model::clock::micros;
 use crate::model::{Mode, Result, Settlement};
 
 /// The lane's only job is done and its queue keeps no finished jobs. A lane that failed before takes another way: it leaves

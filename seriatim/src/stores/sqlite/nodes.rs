@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use rusqlite::params;
 
 use super::Sqlite;
-use super::push::micros;
 use super::row::{Job, flag};
 use super::tx::Tx;
 use crate::contract::errors::no_living_node;
@@ -12,6 +11,7 @@ use crate::contract::{
     Beat, CancelNotice, Command, DeclareDead, Fleet, GiveUp, Heartbeat, Lead, NodeView, Pulse,
     Release, Rescue, Secret, Sweep, Swept,
 };
+use crate::model::clock::micros;
 use crate::model::{Error, ErrorKind, LaneId, NodeId, Result, Timestamp, Token, Turn};
 use crate::stores::gone;
 use crate::stores::json::json;

@@ -14,6 +14,7 @@ use super::row::{Job, flag, state};
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::{is_closing, other_route};
 use crate::contract::{JobState, Producer, Push, PushStatus, Pushed, validate_job, validate_push};
+use crate::model::clock::micros;
 use crate::model::{
     DueRule, Error, ErrorKind, Job as NewJob, JobId, Leave, Merge, Mode, Queue, Result, Throttled,
     Timestamp,
@@ -481,8 +482,4 @@ pub(super) fn arrive(work: &mut Work, run_at: i64, merged: bool) {
 
 pub(super) fn job_id(created: i64, queue: u32, seq: i64) -> JobId {
     JobId::new(Timestamp::from_micros(created), queue, 0, seq as u64)
-}
-
-pub(super) fn micros(length: std::time::Duration) -> i64 {
-    i64::try_from(length.as_micros()).unwrap_or(i64::MAX)
 }

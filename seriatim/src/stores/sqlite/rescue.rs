@@ -7,11 +7,11 @@ use rusqlite::params;
 use super::claim::ClaimRow;
 use super::lane::Work;
 use super::light::{lanes_in, lanes_text};
-use super::push::micros;
 use super::row::{Head, JOB_COLUMNS, Job};
 use super::tx::Tx;
 use crate::contract::release::{NO_LEASE, NOBODY};
 use crate::contract::{ClaimSelection, Lease, Release, Rescue};
+use crate::model::clock::micros;
 use crate::model::limits::CLAIM_LANES_MAX;
 use crate::model::{NodeId, Result, Timestamp, Token, Turn};
 

@@ -8,11 +8,11 @@ use rusqlite::params;
 use super::done::Done;
 use super::going_on::GoingOn;
 use super::lane::Work;
-use super::push::micros;
 use super::row::{Job, flag, state};
 use super::sharing::Groups;
 use super::tx::{QueueRow, Tx};
 use crate::contract::{JobState, Settle, Settled};
+use crate::model::clock::micros;
 use crate::model::window::after_turn;
 use crate::model::{Due, Fate, JobId, Keep, Mode, Result, Settlement, Timestamp, Turn};
 

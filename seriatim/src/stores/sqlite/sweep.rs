@@ -2,9 +2,10 @@
 
 use rusqlite::params;
 
-use super::push::{job_id, micros};
+use super::push::job_id;
 use super::tx::Tx;
 use crate::contract::Swept;
+use crate::model::clock::micros;
 use crate::model::{Fate, JobId, Result};
 use crate::stores::gone::DEAD_NODE_SHOWN;
 
