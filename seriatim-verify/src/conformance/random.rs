@@ -188,10 +188,6 @@ fn seeds(first: u64) -> Range<u64> {
 
 async fn compare(bench: Bench, queue: &dyn Fn(&mut Rng) -> Queue, actions: bool) {
     for seed in seeds(if actions { SEEDS } else { 0 }) {
-        let asked = queue(&mut Rng::with_seed(seed));
-        if asked.groups.is_some() && !bench.store.capabilities().shares_out {
-            return;
-        }
         let model = Bench::new(Arc::new(Memory::new())).await;
         let mut rng = Rng::with_seed(seed);
         let mut pair = Pair::new(model, bench.store.clone(), seed, queue(&mut rng)).await;

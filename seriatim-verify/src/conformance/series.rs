@@ -261,9 +261,6 @@ async fn a_cancelled_job_of_a_series_ends_cancelled_and_the_others_go_back(mut b
 }
 
 async fn limits_count_each_job_of_a_key(mut bench: Bench) {
-    if !bench.store.capabilities().shares_out {
-        return;
-    }
     bench.declare(Queue::fifo("q").rate(Rate::per_second(1))).await;
     push(&mut bench, &["a", "b", "c"]).await;
     assert_eq!(tags(&series(&mut bench, 9).await), ["a"]);

@@ -20,9 +20,6 @@ pub struct Capabilities {
     /// Whether claims may have turns of several jobs that are handed over one after the other: see
     /// [`Claim::series_max`](crate::store::Claim::series_max).
     pub series: bool,
-    /// Whether queues can have limits and groups: see [`Queue::limit`](crate::Queue::limit). A declaration that asks for
-    /// them elsewhere is `Invalid`. On Redis such a queue has one shard.
-    pub shares_out: bool,
     /// Whether SQL sessions can insert tasks: see [`Inbox`](crate::store::Inbox).
     pub inbox: bool,
     /// Whether an idempotency key can be unique in the whole store: see

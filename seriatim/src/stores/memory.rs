@@ -98,7 +98,6 @@ impl Store for Memory {
             store_scope: true,
             batches: true,
             series: true,
-            shares_out: true,
         }
     }
 

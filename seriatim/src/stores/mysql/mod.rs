@@ -177,7 +177,6 @@ impl Store for Mysql {
             store_scope: true,
             batches: false,
             series: false,
-            shares_out: true,
         }
     }
 

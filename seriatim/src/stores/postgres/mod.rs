@@ -156,7 +156,6 @@ impl Store for Postgres {
             store_scope: true,
             batches: true,
             series: true,
-            shares_out: true,
         }
     }
 

@@ -243,19 +243,15 @@ fn check_prefix(prefix: &str) -> Result<()> {
 #[async_trait]
 impl Store for Redis {
     fn capabilities(&self) -> Capabilities {
-        let store_scope = !self.link.is_cluster();
-        let (claim_split, goes_on, inbox) = (None, true, false);
-        let shares_out = true;
         Capabilities {
             name: "redis",
             shared: true,
-            claim_split,
-            goes_on,
-            inbox,
-            store_scope,
+            claim_split: None,
+            goes_on: true,
+            inbox: false,
+            store_scope: !self.link.is_cluster(),
             batches: false,
             series: true,
-            shares_out,
         }
     }
 

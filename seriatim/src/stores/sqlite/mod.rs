@@ -258,7 +258,6 @@ impl Store for Sqlite {
             store_scope: true,
             batches: true,
             series: true,
-            shares_out: true,
         }
     }
 
