@@ -558,12 +558,7 @@ impl Pair {
     async fn beat(&mut self, rng: &mut Rng) {
         let progress: Option<Arc<str>> = rng.bool().then(|| "{\"at\":1}".into());
         let beats = |turns: &[&Turn]| -> Vec<Beat> {
-            let beat = |turn: &&Turn| Beat {
-                lane: turn.lane,
-                token: turn.token,
-                progress: progress.clone(),
-                extend: None,
-            };
+            let beat = |turn: &&Turn| Beat { progress: progress.clone(), ..Beat::of(turn) };
             turns.iter().map(beat).collect()
         };
         let some: Vec<&(Turn, Turn)> = self.turns.iter().rev().take(2).collect();

@@ -40,7 +40,7 @@ fn key(key: &str) -> ClaimSelection {
 }
 
 fn beat(turn: &seriatim::store::Turn, extend: Option<Duration>) -> Beat {
-    Beat { lane: turn.lane, token: turn.token, progress: None, extend }
+    Beat { extend, ..Beat::of(turn) }
 }
 
 async fn a_released_claim_counts_as_a_crash_and_its_holder_is_fenced_off(mut bench: Bench) {

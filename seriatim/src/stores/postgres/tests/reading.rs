@@ -127,12 +127,7 @@ async fn calls(watched: &Watched, mode: Mode, lanes: usize) {
         let claimed = watched.call(&of("a claim"), store.claim(claiming(&queue, lanes))).await;
         rounds.push(claimed.turns);
     }
-    let beat = |turn: &Turn| Beat {
-        lane: turn.lane,
-        token: turn.token,
-        progress: Some("1".into()),
-        extend: None,
-    };
+    let beat = |turn: &Turn| Beat { progress: Some("1".into()), ..Beat::of(turn) };
     let node = NodeInfo::new("n".into(), LEASE);
     let request = Heartbeat { now: None, node, beats: rounds[0].iter().map(beat).collect() };
     watched.call(&of("a heartbeat"), store.heartbeat(request)).await;

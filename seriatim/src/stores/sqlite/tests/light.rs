@@ -107,7 +107,7 @@ async fn progress_and_a_cancel_reach_only_their_lane_of_a_light_claim() {
     let store = filled(&folder, 9).await;
     let turns = claim(&store, 9).await;
     let progress = Some("1".into());
-    let one = Beat { lane: turns[0].lane, token: turns[0].token, progress, extend: None };
+    let one = Beat { progress, ..Beat::of(&turns[0]) };
     beat(&store, vec![one]).await;
     let jobs = vec![turns[1].jobs[0].id];
     let cancelled = store.cancel(Cancel { now: None, jobs }).await.unwrap();

@@ -42,12 +42,7 @@ impl<'c> Counted<'c> {
     }
 
     fn beat(&mut self, name: &'static str, node: &str, turns: &[Turn]) {
-        let beat = |turn: &Turn| Beat {
-            lane: turn.lane,
-            token: turn.token,
-            progress: Some("1".into()),
-            extend: None,
-        };
+        let beat = |turn: &Turn| Beat { progress: Some("1".into()), ..Beat::of(turn) };
         let node = NodeInfo::new(node.into(), LEASE);
         let request = Heartbeat { now: None, node, beats: turns.iter().map(beat).collect() };
         self.call(name, |tx| tx.heartbeat(&request).unwrap());
