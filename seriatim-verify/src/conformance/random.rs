@@ -536,8 +536,7 @@ impl Pair {
 
     /// Sometimes, the claim by which some lanes of a batch go on.
     fn random_go_on(&self, rng: &mut Rng, turns: usize) -> Vec<GoOn> {
-        let wanted = rng.bool();
-        if !wanted || !self.real.store.capabilities().goes_on {
+        if !rng.bool() {
             return Vec::new();
         }
         let places: Vec<usize> = (0..turns).filter(|_| rng.u8(0..4) > 0).collect();

@@ -14,9 +14,6 @@ pub struct Capabilities {
     /// Set for a server with several cores, which answers concurrent calls sooner: two claims may be on their way at
     /// once, and a claim of more lanes than this is sent as two of half the size. `None`: one claim is as fast.
     pub claim_split: Option<usize>,
-    /// Whether a lane can go on with its next turn in the step that settles its last one: see
-    /// [`GoOn`](crate::store::GoOn).
-    pub goes_on: bool,
     /// Whether claims may have turns of several jobs that are handed over one after the other: see
     /// [`Claim::series_max`](crate::store::Claim::series_max).
     pub series: bool,

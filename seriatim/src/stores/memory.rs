@@ -93,7 +93,6 @@ impl Store for Memory {
             name: "memory",
             shared: false,
             claim_split: None,
-            goes_on: true,
             inbox: false,
             store_scope: true,
             batches: true,

@@ -172,7 +172,6 @@ impl Store for Mysql {
             name: "mysql",
             shared: true,
             claim_split: Some(CLAIM_SPLIT),
-            goes_on: true,
             inbox: true,
             store_scope: true,
             batches: false,

@@ -151,7 +151,6 @@ impl Store for Postgres {
             name: "postgres",
             shared: true,
             claim_split: Some(CLAIM_SPLIT),
-            goes_on: true,
             inbox: true,
             store_scope: true,
             batches: true,

@@ -247,7 +247,6 @@ impl Store for Redis {
             name: "redis",
             shared: true,
             claim_split: None,
-            goes_on: true,
             inbox: false,
             store_scope: !self.link.is_cluster(),
             batches: false,

@@ -253,7 +253,6 @@ impl Store for Sqlite {
             name: "sqlite",
             shared: true,
             claim_split: None,
-            goes_on: true,
             inbox: true,
             store_scope: true,
             batches: true,
