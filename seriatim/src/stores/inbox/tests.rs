@@ -26,9 +26,9 @@ macro_rules! cases {
             rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so,
             many_bad_rows_are_refused_and_the_latest_are_kept,
             rows_with_odd_numbers_hold_nobody_up,
-            deeds_wait_for_their_answer_and_keep_their_place,
+            n2_e5_deeds_wait_for_their_answer_and_keep_their_place,
             several_callers_push_each_row_once,
-            e8_an_engine_runs_what_sql_inserts_and_hears_of_it,
+            e5_e8_an_engine_runs_what_sql_inserts_and_hears_of_it,
         }
     };
     ($database:expr; $($case:ident,)+) => { $(
@@ -257,7 +257,7 @@ pub(in crate::stores) async fn rows_with_odd_numbers_hold_nobody_up(database: im
     assert_eq!(store.inbox().await.unwrap().refused.len(), 2);
 }
 
-pub(in crate::stores) async fn deeds_wait_for_their_answer_and_keep_their_place(
+pub(in crate::stores) async fn n2_e5_deeds_wait_for_their_answer_and_keep_their_place(
     database: impl Database,
 ) {
     let store = open(&database).await;
@@ -329,7 +329,7 @@ pub(in crate::stores) async fn several_callers_push_each_row_once(database: impl
 }
 
 /// Polls never: only a wake-up finds the row in time.
-pub(in crate::stores) async fn e8_an_engine_runs_what_sql_inserts_and_hears_of_it(
+pub(in crate::stores) async fn e5_e8_an_engine_runs_what_sql_inserts_and_hears_of_it(
     database: impl Database,
 ) {
     let store = open(&database).await;
