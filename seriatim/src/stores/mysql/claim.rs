@@ -27,7 +27,7 @@ use crate::contract::{
     Claim, ClaimSelection, Claimed, Consumer, GiveUp, Release, Rescue, Settle, Settled, Wake,
 };
 use crate::model::limits::CLAIM_LANES_MAX;
-use crate::model::{LaneId, Result, Timestamp, Token, Turn};
+use crate::model::{LaneId, NodeId, Result, Timestamp, Token, Turn};
 use crate::stores::room::Room;
 use crate::stores::state::State;
 
@@ -398,12 +398,12 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn living(&self) -> BTreeSet<crate::model::id::NodeId> {
+    fn living(&self) -> BTreeSet<NodeId> {
         let living = self.state.nodes.iter().filter(|(_, row)| row.dead_at.is_none());
         living.map(|(id, _)| id.clone()).collect()
     }
 
-    async fn save_dead(&mut self, dead: &BTreeSet<crate::model::id::NodeId>) -> Try<()> {
+    async fn save_dead(&mut self, dead: &BTreeSet<NodeId>) -> Try<()> {
         if dead.is_empty() {
             return Ok(());
         }

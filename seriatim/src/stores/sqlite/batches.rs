@@ -222,7 +222,7 @@ fn view(row: &Row<'_>) -> Sql<BatchView> {
 /// What is pushed at the end of a batch.
 struct Callback {
     counts: BatchCounts,
-    job: Result<crate::model::job::Job>,
+    job: Result<crate::model::Job>,
 }
 
 impl Callback {

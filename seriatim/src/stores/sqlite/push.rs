@@ -16,8 +16,8 @@ use crate::contract::errors::{is_closing, other_route};
 use crate::contract::{JobState, Producer, Push, PushStatus, Pushed, validate_job, validate_push};
 use crate::model::clock::micros;
 use crate::model::{
-    DueRule, Error, ErrorKind, Job as NewJob, JobId, Leave, Merge, Mode, Queue, Result, Throttled,
-    Timestamp,
+    DueRule, Error, ErrorKind, Job as NewJob, JobId, Leave, Merge, Mode, Payload, Queue, Result,
+    Throttled, Timestamp,
 };
 
 /// Under what an idempotency key is remembered: queue, key, name.
@@ -401,7 +401,7 @@ impl Tx<'_> {
     pub(super) fn put_back(&mut self, queue: u32, key: Option<&str>, mut job: Job) -> Result<()> {
         let Some(row) = self.queue_number(queue)? else { return Ok(()) };
         if row.queue.merges() && job.digest.is_none() {
-            let payload = crate::model::payload::Payload::from_bytes(self.payload_of(&job)?);
+            let payload = Payload::from_bytes(self.payload_of(&job)?);
             let digest = crate::model::payload::digest(job.task.as_deref(), &payload);
             job.digest = Some(job.options().map_or(digest, |options| options.merge_digest(digest)));
         }

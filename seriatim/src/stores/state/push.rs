@@ -419,7 +419,7 @@ fn collect(lane: &mut Lane, window: &Window, (run_at, now): (Timestamp, Timestam
 
 fn entry_of(id: JobId, now: Timestamp, queue: &Queue, route: u64, job: Job) -> Entry {
     let default_score = if queue.mode == Mode::Fifo { 0.0 } else { now.as_secs_f64() };
-    let has_options = job.options != crate::model::job::JobOptions::default();
+    let has_options = job.options != crate::model::JobOptions::default();
     let past = job.past.as_deref().cloned().unwrap_or_default();
     Entry {
         id,

@@ -200,7 +200,7 @@ async fn time_of(mode: Mode, jobs: usize, at_once: usize) -> Duration {
     let store = filled_in(mode, &schema, WARM + jobs).await;
     // One lane was claimed before, so its next claim is not light.
     let first = claim(&store, "q", 1).await.turns.remove(0);
-    let back = vec![crate::model::settle::release(&first, &Queue::new("q", mode))];
+    let back = vec![crate::model::release(&first, &Queue::new("q", mode))];
     assert!(store.settle(Settle::now(back)).await.unwrap()[0].is_ok());
     // After a few calls the server plans without looking at the numbers of a call.
     for _ in 0..WARM / 10 {
@@ -294,7 +294,7 @@ async fn a_requeued_job_is_not_rescued_with_the_claim_that_buried_it() {
     let rescued = store.rescue(rescue).await.unwrap();
     assert_eq!(rescued.len(), 2);
     let queue = Queue::parallel("q");
-    let turns = rescued.iter().map(|turn| crate::model::settle::release(turn, &queue)).collect();
+    let turns = rescued.iter().map(|turn| crate::model::release(turn, &queue)).collect();
     let settled = store.settle(Settle { now: Some(later), ..Settle::now(turns) }).await.unwrap();
     assert!(settled.iter().all(Settled::is_ok));
     let request = || Claim { node: "m".into(), ..claiming("q", 9) };
