@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use crate::contract::{Trouble, TroubleKind};
 use crate::lock::lock;
+use crate::model::Timestamp;
 use crate::model::limits::{TROUBLE_TEXT_BYTES_MAX, TROUBLES_MAX};
 use crate::model::text::cut_middle;
-use crate::model::Timestamp;
 
 /// The troubles of a node, at most [`TROUBLES_MAX`]; a new one replaces the one whose last occurrence is oldest.
 #[derive(Debug, Default)]

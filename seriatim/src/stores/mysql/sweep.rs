@@ -11,8 +11,8 @@ use super::sql::{Columns, LIST_MAX, bytes, literals};
 use super::tally::Figure;
 use super::work::Work;
 use crate::contract::Swept;
-use crate::model::clock::micros;
 use crate::model::JobId;
+use crate::model::clock::micros;
 use crate::stores::gone::DEAD_NODE_SHOWN;
 
 pub(super) async fn sweep(

@@ -18,8 +18,8 @@ use crate::contract::{
     QueueStats, QueueView, Views, Vitals,
 };
 use crate::model::{
-    Cursor, Error, ErrorKind, JobId, LaneId, Mode, NodeId, Payload, Queue, Result, Timestamp, Token,
-    Turn, result,
+    Cursor, Error, ErrorKind, JobId, LaneId, Mode, NodeId, Payload, Queue, Result, Timestamp,
+    Token, Turn, result,
 };
 use crate::stores::options::ReadOptions;
 use crate::stores::{gone, job_look};
