@@ -243,7 +243,6 @@ fn reason(error: &cronexpr::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     /// The ticks of a schedule after a time, as texts in UTC.

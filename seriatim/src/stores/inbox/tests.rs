@@ -1,5 +1,4 @@
 //! Cases for the inbox, for every store that has one.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

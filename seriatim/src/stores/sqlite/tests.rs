@@ -1,5 +1,4 @@
 //! Several processes on one file, and a file that is removed or replaced.
-#![allow(clippy::unwrap_used)]
 
 mod deletion;
 mod flush;
