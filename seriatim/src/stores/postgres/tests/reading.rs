@@ -525,7 +525,9 @@ async fn statistics_read_no_lane_however_many_have_failed() {
 
 #[tokio::test]
 async fn what_waits_behind_is_not_read() {
-    let (_server, store) = alone().await;
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+    let store = open_at(&format!("{}?connections=1", server.url())).await;
     let queues = |depth: u32| {
         [
             Queue::fifo(format!("fifo-{depth}")),
