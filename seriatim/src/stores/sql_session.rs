@@ -21,7 +21,7 @@ pub(super) trait Database: Clone + Send + Sync + 'static {
     fn micros(&self, column: &str) -> String;
 
     /// What an INSERT says before VALUES if it gives the numbers of rows.
-    fn numbering(&self) -> &str {
+    fn numbering(&self) -> &'static str {
         ""
     }
 }

@@ -45,7 +45,7 @@ impl Database for Schema {
         format!("(extract(epoch FROM {column}) * 1000000)::bigint")
     }
 
-    fn numbering(&self) -> &str {
+    fn numbering(&self) -> &'static str {
         "OVERRIDING SYSTEM VALUE"
     }
 }
