@@ -170,11 +170,6 @@ impl Wrapper for Broken {
         &self.inner
     }
 
-    fn capabilities(&self) -> Capabilities {
-        // The faults are in its claims.
-        Capabilities { goes_on: false, ..self.inner.capabilities() }
-    }
-
     async fn declare(&self, mut request: Declare) -> Result<()> {
         if self.has(Fault::LimitsIgnored) {
             for queue in &mut request.queues {
@@ -218,6 +213,8 @@ impl Wrapper for Broken {
     }
 
     async fn settle(&self, mut request: Settle) -> Result<Vec<Settled>> {
+        // The faults are in its claims.
+        request.go_on.clear();
         for settlement in &mut request.turns {
             settlement.token = self.meant(settlement.lane, settlement.token);
             let Some(turn) = self.inner.turn(settlement.lane, settlement.token).await? else {

@@ -149,5 +149,5 @@ fn sqlite_path(url: &str) -> Result<&str> {
 #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis")))]
 fn left_out(feature: &str) -> Error {
     let message = format!("this program was built without the feature {feature:?}");
-    Error::new(crate::model::error::ErrorKind::Unsupported, message).in_field("store")
+    Error::new(crate::model::ErrorKind::Unsupported, message).in_field("store")
 }

@@ -69,7 +69,7 @@ impl Cron {
     /// ```
     pub fn new(name: impl Into<String>, schedule: impl Into<String>, job: Job) -> Result<Self> {
         let (name, expression, zone) = (name.into(), schedule.into(), "UTC".to_owned());
-        crate::model::job::validate_text("name", &name, NAME_BYTES_MAX / 2)?;
+        crate::model::validate_text("name", &name, NAME_BYTES_MAX / 2)?;
         validate_queue_name(&job.queue)?;
         let schedule = parse(&expression, &zone)?;
         let (plain, missed) = (schedule.clone(), Missed::default());
@@ -243,7 +243,6 @@ fn reason(error: &cronexpr::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     /// The ticks of a schedule after a time, as texts in UTC.

@@ -223,8 +223,6 @@ impl Default for Lab {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::Lab;
     use crate::{Batch, Context, ErrorKind, Failure, Job};
     use std::time::Duration;

@@ -266,7 +266,6 @@ fn resident_bytes() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn surface(folder: &Path) -> Surface {

@@ -113,7 +113,6 @@ mod fuzz;
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn written(path: &Path) -> Vec<String> {

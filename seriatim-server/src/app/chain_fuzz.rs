@@ -1,5 +1,4 @@
 //! Audit logs under fuzz.
-#![allow(clippy::unwrap_used)]
 
 use seriatim_testkit::fuzz::Surface;
 

@@ -302,7 +302,6 @@ async fn forget(store: &dyn Store, note: &Note) -> seriatim::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use seriatim::store::{Memory, Notebook};
 
     use super::*;

@@ -161,7 +161,6 @@ async fn delete(store: &dyn Store, before: &str, most: usize) -> seriatim::Resul
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use seriatim::store::{Memory, Notebook};
 
     use super::*;

@@ -353,7 +353,6 @@ async fn jobs(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use seriatim::Job;
     use seriatim::store::{Memory, Producer, Push};
 

@@ -39,7 +39,6 @@ fn key(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::time::Duration;
 
     use seriatim::{Groups, Rate, Share};

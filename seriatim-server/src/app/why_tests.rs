@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 
 use seriatim::store::{
     Claim, Declare, Heartbeat, LaneAction, LaneQuery, Lease, Memory, NodeId, NodeInfo, Push,

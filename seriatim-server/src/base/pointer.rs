@@ -87,7 +87,6 @@ fn step<'a>(place: &'a RawValue, part: &str) -> Option<&'a RawValue> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn at(pointer: &str, document: &str) -> Option<String> {

@@ -1,5 +1,4 @@
 //! Elements of Redis under fuzz.
-#![allow(clippy::unwrap_used)]
 
 use seriatim::RunAt;
 use seriatim_testkit::fuzz::Surface;

@@ -1,5 +1,4 @@
 //! Marshal, compared with the real Ruby.
-#![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};

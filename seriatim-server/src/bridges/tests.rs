@@ -1,5 +1,4 @@
 //! Jobs of every version of Sidekiq, and what is none.
-#![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 

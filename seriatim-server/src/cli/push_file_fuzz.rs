@@ -1,5 +1,4 @@
 //! Files of jobs under fuzz.
-#![allow(clippy::unwrap_used)]
 
 use std::io::Cursor;
 

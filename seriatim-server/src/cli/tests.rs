@@ -1,5 +1,4 @@
 //! The command line as a whole is valid, and its page documents all of it.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::fs;

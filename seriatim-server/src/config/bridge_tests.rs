@@ -1,5 +1,4 @@
 //! `[[bridges]]`: what is read, and what is refused with the place and the choices.
-#![allow(clippy::unwrap_used)]
 
 use super::*;
 

@@ -1,5 +1,4 @@
 //! Configurations under fuzz. A comment `#!NAME=VALUE` stands for a variable of the environment.
-#![allow(clippy::unwrap_used)]
 
 use seriatim_testkit::fuzz::Surface;
 

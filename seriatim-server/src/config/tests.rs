@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 use seriatim::{Groups, Limit, Rate, Share, Window};
 
 use super::*;

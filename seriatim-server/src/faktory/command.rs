@@ -111,7 +111,6 @@ fn json<'a, T: Deserialize<'a>>(word: &str, text: &'a str) -> Result<T, String> 
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use seriatim_testkit::fuzz::Surface;
 
     use super::super::greeting::{Greeting, Hello};

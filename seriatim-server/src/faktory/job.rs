@@ -266,7 +266,6 @@ impl Fetched {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn body(job: &Value) -> Value {

@@ -296,7 +296,6 @@ fn told(refusal: Refusal) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -156,7 +156,6 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::net::Ipv4Addr;
 
     use super::*;

@@ -91,7 +91,6 @@ pub(super) fn answer(jid: &str, job: &[u8]) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -375,7 +375,6 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use axum::body::Body;
 
     use super::*;

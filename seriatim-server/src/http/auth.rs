@@ -190,7 +190,6 @@ fn is_local_name(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use axum::http::HeaderValue;
 
     use super::*;

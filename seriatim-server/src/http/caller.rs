@@ -143,7 +143,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Connection {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

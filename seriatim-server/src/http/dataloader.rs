@@ -202,7 +202,6 @@ async fn cancel(app: Shared, Part(id): Part<JobId>) -> Result<Answer<JobStatus>>
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -279,7 +279,6 @@ impl Source for Listener {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::sync::Arc;
 
     use futures_util::StreamExt;

@@ -1,5 +1,4 @@
 //! The HTTP API under fuzz: raw bytes on connections to a server of its own.
-#![allow(clippy::unwrap_used)]
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -51,7 +51,6 @@ impl Source for Listener {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::sync::Arc;
     use std::time::Duration;
 

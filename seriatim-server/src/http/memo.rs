@@ -98,7 +98,6 @@ impl Memo {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use tokio::sync::Notify;

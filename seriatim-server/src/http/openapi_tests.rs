@@ -1,5 +1,4 @@
 //! The API document.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -272,7 +272,6 @@ fn trimmed(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use axum::http::Request;
 
     use super::*;

@@ -87,7 +87,6 @@ impl Held {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn party(name: &str) -> Party {

@@ -141,7 +141,6 @@ fn made_of(routes: impl IntoIterator<Item = Route>, app: &Shared) -> Router {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::sync::Arc;
 
     use axum::body::Body;

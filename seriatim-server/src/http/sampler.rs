@@ -100,7 +100,6 @@ impl<'a> Sampler<'a> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 

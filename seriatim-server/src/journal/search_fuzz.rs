@@ -1,5 +1,4 @@
 //! Notes of the journal under fuzz.
-#![allow(clippy::unwrap_used)]
 
 use seriatim::store::{Memory, Notebook};
 use seriatim_testkit::fuzz::Surface;

@@ -1,5 +1,4 @@
 //! Events that are written, read in pages, and forgotten.
-#![allow(clippy::unwrap_used)]
 
 use seriatim::limits::NOTES_MAX;
 use seriatim::store::{Memory, Notebook};

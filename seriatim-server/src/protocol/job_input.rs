@@ -141,7 +141,6 @@ fn key<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<String>
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::time::Duration;
 
     use seriatim::Timestamp;

@@ -41,7 +41,6 @@ impl fmt::Display for MadeBy<'_> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use seriatim::Job;
 
     use super::*;

@@ -185,7 +185,6 @@ inline!(Length, generator => match generator.contract().is_serialize() {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

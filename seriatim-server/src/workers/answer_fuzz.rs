@@ -1,5 +1,4 @@
 //! What worker programs print, under fuzz.
-#![allow(clippy::unwrap_used)]
 
 use seriatim::text::is_plain;
 use seriatim_testkit::fuzz::Surface;

@@ -1,5 +1,4 @@
 //! The reader of answers, against what programs get wrong.
-#![allow(clippy::unwrap_used)]
 
 use super::*;
 use crate::protocol::outcome::SNOOZE;

@@ -251,7 +251,6 @@ fn told(answer: &Response<Bytes>) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -136,7 +136,6 @@ fn why_no_script(file: &Path, path: Option<&OsStr>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::os::unix::fs::PermissionsExt;
 
     fn why_not(program: &str) -> Option<String> {

@@ -115,7 +115,6 @@ fn device(path: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn watched(paths: &[&Path]) -> Watched {

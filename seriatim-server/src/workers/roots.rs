@@ -211,7 +211,6 @@ fn is_of_the_kernel(folder: &OwnedFd) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::os::unix::fs::symlink;
 
     use super::*;

@@ -175,6 +175,11 @@ pub(crate) async fn wait_until(
     }
 }
 
+/// The secret of the token with this name.
+pub(crate) fn secret(name: &str) -> String {
+    format!("the-long-secret-of-{name}")
+}
+
 pub(crate) fn text(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     text(&output.stdout) + &text(&output.stderr)

@@ -1,5 +1,4 @@
 //! Fuzzing of histories: see `docs/testing.md`.
-#![allow(clippy::unwrap_used)]
 
 use std::fmt::Display;
 

@@ -11,7 +11,7 @@ use super::bench::*;
 use super::case::{Case, listed};
 
 pub(super) fn cases() -> Vec<Case> {
-    listed![
+    let mut all = listed![if has_them;
         a_batch_ends_with_its_last_job_and_calls_back_with_the_counts,
         a_batch_without_jobs_ends_when_it_is_sealed,
         a_batch_that_is_not_sealed_does_not_end,
@@ -30,7 +30,6 @@ pub(super) fn cases() -> Vec<Case> {
         a_callback_equals_no_job_of_its_batch,
         a_callback_has_no_idempotency_key,
         opening_a_batch_again_changes_nothing,
-        batches_are_listed_latest_first_in_pages,
         a_job_of_no_known_batch_is_refused_with_its_place,
         a_callback_that_no_queue_takes_is_refused_when_the_batch_is_opened,
         a_callback_that_cannot_be_pushed_fails_no_settle,
@@ -41,7 +40,9 @@ pub(super) fn cases() -> Vec<Case> {
         jobs_that_the_queue_keeps_are_counted_too,
         jobs_of_a_batch_join_a_series,
         of_many_settles_at_once_one_ends_the_batch,
-    ]
+    ];
+    all.extend(listed![batches_are_listed_latest_first_in_pages]);
+    all
 }
 
 /// Whether the store has batches; one that has none says so.
@@ -121,9 +122,6 @@ async fn claim_all(bench: &mut Bench, queue: &str) -> Vec<Turn> {
 }
 
 async fn a_batch_ends_with_its_last_job_and_calls_back_with_the_counts(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     let mut ids = Vec::new();
     for mode in Mode::ALL {
         bench.declare(Queue::new(name(mode), mode).max_retries(0)).await;
@@ -161,9 +159,6 @@ async fn a_batch_ends_with_its_last_job_and_calls_back_with_the_counts(mut bench
 }
 
 async fn a_batch_without_jobs_ends_when_it_is_sealed(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     open(&bench, "b").await.unwrap();
     ends_with(&mut bench, "b", (0, 0, 0, 0)).await;
     let request = SealBatch { now: None, id: "other".into() };
@@ -172,9 +167,6 @@ async fn a_batch_without_jobs_ends_when_it_is_sealed(mut bench: Bench) {
 }
 
 async fn a_batch_that_is_not_sealed_does_not_end(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Parallel).await;
     open(&bench, "b").await.unwrap();
     for _ in 0..2 {
@@ -187,9 +179,6 @@ async fn a_batch_that_is_not_sealed_does_not_end(mut bench: Bench) {
 }
 
 async fn a_sealed_batch_takes_jobs_until_its_last_one_has_ended(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Parallel).await;
     open(&bench, "b").await.unwrap();
     bench.push(loose("first").batch("b")).await;
@@ -210,9 +199,6 @@ async fn a_sealed_batch_takes_jobs_until_its_last_one_has_ended(mut bench: Bench
 }
 
 async fn a_job_that_will_be_tried_again_has_not_ended(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.declare(Queue::exclusive("q").max_retries(5).exhausted(Exhaustion::Hold)).await;
     open(&bench, "b").await.unwrap();
     bench.push(job("a").batch("b")).await;
@@ -232,9 +218,6 @@ async fn a_job_that_will_be_tried_again_has_not_ended(mut bench: Bench) {
 }
 
 async fn whatever_takes_a_waiting_job_away_ends_it_as_cancelled(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     for mode in Mode::ALL {
         open(&bench, name(mode)).await.unwrap();
         bench.queue(mode).await;
@@ -267,9 +250,6 @@ async fn whatever_takes_a_waiting_job_away_ends_it_as_cancelled(mut bench: Bench
 }
 
 async fn whatever_gives_a_job_up_ends_it_as_dead(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     for (mode, exhausted) in [
         (Mode::Parallel, Exhaustion::Bury),
         (Mode::Exclusive, Exhaustion::Drop),
@@ -310,9 +290,6 @@ async fn whatever_gives_a_job_up_ends_it_as_dead(mut bench: Bench) {
 }
 
 async fn a_flagged_job_ends_as_cancelled_unless_it_is_done(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Parallel).await;
     open(&bench, "b").await.unwrap();
     for tag in ["done", "fails"] {
@@ -327,9 +304,6 @@ async fn a_flagged_job_ends_as_cancelled_unless_it_is_done(mut bench: Bench) {
 }
 
 async fn a_push_that_makes_no_job_adds_none(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Accumulate).await;
     bench.declare(Queue::exclusive("calm").throttle(Duration::from_secs(60))).await;
     open(&bench, "b").await.unwrap();
@@ -358,9 +332,6 @@ async fn a_push_that_makes_no_job_adds_none(mut bench: Bench) {
 }
 
 async fn jobs_are_equal_only_within_their_batch(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Accumulate).await;
     open(&bench, "b").await.unwrap();
     open(&bench, "c").await.unwrap();
@@ -376,9 +347,6 @@ async fn jobs_are_equal_only_within_their_batch(mut bench: Bench) {
 }
 
 async fn equal_jobs_that_merge_after_a_failure_are_one(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Accumulate).await;
     open(&bench, "b").await.unwrap();
     bench.push(job("a").batch("b")).await;
@@ -403,9 +371,6 @@ async fn bury_one(bench: &mut Bench, batch: &str) -> JobId {
 }
 
 async fn a_requeued_job_counts_again_until_the_batch_ends(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Accumulate).await;
     open(&bench, "b").await.unwrap();
     bury_one(&mut bench, "b").await;
@@ -422,9 +387,6 @@ async fn a_requeued_job_counts_again_until_the_batch_ends(mut bench: Bench) {
 }
 
 async fn nothing_changes_a_batch_after_its_end(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Exclusive).await;
     open(&bench, "b").await.unwrap();
     let dead = [bury_one(&mut bench, "b").await, bury_one(&mut bench, "b").await];
@@ -441,9 +403,6 @@ async fn nothing_changes_a_batch_after_its_end(mut bench: Bench) {
 }
 
 async fn an_ended_batch_is_kept_for_its_time(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     open(&bench, "open").await.unwrap();
     open(&bench, "b").await.unwrap();
     ends_with(&mut bench, "b", (0, 0, 0, 0)).await;
@@ -459,9 +418,6 @@ async fn an_ended_batch_is_kept_for_its_time(mut bench: Bench) {
 }
 
 async fn a_dead_job_of_a_forgotten_batch_joins_no_other_batch_of_its_id(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Exclusive).await;
     open(&bench, "b").await.unwrap();
     let dead = bury_one(&mut bench, "b").await;
@@ -478,9 +434,6 @@ async fn a_dead_job_of_a_forgotten_batch_joins_no_other_batch_of_its_id(mut benc
 }
 
 async fn a_callback_equals_no_job_of_its_batch(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Accumulate).await;
     let equal = || Job::new("q", "equal").unwrap().key("k");
     open_with(&bench, "b", equal()).await.unwrap();
@@ -495,17 +448,11 @@ async fn a_callback_equals_no_job_of_its_batch(mut bench: Bench) {
 }
 
 async fn a_callback_has_no_idempotency_key(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     let opened = open_with(&bench, "b", callback().idempotency_key("once")).await;
     refused(opened, ErrorKind::Invalid, "callback.idempotency_key");
 }
 
 async fn opening_a_batch_again_changes_nothing(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Parallel).await;
     open(&bench, "b").await.unwrap();
     bench.push(loose("a").batch("b")).await;
@@ -562,9 +509,6 @@ async fn batches_are_listed_latest_first_in_pages(mut bench: Bench) {
 }
 
 async fn a_job_of_no_known_batch_is_refused_with_its_place(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Parallel).await;
     let pushed = bench.try_push(vec![loose("a"), loose("b").batch("b")]).await;
     refused(pushed, ErrorKind::NotFound, "jobs[1].batch");
@@ -574,9 +518,6 @@ async fn a_job_of_no_known_batch_is_refused_with_its_place(mut bench: Bench) {
 }
 
 async fn a_callback_that_no_queue_takes_is_refused_when_the_batch_is_opened(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.declare(Queue::exclusive("keyed")).await;
     let jobs = [
         (Job::new("keyed", "no key").unwrap(), "callback.key"),
@@ -592,9 +533,6 @@ async fn a_callback_that_no_queue_takes_is_refused_when_the_batch_is_opened(mut 
 }
 
 async fn a_callback_that_cannot_be_pushed_fails_no_settle(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Exclusive).await;
     bench.declare(Queue::parallel("work")).await;
     open_with(&bench, "b", job("callback")).await.unwrap();
@@ -612,9 +550,6 @@ async fn a_callback_that_cannot_be_pushed_fails_no_settle(mut bench: Bench) {
 }
 
 async fn a_callback_to_a_throttled_key_is_not_pushed_and_the_batch_says_so(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.declare(Queue::fifo("q").throttle(Duration::from_secs(60))).await;
     for (id, expected) in [("a", None), ("b", Some("the key of the callback is throttled"))] {
         open_with(&bench, id, job("ended")).await.unwrap();
@@ -633,9 +568,6 @@ async fn a_callback_to_a_throttled_key_is_not_pushed_and_the_batch_says_so(mut b
 }
 
 async fn callbacks_do_not_merge(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Accumulate).await;
     for id in ["b", "c"] {
         open_with(&bench, id, job("callback")).await.unwrap();
@@ -657,9 +589,6 @@ async fn drain(bench: &mut Bench, jobs: Vec<Job>) {
 }
 
 async fn the_jobs_of_large_settles_are_counted_each(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     for mode in Mode::ALL {
         bench.queue(mode).await;
         open(&bench, name(mode)).await.unwrap();
@@ -678,9 +607,6 @@ async fn the_jobs_of_large_settles_are_counted_each(mut bench: Bench) {
 }
 
 async fn jobs_of_several_batches_and_of_none_end_together(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     for mode in [Mode::Parallel, Mode::Exclusive] {
         bench.queue(mode).await;
         let ids = [0, 1].map(|n| format!("{}{n}", name(mode)));
@@ -707,9 +633,6 @@ async fn jobs_of_several_batches_and_of_none_end_together(mut bench: Bench) {
 }
 
 async fn jobs_that_the_queue_keeps_are_counted_too(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     for mode in [Mode::Parallel, Mode::Exclusive, Mode::Accumulate] {
         bench.declare(Queue::new("q", mode).retain_completed(WAIT)).await;
         open(&bench, name(mode)).await.unwrap();
@@ -726,9 +649,6 @@ async fn jobs_that_the_queue_keeps_are_counted_too(mut bench: Bench) {
 }
 
 async fn jobs_of_a_batch_join_a_series(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Fifo).await;
     open(&bench, "b").await.unwrap();
     bench.push_all(["a", "b", "c"].map(|tag| job(tag).batch("b")).to_vec()).await;
@@ -748,9 +668,6 @@ async fn jobs_of_a_batch_join_a_series(mut bench: Bench) {
 }
 
 async fn of_many_settles_at_once_one_ends_the_batch(mut bench: Bench) {
-    if !has_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Parallel).await;
     open(&bench, "b").await.unwrap();
     bench.push_all((0..60).map(|place| loose(&place.to_string()).batch("b")).collect()).await;

@@ -38,8 +38,18 @@ impl Case {
     }
 }
 
-/// Names each listed function's case after the function.
+/// Names each listed function's case after the function. With `if HAS;`, a case runs only on stores of which that is true.
 macro_rules! listed {
+    (if $has:ident; $($case:ident),* $(,)?) => {
+        vec![$($crate::conformance::case::Case {
+            name: stringify!($case),
+            body: |mut bench| Box::pin(async move {
+                if $has(&mut bench).await {
+                    $case(bench).await;
+                }
+            }),
+        }),*]
+    };
     ($($case:ident),* $(,)?) => {
         vec![$($crate::conformance::case::Case {
             name: stringify!($case),

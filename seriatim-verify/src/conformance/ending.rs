@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seriatim::store::{Claim, ClaimSelection, JobState, Lease, Settle, Settled};
+use seriatim::store::{Claim, ClaimSelection, JobState, LaneQuery, Lease, Settle, Settled};
 use seriatim::{
     Backoff, ErrorKind, Exhaustion, Job, Mode, Outcome, Queue,
     store::{Settlement, Token, Turn, Verdict},
@@ -15,6 +15,7 @@ pub(super) fn cases() -> Vec<Case> {
     listed![
         a_done_turn_is_gone,
         a_stale_settle_is_refused,
+        a_token_settles_only_the_lanes_of_its_claim,
         a_repeated_settle_is_stale,
         a_turn_named_twice_refuses_the_whole_settle,
         the_old_turn_of_a_lane_hides_the_new_one_in_no_settle,
@@ -75,6 +76,28 @@ async fn a_stale_settle_is_refused(mut bench: Bench) {
     }
     assert_eq!(bench.stats().await.claimed, 1);
     bench.done(&turn).await;
+}
+
+async fn a_token_settles_only_the_lanes_of_its_claim(mut bench: Bench) {
+    for mode in Mode::ALL {
+        bench.queue(mode).await;
+        let job = |tag| if mode.is_keyed() { loose(tag).key(tag) } else { loose(tag) };
+        bench.push_all(["a", "b", "c"].map(job).to_vec()).await;
+        let (one, other) = (bench.claim(1).await.remove(0), bench.claim(1).await.remove(0));
+        let lanes = bench.store.lanes(LaneQuery::new("q")).await.unwrap().rows;
+        let waiting = lanes.iter().find(|lane| lane.token.is_none()).unwrap().lane;
+        let wrong = vec![
+            Settlement::done(one.lane, other.token),
+            Settlement::done(other.lane, Token(0)),
+            Settlement::done(waiting, one.token),
+        ];
+        let settled = bench.settle(wrong).await;
+        assert!(settled.iter().all(|settled| *settled == Settled::Stale), "{mode}: {settled:?}");
+        let last = bench.one().await;
+        for turn in [&one, &other, &last] {
+            bench.done(turn).await;
+        }
+    }
 }
 
 async fn a_repeated_settle_is_stale(mut bench: Bench) {

@@ -1,5 +1,4 @@
-//! Lanes that go on: their next turns are claimed in the step that settles the last ones. Stores that cannot do it
-//! return no next turns.
+//! Lanes that go on: their next turns are claimed in the step that settles the last ones.
 
 use std::time::Duration;
 
@@ -23,10 +22,6 @@ pub(super) fn cases() -> Vec<Case> {
         no_more_lanes_go_on_than_asked,
         lanes_go_on_in_the_order_in_which_they_are_named,
     ]
-}
-
-fn goes_on(bench: &Bench) -> bool {
-    bench.store.capabilities().goes_on
 }
 
 impl Bench {
@@ -58,9 +53,6 @@ fn next(settled: Settled) -> Option<Turn> {
 }
 
 async fn a_lane_goes_on_with_its_next_jobs_under_a_new_token(mut bench: Bench) {
-    if !goes_on(&bench) {
-        return;
-    }
     for mode in [Mode::Fifo, Mode::Exclusive, Mode::Accumulate] {
         let queue = Queue::new(mode.as_str(), mode);
         bench.declare(queue).await;
@@ -96,9 +88,6 @@ async fn a_lane_goes_on_with_its_next_jobs_under_a_new_token(mut bench: Bench) {
 }
 
 async fn a_lane_goes_on_as_its_queue_is_declared_now(mut bench: Bench) {
-    if !goes_on(&bench) {
-        return;
-    }
     for (name, take_before, take_now) in [("more", 1, 2), ("fewer", 2, 1)] {
         bench.declare(Queue::fifo(name).take(take_before)).await;
         bench.push_all((1..=5).map(|n: i32| Job::new(name, &n).unwrap().key("k")).collect()).await;
@@ -129,9 +118,6 @@ async fn a_lane_goes_on_as_its_queue_is_declared_now(mut bench: Bench) {
 }
 
 async fn a_lane_that_went_on_is_rescued_like_any_other(mut bench: Bench) {
-    if !goes_on(&bench) {
-        return;
-    }
     bench.queue(Mode::Fifo).await;
     bench.push_all((0..3).map(|n| Job::new("q", &n).unwrap().key("k")).collect()).await;
     let first = bench.one().await;
@@ -222,9 +208,6 @@ async fn a_node_that_is_gone_settles_without_going_on(mut bench: Bench) {
 }
 
 async fn no_more_lanes_go_on_than_asked(mut bench: Bench) {
-    if !goes_on(&bench) {
-        return;
-    }
     bench.queue(Mode::Fifo).await;
     let jobs = (0..6).map(|n| Job::new("q", &n).unwrap().key(format!("k{}", n % 3)));
     bench.push_all(jobs.collect()).await;
@@ -240,9 +223,6 @@ async fn no_more_lanes_go_on_than_asked(mut bench: Bench) {
 }
 
 async fn lanes_go_on_in_the_order_in_which_they_are_named(mut bench: Bench) {
-    if !goes_on(&bench) {
-        return;
-    }
     for (mode, first) in [Mode::Fifo, Mode::Exclusive, Mode::Accumulate]
         .into_iter()
         .flat_map(|mode| [(mode, "plain"), (mode, "special")])

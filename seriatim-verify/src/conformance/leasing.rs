@@ -217,8 +217,7 @@ async fn a_claim_with_its_own_lease_is_extended_by_name_only(mut bench: Bench) {
     let request = Claim { lease: Lease::Own { ttl: WAIT }, ..bench.claim_request("q", 2) };
     let turns = bench.claimed(request).await.turns;
     bench.pass(WAIT);
-    let beat =
-        Beat { lane: turns[0].lane, token: turns[0].token, progress: None, extend: Some(WAIT) };
+    let beat = Beat { extend: Some(WAIT), ..Beat::of(&turns[0]) };
     bench.beat_as(bench.node.clone(), vec![beat]).await;
     bench.pass(TICK);
     let lost = bench.rescue(&bench.node.clone()).await;
@@ -308,15 +307,14 @@ async fn n11_progress_is_kept_and_stale_lanes_are_told(mut bench: Bench) {
     let turn = bench.one().await;
     bench.pass(WAIT);
     let progress = Some(arc(r#"{"percent":40}"#));
-    let good =
-        Beat { lane: turn.lane, token: turn.token, progress: progress.clone(), extend: None };
+    let good = Beat { progress: progress.clone(), ..Beat::of(&turn) };
     let stale = Beat { token: seriatim::store::Token(1), ..good.clone() };
     assert_eq!(bench.beat_as(bench.node.clone(), vec![good]).await.lost, []);
     assert_eq!(bench.beat_as(bench.node.clone(), vec![stale]).await.lost, [turn.lane]);
     let view = bench.job(id).await;
     assert_eq!((view.progress, view.heartbeat_at), (progress, Some(bench.now)));
     bench.done(&turn).await;
-    let late = Beat { lane: turn.lane, token: turn.token, progress: None, extend: None };
+    let late = Beat::of(&turn);
     assert_eq!(bench.beat_as(bench.node.clone(), vec![late]).await.lost, [turn.lane]);
 }
 
@@ -326,8 +324,7 @@ async fn progress_stays_until_a_turn_ends_with_nothing_left(mut bench: Bench) {
         let first = bench.push(job("a")).await.job_id;
         let turn = bench.one().await;
         let report = Some(arc(r#"{"step":2}"#));
-        let beat =
-            Beat { lane: turn.lane, token: turn.token, progress: report.clone(), extend: None };
+        let beat = Beat { progress: report.clone(), ..Beat::of(&turn) };
         bench.beat_as(bench.node.clone(), vec![beat]).await;
         bench.fail(&turn).await;
         assert_eq!(bench.job(first).await.progress, None, "{mode}: it is not running");

@@ -188,10 +188,6 @@ fn seeds(first: u64) -> Range<u64> {
 
 async fn compare(bench: Bench, queue: &dyn Fn(&mut Rng) -> Queue, actions: bool) {
     for seed in seeds(if actions { SEEDS } else { 0 }) {
-        let asked = queue(&mut Rng::with_seed(seed));
-        if asked.groups.is_some() && !bench.store.capabilities().shares_out {
-            return;
-        }
         let model = Bench::new(Arc::new(Memory::new())).await;
         let mut rng = Rng::with_seed(seed);
         let mut pair = Pair::new(model, bench.store.clone(), seed, queue(&mut rng)).await;
@@ -540,8 +536,7 @@ impl Pair {
 
     /// Sometimes, the claim by which some lanes of a batch go on.
     fn random_go_on(&self, rng: &mut Rng, turns: usize) -> Vec<GoOn> {
-        let wanted = rng.bool();
-        if !wanted || !self.real.store.capabilities().goes_on {
+        if !rng.bool() {
             return Vec::new();
         }
         let places: Vec<usize> = (0..turns).filter(|_| rng.u8(0..4) > 0).collect();
@@ -562,12 +557,7 @@ impl Pair {
     async fn beat(&mut self, rng: &mut Rng) {
         let progress: Option<Arc<str>> = rng.bool().then(|| "{\"at\":1}".into());
         let beats = |turns: &[&Turn]| -> Vec<Beat> {
-            let beat = |turn: &&Turn| Beat {
-                lane: turn.lane,
-                token: turn.token,
-                progress: progress.clone(),
-                extend: None,
-            };
+            let beat = |turn: &&Turn| Beat { progress: progress.clone(), ..Beat::of(turn) };
             turns.iter().map(beat).collect()
         };
         let some: Vec<&(Turn, Turn)> = self.turns.iter().rev().take(2).collect();

@@ -225,10 +225,6 @@ async fn a_lane_goes_on_with_a_series(mut bench: Bench) {
     let go_on = vec![GoOn { claim, places: vec![0] }];
     let settled = bench.settle_and_go_on(vec![done], go_on).await.remove(0);
     let Settled::Ok { next, .. } = settled else { panic!("{settled:?}") };
-    if !bench.store.capabilities().goes_on {
-        assert_eq!(next, None);
-        return;
-    }
     let next = *next.unwrap();
     let expected = if bench.store.capabilities().series { vec!["c", "d"] } else { vec!["b"] };
     assert_eq!(tags(&next), expected);
@@ -261,9 +257,6 @@ async fn a_cancelled_job_of_a_series_ends_cancelled_and_the_others_go_back(mut b
 }
 
 async fn limits_count_each_job_of_a_key(mut bench: Bench) {
-    if !bench.store.capabilities().shares_out {
-        return;
-    }
     bench.declare(Queue::fifo("q").rate(Rate::per_second(1))).await;
     push(&mut bench, &["a", "b", "c"]).await;
     assert_eq!(tags(&series(&mut bench, 9).await), ["a"]);

@@ -12,7 +12,7 @@ use super::bench::{Bench, LEASE, job, loose, refused};
 use super::case::{Case, listed};
 
 pub(super) fn cases() -> Vec<Case> {
-    let mut all = listed![
+    listed![
         a_job_waits_for_one_turn_of_each_other_group,
         a_group_with_many_keys_gets_no_more_than_one_with_a_single_key,
         weights_three_to_one_give_three_quarters,
@@ -24,8 +24,6 @@ pub(super) fn cases() -> Vec<Case> {
         the_group_of_a_key_is_that_of_its_first_job,
         repeats_in_a_push_that_contradicts_itself_are_refused_too,
         a_dead_job_that_is_sent_back_has_its_group,
-    ];
-    all.extend(listed![
         no_more_turns_of_a_queue_run_than_may,
         no_more_turns_of_a_group_run_than_may_and_others_go_on,
         a_group_at_its_limit_keeps_its_place_behind_the_last_lane_of_a_full_claim,
@@ -42,20 +40,7 @@ pub(super) fn cases() -> Vec<Case> {
         what_had_a_group_when_groups_were_removed_waits_for_no_end_of_the_others,
         a_group_where_there_are_none_is_refused,
         contradicting_limits_are_refused,
-    ]);
-    all
-}
-
-/// Declares a queue with groups or limits. False if the store has none, and says so.
-async fn declared(bench: &mut Bench, queue: Queue) -> bool {
-    if bench.store.capabilities().shares_out {
-        bench.declare(queue).await;
-        return true;
-    }
-    let field = if queue.groups.is_some() { "groups" } else { "limit" };
-    let error = bench.try_declare(queue).await;
-    refused(error, ErrorKind::Invalid, &format!("queues[0].{field}"));
-    false
+    ]
 }
 
 fn grouped(mode: Mode) -> Queue {
@@ -81,9 +66,7 @@ async fn groups(bench: &mut Bench, turns: usize) -> Vec<String> {
 }
 
 async fn a_job_waits_for_one_turn_of_each_other_group(mut bench: Bench) {
-    if !declared(&mut bench, grouped(Mode::Parallel)).await {
-        return;
-    }
+    bench.declare(grouped(Mode::Parallel)).await;
     bench.push_all((0..200).map(|_| free("large")).collect()).await;
     bench.push_all((0..20).map(|i| free(&format!("small-{i}"))).collect()).await;
     let mut begun = bench.claim(7).await;
@@ -97,9 +80,7 @@ async fn a_job_waits_for_one_turn_of_each_other_group(mut bench: Bench) {
 }
 
 async fn a_group_with_many_keys_gets_no_more_than_one_with_a_single_key(mut bench: Bench) {
-    if !declared(&mut bench, grouped(Mode::Fifo)).await {
-        return;
-    }
+    bench.declare(grouped(Mode::Fifo)).await;
     let many = (0..100).map(|i| of("many", &format!("key {i}")));
     let single = (0..30).map(|_| of("single", "the key"));
     bench.push_all(many.chain(single).collect()).await;
@@ -114,9 +95,7 @@ async fn a_group_with_many_keys_gets_no_more_than_one_with_a_single_key(mut benc
 
 async fn weights_three_to_one_give_three_quarters(mut bench: Bench) {
     let shares = Groups::default().named("heavy", Share::default().weight(3));
-    if !declared(&mut bench, Queue::parallel("q").groups(shares)).await {
-        return;
-    }
+    bench.declare(Queue::parallel("q").groups(shares)).await;
     let jobs = (0..400).map(|i| free(if i < 200 { "heavy" } else { "light" }));
     bench.push_all(jobs.collect()).await;
     let mut heavy = 0;
@@ -127,9 +106,7 @@ async fn weights_three_to_one_give_three_quarters(mut bench: Bench) {
 }
 
 async fn jobs_without_a_group_take_turns_as_one_group(mut bench: Bench) {
-    if !declared(&mut bench, grouped(Mode::Parallel)).await {
-        return;
-    }
+    bench.declare(grouped(Mode::Parallel)).await;
     let jobs = (0..20).map(|i| if i < 10 { loose("none") } else { free("a") });
     bench.push_all(jobs.collect()).await;
     let mut got = groups(&mut bench, 10).await;
@@ -138,9 +115,7 @@ async fn jobs_without_a_group_take_turns_as_one_group(mut bench: Bench) {
 }
 
 async fn within_a_group_the_most_urgent_and_oldest_comes_first(mut bench: Bench) {
-    if !declared(&mut bench, grouped(Mode::Fifo)).await {
-        return;
-    }
+    bench.declare(grouped(Mode::Fifo)).await;
     bench.push(of("a", "old")).await;
     bench.pass(Duration::from_secs(1));
     bench.push(of("a", "young")).await;
@@ -150,9 +125,7 @@ async fn within_a_group_the_most_urgent_and_oldest_comes_first(mut bench: Bench)
 }
 
 async fn the_jobs_of_a_key_stay_in_order_among_groups(mut bench: Bench) {
-    if !declared(&mut bench, grouped(Mode::Fifo)).await {
-        return;
-    }
+    bench.declare(grouped(Mode::Fifo)).await;
     for i in 0..5 {
         for (group, key) in [("a", "a1"), ("a", "a2"), ("b", "b1")] {
             bench.push(job(&format!("{key} {i}")).key(key).group(group)).await;
@@ -171,9 +144,7 @@ async fn the_jobs_of_a_key_stay_in_order_among_groups(mut bench: Bench) {
 }
 
 async fn a_group_whose_jobs_are_for_another_node_passes_its_turn(mut bench: Bench) {
-    if !declared(&mut bench, grouped(Mode::Parallel)).await {
-        return;
-    }
+    bench.declare(grouped(Mode::Parallel)).await;
     let elsewhere = (0..5).map(|_| free("bound").node("elsewhere"));
     bench.push_all(elsewhere.chain((0..5).map(|_| free("free"))).collect()).await;
     assert_eq!(groups(&mut bench, 10).await, ["free"; 5]);
@@ -183,9 +154,7 @@ async fn a_group_whose_jobs_are_for_another_node_passes_its_turn(mut bench: Benc
 }
 
 async fn a_lane_of_a_queue_with_groups_does_not_go_on(mut bench: Bench) {
-    if !declared(&mut bench, grouped(Mode::Fifo)).await {
-        return;
-    }
+    bench.declare(grouped(Mode::Fifo)).await;
     bench.push_all(vec![of("a", "k"), of("a", "k"), of("b", "l")]).await;
     let turn = bench.claim(1).await.remove(0);
     let go_on = GoOn { claim: bench.claim_request("q", 1), places: vec![0] };
@@ -198,9 +167,7 @@ async fn a_lane_of_a_queue_with_groups_does_not_go_on(mut bench: Bench) {
 }
 
 async fn the_group_of_a_key_is_that_of_its_first_job(mut bench: Bench) {
-    if !declared(&mut bench, grouped(Mode::Fifo)).await {
-        return;
-    }
+    bench.declare(grouped(Mode::Fifo)).await;
     bench.push(of("a", "k")).await;
     let other = vec![of("b", "other"), of("b", "k")];
     refused(bench.try_push(other).await, ErrorKind::Conflict, "jobs[1].key");
@@ -213,9 +180,7 @@ async fn the_group_of_a_key_is_that_of_its_first_job(mut bench: Bench) {
 
 async fn a_dead_job_that_is_sent_back_has_its_group(mut bench: Bench) {
     let shares = Groups::default().named("one", Share::default().running(1));
-    if !declared(&mut bench, Queue::exclusive("q").groups(shares)).await {
-        return;
-    }
+    bench.declare(Queue::exclusive("q").groups(shares)).await;
     bench.push_all(vec![of("one", "a"), of("one", "b")]).await;
     for _ in 0..2 {
         let turn = bench.one().await;
@@ -229,9 +194,7 @@ async fn a_dead_job_that_is_sent_back_has_its_group(mut bench: Bench) {
 }
 
 async fn no_more_turns_of_a_queue_run_than_may(mut bench: Bench) {
-    if !declared(&mut bench, Queue::parallel("q").running(3)).await {
-        return;
-    }
+    bench.declare(Queue::parallel("q").running(3)).await;
     bench.push_all((0..10).map(|i| loose(&format!("{i}"))).collect()).await;
     let first = bench.claim(10).await;
     assert_eq!(first.len(), 3);
@@ -254,9 +217,7 @@ async fn no_more_turns_of_a_group_run_than_may_and_others_go_on(mut bench: Bench
     let shares = Groups::each(Share::default().running(1))
         .named("two", Share::default().running(2))
         .named("many", Share::default().running(1_000));
-    if !declared(&mut bench, Queue::fifo("q").groups(shares)).await {
-        return;
-    }
+    bench.declare(Queue::fifo("q").groups(shares)).await;
     let names = ["one", "two", "many"];
     let jobs = names.iter().flat_map(|name| (0..5).map(move |i| of(name, &format!("{name} {i}"))));
     bench.push_all(jobs.collect()).await;
@@ -312,9 +273,7 @@ async fn a_group_at_its_limit_keeps_its_place_behind_the_last_lane_of_a_full_cla
     mut bench: Bench,
 ) {
     let shares = Groups::default().named("narrow", Share::default().running(1));
-    if !declared(&mut bench, Queue::parallel("q").groups(shares)).await {
-        return;
-    }
+    bench.declare(Queue::parallel("q").groups(shares)).await;
     bench.push_all((0..2).map(|_| free("narrow")).collect()).await;
     let narrow = bench.one().await;
     bench.push_all((0..5).map(|_| free("wide")).collect()).await;
@@ -326,9 +285,7 @@ async fn a_group_at_its_limit_keeps_its_place_behind_the_last_lane_of_a_full_cla
 async fn claims_at_once_exceed_no_limit_and_lose_no_place(mut bench: Bench) {
     let each = Share::default().running(2);
     let shares = Groups::each(each).named("a", Share::default().weight(3).running(3));
-    if !declared(&mut bench, Queue::exclusive("q").groups(shares).running(6)).await {
-        return;
-    }
+    bench.declare(Queue::exclusive("q").groups(shares).running(6)).await;
     let jobs = || (0..80).map(|i| of(["a", "b", "c", "d"][i % 4], &format!("key {i}"))).collect();
     bench.push_all(jobs()).await;
     work_all(&bench, (4, 3), &[("a", 3), ("all", 6)], 80).await;
@@ -339,9 +296,7 @@ async fn claims_at_once_exceed_no_limit_and_lose_no_place(mut bench: Bench) {
 /// Far below the limit a store may let them go side by side, but the last ones must wait for those under way.
 async fn claims_side_by_side_exceed_no_limit_and_lose_no_place(mut bench: Bench) {
     for mode in [Mode::Parallel, Mode::Accumulate] {
-        if !declared(&mut bench, Queue::new("q", mode).running(64)).await {
-            return;
-        }
+        bench.declare(Queue::new("q", mode).running(64)).await;
         let job = |i: usize| match mode {
             Mode::Parallel => loose("job"),
             _ => job("job").key(format!("key {i}")),
@@ -376,9 +331,7 @@ async fn work_all(bench: &Bench, (claims, lanes): (usize, usize), most: Most, tu
 
 async fn a_crash_gives_the_place_of_a_turn_back(mut bench: Bench) {
     let shares = Groups::each(Share::default().running(1));
-    if !declared(&mut bench, Queue::exclusive("q").groups(shares).running(1)).await {
-        return;
-    }
+    bench.declare(Queue::exclusive("q").groups(shares).running(1)).await;
     bench.push_all(vec![of("a", "x"), of("a", "y")]).await;
     bench.one().await;
     assert_eq!(bench.nothing().await, None);
@@ -392,9 +345,7 @@ async fn a_crash_gives_the_place_of_a_turn_back(mut bench: Bench) {
 
 async fn a_retry_takes_its_place_anew(mut bench: Bench) {
     let shares = Groups::each(Share::default().running(1));
-    if !declared(&mut bench, Queue::fifo("q").groups(shares)).await {
-        return;
-    }
+    bench.declare(Queue::fifo("q").groups(shares)).await;
     bench.push_all(vec![of("a", "x"), of("a", "y")]).await;
     let failed = bench.one().await;
     bench.fail(&failed).await;
@@ -408,9 +359,7 @@ async fn a_retry_takes_its_place_anew(mut bench: Bench) {
 }
 
 async fn turns_start_at_the_rate_of_the_queue(mut bench: Bench) {
-    if !declared(&mut bench, Queue::parallel("q").rate(Rate::per_second(2)).burst(3)).await {
-        return;
-    }
+    bench.declare(Queue::parallel("q").rate(Rate::per_second(2)).burst(3)).await;
     bench.push_all((0..10).map(|i| loose(&format!("{i}"))).collect()).await;
     let begin = bench.now;
     assert_eq!(bench.claim(10).await.len(), 3);
@@ -429,9 +378,7 @@ async fn turns_start_at_the_rate_of_the_queue(mut bench: Bench) {
 async fn turns_of_a_group_start_at_its_rate_and_those_of_others_at_once(mut bench: Bench) {
     let slow = Share::default().rate(Rate::per_minute(6)).burst(1);
     let shares = Groups::default().named("slow", slow);
-    if !declared(&mut bench, Queue::parallel("q").groups(shares)).await {
-        return;
-    }
+    bench.declare(Queue::parallel("q").groups(shares)).await;
     let jobs = (0..10).map(|i| free(if i < 5 { "slow" } else { "fast" }));
     bench.push_all(jobs.collect()).await;
     let mut first = groups(&mut bench, 10).await;
@@ -445,9 +392,7 @@ async fn turns_of_a_group_start_at_its_rate_and_those_of_others_at_once(mut benc
 
 async fn a_raised_rate_holds_at_once(mut bench: Bench) {
     let with = |rate: Rate| Queue::parallel("q").groups(Groups::each(Share::default().rate(rate)));
-    if !declared(&mut bench, with(Rate::per_minute(1))).await {
-        return;
-    }
+    bench.declare(with(Rate::per_minute(1))).await;
     bench.push_all((0..30).map(|_| free("a")).collect()).await;
     assert_eq!(bench.claim(30).await.len(), 1);
     assert_eq!(bench.nothing().await, Some(bench.now + Duration::from_secs(60)));
@@ -461,9 +406,7 @@ async fn a_raised_rate_holds_at_once(mut bench: Bench) {
 
 async fn a_definition_with_the_same_rates_does_not_begin_them_anew(mut bench: Bench) {
     let with = |running| Queue::parallel("q").rate(Rate::per_minute(1)).running(running);
-    if !declared(&mut bench, with(2)).await {
-        return;
-    }
+    bench.declare(with(2)).await;
     bench.push_all((0..3).map(|i| loose(&format!("{i}"))).collect()).await;
     assert_eq!(bench.claim(10).await.len(), 1);
     bench.declare(with(3)).await;
@@ -475,9 +418,7 @@ async fn a_limit_may_be_changed_while_turns_run(mut bench: Bench) {
         let each = running.map_or(Share::default(), |most| Share::default().running(most));
         Queue::parallel("q").groups(Groups::each(each))
     };
-    if !declared(&mut bench, with(None)).await {
-        return;
-    }
+    bench.declare(with(None)).await;
     bench.push_all((0..10).map(|_| free("a")).collect()).await;
     let turns = bench.claim(4).await;
     bench.declare(with(Some(2))).await;
@@ -495,9 +436,7 @@ async fn a_limit_may_be_changed_while_turns_run(mut bench: Bench) {
 }
 
 async fn groups_may_be_removed_while_jobs_wait(mut bench: Bench) {
-    if !declared(&mut bench, grouped(Mode::Fifo)).await {
-        return;
-    }
+    bench.declare(grouped(Mode::Fifo)).await;
     bench.push_all(vec![of("a", "x"), of("b", "y"), job("").key("z")]).await;
     bench.declare(Queue::fifo("q")).await;
     let turns = bench.claim(10).await;
@@ -511,9 +450,7 @@ async fn groups_may_be_removed_while_jobs_wait(mut bench: Bench) {
 async fn what_had_a_group_when_groups_were_removed_waits_for_no_end_of_the_others(
     mut bench: Bench,
 ) {
-    if !declared(&mut bench, grouped(Mode::Parallel)).await {
-        return;
-    }
+    bench.declare(grouped(Mode::Parallel)).await;
     bench.push_all(["a", "b", "c"].map(free).into()).await;
     bench.declare(Queue::parallel("q")).await;
     let mut old = Vec::new();
@@ -528,9 +465,7 @@ async fn what_had_a_group_when_groups_were_removed_waits_for_no_end_of_the_other
 }
 
 async fn repeats_in_a_push_that_contradicts_itself_are_refused_too(mut bench: Bench) {
-    if !declared(&mut bench, grouped(Mode::Fifo)).await {
-        return;
-    }
+    bench.declare(grouped(Mode::Fifo)).await;
     let one = |group: &str| of(group, "k").idempotency_key("x");
     let error = bench.try_push(vec![one("a"), of("a", "k"), one("b")]).await;
     refused(error, ErrorKind::Conflict, "jobs[2].key");

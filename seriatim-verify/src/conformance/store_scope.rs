@@ -9,16 +9,19 @@ use super::bench::*;
 use super::case::{Case, listed};
 
 pub(super) fn cases() -> Vec<Case> {
-    listed![
+    let mut all = listed![if keeps_them;
         d2_a_key_of_the_store_makes_one_job_whatever_the_queues_and_keys,
         d2_of_several_repeats_in_a_batch_the_first_is_the_job,
         d2_a_key_of_the_store_and_one_of_a_queue_are_apart,
         d2_a_repeat_across_queues_may_be_bound_to_another_node,
-        d2_repeats_within_a_push_that_are_bound_to_different_nodes_are_refused,
         d2_a_key_of_the_store_is_forgotten_after_its_time,
         d2_of_many_who_push_a_key_of_the_store_one_makes_the_job,
+    ];
+    all.extend(listed![
+        d2_repeats_within_a_push_that_are_bound_to_different_nodes_are_refused,
         a_scope_without_a_key_is_refused,
-    ]
+    ]);
+    all
 }
 
 /// A job of this queue, and of this key if it is not empty, with an idempotency key of the whole store.
@@ -44,9 +47,6 @@ fn told(pushed: &[Pushed]) -> Vec<(PushStatus, JobId)> {
 }
 
 async fn d2_a_key_of_the_store_makes_one_job_whatever_the_queues_and_keys(mut bench: Bench) {
-    if !keeps_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Exclusive).await;
     bench.declare(Queue::accumulate("sums")).await;
     bench.declare(Queue::parallel("loose")).await;
@@ -72,9 +72,6 @@ async fn d2_a_key_of_the_store_makes_one_job_whatever_the_queues_and_keys(mut be
 }
 
 async fn d2_of_several_repeats_in_a_batch_the_first_is_the_job(mut bench: Bench) {
-    if !keeps_them(&mut bench).await {
-        return;
-    }
     // Numbered in this order, in which a store may go through them.
     for queue in ["a", "b", "c"] {
         bench.declare(Queue::fifo(queue)).await;
@@ -91,9 +88,6 @@ async fn d2_of_several_repeats_in_a_batch_the_first_is_the_job(mut bench: Bench)
 }
 
 async fn d2_a_key_of_the_store_and_one_of_a_queue_are_apart(mut bench: Bench) {
-    if !keeps_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Parallel).await;
     let of_queue = || loose("a").idempotency_key("i");
     let jobs = vec![once("q", "", "i"), of_queue(), once("q", "", "i"), of_queue()];
@@ -105,9 +99,6 @@ async fn d2_a_key_of_the_store_and_one_of_a_queue_are_apart(mut bench: Bench) {
 }
 
 async fn d2_a_repeat_across_queues_may_be_bound_to_another_node(mut bench: Bench) {
-    if !keeps_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Fifo).await;
     let first = bench.push(once("other", "k", "i")).await;
     bench.push(job("a").node("one")).await;
@@ -131,9 +122,6 @@ async fn d2_repeats_within_a_push_that_are_bound_to_different_nodes_are_refused(
 }
 
 async fn d2_a_key_of_the_store_is_forgotten_after_its_time(mut bench: Bench) {
-    if !keeps_them(&mut bench).await {
-        return;
-    }
     let mut queue = Queue::fifo("q");
     queue.idempotency_ttl = WAIT;
     bench.declare(queue).await;
@@ -165,9 +153,6 @@ async fn d2_a_key_of_the_store_is_forgotten_after_its_time(mut bench: Bench) {
 }
 
 async fn d2_of_many_who_push_a_key_of_the_store_one_makes_the_job(mut bench: Bench) {
-    if !keeps_them(&mut bench).await {
-        return;
-    }
     bench.queue(Mode::Exclusive).await;
     bench.declare(Queue::parallel("loose")).await;
     bench.declare(Queue::accumulate("sums")).await;

@@ -20,6 +20,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_released_claim_that_nobody_settles_is_rescued_at_once,
         a_released_lane_keeps_its_order_and_poison_is_buried,
         all_claims_of_a_node_are_released_in_steps_and_nobody_else_s,
+        a_requeued_job_is_not_taken_over_with_its_earlier_claim,
         releasing_what_is_not_claimed_does_nothing,
         released_claims_go_on_as_crashes,
         a_longer_lease_than_the_queue_allows_is_refused,
@@ -40,7 +41,7 @@ fn key(key: &str) -> ClaimSelection {
 }
 
 fn beat(turn: &seriatim::store::Turn, extend: Option<Duration>) -> Beat {
-    Beat { lane: turn.lane, token: turn.token, progress: None, extend }
+    Beat { extend, ..Beat::of(turn) }
 }
 
 async fn a_released_claim_counts_as_a_crash_and_its_holder_is_fenced_off(mut bench: Bench) {
@@ -152,6 +153,31 @@ async fn all_claims_of_a_node_are_released_in_steps_and_nobody_else_s(mut bench:
     released.sort_unstable();
     assert_eq!(released, lanes);
     bench.done(&mine).await;
+}
+
+async fn a_requeued_job_is_not_taken_over_with_its_earlier_claim(mut bench: Bench) {
+    bench.queue(Mode::Parallel).await;
+    for how in ["released", "rescued"] {
+        bench.push_all(["a", "b", "c"].map(loose).to_vec()).await;
+        let holder = bench.other_node(how).await;
+        let turns = bench.claim_by(&holder.id, 3).await;
+        assert!(bench.end(&turns[0], Outcome::Bury { error: "bad".into() }).await.is_ok());
+        assert_eq!(bench.requeue_all().await, 1);
+        assert_eq!(bench.stats().await.claimed, 2, "{how}");
+        let taken = if how == "released" {
+            bench.release(ClaimSelection::Node(holder.id)).await
+        } else {
+            bench.pass(LEASE + TICK);
+            bench.beat().await;
+            bench.rescue(&bench.node.clone()).await
+        };
+        assert_eq!(taken.len(), 2, "{how}");
+        let again = bench.one().await;
+        assert_eq!(again.jobs[0].id, turns[0].jobs[0].id, "{how}");
+        for turn in taken.iter().chain([&again]) {
+            bench.done(turn).await;
+        }
+    }
 }
 
 async fn releasing_what_is_not_claimed_does_nothing(mut bench: Bench) {

@@ -449,7 +449,7 @@ async fn running_lanes_show_until_when_their_claims_hold(mut bench: Bench) {
     assert_eq!(end(&bench, "b").await, Some(begun + LEASE * 3));
     assert_eq!(end(&bench, "c").await, None);
     bench.pass(LEASE / 2);
-    let beat = Beat { lane: own.lane, token: own.token, progress: None, extend: Some(LEASE * 4) };
+    let beat = Beat { extend: Some(LEASE * 4), ..Beat::of(&own) };
     bench.beat_as(bench.node.clone(), vec![beat]).await;
     assert_eq!(end(&bench, "a").await, Some(bench.now + LEASE), "its node lives");
     assert_eq!(end(&bench, "b").await, Some(bench.now + LEASE * 4), "it was extended");

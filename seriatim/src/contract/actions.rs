@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "mysql")]
-use crate::model::queue::Mode;
+use crate::model::Mode;
 use crate::model::{JobId, LaneId, Result, Timestamp};
 
 /// What operators can do with jobs and lanes.

@@ -14,15 +14,9 @@ pub struct Capabilities {
     /// Set for a server with several cores, which answers concurrent calls sooner: two claims may be on their way at
     /// once, and a claim of more lanes than this is sent as two of half the size. `None`: one claim is as fast.
     pub claim_split: Option<usize>,
-    /// Whether a lane can go on with its next turn in the step that settles its last one: see
-    /// [`GoOn`](crate::store::GoOn).
-    pub goes_on: bool,
     /// Whether claims may have turns of several jobs that are handed over one after the other: see
     /// [`Claim::series_max`](crate::store::Claim::series_max).
     pub series: bool,
-    /// Whether queues can have limits and groups: see [`Queue::limit`](crate::Queue::limit). A declaration that asks for
-    /// them elsewhere is `Invalid`. On Redis such a queue has one shard.
-    pub shares_out: bool,
     /// Whether SQL sessions can insert tasks: see [`Inbox`](crate::store::Inbox).
     pub inbox: bool,
     /// Whether an idempotency key can be unique in the whole store: see

@@ -201,7 +201,6 @@ pub struct Settle {
 /// - A lane stays behind if a lane with a better priority was ready in its queue when the call began. It does not stay
 ///   behind lanes of its own priority, so the caller limits how long a lane goes on.
 /// - Nothing fails because of it. A node that is gone, or a ticket that was given up, gets no turns.
-/// - A store may return no turns ([`Capabilities::goes_on`](crate::store::Capabilities::goes_on)).
 #[derive(Clone, Debug)]
 pub struct GoOn {
     /// The claim. `lanes_max` is the number of lanes that may go on; `crashed_max` and `bytes_max` are ignored.

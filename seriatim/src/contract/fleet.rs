@@ -184,6 +184,13 @@ pub struct Beat {
     pub extend: Option<Duration>,
 }
 
+impl Beat {
+    /// Of this turn: reports and extends nothing.
+    pub fn of(turn: &Turn) -> Self {
+        Self { lane: turn.lane, token: turn.token, progress: None, extend: None }
+    }
+}
+
 /// What a heartbeat returns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pulse {

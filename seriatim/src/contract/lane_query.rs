@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::views::LaneView;
+use super::lane_view::{LaneStage, LaneView};
 use crate::model::limits::PAGE_ROWS_MAX;
 use crate::model::{Cursor, Error, LaneId, NodeId, Result, Timestamp};
 
@@ -32,54 +32,6 @@ pub enum LanePlace {
     Due(Timestamp),
     /// By retry count, highest first.
     RetryCount(i32),
-}
-
-/// The state of a lane, finer than [`LaneState`](super::LaneState); listings filter by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LaneStage {
-    /// It waits and is due; it has not failed since it last succeeded.
-    Ready,
-    /// It waits and is due later; it has not failed since it last succeeded.
-    Scheduled,
-    /// It waits after a failure, due or not.
-    Retrying,
-    /// It is claimed: it runs, or its node prefetched it.
-    Running,
-    /// Its retries are used up and its queue has `exhausted = "hold"`.
-    Held,
-    /// An operator paused it.
-    Paused,
-    /// It has lost claims, whatever else it does.
-    Crashed,
-}
-
-impl LaneStage {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Ready,
-        Self::Scheduled,
-        Self::Retrying,
-        Self::Running,
-        Self::Held,
-        Self::Paused,
-        Self::Crashed,
-    ];
-    /// Those of a lane that waits: `LaneState::Waiting`.
-    pub const WAITING: [Self; 3] = [Self::Ready, Self::Scheduled, Self::Retrying];
-
-    /// The name, as listings show it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Scheduled => "scheduled",
-            Self::Retrying => "retrying",
-            Self::Running => "running",
-            Self::Held => "held",
-            Self::Paused => "paused",
-            Self::Crashed => "crashed",
-        }
-    }
 }
 
 /// See [`Views::lanes`](super::Views::lanes). All filters apply together.

@@ -199,19 +199,17 @@ impl Core {
     /// Whether this node may claim lanes of a source now.
     pub(in crate::engine) fn takes_from(&self, source: usize) -> bool {
         let source = &self.sources[source];
-        let lease = source.definition().and_then(|queue| queue.lease);
         !self.quiet.load(Ordering::Relaxed)
             && source.paused_until().is_none()
             && source.stands()
             // If heartbeats fail, lanes claimed now could not be started.
-            && self.lease.stands(lease.unwrap_or(self.settings.lease))
+            && self.lease.stands(self.ttl_of(source))
     }
 
     /// A claim of no lanes of a source yet.
     pub(in crate::engine) fn claim_of(&self, source: usize, node: NodeId) -> Claim {
         let source = &self.sources[source];
-        let lease = source.definition().and_then(|queue| queue.lease);
-        let lease = Lease::Node { ttl: lease.unwrap_or(self.settings.lease) };
+        let lease = Lease::Node { ttl: self.ttl_of(source) };
         Claim {
             node_name: Some(self.settings.node_name.clone()),
             groups: self.settings.groups.clone(),
@@ -235,6 +233,10 @@ impl Core {
     /// How long a claim of this queue lasts without a heartbeat.
     pub(in crate::engine) fn ttl(&self, queue: &Queue) -> Duration {
         queue.lease.unwrap_or(self.settings.lease)
+    }
+
+    fn ttl_of(&self, source: &Source) -> Duration {
+        source.definition().map_or(self.settings.lease, |queue| self.ttl(&queue))
     }
 
     /// Reads the definitions of the queues; updates this node's sources and returns all.

@@ -114,7 +114,6 @@ impl<'de> Visitor<'de> for Writer<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use proptest::prelude::*;
     use serde_json::{Map, Value};
 

@@ -66,19 +66,22 @@ impl Timestamp {
     }
 }
 
+/// Microseconds of a length, at most those of [`Timestamp::MAX`]: adding it to a time overflows nothing.
+pub(crate) fn micros(length: Duration) -> i64 {
+    i64::try_from(length.as_micros()).unwrap_or(i64::MAX).min(Timestamp::MAX.0)
+}
+
 impl Add<Duration> for Timestamp {
     type Output = Self;
     fn add(self, length: Duration) -> Self {
-        let micros = i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
-        Self(self.0.saturating_add(micros)).min(Self::MAX)
+        Self(self.0.saturating_add(micros(length))).min(Self::MAX)
     }
 }
 
 impl Sub<Duration> for Timestamp {
     type Output = Self;
     fn sub(self, length: Duration) -> Self {
-        let micros = i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
-        Self(self.0.saturating_sub(micros))
+        Self(self.0.saturating_sub(micros(length)))
     }
 }
 

@@ -243,7 +243,6 @@ fn nanos(time: Timestamp) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     const SECOND: i64 = 1_000_000;

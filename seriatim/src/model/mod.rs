@@ -26,20 +26,23 @@ pub mod text;
 pub(crate) mod turn;
 pub(crate) mod window;
 
-pub(crate) use batch::{BatchCounts, EndedBatch};
+pub(crate) use batch::{BatchCounts, EndedBatch, Leave};
 pub(crate) use build::group_of_build;
 pub(crate) use clock::Timestamp;
 pub(crate) use cursor::Cursor;
 pub(crate) use error::{Error, ErrorKind, Result};
+pub(crate) use flow::{Limit, Share, Spent, Usage, group_number};
+pub(crate) use held::HeldJob;
 pub(crate) use id::{JobId, LaneId, NodeId, Token, check_node_name};
 pub(crate) use job::{Job, JobOptions, RunAt, validate_queue_name, validate_text};
-pub(crate) use payload::Payload;
-pub(crate) use queue::{Merge, Mode, Queue, Throttled};
+pub(crate) use payload::{Digest, Payload};
+pub(crate) use queue::{DueRule, Merge, Mode, Owner, Queue, Throttled};
 pub(crate) use report::{StepRecord, TurnReport};
 pub(crate) use result::check_result;
 pub(crate) use retry::Exhaustion;
 pub(crate) use settle::{
-    Due, EndKind, Ending, Fate, Outcome, Settlement, Verdict, backoff_of, crash, own_backoff, plan,
-    release, retries_max,
+    Due, EndKind, Ending, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, crash, own_backoff,
+    plan, release, retries_max,
 };
 pub(crate) use turn::{Turn, TurnJob};
+pub(crate) use window::{Dues, Window};

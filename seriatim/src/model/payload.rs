@@ -143,7 +143,6 @@ pub fn digest(task: Option<&str>, payload: &Payload) -> Digest {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn nested(depth: usize) -> String {

@@ -142,7 +142,6 @@ impl de::Visitor<'_> for RateText {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::model::clock::Timestamp;
+use crate::model::Timestamp;
 
 /// Longer than any lease, and so long that a shifted time is never a real one.
 const EARLIER: Duration = Duration::from_secs(200 * 365 * 86_400);

@@ -4,11 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::contract::JobView;
-use crate::model::clock::Timestamp;
-use crate::model::cursor::Cursor;
-use crate::model::error::Result;
-use crate::model::queue::Mode;
-use crate::stores::state::lane::score_rank;
+use crate::model::{Cursor, Mode, Result, Timestamp};
+use crate::stores::state::rank::score_rank;
 
 /// What decides when a job is handed over, apart from its number.
 #[derive(Clone, Copy, Debug)]

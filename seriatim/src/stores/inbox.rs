@@ -6,12 +6,9 @@ pub(super) mod tests;
 use serde::Deserialize;
 
 use crate::contract::{Drained, EndedDeed, InboxAsk, InboxDeed, PushStatus, Pushed, RefusedRow};
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::JobId;
-use crate::model::job::{Job, RunAt, refuse_reserved_queue};
+use crate::model::job::refuse_reserved_queue;
 use crate::model::limits::{INBOX_ROWS_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX, cut_error};
-use crate::model::payload::Payload;
+use crate::model::{Error, ErrorKind, Job, JobId, Payload, Result, RunAt, Timestamp};
 
 /// A row that waits, as the stores read it. Texts are cut at 1,024 characters, above every limit; a payload over its limit
 /// is left out.

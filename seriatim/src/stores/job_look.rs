@@ -3,11 +3,8 @@
 use async_trait::async_trait;
 
 use crate::contract::{JobOrder, JobQuery, JobView, Page, rows_of_page};
-use crate::model::clock::Timestamp;
-use crate::model::cursor::Cursor;
-use crate::model::error::Result;
-use crate::model::id::JobId;
 use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, SCAN_BYTES_MAX};
+use crate::model::{Cursor, JobId, Result, Timestamp};
 use crate::stores::handover::Handover;
 
 /// Jobs of a long step.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result};
 
 /// The value as JSON text. `Internal` if it cannot be serialized.
 pub(super) fn json<T: Serialize>(value: &T) -> Result<String> {

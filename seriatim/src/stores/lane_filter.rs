@@ -1,7 +1,7 @@
 //! SQL for the filters of a listing of lanes. Both stores that use it name the columns of lanes alike.
 
 use crate::contract::{LaneQuery, LaneStage, behind};
-use crate::model::clock::Timestamp;
+use crate::model::Timestamp;
 
 /// What differs between the stores.
 pub(super) struct Dialect<'a> {

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crate::contract::LaneQuery;
-use crate::model::cursor::Cursor;
+use crate::model::Cursor;
 
 /// Collects a page from rows that come in order.
 pub(super) struct Look<T, P> {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use crate::lock::lock;
-use crate::model::id::NodeId;
+use crate::model::NodeId;
 
 /// Most nodes that are remembered; a process has one for each engine, and another one whenever it is declared dead.
 const NODES_MAX: usize = 1_000;

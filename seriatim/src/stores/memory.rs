@@ -13,10 +13,7 @@ use super::job_look::{self, JobRows, Step};
 use super::state::State;
 use crate::contract::*;
 use crate::lock::lock;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::turn::Turn;
+use crate::model::{Error, ErrorKind, JobId, LaneId, NodeId, Result, Timestamp, Token, Turn};
 
 /// A store in memory: the default of tests, and the model of all other stores.
 #[derive(Clone)]
@@ -96,12 +93,10 @@ impl Store for Memory {
             name: "memory",
             shared: false,
             claim_split: None,
-            goes_on: true,
             inbox: false,
             store_scope: true,
             batches: true,
             series: true,
-            shares_out: true,
         }
     }
 

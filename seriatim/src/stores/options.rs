@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use super::json::json;
-use crate::model::error::Result;
-use crate::model::job::JobOptions;
+use crate::model::{JobOptions, Result};
 
 /// Reads options.
 #[derive(Default)]

@@ -12,11 +12,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use crate::contract::{
     Claim, Declare, Lease, Push, PushStatus, Pushed, Settle, Settled, SharedStore,
 };
-use crate::model::id::Token;
-use crate::model::job::Job;
-use crate::model::queue::Queue;
-use crate::model::settle::Settlement;
-use crate::model::turn::Turn;
+use crate::model::{Job, Queue, Settlement, Token, Turn};
 
 /// As many push as work, each with a store of its own, as processes have.
 pub(super) const STORES: usize = 6;

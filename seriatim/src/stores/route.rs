@@ -4,7 +4,7 @@
 //! bound), and of which group. A class is a route and whether there were crashes. Group, bound, crashes, from the
 //! highest bits to the lowest: so the classes of a group lie side by side in every index of ready lanes.
 
-use crate::model::flow::group_number;
+use crate::model::group_number;
 
 /// The bits of the part that the store gives out.
 const BOUND_BITS: u32 = 20;

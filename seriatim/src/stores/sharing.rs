@@ -4,11 +4,8 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::flow::{Limit, Share, Spent, Usage, group_number};
 use crate::model::limits::WEIGHT_MAX;
-use crate::model::queue::Queue;
+use crate::model::{Limit, Queue, Result, Share, Spent, Timestamp, Usage, group_number};
 
 /// Most groups that one claim visits; the next claim goes on behind them.
 pub(in crate::stores) const VISITS_MAX: usize = 10_000;

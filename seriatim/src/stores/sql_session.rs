@@ -19,4 +19,9 @@ pub(super) trait Database: Clone + Send + Sync + 'static {
 
     /// The microseconds since 1970 of a column with a time.
     fn micros(&self, column: &str) -> String;
+
+    /// What an INSERT says before VALUES if it gives the numbers of rows.
+    fn numbering(&self) -> &'static str {
+        ""
+    }
 }

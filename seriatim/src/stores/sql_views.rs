@@ -7,7 +7,7 @@ use crate::contract::{
     Cancel, Claim, Declare, JobFilter, JobQuery, JobState, JobView, LaneQuery, LaneState, Lease,
     Push, Settle, SharedStore,
 };
-use crate::model::settle::{Outcome, Verdict};
+use crate::model::{Outcome, Verdict};
 use crate::stores::sql_session::Database;
 use crate::{Job, Queue};
 

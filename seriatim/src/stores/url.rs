@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::model::error::{Error, Result};
 use crate::model::names::closest;
 use crate::model::text::one_line;
+use crate::model::{Error, Result};
 
 /// Default number of connections of one store.
 pub(super) const CONNECTIONS: usize = 8;

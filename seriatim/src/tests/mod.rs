@@ -1,5 +1,4 @@
 //! Tests of the model: ids, payloads, retries, durations, planned settlements, and parsers under fuzz.
-#![allow(clippy::unwrap_used)]
 
 mod fuzz;
 mod naming;

@@ -144,7 +144,6 @@ pub(super) async fn clean(store: &dyn Store, now: i64) -> seriatim::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::time::Duration;
 
     use seriatim::store::{Memory, Note, Notebook, QueueStats};

@@ -154,7 +154,6 @@ impl Tasks {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use seriatim::store::{Memory, Notebook};
 
     use std::time::Duration;

@@ -75,7 +75,6 @@ impl Open {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 

@@ -98,7 +98,6 @@ impl Action {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use seriatim::store::LaneQuery;
     use seriatim::{Client, Job, store::Memory};

@@ -404,7 +404,6 @@ fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use seriatim::Timestamp;

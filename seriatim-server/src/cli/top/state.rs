@@ -269,7 +269,6 @@ fn trouble(of: &Figures, nodes: usize) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::time::Duration;
 
     use super::*;

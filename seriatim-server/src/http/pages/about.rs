@@ -37,7 +37,6 @@ pub(super) async fn show(app: Shared, visit: Visit) -> Result<Response> {
     let abilities = vec![
         ("store", capabilities.name.to_owned()),
         ("shared by processes", yes(capabilities.shared)),
-        ("a key continues with its next turn in one step", yes(capabilities.goes_on)),
         ("SQL sessions insert tasks", yes(capabilities.inbox)),
     ];
     visit.show(&About {

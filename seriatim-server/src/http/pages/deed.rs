@@ -577,7 +577,6 @@ async fn on_job(app: &Shared, id: JobId, verb: &str) -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -153,7 +153,6 @@ pub(super) fn unsealed<'s>(key: &[u8; 32], value: &'s str) -> Option<&'s str> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::super::super::scope::Scope;
     use super::*;
     use crate::config::Role;

@@ -74,7 +74,6 @@ pub(in crate::http) fn without_trail(uri: &Uri) -> Option<Uri> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     /// The address of the page at this place, as its handler writes it.

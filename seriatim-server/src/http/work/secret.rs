@@ -114,7 +114,6 @@ fn random() -> Result<Secret> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use seriatim::store::Memory;
 
     use super::*;

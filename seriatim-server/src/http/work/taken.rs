@@ -240,7 +240,6 @@ pub(super) fn undelivered(turn: &Turn, queue: &Queue) -> Settlement {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use http_body_util::BodyExt;
     use seriatim::store::{Claim, Heartbeat, Lease, NodeInfo};
     use seriatim::{

@@ -202,7 +202,6 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use axum::http::StatusCode;
 
     use super::super::super::caller::{Class, Party};

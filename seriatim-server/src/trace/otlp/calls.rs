@@ -198,7 +198,6 @@ fn badness(outcome: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use opentelemetry::trace::TracerProvider;
     use opentelemetry_sdk::trace::SdkTracerProvider;
     use seriatim::{JobId, Payload, Timestamp, store::JobOptions};

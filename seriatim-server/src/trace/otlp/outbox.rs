@@ -146,7 +146,6 @@ impl Carrier {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use opentelemetry::trace::{Tracer, TracerProvider};
     use opentelemetry_sdk::trace::SdkTracerProvider;
 

@@ -236,7 +236,6 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn read(variables: &[(&str, &str)]) -> Result<Option<Settings>, String> {

@@ -7,7 +7,7 @@ use super::{QUEUES, pages_of};
 use crate::hand::Hand;
 use crate::http::Api;
 use crate::http::client::Request;
-use crate::site::{Site, eventually};
+use crate::site::{Site, eventually, secret};
 
 const TOKENS: &str = "[http]\ntokens = [\
     { name = \"eyes\", token_env = \"T_eyes\", role = \"reader\" }, \
@@ -16,10 +16,6 @@ const TOKENS: &str = "[http]\ntokens = [\
 /// What changes something, or asks before it does; but for the way out.
 const ACTS: &str = "[...document.querySelectorAll('[form=act], form[method=post]:not([action$=\"/logout\"]), \
     a[href*=\"/confirm?\"], a[href*=\"/operations/new\"], [form=move]')].length";
-
-fn secret(name: &str) -> String {
-    format!("the-long-secret-of-{name}")
-}
 
 /// Something that waits, that failed and that died, behind a login.
 async fn guarded() -> Api {

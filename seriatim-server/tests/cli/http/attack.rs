@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Api;
 use super::client::Request;
 use crate::faults::Server;
-use crate::site::Site;
+use crate::site::{Site, secret};
 
 /// What a client may make the server grow by, in MiB.
 const GROWTH_MIB_MAX: u64 = 128;
@@ -195,10 +195,6 @@ const TOKENS: [(&str, &str); 5] = [
     ("robot2", "worker"),
     ("ops", "admin"),
 ];
-
-fn secret(name: &str) -> String {
-    format!("the-long-secret-of-{name}")
-}
 
 fn guarded(site: &dyn Fn(&str) -> Site) -> Api {
     let tokens = TOKENS.map(|(name, role)| {

@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::Api;
 use super::client::Request;
-use super::pages::{bury, by_proxy, guarded_with, push, secret};
+use super::pages::{bury, by_proxy, guarded_with, push};
+use crate::site::secret;
 
 const PROXY: &str = "[http.proxy]\nfrom = [\"127.0.0.0/8\"]\nuser = \"X-User\"\ngroups = \"X-Groups\"\nprefix = \"X-Prefix\"\n\
     roles = { ops = \"operator\", chiefs = \"admin\", \"*\" = \"reader\" }\n";

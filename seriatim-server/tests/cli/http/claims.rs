@@ -11,7 +11,7 @@ use seriatim::{SharedStore, Timestamp, store::NodeId};
 use super::Api;
 use super::client::{Answer, Request};
 use crate::faults::Server;
-use crate::site::{Site, eventually, text};
+use crate::site::{Site, eventually, secret, text};
 
 /// As many guesses as the one took that once hit.
 const GUESSES: i64 = 1_323;
@@ -25,10 +25,6 @@ const TOKENS: &str = "[http]\ntokens = [\
     { name = \"ops\", token_env = \"T_ops\", role = \"admin\" }]\n\
     [queues.orders]\nmode = \"fifo\"\n[queues.mails]\nmode = \"fifo\"\n";
 const NAMES: [&str; 6] = ["robot", "robot2", "mailer", "shop", "looker", "ops"];
-
-fn secret(name: &str) -> String {
-    format!("the-long-secret-of-{name}")
-}
 
 fn with_tokens(command: &mut Command) {
     for name in NAMES {

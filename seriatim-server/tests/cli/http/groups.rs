@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::Api;
 use super::client::Request;
-use super::pages::{Visitor, guarded, secret};
+use super::pages::{Visitor, guarded};
+use crate::site::secret;
 
 const JOBS: &str = "/api/v1/queues/mails/jobs";
 

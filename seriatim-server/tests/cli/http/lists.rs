@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::client::Request;
-use super::pages::{Visitor, bury, field, guarded, guarded_with, push, secret};
+use super::pages::{Visitor, bury, field, guarded, guarded_with, push};
+use crate::site::secret;
 
 #[test]
 fn the_morgue_is_filtered_by_task_error_and_time() {

@@ -12,7 +12,7 @@ use seriatim::{
 use super::Api;
 use super::client::Request;
 use crate::faults::Server;
-use crate::site::{PATIENCE, Site};
+use crate::site::{PATIENCE, Site, secret};
 
 /// Name, role, and whether it is limited to the queue `mails`, which nothing here is about.
 const TOKENS: [(&str, &str, bool); 11] = [
@@ -226,10 +226,6 @@ fn expected((may, narrow, _): &Row, name: &str, holder: Option<&str>) -> u16 {
         _ if holder.is_some_and(|holder| holder != name) => 403,
         _ => 200,
     }
-}
-
-fn secret(name: &str) -> String {
-    format!("the-long-secret-of-{name}")
 }
 
 struct Matrix {

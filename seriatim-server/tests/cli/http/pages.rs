@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Api;
 use super::client::{Answer, Request};
-use crate::site::{Site, eventually};
+use crate::site::{Site, eventually, secret};
 
 const TOKENS: &str = "[http]\naudit_file = \"audit.ndjson\"\ntokens = [\
     { name = \"eyes\", token_env = \"T_eyes\", role = \"reader\" }, \
@@ -29,10 +29,6 @@ pub(super) fn guarded_with(more: &str) -> Api {
             command.env(format!("T_{name}"), secret(name));
         }
     })
-}
-
-pub(super) fn secret(name: &str) -> String {
-    format!("the-long-secret-of-{name}")
 }
 
 fn encoded(text: &str) -> String {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::client::Request;
 use super::{Answer, Api};
 use crate::faults::Server;
-use crate::site::Site;
+use crate::site::{Site, secret};
 
 const MIB: usize = 1 << 20;
 /// How long it lasts in each run of the tests.
@@ -29,10 +29,6 @@ const TOKENS: [(&str, &str); 6] = [
     ("robot", "worker"),
     ("ops", "admin"),
 ];
-
-fn secret(name: &str) -> String {
-    format!("the-long-secret-of-{name}")
-}
 
 fn serve(store: &str) -> Api {
     let tokens = TOKENS.map(|(name, role)| {

@@ -214,7 +214,6 @@ fn undecided(schedule: &Schedule) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::contract::{Fleet, Heartbeat, NodeInfo, Notebook, Producer, Views};
     use crate::model::{Job, Payload};

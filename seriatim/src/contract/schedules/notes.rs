@@ -12,9 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::{SchedulePause, ScheduleTick};
 use crate::contract::{Note, NoteQuery, Store, notes_of};
 use crate::cron::{Cron, Missed};
-use crate::model::held::HeldJob;
 use crate::model::limits::NOTE_BYTES_MAX;
-use crate::model::{Error, ErrorKind, Job, NodeId, Result, Timestamp};
+use crate::model::{Error, ErrorKind, HeldJob, Job, NodeId, Result, Timestamp};
 
 const ENTRY: &str = "cron/entry/";
 const JOB: &str = "cron/job/";

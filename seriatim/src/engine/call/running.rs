@@ -102,8 +102,7 @@ impl Running {
         for (call, _) in lock(&self.calls).by_number.values() {
             for (lane, progress) in call.control.take_reports() {
                 let Some(turn) = call.turn_of(lane) else { continue };
-                let progress = Some(progress);
-                beats.push(Beat { lane, token: turn.token, progress, extend: None });
+                beats.push(Beat { progress: Some(progress), ..Beat::of(turn) });
             }
         }
         beats
@@ -117,9 +116,7 @@ impl Running {
             .values()
             .filter(|(call, since)| since.elapsed() >= length && !call.control.is_committed());
         let turns = long.flat_map(|(call, _)| &call.turns);
-        turns
-            .map(|turn| Beat { lane: turn.lane, token: turn.token, progress: None, extend: None })
-            .collect()
+        turns.map(Beat::of).collect()
     }
 
     /// Records that the progress taken last is in the store.

@@ -32,7 +32,7 @@ impl GoingOn {
     /// Chooses them. `None` if there are none.
     pub(super) fn of(core: &Core, ended: &[Ended]) -> Option<Self> {
         let may = ended.iter().any(|one| one.may_go_on.is_some());
-        if !may || !core.store.capabilities().goes_on || core.phases.is_draining() {
+        if !may || core.phases.is_draining() {
             return None;
         }
         let since = core.held.since(ended.iter().map(|one| &one.settlement));

@@ -182,7 +182,7 @@ impl Rig {
         pushed[0].job_id
     }
 
-    pub(super) async fn store_declared(&self, queue: crate::model::queue::Queue) {
+    pub(super) async fn store_declared(&self, queue: crate::model::Queue) {
         self.declare(Declare { now: None, queues: vec![queue] }).await.unwrap();
     }
 

@@ -111,28 +111,32 @@ async fn d12_steps_and_progress_do_not_replace_each_other() {
     running.kill();
 }
 
-#[tokio::test(start_paused = true)]
-async fn d4_a_cancelled_pipeline_ends_before_its_next_step() {
-    let (rig, log) = (Rig::new(), Log::default());
-    let id = rig.push(Job::new("etl", &7).unwrap().max_retries(0)).await;
-    let written = log.clone();
-    let worker = Worker::new("etl", move |batch: Batch<u32>, call: Context| {
-        let log = written.clone();
+/// Logs its steps, each of which takes so many seconds.
+fn three_steps(log: &Log, seconds: u64) -> Worker {
+    let log = log.clone();
+    Worker::new("etl", move |batch: Batch<u32>, call: Context| {
+        let log = log.clone();
         async move {
             let mut steps = call.steps(&batch.lanes()[0]).await?;
             for name in ["one", "two", "three"] {
                 steps
                     .run(name, || async {
                         log.add(name);
-                        pass(secs(10)).await;
+                        pass(secs(seconds)).await;
                         Ok(())
                     })
                     .await?;
             }
             Ok::<_, Failure>(())
         }
-    });
-    let running = Running::start(engine(&rig).with(worker));
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn d4_a_cancelled_pipeline_ends_before_its_next_step() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("etl", &7).unwrap().max_retries(0)).await;
+    let running = Running::start(engine(&rig).with(three_steps(&log, 10)));
     log.reaches(1).await;
     rig.cancel(Cancel { now: None, jobs: vec![id] }).await.unwrap();
     pass(secs(120)).await;
@@ -146,30 +150,12 @@ async fn d4_a_cancelled_pipeline_ends_before_its_next_step() {
 async fn d16_a_stopping_node_leaves_a_pipeline_between_two_steps_to_others() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("etl", &7).unwrap()).await;
-    let worker = |log: &Log| {
-        let log = log.clone();
-        Worker::new("etl", move |batch: Batch<u32>, call: Context| {
-            let log = log.clone();
-            async move {
-                let mut steps = call.steps(&batch.lanes()[0]).await?;
-                for name in ["one", "two", "three"] {
-                    steps
-                        .run(name, || async {
-                            log.add(name);
-                            pass(secs(3)).await;
-                            Ok(())
-                        })
-                        .await?;
-                }
-                Ok::<_, Failure>(())
-            }
-        })
-    };
-    let first = Running::start(engine(&rig).with(worker(&log)));
+    let worker = || three_steps(&log, 3);
+    let first = Running::start(engine(&rig).with(worker()));
     log.reaches(1).await;
     let summary = first.stop().await;
     assert_eq!((summary.put_off, summary.failed, log.len()), (1, 0, 1));
-    let second = Running::start(engine(&rig).with(worker(&log)));
+    let second = Running::start(engine(&rig).with(worker()));
     log.reaches(3).await;
     let summary = second.stop().await;
     // The last step was under way: it may end, and no step is left.

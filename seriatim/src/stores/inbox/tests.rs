@@ -1,5 +1,4 @@
 //! Cases for the inbox, for every store that has one.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,6 +13,31 @@ use crate::{Batch, Engine, Job, Queue, Timestamp};
 
 /// Most time for anything.
 const LONG: Duration = Duration::from_secs(20);
+
+/// A test of each case, in a database of its own.
+macro_rules! cases {
+    ($database:expr) => {
+        $crate::stores::inbox::tests::cases! { $database;
+            a_row_becomes_a_job_with_all_that_it_says,
+            what_is_rolled_back_leaves_nothing,
+            rows_are_pushed_in_their_order_and_in_parts,
+            bad_rows_are_refused_with_the_reason_and_hold_nobody_up,
+            rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so,
+            many_bad_rows_are_refused_and_the_latest_are_kept,
+            rows_with_odd_numbers_hold_nobody_up,
+            n2_e5_deeds_wait_for_their_answer_and_keep_their_place,
+            several_callers_push_each_row_once,
+            e5_e8_an_engine_runs_what_sql_inserts_and_hears_of_it,
+        }
+    };
+    ($database:expr; $($case:ident,)+) => { $(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            $crate::stores::inbox::tests::$case($database).await;
+        }
+    )+ };
+}
+pub(in crate::stores) use cases;
 
 async fn open(database: &impl Database) -> SharedStore {
     let store = database.open().await;
@@ -215,13 +239,9 @@ pub(in crate::stores) async fn many_bad_rows_are_refused_and_the_latest_are_kept
     assert_eq!(drain(&store).await.0, [INBOX_REFUSED_MAX.to_string()]);
 }
 
-/// `given`: how a statement gives the number of a row.
-pub(in crate::stores) async fn rows_with_odd_numbers_hold_nobody_up(
-    database: impl Database,
-    given: &str,
-    lowest: i64,
-) {
+pub(in crate::stores) async fn rows_with_odd_numbers_hold_nobody_up(database: impl Database) {
     let store = open(&database).await;
+    let (lowest, given) = (i64::MIN, database.numbering());
     let sql = format!(
         "INSERT INTO @inbox (id, queue, payload) {given} VALUES ({lowest}, 'q', '1'), (-7, 'p', '2'); \
          INSERT INTO @inbox (queue, payload) VALUES ('p', '3'); \
@@ -236,7 +256,7 @@ pub(in crate::stores) async fn rows_with_odd_numbers_hold_nobody_up(
     assert_eq!(store.inbox().await.unwrap().refused.len(), 2);
 }
 
-pub(in crate::stores) async fn deeds_wait_for_their_answer_and_keep_their_place(
+pub(in crate::stores) async fn n2_e5_deeds_wait_for_their_answer_and_keep_their_place(
     database: impl Database,
 ) {
     let store = open(&database).await;
@@ -308,7 +328,7 @@ pub(in crate::stores) async fn several_callers_push_each_row_once(database: impl
 }
 
 /// Polls never: only a wake-up finds the row in time.
-pub(in crate::stores) async fn an_engine_runs_what_sql_inserts_and_hears_of_it(
+pub(in crate::stores) async fn e5_e8_an_engine_runs_what_sql_inserts_and_hears_of_it(
     database: impl Database,
 ) {
     let store = open(&database).await;

@@ -17,11 +17,8 @@ use crate::contract::{
     Act, Acted, Actions, Amend, Cancel, Cancelled, LaneAction, LaneSelection, Selected, Selection,
     Wake,
 };
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
-use crate::model::queue::{Mode, Owner};
+use crate::model::{JobId, Mode, Owner, Result, Timestamp};
 use crate::stores::state::lane::Entry;
 
 #[async_trait]

@@ -6,7 +6,7 @@ use super::lane_row::st;
 use super::sql::Columns;
 use super::work::Work;
 use crate::contract::{LaneOrder, LaneQuery, LaneSource};
-use crate::model::cursor::Cursor;
+use crate::model::Cursor;
 
 /// Most groups of lanes, each of a state, class and priority. With more, all lanes of the queue are sorted.
 const GROUPS_MAX: usize = 16;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use super::Mysql;
 use super::bodies::Bodies;
 use super::definitions::Known;
-use super::due::{first_wakes, look, looks, mine, ready_of, wake_of};
+use super::due::{first_wakes, is_due, look, looks, mine, ready_of, wake_of};
 use super::error::{Fail, Try};
 use super::fold::count_call;
 use super::gates::Lock;
@@ -16,25 +16,20 @@ use super::going_on::{self, next_turns};
 use super::lane_row::{lane_columns, node_number};
 use super::load::{Need, nodes};
 use super::pool::Answer;
+use super::promote::promote;
 use super::remembered::{Deletion, Mine};
 use super::sharing::claim_in_rounds;
 use super::sql::{Columns, LIST_MAX, given, list, text};
 use super::tickets::{check_given_up, give_up, hold_ticket, ticket_of};
-use super::tokens::draw_token;
+use super::tokens::{draw_token, note_time_of_claim};
 use super::work::Work;
 use crate::contract::{
     Claim, ClaimSelection, Claimed, Consumer, GiveUp, Release, Rescue, Settle, Settled, Wake,
 };
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::{LaneId, Token};
-use crate::model::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
-use crate::model::turn::Turn;
+use crate::model::limits::CLAIM_LANES_MAX;
+use crate::model::{LaneId, NodeId, Result, Timestamp, Token, Turn};
 use crate::stores::room::Room;
 use crate::stores::state::State;
-
-/// How many lanes are promoted in one step.
-const PROMOTE_STEP: usize = 1_000;
 
 /// A claim that may take more classes first reads which of them have ready lanes.
 const CLASSES_AHEAD: usize = 8;
@@ -180,10 +175,6 @@ async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed
     Ok((Claimed { turns, next_due, cut: room.is_full, unanswered: false }, mine))
 }
 
-pub(super) fn is_due(wake: Option<Timestamp>, now: Timestamp) -> bool {
-    wake.is_some_and(|wake| wake <= now)
-}
-
 /// Claims locked lanes.
 async fn take(
     work: &mut Work<'_>,
@@ -203,70 +194,6 @@ async fn take(
     note_time_of_claim(work, &mut turns, request, locked_at);
     work.save().await?;
     Ok(turns)
-}
-
-/// A lane may have been freed after this call began: the time of its claim is when it was locked.
-pub(super) fn note_time_of_claim(
-    work: &mut Work<'_>,
-    turns: &mut [Turn],
-    request: &Claim,
-    locked_at: Timestamp,
-) {
-    let claimed_at = if request.now.is_some() { work.now } else { locked_at };
-    for turn in turns {
-        turn.claimed_at = claimed_at;
-        let lane = work.state.lanes.get_mut(&turn.lane.number);
-        if let Some(hold) = lane.and_then(|lane| lane.hold.as_mut()) {
-            hold.claimed_at = claimed_at;
-        }
-    }
-}
-
-/// Moves lanes that are now due to ready. Lanes locked by other sessions are left for later.
-pub(super) async fn promote(work: &mut Work<'_>, queue: u32) -> Try<()> {
-    let now = work.now.as_micros();
-    let mut left = PROMOTE_LANES_MAX;
-    while left > 0 {
-        let step = left.min(PROMOTE_STEP);
-        let scheduled = format!(
-            "FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 1 AND class = 0 AND prio = 0 AND due <= {now} \
-             ORDER BY due, id LIMIT {step} FOR UPDATE SKIP LOCKED"
-        );
-        let ids = work.read_lanes(&scheduled, Bodies::None).await?;
-        reposition(work, &ids).await?;
-        if ids.len() < step {
-            break;
-        }
-        left -= step;
-    }
-    let ready = format!(
-        "SELECT lane FROM seriatim_wake WHERE q = {queue} AND wake <= {now} ORDER BY wake, lane LIMIT {PROMOTE_STEP}"
-    );
-    let mut ids = Vec::new();
-    for row in work.rows(&ready).await? {
-        ids.push(Columns::of(row).int()? as u64);
-    }
-    if !ids.is_empty() {
-        let these = format!(
-            "FORCE INDEX (PRIMARY) WHERE id IN ({}) AND wake <= {now} FOR UPDATE SKIP LOCKED",
-            list(ids)
-        );
-        let ids = work.read_lanes(&these, Bodies::None).await?;
-        reposition(work, &ids).await?;
-    }
-    Ok(())
-}
-
-async fn reposition(work: &mut Work<'_>, ids: &[u64]) -> Try<()> {
-    work.load_jobs(ids, Need::Position, false, Bodies::None, &HashMap::new()).await?;
-    let time = work.now;
-    for id in ids {
-        work.state.position(*id, time);
-    }
-    work.save().await?;
-    // Their jobs were read without payloads, which a claim needs.
-    work.forget_lanes();
-    Ok(())
 }
 
 /// The classes of which the request takes any lanes.
@@ -439,19 +366,6 @@ pub(super) async fn turn(work: &mut Work<'_>, lane: LaneId, token: Token) -> Try
 }
 
 impl Work<'_> {
-    /// Forgets what was read and saved. The locks stay.
-    pub(super) fn forget_lanes(&mut self) {
-        self.lanes.clear();
-        self.jobs.clear();
-        self.state.lanes.clear();
-        self.state.keys.clear();
-        self.state.jobs.clear();
-        self.state.claimed.clear();
-        self.state.ready.clear();
-        self.state.wake.clear();
-        self.state.due.clear();
-    }
-
     /// Reads the jobs of these lanes' turns, without payload.
     pub(super) async fn load_closed(&mut self, lanes: &[u64]) -> Try<()> {
         self.load_closed_with(lanes, Bodies::None).await
@@ -484,12 +398,12 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn living(&self) -> BTreeSet<crate::model::id::NodeId> {
+    fn living(&self) -> BTreeSet<NodeId> {
         let living = self.state.nodes.iter().filter(|(_, row)| row.dead_at.is_none());
         living.map(|(id, _)| id.clone()).collect()
     }
 
-    async fn save_dead(&mut self, dead: &BTreeSet<crate::model::id::NodeId>) -> Try<()> {
+    async fn save_dead(&mut self, dead: &BTreeSet<NodeId>) -> Try<()> {
         if dead.is_empty() {
             return Ok(());
         }

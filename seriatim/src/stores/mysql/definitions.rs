@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use super::error::Try;
+use super::pool::Answer;
 use super::sql::Columns;
-use super::work::Work;
 use crate::lock::lock;
-use crate::stores::state::QueueRow;
+use crate::stores::state::{QueueRow, State};
 
 /// The value of `paused` for a queue that is being deleted; 1 is a paused one.
 pub(super) const CLOSING: i64 = 2;
@@ -33,7 +33,7 @@ impl Definitions {
         lock(&self.0).clone()
     }
 
-    fn keep(&self, read: &Arc<Known>) {
+    pub(super) fn keep(&self, read: &Arc<Known>) {
         let mut known = lock(&self.0);
         if known.stamp < read.stamp {
             *known = read.clone();
@@ -41,55 +41,15 @@ impl Definitions {
     }
 }
 
-impl Work<'_> {
-    /// Loads the definitions into the model, read after the queues of the operation were locked. `locked`: those that
-    /// are. `stamp`: the version, read after that.
-    pub(super) async fn define(
-        &mut self,
-        definitions: &Definitions,
-        mut known: Arc<Known>,
-        mut locked: BTreeSet<u32>,
-        stamp: i64,
-    ) -> Try<()> {
-        if known.stamp != stamp {
-            loop {
-                known = Arc::new(self.read_definitions().await?);
-                definitions.keep(&known);
-                let wanted = self.lock.gates(&known.queues);
-                if wanted.is_subset(&locked) {
-                    break;
-                }
-                self.run(&self.lock.lock_gates(&wanted)).await?;
-                locked = wanted;
-            }
-        }
-        self.give_definitions(known);
-        Ok(())
-    }
+impl Known {
+    /// Reads them after their version: they may be newer, and are then read again by the next operation.
+    pub(super) const SQL: &str = "SELECT definitions FROM seriatim_meta WHERE id = 1; \
+         SELECT number, name, definition, declared, paused FROM seriatim_queue ORDER BY number; \
+         SELECT node, grp FROM seriatim_route ORDER BY number; SELECT q FROM seriatim_grouped";
 
-    pub(super) fn give_definitions(&mut self, known: Arc<Known>) {
-        self.state.queues.clone_from(&known.queues);
-        self.state.routes.clone_from(&known.routes);
-        self.known = known;
-    }
-
-    /// The definitions in the model.
-    pub(super) fn definitions(&self) -> Known {
-        let (queues, routes) = (self.state.queues.clone(), self.state.routes.clone());
-        let is_grouped = |(number, row): &(&u32, &QueueRow)| {
-            row.queue.groups.is_some() || self.known.grouped.contains(number)
-        };
-        let grouped = queues.iter().filter(is_grouped).map(|(number, _)| *number).collect();
-        Known { stamp: self.known.stamp, queues, routes, grouped }
-    }
-
-    /// Reads them, after their version: they may be newer, and are then read again by the next operation.
-    async fn read_definitions(&mut self) -> Try<Known> {
-        let sql = "SELECT definitions FROM seriatim_meta WHERE id = 1; \
-                   SELECT number, name, definition, declared, paused FROM seriatim_queue ORDER BY number; \
-                   SELECT node, grp FROM seriatim_route ORDER BY number; \
-                   SELECT q FROM seriatim_grouped";
-        let mut answers = self.run(sql).await?.into_iter();
+    /// The answers to [`Self::SQL`].
+    pub(super) fn read(answers: Vec<Answer>) -> Try<Self> {
+        let mut answers = answers.into_iter();
         let mut next = || answers.next().map(|answer| answer.rows).unwrap_or_default();
         let stamp = next().into_iter().next().ok_or_else(super::sql::corrupt)?;
         let queue = |row| {
@@ -113,6 +73,16 @@ impl Work<'_> {
         let grouped = next().into_iter().map(|row| Ok(Columns::of(row).int()? as u32));
         let grouped: Try<BTreeSet<u32>> = grouped.collect();
         let stamp = Columns::of(stamp).int()?;
-        Ok(Known { stamp, queues: queues?, routes: routes?, grouped: grouped? })
+        Ok(Self { stamp, queues: queues?, routes: routes?, grouped: grouped? })
+    }
+
+    /// The definitions in a model that began with these.
+    pub(super) fn changed(&self, state: &State) -> Self {
+        let (queues, routes) = (state.queues.clone(), state.routes.clone());
+        let is_grouped = |(number, row): &(&u32, &QueueRow)| {
+            row.queue.groups.is_some() || self.grouped.contains(number)
+        };
+        let grouped = queues.iter().filter(is_grouped).map(|(number, _)| *number).collect();
+        Self { stamp: self.stamp, queues, routes, grouped }
     }
 }

@@ -9,7 +9,7 @@ use super::pool::Answer;
 use super::sql::{Columns, given};
 use super::work::Work;
 use crate::contract::{Claim, QueueDue};
-use crate::model::clock::Timestamp;
+use crate::model::Timestamp;
 use crate::stores::asked::is_asked;
 use crate::stores::state::State;
 
@@ -57,6 +57,10 @@ pub(super) fn wake_of(answer: Answer) -> Try<Option<Timestamp>> {
     let first = answer.rows.into_iter().next();
     let wake = first.map(|row| Columns::of(row).maybe_int()).transpose()?.flatten();
     Ok(wake.map(Timestamp::from_micros))
+}
+
+pub(super) fn is_due(wake: Option<Timestamp>, now: Timestamp) -> bool {
+    wake.is_some_and(|wake| wake <= now)
 }
 
 /// The classes of lanes that the caller may take: without crashes, and with.

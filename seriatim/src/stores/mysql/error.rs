@@ -2,7 +2,7 @@
 
 use mysql_async::{DriverError, Error as Driver, IoError, ServerError};
 
-use crate::model::error::{Error, ErrorKind};
+use crate::model::{Error, ErrorKind};
 
 /// Why an operation failed.
 pub(super) enum Fail {

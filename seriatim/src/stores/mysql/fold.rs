@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::Inner;
 use super::gates::Lock;
-use crate::model::error::Result;
+use crate::model::Result;
 
 /// After this number of calls, a process folds.
 const FOLD_CALLS: u64 = 1_000;

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use super::pool::LOCK_WAIT_SECONDS;
 use super::sql::list;
 use crate::contract::{ClaimSelection, Release, Settle};
-use crate::model::id::JobId;
-use crate::model::job::Job;
+use crate::model::{Job, JobId};
 use crate::stores::state::QueueRow;
 
 /// How many seconds a settle waits for lanes that it may leave out: the shortest wait that the server knows.

@@ -13,8 +13,7 @@ use super::tickets::{given_up_of, ticket_of};
 use super::tokens::draw_token_after;
 use super::work::Work;
 use crate::contract::{GoOn, Settle, Settled};
-use crate::model::id::Token;
-use crate::model::turn::Turn;
+use crate::model::{Token, Turn};
 use crate::stores::state::State;
 
 /// The lanes of a settle that may go on.

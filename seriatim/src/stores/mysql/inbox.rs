@@ -13,9 +13,8 @@ use super::sql::{Columns, INBOX_WAITS, delete, list, text};
 use super::work::Work;
 use super::{Inner, Mysql};
 use crate::contract::{Batches, DrainInbox, Drained, Inbox, InboxView, RefusedRow, Wake};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
 use crate::model::limits::{INBOX_BYTES_MAX, INBOX_REFUSED_MAX, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX};
+use crate::model::{Result, Timestamp};
 use crate::stores::inbox::{self, Attempt, Ends, Row, Step};
 
 /// One caller drains at a time.

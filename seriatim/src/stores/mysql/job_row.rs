@@ -8,15 +8,12 @@ use serde::{Deserialize, Serialize};
 use super::error::Try;
 use super::sql::{Columns, bytes, maybe, maybe_bytes, maybe_text};
 use crate::contract::JobState;
-use crate::model::clock::Timestamp;
-use crate::model::id::JobId;
-use crate::model::job::JobOptions;
-use crate::model::payload::{Digest, Payload};
-use crate::model::queue::{Mode, Queue};
+use crate::model::{Digest, JobId, JobOptions, Mode, Payload, Queue, Timestamp};
 use crate::stores::json::json;
 use crate::stores::order::sortable;
 use crate::stores::state::Ended;
-use crate::stores::state::lane::{Entry, score_rank};
+use crate::stores::state::lane::Entry;
+use crate::stores::state::rank::score_rank;
 
 /// The generation of jobs that a claim closed individually; below every lane's.
 const TAKEN: i64 = -1;

@@ -9,9 +9,8 @@ use super::job_row::{JobRow, read_body};
 use super::sql::{Columns, maybe, maybe_text, text};
 use crate::contract::Lease;
 use crate::contract::release::NOBODY;
-use crate::model::clock::Timestamp;
-use crate::model::id::{LaneId, NodeId, Token};
-use crate::model::queue::Mode;
+use crate::model::clock::micros;
+use crate::model::{LaneId, Mode, NodeId, Timestamp, Token};
 use crate::stores::route::{first_class, group_of_class};
 use crate::stores::state::lane::{Hold, Lane, Position};
 
@@ -371,8 +370,4 @@ impl ClaimRow {
             self.beat_at.to_string(),
         ]
     }
-}
-
-pub(super) fn micros(length: Duration) -> i64 {
-    i64::try_from(length.as_micros()).unwrap_or(i64::MAX)
 }

@@ -13,14 +13,9 @@ use super::pool::Session;
 use super::sql::{Columns, LIST_MAX, bytes, given, list};
 use super::work::Work;
 use crate::contract::{Command, NodeInfo};
-use crate::model::clock::Timestamp;
-use crate::model::id::JobId;
 use crate::model::limits::{PAYLOAD_BYTES_MAX, PROMOTE_JOBS_MAX, TURN_JOBS_MAX};
-use crate::model::payload::{Digest, Payload};
-use crate::model::queue::Mode;
-use crate::model::turn::Turn;
-use crate::stores::state::lane::score_rank;
-use crate::stores::state::unread::{LAST, LAST_PLACE};
+use crate::model::{Digest, JobId, Mode, Payload, Timestamp, Turn};
+use crate::stores::state::rank::{LAST, LAST_PLACE, score_rank};
 use crate::stores::state::{Location, NodeRow};
 
 /// Lanes with at most this number of open jobs are read completely; from others only the needed part.

@@ -3,7 +3,7 @@
 use super::error::Try;
 use super::pool::{Loan, Pool};
 use super::sql::{CLOCK, Columns};
-use crate::model::error::{Error, ErrorKind};
+use crate::model::{Error, ErrorKind};
 
 /// The oldest version with an upgrade.
 const OLDEST: i64 = 7;

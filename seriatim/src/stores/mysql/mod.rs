@@ -27,6 +27,7 @@ mod nodes;
 mod notes;
 mod options;
 mod pool;
+mod promote;
 mod push;
 mod queues;
 mod quiet;
@@ -63,8 +64,7 @@ use server::Server;
 use tokio::sync::Notify;
 
 use crate::contract::*;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result, Timestamp};
 use crate::stores::marks::Marks;
 
 /// See [`Capabilities::claim_split`]: two concurrent sessions use two cores of the server and share a flush of its
@@ -172,12 +172,10 @@ impl Store for Mysql {
             name: "mysql",
             shared: true,
             claim_split: Some(CLAIM_SPLIT),
-            goes_on: true,
             inbox: true,
             store_scope: true,
             batches: false,
             series: false,
-            shares_out: true,
         }
     }
 

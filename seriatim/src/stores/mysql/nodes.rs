@@ -16,9 +16,7 @@ use super::{Inner, Mysql, claim};
 use crate::contract::{
     Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release, Rescue, Sweep, Swept,
 };
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::NodeId;
-use crate::model::turn::Turn;
+use crate::model::{Error, ErrorKind, NodeId, Result, Timestamp, Turn};
 use crate::stores::json::json;
 
 #[async_trait]
@@ -216,7 +214,7 @@ async fn lead(work: &mut Work<'_>, request: &Lead) -> Try<bool> {
     let answers = work.run(&sql).await?;
     for row in answers.into_iter().skip(1).flat_map(|answer| answer.rows) {
         let mut row = Columns::of(row);
-        let leader = (NodeId(row.text()?), crate::model::clock::Timestamp::from_micros(row.int()?));
+        let leader = (NodeId(row.text()?), Timestamp::from_micros(row.int()?));
         work.state.leaders.insert(request.role.clone(), leader);
     }
     let now = work.now;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mysql_async::{Opts, OptsBuilder, SslOpts};
 
-use crate::model::error::{Error, Result};
+use crate::model::{Error, Result};
 use crate::stores::url;
 
 /// The largest packet to send, in bytes; the server's limit may be lower.

@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::error::Try;
 use super::options::Options;
 use crate::lock::lock;
-use crate::model::error::{Error, ErrorKind};
+use crate::model::{Error, ErrorKind};
 
 /// How many seconds a statement waits for a locked row.
 pub(super) const LOCK_WAIT_SECONDS: u32 = 10;

@@ -16,10 +16,7 @@ use super::sql::{Columns, bytes, text};
 use super::work::Work;
 use crate::contract::batches::refuse_batches;
 use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_push};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::JobId;
-use crate::model::job::Job;
+use crate::model::{Job, JobId, Result, Timestamp};
 use crate::stores::state::push::{repeat_of, throttle_of};
 use crate::stores::state::{IdempotencyKey, Location};
 

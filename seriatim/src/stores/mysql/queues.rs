@@ -14,8 +14,7 @@ use super::sql::Columns;
 use super::tally::{Figure, Figures};
 use super::work::Work;
 use crate::contract::{Acted, Declare, DeleteQueue, Queues, Wake};
-use crate::model::error::Result;
-use crate::model::queue::Queue;
+use crate::model::{Queue, Result};
 
 /// Most rows of each kind in one step, which blocks the other changes of definitions.
 const STEP_ROWS: usize = 1_000;

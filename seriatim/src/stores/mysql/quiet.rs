@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::contract::{QueueDue, Wake};
 use crate::lock::lock;
-use crate::model::clock::Timestamp;
+use crate::model::Timestamp;
 
 /// A look is repeated after this time: a wake-up may have been lost.
 pub(super) const BELIEVED: Duration = Duration::from_secs(10);

@@ -14,8 +14,7 @@ use super::tally::{Figure, Figures};
 use super::work::Work;
 use crate::contract::Settled;
 use crate::lock::lock;
-use crate::model::settle::Settlement;
-use crate::model::turn::Turn;
+use crate::model::{Settlement, Turn};
 use crate::stores::state::QueueRow;
 
 /// Most lanes remembered. Above it all are forgotten, which only costs time.

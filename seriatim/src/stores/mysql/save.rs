@@ -10,7 +10,7 @@ use super::lane_row::{LANE_COLUMNS, LaneRow, st};
 use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, delete, list, maybe_text, text};
 use super::tally::{Figure, Figures};
 use super::work::{UNNUMBERED, Work};
-use crate::model::id::JobId;
+use crate::model::JobId;
 use crate::stores::json::json;
 use crate::stores::state::QueueRow;
 use crate::stores::state::lane::{Entry, Lane};
@@ -508,7 +508,7 @@ impl Work<'_> {
             let queue = format!("DELETE FROM seriatim_queue WHERE number = {number}");
             [queue, of("gate"), of("share"), of("grouped")]
         });
-        let known = self.definitions();
+        let known = self.known.changed(&self.state);
         let mut grouped = Batch::new("INSERT IGNORE INTO seriatim_grouped (q) VALUES ", "");
         for number in known.grouped.difference(&self.known.grouped) {
             grouped.add(&format!("({number})"));

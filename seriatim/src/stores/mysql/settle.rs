@@ -10,9 +10,7 @@ use super::remembered::Mine;
 use super::sql::{Columns, list};
 use super::work::Work;
 use crate::contract::{Settle, Settled, Wake};
-use crate::model::id::LaneId;
-use crate::model::payload::Digest;
-use crate::model::settle::{Fate, Settlement};
+use crate::model::{Digest, Fate, LaneId, Settlement};
 
 /// Settles turns. Also returns a wake-up for the queues of the lanes that a claim can take, now or later. `mine`: what is
 /// remembered of each turn's lane. `stamp`: the version of the definitions that the statements ahead were made of.

@@ -7,21 +7,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::bodies::Bodies;
-use super::claim::{is_due, note_time_of_claim, promote};
-use super::due::{first_wakes, wake_of};
+use super::due::{first_wakes, is_due, wake_of};
 use super::error::Try;
 use super::load::Need;
+use super::promote::promote;
 use super::remembered::Mine;
 use super::sql::{Columns, list};
-use super::tokens::draw_token;
+use super::tokens::{draw_token, note_time_of_claim};
 use super::work::Work;
 use crate::contract::{Claim, Claimed};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::flow::{Share, Usage};
 use crate::model::limits::CLAIM_LANES_MAX;
-use crate::model::queue::Queue;
-use crate::model::turn::Turn;
+use crate::model::{Queue, Result, Share, Timestamp, Turn, Usage};
 use crate::stores::room::Room;
 use crate::stores::route::{first_class, group_of_class, last_class};
 use crate::stores::sharing::{Ready, Round, Shared, Shares, share_out};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use mysql_async::{Row, Value};
 
 use super::error::{Fail, Try};
-use crate::model::error::{Error, ErrorKind};
+use crate::model::{Error, ErrorKind};
 
 /// The server's time in microseconds since 1970, independent of the session's time zone.
 pub(super) const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";

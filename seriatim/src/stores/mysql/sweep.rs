@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use super::bodies::Bodies;
 use super::error::Try;
 use super::job_row::DEAD;
-use super::lane_row::micros;
 use super::load::Need;
 use super::sql::{Columns, LIST_MAX, bytes, literals};
 use super::tally::Figure;
 use super::work::Work;
 use crate::contract::Swept;
-use crate::model::id::JobId;
+use crate::model::JobId;
+use crate::model::clock::micros;
 use crate::stores::gone::DEAD_NODE_SHOWN;
 
 pub(super) async fn sweep(

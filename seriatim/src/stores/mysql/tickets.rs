@@ -5,7 +5,7 @@ use super::sql::{Columns, text};
 use super::work::Work;
 use crate::contract::GiveUp;
 use crate::contract::errors::check_ticket;
-use crate::model::id::NodeId;
+use crate::model::NodeId;
 
 /// Locks the node's ticket row until the call ends, so that `give_up` waits for it. Only for calls with a ticket.
 pub(super) fn ticket_of(node: &NodeId, ticket: u64) -> String {

@@ -4,7 +4,8 @@ use super::error::Try;
 use super::pool::Answer;
 use super::sql::{CLOCK, Columns};
 use super::work::Work;
-use crate::model::clock::Timestamp;
+use crate::contract::Claim;
+use crate::model::{Timestamp, Turn};
 
 /// A token, and the server's time when it was drawn.
 pub(super) type Drawn = (i64, Timestamp);
@@ -60,4 +61,21 @@ fn drawn(mut answers: Vec<Answer>) -> Try<Drawn> {
     let clock = clock.ok_or_else(super::sql::corrupt)?;
     let clock = Timestamp::from_micros(Columns::of(clock).int()?);
     Ok((token.ok_or_else(super::sql::corrupt)?, clock))
+}
+
+/// A lane may have been freed after this call began: the time of its claim is when it was locked.
+pub(super) fn note_time_of_claim(
+    work: &mut Work<'_>,
+    turns: &mut [Turn],
+    request: &Claim,
+    locked_at: Timestamp,
+) {
+    let claimed_at = if request.now.is_some() { work.now } else { locked_at };
+    for turn in turns {
+        turn.claimed_at = claimed_at;
+        let lane = work.state.lanes.get_mut(&turn.lane.number);
+        if let Some(hold) = lane.and_then(|lane| lane.hold.as_mut()) {
+            hold.claimed_at = claimed_at;
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::error::Fail;
 use super::gates::{Lock, Patience};
 use super::pool::Pool;
-use crate::model::error::{Error, ErrorKind};
+use crate::model::{Error, ErrorKind};
 
 /// Most attempts at a call that the server rolls back because of concurrent calls.
 pub(super) const TRIES_MAX: usize = 8;

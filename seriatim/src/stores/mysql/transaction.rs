@@ -15,9 +15,7 @@ use super::work::Work;
 use super::{Inner, Mysql, error, push, settle};
 use crate::contract::batches::refuse_batches;
 use crate::contract::{Push, Pushed, Settle, Settled, Store, Transaction, validate_push};
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::job::Job;
+use crate::model::{Error, ErrorKind, Job, Result, Timestamp};
 use crate::stores::state::QueueRow;
 
 /// Undoes an operation, but not the user's earlier statements. The savepoint stays; the next operation sets it again.

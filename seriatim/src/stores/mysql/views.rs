@@ -19,11 +19,7 @@ use crate::contract::{
     JobQuery, JobView, LaneOrder, LaneQuery, LaneSource, LaneView, NodeView, Page, QueueDue,
     QueueStats, QueueView, Views, Vitals,
 };
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::{JobId, LaneId, Token};
-use crate::model::queue::Mode;
-use crate::model::turn::Turn;
+use crate::model::{JobId, LaneId, Mode, Result, Timestamp, Token, Turn};
 use crate::stores::job_look;
 use crate::stores::lane_filter::{Dialect, fits};
 use crate::stores::look::Look;

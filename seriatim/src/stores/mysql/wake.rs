@@ -18,7 +18,7 @@ use super::transact::timed_out;
 use super::work::Lock;
 use crate::contract::{INBOX_BELL, Wake};
 use crate::lock::lock;
-use crate::model::error::Result;
+use crate::model::Result;
 use crate::stores::state::QueueRow;
 
 /// Time to the next poll after a change was found.

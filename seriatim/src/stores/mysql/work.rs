@@ -14,8 +14,7 @@ use super::job_row::JobRow;
 use super::lane_row::{LaneRow, lane_columns, st};
 use super::pool::{Answer, Pool, Session};
 use super::sql::{CLOCK, Columns, LIST_MAX, STATEMENT_BYTES_MAX, given, list, literals};
-use crate::model::clock::Timestamp;
-use crate::model::queue::Mode;
+use crate::model::{Mode, Timestamp};
 use crate::stores::state::State;
 
 /// How many job numbers one row of `seriatim_number` stands for.
@@ -108,6 +107,37 @@ impl<'a> Work<'a> {
             ahead: Vec::new(),
             ended: false,
         }
+    }
+
+    /// Loads the definitions into the model, read after the queues of the operation were locked. `locked`: those that
+    /// are. `stamp`: the version, read after that.
+    async fn define(
+        &mut self,
+        definitions: &Definitions,
+        mut known: Arc<Known>,
+        mut locked: BTreeSet<u32>,
+        stamp: i64,
+    ) -> Try<()> {
+        if known.stamp != stamp {
+            loop {
+                known = Arc::new(Known::read(self.run(Known::SQL).await?)?);
+                definitions.keep(&known);
+                let wanted = self.lock.gates(&known.queues);
+                if wanted.is_subset(&locked) {
+                    break;
+                }
+                self.run(&self.lock.lock_gates(&wanted)).await?;
+                locked = wanted;
+            }
+        }
+        self.give_definitions(known);
+        Ok(())
+    }
+
+    fn give_definitions(&mut self, known: Arc<Known>) {
+        self.state.queues.clone_from(&known.queues);
+        self.state.routes.clone_from(&known.routes);
+        self.known = known;
     }
 
     /// Refuses what the model was asked of lanes that were read in part.

@@ -12,10 +12,8 @@ use crate::contract::{
     Act, Acted, Actions, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection, Selected,
     Selection, Views, Wake,
 };
-use crate::model::error::Result;
-use crate::model::id::JobId;
-use crate::model::job::JobOptions;
 use crate::model::limits::ACTION_ROWS_MAX;
+use crate::model::{JobId, JobOptions, Result};
 use crate::stores::json::json;
 
 const CANCEL: &str = "SELECT * FROM seriatim.cancel($1, $2, $3, $4)";

@@ -11,10 +11,9 @@ use super::error;
 use super::push::{PushBatch, push_error};
 use crate::contract::batches::{no_batch, of_callback, other_callback, too_many_batches};
 use crate::contract::{BatchQuery, BatchView, Batches, OpenBatch, Page, SealBatch};
-use crate::model::batch::{BatchCounts, digest_of_callback};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
+use crate::model::batch::digest_of_callback;
 use crate::model::limits::BATCHES_OPEN_MAX;
+use crate::model::{BatchCounts, Result, Timestamp};
 
 const OPEN: &str = "SELECT seriatim.open_batch($1, $2, $3, $4, $5, $6)";
 const SEAL: &str = "SELECT seriatim.seal_batch($1, $2)";

@@ -9,12 +9,11 @@ use super::settle::{SETTLE, SettleBatch, answer};
 use super::turn::turns;
 use super::{Postgres, error};
 use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
-use crate::model::error::{Error, Result};
 use crate::model::limits::{
     CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, SERIES_JOBS_MAX, TURN_BYTES_MAX,
     TURN_JOBS_MAX,
 };
-use crate::model::queue::{Mode, Queue};
+use crate::model::{Error, Mode, Queue, Result};
 
 const CLAIM: &str = "SELECT * \
     FROM seriatim.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";

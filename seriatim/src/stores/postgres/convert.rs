@@ -9,11 +9,8 @@ use tokio_postgres::Row;
 use tokio_postgres::row::RowIndex;
 use tokio_postgres::types::FromSql;
 
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, LaneId};
-use crate::model::job::JobOptions;
 use crate::model::limits::KEY_BYTES_MAX;
+use crate::model::{Error, ErrorKind, JobId, JobOptions, LaneId, Result, Timestamp};
 use crate::stores::options::ReadOptions;
 
 /// A column of a row, by name or, where there are many rows, by place. `Corrupt` if it cannot be read.

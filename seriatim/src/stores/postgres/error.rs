@@ -3,7 +3,7 @@
 use tokio_postgres::error::{DbError, SqlState};
 
 use crate::contract::errors::{is_closing, no_queue, was_given_up};
-use crate::model::error::{Error, ErrorKind};
+use crate::model::{Error, ErrorKind};
 
 /// Maps the error of a call. Its source is the server's or the driver's error; neither contains a password.
 pub(super) fn of_driver(e: tokio_postgres::Error) -> Error {

@@ -8,9 +8,8 @@ use super::params::{Param, typed};
 use super::push::{PUSH, PushBatch, all_pushed, push_error};
 use super::{Postgres, error};
 use crate::contract::{DrainInbox, Drained, Inbox, InboxView, RefusedRow, Wake};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
 use crate::model::limits::{INBOX_BYTES_MAX, INBOX_REFUSED_MAX, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX};
+use crate::model::{Result, Timestamp};
 use crate::stores::inbox::{self, Attempt, Ends, Step};
 
 const WAITS: &str = "SELECT seriatim.inbox_waits()";

@@ -9,11 +9,8 @@ use super::Postgres;
 use super::convert::{column, micros, sought};
 use super::views::{job_view, or_zero, place_and_number};
 use crate::contract::{JobFilter, JobOrder, JobQuery, JobState, JobView, Store};
-use crate::model::cursor::Cursor;
-use crate::model::error::Result;
-use crate::model::id::JobId;
 use crate::model::limits::PAGE_BYTES_MAX;
-use crate::model::queue::Mode;
+use crate::model::{Cursor, JobId, Mode, Result};
 use crate::stores::handover::Handover;
 use crate::stores::job_look::{JobRows, Step, place_of};
 

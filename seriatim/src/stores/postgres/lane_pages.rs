@@ -11,9 +11,7 @@ use super::convert::{
 };
 use super::views::{or_zero, place_and_number};
 use crate::contract::{LaneJob, LaneOrder, LaneQuery, LaneSource, LaneState, LaneView, Page};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::{NodeId, Token};
+use crate::model::{NodeId, Result, Timestamp, Token};
 use crate::stores::gone;
 use crate::stores::look::Look;
 use crate::stores::options::ReadOptions;

@@ -2,7 +2,7 @@
 
 use super::error;
 use super::pool::{Pool, in_schema};
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result};
 
 /// The oldest version with an upgrade.
 const OLDEST: usize = 15;

@@ -42,8 +42,7 @@ use pool::Pool;
 use rounds::Rounds;
 
 use crate::contract::*;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result, Timestamp};
 use crate::stores::marks::Marks;
 
 /// See [`Capabilities::claim_split`]: two concurrent sessions use two cores of the server and share a flush of its
@@ -152,12 +151,10 @@ impl Store for Postgres {
             name: "postgres",
             shared: true,
             claim_split: Some(CLAIM_SPLIT),
-            goes_on: true,
             inbox: true,
             store_scope: true,
             batches: true,
             series: true,
-            shares_out: true,
         }
     }
 

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::contract::Wake;
 use crate::lock::lock;
 use crate::model::limits::QUEUES_MAX;
-use crate::model::settle::Settlement;
-use crate::model::turn::Turn;
+use crate::model::{Settlement, Turn};
 
 /// By number. A number may be given to another queue later; then a wake-up is lost, and polling finds the lane.
 #[derive(Default)]

@@ -14,10 +14,8 @@ use crate::contract::{
     CancelNotice, ClaimSelection, Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release,
     Rescue, Sweep, Swept,
 };
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{NodeId, Token};
 use crate::model::limits::{ACTION_ROWS_MAX, BATCH_KEPT, CLAIM_LANES_MAX};
-use crate::model::turn::Turn;
+use crate::model::{Error, ErrorKind, NodeId, Result, Token, Turn};
 use crate::stores::gone;
 use crate::stores::gone::DEAD_NODE_SHOWN;
 use crate::stores::json::json;

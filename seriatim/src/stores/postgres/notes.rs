@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 use super::Postgres;
 use super::convert::column;
 use crate::contract::{Note, NoteQuery, Notebook, names_to_read, validate_notes};
-use crate::model::error::Result;
+use crate::model::Result;
 
 /// A name that comes twice is written once: the last counts.
 const WRITE: &str = "INSERT INTO seriatim.note (name, value) \

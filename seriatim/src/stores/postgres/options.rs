@@ -8,7 +8,7 @@ use tokio_postgres::Config;
 
 use super::servers::{self, Servers};
 use super::tls::Tls;
-use crate::model::error::{Error, Result};
+use crate::model::{Error, Result};
 use crate::stores::url;
 
 /// URL parameters that the store reads.

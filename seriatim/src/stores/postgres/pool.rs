@@ -16,7 +16,7 @@ use super::params::typed;
 use super::servers::{Servers, Session};
 use super::tls::Tls;
 use crate::lock::lock;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result};
 
 /// Most attempts at a call that the server rolls back because of concurrent calls.
 const TRIES_MAX: usize = 5;

@@ -15,12 +15,8 @@ use crate::contract::batches::{batch_has_ended, no_batch};
 use crate::contract::errors::other_route;
 use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_job, validate_push};
 use crate::lock::lock;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, Result};
-use crate::model::flow::group_number;
-use crate::model::job::{Job, RunAt};
 use crate::model::limits::QUEUES_MAX;
-use crate::model::queue::{Mode, Queue};
+use crate::model::{Error, Job, Mode, Queue, Result, RunAt, Timestamp, group_number};
 use crate::stores::json::json;
 use crate::stores::options::WriteOptions;
 

@@ -11,10 +11,8 @@ use super::{Postgres, error};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_claimed, is_closing, no_queue};
 use crate::contract::{Acted, Declare, DeleteQueue, Queues, Wake};
-use crate::model::error::{Error, Result};
-use crate::model::flow::{Limit, Share};
 use crate::model::limits::{ACTION_ROWS_MAX, QUEUES_MAX};
-use crate::model::queue::{DueRule, Merge, Mode, Queue, Throttled};
+use crate::model::{DueRule, Error, Limit, Merge, Mode, Queue, Result, Share, Throttled};
 use crate::stores::json;
 use crate::stores::sharing::{Beside, DOORS, Shares, VISITS_MAX};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::convert::column;
 use super::pool::Pool;
-use crate::model::error::Result;
+use crate::model::Result;
 
 /// Lanes that this process claims between two rounds, at least. Each leaves an entry in the index of `ready`, which every
 /// claim passes by until a vacuum. Autovacuum comes once a minute, after millions.

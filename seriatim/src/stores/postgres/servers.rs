@@ -16,7 +16,7 @@ use super::convert::column;
 use super::error;
 use super::tls::Tls;
 use crate::lock::lock;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result};
 
 /// How long to wait for the other servers of a URL when one has answered. One of them may be a newer primary.
 const OTHERS_MAX: Duration = Duration::from_millis(500);

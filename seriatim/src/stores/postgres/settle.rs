@@ -10,10 +10,8 @@ use super::convert::{column, count, job_id, kept, lane_number, micros, micros_of
 use super::params::Param;
 use super::turn;
 use crate::contract::{GoOn, Lease, Settle, Settled};
-use crate::model::error::Result;
-use crate::model::id::{JobId, LaneId};
 use crate::model::limits::{CLAIM_LANES_MAX, SERIES_JOBS_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
-use crate::model::settle::{Due, Fate, Settlement};
+use crate::model::{Due, Fate, JobId, LaneId, Result, Settlement};
 
 pub(super) const SETTLE: &str = "SELECT * \
     FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18::text::jsonb, $19, $20)";

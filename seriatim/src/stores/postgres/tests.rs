@@ -1,5 +1,4 @@
 //! Tests beyond the conformance suite: several concurrent sessions.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -20,8 +20,8 @@ use tokio_rustls::rustls::{
 };
 use tokio_rustls::{TlsConnector, client};
 
-use crate::model::error::{Error, Result};
 use crate::model::text::one_line;
+use crate::model::{Error, Result};
 
 /// The TLS settings of connections, unless the URL disables TLS.
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use super::push::PushBatch;
 use super::settle::SettleBatch;
 use super::{Postgres, error, push, settle};
 use crate::contract::{Push, Pushed, Settle, Settled, Store, Transaction, Wake};
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result};
 
 /// The number of the user's transaction.
 const NUMBER: &str = "SELECT txid_current()";

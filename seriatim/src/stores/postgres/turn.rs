@@ -4,11 +4,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
 use super::convert::{column, job_id, lane_id, options};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::{LaneId, Token};
-use crate::model::payload::Payload;
-use crate::model::turn::{Turn, TurnJob};
+use crate::model::{LaneId, Payload, Result, Timestamp, Token, Turn, TurnJob};
 use crate::stores::options::ReadOptions;
 
 /// A row of a job: the columns of `seriatim.taken`, from this place on.

@@ -17,14 +17,10 @@ use crate::contract::{
     JobQuery, JobState, JobView, LaneQuery, LaneView, NodeInfo, NodeView, Page, QueueDue,
     QueueStats, QueueView, Views, Vitals,
 };
-use crate::model::clock::Timestamp;
-use crate::model::cursor::Cursor;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::payload::Payload;
-use crate::model::queue::{Mode, Queue};
-use crate::model::result;
-use crate::model::turn::Turn;
+use crate::model::{
+    Cursor, Error, ErrorKind, JobId, LaneId, Mode, NodeId, Payload, Queue, Result, Timestamp,
+    Token, Turn, result,
+};
 use crate::stores::options::ReadOptions;
 use crate::stores::{gone, job_look};
 

@@ -17,7 +17,7 @@ use super::error;
 use super::servers::{Servers, Session};
 use crate::contract::{Bell, Wake};
 use crate::lock::lock;
-use crate::model::error::Result;
+use crate::model::Result;
 
 /// Longest payload of a NOTIFY, in bytes; the server refuses 8,000. A wake-up for more queues is for all.
 const PAYLOAD_MAX: usize = 7_900;

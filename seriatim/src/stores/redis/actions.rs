@@ -16,10 +16,8 @@ use crate::contract::{
     Act, Acted, Actions, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection, Selected,
     Wake,
 };
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::JobId;
-use crate::model::job::JobOptions;
 use crate::model::limits::ACTION_ROWS_MAX;
+use crate::model::{Error, ErrorKind, JobId, JobOptions, Result};
 use crate::stores::json::json;
 
 /// Most lanes changed per script: a running script blocks all others, and each takes up to 40 µs.

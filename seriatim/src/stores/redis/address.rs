@@ -10,7 +10,7 @@ use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 
-use crate::model::error::{Error, Result};
+use crate::model::{Error, Result};
 use crate::stores::url::{name_and_value, unknown_option, unreadable};
 
 /// Most replicas that a batch can wait for.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::contract::{Claim, Lease};
-use crate::model::clock::Timestamp;
+use crate::model::Timestamp;
 use crate::model::limits::{SERIES_JOBS_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
 
 /// The arguments of a script.

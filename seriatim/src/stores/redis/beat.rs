@@ -7,10 +7,8 @@ use super::args::Args;
 use super::link::{BEAT, GLOBAL_FLAG, GLOBAL_UNFLAG};
 use super::reply::{Fields, Shard, corrupt};
 use crate::contract::{Beat, CancelNotice, Heartbeat};
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, Result};
-use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::limits::NAME_BYTES_MAX;
+use crate::model::{Error, LaneId, NodeId, Result, Timestamp, Token};
 
 /// Longest id of a node, in bytes: its configured name and a unique suffix. In an index, its length has four digits.
 const NODE_ID_BYTES_MAX: usize = 4 * NAME_BYTES_MAX;

@@ -7,11 +7,9 @@
 use std::collections::HashMap;
 
 use super::Redis;
-use super::reply::{Fields, Handed, Shard};
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::JobId;
-use crate::model::payload::Payload;
-use crate::model::turn::Turn;
+use super::reply::{Fields, Shard};
+use super::turns::Handed;
+use crate::model::{Error, ErrorKind, JobId, Payload, Result, Turn};
 
 impl Redis {
     /// Completes turns with the payloads that are apart.

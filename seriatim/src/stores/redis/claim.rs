@@ -15,10 +15,8 @@ use super::reply::{Fields, Shard, corrupt};
 use super::settle::Part;
 use crate::contract::errors::{node_gone, undeclared};
 use crate::contract::{Claim, Claimed, Consumer, GiveUp, Settle, Settled};
-use crate::model::error::{Error, Result};
-use crate::model::id::NodeId;
 use crate::model::limits::{CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
-use crate::model::turn::Turn;
+use crate::model::{Error, NodeId, Result, Turn};
 
 /// How long a shard refuses tickets that were given up, in seconds: much longer than a call can take.
 const GIVEN_UP_SECONDS: i64 = 86_400;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::lock::lock;
-use crate::model::clock::Timestamp;
+use crate::model::Timestamp;
 
 /// How much faster than this machine's the server's clock may run between two looks.
 const JUMP_MIN: Duration = Duration::from_secs(5);

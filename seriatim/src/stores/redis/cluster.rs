@@ -15,10 +15,10 @@ use tokio::time::{Instant, timeout};
 use super::address::Options;
 use super::fault::translate;
 use super::line::{Failure, Place};
+use super::server::Node;
 use super::slots::Slots;
-use super::wire::Node;
 use crate::lock::lock;
-use crate::model::error::Result;
+use crate::model::Result;
 
 /// How many servers are asked at once where the slots are.
 const ASKED: usize = 5;

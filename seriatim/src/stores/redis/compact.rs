@@ -4,11 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::Token;
-use crate::model::payload::Payload;
-use crate::model::turn::{Turn, TurnJob};
+use crate::model::{Payload, Result, Timestamp, Token, Turn, TurnJob};
 
 use super::reply::{LANE_BYTES, Shard, corrupt, lane_number, score_of_order};
 

@@ -10,10 +10,8 @@ use super::memo::Known;
 use super::queues::{ATTEMPTS, changing};
 use super::reply::{Fields, Shard, name_job};
 use crate::contract::{Acted, Selected, Selection};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
+use crate::model::{JobId, Result, Timestamp};
 
 /// Most jobs cancelled, or dead ones requeued or deleted, per script.
 pub(super) const STEP_JOBS: usize = 200;

@@ -15,7 +15,7 @@ use super::memo::Known;
 use super::queues::{ATTEMPTS, changing};
 use super::reply::{Shard, single};
 use crate::contract::errors::is_claimed;
-use crate::model::error::Result;
+use crate::model::Result;
 
 /// Answers of `wipe.lua`: the queue has another version than the caller knows, and a lane is claimed.
 const OTHER: i64 = -1;

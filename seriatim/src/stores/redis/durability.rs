@@ -3,7 +3,7 @@
 use super::address::Options;
 use super::info::{Info, collect, infos};
 use super::wire::Wire;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result};
 
 /// Oldest server version with all commands that the scripts use.
 const VERSION_MIN: (u32, u32) = (6, 2);

@@ -4,8 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::model::clock::Timestamp;
-use crate::model::queue::Mode;
+use crate::model::{Mode, Timestamp};
 use crate::stores::handover::{Handover, Place};
 
 /// The sort key of a row; ties are broken by shard and number.

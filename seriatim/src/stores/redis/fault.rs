@@ -3,7 +3,7 @@
 use redis::{ErrorKind as Driver, RedisError, ServerErrorKind as Server};
 
 use crate::contract::errors::was_given_up;
-use crate::model::error::{Error, ErrorKind};
+use crate::model::{Error, ErrorKind};
 
 /// The store error for a driver's error. It contains neither the address nor the password.
 pub(super) fn translate(error: RedisError) -> Error {

@@ -6,7 +6,7 @@ use super::fault::translate;
 use super::line::Failure;
 use super::wire::Wire;
 use crate::contract::Vitals;
-use crate::model::error::Result;
+use crate::model::Result;
 
 /// A server's description of itself.
 pub(super) struct Info(pub(super) String);

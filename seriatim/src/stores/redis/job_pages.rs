@@ -11,9 +11,8 @@ use super::memo::Known;
 use super::page::{Chosen, Rows, job_entry, runs};
 use super::reply::{Fields, Shard};
 use crate::contract::{JobFilter, JobOrder, JobQuery, JobState, JobView, Store};
-use crate::model::error::Result;
-use crate::model::id::JobId;
 use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, SCAN_BYTES_MAX};
+use crate::model::{JobId, Result};
 use crate::stores::job_look::{JobRows, Step};
 
 #[async_trait]

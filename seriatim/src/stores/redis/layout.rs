@@ -7,7 +7,7 @@
 //! with another version refuses it.
 
 use super::reply::{Fields, Shard, corrupt};
-use crate::model::error::Result;
+use crate::model::Result;
 
 /// Most older numbers: a push asks one shard of each.
 pub(super) const OLDER_MAX: usize = 4;

@@ -17,7 +17,7 @@ use super::reply::Fields;
 use super::slots::tag_of;
 use super::wire::{Safety, Wire};
 use crate::contract::Vitals;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result};
 
 /// The hash tag of what belongs to no shard. It also stands for commands without a key.
 const GLOBAL_TAG: &[u8] = b"{g}";

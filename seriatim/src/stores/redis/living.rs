@@ -3,7 +3,7 @@
 use std::sync::{PoisonError, RwLock};
 
 use super::reply::Shard;
-use crate::model::id::NodeId;
+use crate::model::NodeId;
 
 /// The living nodes, as of this process's last heartbeat.
 #[derive(Default)]

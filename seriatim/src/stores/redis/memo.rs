@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::layout::Layout;
 use super::reply::Shard;
-use crate::model::queue::Queue;
+use crate::model::Queue;
 
 /// A queue as defined in the store.
 #[derive(Clone, Debug)]

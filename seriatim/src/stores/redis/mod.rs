@@ -37,10 +37,12 @@ mod queues;
 mod reply;
 mod rescue;
 mod reshard;
+mod server;
 mod settle;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod views;
 mod wake;
 mod wire;
@@ -56,8 +58,7 @@ use redis::Value;
 use reply::{Shard, corrupt, single};
 
 use crate::contract::*;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result, Timestamp};
 
 /// The version of the stored format; a store written by a newer one is refused. One of an earlier one is raised when no
 /// node of an earlier build lives (`raise.lua`); until then all write what that can read.
@@ -242,19 +243,14 @@ fn check_prefix(prefix: &str) -> Result<()> {
 #[async_trait]
 impl Store for Redis {
     fn capabilities(&self) -> Capabilities {
-        let store_scope = !self.link.is_cluster();
-        let (claim_split, goes_on, inbox) = (None, true, false);
-        let shares_out = true;
         Capabilities {
             name: "redis",
             shared: true,
-            claim_split,
-            goes_on,
-            inbox,
-            store_scope,
+            claim_split: None,
+            inbox: false,
+            store_scope: !self.link.is_cluster(),
             batches: false,
             series: true,
-            shares_out,
         }
     }
 

@@ -22,11 +22,8 @@ use crate::contract::{
     Command, DeclareDead, Fleet, Heartbeat, Lead, NodeInfo, Pulse, Release, Rescue, Sweep, Swept,
 };
 use crate::lock::lock;
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::NodeId;
 use crate::model::limits::{ACTION_ROWS_MAX, CLAIM_LANES_MAX};
-use crate::model::turn::Turn;
+use crate::model::{NodeId, Result, Timestamp, Turn};
 use crate::stores::gone;
 use crate::stores::gone::DEAD_NODE_SHOWN;
 use crate::stores::json::json;

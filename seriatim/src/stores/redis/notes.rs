@@ -8,7 +8,7 @@ use super::args::Args;
 use super::link::GLOBAL_NOTES;
 use super::reply::{Fields, single};
 use crate::contract::{Batches, Inbox, Note, NoteQuery, Notebook, names_to_read, validate_notes};
-use crate::model::error::Result;
+use crate::model::Result;
 
 #[async_trait]
 impl Notebook for Redis {

@@ -19,11 +19,7 @@ use super::reply::{Fields, Shard, score_of};
 use crate::contract::{
     JobFilter, JobOrder, JobQuery, JobState, LaneOrder, LaneQuery, LaneSource, LaneState, LaneView,
 };
-use crate::model::clock::Timestamp;
-use crate::model::cursor::Cursor;
-use crate::model::error::Result;
-use crate::model::id::NodeId;
-use crate::model::queue::Mode;
+use crate::model::{Cursor, Mode, NodeId, Result, Timestamp};
 use crate::stores::handover::Handover;
 
 impl Redis {

@@ -20,12 +20,10 @@ use super::reply::{Fields, Shard, corrupt, score_hex, score_order};
 use crate::contract::batches::refuse_batches;
 use crate::contract::errors::{is_closing, other_route};
 use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_job, validate_push};
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::flow::group_number;
-use crate::model::job::{Job, JobOptions, RunAt};
 use crate::model::past::Past;
-use crate::model::queue::{Queue, Throttled};
+use crate::model::{
+    Error, ErrorKind, Job, JobOptions, Queue, Result, RunAt, Throttled, Timestamp, group_number,
+};
 use crate::stores::json::json;
 
 /// Instead of a status: the shard has no lane or job that this job joins.

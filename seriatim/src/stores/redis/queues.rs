@@ -20,11 +20,9 @@ use super::reply::{Shard, corrupt, single};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_closing, no_queue, too_many_queues};
 use crate::contract::{Acted, Declare, DeleteQueue, Queues, Resharded, Wake};
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::flow::Share;
 use crate::model::limits::QUEUES_MAX;
-use crate::model::queue::{DueRule, Merge, Mode, Queue};
 use crate::model::rate::Rate;
+use crate::model::{DueRule, Error, ErrorKind, Merge, Mode, Queue, Result, Share};
 use crate::stores::json::json;
 use crate::stores::sharing::Shares;
 

@@ -14,8 +14,7 @@ use super::memo::Known;
 use super::reply::{Fields, Shard};
 use crate::contract::errors::node_gone;
 use crate::contract::{ClaimSelection, Rescue};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
+use crate::model::{Result, Timestamp};
 
 /// Last heartbeats by node; `-` for a forgotten node.
 pub(super) type Beats = BTreeMap<String, String>;

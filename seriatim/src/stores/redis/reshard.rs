@@ -12,8 +12,7 @@ use super::memo::Known;
 use super::queues::{ATTEMPTS, changing};
 use super::reply::{Fields, Shard, single};
 use crate::contract::errors::no_queue;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::queue::Queue;
+use crate::model::{Error, ErrorKind, Queue, Result};
 use crate::stores::json::json;
 
 /// Most entries of a hash per scan step.

@@ -9,10 +9,8 @@ use super::args::{Args, micros, routes, turn_args};
 use super::link::SETTLE;
 use super::reply::{Fields, Shard, corrupt, lane_bytes};
 use crate::contract::{GoOn, Settle, Settled, Wake};
-use crate::model::error::Result;
 use crate::model::limits::CLAIM_LANES_MAX;
-use crate::model::settle::{Due, Fate, Settlement};
-use crate::model::turn::Turn;
+use crate::model::{Due, Fate, Result, Settlement, Turn};
 
 /// Matches no job: job numbers start at 1.
 const NO_JOB: u64 = 0;

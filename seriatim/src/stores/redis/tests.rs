@@ -1,5 +1,4 @@
 //! Tests beyond the conformance suite: several processes, data that a server loses, and queues with several shards.
-#![allow(clippy::unwrap_used)]
 
 mod apart;
 mod deletion;

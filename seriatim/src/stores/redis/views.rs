@@ -13,17 +13,15 @@ use super::args::Args;
 use super::link::{DUE, LANES, STATS, TURN, VIEW};
 use super::memo::Known;
 use super::page::{Chosen, Rows, lane_entry, lane_state, runs};
-use super::reply::{Fields, Handed, Shard, corrupt, name_job, score_of};
+use super::reply::{Fields, Shard, corrupt, name_job, score_of};
+use super::turns::Handed;
 use crate::contract::{
     Command, JobQuery, JobState, JobView, LaneJob, LaneQuery, LaneView, NodeInfo, NodeView, Page,
     QueueDue, QueueStats, QueueView, Store, Views, Vitals,
 };
-use crate::model::clock::Timestamp;
-use crate::model::error::{ErrorKind, Result};
-use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::payload::Payload;
-use crate::model::result;
-use crate::model::turn::Turn;
+use crate::model::{
+    ErrorKind, JobId, LaneId, NodeId, Payload, Result, Timestamp, Token, Turn, result,
+};
 use crate::stores::asked::is_asked;
 use crate::stores::{gone, job_look};
 

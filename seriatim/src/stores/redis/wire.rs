@@ -4,7 +4,7 @@
 //! caller knows what to do. A command that was not executed (no connection, moved, failing over, loading) is repeated
 //! for a while.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -16,11 +16,11 @@ use tokio::time::{Instant, timeout};
 
 use super::address::{self, Options, Target, sockets};
 use super::cluster::Cluster;
-use super::confirming::Confirming;
 use super::fault::translate;
 use super::line::{BRIDGE, Failure, Line, Place};
+use super::server::Node;
 use super::slots::slot_of;
-use crate::model::error::{Error, Result};
+use crate::model::{Error, Result};
 
 /// The interval at which a command is repeated that was not executed.
 const AGAIN_EVERY: Duration = Duration::from_millis(50);
@@ -31,26 +31,6 @@ const EACH_WITHIN: Duration = Duration::from_secs(3);
 pub(super) enum Wire {
     One(Arc<Node>),
     Cluster(Arc<Cluster>),
-}
-
-/// A server, and the connections to it.
-pub(super) struct Node {
-    pub(super) address: Arc<str>,
-    pub(super) line: Arc<Line>,
-    confirming: OnceLock<Arc<Confirming>>,
-    options: Options,
-}
-
-impl Node {
-    pub(super) fn new(address: Arc<str>, place: Place, options: &Options) -> Arc<Self> {
-        let (line, options) = (Line::new(place), options.clone());
-        Arc::new(Self { address, line, confirming: OnceLock::new(), options })
-    }
-
-    /// Where writes are confirmed; opened when it is first used.
-    fn confirming(&self) -> &Arc<Confirming> {
-        self.confirming.get_or_init(|| Confirming::new(self.line.place().clone(), &self.options))
-    }
 }
 
 /// Whether a command's writes must be confirmed.

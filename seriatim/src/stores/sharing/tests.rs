@@ -1,5 +1,4 @@
 //! The rule by which groups take turns, on a list of ready lanes.
-#![allow(clippy::unwrap_used)]
 use std::collections::BTreeMap;
 
 use super::*;

@@ -15,12 +15,8 @@ use crate::contract::{
     Act, Acted, Actions, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection, Selected,
     Selection,
 };
-use crate::model::batch::Leave;
-use crate::model::error::Result;
-use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
-use crate::model::queue::{Mode, Owner};
-use crate::model::settle::Fate;
+use crate::model::{Fate, JobId, Leave, Mode, Owner, Result};
 use crate::stores::json::json;
 
 /// Most jobs that a step moves. Each step is a transaction, and all other changes wait until it ends.

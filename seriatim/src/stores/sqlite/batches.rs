@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use rusqlite::{Row, params};
 
 use super::Sqlite;
-use super::push::micros;
 use super::row::{Job, Sql, batch_in};
 use super::tx::Tx;
 use crate::contract::batches::{
@@ -16,14 +15,11 @@ use crate::contract::batches::{
 use crate::contract::{
     BatchQuery, BatchView, Batches, OpenBatch, Page, SealBatch, Swept, validate_job,
 };
-use crate::model::batch::{BatchCounts, Leave};
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::held::HeldJob;
-use crate::model::id::JobId;
+use crate::model::clock::micros;
 use crate::model::limits::{BATCH_KEPT, BATCHES_OPEN_MAX};
-use crate::model::payload::Digest;
-use crate::model::queue::Queue;
+use crate::model::{
+    BatchCounts, Digest, Error, ErrorKind, HeldJob, JobId, Leave, Queue, Result, Timestamp,
+};
 use crate::stores::json::json;
 
 const OPEN: &str = "INSERT INTO batch (id, opened, callback, payload, digest)
@@ -226,7 +222,7 @@ fn view(row: &Row<'_>) -> Sql<BatchView> {
 /// What is pushed at the end of a batch.
 struct Callback {
     counts: BatchCounts,
-    job: Result<crate::model::job::Job>,
+    job: Result<crate::model::Job>,
 }
 
 impl Callback {

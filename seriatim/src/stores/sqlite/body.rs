@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use super::row::Job;
 use super::tx::Tx;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result};
 
 /// Payloads up to this size are stored in the row of their job, in bytes.
 pub(super) const INLINE_BYTES_MAX: usize = 2_000;

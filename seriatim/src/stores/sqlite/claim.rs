@@ -15,23 +15,18 @@ use super::flush::Flush;
 use super::lane::Work;
 use super::light::lanes_text;
 use super::line::Rank;
-use super::push::micros;
 use super::row::{Job, Sql, TAKEN, flag};
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::{check_ticket, node_gone, undeclared};
 use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::clock::micros;
 use crate::model::limits::{
     CLAIM_LANES_MAX, PROMOTE_LANES_MAX, SERIES_BYTES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
 };
-use crate::model::payload::Payload;
-use crate::model::queue::Mode;
-use crate::model::turn::{Turn, TurnJob};
+use crate::model::{LaneId, Mode, NodeId, Payload, Result, Timestamp, Token, Turn, TurnJob};
 use crate::stores::options::ReadOptions;
 use crate::stores::room::Room;
-use crate::stores::state::lane::score_rank;
+use crate::stores::state::rank::score_rank;
 
 /// If a lane has more items than this, the turn is chosen before payloads are read.
 const ITEMS_READ_AT_ONCE: i64 = 256;

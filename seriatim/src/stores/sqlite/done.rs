@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 use rusqlite::params;
 
 use super::light::{Named, lanes_text};
-use super::push::micros;
 use super::tx::{QueueRow, Tx};
-use crate::model::error::Result;
-use crate::model::queue::Mode;
-use crate::model::settle::Settlement;
+use crate::model::clock::micros;
+use crate::model::{Mode, Result, Settlement};
 
 /// The lane's only job is done and its queue keeps no finished jobs. A lane that failed before takes another way: it leaves
 /// the figure of retries. ?4: when the claim was made, if it names the lane; so it holds the lane lightly if the lane's own

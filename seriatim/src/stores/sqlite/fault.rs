@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::ffi::ErrorCode;
 
-use crate::model::error::{Error, ErrorKind};
+use crate::model::{Error, ErrorKind};
 
 /// How long an operation waits for another process's lock before it fails with `Unavailable`.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

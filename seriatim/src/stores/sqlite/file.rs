@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result};
 
 /// The path and identity of the file when it was opened. If that file has been removed or replaced, writes go to an
 /// unnamed file: they would be acknowledged, invisible to other processes, and lost when this process ends.

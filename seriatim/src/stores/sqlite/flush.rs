@@ -6,7 +6,7 @@
 use rusqlite::Connection;
 
 use super::fault::translate;
-use crate::model::error::Result;
+use crate::model::Result;
 
 /// Tokens are reserved for this long, because a token is at least the clock's microseconds. Then one claim waits for
 /// the disk.

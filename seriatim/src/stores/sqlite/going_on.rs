@@ -5,9 +5,8 @@ use super::lane::Work;
 use super::row::{TAKEN, state};
 use super::tx::{QueueRow, Tx};
 use crate::contract::{Claim, Lease, Settle};
-use crate::model::error::Result;
 use crate::model::limits::CLAIM_LANES_MAX;
-use crate::model::turn::Turn;
+use crate::model::{Result, Turn};
 use crate::stores::room::Room;
 
 /// The lanes of a settle that may go on.

@@ -9,10 +9,8 @@ use super::line::Rank;
 use super::row::Sql;
 use super::tx::Tx;
 use crate::contract::{DrainInbox, Drained, Inbox, InboxView, Pushed};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::job::Job;
 use crate::model::limits::{INBOX_BYTES_MAX, INBOX_REFUSED_MAX, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX};
+use crate::model::{Job, Result, Timestamp};
 use crate::stores::inbox::{self, Attempt, Ends, Step};
 
 const WAITS: &str =

@@ -11,12 +11,13 @@ use super::row::{
 };
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::no_queue;
-use crate::model::error::Result;
-use crate::model::queue::{Mode, Queue};
+use crate::model::{Mode, Queue, Result};
 
 const SAVE: &str = "UPDATE lane SET st = ?2, class = ?3, prio = ?4, due = ?5, wake = ?6, tok = ?7, open = ?8, n = ?9,
  flags = ?10, retry = ?11, crashes = ?12, error = ?13, next_due = ?14, route = ?15, claimed_at = ?16,
  beat_at = ?17 WHERE id = ?1";
+/// Its values; the same ones come first in [`SAVE_WITH_SLOT`].
+const SAVED: usize = 17;
 
 const SAVE_WITH_SLOT: &str = include_str!("sql/save_lane.sql");
 
@@ -152,28 +153,6 @@ impl Tx<'_> {
 
     fn write_row(&self, work: &Work) -> Result<()> {
         let h = &work.row.head;
-        if !work.slot_changed {
-            let values = params![
-                h.id,
-                h.st,
-                h.class,
-                h.prio,
-                h.due,
-                h.wake,
-                h.token,
-                h.open,
-                h.items,
-                h.flags,
-                h.retry,
-                h.crashes,
-                h.error,
-                h.next_due,
-                h.route,
-                h.claimed_at,
-                h.beat_at
-            ];
-            return self.execute(SAVE, values).map(drop);
-        }
         let j = work.row.slot.as_ref();
         let values = params![
             h.id,
@@ -210,7 +189,10 @@ impl Tx<'_> {
             j.map(|j| &j.aliases),
             j.map(|j| &j.payload),
         ];
-        self.execute(SAVE_WITH_SLOT, values).map(drop)
+        match work.slot_changed {
+            true => self.execute(SAVE_WITH_SLOT, values).map(drop),
+            false => self.execute(SAVE, &values[..SAVED]).map(drop),
+        }
     }
 
     /// Computes the lane's position and puts its first job into the slot.

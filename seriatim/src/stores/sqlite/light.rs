@@ -12,8 +12,7 @@ use rusqlite::params;
 use super::lane::Work;
 use super::row::{TAKEN, flag, state};
 use super::tx::Tx;
-use crate::model::error::Result;
-use crate::model::queue::Mode;
+use crate::model::{Mode, Result};
 
 /// The lanes of a claim, as stored: JSON with a space on both sides of each id, so that a text search finds one.
 pub(super) fn lanes_text(lanes: &[i64]) -> String {

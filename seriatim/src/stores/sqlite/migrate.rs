@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::fault::translate;
 use super::row::Sql;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result};
 
 /// "Seri": lets `file` and SQLite's tools identify the file.
 const APPLICATION_ID: i64 = 0x5365_7269;

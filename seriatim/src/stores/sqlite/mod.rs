@@ -55,8 +55,7 @@ use tx::Tx;
 
 use crate::contract::*;
 use crate::lock::lock;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result, Timestamp};
 
 /// Prepared statements cached for each connection.
 const STATEMENTS_MAX: usize = 128;
@@ -254,12 +253,10 @@ impl Store for Sqlite {
             name: "sqlite",
             shared: true,
             claim_split: None,
-            goes_on: true,
             inbox: true,
             store_scope: true,
             batches: true,
             series: true,
-            shares_out: true,
         }
     }
 

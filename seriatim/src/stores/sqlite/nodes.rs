@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use rusqlite::params;
 
 use super::Sqlite;
-use super::push::micros;
 use super::row::{Job, flag};
 use super::tx::Tx;
 use crate::contract::errors::no_living_node;
@@ -12,10 +11,8 @@ use crate::contract::{
     Beat, CancelNotice, Command, DeclareDead, Fleet, GiveUp, Heartbeat, Lead, NodeView, Pulse,
     Release, Rescue, Secret, Sweep, Swept,
 };
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{LaneId, NodeId, Token};
-use crate::model::turn::Turn;
+use crate::model::clock::micros;
+use crate::model::{Error, ErrorKind, LaneId, NodeId, Result, Timestamp, Token, Turn};
 use crate::stores::gone;
 use crate::stores::json::json;
 

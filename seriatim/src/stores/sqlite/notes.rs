@@ -6,7 +6,7 @@ use rusqlite::params;
 use super::Sqlite;
 use super::tx::Tx;
 use crate::contract::{Note, NoteQuery, Notebook, names_to_read, validate_notes};
-use crate::model::error::Result;
+use crate::model::Result;
 
 #[async_trait]
 impl Notebook for Sqlite {

@@ -14,12 +14,11 @@ use super::row::{Job, flag, state};
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::{is_closing, other_route};
 use crate::contract::{JobState, Producer, Push, PushStatus, Pushed, validate_job, validate_push};
-use crate::model::batch::Leave;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::JobId;
-use crate::model::job::Job as NewJob;
-use crate::model::queue::{DueRule, Merge, Mode, Queue, Throttled};
+use crate::model::clock::micros;
+use crate::model::{
+    DueRule, Error, ErrorKind, Job as NewJob, JobId, Leave, Merge, Mode, Payload, Queue, Result,
+    Throttled, Timestamp,
+};
 
 /// Under what an idempotency key is remembered: queue, key, name.
 type Name<'a> = (u32, Option<&'a str>, &'a str);
@@ -402,7 +401,7 @@ impl Tx<'_> {
     pub(super) fn put_back(&mut self, queue: u32, key: Option<&str>, mut job: Job) -> Result<()> {
         let Some(row) = self.queue_number(queue)? else { return Ok(()) };
         if row.queue.merges() && job.digest.is_none() {
-            let payload = crate::model::payload::Payload::from_bytes(self.payload_of(&job)?);
+            let payload = Payload::from_bytes(self.payload_of(&job)?);
             let digest = crate::model::payload::digest(job.task.as_deref(), &payload);
             job.digest = Some(job.options().map_or(digest, |options| options.merge_digest(digest)));
         }
@@ -483,8 +482,4 @@ pub(super) fn arrive(work: &mut Work, run_at: i64, merged: bool) {
 
 pub(super) fn job_id(created: i64, queue: u32, seq: i64) -> JobId {
     JobId::new(Timestamp::from_micros(created), queue, 0, seq as u64)
-}
-
-pub(super) fn micros(length: std::time::Duration) -> i64 {
-    i64::try_from(length.as_micros()).unwrap_or(i64::MAX)
 }

@@ -11,10 +11,8 @@ use super::tx::{QueueRow, Tx};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_claimed, is_closing, too_many_queues};
 use crate::contract::{Acted, Declare, DeleteQueue, Queues};
-use crate::model::batch::Leave;
-use crate::model::error::Result;
 use crate::model::limits::ACTION_ROWS_MAX;
-use crate::model::queue::Queue;
+use crate::model::{Leave, Queue, Result};
 
 /// Conditions that find the lanes of a queue, cheapest first. Only lanes in none of these indexes (held or paused,
 /// without a key) need a scan of all lanes.

@@ -7,16 +7,13 @@ use rusqlite::params;
 use super::claim::ClaimRow;
 use super::lane::Work;
 use super::light::{lanes_in, lanes_text};
-use super::push::micros;
 use super::row::{Head, JOB_COLUMNS, Job};
 use super::tx::Tx;
 use crate::contract::release::{NO_LEASE, NOBODY};
 use crate::contract::{ClaimSelection, Lease, Release, Rescue};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::{NodeId, Token};
+use crate::model::clock::micros;
 use crate::model::limits::CLAIM_LANES_MAX;
-use crate::model::turn::Turn;
+use crate::model::{NodeId, Result, Timestamp, Token, Turn};
 
 /// The taker of claims: its node and lease, the time up to which claims qualify, and the most lanes.
 struct Taker {

@@ -4,15 +4,11 @@ use std::sync::Arc;
 
 use rusqlite::Row;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{JobId, LaneId};
-use crate::model::job::JobOptions;
-use crate::model::payload::{Digest, Payload};
-use crate::model::queue::{Mode, Queue};
-use crate::model::turn::TurnJob;
-use crate::model::window::Dues;
+use crate::model::{
+    Digest, Dues, JobId, JobOptions, LaneId, Mode, Payload, Queue, Timestamp, TurnJob,
+};
 use crate::stores::order::sortable;
-use crate::stores::state::lane::score_rank;
+use crate::stores::state::rank::score_rank;
 
 pub(super) type Sql<T> = rusqlite::Result<T>;
 

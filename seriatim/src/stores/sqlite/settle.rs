@@ -8,18 +8,13 @@ use rusqlite::params;
 use super::done::Done;
 use super::going_on::GoingOn;
 use super::lane::Work;
-use super::push::micros;
 use super::row::{Job, flag, state};
 use super::sharing::Groups;
 use super::tx::{QueueRow, Tx};
 use crate::contract::{JobState, Settle, Settled};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::JobId;
-use crate::model::queue::Mode;
-use crate::model::settle::{Due, Fate, Keep, Settlement};
-use crate::model::turn::Turn;
+use crate::model::clock::micros;
 use crate::model::window::after_turn;
+use crate::model::{Due, Fate, JobId, Keep, Mode, Result, Settlement, Timestamp, Turn};
 
 impl Tx<'_> {
     pub(super) fn settle(&mut self, request: &Settle) -> Result<Vec<Settled>> {

@@ -2,12 +2,11 @@
 
 use rusqlite::params;
 
-use super::push::{job_id, micros};
+use super::push::job_id;
 use super::tx::Tx;
 use crate::contract::Swept;
-use crate::model::error::Result;
-use crate::model::id::JobId;
-use crate::model::settle::Fate;
+use crate::model::clock::micros;
+use crate::model::{Fate, JobId, Result};
 use crate::stores::gone::DEAD_NODE_SHOWN;
 
 /// A kept idempotency key is looked at again after as long as it has outlived its time, within these limits: so a job

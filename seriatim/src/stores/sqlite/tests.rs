@@ -1,5 +1,4 @@
 //! Several processes on one file, and a file that is removed or replaced.
-#![allow(clippy::unwrap_used)]
 
 mod deletion;
 mod flush;
@@ -17,8 +16,7 @@ use std::time::Duration;
 
 use super::Sqlite;
 use crate::contract::{Claim, Lease, NodeInfo, Producer, Push, Store, Views, Wake};
-use crate::model::error::ErrorKind;
-use crate::model::job::Job;
+use crate::model::{ErrorKind, Job};
 
 const LEASE: Duration = Duration::from_secs(60);
 

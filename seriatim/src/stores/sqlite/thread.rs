@@ -16,7 +16,7 @@ use super::migrate::migrate;
 use super::tx::{Definitions, Tx};
 use super::watch::Watch;
 use crate::contract::{Bell, Wake};
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result};
 
 /// Most operations in one commit.
 const GROUP_MAX: usize = 256;

@@ -10,12 +10,8 @@ use super::flush::{Boot, TOKENS_RESERVED};
 use super::row::Sql;
 use crate::contract::Wake;
 use crate::contract::errors::no_queue;
-use crate::model::batch::BatchCounts;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::job::JobOptions;
 use crate::model::limits::{PROMOTE_JOBS_MAX, QUEUES_MAX};
-use crate::model::queue::Queue;
+use crate::model::{BatchCounts, Error, ErrorKind, JobOptions, Queue, Result, Timestamp};
 use crate::stores::options::{ReadOptions, WriteOptions};
 use crate::stores::route::{bound_of, route_in};
 
@@ -278,23 +274,22 @@ impl<'c> Tx<'c> {
 
     /// How many lanes a queue has.
     pub(super) fn lane_count(&self, queue: u32) -> Result<i64> {
-        let sql = "SELECT lanes FROM queue WHERE number = ?1";
-        let stored = self.first(sql, [queue], |row| row.get::<_, i64>(0))?.unwrap_or_default();
-        Ok(stored + self.deltas.get(&queue).map_or(0, |delta| delta.lanes))
+        Ok(self.stored(queue, "lanes")? + self.change_of(queue).lanes)
     }
 
     /// How many jobs wait or run in it.
     pub(super) fn job_count(&self, queue: u32) -> Result<i64> {
-        let sql = "SELECT jobs FROM queue WHERE number = ?1";
-        let stored = self.first(sql, [queue], |row| row.get::<_, i64>(0))?.unwrap_or_default();
-        Ok(stored + self.change_of(queue).jobs)
+        Ok(self.stored(queue, "jobs")? + self.change_of(queue).jobs)
     }
 
     /// How many lanes have failed and not succeeded since.
     pub(super) fn retrying(&self, queue: u32) -> Result<i64> {
-        let sql = "SELECT retrying FROM queue WHERE number = ?1";
-        let stored = self.first(sql, [queue], |row| row.get::<_, i64>(0))?.unwrap_or_default();
-        Ok(stored + self.change_of(queue).retrying)
+        Ok(self.stored(queue, "retrying")? + self.change_of(queue).retrying)
+    }
+
+    fn stored(&self, queue: u32, counter: &str) -> Result<i64> {
+        let sql = format!("SELECT {counter} FROM queue WHERE number = ?1");
+        Ok(self.first(&sql, [queue], |row| row.get(0))?.unwrap_or_default())
     }
 
     pub(super) fn prepare(&self, sql: &str) -> Result<CachedStatement<'c>> {

@@ -16,14 +16,9 @@ use crate::contract::{
     JobQuery, JobState, JobView, LaneQuery, LaneView, NodeView, Page, QueueDue, QueueStats,
     QueueView, Views, Vitals,
 };
-use crate::model::clock::Timestamp;
-use crate::model::cursor::Cursor;
-use crate::model::error::Result;
-use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::payload::Payload;
-use crate::model::queue::Mode;
-use crate::model::result;
-use crate::model::turn::Turn;
+use crate::model::{
+    Cursor, JobId, LaneId, Mode, NodeId, Payload, Result, Timestamp, Token, Turn, result,
+};
 use crate::stores::order::Order;
 use crate::stores::{gone, job_look};
 

@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode};
 use super::fault::{BUSY_TIMEOUT, translate};
 use super::line::{Line, Next};
 use super::sentry::Sentry;
-use crate::model::error::Result;
+use crate::model::Result;
 
 /// How often to look where nobody tells, and while somebody writes. Wake-ups are no more frequent either.
 const INTERVAL: Duration = Duration::from_millis(20);

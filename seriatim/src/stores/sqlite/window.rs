@@ -6,9 +6,8 @@ use super::lane::Work;
 use super::push::arrive;
 use super::row::Job;
 use super::tx::{QueueRow, Tx};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::window::{Dues, Window, open_until};
+use crate::model::window::open_until;
+use crate::model::{Dues, Result, Timestamp, Window};
 
 impl Tx<'_> {
     /// Opens the window of a lane that this job has opened. A second statement: lanes without a window need none.

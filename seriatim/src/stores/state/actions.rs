@@ -9,11 +9,8 @@ use crate::contract::{
     Act, Acted, Amend, Cancelled, Change, JobState, LaneAction, LaneSelection, Selected, Selection,
     Swept,
 };
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
-use crate::model::queue::{Mode, Owner};
+use crate::model::{JobId, Mode, Owner, Result, Timestamp};
 use crate::stores::gone::DEAD_NODE_SHOWN;
 
 impl State {

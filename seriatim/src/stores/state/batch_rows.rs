@@ -6,11 +6,7 @@ use std::sync::Arc;
 use super::lane::Entry;
 use crate::contract::BatchView;
 use crate::contract::batches::{batch_has_ended, no_batch};
-use crate::model::batch::{BatchCounts, Leave};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::JobId;
-use crate::model::job::{Job, JobOptions};
+use crate::model::{BatchCounts, Job, JobId, JobOptions, Leave, Result, Timestamp};
 
 #[derive(Default)]
 pub(in crate::stores) struct Batches {

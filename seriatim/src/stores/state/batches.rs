@@ -9,13 +9,8 @@ use crate::contract::batches::{
     THROTTLED, called_back, no_batch, of_callback, other_callback, too_many_batches,
 };
 use crate::contract::{BatchQuery, BatchView, OpenBatch, Page, PushStatus, validate_job};
-use crate::model::batch::BatchCounts;
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::held::HeldJob;
-use crate::model::job::Job;
 use crate::model::limits::{BATCH_KEPT, BATCHES_OPEN_MAX};
-use crate::model::queue::Queue;
+use crate::model::{BatchCounts, HeldJob, Job, Queue, Result, Timestamp};
 
 impl State {
     pub(in crate::stores) fn open_batch(

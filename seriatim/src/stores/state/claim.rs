@@ -11,11 +11,8 @@ use crate::contract::release::{NO_LEASE, NOBODY};
 use crate::contract::{
     Claim, ClaimSelection, Claimed, GiveUp, GoOn, Lease, QueueDue, Release, Rescue, Settle, Settled,
 };
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
-use crate::model::turn::Turn;
+use crate::model::{LaneId, NodeId, Result, Timestamp, Token, Turn};
 use crate::stores::asked::is_asked;
 use crate::stores::room::Room;
 use crate::stores::route::group_of_class;

@@ -3,9 +3,8 @@
 use super::{Location, State};
 use crate::contract::errors::{is_claimed, is_closing};
 use crate::contract::{Acted, DeleteQueue};
-use crate::model::error::Result;
-use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
+use crate::model::{JobId, Result, Timestamp};
 
 impl State {
     pub(in crate::stores) fn pause_queue(&mut self, name: &str, paused: bool) -> Result<()> {
@@ -83,7 +82,7 @@ impl State {
         for job in &jobs {
             self.delete(job);
         }
-        self.position(number, crate::model::clock::Timestamp::default());
+        self.position(number, Timestamp::default());
         jobs.len() as u64
     }
 }

@@ -4,16 +4,15 @@ use std::collections::btree_map::OccupiedEntry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::rank::{LAST, Rank, score_rank};
 use super::unread::Unread;
 use crate::contract::Lease;
-use crate::model::clock::Timestamp;
-use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::job::JobOptions;
 use crate::model::limits::{PROMOTE_JOBS_MAX, SERIES_BYTES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
-use crate::model::payload::{Digest, Payload};
-use crate::model::queue::{Mode, Queue};
-use crate::model::turn::TurnJob;
-use crate::model::window::{Dues, Window, open_until};
+use crate::model::window::open_until;
+use crate::model::{
+    Digest, Dues, JobId, JobOptions, LaneId, Mode, NodeId, Payload, Queue, Timestamp, Token,
+    TurnJob, Window,
+};
 use crate::stores::room::Room;
 
 /// A job of the model.
@@ -61,15 +60,6 @@ impl Entry {
             options: self.options.clone(),
         }
     }
-}
-
-/// The order of a lane's open jobs: (score, seq), or (priority, `run_at`, seq) in `exclusive`.
-pub(in crate::stores) type Rank = (i64, i64, u64);
-
-/// Converts a score to an integer with the same order.
-pub(in crate::stores) fn score_rank(score: f64) -> i64 {
-    let bits = (score + 0.0).to_bits() as i64;
-    if bits < 0 { bits ^ i64::MAX } else { bits }
 }
 
 /// The class of a lane with this route, whose head has this number of crashes.
@@ -448,7 +438,7 @@ impl Lane {
             .map(|(_, (rank, _))| *rank)
             .collect();
         // The one at which the turn ends, too.
-        let behind = self.open.keys().nth(ranks.len()).copied().unwrap_or(super::unread::LAST);
+        let behind = self.open.keys().nth(ranks.len()).copied().unwrap_or(LAST);
         let last = if ranks.len() < most { Some(&behind) } else { ranks.last() };
         self.unread.need_to(last);
         let payloads = ranks.iter().map(|rank| self.open[rank].payload.as_bytes().len());

@@ -8,9 +8,10 @@ mod deletion;
 pub(super) mod lane;
 mod nodes;
 pub(super) mod push;
+pub(super) mod rank;
 mod settle;
 mod sharing;
-pub(super) mod unread;
+mod unread;
 pub(super) mod views;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,12 +19,7 @@ use std::sync::Arc;
 
 use crate::contract::errors::{no_queue, undeclared};
 use crate::contract::{Claim, Command, JobState, NodeInfo, Secret};
-use crate::model::batch::Leave;
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::{JobId, NodeId, Token};
-use crate::model::job::JobOptions;
-use crate::model::queue::Queue;
+use crate::model::{JobId, JobOptions, Leave, NodeId, Queue, Result, Timestamp, Token};
 use crate::stores::route::{bound_of, route_in};
 use lane::{Entry, Lane, Position};
 

@@ -3,9 +3,7 @@
 use super::{NodeRow, State};
 use crate::contract::errors::no_living_node;
 use crate::contract::{Beat, CancelNotice, Command, DeclareDead, Heartbeat, Lead, NodeView, Pulse};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::NodeId;
+use crate::model::{NodeId, Result, Timestamp};
 use crate::stores::gone;
 
 impl State {

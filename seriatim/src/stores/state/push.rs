@@ -8,15 +8,11 @@ use super::{IdempotencyKey, Location, QueueRow, State};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_closing, other_route, too_many_queues};
 use crate::contract::{PushStatus, Pushed, validate_job};
-use crate::model::batch::Leave;
-use crate::model::clock::Timestamp;
-use crate::model::error::{Error, Result};
-use crate::model::flow::group_number;
-use crate::model::id::{JobId, LaneId};
-use crate::model::job::Job;
 use crate::model::limits::QUEUES_MAX;
-use crate::model::queue::{DueRule, Mode, Queue, Throttled};
-use crate::model::window::Window;
+use crate::model::{
+    DueRule, Error, Job, JobId, LaneId, Leave, Mode, Queue, Result, Throttled, Timestamp, Window,
+    group_number,
+};
 use crate::stores::route::group_of;
 
 /// The node and the consumer group that a job is bound to, and the number of its group.
@@ -423,7 +419,7 @@ fn collect(lane: &mut Lane, window: &Window, (run_at, now): (Timestamp, Timestam
 
 fn entry_of(id: JobId, now: Timestamp, queue: &Queue, route: u64, job: Job) -> Entry {
     let default_score = if queue.mode == Mode::Fifo { 0.0 } else { now.as_secs_f64() };
-    let has_options = job.options != crate::model::job::JobOptions::default();
+    let has_options = job.options != crate::model::JobOptions::default();
     let past = job.past.as_deref().cloned().unwrap_or_default();
     Entry {
         id,

@@ -5,12 +5,8 @@ use std::sync::Arc;
 use super::State;
 use super::lane::{Entry, Hold, Lane};
 use crate::contract::{JobState, Settled};
-use crate::model::batch::Leave;
-use crate::model::clock::Timestamp;
-use crate::model::id::{JobId, LaneId};
-use crate::model::queue::Mode;
-use crate::model::settle::{Due, Fate, Keep, Settlement};
-use crate::model::window::{Window, after_turn};
+use crate::model::window::after_turn;
+use crate::model::{Due, Fate, JobId, Keep, LaneId, Leave, Mode, Settlement, Timestamp, Window};
 
 impl State {
     pub(in crate::stores) fn settle(

@@ -4,11 +4,8 @@ use std::collections::HashMap;
 
 use super::State;
 use crate::contract::{Claim, Claimed};
-use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::flow::{Share, Usage};
 use crate::model::limits::CLAIM_LANES_MAX;
-use crate::model::turn::Turn;
+use crate::model::{Result, Share, Timestamp, Turn, Usage};
 use crate::stores::room::Room;
 use crate::stores::route::{first_class, group_of_class, last_class};
 use crate::stores::sharing::{Ready, Round, Shared, Shares, share_out};

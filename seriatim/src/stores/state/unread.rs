@@ -3,9 +3,8 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::lane::Rank;
-use crate::model::clock::Timestamp;
-use crate::model::payload::Digest;
+use super::rank::{LAST, LAST_PLACE, Rank};
+use crate::model::{Digest, Timestamp};
 
 /// The part of a lane that was not loaded. Whoever asks the lane for something that this part decides gets an answer
 /// that must not be used, and [`Unread::was_missed`] says so.
@@ -96,15 +95,9 @@ impl Unread {
     }
 }
 
-/// Behind every job.
-pub(in crate::stores) const LAST: Rank = (i64::MAX, i64::MAX, u64::MAX);
-/// Behind every job that is not due.
-pub(in crate::stores) const LAST_PLACE: (Timestamp, u64) = (Timestamp::MAX, u64::MAX);
-
 #[cfg(all(test, feature = "mysql"))]
 mod tests {
-    use crate::model::id::LaneId;
-    use crate::model::queue::Mode;
+    use crate::model::{LaneId, Mode};
     use crate::stores::state::lane::Lane;
 
     fn lane(mode: Mode, unread: u64) -> Lane {

@@ -9,11 +9,7 @@ use crate::contract::{
     JobFilter, JobOrder, JobQuery, JobState, JobView, LaneJob, LaneOrder, LaneQuery, LaneState,
     LaneView, Lease, Page, QueueStats, QueueView, rows_of_page,
 };
-use crate::model::clock::Timestamp;
-use crate::model::cursor::Cursor;
-use crate::model::error::Result;
-use crate::model::id::JobId;
-use crate::model::result;
+use crate::model::{Cursor, JobId, Mode, Result, Timestamp, result};
 use crate::stores::gone;
 use crate::stores::handover::{Handover, Place};
 use crate::stores::job_look::{Step, place_of};
@@ -185,7 +181,7 @@ impl State {
     pub(in crate::stores) fn live_view(&self, lane: &Lane, job: &Entry) -> Option<JobView> {
         let hold = lane.hold.as_ref().filter(|hold| hold.closed.iter().any(|j| j.id == job.id));
         let mut view = self.view(lane.id.queue, lane.key.clone(), job)?;
-        if lane.mode == crate::model::queue::Mode::Accumulate {
+        if lane.mode == Mode::Accumulate {
             let (retry_count, crashes, error) = lane.trouble();
             (view.retry_count, view.crashes, view.error) = (retry_count, crashes, error.cloned());
         }
@@ -299,7 +295,7 @@ fn only_job(lane: &Lane) -> Option<LaneJob> {
 /// When a lane is due; for a claimed lane, when it was due.
 fn lane_due(lane: &Lane) -> Option<Timestamp> {
     match (&lane.hold, lane.mode) {
-        (_, crate::model::queue::Mode::Accumulate) => Some(lane.due),
+        (_, Mode::Accumulate) => Some(lane.due),
         (Some(_), _) => lane.closed().first().map(|job| job.run_at),
         (None, _) => lane.head().map(|job| job.run_at),
     }
@@ -318,7 +314,7 @@ fn lane_state(lane: &Lane) -> LaneState {
 fn lane_priority(lane: &Lane) -> u16 {
     let closed = lane.closed().iter().map(|job| job.priority);
     let priority = match lane.mode {
-        crate::model::queue::Mode::Accumulate => closed.chain(lane.soonest()).min(),
+        Mode::Accumulate => closed.chain(lane.soonest()).min(),
         _ => closed.chain(lane.head().map(|job| job.priority)).next(),
     };
     priority.unwrap_or_default()

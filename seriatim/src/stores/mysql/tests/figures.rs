@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::contract::QueueStats;
-use crate::model::settle::Fate;
+use crate::model::Fate;
 use crate::stores::mysql::work::Lock;
 
 /// The figures of a queue, counted.

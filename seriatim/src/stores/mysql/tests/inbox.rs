@@ -4,9 +4,8 @@ use async_trait::async_trait;
 
 use super::*;
 use crate::contract::{DrainInbox, Drained, Inbox, SharedStore};
-use crate::stores::inbox::tests as both;
 use crate::stores::sql_session::Database;
-use crate::stores::sql_views;
+use crate::stores::{inbox, sql_views};
 
 /// A separate database.
 #[derive(Clone)]
@@ -52,58 +51,7 @@ async fn drained(store: &Mysql) -> Drained {
     store.drain_inbox(DrainInbox { rows_max: 1_000, ..Default::default() }).await.unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so() {
-    both::rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so(Own(
-        new_database().await,
-    ))
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_row_becomes_a_job_with_all_that_it_says() {
-    both::a_row_becomes_a_job_with_all_that_it_says(Own(new_database().await)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_rolled_back_leaves_nothing() {
-    both::what_is_rolled_back_leaves_nothing(Own(new_database().await)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_are_pushed_in_their_order_and_in_parts() {
-    both::rows_are_pushed_in_their_order_and_in_parts(Own(new_database().await)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bad_rows_are_refused_with_the_reason_and_hold_nobody_up() {
-    both::bad_rows_are_refused_with_the_reason_and_hold_nobody_up(Own(new_database().await)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_bad_rows_are_refused_and_the_latest_are_kept() {
-    both::many_bad_rows_are_refused_and_the_latest_are_kept(Own(new_database().await)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_with_odd_numbers_hold_nobody_up() {
-    both::rows_with_odd_numbers_hold_nobody_up(Own(new_database().await), "", i64::MIN).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deeds_wait_for_their_answer_and_keep_their_place() {
-    both::deeds_wait_for_their_answer_and_keep_their_place(Own(new_database().await)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_callers_push_each_row_once() {
-    both::several_callers_push_each_row_once(Own(new_database().await)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e8_an_engine_runs_what_sql_inserts_and_hears_of_it() {
-    both::an_engine_runs_what_sql_inserts_and_hears_of_it(Own(new_database().await)).await;
-}
+inbox::tests::cases!(Own(new_database().await));
 
 #[tokio::test]
 async fn a_row_that_commits_late_is_not_lost_and_follows_those_before_it() {

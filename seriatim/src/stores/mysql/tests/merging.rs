@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::contract::{Actions, Selected, Selection};
-use crate::model::settle::{Due, Fate, Keep};
+use crate::model::{Due, Fate, Keep};
 
 /// Ends a turn with all its jobs having this fate.
 async fn end(store: &Mysql, turn: &Turn, fate: Fate) {

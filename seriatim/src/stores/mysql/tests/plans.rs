@@ -117,12 +117,7 @@ async fn work(queue: &Queue, store: &Mysql, other: &Mysql) {
     for (claims, settles) in [(store, store), (other, other), (store, other)] {
         let turns = claim(claims, "q", 60).await.turns;
         assert_eq!(turns.len(), 60);
-        let beat = |turn: &Turn| Beat {
-            lane: turn.lane,
-            token: turn.token,
-            progress: Some("1".into()),
-            extend: None,
-        };
+        let beat = |turn: &Turn| Beat { progress: Some("1".into()), ..Beat::of(turn) };
         let node = NodeInfo::new("n".into(), LEASE);
         let beats = turns.iter().map(beat).collect();
         claims.heartbeat(Heartbeat { now: None, node, beats }).await.unwrap();

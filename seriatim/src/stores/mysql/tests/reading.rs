@@ -219,12 +219,7 @@ async fn a_page_of_long_results_or_progress_is_cut_before_it_is_sent() {
     };
     for turns in turns.chunks(100) {
         let progress = Some(text.as_str().into());
-        let beat = |turn: &Turn| Beat {
-            lane: turn.lane,
-            token: turn.token,
-            progress: progress.clone(),
-            extend: None,
-        };
+        let beat = |turn: &Turn| Beat { progress: progress.clone(), ..Beat::of(turn) };
         let beats = turns.iter().map(beat).collect();
         let node = NodeInfo::new("n".into(), LEASE);
         store.heartbeat(Heartbeat { now: None, node, beats }).await.unwrap();

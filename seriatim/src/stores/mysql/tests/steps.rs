@@ -4,8 +4,7 @@ use super::*;
 use crate::contract::{
     Act, Actions, JobQuery, JobState, LaneAction, LaneSelection, Selected, Selection,
 };
-use crate::model::queue::Mode;
-use crate::model::settle::{Outcome, plan};
+use crate::model::{Mode, Outcome, plan};
 
 const JOBS: u32 = 2_500;
 

@@ -6,8 +6,7 @@ use crate::contract::{
     Actions, Cancel, Cancelled, ClaimSelection, LaneQuery, Release, Rescue, Selected, Selection,
     Sweep,
 };
-use crate::model::id::NodeId;
-use crate::model::settle::Fate;
+use crate::model::{Fate, NodeId};
 
 async fn filled(schema: &str, jobs: usize) -> Arc<Postgres> {
     filled_in(Mode::Parallel, schema, jobs).await
@@ -50,25 +49,6 @@ async fn a_claim_writes_no_lane_and_holds_until_it_is_settled() {
             [false, true]
         );
         assert_eq!((rows(&schema, "lane").await, rows(&schema, "batch").await), (1, 1));
-    }
-}
-
-#[tokio::test]
-async fn a_token_settles_only_the_lanes_of_its_claim() {
-    for mode in Mode::ALL {
-        let schema = new_schema();
-        let store = filled_in(mode, &schema, 3).await;
-        let one = claim(&store, "q", 1).await.turns.remove(0);
-        let other = claim(&store, "q", 1).await.turns.remove(0);
-        let waiting = store.lanes(LaneQuery::new("q")).await.unwrap().rows.remove(2).lane;
-        let wrong = vec![
-            Settlement::done(one.lane, other.token),
-            Settlement::done(other.lane, Token(0)),
-            Settlement::done(waiting, one.token),
-        ];
-        let settled = store.settle(Settle::now(wrong)).await.unwrap();
-        assert!(settled.iter().all(|settled| *settled == Settled::Stale));
-        assert!(done(&store, &[one, other]).await.iter().all(Settled::is_ok));
     }
 }
 
@@ -201,7 +181,7 @@ async fn time_of(mode: Mode, jobs: usize, at_once: usize) -> Duration {
     let store = filled_in(mode, &schema, WARM + jobs).await;
     // One lane was claimed before, so its next claim is not light.
     let first = claim(&store, "q", 1).await.turns.remove(0);
-    let back = vec![crate::model::settle::release(&first, &Queue::new("q", mode))];
+    let back = vec![crate::model::release(&first, &Queue::new("q", mode))];
     assert!(store.settle(Settle::now(back)).await.unwrap()[0].is_ok());
     // After a few calls the server plans without looking at the numbers of a call.
     for _ in 0..WARM / 10 {
@@ -260,19 +240,6 @@ async fn requeued(schema: &str) -> (Arc<Postgres>, Vec<Turn>) {
 }
 
 #[tokio::test]
-async fn a_requeued_job_is_not_of_the_claim_that_buried_it() {
-    let schema = new_schema();
-    let (store, _) = requeued(&schema).await;
-    let held = store.lanes(LaneQuery::new("q")).await.unwrap().rows;
-    let shown = held.iter().filter(|lane| lane.token.is_some()).count();
-    let claims = ClaimSelection::Node(NodeId("n".into()));
-    let release = Release { now: None, claims, made_by: None, lanes_max: 9 };
-    let released = store.release(release).await.unwrap().len();
-    let claimed = claim(&store, "q", 9).await.turns.len();
-    assert_eq!((shown, released, claimed), (2, 2, 1));
-}
-
-#[tokio::test]
 async fn a_requeued_job_is_cancelled_at_once_and_leaves_no_place_in_line() {
     let schema = new_schema();
     let (store, turns) = requeued(&schema).await;
@@ -281,24 +248,4 @@ async fn a_requeued_job_is_cancelled_at_once_and_leaves_no_place_in_line() {
     assert_eq!(rows(&schema, "ready").await, 0);
     push(&store, vec![Job::new("q", &7).unwrap()]).await;
     assert_eq!(claim(&store, "q", 1).await.turns.len(), 1);
-}
-
-#[tokio::test]
-async fn a_requeued_job_is_not_rescued_with_the_claim_that_buried_it() {
-    let schema = new_schema();
-    let (store, _) = requeued(&schema).await;
-    let later = Timestamp::of_this_machine() + LEASE * 2;
-    let node = NodeInfo::new("m".into(), LEASE);
-    store.heartbeat(Heartbeat { now: Some(later), node, beats: Vec::new() }).await.unwrap();
-    let rescue =
-        Rescue { now: Some(later), node: "m".into(), lease: LEASE, lanes_max: 9, ticket: 0 };
-    let rescued = store.rescue(rescue).await.unwrap();
-    assert_eq!(rescued.len(), 2);
-    let queue = Queue::parallel("q");
-    let turns = rescued.iter().map(|turn| crate::model::settle::release(turn, &queue)).collect();
-    let settled = store.settle(Settle { now: Some(later), ..Settle::now(turns) }).await.unwrap();
-    assert!(settled.iter().all(Settled::is_ok));
-    let request = || Claim { node: "m".into(), ..claiming("q", 9) };
-    assert_eq!(store.claim(request()).await.unwrap().turns.len(), 3);
-    assert_eq!(store.claim(request()).await.unwrap().turns.len(), 0);
 }

@@ -4,7 +4,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::contract::{Actions, Beat, Cancel, Cancelled, GoOn, Rescue};
-use crate::model::id::LaneId;
+use crate::model::LaneId;
 use crate::{Mode, Outcome};
 
 /// Locks a lane's row until the session ends.
@@ -111,12 +111,7 @@ async fn an_open_transaction_on_a_running_lane_does_not_hold_up_heartbeats() {
     push(&store, vec![job("a", 1), job("b", 1)]).await;
     let turns = claim(&store, "q", 2).await.turns;
     let holder = lock(&schema, "key = 'a'").await;
-    let beat = |turn: &Turn| Beat {
-        lane: turn.lane,
-        token: turn.token,
-        progress: Some("half".into()),
-        extend: None,
-    };
+    let beat = |turn: &Turn| Beat { progress: Some("half".into()), ..Beat::of(turn) };
     let node = NodeInfo::new("n".into(), LEASE);
     let request = Heartbeat { now: None, node, beats: turns.iter().map(beat).collect() };
     let pulse =
@@ -144,12 +139,7 @@ async fn an_own_lease_outlives_an_open_transaction_on_its_lane_while_it_is_exten
     let locked = turns.iter().find(|turn| turn.key.as_deref() == Some("a")).unwrap();
     let beat = async |time| {
         // The worker of the other lane is gone.
-        let beats = vec![Beat {
-            lane: locked.lane,
-            token: locked.token,
-            progress: None,
-            extend: Some(LEASE),
-        }];
+        let beats = vec![Beat { extend: Some(LEASE), ..Beat::of(locked) }];
         let node = NodeInfo::new("n".into(), LEASE * 100);
         let request = Heartbeat { now: time, node, beats };
         let pulse = timeout(SOON, store.heartbeat(request)).await.expect("it waits for nobody");

@@ -43,6 +43,14 @@ enum Planned {
     Idle,
 }
 
+/// A store with one session, alone on its server.
+async fn alone() -> (seriatim_testkit::Postgres, Arc<Postgres>) {
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    (server, store)
+}
+
 /// A store whose calls are measured: its only session is inside a transaction while they run.
 pub(super) struct Watched {
     store: Arc<Postgres>,
@@ -127,12 +135,7 @@ async fn calls(watched: &Watched, mode: Mode, lanes: usize) {
         let claimed = watched.call(&of("a claim"), store.claim(claiming(&queue, lanes))).await;
         rounds.push(claimed.turns);
     }
-    let beat = |turn: &Turn| Beat {
-        lane: turn.lane,
-        token: turn.token,
-        progress: Some("1".into()),
-        extend: None,
-    };
+    let beat = |turn: &Turn| Beat { progress: Some("1".into()), ..Beat::of(turn) };
     let node = NodeInfo::new("n".into(), LEASE);
     let request = Heartbeat { now: None, node, beats: rounds[0].iter().map(beat).collect() };
     watched.call(&of("a heartbeat"), store.heartbeat(request)).await;
@@ -324,9 +327,7 @@ async fn entries_read(store: &Arc<Postgres>, queue: Queue, depth: u32) -> Vec<(&
 
 #[tokio::test]
 async fn a_sweep_looks_at_a_part_of_the_names_whose_jobs_are_stored_and_reaches_all() {
-    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
-    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
-    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let (_server, store) = alone().await;
     let watched = Watched::new(store.clone());
     declare(&store, Queue::parallel("q").idempotency_ttl(Duration::from_micros(1))).await;
     let named = |i: usize| Job::new("q", &i).unwrap().idempotency_key(i.to_string());
@@ -352,9 +353,7 @@ async fn a_sweep_looks_at_a_part_of_the_names_whose_jobs_are_stored_and_reaches_
 
 #[tokio::test]
 async fn a_look_at_a_job_or_at_what_runs_reads_no_job_that_waits() {
-    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
-    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
-    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let (_server, store) = alone().await;
     let watched = Watched::new(store.clone());
     let mut much = Vec::new();
     for mode in MODES {
@@ -382,9 +381,7 @@ async fn a_look_at_a_job_or_at_what_runs_reads_no_job_that_waits() {
 
 #[tokio::test]
 async fn what_is_done_with_some_dead_jobs_reads_no_others() {
-    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
-    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
-    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let (_server, store) = alone().await;
     declare(&store, Queue::fifo("q")).await;
     let dead = |i: usize| {
         let past = Past { dead_at: Some(Timestamp::of_this_machine()), ..Past::default() };
@@ -408,9 +405,7 @@ async fn what_is_done_with_some_dead_jobs_reads_no_others() {
 
 #[tokio::test]
 async fn listings_look_through_the_claims_only_for_lanes_that_are_claimed() {
-    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
-    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
-    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let (_server, store) = alone().await;
     let queue = name(Mode::Parallel);
     declare(&store, Queue::parallel(&*queue)).await;
     push_many(&store, jobs_of(Mode::Parallel, "k", 400)).await;
@@ -449,9 +444,7 @@ async fn listings_look_through_the_claims_only_for_lanes_that_are_claimed() {
 
 #[tokio::test]
 async fn the_dead_jobs_of_a_key_are_listed_without_those_of_others() {
-    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
-    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
-    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let (_server, store) = alone().await;
     let watched = Watched::new(store.clone());
     let queue = name(Mode::Fifo);
     declare(&store, Queue::fifo(&*queue)).await;
@@ -476,9 +469,7 @@ async fn the_dead_jobs_of_a_key_are_listed_without_those_of_others() {
 
 #[tokio::test]
 async fn statistics_read_no_job() {
-    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
-    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
-    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let (_server, store) = alone().await;
     let watched = Watched::new(store.clone());
     for mode in MODES {
         declare(&store, Queue::new(name(mode), mode).retain_completed(LEASE * 600)).await;
@@ -498,9 +489,7 @@ async fn statistics_read_no_job() {
 
 #[tokio::test]
 async fn statistics_read_the_tallies_once_however_many_queues_there_are() {
-    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
-    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
-    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let (_server, store) = alone().await;
     let jobs = (0..300).map(|i| Job::new(format!("q{i}"), &i).unwrap()).collect();
     store.push(Push { now: None, jobs }).await.unwrap();
     let number =
@@ -517,9 +506,7 @@ async fn statistics_read_the_tallies_once_however_many_queues_there_are() {
 
 #[tokio::test]
 async fn statistics_read_no_lane_however_many_have_failed() {
-    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
-    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
-    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let (_server, store) = alone().await;
     let watched = Watched::new(store.clone());
     let queue = Queue::parallel("q");
     declare(&store, queue.clone()).await;

@@ -180,7 +180,7 @@ async fn what_a_turn_reported_is_forgotten_with_its_lane_if_its_queue_changes_it
     push_tags(&store, 0..1).await;
     let turn = claim(&store, 1).await.remove(0);
     let progress = Some("1".into());
-    let beats = vec![Beat { lane: turn.lane, token: turn.token, progress, extend: None }];
+    let beats = vec![Beat { progress, ..Beat::of(&turn) }];
     let node = NodeInfo::new("n".into(), LEASE);
     store.heartbeat(Heartbeat { now: None, node, beats }).await.unwrap();
     fail(&store, &turn).await;
@@ -242,14 +242,10 @@ async fn progress_and_a_lease_of_its_own_leave_a_lane_as_it_is() {
         push(&store, vec![named, large]).await;
         let lease = Lease::Own { ttl: LEASE };
         let turns = store.claim(Claim { lease, ..claim_request("q", 2) }).await.unwrap().turns;
-        let beats = turns.iter().map(|turn| Beat {
-            lane: turn.lane,
-            token: turn.token,
-            progress: Some("50".into()),
-            extend: Some(LEASE),
-        });
+        let (progress, extend) = (Some("50".into()), Some(LEASE));
+        let beat = |turn| Beat { progress: progress.clone(), extend, ..Beat::of(turn) };
         let node = NodeInfo::new("n".into(), LEASE);
-        let beat = Heartbeat { now: None, node, beats: beats.collect() };
+        let beat = Heartbeat { now: None, node, beats: turns.iter().map(beat).collect() };
         assert!(store.heartbeat(beat).await.unwrap().lost.is_empty());
         assert_eq!(forms(&prefix).await, *b"SS");
         let view = store.job(turns[0].jobs[0].id).await.unwrap().unwrap();

@@ -149,13 +149,8 @@ async fn a_dead_master_of_a_cluster_holds_up_no_other() {
     let claimed = store.claim(claim_request("q", 100)).await.unwrap();
     assert!(!claimed.turns.is_empty() && claimed.unanswered);
     let node = NodeInfo::new("n".into(), LEASE);
-    let beats = before.iter().map(|turn| Beat {
-        lane: turn.lane,
-        token: turn.token,
-        progress: None,
-        extend: None,
-    });
-    let heartbeat = Heartbeat { now: None, node, beats: beats.collect() };
+    let beats = before.iter().map(Beat::of).collect();
+    let heartbeat = Heartbeat { now: None, node, beats };
     let pulse = store.heartbeat(heartbeat).await.unwrap();
     assert_eq!((pulse.alive, pulse.lost.len()), (true, done), "settled ones are lost");
 

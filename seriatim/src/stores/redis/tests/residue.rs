@@ -207,12 +207,8 @@ impl Work {
     }
 
     async fn beat(&mut self) {
-        let beat = |turn: &Turn| Beat {
-            lane: turn.lane,
-            token: turn.token,
-            progress: Some("1".into()),
-            extend: Some(LEASE),
-        };
+        let (progress, extend) = (Some("1".into()), Some(LEASE));
+        let beat = |turn| Beat { progress: progress.clone(), extend, ..Beat::of(turn) };
         let beats = self.turns.iter().map(beat).collect();
         let node = NodeInfo::new("n".into(), LEASE);
         self.store.heartbeat(Heartbeat { now: Some(self.now), node, beats }).await.unwrap();

@@ -8,9 +8,7 @@ use super::super::Durability;
 use super::super::flush::{Boot, Flushing, TOKENS_RESERVED};
 use super::*;
 use crate::contract::{Actions, Cancel, Consumer, Fleet, Heartbeat, Rescue, Settle};
-use crate::model::clock::Timestamp;
-use crate::model::settle::Settlement;
-use crate::model::turn::Turn;
+use crate::model::{Settlement, Timestamp, Turn};
 
 /// A store, the number of its flushed commits, and the time of its clock.
 struct Disk {

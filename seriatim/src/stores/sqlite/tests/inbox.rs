@@ -8,9 +8,8 @@ use rusqlite::types::Value;
 
 use super::*;
 use crate::contract::{DrainInbox, Fleet, Heartbeat, SharedStore};
-use crate::stores::inbox::tests as both;
 use crate::stores::sql_session::Database;
-use crate::stores::sql_views;
+use crate::stores::{inbox, sql_views};
 
 /// A file in a folder of its own.
 #[derive(Clone)]
@@ -70,56 +69,7 @@ impl Database for File {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so() {
-    both::rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so(File::new())
-        .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_row_becomes_a_job_with_all_that_it_says() {
-    both::a_row_becomes_a_job_with_all_that_it_says(File::new()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_rolled_back_leaves_nothing() {
-    both::what_is_rolled_back_leaves_nothing(File::new()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_are_pushed_in_their_order_and_in_parts() {
-    both::rows_are_pushed_in_their_order_and_in_parts(File::new()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bad_rows_are_refused_with_the_reason_and_hold_nobody_up() {
-    both::bad_rows_are_refused_with_the_reason_and_hold_nobody_up(File::new()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_bad_rows_are_refused_and_the_latest_are_kept() {
-    both::many_bad_rows_are_refused_and_the_latest_are_kept(File::new()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_with_odd_numbers_hold_nobody_up() {
-    both::rows_with_odd_numbers_hold_nobody_up(File::new(), "", i64::MIN).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deeds_wait_for_their_answer_and_keep_their_place() {
-    both::deeds_wait_for_their_answer_and_keep_their_place(File::new()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_callers_push_each_row_once() {
-    both::several_callers_push_each_row_once(File::new()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e8_an_engine_runs_what_sql_inserts_and_hears_of_it() {
-    both::an_engine_runs_what_sql_inserts_and_hears_of_it(File::new()).await;
-}
+inbox::tests::cases!(File::new());
 
 #[tokio::test]
 async fn bytes_that_are_no_text_are_refused_and_not_changed() {

@@ -5,9 +5,7 @@ use crate::contract::{
     Actions, Beat, Cancel, Cancelled, ClaimSelection, Consumer, Fleet, Heartbeat, JobFilter,
     JobQuery, JobState, LaneQuery, LaneStage, Release, Rescue, Settle, Settled, Sweep,
 };
-use crate::model::id::Token;
-use crate::model::settle::Settlement;
-use crate::model::turn::Turn;
+use crate::model::{Settlement, Turn};
 
 async fn filled(folder: &tempfile::TempDir, jobs: u32) -> Sqlite {
     let store = Sqlite::open(folder.path().join("jobs.db")).unwrap();
@@ -62,22 +60,6 @@ async fn a_claim_writes_one_row_and_no_lane_and_holds_until_it_is_settled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_token_settles_only_the_lanes_of_its_claim() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = filled(&folder, 12).await;
-    let (ones, others) = (claim(&store, 5).await, claim(&store, 5).await);
-    let waiting = store.lanes(LaneQuery::new("mail")).await.unwrap().rows.remove(10).lane;
-    let mixed = ones.iter().zip(&others).flat_map(|(one, other)| {
-        [Settlement::done(one.lane, other.token), Settlement::done(other.lane, Token(0))]
-    });
-    let wrong = mixed.chain([Settlement::done(waiting, ones[0].token)]).collect();
-    let settled = store.settle(Settle::now(wrong)).await.unwrap();
-    assert!(settled.iter().all(|settled| *settled == Settled::Stale), "{settled:?}");
-    assert_eq!(done(&store, &[ones, others].concat()).await, [true; 10]);
-    store.close().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn listings_show_a_light_claim_and_do_not_write_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(&folder, 3).await;
@@ -109,7 +91,7 @@ async fn progress_and_a_cancel_reach_only_their_lane_of_a_light_claim() {
     let store = filled(&folder, 9).await;
     let turns = claim(&store, 9).await;
     let progress = Some("1".into());
-    let one = Beat { lane: turns[0].lane, token: turns[0].token, progress, extend: None };
+    let one = Beat { progress, ..Beat::of(&turns[0]) };
     beat(&store, vec![one]).await;
     let jobs = vec![turns[1].jobs[0].id];
     let cancelled = store.cancel(Cancel { now: None, jobs }).await.unwrap();
@@ -144,59 +126,6 @@ async fn a_light_claim_that_was_taken_over_settles_nothing() {
     assert_eq!(done(&store, &turns).await, [false; 7]);
     assert_eq!(done(&store, &rescued).await, [true; 7]);
     store.close().await.unwrap();
-}
-
-async fn bury(store: &Sqlite, turn: &Turn) -> bool {
-    use crate::model::settle::Fate;
-    let buried = Settlement { rest: Fate::Bury, ..Settlement::done(turn.lane, turn.token) };
-    store.settle(Settle::now(vec![buried])).await.unwrap()[0].is_ok()
-}
-
-async fn requeue(store: &Sqlite) {
-    use crate::contract::{Selected, Selection};
-    let selected = Selected { now: None, queue: "mail".into(), which: Selection::All };
-    assert_eq!(store.requeue(selected).await.unwrap().count, 1);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_requeued_job_settles_under_its_new_token() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = filled(&folder, 3).await;
-    let turns = claim(&store, 3).await;
-    assert!(bury(&store, &turns[0]).await);
-    requeue(&store).await;
-    let again = claim(&store, 9).await;
-    assert_eq!(again.len(), 1);
-    assert!(bury(&store, &again[0]).await, "the valid token was refused");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_requeued_job_refuses_the_token_of_its_old_claim() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = filled(&folder, 3).await;
-    let turns = claim(&store, 3).await;
-    assert!(bury(&store, &turns[0]).await);
-    requeue(&store).await;
-    let _again = claim(&store, 9).await;
-    assert!(!bury(&store, &turns[0]).await, "the old token was accepted");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_requeued_job_is_not_rescued_with_its_old_claim() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = filled(&folder, 3).await;
-    let turns = claim(&store, 3).await;
-    assert!(bury(&store, &turns[0]).await);
-    requeue(&store).await;
-    let later = store.now().await.unwrap() + LEASE * 2;
-    let node = NodeInfo::new("m".into(), LEASE);
-    store.heartbeat(Heartbeat { now: Some(later), node, beats: Vec::new() }).await.unwrap();
-    let node = "m".into();
-    let rescue = Rescue { now: Some(later), node, lease: LEASE, lanes_max: 9, ticket: 0 };
-    let rescued = store.rescue(rescue).await.unwrap().len();
-    let request = Claim { node: "m".into(), ..claiming("mail", 9) };
-    let claimed = store.claim(request).await.unwrap().turns.len();
-    assert_eq!((rescued, claimed), (2, 1));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use super::super::migrate::migrate;
 use super::super::tx::{Definitions, STEPS, Tx};
 use super::*;
 use crate::contract::{Heartbeat, Settle};
-use crate::model::settle::Settlement;
+use crate::model::Settlement;
 use crate::{Groups, Queue, Share};
 
 /// Keys of the others, and of each claim.

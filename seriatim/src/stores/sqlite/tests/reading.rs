@@ -10,10 +10,7 @@ use crate::contract::{
     Act, Beat, ClaimSelection, GoOn, Heartbeat, JobFilter, JobOrder, JobQuery, JobState,
     LaneAction, LaneOrder, LaneQuery, LaneSelection, LaneStage, Release, Rescue, Settle, Sweep,
 };
-use crate::model::clock::Timestamp;
-use crate::model::queue::{DueRule, Mode, Queue};
-use crate::model::settle::{Outcome, plan};
-use crate::model::turn::Turn;
+use crate::model::{DueRule, Mode, Outcome, Queue, Timestamp, Turn, plan};
 
 const FEW: u32 = 10;
 const MANY: u32 = 100_000;
@@ -45,12 +42,7 @@ impl<'c> Counted<'c> {
     }
 
     fn beat(&mut self, name: &'static str, node: &str, turns: &[Turn]) {
-        let beat = |turn: &Turn| Beat {
-            lane: turn.lane,
-            token: turn.token,
-            progress: Some("1".into()),
-            extend: None,
-        };
+        let beat = |turn: &Turn| Beat { progress: Some("1".into()), ..Beat::of(turn) };
         let node = NodeInfo::new(node.into(), LEASE);
         let request = Heartbeat { now: None, node, beats: turns.iter().map(beat).collect() };
         self.call(name, |tx| tx.heartbeat(&request).unwrap());

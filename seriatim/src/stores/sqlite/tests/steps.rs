@@ -6,9 +6,8 @@ use super::super::migrate::migrate;
 use super::super::tx::{Definitions, Tx};
 use super::*;
 use crate::contract::{Act, LaneAction, LaneSelection};
-use crate::model::clock::Timestamp;
 use crate::model::limits::PROMOTE_JOBS_MAX;
-use crate::model::queue::{Mode, Queue};
+use crate::model::{Mode, Queue, Timestamp};
 
 /// Runs `body` among the jobs of a failed key, in the savepoint of an operation.
 fn with_failed<T>(jobs: u32, body: impl FnOnce(&mut Tx<'_>) -> T) -> T {

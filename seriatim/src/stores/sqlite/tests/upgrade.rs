@@ -3,9 +3,7 @@
 use super::*;
 use crate::Outcome;
 use crate::contract::{Consumer, Declare, Fleet, Heartbeat, LaneQuery, Queues, Settle};
-use crate::model::queue::Queue;
-use crate::model::settle::Settlement;
-use crate::model::turn::Turn;
+use crate::model::{Queue, Settlement, Turn};
 
 /// Turns a file of this build, in which every claim is in the rows of its lanes, into one of version 3.
 fn downgrade(file: &rusqlite::Connection, claimed: &Turn) {
