@@ -128,6 +128,21 @@ async fn an_open_transaction_on_a_running_lane_does_not_hold_up_heartbeats() {
     assert_eq!(told.iter().map(|row| row.get::<_, &str>(0)).collect::<Vec<_>>(), ["b"]);
 }
 
+#[tokio::test]
+async fn heartbeats_have_a_connection_of_their_own() {
+    let schema = new_schema();
+    open(&schema).await;
+    let mark = if url().contains('?') { '&' } else { '?' };
+    let url = format!("{}{mark}schema={schema}&connections=1", url());
+    let store = Postgres::connect(&url).await.unwrap();
+    let in_use = store.pool.lend().await.unwrap();
+    let line = store.heartbeat_line().expect("a connection for heartbeats").await.unwrap();
+    let node = NodeInfo::new("n".into(), LEASE);
+    let beat = line.heartbeat(Heartbeat { now: None, node, beats: Vec::new() });
+    assert!(timeout(SOON, beat).await.expect("it waits for nobody").unwrap().alive);
+    drop(in_use);
+}
+
 /// For two leases, as long as the worker's heartbeats come. It may not know of the transaction.
 #[tokio::test]
 async fn an_own_lease_outlives_an_open_transaction_on_its_lane_while_it_is_extended() {
