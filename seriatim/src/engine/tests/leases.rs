@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::rig::{Log, Rig, Running, engine, pass, secs};
+use super::rig::{Log, Rig, Running, START, engine, pass, secs};
 use crate::contract::JobState;
+use crate::machine::PRETENDED;
 use crate::store::NodeId;
 use crate::*;
 
@@ -24,16 +25,46 @@ fn until_stopped(rig: &Rig, log: &Log) -> EngineBuilder {
 
 #[tokio::test(start_paused = true)]
 async fn handlers_end_before_their_lease_does_when_heartbeats_fail() {
+    // The node's lease, and a shorter one of the queue: a quarter of each is left.
+    for (own, goes_on, then) in [(None, 20, 4), (Some(secs(16)), 11, 2)] {
+        let (rig, log) = (Rig::new(), Log::default());
+        rig.push(Job::new("mail", &1).unwrap()).await;
+        let queue = Queue { lease: own, ..Queue::parallel("mail") };
+        let running = Running::start(until_stopped(&rig, &log).queue(queue));
+        log.reaches(1).await;
+        rig.faults.no_beats.store(true, Ordering::SeqCst);
+        pass(secs(goes_on)).await;
+        assert_eq!(log.len(), 1, "{own:?}");
+        pass(secs(then)).await;
+        assert_eq!(log.lines()[1], "told", "{own:?}");
+        running.stop().await;
+    }
+}
+
+/// The machine sleeps for longer than the queue's lease, and not for as long as the node's.
+#[tokio::test(start_paused = true)]
+async fn no_call_begins_under_a_lease_of_its_queue_that_has_ended() {
+    const ASLEEP: u64 = 20;
     let (rig, log) = (Rig::new(), Log::default());
-    rig.push(Job::new("mail", &1).unwrap()).await;
-    let running = Running::start(until_stopped(&rig, &log));
+    for i in 0..2 {
+        rig.push(Job::new("mail", &i).unwrap()).await;
+    }
+    let written = log.clone();
+    let worker = move |batch: Batch<u32>| {
+        let claimed = batch.lanes()[0].turn().claimed_at.since(START);
+        written.add(claimed.as_secs().to_string());
+        pass(Duration::from_millis(1_500))
+    };
+    let builder = engine(&rig).concurrency(1).queue(Queue::parallel("mail").lease(secs(16)));
+    let running = Running::start(builder.worker("mail", worker));
     log.reaches(1).await;
-    rig.faults.no_beats.store(true, Ordering::SeqCst);
-    pass(secs(20)).await;
-    assert_eq!(log.len(), 1);
-    pass(secs(4)).await;
-    assert_eq!(log.lines()[1], "told");
-    running.stop().await;
+    pass(secs(1)).await;
+    assert_eq!(rig.stats(None).await.unwrap()[0].claimed, 2, "one runs, one waits for the slot");
+    PRETENDED.set(secs(ASLEEP));
+    log.reaches(2).await;
+    let second: u64 = log.lines()[1].parse().unwrap();
+    assert!(second > ASLEEP, "the call began under a claim of second {second}");
+    running.kill();
 }
 
 #[tokio::test(start_paused = true)]
