@@ -205,6 +205,23 @@ async fn a_lane_with_a_crash_behind_it_gets_its_turn_under_load() {
     running.kill();
 }
 
+/// What the new server does not know of, as it does not know of a claim that a person has released.
+#[tokio::test(start_paused = true)]
+async fn after_a_failover_the_next_heartbeat_tells_the_handlers_whose_claims_are_gone() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let running = Running::start(until_stopped(&rig, &log).concurrency(1));
+    // The heartbeats are 5 s apart. The next one comes too soon to name this call because it runs for long.
+    pass(secs(12)).await;
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    log.reaches(1).await;
+    let lane = rig.lanes(store::LaneQuery::new("mail")).await.unwrap().rows.remove(0).lane;
+    store::release_claims(&rig, store::ClaimSelection::Lane(lane)).await.unwrap();
+    rig.faults.moved.store(true, Ordering::SeqCst);
+    pass(secs(4)).await;
+    assert_eq!(log.lines().get(1).map(String::as_str), Some("told"));
+    running.kill();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_handler_whose_claim_a_person_released_is_told_with_a_heartbeat() {
     let (rig, log) = (Rig::new(), Log::default());

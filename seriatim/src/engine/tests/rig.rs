@@ -45,6 +45,8 @@ pub(super) struct Faults {
     pub(super) lost_rescues: AtomicUsize,
     /// The number of next settles that take effect, though the part of the store that has their lanes does not answer.
     pub(super) unanswered_settles: AtomicUsize,
+    /// The next heartbeat says that another server has taken over.
+    pub(super) moved: AtomicBool,
     /// The number of a node's first heartbeats that fail.
     pub(super) failed_names: AtomicUsize,
     /// Calls get no answer.
@@ -374,7 +376,9 @@ impl Wrapper for Rig {
         if !known && take(&self.faults.failed_names) {
             return lost();
         }
-        self.inner.heartbeat(request).await
+        let mut pulse = self.inner.heartbeat(request).await?;
+        pulse.moved |= self.faults.moved.swap(false, Ordering::SeqCst);
+        Ok(pulse)
     }
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {

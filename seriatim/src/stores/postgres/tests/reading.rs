@@ -418,6 +418,9 @@ async fn what_is_done_with_some_dead_jobs_reads_no_others() {
     }
     assert!(found.iter().all(|(acted, _)| acted.count == 1), "{found:?}");
     assert!(found.iter().all(|(_, read)| *read < ENDED as i64 / 10), "{found:?}");
+    let sweep = store.sweep(Sweep { now: None, rows_max: 100 });
+    let (_, read) = watched.counted(sweep).await;
+    assert!(read < ENDED as i64 / 10, "a sweep read {read}");
 }
 
 #[tokio::test]
