@@ -81,7 +81,9 @@ impl<G: Gauge> Calls<'_, G> {
         let jobs: Vec<Job> = (0..DEPTHS[0]).map(|tag| first(self.job(tag))).collect();
         let pushed = store.push(Push { now: None, jobs }).await.unwrap();
         let mut ids: Vec<JobId> = pushed.iter().map(|pushed| pushed.job_id).collect();
-        ids.extend(self.gauge.deepen(ids[1], depth - DEPTHS[0]).await);
+        if depth > DEPTHS[0] {
+            ids.extend(self.gauge.deepen(ids[1], depth - DEPTHS[0]).await);
+        }
         // The first, one in the middle, and the last.
         let jobs = vec![ids[0], ids[ids.len() / 2], ids[ids.len() - 1]];
         let cancelled = self.call("a cancel", store.cancel(Cancel { now: None, jobs })).await;
