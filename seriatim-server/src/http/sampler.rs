@@ -163,9 +163,8 @@ mod tests {
         // Ten minutes before an hour is over.
         let seconds = Arc::new(AtomicU64::new(50 * 60));
         let clock = seconds.clone();
-        let now = move || {
-            Memory::TOKIO_TIME_START + Duration::from_secs(clock.load(Ordering::SeqCst))
-        };
+        let now =
+            move || Memory::TOKIO_TIME_START + Duration::from_secs(clock.load(Ordering::SeqCst));
         let store: SharedStore = Arc::new(Memory::with_clock(now));
         let jobs = vec![Job::new("orders", &1).unwrap()];
         store.push(Push { now: None, jobs }).await.unwrap();

@@ -70,7 +70,12 @@ impl<G: Gauge> Calls<'_, G> {
     fn settle(&self, turn: &Turn, outcome: Outcome, goes_on: bool) -> Settle {
         let end = plan(turn, &self.queue, &outcome.into(), &|_| Duration::ZERO);
         let go_on = goes_on.then(|| GoOn { claim: self.claim(), places: vec![0] });
-        Settle { now: None, turns: vec![end], go_on: go_on.into_iter().collect(), skip_locked: true }
+        Settle {
+            now: None,
+            turns: vec![end],
+            go_on: go_on.into_iter().collect(),
+            skip_locked: true,
+        }
     }
 
     /// Before anything is claimed.

@@ -100,10 +100,8 @@ impl Gauge for Counting {
 
 #[tokio::test]
 async fn what_waits_behind_is_not_read() {
-    behind::what_waits_behind_is_not_read(async || {
-        Counting(open_one(&new_database().await).await)
-    })
-    .await;
+    behind::what_waits_behind_is_not_read(async || Counting(open_one(&new_database().await).await))
+        .await;
 }
 
 /// How many bytes the server has sent to the store's connection.
