@@ -3,9 +3,7 @@
 use tokio::time::timeout;
 
 use super::*;
-use crate::contract::{
-    Actions, Beat, Cancel, Cancelled, GoOn, Rescue, Transaction, delete_queue,
-};
+use crate::contract::{Actions, Beat, Cancel, Cancelled, GoOn, Rescue, Transaction, delete_queue};
 use crate::model::id::LaneId;
 use crate::{Mode, Outcome};
 
