@@ -97,7 +97,7 @@ fn one_round(
     let _ = fs::remove_file(&lines);
     let output = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
     let errors = output.try_clone().map_err(|e| format!("{}: {e}", log.display()))?;
-    let filter = format!("test(faults::{}::{store}_)", module_of(store));
+    let filter = tests_of(store);
     let args =
         ["nextest", "run", "--package", "seriatim-server", "--profile", "faults", "-E", &filter];
     let mut command = cargo::command(root, &args);
@@ -119,11 +119,13 @@ fn one_round(
     Ok(())
 }
 
-/// Where the tests of a store are.
-fn module_of(store: &str) -> &'static str {
+/// Selects the tests of a store.
+fn tests_of(store: &str) -> String {
     match store {
-        "cluster" | "sentinel" => "failover",
-        _ => "fleet",
+        "cluster" | "sentinel" => format!("test(faults::failover::{store}_)"),
+        // And those in which a standby is promoted.
+        "postgres" => "test(faults::fleet::postgres_) | test(faults::promotion::)".to_owned(),
+        _ => format!("test(faults::fleet::{store}_)"),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use seriatim::Timestamp;
 use seriatim::store::{Lead, NodeId};
 use tokio::time::{Instant, sleep};
 
@@ -54,8 +55,8 @@ async fn sample_tasks(app: &App, recorder: &mut TaskRecorder) -> seriatim::Resul
 struct Sampler<'a> {
     app: &'a App,
     node: NodeId,
-    /// Until when it leads without asking.
-    leads_until: Option<Instant>,
+    /// When the store said that it leads, by the store's clock: this machine's stands still while it is suspended.
+    led_at: Option<Timestamp>,
     recorder: Recorder,
     swept: Option<Instant>,
 }
@@ -63,17 +64,17 @@ struct Sampler<'a> {
 impl<'a> Sampler<'a> {
     fn new(app: &'a App) -> Self {
         let node = NodeId::from(format!("samples-{:032x}", fastrand::u128(..)).as_str());
-        Self { app, node, leads_until: None, recorder: Recorder::default(), swept: None }
+        Self { app, node, led_at: None, recorder: Recorder::default(), swept: None }
     }
 
     async fn sample(&mut self) -> seriatim::Result<()> {
         let store = &*self.app.store;
-        if !self.leads().await? {
+        let now = store.now().await?;
+        if !self.leads(now).await? {
             // What was gathered is of a time that another node records.
             self.recorder = Recorder::default();
             return Ok(());
         }
-        let now = store.now().await?;
         self.recorder.add(store, &Figures::all(store).await?, now).await?;
         if self.swept.is_none_or(|at| at.elapsed() >= SWEEP_EVERY) {
             self.swept = Some(Instant::now());
@@ -85,15 +86,15 @@ impl<'a> Sampler<'a> {
     }
 
     /// Asks the store only when half of the time is over: asking is a write.
-    async fn leads(&mut self) -> seriatim::Result<bool> {
-        let now = Instant::now();
-        if self.leads_until.is_some_and(|until| now < until) {
+    async fn leads(&mut self, now: Timestamp) -> seriatim::Result<bool> {
+        // A clock that was put back ends it too.
+        if self.led_at.is_some_and(|at| (at..at + LEADS_FOR / 2).contains(&now)) {
             return Ok(true);
         }
         let (role, node) = ("samples".into(), self.node.clone());
         let lead = Lead { now: None, role, node, ttl: LEADS_FOR };
         let leads = self.app.store.lead(lead).await?;
-        self.leads_until = leads.then_some(now + LEADS_FOR / 2);
+        self.led_at = leads.then_some(now);
         Ok(leads)
     }
 }
@@ -101,13 +102,14 @@ impl<'a> Sampler<'a> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-    use seriatim::store::{Declare, Memory, NoteQuery, Wrapper};
-    use seriatim::{Queue, SharedStore};
+    use seriatim::store::{Declare, Memory, NoteQuery, Push, Wrapper};
+    use seriatim::{Job, Queue, SharedStore};
     use tokio::task::JoinHandle;
 
     use super::*;
+    use crate::app::history::{Span, document};
 
     /// A store that counts who asks to lead.
     struct Counted {
@@ -152,5 +154,32 @@ mod tests {
         let history = store.read_notes(NoteQuery::of("history/")).await.unwrap();
         assert!(!history.is_empty());
         second.abort();
+    }
+
+    /// This machine's clock stands still, as it does while the machine is suspended.
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_was_suspended_does_not_write_over_what_another_one_recorded_meanwhile() {
+        // Ten minutes before an hour is over.
+        let seconds = Arc::new(AtomicU64::new(50 * 60));
+        let clock = seconds.clone();
+        let now =
+            move || Memory::TOKIO_TIME_START + Duration::from_secs(clock.load(Ordering::SeqCst));
+        let store: SharedStore = Arc::new(Memory::with_clock(now));
+        let jobs = vec![Job::new("orders", &1).unwrap()];
+        store.push(Push { now: None, jobs }).await.unwrap();
+        let apps = [(); 2].map(|()| App::open(store.clone()));
+        let (mut suspended, mut other) = (Sampler::new(&apps[0]), Sampler::new(&apps[1]));
+        let minutes = async |sampler: &mut Sampler<'_>, count: u64| {
+            for _ in 0..count * 3 {
+                sampler.sample().await.unwrap();
+                seconds.fetch_add(20, Ordering::SeqCst);
+            }
+        };
+        minutes(&mut suspended, 3).await;
+        minutes(&mut other, 12).await;
+        let recorded = async || document(&*store, None, Span::Hour).await.unwrap().points.len();
+        assert_eq!(recorded().await, 2 + 11);
+        suspended.sample().await.unwrap();
+        assert_eq!(recorded().await, 2 + 11);
     }
 }

@@ -239,6 +239,17 @@ impl Core {
         source.definition().map_or(self.settings.lease, |queue| self.ttl(&queue))
     }
 
+    /// The leases of this node's claims: its own, and those of queues.
+    pub(in crate::engine) fn ttls(&self) -> impl Iterator<Item = Duration> {
+        let own = self.sources.iter().filter_map(|source| source.definition()?.lease);
+        own.chain([self.settings.lease])
+    }
+
+    /// Whether a lease has ended since the last heartbeat.
+    pub(in crate::engine) fn has_lapsed(&self) -> bool {
+        self.ttls().any(|ttl| !self.lease.stands(ttl))
+    }
+
     /// Reads the definitions of the queues; updates this node's sources and returns all.
     pub(in crate::engine) async fn read_definitions(&self) -> Result<Vec<QueueView>> {
         let views = self.store.queues().await?;

@@ -1,6 +1,8 @@
 //! The stores, one folder each, and the code that several of them share.
 
 mod asked;
+#[cfg(all(test, any(feature = "mysql", feature = "postgres")))]
+mod behind;
 pub(crate) mod gone;
 mod handover;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

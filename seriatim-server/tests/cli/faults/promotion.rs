@@ -104,8 +104,9 @@ async fn open(url: &str) -> SharedStore {
 
 async fn nothing_is_lost_with_a_synchronous_standby(mode: Mode) {
     let mut pair = tokio::task::block_in_place(|| Pair::new(true));
-    let load = Load::begin(&pair, mode).await;
+    let mut load = Load::begin(&pair, mode).await;
     load.allowed.add_permits(load.rest);
+    load.fleet.suffers("synchronous standby promoted");
     tokio::task::block_in_place(|| pair.fail_over());
     load.finish().await.judged();
 }
@@ -116,6 +117,7 @@ async fn only_the_last_commits_are_lost_with_an_asynchronous_standby(mode: Mode)
     pair.following.unplug();
     load.push(UNSEEN).await;
     load.allowed.add_permits(load.rest);
+    load.fleet.suffers("asynchronous standby promoted");
     let gap = tokio::task::block_in_place(|| pair.fail_over());
     let fleet = load.finish().await;
 

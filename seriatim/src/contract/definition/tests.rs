@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::contract::*;
-use crate::{Batch, Client, Engine, ErrorKind, Job, Mode, Queue, SharedStore};
+use crate::{Batch, Client, Context, Engine, ErrorKind, Job, Mode, Queue, SharedStore};
 
 const LEASE: Duration = Duration::from_secs(60);
-/// How long a test waits for the engine.
-const PATIENCE: Duration = Duration::from_secs(50);
+/// How long a test waits for the engine: less than until a lease ends.
+const PATIENCE: Duration = Duration::from_secs(40);
 
 fn job(queue: &str, number: u32) -> Job {
     Job::new(queue, &number).unwrap()
@@ -58,7 +58,11 @@ pub(crate) async fn no_queue_is_taken_for_another(
     others.close().await.unwrap();
 }
 
-/// An engine declares its queues again before it takes anything from them.
+/// The payload of a job whose handler waits until it must end, and what it then tells.
+const WAITS: u32 = 100;
+const ENDS: u32 = 101;
+
+/// An engine declares its queues again before it takes anything from them, and ends the handlers whose claims are gone.
 pub(crate) async fn a_running_engine_declares_its_queues_again(
     open: impl AsyncFn() -> SharedStore,
     empty: impl AsyncFn(),
@@ -67,12 +71,20 @@ pub(crate) async fn a_running_engine_declares_its_queues_again(
     let (done, mut handled) = mpsc::unbounded_channel();
     let (stop, stopped) = oneshot::channel::<()>();
     let engine = Engine::builder(ours)
+        .heartbeat(Duration::from_millis(500))
         .queue(Queue::accumulate("orders").max_retries(3))
-        .worker("orders", move |batch: Batch<u32>| {
+        .worker("orders", move |batch: Batch<u32>, context: Context| {
             let numbers: Vec<u32> =
                 batch.lanes().iter().flat_map(|lane| lane.payloads().to_vec()).collect();
-            done.send(numbers).unwrap();
-            async {}
+            let done = done.clone();
+            async move {
+                let waits = numbers == [WAITS];
+                done.send(numbers).unwrap();
+                if waits {
+                    context.must_end().await;
+                    done.send(vec![ENDS]).unwrap();
+                }
+            }
         })
         .run_until(stopped);
     let engine = tokio::spawn(engine);
@@ -81,12 +93,17 @@ pub(crate) async fn a_running_engine_declares_its_queues_again(
     client.declare([Queue::accumulate("orders").max_retries(3)]).await.unwrap();
     client.push(job("orders", 1).key("k")).await.unwrap();
     assert_eq!(next().await, [1]);
+    client.push(job("orders", WAITS).key("waits")).await.unwrap();
+    assert_eq!(next().await, [WAITS]);
     empty().await;
     others.migrate().await.unwrap();
     // These arrive before the engine may have noticed.
     client.push(job("mails", 9)).await.unwrap();
     client.push(job("orders", 2).key("k")).await.unwrap();
-    assert_eq!(next().await, [2]);
+    // Long before its lease ends.
+    let mut told = [next().await, next().await].concat();
+    told.sort_unstable();
+    assert_eq!(told, [2, ENDS]);
     let orders = view(&others, "orders").await;
     let settings = (orders.declared, orders.queue.mode, orders.queue.max_retries);
     assert_eq!(settings, (true, Mode::Accumulate, 3));

@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::rig::{Log, Rig, Running, engine, pass, secs};
+use super::rig::{Log, Rig, Running, START, engine, pass, secs};
 use crate::contract::JobState;
+use crate::machine::PRETENDED;
 use crate::store::NodeId;
 use crate::*;
 
@@ -24,16 +25,51 @@ fn until_stopped(rig: &Rig, log: &Log) -> EngineBuilder {
 
 #[tokio::test(start_paused = true)]
 async fn handlers_end_before_their_lease_does_when_heartbeats_fail() {
+    // The node's lease, and a shorter one of the queue: a quarter of each is left.
+    for (own, goes_on, then) in [(None, 20, 4), (Some(secs(16)), 11, 2)] {
+        let (rig, log) = (Rig::new(), Log::default());
+        rig.push(Job::new("mail", &1).unwrap()).await;
+        let queue = Queue { lease: own, ..Queue::parallel("mail") };
+        let running = Running::start(until_stopped(&rig, &log).queue(queue));
+        log.reaches(1).await;
+        rig.faults.no_beats.store(true, Ordering::SeqCst);
+        pass(secs(goes_on)).await;
+        assert_eq!(log.len(), 1, "{own:?}");
+        pass(secs(then)).await;
+        assert_eq!(log.lines()[1], "told", "{own:?}");
+        running.stop().await;
+    }
+}
+
+/// The machine sleeps for longer than the queue's lease, and not for as long as the node's.
+#[tokio::test(start_paused = true)]
+async fn no_call_begins_under_a_lease_of_its_queue_that_has_ended() {
+    const ASLEEP: u64 = 20;
+    /// So many that the engine claims ahead.
+    const SHORT: u32 = 200;
     let (rig, log) = (Rig::new(), Log::default());
-    rig.push(Job::new("mail", &1).unwrap()).await;
-    let running = Running::start(until_stopped(&rig, &log));
+    for i in 0..SHORT + 2 {
+        rig.push(Job::new("mail", &i).unwrap()).await;
+    }
+    let written = log.clone();
+    let worker = move |batch: Batch<u32>| {
+        let lane = &batch.lanes()[0];
+        let is_short = lane.payloads()[0] < SHORT;
+        if !is_short {
+            written.add(lane.turn().claimed_at.since(START).as_secs().to_string());
+        }
+        pass(Duration::from_millis(if is_short { 0 } else { 1_500 }))
+    };
+    let builder = engine(&rig).concurrency(1).queue(Queue::parallel("mail").lease(secs(16)));
+    let running = Running::start(builder.worker("mail", worker));
     log.reaches(1).await;
-    rig.faults.no_beats.store(true, Ordering::SeqCst);
-    pass(secs(20)).await;
-    assert_eq!(log.len(), 1);
-    pass(secs(4)).await;
-    assert_eq!(log.lines()[1], "told");
-    running.stop().await;
+    pass(secs(1)).await;
+    assert_eq!(rig.stats(None).await.unwrap()[0].claimed, 2, "one runs, one waits for the slot");
+    PRETENDED.set(secs(ASLEEP));
+    log.reaches(2).await;
+    let second: u64 = log.lines()[1].parse().unwrap();
+    assert!(second > ASLEEP, "the call began under a claim of second {second}");
+    running.kill();
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,6 +207,23 @@ async fn a_lane_with_a_crash_behind_it_gets_its_turn_under_load() {
     let stats = rig.stats(None).await.unwrap();
     assert!(stats[0].jobs > 1_000, "the backlog was gone before: {}", stats[0].jobs);
     assert_eq!(rig.state(crashed).await, None);
+    running.kill();
+}
+
+/// What the new server does not know of, as it does not know of a claim that a person has released.
+#[tokio::test(start_paused = true)]
+async fn after_a_failover_the_next_heartbeat_tells_the_handlers_whose_claims_are_gone() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let running = Running::start(until_stopped(&rig, &log).concurrency(1));
+    // The heartbeats are 5 s apart. The next one comes too soon to name this call because it runs for long.
+    pass(secs(12)).await;
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    log.reaches(1).await;
+    let lane = rig.lanes(store::LaneQuery::new("mail")).await.unwrap().rows.remove(0).lane;
+    store::release_claims(&rig, store::ClaimSelection::Lane(lane)).await.unwrap();
+    rig.faults.moved.store(true, Ordering::SeqCst);
+    pass(secs(4)).await;
+    assert_eq!(log.lines().get(1).map(String::as_str), Some("told"));
     running.kill();
 }
 

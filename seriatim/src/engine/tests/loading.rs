@@ -59,6 +59,32 @@ async fn claims_side_by_side_are_no_more_than_asked_for_and_the_most_urgent_come
 }
 
 #[tokio::test(start_paused = true)]
+async fn slots_wait_neither_for_claims_nor_for_settles_under_way() {
+    const JOBS: u64 = 2_000;
+    let (rig, log) = (Rig::new(), Log::default());
+    for i in 0..JOBS {
+        rig.push(Job::new("mail", &i).unwrap()).await;
+    }
+    rig.faults.claim_split.store(100, Ordering::SeqCst);
+    rig.faults.answered_after.store(20, Ordering::SeqCst);
+    let written = log.clone();
+    let running = Running::start(engine(&rig).worker("mail", move |_: Batch<u64>| {
+        let log = written.clone();
+        async move {
+            pass(Duration::from_millis(10)).await;
+            log.add("");
+        }
+    }));
+    // Until the engine knows how long a call takes, it claims few lanes ahead.
+    log.reaches(100).await;
+    let began = tokio::time::Instant::now();
+    log.reaches(JOBS as usize).await;
+    let (took, least) = (began.elapsed(), Duration::from_millis((JOBS - 100) * 10 / 4));
+    assert!(took < least.mul_f64(1.05), "{took:?}, at least {least:?}");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn n6_a_worker_s_own_limit_holds() {
     let (rig, log) = (Rig::new(), Log::default());
     for i in 0..10 {

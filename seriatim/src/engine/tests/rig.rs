@@ -1,7 +1,7 @@
 //! A memory store that uses tokio's time and fails on demand, and an engine on it.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -45,10 +45,14 @@ pub(super) struct Faults {
     pub(super) lost_rescues: AtomicUsize,
     /// The number of next settles that take effect, though the part of the store that has their lanes does not answer.
     pub(super) unanswered_settles: AtomicUsize,
+    /// The next heartbeat says that another server has taken over.
+    pub(super) moved: AtomicBool,
     /// The number of a node's first heartbeats that fail.
     pub(super) failed_names: AtomicUsize,
     /// Calls get no answer.
     pub(super) hangs: AtomicBool,
+    /// How many ms after they took effect claims and settles are answered.
+    pub(super) answered_after: AtomicU64,
     /// Claims of more lanes are split in two; 0: never.
     pub(super) claim_split: AtomicUsize,
     /// The number of heartbeats.
@@ -146,6 +150,13 @@ impl Faults {
                 Err(Error::new(ErrorKind::Internal, "it cannot be claimed"))
             }
             _ => Ok(()),
+        }
+    }
+
+    async fn answer(&self) {
+        let after = self.answered_after.load(Ordering::SeqCst);
+        if after > 0 {
+            pass(Duration::from_millis(after)).await;
         }
     }
 
@@ -294,6 +305,7 @@ impl Wrapper for Rig {
         let claimed = self.inner.claim(request).await?;
         let jobs = claimed.turns.iter().map(|turn| (turn.lane, turn.jobs[0].id));
         self.faults.taken.lock().unwrap().extend(jobs);
+        self.faults.answer().await;
         if !claimed.turns.is_empty() && take(&self.faults.broken_claims) {
             Err(Error::new(ErrorKind::Internal, "the script broke half way"))
         } else if !claimed.turns.is_empty() && take(&self.faults.lost_claims) {
@@ -331,6 +343,7 @@ impl Wrapper for Rig {
         }
         let skips = request.skip_locked;
         let mut settled = self.inner.settle(request).await?;
+        self.faults.answer().await;
         for (settled, _) in settled.iter_mut().zip(is_busy).filter(|(_, busy)| *busy) {
             *settled = Settled::Busy;
         }
@@ -363,7 +376,9 @@ impl Wrapper for Rig {
         if !known && take(&self.faults.failed_names) {
             return lost();
         }
-        self.inner.heartbeat(request).await
+        let mut pulse = self.inner.heartbeat(request).await?;
+        pulse.moved |= self.faults.moved.swap(false, Ordering::SeqCst);
+        Ok(pulse)
     }
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {

@@ -30,7 +30,6 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
 }
 
 fn step(core: &Core) -> Duration {
-    let own = core.sources.iter().filter_map(|source| source.definition()?.lease);
-    let shortest = own.chain([core.settings.lease]).min().unwrap_or(core.settings.lease);
+    let shortest = core.ttls().min().unwrap_or(core.settings.lease);
     (shortest / 20).clamp(Duration::from_millis(1), LOOK_EVERY_MAX)
 }

@@ -184,9 +184,16 @@ impl Pulser {
         if !pulse.alive {
             return self.rename(&*store).await;
         }
+        // Before it stands again: others may have taken over what had a shorter lease than the node's, and did not
+        // declare the node dead for it.
+        if self.core.held.count() > 0 && self.core.has_lapsed() {
+            self.compare_claims("no heartbeat succeeded for longer than a lease");
+        }
         self.core.lease.beat(sent);
         if pulse.moved {
-            self.compare_claims();
+            self.compare_claims(
+                "another server has taken over, or the server was restarted, and may have lost the last writes",
+            );
         }
         self.heed(pulse, &beats);
         self.core.read_clock_of(&*store).await
@@ -254,13 +261,11 @@ impl Pulser {
         Ok(pulse)
     }
 
-    /// After another server took over: what it has lost must neither start nor go on here, and what it has not heard of
-    /// must not stay claimed.
-    fn compare_claims(&mut self) {
+    /// The store may have other claims of this node than the node: what is gone there must neither start nor go on here,
+    /// and what the node does not know of must not stay claimed.
+    fn compare_claims(&mut self, why: &str) {
         let core = &self.core;
-        tracing::warn!(
-            "another server has taken over, or the server was restarted, and may have lost the last writes: this node compares its claims with the store's"
-        );
+        tracing::warn!("{why}: this node compares its claims with the store's");
         core.release_waiting();
         core.claims_unanswered.store(true, Ordering::Release);
         core.dispatch.room.notify_one();

@@ -1,5 +1,7 @@
 //! Mapping of the server's errors.
 
+use std::collections::BTreeSet;
+
 use mysql_async::{DriverError, Error as Driver, IoError, ServerError};
 
 use crate::model::{Error, ErrorKind};
@@ -12,6 +14,8 @@ pub(super) enum Fail {
     Ours(Error),
     /// A queue or route is missing: the operation must lock the definitions exclusively.
     Alone,
+    /// Something may still write lanes of these queues: the operation must wait for that before it locks the definitions.
+    Open(BTreeSet<u32>),
     /// The part of a lane that was read was not enough: repeat with all of it.
     Partial,
     /// The statements sent ahead were not sufficient: repeat without them.
@@ -39,7 +43,7 @@ impl From<Fail> for Error {
         match fail {
             Fail::Server(e) => of_driver(e),
             Fail::Ours(e) => e,
-            Fail::Alone | Fail::Known | Fail::NotFast | Fail::Partial => {
+            Fail::Alone | Fail::Open(_) | Fail::Known | Fail::NotFast | Fail::Partial => {
                 Error::new(ErrorKind::Internal, "an operation failed after it was repeated")
             }
         }
@@ -72,7 +76,12 @@ impl Fail {
     /// Whether the connection is still usable.
     pub(super) fn leaves_connection(&self) -> bool {
         match self {
-            Self::Ours(_) | Self::Alone | Self::Known | Self::NotFast | Self::Partial => true,
+            Self::Ours(_)
+            | Self::Alone
+            | Self::Open(_)
+            | Self::Known
+            | Self::NotFast
+            | Self::Partial => true,
             Self::Server(e) => !e.is_fatal(),
         }
     }

@@ -23,8 +23,9 @@ pub(super) enum Lock {
     Claim(Arc<str>),
     /// It settles claimed lanes, which keep their queue's mode.
     Settle(Patience),
-    /// Exclusive: it may change definitions. Only other operations of this kind wait for it.
-    Alone,
+    /// Exclusive: it may change definitions. Only other operations of this kind wait for it. Before that, it waits for what
+    /// writes lanes of these queues, which a user's open transaction may be, and keeps others from it.
+    Alone(BTreeSet<u32>),
 }
 
 /// How long a settle waits for lanes that other transactions have locked.
@@ -52,6 +53,7 @@ pub(super) enum Gates {
 impl Lock {
     /// Writes nothing that depends on the mode of a queue.
     pub(super) const FREE: Self = Self::Write(Gates::None);
+    pub(super) const ALONE: Self = Self::Alone(BTreeSet::new());
 
     pub(super) fn of_settle(request: &Settle) -> Self {
         Self::Settle(if request.skip_locked { Patience::Brief } else { Patience::Full })
@@ -81,7 +83,7 @@ impl Lock {
     }
 
     pub(super) fn is_alone(&self) -> bool {
-        matches!(self, Self::Alone)
+        matches!(self, Self::Alone(_))
     }
 
     pub(super) fn waits_briefly(&self) -> bool {
@@ -99,9 +101,8 @@ impl Lock {
     /// The queues to lock.
     pub(super) fn gates(&self, queues: &BTreeMap<u32, QueueRow>) -> BTreeSet<u32> {
         match self {
-            Self::Look | Self::Alone | Self::Settle(_) | Self::Write(Gates::None) => {
-                BTreeSet::new()
-            }
+            Self::Look | Self::Settle(_) | Self::Write(Gates::None) => BTreeSet::new(),
+            Self::Alone(closed) => closed.clone(),
             Self::Write(Gates::All) => queues.keys().copied().collect(),
             Self::Write(Gates::Numbered(numbers)) => numbers.clone(),
             Self::Write(Gates::Named(names)) => {
@@ -134,6 +135,7 @@ impl Lock {
     pub(super) fn lock_gates(&self, numbers: &BTreeSet<u32>) -> String {
         match self {
             Self::Claim(_) => lock_gates(numbers, "", SHARED),
+            Self::Alone(_) => lock_gates(numbers, WRITING, "FOR UPDATE"),
             _ => lock_gates(numbers, WRITING, SHARED),
         }
     }
@@ -150,11 +152,6 @@ const CLAIMING: &str = "AND claims = 1";
 fn lock_gates(numbers: &BTreeSet<u32>, which: &str, how: &str) -> String {
     let numbers = list(numbers.iter().map(|number| u64::from(*number)));
     format!("SELECT q FROM seriatim_gate WHERE q IN ({numbers}) {which} ORDER BY q, claims {how}")
-}
-
-/// Waits for what writes lanes of these queues, and keeps others from it until the operation ends.
-pub(super) fn close_gates(numbers: &BTreeSet<u32>) -> String {
-    lock_gates(numbers, WRITING, "FOR UPDATE")
 }
 
 /// Waits for the claims of these queues.

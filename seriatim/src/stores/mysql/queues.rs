@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use super::Mysql;
 use super::bodies::Bodies;
 use super::error::Try;
-use super::gates::{Lock, close_gates, wait_for_claims};
+use super::gates::{Lock, wait_for_claims};
 use super::load::Need;
 use super::sql::Columns;
 use super::tally::{Figure, Figures};
@@ -22,11 +22,11 @@ const STEP_ROWS: usize = 1_000;
 #[async_trait]
 impl Queues for Mysql {
     async fn declare(&self, request: Declare) -> Result<()> {
-        transact!(self.inner, Lock::Alone, request.now, work => declare(work, &request.queues))
+        transact!(self.inner, Lock::ALONE, request.now, work => declare(work, &request.queues))
     }
 
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
-        transact!(self.inner, Lock::Alone, None, work => pause(work, &queue, paused))?;
+        transact!(self.inner, Lock::ALONE, None, work => pause(work, &queue, paused))?;
         if paused {
             // When this returns, the claims that were under way have ended. The definitions are not locked meanwhile.
             transact!(self.inner, Lock::FREE, None, work => wait_for(work, &queue))?;
@@ -36,7 +36,7 @@ impl Queues for Mysql {
     }
 
     async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
-        transact!(self.inner, Lock::Alone, None, work => delete_queue(work, &request))
+        transact!(self.inner, Lock::ALONE, None, work => delete_queue(work, &request))
     }
 }
 
@@ -50,10 +50,7 @@ async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
             *changed.entry(row.number).or_default() |= may_convert;
         }
     }
-    if !changed.is_empty() {
-        // In the order in which others lock them, whatever the order of the request.
-        work.run(&close_gates(&changed.keys().copied().collect())).await?;
-    }
+    work.has_closed(changed.keys().copied().collect())?;
     for (number, may_convert) in changed {
         // One lane is enough for a refusal.
         let limit = if may_convert { "" } else { "LIMIT 1" };
@@ -102,7 +99,7 @@ async fn pause(work: &mut Work<'_>, queue: &str, paused: bool) -> Try<()> {
 
 async fn delete_queue(work: &mut Work<'_>, request: &DeleteQueue) -> Try<Acted> {
     let queue = work.state.queue(&request.queue)?.number;
-    work.run(&close_gates(&BTreeSet::from([queue]))).await?;
+    work.has_closed(BTreeSet::from([queue]))?;
     let sql = format!(
         "SELECT COUNT(*) FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 2"
     );

@@ -1,4 +1,4 @@
--- Version 8. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
+-- Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
 -- statement ends with a semicolon at the end of a line, and can run twice without loss.
 
 CREATE TABLE IF NOT EXISTS seriatim_meta (

@@ -25,7 +25,11 @@ impl Attempt {
     /// Handles a failure. `None`: try again.
     pub(super) fn after(&mut self, fail: Fail, pool: &Pool) -> Option<Error> {
         if matches!(fail, Fail::Alone) && !self.lock.is_alone() {
-            self.lock = Lock::Alone;
+            self.lock = Lock::ALONE;
+            return None;
+        }
+        if let (Fail::Open(queues), Lock::Alone(closed)) = (&fail, &mut self.lock) {
+            closed.extend(queues);
             return None;
         }
         if matches!(fail, Fail::Partial) && !self.whole {

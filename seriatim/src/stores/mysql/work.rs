@@ -148,6 +148,14 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// The operation has waited for what writes lanes of these queues.
+    pub(super) fn has_closed(&self, queues: BTreeSet<u32>) -> Try<()> {
+        match &self.lock {
+            Lock::Alone(closed) if queues.is_subset(closed) => Ok(()),
+            _ => Err(Fail::Open(queues)),
+        }
+    }
+
     /// Rolls the transaction back.
     pub(super) async fn undo(mut self) {
         let rollback = format!("ROLLBACK{}", self.lock.last_statement());

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use tokio::sync::mpsc::UnboundedReceiver;
+
 use super::Postgres;
 use super::pool::in_schema;
 use crate::contract::{
@@ -95,6 +97,26 @@ async fn session() -> tokio_postgres::Client {
     let (client, driver) = tokio_postgres::connect(&url(), tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(driver);
     client
+}
+
+/// A session that hears the wake-ups of a schema.
+async fn listener(
+    schema: &str,
+) -> (tokio_postgres::Client, UnboundedReceiver<tokio_postgres::Notification>) {
+    let (client, mut driver) =
+        tokio_postgres::connect(&url(), tokio_postgres::NoTls).await.unwrap();
+    let (tell, heard) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut messages =
+            futures_util::stream::poll_fn(move |context| driver.poll_message(context));
+        while let Some(Ok(message)) = futures_util::StreamExt::next(&mut messages).await {
+            if let tokio_postgres::AsyncMessage::Notification(notice) = message {
+                let _ = tell.send(notice);
+            }
+        }
+    });
+    client.batch_execute(&format!("LISTEN {schema}_due")).await.unwrap();
+    (client, heard)
 }
 
 /// Returns when this number of sessions of the schema wait for a lock.

@@ -22,7 +22,7 @@ use crate::model::Result;
 /// Longest payload of a NOTIFY, in bytes; the server refuses 8,000. A wake-up for more queues is for all.
 const PAYLOAD_MAX: usize = 7_900;
 /// At most one NOTIFY in this time: each takes a server-wide lock when it commits.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
 /// Time between attempts to reconnect. Meanwhile nodes poll.
 const RECONNECT: Duration = Duration::from_secs(1);
 

@@ -1,8 +1,10 @@
 //! A process that hangs in the middle of an operation, with its locks.
 
-use super::*;
-use crate::contract::{Beat, LaneQuery};
 use tokio::time::timeout;
+
+use super::*;
+use crate::Mode;
+use crate::contract::{Beat, LaneQuery, delete_queue};
 
 /// A lane of queue `q` that a transaction keeps locked.
 struct Hanging {
@@ -78,31 +80,41 @@ async fn a_pause_waits_for_the_claims_that_are_under_way() {
     assert!(claim(&store, "q", 1).await.turns.is_empty());
 }
 
-/// A change of the mode must wait; others do not wait behind it.
+/// It must wait; others do not wait behind it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_of_a_mode_that_waits_holds_up_its_queue_only() {
-    let hanging = Hanging::new().await;
-    let implied = open(&hanging.database).await;
-    push(&implied, vec![Job::new("loose", &1).unwrap().key("k")]).await;
-    let mut holder = session(&hanging.database).await;
-    holder.query_drop("START TRANSACTION").await.unwrap();
-    holder
-        .query_drop("SELECT q FROM seriatim_gate WHERE q = 3 AND claims = 0 LOCK IN SHARE MODE")
-        .await
-        .unwrap();
-    let changing = tokio::spawn(async move { declare(&implied, Queue::fifo("loose")).await });
-    until_waiting(&mut session(&hanging.database).await, &hanging.database, 1).await;
-    let calls = async {
-        push(&hanging.store, vec![Job::new("other", &1).unwrap().key("k")]).await;
-        let turns = claim(&hanging.store, "other", 9).await.turns;
-        assert!(turns.len() == 1 && done(&hanging.store, &turns).await[0].is_ok());
-    };
-    timeout(SOON, calls).await.expect("the other queue does not wait");
-    holder.query_drop("COMMIT").await.unwrap();
-    changing.await.unwrap();
-    let mode = hanging.store.queues().await.unwrap().into_iter().map(|view| view.queue);
-    let mode = mode.filter(|queue| queue.name == "loose").map(|queue| queue.mode);
-    assert_eq!(mode.collect::<Vec<_>>(), [crate::Mode::Fifo]);
+async fn a_change_or_deletion_of_a_queue_that_waits_holds_up_its_queue_only() {
+    for deletes in [false, true] {
+        let hanging = Hanging::new().await;
+        let implied = open(&hanging.database).await;
+        push(&implied, vec![Job::new("loose", &1).unwrap().key("k")]).await;
+        let mut holder = session(&hanging.database).await;
+        let lock = "SELECT q FROM seriatim_gate WHERE q = 3 AND claims = 0 LOCK IN SHARE MODE";
+        holder.query_drop("START TRANSACTION").await.unwrap();
+        holder.query_drop(lock).await.unwrap();
+        let changing = tokio::spawn(async move {
+            match deletes {
+                true => drop(delete_queue(&*implied, "loose", true).await.unwrap()),
+                false => declare(&implied, Queue::fifo("loose")).await,
+            }
+        });
+        until_waiting(&mut session(&hanging.database).await, &hanging.database, 1).await;
+        let store = &hanging.store;
+        let calls = async {
+            push(store, vec![Job::new("other", &1).unwrap().key("k")]).await;
+            let turns = claim(store, "other", 9).await.turns;
+            assert!(turns.len() == 1 && done(store, &turns).await[0].is_ok());
+            declare(store, Queue::fifo("new")).await;
+            push(store, vec![Job::new("unknown", &1).unwrap()]).await;
+            store.pause_queue("other".into(), true).await.unwrap();
+        };
+        timeout(SOON, calls).await.expect("the other queues do not wait");
+        holder.query_drop("COMMIT").await.unwrap();
+        changing.await.unwrap();
+        let queues = store.queues().await.unwrap();
+        let changed = queues.iter().find(|view| view.queue.name == "loose");
+        let mode = changed.map(|view| view.queue.mode);
+        assert_eq!(mode, (!deletes).then_some(Mode::Fifo), "deletes: {deletes}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

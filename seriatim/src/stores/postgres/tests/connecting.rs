@@ -168,6 +168,49 @@ async fn wake_ups_come_back_after_their_connection_broke() {
     }
 }
 
+/// The NOTIFYs of what `calls` does in a process that then ends.
+async fn rings(schema: &str, calls: impl AsyncFn(&Postgres)) -> usize {
+    let (client, mut heard) = listener(schema).await;
+    let store = open(schema).await;
+    calls(&store).await;
+    // It sends what is not sent yet.
+    store.close().await.unwrap();
+    client.batch_execute(&format!("NOTIFY {schema}_due, 'all were heard'")).await.unwrap();
+    let mut rings = 0;
+    while heard.recv().await.unwrap().payload() != "all were heard" {
+        rings += 1;
+    }
+    rings
+}
+
+/// Each NOTIFY takes a lock of the whole server when it commits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_pushes_ring_together_and_a_settle_only_if_something_waits() {
+    const PUSHES: u32 = 60;
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    let began = std::time::Instant::now();
+    let pushes = rings(&schema, async |store| {
+        for i in 0..PUSHES {
+            push(store, vec![job(&format!("k{i}"), i)]).await;
+        }
+    });
+    let pushes = pushes.await;
+    let most = began.elapsed().as_millis() / crate::stores::postgres::wake::PAUSE.as_millis() + 2;
+    assert!(pushes > 0 && pushes as u128 <= most, "{pushes} rings, of {most} at most");
+
+    let alone = claim(&store, "q", PUSHES as usize).await.turns;
+    assert_eq!(alone.len(), PUSHES as usize);
+    let settles = async |store: &Postgres| assert!(done(store, &alone).await[0].is_ok());
+    assert_eq!(rings(&schema, settles).await, 0, "nothing waits");
+    push(&store, vec![job("k", 1), job("k", 2)]).await;
+    let first = claim(&store, "q", 1).await.turns;
+    assert!(rings(&schema, async |_| {}).await <= 1, "of the push");
+    let settles = async |store: &Postgres| assert!(done(store, &first).await[0].is_ok());
+    assert_eq!(rings(&schema, settles).await, 1, "the next job of the key waits");
+}
+
 #[tokio::test]
 async fn what_the_schema_holds_is_written_down() {
     let schema = new_schema();

@@ -124,8 +124,12 @@ async fn an_open_transaction_keeps_nobody_from_new_queues() {
     let mut session = session().await;
     let mut transaction = session.transaction().await.unwrap();
     client.push_in(&mut transaction, vec![Job::new("mine", &1).unwrap()]).await.unwrap();
-    let other = declare(&store, Queue::parallel("another"));
-    tokio::time::timeout(Duration::from_secs(20), other).await.expect("it waits for nobody");
+    let others = async {
+        declare(&store, Queue::parallel("another")).await;
+        push(&store, vec![Job::new("third", &1).unwrap()]).await;
+        store.pause_queue("another".into(), true).await.unwrap();
+    };
+    tokio::time::timeout(SOON, others).await.expect("they wait for nobody");
     transaction.commit().await.unwrap();
     assert_eq!(claim(&store, "mine", 1).await.turns.len(), 1);
 }
@@ -136,24 +140,12 @@ async fn the_wake_up_for_a_users_transaction_is_sent_by_another_session() {
     let schema = new_schema();
     let store = open(&schema).await;
     let client = Client::new(store.clone() as SharedStore);
-    let (listener, mut driver) =
-        tokio_postgres::connect(&url(), tokio_postgres::NoTls).await.unwrap();
-    let (heard, mut senders) = tokio::sync::mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        let mut messages =
-            futures_util::stream::poll_fn(move |context| driver.poll_message(context));
-        while let Some(Ok(message)) = futures_util::StreamExt::next(&mut messages).await {
-            if let tokio_postgres::AsyncMessage::Notification(notice) = message {
-                heard.send(notice.process_id()).unwrap();
-            }
-        }
-    });
-    listener.batch_execute(&format!("LISTEN {schema}_due")).await.unwrap();
+    let (_listener, mut heard) = listener(&schema).await;
     let mut session = session().await;
     let pid: i32 = session.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
     let mut transaction = session.transaction().await.unwrap();
     client.push_in(&mut transaction, vec![Job::new("q", &1).unwrap()]).await.unwrap();
     transaction.commit().await.unwrap();
-    let sender = tokio::time::timeout(Duration::from_secs(20), senders.recv()).await;
-    assert_ne!(sender.expect("a wake-up comes").unwrap(), pid);
+    let notice = tokio::time::timeout(SOON, heard.recv()).await.expect("a wake-up comes");
+    assert_ne!(notice.unwrap().process_id(), pid);
 }

@@ -2,7 +2,7 @@
 //! scripts run too.
 
 use super::*;
-use crate::contract::{Amend, Cancel, Change};
+use crate::contract::{Amend, Cancel, Change, GoOn};
 use crate::store::{Due, Fate};
 
 const SHALLOW: u32 = 10;
@@ -12,11 +12,18 @@ const MORE_CALLS: u64 = 40;
 /// The jobs of a turn are read a few dozen at a time, and a turn has at most 10,000.
 const CALLS_OF_A_LARGE_TURN: u64 = 3_000;
 
+/// One lane; in `parallel` one of many.
 struct Lane {
     store: Arc<Redis>,
     url: String,
+    mode: Mode,
     jobs: Vec<JobId>,
     now: Timestamp,
+}
+
+fn new_job(mode: Mode, tag: u32) -> Job {
+    let job = Job::new("q", &tag).unwrap();
+    if mode.is_keyed() { job.key("k") } else { job }
 }
 
 /// How many commands the server has run.
@@ -30,15 +37,15 @@ pub(super) async fn calls(url: &str) -> u64 {
 
 impl Lane {
     async fn of(url: &str, queue: Queue, depth: u32) -> Self {
-        let store = open_at(url, &new_prefix()).await;
+        let (store, mode) = (open_at(url, &new_prefix()).await, queue.mode);
         declare(&store, queue).await;
         let mut jobs = Vec::new();
         for first in (0..depth).step_by(10_000) {
-            let batch = (first..depth.min(first + 10_000)).map(|tag| job("k", tag)).collect();
+            let batch = (first..depth.min(first + 10_000)).map(|tag| new_job(mode, tag)).collect();
             jobs.extend(push(&store, batch).await.iter().map(|pushed| pushed.job_id));
         }
         let now = store.now().await.unwrap();
-        Self { store, url: url.to_owned(), jobs, now }
+        Self { store, url: url.to_owned(), mode, jobs, now }
     }
 
     async fn counted<T>(&self, operation: impl Future<Output = T>) -> (u64, T) {
@@ -57,8 +64,14 @@ impl Lane {
         let mut costs = Vec::new();
         let store = self.store.clone();
         let middle = self.jobs.len() / 2;
-        let named = job("k", 1_000_000).idempotency_key("once");
+        let named = new_job(self.mode, 1_000_000).idempotency_key("once");
         costs.push(("push", self.counted(push(&store, vec![named])).await.0));
+        costs.push(("statistics", self.counted(numbers(&store)).await.0));
+        if self.mode.is_keyed() {
+            let (cost, lanes) = self.counted(store.lanes(LaneQuery::new("q"))).await;
+            assert_eq!(lanes.unwrap().rows[0].jobs, self.jobs.len() as u64 + 1);
+            costs.push(("listing", cost));
+        }
         let (cost, turns) = self.counted(self.claim_at(self.now)).await;
         costs.push(("claim", cost));
         let settle = Settle { now: Some(self.now), ..Settle::now(vec![failed(&turns[0])]) };
@@ -86,6 +99,15 @@ impl Lane {
         let (cost, settled) = self.counted(store.settle(settle)).await;
         assert!(settled.unwrap()[0].is_ok());
         costs.push(("settle", cost));
+        if matches!(self.mode, Mode::Fifo | Mode::Exclusive) {
+            let claim = Claim { now, ..Claim::new("q", "m", 1, Lease::Node { ttl: LEASE }) };
+            let turns = store.claim(claim.clone()).await.unwrap().turns;
+            let go_on = vec![GoOn { claim, places: vec![0] }];
+            let settle = Settle { now, go_on, ..settle_done(&turns) };
+            let (cost, settled) = self.counted(store.settle(settle)).await;
+            assert!(matches!(settled.unwrap()[0], Settled::Ok { next: Some(_), .. }));
+            costs.push(("settle of a lane that goes on", cost));
+        }
         costs
     }
 }
@@ -105,6 +127,11 @@ async fn costs_the_same_at_any_depth(queue: Queue, more: u64) {
     for ((name, few), (_, many)) in shallow.iter().zip(&deep) {
         assert!(*many <= few + more, "{name}: {few} commands, {many} at a depth of {DEEP}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_among_many_lanes_takes_no_longer() {
+    costs_the_same_at_any_depth(Queue::parallel("q"), MORE_CALLS).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,7 @@
 //! Servers that are away, fall silent, refuse, or take over.
 
+use std::cell::RefCell;
+
 use seriatim_testkit::{Cut, Proxy, Redis as Server, RedisCluster};
 use tokio::sync::{mpsc, oneshot};
 
@@ -160,15 +162,14 @@ async fn a_dead_master_of_a_cluster_holds_up_no_other() {
     assert_eq!(numbers(&store).await.processed as usize, before.len());
 }
 
-/// What a failover loses, both ways: a settle that the new master has not heard of leaves its lane held; a claim that it
-/// has not heard of leaves its handler running.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_lossy_failover_no_lane_stays_held_and_no_handler_runs_without_its_claim() {
-    let master = server();
-    let replica = replica_of(&master);
-    let proxy = Proxy::start(master.port()).unwrap();
-    let prefix = new_prefix();
-    let store = open_at(&over(&proxy), &prefix).await;
+/// What a server loses, both ways: a settle that it does not know of any more leaves its lane held; a claim that it does not
+/// know of any more leaves its handler running. It keeps what was written before `keep` returns.
+async fn nothing_stays_held_or_runs_without_its_claim(
+    url: &str,
+    keep: impl AsyncFnOnce(),
+    lose: impl AsyncFnOnce(),
+) {
+    let store = open_at(url, &new_prefix()).await;
     let (tell, mut told) = mpsc::unbounded_channel();
     let go_on = Arc::new(tokio::sync::Semaphore::new(0));
     let handler = {
@@ -199,15 +200,12 @@ async fn after_a_lossy_failover_no_lane_stays_held_and_no_handler_runs_without_i
 
     push(&store, vec![job("settled", 1)]).await;
     assert_eq!(next().await, "1 begins");
-    // The replica has that claim. It hears neither of its settle nor of anything else from now on.
-    has_all(&replica, &master).await;
-    promote(&replica);
+    keep().await;
     push(&store, vec![job("claimed", 2)]).await;
     assert_eq!(next().await, "2 begins");
     go_on.add_permits(1);
     until("the first is settled", async || numbers(&store).await.processed == 1).await;
-    proxy.lead_to(replica.port());
-    proxy.disconnect();
+    lose().await;
     let mut seen = [next().await, next().await];
     seen.sort();
     assert_eq!(seen, ["1 begins", "2 is stopped"]);
@@ -219,6 +217,36 @@ async fn after_a_lossy_failover_no_lane_stays_held_and_no_handler_runs_without_i
     until("nothing stays held", is_empty).await;
     stop.send(()).unwrap();
     engine.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_lossy_failover_no_lane_stays_held_and_no_handler_runs_without_its_claim() {
+    let master = server();
+    let replica = replica_of(&master);
+    let proxy = Proxy::start(master.port()).unwrap();
+    let keep = async || {
+        has_all(&replica, &master).await;
+        promote(&replica);
+    };
+    let lose = async || {
+        proxy.lead_to(replica.port());
+        proxy.disconnect();
+    };
+    nothing_stays_held_or_runs_without_its_claim(&over(&proxy), keep, lose).await;
+}
+
+/// As a server with `appendfsync everysec` does when its machine crashes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_crash_that_lost_the_last_writes_no_lane_stays_held_and_no_handler_runs_without_its_claim()
+ {
+    let server = Server::start_with(&["--appendonly", "no"]).unwrap();
+    let (url, server) = (server.url(), RefCell::new(server));
+    let keep = async || drop(server.borrow().send(&["SAVE"]).unwrap());
+    let lose = async || {
+        server.borrow_mut().kill().unwrap();
+        server.borrow_mut().restart().unwrap();
+    };
+    nothing_stays_held_or_runs_without_its_claim(&url, keep, lose).await;
 }
 
 /// A claim is answered before the long payloads of its jobs are read.

@@ -2,6 +2,7 @@
 
 use tokio::sync::Notify;
 
+use super::depth::calls;
 use super::servers::until;
 use super::*;
 use crate::{Batch, Engine, SharedStore};
@@ -92,4 +93,32 @@ async fn an_idle_engine_of_several_queues_hears_of_the_first_push_to_each() {
         release.notify_one();
     }
     engine.abort();
+}
+
+/// The commands that a push, its claim and its settle take, in a process that works on all queues.
+async fn commands_of_a_job(queues: usize) -> u64 {
+    let server = seriatim_testkit::Redis::start().unwrap();
+    let prefix = new_prefix();
+    let (pusher, store) =
+        (open_at(&server.url(), &prefix).await, open_at(&server.url(), &prefix).await);
+    let names: Vec<Arc<str>> = (0..queues).map(|i| format!("q{i}").into()).collect();
+    let all = names.iter().map(|name| Queue::parallel(&**name)).collect();
+    pusher.declare(Declare { now: None, queues: all }).await.unwrap();
+    let work = async || {
+        push(&pusher, vec![Job::new("q0", &1).unwrap()]).await;
+        let turns = store.claim(claim_request("q0", 1)).await.unwrap().turns;
+        assert!(done(&store, &turns).await[0].is_ok());
+    };
+    assert_eq!(store.due(names).await.unwrap().len(), queues);
+    // From now on the server has the scripts, and both know the queue.
+    work().await;
+    let before = calls(&server.url()).await;
+    work().await;
+    calls(&server.url()).await - before
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_takes_as_many_commands_whatever_the_number_of_queues() {
+    let (few, many) = (commands_of_a_job(1).await, commands_of_a_job(1_000).await);
+    assert!(many <= few + 2, "{few} commands with one queue, {many} with 1,000");
 }

@@ -153,8 +153,19 @@ fn deepen(c: &Connection, mode: Mode, times: u32) {
     c.execute_batch(&figures).unwrap();
 }
 
+/// As if somebody had analysed a file in which all rows of each index are equal.
+fn analyse_wrongly(c: &Connection) {
+    let columns = "length(stat) - length(replace(stat, ' ', ''))";
+    let wrong = format!(
+        "ANALYZE;
+         UPDATE sqlite_stat1 SET stat = '1000000' || replace(printf('%.*c', {columns}, ' '), ' ', ' 1000000');
+         ANALYZE sqlite_schema"
+    );
+    c.execute_batch(&wrong).unwrap();
+}
+
 /// The steps of each call, among `depth` jobs.
-fn calls(mode: Mode, depth: u32) -> Vec<(&'static str, u64)> {
+fn calls(mode: Mode, depth: u32, analyse: fn(&Connection)) -> Vec<(&'static str, u64)> {
     let connection = connect_writer(":memory:".as_ref(), true).unwrap();
     migrate(&connection).unwrap();
     connection.execute_batch("BEGIN").unwrap();
@@ -167,6 +178,7 @@ fn calls(mode: Mode, depth: u32) -> Vec<(&'static str, u64)> {
     if depth > FEW {
         deepen(&connection, mode, depth / FEW);
     }
+    analyse(&connection);
     let tx = Tx::begin(&connection, &mut definitions).unwrap();
     let mut counted = Counted { tx, mode, now, steps: Vec::new() };
     bury(&mut counted.tx, depth);
@@ -271,17 +283,49 @@ fn the_lanes_that_failed_are_found_by_an_index() {
     assert!(plan.contains("lane_worst (q=?)"), "{plan}");
 }
 
-#[test]
-fn what_waits_beside_or_behind_is_not_read() {
+fn nothing_more_is_read(analyse: fn(&Connection)) {
     let mut found = Vec::new();
     for mode in [Mode::Parallel, Mode::Accumulate, Mode::Fifo, Mode::Exclusive] {
-        for ((name, few), (_, many)) in calls(mode, FEW).into_iter().zip(calls(mode, MANY)) {
+        let [few, many] = [FEW, MANY].map(|depth| calls(mode, depth, analyse));
+        for ((name, few), (_, many)) in few.into_iter().zip(many) {
             if many > few + MORE_MAX {
                 found.push(format!("{name} in {mode}: {few} steps, then {many}"));
             }
         }
     }
     assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn what_waits_beside_or_behind_is_not_read() {
+    nothing_more_is_read(|_| ());
+}
+
+#[test]
+fn what_waits_beside_or_behind_is_not_read_whatever_statistics_say() {
+    nothing_more_is_read(analyse_wrongly);
+}
+
+/// The steps of the figures of this many queues.
+fn steps_of_figures(queues: u32) -> u64 {
+    let connection = connect_writer(":memory:".as_ref(), true).unwrap();
+    migrate(&connection).unwrap();
+    connection.execute_batch("BEGIN").unwrap();
+    let mut definitions = Definitions::default();
+    let mut tx = Tx::begin(&connection, &mut definitions).unwrap();
+    tx.at(Some(Timestamp::of_this_machine()));
+    let jobs = (0..queues).map(|i| Job::new(format!("q{i}"), &i).unwrap());
+    tx.push(&jobs.collect::<Vec<_>>()).unwrap();
+    let before = STEPS.get();
+    assert_eq!(tx.stats().unwrap().len(), queues as usize);
+    tx.due(&[]).unwrap();
+    STEPS.get() - before
+}
+
+#[test]
+fn figures_cost_as_much_for_each_queue_however_many_there_are() {
+    let [few, many] = [10, 1_000].map(steps_of_figures);
+    assert!(many <= few * 100, "{few} steps for 10 queues, {many} for 1,000");
 }
 
 #[test]
