@@ -15,13 +15,9 @@ DECLARE
   _left text[];
   _left_too text[];
 BEGIN
-  _number := seriatim.queue_number(_name);
-  -- The queue before the table: see declare().
-  PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _number);
   LOCK TABLE seriatim.queue IN SHARE ROW EXCLUSIVE MODE;
-  IF _number <> seriatim.queue_number(_name) THEN
-    RAISE EXCEPTION 'the queue was deleted and made again' USING ERRCODE = 'serialization_failure';
-  END IF;
+  _number := seriatim.queue_number(_name);
+  PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _number);
   SELECT count(*) INTO _claimed FROM seriatim.claimed_lane WHERE queue = _number;
   IF _claimed > 0 THEN
     RAISE EXCEPTION 'lanes are claimed' USING ERRCODE = 'SR011', DETAIL = _claimed;

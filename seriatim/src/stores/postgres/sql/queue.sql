@@ -49,8 +49,6 @@ BEGIN
     FROM jsonb_array_elements(_queues) WITH ORDINALITY w (p, place)
     LEFT JOIN seriatim.queue q ON q.name = p->>'name';
     IF array_position(_numbers, NULL) IS NOT NULL THEN
-      -- Queues before the table, as declare() does.
-      PERFORM seriatim.share_queue(n.number) FROM (SELECT unnest(array_remove(_numbers, NULL)) AS number ORDER BY 1) n;
       LOCK TABLE seriatim.queue IN SHARE ROW EXCLUSIVE MODE;
       FOR _p IN SELECT p FROM jsonb_array_elements(_queues) WITH ORDINALITY w (p, place) ORDER BY place
       LOOP
@@ -73,13 +71,6 @@ BEGIN
   RETURN _numbers;
 END $$;
 
--- Whether a declaration must wait for pushes and claims under way, and block new ones: they know the old mode, merge or
--- limits.
-CREATE FUNCTION seriatim.changes(_old seriatim.queue, _p jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-  SELECT _old.mode <> (_p->>'mode')::smallint OR _old.merge <> (_p->>'merge')::smallint
-    OR seriatim.shares_after(_old.shares, _p->'shares') IS DISTINCT FROM _old.shares
-$$;
-
 CREATE FUNCTION seriatim.declare(_now bigint, _queues jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _at bigint := coalesce(_now, seriatim.clock());
@@ -87,20 +78,10 @@ DECLARE
   _place bigint;
   _old seriatim.queue;
   _shares jsonb;
-  _number int;
-  _locked int[] := '{}';
 BEGIN
-  -- In the order in which pushes lock queues, and before the table is locked: a user's transaction may have pushed to one of
-  -- them and stay open.
-  FOR _number IN
-    SELECT q.number FROM jsonb_array_elements(_queues) p JOIN seriatim.queue q ON q.name = p->>'name'
-    WHERE NOT q.closing AND seriatim.changes(q, p) ORDER BY q.number
-  LOOP
-    PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _number);
-    _locked := _locked || _number;
-  END LOOP;
   LOCK TABLE seriatim.queue IN SHARE ROW EXCLUSIVE MODE;
   FOR _p, _place IN
+    -- In the order in which pushes lock queues.
     SELECT p, place FROM jsonb_array_elements(_queues) WITH ORDINALITY w (p, place)
     ORDER BY (SELECT number FROM seriatim.queue WHERE name = p->>'name'), place
   LOOP
@@ -112,13 +93,14 @@ BEGIN
     IF _old.closing THEN
       RAISE EXCEPTION 'the queue is being deleted' USING ERRCODE = 'SR010', DETAIL = _old.name;
     END IF;
-    IF seriatim.changes(_old, _p) AND NOT _old.number = ANY (_locked) THEN
-      RAISE EXCEPTION 'another declaration came between' USING ERRCODE = 'serialization_failure';
-    END IF;
     IF _old.mode <> (_p->>'mode')::smallint OR _old.merge <> (_p->>'merge')::smallint THEN
       PERFORM seriatim.may_change(_old, _p, _place);
     END IF;
     _shares := seriatim.shares_after(_old.shares, _p->'shares');
+    IF _shares IS DISTINCT FROM _old.shares THEN
+      -- Waits for claims under way, which know the old limits, and blocks new ones.
+      PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _old.number);
+    END IF;
     UPDATE seriatim.queue SET mode = (_p->>'mode')::smallint, merge = (_p->>'merge')::smallint,
       earliest = (_p->>'earliest')::boolean, take = (_p->>'take')::int,
       retain = (_p->>'retain')::bigint, retain_dead = (_p->>'retain_dead')::bigint,
@@ -143,14 +125,15 @@ BEGIN
   END LOOP;
 END $$;
 
--- Refuses to change mode or merge of a non-empty queue, unless a push created it and nothing runs. The caller has locked
--- the queue.
+-- Refuses to change mode or merge of a non-empty queue, unless a push created it and nothing runs. Waits for running
+-- pushes and claims, and blocks new ones.
 CREATE FUNCTION seriatim.may_change(_old seriatim.queue, _p jsonb, _place bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   _convertible boolean := NOT _old.declared AND _old.mode <> 0 AND (_p->>'mode')::smallint <> 0;
   _runs boolean;
 BEGIN
+  PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _old.number);
   PERFORM seriatim.lock_rows(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _old.number AND number > 0));
   PERFORM seriatim.unpack(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _old.number AND number > 0));
   SELECT bool_or(claimed) INTO _runs FROM seriatim.lane WHERE queue = _old.number AND number > 0;

@@ -3,7 +3,7 @@
 use tokio::time::timeout;
 
 use super::*;
-use crate::contract::{Actions, Beat, Cancel, Cancelled, GoOn, Rescue, Transaction, delete_queue};
+use crate::contract::{Actions, Beat, Cancel, Cancelled, GoOn, Rescue};
 use crate::model::LaneId;
 use crate::{Mode, Outcome};
 
@@ -121,41 +121,6 @@ async fn an_open_transaction_on_a_running_lane_does_not_hold_up_heartbeats() {
     let sql = in_schema("SELECT key FROM seriatim.lane WHERE progress = 'half'", &schema);
     let told = holder.query(&sql, &[]).await.unwrap();
     assert_eq!(told.iter().map(|row| row.get::<_, &str>(0)).collect::<Vec<_>>(), ["b"]);
-}
-
-/// Nobody makes, declares or pauses another queue while it waits.
-#[tokio::test]
-async fn a_change_or_deletion_of_a_queue_that_waits_for_an_open_transaction_holds_up_no_other() {
-    for deletes in [false, true] {
-        let schema = new_schema();
-        let store = open(&schema).await;
-        push(&store, vec![job("k", 1)]).await;
-        let (server, mut user) = (session().await, session().await);
-        let mut open = user.transaction().await.unwrap();
-        open.push(&*store, Push { now: None, jobs: vec![job("k", 2)] }).await.unwrap();
-        let changing = tokio::spawn({
-            let store = store.clone();
-            async move {
-                match deletes {
-                    true => drop(delete_queue(&*store, "q", true).await.unwrap()),
-                    false => declare(&store, Queue::fifo("q")).await,
-                }
-            }
-        });
-        until_waiting(&server, &schema, 1).await;
-        let others = async {
-            declare(&store, Queue::parallel("another")).await;
-            push(&store, vec![Job::new("third", &1).unwrap()]).await;
-            store.pause_queue("another".into(), true).await.unwrap();
-        };
-        timeout(SOON, others).await.expect("they wait for nobody");
-        Transaction::commit(open, &*store).await.unwrap();
-        changing.await.unwrap();
-        let queues = store.queues().await.unwrap();
-        let changed = queues.iter().find(|view| view.queue.name == "q");
-        let mode = changed.map(|view| view.queue.mode);
-        assert_eq!(mode, (!deletes).then_some(Mode::Fifo), "deletes: {deletes}");
-    }
 }
 
 #[tokio::test]

@@ -1,1 +1,0 @@
--- From version 34: only functions changed.
