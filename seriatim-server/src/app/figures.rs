@@ -23,8 +23,8 @@ pub(crate) struct Figures {
 impl Figures {
     /// Those of all queues.
     pub(crate) async fn all(store: &dyn Store) -> seriatim::Result<Vec<Self>> {
-        let stats = store.stats(None).await?;
-        Ok(Self::of(stats, &store.nodes().await?))
+        let (stats, nodes) = tokio::try_join!(store.stats(None), store.nodes())?;
+        Ok(Self::of(stats, &nodes))
     }
 
     /// Those of one queue; a queue that was made this moment may have none yet.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::TryFutureExt;
 use seriatim::store::{JobView, LaneQuery, LaneView, QueueView};
 use seriatim::{JobId, store::Store};
 
@@ -28,8 +29,7 @@ pub(crate) async fn queue_with_figures(
     store: &dyn Store,
     name: &str,
 ) -> Result<(QueueView, Figures)> {
-    let view = queue(store, name).await?;
-    Ok((view, Figures::one(store, name).await?))
+    tokio::try_join!(queue(store, name), Figures::one(store, name).err_into())
 }
 
 /// The job of this id, in whatever state.

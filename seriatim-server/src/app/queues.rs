@@ -10,12 +10,11 @@ use super::history::{self, Span};
 use super::{find, troubles};
 use crate::protocol::document::{Queue, Queues};
 
-/// All queues with their figures, and the nodes. A queue that was made this moment may have no figures yet.
+/// All queues with their figures, and the nodes, asked side by side. A queue that was made this moment may have no figures yet.
 pub(crate) async fn with_figures(
     store: &dyn Store,
 ) -> Result<(Vec<(QueueView, Figures)>, Vec<NodeView>)> {
-    let (views, stats, nodes) =
-        (store.queues().await?, store.stats(None).await?, store.nodes().await?);
+    let (views, stats, nodes) = tokio::try_join!(store.queues(), store.stats(None), store.nodes())?;
     let figures = Figures::of(stats, &nodes).into_iter();
     let mut figures: HashMap<_, _> = figures.map(|of| (of.stats.queue.clone(), of)).collect();
     let with = |view: QueueView| {

@@ -19,6 +19,7 @@ pub trait Queues: Send + Sync {
     ///   new mode, in order of arrival (impossible from or to `parallel` if it has jobs). Otherwise it is
     ///   `Conflict`, naming both definitions: see [`Declaration`](crate::store::Declaration).
     /// - An invalid definition is `Invalid`, with the field `queues[3].max_retries`.
+    /// - A change that transactions of users forbid while they are open may be refused as `Unavailable`.
     async fn declare(&self, request: Declare) -> Result<()>;
 
     /// Pauses or resumes a queue: when this has returned, no lane of a paused queue is claimed. Running turns continue.

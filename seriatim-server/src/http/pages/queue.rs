@@ -2,6 +2,7 @@
 
 use askama::Template;
 use axum::response::Response;
+use futures_util::TryFutureExt;
 use seriatim::store::{LaneQuery, LaneStage, Store};
 
 use super::super::{Part, Query, Result, Shared};
@@ -55,15 +56,21 @@ pub(super) async fn show(
     visit.scope.check_queue(&name)?;
     let store = &*app.store;
     let (view, figures) = find::queue_with_figures(store, &name).await?;
-    let (nodes, now) = (queues::workers(store, &name).await?, store.now().await?);
     let base = &visit.frame.base;
+    let path = link::queue(base, &name);
+    let (nodes, now, usage, held_count, charts) = tokio::try_join!(
+        queues::workers(store, &name),
+        store.now().err_into(),
+        Usage::read(store, &view.queue).err_into(),
+        held(store, &name).err_into(),
+        Charts::read(store, &visit, &name, &path, &span).err_into(),
+    )?;
     let pause = if view.paused { "queue.resume" } else { "queue.pause" };
     let on = On::Queue(name.clone());
     let mut buttons = button::all(&visit, &[pause], &on);
     let all = |action| operations::Wish::new(action, name.as_str());
     let many = [Action::Retry, Action::Bury, Action::DeleteFailed, Action::DeleteWaiting];
     buttons.extend(button::operations(&visit, many.map(all)));
-    let usage = Usage::read(store, &view.queue).await?;
     let pause = match view.paused {
         true => pauses::of_queue(store, &name).await?,
         false => None,
@@ -79,7 +86,7 @@ pub(super) async fn show(
         failed: lanes(&[("by", "retry_count")]),
         running: lanes(&[("state", "running")]),
         held: lanes(&[("state", "held")]),
-        held_count: held(store, &name).await?,
+        held_count,
         morgue: link::with(&format!("{base}/morgue"), &[("queue", &name)]),
         buttons,
         at_once: view.queue.limit.running.map(|most| most.to_string()).unwrap_or_default(),
@@ -89,7 +96,7 @@ pub(super) async fn show(
         groups_left_out,
         nodes: nodes.iter().map(|node| NodeRow::new(&visit, node, now)).collect(),
         declared: view.declared,
-        charts: Charts::read(store, &visit, &name, &link::queue(base, &name), &span).await?,
+        charts,
         row: QueueRow::new(base, &view, &figures, (&nodes, now)),
     };
     visit.show(&page)

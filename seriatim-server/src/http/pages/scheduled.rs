@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use askama::Template;
 use axum::response::Response;
+use futures_util::future::try_join_all;
 use serde::Deserialize;
 use seriatim::Timestamp;
 use seriatim::store::{LaneStage, LaneView, NodeView, QueueView, Store};
@@ -97,8 +98,9 @@ pub(super) async fn show(app: Shared, visit: Visit, Query(wish): Query<Wish>) ->
     };
     let mut found: Vec<(&QueueView, LaneView)> = Vec::new();
     let (mut next, mut is_more, mut is_cut) = (None, false, false);
-    for view in asked {
-        let page = lane_pages::page(store, wanted(&wish, &view.queue.name, now)).await?;
+    let pages =
+        asked.iter().map(|view| lane_pages::page(store, wanted(&wish, &view.queue.name, now)));
+    for (view, page) in asked.iter().copied().zip(try_join_all(pages).await?) {
         is_more |= page.next.is_some();
         is_cut |= page.cut;
         next = page.next;

@@ -44,6 +44,11 @@ pub(super) fn ours(e: &tokio_postgres::Error) -> Option<(&str, &str)> {
     db.code().code().starts_with("SR").then(|| (db.code().code(), db.detail().unwrap_or("")))
 }
 
+/// Whether a call has given way to a transaction of a user.
+pub(super) fn has_given_way(e: &tokio_postgres::Error) -> bool {
+    matches!(ours(e), Some(("SR027", _)))
+}
+
 /// The errors that several functions raise: an unknown queue, a dead node, too many queues.
 pub(super) fn common(e: tokio_postgres::Error) -> Error {
     match ours(&e) {
@@ -58,6 +63,13 @@ pub(super) fn common(e: tokio_postgres::Error) -> Error {
         }
         Some(("SR008", _)) => was_given_up(),
         Some(("SR010", name)) => is_closing(name),
+        Some(("SR027", name)) => {
+            let message = format!(
+                "queue {name:?} cannot be changed now: a transaction that pushed to it, or settled its jobs, was open for \
+                 all of this call's time (call_timeout in the URL). Let it end, then repeat this"
+            );
+            Error::new(ErrorKind::Unavailable, message)
+        }
         Some(("SR007", _)) => {
             Error::invalid("transaction", "must be at isolation level READ COMMITTED")
         }

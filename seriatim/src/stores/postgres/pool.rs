@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, Row};
@@ -20,6 +20,9 @@ use crate::model::{Error, ErrorKind, Result};
 
 /// Most attempts at a call that the server rolls back because of concurrent calls.
 const TRIES_MAX: usize = 5;
+
+/// Pause of a call that has given way.
+const GIVEN_WAY: Duration = Duration::from_millis(500);
 
 /// Limit for cancelling an abandoned statement on the server.
 const CANCEL_MAX: Duration = Duration::from_secs(5);
@@ -90,6 +93,29 @@ impl Pool {
         meaning: impl FnOnce(tokio_postgres::Error) -> Error,
     ) -> Result<Vec<Row>> {
         self.in_time(self.try_query(sql, params, meaning)).await
+    }
+
+    /// Like [`Self::query_or`], for a call that gives way to users' transactions instead of waiting in line, where it would keep
+    /// others waiting. It is repeated until `call_timeout` is over.
+    pub(super) async fn query_giving_way(
+        &self,
+        sql: &'static str,
+        params: Params<'_>,
+        meaning: impl Fn(tokio_postgres::Error) -> Error,
+    ) -> Result<Vec<Row>> {
+        let end = Instant::now() + self.call_timeout;
+        loop {
+            let mut gave_way = false;
+            let refused = |e: tokio_postgres::Error| {
+                gave_way = error::has_given_way(&e);
+                meaning(e)
+            };
+            let answer = self.query_or(sql, params, refused).await;
+            if !gave_way || Instant::now() + GIVEN_WAY >= end {
+                return answer;
+            }
+            tokio::time::sleep(GIVEN_WAY).await;
+        }
     }
 
     /// A call within `call_timeout`.

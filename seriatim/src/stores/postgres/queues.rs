@@ -36,7 +36,7 @@ impl Queues for Postgres {
         let policies = Value::Array(policies?).to_string();
         let conflict = |e| declare_error(e, &request.queues);
         let now = request.now.map(micros);
-        self.pool.query_or(DECLARE, &[&now, &policies], conflict).await?;
+        self.pool.query_giving_way(DECLARE, &[&now, &policies], conflict).await?;
         self.ring(&Wake::of(request.queues.iter().map(|queue| &*queue.name)));
         Ok(())
     }
@@ -59,7 +59,7 @@ impl Queues for Postgres {
             _ => error::common(e),
         };
         let params: super::pool::Params<'_> = &[&kept(&request.queue), &rows_max];
-        let rows = self.pool.query_or(DELETE_QUEUE, params, refused).await?;
+        let rows = self.pool.query_giving_way(DELETE_QUEUE, params, refused).await?;
         rows.first().map_or_else(|| Ok(Acted::default()), acted)
     }
 }

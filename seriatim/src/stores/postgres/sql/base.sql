@@ -51,6 +51,30 @@ BEGIN
   PERFORM pg_advisory_xact_lock_shared(hashtext('seriatim.'), _queue);
 END $$;
 
+-- Locks a queue for its change: what depends on it has ended, or waits until this ends. _what: 'claims' of it, or all of the 'queue';
+-- with it its 'claimed' lanes, or 'all', in the common order. In line only for a short time, as in lock_in_line(): what keeps a
+-- lock longer is a transaction of a user, and who waits in line keeps others waiting. Then the caller repeats all of its call.
+CREATE FUNCTION seriatim.lock_alone(_q seriatim.queue, _what text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _was text := current_setting('lock_timeout');
+BEGIN
+  PERFORM set_config('lock_timeout', '200ms', true);
+  IF _what = 'claims' THEN
+    PERFORM seriatim.end_claims(_q.number);
+  ELSE
+    PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _q.number);
+  END IF;
+  -- Statements after that lock: they see what was committed before.
+  IF _what = 'claimed' THEN
+    PERFORM seriatim.lock_rows(ARRAY(SELECT number FROM seriatim.claimed_lane WHERE queue = _q.number));
+  ELSIF _what = 'all' THEN
+    PERFORM seriatim.lock_rows(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _q.number AND number > 0));
+  END IF;
+  PERFORM set_config('lock_timeout', _was, true);
+EXCEPTION WHEN lock_not_available THEN
+  RAISE EXCEPTION 'a transaction keeps the queue locked' USING ERRCODE = 'SR027', DETAIL = _q.name;
+END $$;
+
 -- A shared lock for what claims lanes of a queue, before it reads whether that is paused: a pause waits for it. Not the lock of
 -- share_queue(), which users' transactions hold as long as they like.
 CREATE FUNCTION seriatim.begin_claim(_queue int) RETURNS void LANGUAGE plpgsql AS $$

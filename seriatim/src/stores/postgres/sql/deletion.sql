@@ -6,6 +6,7 @@ CREATE FUNCTION seriatim.delete_queue(_name text, _rows_max int, OUT o_count big
 LANGUAGE plpgsql AS $$
 DECLARE
   _number int;
+  _q seriatim.queue;
   _claimed bigint;
   _lanes bigint[];
   _jobs bigint[];
@@ -17,7 +18,8 @@ DECLARE
 BEGIN
   LOCK TABLE seriatim.queue IN SHARE ROW EXCLUSIVE MODE;
   _number := seriatim.queue_number(_name);
-  PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _number);
+  SELECT * INTO _q FROM seriatim.queue WHERE number = _number;
+  PERFORM seriatim.lock_alone(_q, 'queue');
   SELECT count(*) INTO _claimed FROM seriatim.claimed_lane WHERE queue = _number;
   IF _claimed > 0 THEN
     RAISE EXCEPTION 'lanes are claimed' USING ERRCODE = 'SR011', DETAIL = _claimed;

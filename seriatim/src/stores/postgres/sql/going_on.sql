@@ -59,7 +59,8 @@ BEGIN
     _one := _all[_place];
     -- Not sooner, as a pause would wait for those that hold the lanes.
     PERFORM seriatim.begin_claim((_one.q).number);
-    CONTINUE WHEN (SELECT paused FROM seriatim.queue WHERE number = (_one.q).number);
+    -- A limit may have come meanwhile, too.
+    CONTINUE WHEN (SELECT paused OR shares IS NOT NULL FROM seriatim.queue WHERE number = (_one.q).number);
     _lanes := ARRAY(SELECT number FROM unnest(_one.lanes) number
       WHERE CASE WHEN number IN (SELECT unnest(_done)) THEN true END);
     IF (_one.q).mode = 2 AND (_one.q).take <= 1 THEN

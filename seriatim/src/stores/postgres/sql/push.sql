@@ -344,6 +344,8 @@ DECLARE
   _keyed boolean := array_remove(_key, NULL) <> '{}';
   _windows boolean;
   _throttles boolean;
+  _seqs bigint[];
+  _found seriatim.joined;
 BEGIN
   PERFORM seriatim.check_isolation();
   IF cardinality(_known) = 1 THEN
@@ -371,16 +373,24 @@ BEGIN
   IF NOT (_throttles OR _past <> '{}' OR array_remove(_expires_at, NULL) <> '{}'
     OR _windows AND EXISTS (SELECT FROM unnest(_numbers, _payload) w (queue, payload)
       JOIN seriatim.queue q ON q.number = w.queue WHERE octet_length(w.payload) >= q.max_bytes)) THEN
+    _seqs := ARRAY(SELECT nextval('seriatim.seq') FROM generate_subscripts(_numbers, 1));
     IF array_remove(_name, NULL) = '{}' THEN
+      IF _keyed THEN
+        _found := seriatim.known_lanes(_numbers, _key, _routes, _score, _priority, _seqs);
+      END IF;
       RETURN QUERY SELECT * FROM seriatim.push_plain(_t, _numbers, _key, _task, _digest, _score, _priority,
-        _run_at, _options, _lease_ttl, _routes, _payload, _keyed, _windows);
+        _run_at, _options, _lease_ttl, _routes, _payload, _seqs, _keyed, _windows, _found);
       RETURN;
     END IF;
     SELECT * INTO _scope, _scope_key FROM seriatim.scopes(_numbers, _key, _name, _options);
     IF seriatim.are_new(_scope, _scope_key, _name) THEN
+      IF _keyed THEN
+        -- Not in the savepoint below: see known_lanes().
+        _found := seriatim.known_lanes(_numbers, _key, _routes, _score, _priority, _seqs);
+      END IF;
       BEGIN
         RETURN QUERY SELECT * FROM seriatim.push_new(_t, _numbers, _key, _task, _digest, _score, _priority,
-          _run_at, _options, _lease_ttl, _routes, _payload, _keyed, _windows, _name, _scope, _scope_key);
+          _run_at, _options, _lease_ttl, _routes, _payload, _seqs, _keyed, _windows, _found, _name, _scope, _scope_key);
         RETURN;
       EXCEPTION WHEN SQLSTATE 'SR025' OR SQLSTATE 'SR003' THEN
         -- Another push took a name meanwhile. A job bound to another node is no error if its name turns out to be a repeat.
@@ -391,28 +401,16 @@ BEGIN
     _run_at, _options, _lease_ttl, _expires_at, _name, _routes, _payload, _windows, _past);
 END $$;
 
--- Jobs without idempotency keys, expiry times, pasts and throttles.
+-- Jobs without idempotency keys, expiry times, pasts and throttles. _found: their lanes, if known_lanes() has locked them.
 CREATE FUNCTION seriatim.push_plain(_t bigint, _numbers int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
-  _lease_ttl bigint[], _routes bigint[], _payload bytea[], _keyed boolean, _windows boolean)
+  _lease_ttl bigint[], _routes bigint[], _payload bytea[], _seqs bigint[], _keyed boolean, _windows boolean,
+  _found seriatim.joined)
 RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint, o_again_at bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
-  _seqs bigint[] := ARRAY(SELECT nextval('seriatim.seq') FROM generate_subscripts(_numbers, 1));
   _stored bigint[];
-  _found seriatim.joined;
 BEGIN
-  IF _keyed AND seriatim.seem_known(_numbers, _key) THEN
-    BEGIN
-      _found := seriatim.lanes_of(_numbers, _key, _routes, _score, _priority, _seqs);
-      IF _found.missing THEN
-        -- This gives the locks back: lanes are made and locked in one order.
-        RAISE EXCEPTION 'a lane is missing' USING ERRCODE = 'SR026';
-      END IF;
-    EXCEPTION WHEN SQLSTATE 'SR026' THEN
-      _found := NULL;
-    END;
-  END IF;
   IF _found IS NULL THEN
     _stored := seriatim.push_packed(_numbers, _key, _task, _digest, _score, _priority, _run_at, _options,
       _lease_ttl, _routes, _payload, _seqs, _keyed, _t);
@@ -424,6 +422,29 @@ BEGIN
   END IF;
   RETURN QUERY SELECT * FROM seriatim.push_rest(_t, _numbers, _key, _task, _digest, _score, _priority,
     _run_at, _options, _lease_ttl, _routes, _payload, _seqs, _windows, _found);
+END $$;
+
+-- lanes_of(), if all lanes exist; otherwise NULL, and none is locked. Not in a savepoint that may be rolled back: who waits for
+-- a lock that was taken in a savepoint inside it waits for the whole transaction, even if the outer one has given the lock back.
+-- If a third session takes the lock then, this one waits behind the first, which waits for this one.
+CREATE FUNCTION seriatim.known_lanes(_queue int[], _key text[], _routes bigint[], _score float8[], _priority smallint[],
+  _seqs bigint[]) RETURNS seriatim.joined LANGUAGE plpgsql AS $$
+DECLARE
+  _found seriatim.joined;
+BEGIN
+  IF NOT seriatim.seem_known(_queue, _key) THEN
+    RETURN NULL;
+  END IF;
+  BEGIN
+    _found := seriatim.lanes_of(_queue, _key, _routes, _score, _priority, _seqs);
+    IF _found.missing THEN
+      -- This gives the locks back: lanes are made and locked in one order.
+      RAISE EXCEPTION 'a lane is missing' USING ERRCODE = 'SR026';
+    END IF;
+  EXCEPTION WHEN SQLSTATE 'SR026' THEN
+    RETURN NULL;
+  END;
+  RETURN _found;
 END $$;
 
 -- Whether all lanes of a batch seem to exist, by a few of them: then its jobs need no attempt to create them.
@@ -472,21 +493,20 @@ END $$;
 -- The same with idempotency keys that nobody has used. Raises SR025 if that was not so.
 CREATE FUNCTION seriatim.push_new(_t bigint, _numbers int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
-  _lease_ttl bigint[], _routes bigint[], _payload bytea[], _keyed boolean, _windows boolean,
-  _name text[], _scope int[], _scope_key text[])
+  _lease_ttl bigint[], _routes bigint[], _payload bytea[], _seqs bigint[], _keyed boolean, _windows boolean,
+  _found seriatim.joined, _name text[], _scope int[], _scope_key text[])
 RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint, o_again_at bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
   _states smallint[];
   _created_at bigint[];
-  _seqs bigint[];
   _new bigint;
 BEGIN
   SELECT array_agg(p.o_status ORDER BY p.ordinality), array_agg(p.o_created_at ORDER BY p.ordinality),
     array_agg(p.o_seq ORDER BY p.ordinality)
   INTO _states, _created_at, _seqs
   FROM seriatim.push_plain(_t, _numbers, _key, _task, _digest, _score, _priority, _run_at, _options, _lease_ttl,
-    _routes, _payload, _keyed, _windows) WITH ORDINALITY p;
+    _routes, _payload, _seqs, _keyed, _windows, _found) WITH ORDINALITY p;
   INSERT INTO seriatim.idempotency (queue, key, name, of_queue, seq, created_at, until)
     SELECT w.scope, coalesce(w.scope_key, ''), w.name, w.number, w.seq, w.created_at,
       seriatim.later(_t, q.idempotency_ttl)

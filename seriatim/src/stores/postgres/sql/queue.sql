@@ -78,6 +78,7 @@ DECLARE
   _place bigint;
   _old seriatim.queue;
   _shares jsonb;
+  _counted bigint[];
 BEGIN
   LOCK TABLE seriatim.queue IN SHARE ROW EXCLUSIVE MODE;
   FOR _p, _place IN
@@ -97,9 +98,12 @@ BEGIN
       PERFORM seriatim.may_change(_old, _p, _place);
     END IF;
     _shares := seriatim.shares_after(_old.shares, _p->'shares');
-    IF _shares IS DISTINCT FROM _old.shares THEN
-      -- Waits for claims under way, which know the old limits, and blocks new ones.
-      PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _old.number);
+    _counted := seriatim.counted_in(_p);
+    IF _counted IS DISTINCT FROM _old.counted THEN
+      PERFORM seriatim.lock_alone(_old, 'claimed');
+    ELSIF _shares IS DISTINCT FROM _old.shares THEN
+      -- Claims under way know the old limits.
+      PERFORM seriatim.lock_alone(_old, 'claims');
     END IF;
     UPDATE seriatim.queue SET mode = (_p->>'mode')::smallint, merge = (_p->>'merge')::smallint,
       earliest = (_p->>'earliest')::boolean, take = (_p->>'take')::int,
@@ -111,9 +115,9 @@ BEGIN
       window_from = CASE WHEN _old.quiet IS NULL THEN nextval('seriatim.seq') ELSE _old.window_from END,
       throttle = (_p->>'throttle')::bigint, refuses = (_p->>'refuses')::boolean,
       definition = _p->>'definition', declared = true,
-      shares = _shares, grouped = coalesce((_p->>'grouped')::boolean, false), counted = seriatim.counted_in(_p)
+      shares = _shares, grouped = coalesce((_p->>'grouped')::boolean, false), counted = _counted
     WHERE number = _old.number;
-    IF _shares IS DISTINCT FROM _old.shares THEN
+    IF _counted IS DISTINCT FROM _old.counted THEN
       PERFORM seriatim.count_groups(_old);
     END IF;
     IF _shares->>'rates' IS DISTINCT FROM _old.shares->>'rates' THEN
@@ -125,16 +129,14 @@ BEGIN
   END LOOP;
 END $$;
 
--- Refuses to change mode or merge of a non-empty queue, unless a push created it and nothing runs. Waits for running
--- pushes and claims, and blocks new ones.
+-- Refuses to change mode or merge of a non-empty queue, unless a push created it and nothing runs.
 CREATE FUNCTION seriatim.may_change(_old seriatim.queue, _p jsonb, _place bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   _convertible boolean := NOT _old.declared AND _old.mode <> 0 AND (_p->>'mode')::smallint <> 0;
   _runs boolean;
 BEGIN
-  PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _old.number);
-  PERFORM seriatim.lock_rows(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _old.number AND number > 0));
+  PERFORM seriatim.lock_alone(_old, 'all');
   PERFORM seriatim.unpack(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _old.number AND number > 0));
   SELECT bool_or(claimed) INTO _runs FROM seriatim.lane WHERE queue = _old.number AND number > 0;
   -- NULL: it is empty.

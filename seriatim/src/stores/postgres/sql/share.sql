@@ -504,19 +504,16 @@ BEGIN
   WHERE s.ctid = n.row;
 END $$;
 
--- Counts the running turns of each group again, after the shares of a queue changed. The caller has its lock alone, so there
--- are no claims. The locks of the lanes wait for settles under way; what those wrote into `freed` is then visible.
+-- Counts the running turns of each group again, after other groups are counted. The caller has locked the queue and its claimed
+-- lanes: there are no claims and settles, and what they wrote into `freed` is visible.
 CREATE FUNCTION seriatim.count_groups(_old seriatim.queue) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _counted bigint[] := (SELECT counted FROM seriatim.queue WHERE number = _old.number);
   _mode smallint := (SELECT mode FROM seriatim.queue WHERE number = _old.number);
   _lanes bigint[];
 BEGIN
-  IF _counted IS NULL AND _old.counted IS NULL THEN
-    RETURN;
-  END IF;
   _lanes := ARRAY(SELECT number FROM seriatim.claimed_lane WHERE queue = _old.number);
-  PERFORM seriatim.lock_lanes(_lanes);
+  PERFORM seriatim.unfold(_lanes);
   UPDATE seriatim.lane l SET grp = seriatim.counted_group(_counted, seriatim.first_class(seriatim.group_of(r.route)))
   FROM (SELECT n.ctid AS row, n.* FROM seriatim.lane n WHERE n.number = ANY (_lanes) AND n.claimed OFFSET 0) n
   CROSS JOIN LATERAL (SELECT CASE WHEN n.payload IS NOT NULL OR _mode <> 3 THEN n.route

@@ -299,3 +299,45 @@ async fn two_settles_of_one_claim_leave_nothing_of_it_although_one_has_not_commi
     let left = in_schema("SELECT count(*) FROM seriatim.batch", &schema);
     assert_eq!(server.query_one(&left, &[]).await.unwrap().get::<_, i64>(0), 0);
 }
+
+/// Otherwise a third session could take the lane in between. Then the push would wait behind the second one, which waits for the
+/// transaction of the push: a deadlock.
+#[tokio::test]
+async fn a_push_keeps_its_lanes_when_another_session_takes_its_idempotency_key() {
+    let schema = new_schema();
+    let server = session().await;
+    let (store, second) = (open(&schema).await, open(&schema).await);
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("k", 1), job("k", 2), job("p", 1)]).await;
+    let sql = |text: &str| in_schema(text, &schema);
+    let taker = session().await;
+    let take = "BEGIN; INSERT INTO seriatim.idempotency SELECT number, 'k', 'n', 0, 0, 0, 0 FROM seriatim.queue";
+    taker.batch_execute(&sql(take)).await.unwrap();
+    let pushing = |store: &Arc<Postgres>, jobs: Vec<Job>| {
+        let store = store.clone();
+        tokio::spawn(async move { push(&store, jobs).await })
+    };
+    // The row of the other lane is written at once.
+    let first = pushing(&store, vec![job("k", 3).idempotency_key("n"), job("p", 2)]);
+    until_waiting(&server, &schema, 1).await;
+    let behind = pushing(&second, vec![job("k", 4)]);
+    until_waiting(&server, &schema, 2).await;
+    // Comes between the savepoint in which the push has written and its second attempt to write.
+    let between = session().await;
+    between.batch_execute(&format!("SET application_name = 'seriatim {schema}'")).await.unwrap();
+    let table = sql("BEGIN; LOCK TABLE seriatim.lane IN SHARE MODE");
+    let locking = tokio::spawn(async move {
+        between.batch_execute(&table).await.unwrap();
+        between
+    });
+    until_waiting(&server, &schema, 3).await;
+    taker.batch_execute("COMMIT").await.unwrap();
+    let between = locking.await.unwrap();
+    assert!(!is_free(&taker, &schema, "key = 'k'").await, "the lane was given back");
+    between.batch_execute("ROLLBACK").await.unwrap();
+    first.await.unwrap();
+    behind.await.unwrap();
+    let repeated = |store: &Postgres| store.pool.repeated.load(Ordering::Relaxed);
+    assert_eq!((repeated(&store), repeated(&second)), (0, 0), "no deadlock");
+    assert_eq!(store.stats(None).await.unwrap()[0].jobs, 6);
+}

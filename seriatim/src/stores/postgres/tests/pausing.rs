@@ -39,7 +39,7 @@ async fn paused_during(
 }
 
 /// Ends these turns. The tokens of those lanes that go on.
-async fn go_on(store: &Postgres, turns: &[Turn]) -> Vec<Token> {
+pub(super) async fn go_on(store: &Postgres, turns: &[Turn]) -> Vec<Token> {
     let places = (0..turns.len()).collect();
     let go_on = vec![GoOn { claim: claiming("q", turns.len()), places }];
     let turns = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();

@@ -2,8 +2,9 @@
 
 use tokio::time::timeout;
 
+use super::pausing::go_on;
 use super::*;
-use crate::contract::Transaction;
+use crate::contract::{DeleteQueue, Transaction};
 use crate::model::rate::Rate;
 use crate::{Groups, Mode, Share};
 
@@ -138,4 +139,100 @@ async fn claims_far_below_a_limit_go_side_by_side_and_the_last_ones_wait_for_tho
         other.batch_execute("COMMIT").await.unwrap();
     }
     assert_eq!(last.await.unwrap(), 64 - 24 - 8 - 16);
+}
+
+/// A transaction of a user that has pushed a job.
+async fn with_a_push<'a>(
+    user: &'a mut tokio_postgres::Client,
+    store: &Postgres,
+    job: Job,
+) -> tokio_postgres::Transaction<'a> {
+    let mut open = user.transaction().await.unwrap();
+    open.push(store, Push { now: None, jobs: vec![job] }).await.unwrap();
+    open
+}
+
+#[tokio::test]
+async fn a_queue_gets_a_limit_beside_an_open_transaction_that_pushed() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1), job("b", 1)]).await;
+    let mut user = session().await;
+    let open = with_a_push(&mut user, &store, job("theirs", 1)).await;
+    let limit = declare(&store, Queue::fifo("q").running(2));
+    timeout(SOON, limit).await.expect("it waits for claims alone");
+    Transaction::commit(open, &*store).await.unwrap();
+    assert_eq!(claim(&store, "q", 9).await.turns.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settle_that_was_under_way_claims_nothing_after_its_queue_got_a_limit() {
+    let schema = new_schema();
+    let (store, watcher) = (open(&schema).await, session().await);
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1), job("a", 2)]).await;
+    let turns = claim(&store, "q", 1).await.turns;
+    let holder = session().await;
+    let lock = in_schema("BEGIN; SELECT FROM seriatim.lane FOR UPDATE", &schema);
+    holder.batch_execute(&lock).await.unwrap();
+    let settler = store.clone();
+    let settle = tokio::spawn(async move { go_on(&settler, &turns).await });
+    until_waiting(&watcher, &schema, 1).await;
+    let limit = declare(&store, Queue::fifo("q").rate(Rate::per_second(1)));
+    timeout(SOON, limit).await.expect("it waits for no lane");
+    holder.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(settle.await.unwrap(), []);
+    assert_eq!(claim(&store, "q", 1).await.turns.len(), 1);
+}
+
+/// What else a queue depends on: its mode, or that its jobs go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_an_open_transaction_forbids_holds_nobody_up() {
+    let schema = new_schema();
+    let (store, other, watcher) = (open(&schema).await, open(&schema).await, session().await);
+    declare(&store, Queue::fifo("q")).await;
+    declare(&store, Queue::fifo("other")).await;
+    let mut user = session().await;
+    let open = with_a_push(&mut user, &store, job("theirs", 1)).await;
+    let limits = limited();
+    let changer = store.clone();
+    let change = tokio::spawn(async move { declare(&changer, limits).await });
+    until_waiting(&watcher, &schema, 1).await;
+    let others = async {
+        push(&other, vec![job("a", 1)]).await;
+        assert_eq!(claim(&other, "q", 9).await.turns.len(), 1);
+        other.pause_queue("other".into(), true).await.unwrap();
+        declare(&other, Queue::parallel("new")).await;
+    };
+    timeout(SOON, others).await.expect("nobody waits for the open transaction");
+    assert!(!change.is_finished(), "it waits for the transaction");
+    Transaction::commit(open, &*store).await.unwrap();
+    timeout(SOON, change).await.expect("it goes on").unwrap();
+}
+
+#[tokio::test]
+async fn a_change_that_an_open_transaction_forbids_says_so_when_its_time_is_over() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    let mark = if url().contains('?') { '&' } else { '?' };
+    let hasty = format!("{}{mark}schema={schema}&call_timeout=2s", url());
+    let hasty = Postgres::connect(&hasty).await.unwrap();
+    let mut user = session().await;
+    let open = with_a_push(&mut user, &store, job("theirs", 1)).await;
+    let change = Declare { now: None, queues: vec![limited()] };
+    let errors = [
+        hasty.declare(change.clone()).await.unwrap_err(),
+        hasty.delete_queue(DeleteQueue { queue: "q".into(), rows_max: 10 }).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(
+            error.to_string().contains("\"q\" cannot be changed now: a transaction"),
+            "{error}"
+        );
+    }
+    Transaction::commit(open, &*store).await.unwrap();
+    hasty.declare(change).await.unwrap();
 }

@@ -1,0 +1,1 @@
+-- From version 34: only functions changed.
