@@ -101,7 +101,7 @@ async fn rows_with_odd_numbers_hold_nobody_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deeds_wait_for_their_answer_and_keep_their_place() {
+async fn n2_e5_deeds_wait_for_their_answer_and_keep_their_place() {
     both::deeds_wait_for_their_answer_and_keep_their_place(Schema(new_schema())).await;
 }
 
@@ -111,7 +111,7 @@ async fn several_callers_push_each_row_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e8_an_engine_runs_what_sql_inserts_and_hears_of_it() {
+async fn e5_e8_an_engine_runs_what_sql_inserts_and_hears_of_it() {
     both::an_engine_runs_what_sql_inserts_and_hears_of_it(Schema(new_schema())).await;
 }
 
