@@ -194,11 +194,11 @@ async fn numbers_of_shards_change_under_load(url: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shards_go_from_4_to_16_to_3_under_load_without_overlap_loss_or_disorder() {
+async fn l20_shards_go_from_4_to_16_to_3_under_load_without_overlap_loss_or_disorder() {
     numbers_of_shards_change_under_load(&redis_url().unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shards_go_from_4_to_16_to_3_under_load_in_a_cluster() {
+async fn l20_shards_go_from_4_to_16_to_3_under_load_in_a_cluster() {
     numbers_of_shards_change_under_load(&redis_cluster_url().unwrap()).await;
 }

@@ -15,8 +15,10 @@ const SBOM_INSTALL: &str =
 /// Files of the repository that go along.
 const FILES: [&str; 5] =
     ["README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE-APACHE", "LICENSE-MIT"];
-/// Folders of which all files go along, as the pages name each other and what is to deploy.
-const FOLDERS: [&str; 2] = ["docs", "deploy"];
+/// Folders of which all files go along: the pages, which name each other.
+const PAGES: [&str; 4] = ["docs", "docs/charts", "docs/decisions", "docs/images"];
+/// And what is to deploy.
+const DEPLOY: &str = "deploy";
 const COMPLETIONS: [(&str, &str); 3] =
     [("bash", "seriatim.bash"), ("zsh", "_seriatim"), ("fish", "seriatim.fish")];
 /// Where the archive's files belong on a Debian system.
@@ -85,7 +87,7 @@ impl<'a> Release<'a> {
         for file in FILES {
             copy(&self.root.join(file), &stage.join(file))?;
         }
-        for folder in FOLDERS {
+        for folder in PAGES.into_iter().chain([DEPLOY]) {
             copy_files(&self.root.join(folder), &stage.join(folder))?;
         }
         for (shell, name) in COMPLETIONS {
@@ -109,7 +111,9 @@ impl<'a> Release<'a> {
         for (file, place) in INSTALLED {
             copy(&stage.join(file), &package.join(place))?;
         }
-        copy_files(&stage.join("docs"), &package.join("usr/share/doc/seriatim/docs"))?;
+        for folder in PAGES {
+            copy_files(&stage.join(folder), &package.join("usr/share/doc/seriatim").join(folder))?;
+        }
         let unit = package.join("usr/lib/systemd/system/seriatim.service");
         let text = fs::read_to_string(&unit).map_err(|e| format!("{}: {e}", unit.display()))?;
         write(&unit, &text.replace("/usr/local/bin/", "/usr/bin/"))?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use seriatim::engine::FailedTurn;
 use seriatim::limits::NOTES_MAX;
 use seriatim::store::{Note, NoteQuery, Store};
+use seriatim::text::cut_middle;
 use seriatim::{JobId, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -62,13 +63,12 @@ impl Failures {
             (pending.window, pending.noted) = (Some(Instant::now()), 0);
         }
         let left = NOTED_MAX - pending.noted;
-        let end = failed.error.floor_char_boundary(ERROR_BYTES_MAX);
         for job in failed.jobs.iter().take(JOBS_MAX.min(left)) {
             let failure = Failure {
                 at: Time(now),
                 attempt: job.attempt,
                 node: failed.node.map(str::to_owned),
-                error: failed.error[..end].to_owned(),
+                error: cut_middle(failed.error, ERROR_BYTES_MAX).into_owned(),
             };
             pending.notes.push(note(job.id, &failure));
             pending.noted += 1;

@@ -5,7 +5,7 @@ use seriatim::names::closest;
 use crate::base::setup_error::SetupError;
 
 /// What has entries of several keys each.
-const LISTS_OF_TABLES: [&str; 4] = ["workers", "cron", "bridges", "http.tokens"];
+const LISTS_OF_TABLES: [&str; 5] = ["workers", "cron", "periodic", "bridges", "http.tokens"];
 /// What a duration looks like.
 pub(super) const LENGTH: &str = "a length";
 

@@ -75,13 +75,13 @@ const JOURNAL_RETENTION_MIN: Duration = Duration::from_secs(60);
 const JOURNAL_BYTES_MIN: u64 = 1 << 20;
 /// Prefix of the variables that override the file.
 const PREFIX: &str = "SERIATIM_";
-/// Parts of the file that a variable sets as a whole.
-const LISTS: [&str; 4] = ["workers", "cron", "periodic", "bridges"];
+/// Parts of the file that a variable sets as a whole; queues are added to those of the file.
+const WHOLE: [&str; 5] = ["workers", "cron", "periodic", "bridges", "queues"];
 /// Variables that are not of the file: of the program itself, and of its workers and their programs.
 const OF_ITS_OWN: [&str; 6] = ["store", "token", "log", "url", "jobs", "engine"];
 /// Parts whose keys have a variable each. `store` and `log` have one of their own.
-const TABLES: [&str; 8] =
-    ["http", "faktory", "dashboard", "journal", "payloads", "node", "defaults", "queues"];
+const TABLES: [&str; 7] =
+    ["http", "faktory", "dashboard", "journal", "payloads", "node", "defaults"];
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -534,6 +534,8 @@ fn parse(
     for variable in variables {
         overrides.extend(override_path(variable).map_err(SetupError::invalid)?);
     }
+    // What is set as a whole comes first: single keys change it.
+    overrides.sort_by_key(|(path, _)| path.len());
     let wrong = |error: &toml::de::Error| explain(name, "", error);
     // The file by itself first: its errors carry line and column.
     let document = toml::Deserializer::parse(text).map_err(|e| wrong(&e))?;
@@ -581,7 +583,7 @@ fn override_path(
             "variable {variable}: `{name}` is a table; set its keys one by one, as in {variable}__KEY"
         ));
     }
-    match LISTS.contains(&name.as_str()) {
+    match WHOLE.contains(&name.as_str()) {
         true => Ok(Some((parts, value))),
         false => refuse_misspelt(&variable, name).map(|()| None),
     }
@@ -592,7 +594,7 @@ fn refuse_misspelt(variable: &str, name: &str) -> Result<(), String> {
     if OF_ITS_OWN.contains(&name) {
         return Ok(());
     }
-    let known: Vec<&str> = OF_ITS_OWN.into_iter().chain(LISTS).collect();
+    let known: Vec<&str> = OF_ITS_OWN.into_iter().chain(WHOLE).collect();
     closest(name, known.iter().copied()).map_or(Ok(()), |meant| {
         Err(format!("variable {variable}: did you mean {PREFIX}{}?", meant.to_uppercase()))
     })
@@ -610,6 +612,11 @@ fn set(table: &mut Table, path: &[String], value: &str) -> Result<(), String> {
     let value = parsed
         .and_then(|mut table| table.remove("value"))
         .unwrap_or_else(|| Value::String(value.to_owned()));
+    let there = place.get_mut(last).filter(|_| parents.is_empty());
+    if let (Some(Value::Table(there)), Value::Table(more)) = (there, &value) {
+        there.extend(more.clone());
+        return Ok(());
+    }
     place.insert(last.clone(), value);
     Ok(())
 }

@@ -275,6 +275,19 @@ fn empty_names_of_a_node_are_refused() {
 }
 
 #[test]
+fn d11_queues_of_any_name_come_from_one_variable_beside_those_of_the_file() {
+    let queues = "{ \"etl.default\" = { mode = \"exclusive\" }, orders = { mode = \"fifo\" } }";
+    let variables = [("SERIATIM_QUEUES__ORDERS__MAX_RETRIES", "3"), ("SERIATIM_QUEUES", queues)];
+    let config = read("[queues.mails]\nmode = \"parallel\"\n", &variables).unwrap();
+    let declared = config.declared().unwrap();
+    let names: Vec<&str> = declared.iter().map(|queue| &*queue.name).collect();
+    assert_eq!(names, ["etl.default", "mails", "orders"]);
+    assert_eq!((declared[0].mode, declared[2].max_retries), (Mode::Exclusive, 3));
+    let told = read("", &[("SERIATIM_QUEUES", "etl")]).unwrap_err();
+    assert!(told.contains("variable SERIATIM_QUEUES: queues: a text is given"), "{told}");
+}
+
+#[test]
 fn d11_queues_workers_and_cron_entries_may_come_from_variables_alone() {
     let variables = [
         ("SERIATIM_QUEUES__ETL__MODE", "exclusive"),
@@ -458,7 +471,7 @@ fn the_page_has_every_key_and_no_other() {
         assert!(PAGE.contains(&format!("[{section}")), "there is no section on {section}");
     }
     // Variables know each of them.
-    let mut known = [&LISTS[..], &TABLES[..], &["store", "log"]].concat();
+    let mut known = [&WHOLE[..], &TABLES[..], &["store", "log"]].concat();
     known.sort_unstable();
     let mut sections = sections;
     sections.sort_unstable();

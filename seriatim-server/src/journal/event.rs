@@ -1,5 +1,6 @@
 //! Builds events of jobs.
 
+use seriatim::text::cut_middle;
 use seriatim::{JobId, Timestamp, store::Turn};
 
 use crate::protocol::document::Event;
@@ -31,10 +32,26 @@ impl<'a> Event<'a> {
 
     /// One line of JSON, with its end.
     pub(crate) fn line(&self) -> String {
-        let error = self.error.flatten();
-        let error = error.map(|error| Some(&error[..error.floor_char_boundary(ERROR_BYTES_MAX)]));
-        let cut = Event { error, ..*self };
+        let error = self.error.map(|error| error.map(|error| cut_middle(error, ERROR_BYTES_MAX)));
+        let cut = Event { error: error.as_ref().map(Option::as_deref), ..*self };
         // Texts and numbers only: writing them cannot fail.
         serde_json::to_string(&cut).unwrap_or_default() + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn l14_a_long_error_keeps_its_beginning_and_its_last_words() {
+        let error = format!("it began{}and so it ended", "é".repeat(5_000));
+        let job = JobId::new(Timestamp::default(), 1, 0, 1);
+        let event = Event { error: Some(Some(&error)), ..Event::new("retry", job, "orders") };
+        let read: serde_json::Value = serde_json::from_str(&event.line()).unwrap();
+        let kept = read["error"].as_str().unwrap();
+        assert!(kept.len() <= ERROR_BYTES_MAX, "{kept}");
+        assert!(kept.starts_with("it began") && kept.ends_with("and so it ended"), "{kept}");
     }
 }

@@ -113,6 +113,25 @@ async fn http_sends_each_job_in_order_with_what_tells_repeats_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn l13_a_webhook_hears_of_jobs_that_died_with_their_payloads() {
+    let receiver = Receiver::start(|_, _| answer("204 No Content", "", ""));
+    let hook = webhook(&receiver);
+    let workers = format!(
+        "command = [\"sh\", \"-c\", \"echo no stock >&2; exit 65\"]\n\
+         [[workers]]\nqueue = \"seriatim.exhausted\"\n{hook}"
+    );
+    let ready = Ready::new("fifo", "", &workers).await;
+    let id = ready.push("order-42", json!({"status": "paid"})).await;
+    let serving = ready.serve();
+    eventually("the webhook hears of it", async || !receiver.received().is_empty()).await;
+    serving.stop();
+    let told: Value = serde_json::from_str(&receiver.received()[0].body).unwrap();
+    assert_eq!((&told["job_id"], &told["key"]), (&json!(id.to_string()), &json!("order-42")));
+    assert_eq!((&told["error"], &told["queue"]), (&json!("no stock"), &json!(QUEUE)));
+    assert_eq!(told["payload"], json!({"status": "paid"}));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn http_sends_what_waits_for_a_key_as_one_list_under_the_same_name_at_each_try() {
     let receiver = Receiver::start(|_, before| match before {
         0 => answer("500 Internal Server Error", "", "not now"),

@@ -146,6 +146,7 @@ fn what_serve_would_refuse_is_no_valid_configuration_and_leaves_no_store() {
     for (config, why) in [
         (format!("{queue}{worker}{worker}"), "queue \"q\" has two without a task"),
         (format!("{queue}{worker}task = \"\"\n"), "task: is empty"),
+        (format!("{queue}{worker}weight = 0\n"), "weight: must be 1 to 1000"),
         (format!("{queue}idempotency_ttl = \"1s\"\n{cron}"), "idempotency_ttl"),
         (format!("{queue}timeout = \"0\"\n"), "queues.q.timeout: must be more than zero"),
         (format!("{queue}lease = \"0\"\n"), "queues.q.lease: must be more than zero"),

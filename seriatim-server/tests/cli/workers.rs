@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use seriatim::store::{JobState, QueueStats};
 use seriatim::{Client, Job, JobId, Queue};
 
+use crate::http::Api;
 use crate::site::{QUEUE, Site, eventually, is_alive, text, wait_until};
 
 /// A queue whose command does something that the test can see.
@@ -279,23 +280,29 @@ async fn l6_l13_a_worker_sets_retries_for_its_task_and_a_command_hears_of_jobs_t
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n5_periodic_programs_run_pause_and_run_again_and_their_node_shows_them() {
-    let site = Site::new(
+    let api = Api::start(
         "[node]\nheartbeat = \"200ms\"\nlease = \"1s\"\n\
          [[periodic]]\nname = \"count\"\npause = \"1s\"\nonce_in_fleet = true\n\
          command = [\"sh\", \"-c\", \"echo run >> runs; echo no rows >&2; exit 1\"]\n\
          [[periodic]]\nname = \"long\"\npause = \"1h\"\ncommand = [\"sh\", \"-c\", \"exec sleep 600\"]\n",
     );
-    let store = site.store().await;
-    let serving = site.serve("history.ndjson");
-    let failed = |node: &seriatim::store::NodeView| {
-        node.info.periodic.iter().any(|program| program.name == "count" && program.failures > 1)
-    };
-    eventually("two runs", async || store.nodes().await.unwrap().iter().any(failed)).await;
-    let node = store.nodes().await.unwrap().remove(0).info.id;
-    let shown = text(&site.run(&["nodes", "show", &node.0]));
-    assert!(shown.contains("last error: no rows"), "{shown}");
-    assert!(shown.contains("long runs; 0 runs"), "{shown}");
-    serving.stop();
+    let node = || api.get("/api/v1/nodes").done()["nodes"][0].clone();
+    let failures = || node()["periodic"][0]["failures"].as_u64().unwrap_or(0);
+    eventually("two runs", async || failures() > 1).await;
+    let [count, long] = [0, 1].map(|place| node()["periodic"][place].clone());
+    assert_eq!((&count["name"], &count["error"]), (&"count".into(), &"no rows".into()));
+    assert_eq!(
+        (&long["name"], &long["state"], &long["runs"]),
+        (&"long".into(), &"work".into(), &0.into())
+    );
+    let id = node()["node"].as_str().unwrap().to_owned();
+    let page = api.get(&format!("/nodes/{id}")).text();
+    let shown = text(&api.site.run(&["nodes", "show", &id]));
+    for shown in [shown, page] {
+        assert!(shown.contains("last error: no rows"), "{shown}");
+        assert!(shown.contains("long runs; 0 runs"), "{shown}");
+    }
+    let site = api.stopped();
     let runs = std::fs::read_to_string(site.path("runs")).unwrap();
     assert!(runs.lines().count() > 1, "{runs}");
 }

@@ -12,6 +12,10 @@ type Variables = BTreeMap<String, String>;
 
 /// Most connections that the URL of a PostgreSQL store can ask for.
 const CONNECTIONS_MAX: u64 = 200;
+/// What Dataloader has if a variable is not set.
+const HOST_DEFAULT: &str = "0.0.0.0";
+const PORT_DEFAULT: u64 = 8_081;
+const TIME_ZONE_DEFAULT: &str = "Europe/Moscow";
 /// The lease of a node if nothing is said of it, in seconds.
 const LEASE_DEFAULT: u64 = 60;
 /// Most seconds of a lease: a queue allows one hour.
@@ -137,22 +141,17 @@ fn http(
     variables: &Variables,
     left: &mut Vec<String>,
 ) -> Result<Vec<(&'static str, Value)>, String> {
-    let mut lines = Vec::new();
-    let port = number(variables, "APP_PORT", 1..=65_535)?;
-    let host = variables.get("APP_HOST");
-    if host.is_some() || port.is_some() {
-        let host = host.map_or("0.0.0.0", String::as_str);
-        lines.push(("listen", format!("{host}:{}", port.unwrap_or(8_081)).into()));
-        let is_local = host.parse().map_or(host == "localhost", |ip: IpAddr| ip.is_loopback());
-        if !is_local {
-            left.push(format!(
-                "http.listen: {host} is reachable from other machines, so `serve` wants a token: set SERIATIM_TOKEN, and let \
-                 callers send it as `Authorization: Bearer`; or listen on 127.0.0.1"
-            ));
-        }
+    let port = number(variables, "APP_PORT", 1..=65_535)?.unwrap_or(PORT_DEFAULT);
+    let host = variables.get("APP_HOST").map_or(HOST_DEFAULT, String::as_str);
+    let is_local = host.parse().map_or(host == "localhost", |ip: IpAddr| ip.is_loopback());
+    if !is_local {
+        left.push(format!(
+            "http.listen: {host} is reachable from other machines, so `serve` wants a token: set SERIATIM_TOKEN, and let \
+             callers send it as `Authorization: Bearer`; or listen on 127.0.0.1"
+        ));
     }
-    let zone = variables.get("TIMEZONE").map(|zone| ("time_zone", zone.as_str().into()));
-    lines.extend(zone);
+    let zone = variables.get("TIMEZONE").map_or(TIME_ZONE_DEFAULT, String::as_str);
+    let mut lines = vec![("listen", format!("{host}:{port}").into()), ("time_zone", zone.into())];
     let audit = file(variables, "AUDIT_LOG_PATH", "AUDIT_LOG_FILE_NAME", "audit.log");
     lines.extend(audit.map(|file| ("audit_file", file)));
     Ok(lines)
@@ -289,6 +288,13 @@ mod tests {
         assert_eq!(left, ["PG_PASSWORD", "http.listen"]);
         assert_eq!(table["http"]["time_zone"].as_str(), Some("Europe/Moscow"));
         assert_eq!(table["log"]["file"].as_str(), Some("/var/log/etl/app.log"));
+    }
+
+    #[test]
+    fn d11_what_no_variable_says_is_as_dataloader_has_it() {
+        let table: toml::Table = of(&[]).unwrap().text.parse().unwrap();
+        let http = ["listen", "time_zone"].map(|key| table["http"][key].as_str().unwrap());
+        assert_eq!(http, ["0.0.0.0:8081", "Europe/Moscow"]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use opentelemetry_sdk::trace::{SdkTracer, Span};
 use seriatim::{
     Outcome,
     store::{LaneId, Token, Turn, TurnJob, Verdict},
+    text::cut_middle,
 };
 
 use super::attribute;
@@ -99,8 +100,7 @@ impl Call {
         }
         if let Some(error) = failure(verdict) {
             self.failed += 1;
-            let error = &error[..error.floor_char_boundary(ERROR_BYTES_MAX)];
-            self.error.get_or_insert_with(|| error.to_owned());
+            self.error.get_or_insert_with(|| cut_middle(error, ERROR_BYTES_MAX).into_owned());
         }
         self.turns_open -= 1;
         if self.turns_open == 0 {
@@ -247,7 +247,7 @@ mod tests {
         let turns = [1, 2, 3].map(|lane| turn(lane, &contexts(1)));
         calls.begin(&provider.tracer("test"), &turns);
         let outcomes = [
-            Outcome::Bury { error: "é".repeat(ERROR_BYTES_MAX).into() },
+            Outcome::Bury { error: format!("{}, in the end", "é".repeat(ERROR_BYTES_MAX)).into() },
             Outcome::Retry { error: "second".into(), retry_in: None },
             Outcome::Done,
         ];
@@ -261,7 +261,9 @@ mod tests {
             let found = span.attributes.iter().find(|one| one.key.as_str() == name);
             found.map(|one| one.value.as_str().into_owned())
         };
-        assert_eq!(span.status, Status::error("é".repeat(ERROR_BYTES_MAX / 2)));
+        let Status::Error { description } = &span.status else { panic!("{:?}", span.status) };
+        assert!(description.len() <= ERROR_BYTES_MAX, "{description}");
+        assert!(description.starts_with('é') && description.ends_with("in the end"));
         assert_eq!(said(attribute::OUTCOME).unwrap(), "bury");
         assert_eq!(said(attribute::LANES).unwrap(), "3");
         assert_eq!(said(attribute::LANES_FAILED).unwrap(), "2");

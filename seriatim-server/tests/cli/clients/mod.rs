@@ -22,6 +22,11 @@ struct Language {
     program: &'static str,
     package: &'static str,
     script: &'static str,
+    /// What its users read of the client, with blocks of this mark.
+    page: &'static str,
+    mark: &'static str,
+    /// Makes the client one that a program in the site's folder finds, as the page says.
+    install: fn(&Site),
 }
 
 impl Language {
@@ -256,6 +261,34 @@ fn pushes(language: &Language) {
     assert_eq!(told, wanted, "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Runs the first blocks of a page as one program, until they have done so many jobs; it prints these lines.
+async fn example(language: &Language, page: &str, blocks: usize, prints: &[&str]) {
+    let api = Api::start(&QUEUE.replace("fifo", "accumulate"));
+    let code = page.split(&format!("```{}\n", language.mark)).skip(1).take(blocks);
+    let code: String = code.map(|block| block.split("```").next().unwrap()).collect();
+    // Node goes by the end of its name.
+    let (name, site) = ("example.mjs", &api.site);
+    std::fs::write(site.path(name), code.replace("127.0.0.1:7117", &api.address)).unwrap();
+    (language.install)(site);
+    let mut program = site.program(&language.program(), &[name]);
+    program.env("PYTHONPATH", PYTHON_CLIENT).stdin(Stdio::null());
+    program.stdout(std::fs::File::create(site.path("printed")).unwrap());
+    let (program, store) = (Serving(program.spawn().unwrap()), site.store().await);
+    let done = async || store.stats(None).await.unwrap().first().map_or(0, |queue| queue.processed);
+    eventually("all is done", async || done().await == prints.len() as u64).await;
+    program.stop();
+    let printed = std::fs::read_to_string(site.path("printed")).unwrap();
+    let mut lines: Vec<&str> =
+        printed.lines().map(|line| line.split(" (token ").next().unwrap()).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, prints);
+}
+
+async fn examples(language: &Language) {
+    let prints = ["order-42 is paid", "order-42 is sent", "order-43 is paid", "order-44 is paid"];
+    example(language, language.page, 2, &prints).await;
+}
+
 fn options(language: &Language) {
     let output = language.command(&Site::new(""), &["options"]).output().unwrap();
     let (told, refusal) = (text(&output), "concurrency must be a whole number from 1 on, not ");
@@ -298,6 +331,11 @@ macro_rules! tests {
         #[tokio::test]
         async fn a_remote_worker_and_a_push_survive_the_death_of_the_server() {
             super::lost_server(&$language).await;
+        }
+
+        #[tokio::test]
+        async fn the_examples_of_its_page_push_and_work() {
+            super::examples(&$language).await;
         }
 
         #[test]

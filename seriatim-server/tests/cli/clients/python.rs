@@ -2,9 +2,23 @@
 
 use super::Language;
 
-const LANGUAGE: Language = Language { program: "python3", package: "python3", script: "worker.py" };
+const LANGUAGE: Language = Language {
+    program: "python3",
+    package: "python3",
+    script: "worker.py",
+    page: include_str!("../../../../clients/python/README.md"),
+    mark: "python",
+    // It is in PYTHONPATH.
+    install: |_| {},
+};
 
 super::tests!(LANGUAGE);
+
+#[tokio::test]
+async fn the_example_of_the_first_page_pushes_and_works() {
+    let page = include_str!("../../../../README.md");
+    super::example(&LANGUAGE, page, 1, &["order-42 is paid"]).await;
+}
 
 #[tokio::test]
 async fn d12_a_generator_yields_between_its_steps() {

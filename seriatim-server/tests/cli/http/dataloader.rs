@@ -177,7 +177,8 @@ fn d13_the_consumer_group_of_a_trigger_is_a_label_and_binds_the_job_to_nobody() 
     let job = api.get(&format!("/api/v1/jobs/{id}")).done();
     assert_eq!((&job["consumer"], &job["consumer_group"]), (&json!("cbr-loaders"), &Value::Null));
     let lanes = claimed(&api, &[]);
-    assert_eq!(lanes[0]["jobs"][0]["consumer"], "cbr-loaders", "{lanes}");
+    let job = ["consumer", "partition_key", "producer"].map(|name| &lanes[0]["jobs"][0][name]);
+    assert_eq!(job, ["cbr-loaders", "2025-01-10", "api-client"], "{lanes}");
 }
 
 #[test]

@@ -371,7 +371,7 @@ fn a_form_that_another_page_made_does_nothing_and_is_written_down() {
 }
 
 #[test]
-fn a_deed_is_told_on_the_next_page_and_undone_from_there() {
+fn n12_a_deed_is_told_on_the_next_page_and_undone_from_there() {
     let api = Api::start("[queues.orders]\nmode = \"fifo\"\n");
     let visitor = Visitor { api: &api, cookie: String::new() };
     let paused = visitor
@@ -944,7 +944,7 @@ async fn e4_a_job_shows_on_which_node_each_attempt_failed() {
     let api = Api::start(
         "[node]\nid = \"machine\"\n[queues.orders]\nmode = \"fifo\"\nmax_retries = 1\n\
         backoff = { kind = \"constant\", base = \"10ms\" }\n[[workers]]\nqueue = \"orders\"\n\
-        command = [\"sh\", \"-c\", \"echo no stock >&2; exit 1\"]\n",
+        command = [\"sh\", \"-c\", \"printf 'it began %02000d\\\\n' 0 >&2; echo no stock >&2; exit 1\"]\n",
     );
     let pushed = api.post("/api/v1/queues/orders/jobs", &json!({ "key": "k" })).done();
     let path = format!("/jobs/{}", pushed["jobs"][0]["job_id"].as_str().unwrap());
@@ -953,7 +953,8 @@ async fn e4_a_job_shows_on_which_node_each_attempt_failed() {
     let failures = job()["failures"].clone();
     for (failure, attempt) in failures.as_array().unwrap().iter().zip([2, 1]) {
         assert_eq!((&failure["attempt"], &failure["node"]), (&json!(attempt), &json!("machine")));
-        assert!(failure["error"].as_str().unwrap().contains("no stock"), "{failure}");
+        let error = failure["error"].as_str().unwrap();
+        assert!(error.starts_with("it began") && error.ends_with("no stock"), "{error}");
     }
     // As Sidekiq's fields of these names: the first failure, and that of the last retry.
     let shown = job();

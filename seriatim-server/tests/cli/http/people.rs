@@ -208,7 +208,7 @@ async fn l16_whole_queues_are_performed_buried_and_deleted() {
 }
 
 #[tokio::test]
-async fn s3_jobs_are_listed_shown_and_changed() {
+async fn s3_n12_jobs_are_listed_shown_and_changed() {
     let (api, hand) = house().await;
     let ids = push(&api, "mails", &["a", "b", "c"]);
     let listed = api.get("/api/v1/jobs?queue=mails&limit=2").done();

@@ -53,7 +53,7 @@ async fn jobs_of_one_key_never_overlap_and_run_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_error_fails_every_turn_of_the_call_once_and_then_each_is_handed_alone() {
+async fn l5_one_error_fails_every_turn_of_the_call_once_and_then_each_is_handed_alone() {
     let (rig, log) = (Rig::new(), Log::default());
     let queue =
         Queue::accumulate("orders").batch_size(10).backoff(Backoff::Constant { base: secs(5) });

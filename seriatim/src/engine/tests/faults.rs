@@ -211,6 +211,20 @@ async fn d10_a_job_pushed_to_a_queue_that_nobody_declared_is_found_by_its_wake_u
 }
 
 #[tokio::test(start_paused = true)]
+async fn s5_d10_a_job_whose_wake_up_was_lost_is_found_by_the_next_poll() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.faults.deaf.store(true, Ordering::SeqCst);
+    let running = Running::start(counting(&rig, &log).poll_interval(secs(7)));
+    pass(secs(2)).await;
+    let pushed = tokio::time::Instant::now();
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    log.reaches(1).await;
+    let waited = pushed.elapsed();
+    assert!((secs(1)..=secs(7)).contains(&waited), "{waited:?}");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn single_pushes_of_many_callers_share_batches() {
     let rig = Rig::new();
     let client = Client::new(rig.shared());

@@ -9,8 +9,9 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::contract::{
-    Capabilities, Claim, Claimed, Declare, GiveUp, Heartbeat, JobState, Lease, NodeInfo, Producer,
-    Pulse, Push, Pushed, QueueDue, Rescue, Settle, Settled, SharedStore, Store, Wakeups, Wrapper,
+    Bell, Capabilities, Claim, Claimed, Declare, GiveUp, Heartbeat, JobState, Lease, NodeInfo,
+    Producer, Pulse, Push, Pushed, QueueDue, Rescue, Settle, Settled, SharedStore, Store, Wakeups,
+    Wrapper,
 };
 use crate::engine::Summary;
 use crate::engine::builder::EngineBuilder;
@@ -69,6 +70,8 @@ pub(super) struct Faults {
     pub(super) pushes: AtomicUsize,
     /// The store says that it loses no wake-up.
     pub(super) certain: AtomicBool,
+    /// Wake-ups are lost.
+    pub(super) deaf: AtomicBool,
     /// The number of next claims that take effect, and then fail for a lasting reason.
     pub(super) broken_claims: AtomicUsize,
     /// The number of settles.
@@ -263,6 +266,9 @@ impl Wrapper for Rig {
     }
 
     fn wakeups(&self) -> Wakeups {
+        if self.faults.deaf.load(Ordering::SeqCst) {
+            return Bell::default().listen();
+        }
         match self.faults.certain.load(Ordering::SeqCst) {
             true => self.inner.wakeups().certain(),
             false => self.inner.wakeups(),

@@ -48,7 +48,7 @@ async fn runs_after(rig: &Rig, builder: EngineBuilder) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_successor_of_a_killed_process_goes_on_at_once() {
+async fn l8_the_successor_of_a_killed_process_goes_on_at_once() {
     let rig = held_by(Some(killed())).await;
     assert_eq!(runs_after(&rig, engine(&rig)).await, 0);
 }

@@ -68,7 +68,7 @@ async fn cost(rig: &Rig, log: &Log, jobs: Vec<Job>) -> [usize; 3] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_push_among_five_hundred_engines_reaches_those_of_its_queue_and_each_asks_once() {
+async fn s5_a_push_among_five_hundred_engines_reaches_those_of_its_queue_and_each_asks_once() {
     const ENGINES: usize = 500;
     let (rig, log) = (Rig::new(), Log::default());
     let queues = vec![Queue::parallel("orders"), Queue::parallel("mail")];

@@ -348,19 +348,26 @@ pub(in crate::stores) async fn e5_e8_an_engine_runs_what_sql_inserts_and_hears_o
             did.send((deed.ask, refused)).unwrap();
             async {}
         });
-    let writer = database.clone();
+    let (writer, seen) = (database.clone(), store.clone());
     let ends = async move {
+        let mut next = async || tokio::time::timeout(LONG, deeds.recv()).await.unwrap().unwrap();
         for number in 1..=3_u64 {
             let sql =
                 format!("INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'k', '{number}')");
             writer.run(&sql, true).await;
             assert_eq!(tokio::time::timeout(LONG, hears.recv()).await.unwrap(), Some(number));
         }
+        let sql = format!(
+            "INSERT INTO @inbox (action, job_id, node) VALUES ('reassign', '{other}', 'blue')"
+        );
+        writer.run(&sql, true).await;
+        assert_eq!(next().await, (InboxAsk::Reassign(Some("blue".into())), None));
+        let bound = seen.job(other).await.unwrap().unwrap().options.unwrap().node;
+        assert_eq!(bound.as_deref(), Some("blue"));
         for _ in 0..2 {
             let sql = format!("INSERT INTO @inbox (action, job_id) VALUES ('cancel', '{other}')");
             writer.run(&sql, true).await;
         }
-        let mut next = async || tokio::time::timeout(LONG, deeds.recv()).await.unwrap().unwrap();
         assert_eq!(next().await, (InboxAsk::Cancel, None));
         let again = Some("no job has this id".to_owned());
         assert_eq!(next().await, (InboxAsk::Cancel, again));

@@ -38,7 +38,7 @@ mod tests {
     use super::{Living, Shard};
 
     #[test]
-    fn each_shard_is_preferred_by_one_node_and_stays_when_another_leaves() {
+    fn l9_each_shard_is_preferred_by_one_node_and_stays_when_another_leaves() {
         let shards: Vec<Shard> = (0..64).map(|shard| Shard { queue: 1, shard }).collect();
         let owner = |living: &Living, shard: Shard| {
             let prefers = |node: &&str| !living.split(&(*node).into(), vec![shard]).0.is_empty();
