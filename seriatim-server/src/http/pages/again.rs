@@ -6,6 +6,7 @@ use seriatim::store::JobView;
 
 use super::link;
 use super::payload::Discreet;
+use super::ways::post;
 use crate::base::text::{json_plain, shell_word};
 
 /// Longest payload that the commands have, in bytes: the page stays small.
@@ -50,23 +51,4 @@ impl Again {
             ),
         })
     }
-}
-
-/// A request with this body, which is a word of the shell.
-pub(super) fn post(path: &str, body: &str) -> String {
-    format!(
-        "curl -X POST \"$SERIATIM_URL{path}\" -H \"Authorization: Bearer $SERIATIM_TOKEN\" -H 'Content-Type: application/json' -d {body}"
-    )
-}
-
-/// A text as the value of an attribute, with the ends of its lines: a browser reads `\r` as `\n` where it stands as it is.
-pub(super) fn attribute(text: &str) -> String {
-    let mut value = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' | '<' | '>' | '"' | '\'' | '\r' | '\n' => value += &format!("&#{};", u32::from(c)),
-            c => value.push(c),
-        }
-    }
-    value
 }

@@ -9,10 +9,10 @@ use axum::response::Response;
 
 use super::super::operator;
 use super::super::{Access, Problem, Result, Shared};
-use super::again::{attribute, post};
 use super::deeds::{UNDO_WAIT, back_to, pairs, say, told_later};
 use super::row::SampleRow;
 use super::visit::see_other;
+use super::ways::{attribute, post};
 use super::{Frame, Visit, link, page};
 use crate::app::error::Error;
 use crate::app::operations::{Wish, preview};

@@ -9,9 +9,9 @@ use seriatim::store::{LaneStage, LaneState};
 
 use super::super::checkup::Checkup;
 use super::super::{Query, Result, Shared};
-use super::again::post;
 use super::charts::{Charts, Wish};
 use super::row::QueueRow;
+use super::ways::post;
 use super::{Button, Frame, LaneRow, On, Visit, button, link, page};
 use crate::app::doctor::{DEAD_MAX, Finding, List, Repair, Severity};
 use crate::app::history::ALL;

@@ -8,8 +8,8 @@ use seriatim::text::one_line;
 use seriatim::{JobId, Mode};
 
 use super::super::{Problem, Query, Result, Shared};
-use super::again::post;
 use super::deeds::back_to;
+use super::ways::post;
 use super::{Frame, Moment, Visit, link, page};
 use crate::app::{find, jobs, lane_jobs};
 use crate::base::text::{KEY_COLUMNS, cut};
