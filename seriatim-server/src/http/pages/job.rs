@@ -45,6 +45,7 @@ struct Job<'a> {
     edit: Option<(String, Vec<(&'static str, String)>)>,
     buttons: Vec<Button>,
     events_href: String,
+    audit: Option<String>,
     /// The id of its trace, and where it is seen.
     trace: Option<(String, Option<String>)>,
     /// Whether the journal has its queue.
@@ -136,6 +137,7 @@ pub(super) async fn show(app: Shared, visit: Visit, Part(id): Part<JobId>) -> Re
         trace: trace_of(&job).map(|id| (id.to_owned(), app.dashboard.trace(id))),
         has_journal: app.journal.keeps(&job.queue),
         events_href: format!("{}/events", link::job(base, id)),
+        audit: visit.audit(&id.to_string()),
     })
 }
 
