@@ -1,6 +1,7 @@
 //! The dashboard in a real browser.
 
 mod copied;
+mod hostile;
 mod large;
 mod live;
 mod narrow;
@@ -192,7 +193,7 @@ async fn what_is_folded_out_stays_so_alone_when_the_page_is_renewed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_fit_each_screen_run_no_foreign_text_and_leave_the_console_empty() {
     let api = with_trouble().await;
-    for (width, theme) in [(1280, "dark"), (390, "light")] {
+    for (width, theme) in [(1280, "dark"), (360, "light")] {
         let window = Window::open(&api.address, width, 900).await;
         window.go("/about").await;
         window.run(&format!("document.cookie = 'seriatim_theme={theme}; path=/'")).await;
