@@ -1,4 +1,4 @@
-// What pages do beyond plain HTML: they stay current, and can be used by keyboard. All of it works without this, by reloading.
+// Pages stay current, and are used by keyboard. All of it works without this, by reloading.
 'use strict';
 (() => {
   const body = document.body;
@@ -34,6 +34,7 @@
 
   // Called when parts of the page were replaced.
   let replaced = () => {};
+  const offer = () => each('[data-copy]').forEach((button) => { button.hidden = false; });
 
   const announce = (text) => {
     const now = Date.now();
@@ -45,7 +46,11 @@
   // Whether the focus or a selection is in an element, or even the pointer: then its rows must not move.
   const holds = (element) => element.contains(document.activeElement) ||
     (!getSelection().isCollapsed && getSelection().containsNode(element, true));
-  const busy = (element) => element.matches(':hover') || holds(element);
+  const busy = (element) => !shows && (element.matches(':hover') || holds(element));
+
+  // What waits: new rows, other changes; the button shows them.
+  const more = one('[data-more]');
+  let [rows, changes, shows] = [0, 0, false];
 
   // Where the pointer rests: what is above it keeps its height until it leaves.
   let hand = -1;
@@ -61,6 +66,7 @@
     if (top < hand && old.offsetHeight !== height) {
       old.replaceChildren(...before);
       etag = '';
+      changes += 1;
     }
     each('details', old).filter((details) => open.includes(name(details))).forEach((details) => { details.open = true; });
   };
@@ -70,58 +76,52 @@
 
   // Cell by cell: rows keep their place under the pointer.
   const patchRows = (old, fresh) => {
-    const rows = new Map(each('tbody > tr', fresh).map((row) => [about(row), row]));
-    const known = new Set();
+    const all = new Map(each('tbody > tr', fresh).map((row) => [about(row), row]));
     for (const row of each('tbody > tr', old)) {
-      known.add(about(row));
-      const now = rows.get(about(row));
+      const now = all.get(about(row));
       row.classList.toggle('gone', !now);
       if (now) [...row.cells].forEach((cell, i) => now.cells[i] && !holds(cell) && replace(cell, now.cells[i]));
     }
-    return [...rows.keys()].filter((id) => !known.has(id)).length;
+    each('tbody > tr', old).forEach((row) => all.delete(about(row)));
+    rows += all.size;
+  };
+
+  // What is said beside rows; numbers change all the time.
+  const said = (part) => {
+    const copy = part.cloneNode(true);
+    each('table[data-rows]', copy).forEach((table) => table.remove());
+    return copy.textContent.replace(/[\d\s.,]+/g, '');
   };
 
   const patch = (old, fresh) => {
+    if (!busy(old)) return replace(old, fresh);
     // What waits now is asked for once more.
-    if (busy(old)) etag = '';
-    const tables = each('table[data-rows]', old);
-    const others = each('table[data-rows]', fresh);
-    if (!busy(old) || tables.length === 0 || tables.length !== others.length) {
-      if (!busy(old)) replace(old, fresh);
-      return;
-    }
-    const more = tables.reduce((sum, table, i) => sum + patchRows(table, others[i]), 0);
-    let button = one('[data-more]', old);
-    if (more > 0 && !button) {
-      button = document.createElement('button');
-      button.type = 'button';
-      button.className = 'fresh';
-      button.dataset.more = '';
-      old.append(button);
-    }
-    if (button) {
-      button.hidden = more === 0;
-      button.textContent = `${more} new – show`;
-      button.onclick = () => { hand = -1; replace(old, fresh); replaced(); };
-    }
+    etag = '';
+    if (said(old) !== said(fresh)) changes += 1;
+    const [tables, others] = [old, fresh].map((part) => each('table[data-rows]', part));
+    if (tables.length === others.length) tables.forEach((table, i) => patchRows(table, others[i]));
   };
 
   const update = async () => {
     timer = 0;
-    if (paused || document.hidden) return;
+    if ((paused && !shows) || document.hidden) return;
     try {
       const response = await fetch(location.href, { headers: { 'X-Parts': '1', 'If-None-Match': etag }, redirect: 'manual' });
       if (response.type === 'opaqueredirect' || response.status === 401) return location.reload();
-      if (response.headers.get('x-as-of')) clock.textContent = response.headers.get('x-as-of');
+      clock.textContent = response.headers.get('x-as-of') || clock.textContent;
       if (response.status === 200) {
         etag = response.headers.get('etag') || '';
         const page = new DOMParser().parseFromString(`<main>${await response.text()}</main>`, 'text/html');
         label(page.body);
         const fresh = each('[data-live]', page.body);
         const old = each('[data-live]', main);
+        rows = changes = 0;
         if (fresh.length === old.length) old.forEach((part, i) => patch(part, fresh[i]));
-        else if (!busy(main)) replace(main, one('main', page.body));
-        each('[data-copy]').forEach((button) => { button.hidden = false; });
+        else patch(main, one('main', page.body));
+        shows = false;
+        more.hidden = !rows && !changes;
+        more.textContent = `${rows ? `${rows} new` : 'Changed'} – show`;
+        offer();
         replaced();
       }
       if (response.status >= 400) throw new Error(response.status);
@@ -143,8 +143,13 @@
       pause.textContent = paused ? 'Refresh' : 'Stop refresh';
       if (!paused) plan(0);
     };
-    document.addEventListener('visibilitychange', () => { if (!document.hidden) plan(0); });
     plan(EVERY);
+
+    more.onclick = () => {
+      [shows, hand, etag] = [true, -1, ''];
+      clearTimeout(timer);
+      update();
+    };
 
     // One tab that is seen listens for changes; where it cannot, the page asks every 5 s all the same.
     const soon = () => {
@@ -164,7 +169,12 @@
         leave = () => { source.close(); done(); };
       })).catch(() => {});
     };
-    document.addEventListener('visibilitychange', () => { leave(); leave = () => {}; listen(); });
+    document.addEventListener('visibilitychange', () => {
+      if (!document.hidden) plan(0);
+      leave();
+      leave = () => {};
+      listen();
+    });
     listen();
   }
 
@@ -201,7 +211,7 @@
   }));
 
   // Copy, also where the page has no right to the clipboard ---
-  each('[data-copy]').forEach((button) => { button.hidden = false; });
+  offer();
   document.addEventListener('click', async (event) => {
     const button = event.target.closest('[data-copy]');
     if (!button) return;
@@ -251,8 +261,7 @@
     const at = rows.findIndex((row) => row.classList.contains('at'));
     const next = rows[Math.max(0, Math.min(rows.length - 1, at + by))];
     rows.forEach((row) => row.classList.toggle('at', row === next));
-    const link = one('th a', next) || one('a', next);
-    if (link) link.focus();
+    (one('th a', next) || one('a', next))?.focus();
   };
   // To rows that are selected, or the row, or what the page is about. A page that asks is answered by hand.
   const act = (verb) => {

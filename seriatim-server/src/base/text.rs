@@ -104,6 +104,12 @@ pub(crate) fn shell_word(text: &str) -> String {
     }
 }
 
+/// A text as an operand of a command, also if it begins like an option.
+pub(crate) fn operand(text: &str) -> String {
+    let word = shell_word(text);
+    if text.starts_with('-') { format!("-- {word}") } else { word }
+}
+
 /// JSON on one line, in which no character hides or turns the others: so it is pushed as it is read.
 pub(crate) fn json_plain(json: &str) -> String {
     let mut plain = String::with_capacity(json.len());
@@ -168,6 +174,7 @@ mod tests {
     fn a_word_of_a_shell_is_quoted_if_the_shell_would_read_more_than_letters() {
         let words = ["a-7", "", "a b", "it's", "$(x)"].map(shell_word);
         assert_eq!(words, ["a-7", "''", "'a b'", r"'it'\''s'", "'$(x)'"]);
+        assert_eq!(["a-7", "--all x"].map(operand), ["a-7", "-- '--all x'"]);
     }
 
     #[test]

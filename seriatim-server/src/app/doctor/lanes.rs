@@ -9,7 +9,7 @@ use seriatim::{Mode, Timestamp};
 use super::finding::{Finding, List, Repair, Severity};
 use super::look::Seen;
 use crate::app::running::{Running, age, stands_out};
-use crate::base::text::{cut, one_line, shell_word};
+use crate::base::text::{cut, one_line, operand};
 use crate::base::time::length;
 
 /// A lane with at least this many retries fails repeatedly.
@@ -96,8 +96,7 @@ fn key<'a>(lanes: &[&'a Running]) -> Option<&'a str> {
 fn word(lanes: &[&Running]) -> String {
     let is_plain = |key: &&str| !key.contains('`') && one_line(key) == *key;
     match key(lanes).filter(is_plain) {
-        Some(key) if key.starts_with('-') => format!("-- {}", shell_word(key)),
-        Some(key) => shell_word(key),
+        Some(key) => operand(key),
         None => "KEY".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! A job as a program would push it again: as a request, and as a command.
+//! A job as a program would push it again.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -6,16 +6,11 @@ use seriatim::store::JobView;
 
 use super::link;
 use super::payload::Discreet;
+use super::ways::{Ways, post};
 use crate::base::text::{json_plain, shell_word};
 
 /// Longest payload that the commands have, in bytes: the page stays small.
 const PAYLOAD_BYTES_MAX: usize = 2 << 10;
-
-/// The commands, for a template.
-pub(super) struct Again {
-    pub(super) curl: String,
-    pub(super) command: String,
-}
 
 /// What they push.
 #[derive(Serialize)]
@@ -29,44 +24,18 @@ struct Job<'a> {
     payload: &'a RawValue,
 }
 
-impl Again {
-    /// None if the visitor does not see all of the payload, or if it is no JSON or too long.
-    pub(super) fn of(job: &JobView, discreet: &Discreet) -> Option<Self> {
-        let text = discreet.text(&job.payload, PAYLOAD_BYTES_MAX)?;
-        let job_again = Job {
-            key: job.key.as_deref(),
-            task: job.task.as_deref(),
-            group: job.options.as_ref().and_then(|options| options.group.as_deref()),
-            payload: serde_json::from_str(text).ok()?,
-        };
-        let json = serde_json::to_string(&job_again).ok()?;
-        let word = shell_word(&json_plain(&json));
-        let path = format!("/api/v1/queues/{}/jobs", link::encoded(&job.queue));
-        Some(Self {
-            curl: post(&path, &word),
-            command: format!(
-                "printf '%s\\n' {word} | seriatim push {} --file -",
-                shell_word(&job.queue)
-            ),
-        })
-    }
-}
-
-/// A request with this body, which is a word of the shell.
-pub(super) fn post(path: &str, body: &str) -> String {
-    format!(
-        "curl -X POST \"$SERIATIM_URL{path}\" -H \"Authorization: Bearer $SERIATIM_TOKEN\" -H 'Content-Type: application/json' -d {body}"
-    )
-}
-
-/// A text as the value of an attribute, with the ends of its lines: a browser reads `\r` as `\n` where it stands as it is.
-pub(super) fn attribute(text: &str) -> String {
-    let mut value = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' | '<' | '>' | '"' | '\'' | '\r' | '\n' => value += &format!("&#{};", u32::from(c)),
-            c => value.push(c),
-        }
-    }
-    value
+/// None if the visitor does not see all of the payload, or if it is no JSON or too long.
+pub(super) fn again(job: &JobView, discreet: &Discreet) -> Option<Ways> {
+    let text = discreet.text(&job.payload, PAYLOAD_BYTES_MAX)?;
+    let job_again = Job {
+        key: job.key.as_deref(),
+        task: job.task.as_deref(),
+        group: job.options.as_ref().and_then(|options| options.group.as_deref()),
+        payload: serde_json::from_str(text).ok()?,
+    };
+    let json = serde_json::to_string(&job_again).ok()?;
+    let (word, queue) = (shell_word(&json_plain(&json)), &*job.queue);
+    let path = format!("/api/v1/queues/{}/jobs", link::encoded(queue));
+    let command = format!("printf '%s\\n' {word} | seriatim push {queue} --file -");
+    Some(Ways::new(post(&path, &word), &command))
 }

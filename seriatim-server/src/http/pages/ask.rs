@@ -9,14 +9,14 @@ use axum::response::Response;
 
 use super::super::operator;
 use super::super::{Access, Problem, Result, Shared};
-use super::again::{attribute, post};
 use super::deeds::{UNDO_WAIT, back_to, pairs, say, told_later};
 use super::row::SampleRow;
 use super::visit::see_other;
+use super::ways::{Ways, post};
 use super::{Frame, Visit, link, page};
 use crate::app::error::Error;
 use crate::app::operations::{Wish, preview};
-use crate::base::text::{grouped, json_plain, one_line, shell_word};
+use crate::base::text::{grouped, json_plain, shell_word};
 
 /// Fields of the form that are not of the wish.
 const OTHERS: [&str; 4] = ["deed", "mark", "back", "confirm"];
@@ -41,11 +41,7 @@ struct Ask<'a> {
     samples: Vec<SampleRow>,
     fields: Vec<(&'static str, String)>,
     back: String,
-    curl: String,
-    /// The command with what hides in it told.
-    command: String,
-    /// The command itself, as an attribute.
-    command_copied: String,
+    ways: Ways,
 }
 
 page!(Ask);
@@ -113,7 +109,6 @@ async fn ask(
     admit(visit, &wish)?;
     let counted = preview(&*app.store, &wish).await?;
     wish.before = Some(counted.before);
-    let command = command(&wish, counted.confirm);
     let mut response = visit.show(&Ask {
         frame: &visit.frame,
         refused: refused
@@ -129,9 +124,7 @@ async fn ask(
         deletes: wish.action.deletes(),
         samples: counted.samples.iter().map(|one| SampleRow::new(visit, &wish, one)).collect(),
         back: back_to(visit, fields.text("back")),
-        curl: curl(&wish, counted.confirm),
-        command: one_line(&command),
-        command_copied: attribute(&command),
+        ways: Ways::new(curl(&wish, counted.confirm), &command(&wish, counted.confirm)),
         fields: hidden(&wish),
     })?;
     if refused.is_some() {

@@ -112,7 +112,7 @@ impl Kind {
     }
 }
 
-const LOST: &str = "What is deleted cannot be brought back.";
+const LOST: &str = "What is deleted cannot be brought back. The deletion begins after 10 s, and can be undone until then.";
 
 static KINDS: &[Kind] = &[
     kind("queue.pause", "Pause", "paused; running turns finish").undone_by("queue.resume"),
@@ -128,13 +128,13 @@ static KINDS: &[Kind] = &[
         .admin(),
     kind("lane.delete", "Delete waiting", "waiting jobs deleted").asks(LOST).admin(),
     kind("lane.release", "Take from its holder", "taken from its holder")
-        .asks("The holder can no longer settle. This counts as a crash. If its handler still runs, the next one starts while it does.")
+        .asks("The holder can no longer settle. This counts as a crash. If its handler still runs, the next one starts while it does. There is no undo.")
         .admin(),
     kind("job.retry", "Run now", "due now"),
     kind("job.reschedule", "Reschedule", "due at another time").undone_by("job.reschedule"),
     kind("job.bind", "Bind", "bound to another node").undone_by("job.bind"),
     kind("job.cancel", "Cancel", "cancelled")
-        .asks("A waiting job ends. A running handler gets the request with its node's next heartbeat."),
+        .asks("A waiting job ends, and does not run again. A running handler gets the request with its node's next heartbeat. There is no undo."),
     kind("job.delete", "Delete", "deleted").asks(LOST).admin(),
     kind("dead.requeue", "Requeue", "{} jobs requeued"),
     kind("dead.edit", "Requeue with this payload", "pushed again with another payload").admin(),

@@ -10,6 +10,7 @@ use super::super::operator;
 use super::super::{Problem, Result, Shared};
 use super::deed::Fields;
 use super::visit::{see_other, set_cookie};
+use super::ways::Ways;
 use super::{Deed, Frame, On, Visit, link, page};
 use crate::app::operations;
 
@@ -31,6 +32,8 @@ struct Confirm<'a> {
     now: String,
     fields: Vec<(&'static str, String)>,
     back: String,
+    /// None for a deed that does not ask.
+    ways: Option<Ways>,
 }
 
 page!(Confirm);
@@ -51,6 +54,7 @@ pub(super) async fn confirm(
         now: deed.now(&app).await?,
         fields: link::carried(deed.fields()),
         back: back(&visit, &fields),
+        ways: Ways::of(&deed),
     })
 }
 

@@ -7,9 +7,10 @@ use seriatim::store::{JobState, JobView};
 use seriatim::{JobId, Payload};
 
 use super::super::{Part, Problem, Result, Shared};
-use super::again::Again;
+use super::again::again;
 use super::payload::Shown;
 use super::visit::guarded;
+use super::ways::Ways;
 use super::{Button, Deed, Frame, JobRow, Moment, On, Visit, button, link, page};
 use crate::app::failures;
 use crate::app::nodes::name_of;
@@ -29,7 +30,7 @@ struct Job<'a> {
     payload: Shown,
     /// All of the payload as a file, for those who see any of it.
     payload_href: Option<String>,
-    again: Option<Again>,
+    again: Option<Ways>,
     /// What the page shows as names and values.
     facts: Vec<(&'static str, String)>,
     times: Vec<(&'static str, Moment)>,
@@ -44,6 +45,7 @@ struct Job<'a> {
     edit: Option<(String, Vec<(&'static str, String)>)>,
     buttons: Vec<Button>,
     events_href: String,
+    audit: Option<String>,
     /// The id of its trace, and where it is seen.
     trace: Option<(String, Option<String>)>,
     /// Whether the journal has its queue.
@@ -122,7 +124,7 @@ pub(super) async fn show(app: Shared, visit: Visit, Part(id): Part<JobId>) -> Re
         payload: Shown::of(&job.payload, &visit.discreet),
         payload_href: (visit.discreet.seen(job.payload.as_bytes()).is_ok())
             .then(|| format!("{}/payload", link::job(base, id))),
-        again: Again::of(&job, &visit.discreet),
+        again: again(&job, &visit.discreet),
         facts: facts(&job),
         times: times.into_iter().filter_map(|(name, at)| Some((name, at?))).collect(),
         error: job.error.as_deref().map(lines),
@@ -135,6 +137,7 @@ pub(super) async fn show(app: Shared, visit: Visit, Part(id): Part<JobId>) -> Re
         trace: trace_of(&job).map(|id| (id.to_owned(), app.dashboard.trace(id))),
         has_journal: app.journal.keeps(&job.queue),
         events_href: format!("{}/events", link::job(base, id)),
+        audit: visit.audit(&id.to_string()),
     })
 }
 

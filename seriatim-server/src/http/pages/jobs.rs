@@ -233,7 +233,7 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         link::with(&format!("{base}{path}"), &pairs)
     };
     let ticked: &[Action] = match wish.state {
-        _ if named.is_none() || !is_list || page.rows.is_empty() => &[],
+        _ if named.is_none() || !is_list || !wrong.is_none() => &[],
         Status::Dead => &OF_DEAD,
         _ if wish.is_live() => &[Action::CancelJobs, Action::DeleteJobs],
         _ => &[],

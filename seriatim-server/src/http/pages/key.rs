@@ -7,8 +7,8 @@ use seriatim::store::{JobState, JobView, LaneState, LaneView, NodeView, QueueVie
 use seriatim::{Mode, Timestamp};
 
 use super::super::{Query, Result, Shared};
-use super::again::attribute;
 use super::audit::DeedRow;
+use super::ways::attribute;
 use super::{Button, Frame, JobRow, Moment, On, Visit, button, link, page};
 use crate::app::deeds::{self, Wanted};
 use crate::app::entity;

@@ -176,7 +176,7 @@ pub(super) async fn show(
         ),
         orders: ORDERS.map(|(value, says, by)| (value, says, by == wish.by)).to_vec(),
         buttons,
-        ticked: if page.rows.is_empty() { Vec::new() } else { button::on_ticked(&visit, &TICKED) },
+        ticked: if wrong.is_none() { button::on_ticked(&visit, &TICKED) } else { Vec::new() },
         states: states(&wish.state),
         has_more: wish.has_more(),
         wish: &wish,

@@ -41,6 +41,7 @@ pub(super) mod session;
 mod timeline;
 mod turns;
 mod visit;
+mod ways;
 mod wrong;
 
 use super::live::{self, LIVE_PATH};

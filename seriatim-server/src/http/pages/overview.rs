@@ -9,9 +9,9 @@ use seriatim::store::{LaneStage, LaneState};
 
 use super::super::checkup::Checkup;
 use super::super::{Query, Result, Shared};
-use super::again::post;
 use super::charts::{Charts, Wish};
 use super::row::QueueRow;
+use super::ways::post;
 use super::{Button, Frame, LaneRow, On, Visit, button, link, page};
 use crate::app::doctor::{DEAD_MAX, Finding, List, Repair, Severity};
 use crate::app::history::ALL;
@@ -101,6 +101,7 @@ struct Overview<'a> {
     queues: Vec<QueueRow>,
     longest: Vec<LaneRow>,
     causes: Vec<CauseRow>,
+    more_causes: bool,
 }
 
 page!(Overview);
@@ -123,6 +124,7 @@ pub(super) async fn show(
     let (needs, more_needs) = needs(&visit, &checkup);
     let mut queues: Vec<QueueRow> = rows.into_iter().take(QUEUES_SHOWN).collect();
     QueueRow::add_recent(&*app.store, &mut queues, visit.clock.now).await?;
+    let (causes, more_causes) = worst(&visit, &checkup);
     let page = Overview {
         frame: &visit.frame,
         totals,
@@ -132,7 +134,8 @@ pub(super) async fn show(
         first: post("/api/v1/queues/orders/jobs", FIRST_JOB),
         charts: charts(&app, &visit, &span).await?,
         longest: longest(&visit, &checkup),
-        causes: worst(&visit, &checkup),
+        causes,
+        more_causes,
         queues,
     };
     visit.show(&page)
@@ -211,7 +214,7 @@ impl Need {
             word: if finding.severity == Severity::Serious { "serious" } else { "warning" },
             about: name(finding),
             found: said_of(finding),
-            advice: marked(&finding.advice),
+            advice: marked(&one_line(&finding.advice)),
             href: place(base, finding),
             buttons: repairs(visit, finding),
             others: others.iter().take(ALIKE_SHOWN).map(named).collect(),
@@ -224,15 +227,15 @@ impl Need {
 fn said_of(finding: &Finding) -> String {
     let quoted = finding.key.as_ref().map(|key| format!("{:?} ", one_line(key)));
     match quoted.and_then(|key| finding.found.strip_prefix(&key)) {
-        Some(rest) => format!(" {rest}"),
-        None => format!(": {}", finding.found),
+        Some(rest) => format!(" {}", one_line(rest)),
+        None => format!(": {}", one_line(&finding.found)),
     }
 }
 
 fn name(finding: &Finding) -> String {
     match (&finding.queue, &finding.key) {
         (Some(queue), Some(key)) => format!("{queue}: {}", cut(&one_line(key), KEY_COLUMNS)),
-        _ => finding.about.clone(),
+        _ => one_line(&finding.about),
     }
 }
 
@@ -294,7 +297,8 @@ fn longest(visit: &Visit, checkup: &Checkup) -> Vec<LaneRow> {
     running.iter().take(LONGEST_SHOWN).filter_map(row).collect()
 }
 
-fn worst(visit: &Visit, checkup: &Checkup) -> Vec<CauseRow> {
+/// The causes of most deaths, and whether there are others.
+fn worst(visit: &Visit, checkup: &Checkup) -> (Vec<CauseRow>, bool) {
     let of_visitor = checkup.seen.dead.iter().filter(|(queue, _)| visit.scope.has_queue(queue));
     let causes = causes::of(of_visitor.flat_map(|(_, jobs)| jobs));
     let is_cut = |queue: &str| {
@@ -302,7 +306,8 @@ fn worst(visit: &Visit, checkup: &Checkup) -> Vec<CauseRow> {
         of_queue.is_some_and(|(_, jobs)| jobs.len() >= DEAD_MAX)
     };
     let row = |cause: causes::Cause| CauseRow::new(visit, is_cut(&cause.queue), cause);
-    causes.into_iter().take(CAUSES_SHOWN).map(row).collect()
+    let has_more = causes.len() > CAUSES_SHOWN;
+    (causes.into_iter().take(CAUSES_SHOWN).map(row).collect(), has_more)
 }
 
 impl CauseRow {

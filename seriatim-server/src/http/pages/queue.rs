@@ -32,6 +32,7 @@ struct Queue<'a> {
     held: String,
     held_count: String,
     morgue: String,
+    audit: Option<String>,
     buttons: Vec<Button>,
     settings: String,
     /// The limit of the queue itself, as a form has it.
@@ -88,6 +89,7 @@ pub(super) async fn show(
         held: lanes(&[("state", "held")]),
         held_count,
         morgue: link::with(&format!("{base}/morgue"), &[("queue", &name)]),
+        audit: visit.audit(&name),
         buttons,
         at_once: view.queue.limit.running.map(|most| most.to_string()).unwrap_or_default(),
         rate: view.queue.limit.rate.map(|rate| rate.to_string()).unwrap_or_default(),

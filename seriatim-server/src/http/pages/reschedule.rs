@@ -8,8 +8,8 @@ use seriatim::text::one_line;
 use seriatim::{JobId, Mode};
 
 use super::super::{Problem, Query, Result, Shared};
-use super::again::post;
 use super::deeds::back_to;
+use super::ways::{Ways, post};
 use super::{Frame, Moment, Visit, link, page};
 use crate::app::{find, jobs, lane_jobs};
 use crate::base::text::{KEY_COLUMNS, cut};
@@ -39,8 +39,7 @@ struct Reschedule<'a> {
     /// What else moves with it.
     moves: &'static str,
     back: String,
-    curl: String,
-    command: String,
+    ways: Ways,
 }
 
 page!(Reschedule);
@@ -66,8 +65,10 @@ pub(super) async fn show(app: Shared, visit: Visit, Query(wish): Query<Wish>) ->
             Mode::Parallel | Mode::Exclusive => "",
         },
         back: back_to(&visit, &wish.back),
-        curl: post(&format!("/api/v1/jobs/{id}/reschedule"), &asked),
-        command: format!("seriatim jobs reschedule {id} --at {was}"),
+        ways: Ways::new(
+            post(&format!("/api/v1/jobs/{id}/reschedule"), &asked),
+            &format!("seriatim jobs reschedule {id} --at {was}"),
+        ),
         queue: job.queue.to_string(),
         was,
     })

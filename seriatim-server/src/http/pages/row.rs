@@ -240,7 +240,8 @@ pub(super) struct NodeRow {
     pub(super) href: String,
     pub(super) state: &'static str,
     pub(super) host: String,
-    pub(super) pid: u32,
+    /// Of a remote worker none is known.
+    pub(super) pid: String,
     pub(super) version: String,
     pub(super) busy: u32,
     pub(super) concurrency: u32,
@@ -258,7 +259,10 @@ impl NodeRow {
             href: link::node(&visit.frame.base, &info.id.0),
             state: node_state(node, now),
             host: info.host.clone(),
-            pid: info.pid,
+            pid: Some(info.pid)
+                .filter(|pid| *pid > 0)
+                .map(|pid| pid.to_string())
+                .unwrap_or_default(),
             version: info.version.clone(),
             busy: info.busy,
             concurrency: info.concurrency,

@@ -38,11 +38,10 @@ struct Timeline<'a> {
     /// What happened before.
     next: Option<String>,
     jobs: String,
-    audit: String,
+    audit: Option<String>,
     search: String,
     /// Queues without a journal, known only from the store.
     without_journal: Vec<String>,
-    has_audit: bool,
 }
 
 page!(Timeline);
@@ -96,14 +95,13 @@ pub(super) async fn show(
         frame: &visit.frame,
         key_href: link::key(base, &k),
         jobs: link::with(&format!("{base}/jobs"), &[("key", &k)]),
-        audit: link::with(&format!("{base}/audit"), &[("of", &name)]),
+        audit: visit.audit(&name),
         search: link::search_all(base, &k),
         is_first: until.is_none(),
         next,
         name,
         rows: rows.into_iter().map(|(_, row)| row).collect(),
         without_journal,
-        has_audit,
     })
 }
 

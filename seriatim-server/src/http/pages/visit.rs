@@ -152,6 +152,12 @@ impl Visit {
         }
     }
 
+    /// Where it is told what people did to a key, job or queue, if the visitor may see that.
+    pub(super) fn audit(&self, of: &str) -> Option<String> {
+        let path = format!("{}/audit", self.frame.base);
+        (!self.scope.is_limited()).then(|| link::with(&path, &[("of", of)]))
+    }
+
     /// The page as the answer; for its script the live part, if that has changed.
     pub(super) fn show(&self, page: &impl Page) -> Result<Response> {
         let failed = |error: askama::Error| {

@@ -139,6 +139,49 @@ async fn a_copied_command_and_the_form_beside_it_are_about_exactly_the_same_jobs
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deed_that_asks_first_is_done_by_the_request_and_by_the_command_of_its_page() {
+    let api = with_dead().await;
+    let window = keeping(&api).await;
+    let total = |name: &str| api.get("/api/v1/stats").done()["total"][name].as_u64().unwrap();
+    let push = |key: &str| {
+        let pushed = api.post("/api/v1/queues/orders/jobs", &json!({ "key": key, "delay": "1h" }));
+        pushed.done()["jobs"][0]["job_id"].as_str().unwrap().to_owned()
+    };
+    let do_by = async |way: usize, deed: &str, on: String| {
+        window.go(&format!("/confirm?deed={deed}&{on}")).await;
+        run_in_shell(&api, &copied(&window, way).await);
+    };
+    for (i, text) in HOSTILE.into_iter().enumerate() {
+        // Either way with the worst; the others by turns.
+        for way in if i < 4 { 0..2 } else { i % 2..i % 2 + 1 } {
+            push(text);
+            do_by(way, "lane.delete", format!("queue=orders&key={}", encoded(text))).await;
+            assert_eq!(total("jobs"), 0, "{text:?} by way {way}");
+        }
+    }
+    let dead = api.get("/api/v1/queues/orders/morgue").done();
+    for way in 0..2 {
+        for deed in ["job.cancel", "job.delete"] {
+            let job = push("k");
+            do_by(way, deed, format!("job={job}")).await;
+            assert_eq!(total("jobs"), 0, "{deed} by way {way}");
+        }
+        let job = dead["jobs"][way]["job_id"].as_str().unwrap();
+        do_by(way, "dead.delete", format!("queue=orders&job={job}")).await;
+        assert_eq!(total("dead"), 3 * HOSTILE.len() as u64 - 1 - way as u64);
+        let batch = HOSTILE[2 + way];
+        assert!(api.site.run(&["batches", "open", "--", batch, "orders"]).status.success());
+        do_by(way, "batch.seal", format!("batch={}", encoded(batch))).await;
+        let path = format!("/api/v1/batches/{}", encoded(batch).replace('+', "%20"));
+        assert!(api.get(&path).done()["ended_at"].is_string());
+        // Its callback.
+        api.post("/api/v1/queues/orders/drain", &json!({})).done();
+    }
+    assert!(!api.site.path("hacked").exists());
+    window.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_of_several_lines_is_paused_resumed_and_deleted_by_its_page() {
     let (api, key) = (Api::start(QUEUES), HOSTILE[1]);
     api.post("/api/v1/queues/orders/jobs", &json!({ "key": key })).done();

@@ -108,6 +108,25 @@ async fn rows_stay_selected_from_page_to_page_and_are_acted_on_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_come_to_an_empty_page_are_selected_and_acted_on() {
+    let api = Api::start(QUEUES);
+    let window = Window::open(&api.address, 1280, 900).await;
+    window.asks_soon().await;
+    for (path, button) in
+        [("/queues/mails/lanes", "Pause selected…"), ("/jobs?queue=mails", "Cancel selected…")]
+    {
+        window.go(path).await;
+        push(&api, "m-first");
+        window.shows("m-first").await;
+        window.run("document.querySelector('tbody input').click()").await;
+        window.press(button).await;
+        window.shows("1 chosen").await;
+        api.act("/api/v1/queues/mails/drain").done();
+    }
+    window.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cause_that_is_requeued_is_stopped_halfway_on_its_page() {
     let api = with_dead(60).await;
     let window = Window::open(&api.address, 1280, 900).await;

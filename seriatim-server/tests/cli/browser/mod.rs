@@ -1,6 +1,7 @@
 //! The dashboard in a real browser.
 
 mod copied;
+mod hostile;
 mod large;
 mod live;
 mod narrow;
@@ -192,7 +193,7 @@ async fn what_is_folded_out_stays_so_alone_when_the_page_is_renewed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_fit_each_screen_run_no_foreign_text_and_leave_the_console_empty() {
     let api = with_trouble().await;
-    for (width, theme) in [(1280, "dark"), (390, "light")] {
+    for (width, theme) in [(1280, "dark"), (360, "light")] {
         let window = Window::open(&api.address, width, 900).await;
         window.go("/about").await;
         window.run(&format!("document.cookie = 'seriatim_theme={theme}; path=/'")).await;
@@ -273,14 +274,44 @@ async fn a_page_stays_current_and_its_rows_do_not_move_under_the_pointer() {
     window.until("the new row is there", "document.body.innerText.includes('m3')").await;
     window.point_at("tbody tr:nth-child(2) a").await;
     push("m0");
-    window.until("it is announced", "document.querySelector('[data-more]')").await;
+    window.shows("1 new – show").await;
     let rows = "return [...document.querySelectorAll('tbody tr')].map((row) => row.querySelector('th').innerText)";
     assert_eq!(window.run(rows).await, json!(["m1", "m2", "m3"]), "nothing moved");
     api.act("/api/v1/queues/mails/lane/delete?key=m2").done();
     window.until("what is gone is grey", "document.querySelectorAll('tr.gone').length === 1").await;
     assert_eq!(window.run(rows).await, json!(["m1", "m2", "m3"]));
     window.press("1 new – show").await;
-    assert_eq!(window.run(rows).await, json!(["m0", "m1", "m3"]));
+    let keys = "[...document.querySelectorAll('tbody th a')].map((key) => key.innerText).join()";
+    window.until("all of it is shown", &format!("{keys} === 'm0,m1,m3'")).await;
+    assert_eq!(window.console().await, Vec::<String>::new());
+    window.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_changed_beside_the_pointer_waits_and_a_button_says_so() {
+    let api = Api::start(QUEUES);
+    let push = |key: &str| {
+        api.post("/api/v1/queues/mails/jobs", &json!({ "key": key, "delay": "1h" })).done();
+    };
+    push("m1");
+    let window = Window::open(&api.address, 1280, 900).await;
+    window.asks_soon().await;
+    window.go("/key?k=m1").await;
+    // All of the page changes while the pointer rests on a button.
+    window.point_at("main .buttons button").await;
+    api.act("/api/v1/queues/mails/lane/delete?key=m1").done();
+    window.shows("Changed – show").await;
+    assert!(window.text().await.contains("Run now"), "it stays under the pointer");
+    window.press("Changed – show").await;
+    window.shows("Nothing waits or runs with this key now").await;
+    window.until("that is all", "document.querySelector('[data-more]').hidden").await;
+    push("m1");
+    window.shows("Run now").await;
+    // What stays in its place is renewed beside the pointer.
+    window.point_at("main .buttons button").await;
+    api.act("/api/v1/queues/mails/lane/pause?key=m1").done();
+    window.until("its state", "document.querySelector('.why').innerText.includes('paused')").await;
+    assert!(window.text().await.contains("Run now"), "it stays under the pointer");
     assert_eq!(window.console().await, Vec::<String>::new());
     window.close().await;
 }

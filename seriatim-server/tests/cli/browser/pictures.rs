@@ -36,7 +36,7 @@ const OTHERS: [(&str, &str); 10] = [
     ("about", "/about"),
 ];
 /// Set by `cargo xtask screenshots`: where the pictures go.
-const FOLDER: &str = "SERIATIM_WRITE_IMAGES";
+pub(super) const FOLDER: &str = "SERIATIM_WRITE_IMAGES";
 /// The widths at which the pages are looked at; pictures for the documentation have the middle one.
 const WIDTHS: [u32; 3] = [390, 1280, 1920];
 
@@ -180,55 +180,4 @@ async fn pictures_of_the_dashboard_are_small_and_nothing_in_them_is_cut() {
     }
     assert!(bytes <= BYTES_MAX, "{bytes} bytes");
     window.close().await;
-}
-
-/// Names and texts as long and as odd as producers can make them. The address of its key.
-async fn hostile() -> (Api, String) {
-    let site = Site::new("");
-    let name = format!("orders-{}", "q".repeat(60));
-    let hand = Hand::new(site.store().await, vec![Queue::fifo(&*name).max_retries(9)]).await;
-    let word = "\u{202e}<b>&\"'\u{feff}".repeat(4) + &"w".repeat(180);
-    let dead = Job::new(&*name, &json!({ "text": word })).unwrap().key(format!("{word}-dead"));
-    hand.push(dead.max_retries(0).task("t".repeat(60))).await;
-    hand.push(Job::new(&*name, &word).unwrap().key(&word).task("t".repeat(60))).await;
-    hand.fail_all(&name, &word.repeat(10)).await;
-    hand.store.close().await.unwrap();
-    let encoded = word.bytes().map(|byte| format!("%{byte:02x}")).collect::<Vec<_>>().concat();
-    (Api::with(site, |_| {}), format!("/key?k={encoded}"))
-}
-
-/// Words of our own that stand on two lines: names of figures, and buttons.
-const BROKEN: &str = "const words = [...document.querySelectorAll('.figures dt, button, .button')];
-    const isBroken = (word) => word.getClientRects().length && word.scrollHeight - parseFloat(getComputedStyle(word).paddingTop) * 2 > 24;
-    return words.filter(isBroken).map((word) => word.innerText)";
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pictures_of_the_dashboard_of_a_hostile_and_of_an_empty_store_are_not_cut() {
-    let (api, key) = hostile().await;
-    let lanes = format!("/queues/orders-{}/lanes", "q".repeat(60));
-    let lists = ["/morgue", "/morgue?view=causes", "/scheduled", "/jobs"];
-    let pages: Vec<&str> = ["/", "/queues", &lanes, &key].into_iter().chain(lists).collect();
-    for (store, api, pages) in [
-        ("hostile", api, &pages[..]),
-        ("empty", Api::start(""), &["/", "/queues", "/key?k=k", "/morgue", "/scheduled", "/nodes"]),
-    ] {
-        let window = Window::open(&api.address, 1280, 800).await;
-        for width in &WIDTHS[..2] {
-            window.resize(*width, 800).await;
-            for (i, path) in pages.iter().enumerate() {
-                window.go(path).await;
-                let cut =
-                    window.run("return document.documentElement.scrollWidth - innerWidth").await;
-                assert_eq!(cut, 0, "{store} {width} {path}");
-                assert_eq!(window.run(BROKEN).await, json!([]), "{store} {width} {path}");
-                if std::env::var_os(FOLDER).is_some() {
-                    // To look at, not to publish.
-                    let name = format!("{store}-{i}-{width}.png");
-                    let picture = window.picture().await;
-                    std::fs::write(std::env::temp_dir().join(name), picture).unwrap();
-                }
-            }
-        }
-        window.close().await;
-    }
 }

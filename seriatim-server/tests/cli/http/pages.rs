@@ -593,6 +593,15 @@ fn what_people_do_is_listed_with_the_key_it_was_done_to() {
     assert!(!page.contains("<b>") && !page.contains("job push"), "{page}");
     let of_key = boss.page("/key?k=a+%3Cb%3E");
     assert!(of_key.contains("lane pause") && of_key.contains("lane resume"), "{of_key}");
+    let job = of_key.split("href=\"/jobs/").nth(1).unwrap().split('"').next().unwrap();
+    assert_eq!(boss.does("job.retry", &[("job", job)]).status, 303);
+    let of_job = format!("/jobs/{job}");
+    for (path, did) in [(&*of_job, "job retry"), ("/queues/orders", "lane pause")] {
+        let page = boss.page(path);
+        let link = page.split("href=\"/audit?of=").nth(1).unwrap().split('"').next().unwrap();
+        let deeds = boss.page(&format!("/audit?of={link}"));
+        assert!(deeds.contains(did), "{path}: {deeds}");
+    }
     let listed = Request::new("GET", "/api/v1/audit?of=a+%3Cb%3E&limit=1").token(&secret("boss"));
     let listed = listed.send(&api.address).done();
     assert_eq!(listed["entries"][0]["action"], "lane resume");
@@ -601,6 +610,7 @@ fn what_people_do_is_listed_with_the_key_it_was_done_to() {
     assert_eq!(rest["entries"][0]["who"], "hands");
     let narrow = Visitor::log_in(&api, "part");
     assert_eq!(narrow.get("/audit").status, 403);
+    assert!(!narrow.page("/queues/mails").contains("What people did"), "a way that is closed");
 }
 
 #[test]

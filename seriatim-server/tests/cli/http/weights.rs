@@ -300,7 +300,7 @@ async fn of_a_hundred_queues_a_page_of_what_is_scheduled_asks_those_that_are_due
     };
     let latest: Vec<String> = (QUEUES - 7..QUEUES).rev().map(key).collect();
     assert_eq!(keys(&first), latest);
-    assert!(first.contains("93 more queues: next page."), "{first}");
+    assert!(first.contains("93 more queues on the next pages."), "{first}");
     let rows = site.walk("/scheduled", CALLS_MAX).await;
     let different: BTreeSet<&String> = rows.iter().collect();
     assert_eq!((rows.len(), different.len()), (QUEUES, QUEUES));

@@ -1,0 +1,82 @@
+//! What a page does, as a request and as a command, to copy.
+
+use super::{Deed, On, link};
+use crate::app::lanes::OneLane;
+use crate::base::text::{one_line, operand};
+
+/// The same by other ways, for a template.
+pub(super) struct Ways {
+    pub(super) curl: String,
+    /// The command with what hides in it told.
+    pub(super) command: String,
+    /// The command itself, as an attribute.
+    pub(super) copied: String,
+}
+
+impl Ways {
+    pub(super) fn new(curl: String, command: &str) -> Self {
+        Self { curl, command: one_line(command), copied: attribute(command) }
+    }
+
+    /// Of a deed that asks first.
+    pub(super) fn of(deed: &Deed) -> Option<Self> {
+        deed.kind.warning?;
+        let verb = deed.kind.name.split_once('.')?.1;
+        let yes = if verb == "delete" { " --yes" } else { "" };
+        let (path, body, command) = match &deed.on {
+            On::Lane { queue, lane } => {
+                let (field, name, word) = match lane {
+                    OneLane::Key(key) => ("key", key.clone(), operand(key)),
+                    OneLane::Lane(lane) => ("lane", lane.to_string(), format!("--lane={lane}")),
+                };
+                let path = format!("queues/{}/lane/{verb}", link::encoded(queue));
+                let path = link::with(&path, &[(field, &name)]);
+                (path, String::new(), format!("lanes {verb} {queue}{yes} {word}"))
+            }
+            On::Job(job) => {
+                (format!("jobs/{job}/{verb}"), String::new(), format!("jobs {verb}{yes} {job}"))
+            }
+            On::Dead { queue, job, .. } => (
+                format!("queues/{}/morgue/{verb}", link::encoded(queue)),
+                format!("'{{\"jobs\":[\"{job}\"]}}'"),
+                format!("morgue {verb} {queue}{yes} {job}"),
+            ),
+            On::Node(node) => (
+                format!("nodes/{}/{verb}", link::encoded(node)),
+                String::new(),
+                format!("nodes {verb} {}", operand(node)),
+            ),
+            On::Batch(batch) => (
+                format!("batches/{}/{verb}", link::encoded(batch)),
+                String::new(),
+                format!("batches {verb} {}", operand(batch)),
+            ),
+            _ => return None,
+        };
+        let curl = post(&format!("/api/v1/{path}"), &body);
+        Some(Self::new(curl, &format!("seriatim {command}")))
+    }
+}
+
+/// A request with this body, which is a word of the shell, or with none.
+pub(super) fn post(path: &str, body: &str) -> String {
+    let body = match body {
+        "" => String::new(),
+        body => format!(" -H 'Content-Type: application/json' -d {body}"),
+    };
+    format!(
+        "curl -X POST \"$SERIATIM_URL{path}\" -H \"Authorization: Bearer $SERIATIM_TOKEN\"{body}"
+    )
+}
+
+/// A text as the value of an attribute, with the ends of its lines: a browser reads `\r` as `\n` where it stands as it is.
+pub(super) fn attribute(text: &str) -> String {
+    let mut value = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' | '<' | '>' | '"' | '\'' | '\r' | '\n' => value += &format!("&#{};", u32::from(c)),
+            c => value.push(c),
+        }
+    }
+    value
+}
