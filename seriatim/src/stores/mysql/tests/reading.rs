@@ -4,7 +4,8 @@ use std::future::Future;
 
 use super::*;
 use crate::contract::{
-    Beat, JobFilter, JobOrder, JobQuery, JobState, LaneOrder, LanePlace, LaneQuery, LaneStage, Sweep,
+    Beat, JobFilter, JobOrder, JobQuery, JobState, LaneOrder, LanePlace, LaneQuery, LaneStage,
+    Sweep,
 };
 use crate::limits::PAGE_BYTES_MAX;
 use crate::store::Verdict;
