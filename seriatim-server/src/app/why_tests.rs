@@ -1,4 +1,3 @@
-
 use seriatim::store::{
     Claim, Declare, Heartbeat, LaneAction, LaneQuery, Lease, Memory, NodeId, NodeInfo, Push,
     Settle, Store, Trouble, TroubleKind, Turn, plan,
