@@ -189,9 +189,10 @@ fn case(line: &str) -> Option<&str> {
 
 /// The function that begins on a line.
 fn function(line: &str) -> Option<&str> {
-    let rest = line.trim_start();
-    let rest = rest.strip_prefix("async ").unwrap_or(rest).strip_prefix("fn ")?;
-    rest.split(['(', '<']).next()
+    let (before, rest) = line.trim_start().split_once("fn ")?;
+    let is_part =
+        |word: &str| ["async", "pub", "crate::"].iter().any(|part| word.starts_with(part));
+    before.split_whitespace().all(is_part).then(|| rest.split(['(', '<']).next())?
 }
 
 #[cfg(test)]
@@ -211,7 +212,7 @@ mod tests {
     fn a_function_is_a_test_if_it_is_marked_or_listed() {
         let text = "#[tokio::test(start_paused = true)]\nasync fn l1_marked() {\n}\n\nfn l2_helper() {\n}\n
             listed![\n    l3_listed,\n]\nasync fn l3_listed(bench: Bench) {\n}\n
-            on_each_server! {\n    on_sqlite: l4_of_a_macro(sqlite);\n}\nasync fn l4_of_a_macro<T>() {}";
+            on_each_server! {\n    on_sqlite: l4_of_a_macro(sqlite);\n}\npub(in crate::a) async fn l4_of_a_macro<T>() {}";
         let tests: Vec<&str> = tests_in(text).into_iter().collect();
         assert_eq!(tests, ["l1_marked", "l3_listed", "l4_of_a_macro"]);
     }

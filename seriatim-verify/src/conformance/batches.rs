@@ -447,7 +447,7 @@ async fn a_callback_equals_no_job_of_its_batch(mut bench: Bench) {
     assert_eq!(turns.iter().map(|turn| turn.jobs.len()).sum::<usize>(), 2, "both are there");
 }
 
-async fn a_callback_has_no_idempotency_key(mut bench: Bench) {
+async fn a_callback_has_no_idempotency_key(bench: Bench) {
     let opened = open_with(&bench, "b", callback().idempotency_key("once")).await;
     refused(opened, ErrorKind::Invalid, "callback.idempotency_key");
 }

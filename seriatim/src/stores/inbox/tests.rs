@@ -362,7 +362,7 @@ pub(in crate::stores) async fn e5_e8_an_engine_runs_what_sql_inserts_and_hears_o
         );
         writer.run(&sql, true).await;
         assert_eq!(next().await, (InboxAsk::Reassign(Some("blue".into())), None));
-        let bound = seen.job(other).await.unwrap().unwrap().options.unwrap().node;
+        let bound = seen.job(other).await.unwrap().unwrap().options.unwrap().node.clone();
         assert_eq!(bound.as_deref(), Some("blue"));
         for _ in 0..2 {
             let sql = format!("INSERT INTO @inbox (action, job_id) VALUES ('cancel', '{other}')");
