@@ -67,7 +67,7 @@ impl Watched {
     /// Returns when no other session, such as one that analyzes a table, may still see what was deleted before. Until then no reader
     /// removes the entries of that from an index, and each of them counts as read.
     async fn until_unseen(&self) {
-        let looking = "SELECT count(*) FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()";
+        let looking = "SELECT count(*) FROM pg_stat_activity WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid()";
         while self.store.pool.query_one(looking, &[]).await.unwrap().get::<_, i64>(0) > 0 {
             tokio::task::yield_now().await;
         }
