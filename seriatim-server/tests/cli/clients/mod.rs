@@ -264,7 +264,8 @@ fn pushes(language: &Language) {
 /// Runs the first blocks of a page as one program, until they have done so many jobs; it prints these lines.
 async fn example(language: &Language, page: &str, blocks: usize, prints: &[&str]) {
     let api = Api::start(&QUEUE.replace("fifo", "accumulate"));
-    let code = page.split(&format!("```{}\n", language.mark)).skip(1).take(blocks);
+    let fence = format!("```{}\n", language.mark);
+    let code = page.split(&fence).skip(1).take(blocks);
     let code: String = code.map(|block| block.split("```").next().unwrap()).collect();
     // Node goes by the end of its name.
     let (name, site) = ("example.mjs", &api.site);
