@@ -5,7 +5,6 @@ use std::future::Future;
 use super::*;
 use crate::contract::{
     Beat, JobFilter, JobOrder, JobQuery, JobState, LaneOrder, LanePlace, LaneQuery, LaneStage,
-    Sweep,
 };
 use crate::limits::PAGE_BYTES_MAX;
 use crate::store::Verdict;
@@ -284,8 +283,6 @@ async fn entries_of_pages(store: &Mysql, depth: u32) -> Vec<(String, i64)> {
     let (second, read) = counted(store, store.jobs(next)).await;
     assert!(second.rows[0].finished_at <= first.rows[9].finished_at);
     found.push(("the newest dead jobs, next".to_owned(), read));
-    let sweep = Sweep { now: None, rows_max: 100 };
-    found.push(("a sweep".to_owned(), counted(store, store.sweep(sweep)).await.1));
     found
 }
 

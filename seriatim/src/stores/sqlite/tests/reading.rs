@@ -153,19 +153,8 @@ fn deepen(c: &Connection, mode: Mode, times: u32) {
     c.execute_batch(&figures).unwrap();
 }
 
-/// As if somebody had analysed a file in which all rows of each index are equal.
-fn analyse_wrongly(c: &Connection) {
-    let columns = "length(stat) - length(replace(stat, ' ', ''))";
-    let wrong = format!(
-        "ANALYZE;
-         UPDATE sqlite_stat1 SET stat = '1000000' || replace(printf('%.*c', {columns}, ' '), ' ', ' 1000000');
-         ANALYZE sqlite_schema"
-    );
-    c.execute_batch(&wrong).unwrap();
-}
-
 /// The steps of each call, among `depth` jobs.
-fn calls(mode: Mode, depth: u32, analyse: fn(&Connection)) -> Vec<(&'static str, u64)> {
+fn calls(mode: Mode, depth: u32) -> Vec<(&'static str, u64)> {
     let connection = connect_writer(":memory:".as_ref(), true).unwrap();
     migrate(&connection).unwrap();
     connection.execute_batch("BEGIN").unwrap();
@@ -178,7 +167,6 @@ fn calls(mode: Mode, depth: u32, analyse: fn(&Connection)) -> Vec<(&'static str,
     if depth > FEW {
         deepen(&connection, mode, depth / FEW);
     }
-    analyse(&connection);
     let tx = Tx::begin(&connection, &mut definitions).unwrap();
     let mut counted = Counted { tx, mode, now, steps: Vec::new() };
     bury(&mut counted.tx, depth);
@@ -283,27 +271,17 @@ fn the_lanes_that_failed_are_found_by_an_index() {
     assert!(plan.contains("lane_worst (q=?)"), "{plan}");
 }
 
-fn nothing_more_is_read(analyse: fn(&Connection)) {
+#[test]
+fn what_waits_beside_or_behind_is_not_read() {
     let mut found = Vec::new();
     for mode in [Mode::Parallel, Mode::Accumulate, Mode::Fifo, Mode::Exclusive] {
-        let [few, many] = [FEW, MANY].map(|depth| calls(mode, depth, analyse));
-        for ((name, few), (_, many)) in few.into_iter().zip(many) {
+        for ((name, few), (_, many)) in calls(mode, FEW).into_iter().zip(calls(mode, MANY)) {
             if many > few + MORE_MAX {
                 found.push(format!("{name} in {mode}: {few} steps, then {many}"));
             }
         }
     }
     assert!(found.is_empty(), "{found:#?}");
-}
-
-#[test]
-fn what_waits_beside_or_behind_is_not_read() {
-    nothing_more_is_read(|_| ());
-}
-
-#[test]
-fn what_waits_beside_or_behind_is_not_read_whatever_statistics_say() {
-    nothing_more_is_read(analyse_wrongly);
 }
 
 /// The steps of the figures of this many queues.
