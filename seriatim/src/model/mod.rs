@@ -39,7 +39,7 @@ pub(crate) use report::{StepRecord, TurnReport};
 pub(crate) use result::check_result;
 pub(crate) use retry::Exhaustion;
 pub(crate) use settle::{
-    Due, EndKind, Ending, Fate, Outcome, Settlement, Verdict, backoff_of, crash, own_backoff, plan,
-    release, retries_max,
+    Due, EndKind, Ending, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, crash, own_backoff,
+    plan, release, retries_max,
 };
 pub(crate) use turn::{Turn, TurnJob};
